@@ -1,0 +1,2 @@
+//! The taillight command.
+fn main() {}

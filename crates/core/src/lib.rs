@@ -1,0 +1,1 @@
+//! Vocabulary of Taillight: units, clock, operations, records, plan, errors.

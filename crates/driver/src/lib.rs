@@ -1,0 +1,1 @@
+//! Storage drivers under one contract, and the guard.

@@ -1,0 +1,1 @@
+//! Makes load and records it.

@@ -1,0 +1,1 @@
+//! Reads run directories: analysis, model, charts, renderers.

@@ -1,0 +1,1 @@
+//! Pure maths: distributions, percentiles, confidence, SLC.

@@ -1,0 +1,1 @@
+//! What the machine did: environment, availability, host samples.

@@ -192,6 +192,29 @@ mod tests {
         );
     }
 
+    /// Vectors summed term by term with 50 decimal digits by an independent program.
+    #[test]
+    fn ranks_match_high_precision_sums() {
+        let table: [(u64, &str, u64, u64); 8] = [
+            (1_000, "50", 532, 469),
+            (12_345, "90", 1_301, 1_170),
+            (99_999, "92.5", 7_665, 7_337),
+            (1_000_000, "99.9", 1_063, 939),
+            (1_000_000, "99", 10_196, 9_805),
+            (2_000_000, "95", 100_606, 99_396),
+            (100_000_000, "99.99", 10_197, 9_804),
+            (10_000_000_000, "99.9999", 10_197, 9_804),
+        ];
+        for (n, p, lo, hi) in table {
+            let ci = quantile_ci(n, &p.parse().expect("valid"));
+            let wanted = Ci {
+                lo_rank: Some(n + 1 - lo),
+                hi_rank: Some(n + 1 - hi),
+            };
+            assert_eq!(ci, wanted, "{p} of {n}");
+        }
+    }
+
     #[test]
     fn known_small_intervals() {
         // Medians: the classical table of order-statistic ranks.

@@ -2,7 +2,7 @@
 //!
 //! What it is: every value that was measured, as sorted distinct values with cumulative counts, so
 //! that any rank is one binary search away and nothing is rounded. What it is not: a recorder (see
-//! `ExactCounter`) and not a binned histogram, though one can be fed in as
+//! [`ExactCounter`](crate::ExactCounter)) and not a binned histogram, though one can be fed in as
 //! pairs. Called by every other module here and by the report.
 
 use std::fmt;

@@ -106,7 +106,7 @@ mod tests {
         let four = table[3].estimate;
         assert_eq!((four.value, four.lo, four.hi), (None, None, None));
         assert_eq!(four.needs, Some(29_956));
-        assert_eq!(table[8].estimate.needs, Some(2_995_732_272));
+        assert_eq!(table[8].estimate.needs, Some(2_995_732_273));
     }
 
     #[test]

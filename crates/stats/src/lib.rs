@@ -23,18 +23,18 @@ pub mod topk;
 
 mod binomial;
 
-//pub use bins::LogBins;
+pub use bins::LogBins;
 pub use ceiling::{CeilingCheck, CeilingStatus, check_ceiling, share_interval};
 pub use confidence::{
     Ci, lower_bound_rank, needed_one_sided, needed_two_sided, quantile_ci, upper_bound_rank,
 };
-//pub use curve::{CurvePoint, percentile_curve};
+pub use curve::{CurvePoint, percentile_curve};
 pub use dist::{Dist, DistError};
-//pub use episodes::{Episode, EpisodeCi, Episodes, episode_ci, group_episodes};
+pub use episodes::{Episode, EpisodeCi, Episodes, episode_ci, group_episodes};
 pub use estimate::{Estimate, Nine, estimate, nines};
 pub use exact::ExactCounter;
-//pub use littles_law::littles_law_ratio;
+pub use littles_law::littles_law_ratio;
 pub use pct::{Pct, PctError};
-//pub use series::{LineFit, SeriesSummary};
+pub use series::{LineFit, SeriesSummary};
 pub use slc::{SbkSlc, Slc};
-//pub use topk::TopK;
+pub use topk::TopK;

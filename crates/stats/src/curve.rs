@@ -90,16 +90,21 @@ mod tests {
     fn the_tail_is_dense() {
         let n = 10_000_000;
         let curve = percentile_curve(&Dist::from_sorted_pairs([(5, n)]).expect("sorted"), 200);
-        let beyond = |percent: f64| curve.iter().filter(|p| p.percent > percent).count();
-        // Seven nines and the half rank: each nine holds about a seventh of the points.
-        for (k, percent) in [90.0, 99.0, 99.9, 99.99].into_iter().enumerate() {
-            let left = 200.0 * (7.3 - (k as f64 + 1.0)) / 7.3;
-            let seen = beyond(percent) as f64;
+        // Seven nines and the half rank share the points alike, until single ranks are further
+        // apart than points; there every rank is kept.
+        let each = 200.0 / 7.3;
+        for w in [0.0, 90.0, 99.0, 99.9, 99.99, 99.999].windows(2) {
+            let seen = curve
+                .iter()
+                .filter(|p| p.percent > w[0] && p.percent <= w[1])
+                .count();
             assert!(
-                (seen - left).abs() < 12.0,
-                "beyond {percent}: {seen}, wanted {left}"
+                (seen as f64 - each).abs() < 2.0,
+                "{w:?}: {seen}, wanted {each}"
             );
         }
+        let top: Vec<u64> = curve.iter().rev().take(5).map(|p| n - p.rank).collect();
+        assert_eq!(top, [0, 1, 2, 3, 4]);
     }
 
     proptest! {
@@ -112,9 +117,10 @@ mod tests {
             prop_assert!(curve.len() <= max.max(2));
             prop_assert_eq!(curve.first().map(|p| p.value), dist.min());
             prop_assert_eq!(curve.last().map(|p| p.value), dist.max());
-            prop_assert!(curve.windows(2).all(|w| {
-                w[0].rank < w[1].rank && w[0].value <= w[1].value && w[0].nines < w[1].nines
-            }));
+            let rising = |a: &CurvePoint, b: &CurvePoint| {
+                a.rank < b.rank && a.value <= b.value && a.nines < b.nines
+            };
+            prop_assert!(curve.windows(2).all(|w| rising(&w[0], &w[1])));
             prop_assert!(curve.iter().all(|p| dist.value_at_rank(p.rank) == Some(p.value)));
         }
     }

@@ -41,7 +41,7 @@ pub struct Nine {
 pub fn estimate(dist: &Dist, pct: &Pct) -> Estimate {
     let n = dist.count();
     let needed = needed_one_sided(pct);
-    if !needed.is_some_and(|needed| n >= needed) {
+    if needed.is_none_or(|needed| n < needed) {
         return Estimate {
             pct: *pct,
             value: None,

@@ -54,7 +54,7 @@ pub(crate) fn chance_below(pct: &Pct) -> Chance {
 pub fn quantile_ci(n: u64, pct: &Pct) -> Ci {
     let below = chance_below(pct);
     Ci {
-        lo_rank: critical_count(n, below.flipped(), TWO_SIDED).map(|from_top| n + 1 - from_top),
+        lo_rank: critical_count(n, below.flipped(), TWO_SIDED).map(|from_top| n - from_top + 1),
         hi_rank: critical_count(n, below, TWO_SIDED),
     }
 }
@@ -68,7 +68,7 @@ pub fn upper_bound_rank(n: u64, pct: &Pct) -> Option<u64> {
 /// Rank whose value is below the true percentile with 95 % confidence, if `n` suffices.
 #[must_use]
 pub fn lower_bound_rank(n: u64, pct: &Pct) -> Option<u64> {
-    critical_count(n, chance_below(pct).flipped(), ONE_SIDED).map(|from_top| n + 1 - from_top)
+    critical_count(n, chance_below(pct).flipped(), ONE_SIDED).map(|from_top| n - from_top + 1)
 }
 
 /// I/Os from which the one-sided 95 % bound on the percentile's sparse side exists, which is what
@@ -256,6 +256,14 @@ mod tests {
         // 1.959964 standard deviations of sqrt(n)/2, give or take a rank.
         let half = (n as f64).sqrt() / 2.0 * 1.959_964;
         assert!(((hi - n / 2) as f64 - half).abs() < 3.0, "{hi}");
+    }
+
+    #[test]
+    fn the_largest_counts_do_not_overflow() {
+        let ci = quantile_ci(u64::MAX, &Pct::MEDIAN);
+        assert!(ci.lo_rank < Some(1 << 63) && ci.hi_rank > Some(1 << 63));
+        assert_eq!(quantile_ci(u64::MAX, &Pct::MAX).lo_rank, Some(u64::MAX));
+        assert!(quantile_ci(u64::MAX, &nines(9)).is_complete());
     }
 
     #[test]

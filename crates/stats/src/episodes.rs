@@ -163,10 +163,7 @@ pub fn episode_ci(n: u64, pct: &Pct, episodes: &Episodes) -> EpisodeCi {
     // Distances from the top in effective I/Os, scaled to I/Os, rounded away from the percentile.
     let lo_rank = ci.lo_rank.and_then(|k| {
         let from_top = scale_up(effective_n - k + 1, squares, total);
-        (n + 1)
-            .checked_sub(from_top)
-            .filter(|k| *k > 0)
-            .map(|k| k.min(rank))
+        n.checked_sub(from_top).map(|below| (below + 1).min(rank))
     });
     let hi_rank = ci.hi_rank.map(|k| {
         let above = scale_down(effective_n - k, squares, total);

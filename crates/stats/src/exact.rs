@@ -6,11 +6,13 @@
 //! whenever it has grown. What it is not: a histogram with an error, or shared between threads
 //! (count apart and [`merge`](ExactCounter::merge)). Called by the report.
 //!
-//! Memory: at most 16 MiB of tables for fast values, at least 8 MiB for slow values once there is
-//! one, and 18 bytes for each *distinct* slow value, which is the one part that grows with the run
-//! (100 million slow I/Os, all of different duration: 1.8 GB; for a moment up to twice that while
-//! the list moves). [`memory_bytes`](ExactCounter::memory_bytes) tells what is in use, so that a
-//! caller with a budget can stop and fall back to a histogram with a stated error.
+//! Memory: at most 16 MiB of tables for fast values, at most 8 MiB of slow values waiting to be
+//! sorted, and at most 20 bytes for each *distinct* slow value, which is the one part that grows
+//! with the run (100 million slow I/Os, all of different duration: 2 GB; for a moment twice that
+//! where the list must move to grow). [`finish`](ExactCounter::finish) adds 16 bytes for each
+//! distinct fast value, 64 MiB at most. [`memory_bytes`](ExactCounter::memory_bytes) tells what is
+//! in use, so that a caller with a budget can stop and fall back to a histogram with a stated
+//! error.
 
 use crate::dist::{Dist, Step};
 

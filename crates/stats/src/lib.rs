@@ -22,6 +22,7 @@ pub mod slc;
 pub mod topk;
 
 mod binomial;
+mod moments;
 
 pub use bins::LogBins;
 pub use ceiling::{CeilingCheck, CeilingStatus, check_ceiling, share_interval};

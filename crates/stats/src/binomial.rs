@@ -70,7 +70,8 @@ pub(crate) fn upper_tail(n: u64, k: u64, chance: Chance) -> f64 {
     }
 }
 
-/// The smallest `k` in `1..=n` with `P(successes >= k) <= alpha`; none when even `k = n` is likelier.
+/// The smallest `k` in `1..=n` with `P(successes >= k) <= alpha`; none when even `k = n` is
+/// likelier.
 ///
 /// `alpha` must be below one half.
 pub(crate) fn critical_count(n: u64, chance: Chance, alpha: f64) -> Option<u64> {

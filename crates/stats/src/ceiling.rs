@@ -223,7 +223,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn verdict_agrees_with_both_intervals(n in 1u64..3_000_000, k in 1u8..6, tenth in 0u64..40) {
+        fn verdict_agrees_with_both_intervals(
+            n in 1u64..3_000_000, k in 1u8..6, tenth in 0u64..40,
+        ) {
             let p = Pct::nines(k).expect("valid");
             let above = ((n as f64 * p.tail_share() * tenth as f64 / 10.0) as u64).min(n);
             let check = check_ceiling(&run(n, above), 500, &p);

@@ -289,7 +289,9 @@ mod tests {
         }
 
         #[test]
-        fn the_interval_encloses_the_percentile(n in 1u64..100_000_000_000, units in 1u64..100_000) {
+        fn the_interval_encloses_the_percentile(
+            n in 1u64..100_000_000_000, units in 1u64..100_000,
+        ) {
             let p: Pct = format!("{}.{:03}", units / 1000, units % 1000).parse().expect("valid");
             let (ci, rank) = (quantile_ci(n, &p), p.rank(n));
             if let Some(lo) = ci.lo_rank {

@@ -355,8 +355,7 @@ mod tests {
 
         #[test]
         fn merge_is_pooling(a in values(), b in values(), c in values()) {
-            let (x, y, z) =
-                (Dist::from_values(a.clone()), Dist::from_values(b.clone()), Dist::from_values(c.clone()));
+            let [x, y, z] = [&a, &b, &c].map(|v| Dist::from_values(v.clone()));
             let pooled = Dist::from_values([a, b, c].concat());
             let left = x.merge(&y).and_then(|xy| xy.merge(&z)).expect("small");
             let right = y.merge(&z).and_then(|yz| x.merge(&yz)).expect("small");

@@ -1,1 +1,2 @@
 //! The run directory on disk.
+pub mod chunk;

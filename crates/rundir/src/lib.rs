@@ -4,6 +4,7 @@
 //! that was killed. What it is not: statistics (they arrive ready made) or rendering.
 //! Engine and trace write through it, `report` reads through it.
 
+pub mod chunk;
 pub mod latency;
 pub mod manifest;
 pub mod summary;

@@ -4,11 +4,16 @@
 //! that was killed. What it is not: statistics (they arrive ready made) or rendering.
 //! Engine and trace write through it, `report` reads through it.
 
+pub mod atomic;
 pub mod chunk;
+pub mod dir;
 pub mod latency;
 pub mod manifest;
+pub mod names;
+mod process;
 pub mod summary;
 
+pub use dir::RunDir;
 pub use latency::{Episodes, Latency, LatencySource, Nine, Percentile};
 pub use manifest::{Manifest, RunStatus};
 pub use summary::Summary;

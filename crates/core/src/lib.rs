@@ -1,1 +1,20 @@
-//! Vocabulary of Taillight: units, clock, operations, records, plan, errors.
+//! Vocabulary shared by every crate: units, clock, operations, records, plan, errors.
+//!
+//! What it is: plain types with their meaning and units. What it is not: threads, network,
+//! storage access, or policy. Every other crate depends on this one and on nothing sideways.
+
+pub mod capability;
+pub mod clock;
+pub mod error;
+pub mod exit;
+pub mod op;
+pub mod plan;
+pub mod probe;
+pub mod progress;
+pub mod record;
+pub mod units;
+
+pub use clock::{Clock, MonoClock, Stamp};
+pub use error::{Error, ErrorKind, Result};
+pub use op::{Op, OpKind, SyncKind};
+pub use record::{Record, Status};

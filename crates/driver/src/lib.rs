@@ -1,1 +1,15 @@
-//! Storage drivers under one contract, and the guard.
+//! Storage drivers under one contract, and the guard that keeps users' data safe.
+//!
+//! What it is: the traits [`Driver`], [`Target`], [`Session`], the one visible list of drivers,
+//! and the drivers. What it is not: a clock, a schedule or a recorder; the engine owns those.
+//! Callers: `engine` opens targets and drives sessions, `cli` lists drivers and resolves options.
+
+pub mod contract;
+pub mod null;
+pub mod registry;
+
+pub use contract::{
+    Admin, Completion, Driver, Geometry, OpenSpec, OptionDoc, Session, SessionSpec, Submitted,
+    Target, VirtualTime,
+};
+pub use registry::{DRIVERS, find};

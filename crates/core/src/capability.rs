@@ -1,0 +1,28 @@
+//! What a driver can do: selects validation, generated docs and conformance tests.
+
+use serde::Serialize;
+
+use crate::op::OpKind;
+
+/// Capabilities of a driver with given options. Checked against the plan before any I/O.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Capabilities {
+    /// Operations it performs.
+    pub ops: Vec<OpKind>,
+    /// Addressed by offset (true) or by key (false).
+    pub addressed: bool,
+    /// Deepest queue per worker; 1 means no queue.
+    pub max_depth: u32,
+    /// Can bypass the page cache.
+    pub direct: bool,
+    /// Can sync after a write and time it apart.
+    pub sync: bool,
+    /// Reads return what was written (false for `null` and `sim`).
+    pub stores_data: bool,
+    /// Runs on virtual time.
+    pub virtual_time: bool,
+    /// Writes reach something a user could lose: the guard must pass.
+    pub guarded: bool,
+    /// Completions carry an issued or first-byte stamp of their own.
+    pub own_stamps: bool,
+}

@@ -1,0 +1,158 @@
+//! The one error type: a kind for code, context pairs and a source for people, a hint to act on.
+//!
+//! An `Error` means "the run cannot start or go on". A failed I/O is not an error: it is a
+//! [`crate::Record`] with a status. Only `cli` turns errors into text and exit codes.
+
+use std::fmt;
+
+use crate::exit::Exit;
+
+/// Shorthand used across the workspace.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, as far as code needs to know. Each kind has one exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Bad command line, job or plan; nothing was touched. Exit 2.
+    Usage,
+    /// Refused by the guard; nothing was touched. Exit 3.
+    Refused,
+    /// Not possible here (rights, library, space, path, server); nothing measured. Exit 4.
+    Unavailable,
+    /// The target failed during the run; partial results are kept. Exit 5.
+    Target,
+    /// A run directory or input file is corrupt or of an unknown version. Exit 4.
+    Corrupt,
+    /// A bug in Taillight. Exit 1.
+    Internal,
+}
+
+/// An error with everything a person needs to act on it.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    context: Vec<(&'static str, String)>,
+    hint: Option<String>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// A new error of `kind` saying `message` (plain, one sentence, no full stop needed).
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            context: Vec::new(),
+            hint: None,
+            source: None,
+        }
+    }
+    /// Bad command line, job or plan.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Usage, message)
+    }
+    /// Refused by the guard.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Refused, message)
+    }
+    /// Not possible on this machine or target.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unavailable, message)
+    }
+    /// The target failed in the run.
+    pub fn target(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Target, message)
+    }
+    /// A corrupt or unknown input file.
+    pub fn corrupt(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Corrupt, message)
+    }
+    /// A bug.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal, message)
+    }
+    /// Adds a context pair, for example `("path", "/mnt/x")`.
+    #[must_use]
+    pub fn with(mut self, key: &'static str, value: impl fmt::Display) -> Self {
+        self.context.push((key, value.to_string()));
+        self
+    }
+    /// Says what the user should do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+    /// Attaches the underlying error.
+    #[must_use]
+    pub fn source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+    /// The kind.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+    /// The message alone, without context.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+    /// What to do next, if known.
+    pub fn hint_text(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+    /// The documented process exit code of this error.
+    pub fn exit(&self) -> Exit {
+        match self.kind {
+            ErrorKind::Usage => Exit::Usage,
+            ErrorKind::Refused => Exit::Refused,
+            ErrorKind::Unavailable | ErrorKind::Corrupt => Exit::Unavailable,
+            ErrorKind::Target => Exit::TargetFailed,
+            ErrorKind::Internal => Exit::Internal,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.message)?;
+        for (i, (key, value)) in self.context.iter().enumerate() {
+            write!(f, "{}{key}: {value}", if i == 0 { " (" } else { ", " })?;
+        }
+        if !self.context.is_empty() {
+            write!(f, ")")?;
+        }
+        if let Some(source) = &self.source {
+            write!(f, ": {source}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source
+            .as_deref()
+            .map(|e| e as &(dyn std::error::Error + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn display_has_message_context_and_source() {
+        let e = Error::usage("size does not divide")
+            .with("size", "10KiB")
+            .with("block_size", "4KiB")
+            .source(std::io::Error::other("why"));
+        assert_eq!(
+            e.to_string(),
+            "size does not divide (size: 10KiB, block_size: 4KiB): why"
+        );
+        assert_eq!(e.exit(), Exit::Usage);
+    }
+}

@@ -1,0 +1,36 @@
+//! Process exit codes, the single owner of their meaning. Only `cli::main` exits.
+
+/// How a command ends. The first that applies wins (see `docs/exit-codes.md`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Complete, nothing to report.
+    Ok = 0,
+    /// A bug in Taillight.
+    Internal = 1,
+    /// Bad command line, job or plan; nothing touched.
+    Usage = 2,
+    /// Refused by the guard; nothing touched.
+    Refused = 3,
+    /// Not possible here: rights, library, space, path, server; nothing measured.
+    Unavailable = 4,
+    /// The target failed in the run; partial results kept.
+    TargetFailed = 5,
+    /// Complete, but with I/O or verification errors.
+    IoErrors = 6,
+    /// A gate failed: ceiling, compare, search.
+    GateFailed = 7,
+    /// A gate could not be decided.
+    GateUndecided = 8,
+    /// Ended by SIGINT; partial results kept.
+    Interrupted = 130,
+    /// Ended by SIGTERM; partial results kept.
+    Terminated = 143,
+}
+
+impl Exit {
+    /// The number the process returns.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+}

@@ -1,0 +1,147 @@
+//! Operations: what a worker asks a session to do.
+
+use serde::{Deserialize, Serialize};
+
+/// The kinds of operation, with their names in every output (design section 12).
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+#[repr(u8)]
+pub enum OpKind {
+    /// Read a block.
+    Read,
+    /// Write a block.
+    Write,
+    /// Discard a range.
+    Trim,
+    /// Make earlier writes durable.
+    Fsync,
+    /// Read a key or object.
+    Get,
+    /// Write an object.
+    Put,
+    /// Write a new key.
+    Insert,
+    /// Overwrite an existing key.
+    Update,
+    /// Remove a key or object.
+    Delete,
+    /// Read a range of keys.
+    Scan,
+    /// Read, then update the same key.
+    Rmw,
+    /// Ask for an object's metadata.
+    Stat,
+    /// List objects.
+    List,
+}
+
+impl OpKind {
+    /// Every kind, in the order of their discriminants.
+    pub const ALL: [OpKind; 13] = [
+        OpKind::Read,
+        OpKind::Write,
+        OpKind::Trim,
+        OpKind::Fsync,
+        OpKind::Get,
+        OpKind::Put,
+        OpKind::Insert,
+        OpKind::Update,
+        OpKind::Delete,
+        OpKind::Scan,
+        OpKind::Rmw,
+        OpKind::Stat,
+        OpKind::List,
+    ];
+    /// The name in outputs.
+    pub fn name(self) -> &'static str {
+        match self {
+            OpKind::Read => "read",
+            OpKind::Write => "write",
+            OpKind::Trim => "trim",
+            OpKind::Fsync => "fsync",
+            OpKind::Get => "get",
+            OpKind::Put => "put",
+            OpKind::Insert => "insert",
+            OpKind::Update => "update",
+            OpKind::Delete => "delete",
+            OpKind::Scan => "scan",
+            OpKind::Rmw => "rmw",
+            OpKind::Stat => "stat",
+            OpKind::List => "list",
+        }
+    }
+    /// The kind with this name.
+    pub fn from_name(name: &str) -> Option<OpKind> {
+        OpKind::ALL.into_iter().find(|k| k.name() == name)
+    }
+    /// The kind with this discriminant.
+    pub fn from_index(index: u8) -> Option<OpKind> {
+        OpKind::ALL.get(usize::from(index)).copied()
+    }
+    /// Whether the operation changes stored data.
+    pub fn writes(self) -> bool {
+        matches!(
+            self,
+            OpKind::Write
+                | OpKind::Trim
+                | OpKind::Put
+                | OpKind::Insert
+                | OpKind::Update
+                | OpKind::Delete
+                | OpKind::Rmw
+        )
+    }
+}
+
+/// A sync that belongs to a write and is measured inside its latency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncKind {
+    /// fdatasync after the write.
+    Fdatasync,
+    /// fsync after the write.
+    Fsync,
+}
+
+/// One operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Op {
+    /// What to do.
+    pub kind: OpKind,
+    /// Which file, endpoint or table of the target (index).
+    pub target: u16,
+    /// Byte offset in that file; 0 where offsets mean nothing.
+    pub offset: u64,
+    /// Bytes asked.
+    pub size: u64,
+    /// Key number; 0 where keys mean nothing.
+    pub key: u64,
+    /// A sync to do after this write, inside its latency.
+    pub sync: Option<SyncKind>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip() {
+        for (i, k) in OpKind::ALL.into_iter().enumerate() {
+            assert_eq!(OpKind::from_name(k.name()), Some(k));
+            assert_eq!(OpKind::from_index(i as u8), Some(k));
+            assert_eq!(k as usize, i);
+        }
+        assert_eq!(OpKind::from_index(13), None);
+    }
+}

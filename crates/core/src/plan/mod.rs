@@ -1,0 +1,160 @@
+//! The resolved plan: what a run will do, every default filled in, nothing left to decide.
+//!
+//! Two faces of the same nouns: [`crate::plan`] (this, resolved) and the job file as written.
+//! A plan serialises to TOML that is itself a valid job file, so `--print-plan` output runs
+//! again as the same run. Built by `cli`'s job module, checked against driver capabilities,
+//! stored in the manifest, read by engine and report.
+
+mod workload;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use workload::{
+    Access, AccessKind, Arrival, BlockSize, BlockSizePart, MixPart, Payload, SizeRange, Sync,
+    WorkloadPlan,
+};
+
+use crate::units::{ByteSize, Span};
+
+/// A whole run, resolved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Plan {
+    /// Name, seed, end, warm-up, interval.
+    pub run: RunPlan,
+    /// What is driven.
+    pub target: TargetPlan,
+    /// One or more workloads, each with its own workers, all at the same time.
+    #[serde(rename = "workload")]
+    pub workloads: Vec<WorkloadPlan>,
+    /// Percentiles, nines and ceilings of the report.
+    pub qos: QosPlan,
+    /// Layer tracing.
+    pub trace: TracePlan,
+    /// Capture of every I/O.
+    pub capture: CapturePlan,
+}
+
+/// `[run]`: name, seed, when it ends.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunPlan {
+    /// Name of the run, used for the output directory.
+    pub name: String,
+    /// Seed of every random draw.
+    pub seed: u64,
+    /// Ends after this time in the measure phase.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Span>,
+    /// Ends after this many operations over all workers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operations: Option<u64>,
+    /// Ends after this many bytes asked over all workers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<ByteSize>,
+    /// Unmeasured load before the measure phase.
+    pub warmup: Span,
+    /// Reporting window.
+    pub interval: Span,
+    /// How long in-flight operations are awaited at the end.
+    pub drain_timeout: Span,
+    /// Run directory; absent = `taillight-runs/<name>-<UTC>`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+}
+
+/// `[target]`: the driver and what it opens.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TargetPlan {
+    /// Driver name.
+    pub driver: String,
+    /// File, directory (ends in `/`) or device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Total size of the data set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<ByteSize>,
+    /// Allows overwriting what Taillight did not make, together with `--destroy TARGET`.
+    pub destroy: bool,
+    /// The driver's own options, every default filled in by the driver.
+    #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
+    pub options: toml::Table,
+}
+
+/// `[qos]`: what the report answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QosPlan {
+    /// Percentiles as decimal strings.
+    pub percentiles: Vec<String>,
+    /// Deepest nine reported, 1 to 9.
+    pub nines: u32,
+    /// Response-time ceilings to check.
+    #[serde(default)]
+    pub ceilings: Vec<Ceiling>,
+}
+
+/// One response-time ceiling.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Ceiling {
+    /// The ceiling.
+    pub ceiling: Span,
+    /// The percentile (decimal string) that must stay under it.
+    pub at: String,
+}
+
+/// `[trace]`: layer tracing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TracePlan {
+    /// Off, outliers or all.
+    pub mode: TraceMode,
+}
+
+/// How much is traced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TraceMode {
+    /// Nothing is loaded.
+    Off,
+    /// Slow I/Os only.
+    Outliers,
+    /// Every I/O.
+    All,
+}
+
+/// `[capture]`: keeping every I/O.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CapturePlan {
+    /// All, outliers only, or off (histograms only).
+    pub mode: CaptureMode,
+    /// Memory it may take.
+    pub budget: ByteSize,
+    /// Where chunks spill past the budget; absent = keep outliers only past it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dir: Option<String>,
+}
+
+/// What the capture keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CaptureMode {
+    /// Every I/O.
+    All,
+    /// I/Os beyond a running outlier threshold.
+    Outliers,
+    /// Histograms only.
+    Off,
+}
+
+impl Plan {
+    /// Workers over all workloads.
+    pub fn workers(&self) -> u32 {
+        self.workloads.iter().map(|w| w.workers).sum()
+    }
+    /// Operations outstanding at most: the sum over workloads of workers x queue depth.
+    pub fn outstanding(&self) -> u64 {
+        self.workloads
+            .iter()
+            .map(|w| u64::from(w.workers) * u64::from(w.queue_depth))
+            .sum()
+    }
+}

@@ -1,0 +1,268 @@
+//! One `[[workload]]`, resolved: who (workers), what (mix, sizes, access), when (arrival).
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::op::{OpKind, SyncKind};
+use crate::units::{ByteSize, Rate};
+
+/// One workload. Its `workers` all do the same; workloads run side by side.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkloadPlan {
+    /// Name in outputs.
+    pub name: String,
+    /// Threads.
+    pub workers: u32,
+    /// Operations in flight per worker.
+    pub queue_depth: u32,
+    /// Shares of operations.
+    pub mix: Vec<MixPart>,
+    /// Block sizes.
+    pub block_size: BlockSize,
+    /// Which offsets, in which order.
+    pub access: Access,
+    /// Closed loop or a schedule.
+    pub arrival: Arrival,
+    /// Durability of writes; its time is inside their latency.
+    pub sync: Sync,
+    /// What writes carry.
+    pub payload: Payload,
+    /// CPUs the workers are pinned to, round robin; empty = not pinned.
+    pub cpus: Vec<u32>,
+}
+
+/// A share of one operation in a mix.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MixPart {
+    /// The operation.
+    pub op: OpKind,
+    /// Its weight (a share is weight / sum of weights).
+    pub weight: u32,
+}
+
+/// Block sizes: one, a weighted list, or a range.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum BlockSize {
+    /// Every block has this size.
+    Fixed(ByteSize),
+    /// Weighted sizes.
+    Split(Vec<BlockSizePart>),
+    /// Uniform over multiples of `step` from `min` to `max`.
+    Range(SizeRange),
+}
+
+/// One size of a split.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BlockSizePart {
+    /// Size of the block.
+    pub size: ByteSize,
+    /// Its weight.
+    pub weight: u32,
+}
+
+/// A range of sizes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SizeRange {
+    /// Smallest, a multiple of `step`.
+    pub min: ByteSize,
+    /// Largest, a multiple of `step`.
+    pub max: ByteSize,
+    /// Step between sizes.
+    pub step: ByteSize,
+}
+
+impl BlockSize {
+    /// Smallest size, bytes.
+    pub fn min(&self) -> u64 {
+        match self {
+            BlockSize::Fixed(b) => b.0,
+            BlockSize::Split(parts) => parts.iter().map(|p| p.size.0).min().unwrap_or(0),
+            BlockSize::Range(r) => r.min.0,
+        }
+    }
+    /// Largest size, bytes.
+    pub fn max(&self) -> u64 {
+        match self {
+            BlockSize::Fixed(b) => b.0,
+            BlockSize::Split(parts) => parts.iter().map(|p| p.size.0).max().unwrap_or(0),
+            BlockSize::Range(r) => r.max.0,
+        }
+    }
+    /// Mean size, bytes.
+    pub fn mean(&self) -> f64 {
+        match self {
+            BlockSize::Fixed(b) => b.0 as f64,
+            BlockSize::Split(parts) => {
+                let weights: f64 = parts.iter().map(|p| f64::from(p.weight)).sum();
+                parts
+                    .iter()
+                    .map(|p| p.size.0 as f64 * f64::from(p.weight))
+                    .sum::<f64>()
+                    / weights
+            }
+            BlockSize::Range(r) => (r.min.0 + r.max.0) as f64 / 2.0,
+        }
+    }
+}
+
+/// Which offsets, in which order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Access {
+    /// The pattern.
+    pub kind: AccessKind,
+    /// Offsets are multiples of this (default: the smallest block size).
+    pub align: ByteSize,
+    /// Start of the extent in the data set.
+    pub offset: ByteSize,
+    /// Length of the extent; absent = to the end of the data set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length: Option<ByteSize>,
+    /// Distance between starts of consecutive blocks; for `strided`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stride: Option<ByteSize>,
+    /// For `random`: each block once per pass (true) or with replacement (false).
+    pub cover: bool,
+}
+
+/// Access patterns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AccessKind {
+    /// Ascending; a contiguous slice per worker; wraps around.
+    Sequential,
+    /// Descending.
+    Reverse,
+    /// Ascending by `stride`; shifts by one block after each lap.
+    Strided,
+    /// Uniform over the whole extent for all workers.
+    Random,
+}
+
+/// When operations start.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Arrival {
+    /// Closed loop: the next operation starts when a slot is free.
+    Burst,
+    /// Open loop: evenly spaced intended times, over all workers of the workload together.
+    Constant {
+        /// Operations or bytes per time, all workers together.
+        rate: Rate,
+    },
+}
+
+/// Durability of writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sync {
+    /// None.
+    None,
+    /// fdatasync after every N-th write.
+    Fdatasync(u32),
+    /// fsync after every N-th write.
+    Fsync(u32),
+    /// Each write O_DSYNC.
+    Dsync,
+    /// Each write O_SYNC.
+    Sync,
+}
+
+impl Sync {
+    /// The sync call after every N-th write, if this is one.
+    pub fn every(self) -> Option<(SyncKind, u32)> {
+        match self {
+            Sync::Fdatasync(n) => Some((SyncKind::Fdatasync, n)),
+            Sync::Fsync(n) => Some((SyncKind::Fsync, n)),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Sync {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Sync::None => f.write_str("none"),
+            Sync::Fdatasync(n) => write!(f, "fdatasync:{n}"),
+            Sync::Fsync(n) => write!(f, "fsync:{n}"),
+            Sync::Dsync => f.write_str("dsync"),
+            Sync::Sync => f.write_str("sync"),
+        }
+    }
+}
+
+impl std::str::FromStr for Sync {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        let fail =
+            || format!("`{s}` is not a sync; write none, fdatasync:N, fsync:N, dsync or sync");
+        let (name, n) = match s.split_once(':') {
+            Some((name, n)) => (
+                name,
+                n.parse::<u32>().ok().filter(|n| *n > 0).ok_or_else(fail)?,
+            ),
+            None => (s, 1),
+        };
+        match (name, s.contains(':')) {
+            ("fdatasync", _) => Ok(Sync::Fdatasync(n)),
+            ("fsync", _) => Ok(Sync::Fsync(n)),
+            ("none", false) => Ok(Sync::None),
+            ("dsync", false) => Ok(Sync::Dsync),
+            ("sync", false) => Ok(Sync::Sync),
+            _ => Err(fail()),
+        }
+    }
+}
+
+impl Serialize for Sync {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Sync {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        String::deserialize(d)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for Sync {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Sync".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "pattern": "^(none|dsync|sync|f(data)?sync(:[1-9][0-9]*)?)$",
+            "description": "none, fdatasync:N, fsync:N, dsync or sync"
+        })
+    }
+}
+
+/// What writes carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Payload {
+    /// Random bytes, stamped anew in every 512 B of every write so that no two writes are equal.
+    Random,
+    /// Zeros.
+    Zero,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sync_text() {
+        assert_eq!("fdatasync:4".parse(), Ok(Sync::Fdatasync(4)));
+        assert_eq!("fsync".parse(), Ok(Sync::Fsync(1)));
+        for bad in ["fsync:0", "none:3", "maybe", "fsync:x"] {
+            assert!(bad.parse::<Sync>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! One I/O as it was measured. The in-memory face of a row of `ios.parquet`.
+
+use crate::clock::Stamp;
+use crate::op::OpKind;
+
+/// How an I/O ended: the `status` column (design section 12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Status(pub i32);
+
+impl Status {
+    /// Success.
+    pub const OK: Status = Status(0);
+    /// Gave up waiting.
+    pub const TIMEOUT: Status = Status(-1);
+    /// Fewer bytes moved than asked.
+    pub const SHORT: Status = Status(-2);
+    /// Data read is not the data written.
+    pub const VERIFY: Status = Status(-3);
+    /// The store reported an error of its own.
+    pub const STORE: Status = Status(-4);
+    /// Still in flight when the drain time-out passed.
+    pub const UNFINISHED: Status = Status(-5);
+    /// Key or object not found.
+    pub const NOT_FOUND: Status = Status(-6);
+
+    /// A positive errno.
+    pub fn errno(errno: i32) -> Status {
+        debug_assert!(errno > 0);
+        Status(errno)
+    }
+    /// Whether the I/O succeeded.
+    #[inline]
+    pub fn is_ok(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// One I/O. Stamps are absolute CLOCK_MONOTONIC nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// Kind of operation.
+    pub op: OpKind,
+    /// Index of the file or endpoint.
+    pub target: u16,
+    /// Byte offset, where offsets mean something.
+    pub offset: Option<u64>,
+    /// Key number, where keys mean something.
+    pub key: Option<u64>,
+    /// Bytes asked.
+    pub size: u64,
+    /// Bytes moved; `None` means equal to `size`.
+    pub moved: Option<u64>,
+    /// Items of a scan or batch.
+    pub count: Option<u32>,
+    /// When the schedule wanted it to start; `None` in a closed loop.
+    pub intended: Option<Stamp>,
+    /// End-to-end runs: when the writer stamped the data.
+    pub origin: Option<Stamp>,
+    /// Just before `submit`.
+    pub submit: Stamp,
+    /// After `flush` returned, for queued drivers.
+    pub issued: Option<Stamp>,
+    /// First byte, where only the driver can know.
+    pub first: Option<Stamp>,
+    /// Directly after the `poll` that returned it.
+    pub complete: Stamp,
+    /// Duration of the sync inside this write, ns.
+    pub sync_ns: Option<u64>,
+    /// Retries the driver made.
+    pub retries: Option<u16>,
+    /// How it ended.
+    pub status: Status,
+}
+
+impl Record {
+    /// complete - submit.
+    pub fn service_ns(&self) -> u64 {
+        self.complete.since(self.submit).max(0) as u64
+    }
+    /// complete - (intended or submit).
+    pub fn response_ns(&self) -> u64 {
+        self.complete
+            .since(self.intended.unwrap_or(self.submit))
+            .max(0) as u64
+    }
+    /// submit - (intended or submit).
+    pub fn wait_ns(&self) -> u64 {
+        self.submit
+            .since(self.intended.unwrap_or(self.submit))
+            .max(0) as u64
+    }
+}

@@ -1,0 +1,316 @@
+//! Quantities with units: sizes, durations, rates. A bare number where a unit is meant is refused.
+//!
+//! Text forms: `4KiB`, `1GB`, `512B`; `250us`, `1.5s`, `2min`; `1000/s`, `0.5MB/s`, `90/min`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A number of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ByteSize(pub u64);
+
+/// A duration in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Span(pub u64);
+
+/// What a rate counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RateUnit {
+    /// Operations.
+    Ops,
+    /// Bytes.
+    Bytes,
+}
+
+/// An exact rate: `num / den` operations or bytes in `per_ns` nanoseconds. Kept as a fraction so
+/// that `0.5MB/s` and `3/s` over five workers stay exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Rate {
+    /// Operations or bytes.
+    pub unit: RateUnit,
+    /// Numerator of the amount.
+    pub num: u64,
+    /// Denominator of the amount (a power of ten).
+    pub den: u64,
+    /// Nanoseconds of the time unit.
+    pub per_ns: u64,
+}
+
+const SIZES: [(&str, u64); 9] = [
+    ("B", 1),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+];
+const TIMES: [(&str, u64); 6] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("min", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+/// Splits "1.5GiB" into the exact fraction (15, 10) and "GiB".
+fn split(text: &str) -> Option<(u64, u64, &str)> {
+    let text = text.trim();
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'))?;
+    let (number, unit) = (text[..end].replace('_', ""), text[end..].trim());
+    let (whole, part) = number.split_once('.').unwrap_or((&number, ""));
+    if whole.is_empty() || part.len() > 9 || (number.contains('.') && part.is_empty()) {
+        return None;
+    }
+    let den = 10u64.pow(part.len() as u32);
+    let num = whole.parse::<u64>().ok()?.checked_mul(den)?;
+    let num = num.checked_add(if part.is_empty() {
+        0
+    } else {
+        part.parse().ok()?
+    })?;
+    Some((num, den, unit))
+}
+
+fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let (num, den, unit) = split(text)?;
+    let factor = units.iter().find(|(name, _)| *name == unit)?.1;
+    let product = u128::from(num) * u128::from(factor);
+    if product % u128::from(den) != 0 {
+        return None;
+    }
+    u64::try_from(product / u128::from(den)).ok()
+}
+
+impl FromStr for ByteSize {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        scaled(s, &SIZES).map(ByteSize).ok_or_else(|| {
+            format!("`{s}` is not a size; write a number and a unit: 4KiB, 1GiB, 512B, 10GB")
+        })
+    }
+}
+
+impl FromStr for Span {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        scaled(s, &TIMES).map(Span).ok_or_else(|| {
+            format!("`{s}` is not a time; write a number and a unit: 500us, 10ms, 30s, 2min, 1h")
+        })
+    }
+}
+
+impl FromStr for Rate {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        let fail = || format!("`{s}` is not a rate; write 1000/s, 90/min, 100MiB/s or 0.5MB/s");
+        let (amount, per) = s.trim().split_once('/').ok_or_else(fail)?;
+        let per_ns = TIMES
+            .iter()
+            .find(|(name, _)| *name == per.trim())
+            .ok_or_else(fail)?
+            .1;
+        let amount = amount.trim();
+        let bare = amount.ends_with(|c: char| c.is_ascii_digit());
+        let text = if bare {
+            format!("{amount}B")
+        } else {
+            amount.to_owned()
+        };
+        let (num, den, unit) = split(&text).ok_or_else(fail)?;
+        let factor = SIZES
+            .iter()
+            .find(|(name, _)| *name == unit)
+            .ok_or_else(fail)?
+            .1;
+        let num = num.checked_mul(factor).ok_or_else(fail)?;
+        let unit = if bare { RateUnit::Ops } else { RateUnit::Bytes };
+        if num == 0 {
+            return Err(format!(
+                "`{s}` is a rate of zero; leave the rate out for full speed"
+            ));
+        }
+        Ok(Rate {
+            unit,
+            num,
+            den,
+            per_ns,
+        })
+    }
+}
+
+impl Rate {
+    /// Operations per second this asks for, when each operation moves `mean_bytes`.
+    pub fn ops_per_s(&self, mean_bytes: f64) -> f64 {
+        let amount = self.num as f64 / self.den as f64 * 1e9 / self.per_ns as f64;
+        match self.unit {
+            RateUnit::Ops => amount,
+            RateUnit::Bytes => amount / mean_bytes,
+        }
+    }
+}
+
+fn show(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]) -> fmt::Result {
+    let fit = units
+        .iter()
+        .filter(|(_, u)| value % u == 0 && value >= *u)
+        .max_by_key(|(_, u)| *u);
+    let (name, unit) = fit.unwrap_or(&units[0]);
+    write!(f, "{}{name}", value / unit)
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show(f, self.0, &SIZES)
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 {
+            return write!(f, "0s");
+        }
+        show(f, self.0, &TIMES)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let per = TIMES
+            .iter()
+            .find(|(_, ns)| *ns == self.per_ns)
+            .map_or("s", |(name, _)| name);
+        let whole = self.num / self.den;
+        if self.num % self.den == 0 && self.unit == RateUnit::Bytes {
+            return write!(f, "{}/{per}", ByteSize(whole));
+        }
+        let unit = if self.unit == RateUnit::Bytes {
+            "B"
+        } else {
+            ""
+        };
+        write!(f, "{whole}")?;
+        if self.num % self.den != 0 {
+            let digits = self.den.ilog10() as usize;
+            let part = format!("{:0digits$}", self.num % self.den);
+            write!(f, ".{}", part.trim_end_matches('0'))?;
+        }
+        write!(f, "{unit}/{per}")
+    }
+}
+
+macro_rules! as_text {
+    ($type:ty, $name:literal, $what:literal, $pattern:literal) => {
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+                s.collect_str(self)
+            }
+        }
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+                struct Text;
+                impl de::Visitor<'_> for Text {
+                    type Value = $type;
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str($what)
+                    }
+                    fn visit_str<E: de::Error>(self, s: &str) -> Result<$type, E> {
+                        s.parse().map_err(E::custom)
+                    }
+                    fn visit_i64<E: de::Error>(self, n: i64) -> Result<$type, E> {
+                        Err(E::custom(format!("`{n}` has no unit; expected {}", $what)))
+                    }
+                    fn visit_u64<E: de::Error>(self, n: u64) -> Result<$type, E> {
+                        Err(E::custom(format!("`{n}` has no unit; expected {}", $what)))
+                    }
+                    fn visit_f64<E: de::Error>(self, n: f64) -> Result<$type, E> {
+                        Err(E::custom(format!("`{n}` has no unit; expected {}", $what)))
+                    }
+                }
+                d.deserialize_any(Text)
+            }
+        }
+        impl JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                $name.into()
+            }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "pattern": $pattern, "description": $what })
+            }
+        }
+    };
+}
+as_text!(
+    ByteSize,
+    "ByteSize",
+    "a size with a unit, like \"4KiB\" or \"10GB\"",
+    r"^[0-9][0-9_]*(\.[0-9]+)? *(B|[KMGT]iB|[kMGT]B)$"
+);
+as_text!(
+    Span,
+    "Span",
+    "a time with a unit, like \"500us\" or \"30s\"",
+    r"^[0-9][0-9_]*(\.[0-9]+)? *(ns|us|ms|s|min|h)$"
+);
+as_text!(
+    Rate,
+    "Rate",
+    "a rate, like \"1000/s\" or \"100MiB/s\"",
+    r"^[0-9][0-9_]*(\.[0-9]+)? *(B|[KMGT]iB|[kMGT]B)? */ *(ns|us|ms|s|min|h)$"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times() {
+        assert_eq!("4KiB".parse(), Ok(ByteSize(4096)));
+        assert_eq!("1.5 GiB".parse(), Ok(ByteSize(3 << 29)));
+        assert_eq!("10GB".parse::<ByteSize>().unwrap().to_string(), "10GB");
+        assert_eq!("0.5s".parse::<Span>().unwrap().to_string(), "500ms");
+        assert_eq!("2min".parse(), Ok(Span(120_000_000_000)));
+        for bad in [
+            "4",
+            "4K",
+            "KiB",
+            "-1s",
+            "1.s",
+            ".5s",
+            "0.3B",
+            "99999999999TiB",
+            "",
+        ] {
+            assert!(bad.parse::<ByteSize>().is_err(), "{bad}");
+        }
+        assert!("5m".parse::<Span>().is_err());
+    }
+
+    #[test]
+    fn rates_are_exact() {
+        let r: Rate = "0.5MB/s".parse().unwrap();
+        assert_eq!((r.unit, r.num, r.den), (RateUnit::Bytes, 5_000_000, 10));
+        assert_eq!(
+            r.to_string().parse::<Rate>().unwrap().ops_per_s(1000.0),
+            500.0
+        );
+        assert_eq!("3/s".parse::<Rate>().unwrap().to_string(), "3/s");
+        assert_eq!("0.25/min".parse::<Rate>().unwrap().to_string(), "0.25/min");
+        assert!("0/s".parse::<Rate>().is_err());
+        assert!("10".parse::<Rate>().is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn display_parses_back(n in 0u64..u64::MAX / 2) {
+            assert_eq!(ByteSize(n).to_string().parse(), Ok(ByteSize(n)));
+            assert_eq!(Span(n).to_string().parse(), Ok(Span(n)));
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The driver contract (design section 3). A driver performs; the engine decides, times, records.
+//!
+//! Rules every driver keeps, checked by the conformance suite:
+//! - exactly one completion per accepted token, either `Submitted::Done` or from `poll`;
+//! - `Full` accepts nothing and may be answered only while something is in flight;
+//! - a failed I/O is a completion with a status; `Err` means the run cannot go on;
+//! - no allocation per operation; buffers belong to the session and outlive an abandoned I/O;
+//! - no clock of its own except for durations only it can know (`sync_ns`, `first`).
+
+use std::sync::Arc;
+
+use taillight_core::capability::Capabilities;
+use taillight_core::plan::{Plan, TargetPlan};
+use taillight_core::probe::Token;
+use taillight_core::progress::OnProgress;
+use taillight_core::{Op, Result, Stamp, Status};
+
+/// One technology. Stateless; lives in the static list [`crate::DRIVERS`].
+pub trait Driver: Send + std::marker::Sync {
+    /// Name in job files.
+    fn name(&self) -> &'static str;
+    /// One line for people.
+    fn about(&self) -> &'static str;
+    /// Its options, for docs and suggestions. The single owner of their names.
+    fn options(&self) -> Vec<OptionDoc>;
+    /// Checks the options as written (unknown ones refused, with a suggestion) and returns them
+    /// with every default filled in. Touches nothing.
+    ///
+    /// # Errors
+    /// `Usage` for unknown or wrong options.
+    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table>;
+    /// What it can do with these resolved options.
+    ///
+    /// # Errors
+    /// `Usage` when options contradict each other.
+    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities>;
+    /// Passes the guard, opens, lays out data where the plan reads it. Not measured.
+    ///
+    /// # Errors
+    /// `Refused` by the guard, `Unavailable` when it cannot be opened here.
+    fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>>;
+}
+
+/// One option of a driver.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct OptionDoc {
+    /// Name under `[target.options]`.
+    pub name: &'static str,
+    /// Type and allowed values, for people: "bool", "sync | uring".
+    pub values: &'static str,
+    /// Default, as written in a job file.
+    pub default: &'static str,
+    /// What it does.
+    pub about: &'static str,
+}
+
+/// What `open` needs.
+#[derive(Clone, Copy)]
+pub struct OpenSpec<'a> {
+    /// The whole resolved plan.
+    pub plan: &'a Plan,
+    /// Id of this run, for ownership marks.
+    pub run_id: &'a str,
+    /// The name given with `--destroy`, if any.
+    pub destroy: Option<&'a str>,
+}
+
+/// Shape of an opened target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    /// Files (or endpoints); data set = files x file_size.
+    pub files: u16,
+    /// Bytes in each file.
+    pub file_size: u64,
+    /// Offsets and sizes must be multiples of this.
+    pub align: u64,
+}
+
+impl Geometry {
+    /// Bytes in the data set.
+    pub fn size(&self) -> u64 {
+        u64::from(self.files) * self.file_size
+    }
+}
+
+/// An action outside the measured loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admin {
+    /// Make everything durable.
+    Flush,
+    /// Forget cached data of this target.
+    DropCaches,
+    /// Discard the whole data set (purge).
+    Purge,
+}
+
+/// An opened device, file set, database or bucket. Shared by all workers.
+pub trait Target: Send + std::marker::Sync {
+    /// Its shape.
+    fn geometry(&self) -> Geometry;
+    /// A worker's handle; called on the thread that will use it.
+    ///
+    /// # Errors
+    /// `Unavailable` when the session cannot be made (rights, memory, kernel features).
+    fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>>;
+    /// Performs an action, or says it cannot.
+    ///
+    /// # Errors
+    /// `Unavailable` when the target does not know the action.
+    fn admin(&self, action: Admin) -> Result<()>;
+    /// Facts to disclose in the manifest: (name, value).
+    fn facts(&self) -> Vec<(String, String)>;
+    /// The event queue of a target that runs on virtual time.
+    fn virtual_time(&self) -> Option<Arc<dyn VirtualTime>> {
+        None
+    }
+    /// Closes; called after every session is gone. Deletes nothing the plan wants kept.
+    ///
+    /// # Errors
+    /// `Target` when closing fails.
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// Virtual time, owned by the `sim` target and driven by the engine's event loop.
+pub trait VirtualTime: Send + std::marker::Sync {
+    /// Now.
+    fn now(&self) -> Stamp;
+    /// The next completion of any session, if something is in flight.
+    fn next_event(&self) -> Option<Stamp>;
+    /// Moves time forward.
+    fn advance_to(&self, to: Stamp);
+}
+
+/// What a session needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionSpec {
+    /// Worker number over all workloads.
+    pub worker: u16,
+    /// Operations in flight at most; local slots are `0..depth`.
+    pub depth: u32,
+    /// Bytes per slot buffer (the largest block).
+    pub buffer_size: u64,
+    /// Seed for the session's own draws (`sim` service times).
+    pub seed: u64,
+}
+
+/// Answer to `submit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Submitted {
+    /// Performed at once.
+    Done(Completion),
+    /// Accepted; a later `poll` returns it.
+    Queued,
+    /// Not accepted; poll first, then submit again.
+    Full,
+}
+
+/// The end of one operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Completion {
+    /// The token given to `submit`, unchanged.
+    pub token: Token,
+    /// How it ended.
+    pub status: Status,
+    /// Bytes moved.
+    pub moved: u64,
+    /// Time spent in the sync that belongs to this write, ns.
+    pub sync_ns: Option<u64>,
+    /// First byte, where the driver can know it.
+    pub first: Option<Stamp>,
+}
+
+impl Completion {
+    /// A success that moved `moved` bytes.
+    pub fn ok(token: Token, moved: u64) -> Completion {
+        Completion {
+            token,
+            status: Status::OK,
+            moved,
+            sync_ns: None,
+            first: None,
+        }
+    }
+    /// A failure.
+    pub fn failed(token: Token, status: Status) -> Completion {
+        Completion {
+            token,
+            status,
+            moved: 0,
+            sync_ns: None,
+            first: None,
+        }
+    }
+}
+
+/// One worker's handle. Used by one thread only.
+pub trait Session {
+    /// The buffer of a local slot, `buffer_size` bytes, aligned for direct I/O.
+    fn buffer(&mut self, slot: u32) -> &mut [u8];
+    /// Starts `op` with the data of `slot`.
+    ///
+    /// # Errors
+    /// Only when the run cannot go on.
+    fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted>;
+    /// Hands queued operations to the kernel or server; called once per batch of submits.
+    ///
+    /// # Errors
+    /// Only when the run cannot go on.
+    fn flush(&mut self) -> Result<()>;
+    /// Appends completions to `out` (which has room for `depth`). Waits until at least `min` have
+    /// come or `until` has passed; `min` = 0 never waits. Never returns more than are in flight.
+    ///
+    /// # Errors
+    /// Only when the run cannot go on.
+    fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()>;
+    /// Gives up on what is in flight after the drain time-out. Buffers the kernel may still write
+    /// to stay alive (leaked if need be).
+    fn abandon(self: Box<Self>);
+}

@@ -1,0 +1,123 @@
+//! `null`: performs nothing, at once. Measures Taillight itself.
+//!
+//! Depth 1 completes inside `submit`; deeper queues complete in `poll`, so that both paths of the
+//! worker are measured. Not a model of a device: that is `sim`.
+
+use taillight_core::capability::Capabilities;
+use taillight_core::plan::TargetPlan;
+use taillight_core::probe::Token;
+use taillight_core::progress::OnProgress;
+use taillight_core::{Error, Op, OpKind, Result, Stamp};
+
+use crate::contract::{
+    Admin, Completion, Driver, Geometry, OpenSpec, OptionDoc, Session, SessionSpec, Submitted,
+    Target,
+};
+
+/// Size of the data set when the job gives none: 1 GiB.
+const DEFAULT_SIZE: u64 = 1 << 30;
+
+/// The driver.
+pub struct Null;
+
+impl Driver for Null {
+    fn name(&self) -> &'static str {
+        "null"
+    }
+    fn about(&self) -> &'static str {
+        "does nothing; measures Taillight's own cost"
+    }
+    fn options(&self) -> Vec<OptionDoc> {
+        Vec::new()
+    }
+    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
+        if let Some(name) = target.options.keys().next() {
+            return Err(Error::usage("driver `null` has no options").with("option", name));
+        }
+        Ok(toml::Table::new())
+    }
+    fn capabilities(&self, _: &TargetPlan) -> Result<Capabilities> {
+        Ok(Capabilities {
+            ops: vec![OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync],
+            addressed: true,
+            max_depth: 4096,
+            direct: false,
+            sync: true,
+            stores_data: false,
+            virtual_time: false,
+            guarded: false,
+            own_stamps: false,
+        })
+    }
+    fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
+        let file_size = spec.plan.target.size.map_or(DEFAULT_SIZE, |s| s.0);
+        Ok(Box::new(NullTarget {
+            geometry: Geometry {
+                files: 1,
+                file_size,
+                align: 1,
+            },
+        }))
+    }
+}
+
+struct NullTarget {
+    geometry: Geometry,
+}
+
+impl Target for NullTarget {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+    fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
+        Ok(Box::new(NullSession {
+            buffer: vec![0; spec.buffer_size as usize],
+            queued: Vec::with_capacity(spec.depth as usize),
+            depth: spec.depth,
+        }))
+    }
+    fn admin(&self, _: Admin) -> Result<()> {
+        Ok(())
+    }
+    fn facts(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+struct NullSession {
+    /// One buffer for all slots: nothing is ever read back.
+    buffer: Vec<u8>,
+    queued: Vec<(Token, u64)>,
+    depth: u32,
+}
+
+impl Session for NullSession {
+    fn buffer(&mut self, _: u32) -> &mut [u8] {
+        &mut self.buffer
+    }
+    fn submit(&mut self, op: &Op, _: u32, token: Token) -> Result<Submitted> {
+        if self.depth == 1 {
+            return Ok(Submitted::Done(Completion::ok(token, op.size)));
+        }
+        if self.queued.len() == self.depth as usize {
+            return Ok(Submitted::Full);
+        }
+        self.queued.push((token, op.size));
+        Ok(Submitted::Queued)
+    }
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn poll(&mut self, _: u32, _: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
+        out.extend(
+            self.queued
+                .drain(..)
+                .map(|(token, moved)| Completion::ok(token, moved)),
+        );
+        Ok(())
+    }
+    fn abandon(self: Box<Self>) {}
+}

@@ -7,11 +7,14 @@
 pub mod atomic;
 pub mod chunk;
 pub mod dir;
+pub mod histlog;
+pub mod intervals;
 pub mod latency;
 pub mod manifest;
 pub mod names;
 mod process;
 pub mod summary;
+mod table;
 
 pub use dir::RunDir;
 pub use latency::{Episodes, Latency, LatencySource, Nine, Percentile};

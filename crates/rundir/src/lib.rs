@@ -7,11 +7,17 @@
 pub mod atomic;
 pub mod chunk;
 pub mod dir;
+#[doc(hidden)]
+pub mod fixture;
+pub mod histlog;
+pub mod intervals;
+pub mod ios;
 pub mod latency;
 pub mod manifest;
 pub mod names;
 mod process;
 pub mod summary;
+mod table;
 
 pub use dir::RunDir;
 pub use latency::{Episodes, Latency, LatencySource, Nine, Percentile};

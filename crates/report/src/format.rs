@@ -144,6 +144,8 @@ pub fn percent(share: f64) -> String {
 pub fn factor(value: f64) -> String {
     if value.abs() >= 99.95 {
         rate(value)
+    } else if value.abs() < 0.0005 {
+        "0".to_owned()
     } else {
         digits3(value)
     }

@@ -14,8 +14,14 @@
   const label = (units, v, unit) => {
     if (v === 0) return "0";
     const u = unit || unitOf(units, v);
-    return (trim(v / u[0]) + " " + u[1]).trim();
+    return (trim(v / u[0]) + (units === COUNTS ? "" : " ") + u[1]).trim();
   };
+  // A value in words for hover texts: three digits and a unit.
+  const words = (units, v) => {
+    const u = unitOf(units, v), x = v / u[0];
+    return (Math.abs(x) >= 99.95 ? x.toFixed(0) : x.toPrecision(3)) + " " + u[1];
+  };
+  const count = v => Math.round(v).toLocaleString("en-US");
 
   // Round steps: 1, 2 or 5 times a power of the base, at most `most` of them.
   const niceStep = (span, most, base) => {
@@ -48,7 +54,7 @@
     return vals.filter(v => v <= 1 && Math.log10(v) >= lo - 0.01 && Math.log10(v) <= hi + 0.01).sort((a, b) => a - b);
   };
   const ninesLabel = v => {
-    const digits = Math.max(0, Math.ceil(-Math.log10(v)) - 2 + (Math.log10(v) % 1 === 0 ? 0 : 0));
+    const digits = Math.max(0, Math.ceil(-Math.log10(v) - 1e-9) - 2);
     return (100 * (1 - v)).toFixed(Math.min(12, digits)) + " %";
   };
 
@@ -69,7 +75,7 @@
     const patch = {}, plot = f.node._fullLayout;
     for (const [name, kind] of Object.entries(f.axes)) {
       const axis = plot[name];
-      const size = name[0] === "x" ? plot._size.w / 110 : plot._size.h / 55;
+      const size = name[0] === "x" ? plot._size.w / 110 : plot._size.h / 44;
       const found = ticks(kind, axis, size);
       if (found) {
         patch[name + ".tickmode"] = "array";
@@ -78,6 +84,25 @@
       }
     }
     return patch;
+  };
+
+  // Hover texts that are made here from the points, so that the file stays small.
+  const hoverTexts = spec => {
+    for (const trace of spec.data) {
+      if (trace.hovertext || !/%\{hovertext\}/.test(trace.hovertemplate || "")) continue;
+      if (trace.type === "heatmap") {
+        trace.hovertext = trace.z.map((row, i) => row.map(z => z === null ? "" :
+          count(10 ** z) + " I/Os from " + words(TIMES, trace.y[i]) + " to " + words(TIMES, trace.y[i + 1])));
+        continue;
+      }
+      const nines = spec.axes.yaxis === "nines";
+      trace.hovertext = trace.x.map((ns, i) => {
+        const y = trace.y[i];
+        if (!nines) return y.toFixed(y > 99 ? 3 : 1) + " % within " + words(TIMES, ns);
+        const share = y >= 0.1 ? (100 * y).toFixed(1) + " %" : "1 in " + count(Number((1 / y).toPrecision(3)));
+        return share + " take " + words(TIMES, ns) + " or longer";
+      });
+    }
   };
 
   // Colours ------------------------------------------------------------------------------------
@@ -95,6 +120,7 @@
       patch[key + ".tickcolor"] = axis;
       patch[key + ".automargin"] = true;
       patch[key + ".title.standoff"] = 12;
+      patch[key + ".title.font.size"] = 13;
     }
     return patch;
   };
@@ -112,6 +138,26 @@
     f.busy = true;
     Plotly.relayout(f.node, tickPatch(f)).then(() => { f.busy = false; });
   };
+  // What is hidden: by the reader (a legend entry, a switch) or with its whole run.
+  const hidden = new Set();
+  const effective = (f, i) => hidden.has(f.keys[i].split("|")[0]) ? false : f.shown[i];
+  const show = f => {
+    if (f.drawn) Plotly.restyle(f.node, { visible: f.keys.map((_, i) => effective(f, i)) });
+  };
+  const legendClick = (f, event, alone) => {
+    const key = f.keys[event.curveNumber];
+    const on = i => f.shown[i] === true;
+    if (alone) {
+      // Alone, or all again when it is alone already.
+      const others = f.keys.some((k, i) => k !== key && k !== "" && on(i));
+      f.shown = f.shown.map((s, i) => f.keys[i] === "" || s === false ? s : (f.keys[i] === key || !others) ? true : "legendonly");
+    } else {
+      const next = on(event.curveNumber) ? "legendonly" : true;
+      f.shown = f.shown.map((s, i) => f.keys[i] === key && s !== false ? next : s);
+    }
+    show(f);
+    return false;
+  };
   const draw = f => {
     if (f.drawn) return;
     f.drawn = true;
@@ -119,6 +165,10 @@
     f.axes = spec.axes;
     f.switches = spec.switches;
     f.home = {};
+    f.shown = spec.data.map(t => t.visible === undefined ? true : t.visible);
+    f.keys = spec.data.map(t => typeof t.meta === "string" ? t.meta : "");
+    hoverTexts(spec);
+    spec.data.forEach((t, i) => { t.visible = effective(f, i); });
     for (const key of Object.keys(spec.layout).filter(isAxis)) {
       if (spec.layout[key].range) f.home[key + ".range"] = spec.layout[key].range.slice();
       else f.home[key + ".autorange"] = true;
@@ -126,11 +176,14 @@
     for (const [path, value] of Object.entries(colours(spec.layout))) put(spec.layout, path, value);
     const config = Object.assign({}, spec.config, {
       doubleClick: false,
+      displayModeBar: "hover",
       modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "resetScale2d", "zoomIn2d", "zoomOut2d"],
       toImageButtonOptions: { format: "png", scale: 2, filename: "taillight-" + f.id },
     });
     Plotly.newPlot(f.node, spec.data, spec.layout, config).then(() => {
       retick(f);
+      f.node.on("plotly_legendclick", e => legendClick(f, e, false));
+      f.node.on("plotly_legenddoubleclick", e => legendClick(f, e, true));
       f.node.on("plotly_doubleclick", () => Plotly.relayout(f.node, f.home));
       f.node.on("plotly_relayout", change => {
         if (Object.keys(change).some(k => /axis\d*\.(range|autorange|type)/.test(k))) retick(f);
@@ -148,7 +201,8 @@
     for (const [key, value] of Object.entries(choice.layout)) {
       if (/\.range$/.test(key)) f.home[key] = value.slice();
     }
-    Plotly.update(f.node, choice.data, choice.layout);
+    if (choice.data.visible) { f.shown = choice.data.visible.slice(); show(f); }
+    if (Object.keys(choice.layout).length) Plotly.relayout(f.node, choice.layout);
   };
 
   for (const node of document.querySelectorAll(".plot")) {
@@ -157,6 +211,12 @@
   }
   for (const button of document.querySelectorAll(".switch button")) {
     button.addEventListener("click", () => choose(button));
+  }
+  for (const box of document.querySelectorAll(".runs input")) {
+    box.addEventListener("change", () => {
+      if (box.checked) hidden.delete(box.value); else hidden.add(box.value);
+      for (const f of figures.values()) show(f);
+    });
   }
   // Figures are drawn when they come near; for paper, all at once.
   const near = new IntersectionObserver(entries => {

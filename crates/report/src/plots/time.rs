@@ -1,7 +1,6 @@
 //! Latency and throughput over time, from the reporting intervals.
 
 use plotly::common::{DashType, Line, Marker, Mode, Visible};
-use plotly::layout::Axis;
 use plotly::{Plot, Scatter};
 use serde_json::json;
 
@@ -89,7 +88,7 @@ fn latency_of(overlay: &Overlay, name: &str, id: String, title: Option<String>) 
             Some((low, p.max_ns?))
         }))?;
     let layout = style::layout(if overlaid { tracks.len() } else { LEVELS.len() })
-        .x_axis(elapsed_axis())
+        .x_axis(style::elapsed_axis(overlay))
         .y_axis(style::latency_axis("latency", lo, hi));
     let switches = if overlaid {
         vec![level_switch(&shown)]
@@ -145,8 +144,8 @@ fn level_line(
             None => String::new(),
         })
         .collect();
-    let name = match &look.heading {
-        Some(heading) => format!("{heading}, {}", level.name),
+    let name = match &look.group {
+        Some((_, heading)) => format!("{heading}, {}", level.name),
         None => level.name.to_owned(),
     };
     let dash = if overlaid {
@@ -154,18 +153,20 @@ fn level_line(
     } else {
         level.dash.clone()
     };
-    let trace = Scatter::new(track.points.iter().map(|p| round(p.at_s)).collect(), values)
-        .name(&name)
-        .mode(Mode::Lines)
-        .line(
-            Line::new()
-                .color(palette::with_alpha(look.colour, level.alpha))
-                .width(level.width)
-                .dash(dash),
-        )
-        .hover_text_array(text)
-        .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
-        .legend_group(&look.group);
+    let trace = Scatter::new(
+        track.points.iter().map(|p| style::round(p.at_s)).collect(),
+        values,
+    )
+    .name(&name)
+    .mode(Mode::Lines)
+    .line(
+        Line::new()
+            .color(palette::with_alpha(look.colour, level.alpha))
+            .width(level.width)
+            .dash(dash),
+    )
+    .hover_text_array(text)
+    .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"));
     if visible {
         trace
     } else {
@@ -203,32 +204,34 @@ fn throughput_of(
     let (mut top, mut lines) = (0f64, 0);
     for (run, track) in tracks(overlay) {
         let look = overlay.look(run, track.op, &track.name);
-        let y: Vec<f64> = track.points.iter().map(|p| round(pick(p))).collect();
+        let y: Vec<f64> = track.points.iter().map(|p| style::round(pick(p))).collect();
         top = y.iter().copied().fold(top, f64::max);
         let text: Vec<String> = track
             .points
             .iter()
             .map(|p| format!("{:.1} s: {}", p.at_s, words(pick(p))))
             .collect();
-        let name = match &look.heading {
-            Some(heading) => format!("{heading}, {}", escape(&track.name)),
+        let name = match &look.group {
+            Some((_, heading)) => format!("{heading}, {}", escape(&track.name)),
             None => escape(&track.name),
         };
         let few = track.points.len() < 40;
         plot.add_trace(
-            Scatter::new(track.points.iter().map(|p| round(p.at_s)).collect(), y)
-                .name(&name)
-                .mode(if few { Mode::LinesMarkers } else { Mode::Lines })
-                .marker(Marker::new().size(4).color(look.colour))
-                .line(
-                    Line::new()
-                        .color(look.colour)
-                        .width(2.0)
-                        .dash(palette::dash(look.dash)),
-                )
-                .hover_text_array(text)
-                .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
-                .legend_group(&look.group),
+            Scatter::new(
+                track.points.iter().map(|p| style::round(p.at_s)).collect(),
+                y,
+            )
+            .name(&name)
+            .mode(if few { Mode::LinesMarkers } else { Mode::Lines })
+            .marker(Marker::new().size(4).color(look.colour))
+            .line(
+                Line::new()
+                    .color(look.colour)
+                    .width(2.0)
+                    .dash(palette::dash(look.dash)),
+            )
+            .hover_text_array(text)
+            .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>")),
         );
         lines += 1;
     }
@@ -236,7 +239,7 @@ fn throughput_of(
         return None;
     }
     let layout = style::layout(lines)
-        .x_axis(elapsed_axis())
+        .x_axis(style::elapsed_axis(overlay))
         .y_axis(style::axis(axis).range(vec![0.0, top * 1.08]));
     Some(Figure {
         id: id.to_owned(),
@@ -245,7 +248,7 @@ fn throughput_of(
         height: 320,
         axes: [("xaxis", AxisKind::Elapsed), ("yaxis", kind)].into(),
         switches: Vec::new(),
-        half: lines <= 6,
+        half: lines <= 4,
     })
 }
 
@@ -256,18 +259,4 @@ fn tracks(overlay: &Overlay) -> impl Iterator<Item = (usize, &Track)> {
         .enumerate()
         .flat_map(|(run, data)| data.tracks.iter().map(move |t| (run, t)))
         .filter(|(_, t)| !t.points.is_empty())
-}
-
-/// Seconds since the start of the measure phase.
-pub fn elapsed_axis() -> Axis {
-    style::axis("time since the start of measuring").tick_suffix(" s")
-}
-
-/// Five digits are more than a screen shows, and keep the file small.
-fn round(value: f64) -> f64 {
-    if value == 0.0 || !value.is_finite() {
-        return 0.0;
-    }
-    let scale = 10f64.powi(4 - value.abs().log10().floor() as i32);
-    (value * scale).round() / scale
 }

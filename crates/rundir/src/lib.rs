@@ -6,13 +6,18 @@
 
 pub mod atomic;
 pub mod chunk;
+pub mod convert;
 pub mod dir;
+#[doc(hidden)]
+pub mod fixture;
 pub mod histlog;
 pub mod intervals;
+pub mod ios;
 pub mod latency;
 pub mod manifest;
 pub mod names;
 mod process;
+mod reorder;
 pub mod summary;
 mod table;
 

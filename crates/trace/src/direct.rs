@@ -59,7 +59,7 @@ fn stated_by(file: &std::fs::File, empty: &std::ffi::CStr) -> Option<Direct> {
 
 fn answer(stat: &rustix::fs::Statx) -> Option<Direct> {
     let known = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN);
-    (known && stat.stx_dio_offset_align > 0).then(|| Direct {
+    (known && stat.stx_dio_offset_align > 0).then_some(Direct {
         offset_align: stat.stx_dio_offset_align,
         memory_align: Some(stat.stx_dio_mem_align),
     })

@@ -7,8 +7,11 @@
 pub mod atomic;
 pub mod chunk;
 pub mod dir;
+#[doc(hidden)]
+pub mod fixture;
 pub mod histlog;
 pub mod intervals;
+pub mod ios;
 pub mod latency;
 pub mod manifest;
 pub mod names;

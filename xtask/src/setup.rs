@@ -118,12 +118,13 @@ fn install(packages: &[&str]) -> Result<()> {
         command.env("DEBIAN_FRONTEND", "noninteractive");
         command
     };
-    tool::run(apt().args(["update", "-qq"]))?;
-    tool::run(
+    tool::output(apt().args(["update", "-qq"]))?;
+    tool::output(
         apt()
             .args(["install", "-y", "-qq", "--no-install-recommends"])
             .args(packages),
-    )
+    )?;
+    Ok(())
 }
 
 /// A Python that can `import pyarrow`: the one named by the environment, the system's, or ours.

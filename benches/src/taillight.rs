@@ -115,6 +115,14 @@ fn parse(summary: &Value) -> Result<Sample> {
     if let Some(cpu) = summary["overhead"]["cpu_s"].as_f64() {
         sample.insert("cpu_ns", cpu * 1e9 / count);
     }
+    for (part, name) in [
+        ("queue", "queue_mean_ns"),
+        ("after_issue", "after_issue_mean_ns"),
+    ] {
+        if let Some(ns) = read[part]["mean_ns"].as_f64() {
+            sample.insert(name, ns);
+        }
+    }
     let percentiles = read["service"]["percentiles"].as_array();
     let middle = percentiles.and_then(|list| list.iter().find(|p| p["p"] == "50"));
     if let Some(ns) = middle.and_then(|p| p["ns"].as_f64()) {

@@ -32,6 +32,10 @@ pub fn main() -> Result<bool> {
         shown(&session)
     );
     println!("demo: nothing else on this disk is touched\n");
+    let direct = has_direct(&home)?;
+    if !direct {
+        println!("demo: no direct I/O on this file system: the page cache is in these figures\n");
+    }
     println!(
         "{:<22} {:>9} {:>10} {:>10} {:>10} {:>10}  verdict",
         "run", "IOPS", "p50", "p99", "p99.9", "max"
@@ -41,7 +45,7 @@ pub fn main() -> Result<bool> {
     let mut all_good = true;
     for job in jobs()? {
         let run = session.join(job.file_stem().context("job without a name")?);
-        all_good &= measure(&job, &run)?;
+        all_good &= measure(&job, &run, direct)?;
         runs.push(run);
     }
     let html = report(&session, &runs)?;
@@ -95,6 +99,24 @@ fn check_space(home: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Whether a file here can be opened around the page cache.
+fn has_direct(home: &Path) -> Result<bool> {
+    let file = home.join("direct.tmp");
+    std::fs::write(&file, b"x")?;
+    let mut read = Command::new("dd");
+    read.arg(format!("if={}", file.display()));
+    read.args([
+        "of=/dev/null",
+        "iflag=direct",
+        "bs=4096",
+        "count=1",
+        "status=none",
+    ]);
+    let direct = tool::output(&mut read).is_ok();
+    std::fs::remove_file(&file)?;
+    Ok(direct)
+}
+
 fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 30)
 }
@@ -113,7 +135,7 @@ fn fresh(home: &Path) -> Result<PathBuf> {
 }
 
 /// One run; prints its line. `Ok(false)` when the run had something to say against itself.
-fn measure(job: &Path, run: &Path) -> Result<bool> {
+fn measure(job: &Path, run: &Path, direct: bool) -> Result<bool> {
     let name = run
         .file_name()
         .unwrap_or_default()
@@ -121,11 +143,12 @@ fn measure(job: &Path, run: &Path) -> Result<bool> {
         .into_owned();
     let log = run.with_extension("log");
     let out = std::fs::File::create(&log)?;
-    let status = Command::new(tool::taillight())
-        .arg("run")
-        .arg(job)
-        .arg("--output")
-        .arg(run)
+    let mut taillight = Command::new(tool::taillight());
+    taillight.arg("run").arg(job).arg("--output").arg(run);
+    if !direct {
+        taillight.args(["--set", "target.options.direct=false"]);
+    }
+    let status = taillight
         .stdin(Stdio::null())
         .stdout(out.try_clone()?)
         .stderr(out)

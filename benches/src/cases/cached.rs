@@ -20,7 +20,8 @@ const NOTE: &str = "The 1 GiB file is mapped and pinned by the bench program; ev
 fn words(file: &Path, engine: &str, depth: u32, setup: &Setup) -> String {
     format!(
         "--driver file --path {} --rw randread --bs 4KiB --depth {depth} --runtime {}s \
-         --set target.options.engine={engine} --set target.options.direct=false",
+         --set target.options.engine={engine} --set target.options.direct=false \
+         --set target.options.cache=keep --set target.options.layout=never",
         file.display(),
         setup.seconds
     )
@@ -68,6 +69,21 @@ pub fn uring(setup: &Setup) -> Result<Report> {
     )?;
     report.ratio("iops", "taillight uring", "fio batched", Bound::None)?;
     report.ratio("iops", "taillight uring", "bare ring", Bound::AtLeast(0.9))?;
+    for (metric, what) in [
+        (
+            "queue_mean_ns",
+            "in the tool's own queue (submit to issued), mean",
+        ),
+        ("after_issue_mean_ns", "from issued to seen, mean"),
+    ] {
+        let check = pairs::Check {
+            what: format!("taillight uring: {what}"),
+            unit: "ns",
+            values: report.column("taillight uring", metric)?,
+            bound: Bound::None,
+        };
+        report.checks.push(check);
+    }
     report.notes.push(NOTE.into());
     Ok(report)
 }

@@ -23,7 +23,8 @@ fn case(setup: &Setup, depth: u32, template: &str) -> Result<Report> {
     let file = files::laid_out("direct.bin", MIB)?;
     let words = format!(
         "--driver file --path {} --rw randread --bs 4KiB --depth {depth} --runtime {}s --direct \
-         --set target.options.engine=uring",
+         --set target.options.engine=uring --set target.options.cache=keep \
+         --set target.options.layout=never",
         file.display(),
         setup.seconds
     );

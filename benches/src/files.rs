@@ -2,10 +2,11 @@
 //! case is about cached reads.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::sys::Mapping;
 
@@ -44,22 +45,32 @@ pub fn laid_out(name: &str, mib: u64) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A file whose pages all stay in the page cache while this lives.
+/// A file whose pages all stay in the page cache while this lives. A helper process holds them, so
+/// that they do not count as memory of this one or of what it starts.
 pub struct Held {
+    helper: Child,
     mapping: Mapping,
 }
 
 impl Held {
-    /// Maps the file, brings every page in and pins it.
+    /// Starts the helper and waits until every page is in.
     ///
     /// # Errors
     /// When the pages cannot be pinned: a reclaim daemon could drop them unseen.
     pub fn new(path: &Path) -> Result<Held> {
         let mapping = Mapping::new(&File::open(path)?)?;
-        mapping
-            .lock()
-            .context("cannot pin the file in memory (ulimit -l)")?;
-        let held = Held { mapping };
+        let mut helper = Command::new(std::env::current_exe()?)
+            .arg("hold")
+            .arg(path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut said = String::new();
+        if let Some(out) = helper.stdout.take() {
+            BufReader::new(out).read_line(&mut said)?;
+        }
+        let held = Held { helper, mapping };
+        ensure!(said == "held\n", "the helper could not pin the file");
         held.check()?;
         Ok(held)
     }
@@ -78,19 +89,45 @@ impl Held {
     }
 }
 
+impl Drop for Held {
+    fn drop(&mut self) {
+        // The helper ends when its input does.
+        drop(self.helper.stdin.take());
+        let _ = self.helper.wait();
+    }
+}
+
+/// The helper: `hold FILE` pins every page, says so, and waits for the end of its input.
+///
+/// # Errors
+/// When the pages cannot be pinned.
+pub fn hold(args: &[&str]) -> Result<()> {
+    let [path] = args else {
+        bail!("hold FILE");
+    };
+    let mapping = Mapping::new(&File::open(path)?)?;
+    mapping
+        .lock()
+        .context("cannot pin the file in memory (ulimit -l)")?;
+    println!("held");
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+    drop(mapping);
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_held_file_is_resident() {
+    fn a_pinned_file_is_resident() {
         let path = std::env::temp_dir().join(format!("taillight-held-{}", std::process::id()));
         std::fs::write(&path, vec![7_u8; 1 << 20]).unwrap();
-        let held = Held::new(&path);
+        let mapping = Mapping::new(&File::open(&path).unwrap()).unwrap();
         std::fs::remove_file(&path).unwrap();
-        match held {
-            Ok(held) => held.check().unwrap(),
-            Err(why) => println!("skipped: held file: {why:#}"),
+        match mapping.lock() {
+            Ok(()) => assert_eq!(mapping.resident().unwrap(), 1.0),
+            Err(why) => println!("skipped: pinned file: {why:#}"),
         }
     }
 }

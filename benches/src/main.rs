@@ -32,6 +32,7 @@ const HELP: &str = "\
 taillight-bench [CASE...] [--pairs N] [--seconds N] [--dry]   run cases (all without a name)
 taillight-bench list                                          what there is
 taillight-bench bare-ring FILE DEPTH SECONDS [direct]         the bare loop alone, JSON
+taillight-bench hold FILE                                     keeps a file in memory until its input ends
 
 --dry prints the tables and writes nothing.
 ";
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
 fn run(args: &[&str]) -> Result<bool> {
     match args.first() {
         Some(&"bare-ring") => return bare_ring::main(&args[1..]).map(|()| true),
+        Some(&"hold") => return files::hold(&args[1..]).map(|()| true),
         Some(&"list") => {
             for case in cases::CASES {
                 println!("{:<14} {}", case.name, case.about);

@@ -99,9 +99,11 @@ fn default_of(said: &str, required: bool) -> (String, String) {
     let Some((meaning, rest)) = said.split_once("Default: ") else {
         return (said.into(), String::new());
     };
-    let (default, more) = rest
-        .split_once(". ")
-        .unwrap_or((rest.trim_end_matches('.'), ""));
+    let (default, more) = rest.split_once(". ").unwrap_or((rest, ""));
+    let default = match default.strip_suffix("...") {
+        Some(_) => default,
+        None => default.trim_end_matches('.'),
+    };
     let meaning = format!("{} {}", meaning.trim(), more.trim());
     (meaning.trim().into(), default.into())
 }
@@ -110,7 +112,10 @@ fn default_of(said: &str, required: bool) -> (String, String) {
 fn value(def: &Value, text: &mut String) {
     let said = words(def);
     if !said.is_empty() {
-        let _ = write!(text, "{said}\n\n");
+        let _ = writeln!(text, "{said}");
+    }
+    if !choices(def).is_empty() || def["properties"].is_object() || def["enum"].is_array() {
+        text.push('\n');
     }
     if def["properties"].is_object() {
         return fields(def, text);
@@ -161,7 +166,10 @@ fn kind(schema: &Value) -> String {
         Some("number") => "number".into(),
         Some("boolean") => "true or false".into(),
         Some("array") => format!("list of {}", kind(&schema["items"])),
-        Some("object") => "table".into(),
+        Some("object") => match schema.get("additionalProperties").filter(|v| v.is_object()) {
+            Some(each) => format!("table of {}", kind(each)),
+            None => "table".into(),
+        },
         _ => "any".into(),
     }
 }
@@ -171,8 +179,13 @@ fn def_name(schema: &Value) -> Option<&str> {
     schema["$ref"].as_str()?.strip_prefix("#/$defs/")
 }
 
-/// `ByteSize` as "byte size".
+/// `SizeRange` as "size range"; what people call sizes and times by their usual names.
 fn plain(name: &str) -> String {
+    match name {
+        "ByteSize" => return "size".into(),
+        "Span" => return "time".into(),
+        _ => {}
+    }
     let mut text = String::new();
     for c in name.chars() {
         if c.is_uppercase() && !text.is_empty() {
@@ -215,11 +228,11 @@ mod tests {
         let text = page(&schema).unwrap();
         for part in [
             "## `[run]`\n\nWhen.",
-            "| `warmup` | [byte size](#byte-size) | 0s | Before. Not measured. |",
+            "| `warmup` | [size](#size) | 0s | Before. Not measured. |",
             "| `name` | text | *required* | Who. |",
             "## `[[workload]]`",
             "| `cpus` | list of whole number | *required* |  |",
-            "### byte size\n\na size\n\n- `\"all\"`",
+            "### size\n\na size\n\n- `\"all\"`",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

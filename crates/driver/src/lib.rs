@@ -7,6 +7,7 @@
 pub mod contract;
 pub mod null;
 pub mod registry;
+pub mod sim;
 
 pub use contract::{
     Admin, Completion, Driver, Geometry, OpenSpec, OptionDoc, Session, SessionSpec, Submitted,

@@ -1,1 +1,30 @@
-//! The run directory on disk.
+//! The run directory: the only owner of the names of design section 12 on disk.
+//!
+//! What it is: types, writers and readers of every file a run leaves, and the salvage of a run
+//! that was killed. What it is not: statistics (they arrive ready made) or rendering.
+//! Engine and trace write through it, `report` reads through it.
+
+pub mod atomic;
+pub mod chunk;
+pub mod convert;
+pub mod dir;
+#[doc(hidden)]
+pub mod fixture;
+pub mod histlog;
+pub mod intervals;
+pub mod ios;
+pub mod latency;
+pub mod manifest;
+pub mod names;
+mod process;
+mod reorder;
+pub mod summary;
+mod table;
+
+pub use dir::RunDir;
+pub use latency::{Episodes, Latency, LatencySource, Nine, Percentile};
+pub use manifest::{Manifest, RunStatus};
+pub use summary::Summary;
+
+/// Version of the run directory layout; `schema` in `manifest.json` and `summary.json`.
+pub const SCHEMA_VERSION: u32 = 1;

@@ -1,1 +1,41 @@
 //! Pure maths: distributions, percentiles, confidence, SLC.
+//!
+//! What it is: the numbers Taillight reports, computed from latencies that somebody else measured.
+//! What it is not: it reads no clock, no file and no configuration, starts no thread and never
+//! prints. Called by the engine (steady state, outliers), the suite (search) and the report.
+//!
+//! Ranks and counts are integers throughout; floating point appears only where the result is a
+//! real number (moments, probabilities, SLC).
+
+pub mod bins;
+pub mod ceiling;
+pub mod confidence;
+pub mod curve;
+pub mod dist;
+pub mod episodes;
+pub mod estimate;
+pub mod exact;
+pub mod littles_law;
+pub mod pct;
+pub mod series;
+pub mod slc;
+pub mod topk;
+
+mod binomial;
+mod moments;
+
+pub use bins::LogBins;
+pub use ceiling::{CeilingCheck, CeilingStatus, check_ceiling, share_interval};
+pub use confidence::{
+    Ci, lower_bound_rank, needed_one_sided, needed_two_sided, quantile_ci, upper_bound_rank,
+};
+pub use curve::{CurvePoint, percentile_curve};
+pub use dist::{Dist, DistError};
+pub use episodes::{Episode, EpisodeCi, Episodes, episode_ci, group_episodes};
+pub use estimate::{Estimate, Nine, estimate, nines};
+pub use exact::ExactCounter;
+pub use littles_law::littles_law_ratio;
+pub use pct::{Pct, PctError};
+pub use series::{LineFit, SeriesSummary};
+pub use slc::{SbkSlc, Slc};
+pub use topk::TopK;

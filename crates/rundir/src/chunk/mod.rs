@@ -1,0 +1,169 @@
+//! Capture chunks: every I/O of one worker in packed words, as the hot loop writes them.
+//!
+//! What it is: the format (this file), the encoder the recorder calls per I/O, the reader that
+//! turns chunks back into [`taillight_core::Record`]s. What it is not: memory management (the
+//! engine maps and pre-faults the chunk files) or a format at rest (that is `ios.parquet`).
+//!
+//! A chunk is a 4 KiB header, then 64-bit little-endian words. A record is one of
+//! - *short*, 2 words + one per optional column of the header: a success whose numbers fit;
+//! - *long*, [`LONG_WORDS`] words: anything, field by field.
+//!
+//! Word 0 of a record has bit 0 set; memory starts zeroed, so a zero word ends the chunk and a
+//! chunk of a killed run needs no trailer. Records stand in completion order.
+//!
+//! ```text
+//! word 0:  63..32 latency ns | 31..9 issued - submit ns | 8..5 size index | 4..1 op | 0 valid
+//! word 1:  63..28 offset / unit | 27..0 complete - previous complete ns
+//! ```
+
+mod encode;
+mod read;
+
+pub use encode::Encoder;
+pub use read::{ChunkReader, RecordIter};
+
+use taillight_core::{Error, Result};
+
+/// Bytes before the first record.
+pub const HEADER_BYTES: usize = 4096;
+/// First bytes of every chunk file; the digit is the version.
+pub const MAGIC: [u8; 8] = *b"TLCHNK01";
+/// Words of a long record.
+pub const LONG_WORDS: usize = 16;
+/// Op code that marks a long record.
+const LONG: u64 = 15;
+/// Sizes that fit the table.
+pub const SIZES: usize = 16;
+
+const LATENCY_BITS: u32 = 32;
+const ISSUED_BITS: u32 = 23;
+const DELTA_BITS: u32 = 28;
+const UNIT_BITS: u32 = 36;
+
+/// Which optional words a short record carries, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Columns {
+    /// Queued driver: word 0 holds issued - submit (no extra word).
+    pub issued: bool,
+    /// Open loop: submit - intended, as i64.
+    pub intended: bool,
+    /// Sync inside writes: `sync_ns` + 1, 0 = none.
+    pub sync: bool,
+    /// More sizes than the table holds: the size in bytes.
+    pub size: bool,
+    /// Key number.
+    pub key: bool,
+}
+
+impl Columns {
+    fn bits(self) -> u32 {
+        u32::from(self.issued)
+            | u32::from(self.intended) << 1
+            | u32::from(self.sync) << 2
+            | u32::from(self.size) << 3
+            | u32::from(self.key) << 4
+    }
+    fn from_bits(bits: u32) -> Option<Columns> {
+        let bit = |n: u32| bits >> n & 1 == 1;
+        (bits < 1 << 5).then(|| Columns {
+            issued: bit(0),
+            intended: bit(1),
+            sync: bit(2),
+            size: bit(3),
+            key: bit(4),
+        })
+    }
+    /// Words of a short record.
+    pub fn short_words(self) -> usize {
+        2 + usize::from(self.intended)
+            + usize::from(self.sync)
+            + usize::from(self.size)
+            + usize::from(self.key)
+    }
+}
+
+/// What all records of a chunk share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Worker number over all workloads.
+    pub worker: u16,
+    /// Workload index.
+    pub workload: u16,
+    /// Phase index in the manifest's list.
+    pub phase: u16,
+    /// Number of this chunk among the worker's chunks, from 0.
+    pub seq: u32,
+    /// Optional words.
+    pub columns: Columns,
+    /// log2 of the offset unit (the alignment of all offsets).
+    pub unit_shift: u8,
+    /// Bytes in each file of the data set: global offset = target x file_size + offset.
+    pub file_size: u64,
+    /// Completion stamp that the first record's delta counts from, ns.
+    pub base_ns: i64,
+    /// Block sizes that records refer to by index; unused entries are 0.
+    pub sizes: [u64; SIZES],
+    /// Whether the target is addressed by offset.
+    pub addressed: bool,
+}
+
+impl Header {
+    /// Writes the header over the first [`HEADER_BYTES`] of a chunk (as words).
+    ///
+    /// # Panics
+    /// When `out` is shorter than the header.
+    pub fn write(&self, out: &mut [u64]) {
+        let out = &mut out[..HEADER_BYTES / 8];
+        out.fill(0);
+        out[0] = u64::from_le_bytes(MAGIC);
+        out[1] = u64::from(self.worker)
+            | u64::from(self.workload) << 16
+            | u64::from(self.phase) << 32
+            | u64::from(self.unit_shift) << 48
+            | u64::from(self.addressed) << 56;
+        out[2] = u64::from(self.seq) | u64::from(self.columns.bits()) << 32;
+        out[3] = self.file_size;
+        out[4] = self.base_ns as u64;
+        out[5..5 + SIZES].copy_from_slice(&self.sizes);
+    }
+
+    /// Reads a header back.
+    ///
+    /// # Errors
+    /// `Corrupt` when the bytes are no chunk of this version.
+    pub fn read(bytes: &[u8]) -> Result<Header> {
+        let bad = |why: &str| Error::corrupt(format!("not a capture chunk: {why}"));
+        if bytes.len() < HEADER_BYTES {
+            return Err(bad("shorter than its header"));
+        }
+        if bytes[..8] != MAGIC {
+            return Err(bad("wrong magic or version"));
+        }
+        let word = |i: usize| read::word(bytes, i);
+        let columns = Columns::from_bits((word(2) >> 32) as u32)
+            .ok_or_else(|| bad("unknown optional columns"))?;
+        let unit_shift = (word(1) >> 48) as u8;
+        if unit_shift > 40 || word(3) == 0 {
+            return Err(bad("impossible geometry"));
+        }
+        let mut sizes = [0; SIZES];
+        for (i, size) in sizes.iter_mut().enumerate() {
+            *size = word(5 + i);
+        }
+        Ok(Header {
+            worker: word(1) as u16,
+            workload: (word(1) >> 16) as u16,
+            phase: (word(1) >> 32) as u16,
+            seq: word(2) as u32,
+            columns,
+            unit_shift,
+            file_size: word(3),
+            base_ns: word(4) as i64,
+            sizes,
+            addressed: word(1) >> 56 & 1 == 1,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,311 @@
+//! The run directory: made new, written whole file by whole file, read back tolerantly.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use taillight_core::{Error, Result};
+
+use crate::SCHEMA_VERSION;
+use crate::atomic::{self, TempFile, cannot};
+use crate::manifest::{Manifest, RunStatus};
+use crate::names;
+use crate::summary::{FileEntry, Summary};
+
+/// One run directory, being written or read.
+#[derive(Debug)]
+pub struct RunDir {
+    path: PathBuf,
+    manifest: Manifest,
+    /// Locked while the run lives; the kernel lets go when the process ends, however it ends.
+    lock: Option<File>,
+}
+
+impl RunDir {
+    /// Makes the directory, or takes an empty one, and writes the manifest as its first file.
+    /// Files written later through `self` belong to this run.
+    ///
+    /// # Errors
+    /// `Usage` when `path` is a file or a directory that holds something; `Unavailable` when it
+    /// cannot be made or written.
+    pub fn create(path: &Path, manifest: &Manifest) -> Result<RunDir> {
+        if !is_new(path)? {
+            fs::create_dir_all(path).map_err(|e| cannot("create", path, e))?;
+            if let Some(parent) = path.parent() {
+                atomic::sync_dir(parent)?;
+            }
+        }
+        let lock = File::open(path).map_err(|e| cannot("open", path, e))?;
+        if let Err(fs::TryLockError::WouldBlock) = lock.try_lock() {
+            return Err(Error::usage("another run uses this output directory")
+                .with("path", path.display())
+                .hint("choose another directory with --output"));
+        }
+        let mut dir = RunDir {
+            path: path.to_owned(),
+            manifest: manifest.clone(),
+            lock: Some(lock),
+        };
+        dir.write_manifest(manifest)?;
+        Ok(dir)
+    }
+
+    /// Opens an existing run directory.
+    ///
+    /// # Errors
+    /// `Unavailable` when there is none at `path`; `Corrupt` when its manifest is damaged or of
+    /// a version this build does not know.
+    pub fn open(path: &Path) -> Result<RunDir> {
+        let file = path.join(names::MANIFEST);
+        let text = fs::read(&file).map_err(|e| not_a_run(path, e))?;
+        let manifest = parse_manifest(&text).map_err(|e| e.with("path", file.display()))?;
+        Ok(RunDir {
+            path: path.to_owned(),
+            manifest,
+            lock: None,
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+    /// The manifest as last read or written.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+    /// Path of one of its files, present or not.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+    /// Path of one of its files if it exists.
+    pub fn existing(&self, name: &str) -> Option<PathBuf> {
+        Some(self.file(name)).filter(|p| p.is_file())
+    }
+
+    /// Whether a process still writes this run. A directory whose status is `running` and that
+    /// nobody writes belongs to a run that was killed.
+    pub fn is_live(&self) -> bool {
+        if self.lock.is_some() {
+            return true;
+        }
+        self.manifest.status == RunStatus::Running
+            && (self.manifest.process.as_ref().is_some_and(|p| p.is_alive())
+                || self.locked_elsewhere())
+    }
+
+    /// The status a reader should act on: a run that was killed is partial.
+    pub fn status(&self) -> RunStatus {
+        match self.manifest.status {
+            RunStatus::Running if !self.is_live() => RunStatus::Partial,
+            status => status,
+        }
+    }
+
+    fn locked_elsewhere(&self) -> bool {
+        File::open(&self.path)
+            .is_ok_and(|dir| matches!(dir.try_lock(), Err(fs::TryLockError::WouldBlock)))
+    }
+
+    /// Takes the directory over for writing, as salvage must.
+    ///
+    /// # Errors
+    /// `Unavailable` when another process holds it.
+    pub(crate) fn take_lock(&mut self) -> Result<()> {
+        let dir = File::open(&self.path).map_err(|e| cannot("open", &self.path, e))?;
+        if let Err(fs::TryLockError::WouldBlock) = dir.try_lock() {
+            return Err(
+                Error::unavailable("another process works on this run directory")
+                    .with("path", self.path.display())
+                    .hint("wait until it ends, then run the command again"),
+            );
+        }
+        self.lock = Some(dir);
+        Ok(())
+    }
+
+    /// Replaces the manifest.
+    ///
+    /// # Errors
+    /// `Unavailable` when it cannot be written.
+    pub fn write_manifest(&mut self, manifest: &Manifest) -> Result<()> {
+        self.write_json(names::MANIFEST, manifest)?;
+        self.manifest = manifest.clone();
+        Ok(())
+    }
+
+    /// Keeps the job file as the user gave it.
+    ///
+    /// # Errors
+    /// `Unavailable` when it cannot be written.
+    pub fn write_job(&self, text: &str) -> Result<()> {
+        self.write_text(names::JOB, text)
+    }
+
+    /// Replaces the summary.
+    ///
+    /// # Errors
+    /// `Unavailable` when it cannot be written.
+    pub fn write_summary(&self, summary: &Summary) -> Result<()> {
+        self.write_json(names::SUMMARY, summary)
+    }
+
+    /// Writes a text file, whole or not at all.
+    ///
+    /// # Errors
+    /// `Unavailable` when it cannot be written.
+    pub fn write_text(&self, name: &str, text: &str) -> Result<()> {
+        atomic::write(&self.path, name, text.as_bytes())
+    }
+
+    /// Starts a file that gets its name on [`TempFile::commit`].
+    ///
+    /// # Errors
+    /// `Unavailable` when it cannot be made.
+    pub fn begin(&self, name: &str) -> Result<TempFile> {
+        TempFile::create(&self.path, name)
+    }
+
+    fn write_json<T: Serialize + DeserializeOwned>(&self, name: &str, value: &T) -> Result<()> {
+        let bug = |e| Error::internal(format!("{name} cannot be written as JSON")).source(e);
+        let mut text = serde_json::to_string_pretty(value).map_err(bug)?;
+        // A NaN becomes null and would make the file unreadable: find out now, not later.
+        serde_json::from_str::<T>(&text).map_err(bug)?;
+        text.push('\n');
+        self.write_text(name, &text)
+    }
+
+    /// The summary, if there is one.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is damaged or of an unknown version.
+    pub fn summary(&self) -> Result<Option<Summary>> {
+        let Some(path) = self.existing(names::SUMMARY) else {
+            return Ok(None);
+        };
+        let text = fs::read(&path).map_err(|e| cannot("read", &path, e))?;
+        parse(names::SUMMARY, &text)
+            .map(Some)
+            .map_err(|e| or_hint(e.with("path", path.display()), REMAKE))
+    }
+
+    /// The job file, if one was given.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is no text.
+    pub fn job(&self) -> Result<Option<String>> {
+        let Some(path) = self.existing(names::JOB) else {
+            return Ok(None);
+        };
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(e) if e.kind() == io::ErrorKind::InvalidData => {
+                Err(Error::corrupt("job.toml is not text").with("path", path.display()))
+            }
+            Err(e) => Err(cannot("read", &path, e)),
+        }
+    }
+
+    /// The files that exist, in the order of design section 6, others after them by name.
+    /// `rows` is left for the caller to fill.
+    ///
+    /// # Errors
+    /// `Unavailable` when the directory cannot be listed.
+    pub fn files(&self) -> Result<Vec<FileEntry>> {
+        let list = fs::read_dir(&self.path).map_err(|e| cannot("list", &self.path, e))?;
+        let mut files = Vec::new();
+        for entry in list.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if let Ok(meta) = entry.metadata()
+                && meta.is_file()
+                && !name.starts_with('.')
+            {
+                files.push(FileEntry {
+                    name,
+                    bytes: meta.len(),
+                    rows: None,
+                });
+            }
+        }
+        let place = |n: &str| {
+            names::ALL
+                .iter()
+                .position(|k| *k == n)
+                .unwrap_or(usize::MAX)
+        };
+        files.sort_by(|a, b| (place(&a.name), &a.name).cmp(&(place(&b.name), &b.name)));
+        Ok(files)
+    }
+}
+
+const REMAKE: &str = "delete the file and run `taillight report` on the directory to make it again";
+const NO_MANIFEST: &str = "restore manifest.json from a copy or run the job again; the Parquet \
+    files beside it still open in any Parquet reader";
+
+/// Whether `path` is an empty directory (true), absent (false), or refused.
+fn is_new(path: &Path) -> Result<bool> {
+    let refuse = |why: &str| {
+        Err(Error::usage(why)
+            .with("path", path.display())
+            .hint("name a new or empty directory with --output; a run never mixes with another"))
+    };
+    match fs::read_dir(path) {
+        Ok(mut entries) => match entries.next() {
+            None => Ok(true),
+            Some(_) => refuse("the output directory is not empty"),
+        },
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
+            refuse("the output path is not a directory")
+        }
+        Err(e) => Err(cannot("open", path, e)),
+    }
+}
+
+fn not_a_run(path: &Path, e: io::Error) -> Error {
+    let what = if path.is_dir() {
+        "the directory holds no manifest.json, so it is no run directory"
+    } else {
+        "there is no run directory"
+    };
+    Error::unavailable(what)
+        .with("path", path.display())
+        .source(e)
+        .hint("give the directory that `taillight run` printed as its output")
+}
+
+fn parse_manifest(text: &[u8]) -> Result<Manifest> {
+    parse(names::MANIFEST, text).map_err(|e| or_hint(e, NO_MANIFEST))
+}
+
+/// Adds `hint` unless the error has a better one.
+fn or_hint(e: Error, hint: &str) -> Error {
+    match e.hint_text() {
+        Some(_) => e,
+        None => e.hint(hint),
+    }
+}
+
+/// Reads JSON that starts with a `schema` this build knows.
+pub(crate) fn parse<T: DeserializeOwned>(name: &str, text: &[u8]) -> Result<T> {
+    let bad = |e| Error::corrupt(format!("{name} is damaged or cut short")).source(e);
+    let value: serde_json::Value = serde_json::from_slice(text).map_err(bad)?;
+    let version = value.get("schema").and_then(serde_json::Value::as_u64);
+    match version {
+        Some(v) if v == u64::from(SCHEMA_VERSION) => {}
+        Some(v) => {
+            let by = value.get("taillight").and_then(|t| t.as_str());
+            return Err(Error::corrupt(format!("{name} has an unknown version"))
+                .with("schema", v)
+                .with("known", SCHEMA_VERSION)
+                .hint(format!(
+                    "read it with the Taillight that wrote it ({}) or a newer one",
+                    by.unwrap_or("not stated")
+                )));
+        }
+        None => return Err(Error::corrupt(format!("{name} states no schema version"))),
+    }
+    T::deserialize(value).map_err(bad)
+}

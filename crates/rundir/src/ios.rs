@@ -1,0 +1,16 @@
+//! `ios.parquet`: every I/O at rest, one row each, readable by any Parquet engine.
+//!
+//! Rows stand by worker, in submit order. [`IosWriter`] takes rows one by one and holds one row
+//! group in memory; [`read_ios`] hands out batches of typed columns and reads only what is asked.
+
+mod encode;
+mod read;
+mod schema;
+mod source;
+mod write;
+
+pub use read::{Batch, Columns, IosFile, read_ios};
+pub use write::{IosWriter, RowKey};
+
+/// Rows of a full row group.
+pub const GROUP_ROWS: usize = 1 << 20;

@@ -1,0 +1,327 @@
+//! The writer of `ios.parquet`: rows into column buffers, a full row group to the file.
+
+use std::sync::Arc;
+
+use parquet::column::writer::ColumnCloseResult;
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::errors::Result as ParquetResult;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
+use taillight_core::{OpKind, Record, Result, Stamp};
+
+use super::encode::{Layout, Layouts, Sparse, repeat, repeat_text, stepped};
+use super::{GROUP_ROWS, schema};
+use crate::atomic::TempFile;
+use crate::dir::RunDir;
+use crate::{names, table};
+
+/// What rows share that one worker made in one phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowKey<'a> {
+    /// Phase.
+    pub phase: &'a str,
+    /// Index of the workload in the plan.
+    pub workload: u16,
+    /// Worker over all workloads.
+    pub worker: u16,
+}
+
+/// Writes `ios.parquet`. Holds one row group in memory, about 60 bytes a row.
+pub struct IosWriter {
+    file: TempFile,
+    writer: SerializedFileWriter<std::fs::File>,
+    layouts: Layouts,
+    buffers: Buffers,
+    rows: u64,
+}
+
+/// A run of rows with the same key.
+#[derive(Debug)]
+struct Run {
+    phase: String,
+    workload: u16,
+    worker: u16,
+    rows: usize,
+}
+
+#[derive(Debug, Default)]
+struct Buffers {
+    runs: Vec<Run>,
+    op: Vec<OpKind>,
+    target: Vec<i32>,
+    offset: Sparse<i64>,
+    key: Sparse<i64>,
+    size: Vec<i64>,
+    moved: Sparse<i64>,
+    count: Sparse<i32>,
+    intended: Sparse<i64>,
+    origin: Sparse<i64>,
+    submit: Vec<i64>,
+    issued: Sparse<i64>,
+    first: Sparse<i64>,
+    complete: Vec<i64>,
+    sync: Sparse<i64>,
+    retries: Sparse<i32>,
+    status: Vec<i32>,
+}
+
+impl IosWriter {
+    /// Starts the file in `dir` under a temporary name.
+    ///
+    /// # Errors
+    /// `Unavailable` when it cannot be made.
+    pub fn create(dir: &RunDir) -> Result<IosWriter> {
+        let bad = |e| table::unwritten(names::IOS, e);
+        let file = dir.begin(names::IOS)?;
+        let properties = Arc::new(table::properties()?.build());
+        let writer = SerializedFileWriter::new(file.handle()?, schema::schema()?, properties)
+            .map_err(bad)?;
+        Ok(IosWriter {
+            file,
+            writer,
+            layouts: Layouts::new()?,
+            buffers: Buffers::default(),
+            rows: 0,
+        })
+    }
+
+    /// Rows pushed so far.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Adds a row. Rows come by worker, in submit order.
+    ///
+    /// # Errors
+    /// `Unavailable` when a full row group cannot be written.
+    #[inline]
+    pub fn push(&mut self, key: RowKey<'_>, record: &Record) -> Result<()> {
+        self.buffers.push(key, record);
+        self.rows += 1;
+        if self.buffers.op.len() == GROUP_ROWS {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is left and gives the file its name. Returns the number of rows.
+    ///
+    /// # Errors
+    /// `Unavailable` when the file cannot be written.
+    pub fn finish(mut self) -> Result<u64> {
+        self.flush()?;
+        self.writer
+            .close()
+            .map_err(|e| table::unwritten(names::IOS, e))?;
+        self.file.commit()?;
+        Ok(self.rows)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.buffers.op.is_empty() {
+            return Ok(());
+        }
+        let bad = |e| table::unwritten(names::IOS, e);
+        let schema = self.writer.schema_descr().clone();
+        let mut group = self.writer.next_row_group().map_err(bad)?;
+        for index in 0..schema.num_columns() {
+            let (bytes, close) = Encoder {
+                layouts: &self.layouts,
+                schema: &schema,
+            }
+            .column(&self.buffers, index)
+            .map_err(bad)?;
+            group.append_column(&bytes, close).map_err(bad)?;
+        }
+        group.close().map_err(bad)?;
+        self.buffers.clear();
+        Ok(())
+    }
+}
+
+impl Buffers {
+    #[inline]
+    fn push(&mut self, key: RowKey<'_>, r: &Record) {
+        match self.runs.last_mut() {
+            Some(run)
+                if run.worker == key.worker
+                    && run.workload == key.workload
+                    && run.phase == key.phase =>
+            {
+                run.rows += 1;
+            }
+            _ => self.runs.push(Run {
+                phase: key.phase.to_owned(),
+                workload: key.workload,
+                worker: key.worker,
+                rows: 1,
+            }),
+        }
+        let ns = |s: Option<Stamp>| s.map(|s| s.0);
+        let int = |v: Option<u64>| v.map(|v| v as i64);
+        self.op.push(r.op);
+        self.target.push(i32::from(r.target));
+        self.offset.push(int(r.offset));
+        self.key.push(int(r.key));
+        self.size.push(r.size as i64);
+        self.moved.push(int(r.moved));
+        self.count.push(r.count.map(|v| v as i32));
+        self.intended.push(ns(r.intended));
+        self.origin.push(ns(r.origin));
+        self.submit.push(r.submit.0);
+        self.issued.push(ns(r.issued));
+        self.first.push(ns(r.first));
+        self.complete.push(r.complete.0);
+        self.sync.push(int(r.sync_ns));
+        self.retries.push(r.retries.map(i32::from));
+        self.status.push(r.status.0);
+    }
+
+    fn clear(&mut self) {
+        self.runs.clear();
+        self.op.clear();
+        self.target.clear();
+        self.size.clear();
+        self.submit.clear();
+        self.complete.clear();
+        self.status.clear();
+        for column in [
+            &mut self.offset,
+            &mut self.key,
+            &mut self.moved,
+            &mut self.intended,
+            &mut self.origin,
+            &mut self.issued,
+            &mut self.first,
+            &mut self.sync,
+        ] {
+            column.clear();
+        }
+        self.count.clear();
+        self.retries.clear();
+    }
+}
+
+/// Pages of a column chunk, and what the row group must know of them.
+type Chunk = (bytes::Bytes, ColumnCloseResult);
+
+struct Encoder<'a> {
+    layouts: &'a Layouts,
+    schema: &'a SchemaDescriptor,
+}
+
+impl Encoder<'_> {
+    fn descr(&self, index: usize) -> ColumnDescPtr {
+        self.schema.column(index)
+    }
+
+    fn column(&self, b: &Buffers, index: usize) -> ParquetResult<Chunk> {
+        match index {
+            schema::PHASE => self.phase(b),
+            schema::WORKLOAD => self.run_number(b, index, |r| r.workload),
+            schema::WORKER => self.run_number(b, index, |r| r.worker),
+            schema::OP => self.op(b),
+            schema::TARGET => self.dense::<Int32Type>(index, Layout::Delta, &b.target),
+            schema::OFFSET => self.address(index, &b.offset),
+            schema::KEY => self.address(index, &b.key),
+            schema::SIZE => self.dense::<Int64Type>(index, few(&b.size), &b.size),
+            schema::MOVED => self.sparse::<Int64Type>(index, Layout::Dictionary, &b.moved),
+            schema::COUNT => self.sparse::<Int32Type>(index, Layout::Dictionary, &b.count),
+            schema::INTENDED => self.sparse::<Int64Type>(index, Layout::Delta, &b.intended),
+            schema::ORIGIN => self.sparse::<Int64Type>(index, Layout::Delta, &b.origin),
+            schema::SUBMIT => self.dense::<Int64Type>(index, Layout::Delta, &b.submit),
+            schema::ISSUED => self.sparse::<Int64Type>(index, Layout::Delta, &b.issued),
+            schema::FIRST => self.sparse::<Int64Type>(index, Layout::Delta, &b.first),
+            schema::COMPLETE => self.dense::<Int64Type>(index, Layout::Delta, &b.complete),
+            schema::SYNC => self.sparse::<Int64Type>(index, Layout::Delta, &b.sync),
+            schema::RETRIES => self.sparse::<Int32Type>(index, Layout::Dictionary, &b.retries),
+            _ => self.dense::<Int32Type>(index, Layout::Delta, &b.status),
+        }
+    }
+
+    fn dense<T: DataType>(
+        &self,
+        index: usize,
+        layout: Layout,
+        values: &[T::T],
+    ) -> ParquetResult<Chunk> {
+        self.layouts.encode::<T>(layout, self.descr(index), |out| {
+            out.write_batch(values, None, None).map(|_| ())
+        })
+    }
+
+    fn sparse<T: DataType>(
+        &self,
+        index: usize,
+        layout: Layout,
+        column: &Sparse<T::T>,
+    ) -> ParquetResult<Chunk> {
+        self.layouts
+            .encode::<T>(layout, self.descr(index), |out| column.write(out))
+    }
+
+    fn address(&self, index: usize, column: &Sparse<i64>) -> ParquetResult<Chunk> {
+        let layout = if stepped(column.values()) {
+            Layout::Delta
+        } else {
+            Layout::Split
+        };
+        self.sparse::<Int64Type>(index, layout, column)
+    }
+
+    fn phase(&self, b: &Buffers) -> ParquetResult<Chunk> {
+        let descr = self.descr(schema::PHASE);
+        self.layouts
+            .encode::<ByteArrayType>(Layout::Dictionary, descr, |out| {
+                for run in &b.runs {
+                    repeat_text(out, &run.phase, run.rows)?;
+                }
+                Ok(())
+            })
+    }
+
+    fn run_number(&self, b: &Buffers, index: usize, get: fn(&Run) -> u16) -> ParquetResult<Chunk> {
+        self.layouts
+            .encode::<Int32Type>(Layout::Delta, self.descr(index), |out| {
+                for run in &b.runs {
+                    repeat(out, i32::from(get(run)), run.rows)?;
+                }
+                Ok(())
+            })
+    }
+
+    fn op(&self, b: &Buffers) -> ParquetResult<Chunk> {
+        let texts: Vec<ByteArray> = OpKind::ALL
+            .iter()
+            .map(|op| ByteArray::from(op.name()))
+            .collect();
+        let descr = self.descr(schema::OP);
+        self.layouts
+            .encode::<ByteArrayType>(Layout::Dictionary, descr, |out| {
+                let mut block = Vec::with_capacity(1024);
+                for ops in b.op.chunks(1024) {
+                    block.clear();
+                    block.extend(ops.iter().map(|op| texts[*op as usize].clone()));
+                    out.write_batch(&block, None, None)?;
+                }
+                Ok(())
+            })
+    }
+}
+
+/// Sizes: one value packs to nothing as deltas, several are few.
+fn few(values: &[i64]) -> Layout {
+    if values.windows(2).all(|w| w[0] == w[1]) {
+        Layout::Delta
+    } else {
+        Layout::Dictionary
+    }
+}
+
+impl std::fmt::Debug for IosWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IosWriter")
+            .field("rows", &self.rows)
+            .finish_non_exhaustive()
+    }
+}

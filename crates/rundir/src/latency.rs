@@ -1,0 +1,106 @@
+//! The latency object of `summary.json`: one distribution of successes in numbers.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One latency distribution. Successes only; warm-up is excluded. All values in nanoseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Latency {
+    /// I/Os in the distribution.
+    pub count: u64,
+    /// Smallest, ns; null when `count` is 0.
+    pub min_ns: Option<u64>,
+    /// Largest, ns; null when `count` is 0.
+    pub max_ns: Option<u64>,
+    /// Arithmetic mean, ns; null when `count` is 0.
+    pub mean_ns: Option<f64>,
+    /// Standard deviation, ns; null when undefined.
+    pub stddev_ns: Option<f64>,
+    /// Third standardised moment, no unit; null when undefined.
+    pub skewness: Option<f64>,
+    /// Fourth standardised moment minus 3 (0 for a normal distribution), no unit; null when
+    /// undefined.
+    pub kurtosis: Option<f64>,
+    /// Where the percentiles come from.
+    pub source: LatencySource,
+    /// Largest relative error of percentiles and nines: 0 from the capture, 0.001 from a
+    /// histogram of three digits.
+    pub error: f64,
+    /// Asked percentiles, ascending.
+    pub percentiles: Vec<Percentile>,
+    /// Nines from 1 up, ascending.
+    pub nines: Vec<Nine>,
+    /// Values outside the histogram's range, counted apart and never clamped; only in
+    /// distributions that come from a histogram.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub out_of_range: Option<u64>,
+}
+
+/// Where percentiles come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LatencySource {
+    /// Every I/O: exact.
+    Capture,
+    /// A histogram: within the stated error.
+    Histogram,
+}
+
+/// One percentile by nearest rank, with its 95 % confidence interval (independent I/Os).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Percentile {
+    /// The percentile as a decimal string, as asked: `"99.9"`.
+    pub p: String,
+    /// Its value, ns; null when not resolved.
+    pub ns: Option<u64>,
+    /// Lower bound, ns; null when that bound does not exist.
+    pub lo_ns: Option<u64>,
+    /// Upper bound, ns; null when that bound does not exist.
+    pub hi_ns: Option<u64>,
+    /// Whether the one-sided bound exists, so that `ns` may be shown as measured.
+    pub resolved: bool,
+    /// I/Os needed to resolve it.
+    pub needs: u64,
+    /// I/Os above the value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub above: Option<u64>,
+    /// Present when one episode holds more than half of the I/Os above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub episodes: Option<Episodes>,
+}
+
+/// One nine: the quantile 1 - 10^-k, with its 95 % confidence interval (independent I/Os).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Nine {
+    /// Number of nines, 1 to 9.
+    pub k: u32,
+    /// Its value, ns; null when not resolved.
+    pub ns: Option<u64>,
+    /// Lower bound, ns; null when that bound does not exist.
+    pub lo_ns: Option<u64>,
+    /// Upper bound, ns; null when that bound does not exist.
+    pub hi_ns: Option<u64>,
+    /// Whether the one-sided bound exists, so that `ns` may be shown as measured.
+    pub resolved: bool,
+    /// I/Os needed to resolve it.
+    pub needs: u64,
+    /// I/Os above the value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub above: Option<u64>,
+    /// Present when one episode holds more than half of the I/Os above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub episodes: Option<Episodes>,
+}
+
+/// The I/Os above a quantile, merged where they overlap or lie close in time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Episodes {
+    /// Number of episodes.
+    pub count: u64,
+    /// I/Os in the largest episode.
+    pub largest: u64,
+    /// Lower bound from episodes instead of I/Os, ns.
+    pub lo_ns: Option<u64>,
+    /// Upper bound from episodes instead of I/Os, ns.
+    pub hi_ns: Option<u64>,
+}

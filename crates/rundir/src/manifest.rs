@@ -1,0 +1,175 @@
+//! `manifest.json`: what ran, where, when, and how it ended. Written first, rewritten last.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use taillight_core::plan::{CaptureMode, Plan};
+
+/// The manifest. Field order is the order in the file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Manifest {
+    /// Version of the run directory layout ([`crate::SCHEMA_VERSION`]).
+    pub schema: u32,
+    /// Version of Taillight that wrote it.
+    pub taillight: String,
+    /// Unique name of the run; also names its files under `/dev/shm`.
+    pub run_id: String,
+    /// How the run ended; `running` in a directory whose process lives or was killed.
+    pub status: RunStatus,
+    /// The resolved plan.
+    pub plan: Plan,
+    /// The command line as typed, shell quoted.
+    pub command: String,
+    /// Seed of every random draw, as a decimal number.
+    pub seed: u64,
+    /// The clock of every stamp.
+    pub clock: ClockInfo,
+    /// Phases in the order they ran.
+    pub phases: Vec<PhaseInfo>,
+    /// What the machine, device and libraries were; free form, ordered for people.
+    #[serde(default)]
+    pub environment: serde_json::Map<String, serde_json::Value>,
+    /// What was kept of the I/Os.
+    pub capture: CaptureInfo,
+    /// What was lost; all zero in a good run.
+    pub losses: Losses,
+    /// What measuring cost.
+    pub overhead: Overhead,
+    /// The command that repeats the run from this directory; shown in reports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<String>,
+    /// The process that ran it; salvage checks whether it still lives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessInfo>,
+    /// Why the run is partial or failed, one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RunStatus {
+    /// Still running, or killed before it could say otherwise.
+    Running,
+    /// Ran to its end.
+    Complete,
+    /// Stopped early; what was measured is kept.
+    Partial,
+    /// Nothing useful was measured.
+    Failed,
+}
+
+/// The clock that made every stamp, and its relation to wall time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClockInfo {
+    /// CLOCK_MONOTONIC at the start, ns.
+    pub monotonic_ns: i64,
+    /// CLOCK_REALTIME at the same moment, ns since the epoch.
+    pub realtime_ns: i64,
+    /// Clock source of the kernel (`tsc`, `kvm-clock`), or `virtual`.
+    pub source: String,
+}
+
+/// One phase of the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PhaseInfo {
+    /// Name, as in the `phase` columns.
+    pub name: String,
+    /// Start, CLOCK_MONOTONIC ns.
+    pub start_ns: i64,
+    /// End, CLOCK_MONOTONIC ns; null while it runs.
+    pub end_ns: Option<i64>,
+    /// I/Os completed in it, failed ones included.
+    pub ios: u64,
+}
+
+/// What was kept of the I/Os.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CaptureInfo {
+    /// What was asked.
+    pub mode: CaptureMode,
+    /// Memory it could take, bytes.
+    pub budget: u64,
+    /// I/Os in `ios.parquet`.
+    pub kept: u64,
+    /// Set when the budget ran out and only outliers were kept from then on.
+    pub degraded: Option<Degraded>,
+    /// Directory of the capture chunks while they exist (under `/dev/shm`); salvage looks here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Directory that chunks spill to past the budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dir: Option<String>,
+    /// Most memory the chunks took, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<u64>,
+    /// Bytes of chunks spilled to `dir`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spilled: Option<u64>,
+}
+
+/// From when on only outliers were kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Degraded {
+    /// CLOCK_MONOTONIC, ns.
+    pub at_ns: i64,
+    /// I/Os measured in histograms but not kept singly.
+    pub not_kept: u64,
+    /// Why, one sentence.
+    pub reason: String,
+}
+
+/// What was lost. Every count is zero in a good run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Losses {
+    /// I/Os that were to be kept singly and are not in `ios.parquet`.
+    pub ios: u64,
+    /// Latencies outside the histogram's range (counted apart, never clamped).
+    pub out_of_range: u64,
+    /// Operations still in flight when the drain time-out passed.
+    pub unfinished: u64,
+    /// Interval snapshots that never reached `intervals.parquet`.
+    pub intervals: u64,
+    /// Capture chunks that salvage could not read to their end.
+    pub chunks: u64,
+    /// Events the tracer lost; absent when nothing was traced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_events: Option<u64>,
+}
+
+/// What measuring cost, from calibration against the `null` driver and process accounting.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Overhead {
+    /// Nanoseconds the tool spends per I/O on `null` with the same workers and depth.
+    pub null_ns_per_op: Option<f64>,
+    /// One reading of the clock, ns.
+    pub clock_ns: Option<f64>,
+    /// CPU time of the process in the measure phase, seconds.
+    pub cpu_s: Option<f64>,
+    /// Share of throughput lost to tracing, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_loss: Option<f64>,
+    /// Nanoseconds of `null_ns_per_op` that keeping every I/O takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture_ns_per_op: Option<f64>,
+}
+
+/// The process of a run: enough to tell whether it still lives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessInfo {
+    /// Process id.
+    pub pid: u32,
+    /// Boot the process id belongs to (`/proc/sys/kernel/random/boot_id`).
+    pub boot_id: String,
+    /// Start of the process, clock ticks since boot (`/proc/<pid>/stat`), against reused ids.
+    pub start_ticks: u64,
+    /// Name of the host.
+    pub host: String,
+}
+
+/// JSON Schema of `manifest.json`.
+pub fn schema_manifest() -> serde_json::Value {
+    schemars::schema_for!(Manifest).to_value()
+}

@@ -1,0 +1,25 @@
+//! File names of a run directory.
+
+/// What ran; written first and last.
+pub const MANIFEST: &str = "manifest.json";
+/// The job file as given, if there was one.
+pub const JOB: &str = "job.toml";
+/// The result in numbers.
+pub const SUMMARY: &str = "summary.json";
+/// One row per interval, workload and operation.
+pub const INTERVALS: &str = "intervals.parquet";
+/// HdrHistogram log V2.
+pub const HISTOGRAMS: &str = "histograms.hlog";
+/// One row per I/O.
+pub const IOS: &str = "ios.parquet";
+/// Layer events.
+pub const LAYERS: &str = "layers.parquet";
+/// Host samples.
+pub const HOST: &str = "host.parquet";
+/// The report for people.
+pub const REPORT: &str = "report.html";
+
+/// Every name, in the order of design section 6.
+pub const ALL: [&str; 9] = [
+    MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, REPORT,
+];

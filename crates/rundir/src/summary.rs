@@ -1,0 +1,333 @@
+//! `summary.json`: the result of a run in numbers, verdict first.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use taillight_core::OpKind;
+
+use crate::latency::Latency;
+use crate::manifest::{Losses, Overhead, RunStatus};
+
+/// The summary of a run: measure and drain phases. Field order is the order in the file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Summary {
+    /// Version of the run directory layout ([`crate::SCHEMA_VERSION`]).
+    pub schema: u32,
+    /// Version of Taillight that wrote it.
+    pub taillight: String,
+    /// The run it summarises.
+    pub run_id: String,
+    /// How the run ended.
+    pub status: RunStatus,
+    /// The answer in words.
+    pub verdict: Verdict,
+    /// All operations together.
+    pub totals: Totals,
+    /// Per kind of operation.
+    pub ops: BTreeMap<OpKind, Totals>,
+    /// Per workload, in plan order.
+    pub workloads: Vec<WorkloadSummary>,
+    /// Ceiling checks.
+    pub qos: Vec<Qos>,
+    /// Sliding latency coverage factors per kind of operation.
+    pub slc: BTreeMap<OpKind, Slc>,
+    /// Latency distribution for pictures, per kind of operation.
+    pub distribution: BTreeMap<OpKind, Distributions>,
+    /// The largest successes of each kind of operation, at most [`OUTLIERS_MAX`], largest first.
+    pub outliers: BTreeMap<OpKind, Vec<Outlier>>,
+    /// Asked against achieved.
+    pub saturation: Saturation,
+    /// Failed I/Os.
+    pub errors: Errors,
+    /// What was lost.
+    pub losses: Losses,
+    /// What measuring cost.
+    pub overhead: Overhead,
+    /// Why the tail is slow, largest first; null until traced.
+    pub cause: Option<Vec<Cause>>,
+    /// Files of the run directory.
+    pub files: Vec<FileEntry>,
+}
+
+/// Most entries in one list of outliers.
+pub const OUTLIERS_MAX: usize = 1000;
+
+/// The answer in words.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Verdict {
+    /// The worst that applies.
+    pub status: VerdictStatus,
+    /// One or two sentences for people.
+    pub text: String,
+    /// Everything that led to `status`, most important first.
+    pub reasons: Vec<Reason>,
+}
+
+/// Kinds of verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum VerdictStatus {
+    /// Nothing to object to.
+    Good,
+    /// Valid, with something to know.
+    Warned,
+    /// The asked rate was not reached.
+    Saturated,
+    /// Some I/Os failed.
+    Errors,
+    /// Ended early.
+    Partial,
+    /// Nothing useful was measured.
+    Failed,
+}
+
+/// One reason of a verdict.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Reason {
+    /// Stable word for programs.
+    pub code: String,
+    /// One sentence for people.
+    pub text: String,
+}
+
+/// Counts, rates and latencies of a set of I/Os.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Totals {
+    /// I/Os, failed ones included.
+    pub count: u64,
+    /// Bytes moved by successes.
+    pub bytes: u64,
+    /// Time the rates divide by, ns.
+    pub duration_ns: u64,
+    /// Successful I/Os per second.
+    pub iops: f64,
+    /// Bytes per second.
+    pub bytes_per_s: f64,
+    /// Failed I/Os (any status but 0).
+    pub errors: u64,
+    /// complete - submit.
+    pub service: Latency,
+    /// complete - intended; rate-limited runs only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<Latency>,
+    /// submit - intended; rate-limited runs only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Latency>,
+    /// The sync inside writes; writes with a sync only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<Latency>,
+    /// issued - submit, the time in the tool's own queue; queued drivers only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Latency>,
+    /// complete - issued; queued drivers only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after_issue: Option<Latency>,
+    /// Mean number of I/Os in flight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth_mean: Option<f64>,
+}
+
+/// One workload's results.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkloadSummary {
+    /// Name in the plan.
+    pub name: String,
+    /// All its operations together.
+    pub totals: Totals,
+    /// Per kind of operation.
+    pub ops: BTreeMap<OpKind, Totals>,
+}
+
+/// One ceiling check.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Qos {
+    /// The ceiling, ns.
+    pub ceiling_ns: u64,
+    /// The percentile (decimal string) that must stay under it.
+    pub at: String,
+    /// The outcome.
+    pub status: QosStatus,
+    /// I/Os above the ceiling.
+    pub above: u64,
+    /// Episodes those form.
+    pub episodes: u64,
+    /// I/Os needed to decide; null when decided.
+    pub needs: Option<u64>,
+    /// The kind of operation it was checked for; absent = all together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op: Option<OpKind>,
+    /// I/Os it was checked over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+}
+
+/// Outcome of a ceiling check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum QosStatus {
+    /// Under the ceiling with 95 % confidence.
+    Pass,
+    /// Over it with 95 % confidence.
+    Fail,
+    /// Too few I/Os to say.
+    Undecided,
+}
+
+/// SLC factors: the real-valued ones, and the integers that SBK prints.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Slc {
+    /// Spread below the median; null when undefined.
+    pub slc1: Option<f64>,
+    /// Spread above the median; null when undefined.
+    pub slc2: Option<f64>,
+    /// SBK's integers over its list of 21 percentiles.
+    pub sbk21: SlcPair,
+    /// SBK's integers over its list of 28 percentiles.
+    pub sbk28: SlcPair,
+    /// Unit the latencies had: always `"ns"`.
+    pub unit: String,
+}
+
+/// SBK's pair of integers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SlcPair {
+    /// SLC1, truncated as SBK does.
+    pub slc1: i64,
+    /// SLC2, truncated as SBK does.
+    pub slc2: i64,
+}
+
+/// The binned latencies of one kind of operation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Distributions {
+    /// complete - submit.
+    pub service: Distribution,
+    /// complete - intended; rate-limited runs only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<Distribution>,
+}
+
+/// Latencies in bins of equal width on a log axis.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Distribution {
+    /// Bins per decade: 50 from 10 ns to 100 s.
+    pub bins_per_decade: u32,
+    /// I/Os below the first bin's range (10 ns).
+    pub below: u64,
+    /// I/Os at or above the last bin's range (100 s).
+    pub above: u64,
+    /// Bins from the first to the last that hold an I/O, empty ones between included.
+    pub bins: Vec<Bin>,
+}
+
+/// One bin: `lo_ns <= latency < hi_ns`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Bin {
+    /// Lower edge, ns, included.
+    pub lo_ns: u64,
+    /// Upper edge, ns, excluded.
+    pub hi_ns: u64,
+    /// I/Os in it.
+    pub count: u64,
+    /// I/Os per second of the run.
+    pub per_s: f64,
+}
+
+/// One slow I/O.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Outlier {
+    /// When it was submitted, CLOCK_MONOTONIC ns.
+    pub submit_ns: i64,
+    /// Index of the workload in the plan.
+    pub workload: u16,
+    /// Worker.
+    pub worker: u16,
+    /// File or endpoint.
+    pub target: u16,
+    /// Byte offset; null where offsets mean nothing.
+    pub offset: Option<u64>,
+    /// Key number; only where keys mean something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<u64>,
+    /// Bytes asked.
+    pub size: u64,
+    /// Response time in a rate-limited run, else service time, ns.
+    pub latency_ns: u64,
+    /// Status, as in `ios.parquet`.
+    pub status: i32,
+}
+
+/// Asked against achieved load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Saturation {
+    /// Operations per second asked; absent in a closed loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_per_s: Option<f64>,
+    /// Operations per second completed.
+    pub achieved_per_s: f64,
+    /// Most operations that were due and not yet submitted.
+    pub backlog_max: u64,
+    /// Operations due before the end and never submitted.
+    pub unsent: u64,
+    /// Age of the oldest of them at the end, ns; absent when none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsent_age_ns: Option<u64>,
+    /// Achieved less than asked, or the backlog still grew at the end.
+    pub saturated: bool,
+}
+
+/// Failed I/Os.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Errors {
+    /// All failed I/Os.
+    pub count: u64,
+    /// By operation and status, most frequent first.
+    pub kinds: Vec<ErrorCount>,
+}
+
+/// Failed I/Os of one operation and status.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ErrorCount {
+    /// Kind of operation.
+    pub op: OpKind,
+    /// Status, as in `ios.parquet`.
+    pub status: i32,
+    /// The status in words.
+    pub text: String,
+    /// How many.
+    pub count: u64,
+    /// Submit stamp of the first one, CLOCK_MONOTONIC ns; null when only counts were kept.
+    pub first_ns: Option<i64>,
+}
+
+/// A layer's part in the tail.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Cause {
+    /// The layer.
+    pub layer: String,
+    /// Outliers it dominates.
+    pub outliers: u64,
+    /// Time beyond its usual, summed over those, ns.
+    pub excess_ns: u64,
+    /// Whether the evidence is an exact match (true) or only fits in time (false).
+    pub sure: bool,
+}
+
+/// One file of the run directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FileEntry {
+    /// Name inside the run directory.
+    pub name: String,
+    /// Size, bytes.
+    pub bytes: u64,
+    /// Rows, for Parquet files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
+}
+
+/// JSON Schema of `summary.json`.
+pub fn schema_summary() -> serde_json::Value {
+    schemars::schema_for!(Summary).to_value()
+}

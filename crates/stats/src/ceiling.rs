@@ -1,0 +1,253 @@
+//! Whether response times keep under a ceiling, with statistical honesty.
+//!
+//! What it is: the test behind `qos.ceiling`: "at most 1 - p of all I/Os take longer than the
+//! ceiling". The share of slower I/Os is a binomial proportion; its exact 95 % interval (Clopper
+//! and Pearson, Biometrika 26, 1934) lies below, above or across the allowed share, which gives
+//! pass, fail or undecided. What it is not: a comparison of two runs. Called by the report and by
+//! the search for the highest rate under a ceiling.
+//!
+//! A pass is the same statement as "the upper end of the percentile's order-statistic interval is
+//! at or under the ceiling", so verdict and interval can never contradict each other.
+
+use crate::binomial::{Chance, upper_tail};
+use crate::confidence::chance_below;
+use crate::dist::Dist;
+use crate::pct::Pct;
+
+/// Probability left outside on each side of the 95 % interval.
+const ALPHA: f64 = 0.025;
+
+/// The answer of a ceiling check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CeilingStatus {
+    /// The share of slower I/Os is below the allowed share with confidence.
+    Pass,
+    /// The share of slower I/Os is above the allowed share with confidence.
+    Fail,
+    /// The I/Os measured do not decide it.
+    Undecided,
+}
+
+/// A ceiling check with what it rests on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CeilingCheck {
+    /// The ceiling in nanoseconds; an I/O of exactly this time keeps under it.
+    pub ceiling_ns: u64,
+    /// The share of I/Os that must keep under it.
+    pub at: Pct,
+    /// The answer.
+    pub status: CeilingStatus,
+    /// I/Os above the ceiling.
+    pub above: u64,
+    /// Lower end of the 95 % interval of the share above, 0 to 1.
+    pub share_lo: f64,
+    /// Upper end of the 95 % interval of the share above, 0 to 1.
+    pub share_hi: f64,
+    /// When undecided: I/Os in total that would pass if not one more exceeded the ceiling, so a
+    /// lower limit for what is needed. None when decided, or when no count suffices (100 %).
+    pub needs: Option<u64>,
+}
+
+/// Checks that at least `at` of all I/Os take no longer than `ceiling_ns`.
+#[must_use]
+pub fn check_ceiling(dist: &Dist, ceiling_ns: u64, at: &Pct) -> CeilingCheck {
+    let (n, above) = (dist.count(), dist.count_above(ceiling_ns));
+    let below = chance_below(at);
+    let status = if passes(n, above, below) {
+        CeilingStatus::Pass
+    } else if above > 0 && upper_tail(n, above, below.flipped()) <= ALPHA {
+        CeilingStatus::Fail
+    } else {
+        CeilingStatus::Undecided
+    };
+    let needs = if status == CeilingStatus::Undecided {
+        needed_to_pass(n, above, below)
+    } else {
+        None
+    };
+    let (share_lo, share_hi) = share_interval(n, above);
+    CeilingCheck {
+        ceiling_ns,
+        at: *at,
+        status,
+        above,
+        share_lo,
+        share_hi,
+        needs,
+    }
+}
+
+/// The exact 95 % interval of a proportion of which `hits` in `n` trials were seen.
+///
+/// (0, 1) when nothing was tried.
+#[must_use]
+pub fn share_interval(n: u64, hits: u64) -> (f64, f64) {
+    let hits = hits.min(n);
+    let lo = if hits == 0 {
+        0.0
+    } else {
+        // The share at which seeing so many or more is just unlikely enough.
+        solve_share(|c| upper_tail(n, hits, c) > ALPHA)
+    };
+    let hi = if hits == n {
+        1.0
+    } else {
+        // Seeing so few or fewer: at least n - hits misses.
+        solve_share(|c| upper_tail(n, n - hits, c.flipped()) <= ALPHA)
+    };
+    (lo, hi)
+}
+
+/// The smallest share at which a monotone condition holds, to 15 digits.
+fn solve_share(holds: impl Fn(Chance) -> bool) -> f64 {
+    // Bisection on a logit-like scale, so that tiny shares get as many digits as large ones.
+    let share = |t: f64| {
+        let yes = 1.0 / (1.0 + (-t).exp());
+        Chance {
+            yes,
+            no: 1.0 / (1.0 + t.exp()),
+        }
+    };
+    let (mut lo, mut hi) = (-60.0f64, 60.0f64);
+    for _ in 0..60 {
+        let middle = 0.5 * (lo + hi);
+        if holds(share(middle)) {
+            hi = middle;
+        } else {
+            lo = middle;
+        }
+    }
+    share(hi).yes
+}
+
+/// Whether `above` or fewer exceedances in `n` would be rare if the share were the allowed one.
+fn passes(n: u64, above: u64, below: Chance) -> bool {
+    n > above && upper_tail(n, n - above, below) <= ALPHA
+}
+
+/// The smallest total that passes with `above` exceedances.
+fn needed_to_pass(n: u64, above: u64, below: Chance) -> Option<u64> {
+    if below.no <= 0.0 {
+        return None;
+    }
+    let mut short = n.max(above);
+    let mut step = 1u64;
+    let mut enough = loop {
+        let probe = short.checked_add(step)?;
+        if passes(probe, above, below) {
+            break probe;
+        }
+        short = probe;
+        step = step.checked_mul(2)?;
+    };
+    while enough - short > 1 {
+        let middle = short + (enough - short) / 2;
+        if passes(middle, above, below) {
+            enough = middle;
+        } else {
+            short = middle;
+        }
+    }
+    Some(enough)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::confidence::quantile_ci;
+    use proptest::prelude::*;
+
+    fn pct(text: &str) -> Pct {
+        text.parse().expect("valid percentile")
+    }
+
+    /// `n` I/Os of 100 ns of which `above` took 1000 ns.
+    fn run(n: u64, above: u64) -> Dist {
+        Dist::from_sorted_pairs([(100, n - above), (1000, above)]).expect("sorted")
+    }
+
+    #[test]
+    fn no_exceedance_passes_from_the_two_sided_threshold() {
+        let check = |n| check_ceiling(&run(n, 0), 100, &pct("99"));
+        assert_eq!(check(367).status, CeilingStatus::Undecided);
+        assert_eq!(check(367).needs, Some(368));
+        assert_eq!(check(368).status, CeilingStatus::Pass);
+        assert_eq!((check(368).above, check(368).needs), (0, None));
+    }
+
+    #[test]
+    fn exceedances_fail_or_stay_undecided() {
+        let check = |n, above| check_ceiling(&run(n, above), 999, &pct("99.9"));
+        // One expected in 1000: one seen says nothing, many say fail, few in many say pass.
+        assert_eq!(check(1_000, 1).status, CeilingStatus::Undecided);
+        assert_eq!(check(1_000, 4).status, CeilingStatus::Fail);
+        assert_eq!(check(1_000, 3).status, CeilingStatus::Undecided);
+        assert_eq!(check(100_000, 81).status, CeilingStatus::Undecided);
+        assert_eq!(check(100_000, 80).status, CeilingStatus::Pass);
+        assert_eq!(check(100_000, 121).status, CeilingStatus::Fail);
+        assert_eq!(check(100_000, 120).status, CeilingStatus::Undecided);
+    }
+
+    #[test]
+    fn empty_and_extreme_inputs() {
+        let none = check_ceiling(&Dist::default(), 1, &pct("99"));
+        assert_eq!(
+            (none.status, none.needs),
+            (CeilingStatus::Undecided, Some(368))
+        );
+        assert_eq!((none.share_lo, none.share_hi), (0.0, 1.0));
+        let all = check_ceiling(&run(1_000, 0), 100, &Pct::MAX);
+        assert_eq!((all.status, all.needs), (CeilingStatus::Undecided, None));
+        let one = check_ceiling(&run(1_000, 1), 100, &Pct::MAX);
+        assert_eq!(one.status, CeilingStatus::Fail);
+        let only_slow = check_ceiling(&run(50, 50), 100, &Pct::MEDIAN);
+        assert_eq!(only_slow.status, CeilingStatus::Fail);
+    }
+
+    #[test]
+    fn share_interval_matches_published_values() {
+        // 10 of 100: Clopper-Pearson 4.9005 % to 17.6223 %. 0 of 10: 0 to 30.8497 %.
+        let (lo, hi) = share_interval(100, 10);
+        assert!(
+            (lo - 0.049_004_69).abs() < 1e-7 && (hi - 0.176_222_6).abs() < 1e-7,
+            "{lo} {hi}"
+        );
+        let (lo, hi) = share_interval(10, 0);
+        assert!(
+            lo == 0.0 && (hi - (1.0 - 0.025f64.powf(0.1))).abs() < 1e-12,
+            "{hi}"
+        );
+        let (lo, hi) = share_interval(10, 10);
+        assert!(hi == 1.0 && (lo - 0.025f64.powf(0.1)).abs() < 1e-12, "{lo}");
+    }
+
+    proptest! {
+        #[test]
+        fn verdict_agrees_with_both_intervals(
+            n in 1u64..3_000_000, k in 1u8..6, tenth in 0u64..40,
+        ) {
+            let p = Pct::nines(k).expect("valid");
+            let above = ((n as f64 * p.tail_share() * tenth as f64 / 10.0) as u64).min(n);
+            let check = check_ceiling(&run(n, above), 500, &p);
+            let allowed = p.tail_share();
+            let hi = quantile_ci(n, &p).hi_rank.map(|r| if r <= n - above { 100 } else { 1000 });
+            let lo = quantile_ci(n, &p).lo_rank.map(|r| if r <= n - above { 100 } else { 1000 });
+            match check.status {
+                CeilingStatus::Pass => {
+                    prop_assert!(check.share_hi <= allowed * (1.0 + 1e-9));
+                    prop_assert_eq!(hi, Some(100));
+                }
+                CeilingStatus::Fail => {
+                    prop_assert!(check.share_lo >= allowed * (1.0 - 1e-9));
+                    prop_assert_eq!(lo, Some(1000));
+                }
+                CeilingStatus::Undecided => {
+                    prop_assert!(check.share_lo <= allowed * (1.0 + 1e-9));
+                    prop_assert!(check.share_hi >= allowed * (1.0 - 1e-9));
+                    prop_assert!(hi != Some(100) && lo != Some(1000));
+                    prop_assert!(check.needs.is_some_and(|needs| needs > n));
+                }
+            }
+        }
+    }
+}

@@ -31,6 +31,11 @@ pub const CASES: &[Case] = &[
         run: start::run,
     },
     Case {
+        name: "build",
+        about: "release build from clean",
+        run: start::build,
+    },
+    Case {
         name: "null-1",
         about: "null at depth 1 against fio's null engine",
         run: null::depth_1,

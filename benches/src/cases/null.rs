@@ -9,6 +9,16 @@ use crate::pairs::{self, Arm, Bound, Report, Sample};
 use crate::taillight::{self, RunDir};
 use crate::{Setup, fio};
 
+/// Longest measurement, seconds: every I/O is kept, and these are tens of millions a second.
+const MOST_SECONDS: u64 = 3;
+
+fn short(setup: &Setup) -> Setup {
+    Setup {
+        pairs: setup.pairs,
+        seconds: setup.seconds.min(MOST_SECONDS),
+    }
+}
+
 fn words(setup: &Setup, rw: &str, depth: u32, workers: u32) -> String {
     format!(
         "--driver null --size 1GiB --rw {rw} --bs 4KiB --depth {depth} --workers {workers} \
@@ -19,6 +29,7 @@ fn words(setup: &Setup, rw: &str, depth: u32, workers: u32) -> String {
 
 /// Depth 1.
 pub fn depth_1(setup: &Setup) -> Result<Report> {
+    let setup = &short(setup);
     let mut report = Report::titled("`null`, depth 1, every I/O kept");
     report.arms = pairs::run(
         setup.pairs,
@@ -36,6 +47,7 @@ pub fn depth_1(setup: &Setup) -> Result<Report> {
 
 /// Depth 32.
 pub fn depth_32(setup: &Setup) -> Result<Report> {
+    let setup = &short(setup);
     let mut report = Report::titled("`null`, depth 32, every I/O kept");
     let best = best_batch()?;
     report.arms = pairs::run(
@@ -88,6 +100,7 @@ fn best_batch() -> Result<String> {
 
 /// Two workers of one process against two processes of one worker.
 pub fn two_workers(setup: &Setup) -> Result<Report> {
+    let setup = &short(setup);
     let mut report = Report::titled("`null`, two workers against two processes");
     for depth in [1, 32] {
         let (one, two) = (

@@ -1,11 +1,11 @@
-//! What a user waits for and downloads: `--help` and the binary.
+//! What a user waits for and downloads: `--help`, the binary, the build.
 
 use std::process::Command;
 
 use anyhow::Result;
 
 use crate::pairs::{Bound, Check, Report};
-use crate::{Setup, child, taillight};
+use crate::{Setup, child, files, taillight};
 
 /// Calls of `--help` in one round; the median counts.
 const CALLS: usize = 20;
@@ -33,6 +33,33 @@ pub fn run(setup: &Setup) -> Result<Report> {
         unit: "MiB",
         values: vec![std::fs::metadata(&binary)?.len() as f64 / f64::from(1 << 20)],
         bound: Bound::AtMost(40.0),
+    });
+    Ok(report)
+}
+
+/// A release build with nothing built before.
+pub fn build(_: &Setup) -> Result<Report> {
+    let mut report = Report::titled("Release build from clean");
+    let target = files::place("build")?;
+    if target.exists() {
+        std::fs::remove_dir_all(&target)?;
+    }
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args([
+        "build",
+        "--release",
+        "--locked",
+        "--quiet",
+        "--package",
+        "taillight-cli",
+    ]);
+    let done = child::run(cargo.arg("--target-dir").arg(&target))?;
+    std::fs::remove_dir_all(&target)?;
+    report.checks.push(Check {
+        what: "`cargo build --release`, packages already fetched".into(),
+        unit: "s",
+        values: vec![done.wall_s],
+        bound: Bound::AtMost(600.0),
     });
     Ok(report)
 }

@@ -251,7 +251,10 @@ impl<C: Clock, P: Probe> Worker<C, P> {
     /// Past the end: a closed loop stops, a schedule may still issue what was due before it.
     #[cold]
     fn stop_at_end(&mut self) {
-        let due = self.schedule.peek().is_some_and(|at| at < self.timeline.end);
+        let due = self
+            .schedule
+            .peek()
+            .is_some_and(|at| at < self.timeline.end);
         if !due || self.now >= self.timeline.end.plus(self.limits.late_ns) {
             self.stop();
         }

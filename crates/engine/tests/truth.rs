@@ -181,6 +181,7 @@ fn warm_up_is_apart() {
     p.run.warmup = Span(2_500_000_000);
     p.run.duration = Some(Span(1_000_000_000));
     let done = run(&p);
+    assert_eq!(done.phases, ["warmup", "measure"]);
     assert_eq!(done.ios.len(), 10_000);
     assert!(done.ios.iter().all(|r| r.submit.0 >= 2_500_000_000));
     let warm: u64 = done

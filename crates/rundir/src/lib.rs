@@ -18,6 +18,7 @@ pub mod manifest;
 pub mod names;
 mod process;
 mod reorder;
+pub mod salvage;
 pub mod summary;
 mod table;
 

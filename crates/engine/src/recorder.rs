@@ -88,9 +88,9 @@ impl Recorder {
         let mut part = Box::new(Part::new(place.0, place.1));
         part.open(measured, index);
         // Counters and histograms exist before the first operation.
-        kinds
-            .iter()
-            .for_each(|kind| drop(part.op(*kind, open_loop)));
+        for kind in kinds {
+            let _ = part.op(*kind, open_loop);
+        }
         Recorder {
             timeline,
             part,

@@ -73,7 +73,11 @@ const HEAVY: &[(&str, &[&str])] = &[
     ("parquet", &["taillight-rundir"]),
     ("plotly", &["taillight-report"]),
     ("minijinja", &["taillight-report"]),
-    ("io-uring", &["taillight-driver", "taillight-bench"]),
+    // The doctor, in trace, asks the kernel for a ring to say whether it allows one.
+    (
+        "io-uring",
+        &["taillight-driver", "taillight-trace", "taillight-bench"],
+    ),
     (
         "libc",
         &["taillight-driver", "taillight-trace", "taillight-bench"],

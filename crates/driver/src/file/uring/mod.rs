@@ -271,7 +271,7 @@ impl Session for UringSession {
     }
 
     fn abandon(self: Box<Self>) {
-        // Dropping the ring with I/O in flight frees neither it nor its buffers.
+        // Dropping the ring with I/O in flight never frees its buffers.
         drop(self);
     }
 }

@@ -416,6 +416,29 @@ fn sync_after_write(b: &Bench<'_>) -> Checked {
             format!("{kind:?} gave {:?}", c.sync_ns)
         })?;
     }
+    // All at once, and all awaited at once.
+    let mut out = Vec::with_capacity(b.depth() as usize);
+    for slot in 0..b.depth() {
+        let op = Op {
+            sync: Some(SyncKind::Fdatasync),
+            ..b.op(OpKind::Write, u64::from(slot))
+        };
+        let answer = session.submit(&op, slot, Token::new(1, slot));
+        if let Submitted::Done(c) = answer.map_err(|e| e.to_string())? {
+            out.push(c);
+        }
+    }
+    session.flush().map_err(|e| e.to_string())?;
+    let left = b.depth() - out.len() as u32;
+    let until = MonoClock.now().plus(PATIENCE_NS);
+    session
+        .poll(left, Some(until), &mut out)
+        .map_err(|e| e.to_string())?;
+    let good = |c: &Completion| c.status.is_ok() && c.sync_ns.is_some();
+    ensure(
+        out.len() as u32 == b.depth() && out.iter().all(good),
+        || format!("{out:?}"),
+    )?;
     Ok(Outcome::Kept)
 }
 

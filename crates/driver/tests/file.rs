@@ -137,6 +137,17 @@ fn kept_files_are_reused_and_others_leave_no_trace() {
         "what an earlier run kept stays"
     );
 
+    // Written by somebody else since: not Taillight's any more.
+    let name = dir.join("taillight-0.dat");
+    let theirs = std::fs::OpenOptions::new().write(true).open(&name).unwrap();
+    let untouched = theirs.metadata().unwrap().modified().unwrap();
+    theirs.write_all_at(b"mine now", 0).unwrap();
+    assert_eq!(
+        ask("files = 2", "r4").open().err().unwrap().kind(),
+        ErrorKind::Refused
+    );
+    theirs.set_modified(untouched).unwrap();
+
     // A larger size grows them; a copy under the same name is not Taillight's any more.
     let grown = Ask {
         size: Some(4 * MIB),
@@ -146,7 +157,6 @@ fn kept_files_are_reused_and_others_leave_no_trace() {
     .unwrap();
     assert_eq!(fact(grown.as_ref(), "files.laid_out"), "2");
     grown.close().unwrap();
-    let name = dir.join("taillight-0.dat");
     std::fs::copy(&name, dir.join("copy")).unwrap();
     std::fs::rename(dir.join("copy"), &name).unwrap();
     assert_eq!(

@@ -50,6 +50,8 @@ pub struct UringSession {
     /// Local slot of each token slot.
     local: Box<[u16]>,
     in_flight: u32,
+    /// Writes whose sync is still to be issued when their completion is seen.
+    sync_due: u32,
     write_flags: i32,
     trim: Entry,
     iopoll: bool,
@@ -87,6 +89,7 @@ impl UringSession {
             slots: vec![Slot::default(); spec.depth as usize],
             local: vec![0; MAX_SLOTS as usize].into(),
             in_flight: 0,
+            sync_due: 0,
             write_flags,
             trim: if shared.device {
                 Entry::Discard
@@ -148,6 +151,7 @@ impl UringSession {
                 ..Completion::ok(token, slot.asked)
             });
         }
+        self.sync_due -= u32::from(slot.sync.is_some());
         if result < 0 {
             slot.busy = false;
             return Some(Completion::failed(token, Status::errno(-result)));
@@ -223,9 +227,14 @@ impl Session for UringSession {
             offset: op.offset,
             len: op.size,
         };
-        if !self.ring.push(entry, place, token.0) {
-            return Ok(Submitted::Full);
+        while !self.ring.push(entry, place, token.0) {
+            if self.in_flight > 0 {
+                return Ok(Submitted::Full);
+            }
+            // Only a submitting kernel thread that is about to take its entries leaves no room.
+            std::hint::spin_loop();
         }
+        self.sync_due += u32::from(op.kind == OpKind::Write && op.sync.is_some());
         *state = Slot {
             token: token.0,
             asked: op.size,
@@ -260,7 +269,9 @@ impl Session for UringSession {
             done += self.reap(out);
         }
         while done < min {
-            self.wait(min - done, until).map_err(failed)?;
+            // A sync must start when its write ends, not when others end too.
+            let want = if self.sync_due > 0 { 1 } else { min - done };
+            self.wait(want, until).map_err(failed)?;
             done += self.reap(out);
             if done < min && until.is_some_and(|until| MonoClock.now() >= until) {
                 break;

@@ -179,8 +179,8 @@ fn examine(
     }
     if asked.uses.changes() || !asked.options.read_in_use {
         guard::file(&stat, path)?;
+        lock(&fd, path, asked.uses.changes())?;
     }
-    lock(&fd, path, asked.uses.changes())?;
     let mark = marks
         .iter()
         .find(|m| m.name == name && m.fits(&stat))

@@ -9,7 +9,11 @@
 //! sync at once, and the operation completes with the sync. `sync_ns` runs from just before the
 //! sync is handed over to its completion being seen: the same definition as in engine `sync`.
 //! Linked entries would save a call but leave nothing truthful to measure between the two: both
-//! completions may be seen in the same instant.
+//! completions may be seen in the same instant. The sync's ring entry carries the write's token
+//! with the top bit set. With `dsync` and `sync` the write itself is durable; nothing is apart.
+//!
+//! With `sqpoll`, `flush` returns when the entries are visible to the kernel's thread; when that
+//! thread takes them cannot be known here and counts as time after issue.
 
 pub mod setup;
 mod sys;
@@ -55,6 +59,8 @@ pub struct UringSession {
     write_flags: i32,
     trim: Entry,
     iopoll: bool,
+    files: usize,
+    buffer_size: u64,
 }
 
 /// What all sessions of a target share.
@@ -97,10 +103,21 @@ impl UringSession {
                 Entry::Punch
             },
             iopoll: setup.iopoll,
+            files: shared.files.len(),
+            buffer_size: spec.buffer_size,
         })
     }
 
+    #[inline]
     fn entry_for(&self, op: &Op) -> Result<Entry> {
+        let moves = matches!(op.kind, OpKind::Read | OpKind::Write);
+        if usize::from(op.target) >= self.files || (moves && op.size > self.buffer_size) {
+            return Err(
+                Error::internal("no such file, or block larger than the buffer")
+                    .with("file", op.target)
+                    .with("size", op.size),
+            );
+        }
         match op.kind {
             OpKind::Read => Ok(Entry::Read),
             OpKind::Write => Ok(Entry::Write {

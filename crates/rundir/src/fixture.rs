@@ -23,7 +23,7 @@ pub fn plan() -> Plan {
         "target": {"driver": "null", "size": "1GiB", "destroy": false, "options": {}},
         "workload": [{
             "name": "w0", "workers": 2, "queue_depth": 1,
-            "mix": [{"op": "read", "weight": 1}],
+            "mix": {"read": 1},
             "block_size": "4KiB",
             "access": {"kind": "random", "align": "4KiB", "offset": "0B", "cover": false},
             "arrival": {"kind": "burst"}, "sync": "none", "payload": "random", "cpus": []

@@ -1,0 +1,231 @@
+//! One workload's I/Os of one kind: counters while reading, distributions afterwards.
+
+use std::collections::BTreeMap;
+
+use taillight_core::OpKind;
+use taillight_stats::{Dist, DistError, ExactCounter, TopK};
+
+use super::exceed::{Exceedances, SlowestKeeper};
+use super::heat::{HeatCounts, Window};
+use super::row::Row;
+
+/// Outliers kept per operation (design section 12).
+pub const OUTLIERS: usize = taillight_rundir::summary::OUTLIERS_MAX;
+
+/// Counts while rows stream by.
+pub struct GroupCounter {
+    service: ExactCounter,
+    response: Option<ExactCounter>,
+    wait: Option<ExactCounter>,
+    sync: Option<ExactCounter>,
+    queue: Option<ExactCounter>,
+    after_issue: Option<ExactCounter>,
+    outliers: TopK<Row>,
+    slowest: SlowestKeeper,
+    heat: HeatCounts,
+    tally: Tally,
+}
+
+/// Plain counts of a group.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Tally {
+    /// I/Os, failed ones included.
+    pub count: u64,
+    /// Bytes moved by successes.
+    pub bytes: u64,
+    /// Failed I/Os by status: how many, and the submit stamp of the first.
+    pub errors: BTreeMap<i32, (u64, Option<i64>)>,
+    /// Sum of service times of all I/Os, for the mean depth, ns.
+    pub busy_ns: u128,
+    /// The last completion.
+    pub last_ns: i64,
+}
+
+impl Tally {
+    /// Failed I/Os.
+    pub fn failed(&self) -> u64 {
+        self.errors.values().map(|(n, _)| n).sum()
+    }
+    /// Adds another group's counts.
+    pub fn add(&mut self, other: &Tally) {
+        self.count += other.count;
+        self.bytes += other.bytes;
+        self.busy_ns += other.busy_ns;
+        self.last_ns = self.last_ns.max(other.last_ns);
+        for (status, (n, first)) in &other.errors {
+            let mine = self.errors.entry(*status).or_insert((0, None));
+            mine.0 += n;
+            mine.1 = match (mine.1, *first) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+        }
+    }
+}
+
+impl GroupCounter {
+    /// Empty, with a heat map over `window`.
+    pub fn new(window: Window) -> Self {
+        GroupCounter {
+            service: ExactCounter::new(),
+            response: None,
+            wait: None,
+            sync: None,
+            queue: None,
+            after_issue: None,
+            outliers: TopK::new(OUTLIERS),
+            slowest: SlowestKeeper::new(super::exceed::KEPT),
+            heat: HeatCounts::new(window),
+            tally: Tally::default(),
+        }
+    }
+
+    /// Counts one row.
+    #[inline]
+    pub fn push(&mut self, row: &Row) {
+        let service = between(row.submit, row.complete);
+        self.tally.count += 1;
+        self.tally.busy_ns += u128::from(service);
+        self.tally.last_ns = self.tally.last_ns.max(row.complete);
+        if row.status != 0 {
+            let entry = self.tally.errors.entry(row.status).or_insert((0, None));
+            entry.0 += 1;
+            entry.1 = Some(entry.1.map_or(row.submit, |first| first.min(row.submit)));
+            return;
+        }
+        self.tally.bytes += row.moved.unwrap_or(row.size);
+        self.service.push(service);
+        let mut main = service;
+        if let Some(intended) = row.intended {
+            main = between(intended, row.complete);
+            self.response.get_or_insert_default().push(main);
+            self.wait
+                .get_or_insert_default()
+                .push(between(intended, row.submit));
+        }
+        if let Some(issued) = row.issued {
+            self.queue
+                .get_or_insert_default()
+                .push(between(row.submit, issued));
+            self.after_issue
+                .get_or_insert_default()
+                .push(between(issued, row.complete));
+        }
+        if let Some(sync) = row.sync {
+            self.sync.get_or_insert_default().push(sync);
+        }
+        self.heat.push(row.complete, main);
+        if self.outliers.floor().is_none_or(|floor| main >= floor) {
+            self.outliers.push(main, row.submit as u64, *row);
+        }
+        self.slowest
+            .push(main, row.intended.unwrap_or(row.submit), row.complete);
+    }
+
+    /// Bytes in use.
+    pub fn memory(&self) -> usize {
+        let optional = [
+            &self.response,
+            &self.wait,
+            &self.sync,
+            &self.queue,
+            &self.after_issue,
+        ];
+        let counters = optional
+            .into_iter()
+            .flatten()
+            .map(ExactCounter::memory_bytes);
+        self.service.memory_bytes() + counters.sum::<usize>()
+    }
+
+    /// The distributions.
+    pub fn finish(self, workload: u16, op: OpKind) -> Group {
+        let dist = |c: Option<ExactCounter>| c.map(ExactCounter::finish);
+        Group {
+            workload,
+            op,
+            tally: self.tally,
+            parts: Parts {
+                service: self.service.finish(),
+                response: dist(self.response),
+                wait: dist(self.wait),
+                sync: dist(self.sync),
+                queue: dist(self.queue),
+                after_issue: dist(self.after_issue),
+            },
+
+            outliers: self
+                .outliers
+                .into_sorted()
+                .into_iter()
+                .map(|r| (r.value, r.item))
+                .collect(),
+            slowest: self.slowest.finish(),
+            heat: self.heat,
+        }
+    }
+}
+
+/// `to - from`, never below zero.
+#[inline]
+pub fn between(from: i64, to: i64) -> u64 {
+    to.saturating_sub(from).max(0) as u64
+}
+
+/// The distributions of one set of I/Os.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Parts {
+    /// complete - submit.
+    pub service: Dist,
+    /// complete - intended; with a schedule only.
+    pub response: Option<Dist>,
+    /// submit - intended; with a schedule only.
+    pub wait: Option<Dist>,
+    /// The sync inside writes.
+    pub sync: Option<Dist>,
+    /// issued - submit; queued drivers only.
+    pub queue: Option<Dist>,
+    /// complete - issued; queued drivers only.
+    pub after_issue: Option<Dist>,
+}
+
+impl Parts {
+    /// The measure that counts: response with a schedule, else service.
+    pub fn main(&self) -> &Dist {
+        self.response.as_ref().unwrap_or(&self.service)
+    }
+    /// Both together.
+    pub fn merge(&self, other: &Parts) -> Result<Parts, DistError> {
+        let both = |a: &Option<Dist>, b: &Option<Dist>| match (a, b) {
+            (Some(a), Some(b)) => a.merge(b).map(Some),
+            (a, b) => Ok(a.clone().or_else(|| b.clone())),
+        };
+        Ok(Parts {
+            service: self.service.merge(&other.service)?,
+            response: both(&self.response, &other.response)?,
+            wait: both(&self.wait, &other.wait)?,
+            sync: both(&self.sync, &other.sync)?,
+            queue: both(&self.queue, &other.queue)?,
+            after_issue: both(&self.after_issue, &other.after_issue)?,
+        })
+    }
+}
+
+/// One workload's I/Os of one kind.
+#[derive(Debug, Clone)]
+pub struct Group {
+    /// Index of the workload in the plan.
+    pub workload: u16,
+    /// Kind of operation.
+    pub op: OpKind,
+    /// Counts.
+    pub tally: Tally,
+    /// Distributions.
+    pub parts: Parts,
+    /// The slowest successes, slowest first: main latency and row.
+    pub outliers: Vec<(u64, Row)>,
+    /// More of them, with stamps only.
+    pub slowest: Exceedances,
+    /// I/Os over time and latency.
+    pub heat: HeatCounts,
+}

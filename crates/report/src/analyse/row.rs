@@ -1,0 +1,32 @@
+//! One row of `ios.parquet` as the analysis needs it.
+
+/// One I/O. Stamps are CLOCK_MONOTONIC, ns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Row {
+    /// Index of the workload in the plan.
+    pub workload: u16,
+    /// Worker over all workloads.
+    pub worker: u16,
+    /// File or endpoint.
+    pub target: u16,
+    /// Byte offset.
+    pub offset: Option<u64>,
+    /// Key number.
+    pub key: Option<u64>,
+    /// Bytes asked.
+    pub size: u64,
+    /// Bytes moved; none = `size`.
+    pub moved: Option<u64>,
+    /// When the schedule wanted it.
+    pub intended: Option<i64>,
+    /// Just before submit.
+    pub submit: i64,
+    /// After flush.
+    pub issued: Option<i64>,
+    /// When the application saw it done.
+    pub complete: i64,
+    /// The sync inside it, ns.
+    pub sync: Option<u64>,
+    /// How it ended; 0 = well.
+    pub status: i32,
+}

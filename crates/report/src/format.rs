@@ -1,0 +1,201 @@
+//! Numbers as people read them: fitting units, three digits, thousands separated.
+//!
+//! What it is: the only place where a nanosecond or a byte becomes text. What it is not: rounding
+//! before arithmetic; everything upstream stays exact. Called by the model and the charts.
+
+/// How the micro sign is written: plain text keeps to ASCII, pages may use the real letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Script {
+    /// `us`, for terminals, Markdown and CSV.
+    #[default]
+    Plain,
+    /// `µs`, for HTML and charts.
+    Fine,
+}
+
+const TIMES: [(f64, &str); 5] = [
+    (1.0, "ns"),
+    (1e3, "us"),
+    (1e6, "ms"),
+    (1e9, "s"),
+    (60e9, "min"),
+];
+const BYTES: [(f64, &str); 6] = [
+    (1.0, "B"),
+    (1024.0, "KiB"),
+    (1_048_576.0, "MiB"),
+    (1_073_741_824.0, "GiB"),
+    (1_099_511_627_776.0, "TiB"),
+    (1_125_899_906_842_624.0, "PiB"),
+];
+
+/// Three significant digits, without exponent; whole numbers from 100 on.
+pub fn digits3(value: f64) -> String {
+    let size = value.abs();
+    if size >= 99.95 {
+        format!("{value:.0}")
+    } else if size >= 9.995 {
+        format!("{value:.1}")
+    } else if size >= 0.9995 || size == 0.0 {
+        format!("{value:.2}")
+    } else if size >= 0.001 {
+        format!("{value:.3}")
+    } else {
+        format!("{value:.1e}")
+    }
+}
+
+/// Picks the largest unit in which the rounded number is at least 1.
+fn fit<'u>(value: f64, units: &[(f64, &'u str)]) -> (f64, &'u str) {
+    let mut best = units[0];
+    for unit in units {
+        // 999.6 us would be printed as 1000 us: half a unit in the last place counts as reached.
+        if value.abs() >= unit.0 * 0.9995 {
+            best = *unit;
+        }
+    }
+    (value / best.0, best.1)
+}
+
+/// A duration: `842 ns`, `12.3 us`, `4.56 ms`, `1.20 s`, `10.0 min`.
+pub fn duration(ns: f64, script: Script) -> String {
+    if !ns.is_finite() {
+        return "?".to_owned();
+    }
+    let (value, unit) = fit(ns, &TIMES);
+    let unit = match (unit, script) {
+        ("us", Script::Fine) => "µs",
+        (unit, _) => unit,
+    };
+    if unit == "ns" && ns.fract() == 0.0 {
+        return format!("{ns:.0} ns");
+    }
+    format!("{} {unit}", digits3(value))
+}
+
+/// A duration held as whole nanoseconds.
+pub fn duration_ns(ns: u64, script: Script) -> String {
+    duration(ns as f64, script)
+}
+
+/// A number of bytes: `512 B`, `4.00 KiB`, `1.20 GiB`.
+pub fn bytes(count: u64) -> String {
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let (value, unit) = fit(count as f64, &BYTES);
+    format!("{} {unit}", digits3(value))
+}
+
+/// A byte rate: `1.20 GiB/s`.
+pub fn bytes_per_s(rate: f64) -> String {
+    let (value, unit) = fit(rate, &BYTES);
+    format!("{} {unit}/s", digits3(value))
+}
+
+/// A whole number with thousands separated: `1,234,567`.
+pub fn count(value: u64) -> String {
+    let plain = value.to_string();
+    let mut text = String::with_capacity(plain.len() + plain.len() / 3);
+    for (i, digit) in plain.chars().enumerate() {
+        if i > 0 && (plain.len() - i) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Operations per second: whole from 100 on, three digits below, `23.4 M` from ten million on.
+pub fn rate(per_s: f64) -> String {
+    if !per_s.is_finite() {
+        return "?".to_owned();
+    }
+    if per_s >= 9_999_999.5 {
+        return format!("{} M", digits3(per_s / 1e6));
+    }
+    if per_s >= 99.95 {
+        return count(per_s.round() as u64);
+    }
+    digits3(per_s)
+}
+
+/// A short number for legends: `950`, `12.3 k`, `4.56 M`.
+pub fn short(value: f64) -> String {
+    let (value, unit) = fit(value, &[(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")]);
+    format!("{} {unit}", digits3(value)).trim_end().to_owned()
+}
+
+/// A share of a whole as per cent, with as many digits as it takes to be different from 0 and 100.
+pub fn percent(share: f64) -> String {
+    let value = share * 100.0;
+    if value == 0.0 || value >= 99.95 {
+        format!("{value:.0} %")
+    } else if value >= 0.1 {
+        format!("{value:.1} %")
+    } else if value >= 0.001 {
+        format!("{value:.3} %")
+    } else {
+        "under 0.001 %".to_owned()
+    }
+}
+
+/// A dimensionless factor: `0.301`, `14.4`, `2,483`.
+pub fn factor(value: f64) -> String {
+    if value.abs() >= 99.95 {
+        rate(value)
+    } else {
+        digits3(value)
+    }
+}
+
+/// The tail share 10^-k as the percentile people write: 90 %, 99 %, 99.9 %.
+pub fn nines_label(k: u32) -> String {
+    match k {
+        0 => "0 %".to_owned(),
+        1 => "90 %".to_owned(),
+        2 => "99 %".to_owned(),
+        _ => format!("99.{} %", "9".repeat(k as usize - 2)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_fit() {
+        for (ns, text) in [
+            (0.0, "0 ns"),
+            (842.0, "842 ns"),
+            (36.4, "36.4 ns"),
+            (999.6, "1.00 us"),
+            (1_000.0, "1.00 us"),
+            (12_345.0, "12.3 us"),
+            (999_949.0, "1.00 ms"),
+            (999_400.0, "999 us"),
+            (4_560_000.0, "4.56 ms"),
+            (1.2e9, "1.20 s"),
+            (600e9, "10.0 min"),
+        ] {
+            assert_eq!(duration(ns, Script::Plain), text);
+        }
+        assert_eq!(duration(12_345.0, Script::Fine), "12.3 µs");
+    }
+
+    #[test]
+    fn amounts_fit() {
+        assert_eq!(bytes(4096), "4.00 KiB");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes_per_s(1_288_490_188.8), "1.20 GiB/s");
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(count(999), "999");
+        assert_eq!(rate(123_456.4), "123,456");
+        assert_eq!(rate(23_400_000.0), "23.4 M");
+        assert_eq!(rate(0.5), "0.500");
+        assert_eq!(short(12_345.0), "12.3 k");
+        assert_eq!(percent(0.0001), "0.010 %");
+        assert_eq!(percent(1.0), "100 %");
+        assert_eq!(nines_label(4), "99.99 %");
+    }
+}

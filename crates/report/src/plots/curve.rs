@@ -1,0 +1,333 @@
+//! Percentile curves: in per cent, zoomed to the tail, and taken apart by where the time went.
+
+use plotly::color::NamedColor;
+use plotly::common::{
+    DashType, ErrorData, ErrorType, Line, LineShape, Marker, Mode, TickMode, Visible,
+};
+use plotly::layout::{Axis, AxisType};
+use plotly::{Plot, Scatter};
+
+use super::data::{CurvePoint, Look, Measure, Overlay, Series, escape};
+use super::distribution::legend;
+use super::{AxisKind, Figure, style};
+use crate::format::{self, Script};
+use crate::palette;
+
+/// All series in per cent.
+pub fn percentile(overlay: &Overlay) -> Vec<Figure> {
+    let mut plot = Plot::new();
+    let mut lines = 0;
+    for (run, series) in latencies(overlay) {
+        let look = overlay.look(run, series.op, &series.name);
+        let mut points: Vec<(f64, f64)> = series
+            .curve
+            .iter()
+            .map(|p| (p.ns as f64, 100.0 * (1.0 - p.share)))
+            .collect();
+        points.push((series.max_ns as f64, 100.0));
+        let text = points
+            .iter()
+            .map(|(ns, pct)| format!("{pct:.4} % within {}", format::duration(*ns, Script::Fine)))
+            .collect();
+        plot.add_trace(line(points, text, series, &look, true));
+        lines += 1;
+    }
+    let Some((lo, hi)) = range(latencies(overlay).map(|(_, s)| s)) else {
+        return Vec::new();
+    };
+    let layout = style::layout(lines)
+        .x_axis(style::latency_axis("latency", lo, hi))
+        .y_axis(
+            style::axis("I/Os finished")
+                .range(vec![-1.5, 101.5])
+                .tick_suffix(" %"),
+        );
+    vec![Figure {
+        id: "percentile".to_owned(),
+        title: None,
+        plot: style::finish(plot, layout),
+        height: 440,
+        axes: [("xaxis", AxisKind::Time)].into(),
+        switches: Vec::new(),
+        half: false,
+    }]
+}
+
+/// All series on a scale of nines.
+pub fn tail(overlay: &Overlay) -> Vec<Figure> {
+    let mut plot = Plot::new();
+    let mut lines = 0;
+    for (run, series) in latencies(overlay) {
+        let look = overlay.look(run, series.op, &series.name);
+        nines_lines(&mut plot, series, &look, true);
+        if series.main && !series.nines.is_empty() {
+            plot.add_trace(nine_points(series, &look));
+        }
+        lines += 1;
+    }
+    let all: Vec<&Series> = latencies(overlay).map(|(_, s)| s).collect();
+    figure("tail", None, plot, &all, lines)
+        .into_iter()
+        .collect()
+}
+
+/// Per operation: the parts of the latency on a scale of nines.
+pub fn split(overlay: &Overlay) -> Vec<Figure> {
+    let mut names: Vec<(&str, usize)> = Vec::new();
+    for (run, data) in overlay.runs.iter().enumerate() {
+        for series in &data.series {
+            let part = !matches!(series.measure, Measure::Response | Measure::Service);
+            let key = (series.name.as_str(), run);
+            if part && !names.contains(&key) {
+                names.push(key);
+            }
+        }
+    }
+    names
+        .iter()
+        .enumerate()
+        .filter_map(|(i, (name, run))| split_one(overlay, i, name, *run))
+        .collect()
+}
+
+fn split_one(overlay: &Overlay, i: usize, name: &str, run: usize) -> Option<Figure> {
+    let data = overlay.runs.get(run)?;
+    let mut plot = Plot::new();
+    let all: Vec<&Series> = data.series.iter().filter(|s| s.name == name).collect();
+    for series in &all {
+        let hue = match series.measure {
+            Measure::Response | Measure::Service => 6,
+            Measure::Queue => 1,
+            Measure::AfterIssue => 0,
+            Measure::Wait => 4,
+            Measure::Sync => 3,
+        };
+        let look = Look {
+            colour: palette::HUES[hue],
+            dash: usize::from(series.measure == Measure::Service && !series.main) * 2,
+            group: series.measure.words().to_owned(),
+            heading: None,
+        };
+        nines_lines(&mut plot, series, &look, false);
+    }
+    let title = if overlay.runs.len() > 1 {
+        format!("{}: {name}", data.label)
+    } else {
+        name.to_owned()
+    };
+    let mut figure = figure(&format!("split-{i}"), Some(title), plot, &all, all.len())?;
+    figure.half = true;
+    figure.height = 380;
+    Some(figure)
+}
+
+fn latencies(overlay: &Overlay) -> impl Iterator<Item = (usize, &Series)> {
+    overlay.runs.iter().enumerate().flat_map(|(run, data)| {
+        data.series
+            .iter()
+            .filter(|s| matches!(s.measure, Measure::Response | Measure::Service))
+            .filter(|s| !s.curve.is_empty())
+            .map(move |s| (run, s))
+    })
+}
+
+fn range<'s>(series: impl Iterator<Item = &'s Series>) -> Option<(f64, f64)> {
+    style::latency_range(series.filter_map(|s| {
+        let first = s.curve.iter().find(|p| p.ns > 0)?;
+        Some((first.ns, s.max_ns))
+    }))
+}
+
+fn figure(
+    id: &str,
+    title: Option<String>,
+    plot: Plot,
+    all: &[&Series],
+    lines: usize,
+) -> Option<Figure> {
+    let (lo, hi) = range(all.iter().copied())?;
+    let deepest = all
+        .iter()
+        .filter_map(|s| s.curve.last())
+        .map(|p| p.share)
+        .fold(1.0, f64::min);
+    let layout = style::layout(lines)
+        .x_axis(style::latency_axis("latency", lo, hi))
+        .y_axis(nines_axis(deepest));
+    Some(Figure {
+        id: id.to_owned(),
+        title,
+        plot: style::finish(plot, layout),
+        height: 460,
+        axes: [("xaxis", AxisKind::Time), ("yaxis", AxisKind::Nines)].into(),
+        switches: Vec::new(),
+        half: false,
+    })
+}
+
+/// The share not finished yet, falling: every nine gets equal room.
+fn nines_axis(deepest: f64) -> Axis {
+    let end = deepest.max(1e-12).log10();
+    let mut values = vec![1.0, 0.5];
+    let mut text = vec!["0 %".to_owned(), "50 %".to_owned()];
+    for k in 1..=(-end).ceil() as u32 {
+        values.push(10f64.powi(-(k as i32)));
+        text.push(format::nines_label(k));
+    }
+    style::axis("I/Os finished")
+        .type_(AxisType::Log)
+        .range(vec![0.05, end - 0.15])
+        .tick_mode(TickMode::Array)
+        .tick_values(values)
+        .tick_text(text)
+}
+
+/// The curve, solid where it is resolved and dotted beyond.
+fn nines_lines(plot: &mut Plot, series: &Series, look: &Look, with_iops: bool) {
+    let cut = series
+        .curve
+        .partition_point(|p| p.share >= series.resolved_share);
+    let (sure, rest) = series.curve.split_at(cut);
+    // The dotted part starts where the solid one ends.
+    let rest: Vec<CurvePoint> = sure
+        .last()
+        .copied()
+        .into_iter()
+        .chain(rest.iter().copied())
+        .collect();
+    let points = |part: &[CurvePoint]| part.iter().map(|p| (p.ns as f64, p.share)).collect();
+    let text = |part: &[CurvePoint], note: &str| {
+        part.iter()
+            .map(|p| {
+                format!(
+                    "{} take {} or longer{note}",
+                    one_in(p.share),
+                    format::duration_ns(p.ns, Script::Fine)
+                )
+            })
+            .collect()
+    };
+    plot.add_trace(line(points(sure), text(sure, ""), series, look, with_iops));
+    if rest.len() > 1 {
+        let note = "<br>too few I/Os to call this measured";
+        let mut dotted = line(points(&rest), text(&rest, note), series, look, with_iops)
+            .show_legend(false)
+            .opacity(0.75);
+        dotted = dotted.line(
+            Line::new()
+                .color(look.colour)
+                .width(1.4)
+                .dash(DashType::Dot)
+                .shape(LineShape::Vh),
+        );
+        plot.add_trace(dotted);
+    }
+}
+
+fn one_in(share: f64) -> String {
+    if share >= 0.1 {
+        format::percent(share)
+    } else {
+        format!("1 in {}", format::short(1.0 / share))
+    }
+}
+
+fn line(
+    points: Vec<(f64, f64)>,
+    text: Vec<String>,
+    series: &Series,
+    look: &Look,
+    with_iops: bool,
+) -> Box<Scatter<f64, f64>> {
+    let name = if with_iops {
+        legend(series)
+    } else {
+        let main = if series.main { ", all of it" } else { "" };
+        format!("{}{main}", escape(series.measure.words()))
+    };
+    let (x, y) = points.into_iter().unzip();
+    let main = series.main || !with_iops;
+    let mut trace = Scatter::new(x, y)
+        .name(&name)
+        .mode(Mode::Lines)
+        .line(
+            Line::new()
+                .color(look.colour)
+                .width(if main { 2.0 } else { 1.2 })
+                .dash(palette::dash(look.dash + usize::from(!main)))
+                .shape(LineShape::Vh),
+        )
+        .hover_text_array(text)
+        .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
+        .legend_group(format!(
+            "{}/{}/{:?}",
+            look.group, series.name, series.measure
+        ));
+    if let Some(heading) = style::heading(look) {
+        trace = trace.legend_group_title(heading);
+    }
+    if !main {
+        trace = trace.visible(Visible::LegendOnly);
+    }
+    trace
+}
+
+/// Resolved nines with their 95 % intervals.
+fn nine_points(series: &Series, look: &Look) -> Box<Scatter<f64, f64>> {
+    let x: Vec<f64> = series.nines.iter().map(|n| n.ns as f64).collect();
+    let y: Vec<f64> = series
+        .nines
+        .iter()
+        .map(|n| 10f64.powi(-(n.k as i32)))
+        .collect();
+    let side = |pick: fn((u64, u64)) -> u64| -> Vec<f64> {
+        series
+            .nines
+            .iter()
+            .map(|n| n.interval.map_or(0.0, |i| pick(i).abs_diff(n.ns) as f64))
+            .collect()
+    };
+    let text: Vec<String> = series
+        .nines
+        .iter()
+        .map(|n| {
+            let value = format::duration_ns(n.ns, Script::Fine);
+            let sure = n.interval.map_or("no interval yet".to_owned(), |(lo, hi)| {
+                format!(
+                    "95 % interval {} to {}",
+                    format::duration_ns(lo, Script::Fine),
+                    format::duration_ns(hi, Script::Fine)
+                )
+            });
+            format!("{} within {value}<br>{sure}", format::nines_label(n.k))
+        })
+        .collect();
+    Scatter::new(x, y)
+        .name(escape(&series.name))
+        .mode(Mode::Markers)
+        .marker(
+            Marker::new()
+                .size(8)
+                .color(look.colour)
+                .line(Line::new().color(NamedColor::White).width(1.0)),
+        )
+        .error_x(
+            ErrorData::new(ErrorType::Data)
+                .symmetric(false)
+                .array(side(|i| i.1))
+                .array_minus(side(|i| i.0))
+                .color(look.colour)
+                .thickness(1.4)
+                .width(5),
+        )
+        .hover_text_array(text)
+        .hover_template(format!(
+            "{}<br>%{{hovertext}}<extra></extra>",
+            escape(&series.name)
+        ))
+        .show_legend(false)
+        .legend_group(format!(
+            "{}/{}/{:?}",
+            look.group, series.name, series.measure
+        ))
+}

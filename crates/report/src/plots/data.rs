@@ -1,0 +1,260 @@
+//! What charts are drawn from: per run, ready numbers, already thinned to what a screen can show.
+//!
+//! Filled by `analyse`; drawn by the functions beside this file. Nothing here knows plotly.
+
+use taillight_core::OpKind;
+
+use crate::palette;
+
+/// The runs laid over each other.
+#[derive(Debug, Clone, Default)]
+pub struct Overlay {
+    /// One entry per run directory, in the order given.
+    pub runs: Vec<RunData>,
+}
+
+/// One run.
+#[derive(Debug, Clone, Default)]
+pub struct RunData {
+    /// Name in legends.
+    pub label: String,
+    /// Latency distributions per operation (and workload, when there are several).
+    pub series: Vec<Series>,
+    /// Interval values per operation (and workload).
+    pub tracks: Vec<Track>,
+    /// Heat maps per operation.
+    pub heats: Vec<Heat>,
+    /// Slowest I/Os per operation.
+    pub outliers: Vec<Slowest>,
+    /// Response-time ceilings asked for, ns.
+    pub ceilings: Vec<u64>,
+}
+
+/// What was timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Measure {
+    /// complete - intended: the main one of a rate-limited run.
+    Response,
+    /// complete - submit.
+    Service,
+    /// submit - intended.
+    Wait,
+    /// issued - submit.
+    Queue,
+    /// complete - issued.
+    AfterIssue,
+    /// The sync inside a write.
+    Sync,
+}
+
+impl Measure {
+    /// In words, for legends.
+    pub fn words(self) -> &'static str {
+        match self {
+            Measure::Response => "response",
+            Measure::Service => "service",
+            Measure::Wait => "waiting to be sent",
+            Measure::Queue => "in the tool's queue",
+            Measure::AfterIssue => "after issue",
+            Measure::Sync => "sync call",
+        }
+    }
+}
+
+/// One latency distribution.
+#[derive(Debug, Clone)]
+pub struct Series {
+    /// The operation.
+    pub op: OpKind,
+    /// `read`, or `workload read` when there are several workloads.
+    pub name: String,
+    /// What was timed.
+    pub measure: Measure,
+    /// Whether it is the run's main measure (response when rate-limited, else service).
+    pub main: bool,
+    /// Successful I/Os.
+    pub count: u64,
+    /// Successful I/Os per second.
+    pub iops: f64,
+    /// Mean, ns.
+    pub mean_ns: f64,
+    /// Largest, ns.
+    pub max_ns: u64,
+    /// 50 bins per decade, ascending, only those that hold an I/O.
+    pub bins: Vec<Bin>,
+    /// The percentile curve, thinned, ascending.
+    pub curve: Vec<CurvePoint>,
+    /// Share of slowest I/Os below which the curve is not resolved.
+    pub resolved_share: f64,
+    /// Resolved nines.
+    pub nines: Vec<NinePoint>,
+}
+
+/// One bin: `lo <= latency < hi`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bin {
+    /// Lower edge, ns.
+    pub lo_ns: u64,
+    /// Upper edge, ns.
+    pub hi_ns: u64,
+    /// I/Os.
+    pub count: u64,
+    /// I/Os per second.
+    pub per_s: f64,
+}
+
+/// A step of the percentile curve.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CurvePoint {
+    /// Latency, ns.
+    pub ns: u64,
+    /// Share of I/Os that took this long or longer, in (0, 1].
+    pub share: f64,
+}
+
+/// A resolved nine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NinePoint {
+    /// How many nines.
+    pub k: u32,
+    /// Its value, ns.
+    pub ns: u64,
+    /// Two-sided 95 % interval, ns, where it exists.
+    pub interval: Option<(u64, u64)>,
+}
+
+/// Values over time of one operation.
+#[derive(Debug, Clone)]
+pub struct Track {
+    /// The operation.
+    pub op: OpKind,
+    /// As in [`Series::name`].
+    pub name: String,
+    /// Intervals in order of time.
+    pub points: Vec<TrackPoint>,
+}
+
+/// One interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TrackPoint {
+    /// Middle of the interval, seconds since the start of the measure phase.
+    pub at_s: f64,
+    /// Successful operations per second.
+    pub iops: f64,
+    /// Bytes per second.
+    pub bytes_per_s: f64,
+    /// Median, ns; none without I/Os.
+    pub p50_ns: Option<u64>,
+    /// 99 %, ns.
+    pub p99_ns: Option<u64>,
+    /// 99.9 %, ns.
+    pub p999_ns: Option<u64>,
+    /// Largest, ns.
+    pub max_ns: Option<u64>,
+}
+
+/// I/Os counted on a grid of time and log latency.
+#[derive(Debug, Clone)]
+pub struct Heat {
+    /// The operation.
+    pub op: OpKind,
+    /// As in [`Series::name`].
+    pub name: String,
+    /// Edges of the columns, seconds since the start; one more than columns.
+    pub times_s: Vec<f64>,
+    /// Edges of the rows, ns, ascending; one more than rows.
+    pub edges_ns: Vec<f64>,
+    /// Counts, row by row from the fastest.
+    pub counts: Vec<Vec<u64>>,
+}
+
+/// The slowest I/Os of one operation.
+#[derive(Debug, Clone)]
+pub struct Slowest {
+    /// The operation.
+    pub op: OpKind,
+    /// As in [`Series::name`].
+    pub name: String,
+    /// The I/Os.
+    pub points: Vec<SlowPoint>,
+}
+
+/// One slow I/O.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SlowPoint {
+    /// Submit, seconds since the start of the measure phase.
+    pub at_s: f64,
+    /// Latency, ns.
+    pub ns: u64,
+    /// Worker, offset and size, for the hover text.
+    pub what: String,
+}
+
+/// How one line is drawn so that the same thing looks the same in every chart.
+#[derive(Debug, Clone)]
+pub struct Look {
+    /// Colour, `#RRGGBB`.
+    pub colour: &'static str,
+    /// Which line style ([`palette::dash`]).
+    pub dash: usize,
+    /// Legend group.
+    pub group: String,
+    /// Heading of the legend group, when several runs are shown.
+    pub heading: Option<String>,
+}
+
+impl Overlay {
+    /// Colour and line style of one operation of one run; `nth` is its place within the run.
+    pub fn look(&self, run: usize, op: OpKind, name: &str) -> Look {
+        let Some(data) = self.runs.get(run) else {
+            return Look {
+                colour: palette::HUES[6],
+                dash: 0,
+                group: String::new(),
+                heading: None,
+            };
+        };
+        let names = data.names();
+        let nth = names.iter().position(|n| *n == name).unwrap_or(0);
+        let several = self.runs.len() > 1;
+        // Workloads that share an operation would share its colour: then names get the colours.
+        let crowded = names.len() > data.ops().len();
+        Look {
+            colour: match (several, crowded) {
+                (true, _) => palette::of_run(run),
+                (false, true) => palette::of_run(nth),
+                (false, false) => palette::of_op(op),
+            },
+            dash: if several { nth } else { 0 },
+            group: format!("{run}"),
+            heading: several.then(|| escape(&data.label)),
+        }
+    }
+}
+
+impl RunData {
+    /// The names of its series in order, each once.
+    pub fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for series in &self.series {
+            if !names.contains(&series.name.as_str()) {
+                names.push(&series.name);
+            }
+        }
+        names
+    }
+    fn ops(&self) -> Vec<OpKind> {
+        let mut ops: Vec<OpKind> = self.series.iter().map(|s| s.op).collect();
+        ops.sort_unstable();
+        ops.dedup();
+        ops
+    }
+}
+
+/// Makes text safe where plotly would read markup.
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace("%{", "% {")
+}

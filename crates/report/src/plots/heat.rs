@@ -1,0 +1,144 @@
+//! Latency heat map over time: one at a time, chosen by buttons when there are several.
+
+use plotly::common::{ColorBar, ColorScale, ColorScaleElement, TickMode, Title, Visible};
+use plotly::{HeatMap, Plot};
+use serde_json::json;
+
+use super::data::{Heat, Overlay, escape};
+use super::time::elapsed_axis;
+use super::{AxisKind, Choice, Figure, Switch, style};
+use crate::format::{self, Script};
+use crate::palette;
+
+/// One figure; a button per run and operation.
+pub fn draw(overlay: &Overlay) -> Vec<Figure> {
+    let several = overlay.runs.len() > 1;
+    let heats: Vec<(String, &Heat)> = overlay
+        .runs
+        .iter()
+        .flat_map(|run| run.heats.iter().map(move |h| (run, h)))
+        .filter(|(_, h)| h.counts.iter().flatten().any(|c| *c > 0))
+        .map(|(run, h)| {
+            let name = if several {
+                format!("{}: {}", run.label, h.name)
+            } else {
+                h.name.clone()
+            };
+            (name, h)
+        })
+        .collect();
+    let most = heats
+        .iter()
+        .flat_map(|(_, h)| h.counts.iter().flatten())
+        .copied()
+        .max();
+    let Some(most) = most else { return Vec::new() };
+    let mut plot = Plot::new();
+    for (nth, (name, heat)) in heats.iter().enumerate() {
+        plot.add_trace(trace(name, heat, most, nth == 0));
+    }
+    let edges = heats.iter().flat_map(|(_, h)| {
+        let (first, last) = (h.edges_ns.first(), h.edges_ns.last());
+        first.zip(last).map(|(a, b)| (*a as u64, *b as u64))
+    });
+    let Some((lo, hi)) = style::latency_range(edges) else {
+        return Vec::new();
+    };
+    let layout = style::layout(1)
+        .x_axis(elapsed_axis().show_grid(false))
+        .y_axis(style::latency_axis("latency", lo, hi).show_grid(false));
+    vec![Figure {
+        id: "heat".to_owned(),
+        title: None,
+        plot: style::finish(plot, layout),
+        height: 460,
+        axes: [("xaxis", AxisKind::Elapsed), ("yaxis", AxisKind::Time)].into(),
+        switches: switch(&heats),
+        half: false,
+    }]
+}
+
+fn switch(heats: &[(String, &Heat)]) -> Vec<Switch> {
+    if heats.len() < 2 {
+        return Vec::new();
+    }
+    let choice = |wanted: usize, name: &String| {
+        let visible: Vec<bool> = (0..heats.len()).map(|nth| nth == wanted).collect();
+        Choice {
+            label: name.clone(),
+            data: json!({ "visible": visible }),
+            layout: json!({}),
+        }
+    };
+    vec![Switch {
+        label: "Show".to_owned(),
+        choices: heats
+            .iter()
+            .enumerate()
+            .map(|(i, (name, _))| choice(i, name))
+            .collect(),
+    }]
+}
+
+fn trace(name: &str, heat: &Heat, most: u64, visible: bool) -> Box<dyn plotly::Trace> {
+    let log = |count: u64| (count > 0).then(|| ((count as f64).log10() * 1000.0).round() / 1000.0);
+    let z: Vec<Vec<Option<f64>>> = heat
+        .counts
+        .iter()
+        .map(|row| row.iter().map(|c| log(*c)).collect())
+        .collect();
+    let text: Vec<Vec<String>> = heat
+        .counts
+        .iter()
+        .zip(heat.edges_ns.windows(2))
+        .map(|(row, edge)| {
+            let between = format!(
+                "{} to {}",
+                format::duration(edge[0], Script::Fine),
+                format::duration(edge[1], Script::Fine)
+            );
+            let words = |c: &u64| match c {
+                0 => String::new(),
+                c => format!("{} I/Os, {between}", format::count(*c)),
+            };
+            row.iter().map(words).collect()
+        })
+        .collect();
+    let scale = palette::HEAT
+        .iter()
+        .map(|(at, colour)| ColorScaleElement(*at, (*colour).to_owned()))
+        .collect();
+    let trace = HeatMap::new(heat.times_s.clone(), heat.edges_ns.clone(), z)
+        .name(escape(name))
+        .color_scale(ColorScale::Vector(scale))
+        .zmin(0.0)
+        .zmax((most as f64).log10().max(1.0))
+        .color_bar(colour_bar(most))
+        .hover_on_gaps(false)
+        .hover_text_matrix(text)
+        .hover_template("%{x:.1f} s<br>%{hovertext}<extra></extra>");
+    if visible {
+        trace
+    } else {
+        trace.visible(Visible::False)
+    }
+}
+
+fn colour_bar(most: u64) -> ColorBar {
+    let decades: Vec<f64> = (0..=most.max(10).ilog10()).map(f64::from).collect();
+    let text = decades
+        .iter()
+        .map(|d| {
+            format::short(10f64.powf(*d))
+                .replace(".00", "")
+                .replace(".0", "")
+        })
+        .collect();
+    ColorBar::new()
+        .title(Title::with_text("I/Os"))
+        .thickness(12)
+        .outline_width(0)
+        .tick_mode(TickMode::Array)
+        .tick_vals(decades)
+        .tick_text(text)
+}

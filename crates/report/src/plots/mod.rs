@@ -1,0 +1,178 @@
+//! Charts: one function each, from runs to a plotly figure, in one visible list.
+//!
+//! What it is: layout and traces. What it is not: numbers (they come from [`data`]) or pages (see
+//! `html`). To add a chart, write one function and add one line to [`CHARTS`].
+
+mod curve;
+pub mod data;
+mod distribution;
+mod heat;
+mod histogram;
+mod outliers;
+mod style;
+mod time;
+
+use std::collections::BTreeMap;
+
+use plotly::Plot;
+use serde::Serialize;
+
+pub use data::Overlay;
+
+/// A chart: a question, how to read the answer, and the function that draws it.
+pub struct Chart {
+    /// Stable id, used in page anchors.
+    pub id: &'static str,
+    /// Heading.
+    pub title: &'static str,
+    /// One line: how to read it.
+    pub read: &'static str,
+    /// Draws it; no figure when the runs hold nothing to show.
+    pub draw: fn(&Overlay) -> Vec<Figure>,
+}
+
+/// Every chart, in page order.
+pub const CHARTS: &[Chart] = &[
+    Chart {
+        id: "distribution",
+        title: "Latency distribution",
+        read: "How many I/Os per second took how long, in 50 bins per decade. The area under a line \
+               is its IOPS. Small bumps far to the right are the tail: switch to the logarithmic \
+               scale to see them.",
+        draw: distribution::draw,
+    },
+    Chart {
+        id: "percentile",
+        title: "Latency percentile",
+        read: "The share of I/Os that finished within the time below. Steep and far to the left is \
+               good. The lines say nothing about throughput, so the legend does.",
+        draw: curve::percentile,
+    },
+    Chart {
+        id: "tail",
+        title: "Latency percentile, zoomed to the tail",
+        read: "The same lines with every nine given equal room. Points are the nines with their \
+               95 % interval; where a line is dotted there were too few I/Os to call it measured.",
+        draw: curve::tail,
+    },
+    Chart {
+        id: "histogram",
+        title: "Response-time histogram",
+        read: "Number of I/Os per bin on the left, on a logarithmic scale; the rising line is the \
+               share finished so far, on the right. Vertical lines: mean, nines, ceilings and the \
+               slowest I/O.",
+        draw: histogram::draw,
+    },
+    Chart {
+        id: "latency-time",
+        title: "Latency over time",
+        read: "Percentiles of each reporting interval. A flat line is a steady device; a percentile \
+               of a run whose lines drift is not a property of the device.",
+        draw: time::latency,
+    },
+    Chart {
+        id: "throughput-time",
+        title: "Throughput over time",
+        read: "Operations and bytes completed per second in each reporting interval.",
+        draw: time::throughput,
+    },
+    Chart {
+        id: "heat",
+        title: "Latency heat map",
+        read: "Time runs to the right, latency upward, colour is the number of I/Os (logarithmic). \
+               Bands are the modes of the device; a column of colour going up is a stall.",
+        draw: heat::draw,
+    },
+    Chart {
+        id: "outliers",
+        title: "Slowest I/Os",
+        read: "The slowest I/Os of each kind, up to 1,000, at the moment they were submitted. \
+               Points in a column belong to one event, points in a row to a time-out or retry.",
+        draw: outliers::draw,
+    },
+    Chart {
+        id: "split",
+        title: "Where the time was spent",
+        read: "Latency taken apart: waiting for a free slot, in this tool's own queue, after the \
+               I/O was issued, and in the sync call inside a write. The tool's part should be small.",
+        draw: curve::split,
+    },
+];
+
+/// What an axis counts; decides how its ticks are written at every zoom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AxisKind {
+    /// Nanoseconds.
+    Time,
+    /// A plain number or a rate.
+    Number,
+    /// Bytes per second.
+    Bytes,
+    /// Share of I/Os not finished yet, falling: 90 %, 99 %, 99.9 %.
+    Nines,
+    /// Per cent.
+    Percent,
+    /// Seconds since the start.
+    Elapsed,
+}
+
+/// A row of buttons above a figure, of which one is active.
+#[derive(Debug, Clone, Serialize)]
+pub struct Switch {
+    /// What it switches.
+    pub label: String,
+    /// The choices; the first one is active at first.
+    pub choices: Vec<Choice>,
+}
+
+/// One button: what it changes in traces and layout.
+#[derive(Debug, Clone, Serialize)]
+pub struct Choice {
+    /// Its text.
+    pub label: String,
+    /// Changes to trace attributes.
+    pub data: serde_json::Value,
+    /// Changes to layout attributes.
+    pub layout: serde_json::Value,
+}
+
+/// One drawing.
+#[derive(Clone)]
+pub struct Figure {
+    /// Unique in the page.
+    pub id: String,
+    /// Heading when a chart has several figures.
+    pub title: Option<String>,
+    /// Traces and layout.
+    pub plot: Plot,
+    /// Height in pixels.
+    pub height: usize,
+    /// Kind of each axis.
+    pub axes: BTreeMap<&'static str, AxisKind>,
+    /// Buttons.
+    pub switches: Vec<Switch>,
+    /// Whether two of these fit beside each other.
+    pub half: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_every_chart_explains_itself() {
+        let mut ids: Vec<_> = CHARTS.iter().map(|c| c.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), CHARTS.len());
+        assert!(CHARTS.iter().all(|c| c.read.len() > 20));
+    }
+
+    #[test]
+    fn nothing_to_show_draws_nothing() {
+        for chart in CHARTS {
+            assert!((chart.draw)(&Overlay::default()).is_empty(), "{}", chart.id);
+        }
+    }
+}

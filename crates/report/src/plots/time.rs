@@ -1,0 +1,273 @@
+//! Latency and throughput over time, from the reporting intervals.
+
+use plotly::common::{DashType, Line, Marker, Mode, Visible};
+use plotly::layout::Axis;
+use plotly::{Plot, Scatter};
+use serde_json::json;
+
+use super::data::{Overlay, Track, TrackPoint, escape};
+use super::{AxisKind, Choice, Figure, Switch, style};
+use crate::format::{self, Script};
+use crate::palette;
+
+/// A value of an interval: its name, its place, its line.
+struct Level {
+    name: &'static str,
+    pick: fn(&TrackPoint) -> Option<u64>,
+    dash: DashType,
+    width: f64,
+    alpha: f64,
+}
+
+const LEVELS: [Level; 4] = [
+    Level {
+        name: "max",
+        pick: |p| p.max_ns,
+        dash: DashType::Solid,
+        width: 1.0,
+        alpha: 0.45,
+    },
+    Level {
+        name: "99.9 %",
+        pick: |p| p.p999_ns,
+        dash: DashType::Dot,
+        width: 1.6,
+        alpha: 0.9,
+    },
+    Level {
+        name: "99 %",
+        pick: |p| p.p99_ns,
+        dash: DashType::Dash,
+        width: 1.6,
+        alpha: 1.0,
+    },
+    Level {
+        name: "50 %",
+        pick: |p| p.p50_ns,
+        dash: DashType::Solid,
+        width: 2.4,
+        alpha: 1.0,
+    },
+];
+/// Shown first when several runs lie over each other.
+const FIRST: usize = 2;
+
+/// One figure per operation.
+pub fn latency(overlay: &Overlay) -> Vec<Figure> {
+    let mut names: Vec<&str> = Vec::new();
+    for track in overlay.runs.iter().flat_map(|r| &r.tracks) {
+        if !names.contains(&track.name.as_str()) {
+            names.push(&track.name);
+        }
+    }
+    let several = names.len() > 1;
+    names
+        .iter()
+        .enumerate()
+        .filter_map(|(i, name)| {
+            let title = several.then(|| (*name).to_owned());
+            latency_of(overlay, name, format!("latency-time-{i}"), title)
+        })
+        .collect()
+}
+
+fn latency_of(overlay: &Overlay, name: &str, id: String, title: Option<String>) -> Option<Figure> {
+    let tracks: Vec<(usize, &Track)> = tracks(overlay).filter(|(_, t)| t.name == name).collect();
+    let overlaid = overlay.runs.len() > 1;
+    let mut plot = Plot::new();
+    let mut shown: Vec<usize> = Vec::new();
+    for (run, track) in &tracks {
+        for (nth, level) in LEVELS.iter().enumerate() {
+            let visible = !overlaid || nth == FIRST;
+            plot.add_trace(level_line(overlay, *run, track, level, visible));
+            shown.push(nth);
+        }
+    }
+    let (lo, hi) =
+        style::latency_range(tracks.iter().flat_map(|(_, t)| &t.points).filter_map(|p| {
+            let low = p.p50_ns.or(p.max_ns)?;
+            Some((low, p.max_ns?))
+        }))?;
+    let layout = style::layout(if overlaid { tracks.len() } else { LEVELS.len() })
+        .x_axis(elapsed_axis())
+        .y_axis(style::latency_axis("latency", lo, hi));
+    let switches = if overlaid {
+        vec![level_switch(&shown)]
+    } else {
+        Vec::new()
+    };
+    Some(Figure {
+        id,
+        title,
+        plot: style::finish(plot, layout),
+        height: 380,
+        axes: [("xaxis", AxisKind::Elapsed), ("yaxis", AxisKind::Time)].into(),
+        switches,
+        half: false,
+    })
+}
+
+fn level_switch(shown: &[usize]) -> Switch {
+    let choice = |wanted: usize| {
+        let visible: Vec<bool> = shown.iter().map(|nth| *nth == wanted).collect();
+        Choice {
+            label: LEVELS[wanted].name.to_owned(),
+            data: json!({ "visible": visible }),
+            layout: json!({}),
+        }
+    };
+    Switch {
+        label: "Show".to_owned(),
+        choices: [FIRST, 3, 1, 0].into_iter().map(choice).collect(),
+    }
+}
+
+fn level_line(
+    overlay: &Overlay,
+    run: usize,
+    track: &Track,
+    level: &Level,
+    visible: bool,
+) -> Box<dyn plotly::Trace> {
+    let overlaid = overlay.runs.len() > 1;
+    let look = overlay.look(run, track.op, &track.name);
+    let values: Vec<Option<u64>> = track.points.iter().map(level.pick).collect();
+    let text: Vec<String> = track
+        .points
+        .iter()
+        .zip(&values)
+        .map(|(p, v)| match v {
+            Some(ns) => format!(
+                "{:.1} s: {}",
+                p.at_s,
+                format::duration_ns(*ns, Script::Fine)
+            ),
+            None => String::new(),
+        })
+        .collect();
+    let name = match &look.heading {
+        Some(heading) => format!("{heading}, {}", level.name),
+        None => level.name.to_owned(),
+    };
+    let dash = if overlaid {
+        DashType::Solid
+    } else {
+        level.dash.clone()
+    };
+    let trace = Scatter::new(track.points.iter().map(|p| round(p.at_s)).collect(), values)
+        .name(&name)
+        .mode(Mode::Lines)
+        .line(
+            Line::new()
+                .color(palette::with_alpha(look.colour, level.alpha))
+                .width(level.width)
+                .dash(dash),
+        )
+        .hover_text_array(text)
+        .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
+        .legend_group(&look.group);
+    if visible {
+        trace
+    } else {
+        trace.visible(Visible::False)
+    }
+}
+
+/// Operations and bytes per second, beside each other.
+pub fn throughput(overlay: &Overlay) -> Vec<Figure> {
+    let ops = throughput_of(
+        overlay,
+        ("throughput-ops", "Operations per second", "operations/s"),
+        |p| p.iops,
+        AxisKind::Number,
+        |v| format!("{} IOPS", format::rate(v)),
+    );
+    let bytes = throughput_of(
+        overlay,
+        ("throughput-bytes", "Bytes per second", "bytes/s"),
+        |p| p.bytes_per_s,
+        AxisKind::Bytes,
+        format::bytes_per_s,
+    );
+    ops.into_iter().chain(bytes).collect()
+}
+
+fn throughput_of(
+    overlay: &Overlay,
+    (id, title, axis): (&str, &str, &str),
+    pick: fn(&TrackPoint) -> f64,
+    kind: AxisKind,
+    words: fn(f64) -> String,
+) -> Option<Figure> {
+    let mut plot = Plot::new();
+    let (mut top, mut lines) = (0f64, 0);
+    for (run, track) in tracks(overlay) {
+        let look = overlay.look(run, track.op, &track.name);
+        let y: Vec<f64> = track.points.iter().map(|p| round(pick(p))).collect();
+        top = y.iter().copied().fold(top, f64::max);
+        let text: Vec<String> = track
+            .points
+            .iter()
+            .map(|p| format!("{:.1} s: {}", p.at_s, words(pick(p))))
+            .collect();
+        let name = match &look.heading {
+            Some(heading) => format!("{heading}, {}", escape(&track.name)),
+            None => escape(&track.name),
+        };
+        let few = track.points.len() < 40;
+        plot.add_trace(
+            Scatter::new(track.points.iter().map(|p| round(p.at_s)).collect(), y)
+                .name(&name)
+                .mode(if few { Mode::LinesMarkers } else { Mode::Lines })
+                .marker(Marker::new().size(4).color(look.colour))
+                .line(
+                    Line::new()
+                        .color(look.colour)
+                        .width(2.0)
+                        .dash(palette::dash(look.dash)),
+                )
+                .hover_text_array(text)
+                .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
+                .legend_group(&look.group),
+        );
+        lines += 1;
+    }
+    if top <= 0.0 {
+        return None;
+    }
+    let layout = style::layout(lines)
+        .x_axis(elapsed_axis())
+        .y_axis(style::axis(axis).range(vec![0.0, top * 1.08]));
+    Some(Figure {
+        id: id.to_owned(),
+        title: Some(title.to_owned()),
+        plot: style::finish(plot, layout),
+        height: 320,
+        axes: [("xaxis", AxisKind::Elapsed), ("yaxis", kind)].into(),
+        switches: Vec::new(),
+        half: lines <= 6,
+    })
+}
+
+fn tracks(overlay: &Overlay) -> impl Iterator<Item = (usize, &Track)> {
+    overlay
+        .runs
+        .iter()
+        .enumerate()
+        .flat_map(|(run, data)| data.tracks.iter().map(move |t| (run, t)))
+        .filter(|(_, t)| !t.points.is_empty())
+}
+
+/// Seconds since the start of the measure phase.
+pub fn elapsed_axis() -> Axis {
+    style::axis("time since the start of measuring").tick_suffix(" s")
+}
+
+/// Five digits are more than a screen shows, and keep the file small.
+fn round(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return 0.0;
+    }
+    let scale = 10f64.powi(4 - value.abs().log10().floor() as i32);
+    (value * scale).round() / scale
+}

@@ -52,14 +52,35 @@ impl Timeline {
         let measured = at >= self.measure;
         let origin = if measured { self.measure } else { self.start };
         let index = at.since(origin).max(0) as u64 / self.interval_ns;
-        (measured, u32::try_from(index).unwrap_or(u32::MAX))
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        (
+            measured,
+            if measured {
+                index.min(self.last_index())
+            } else {
+                index
+            },
+        )
+    }
+    /// The last interval of the measure phase takes in the drain, so that its completions stand
+    /// in a window that says how long it was.
+    fn last_index(&self) -> u32 {
+        if self.end == Stamp::NEVER {
+            return u32::MAX;
+        }
+        let length = self.end.since(self.measure).max(1) as u64;
+        u32::try_from(length.div_ceil(self.interval_ns) - 1).unwrap_or(u32::MAX)
     }
     /// First stamp after the interval that holds `at`.
     pub fn interval_end(&self, at: Stamp) -> Stamp {
         let (measured, index) = self.interval(at);
         let origin = if measured { self.measure } else { self.start };
         let end = origin.plus((u64::from(index) + 1) * self.interval_ns);
-        if measured { end } else { end.min(self.measure) }
+        match measured {
+            true if index == self.last_index() => Stamp::NEVER,
+            true => end,
+            false => end.min(self.measure),
+        }
     }
 }
 
@@ -88,9 +109,9 @@ impl Recorder {
         let mut part = Box::new(Part::new(place.0, place.1));
         part.open(measured, index);
         // Counters and histograms exist before the first operation.
-        kinds
-            .iter()
-            .for_each(|kind| drop(part.op(*kind, open_loop)));
+        for kind in kinds {
+            let _ = part.op(*kind, open_loop);
+        }
         Recorder {
             timeline,
             part,

@@ -198,11 +198,15 @@ impl<C: Clock, P: Probe> Worker<C, P> {
     /// Only when the run cannot go on.
     #[inline]
     pub fn fill(&mut self) -> Result<Wait> {
-        let mut wake = self.recorder.boundary();
+        if self.now >= self.timeline.end {
+            self.stop_at_end();
+        }
         // A driver that completes inside `submit` would stay here; the caller wants a look at its
-        // stop flag now and then.
+        // stop flag now and then. After a whole round there is more to do at once.
+        let mut wake = self.now;
         for _ in 0..ROUND {
             let Some(&slot) = self.free.last().filter(|_| !self.stopping) else {
+                wake = self.recorder.boundary();
                 break;
             };
             if self.limits.operations == Some(0) || self.limits.bytes == Some(0) {
@@ -218,7 +222,7 @@ impl<C: Clock, P: Probe> Worker<C, P> {
                 if at > self.now {
                     self.now = self.clock.now();
                     if at > self.now {
-                        wake = wake.min(at);
+                        wake = self.recorder.boundary().min(at);
                         break;
                     }
                 }
@@ -235,13 +239,25 @@ impl<C: Clock, P: Probe> Worker<C, P> {
                 return Ok(Wait::Finished);
             }
             wake = wake.min(self.drain_until);
-        } else {
+        } else if self.now < self.timeline.end {
             wake = wake.min(self.timeline.end);
         }
         Ok(Wait::Until {
             until: wake,
             in_flight: self.in_flight(),
         })
+    }
+
+    /// Past the end: a closed loop stops, a schedule may still issue what was due before it.
+    #[cold]
+    fn stop_at_end(&mut self) {
+        let due = self
+            .schedule
+            .peek()
+            .is_some_and(|at| at < self.timeline.end);
+        if !due || self.now >= self.timeline.end.plus(self.limits.late_ns) {
+            self.stop();
+        }
     }
 
     /// Submits one operation in `slot`; false when the session is full or the end is reached.

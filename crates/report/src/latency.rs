@@ -68,7 +68,11 @@ pub fn latency(
     slowest: Option<&Exceedances>,
     out_of_range: Option<u64>,
 ) -> Latency {
-    let percentiles = asked.percentiles.iter().map(|p| percentile(dist, p, slowest)).collect();
+    let percentiles = asked
+        .percentiles
+        .iter()
+        .map(|p| percentile(dist, p, slowest))
+        .collect();
     let nines = (1..=asked.nines)
         .filter_map(|k| Some((k, Pct::nines(k)?)))
         .map(|(k, p)| {
@@ -195,8 +199,15 @@ mod tests {
     fn unresolved_has_no_value() {
         let dist: Dist = (1..=1_000).collect();
         let it = latency(&dist, Origin::CAPTURE, &asked(), None, None);
-        let shown: Vec<_> = it.percentiles.iter().map(|p| (p.p.as_str(), p.ns)).collect();
-        assert_eq!(shown, [("50", Some(500)), ("99", Some(990)), ("99.99", None)]);
+        let shown: Vec<_> = it
+            .percentiles
+            .iter()
+            .map(|p| (p.p.as_str(), p.ns))
+            .collect();
+        assert_eq!(
+            shown,
+            [("50", Some(500)), ("99", Some(990)), ("99.99", None)]
+        );
         assert_eq!(it.percentiles[2].needs, 29_956);
         assert_eq!(it.nines[2].ns, None, "1,000 I/Os cannot resolve 99.9 %");
     }
@@ -210,8 +221,18 @@ mod tests {
             slowest.push(5_000_000, i, i + 5_000_000);
         }
         let dist = Dist::from_values(values);
-        let nine = &latency(&dist, Origin::CAPTURE, &Asked::new(&[], 3), Some(&slowest), None).nines;
-        assert_eq!(nine[1].episodes, None, "99 % is 100 ns and the kept ones do not reach down to it");
+        let nine = &latency(
+            &dist,
+            Origin::CAPTURE,
+            &Asked::new(&[], 3),
+            Some(&slowest),
+            None,
+        )
+        .nines;
+        assert_eq!(
+            nine[1].episodes, None,
+            "99 % is 100 ns and the kept ones do not reach down to it"
+        );
         let two = nine[2].clone();
         assert_eq!(two.ns, Some(5_000_000));
     }
@@ -223,6 +244,9 @@ mod tests {
         assert_eq!((it.below, it.above), (1, 1));
         assert_eq!(it.bins.iter().map(|b| b.count).sum::<u64>(), 4);
         assert!(it.bins.windows(2).all(|w| w[0].hi_ns == w[1].lo_ns));
-        assert_eq!(it.bins.iter().find(|b| b.count == 2).map(|b| b.per_s), Some(1.0));
+        assert_eq!(
+            it.bins.iter().find(|b| b.count == 2).map(|b| b.per_s),
+            Some(1.0)
+        );
     }
 }

@@ -2,7 +2,25 @@
 //!
 //! What it is: everything between a run directory and what a person reads. What it is not: it
 //! measures nothing and changes no captured data. Called by `cli`.
+//!
+//! [`make`] reads run directories and writes every rendering; [`console_text`] shows a summary on
+//! a terminal. To add a chart see [`plots::CHARTS`], to add an export [`render::TEXTS`].
 
+pub mod analyse;
+mod charts;
+mod console;
 pub mod format;
+pub mod html;
+mod latency;
+mod make;
+pub mod model;
 mod palette;
 pub mod plots;
+pub mod render;
+mod saturation;
+mod summary;
+mod verdict;
+
+pub use console::console_text;
+pub use make::{Options, Report, make};
+pub use summary::summarise;

@@ -52,7 +52,7 @@ fn record(shape: Shape, i: u64, now: &mut i64, batch: &mut i64, random: &mut Ran
         }
         Shape::Depth32 => {
             *now += 20 + random.next(11) as i64 + slow;
-            if i % 32 == 0 {
+            if i.is_multiple_of(32) {
                 *batch = *now + 32 * 25 + 40 + random.next(100) as i64;
             }
             let done = *batch + 60 + (i as i64 / 32) % 7;

@@ -184,10 +184,11 @@ fn simulated(
         observers,
     } = context;
     let mut collector = Collector::new(&shared.plan, timeline, spare_in, shared.thresholds.clone());
-    observers.iter_mut().for_each(|o| o.phase("measure"));
+    let mut phase = Phases::begin(&shared.plan, observers);
     let cpu = cpu_s();
     let (result, ends) = crate::simulate::drive(workers, &time, &stop.raw(), || {
         messages.try_iter().for_each(|m| collector.accept(m));
+        phase.at(time.now() >= timeline.measure, observers);
         collector.settle(time.now(), observers);
     });
     messages.try_iter().for_each(|m| collector.accept(m));
@@ -322,24 +323,15 @@ fn watch(
     let mut collector = Collector::new(&shared.plan, timeline, spare_in, shared.thresholds.clone());
     let patience = shared.plan.run.drain_timeout.0 + STUCK_NS;
     let mut give_up = timeline.end.plus(patience);
-    let (mut measuring, mut cpu) = (false, cpu_s());
-    observers.iter_mut().for_each(|o| {
-        o.phase(if shared.plan.run.warmup.0 > 0 {
-            "warmup"
-        } else {
-            "measure"
-        })
-    });
+    let mut cpu = cpu_s();
+    let mut phase = Phases::begin(&shared.plan, observers);
     while collector.any_running() && now() < give_up {
         if let Ok(message) = messages.recv_timeout(Duration::from_millis(20)) {
             collector.accept(message);
         }
         messages.try_iter().for_each(|m| collector.accept(m));
-        if !measuring && now() >= timeline.measure {
-            (measuring, cpu) = (true, cpu_s());
-            if shared.plan.run.warmup.0 > 0 {
-                observers.iter_mut().for_each(|o| o.phase("measure"));
-            }
+        if phase.at(now() >= timeline.measure, observers) {
+            cpu = cpu_s();
         }
         collector.settle(now(), observers);
         if stop.stopped() {
@@ -381,6 +373,30 @@ fn watch(
     }
     let collected = collector.into_collected(observers);
     Ok(loaded(timeline, collected, ends, error, cpu_s))
+}
+
+/// Tells observers of each phase once.
+struct Phases {
+    measuring: bool,
+}
+
+impl Phases {
+    fn begin(plan: &Plan, observers: &mut [&mut dyn Observer]) -> Phases {
+        let measuring = plan.run.warmup.0 == 0;
+        let name = if measuring { "measure" } else { "warmup" };
+        observers.iter_mut().for_each(|o| o.phase(name));
+        Phases { measuring }
+    }
+
+    /// True once, when the measure phase begins.
+    fn at(&mut self, measuring: bool, observers: &mut [&mut dyn Observer]) -> bool {
+        let begins = measuring && !self.measuring;
+        if begins {
+            self.measuring = true;
+            observers.iter_mut().for_each(|o| o.phase("measure"));
+        }
+        begins
+    }
 }
 
 /// Stands where the target was.

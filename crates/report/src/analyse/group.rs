@@ -99,11 +99,17 @@ impl GroupCounter {
         if let Some(intended) = row.intended {
             main = between(intended, row.complete);
             self.response.get_or_insert_default().push(main);
-            self.wait.get_or_insert_default().push(between(intended, row.submit));
+            self.wait
+                .get_or_insert_default()
+                .push(between(intended, row.submit));
         }
         if let Some(issued) = row.issued {
-            self.queue.get_or_insert_default().push(between(row.submit, issued));
-            self.after_issue.get_or_insert_default().push(between(issued, row.complete));
+            self.queue
+                .get_or_insert_default()
+                .push(between(row.submit, issued));
+            self.after_issue
+                .get_or_insert_default()
+                .push(between(issued, row.complete));
         }
         if let Some(sync) = row.sync {
             self.sync.get_or_insert_default().push(sync);
@@ -112,13 +118,23 @@ impl GroupCounter {
         if self.outliers.floor().is_none_or(|floor| main >= floor) {
             self.outliers.push(main, row.submit as u64, *row);
         }
-        self.slowest.push(main, row.intended.unwrap_or(row.submit), row.complete);
+        self.slowest
+            .push(main, row.intended.unwrap_or(row.submit), row.complete);
     }
 
     /// Bytes in use.
     pub fn memory(&self) -> usize {
-        let optional = [&self.response, &self.wait, &self.sync, &self.queue, &self.after_issue];
-        let counters = optional.into_iter().flatten().map(ExactCounter::memory_bytes);
+        let optional = [
+            &self.response,
+            &self.wait,
+            &self.sync,
+            &self.queue,
+            &self.after_issue,
+        ];
+        let counters = optional
+            .into_iter()
+            .flatten()
+            .map(ExactCounter::memory_bytes);
         self.service.memory_bytes() + counters.sum::<usize>()
     }
 
@@ -137,8 +153,13 @@ impl GroupCounter {
                 queue: dist(self.queue),
                 after_issue: dist(self.after_issue),
             },
-            out_of_range: 0,
-            outliers: self.outliers.into_sorted().into_iter().map(|r| (r.value, r.item)).collect(),
+
+            outliers: self
+                .outliers
+                .into_sorted()
+                .into_iter()
+                .map(|r| (r.value, r.item))
+                .collect(),
             slowest: self.slowest.finish(),
             heat: self.heat,
         }
@@ -201,8 +222,6 @@ pub struct Group {
     pub tally: Tally,
     /// Distributions.
     pub parts: Parts,
-    /// Values outside a histogram's range; 0 from a capture.
-    pub out_of_range: u64,
     /// The slowest successes, slowest first: main latency and row.
     pub outliers: Vec<(u64, Row)>,
     /// More of them, with stamps only.

@@ -77,7 +77,10 @@ impl HeatCounts {
 
     /// The occupied part: edges of columns in seconds, edges of rows in ns, counts by row.
     pub fn picture(&self) -> (Vec<f64>, Vec<f64>, Vec<Vec<u64>>) {
-        let used = |cell: usize| self.column_range().any(|c| self.cells[c * CELLS + cell] > 0);
+        let used = |cell: usize| {
+            self.column_range()
+                .any(|c| self.cells[c * CELLS + cell] > 0)
+        };
         let first = (0..CELLS).find(|cell| used(*cell));
         let last = (0..CELLS).rfind(|cell| used(*cell));
         let (Some(first), Some(last)) = (first, last) else {
@@ -91,7 +94,11 @@ impl HeatCounts {
             edges.push(edge_of(low));
             counts.push(
                 self.column_range()
-                    .map(|c| (low..high).map(|cell| u64::from(self.cells[c * CELLS + cell])).sum())
+                    .map(|c| {
+                        (low..high)
+                            .map(|cell| u64::from(self.cells[c * CELLS + cell]))
+                            .sum()
+                    })
                     .collect(),
             );
         }

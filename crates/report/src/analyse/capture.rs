@@ -1,0 +1,170 @@
+//! Reads `ios.parquet` once: every row of the measure and drain phases into its group.
+
+use std::path::Path;
+
+use taillight_core::progress::{OnProgress, Progress};
+use taillight_core::{Error, ErrorKind, OpKind, Result};
+use taillight_rundir::ios::{Batch, Columns, IosFile};
+
+use super::group::{Group, GroupCounter};
+use super::heat::Window;
+use super::row::Row;
+
+/// Memory the exact counters may take together.
+const BUDGET: usize = 640 << 20;
+
+/// What one reading of the file gave.
+#[derive(Debug, Default)]
+pub struct Captured {
+    /// Groups in order of workload and operation.
+    pub groups: Vec<Group>,
+    /// Rows in the file, of every phase.
+    pub rows: u64,
+    /// Rows of the measure and drain phases.
+    pub counted: u64,
+    /// Whether the distributions outgrew the memory budget and stopped being complete.
+    pub overflowed: bool,
+}
+
+/// Whether a phase counts: load that is measured, and its end.
+pub fn counts(phase: &str) -> bool {
+    phase == "measure" || phase == "drain"
+}
+
+/// The span of submits and completions of the measured rows; none without rows.
+pub fn span(path: &Path) -> Result<Option<(i64, i64)>> {
+    let mut span: Option<(i64, i64)> = None;
+    let columns = Columns::PHASE | Columns::SUBMIT | Columns::COMPLETE;
+    IosFile::open(path)?.read(columns, &mut |batch| {
+        for i in (0..batch.rows).filter(|i| counts(batch.phase_name(*i))) {
+            let at = (batch.submit[i], batch.complete[i]);
+            span = Some(span.map_or(at, |(a, b)| (a.min(at.0), b.max(at.1))));
+        }
+        Ok(())
+    })?;
+    Ok(span)
+}
+
+/// Reads all rows into groups.
+pub fn read(path: &Path, window: Window, progress: &mut OnProgress<'_>) -> Result<Captured> {
+    let file = IosFile::open(path)?;
+    let total = file.rows();
+    let mut reader = Reader {
+        window,
+        counters: Vec::new(),
+        captured: Captured {
+            rows: total,
+            ..Captured::default()
+        },
+    };
+    let mut done = 0;
+    let columns = Columns::PHASE
+        | Columns::WORKLOAD
+        | Columns::WORKER
+        | Columns::OP
+        | Columns::TARGET
+        | Columns::OFFSET
+        | Columns::KEY
+        | Columns::SIZE
+        | Columns::MOVED
+        | Columns::INTENDED
+        | Columns::SUBMIT
+        | Columns::ISSUED
+        | Columns::COMPLETE
+        | Columns::SYNC
+        | Columns::STATUS;
+    file.read(columns, &mut |batch| {
+        reader.batch(batch);
+        done += batch.rows as u64;
+        let go_on = progress(Progress {
+            what: "reading ios.parquet",
+            done,
+            total,
+            unit: "I/Os",
+        });
+        if go_on { Ok(()) } else { Err(stopped()) }
+    })?;
+    Ok(reader.finish())
+}
+
+/// The error of work that was asked to stop.
+pub fn stopped() -> Error {
+    Error::new(ErrorKind::Unavailable, "stopped before the report was made")
+}
+
+struct Reader {
+    window: Window,
+    /// By workload and operation.
+    counters: Vec<Vec<Option<Box<GroupCounter>>>>,
+    captured: Captured,
+}
+
+impl Reader {
+    fn batch(&mut self, batch: &Batch) {
+        let wanted: Vec<bool> = batch.phase_names.iter().map(|name| counts(name)).collect();
+        for i in 0..batch.rows {
+            if !wanted
+                .get(usize::from(batch.phase[i]))
+                .copied()
+                .unwrap_or(false)
+            {
+                continue;
+            }
+            self.captured.counted += 1;
+            let row = row_of(batch, i);
+            self.counter(row.workload, batch.op[i]).push(&row);
+        }
+        let memory: usize = self
+            .counters
+            .iter()
+            .flatten()
+            .flatten()
+            .map(|c| c.memory())
+            .sum();
+        self.captured.overflowed |= memory > BUDGET;
+    }
+
+    fn counter(&mut self, workload: u16, op: OpKind) -> &mut GroupCounter {
+        let workload = usize::from(workload);
+        if self.counters.len() <= workload {
+            self.counters.resize_with(workload + 1, Vec::new);
+        }
+        let row = &mut self.counters[workload];
+        if row.is_empty() {
+            row.resize_with(OpKind::ALL.len(), || None);
+        }
+        let window = self.window;
+        row[op as usize].get_or_insert_with(|| Box::new(GroupCounter::new(window)))
+    }
+
+    fn finish(self) -> Captured {
+        let mut captured = self.captured;
+        for (workload, ops) in self.counters.into_iter().enumerate() {
+            for (op, counter) in OpKind::ALL.into_iter().zip(ops) {
+                if let Some(counter) = counter {
+                    captured.groups.push(counter.finish(workload as u16, op));
+                }
+            }
+        }
+        captured
+    }
+}
+
+#[inline]
+fn row_of(batch: &Batch, i: usize) -> Row {
+    Row {
+        workload: batch.workload[i],
+        worker: batch.worker[i],
+        target: batch.target[i],
+        offset: batch.offset[i],
+        key: batch.key[i],
+        size: batch.size[i],
+        moved: batch.moved[i],
+        intended: batch.intended[i],
+        submit: batch.submit[i],
+        issued: batch.issued[i],
+        complete: batch.complete[i],
+        sync: batch.sync[i],
+        status: batch.status[i],
+    }
+}

@@ -1,0 +1,167 @@
+//! Distributions from `histograms.hlog`, for runs whose capture is absent or incomplete.
+
+use std::collections::BTreeMap;
+
+use taillight_core::{Error, OpKind, Result};
+use taillight_rundir::histlog::{LatencyKind, read_histograms};
+use taillight_rundir::intervals::IntervalRow;
+use taillight_rundir::{Manifest, RunDir, names};
+use taillight_stats::Dist;
+
+use super::capture::counts;
+use super::exceed::Exceedances;
+use super::group::{Group, Parts, Tally};
+use super::heat::{COLUMNS, HeatCounts, Window};
+
+/// The status written for failures of which only the number is known.
+pub const STATUS_UNKNOWN: i32 = i32::MIN;
+
+type Values = BTreeMap<u64, u64>;
+
+/// All histograms of one workload and operation.
+struct Sums {
+    kinds: BTreeMap<LatencyKind, Values>,
+    heat: HeatCounts,
+}
+
+/// Groups from histograms and interval counts.
+pub fn read(dir: &RunDir, start_ns: i64, rows: &[IntervalRow]) -> Result<Vec<Group>> {
+    let manifest = dir.manifest();
+    let mut sums: BTreeMap<(u16, OpKind), Sums> = BTreeMap::new();
+    if let Some(path) = dir.existing(names::HISTOGRAMS) {
+        let entries = read_histograms(&path, &manifest.clock)?;
+        let window = window(
+            start_ns,
+            entries
+                .iter()
+                .filter(|e| counts(&e.tag.phase))
+                .map(|e| (e.start_ns, e.length_ns)),
+        );
+        for entry in entries.iter().filter(|e| counts(&e.tag.phase)) {
+            let workload = workload_index(manifest, &entry.tag.workload)?;
+            let sum = sums
+                .entry((workload, entry.tag.op))
+                .or_insert_with(|| Sums {
+                    kinds: BTreeMap::new(),
+                    heat: HeatCounts::new(window),
+                });
+            let main = main_kind(manifest, workload);
+            let middle = entry.start_ns.saturating_add((entry.length_ns / 2) as i64);
+            let values = sum.kinds.entry(entry.tag.kind).or_default();
+            for step in entry.histogram.iter_recorded() {
+                let (ns, count) = (step.value_iterated_to(), step.count_since_last_iteration());
+                *values.entry(ns).or_default() += count;
+                if entry.tag.kind == main {
+                    sum.heat.add(middle, ns, count);
+                }
+            }
+        }
+    }
+    let tallies = tallies(rows);
+    let window = Window::new(start_ns, start_ns + 1);
+    for key in tallies.keys() {
+        sums.entry(*key).or_insert_with(|| Sums {
+            kinds: BTreeMap::new(),
+            heat: HeatCounts::new(window),
+        });
+    }
+    sums.into_iter()
+        .map(|(key, sum)| group(key, sum, &tallies))
+        .collect()
+}
+
+fn group(
+    (workload, op): (u16, OpKind),
+    mut sum: Sums,
+    tallies: &BTreeMap<(u16, OpKind), Tally>,
+) -> Result<Group> {
+    let mut take = |kind: LatencyKind| -> Result<Option<Dist>> {
+        sum.kinds.remove(&kind).map(dist).transpose()
+    };
+    let parts = Parts {
+        service: take(LatencyKind::Service)?.unwrap_or_default(),
+        response: take(LatencyKind::Response)?,
+        wait: take(LatencyKind::Wait)?,
+        sync: take(LatencyKind::Sync)?,
+        queue: None,
+        after_issue: None,
+    };
+    let mut tally = tallies.get(&(workload, op)).cloned().unwrap_or_default();
+    if tally.count == 0 {
+        tally.count = parts.service.count();
+    }
+    Ok(Group {
+        workload,
+        op,
+        tally,
+        parts,
+        outliers: Vec::new(),
+        slowest: Exceedances::default(),
+        heat: sum.heat,
+    })
+}
+
+fn dist(values: Values) -> Result<Dist> {
+    Dist::from_sorted_pairs(values)
+        .map_err(|e| Error::corrupt("the histograms hold more I/Os than can be counted").source(e))
+}
+
+/// One column per interval, as long as they fit.
+fn window(start_ns: i64, spans: impl Iterator<Item = (i64, u64)>) -> Window {
+    let (mut end, mut longest) = (start_ns, 1);
+    for (start, length) in spans {
+        end = end.max(start.saturating_add(length as i64));
+        longest = longest.max(length);
+    }
+    let even = Window::new(start_ns, end);
+    let columns = ((end - start_ns).max(1) as u64).div_ceil(longest) as usize;
+    if columns >= COLUMNS {
+        return even;
+    }
+    Window {
+        start_ns,
+        column_ns: longest,
+        columns: columns.max(1),
+    }
+}
+
+/// The log names workloads with some characters replaced.
+fn workload_index(manifest: &Manifest, name: &str) -> Result<u16> {
+    let clean = |s: &str| s.replace(['/', ',', ' ', '\r', '\n'], "_");
+    let place = manifest
+        .plan
+        .workloads
+        .iter()
+        .position(|w| clean(&w.name) == name);
+    place.map(|i| i as u16).ok_or_else(|| {
+        Error::corrupt("the histogram log names a workload that the plan does not have")
+            .with("workload", name)
+    })
+}
+
+fn main_kind(manifest: &Manifest, workload: u16) -> LatencyKind {
+    let plan = manifest.plan.workloads.get(usize::from(workload));
+    match plan.map(|w| w.arrival) {
+        None | Some(taillight_core::plan::Arrival::Burst) => LatencyKind::Service,
+        Some(_) => LatencyKind::Response,
+    }
+}
+
+/// Counts per group from the intervals.
+pub fn tallies(rows: &[IntervalRow]) -> BTreeMap<(u16, OpKind), Tally> {
+    let mut all: BTreeMap<(u16, OpKind), Tally> = BTreeMap::new();
+    for row in rows.iter().filter(|r| counts(&r.phase)) {
+        let tally = all.entry((row.workload, row.op)).or_default();
+        tally.count += row.ops;
+        tally.bytes += row.bytes;
+        if row.errors > 0 {
+            tally.errors.entry(STATUS_UNKNOWN).or_insert((0, None)).0 += row.errors;
+        }
+        let busy = row.mean_ns.unwrap_or(0.0) * row.ops.saturating_sub(row.errors) as f64;
+        tally.busy_ns += busy as u128;
+        tally.last_ns = tally
+            .last_ns
+            .max(row.start_ns.saturating_add(row.length_ns as i64));
+    }
+    all
+}

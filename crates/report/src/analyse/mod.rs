@@ -1,0 +1,285 @@
+//! From a run directory to an [`Analysis`]: exact where every I/O was kept, else from histograms.
+//!
+//! What it is: one streaming pass over `ios.parquet`, the intervals, and the decision which of the
+//! two sources may speak. What it is not: rounding, wording or judging (see `summary`, `verdict`).
+
+mod capture;
+mod exceed;
+mod group;
+mod heat;
+mod histograms;
+mod row;
+mod tracks;
+
+use taillight_core::plan::CaptureMode;
+use taillight_core::progress::OnProgress;
+use taillight_core::{ErrorKind, Result};
+use taillight_rundir::intervals::{IntervalRow, read_intervals};
+use taillight_rundir::summary::FileEntry;
+use taillight_rundir::{Manifest, RunDir, RunStatus, names};
+
+pub use exceed::{Exceedances, SlowestKeeper};
+pub use group::{Group, Parts, Tally};
+pub use heat::{HeatCounts, Window};
+pub use histograms::STATUS_UNKNOWN;
+pub use row::Row;
+pub use tracks::tracks;
+
+use crate::latency::Origin;
+
+/// Everything known about one run.
+#[derive(Debug, Clone)]
+pub struct Analysis {
+    /// The manifest.
+    pub manifest: Manifest,
+    /// How the run ended, as a reader should take it.
+    pub status: RunStatus,
+    /// Per workload and operation, in that order.
+    pub groups: Vec<Group>,
+    /// Where the distributions come from.
+    pub origin: Origin,
+    /// Start of the measure phase, CLOCK_MONOTONIC ns.
+    pub start_ns: i64,
+    /// From the start of measuring to its end or the last completion, whichever is later, ns.
+    pub duration_ns: u64,
+    /// Intervals of the measure and drain phases.
+    pub intervals: Vec<IntervalRow>,
+    /// Counts that must agree.
+    pub counts: Counts,
+    /// What went wrong while reading, in words; each is a reason of the verdict.
+    pub troubles: Vec<Trouble>,
+    /// Files of the directory.
+    pub files: Vec<FileEntry>,
+    /// The job file as given.
+    pub job: Option<String>,
+}
+
+/// Counts of the same I/Os from different places.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Rows in `ios.parquet`, every phase.
+    pub rows: u64,
+    /// Rows of measure and drain.
+    pub analysed: u64,
+    /// I/Os the recorder counted in measure and drain; none when the manifest does not say.
+    pub recorded: Option<u64>,
+    /// The same from the intervals; none without intervals.
+    pub in_intervals: Option<u64>,
+}
+
+/// Something a reader of the report must know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// Stable word.
+    pub code: &'static str,
+    /// One sentence.
+    pub text: String,
+}
+
+/// Reads a run directory.
+///
+/// # Errors
+/// `Corrupt` when nothing in it can be read; a single damaged file becomes a trouble instead.
+pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> {
+    let manifest = dir.manifest().clone();
+    let mut troubles = Vec::new();
+    let intervals = or_trouble(load_intervals(dir), "intervals_unreadable", &mut troubles)?;
+    let job = or_trouble(dir.job(), "job_unreadable", &mut troubles)?;
+    let span = span(dir, &manifest, &intervals, &mut troubles)?;
+    let captured = match dir.existing(names::IOS) {
+        Some(path) => {
+            let read = capture::read(&path, Window::new(span.0, span.1), progress);
+            or_trouble(read, "capture_unreadable", &mut troubles)?
+        }
+        None => capture::Captured::default(),
+    };
+    let counts = Counts {
+        rows: captured.rows,
+        analysed: captured.counted,
+        recorded: recorded(&manifest),
+        in_intervals: (!intervals.is_empty()).then(|| intervals.iter().map(|r| r.ops).sum()),
+    };
+    let whole = whole_capture(&manifest, &captured, &counts, &mut troubles);
+    // Without a log, what there is of the capture is all there is.
+    let only = dir.existing(names::HISTOGRAMS).is_none() && captured.counted > 0;
+    let complete = whole || only;
+    let (groups, origin) = if complete {
+        (captured.groups, Origin::CAPTURE)
+    } else {
+        let from_log = histograms::read(dir, span.0, &intervals);
+        let mut groups = or_trouble(from_log, "histograms_unreadable", &mut troubles)?;
+        adopt(&mut groups, captured.groups);
+        (groups, Origin::HISTOGRAM)
+    };
+    let last = groups
+        .iter()
+        .map(|g| g.tally.last_ns)
+        .max()
+        .unwrap_or(span.1);
+    let mut files = dir.files()?;
+    for file in &mut files {
+        file.rows = match file.name.as_str() {
+            names::IOS => Some(captured.rows),
+            _ => None,
+        };
+    }
+    Ok(Analysis {
+        status: dir.status(),
+        manifest,
+        groups,
+        origin,
+        start_ns: span.0,
+        duration_ns: last.max(span.1).saturating_sub(span.0).max(0) as u64,
+        intervals,
+        counts,
+        troubles,
+        files,
+        job,
+    })
+}
+
+/// Turns a damaged file into a trouble; any other error stands.
+fn or_trouble<T: Default>(
+    result: Result<T>,
+    code: &'static str,
+    troubles: &mut Vec<Trouble>,
+) -> Result<T> {
+    match result {
+        Err(e) if e.kind() == ErrorKind::Corrupt => {
+            troubles.push(Trouble {
+                code,
+                text: format!("{e}."),
+            });
+            Ok(T::default())
+        }
+        other => other,
+    }
+}
+
+fn load_intervals(dir: &RunDir) -> Result<Vec<IntervalRow>> {
+    let Some(path) = dir.existing(names::INTERVALS) else {
+        return Ok(Vec::new());
+    };
+    let mut rows = read_intervals(&path)?;
+    rows.retain(|r| capture::counts(&r.phase));
+    rows.sort_by_key(|r| (r.workload, r.op, r.start_ns));
+    Ok(rows)
+}
+
+/// Start and end of measuring: from the manifest, else the intervals, else the capture.
+fn span(
+    dir: &RunDir,
+    manifest: &Manifest,
+    intervals: &[IntervalRow],
+    troubles: &mut Vec<Trouble>,
+) -> Result<(i64, i64)> {
+    let measure = manifest.phases.iter().find(|p| p.name == "measure");
+    if let Some(start) = measure.map(|p| p.start_ns)
+        && let Some(end) = measure.and_then(|p| p.end_ns)
+    {
+        return Ok((start, end.max(start)));
+    }
+    let from = intervals.iter().map(|r| r.start_ns).min();
+    let to = intervals
+        .iter()
+        .map(|r| r.start_ns.saturating_add(r.length_ns as i64))
+        .max();
+    let from_ios = match dir.existing(names::IOS) {
+        Some(path) => or_trouble(capture::span(&path), "capture_unreadable", troubles)?,
+        None => None,
+    };
+    let starts = [measure.map(|p| p.start_ns), from, from_ios.map(|s| s.0)];
+    let start = starts
+        .into_iter()
+        .flatten()
+        .min()
+        .unwrap_or(manifest.clock.monotonic_ns);
+    let ends = [to, from_ios.map(|s| s.1)];
+    let end = ends.into_iter().flatten().max().unwrap_or(start);
+    Ok((start, end.max(start)))
+}
+
+/// I/Os the recorder counted in measure and drain. A killed run's manifest still says 0.
+fn recorded(manifest: &Manifest) -> Option<u64> {
+    let phases = || manifest.phases.iter().filter(|p| capture::counts(&p.name));
+    let known = phases().next().is_some() && manifest.status != RunStatus::Running;
+    known.then(|| phases().map(|p| p.ios).sum())
+}
+
+/// Whether the capture holds every I/O, so that it may speak for the run.
+fn whole_capture(
+    manifest: &Manifest,
+    captured: &capture::Captured,
+    counts: &Counts,
+    troubles: &mut Vec<Trouble>,
+) -> bool {
+    let mut trouble = |code, text: String| troubles.push(Trouble { code, text });
+    if captured.overflowed {
+        trouble(
+            "memory",
+            "The run has too many different latencies to count exactly in memory; percentiles come \
+             from histograms (error up to 0.1 %)."
+                .to_owned(),
+        );
+        return false;
+    }
+    if let Some(degraded) = &manifest.capture.degraded {
+        trouble(
+            "capture_degraded",
+            format!(
+                "Not every I/O was kept: {} ({} I/Os are in the histograms only). Percentiles come \
+                 from histograms (error up to 0.1 %).",
+                degraded.reason.trim_end_matches('.'),
+                crate::format::count(degraded.not_kept)
+            ),
+        );
+        return false;
+    }
+    if manifest.capture.mode != CaptureMode::All {
+        return false;
+    }
+    let killed = counts.recorded.is_none();
+    let all = counts
+        .recorded
+        .or(counts.in_intervals)
+        .unwrap_or(counts.analysed);
+    // A killed run has no count of its own: what was salvaged speaks, as partial.
+    if counts.analysed == all || (killed && counts.analysed > 0) {
+        return true;
+    }
+    trouble(
+        "counts_differ",
+        format!(
+            "The recorder counted {} I/Os, the capture holds {}. Percentiles come from histograms \
+             (error up to 0.1 %).",
+            crate::format::count(all),
+            crate::format::count(counts.analysed)
+        ),
+    );
+    false
+}
+
+/// Gives histogram groups what an incomplete capture still knows: the slowest, and which errors.
+fn adopt(groups: &mut Vec<Group>, captured: Vec<Group>) {
+    for kept in captured {
+        let place = groups
+            .iter()
+            .position(|g| (g.workload, g.op) == (kept.workload, kept.op));
+        let Some(group) = place.map(|i| &mut groups[i]) else {
+            groups.push(kept);
+            continue;
+        };
+        let failed = group.tally.failed();
+        let known = kept.tally.failed();
+        group.tally.errors = kept.tally.errors;
+        if failed > known {
+            group
+                .tally
+                .errors
+                .insert(STATUS_UNKNOWN, (failed - known, None));
+        }
+        group.tally.last_ns = group.tally.last_ns.max(kept.tally.last_ns);
+        group.outliers = kept.outliers;
+        group.slowest = kept.slowest;
+    }
+}

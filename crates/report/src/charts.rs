@@ -1,0 +1,228 @@
+//! From an [`Analysis`] to what the charts are drawn from.
+
+use taillight_core::plan::WorkloadPlan;
+use taillight_core::{OpKind, Result};
+use taillight_stats::{Dist, percentile_curve};
+
+use crate::analyse::{Analysis, Group, Parts, Row, tracks};
+use crate::format;
+use crate::latency::{self, per_s};
+use crate::plots::data::{
+    Bin, CurvePoint, Heat, Measure, NinePoint, RunData, Series, SlowPoint, Slowest,
+};
+
+/// Points of a curve on the scale of nines, and in per cent.
+const NINES_POINTS: usize = 900;
+const PERCENT_POINTS: u64 = 500;
+
+/// The chart data of one run, shown under `label`.
+///
+/// # Errors
+/// `Corrupt` when counts exceed 64 bits.
+pub fn run_data(analysis: &Analysis, label: &str) -> Result<RunData> {
+    let names = Names::new(analysis);
+    let mut data = RunData {
+        label: label.to_owned(),
+        ceilings: analysis
+            .manifest
+            .plan
+            .qos
+            .ceilings
+            .iter()
+            .map(|c| c.ceiling.0)
+            .collect(),
+        ..RunData::default()
+    };
+    for group in &analysis.groups {
+        let name = names.of(group.workload, group.op);
+        series(&mut data.series, analysis, group, &name);
+        let (times_s, edges_ns, counts) = group.heat.picture();
+        data.heats.push(Heat {
+            op: group.op,
+            name: name.clone(),
+            times_s,
+            edges_ns,
+            counts,
+        });
+        data.outliers.push(Slowest {
+            op: group.op,
+            name,
+            points: group
+                .outliers
+                .iter()
+                .map(|(ns, row)| slow(analysis, *ns, row))
+                .collect(),
+        });
+    }
+    data.tracks = tracks(&analysis.intervals, analysis.start_ns, |row| {
+        names.of(row.workload, row.op)
+    });
+    Ok(data)
+}
+
+/// How series are named: by operation, and by workload when there are several.
+struct Names<'a> {
+    workloads: &'a [WorkloadPlan],
+}
+
+impl<'a> Names<'a> {
+    fn new(analysis: &'a Analysis) -> Self {
+        Names {
+            workloads: &analysis.manifest.plan.workloads,
+        }
+    }
+    fn of(&self, workload: u16, op: OpKind) -> String {
+        match self.workloads.get(usize::from(workload)) {
+            Some(plan) if self.workloads.len() > 1 => format!("{} {}", plan.name, op.name()),
+            _ => op.name().to_owned(),
+        }
+    }
+}
+
+fn series(all: &mut Vec<Series>, analysis: &Analysis, group: &Group, name: &str) {
+    let Parts {
+        service,
+        response,
+        wait,
+        sync,
+        queue,
+        after_issue,
+    } = &group.parts;
+    let open = response.is_some();
+    let measures = [
+        (Measure::Response, response.as_ref()),
+        (Measure::Service, Some(service)),
+        (Measure::Wait, wait.as_ref()),
+        (Measure::Queue, queue.as_ref()),
+        (Measure::AfterIssue, after_issue.as_ref()),
+        (Measure::Sync, sync.as_ref()),
+    ];
+    for (measure, dist) in measures {
+        if let Some(dist) = dist.filter(|d| !d.is_empty()) {
+            let main = measure
+                == if open {
+                    Measure::Response
+                } else {
+                    Measure::Service
+                };
+            all.push(one_series(analysis, group.op, name, measure, main, dist));
+        }
+    }
+}
+
+fn one_series(
+    analysis: &Analysis,
+    op: OpKind,
+    name: &str,
+    measure: Measure,
+    main: bool,
+    dist: &Dist,
+) -> Series {
+    let seconds = analysis.duration_ns as f64 / 1e9;
+    let with_bins = matches!(measure, Measure::Response | Measure::Service);
+    let bins = if with_bins {
+        let all = latency::distribution(dist, seconds).bins.into_iter();
+        all.map(|b| Bin {
+            lo_ns: b.lo_ns,
+            hi_ns: b.hi_ns,
+            count: b.count,
+            per_s: b.per_s,
+        })
+        .collect()
+    } else {
+        Vec::new()
+    };
+    let nines = taillight_stats::nines(dist).into_iter();
+    Series {
+        op,
+        name: name.to_owned(),
+        measure,
+        main,
+        count: dist.count(),
+        iops: per_s(dist.count() as f64, seconds),
+        mean_ns: dist.mean().unwrap_or(0.0),
+        max_ns: dist.max().unwrap_or(0),
+        bins,
+        curve: curve(dist),
+        resolved_share: -(0.05f64.ln() / dist.count().max(1) as f64).exp_m1(),
+        nines: nines
+            .filter(|n| n.estimate.resolved)
+            .filter_map(|n| {
+                Some(NinePoint {
+                    k: u32::from(n.k),
+                    ns: n.estimate.value?,
+                    interval: n.estimate.lo.zip(n.estimate.hi),
+                })
+            })
+            .collect(),
+    }
+}
+
+/// At most some 1,400 points: even in per cent for the body, even in nines for the tail, every
+/// I/O where there are few, the slowest always.
+fn curve(dist: &Dist) -> Vec<CurvePoint> {
+    let n = dist.count();
+    let mut values: Vec<u64> = percentile_curve(dist, NINES_POINTS)
+        .into_iter()
+        .map(|p| p.value)
+        .collect();
+    let body = (0..PERCENT_POINTS).filter_map(|i| {
+        let rank = (u128::from(n) * u128::from(i) / u128::from(PERCENT_POINTS)) as u64 + 1;
+        dist.value_at_rank(rank.min(n))
+    });
+    values.extend(body);
+    values.sort_unstable();
+    values.dedup();
+    values
+        .into_iter()
+        .map(|ns| {
+            let faster = ns
+                .checked_sub(1)
+                .map_or(0, |below| dist.count_at_or_below(below));
+            CurvePoint {
+                ns,
+                share: (n - faster) as f64 / n as f64,
+            }
+        })
+        .collect()
+}
+
+fn slow(analysis: &Analysis, ns: u64, row: &Row) -> SlowPoint {
+    let mut what = format!("worker {}, {}", row.worker, format::bytes(row.size));
+    if let Some(offset) = row.offset {
+        what.push_str(&format!(" at offset {}", format::count(offset)));
+    }
+    if let Some(key) = row.key {
+        what.push_str(&format!(", key {}", format::count(key)));
+    }
+    if row.target > 0 {
+        what.push_str(&format!(", target {}", row.target));
+    }
+    SlowPoint {
+        at_s: row.submit.saturating_sub(analysis.start_ns) as f64 / 1e9,
+        ns,
+        what,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_keeps_its_ends_and_stays_small() {
+        let dist: Dist = (0..300_000u64).map(|i| i * i % 1_000_003 + 50).collect();
+        let points = curve(&dist);
+        assert!(points.len() <= 1_500, "{}", points.len());
+        assert_eq!(
+            points.first().map(|p| (p.ns, p.share)),
+            Some((dist.min().unwrap(), 1.0))
+        );
+        assert_eq!(points.last().map(|p| p.ns), dist.max());
+        assert!(
+            points
+                .windows(2)
+                .all(|w| w[0].ns < w[1].ns && w[0].share > w[1].share)
+        );
+    }
+}

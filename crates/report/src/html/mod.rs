@@ -1,0 +1,192 @@
+//! `report.html`: one file, works offline, light and dark, on screen and on paper.
+//!
+//! What it is: the model and the figures put into a template. Everything that comes from a run
+//! directory is escaped: by the template engine in text, by [`script_json`] inside scripts. A
+//! content security policy forbids the page to load anything from anywhere.
+
+mod details;
+
+use minijinja::{Environment, Value as Shown, context};
+use plotly::Plot;
+use serde::Serialize;
+use serde_json::{Value, json};
+use taillight_core::{Error, Result};
+use taillight_rundir::Summary;
+
+use crate::charts;
+use crate::format::Script;
+use crate::model::{Model, Table, overview};
+use crate::palette;
+use crate::plots::{CHARTS, Figure, Overlay, Switch};
+use crate::render::Run;
+
+const TEMPLATE: &str = include_str!("report.html");
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("app.js");
+
+/// The page of one or several runs.
+///
+/// # Errors
+/// `Internal` when the template does not fit its data.
+pub fn page(runs: &[Run]) -> Result<String> {
+    page_with(runs, &bundle())
+}
+
+/// The page with another script in the place of the plotting library, for tests.
+///
+/// # Errors
+/// As [`page`].
+pub fn page_with(runs: &[Run], bundle: &str) -> Result<String> {
+    let overlay = Overlay {
+        runs: runs
+            .iter()
+            .map(|run| charts::run_data(&run.analysis, &run.label))
+            .collect::<Result<_>>()?,
+    };
+    let bug = |e: minijinja::Error| Error::internal("the report's template does not fit").source(e);
+    let mut environment = Environment::new();
+    environment
+        .add_template("report.html", TEMPLATE)
+        .map_err(bug)?;
+    let template = environment.get_template("report.html").map_err(bug)?;
+    let page = template
+        .render(context! {
+            title => title(runs),
+            version => env!("CARGO_PKG_VERSION"),
+            several => runs.len() > 1,
+            runs => Shown::from_serialize(run_views(runs)),
+            overview => Shown::from_serialize(overview_table(runs)),
+            charts => Shown::from_serialize(chart_views(&overlay)?),
+            style => STYLE,
+            script => SCRIPT,
+        })
+        .map_err(bug)?;
+    // The library is large and holds no markup: it is put in last, outside the template engine.
+    Ok(page.replacen("/*plotly*/", bundle, 1))
+}
+
+/// The plotting library without the typesetting library that comes along with it.
+fn bundle() -> String {
+    let sources = Plot::offline_js_sources();
+    let start = sources.find('>').map_or(0, |i| i + 1);
+    let end = sources.find("</script>").unwrap_or(sources.len());
+    sources.get(start..end).unwrap_or_default().to_owned()
+}
+
+fn title(runs: &[Run]) -> String {
+    match runs {
+        [one] => one.label.clone(),
+        several => format!("{} runs", several.len()),
+    }
+}
+
+#[derive(Serialize)]
+struct RunView {
+    label: String,
+    colour: &'static str,
+    model: Model,
+    details: details::Details,
+}
+
+fn run_views(runs: &[Run]) -> Vec<RunView> {
+    let view = |(i, run): (usize, &Run)| RunView {
+        label: run.label.clone(),
+        colour: palette::of_run(i),
+        model: Model::new(&run.summary, Script::Fine),
+        details: details::details(run),
+    };
+    runs.iter().enumerate().map(view).collect()
+}
+
+fn overview_table(runs: &[Run]) -> Option<Table> {
+    let pairs: Vec<(String, &Summary)> =
+        runs.iter().map(|r| (r.label.clone(), &r.summary)).collect();
+    (runs.len() > 1).then(|| overview(&pairs, Script::Fine))
+}
+
+#[derive(Serialize)]
+struct ChartView {
+    id: &'static str,
+    title: &'static str,
+    read: &'static str,
+    figures: Vec<FigureView>,
+}
+
+#[derive(Serialize)]
+struct FigureView {
+    id: String,
+    title: Option<String>,
+    height: usize,
+    half: bool,
+    switches: Vec<Switch>,
+    json: String,
+}
+
+fn chart_views(overlay: &Overlay) -> Result<Vec<ChartView>> {
+    let mut views = Vec::new();
+    for chart in CHARTS {
+        let figures: Vec<FigureView> = (chart.draw)(overlay)
+            .into_iter()
+            .map(figure_view)
+            .collect::<Result<_>>()?;
+        if !figures.is_empty() {
+            views.push(ChartView {
+                id: chart.id,
+                title: chart.title,
+                read: chart.read,
+                figures,
+            });
+        }
+    }
+    Ok(views)
+}
+
+fn figure_view(figure: Figure) -> Result<FigureView> {
+    let mut value = serde_json::to_value(&figure.plot)
+        .map_err(|e| Error::internal("a figure cannot be written as JSON").source(e))?;
+    if let Value::Object(map) = &mut value {
+        map.insert("axes".to_owned(), json!(figure.axes));
+        map.insert("switches".to_owned(), json!(figure.switches));
+    }
+    Ok(FigureView {
+        id: figure.id,
+        title: figure.title,
+        height: figure.height,
+        half: figure.half,
+        switches: figure.switches,
+        json: script_json(&value),
+    })
+}
+
+/// JSON that cannot end the script element it stands in.
+fn script_json(value: &Value) -> String {
+    value
+        .to_string()
+        .replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
+        .replace('\u{2028}', "\\u2028")
+        .replace('\u{2029}', "\\u2029")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bundle_is_the_library_alone() {
+        let js = bundle();
+        assert!(js.contains("plotly.js v"));
+        assert!(!js.contains("MathJax-script"), "no typesetting library");
+        assert!(js.len() < 5_000_000 && js.len() > 1_000_000, "{}", js.len());
+        assert!(!js.contains("</script"));
+    }
+
+    #[test]
+    fn json_cannot_leave_its_script() {
+        let text = script_json(&json!({ "a": "</script><script>alert(1)//" }));
+        assert!(!text.contains('<'));
+        let back: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(back["a"], "</script><script>alert(1)//");
+    }
+}

@@ -1,0 +1,179 @@
+//! Makes reports: reads run directories, writes every rendering, returns what the console shows.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use taillight_core::progress::OnProgress;
+use taillight_core::{Error, Result};
+use taillight_rundir::{RunDir, Summary, atomic, names};
+
+use crate::analyse::analyse;
+use crate::console::console_text;
+use crate::format::Script;
+use crate::model::overview;
+use crate::render::{Run, TEXTS};
+use crate::summary::summarise;
+use crate::{console, html};
+
+/// What is made and where.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where renderings go; none = into the run directory itself (one run), or the current
+    /// directory's `taillight-report` (several).
+    pub output: Option<PathBuf>,
+    /// Whether to write `report.html`.
+    pub html: bool,
+    /// Whether to write `report.md` and the CSV files.
+    pub texts: bool,
+    /// Whether the console text has ANSI colours.
+    pub colour: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            output: None,
+            html: true,
+            texts: true,
+            colour: false,
+        }
+    }
+}
+
+/// A report that was made.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// What the console shows.
+    pub text: String,
+    /// One summary per run, in the order given.
+    pub summaries: Vec<Summary>,
+    /// `report.html`, if it was made.
+    pub html: Option<PathBuf>,
+}
+
+/// Reads run directories and (re)writes `summary.json` in each, and the renderings. With several
+/// runs the renderings overlay them.
+///
+/// # Errors
+/// `Usage` without a run; `Unavailable` when a directory cannot be read or written; `Corrupt` when
+/// nothing in it can be read.
+pub fn make(
+    paths: &[impl AsRef<Path>],
+    options: &Options,
+    progress: &mut OnProgress<'_>,
+) -> Result<Report> {
+    if paths.is_empty() {
+        return Err(Error::usage("name at least one run directory"));
+    }
+    let dirs: Vec<RunDir> = paths
+        .iter()
+        .map(|p| RunDir::open(p.as_ref()))
+        .collect::<Result<_>>()?;
+    let mut runs = Vec::with_capacity(dirs.len());
+    for (dir, label) in dirs.iter().zip(labels(&dirs)) {
+        let analysis = analyse(dir, progress)?;
+        let summary = summarise(&analysis)?;
+        runs.push(Run {
+            label,
+            analysis,
+            summary,
+        });
+    }
+    let output = output(&dirs, options)?;
+    let mut html = None;
+    if options.html {
+        atomic::write(&output, names::REPORT, html::page(&runs)?.as_bytes())?;
+        html = Some(output.join(names::REPORT));
+    }
+    if options.texts {
+        for text in TEXTS {
+            atomic::write(&output, text.file, (text.render)(&runs).as_bytes())?;
+        }
+    }
+    for (dir, run) in dirs.iter().zip(&mut runs) {
+        refresh_files(dir, &mut run.summary)?;
+        dir.write_summary(&run.summary)?;
+    }
+    Ok(Report {
+        text: text(&runs, html.as_deref(), options.colour),
+        summaries: runs.into_iter().map(|r| r.summary).collect(),
+        html,
+    })
+}
+
+/// Lists the files as they are now; the summary cannot know its own size.
+fn refresh_files(dir: &RunDir, summary: &mut Summary) -> Result<()> {
+    let rows: Vec<_> = std::mem::take(&mut summary.files);
+    summary.files = dir.files()?;
+    summary.files.retain(|f| f.name != names::SUMMARY);
+    for file in &mut summary.files {
+        file.rows = rows
+            .iter()
+            .find(|old| old.name == file.name)
+            .and_then(|old| old.rows);
+    }
+    Ok(())
+}
+
+fn output(dirs: &[RunDir], options: &Options) -> Result<PathBuf> {
+    let output = match (&options.output, dirs) {
+        (Some(path), _) => path.clone(),
+        (None, [one]) => one.path().to_owned(),
+        (None, _) => PathBuf::from("taillight-report"),
+    };
+    fs::create_dir_all(&output).map_err(|e| {
+        Error::unavailable("cannot make the report's directory")
+            .with("path", output.display())
+            .source(e)
+            .hint("name another directory with --output")
+    })?;
+    Ok(output)
+}
+
+/// Names of runs, each once: the plan's name, the directory's where names repeat.
+fn labels(dirs: &[RunDir]) -> Vec<String> {
+    let names: Vec<String> = dirs
+        .iter()
+        .map(|d| d.manifest().plan.run.name.clone())
+        .collect();
+    let folder = |d: &RunDir| {
+        let name = d
+            .path()
+            .file_name()
+            .map(|n| n.to_string_lossy().into_owned());
+        name.unwrap_or_else(|| d.manifest().run_id.clone())
+    };
+    let mut labels: Vec<String> = Vec::new();
+    for (dir, name) in dirs.iter().zip(&names) {
+        let unique = names.iter().filter(|n| *n == name).count() == 1 && !name.is_empty();
+        let mut label = if unique { name.clone() } else { folder(dir) };
+        let wanted = label.clone();
+        let mut nth = 2;
+        while labels.contains(&label) {
+            label = format!("{wanted} ({nth})");
+            nth += 1;
+        }
+        labels.push(label);
+    }
+    labels
+}
+
+fn text(runs: &[Run], html: Option<&Path>, colour: bool) -> String {
+    let mut text = match runs {
+        [one] => console_text(&one.summary, colour),
+        several => {
+            let pairs: Vec<(String, &Summary)> = several
+                .iter()
+                .map(|r| (r.label.clone(), &r.summary))
+                .collect();
+            let verdicts = several
+                .iter()
+                .map(|r| (r.label.as_str(), &r.summary.verdict));
+            console::several(verdicts, &overview(&pairs, Script::Plain), colour)
+        }
+    };
+    if let Some(path) = html {
+        text.push_str(&format!("\nReport  {}\n", path.display()));
+    }
+    text
+}

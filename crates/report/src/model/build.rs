@@ -1,0 +1,230 @@
+//! Summary -> model: verdict, key figures, facts; tables are beside this file.
+
+use taillight_rundir::Summary;
+use taillight_rundir::latency::LatencySource;
+
+use super::tables;
+use super::{Fact, Model, Tile, Tone, VerdictView, word};
+use crate::format::{self, Script};
+use crate::verdict::main;
+
+/// Builds the whole model.
+pub fn model(summary: &Summary, script: Script) -> Model {
+    let (name, tone) = word(summary.verdict.status);
+    Model {
+        run: summary.run_id.clone(),
+        verdict: VerdictView {
+            tone,
+            word: name,
+            text: fine(&summary.verdict.text, script),
+            reasons: summary
+                .verdict
+                .reasons
+                .iter()
+                .map(|r| fine(&r.text, script))
+                .collect(),
+        },
+        tiles: tiles(summary, script),
+        tables: tables::all(summary, script),
+        facts: facts(summary, script),
+    }
+}
+
+/// Verdicts are stored in plain letters; pages may show the real one.
+fn fine(text: &str, script: Script) -> String {
+    match script {
+        Script::Plain => text.to_owned(),
+        Script::Fine => {
+            let mut out = String::with_capacity(text.len());
+            let mut rest = text;
+            while let Some(at) = rest.find(" us") {
+                let (head, tail) = rest.split_at(at);
+                out.push_str(head);
+                let digit = head.ends_with(|c: char| c.is_ascii_digit());
+                let ends = !tail[3..].starts_with(|c: char| c.is_alphanumeric());
+                out.push_str(if digit && ends { " µs" } else { " us" });
+                rest = &tail[3..];
+            }
+            out.push_str(rest);
+            out
+        }
+    }
+}
+
+fn tiles(summary: &Summary, script: Script) -> Vec<Tile> {
+    let tile = |label: &str, value: String, note: String| Tile {
+        label: label.to_owned(),
+        value,
+        note,
+    };
+    let totals = &summary.totals;
+    let mut tiles = vec![
+        tile(
+            "Operations",
+            format!("{}/s", format::rate(totals.iops)),
+            format!("{} in all", format::count(totals.count)),
+        ),
+        tile(
+            "Throughput",
+            format::bytes_per_s(totals.bytes_per_s),
+            format!("{} moved", format::bytes(totals.bytes)),
+        ),
+    ];
+    for (op, totals) in summary.ops.iter().take(2) {
+        let latency = main(totals);
+        let kind = if totals.response.is_some() {
+            "response"
+        } else {
+            "latency"
+        };
+        if let Some(ns) = latency
+            .percentiles
+            .iter()
+            .find(|p| p.p == "50")
+            .and_then(|p| p.ns)
+        {
+            let mean = latency
+                .mean_ns
+                .map_or("unknown".to_owned(), |m| format::duration(m, script));
+            tiles.push(tile(
+                &format!("Usual {} {kind}", op.name()),
+                format::duration_ns(ns, script),
+                format!("median; mean {mean}"),
+            ));
+        }
+        let deepest = latency
+            .nines
+            .iter()
+            .filter(|n| n.resolved && n.k <= 5)
+            .max_by_key(|n| n.k);
+        if let Some((nine, ns)) = deepest.and_then(|n| Some((n, n.ns?))) {
+            let beyond = match nine.k {
+                1 => "1 in 10 takes longer".to_owned(),
+                k => format!("1 in {} takes longer", format::count(10u64.pow(k))),
+            };
+            tiles.push(tile(
+                &format!("{} of {}s within", format::nines_label(nine.k), op.name()),
+                format::duration_ns(ns, script),
+                beyond,
+            ));
+        }
+    }
+    tiles
+}
+
+fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    let mut fact = |label, text: String, tone| facts.push(Fact { label, text, tone });
+    let it = &summary.saturation;
+    if let Some(asked) = it.asked_per_s {
+        let text = format!(
+            "{} operations/s asked, {} achieved; at most {} waiting, {} never sent",
+            format::rate(asked),
+            format::rate(it.achieved_per_s),
+            format::count(it.backlog_max),
+            format::count(it.unsent)
+        );
+        fact(
+            "Rate",
+            text,
+            if it.saturated {
+                Tone::Warn
+            } else {
+                Tone::Plain
+            },
+        );
+    } else {
+        let text = "closed loop: the next I/O waits for a free slot, so a stall hides the I/Os it \
+                    kept from being sent";
+        fact("Load", text.to_owned(), Tone::Dim);
+    }
+    let source = match summary.totals.service.source {
+        LatencySource::Capture => "every I/O, exact".to_owned(),
+        LatencySource::Histogram => format!(
+            "histograms, error up to {}",
+            format::percent(summary.totals.service.error)
+        ),
+    };
+    fact("Percentiles", source, Tone::Plain);
+    let lost = losses(summary);
+    let tone = if lost.is_empty() {
+        Tone::Plain
+    } else {
+        Tone::Bad
+    };
+    let text = if lost.is_empty() {
+        "nothing lost".to_owned()
+    } else {
+        lost.join(", ")
+    };
+    fact("Losses", text, tone);
+    let own = overhead(summary, script);
+    fact("Overhead", own, Tone::Plain);
+    facts
+}
+
+fn losses(summary: &Summary) -> Vec<String> {
+    let l = &summary.losses;
+    let all = [
+        (l.ios, "I/Os missing from the capture"),
+        (l.out_of_range, "latencies out of range"),
+        (l.unfinished, "I/Os unfinished at the end"),
+        (l.intervals, "intervals"),
+        (l.chunks, "capture chunks"),
+        (l.trace_events.unwrap_or(0), "trace events"),
+    ];
+    all.iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, what)| format!("{} {what}", format::count(*n)))
+        .collect()
+}
+
+fn overhead(summary: &Summary, script: Script) -> String {
+    let o = &summary.overhead;
+    let mut parts = Vec::new();
+    match o.null_ns_per_op {
+        Some(ns) => parts.push(format!(
+            "{} per I/O on the null driver",
+            format::duration(ns, script)
+        )),
+        None => parts.push("not calibrated".to_owned()),
+    }
+    if let Some(ns) = o.capture_ns_per_op {
+        parts.push(format!(
+            "{} of it to keep every I/O",
+            format::duration(ns, script)
+        ));
+    }
+    if let Some(ns) = o.clock_ns {
+        parts.push(format!("clock {}", format::duration(ns, script)));
+    }
+    if let Some(s) = o.cpu_s {
+        let seconds = summary.totals.duration_ns as f64 / 1e9;
+        let cores = if seconds > 0.0 { s / seconds } else { 0.0 };
+        parts.push(format!(
+            "CPU {} ({} cores)",
+            format::duration(s * 1e9, script),
+            format::digits3(cores)
+        ));
+    }
+    if let Some(share) = o.trace_loss {
+        parts.push(format!(
+            "tracing took {} of the throughput",
+            format::percent(share)
+        ));
+    }
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_units_become_micro() {
+        assert_eq!(
+            fine("12 us, tell us. 3 usable", Script::Fine),
+            "12 µs, tell us. 3 usable"
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! What every renderer shows: the same words and the same tables on a terminal, in Markdown, in
+//! HTML.
+//!
+//! What it is: a summary turned into finished text, once. What it is not: layout. Renderers choose
+//! how a table looks, never what it says.
+
+mod build;
+mod tables;
+
+use serde::Serialize;
+use taillight_rundir::summary::VerdictStatus;
+
+pub use tables::overview;
+
+use crate::format::Script;
+
+/// One run, ready to show.
+#[derive(Debug, Clone, Serialize)]
+pub struct Model {
+    /// Name of the run.
+    pub run: String,
+    /// The answer.
+    pub verdict: VerdictView,
+    /// Key figures.
+    pub tiles: Vec<Tile>,
+    /// Tables in order of importance.
+    pub tables: Vec<Table>,
+    /// Single facts: rate asked and reached, losses, overhead, source.
+    pub facts: Vec<Fact>,
+}
+
+/// The verdict in words.
+#[derive(Debug, Clone, Serialize)]
+pub struct VerdictView {
+    /// How bad.
+    pub tone: Tone,
+    /// One or two words: `Good`, `Valid, with warnings`.
+    pub word: &'static str,
+    /// The sentence.
+    pub text: String,
+    /// Every reason, most important first.
+    pub reasons: Vec<String>,
+}
+
+/// How something is to be felt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tone {
+    /// As it is.
+    #[default]
+    Plain,
+    /// Less important, or not measured.
+    Dim,
+    /// Good news.
+    Good,
+    /// To be known.
+    Warn,
+    /// Bad news.
+    Bad,
+}
+
+/// A key figure.
+#[derive(Debug, Clone, Serialize)]
+pub struct Tile {
+    /// What.
+    pub label: String,
+    /// The figure.
+    pub value: String,
+    /// A word on it.
+    pub note: String,
+}
+
+/// A table.
+#[derive(Debug, Clone, Serialize)]
+pub struct Table {
+    /// Stable id.
+    pub id: &'static str,
+    /// Heading.
+    pub title: String,
+    /// One line on how to read it.
+    pub note: Option<String>,
+    /// Headings of the columns; the first names the rows.
+    pub columns: Vec<String>,
+    /// Rows of as many cells.
+    pub rows: Vec<Vec<Cell>>,
+    /// Too long for a terminal.
+    pub detail: bool,
+    /// Whether cells are words, not figures.
+    pub words: bool,
+}
+
+/// A cell.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Cell {
+    /// What it says.
+    pub text: String,
+    /// How it is meant.
+    pub tone: Tone,
+}
+
+impl Cell {
+    /// Plain text.
+    pub fn new(text: impl Into<String>) -> Cell {
+        Cell {
+            text: text.into(),
+            tone: Tone::Plain,
+        }
+    }
+    /// Text with a tone.
+    pub fn toned(text: impl Into<String>, tone: Tone) -> Cell {
+        Cell {
+            text: text.into(),
+            tone,
+        }
+    }
+}
+
+/// A fact with its label.
+#[derive(Debug, Clone, Serialize)]
+pub struct Fact {
+    /// What.
+    pub label: &'static str,
+    /// The fact.
+    pub text: String,
+    /// How it is meant.
+    pub tone: Tone,
+}
+
+impl Model {
+    /// The model of a summary.
+    pub fn new(summary: &taillight_rundir::Summary, script: Script) -> Model {
+        build::model(summary, script)
+    }
+    /// The table with this id.
+    pub fn table(&self, id: &str) -> Option<&Table> {
+        self.tables.iter().find(|t| t.id == id)
+    }
+}
+
+/// The word for a status.
+pub fn word(status: VerdictStatus) -> (&'static str, Tone) {
+    match status {
+        VerdictStatus::Good => ("Good", Tone::Good),
+        VerdictStatus::Warned => ("Valid, with warnings", Tone::Warn),
+        VerdictStatus::Saturated => ("Saturated", Tone::Warn),
+        VerdictStatus::Errors => ("Errors", Tone::Bad),
+        VerdictStatus::Partial => ("Partial", Tone::Warn),
+        VerdictStatus::Failed => ("Failed", Tone::Bad),
+    }
+}

@@ -1,0 +1,414 @@
+//! The tables of the model.
+
+use taillight_core::OpKind;
+use taillight_rundir::Summary;
+use taillight_rundir::latency::{Episodes, Latency, Percentile};
+use taillight_rundir::summary::{QosStatus, Totals};
+
+use super::{Cell, Table, Tone};
+use crate::format::{self, Script};
+use crate::verdict::main;
+
+/// Percentiles of the compact table, of those that were asked for.
+const COMPACT: [&str; 6] = ["50", "90", "95", "99", "99.9", "99.99"];
+/// Shown where too few I/Os were measured.
+const UNRESOLVED: &str = "-";
+
+/// All tables of one run.
+pub fn all(summary: &Summary, script: Script) -> Vec<Table> {
+    let tables = [
+        Some(throughput(summary)),
+        latency(summary, script),
+        nines(summary, script),
+        qos(summary, script),
+        slc(summary),
+        errors(summary),
+        percentiles(summary, script),
+        moments(summary, script),
+    ];
+    tables
+        .into_iter()
+        .flatten()
+        .filter(|t| !t.rows.is_empty())
+        .collect()
+}
+
+fn table(id: &'static str, title: &str, columns: &[&str]) -> Table {
+    Table {
+        id,
+        title: title.to_owned(),
+        note: None,
+        columns: columns.iter().map(|c| (*c).to_owned()).collect(),
+        rows: Vec::new(),
+        detail: false,
+        words: false,
+    }
+}
+
+/// Every named set of I/Os: operations, then workloads when there are several.
+fn sets(summary: &Summary) -> Vec<(String, &Totals)> {
+    let mut sets: Vec<(String, &Totals)> = summary
+        .ops
+        .iter()
+        .map(|(op, t)| (op.name().to_owned(), t))
+        .collect();
+    if summary.workloads.len() > 1 {
+        for workload in &summary.workloads {
+            let ops = workload.ops.iter();
+            sets.extend(ops.map(|(op, t)| (format!("{} {}", workload.name, op.name()), t)));
+        }
+    }
+    sets
+}
+
+fn throughput(summary: &Summary) -> Table {
+    let mut table = table(
+        "throughput",
+        "Throughput",
+        &["", "I/Os", "IOPS", "bandwidth", "in flight", "failed"],
+    );
+    let mut all = sets(summary);
+    if all.len() > 1 {
+        all.push(("all".to_owned(), &summary.totals));
+    }
+    for (name, totals) in all {
+        let failed = match totals.errors {
+            0 => Cell::toned("0", Tone::Dim),
+            n => Cell::toned(format::count(n), Tone::Bad),
+        };
+        table.rows.push(vec![
+            Cell::new(name),
+            Cell::new(format::count(totals.count)),
+            Cell::new(format::rate(totals.iops)),
+            Cell::new(format::bytes_per_s(totals.bytes_per_s)),
+            Cell::new(totals.depth_mean.map_or(String::new(), format::digits3)),
+            failed,
+        ]);
+    }
+    table
+}
+
+/// The parts of a set's latency that were measured, main one first.
+fn measures(totals: &Totals) -> Vec<(&'static str, &Latency)> {
+    let mut list = Vec::new();
+    if let Some(response) = &totals.response {
+        list.push(("response", response));
+    }
+    list.push(("service", &totals.service));
+    let rest = [
+        ("wait", &totals.wait),
+        ("sync", &totals.sync),
+        ("tool's queue", &totals.queue),
+        ("after issue", &totals.after_issue),
+    ];
+    list.extend(
+        rest.into_iter()
+            .filter_map(|(name, l)| Some((name, l.as_ref()?))),
+    );
+    list
+}
+
+fn latency(summary: &Summary, script: Script) -> Option<Table> {
+    let any = summary.ops.values().next()?;
+    let shown: Vec<&str> = COMPACT
+        .into_iter()
+        .filter(|p| main(any).percentiles.iter().any(|it| it.p == *p))
+        .collect();
+    let heads: Vec<String> = shown.iter().map(|p| format!("{p} %")).collect();
+    let mut columns = vec!["", "mean"];
+    columns.extend(heads.iter().map(String::as_str));
+    columns.push("max");
+    let mut table = table("latency", "Latency", &columns);
+    for (name, totals) in sets(summary) {
+        let measures = measures(totals);
+        let alone = measures.len() == 1;
+        for (nth, (measure, latency)) in measures.into_iter().enumerate() {
+            let label = match (alone, nth) {
+                (true, _) => name.clone(),
+                (false, 0) => format!("{name} {measure}"),
+                _ => format!("  {measure}"),
+            };
+            table.rows.push(latency_row(label, latency, &shown, script));
+        }
+    }
+    let dashes = table.rows.iter().flatten().any(|c| c.text == UNRESOLVED);
+    table.note = dashes.then(|| format!("{UNRESOLVED}  too few I/Os to tell"));
+    Some(table)
+}
+
+fn latency_row(label: String, latency: &Latency, shown: &[&str], script: Script) -> Vec<Cell> {
+    let time = |ns: Option<f64>| match ns {
+        Some(ns) => Cell::new(format::duration(ns, script)),
+        None => Cell::toned(UNRESOLVED, Tone::Dim),
+    };
+    let mut row = vec![Cell::new(label), time(latency.mean_ns)];
+    for p in shown {
+        let it = latency.percentiles.iter().find(|it| it.p == *p);
+        row.push(time(it.and_then(|it| it.ns).map(|ns| ns as f64)));
+    }
+    row.push(time(latency.max_ns.map(|ns| ns as f64)));
+    row
+}
+
+/// `1.90 ms`, its interval, or what it needs.
+fn estimate(it: &Percentile, script: Script) -> Cell {
+    let Some(ns) = it.ns.filter(|_| it.resolved) else {
+        return Cell::toned(needs(it.needs), Tone::Dim);
+    };
+    let value = format::duration_ns(ns, script);
+    // A percentile that hangs on one event is shown with the interval that counts events.
+    let (lo, hi, mark) = match &it.episodes {
+        Some(e) => (e.lo_ns, e.hi_ns, " *"),
+        None => (it.lo_ns, it.hi_ns, ""),
+    };
+    Cell::new(match (lo, hi) {
+        (Some(lo), Some(hi)) if lo == hi => format!("{value}{mark}"),
+        (Some(lo), Some(hi)) => format!("{value} ({}){mark}", between(lo, hi, script)),
+        (Some(lo), None) => format!("{value} (from {}){mark}", format::duration_ns(lo, script)),
+        (None, _) => format!("{value} (no interval){mark}"),
+    })
+}
+
+/// `1.70 to 2.20 ms`: the unit once when both ends share it.
+fn between(lo: u64, hi: u64, script: Script) -> String {
+    let (lo, hi) = (
+        format::duration_ns(lo, script),
+        format::duration_ns(hi, script),
+    );
+    match (lo.rsplit_once(' '), hi.rsplit_once(' ')) {
+        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {hi}"),
+        _ => format!("{lo} to {hi}"),
+    }
+}
+
+fn needs(n: u64) -> String {
+    match n {
+        u64::MAX => "unresolved".to_owned(),
+        n => format!("unresolved, needs {} I/Os", format::count(n)),
+    }
+}
+
+/// A percentile's view of a nine.
+fn as_percentile(nine: &taillight_rundir::latency::Nine) -> Percentile {
+    Percentile {
+        p: format::nines_label(nine.k),
+        ns: nine.ns,
+        lo_ns: nine.lo_ns,
+        hi_ns: nine.hi_ns,
+        resolved: nine.resolved,
+        needs: nine.needs,
+        above: nine.above,
+        episodes: nine.episodes.clone(),
+    }
+}
+
+/// Rows of percentiles, one column per set of I/Os.
+fn estimates(
+    mut table: Table,
+    sets: &[(String, &Totals)],
+    pick: impl Fn(&Latency) -> Vec<Percentile>,
+    script: Script,
+) -> Table {
+    let lists: Vec<Vec<Percentile>> = sets.iter().map(|(_, t)| pick(main(t))).collect();
+    table.columns.extend(sets.iter().map(|(name, t)| {
+        let kind = if t.response.is_some() {
+            " response"
+        } else {
+            ""
+        };
+        format!("{name}{kind}")
+    }));
+    let mut starred: Option<Episodes> = None;
+    for nth in 0..lists.iter().map(Vec::len).max().unwrap_or(0) {
+        let label = lists.iter().find_map(|l| l.get(nth)).map(|p| p.p.clone());
+        let mut row = vec![Cell::new(label.unwrap_or_default())];
+        for list in &lists {
+            row.push(
+                list.get(nth)
+                    .map_or(Cell::default(), |it| estimate(it, script)),
+            );
+            starred = starred.or_else(|| list.get(nth).and_then(|it| it.episodes.clone()));
+        }
+        table.rows.push(row);
+    }
+    if starred.is_some() {
+        let note =
+            "* one event holds more than half of the slower I/Os; the interval counts events";
+        table.note = Some(match table.note {
+            Some(first) => format!("{first} {note}"),
+            None => note.to_owned(),
+        });
+    }
+    table
+}
+
+fn nines(summary: &Summary, script: Script) -> Option<Table> {
+    let mut table = table("nines", "Nines, with 95 % interval", &["share"]);
+    table.words = true;
+    let pick = |l: &Latency| l.nines.iter().map(as_percentile).collect();
+    Some(estimates(table, &sets(summary), pick, script))
+}
+
+fn percentiles(summary: &Summary, script: Script) -> Option<Table> {
+    let mut table = table("percentiles", "Percentiles, with 95 % interval", &["share"]);
+    table.detail = true;
+    table.words = true;
+    table.note = Some(
+        "Nearest rank over all successful I/Os; intervals are for independent I/Os.".to_owned(),
+    );
+    let pick = |l: &Latency| {
+        let list = l.percentiles.iter().cloned();
+        list.map(|mut p| {
+            p.p = format!("{} %", p.p);
+            p
+        })
+        .collect()
+    };
+    Some(estimates(table, &sets(summary), pick, script))
+}
+
+fn moments(summary: &Summary, script: Script) -> Option<Table> {
+    let mut table = table(
+        "moments",
+        "Shape",
+        &[
+            "",
+            "count",
+            "min",
+            "mean",
+            "std. deviation",
+            "skewness",
+            "excess kurtosis",
+            "max",
+        ],
+    );
+    table.detail = true;
+    for (name, totals) in sets(summary) {
+        for (measure, l) in measures(totals) {
+            let time = |ns: Option<f64>| {
+                ns.map_or(Cell::toned(UNRESOLVED, Tone::Dim), |ns| {
+                    Cell::new(format::duration(ns, script))
+                })
+            };
+            let plain = |v: Option<f64>| {
+                v.map_or(Cell::toned("undefined", Tone::Dim), |v| {
+                    Cell::new(format::factor(v))
+                })
+            };
+            table.rows.push(vec![
+                Cell::new(format!("{name} {measure}")),
+                Cell::new(format::count(l.count)),
+                time(l.min_ns.map(|n| n as f64)),
+                time(l.mean_ns),
+                time(l.stddev_ns),
+                plain(l.skewness),
+                plain(l.kurtosis),
+                time(l.max_ns.map(|n| n as f64)),
+            ]);
+        }
+    }
+    Some(table)
+}
+
+fn qos(summary: &Summary, script: Script) -> Option<Table> {
+    let mut table = table(
+        "qos",
+        "Response-time ceilings",
+        &["ceiling", "for", "of", "answer", "slower I/Os", "in events"],
+    );
+    for q in &summary.qos {
+        let (answer, tone) = match q.status {
+            QosStatus::Pass => ("kept".to_owned(), Tone::Good),
+            QosStatus::Fail => ("broken".to_owned(), Tone::Bad),
+            QosStatus::Undecided => (
+                q.needs.map_or("undecided".to_owned(), |n| {
+                    format!("undecided, needs {} I/Os or more", format::count(n))
+                }),
+                Tone::Warn,
+            ),
+        };
+        table.rows.push(vec![
+            Cell::new(format::duration_ns(q.ceiling_ns, script)),
+            Cell::new(format!("{} %", q.at)),
+            Cell::new(q.op.map_or("all", OpKind::name)),
+            Cell::toned(answer, tone),
+            Cell::new(format::count(q.above)),
+            Cell::new(format::count(q.episodes)),
+        ]);
+    }
+    Some(table)
+}
+
+fn slc(summary: &Summary) -> Option<Table> {
+    let mut table = table(
+        "slc",
+        "SLC factors",
+        &["", "SLC1", "SLC2", "SBK (21 values)", "SBK (28 values)"],
+    );
+    table.note = Some(
+        "Spread below and above the median as ratios, smaller is steadier. A system with a tiny \
+         median can show a huge SLC2 and still be the faster one."
+            .to_owned(),
+    );
+    for (op, slc) in &summary.slc {
+        let real = |v: Option<f64>| {
+            v.map_or(Cell::toned("undefined", Tone::Dim), |v| {
+                Cell::new(format::factor(v))
+            })
+        };
+        table.rows.push(vec![
+            Cell::new(op.name()),
+            real(slc.slc1),
+            real(slc.slc2),
+            Cell::new(format!("{}, {}", slc.sbk21.slc1, slc.sbk21.slc2)),
+            Cell::new(format!("{}, {}", slc.sbk28.slc1, slc.sbk28.slc2)),
+        ]);
+    }
+    Some(table)
+}
+
+fn errors(summary: &Summary) -> Option<Table> {
+    let mut table = table("errors", "Errors", &["", "failed", "why"]);
+    table.words = true;
+    for kind in &summary.errors.kinds {
+        table.rows.push(vec![
+            Cell::new(kind.op.name()),
+            Cell::toned(format::count(kind.count), Tone::Bad),
+            Cell::new(kind.text.clone()),
+        ]);
+    }
+    Some(table)
+}
+
+/// Several runs in one table: throughput and tail of each operation.
+pub fn overview(runs: &[(String, &Summary)], script: Script) -> Table {
+    let mut columns = vec!["run", "", "IOPS", "bandwidth", "mean"];
+    columns.extend(["50 %", "99 %", "99.9 %", "99.99 %", "max"]);
+    let mut table = table("overview", "Runs side by side", &columns);
+    for (label, summary) in runs {
+        for (nth, (op, totals)) in summary.ops.iter().enumerate() {
+            let mut row = vec![
+                Cell::new(if nth == 0 {
+                    label.clone()
+                } else {
+                    String::new()
+                }),
+                Cell::new(op.name()),
+                Cell::new(format::rate(totals.iops)),
+                Cell::new(format::bytes_per_s(totals.bytes_per_s)),
+            ];
+            let shown = ["50", "99", "99.9", "99.99"];
+            row.extend(
+                latency_row(String::new(), main(totals), &shown, script)
+                    .into_iter()
+                    .skip(1),
+            );
+            table.rows.push(row);
+        }
+    }
+    table.note = Some(
+        "Single runs: differences smaller than the spread between repeated runs mean nothing."
+            .to_owned(),
+    );
+    table
+}

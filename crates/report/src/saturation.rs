@@ -1,0 +1,134 @@
+//! Asked against achieved: did the run reach the rate it was told to make.
+
+use std::collections::BTreeMap;
+
+use taillight_core::plan::{Arrival, WorkloadPlan};
+use taillight_rundir::summary::Saturation;
+
+use crate::analyse::Analysis;
+use crate::latency::per_s;
+
+/// Achieved below this share of asked is saturated.
+const REACHED: f64 = 0.99;
+
+/// The saturation object. In a closed loop nothing is asked and nothing can be missed.
+pub fn saturation(analysis: &Analysis) -> Saturation {
+    let seconds = analysis.duration_ns as f64 / 1e9;
+    let open: Vec<(u16, f64)> = analysis
+        .manifest
+        .plan
+        .workloads
+        .iter()
+        .enumerate()
+        .filter_map(|(i, w)| Some((i as u16, asked(w)?)))
+        .collect();
+    let done = |only_open: bool| -> u64 {
+        let groups = analysis.groups.iter();
+        groups
+            .filter(|g| !only_open || open.iter().any(|(w, _)| *w == g.workload))
+            .map(|g| g.tally.count)
+            .sum()
+    };
+    let achieved_per_s = per_s(done(!open.is_empty()) as f64, seconds);
+    if open.is_empty() {
+        return Saturation {
+            asked_per_s: None,
+            achieved_per_s,
+            backlog_max: 0,
+            unsent: 0,
+            unsent_age_ns: None,
+            saturated: false,
+        };
+    }
+    let asked_per_s: f64 = open.iter().map(|(_, rate)| rate).sum();
+    let backlog = backlog(analysis);
+    let unsent = unsent(analysis, asked_per_s, done(true));
+    let grew = grows(&backlog, analysis.manifest.plan.outstanding());
+    Saturation {
+        asked_per_s: Some(asked_per_s),
+        achieved_per_s,
+        backlog_max: backlog.iter().copied().max().unwrap_or(0).max(unsent),
+        unsent,
+        unsent_age_ns: (unsent > 0).then(|| (unsent as f64 / asked_per_s * 1e9) as u64),
+        saturated: achieved_per_s < asked_per_s * REACHED || grew,
+    }
+}
+
+/// Operations per second a workload asks for; none in a closed loop.
+pub fn asked(workload: &WorkloadPlan) -> Option<f64> {
+    match workload.arrival {
+        Arrival::Burst => None,
+        Arrival::Constant { rate } => Some(rate.ops_per_s(workload.block_size.mean())),
+    }
+}
+
+/// Operations the schedule wanted inside the measure phase and that were never sent.
+fn unsent(analysis: &Analysis, asked_per_s: f64, sent: u64) -> u64 {
+    let plan = &analysis.manifest.plan;
+    // A run that ends by a count sends all it was told to.
+    if plan.run.duration.is_none() {
+        return 0;
+    }
+    let measure = analysis
+        .manifest
+        .phases
+        .iter()
+        .find(|p| p.name == "measure");
+    let Some(length) = measure.and_then(|p| p.end_ns.map(|end| end - p.start_ns)) else {
+        return 0;
+    };
+    let due = (asked_per_s * length.max(0) as f64 / 1e9).floor() as u64;
+    // Every worker rounds its own part of the schedule.
+    let slack = u64::from(plan.workers()) + due / 10_000;
+    match due.saturating_sub(sent) {
+        missing if missing <= slack => 0,
+        missing => missing,
+    }
+}
+
+/// Backlog over time, summed over workloads. Rows of one workload repeat its backlog.
+fn backlog(analysis: &Analysis) -> Vec<u64> {
+    let mut by_time: BTreeMap<i64, BTreeMap<u16, u64>> = BTreeMap::new();
+    for row in analysis.intervals.iter().filter(|r| r.phase == "measure") {
+        if let Some(backlog) = row.backlog {
+            let of = by_time
+                .entry(row.start_ns)
+                .or_default()
+                .entry(row.workload)
+                .or_default();
+            *of = (*of).max(backlog);
+        }
+    }
+    by_time
+        .values()
+        .map(|workloads| workloads.values().sum())
+        .collect()
+}
+
+/// Whether the backlog still grew at the end: its last third lies well above the one before.
+fn grows(backlog: &[u64], outstanding: u64) -> bool {
+    let third = backlog.len() / 3;
+    if third == 0 {
+        return false;
+    }
+    let mean = |part: &[u64]| part.iter().sum::<u64>() as f64 / part.len() as f64;
+    let last = mean(&backlog[backlog.len() - third..]);
+    let before = mean(&backlog[backlog.len() - 2 * third..backlog.len() - third]);
+    last > 2.0 * outstanding.max(1) as f64 && last > before * 1.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_is_not_noise() {
+        assert!(grows(&[0, 100, 200, 300, 400, 500], 4));
+        assert!(
+            !grows(&[0, 3, 0, 5, 1, 4], 4),
+            "a backlog within the depth is none"
+        );
+        assert!(!grows(&[900, 500, 400, 300, 10, 0], 4), "it was worked off");
+        assert!(!grows(&[5_000], 1), "one interval is no trend");
+    }
+}

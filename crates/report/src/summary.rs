@@ -1,0 +1,316 @@
+//! From an [`Analysis`] to the `summary.json` of design section 12.
+
+use std::collections::BTreeMap;
+
+use taillight_core::{OpKind, Result};
+use taillight_rundir::summary::{
+    Distributions, ErrorCount, Errors, Outlier, Qos, QosStatus, Slc, Summary, Totals,
+    WorkloadSummary,
+};
+use taillight_rundir::{SCHEMA_VERSION, Summary as RundirSummary};
+use taillight_stats::{CeilingStatus, Pct, check_ceiling, group_episodes};
+
+use crate::analyse::{Analysis, Exceedances, Group, Parts, STATUS_UNKNOWN, Tally};
+use crate::latency::{self, Asked, Origin, per_s};
+use crate::{saturation, verdict};
+
+/// The summary, verdict included.
+///
+/// # Errors
+/// `Corrupt` when counts exceed 64 bits.
+pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
+    let asked = Asked::new(
+        &analysis.manifest.plan.qos.percentiles,
+        analysis.manifest.plan.qos.nines,
+    );
+    let sets = Sets::of(analysis)?;
+    let view = View {
+        analysis,
+        asked: &asked,
+    };
+    let mut losses = analysis.manifest.losses.clone();
+    let counts = &analysis.counts;
+    // What the recorder counted and the capture lacks is lost, whoever noticed it first.
+    if analysis.origin == Origin::CAPTURE
+        && let Some(recorded) = counts.recorded
+    {
+        losses.ios = losses.ios.max(recorded.saturating_sub(counts.analysed));
+    }
+    let mut summary = Summary {
+        schema: SCHEMA_VERSION,
+        taillight: env!("CARGO_PKG_VERSION").to_owned(),
+        run_id: analysis.manifest.run_id.clone(),
+        status: analysis.status,
+        verdict: verdict::placeholder(),
+        totals: view.totals(&sets.all),
+        ops: sets
+            .ops
+            .iter()
+            .map(|(op, set)| (*op, view.totals(set)))
+            .collect(),
+        workloads: view.workloads()?,
+        qos: view.qos(&sets)?,
+        slc: slc(&sets),
+        distribution: view.distributions(&sets),
+        outliers: outliers(analysis),
+        saturation: saturation::saturation(analysis),
+        errors: errors(&sets),
+        losses,
+        overhead: analysis.manifest.overhead.clone(),
+        cause: None,
+        files: analysis.files.clone(),
+    };
+    if analysis.origin == Origin::HISTOGRAM {
+        summary.totals.service.out_of_range = Some(analysis.manifest.losses.out_of_range);
+    }
+    summary.verdict = verdict::verdict(analysis, &summary);
+    Ok(summary)
+}
+
+/// A set of I/Os put together from groups.
+#[derive(Debug, Default)]
+pub struct Set {
+    tally: Tally,
+    parts: Parts,
+    slowest: Exceedances,
+}
+
+impl Set {
+    /// Groups together.
+    pub fn of(groups: &[&Group]) -> Result<Set> {
+        let mut set = Set {
+            slowest: Exceedances::merged(groups.iter().map(|g| &g.slowest)),
+            ..Set::default()
+        };
+        for group in groups {
+            set.tally.add(&group.tally);
+            set.parts = set.parts.merge(&group.parts).map_err(|e| {
+                taillight_core::Error::corrupt("the run holds more I/Os than can be counted")
+                    .source(e)
+            })?;
+        }
+        Ok(set)
+    }
+}
+
+/// The sets a summary speaks of.
+struct Sets {
+    all: Set,
+    ops: BTreeMap<OpKind, Set>,
+}
+
+impl Sets {
+    fn of(analysis: &Analysis) -> Result<Sets> {
+        let mut by_op: BTreeMap<OpKind, Vec<&Group>> = BTreeMap::new();
+        for group in &analysis.groups {
+            by_op.entry(group.op).or_default().push(group);
+        }
+        let ops = by_op
+            .iter()
+            .map(|(op, groups)| Ok((*op, Set::of(groups)?)))
+            .collect::<Result<_>>()?;
+        let all: Vec<&Group> = analysis.groups.iter().collect();
+        Ok(Sets {
+            all: Set::of(&all)?,
+            ops,
+        })
+    }
+}
+
+struct View<'a> {
+    analysis: &'a Analysis,
+    asked: &'a Asked,
+}
+
+impl View<'_> {
+    fn seconds(&self) -> f64 {
+        self.analysis.duration_ns as f64 / 1e9
+    }
+
+    fn totals(&self, set: &Set) -> Totals {
+        let origin = self.analysis.origin;
+        let failed = set.tally.failed();
+        let good = set.tally.count.saturating_sub(failed);
+        // Episodes are known for the main measure only.
+        let open = set.parts.response.is_some();
+        let plain = |dist| latency::latency(dist, origin, self.asked, None, None);
+        let main = |dist| latency::latency(dist, origin, self.asked, Some(&set.slowest), None);
+        let service = &set.parts.service;
+        Totals {
+            count: set.tally.count,
+            bytes: set.tally.bytes,
+            duration_ns: self.analysis.duration_ns,
+            iops: per_s(good as f64, self.seconds()),
+            bytes_per_s: per_s(set.tally.bytes as f64, self.seconds()),
+            errors: failed,
+            service: if open { plain(service) } else { main(service) },
+            response: set.parts.response.as_ref().map(main),
+            wait: set.parts.wait.as_ref().map(plain),
+            sync: set.parts.sync.as_ref().map(plain),
+            queue: set.parts.queue.as_ref().map(plain),
+            after_issue: set.parts.after_issue.as_ref().map(plain),
+            depth_mean: (self.analysis.duration_ns > 0)
+                .then(|| set.tally.busy_ns as f64 / self.analysis.duration_ns as f64),
+        }
+    }
+
+    fn workloads(&self) -> Result<Vec<WorkloadSummary>> {
+        let plan = &self.analysis.manifest.plan;
+        let of = |(index, workload): (usize, &taillight_core::plan::WorkloadPlan)| {
+            let groups = || {
+                let groups = self.analysis.groups.iter();
+                groups.filter(move |g| usize::from(g.workload) == index)
+            };
+            let all: Vec<&Group> = groups().collect();
+            Ok(WorkloadSummary {
+                name: workload.name.clone(),
+                totals: self.totals(&Set::of(&all)?),
+                ops: groups()
+                    .map(|g| Ok((g.op, self.totals(&Set::of(&[g])?))))
+                    .collect::<Result<_>>()?,
+            })
+        };
+        plan.workloads.iter().enumerate().map(of).collect()
+    }
+
+    fn distributions(&self, sets: &Sets) -> BTreeMap<OpKind, Distributions> {
+        let of = |set: &Set| Distributions {
+            service: latency::distribution(&set.parts.service, self.seconds()),
+            response: set
+                .parts
+                .response
+                .as_ref()
+                .map(|d| latency::distribution(d, self.seconds())),
+        };
+        sets.ops.iter().map(|(op, set)| (*op, of(set))).collect()
+    }
+
+    /// Every ceiling over all operations together, and over each when there are several.
+    fn qos(&self, sets: &Sets) -> Result<Vec<Qos>> {
+        let mut checks = Vec::new();
+        for ceiling in &self.analysis.manifest.plan.qos.ceilings {
+            let at: Pct = ceiling.at.parse().map_err(|e| {
+                taillight_core::Error::corrupt("the plan's ceiling names no percentile")
+                    .with("at", &ceiling.at)
+                    .source(e)
+            })?;
+            checks.push(ceiling_check(&sets.all, ceiling.ceiling.0, &at, None));
+            if sets.ops.len() > 1 {
+                let each = sets.ops.iter();
+                checks.extend(
+                    each.map(|(op, set)| ceiling_check(set, ceiling.ceiling.0, &at, Some(*op))),
+                );
+            }
+        }
+        Ok(checks)
+    }
+}
+
+fn ceiling_check(set: &Set, ceiling_ns: u64, at: &Pct, op: Option<OpKind>) -> Qos {
+    let dist = set.parts.main();
+    let check = check_ceiling(dist, ceiling_ns, at);
+    let above = set.slowest.kept_above(ceiling_ns);
+    let episodes = group_episodes(&above, taillight_stats::episodes::DEFAULT_GAP_NS);
+    Qos {
+        ceiling_ns,
+        at: at.to_string(),
+        status: match check.status {
+            CeilingStatus::Pass => QosStatus::Pass,
+            CeilingStatus::Fail => QosStatus::Fail,
+            CeilingStatus::Undecided => QosStatus::Undecided,
+        },
+        above: check.above,
+        episodes: episodes.list().len() as u64,
+        needs: check.needs,
+        op,
+        count: Some(dist.count()),
+    }
+}
+
+fn slc(sets: &Sets) -> BTreeMap<OpKind, Slc> {
+    let measured = sets
+        .ops
+        .iter()
+        .filter(|(_, set)| !set.parts.main().is_empty());
+    measured
+        .map(|(op, set)| (*op, latency::slc_factors(set.parts.main())))
+        .collect()
+}
+
+fn outliers(analysis: &Analysis) -> BTreeMap<OpKind, Vec<Outlier>> {
+    let mut all: BTreeMap<OpKind, Vec<Outlier>> = BTreeMap::new();
+    for group in &analysis.groups {
+        let list = all.entry(group.op).or_default();
+        list.extend(group.outliers.iter().map(|(latency_ns, row)| Outlier {
+            submit_ns: row.submit,
+            workload: row.workload,
+            worker: row.worker,
+            target: row.target,
+            offset: row.offset,
+            key: row.key,
+            size: row.size,
+            latency_ns: *latency_ns,
+            status: row.status,
+        }));
+    }
+    for list in all.values_mut() {
+        list.sort_by_key(|o| (std::cmp::Reverse(o.latency_ns), o.submit_ns));
+        list.truncate(taillight_rundir::summary::OUTLIERS_MAX);
+    }
+    all
+}
+
+fn errors(sets: &Sets) -> Errors {
+    let mut kinds: Vec<ErrorCount> = Vec::new();
+    for (op, set) in &sets.ops {
+        kinds.extend(
+            set.tally
+                .errors
+                .iter()
+                .map(|(status, (count, first))| ErrorCount {
+                    op: *op,
+                    status: *status,
+                    text: status_text(*status),
+                    count: *count,
+                    first_ns: *first,
+                }),
+        );
+    }
+    kinds.sort_by_key(|k| (std::cmp::Reverse(k.count), k.op, k.status));
+    Errors {
+        count: sets.all.tally.failed(),
+        kinds,
+    }
+}
+
+/// A status in words.
+pub fn status_text(status: i32) -> String {
+    match status {
+        0 => "ok".to_owned(),
+        -1 => "timed out".to_owned(),
+        -2 => "moved fewer bytes than asked".to_owned(),
+        -3 => "data read is not the data written".to_owned(),
+        -4 => "the store reported an error of its own".to_owned(),
+        -5 => "still in flight when the drain time-out passed".to_owned(),
+        -6 => "not found".to_owned(),
+        STATUS_UNKNOWN => "failed; which error was not kept".to_owned(),
+        errno if errno > 0 => {
+            let text = std::io::Error::from_raw_os_error(errno).to_string();
+            let text = text.split(" (os error").next().unwrap_or_default();
+            format!("{} (errno {errno})", text.to_lowercase())
+        }
+        other => format!("unknown status {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_in_words() {
+        assert_eq!(status_text(5), "input/output error (errno 5)");
+        assert_eq!(status_text(-1), "timed out");
+        assert_eq!(status_text(-99), "unknown status -99");
+    }
+}

@@ -1,0 +1,391 @@
+//! The answer in words: one status, one sentence, and every reason for it.
+//!
+//! Rules are functions in [`RULES`], worst first; the worst that speaks sets the status. A rule
+//! says what is wrong and what it means for the numbers.
+
+use taillight_core::plan::Arrival;
+use taillight_rundir::summary::{QosStatus, Reason, Summary, Totals, Verdict, VerdictStatus};
+use taillight_rundir::{Latency, LatencySource, RunStatus};
+use taillight_stats::littles_law_ratio;
+
+use crate::analyse::Analysis;
+use crate::format::{self, Script};
+
+/// Little's law is checked from this mean latency on: below, the clock itself is felt.
+const LITTLE_FROM_NS: f64 = 5_000.0;
+/// And warned about from this distance from 1.
+const LITTLE_OFF: f64 = 0.05;
+/// The tool's own cost is warned about from this share of the mean latency.
+const OVERHEAD_SHARE: f64 = 0.05;
+
+type Rule = fn(&Analysis, &Summary) -> Option<(VerdictStatus, Reason)>;
+
+/// All rules, in the order reasons are listed.
+const RULES: &[Rule] = &[
+    failed,
+    partial,
+    nothing,
+    errors,
+    saturated,
+    ceiling_failed,
+    ceiling_undecided,
+    lost,
+    little,
+    own_cost,
+    late,
+    few,
+    from_histogram,
+];
+
+/// Filled in before the verdict is known.
+pub fn placeholder() -> Verdict {
+    Verdict {
+        status: VerdictStatus::Good,
+        text: String::new(),
+        reasons: Vec::new(),
+    }
+}
+
+/// Judges a run.
+pub fn verdict(analysis: &Analysis, summary: &Summary) -> Verdict {
+    let mut status = VerdictStatus::Good;
+    let mut reasons = Vec::new();
+    for rule in RULES {
+        if let Some((worse, reason)) = rule(analysis, summary) {
+            if weight(worse) > weight(status) {
+                status = worse;
+            }
+            reasons.push(reason);
+        }
+    }
+    for trouble in &analysis.troubles {
+        if weight(status) < weight(VerdictStatus::Warned) {
+            status = VerdictStatus::Warned;
+        }
+        reasons.push(reason(trouble.code, trouble.text.clone()));
+    }
+    Verdict {
+        status,
+        text: text(status, summary, &reasons),
+        reasons,
+    }
+}
+
+/// How bad a status is.
+fn weight(status: VerdictStatus) -> u8 {
+    match status {
+        VerdictStatus::Good => 0,
+        VerdictStatus::Warned => 1,
+        VerdictStatus::Saturated => 2,
+        VerdictStatus::Errors => 3,
+        VerdictStatus::Partial => 4,
+        VerdictStatus::Failed => 5,
+    }
+}
+
+/// The sentence: what was measured, then what to know first.
+fn text(status: VerdictStatus, summary: &Summary, reasons: &[Reason]) -> String {
+    let first = reasons.first().map(|r| r.text.as_str()).unwrap_or_default();
+    if status == VerdictStatus::Failed {
+        return first.to_owned();
+    }
+    let result = result(summary);
+    match reasons.len() {
+        0 => result,
+        1 => format!("{result} {first}"),
+        n => format!("{result} {first} ({} more below.)", n - 1),
+    }
+}
+
+/// `98,304 IOPS at 384 MiB/s; reads: half within 81.2 us, 99 % within 212 us, 99.99 % within 2 ms.`
+fn result(summary: &Summary) -> String {
+    let mut text = format!(
+        "{} IOPS at {}",
+        format::rate(summary.totals.iops),
+        format::bytes_per_s(summary.totals.bytes_per_s)
+    );
+    for (op, totals) in summary.ops.iter().take(2) {
+        let named = if summary.ops.len() > 1 {
+            format!("{}: ", op.name())
+        } else {
+            String::new()
+        };
+        if let Some(shape) = shape(main(totals)) {
+            text.push_str(&format!("; {named}{shape}"));
+        }
+    }
+    text.push('.');
+    text
+}
+
+/// The measure that counts: response with a schedule, else service.
+pub fn main(totals: &Totals) -> &Latency {
+    totals.response.as_ref().unwrap_or(&totals.service)
+}
+
+fn shape(latency: &Latency) -> Option<String> {
+    let find = |p: &str| {
+        latency
+            .percentiles
+            .iter()
+            .find(|it| it.p == p)
+            .and_then(|it| it.ns)
+    };
+    let mut parts = Vec::new();
+    if let Some(ns) = find("50") {
+        parts.push(format!(
+            "half within {}",
+            format::duration_ns(ns, Script::Plain)
+        ));
+    }
+    let nines = latency.nines.iter().filter(|n| n.resolved);
+    let deepest = nines.clone().filter(|n| n.k <= 5).max_by_key(|n| n.k);
+    let two = nines.clone().find(|n| n.k == 2);
+    for nine in [two, deepest.filter(|n| n.k > 2)].into_iter().flatten() {
+        let ns = nine.ns?;
+        parts.push(format!(
+            "{} within {}",
+            format::nines_label(nine.k),
+            format::duration_ns(ns, Script::Plain)
+        ));
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn reason(code: &str, text: impl Into<String>) -> Reason {
+    Reason {
+        code: code.to_owned(),
+        text: text.into(),
+    }
+}
+
+fn failed(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reason)> {
+    if analysis.status != RunStatus::Failed {
+        return None;
+    }
+    let why = analysis
+        .manifest
+        .reason
+        .as_deref()
+        .unwrap_or("no reason was recorded");
+    let text = format!("The run failed: {}.", why.trim_end_matches('.'));
+    Some((VerdictStatus::Failed, reason("failed", text)))
+}
+
+fn partial(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let text = match analysis.status {
+        RunStatus::Partial => {
+            let why = analysis
+                .manifest
+                .reason
+                .as_deref()
+                .unwrap_or("it was stopped or killed");
+            format!("The run ended early: {}.", why.trim_end_matches('.'))
+        }
+        RunStatus::Running => "The run is still going; this is what it has so far.".to_owned(),
+        RunStatus::Complete | RunStatus::Failed => return None,
+    };
+    Some((VerdictStatus::Partial, reason("partial", text)))
+}
+
+fn nothing(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    if summary.totals.count > summary.totals.errors || analysis.status == RunStatus::Failed {
+        return None;
+    }
+    let text = match summary.totals.errors {
+        0 => "Nothing was measured: the run holds no I/O of the measure phase.".to_owned(),
+        n => format!(
+            "Nothing was measured: all {} I/Os failed.",
+            format::count(n)
+        ),
+    };
+    Some((VerdictStatus::Failed, reason("nothing_measured", text)))
+}
+
+fn errors(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let n = summary.errors.count;
+    if n == 0 {
+        return None;
+    }
+    let most = summary.errors.kinds.first().map_or(String::new(), |k| {
+        format!(", most of them {}s: {}", k.op.name(), k.text)
+    });
+    let text = format!(
+        "{} of {} I/Os failed{most}. Latencies are those of successes only.",
+        format::count(n),
+        format::count(summary.totals.count)
+    );
+    Some((VerdictStatus::Errors, reason("io_errors", text)))
+}
+
+fn saturated(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let it = &summary.saturation;
+    let asked = it.asked_per_s.filter(|_| it.saturated)?;
+    let text = format!(
+        "Saturated: {} operations/s were asked for and {} achieved; {} were waiting at worst and {} \
+         never sent. Response times then depend on how long the run was.",
+        format::rate(asked),
+        format::rate(it.achieved_per_s),
+        format::count(it.backlog_max),
+        format::count(it.unsent)
+    );
+    Some((VerdictStatus::Saturated, reason("saturated", text)))
+}
+
+fn ceiling_failed(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    ceiling(
+        summary,
+        QosStatus::Fail,
+        "ceiling_failed",
+        "Over the ceiling",
+    )
+}
+
+fn ceiling_undecided(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    ceiling(
+        summary,
+        QosStatus::Undecided,
+        "ceiling_undecided",
+        "Not decided by so few I/Os",
+    )
+}
+
+fn ceiling(
+    summary: &Summary,
+    status: QosStatus,
+    code: &str,
+    what: &str,
+) -> Option<(VerdictStatus, Reason)> {
+    let check = summary.qos.iter().find(|q| q.status == status)?;
+    let op = check
+        .op
+        .map_or(String::new(), |op| format!("{}: ", op.name()));
+    let needs = match check.needs {
+        Some(n) if status == QosStatus::Undecided => {
+            format!("; needs at least {} I/Os", format::count(n))
+        }
+        _ => String::new(),
+    };
+    let text = format!(
+        "{what}: {op}{} I/Os took longer than {}, with {} % to stay under it{needs}.",
+        format::count(check.above),
+        format::duration_ns(check.ceiling_ns, Script::Plain),
+        check.at
+    );
+    Some((VerdictStatus::Warned, reason(code, text)))
+}
+
+fn lost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let l = &summary.losses;
+    let mut parts = Vec::new();
+    let mut add = |n: u64, what: &str| {
+        if n > 0 {
+            parts.push(format!("{} {what}", format::count(n)));
+        }
+    };
+    add(l.ios, "I/Os missing from the capture");
+    add(l.out_of_range, "latencies outside the histograms' range");
+    add(l.intervals, "intervals not recorded");
+    add(l.chunks, "capture chunks unreadable");
+    add(l.trace_events.unwrap_or(0), "trace events lost");
+    if parts.is_empty() {
+        return None;
+    }
+    let text = format!("Data was lost: {}.", parts.join(", "));
+    Some((VerdictStatus::Warned, reason("lost", text)))
+}
+
+/// In a closed loop, rate x mean latency must be the number of I/Os outstanding.
+fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let plan = &analysis.manifest.plan;
+    let closed = plan.workloads.iter().all(|w| w.arrival == Arrival::Burst);
+    let mean = summary.totals.service.mean_ns?;
+    if !closed || summary.totals.errors > 0 || mean < LITTLE_FROM_NS {
+        return None;
+    }
+    let outstanding = plan.outstanding() as f64;
+    let ratio = littles_law_ratio(summary.totals.iops, mean, outstanding)?;
+    if (ratio - 1.0).abs() < LITTLE_OFF {
+        return None;
+    }
+    let used = ratio * outstanding;
+    let text = format!(
+        "Little's law does not hold: IOPS x mean latency is {}, but {} I/Os were to be outstanding. {}",
+        format::digits3(used),
+        format::digits3(outstanding),
+        if ratio < 1.0 {
+            "The tool or the CPU did not keep the queue full, so throughput is a lower bound."
+        } else {
+            "Counts and times are of different periods; treat the rate with care."
+        }
+    );
+    Some((VerdictStatus::Warned, reason("littles_law", text)))
+}
+
+fn own_cost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let own = summary.overhead.null_ns_per_op?;
+    let mean = summary.totals.service.mean_ns?;
+    if mean < LITTLE_FROM_NS || own < mean * OVERHEAD_SHARE {
+        return None;
+    }
+    let text = format!(
+        "The tool itself takes {} per I/O, {} of the mean latency.",
+        format::duration(own, Script::Plain),
+        format::percent(own / mean)
+    );
+    Some((VerdictStatus::Warned, reason("own_cost", text)))
+}
+
+/// With a schedule: the tool's own lateness must be small against the service time.
+fn late(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    if summary.saturation.saturated {
+        return None;
+    }
+    let wait = summary.totals.wait.as_ref()?;
+    let late = wait.nines.iter().find(|n| n.k == 3).and_then(|n| n.ns)?;
+    let usual = summary
+        .totals
+        .service
+        .percentiles
+        .iter()
+        .find(|p| p.p == "50")?
+        .ns?;
+    if late as f64 <= usual as f64 * 0.1 || (late as f64) < LITTLE_FROM_NS {
+        return None;
+    }
+    let text = format!(
+        "1 I/O in 1,000 was sent {} late or more, against a usual service time of {}: slots or CPU \
+         were short. Response times include this wait.",
+        format::duration_ns(late, Script::Plain),
+        format::duration_ns(usual, Script::Plain)
+    );
+    Some((VerdictStatus::Warned, reason("late", text)))
+}
+
+fn few(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let (op, totals) = summary.ops.iter().min_by_key(|(_, t)| main(t).count)?;
+    let count = main(totals).count;
+    if count == 0 || count >= 2_995 {
+        return None;
+    }
+    let text = format!(
+        "Only {} {}s were measured: 99.9 % needs 2,995. Run longer for a tail.",
+        format::count(count),
+        op.name()
+    );
+    Some((VerdictStatus::Warned, reason("few_ios", text)))
+}
+
+/// Asked-for histograms are no fault, but the reader must know the error.
+fn from_histogram(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let told = analysis
+        .troubles
+        .iter()
+        .any(|t| t.text.contains("histograms"));
+    if summary.totals.service.source == LatencySource::Capture || told {
+        return None;
+    }
+    let text = "Percentiles come from histograms (error up to 0.1 %), because not every I/O was \
+                asked to be kept.";
+    Some((VerdictStatus::Good, reason("from_histogram", text)))
+}

@@ -7,6 +7,7 @@ mod doctor;
 mod drivers;
 mod output;
 mod problem;
+mod progress;
 mod registry;
 mod report;
 mod run;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use taillight_core::job::DriverView;
 use taillight_core::plan::Plan;
 use taillight_core::{Clock, Error, MonoClock, Result, clock};
 use taillight_rundir::manifest::{CaptureInfo, ClockInfo, Losses, Overhead, ProcessInfo};
@@ -9,6 +10,7 @@ use taillight_rundir::{Manifest, RunDir, RunStatus, SCHEMA_VERSION, names};
 
 use super::job::Given;
 use crate::args::RunArgs;
+use crate::registry::Registry;
 
 /// Where runs go when nothing is said.
 const HOME: &str = "taillight-runs";
@@ -33,14 +35,9 @@ pub fn create(
     args: &RunArgs,
     environment: &serde_json::Map<String, serde_json::Value>,
 ) -> Result<Made> {
-    let clock = ClockInfo {
-        monotonic_ns: MonoClock.now().0,
-        realtime_ns: clock::realtime_ns(),
-        source: taillight_trace::clock::source(&taillight_trace::Sys::default())
-            .unwrap_or_else(|| "unknown".to_owned()),
-    };
+    let clock = clock_info(plan)?;
     let stamp = utc(clock.realtime_ns);
-    let run_id = format!("{stamp}-{:08x}", run_number(clock.monotonic_ns));
+    let run_id = format!("{stamp}-{:08x}", run_number(MonoClock.now().0));
     let path = match &plan.run.output {
         Some(output) => PathBuf::from(output),
         None => unused(&format!("{HOME}/{}-{stamp}", plan.run.name))?,
@@ -92,6 +89,25 @@ impl Made {
             let _ = path.parent().map(std::fs::remove_dir);
         }
     }
+}
+
+/// The clock of the run's stamps; virtual time begins at zero.
+fn clock_info(plan: &Plan) -> Result<ClockInfo> {
+    let is_virtual = Registry.capabilities(&plan.target)?.virtual_time;
+    let realtime_ns = clock::realtime_ns();
+    if is_virtual {
+        return Ok(ClockInfo {
+            monotonic_ns: 0,
+            realtime_ns,
+            source: "virtual".to_owned(),
+        });
+    }
+    let source = taillight_trace::clock::source(&taillight_trace::Sys::default());
+    Ok(ClockInfo {
+        monotonic_ns: MonoClock.now().0,
+        realtime_ns,
+        source: source.unwrap_or_else(|| "unknown".to_owned()),
+    })
 }
 
 fn capture_path(run_id: &str) -> String {

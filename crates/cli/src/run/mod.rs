@@ -17,7 +17,6 @@ use taillight_core::exit::Exit;
 use taillight_core::plan::{Plan, TraceMode};
 use taillight_core::{Error, Result};
 use taillight_driver::{OpenSpec, Target};
-use taillight_rundir::RunDir;
 use taillight_trace::{Environment, Sys};
 
 use crate::args::RunArgs;
@@ -50,7 +49,7 @@ pub fn main(args: RunArgs) -> Result<Exit> {
         Ok(outcome) => outcome,
         Err(e) => return stopped_or(e, made, &signals),
     };
-    live.finish();
+    live.end();
     verdict::conclude(made, &environment, &sys, outcome, &signals)
 }
 
@@ -70,10 +69,10 @@ fn open(
     };
     let stop = signals.stop();
     let target = driver.open(&spec, &mut |p| {
-        live.show_progress(p);
+        live.step(p);
         !stop.stopped()
     })?;
-    live.end_progress();
+    live.end();
     let shape = target.geometry();
     let fits = taillight_core::job::check_extents(plan, shape.size(), shape.align);
     match fits {
@@ -108,9 +107,4 @@ fn refuse_unbuilt(plan: &Plan) -> Result<()> {
             .with("field", "trace.mode")
             .hint("use trace.mode = \"off\""),
     )
-}
-
-/// The path people type to see the report again.
-fn shown(dir: &RunDir) -> String {
-    dir.path().display().to_string()
 }

@@ -8,9 +8,8 @@ use taillight_rundir::summary::{QosStatus, Summary};
 use taillight_trace::{Environment, Sys};
 
 use super::directory::Made;
-use super::shown;
 use super::signals::Signals;
-use crate::{output, report};
+use crate::{output, problem, report};
 
 /// Finishes the run directory and says how it went.
 ///
@@ -36,13 +35,21 @@ pub fn conclude(
     manifest.losses = outcome.losses;
     manifest.overhead = outcome.overhead;
     made.dir.write_manifest(&manifest)?;
-    let summary = report::make(&mut made.dir)?;
     if let Some(e) = &outcome.error {
-        crate::problem::show(e);
+        problem::show(e);
     }
-    output::line(&format!("\nrun directory: {}", shown(&made.dir)));
     let failed = outcome.errors.iter().any(|(_, n)| *n > 0);
-    Ok(exit(outcome.reason, failed, summary.as_ref(), signals))
+    // The run is over and kept: a report that cannot be made must not hide how it ended.
+    let (summary, problem) = match report::of_run(made.dir.path()) {
+        Ok(report) => {
+            output::line(&format!("\n{}", report.text.trim_end()));
+            (report.summaries.into_iter().next(), None)
+        }
+        Err(e) => (None, Some(problem::show(&e))),
+    };
+    output::line(&format!("Run     {}", made.dir.path().display()));
+    let exit = exit(outcome.reason, failed, summary.as_ref(), signals);
+    Ok(problem.filter(|_| exit == Exit::Ok).unwrap_or(exit))
 }
 
 fn status(outcome: &Outcome) -> RunStatus {

@@ -190,6 +190,7 @@ pub fn slc_factors(dist: &Dist) -> Slc {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analyse::SlowestKeeper;
 
     fn asked() -> Asked {
         Asked::new(&["50", "99", "99.99", "100", "50.0"].map(String::from), 4)
@@ -215,26 +216,25 @@ mod tests {
     #[test]
     fn one_stall_is_named_as_one_episode() {
         let mut values = vec![100; 100_000];
-        let mut slowest = Exceedances::new(1_000);
+        let mut slowest = SlowestKeeper::new(1_000);
         for i in 0..500 {
-            values.push(5_000_000);
-            slowest.push(5_000_000, i, i + 5_000_000);
+            let ns = 5_000_000 + i as u64;
+            values.push(ns);
+            slowest.push(ns, i, i + ns as i64);
         }
         let dist = Dist::from_values(values);
-        let nine = &latency(
+        let asked = Asked::new(&[], 3);
+        let it = latency(
             &dist,
             Origin::CAPTURE,
-            &Asked::new(&[], 3),
-            Some(&slowest),
+            &asked,
+            Some(&slowest.finish()),
             None,
-        )
-        .nines;
-        assert_eq!(
-            nine[1].episodes, None,
-            "99 % is 100 ns and the kept ones do not reach down to it"
         );
-        let two = nine[2].clone();
-        assert_eq!(two.ns, Some(5_000_000));
+        let three = &it.nines[2];
+        let episodes = three.episodes.clone().unwrap();
+        assert_eq!((episodes.count, Some(episodes.largest)), (1, three.above));
+        assert_eq!(episodes.hi_ns, None, "one event bounds nothing");
     }
 
     #[test]

@@ -99,7 +99,7 @@ fn unknown(message: &str) -> Option<(&str, Vec<&str>)> {
 }
 
 /// "did you mean ...?" or the list of what is known.
-pub(super) fn suggest(given: &str, known: &[&str]) -> String {
+pub fn suggest(given: &str, known: &[&str]) -> String {
     let close = known
         .iter()
         .map(|k| (strsim::damerau_levenshtein(given, k), *k))

@@ -22,6 +22,7 @@ pub use forms::{
     AccessForm, AccessTable, ArrivalForm, ArrivalKind, ArrivalTable, MixForm, Percentile,
     percentile,
 };
+pub use message::suggest;
 pub use written::{
     CaptureTable, JobFile, QosTable, RunTable, TargetTable, TraceTable, WorkloadTable,
 };

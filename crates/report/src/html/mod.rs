@@ -6,7 +6,8 @@
 
 mod details;
 
-use minijinja::{Environment, Value as Shown, context};
+use minijinja::value::Serde;
+use minijinja::{Environment, context};
 use plotly::Plot;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -54,9 +55,9 @@ pub fn page_with(runs: &[Run], bundle: &str) -> Result<String> {
             title => title(runs),
             version => env!("CARGO_PKG_VERSION"),
             several => runs.len() > 1,
-            runs => Shown::from_serialize(run_views(runs)),
-            overview => Shown::from_serialize(overview_table(runs)),
-            charts => Shown::from_serialize(chart_views(&overlay)?),
+            runs => Serde(run_views(runs)),
+            overview => Serde(overview_table(runs)),
+            charts => Serde(chart_views(&overlay)?),
             style => STYLE,
             script => SCRIPT,
         })

@@ -1,6 +1,6 @@
 //! What `ios.parquet` costs: bytes per I/O and rows per CPU second, on made-up but realistic I/Os.
 //!
-//! `cargo run --release -p taillight-rundir --example ios_cost -- [ROWS]`
+//! `cargo run --release -p taillight-rundir --example ios_cost -- [ROWS [SHAPE]]`
 
 use std::time::Instant;
 
@@ -252,12 +252,21 @@ fn main() -> Result<()> {
         .nth(1)
         .and_then(|a| a.parse().ok())
         .unwrap_or(10_000_000);
-    measure("depth 1", Shape::Depth1, rows)?;
-    measure("depth 32", Shape::Depth32, rows)?;
-    measure("disk", Shape::Disk, rows)?;
-    measure("mixed", Shape::Mixed, rows)?;
-    measure("sequential", Shape::Sequential, rows)?;
-    measure_convert("depth 1", Shape::Depth1, rows)?;
-    measure_convert("depth 32", Shape::Depth32, rows)?;
-    measure_convert("disk", Shape::Disk, rows)
+    let only = std::env::args().nth(2);
+    let shapes = [
+        ("depth 1", Shape::Depth1),
+        ("depth 32", Shape::Depth32),
+        ("disk", Shape::Disk),
+        ("mixed", Shape::Mixed),
+        ("sequential", Shape::Sequential),
+    ];
+    for (name, shape) in shapes {
+        if only.as_deref().is_none_or(|only| only == name) {
+            measure(name, shape, rows)?;
+            if only.is_none() {
+                measure_convert(name, shape, rows)?;
+            }
+        }
+    }
+    Ok(())
 }

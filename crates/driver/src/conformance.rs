@@ -42,7 +42,7 @@ type Checked = Result<Outcome, String>;
 type Check = fn(&Bench<'_>) -> Checked;
 
 /// Every check by name.
-const CHECKS: [(&str, Check); 12] = [
+const CHECKS: [(&str, Check); 13] = [
     ("options resolve to themselves", options),
     ("buffers are apart and aligned", buffers),
     ("one completion per token", tokens),
@@ -53,6 +53,7 @@ const CHECKS: [(&str, Check); 12] = [
     ("reading past the end is a completion", past_the_end),
     ("an unaligned read is a completion", unaligned),
     ("polling nothing returns", poll_nothing),
+    ("two workers do not disturb each other", two_workers),
     ("giving up leaves the target usable", give_up),
     ("flushing works", flush),
 ];
@@ -416,6 +417,29 @@ fn sync_after_write(b: &Bench<'_>) -> Checked {
             format!("{kind:?} gave {:?}", c.sync_ns)
         })?;
     }
+    // All at once, and all awaited at once.
+    let mut out = Vec::with_capacity(b.depth() as usize);
+    for slot in 0..b.depth() {
+        let op = Op {
+            sync: Some(SyncKind::Fdatasync),
+            ..b.op(OpKind::Write, u64::from(slot))
+        };
+        let answer = session.submit(&op, slot, Token::new(1, slot));
+        if let Submitted::Done(c) = answer.map_err(|e| e.to_string())? {
+            out.push(c);
+        }
+    }
+    session.flush().map_err(|e| e.to_string())?;
+    let left = b.depth() - out.len() as u32;
+    let until = MonoClock.now().plus(PATIENCE_NS);
+    session
+        .poll(left, Some(until), &mut out)
+        .map_err(|e| e.to_string())?;
+    let good = |c: &Completion| c.status.is_ok() && c.sync_ns.is_some();
+    ensure(
+        out.len() as u32 == b.depth() && out.iter().all(good),
+        || format!("{out:?}"),
+    )?;
     Ok(Outcome::Kept)
 }
 
@@ -482,6 +506,28 @@ fn poll_nothing(b: &Bench<'_>) -> Checked {
     }
     session.flush().map_err(|e| e.to_string())?;
     ensure(out.is_empty(), || "completions out of nothing".into())?;
+    Ok(Outcome::Kept)
+}
+
+fn two_workers(b: &Bench<'_>) -> Checked {
+    if b.caps.virtual_time {
+        return Ok(Outcome::NotForIt("one event queue drives all its workers"));
+    }
+    let work = |worker: u64| -> Result<(), String> {
+        let mut session = b.session()?;
+        for n in 0..200 {
+            let c = b.one(session.as_mut(), &b.op(OpKind::Read, worker + 2 * n))?;
+            ensure(c.status.is_ok(), || format!("worker {worker}: {c:?}"))?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| work(1));
+        work(0)?;
+        other
+            .join()
+            .unwrap_or_else(|_| Err("a worker panicked".to_owned()))
+    })?;
     Ok(Outcome::Kept)
 }
 

@@ -70,6 +70,15 @@ fn file_with_a_submitting_thread_keeps_the_contract() {
 }
 
 #[test]
+fn file_at_the_deepest_queue_keeps_the_contract() {
+    let tmp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = format!("{}/one.dat", tmp.path().display());
+    // Registered, these buffers would exceed the locked memory that a plain user may have.
+    let options = "direct = false\nfixed_buffers = false";
+    check(target("file", Some(path), options), 4096);
+}
+
+#[test]
 fn file_in_memory_keeps_the_contract() {
     let Ok(tmp) = tempfile::tempdir_in("/dev/shm") else {
         eprintln!("skipped: no /dev/shm");

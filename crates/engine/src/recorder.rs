@@ -8,6 +8,7 @@ mod part;
 
 use crossbeam_channel::{Receiver, Sender};
 use taillight_core::{OpKind, Record, Result, Stamp};
+use taillight_rundir::chunk::Sample;
 
 pub use capture::{Capture, CaptureState, Thresholds};
 pub use part::{HIGHEST_NS, OpPart, Part, new_histogram};
@@ -158,11 +159,38 @@ impl Recorder {
         self.boundary = self.timeline.interval_end(now);
     }
 
-    /// Records one finished operation. Records come in completion order.
+    /// Records a plain success: the hot loop's way in. `bytes` were moved.
     ///
     /// # Errors
     /// `Unavailable` when capture memory cannot be had although the budget allows it.
     #[inline]
+    pub fn success(
+        &mut self,
+        sample: &Sample,
+        bytes: u64,
+        record: impl FnOnce() -> Record,
+    ) -> Result<()> {
+        if sample.submit < self.timeline.measure.0 && self.part.measured {
+            self.part.stragglers += 1;
+            return Ok(());
+        }
+        let service = sample.complete.wrapping_sub(sample.submit).max(0) as u64;
+        let response = sample.complete.wrapping_sub(sample.intended).max(0) as u64;
+        self.part
+            .op(sample.op, self.open_loop)
+            .success(service, response, bytes);
+        if self.part.measured {
+            self.measured += 1;
+            return self.capture.keep_sample(sample, record);
+        }
+        Ok(())
+    }
+
+    /// Records any finished operation. Calls come in completion order.
+    ///
+    /// # Errors
+    /// `Unavailable` when capture memory cannot be had although the budget allows it.
+    #[cold]
     pub fn record(&mut self, r: &Record) -> Result<()> {
         if r.submit < self.timeline.measure && self.part.measured {
             self.part.stragglers += 1;
@@ -170,7 +198,7 @@ impl Recorder {
         }
         let op = self.part.op(r.op, self.open_loop);
         if r.status.is_ok() {
-            op.success(r, self.open_loop);
+            op.success(r.service_ns(), r.response_ns(), r.moved.unwrap_or(r.size));
         } else {
             op.failure(r);
         }

@@ -6,8 +6,9 @@
 
 use taillight_core::plan::Payload;
 use taillight_core::probe::{Probe, Token};
-use taillight_core::{Clock, Op, Record, Result, Stamp, Status};
+use taillight_core::{Clock, Error, Op, OpKind, Record, Result, Stamp, Status};
 use taillight_driver::{Completion, Session, Submitted};
+use taillight_rundir::chunk::{Header, Sample};
 
 use crate::generator::Generator;
 use crate::recorder::{CaptureState, Recorder, Timeline};
@@ -24,10 +25,13 @@ struct InFlight {
     op: Op,
     intended: Option<Stamp>,
     submit: Stamp,
-    issued: Option<Stamp>,
+    issued: Stamp,
+    /// [`IDLE`] when nothing is in flight.
     token: Token,
-    busy: bool,
 }
+
+/// The token of a free slot; generations begin at 1.
+const IDLE: Token = Token(0);
 
 /// What a worker waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +91,10 @@ pub struct Worker<C: Clock, P: Probe> {
     limits: Limits,
     payload: Payload,
     first_slot: u32,
+    /// Bytes in each file, for global offsets.
+    file_size: u64,
+    /// First of the capture's block sizes: stands for the size of an fsync.
+    first_size: u64,
     queued: bool,
     slots: Vec<InFlight>,
     free: Vec<u32>,
@@ -124,6 +132,8 @@ pub struct Parts<C: Clock, P: Probe> {
     pub depth: u32,
     /// First global slot.
     pub first_slot: u32,
+    /// What capture records share.
+    pub header: Header,
 }
 
 impl<C: Clock, P: Probe> Worker<C, P> {
@@ -142,7 +152,7 @@ impl<C: Clock, P: Probe> Worker<C, P> {
         let depth = parts.depth as usize;
         let idle = InFlight {
             op: Op {
-                kind: taillight_core::OpKind::Read,
+                kind: OpKind::Read,
                 target: 0,
                 offset: 0,
                 size: 0,
@@ -151,9 +161,8 @@ impl<C: Clock, P: Probe> Worker<C, P> {
             },
             intended: None,
             submit: Stamp(0),
-            issued: None,
-            token: Token(0),
-            busy: false,
+            issued: Stamp(0),
+            token: IDLE,
         };
         Worker {
             clock,
@@ -166,6 +175,8 @@ impl<C: Clock, P: Probe> Worker<C, P> {
             limits: parts.limits,
             payload: parts.payload,
             first_slot: parts.first_slot,
+            file_size: parts.header.file_size,
+            first_size: parts.header.sizes[0],
             queued: parts.depth > 1,
             slots: vec![idle; depth],
             free: (0..parts.depth).rev().collect(),
@@ -289,15 +300,14 @@ impl<C: Clock, P: Probe> Worker<C, P> {
             op,
             intended,
             submit,
-            issued: None,
+            issued: submit,
             token,
-            busy: true,
         };
         self.slots[slot as usize] = flight;
         let answer = match self.session.submit(&op, slot, token)? {
             Submitted::Full if self.free.len() < self.slots.len() => {
                 // The generator has moved on; keep the operation for the next round.
-                self.slots[slot as usize].busy = false;
+                self.slots[slot as usize].token = IDLE;
                 return self.retry_full(slot, flight);
             }
             other => other,
@@ -322,7 +332,7 @@ impl<C: Clock, P: Probe> Worker<C, P> {
                 return Ok(self.now < self.recorder.boundary());
             }
             Submitted::Full => {
-                return Err(taillight_core::Error::internal(
+                return Err(Error::internal(
                     "the driver answered Full with nothing in flight",
                 ));
             }
@@ -355,7 +365,7 @@ impl<C: Clock, P: Probe> Worker<C, P> {
             self.slots[slot as usize] = flight;
             match self.session.submit(&flight.op, slot, flight.token)? {
                 Submitted::Full if self.free.len() < self.slots.len() => {
-                    self.slots[slot as usize].busy = false;
+                    self.slots[slot as usize].token = IDLE;
                 }
                 answer => return self.accept(slot, flight, answer),
             }
@@ -369,7 +379,7 @@ impl<C: Clock, P: Probe> Worker<C, P> {
         let issued = self.clock.now();
         self.now = issued;
         for slot in self.batch.drain(..) {
-            self.slots[slot as usize].issued = Some(issued);
+            self.slots[slot as usize].issued = issued;
         }
         Ok(())
     }
@@ -414,54 +424,56 @@ impl<C: Clock, P: Probe> Worker<C, P> {
     fn complete(&mut self, c: &Completion) -> Result<()> {
         let slot = c.token.slot().wrapping_sub(self.first_slot);
         let flight = match self.slots.get_mut(slot as usize) {
-            Some(f) if f.busy && f.token == c.token => f,
-            _ => {
-                return Err(taillight_core::Error::internal(
-                    "the driver returned a token that is not in flight",
-                ));
-            }
+            Some(f) if f.token == c.token => f,
+            _ => return Err(unknown_token()),
         };
-        flight.busy = false;
-        let flight = *flight;
+        flight.token = IDLE;
         self.free.push(slot);
+        let size = flight.op.size;
+        let plain = c.status.is_ok() && c.moved == size && c.first.is_none();
+        if !plain {
+            let flight = *flight;
+            return self.complete_other(&flight, c);
+        }
+        self.failures = 0;
+        let (op, submit) = (&flight.op, flight.submit.0);
+        let sample = Sample {
+            op: op.kind,
+            global: u64::from(op.target) * self.file_size + op.offset,
+            size: if op.kind == OpKind::Fsync {
+                self.first_size
+            } else {
+                size
+            },
+            intended: flight.intended.map_or(submit, |at| at.0),
+            submit,
+            issued: if self.queued { flight.issued.0 } else { submit },
+            complete: self.now.0,
+            sync_ns: c.sync_ns,
+            key: op.key,
+        };
+        self.probe.end(
+            self.first_slot + slot,
+            c.token,
+            (self.now.0 - submit) as u64,
+        );
+        let (now, queued) = (self.now, self.queued);
+        self.recorder
+            .success(&sample, size, || record(flight, c, c.status, now, queued))
+    }
+
+    /// A failure, a short I/O, or a success with stamps of the driver's own.
+    #[cold]
+    fn complete_other(&mut self, flight: &InFlight, c: &Completion) -> Result<()> {
         let short = c.status.is_ok() && c.moved != flight.op.size;
         let status = if short { Status::SHORT } else { c.status };
-        let record = self.record(&flight, c, status);
+        let record = record(flight, c, status, self.now, self.queued);
         self.failures = if status.is_ok() { 0 } else { self.failures + 1 };
         if self.failures >= GONE_AFTER {
             self.stop();
         }
-        self.probe
-            .end(self.first_slot + slot, c.token, record.service_ns());
+        self.probe.end(c.token.slot(), c.token, record.service_ns());
         self.recorder.record(&record)
-    }
-
-    #[inline]
-    fn record(&self, flight: &InFlight, c: &Completion, status: Status) -> Record {
-        let op = &flight.op;
-        let fsync = op.kind == taillight_core::OpKind::Fsync;
-        Record {
-            op: op.kind,
-            target: op.target,
-            offset: if fsync { None } else { Some(op.offset) },
-            key: None,
-            size: op.size,
-            moved: if c.moved == op.size {
-                None
-            } else {
-                Some(c.moved)
-            },
-            count: None,
-            intended: flight.intended,
-            origin: None,
-            submit: flight.submit,
-            issued: if self.queued { flight.issued } else { None },
-            first: c.first,
-            complete: self.now,
-            sync_ns: c.sync_ns,
-            retries: None,
-            status,
-        }
     }
 
     /// Records what is still in flight as unfinished, gives the session up, and reports.
@@ -470,11 +482,16 @@ impl<C: Clock, P: Probe> Worker<C, P> {
     /// `Unavailable` when capture memory cannot be had.
     pub fn finish(mut self) -> Result<WorkerEnd> {
         let mut unfinished = 0;
-        let late: Vec<InFlight> = self.slots.iter().filter(|f| f.busy).copied().collect();
+        let late: Vec<InFlight> = self
+            .slots
+            .iter()
+            .filter(|f| f.token != IDLE)
+            .copied()
+            .collect();
         for flight in &late {
             unfinished += 1;
             let gone = Completion::failed(flight.token, Status::UNFINISHED);
-            let record = self.record(flight, &gone, Status::UNFINISHED);
+            let record = record(flight, &gone, Status::UNFINISHED, self.now, self.queued);
             self.recorder.record(&record)?;
         }
         if unfinished > 0 {
@@ -492,6 +509,43 @@ impl<C: Clock, P: Probe> Worker<C, P> {
             finished: self.now,
             gone: self.failures >= GONE_AFTER,
         })
+    }
+}
+
+#[cold]
+fn unknown_token() -> Error {
+    Error::internal("the driver returned a token that is not in flight")
+}
+
+/// The whole record of a finished operation.
+#[cold]
+fn record(f: &InFlight, c: &Completion, status: Status, now: Stamp, queued: bool) -> Record {
+    let op = &f.op;
+    Record {
+        op: op.kind,
+        target: op.target,
+        offset: if op.kind == OpKind::Fsync {
+            None
+        } else {
+            Some(op.offset)
+        },
+        key: None,
+        size: op.size,
+        moved: if c.moved == op.size {
+            None
+        } else {
+            Some(c.moved)
+        },
+        count: None,
+        intended: f.intended,
+        origin: None,
+        submit: f.submit,
+        issued: queued.then_some(f.issued),
+        first: c.first,
+        complete: now,
+        sync_ns: c.sync_ns,
+        retries: None,
+        status,
     }
 }
 

@@ -1,4 +1,5 @@
 //! The run directory as a whole: new only, atomic, and clear about damage.
+#![allow(clippy::unwrap_used)]
 
 use std::fs;
 

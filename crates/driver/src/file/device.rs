@@ -4,8 +4,10 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom, fstat, open as open_fd, seek};
+use rustix::io::Errno;
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 
@@ -61,6 +63,10 @@ pub fn open(path: &Path, asked: &Asked<'_>) -> Result<Device> {
     Ok(Device { fd, size })
 }
 
+/// An earlier run in this process that gave up on I/O in flight lets go a moment after it closed.
+const BUSY_TRIES: u32 = 20;
+const BUSY_PAUSE: Duration = Duration::from_millis(25);
+
 fn open_exclusively(path: &Path, changes: bool, shared: bool) -> Result<OwnedFd> {
     let mut flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     flags |= if changes {
@@ -72,7 +78,15 @@ fn open_exclusively(path: &Path, changes: bool, shared: bool) -> Result<OwnedFd>
         // On a device, EXCL without CREATE asks the kernel for an exclusive claim.
         flags |= OFlags::EXCL;
     }
-    let fd = open_fd(path, flags, Mode::empty()).map_err(|e| why_not(path, e.into()))?;
+    let mut tries = 0;
+    let fd = loop {
+        match open_fd(path, flags, Mode::empty()) {
+            Ok(fd) => break fd,
+            Err(Errno::BUSY) if tries < BUSY_TRIES => tries += 1,
+            Err(e) => return Err(why_not(path, e.into())),
+        }
+        std::thread::sleep(BUSY_PAUSE);
+    };
     let is_device =
         fstat(&fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_block_device());
     match is_device {

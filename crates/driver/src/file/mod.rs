@@ -6,13 +6,16 @@
 //! ring. Nothing is touched before the guard and the sizes have passed.
 
 mod cache;
+mod decide;
 mod device;
 mod facts;
 mod files;
 mod fill;
 mod layout;
+mod made;
 pub mod options;
 mod place;
+mod prepare;
 mod shape;
 mod sync;
 mod sys;
@@ -32,8 +35,9 @@ use crate::contract::{Driver, Geometry, OpenSpec, OptionDoc, Target};
 use crate::guard;
 use crate::guard::block::Block;
 use facts::Facts;
-use files::{Asked, Made, Wanted};
+use files::{Asked, Wanted};
 use layout::Meter;
+use made::Made;
 use options::{Cache, DOCS, Engine, FileOptions};
 use place::Place;
 use shape::Uses;

@@ -62,7 +62,7 @@ pub struct FileOptions {
     pub allow_holes: bool,
     /// Leave the files this run makes behind.
     pub keep: bool,
-    /// Read a device that is mounted or held by something else.
+    /// Read a device or file that is mounted, locked or held by something else.
     pub read_in_use: bool,
     /// Register the buffers with the ring.
     pub fixed_buffers: bool,
@@ -158,7 +158,7 @@ pub const DOCS: [OptionDoc; 13] = [
         "read_in_use",
         "bool",
         "false",
-        "let a plan that only reads open a device that is mounted or held by something else",
+        "let a plan that only reads open a device or file that is mounted, locked or held by something else",
     ),
     doc(
         "fixed_buffers",

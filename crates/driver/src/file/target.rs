@@ -11,8 +11,8 @@ use taillight_core::{Error, Result};
 use crate::contract::{Admin, Geometry, Session, SessionSpec, Target};
 use crate::file::cache;
 use crate::file::facts::Facts;
-use crate::file::files::Made;
 use crate::file::fill::Noise;
+use crate::file::made::Made;
 use crate::file::sync::SyncSession;
 use crate::file::sys::{self, Buffers, Mapping};
 use crate::file::uring::{Shared, UringSession};
@@ -43,7 +43,7 @@ pub struct FileTarget {
     pub facts: Facts,
     /// Keeps a warmed cache in use.
     pub warm: Vec<Mapping>,
-    /// What to delete at the end; `None` for devices.
+    /// What the end deletes or seals; `None` for devices.
     pub made: Option<Made>,
 }
 
@@ -125,7 +125,7 @@ impl Target for FileTarget {
     fn close(mut self: Box<Self>) -> Result<()> {
         self.warm.clear();
         match &mut self.made {
-            Some(made) => made.delete(),
+            Some(made) => made.finish(),
             None => Ok(()),
         }
     }

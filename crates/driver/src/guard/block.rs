@@ -132,3 +132,48 @@ fn line(path: &Path) -> Option<String> {
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(dir: &Path, number: &str, attributes: &[(&str, &str)]) {
+        fs::create_dir_all(dir).unwrap();
+        for (name, value) in [("dev", number)].iter().chain(attributes) {
+            let path = dir.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("{value}\n")).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_partition_under_a_crypt_map_and_a_raid() {
+        let tmp = tempfile::tempdir().unwrap();
+        let root = tmp.path();
+        device(&root.join("sda"), "8:0", &[("queue/scheduler", "[none]")]);
+        let part = [("partition", "1"), ("start", "2048"), ("size", "4096")];
+        device(&root.join("sda/sda1"), "8:1", &part);
+        let map = [("dm/name", "vault"), ("dm/uuid", "CRYPT-LUKS2-1234-vault")];
+        device(&root.join("dm-0"), "252:0", &map);
+        device(&root.join("md0"), "9:0", &[("md/level", "raid1")]);
+        for (of, holder) in [("sda/sda1", "dm-0"), ("dm-0", "md0")] {
+            fs::create_dir_all(root.join(of).join("holders")).unwrap();
+            let link = root.join(of).join("holders").join(holder);
+            std::os::unix::fs::symlink(root.join(holder), link).unwrap();
+        }
+        let disk = Block::at(&root.join("sda")).unwrap();
+        let part = disk.partitions().pop().unwrap();
+        assert_eq!((part.name.as_str(), part.number.as_str()), ("sda1", "8:1"));
+        assert!(part.is_partition() && part.whole() == disk && disk.whole() == disk);
+        let window = Window {
+            start: 1 << 20,
+            len: 2 << 20,
+        };
+        assert_eq!(part.window(), Some(window));
+        assert_eq!(part.queue("scheduler").as_deref(), Some("[none]"));
+        let map = part.holders().pop().unwrap();
+        assert_eq!(map.describe(), "dm-0 (CRYPT vault)");
+        assert_eq!(map.holders()[0].describe(), "md0 (RAID raid1)");
+        assert!(disk.holders().is_empty() && Block::at(&root.join("none")).is_none());
+    }
+}

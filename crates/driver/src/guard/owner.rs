@@ -1,8 +1,9 @@
 //! The ownership mark: `.taillight-owner.json` beside the files that Taillight made.
 //!
-//! A file is Taillight's when the mark names its inode, device and size. The mark is written
-//! before the first byte of data and removed after the file, so that a killed run leaves files
-//! that the next run still knows. Changes happen under a lock on the directory.
+//! A file is Taillight's when the mark names its inode, device and size, and nobody changed it
+//! since the run that kept it ended. The mark is written before the first byte of data and removed
+//! after the file, so that a killed run leaves files that the next run still knows. Changes happen
+//! under a lock on the directory.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -34,16 +35,32 @@ pub struct Mark {
     pub run_id: String,
     /// Stays after the run.
     pub keep: bool,
+    /// When it was last changed, ns since the epoch; absent while a run uses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modified_ns: Option<i64>,
 }
 
 impl Mark {
     /// Whether this is the mark of the file with this `stat`.
     pub fn fits(&self, stat: &Stat) -> bool {
-        self.same_file(stat) && u64::try_from(stat.st_size) == Ok(self.size)
+        self.same_file(stat)
+            && u64::try_from(stat.st_size) == Ok(self.size)
+            && self.modified_ns.is_none_or(|at| at == modified_ns(stat))
+    }
+    /// Notes when the file was last changed: from now on a later change makes it foreign.
+    pub fn seal(&mut self, stat: &Stat) {
+        self.modified_ns = Some(modified_ns(stat));
     }
     fn same_file(&self, stat: &Stat) -> bool {
         self.inode == stat.st_ino && self.device == device(stat)
     }
+}
+
+fn modified_ns(stat: &Stat) -> i64 {
+    let nanos = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
+    stat.st_mtime
+        .saturating_mul(1_000_000_000)
+        .saturating_add(nanos)
 }
 
 /// "major:minor" of the file system that holds a file.
@@ -243,6 +260,7 @@ mod tests {
             size: u64::try_from(stat.st_size).unwrap(),
             run_id: "r1".to_owned(),
             keep: false,
+            modified_ns: None,
         }
     }
 
@@ -284,7 +302,13 @@ mod tests {
         let tmp = tempfile::tempdir().unwrap();
         let dir = OwnedDir::open(tmp.path()).unwrap();
         std::fs::write(tmp.path().join("a"), b"x").unwrap();
-        let mine = mark(&dir, "a");
+        let mut mine = mark(&dir, "a");
+        let stat = rustix::fs::statat(&dir.fd, "a", AtFlags::empty()).unwrap();
+        mine.seal(&stat);
+        assert!(mine.fits(&stat));
+        mine.modified_ns = mine.modified_ns.map(|at| at - 1);
+        assert!(!mine.fits(&stat), "changed since the run that kept it");
+        mine.modified_ns = None;
         std::fs::write(tmp.path().join("a"), b"xx").unwrap();
         let stat = rustix::fs::statat(&dir.fd, "a", AtFlags::empty()).unwrap();
         assert!(!mine.fits(&stat));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use taillight_core::{OpKind, Record, Result};
-use taillight_rundir::chunk::{Encoder, HEADER_BYTES, Header};
+use taillight_rundir::chunk::{Encoder, HEADER_BYTES, Header, Sample};
 
 use crate::capture::{Chunk, ChunkKey, Source};
 
@@ -93,11 +93,28 @@ impl Capture {
         }
     }
 
-    /// Keeps `record`, if the mode says so.
+    /// Keeps a plain success; `record` makes the whole record for the rare case that needs it.
     ///
     /// # Errors
     /// `Unavailable` when memory cannot be had although the budget allows it.
     #[inline]
+    pub fn keep_sample(&mut self, sample: &Sample, record: impl FnOnce() -> Record) -> Result<()> {
+        if let (Mode::All, Some(chunk)) = (&self.mode, &mut self.chunk) {
+            let out = chunk.words().get_mut(self.position..).unwrap_or_default();
+            if let Ok(Some(words)) = self.encoder.encode_sample(out, sample) {
+                self.position += words;
+                self.state.kept += 1;
+                return Ok(());
+            }
+        }
+        self.keep(&record())
+    }
+
+    /// Keeps `record`, if the mode says so.
+    ///
+    /// # Errors
+    /// `Unavailable` when memory cannot be had although the budget allows it.
+    #[cold]
     pub fn keep(&mut self, record: &Record) -> Result<()> {
         match self.mode {
             Mode::All => self.store(record),
@@ -109,7 +126,6 @@ impl Capture {
         }
     }
 
-    #[inline]
     fn store(&mut self, record: &Record) -> Result<()> {
         if let Some(chunk) = &mut self.chunk {
             let out = chunk.words().get_mut(self.position..).unwrap_or_default();

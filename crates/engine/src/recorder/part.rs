@@ -52,19 +52,18 @@ impl OpPart {
         }
     }
 
-    /// Counts a success.
+    /// Counts a success: service and (open loop) response time, bytes moved.
     #[inline]
-    pub fn success(&mut self, r: &Record, open_loop: bool) {
-        let service = r.service_ns();
+    pub fn success(&mut self, service: u64, response: u64, bytes: u64) {
         self.ops += 1;
-        self.bytes += r.moved.unwrap_or(r.size);
+        self.bytes += bytes;
         self.sum_ns += service;
         self.min_ns = self.min_ns.min(service);
         self.max_ns = self.max_ns.max(service);
         // Zero is below the histogram's unit of 1 ns and is counted in its first bucket.
         let mut beyond = self.service.record(service).is_err();
-        if open_loop && let Some(response) = &mut self.response {
-            beyond |= response.record(r.response_ns()).is_err();
+        if let Some(responses) = &mut self.response {
+            beyond |= responses.record(response).is_err();
         }
         self.beyond += u64::from(beyond);
     }

@@ -160,6 +160,7 @@ fn worker<C: Clock>(
         payload: shared.plan.workloads[usize::from(seat.workload)].payload,
         depth: seat.session.depth,
         first_slot: seat.first_slot,
+        header: seat.header,
     })
 }
 

@@ -1,5 +1,5 @@
 //! Shared by the integration tests: records, chunks, a run directory that a dead process left.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 use taillight_core::{OpKind, Record, Stamp, Status};
 use taillight_rundir::chunk::{Columns, Encoder, HEADER_BYTES, Header, LONG_WORDS, SIZES};

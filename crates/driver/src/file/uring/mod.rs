@@ -9,7 +9,11 @@
 //! sync at once, and the operation completes with the sync. `sync_ns` runs from just before the
 //! sync is handed over to its completion being seen: the same definition as in engine `sync`.
 //! Linked entries would save a call but leave nothing truthful to measure between the two: both
-//! completions may be seen in the same instant.
+//! completions may be seen in the same instant. The sync's ring entry carries the write's token
+//! with the top bit set. With `dsync` and `sync` the write itself is durable; nothing is apart.
+//!
+//! With `sqpoll`, `flush` returns when the entries are visible to the kernel's thread; when that
+//! thread takes them cannot be known here and counts as time after issue.
 
 pub mod setup;
 mod sys;
@@ -50,9 +54,13 @@ pub struct UringSession {
     /// Local slot of each token slot.
     local: Box<[u16]>,
     in_flight: u32,
+    /// Writes whose sync is still to be issued when their completion is seen.
+    sync_due: u32,
     write_flags: i32,
     trim: Entry,
     iopoll: bool,
+    files: usize,
+    buffer_size: u64,
 }
 
 /// What all sessions of a target share.
@@ -87,6 +95,7 @@ impl UringSession {
             slots: vec![Slot::default(); spec.depth as usize],
             local: vec![0; MAX_SLOTS as usize].into(),
             in_flight: 0,
+            sync_due: 0,
             write_flags,
             trim: if shared.device {
                 Entry::Discard
@@ -94,10 +103,21 @@ impl UringSession {
                 Entry::Punch
             },
             iopoll: setup.iopoll,
+            files: shared.files.len(),
+            buffer_size: spec.buffer_size,
         })
     }
 
+    #[inline]
     fn entry_for(&self, op: &Op) -> Result<Entry> {
+        let moves = matches!(op.kind, OpKind::Read | OpKind::Write);
+        if usize::from(op.target) >= self.files || (moves && op.size > self.buffer_size) {
+            return Err(
+                Error::internal("no such file, or block larger than the buffer")
+                    .with("file", op.target)
+                    .with("size", op.size),
+            );
+        }
         match op.kind {
             OpKind::Read => Ok(Entry::Read),
             OpKind::Write => Ok(Entry::Write {
@@ -148,6 +168,7 @@ impl UringSession {
                 ..Completion::ok(token, slot.asked)
             });
         }
+        self.sync_due -= u32::from(slot.sync.is_some());
         if result < 0 {
             slot.busy = false;
             return Some(Completion::failed(token, Status::errno(-result)));
@@ -223,9 +244,14 @@ impl Session for UringSession {
             offset: op.offset,
             len: op.size,
         };
-        if !self.ring.push(entry, place, token.0) {
-            return Ok(Submitted::Full);
+        while !self.ring.push(entry, place, token.0) {
+            if self.in_flight > 0 {
+                return Ok(Submitted::Full);
+            }
+            // Only a submitting kernel thread that is about to take its entries leaves no room.
+            std::hint::spin_loop();
         }
+        self.sync_due += u32::from(op.kind == OpKind::Write && op.sync.is_some());
         *state = Slot {
             token: token.0,
             asked: op.size,
@@ -260,7 +286,9 @@ impl Session for UringSession {
             done += self.reap(out);
         }
         while done < min {
-            self.wait(min - done, until).map_err(failed)?;
+            // A sync must start when its write ends, not when others end too.
+            let want = if self.sync_due > 0 { 1 } else { min - done };
+            self.wait(want, until).map_err(failed)?;
             done += self.reap(out);
             if done < min && until.is_some_and(|until| MonoClock.now() >= until) {
                 break;
@@ -271,7 +299,7 @@ impl Session for UringSession {
     }
 
     fn abandon(self: Box<Self>) {
-        // Dropping the ring with I/O in flight frees neither it nor its buffers.
+        // Dropping the ring with I/O in flight never frees its buffers.
         drop(self);
     }
 }

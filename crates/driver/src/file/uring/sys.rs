@@ -1,8 +1,8 @@
 //! The ring and its buffers, owned together: the only place that hands memory to the kernel.
 //!
 //! The functions are safe because a buffer given to the kernel belongs to this very struct, an
-//! operation is counted in flight until its completion was seen, and with any in flight neither
-//! ring nor buffers are ever freed.
+//! operation is counted in flight until its completion was seen, and with any in flight the buffers
+//! are never freed.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -22,6 +22,7 @@ const ENTER_SQ_WAKEUP: u32 = 1 << 1;
 const ENTER_EXT_ARG: u32 = 1 << 3;
 const ENTER_REGISTERED_RING: u32 = 1 << 4;
 const REGISTER_RING_FDS: u32 = 20;
+const UNREGISTER_RING_FDS: u32 = 21;
 /// `_IO(0x12, 0)`: discard through the ring, Linux 6.12.
 const BLOCK_URING_CMD_DISCARD: u32 = 0x1200;
 
@@ -335,30 +336,36 @@ impl Ring {
     }
 }
 
+#[repr(C)]
+struct RingUpdate {
+    offset: u32,
+    reserved: u32,
+    data: u64,
+}
+
 /// Registers the ring with the thread: calls then skip a descriptor look-up. Linux 5.18.
-fn register_ring(raw: RawFd) -> Option<i32> {
-    #[repr(C)]
-    struct Update {
-        offset: u32,
-        reserved: u32,
-        data: u64,
-    }
-    let mut update = Update {
+fn register_ring(raw: RawFd) -> Option<RawFd> {
+    let any = RingUpdate {
         offset: u32::MAX,
         reserved: 0,
         data: u64::try_from(raw).ok()?,
     };
+    let index = update_ring(raw, REGISTER_RING_FDS, any)?;
+    i32::try_from(index).ok()
+}
+
+fn update_ring(raw: RawFd, what: u32, mut update: RingUpdate) -> Option<u32> {
     // SAFETY: the pointer is to one live io_uring_rsrc_update, as the count says.
     let rc = unsafe {
         libc::syscall(
             libc::SYS_io_uring_register,
             raw,
-            REGISTER_RING_FDS,
+            what,
             &raw mut update,
             1u32,
         )
     };
-    (rc == 1).then_some(update.offset as i32)
+    (rc == 1).then_some(update.offset)
 }
 
 /// The kernel's answer to an empty discard through a ring, which moves nothing.
@@ -378,15 +385,35 @@ pub fn empty_discard(fd: RawFd) -> io::Result<i32> {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        if self.in_flight > 0 {
-            // Given up with I/O in flight: the kernel may still write to the buffers, and the
-            // memory must not be used for anything else until the process ends.
-            return;
+        // What the kernel may still touch. A submitting kernel thread sees entries at once.
+        let unseen = if self.setup.sqpoll {
+            0
+        } else {
+            self.unsubmitted
+        };
+        let idle = self.in_flight == unseen;
+        if idle && self.setup.registered_files {
+            // Closing a ring releases its files some time later; a device must be free to be
+            // opened again, and a file system to be unmounted, when the target is closed.
+            let _ = self.uring.submitter().unregister_files();
         }
-        // SAFETY: dropped exactly once, here; nothing uses the fields afterwards.
-        unsafe {
-            ManuallyDrop::drop(&mut self.uring);
-            ManuallyDrop::drop(&mut self.buffers);
+        if self.enter_flags & ENTER_REGISTERED_RING != 0 {
+            // The registration holds the ring open until the thread ends.
+            let mine = RingUpdate {
+                offset: self.enter_fd as u32,
+                reserved: 0,
+                data: 0,
+            };
+            let _ = update_ring(self.uring.as_raw_fd(), UNREGISTER_RING_FDS, mine);
         }
+        // SAFETY: dropped exactly once, here; nothing uses the fields afterwards. Closing the ring
+        // is safe with I/O in flight: the kernel keeps what it needs of the ring itself.
+        unsafe { ManuallyDrop::drop(&mut self.uring) };
+        if idle {
+            // SAFETY: as above, and nothing in the kernel points to the buffers any more.
+            unsafe { ManuallyDrop::drop(&mut self.buffers) };
+        }
+        // Otherwise the buffers stay mapped until the process ends: a late completion must not
+        // write to memory that meanwhile serves something else.
     }
 }

@@ -1,2 +1,71 @@
-//! Project chores.
-fn main() {}
+//! Project chores: setup, ci, docs, demo, overhead. The Makefile and CI only call this.
+//!
+//! Not part of the product: nothing here is linked into `taillight`. Each chore is one module;
+//! `ci` is a list of steps over the others.
+
+mod ci;
+mod demo;
+mod docs;
+mod edges;
+mod lex;
+mod overhead;
+mod setup;
+mod smoke;
+mod steps;
+mod tests_step;
+mod tidy;
+mod tool;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+const HELP: &str = "\
+cargo xtask CHORE
+
+  setup                 install the Debian packages that are missing, or say which
+  ci [--only A,B] [--skip A,B] [--list]
+                        every check that CI makes
+  tidy                  house rules over the source
+  edges                 dependency direction between the crates
+  docs [--check]        write the generated docs, or check that they are current
+  demo                  measure the disk under this directory, one overlaid report
+  smoke                 run the release binary end to end
+  overhead [NAME...]    paired comparisons with fio into docs/overhead.md (needs a quiet machine)
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let rest: Vec<&str> = args.iter().skip(1).map(String::as_str).collect();
+    let done = match args.first().map(String::as_str) {
+        Some("setup") => setup::main(),
+        Some("ci") => ci::main(&rest),
+        Some("tidy") => tidy::main(),
+        Some("edges") => edges::main(),
+        Some("docs") => docs::main(&rest),
+        Some("demo") => demo::main(),
+        Some("smoke") => smoke::main(),
+        Some("overhead") => overhead::main(&rest),
+        Some("help" | "--help" | "-h") => {
+            print!("{HELP}");
+            Ok(true)
+        }
+        _ => {
+            eprint!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    exit_code(done)
+}
+
+/// `Ok(false)` means the chore ran and said itself what failed.
+fn exit_code(done: Result<bool>) -> ExitCode {
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

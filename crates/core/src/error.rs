@@ -28,9 +28,12 @@ pub enum ErrorKind {
     Internal,
 }
 
-/// An error with everything a person needs to act on it.
+/// An error with everything a person needs to act on it. One pointer wide, so that results stay
+/// cheap in the hot loop.
+pub struct Error(Box<Inner>);
+
 #[derive(Debug)]
-pub struct Error {
+struct Inner {
     kind: ErrorKind,
     message: String,
     context: Vec<(&'static str, String)>,
@@ -41,13 +44,13 @@ pub struct Error {
 impl Error {
     /// A new error of `kind` saying `message` (plain, one sentence, no full stop needed).
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Inner {
             kind,
             message: message.into(),
             context: Vec::new(),
             hint: None,
             source: None,
-        }
+        }))
     }
     /// Bad command line, job or plan.
     pub fn usage(message: impl Into<String>) -> Self {
@@ -76,36 +79,36 @@ impl Error {
     /// Adds a context pair, for example `("path", "/mnt/x")`.
     #[must_use]
     pub fn with(mut self, key: &'static str, value: impl fmt::Display) -> Self {
-        self.context.push((key, value.to_string()));
+        self.0.context.push((key, value.to_string()));
         self
     }
     /// Says what the user should do next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.0.hint = Some(hint.into());
         self
     }
     /// Attaches the underlying error.
     #[must_use]
     pub fn source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        self.source = Some(source.into());
+        self.0.source = Some(source.into());
         self
     }
     /// The kind.
     pub fn kind(&self) -> ErrorKind {
-        self.kind
+        self.0.kind
     }
     /// The message alone, without context.
     pub fn message(&self) -> &str {
-        &self.message
+        &self.0.message
     }
     /// What to do next, if known.
     pub fn hint_text(&self) -> Option<&str> {
-        self.hint.as_deref()
+        self.0.hint.as_deref()
     }
     /// The documented process exit code of this error.
     pub fn exit(&self) -> Exit {
-        match self.kind {
+        match self.0.kind {
             ErrorKind::Usage => Exit::Usage,
             ErrorKind::Refused => Exit::Refused,
             ErrorKind::Unavailable | ErrorKind::Corrupt => Exit::Unavailable,
@@ -117,23 +120,30 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.message)?;
-        for (i, (key, value)) in self.context.iter().enumerate() {
+        write!(f, "{}", self.0.message)?;
+        for (i, (key, value)) in self.0.context.iter().enumerate() {
             write!(f, "{}{key}: {value}", if i == 0 { " (" } else { ", " })?;
         }
-        if !self.context.is_empty() {
+        if !self.0.context.is_empty() {
             write!(f, ")")?;
         }
-        if let Some(source) = &self.source {
+        if let Some(source) = &self.0.source {
             write!(f, ": {source}")?;
         }
         Ok(())
     }
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source
+        self.0
+            .source
             .as_deref()
             .map(|e| e as &(dyn std::error::Error + 'static))
     }

@@ -7,6 +7,7 @@ pub mod capability;
 pub mod clock;
 pub mod error;
 pub mod exit;
+pub mod job;
 pub mod op;
 pub mod plan;
 pub mod probe;

@@ -14,4 +14,4 @@ pub struct Progress<'a> {
 }
 
 /// Receives progress; called often, must be cheap. Returning `false` asks the work to stop.
-pub type OnProgress<'a> = dyn FnMut(Progress<'_>) -> bool + Send + 'a;
+pub type OnProgress<'a> = dyn FnMut(Progress<'_>) -> bool + 'a;

@@ -129,7 +129,11 @@ impl FromStr for Rate {
             .find(|(name, _)| *name == unit)
             .ok_or_else(fail)?
             .1;
-        let num = num.checked_mul(factor).ok_or_else(fail)?;
+        let (mut num, mut den) = (num.checked_mul(factor).ok_or_else(fail)?, den);
+        // One fraction for one rate: `0.50/s` equals `0.5/s` also after writing and reading back.
+        while den > 1 && num % 10 == 0 {
+            (num, den) = (num / 10, den / 10);
+        }
         let unit = if bare { RateUnit::Ops } else { RateUnit::Bytes };
         if num == 0 {
             return Err(format!(
@@ -159,7 +163,7 @@ impl Rate {
 fn show(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]) -> fmt::Result {
     let fit = units
         .iter()
-        .filter(|(_, u)| value % u == 0 && value >= *u)
+        .filter(|(_, u)| value.is_multiple_of(*u) && value >= *u)
         .max_by_key(|(_, u)| *u);
     let (name, unit) = fit.unwrap_or(&units[0]);
     write!(f, "{}{name}", value / unit)
@@ -187,7 +191,7 @@ impl fmt::Display for Rate {
             .find(|(_, ns)| *ns == self.per_ns)
             .map_or("s", |(name, _)| name);
         let whole = self.num / self.den;
-        if self.num % self.den == 0 && self.unit == RateUnit::Bytes {
+        if self.num.is_multiple_of(self.den) && self.unit == RateUnit::Bytes {
             return write!(f, "{}/{per}", ByteSize(whole));
         }
         let unit = if self.unit == RateUnit::Bytes {
@@ -196,7 +200,7 @@ impl fmt::Display for Rate {
             ""
         };
         write!(f, "{whole}")?;
-        if self.num % self.den != 0 {
+        if !self.num.is_multiple_of(self.den) {
             let digits = self.den.ilog10() as usize;
             let part = format!("{:0digits$}", self.num % self.den);
             write!(f, ".{}", part.trim_end_matches('0'))?;
@@ -224,16 +228,22 @@ macro_rules! as_text {
                         s.parse().map_err(E::custom)
                     }
                     fn visit_i64<E: de::Error>(self, n: i64) -> Result<$type, E> {
-                        Err(E::custom(format!("`{n}` has no unit; expected {}", $what)))
+                        Err(E::custom(<$type>::unitless(n)))
                     }
                     fn visit_u64<E: de::Error>(self, n: u64) -> Result<$type, E> {
-                        Err(E::custom(format!("`{n}` has no unit; expected {}", $what)))
+                        Err(E::custom(<$type>::unitless(n)))
                     }
                     fn visit_f64<E: de::Error>(self, n: f64) -> Result<$type, E> {
-                        Err(E::custom(format!("`{n}` has no unit; expected {}", $what)))
+                        Err(E::custom(<$type>::unitless(n)))
                     }
                 }
                 d.deserialize_any(Text)
+            }
+        }
+        impl $type {
+            /// What to say about a bare number where this type is meant.
+            pub(crate) fn unitless(n: impl fmt::Display) -> String {
+                format!("`{n}` has no unit; expected {}", $what)
             }
         }
         impl JsonSchema for $type {
@@ -295,7 +305,8 @@ mod tests {
     #[test]
     fn rates_are_exact() {
         let r: Rate = "0.5MB/s".parse().unwrap();
-        assert_eq!((r.unit, r.num, r.den), (RateUnit::Bytes, 5_000_000, 10));
+        assert_eq!((r.unit, r.num, r.den), (RateUnit::Bytes, 500_000, 1));
+        assert_eq!(r.to_string().parse::<Rate>().unwrap(), r);
         assert_eq!(
             r.to_string().parse::<Rate>().unwrap().ops_per_s(1000.0),
             500.0

@@ -4,9 +4,13 @@
 //! and the drivers. What it is not: a clock, a schedule or a recorder; the engine owns those.
 //! Callers: `engine` opens targets and drives sessions, `cli` lists drivers and resolves options.
 
+pub mod conformance;
 pub mod contract;
+pub mod file;
+pub mod guard;
 pub mod null;
 pub mod registry;
+pub mod sim;
 
 pub use contract::{
     Admin, Completion, Driver, Geometry, OpenSpec, OptionDoc, Session, SessionSpec, Submitted,

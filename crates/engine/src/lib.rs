@@ -1,1 +1,22 @@
 //! Makes load and records it.
+//!
+//! What it is: generator (what), schedule (when), worker (the hot loop), recorder and capture
+//! (what happened), collector (intervals), run (phases). What it is not: storage access (drivers),
+//! analysis (report), or output: it hands events to observers and files to the run directory.
+//! Callers: `cli` and `suite` through [`run::run`].
+
+pub mod calibrate;
+pub mod capture;
+pub mod collector;
+pub mod generator;
+pub mod recorder;
+pub mod run;
+pub mod schedule;
+mod simulate;
+#[cfg(test)]
+mod testing;
+mod threaded;
+mod worker;
+
+pub use collector::{IntervalView, Observer};
+pub use run::{Outcome, Request, StopFlag, StopReason};

@@ -1,11 +1,14 @@
 //! A small complete manifest and summary, for tests and examples of this and other crates.
 
 use serde_json::json;
+use taillight_core::OpKind;
 use taillight_core::plan::{CaptureMode, Plan};
 
+use crate::latency::{Episodes, Latency, LatencySource, Nine, Percentile};
 use crate::manifest::{
     CaptureInfo, ClockInfo, Losses, Manifest, Overhead, PhaseInfo, ProcessInfo, RunStatus,
 };
+use crate::summary::*;
 
 /// A resolved plan of one random read workload on `null`.
 ///
@@ -20,7 +23,7 @@ pub fn plan() -> Plan {
         "target": {"driver": "null", "size": "1GiB", "destroy": false, "options": {}},
         "workload": [{
             "name": "w0", "workers": 2, "queue_depth": 1,
-            "mix": [{"op": "read", "weight": 1}],
+            "mix": {"read": 1},
             "block_size": "4KiB",
             "access": {"kind": "random", "align": "4KiB", "offset": "0B", "cover": false},
             "arrival": {"kind": "burst"}, "sync": "none", "payload": "random", "cpus": []
@@ -72,5 +75,172 @@ pub fn manifest(run_id: &str) -> Manifest {
         repeat: Some("taillight run manifest.json".into()),
         process: Some(ProcessInfo::current()),
         reason: None,
+    }
+}
+
+/// A latency object with a resolved and an unresolved quantile.
+pub fn latency() -> Latency {
+    Latency {
+        count: 1000,
+        min_ns: Some(40),
+        max_ns: Some(9_000),
+        mean_ns: Some(75.5),
+        stddev_ns: Some(120.25),
+        skewness: Some(30.5),
+        kurtosis: None,
+        source: LatencySource::Capture,
+        error: 0.0,
+        percentiles: vec![Percentile {
+            p: "99".into(),
+            ns: Some(110),
+            lo_ns: Some(105),
+            hi_ns: Some(140),
+            resolved: true,
+            needs: 299,
+            above: Some(10),
+            episodes: Some(Episodes {
+                count: 2,
+                largest: 8,
+                lo_ns: None,
+                hi_ns: Some(9_000),
+            }),
+        }],
+        nines: vec![Nine {
+            k: 5,
+            ns: None,
+            lo_ns: None,
+            hi_ns: None,
+            resolved: false,
+            needs: 299_572,
+            above: None,
+            episodes: None,
+        }],
+        out_of_range: None,
+    }
+}
+
+fn totals() -> Totals {
+    Totals {
+        count: 1001,
+        bytes: 4_096_000,
+        duration_ns: 1_000_000_000,
+        iops: 1000.0,
+        bytes_per_s: 4_096_000.0,
+        errors: 1,
+        service: latency(),
+        response: Some(latency()),
+        wait: None,
+        sync: None,
+        queue: None,
+        after_issue: None,
+        depth_mean: Some(0.98),
+    }
+}
+
+fn slc() -> Slc {
+    Slc {
+        slc1: Some(0.25),
+        slc2: None,
+        sbk21: SlcPair { slc1: 0, slc2: 3 },
+        sbk28: SlcPair { slc1: 0, slc2: 4 },
+        unit: "ns".into(),
+    }
+}
+
+fn distributions() -> Distributions {
+    let service = Distribution {
+        bins_per_decade: 50,
+        below: 0,
+        above: 1,
+        bins: vec![Bin {
+            lo_ns: 100,
+            hi_ns: 105,
+            count: 999,
+            per_s: 999.0,
+        }],
+    };
+    Distributions {
+        service,
+        response: None,
+    }
+}
+
+fn outlier() -> Outlier {
+    Outlier {
+        submit_ns: 1_200_000_000,
+        workload: 0,
+        worker: 1,
+        target: 0,
+        offset: Some(4096),
+        key: None,
+        size: 4096,
+        latency_ns: 9_000,
+        status: 0,
+    }
+}
+
+/// A summary in which nearly every field is set.
+pub fn summary(run_id: &str) -> Summary {
+    let map = |value| std::collections::BTreeMap::from([(OpKind::Read, value)]);
+    Summary {
+        schema: crate::SCHEMA_VERSION,
+        taillight: env!("CARGO_PKG_VERSION").into(),
+        run_id: run_id.into(),
+        status: RunStatus::Complete,
+        verdict: Verdict {
+            status: VerdictStatus::Errors,
+            text: "1 of 1,001 I/Os failed".into(),
+            reasons: vec![Reason {
+                code: "io-errors".into(),
+                text: "1 read failed with EIO".into(),
+            }],
+        },
+        totals: totals(),
+        ops: map(totals()),
+        workloads: vec![WorkloadSummary {
+            name: "w0".into(),
+            totals: totals(),
+            ops: map(totals()),
+        }],
+        qos: vec![Qos {
+            ceiling_ns: 1_000_000,
+            at: "99.999".into(),
+            status: QosStatus::Undecided,
+            above: 0,
+            episodes: 0,
+            needs: Some(299_572),
+            op: None,
+            count: Some(1000),
+        }],
+        slc: std::collections::BTreeMap::from([(OpKind::Read, slc())]),
+        distribution: std::collections::BTreeMap::from([(OpKind::Read, distributions())]),
+        outliers: std::collections::BTreeMap::from([(OpKind::Read, vec![outlier()])]),
+        saturation: Saturation {
+            asked_per_s: None,
+            achieved_per_s: 1000.0,
+            backlog_max: 0,
+            unsent: 0,
+            unsent_age_ns: None,
+            saturated: false,
+        },
+        errors: Errors {
+            count: 1,
+            kinds: vec![ErrorCount {
+                op: OpKind::Read,
+                status: 5,
+                text: "EIO".into(),
+                count: 1,
+                first_ns: Some(1_300_000_000),
+            }],
+        },
+        losses: Losses::default(),
+        overhead: Overhead::default(),
+        cause: Some(vec![Cause {
+            layer: "device".into(),
+            outliers: 3,
+            excess_ns: 20_000,
+            sure: true,
+        }]),
+        files: Vec::new(),
     }
 }

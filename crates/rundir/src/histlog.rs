@@ -110,10 +110,10 @@ pub struct HistEntry<H> {
 ///
 /// # Errors
 /// `Unavailable` when the file cannot be written.
-pub fn write_histograms<'a>(
+pub fn write_histograms<H: std::borrow::Borrow<Histogram<u64>>>(
     dir: &RunDir,
     clock: &ClockInfo,
-    entries: impl IntoIterator<Item = HistEntry<&'a Histogram<u64>>>,
+    entries: impl IntoIterator<Item = HistEntry<H>>,
 ) -> Result<()> {
     let bad = |e| cannot("write", &dir.file(names::HISTOGRAMS), e);
     let file = dir.begin(names::HISTOGRAMS)?;
@@ -132,7 +132,7 @@ pub fn write_histograms<'a>(
         let since = entry.start_ns.saturating_sub(clock.monotonic_ns).max(0);
         let text = entry.tag.text();
         log.write_histogram(
-            entry.histogram,
+            entry.histogram.borrow(),
             Duration::from_nanos(since as u64),
             Duration::from_nanos(entry.length_ns),
             Tag::new(&text),

@@ -138,9 +138,7 @@ pub fn read_intervals(path: &Path) -> Result<Vec<IntervalRow>> {
     let reader = table::open(path)?;
     let mut all = Vec::new();
     for g in 0..reader.num_row_groups() {
-        let group = reader
-            .get_row_group(g)
-            .map_err(|e| table::damaged(path, e))?;
+        let group = table::guarded(path, || reader.get_row_group(g))?;
         let count = usize::try_from(group.metadata().num_rows())
             .ok()
             .filter(|n| *n <= ROWS_MAX)
@@ -152,10 +150,8 @@ pub fn read_intervals(path: &Path) -> Result<Vec<IntervalRow>> {
         let descr = group.metadata().schema_descr();
         for column in columns::COLUMNS {
             let index = (0..descr.num_columns()).find(|i| descr.column(*i).name() == column.name);
-            let reader = match index {
-                Some(i) => group
-                    .get_column_reader(i)
-                    .map_err(|e| table::damaged(path, e))?,
+            let place = match index {
+                Some(i) => i,
                 None if column.optional() => continue,
                 None => {
                     return Err(Error::corrupt("intervals.parquet lacks a column")
@@ -163,9 +159,9 @@ pub fn read_intervals(path: &Path) -> Result<Vec<IntervalRow>> {
                         .with("path", path.display()));
                 }
             };
-            column
-                .read(&mut rows, reader)
-                .map_err(|e| table::damaged(path, e))?;
+            table::guarded(path, || {
+                column.read(&mut rows, group.get_column_reader(place)?)
+            })?;
         }
         all.append(&mut rows);
     }

@@ -6,6 +6,7 @@
 
 pub mod atomic;
 pub mod chunk;
+pub mod convert;
 pub mod dir;
 #[doc(hidden)]
 pub mod fixture;
@@ -16,6 +17,8 @@ pub mod latency;
 pub mod manifest;
 pub mod names;
 mod process;
+mod reorder;
+pub mod salvage;
 pub mod summary;
 mod table;
 

@@ -1,6 +1,7 @@
 //! What the Parquet files of a run directory share: opening, errors, properties.
 
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -45,7 +46,12 @@ pub(crate) fn properties() -> Result<WriterPropertiesBuilder> {
 /// Opens a Parquet file and checks the version it states.
 pub(crate) fn open(path: &Path) -> Result<SerializedFileReader<File>> {
     let file = File::open(path).map_err(|e| cannot("open", path, e))?;
-    let reader = SerializedFileReader::new(file).map_err(|e| damaged(path, e))?;
+    let length = file.metadata().map_err(|e| cannot("open", path, e))?.len();
+    let reader = guarded(path, || {
+        let reader = SerializedFileReader::new(file)?;
+        check_ranges(&reader, length)?;
+        Ok(reader)
+    })?;
     let meta = reader.metadata().file_metadata();
     let stated = meta
         .key_value_metadata()
@@ -65,8 +71,43 @@ pub(crate) fn open(path: &Path) -> Result<SerializedFileReader<File>> {
     }
 }
 
+/// Column chunks must lie inside the file: the Parquet reader takes the footer's word for it.
+fn check_ranges(reader: &SerializedFileReader<File>, length: u64) -> Result<(), ParquetError> {
+    for column in reader
+        .metadata()
+        .row_groups()
+        .iter()
+        .flat_map(|g| g.columns())
+    {
+        let first = column
+            .dictionary_page_offset()
+            .unwrap_or_else(|| column.data_page_offset());
+        let end = first.checked_add(column.compressed_size());
+        let inside = first >= 0
+            && column.compressed_size() >= 0
+            && end.is_some_and(|end| end.unsigned_abs() <= length);
+        if !inside {
+            return Err(ParquetError::EOF("a column lies outside the file".into()));
+        }
+    }
+    Ok(())
+}
+
+/// Runs a step of the Parquet reader on a file that may be damaged. On some nonsense in page
+/// headers and pages the library panics instead of returning an error: that becomes the same
+/// error here. The reader is not used again after one.
+pub(crate) fn guarded<T>(path: &Path, step: impl FnOnce() -> Result<T, ParquetError>) -> Result<T> {
+    match catch_unwind(AssertUnwindSafe(step)) {
+        Ok(result) => result.map_err(|e| damaged(path, e)),
+        Err(_) => Err(damaged(
+            path,
+            ParquetError::General("impossible metadata".into()),
+        )),
+    }
+}
+
 /// A file that cannot be read to its end.
-pub(crate) fn damaged(path: &Path, e: ParquetError) -> Error {
+fn damaged(path: &Path, e: ParquetError) -> Error {
     Error::corrupt("a Parquet file is damaged or cut short")
         .with("path", path.display())
         .source(e)

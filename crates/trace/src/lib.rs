@@ -1,1 +1,23 @@
-//! What the machine did: environment, availability, host samples.
+//! What the machine is and what it allows: environment disclosure, availability probes.
+//!
+//! What it is: readers of procfs and sysfs with parsers tested on text fixtures, and the checks
+//! behind `taillight doctor`. What it is not: part of the measurement; everything here runs
+//! before or after. Called by `cli`.
+
+pub mod cgroup;
+pub mod clock;
+pub mod cpu;
+pub mod device;
+pub mod direct;
+pub mod environment;
+pub mod libraries;
+pub mod machine;
+pub mod memory;
+pub mod mounts;
+pub mod pressure;
+pub mod rights;
+pub mod sys;
+pub mod uring;
+
+pub use environment::Environment;
+pub use sys::Sys;

@@ -2,14 +2,16 @@
 //!
 //! Two faces of the same nouns: [`crate::plan`] (this, resolved) and the job file as written.
 //! A plan serialises to TOML that is itself a valid job file, so `--print-plan` output runs
-//! again as the same run. Built by `cli`'s job module, checked against driver capabilities,
+//! again as the same run. Built by [`crate::job`], checked against driver capabilities,
 //! stored in the manifest, read by engine and report.
 
+mod forms;
 mod workload;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use forms::mix::shares as mix_shares;
 pub use workload::{
     Access, AccessKind, Arrival, BlockSize, BlockSizePart, MixPart, Payload, SizeRange, Sync,
     WorkloadPlan,
@@ -149,6 +151,14 @@ impl Plan {
     /// Workers over all workloads.
     pub fn workers(&self) -> u32 {
         self.workloads.iter().map(|w| w.workers).sum()
+    }
+    /// The plan as a job file: running it again is the same run.
+    ///
+    /// # Errors
+    /// `Internal` when a value has no TOML form, which the checks exclude.
+    pub fn to_toml(&self) -> crate::Result<String> {
+        toml::to_string(self)
+            .map_err(|e| crate::Error::internal("the plan cannot be written as TOML").source(e))
     }
     /// Operations outstanding at most: the sum over workloads of workers x queue depth.
     pub fn outstanding(&self) -> u64 {

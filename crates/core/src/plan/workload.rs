@@ -15,7 +15,9 @@ pub struct WorkloadPlan {
     pub workers: u32,
     /// Operations in flight per worker.
     pub queue_depth: u32,
-    /// Shares of operations.
+    /// Shares of operations; written `{ read = 70, write = 30 }`.
+    #[serde(with = "super::forms::mix")]
+    #[schemars(with = "std::collections::BTreeMap<OpKind, u32>")]
     pub mix: Vec<MixPart>,
     /// Block sizes.
     pub block_size: BlockSize,
@@ -42,7 +44,7 @@ pub struct MixPart {
 }
 
 /// Block sizes: one, a weighted list, or a range.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum BlockSize {
     /// Every block has this size.
@@ -114,7 +116,7 @@ impl BlockSize {
 pub struct Access {
     /// The pattern.
     pub kind: AccessKind,
-    /// Offsets are multiples of this (default: the smallest block size).
+    /// Offsets are multiples of this (default: what divides every block size).
     pub align: ByteSize,
     /// Start of the extent in the data set.
     pub offset: ByteSize,

@@ -6,10 +6,39 @@ use super::{
     Columns, DELTA_BITS, Header, ISSUED_BITS, LATENCY_BITS, LONG, LONG_WORDS, SIZES, UNIT_BITS,
 };
 
+/// A success in plain numbers: what a short record can say. Columns that the chunk does not have
+/// are ignored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample {
+    /// Kind of operation.
+    pub op: OpKind,
+    /// target x file_size + offset, bytes; 0 for an fsync.
+    pub global: u64,
+    /// Bytes asked and moved; for an fsync the first size of the chunk's table.
+    pub size: u64,
+    /// Intended start, ns; the submit stamp in a closed loop.
+    pub intended: i64,
+    /// Submit stamp, ns.
+    pub submit: i64,
+    /// Issued stamp, ns; the submit stamp where there is none.
+    pub issued: i64,
+    /// Completion stamp, ns.
+    pub complete: i64,
+    /// Time of the sync inside a write, ns.
+    pub sync_ns: Option<u64>,
+    /// Key number.
+    pub key: u64,
+}
+
+/// A number of a sample is too large for a short record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DoesNotFit;
+
 /// Packs records into the words of a chunk. Lives as long as a worker's phase, over many chunks.
 #[derive(Debug, Clone)]
 pub struct Encoder {
     columns: Columns,
+    short_words: usize,
     unit_shift: u8,
     file_size: u64,
     addressed: bool,
@@ -22,6 +51,7 @@ impl Encoder {
     pub fn new(header: &Header) -> Encoder {
         Encoder {
             columns: header.columns,
+            short_words: header.columns.short_words(),
             unit_shift: header.unit_shift,
             file_size: header.file_size,
             addressed: header.addressed,
@@ -37,59 +67,89 @@ impl Encoder {
 
     /// Packs `record` into the first words of `out`; returns the words used, or `None` when they
     /// do not fit (take a new chunk and call again). Records must come in completion order.
-    #[inline]
     pub fn encode(&mut self, out: &mut [u64], record: &Record) -> Option<usize> {
-        let Some((w0, w1)) = self.short(record) else {
-            return self.long(out, record);
-        };
-        let words = self.columns.short_words();
-        let out = out.get_mut(..words)?;
-        out[0] = w0;
-        out[1] = w1;
-        if words > 2 {
-            self.optional(&mut out[2..], record);
+        if let Some(sample) = self.sample(record)
+            && self.fits(&sample)
+        {
+            return self.pack(out, &sample);
         }
-        self.previous_complete = record.complete.0;
+        self.long(out, record)
+    }
+
+    /// Packs a plain success: the hot loop's way in. `Err` when a number does not fit a short
+    /// record: call [`Encoder::encode`] then. `Ok(None)` when `out` is full.
+    #[inline]
+    pub fn encode_sample(
+        &mut self,
+        out: &mut [u64],
+        sample: &Sample,
+    ) -> Result<Option<usize>, DoesNotFit> {
+        if self.fits(sample) {
+            Ok(self.pack(out, sample))
+        } else {
+            Err(DoesNotFit)
+        }
+    }
+
+    /// Whether every number fits a short record.
+    #[inline]
+    fn fits(&self, s: &Sample) -> bool {
+        let latency = s.complete.wrapping_sub(s.submit) as u64;
+        let delta = s.complete.wrapping_sub(self.previous_complete) as u64;
+        let issued = s.issued.wrapping_sub(s.submit) as u64;
+        let unit = s.global >> self.unit_shift;
+        let over = latency >> LATENCY_BITS
+            | delta >> DELTA_BITS
+            | issued >> ISSUED_BITS
+            | unit >> UNIT_BITS
+            | (unit << self.unit_shift ^ s.global);
+        over == 0 && self.size_index(s.size).is_some()
+    }
+
+    /// Writes a sample that fits.
+    #[inline]
+    fn pack(&mut self, out: &mut [u64], s: &Sample) -> Option<usize> {
+        let words = self.short_words;
+        let out = out.get_mut(..words)?;
+        let size = self.size_index(s.size).unwrap_or(0);
+        let latency = s.complete.wrapping_sub(s.submit) as u64;
+        let issued = s.issued.wrapping_sub(s.submit) as u64;
+        let delta = s.complete.wrapping_sub(self.previous_complete) as u64;
+        out[0] = latency << 32 | issued << 9 | size << 5 | (s.op as u64) << 1 | 1;
+        out[1] = s.global >> self.unit_shift << DELTA_BITS | delta;
+        if words > 2 {
+            self.optional(&mut out[2..], s);
+        }
+        self.previous_complete = s.complete;
         Some(words)
     }
 
-    /// The two packed words, when every number fits.
-    #[inline]
-    fn short(&self, r: &Record) -> Option<(u64, u64)> {
-        let latency = r.complete.since(r.submit) as u64;
-        let delta = r.complete.0.wrapping_sub(self.previous_complete) as u64;
-        let issued = match r.issued {
-            Some(at) if self.columns.issued => at.since(r.submit) as u64,
-            None if !self.columns.issued => 0,
-            _ => return None,
-        };
-        let offset = u64::from(r.target) * self.file_size + r.offset.unwrap_or(0);
-        let unit = offset >> self.unit_shift;
-        let fits = latency >> LATENCY_BITS == 0
-            && delta >> DELTA_BITS == 0
-            && issued >> ISSUED_BITS == 0
-            && unit >> UNIT_BITS == 0
-            && unit << self.unit_shift == offset
-            && r.status.is_ok()
+    /// The sample of a record that has nothing a short record cannot say.
+    fn sample(&self, r: &Record) -> Option<Sample> {
+        let fsync = r.op == OpKind::Fsync;
+        let plain = r.status.is_ok()
             && r.moved.is_none()
             && r.retries.is_none()
             && r.count.is_none()
             && r.origin.is_none()
             && r.first.is_none()
+            && r.issued.is_some() == self.columns.issued
             && r.intended.is_some() == self.columns.intended
             && r.key.is_some() == self.columns.key
-            && r.offset.is_some() == (self.addressed && r.op != OpKind::Fsync)
-            && (self.columns.sync || r.sync_ns.is_none());
-        if !fits {
-            return None;
-        }
-        let size = if r.op == OpKind::Fsync && r.size == 0 {
-            0
-        } else {
-            self.size_index(r.size)?
-        };
-        let w0 = latency << 32 | issued << 9 | size << 5 | (r.op as u64) << 1 | 1;
-        Some((w0, unit << DELTA_BITS | delta))
+            && r.offset.is_some() == (self.addressed && !fsync)
+            && (self.columns.sync || r.sync_ns.is_none())
+            && (!fsync || (r.size == 0 && r.target == 0));
+        plain.then(|| Sample {
+            op: r.op,
+            global: u64::from(r.target) * self.file_size + r.offset.unwrap_or(0),
+            size: if fsync { self.sizes[0] } else { r.size },
+            intended: r.intended.map_or(r.submit.0, |s| s.0),
+            submit: r.submit.0,
+            issued: r.issued.map_or(r.submit.0, |s| s.0),
+            complete: r.complete.0,
+            sync_ns: r.sync_ns,
+            key: r.key.unwrap_or(0),
+        })
     }
 
     #[inline]
@@ -103,21 +163,23 @@ impl Encoder {
             .map(|i| i as u64)
     }
 
-    fn optional(&self, out: &mut [u64], r: &Record) {
+    fn optional(&self, out: &mut [u64], s: &Sample) {
         let mut words = out.iter_mut();
         let mut put = |wanted: bool, value: u64| {
             if wanted && let Some(word) = words.next() {
                 *word = value;
             }
         };
-        let wait = r.intended.map_or(0, |at| r.submit.since(at));
-        put(self.columns.intended, wait as u64);
+        put(
+            self.columns.intended,
+            s.submit.wrapping_sub(s.intended) as u64,
+        );
         put(
             self.columns.sync,
-            r.sync_ns.map_or(0, |ns| ns.saturating_add(1)),
+            s.sync_ns.map_or(0, |ns| ns.saturating_add(1)),
         );
-        put(self.columns.size, r.size);
-        put(self.columns.key, r.key.unwrap_or(0));
+        put(self.columns.size, s.size);
+        put(self.columns.key, s.key);
     }
 
     #[cold]

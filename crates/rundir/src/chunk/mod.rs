@@ -19,7 +19,7 @@
 mod encode;
 mod read;
 
-pub use encode::Encoder;
+pub use encode::{DoesNotFit, Encoder, Sample};
 pub use read::{ChunkReader, RecordIter};
 
 use taillight_core::{Error, Result};

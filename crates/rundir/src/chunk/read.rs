@@ -88,17 +88,13 @@ impl RecordIter<'_> {
         let issued = w0 >> 9 & ((1 << ISSUED_BITS) - 1);
         let op = OpKind::from_index((w0 >> 1 & 15) as u8)?;
         let fsync = op == OpKind::Fsync;
-        let listed = if fsync {
-            0
-        } else {
-            h.sizes[(w0 >> 5 & 15) as usize]
-        };
+        let listed = h.sizes[(w0 >> 5 & 15) as usize];
         Some(Record {
             op,
             target: u16::try_from(offset / h.file_size).ok()?,
             offset: (h.addressed && !fsync).then_some(offset % h.file_size),
             key,
-            size: size.unwrap_or(listed),
+            size: if fsync { 0 } else { size.unwrap_or(listed) },
             moved: None,
             count: None,
             intended: wait.map(|w| Stamp(submit.0.wrapping_sub(w as i64))),

@@ -257,8 +257,7 @@ impl IosFile {
         batch: &mut Batch,
         each: &mut dyn FnMut(&Batch) -> Result<()>,
     ) -> Result<()> {
-        let bad = |e| table::damaged(&self.path, e);
-        let reader = self.reader.get_row_group(group).map_err(bad)?;
+        let reader = table::guarded(&self.path, || self.reader.get_row_group(group))?;
         let rows = usize::try_from(reader.metadata().num_rows())
             .ok()
             .filter(|n| *n <= GROUP_ROWS_MAX)
@@ -270,9 +269,10 @@ impl IosFile {
         let mut done = 0;
         while done < rows {
             batch.rows = (rows - done).min(BATCH_ROWS);
-            for (index, source) in &mut sources {
-                batch.fill(*index, source).map_err(bad)?;
-            }
+            table::guarded(&self.path, || {
+                let mut columns = sources.iter_mut();
+                columns.try_for_each(|(index, source)| batch.fill(*index, source))
+            })?;
             each(batch)?;
             batch.first_row += batch.rows as u64;
             done += batch.rows;
@@ -286,12 +286,13 @@ impl IosFile {
         columns: Columns,
         rows: usize,
     ) -> Result<Vec<(usize, Source)>> {
-        let bad = |e| table::damaged(&self.path, e);
         let mut sources = Vec::new();
         for (index, place) in self.places.iter().enumerate() {
             if columns.0 >> index & 1 == 1 {
                 let source = match place {
-                    Some(place) => Source::open(group, *place, rows).map_err(bad)?,
+                    Some(place) => {
+                        table::guarded(&self.path, || Source::open(group, *place, rows))?
+                    }
                     None => Source::null(),
                 };
                 sources.push((index, source));

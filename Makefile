@@ -1,0 +1,33 @@
+# Thin on purpose: the work is in `cargo xtask`, one place for people and CI.
+CARGO ?= cargo
+
+.PHONY: help demo test ci tools
+
+help:
+	@echo 'make demo   measure the disk under this directory for a minute and write one report'
+	@echo 'make test   everything CI checks: format, lints, tests, docs, edges, a run of the binary'
+	@echo 'make ci     the same as make test'
+	@echo 'Single steps: cargo xtask help'
+
+# A Rust toolchain and a C compiler are needed before any Rust code of ours can run.
+tools:
+	@command -v $(CARGO) >/dev/null 2>&1 || { \
+	  echo 'cargo is missing. Install Rust with rustup (see rust-lang.org), version in'; \
+	  echo 'rust-toolchain.toml, then run make again. Nothing is downloaded for you.'; exit 1; }
+	@command -v cc >/dev/null 2>&1 || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    echo 'setup: installing gcc and libc6-dev (Rust links with the C compiler)'; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	      apt-get install -y -qq --no-install-recommends gcc libc6-dev; \
+	  else \
+	    echo 'A C compiler is missing. As root: apt-get install gcc libc6-dev'; exit 1; fi; }
+
+demo: tools
+	@$(CARGO) xtask setup
+	@$(CARGO) xtask demo
+
+test: tools
+	@$(CARGO) xtask setup
+	@$(CARGO) xtask ci
+
+ci: test

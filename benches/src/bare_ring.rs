@@ -1,0 +1,84 @@
+//! Random 4 KiB reads through a ring with nothing around them: no clock per I/O, no statistics,
+//! no generator worth the name. The ceiling that a measuring tool is compared with.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::json;
+
+use crate::sys::{BLOCK, O_DIRECT, Ring};
+
+/// Turns of the loop between two looks at the clock.
+const TURNS_PER_LOOK: u32 = 256;
+
+/// `bare-ring FILE DEPTH SECONDS [direct]`: prints one JSON line.
+///
+/// # Errors
+/// When the file cannot be read that way.
+pub fn main(args: &[&str]) -> Result<()> {
+    let (file, depth, seconds, direct) = match args {
+        [file, depth, seconds] => (file, depth, seconds, false),
+        [file, depth, seconds, "direct"] => (file, depth, seconds, true),
+        _ => bail!("bare-ring FILE DEPTH SECONDS [direct]"),
+    };
+    let depth: u16 = depth.parse().context("DEPTH")?;
+    let seconds: u64 = seconds.parse().context("SECONDS")?;
+    let (ios, took) = read(Path::new(file), depth, Duration::from_secs(seconds), direct)?;
+    let line = json!({"ios": ios, "seconds": took, "iops": ios as f64 / took});
+    println!("{line}");
+    Ok(())
+}
+
+/// Reads for that long; how many and how long it took.
+fn read(path: &Path, depth: u16, time: Duration, direct: bool) -> Result<(u64, f64)> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    if direct {
+        options.custom_flags(O_DIRECT);
+    }
+    let file = options
+        .open(path)
+        .with_context(|| path.display().to_string())?;
+    let blocks = file.metadata()?.len() / u64::from(BLOCK);
+    ensure!(blocks > 0 && depth > 0, "nothing to read");
+    let mut ring = Ring::new(&file, u32::from(depth)).context("io_uring")?;
+    let mut free: Vec<u16> = (0..depth).collect();
+    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut ios = 0_u64;
+    let start = Instant::now();
+    while start.elapsed() < time {
+        for _ in 0..TURNS_PER_LOOK {
+            while let Some(slot) = free.pop() {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                let block = (u128::from(random) * u128::from(blocks)) >> 64;
+                ring.push(slot, block as u64 * u64::from(BLOCK))?;
+            }
+            ring.turn(&mut free)?;
+            ios += free.len() as u64;
+        }
+    }
+    let took = start.elapsed().as_secs_f64();
+    Ok((ios, took))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_a_file_or_says_why_not() {
+        let path = std::env::temp_dir().join(format!("taillight-bare-{}", std::process::id()));
+        std::fs::write(&path, vec![7_u8; 64 * 4096]).unwrap();
+        let got = read(&path, 4, Duration::from_millis(20), false);
+        std::fs::remove_file(&path).unwrap();
+        match got {
+            Ok((ios, took)) => assert!(ios > 0 && took > 0.0),
+            Err(why) => println!("skipped: bare ring: {why:#}"),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Direct reads on the real disk: the tool must not show in the figures of the device.
+
+use anyhow::Result;
+
+use super::{fio_arm, own_arm};
+use crate::pairs::{self, Bound, Check, Report};
+use crate::{Setup, files, fio};
+
+/// Size of the file, MiB.
+const MIB: u64 = 4096;
+
+/// Depth 1.
+pub fn depth_1(setup: &Setup) -> Result<Report> {
+    case(setup, 1, fio::DIRECT_1)
+}
+
+/// Depth 32.
+pub fn depth_32(setup: &Setup) -> Result<Report> {
+    case(setup, 32, fio::DIRECT_32)
+}
+
+fn case(setup: &Setup, depth: u32, template: &str) -> Result<Report> {
+    let file = files::laid_out("direct.bin", MIB)?;
+    let words = format!(
+        "--driver file --path {} --rw randread --bs 4KiB --depth {depth} --runtime {}s --direct \
+         --set target.options.engine=uring --set target.options.cache=keep \
+         --set target.options.layout=never",
+        file.display(),
+        setup.seconds
+    );
+    let mut report = Report::titled(&format!("Direct 4 KiB reads on the disk, depth {depth}"));
+    report.arms = pairs::run(
+        setup.pairs,
+        vec![
+            own_arm("taillight uring", words),
+            fio_arm("fio io_uring", template, Some(&file), setup),
+        ],
+    )?;
+    let (own, other) = ("taillight uring", "fio io_uring");
+    report.ratio("iops", own, other, Bound::None)?;
+    report.ratio("p50_ns", own, other, Bound::AtMost(1.05))?;
+    report.ratio("cpu_ns", own, other, Bound::AtMost(1.0))?;
+    let law = little(&report, own, depth)?;
+    report.checks.push(law);
+    report.notes.push(
+        "Latency of both is submit to completion (fio: `lat`). The disk is shared and noisy: \
+         judge IOPS by the spread of the pairs, not by the median alone."
+            .into(),
+    );
+    Ok(report)
+}
+
+/// How far IOPS x mean latency is from the depth, in percent of the depth.
+fn little(report: &Report, arm: &str, depth: u32) -> Result<Check> {
+    let (iops, mean) = (report.column(arm, "iops")?, report.column(arm, "mean_ns")?);
+    let off = |(iops, mean): (&f64, &f64)| {
+        let in_flight = iops * mean / 1e9;
+        (in_flight / f64::from(depth) - 1.0).abs() * 100.0
+    };
+    Ok(Check {
+        what: "Little's law: IOPS x mean latency is off the depth by".into(),
+        unit: "%",
+        values: iops.iter().zip(&mean).map(off).collect(),
+        bound: Bound::AtMost(2.0),
+    })
+}

@@ -1,0 +1,97 @@
+//! The cases, one visible list. Adding one: a function here or in a file beside, and a line.
+
+mod cached;
+mod capture;
+mod direct;
+mod null;
+mod start;
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::pairs::{Arm, Report};
+use crate::{Setup, fio, taillight};
+
+/// One comparison or measurement.
+pub struct Case {
+    /// Name on the command line and in the docs' markers.
+    pub name: &'static str,
+    /// One line for people.
+    pub about: &'static str,
+    /// Does it.
+    pub run: fn(&Setup) -> Result<Report>,
+}
+
+/// Every case, cheap ones first.
+pub const CASES: &[Case] = &[
+    Case {
+        name: "start",
+        about: "time of --help, size of the binary",
+        run: start::run,
+    },
+    Case {
+        name: "build",
+        about: "release build from clean",
+        run: start::build,
+    },
+    Case {
+        name: "null-1",
+        about: "null at depth 1 against fio's null engine",
+        run: null::depth_1,
+    },
+    Case {
+        name: "null-32",
+        about: "null at depth 32 against fio's null engine, its batching at its best too",
+        run: null::depth_32,
+    },
+    Case {
+        name: "two-workers",
+        about: "two workers against two processes of one worker",
+        run: null::two_workers,
+    },
+    Case {
+        name: "cached-sync",
+        about: "page-cached 4 KiB reads, engine sync against fio psync",
+        run: cached::sync,
+    },
+    Case {
+        name: "cached-uring",
+        about: "page-cached 4 KiB reads, depth 32, against fio io_uring and a bare ring",
+        run: cached::uring,
+    },
+    Case {
+        name: "direct-1",
+        about: "direct 4 KiB reads on the disk, depth 1, against fio io_uring",
+        run: direct::depth_1,
+    },
+    Case {
+        name: "direct-32",
+        about: "direct 4 KiB reads on the disk, depth 32, against fio io_uring",
+        run: direct::depth_32,
+    },
+    Case {
+        name: "capture",
+        about: "100 million I/Os on null: bytes an I/O, nothing lost, report time and memory",
+        run: capture::run,
+    },
+];
+
+/// An arm that is a fio line.
+fn fio_arm<'a>(name: &'static str, template: &str, file: Option<&Path>, setup: &Setup) -> Arm<'a> {
+    let line = fio::line(template, file, setup.seconds);
+    Arm {
+        name,
+        command: line.clone(),
+        run: Box::new(move || fio::run(&line)),
+    }
+}
+
+/// An arm that is a Taillight run.
+fn own_arm<'a>(name: &'static str, words: String) -> Arm<'a> {
+    Arm {
+        name,
+        command: taillight::shown(&words),
+        run: Box::new(move || taillight::run(&words)),
+    }
+}

@@ -1,0 +1,143 @@
+//! The null driver: what Taillight itself costs, full statistics and every I/O kept, against
+//! fio's null engine with its default statistics.
+
+use anyhow::{Context, Result};
+
+use super::{fio_arm, own_arm};
+use crate::child;
+use crate::pairs::{self, Arm, Bound, Report, Sample};
+use crate::taillight::{self, RunDir};
+use crate::{Setup, fio};
+
+/// Longest measurement, seconds: every I/O is kept, and these are tens of millions a second.
+const MOST_SECONDS: u64 = 3;
+
+fn short(setup: &Setup) -> Setup {
+    Setup {
+        pairs: setup.pairs,
+        seconds: setup.seconds.min(MOST_SECONDS),
+    }
+}
+
+fn words(setup: &Setup, rw: &str, depth: u32, workers: u32) -> String {
+    format!(
+        "--driver null --size 1GiB --rw {rw} --bs 4KiB --depth {depth} --workers {workers} \
+         --runtime {}s",
+        setup.seconds
+    )
+}
+
+/// Depth 1.
+pub fn depth_1(setup: &Setup) -> Result<Report> {
+    let setup = &short(setup);
+    let mut report = Report::titled("`null`, depth 1, every I/O kept");
+    report.arms = pairs::run(
+        setup.pairs,
+        vec![
+            own_arm("taillight", words(setup, "randread", 1, 1)),
+            fio_arm("fio random", fio::NULL_1, None, setup),
+            fio_arm("fio sequential", fio::NULL_1_SEQ, None, setup),
+        ],
+    )?;
+    report.ratio("iops", "taillight", "fio random", Bound::AtLeast(2.5))?;
+    report.ratio("iops", "taillight", "fio sequential", Bound::AtLeast(2.5))?;
+    goal(&mut report, 50.0)?;
+    Ok(report)
+}
+
+/// Depth 32.
+pub fn depth_32(setup: &Setup) -> Result<Report> {
+    let setup = &short(setup);
+    let mut report = Report::titled("`null`, depth 32, every I/O kept");
+    let best = best_batch()?;
+    report.arms = pairs::run(
+        setup.pairs,
+        vec![
+            own_arm("taillight", words(setup, "randread", 32, 1)),
+            fio_arm("fio random", fio::NULL_32, None, setup),
+            fio_arm("fio sequential", fio::NULL_32_SEQ, None, setup),
+            fio_arm("fio batched", &best, None, setup),
+        ],
+    )?;
+    report.ratio("iops", "taillight", "fio random", Bound::AtLeast(5.0))?;
+    report.ratio("iops", "taillight", "fio sequential", Bound::AtLeast(5.0))?;
+    report.ratio("iops", "taillight", "fio batched", Bound::AtLeast(3.0))?;
+    goal(&mut report, 36.0)?;
+    report.notes.push(format!(
+        "\"fio batched\" is the fastest of {} batch settings, each tried once for a second with \
+         random and with sequential offsets.",
+        fio::BATCHES.len()
+    ));
+    Ok(report)
+}
+
+fn goal(report: &mut Report, ns: f64) -> Result<()> {
+    let values = report.column("taillight", "ns_per_io")?;
+    report.checks.push(pairs::Check {
+        what: "taillight: time of one I/O (goal)".into(),
+        unit: "ns",
+        values,
+        bound: Bound::AtMost(ns),
+    });
+    Ok(())
+}
+
+/// fio's line with the batch options that give it the most IOPS here.
+fn best_batch() -> Result<String> {
+    let mut best: Option<(f64, String)> = None;
+    for base in [fio::NULL_32, fio::NULL_32_SEQ] {
+        for batch in fio::BATCHES {
+            let template = base.replace("--time_based", &format!("{batch} --time_based"));
+            let iops = fio::run(&fio::line(&template, None, 1))?["iops"];
+            println!("  tried {iops:>12.0} IOPS  {batch}");
+            if best.as_ref().is_none_or(|(most, _)| iops > *most) {
+                best = Some((iops, template));
+            }
+        }
+    }
+    Ok(best.context("nothing tried")?.1)
+}
+
+/// Two workers of one process against two processes of one worker.
+pub fn two_workers(setup: &Setup) -> Result<Report> {
+    let setup = &short(setup);
+    let mut report = Report::titled("`null`, two workers against two processes");
+    for depth in [1, 32] {
+        let (one, two) = (
+            words(setup, "randread", depth, 1),
+            words(setup, "randread", depth, 2),
+        );
+        let names = match depth {
+            1 => ("two workers d1", "two processes d1"),
+            _ => ("two workers d32", "two processes d32"),
+        };
+        let arms = vec![
+            own_arm(names.0, two),
+            Arm {
+                name: names.1,
+                command: format!("{} (twice at the same time)", taillight::shown(&one)),
+                run: Box::new(move || two_processes(&one)),
+            },
+        ];
+        report.arms.extend(pairs::run(setup.pairs, arms)?);
+        report.ratio("iops", names.0, names.1, Bound::AtLeast(0.95))?;
+    }
+    Ok(report)
+}
+
+fn two_processes(words: &str) -> Result<Sample> {
+    let (first, second) = (RunDir::new("run-1")?, RunDir::new("run-2")?);
+    let mut commands = [
+        taillight::command(words, &first),
+        taillight::command(words, &second),
+    ];
+    let [a, b] = &mut commands;
+    let done = child::run_together(&mut [a, b])?;
+    let mut sum = Sample::new();
+    for (dir, done) in [&first, &second].into_iter().zip(&done) {
+        let sample = taillight::figures(dir, done)?;
+        *sum.entry("iops").or_default() += sample["iops"];
+        sum.insert("foreign", done.foreign);
+    }
+    Ok(sum)
+}

@@ -1,0 +1,109 @@
+//! Paired comparisons of Taillight with fio and with a bare ring loop: A B A B, medians, spread,
+//! ratios pair by pair. Not tests: figures depend on the machine and on who else uses it.
+//!
+//! Taillight is run as any user runs it, through its command line and `summary.json`. Each case is
+//! one function in `cases/`; tables go into `docs/overhead.md`, every round into
+//! `benches/results/`.
+
+mod bare_ring;
+mod cases;
+mod child;
+mod files;
+mod fio;
+mod machine;
+mod pairs;
+mod render;
+mod sys;
+mod taillight;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+/// What all cases share.
+pub struct Setup {
+    /// Rounds of every comparison.
+    pub pairs: usize,
+    /// Seconds of one measurement.
+    pub seconds: u64,
+}
+
+const HELP: &str = "\
+taillight-bench [CASE...] [--pairs N] [--seconds N] [--dry]   run cases (all without a name)
+taillight-bench list                                          what there is
+taillight-bench bare-ring FILE DEPTH SECONDS [direct]         the bare loop alone, JSON
+taillight-bench hold FILE                                     keeps a file in memory until its input ends
+
+--dry prints the tables and writes nothing.
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match run(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("taillight-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &[&str]) -> Result<bool> {
+    match args.first() {
+        Some(&"bare-ring") => return bare_ring::main(&args[1..]).map(|()| true),
+        Some(&"hold") => return files::hold(&args[1..]).map(|()| true),
+        Some(&"list") => {
+            for case in cases::CASES {
+                println!("{:<14} {}", case.name, case.about);
+            }
+            return Ok(true);
+        }
+        Some(&"help" | &"--help") => {
+            print!("{HELP}");
+            return Ok(true);
+        }
+        _ => {}
+    }
+    let mut setup = Setup {
+        pairs: 5,
+        seconds: 5,
+    };
+    let (mut names, mut dry) = (Vec::new(), false);
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        let mut number = || -> Result<u64> {
+            let text = rest
+                .next()
+                .with_context(|| format!("{arg} needs a number"))?;
+            text.parse().with_context(|| format!("{arg} {text}"))
+        };
+        match *arg {
+            "--pairs" => setup.pairs = usize::try_from(number()?)?.max(1),
+            "--seconds" => setup.seconds = number()?.max(1),
+            "--dry" => dry = true,
+            name if cases::CASES.iter().any(|c| c.name == name) => names.push(name),
+            other => bail!("no case is called {other}\n{HELP}"),
+        }
+    }
+    measure(&setup, &names, dry)
+}
+
+/// Runs the chosen cases; `Ok(false)` when a bound was missed.
+fn measure(setup: &Setup, names: &[&str], dry: bool) -> Result<bool> {
+    let mut all_met = true;
+    for case in cases::CASES {
+        if !names.is_empty() && !names.contains(&case.name) {
+            continue;
+        }
+        println!("== {}: {}", case.name, case.about);
+        let report = (case.run)(setup).with_context(|| format!("case {}", case.name))?;
+        println!("{}", render::markdown(&report));
+        all_met &= report.checks.iter().all(pairs::Check::met);
+        if !dry {
+            render::keep(case.name, &report)?;
+        }
+    }
+    Ok(all_met)
+}

@@ -1,0 +1,153 @@
+//! Runs the product as a user would and reads its `summary.json`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::child::{self, Done};
+use crate::files;
+use crate::pairs::Sample;
+
+/// The binary: named by the environment, or the one in the path.
+pub fn binary() -> PathBuf {
+    std::env::var_os("TAILLIGHT").map_or_else(|| "taillight".into(), PathBuf::from)
+}
+
+/// A run directory that is deleted with this value: it holds every I/O and is large.
+pub struct RunDir(PathBuf);
+
+impl RunDir {
+    /// A place that does not exist yet.
+    ///
+    /// # Errors
+    /// When an old one cannot be removed.
+    pub fn new(name: &str) -> Result<RunDir> {
+        let path = files::place(name)?;
+        if path.exists() {
+            fs::remove_dir_all(&path)?;
+        }
+        Ok(RunDir(path))
+    }
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+    /// A JSON file of the run.
+    ///
+    /// # Errors
+    /// When it is missing or broken.
+    pub fn json(&self, name: &str) -> Result<Value> {
+        let path = self.0.join(name);
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        Ok(serde_json::from_str(&text)?)
+    }
+}
+
+impl Drop for RunDir {
+    fn drop(&mut self) {
+        // Left-overs only cost space; the next run with this name removes them.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The command for the words after `taillight run`, leaving its directory at `dir`.
+pub fn command(words: &str, dir: &RunDir) -> Command {
+    let mut command = Command::new(binary());
+    command.arg("run").args(words.split_whitespace());
+    command.arg("--output").arg(dir.path());
+    command
+}
+
+/// What a person types for the same.
+pub fn shown(words: &str) -> String {
+    let words: Vec<&str> = words.split_whitespace().collect();
+    format!("taillight run {}", words.join(" "))
+}
+
+/// Runs, checks that nothing was lost, reads the figures of its reads.
+///
+/// # Errors
+/// When the run fails, or its summary admits errors or losses.
+pub fn run(words: &str) -> Result<Sample> {
+    let dir = RunDir::new("run")?;
+    let done = child::run(&mut command(words, &dir))?;
+    figures(&dir, &done)
+}
+
+/// The figures of a finished run.
+///
+/// # Errors
+/// When the summary is missing or admits errors.
+pub fn figures(dir: &RunDir, done: &Done) -> Result<Sample> {
+    let summary = dir.json("summary.json")?;
+    let mut sample = parse(&summary)?;
+    sample.insert("foreign", done.foreign);
+    sample.insert("all_cpu_s", done.cpu_s);
+    sample.insert("all_wall_s", done.wall_s);
+    sample.insert("max_rss", done.max_rss as f64);
+    Ok(sample)
+}
+
+fn parse(summary: &Value) -> Result<Sample> {
+    ensure!(
+        summary["status"] == "complete",
+        "status {}",
+        summary["status"]
+    );
+    ensure!(
+        summary["totals"]["errors"] == 0,
+        "errors {}",
+        summary["totals"]["errors"]
+    );
+    let read = &summary["ops"]["read"];
+    let number = |value: &Value, name: &str| value.as_f64().with_context(|| format!("no {name}"));
+    let iops = number(&read["iops"], "ops.read.iops")?;
+    let count = number(&read["count"], "ops.read.count")?;
+    let mut sample = Sample::from([
+        ("iops", iops),
+        ("ns_per_io", 1e9 / iops),
+        ("count", count),
+        ("mean_ns", number(&read["service"]["mean_ns"], "mean_ns")?),
+    ]);
+    if let Some(cpu) = summary["overhead"]["cpu_s"].as_f64() {
+        sample.insert("cpu_ns", cpu * 1e9 / count);
+    }
+    for (part, name) in [
+        ("queue", "queue_mean_ns"),
+        ("after_issue", "after_issue_mean_ns"),
+    ] {
+        if let Some(ns) = read[part]["mean_ns"].as_f64() {
+            sample.insert(name, ns);
+        }
+    }
+    let percentiles = read["service"]["percentiles"].as_array();
+    let middle = percentiles.and_then(|list| list.iter().find(|p| p["p"] == "50"));
+    if let Some(ns) = middle.and_then(|p| p["ns"].as_f64()) {
+        sample.insert("p50_ns", ns);
+    }
+    Ok(sample)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn figures_are_read_from_the_summary() {
+        let mut summary = json!({
+            "status": "complete",
+            "totals": {"errors": 0},
+            "ops": {"read": {"count": 2000, "iops": 1000.0, "service": {"mean_ns": 80.0,
+                "percentiles": [{"p": "50", "ns": 70}]}}},
+            "overhead": {"cpu_s": 0.001}
+        });
+        let sample = parse(&summary).unwrap();
+        assert_eq!((sample["cpu_ns"], sample["p50_ns"]), (500.0, 70.0));
+        summary["totals"]["errors"] = 1.into();
+        assert!(parse(&summary).is_err());
+    }
+}

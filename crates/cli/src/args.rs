@@ -1,0 +1,225 @@
+//! The command line. The workload is the job file; flags are for the common case only.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+/// Storage benchmark: every I/O measured, truthful tails.
+#[derive(Debug, Parser)]
+#[command(
+    name = "taillight",
+    version,
+    max_term_width = 100,
+    disable_help_subcommand = true
+)]
+#[command(after_help = "Examples:
+  taillight run --driver file --path data/ --size 1GiB --rw randread --depth 32 --runtime 30s
+  taillight run jobs/file-mixed.toml --set workload.0.queue_depth=8
+  taillight doctor --path data/")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a job and leave a run directory with a report.
+    Run(Box<RunArgs>),
+    /// Make the report of one run again, or one report over several runs.
+    Report(ReportArgs),
+    /// What can be driven, and with which options.
+    Drivers(DriversArgs),
+    /// What this machine allows, and what to do about the rest.
+    Doctor(DoctorArgs),
+    /// JSON Schema of job files and outputs.
+    Schema(SchemaArgs),
+}
+
+/// `--rw`: operation and order in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Rw {
+    /// Sequential reads.
+    Read,
+    /// Sequential writes.
+    Write,
+    /// Sequential, half reads and half writes.
+    Rw,
+    /// Random reads.
+    Randread,
+    /// Random writes.
+    Randwrite,
+    /// Random, half reads and half writes.
+    Randrw,
+    /// Sequential discards.
+    Trim,
+}
+
+/// `--arrival`: how a rate is spread over time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ArrivalFlag {
+    /// Evenly spaced.
+    Constant,
+    /// Random gaps, as independent users make them.
+    Poisson,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  taillight run --driver file --path data/ --size 1GiB --rw randread --bs 4KiB --depth 32 \\
+      --workers 2 --runtime 30s
+  taillight run --driver null --ops 1000000
+  taillight run job.toml --rate 5000/s --set qos.nines=5
+  taillight run job.toml --print-plan > plan.toml
+
+Sizes: B KiB MiB GiB TiB kB MB GB TB. Times: ns us ms s min h.
+Exit codes: 0 complete, 2 bad input, 3 refused by the guard, 4 not possible here, 5 target failed,
+6 I/O errors, 7 ceiling missed, 8 ceiling undecided, 130/143 interrupted, 1 a bug.")]
+pub struct RunArgs {
+    /// Job file; `-` reads it from standard input. Flags override its fields.
+    #[arg(value_name = "JOB.toml")]
+    pub job: Option<PathBuf>,
+    /// Driver (`taillight drivers` lists them).
+    #[arg(long, value_name = "NAME")]
+    pub driver: Option<String>,
+    /// File, device, or directory (with `/` at the end). A path that is absent becomes a new file.
+    #[arg(long, value_name = "PATH")]
+    pub path: Option<String>,
+    /// Total size of the data set, like 1GiB.
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<String>,
+    /// Operation and order.
+    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
+    #[arg(help = "read, write, rw, randread, randwrite, randrw or trim")]
+    pub rw: Option<Rw>,
+    /// Block size, like 4KiB.
+    #[arg(long, value_name = "SIZE")]
+    pub bs: Option<String>,
+    /// Operations in flight per worker.
+    #[arg(long, value_name = "N")]
+    pub depth: Option<u32>,
+    /// Threads.
+    #[arg(long, value_name = "N")]
+    pub workers: Option<u32>,
+    /// Measured time, like 30s.
+    #[arg(long, value_name = "TIME")]
+    pub runtime: Option<String>,
+    /// Stop after this many operations.
+    #[arg(long, value_name = "N")]
+    pub ops: Option<u64>,
+    /// Rate asked for, like 1000/s or 100MiB/s; without it, full speed.
+    #[arg(long, value_name = "RATE")]
+    pub rate: Option<String>,
+    /// How the rate is spread.
+    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
+    #[arg(help = "How the rate is spread: constant or poisson")]
+    pub arrival: Option<ArrivalFlag>,
+    /// Bypass the page cache; `--direct=false` goes through it.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", hide_possible_values = true)]
+    pub direct: Option<bool>,
+    /// Durability of writes: none, fdatasync:N, fsync:N, dsync or sync.
+    #[arg(long, value_name = "KIND")]
+    pub sync: Option<String>,
+    /// Run directory, new or empty [default: taillight-runs/<name>-<UTC>].
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<String>,
+    /// Set any field of the job, like workload.0.mix=write (repeatable).
+    #[arg(long = "set", value_name = "K=V", action = ArgAction::Append)]
+    pub set: Vec<String>,
+    /// Confirm by name that this target may be overwritten (needs destroy = true as well).
+    #[arg(long, value_name = "TARGET")]
+    pub destroy: Option<String>,
+    /// Show the resolved plan as a job file and do nothing.
+    #[arg(long)]
+    pub print_plan: bool,
+}
+
+/// Arguments of `report`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  taillight report taillight-runs/job-20260102T030405Z
+  taillight report runs/a runs/b --output both.html")]
+pub struct ReportArgs {
+    /// Run directories; several are overlaid in one report.
+    #[arg(required = true, value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    /// Directory for the report, or an .html file for the page alone [default: the run directory;
+    /// taillight-report/ for several].
+    #[arg(long, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+}
+
+/// Arguments of `drivers`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  taillight drivers
+  taillight drivers file")]
+pub struct DriversArgs {
+    /// Show this driver with all its options.
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// As Markdown, for documentation.
+    #[arg(long)]
+    pub markdown: bool,
+}
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  taillight doctor
+  taillight doctor --path /mnt/data/ --json")]
+pub struct DoctorArgs {
+    /// Path that is going to be measured.
+    #[arg(long, value_name = "PATH")]
+    pub path: Option<PathBuf>,
+    /// As JSON, for programs.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What a schema describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SchemaOf {
+    /// Job files.
+    Job,
+    /// manifest.json of a run directory.
+    Manifest,
+    /// summary.json of a run directory.
+    Summary,
+}
+
+/// Arguments of `schema`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  taillight schema job > job.schema.json")]
+pub struct SchemaArgs {
+    /// What to describe.
+    #[arg(value_enum, default_value_t = SchemaOf::Job)]
+    pub of: SchemaOf,
+    /// As a Markdown table of fields, for documentation (job only).
+    #[arg(long)]
+    pub markdown: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn no_command_has_more_than_18_flags() {
+        for command in Cli::command().get_subcommands() {
+            let flags = command.get_arguments().count();
+            assert!(flags <= 18, "{}: {flags}", command.get_name());
+        }
+    }
+}

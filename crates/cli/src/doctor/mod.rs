@@ -1,0 +1,147 @@
+//! `taillight doctor`: what this machine allows, why not, and what to do. Changes nothing.
+
+mod path;
+mod system;
+mod tracing;
+
+use serde::Serialize;
+use taillight_core::exit::Exit;
+use taillight_core::{Error, Result};
+use taillight_trace::Sys;
+
+use crate::args::DoctorArgs;
+use crate::output;
+
+/// How a check went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Fine.
+    Ok,
+    /// Works, with an influence on results.
+    Warn,
+    /// Not possible here.
+    No,
+}
+
+/// One line of the table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What was looked at.
+    pub name: String,
+    /// How it went.
+    pub state: State,
+    /// What was found.
+    pub found: String,
+    /// What to do, where something can be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+impl Check {
+    /// Nothing to object to.
+    pub fn ok(name: &str, found: impl Into<String>) -> Check {
+        Check {
+            name: name.to_owned(),
+            state: State::Ok,
+            found: found.into(),
+            fix: None,
+        }
+    }
+    /// Works, but look at it.
+    pub fn warn(name: &str, found: impl Into<String>, fix: &str) -> Check {
+        Check {
+            state: State::Warn,
+            fix: Some(fix.to_owned()),
+            ..Check::ok(name, found)
+        }
+    }
+    /// Does not work here.
+    pub fn no(name: &str, found: impl Into<String>, fix: &str) -> Check {
+        Check {
+            state: State::No,
+            ..Check::warn(name, found, fix)
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// `Unavailable` when standard output cannot be written.
+pub fn main(args: &DoctorArgs) -> Result<Exit> {
+    let sys = Sys::default();
+    let mut checks = system::checks(&sys);
+    let here = std::path::Path::new(".");
+    checks.extend(path::checks(&sys, args.path.as_deref().unwrap_or(here)));
+    checks.extend(tracing::checks(&sys));
+    if args.json {
+        let text = serde_json::to_string_pretty(&checks)
+            .map_err(|e| Error::internal("the checks cannot be written as JSON").source(e))?;
+        output::text(&(text + "\n"))?;
+    } else {
+        output::text(&table(&checks))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn table(checks: &[Check]) -> String {
+    let word = |state| match state {
+        State::Ok => "ok",
+        State::Warn => "warn",
+        State::No => "no",
+    };
+    let width = checks
+        .iter()
+        .map(|c| c.name.chars().count())
+        .max()
+        .unwrap_or(0);
+    let mut text = String::new();
+    for check in checks {
+        let (state, name) = (word(check.state), &check.name);
+        text.push_str(&format!("{state:<4}  {name:<width$}  {}\n", check.found));
+        if let Some(fix) = &check.fix {
+            text.push_str(&format!("      {:width$}  -> {fix}\n", ""));
+        }
+    }
+    let count = |state| checks.iter().filter(|c| c.state == state).count();
+    text.push_str(&format!(
+        "\n{} ok, {} to look at, {} not possible\n",
+        count(State::Ok),
+        count(State::Warn),
+        count(State::No)
+    ));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fixes_stand_below_what_was_found() {
+        let text = table(&[
+            Check::ok("a", "fine"),
+            Check::no("bcd", "missing", "get one"),
+        ]);
+        assert_eq!(
+            text,
+            "ok    a    fine\nno    bcd  missing\n           -> get one\n\n\
+             1 ok, 0 to look at, 1 not possible\n"
+        );
+    }
+
+    #[test]
+    fn everything_is_checked_on_any_machine() {
+        let dir = tempfile::tempdir().unwrap();
+        let sys = Sys::at(dir.path());
+        let mut checks = system::checks(&sys);
+        checks.extend(path::checks(&sys, dir.path()));
+        checks.extend(tracing::checks(&sys));
+        for check in &checks {
+            assert!(!check.found.is_empty(), "{check:?}");
+            assert_eq!(check.fix.is_none(), check.state == State::Ok, "{check:?}");
+        }
+        assert!(checks.len() >= 12, "{checks:?}");
+    }
+}

@@ -1,0 +1,139 @@
+//! Checks of the path that is going to be measured.
+
+use std::path::Path;
+
+use taillight_report::format::bytes;
+use taillight_trace::memory::space;
+use taillight_trace::{Sys, device, direct, mounts};
+
+use super::Check;
+
+/// Every check of a path, which may not exist yet.
+pub fn checks(sys: &Sys, path: &Path) -> Vec<Check> {
+    let shown = path.display();
+    let Some(existing) = mounts::existing(path) else {
+        let fix = "give a path on a mounted file system, or a device";
+        return vec![Check::no("path", format!("{shown} cannot be reached"), fix)];
+    };
+    let mut all = vec![direct_io(&existing)];
+    let number = device::number_of(&existing);
+    let mount = mounts::of(sys, path);
+    if number.is_none() {
+        all.push(file_system(mount.as_ref(), &existing));
+    }
+    let number = number.or_else(|| device::number_under(sys, mount.as_ref()?));
+    let device = number.and_then(|n| device::describe(sys, &n));
+    all.push(match device {
+        Some(map) => Check::ok("device", device_text(&map)),
+        None => Check::warn(
+            "device",
+            "no local block device is behind this path",
+            "memory and network file systems measure memory and network",
+        ),
+    });
+    all
+}
+
+fn direct_io(path: &Path) -> Check {
+    let name = "direct I/O";
+    let shown = path.display();
+    match direct::probe(path) {
+        Ok(d) => Check::ok(
+            name,
+            format!(
+                "works on {shown}; offsets and sizes in multiples of {}",
+                bytes(u64::from(d.offset_align))
+            ),
+        ),
+        Err(e) => {
+            let fix = match e.kind() {
+                std::io::ErrorKind::PermissionDenied => {
+                    "this user may not write there; use another"
+                }
+                _ => "use direct = false; results then include the page cache",
+            };
+            Check::no(name, format!("not on {shown}: {e}"), fix)
+        }
+    }
+}
+
+fn file_system(mount: Option<&mounts::Mount>, path: &Path) -> Check {
+    let name = "file system";
+    let Some(mount) = mount else {
+        return Check::warn(name, "unknown", "is /proc mounted?");
+    };
+    let room = space(path).map_or(String::new(), |s| format!(", {} free", bytes(s.available)));
+    let found = format!(
+        "{} on {} ({}){room}",
+        mount.kind,
+        mount.point.display(),
+        mount.options
+    );
+    let read_only = mount.options.split(',').any(|o| o == "ro");
+    if read_only {
+        return Check::no(name, found, "mount it for writing, or only read from it");
+    }
+    if matches!(mount.kind.as_str(), "tmpfs" | "ramfs" | "overlay") {
+        return Check::warn(
+            name,
+            found,
+            "this measures memory or an overlay; use a directory on the device you mean",
+        );
+    }
+    Check::ok(name, found)
+}
+
+fn device_text(map: &serde_json::Map<String, serde_json::Value>) -> String {
+    let text = |v: Option<&serde_json::Value>| match v {
+        Some(serde_json::Value::String(s)) => Some(s.clone()),
+        Some(serde_json::Value::Number(n)) => Some(n.to_string()),
+        _ => None,
+    };
+    let of = |name: &str| text(map.get(name));
+    let queue = |name: &str| text(map.get("queue").and_then(|q| q.get(name)));
+    let mut parts: Vec<String> = ["name", "model", "firmware"]
+        .iter()
+        .filter_map(|n| of(n))
+        .collect();
+    for (label, value) in [
+        ("scheduler", queue("scheduler")),
+        ("write cache", queue("write_cache")),
+        ("queue", queue("nr_requests")),
+        ("blocks of", queue("logical_block_size")),
+    ] {
+        parts.extend(value.map(|v| format!("{label} {v}")));
+    }
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn memory_file_systems_are_named() {
+        let mount = |kind: &str, options: &str| mounts::Mount {
+            point: "/x".into(),
+            kind: kind.into(),
+            source: "none".into(),
+            options: options.into(),
+            device: "0:1".into(),
+        };
+        let state = |m: mounts::Mount| file_system(Some(&m), Path::new("/")).state;
+        assert_eq!(state(mount("tmpfs", "rw")), State::Warn);
+        assert_eq!(state(mount("ext4", "ro,relatime")), State::No);
+        assert_eq!(state(mount("xfs", "rw,noatime")), State::Ok);
+    }
+
+    #[test]
+    fn a_device_reads_as_one_line() {
+        let map = serde_json::json!({
+            "name": "nvme0n1", "model": "Example", "queue": { "scheduler": "none", "nr_requests": 64 }
+        });
+        assert_eq!(
+            device_text(map.as_object().unwrap()),
+            "nvme0n1, Example, scheduler none, queue 64"
+        );
+    }
+}

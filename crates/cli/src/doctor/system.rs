@@ -1,0 +1,263 @@
+//! Checks of the machine as a whole: clock, processors, load, memory, io_uring, libraries.
+
+use std::path::Path;
+
+use taillight_report::format::{Script, bytes, duration};
+use taillight_trace::cgroup::Limits;
+use taillight_trace::cpu::Cpu;
+use taillight_trace::memory::{Memory, space};
+use taillight_trace::pressure::Load;
+use taillight_trace::uring::{self, Uring};
+use taillight_trace::{Sys, clock, libraries, machine};
+
+use super::Check;
+
+/// A slower clock reading is a visible part of a fast I/O.
+const SLOW_CLOCK_NS: f64 = 100.0;
+
+/// Every check, in the order of the table.
+pub fn checks(sys: &Sys) -> Vec<Check> {
+    let cpu = Cpu::read(sys);
+    let load = Load::read(sys);
+    let mut all = vec![
+        clock_source(sys),
+        clock_cost(clock::cost_ns()),
+        governor(&cpu),
+        busy(&cpu, &load),
+        steal(&cpu, &load),
+        memory(sys),
+        shared_memory(space(Path::new(machine::SHM)).map(|s| s.available)),
+        ring(sys),
+    ];
+    all.extend(limits(sys));
+    for (name, driver) in [("librocksdb", "rocksdb"), ("libleveldb", "leveldb")] {
+        all.push(library(name, driver));
+    }
+    all
+}
+
+fn clock_source(sys: &Sys) -> Check {
+    let name = "clock source";
+    match clock::source(sys).as_deref() {
+        Some("tsc") => Check::ok(name, "tsc"),
+        Some(other) => {
+            let has_tsc = clock::available(sys).iter().any(|s| s == "tsc");
+            let fix = match has_tsc {
+                true => {
+                    "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource"
+                }
+                false => "nothing here; the cost of a reading below tells whether it matters",
+            };
+            Check::warn(name, format!("{other}, slower to read than tsc"), fix)
+        }
+        None => Check::warn(
+            name,
+            "unknown",
+            "the cost of a reading below tells what matters",
+        ),
+    }
+}
+
+fn clock_cost(ns: f64) -> Check {
+    let found = format!("{} a reading", duration(ns, Script::Plain));
+    if ns <= SLOW_CLOCK_NS {
+        return Check::ok("clock cost", found);
+    }
+    Check::warn(
+        "clock cost",
+        found,
+        "I/Os under 10 us carry this cost twice; a tsc clock source costs 20 to 40 ns",
+    )
+}
+
+fn governor(cpu: &Cpu) -> Check {
+    let name = "governor";
+    let turbo = match cpu.turbo {
+        Some(true) => ", turbo on",
+        Some(false) => ", turbo off",
+        None => "",
+    };
+    if cpu.governor.is_empty() {
+        return Check::ok(
+            name,
+            format!("none: the clock rate is not managed here{turbo}"),
+        );
+    }
+    let list = cpu.governor.join(", ");
+    if cpu.governor.iter().all(|g| g == "performance") {
+        return Check::ok(name, list + turbo);
+    }
+    Check::warn(
+        name,
+        format!("{list}{turbo}: processors may sleep or slow down between I/Os"),
+        "cpupower frequency-set --governor performance",
+    )
+}
+
+fn busy(cpu: &Cpu, load: &Load) -> Check {
+    let name = "load";
+    let Some(average) = load.load_1min else {
+        return Check::warn(name, "unknown", "check that nothing else runs");
+    };
+    let mut found = format!("{average:.2} on {} processors", cpu.logical);
+    for (what, share) in [
+        ("processor", load.cpu_pressure),
+        ("memory", load.memory_pressure),
+        ("I/O", load.io_pressure),
+    ] {
+        if let Some(share) = share.filter(|s| *s >= 1.0) {
+            found.push_str(&format!(", tasks wait for {what} {share:.0} % of the time"));
+        }
+    }
+    let pressed = [load.cpu_pressure, load.memory_pressure, load.io_pressure]
+        .into_iter()
+        .flatten()
+        .any(|s| s >= 10.0);
+    if average > 0.3 * f64::from(cpu.logical.max(1)) || pressed {
+        return Check::warn(name, found, "stop other work before measuring");
+    }
+    Check::ok(name, found)
+}
+
+fn steal(cpu: &Cpu, load: &Load) -> Check {
+    let name = "virtual machine";
+    let share = load.ticks.map_or(0.0, |t| t.steal_percent());
+    match (cpu.hypervisor || share > 0.0, share) {
+        (false, _) => Check::ok(name, "no"),
+        (true, share) if share < 0.1 => Check::ok(
+            name,
+            format!("yes, {share:.2} % of processor time stolen since boot"),
+        ),
+        (true, share) => Check::warn(
+            name,
+            format!("yes, {share:.1} % of processor time stolen since boot"),
+            "tails include other machines' work; use dedicated processors or bare metal",
+        ),
+    }
+}
+
+fn memory(sys: &Sys) -> Check {
+    let free = machine::free_memory(&Memory::read(sys), &Limits::read(sys));
+    let budget = machine::read(sys).capture_budget.0;
+    // About 16 bytes an I/O: a GiB keeps 67 million.
+    let ios = budget / 16 / 1_000_000;
+    let found = format!(
+        "{} free; the capture takes {} by default, about {ios} million I/Os",
+        bytes(free),
+        bytes(budget)
+    );
+    if free >= 1 << 30 {
+        return Check::ok("memory", found);
+    }
+    Check::warn(
+        "memory",
+        found,
+        "long runs will keep outliers only past the budget",
+    )
+}
+
+fn shared_memory(available: Option<u64>) -> Check {
+    let name = machine::SHM;
+    match available {
+        Some(n) if n >= 1 << 30 => Check::ok(name, format!("{} free", bytes(n))),
+        Some(n) => Check::warn(
+            name,
+            format!("{} free: it holds the captured I/Os", bytes(n)),
+            "mount -o remount,size=50% /dev/shm (containers: --shm-size=4g)",
+        ),
+        None => Check::no(
+            name,
+            "missing: it holds the captured I/Os",
+            "mount -t tmpfs tmpfs /dev/shm, or run with capture.mode = \"off\"",
+        ),
+    }
+}
+
+fn ring(sys: &Sys) -> Check {
+    match uring::probe(sys) {
+        Uring::Works => Check::ok("io_uring", "works"),
+        Uring::Blocked { why, fix } => Check::no("io_uring", why, &fix),
+    }
+}
+
+/// Limits of the control group, only where there are some.
+fn limits(sys: &Sys) -> Option<Check> {
+    let limits = Limits::read(sys);
+    let cpus = limits.cpus.map(|n| format!("{n} processors"));
+    let memory = limits.memory_max.map(|n| format!("{} memory", bytes(n)));
+    let list: Vec<String> = cpus.into_iter().chain(memory).collect();
+    if list.is_empty() {
+        return None;
+    }
+    let found = format!("this group has at most {}", list.join(" and "));
+    Some(match limits.cpus {
+        Some(_) => Check::warn(
+            "limits",
+            found,
+            "a processor quota pauses the load and shows as tail latency; lift it to measure",
+        ),
+        None => Check::ok("limits", found),
+    })
+}
+
+fn library(name: &str, driver: &str) -> Check {
+    match libraries::find(name, &libraries::directories()) {
+        Some(found) => {
+            let version = found.version.unwrap_or_default();
+            Check::ok(
+                name,
+                format!("{version} {}", found.path.display())
+                    .trim()
+                    .to_owned(),
+            )
+        }
+        None => Check::no(
+            name,
+            "not found",
+            &format!("install it to measure {driver}, or name the file with its `library` option"),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn slow_clocks_and_governors_are_seen() {
+        assert_eq!(clock_cost(25.0).state, State::Ok);
+        assert_eq!(clock_cost(900.0).state, State::Warn);
+        let mut cpu = Cpu {
+            governor: vec!["powersave".into()],
+            logical: 4,
+            ..Cpu::default()
+        };
+        assert_eq!(governor(&cpu).state, State::Warn);
+        cpu.governor = vec!["performance".into()];
+        assert_eq!(governor(&cpu).state, State::Ok);
+    }
+
+    #[test]
+    fn a_busy_machine_is_seen() {
+        let cpu = Cpu {
+            logical: 4,
+            ..Cpu::default()
+        };
+        let mut load = Load {
+            load_1min: Some(0.5),
+            ..Load::default()
+        };
+        assert_eq!(busy(&cpu, &load).state, State::Ok);
+        load.io_pressure = Some(40.0);
+        assert_eq!(busy(&cpu, &load).state, State::Warn);
+        assert!(busy(&cpu, &load).found.contains("wait for I/O 40 %"));
+    }
+
+    #[test]
+    fn small_shared_memory_is_seen() {
+        assert_eq!(shared_memory(Some(64 << 20)).state, State::Warn);
+        assert_eq!(shared_memory(Some(8 << 30)).state, State::Ok);
+        assert_eq!(shared_memory(None).state, State::No);
+    }
+}

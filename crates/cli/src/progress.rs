@@ -1,0 +1,127 @@
+//! How far long work is: a bar on a terminal, else at most one plain line per second.
+//!
+//! Everything goes to standard error. Nothing is drawn on its own time: a display that wakes up
+//! by itself would disturb what is measured.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use taillight_core::progress::Progress;
+use taillight_report::format::{bytes, count};
+
+use crate::output;
+
+/// Least time between two plain lines.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Shows one piece of work after the other.
+pub struct Shown {
+    terminal: bool,
+    bar: Option<ProgressBar>,
+    doing: String,
+    last_note: Option<Instant>,
+}
+
+impl Shown {
+    /// Nothing is shown yet.
+    pub fn new() -> Shown {
+        Shown {
+            terminal: std::io::stderr().is_terminal(),
+            bar: None,
+            doing: String::new(),
+            // Work that is over within the first pause needs no line.
+            last_note: Some(Instant::now()),
+        }
+    }
+
+    /// How far `p` is.
+    pub fn step(&mut self, p: Progress<'_>) {
+        if self.terminal {
+            let amounts = match p.unit {
+                "bytes" => "{binary_bytes} of {binary_total_bytes}",
+                _ => "{human_pos} of {human_len}",
+            };
+            self.bar(p.what, p.total, &format!("{amounts}, {{eta}} left"))
+                .set_position(p.done.min(p.total));
+        } else if self.last_note.is_none_or(|t| t.elapsed() >= PAUSE) {
+            self.last_note = Some(Instant::now());
+            output::note(&plain(p));
+        }
+    }
+
+    /// Part of `total` of some `what` whose rest is known in words. Terminal only.
+    pub fn part(&mut self, what: &str, (position, total): (u64, u64), rest: String) {
+        if self.terminal {
+            let bar = self.bar(what, total, "{msg}");
+            bar.set_position(position.min(total));
+            bar.set_message(rest);
+        }
+    }
+
+    /// The bar of this work, made when it begins.
+    fn bar(&mut self, what: &str, total: u64, rest: &str) -> &ProgressBar {
+        if self.doing != what {
+            self.end();
+            what.clone_into(&mut self.doing);
+        }
+        self.bar.get_or_insert_with(|| new_bar(what, total, rest))
+    }
+
+    /// Prints a line to standard output without tearing the bar.
+    pub fn line(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| output::line(text)),
+            None => output::line(text),
+        }
+    }
+
+    /// The work is over: the bar goes.
+    pub fn end(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+        self.doing.clear();
+    }
+}
+
+fn plain(p: Progress<'_>) -> String {
+    let percent = 100.0 * p.done as f64 / p.total.max(1) as f64;
+    let amounts = match p.unit {
+        "bytes" => format!("{} of {}", bytes(p.done), bytes(p.total)),
+        unit => format!("{} of {} {unit}", count(p.done), count(p.total)),
+    };
+    format!("{}: {percent:.0} % ({amounts})", p.what)
+}
+
+fn new_bar(what: &str, total: u64, rest: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+    let template = format!("{{prefix}} [{{wide_bar}}] {rest}");
+    // The templates are fixed and right; the default style is a fair stand-in.
+    let style = ProgressStyle::with_template(&template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("=> ");
+    bar.set_style(style);
+    bar.set_prefix(what.to_owned());
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_lines_say_what_and_how_far() {
+        let p = |unit| Progress {
+            what: "laying out",
+            done: 1 << 20,
+            total: 4 << 20,
+            unit,
+        };
+        assert_eq!(plain(p("bytes")), "laying out: 25 % (1.00 MiB of 4.00 MiB)");
+        assert_eq!(
+            plain(p("I/Os")),
+            "laying out: 25 % (1,048,576 of 4,194,304 I/Os)"
+        );
+    }
+}

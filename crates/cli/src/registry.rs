@@ -1,0 +1,34 @@
+//! The list of drivers as the job resolver wants to see it.
+
+use taillight_core::capability::Capabilities;
+use taillight_core::job::DriverView;
+use taillight_core::plan::TargetPlan;
+use taillight_core::{Error, Result};
+use taillight_driver::{DRIVERS, Driver};
+
+/// Every driver of this build.
+pub struct Registry;
+
+/// The driver of a resolved plan.
+///
+/// # Errors
+/// `Usage` when there is none with this name.
+pub fn driver(name: &str) -> Result<&'static dyn Driver> {
+    taillight_driver::find(name).ok_or_else(|| {
+        let names: Vec<_> = DRIVERS.iter().map(|d| d.name()).collect();
+        Error::usage(format!("there is no driver `{name}`"))
+            .hint(taillight_core::job::suggest(name, &names))
+    })
+}
+
+impl DriverView for Registry {
+    fn names(&self) -> Vec<&'static str> {
+        DRIVERS.iter().map(|d| d.name()).collect()
+    }
+    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
+        driver(&target.driver)?.resolve(target)
+    }
+    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
+        driver(&target.driver)?.capabilities(target)
+    }
+}

@@ -1,0 +1,78 @@
+//! `taillight report`, and the report at the end of a run.
+
+use std::io::IsTerminal;
+use std::path::Path;
+
+use taillight_core::Result;
+use taillight_core::exit::Exit;
+use taillight_report::format::count;
+use taillight_report::{Options, Report};
+use taillight_rundir::{RunDir, salvage};
+
+use crate::args::ReportArgs;
+use crate::output;
+use crate::progress::Shown;
+
+/// Runs the command: salvages what a killed run left, then makes everything again.
+///
+/// # Errors
+/// `Unavailable` or `Corrupt` for a directory that is no readable run.
+pub fn main(args: &ReportArgs) -> Result<Exit> {
+    let mut shown = Shown::new();
+    for run in &args.runs {
+        rescue(run, &mut shown)?;
+    }
+    let options = Options {
+        output: args.output.clone(),
+        colour: colour(),
+        ..Options::default()
+    };
+    let report = taillight_report::make(&args.runs, &options, &mut |p| {
+        shown.step(p);
+        true
+    })?;
+    shown.end();
+    output::text(&report.text)?;
+    Ok(Exit::Ok)
+}
+
+/// Recovers the I/Os of a run that was killed; a run that ended by itself stays as it is.
+fn rescue(run: &Path, shown: &mut Shown) -> Result<()> {
+    let mut dir = RunDir::open(run)?;
+    let salvaged = salvage::salvage(&mut dir, &mut |p| {
+        shown.step(p);
+        true
+    })?;
+    shown.end();
+    if let Some(salvaged) = salvaged {
+        output::note(&format!(
+            "{}: the run was killed; {} I/Os were saved",
+            run.display(),
+            count(salvaged.ios)
+        ));
+    }
+    Ok(())
+}
+
+/// Makes the report of a run that just ended.
+///
+/// # Errors
+/// `Unavailable` when the directory cannot be written.
+pub fn of_run(path: &Path) -> Result<Report> {
+    let mut shown = Shown::new();
+    let options = Options {
+        colour: colour(),
+        ..Options::default()
+    };
+    let report = taillight_report::make(&[path], &options, &mut |p| {
+        shown.step(p);
+        true
+    });
+    shown.end();
+    report
+}
+
+/// Colours are for terminals whose owner wants them.
+fn colour() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}

@@ -1,0 +1,256 @@
+//! The run directory of a new run: its name, its first manifest, the job it repeats from.
+
+use std::path::{Path, PathBuf};
+
+use taillight_core::job::DriverView;
+use taillight_core::plan::Plan;
+use taillight_core::{Clock, Error, MonoClock, Result, clock};
+use taillight_rundir::manifest::{CaptureInfo, ClockInfo, Losses, Overhead, ProcessInfo};
+use taillight_rundir::{Manifest, RunDir, RunStatus, SCHEMA_VERSION, names};
+
+use super::job::Given;
+use crate::args::RunArgs;
+use crate::registry::Registry;
+
+/// Where runs go when nothing is said.
+const HOME: &str = "taillight-runs";
+
+/// A run directory that was just made.
+pub struct Made {
+    /// The directory.
+    pub dir: RunDir,
+    /// Id of the run.
+    pub run_id: String,
+    /// The clock pair of the manifest.
+    pub clock: ClockInfo,
+}
+
+/// Makes the directory with a manifest that says "running".
+///
+/// # Errors
+/// `Usage` when the output directory holds something; `Unavailable` when it cannot be written.
+pub fn create(
+    plan: &Plan,
+    given: Option<&Given>,
+    args: &RunArgs,
+    environment: &serde_json::Map<String, serde_json::Value>,
+) -> Result<Made> {
+    let clock = clock_info(plan)?;
+    let stamp = utc(clock.realtime_ns);
+    let run_id = format!("{stamp}-{:08x}", run_number(MonoClock.now().0));
+    let path = match &plan.run.output {
+        Some(output) => PathBuf::from(output),
+        None => unused(&format!("{HOME}/{}-{stamp}", plan.run.name))?,
+    };
+    let manifest = Manifest {
+        schema: SCHEMA_VERSION,
+        taillight: env!("CARGO_PKG_VERSION").to_owned(),
+        run_id: run_id.clone(),
+        status: RunStatus::Running,
+        plan: plan.clone(),
+        command: command_line(std::env::args()),
+        seed: plan.run.seed,
+        clock: clock.clone(),
+        phases: Vec::new(),
+        environment: environment.clone(),
+        capture: CaptureInfo {
+            mode: plan.capture.mode,
+            budget: plan.capture.budget.0,
+            kept: 0,
+            degraded: None,
+            path: Some(capture_path(&run_id)),
+            dir: plan.capture.dir.clone(),
+            used: None,
+            spilled: None,
+        },
+        losses: Losses::default(),
+        overhead: Overhead::default(),
+        repeat: Some(repeat(&path, args)),
+        process: Some(ProcessInfo::current()),
+        reason: None,
+    };
+    let dir = RunDir::create(&path, &manifest)?;
+    let made = Made { dir, run_id, clock };
+    made.dir.write_job(&job_text(plan, given)?)?;
+    Ok(made)
+}
+
+impl Made {
+    /// Removes what was made, for a run that measured nothing. Only known files go, so a
+    /// directory that holds anything else stays.
+    pub fn discard(self) {
+        let path = self.dir.path().to_owned();
+        for name in [names::JOB, names::MANIFEST] {
+            let _ = std::fs::remove_file(self.dir.file(name));
+        }
+        drop(self.dir);
+        let _ = std::fs::remove_dir(&path);
+        if path.parent().is_some_and(|p| p.ends_with(HOME)) {
+            let _ = path.parent().map(std::fs::remove_dir);
+        }
+    }
+}
+
+/// The clock of the run's stamps; virtual time begins at zero.
+fn clock_info(plan: &Plan) -> Result<ClockInfo> {
+    let is_virtual = Registry.capabilities(&plan.target)?.virtual_time;
+    let realtime_ns = clock::realtime_ns();
+    if is_virtual {
+        return Ok(ClockInfo {
+            monotonic_ns: 0,
+            realtime_ns,
+            source: "virtual".to_owned(),
+        });
+    }
+    let source = taillight_trace::clock::source(&taillight_trace::Sys::default());
+    Ok(ClockInfo {
+        monotonic_ns: MonoClock.now().0,
+        realtime_ns,
+        source: source.unwrap_or_else(|| "unknown".to_owned()),
+    })
+}
+
+fn capture_path(run_id: &str) -> String {
+    taillight_engine::run::capture_dir(run_id)
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The plan as a job file with a line that says what it is.
+///
+/// # Errors
+/// `Internal` when the plan has no TOML form.
+pub fn plan_text(plan: &Plan) -> Result<String> {
+    Ok(format!(
+        "# The resolved plan. Running it again is the same run: same seed, same operations.\n\n{}",
+        plan.to_toml()?
+    ))
+}
+
+/// `job.toml` of the run directory: the plan, and below it the job file as it was given.
+fn job_text(plan: &Plan, given: Option<&Given>) -> Result<String> {
+    let mut plan = plan.clone();
+    // The directory is taken now; a repetition gets its own.
+    plan.run.output = None;
+    let mut text = plan_text(&plan)?;
+    if let Some(given) = given {
+        text.push_str(&format!(
+            "\n# The job file as it was given ({}):\n#\n",
+            given.name
+        ));
+        for line in given.text.lines() {
+            text.push_str(format!("# {line}").trim_end());
+            text.push('\n');
+        }
+    }
+    Ok(text)
+}
+
+/// The command that repeats the run from its directory.
+fn repeat(path: &Path, args: &RunArgs) -> String {
+    let job = path.join(names::JOB).to_string_lossy().into_owned();
+    let mut words = vec!["taillight".to_owned(), "run".to_owned(), job];
+    if let Some(target) = &args.destroy {
+        words.extend(["--destroy".to_owned(), target.clone()]);
+    }
+    command_line(words.into_iter())
+}
+
+/// The first name of `name`, `name-2`, ... that is free.
+fn unused(name: &str) -> Result<PathBuf> {
+    (1..1000)
+        .map(|n| match n {
+            1 => PathBuf::from(name),
+            n => PathBuf::from(format!("{name}-{n}")),
+        })
+        .find(|p| !p.exists())
+        .ok_or_else(|| Error::unavailable("no free name for the run directory").with("name", name))
+}
+
+/// Words as a shell takes them.
+fn command_line(words: impl Iterator<Item = String>) -> String {
+    let quoted = |word: String| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+        match !word.is_empty() && word.chars().all(plain) {
+            true => word,
+            false => format!("'{}'", word.replace('\'', r"'\''")),
+        }
+    };
+    words.map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// Tells runs apart that start in the same second: process and clock, mixed.
+fn run_number(monotonic_ns: i64) -> u32 {
+    let mixed = (monotonic_ns as u64)
+        .wrapping_add(u64::from(std::process::id()) << 32)
+        .wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> 32) as u32
+}
+
+/// `20260102T030405Z` for nanoseconds since the epoch.
+fn utc(realtime_ns: i64) -> String {
+    let seconds = realtime_ns.div_euclid(1_000_000_000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = date(days);
+    format!(
+        "{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+/// The proleptic Gregorian date of a day since 1970-01-01: whole years, then whole months.
+fn date(mut days: i64) -> (i64, u32, i64) {
+    let leap = |y: i64| (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
+    let mut year = 1970;
+    loop {
+        let length = if leap(year) { 366 } else { 365 };
+        if days < length {
+            break;
+        }
+        days -= length;
+        year += 1;
+    }
+    let february = if leap(year) { 29 } else { 28 };
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    (year, month, days + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_right() {
+        for (seconds, text) in [
+            (0, "19700101T000000Z"),
+            (951_827_696, "20000229T123456Z"),
+            (1_735_689_599, "20241231T235959Z"),
+            (1_767_322_845, "20260102T030045Z"),
+        ] {
+            assert_eq!(utc(seconds * 1_000_000_000), text);
+        }
+    }
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        let words = ["taillight", "--set", "a={ b = 1 }", "it's", ""].map(str::to_owned);
+        assert_eq!(
+            command_line(words.into_iter()),
+            r"taillight --set 'a={ b = 1 }' 'it'\''s' ''"
+        );
+    }
+
+    #[test]
+    fn two_runs_have_two_numbers() {
+        assert_ne!(run_number(1), run_number(2));
+    }
+}

@@ -1,0 +1,101 @@
+//! What is shown while a run goes on: a line per interval, and a bar on a terminal.
+
+use std::time::{Duration, Instant};
+
+use taillight_core::plan::{Arrival, Plan};
+use taillight_core::progress::Progress;
+use taillight_engine::{IntervalView, Observer};
+
+use super::numbers::Columns;
+use crate::progress::Shown;
+
+/// The header is repeated after this many lines.
+const HEADER_EVERY: u32 = 20;
+/// Of intervals shorter than this, at most one a second is shown; all are in the report.
+const SHOWN_NS: u64 = 900_000_000;
+/// That second.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Shows a run.
+pub struct Live {
+    columns: Columns,
+    shown: Shown,
+    lines: u32,
+    last_line: Option<Instant>,
+}
+
+impl Live {
+    /// For this plan.
+    pub fn new(plan: &Plan) -> Live {
+        let several = plan.workloads.len() > 1;
+        let ops = plan.workloads.iter().flat_map(|w| {
+            w.mix.iter().map(move |part| match several {
+                true => format!("{} {}", w.name, part.op.name()),
+                false => part.op.name().to_owned(),
+            })
+        });
+        let open_loop = plan.workloads.iter().any(|w| w.arrival != Arrival::Burst);
+        Live {
+            columns: Columns::new(ops.collect(), open_loop),
+            shown: Shown::new(),
+            lines: 0,
+            last_line: None,
+        }
+    }
+
+    /// A step of work before or after measuring.
+    pub fn step(&mut self, p: Progress<'_>) {
+        self.shown.step(p);
+    }
+
+    /// The work shown so far is over.
+    pub fn end(&mut self) {
+        self.shown.end();
+    }
+
+    /// Moves the bar of the measure phase: by operations, or by time.
+    fn measured(&mut self, view: &IntervalView) {
+        let (parts, rest_ns) = match (view.planned_ns, view.operations) {
+            (_, (done, Some(all))) => {
+                let per_op = view.elapsed_ns as f64 / done.max(1) as f64;
+                ((done, all), per_op * all.saturating_sub(done) as f64)
+            }
+            (Some(all), _) => {
+                let rest = all.saturating_sub(view.elapsed_ns);
+                ((view.elapsed_ns, all), rest as f64)
+            }
+            (None, _) => return,
+        };
+        let rest = format!("{:.0} s left", rest_ns / 1e9);
+        self.shown.part(view.phase, parts, rest);
+    }
+
+    /// Whether an interval of this length gets a line now.
+    fn due(&self, length_ns: u64) -> bool {
+        length_ns >= SHOWN_NS || self.last_line.is_none_or(|t| t.elapsed() >= PAUSE)
+    }
+}
+
+impl Observer for Live {
+    fn phase(&mut self, _: &str) {
+        self.shown.end();
+    }
+
+    fn interval(&mut self, view: &IntervalView) {
+        if self.due(view.length_ns) {
+            if self.lines.is_multiple_of(HEADER_EVERY) {
+                self.shown.line(&self.columns.header());
+            }
+            self.shown.line(&self.columns.row(view));
+            self.lines += 1;
+            self.last_line = Some(Instant::now());
+        }
+        if view.phase == "measure" {
+            self.measured(view);
+        }
+    }
+
+    fn progress(&mut self, progress: Progress<'_>) {
+        self.step(progress);
+    }
+}

@@ -1,0 +1,171 @@
+//! One interval as one line of numbers.
+
+use taillight_engine::IntervalView;
+use taillight_engine::collector::IntervalLine;
+use taillight_report::format::{Script, bytes_per_s, count, duration_ns, rate};
+
+/// Most operations that get columns of their own.
+const OWN_COLUMNS: usize = 2;
+
+/// What the lines of this run show.
+#[derive(Debug, Clone)]
+pub struct Columns {
+    /// Names of the operations with latency columns; empty when there are too many.
+    ops: Vec<String>,
+    /// Whether intended times exist.
+    open_loop: bool,
+}
+
+impl Columns {
+    /// For a run with these operations (one name for each workload and kind).
+    pub fn new(ops: Vec<String>, open_loop: bool) -> Columns {
+        let ops = if ops.len() > OWN_COLUMNS {
+            Vec::new()
+        } else {
+            ops
+        };
+        Columns { ops, open_loop }
+    }
+
+    /// The lines above the numbers.
+    pub fn header(&self) -> String {
+        let mut text = format!(
+            "{:>8}  {:<7} {:>10} {:>12}",
+            "time", "phase", "IOPS", "bytes/s"
+        );
+        match self.ops.as_slice() {
+            [] => text.push_str(&format!(" {:>9} {:>9}", "worst p99", "max")),
+            [_] => text.push_str(&format!(" {:>9} {:>9} {:>9}", "p50", "p99", "max")),
+            many => {
+                for op in many {
+                    let p50 = format!("{op} p50");
+                    text.push_str(&format!("  {p50:>12} {:>9} {:>9}", "p99", "max"));
+                }
+            }
+        }
+        if self.open_loop {
+            text.push_str(&format!(" {:>9} {:>9}", "resp p99", "backlog"));
+        }
+        text + &format!(" {:>7}", "errors")
+    }
+
+    /// One interval.
+    pub fn row(&self, view: &IntervalView) -> String {
+        let sum = |f: fn(&IntervalLine) -> u64| view.lines.iter().map(f).sum::<u64>();
+        let seconds = view.length_ns.max(1) as f64 / 1e9;
+        let end_ns = view.elapsed_ns;
+        let mut text = format!(
+            "{:>8}  {:<7} {:>10} {:>12}",
+            clock(end_ns, view.length_ns),
+            view.phase,
+            rate(sum(|l| l.ops) as f64 / seconds),
+            bytes_per_s(sum(|l| l.bytes) as f64 / seconds)
+        );
+        text.push_str(&self.latencies(view));
+        if self.open_loop {
+            let response = view.lines.iter().filter_map(|l| l.response_p99_ns).max();
+            let backlog = view.backlog.map_or("-".to_owned(), count);
+            text.push_str(&format!(" {:>9} {backlog:>9}", time(response)));
+        }
+        text.push_str(&format!(" {:>7}", count(sum(|l| l.errors))));
+        if view.provisional {
+            text.push_str("  (a worker still waits for an I/O)");
+        }
+        text
+    }
+
+    fn latencies(&self, view: &IntervalView) -> String {
+        let most = |f: fn(&IntervalLine) -> Option<u64>| view.lines.iter().filter_map(f).max();
+        if self.ops.is_empty() {
+            let (p99, max) = (most(|l| l.p99_ns), most(|l| l.max_ns));
+            return format!(" {:>9} {:>9}", time(p99), time(max));
+        }
+        let mut text = String::new();
+        for i in 0..self.ops.len() {
+            let line = view.lines.get(i);
+            let of = |f: fn(&IntervalLine) -> Option<u64>| time(line.and_then(f));
+            let (p50, p99, max) = (of(|l| l.p50_ns), of(|l| l.p99_ns), of(|l| l.max_ns));
+            let cells = match self.ops.len() {
+                1 => format!(" {p50:>9} {p99:>9} {max:>9}"),
+                _ => format!("  {p50:>12} {p99:>9} {max:>9}"),
+            };
+            text.push_str(&cells);
+        }
+        text
+    }
+}
+
+fn time(ns: Option<u64>) -> String {
+    ns.map_or("-".to_owned(), |ns| duration_ns(ns, Script::Plain))
+}
+
+/// The end of an interval on the run's own clock, as fine as the intervals are.
+fn clock(ns: u64, length_ns: u64) -> String {
+    let seconds = ns as f64 / 1e9;
+    match length_ns {
+        0..1_000_000 => format!("{seconds:.4} s"),
+        1_000_000..100_000_000 => format!("{seconds:.3} s"),
+        100_000_000..900_000_000 => format!("{seconds:.1} s"),
+        _ => format!("{seconds:.0} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_core::{OpKind, Stamp};
+
+    use super::*;
+
+    fn line(op: OpKind) -> IntervalLine {
+        IntervalLine {
+            workload: 0,
+            op,
+            ops: 1000,
+            bytes: 4_096_000,
+            errors: 1,
+            p50_ns: Some(80_000),
+            p99_ns: Some(2_500_000),
+            p999_ns: None,
+            max_ns: Some(1_200_000_000),
+            response_p99_ns: Some(3_000_000),
+        }
+    }
+
+    fn view(ops: &[OpKind]) -> IntervalView {
+        IntervalView {
+            phase: "measure",
+            index: 2,
+            start: Stamp(0),
+            length_ns: 1_000_000_000,
+            elapsed_ns: 3_000_000_000,
+            planned_ns: None,
+            operations: (0, None),
+            lines: ops.iter().copied().map(line).collect(),
+            backlog: Some(12),
+            depth_mean: 1.0,
+            provisional: false,
+        }
+    }
+
+    #[test]
+    fn numbers_stand_below_their_names() {
+        let ops = [OpKind::Read, OpKind::Write, OpKind::Trim];
+        for n in 1..=3 {
+            for open_loop in [false, true] {
+                let names = ops[..n].iter().map(|o| o.name().to_owned()).collect();
+                let columns = Columns::new(names, open_loop);
+                let (header, row) = (columns.header(), columns.row(&view(&ops[..n])));
+                assert_eq!(header.len(), row.len(), "\n{header}\n{row}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_done_shows_dashes() {
+        let mut empty = view(&[OpKind::Read]);
+        let l = &mut empty.lines[0];
+        (l.ops, l.p50_ns, l.p99_ns, l.max_ns) = (0, None, None, None);
+        let row = Columns::new(vec!["read".into()], false).row(&empty);
+        assert!(row.contains(" - "), "{row}");
+    }
+}

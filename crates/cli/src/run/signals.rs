@@ -1,0 +1,58 @@
+//! SIGINT and SIGTERM: the first asks the run to end and keep its results, the second ends it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use taillight_core::exit::Exit;
+use taillight_core::{Error, Result};
+use taillight_engine::StopFlag;
+
+/// What the signal handlers share with the run.
+pub struct Signals {
+    stop: StopFlag,
+    first: Arc<AtomicUsize>,
+}
+
+impl Signals {
+    /// Installs the handlers.
+    ///
+    /// # Errors
+    /// `Unavailable` when the system refuses them.
+    pub fn install() -> Result<Signals> {
+        let signals = Signals {
+            stop: StopFlag::default(),
+            first: Arc::new(AtomicUsize::new(0)),
+        };
+        for (signal, exit) in [(SIGINT, Exit::Interrupted), (SIGTERM, Exit::Terminated)] {
+            // Registered first, so it sees the flag only when an earlier signal set it.
+            flag::register_conditional_shutdown(signal, exit.code().into(), signals.stop.raw())
+                .and_then(|_| flag::register_usize(signal, signals.first.clone(), number(signal)))
+                .and_then(|_| flag::register(signal, signals.stop.raw()))
+                .map_err(|e| Error::unavailable("cannot handle signals").source(e))?;
+        }
+        Ok(signals)
+    }
+
+    /// The flag that ends the run.
+    pub fn stop(&self) -> &StopFlag {
+        &self.stop
+    }
+
+    /// The exit code of the signal that came, if one did.
+    pub fn exit(&self) -> Option<Exit> {
+        let signal = self.first.load(Ordering::Relaxed);
+        if signal == 0 {
+            None
+        } else if signal == number(SIGTERM) {
+            Some(Exit::Terminated)
+        } else {
+            Some(Exit::Interrupted)
+        }
+    }
+}
+
+fn number(signal: i32) -> usize {
+    usize::try_from(signal).unwrap_or(0)
+}

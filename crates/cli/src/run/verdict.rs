@@ -1,0 +1,95 @@
+//! After the load: final manifest, report, summary on the console, exit code.
+
+use taillight_core::Result;
+use taillight_core::exit::Exit;
+use taillight_engine::{Outcome, StopReason};
+use taillight_rundir::RunStatus;
+use taillight_rundir::summary::{QosStatus, Summary};
+use taillight_trace::{Environment, Sys};
+
+use super::directory::Made;
+use super::signals::Signals;
+use crate::{output, problem, report};
+
+/// Finishes the run directory and says how it went.
+///
+/// # Errors
+/// `Unavailable` when the run directory cannot be written.
+pub fn conclude(
+    mut made: Made,
+    environment: &Environment,
+    sys: &Sys,
+    outcome: Outcome,
+    signals: &Signals,
+) -> Result<Exit> {
+    let mut manifest = made.dir.manifest().clone();
+    let mut environment = environment.clone();
+    if !outcome.target_facts.is_empty() {
+        environment.add("driver", &outcome.target_facts);
+    }
+    manifest.environment = environment.after(sys);
+    manifest.status = status(&outcome);
+    manifest.reason = reason(&outcome, signals);
+    manifest.phases = outcome.phases;
+    manifest.capture = outcome.capture;
+    manifest.losses = outcome.losses;
+    manifest.overhead = outcome.overhead;
+    made.dir.write_manifest(&manifest)?;
+    if let Some(e) = &outcome.error {
+        problem::show(e);
+    }
+    let failed = outcome.errors.iter().any(|(_, n)| *n > 0);
+    // The run is over and kept: a report that cannot be made must not hide how it ended.
+    let (summary, problem) = match report::of_run(made.dir.path()) {
+        Ok(report) => {
+            output::line(&format!("\n{}", report.text.trim_end()));
+            (report.summaries.into_iter().next(), None)
+        }
+        Err(e) => (None, Some(problem::show(&e))),
+    };
+    output::line(&format!("Run     {}", made.dir.path().display()));
+    let exit = exit(outcome.reason, failed, summary.as_ref(), signals);
+    Ok(problem.filter(|_| exit == Exit::Ok).unwrap_or(exit))
+}
+
+fn status(outcome: &Outcome) -> RunStatus {
+    match outcome.reason {
+        StopReason::Planned => RunStatus::Complete,
+        _ if outcome.operations == 0 => RunStatus::Failed,
+        _ => RunStatus::Partial,
+    }
+}
+
+fn reason(outcome: &Outcome, signals: &Signals) -> Option<String> {
+    match outcome.reason {
+        StopReason::Planned => None,
+        StopReason::Stopped => Some(match signals.exit() {
+            Some(Exit::Terminated) => "ended by SIGTERM".to_owned(),
+            _ => "ended by SIGINT".to_owned(),
+        }),
+        StopReason::TargetFailed => Some(match &outcome.error {
+            Some(e) => e.to_string(),
+            None => "the target failed: too many I/O errors in a row".to_owned(),
+        }),
+    }
+}
+
+/// The first exit code that applies (design section 12).
+fn exit(reason: StopReason, failed: bool, summary: Option<&Summary>, signals: &Signals) -> Exit {
+    if let Some(exit) = signals.exit() {
+        return exit;
+    }
+    if reason == StopReason::TargetFailed {
+        return Exit::TargetFailed;
+    }
+    let any = |status| summary.is_some_and(|s| s.qos.iter().any(|q| q.status == status));
+    if failed || summary.is_some_and(|s| s.errors.count > 0) {
+        Exit::IoErrors
+    } else if any(QosStatus::Fail) {
+        Exit::GateFailed
+    } else if any(QosStatus::Undecided) {
+        Exit::GateUndecided
+    } else {
+        Exit::Ok
+    }
+}

@@ -1,0 +1,238 @@
+//! What makes a plan impossible or meaningless, found before anything is touched.
+//!
+//! Each check says the field, what is wrong with the numbers in it, and what to write instead.
+
+mod workload;
+
+use crate::Error;
+use crate::capability::Capabilities;
+use crate::error::ErrorKind;
+use crate::plan::{CaptureMode, Plan, QosPlan, RunPlan, TraceMode};
+use crate::probe::MAX_SLOTS;
+use crate::units::ByteSize;
+
+pub(super) use workload::block_size;
+
+use super::{Machine, percentile};
+
+/// Most workers of a run: the `worker` column and the thread count stay sane.
+const MAX_WORKERS: u32 = 4096;
+
+/// A field that does not work, why, and what to do.
+#[derive(Debug)]
+pub(super) struct Complaint {
+    pub(super) path: String,
+    kind: ErrorKind,
+    what: String,
+    fix: String,
+}
+
+impl Complaint {
+    pub(super) fn new(
+        path: impl Into<String>,
+        what: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Complaint {
+        Complaint {
+            path: path.into(),
+            kind: ErrorKind::Usage,
+            what: what.into(),
+            fix: fix.into(),
+        }
+    }
+
+    /// Not a mistake, but more than this machine has.
+    pub(super) fn unavailable(mut self) -> Complaint {
+        self.kind = ErrorKind::Unavailable;
+        self
+    }
+
+    pub(super) fn into_error(self, at: Option<String>) -> Error {
+        let e = Error::new(self.kind, format!("{}: {}", self.path, self.what)).hint(self.fix);
+        super::message::with_place(e, at)
+    }
+}
+
+type Checked = Result<(), Complaint>;
+
+/// Fails with a complaint unless `ok`.
+fn need(ok: bool, path: &str, what: impl Into<String>, fix: impl Into<String>) -> Checked {
+    if ok {
+        Ok(())
+    } else {
+        Err(Complaint::new(path, what, fix))
+    }
+}
+
+/// Everything that needs no data set size.
+pub(super) fn plan(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked {
+    run(&plan.run)?;
+    need(
+        plan.target.size != Some(ByteSize(0)),
+        "target.size",
+        "the data set is empty",
+        "give a size like \"1GiB\", or leave it out for the size of what exists",
+    )?;
+    for (i, w) in plan.workloads.iter().enumerate() {
+        let path = format!("workload.{i}");
+        workload::workload(w, &path, &plan.run)?;
+        workload::abilities(w, &path, can, &plan.target.driver)?;
+        need(
+            plan.workloads[..i].iter().all(|other| other.name != w.name),
+            &format!("{path}.name"),
+            format!("there are two workloads called `{}`", w.name),
+            "give each its own name",
+        )?;
+    }
+    outstanding(plan, machine)?;
+    qos(&plan.qos)?;
+    capture(plan, machine)
+}
+
+fn run(run: &RunPlan) -> Checked {
+    name(&run.name, "run.name")?;
+    need(
+        run.seed <= i64::MAX as u64,
+        "run.seed",
+        "the seed is too large",
+        format!("use a number up to {}", i64::MAX),
+    )?;
+    let positive = [
+        ("run.duration", run.duration.map(|d| d.0)),
+        ("run.operations", run.operations),
+        ("run.bytes", run.bytes.map(|b| b.0)),
+        ("run.interval", Some(run.interval.0)),
+        ("run.drain_timeout", Some(run.drain_timeout.0)),
+    ];
+    for (path, value) in positive {
+        need(
+            value != Some(0),
+            path,
+            "it is zero",
+            "give a value above zero",
+        )?;
+    }
+    need(
+        run.interval.0 >= 1_000_000,
+        "run.interval",
+        format!("a window of {} is too short to report", run.interval),
+        "use at least 1ms; every I/O is kept anyway",
+    )
+}
+
+/// Characters allowed in names, which become file names and labels.
+pub(super) fn name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')
+}
+
+fn name(name: &str, path: &str) -> Checked {
+    need(
+        !name.is_empty()
+            && name.len() <= 64
+            && !name.starts_with('.')
+            && name.chars().all(name_char),
+        path,
+        format!("`{name}` cannot be a name"),
+        "use up to 64 letters, digits, dots, dashes and underscores; no dot in front",
+    )
+}
+
+fn outstanding(plan: &Plan, machine: Machine) -> Checked {
+    let workers: u64 = plan.workloads.iter().map(|w| u64::from(w.workers)).sum();
+    need(
+        workers <= u64::from(MAX_WORKERS),
+        "workload.0.workers",
+        format!("{workers} workers in all"),
+        format!("use at most {MAX_WORKERS}; a deeper queue loads a device better"),
+    )?;
+    need(
+        plan.trace.mode == TraceMode::Off || plan.outstanding() <= u64::from(MAX_SLOTS),
+        "trace.mode",
+        format!(
+            "{} operations at a time are more than can be traced",
+            plan.outstanding()
+        ),
+        format!("keep workers x queue_depth at or below {MAX_SLOTS}, or use trace.mode = \"off\""),
+    )?;
+    let buffers = plan.workloads.iter().fold(0u64, |sum, w| {
+        let each = u64::from(w.workers) * u64::from(w.queue_depth);
+        sum.saturating_add(each.saturating_mul(w.block_size.max()))
+    });
+    if buffers > machine.free_memory.0 {
+        return Err(Complaint::new(
+            "workload.0.queue_depth",
+            format!(
+                "the buffers (workers x queue_depth x block size) need {} MiB, free are {} MiB",
+                buffers >> 20,
+                machine.free_memory.0 >> 20
+            ),
+            "use fewer workers, a smaller depth or smaller blocks",
+        )
+        .unavailable());
+    }
+    Ok(())
+}
+
+fn qos(q: &QosPlan) -> Checked {
+    need(
+        (1..=9).contains(&q.nines),
+        "qos.nines",
+        format!("{} is not between 1 and 9", q.nines),
+        "3 means 99.9 %, 5 means 99.999 %",
+    )?;
+    need(
+        !q.percentiles.is_empty(),
+        "qos.percentiles",
+        "the list is empty",
+        "leave it out for the usual ones",
+    )?;
+    for (i, c) in q.ceilings.iter().enumerate() {
+        let path = format!("qos.ceilings.{i}");
+        need(
+            c.ceiling.0 > 0,
+            &format!("{path}.ceiling"),
+            "it is zero",
+            "give a time like \"10ms\"",
+        )?;
+        percentile(&c.at).map_err(|what| {
+            Complaint::new(
+                format!("{path}.at"),
+                what,
+                "write it as text: at = \"99.99\"",
+            )
+        })?;
+    }
+    Ok(())
+}
+
+fn capture(plan: &Plan, machine: Machine) -> Checked {
+    let c = &plan.capture;
+    if c.mode == CaptureMode::Off {
+        return Ok(());
+    }
+    need(
+        c.budget.0 >= 1 << 20,
+        "capture.budget",
+        format!("{} is too small to keep I/Os", c.budget),
+        "use at least 1MiB, or capture.mode = \"off\"",
+    )?;
+    if c.budget > machine.free_memory {
+        return Err(Complaint::new(
+            "capture.budget",
+            format!(
+                "{} MiB, but free are {} MiB",
+                c.budget.0 >> 20,
+                machine.free_memory.0 >> 20
+            ),
+            "lower it, or leave it out for a quarter of the free memory",
+        )
+        .unavailable());
+    }
+    Ok(())
+}
+
+/// A percentile in billionths of a percent, to sort by.
+pub(super) fn billionths(p: &str) -> u64 {
+    let (whole, part) = p.split_once('.').unwrap_or((p, ""));
+    format!("{whole}{part:0<9}").parse().unwrap_or(u64::MAX)
+}

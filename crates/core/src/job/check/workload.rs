@@ -1,0 +1,226 @@
+//! Checks of one `[[workload]]`: sizes that fit each other, patterns, rates, driver abilities.
+
+use super::{Checked, Complaint, name, need};
+use crate::capability::Capabilities;
+use crate::plan::{Access, AccessKind, Arrival, BlockSize, RunPlan, Sync, WorkloadPlan};
+use crate::units::ByteSize;
+
+/// Everything that needs neither driver nor size.
+pub(super) fn workload(w: &WorkloadPlan, path: &str, run: &RunPlan) -> Checked {
+    let field = |name: &str| format!("{path}.{name}");
+    name(&w.name, &field("name"))?;
+    need(
+        w.workers > 0,
+        &field("workers"),
+        "there are no workers",
+        "give at least 1",
+    )?;
+    need(
+        w.queue_depth > 0,
+        &field("queue_depth"),
+        "a depth of zero does nothing",
+        "give at least 1",
+    )?;
+    access(&w.access, &w.block_size, &field("access"))?;
+    rate(w, run, &field("arrival.rate"))
+}
+
+/// Sizes above zero that fit each other. Runs before `align` is derived from them.
+pub(in crate::job) fn block_size(block_size: &BlockSize, path: &str) -> Checked {
+    need(
+        block_size.min() > 0,
+        path,
+        "a block of zero bytes",
+        "give a size like \"4KiB\"",
+    )?;
+    match block_size {
+        BlockSize::Fixed(_) => Ok(()),
+        BlockSize::Split(parts) => need(
+            parts.iter().all(|p| p.weight > 0),
+            path,
+            "a weight of zero",
+            "give each size a weight above 0, or leave it out",
+        ),
+        BlockSize::Range(r) => {
+            need(
+                r.min <= r.max,
+                path,
+                format!("min {} is above max {}", r.min, r.max),
+                "swap them",
+            )?;
+            let step = r.step.0;
+            need(
+                step > 0 && r.min.0 % step == 0 && r.max.0 % step == 0,
+                path,
+                format!(
+                    "{} to {} does not divide by the step {}",
+                    r.min, r.max, r.step
+                ),
+                "make min and max multiples of step",
+            )
+        }
+    }
+}
+
+fn access(a: &Access, block_size: &BlockSize, path: &str) -> Checked {
+    let field = |name: &str| format!("{path}.{name}");
+    need(
+        a.align.0 > 0,
+        &field("align"),
+        "it is zero",
+        "give a size like \"4KiB\", or leave it out",
+    )?;
+    let divides = |v: ByteSize| v.0.is_multiple_of(a.align.0);
+    need(
+        sizes(block_size).into_iter().all(divides),
+        &field("align"),
+        format!("a block size is not a multiple of {}", a.align),
+        "offsets step by align, so every block size must divide by it",
+    )?;
+    for (name, value) in [
+        ("offset", Some(a.offset)),
+        ("length", a.length),
+        ("stride", a.stride),
+    ] {
+        need(
+            value.is_none_or(divides),
+            &field(name),
+            format!(
+                "{} is not a multiple of {}",
+                value.unwrap_or_default(),
+                a.align
+            ),
+            "use a multiple of access.align (default: what divides every block size)",
+        )?;
+    }
+    need(
+        a.length != Some(ByteSize(0)),
+        &field("length"),
+        "the extent is empty",
+        "give a length, or leave it out to go to the end",
+    )?;
+    pattern(a, block_size, &field)
+}
+
+/// Fields that only some patterns know.
+fn pattern(a: &Access, block_size: &BlockSize, field: &dyn Fn(&str) -> String) -> Checked {
+    let stride = field("stride");
+    match (a.kind, a.stride) {
+        (AccessKind::Strided, None) => need(
+            false,
+            &stride,
+            "strided access needs a stride",
+            "write access = { kind = \"strided\", stride = \"64KiB\" }",
+        )?,
+        (AccessKind::Strided, Some(s)) => need(
+            s.0 >= block_size.max(),
+            &stride,
+            format!("{s} is shorter than a block, so blocks overlap"),
+            format!("use at least {}", ByteSize(block_size.max())),
+        )?,
+        (_, Some(_)) => need(
+            false,
+            &stride,
+            "only strided access has a stride",
+            "use kind = \"strided\", or leave the stride out",
+        )?,
+        _ => {}
+    }
+    if !a.cover {
+        return Ok(());
+    }
+    let cover = field("cover");
+    need(
+        a.kind == AccessKind::Random,
+        &cover,
+        "only random access can cover; the others do it by themselves",
+        "leave cover out, or use kind = \"random\"",
+    )?;
+    need(
+        matches!(block_size, BlockSize::Fixed(size) if *size == a.align),
+        &cover,
+        "covering each block once needs one block size, equal to align",
+        "use one block size and leave align out, or leave cover out",
+    )
+}
+
+/// Every size a block can have; for a range its two ends and the step say enough.
+fn sizes(block_size: &BlockSize) -> Vec<ByteSize> {
+    match block_size {
+        BlockSize::Fixed(size) => vec![*size],
+        BlockSize::Split(parts) => parts.iter().map(|p| p.size).collect(),
+        BlockSize::Range(r) if r.min == r.max => vec![r.min],
+        BlockSize::Range(r) => vec![r.min, r.max, r.step],
+    }
+}
+
+/// A rate must ask for at least one operation in the run, and for at most one a nanosecond.
+fn rate(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
+    let Arrival::Constant { rate } = w.arrival else {
+        return Ok(());
+    };
+    let per_s = rate.ops_per_s(w.block_size.mean());
+    let hour = 3_600_000_000_000;
+    let time_ns = run.duration.map_or(hour, |d| d.0);
+    need(
+        per_s * time_ns as f64 / 1e9 >= 1.0,
+        path,
+        format!("{rate} rounds to zero operations in the run"),
+        format!(
+            "one operation of {} takes {:.0} s at this rate; raise it or run longer",
+            ByteSize(w.block_size.mean() as u64),
+            1.0 / per_s
+        ),
+    )?;
+    need(
+        per_s <= 1e9,
+        path,
+        format!("{rate} is more than one operation a nanosecond"),
+        "lower it, or use arrival = \"burst\" for full speed",
+    )
+}
+
+/// What the driver can do with these options.
+pub(super) fn abilities(w: &WorkloadPlan, path: &str, can: &Capabilities, driver: &str) -> Checked {
+    if let Some(part) = w.mix.iter().find(|p| !can.ops.contains(&p.op)) {
+        let known: Vec<_> = can.ops.iter().map(|op| op.name()).collect();
+        return Err(Complaint::new(
+            format!("{path}.mix"),
+            format!(
+                "driver `{driver}` cannot {} with these options",
+                part.op.name()
+            ),
+            format!("it can: {}", known.join(", ")),
+        ));
+    }
+    let depth = format!("{path}.queue_depth");
+    if can.max_depth <= 1 {
+        need(
+            w.queue_depth == 1,
+            &depth,
+            format!(
+                "{}, but driver `{driver}` has no queue with these options",
+                w.queue_depth
+            ),
+            format!(
+                "use queue_depth = 1 and more workers, or options that queue \
+                 (see `taillight drivers {driver}`)"
+            ),
+        )?;
+    }
+    need(
+        w.queue_depth <= can.max_depth,
+        &depth,
+        format!(
+            "{} is deeper than driver `{driver}` goes ({})",
+            w.queue_depth, can.max_depth
+        ),
+        format!("use at most {}, or more workers", can.max_depth),
+    )?;
+    need(
+        can.sync || w.sync == Sync::None || !w.mix.iter().any(|p| p.op.writes()),
+        &format!("{path}.sync"),
+        format!("driver `{driver}` cannot sync with these options"),
+        "use sync = \"none\"",
+    )
+}

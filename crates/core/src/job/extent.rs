@@ -1,0 +1,104 @@
+//! Checks that need the size of the data set: known from the plan, or once the target is open.
+
+use super::check::Complaint;
+use crate::Result;
+use crate::plan::{Access, AccessKind, Plan, WorkloadPlan};
+use crate::units::ByteSize;
+
+/// Checks the workloads against an opened data set of `size` bytes whose offsets and sizes must
+/// be multiples of `align` (the direct I/O alignment of the target).
+///
+/// # Errors
+/// `Usage`, naming the field.
+pub fn check_extents(plan: &Plan, size: u64, align: u64) -> Result<()> {
+    for (i, w) in plan.workloads.iter().enumerate() {
+        aligned(w, i, align.max(1))
+            .and_then(|()| fits(w, i, size))
+            .map_err(|c| c.into_error(None))?;
+    }
+    Ok(())
+}
+
+/// The size given in the plan: it must divide as well.
+pub(super) fn written_size(plan: &Plan, size: ByteSize) -> Result<(), Complaint> {
+    for (i, w) in plan.workloads.iter().enumerate() {
+        fits(w, i, size.0)?;
+        let align = w.access.align;
+        if w.access.length.is_none() && !size.0.is_multiple_of(align.0) {
+            let below = ByteSize(size.0 / align.0 * align.0);
+            let above = ByteSize((size.0 / align.0 + 1).saturating_mul(align.0));
+            return Err(Complaint::new(
+                "target.size",
+                format!("{size} does not divide into blocks of {align}"),
+                format!("use {below} or {above}"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The bytes a workload may touch, of a data set of `size`.
+fn extent(access: &Access, size: u64) -> u64 {
+    let rest = size.saturating_sub(access.offset.0);
+    access.length.map_or(rest, |l| l.0)
+}
+
+fn fits(w: &WorkloadPlan, index: usize, size: u64) -> Result<(), Complaint> {
+    let field = |name: &str| format!("workload.{index}.{name}");
+    let (offset, bytes) = (w.access.offset.0, extent(&w.access, size));
+    if offset >= size || offset.checked_add(bytes).is_none_or(|end| end > size) {
+        return Err(Complaint::new(
+            field("access"),
+            format!(
+                "the extent ({} from {}) leaves the data set of {}",
+                ByteSize(bytes),
+                w.access.offset,
+                ByteSize(size)
+            ),
+            "keep offset + length within target.size",
+        ));
+    }
+    let block = w.block_size.max();
+    if block > bytes {
+        return Err(Complaint::new(
+            field("block_size"),
+            format!(
+                "a block of {} is larger than the extent of {}",
+                ByteSize(block),
+                ByteSize(bytes)
+            ),
+            "use a smaller block or a larger size",
+        ));
+    }
+    let slices = bytes / block;
+    if w.access.kind != AccessKind::Random && slices < u64::from(w.workers) {
+        return Err(Complaint::new(
+            field("workers"),
+            format!(
+                "{} workers share {slices} blocks; some would have none",
+                w.workers
+            ),
+            "sequential access gives each worker its own slice: use fewer workers or a larger size",
+        ));
+    }
+    Ok(())
+}
+
+fn aligned(w: &WorkloadPlan, index: usize, align: u64) -> Result<(), Complaint> {
+    let a = &w.access;
+    let ok = |v: u64| v.is_multiple_of(align);
+    // Block sizes, offset, length and stride are multiples of access.align already.
+    let stride_ok = a.stride.is_none_or(|s| ok(s.0));
+    if ok(a.align.0) && ok(a.offset.0) && stride_ok {
+        return Ok(());
+    }
+    Err(Complaint::new(
+        format!("workload.{index}.block_size"),
+        format!(
+            "blocks and offsets step by {}, but this target needs multiples of {}",
+            a.align,
+            ByteSize(align)
+        ),
+        "use block sizes and offsets that are multiples of it, or turn direct off",
+    ))
+}

@@ -1,0 +1,249 @@
+//! Fields that may be written in a short and a full form: one word, or a table.
+//!
+//! The full form is what a plan writes, so every plan is a valid job file.
+
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::{MapAccessDeserializer, StrDeserializer};
+use serde::{Deserialize, Deserializer, de};
+
+use crate::op::OpKind;
+use crate::plan::{AccessKind, MixPart};
+use crate::units::{ByteSize, Rate};
+
+/// `mix = "read"` or `mix = { read = 70, write = 30 }`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MixForm(pub Vec<MixPart>);
+
+/// `access = "random"` or `access = { kind = "random", align = "512B" }`.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AccessTable {
+    /// The pattern. Default: random.
+    pub kind: Option<AccessKind>,
+    /// Offsets are multiples of this. Default: what divides every block size.
+    pub align: Option<ByteSize>,
+    /// Start of the extent in the data set. Default: 0B.
+    pub offset: Option<ByteSize>,
+    /// Length of the extent. Default: to the end of the data set.
+    pub length: Option<ByteSize>,
+    /// Distance between the starts of two blocks in a row; for `strided`.
+    pub stride: Option<ByteSize>,
+    /// For `random`: each block once per pass (true) or any block any time (false).
+    /// Default: false.
+    pub cover: Option<bool>,
+}
+
+/// An access pattern as written.
+#[derive(Debug, Clone)]
+pub struct AccessForm(pub AccessTable);
+
+/// Kinds of arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ArrivalKind {
+    /// Closed loop: the next operation starts when a slot is free.
+    Burst,
+    /// Open loop: evenly spaced intended times.
+    Constant,
+}
+
+/// `arrival = "burst"` or `arrival = { kind = "constant", rate = "1000/s" }`.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ArrivalTable {
+    /// The kind. Default: constant with a rate, burst without.
+    pub kind: Option<ArrivalKind>,
+    /// Operations or bytes per time, all workers of the workload together.
+    pub rate: Option<Rate>,
+}
+
+/// An arrival as written.
+#[derive(Debug, Clone)]
+pub struct ArrivalForm(pub ArrivalTable);
+
+/// A percentile as text, so that `99.9` stays exactly that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Percentile(pub String);
+
+/// A one-word form: reads the word as `T`.
+fn word<'a, T: Deserialize<'a>, E: de::Error>(s: &'a str) -> Result<T, E> {
+    T::deserialize(StrDeserializer::<E>::new(s))
+}
+
+/// Implements `Deserialize` for a form that is a word or a table.
+macro_rules! word_or_table {
+    ($form:ident, $what:literal, |$w:ident| $from_word:expr, |$m:ident| $from_map:expr) => {
+        impl<'de> Deserialize<'de> for $form {
+            fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+                struct Form;
+                impl<'de> de::Visitor<'de> for Form {
+                    type Value = $form;
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str($what)
+                    }
+                    fn visit_str<E: de::Error>(self, $w: &str) -> Result<$form, E> {
+                        $from_word.map($form)
+                    }
+                    fn visit_map<A: de::MapAccess<'de>>(self, $m: A) -> Result<$form, A::Error> {
+                        $from_map.map($form)
+                    }
+                }
+                d.deserialize_any(Form)
+            }
+        }
+    };
+}
+
+word_or_table!(
+    MixForm,
+    "an operation like \"read\", or a table of weights like { read = 70, write = 30 }",
+    |w| word(w).map(|op| vec![MixPart { op, weight: 1 }]),
+    |m| crate::plan::mix_shares(m)
+);
+word_or_table!(
+    AccessForm,
+    "a pattern like \"random\", or a table like { kind = \"random\", align = \"4KiB\" }",
+    |w| word(w).map(|kind| AccessTable {
+        kind: Some(kind),
+        ..AccessTable::default()
+    }),
+    |m| AccessTable::deserialize(MapAccessDeserializer::new(m))
+);
+word_or_table!(
+    ArrivalForm,
+    "\"burst\", or a table like { kind = \"constant\", rate = \"1000/s\" }",
+    |w| word(w).map(|kind| ArrivalTable {
+        kind: Some(kind),
+        rate: None,
+    }),
+    |m| ArrivalTable::deserialize(MapAccessDeserializer::new(m))
+);
+
+/// A schema that allows the word or the table.
+fn either(
+    generator: &mut SchemaGenerator,
+    word: impl FnOnce(&mut SchemaGenerator) -> Schema,
+    table: impl FnOnce(&mut SchemaGenerator) -> Schema,
+) -> Schema {
+    let (word, table) = (word(generator), table(generator));
+    json_schema!({ "anyOf": [word, table] })
+}
+
+impl JsonSchema for MixForm {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Mix".into()
+    }
+    fn json_schema(g: &mut SchemaGenerator) -> Schema {
+        either(
+            g,
+            SchemaGenerator::subschema_for::<OpKind>,
+            SchemaGenerator::subschema_for::<std::collections::BTreeMap<OpKind, u32>>,
+        )
+    }
+}
+
+impl JsonSchema for AccessForm {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Access".into()
+    }
+    fn json_schema(g: &mut SchemaGenerator) -> Schema {
+        either(
+            g,
+            SchemaGenerator::subschema_for::<AccessKind>,
+            SchemaGenerator::subschema_for::<AccessTable>,
+        )
+    }
+}
+
+impl JsonSchema for ArrivalForm {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Arrival".into()
+    }
+    fn json_schema(g: &mut SchemaGenerator) -> Schema {
+        either(
+            g,
+            SchemaGenerator::subschema_for::<ArrivalKind>,
+            SchemaGenerator::subschema_for::<ArrivalTable>,
+        )
+    }
+}
+
+impl<'de> Deserialize<'de> for Percentile {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl de::Visitor<'_> for Text {
+            type Value = Percentile;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a percentile as text, like \"99.9\"")
+            }
+            fn visit_str<E: de::Error>(self, s: &str) -> Result<Percentile, E> {
+                percentile(s).map(Percentile).map_err(E::custom)
+            }
+        }
+        d.deserialize_any(Text)
+    }
+}
+
+impl JsonSchema for Percentile {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Percentile".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "pattern": r"^[0-9]{1,2}(\.[0-9]{1,9})?$",
+            "description": "a percentile as text, like \"99.9\""
+        })
+    }
+}
+
+/// The shortest decimal text of a percentile between 0 and 100, both excluded.
+///
+/// # Errors
+/// Says what a percentile looks like.
+pub fn percentile(text: &str) -> Result<String, String> {
+    let fail =
+        || format!("`{text}` is not a percentile; write a number between 0 and 100, like \"99.9\"");
+    let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+    let (whole, part) = match text.split_once('.') {
+        Some((whole, part)) if digits(part) => (whole, part.trim_end_matches('0')),
+        Some(_) => return Err(fail()),
+        None => (text, ""),
+    };
+    let value: u32 = Some(whole)
+        .filter(|w| digits(w) && w.len() <= 2)
+        .and_then(|w| w.parse().ok())
+        .ok_or_else(fail)?;
+    if part.len() > 9 {
+        return Err(format!("`{text}` has more than 9 decimals"));
+    }
+    match (value, part) {
+        (0, "") => Err(fail()),
+        (_, "") => Ok(value.to_string()),
+        _ => Ok(format!("{value}.{part}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percentile;
+
+    #[test]
+    fn percentiles_are_canonical_text() {
+        for (given, kept) in [
+            ("99.90", "99.9"),
+            ("50", "50"),
+            ("05.0", "5"),
+            ("0.1", "0.1"),
+        ] {
+            assert_eq!(percentile(given).as_deref(), Ok(kept));
+        }
+        for bad in [
+            "0", "100", "100.0", "-1", "99.", ".9", "p99", "", "1e1", "0.0",
+        ] {
+            assert!(percentile(bad).is_err(), "{bad}");
+        }
+    }
+}

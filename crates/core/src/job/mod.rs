@@ -1,0 +1,170 @@
+//! The job file: as written -> `--set` and flags -> resolved [`Plan`].
+//!
+//! What it is: one parser for job files, `--set` and quick flags, so that an error always names
+//! the field, its place (file and line, or the flag) and the likely correction. What it is not:
+//! knowledge of a driver (asked through [`DriverView`]) or of the machine ([`Machine`]).
+//! `taillight run` and tests call it; the as-written types are the owner of the option docs.
+
+mod check;
+mod defaults;
+mod extent;
+mod forms;
+mod message;
+mod place;
+mod resolve;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod written;
+
+pub use extent::check_extents;
+pub use forms::{
+    AccessForm, AccessTable, ArrivalForm, ArrivalKind, ArrivalTable, MixForm, Percentile,
+    percentile,
+};
+pub use message::suggest;
+pub use written::{
+    CaptureTable, JobFile, QosTable, RunTable, TargetTable, TraceTable, WorkloadTable,
+};
+
+use crate::capability::Capabilities;
+use crate::plan::{Plan, TargetPlan};
+use crate::units::ByteSize;
+use crate::{Error, Result};
+
+/// What resolution asks of the drivers, so that this crate depends on none.
+pub trait DriverView {
+    /// Names of all drivers.
+    fn names(&self) -> Vec<&'static str>;
+    /// Options checked, with every default filled in.
+    ///
+    /// # Errors
+    /// `Usage` for unknown or wrong options.
+    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table>;
+    /// What the driver can do with these resolved options.
+    ///
+    /// # Errors
+    /// `Usage` when options contradict each other.
+    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities>;
+}
+
+/// Facts of this machine that defaults depend on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Machine {
+    /// Memory the capture may take if the job does not say: a quarter of what is free.
+    pub capture_budget: ByteSize,
+    /// Memory that can be had for buffers.
+    pub free_memory: ByteSize,
+}
+
+/// A value given on the command line.
+#[derive(Debug, Clone, Copy)]
+pub enum Value<'a> {
+    /// As in a job file; what is no TOML value is taken as text, so `4KiB` needs no quotes.
+    Toml(&'a str),
+    /// Text, whatever it looks like (a path may be called `123`).
+    Text(&'a str),
+}
+
+/// A job as written, with what the command line changed.
+#[derive(Debug, Clone)]
+pub struct Job {
+    file_name: Option<String>,
+    text: String,
+    edits: Vec<tree::Edit>,
+}
+
+impl Job {
+    /// A job without a file, to be filled by flags.
+    pub fn empty() -> Job {
+        Job {
+            file_name: None,
+            text: String::new(),
+            edits: Vec::new(),
+        }
+    }
+
+    /// Reads a job file. `file_name` is for messages and the default name of the run.
+    ///
+    /// # Errors
+    /// `Usage`, naming field and line.
+    pub fn from_toml(text: &str, file_name: &str) -> Result<Job> {
+        let job = Job {
+            file_name: Some(file_name.to_owned()),
+            text: text.to_owned(),
+            edits: Vec::new(),
+        };
+        job.written()?;
+        Ok(job)
+    }
+
+    /// Applies `--set`: `workload.0.block_size=4KiB`.
+    ///
+    /// # Errors
+    /// `Usage` for an unknown path (with a suggestion) or a value that does not fit.
+    pub fn apply_set(&mut self, assignment: &str) -> Result<()> {
+        let Some((path, value)) = assignment.split_once('=') else {
+            return Err(Error::usage(format!("--set `{assignment}` has no `=`"))
+                .hint("write --set PATH=VALUE, for example --set workload.0.queue_depth=8"));
+        };
+        self.apply("--set", path.trim(), Value::Toml(value.trim()))
+    }
+
+    /// Applies the value of `flag` (its name, for messages) to the field at `path`.
+    ///
+    /// # Errors
+    /// `Usage` for a value that does not fit.
+    pub fn apply(&mut self, flag: &str, path: &str, value: Value<'_>) -> Result<()> {
+        self.edits.push(tree::Edit::new(flag, path, value)?);
+        self.written().map(|_| ())
+    }
+
+    /// Whether the file or the command line gives a value for the field at `path`.
+    pub fn has(&self, path: &str) -> bool {
+        self.tree()
+            .is_ok_and(|tree| place::exact(&tree, path).is_some())
+    }
+
+    /// The typed job file, before defaults.
+    ///
+    /// # Errors
+    /// `Usage`, naming field and place.
+    pub fn written(&self) -> Result<JobFile> {
+        use serde::Deserialize;
+        let tree = self.tree()?;
+        self.refuse_future_tables(&tree)?;
+        JobFile::deserialize(toml::de::Deserializer::from(tree.clone())).map_err(|e| {
+            let (path, at) = match e.span() {
+                Some(span) => (place::path_of(&tree, &span), self.place(span.start)),
+                None => (String::new(), None),
+            };
+            message::typed(e.message(), &path, at)
+        })
+    }
+
+    /// The plan: defaults filled in and everything checked that can be before the target opens.
+    ///
+    /// # Errors
+    /// `Usage` for a plan that cannot work; each message says what to change.
+    pub fn resolve(&self, drivers: &dyn DriverView, machine: Machine) -> Result<Plan> {
+        let written = self.written()?;
+        let tree = self.tree()?;
+        let locate = |path: &str| place::nearest(&tree, path).and_then(|at| self.place(at));
+        resolve::Resolver {
+            drivers,
+            machine,
+            locate: &locate,
+            default_name: self.stem(),
+        }
+        .plan(written)
+    }
+
+    /// The job file's name without directory and extension, made fit for a run name.
+    fn stem(&self) -> Option<String> {
+        let name = std::path::Path::new(self.file_name.as_deref()?);
+        let stem = name.file_stem()?.to_string_lossy();
+        let fit = |c: char| if check::name_char(c) { c } else { '-' };
+        let stem: String = stem.chars().take(64).map(fit).collect();
+        Some(stem.trim_start_matches('.').to_owned()).filter(|s| !s.is_empty())
+    }
+}

@@ -1,0 +1,237 @@
+//! Written job -> plan: fills in defaults, asks the driver, runs every check.
+
+use super::check::{self, Complaint};
+use super::forms::{AccessTable, ArrivalForm, ArrivalKind, ArrivalTable};
+use super::message::suggest;
+use super::written::{
+    CaptureTable, JobFile, QosTable, RunTable, TargetTable, TraceTable, WorkloadTable,
+};
+use super::{DriverView, Machine, defaults, extent, message};
+use crate::op::OpKind;
+use crate::plan::{
+    Access, AccessKind, Arrival, BlockSize, CaptureMode, CapturePlan, MixPart, Payload, Plan,
+    QosPlan, RunPlan, Sync, TargetPlan, TraceMode, TracePlan, WorkloadPlan,
+};
+use crate::units::ByteSize;
+use crate::{Error, Result};
+
+/// What resolution works with.
+pub(super) struct Resolver<'a> {
+    pub(super) drivers: &'a dyn DriverView,
+    pub(super) machine: Machine,
+    /// The place (file and line, or flag) of a field.
+    pub(super) locate: &'a dyn Fn(&str) -> Option<String>,
+    pub(super) default_name: Option<String>,
+}
+
+impl Resolver<'_> {
+    /// The plan.
+    pub(super) fn plan(&self, job: JobFile) -> Result<Plan> {
+        let target = self.target(job.target)?;
+        let capabilities = self
+            .drivers
+            .capabilities(&target)
+            .map_err(|e| self.driver_error(e, &target))?;
+        let name = self.default_name.clone();
+        let run = run(job.run, name.unwrap_or_else(|| target.driver.clone()));
+        let written = if job.workload.is_empty() {
+            vec![WorkloadTable::default()]
+        } else {
+            job.workload
+        };
+        let mut workloads = Vec::with_capacity(written.len());
+        for (i, w) in written.into_iter().enumerate() {
+            workloads.push(workload(w, i).map_err(|c| self.error(c))?);
+        }
+        let plan = Plan {
+            run,
+            target,
+            workloads,
+            qos: qos(job.qos),
+            trace: trace(&job.trace),
+            capture: capture(job.capture, self.machine),
+        };
+        check::plan(&plan, &capabilities, self.machine).map_err(|c| self.error(c))?;
+        if let Some(size) = plan.target.size {
+            extent::written_size(&plan, size).map_err(|c| self.error(c))?;
+        }
+        Ok(plan)
+    }
+
+    fn target(&self, table: TargetTable) -> Result<TargetPlan> {
+        let names = self.drivers.names();
+        let Some(driver) = table.driver else {
+            return Err(Error::usage("no driver given").hint(format!(
+                "write driver = \"...\" in [target] or --driver NAME; known: {}",
+                names.join(", ")
+            )));
+        };
+        if !names.contains(&driver.as_str()) {
+            return Err(self.error(Complaint::new(
+                "target.driver",
+                format!("there is no driver `{driver}`"),
+                suggest(&driver, &names),
+            )));
+        }
+        let mut target = TargetPlan {
+            driver,
+            path: table.path,
+            size: table.size,
+            destroy: table.destroy.unwrap_or(false),
+            options: table.options,
+        };
+        target.options = self
+            .drivers
+            .resolve(&target)
+            .map_err(|e| self.driver_error(e, &target))?;
+        Ok(target)
+    }
+
+    /// A driver's own complaint, with the place of the option it names.
+    fn driver_error(&self, e: Error, target: &TargetPlan) -> Error {
+        let text = e.to_string();
+        let named = target.options.keys().find(|k| text.contains(k.as_str()));
+        let path = match named {
+            Some(key) => format!("target.options.{key}"),
+            None => "target.options".to_owned(),
+        };
+        message::with_place(e, (self.locate)(&path))
+    }
+
+    fn error(&self, c: Complaint) -> Error {
+        let at = (self.locate)(&c.path);
+        c.into_error(at)
+    }
+}
+
+fn run(table: RunTable, default_name: String) -> RunPlan {
+    let ended = table.operations.is_some() || table.bytes.is_some();
+    RunPlan {
+        name: table.name.unwrap_or(default_name),
+        seed: table.seed.unwrap_or_else(defaults::seed),
+        duration: table
+            .duration
+            .or_else(|| (!ended).then_some(defaults::DURATION)),
+        operations: table.operations,
+        bytes: table.bytes,
+        warmup: table.warmup.unwrap_or_default(),
+        interval: table.interval.unwrap_or(defaults::INTERVAL),
+        drain_timeout: table.drain_timeout.unwrap_or(defaults::DRAIN_TIMEOUT),
+        output: table.output,
+    }
+}
+
+fn workload(table: WorkloadTable, index: usize) -> Result<WorkloadPlan, Complaint> {
+    let path = |field: &str| format!("workload.{index}.{field}");
+    let block_size = table
+        .block_size
+        .unwrap_or(BlockSize::Fixed(defaults::BLOCK_SIZE));
+    check::block_size(&block_size, &path("block_size"))?;
+    let access = table.access.map(|a| a.0).unwrap_or_default();
+    Ok(WorkloadPlan {
+        name: table.name.unwrap_or_else(|| format!("w{index}")),
+        workers: table.workers.unwrap_or(1),
+        queue_depth: table.queue_depth.unwrap_or(1),
+        mix: mix(table.mix.map(|m| m.0), &path("mix"))?,
+        access: resolved_access(&access, &block_size),
+        block_size,
+        arrival: arrival(table.arrival, &path("arrival"))?,
+        sync: table.sync.unwrap_or(Sync::None),
+        payload: table.payload.unwrap_or(Payload::Random),
+        cpus: table.cpus.unwrap_or_default(),
+    })
+}
+
+/// Weights of zero mean "not at all" and leave the plan.
+fn mix(written: Option<Vec<MixPart>>, path: &str) -> Result<Vec<MixPart>, Complaint> {
+    let parts = written.unwrap_or_else(|| {
+        vec![MixPart {
+            op: OpKind::Read,
+            weight: 1,
+        }]
+    });
+    let kept: Vec<MixPart> = parts.into_iter().filter(|p| p.weight > 0).collect();
+    if kept.is_empty() {
+        return Err(Complaint::new(
+            path,
+            "the mix has no operation with a weight above 0",
+            "give at least one, like mix = { read = 70, write = 30 }",
+        ));
+    }
+    Ok(kept)
+}
+
+fn resolved_access(table: &AccessTable, block_size: &BlockSize) -> Access {
+    Access {
+        kind: table.kind.unwrap_or(AccessKind::Random),
+        align: table.align.unwrap_or(ByteSize(common_divisor(block_size))),
+        offset: table.offset.unwrap_or_default(),
+        length: table.length,
+        stride: table.stride,
+        cover: table.cover.unwrap_or(false),
+    }
+}
+
+/// The largest size that divides every block size.
+fn common_divisor(block_size: &BlockSize) -> u64 {
+    match block_size {
+        BlockSize::Fixed(size) => size.0,
+        BlockSize::Split(parts) => parts.iter().map(|p| p.size.0).fold(0, gcd),
+        BlockSize::Range(range) if range.min == range.max => range.min.0,
+        BlockSize::Range(range) => gcd(range.min.0, range.step.0),
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+fn arrival(form: Option<ArrivalForm>, path: &str) -> Result<Arrival, Complaint> {
+    let ArrivalTable { kind, rate } = form.map(|f| f.0).unwrap_or_default();
+    let kind = kind.unwrap_or(match rate {
+        Some(_) => ArrivalKind::Constant,
+        None => ArrivalKind::Burst,
+    });
+    match (kind, rate) {
+        (ArrivalKind::Burst, None) => Ok(Arrival::Burst),
+        (ArrivalKind::Constant, Some(rate)) => Ok(Arrival::Constant { rate }),
+        (ArrivalKind::Burst, Some(_)) => Err(Complaint::new(
+            path,
+            "burst runs at full speed and takes no rate",
+            "leave the rate out, or use kind = \"constant\"",
+        )),
+        (ArrivalKind::Constant, None) => Err(Complaint::new(
+            path,
+            "a constant arrival needs a rate",
+            "write arrival = { kind = \"constant\", rate = \"1000/s\" } or --rate 1000/s",
+        )),
+    }
+}
+
+fn qos(table: QosTable) -> QosPlan {
+    let mut percentiles = match table.percentiles {
+        Some(list) => list.into_iter().map(|p| p.0).collect(),
+        None => defaults::PERCENTILES.map(str::to_owned).to_vec(),
+    };
+    percentiles.sort_by_key(|p| check::billionths(p));
+    percentiles.dedup();
+    QosPlan {
+        percentiles,
+        nines: table.nines.unwrap_or(defaults::NINES),
+        ceilings: table.ceilings.unwrap_or_default(),
+    }
+}
+
+fn trace(table: &TraceTable) -> TracePlan {
+    TracePlan {
+        mode: table.mode.unwrap_or(TraceMode::Off),
+    }
+}
+
+fn capture(table: CaptureTable, machine: Machine) -> CapturePlan {
+    CapturePlan {
+        mode: table.mode.unwrap_or(CaptureMode::All),
+        budget: table.budget.unwrap_or(machine.capture_budget),
+        dir: table.dir,
+    }
+}

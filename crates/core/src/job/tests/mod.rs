@@ -1,0 +1,301 @@
+//! Every bad input has one clear message; every plan is a job file that gives the plan again.
+
+mod refused;
+mod round_trip;
+
+use super::*;
+use crate::op::OpKind;
+use crate::plan::{AccessKind, Arrival, BlockSize, Sync};
+
+const GIB: u64 = 1 << 30;
+
+/// A driver with a queue, and one without when `queue = false`.
+struct Fake;
+
+impl DriverView for Fake {
+    fn names(&self) -> Vec<&'static str> {
+        vec!["null", "file"]
+    }
+    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
+        if let Some(name) = target.options.keys().find(|k| *k != "queue") {
+            return Err(Error::usage(format!("unknown option `{name}`")));
+        }
+        let mut options = target.options.clone();
+        options.entry("queue").or_insert(toml::Value::Boolean(true));
+        Ok(options)
+    }
+    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
+        let queue = target.options["queue"].as_bool() == Some(true);
+        Ok(Capabilities {
+            ops: vec![OpKind::Read, OpKind::Write],
+            addressed: true,
+            max_depth: if queue { 4096 } else { 1 },
+            direct: false,
+            sync: queue,
+            stores_data: false,
+            virtual_time: false,
+            guarded: false,
+            own_stamps: false,
+        })
+    }
+}
+
+fn machine() -> Machine {
+    Machine {
+        capture_budget: ByteSize(GIB),
+        free_memory: ByteSize(4 * GIB),
+    }
+}
+
+fn resolve(text: &str) -> Result<Plan> {
+    Job::from_toml(text, "job.toml")?.resolve(&Fake, machine())
+}
+
+/// The whole message with its hint.
+fn refused(text: &str) -> String {
+    said(&resolve(text).expect_err(text))
+}
+
+fn said(e: &Error) -> String {
+    format!("{e}; {}", e.hint_text().unwrap_or("no hint"))
+}
+
+/// A job for the fake driver with these lines below `[[workload]]`.
+fn workload(lines: &str) -> String {
+    format!("[target]\ndriver = \"null\"\nsize = \"1GiB\"\n[[workload]]\n{lines}\n")
+}
+
+#[test]
+fn the_smallest_job_gets_every_default() {
+    let plan = resolve("[target]\ndriver = \"null\"\n").unwrap();
+    assert_eq!(plan.run.name, "job");
+    assert_eq!(plan.run.duration.unwrap().to_string(), "30s");
+    assert_eq!(plan.run.warmup.0, 0);
+    assert_eq!(plan.capture.budget, ByteSize(GIB));
+    let w = &plan.workloads[0];
+    assert_eq!((w.name.as_str(), w.workers, w.queue_depth), ("w0", 1, 1));
+    assert_eq!(w.access.kind, AccessKind::Random);
+    assert_eq!(w.access.align, ByteSize(4096));
+    assert_eq!(w.arrival, Arrival::Burst);
+    assert_eq!(plan.qos.percentiles.last().unwrap(), "99.9999999");
+}
+
+#[test]
+fn every_form_is_read() {
+    let plan = resolve(&workload(
+        "mix = { write = 30, read = 70 }\nblock_size = [{ size = \"4KiB\", weight = 3 }, \
+         { size = \"6KiB\", weight = 1 }]\naccess = \"reverse\"\n\
+         arrival = { rate = \"1000/s\" }\nsync = \"fdatasync:8\"",
+    ))
+    .unwrap();
+    let w = &plan.workloads[0];
+    assert_eq!(w.mix[0].op, OpKind::Read);
+    assert_eq!(w.access.align, ByteSize(2048));
+    assert_eq!(w.access.kind, AccessKind::Reverse);
+    assert_eq!(w.sync, Sync::Fdatasync(8));
+    assert!(matches!(w.arrival, Arrival::Constant { .. }));
+}
+
+#[test]
+fn ends_replace_the_default_duration() {
+    let job = "[run]\noperations = 5\n[target]\ndriver = \"null\"";
+    assert_eq!(resolve(job).unwrap().run.duration, None);
+}
+
+#[test]
+fn unknown_names_come_with_place_and_suggestion() {
+    let cases = [
+        (
+            workload("blok_size = \"4KiB\""),
+            "unknown field `blok_size` in `workload.0` (at: job.toml:5); did you mean `block_size`",
+        ),
+        (
+            workload("access = { kind = \"random\", aling = \"4KiB\" }"),
+            "unknown field `aling` in `workload.0.access` (at: job.toml:5); did you mean `align`",
+        ),
+        (
+            workload("access = \"randm\""),
+            "unknown word `randm` for `workload.0.access` (at: job.toml:5); did you mean `random`",
+        ),
+        (
+            workload("mix = \"raed\""),
+            "unknown word `raed` for `workload.0.mix` (at: job.toml:5); did you mean `read`",
+        ),
+        (
+            "[traget]\n".into(),
+            "unknown field `traget` (at: job.toml:1); did you mean `target`",
+        ),
+        (
+            "[target]\ndriver = \"nul\"".into(),
+            "target.driver: there is no driver `nul` (at: job.toml:2); did you mean `null`",
+        ),
+        (
+            "[target]\ndriver = \"null\"\n[target.options]\n\ndirekt = true".into(),
+            "unknown option `direkt` (at: job.toml:5)",
+        ),
+        (
+            "[sweep]\nx = 1".into(),
+            "table [sweep] is not available yet (at: job.toml:1); remove it",
+        ),
+    ];
+    for (text, expected) in cases {
+        let got = refused(&text);
+        assert!(got.starts_with(expected), "{got}");
+    }
+}
+
+#[test]
+fn units_and_types_are_asked_for() {
+    let cases = [
+        (
+            workload("block_size = 4096"),
+            "workload.0.block_size: `4096` has no unit; expected a size with a unit",
+        ),
+        (
+            "[run]\nduration = 30".into(),
+            "run.duration: `30` has no unit; expected a time with a unit, like \"500us\" or \
+             \"30s\" (at: job.toml:2)",
+        ),
+        (
+            "[run]\nduration = \"30\"".into(),
+            "run.duration: `30` is not a time; write a number and a unit",
+        ),
+        ("[run]\nduration = 30s".into(), "not valid TOML: "),
+        (
+            "[run]\nseed = -1".into(),
+            "run.seed: invalid value: integer `-1`, expected a whole number",
+        ),
+        (
+            workload("block_size = { min = \"4KiB\", max = \"8KiB\" }"),
+            "workload.0.block_size: missing field `step` (at: job.toml:5)",
+        ),
+        (
+            "[qos]\npercentiles = [99.9]".into(),
+            "qos.percentiles.0: invalid type: number `99.9`, expected a percentile as text",
+        ),
+        (
+            "[qos]\npercentiles = [\"101\"]".into(),
+            "qos.percentiles.0: `101` is not a percentile",
+        ),
+        (
+            workload("arrival = { kind = \"constant\", rate = 5 }"),
+            "workload.0.arrival.rate: `5` has no unit; expected a rate",
+        ),
+    ];
+    for (text, expected) in cases {
+        let got = refused(&text);
+        assert!(got.starts_with(expected), "{got}");
+    }
+    assert!(refused("[run]\nduration = 30s").ends_with("quotes: duration = \"30s\""));
+}
+
+#[test]
+fn a_driver_without_a_queue_says_so() {
+    let text = "[target]\ndriver = \"file\"\noptions = { queue = false }\n[[workload]]\n";
+    let depth = refused(&format!("{text}queue_depth = 2"));
+    assert!(
+        depth.contains("2, but driver `file` has no queue"),
+        "{depth}"
+    );
+    assert!(depth.contains("(at: job.toml:5)"), "{depth}");
+    let sync = refused(&format!("{text}sync = \"fsync\"\nmix = \"write\""));
+    assert!(sync.contains("cannot sync"), "{sync}");
+}
+
+#[test]
+fn set_reaches_every_field() {
+    let mut job = Job::from_toml(&workload("access = \"random\""), "job.toml").unwrap();
+    for assignment in [
+        "workload.0.block_size=8KiB",
+        "workload.0.access.align=512B",
+        "workload.0.mix={ write = 1 }",
+        "workload.1.queue_depth=7",
+        "run.duration=5s",
+        "target.options.queue=true",
+        "qos.percentiles=[\"50\", \"99\"]",
+        "workload.0.cpus=[0]",
+        "workload.0.cpus.0=3",
+    ] {
+        job.apply_set(assignment).unwrap();
+    }
+    let plan = job.resolve(&Fake, machine()).unwrap();
+    assert_eq!(
+        plan.workloads[0].block_size,
+        BlockSize::Fixed(ByteSize(8192))
+    );
+    assert_eq!(plan.workloads[0].access.align, ByteSize(512));
+    assert_eq!(plan.workloads[0].cpus, [3]);
+    assert_eq!(plan.workloads[1].queue_depth, 7);
+    assert_eq!(plan.qos.percentiles, ["50", "99"]);
+}
+
+#[test]
+fn bad_sets_say_why() {
+    let job = Job::from_toml(&workload("block_size = \"4KiB\""), "job.toml").unwrap();
+    let cases = [
+        (
+            "workload.0.depth=3",
+            "unknown field `depth` in `workload.0` (at: --set); did you mean `queue_depth`",
+        ),
+        (
+            "workload.block_size=3",
+            "--set workload.block_size: `workload` is a list; write",
+        ),
+        (
+            "workload.5.workers=3",
+            "--set workload.5.workers: `workload` has no item 5",
+        ),
+        (
+            "workload.0.block_size.min=4KiB",
+            "--set workload.0.block_size.min: `block_size` is a",
+        ),
+        ("run.interval=3", "run.interval: `3` has no unit"),
+        ("run.interval", "--set `run.interval` has no `=`"),
+        ("run..x=1", "--set: `run..x` is not a path"),
+        ("workload.0.mix={read=", "--set workload.0.mix: "),
+        (
+            "run.name=12",
+            "run.name: invalid type: integer `12`, expected a string",
+        ),
+    ];
+    for (assignment, expected) in cases {
+        let got = said(&job.clone().apply_set(assignment).expect_err(assignment));
+        assert!(got.starts_with(expected), "{got}");
+    }
+}
+
+#[test]
+fn flags_are_named_in_errors() {
+    let mut job = Job::empty();
+    job.apply("--driver", "target.driver", Value::Text("null"))
+        .unwrap();
+    job.apply("--path", "target.path", Value::Text("123"))
+        .unwrap();
+    job.apply("--depth", "workload.0.queue_depth", Value::Toml("0"))
+        .unwrap();
+    let got = said(&job.resolve(&Fake, machine()).unwrap_err());
+    assert!(got.starts_with("workload.0.queue_depth: a depth of zero does nothing (at: --depth)"));
+    let bad = job
+        .apply("--bs", "workload.0.block_size", Value::Toml("4"))
+        .unwrap_err();
+    assert!(said(&bad).contains("has no unit"));
+    assert!(said(&bad).contains("(at: --bs)"), "{bad}");
+}
+
+#[test]
+fn an_opened_target_is_checked_too() {
+    let plan = resolve(&workload("block_size = \"1KiB\"")).unwrap();
+    assert!(check_extents(&plan, GIB, 512).is_ok());
+    let unaligned = said(&check_extents(&plan, GIB, 4096).unwrap_err());
+    assert!(unaligned.contains("step by 1KiB, but this target needs multiples of 4KiB"));
+    assert!(check_extents(&plan, 512, 512).is_err());
+}
+
+#[test]
+fn two_runs_draw_two_seeds() {
+    let text = "[target]\ndriver = \"null\"";
+    assert_ne!(
+        resolve(text).unwrap().run.seed,
+        resolve(text).unwrap().run.seed
+    );
+}

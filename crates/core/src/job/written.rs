@@ -1,0 +1,140 @@
+//! The job file as written: one struct per table, everything optional, unknown fields refused.
+//!
+//! The comments on these fields are the option documentation: `taillight schema job` and
+//! `docs/job-file.md` are made from them. Defaults are filled in by `resolve`, nowhere else.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::forms::{AccessForm, ArrivalForm, MixForm, Percentile};
+use crate::plan::{BlockSize, CaptureMode, Ceiling, Payload, Sync, TraceMode};
+use crate::units::{ByteSize, Span};
+
+/// A Taillight job: what to drive, with which load, for how long. Sizes and times need a unit.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobFile {
+    /// Name, seed, end, warm-up, interval.
+    #[serde(default)]
+    pub run: RunTable,
+    /// What is driven.
+    #[serde(default)]
+    pub target: TargetTable,
+    /// The load: one or more workloads that run side by side.
+    #[serde(default)]
+    pub workload: Vec<WorkloadTable>,
+    /// What the report answers.
+    #[serde(default)]
+    pub qos: QosTable,
+    /// Layer tracing.
+    #[serde(default)]
+    pub trace: TraceTable,
+    /// Keeping every I/O.
+    #[serde(default)]
+    pub capture: CaptureTable,
+}
+
+/// `[run]`
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunTable {
+    /// Name of the run, used for the output directory. Default: the name of the job file.
+    pub name: Option<String>,
+    /// Seed of every random draw. Default: drawn once and recorded in the plan.
+    pub seed: Option<u64>,
+    /// Ends after this time in the measure phase. Default: 30s, unless `operations` or `bytes`
+    /// is given. With several ends the first one reached counts.
+    pub duration: Option<Span>,
+    /// Ends after this many operations over all workers.
+    pub operations: Option<u64>,
+    /// Ends after this many bytes asked over all workers.
+    pub bytes: Option<ByteSize>,
+    /// Load before the measure phase that is not measured. Default: 0s.
+    pub warmup: Option<Span>,
+    /// Reporting window. Default: 1s.
+    pub interval: Option<Span>,
+    /// How long operations in flight are awaited at the end. Default: 30s.
+    pub drain_timeout: Option<Span>,
+    /// Run directory, new or empty. Default: `taillight-runs/<name>-<UTC>`.
+    pub output: Option<String>,
+}
+
+/// `[target]`
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TargetTable {
+    /// Driver name; `taillight drivers` lists them. Required.
+    pub driver: Option<String>,
+    /// File, directory (ends in `/`) or device. A path that does not exist becomes a new file.
+    pub path: Option<String>,
+    /// Total size of the data set. Default: the size of what exists.
+    pub size: Option<ByteSize>,
+    /// Allows overwriting what Taillight did not make; `--destroy TARGET` must name it as well.
+    /// Default: false.
+    pub destroy: Option<bool>,
+    /// The driver's own options; `taillight drivers NAME` describes them.
+    #[serde(default)]
+    #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
+    pub options: toml::Table,
+}
+
+/// `[[workload]]`
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkloadTable {
+    /// Name in outputs. Default: w0, w1, ...
+    pub name: Option<String>,
+    /// Threads that all do the same. Default: 1.
+    pub workers: Option<u32>,
+    /// Operations in flight per worker. Default: 1.
+    pub queue_depth: Option<u32>,
+    /// Operations: one word, or a table of weights. Default: "read".
+    pub mix: Option<MixForm>,
+    /// Block size: one size, weighted sizes, or a range. Default: 4KiB.
+    pub block_size: Option<BlockSize>,
+    /// Which offsets, in which order: one word, or a table. Default: "random".
+    pub access: Option<AccessForm>,
+    /// When operations start: "burst" (as soon as a slot is free), or a table with a rate.
+    /// Default: "burst".
+    pub arrival: Option<ArrivalForm>,
+    /// Durability of writes, its time inside their latency: none, fdatasync:N, fsync:N (after
+    /// every N-th write), dsync or sync (each write). Default: none.
+    pub sync: Option<Sync>,
+    /// What writes carry. Default: random.
+    pub payload: Option<Payload>,
+    /// CPUs the workers are pinned to, round robin. Default: not pinned.
+    pub cpus: Option<Vec<u32>>,
+}
+
+/// `[qos]`
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QosTable {
+    /// Percentiles in the report, as text: "99.9". Default: from 1 to 99.9999999.
+    pub percentiles: Option<Vec<Percentile>>,
+    /// Deepest nine reported (3 = 99.9 %), 1 to 9. Default: 9.
+    pub nines: Option<u32>,
+    /// Response-time ceilings to check. Default: none.
+    pub ceilings: Option<Vec<Ceiling>>,
+}
+
+/// `[trace]`
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TraceTable {
+    /// Layers traced: off, outliers or all. Default: off.
+    pub mode: Option<TraceMode>,
+}
+
+/// `[capture]`
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CaptureTable {
+    /// I/Os kept: all, outliers, or off (histograms only). Default: all.
+    pub mode: Option<CaptureMode>,
+    /// Memory the capture may take. Default: a quarter of the free memory.
+    pub budget: Option<ByteSize>,
+    /// Directory for what exceeds the budget, not on the device under test. Default: none; past
+    /// the budget exact histograms and outliers are kept.
+    pub dir: Option<String>,
+}

@@ -1,0 +1,561 @@
+//! The rules of the contract as checks that any driver can be run through.
+//!
+//! Which checks apply follows from the driver's capabilities. Nothing here measures. Callers: the
+//! tests of this crate; each driver adds a line to their list.
+
+use taillight_core::capability::Capabilities;
+use taillight_core::op::SyncKind;
+use taillight_core::plan::{
+    Access, AccessKind, Arrival, BlockSize, CaptureMode, CapturePlan, MixPart, Payload, Plan,
+    QosPlan, RunPlan, Sync, TargetPlan, TraceMode, TracePlan, WorkloadPlan,
+};
+use taillight_core::probe::Token;
+use taillight_core::units::{ByteSize, Span};
+use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Stamp, Status};
+
+use crate::contract::{
+    Admin, Completion, Driver, OpenSpec, Session, SessionSpec, Submitted, Target,
+};
+
+/// A driver with a plan to open it by.
+pub struct Case<'a> {
+    /// The driver.
+    pub driver: &'a dyn Driver,
+    /// The plan; [`plan`] makes one.
+    pub plan: Plan,
+    /// What `--destroy` would say.
+    pub destroy: Option<&'a str>,
+}
+
+/// How a check ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The driver keeps the rule.
+    Kept,
+    /// The rule is not for this driver.
+    NotForIt(&'static str),
+    /// The driver breaks the rule.
+    Broken(String),
+}
+
+type Checked = Result<Outcome, String>;
+type Check = fn(&Bench<'_>) -> Checked;
+
+/// Every check by name.
+const CHECKS: [(&str, Check); 13] = [
+    ("options resolve to themselves", options),
+    ("buffers are apart and aligned", buffers),
+    ("one completion per token", tokens),
+    ("a full queue accepts nothing", full),
+    ("reads return what was written", read_back),
+    ("a sync after a write is timed", sync_after_write),
+    ("every operation completes", every_op),
+    ("reading past the end is a completion", past_the_end),
+    ("an unaligned read is a completion", unaligned),
+    ("polling nothing returns", poll_nothing),
+    ("two workers do not disturb each other", two_workers),
+    ("giving up leaves the target usable", give_up),
+    ("flushing works", flush),
+];
+
+/// Runs every check; each outcome with the name of its rule.
+///
+/// # Errors
+/// When the target cannot be opened or closed at all.
+pub fn run(case: &Case<'_>) -> Result<Vec<(&'static str, Outcome)>, String> {
+    let text = |e: taillight_core::Error| e.to_string();
+    let caps = case.driver.capabilities(&case.plan.target).map_err(text)?;
+    let spec = OpenSpec {
+        plan: &case.plan,
+        run_id: "conformance",
+        destroy: case.destroy,
+    };
+    let target = case.driver.open(&spec, &mut |_| true).map_err(text)?;
+    let bench = Bench { case, caps, target };
+    let outcome = |check: Check| check(&bench).unwrap_or_else(Outcome::Broken);
+    let outcomes = CHECKS
+        .iter()
+        .map(|(name, check)| (*name, outcome(*check)))
+        .collect();
+    bench.target.close().map_err(text)?;
+    Ok(outcomes)
+}
+
+/// A small plan that does everything the driver can, in blocks of `block` at `depth`.
+pub fn plan(target: TargetPlan, ops: &[OpKind], block: u64, depth: u32) -> Plan {
+    let mix = ops
+        .iter()
+        .map(|op| MixPart { op: *op, weight: 1 })
+        .collect();
+    Plan {
+        run: RunPlan {
+            name: "conformance".to_owned(),
+            seed: 7,
+            duration: None,
+            operations: Some(1),
+            bytes: None,
+            warmup: Span(0),
+            interval: Span(1_000_000_000),
+            drain_timeout: Span(1_000_000_000),
+            output: None,
+        },
+        target,
+        workloads: vec![WorkloadPlan {
+            name: "all".to_owned(),
+            workers: 1,
+            queue_depth: depth,
+            mix,
+            block_size: BlockSize::Fixed(ByteSize(block)),
+            access: Access {
+                kind: AccessKind::Random,
+                align: ByteSize(block),
+                offset: ByteSize(0),
+                length: None,
+                stride: None,
+                cover: false,
+            },
+            arrival: Arrival::Burst,
+            sync: Sync::Fdatasync(1),
+            payload: Payload::Random,
+            cpus: Vec::new(),
+        }],
+        qos: QosPlan {
+            percentiles: vec!["99".to_owned()],
+            nines: 3,
+            ceilings: Vec::new(),
+        },
+        trace: TracePlan {
+            mode: TraceMode::Off,
+        },
+        capture: CapturePlan {
+            mode: CaptureMode::Off,
+            budget: ByteSize(0),
+            dir: None,
+        },
+    }
+}
+
+/// An opened target and what the checks ask about it.
+struct Bench<'a> {
+    case: &'a Case<'a>,
+    caps: Capabilities,
+    target: Box<dyn Target>,
+}
+
+/// How long a completion may take before the check calls it lost.
+const PATIENCE_NS: u64 = 30_000_000_000;
+
+impl Bench<'_> {
+    fn depth(&self) -> u32 {
+        self.case
+            .plan
+            .workloads
+            .iter()
+            .map(|w| w.queue_depth)
+            .max()
+            .unwrap_or(1)
+    }
+    fn block(&self) -> u64 {
+        self.case
+            .plan
+            .workloads
+            .iter()
+            .map(|w| w.block_size.max())
+            .max()
+            .unwrap_or(4096)
+    }
+    fn can(&self, kind: OpKind) -> bool {
+        self.caps.ops.contains(&kind)
+    }
+    fn session(&self) -> Result<Box<dyn Session>, String> {
+        let spec = SessionSpec {
+            worker: 0,
+            depth: self.depth(),
+            buffer_size: self.block(),
+            seed: 1,
+        };
+        self.target.session(&spec).map_err(|e| e.to_string())
+    }
+    /// The `n`-th block of the data set, over all files.
+    fn op(&self, kind: OpKind, n: u64) -> Op {
+        let geometry = self.target.geometry();
+        let per_file = (geometry.file_size / self.block()).max(1);
+        let n = n % (per_file * u64::from(geometry.files));
+        Op {
+            kind,
+            target: (n / per_file) as u16,
+            offset: n % per_file * self.block(),
+            size: if kind == OpKind::Fsync {
+                0
+            } else {
+                self.block()
+            },
+            key: n,
+            sync: None,
+        }
+    }
+    /// Waits for one completion or more.
+    fn wait(&self, session: &mut dyn Session, out: &mut Vec<Completion>) -> Result<(), String> {
+        let before = out.len();
+        let until = MonoClock.now().plus(PATIENCE_NS);
+        while out.len() == before {
+            if let Some(time) = self.target.virtual_time()
+                && let Some(next) = time.next_event()
+            {
+                time.advance_to(next);
+            }
+            session
+                .poll(1, Some(until), out)
+                .map_err(|e| e.to_string())?;
+            if out.len() == before && MonoClock.now() >= until {
+                return Err("no completion came".to_owned());
+            }
+        }
+        Ok(())
+    }
+    /// One operation from submit to completion, in slot 0.
+    fn one(&self, session: &mut dyn Session, op: &Op) -> Result<Completion, String> {
+        let token = Token::new(3, 0);
+        match session.submit(op, 0, token).map_err(|e| e.to_string())? {
+            Submitted::Done(completion) => return Ok(completion),
+            Submitted::Full => return Err("Full with nothing in flight".to_owned()),
+            Submitted::Queued => {}
+        }
+        session.flush().map_err(|e| e.to_string())?;
+        let mut out = Vec::with_capacity(1);
+        self.wait(session, &mut out)?;
+        match out.as_slice() {
+            [one] if one.token == token => Ok(*one),
+            other => Err(format!("one operation, but {} completions", other.len())),
+        }
+    }
+}
+
+fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}
+
+fn options(b: &Bench<'_>) -> Checked {
+    let mut target = b.case.plan.target.clone();
+    let resolve = |t: &TargetPlan| b.case.driver.resolve(t).map_err(|e| e.to_string());
+    target.options = resolve(&target)?;
+    ensure(resolve(&target)? == target.options, || {
+        "resolved options resolve otherwise".into()
+    })?;
+    for doc in b.case.driver.options() {
+        ensure(target.options.contains_key(doc.name), || {
+            format!("`{}` has no default", doc.name)
+        })?;
+    }
+    target
+        .options
+        .insert("no_such_option".to_owned(), toml::Value::Boolean(true));
+    match b.case.driver.resolve(&target) {
+        Err(e) if e.kind() == ErrorKind::Usage => Ok(Outcome::Kept),
+        other => Err(format!("an unknown option is not refused: {other:?}")),
+    }
+}
+
+fn buffers(b: &Bench<'_>) -> Checked {
+    let mut session = b.session()?;
+    let align = b.target.geometry().align.max(1) as usize;
+    for slot in 0..b.depth() {
+        let buffer = session.buffer(slot);
+        ensure(buffer.len() as u64 == b.block(), || {
+            format!("slot {slot}: {}", buffer.len())
+        })?;
+        ensure(buffer.as_ptr().addr() % align == 0, || {
+            format!("slot {slot} is not aligned")
+        })?;
+        buffer.fill(slot as u8);
+    }
+    if b.caps.stores_data {
+        for slot in 0..b.depth() {
+            let whole = session.buffer(slot).iter().all(|byte| *byte == slot as u8);
+            ensure(whole, || format!("slot {slot} shares memory with another"))?;
+        }
+    }
+    Ok(Outcome::Kept)
+}
+
+fn tokens(b: &Bench<'_>) -> Checked {
+    let mut session = b.session()?;
+    let depth = b.depth();
+    let total = u64::from(depth) * 8;
+    let mut free: Vec<u32> = (0..depth).collect();
+    let mut seen = vec![0u32; total as usize];
+    let mut out = Vec::with_capacity(depth as usize);
+    let (mut next, mut ended) = (0, 0);
+    while ended < total {
+        while next < total && !free.is_empty() {
+            let slot = free[free.len() - 1];
+            let token = Token::new(next, slot);
+            let op = b.op(OpKind::Read, next.wrapping_mul(2_654_435_761));
+            match session
+                .submit(&op, slot, token)
+                .map_err(|e| e.to_string())?
+            {
+                Submitted::Done(c) => out.push(c),
+                Submitted::Queued => {}
+                Submitted::Full if free.len() == depth as usize => {
+                    return Err("Full with nothing in flight".to_owned());
+                }
+                Submitted::Full => break,
+            }
+            free.pop();
+            next += 1;
+        }
+        session.flush().map_err(|e| e.to_string())?;
+        if out.is_empty() {
+            b.wait(session.as_mut(), &mut out)?;
+        }
+        for c in out.drain(..) {
+            let count = seen.get_mut(c.token.generation() as usize);
+            *count.ok_or("a token that was never given")? += 1;
+            ensure(c.status.is_ok() && c.moved == b.block(), || {
+                format!("a read ended {c:?}")
+            })?;
+            free.push(c.token.slot());
+            ended += 1;
+        }
+    }
+    ensure(seen.iter().all(|n| *n == 1), || {
+        "a token completed twice or never".into()
+    })?;
+    ensure(free.len() == depth as usize, || {
+        "more completions than operations".into()
+    })?;
+    Ok(Outcome::Kept)
+}
+
+fn full(b: &Bench<'_>) -> Checked {
+    let mut session = b.session()?;
+    let mut in_flight = 0;
+    for slot in 0..b.depth() {
+        let op = b.op(OpKind::Read, u64::from(slot));
+        match session
+            .submit(&op, slot, Token::new(1, slot))
+            .map_err(|e| e.to_string())?
+        {
+            Submitted::Done(_) => {}
+            Submitted::Queued => in_flight += 1,
+            Submitted::Full => return Err(format!("Full at {slot} of {}", b.depth())),
+        }
+    }
+    if in_flight == 0 {
+        return Ok(Outcome::NotForIt("it has no queue"));
+    }
+    let op = b.op(OpKind::Read, 0);
+    let answer = session
+        .submit(&op, 0, Token::new(9, 0))
+        .map_err(|e| e.to_string())?;
+    ensure(answer == Submitted::Full, || {
+        format!("one too many was answered {answer:?}")
+    })?;
+    session.flush().map_err(|e| e.to_string())?;
+    let mut out = Vec::with_capacity(b.depth() as usize);
+    while out.len() < in_flight {
+        b.wait(session.as_mut(), &mut out)?;
+    }
+    ensure(out.len() == in_flight, || {
+        format!("{} of {in_flight} completed", out.len())
+    })?;
+    ensure(out.iter().all(|c| c.token.generation() == 1), || {
+        "Full accepted it".into()
+    })?;
+    Ok(Outcome::Kept)
+}
+
+fn read_back(b: &Bench<'_>) -> Checked {
+    if !(b.caps.stores_data && b.can(OpKind::Read) && b.can(OpKind::Write)) {
+        return Ok(Outcome::NotForIt("it stores no data"));
+    }
+    let mut session = b.session()?;
+    let geometry = b.target.geometry();
+    let blocks = (geometry.size() / b.block()).min(64);
+    let byte = |n: u64, i: usize| (n as u8).wrapping_mul(31).wrapping_add(i as u8);
+    for n in 0..blocks {
+        for (i, at) in session.buffer(0).iter_mut().enumerate() {
+            *at = byte(n, i);
+        }
+        let c = b.one(session.as_mut(), &b.op(OpKind::Write, n))?;
+        ensure(c.status.is_ok() && c.moved == b.block(), || {
+            format!("write {n} ended {c:?}")
+        })?;
+    }
+    for n in (0..blocks).rev() {
+        session.buffer(0).fill(0);
+        let c = b.one(session.as_mut(), &b.op(OpKind::Read, n))?;
+        ensure(c.status.is_ok() && c.moved == b.block(), || {
+            format!("read {n} ended {c:?}")
+        })?;
+        let same = session
+            .buffer(0)
+            .iter()
+            .enumerate()
+            .all(|(i, x)| *x == byte(n, i));
+        ensure(same, || format!("block {n} is not what was written"))?;
+    }
+    Ok(Outcome::Kept)
+}
+
+fn sync_after_write(b: &Bench<'_>) -> Checked {
+    if !(b.caps.sync && b.caps.stores_data && b.can(OpKind::Write)) {
+        return Ok(Outcome::NotForIt("it has no durable writes"));
+    }
+    let mut session = b.session()?;
+    for kind in [None, Some(SyncKind::Fdatasync), Some(SyncKind::Fsync)] {
+        let op = Op {
+            sync: kind,
+            ..b.op(OpKind::Write, 1)
+        };
+        let c = b.one(session.as_mut(), &op)?;
+        ensure(c.status.is_ok() && c.moved == op.size, || {
+            format!("{kind:?} ended {c:?}")
+        })?;
+        ensure(c.sync_ns.is_some() == kind.is_some(), || {
+            format!("{kind:?} gave {:?}", c.sync_ns)
+        })?;
+    }
+    // All at once, and all awaited at once.
+    let mut out = Vec::with_capacity(b.depth() as usize);
+    for slot in 0..b.depth() {
+        let op = Op {
+            sync: Some(SyncKind::Fdatasync),
+            ..b.op(OpKind::Write, u64::from(slot))
+        };
+        let answer = session.submit(&op, slot, Token::new(1, slot));
+        if let Submitted::Done(c) = answer.map_err(|e| e.to_string())? {
+            out.push(c);
+        }
+    }
+    session.flush().map_err(|e| e.to_string())?;
+    let left = b.depth() - out.len() as u32;
+    let until = MonoClock.now().plus(PATIENCE_NS);
+    session
+        .poll(left, Some(until), &mut out)
+        .map_err(|e| e.to_string())?;
+    let good = |c: &Completion| c.status.is_ok() && c.sync_ns.is_some();
+    ensure(
+        out.len() as u32 == b.depth() && out.iter().all(good),
+        || format!("{out:?}"),
+    )?;
+    Ok(Outcome::Kept)
+}
+
+fn every_op(b: &Bench<'_>) -> Checked {
+    let planned = |kind| {
+        let mut mixes = b.case.plan.workloads.iter().flat_map(|w| &w.mix);
+        mixes.any(|part| part.op == kind)
+    };
+    let mut session = b.session()?;
+    for kind in b.caps.ops.iter().copied().filter(|kind| planned(*kind)) {
+        let c = b.one(session.as_mut(), &b.op(kind, 2))?;
+        ensure(c.status.is_ok(), || format!("{} ended {c:?}", kind.name()))?;
+    }
+    Ok(Outcome::Kept)
+}
+
+fn past_the_end(b: &Bench<'_>) -> Checked {
+    if !(b.caps.stores_data && b.caps.addressed) {
+        return Ok(Outcome::NotForIt("it has no end"));
+    }
+    let mut session = b.session()?;
+    // Far behind any file; within what a file offset can be.
+    let op = Op {
+        offset: 1 << 50,
+        ..b.op(OpKind::Read, 0)
+    };
+    let c = b.one(session.as_mut(), &op)?;
+    ensure(!c.status.is_ok() && c.moved < op.size, || {
+        format!("ended {c:?}")
+    })?;
+    Ok(Outcome::Kept)
+}
+
+fn unaligned(b: &Bench<'_>) -> Checked {
+    if !b.caps.stores_data || b.target.geometry().align < 2 {
+        return Ok(Outcome::NotForIt("any offset will do"));
+    }
+    let mut session = b.session()?;
+    let op = Op {
+        offset: 1,
+        ..b.op(OpKind::Read, 0)
+    };
+    let c = b.one(session.as_mut(), &op)?;
+    // Some file systems serve it through the page cache; what counts is that it ends.
+    ensure(c.status.is_ok() || c.status > Status::OK, || {
+        format!("ended {c:?}")
+    })?;
+    Ok(Outcome::Kept)
+}
+
+fn poll_nothing(b: &Bench<'_>) -> Checked {
+    let mut session = b.session()?;
+    let mut out = Vec::new();
+    let soon = Some(MonoClock.now().plus(1_000_000));
+    for (min, until) in [
+        (0, None),
+        (0, Some(Stamp(0))),
+        (1, soon),
+        (1, Some(Stamp(0))),
+    ] {
+        session
+            .poll(min, until, &mut out)
+            .map_err(|e| e.to_string())?;
+    }
+    session.flush().map_err(|e| e.to_string())?;
+    ensure(out.is_empty(), || "completions out of nothing".into())?;
+    Ok(Outcome::Kept)
+}
+
+fn two_workers(b: &Bench<'_>) -> Checked {
+    if b.caps.virtual_time {
+        return Ok(Outcome::NotForIt("one event queue drives all its workers"));
+    }
+    let work = |worker: u64| -> Result<(), String> {
+        let mut session = b.session()?;
+        for n in 0..200 {
+            let c = b.one(session.as_mut(), &b.op(OpKind::Read, worker + 2 * n))?;
+            ensure(c.status.is_ok(), || format!("worker {worker}: {c:?}"))?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| work(1));
+        work(0)?;
+        other
+            .join()
+            .unwrap_or_else(|_| Err("a worker panicked".to_owned()))
+    })?;
+    Ok(Outcome::Kept)
+}
+
+fn give_up(b: &Bench<'_>) -> Checked {
+    for flushed in [true, false] {
+        let mut session = b.session()?;
+        for slot in 0..b.depth() {
+            let op = b.op(OpKind::Read, u64::from(slot) * 3);
+            session
+                .submit(&op, slot, Token::new(1, slot))
+                .map_err(|e| e.to_string())?;
+        }
+        if flushed {
+            session.flush().map_err(|e| e.to_string())?;
+            session.abandon();
+        } else {
+            drop(session);
+        }
+    }
+    let mut again = b.session()?;
+    let c = b.one(again.as_mut(), &b.op(OpKind::Read, 0))?;
+    ensure(c.status.is_ok(), || {
+        format!("a read afterwards ended {c:?}")
+    })?;
+    Ok(Outcome::Kept)
+}
+
+fn flush(b: &Bench<'_>) -> Checked {
+    b.target.admin(Admin::Flush).map_err(|e| e.to_string())?;
+    Ok(Outcome::Kept)
+}

@@ -1,0 +1,62 @@
+//! The page cache before the start: dropped, filled and kept, or left; and how much it holds.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{Advice, fadvise, fdatasync};
+use taillight_core::{Error, Result};
+
+use crate::file::layout::Meter;
+use crate::file::sys::{self, Buffers, Mapping, PAGE};
+
+/// Bytes per read when filling.
+const CHUNK: u64 = 1 << 20;
+
+/// Writes back and drops what the cache holds of these files.
+///
+/// # Errors
+/// `Target` when writing back fails.
+pub fn drop_cached(files: &[OwnedFd]) -> Result<()> {
+    let failed = |e: rustix::io::Errno| Error::target("cannot drop cached data").source(e);
+    for fd in files {
+        fdatasync(fd).map_err(failed)?;
+        fadvise(fd, 0, None, Advice::DontNeed).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Reads everything in, then maps it: mapped pages are not reclaimed as idle.
+///
+/// # Errors
+/// `Unavailable` when a file cannot be read whole.
+pub fn warm(files: &[OwnedFd], len: u64, meter: &mut Meter<'_, '_>) -> Result<Vec<Mapping>> {
+    let failed = |e: std::io::Error| Error::unavailable("cannot fill the page cache").source(e);
+    let mut buffers = Buffers::new(1, CHUNK).map_err(failed)?;
+    let mut maps = Vec::with_capacity(files.len());
+    for fd in files {
+        let mut at = 0;
+        while at < len {
+            let want = CHUNK.min(len - at);
+            let chunk = &mut buffers.slot(0)[..want as usize];
+            let n = rustix::io::pread(fd, chunk, at).map_err(|e| failed(e.into()))? as u64;
+            if n == 0 {
+                return Err(Error::unavailable(
+                    "the file ended while filling the page cache",
+                ));
+            }
+            at += n;
+            meter.add(n)?;
+        }
+        maps.push(Mapping::new(fd, len, true).map_err(failed)?);
+    }
+    Ok(maps)
+}
+
+/// Share of the files' first `len` bytes in the cache, 0 to 1; `None` where it cannot be told.
+pub fn resident_share(files: &[OwnedFd], len: u64) -> Option<f64> {
+    let pages = len.div_ceil(PAGE as u64) as f64 * files.len() as f64;
+    let mut resident = 0;
+    for fd in files {
+        resident += sys::resident_pages(fd.as_fd(), len).ok()?;
+    }
+    Some((resident as f64 / pages).min(1.0))
+}

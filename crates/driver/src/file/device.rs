@@ -1,0 +1,109 @@
+//! Opening a block device: exclusively, past the guard, whole.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{FileType, Mode, OFlags, SeekFrom, fstat, open as open_fd, seek};
+use rustix::io::Errno;
+use taillight_core::units::ByteSize;
+use taillight_core::{Error, Result};
+
+use crate::file::files::Asked;
+use crate::file::shape;
+use crate::guard;
+
+/// A device ready for sessions.
+pub struct Device {
+    /// Its descriptor, without O_DIRECT yet.
+    pub fd: OwnedFd,
+    /// Bytes used.
+    pub size: u64,
+}
+
+/// Opens the device at `path`, resolved before.
+///
+/// # Errors
+/// `Refused` by the guard, `Usage` for sizes, `Unavailable` when it cannot be opened.
+pub fn open(path: &Path, asked: &Asked<'_>) -> Result<Device> {
+    let changes = asked.uses.changes();
+    let shared = !changes && asked.options.read_in_use;
+    let rdev = std::fs::metadata(path).map(|m| m.rdev());
+    if let (false, Ok(rdev)) = (shared, rdev)
+        && let Some(reason) = guard::device_in_use(rdev)?
+    {
+        return Err(guard::in_use(path, &reason));
+    }
+    if changes {
+        guard::foreign(asked.confirmed, path)?;
+    }
+    let asked_size = shape::asked_file_size(asked.spec.plan, asked.options.files)?;
+    let fd = open_exclusively(path, changes, shared)?;
+    let size = seek(&fd, SeekFrom::End(0)).map_err(|e| {
+        Error::unavailable("cannot tell the size of the device")
+            .with("target", path.display())
+            .source(io::Error::from(e))
+    })?;
+    if !shared {
+        guard::device(fd.as_fd(), path, size)?;
+    }
+    let size = match asked_size {
+        None => shape::usable_size(asked.spec.plan, size)?,
+        Some(asked) if asked <= size => asked,
+        Some(asked) => {
+            return Err(Error::usage("the device is smaller than the job asks")
+                .with("target", path.display())
+                .with("device_bytes", size)
+                .with("asked", ByteSize(asked))
+                .hint("leave the size out to use the whole device"));
+        }
+    };
+    Ok(Device { fd, size })
+}
+
+/// An earlier run in this process that gave up on I/O in flight lets go a moment after it closed.
+const BUSY_TRIES: u32 = 20;
+const BUSY_PAUSE: Duration = Duration::from_millis(25);
+
+fn open_exclusively(path: &Path, changes: bool, shared: bool) -> Result<OwnedFd> {
+    let mut flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    flags |= if changes {
+        OFlags::RDWR
+    } else {
+        OFlags::RDONLY
+    };
+    if !shared {
+        // On a device, EXCL without CREATE asks the kernel for an exclusive claim.
+        flags |= OFlags::EXCL;
+    }
+    let mut tries = 0;
+    let fd = loop {
+        match open_fd(path, flags, Mode::empty()) {
+            Ok(fd) => break fd,
+            Err(Errno::BUSY) if tries < BUSY_TRIES => tries += 1,
+            Err(e) => return Err(why_not(path, e.into())),
+        }
+        std::thread::sleep(BUSY_PAUSE);
+    };
+    let is_device =
+        fstat(&fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_block_device());
+    match is_device {
+        true => Ok(fd),
+        false => Err(
+            Error::refused("the device was replaced while it was opened")
+                .with("target", path.display()),
+        ),
+    }
+}
+
+fn why_not(path: &Path, e: io::Error) -> Error {
+    match e.raw_os_error() {
+        Some(libc::EBUSY) => guard::in_use(path, "opened exclusively by another program"),
+        _ => Error::unavailable("cannot open the device")
+            .with("target", path.display())
+            .source(e)
+            .hint("devices usually need root, and writing needs one that is not read-only"),
+    }
+}

@@ -1,0 +1,369 @@
+//! `file`: files, directories of files and block devices, by pread/pwrite or `io_uring`.
+//!
+//! What it is: opening past the guard, layout, cache state, and two engines behind one contract.
+//! What it is not: a clock or a schedule; `engine` owns those. The way through `open`: options ->
+//! place -> confirmation -> files or device (guard, sizes, layout) -> cache -> direct I/O ->
+//! ring. Nothing is touched before the guard and the sizes have passed.
+
+mod cache;
+mod decide;
+mod device;
+mod facts;
+mod files;
+mod fill;
+mod layout;
+mod made;
+pub mod options;
+mod place;
+mod prepare;
+mod shape;
+mod sync;
+mod sys;
+mod target;
+mod uring;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, StatxFlags, ioctl_blksszget, statx};
+use taillight_core::capability::Capabilities;
+use taillight_core::plan::TargetPlan;
+use taillight_core::progress::OnProgress;
+use taillight_core::{Error, OpKind, Result};
+
+use crate::contract::{Driver, Geometry, OpenSpec, OptionDoc, Target};
+use crate::guard;
+use crate::guard::block::Block;
+use facts::Facts;
+use files::{Asked, Wanted};
+use layout::Meter;
+use made::Made;
+use options::{Cache, DOCS, Engine, FileOptions};
+use place::Place;
+use shape::Uses;
+use target::{FileTarget, Issue};
+use uring::Shared;
+use uring::setup::{Setup, probe_discard};
+
+/// Deepest queue of a worker: its token slots.
+const MAX_DEPTH: u32 = 4096;
+
+/// The driver.
+pub struct File;
+
+impl Driver for File {
+    fn name(&self) -> &'static str {
+        "file"
+    }
+    fn about(&self) -> &'static str {
+        "files, directories and block devices, by pread/pwrite or io_uring"
+    }
+    fn options(&self) -> Vec<OptionDoc> {
+        DOCS.to_vec()
+    }
+    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
+        FileOptions::parse(&target.options)?.table()
+    }
+    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
+        let options = FileOptions::parse(&target.options)?;
+        Ok(Capabilities {
+            ops: vec![OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync],
+            addressed: true,
+            max_depth: if options.engine == Engine::Sync {
+                1
+            } else {
+                MAX_DEPTH
+            },
+            direct: options.direct,
+            sync: true,
+            stores_data: true,
+            virtual_time: false,
+            guarded: true,
+            own_stamps: false,
+        })
+    }
+    fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
+        let options = FileOptions::parse(&spec.plan.target.options)?;
+        let uses = Uses::of(spec.plan);
+        let issue = choose(&options, &uses)?;
+        let path = spec
+            .plan
+            .target
+            .path
+            .as_deref()
+            .filter(|p| !p.is_empty())
+            .ok_or_else(|| {
+                Error::usage("driver `file` needs a path")
+                    .hint("a file, a directory ending in `/`, or a block device: --path /mnt/test/")
+            })?;
+        let place = Place::find(path, options.files)?;
+        let name = place.name();
+        let same = |n: &str| Place::find(n, options.files).is_ok_and(|p| p == place);
+        let destroy = spec.plan.target.destroy;
+        let confirmed = guard::confirmed(destroy, spec.destroy, &name, same)?;
+        let asked = Asked {
+            spec,
+            options: &options,
+            uses,
+            confirmed,
+        };
+        let opened = Opened::from(place, &asked, progress)?;
+        opened
+            .into_target(&asked, issue, progress)
+            .map(|t| Box::new(t) as Box<dyn Target>)
+    }
+}
+
+/// Which engine, and what it cannot do.
+fn choose(options: &FileOptions, uses: &Uses) -> Result<Engine> {
+    let engine = match options.engine {
+        Engine::Auto if uses.depth > 1 || options.iopoll || options.sqpoll => Engine::Uring,
+        Engine::Auto => Engine::Sync,
+        given => given,
+    };
+    if engine == Engine::Sync && uses.depth > 1 {
+        return Err(Error::usage("engine = \"sync\" has no queue")
+            .with("queue_depth", uses.depth)
+            .hint("set options.engine = \"uring\", or more workers instead of depth"));
+    }
+    if uses.depth > MAX_DEPTH {
+        return Err(Error::usage("the queue is too deep")
+            .with("queue_depth", uses.depth)
+            .with("most", MAX_DEPTH));
+    }
+    if options.iopoll && (uses.syncs || uses.trims) {
+        return Err(
+            Error::usage("a polled ring knows no fsync, fdatasync or trim")
+                .hint("use sync = \"dsync\", or set options.iopoll = false"),
+        );
+    }
+    Ok(engine)
+}
+
+/// A target past the guard, data in place.
+struct Opened {
+    files: Vec<OwnedFd>,
+    file_size: u64,
+    made: Option<Made>,
+    facts: Facts,
+    device: Option<Block>,
+}
+
+impl Opened {
+    fn from(place: Place, asked: &Asked<'_>, progress: &mut OnProgress<'_>) -> Result<Opened> {
+        match place {
+            Place::Device { path } => {
+                if asked.options.files > 1 {
+                    return Err(Error::usage("`files` is for directories, not for devices"));
+                }
+                let opened = device::open(&path, asked)?;
+                let stat = rustix::fs::fstat(&opened.fd)
+                    .map_err(|e| Error::unavailable("cannot stat the device").source(e))?;
+                Ok(Opened {
+                    files: vec![opened.fd],
+                    file_size: opened.size,
+                    made: None,
+                    facts: vec![("target.kind".to_owned(), "block device".to_owned())],
+                    device: Block::from_number(stat.st_rdev),
+                })
+            }
+            Place::Files {
+                dir,
+                dir_absent,
+                names,
+                whole_dir,
+            } => {
+                let wanted = Wanted {
+                    dir,
+                    dir_absent,
+                    names,
+                };
+                let ready = files::open(wanted, asked, progress)?;
+                let kind = if whole_dir { "directory" } else { "file" };
+                let mut facts = vec![("target.kind".to_owned(), kind.to_owned())];
+                facts.extend(ready.facts);
+                Ok(Opened {
+                    files: ready.files,
+                    file_size: ready.file_size,
+                    made: Some(ready.made),
+                    facts,
+                    device: None,
+                })
+            }
+        }
+    }
+
+    fn into_target(
+        self,
+        asked: &Asked<'_>,
+        engine: Engine,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<FileTarget> {
+        let Opened {
+            files,
+            file_size,
+            made,
+            mut facts,
+            device,
+        } = self;
+        let is_device = made.is_none();
+        let options = asked.options;
+        let align = prepare_io(&files, asked, is_device)?;
+        if file_size % align != 0 {
+            return Err(Error::usage(
+                "the size of a file is not a multiple of the device's blocks",
+            )
+            .with("size", file_size)
+            .with("block", align));
+        }
+        let total = file_size * files.len() as u64;
+        let mut warm = Vec::new();
+        match options.cache {
+            Cache::Keep => {}
+            Cache::Drop => cache::drop_cached(&files)?,
+            Cache::Warm => {
+                let what = "filling the page cache";
+                let mut meter = Meter {
+                    on: progress,
+                    what,
+                    done: 0,
+                    total,
+                };
+                warm = cache::warm(&files, file_size, &mut meter)?;
+            }
+        }
+        let resident = cache::resident_share(&files, file_size);
+        let files = Arc::new(files);
+        let issue = issue(engine, &files, asked, is_device)?;
+        facts.push(("size.used".to_owned(), total.to_string()));
+        facts.push(("io.direct".to_owned(), options.direct.to_string()));
+        facts.push(("io.align".to_owned(), align.to_string()));
+        facts.push((
+            "io.engine".to_owned(),
+            match &issue {
+                Issue::Sync => "sync".to_owned(),
+                Issue::Uring(shared) => format!("uring {}", shared.setup.describe()),
+            },
+        ));
+        let share = resident.map_or("unknown".to_owned(), |s| format!("{:.2} %", s * 100.0));
+        facts.push(("cache.resident_at_start".to_owned(), share));
+        describe(&files[0], device, &mut facts);
+        Ok(FileTarget {
+            geometry: Geometry {
+                files: options.files,
+                file_size,
+                align,
+            },
+            issue,
+            device: is_device,
+            writable: asked.uses.changes(),
+            durability: shape::durability(asked.spec.plan),
+            facts,
+            warm,
+            made,
+            files,
+        })
+    }
+}
+
+fn issue(
+    engine: Engine,
+    files: &Arc<Vec<OwnedFd>>,
+    asked: &Asked<'_>,
+    device: bool,
+) -> Result<Issue> {
+    if engine != Engine::Uring {
+        return Ok(Issue::Sync);
+    }
+    let setup = Setup::probe(asked.options)?;
+    if asked.options.iopoll {
+        polled(&files[0])?;
+    }
+    if device && asked.uses.trims {
+        probe_discard(&files[0])?;
+    }
+    Ok(Issue::Uring(Shared {
+        files: Arc::clone(files),
+        setup,
+        device,
+    }))
+}
+
+/// Sets direct I/O and returns the alignment that the plan was checked against.
+fn prepare_io(files: &[OwnedFd], asked: &Asked<'_>, device: bool) -> Result<u64> {
+    let direct = asked.options.direct;
+    for fd in files {
+        layout::set_direct(fd.as_fd(), direct).map_err(|e| {
+            Error::unavailable("direct I/O is not possible here")
+                .source(e)
+                .hint("set options.direct = false to go through the page cache")
+        })?;
+    }
+    let Some(fd) = files
+        .first()
+        .filter(|_| direct || (device && asked.uses.trims))
+    else {
+        return Ok(1);
+    };
+    let align = match ioctl_blksszget(fd).ok().filter(|_| device) {
+        Some(logical) => u64::from(logical),
+        None => direct_align(fd)?,
+    };
+    let why = if direct {
+        "direct I/O goes by the device's blocks"
+    } else {
+        "trims do"
+    };
+    shape::aligned(asked.spec.plan, align, why)?;
+    Ok(align)
+}
+
+/// Alignment of direct I/O on a file: as the kernel says (6.1), else the device's logical block.
+fn direct_align(fd: &OwnedFd) -> Result<u64> {
+    if let Ok(s) = statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+        && s.stx_mask & StatxFlags::DIOALIGN.bits() != 0
+    {
+        return match (s.stx_dio_offset_align, s.stx_dio_mem_align) {
+            (0, _) => Err(
+                Error::unavailable("direct I/O is not possible on this file")
+                    .hint("set options.direct = false to go through the page cache"),
+            ),
+            (offset, memory) if memory as usize <= sys::PAGE => Ok(u64::from(offset)),
+            (_, memory) => Err(
+                Error::unavailable("direct I/O needs larger alignment in memory")
+                    .with("bytes", memory),
+            ),
+        };
+    }
+    let number = rustix::fs::fstat(fd).map(|s| s.st_dev);
+    let block = number.ok().and_then(Block::from_number);
+    let logical = block.and_then(|b| b.queue("logical_block_size")?.parse().ok());
+    Ok(logical.unwrap_or(512))
+}
+
+/// A polled ring on a device without poll queues fails every I/O: better said here.
+fn polled(fd: &OwnedFd) -> Result<()> {
+    let on_device = rustix::fs::fstat(fd).ok().and_then(|stat| {
+        Block::from_number(stat.st_rdev).or_else(|| Block::from_number(stat.st_dev))
+    });
+    match on_device.and_then(|b| b.queue("io_poll")).as_deref() {
+        Some("0") => Err(Error::unavailable("the device has no poll queues")
+            .hint("set options.iopoll = false (NVMe: poll queues come with nvme.poll_queues=N)")),
+        _ => Ok(()),
+    }
+}
+
+fn describe(fd: &OwnedFd, device: Option<Block>, facts: &mut Facts) {
+    let mut below = device;
+    if below.is_none() {
+        if let Some(mount) = facts::mount_of(fd) {
+            facts::of_mount(&mount, facts);
+        }
+        below = rustix::fs::fstat(fd)
+            .ok()
+            .and_then(|stat| Block::from_number(stat.st_dev));
+    }
+    if let Some(block) = below {
+        facts::of_device(&block, facts);
+    }
+}

@@ -1,0 +1,327 @@
+//! `[target.options]` of driver `file`: the one owner of their names, defaults and docs.
+
+use serde::{Deserialize, Serialize};
+use taillight_core::{Error, Result};
+
+use crate::contract::OptionDoc;
+
+/// How I/O is issued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// `uring` when any workload has a queue deeper than 1, else `sync`.
+    #[default]
+    Auto,
+    /// pread and pwrite, one at a time.
+    Sync,
+    /// `io_uring`, one ring per worker.
+    Uring,
+}
+
+/// What the page cache holds of the target when the run starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cache {
+    /// Whatever it happens to hold.
+    Keep,
+    /// Nothing: written back and dropped.
+    #[default]
+    Drop,
+    /// Everything: read in, and kept mapped while the target is open.
+    Warm,
+}
+
+/// When files are filled with real data before the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// Where the plan reads or trims.
+    #[default]
+    Auto,
+    /// Also where the plan only writes: measures overwriting instead of allocating.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The options, resolved. Absent ones take the defaults below.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FileOptions {
+    /// See [`Engine`].
+    pub engine: Engine,
+    /// Bypass the page cache.
+    pub direct: bool,
+    /// Files in the data set.
+    pub files: u16,
+    /// See [`Cache`].
+    pub cache: Cache,
+    /// See [`Layout`].
+    pub layout: Layout,
+    /// Read holes and unwritten extents all the same.
+    pub allow_holes: bool,
+    /// Leave the files this run makes behind.
+    pub keep: bool,
+    /// Read a device or file that is mounted, locked or held by something else.
+    pub read_in_use: bool,
+    /// Register the buffers with the ring.
+    pub fixed_buffers: bool,
+    /// Register the files with the ring.
+    pub registered_files: bool,
+    /// Poll the device for completions.
+    pub iopoll: bool,
+    /// A kernel thread submits.
+    pub sqpoll: bool,
+    /// CPU of that thread; -1 lets the kernel choose.
+    pub sqpoll_cpu: i32,
+}
+
+impl Default for FileOptions {
+    fn default() -> Self {
+        FileOptions {
+            engine: Engine::default(),
+            direct: true,
+            files: 1,
+            cache: Cache::default(),
+            layout: Layout::default(),
+            allow_holes: false,
+            keep: false,
+            read_in_use: false,
+            fixed_buffers: true,
+            registered_files: true,
+            iopoll: false,
+            sqpoll: false,
+            sqpoll_cpu: -1,
+        }
+    }
+}
+
+const fn doc(
+    name: &'static str,
+    values: &'static str,
+    default: &'static str,
+    about: &'static str,
+) -> OptionDoc {
+    OptionDoc {
+        name,
+        values,
+        default,
+        about,
+    }
+}
+
+/// Docs of every option, in the order people look for them.
+pub const DOCS: [OptionDoc; 13] = [
+    doc(
+        "engine",
+        "auto | sync | uring",
+        "auto",
+        "how I/O is issued: pread/pwrite one at a time, or io_uring with one ring per worker; \
+         auto takes uring when a queue is deeper than 1",
+    ),
+    doc(
+        "direct",
+        "bool",
+        "true",
+        "bypass the page cache (O_DIRECT); sizes and offsets must then fit the device's blocks",
+    ),
+    doc(
+        "files",
+        "1 to 65535",
+        "1",
+        "files in the data set; `size` is their total",
+    ),
+    doc(
+        "cache",
+        "keep | drop | warm",
+        "drop",
+        "page cache before the start: as it is, written back and dropped, or filled and kept \
+         mapped (buffered only)",
+    ),
+    doc(
+        "layout",
+        "auto | always | never",
+        "auto",
+        "fill files with random data first: where the plan reads or trims, also for plans that \
+         only write (overwrites instead of allocations), or never",
+    ),
+    doc(
+        "allow_holes",
+        "bool",
+        "false",
+        "read holes and unwritten extents all the same; such reads never reach the device",
+    ),
+    doc(
+        "keep",
+        "bool",
+        "false",
+        "leave the files this run makes behind, for later runs to reuse; otherwise they are \
+         deleted at the end",
+    ),
+    doc(
+        "read_in_use",
+        "bool",
+        "false",
+        "let a plan that only reads open a device or file that is mounted, locked or held by \
+         something else",
+    ),
+    doc(
+        "fixed_buffers",
+        "bool",
+        "true",
+        "uring: buffers are registered with the ring once (needs locked memory of workers x \
+         depth x block size)",
+    ),
+    doc(
+        "registered_files",
+        "bool",
+        "true",
+        "uring: files are registered with the ring once",
+    ),
+    doc(
+        "iopoll",
+        "bool",
+        "false",
+        "uring: poll the device instead of waiting for interrupts; needs direct and a device \
+         with poll queues",
+    ),
+    doc(
+        "sqpoll",
+        "bool",
+        "false",
+        "uring: a kernel thread per worker submits; it takes a CPU of its own",
+    ),
+    doc(
+        "sqpoll_cpu",
+        "CPU number, -1 = any",
+        "-1",
+        "uring: CPU of the first worker's submitting thread; later workers take the CPUs after it",
+    ),
+];
+
+impl FileOptions {
+    /// Reads them as written. Unknown names are refused, with the nearest known one.
+    ///
+    /// # Errors
+    /// `Usage` for unknown, mistyped or contradicting options.
+    pub fn parse(table: &toml::Table) -> Result<FileOptions> {
+        for name in table.keys() {
+            if !DOCS.iter().any(|d| d.name == name) {
+                return Err(unknown(name));
+            }
+        }
+        let options: FileOptions = table.clone().try_into().map_err(|e: toml::de::Error| {
+            Error::usage("wrong value in [target.options] of driver `file`")
+                .with("why", e.message())
+                .hint("`taillight drivers file` lists every option with its values")
+        })?;
+        options.check()?;
+        Ok(options)
+    }
+
+    /// As a table with every default filled in.
+    ///
+    /// # Errors
+    /// Never in practice; `Internal` if the struct stops being a table.
+    pub fn table(&self) -> Result<toml::Table> {
+        toml::Table::try_from(self)
+            .map_err(|e| Error::internal("file options are not a table").source(e))
+    }
+
+    fn check(&self) -> Result<()> {
+        let clash = |what: &str| {
+            Err(Error::usage(format!(
+                "options contradict each other: {what}"
+            )))
+        };
+        if self.files == 0 {
+            return Err(Error::usage("`files` must be at least 1"));
+        }
+        if self.direct && self.cache == Cache::Warm {
+            return clash("cache = \"warm\" fills the page cache, which direct = true bypasses");
+        }
+        if self.iopoll && !self.direct {
+            return clash("iopoll = true polls the device and needs direct = true");
+        }
+        if self.engine == Engine::Sync && (self.iopoll || self.sqpoll) {
+            return clash("iopoll and sqpoll belong to engine = \"uring\"");
+        }
+        if self.sqpoll_cpu < -1 || (self.sqpoll_cpu >= 0 && !self.sqpoll) {
+            return clash("sqpoll_cpu is a CPU number and needs sqpoll = true");
+        }
+        Ok(())
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    let near = DOCS
+        .iter()
+        .map(|d| (strsim::jaro_winkler(name, d.name), d.name))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(score, _)| *score > 0.7);
+    let error = Error::usage(format!("driver `file` has no option `{name}`"));
+    match near {
+        Some((_, near)) => error.hint(format!("did you mean `{near}`?")),
+        None => error.hint("`taillight drivers file` lists every option"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<FileOptions> {
+        FileOptions::parse(&text.parse().unwrap())
+    }
+
+    #[test]
+    fn docs_and_struct_agree() {
+        let table = FileOptions::default().table().unwrap();
+        let names: Vec<&str> = table.keys().map(String::as_str).collect();
+        let docs: Vec<&str> = DOCS.iter().map(|d| d.name).collect();
+        assert_eq!(names, docs);
+        for doc in DOCS {
+            let shown = match &table[doc.name] {
+                toml::Value::String(s) => s.clone(),
+                other => other.to_string(),
+            };
+            assert_eq!(shown, doc.default, "{}", doc.name);
+        }
+    }
+
+    #[test]
+    fn resolved_options_parse_again() {
+        let o = parse("engine = \"sync\"\ndirect = false\nfiles = 3").unwrap();
+        assert_eq!(FileOptions::parse(&o.table().unwrap()).unwrap(), o);
+    }
+
+    #[test]
+    fn unknown_names_get_a_suggestion() {
+        let e = parse("fixed_bufers = true").unwrap_err();
+        assert_eq!(e.hint_text(), Some("did you mean `fixed_buffers`?"));
+        assert!(
+            parse("zzz = 1")
+                .unwrap_err()
+                .hint_text()
+                .unwrap()
+                .contains("drivers file")
+        );
+    }
+
+    #[test]
+    fn wrong_values_and_contradictions() {
+        for bad in [
+            "engine = \"aio\"",
+            "direct = 1",
+            "files = 0",
+            "files = 70000",
+            "cache = \"warm\"",
+            "direct = false\niopoll = true",
+            "engine = \"sync\"\nsqpoll = true",
+            "sqpoll_cpu = 1",
+        ] {
+            let e = parse(bad).unwrap_err();
+            assert_eq!(e.kind(), taillight_core::ErrorKind::Usage, "{bad}: {e}");
+        }
+    }
+}

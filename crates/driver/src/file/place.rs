@@ -1,0 +1,182 @@
+//! What the target path names: a block device, one file, or files in a directory.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use taillight_core::{Error, Result};
+
+/// A target path, resolved: no symlink is left in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A block device.
+    Device {
+        /// Its real path, `/dev/sda` behind `/dev/disk/by-id/...`.
+        path: PathBuf,
+    },
+    /// Files in a directory.
+    Files {
+        /// The directory.
+        dir: PathBuf,
+        /// The directory is not there yet.
+        dir_absent: bool,
+        /// Names in it; one when the path names a file.
+        names: Vec<OsString>,
+        /// The path named the directory, not the file.
+        whole_dir: bool,
+    },
+}
+
+impl Place {
+    /// Resolves `path`. Touches nothing.
+    ///
+    /// # Errors
+    /// `Usage` for a path that is none of the three, `Unavailable` when its parent is missing.
+    pub fn find(path: &str, files: u16) -> Result<Place> {
+        let given = Path::new(path);
+        let place = match std::fs::canonicalize(given) {
+            Ok(real) => existing(real, path, files)?,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => absent(given, path, files)?,
+            Err(e) => {
+                return Err(Error::unavailable("cannot resolve the target path")
+                    .with("path", path)
+                    .source(e));
+            }
+        };
+        let one = !matches!(
+            &place,
+            Place::Files {
+                whole_dir: true,
+                ..
+            }
+        );
+        if one && files > 1 {
+            return Err(Error::usage("`files` above 1 needs a directory as path")
+                .with("path", path)
+                .with("files", files)
+                .hint("write the directory, ending in `/`"));
+        }
+        Ok(place)
+    }
+
+    /// The path a user would call this target by.
+    pub fn name(&self) -> PathBuf {
+        match self {
+            Place::Device { path } => path.clone(),
+            Place::Files {
+                dir,
+                whole_dir: true,
+                ..
+            } => dir.clone(),
+            Place::Files { dir, names, .. } => names.iter().fold(dir.clone(), |d, n| d.join(n)),
+        }
+    }
+}
+
+fn names(files: u16) -> Vec<OsString> {
+    (0..files)
+        .map(|n| OsString::from(format!("taillight-{n}.dat")))
+        .collect()
+}
+
+fn existing(real: PathBuf, path: &str, files: u16) -> Result<Place> {
+    let kind = std::fs::metadata(&real)
+        .map_err(|e| {
+            Error::unavailable("cannot stat the target")
+                .with("path", path)
+                .source(e)
+        })?
+        .file_type();
+    if kind.is_block_device() {
+        return Ok(Place::Device { path: real });
+    }
+    if kind.is_dir() {
+        return Ok(Place::Files {
+            dir: real,
+            dir_absent: false,
+            names: names(files),
+            whole_dir: true,
+        });
+    }
+    if kind.is_file() && !path.ends_with('/') {
+        return in_parent(&real, path, false);
+    }
+    Err(Error::usage("the target is not a file, a directory or a block device").with("path", path))
+}
+
+/// A file in the directory that holds it.
+fn in_parent(real: &Path, path: &str, dir_absent: bool) -> Result<Place> {
+    match (real.parent(), real.file_name()) {
+        (Some(dir), Some(name)) => Ok(Place::Files {
+            dir: dir.to_path_buf(),
+            dir_absent,
+            names: vec![name.to_owned()],
+            whole_dir: false,
+        }),
+        _ => Err(Error::usage("the target path names no file").with("path", path)),
+    }
+}
+
+fn absent(given: &Path, path: &str, files: u16) -> Result<Place> {
+    if given.symlink_metadata().is_ok() {
+        return Err(Error::usage("the target is a symbolic link to nothing")
+            .with("path", path)
+            .hint("name the file itself, or create what the link points to"));
+    }
+    let Some(name) = given.file_name() else {
+        return Err(Error::usage("the target path names no file").with("path", path));
+    };
+    let parent = match given.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p,
+        _ => Path::new("."),
+    };
+    let parent = std::fs::canonicalize(parent).map_err(|e| {
+        Error::unavailable("the directory that should hold the target is not there")
+            .with("path", path)
+            .source(e)
+            .hint(format!("create it first: mkdir -p {}", parent.display()))
+    })?;
+    if path.ends_with('/') {
+        return Ok(Place::Files {
+            dir: parent.join(name),
+            dir_absent: true,
+            names: names(files),
+            whole_dir: true,
+        });
+    }
+    in_parent(&parent.join(name), path, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_told_apart() {
+        let tmp = tempfile::tempdir().unwrap();
+        let root = tmp.path().canonicalize().unwrap();
+        let text = |p: &Path| p.to_str().unwrap().to_owned();
+        std::fs::write(root.join("f"), b"x").unwrap();
+        std::os::unix::fs::symlink(root.join("f"), root.join("l")).unwrap();
+        std::os::unix::fs::symlink(root.join("gone"), root.join("dangling")).unwrap();
+
+        let file = Place::find(&text(&root.join("f")), 1).unwrap();
+        assert_eq!(Place::find(&text(&root.join("l")), 1).unwrap(), file);
+        assert_eq!(file.name(), root.join("f"));
+        assert!(Place::find(&text(&root.join("f")), 2).is_err());
+        assert!(Place::find(&text(&root.join("dangling")), 1).is_err());
+        assert!(Place::find("/dev/null", 1).is_err());
+        assert!(Place::find(&text(&root.join("no/such")), 1).is_err());
+
+        let Place::Files { names, .. } = Place::find(&text(&root), 2).unwrap() else {
+            panic!("a directory holds files")
+        };
+        assert_eq!(names, ["taillight-0.dat", "taillight-1.dat"]);
+        let new = format!("{}/", text(&root.join("new")));
+        let Place::Files { dir_absent, .. } = Place::find(&new, 1).unwrap() else {
+            panic!("a new directory")
+        };
+        assert!(dir_absent);
+    }
+}

@@ -1,0 +1,168 @@
+//! Carrying out what was decided: creating, marking, sizing and filling files.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, Stat, fstat, ftruncate, openat};
+use rustix::io::Errno;
+use taillight_core::progress::OnProgress;
+use taillight_core::{Error, Result};
+
+use crate::file::decide::Step;
+use crate::file::files::{Asked, Found, Ready, lock};
+use crate::file::layout::{self, Meter};
+use crate::file::made::Made;
+use crate::guard::owner::{Mark, OwnedDir, device};
+
+/// Creates, marks, sizes and fills.
+///
+/// # Errors
+/// `Unavailable` when it cannot be done or progress says stop; what was made is then deleted.
+pub fn prepare(
+    found: Vec<Found>,
+    steps: &[Step],
+    file_size: u64,
+    mut made: Made,
+    asked: &Asked<'_>,
+    progress: &mut OnProgress<'_>,
+) -> Result<Ready> {
+    let to_fill = steps.iter().filter(|s| **s == Step::Fill).count() as u64;
+    let mut meter = Meter {
+        on: progress,
+        what: "laying out",
+        done: 0,
+        total: to_fill * file_size,
+    };
+    let mut ready = Vec::with_capacity(found.len());
+    let (mut new, mut reused) = (0, 0);
+    for (n, (found, step)) in found.into_iter().zip(steps).enumerate() {
+        let is_new = found.there.is_none();
+        let (held, mark) = own(found, file_size, made.dir(), asked)?;
+        if let Some(mark) = mark {
+            made.mark(mark)?;
+        }
+        new += u32::from(is_new);
+        reused += u32::from(!is_new);
+        let seed = asked.spec.plan.run.seed.wrapping_add(n as u64);
+        perform(*step, &held, file_size, seed, made.dir(), &mut meter)?;
+        ready.push(held.file);
+    }
+    let allocates = steps.contains(&Step::Size);
+    let facts = vec![
+        ("files.new".to_owned(), new.to_string()),
+        ("files.reused".to_owned(), reused.to_string()),
+        ("files.laid_out".to_owned(), to_fill.to_string()),
+        ("files.writes_allocate".to_owned(), allocates.to_string()),
+        ("files.kept".to_owned(), made.keeps().to_string()),
+    ];
+    Ok(Ready {
+        files: ready,
+        file_size,
+        made,
+        facts,
+    })
+}
+
+/// A file that is ours to prepare, or only to read.
+struct Held {
+    file: OwnedFd,
+    name: String,
+    size: u64,
+}
+
+/// Creates what is absent; says under which mark the file stands from now on.
+fn own(
+    found: Found,
+    file_size: u64,
+    dir: &OwnedDir,
+    asked: &Asked<'_>,
+) -> Result<(Held, Option<Mark>)> {
+    let keep = asked.options.keep;
+    let name = found.name;
+    let mark_of = |stat: &Stat, size: u64, keep: bool| Mark {
+        name: name.clone(),
+        inode: stat.st_ino,
+        device: device(stat),
+        size,
+        run_id: asked.spec.run_id.to_owned(),
+        keep,
+        modified_ns: None,
+    };
+    let (file, mark, size) = match found.there {
+        None => {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+            let created = openat(
+                dir.fd(),
+                name.as_str(),
+                flags | OFlags::CLOEXEC,
+                Mode::from_raw_mode(0o644),
+            );
+            let fd = created.map_err(|e| no_create(&found.path, e))?;
+            let stat = fstat(&fd).map_err(|e| no_create(&found.path, e))?;
+            lock(&fd, &found.path, true)?;
+            (fd, Some(mark_of(&stat, file_size, keep)), 0)
+        }
+        Some(there) => {
+            let size = there.size();
+            let mark = match &there.mark {
+                // What an earlier run was asked to keep stays; what it left by accident goes.
+                Some(m) => Some(mark_of(&there.stat, size.max(file_size), m.keep || keep)),
+                // Empty and not ours: usable, never deleted.
+                None if size == 0 => Some(mark_of(&there.stat, file_size, true)),
+                None => None,
+            };
+            (there.fd, mark, size)
+        }
+    };
+    Ok((Held { file, name, size }, mark))
+}
+
+fn no_create(path: &Path, e: Errno) -> Error {
+    let error = Error::unavailable("cannot create the file").with("path", path.display());
+    match e {
+        Errno::MFILE => error
+            .source(io::Error::from(e))
+            .hint("raise the limit of open files (ulimit -n)"),
+        _ => error.source(io::Error::from(e)),
+    }
+}
+
+fn perform(
+    step: Step,
+    held: &Held,
+    file_size: u64,
+    seed: u64,
+    dir: &OwnedDir,
+    meter: &mut Meter<'_, '_>,
+) -> Result<()> {
+    if step == Step::Nothing {
+        return Ok(());
+    }
+    let failed = |what: &str, e: Errno| {
+        Error::unavailable(what)
+            .with("file", &held.name)
+            .source(io::Error::from(e))
+    };
+    // A plan that only reads holds the file read-only; preparing it takes a second descriptor
+    // to the very same inode.
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let writable = openat(dir.fd(), held.name.as_str(), flags, Mode::empty())
+        .map_err(|e| failed("cannot open the file for writing", e))?;
+    let same = |fd: &OwnedFd| fstat(fd).map(|s| (s.st_dev, s.st_ino));
+    if same(&writable) != same(&held.file) {
+        return Err(
+            Error::refused("the file was replaced while it was opened").with("file", &held.name)
+        );
+    }
+    if held.size < file_size {
+        ftruncate(&writable, file_size).map_err(|e| failed("cannot set the file's size", e))?;
+    }
+    match step {
+        Step::Fill => {
+            lock(&held.file, &dir.path().join(&held.name), true)?;
+            layout::fill(writable.as_fd(), file_size, seed, meter)
+        }
+        _ => Ok(()),
+    }
+}

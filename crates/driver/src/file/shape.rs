@@ -1,0 +1,181 @@
+//! What the plan asks of the target, and the sizes that follow: checked before any I/O.
+
+use taillight_core::plan::{BlockSize, Plan, Sync, WorkloadPlan};
+use taillight_core::units::ByteSize;
+use taillight_core::{Error, OpKind, Result};
+
+/// Linux moves at most this much in one call.
+const MAX_BLOCK: u64 = 0x7fff_f000;
+
+/// What the plan does to the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Uses {
+    /// Some operation reads.
+    pub reads: bool,
+    /// Some operation writes.
+    pub writes: bool,
+    /// Some operation trims.
+    pub trims: bool,
+    /// Some operation syncs, alone or after a write.
+    pub syncs: bool,
+    /// The deepest queue of any worker.
+    pub depth: u32,
+}
+
+impl Uses {
+    /// Adds up all workloads.
+    pub fn of(plan: &Plan) -> Uses {
+        let any = |kind| {
+            let mut mixes = plan.workloads.iter().flat_map(|w| &w.mix);
+            mixes.any(|part| part.op == kind && part.weight > 0)
+        };
+        let after_write = plan.workloads.iter().any(|w| w.sync.every().is_some());
+        Uses {
+            reads: any(OpKind::Read),
+            writes: any(OpKind::Write),
+            trims: any(OpKind::Trim),
+            syncs: any(OpKind::Fsync) || after_write,
+            depth: plan
+                .workloads
+                .iter()
+                .map(|w| w.queue_depth)
+                .max()
+                .unwrap_or(1),
+        }
+    }
+    /// Whether stored data changes.
+    pub fn changes(&self) -> bool {
+        self.writes || self.trims
+    }
+}
+
+/// The durability of each worker's writes, by worker number.
+pub fn durability(plan: &Plan) -> Vec<Sync> {
+    let each = |w: &WorkloadPlan| std::iter::repeat_n(w.sync, w.workers as usize);
+    plan.workloads.iter().flat_map(each).collect()
+}
+
+/// Size of each file when the job gives the total.
+///
+/// # Errors
+/// `Usage` when it does not divide.
+pub fn asked_file_size(plan: &Plan, files: u16) -> Result<Option<u64>> {
+    let Some(total) = plan.target.size else {
+        return Ok(None);
+    };
+    let files = u64::from(files);
+    if total.0 == 0 || total.0 % files != 0 {
+        return Err(Error::usage("`size` does not divide into the files")
+            .with("size", total)
+            .with("files", files));
+    }
+    let size = total.0 / files;
+    for w in &plan.workloads {
+        let unit = grain(w)?;
+        if size % unit != 0 {
+            let down = size / unit * unit * files;
+            let up = size
+                .div_ceil(unit)
+                .saturating_mul(unit)
+                .saturating_mul(files);
+            return Err(
+                Error::usage("the size of a file does not divide into blocks")
+                    .with("size", total)
+                    .with("files", files)
+                    .with("block", ByteSize(unit))
+                    .with("workload", &w.name)
+                    .hint(format!(
+                        "nearest that do: {} or {}",
+                        ByteSize(down),
+                        ByteSize(up)
+                    )),
+            );
+        }
+    }
+    fits(plan, size)?;
+    Ok(Some(size))
+}
+
+/// What to use of a file or device of `size` bytes when the job gives no size: whole blocks.
+///
+/// # Errors
+/// `Usage` when not even one block fits.
+pub fn usable_size(plan: &Plan, size: u64) -> Result<u64> {
+    let mut unit: u64 = 1;
+    for w in &plan.workloads {
+        unit = lcm(unit, grain(w)?);
+    }
+    let usable = size - size % unit;
+    fits(plan, usable)?;
+    Ok(usable)
+}
+
+fn fits(plan: &Plan, file_size: u64) -> Result<()> {
+    for w in &plan.workloads {
+        let block = w.block_size.max();
+        if block > file_size {
+            return Err(
+                Error::usage("a block is larger than a file of the data set")
+                    .with("block", ByteSize(block))
+                    .with("file", ByteSize(file_size))
+                    .with("workload", &w.name),
+            );
+        }
+        if block > MAX_BLOCK {
+            return Err(
+                Error::usage("a block is larger than Linux moves in one call")
+                    .with("block", ByteSize(block))
+                    .with("most", ByteSize(MAX_BLOCK))
+                    .with("workload", &w.name),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn grain(w: &WorkloadPlan) -> Result<u64> {
+    match w.access.align.0 {
+        0 => Err(Error::usage("`align` is zero").with("workload", &w.name)),
+        unit => Ok(unit),
+    }
+}
+
+fn lcm(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    (a / x).saturating_mul(b)
+}
+
+/// Refuses sizes and offsets that the target cannot take: direct I/O goes by `align` bytes.
+///
+/// # Errors
+/// `Usage`, naming the value.
+pub fn aligned(plan: &Plan, align: u64, why: &str) -> Result<()> {
+    for w in &plan.workloads {
+        let mut values = vec![("align", w.access.align.0), ("offset", w.access.offset.0)];
+        values.extend(w.access.length.map(|l| ("length", l.0)));
+        values.extend(w.access.stride.map(|s| ("stride", s.0)));
+        match &w.block_size {
+            BlockSize::Fixed(b) => values.push(("block_size", b.0)),
+            BlockSize::Split(parts) => {
+                values.extend(parts.iter().map(|p| ("block_size", p.size.0)));
+            }
+            BlockSize::Range(r) => values.extend([
+                ("block_size.min", r.min.0),
+                ("block_size.max", r.max.0),
+                ("block_size.step", r.step.0),
+            ]),
+        }
+        if let Some((name, value)) = values.into_iter().find(|(_, v)| v % align != 0) {
+            return Err(Error::usage(format!(
+                "`{name}` must be a multiple of {align} bytes: {why}"
+            ))
+            .with(name, ByteSize(value))
+            .with("workload", &w.name)
+            .hint("change it, or set options.direct = false to go through the page cache"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! Engine `sync`: one call per operation, done when it returns.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, fallocate, fdatasync, fsync};
+use rustix::io::{Errno, IoSlice, ReadWriteFlags, pread, pwrite, pwritev2};
+use taillight_core::op::SyncKind;
+use taillight_core::probe::Token;
+use taillight_core::{Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status};
+
+use crate::contract::{Completion, Session, Submitted};
+use crate::file::sys::{self, Buffers};
+
+/// One worker's handle.
+pub struct SyncSession {
+    /// The files.
+    pub files: Arc<Vec<OwnedFd>>,
+    /// Slot buffers.
+    pub buffers: Buffers,
+    /// RWF_DSYNC, RWF_SYNC or none.
+    pub write_flags: ReadWriteFlags,
+    /// Trims are device discards.
+    pub device: bool,
+}
+
+impl SyncSession {
+    fn perform(&mut self, op: &Op, slot: u32) -> Result<Result<u64, Errno>> {
+        let Some(fd) = self.files.get(usize::from(op.target)) else {
+            return Err(Error::internal("no such file in the target").with("file", op.target));
+        };
+        let buffer = self.buffers.slot(slot).get_mut(..op.size as usize);
+        Ok(match (op.kind, buffer) {
+            (OpKind::Read, Some(buffer)) => pread(fd, buffer, op.offset).map(|n| n as u64),
+            (OpKind::Write, Some(buffer)) if self.write_flags.is_empty() => {
+                pwrite(fd, buffer, op.offset).map(|n| n as u64)
+            }
+            (OpKind::Write, Some(buffer)) => {
+                let vector = [IoSlice::new(buffer)];
+                pwritev2(fd, &vector, op.offset, self.write_flags).map(|n| n as u64)
+            }
+            (OpKind::Fsync, _) => fsync(fd).map(|()| op.size),
+            (OpKind::Trim, _) if self.device => {
+                let errno = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
+                sys::discard(fd.as_fd(), op.offset, op.size)
+                    .map(|()| op.size)
+                    .map_err(errno)
+            }
+            (OpKind::Trim, _) => {
+                let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                fallocate(fd, mode, op.offset, op.size).map(|()| op.size)
+            }
+            (OpKind::Read | OpKind::Write, None) => {
+                return Err(Error::internal("block larger than the buffer").with("size", op.size));
+            }
+            (other, _) => {
+                return Err(Error::internal(format!(
+                    "driver `file` knows no {}",
+                    other.name()
+                )));
+            }
+        })
+    }
+}
+
+impl Session for SyncSession {
+    fn buffer(&mut self, slot: u32) -> &mut [u8] {
+        self.buffers.slot(slot)
+    }
+
+    #[inline]
+    fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
+        let result = loop {
+            match self.perform(op, slot)? {
+                Err(Errno::INTR) => {}
+                other => break other,
+            }
+        };
+        let mut completion = match result {
+            Err(e) => Completion::failed(token, Status::errno(e.raw_os_error())),
+            Ok(moved) if moved != op.size => Completion {
+                status: Status::SHORT,
+                ..Completion::ok(token, moved)
+            },
+            Ok(moved) => Completion::ok(token, moved),
+        };
+        if let (OpKind::Write, Some(kind), true) = (op.kind, op.sync, completion.status.is_ok()) {
+            let fd = &self.files[usize::from(op.target)];
+            let start = MonoClock.now();
+            let synced = match kind {
+                SyncKind::Fdatasync => fdatasync(fd),
+                SyncKind::Fsync => fsync(fd),
+            };
+            completion.sync_ns = Some(MonoClock.now().since(start).max(0) as u64);
+            if let Err(e) = synced {
+                completion.status = Status::errno(e.raw_os_error());
+            }
+        }
+        Ok(Submitted::Done(completion))
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn poll(&mut self, _: u32, _: Option<Stamp>, _: &mut Vec<Completion>) -> Result<()> {
+        Ok(())
+    }
+
+    fn abandon(self: Box<Self>) {}
+}

@@ -1,0 +1,326 @@
+//! What has no safe wrapper: buffers and maps from mmap, cache residency, extent maps, discard.
+//!
+//! Every function here is safe to call; the unsafe parts are the system calls themselves.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+/// Alignment of every slot buffer; fits direct I/O on any device with blocks up to 4 KiB.
+pub const PAGE: usize = 4096;
+/// From this size on, huge pages are asked for.
+const HUGE: usize = 2 << 20;
+
+/// Page-aligned slot buffers in one anonymous mapping.
+#[derive(Debug)]
+pub struct Buffers {
+    base: NonNull<u8>,
+    len: usize,
+    size: usize,
+    stride: usize,
+    slots: usize,
+}
+
+impl Buffers {
+    /// `slots` zeroed buffers of `size` bytes.
+    ///
+    /// # Errors
+    /// `ENOMEM` when there is not that much memory.
+    pub fn new(slots: u32, size: u64) -> io::Result<Buffers> {
+        let too_big = || io::Error::from_raw_os_error(libc::ENOMEM);
+        let size = usize::try_from(size).map_err(|_| too_big())?;
+        let stride = size
+            .max(1)
+            .checked_next_multiple_of(PAGE)
+            .ok_or_else(too_big)?;
+        let slots = slots.max(1) as usize;
+        let bytes = stride.checked_mul(slots).ok_or_else(too_big)?;
+        let unit = if bytes >= HUGE { HUGE } else { PAGE };
+        let len = bytes.checked_next_multiple_of(unit).ok_or_else(too_big)?;
+        // SAFETY: a new private anonymous mapping at an address the kernel chooses aliases nothing.
+        let base = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )?
+        };
+        let base: NonNull<u8> = NonNull::new(base.cast()).ok_or_else(too_big)?;
+        if unit == HUGE {
+            // SAFETY: the range is the mapping made above. The advice is a wish; failing is fine.
+            let _ = unsafe { madvise(base.as_ptr().cast(), len, Advice::LinuxHugepage) };
+        }
+        Ok(Buffers {
+            base,
+            len,
+            size,
+            stride,
+            slots,
+        })
+    }
+
+    /// The buffer of `slot`.
+    ///
+    /// # Panics
+    /// When there is no such slot.
+    #[inline]
+    pub fn slot(&mut self, slot: u32) -> &mut [u8] {
+        let start = self.ptr(slot);
+        // SAFETY: `ptr` checked the slot, so `size` bytes from there lie inside the mapping, which
+        // lives as long as `self`; `&mut self` keeps other Rust references out. The session that
+        // owns this hands a slot out only while no I/O uses it.
+        unsafe { std::slice::from_raw_parts_mut(start, self.size) }
+    }
+
+    /// Start of the buffer of `slot`.
+    ///
+    /// # Panics
+    /// When there is no such slot.
+    #[inline]
+    pub fn ptr(&self, slot: u32) -> *mut u8 {
+        let slot = slot as usize;
+        assert!(slot < self.slots, "slot {slot} of {}", self.slots);
+        // SAFETY: slot < slots, so the offset stays inside the mapping of slots x stride bytes.
+        unsafe { self.base.as_ptr().add(slot * self.stride) }
+    }
+
+    /// Bytes per slot.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.size as u64
+    }
+
+    /// All slots as one slice, to fill them.
+    pub fn all(&mut self) -> &mut [u8] {
+        // SAFETY: the whole mapping, borrowed mutably through `self`; called before any I/O.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
+    }
+
+    /// One vector per slot, for registration.
+    pub fn vectors(&self) -> Vec<libc::iovec> {
+        (0..self.slots)
+            .map(|slot| libc::iovec {
+                iov_base: self.ptr(slot as u32).cast(),
+                iov_len: self.stride,
+            })
+            .collect()
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        // SAFETY: unmaps exactly the mapping made in `new`; no reference into it outlives `self`.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// A file kept mapped for reading, so that its cached pages count as used.
+#[derive(Debug)]
+pub struct Mapping {
+    base: *mut core::ffi::c_void,
+    len: usize,
+}
+
+// SAFETY: nothing is read or written through the pointer except by mincore and munmap, which are
+// safe from any thread.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; `&Mapping` offers only mincore.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len` bytes of `fd`; with `populate`, every page is brought in and touched.
+    ///
+    /// # Errors
+    /// What mmap says.
+    pub fn new(fd: impl AsFd, len: u64, populate: bool) -> io::Result<Mapping> {
+        let len = usize::try_from(len).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
+        let mut flags = MapFlags::SHARED;
+        if populate {
+            flags |= MapFlags::POPULATE;
+        }
+        // SAFETY: a new read-only mapping at an address the kernel chooses; it is never turned
+        // into a reference, so a file that shrinks cannot fault us.
+        let base = unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ, flags, fd, 0)? };
+        Ok(Mapping { base, len })
+    }
+
+    /// Pages in the cache.
+    ///
+    /// # Errors
+    /// What mincore says.
+    pub fn resident_pages(&self) -> io::Result<u64> {
+        let mut resident = 0;
+        let mut seen = vec![0u8; (HUGE / PAGE) * 64];
+        let step = seen.len() * PAGE;
+        for start in (0..self.len).step_by(step) {
+            let bytes = step.min(self.len - start);
+            // SAFETY: the range lies in our mapping, and `seen` has a byte for each of its pages.
+            let rc = unsafe { libc::mincore(self.base.add(start), bytes, seen.as_mut_ptr()) };
+            if rc != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let pages = bytes.div_ceil(PAGE);
+            resident += seen[..pages].iter().filter(|b| *b & 1 == 1).count() as u64;
+        }
+        Ok(resident)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: unmaps exactly the mapping made in `new`.
+        let _ = unsafe { munmap(self.base, self.len) };
+    }
+}
+
+/// `cachestat` has the same number on every architecture.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+/// Pages of `range` in the page cache, by cachestat (Linux 6.5) or a short-lived mapping.
+///
+/// # Errors
+/// When neither works.
+pub fn resident_pages(fd: BorrowedFd<'_>, len: u64) -> io::Result<u64> {
+    let range = [0u64, len];
+    let mut counts = [0u64; 5];
+    // SAFETY: both pointers are to live arrays of the layout the call expects: {off, len} and
+    // {cache, dirty, writeback, evicted, recently evicted}.
+    let rc = unsafe {
+        libc::syscall(
+            SYS_CACHESTAT,
+            fd.as_raw_fd(),
+            range.as_ptr(),
+            counts.as_mut_ptr(),
+            0u32,
+        )
+    };
+    if rc == 0 {
+        return Ok(counts[0]);
+    }
+    Mapping::new(fd, len, false)?.resident_pages()
+}
+
+const FIEMAP: libc::c_ulong = 0xC020_660B;
+const FIEMAP_FLAG_SYNC: u32 = 1;
+const EXTENT_LAST: u32 = 1;
+const EXTENT_UNWRITTEN: u32 = 0x800;
+const EXTENTS: usize = 256;
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Extent {
+    logical: u64,
+    physical: u64,
+    length: u64,
+    reserved64: [u64; 2],
+    flags: u32,
+    reserved: [u32; 3],
+}
+
+#[repr(C)]
+struct Fiemap {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped: u32,
+    count: u32,
+    reserved: u32,
+    extents: [Extent; EXTENTS],
+}
+
+/// Bytes of the first `len` that hold written data, by the extent map; dirty data is written back
+/// first. `None` where the file system has no extent map.
+///
+/// # Errors
+/// I/O errors of the write-back.
+pub fn written_bytes(fd: BorrowedFd<'_>, len: u64) -> io::Result<Option<u64>> {
+    let mut map = Box::new(Fiemap {
+        start: 0,
+        length: 0,
+        flags: FIEMAP_FLAG_SYNC,
+        mapped: 0,
+        count: EXTENTS as u32,
+        reserved: 0,
+        extents: [Extent::default(); EXTENTS],
+    });
+    let (mut at, mut written) = (0u64, 0u64);
+    while at < len {
+        map.start = at;
+        map.length = len - at;
+        map.mapped = 0;
+        // SAFETY: `map` is laid out as struct fiemap with room for `count` extents behind it.
+        let rc = unsafe { libc::ioctl(fd.as_raw_fd(), FIEMAP, &raw mut *map) };
+        if rc != 0 {
+            let e = io::Error::last_os_error();
+            return match e.raw_os_error() {
+                Some(libc::EOPNOTSUPP | libc::ENOTTY | libc::EBADR) => Ok(None),
+                _ => Err(e),
+            };
+        }
+        let found = &map.extents[..(map.mapped as usize).min(EXTENTS)];
+        for extent in found.iter().filter(|e| e.flags & EXTENT_UNWRITTEN == 0) {
+            let range = clip(
+                extent.logical..extent.logical.saturating_add(extent.length),
+                at..len,
+            );
+            written += range.end - range.start;
+        }
+        match found.last() {
+            Some(last) if last.flags & EXTENT_LAST == 0 => {
+                at = last.logical.saturating_add(last.length).max(at + 1);
+            }
+            _ => break,
+        }
+    }
+    Ok(Some(written))
+}
+
+fn clip(range: Range<u64>, to: Range<u64>) -> Range<u64> {
+    let start = range.start.clamp(to.start, to.end);
+    start..range.end.clamp(start, to.end)
+}
+
+const BLKDISCARD: libc::c_ulong = 0x1277;
+
+/// Discards a range of a block device.
+///
+/// # Errors
+/// What the device says; `EOPNOTSUPP` without discard.
+pub fn discard(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
+    let range = [offset, len];
+    // SAFETY: BLKDISCARD reads two u64 {start, length} from the pointer.
+    match unsafe { libc::ioctl(fd.as_raw_fd(), BLKDISCARD, range.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_and_apart() {
+        let mut b = Buffers::new(3, 5000).unwrap();
+        for slot in 0..3 {
+            assert_eq!(b.slot(slot).as_ptr().addr() % PAGE, 0);
+            assert_eq!(b.slot(slot).len(), 5000);
+            b.slot(slot).fill(slot as u8 + 1);
+        }
+        assert!((0..3).all(|s| b.slot(s).iter().all(|x| *x == s as u8 + 1)));
+        assert!(Buffers::new(4096, u64::MAX / 2).is_err());
+    }
+
+    #[test]
+    fn clipping() {
+        assert_eq!(clip(0..10, 5..8), 5..8);
+        assert_eq!(clip(9..10, 5..8), 8..8);
+        assert_eq!(clip(0..2, 5..8), 5..5);
+        assert_eq!(clip(6..7, 5..8), 6..7);
+    }
+}

@@ -1,0 +1,132 @@
+//! An opened file set or device, shared by all workers.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, fallocate, fsync};
+use rustix::io::ReadWriteFlags;
+use taillight_core::plan::Sync;
+use taillight_core::{Error, Result};
+
+use crate::contract::{Admin, Geometry, Session, SessionSpec, Target};
+use crate::file::cache;
+use crate::file::facts::Facts;
+use crate::file::fill::Noise;
+use crate::file::made::Made;
+use crate::file::sync::SyncSession;
+use crate::file::sys::{self, Buffers, Mapping};
+use crate::file::uring::{Shared, UringSession};
+
+/// How sessions issue I/O.
+pub enum Issue {
+    /// pread and pwrite.
+    Sync,
+    /// `io_uring`.
+    Uring(Shared),
+}
+
+/// The target.
+pub struct FileTarget {
+    /// Open files, or the one device.
+    pub files: Arc<Vec<OwnedFd>>,
+    /// Its shape.
+    pub geometry: Geometry,
+    /// How sessions issue I/O.
+    pub issue: Issue,
+    /// It is a block device.
+    pub device: bool,
+    /// Opened for writing.
+    pub writable: bool,
+    /// Each worker's durability.
+    pub durability: Vec<Sync>,
+    /// Facts for the manifest.
+    pub facts: Facts,
+    /// Keeps a warmed cache in use.
+    pub warm: Vec<Mapping>,
+    /// What the end deletes or seals; `None` for devices.
+    pub made: Option<Made>,
+}
+
+impl FileTarget {
+    fn write_flags(&self, worker: u16) -> ReadWriteFlags {
+        match self.durability.get(usize::from(worker)) {
+            Some(Sync::Dsync) => ReadWriteFlags::DSYNC,
+            Some(Sync::Sync) => ReadWriteFlags::SYNC,
+            _ => ReadWriteFlags::empty(),
+        }
+    }
+
+    fn purge(&self) -> Result<()> {
+        if !self.writable {
+            return Err(
+                Error::unavailable("a plan that only reads opens its target read-only")
+                    .hint("purging needs a plan that writes or trims"),
+            );
+        }
+        let size = self.geometry.file_size;
+        let failed = |e: std::io::Error| Error::unavailable("cannot discard the target").source(e);
+        for fd in self.files.iter() {
+            if self.device {
+                sys::discard(fd.as_fd(), 0, size).map_err(failed)?;
+            } else {
+                let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                fallocate(fd, mode, 0, size).map_err(|e| failed(e.into()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Target for FileTarget {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
+        let mut buffers = Buffers::new(spec.depth, spec.buffer_size).map_err(|e| {
+            Error::unavailable("not enough memory for the worker's buffers")
+                .with("queue_depth", spec.depth)
+                .with("buffer_bytes", spec.buffer_size)
+                .source(e)
+        })?;
+        Noise::new(spec.seed).fill(buffers.all());
+        let write_flags = self.write_flags(spec.worker);
+        match &self.issue {
+            Issue::Sync if spec.depth > 1 => Err(Error::usage("engine = \"sync\" has no queue")
+                .with("queue_depth", spec.depth)
+                .hint("set options.engine = \"uring\", or more workers instead of depth")),
+            Issue::Sync => Ok(Box::new(SyncSession {
+                files: Arc::clone(&self.files),
+                buffers,
+                write_flags,
+                device: self.device,
+            })),
+            Issue::Uring(shared) => {
+                let flags = write_flags.bits() as i32;
+                Ok(Box::new(UringSession::new(shared, spec, buffers, flags)?))
+            }
+        }
+    }
+
+    fn admin(&self, action: Admin) -> Result<()> {
+        match action {
+            Admin::Flush => self.files.iter().try_for_each(|fd| {
+                fsync(fd).map_err(|e| Error::target("cannot make the data durable").source(e))
+            }),
+            Admin::DropCaches => cache::drop_cached(&self.files),
+            Admin::Purge => self.purge(),
+        }
+    }
+
+    fn facts(&self) -> Vec<(String, String)> {
+        self.facts.clone()
+    }
+
+    fn close(mut self: Box<Self>) -> Result<()> {
+        self.warm.clear();
+        match &mut self.made {
+            Some(made) => made.finish(),
+            None => Ok(()),
+        }
+    }
+}

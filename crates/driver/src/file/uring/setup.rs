@@ -1,0 +1,155 @@
+//! Which ring this kernel gives: tried once at open, used the same way by every session.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use io_uring::{Builder, IoUring};
+use taillight_core::{Error, Result};
+
+use crate::file::options::FileOptions;
+
+/// How rings are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setup {
+    /// One thread only; completion work runs in our own calls (Linux 6.1).
+    pub deferred: bool,
+    /// Completion work never interrupts us (Linux 5.19).
+    pub cooperative: bool,
+    /// No indirection array (Linux 6.6).
+    pub no_array: bool,
+    /// The device is polled.
+    pub iopoll: bool,
+    /// A kernel thread submits.
+    pub sqpoll: bool,
+    /// CPU of that thread.
+    pub sqpoll_cpu: Option<u32>,
+    /// Buffers are registered.
+    pub fixed_buffers: bool,
+    /// Files are registered.
+    pub registered_files: bool,
+}
+
+/// Idle time after which a submitting kernel thread sleeps.
+const SQPOLL_IDLE_MS: u32 = 1000;
+
+impl Setup {
+    /// The best ring this kernel gives for these options.
+    ///
+    /// # Errors
+    /// `Unavailable` when there is no io_uring here.
+    pub fn probe(options: &FileOptions) -> Result<Setup> {
+        let wanted = Setup {
+            deferred: !options.sqpoll,
+            cooperative: !options.sqpoll,
+            no_array: true,
+            iopoll: options.iopoll,
+            sqpoll: options.sqpoll,
+            sqpoll_cpu: u32::try_from(options.sqpoll_cpu).ok(),
+            fixed_buffers: options.fixed_buffers,
+            registered_files: options.registered_files,
+        };
+        let older = Setup {
+            no_array: false,
+            ..wanted
+        };
+        let old = Setup {
+            deferred: false,
+            ..older
+        };
+        let oldest = Setup {
+            cooperative: false,
+            ..old
+        };
+        let mut last = io::Error::from_raw_os_error(libc::EINVAL);
+        for setup in [wanted, older, old, oldest] {
+            match builder(&setup, 1).build(1) {
+                Ok(ring) if ring.params().is_feature_ext_arg() => return Ok(setup),
+                Ok(_) => {
+                    return Err(Error::unavailable(
+                        "this kernel's io_uring is too old (Linux 5.11)",
+                    )
+                    .hint("set options.engine = \"sync\" and queue_depth = 1"));
+                }
+                Err(e) if e.raw_os_error() == Some(libc::EINVAL) => last = e,
+                Err(e) => return Err(no_ring(e)),
+            }
+        }
+        Err(no_ring(last))
+    }
+
+    /// What is in use, for the manifest.
+    pub fn describe(&self) -> String {
+        let flags = [
+            (self.deferred, "single_issuer defer_taskrun"),
+            (self.cooperative && !self.deferred, "coop_taskrun"),
+            (self.no_array, "no_sqarray"),
+            (self.iopoll, "iopoll"),
+            (self.sqpoll, "sqpoll"),
+            (self.fixed_buffers, "fixed_buffers"),
+            (self.registered_files, "registered_files"),
+        ];
+        let on: Vec<&str> = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
+        on.join(" ")
+    }
+}
+
+/// A builder with room for `entries` submissions and their completions.
+pub fn builder(setup: &Setup, entries: u32) -> Builder {
+    let mut b = IoUring::builder();
+    b.dontfork().setup_cqsize((entries * 2).max(2));
+    if setup.deferred {
+        b.setup_single_issuer().setup_defer_taskrun();
+    } else if setup.cooperative {
+        b.setup_coop_taskrun();
+    }
+    if setup.deferred || setup.cooperative {
+        b.setup_taskrun_flag().setup_submit_all();
+    }
+    if setup.no_array {
+        b.setup_no_sqarray();
+    }
+    if setup.iopoll {
+        b.setup_iopoll();
+    }
+    if setup.sqpoll {
+        b.setup_sqpoll(SQPOLL_IDLE_MS);
+        if let Some(cpu) = setup.sqpoll_cpu {
+            b.setup_sqpoll_cpu(cpu);
+        }
+    }
+    b
+}
+
+fn no_ring(e: io::Error) -> Error {
+    let hint = match e.raw_os_error() {
+        Some(libc::EPERM) => {
+            "a container's seccomp profile or kernel.io_uring_disabled forbids it; allow it, or \
+             set options.engine = \"sync\" with queue_depth = 1"
+        }
+        Some(libc::ENOSYS) => {
+            "this kernel was built without it; set options.engine = \"sync\" with queue_depth = 1"
+        }
+        Some(libc::ENOMEM) => "raise the locked-memory limit (ulimit -l)",
+        _ => "without sqpoll and iopoll fewer features are needed; engine = \"sync\" needs none",
+    };
+    Error::unavailable("cannot make an io_uring")
+        .source(e)
+        .hint(hint)
+}
+
+/// Whether the ring can discard on this block device: asks for nothing, at no cost.
+///
+/// # Errors
+/// `Unavailable` with the way out.
+pub fn probe_discard(fd: impl AsFd) -> Result<()> {
+    let result = super::sys::empty_discard(fd.as_fd().as_raw_fd())
+        .map_err(|e| Error::unavailable("cannot probe discard through io_uring").source(e))?;
+    // An empty range is the complaint of a kernel that knows the command.
+    if result == -libc::EINVAL || result >= 0 {
+        return Ok(());
+    }
+    Err(
+        Error::unavailable("discard through io_uring needs Linux 6.12")
+            .hint("set options.engine = \"sync\" with queue_depth = 1 for trims on devices"),
+    )
+}

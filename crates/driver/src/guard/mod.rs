@@ -1,0 +1,234 @@
+//! The guard: what stands between a benchmark and somebody's data (design section 8).
+//!
+//! Three questions, each answered with `Refused` when in doubt: did the user confirm this very
+//! target; is the target in use by something else; is it part of something larger. It only
+//! reads tables and the opened descriptor; opening and writing is the driver's.
+//!
+//! Races: the driver resolves all symlinks once, opens the result with `O_NOFOLLOW` (so that the
+//! last component cannot become a link in between) and passes the *descriptor* here. Everything is
+//! decided on that descriptor and the driver keeps it, so a path that changes later changes
+//! nothing. A block device is opened with `O_EXCL`: from then on the kernel keeps others out.
+
+pub mod block;
+pub mod mounts;
+pub mod owner;
+mod signature;
+
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::{Stat, fstat, major, minor};
+use taillight_core::{Error, Result};
+
+use block::{Block, Window};
+
+/// Checks that `destroy = true` and `--destroy NAME` come together and name the target.
+/// `same` tells whether a name means the target once resolved. Returns whether destroying is
+/// confirmed.
+///
+/// # Errors
+/// `Refused` when one is missing or the name is another one's.
+pub fn confirmed(
+    destroy: bool,
+    name: Option<&str>,
+    target: &Path,
+    same: impl Fn(&str) -> bool,
+) -> Result<bool> {
+    let shown = target.display().to_string();
+    match (destroy, name) {
+        (false, None) => Ok(false),
+        (true, None) => Err(
+            Error::refused("`destroy = true` needs the target confirmed by name")
+                .with("target", &shown)
+                .hint(format!(
+                    "if all its data may be lost, add: --destroy {shown}"
+                )),
+        ),
+        (false, Some(_)) => Err(
+            Error::refused("--destroy needs `destroy = true` under [target]")
+                .with("target", &shown)
+                .hint("if all its data may be lost, add: --set target.destroy=true"),
+        ),
+        (true, Some(name)) if same(name) => Ok(true),
+        (true, Some(name)) => Err(
+            Error::refused("--destroy names something else than the target")
+                .with("target", &shown)
+                .with("destroy", name),
+        ),
+    }
+}
+
+/// Refuses to write what Taillight did not make, unless confirmed.
+///
+/// # Errors
+/// `Refused`, saying how to confirm.
+pub fn foreign(confirmed: bool, target: &Path) -> Result<()> {
+    if confirmed {
+        return Ok(());
+    }
+    Err(Error::refused("the plan would overwrite data that Taillight did not make")
+        .with("target", target.display())
+        .hint(format!(
+            "if all of it may be lost, set `destroy = true` under [target] and add: --destroy {}",
+            target.display()
+        )))
+}
+
+/// Refuses a block device that is mounted, swap, held or a member of something, whole or in part.
+///
+/// # Errors
+/// `Refused` with the reason.
+pub fn device(fd: BorrowedFd<'_>, path: &Path, size: u64) -> Result<()> {
+    let stat = fstat(fd).map_err(|e| cannot_stat(path, e.into()))?;
+    if let Some(reason) = device_in_use(stat.st_rdev)? {
+        return Err(in_use(path, &reason));
+    }
+    let mut windows = vec![Window {
+        start: 0,
+        len: size,
+    }];
+    if let Some(b) = Block::from_number(stat.st_rdev) {
+        windows.extend(b.partitions().iter().filter_map(Block::window));
+    }
+    match windows.into_iter().find_map(|w| signature::member(fd, w)) {
+        None => Ok(()),
+        Some(of) => Err(Error::refused(format!("the device is a member of {of}"))
+            .with("target", path.display())
+            .hint("remove it from there first; wipefs shows and clears stale marks")),
+    }
+}
+
+/// Why a block device is in use, from mounts, swaps and holders; asked also when opening fails.
+///
+/// # Errors
+/// `Unavailable` when the tables cannot be read.
+pub fn device_in_use(rdev: u64) -> Result<Option<String>> {
+    let Some(target) = Block::from_number(rdev) else {
+        return Ok(None);
+    };
+    let mut parts = vec![target.clone()];
+    if target.is_partition() {
+        parts.push(target.whole());
+    } else {
+        parts.extend(target.partitions());
+    }
+    for part in &parts {
+        if let Some(reason) = part_in_use(part, 0)? {
+            let whose = if part == &target {
+                String::new()
+            } else {
+                format!("{}: ", part.name)
+            };
+            return Ok(Some(format!("{whose}{reason}")));
+        }
+    }
+    Ok(None)
+}
+
+/// Holders of holders are followed this deep (crypt on LVM on RAID is three).
+const MAX_STACK: u32 = 8;
+
+fn part_in_use(part: &Block, depth: u32) -> Result<Option<String>> {
+    for m in mounts::mounts()? {
+        if m.device == part.number || number_of(&m.source).as_ref() == Some(&part.number) {
+            return Ok(Some(format!("mounted at {}", m.point.display())));
+        }
+    }
+    for swap in mounts::swaps()? {
+        if number_of(&swap).as_ref() == Some(&part.number) {
+            return Ok(Some("used as swap".to_owned()));
+        }
+    }
+    let Some(holder) = part.holders().into_iter().next() else {
+        return Ok(None);
+    };
+    let deeper = if depth < MAX_STACK {
+        part_in_use(&holder, depth + 1)?
+    } else {
+        None
+    };
+    let held = format!("held by {}", holder.describe());
+    Ok(Some(match deeper {
+        Some(deeper) => format!("{held}, {deeper}"),
+        None => held,
+    }))
+}
+
+/// "major:minor" of the block device at `path`.
+fn number_of(path: &Path) -> Option<String> {
+    use std::os::unix::fs::FileTypeExt;
+    let meta = path
+        .is_absolute()
+        .then(|| std::fs::metadata(path).ok())
+        .flatten()?;
+    let rdev = meta.rdev();
+    meta.file_type()
+        .is_block_device()
+        .then(|| format!("{}:{}", major(rdev), minor(rdev)))
+}
+
+/// Refuses a regular file that is swap or backs an active loop device.
+///
+/// # Errors
+/// `Refused` with the reason.
+pub fn file(stat: &Stat, path: &Path) -> Result<()> {
+    let is_it = |other: &Path| {
+        std::fs::metadata(other).is_ok_and(|m| (m.dev(), m.ino()) == (stat.st_dev, stat.st_ino))
+    };
+    if mounts::swaps()?.iter().any(|swap| is_it(swap)) {
+        return Err(in_use(path, "used as swap"));
+    }
+    let mut loops = block::loop_backings().into_iter();
+    match loops.find(|(_, backing)| is_it(Path::new(backing))) {
+        Some((name, _)) => Err(in_use(path, &format!("behind /dev/{name}"))),
+        None => Ok(()),
+    }
+}
+
+/// The refusal of something in use.
+pub fn in_use(path: &Path, reason: &str) -> Error {
+    Error::refused(format!("the target is in use: {reason}"))
+        .with("target", path.display())
+        .hint(
+            "choose another target, or release this one first; a plan that only reads may set \
+             options.read_in_use = true",
+        )
+}
+
+fn cannot_stat(path: &Path, e: std::io::Error) -> Error {
+    Error::unavailable("cannot stat the target")
+        .with("target", path.display())
+        .source(e)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taillight_core::ErrorKind;
+
+    #[test]
+    fn confirmation_needs_both_and_the_right_name() {
+        let t = Path::new("/t");
+        let same = |n: &str| n == "/t";
+        assert!(!confirmed(false, None, t, same).unwrap());
+        assert!(confirmed(true, Some("/t"), t, same).unwrap());
+        for (destroy, name) in [(true, None), (false, Some("/t")), (true, Some("/other"))] {
+            let e = confirmed(destroy, name, t, same).unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::Refused);
+        }
+        assert!(foreign(true, t).is_ok());
+        assert_eq!(foreign(false, t).unwrap_err().kind(), ErrorKind::Refused);
+    }
+
+    #[test]
+    fn a_mounted_root_device_is_seen() {
+        let root = std::fs::metadata("/").unwrap();
+        if Block::from_number(root.dev()).is_none() {
+            eprintln!("skipped: / is not on a block device");
+            return;
+        }
+        let reason = device_in_use(root.dev()).unwrap().unwrap();
+        assert!(reason.contains("mounted at"), "{reason}");
+    }
+}

@@ -1,0 +1,207 @@
+//! `sim`: a device model on virtual time, the ground truth for the whole pipeline.
+//!
+//! Model: `channels` servers fed by one first-come-first-served queue. An operation's service time
+//! is drawn from `service` (seeded); while a stall lasts nothing starts, and what would be served
+//! during it is delayed by the part that overlaps. Not a model of any real device.
+//!
+//! Callers: the engine drives it through [`crate::VirtualTime`]; tests know the truth to the ns.
+
+mod model;
+mod options;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use taillight_core::capability::Capabilities;
+use taillight_core::clock::VirtualClock;
+use taillight_core::plan::TargetPlan;
+use taillight_core::probe::Token;
+use taillight_core::progress::OnProgress;
+use taillight_core::{Clock, Error, Op, OpKind, Result, Stamp, Status};
+
+use crate::contract::{
+    Admin, Completion, Driver, Geometry, OpenSpec, OptionDoc, Session, SessionSpec, Submitted,
+    Target, VirtualTime,
+};
+use model::Model;
+pub use options::{Errors, Service, SimOptions, Stall};
+
+/// Size of the data set when the job gives none: 1 GiB.
+const DEFAULT_SIZE: u64 = 1 << 30;
+
+/// The driver.
+pub struct Sim;
+
+impl Driver for Sim {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+    fn about(&self) -> &'static str {
+        "a device model on virtual time with known latencies; tests the whole pipeline"
+    }
+    fn options(&self) -> Vec<OptionDoc> {
+        options::docs()
+    }
+    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
+        options::resolve(&target.options)
+    }
+    fn capabilities(&self, _: &TargetPlan) -> Result<Capabilities> {
+        Ok(Capabilities {
+            ops: vec![OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync],
+            addressed: true,
+            max_depth: 4096,
+            direct: false,
+            sync: true,
+            stores_data: false,
+            virtual_time: true,
+            guarded: false,
+            own_stamps: false,
+        })
+    }
+    fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
+        let options = SimOptions::from_table(&spec.plan.target.options)?;
+        let file_size = spec.plan.target.size.map_or(DEFAULT_SIZE, |s| s.0);
+        let seed = spec.plan.run.seed;
+        let device = Device {
+            clock: VirtualClock::default(),
+            state: Mutex::new(State {
+                model: Model::new(&options, seed),
+                flying: BinaryHeap::new(),
+            }),
+        };
+        Ok(Box::new(SimTarget {
+            geometry: Geometry {
+                files: 1,
+                file_size,
+                align: 1,
+            },
+            device: Arc::new(device),
+        }))
+    }
+}
+
+/// The device: one clock, one model, all sessions' operations in flight.
+struct Device {
+    clock: VirtualClock,
+    state: Mutex<State>,
+}
+
+struct State {
+    model: Model,
+    /// Completion times of everything in flight.
+    flying: BinaryHeap<Reverse<Stamp>>,
+}
+
+impl Device {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The model holds plain numbers: a panic elsewhere leaves nothing half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl VirtualTime for Device {
+    fn now(&self) -> Stamp {
+        self.clock.now()
+    }
+    fn next_event(&self) -> Option<Stamp> {
+        let mut state = self.state();
+        let now = self.clock.now();
+        // Past events have been offered to their sessions already.
+        while state.flying.peek().is_some_and(|Reverse(at)| *at <= now) {
+            state.flying.pop();
+        }
+        state.flying.peek().map(|Reverse(at)| *at)
+    }
+    fn advance_to(&self, to: Stamp) {
+        self.clock.advance_to(to);
+    }
+}
+
+struct SimTarget {
+    geometry: Geometry,
+    device: Arc<Device>,
+}
+
+impl Target for SimTarget {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+    fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
+        Ok(Box::new(SimSession {
+            device: self.device.clone(),
+            depth: spec.depth as usize,
+            flying: Vec::with_capacity(spec.depth as usize),
+            buffers: vec![0; spec.buffer_size as usize * spec.depth as usize],
+            buffer_size: spec.buffer_size as usize,
+        }))
+    }
+    fn admin(&self, _: Admin) -> Result<()> {
+        Ok(())
+    }
+    fn facts(&self) -> Vec<(String, String)> {
+        vec![("time".into(), "virtual".into())]
+    }
+    fn virtual_time(&self) -> Option<Arc<dyn VirtualTime>> {
+        Some(self.device.clone())
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+struct SimSession {
+    device: Arc<Device>,
+    depth: usize,
+    flying: Vec<(Stamp, Completion)>,
+    buffers: Vec<u8>,
+    buffer_size: usize,
+}
+
+impl Session for SimSession {
+    fn buffer(&mut self, slot: u32) -> &mut [u8] {
+        let start = slot as usize * self.buffer_size;
+        &mut self.buffers[start..start + self.buffer_size]
+    }
+
+    fn submit(&mut self, op: &Op, _: u32, token: Token) -> Result<Submitted> {
+        if self.flying.len() == self.depth {
+            return Ok(Submitted::Full);
+        }
+        let now = self.device.clock.now();
+        let mut state = self.device.state();
+        let outcome = state.model.serve(now, op);
+        state.flying.push(Reverse(outcome.at));
+        let mut completion = match outcome.status {
+            Status::OK => Completion::ok(token, op.size),
+            status => Completion::failed(token, status),
+        };
+        completion.sync_ns = outcome.sync_ns;
+        self.flying.push((outcome.at, completion));
+        Ok(Submitted::Queued)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn poll(&mut self, min: u32, _: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
+        if min > 0 {
+            // Nobody moves virtual time while a session waits: the event loop polls with 0.
+            return Err(Error::internal(
+                "`sim` cannot wait; the engine's event loop moves time",
+            ));
+        }
+        let now = self.device.clock.now();
+        let ready = self
+            .flying
+            .iter()
+            .filter(|(at, _)| *at <= now)
+            .map(|(_, c)| *c);
+        out.extend(ready);
+        self.flying.retain(|(at, _)| *at > now);
+        Ok(())
+    }
+
+    fn abandon(self: Box<Self>) {}
+}

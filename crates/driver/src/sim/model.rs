@@ -1,0 +1,217 @@
+//! The model: when an operation that arrives now is done. Exact and deterministic.
+
+use rand::{Rng as _, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use taillight_core::{Op, OpKind, Stamp, Status};
+
+use super::options::{Errors, Service, SimOptions, Stall};
+
+/// How an operation ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Served {
+    /// When.
+    pub at: Stamp,
+    /// With what.
+    pub status: Status,
+    /// Time of its sync.
+    pub sync_ns: Option<u64>,
+}
+
+/// Servers, their stalls, and the draws.
+pub struct Model {
+    free_at: Vec<Stamp>,
+    service: Service,
+    sync_ns: u64,
+    stalls: Vec<Stall>,
+    errors: Errors,
+    rng: Xoshiro256PlusPlus,
+    served: u64,
+}
+
+impl Model {
+    /// A model with all servers free.
+    pub fn new(options: &SimOptions, seed: u64) -> Model {
+        Model {
+            free_at: vec![Stamp(0); options.channels as usize],
+            service: options.service,
+            sync_ns: options.sync.0,
+            stalls: options.stalls.clone(),
+            errors: options.errors,
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x51D0_51D0),
+            served: 0,
+        }
+    }
+
+    /// Serves `op`, which arrives at `now`.
+    pub fn serve(&mut self, now: Stamp, op: &Op) -> Served {
+        self.served += 1;
+        let sync = op.sync.is_some() || op.kind == OpKind::Fsync;
+        let sync_ns = if sync { self.sync_ns } else { 0 };
+        let own = if op.kind == OpKind::Fsync {
+            0
+        } else {
+            self.draw()
+        };
+        // The first server to be free; ties go to the lowest number.
+        let server = (0..self.free_at.len())
+            .min_by_key(|s| self.free_at[*s])
+            .unwrap_or(0);
+        let start = self.free_at[server].max(now);
+        let at = self.work(start, own + sync_ns);
+        self.free_at[server] = at;
+        let fails = self.errors.every > 0 && self.served.is_multiple_of(self.errors.every);
+        let status = if fails {
+            Status::errno(i32::from(self.errors.errno))
+        } else {
+            Status::OK
+        };
+        Served {
+            at,
+            status,
+            sync_ns: op.sync.map(|_| sync_ns),
+        }
+    }
+
+    fn draw(&mut self) -> u64 {
+        match self.service {
+            Service::Constant { time } => time.0,
+            Service::Uniform { min, max } => {
+                let span = u128::from(max.0 - min.0) + 1;
+                min.0 + ((u128::from(self.rng.next_u64()) * span) >> 64) as u64
+            }
+            Service::Exponential { mean } => {
+                // 53 random bits in (0, 1]: the logarithm is finite.
+                let u = ((self.rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+                (-u.ln() * mean.0 as f64).round() as u64
+            }
+            Service::Bimodal {
+                common,
+                rare,
+                every,
+            } => {
+                if self.served.is_multiple_of(every) {
+                    rare.0
+                } else {
+                    common.0
+                }
+            }
+        }
+    }
+
+    /// The end of `work` ns of service begun at `start`, stalls left out.
+    fn work(&self, start: Stamp, work: u64) -> Stamp {
+        let (mut at, mut left) = (start, work);
+        loop {
+            let Some((from, until)) = self.next_stall(at) else {
+                return at.plus(left);
+            };
+            if from > at {
+                let room = from.since(at) as u64;
+                if left <= room {
+                    return at.plus(left);
+                }
+                left -= room;
+            }
+            at = until;
+        }
+    }
+
+    /// The stall that holds `at`, or the next one after it.
+    fn next_stall(&self, at: Stamp) -> Option<(Stamp, Stamp)> {
+        let windows = self.stalls.iter().filter_map(|s| {
+            let start = s.start.0 as i64;
+            let length = s.length.0;
+            let first = match s.period {
+                Some(p) if at.0 >= start => start + (at.0 - start) / p.0 as i64 * p.0 as i64,
+                _ => start,
+            };
+            let window = |from: i64| (Stamp(from), Stamp(from).plus(length));
+            let (from, until) = window(first);
+            if until > at {
+                return Some((from, until));
+            }
+            s.period.map(|p| window(first + p.0 as i64))
+        });
+        windows.min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taillight_core::units::Span;
+
+    fn read() -> Op {
+        Op {
+            kind: OpKind::Read,
+            target: 0,
+            offset: 0,
+            size: 4096,
+            key: 0,
+            sync: None,
+        }
+    }
+
+    fn options(service: Service) -> SimOptions {
+        SimOptions {
+            service,
+            ..SimOptions::default()
+        }
+    }
+
+    #[test]
+    fn one_channel_queues_and_two_do_not() {
+        let mut o = options(Service::Constant { time: Span(100) });
+        let mut m = Model::new(&o, 1);
+        let ends: Vec<i64> = (0..3).map(|_| m.serve(Stamp(10), &read()).at.0).collect();
+        assert_eq!(ends, [110, 210, 310]);
+        o.channels = 2;
+        let mut m = Model::new(&o, 1);
+        let ends: Vec<i64> = (0..3).map(|_| m.serve(Stamp(10), &read()).at.0).collect();
+        assert_eq!(ends, [110, 110, 210]);
+    }
+
+    #[test]
+    fn stalls_delay_by_exactly_their_overlap() {
+        let mut o = options(Service::Constant { time: Span(100) });
+        o.stalls = vec![Stall {
+            start: Span(50),
+            length: Span(1000),
+            period: Some(Span(5000)),
+        }];
+        let mut m = Model::new(&o, 1);
+        assert_eq!(m.serve(Stamp(0), &read()).at, Stamp(1100));
+        assert_eq!(m.serve(Stamp(2000), &read()).at, Stamp(2100));
+        // Begins inside the second stall (5050..6050).
+        assert_eq!(m.serve(Stamp(5500), &read()).at, Stamp(6150));
+        // Begins before the third and ends in it.
+        assert_eq!(m.serve(Stamp(10_000), &read()).at, Stamp(11_100));
+    }
+
+    #[test]
+    fn every_third_fails() {
+        let mut o = options(Service::Constant { time: Span(1) });
+        o.errors = Errors {
+            every: 3,
+            errno: 28,
+        };
+        let mut m = Model::new(&o, 1);
+        let s: Vec<i32> = (0..6)
+            .map(|_| m.serve(Stamp(0), &read()).status.0)
+            .collect();
+        assert_eq!(s, [0, 0, 28, 0, 0, 28]);
+    }
+
+    #[test]
+    fn exponential_mean_is_within_five_sigma() {
+        let mut m = Model::new(
+            &options(Service::Exponential {
+                mean: Span(1_000_000),
+            }),
+            9,
+        );
+        let n = 40_000u64;
+        let sum: u64 = (0..n).map(|_| m.draw()).sum();
+        assert!((sum as f64 / n as f64 / 1e6 - 1.0).abs() < 5.0 / (n as f64).sqrt());
+    }
+}

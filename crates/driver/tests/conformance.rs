@@ -1,0 +1,93 @@
+//! Every driver through the contract's checks. Adding a driver: one line in its own test here.
+#![allow(clippy::unwrap_used)]
+
+use taillight_core::OpKind;
+use taillight_core::plan::TargetPlan;
+use taillight_core::units::ByteSize;
+use taillight_driver::conformance::{Case, Outcome, plan, run};
+
+const OPS: [OpKind; 4] = [OpKind::Read, OpKind::Write, OpKind::Fsync, OpKind::Trim];
+
+fn target(driver: &str, path: Option<String>, options: &str) -> TargetPlan {
+    TargetPlan {
+        driver: driver.to_owned(),
+        path,
+        size: Some(ByteSize(1 << 20)),
+        destroy: false,
+        options: options.parse().unwrap(),
+    }
+}
+
+fn check(target: TargetPlan, depth: u32) {
+    let driver = taillight_driver::find(&target.driver).unwrap();
+    let name = format!("{} at depth {depth}: {}", target.driver, target.options);
+    let case = Case {
+        driver,
+        plan: plan(target, &OPS, 4096, depth),
+        destroy: None,
+    };
+    let outcomes = run(&case).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let broken: Vec<_> = outcomes
+        .iter()
+        .filter(|(_, o)| matches!(o, Outcome::Broken(_)))
+        .collect();
+    assert!(broken.is_empty(), "{name}: {broken:#?}");
+}
+
+#[test]
+fn null_keeps_the_contract() {
+    for depth in [1, 2, 32] {
+        check(target("null", None, ""), depth);
+    }
+}
+
+#[test]
+fn file_keeps_the_contract() {
+    let tmp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = format!("{}/", tmp.path().display());
+    for direct in [true, false] {
+        for (engine, depth) in [("sync", 1), ("uring", 1), ("uring", 8), ("uring", 256)] {
+            for more in [
+                "",
+                "files = 4",
+                "fixed_buffers = false\nregistered_files = false",
+            ] {
+                let options = format!("direct = {direct}\nengine = \"{engine}\"\n{more}");
+                check(target("file", Some(dir.clone()), &options), depth);
+                let left = std::fs::read_dir(tmp.path()).unwrap().count();
+                assert_eq!(left, 0, "files left behind by {options}");
+            }
+        }
+    }
+}
+
+#[test]
+fn file_with_a_submitting_thread_keeps_the_contract() {
+    let tmp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = format!("{}/one.dat", tmp.path().display());
+    check(target("file", Some(path), "sqpoll = true"), 8);
+    assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn file_at_the_deepest_queue_keeps_the_contract() {
+    let tmp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = format!("{}/one.dat", tmp.path().display());
+    // Registered, these buffers would exceed the locked memory that a plain user may have.
+    let options = "direct = false\nfixed_buffers = false";
+    check(target("file", Some(path), options), 4096);
+}
+
+#[test]
+fn file_in_memory_keeps_the_contract() {
+    let Ok(tmp) = tempfile::tempdir_in("/dev/shm") else {
+        eprintln!("skipped: no /dev/shm");
+        return;
+    };
+    let dir = format!("{}/", tmp.path().display());
+    check(target("file", Some(dir.clone()), "direct = false"), 8);
+    check(
+        target("file", Some(dir), "direct = false\ncache = \"warm\""),
+        1,
+    );
+}

@@ -1,0 +1,336 @@
+//! The file driver on loop devices and file systems on them: contract, faults, trims, time-outs.
+//! Needs root; elsewhere each test says why it skips.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use support::{Ask, BLOCK, Loop, MIB, Undo, fact, one, op, run, session};
+use taillight_core::op::SyncKind;
+use taillight_core::plan::TargetPlan;
+use taillight_core::probe::Token;
+use taillight_core::units::ByteSize;
+use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Status};
+use taillight_driver::conformance::{self, Case, Outcome};
+use taillight_driver::{Admin, Submitted};
+
+const OPS: [OpKind; 4] = [OpKind::Read, OpKind::Write, OpKind::Fsync, OpKind::Trim];
+const ENGINES: [(&str, u32); 3] = [("sync", 1), ("uring", 1), ("uring", 32)];
+
+fn conforms(path: &Path, destroy: bool) {
+    for direct in [true, false] {
+        for (engine, depth) in ENGINES {
+            let text = path.to_str().unwrap();
+            let options = format!("engine = \"{engine}\"\ndirect = {direct}");
+            let target = TargetPlan {
+                driver: "file".to_owned(),
+                path: Some(text.to_owned()),
+                size: Some(ByteSize(4 * MIB)),
+                destroy,
+                options: options.parse().unwrap(),
+            };
+            let driver = taillight_driver::find("file").unwrap();
+            let plan = conformance::plan(target, &OPS, BLOCK, depth);
+            let case = Case {
+                driver,
+                plan,
+                destroy: destroy.then_some(text),
+            };
+            let outcomes = conformance::run(&case).unwrap_or_else(|e| panic!("{options}: {e}"));
+            for (name, outcome) in outcomes {
+                assert!(
+                    !matches!(outcome, Outcome::Broken(_)),
+                    "{options} {name}: {outcome:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn contract_on_a_device() {
+    let Some(disk) = Loop::new(16) else { return };
+    conforms(&disk.device, true);
+}
+
+#[test]
+fn contract_on_ext4() {
+    let Some(disk) = Loop::new(64) else { return };
+    let Some(mount) = disk.mounted("ext4") else {
+        return;
+    };
+    conforms(&mount.path().join("set/"), false);
+}
+
+#[test]
+fn contract_on_xfs() {
+    let Some(disk) = Loop::new(320) else { return };
+    let Some(mount) = disk.mounted("xfs") else {
+        return;
+    };
+    conforms(&mount.path().join("set/"), false);
+}
+
+#[test]
+fn reads_past_a_truncated_backing_fail_as_statuses() {
+    let Some(disk) = Loop::new(16) else { return };
+    for (engine, depth) in ENGINES {
+        let options = format!("engine = \"{engine}\"");
+        let ask = Ask {
+            options: &options,
+            depth,
+            ..Ask::new(&disk.device, &[OpKind::Read])
+        };
+        let target = ask.open().unwrap();
+        let mut s = session(target.as_ref(), depth);
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(&disk.backing)
+            .unwrap();
+        assert!(one(s.as_mut(), &op(OpKind::Read, 8 * MIB)).status.is_ok());
+        file.set_len(4 * MIB).unwrap();
+        let c = one(s.as_mut(), &op(OpKind::Read, 8 * MIB));
+        assert_eq!(
+            (c.status, c.moved),
+            (Status::errno(libc::EIO), 0),
+            "{engine}"
+        );
+        assert!(
+            one(s.as_mut(), &op(OpKind::Read, MIB)).status.is_ok(),
+            "{engine}"
+        );
+        drop(s);
+        target.close().unwrap();
+        file.set_len(16 * MIB).unwrap();
+    }
+}
+
+#[test]
+fn a_full_file_system_is_a_status() {
+    let Some(disk) = Loop::new(16) else { return };
+    let Some(mount) = disk.mounted("ext4") else {
+        return;
+    };
+    let path = mount.path().join("data");
+    for direct in [true, false] {
+        for (engine, depth) in ENGINES {
+            let options = format!("engine = \"{engine}\"\ndirect = {direct}\nlayout = \"never\"");
+            let ask = Ask {
+                size: Some(2 * MIB),
+                options: &options,
+                depth,
+                ..Ask::new(&path, &[OpKind::Write])
+            };
+            let target = ask.open().unwrap();
+            let hog = mount.path().join("hog");
+            let full = std::fs::write(&hog, vec![1u8; 32 << 20]);
+            assert!(full.is_err(), "the file system should be full");
+            let mut s = session(target.as_ref(), depth);
+            // File systems keep a few blocks back: one of these writes must find none.
+            let mut ends = (0..2 * MIB / BLOCK).map(|n| {
+                let sync = Some(SyncKind::Fdatasync);
+                one(
+                    s.as_mut(),
+                    &Op {
+                        sync,
+                        ..op(OpKind::Write, n * BLOCK)
+                    },
+                )
+            });
+            let c = ends
+                .find(|c| !c.status.is_ok())
+                .expect("no space at some point");
+            assert_eq!(c.status, Status::errno(libc::ENOSPC), "{options}");
+            assert_eq!(c.sync_ns, None, "no sync after a failed write");
+            drop(s);
+            target.close().unwrap();
+            std::fs::remove_file(hog).unwrap();
+        }
+    }
+    // Known before anything is written: refused with the numbers instead.
+    let e = Ask {
+        size: Some(64 * MIB),
+        ..Ask::new(&path, &[OpKind::Write])
+    }
+    .open()
+    .err();
+    assert_eq!(e.unwrap().kind(), ErrorKind::Unavailable);
+}
+
+#[test]
+fn a_read_only_file_system() {
+    let Some(disk) = Loop::new(16) else { return };
+    let Some(mount) = disk.mounted("ext4") else {
+        return;
+    };
+    let path = mount.path().join("data");
+    std::fs::write(&path, vec![1u8; 1 << 20]).unwrap();
+    let target = Ask::new(&path, &[OpKind::Read]).open().unwrap();
+    let Some(_) = run(&["mount", "-o", "remount,ro", mount.path().to_str().unwrap()]) else {
+        return;
+    };
+    let mut s = session(target.as_ref(), 1);
+    assert!(one(s.as_mut(), &op(OpKind::Read, 0)).status.is_ok());
+    drop(s);
+    target.close().unwrap();
+    for (name, destroy) in [("new", None), ("data", Some(path.as_path()))] {
+        let path = mount.path().join(name);
+        let ask = Ask {
+            size: Some(MIB),
+            destroy,
+            ..Ask::new(&path, &[OpKind::Write])
+        };
+        let e = ask.open().err().unwrap();
+        assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+        assert!(e.to_string().contains("Read-only"), "{e}");
+    }
+}
+
+/// ext4's and XFS's "shut down" ioctl: what a dying device does to a mounted file system.
+const SHUTDOWN: libc::c_ulong = 0x8004_587d;
+
+#[test]
+fn a_file_system_that_dies_in_the_run() {
+    for fs in ["ext4", "xfs"] {
+        let Some(disk) = Loop::new(320) else { return };
+        let Some(mount) = disk.mounted(fs) else {
+            continue;
+        };
+        for (engine, depth) in ENGINES {
+            let options = format!("engine = \"{engine}\"");
+            let path = mount.path().join("data");
+            let ops = [OpKind::Read, OpKind::Write];
+            let ask = Ask {
+                size: Some(MIB),
+                options: &options,
+                depth,
+                ..Ask::new(&path, &ops)
+            };
+            if engine == "sync" {
+                ask.open().unwrap().close().unwrap();
+                continue;
+            }
+            let target = ask.open().unwrap();
+            let mut s = session(target.as_ref(), depth);
+            assert!(one(s.as_mut(), &op(OpKind::Write, 0)).status.is_ok());
+            let root = std::fs::File::open(mount.path()).unwrap();
+            shut_down(&root);
+            let write = Op {
+                sync: Some(SyncKind::Fsync),
+                ..op(OpKind::Write, 0)
+            };
+            for op in [write, op(OpKind::Read, 0)] {
+                let c = one(s.as_mut(), &op);
+                assert_eq!(c.status, Status::errno(libc::EIO), "{fs} {options} {op:?}");
+            }
+            drop(s);
+            // Nothing can be deleted any more, and that is said.
+            assert!(target.close().is_err());
+            break;
+        }
+    }
+}
+
+fn shut_down(root: &std::fs::File) {
+    let flag: u32 = 2;
+    #[allow(unsafe_code)]
+    // SAFETY: the ioctl reads one u32; the descriptor is a test file system on a loop device.
+    let rc = unsafe { libc::ioctl(root.as_raw_fd(), SHUTDOWN, &raw const flag) };
+    assert_eq!(rc, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn trims_reach_the_device() {
+    let Some(disk) = Loop::new(16) else { return };
+    for (engine, depth) in ENGINES {
+        let options = format!("engine = \"{engine}\"");
+        let destroy = Some(disk.device.as_path());
+        let ask = Ask {
+            options: &options,
+            depth,
+            destroy,
+            ..Ask::new(&disk.device, &OPS)
+        };
+        let target = ask.open().unwrap();
+        let mut s = session(target.as_ref(), depth);
+        s.buffer(0).fill(5);
+        assert!(one(s.as_mut(), &op(OpKind::Write, MIB)).status.is_ok());
+        let trim = one(s.as_mut(), &op(OpKind::Trim, MIB));
+        assert_eq!((trim.status, trim.moved), (Status::OK, BLOCK), "{engine}");
+        assert!(one(s.as_mut(), &op(OpKind::Read, MIB)).status.is_ok());
+        assert!(s.buffer(0).iter().all(|b| *b == 0), "{engine}");
+        drop(s);
+        target.admin(Admin::Purge).unwrap();
+        target.admin(Admin::DropCaches).unwrap();
+        assert_eq!(
+            fact(target.as_ref(), "device.name"),
+            disk.name().trim_start_matches("/dev/")
+        );
+        target.close().unwrap();
+    }
+}
+
+#[test]
+fn polling_ends_on_time_while_the_storage_hangs() {
+    let Some(disk) = Loop::new(64) else { return };
+    let Some(mount) = disk.mounted("ext4") else {
+        return;
+    };
+    let path = mount.path().join("data");
+    let ops = [OpKind::Read, OpKind::Write];
+    let ask = Ask {
+        size: Some(4 * MIB),
+        depth: 4,
+        ..Ask::new(&path, &ops)
+    };
+    let target = ask.open().unwrap();
+    let mut s = session(target.as_ref(), 4);
+    let root = mount.path().to_str().unwrap().to_owned();
+    let Some(_) = run(&["fsfreeze", "-f", &root]) else {
+        return;
+    };
+    let thaw = Undo(vec!["fsfreeze".to_owned(), "-u".to_owned(), root]);
+
+    for slot in 0..4 {
+        let op = op(OpKind::Write, u64::from(slot) * BLOCK);
+        let answer = s.submit(&op, slot, Token::new(1, slot)).unwrap();
+        assert_eq!(answer, Submitted::Queued);
+    }
+    s.flush().unwrap();
+    let mut out = Vec::new();
+    let start = MonoClock.now();
+    s.poll(1, Some(start.plus(50_000_000)), &mut out).unwrap();
+    let took = MonoClock.now().since(start);
+    assert!(
+        out.is_empty() && took >= 50_000_000,
+        "{} after {took} ns",
+        out.len()
+    );
+    assert!(took < 5_000_000_000, "{took}");
+    s.poll(0, None, &mut out).unwrap();
+    assert!(out.is_empty());
+    s.abandon();
+    drop(thaw);
+    let mut again = session(target.as_ref(), 4);
+    assert!(one(again.as_mut(), &op(OpKind::Read, 0)).status.is_ok());
+    drop(again);
+    target.close().unwrap();
+}
+
+#[test]
+fn a_device_without_poll_queues_is_told() {
+    let Some(disk) = Loop::new(16) else { return };
+    let ask = Ask {
+        options: "iopoll = true",
+        ..Ask::new(&disk.device, &[OpKind::Read])
+    };
+    let mut plan = ask.plan();
+    plan.workloads[0].sync = taillight_core::plan::Sync::None;
+    let e = support::open(&plan, None, "t").err().unwrap();
+    assert_eq!(e.kind(), ErrorKind::Unavailable);
+    assert!(e.to_string().contains("poll queues"), "{e}");
+    let e = ask.open().err().unwrap();
+    assert_eq!(e.kind(), ErrorKind::Usage, "{e}");
+}

@@ -1,0 +1,248 @@
+//! The guard on loop devices. Needs root; elsewhere each test says why it skips.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use support::{Ask, Loop, MIB, Mounted, Undo, one, op, run, scratch, session};
+use taillight_core::{ErrorKind, OpKind};
+
+const READ: &[OpKind] = &[OpKind::Read];
+const WRITE: &[OpKind] = &[OpKind::Write];
+
+/// The refusal of a write plan that is confirmed in every way, and of a plan that only reads.
+fn refusals(device: &Path) -> (String, String) {
+    let refused = |ask: Ask<'_>| {
+        let e = ask.open().err().expect("refused");
+        assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+        e.to_string()
+    };
+    (
+        refused(Ask {
+            destroy: Some(device),
+            ..Ask::new(device, WRITE)
+        }),
+        refused(Ask::new(device, READ)),
+    )
+}
+
+fn check(device: &Path, why: &str) {
+    let (write, read) = refusals(device);
+    assert!(
+        write.contains(why) && read.contains(why),
+        "{write} | {read}"
+    );
+    let options = "read_in_use = true\ndirect = false";
+    Ask {
+        options,
+        ..Ask::new(device, READ)
+    }
+    .open()
+    .unwrap()
+    .close()
+    .unwrap();
+    let ask = Ask {
+        options,
+        destroy: Some(device),
+        ..Ask::new(device, WRITE)
+    };
+    assert_eq!(ask.open().err().unwrap().kind(), ErrorKind::Refused);
+}
+
+/// A disk with one partition, from 1 MiB to the end. The kernel is told directly: not every
+/// kernel reads partition tables.
+fn partitioned(mib: u64, prepare: impl FnOnce(&Path)) -> Option<(Loop, PathBuf, Undo)> {
+    let disk = Loop::prepared(mib, prepare)?;
+    let sectors = ((mib - 1) * 2048).to_string();
+    run(&["addpart", disk.name(), "1", "2048", &sectors])?;
+    let delete = Undo(vec!["delpart".into(), disk.name().into(), "1".into()]);
+    let part = PathBuf::from(format!("{}p1", disk.name()));
+    Some((disk, part, delete))
+}
+
+#[test]
+fn mounted() {
+    let Some(disk) = Loop::new(16) else { return };
+    let Some(_mount) = disk.mounted("ext4") else {
+        return;
+    };
+    check(&disk.device, "mounted at");
+}
+
+#[test]
+fn partition_mounted() {
+    let Some((disk, part, _delete)) = partitioned(32, |_| {}) else {
+        return;
+    };
+    let Some(_) = run(&["mkfs.ext4", "-q", "-F", part.to_str().unwrap()]) else {
+        return;
+    };
+    // Unmounted, the partition can be had; only the right name will do.
+    let wrong = Ask {
+        destroy: Some(&disk.device),
+        ..Ask::new(&part, WRITE)
+    };
+    assert_eq!(wrong.open().err().unwrap().kind(), ErrorKind::Refused);
+    Ask {
+        destroy: Some(&part),
+        ..Ask::new(&part, WRITE)
+    }
+    .open()
+    .unwrap()
+    .close()
+    .unwrap();
+
+    let Some(_mount) = Mounted::new(&part) else {
+        return;
+    };
+    check(&part, "mounted at");
+    let (write, _) = refusals(&disk.device);
+    assert!(write.contains("p1: mounted at"), "{write}");
+}
+
+#[test]
+fn swap_device() {
+    let Some(disk) = Loop::new(16) else { return };
+    let Some(_) = run(&["mkswap", disk.name()]) else {
+        return;
+    };
+    let Some(_) = run(&["swapon", disk.name()]) else {
+        return;
+    };
+    let _off = Undo(vec!["swapoff".to_owned(), disk.name().to_owned()]);
+    check(&disk.device, "used as swap");
+}
+
+#[test]
+fn swap_file() {
+    let Some(disk) = Loop::new(64) else { return };
+    let Some(mount) = disk.mounted("ext4") else {
+        return;
+    };
+    let path = mount.path().join("swapfile");
+    std::fs::write(&path, vec![0u8; 4 << 20]).unwrap();
+    let text = path.to_str().unwrap();
+    let Some(_) = run(&["chmod", "600", text]) else {
+        return;
+    };
+    let Some(_) = run(&["mkswap", text]) else {
+        return;
+    };
+    let Some(_) = run(&["swapon", text]) else {
+        return;
+    };
+    let _off = Undo(vec!["swapoff".to_owned(), text.to_owned()]);
+    let (write, read) = refusals(&path);
+    assert!(
+        write.contains("swap") && read.contains("used as swap"),
+        "{write} | {read}"
+    );
+}
+
+#[test]
+fn held_by_another_program() {
+    let Some(disk) = Loop::new(16) else { return };
+    let holder = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_EXCL)
+        .open(&disk.device)
+        .unwrap();
+    check(&disk.device, "opened exclusively by another program");
+    drop(holder);
+    let mine = Ask::new(&disk.device, READ).open().unwrap();
+    check(&disk.device, "opened exclusively by another program");
+    mine.close().unwrap();
+}
+
+#[test]
+fn confirmation_and_symlinks() {
+    let (Some(disk), Some(other)) = (Loop::new(16), Loop::new(16)) else {
+        return;
+    };
+    let dir = scratch();
+    let link = dir.path().join("by-id");
+    std::os::unix::fs::symlink(&disk.device, &link).unwrap();
+    let ask = |path, destroy| Ask {
+        destroy,
+        ..Ask::new(path, WRITE)
+    };
+    for (path, destroy) in [
+        (&disk.device, None),
+        (&disk.device, Some(other.device.as_path())),
+        (&link, Some(other.device.as_path())),
+        (&disk.device, Some(dir.path())),
+    ] {
+        let e = ask(path, destroy).open().err().unwrap();
+        assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+    }
+    for (path, name) in [(&disk.device, &link), (&link, &disk.device), (&link, &link)] {
+        let target = ask(path, Some(name.as_path())).open().unwrap();
+        let mut s = session(target.as_ref(), 1);
+        s.buffer(0).fill(9);
+        assert!(one(s.as_mut(), &op(OpKind::Write, MIB)).status.is_ok());
+        drop(s);
+        target.close().unwrap();
+    }
+    let mut seen = [0u8; 512];
+    std::fs::File::open(&disk.backing)
+        .unwrap()
+        .read_exact_at(&mut seen, MIB)
+        .unwrap();
+    assert_eq!(seen, [9; 512]);
+}
+
+#[test]
+fn file_behind_a_loop_device() {
+    let Some(disk) = Loop::new(16) else { return };
+    std::fs::write(&disk.backing, vec![1u8; 16 << 20]).unwrap();
+    check(&disk.backing, "behind /dev/loop");
+}
+
+#[test]
+fn member_of_something_larger() {
+    let lvm = |at: u64| {
+        move |backing: &Path| {
+            let file = std::fs::OpenOptions::new()
+                .write(true)
+                .open(backing)
+                .unwrap();
+            file.write_all_at(b"LABELONE", at + 512).unwrap();
+            file.write_all_at(b"LVM2 001", at + 512 + 24).unwrap();
+        }
+    };
+    let Some(disk) = Loop::prepared(16, lvm(0)) else {
+        return;
+    };
+    let (write, read) = refusals(&disk.device);
+    assert!(
+        write.contains("LVM") && read.contains("LVM"),
+        "{write} | {read}"
+    );
+    // Also when the mark is in a partition of the disk that is to be overwritten.
+    let Some((disk, _, _delete)) = partitioned(16, lvm(MIB)) else {
+        return;
+    };
+    assert!(refusals(&disk.device).0.contains("LVM"));
+}
+
+#[test]
+fn a_device_is_never_resized_or_deleted() {
+    let Some(disk) = Loop::new(16) else { return };
+    let ask = Ask {
+        size: Some(32 * MIB),
+        ..Ask::new(&disk.device, READ)
+    };
+    assert_eq!(ask.open().err().unwrap().kind(), ErrorKind::Usage);
+    let ask = Ask {
+        size: Some(8 * MIB),
+        destroy: Some(&disk.device),
+        ..Ask::new(&disk.device, WRITE)
+    };
+    let target = ask.open().unwrap();
+    assert_eq!(target.geometry().file_size, 8 * MIB);
+    target.close().unwrap();
+    assert!(disk.device.exists());
+    assert_eq!(std::fs::metadata(&disk.backing).unwrap().len(), 16 * MIB);
+}

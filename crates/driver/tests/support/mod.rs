@@ -1,0 +1,229 @@
+//! Shared by the file driver's tests: plans, sessions, and loop devices that clean up.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use taillight_core::plan::{Plan, TargetPlan};
+use taillight_core::probe::Token;
+use taillight_core::units::ByteSize;
+use taillight_core::{Clock, MonoClock, Op, OpKind, Result};
+use taillight_driver::{
+    Completion, OpenSpec, Session, SessionSpec, Submitted, Target, conformance,
+};
+
+pub const BLOCK: u64 = 4096;
+pub const MIB: u64 = 1 << 20;
+
+/// What to open.
+pub struct Ask<'a> {
+    pub path: &'a Path,
+    pub size: Option<u64>,
+    pub options: &'a str,
+    pub ops: &'a [OpKind],
+    pub depth: u32,
+    pub destroy: Option<&'a Path>,
+    pub run_id: &'a str,
+}
+
+impl<'a> Ask<'a> {
+    pub fn new(path: &'a Path, ops: &'a [OpKind]) -> Ask<'a> {
+        Ask {
+            path,
+            size: None,
+            options: "",
+            ops,
+            depth: 1,
+            destroy: None,
+            run_id: "test",
+        }
+    }
+    pub fn plan(&self) -> Plan {
+        let target = TargetPlan {
+            driver: "file".to_owned(),
+            path: Some(self.path.to_str().unwrap().to_owned()),
+            size: self.size.map(ByteSize),
+            destroy: self.destroy.is_some(),
+            options: self.options.parse().unwrap(),
+        };
+        conformance::plan(target, self.ops, BLOCK, self.depth)
+    }
+    pub fn open(&self) -> Result<Box<dyn Target>> {
+        open(&self.plan(), self.destroy, self.run_id)
+    }
+}
+
+pub fn open(plan: &Plan, destroy: Option<&Path>, run_id: &str) -> Result<Box<dyn Target>> {
+    let destroy = destroy.map(|p| p.to_str().unwrap());
+    let spec = OpenSpec {
+        plan,
+        run_id,
+        destroy,
+    };
+    taillight_driver::find("file")
+        .unwrap()
+        .open(&spec, &mut |_| true)
+}
+
+pub fn session(target: &dyn Target, depth: u32) -> Box<dyn Session> {
+    let spec = SessionSpec {
+        worker: 0,
+        depth,
+        buffer_size: BLOCK,
+        seed: 3,
+    };
+    target.session(&spec).unwrap()
+}
+
+pub fn op(kind: OpKind, offset: u64) -> Op {
+    let size = if kind == OpKind::Fsync { 0 } else { BLOCK };
+    Op {
+        kind,
+        target: 0,
+        offset,
+        size,
+        key: 0,
+        sync: None,
+    }
+}
+
+/// One operation in slot 0, to its end.
+pub fn one(session: &mut dyn Session, op: &Op) -> Completion {
+    let mut out = Vec::new();
+    match session.submit(op, 0, Token::new(1, 0)).unwrap() {
+        Submitted::Done(c) => return c,
+        Submitted::Queued => session.flush().unwrap(),
+        Submitted::Full => panic!("full"),
+    }
+    let until = MonoClock.now().plus(30_000_000_000);
+    session.poll(1, Some(until), &mut out).unwrap();
+    out.pop().expect("a completion within 30 s")
+}
+
+pub fn fact(target: &dyn Target, name: &str) -> String {
+    let facts = target.facts();
+    let found = facts.iter().find(|(n, _)| n == name);
+    found.unwrap_or_else(|| panic!("no fact {name}")).1.clone()
+}
+
+/// Runs a command; `None` and a printed reason when it is missing or fails.
+pub fn run(command: &[&str]) -> Option<String> {
+    match Command::new(command[0]).args(&command[1..]).output() {
+        Ok(out) if out.status.success() => {
+            Some(String::from_utf8_lossy(&out.stdout).trim().to_owned())
+        }
+        Ok(out) => {
+            let why = String::from_utf8_lossy(&out.stderr).trim().to_owned();
+            eprintln!("skipped: {} failed: {why}", command.join(" "));
+            None
+        }
+        Err(e) => {
+            eprintln!("skipped: {}: {e}", command[0]);
+            None
+        }
+    }
+}
+
+pub fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// A loop device over a file of its own; detached and deleted on drop.
+pub struct Loop {
+    pub device: PathBuf,
+    pub backing: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl Loop {
+    pub fn new(mib: u64) -> Option<Loop> {
+        Loop::prepared(mib, |_| {})
+    }
+    /// `prepare` may write to the backing file before the kernel reads partitions from it.
+    pub fn prepared(mib: u64, prepare: impl FnOnce(&Path)) -> Option<Loop> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: needs root for loop devices");
+            return None;
+        }
+        let dir = scratch();
+        let backing = dir.path().join("backing");
+        std::fs::File::create(&backing)
+            .unwrap()
+            .set_len(mib * MIB)
+            .unwrap();
+        prepare(&backing);
+        let device = run(&["losetup", "-f", "-P", "--show", backing.to_str().unwrap()])?;
+        Some(Loop {
+            device: device.into(),
+            backing,
+            _dir: dir,
+        })
+    }
+    pub fn name(&self) -> &str {
+        self.device.to_str().unwrap()
+    }
+    /// Makes a file system and mounts it.
+    pub fn mounted(&self, fs: &str) -> Option<Mounted> {
+        let force = if fs == "xfs" { "-f" } else { "-F" };
+        run(&[&format!("mkfs.{fs}"), "-q", force, self.name()])?;
+        Mounted::new(&self.device)
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("-d").arg(&self.device).status();
+    }
+}
+
+/// A mount; unmounted on drop.
+pub struct Mounted {
+    dir: tempfile::TempDir,
+}
+
+impl Mounted {
+    pub fn new(device: &Path) -> Option<Mounted> {
+        let dir = scratch();
+        run(&[
+            "mount",
+            device.to_str().unwrap(),
+            dir.path().to_str().unwrap(),
+        ])?;
+        Some(Mounted { dir })
+    }
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            if Command::new("umount")
+                .arg(self.dir.path())
+                .output()
+                .is_ok_and(|o| o.status.success())
+            {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        eprintln!(
+            "still busy, unmounted lazily: {}",
+            self.dir.path().display()
+        );
+        let _ = Command::new("umount")
+            .arg("-l")
+            .arg(self.dir.path())
+            .status();
+    }
+}
+
+/// Undoes something on drop by a command.
+pub struct Undo(pub Vec<String>);
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        let _ = Command::new(&self.0[0]).args(&self.0[1..]).status();
+    }
+}

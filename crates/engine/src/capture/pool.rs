@@ -1,0 +1,403 @@
+//! The pool: keeper thread, budget, spill.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, unbounded};
+use taillight_core::{Error, Result};
+
+use super::sys::Mapping;
+
+/// Bytes of one chunk: half a million usual records.
+pub const CHUNK_BYTES: usize = 8 << 20;
+/// Chunks kept ready per worker.
+const READY_PER_WORKER: usize = 3;
+
+/// A chunk a worker writes into.
+pub struct Chunk {
+    map: Mapping,
+    path: PathBuf,
+}
+
+impl Chunk {
+    /// The memory, header included.
+    #[inline]
+    pub fn words(&mut self) -> &mut [u64] {
+        self.map.words()
+    }
+}
+
+/// What a worker holds: where chunks come from and where full ones go.
+#[derive(Clone)]
+pub struct Source {
+    ready: Receiver<Chunk>,
+    full: Sender<(ChunkKey, Chunk)>,
+    shared: Arc<Shared>,
+}
+
+/// Orders chunks: worker, then sequence number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChunkKey {
+    /// Worker number over all workloads.
+    pub worker: u16,
+    /// Chunk number of that worker.
+    pub seq: u32,
+}
+
+struct Shared {
+    dir: PathBuf,
+    made: AtomicU64,
+    budget: u64,
+    used: AtomicU64,
+    reserve: u64,
+    exhausted: AtomicBool,
+    waits: AtomicU64,
+    stop: AtomicBool,
+    spill: Option<PathBuf>,
+}
+
+/// The capture memory of a run.
+pub struct Pool {
+    source: Source,
+    keeper: Option<JoinHandle<Result<()>>>,
+    collected: Receiver<(ChunkKey, PathBuf)>,
+}
+
+/// What the pool did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PoolReport {
+    /// Chunk files, ordered by worker and sequence.
+    pub chunks: Vec<(ChunkKey, PathBuf)>,
+    /// Bytes of memory used at most.
+    pub used: u64,
+    /// Times a worker found no chunk ready and had to make one itself.
+    pub waits: u64,
+    /// Whether the budget ran out.
+    pub exhausted: bool,
+}
+
+impl Pool {
+    /// Makes the directory and the first chunks for `workers`, and starts the keeper.
+    ///
+    /// # Errors
+    /// `Unavailable` when memory for the first chunks cannot be reserved.
+    pub fn start(dir: &Path, budget: u64, spill: Option<&Path>, workers: usize) -> Result<Pool> {
+        let chunk = CHUNK_BYTES as u64;
+        // An eighth is held back for outliers after the budget is spent, at least one per worker.
+        let reserve = (budget / 8).max(chunk * workers as u64);
+        if budget < reserve + chunk * workers as u64 {
+            return Err(Error::usage("the capture budget is too small")
+                .with("budget", taillight_core::units::ByteSize(budget))
+                .with(
+                    "needed",
+                    taillight_core::units::ByteSize(2 * chunk * workers as u64),
+                )
+                .hint("raise capture.budget, lower workers, or set capture.mode=off"));
+        }
+        std::fs::create_dir_all(dir).map_err(|e| {
+            Error::unavailable("cannot make the capture directory")
+                .with("path", dir.display())
+                .source(e)
+        })?;
+        if let Some(spill) = spill {
+            std::fs::create_dir_all(spill).map_err(|e| {
+                Error::unavailable("cannot make capture.dir")
+                    .with("path", spill.display())
+                    .source(e)
+            })?;
+        }
+        let shared = Arc::new(Shared {
+            dir: dir.to_owned(),
+            made: AtomicU64::new(0),
+            budget,
+            used: AtomicU64::new(0),
+            reserve,
+            exhausted: AtomicBool::new(false),
+            waits: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            spill: spill.map(Path::to_owned),
+        });
+        let (ready_in, ready) = bounded(READY_PER_WORKER * workers);
+        let (full, full_out) = unbounded();
+        let (done_in, collected) = unbounded();
+        for _ in 0..workers {
+            let _ = ready_in.try_send(shared.make(false)?);
+        }
+        let keeper = Keeper {
+            shared: shared.clone(),
+            ready: ready_in,
+            full: full_out,
+            done: done_in,
+        };
+        let keeper = std::thread::Builder::new()
+            .name("capture".into())
+            .spawn(move || keeper.run())
+            .map_err(|e| Error::unavailable("cannot start a thread").source(e))?;
+        let source = Source {
+            ready,
+            full,
+            shared,
+        };
+        Ok(Pool {
+            source,
+            keeper: Some(keeper),
+            collected,
+        })
+    }
+
+    /// A worker's end of the pool.
+    pub fn source(&self) -> Source {
+        self.source.clone()
+    }
+
+    /// Stops the keeper after it has taken every full chunk; all workers must have finished.
+    ///
+    /// # Errors
+    /// `Unavailable` when spilling failed.
+    pub fn finish(self) -> Result<PoolReport> {
+        let Pool {
+            source,
+            keeper,
+            collected,
+        } = self;
+        let shared = source.shared.clone();
+        shared.stop.store(true, Ordering::Release);
+        drop(source);
+        if let Some(keeper) = keeper {
+            keeper
+                .join()
+                .map_err(|_| Error::internal("the capture thread panicked"))??;
+        }
+        let mut chunks: Vec<_> = collected.try_iter().collect();
+        chunks.sort_unstable();
+        Ok(PoolReport {
+            chunks,
+            used: shared.used.load(Ordering::Relaxed),
+            waits: shared.waits.load(Ordering::Relaxed),
+            exhausted: shared.exhausted.load(Ordering::Relaxed),
+        })
+    }
+}
+
+impl Source {
+    /// The next chunk, or `None` when the budget is spent. Makes one itself (and counts that)
+    /// when the keeper is behind.
+    ///
+    /// # Errors
+    /// `Unavailable` when memory cannot be reserved although the budget allows it.
+    pub fn next(&self) -> Result<Option<Chunk>> {
+        if let Ok(chunk) = self.ready.try_recv() {
+            return Ok(Some(chunk));
+        }
+        if self.shared.exhausted.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        self.shared.waits.fetch_add(1, Ordering::Relaxed);
+        // While spilling, the reserve is the slack until the keeper has written the oldest chunk.
+        if !self.shared.take(self.shared.spill.is_some()) {
+            self.shared.exhausted.store(true, Ordering::Relaxed);
+            return Ok(None);
+        }
+        self.shared.build().map(Some)
+    }
+
+    /// A chunk from the reserve, for outliers after the budget is spent; `None` when that is
+    /// spent too.
+    ///
+    /// # Errors
+    /// `Unavailable` when memory cannot be reserved.
+    pub fn next_reserved(&self) -> Result<Option<Chunk>> {
+        if let Ok(chunk) = self.ready.try_recv() {
+            return Ok(Some(chunk));
+        }
+        if !self.shared.take(true) {
+            return Ok(None);
+        }
+        self.shared.build().map(Some)
+    }
+
+    /// Hands back a chunk that holds records.
+    pub fn full(&self, key: ChunkKey, chunk: Chunk) {
+        // The keeper outlives every source; if it has died, its error is reported by `finish`.
+        let _ = self.full.send((key, chunk));
+    }
+}
+
+impl Shared {
+    /// Takes one chunk's bytes from the budget.
+    fn take(&self, reserved: bool) -> bool {
+        let limit = if reserved {
+            self.budget
+        } else {
+            self.budget - self.reserve
+        };
+        let bytes = CHUNK_BYTES as u64;
+        let took = self
+            .used
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
+                (used + bytes <= limit).then_some(used + bytes)
+            });
+        took.is_ok()
+    }
+
+    fn make(&self, reserved: bool) -> Result<Chunk> {
+        if !self.take(reserved) {
+            return Err(Error::internal(
+                "the capture budget was checked and is now spent",
+            ));
+        }
+        self.build()
+    }
+
+    fn build(&self) -> Result<Chunk> {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let path = self.dir.join(format!("{number:08}.chunk"));
+        Ok(Chunk {
+            map: Mapping::create(&path, CHUNK_BYTES)?,
+            path,
+        })
+    }
+}
+
+struct Keeper {
+    shared: Arc<Shared>,
+    ready: Sender<Chunk>,
+    full: Receiver<(ChunkKey, Chunk)>,
+    done: Sender<(ChunkKey, PathBuf)>,
+}
+
+impl Keeper {
+    fn run(self) -> Result<()> {
+        let mut spare = None;
+        loop {
+            let stopping = self.shared.stop.load(Ordering::Acquire);
+            for (key, chunk) in self.full.try_iter() {
+                self.keep(key, chunk)?;
+            }
+            if stopping {
+                break;
+            }
+            if spare.is_none() && !self.ready.is_full() && self.shared.take(false) {
+                spare = Some(self.shared.build()?);
+            }
+            match spare.take().map(|chunk| self.ready.try_send(chunk)) {
+                Some(Ok(())) => continue,
+                Some(Err(TrySendError::Full(chunk) | TrySendError::Disconnected(chunk))) => {
+                    spare = Some(chunk);
+                }
+                None => {}
+            }
+            // Sleeps until a worker hands over a full chunk; wakes to see the stop flag.
+            if let Ok((key, chunk)) = self.full.recv_timeout(std::time::Duration::from_millis(20)) {
+                self.keep(key, chunk)?;
+            }
+        }
+        drop(spare);
+        Ok(())
+    }
+
+    /// Stores a full chunk's path; spills it when memory is short and a directory was given.
+    fn keep(&self, key: ChunkKey, chunk: Chunk) -> Result<()> {
+        let path = chunk.path.clone();
+        drop(chunk);
+        let Some(spill) = self.shared.spill.as_ref().filter(|_| self.short()) else {
+            let _ = self.done.send((key, path));
+            return Ok(());
+        };
+        let to = spill.join(format!("{:05}-{:08}.chunk", key.worker, key.seq));
+        std::fs::copy(&path, &to)
+            .and_then(|_| std::fs::remove_file(&path))
+            .map_err(|e| {
+                Error::unavailable("cannot spill the capture")
+                    .with("path", to.display())
+                    .source(e)
+            })?;
+        self.shared
+            .used
+            .fetch_sub(CHUNK_BYTES as u64, Ordering::AcqRel);
+        let _ = self.done.send((key, to));
+        Ok(())
+    }
+
+    fn short(&self) -> bool {
+        let used = self.shared.used.load(Ordering::Relaxed);
+        used + 4 * CHUNK_BYTES as u64 > self.shared.budget - self.shared.reserve
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(seq: u32) -> ChunkKey {
+        ChunkKey { worker: 0, seq }
+    }
+
+    #[test]
+    fn budget_is_kept_and_reserve_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = Pool::start(dir.path(), 6 * CHUNK_BYTES as u64, None, 1).unwrap();
+        let source = pool.source();
+        let mut usual = 0;
+        while let Some(mut chunk) = source.next().unwrap() {
+            chunk.words()[0] = 1;
+            source.full(key(usual), chunk);
+            usual += 1;
+        }
+        // One of six is the reserve; the keeper may still be building the last usual one.
+        assert!((4..=5).contains(&usual), "{usual}");
+        let mut taken = usual;
+        while taken < 6 {
+            if let Some(chunk) = source.next_reserved().unwrap() {
+                source.full(key(taken), chunk);
+                taken += 1;
+            }
+        }
+        assert!(source.next_reserved().unwrap().is_none());
+        drop(source);
+        let report = pool.finish().unwrap();
+        assert!(report.exhausted);
+        assert_eq!(report.chunks.len(), 6);
+        assert!(
+            report
+                .chunks
+                .iter()
+                .all(|(_, p)| p.metadata().unwrap().len() == 8 << 20)
+        );
+    }
+
+    #[test]
+    fn spill_moves_chunks_and_keeps_their_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let spill = dir.path().join("spill");
+        let budget = 8 * CHUNK_BYTES as u64;
+        let pool = Pool::start(&dir.path().join("shm"), budget, Some(&spill), 1).unwrap();
+        let source = pool.source();
+        for seq in 0..30 {
+            let mut chunk = loop {
+                if let Some(chunk) = source.next().unwrap() {
+                    break chunk;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            };
+            chunk.words()[0] = u64::from(seq);
+            source.full(key(seq), chunk);
+        }
+        drop(source);
+        let report = pool.finish().unwrap();
+        assert!(report.used <= budget);
+        for (i, (key, path)) in report.chunks.iter().enumerate() {
+            let data = std::fs::read(path).unwrap();
+            assert_eq!((key.seq, data[0]), (i as u32, i as u8));
+        }
+        assert!(std::fs::read_dir(&spill).unwrap().count() > 10);
+    }
+
+    #[test]
+    fn a_budget_below_two_chunks_a_worker_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Pool::start(dir.path(), CHUNK_BYTES as u64, None, 1).is_err());
+    }
+}

@@ -1,0 +1,333 @@
+//! Intervals: merges the workers' parts, feeds observers, keeps what the run directory wants.
+//!
+//! Runs on the engine's own thread, never on a worker's. An interval is closed when every worker
+//! has moved past it, so a row is final when it is shown; while a worker is stuck inside an I/O
+//! the view is marked provisional and the row follows when the worker comes back.
+
+mod closed;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+use taillight_core::plan::Plan;
+use taillight_core::progress::Progress;
+use taillight_core::{OpKind, Stamp};
+
+use crate::recorder::{Message, OpPart, Part, Thresholds, Timeline};
+
+pub use closed::{ClosedInterval, ClosedOp, Collected};
+
+/// Empty parts kept for reuse at most.
+pub const SPARE_PARTS: usize = 64;
+
+/// Watches a run. The engine knows no sink: the cli hands observers in.
+pub trait Observer {
+    /// A phase begins.
+    fn phase(&mut self, name: &str);
+    /// An interval is over (or provisional: see [`IntervalView::provisional`]).
+    fn interval(&mut self, view: &IntervalView);
+    /// Long work that is not measuring goes on.
+    fn progress(&mut self, progress: Progress<'_>);
+}
+
+/// One line of an interval: a workload's kind of operation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IntervalLine {
+    /// Workload index.
+    pub workload: u16,
+    /// Kind of operation.
+    pub op: OpKind,
+    /// Successes.
+    pub ops: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Failures.
+    pub errors: u64,
+    /// Median service time, ns; `None` without successes. Likewise below.
+    pub p50_ns: Option<u64>,
+    /// 99th percentile of service time, ns.
+    pub p99_ns: Option<u64>,
+    /// 99.9th percentile of service time, ns.
+    pub p999_ns: Option<u64>,
+    /// Longest service time, ns.
+    pub max_ns: Option<u64>,
+    /// 99th percentile of response time, ns; open loop only.
+    pub response_p99_ns: Option<u64>,
+}
+
+/// An interval as observers see it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IntervalView {
+    /// `warmup` or `measure`.
+    pub phase: &'static str,
+    /// Number within the phase.
+    pub index: u32,
+    /// Start, CLOCK_MONOTONIC ns.
+    pub start: Stamp,
+    /// Length, ns.
+    pub length_ns: u64,
+    /// Since the start of the measure phase, at the end of this interval, ns.
+    pub elapsed_ns: u64,
+    /// Length of the measure phase, where the plan gives one, ns.
+    pub planned_ns: Option<u64>,
+    /// Operations measured so far, and how many the plan asks for.
+    pub operations: (u64, Option<u64>),
+    /// Per workload and operation.
+    pub lines: Vec<IntervalLine>,
+    /// Operations due and not started, open loop only.
+    pub backlog: Option<u64>,
+    /// Mean operations in flight.
+    pub depth_mean: f64,
+    /// Some worker has not come back from an I/O yet: its share is missing here.
+    pub provisional: bool,
+}
+
+type Key = (bool, u32);
+
+/// What one workload did in one interval, all its workers together.
+struct Open {
+    workloads: Vec<OpenWorkload>,
+    last: Option<Stamp>,
+    shown: bool,
+}
+
+#[derive(Default)]
+struct OpenWorkload {
+    ops: [Option<Box<OpPart>>; OpKind::ALL.len()],
+    depth_ns: u64,
+    backlog: u64,
+}
+
+/// The collector.
+pub struct Collector {
+    timeline: Timeline,
+    planned_ns: Option<u64>,
+    planned_ops: Option<u64>,
+    open_loop: Vec<bool>,
+    kinds: Vec<Vec<OpKind>>,
+    open: BTreeMap<Key, Open>,
+    reached: Vec<Option<Key>>,
+    running: Vec<bool>,
+    spare: Sender<Box<Part>>,
+    thresholds: Arc<Thresholds>,
+    next: BTreeMap<bool, u32>,
+    collected: Collected,
+}
+
+impl Collector {
+    /// A collector for the workers of `plan`.
+    pub fn new(
+        plan: &Plan,
+        timeline: Timeline,
+        spare: Sender<Box<Part>>,
+        thresholds: Arc<Thresholds>,
+    ) -> Collector {
+        let workers = plan.workers() as usize;
+        let open_loop = |w: &taillight_core::plan::WorkloadPlan| {
+            !matches!(w.arrival, taillight_core::plan::Arrival::Burst)
+        };
+        Collector {
+            timeline,
+            planned_ns: plan.run.duration.map(|d| d.0),
+            planned_ops: plan.run.operations,
+            open_loop: plan.workloads.iter().map(open_loop).collect(),
+            kinds: plan
+                .workloads
+                .iter()
+                .map(|w| w.mix.iter().map(|m| m.op).collect())
+                .collect(),
+            open: BTreeMap::new(),
+            reached: vec![None; workers],
+            running: vec![true; workers],
+            spare,
+            thresholds,
+            next: BTreeMap::new(),
+            collected: Collected::new(plan),
+        }
+    }
+
+    /// Whether some worker has not finished.
+    pub fn any_running(&self) -> bool {
+        self.running.iter().any(|r| *r)
+    }
+
+    /// Takes a worker's message.
+    pub fn accept(&mut self, message: Message) {
+        match message {
+            Message::Done { worker } => self.running[usize::from(worker)] = false,
+            Message::Part(part) => self.merge(part),
+        }
+    }
+
+    fn merge(&mut self, mut part: Box<Part>) {
+        let key = (part.measured, part.index);
+        let count = self.kinds.len();
+        let open = self.open.entry(key).or_insert_with(|| Open {
+            workloads: (0..count).map(|_| OpenWorkload::default()).collect(),
+            last: None,
+            shown: false,
+        });
+        open.last = open.last.max(part.last);
+        let workload = &mut open.workloads[usize::from(part.workload)];
+        workload.depth_ns += part.depth_ns;
+        workload.backlog += part.backlog;
+        for (mine, theirs) in workload.ops.iter_mut().zip(part.ops.iter_mut()) {
+            match (mine, theirs) {
+                (Some(mine), Some(theirs)) => mine.merge(theirs),
+                (mine @ None, Some(theirs)) if theirs.ops > 0 || theirs.failed() > 0 => {
+                    *mine = Some(theirs.clone());
+                }
+                _ => {}
+            }
+        }
+        self.collected.stragglers += part.stragglers;
+        self.reached[usize::from(part.worker)] = Some(key);
+        part.clear();
+        // A full spare channel means enough are there already.
+        let _ = self.spare.try_send(part);
+    }
+
+    /// Closes every interval all workers have passed, and shows provisional ones that are late.
+    pub fn settle(&mut self, now: Stamp, observers: &mut [&mut dyn Observer]) {
+        while let Some(key) = self.open.keys().next().copied() {
+            if !self.passed(key) {
+                break;
+            }
+            let Some(open) = self.open.remove(&key) else {
+                break;
+            };
+            self.close(key, open, observers);
+        }
+        self.show_late(now, observers);
+    }
+
+    /// Shows the oldest open interval, once, when a stuck worker keeps it from closing.
+    fn show_late(&mut self, now: Stamp, observers: &mut [&mut dyn Observer]) {
+        let Some((&key, open)) = self.open.iter().find(|(_, open)| !open.shown) else {
+            return;
+        };
+        let (start, length) = self.timeline_of(key);
+        if now.since(start) <= 2 * length as i64 {
+            return;
+        }
+        let parts = open
+            .workloads
+            .iter()
+            .map(|w| (&w.ops, w.depth_ns, w.backlog));
+        let closed =
+            ClosedInterval::from_parts((key, start, length), parts, &self.kinds, &self.open_loop);
+        let view = self.view(&closed, true);
+        observers.iter_mut().for_each(|o| o.interval(&view));
+        if let Some(open) = self.open.get_mut(&key) {
+            open.shown = true;
+        }
+    }
+
+    fn passed(&self, key: Key) -> bool {
+        self.reached
+            .iter()
+            .zip(&self.running)
+            .all(|(reached, running)| !running || reached.is_some_and(|r| r >= key))
+    }
+
+    fn timeline_of(&self, (measured, index): Key) -> (Stamp, u64) {
+        let t = &self.timeline;
+        let origin = if measured { t.measure } else { t.start };
+        let start = origin.plus(u64::from(index) * t.interval_ns);
+        let limit = if measured { t.end } else { t.measure };
+        (start, t.interval_ns.min(limit.since(start).max(1) as u64))
+    }
+
+    /// Makes the interval final; intervals in which nothing happened at all are filled in.
+    fn close(&mut self, key: Key, open: Open, observers: &mut [&mut dyn Observer]) {
+        let next = self.next.entry(key.0).or_insert(0);
+        let missing = *next..key.1;
+        *next = key.1 + 1;
+        for index in missing {
+            let (start, length) = self.timeline_of((key.0, index));
+            let nothing = ClosedInterval::from_parts(
+                ((key.0, index), start, length),
+                std::iter::repeat_n((&Default::default(), 0, 0), self.kinds.len()),
+                &self.kinds,
+                &self.open_loop,
+            );
+            self.finish(nothing, observers);
+        }
+        let (start, mut length) = self.timeline_of(key);
+        if let Some(last) = open.last.filter(|_| !self.any_running()) {
+            // The last interval ends with the last completion, be it early or in the drain.
+            length = last.since(start).max(1) as u64;
+        }
+        self.collected
+            .add_totals(key.0, open.workloads.iter().map(|w| &w.ops));
+        let closed = ClosedInterval::from_parts(
+            (key, start, length),
+            open.workloads
+                .iter()
+                .map(|w| (&w.ops, w.depth_ns, w.backlog)),
+            &self.kinds,
+            &self.open_loop,
+        );
+        self.publish_thresholds(&open);
+        self.finish(closed, observers);
+    }
+
+    fn publish_thresholds(&self, open: &Open) {
+        for kind in OpKind::ALL {
+            let parts = open
+                .workloads
+                .iter()
+                .filter_map(|w| w.ops[kind as usize].as_deref());
+            let slow = parts
+                .filter(|op| op.ops >= 1000)
+                .map(|op| {
+                    op.response
+                        .as_ref()
+                        .unwrap_or(&op.service)
+                        .value_at_quantile(0.999)
+                })
+                .min();
+            if let Some(ns) = slow {
+                self.thresholds.set(kind, ns);
+            }
+        }
+    }
+
+    fn finish(&mut self, closed: ClosedInterval, observers: &mut [&mut dyn Observer]) {
+        let view = self.view(&closed, false);
+        observers.iter_mut().for_each(|o| o.interval(&view));
+        self.collected.intervals.push(closed);
+    }
+
+    fn view(&self, closed: &ClosedInterval, provisional: bool) -> IntervalView {
+        let end = closed.start.plus(closed.length_ns);
+        let elapsed = if closed.measured {
+            end.since(self.timeline.measure).max(0)
+        } else {
+            0
+        };
+        IntervalView {
+            phase: if closed.measured { "measure" } else { "warmup" },
+            index: closed.index,
+            start: closed.start,
+            length_ns: closed.length_ns,
+            elapsed_ns: elapsed as u64,
+            planned_ns: self.planned_ns,
+            operations: (self.collected.measured_ops(), self.planned_ops),
+            lines: closed.ops.iter().map(ClosedOp::line).collect(),
+            backlog: closed.backlog,
+            depth_mean: closed.depth_mean.iter().sum(),
+            provisional,
+        }
+    }
+
+    /// Everything collected, once all workers have finished or were given up.
+    pub fn into_collected(mut self, observers: &mut [&mut dyn Observer]) -> Collected {
+        self.running.iter_mut().for_each(|r| *r = false);
+        while let Some((key, open)) = self.open.pop_first() {
+            self.close(key, open, observers);
+        }
+        self.collected
+    }
+}

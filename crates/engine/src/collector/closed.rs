@@ -1,0 +1,278 @@
+//! Closed intervals, kept small: exact counts, percentiles, and the histogram as (value, count)
+//! pairs until `histograms.hlog` is written after the run.
+
+use hdrhistogram::Histogram;
+use taillight_core::plan::Plan;
+use taillight_core::{OpKind, Stamp, Status};
+use taillight_rundir::histlog::{HistEntry, HistTag, LatencyKind};
+use taillight_rundir::intervals::IntervalRow;
+
+use super::IntervalLine;
+use crate::recorder::{OpPart, new_histogram};
+
+type Ops = [Option<Box<OpPart>>; OpKind::ALL.len()];
+/// Value and count of each non-empty histogram bucket.
+type Sparse = Vec<(u64, u64)>;
+
+/// One workload's kind of operation in one interval.
+#[derive(Debug, Clone)]
+pub struct ClosedOp {
+    row: IntervalRow,
+    line: IntervalLine,
+    service: Sparse,
+    response: Option<Sparse>,
+}
+
+impl ClosedOp {
+    /// As observers see it.
+    pub fn line(&self) -> IntervalLine {
+        self.line.clone()
+    }
+}
+
+/// One closed interval.
+#[derive(Debug, Clone)]
+pub struct ClosedInterval {
+    /// Measure phase or warm-up.
+    pub measured: bool,
+    /// Number within the phase.
+    pub index: u32,
+    /// Start.
+    pub start: Stamp,
+    /// Length, ns.
+    pub length_ns: u64,
+    /// Per workload and kind of operation.
+    pub ops: Vec<ClosedOp>,
+    /// Sum over open-loop workloads; `None` when there is none.
+    pub backlog: Option<u64>,
+    /// Mean operations in flight per workload.
+    pub depth_mean: Vec<f64>,
+}
+
+fn sparse(h: &Histogram<u64>) -> Sparse {
+    h.iter_recorded()
+        .map(|v| (v.value_iterated_to(), v.count_at_value()))
+        .collect()
+}
+
+fn dense(sparse: &Sparse) -> Histogram<u64> {
+    let mut h = new_histogram();
+    for (value, count) in sparse {
+        // Values come from a histogram with the same bounds.
+        let _ = h.record_n(*value, *count);
+    }
+    h
+}
+
+impl ClosedInterval {
+    /// From the merged parts of each workload: counters, depth integral, backlog.
+    pub fn from_parts<'a>(
+        (key, start, length_ns): ((bool, u32), Stamp, u64),
+        workloads: impl Iterator<Item = (&'a Ops, u64, u64)>,
+        kinds: &[Vec<OpKind>],
+        open_loop: &[bool],
+    ) -> ClosedInterval {
+        let phase = if key.0 { "measure" } else { "warmup" };
+        let (mut ops, mut depths, mut backlogs) = (Vec::new(), Vec::new(), None);
+        for (w, (parts, depth_ns, backlog)) in workloads.enumerate() {
+            let depth = depth_ns as f64 / length_ns.max(1) as f64;
+            depths.push(depth);
+            let backlog = open_loop[w].then_some(backlog);
+            backlogs = backlog.map(|b| b + backlogs.unwrap_or(0)).or(backlogs);
+            for kind in OpKind::ALL {
+                let part = parts[kind as usize].as_deref();
+                if part.is_none() && !kinds[w].contains(&kind) {
+                    continue;
+                }
+                let base = IntervalRow {
+                    start_ns: start.0,
+                    length_ns,
+                    phase: phase.into(),
+                    workload: w as u16,
+                    op: kind,
+                    backlog,
+                    depth_mean: depth,
+                    ..IntervalRow::default()
+                };
+                ops.push(close_op(base, part));
+            }
+        }
+        ClosedInterval {
+            measured: key.0,
+            index: key.1,
+            start,
+            length_ns,
+            ops,
+            backlog: backlogs,
+            depth_mean: depths,
+        }
+    }
+}
+
+fn close_op(mut row: IntervalRow, part: Option<&OpPart>) -> ClosedOp {
+    let empty = || (Vec::new(), None);
+    let (service, response) = part.map_or_else(empty, |p| {
+        (sparse(&p.service), p.response.as_ref().map(sparse))
+    });
+    if let Some(p) = part {
+        row.ops = p.ops + p.failed();
+        row.bytes = p.bytes;
+        row.errors = p.failed();
+        fill_latency(&mut row, p);
+    }
+    let line = IntervalLine {
+        workload: row.workload,
+        op: row.op,
+        ops: row.ops - row.errors,
+        bytes: row.bytes,
+        errors: row.errors,
+        p50_ns: row.p50_ns,
+        p99_ns: row.p99_ns,
+        p999_ns: row.p999_ns,
+        max_ns: row.max_ns,
+        response_p99_ns: row.response_p99_ns,
+    };
+    ClosedOp {
+        row,
+        line,
+        service,
+        response,
+    }
+}
+
+fn fill_latency(row: &mut IntervalRow, p: &OpPart) {
+    if p.ops == 0 {
+        return;
+    }
+    // A bucket's upper edge may lie above the exact maximum.
+    let at = |q: f64| Some(p.service.value_at_quantile(q).min(p.max_ns));
+    row.min_ns = Some(p.min_ns);
+    row.mean_ns = Some(p.sum_ns as f64 / p.ops as f64);
+    row.max_ns = Some(p.max_ns);
+    (row.p10_ns, row.p25_ns, row.p50_ns) = (at(0.1), at(0.25), at(0.5));
+    (row.p75_ns, row.p90_ns, row.p95_ns) = (at(0.75), at(0.9), at(0.95));
+    (row.p99_ns, row.p999_ns, row.p9999_ns) = (at(0.99), at(0.999), at(0.9999));
+    row.response_p99_ns = p.response.as_ref().map(|r| r.value_at_quantile(0.99));
+    let listed = taillight_stats::pct::SBK_21_LIST.map(|pct| {
+        p.service
+            .value_at_quantile(pct.as_f64() / 100.0)
+            .min(p.max_ns)
+    });
+    let slc = taillight_stats::Slc::from_values(&listed);
+    (row.slc1, row.slc2) = (slc.slc1, slc.slc2);
+}
+
+/// Everything the run directory and the outcome need.
+pub struct Collected {
+    /// Closed intervals in order.
+    pub intervals: Vec<ClosedInterval>,
+    /// Measured counters per workload and kind of operation.
+    pub totals: Vec<Ops>,
+    /// Warm-up operations, all together.
+    pub warmup_ops: u64,
+    /// Warm-up operations that completed in the measure phase.
+    pub stragglers: u64,
+    names: Vec<String>,
+}
+
+impl Collected {
+    pub(super) fn new(plan: &Plan) -> Collected {
+        Collected {
+            intervals: Vec::new(),
+            totals: plan.workloads.iter().map(|_| Ops::default()).collect(),
+            warmup_ops: 0,
+            stragglers: 0,
+            names: plan.workloads.iter().map(|w| w.name.clone()).collect(),
+        }
+    }
+
+    pub(super) fn add_totals<'a>(&mut self, measured: bool, parts: impl Iterator<Item = &'a Ops>) {
+        for (total, part) in self.totals.iter_mut().zip(parts) {
+            for (mine, theirs) in total.iter_mut().zip(part.iter()) {
+                let Some(theirs) = theirs else { continue };
+                if !measured {
+                    self.warmup_ops += theirs.ops + theirs.failed();
+                    continue;
+                }
+                match mine {
+                    Some(mine) => mine.merge(theirs),
+                    None => *mine = Some(theirs.clone()),
+                }
+            }
+        }
+    }
+
+    /// Measured operations, failures included.
+    pub fn measured_ops(&self) -> u64 {
+        self.totals
+            .iter()
+            .flatten()
+            .flatten()
+            .map(|op| op.ops + op.failed())
+            .sum()
+    }
+
+    /// Failures by status, all together.
+    pub fn errors(&self) -> Vec<(Status, u64)> {
+        let mut all: Vec<(Status, u64)> = Vec::new();
+        for (status, n) in self
+            .totals
+            .iter()
+            .flatten()
+            .flatten()
+            .flat_map(|op| &op.errors)
+        {
+            match all.iter_mut().find(|(s, _)| s == status) {
+                Some((_, count)) => *count += n,
+                None => all.push((*status, *n)),
+            }
+        }
+        all
+    }
+
+    /// Values beyond the histograms' range.
+    pub fn beyond(&self) -> u64 {
+        self.totals
+            .iter()
+            .flatten()
+            .flatten()
+            .map(|op| op.beyond)
+            .sum()
+    }
+
+    /// Rows of `intervals.parquet`.
+    pub fn rows(&self) -> Vec<IntervalRow> {
+        self.intervals
+            .iter()
+            .flat_map(|i| i.ops.iter().map(|op| op.row.clone()))
+            .collect()
+    }
+
+    /// Entries of `histograms.hlog`, one histogram in memory at a time.
+    pub fn histograms(&self) -> impl Iterator<Item = HistEntry<Histogram<u64>>> {
+        self.intervals.iter().flat_map(move |interval| {
+            interval.ops.iter().flat_map(move |op| {
+                let kinds = [
+                    (LatencyKind::Service, Some(&op.service)),
+                    (LatencyKind::Response, op.response.as_ref()),
+                ];
+                kinds.into_iter().filter_map(move |(kind, values)| {
+                    let values = values.filter(|v| !v.is_empty())?;
+                    let tag = HistTag {
+                        phase: op.row.phase.clone(),
+                        workload: self.names[usize::from(op.row.workload)].clone(),
+                        op: op.row.op,
+                        kind,
+                    };
+                    let (start_ns, length_ns) = (op.row.start_ns, op.row.length_ns);
+                    Some(HistEntry {
+                        start_ns,
+                        length_ns,
+                        tag,
+                        histogram: dense(values),
+                    })
+                })
+            })
+        })
+    }
+}

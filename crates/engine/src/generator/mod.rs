@@ -1,0 +1,146 @@
+//! What to do next: operation, size, offset. One generator per worker, seeded, without a clock.
+//!
+//! The same seed gives the same operations in the same order per worker. Adding an access
+//! pattern: one file here and one line in [`Pattern::new`].
+
+mod mix;
+mod pattern;
+pub mod permute;
+mod sequential;
+mod size;
+
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use taillight_core::plan::{Plan, WorkloadPlan};
+use taillight_core::{Error, Op, OpKind, Result, SyncKind};
+use taillight_driver::Geometry;
+
+use mix::Mix;
+use pattern::{Extent, Pattern};
+use size::Sizes;
+
+/// The random generator of all draws: small, fast, seedable.
+pub type Rng = Xoshiro256PlusPlus;
+
+/// A generator seed from the run's seed and a worker's number. Different streams per purpose.
+pub fn worker_seed(run_seed: u64, worker: u16, purpose: u64) -> u64 {
+    let mut x = run_seed ^ (u64::from(worker) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    x ^= purpose.wrapping_mul(0xD1B5_4A32_D192_ED03);
+    // SplitMix64's finaliser: neighbouring workers get unrelated seeds.
+    x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ x >> 31
+}
+
+/// Where a worker stands among the workers of its workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Worker number over all workloads (seeds).
+    pub worker: u16,
+    /// Number within the workload, from 0.
+    pub index: u32,
+    /// Workers of the workload.
+    pub of: u32,
+}
+
+/// Yields one worker's operations.
+#[derive(Debug, Clone)]
+pub struct Generator {
+    rng: Rng,
+    mix: Mix,
+    sizes: Sizes,
+    pattern: Pattern,
+    file_size: u64,
+    sync: Option<(SyncKind, u32)>,
+    writes: u32,
+}
+
+impl Generator {
+    /// The generator of the worker at `place`.
+    ///
+    /// # Errors
+    /// `Usage` when the extent cannot hold a block for each worker.
+    pub fn new(
+        plan: &Plan,
+        workload: &WorkloadPlan,
+        shape: Geometry,
+        place: Place,
+    ) -> Result<Self> {
+        let extent = Extent::of(workload, shape)?;
+        let fsync_only = workload
+            .mix
+            .iter()
+            .all(|m| m.op == OpKind::Fsync || m.weight == 0);
+        if extent.bytes() < workload.block_size.max() && !fsync_only {
+            return Err(Error::usage("the extent is smaller than one block")
+                .with("workload", &workload.name)
+                .with("extent", extent.bytes())
+                .with("block_size", workload.block_size.max())
+                .hint("make target.size or access.length larger, or block_size smaller"));
+        }
+        let seed = worker_seed(plan.run.seed, place.worker, 1);
+        Ok(Generator {
+            rng: Rng::seed_from_u64(seed),
+            mix: Mix::new(&workload.mix),
+            sizes: Sizes::new(&workload.block_size),
+            pattern: Pattern::new(plan.run.seed, workload, &extent, place)?,
+            file_size: shape.file_size,
+            sync: workload.sync.every(),
+            writes: 0,
+        })
+    }
+
+    /// Every block size of a workload, when they are at most `most`; for the capture's table.
+    pub fn distinct_sizes(workload: &WorkloadPlan, most: usize) -> Option<Vec<u64>> {
+        Sizes::new(&workload.block_size).distinct(most)
+    }
+
+    /// The next operation.
+    #[inline]
+    #[allow(clippy::should_implement_trait)] // endless, and never None: not an iterator
+    pub fn next(&mut self) -> Op {
+        let kind = self.mix.draw(&mut self.rng);
+        if kind == OpKind::Fsync {
+            return Op {
+                kind,
+                target: 0,
+                offset: 0,
+                size: 0,
+                key: 0,
+                sync: None,
+            };
+        }
+        let size = self.sizes.draw(&mut self.rng);
+        let global = self.pattern.next(&mut self.rng, size);
+        let (target, offset) = if global < self.file_size {
+            (0, global)
+        } else {
+            ((global / self.file_size) as u16, global % self.file_size)
+        };
+        Op {
+            kind,
+            target,
+            offset,
+            size,
+            key: 0,
+            sync: self.sync_of(kind),
+        }
+    }
+
+    #[inline]
+    fn sync_of(&mut self, kind: OpKind) -> Option<SyncKind> {
+        let (sync, every) = self.sync?;
+        if kind != OpKind::Write {
+            return None;
+        }
+        self.writes += 1;
+        if self.writes < every {
+            return None;
+        }
+        self.writes = 0;
+        Some(sync)
+    }
+}
+
+#[cfg(test)]
+mod tests;

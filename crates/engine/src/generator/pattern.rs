@@ -1,0 +1,174 @@
+//! Where: the access patterns behind one call, chosen by the plan.
+
+use rand::Rng as _;
+use taillight_core::plan::{AccessKind, WorkloadPlan};
+use taillight_core::{Error, Result};
+use taillight_driver::Geometry;
+
+use super::permute::{Permutation, below};
+use super::sequential::Sequential;
+use super::{Place, Rng, worker_seed};
+
+/// The part of the data set a workload uses, global offsets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// First byte.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+    /// Offsets are multiples of this from `start`.
+    pub align: u64,
+    /// Largest block.
+    pub largest: u64,
+    /// Bytes in each file: a block never crosses into the next.
+    pub file_size: u64,
+}
+
+impl Extent {
+    /// The extent of a workload.
+    ///
+    /// # Errors
+    /// `Usage` when it lies outside the data set.
+    pub fn of(workload: &WorkloadPlan, shape: Geometry) -> Result<Extent> {
+        let start = workload.access.offset.0;
+        let end = match workload.access.length {
+            Some(length) => start.saturating_add(length.0),
+            None => shape.size(),
+        };
+        if start >= end || end > shape.size() {
+            return Err(Error::usage("the extent lies outside the data set")
+                .with("workload", &workload.name)
+                .with("offset", start)
+                .with("end", end)
+                .with("data set", shape.size())
+                .hint("check access.offset and access.length against target.size"));
+        }
+        let align = workload.access.align.0.max(1);
+        let largest = workload.block_size.max();
+        Ok(Extent {
+            start,
+            end,
+            align,
+            largest,
+            file_size: shape.file_size,
+        })
+    }
+
+    /// Length, bytes.
+    pub fn bytes(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Aligned positions at which the largest block still fits.
+    pub fn positions(&self) -> u64 {
+        self.bytes()
+            .checked_sub(self.largest)
+            .map_or(0, |room| room / self.align + 1)
+    }
+}
+
+/// One worker's sequence of offsets.
+#[derive(Debug, Clone)]
+pub enum Pattern {
+    /// Sequential, reverse, strided.
+    Ordered(Sequential),
+    /// Random, each position once per pass over all workers together.
+    Cover(Cover),
+    /// Random with replacement.
+    Random {
+        /// Where.
+        extent: Extent,
+        /// Positions.
+        positions: u64,
+    },
+}
+
+impl Pattern {
+    /// The pattern of the worker at `place`.
+    ///
+    /// # Errors
+    /// `Usage` when a sequential worker's slice is empty.
+    pub fn new(seed: u64, w: &WorkloadPlan, extent: &Extent, place: Place) -> Result<Pattern> {
+        match w.access.kind {
+            AccessKind::Random if w.access.cover => {
+                Ok(Pattern::Cover(Cover::new(seed, extent, place)))
+            }
+            AccessKind::Random => Ok(Pattern::Random {
+                extent: *extent,
+                positions: extent.positions(),
+            }),
+            _ => Ok(Pattern::Ordered(Sequential::new(w, extent, place)?)),
+        }
+    }
+
+    /// The next global offset for a block of `size` bytes.
+    #[inline]
+    pub fn next(&mut self, rng: &mut Rng, size: u64) -> u64 {
+        match self {
+            Pattern::Random { extent, positions } => {
+                let at = below(rng.next_u64(), *positions);
+                fit(extent, extent.start + at * extent.align, size)
+            }
+            Pattern::Cover(cover) => cover.next(size),
+            Pattern::Ordered(ordered) => ordered.next(size),
+        }
+    }
+}
+
+/// Moves a block back when it would cross into the next file.
+#[inline]
+fn fit(extent: &Extent, offset: u64, size: u64) -> u64 {
+    if extent.end <= extent.file_size {
+        return offset;
+    }
+    let within = offset % extent.file_size;
+    let over = (within + size).saturating_sub(extent.file_size);
+    offset - over.next_multiple_of(extent.align).min(within)
+}
+
+/// Full coverage: worker k of W takes positions k, k + W, k + 2W, ... of one permutation per pass.
+#[derive(Debug, Clone)]
+pub struct Cover {
+    extent: Extent,
+    seed: u64,
+    pass: u64,
+    permutation: Permutation,
+    position: u64,
+    step: u64,
+}
+
+impl Cover {
+    fn new(seed: u64, extent: &Extent, place: Place) -> Cover {
+        // Blocks that do not overlap: a block per `largest` bytes, not per alignment step.
+        let mut extent = *extent;
+        extent.align = extent.largest.max(1).next_multiple_of(extent.align);
+        let key = worker_seed(seed, 0, 2);
+        Cover {
+            extent,
+            seed: key,
+            pass: 0,
+            permutation: Permutation::new(extent.positions().max(1), key),
+            position: u64::from(place.index),
+            step: u64::from(place.of),
+        }
+    }
+
+    #[inline]
+    fn next(&mut self, size: u64) -> u64 {
+        while self.position >= self.permutation.len() {
+            self.position -= self.permutation.len();
+            self.pass += 1;
+            let key = self
+                .seed
+                .wrapping_add(self.pass.wrapping_mul(0xA076_1D64_78BD_642F));
+            self.permutation = Permutation::new(self.permutation.len(), key);
+        }
+        let at = self.permutation.at(self.position);
+        self.position += self.step;
+        fit(
+            &self.extent,
+            self.extent.start + at * self.extent.align,
+            size,
+        )
+    }
+}

@@ -1,0 +1,118 @@
+//! Ordered access: ascending, descending, strided. A contiguous slice per worker; wraps around.
+
+use taillight_core::plan::{AccessKind, WorkloadPlan};
+use taillight_core::{Error, Result};
+
+use super::Place;
+use super::pattern::Extent;
+
+/// An ordered walk over `[start, end)`.
+#[derive(Debug, Clone)]
+pub struct Sequential {
+    kind: AccessKind,
+    start: u64,
+    end: u64,
+    align: u64,
+    file_size: u64,
+    stride: u64,
+    /// Next offset (ascending), or one past the next block (descending).
+    at: u64,
+    /// Strided: start of the current lap.
+    lap: u64,
+}
+
+impl Sequential {
+    /// The walk of the worker at `place`.
+    ///
+    /// # Errors
+    /// `Usage` when its slice cannot hold one block.
+    pub fn new(w: &WorkloadPlan, extent: &Extent, place: Place) -> Result<Sequential> {
+        let share = extent.bytes() / u64::from(place.of.max(1)) / extent.align * extent.align;
+        if share < extent.largest {
+            return Err(
+                Error::usage("the slice of a sequential worker is smaller than one block")
+                    .with("workload", &w.name)
+                    .with("slice", share)
+                    .with("block_size", extent.largest)
+                    .hint("use fewer workers, smaller blocks, or a larger target.size"),
+            );
+        }
+        let start = extent.start + share * u64::from(place.index);
+        // The last worker takes the remainder, so that nothing is left out.
+        let last = place.index + 1 == place.of;
+        let end = if last { extent.end } else { start + share };
+        let stride = w.access.stride.map_or(extent.largest, |s| s.0).max(1);
+        let at = if w.access.kind == AccessKind::Reverse {
+            end
+        } else {
+            start
+        };
+        let (kind, align, file_size) = (w.access.kind, extent.align, extent.file_size);
+        Ok(Sequential {
+            kind,
+            start,
+            end,
+            align,
+            file_size,
+            stride,
+            at,
+            lap: start,
+        })
+    }
+
+    /// The next offset for a block of `size` bytes.
+    #[inline]
+    pub fn next(&mut self, size: u64) -> u64 {
+        match self.kind {
+            AccessKind::Reverse => self.down(size),
+            AccessKind::Strided => self.stride(size),
+            _ => self.up(size),
+        }
+    }
+
+    /// The first offset from `at` on at which the block does not cross into the next file.
+    #[inline]
+    fn in_one_file(&self, at: u64, size: u64) -> u64 {
+        if self.end <= self.file_size || at % self.file_size + size <= self.file_size {
+            return at;
+        }
+        (at / self.file_size + 1) * self.file_size
+    }
+
+    #[inline]
+    fn up(&mut self, size: u64) -> u64 {
+        let mut at = self.in_one_file(self.at, size);
+        if at + size > self.end {
+            at = self.in_one_file(self.start, size);
+        }
+        self.at = at + size.next_multiple_of(self.align);
+        at
+    }
+
+    fn down(&mut self, size: u64) -> u64 {
+        let step = size.next_multiple_of(self.align);
+        if self.at < self.start + step {
+            self.at = self.end;
+        }
+        let mut at = (self.at - step) / self.align * self.align;
+        if self.in_one_file(at, size) != at {
+            at = (at / self.file_size + 1) * self.file_size - step;
+        }
+        self.at = at;
+        at
+    }
+
+    fn stride(&mut self, size: u64) -> u64 {
+        let mut at = self.in_one_file(self.at, size);
+        if at + size > self.end {
+            // Next lap: one block further, until the laps have covered a whole stride.
+            self.lap += size.next_multiple_of(self.align);
+            if self.lap >= self.start + self.stride || self.lap + size > self.end {
+                self.lap = self.start;
+            }
+            at = self.in_one_file(self.lap, size);
+        }
+        self.at = at + self.stride;
+        at
+    }
+}

@@ -1,0 +1,151 @@
+//! Generators: coverage, bounds, shares, determinism.
+
+use proptest::prelude::*;
+use taillight_core::OpKind;
+use taillight_core::plan::{AccessKind, BlockSize, MixPart, SizeRange, Sync};
+use taillight_core::units::ByteSize;
+use taillight_driver::Geometry;
+
+use super::permute::Permutation;
+use super::*;
+use crate::testing::plan;
+
+fn shape(size: u64) -> Geometry {
+    Geometry {
+        files: 1,
+        file_size: size,
+        align: 1,
+    }
+}
+
+fn place(index: u32, of: u32) -> Place {
+    Place {
+        worker: index as u16,
+        index,
+        of,
+    }
+}
+
+fn offsets(plan: &Plan, shape: Geometry, place: Place, n: usize) -> Vec<u64> {
+    let mut g = Generator::new(plan, &plan.workloads[0], shape, place).unwrap();
+    (0..n)
+        .map(|_| g.next())
+        .map(|o| u64::from(o.target) * shape.file_size + o.offset)
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn permutation_visits_each_once(n in 1u64..3000, key: u64) {
+        let p = Permutation::new(n, key);
+        let mut seen: Vec<u64> = (0..n).map(|i| p.at(i)).collect();
+        seen.sort_unstable();
+        prop_assert!(seen.iter().copied().eq(0..n));
+    }
+
+    #[test]
+    fn cover_reaches_every_block_once_per_pass(blocks in 1u64..200, workers in 1u32..5, seed: u64) {
+        let mut plan = plan();
+        plan.run.seed = seed;
+        plan.workloads[0].access.kind = AccessKind::Random;
+        plan.workloads[0].access.cover = true;
+        let shape = shape(blocks * 4096 + 100);
+        // Together the workers' first `blocks` positions are one pass.
+        let mut all = Vec::new();
+        for k in 0..workers {
+            let mine = (blocks + u64::from(workers - 1 - k)) / u64::from(workers);
+            all.extend(offsets(&plan, shape, place(k, workers), mine as usize));
+        }
+        all.sort_unstable();
+        prop_assert!(all.into_iter().eq((0..blocks).map(|b| b * 4096)));
+    }
+
+    #[test]
+    fn blocks_stay_in_bounds_and_in_one_file(
+        files in 1u16..4, blocks in 8u64..64, workers in 1u32..4, kind in 0u8..5, step in 1u64..4,
+    ) {
+        let mut plan = plan();
+        let w = &mut plan.workloads[0];
+        w.access.kind = [AccessKind::Sequential, AccessKind::Reverse, AccessKind::Strided,
+            AccessKind::Random, AccessKind::Random][kind as usize];
+        w.access.cover = kind == 4;
+        w.access.stride = Some(ByteSize(step * 4096));
+        w.access.align = ByteSize(512);
+        w.block_size = BlockSize::Range(SizeRange {
+            min: ByteSize(512), max: ByteSize(4096 * 2), step: ByteSize(512) });
+        let shape = Geometry { files, file_size: blocks * 4096, align: 512 };
+        for k in 0..workers {
+            let Ok(mut g) = Generator::new(&plan, &plan.workloads[0], shape, place(k, workers))
+            else { continue };
+            for _ in 0..500 {
+                let op = g.next();
+                prop_assert!(op.target < files, "{op:?}");
+                prop_assert!(op.offset + op.size <= shape.file_size, "{op:?}");
+                prop_assert_eq!(op.offset % 512, 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn sequential_is_contiguous_per_worker_and_wraps() {
+    let mut p = plan();
+    p.workloads[0].access.kind = AccessKind::Sequential;
+    assert_eq!(
+        offsets(&p, shape(16384), place(1, 2), 3),
+        [8192, 12288, 8192]
+    );
+    p.workloads[0].access.kind = AccessKind::Reverse;
+    assert_eq!(
+        offsets(&p, shape(16384), place(0, 1), 5),
+        [12288, 8192, 4096, 0, 12288]
+    );
+    p.workloads[0].access.kind = AccessKind::Strided;
+    p.workloads[0].access.stride = Some(ByteSize(8192));
+    assert_eq!(
+        offsets(&p, shape(16384), place(0, 1), 5),
+        [0, 8192, 4096, 12288, 0]
+    );
+}
+
+#[test]
+fn same_seed_same_operations_and_other_worker_others() {
+    let p = plan();
+    let a = offsets(&p, shape(1 << 30), place(0, 2), 1000);
+    assert_eq!(a, offsets(&p, shape(1 << 30), place(0, 2), 1000));
+    assert_ne!(a, offsets(&p, shape(1 << 30), place(1, 2), 1000));
+}
+
+#[test]
+fn mix_keeps_its_shares_within_five_sigma() {
+    let mut p = plan();
+    p.workloads[0].mix = vec![
+        MixPart {
+            op: OpKind::Read,
+            weight: 70,
+        },
+        MixPart {
+            op: OpKind::Write,
+            weight: 30,
+        },
+    ];
+    p.workloads[0].sync = Sync::Fdatasync(3);
+    let mut g = Generator::new(&p, &p.workloads[0], shape(1 << 30), place(0, 1)).unwrap();
+    let ops: Vec<Op> = (0..100_000).map(|_| g.next()).collect();
+    let writes = ops.iter().filter(|o| o.kind == OpKind::Write).count();
+    assert!((writes as i64 - 30_000).abs() < 5 * 145, "{writes}");
+    assert_eq!(ops.iter().filter(|o| o.sync.is_some()).count(), writes / 3);
+}
+
+#[test]
+fn random_positions_pass_chi_square() {
+    let mut p = plan();
+    p.workloads[0].access.cover = false;
+    let mut counts = [0f64; 64];
+    for at in offsets(&p, shape(64 * 4096), place(0, 1), 64_000) {
+        counts[(at / 4096) as usize] += 1.0;
+    }
+    let chi: f64 = counts.iter().map(|c| (c - 1000.0).powi(2) / 1000.0).sum();
+    // 63 degrees of freedom: 99.99 % point is 113.
+    assert!(chi < 113.0, "{chi}");
+}

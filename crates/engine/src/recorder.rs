@@ -1,0 +1,226 @@
+//! What happened: one recorder per worker. Histograms per interval, exact counts, the capture.
+//!
+//! The hot loop calls [`Recorder::record`] once per completion. Nothing here allocates per
+//! operation, takes a lock or reads a clock. Interval parts go to the collector by channel.
+
+mod capture;
+mod part;
+
+use crossbeam_channel::{Receiver, Sender};
+use taillight_core::{OpKind, Record, Result, Stamp};
+use taillight_rundir::chunk::Sample;
+
+pub use capture::{Capture, CaptureState, Thresholds};
+pub use part::{HIGHEST_NS, OpPart, Part, new_histogram};
+
+/// Where interval parts go and where empty ones come back from.
+#[derive(Clone)]
+pub struct Channels {
+    /// To the collector.
+    pub parts: Sender<Message>,
+    /// Cleared parts, to be reused.
+    pub spare: Receiver<Box<Part>>,
+}
+
+/// From a worker to the collector.
+pub enum Message {
+    /// One interval of one worker.
+    Part(Box<Part>),
+    /// The worker has finished; no more parts.
+    Done {
+        /// Worker number.
+        worker: u16,
+    },
+}
+
+/// Boundaries of the load on the clock, the same for all workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeline {
+    /// First submit allowed.
+    pub start: Stamp,
+    /// Operations submitted from here on are measured.
+    pub measure: Stamp,
+    /// No submit at or after this.
+    pub end: Stamp,
+    /// Length of a reporting window, ns.
+    pub interval_ns: u64,
+}
+
+impl Timeline {
+    /// Index of the interval that holds `at`; warm-up intervals count from the start, measured
+    /// ones from the measure stamp, so that both begin with a whole interval.
+    fn interval(&self, at: Stamp) -> (bool, u32) {
+        let measured = at >= self.measure;
+        let origin = if measured { self.measure } else { self.start };
+        let index = at.since(origin).max(0) as u64 / self.interval_ns;
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        (
+            measured,
+            if measured {
+                index.min(self.last_index())
+            } else {
+                index
+            },
+        )
+    }
+    /// The last interval of the measure phase takes in the drain, so that its completions stand
+    /// in a window that says how long it was.
+    fn last_index(&self) -> u32 {
+        if self.end == Stamp::NEVER {
+            return u32::MAX;
+        }
+        let length = self.end.since(self.measure).max(1) as u64;
+        u32::try_from(length.div_ceil(self.interval_ns) - 1).unwrap_or(u32::MAX)
+    }
+    /// First stamp after the interval that holds `at`.
+    pub fn interval_end(&self, at: Stamp) -> Stamp {
+        let (measured, index) = self.interval(at);
+        let origin = if measured { self.measure } else { self.start };
+        let end = origin.plus((u64::from(index) + 1) * self.interval_ns);
+        match measured {
+            true if index == self.last_index() => Stamp::NEVER,
+            true => end,
+            false => end.min(self.measure),
+        }
+    }
+}
+
+/// One worker's recorder.
+pub struct Recorder {
+    timeline: Timeline,
+    part: Box<Part>,
+    boundary: Stamp,
+    channels: Channels,
+    capture: Capture,
+    open_loop: bool,
+    measured: u64,
+    last_poll: Stamp,
+}
+
+impl Recorder {
+    /// A recorder for `worker` of `workload`.
+    pub fn new(
+        place: (u16, u16),
+        timeline: Timeline,
+        (open_loop, kinds): (bool, &[OpKind]),
+        channels: Channels,
+        capture: Capture,
+    ) -> Recorder {
+        let (measured, index) = timeline.interval(timeline.start);
+        let mut part = Box::new(Part::new(place.0, place.1));
+        part.open(measured, index);
+        // Counters and histograms exist before the first operation.
+        for kind in kinds {
+            let _ = part.op(*kind, open_loop);
+        }
+        Recorder {
+            timeline,
+            part,
+            boundary: timeline.interval_end(timeline.start),
+            channels,
+            capture,
+            open_loop,
+            measured: 0,
+            last_poll: timeline.start,
+        }
+    }
+
+    /// The next stamp at which an interval ends.
+    #[inline]
+    pub fn boundary(&self) -> Stamp {
+        self.boundary
+    }
+
+    /// Called once per poll, before the records of that poll: closes the interval when `now` is
+    /// past it, and adds to the mean queue depth.
+    #[inline]
+    pub fn tick(&mut self, now: Stamp, in_flight: u32, backlog: impl FnOnce() -> u64) {
+        let elapsed = now.since(self.last_poll).max(0) as u64;
+        self.part.depth_ns += u64::from(in_flight) * elapsed;
+        self.last_poll = now;
+        if now >= self.boundary {
+            self.rotate(now, backlog());
+        }
+    }
+
+    #[cold]
+    fn rotate(&mut self, now: Stamp, backlog: u64) {
+        self.part.backlog = backlog;
+        let (worker, workload) = (self.part.worker, self.part.workload);
+        let fresh = self.channels.spare.try_recv();
+        let fresh = fresh.unwrap_or_else(|_| Box::new(Part::new(worker, workload)));
+        let old = std::mem::replace(&mut self.part, fresh);
+        // The collector outlives the workers; a closed channel means the run is being torn down.
+        let _ = self.channels.parts.send(Message::Part(old));
+        let (measured, index) = self.timeline.interval(now);
+        self.part.worker = worker;
+        self.part.workload = workload;
+        self.part.open(measured, index);
+        self.boundary = self.timeline.interval_end(now);
+    }
+
+    /// Records a plain success: the hot loop's way in. `bytes` were moved.
+    ///
+    /// # Errors
+    /// `Unavailable` when capture memory cannot be had although the budget allows it.
+    #[inline]
+    pub fn success(
+        &mut self,
+        sample: &Sample,
+        bytes: u64,
+        record: impl FnOnce() -> Record,
+    ) -> Result<()> {
+        if sample.submit < self.timeline.measure.0 && self.part.measured {
+            self.part.stragglers += 1;
+            return Ok(());
+        }
+        let service = sample.complete.wrapping_sub(sample.submit).max(0) as u64;
+        let response = sample.complete.wrapping_sub(sample.intended).max(0) as u64;
+        self.part
+            .op(sample.op, self.open_loop)
+            .success(service, response, bytes);
+        if self.part.measured {
+            self.measured += 1;
+            return self.capture.keep_sample(sample, record);
+        }
+        Ok(())
+    }
+
+    /// Records any finished operation. Calls come in completion order.
+    ///
+    /// # Errors
+    /// `Unavailable` when capture memory cannot be had although the budget allows it.
+    #[cold]
+    pub fn record(&mut self, r: &Record) -> Result<()> {
+        if r.submit < self.timeline.measure && self.part.measured {
+            self.part.stragglers += 1;
+            return Ok(());
+        }
+        let op = self.part.op(r.op, self.open_loop);
+        if r.status.is_ok() {
+            op.success(r.service_ns(), r.response_ns(), r.moved.unwrap_or(r.size));
+        } else {
+            op.failure(r);
+        }
+        if self.part.measured {
+            self.measured += 1;
+            self.capture.keep(r)?;
+        }
+        Ok(())
+    }
+
+    /// Measured operations recorded so far.
+    pub fn measured(&self) -> u64 {
+        self.measured
+    }
+
+    /// Sends the last part and hands the last chunk back.
+    pub fn finish(mut self, now: Stamp, unsent: u64) -> CaptureState {
+        self.part.backlog = unsent;
+        self.part.last = Some(now);
+        let worker = self.part.worker;
+        let _ = self.channels.parts.send(Message::Part(self.part));
+        let _ = self.channels.parts.send(Message::Done { worker });
+        self.capture.finish()
+    }
+}

@@ -1,0 +1,202 @@
+//! A worker's end of the capture: packs records into chunks, degrades in the open.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use taillight_core::{OpKind, Record, Result};
+use taillight_rundir::chunk::{Encoder, HEADER_BYTES, Header, Sample};
+
+use crate::capture::{Chunk, ChunkKey, Source};
+
+/// I/Os of each kind that outlier mode keeps before it has a threshold.
+const LEARN: u64 = 10_000;
+
+/// The running p99.9 per kind of operation, ns: set by the collector after each interval, read by
+/// workers that keep outliers only. Zero keeps everything.
+#[derive(Debug, Default)]
+pub struct Thresholds([AtomicU64; OpKind::ALL.len()]);
+
+impl Thresholds {
+    /// Sets one.
+    pub fn set(&self, kind: OpKind, ns: u64) {
+        self.0[kind as usize].store(ns, Ordering::Relaxed);
+    }
+    #[inline]
+    fn get(&self, kind: OpKind) -> u64 {
+        self.0[kind as usize].load(Ordering::Relaxed)
+    }
+}
+
+/// What a worker's capture did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CaptureState {
+    /// Records kept.
+    pub kept: u64,
+    /// Measured records not kept: below the outlier threshold, by request or past the budget.
+    pub skipped: u64,
+    /// Outliers not kept because even the reserve was spent.
+    pub lost: u64,
+    /// Whether the budget ran out and only outliers were kept from then on.
+    pub degraded: bool,
+    /// When that was: the completion of the first record not kept for this reason, ns.
+    pub degraded_at: Option<i64>,
+}
+
+enum Mode {
+    Off,
+    All,
+    Outliers,
+}
+
+/// Packs one worker's records.
+pub struct Capture {
+    mode: Mode,
+    state: CaptureState,
+    source: Option<Source>,
+    header: Header,
+    encoder: Encoder,
+    chunk: Option<Chunk>,
+    position: usize,
+    thresholds: Arc<Thresholds>,
+    seen: [u64; OpKind::ALL.len()],
+}
+
+impl Capture {
+    /// Keeps every record (`outliers` false) or outliers only.
+    pub fn new(
+        source: Source,
+        header: Header,
+        thresholds: Arc<Thresholds>,
+        outliers: bool,
+    ) -> Capture {
+        let mode = if outliers { Mode::Outliers } else { Mode::All };
+        Capture {
+            source: Some(source),
+            mode,
+            thresholds,
+            ..Capture::off(header)
+        }
+    }
+
+    /// Keeps nothing.
+    pub fn off(header: Header) -> Capture {
+        Capture {
+            mode: Mode::Off,
+            state: CaptureState::default(),
+            source: None,
+            encoder: Encoder::new(&header),
+            header,
+            chunk: None,
+            position: 0,
+            thresholds: Arc::default(),
+            seen: [0; OpKind::ALL.len()],
+        }
+    }
+
+    /// Keeps a plain success; `record` makes the whole record for the rare case that needs it.
+    ///
+    /// # Errors
+    /// `Unavailable` when memory cannot be had although the budget allows it.
+    #[inline]
+    pub fn keep_sample(&mut self, sample: &Sample, record: impl FnOnce() -> Record) -> Result<()> {
+        if let (Mode::All, Some(chunk)) = (&self.mode, &mut self.chunk) {
+            let out = chunk.words().get_mut(self.position..).unwrap_or_default();
+            if let Ok(Some(words)) = self.encoder.encode_sample(out, sample) {
+                self.position += words;
+                self.state.kept += 1;
+                return Ok(());
+            }
+        }
+        self.keep(&record())
+    }
+
+    /// Keeps `record`, if the mode says so.
+    ///
+    /// # Errors
+    /// `Unavailable` when memory cannot be had although the budget allows it.
+    #[cold]
+    pub fn keep(&mut self, record: &Record) -> Result<()> {
+        match self.mode {
+            Mode::All => self.store(record),
+            Mode::Off => {
+                self.state.skipped += 1;
+                Ok(())
+            }
+            Mode::Outliers => self.keep_outlier(record),
+        }
+    }
+
+    fn store(&mut self, record: &Record) -> Result<()> {
+        if let Some(chunk) = &mut self.chunk {
+            let out = chunk.words().get_mut(self.position..).unwrap_or_default();
+            if let Some(words) = self.encoder.encode(out, record) {
+                self.position += words;
+                self.state.kept += 1;
+                return Ok(());
+            }
+        }
+        self.next_chunk(record)
+    }
+
+    fn keep_outlier(&mut self, record: &Record) -> Result<()> {
+        let kind = record.op as usize;
+        self.seen[kind] += 1;
+        let slow = record.response_ns() >= self.thresholds.get(record.op);
+        if self.seen[kind] > LEARN && record.status.is_ok() && !slow {
+            self.state.skipped += 1;
+            return Ok(());
+        }
+        self.store(record)
+    }
+
+    /// Takes a fresh chunk and stores `record` in it; degrades when there is none.
+    #[cold]
+    fn next_chunk(&mut self, record: &Record) -> Result<()> {
+        let Some(source) = self.source.clone() else {
+            return Ok(());
+        };
+        let mut next = match self.state.degraded {
+            false => source.next()?,
+            true => None,
+        };
+        if next.is_none() {
+            let first = !self.state.degraded && matches!(self.mode, Mode::All);
+            self.state.degraded = true;
+            self.state.degraded_at.get_or_insert(record.complete.0);
+            self.mode = Mode::Outliers;
+            if first {
+                self.seen = [LEARN; OpKind::ALL.len()];
+                return self.keep_outlier(record);
+            }
+            next = source.next_reserved()?;
+        }
+        self.hand_back();
+        let Some(mut chunk) = next else {
+            self.state.lost += 1;
+            return Ok(());
+        };
+        self.header.base_ns = self.encoder.base_ns().max(record.submit.0);
+        self.header.write(chunk.words());
+        self.header.seq += 1;
+        self.encoder = Encoder::new(&self.header);
+        self.position = HEADER_BYTES / 8;
+        self.chunk = Some(chunk);
+        self.store(record)
+    }
+
+    fn hand_back(&mut self) {
+        if let (Some(chunk), Some(source)) = (self.chunk.take(), &self.source) {
+            let key = ChunkKey {
+                worker: self.header.worker,
+                seq: self.header.seq - 1,
+            };
+            source.full(key, chunk);
+        }
+    }
+
+    /// Hands the last chunk back.
+    pub fn finish(mut self) -> CaptureState {
+        self.hand_back();
+        self.state
+    }
+}

@@ -1,0 +1,272 @@
+//! One run, phase by phase: sessions, barrier, warm-up, measure, drain, then the files.
+//!
+//! What it is: the only place that knows the order of things. What it is not: the hot loop
+//! (`worker`), time (`threaded`, `simulate`) or analysis (`report`). Callers: `cli`, `suite`.
+
+mod files;
+mod launch;
+mod setup;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use taillight_core::plan::{CaptureMode, Plan};
+use taillight_core::{Error, MonoClock, Result, Stamp, Status};
+use taillight_driver::Target;
+use taillight_rundir::manifest::{CaptureInfo, Degraded, Losses, Overhead, PhaseInfo};
+pub use taillight_rundir::salvage::capture_dir;
+use taillight_rundir::{RunDir, manifest::ClockInfo};
+
+use crate::capture::PoolReport;
+use crate::collector::{Collected, Observer};
+use crate::worker::WorkerEnd;
+
+/// Asks a run to end early; shared with signal handlers.
+#[derive(Debug, Clone, Default)]
+pub struct StopFlag(Arc<AtomicBool>);
+
+impl StopFlag {
+    /// Asks the run to end: nothing new is submitted, what is in flight is recorded.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+    /// Whether it was asked.
+    pub fn stopped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+    /// The flag itself, for signal handlers.
+    pub fn raw(&self) -> Arc<AtomicBool> {
+        self.0.clone()
+    }
+}
+
+/// What a run needs.
+pub struct Request<'a> {
+    /// The resolved plan.
+    pub plan: &'a Plan,
+    /// The opened target; closed by the run.
+    pub target: Box<dyn Target>,
+    /// Where the files go.
+    pub rundir: &'a RunDir,
+    /// Id of the run: names the capture's files.
+    pub run_id: &'a str,
+    /// The clock pair of the manifest.
+    pub clock: &'a ClockInfo,
+    /// Ends the run early.
+    pub stop: &'a StopFlag,
+    /// Who watches.
+    pub observers: &'a mut [&'a mut dyn Observer],
+}
+
+/// Why a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopReason {
+    /// As planned.
+    Planned,
+    /// Asked to stop.
+    Stopped,
+    /// The target failed.
+    TargetFailed,
+}
+
+/// What a run did; what is not in its files goes into the manifest.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Why it ended.
+    pub reason: StopReason,
+    /// The error that ended it, if one did.
+    pub error: Option<Error>,
+    /// Phases with their stamps.
+    pub phases: Vec<PhaseInfo>,
+    /// Measured operations, failures included.
+    pub operations: u64,
+    /// Failures by status.
+    pub errors: Vec<(Status, u64)>,
+    /// Operations due before the end that were never started (open loop).
+    pub unsent: u64,
+    /// Deepest backlog (open loop).
+    pub backlog_max: u64,
+    /// The capture.
+    pub capture: CaptureInfo,
+    /// Losses.
+    pub losses: Losses,
+    /// Costs.
+    pub overhead: Overhead,
+    /// Facts the target disclosed.
+    pub target_facts: Vec<(String, String)>,
+}
+
+/// Everything that load generation left behind, before files are written.
+struct Loaded {
+    collected: Collected,
+    ends: Vec<WorkerEnd>,
+    pool: Option<PoolReport>,
+    error: Option<Error>,
+    load_start: Stamp,
+    measure_start: Stamp,
+    measure_end: Stamp,
+    drained: Stamp,
+    cpu_s: f64,
+}
+
+/// Runs the plan against the target and writes intervals, histograms and I/Os.
+///
+/// # Errors
+/// When nothing could be measured, or a file could not be written. A target that fails while
+/// measuring is not an error here: see [`Outcome::error`].
+pub fn run(mut request: Request<'_>) -> Result<Outcome> {
+    let overhead = crate::calibrate::calibrate(request.plan)?;
+    check_spill(request.plan)?;
+    let facts = request.target.facts();
+    let loaded = launch::load(&mut request)?;
+    let mut outcome = outcome(&request, &loaded, overhead, facts);
+    files::write(&mut request, loaded, &mut outcome)?;
+    Ok(outcome)
+}
+
+/// Load generation without a run directory, for calibration: measured operations and their time.
+pub(crate) fn load_only(plan: &Plan, target: Box<dyn Target>, run_id: &str) -> Result<(u64, u64)> {
+    let loaded = launch::load_bare(plan, target, run_id)?;
+    if let Some(dir) = loaded.pool.as_ref().map(|_| capture_dir(run_id)) {
+        let _ = std::fs::remove_dir_all(dir);
+    }
+    if let Some(error) = loaded.error {
+        return Err(error);
+    }
+    let time = loaded.measure_end.since(loaded.measure_start).max(1) as u64;
+    Ok((loaded.collected.measured_ops(), time))
+}
+
+/// The spill directory must not lie on the device under test.
+fn check_spill(plan: &Plan) -> Result<()> {
+    let (Some(dir), Some(path)) = (&plan.capture.dir, &plan.target.path) else {
+        return Ok(());
+    };
+    let device = |p: &Path| {
+        let known = p
+            .ancestors()
+            .find(|a| a.exists() && !a.as_os_str().is_empty());
+        rustix::fs::stat(known.unwrap_or(Path::new(".")))
+            .map(|s| s.st_dev)
+            .ok()
+    };
+    if device(Path::new(dir)) == device(Path::new(path)) {
+        return Err(Error::usage("capture.dir lies on the device under test")
+            .with("capture.dir", dir)
+            .with("target.path", path)
+            .hint("spill to another device, or leave capture.dir out"));
+    }
+    Ok(())
+}
+
+fn outcome(
+    request: &Request<'_>,
+    loaded: &Loaded,
+    mut overhead: Overhead,
+    target_facts: Vec<(String, String)>,
+) -> Outcome {
+    overhead.cpu_s = Some(loaded.cpu_s);
+    let gone = loaded.ends.iter().any(|e| e.gone);
+    let reason = if loaded.error.is_some() || gone {
+        StopReason::TargetFailed
+    } else if request.stop.stopped() {
+        StopReason::Stopped
+    } else {
+        StopReason::Planned
+    };
+    let operations = loaded.collected.measured_ops();
+    let sum = |f: fn(&WorkerEnd) -> u64| loaded.ends.iter().map(f).sum::<u64>();
+    Outcome {
+        reason,
+        error: None,
+        phases: phases(loaded, operations),
+        operations,
+        errors: loaded.collected.errors(),
+        unsent: sum(|e| e.unsent),
+        backlog_max: sum(|e| e.backlog_max),
+        capture: capture_info(request.plan, loaded),
+        losses: Losses {
+            ios: sum(|e| e.capture.lost),
+            out_of_range: loaded.collected.beyond(),
+            unfinished: sum(|e| e.unfinished),
+            ..Losses::default()
+        },
+        overhead,
+        target_facts,
+    }
+}
+
+fn phases(loaded: &Loaded, operations: u64) -> Vec<PhaseInfo> {
+    let phase = |name: &str, start: Stamp, end: Stamp, ios| PhaseInfo {
+        name: name.into(),
+        start_ns: start.0,
+        end_ns: Some(end.0),
+        ios,
+    };
+    let mut phases = Vec::new();
+    if loaded.measure_start > loaded.load_start {
+        let ios = loaded.collected.warmup_ops + loaded.collected.stragglers;
+        phases.push(phase(
+            "warmup",
+            loaded.load_start,
+            loaded.measure_start,
+            ios,
+        ));
+    }
+    phases.push(phase(
+        "measure",
+        loaded.measure_start,
+        loaded.measure_end,
+        operations,
+    ));
+    phases.push(phase("drain", loaded.measure_end, loaded.drained, 0));
+    phases
+}
+
+fn capture_info(plan: &Plan, loaded: &Loaded) -> CaptureInfo {
+    let skipped = loaded.ends.iter().map(|e| e.capture.skipped).sum::<u64>();
+    let degraded = loaded
+        .ends
+        .iter()
+        .any(|e| e.capture.degraded)
+        .then(|| Degraded {
+            at_ns: loaded
+                .ends
+                .iter()
+                .filter_map(|e| e.capture.degraded_at)
+                .min()
+                .unwrap_or(0),
+            not_kept: skipped,
+            reason: "the capture budget was spent; only I/Os beyond the running p99.9 were kept \
+                 from then on"
+                .into(),
+        });
+    CaptureInfo {
+        mode: plan.capture.mode,
+        budget: plan.capture.budget.0,
+        kept: loaded.ends.iter().map(|e| e.capture.kept).sum(),
+        degraded,
+        path: None,
+        dir: plan.capture.dir.clone(),
+        used: loaded.pool.as_ref().map(|p| p.used),
+        spilled: None,
+    }
+}
+
+/// Whether this plan keeps records at all.
+fn captures(plan: &Plan) -> bool {
+    plan.capture.mode != CaptureMode::Off
+}
+
+/// CPU time of the whole process, seconds.
+fn cpu_s() -> f64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
+}
+
+/// Now, real time.
+fn now() -> Stamp {
+    use taillight_core::Clock;
+    MonoClock.now()
+}

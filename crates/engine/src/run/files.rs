@@ -1,0 +1,82 @@
+//! After the load: intervals, histograms and every I/O into the run directory.
+
+use std::path::PathBuf;
+
+use taillight_core::progress::Progress;
+use taillight_core::{OpKind, Result};
+use taillight_rundir::convert::{ChunkFiles, Counts, Options, Release, convert};
+use taillight_rundir::salvage::spill_dir;
+
+use super::{Loaded, Outcome, Request, capture_dir};
+
+/// Name of the only phase that is captured.
+const PHASES: [&str; 1] = ["measure"];
+
+/// Writes what was measured. The capture's chunks are freed once `ios.parquet` has its name.
+pub fn write(request: &mut Request<'_>, loaded: Loaded, outcome: &mut Outcome) -> Result<()> {
+    let dir = request.rundir;
+    taillight_rundir::intervals::write_intervals(dir, &loaded.collected.rows())?;
+    taillight_rundir::histlog::write_histograms(dir, request.clock, loaded.collected.histograms())?;
+    outcome.error = loaded.error;
+    let Some(pool) = loaded.pool else {
+        return Ok(());
+    };
+    let capture = capture_dir(request.run_id);
+    let mut paths: Vec<PathBuf> = pool.chunks.into_iter().map(|(_, path)| path).collect();
+    let stuck = loaded.ends.len() < request.plan.workers() as usize;
+    if stuck {
+        paths = with_unfinished(paths, &capture);
+    }
+    let counts = counts(&loaded.collected);
+    let whole = !stuck && outcome.capture.degraded.is_none() && outcome.losses.ios == 0;
+    let whole = whole && request.plan.capture.mode == taillight_core::plan::CaptureMode::All;
+    let phases = PHASES.map(String::from);
+    let options = Options {
+        phases: &phases,
+        expected: whole.then_some(&counts),
+        tolerant: stuck,
+        release: Release::AtEnd,
+    };
+    let observers = &mut request.observers;
+    let mut progress = |p: Progress<'_>| {
+        observers.iter_mut().for_each(|o| o.progress(p));
+        true
+    };
+    let converted = convert(dir, &mut ChunkFiles(paths), &options, &mut progress)?;
+    outcome.capture.kept = converted.rows;
+    outcome.losses.chunks = converted.damaged;
+    let _ = std::fs::remove_dir_all(&capture);
+    if let Some(spill) = &request.plan.capture.dir {
+        // Empty by now; kept if it is not.
+        let _ = std::fs::remove_dir(spill_dir(spill.as_ref(), request.run_id));
+    }
+    Ok(())
+}
+
+/// Every chunk file there is: a stuck worker never handed its last one back.
+fn with_unfinished(mut paths: Vec<PathBuf>, capture: &std::path::Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(capture).into_iter().flatten().flatten();
+    let found = entries
+        .map(|e| e.path())
+        .filter(|p| !paths.contains(p))
+        .collect::<Vec<_>>();
+    paths.extend(found);
+    paths
+}
+
+/// What the recorders counted, by phase and operation.
+fn counts(collected: &crate::collector::Collected) -> Counts {
+    let mut counts = Counts::new();
+    for (kind, op) in OpKind::ALL.iter().flat_map(|kind| {
+        collected
+            .totals
+            .iter()
+            .filter_map(move |t| Some((*kind, t[*kind as usize].as_deref()?)))
+    }) {
+        let all = op.ops + op.failed();
+        if all > 0 {
+            *counts.entry((0, kind)).or_insert(0) += all;
+        }
+    }
+    counts
+}

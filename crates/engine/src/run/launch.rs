@@ -1,0 +1,431 @@
+//! Load generation: worker threads behind a barrier, or all workers on virtual time.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, bounded, unbounded};
+use taillight_core::plan::{CaptureMode, Plan};
+use taillight_core::probe::NoProbe;
+use taillight_core::{Clock, Error, MonoClock, Result, Stamp};
+use taillight_driver::{Session, Target, VirtualTime};
+use taillight_rundir::salvage::spill_dir;
+
+use super::setup::{Seat, seats};
+use super::{Loaded, Request, StopFlag, capture_dir, captures, cpu_s, now};
+use crate::capture::Pool;
+use crate::collector::{Collector, Observer, SPARE_PARTS};
+use crate::recorder::{Capture, Channels, Message, Part, Recorder, Thresholds, Timeline};
+use crate::simulate::SimClock;
+use crate::worker::{Parts, Worker, WorkerEnd};
+
+/// From "all sessions are ready" to the first submit, ns.
+const LEAD_NS: u64 = 5_000_000;
+/// How long past the drain time-out a worker stuck inside a call is waited for, ns.
+const STUCK_NS: u64 = 5_000_000_000;
+
+/// What the workers share.
+struct Shared {
+    plan: Plan,
+    thresholds: Arc<Thresholds>,
+    channels: Channels,
+    pool: Option<crate::capture::Source>,
+}
+
+/// Generates the load of a request.
+pub fn load(request: &mut Request<'_>) -> Result<Loaded> {
+    // The target is moved out for the workers; a stand-in is never used again.
+    let target = std::mem::replace(&mut request.target, Box::new(Closed));
+    load_with(
+        request.plan,
+        target,
+        request.run_id,
+        request.stop,
+        request.observers,
+    )
+}
+
+/// Generates load with nobody watching.
+pub fn load_bare(plan: &Plan, target: Box<dyn Target>, run_id: &str) -> Result<Loaded> {
+    load_with(plan, target, run_id, &StopFlag::default(), &mut [])
+}
+
+fn load_with(
+    plan: &Plan,
+    target: Box<dyn Target>,
+    run_id: &str,
+    stop: &StopFlag,
+    observers: &mut [&mut dyn Observer],
+) -> Result<Loaded> {
+    let seats = seats(plan, target.geometry())?;
+    let pool = match captures(plan) {
+        true => {
+            let spill = plan
+                .capture
+                .dir
+                .as_ref()
+                .map(|dir| spill_dir(dir.as_ref(), run_id));
+            let budget = plan.capture.budget.0;
+            Some(Pool::start(
+                &capture_dir(run_id),
+                budget,
+                spill.as_deref(),
+                seats.len(),
+            )?)
+        }
+        false => None,
+    };
+    let (parts, messages) = unbounded();
+    let (spare_in, spare) = bounded(SPARE_PARTS);
+    let shared = Shared {
+        plan: plan.clone(),
+        thresholds: Arc::default(),
+        channels: Channels { parts, spare },
+        pool: pool.as_ref().map(Pool::source),
+    };
+    let context = Context {
+        messages,
+        spare_in,
+        stop,
+        observers,
+    };
+    let result = match target.virtual_time() {
+        Some(time) => simulated(shared, seats, target, time, context),
+        None => threaded(shared, seats, target, context),
+    };
+    let report = pool.map(Pool::finish).transpose();
+    let mut loaded = match result {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            let _ = std::fs::remove_dir_all(capture_dir(run_id));
+            return Err(error);
+        }
+    };
+    loaded.pool = report?;
+    Ok(loaded)
+}
+
+struct Context<'a, 'b> {
+    messages: Receiver<Message>,
+    spare_in: crossbeam_channel::Sender<Box<Part>>,
+    stop: &'a StopFlag,
+    observers: &'a mut [&'b mut dyn Observer],
+}
+
+fn timeline(plan: &Plan, start: Stamp) -> Timeline {
+    let measure = start.plus(plan.run.warmup.0);
+    let end = plan
+        .run
+        .duration
+        .map_or(Stamp::NEVER, |d| measure.plus(d.0));
+    Timeline {
+        start,
+        measure,
+        end,
+        interval_ns: plan.run.interval.0.max(1),
+    }
+}
+
+fn worker<C: Clock>(
+    shared: &Shared,
+    seat: Seat,
+    timeline: Timeline,
+    session: Box<dyn Session>,
+    clock: C,
+) -> Worker<C, NoProbe> {
+    let capture = match &shared.pool {
+        None => Capture::off(seat.header),
+        Some(source) => {
+            let outliers = shared.plan.capture.mode == CaptureMode::Outliers;
+            Capture::new(
+                source.clone(),
+                seat.header,
+                shared.thresholds.clone(),
+                outliers,
+            )
+        }
+    };
+    let place = (seat.place.worker, seat.workload);
+    let recorder = Recorder::new(
+        place,
+        timeline,
+        (seat.open_loop, &seat.kinds),
+        shared.channels.clone(),
+        capture,
+    );
+    Worker::new(Parts {
+        clock,
+        probe: NoProbe,
+        session,
+        generator: seat.generator,
+        schedule: seat.schedule,
+        recorder,
+        timeline,
+        limits: seat.limits,
+        payload: shared.plan.workloads[usize::from(seat.workload)].payload,
+        depth: seat.session.depth,
+        first_slot: seat.first_slot,
+        header: seat.header,
+    })
+}
+
+fn simulated(
+    shared: Shared,
+    seats: Vec<Seat>,
+    target: Box<dyn Target>,
+    time: Arc<dyn VirtualTime>,
+    context: Context<'_, '_>,
+) -> Result<Loaded> {
+    let timeline = timeline(&shared.plan, time.now());
+    let clock = SimClock::new(time.clone());
+    let mut workers = Vec::new();
+    for seat in seats {
+        let session = target.session(&seat.session)?;
+        workers.push(worker(&shared, seat, timeline, session, clock.clone()));
+    }
+    let Context {
+        messages,
+        spare_in,
+        stop,
+        observers,
+    } = context;
+    let mut collector = Collector::new(&shared.plan, timeline, spare_in, shared.thresholds.clone());
+    let mut phase = Phases::begin(&shared.plan, observers);
+    let cpu = cpu_s();
+    let (result, ends) = crate::simulate::drive(workers, &time, &stop.raw(), || {
+        messages.try_iter().for_each(|m| collector.accept(m));
+        phase.at(time.now() >= timeline.measure, observers);
+        collector.settle(time.now(), observers);
+    });
+    messages.try_iter().for_each(|m| collector.accept(m));
+    let cpu_s = cpu_s() - cpu;
+    let ends = ends.into_iter().collect::<Result<Vec<_>>>()?;
+    let collected = collector.into_collected(observers);
+    let close = target.close().err();
+    Ok(loaded(
+        timeline,
+        collected,
+        ends,
+        result.err().or(close),
+        cpu_s,
+    ))
+}
+
+fn loaded(
+    timeline: Timeline,
+    collected: crate::collector::Collected,
+    ends: Vec<WorkerEnd>,
+    error: Option<Error>,
+    cpu_s: f64,
+) -> Loaded {
+    let drained = ends
+        .iter()
+        .map(|e| e.finished)
+        .max()
+        .unwrap_or(timeline.measure);
+    let measure_end = timeline.end.min(drained).max(timeline.measure);
+    Loaded {
+        collected,
+        ends,
+        pool: None,
+        error,
+        load_start: timeline.start,
+        measure_start: timeline.measure,
+        measure_end,
+        drained: drained.max(measure_end),
+        cpu_s,
+    }
+}
+
+type Ready = std::result::Result<(), Error>;
+type Ended = (usize, Result<()>, Result<WorkerEnd>);
+
+fn threaded(
+    shared: Shared,
+    seats: Vec<Seat>,
+    target: Box<dyn Target>,
+    context: Context<'_, '_>,
+) -> Result<Loaded> {
+    let count = seats.len();
+    let (shared, target) = (Arc::new(shared), Arc::new(target));
+    let (ready_in, ready) = mpsc::channel::<Ready>();
+    let (ended_in, ended) = mpsc::channel::<Ended>();
+    let mut starts = Vec::new();
+    let mut threads = Vec::new();
+    for (number, seat) in seats.into_iter().enumerate() {
+        let (start_in, start) = mpsc::channel::<Timeline>();
+        starts.push(start_in);
+        let (shared, target) = (shared.clone(), target.clone());
+        let (ready, ended) = (ready_in.clone(), ended_in.clone());
+        let stop = context.stop.raw();
+        let body = move || {
+            let session = prepare(&seat).and_then(|()| target.session(&seat.session));
+            // A refused session is reported; the others are then never started.
+            let session = match session {
+                Ok(session) => session,
+                Err(error) => return drop(ready.send(Err(error))),
+            };
+            let _ = ready.send(Ok(()));
+            let Ok(timeline) = start.recv() else { return };
+            let worker = worker(&shared, seat, timeline, session, MonoClock);
+            let (result, end) = crate::threaded::drive(worker, timeline.start, &stop);
+            let _ = ended.send((number, result, end));
+        };
+        let thread = std::thread::Builder::new()
+            .name(format!("worker-{number}"))
+            .spawn(body);
+        let thread = thread.map_err(|e| Error::unavailable("cannot start a thread").source(e));
+        threads.push(thread?);
+    }
+    drop((ready_in, ended_in));
+    for _ in 0..count {
+        let answer = ready
+            .recv()
+            .map_err(|_| Error::internal("a worker died while starting"))?;
+        answer?;
+    }
+    let timeline = timeline(&shared.plan, now().plus(LEAD_NS));
+    for start in starts {
+        let _ = start.send(timeline);
+    }
+    watch(shared, target, threads, ended, timeline, context)
+}
+
+/// Pins the thread and makes its sleeps precise.
+fn prepare(seat: &Seat) -> Result<()> {
+    if let Some(cpu) = seat.cpu {
+        let mut set = rustix::thread::CpuSet::new();
+        if cpu as usize >= rustix::thread::CpuSet::MAX_CPU {
+            return Err(Error::usage("no such CPU").with("cpu", cpu));
+        }
+        set.set(cpu as usize);
+        rustix::thread::sched_setaffinity(None, &set).map_err(|e| {
+            Error::unavailable("cannot pin a worker to a CPU")
+                .with("cpu", cpu)
+                .source(std::io::Error::from(e))
+                .hint("list only CPUs this process may use (see `nproc`, cgroup cpuset)")
+        })?;
+    }
+    // Best effort: without it sleeps are up to 50 us late, which is recorded as waiting time.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    Ok(())
+}
+
+/// Collects intervals until every worker has ended, or is given up as stuck.
+fn watch(
+    shared: Arc<Shared>,
+    target: Arc<Box<dyn Target>>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+    ended: mpsc::Receiver<Ended>,
+    timeline: Timeline,
+    context: Context<'_, '_>,
+) -> Result<Loaded> {
+    let Context {
+        messages,
+        spare_in,
+        stop,
+        observers,
+    } = context;
+    let mut collector = Collector::new(&shared.plan, timeline, spare_in, shared.thresholds.clone());
+    let patience = shared.plan.run.drain_timeout.0 + STUCK_NS;
+    let mut give_up = timeline.end.plus(patience);
+    let mut cpu = cpu_s();
+    let mut phase = Phases::begin(&shared.plan, observers);
+    while collector.any_running() && now() < give_up {
+        if let Ok(message) = messages.recv_timeout(Duration::from_millis(20)) {
+            collector.accept(message);
+        }
+        messages.try_iter().for_each(|m| collector.accept(m));
+        if phase.at(now() >= timeline.measure, observers) {
+            cpu = cpu_s();
+        }
+        collector.settle(now(), observers);
+        if stop.stopped() {
+            give_up = give_up.min(now().plus(patience));
+        }
+    }
+    let cpu_s = cpu_s() - cpu;
+    let stuck = collector.any_running();
+    let (mut ends, mut error) = (Vec::new(), None);
+    // Ends follow the last message at once; a stuck worker has none.
+    while ends.len() < threads.len() {
+        let Ok((number, result, end)) = ended.recv_timeout(Duration::from_secs(2)) else {
+            break;
+        };
+        error = error.or(result.err());
+        match end {
+            Ok(end) => ends.push((number, end)),
+            Err(e) => error = error.or(Some(e)),
+        }
+    }
+    ends.sort_unstable_by_key(|(number, _)| *number);
+    let ends = ends.into_iter().map(|(_, end)| end).collect();
+    if stuck {
+        error = error.or_else(|| {
+            Some(Error::target(
+                "a worker is stuck inside an I/O and was given up",
+            ))
+        });
+    } else {
+        for thread in threads {
+            if thread.join().is_err() {
+                error = error.or_else(|| Some(Error::internal("a worker panicked")));
+            }
+        }
+        // Every session is gone with its thread, so that this is the last reference.
+        if let Some(target) = Arc::into_inner(target) {
+            error = error.or(target.close().err());
+        }
+    }
+    let collected = collector.into_collected(observers);
+    Ok(loaded(timeline, collected, ends, error, cpu_s))
+}
+
+/// Tells observers of each phase once.
+struct Phases {
+    measuring: bool,
+}
+
+impl Phases {
+    fn begin(plan: &Plan, observers: &mut [&mut dyn Observer]) -> Phases {
+        let measuring = plan.run.warmup.0 == 0;
+        let name = if measuring { "measure" } else { "warmup" };
+        observers.iter_mut().for_each(|o| o.phase(name));
+        Phases { measuring }
+    }
+
+    /// True once, when the measure phase begins.
+    fn at(&mut self, measuring: bool, observers: &mut [&mut dyn Observer]) -> bool {
+        let begins = measuring && !self.measuring;
+        if begins {
+            self.measuring = true;
+            observers.iter_mut().for_each(|o| o.phase("measure"));
+        }
+        begins
+    }
+}
+
+/// Stands where the target was.
+struct Closed;
+
+impl Target for Closed {
+    fn geometry(&self) -> taillight_driver::Geometry {
+        taillight_driver::Geometry {
+            files: 0,
+            file_size: 0,
+            align: 1,
+        }
+    }
+    fn session(&self, _: &taillight_driver::SessionSpec) -> Result<Box<dyn Session>> {
+        Err(Error::internal("the target is closed"))
+    }
+    fn admin(&self, _: taillight_driver::Admin) -> Result<()> {
+        Err(Error::internal("the target is closed"))
+    }
+    fn facts(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,85 @@
+//! Drives all workers on virtual time with one event queue: no threads, no sleeping, exact.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use taillight_core::probe::Probe;
+use taillight_core::{Clock, Result, Stamp};
+use taillight_driver::VirtualTime;
+
+use crate::worker::{Wait, Worker, WorkerEnd};
+
+/// A clock that shows the target's virtual time.
+#[derive(Clone)]
+pub struct SimClock {
+    time: Arc<dyn VirtualTime>,
+}
+
+impl SimClock {
+    /// The clock of this event queue.
+    pub fn new(time: Arc<dyn VirtualTime>) -> SimClock {
+        SimClock { time }
+    }
+}
+
+impl Clock for SimClock {
+    fn now(&self) -> Stamp {
+        self.time.now()
+    }
+}
+
+/// Runs `workers` to their ends, calling `between` after every step of time.
+///
+/// # Errors
+/// Only when the run cannot go on.
+pub fn drive<P: Probe>(
+    workers: Vec<Worker<SimClock, P>>,
+    time: &Arc<dyn VirtualTime>,
+    stop: &AtomicBool,
+    mut between: impl FnMut(),
+) -> (Result<()>, Vec<Result<WorkerEnd>>) {
+    let mut workers: Vec<_> = workers.into_iter().map(Some).collect();
+    let mut ends: Vec<_> = workers.iter().map(|_| None).collect();
+    let result = event_loop(&mut workers, &mut ends, time, stop, &mut between);
+    for (worker, end) in workers.into_iter().zip(&mut ends) {
+        if let Some(worker) = worker {
+            *end = Some(worker.finish());
+        }
+    }
+    (result, ends.into_iter().flatten().collect())
+}
+
+fn event_loop<P: Probe>(
+    workers: &mut [Option<Worker<SimClock, P>>],
+    ends: &mut [Option<Result<WorkerEnd>>],
+    time: &Arc<dyn VirtualTime>,
+    stop: &AtomicBool,
+    between: &mut impl FnMut(),
+) -> Result<()> {
+    loop {
+        let mut next = Stamp::NEVER;
+        let mut alive = false;
+        for (slot, end) in workers.iter_mut().zip(ends.iter_mut()) {
+            let Some(worker) = slot else { continue };
+            if stop.load(Ordering::Relaxed) {
+                worker.stop();
+            }
+            match worker.fill()? {
+                Wait::Finished => *end = slot.take().map(Worker::finish),
+                Wait::Until { until, .. } => {
+                    alive = true;
+                    next = next.min(until);
+                }
+            }
+        }
+        if !alive {
+            return Ok(());
+        }
+        let event = time.next_event().unwrap_or(Stamp::NEVER);
+        time.advance_to(next.min(event));
+        for worker in workers.iter_mut().flatten() {
+            worker.reap(0, time.now())?;
+        }
+        between();
+    }
+}

@@ -1,0 +1,563 @@
+//! The hot loop: one worker for every driver, real or simulated, open or closed loop.
+//!
+//! A state machine without threads or sleeping: [`Worker::fill`] submits whatever is due and says
+//! what to wait for, [`Worker::reap`] polls, stamps once per poll, and records. `threaded` and
+//! `simulate` drive it. Per operation: no allocation, no lock, no syscall beyond the I/O.
+
+use taillight_core::plan::Payload;
+use taillight_core::probe::{Probe, Token};
+use taillight_core::{Clock, Error, Op, OpKind, Record, Result, Stamp, Status};
+use taillight_driver::{Completion, Session, Submitted};
+use taillight_rundir::chunk::{Header, Sample};
+
+use crate::generator::Generator;
+use crate::recorder::{CaptureState, Recorder, Timeline};
+use crate::schedule::Schedule;
+
+/// Operations submitted at most before the caller gets control back.
+const ROUND: u32 = 4096;
+/// Failures in a row after which the target counts as gone.
+const GONE_AFTER: u32 = 1000;
+
+/// An operation in flight.
+#[derive(Debug, Clone, Copy)]
+struct InFlight {
+    op: Op,
+    intended: Option<Stamp>,
+    submit: Stamp,
+    issued: Stamp,
+    /// [`IDLE`] when nothing is in flight.
+    token: Token,
+}
+
+/// The token of a free slot; generations begin at 1.
+const IDLE: Token = Token(0);
+
+/// What a worker waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Everything is done.
+    Finished,
+    /// Until this stamp or a completion (when something is in flight).
+    Until {
+        /// Wake by then.
+        until: Stamp,
+        /// Operations in flight.
+        in_flight: u32,
+    },
+}
+
+/// How much a worker may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Operations in the measure phase.
+    pub operations: Option<u64>,
+    /// Bytes asked in the measure phase.
+    pub bytes: Option<u64>,
+    /// How long in-flight operations are awaited after the last submit, ns.
+    pub drain_timeout_ns: u64,
+    /// How long after the end a late schedule may still issue what was due before it, ns.
+    pub late_ns: u64,
+}
+
+/// What a worker did, besides what its recorder sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkerEnd {
+    /// The capture.
+    pub capture: CaptureState,
+    /// Measured operations recorded.
+    pub measured: u64,
+    /// Operations due before the end that were never started.
+    pub unsent: u64,
+    /// Operations abandoned at the drain time-out.
+    pub unfinished: u64,
+    /// Deepest backlog seen.
+    pub backlog_max: u64,
+    /// When the last operation was complete.
+    pub finished: Stamp,
+    /// Too many failures in a row: the target is gone.
+    pub gone: bool,
+}
+
+/// One worker.
+pub struct Worker<C: Clock, P: Probe> {
+    clock: C,
+    probe: P,
+    session: Box<dyn Session>,
+    generator: Generator,
+    schedule: Schedule,
+    recorder: Recorder,
+    timeline: Timeline,
+    limits: Limits,
+    payload: Payload,
+    first_slot: u32,
+    /// Bytes in each file, for global offsets.
+    file_size: u64,
+    /// First of the capture's block sizes: stands for the size of an fsync.
+    first_size: u64,
+    queued: bool,
+    slots: Vec<InFlight>,
+    free: Vec<u32>,
+    batch: Vec<u32>,
+    done: Vec<Completion>,
+    generation: u64,
+    now: Stamp,
+    stopping: bool,
+    drain_until: Stamp,
+    backlog_max: u64,
+    failures: u32,
+}
+
+/// The parts of a worker.
+pub struct Parts<C: Clock, P: Probe> {
+    /// Source of stamps.
+    pub clock: C,
+    /// Told of every operation.
+    pub probe: P,
+    /// The driver's handle.
+    pub session: Box<dyn Session>,
+    /// What.
+    pub generator: Generator,
+    /// When.
+    pub schedule: Schedule,
+    /// What happened.
+    pub recorder: Recorder,
+    /// Boundaries.
+    pub timeline: Timeline,
+    /// How much.
+    pub limits: Limits,
+    /// What writes carry.
+    pub payload: Payload,
+    /// Operations in flight at most.
+    pub depth: u32,
+    /// First global slot.
+    pub first_slot: u32,
+    /// What capture records share.
+    pub header: Header,
+}
+
+impl<C: Clock, P: Probe> Worker<C, P> {
+    /// A worker ready to start at `timeline.start`.
+    pub fn new(parts: Parts<C, P>) -> Self {
+        let Parts {
+            clock,
+            probe,
+            session,
+            generator,
+            mut schedule,
+            recorder,
+            ..
+        } = parts;
+        schedule.start(parts.timeline.start);
+        let depth = parts.depth as usize;
+        let idle = InFlight {
+            op: Op {
+                kind: OpKind::Read,
+                target: 0,
+                offset: 0,
+                size: 0,
+                key: 0,
+                sync: None,
+            },
+            intended: None,
+            submit: Stamp(0),
+            issued: Stamp(0),
+            token: IDLE,
+        };
+        Worker {
+            clock,
+            probe,
+            session,
+            generator,
+            schedule,
+            recorder,
+            timeline: parts.timeline,
+            limits: parts.limits,
+            payload: parts.payload,
+            first_slot: parts.first_slot,
+            file_size: parts.header.file_size,
+            first_size: parts.header.sizes[0],
+            queued: parts.depth > 1,
+            slots: vec![idle; depth],
+            free: (0..parts.depth).rev().collect(),
+            batch: Vec::with_capacity(depth),
+            done: Vec::with_capacity(depth),
+            generation: 0,
+            now: parts.timeline.start,
+            stopping: false,
+            drain_until: Stamp::NEVER,
+            backlog_max: 0,
+            failures: 0,
+        }
+    }
+
+    fn in_flight(&self) -> u32 {
+        (self.slots.len() - self.free.len()) as u32
+    }
+
+    /// Ends submitting now: what is in flight is still awaited and recorded.
+    pub fn stop(&mut self) {
+        if !self.stopping {
+            self.stopping = true;
+            self.drain_until = self.clock.now().plus(self.limits.drain_timeout_ns);
+        }
+    }
+
+    /// Submits everything that is due and fits.
+    ///
+    /// # Errors
+    /// Only when the run cannot go on.
+    #[inline]
+    pub fn fill(&mut self) -> Result<Wait> {
+        if self.now >= self.timeline.end {
+            self.stop_at_end();
+        }
+        // A driver that completes inside `submit` would stay here; the caller wants a look at its
+        // stop flag now and then. After a whole round there is more to do at once.
+        let mut wake = self.now;
+        for _ in 0..ROUND {
+            let Some(&slot) = self.free.last().filter(|_| !self.stopping) else {
+                wake = self.recorder.boundary();
+                break;
+            };
+            if self.limits.operations == Some(0) || self.limits.bytes == Some(0) {
+                self.stop();
+                break;
+            }
+            let intended = self.schedule.peek();
+            if let Some(at) = intended {
+                if at >= self.timeline.end {
+                    self.stop();
+                    break;
+                }
+                if at > self.now {
+                    self.now = self.clock.now();
+                    if at > self.now {
+                        wake = self.recorder.boundary().min(at);
+                        break;
+                    }
+                }
+            }
+            if !self.submit(slot, intended)? {
+                break;
+            }
+        }
+        if !self.batch.is_empty() {
+            self.issue()?;
+        }
+        if self.stopping {
+            if self.free.len() == self.slots.len() || self.now >= self.drain_until {
+                return Ok(Wait::Finished);
+            }
+            wake = wake.min(self.drain_until);
+        } else if self.now < self.timeline.end {
+            wake = wake.min(self.timeline.end);
+        }
+        Ok(Wait::Until {
+            until: wake,
+            in_flight: self.in_flight(),
+        })
+    }
+
+    /// Past the end: a closed loop stops, a schedule may still issue what was due before it.
+    #[cold]
+    fn stop_at_end(&mut self) {
+        let due = self
+            .schedule
+            .peek()
+            .is_some_and(|at| at < self.timeline.end);
+        if !due || self.now >= self.timeline.end.plus(self.limits.late_ns) {
+            self.stop();
+        }
+    }
+
+    /// Submits one operation in `slot`; false when the session is full or the end is reached.
+    #[inline]
+    fn submit(&mut self, slot: u32, intended: Option<Stamp>) -> Result<bool> {
+        let op = self.generator.next();
+        if op.kind.writes() && self.payload == Payload::Random {
+            self.generation = self.generation.wrapping_add(1);
+            stamp_payload(
+                self.session.buffer(slot),
+                op.size,
+                op.offset ^ self.generation << 20,
+            );
+        }
+        self.generation += 1;
+        let token = Token::new(self.generation, self.first_slot + slot);
+        let submit = self.clock.now();
+        self.now = submit;
+        if intended.is_none() && submit >= self.timeline.end {
+            self.stop();
+            return Ok(false);
+        }
+        if intended.is_some() && submit >= self.timeline.end.plus(self.limits.late_ns) {
+            self.stop();
+            return Ok(false);
+        }
+        self.probe.begin(self.first_slot + slot, token, submit);
+        let flight = InFlight {
+            op,
+            intended,
+            submit,
+            issued: submit,
+            token,
+        };
+        self.slots[slot as usize] = flight;
+        let answer = match self.session.submit(&op, slot, token)? {
+            Submitted::Full if self.free.len() < self.slots.len() => {
+                // The generator has moved on; keep the operation for the next round.
+                self.slots[slot as usize].token = IDLE;
+                return self.retry_full(slot, flight);
+            }
+            other => other,
+        };
+        self.accept(slot, flight, answer)
+    }
+
+    /// Takes note of an accepted operation.
+    #[inline]
+    fn accept(&mut self, slot: u32, flight: InFlight, answer: Submitted) -> Result<bool> {
+        self.free.pop();
+        self.schedule.advance();
+        if flight.submit >= self.timeline.measure {
+            self.count(flight.op.size);
+        }
+        match answer {
+            Submitted::Queued => self.batch.push(slot),
+            Submitted::Done(completion) => {
+                self.now = self.clock.now();
+                self.tick();
+                self.complete(&completion)?;
+                return Ok(self.now < self.recorder.boundary());
+            }
+            Submitted::Full => {
+                return Err(Error::internal(
+                    "the driver answered Full with nothing in flight",
+                ));
+            }
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn count(&mut self, bytes: u64) {
+        if let Some(left) = &mut self.limits.operations {
+            *left = left.saturating_sub(1);
+        }
+        if let Some(left) = &mut self.limits.bytes {
+            *left = left.saturating_sub(bytes);
+        }
+    }
+
+    /// The session was full: wait for completions, then submit the same operation again, with its
+    /// first submit stamp, so that the wait stays in its latency.
+    #[cold]
+    fn retry_full(&mut self, slot: u32, flight: InFlight) -> Result<bool> {
+        if !self.batch.is_empty() {
+            self.issue()?;
+        }
+        loop {
+            // Out of the free list while others complete, so that it is on top again afterwards.
+            self.free.retain(|s| *s != slot);
+            self.reap(1, self.recorder.boundary())?;
+            self.free.push(slot);
+            self.slots[slot as usize] = flight;
+            match self.session.submit(&flight.op, slot, flight.token)? {
+                Submitted::Full if self.free.len() < self.slots.len() => {
+                    self.slots[slot as usize].token = IDLE;
+                }
+                answer => return self.accept(slot, flight, answer),
+            }
+        }
+    }
+
+    /// Hands the batch to the kernel or server and stamps it.
+    #[inline]
+    fn issue(&mut self) -> Result<()> {
+        self.session.flush()?;
+        let issued = self.clock.now();
+        self.now = issued;
+        for slot in self.batch.drain(..) {
+            self.slots[slot as usize].issued = issued;
+        }
+        Ok(())
+    }
+
+    /// Polls for at least `min` completions until `until`, stamps once, records all.
+    ///
+    /// # Errors
+    /// Only when the run cannot go on.
+    #[inline]
+    pub fn reap(&mut self, min: u32, until: Stamp) -> Result<()> {
+        let before = self.in_flight();
+        let mut done = std::mem::take(&mut self.done);
+        let polled = if before > 0 {
+            self.session.poll(min, Some(until), &mut done)
+        } else {
+            Ok(())
+        };
+        self.now = self.clock.now();
+        self.tick();
+        let mut result = polled;
+        for completion in done.drain(..) {
+            result = result.and(self.complete(&completion));
+        }
+        self.done = done;
+        result
+    }
+
+    #[inline]
+    fn tick(&mut self) {
+        let in_flight = self.in_flight();
+        let schedule = &self.schedule;
+        let (end, now) = (self.timeline.end, self.now);
+        let backlog_max = &mut self.backlog_max;
+        self.recorder.tick(now, in_flight, || {
+            let backlog = schedule.due(now.min(end));
+            *backlog_max = (*backlog_max).max(backlog);
+            backlog
+        });
+    }
+
+    #[inline]
+    fn complete(&mut self, c: &Completion) -> Result<()> {
+        let slot = c.token.slot().wrapping_sub(self.first_slot);
+        let flight = match self.slots.get_mut(slot as usize) {
+            Some(f) if f.token == c.token => f,
+            _ => return Err(unknown_token()),
+        };
+        flight.token = IDLE;
+        self.free.push(slot);
+        let size = flight.op.size;
+        let plain = c.status.is_ok() && c.moved == size && c.first.is_none();
+        if !plain {
+            let flight = *flight;
+            return self.complete_other(&flight, c);
+        }
+        self.failures = 0;
+        let (op, submit) = (&flight.op, flight.submit.0);
+        let sample = Sample {
+            op: op.kind,
+            global: u64::from(op.target) * self.file_size + op.offset,
+            size: if op.kind == OpKind::Fsync {
+                self.first_size
+            } else {
+                size
+            },
+            intended: flight.intended.map_or(submit, |at| at.0),
+            submit,
+            issued: if self.queued { flight.issued.0 } else { submit },
+            complete: self.now.0,
+            sync_ns: c.sync_ns,
+            key: op.key,
+        };
+        self.probe.end(
+            self.first_slot + slot,
+            c.token,
+            (self.now.0 - submit) as u64,
+        );
+        let (now, queued) = (self.now, self.queued);
+        self.recorder
+            .success(&sample, size, || record(flight, c, c.status, now, queued))
+    }
+
+    /// A failure, a short I/O, or a success with stamps of the driver's own.
+    #[cold]
+    fn complete_other(&mut self, flight: &InFlight, c: &Completion) -> Result<()> {
+        let short = c.status.is_ok() && c.moved != flight.op.size;
+        let status = if short { Status::SHORT } else { c.status };
+        let record = record(flight, c, status, self.now, self.queued);
+        self.failures = if status.is_ok() { 0 } else { self.failures + 1 };
+        if self.failures >= GONE_AFTER {
+            self.stop();
+        }
+        self.probe.end(c.token.slot(), c.token, record.service_ns());
+        self.recorder.record(&record)
+    }
+
+    /// Records what is still in flight as unfinished, gives the session up, and reports.
+    ///
+    /// # Errors
+    /// `Unavailable` when capture memory cannot be had.
+    pub fn finish(mut self) -> Result<WorkerEnd> {
+        let mut unfinished = 0;
+        let late: Vec<InFlight> = self
+            .slots
+            .iter()
+            .filter(|f| f.token != IDLE)
+            .copied()
+            .collect();
+        for flight in &late {
+            unfinished += 1;
+            let gone = Completion::failed(flight.token, Status::UNFINISHED);
+            let record = record(flight, &gone, Status::UNFINISHED, self.now, self.queued);
+            self.recorder.record(&record)?;
+        }
+        if unfinished > 0 {
+            self.session.abandon();
+        }
+        let unsent = self.schedule.due(self.now.min(self.timeline.end));
+        let measured = self.recorder.measured();
+        let capture = self.recorder.finish(self.now, unsent);
+        Ok(WorkerEnd {
+            capture,
+            measured,
+            unsent,
+            unfinished,
+            backlog_max: self.backlog_max.max(unsent),
+            finished: self.now,
+            gone: self.failures >= GONE_AFTER,
+        })
+    }
+}
+
+#[cold]
+fn unknown_token() -> Error {
+    Error::internal("the driver returned a token that is not in flight")
+}
+
+/// The whole record of a finished operation.
+#[cold]
+fn record(f: &InFlight, c: &Completion, status: Status, now: Stamp, queued: bool) -> Record {
+    let op = &f.op;
+    Record {
+        op: op.kind,
+        target: op.target,
+        offset: if op.kind == OpKind::Fsync {
+            None
+        } else {
+            Some(op.offset)
+        },
+        key: None,
+        size: op.size,
+        moved: if c.moved == op.size {
+            None
+        } else {
+            Some(c.moved)
+        },
+        count: None,
+        intended: f.intended,
+        origin: None,
+        submit: f.submit,
+        issued: queued.then_some(f.issued),
+        first: c.first,
+        complete: now,
+        sync_ns: c.sync_ns,
+        retries: None,
+        status,
+    }
+}
+
+/// Makes a random payload unlike any other write: 8 bytes in every 512.
+#[inline]
+fn stamp_payload(buffer: &mut [u8], size: u64, seed: u64) {
+    let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let used = buffer.len().min(size as usize);
+    for sector in buffer[..used].chunks_mut(512) {
+        if let Some(head) = sector.first_chunk_mut::<8>() {
+            x = x.rotate_left(23).wrapping_add(0xD1B5_4A32_D192_ED03);
+            *head = x.to_le_bytes();
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Runs a plan on `sim` or `null` into a temporary run directory and reads everything back.
+
+use taillight_core::plan::*;
+use taillight_core::units::{ByteSize, Span};
+use taillight_core::{OpKind, Record, Result};
+use taillight_driver::OpenSpec;
+use taillight_engine::{IntervalView, Observer, Outcome, Request, StopFlag};
+use taillight_rundir::intervals::{IntervalRow, read_intervals};
+use taillight_rundir::ios::{Columns, read_ios};
+use taillight_rundir::{RunDir, fixture, names};
+
+/// One worker, depth 1, 4 KiB random reads, closed loop, all captured.
+pub fn plan(driver: &str, options: &str) -> Plan {
+    Plan {
+        run: RunPlan {
+            name: "test".into(),
+            seed: 7,
+            duration: None,
+            operations: None,
+            bytes: None,
+            warmup: Span(0),
+            interval: Span(1_000_000_000),
+            drain_timeout: Span(10_000_000_000),
+            output: None,
+        },
+        target: TargetPlan {
+            driver: driver.into(),
+            path: None,
+            size: Some(ByteSize(1 << 26)),
+            destroy: false,
+            options: options.parse().unwrap(),
+        },
+        workloads: vec![WorkloadPlan {
+            name: "main".into(),
+            workers: 1,
+            queue_depth: 1,
+            mix: vec![MixPart {
+                op: OpKind::Read,
+                weight: 1,
+            }],
+            block_size: BlockSize::Fixed(ByteSize(4096)),
+            access: Access {
+                kind: AccessKind::Random,
+                align: ByteSize(4096),
+                offset: ByteSize(0),
+                length: None,
+                stride: None,
+                cover: false,
+            },
+            arrival: Arrival::Burst,
+            sync: Sync::None,
+            payload: Payload::Random,
+            cpus: Vec::new(),
+        }],
+        qos: QosPlan {
+            percentiles: vec!["50".into()],
+            nines: 9,
+            ceilings: Vec::new(),
+        },
+        trace: TracePlan {
+            mode: TraceMode::Off,
+        },
+        capture: CapturePlan {
+            mode: CaptureMode::All,
+            budget: ByteSize(1 << 30),
+            dir: None,
+        },
+    }
+}
+
+/// A finished run.
+pub struct Done {
+    pub outcome: Outcome,
+    pub rows: Vec<IntervalRow>,
+    pub ios: Vec<Record>,
+    pub views: Vec<IntervalView>,
+    pub phases: Vec<String>,
+}
+
+#[derive(Default)]
+struct Watch {
+    views: Vec<IntervalView>,
+    phases: Vec<String>,
+    stop_after: Option<(usize, StopFlag)>,
+}
+
+impl Observer for Watch {
+    fn phase(&mut self, name: &str) {
+        self.phases.push(name.into());
+    }
+    fn interval(&mut self, view: &IntervalView) {
+        self.views.push(view.clone());
+        if let Some((n, stop)) = &self.stop_after
+            && self.views.len() == *n
+        {
+            stop.stop();
+        }
+    }
+    fn progress(&mut self, _: taillight_core::progress::Progress<'_>) {}
+}
+
+/// Runs to the end.
+pub fn run(plan: &Plan) -> Done {
+    run_until(plan, None).unwrap()
+}
+
+/// Runs; stops after `intervals` of them.
+pub fn run_until(plan: &Plan, intervals: Option<usize>) -> Result<Done> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run");
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let id = format!("test-{}-{number}", std::process::id());
+    let mut manifest = fixture::manifest(&id);
+    manifest.clock.monotonic_ns = 0;
+    let rundir = RunDir::create(&path, &manifest)?;
+    let driver = taillight_driver::find(&plan.target.driver).unwrap();
+    let mut plan = plan.clone();
+    plan.target.options = driver.resolve(&plan.target)?;
+    let spec = OpenSpec {
+        plan: &plan,
+        run_id: &id,
+        destroy: None,
+    };
+    let target = driver.open(&spec, &mut |_| true)?;
+    let stop = StopFlag::default();
+    let mut watch = Watch {
+        stop_after: intervals.map(|n| (n, stop.clone())),
+        ..Watch::default()
+    };
+    let outcome = taillight_engine::run::run(Request {
+        plan: &plan,
+        target,
+        rundir: &rundir,
+        run_id: &id,
+        clock: &manifest.clock,
+        stop: &stop,
+        observers: &mut [&mut watch],
+    })?;
+    assert!(
+        !taillight_engine::run::capture_dir(&id).exists(),
+        "chunks are gone"
+    );
+    let rows = read_intervals(&rundir.file(names::INTERVALS))?;
+    let mut ios = Vec::new();
+    if rundir.existing(names::IOS).is_some() {
+        read_ios(&rundir.file(names::IOS), Columns::ALL, &mut |batch| {
+            ios.extend((0..batch.rows).map(|i| batch.record(i)));
+            Ok(())
+        })?;
+    }
+    Ok(Done {
+        outcome,
+        rows,
+        ios,
+        views: watch.views,
+        phases: watch.phases,
+    })
+}

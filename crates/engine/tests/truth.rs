@@ -1,0 +1,329 @@
+//! The key test: on virtual time the pipeline must return the injected truth, to the nanosecond.
+
+mod common;
+
+use common::{plan, run, run_until};
+use taillight_core::plan::{Arrival, CaptureMode, MixPart, Sync};
+use taillight_core::units::{ByteSize, Span};
+use taillight_core::{OpKind, Record, Status};
+use taillight_engine::StopReason;
+use taillight_stats::{Dist, Pct};
+
+fn percentile(ios: &[Record], of: fn(&Record) -> u64, p: &str) -> u64 {
+    let dist: Dist = ios.iter().filter(|r| r.status.is_ok()).map(of).collect();
+    dist.percentile(&p.parse::<Pct>().unwrap()).unwrap()
+}
+
+const CONSTANT: &str = "service = { kind = \"constant\", time = \"100us\" }";
+
+#[test]
+fn closed_loop_latency_is_exact_and_nothing_is_lost() {
+    let mut p = plan("sim", CONSTANT);
+    p.run.duration = Some(Span(3_000_000_000));
+    let done = run(&p);
+    assert_eq!(done.outcome.reason, StopReason::Planned);
+    // 100 us each, one at a time, from 0 to 3 s: submits at 0, 100 us, ... below 3 s.
+    assert_eq!(done.ios.len(), 30_000);
+    for (i, r) in done.ios.iter().enumerate() {
+        assert_eq!((r.submit.0, r.service_ns()), (i as i64 * 100_000, 100_000));
+        assert_eq!(r.intended, None);
+        assert_eq!(r.issued, None);
+    }
+    assert_eq!(done.rows.iter().map(|r| r.ops).sum::<u64>(), 30_000);
+    assert!(
+        done.rows
+            .iter()
+            .all(|r| r.depth_mean > 0.999 && r.depth_mean < 1.001)
+    );
+    assert_eq!(done.views.len(), done.rows.len());
+}
+
+#[test]
+fn omission_is_not_hidden_200_ms_stalls_at_1000_per_second() {
+    let options = "service = { kind = \"constant\", time = \"100us\" }\n\
+        stalls = [{ start = \"1s\", length = \"200ms\", period = \"2s\" }]";
+    let mut p = plan("sim", options);
+    p.run.duration = Some(Span(10_000_000_000));
+    p.workloads[0].arrival = Arrival::Constant {
+        rate: "1000/s".parse().unwrap(),
+    };
+    let done = run(&p);
+    assert_eq!(done.ios.len(), 10_000);
+    let intended: Vec<i64> = done.ios.iter().map(|r| r.intended.unwrap().0).collect();
+    assert!(
+        intended
+            .iter()
+            .enumerate()
+            .all(|(i, t)| *t == i as i64 * 1_000_000)
+    );
+    // The truth: the operation due at 1.000 s waits 200 ms; one due k ms later waits 0.9 k ms
+    // less (each of its predecessors is served in 0.1 ms after the stall).
+    let at = |ms: usize| done.ios[ms].response_ns();
+    assert_eq!(at(999), 100_000);
+    assert_eq!(at(1000), 200_100_000);
+    assert_eq!(at(1001), 200_200_000 - 1_000_000);
+    assert_eq!(at(1100), 200_100_000 + 100 * 100_000 - 100 * 1_000_000);
+    assert_eq!(at(1222), 300_000);
+    assert_eq!(at(1223), 100_000);
+    assert_eq!(percentile(&done.ios, Record::service_ns, "50"), 100_000);
+    let p99 = percentile(&done.ios, Record::response_ns, "99");
+    assert!((170_000_000..=205_000_000).contains(&p99), "{p99}");
+    // Response = service + wait, to the ns.
+    assert!(
+        done.ios
+            .iter()
+            .all(|r| r.response_ns() == r.service_ns() + r.wait_ns())
+    );
+    assert_eq!(done.outcome.unsent, 0);
+    let stalled = done
+        .rows
+        .iter()
+        .find(|r| r.start_ns == 1_000_000_000)
+        .unwrap();
+    assert!(stalled.response_p99_ns.unwrap() > 190_000_000);
+}
+
+#[test]
+fn a_saturated_schedule_stands_and_its_backlog_is_told() {
+    let mut p = plan("sim", CONSTANT);
+    p.run.duration = Some(Span(5_000_000_000));
+    p.run.interval = Span(500_000_000);
+    p.workloads[0].arrival = Arrival::Constant {
+        rate: "20000/s".parse().unwrap(),
+    };
+    let done = run(&p);
+    // 100,000 asked; 10,000/s served for 5 s plus one interval of grace.
+    assert_eq!(done.ios.len() as u64 + done.outcome.unsent, 100_000);
+    assert_eq!(done.ios.len(), 55_000);
+    assert_eq!(
+        done.ios[49_999].response_ns(),
+        50_000 * 100_000 - 49_999 * 50_000
+    );
+    let backlogs: Vec<u64> = done.rows.iter().map(|r| r.backlog.unwrap()).collect();
+    assert!(
+        backlogs.windows(2).take(8).all(|w| w[1] > w[0]),
+        "{backlogs:?}"
+    );
+}
+
+#[test]
+fn workers_and_depth_share_the_channels() {
+    let mut p = plan("sim", &format!("channels = 4\n{CONSTANT}"));
+    p.run.duration = Some(Span(1_000_000_000));
+    p.workloads[0].workers = 2;
+    p.workloads[0].queue_depth = 8;
+    let done = run(&p);
+    // 16 outstanding on 4 channels of 10,000/s: 40,000/s; each waits for 4 services.
+    let last = percentile(&done.ios, Record::service_ns, "99");
+    assert_eq!(last, 400_000);
+    assert!(
+        (40_000..=40_016).contains(&done.ios.len()),
+        "{}",
+        done.ios.len()
+    );
+    assert!(done.ios.iter().all(|r| r.issued == Some(r.submit)));
+    assert_eq!(done.outcome.operations, done.ios.len() as u64);
+}
+
+#[test]
+fn errors_are_counted_and_kept_out_of_latency() {
+    let options = format!("errors = {{ every = 10, errno = 28 }}\n{CONSTANT}");
+    let mut p = plan("sim", &options);
+    p.run.operations = Some(1000);
+    let done = run(&p);
+    assert_eq!(done.outcome.errors, [(Status::errno(28), 100)]);
+    assert_eq!(
+        done.ios
+            .iter()
+            .filter(|r| r.status == Status::errno(28))
+            .count(),
+        100
+    );
+    assert_eq!(done.rows.iter().map(|r| r.errors).sum::<u64>(), 100);
+    assert_eq!(done.rows.iter().map(|r| r.bytes).sum::<u64>(), 900 * 4096);
+}
+
+#[test]
+fn a_target_that_only_fails_is_gone() {
+    let mut p = plan(
+        "sim",
+        &format!("errors = {{ every = 1, errno = 5 }}\n{CONSTANT}"),
+    );
+    p.run.duration = Some(Span(60_000_000_000));
+    let done = run(&p);
+    assert_eq!(done.outcome.reason, StopReason::TargetFailed);
+    assert_eq!(done.ios.len(), 1000);
+}
+
+#[test]
+fn sync_is_inside_the_write_and_alone() {
+    let mut p = plan("sim", &format!("sync = \"70us\"\n{CONSTANT}"));
+    p.workloads[0].mix = vec![MixPart {
+        op: OpKind::Write,
+        weight: 1,
+    }];
+    p.workloads[0].sync = Sync::Fdatasync(2);
+    p.run.operations = Some(1001);
+    let done = run(&p);
+    for (i, r) in done.ios.iter().enumerate() {
+        let expected = if i % 2 == 1 {
+            (170_000, Some(70_000))
+        } else {
+            (100_000, None)
+        };
+        assert_eq!((r.service_ns(), r.sync_ns), expected);
+    }
+}
+
+#[test]
+fn warm_up_is_apart() {
+    let mut p = plan("sim", CONSTANT);
+    p.run.warmup = Span(2_500_000_000);
+    p.run.duration = Some(Span(1_000_000_000));
+    let done = run(&p);
+    assert_eq!(done.phases, ["warmup", "measure"]);
+    assert_eq!(done.ios.len(), 10_000);
+    assert!(done.ios.iter().all(|r| r.submit.0 >= 2_500_000_000));
+    let warm: u64 = done
+        .rows
+        .iter()
+        .filter(|r| r.phase == "warmup")
+        .map(|r| r.ops)
+        .sum();
+    assert_eq!(
+        warm,
+        25_000 - 1 + 1 - 1,
+        "the last one completes as the measure phase begins"
+    );
+    let phases: Vec<_> = done
+        .outcome
+        .phases
+        .iter()
+        .map(|p| (p.name.as_str(), p.ios))
+        .collect();
+    assert_eq!(
+        phases,
+        [("warmup", 25_000), ("measure", 10_000), ("drain", 0)]
+    );
+}
+
+#[test]
+fn stopping_keeps_what_was_measured() {
+    let mut p = plan("sim", CONSTANT);
+    p.run.duration = Some(Span(1_000_000_000_000));
+    let done = run_until(&p, Some(3)).unwrap();
+    assert_eq!(done.outcome.reason, StopReason::Stopped);
+    assert!(
+        (30_000..40_000).contains(&done.ios.len()),
+        "{}",
+        done.ios.len()
+    );
+}
+
+#[test]
+fn same_seed_same_operations_and_other_seed_others() {
+    let mut p = plan(
+        "sim",
+        "service = { kind = \"exponential\", mean = \"50us\" }",
+    );
+    p.run.operations = Some(5000);
+    p.workloads[0].workers = 3;
+    p.workloads[0].queue_depth = 4;
+    let (a, b) = (run(&p).ios, run(&p).ios);
+    assert_eq!(a, b);
+    p.run.seed = 8;
+    assert_ne!(a, run(&p).ios);
+}
+
+#[test]
+fn bytes_and_operations_end_a_run_exactly() {
+    let mut p = plan("sim", CONSTANT);
+    p.workloads[0].workers = 3;
+    p.run.operations = Some(1000);
+    assert_eq!(run(&p).ios.len(), 1000);
+    p.run.operations = None;
+    p.run.bytes = Some(ByteSize(4096 * 500));
+    assert!((500..=502).contains(&run(&p).ios.len()));
+}
+
+#[test]
+fn null_in_real_time_captures_every_one() {
+    for depth in [1, 32] {
+        let mut p = plan("null", "");
+        p.run.operations = Some(2_000_000);
+        p.workloads[0].workers = 2;
+        p.workloads[0].queue_depth = depth;
+        let done = run(&p);
+        assert_eq!(done.ios.len(), 2_000_000);
+        assert_eq!(done.rows.iter().map(|r| r.ops).sum::<u64>(), 2_000_000);
+        assert!(done.ios.iter().all(|r| r.issued.is_some() == (depth > 1)));
+        assert!(done.outcome.overhead.null_ns_per_op.unwrap() > 1.0);
+    }
+}
+
+#[test]
+fn past_the_budget_only_outliers_are_kept_and_said() {
+    let mut p = plan("null", "");
+    p.run.operations = Some(6_000_000);
+    p.run.interval = Span(50_000_000);
+    p.capture.budget = ByteSize(32 << 20);
+    let done = run(&p);
+    let degraded = done.outcome.capture.degraded.unwrap();
+    let kept = done.ios.len() as u64;
+    assert!(kept > 1_000_000 && kept < 6_000_000, "{kept}");
+    assert_eq!(
+        kept + degraded.not_kept + done.outcome.losses.ios,
+        6_000_000
+    );
+    assert_eq!(done.outcome.operations, 6_000_000);
+}
+
+#[test]
+fn capture_off_keeps_histograms_only() {
+    let mut p = plan("null", "");
+    p.run.operations = Some(10_000);
+    p.capture.mode = CaptureMode::Off;
+    let done = run(&p);
+    assert!(done.ios.is_empty());
+    assert_eq!(done.rows.iter().map(|r| r.ops).sum::<u64>(), 10_000);
+}
+
+#[test]
+fn a_schedule_in_real_time_issues_every_one_on_time() {
+    let mut p = plan("null", "");
+    p.run.duration = Some(Span(300_000_000));
+    p.workloads[0].workers = 2;
+    for rate in [10u64, 1000, 100_000] {
+        p.workloads[0].arrival = Arrival::Constant {
+            rate: format!("{rate}/s").parse().unwrap(),
+        };
+        let done = run(&p);
+        assert_eq!(done.ios.len() as u64, rate * 3 / 10, "{rate}");
+        assert_eq!(done.outcome.unsent, 0);
+    }
+}
+
+#[test]
+fn spill_keeps_everything_past_the_budget() {
+    let spill = tempfile::tempdir().unwrap();
+    let mut p = plan("null", "");
+    p.run.operations = Some(4_000_000);
+    p.workloads[0].arrival = Arrival::Constant {
+        rate: "2000000/s".parse().unwrap(),
+    };
+    p.capture.budget = ByteSize(48 << 20);
+    p.capture.dir = Some(spill.path().display().to_string());
+    let done = run(&p);
+    let kept = done.ios.len() as u64;
+    let not_kept = done.outcome.capture.degraded.map_or(0, |d| d.not_kept);
+    assert_eq!(
+        kept + not_kept + done.outcome.losses.ios,
+        done.outcome.operations
+    );
+    assert!(kept > 2_000_000, "{kept}");
+    assert_eq!(
+        std::fs::read_dir(spill.path()).unwrap().count(),
+        0,
+        "spilled chunks are gone"
+    );
+}

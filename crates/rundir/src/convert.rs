@@ -1,0 +1,276 @@
+//! Capture chunks into `ios.parquet`, after a phase or after a crash.
+
+mod store;
+
+use std::collections::BTreeMap;
+
+use taillight_core::progress::{OnProgress, Progress};
+use taillight_core::{Error, OpKind, Record, Result};
+
+pub use store::{ChunkFiles, ChunkStore, MemoryChunks};
+
+use crate::chunk::{ChunkReader, Header};
+use crate::dir::RunDir;
+use crate::ios::{IosWriter, RowKey};
+use crate::reorder::{Order, Scan};
+
+/// I/Os by phase (index) and kind of operation.
+pub type Counts = BTreeMap<(u16, OpKind), u64>;
+
+/// When chunks may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Release {
+    /// After `ios.parquet` has its name: a crash in between loses nothing.
+    AtEnd,
+    /// Each one as it has been read: takes no memory beyond the chunks, but a crash loses what
+    /// was read. Such a conversion cannot be stopped.
+    AsRead,
+}
+
+/// How to convert.
+#[derive(Debug)]
+pub struct Options<'a> {
+    /// Names of the phases, by the index chunks hold.
+    pub phases: &'a [String],
+    /// What the recorder counted; the rows must agree.
+    pub expected: Option<&'a Counts>,
+    /// Leave out chunks that cannot be read, and count them, instead of failing.
+    pub tolerant: bool,
+    /// When chunks may go.
+    pub release: Release,
+}
+
+/// What became of the chunks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Converted {
+    /// Rows in `ios.parquet`.
+    pub rows: u64,
+    /// Rows by phase and operation.
+    pub counts: Counts,
+    /// Chunks that were missing or could not be read.
+    pub damaged: u64,
+    /// First submit and last completion stamp of each phase, ns.
+    pub spans: BTreeMap<u16, (i64, i64)>,
+}
+
+/// Converts all chunks of `store` to the `ios.parquet` of `dir`, by worker, in submit order.
+///
+/// # Errors
+/// `Unavailable` when the file cannot be written or `progress` asked to stop (the chunks are
+/// then still there); `Corrupt` when a chunk cannot be read; `Internal` when rows and
+/// `expected` differ (the file is kept, and with [`Release::AtEnd`] the chunks too).
+pub fn convert(
+    dir: &RunDir,
+    store: &mut dyn ChunkStore,
+    options: &Options<'_>,
+    progress: &mut OnProgress<'_>,
+) -> Result<Converted> {
+    let mut done = Converted::default();
+    let mut streams = streams(store, options, &mut done)?;
+    let mut total = 0;
+    let mut read = 0;
+    for stream in &mut streams {
+        stream.scan(store, &mut read, progress)?;
+        total += stream.scan.rows();
+    }
+    let mut writer = IosWriter::create(dir)?;
+    for stream in streams {
+        stream.write(store, options, &mut writer, &mut done, total, progress)?;
+    }
+    done.rows = writer.finish()?;
+    if let Some(expected) = options.expected {
+        compare(expected, &done.counts)?;
+    }
+    if options.release == Release::AtEnd {
+        for chunk in 0..store.count() {
+            store.release(chunk)?;
+        }
+    }
+    Ok(done)
+}
+
+/// The chunks of one worker in one phase, in order.
+struct Stream {
+    header: Header,
+    chunks: Vec<usize>,
+    scan: Scan,
+}
+
+/// Sequence number, number in the store, header.
+type Place = (u32, usize, Header);
+
+/// Sorts the chunks into streams by worker, then phase.
+fn streams(
+    store: &dyn ChunkStore,
+    options: &Options<'_>,
+    done: &mut Converted,
+) -> Result<Vec<Stream>> {
+    let mut sorted: BTreeMap<(u16, u16, u16), Vec<Place>> = BTreeMap::new();
+    for chunk in 0..store.count() {
+        match store.header(chunk) {
+            Ok(h) => sorted
+                .entry((h.worker, h.phase, h.workload))
+                .or_default()
+                .push((h.seq, chunk, h)),
+            Err(_) if options.tolerant => done.damaged += u64::from(!unused(store, chunk)),
+            Err(e) => return Err(e),
+        }
+    }
+    let mut streams = Vec::new();
+    let mut missing = 0;
+    for (_, mut list) in sorted {
+        list.sort_by_key(|(seq, chunk, _)| (*seq, *chunk));
+        if options.tolerant {
+            // Killed while a chunk was being copied to the spill directory: the original counts.
+            list.dedup_by_key(|(seq, ..)| *seq);
+        }
+        let gaps: u64 = list
+            .windows(2)
+            .map(|w| u64::from(w[1].0 - w[0].0).abs_diff(1))
+            .sum();
+        if gaps > 0 && !options.tolerant {
+            return Err(
+                Error::internal("capture chunks are missing or double").with("chunks", gaps)
+            );
+        }
+        missing += gaps;
+        let Some((_, _, header)) = list.first() else {
+            continue;
+        };
+        streams.push(Stream {
+            header: *header,
+            chunks: list.iter().map(|(_, chunk, _)| *chunk).collect(),
+            scan: Scan::default(),
+        });
+    }
+    // A chunk that cannot be read also leaves a gap.
+    done.damaged = done.damaged.max(missing);
+    Ok(streams)
+}
+
+/// Whether a chunk was made ready but never handed to a worker: all of it is zero.
+fn unused(store: &dyn ChunkStore, chunk: usize) -> bool {
+    let head = store
+        .bytes(chunk)
+        .map(|b| b.iter().take(64).all(|b| *b == 0));
+    head.unwrap_or(false)
+}
+
+impl Stream {
+    fn scan(
+        &mut self,
+        store: &dyn ChunkStore,
+        read: &mut u64,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<()> {
+        let all = store.count() as u64;
+        for chunk in &self.chunks {
+            let bytes = store.bytes(*chunk)?;
+            for record in ChunkReader::open(&bytes)?.records() {
+                self.scan.add(&record);
+            }
+            *read += 1;
+            tell(progress, "reading the capture", *read, all, "chunks")?;
+        }
+        Ok(())
+    }
+
+    fn write(
+        self,
+        store: &mut dyn ChunkStore,
+        options: &Options<'_>,
+        writer: &mut IosWriter,
+        done: &mut Converted,
+        total: u64,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<()> {
+        let phase = phase_name(options.phases, self.header.phase);
+        let key = RowKey {
+            phase: &phase,
+            workload: self.header.workload,
+            worker: self.header.worker,
+        };
+        let mut order: Order = self.scan.finish();
+        let mut ops = [0u64; OpKind::ALL.len()];
+        let mut span = (i64::MAX, i64::MIN);
+        let mut emit = |record: &Record| {
+            ops[record.op as usize] += 1;
+            span = (span.0.min(record.submit.0), span.1.max(record.complete.0));
+            writer.push(key, record)
+        };
+        for chunk in self.chunks {
+            let bytes = store.bytes(chunk)?;
+            for record in ChunkReader::open(&bytes)?.records() {
+                order.push(&record, &mut emit)?;
+            }
+            drop(bytes);
+            if options.release == Release::AsRead {
+                store.release(chunk)?;
+            }
+            let told = tell(progress, "writing ios.parquet", done.rows, total, "I/Os");
+            if options.release == Release::AtEnd {
+                told?;
+            }
+        }
+        order.finish(&mut emit)?;
+        for (op, count) in OpKind::ALL.into_iter().zip(ops).filter(|(_, n)| *n > 0) {
+            *done.counts.entry((self.header.phase, op)).or_default() += count;
+            done.rows += count;
+        }
+        if span.0 <= span.1 {
+            let all = done.spans.entry(self.header.phase).or_insert(span);
+            *all = (all.0.min(span.0), all.1.max(span.1));
+        }
+        Ok(())
+    }
+}
+
+/// Name of a phase; a manifest that was never rewritten may not list it.
+fn phase_name(names: &[String], index: u16) -> String {
+    match names.get(usize::from(index)) {
+        Some(name) => name.clone(),
+        None => format!("phase-{index}"),
+    }
+}
+
+fn tell(
+    progress: &mut OnProgress<'_>,
+    what: &str,
+    done: u64,
+    total: u64,
+    unit: &str,
+) -> Result<()> {
+    let more = progress(Progress {
+        what,
+        done,
+        total,
+        unit,
+    });
+    if more {
+        return Ok(());
+    }
+    Err(
+        Error::unavailable("stopped before ios.parquet was complete").hint(
+            "nothing is lost: `taillight report` on the run directory starts again from the \
+             capture in memory",
+        ),
+    )
+}
+
+fn compare(expected: &Counts, found: &Counts) -> Result<()> {
+    if expected == found {
+        return Ok(());
+    }
+    let show = |counts: &Counts| {
+        let list: Vec<String> = counts
+            .iter()
+            .map(|((phase, op), n)| format!("phase {phase} {}: {n}", op.name()))
+            .collect();
+        list.join("; ")
+    };
+    Err(
+        Error::internal("ios.parquet does not hold the I/Os that were recorded")
+            .with("recorded", show(expected))
+            .with("written", show(found)),
+    )
+}

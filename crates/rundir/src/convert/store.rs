@@ -1,0 +1,84 @@
+//! Where chunks live: memory, or files under `/dev/shm` or a spill directory.
+
+use std::borrow::Cow;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::PathBuf;
+
+use taillight_core::Result;
+
+use crate::atomic::cannot;
+use crate::chunk::{HEADER_BYTES, Header};
+
+/// Chunks by number, in no particular order. The engine implements it over its mappings.
+pub trait ChunkStore {
+    /// How many there are. Never changes.
+    fn count(&self) -> usize;
+
+    /// The bytes of a chunk, header first.
+    ///
+    /// # Errors
+    /// `Unavailable` when they cannot be read.
+    fn bytes(&self, chunk: usize) -> Result<Cow<'_, [u8]>>;
+
+    /// The header of a chunk.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is none.
+    fn header(&self, chunk: usize) -> Result<Header> {
+        Header::read(&self.bytes(chunk)?)
+    }
+
+    /// Frees a chunk: it is not asked for again.
+    ///
+    /// # Errors
+    /// `Unavailable` when it cannot be freed.
+    fn release(&mut self, chunk: usize) -> Result<()>;
+}
+
+/// Chunks in memory.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryChunks(pub Vec<Vec<u8>>);
+
+impl ChunkStore for MemoryChunks {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+    fn bytes(&self, chunk: usize) -> Result<Cow<'_, [u8]>> {
+        Ok(Cow::Borrowed(&self.0[chunk]))
+    }
+    fn release(&mut self, chunk: usize) -> Result<()> {
+        self.0[chunk] = Vec::new();
+        Ok(())
+    }
+}
+
+/// Chunk files, read one at a time and unlinked on release.
+#[derive(Debug, Clone, Default)]
+pub struct ChunkFiles(pub Vec<PathBuf>);
+
+impl ChunkStore for ChunkFiles {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+    fn bytes(&self, chunk: usize) -> Result<Cow<'_, [u8]>> {
+        let path = &self.0[chunk];
+        let bytes = fs::read(path).map_err(|e| cannot("read", path, e))?;
+        Ok(Cow::Owned(bytes))
+    }
+    fn header(&self, chunk: usize) -> Result<Header> {
+        let path = &self.0[chunk];
+        let mut bytes = Vec::with_capacity(HEADER_BYTES);
+        File::open(path)
+            .and_then(|f| f.take(HEADER_BYTES as u64).read_to_end(&mut bytes))
+            .map_err(|e| cannot("read", path, e))?;
+        Header::read(&bytes).map_err(|e| e.with("path", path.display()))
+    }
+    fn release(&mut self, chunk: usize) -> Result<()> {
+        let path = &self.0[chunk];
+        match fs::remove_file(path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(cannot("remove", path, e)),
+            _ => Ok(()),
+        }
+    }
+}

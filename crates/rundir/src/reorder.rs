@@ -1,0 +1,290 @@
+//! From completion order to submit order, exactly, in bounded memory.
+//!
+//! A worker's capture holds its I/Os as they completed; `ios.parquet` wants them as they were
+//! submitted. Two passes over the same records:
+//! 1. [`Scan`] notes the earliest submit stamp of every block of records, and sets aside the few
+//!    stragglers: I/Os in whose flight many blocks of others came and went (a stall would hold
+//!    back everything submitted after it).
+//! 2. [`Order`] lets a record go once no later block can hold an earlier one, and merges the
+//!    stragglers in. At most [`LAG_BLOCKS`] blocks wait, whatever the latencies.
+//!
+//! At a depth of d at most d / ((LAG_BLOCKS - 1) x BLOCK_ROWS) of all records are stragglers.
+
+use taillight_core::{Record, Result};
+
+/// Records of a block.
+const BLOCK_ROWS: usize = 4096;
+/// Blocks that may wait; a record overtaken by more is a straggler.
+const LAG_BLOCKS: usize = 8;
+
+/// First pass: what the second must know.
+#[derive(Debug, Clone)]
+pub struct Scan {
+    block_rows: usize,
+    lag: usize,
+    rows: u64,
+    /// Latest submit stamp up to and with each full block.
+    latest: Vec<i64>,
+    /// Earliest submit stamp in each block, stragglers left out.
+    earliest: Vec<i64>,
+    running: i64,
+    positions: Vec<u64>,
+    stragglers: Vec<(i64, u64, Record)>,
+}
+
+impl Default for Scan {
+    fn default() -> Self {
+        Scan::with_blocks(BLOCK_ROWS, LAG_BLOCKS)
+    }
+}
+
+impl Scan {
+    pub(crate) fn with_blocks(block_rows: usize, lag: usize) -> Scan {
+        Scan {
+            block_rows,
+            lag,
+            rows: 0,
+            latest: Vec::new(),
+            earliest: Vec::new(),
+            running: i64::MIN,
+            positions: Vec::new(),
+            stragglers: Vec::new(),
+        }
+    }
+
+    /// Looks at the next record, in completion order.
+    #[inline]
+    pub fn add(&mut self, record: &Record) {
+        let submit = record.submit.0;
+        let block = self.earliest.len().saturating_sub(1);
+        let block = if self.rows.is_multiple_of(self.block_rows as u64) {
+            if self.rows > 0 {
+                self.latest.push(self.running);
+            }
+            self.earliest.push(i64::MAX);
+            self.earliest.len() - 1
+        } else {
+            block
+        };
+        let late = block
+            .checked_sub(self.lag)
+            .is_some_and(|b| submit < self.latest[b]);
+        if late {
+            self.positions.push(self.rows);
+            self.stragglers.push((submit, self.rows, *record));
+        } else {
+            self.earliest[block] = self.earliest[block].min(submit);
+        }
+        self.running = self.running.max(submit);
+        self.rows += 1;
+    }
+
+    /// Records seen.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Ends the first pass.
+    pub fn finish(mut self) -> Order {
+        // bounds[b]: no record after block b, stragglers aside, was submitted earlier.
+        let mut bounds = self.earliest;
+        let mut bound = i64::MAX;
+        for b in bounds.iter_mut().rev() {
+            bound = std::mem::replace(b, bound).min(bound);
+        }
+        self.stragglers
+            .sort_unstable_by_key(|(submit, at, _)| (*submit, *at));
+        Order {
+            block_rows: self.block_rows,
+            bounds,
+            positions: self.positions,
+            skipped: 0,
+            stragglers: self.stragglers,
+            merged: 0,
+            next: 0,
+            waiting: Vec::new(),
+            keys: Vec::new(),
+        }
+    }
+}
+
+/// A waiting record: submit stamp, position in completion order, place in the buffer.
+type Key = (i64, u64, u32);
+
+/// Second pass: the same records again, out in submit order. Equal stamps keep completion order.
+#[derive(Debug)]
+pub struct Order {
+    block_rows: usize,
+    bounds: Vec<i64>,
+    positions: Vec<u64>,
+    skipped: usize,
+    stragglers: Vec<(i64, u64, Record)>,
+    merged: usize,
+    next: u64,
+    waiting: Vec<(u64, Record)>,
+    keys: Vec<Key>,
+}
+
+impl Order {
+    /// Takes the next record, in completion order, and emits what may go.
+    ///
+    /// # Errors
+    /// What `emit` returns.
+    #[inline]
+    pub fn push(
+        &mut self,
+        record: &Record,
+        emit: &mut impl FnMut(&Record) -> Result<()>,
+    ) -> Result<()> {
+        if self.positions.get(self.skipped) == Some(&self.next) {
+            self.skipped += 1;
+        } else {
+            self.waiting.push((self.next, *record));
+        }
+        self.next += 1;
+        if self.next.is_multiple_of(self.block_rows as u64) {
+            let block = (self.next / self.block_rows as u64 - 1) as usize;
+            let bound = self.bounds.get(block).copied().unwrap_or(i64::MAX);
+            return self.release(|submit| submit < bound, emit);
+        }
+        Ok(())
+    }
+
+    /// Emits all that still waits.
+    ///
+    /// # Errors
+    /// What `emit` returns.
+    pub fn finish(&mut self, emit: &mut impl FnMut(&Record) -> Result<()>) -> Result<()> {
+        self.release(|_| true, emit)
+    }
+
+    /// Records that wait, stragglers aside.
+    #[cfg(test)]
+    fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn release(
+        &mut self,
+        may_go: impl Fn(i64) -> bool,
+        emit: &mut impl FnMut(&Record) -> Result<()>,
+    ) -> Result<()> {
+        self.keys.clear();
+        let keys = self.waiting.iter().zip(0u32..);
+        self.keys
+            .extend(keys.map(|((at, r), i)| (r.submit.0, *at, i)));
+        if !self.keys.is_sorted() {
+            self.keys.sort_unstable();
+        }
+        let go = self.keys.partition_point(|(submit, ..)| may_go(*submit));
+        for (submit, at, place) in &self.keys[..go] {
+            while let Some((s, a, straggler)) = self.stragglers.get(self.merged)
+                && (*s, *a) < (*submit, *at)
+            {
+                emit(straggler)?;
+                self.merged += 1;
+            }
+            emit(&self.waiting[*place as usize].1)?;
+        }
+        while let Some((s, _, straggler)) = self.stragglers.get(self.merged)
+            && may_go(*s)
+        {
+            emit(straggler)?;
+            self.merged += 1;
+        }
+        self.keep(go);
+        Ok(())
+    }
+
+    /// Drops the first `go` keys' records, keeps the rest in completion order.
+    fn keep(&mut self, go: usize) {
+        let stay = &mut self.keys[go..];
+        stay.sort_unstable_by_key(|(_, _, place)| *place);
+        for (i, (_, _, place)) in stay.iter().enumerate() {
+            self.waiting[i] = self.waiting[*place as usize];
+        }
+        let left = stay.len();
+        self.waiting.truncate(left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use taillight_core::{OpKind, Stamp, Status};
+
+    use super::*;
+
+    fn record(submit: i64, latency: i64, id: u64) -> Record {
+        Record {
+            op: OpKind::Read,
+            target: 0,
+            offset: Some(id),
+            key: None,
+            size: 1,
+            moved: None,
+            count: None,
+            intended: None,
+            origin: None,
+            submit: Stamp(submit),
+            issued: None,
+            first: None,
+            complete: Stamp(submit + latency),
+            sync_ns: None,
+            retries: None,
+            status: Status::OK,
+        }
+    }
+
+    fn order(records: &[Record], block: usize, lag: usize) -> (Vec<Record>, usize) {
+        let mut scan = Scan::with_blocks(block, lag);
+        records.iter().for_each(|r| scan.add(r));
+        assert_eq!(scan.rows(), records.len() as u64);
+        let mut order = scan.finish();
+        let (mut out, mut most) = (Vec::new(), 0);
+        let mut emit = |r: &Record| {
+            out.push(*r);
+            Ok(())
+        };
+        for r in records {
+            order.push(r, &mut emit).unwrap();
+            most = most.max(order.waiting());
+        }
+        order.finish(&mut emit).unwrap();
+        (out, most)
+    }
+
+    proptest! {
+        #[test]
+        fn submit_order_whatever_the_interleaving(
+            steps in prop::collection::vec((0i64..50, 0i64..400, 0u8..40), 0..600),
+            block in 1usize..20,
+            lag in 1usize..5,
+        ) {
+            let mut submit = 0;
+            let mut records: Vec<Record> = Vec::new();
+            for (id, (step, latency, odd)) in steps.into_iter().enumerate() {
+                submit += step;
+                let latency = if odd == 0 { latency * 1000 } else { latency };
+                records.push(record(submit, latency, id as u64));
+            }
+            records.sort_by_key(|r| r.complete);
+            let mut expected = records.clone();
+            expected.sort_by_key(|r| r.submit);
+            let (out, _) = order(&records, block, lag);
+            prop_assert_eq!(out, expected);
+        }
+    }
+
+    #[test]
+    fn a_stall_does_not_make_the_rest_wait() {
+        let mut records: Vec<Record> = (0..50_000).map(|i| record(i * 10, 55, i as u64)).collect();
+        records[3].complete = Stamp(10_000_000);
+        records[40_000].complete = Stamp(20_000_000);
+        records.sort_by_key(|r| r.complete);
+        let (out, most) = order(&records, 64, 4);
+        assert!(out.is_sorted_by_key(|r| r.submit));
+        assert_eq!(out.len(), 50_000);
+        assert!(most <= 64 * 5, "{most}");
+    }
+}

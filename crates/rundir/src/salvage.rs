@@ -1,0 +1,274 @@
+//! After a crash or SIGKILL: what the run left in memory-backed files becomes `ios.parquet`.
+//!
+//! Called by whoever opens a run directory (`taillight report`). Only files that are capture
+//! chunks, in directories named after this very run, are ever read or removed.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use taillight_core::progress::OnProgress;
+use taillight_core::{Error, Result};
+
+use crate::atomic::cannot;
+use crate::chunk::MAGIC;
+use crate::convert::{ChunkFiles, ChunkStore, Converted, Options, Release, convert};
+use crate::dir::RunDir;
+use crate::ios::IosFile;
+use crate::manifest::{Manifest, PhaseInfo, ProcessInfo, RunStatus};
+use crate::names;
+
+/// What salvage found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Salvaged {
+    /// I/Os in `ios.parquet` now.
+    pub ios: u64,
+    /// Chunks that were missing or could not be read.
+    pub damaged: u64,
+    /// What happened, one sentence; also in the manifest.
+    pub text: String,
+}
+
+/// Directory of a run's capture chunks in memory.
+pub fn capture_dir(run_id: &str) -> PathBuf {
+    Path::new("/dev/shm").join(dir_name(run_id))
+}
+
+/// Directory of a run's spilled chunks inside `capture.dir`.
+pub fn spill_dir(dir: &Path, run_id: &str) -> PathBuf {
+    dir.join(dir_name(run_id))
+}
+
+fn dir_name(run_id: &str) -> String {
+    format!("taillight-{run_id}")
+}
+
+/// Recovers the I/Os of a run that was killed, marks its manifest partial, and frees its memory.
+/// Does nothing (`None`) when the run ended by itself or ran on another machine.
+///
+/// # Errors
+/// `Unavailable` when the run still lives, `progress` asked to stop (nothing is lost then), or
+/// the directory cannot be written.
+pub fn salvage(dir: &mut RunDir, progress: &mut OnProgress<'_>) -> Result<Option<Salvaged>> {
+    if dir.manifest().status != RunStatus::Running || elsewhere(dir.manifest()) {
+        return Ok(None);
+    }
+    if dir.is_live() {
+        return Err(Error::unavailable("the run is still going")
+            .with("path", dir.path().display())
+            .hint("wait until it ends; its report is made then"));
+    }
+    dir.take_lock()?;
+    remove_leftovers(dir.path());
+    let places = places(dir.manifest());
+    let mut found = Found::list(&places)?;
+    let phases = phases(dir.manifest());
+    let converted = if dir.existing(names::IOS).is_some() {
+        // Killed between conversion and the last manifest: the file is whole, as its name says.
+        let rows = IosFile::open(&dir.file(names::IOS))?.rows();
+        for chunk in 0..found.chunks.count() {
+            found.chunks.release(chunk)?;
+        }
+        Converted {
+            rows,
+            ..Converted::default()
+        }
+    } else if found.chunks.count() == 0 {
+        Converted {
+            damaged: found.damaged,
+            ..Converted::default()
+        }
+    } else {
+        let options = Options {
+            phases: &phases,
+            expected: None,
+            tolerant: true,
+            release: Release::AtEnd,
+        };
+        let mut converted = convert(dir, &mut found.chunks, &options, progress)?;
+        converted.damaged = converted.damaged.max(found.damaged);
+        converted
+    };
+    found.clean();
+    let salvaged = describe(&converted);
+    let manifest = partial(dir.manifest(), &phases, &converted, &salvaged);
+    dir.write_manifest(&manifest)?;
+    Ok(Some(salvaged))
+}
+
+/// Whether the run belongs to another machine, whose memory cannot be seen from here.
+fn elsewhere(manifest: &Manifest) -> bool {
+    let me = ProcessInfo::current();
+    manifest
+        .process
+        .as_ref()
+        .is_some_and(|p| p.host != me.host && p.boot_id != me.boot_id)
+}
+
+/// Names of the phases by the index chunks hold. A killed run may not have listed them; then
+/// the only phase with a capture is the measure phase.
+fn phases(manifest: &Manifest) -> Vec<String> {
+    let names: Vec<String> = manifest.phases.iter().map(|p| p.name.clone()).collect();
+    if names.is_empty() {
+        return vec!["measure".into()];
+    }
+    names
+}
+
+/// Where this run's chunks may be. A manifest may come from anywhere, so a directory counts only
+/// if it carries the name of this run.
+fn places(manifest: &Manifest) -> Vec<PathBuf> {
+    let id = &manifest.run_id;
+    if id.is_empty() || id.contains(['/', '\0']) {
+        return Vec::new();
+    }
+    let mut places = vec![capture_dir(id)];
+    let stated = manifest.capture.path.as_ref().map(PathBuf::from);
+    places.extend(stated.filter(|p| p.file_name().is_some_and(|n| *n == *dir_name(id))));
+    let spill = manifest.capture.dir.as_ref();
+    places.extend(spill.map(|d| spill_dir(Path::new(d), id)));
+    places.dedup();
+    places
+}
+
+/// Chunk files on disk.
+struct Found {
+    chunks: ChunkFiles,
+    /// Chunk files without a record: never handed to a worker, or without a readable header.
+    useless: Vec<PathBuf>,
+    damaged: u64,
+    places: Vec<PathBuf>,
+}
+
+enum Kind {
+    Chunk,
+    Unused,
+    Damaged,
+}
+
+impl Found {
+    fn list(places: &[PathBuf]) -> Result<Found> {
+        let mut found = Found {
+            chunks: ChunkFiles::default(),
+            useless: Vec::new(),
+            damaged: 0,
+            places: places.to_vec(),
+        };
+        for place in places {
+            let Ok(entries) = fs::read_dir(place) else {
+                continue;
+            };
+            let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
+            paths.retain(|p| p.extension().is_some_and(|e| e == "chunk"));
+            paths.retain(|p| fs::symlink_metadata(p).is_ok_and(|m| m.is_file()));
+            paths.sort();
+            for path in paths {
+                match kind(&path)? {
+                    Kind::Chunk => found.chunks.0.push(path),
+                    Kind::Unused => found.useless.push(path),
+                    Kind::Damaged => {
+                        found.damaged += 1;
+                        found.useless.push(path);
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Removes what holds nothing, then the directories if they are empty.
+    fn clean(self) {
+        for path in &self.useless {
+            let _ = fs::remove_file(path);
+        }
+        for place in &self.places {
+            let _ = fs::remove_dir(place);
+        }
+    }
+}
+
+fn kind(path: &Path) -> Result<Kind> {
+    let mut head = Vec::new();
+    File::open(path)
+        .and_then(|f| f.take(MAGIC.len() as u64).read_to_end(&mut head))
+        .map_err(|e| cannot("read", path, e))?;
+    Ok(if head == MAGIC {
+        Kind::Chunk
+    } else if head.iter().all(|b| *b == 0) {
+        Kind::Unused
+    } else {
+        Kind::Damaged
+    })
+}
+
+/// Removes files that were being written when the run was killed.
+fn remove_leftovers(dir: &Path) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with('.') && name.ends_with(".tmp") {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn describe(converted: &Converted) -> Salvaged {
+    let damaged = match converted.damaged {
+        0 => String::new(),
+        1 => "; one capture chunk could not be read".into(),
+        n => format!("; {n} capture chunks could not be read"),
+    };
+    let text = match converted.rows {
+        0 => format!("the run was killed, and none of its I/Os could be recovered{damaged}"),
+        n => format!("the run was killed; {n} I/Os were recovered from memory{damaged}"),
+    };
+    Salvaged {
+        ios: converted.rows,
+        damaged: converted.damaged,
+        text,
+    }
+}
+
+/// The manifest of a run that was killed and salvaged.
+fn partial(
+    old: &Manifest,
+    phases: &[String],
+    converted: &Converted,
+    salvaged: &Salvaged,
+) -> Manifest {
+    let mut new = old.clone();
+    new.status = RunStatus::Partial;
+    new.reason = Some(salvaged.text.clone());
+    new.capture.kept = converted.rows;
+    new.capture.path = None;
+    new.losses.chunks = converted.damaged;
+    for (index, (start, end)) in &converted.spans {
+        let ios = |p: u16| {
+            let counts = converted
+                .counts
+                .iter()
+                .filter(|((phase, _), _)| *phase == p);
+            counts.map(|(_, n)| n).sum::<u64>()
+        };
+        let at = usize::from(*index);
+        match new.phases.get_mut(at) {
+            Some(phase) => {
+                if phase.start_ns == 0 {
+                    phase.start_ns = *start;
+                }
+                phase.end_ns.get_or_insert(*end);
+                phase.ios = ios(*index);
+            }
+            None => new.phases.push(PhaseInfo {
+                name: phases
+                    .get(at)
+                    .cloned()
+                    .unwrap_or_else(|| format!("phase-{index}")),
+                start_ns: *start,
+                end_ns: Some(*end),
+                ios: ios(*index),
+            }),
+        }
+    }
+    new
+}

@@ -1,0 +1,138 @@
+//! Shared by the integration tests: records, chunks, a run directory that a dead process left.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use taillight_core::{OpKind, Record, Stamp, Status};
+use taillight_rundir::chunk::{Columns, Encoder, HEADER_BYTES, Header, LONG_WORDS, SIZES};
+use taillight_rundir::ios::{self, Batch, Columns as IosColumns};
+use taillight_rundir::{Manifest, fixture};
+
+/// A small generator of pseudo-random numbers (splitmix64).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below
+    }
+}
+
+pub fn record(submit: i64, latency: i64, block: u64) -> Record {
+    Record {
+        op: OpKind::Read,
+        target: 0,
+        offset: Some(block * 4096),
+        key: None,
+        size: 4096,
+        moved: None,
+        count: None,
+        intended: None,
+        origin: None,
+        submit: Stamp(submit),
+        issued: None,
+        first: None,
+        complete: Stamp(submit + latency),
+        sync_ns: None,
+        retries: None,
+        status: Status::OK,
+    }
+}
+
+/// Records in which every optional field is sometimes set.
+pub fn varied(n: usize, seed: u64) -> Vec<Record> {
+    let mut random = Random(seed);
+    let mut now = 5_000_000_000;
+    (0..n)
+        .map(|i| {
+            now += random.next(60) as i64;
+            let mut r = record(now, 30 + random.next(1000) as i64, random.next(1 << 18));
+            r.op = OpKind::ALL[random.next(13) as usize];
+            r.target = random.next(3) as u16;
+            match random.next(12) {
+                0 => r.status = Status::errno(5),
+                1 => {
+                    r.status = Status::SHORT;
+                    r.moved = Some(random.next(4096));
+                }
+                2 => r.offset = None,
+                3 => r.key = Some(random.next(u64::MAX >> 1)),
+                4 => r.count = Some(random.next(u64::from(u32::MAX)) as u32),
+                5 => r.intended = Some(Stamp(now - 100)),
+                6 => r.origin = Some(Stamp(now - 1_000_000)),
+                7 => r.issued = Some(Stamp(now + 10)),
+                8 => r.first = Some(Stamp(now + 20)),
+                9 => r.sync_ns = Some(random.next(5000)),
+                10 => r.retries = Some(random.next(65_536) as u16),
+                _ => r.size = 512 * (1 + i as u64 % 40),
+            }
+            r
+        })
+        .collect()
+}
+
+pub fn header(worker: u16, seq: u32) -> Header {
+    let mut sizes = [0; SIZES];
+    sizes[0] = 4096;
+    Header {
+        worker,
+        workload: 0,
+        phase: 0,
+        seq,
+        columns: Columns::default(),
+        unit_shift: 12,
+        file_size: 1 << 40,
+        base_ns: 0,
+        sizes,
+        addressed: true,
+    }
+}
+
+/// Packs records, in completion order, into chunks of `per_chunk` records.
+pub fn chunks(worker: u16, records: &[Record], per_chunk: usize) -> Vec<Vec<u8>> {
+    let mut list = Vec::new();
+    let mut base = records.first().map_or(0, |r| r.submit.0);
+    for (seq, part) in records.chunks(per_chunk).enumerate() {
+        let mut head = header(worker, seq as u32);
+        head.base_ns = base;
+        let mut words = vec![0u64; HEADER_BYTES / 8 + (part.len() + 1) * LONG_WORDS];
+        head.write(&mut words);
+        let mut encoder = Encoder::new(&head);
+        let mut at = HEADER_BYTES / 8;
+        for r in part {
+            at += encoder.encode(&mut words[at..], r).unwrap();
+        }
+        base = encoder.base_ns();
+        list.push(words.iter().flat_map(|w| w.to_le_bytes()).collect());
+    }
+    list
+}
+
+/// All rows of an `ios.parquet`: phase, workload, worker, record.
+pub fn rows(path: &std::path::Path) -> Vec<(String, u16, u16, Record)> {
+    let mut rows = Vec::new();
+    ios::read_ios(path, IosColumns::ALL, &mut |b: &Batch| {
+        assert_eq!(b.first_row, rows.len() as u64);
+        for i in 0..b.rows {
+            rows.push((
+                b.phase_name(i).to_owned(),
+                b.workload[i],
+                b.worker[i],
+                b.record(i),
+            ));
+        }
+        Ok(())
+    })
+    .unwrap();
+    rows
+}
+
+/// A manifest that says `running`, of a process that does not live.
+pub fn killed(run_id: &str) -> Manifest {
+    let mut manifest = fixture::manifest(run_id);
+    if let Some(process) = &mut manifest.process {
+        process.start_ticks += 1;
+    }
+    manifest
+}

@@ -1,0 +1,150 @@
+//! The published JSON Schemas accept what is written, and only that; field order is as designed.
+#![allow(clippy::unwrap_used)]
+
+use taillight_rundir::manifest::schema_manifest;
+use taillight_rundir::summary::schema_summary;
+use taillight_rundir::{RunDir, fixture, names};
+
+fn written(name: &str) -> serde_json::Value {
+    let root = tempfile::tempdir().unwrap();
+    let dir = RunDir::create(root.path(), &fixture::manifest("one")).unwrap();
+    dir.write_summary(&fixture::summary("one")).unwrap();
+    let text = std::fs::read(root.path().join(name)).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+fn keys(value: &serde_json::Value) -> Vec<&str> {
+    value
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect()
+}
+
+#[test]
+fn manifest_validates_and_keeps_its_order() {
+    let value = written(names::MANIFEST);
+    let validator = jsonschema::validator_for(&schema_manifest()).unwrap();
+    let errors: Vec<String> = validator
+        .iter_errors(&value)
+        .map(|e| e.to_string())
+        .collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    assert_eq!(
+        keys(&value)[..13],
+        [
+            "schema",
+            "taillight",
+            "run_id",
+            "status",
+            "plan",
+            "command",
+            "seed",
+            "clock",
+            "phases",
+            "environment",
+            "capture",
+            "losses",
+            "overhead"
+        ]
+    );
+    let mut wrong = value.clone();
+    wrong["status"] = "dead".into();
+    assert!(!validator.is_valid(&wrong));
+    let mut missing = value;
+    missing.as_object_mut().unwrap().remove("plan");
+    assert!(!validator.is_valid(&missing));
+}
+
+#[test]
+fn summary_validates_and_keeps_its_order() {
+    let value = written(names::SUMMARY);
+    let validator = jsonschema::validator_for(&schema_summary()).unwrap();
+    let errors: Vec<String> = validator
+        .iter_errors(&value)
+        .map(|e| e.to_string())
+        .collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    assert_eq!(
+        keys(&value),
+        [
+            "schema",
+            "taillight",
+            "run_id",
+            "status",
+            "verdict",
+            "totals",
+            "ops",
+            "workloads",
+            "qos",
+            "slc",
+            "distribution",
+            "outliers",
+            "saturation",
+            "errors",
+            "losses",
+            "overhead",
+            "cause",
+            "files"
+        ]
+    );
+    assert_eq!(keys(&value["verdict"]), ["status", "text", "reasons"]);
+    assert_eq!(
+        keys(&value["totals"])[..7],
+        [
+            "count",
+            "bytes",
+            "duration_ns",
+            "iops",
+            "bytes_per_s",
+            "errors",
+            "service"
+        ]
+    );
+}
+
+#[test]
+fn objects_of_the_summary_keep_their_order() {
+    let value = written(names::SUMMARY);
+    let service = &value["ops"]["read"]["service"];
+    assert_eq!(
+        keys(service),
+        [
+            "count",
+            "min_ns",
+            "max_ns",
+            "mean_ns",
+            "stddev_ns",
+            "skewness",
+            "kurtosis",
+            "source",
+            "error",
+            "percentiles",
+            "nines"
+        ]
+    );
+    assert_eq!(
+        keys(&service["percentiles"][0])[..6],
+        ["p", "ns", "lo_ns", "hi_ns", "resolved", "needs"]
+    );
+    assert!(service["nines"][0]["ns"].is_null());
+    assert_eq!(
+        keys(&value["slc"]["read"]),
+        ["slc1", "slc2", "sbk21", "sbk28", "unit"]
+    );
+    assert_eq!(
+        keys(&value["qos"][0])[..6],
+        ["ceiling_ns", "at", "status", "above", "episodes", "needs"]
+    );
+}
+
+#[test]
+fn each_field_of_the_schemas_has_a_description() {
+    for schema in [schema_manifest(), schema_summary()] {
+        let properties = schema["properties"].as_object().unwrap();
+        for (name, field) in properties {
+            assert!(field["description"].is_string(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Limits of the control groups this process lives in, version 1 and 2.
+
+use serde::Serialize;
+
+use crate::sys::Sys;
+
+/// The tightest limits on the way up to the root.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Limits {
+    /// Processors' worth of time: 1.5 means 150 ms in each 100 ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<f64>,
+    /// Memory, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_max: Option<u64>,
+    /// Memory in use by the group with that limit, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_used: Option<u64>,
+}
+
+/// One line of `/proc/self/cgroup`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Group {
+    /// Controllers; empty for version 2.
+    controllers: Vec<String>,
+    path: String,
+}
+
+fn parse_groups(text: &str) -> Vec<Group> {
+    let group = |line: &str| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let controllers = parts.next()?;
+        Some(Group {
+            controllers: controllers
+                .split(',')
+                .filter(|c| !c.is_empty())
+                .map(str::to_owned)
+                .collect(),
+            path: parts.next()?.to_owned(),
+        })
+    };
+    text.lines().filter_map(group).collect()
+}
+
+/// "max 100000" or "150000 100000" as processors.
+fn parse_cpu_max(text: &str) -> Option<f64> {
+    let (quota, period) = text.split_once(' ')?;
+    ratio(quota.parse().ok()?, period.trim().parse().ok()?)
+}
+
+fn ratio(quota: i64, period: i64) -> Option<f64> {
+    (quota > 0 && period > 0).then(|| quota as f64 / period as f64)
+}
+
+/// A memory limit; "max" and the largest numbers of version 1 mean none.
+fn parse_memory(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|n| *n < 1 << 60)
+}
+
+/// `/a/b` -> `/a/b`, `/a`, ``: a group and everything above it.
+fn upwards(path: &str) -> Vec<&str> {
+    let mut path = path.trim_end_matches('/');
+    let mut all = vec![path];
+    while let Some((above, _)) = path.rsplit_once('/') {
+        all.push(above);
+        path = above;
+    }
+    all
+}
+
+impl Limits {
+    /// Reads every group on the way up and keeps the tightest limits.
+    pub fn read(sys: &Sys) -> Limits {
+        let mut limits = Limits::default();
+        let groups = parse_groups(&sys.text("/proc/self/cgroup").unwrap_or_default());
+        for group in groups {
+            let has = |name: &str| group.controllers.iter().any(|c| c == name);
+            if group.controllers.is_empty() {
+                for root in ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"] {
+                    limits.version_2(sys, root, &group.path);
+                }
+            }
+            if has("cpu") {
+                limits.cpu_1(sys, &group);
+            }
+            if has("memory") {
+                limits.memory_1(sys, &group.path);
+            }
+        }
+        limits
+    }
+
+    fn version_2(&mut self, sys: &Sys, root: &str, path: &str) {
+        for group in upwards(path) {
+            let read = |name: &str| sys.text(&format!("{root}{group}/{name}"));
+            self.cpu(read("cpu.max").and_then(|t| parse_cpu_max(&t)));
+            self.memory(
+                read("memory.max").and_then(|t| parse_memory(&t)),
+                read("memory.current").and_then(|t| t.parse().ok()),
+            );
+        }
+    }
+
+    fn cpu_1(&mut self, sys: &Sys, group: &Group) {
+        for mount in [group.controllers.join(","), "cpu".to_owned()] {
+            for path in upwards(&group.path) {
+                let read = |name: &str| {
+                    sys.text(&format!("/sys/fs/cgroup/{mount}{path}/{name}"))?
+                        .parse::<i64>()
+                        .ok()
+                };
+                let (quota, period) = (read("cpu.cfs_quota_us"), read("cpu.cfs_period_us"));
+                self.cpu(quota.zip(period).and_then(|(q, p)| ratio(q, p)));
+            }
+        }
+    }
+
+    fn memory_1(&mut self, sys: &Sys, path: &str) {
+        for group in upwards(path) {
+            let read = |name: &str| sys.text(&format!("/sys/fs/cgroup/memory{group}/{name}"));
+            self.memory(
+                read("memory.limit_in_bytes").and_then(|t| parse_memory(&t)),
+                read("memory.usage_in_bytes").and_then(|t| t.parse().ok()),
+            );
+        }
+    }
+
+    fn cpu(&mut self, cpus: Option<f64>) {
+        if let Some(cpus) = cpus {
+            self.cpus = Some(self.cpus.map_or(cpus, |known| known.min(cpus)));
+        }
+    }
+
+    fn memory(&mut self, max: Option<u64>, used: Option<u64>) {
+        if let Some(max) = max
+            && self.memory_max.is_none_or(|known| max < known)
+        {
+            (self.memory_max, self.memory_used) = (Some(max), used);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(root: &std::path::Path, path: &str, text: &str) {
+        let file = root.join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+
+    #[test]
+    fn version_2_takes_the_tightest() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        put(root, "proc/self/cgroup", "0::/a/b\n");
+        put(root, "sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+        put(root, "sys/fs/cgroup/a/cpu.max", "150000 100000\n");
+        put(root, "sys/fs/cgroup/a/b/memory.max", "max\n");
+        put(root, "sys/fs/cgroup/a/memory.max", "1073741824\n");
+        put(root, "sys/fs/cgroup/a/memory.current", "4096\n");
+        let limits = Limits::read(&Sys::at(root));
+        assert_eq!(limits.cpus, Some(1.5));
+        assert_eq!(limits.memory_max, Some(1 << 30));
+        assert_eq!(limits.memory_used, Some(4096));
+    }
+
+    #[test]
+    fn version_1_has_a_directory_per_controller() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        put(
+            root,
+            "proc/self/cgroup",
+            "4:memory:/job\n2:cpu,cpuacct:/job\n1:name=systemd:/\n",
+        );
+        put(
+            root,
+            "sys/fs/cgroup/memory/job/memory.limit_in_bytes",
+            "536870912\n",
+        );
+        put(
+            root,
+            "sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "9223372036854771712\n",
+        );
+        put(
+            root,
+            "sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us",
+            "50000\n",
+        );
+        put(
+            root,
+            "sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us",
+            "100000\n",
+        );
+        let limits = Limits::read(&Sys::at(root));
+        assert_eq!(limits.cpus, Some(0.5));
+        assert_eq!(limits.memory_max, Some(512 << 20));
+    }
+
+    #[test]
+    fn no_limit_is_no_entry() {
+        let dir = tempfile::tempdir().unwrap();
+        put(dir.path(), "proc/self/cgroup", "0::/\n");
+        assert_eq!(Limits::read(&Sys::at(dir.path())), Limits::default());
+        assert_eq!(upwards("/"), [""]);
+        assert_eq!(upwards("/a/b"), ["/a/b", "/a", ""]);
+    }
+}

@@ -1,0 +1,119 @@
+//! Whether a path allows direct I/O, and with which alignment. Leaves nothing behind.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
+use serde::Serialize;
+
+/// What direct I/O needs on a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Direct {
+    /// Offsets and sizes must be multiples of this, bytes.
+    pub offset_align: u32,
+    /// Memory must be aligned to this, bytes; unknown where only a try told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_align: Option<u32>,
+}
+
+/// Largest block tried.
+const LARGEST: usize = 65536;
+
+/// Finds out for an existing file, device or directory. In a directory an unnamed temporary file
+/// is used, which no one sees and which is gone at once.
+///
+/// # Errors
+/// The system's error when direct I/O is not possible there.
+pub fn probe(path: &Path) -> io::Result<Direct> {
+    let meta = std::fs::metadata(path)?;
+    if !meta.is_dir() {
+        if let Some(direct) = stated(path) {
+            return Ok(direct);
+        }
+        let file = open(path, OFlags::RDONLY | OFlags::DIRECT)?;
+        return tried(|buffer| file.read_at(buffer, 0).map(|_| ()));
+    }
+    let file = open(path, OFlags::RDWR | OFlags::TMPFILE | OFlags::DIRECT)?;
+    if let Some(direct) = stated_by(&file, c"") {
+        return Ok(direct);
+    }
+    tried(|buffer| file.write_at(buffer, 0).map(|_| ()))
+}
+
+fn open(path: &Path, flags: OFlags) -> io::Result<std::fs::File> {
+    let fd = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?;
+    Ok(std::fs::File::from(fd))
+}
+
+/// What the kernel states (since Linux 6.1 on most file systems).
+fn stated(path: &Path) -> Option<Direct> {
+    let stat = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::DIOALIGN).ok()?;
+    answer(&stat)
+}
+
+fn stated_by(file: &std::fs::File, empty: &std::ffi::CStr) -> Option<Direct> {
+    let stat = rustix::fs::statx(file, empty, AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    answer(&stat)
+}
+
+fn answer(stat: &rustix::fs::Statx) -> Option<Direct> {
+    let known = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN);
+    (known && stat.stx_dio_offset_align > 0).then_some(Direct {
+        offset_align: stat.stx_dio_offset_align,
+        memory_align: Some(stat.stx_dio_mem_align),
+    })
+}
+
+/// The smallest power of two from 512 that the file takes.
+fn tried(mut io: impl FnMut(&mut [u8]) -> io::Result<()>) -> io::Result<Direct> {
+    let mut memory = vec![0u8; 2 * LARGEST];
+    let skip = memory.as_ptr().align_offset(LARGEST).min(LARGEST);
+    let mut size = 512;
+    loop {
+        match io(&mut memory[skip..skip + size]) {
+            Ok(()) => {
+                return Ok(Direct {
+                    offset_align: u32::try_from(size).unwrap_or(u32::MAX),
+                    memory_align: None,
+                });
+            }
+            Err(e) if e.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
+                size *= 2;
+                if size > LARGEST {
+                    return Err(e);
+                }
+            }
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_answers_and_stays_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        match probe(dir.path()) {
+            Ok(d) => assert!(d.offset_align.is_power_of_two(), "{d:?}"),
+            Err(e) => assert!(e.raw_os_error().is_some(), "{e}"),
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn trying_finds_the_smallest_size() {
+        let need = |n: usize| {
+            move |b: &mut [u8]| match b.len() >= n {
+                true => Ok(()),
+                false => Err(rustix::io::Errno::INVAL.into()),
+            }
+        };
+        assert_eq!(tried(need(512)).unwrap().offset_align, 512);
+        assert_eq!(tried(need(4096)).unwrap().offset_align, 4096);
+        assert!(tried(need(1 << 20)).is_err());
+        assert!(probe(Path::new("/no/such/path")).is_err());
+    }
+}

@@ -1,0 +1,202 @@
+//! Environment disclosure: what a reader of the result must know about the machine.
+//!
+//! An ordered map for the manifest, most asked first. Load is read before the run and, with what
+//! happened in between, after it.
+
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::cgroup::Limits;
+use crate::cpu::Cpu;
+use crate::memory::Memory;
+use crate::pressure::{Load, Ticks};
+use crate::sys::{Sys, field};
+use crate::{clock, device, direct, mounts};
+
+/// What was read before the run.
+#[derive(Debug, Clone)]
+pub struct Environment {
+    map: Map<String, Value>,
+    ticks: Option<Ticks>,
+}
+
+impl Environment {
+    /// Reads everything; `target` is the path under test, which may not exist yet.
+    pub fn before(sys: &Sys, target: Option<&Path>) -> Environment {
+        let load = Load::read(sys);
+        let mut map = Map::new();
+        map.insert("system".into(), Value::Object(system(sys)));
+        put(&mut map, "cpu", &Cpu::read(sys));
+        put(&mut map, "memory", &Memory::read(sys));
+        map.insert(
+            "clock".into(),
+            json!({ "source": clock::source(sys), "available": clock::available(sys) }),
+        );
+        put(&mut map, "limits", &Limits::read(sys));
+        if let Some(path) = target {
+            map.insert("target".into(), Value::Object(target_facts(sys, path)));
+        }
+        map.insert("load".into(), json!({ "before": load }));
+        Environment {
+            map,
+            ticks: load.ticks,
+        }
+    }
+
+    /// Adds a section of its own, such as what a driver discloses.
+    pub fn add(&mut self, name: &str, facts: &[(String, String)]) {
+        let section = facts
+            .iter()
+            .map(|(k, v)| (k.clone(), json!(v)))
+            .collect::<Map<_, _>>();
+        self.map.insert(name.to_owned(), Value::Object(section));
+    }
+
+    /// What was read so far.
+    pub fn map(&self) -> &Map<String, Value> {
+        &self.map
+    }
+
+    /// Adds the load after the run, and the processor time of everyone during it.
+    pub fn after(&self, sys: &Sys) -> Map<String, Value> {
+        let load = Load::read(sys);
+        let mut map = self.map.clone();
+        let during = load.ticks.zip(self.ticks).map(|(now, then)| {
+            let passed = now.since(then);
+            json!({
+                "busy_percent": passed.busy_percent(),
+                "steal_percent": passed.steal_percent(),
+            })
+        });
+        if let Some(Value::Object(section)) = map.get_mut("load") {
+            section.insert("after".into(), json!(load));
+            if let Some(during) = during {
+                section.insert("during".into(), during);
+            }
+        }
+        map
+    }
+}
+
+fn put<T: Serialize>(map: &mut Map<String, Value>, name: &str, value: &T) {
+    // These types have nothing that could fail to become JSON.
+    if let Ok(value) = serde_json::to_value(value) {
+        map.insert(name.to_owned(), value);
+    }
+}
+
+fn system(sys: &Sys) -> Map<String, Value> {
+    let release = sys.text("/etc/os-release").unwrap_or_default();
+    let hypervisor = sys.text("/sys/hypervisor/type");
+    let hardware = ["sys_vendor", "product_name"]
+        .iter()
+        .filter_map(|name| sys.text(&format!("/sys/class/dmi/id/{name}")))
+        .collect::<Vec<_>>()
+        .join(" ");
+    let mut map = Map::new();
+    let mut text = |name: &str, value: Option<String>| {
+        if let Some(value) = value.filter(|v| !v.is_empty()) {
+            map.insert(name.into(), json!(value));
+        }
+    };
+    text(
+        "os",
+        field(&release, '=', "PRETTY_NAME").map(|v| v.trim_matches('"').to_owned()),
+    );
+    text("kernel", sys.text("/proc/sys/kernel/osrelease"));
+    text("architecture", Some(std::env::consts::ARCH.to_owned()));
+    text("hardware", Some(hardware));
+    text("hypervisor", hypervisor);
+    text(
+        "boot_options",
+        sys.text("/proc/cmdline").map(|t| boot_options(&t)),
+    );
+    map
+}
+
+/// Boot options that change timing; the rest (disks, secrets) is nobody's business.
+fn boot_options(cmdline: &str) -> String {
+    const TIMING: [&str; 12] = [
+        "isolcpus",
+        "nohz",
+        "nohz_full",
+        "rcu_nocbs",
+        "mitigations",
+        "idle",
+        "processor.max_cstate",
+        "intel_idle.max_cstate",
+        "intel_pstate",
+        "amd_pstate",
+        "clocksource",
+        "tsc",
+    ];
+    let wanted = |word: &&str| TIMING.contains(&word.split('=').next().unwrap_or_default());
+    cmdline
+        .split_whitespace()
+        .filter(wanted)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn target_facts(sys: &Sys, path: &Path) -> Map<String, Value> {
+    let mut map = Map::new();
+    map.insert("path".into(), json!(path.to_string_lossy()));
+    let number = device::number_of(path);
+    let mount = mounts::of(sys, path).filter(|_| number.is_none());
+    let number = number.or_else(|| device::number_under(sys, mount.as_ref()?));
+    if let Some(mount) = &mount {
+        map.insert(
+            "file_system".into(),
+            json!({
+                "kind": mount.kind,
+                "mounted_on": mount.point.to_string_lossy(),
+                "source": mount.source,
+                "options": mount.options,
+            }),
+        );
+    }
+    if let Some(existing) = mounts::existing(path) {
+        if let Some(space) = crate::memory::space(&existing).filter(|_| mount.is_some()) {
+            map.insert("space".into(), json!(space));
+        }
+        if let Ok(direct) = direct::probe(&existing) {
+            map.insert("direct_io".into(), json!(direct));
+        }
+    }
+    if let Some(device) = number.and_then(|n| device::describe(sys, &n)) {
+        map.insert("device".into(), Value::Object(device));
+    }
+    map
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_come_in_the_order_of_interest() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut before = Environment::before(&Sys::default(), Some(dir.path()));
+        before.add("driver", &[("engine".into(), "sync".into())]);
+        let after = before.after(&Sys::default());
+        let names: Vec<&str> = after.keys().map(String::as_str).collect();
+        assert_eq!(
+            names,
+            [
+                "system", "cpu", "memory", "clock", "limits", "target", "load", "driver"
+            ]
+        );
+        assert_eq!(after["driver"]["engine"], "sync");
+        assert!(after["load"]["before"].is_object());
+        assert!(after["load"]["after"].is_object());
+        assert!(after["target"]["file_system"]["kind"].is_string());
+    }
+
+    #[test]
+    fn boot_options_are_chosen_by_name() {
+        let line = "BOOT_IMAGE=/vmlinuz root=/dev/sda1 isolcpus=2,3 quiet token=x mitigations=off";
+        assert_eq!(boot_options(line), "isolcpus=2,3 mitigations=off");
+    }
+}

@@ -1,0 +1,98 @@
+//! Whether this process may use `io_uring`, and what stops it if not.
+
+use crate::sys::{Sys, field};
+
+/// The answer for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Uring {
+    /// A ring can be made.
+    Works,
+    /// It cannot: why, and what to do.
+    Blocked {
+        /// The reason.
+        why: String,
+        /// What would help.
+        fix: String,
+    },
+}
+
+/// Makes a small ring and lets it go.
+pub fn probe(sys: &Sys) -> Uring {
+    match io_uring::IoUring::new(2) {
+        Ok(_) => Uring::Works,
+        Err(e) => blocked(sys, &e),
+    }
+}
+
+fn blocked(sys: &Sys, e: &std::io::Error) -> Uring {
+    let switch = sys
+        .number("/proc/sys/kernel/io_uring_disabled")
+        .unwrap_or(0);
+    let status = sys.text("/proc/self/status").unwrap_or_default();
+    let filtered = field(&status, ':', "Seccomp") == Some("2");
+    let errno = e.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+    let (why, fix) = match (errno, switch) {
+        (_, 2) => (
+            "switched off for everyone (kernel.io_uring_disabled = 2)".to_owned(),
+            "sysctl kernel.io_uring_disabled=0",
+        ),
+        (_, 1) => (
+            "switched off for this user (kernel.io_uring_disabled = 1)".to_owned(),
+            "run as root or join the group of kernel.io_uring_group",
+        ),
+        (Some(rustix::io::Errno::NOSYS), _) if !filtered => (
+            "the kernel has no io_uring".to_owned(),
+            "use a kernel from 5.1 on with CONFIG_IO_URING",
+        ),
+        (Some(rustix::io::Errno::NOMEM), _) => {
+            ("not enough locked memory".to_owned(), "raise `ulimit -l`")
+        }
+        _ if filtered => (
+            format!("a seccomp filter refuses it ({e})"),
+            "allow the io_uring system calls in the container's seccomp profile",
+        ),
+        _ => (e.to_string(), "use engine = \"sync\""),
+    };
+    Uring::Blocked {
+        why,
+        fix: fix.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(disabled: &str, seccomp: &str) -> (tempfile::TempDir, Sys) {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("proc/sys/kernel")).unwrap();
+        std::fs::create_dir_all(dir.path().join("proc/self")).unwrap();
+        let put = |p: &str, t: &str| std::fs::write(dir.path().join(p), t).unwrap();
+        put("proc/sys/kernel/io_uring_disabled", disabled);
+        put(
+            "proc/self/status",
+            &format!("Name:\tx\nSeccomp:\t{seccomp}\n"),
+        );
+        let sys = Sys::at(dir.path());
+        (dir, sys)
+    }
+
+    fn why(disabled: &str, seccomp: &str, errno: rustix::io::Errno) -> String {
+        let (_dir, sys) = with(disabled, seccomp);
+        match blocked(&sys, &errno.into()) {
+            Uring::Blocked { why, .. } => why,
+            Uring::Works => String::new(),
+        }
+    }
+
+    #[test]
+    fn every_reason_has_words() {
+        use rustix::io::Errno;
+        assert!(why("2", "0", Errno::PERM).contains("for everyone"));
+        assert!(why("1", "0", Errno::PERM).contains("for this user"));
+        assert!(why("0", "2", Errno::PERM).contains("seccomp"));
+        assert!(why("0", "2", Errno::NOSYS).contains("seccomp"));
+        assert!(why("0", "0", Errno::NOSYS).contains("no io_uring"));
+        assert!(why("0", "0", Errno::NOMEM).contains("locked memory"));
+    }
+}

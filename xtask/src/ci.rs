@@ -1,0 +1,134 @@
+//! `cargo xtask ci`: every gate, in the order that finds cheap mistakes first.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::steps::{self, Outcome, Step};
+use crate::{docs, edges, smoke, tests_step, tidy, tool};
+
+/// The whole of CI. `.ci/run` and `make test` run exactly this.
+const STEPS: &[Step] = &[
+    Step {
+        name: "fmt",
+        run: fmt,
+    },
+    Step {
+        name: "tidy",
+        run: tidy::step,
+    },
+    Step {
+        name: "edges",
+        run: edges::step,
+    },
+    Step {
+        name: "clippy",
+        run: clippy,
+    },
+    Step {
+        name: "test",
+        run: tests_step::step,
+    },
+    Step {
+        name: "doc",
+        run: doc,
+    },
+    Step {
+        name: "deny",
+        run: deny,
+    },
+    Step {
+        name: "release",
+        run: smoke::release_step,
+    },
+    Step {
+        name: "docs",
+        run: docs::step,
+    },
+    Step {
+        name: "smoke",
+        run: smoke::step,
+    },
+];
+
+/// Runs the steps chosen by the arguments.
+pub fn main(args: &[&str]) -> Result<bool> {
+    let mut chosen: Vec<&Step> = STEPS.iter().collect();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match *arg {
+            "--list" => {
+                STEPS.iter().for_each(|s| println!("{}", s.name));
+                return Ok(true);
+            }
+            "--only" => {
+                let names = names(args.next())?;
+                chosen.retain(|s| names.contains(&s.name));
+            }
+            "--skip" => {
+                let names = names(args.next())?;
+                chosen.retain(|s| !names.contains(&s.name));
+            }
+            other => bail!("ci does not know {other}; it takes --only A,B, --skip A,B, --list"),
+        }
+    }
+    Ok(steps::run_all(&chosen).failed == 0)
+}
+
+fn names<'a>(list: Option<&&'a str>) -> Result<Vec<&'a str>> {
+    let Some(list) = list else {
+        bail!("names of steps are missing; see cargo xtask ci --list");
+    };
+    let names: Vec<&str> = list.split(',').collect();
+    for name in &names {
+        if !STEPS.iter().any(|s| s.name == *name) {
+            bail!("no step is called {name}; see cargo xtask ci --list");
+        }
+    }
+    Ok(names)
+}
+
+fn fmt() -> Result<Outcome> {
+    tool::run(&mut tool::cargo(["fmt", "--all", "--check"]))?;
+    Outcome::ok()
+}
+
+fn clippy() -> Result<Outcome> {
+    let mut cargo = tool::cargo([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--quiet",
+    ]);
+    tool::run(cargo.args(["--", "-D", "warnings"]))?;
+    Outcome::ok()
+}
+
+fn doc() -> Result<Outcome> {
+    let mut cargo = tool::cargo(["doc", "--workspace", "--no-deps", "--locked", "--quiet"]);
+    tool::run(cargo.env("RUSTDOCFLAGS", "-D warnings"))?;
+    Outcome::ok()
+}
+
+fn deny() -> Result<Outcome> {
+    if tool::which("cargo-deny").is_none() {
+        return Outcome::skip("cargo-deny is not installed");
+    }
+    let mut deny = Command::new("cargo-deny");
+    deny.args(["--offline", "check", "licenses", "bans", "sources"]);
+    tool::run(deny.current_dir(tool::root()))?;
+    Outcome::ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_chosen_by_name() {
+        assert_eq!(names(Some(&"fmt,tidy")).unwrap(), ["fmt", "tidy"]);
+        assert!(names(Some(&"no-such")).is_err());
+        assert!(names(None).is_err());
+    }
+}

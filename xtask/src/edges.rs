@@ -1,0 +1,199 @@
+//! Pins who may depend on whom. The direction is the architecture: a wrong edge fails here, and a
+//! new crate fails until someone decides where it stands.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::steps::Outcome;
+use crate::tool;
+
+/// Every package of the workspace with the workspace packages it may use. `dev` dependencies keep
+/// the same direction: a test that needs more belongs higher up.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("taillight-core", &[]),
+    ("taillight-stats", &["taillight-core"]),
+    ("taillight-rundir", &["taillight-core"]),
+    ("taillight-driver", &["taillight-core"]),
+    (
+        "taillight-engine",
+        &[
+            "taillight-core",
+            "taillight-rundir",
+            "taillight-stats",
+            "taillight-driver",
+        ],
+    ),
+    ("taillight-trace", &["taillight-core", "taillight-rundir"]),
+    (
+        "taillight-report",
+        &["taillight-core", "taillight-rundir", "taillight-stats"],
+    ),
+    (
+        "taillight-suite",
+        &[
+            "taillight-core",
+            "taillight-rundir",
+            "taillight-stats",
+            "taillight-driver",
+            "taillight-engine",
+        ],
+    ),
+    (
+        "taillight-cluster",
+        &[
+            "taillight-core",
+            "taillight-rundir",
+            "taillight-stats",
+            "taillight-engine",
+        ],
+    ),
+    (
+        "taillight-cli",
+        &[
+            "taillight-core",
+            "taillight-rundir",
+            "taillight-stats",
+            "taillight-driver",
+            "taillight-engine",
+            "taillight-trace",
+            "taillight-report",
+            "taillight-suite",
+            "taillight-cluster",
+        ],
+    ),
+    // Both treat the product as a program to run, as any user does.
+    ("taillight-bench", &[]),
+    ("xtask", &[]),
+];
+
+/// Heavy or unsafe trees that only the named crates may pull in.
+const HEAVY: &[(&str, &[&str])] = &[
+    ("parquet", &["taillight-rundir"]),
+    ("plotly", &["taillight-report"]),
+    ("minijinja", &["taillight-report"]),
+    // The doctor, in trace, asks the kernel for a ring to say whether it allows one.
+    (
+        "io-uring",
+        &["taillight-driver", "taillight-trace", "taillight-bench"],
+    ),
+    (
+        "libc",
+        &["taillight-driver", "taillight-trace", "taillight-bench"],
+    ),
+    ("clap", &["taillight-cli"]),
+    ("indicatif", &["taillight-cli"]),
+    ("aya", &["taillight-trace"]),
+];
+
+/// `cargo xtask edges`.
+pub fn main() -> Result<bool> {
+    let wrong = check()?;
+    for line in &wrong {
+        println!("{line}");
+    }
+    println!("{} wrong edges", wrong.len());
+    Ok(wrong.is_empty())
+}
+
+/// The CI step.
+pub fn step() -> Result<Outcome> {
+    let wrong = check()?;
+    if !wrong.is_empty() {
+        bail!("{}", wrong.join("\n"));
+    }
+    Outcome::note(format!("{} rules", ALLOWED.len() + HEAVY.len()))
+}
+
+/// Wrong edges of this workspace, as text.
+pub fn check() -> Result<Vec<String>> {
+    let mut cargo = tool::cargo([
+        "metadata",
+        "--format-version",
+        "1",
+        "--no-deps",
+        "--offline",
+    ]);
+    let metadata: Value = serde_json::from_str(&tool::output(&mut cargo)?)?;
+    Ok(wrong_edges(&packages(&metadata)?))
+}
+
+/// Package name -> names of its direct dependencies of every kind.
+fn packages(metadata: &Value) -> Result<BTreeMap<String, Vec<String>>> {
+    let list = metadata["packages"].as_array().context("no packages")?;
+    let mut packages = BTreeMap::new();
+    for package in list {
+        let name = package["name"].as_str().context("package without name")?;
+        let needs = package["dependencies"]
+            .as_array()
+            .context("no dependencies")?;
+        let needs = needs
+            .iter()
+            .filter_map(|d| d["name"].as_str().map(String::from))
+            .collect();
+        packages.insert(name.to_string(), needs);
+    }
+    Ok(packages)
+}
+
+fn wrong_edges(packages: &BTreeMap<String, Vec<String>>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (name, needs) in packages {
+        let Some((_, allowed)) = ALLOWED.iter().find(|(n, _)| n == name) else {
+            wrong.push(format!(
+                "{name}: not in the list of xtask/src/edges.rs; decide its place"
+            ));
+            continue;
+        };
+        for need in needs {
+            if packages.contains_key(need) && !allowed.contains(&need.as_str()) {
+                wrong.push(format!("{name} -> {need}: against the direction"));
+            }
+            let heavy = HEAVY.iter().find(|(n, _)| n == need);
+            if heavy.is_some_and(|(_, users)| !users.contains(&name.as_str())) {
+                wrong.push(format!("{name} -> {need}: kept out of this crate"));
+            }
+        }
+    }
+    wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(name: &str, need: &str) -> Vec<String> {
+        wrong_edges(&BTreeMap::from([
+            (name.to_string(), vec![need.to_string()]),
+            (need.to_string(), vec![]),
+        ]))
+    }
+
+    #[test]
+    fn the_workspace_keeps_its_direction() {
+        assert_eq!(check().unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn wrong_edges_are_found() {
+        for (name, need) in [
+            ("taillight-core", "taillight-stats"),
+            ("taillight-report", "taillight-engine"),
+            ("taillight-report", "taillight-driver"),
+            ("taillight-engine", "taillight-trace"),
+            ("taillight-trace", "taillight-engine"),
+            ("taillight-driver", "taillight-engine"),
+            ("taillight-rundir", "taillight-stats"),
+        ] {
+            assert_eq!(one(name, need).len(), 1, "{name} -> {need}");
+        }
+        assert!(one("taillight-cli", "taillight-report").is_empty());
+        assert_eq!(
+            wrong_edges(&BTreeMap::from([("new".into(), vec![])])).len(),
+            1
+        );
+        let plot = BTreeMap::from([("taillight-core".to_string(), vec!["plotly".to_string()])]);
+        assert_eq!(wrong_edges(&plot).len(), 1);
+    }
+}

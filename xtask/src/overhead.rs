@@ -1,0 +1,20 @@
+//! `cargo xtask overhead`: builds the product and the bench program, then lets the bench program
+//! measure and write its tables into `docs/overhead.md`. Never part of CI: figures need a quiet
+//! machine and minutes.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::{smoke, tool};
+
+/// Passes every argument on to the bench program; `list` shows what it knows.
+pub fn main(args: &[&str]) -> Result<bool> {
+    smoke::build()?;
+    let mut cargo = tool::cargo(["build", "--release", "--locked"]);
+    tool::run(cargo.args(["--package", "taillight-bench"]))?;
+    let mut bench = Command::new(tool::target_dir().join("release/taillight-bench"));
+    bench.current_dir(tool::root()).args(args);
+    bench.env("TAILLIGHT", tool::taillight());
+    Ok(bench.status()?.success())
+}

@@ -1,0 +1,191 @@
+//! Makes a Debian machine ready: installs what is missing when it may, says what to install when
+//! it may not. Asks for nothing, and never fails a build for a tool that only some tests want.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::tool;
+
+/// One thing the project uses from the distribution.
+struct Need {
+    /// Program that shows it is there.
+    program: &'static str,
+    /// Debian package that brings it.
+    package: &'static str,
+    /// What goes without it.
+    why: &'static str,
+}
+
+/// Everything used from outside the Rust world.
+const NEEDS: &[Need] = &[
+    Need {
+        program: "cc",
+        package: "gcc",
+        why: "links Rust programs, compiles zstd",
+    },
+    Need {
+        program: "git",
+        package: "git",
+        why: "tidy asks it for the list of files",
+    },
+    Need {
+        program: "fio",
+        package: "fio",
+        why: "paired comparisons (cargo xtask overhead)",
+    },
+    Need {
+        program: "mkfs.ext4",
+        package: "e2fsprogs",
+        why: "tests on loop devices: guard, injected faults",
+    },
+    Need {
+        program: "mkfs.xfs",
+        package: "xfsprogs",
+        why: "tests on loop devices: a second file system",
+    },
+    Need {
+        program: "losetup",
+        package: "mount",
+        why: "tests on loop devices",
+    },
+    Need {
+        program: "sfdisk",
+        package: "fdisk",
+        why: "tests of the guard: partitions",
+    },
+    Need {
+        program: "python3",
+        package: "python3",
+        why: "test that stock pyarrow reads ios.parquet",
+    },
+];
+
+/// `cargo xtask setup`.
+pub fn main() -> Result<bool> {
+    let mut missing: Vec<&Need> = Vec::new();
+    println!("setup: what Taillight uses from the system");
+    for need in NEEDS {
+        let found = tool::which(need.program).is_some();
+        let word = if found { "found" } else { "MISSING" };
+        println!(
+            "  {:<10} {:<8} {:<10} {}",
+            need.program, word, need.package, need.why
+        );
+        if !found {
+            missing.push(need);
+        }
+    }
+    let packages: Vec<&str> = missing.iter().map(|n| n.package).collect();
+    if packages.is_empty() {
+        println!("setup: nothing to install");
+    } else {
+        report(install(&packages), &packages);
+    }
+    match make_python() {
+        Ok(python) => println!("setup: pyarrow is there ({})", shown(&python)),
+        Err(why) => println!("setup: no pyarrow, its test will skip: {why:#}"),
+    }
+    Ok(true)
+}
+
+fn report(installed: Result<()>, packages: &[&str]) {
+    match installed {
+        Ok(()) => println!("setup: installed {}", packages.join(" ")),
+        Err(why) => {
+            println!("setup: {why:#}");
+            println!(
+                "setup: to have everything: apt-get install {}",
+                packages.join(" ")
+            );
+            println!("setup: going on without; tests that need them skip and say so");
+        }
+    }
+}
+
+/// Installs packages, when this is root on a Debian-like machine.
+fn install(packages: &[&str]) -> Result<()> {
+    if !tool::is_root() {
+        bail!("not root, nothing installed");
+    }
+    let Some(apt) = tool::which("apt-get") else {
+        bail!("no apt-get here, nothing installed");
+    };
+    println!("setup: installing {}", packages.join(" "));
+    let apt = || {
+        let mut command = Command::new(&apt);
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        command
+    };
+    tool::output(apt().args(["update", "-qq"]))?;
+    tool::output(
+        apt()
+            .args(["install", "-y", "-qq", "--no-install-recommends"])
+            .args(packages),
+    )?;
+    Ok(())
+}
+
+/// A Python that can `import pyarrow`: the one named by the environment, the system's, or ours.
+pub fn python() -> Option<PathBuf> {
+    let named = std::env::var_os("TAILLIGHT_PYTHON").map(PathBuf::from);
+    named
+        .into_iter()
+        .chain([own_python()])
+        .chain(tool::which("python3"))
+        .find(|p| has_pyarrow(p))
+}
+
+fn own_python() -> PathBuf {
+    tool::target_dir().join("python/bin/python")
+}
+
+fn has_pyarrow(python: &Path) -> bool {
+    let mut ask = Command::new(python);
+    ask.args(["-c", "import pyarrow.parquet"]);
+    tool::output(&mut ask).is_ok()
+}
+
+/// Finds such a Python or makes a virtual environment under the target directory.
+fn make_python() -> Result<PathBuf> {
+    if let Some(python) = python() {
+        return Ok(python);
+    }
+    let Some(system) = tool::which("python3") else {
+        bail!("python3 is missing");
+    };
+    let home = tool::target_dir().join("python");
+    let mut venv = Command::new(&system);
+    venv.args(["-m", "venv"]).arg(&home);
+    if tool::output(&mut venv).is_err() {
+        install(&["python3-venv", "python3-pip"])?;
+        let mut venv = Command::new(&system);
+        venv.args(["-m", "venv", "--clear"]).arg(&home);
+        tool::output(&mut venv)?;
+    }
+    let python = own_python();
+    println!("setup: pip install pyarrow into {}", shown(&home));
+    let mut pip = Command::new(&python);
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "pyarrow",
+    ]);
+    tool::run(&mut pip)?;
+    if !has_pyarrow(&python) {
+        bail!("installed, but it does not import");
+    }
+    Ok(python)
+}
+
+/// A path as seen from the repository.
+fn shown(path: &Path) -> String {
+    path.strip_prefix(tool::root())
+        .unwrap_or(path)
+        .display()
+        .to_string()
+}

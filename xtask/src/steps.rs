@@ -1,0 +1,144 @@
+//! Runs named steps one after the other and says of each: name, time, ok, FAIL or skip with why.
+//! A failed step does not stop the next ones: one CI run shows everything that is wrong.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+/// How a step that did not fail ended.
+pub enum Outcome {
+    /// Fine; the note is shown (may be empty).
+    Ok(String),
+    /// Not done here, with the reason.
+    Skip(String),
+}
+
+impl Outcome {
+    /// Fine, nothing to add.
+    pub fn ok() -> Result<Outcome> {
+        Ok(Outcome::Ok(String::new()))
+    }
+    /// Fine, with a note.
+    pub fn note(text: impl Into<String>) -> Result<Outcome> {
+        Ok(Outcome::Ok(text.into()))
+    }
+    /// Not done, with the reason.
+    pub fn skip(why: impl Into<String>) -> Result<Outcome> {
+        Ok(Outcome::Skip(why.into()))
+    }
+}
+
+/// One step.
+pub struct Step {
+    /// Name for `--only` and `--skip`.
+    pub name: &'static str,
+    /// Does it.
+    pub run: fn() -> Result<Outcome>,
+}
+
+/// What became of one step.
+struct Line {
+    name: &'static str,
+    took: Duration,
+    word: &'static str,
+    note: String,
+}
+
+/// Counts over all steps.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Steps that were fine.
+    pub passed: usize,
+    /// Steps that failed.
+    pub failed: usize,
+    /// Steps not done here.
+    pub skipped: usize,
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} passed, {} failed, {} skipped",
+            self.passed, self.failed, self.skipped
+        )
+    }
+}
+
+/// Runs every step and prints the table and the closing line.
+pub fn run_all(steps: &[&Step]) -> Tally {
+    let mut lines = Vec::with_capacity(steps.len());
+    let mut tally = Tally::default();
+    for step in steps {
+        println!("== {}", step.name);
+        let start = Instant::now();
+        let result = (step.run)();
+        let (word, note) = match result {
+            Ok(Outcome::Ok(note)) => {
+                tally.passed += 1;
+                ("ok", note)
+            }
+            Ok(Outcome::Skip(why)) => {
+                tally.skipped += 1;
+                ("skip", why)
+            }
+            Err(error) => {
+                tally.failed += 1;
+                ("FAIL", format!("{error:#}"))
+            }
+        };
+        let line = Line {
+            name: step.name,
+            took: start.elapsed(),
+            word,
+            note,
+        };
+        print_line(&line, false);
+        lines.push(line);
+    }
+    println!("\n== summary");
+    for line in &lines {
+        print_line(line, true);
+    }
+    println!("{tally}");
+    tally
+}
+
+fn print_line(line: &Line, first_line_only: bool) {
+    let mut note = line.note.as_str();
+    if first_line_only {
+        note = note.lines().next().unwrap_or("");
+    }
+    println!(
+        "{:<12} {:>7.1} s  {:<4}  {}",
+        line.name,
+        line.took.as_secs_f64(),
+        line.word,
+        note
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_failure_does_not_stop_the_rest() {
+        let steps = [
+            Step {
+                name: "a",
+                run: || anyhow::bail!("no"),
+            },
+            Step {
+                name: "b",
+                run: || Outcome::skip("because"),
+            },
+            Step {
+                name: "c",
+                run: || Outcome::note("fine"),
+            },
+        ];
+        let tally = run_all(&steps.iter().collect::<Vec<_>>());
+        assert_eq!(tally.to_string(), "1 passed, 1 failed, 1 skipped");
+    }
+}

@@ -1,0 +1,115 @@
+//! The test step of `ci`: runs every test of the workspace, shows results and skips, and keeps
+//! the whole output in `target/ci/tests.log`.
+//!
+//! A test that cannot run here passes and prints a line `skipped: NAME: why`. Those lines are shown,
+//! so that a green run still says what it did not test.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::setup;
+use crate::steps::Outcome;
+use crate::tool;
+
+/// Sums over the `test result:` lines.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Sums {
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+    skipped: u64,
+}
+
+/// Runs the tests.
+pub fn step() -> Result<Outcome> {
+    let mut cargo = tool::cargo(["test", "--workspace", "--locked", "--no-fail-fast"]);
+    cargo.args(["--", "--show-output"]);
+    match setup::python() {
+        Some(python) => {
+            cargo.env("TAILLIGHT_PYTHON", python);
+        }
+        None => println!("no Python with pyarrow here: its test will skip"),
+    }
+    let (sums, good) = stream(&mut cargo)?;
+    let text = format!(
+        "{} tests passed, {} failed, {} ignored, {} skipped themselves",
+        sums.passed, sums.failed, sums.ignored, sums.skipped
+    );
+    if !good || sums.failed > 0 {
+        bail!("{text}; everything they said: target/ci/tests.log");
+    }
+    if sums.passed == 0 {
+        bail!("no test ran");
+    }
+    Outcome::note(text)
+}
+
+/// Runs the command, keeps all lines in the log, shows those worth it.
+fn stream(cargo: &mut Command) -> Result<(Sums, bool)> {
+    let dir = tool::target_dir().join("ci");
+    std::fs::create_dir_all(&dir)?;
+    let mut log = std::fs::File::create(dir.join("tests.log"))?;
+    let mut child = cargo
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start cargo test")?;
+    let out = child.stdout.take().context("no standard output")?;
+    let mut sums = Sums::default();
+    let mut failing = false;
+    for line in BufReader::new(out).split(b'\n') {
+        let line = line?;
+        log.write_all(&line)?;
+        log.write_all(b"\n")?;
+        let line = String::from_utf8_lossy(&line);
+        failing = (failing || line == "failures:") && !line.starts_with("test result:");
+        if note(&line, &mut sums) || failing {
+            println!("{line}");
+        }
+    }
+    Ok((sums, child.wait()?.success()))
+}
+
+/// Counts what a line says; whether it is worth showing.
+fn note(line: &str, sums: &mut Sums) -> bool {
+    if let Some(rest) = line.strip_prefix("test result: ") {
+        let number = |word: &str| -> u64 {
+            rest.split([';', '.'])
+                .find_map(|part| part.trim().strip_suffix(word)?.trim().parse().ok())
+                .unwrap_or(0)
+        };
+        sums.passed += number("passed");
+        sums.failed += number("failed");
+        sums.ignored += number("ignored");
+        return number("passed") + number("failed") > 0;
+    }
+    if line.starts_with("skipped: ") {
+        sums.skipped += 1;
+        return true;
+    }
+    line.starts_with("test ") && line.ends_with("FAILED")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_results_and_skips() {
+        let mut sums = Sums::default();
+        let result = "test result: ok. 12 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out";
+        assert!(note(result, &mut sums));
+        assert!(note("skipped: loop_device: not root", &mut sums));
+        assert!(note("test a::b ... FAILED", &mut sums));
+        assert!(!note("test a::c ... ok", &mut sums));
+        let expected = Sums {
+            passed: 12,
+            failed: 1,
+            ignored: 2,
+            skipped: 1,
+        };
+        assert_eq!(sums, expected);
+    }
+}

@@ -3,6 +3,7 @@
 (() => {
   const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const figures = new Map();
+  let printing = false;
   const isAxis = key => /^[xy]axis\d*$/.test(key);
 
   // Labels -------------------------------------------------------------------------------------
@@ -105,6 +106,21 @@
     }
   };
 
+  // The hues of the figures, and lighter ones of the same kind for dark pages.
+  const HUES = {
+    "#0072B2": "#56AEE8", "#D55E00": "#F0833A", "#009E73": "#38C79B", "#CC79A7": "#DD93BC",
+    "#E69F00": "#EDB13A", "#56B4E9": "#8CCBF2", "#7F8794": "#A7AFBA", "#9A6A4F": "#C69375", "#C8102E": "#FF6B70",
+  };
+  const dark = () => matchMedia("(prefers-color-scheme: dark)").matches && !printing;
+  const rgb = hex => [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16)).join(",");
+  const themed = text => {
+    if (!dark()) return text;
+    for (const [from, to] of Object.entries(HUES)) {
+      text = text.replaceAll(from, to).replaceAll("rgba(" + rgb(from) + ",", "rgba(" + rgb(to) + ",");
+    }
+    return text;
+  };
+
   // Colours ------------------------------------------------------------------------------------
   const colours = layout => {
     const ink = css("--ink"), grid = css("--grid"), axis = css("--axis"), card = css("--card");
@@ -161,16 +177,17 @@
   const draw = f => {
     if (f.drawn) return;
     f.drawn = true;
-    const spec = JSON.parse(f.data.textContent);
+    const spec = JSON.parse(themed(f.data.textContent));
     f.axes = spec.axes;
     f.switches = spec.switches;
     f.home = {};
-    f.shown = spec.data.map(t => t.visible === undefined ? true : t.visible);
+    f.shown = f.shown || spec.data.map(t => t.visible === undefined ? true : t.visible);
     f.keys = spec.data.map(t => typeof t.meta === "string" ? t.meta : "");
     hoverTexts(spec);
     spec.data.forEach((t, i) => { t.visible = effective(f, i); });
     for (const key of Object.keys(spec.layout).filter(isAxis)) {
-      if (spec.layout[key].range) f.home[key + ".range"] = spec.layout[key].range.slice();
+      if (f.chosen[key + ".range"]) f.home[key + ".range"] = f.chosen[key + ".range"].slice();
+      else if (spec.layout[key].range) f.home[key + ".range"] = spec.layout[key].range.slice();
       else f.home[key + ".autorange"] = true;
     }
     for (const [path, value] of Object.entries(colours(spec.layout))) put(spec.layout, path, value);
@@ -180,6 +197,7 @@
       modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "resetScale2d", "zoomIn2d", "zoomOut2d"],
       toImageButtonOptions: { format: "png", scale: 2, filename: "taillight-" + f.id },
     });
+    for (const [path, value] of Object.entries(f.chosen)) put(spec.layout, path, value);
     Plotly.newPlot(f.node, spec.data, spec.layout, config).then(() => {
       retick(f);
       f.node.on("plotly_legendclick", e => legendClick(f, e, false));
@@ -200,6 +218,7 @@
     }
     for (const [key, value] of Object.entries(choice.layout)) {
       if (/\.range$/.test(key)) f.home[key] = value.slice();
+      f.chosen[key] = value;
     }
     if (choice.data.visible) { f.shown = choice.data.visible.slice(); show(f); }
     if (Object.keys(choice.layout).length) Plotly.relayout(f.node, choice.layout);
@@ -207,7 +226,7 @@
 
   for (const node of document.querySelectorAll(".plot")) {
     const id = node.id.slice("plot-".length);
-    figures.set(id, { id, node, data: document.getElementById("data-" + id), drawn: false });
+    figures.set(id, { id, node, data: document.getElementById("data-" + id), drawn: false, chosen: {} });
   }
   for (const button of document.querySelectorAll(".switch button")) {
     button.addEventListener("click", () => choose(button));
@@ -218,23 +237,38 @@
       for (const f of figures.values()) show(f);
     });
   }
-  // Figures are drawn when they come near; for paper, all at once.
+  // Figures near the reader are drawn first, the others one after the other when there is time.
   const near = new IntersectionObserver(entries => {
     for (const entry of entries.filter(e => e.isIntersecting)) {
       near.unobserve(entry.target);
       draw(figures.get(entry.target.id.slice("plot-".length)));
     }
-  }, { rootMargin: "900px 0px" });
+  }, { rootMargin: "400px 0px" });
   for (const f of figures.values()) near.observe(f.node);
+  const drawNext = () => {
+    const f = [...figures.values()].find(f => !f.drawn);
+    if (!f) return;
+    draw(f);
+    setTimeout(drawNext, 20);
+  };
+  setTimeout(drawNext, 300);
   const recolour = () => {
-    for (const f of figures.values()) if (f.drawn) Plotly.relayout(f.node, colours(f.node.layout));
+    for (const f of figures.values()) if (f.drawn) {
+      Plotly.purge(f.node);
+      f.drawn = false;
+      draw(f);
+    }
   };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
   addEventListener("beforeprint", () => {
-    for (const f of figures.values()) draw(f);
+    const wasDark = dark();
+    printing = true;
     for (const d of document.querySelectorAll("details")) d.open = true;
-    recolour();
-    for (const f of figures.values()) Plotly.Plots.resize(f.node);
+    for (const f of figures.values()) draw(f);
+    if (wasDark) recolour();
   });
-  addEventListener("afterprint", () => setTimeout(recolour, 100));
+  addEventListener("afterprint", () => {
+    printing = false;
+    if (dark()) recolour();
+  });
 })();

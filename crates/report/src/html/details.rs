@@ -35,7 +35,10 @@ pub fn details(run: &Run) -> Details {
     Details {
         command: manifest.command.clone(),
         repeat: manifest.repeat.clone(),
-        plan: toml_text(&manifest.plan),
+        plan: manifest
+            .plan
+            .to_toml()
+            .unwrap_or_else(|e| format!("# the plan cannot be shown: {e}")),
         job: run.analysis.job.clone(),
         environment: environment(&manifest.environment),
         run: facts(run),
@@ -146,9 +149,4 @@ fn plain(value: &Value) -> String {
 
 fn words(key: &str) -> String {
     key.replace('_', " ")
-}
-
-/// The plan as TOML.
-fn toml_text(plan: &taillight_core::plan::Plan) -> String {
-    toml::to_string_pretty(plan).unwrap_or_else(|e| format!("# the plan cannot be shown: {e}"))
 }

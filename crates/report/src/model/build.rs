@@ -87,9 +87,9 @@ fn tiles(summary: &Summary, script: Script) -> Vec<Tile> {
                 .mean_ns
                 .map_or("unknown".to_owned(), |m| format::duration(m, script));
             tiles.push(tile(
-                &format!("Usual {} {kind}", op.name()),
+                &format!("Median {} {kind}", op.name()),
                 format::duration_ns(ns, script),
-                format!("median; mean {mean}"),
+                format!("mean {mean}"),
             ));
         }
         let deepest = latency
@@ -100,10 +100,10 @@ fn tiles(summary: &Summary, script: Script) -> Vec<Tile> {
         if let Some((nine, ns)) = deepest.and_then(|n| Some((n, n.ns?))) {
             let beyond = match nine.k {
                 1 => "1 in 10 is slower".to_owned(),
-                k => format!("1 in {} is slower", format::count(10u64.pow(k))),
+                k => format!("1 in {} slower", format::count(10u64.pow(k))),
             };
             tiles.push(tile(
-                &format!("{} of {}s within", format::nines_label(nine.k), op.name()),
+                &format!("{} of {}s", format::nines_label(nine.k), op.name()),
                 format::duration_ns(ns, script),
                 beyond,
             ));

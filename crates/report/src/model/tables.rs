@@ -12,7 +12,7 @@ use crate::verdict::main;
 /// Percentiles of the compact table, of those that were asked for.
 const COMPACT: [&str; 6] = ["50", "90", "95", "99", "99.9", "99.99"];
 /// The tool's queue is told apart from this share of the mean latency on.
-const QUEUE_SHARE: f64 = 0.02;
+const QUEUE_SHARE: f64 = 0.05;
 const QUEUE: &str = "tool's queue";
 const AFTER_ISSUE: &str = "after issue";
 /// Shown where too few I/Os were measured.
@@ -129,9 +129,10 @@ fn latency(summary: &Summary, script: Script) -> Option<Table> {
     columns.extend(heads.iter().map(String::as_str));
     columns.push("max");
     let mut table = table("latency", "Latency", &columns);
+    let queue = summary.ops.values().any(queue_matters);
     for (name, totals) in sets(summary) {
         let mut measures = measures(totals);
-        if !queue_matters(totals) {
+        if !queue {
             measures.retain(|(name, _)| !matches!(*name, QUEUE | AFTER_ISSUE));
         }
         let alone = measures.len() == 1;

@@ -202,10 +202,18 @@ fn nines_lines(plot: &mut Plot, series: &Series, look: &Look, with_iops: bool) {
         });
     }
     let cut = points.partition_point(|p| p.share >= series.resolved_share);
-    let (sure, rest) = points.split_at(cut);
-    // The dotted part starts where the solid one ends.
-    let joint = sure.last().copied();
-    let rest: Vec<CurvePoint> = joint.into_iter().chain(rest.iter().copied()).collect();
+    let rest = points.split_off(cut);
+    let mut sure = points;
+    // The line rises at a value and then runs to the next: the solid part ends on the rise.
+    let joint = sure
+        .last()
+        .filter(|_| !rest.is_empty())
+        .map(|p| CurvePoint {
+            ns: p.ns,
+            share: series.resolved_share,
+        });
+    sure.extend(joint);
+    let rest: Vec<CurvePoint> = joint.into_iter().chain(rest).collect();
     let place = |p: &CurvePoint| (p.ns as f64, style::round(p.share));
     plot.add_trace(line(
         sure.iter().map(place).collect(),

@@ -149,6 +149,8 @@ pub struct TrackPoint {
     pub p99_ns: Option<u64>,
     /// 99.9 %, ns.
     pub p999_ns: Option<u64>,
+    /// 99 % of the response time, ns; with a schedule only.
+    pub response_p99_ns: Option<u64>,
     /// Largest, ns.
     pub max_ns: Option<u64>,
 }

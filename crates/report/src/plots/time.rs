@@ -18,20 +18,20 @@ struct Level {
     alpha: f64,
 }
 
-const LEVELS: [Level; 4] = [
+const LEVELS: [Level; 5] = [
     Level {
         name: "max",
         pick: |p| p.max_ns,
         dash: DashType::Solid,
-        width: 1.0,
-        alpha: 0.45,
+        width: 1.1,
+        alpha: 0.6,
     },
     Level {
         name: "99.9 %",
         pick: |p| p.p999_ns,
         dash: DashType::Dot,
         width: 1.6,
-        alpha: 0.9,
+        alpha: 1.0,
     },
     Level {
         name: "99 %",
@@ -45,6 +45,13 @@ const LEVELS: [Level; 4] = [
         pick: |p| p.p50_ns,
         dash: DashType::Solid,
         width: 2.4,
+        alpha: 1.0,
+    },
+    Level {
+        name: "99 % of response time",
+        pick: |p| p.response_p99_ns,
+        dash: DashType::DashDot,
+        width: 2.0,
         alpha: 1.0,
     },
 ];
@@ -77,6 +84,9 @@ fn latency_of(overlay: &Overlay, name: &str, id: String, title: Option<String>) 
     let mut shown: Vec<usize> = Vec::new();
     for (run, track) in &tracks {
         for (nth, level) in LEVELS.iter().enumerate() {
+            if track.points.iter().all(|p| (level.pick)(p).is_none()) {
+                continue;
+            }
             let visible = !overlaid || nth == FIRST;
             plot.add_trace(level_line(overlay, *run, track, level, visible));
             shown.push(nth);
@@ -117,7 +127,11 @@ fn level_switch(shown: &[usize]) -> Switch {
     };
     Switch {
         label: "Show".to_owned(),
-        choices: [FIRST, 3, 1, 0].into_iter().map(choice).collect(),
+        choices: [FIRST, 3, 1, 0, 4]
+            .into_iter()
+            .filter(|level| shown.contains(level))
+            .map(choice)
+            .collect(),
     }
 }
 

@@ -104,11 +104,19 @@ impl Page {
         for row in &table.rows {
             let mut line = String::new();
             for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                let padded = match i {
-                    0 => format!("{:<width$}", cell.text),
-                    _ => pad(&cell.text, *width, table.words),
+                let room = " ".repeat(width - cell.text.chars().count().min(*width));
+                let text = self.paint(&cell.text, cell.tone, false);
+                let (before, after) = match (i, table.words) {
+                    (0, _) => ("", room.as_str()),
+                    (_, true) => ("  ", room.as_str()),
+                    (_, false) => ("  ", ""),
                 };
-                line.push_str(&self.paint(&padded, cell.tone, false));
+                line.push_str(before);
+                if before == "  " && after.is_empty() {
+                    line.push_str(&room);
+                }
+                line.push_str(&text);
+                line.push_str(after);
             }
             self.text.push_str(line.trim_end());
             self.text.push('\n');

@@ -185,7 +185,7 @@ impl View<'_> {
         sets.ops.iter().map(|(op, set)| (*op, of(set))).collect()
     }
 
-    /// Every ceiling over all operations together, and over each when there are several.
+    /// Every ceiling, over all operations together: that is what the job asked about.
     fn qos(&self, sets: &Sets) -> Result<Vec<Qos>> {
         let mut checks = Vec::new();
         for ceiling in &self.analysis.manifest.plan.qos.ceilings {
@@ -194,19 +194,13 @@ impl View<'_> {
                     .with("at", &ceiling.at)
                     .source(e)
             })?;
-            checks.push(ceiling_check(&sets.all, ceiling.ceiling.0, &at, None));
-            if sets.ops.len() > 1 {
-                let each = sets.ops.iter();
-                checks.extend(
-                    each.map(|(op, set)| ceiling_check(set, ceiling.ceiling.0, &at, Some(*op))),
-                );
-            }
+            checks.push(ceiling_check(&sets.all, ceiling.ceiling.0, &at));
         }
         Ok(checks)
     }
 }
 
-fn ceiling_check(set: &Set, ceiling_ns: u64, at: &Pct, op: Option<OpKind>) -> Qos {
+fn ceiling_check(set: &Set, ceiling_ns: u64, at: &Pct) -> Qos {
     let dist = set.parts.main();
     let check = check_ceiling(dist, ceiling_ns, at);
     let above = set.slowest.kept_above(ceiling_ns);
@@ -222,7 +216,7 @@ fn ceiling_check(set: &Set, ceiling_ns: u64, at: &Pct, op: Option<OpKind>) -> Qo
         above: check.above,
         episodes: episodes.list().len() as u64,
         needs: check.needs,
-        op,
+        op: None,
         count: Some(dist.count()),
     }
 }

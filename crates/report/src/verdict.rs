@@ -222,7 +222,7 @@ fn saturated(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)>
     let it = &summary.saturation;
     let asked = it.asked_per_s.filter(|_| it.saturated)?;
     let text = format!(
-        "Saturated: {} operations/s were asked for and {} achieved; {} were waiting at worst and {} \
+        "The rate was not reached: {} operations/s asked, {} achieved; {} were waiting at worst and {} \
          never sent. Response times then depend on how long the run was.",
         format::rate(asked),
         format::rate(it.achieved_per_s),
@@ -311,8 +311,8 @@ fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reas
     let used = ratio * outstanding;
     let text = format!(
         "Little's law does not hold: IOPS x mean latency is {}, but {} I/Os were to be outstanding. {}",
-        format::digits3(used),
-        format::digits3(outstanding),
+        format::factor(used),
+        format::count(plan.outstanding()),
         if ratio < 1.0 {
             "The tool or the CPU did not keep the queue full, so throughput is a lower bound."
         } else {

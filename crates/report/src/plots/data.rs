@@ -119,8 +119,12 @@ pub struct NinePoint {
     pub k: u32,
     /// Its value, ns.
     pub ns: u64,
-    /// Two-sided 95 % interval, ns, where it exists.
-    pub interval: Option<(u64, u64)>,
+    /// Lower end of the 95 % interval, ns, where it exists.
+    pub lo_ns: Option<u64>,
+    /// Upper end of the 95 % interval, ns, where it exists.
+    pub hi_ns: Option<u64>,
+    /// Whether one event holds most of the slower I/Os; then the interval counts events.
+    pub one_event: bool,
 }
 
 /// Values over time of one operation.

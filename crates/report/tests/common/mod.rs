@@ -225,7 +225,7 @@ pub fn manifest(sample: &Sample, ios: u64, last: i64) -> Manifest {
     manifest
 }
 
-fn interval_rows(all: &[Record], seconds: u64, open: bool) -> Vec<IntervalRow> {
+fn interval_rows(all: &[Record], seconds: u64, rate: Option<u64>) -> Vec<IntervalRow> {
     let mut by: BTreeMap<(OpKind, i64), Vec<&Record>> = BTreeMap::new();
     for r in all {
         let second = ((r.complete.0 - START) / 1_000_000_000).min(seconds as i64 - 1);
@@ -252,16 +252,15 @@ fn interval_rows(all: &[Record], seconds: u64, open: bool) -> Vec<IntervalRow> {
                 p50_ns: at("50"),
                 p99_ns: at("99"),
                 p999_ns: at("99.9"),
-                response_p99_ns: open.then(|| {
+                response_p99_ns: rate.map(|_| {
                     let all: Dist = good().map(|r| r.response_ns()).collect();
                     all.percentile(&"99".parse().unwrap()).unwrap_or(0)
                 }),
-                backlog: open.then(|| {
-                    records
-                        .iter()
-                        .map(|r| r.wait_ns() / 1_000_000)
-                        .max()
-                        .unwrap_or(0)
+                backlog: rate.map(|rate| {
+                    let until = START + (second + 1) * 1_000_000_000;
+                    let due = rate * (second as u64 + 1);
+                    let sent = all.iter().filter(|r| r.submit.0 < until).count() as u64;
+                    due.saturating_sub(sent)
                 }),
                 depth_mean: busy as f64 / 1e9,
                 ..IntervalRow::default()
@@ -289,11 +288,7 @@ pub fn write(path: &Path, sample: &Sample) -> Manifest {
         }
     }
     ios.finish().unwrap();
-    write_intervals(
-        &dir,
-        &interval_rows(&all, sample.seconds, sample.rate.is_some()),
-    )
-    .unwrap();
+    write_intervals(&dir, &interval_rows(&all, sample.seconds, sample.rate)).unwrap();
     let mut histograms = BTreeMap::new();
     for record in all.iter().filter(|r| r.status.is_ok()) {
         let second = (record.complete.0 - START) / 1_000_000_000;

@@ -6,6 +6,10 @@ use taillight_rundir::summary::Verdict;
 use crate::format::Script;
 use crate::model::{Cell, Model, Table, Tone, word};
 
+/// Words that stay on the line of the figure before them.
+const UNITS: [&str; 12] = [
+    "ns", "us", "ms", "s", "min", "%", "B/s", "KiB/s", "MiB/s", "GiB/s", "IOPS", "I/Os",
+];
 /// Widest line.
 const WIDTH: usize = 100;
 
@@ -213,7 +217,19 @@ fn split(table: &Table) -> Vec<Table> {
 /// Breaks text at spaces. A word longer than a line stands alone.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
+    // A figure and its unit stay together.
+    let mut words: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
+        let unit = UNITS.contains(&word.trim_end_matches([',', ';', '.', ')', ':']));
+        match words.last_mut() {
+            Some(last) if unit && last.ends_with(|c: char| c.is_ascii_digit()) => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => words.push(word.to_owned()),
+        }
+    }
+    for word in &words {
         let Some(line) = lines.last_mut() else { break };
         if line.is_empty() {
             line.push_str(word);
@@ -221,7 +237,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
             line.push(' ');
             line.push_str(word);
         } else {
-            lines.push(word.to_owned());
+            lines.push(word.clone());
         }
     }
     lines
@@ -257,5 +273,6 @@ mod tests {
     fn wrapping() {
         assert_eq!(wrap("aa bb cc", 5), ["aa bb", "cc"]);
         assert_eq!(wrap("", 5), [""]);
+        assert_eq!(wrap("within 3 ms.", 9), ["within", "3 ms."]);
     }
 }

@@ -98,7 +98,7 @@ pub fn count(value: u64) -> String {
     let plain = value.to_string();
     let mut text = String::with_capacity(plain.len() + plain.len() / 3);
     for (i, digit) in plain.chars().enumerate() {
-        if i > 0 && (plain.len() - i) % 3 == 0 {
+        if i > 0 && (plain.len() - i).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -144,6 +144,8 @@ pub fn percent(share: f64) -> String {
 pub fn factor(value: f64) -> String {
     if value.abs() >= 99.95 {
         rate(value)
+    } else if value.abs() < 0.0005 {
+        "0".to_owned()
     } else {
         digits3(value)
     }

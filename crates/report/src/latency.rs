@@ -6,6 +6,7 @@
 use taillight_rundir::latency::{Episodes, Latency, LatencySource, Nine, Percentile};
 use taillight_rundir::summary::{Bin, Distribution, Slc, SlcPair};
 use taillight_stats::bins::{BINS_PER_DECADE, whole_ns};
+use taillight_stats::episodes::DEFAULT_GAP_NS;
 use taillight_stats::{
     Dist, LogBins, Pct, SbkSlc, episode_ci, estimate, group_episodes, needed_one_sided, slc,
 };
@@ -129,8 +130,10 @@ fn episodes(dist: &Dist, pct: &Pct, ns: u64, slowest: &Exceedances) -> Option<Ep
     if above.len() < 2 {
         return None;
     }
-    let groups = group_episodes(&above, taillight_stats::episodes::DEFAULT_GAP_NS);
-    if !groups.is_dominated() {
+    let groups = events(&above, slowest.span_ns());
+    let largest = groups.largest()?;
+    // What fills half of the run is its usual state and no event.
+    if !groups.is_dominated() || largest.span_ns() > slowest.span_ns() / 2 {
         return None;
     }
     let (lo_ns, hi_ns) = episode_ci(dist.count(), pct, &groups).ci.values(dist);
@@ -140,6 +143,13 @@ fn episodes(dist: &Dist, pct: &Pct, ns: u64, slowest: &Exceedances) -> Option<Ep
         lo_ns,
         hi_ns,
     })
+}
+
+/// Groups slow I/Os into events. The default gap is for rare ones: where they come so often that
+/// it would join strangers, the gap shrinks to a tenth of their mean distance.
+pub fn events(stamps: &[(i64, i64)], span_ns: u64) -> taillight_stats::Episodes {
+    let usual = span_ns / (stamps.len() as u64).max(1);
+    group_episodes(stamps, DEFAULT_GAP_NS.min(usual / 10))
 }
 
 /// The distribution in 50 bins per decade; `seconds` is what rates divide by.
@@ -228,7 +238,7 @@ mod tests {
             &dist,
             Origin::CAPTURE,
             &asked,
-            Some(&slowest.finish()),
+            Some(&slowest.finish(1_000_000_000)),
             None,
         );
         let three = &it.nines[2];

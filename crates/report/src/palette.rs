@@ -12,6 +12,9 @@ pub const HUES: [&str; 8] = [
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F8794", "#9A6A4F",
 ];
 
+/// The colour of a response-time ceiling: red in every chart.
+pub const CEILING: &str = "#C8102E";
+
 /// The colour of an operation; reads are blue and writes vermilion everywhere.
 pub fn of_op(op: OpKind) -> &'static str {
     match op {

@@ -42,7 +42,11 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
     }
     let asked_per_s: f64 = open.iter().map(|(_, rate)| rate).sum();
     let backlog = backlog(analysis);
-    let unsent = unsent(analysis, asked_per_s, done(true));
+    // The last interval's backlog is what was never sent.
+    let unsent = match backlog.last() {
+        Some(last) => *last,
+        None => unsent(analysis, asked_per_s, done(true)),
+    };
     let grew = grows(&backlog, analysis.manifest.plan.outstanding());
     Saturation {
         asked_per_s: Some(asked_per_s),
@@ -62,7 +66,8 @@ pub fn asked(workload: &WorkloadPlan) -> Option<f64> {
     }
 }
 
-/// Operations the schedule wanted inside the measure phase and that were never sent.
+/// Operations the schedule wanted inside the measure phase and that were never sent, reckoned
+/// from the rate when no interval says it.
 fn unsent(analysis: &Analysis, asked_per_s: f64, sent: u64) -> u64 {
     let plan = &analysis.manifest.plan;
     // A run that ends by a count sends all it was told to.
@@ -89,7 +94,7 @@ fn unsent(analysis: &Analysis, asked_per_s: f64, sent: u64) -> u64 {
 /// Backlog over time, summed over workloads. Rows of one workload repeat its backlog.
 fn backlog(analysis: &Analysis) -> Vec<u64> {
     let mut by_time: BTreeMap<i64, BTreeMap<u16, u64>> = BTreeMap::new();
-    for row in analysis.intervals.iter().filter(|r| r.phase == "measure") {
+    for row in &analysis.intervals {
         if let Some(backlog) = row.backlog {
             let of = by_time
                 .entry(row.start_ns)

@@ -8,7 +8,7 @@ use taillight_rundir::summary::{
     WorkloadSummary,
 };
 use taillight_rundir::{SCHEMA_VERSION, Summary as RundirSummary};
-use taillight_stats::{CeilingStatus, Pct, check_ceiling, group_episodes};
+use taillight_stats::{CeilingStatus, Pct, check_ceiling};
 
 use crate::analyse::{Analysis, Exceedances, Group, Parts, STATUS_UNKNOWN, Tally};
 use crate::latency::{self, Asked, Origin, per_s};
@@ -210,7 +210,7 @@ fn ceiling_check(set: &Set, ceiling_ns: u64, at: &Pct, op: Option<OpKind>) -> Qo
     let dist = set.parts.main();
     let check = check_ceiling(dist, ceiling_ns, at);
     let above = set.slowest.kept_above(ceiling_ns);
-    let episodes = group_episodes(&above, taillight_stats::episodes::DEFAULT_GAP_NS);
+    let episodes = latency::events(&above, set.slowest.span_ns());
     Qos {
         ceiling_ns,
         at: at.to_string(),

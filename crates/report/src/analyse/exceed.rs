@@ -23,11 +23,12 @@ impl SlowestKeeper {
         // The kept set must not depend on the order of rows: ties go by stamp.
         self.0.push(ns, start_ns as u64, (start_ns, end_ns));
     }
-    /// What was kept, slowest first.
-    pub fn finish(self) -> Exceedances {
+    /// What was kept of a run of `span_ns`, slowest first.
+    pub fn finish(self, span_ns: u64) -> Exceedances {
         let sorted = self.0.into_sorted();
         Exceedances {
             slowest: sorted.into_iter().map(|r| (r.value, r.item)).collect(),
+            span_ns,
         }
     }
 }
@@ -36,9 +37,14 @@ impl SlowestKeeper {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exceedances {
     slowest: Vec<(u64, (i64, i64))>,
+    span_ns: u64,
 }
 
 impl Exceedances {
+    /// How long the run was, ns.
+    pub fn span_ns(&self) -> u64 {
+        self.span_ns
+    }
     /// The stamps of all I/Os above `ns`, of which there are `count`; none when not all are kept.
     pub fn above(&self, ns: u64, count: u64) -> Option<Vec<(i64, i64)>> {
         let kept = self.kept_above(ns);
@@ -52,10 +58,14 @@ impl Exceedances {
     /// Those of several operations together.
     pub fn merged<'a>(all: impl Iterator<Item = &'a Exceedances>) -> Exceedances {
         let mut sum = SlowestKeeper::new(KEPT);
-        for (ns, (start, end)) in all.flat_map(|e| &e.slowest) {
-            sum.push(*ns, *start, *end);
+        let mut span_ns = 0;
+        for one in all {
+            span_ns = span_ns.max(one.span_ns);
+            for (ns, (start, end)) in &one.slowest {
+                sum.push(*ns, *start, *end);
+            }
         }
-        sum.finish()
+        sum.finish(span_ns)
     }
 }
 
@@ -69,7 +79,7 @@ mod tests {
         for ns in 1..=10 {
             keeper.push(ns, ns as i64 * 100, ns as i64 * 100 + 5);
         }
-        let kept = keeper.finish();
+        let kept = keeper.finish(2_000);
         assert_eq!(kept.above(8, 2), Some(vec![(1000, 1005), (900, 905)]));
         assert_eq!(kept.above(5, 5), None, "only three of five are kept");
         assert_eq!(kept.kept_above(5).len(), 3);

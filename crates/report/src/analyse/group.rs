@@ -24,6 +24,7 @@ pub struct GroupCounter {
     slowest: SlowestKeeper,
     heat: HeatCounts,
     tally: Tally,
+    span_ns: u64,
 }
 
 /// Plain counts of a group.
@@ -77,6 +78,7 @@ impl GroupCounter {
             slowest: SlowestKeeper::new(super::exceed::KEPT),
             heat: HeatCounts::new(window),
             tally: Tally::default(),
+            span_ns: window.span_ns(),
         }
     }
 
@@ -160,7 +162,7 @@ impl GroupCounter {
                 .into_iter()
                 .map(|r| (r.value, r.item))
                 .collect(),
-            slowest: self.slowest.finish(),
+            slowest: self.slowest.finish(self.span_ns),
             heat: self.heat,
         }
     }

@@ -34,6 +34,10 @@ impl Window {
             columns: COLUMNS.min(span.div_ceil(column_ns) as usize),
         }
     }
+    /// The whole span, ns.
+    pub fn span_ns(&self) -> u64 {
+        self.column_ns.saturating_mul(self.columns as u64)
+    }
 }
 
 /// Counts on the fine grid.

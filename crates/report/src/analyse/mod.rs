@@ -83,7 +83,8 @@ pub struct Trouble {
 pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> {
     let manifest = dir.manifest().clone();
     let mut troubles = Vec::new();
-    let intervals = or_trouble(load_intervals(dir), "intervals_unreadable", &mut troubles)?;
+    let (intervals, all_intervals) =
+        or_trouble(load_intervals(dir), "intervals_unreadable", &mut troubles)?;
     let job = or_trouble(dir.job(), "job_unreadable", &mut troubles)?;
     let span = span(dir, &manifest, &intervals, &mut troubles)?;
     let captured = match dir.existing(names::IOS) {
@@ -116,10 +117,12 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
         .map(|g| g.tally.last_ns)
         .max()
         .unwrap_or(span.1);
+    let interval_rows = (!intervals.is_empty()).then_some(all_intervals as u64);
     let mut files = dir.files()?;
     for file in &mut files {
         file.rows = match file.name.as_str() {
             names::IOS => Some(captured.rows),
+            names::INTERVALS => interval_rows,
             _ => None,
         };
     }
@@ -156,14 +159,16 @@ fn or_trouble<T: Default>(
     }
 }
 
-fn load_intervals(dir: &RunDir) -> Result<Vec<IntervalRow>> {
+/// Intervals of measure and drain, and how many rows the file has in all.
+fn load_intervals(dir: &RunDir) -> Result<(Vec<IntervalRow>, usize)> {
     let Some(path) = dir.existing(names::INTERVALS) else {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), 0));
     };
     let mut rows = read_intervals(&path)?;
+    let all = rows.len();
     rows.retain(|r| capture::counts(&r.phase));
     rows.sort_by_key(|r| (r.workload, r.op, r.start_ns));
-    Ok(rows)
+    Ok((rows, all))
 }
 
 /// Start and end of measuring: from the manifest, else the intervals, else the capture.

@@ -45,6 +45,7 @@ fn point(row: &IntervalRow, start_ns: i64) -> TrackPoint {
         p50_ns: when(FOR_P50, row.p50_ns),
         p99_ns: when(FOR_P99, row.p99_ns),
         p999_ns: when(FOR_P999, row.p999_ns),
+        response_p99_ns: when(FOR_P99, row.response_p99_ns),
         max_ns: row.max_ns,
     }
 }
@@ -90,6 +91,7 @@ mod tests {
                 p50_ns: Some(10),
                 p99_ns: Some(20),
                 p999_ns: None,
+                response_p99_ns: None,
                 max_ns: Some(if i == 12_345 { 900 } else { 30 }),
             })
             .collect();

@@ -3,6 +3,7 @@
 (() => {
   const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const figures = new Map();
+  let printing = false;
   const isAxis = key => /^[xy]axis\d*$/.test(key);
 
   // Labels -------------------------------------------------------------------------------------
@@ -14,8 +15,14 @@
   const label = (units, v, unit) => {
     if (v === 0) return "0";
     const u = unit || unitOf(units, v);
-    return (trim(v / u[0]) + " " + u[1]).trim();
+    return (trim(v / u[0]) + (units === COUNTS ? "" : " ") + u[1]).trim();
   };
+  // A value in words for hover texts: three digits and a unit.
+  const words = (units, v) => {
+    const u = unitOf(units, v), x = v / u[0];
+    return (Math.abs(x) >= 99.95 ? x.toFixed(0) : x.toPrecision(3)) + " " + u[1];
+  };
+  const count = v => Math.round(v).toLocaleString("en-US");
 
   // Round steps: 1, 2 or 5 times a power of the base, at most `most` of them.
   const niceStep = (span, most, base) => {
@@ -48,7 +55,7 @@
     return vals.filter(v => v <= 1 && Math.log10(v) >= lo - 0.01 && Math.log10(v) <= hi + 0.01).sort((a, b) => a - b);
   };
   const ninesLabel = v => {
-    const digits = Math.max(0, Math.ceil(-Math.log10(v)) - 2 + (Math.log10(v) % 1 === 0 ? 0 : 0));
+    const digits = Math.max(0, Math.ceil(-Math.log10(v) - 1e-9) - 2);
     return (100 * (1 - v)).toFixed(Math.min(12, digits)) + " %";
   };
 
@@ -69,7 +76,7 @@
     const patch = {}, plot = f.node._fullLayout;
     for (const [name, kind] of Object.entries(f.axes)) {
       const axis = plot[name];
-      const size = name[0] === "x" ? plot._size.w / 110 : plot._size.h / 55;
+      const size = name[0] === "x" ? plot._size.w / 110 : plot._size.h / 44;
       const found = ticks(kind, axis, size);
       if (found) {
         patch[name + ".tickmode"] = "array";
@@ -78,6 +85,40 @@
       }
     }
     return patch;
+  };
+
+  // Hover texts that are made here from the points, so that the file stays small.
+  const hoverTexts = spec => {
+    for (const trace of spec.data) {
+      if (trace.hovertext || !/%\{hovertext\}/.test(trace.hovertemplate || "")) continue;
+      if (trace.type === "heatmap") {
+        trace.hovertext = trace.z.map((row, i) => row.map(z => z === null ? "" :
+          count(10 ** z) + " I/Os from " + words(TIMES, trace.y[i]) + " to " + words(TIMES, trace.y[i + 1])));
+        continue;
+      }
+      const nines = spec.axes.yaxis === "nines";
+      trace.hovertext = trace.x.map((ns, i) => {
+        const y = trace.y[i];
+        if (!nines) return y.toFixed(y > 99 ? 3 : 1) + " % within " + words(TIMES, ns);
+        const share = y >= 0.1 ? (100 * y).toFixed(1) + " %" : "1 in " + count(Number((1 / y).toPrecision(3)));
+        return share + " take " + words(TIMES, ns) + " or longer";
+      });
+    }
+  };
+
+  // The hues of the figures, and lighter ones of the same kind for dark pages.
+  const HUES = {
+    "#0072B2": "#56AEE8", "#D55E00": "#F0833A", "#009E73": "#38C79B", "#CC79A7": "#DD93BC",
+    "#E69F00": "#EDB13A", "#56B4E9": "#8CCBF2", "#7F8794": "#A7AFBA", "#9A6A4F": "#C69375", "#C8102E": "#FF6B70",
+  };
+  const dark = () => matchMedia("(prefers-color-scheme: dark)").matches && !printing;
+  const rgb = hex => [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16)).join(",");
+  const themed = text => {
+    if (!dark()) return text;
+    for (const [from, to] of Object.entries(HUES)) {
+      text = text.replaceAll(from, to).replaceAll("rgba(" + rgb(from) + ",", "rgba(" + rgb(to) + ",");
+    }
+    return text;
   };
 
   // Colours ------------------------------------------------------------------------------------
@@ -95,6 +136,7 @@
       patch[key + ".tickcolor"] = axis;
       patch[key + ".automargin"] = true;
       patch[key + ".title.standoff"] = 12;
+      patch[key + ".title.font.size"] = 13;
     }
     return patch;
   };
@@ -112,25 +154,54 @@
     f.busy = true;
     Plotly.relayout(f.node, tickPatch(f)).then(() => { f.busy = false; });
   };
+  // What is hidden: by the reader (a legend entry, a switch) or with its whole run.
+  const hidden = new Set();
+  const effective = (f, i) => hidden.has(f.keys[i].split("|")[0]) ? false : f.shown[i];
+  const show = f => {
+    if (f.drawn) Plotly.restyle(f.node, { visible: f.keys.map((_, i) => effective(f, i)) });
+  };
+  const legendClick = (f, event, alone) => {
+    const key = f.keys[event.curveNumber];
+    const on = i => f.shown[i] === true;
+    if (alone) {
+      // Alone, or all again when it is alone already.
+      const others = f.keys.some((k, i) => k !== key && k !== "" && on(i));
+      f.shown = f.shown.map((s, i) => f.keys[i] === "" || s === false ? s : (f.keys[i] === key || !others) ? true : "legendonly");
+    } else {
+      const next = on(event.curveNumber) ? "legendonly" : true;
+      f.shown = f.shown.map((s, i) => f.keys[i] === key && s !== false ? next : s);
+    }
+    show(f);
+    return false;
+  };
   const draw = f => {
     if (f.drawn) return;
     f.drawn = true;
-    const spec = JSON.parse(f.data.textContent);
+    const spec = JSON.parse(themed(f.data.textContent));
     f.axes = spec.axes;
     f.switches = spec.switches;
     f.home = {};
+    f.shown = f.shown || spec.data.map(t => t.visible === undefined ? true : t.visible);
+    f.keys = spec.data.map(t => typeof t.meta === "string" ? t.meta : "");
+    hoverTexts(spec);
+    spec.data.forEach((t, i) => { t.visible = effective(f, i); });
     for (const key of Object.keys(spec.layout).filter(isAxis)) {
-      if (spec.layout[key].range) f.home[key + ".range"] = spec.layout[key].range.slice();
+      if (f.chosen[key + ".range"]) f.home[key + ".range"] = f.chosen[key + ".range"].slice();
+      else if (spec.layout[key].range) f.home[key + ".range"] = spec.layout[key].range.slice();
       else f.home[key + ".autorange"] = true;
     }
     for (const [path, value] of Object.entries(colours(spec.layout))) put(spec.layout, path, value);
     const config = Object.assign({}, spec.config, {
       doubleClick: false,
+      displayModeBar: "hover",
       modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "resetScale2d", "zoomIn2d", "zoomOut2d"],
       toImageButtonOptions: { format: "png", scale: 2, filename: "taillight-" + f.id },
     });
+    for (const [path, value] of Object.entries(f.chosen)) put(spec.layout, path, value);
     Plotly.newPlot(f.node, spec.data, spec.layout, config).then(() => {
       retick(f);
+      f.node.on("plotly_legendclick", e => legendClick(f, e, false));
+      f.node.on("plotly_legenddoubleclick", e => legendClick(f, e, true));
       f.node.on("plotly_doubleclick", () => Plotly.relayout(f.node, f.home));
       f.node.on("plotly_relayout", change => {
         if (Object.keys(change).some(k => /axis\d*\.(range|autorange|type)/.test(k))) retick(f);
@@ -147,34 +218,57 @@
     }
     for (const [key, value] of Object.entries(choice.layout)) {
       if (/\.range$/.test(key)) f.home[key] = value.slice();
+      f.chosen[key] = value;
     }
-    Plotly.update(f.node, choice.data, choice.layout);
+    if (choice.data.visible) { f.shown = choice.data.visible.slice(); show(f); }
+    if (Object.keys(choice.layout).length) Plotly.relayout(f.node, choice.layout);
   };
 
   for (const node of document.querySelectorAll(".plot")) {
     const id = node.id.slice("plot-".length);
-    figures.set(id, { id, node, data: document.getElementById("data-" + id), drawn: false });
+    figures.set(id, { id, node, data: document.getElementById("data-" + id), drawn: false, chosen: {} });
   }
   for (const button of document.querySelectorAll(".switch button")) {
     button.addEventListener("click", () => choose(button));
   }
-  // Figures are drawn when they come near; for paper, all at once.
+  for (const box of document.querySelectorAll(".runs input")) {
+    box.addEventListener("change", () => {
+      if (box.checked) hidden.delete(box.value); else hidden.add(box.value);
+      for (const f of figures.values()) show(f);
+    });
+  }
+  // Figures near the reader are drawn first, the others one after the other when there is time.
   const near = new IntersectionObserver(entries => {
     for (const entry of entries.filter(e => e.isIntersecting)) {
       near.unobserve(entry.target);
       draw(figures.get(entry.target.id.slice("plot-".length)));
     }
-  }, { rootMargin: "900px 0px" });
+  }, { rootMargin: "400px 0px" });
   for (const f of figures.values()) near.observe(f.node);
+  const drawNext = () => {
+    const f = [...figures.values()].find(f => !f.drawn);
+    if (!f) return;
+    draw(f);
+    setTimeout(drawNext, 20);
+  };
+  setTimeout(drawNext, 300);
   const recolour = () => {
-    for (const f of figures.values()) if (f.drawn) Plotly.relayout(f.node, colours(f.node.layout));
+    for (const f of figures.values()) if (f.drawn) {
+      Plotly.purge(f.node);
+      f.drawn = false;
+      draw(f);
+    }
   };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
   addEventListener("beforeprint", () => {
-    for (const f of figures.values()) draw(f);
+    const wasDark = dark();
+    printing = true;
     for (const d of document.querySelectorAll("details")) d.open = true;
-    recolour();
-    for (const f of figures.values()) Plotly.Plots.resize(f.node);
+    for (const f of figures.values()) draw(f);
+    if (wasDark) recolour();
   });
-  addEventListener("afterprint", () => setTimeout(recolour, 100));
+  addEventListener("afterprint", () => {
+    printing = false;
+    if (dark()) recolour();
+  });
 })();

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::format::{self, Script};
+use crate::about::{length, utc};
+use crate::format;
 use crate::render::Run;
 
 /// Pairs of words.
@@ -34,7 +35,10 @@ pub fn details(run: &Run) -> Details {
     Details {
         command: manifest.command.clone(),
         repeat: manifest.repeat.clone(),
-        plan: toml_text(&manifest.plan),
+        plan: manifest
+            .plan
+            .to_toml()
+            .unwrap_or_else(|e| format!("# the plan cannot be shown: {e}")),
         job: run.analysis.job.clone(),
         environment: environment(&manifest.environment),
         run: facts(run),
@@ -62,12 +66,7 @@ fn facts(run: &Run) -> Pairs {
     add("Seed", manifest.seed.to_string());
     add("Clock", manifest.clock.source.clone());
     for phase in &manifest.phases {
-        let length = phase.end_ns.map_or("not ended".to_owned(), |end| {
-            format::duration(
-                end.saturating_sub(phase.start_ns).max(0) as f64,
-                Script::Fine,
-            )
-        });
+        let length = length(phase.start_ns, phase.end_ns);
         add(
             &format!("Phase {}", phase.name),
             format!("{length}, {} I/Os", format::count(phase.ios)),
@@ -150,48 +149,4 @@ fn plain(value: &Value) -> String {
 
 fn words(key: &str) -> String {
     key.replace('_', " ")
-}
-
-/// The plan as TOML.
-fn toml_text(plan: &taillight_core::plan::Plan) -> String {
-    toml::to_string_pretty(plan).unwrap_or_else(|e| format!("# the plan cannot be shown: {e}"))
-}
-
-/// A stamp as UTC, by the civil calendar.
-fn utc(ns: i64) -> String {
-    let seconds = ns.div_euclid(1_000_000_000);
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Days since 1 March of year 0, so that the leap day ends a year.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates() {
-        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
-        assert_eq!(utc(951_782_400_000_000_000), "2000-02-29 00:00:00 UTC");
-        assert_eq!(utc(1_700_000_000_000_000_000), "2023-11-14 22:13:20 UTC");
-    }
 }

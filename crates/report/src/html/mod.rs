@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use taillight_core::{Error, Result};
 use taillight_rundir::Summary;
 
-use crate::charts;
 use crate::format::Script;
 use crate::model::{Model, Table, overview};
 use crate::palette;
 use crate::plots::{CHARTS, Figure, Overlay, Switch};
 use crate::render::Run;
+use crate::{about, charts};
 
 const TEMPLATE: &str = include_str!("report.html");
 const STYLE: &str = include_str!("style.css");
@@ -85,6 +85,8 @@ fn title(runs: &[Run]) -> String {
 struct RunView {
     label: String,
     colour: &'static str,
+    /// What was driven how, in one line.
+    about: String,
     model: Model,
     details: details::Details,
 }
@@ -93,6 +95,7 @@ fn run_views(runs: &[Run]) -> Vec<RunView> {
     let view = |(i, run): (usize, &Run)| RunView {
         label: run.label.clone(),
         colour: palette::of_run(i),
+        about: about::about(&run.analysis.manifest),
         model: Model::new(&run.summary, Script::Fine),
         details: details::details(run),
     };

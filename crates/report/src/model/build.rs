@@ -87,9 +87,9 @@ fn tiles(summary: &Summary, script: Script) -> Vec<Tile> {
                 .mean_ns
                 .map_or("unknown".to_owned(), |m| format::duration(m, script));
             tiles.push(tile(
-                &format!("Usual {} {kind}", op.name()),
+                &format!("Median {} {kind}", op.name()),
                 format::duration_ns(ns, script),
-                format!("median; mean {mean}"),
+                format!("mean {mean}"),
             ));
         }
         let deepest = latency
@@ -99,11 +99,11 @@ fn tiles(summary: &Summary, script: Script) -> Vec<Tile> {
             .max_by_key(|n| n.k);
         if let Some((nine, ns)) = deepest.and_then(|n| Some((n, n.ns?))) {
             let beyond = match nine.k {
-                1 => "1 in 10 takes longer".to_owned(),
-                k => format!("1 in {} takes longer", format::count(10u64.pow(k))),
+                1 => "1 in 10 is slower".to_owned(),
+                k => format!("1 in {} slower", format::count(10u64.pow(k))),
             };
             tiles.push(tile(
-                &format!("{} of {}s within", format::nines_label(nine.k), op.name()),
+                &format!("{} of {}s", format::nines_label(nine.k), op.name()),
                 format::duration_ns(ns, script),
                 beyond,
             ));
@@ -158,9 +158,23 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
         lost.join(", ")
     };
     fact("Losses", text, tone);
+    if let Some(queue) = queue(summary, script) {
+        fact("Own queue", queue, Tone::Plain);
+    }
     let own = overhead(summary, script);
     fact("Overhead", own, Tone::Plain);
     facts
+}
+
+/// The time I/Os spend in the tool before they are issued.
+fn queue(summary: &Summary, script: Script) -> Option<String> {
+    let mean = summary.totals.queue.as_ref()?.mean_ns?;
+    let of = summary.totals.service.mean_ns.filter(|m| *m > 0.0)?;
+    Some(format!(
+        "{} of the mean {} is time in this tool before the I/O was issued",
+        format::percent(mean / of),
+        format::duration(of, script)
+    ))
 }
 
 fn losses(summary: &Summary) -> Vec<String> {

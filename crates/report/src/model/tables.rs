@@ -11,6 +11,10 @@ use crate::verdict::main;
 
 /// Percentiles of the compact table, of those that were asked for.
 const COMPACT: [&str; 6] = ["50", "90", "95", "99", "99.9", "99.99"];
+/// The tool's queue is told apart from this share of the mean latency on.
+const QUEUE_SHARE: f64 = 0.05;
+const QUEUE: &str = "tool's queue";
+const AFTER_ISSUE: &str = "after issue";
 /// Shown where too few I/Os were measured.
 const UNRESOLVED: &str = "-";
 
@@ -98,14 +102,20 @@ fn measures(totals: &Totals) -> Vec<(&'static str, &Latency)> {
     let rest = [
         ("wait", &totals.wait),
         ("sync", &totals.sync),
-        ("tool's queue", &totals.queue),
-        ("after issue", &totals.after_issue),
+        (QUEUE, &totals.queue),
+        (AFTER_ISSUE, &totals.after_issue),
     ];
     list.extend(
         rest.into_iter()
             .filter_map(|(name, l)| Some((name, l.as_ref()?))),
     );
     list
+}
+
+/// Whether the tool's own queue takes enough of the latency to be told apart at a glance.
+fn queue_matters(totals: &Totals) -> bool {
+    let queue = totals.queue.as_ref().and_then(|q| q.mean_ns).unwrap_or(0.0);
+    queue > totals.service.mean_ns.unwrap_or(0.0) * QUEUE_SHARE
 }
 
 fn latency(summary: &Summary, script: Script) -> Option<Table> {
@@ -119,8 +129,12 @@ fn latency(summary: &Summary, script: Script) -> Option<Table> {
     columns.extend(heads.iter().map(String::as_str));
     columns.push("max");
     let mut table = table("latency", "Latency", &columns);
+    let queue = summary.ops.values().any(queue_matters);
     for (name, totals) in sets(summary) {
-        let measures = measures(totals);
+        let mut measures = measures(totals);
+        if !queue {
+            measures.retain(|(name, _)| !matches!(*name, QUEUE | AFTER_ISSUE));
+        }
         let alone = measures.len() == 1;
         for (nth, (measure, latency)) in measures.into_iter().enumerate() {
             let label = match (alone, nth) {
@@ -162,11 +176,16 @@ fn estimate(it: &Percentile, script: Script) -> Cell {
         None => (it.lo_ns, it.hi_ns, ""),
     };
     Cell::new(match (lo, hi) {
-        (Some(lo), Some(hi)) if lo == hi => format!("{value}{mark}"),
+        (Some(lo), Some(hi)) if same(lo, hi, script) => format!("{value}{mark}"),
         (Some(lo), Some(hi)) => format!("{value} ({}){mark}", between(lo, hi, script)),
         (Some(lo), None) => format!("{value} (from {}){mark}", format::duration_ns(lo, script)),
         (None, _) => format!("{value} (no interval){mark}"),
     })
+}
+
+/// Whether both print alike, so that the interval is narrower than the digits shown.
+fn same(lo: u64, hi: u64, script: Script) -> bool {
+    format::duration_ns(lo, script) == format::duration_ns(hi, script)
 }
 
 /// `1.70 to 2.20 ms`: the unit once when both ends share it.

@@ -18,18 +18,9 @@ pub fn percentile(overlay: &Overlay) -> Vec<Figure> {
     let mut plot = Plot::new();
     let mut lines = 0;
     for (run, series) in latencies(overlay) {
-        let look = overlay.look(run, series.op, &series.name);
-        let mut points: Vec<(f64, f64)> = series
-            .curve
-            .iter()
-            .map(|p| (p.ns as f64, 100.0 * (1.0 - p.share)))
-            .collect();
-        points.push((series.max_ns as f64, 100.0));
-        let text = points
-            .iter()
-            .map(|(ns, pct)| format!("{pct:.4} % within {}", format::duration(*ns, Script::Fine)))
-            .collect();
-        plot.add_trace(line(points, text, series, &look, true));
+        let look = look_of(overlay, run, series);
+        let points = percent_points(series);
+        plot.add_trace(line(points, series, &look, true));
         lines += 1;
     }
     let Some((lo, hi)) = range(latencies(overlay).map(|(_, s)| s)) else {
@@ -47,10 +38,18 @@ pub fn percentile(overlay: &Overlay) -> Vec<Figure> {
         title: None,
         plot: style::finish(plot, layout),
         height: 440,
-        axes: [("xaxis", AxisKind::Time)].into(),
+        axes: [("xaxis", AxisKind::Time), ("yaxis", AxisKind::Percent)].into(),
         switches: Vec::new(),
         half: false,
     }]
+}
+
+/// The curve in per cent, up to 100.
+pub fn percent_points(series: &Series) -> Vec<(f64, f64)> {
+    let percent = |p: &CurvePoint| (p.ns as f64, style::round(100.0 * (1.0 - p.share)));
+    let mut points: Vec<(f64, f64)> = series.curve.iter().map(percent).collect();
+    points.push((series.max_ns as f64, 100.0));
+    points
 }
 
 /// All series on a scale of nines.
@@ -58,7 +57,7 @@ pub fn tail(overlay: &Overlay) -> Vec<Figure> {
     let mut plot = Plot::new();
     let mut lines = 0;
     for (run, series) in latencies(overlay) {
-        let look = overlay.look(run, series.op, &series.name);
+        let look = look_of(overlay, run, series);
         nines_lines(&mut plot, series, &look, true);
         if series.main && !series.nines.is_empty() {
             plot.add_trace(nine_points(series, &look));
@@ -105,8 +104,8 @@ fn split_one(overlay: &Overlay, i: usize, name: &str, run: usize) -> Option<Figu
         let look = Look {
             colour: palette::HUES[hue],
             dash: usize::from(series.measure == Measure::Service && !series.main) * 2,
-            group: series.measure.words().to_owned(),
-            heading: None,
+            group: None,
+            key: format!("{run}|{}", series.measure.words()),
         };
         nines_lines(&mut plot, series, &look, false);
     }
@@ -119,6 +118,15 @@ fn split_one(overlay: &Overlay, i: usize, name: &str, run: usize) -> Option<Figu
     figure.half = true;
     figure.height = 380;
     Some(figure)
+}
+
+/// The look of a series; response and service of one operation are hidden apart.
+fn look_of(overlay: &Overlay, run: usize, series: &Series) -> Look {
+    let mut look = overlay.look(run, series.op, &series.name);
+    if !series.main {
+        look.key.push_str(series.measure.words());
+    }
+    look
 }
 
 fn latencies(overlay: &Overlay) -> impl Iterator<Item = (usize, &Series)> {
@@ -184,70 +192,78 @@ fn nines_axis(deepest: f64) -> Axis {
 
 /// The curve, solid where it is resolved and dotted beyond.
 fn nines_lines(plot: &mut Plot, series: &Series, look: &Look, with_iops: bool) {
-    let cut = series
-        .curve
-        .partition_point(|p| p.share >= series.resolved_share);
-    let (sure, rest) = series.curve.split_at(cut);
-    // The dotted part starts where the solid one ends.
-    let rest: Vec<CurvePoint> = sure
+    let mut points = series.curve.clone();
+    // Where many I/Os share the largest value the line still reaches the last of them.
+    let last = 1.0 / series.count.max(1) as f64;
+    if points.last().is_some_and(|p| p.share > last * 1.5) {
+        points.push(CurvePoint {
+            ns: series.max_ns,
+            share: last,
+        });
+    }
+    let cut = points.partition_point(|p| p.share >= series.resolved_share);
+    let rest = points.split_off(cut);
+    let mut sure = points;
+    // The line rises at a value and then runs to the next: the solid part ends on the rise.
+    let joint = sure
         .last()
-        .copied()
-        .into_iter()
-        .chain(rest.iter().copied())
-        .collect();
-    let points = |part: &[CurvePoint]| part.iter().map(|p| (p.ns as f64, p.share)).collect();
-    let text = |part: &[CurvePoint], note: &str| {
-        part.iter()
-            .map(|p| {
-                format!(
-                    "{} take {} or longer{note}",
-                    one_in(p.share),
-                    format::duration_ns(p.ns, Script::Fine)
-                )
-            })
-            .collect()
-    };
-    plot.add_trace(line(points(sure), text(sure, ""), series, look, with_iops));
+        .filter(|_| !rest.is_empty())
+        .map(|p| CurvePoint {
+            ns: p.ns,
+            share: series.resolved_share,
+        });
+    sure.extend(joint);
+    let rest: Vec<CurvePoint> = joint.into_iter().chain(rest).collect();
+    let place = |p: &CurvePoint| (p.ns as f64, style::round(p.share));
+    plot.add_trace(line(
+        sure.iter().map(place).collect(),
+        series,
+        look,
+        with_iops,
+    ));
     if rest.len() > 1 {
-        let note = "<br>too few I/Os to call this measured";
-        let mut dotted = line(points(&rest), text(&rest, note), series, look, with_iops)
+        let dotted = line(rest.iter().map(place).collect(), series, look, with_iops)
             .show_legend(false)
-            .opacity(0.75);
-        dotted = dotted.line(
-            Line::new()
-                .color(look.colour)
-                .width(1.4)
-                .dash(DashType::Dot)
-                .shape(LineShape::Vh),
-        );
+            .opacity(0.75)
+            .hover_template(hover(
+                &name(series, with_iops),
+                "%{hovertext}<br>too few I/Os to call this measured",
+            ))
+            .line(
+                Line::new()
+                    .color(look.colour)
+                    .width(1.4)
+                    .dash(DashType::Dot)
+                    .shape(LineShape::Vh),
+            );
         plot.add_trace(dotted);
     }
 }
 
-fn one_in(share: f64) -> String {
-    if share >= 0.1 {
-        format::percent(share)
+fn name(series: &Series, with_iops: bool) -> String {
+    if with_iops {
+        legend(series)
     } else {
-        format!("1 in {}", format::short(1.0 / share))
+        let main = if series.main { ", all of it" } else { "" };
+        format!("{}{main}", series.measure.words())
     }
+}
+
+/// The page fills in `%{hovertext}` of curves from their points, which keeps the file small.
+fn hover(name: &str, text: &str) -> String {
+    format!("{name}<br>{text}<extra></extra>")
 }
 
 fn line(
     points: Vec<(f64, f64)>,
-    text: Vec<String>,
     series: &Series,
     look: &Look,
     with_iops: bool,
 ) -> Box<Scatter<f64, f64>> {
-    let name = if with_iops {
-        legend(series)
-    } else {
-        let main = if series.main { ", all of it" } else { "" };
-        format!("{}{main}", escape(series.measure.words()))
-    };
+    let name = name(series, with_iops);
     let (x, y) = points.into_iter().unzip();
     let main = series.main || !with_iops;
-    let mut trace = Scatter::new(x, y)
+    let trace = Scatter::new(x, y)
         .name(&name)
         .mode(Mode::Lines)
         .line(
@@ -257,19 +273,13 @@ fn line(
                 .dash(palette::dash(look.dash + usize::from(!main)))
                 .shape(LineShape::Vh),
         )
-        .hover_text_array(text)
-        .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
-        .legend_group(format!(
-            "{}/{}/{:?}",
-            look.group, series.name, series.measure
-        ));
-    if let Some(heading) = style::heading(look) {
-        trace = trace.legend_group_title(heading);
+        .hover_template(hover(&name, "%{hovertext}"));
+    let trace = style::group(trace, look);
+    if main {
+        trace
+    } else {
+        trace.visible(Visible::LegendOnly)
     }
-    if !main {
-        trace = trace.visible(Visible::LegendOnly);
-    }
-    trace
 }
 
 /// Resolved nines with their 95 % intervals.
@@ -302,7 +312,7 @@ fn nine_points(series: &Series, look: &Look) -> Box<Scatter<f64, f64>> {
             format!("{} within {value}<br>{sure}", format::nines_label(n.k))
         })
         .collect();
-    Scatter::new(x, y)
+    let points = Scatter::new(x, y)
         .name(escape(&series.name))
         .mode(Mode::Markers)
         .marker(
@@ -325,9 +335,6 @@ fn nine_points(series: &Series, look: &Look) -> Box<Scatter<f64, f64>> {
             "{}<br>%{{hovertext}}<extra></extra>",
             escape(&series.name)
         ))
-        .show_legend(false)
-        .legend_group(format!(
-            "{}/{}/{:?}",
-            look.group, series.name, series.measure
-        ))
+        .show_legend(false);
+    style::group(points, look)
 }

@@ -149,6 +149,8 @@ pub struct TrackPoint {
     pub p99_ns: Option<u64>,
     /// 99.9 %, ns.
     pub p999_ns: Option<u64>,
+    /// 99 % of the response time, ns; with a schedule only.
+    pub response_p99_ns: Option<u64>,
     /// Largest, ns.
     pub max_ns: Option<u64>,
 }
@@ -197,10 +199,10 @@ pub struct Look {
     pub colour: &'static str,
     /// Which line style ([`palette::dash`]).
     pub dash: usize,
-    /// Legend group.
-    pub group: String,
-    /// Heading of the legend group, when several runs are shown.
-    pub heading: Option<String>,
+    /// Legend group and its heading, when several runs are shown.
+    pub group: Option<(String, String)>,
+    /// What is hidden and shown together: `run|series`.
+    pub key: String,
 }
 
 impl Overlay {
@@ -210,8 +212,8 @@ impl Overlay {
             return Look {
                 colour: palette::HUES[6],
                 dash: 0,
-                group: String::new(),
-                heading: None,
+                group: None,
+                key: String::new(),
             };
         };
         let names = data.names();
@@ -226,9 +228,31 @@ impl Overlay {
                 (false, false) => palette::of_op(op),
             },
             dash: if several { nth } else { 0 },
-            group: format!("{run}"),
-            heading: several.then(|| escape(&data.label)),
+            group: several.then(|| (format!("{run}"), escape(&data.label))),
+            key: format!("{run}|{name}"),
         }
+    }
+}
+
+impl Overlay {
+    /// The end of the time axis: the latest interval, heat map or outlier, seconds.
+    pub fn end_s(&self) -> f64 {
+        let runs = || self.runs.iter();
+        let tracks = runs()
+            .flat_map(|r| &r.tracks)
+            .filter_map(|t| t.points.last());
+        let heats = runs()
+            .flat_map(|r| &r.heats)
+            .filter_map(|h| h.times_s.last().copied());
+        let slow = runs()
+            .flat_map(|r| &r.outliers)
+            .flat_map(|o| &o.points)
+            .map(|p| p.at_s);
+        tracks
+            .map(|p| p.at_s)
+            .chain(heats)
+            .chain(slow)
+            .fold(0.0, f64::max)
     }
 }
 

@@ -18,7 +18,13 @@ const NOTHING: f64 = 1e-9;
 pub fn draw(overlay: &Overlay) -> Vec<Figure> {
     let mut plot = Plot::new();
     let (mut top, mut floor, mut lines) = (0f64, f64::INFINITY, 0);
-    let crowded = overlay.runs.iter().map(|r| r.series.len()).sum::<usize>() > 4;
+    let crowded = overlay
+        .runs
+        .iter()
+        .flat_map(|r| &r.series)
+        .filter(|s| s.main)
+        .count()
+        > 4;
     for (run, data) in overlay.runs.iter().enumerate() {
         for series in data.series.iter().filter(|s| shown(s)) {
             for bin in series.bins.iter().filter(|b| b.count > 0) {
@@ -75,12 +81,21 @@ fn switch(top: f64, floor: f64) -> Switch {
 }
 
 fn trace(overlay: &Overlay, run: usize, series: &Series, crowded: bool) -> Box<dyn plotly::Trace> {
-    let look = overlay.look(run, series.op, &series.name);
+    let mut look = overlay.look(run, series.op, &series.name);
+    if !series.main {
+        look.key.push_str(series.measure.words());
+    }
     let bins = padded(&series.bins);
     let x: Vec<f64> = bins.iter().map(|b| centre(b).round()).collect();
     let y: Vec<f64> = bins
         .iter()
-        .map(|b| if b.count == 0 { NOTHING } else { b.per_s })
+        .map(|b| {
+            if b.count == 0 {
+                NOTHING
+            } else {
+                style::round(b.per_s)
+            }
+        })
         .collect();
     let text: Vec<String> = bins.iter().map(hover).collect();
     let name = legend(series);
@@ -93,11 +108,8 @@ fn trace(overlay: &Overlay, run: usize, series: &Series, crowded: bool) -> Box<d
         .mode(Mode::Lines)
         .line(line)
         .hover_text_array(text)
-        .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
-        .legend_group(&look.group);
-    if let Some(heading) = style::heading(&look) {
-        trace = trace.legend_group_title(heading);
-    }
+        .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"));
+    trace = style::group(trace, &look);
     if series.main && !crowded {
         trace = trace
             .fill(Fill::ToZeroY)

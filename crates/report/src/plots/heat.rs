@@ -5,9 +5,7 @@ use plotly::{HeatMap, Plot};
 use serde_json::json;
 
 use super::data::{Heat, Overlay, escape};
-use super::time::elapsed_axis;
 use super::{AxisKind, Choice, Figure, Switch, style};
-use crate::format::{self, Script};
 use crate::palette;
 
 /// One figure; a button per run and operation.
@@ -45,7 +43,7 @@ pub fn draw(overlay: &Overlay) -> Vec<Figure> {
         return Vec::new();
     };
     let layout = style::layout(1)
-        .x_axis(elapsed_axis().show_grid(false))
+        .x_axis(style::elapsed_axis(overlay).show_grid(false))
         .y_axis(style::latency_axis("latency", lo, hi).show_grid(false));
     vec![Figure {
         id: "heat".to_owned(),
@@ -87,36 +85,22 @@ fn trace(name: &str, heat: &Heat, most: u64, visible: bool) -> Box<dyn plotly::T
         .iter()
         .map(|row| row.iter().map(|c| log(*c)).collect())
         .collect();
-    let text: Vec<Vec<String>> = heat
-        .counts
-        .iter()
-        .zip(heat.edges_ns.windows(2))
-        .map(|(row, edge)| {
-            let between = format!(
-                "{} to {}",
-                format::duration(edge[0], Script::Fine),
-                format::duration(edge[1], Script::Fine)
-            );
-            let words = |c: &u64| match c {
-                0 => String::new(),
-                c => format!("{} I/Os, {between}", format::count(*c)),
-            };
-            row.iter().map(words).collect()
-        })
-        .collect();
     let scale = palette::HEAT
         .iter()
         .map(|(at, colour)| ColorScaleElement(*at, (*colour).to_owned()))
         .collect();
-    let trace = HeatMap::new(heat.times_s.clone(), heat.edges_ns.clone(), z)
-        .name(escape(name))
-        .color_scale(ColorScale::Vector(scale))
-        .zmin(0.0)
-        .zmax((most as f64).log10().max(1.0))
-        .color_bar(colour_bar(most))
-        .hover_on_gaps(false)
-        .hover_text_matrix(text)
-        .hover_template("%{x:.1f} s<br>%{hovertext}<extra></extra>");
+    let trace = HeatMap::new(
+        heat.times_s.iter().map(|t| style::round(*t)).collect(),
+        heat.edges_ns.iter().map(|e| style::round(*e)).collect(),
+        z,
+    )
+    .name(escape(name))
+    .color_scale(ColorScale::Vector(scale))
+    .zmin(0.0)
+    .zmax((most as f64).log10().max(1.0))
+    .color_bar(colour_bar(most))
+    .hover_on_gaps(false)
+    .hover_template("%{x:.1f} s<br>%{hovertext}<extra></extra>");
     if visible {
         trace
     } else {
@@ -128,11 +112,7 @@ fn colour_bar(most: u64) -> ColorBar {
     let decades: Vec<f64> = (0..=most.max(10).ilog10()).map(f64::from).collect();
     let text = decades
         .iter()
-        .map(|d| {
-            format::short(10f64.powf(*d))
-                .replace(".00", "")
-                .replace(".0", "")
-        })
+        .map(|d| style::short_tick(10f64.powf(*d)))
         .collect();
     ColorBar::new()
         .title(Title::with_text("I/Os"))

@@ -5,6 +5,7 @@ use plotly::common::{AxisSide, DashType, Fill, Font, Line, LineShape, Mode, Posi
 use plotly::layout::{Axis, AxisType};
 use plotly::{Plot, Scatter};
 
+use super::curve::percent_points;
 use super::data::{Overlay, Series, escape};
 use super::distribution::legend;
 use super::{AxisKind, Figure, style};
@@ -14,11 +15,13 @@ use crate::palette;
 /// Drawn for an empty bin: below the axis, which starts at half an I/O.
 const NOTHING: f64 = 1e-3;
 /// Plot width that label places are reckoned with, pixels.
-const WIDTH: f64 = 1000.0;
+const WIDTH: f64 = 960.0;
 /// Width of a label's letter, pixels.
-const LETTER: f64 = 6.6;
+const LETTER: f64 = 6.4;
 /// Height of a row of labels, per cent of the plot's.
 const ROW: f64 = 7.0;
+/// Room right of the slowest I/O for its label, share of the axis.
+const ROOM: f64 = 0.11;
 
 /// One figure per operation.
 pub fn draw(overlay: &Overlay) -> Vec<Figure> {
@@ -45,6 +48,10 @@ struct Mark {
     words: String,
     colour: &'static str,
     dash: DashType,
+    /// Labelled, or in words on hover only.
+    labelled: bool,
+    /// What it is hidden with.
+    key: String,
 }
 
 fn one(overlay: &Overlay, name: &str, id: String, title: Option<String>) -> Option<Figure> {
@@ -55,30 +62,12 @@ fn one(overlay: &Overlay, name: &str, id: String, title: Option<String>) -> Opti
         .flat_map(|(run, data)| data.series.iter().map(move |s| (run, s)))
         .filter(|(_, s)| s.main && s.name == name && !s.bins.is_empty())
         .collect();
-    let alone = chosen.len() == 1;
-    let mut marks: Vec<Mark> = Vec::new();
-    for (run, series) in &chosen {
-        let colour = overlay.look(*run, series.op, name).colour;
-        marks.extend(series_marks(series, colour, alone));
-    }
-    let mut ceilings: Vec<u64> = overlay
-        .runs
-        .iter()
-        .flat_map(|r| r.ceilings.clone())
-        .collect();
-    ceilings.sort_unstable();
-    ceilings.dedup();
-    marks.extend(ceilings.iter().map(|ns| Mark {
-        ns: *ns,
-        words: format!("ceiling {}", format::duration_ns(*ns, Script::Fine)),
-        colour: "#D62728",
-        dash: DashType::Solid,
-    }));
-    marks.sort_by_key(|m| m.ns);
+    let marks = marks(overlay, &chosen);
     let (lo, hi) = style::latency_range(chosen.iter().filter_map(|(_, s)| {
         let first = s.bins.iter().find(|b| b.count > 0)?;
         Some((first.lo_ns, s.max_ns.max(marks.last().map_or(0, |m| m.ns))))
     }))?;
+    let hi = hi * (hi / lo).powf(ROOM);
     let rows = place(&marks, lo, hi);
     let height = 100.0 + ROW * (1.0 + rows.iter().copied().max().unwrap_or(0) as f64);
     let mut plot = Plot::new();
@@ -87,17 +76,10 @@ fn one(overlay: &Overlay, name: &str, id: String, title: Option<String>) -> Opti
         cumulative(&mut plot, overlay, *run, series);
     }
     for (mark, row) in marks.iter().zip(&rows) {
-        plot.add_trace(mark_line(
-            mark,
-            *row,
-            alone || mark.words.starts_with("ceiling"),
-        ));
+        plot.add_trace(mark_line(mark, *row));
     }
-    let top = chosen
-        .iter()
-        .flat_map(|(_, s)| &s.bins)
-        .map(|b| b.count)
-        .max()?;
+    let all = chosen.iter().flat_map(|(_, s)| &s.bins);
+    let top = all.map(|b| b.count).max()?;
     let layout = style::layout(2 * chosen.len())
         .x_axis(style::latency_axis("latency", lo, hi))
         .y_axis(count_axis(top as f64, height))
@@ -107,56 +89,78 @@ fn one(overlay: &Overlay, name: &str, id: String, title: Option<String>) -> Opti
         title,
         plot: style::finish(plot, layout),
         height: 470,
-        axes: [("xaxis", AxisKind::Time)].into(),
+        axes: [("xaxis", AxisKind::Time), ("yaxis2", AxisKind::Percent)].into(),
         switches: Vec::new(),
         half: false,
     })
 }
 
-fn series_marks(series: &Series, colour: &'static str, alone: bool) -> Vec<Mark> {
-    let mark = |ns: u64, what: &str, dash: DashType| Mark {
-        ns,
-        words: format!("{what} {}", format::duration_ns(ns, Script::Fine)),
-        colour,
-        dash,
-    };
-    let mut marks = vec![mark(series.mean_ns.round() as u64, "mean", DashType::Dash)];
-    marks.extend(
-        series
-            .nines
-            .iter()
-            .filter(|n| (2..=5).contains(&n.k))
-            .map(|n| mark(n.ns, &format::nines_label(n.k), DashType::Dot)),
-    );
-    if alone {
-        marks.push(mark(series.max_ns, "max", DashType::DashDot));
+/// All vertical lines, ascending. Alone, a series shows mean, 2 to 5 nines and maximum; among
+/// others, mean and 3 nines.
+fn marks(overlay: &Overlay, chosen: &[(usize, &Series)]) -> Vec<Mark> {
+    let alone = chosen.len() == 1;
+    let mut marks = Vec::new();
+    for (run, series) in chosen {
+        let look = overlay.look(*run, series.op, &series.name);
+        let mut add = |ns: u64, what: &str, dash: DashType| {
+            marks.push(Mark {
+                ns,
+                words: format!("{what}: {}", format::duration_ns(ns, Script::Fine)),
+                colour: look.colour,
+                dash,
+                labelled: alone,
+                key: look.key.clone(),
+            });
+        };
+        add(series.mean_ns.round() as u64, "mean", DashType::Dash);
+        let shown = if alone { 2..=5 } else { 3..=3 };
+        for nine in series.nines.iter().filter(|n| shown.contains(&n.k)) {
+            add(nine.ns, &format::nines_label(nine.k), DashType::Dot);
+        }
+        if alone {
+            add(series.max_ns, "max", DashType::DashDot);
+        }
     }
+    let mut ceilings: Vec<u64> = overlay
+        .runs
+        .iter()
+        .flat_map(|r| r.ceilings.clone())
+        .collect();
+    ceilings.sort_unstable();
+    ceilings.dedup();
+    marks.extend(ceilings.into_iter().map(|ns| Mark {
+        ns,
+        words: format!("ceiling: {}", format::duration_ns(ns, Script::Fine)),
+        colour: palette::CEILING,
+        dash: DashType::Solid,
+        labelled: true,
+        key: String::new(),
+    }));
+    marks.sort_by_key(|m| m.ns);
     marks
 }
 
-/// The lowest row in which each label overlaps no earlier one; marks come sorted.
+/// Rows of labels; marks come sorted. A label starts at its line and runs to the right, so a line
+/// is crossed by no label when every label stands above those that start under it.
 fn place(marks: &[Mark], lo: f64, hi: f64) -> Vec<usize> {
     let at = |ns: u64| (ns.max(1) as f64 / lo).ln() / (hi / lo).ln() * WIDTH;
-    let mut ends: Vec<f64> = Vec::new();
-    let mut rows = Vec::with_capacity(marks.len());
-    for mark in marks {
-        let half = mark.words.chars().count() as f64 * LETTER / 2.0;
-        let x = at(mark.ns);
-        let row = ends.iter().position(|end| x - half > *end + 8.0);
-        let row = row.unwrap_or_else(|| {
-            ends.push(f64::NEG_INFINITY);
-            ends.len() - 1
-        });
-        ends[row] = x + half;
-        rows.push(row);
+    let mut rows = vec![0; marks.len()];
+    for (i, mark) in marks.iter().enumerate().rev().filter(|(_, m)| m.labelled) {
+        let end = at(mark.ns) + mark.words.chars().count() as f64 * LETTER + 10.0;
+        let under = marks.iter().zip(&rows).skip(i + 1);
+        rows[i] = under
+            .filter(|(m, _)| m.labelled && at(m.ns) < end)
+            .map(|(_, row)| row + 1)
+            .max()
+            .unwrap_or(0);
     }
     rows
 }
 
-fn mark_line(mark: &Mark, row: usize, labelled: bool) -> Box<dyn plotly::Trace> {
+fn mark_line(mark: &Mark, row: usize) -> Box<dyn plotly::Trace> {
     let top = 100.0 + ROW * row as f64;
     let x = mark.ns.max(1);
-    let text = if labelled {
+    let text = if mark.labelled {
         mark.words.clone()
     } else {
         String::new()
@@ -170,30 +174,28 @@ fn mark_line(mark: &Mark, row: usize, labelled: bool) -> Box<dyn plotly::Trace> 
                 .dash(mark.dash.clone()),
         )
         .text_array(vec![String::new(), text])
-        .text_position(Position::TopCenter)
+        .text_position(Position::TopRight)
         .text_font(Font::new().size(11))
         .hover_template(format!("{}<extra></extra>", mark.words))
         .show_legend(false)
+        .meta(mark.key.clone())
         .y_axis("y2")
 }
 
 fn counts(plot: &mut Plot, overlay: &Overlay, run: usize, series: &Series) {
     let look = overlay.look(run, series.op, &series.name);
-    let mut x: Vec<u64> = series.bins.iter().map(|b| b.lo_ns).collect();
     let show = |count: u64| if count == 0 { NOTHING } else { count as f64 };
+    let mut x: Vec<u64> = series.bins.iter().map(|b| b.lo_ns).collect();
     let mut y: Vec<f64> = series.bins.iter().map(|b| show(b.count)).collect();
-    let mut text: Vec<String> = series
-        .bins
-        .iter()
-        .map(|b| {
-            format!(
-                "{} I/Os from {} to {}",
-                format::count(b.count),
-                format::duration_ns(b.lo_ns, Script::Fine),
-                format::duration_ns(b.hi_ns, Script::Fine)
-            )
-        })
-        .collect();
+    let words = |b: &super::data::Bin| {
+        format!(
+            "{} I/Os from {} to {}",
+            format::count(b.count),
+            format::duration_ns(b.lo_ns, Script::Fine),
+            format::duration_ns(b.hi_ns, Script::Fine)
+        )
+    };
+    let mut text: Vec<String> = series.bins.iter().map(words).collect();
     if let (Some(first), Some(last)) = (series.bins.first(), series.bins.last()) {
         x.insert(0, first.lo_ns);
         y.insert(0, NOTHING);
@@ -203,7 +205,7 @@ fn counts(plot: &mut Plot, overlay: &Overlay, run: usize, series: &Series) {
         text.push(String::new());
     }
     let name = legend(series);
-    let mut trace = Scatter::new(x, y)
+    let trace = Scatter::new(x, y)
         .name(&name)
         .mode(Mode::Lines)
         .line(
@@ -215,51 +217,23 @@ fn counts(plot: &mut Plot, overlay: &Overlay, run: usize, series: &Series) {
         .fill(Fill::ToZeroY)
         .fill_color(palette::with_alpha(look.colour, 0.22))
         .hover_text_array(text)
-        .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
-        .legend_group(&look.group);
-    if let Some(heading) = style::heading(&look) {
-        trace = trace.legend_group_title(heading);
-    }
-    plot.add_trace(trace);
+        .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"));
+    plot.add_trace(style::group(trace, &look));
 }
 
 fn cumulative(plot: &mut Plot, overlay: &Overlay, run: usize, series: &Series) {
-    let look = overlay.look(run, series.op, &series.name);
-    let mut x: Vec<u64> = series.curve.iter().map(|p| p.ns).collect();
-    let mut y: Vec<f64> = series
-        .curve
-        .iter()
-        .map(|p| 100.0 * (1.0 - p.share))
-        .collect();
-    x.push(series.max_ns);
-    y.push(100.0);
-    let text = x
-        .iter()
-        .zip(&y)
-        .map(|(ns, pct)| {
-            format!(
-                "{pct:.4} % within {}",
-                format::duration_ns(*ns, Script::Fine)
-            )
-        })
-        .collect();
+    let mut look = overlay.look(run, series.op, &series.name);
+    look.key.push_str("cumulative");
+    let (x, y) = percent_points(series).into_iter().unzip();
     let name = format!("{}, share finished", escape(&series.name));
-    plot.add_trace(
-        Scatter::new(x, y)
-            .name(&name)
-            .mode(Mode::Lines)
-            .line(
-                Line::new()
-                    .color(look.colour)
-                    .width(2.0)
-                    .dash(DashType::Dash)
-                    .shape(LineShape::Vh),
-            )
-            .hover_text_array(text)
-            .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
-            .legend_group(&look.group)
-            .y_axis("y2"),
-    );
+    let line = Line::new().color(look.colour).width(2.0);
+    let trace = Scatter::<f64, f64>::new(x, y)
+        .name(&name)
+        .mode(Mode::Lines)
+        .line(line.dash(DashType::Dash).shape(LineShape::Vh))
+        .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
+        .y_axis("y2");
+    plot.add_trace(style::group(trace, &look));
 }
 
 /// Counts on a logarithmic axis whose upper end leaves room for the labels.
@@ -267,10 +241,7 @@ fn count_axis(top: f64, height: f64) -> Axis {
     let lo = 0.5f64.log10();
     let hi = (top * 1.3).log10();
     let decades: Vec<f64> = (0..=hi.floor() as i32).map(|d| 10f64.powi(d)).collect();
-    let text = decades
-        .iter()
-        .map(|v| format::short(*v).replace(".00", "").replace(".0", ""))
-        .collect();
+    let text = decades.iter().map(|v| style::short_tick(*v)).collect();
     style::axis("I/Os per bin")
         .type_(AxisType::Log)
         .range(vec![lo, lo + (hi - lo) * height / 100.0])
@@ -280,11 +251,13 @@ fn count_axis(top: f64, height: f64) -> Axis {
 }
 
 fn share_axis(height: f64) -> Axis {
+    let values = vec![0.0, 20.0, 40.0, 60.0, 80.0, 100.0];
+    let text = values.iter().map(|v| format!("{v} %")).collect();
     style::axis("I/Os finished")
         .range(vec![0.0, height])
         .tick_mode(TickMode::Array)
-        .tick_values(vec![0.0, 20.0, 40.0, 60.0, 80.0, 100.0])
-        .tick_suffix(" %")
+        .tick_values(values)
+        .tick_text(text)
         .show_grid(false)
         .side(AxisSide::Right)
         .overlaying("y")
@@ -294,15 +267,20 @@ fn share_axis(height: f64) -> Axis {
 mod tests {
     use super::*;
 
-    #[test]
-    fn labels_never_share_a_place() {
-        let mark = |ns: u64| Mark {
+    fn mark(ns: u64) -> Mark {
+        Mark {
             ns,
-            words: "99.99 % 1.20 ms".to_owned(),
+            words: "99.99 %: 1.20 ms".to_owned(),
             colour: "#000000",
             dash: DashType::Solid,
-        };
+            labelled: true,
+            key: String::new(),
+        }
+    }
+
+    #[test]
+    fn no_label_is_crossed() {
         let marks = [mark(1_000), mark(1_100), mark(1_200), mark(900_000)];
-        assert_eq!(place(&marks, 500.0, 1e6), [0, 1, 2, 0]);
+        assert_eq!(place(&marks, 500.0, 1e6), [2, 1, 0, 0]);
     }
 }

@@ -66,7 +66,7 @@ pub const CHARTS: &[Chart] = &[
     Chart {
         id: "latency-time",
         title: "Latency over time",
-        read: "Percentiles of each reporting interval. A flat line is a steady device; a percentile \
+        read: "Service time in each reporting interval. A flat line is a steady device; a percentile \
                of a run whose lines drift is not a property of the device.",
         draw: time::latency,
     },

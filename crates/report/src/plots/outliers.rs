@@ -4,7 +4,6 @@ use plotly::common::{Line, Marker, MarkerSymbol, Mode};
 use plotly::{Plot, Scatter};
 
 use super::data::{Overlay, Slowest, escape};
-use super::time::elapsed_axis;
 use super::{AxisKind, Figure, style};
 use crate::format::{self, Script};
 use crate::palette;
@@ -31,7 +30,7 @@ pub fn draw(overlay: &Overlay) -> Vec<Figure> {
         plot.add_trace(trace(overlay, *run, set, limit));
     }
     let layout = style::layout(sets.len())
-        .x_axis(elapsed_axis())
+        .x_axis(style::elapsed_axis(overlay))
         .y_axis(style::latency_axis("latency", lo, hi));
     vec![Figure {
         id: "outliers".to_owned(),
@@ -64,11 +63,8 @@ fn trace(overlay: &Overlay, run: usize, set: &Slowest, limit: usize) -> Box<dyn 
         })
         .collect();
     let name = escape(&set.name);
-    let mut trace = Scatter::new(
-        points
-            .iter()
-            .map(|p| (p.at_s * 1e6).round() / 1e6)
-            .collect(),
+    let trace = Scatter::new(
+        points.iter().map(|p| style::round(p.at_s)).collect(),
         points.iter().map(|p| p.ns).collect(),
     )
     .name(format!(
@@ -85,10 +81,6 @@ fn trace(overlay: &Overlay, run: usize, set: &Slowest, limit: usize) -> Box<dyn 
             .line(Line::new().width(0.0)),
     )
     .hover_text_array(text)
-    .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
-    .legend_group(&look.group);
-    if let Some(heading) = style::heading(&look) {
-        trace = trace.legend_group_title(heading);
-    }
-    trace
+    .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"));
+    style::group(trace, &look)
 }

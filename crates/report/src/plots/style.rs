@@ -5,49 +5,71 @@
 use plotly::common::{Anchor, Font, LegendGroupTitle, Orientation, TickMode, Title};
 use plotly::configuration::DisplayModeBar;
 use plotly::layout::{Axis, AxisType, GroupClick, HoverMode, Legend, Margin};
-use plotly::{Configuration, Layout, Plot};
+use plotly::{Configuration, Layout, Plot, Scatter};
+use serde::Serialize;
 
-use super::data::Look;
+use super::data::{Look, Overlay};
 use crate::format::{self, Script};
 
-/// A layout with a legend above the plot, or below it when it has many entries.
+/// A layout with a legend above the plot.
 pub fn layout(entries: usize) -> Layout {
-    let legend = if entries > 6 {
-        Legend::new()
-            .orientation(Orientation::Vertical)
-            .x(1.01)
-            .y(1.0)
-    } else {
-        Legend::new()
-            .orientation(Orientation::Horizontal)
-            .x(0.0)
-            .x_anchor(Anchor::Left)
-            .y(1.02)
-            .y_anchor(Anchor::Bottom)
-    };
+    let legend = Legend::new()
+        .orientation(Orientation::Horizontal)
+        .x(0.0)
+        .x_anchor(Anchor::Left)
+        .y(1.02)
+        .y_anchor(Anchor::Bottom)
+        .group_click(GroupClick::ToggleItem)
+        .trace_group_gap(4);
     Layout::new()
         .auto_size(true)
         .margin(
             Margin::new()
                 .left(78)
                 .right(24)
-                .top(36)
+                .top(30)
                 .bottom(52)
                 .auto_expand(true),
         )
-        .legend(
-            legend
-                .group_click(GroupClick::ToggleItem)
-                .trace_group_gap(6),
-        )
+        .legend(legend)
         .show_legend(entries > 1)
         .hover_mode(HoverMode::Closest)
         .font(Font::new().size(13))
 }
 
-/// The heading of a run's lines in the legend.
-pub fn heading(look: &Look) -> Option<LegendGroupTitle> {
-    look.heading.as_deref().map(LegendGroupTitle::from)
+/// Puts a line under its run's heading in the legend and names what it is hidden with.
+pub fn group<X, Y>(trace: Box<Scatter<X, Y>>, look: &Look) -> Box<Scatter<X, Y>>
+where
+    X: Serialize + Clone + 'static,
+    Y: Serialize + Clone + 'static,
+{
+    let trace = trace.meta(look.key.clone());
+    match &look.group {
+        Some((group, heading)) => trace
+            .legend_group(group)
+            .legend_group_title(LegendGroupTitle::from(heading)),
+        None => trace,
+    }
+}
+
+/// Six digits are more than a screen shows, and keep the file small.
+pub fn round(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return 0.0;
+    }
+    let scale = 10f64.powi(5 - value.abs().log10().floor() as i32);
+    if scale.is_finite() {
+        (value * scale).round() / scale
+    } else {
+        value
+    }
+}
+
+/// Seconds since the start of the measure phase, over the whole run.
+pub fn elapsed_axis(overlay: &Overlay) -> Axis {
+    axis("time since the start of measuring")
+        .range(vec![0.0, overlay.end_s().max(1e-3)])
+        .tick_suffix(" s")
 }
 
 /// Buttons and behaviour common to all figures.
@@ -90,6 +112,14 @@ pub fn tick(ns: f64) -> String {
     format::duration(ns, Script::Fine)
         .replace(".00 ", " ")
         .replace(".0 ", " ")
+}
+
+/// A tick label of a count: `10k`.
+pub fn short_tick(count: f64) -> String {
+    format::short(count)
+        .replace(".00", "")
+        .replace(".0", "")
+        .replace(' ', "")
 }
 
 /// The latency range that shows every given value, with a little room.

@@ -1,7 +1,6 @@
 //! Latency and throughput over time, from the reporting intervals.
 
 use plotly::common::{DashType, Line, Marker, Mode, Visible};
-use plotly::layout::Axis;
 use plotly::{Plot, Scatter};
 use serde_json::json;
 
@@ -19,20 +18,20 @@ struct Level {
     alpha: f64,
 }
 
-const LEVELS: [Level; 4] = [
+const LEVELS: [Level; 5] = [
     Level {
         name: "max",
         pick: |p| p.max_ns,
         dash: DashType::Solid,
-        width: 1.0,
-        alpha: 0.45,
+        width: 1.1,
+        alpha: 0.6,
     },
     Level {
         name: "99.9 %",
         pick: |p| p.p999_ns,
         dash: DashType::Dot,
         width: 1.6,
-        alpha: 0.9,
+        alpha: 1.0,
     },
     Level {
         name: "99 %",
@@ -46,6 +45,13 @@ const LEVELS: [Level; 4] = [
         pick: |p| p.p50_ns,
         dash: DashType::Solid,
         width: 2.4,
+        alpha: 1.0,
+    },
+    Level {
+        name: "99 % of response time",
+        pick: |p| p.response_p99_ns,
+        dash: DashType::DashDot,
+        width: 2.0,
         alpha: 1.0,
     },
 ];
@@ -78,6 +84,9 @@ fn latency_of(overlay: &Overlay, name: &str, id: String, title: Option<String>) 
     let mut shown: Vec<usize> = Vec::new();
     for (run, track) in &tracks {
         for (nth, level) in LEVELS.iter().enumerate() {
+            if track.points.iter().all(|p| (level.pick)(p).is_none()) {
+                continue;
+            }
             let visible = !overlaid || nth == FIRST;
             plot.add_trace(level_line(overlay, *run, track, level, visible));
             shown.push(nth);
@@ -89,7 +98,7 @@ fn latency_of(overlay: &Overlay, name: &str, id: String, title: Option<String>) 
             Some((low, p.max_ns?))
         }))?;
     let layout = style::layout(if overlaid { tracks.len() } else { LEVELS.len() })
-        .x_axis(elapsed_axis())
+        .x_axis(style::elapsed_axis(overlay))
         .y_axis(style::latency_axis("latency", lo, hi));
     let switches = if overlaid {
         vec![level_switch(&shown)]
@@ -118,7 +127,11 @@ fn level_switch(shown: &[usize]) -> Switch {
     };
     Switch {
         label: "Show".to_owned(),
-        choices: [FIRST, 3, 1, 0].into_iter().map(choice).collect(),
+        choices: [FIRST, 3, 1, 0, 4]
+            .into_iter()
+            .filter(|level| shown.contains(level))
+            .map(choice)
+            .collect(),
     }
 }
 
@@ -145,8 +158,8 @@ fn level_line(
             None => String::new(),
         })
         .collect();
-    let name = match &look.heading {
-        Some(heading) => format!("{heading}, {}", level.name),
+    let name = match &look.group {
+        Some((_, heading)) => format!("{heading}, {}", level.name),
         None => level.name.to_owned(),
     };
     let dash = if overlaid {
@@ -154,18 +167,20 @@ fn level_line(
     } else {
         level.dash.clone()
     };
-    let trace = Scatter::new(track.points.iter().map(|p| round(p.at_s)).collect(), values)
-        .name(&name)
-        .mode(Mode::Lines)
-        .line(
-            Line::new()
-                .color(palette::with_alpha(look.colour, level.alpha))
-                .width(level.width)
-                .dash(dash),
-        )
-        .hover_text_array(text)
-        .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
-        .legend_group(&look.group);
+    let trace = Scatter::new(
+        track.points.iter().map(|p| style::round(p.at_s)).collect(),
+        values,
+    )
+    .name(&name)
+    .mode(Mode::Lines)
+    .line(
+        Line::new()
+            .color(palette::with_alpha(look.colour, level.alpha))
+            .width(level.width)
+            .dash(dash),
+    )
+    .hover_text_array(text)
+    .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"));
     if visible {
         trace
     } else {
@@ -203,32 +218,34 @@ fn throughput_of(
     let (mut top, mut lines) = (0f64, 0);
     for (run, track) in tracks(overlay) {
         let look = overlay.look(run, track.op, &track.name);
-        let y: Vec<f64> = track.points.iter().map(|p| round(pick(p))).collect();
+        let y: Vec<f64> = track.points.iter().map(|p| style::round(pick(p))).collect();
         top = y.iter().copied().fold(top, f64::max);
         let text: Vec<String> = track
             .points
             .iter()
             .map(|p| format!("{:.1} s: {}", p.at_s, words(pick(p))))
             .collect();
-        let name = match &look.heading {
-            Some(heading) => format!("{heading}, {}", escape(&track.name)),
+        let name = match &look.group {
+            Some((_, heading)) => format!("{heading}, {}", escape(&track.name)),
             None => escape(&track.name),
         };
         let few = track.points.len() < 40;
         plot.add_trace(
-            Scatter::new(track.points.iter().map(|p| round(p.at_s)).collect(), y)
-                .name(&name)
-                .mode(if few { Mode::LinesMarkers } else { Mode::Lines })
-                .marker(Marker::new().size(4).color(look.colour))
-                .line(
-                    Line::new()
-                        .color(look.colour)
-                        .width(2.0)
-                        .dash(palette::dash(look.dash)),
-                )
-                .hover_text_array(text)
-                .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
-                .legend_group(&look.group),
+            Scatter::new(
+                track.points.iter().map(|p| style::round(p.at_s)).collect(),
+                y,
+            )
+            .name(&name)
+            .mode(if few { Mode::LinesMarkers } else { Mode::Lines })
+            .marker(Marker::new().size(4).color(look.colour))
+            .line(
+                Line::new()
+                    .color(look.colour)
+                    .width(2.0)
+                    .dash(palette::dash(look.dash)),
+            )
+            .hover_text_array(text)
+            .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>")),
         );
         lines += 1;
     }
@@ -236,7 +253,7 @@ fn throughput_of(
         return None;
     }
     let layout = style::layout(lines)
-        .x_axis(elapsed_axis())
+        .x_axis(style::elapsed_axis(overlay))
         .y_axis(style::axis(axis).range(vec![0.0, top * 1.08]));
     Some(Figure {
         id: id.to_owned(),
@@ -245,7 +262,7 @@ fn throughput_of(
         height: 320,
         axes: [("xaxis", AxisKind::Elapsed), ("yaxis", kind)].into(),
         switches: Vec::new(),
-        half: lines <= 6,
+        half: lines <= 4,
     })
 }
 
@@ -256,18 +273,4 @@ fn tracks(overlay: &Overlay) -> impl Iterator<Item = (usize, &Track)> {
         .enumerate()
         .flat_map(|(run, data)| data.tracks.iter().map(move |t| (run, t)))
         .filter(|(_, t)| !t.points.is_empty())
-}
-
-/// Seconds since the start of the measure phase.
-pub fn elapsed_axis() -> Axis {
-    style::axis("time since the start of measuring").tick_suffix(" s")
-}
-
-/// Five digits are more than a screen shows, and keep the file small.
-fn round(value: f64) -> f64 {
-    if value == 0.0 || !value.is_finite() {
-        return 0.0;
-    }
-    let scale = 10f64.powi(4 - value.abs().log10().floor() as i32);
-    (value * scale).round() / scale
 }

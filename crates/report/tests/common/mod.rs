@@ -1,5 +1,5 @@
 //! A synthetic run: a device of known behaviour, written through the run directory's own writers.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -194,6 +194,10 @@ pub fn manifest(sample: &Sample, ios: u64, last: i64) -> Manifest {
     }];
     let workload = &mut plan.workloads[0];
     workload.name = "mixed".into();
+    workload.mix = serde_json::from_value(serde_json::json!([
+        {"op": "read", "weight": 100 - sample.writes}, {"op": "write", "weight": sample.writes}
+    ]))
+    .unwrap();
     workload.workers = u32::from(sample.workers);
     workload.queue_depth = u32::from(sample.depth);
     if let Some(rate) = sample.rate {
@@ -248,6 +252,10 @@ fn interval_rows(all: &[Record], seconds: u64, open: bool) -> Vec<IntervalRow> {
                 p50_ns: at("50"),
                 p99_ns: at("99"),
                 p999_ns: at("99.9"),
+                response_p99_ns: open.then(|| {
+                    let all: Dist = good().map(|r| r.response_ns()).collect();
+                    all.percentile(&"99".parse().unwrap()).unwrap_or(0)
+                }),
                 backlog: open.then(|| {
                     records
                         .iter()

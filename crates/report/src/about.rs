@@ -1,0 +1,116 @@
+//! A run's plan in one line, for people.
+
+use taillight_core::plan::{Arrival, BlockSize, Sync, WorkloadPlan};
+use taillight_rundir::Manifest;
+
+use crate::format::{self, Script};
+
+/// `file /data/ · mixed: random read 70 %, write 30 %, 4 KiB, 2 workers x depth 4 · 2023-11-14`.
+pub fn about(manifest: &Manifest) -> String {
+    let plan = &manifest.plan;
+    let target = match &plan.target.path {
+        Some(path) => format!("{} {path}", plan.target.driver),
+        None => plan.target.driver.clone(),
+    };
+    let several = plan.workloads.len() > 1;
+    let mut parts = vec![target];
+    parts.extend(plan.workloads.iter().map(|w| workload(w, several)));
+    parts.push(utc(manifest.clock.realtime_ns));
+    parts.join(" · ")
+}
+
+fn workload(plan: &WorkloadPlan, named: bool) -> String {
+    let total: u32 = plan.mix.iter().map(|m| m.weight).sum();
+    let mix: Vec<String> = plan
+        .mix
+        .iter()
+        .filter(|m| m.weight > 0)
+        .map(|m| match m.weight == total {
+            true => m.op.name().to_owned(),
+            false => {
+                let share = f64::from(m.weight) / f64::from(total.max(1));
+                format!("{} {}", m.op.name(), format::percent(share))
+            }
+        })
+        .collect();
+    let size = match &plan.block_size {
+        BlockSize::Fixed(size) => size.to_string(),
+        size => format!(
+            "{} to {}",
+            format::bytes(size.min()),
+            format::bytes(size.max())
+        ),
+    };
+    let kind = format!("{:?}", plan.access.kind).to_lowercase();
+    let mut text = format!(
+        "{kind} {}, {size}, {} x depth {}",
+        mix.join(", "),
+        workers(plan.workers),
+        plan.queue_depth
+    );
+    if plan.sync != Sync::None {
+        text.push_str(&format!(", {}", plan.sync));
+    }
+    match plan.arrival {
+        Arrival::Burst => {}
+        Arrival::Constant { rate } => text.push_str(&format!(", at {rate}")),
+    }
+    if named {
+        format!("{}: {text}", plan.name)
+    } else {
+        text
+    }
+}
+
+fn workers(n: u32) -> String {
+    match n {
+        1 => "1 worker".to_owned(),
+        n => format!("{n} workers"),
+    }
+}
+
+/// A length of time in the page's letters.
+pub fn length(start_ns: i64, end_ns: Option<i64>) -> String {
+    end_ns.map_or("not ended".to_owned(), |end| {
+        format::duration(end.saturating_sub(start_ns).max(0) as f64, Script::Fine)
+    })
+}
+
+/// A stamp as UTC, by the civil calendar.
+pub fn utc(ns: i64) -> String {
+    let seconds = ns.div_euclid(1_000_000_000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Days since 1 March of year 0, so that the leap day ends a year.
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_782_400_000_000_000), "2000-02-29 00:00:00 UTC");
+        assert_eq!(utc(1_700_000_000_000_000_000), "2023-11-14 22:13:20 UTC");
+    }
+}

@@ -7,7 +7,7 @@ mod files;
 mod launch;
 mod setup;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

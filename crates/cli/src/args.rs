@@ -45,7 +45,8 @@ pub enum Rw {
     /// Sequential writes.
     Write,
     /// Sequential, half reads and half writes.
-    Rw,
+    #[value(name = "rw")]
+    Mixed,
     /// Random reads.
     Randread,
     /// Random writes.

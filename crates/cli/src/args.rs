@@ -146,8 +146,9 @@ pub struct ReportArgs {
     /// Run directories; several are overlaid in one report.
     #[arg(required = true, value_name = "RUN")]
     pub runs: Vec<PathBuf>,
-    /// HTML file to write [default: report.html in the run directory; comparison.html for several].
-    #[arg(long, value_name = "FILE")]
+    /// Directory for the report, or an .html file for the page alone [default: the run directory;
+    /// taillight-report/ for several].
+    #[arg(long, value_name = "PATH")]
     pub output: Option<PathBuf>,
 }
 

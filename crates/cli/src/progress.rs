@@ -87,12 +87,11 @@ impl Shown {
 
 fn plain(p: Progress<'_>) -> String {
     let percent = 100.0 * p.done as f64 / p.total.max(1) as f64;
-    let amount = |n| match p.unit {
-        "bytes" => bytes(n),
-        unit => format!("{} {unit}", count(n)),
+    let amounts = match p.unit {
+        "bytes" => format!("{} of {}", bytes(p.done), bytes(p.total)),
+        unit => format!("{} of {} {unit}", count(p.done), count(p.total)),
     };
-    let (done, total) = (amount(p.done), amount(p.total));
-    format!("{}: {percent:.0} % ({done} of {total})", p.what)
+    format!("{}: {percent:.0} % ({amounts})", p.what)
 }
 
 fn new_bar(what: &str, total: u64, rest: &str) -> ProgressBar {
@@ -122,7 +121,7 @@ mod tests {
         assert_eq!(plain(p("bytes")), "laying out: 25 % (1.00 MiB of 4.00 MiB)");
         assert_eq!(
             plain(p("I/Os")),
-            "laying out: 25 % (1,048,576 I/Os of 4,194,304 I/Os)"
+            "laying out: 25 % (1,048,576 of 4,194,304 I/Os)"
         );
     }
 }

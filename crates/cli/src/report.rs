@@ -48,7 +48,7 @@ fn rescue(run: &Path, shown: &mut Shown) -> Result<()> {
         output::note(&format!(
             "{}: the run was killed; {} I/Os were saved",
             run.display(),
-            count(salvaged.kept)
+            count(salvaged.ios)
         ));
     }
     Ok(())

@@ -7,7 +7,7 @@ mod files;
 mod launch;
 mod setup;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,6 +15,7 @@ use taillight_core::plan::{CaptureMode, Plan};
 use taillight_core::{Error, MonoClock, Result, Stamp, Status};
 use taillight_driver::Target;
 use taillight_rundir::manifest::{CaptureInfo, Degraded, Losses, Overhead, PhaseInfo};
+pub use taillight_rundir::salvage::capture_dir;
 use taillight_rundir::{RunDir, manifest::ClockInfo};
 
 use crate::capture::PoolReport;
@@ -94,11 +95,6 @@ pub struct Outcome {
     pub overhead: Overhead,
     /// Facts the target disclosed.
     pub target_facts: Vec<(String, String)>,
-}
-
-/// Directory of a run's capture chunks.
-pub fn capture_dir(run_id: &str) -> PathBuf {
-    Path::new("/dev/shm").join(format!("taillight-{run_id}"))
 }
 
 /// Everything that load generation left behind, before files are written.

@@ -18,8 +18,9 @@ use crate::{console, html};
 /// What is made and where.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where renderings go; none = into the run directory itself (one run), or the current
-    /// directory's `taillight-report` (several).
+    /// Where renderings go: a directory, or a path ending in `.html` for the page alone. None =
+    /// into the run directory itself (one run), or the current directory's `taillight-report`
+    /// (several).
     pub output: Option<PathBuf>,
     /// Whether to write `report.html`.
     pub html: bool,
@@ -79,13 +80,14 @@ pub fn make(
             summary,
         });
     }
-    let output = output(&dirs, options)?;
+    let Place { dir: output, page } = place(&dirs, options)?;
     let mut html = None;
     if options.html {
-        atomic::write(&output, names::REPORT, html::page(&runs)?.as_bytes())?;
-        html = Some(output.join(names::REPORT));
+        let name = page.as_deref().unwrap_or(names::REPORT);
+        atomic::write(&output, name, html::page(&runs)?.as_bytes())?;
+        html = Some(output.join(name));
     }
-    if options.texts {
+    if options.texts && page.is_none() {
         for text in TEXTS {
             atomic::write(&output, text.file, (text.render)(&runs).as_bytes())?;
         }
@@ -115,19 +117,43 @@ fn refresh_files(dir: &RunDir, summary: &mut Summary) -> Result<()> {
     Ok(())
 }
 
-fn output(dirs: &[RunDir], options: &Options) -> Result<PathBuf> {
-    let output = match (&options.output, dirs) {
-        (Some(path), _) => path.clone(),
-        (None, [one]) => one.path().to_owned(),
-        (None, _) => PathBuf::from("taillight-report"),
+/// Where renderings go.
+struct Place {
+    dir: PathBuf,
+    /// Name of the page, when it is the only thing asked for.
+    page: Option<String>,
+}
+
+fn place(dirs: &[RunDir], options: &Options) -> Result<Place> {
+    let here = |path: &Path| match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
     };
-    fs::create_dir_all(&output).map_err(|e| {
+    let place = match (&options.output, dirs) {
+        (Some(path), _) if path.extension().is_some_and(|e| e == "html") => Place {
+            dir: here(path),
+            page: path.file_name().map(|n| n.to_string_lossy().into_owned()),
+        },
+        (Some(path), _) => Place {
+            dir: path.clone(),
+            page: None,
+        },
+        (None, [one]) => Place {
+            dir: one.path().to_owned(),
+            page: None,
+        },
+        (None, _) => Place {
+            dir: PathBuf::from("taillight-report"),
+            page: None,
+        },
+    };
+    fs::create_dir_all(&place.dir).map_err(|e| {
         Error::unavailable("cannot make the report's directory")
-            .with("path", output.display())
+            .with("path", place.dir.display())
             .source(e)
             .hint("name another directory with --output")
     })?;
-    Ok(output)
+    Ok(place)
 }
 
 /// Names of runs, each once: the plan's name, the directory's where names repeat.

@@ -1,12 +1,22 @@
-//! What `ios.parquet` costs: bytes per I/O and rows per second, on made-up but realistic I/Os.
+//! What `ios.parquet` costs: bytes per I/O and rows per CPU second, on made-up but realistic I/Os.
 //!
-//! `cargo run --release -p taillight-rundir --example ios_cost -- [ROWS]`
+//! `cargo run --release -p taillight-rundir --example ios_cost -- [ROWS [SHAPE]]`
 
 use std::time::Instant;
 
 use taillight_core::{OpKind, Record, Result, Stamp, Status};
+use taillight_rundir::chunk::{self, SIZES};
+use taillight_rundir::convert::{self, MemoryChunks};
 use taillight_rundir::ios::{Columns, IosFile, IosWriter, RowKey};
 use taillight_rundir::{RunDir, fixture};
+
+/// CPU seconds of this process (to 10 ms): other load on the machine then hardly matters.
+fn cpu_s() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = text.rsplit(')').next().unwrap_or("").split_whitespace();
+    let ticks: f64 = fields.skip(11).take(2).flat_map(str::parse::<f64>).sum();
+    ticks / 100.0
+}
 
 /// A tiny generator of pseudo-random numbers (splitmix64).
 struct Random(u64);
@@ -99,7 +109,7 @@ fn measure(name: &str, shape: Shape, rows: u64) -> Result<()> {
         .map(|i| record(shape, i, &mut now, &mut batch, &mut random))
         .collect();
     let shift = now - 1_000_000_000_000;
-    let start = Instant::now();
+    let start = cpu_s();
     let mut writer = IosWriter::create(&dir)?;
     let key = RowKey {
         phase: "measure",
@@ -117,7 +127,7 @@ fn measure(name: &str, shape: Shape, rows: u64) -> Result<()> {
         writer.push(key, &r)?;
     }
     writer.finish()?;
-    let write = start.elapsed().as_secs_f64();
+    let write = cpu_s() - start;
     let file = IosFile::open(&dir.file("ios.parquet"))?;
     let bytes = std::fs::metadata(dir.file("ios.parquet")).map_or(0, |m| m.len());
     let (few, all) = (
@@ -125,13 +135,13 @@ fn measure(name: &str, shape: Shape, rows: u64) -> Result<()> {
         Columns::ALL,
     );
     let time = |columns| {
-        let start = Instant::now();
+        let start = cpu_s();
         let mut sum = 0i64;
         file.read(columns, &mut |b| {
             sum = sum.wrapping_add(b.submit.iter().zip(&b.complete).map(|(s, c)| c - s).sum());
             Ok(())
         })
-        .map(|()| (start.elapsed().as_secs_f64(), sum))
+        .map(|()| ((cpu_s() - start), sum))
     };
     let (few, _) = time(few)?;
     let (all, _) = time(all)?;
@@ -152,14 +162,111 @@ fn measure(name: &str, shape: Shape, rows: u64) -> Result<()> {
     Ok(())
 }
 
+/// Packs rows into chunks as the recorder would.
+fn pack(shape: Shape, rows: u64) -> MemoryChunks {
+    let (mut random, mut now, mut batch) = (Random(7), 1_000_000_000_000i64, 0);
+    let mut sizes = [0; SIZES];
+    (sizes[0], sizes[1]) = (4096, 65536);
+    let columns = chunk::Columns {
+        issued: matches!(shape, Shape::Depth32 | Shape::Disk),
+        ..chunk::Columns::default()
+    };
+    let mut header = chunk::Header {
+        worker: 0,
+        workload: 0,
+        phase: 0,
+        seq: 0,
+        columns,
+        unit_shift: 12,
+        file_size: u64::MAX >> 1,
+        base_ns: now,
+        sizes,
+        addressed: true,
+    };
+    let mut store = MemoryChunks::default();
+    let mut encoder = chunk::Encoder::new(&header);
+    let (mut words, mut at) = (vec![0u64; 1 << 20], 0);
+    for part in 0..rows.div_ceil(1 << 16) {
+        let first = part << 16;
+        let mut records: Vec<Record> = (first..rows.min(first + (1 << 16)))
+            .map(|i| record(shape, i, &mut now, &mut batch, &mut random))
+            .collect();
+        records.sort_by_key(|r| r.complete);
+        for r in &records {
+            if at == 0
+                || encoder
+                    .encode(&mut words[at..], r)
+                    .map(|n| at += n)
+                    .is_none()
+            {
+                if at > 0 {
+                    store
+                        .0
+                        .push(words.iter().flat_map(|w| w.to_le_bytes()).collect());
+                }
+                words.fill(0);
+                header.base_ns = r.complete.0;
+                header.write(&mut words);
+                header.seq += 1;
+                encoder = chunk::Encoder::new(&header);
+                at = chunk::HEADER_BYTES / 8;
+                at += encoder.encode(&mut words[at..], r).unwrap_or(0);
+            }
+        }
+    }
+    store
+        .0
+        .push(words.iter().flat_map(|w| w.to_le_bytes()).collect());
+    store
+}
+
+/// Times the conversion alone, CPU and wall.
+fn measure_convert(name: &str, shape: Shape, rows: u64) -> Result<()> {
+    let root = std::env::temp_dir().join(format!("taillight-ios-cost-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&root);
+    let dir = RunDir::create(&root, &fixture::manifest("cost"))?;
+    let mut store = pack(shape, rows);
+    let memory: usize = store.0.iter().map(Vec::len).sum();
+    let (start, wall) = (cpu_s(), Instant::now());
+    let phases = ["measure".to_owned()];
+    let options = convert::Options {
+        phases: &phases,
+        expected: None,
+        tolerant: false,
+        release: convert::Release::AtEnd,
+    };
+    let done = convert::convert(&dir, &mut store, &options, &mut |_| true)?;
+    println!(
+        "{name:12} convert {:.1} M/s of CPU, {:.1} M/s of wall, {:.1} B/row in memory, {} rows",
+        rows as f64 / (cpu_s() - start) / 1e6,
+        rows as f64 / wall.elapsed().as_secs_f64() / 1e6,
+        memory as f64 / rows as f64,
+        done.rows
+    );
+    let _ = std::fs::remove_dir_all(&root);
+    Ok(())
+}
+
 fn main() -> Result<()> {
     let rows = std::env::args()
         .nth(1)
         .and_then(|a| a.parse().ok())
         .unwrap_or(10_000_000);
-    measure("depth 1", Shape::Depth1, rows)?;
-    measure("depth 32", Shape::Depth32, rows)?;
-    measure("disk", Shape::Disk, rows)?;
-    measure("mixed", Shape::Mixed, rows)?;
-    measure("sequential", Shape::Sequential, rows)
+    let only = std::env::args().nth(2);
+    let shapes = [
+        ("depth 1", Shape::Depth1),
+        ("depth 32", Shape::Depth32),
+        ("disk", Shape::Disk),
+        ("mixed", Shape::Mixed),
+        ("sequential", Shape::Sequential),
+    ];
+    for (name, shape) in shapes {
+        if only.as_deref().is_none_or(|only| only == name) {
+            measure(name, shape, rows)?;
+            if only.is_none() {
+                measure_convert(name, shape, rows)?;
+            }
+        }
+    }
+    Ok(())
 }

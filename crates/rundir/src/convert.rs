@@ -112,7 +112,7 @@ fn streams(
                 .entry((h.worker, h.phase, h.workload))
                 .or_default()
                 .push((h.seq, chunk, h)),
-            Err(_) if options.tolerant => done.damaged += 1,
+            Err(_) if options.tolerant => done.damaged += u64::from(!unused(store, chunk)),
             Err(e) => return Err(e),
         }
     }
@@ -146,6 +146,14 @@ fn streams(
     // A chunk that cannot be read also leaves a gap.
     done.damaged = done.damaged.max(missing);
     Ok(streams)
+}
+
+/// Whether a chunk was made ready but never handed to a worker: all of it is zero.
+fn unused(store: &dyn ChunkStore, chunk: usize) -> bool {
+    let head = store
+        .bytes(chunk)
+        .map(|b| b.iter().take(64).all(|b| *b == 0));
+    head.unwrap_or(false)
 }
 
 impl Stream {

@@ -39,12 +39,13 @@ pub fn main(args: RunArgs) -> Result<Exit> {
     let sys = Sys::default();
     let environment = Environment::before(&sys, plan.target.path.as_deref().map(Path::new));
     let made = directory::create(&plan, job.as_ref(), &args, environment.map())?;
-    output::line(&format!("run directory: {}", made.dir.path().display()));
     let mut live = Live::new(&plan);
     let target = match open(&plan, &args, &made, &mut live, &signals) {
         Ok(target) => target,
         Err(e) => return stopped_or(e, made, &signals),
     };
+    // Named only now: a run that could not begin leaves no directory.
+    output::line(&format!("run directory: {}", made.dir.path().display()));
     let outcome = match measure::run(&plan, target, &made, &signals, &mut live) {
         Ok(outcome) => outcome,
         Err(e) => return stopped_or(e, made, &signals),

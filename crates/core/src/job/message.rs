@@ -102,17 +102,26 @@ fn unknown(message: &str) -> Option<(&str, Vec<&str>)> {
 pub fn suggest(given: &str, known: &[&str]) -> String {
     let close = known
         .iter()
-        .map(|k| (strsim::damerau_levenshtein(given, k), *k))
+        .map(|k| (distance(given, k), *k))
         .filter(|(distance, k)| *distance <= 1 + k.len().min(given.len()) / 3)
         .min_by_key(|(distance, _)| *distance);
-    let prefixed = known
-        .iter()
-        .find(|k| given.len() >= 3 && (k.starts_with(given) || k.ends_with(given)));
     let list = known.join(", ");
-    match close.map(|(_, k)| k).or(prefixed.copied()) {
-        Some(name) => format!("did you mean `{name}`? Known: {list}"),
+    match close {
+        Some((_, name)) => format!("did you mean `{name}`? Known: {list}"),
         None => format!("known: {list}"),
     }
+}
+
+/// Edits between two names, or one more than between `given` and a part of `name`: people write
+/// `depth` for `queue_depth`.
+fn distance(given: &str, name: &str) -> usize {
+    let part = name
+        .split('_')
+        .filter(|part| part.len() > 2 && *part != name)
+        .map(|part| 1 + strsim::damerau_levenshtein(given, part))
+        .min();
+    let whole = strsim::damerau_levenshtein(given, name);
+    part.map_or(whole, |part| whole.min(part))
 }
 
 #[cfg(test)]
@@ -124,6 +133,7 @@ mod tests {
         let known = ["queue_depth", "workers", "block_size"];
         assert!(suggest("blok_size", &known).starts_with("did you mean `block_size`"));
         assert!(suggest("depth", &known).starts_with("did you mean `queue_depth`"));
+        assert!(suggest("dept", &known).starts_with("did you mean `queue_depth`"));
         assert!(suggest("zzz", &known).starts_with("known:"));
     }
 

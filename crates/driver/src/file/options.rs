@@ -116,7 +116,8 @@ pub const DOCS: [OptionDoc; 13] = [
         "engine",
         "auto | sync | uring",
         "auto",
-        "how I/O is issued: pread/pwrite one at a time, or io_uring with one ring per worker; auto takes uring when a queue is deeper than 1",
+        "how I/O is issued: pread/pwrite one at a time, or io_uring with one ring per worker; \
+         auto takes uring when a queue is deeper than 1",
     ),
     doc(
         "direct",
@@ -134,13 +135,15 @@ pub const DOCS: [OptionDoc; 13] = [
         "cache",
         "keep | drop | warm",
         "drop",
-        "page cache before the start: as it is, written back and dropped, or filled and kept mapped (buffered only)",
+        "page cache before the start: as it is, written back and dropped, or filled and kept \
+         mapped (buffered only)",
     ),
     doc(
         "layout",
         "auto | always | never",
         "auto",
-        "fill files with random data first: where the plan reads or trims, also for plans that only write (overwrites instead of allocations), or never",
+        "fill files with random data first: where the plan reads or trims, also for plans that \
+         only write (overwrites instead of allocations), or never",
     ),
     doc(
         "allow_holes",
@@ -152,19 +155,22 @@ pub const DOCS: [OptionDoc; 13] = [
         "keep",
         "bool",
         "false",
-        "leave the files this run makes behind, for later runs to reuse; otherwise they are deleted at the end",
+        "leave the files this run makes behind, for later runs to reuse; otherwise they are \
+         deleted at the end",
     ),
     doc(
         "read_in_use",
         "bool",
         "false",
-        "let a plan that only reads open a device or file that is mounted, locked or held by something else",
+        "let a plan that only reads open a device or file that is mounted, locked or held by \
+         something else",
     ),
     doc(
         "fixed_buffers",
         "bool",
         "true",
-        "uring: buffers are registered with the ring once (needs locked memory of workers x depth x block size)",
+        "uring: buffers are registered with the ring once (needs locked memory of workers x \
+         depth x block size)",
     ),
     doc(
         "registered_files",
@@ -176,7 +182,8 @@ pub const DOCS: [OptionDoc; 13] = [
         "iopoll",
         "bool",
         "false",
-        "uring: poll the device instead of waiting for interrupts; needs direct and a device with poll queues",
+        "uring: poll the device instead of waiting for interrupts; needs direct and a device \
+         with poll queues",
     ),
     doc(
         "sqpoll",

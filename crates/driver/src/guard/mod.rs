@@ -38,16 +38,24 @@ pub fn confirmed(
     let shown = target.display().to_string();
     match (destroy, name) {
         (false, None) => Ok(false),
-        (true, None) => Err(Error::refused("`destroy = true` needs the target confirmed by name")
-            .with("target", &shown)
-            .hint(format!("if all its data may be lost, add: --destroy {shown}"))),
-        (false, Some(_)) => Err(Error::refused("--destroy needs `destroy = true` under [target]")
-            .with("target", &shown)
-            .hint("if all its data may be lost, set it in the job or with --set target.destroy=true")),
+        (true, None) => Err(
+            Error::refused("`destroy = true` needs the target confirmed by name")
+                .with("target", &shown)
+                .hint(format!(
+                    "if all its data may be lost, add: --destroy {shown}"
+                )),
+        ),
+        (false, Some(_)) => Err(
+            Error::refused("--destroy needs `destroy = true` under [target]")
+                .with("target", &shown)
+                .hint("if all its data may be lost, add: --set target.destroy=true"),
+        ),
         (true, Some(name)) if same(name) => Ok(true),
-        (true, Some(name)) => Err(Error::refused("--destroy names something else than the target")
-            .with("target", &shown)
-            .with("destroy", name)),
+        (true, Some(name)) => Err(
+            Error::refused("--destroy names something else than the target")
+                .with("target", &shown)
+                .with("destroy", name),
+        ),
     }
 }
 

@@ -111,15 +111,16 @@ mod tests {
 
     #[test]
     fn a_line_with_optional_fields_and_escapes() {
-        let line = br"36 35 98:0 /mnt1 /mnt/a\040b rw,noatime master:1 shared:2 - ext3 /dev/root rw,errors=continue";
+        let line =
+            br"36 35 98:0 /mnt1 /mnt/a\040b rw master:1 shared:2 - ext3 /dev/r rw,errors=remount";
         let m = mount(line).unwrap();
         assert_eq!(
             (m.id, m.device.as_str(), m.fs.as_str()),
             (36, "98:0", "ext3")
         );
         assert_eq!(m.point, Path::new("/mnt/a b"));
-        assert_eq!(m.source, Path::new("/dev/root"));
-        assert_eq!(m.super_options, "rw,errors=continue");
+        assert_eq!(m.source, Path::new("/dev/r"));
+        assert_eq!(m.super_options, "rw,errors=remount");
         assert_eq!(mount(b""), None);
         assert_eq!(mount(b"1 2 3"), None);
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use taillight_core::progress::Progress;
 use taillight_core::{OpKind, Result};
 use taillight_rundir::convert::{ChunkFiles, Counts, Options, Release, convert};
+use taillight_rundir::salvage::spill_dir;
 
 use super::{Loaded, Outcome, Request, capture_dir};
 
@@ -45,6 +46,10 @@ pub fn write(request: &mut Request<'_>, loaded: Loaded, outcome: &mut Outcome) -
     outcome.capture.kept = converted.rows;
     outcome.losses.chunks = converted.damaged;
     let _ = std::fs::remove_dir_all(&capture);
+    if let Some(spill) = &request.plan.capture.dir {
+        // Empty by now; kept if it is not.
+        let _ = std::fs::remove_dir(spill_dir(spill.as_ref(), request.run_id));
+    }
     Ok(())
 }
 

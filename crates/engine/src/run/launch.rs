@@ -9,6 +9,7 @@ use taillight_core::plan::{CaptureMode, Plan};
 use taillight_core::probe::NoProbe;
 use taillight_core::{Clock, Error, MonoClock, Result, Stamp};
 use taillight_driver::{Session, Target, VirtualTime};
+use taillight_rundir::salvage::spill_dir;
 
 use super::setup::{Seat, seats};
 use super::{Loaded, Request, StopFlag, capture_dir, captures, cpu_s, now};
@@ -59,12 +60,16 @@ fn load_with(
     let seats = seats(plan, target.geometry())?;
     let pool = match captures(plan) {
         true => {
-            let spill = plan.capture.dir.as_ref().map(std::path::Path::new);
+            let spill = plan
+                .capture
+                .dir
+                .as_ref()
+                .map(|dir| spill_dir(dir.as_ref(), run_id));
             let budget = plan.capture.budget.0;
             Some(Pool::start(
                 &capture_dir(run_id),
                 budget,
-                spill,
+                spill.as_deref(),
                 seats.len(),
             )?)
         }

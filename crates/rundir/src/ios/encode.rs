@@ -1,6 +1,6 @@
 //! One column of one row group, from values to compressed pages in memory.
 //!
-//! Encodings are chosen per column and row group (docs/design/0002-ios-encoding.md): the writer
+//! Encodings are chosen per column and row group (docs/design/0003-ios-encoding.md): the writer
 //! of a column knows its values, the file's properties do not.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use parquet::column::writer::{ColumnCloseResult, ColumnWriterImpl};
 use parquet::data_type::{ByteArray, DataType};
 
 use parquet::errors::Result;
-use parquet::file::properties::{DeltaBinaryPackedEncoderOptions, WriterPropertiesPtr};
+use parquet::file::properties::WriterPropertiesPtr;
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 
@@ -45,16 +45,8 @@ impl Layouts {
         let base = || -> taillight_core::Result<_> {
             Ok(table::properties()?.set_data_page_row_count_limit(PAGE_ROWS))
         };
-        // Blocks of 32 values: one slow I/O widens 32 deltas, not 64.
-        let small = DeltaBinaryPackedEncoderOptions::try_new(128, 4)
-            .map_err(|e| taillight_core::Error::internal("bad delta blocks").source(e))?;
         Ok(Layouts {
-            delta: Arc::new(
-                base()?
-                    .set_encoding(Encoding::DELTA_BINARY_PACKED)
-                    .set_delta_binary_packed_encoder_options(small)
-                    .build(),
-            ),
+            delta: Arc::new(base()?.set_encoding(Encoding::DELTA_BINARY_PACKED).build()),
             split: Arc::new(base()?.set_encoding(Encoding::BYTE_STREAM_SPLIT).build()),
             dictionary: Arc::new(
                 base()?

@@ -1,6 +1,7 @@
 //! The writer of `ios.parquet`: rows into column buffers, a full row group to the file.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parquet::column::writer::ColumnCloseResult;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
@@ -123,14 +124,13 @@ impl IosWriter {
         }
         let bad = |e| table::unwritten(names::IOS, e);
         let schema = self.writer.schema_descr().clone();
+        let encoder = Encoder {
+            layouts: &self.layouts,
+            schema: &schema,
+        };
+        let columns = encoder.columns(&self.buffers).map_err(bad)?;
         let mut group = self.writer.next_row_group().map_err(bad)?;
-        for index in 0..schema.num_columns() {
-            let (bytes, close) = Encoder {
-                layouts: &self.layouts,
-                schema: &schema,
-            }
-            .column(&self.buffers, index)
-            .map_err(bad)?;
+        for (bytes, close) in columns {
             group.append_column(&bytes, close).map_err(bad)?;
         }
         group.close().map_err(bad)?;
@@ -205,6 +205,11 @@ impl Buffers {
 /// Pages of a column chunk, and what the row group must know of them.
 type Chunk = (bytes::Bytes, ColumnCloseResult);
 
+/// Threads that encode a row group at most; four columns hold nearly all of it.
+const THREADS: usize = 4;
+/// Rows from which threads pay.
+const THREADS_FROM: usize = 1 << 16;
+
 struct Encoder<'a> {
     layouts: &'a Layouts,
     schema: &'a SchemaDescriptor,
@@ -213,6 +218,40 @@ struct Encoder<'a> {
 impl Encoder<'_> {
     fn descr(&self, index: usize) -> ColumnDescPtr {
         self.schema.column(index)
+    }
+
+    /// Encodes every column, on as many threads as help: columns do not depend on each other,
+    /// and nothing is being measured any more.
+    fn columns(&self, b: &Buffers) -> ParquetResult<Vec<Chunk>> {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut done = Vec::new();
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= self.schema.num_columns() {
+                    return done;
+                }
+                done.push((index, self.column(b, index)));
+            }
+        };
+        let mut all = if b.op.len() < THREADS_FROM {
+            work()
+        } else {
+            let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+            std::thread::scope(|scope| {
+                let others: Vec<_> = (1..cores.min(THREADS)).map(|_| scope.spawn(work)).collect();
+                let mut all = work();
+                for other in others {
+                    match other.join() {
+                        Ok(done) => all.extend(done),
+                        Err(panic) => std::panic::resume_unwind(panic),
+                    }
+                }
+                all
+            })
+        };
+        all.sort_by_key(|(index, _)| *index);
+        all.into_iter().map(|(_, chunk)| chunk).collect()
     }
 
     fn column(&self, b: &Buffers, index: usize) -> ParquetResult<Chunk> {

@@ -167,7 +167,7 @@ fn rate(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
         path,
         format!("{rate} rounds to zero operations in the run"),
         format!(
-            "raise it: one operation of {} needs {:.3e} s at this rate",
+            "one operation of {} takes {:.0} s at this rate; raise it or run longer",
             ByteSize(w.block_size.mean() as u64),
             1.0 / per_s
         ),

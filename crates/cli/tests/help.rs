@@ -1,0 +1,72 @@
+//! What the binary says about itself, word for word.
+
+mod common;
+
+use common::run;
+
+fn said(args: &[&str]) -> String {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (out, err) = run(dir.path(), args, 0);
+    assert_eq!(err, "");
+    out
+}
+
+#[test]
+fn help_of_every_command() {
+    for command in ["run", "report", "drivers", "doctor", "schema"] {
+        insta::assert_snapshot!(format!("help-{command}"), said(&[command, "--help"]));
+    }
+    insta::assert_snapshot!("help", said(&["--help"]));
+}
+
+#[test]
+fn version_is_one_line() {
+    assert_eq!(
+        said(&["--version"]),
+        format!("taillight {}\n", env!("CARGO_PKG_VERSION"))
+    );
+}
+
+#[test]
+fn a_plan_word_for_word() {
+    let args = "run --driver null --size 1GiB --rw randrw --bs 8KiB --depth 4 --workers 2 \
+                --runtime 10s --rate 5000/s --sync fdatasync:8 --set run.seed=7 \
+                --set capture.budget=64MiB --print-plan";
+    insta::assert_snapshot!("plan", said(&args.split_whitespace().collect::<Vec<_>>()));
+}
+
+#[test]
+fn schemas_are_json_and_describe_every_field() {
+    for of in ["job", "manifest", "summary"] {
+        let schema: serde_json::Value = serde_json::from_str(&said(&["schema", of])).expect("JSON");
+        assert!(schema["properties"].is_object(), "{of}");
+        jsonschema::meta::validate(&schema).expect(of);
+        undescribed(&schema, of);
+    }
+}
+
+/// Fails on a property without a description; unnamed parts of lists need none.
+fn undescribed(node: &serde_json::Value, path: &str) {
+    if let Some(properties) = node["properties"].as_object() {
+        for (name, value) in properties {
+            let described = value["description"].is_string() || value["$ref"].is_string();
+            assert!(described, "{path}.{name} has no description");
+        }
+    }
+    if let Some(defs) = node["$defs"].as_object() {
+        defs.iter().for_each(|(name, def)| undescribed(def, name));
+    }
+}
+
+#[test]
+fn driver_pages_and_doctor() {
+    assert!(said(&["drivers"]).starts_with("DRIVER"));
+    assert!(said(&["drivers", "file"]).contains("engine = "));
+    assert!(said(&["drivers", "file", "--markdown"]).starts_with("# Driver `file`\n"));
+    assert!(said(&["schema", "job", "--markdown"]).starts_with("# Job file\n"));
+    assert!(said(&["doctor"]).contains("io_uring"));
+    let checks: serde_json::Value =
+        serde_json::from_str(&said(&["doctor", "--json"])).expect("JSON");
+    let first = &checks[0];
+    assert!(first["name"].is_string() && first["state"].is_string() && first["found"].is_string());
+}

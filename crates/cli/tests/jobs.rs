@@ -1,0 +1,93 @@
+//! Every example under `jobs/` is a valid job, gives a plan that gives itself again, and runs.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::run;
+
+fn jobs() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../jobs");
+    let mut found = Vec::new();
+    for dir in [root.clone(), root.join("demo")] {
+        for entry in std::fs::read_dir(&dir).expect("jobs/ is there").flatten() {
+            if entry.path().extension().is_some_and(|e| e == "toml") {
+                found.push(entry.path());
+            }
+        }
+    }
+    found.sort();
+    assert!(found.len() >= 8, "{found:?}");
+    found
+}
+
+#[test]
+fn the_plan_of_a_plan_is_the_plan() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for job in jobs() {
+        let (plan, _) = run(
+            dir.path(),
+            &["run", &job.to_string_lossy(), "--print-plan"],
+            0,
+        );
+        std::fs::write(dir.path().join("plan.toml"), &plan).expect("written");
+        let (again, _) = run(dir.path(), &["run", "plan.toml", "--print-plan"], 0);
+        assert_eq!(again, plan, "{}", job.display());
+    }
+}
+
+#[test]
+fn examples_fit_the_published_schema() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (schema, _) = run(dir.path(), &["schema", "job"], 0);
+    let schema: serde_json::Value = serde_json::from_str(&schema).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    for job in jobs() {
+        let text = std::fs::read_to_string(&job).expect("readable");
+        let value: toml::Value = toml::from_str(&text).expect("TOML");
+        let value = serde_json::to_value(value).expect("JSON");
+        let problems: Vec<_> = validator
+            .iter_errors(&value)
+            .map(|e| e.to_string())
+            .collect();
+        assert!(problems.is_empty(), "{}: {problems:?}", job.display());
+        let (plan, _) = run(
+            dir.path(),
+            &["run", &job.to_string_lossy(), "--print-plan"],
+            0,
+        );
+        let plan: toml::Value = toml::from_str(&plan).expect("TOML");
+        let plan = serde_json::to_value(plan).expect("JSON");
+        assert!(validator.is_valid(&plan), "plan of {}", job.display());
+    }
+}
+
+#[test]
+fn every_example_runs_on_virtual_time() {
+    for job in jobs() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let job = job.to_string_lossy().into_owned();
+        let on_sim = [
+            "--driver",
+            "sim",
+            "--set",
+            "target.options={}",
+            "--size",
+            "8GiB",
+        ];
+        let short = ["--ops", "500", "--set", "run.warmup=0s", "--output", "out"];
+        let mut args = vec!["run", job.as_str()];
+        args.extend(on_sim);
+        args.extend(short);
+        // A ceiling cannot be decided over so few I/Os: that exit code is right as well.
+        let output = common::taillight(dir.path())
+            .args(&args)
+            .output()
+            .expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(matches!(output.status.code(), Some(0 | 8)), "{job}\n{said}");
+        let text = std::fs::read_to_string(dir.path().join("out/summary.json")).expect("summary");
+        let summary: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(summary["totals"]["count"], 500, "{job}");
+    }
+}

@@ -1,0 +1,195 @@
+//! Whole runs of the binary: files, counts, signals, a killed run, a reader that went away.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use common::run;
+use serde_json::Value;
+
+fn json(path: &Path) -> Value {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// Starts a long run and waits until its first interval is shown.
+fn started(dir: &Path) -> Child {
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin("taillight"))
+        .args("run --driver null --rate 2000/s --runtime 60s --output out".split(' '))
+        .args(["--set", "run.interval=200ms"])
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let out = child.stdout.take().expect("piped");
+    let mut lines = BufReader::new(out).lines();
+    lines
+        .find(|l| l.as_ref().is_ok_and(|l| l.contains("measure")))
+        .expect("an interval")
+        .expect("text");
+    // The rest is read on, so that the run never waits for us.
+    std::thread::spawn(move || lines.for_each(drop));
+    child
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill")
+        .args([&format!("-{name}"), &child.id().to_string()])
+        .status()
+        .expect("kill");
+    assert!(status.success());
+}
+
+#[test]
+fn a_run_leaves_everything_and_can_be_repeated() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| dir.path().join("out").join(name);
+    let args = "run --driver null --rw randrw --depth 4 --workers 2 --ops 20000 --output out";
+    let (out, _) = run(dir.path(), &args.split(' ').collect::<Vec<_>>(), 0);
+    assert!(out.contains("run directory: out"), "{out}");
+    assert!(out.contains("report.html"), "{out}");
+    let manifest = json(&at("manifest.json"));
+    assert_eq!(manifest["status"], "complete");
+    assert_eq!(manifest["repeat"], "taillight run out/job.toml");
+    assert!(manifest["environment"]["cpu"]["logical"].is_u64());
+    assert!(manifest["environment"]["load"]["after"].is_object());
+    assert_eq!(json(&at("summary.json"))["totals"]["count"], 20000);
+    for name in [
+        "ios.parquet",
+        "intervals.parquet",
+        "histograms.hlog",
+        "report.html",
+    ] {
+        assert!(at(name).is_file(), "{name}");
+    }
+    // The job in the directory is the same run again: same plan, same seed.
+    run(dir.path(), &["run", "out/job.toml", "--output", "again"], 0);
+    let again = json(&dir.path().join("again/manifest.json"));
+    assert_eq!(again["seed"], manifest["seed"]);
+    assert_eq!(again["plan"]["workload"], manifest["plan"]["workload"]);
+    // Both in one report.
+    run(
+        dir.path(),
+        &["report", "out", "again", "--output", "both.html"],
+        0,
+    );
+    assert!(dir.path().join("both.html").is_file());
+    assert!(!dir.path().join("report.md").exists());
+}
+
+#[test]
+fn a_comment_of_the_job_file_is_kept() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let text = "# why I measure\n[run]\noperations = 10\n[target]\ndriver = \"null\"\n";
+    std::fs::write(dir.path().join("mine.toml"), text).expect("written");
+    run(dir.path(), &["run", "mine.toml", "--output", "out"], 0);
+    let kept = std::fs::read_to_string(dir.path().join("out/job.toml")).expect("there");
+    assert!(kept.contains("# # why I measure"), "{kept}");
+    assert_eq!(
+        json(&dir.path().join("out/manifest.json"))["plan"]["run"]["name"],
+        "mine"
+    );
+}
+
+#[test]
+fn the_job_may_come_from_standard_input() {
+    let dir = tempfile::tempdir().expect("a directory");
+    common::taillight(dir.path())
+        .args(["run", "-", "--print-plan"])
+        .write_stdin("[target]\ndriver = \"null\"\n")
+        .assert()
+        .success();
+}
+
+#[test]
+fn signals_keep_what_was_measured() {
+    for (name, code, word) in [("INT", 130, "SIGINT"), ("TERM", 143, "SIGTERM")] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut child = started(dir.path());
+        signal(&child, name);
+        assert_eq!(child.wait().expect("it ends").code(), Some(code));
+        let manifest = json(&dir.path().join("out/manifest.json"));
+        assert_eq!(manifest["status"], "partial");
+        assert_eq!(manifest["reason"], format!("ended by {word}"));
+        let summary = json(&dir.path().join("out/summary.json"));
+        assert_eq!(summary["verdict"]["status"], "partial");
+        assert!(summary["totals"]["count"].as_u64() > Some(0));
+    }
+}
+
+#[test]
+fn a_killed_run_is_salvaged() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut child = started(dir.path());
+    let (_, err) = run(dir.path(), &["report", "out"], 4);
+    assert!(err.contains("still going"), "{err}");
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&child, "KILL");
+    child.wait().expect("it ends");
+    let out = dir.path().join("out");
+    assert_eq!(json(&out.join("manifest.json"))["status"], "running");
+    run(dir.path(), &["report", "out"], 0);
+    assert_eq!(json(&out.join("manifest.json"))["status"], "partial");
+    let summary = json(&out.join("summary.json"));
+    assert_eq!(summary["status"], "partial");
+    assert!(
+        summary["totals"]["count"].as_u64() > Some(100),
+        "{}",
+        summary["totals"]["count"]
+    );
+}
+
+#[test]
+fn a_reader_that_went_away_does_not_matter() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for args in [
+        vec!["drivers", "file"],
+        vec!["schema", "summary"],
+        vec![
+            "run", "--driver", "null", "--ops", "1000", "--output", "out",
+        ],
+    ] {
+        let mut child = Command::new(assert_cmd::cargo::cargo_bin("taillight"))
+            .args(&args)
+            .current_dir(dir.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("it ends");
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {err}");
+        assert!(!err.contains("panicked"), "{err}");
+    }
+    assert_eq!(
+        json(&dir.path().join("out/manifest.json"))["status"],
+        "complete"
+    );
+}
+
+#[test]
+fn io_errors_and_ceilings_have_their_exit_codes() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let sim = |out: &str, more: &[&str], code: i32| {
+        let mut args = vec!["run", "--driver", "sim", "--ops", "5000", "--output", out];
+        args.extend(more);
+        run(dir.path(), &args, code)
+    };
+    sim(
+        "errors",
+        &["--set", "target.options.errors={ every = 100, errno = 5 }"],
+        6,
+    );
+    let ceiling = |at: &str| format!("qos.ceilings=[{{ ceiling = \"1us\", at = \"{at}\" }}]");
+    sim("failed", &["--set", &ceiling("50")], 7);
+    let far = "qos.ceilings=[{ ceiling = \"1s\", at = \"99.9999\" }]";
+    sim("undecided", &["--set", far], 8);
+    let near = "qos.ceilings=[{ ceiling = \"1s\", at = \"50\" }]";
+    sim("passed", &["--set", near], 0);
+}

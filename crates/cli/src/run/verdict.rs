@@ -34,6 +34,7 @@ pub fn conclude(
     manifest.capture = outcome.capture;
     manifest.losses = outcome.losses;
     manifest.overhead = outcome.overhead;
+    manifest.clock.source = outcome.clock;
     made.dir.write_manifest(&manifest)?;
     if outcome.reason == StopReason::TargetFailed {
         problem::show(outcome.error.as_ref().unwrap_or(&gone()));

@@ -1,7 +1,9 @@
 //! Runs another program and says what it cost: wall time, CPU, memory, and how busy the rest of
 //! the machine was meanwhile (a figure taken beside foreign load says so itself).
 
+use std::fs::File;
 use std::io::Read;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
@@ -28,6 +30,7 @@ pub struct Done {
 struct Running {
     child: Child,
     shown: String,
+    stderr: PathBuf,
     start: Instant,
 }
 
@@ -47,17 +50,20 @@ pub fn run(command: &mut Command) -> Result<Done> {
 pub fn run_together(commands: &mut [&mut Command]) -> Result<Vec<Done>> {
     let busy = machine::busy_s()?;
     let mut running = Vec::new();
-    for command in commands {
+    for (number, command) in commands.iter_mut().enumerate() {
         let shown = show(command);
+        let name = format!("taillight-bench-{}-{number}.log", std::process::id());
+        let stderr = std::env::temp_dir().join(name);
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(File::create(&stderr)?)
             .spawn()
             .with_context(|| format!("cannot start {shown}"))?;
         running.push(Running {
             child,
             shown,
+            stderr,
             start: Instant::now(),
         });
     }
@@ -78,8 +84,15 @@ fn finish(one: &mut Running) -> Result<Done> {
         pipe.read_to_string(&mut stdout)?;
     }
     let usage = sys::wait4(&one.child)?;
+    let said = std::fs::read_to_string(&one.stderr).unwrap_or_default();
+    // Left in the temporary directory at worst.
+    let _ = std::fs::remove_file(&one.stderr);
     if usage.code != Some(0) {
-        bail!("{}: exit code {:?}\n{stdout}", one.shown, usage.code);
+        bail!(
+            "{}: exit code {:?}\n{stdout}\n{said}",
+            one.shown,
+            usage.code
+        );
     }
     Ok(Done {
         stdout,

@@ -11,9 +11,16 @@ use crate::child::{self, Done};
 use crate::files;
 use crate::pairs::Sample;
 
-/// The binary: named by the environment, or the one in the path.
+/// The binary: named by the environment, built beside this one, or in the path.
 pub fn binary() -> PathBuf {
-    std::env::var_os("TAILLIGHT").map_or_else(|| "taillight".into(), PathBuf::from)
+    if let Some(named) = std::env::var_os("TAILLIGHT") {
+        return named.into();
+    }
+    let beside = std::env::current_exe().map(|me| me.with_file_name("taillight"));
+    beside
+        .ok()
+        .filter(|path| path.is_file())
+        .unwrap_or_else(|| "taillight".into())
 }
 
 /// A run directory that is deleted with this value: it holds every I/O and is large.

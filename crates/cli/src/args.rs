@@ -45,7 +45,8 @@ pub enum Rw {
     /// Sequential writes.
     Write,
     /// Sequential, half reads and half writes.
-    Rw,
+    #[value(name = "rw")]
+    Mixed,
     /// Random reads.
     Randread,
     /// Random writes.
@@ -123,7 +124,7 @@ pub struct RunArgs {
     /// Durability of writes: none, fdatasync:N, fsync:N, dsync or sync.
     #[arg(long, value_name = "KIND")]
     pub sync: Option<String>,
-    /// Run directory, new or empty [default: taillight-runs/<name>-<UTC>].
+    /// Run directory, new or empty [default: taillight-runs/NAME-UTC].
     #[arg(long, value_name = "DIR")]
     pub output: Option<String>,
     /// Set any field of the job, like workload.0.mix=write (repeatable).

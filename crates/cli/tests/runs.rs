@@ -123,6 +123,27 @@ fn signals_keep_what_was_measured() {
 }
 
 #[test]
+fn stopped_before_measuring_leaves_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin("taillight"))
+        .args("run --driver file --path data/ --size 8GiB --rw randread".split(' '))
+        .current_dir(dir.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    // The layout has begun when it says how far it is.
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let first = lines.next().expect("progress").expect("text");
+    assert!(first.starts_with("laying out: "), "{first}");
+    signal(&child, "INT");
+    std::thread::spawn(move || lines.for_each(drop));
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    let left = std::fs::read_dir(dir.path()).expect("readable").count();
+    assert_eq!(left, 0);
+}
+
+#[test]
 fn a_killed_run_is_salvaged() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut child = started(dir.path());
@@ -186,6 +207,11 @@ fn io_errors_and_ceilings_have_their_exit_codes() {
         &["--set", "target.options.errors={ every = 100, errno = 5 }"],
         6,
     );
+    let dead = "target.options.errors={ every = 1, errno = 5 }";
+    let (_, err) = sim("dead", &["--set", dead], 5);
+    assert!(err.contains("too many I/O errors in a row"), "{err}");
+    let manifest = json(&dir.path().join("dead/manifest.json"));
+    assert_eq!(manifest["status"], "partial");
     let ceiling = |at: &str| format!("qos.ceilings=[{{ ceiling = \"1us\", at = \"{at}\" }}]");
     sim("failed", &["--set", &ceiling("50")], 7);
     let far = "qos.ceilings=[{ ceiling = \"1s\", at = \"99.9999\" }]";

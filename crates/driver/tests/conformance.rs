@@ -42,6 +42,13 @@ fn null_keeps_the_contract() {
 }
 
 #[test]
+fn sim_keeps_the_contract() {
+    for depth in [1, 2, 32] {
+        check(target("sim", None, "channels = 4"), depth);
+    }
+}
+
+#[test]
 fn file_keeps_the_contract() {
     let tmp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let dir = format!("{}/", tmp.path().display());

@@ -4,7 +4,6 @@
 
 mod support;
 
-use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use support::{Ask, BLOCK, Loop, MIB, Undo, fact, one, op, run, session};
@@ -188,9 +187,6 @@ fn a_read_only_file_system() {
     }
 }
 
-/// ext4's and XFS's "shut down" ioctl: what a dying device does to a mounted file system.
-const SHUTDOWN: libc::c_ulong = 0x8004_587d;
-
 #[test]
 fn a_file_system_that_dies_in_the_run() {
     for fs in ["ext4", "xfs"] {
@@ -216,7 +212,7 @@ fn a_file_system_that_dies_in_the_run() {
             let mut s = session(target.as_ref(), depth);
             assert!(one(s.as_mut(), &op(OpKind::Write, 0)).status.is_ok());
             let root = std::fs::File::open(mount.path()).unwrap();
-            shut_down(&root);
+            support::sys::shut_down(&root).unwrap();
             let write = Op {
                 sync: Some(SyncKind::Fsync),
                 ..op(OpKind::Write, 0)
@@ -231,14 +227,6 @@ fn a_file_system_that_dies_in_the_run() {
             break;
         }
     }
-}
-
-fn shut_down(root: &std::fs::File) {
-    let flag: u32 = 2;
-    #[allow(unsafe_code)]
-    // SAFETY: the ioctl reads one u32; the descriptor is a test file system on a loop device.
-    let rc = unsafe { libc::ioctl(root.as_raw_fd(), SHUTDOWN, &raw const flag) };
-    assert_eq!(rc, 0, "{}", std::io::Error::last_os_error());
 }
 
 #[test]

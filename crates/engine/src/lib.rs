@@ -7,6 +7,7 @@
 
 pub mod calibrate;
 pub mod capture;
+mod clock;
 pub mod collector;
 pub mod generator;
 pub mod recorder;

@@ -133,7 +133,7 @@ impl Recorder {
 
     /// Called once per poll, before the records of that poll: closes the interval when `now` is
     /// past it, and adds to the mean queue depth.
-    #[inline]
+    #[inline(always)]
     pub fn tick(&mut self, now: Stamp, in_flight: u32, backlog: impl FnOnce() -> u64) {
         let elapsed = now.since(self.last_poll).max(0) as u64;
         self.part.depth_ns += u64::from(in_flight) * elapsed;
@@ -163,7 +163,7 @@ impl Recorder {
     ///
     /// # Errors
     /// `Unavailable` when capture memory cannot be had although the budget allows it.
-    #[inline]
+    #[inline(always)]
     pub fn success(
         &mut self,
         sample: &Sample,

@@ -7,7 +7,7 @@ mod files;
 mod launch;
 mod setup;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -93,6 +93,8 @@ pub struct Outcome {
     pub losses: Losses,
     /// Costs.
     pub overhead: Overhead,
+    /// What made the stamps, and how far it was from CLOCK_MONOTONIC at worst.
+    pub clock: String,
     /// Facts the target disclosed.
     pub target_facts: Vec<(String, String)>,
 }
@@ -108,6 +110,8 @@ struct Loaded {
     measure_end: Stamp,
     drained: Stamp,
     cpu_s: f64,
+    /// The workers read the CPU's counter.
+    counter: bool,
 }
 
 /// Runs the plan against the target and writes intervals, histograms and I/Os.
@@ -193,7 +197,30 @@ fn outcome(
             ..Losses::default()
         },
         overhead,
+        clock: clock_text(request.clock, loaded),
         target_facts,
+    }
+}
+
+/// The clock of the stamps, for the manifest.
+fn clock_text(clock: &ClockInfo, loaded: &Loaded) -> String {
+    let worst = loaded
+        .ends
+        .iter()
+        .map(|e| e.discipline.worst_ns)
+        .max()
+        .unwrap_or(0);
+    let steps: u64 = loaded.ends.iter().map(|e| e.discipline.steps).sum();
+    match (loaded.counter, steps) {
+        (false, _) => clock.source.clone(),
+        (true, 0) => format!(
+            "{}, read directly, at most {worst} ns from CLOCK_MONOTONIC",
+            clock.source
+        ),
+        (true, _) => format!(
+            "{}, read directly, at most {worst} ns from CLOCK_MONOTONIC, set anew {steps} times",
+            clock.source
+        ),
     }
 }
 

@@ -28,6 +28,8 @@ impl Clock for SimClock {
     }
 }
 
+impl crate::clock::Kept for SimClock {}
+
 /// Runs `workers` to their ends, calling `between` after every step of time.
 ///
 /// # Errors

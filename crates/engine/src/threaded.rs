@@ -6,6 +6,7 @@ use rustix::thread::{ClockId, clock_nanosleep_absolute};
 use taillight_core::probe::Probe;
 use taillight_core::{Clock, MonoClock, Result, Stamp};
 
+use crate::clock::Kept;
 use crate::worker::{Wait, Worker, WorkerEnd};
 
 /// A sleeping thread wakes late by about this much; shorter waits are spun.
@@ -17,8 +18,8 @@ const NAP_NS: u64 = 50_000_000;
 ///
 /// # Errors
 /// Only when the run cannot go on; what was recorded is kept.
-pub fn drive<P: Probe>(
-    mut worker: Worker<MonoClock, P>,
+pub fn drive<C: Kept, P: Probe>(
+    mut worker: Worker<C, P>,
     start: Stamp,
     stop: &AtomicBool,
 ) -> (Result<()>, Result<WorkerEnd>) {
@@ -29,7 +30,7 @@ pub fn drive<P: Probe>(
     (result, worker.finish())
 }
 
-fn drive_loop<P: Probe>(worker: &mut Worker<MonoClock, P>, stop: &AtomicBool) -> Result<()> {
+fn drive_loop<C: Kept, P: Probe>(worker: &mut Worker<C, P>, stop: &AtomicBool) -> Result<()> {
     loop {
         if stop.load(Ordering::Relaxed) {
             worker.stop();

@@ -41,6 +41,25 @@ pub fn probe(path: &Path) -> io::Result<Direct> {
     tried(|buffer| file.write_at(buffer, 0).map(|_| ()))
 }
 
+/// The same in a directory whose file system has no unnamed files: a named one, gone at once.
+///
+/// # Errors
+/// The system's error when direct I/O is not possible there.
+pub fn probe_named(dir: &Path) -> io::Result<Direct> {
+    let path = dir.join(format!(".taillight-probe-{}", std::process::id()));
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+    // Made without direct I/O, so that a refusal of that leaves nothing behind.
+    drop(open(&path, flags)?);
+    let file = open(&path, OFlags::RDWR | OFlags::DIRECT);
+    let removed = std::fs::remove_file(&path);
+    let file = file?;
+    removed?;
+    match stated_by(&file, c"") {
+        Some(direct) => Ok(direct),
+        None => tried(|buffer| file.write_at(buffer, 0).map(|_| ())),
+    }
+}
+
 fn open(path: &Path, flags: OFlags) -> io::Result<std::fs::File> {
     let fd = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?;
     Ok(std::fs::File::from(fd))
@@ -99,6 +118,9 @@ mod tests {
         match probe(dir.path()) {
             Ok(d) => assert!(d.offset_align.is_power_of_two(), "{d:?}"),
             Err(e) => assert!(e.raw_os_error().is_some(), "{e}"),
+        }
+        if let Ok(d) = probe_named(dir.path()) {
+            assert!(d.offset_align.is_power_of_two(), "{d:?}");
         }
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }

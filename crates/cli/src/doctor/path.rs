@@ -37,7 +37,12 @@ pub fn checks(sys: &Sys, path: &Path) -> Vec<Check> {
 fn direct_io(path: &Path) -> Check {
     let name = "direct I/O";
     let shown = path.display();
-    match direct::probe(path) {
+    // Some file systems have no unnamed files, and say so in several ways.
+    let answer = direct::probe(path).or_else(|e| match path.is_dir() {
+        true => direct::probe_named(path),
+        false => Err(e),
+    });
+    match answer {
         Ok(d) => Check::ok(
             name,
             format!(

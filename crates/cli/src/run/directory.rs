@@ -23,6 +23,8 @@ pub struct Made {
     pub run_id: String,
     /// The clock pair of the manifest.
     pub clock: ClockInfo,
+    /// Whether the directory was absent before.
+    fresh: bool,
 }
 
 /// Makes the directory with a manifest that says "running".
@@ -69,8 +71,13 @@ pub fn create(
         process: Some(ProcessInfo::current()),
         reason: None,
     };
-    let dir = RunDir::create(&path, &manifest)?;
-    let made = Made { dir, run_id, clock };
+    let fresh = !path.exists();
+    let made = Made {
+        dir: RunDir::create(&path, &manifest)?,
+        run_id,
+        clock,
+        fresh,
+    };
     made.dir.write_job(&job_text(plan, given)?)?;
     Ok(made)
 }
@@ -83,10 +90,13 @@ impl Made {
         for name in [names::JOB, names::MANIFEST] {
             let _ = std::fs::remove_file(self.dir.file(name));
         }
-        drop(self.dir);
+        if !self.fresh {
+            return;
+        }
+        // Both are left alone when they hold anything.
         let _ = std::fs::remove_dir(&path);
-        if path.parent().is_some_and(|p| p.ends_with(HOME)) {
-            let _ = path.parent().map(std::fs::remove_dir);
+        if let Some(home) = path.parent().filter(|p| p.ends_with(HOME)) {
+            let _ = std::fs::remove_dir(home);
         }
     }
 }

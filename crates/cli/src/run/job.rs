@@ -168,7 +168,7 @@ fn words(rw: Rw) -> (&'static str, &'static str) {
     match rw {
         Rw::Read => ("read", "sequential"),
         Rw::Write => ("write", "sequential"),
-        Rw::Rw => (HALF, "sequential"),
+        Rw::Mixed => (HALF, "sequential"),
         Rw::Randread => ("read", "random"),
         Rw::Randwrite => ("write", "random"),
         Rw::Randrw => (HALF, "random"),

@@ -20,6 +20,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub struct Live {
     columns: Columns,
     shown: Shown,
+    interval_ns: u64,
     lines: u32,
     last_line: Option<Instant>,
 }
@@ -36,8 +37,9 @@ impl Live {
         });
         let open_loop = plan.workloads.iter().any(|w| w.arrival != Arrival::Burst);
         Live {
-            columns: Columns::new(ops.collect(), open_loop),
+            columns: Columns::new(ops.collect(), open_loop, plan.run.interval.0),
             shown: Shown::new(),
+            interval_ns: plan.run.interval.0,
             lines: 0,
             last_line: None,
         }
@@ -70,9 +72,9 @@ impl Live {
         self.shown.part(view.phase, parts, rest);
     }
 
-    /// Whether an interval of this length gets a line now.
-    fn due(&self, length_ns: u64) -> bool {
-        length_ns >= SHOWN_NS || self.last_line.is_none_or(|t| t.elapsed() >= PAUSE)
+    /// Whether an interval gets a line now.
+    fn due(&self) -> bool {
+        self.interval_ns >= SHOWN_NS || self.last_line.is_none_or(|t| t.elapsed() >= PAUSE)
     }
 }
 
@@ -82,7 +84,7 @@ impl Observer for Live {
     }
 
     fn interval(&mut self, view: &IntervalView) {
-        if self.due(view.length_ns) {
+        if self.due() {
             if self.lines.is_multiple_of(HEADER_EVERY) {
                 self.shown.line(&self.columns.header());
             }

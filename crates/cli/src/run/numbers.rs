@@ -14,17 +14,23 @@ pub struct Columns {
     ops: Vec<String>,
     /// Whether intended times exist.
     open_loop: bool,
+    /// Length of a whole interval.
+    interval_ns: u64,
 }
 
 impl Columns {
     /// For a run with these operations (one name for each workload and kind).
-    pub fn new(ops: Vec<String>, open_loop: bool) -> Columns {
+    pub fn new(ops: Vec<String>, open_loop: bool, interval_ns: u64) -> Columns {
         let ops = if ops.len() > OWN_COLUMNS {
             Vec::new()
         } else {
             ops
         };
-        Columns { ops, open_loop }
+        Columns {
+            ops,
+            open_loop,
+            interval_ns,
+        }
     }
 
     /// The lines above the numbers.
@@ -53,10 +59,14 @@ impl Columns {
     pub fn row(&self, view: &IntervalView) -> String {
         let sum = |f: fn(&IntervalLine) -> u64| view.lines.iter().map(f).sum::<u64>();
         let seconds = view.length_ns.max(1) as f64 / 1e9;
-        let end_ns = view.elapsed_ns;
+        // Warm-up has a count of its own: measured time begins after it.
+        let end_ns = match view.phase {
+            "measure" => view.elapsed_ns,
+            _ => u64::from(view.index) * self.interval_ns + view.length_ns,
+        };
         let mut text = format!(
             "{:>8}  {:<7} {:>10} {:>12}",
-            clock(end_ns, view.length_ns),
+            clock(end_ns, self.interval_ns),
             view.phase,
             rate(sum(|l| l.ops) as f64 / seconds),
             bytes_per_s(sum(|l| l.bytes) as f64 / seconds)
@@ -99,15 +109,18 @@ fn time(ns: Option<u64>) -> String {
     ns.map_or("-".to_owned(), |ns| duration_ns(ns, Script::Plain))
 }
 
-/// The end of an interval on the run's own clock, as fine as the intervals are.
-fn clock(ns: u64, length_ns: u64) -> String {
+/// The end of an interval, as fine as the intervals are; a shorter last one shows its part.
+fn clock(ns: u64, interval_ns: u64) -> String {
     let seconds = ns as f64 / 1e9;
-    match length_ns {
-        0..1_000_000 => format!("{seconds:.4} s"),
-        1_000_000..100_000_000 => format!("{seconds:.3} s"),
-        100_000_000..900_000_000 => format!("{seconds:.1} s"),
-        _ => format!("{seconds:.0} s"),
-    }
+    let digits: usize = match interval_ns {
+        0..10_000_000 => 3,
+        10_000_000..100_000_000 => 2,
+        100_000_000..900_000_000 => 1,
+        _ => 0,
+    };
+    let whole = ns.is_multiple_of(interval_ns.max(1));
+    let digits = if whole { digits } else { digits.max(1) };
+    format!("{seconds:.digits$} s")
 }
 
 #[cfg(test)]
@@ -153,7 +166,7 @@ mod tests {
         for n in 1..=3 {
             for open_loop in [false, true] {
                 let names = ops[..n].iter().map(|o| o.name().to_owned()).collect();
-                let columns = Columns::new(names, open_loop);
+                let columns = Columns::new(names, open_loop, 1_000_000_000);
                 let (header, row) = (columns.header(), columns.row(&view(&ops[..n])));
                 assert_eq!(header.len(), row.len(), "\n{header}\n{row}");
             }
@@ -161,11 +174,20 @@ mod tests {
     }
 
     #[test]
+    fn times_are_as_fine_as_the_intervals() {
+        const S: u64 = 1_000_000_000;
+        assert_eq!(clock(3 * S, S), "3 s");
+        assert_eq!(clock(2_290_000_000, S), "2.3 s");
+        assert_eq!(clock(3 * S, S / 10), "3.0 s");
+        assert_eq!(clock(3 * S, S / 1000), "3.000 s");
+    }
+
+    #[test]
     fn nothing_done_shows_dashes() {
         let mut empty = view(&[OpKind::Read]);
         let l = &mut empty.lines[0];
         (l.ops, l.p50_ns, l.p99_ns, l.max_ns) = (0, None, None, None);
-        let row = Columns::new(vec!["read".into()], false).row(&empty);
+        let row = Columns::new(vec!["read".into()], false, 1_000_000_000).row(&empty);
         assert!(row.contains(" - "), "{row}");
     }
 }

@@ -1,7 +1,7 @@
 //! After the load: final manifest, report, summary on the console, exit code.
 
-use taillight_core::Result;
 use taillight_core::exit::Exit;
+use taillight_core::{Error, Result};
 use taillight_engine::{Outcome, StopReason};
 use taillight_rundir::RunStatus;
 use taillight_rundir::summary::{QosStatus, Summary};
@@ -34,9 +34,10 @@ pub fn conclude(
     manifest.capture = outcome.capture;
     manifest.losses = outcome.losses;
     manifest.overhead = outcome.overhead;
+    manifest.clock.source = outcome.clock;
     made.dir.write_manifest(&manifest)?;
-    if let Some(e) = &outcome.error {
-        problem::show(e);
+    if outcome.reason == StopReason::TargetFailed {
+        problem::show(outcome.error.as_ref().unwrap_or(&gone()));
     }
     let failed = outcome.errors.iter().any(|(_, n)| *n > 0);
     // The run is over and kept: a report that cannot be made must not hide how it ended.
@@ -69,9 +70,15 @@ fn reason(outcome: &Outcome, signals: &Signals) -> Option<String> {
         }),
         StopReason::TargetFailed => Some(match &outcome.error {
             Some(e) => e.to_string(),
-            None => "the target failed: too many I/O errors in a row".to_owned(),
+            None => gone().to_string(),
         }),
     }
+}
+
+/// The engine gives up on a target when nothing but errors comes back.
+fn gone() -> Error {
+    Error::target("the target failed: too many I/O errors in a row")
+        .hint("the errors are listed in the report; what was measured before is kept")
 }
 
 /// The first exit code that applies (design section 12).

@@ -1,6 +1,8 @@
 //! Shared by the file driver's tests: plans, sessions, and loop devices that clean up.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod sys;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -96,7 +96,7 @@ impl Generator {
     }
 
     /// The next operation.
-    #[inline]
+    #[inline(always)]
     #[allow(clippy::should_implement_trait)] // endless, and never None: not an iterator
     pub fn next(&mut self) -> Op {
         let kind = self.mix.draw(&mut self.rng);

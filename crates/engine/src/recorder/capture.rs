@@ -97,7 +97,7 @@ impl Capture {
     ///
     /// # Errors
     /// `Unavailable` when memory cannot be had although the budget allows it.
-    #[inline]
+    #[inline(always)]
     pub fn keep_sample(&mut self, sample: &Sample, record: impl FnOnce() -> Record) -> Result<()> {
         if let (Mode::All, Some(chunk)) = (&self.mode, &mut self.chunk) {
             let out = chunk.words().get_mut(self.position..).unwrap_or_default();

@@ -7,13 +7,14 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, bounded, unbounded};
 use taillight_core::plan::{CaptureMode, Plan};
 use taillight_core::probe::NoProbe;
-use taillight_core::{Clock, Error, MonoClock, Result, Stamp};
+use taillight_core::{Error, MonoClock, Result, Stamp};
 use taillight_driver::{Session, Target, VirtualTime};
 use taillight_rundir::salvage::spill_dir;
 
 use super::setup::{Seat, seats};
 use super::{Loaded, Request, StopFlag, capture_dir, captures, cpu_s, now};
 use crate::capture::Pool;
+use crate::clock::{Kept, LoopClock};
 use crate::collector::{Collector, Observer, SPARE_PARTS};
 use crate::recorder::{Capture, Channels, Message, Part, Recorder, Thresholds, Timeline};
 use crate::simulate::SimClock;
@@ -21,6 +22,9 @@ use crate::worker::{Parts, Worker, WorkerEnd};
 
 /// From "all sessions are ready" to the first submit, ns.
 const LEAD_NS: u64 = 5_000_000;
+/// Least time between the two readings that give the counter's rate: 20 ns of error in each make
+/// it wrong by 2 ppm at most, until the workers' first comparison.
+const BASELINE_NS: i64 = 20_000_000;
 /// How long past the drain time-out a worker stuck inside a call is waited for, ns.
 const STUCK_NS: u64 = 5_000_000_000;
 
@@ -126,7 +130,7 @@ fn timeline(plan: &Plan, start: Stamp) -> Timeline {
     }
 }
 
-fn worker<C: Clock>(
+fn worker<C: Kept>(
     shared: &Shared,
     seat: Seat,
     timeline: Timeline,
@@ -234,6 +238,7 @@ fn loaded(
         measure_end,
         drained: drained.max(measure_end),
         cpu_s,
+        counter: false,
     }
 }
 
@@ -248,6 +253,7 @@ fn threaded(
 ) -> Result<Loaded> {
     let count = seats.len();
     let (shared, target) = (Arc::new(shared), Arc::new(target));
+    let origin = LoopClock::origin();
     let (ready_in, ready) = mpsc::channel::<Ready>();
     let (ended_in, ended) = mpsc::channel::<Ended>();
     let mut starts = Vec::new();
@@ -267,8 +273,16 @@ fn threaded(
             };
             let _ = ready.send(Ok(()));
             let Ok(timeline) = start.recv() else { return };
-            let worker = worker(&shared, seat, timeline, session, MonoClock);
-            let (result, end) = crate::threaded::drive(worker, timeline.start, &stop);
+            let (result, end) = match origin.and_then(LoopClock::new) {
+                Some(clock) => {
+                    let worker = worker(&shared, seat, timeline, session, clock);
+                    crate::threaded::drive(worker, timeline.start, &stop)
+                }
+                None => {
+                    let worker = worker(&shared, seat, timeline, session, MonoClock);
+                    crate::threaded::drive(worker, timeline.start, &stop)
+                }
+            };
             let _ = ended.send((number, result, end));
         };
         let thread = std::thread::Builder::new()
@@ -284,11 +298,20 @@ fn threaded(
             .map_err(|_| Error::internal("a worker died while starting"))?;
         answer?;
     }
+    if let Some(origin) = origin {
+        // The counter's rate comes from here to the workers' start.
+        let left = BASELINE_NS - now().since(origin.at()).clamp(0, BASELINE_NS);
+        std::thread::sleep(Duration::from_nanos(left as u64));
+    }
     let timeline = timeline(&shared.plan, now().plus(LEAD_NS));
     for start in starts {
         let _ = start.send(timeline);
     }
-    watch(shared, target, threads, ended, timeline, context)
+    let loaded = watch(shared, target, threads, ended, timeline, context)?;
+    Ok(Loaded {
+        counter: origin.is_some(),
+        ..loaded
+    })
 }
 
 /// Pins the thread and makes its sleeps precise.

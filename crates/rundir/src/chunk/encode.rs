@@ -78,7 +78,7 @@ impl Encoder {
 
     /// Packs a plain success: the hot loop's way in. `Err` when a number does not fit a short
     /// record: call [`Encoder::encode`] then. `Ok(None)` when `out` is full.
-    #[inline]
+    #[inline(always)]
     pub fn encode_sample(
         &mut self,
         out: &mut [u64],
@@ -92,7 +92,7 @@ impl Encoder {
     }
 
     /// Whether every number fits a short record.
-    #[inline]
+    #[inline(always)]
     fn fits(&self, s: &Sample) -> bool {
         let latency = s.complete.wrapping_sub(s.submit) as u64;
         let delta = s.complete.wrapping_sub(self.previous_complete) as u64;
@@ -107,7 +107,7 @@ impl Encoder {
     }
 
     /// Writes a sample that fits.
-    #[inline]
+    #[inline(always)]
     fn pack(&mut self, out: &mut [u64], s: &Sample) -> Option<usize> {
         let words = self.short_words;
         let out = out.get_mut(..words)?;
@@ -152,7 +152,7 @@ impl Encoder {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn size_index(&self, size: u64) -> Option<u64> {
         if self.sizes[0] == size || self.columns.size {
             return Some(0);

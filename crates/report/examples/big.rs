@@ -1,5 +1,6 @@
-//! Times the analysis of a large run: `big DIR MILLIONS [queued]` writes a run directory of so many
+//! Times the analysis of a large run: `big DIR MILLIONS [queued|slow]` writes a run directory of so many
 //! million I/Os (once) and makes its report, saying how long it took and how much memory it used.
+//! `slow` instead of `queued` makes all latencies long and nearly all of them different.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -14,15 +15,15 @@ const WORKERS: u64 = 2;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
-    let path = PathBuf::from(args.next().ok_or("usage: big DIR MILLIONS [queued]")?);
+    let path = PathBuf::from(args.next().ok_or("usage: big DIR MILLIONS [queued|slow]")?);
     let rows = args
         .next()
-        .ok_or("usage: big DIR MILLIONS [queued]")?
+        .ok_or("usage: big DIR MILLIONS [queued|slow]")?
         .parse::<u64>()?
         * 1_000_000;
-    let queued = args.next().is_some();
+    let kind = args.next().unwrap_or_default();
     if !path.exists() {
-        write(&path, rows, queued)?;
+        write(&path, rows, kind == "queued", kind == "slow")?;
     }
     let start = Instant::now();
     let options = Options::default();
@@ -47,6 +48,7 @@ fn write(
     path: &std::path::Path,
     rows: u64,
     queued: bool,
+    slow: bool,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let mut manifest = fixture::manifest("big");
     let start = 1_000_000_000i64;
@@ -75,7 +77,7 @@ fn write(
             random ^= random >> 7;
             random ^= random << 17;
             // Most fast and alike, one in 512 slow and all different.
-            let tail = if random.is_multiple_of(512) {
+            let tail = if slow || random.is_multiple_of(512) {
                 (random >> 20) % 200_000_000
             } else {
                 0

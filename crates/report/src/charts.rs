@@ -98,7 +98,7 @@ fn series(all: &mut Vec<Series>, analysis: &Analysis, group: &Group, name: &str)
         (Measure::Sync, sync.as_ref()),
     ];
     for (measure, dist) in measures {
-        if let Some(dist) = dist.filter(|d| !d.is_empty()) {
+        if let Some(dist) = dist.filter(|d| !d.is_empty()).map(AsRef::as_ref) {
             let main = measure
                 == if open {
                     Measure::Response

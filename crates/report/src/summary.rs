@@ -1,6 +1,7 @@
 //! From an [`Analysis`] to the `summary.json` of design section 12.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use taillight_core::{OpKind, Result};
 use taillight_rundir::summary::{
@@ -8,7 +9,7 @@ use taillight_rundir::summary::{
     WorkloadSummary,
 };
 use taillight_rundir::{SCHEMA_VERSION, Summary as RundirSummary};
-use taillight_stats::{CeilingStatus, Pct, check_ceiling};
+use taillight_stats::{CeilingStatus, Dist, Pct, check_ceiling};
 
 use crate::analyse::{Analysis, Exceedances, Group, Parts, STATUS_UNKNOWN, Tally};
 use crate::latency::{self, Asked, Origin, per_s};
@@ -133,8 +134,9 @@ impl View<'_> {
         let good = set.tally.count.saturating_sub(failed);
         // Episodes are known for the main measure only.
         let open = set.parts.response.is_some();
-        let plain = |dist| latency::latency(dist, origin, self.asked, None, None);
-        let main = |dist| latency::latency(dist, origin, self.asked, Some(&set.slowest), None);
+        let plain = |dist: &Arc<Dist>| latency::latency(dist, origin, self.asked, None, None);
+        let main =
+            |dist: &Arc<Dist>| latency::latency(dist, origin, self.asked, Some(&set.slowest), None);
         let service = &set.parts.service;
         Totals {
             count: set.tally.count,

@@ -1,5 +1,7 @@
 //! The words and the skeletons people see, pinned. Run `cargo insta review` after a change.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::Sample;

@@ -187,6 +187,10 @@
     f.shown = f.shown || spec.data.map(t => t.visible === undefined ? true : t.visible);
     f.keys = spec.data.map(t => typeof t.meta === "string" ? t.meta : "");
     hoverTexts(spec);
+    // Labels of vertical lines need room; without it their words are in the hover text.
+    if (f.node.clientWidth < 640) {
+      for (const trace of spec.data) if (trace.mode === "lines+text") trace.mode = "lines";
+    }
     spec.data.forEach((t, i) => { t.visible = effective(f, i); });
     for (const key of Object.keys(spec.layout).filter(isAxis)) {
       if (f.chosen[key + ".range"]) f.home[key + ".range"] = f.chosen[key + ".range"].slice();

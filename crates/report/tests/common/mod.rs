@@ -68,8 +68,15 @@ impl Rng {
     fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
+    /// e to the power of a normal number times `spread`, by multiplications only, so that the
+    /// same run comes out on every machine.
+    fn lognormal(&mut self, spread: f64) -> f64 {
+        let normal = (0..12).map(|_| self.unit()).sum::<f64>() - 6.0;
+        let mut power = 1.0 + normal * spread / 1024.0;
+        for _ in 0..10 {
+            power *= power;
+        }
+        power
     }
 }
 
@@ -78,12 +85,12 @@ fn service(sample: &Sample, op: OpKind, rng: &mut Rng) -> f64 {
         OpKind::Read => (sample.read_ns, 2.6, 0.09),
         _ => (sample.write_ns, 15.0, 0.04),
     };
-    let usual = base * (rng.normal() * 0.09).exp();
+    let usual = base * rng.lognormal(0.09);
     let draw = rng.unit();
     if draw < 0.0006 {
-        base * 40.0 * (rng.normal() * 0.5).exp()
+        base * 40.0 * rng.lognormal(0.5)
     } else if draw < share {
-        usual * slow * (rng.normal() * 0.12).exp()
+        usual * slow * rng.lognormal(0.12)
     } else {
         usual
     }

@@ -18,6 +18,10 @@ const LITTLE_OFF: f64 = 0.05;
 /// The tool's own cost is warned about from this share of the mean latency.
 const OVERHEAD_SHARE: f64 = 0.05;
 
+/// Pressure before the run, and CPU taken by the hypervisor, that are warned about, per cent.
+const BUSY_PERCENT: f64 = 10.0;
+const STOLEN_PERCENT: f64 = 1.0;
+
 type Rule = fn(&Analysis, &Summary) -> Option<(VerdictStatus, Reason)>;
 
 /// All rules, in the order reasons are listed.
@@ -31,6 +35,7 @@ const RULES: &[Rule] = &[
     ceiling_undecided,
     lost,
     little,
+    busy_machine,
     own_cost,
     late,
     few,
@@ -320,6 +325,37 @@ fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reas
         }
     );
     Some((VerdictStatus::Warned, reason("littles_law", text)))
+}
+
+/// What else the machine did: waiting before the run, time the hypervisor gave to others.
+fn busy_machine(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let load = analysis.manifest.environment.get("load")?;
+    let value = |when: &str, what: &str| load.get(when)?.get(what)?.as_f64();
+    let before = |what| value("before", what).filter(|v| *v >= BUSY_PERCENT);
+    let mut parts = Vec::new();
+    if let Some(share) = before("cpu_pressure") {
+        parts.push(format!(
+            "programs waited for a CPU {share:.0} % of the time before it"
+        ));
+    }
+    if let Some(share) = before("io_pressure") {
+        parts.push(format!(
+            "programs waited for storage {share:.0} % of the time before it"
+        ));
+    }
+    if let Some(share) = value("during", "steal_percent").filter(|v| *v >= STOLEN_PERCENT) {
+        parts.push(format!(
+            "the hypervisor took {share:.1} % of the CPU during it"
+        ));
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    let text = format!(
+        "The machine was not quiet for this run: {}. Tails may be theirs.",
+        parts.join(", ")
+    );
+    Some((VerdictStatus::Warned, reason("busy_machine", text)))
 }
 
 fn own_cost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {

@@ -37,8 +37,8 @@ pub fn main() -> Result<bool> {
         println!("demo: no direct I/O on this file system: the page cache is in these figures\n");
     }
     println!(
-        "{:<22} {:>9} {:>10} {:>10} {:>10} {:>10}  verdict",
-        "run", "IOPS", "p50", "p99", "p99.9", "max"
+        "{:<16} {:<6} {:>8} {:>10} {:>10} {:>10} {:>10}  verdict",
+        "run", "op", "IOPS", "p50", "p99", "p99.9", "max"
     );
     let start = Instant::now();
     let mut runs = Vec::new();
@@ -134,7 +134,7 @@ fn fresh(home: &Path) -> Result<PathBuf> {
     bail!("too many demo runs in {}; delete some", home.display())
 }
 
-/// One run; prints its line. `Ok(false)` when the run had something to say against itself.
+/// One run; prints its rows. `Ok(false)` when the run had something to say against itself.
 fn measure(job: &Path, run: &Path, direct: bool) -> Result<bool> {
     let name = run
         .file_name()
@@ -159,19 +159,24 @@ fn measure(job: &Path, run: &Path, direct: bool) -> Result<bool> {
         bail!("{name}: {status}\n{}", said.trim());
     };
     let summary: Value = serde_json::from_str(&text)?;
-    println!("{}", line(&name, &summary));
+    println!("{}", rows(&name, &summary));
     Ok(status.success())
 }
 
-/// One row of the table, of the operation with the most I/Os.
-fn line(name: &str, summary: &Value) -> String {
+/// The rows of a run: one for each kind of operation.
+fn rows(name: &str, summary: &Value) -> String {
     let empty = serde_json::Map::new();
     let ops = summary["ops"].as_object().unwrap_or(&empty);
-    let op = ops
-        .values()
-        .max_by_key(|op| op["count"].as_u64())
-        .unwrap_or(&Value::Null);
-    let service = &op["service"];
+    let verdict = summary["verdict"]["status"].as_str().unwrap_or("?");
+    let rows: Vec<String> = ops
+        .iter()
+        .map(|(op, result)| row(name, op, result, verdict))
+        .collect();
+    rows.join("\n")
+}
+
+fn row(name: &str, op: &str, result: &Value, verdict: &str) -> String {
+    let service = &result["service"];
     let percentile = |p: &str| {
         let list = service["percentiles"]
             .as_array()
@@ -183,13 +188,12 @@ fn line(name: &str, summary: &Value) -> String {
         )
     };
     format!(
-        "{name:<22} {:>9.0} {:>10} {:>10} {:>10} {:>10}  {}",
-        op["iops"].as_f64().unwrap_or(f64::NAN),
+        "{name:<16} {op:<6} {:>8.0} {:>10} {:>10} {:>10} {:>10}  {verdict}",
+        result["iops"].as_f64().unwrap_or(f64::NAN),
         percentile("50"),
         percentile("99"),
         percentile("99.9"),
         duration(service["max_ns"].as_u64()),
-        summary["verdict"]["status"].as_str().unwrap_or("?")
     )
 }
 
@@ -237,13 +241,13 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_line_shows_the_main_operation() {
+    fn every_operation_has_its_row() {
         let summary = json!({
             "verdict": {"status": "good"},
             "ops": {"read": {"count": 9, "iops": 1234.4, "service": {"max_ns": 2_000_000,
                 "percentiles": [{"p": "50", "ns": 80_000}, {"p": "99", "ns": null}]}}}
         });
-        let text = line("read-sync", &summary);
+        let text = rows("read-sync", &summary);
         for part in ["read-sync", "1234", "80.0 us", "2.0 ms", "good"] {
             assert!(text.contains(part), "{text}");
         }

@@ -201,7 +201,7 @@ pub struct SlowPoint {
 pub struct Look {
     /// Colour, `#RRGGBB`.
     pub colour: &'static str,
-    /// Which line style ([`palette::dash`]).
+    /// Which line style (`palette::dash`).
     pub dash: usize,
     /// Legend group and its heading, when several runs are shown.
     pub group: Option<(String, String)>,

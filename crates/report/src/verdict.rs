@@ -228,8 +228,8 @@ fn saturated(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)>
     let it = &summary.saturation;
     let asked = it.asked_per_s.filter(|_| it.saturated)?;
     let text = format!(
-        "The rate was not reached: {} operations/s asked, {} achieved; {} were waiting at worst and {} \
-         never sent. Response times then depend on how long the run was.",
+        "The rate was not reached: {} operations/s asked, {} achieved; {} were waiting at worst \
+         and {} never sent. Response times then depend on how long the run was.",
         format::rate(asked),
         format::rate(it.achieved_per_s),
         format::count(it.backlog_max),
@@ -316,7 +316,8 @@ fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reas
     }
     let used = ratio * outstanding;
     let text = format!(
-        "Little's law does not hold: IOPS x mean latency is {}, but {} I/Os were to be outstanding. {}",
+        "Little's law does not hold: IOPS x mean latency is {}, but {} I/Os were to be \
+         outstanding. {}",
         format::factor(used),
         format::count(plan.outstanding()),
         if ratio < 1.0 {

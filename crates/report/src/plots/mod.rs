@@ -37,8 +37,8 @@ pub const CHARTS: &[Chart] = &[
         id: "distribution",
         title: "Latency distribution",
         read: "How many I/Os per second took how long, in 50 bins per decade. The area under a \
-               line is its IOPS. Small bumps far to the right are the tail: switch to the logarithmic \
-               scale to see them.",
+               line is its IOPS. Small bumps far to the right are the tail: switch to the \
+               logarithmic scale to see them.",
         draw: distribution::draw,
     },
     Chart {

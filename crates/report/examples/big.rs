@@ -1,5 +1,6 @@
-//! Times the analysis of a large run: `big DIR MILLIONS [queued|slow]` writes a run directory of so many
-//! million I/Os (once) and makes its report, saying how long it took and how much memory it used.
+//! Times the analysis of a large run: `big DIR MILLIONS [queued|slow]` writes a run directory of
+//! so many million I/Os (once) and makes its report, saying how long it took and how much memory
+//! it used.
 //! `slow` instead of `queued` makes all latencies long and nearly all of them different.
 
 use std::path::PathBuf;

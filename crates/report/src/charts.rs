@@ -246,4 +246,17 @@ mod tests {
                 .all(|w| w[0].ns < w[1].ns && w[0].share > w[1].share)
         );
     }
+
+    proptest::proptest! {
+        #[test]
+        fn every_point_of_a_curve_is_a_true_share(
+            values in proptest::collection::vec(0u64..100_000, 1..5_000)
+        ) {
+            let dist = Dist::from_values(values.clone());
+            for point in curve(&dist) {
+                let slower = values.iter().filter(|v| **v >= point.ns).count();
+                proptest::prop_assert_eq!(point.share, slower as f64 / values.len() as f64);
+            }
+        }
+    }
 }

@@ -115,7 +115,7 @@ pub struct RunArgs {
     pub rate: Option<String>,
     /// How the rate is spread.
     #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
-    #[arg(help = "How the rate is spread: constant or poisson")]
+    #[arg(help = "How the rate is spread: constant")]
     pub arrival: Option<ArrivalFlag>,
     /// Bypass the page cache; `--direct=false` goes through it.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,

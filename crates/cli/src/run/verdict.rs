@@ -1,7 +1,7 @@
 //! After the load: final manifest, report, summary on the console, exit code.
 
 use taillight_core::exit::Exit;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, ErrorKind, Result};
 use taillight_engine::{Outcome, StopReason};
 use taillight_rundir::RunStatus;
 use taillight_rundir::summary::{QosStatus, Summary};
@@ -22,6 +22,9 @@ pub fn conclude(
     outcome: Outcome,
     signals: &Signals,
 ) -> Result<Exit> {
+    if let Some(e) = &outcome.unsaved {
+        return Ok(unsaved(e, &made));
+    }
     let mut manifest = made.dir.manifest().clone();
     let mut environment = environment.clone();
     if !outcome.target_facts.is_empty() {
@@ -49,8 +52,27 @@ pub fn conclude(
         Err(e) => (None, Some(problem::show(&e))),
     };
     output::line(&format!("Run     {}", made.dir.path().display()));
-    let exit = exit(outcome.reason, failed, summary.as_ref(), signals);
+    let bug = outcome
+        .error
+        .as_ref()
+        .is_some_and(|e| e.kind() == ErrorKind::Internal);
+    let exit = if bug {
+        Exit::Internal
+    } else {
+        exit(outcome.reason, failed, summary.as_ref(), signals)
+    };
     Ok(problem.filter(|_| exit == Exit::Ok).unwrap_or(exit))
+}
+
+/// The load is over but its files could not be written. The capture stays in memory and the manifest
+/// stays as it was at the start, so that salvage finishes the directory once the cause is gone.
+fn unsaved(e: &Error, made: &Made) -> Exit {
+    problem::show(e);
+    let path = made.dir.path().display();
+    output::note(&format!(
+        "what was measured is not lost: remove the cause, then run `taillight report {path}`"
+    ));
+    Exit::TargetFailed
 }
 
 fn status(outcome: &Outcome) -> RunStatus {

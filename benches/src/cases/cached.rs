@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{fio_arm, own_arm};
+use super::{at_rest, fio_arm, own_arm};
 use crate::files::{self, Held};
 use crate::pairs::{self, Arm, Bound, Report, Sample};
 use crate::{Setup, child, fio};
@@ -42,6 +42,7 @@ pub fn sync(setup: &Setup) -> Result<Report> {
     held.check()?;
     report.ratio("iops", "taillight sync", "fio psync", Bound::AtLeast(1.2))?;
     report.ratio("cpu_ns", "taillight sync", "fio psync", Bound::None)?;
+    at_rest(&mut report, "taillight sync")?;
     report.notes.push(NOTE.into());
     Ok(report)
 }
@@ -84,6 +85,7 @@ pub fn uring(setup: &Setup) -> Result<Report> {
         };
         report.checks.push(check);
     }
+    at_rest(&mut report, "taillight uring")?;
     report.notes.push(NOTE.into());
     Ok(report)
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{fio_arm, own_arm};
+use super::{at_rest, fio_arm, own_arm};
 use crate::pairs::{self, Bound, Check, Report};
 use crate::{Setup, files, fio};
 
@@ -42,6 +42,7 @@ fn case(setup: &Setup, depth: u32, template: &str) -> Result<Report> {
     report.ratio("cpu_ns", own, other, Bound::AtMost(1.0))?;
     let law = little(&report, own, depth)?;
     report.checks.push(law);
+    at_rest(&mut report, own)?;
     report.notes.push(
         "Latency of both is submit to completion (fio: `lat`). The disk is shared and noisy: \
          judge IOPS by the spread of the pairs, not by the median alone."

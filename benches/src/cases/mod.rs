@@ -10,7 +10,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::pairs::{Arm, Report};
+use crate::pairs::{Arm, Bound, Check, Report};
 use crate::{Setup, fio, taillight};
 
 /// One comparison or measurement.
@@ -94,4 +94,16 @@ fn own_arm<'a>(name: &'static str, words: String) -> Arm<'a> {
         command: taillight::shown(&words),
         run: Box::new(move || taillight::run(&words)),
     }
+}
+
+/// Bytes of `ios.parquet` an I/O, as a check of the report.
+fn at_rest(report: &mut Report, arm: &str) -> Result<()> {
+    let values = report.column(arm, "at_rest")?;
+    report.checks.push(Check {
+        what: format!("{arm}: `ios.parquet` at rest"),
+        unit: "bytes an I/O",
+        values,
+        bound: Bound::AtMost(9.0),
+    });
+    Ok(())
 }

@@ -2,6 +2,7 @@
 //! no generator worth the name. The ceiling that a measuring tool is compared with.
 
 use std::fs::OpenOptions;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -46,7 +47,7 @@ fn read(path: &Path, depth: u16, time: Duration, direct: bool) -> Result<(u64, f
     ensure!(blocks > 0 && depth > 0, "nothing to read");
     let mut ring = Ring::new(&file, u32::from(depth)).context("io_uring")?;
     let mut free: Vec<u16> = (0..depth).collect();
-    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut random = seed();
     let mut ios = 0_u64;
     let start = Instant::now();
     while start.elapsed() < time {
@@ -64,6 +65,11 @@ fn read(path: &Path, depth: u16, time: Duration, direct: bool) -> Result<(u64, f
     }
     let took = start.elapsed().as_secs_f64();
     Ok((ios, took))
+}
+
+/// New offsets in every run, or caches behind the device would know them.
+fn seed() -> u64 {
+    RandomState::new().build_hasher().finish() | 1
 }
 
 #[cfg(test)]

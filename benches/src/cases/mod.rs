@@ -7,11 +7,13 @@ mod null;
 mod start;
 
 use std::path::Path;
+use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use serde_json::Value;
 
-use crate::pairs::{Arm, Bound, Check, Report};
-use crate::{Setup, fio, taillight};
+use crate::pairs::{Arm, Bound, Check, Report, Sample};
+use crate::{Setup, child, fio, taillight};
 
 /// One comparison or measurement.
 pub struct Case {
@@ -84,6 +86,33 @@ fn fio_arm<'a>(name: &'static str, template: &str, file: Option<&Path>, setup: &
         name,
         command: line.clone(),
         run: Box::new(move || fio::run(&line)),
+    }
+}
+
+/// The bare ring loop as an arm, in a process of its own.
+fn bare_arm<'a>(file: &Path, depth: u32, direct: bool, setup: &Setup) -> Arm<'a> {
+    let mut words = vec![
+        file.display().to_string(),
+        depth.to_string(),
+        setup.seconds.to_string(),
+    ];
+    words.extend(direct.then(|| "direct".to_string()));
+    Arm {
+        name: "bare ring",
+        command: format!("taillight-bench bare-ring {}", words.join(" ")),
+        run: Box::new(move || {
+            let mut bare = Command::new(std::env::current_exe()?);
+            let done = child::run(bare.arg("bare-ring").args(&words))?;
+            let said: Value = serde_json::from_str(&done.stdout)?;
+            let iops = said["iops"].as_f64().context("no iops")?;
+            let ios = said["ios"].as_f64().context("no ios")?;
+            Ok(Sample::from([
+                ("iops", iops),
+                ("ns_per_io", 1e9 / iops),
+                ("cpu_ns", done.cpu_s * 1e9 / ios),
+                ("foreign", done.foreign),
+            ]))
+        }),
     }
 }
 

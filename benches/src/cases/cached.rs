@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::{at_rest, bare_arm, fio_arm, own_arm};
+use super::{at_rest, bare, bare_arm, fio_arm, own_arm};
 use crate::files::{self, Held};
 use crate::pairs::{self, Bound, Report};
 use crate::{Setup, fio};
@@ -29,15 +29,19 @@ fn words(file: &Path, engine: &str, depth: u32, setup: &Setup) -> String {
 pub fn sync(setup: &Setup) -> Result<Report> {
     let (file, held) = prepare()?;
     let mut report = Report::titled("Page-cached 4 KiB reads, one at a time");
+    let (name, seconds) = (file.display().to_string(), setup.seconds.to_string());
+    let bare_words = vec!["bare-sync".to_string(), name, seconds];
     report.arms = pairs::run(
         setup.pairs,
         vec![
             own_arm("taillight sync", words(&file, "sync", 1, setup)),
             fio_arm("fio psync", fio::CACHED_PSYNC, Some(&file), setup),
+            bare("bare pread", bare_words),
         ],
     )?;
     held.check()?;
     report.ratio("iops", "taillight sync", "fio psync", Bound::AtLeast(1.2))?;
+    report.ratio("iops", "taillight sync", "bare pread", Bound::None)?;
     report.ratio("cpu_ns", "taillight sync", "fio psync", Bound::None)?;
     at_rest(&mut report, "taillight sync")?;
     report.notes.push(NOTE.into());

@@ -89,20 +89,21 @@ fn fio_arm<'a>(name: &'static str, template: &str, file: Option<&Path>, setup: &
     }
 }
 
-/// The bare ring loop as an arm, in a process of its own.
+/// The bare ring loop as an arm.
 fn bare_arm<'a>(file: &Path, depth: u32, direct: bool, setup: &Setup) -> Arm<'a> {
-    let mut words = vec![
-        file.display().to_string(),
-        depth.to_string(),
-        setup.seconds.to_string(),
-    ];
+    let mut words = vec!["bare-ring".to_string(), file.display().to_string()];
+    words.extend([depth.to_string(), setup.seconds.to_string()]);
     words.extend(direct.then(|| "direct".to_string()));
+    bare("bare ring", words)
+}
+
+/// A bare loop as an arm, in a process of its own.
+fn bare<'a>(name: &'static str, words: Vec<String>) -> Arm<'a> {
     Arm {
-        name: "bare ring",
-        command: format!("taillight-bench bare-ring {}", words.join(" ")),
+        name,
+        command: format!("taillight-bench {}", words.join(" ")),
         run: Box::new(move || {
-            let mut bare = Command::new(std::env::current_exe()?);
-            let done = child::run(bare.arg("bare-ring").args(&words))?;
+            let done = child::run(Command::new(std::env::current_exe()?).args(&words))?;
             let said: Value = serde_json::from_str(&done.stdout)?;
             let iops = said["iops"].as_f64().context("no iops")?;
             let ios = said["ios"].as_f64().context("no ios")?;

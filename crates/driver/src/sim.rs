@@ -18,7 +18,7 @@ use taillight_core::clock::VirtualClock;
 use taillight_core::plan::TargetPlan;
 use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
-use taillight_core::{Clock, Error, Op, OpKind, Result, Stamp, Status};
+use taillight_core::{Clock, Op, OpKind, Result, Stamp, Status};
 
 use crate::contract::{
     Admin, Completion, Driver, Geometry, OpenSpec, OptionDoc, Session, SessionSpec, Submitted,
@@ -185,13 +185,8 @@ impl Session for SimSession {
         Ok(())
     }
 
-    fn poll(&mut self, min: u32, _: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
-        if min > 0 {
-            // Nobody moves virtual time while a session waits: the event loop polls with 0.
-            return Err(Error::internal(
-                "`sim` cannot wait; the engine's event loop moves time",
-            ));
-        }
+    /// Never waits, whatever `min` says: only the event loop moves virtual time.
+    fn poll(&mut self, _: u32, _: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
         let now = self.device.clock.now();
         let ready = self
             .flying

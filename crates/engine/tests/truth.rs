@@ -1,5 +1,7 @@
 //! The key test: on virtual time the pipeline must return the injected truth, to the nanosecond.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::{plan, run, run_until};

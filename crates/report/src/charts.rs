@@ -4,9 +4,9 @@ use taillight_core::plan::WorkloadPlan;
 use taillight_core::{OpKind, Result};
 use taillight_stats::{Dist, percentile_curve};
 
-use crate::analyse::{Analysis, Group, Parts, Row, tracks};
+use crate::analyse::{Analysis, Exceedances, Group, Parts, Row, tracks};
 use crate::format;
-use crate::latency::{self, per_s};
+use crate::latency::{self, Asked, Origin, per_s};
 use crate::plots::data::{
     Bin, CurvePoint, Heat, Measure, NinePoint, RunData, Series, SlowPoint, Slowest,
 };
@@ -98,14 +98,21 @@ fn series(all: &mut Vec<Series>, analysis: &Analysis, group: &Group, name: &str)
         (Measure::Sync, sync.as_ref()),
     ];
     for (measure, dist) in measures {
-        if let Some(dist) = dist.filter(|d| !d.is_empty()) {
+        if let Some(dist) = dist.filter(|d| !d.is_empty()).map(AsRef::as_ref) {
             let main = measure
                 == if open {
                     Measure::Response
                 } else {
                     Measure::Service
                 };
-            all.push(one_series(analysis, group.op, name, measure, main, dist));
+            let slowest = Some(&group.slowest).filter(|_| main);
+            all.push(one_series(
+                analysis,
+                group.op,
+                name,
+                (measure, main),
+                (dist, slowest),
+            ));
         }
     }
 }
@@ -114,9 +121,8 @@ fn one_series(
     analysis: &Analysis,
     op: OpKind,
     name: &str,
-    measure: Measure,
-    main: bool,
-    dist: &Dist,
+    (measure, main): (Measure, bool),
+    (dist, slowest): (&Dist, Option<&Exceedances>),
 ) -> Series {
     let seconds = analysis.duration_ns as f64 / 1e9;
     let with_bins = matches!(measure, Measure::Response | Measure::Service);
@@ -132,7 +138,6 @@ fn one_series(
     } else {
         Vec::new()
     };
-    let nines = taillight_stats::nines(dist).into_iter();
     Series {
         op,
         name: name.to_owned(),
@@ -145,17 +150,33 @@ fn one_series(
         bins,
         curve: curve(dist),
         resolved_share: -(0.05f64.ln() / dist.count().max(1) as f64).exp_m1(),
-        nines: nines
-            .filter(|n| n.estimate.resolved)
-            .filter_map(|n| {
-                Some(NinePoint {
-                    k: u32::from(n.k),
-                    ns: n.estimate.value?,
-                    interval: n.estimate.lo.zip(n.estimate.hi),
-                })
-            })
-            .collect(),
+        nines: nines(dist, slowest),
     }
+}
+
+/// The resolved nines, as the tables show them.
+fn nines(dist: &Dist, slowest: Option<&Exceedances>) -> Vec<NinePoint> {
+    let asked = Asked {
+        percentiles: Vec::new(),
+        nines: 9,
+    };
+    // Where the distribution came from does not matter for its ranks.
+    let all = latency::latency(dist, Origin::CAPTURE, &asked, slowest, None).nines;
+    all.into_iter()
+        .filter_map(|nine| {
+            let (lo_ns, hi_ns) = match &nine.episodes {
+                Some(events) => (events.lo_ns, events.hi_ns),
+                None => (nine.lo_ns, nine.hi_ns),
+            };
+            Some(NinePoint {
+                k: nine.k,
+                ns: nine.ns?,
+                lo_ns,
+                hi_ns,
+                one_event: nine.episodes.is_some(),
+            })
+        })
+        .collect()
 }
 
 /// At most some 1,400 points: even in per cent for the body, even in nines for the tail, every
@@ -224,5 +245,18 @@ mod tests {
                 .windows(2)
                 .all(|w| w[0].ns < w[1].ns && w[0].share > w[1].share)
         );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_point_of_a_curve_is_a_true_share(
+            values in proptest::collection::vec(0u64..100_000, 1..5_000)
+        ) {
+            let dist = Dist::from_values(values.clone());
+            for point in curve(&dist) {
+                let slower = values.iter().filter(|v| **v >= point.ns).count();
+                proptest::prop_assert_eq!(point.share, slower as f64 / values.len() as f64);
+            }
+        }
     }
 }

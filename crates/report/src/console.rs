@@ -27,8 +27,13 @@ pub fn render(model: &Model, colour: bool) -> String {
     out.verdict(model);
     for table in model.tables.iter().filter(|t| !t.detail) {
         out.text.push('\n');
-        for part in split(table) {
+        let (table, hidden) = without_repeats(table);
+        for part in split(&table) {
             out.table(&part);
+        }
+        if hidden > 0 {
+            let note = format!("and {hidden} deeper, which need more I/Os still");
+            out.wrapped(&note, 2, 2, Tone::Dim);
         }
         if let Some(note) = &table.note {
             out.wrapped(note, 2, 2, Tone::Dim);
@@ -41,6 +46,20 @@ pub fn render(model: &Model, colour: bool) -> String {
         out.labelled(&label, &fact.text, fact.tone);
     }
     out.text
+}
+
+/// Of the rows at the end that hold nothing measured, keeps the first.
+fn without_repeats(table: &Table) -> (Table, usize) {
+    let empty = |row: &Vec<Cell>| row.len() > 1 && row.iter().skip(1).all(|c| c.tone == Tone::Dim);
+    let filled = table
+        .rows
+        .iter()
+        .rposition(|row| !empty(row))
+        .map_or(0, |i| i + 1);
+    let mut shorter = table.clone();
+    shorter.rows.truncate(filled + 1);
+    let hidden = table.rows.len() - shorter.rows.len();
+    (shorter, hidden)
 }
 
 /// Several runs: a line of verdict each, then the table of all.
@@ -104,11 +123,19 @@ impl Page {
         for row in &table.rows {
             let mut line = String::new();
             for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                let padded = match i {
-                    0 => format!("{:<width$}", cell.text),
-                    _ => pad(&cell.text, *width, table.words),
+                let room = " ".repeat(width - cell.text.chars().count().min(*width));
+                let text = self.paint(&cell.text, cell.tone, false);
+                let (before, after) = match (i, table.words) {
+                    (0, _) => ("", room.as_str()),
+                    (_, true) => ("  ", room.as_str()),
+                    (_, false) => ("  ", ""),
                 };
-                line.push_str(&self.paint(&padded, cell.tone, false));
+                line.push_str(before);
+                if before == "  " && after.is_empty() {
+                    line.push_str(&room);
+                }
+                line.push_str(&text);
+                line.push_str(after);
             }
             self.text.push_str(line.trim_end());
             self.text.push('\n');

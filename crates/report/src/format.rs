@@ -200,4 +200,16 @@ mod tests {
         assert_eq!(percent(1.0), "100 %");
         assert_eq!(nines_label(4), "99.99 %");
     }
+
+    proptest::proptest! {
+        #[test]
+        fn figures_are_short_whatever_they_say(value in proptest::num::f64::ANY) {
+            for text in [duration(value, Script::Plain), rate(value), short(value), factor(value)] {
+                proptest::prop_assert!(!text.is_empty());
+            }
+            if (0.0..1e15).contains(&value) {
+                proptest::prop_assert!(duration(value, Script::Plain).len() <= 14);
+            }
+        }
+    }
 }

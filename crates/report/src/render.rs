@@ -125,7 +125,7 @@ fn md(text: &str) -> String {
     out
 }
 
-/// Every percentile and nine of every set of I/Os.
+/// Every percentile of every set of I/Os.
 pub fn percentiles_csv(runs: &[Run]) -> String {
     let mut out =
         String::from("run,set,measure,percentile,ns,lo_ns,hi_ns,resolved,needs,count,source\n");

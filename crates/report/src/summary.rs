@@ -1,6 +1,7 @@
 //! From an [`Analysis`] to the `summary.json` of design section 12.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use taillight_core::{OpKind, Result};
 use taillight_rundir::summary::{
@@ -8,7 +9,7 @@ use taillight_rundir::summary::{
     WorkloadSummary,
 };
 use taillight_rundir::{SCHEMA_VERSION, Summary as RundirSummary};
-use taillight_stats::{CeilingStatus, Pct, check_ceiling};
+use taillight_stats::{CeilingStatus, Dist, Pct, check_ceiling};
 
 use crate::analyse::{Analysis, Exceedances, Group, Parts, STATUS_UNKNOWN, Tally};
 use crate::latency::{self, Asked, Origin, per_s};
@@ -133,8 +134,9 @@ impl View<'_> {
         let good = set.tally.count.saturating_sub(failed);
         // Episodes are known for the main measure only.
         let open = set.parts.response.is_some();
-        let plain = |dist| latency::latency(dist, origin, self.asked, None, None);
-        let main = |dist| latency::latency(dist, origin, self.asked, Some(&set.slowest), None);
+        let plain = |dist: &Arc<Dist>| latency::latency(dist, origin, self.asked, None, None);
+        let main =
+            |dist: &Arc<Dist>| latency::latency(dist, origin, self.asked, Some(&set.slowest), None);
         let service = &set.parts.service;
         Totals {
             count: set.tally.count,
@@ -185,7 +187,7 @@ impl View<'_> {
         sets.ops.iter().map(|(op, set)| (*op, of(set))).collect()
     }
 
-    /// Every ceiling over all operations together, and over each when there are several.
+    /// Every ceiling, over all operations together: that is what the job asked about.
     fn qos(&self, sets: &Sets) -> Result<Vec<Qos>> {
         let mut checks = Vec::new();
         for ceiling in &self.analysis.manifest.plan.qos.ceilings {
@@ -194,19 +196,13 @@ impl View<'_> {
                     .with("at", &ceiling.at)
                     .source(e)
             })?;
-            checks.push(ceiling_check(&sets.all, ceiling.ceiling.0, &at, None));
-            if sets.ops.len() > 1 {
-                let each = sets.ops.iter();
-                checks.extend(
-                    each.map(|(op, set)| ceiling_check(set, ceiling.ceiling.0, &at, Some(*op))),
-                );
-            }
+            checks.push(ceiling_check(&sets.all, ceiling.ceiling.0, &at));
         }
         Ok(checks)
     }
 }
 
-fn ceiling_check(set: &Set, ceiling_ns: u64, at: &Pct, op: Option<OpKind>) -> Qos {
+fn ceiling_check(set: &Set, ceiling_ns: u64, at: &Pct) -> Qos {
     let dist = set.parts.main();
     let check = check_ceiling(dist, ceiling_ns, at);
     let above = set.slowest.kept_above(ceiling_ns);
@@ -222,7 +218,7 @@ fn ceiling_check(set: &Set, ceiling_ns: u64, at: &Pct, op: Option<OpKind>) -> Qo
         above: check.above,
         episodes: episodes.list().len() as u64,
         needs: check.needs,
-        op,
+        op: None,
         count: Some(dist.count()),
     }
 }

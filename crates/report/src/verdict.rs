@@ -18,6 +18,11 @@ const LITTLE_OFF: f64 = 0.05;
 /// The tool's own cost is warned about from this share of the mean latency.
 const OVERHEAD_SHARE: f64 = 0.05;
 
+/// Waiting for a CPU before the run, and CPU taken by the hypervisor, that are warned about, per
+/// cent. The first is high because a run just before this one makes some of it.
+const BUSY_PERCENT: f64 = 50.0;
+const STOLEN_PERCENT: f64 = 1.0;
+
 type Rule = fn(&Analysis, &Summary) -> Option<(VerdictStatus, Reason)>;
 
 /// All rules, in the order reasons are listed.
@@ -31,6 +36,7 @@ const RULES: &[Rule] = &[
     ceiling_undecided,
     lost,
     little,
+    busy_machine,
     own_cost,
     late,
     few,
@@ -222,8 +228,8 @@ fn saturated(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)>
     let it = &summary.saturation;
     let asked = it.asked_per_s.filter(|_| it.saturated)?;
     let text = format!(
-        "Saturated: {} operations/s were asked for and {} achieved; {} were waiting at worst and {} \
-         never sent. Response times then depend on how long the run was.",
+        "The rate was not reached: {} operations/s asked, {} achieved; {} were waiting at worst \
+         and {} never sent. Response times then depend on how long the run was.",
         format::rate(asked),
         format::rate(it.achieved_per_s),
         format::count(it.backlog_max),
@@ -310,9 +316,10 @@ fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reas
     }
     let used = ratio * outstanding;
     let text = format!(
-        "Little's law does not hold: IOPS x mean latency is {}, but {} I/Os were to be outstanding. {}",
-        format::digits3(used),
-        format::digits3(outstanding),
+        "Little's law does not hold: IOPS x mean latency is {}, but {} I/Os were to be \
+         outstanding. {}",
+        format::factor(used),
+        format::count(plan.outstanding()),
         if ratio < 1.0 {
             "The tool or the CPU did not keep the queue full, so throughput is a lower bound."
         } else {
@@ -320,6 +327,31 @@ fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reas
         }
     );
     Some((VerdictStatus::Warned, reason("littles_law", text)))
+}
+
+/// What else the machine did: waiting before the run, time the hypervisor gave to others.
+fn busy_machine(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let load = analysis.manifest.environment.get("load")?;
+    let value = |when: &str, what: &str| load.get(when)?.get(what)?.as_f64();
+    let mut parts = Vec::new();
+    if let Some(share) = value("before", "cpu_pressure").filter(|v| *v >= BUSY_PERCENT) {
+        parts.push(format!(
+            "programs waited for a CPU {share:.0} % of the time before it"
+        ));
+    }
+    if let Some(share) = value("during", "steal_percent").filter(|v| *v >= STOLEN_PERCENT) {
+        parts.push(format!(
+            "the hypervisor took {share:.1} % of the CPU during it"
+        ));
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    let text = format!(
+        "The machine was not quiet for this run: {}. Tails may be theirs.",
+        parts.join(", ")
+    );
+    Some((VerdictStatus::Warned, reason("busy_machine", text)))
 }
 
 fn own_cost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {

@@ -1,7 +1,7 @@
 //! What to do next: operation, size, offset. One generator per worker, seeded, without a clock.
 //!
 //! The same seed gives the same operations in the same order per worker. Adding an access
-//! pattern: one file here and one line in [`Pattern::new`].
+//! pattern: one file here and one line in `Pattern::new`.
 
 mod mix;
 mod pattern;

@@ -10,8 +10,9 @@ use super::group::{Group, GroupCounter};
 use super::heat::Window;
 use super::row::Row;
 
-/// Memory the exact counters may take together.
-const BUDGET: usize = 640 << 20;
+/// Memory the exact counters may take together. Distributions made of them, and their sums, take
+/// up to twice as much once more.
+const BUDGET: usize = 384 << 20;
 
 /// What one reading of the file gave.
 #[derive(Debug, Default)]
@@ -112,7 +113,8 @@ impl Reader {
             }
             self.captured.counted += 1;
             let row = row_of(batch, i);
-            self.counter(row.workload, batch.op[i]).push(&row);
+            let exact = !self.captured.overflowed;
+            self.counter(row.workload, batch.op[i]).push(&row, exact);
         }
         let memory: usize = self
             .counters
@@ -121,7 +123,12 @@ impl Reader {
             .flatten()
             .map(|c| c.memory())
             .sum();
-        self.captured.overflowed |= memory > BUDGET;
+        if memory > BUDGET && !self.captured.overflowed {
+            self.captured.overflowed = true;
+            for counter in self.counters.iter_mut().flatten().flatten() {
+                counter.forget();
+            }
+        }
     }
 
     fn counter(&mut self, workload: u16, op: OpKind) -> &mut GroupCounter {

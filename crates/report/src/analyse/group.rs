@@ -1,6 +1,7 @@
 //! One workload's I/Os of one kind: counters while reading, distributions afterwards.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use taillight_core::OpKind;
 use taillight_stats::{Dist, DistError, ExactCounter, TopK};
@@ -38,7 +39,7 @@ pub struct Tally {
     pub errors: BTreeMap<i32, (u64, Option<i64>)>,
     /// Sum of service times of all I/Os, for the mean depth, ns.
     pub busy_ns: u128,
-    /// The last completion.
+    /// The last completion of a success, CLOCK_MONOTONIC ns.
     pub last_ns: i64,
 }
 
@@ -82,13 +83,12 @@ impl GroupCounter {
         }
     }
 
-    /// Counts one row.
+    /// Counts one row; without `exact` its latency only goes where memory is bounded.
     #[inline]
-    pub fn push(&mut self, row: &Row) {
+    pub fn push(&mut self, row: &Row, exact: bool) {
         let service = between(row.submit, row.complete);
         self.tally.count += 1;
         self.tally.busy_ns += u128::from(service);
-        self.tally.last_ns = self.tally.last_ns.max(row.complete);
         if row.status != 0 {
             let entry = self.tally.errors.entry(row.status).or_insert((0, None));
             entry.0 += 1;
@@ -96,25 +96,10 @@ impl GroupCounter {
             return;
         }
         self.tally.bytes += row.moved.unwrap_or(row.size);
-        self.service.push(service);
-        let mut main = service;
-        if let Some(intended) = row.intended {
-            main = between(intended, row.complete);
-            self.response.get_or_insert_default().push(main);
-            self.wait
-                .get_or_insert_default()
-                .push(between(intended, row.submit));
-        }
-        if let Some(issued) = row.issued {
-            self.queue
-                .get_or_insert_default()
-                .push(between(row.submit, issued));
-            self.after_issue
-                .get_or_insert_default()
-                .push(between(issued, row.complete));
-        }
-        if let Some(sync) = row.sync {
-            self.sync.get_or_insert_default().push(sync);
+        self.tally.last_ns = self.tally.last_ns.max(row.complete);
+        let main = between(row.intended.unwrap_or(row.submit), row.complete);
+        if exact {
+            self.count_exactly(row, service, main);
         }
         self.heat.push(row.complete, main);
         if self.outliers.floor().is_none_or(|floor| main >= floor) {
@@ -122,6 +107,39 @@ impl GroupCounter {
         }
         self.slowest
             .push(main, row.intended.unwrap_or(row.submit), row.complete);
+    }
+
+    #[inline]
+    fn count_exactly(&mut self, row: &Row, service: u64, main: u64) {
+        self.service.push(service);
+        if let Some(intended) = row.intended {
+            let wait = between(intended, row.submit);
+            self.response.get_or_insert_default().push(main);
+            self.wait.get_or_insert_default().push(wait);
+        }
+        if let Some(issued) = row.issued {
+            let queue = between(row.submit, issued);
+            let after = between(issued, row.complete);
+            self.queue.get_or_insert_default().push(queue);
+            self.after_issue.get_or_insert_default().push(after);
+        }
+        if let Some(sync) = row.sync {
+            self.sync.get_or_insert_default().push(sync);
+        }
+    }
+
+    /// Gives up exact counting and frees its memory.
+    pub fn forget(&mut self) {
+        self.service = ExactCounter::new();
+        for part in [
+            &mut self.response,
+            &mut self.wait,
+            &mut self.sync,
+            &mut self.queue,
+            &mut self.after_issue,
+        ] {
+            *part = None;
+        }
     }
 
     /// Bytes in use.
@@ -142,13 +160,13 @@ impl GroupCounter {
 
     /// The distributions.
     pub fn finish(self, workload: u16, op: OpKind) -> Group {
-        let dist = |c: Option<ExactCounter>| c.map(ExactCounter::finish);
+        let dist = |c: Option<ExactCounter>| c.map(|c| Arc::new(c.finish()));
         Group {
             workload,
             op,
             tally: self.tally,
             parts: Parts {
-                service: self.service.finish(),
+                service: Arc::new(self.service.finish()),
                 response: dist(self.response),
                 wait: dist(self.wait),
                 sync: dist(self.sync),
@@ -174,21 +192,22 @@ pub fn between(from: i64, to: i64) -> u64 {
     to.saturating_sub(from).max(0) as u64
 }
 
-/// The distributions of one set of I/Os.
+/// The distributions of one set of I/Os, shared where sets are the same: a run of one operation
+/// has one distribution, not one for the run, one for the operation and one for the workload.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Parts {
     /// complete - submit.
-    pub service: Dist,
+    pub service: Arc<Dist>,
     /// complete - intended; with a schedule only.
-    pub response: Option<Dist>,
+    pub response: Option<Arc<Dist>>,
     /// submit - intended; with a schedule only.
-    pub wait: Option<Dist>,
+    pub wait: Option<Arc<Dist>>,
     /// The sync inside writes.
-    pub sync: Option<Dist>,
+    pub sync: Option<Arc<Dist>>,
     /// issued - submit; queued drivers only.
-    pub queue: Option<Dist>,
+    pub queue: Option<Arc<Dist>>,
     /// complete - issued; queued drivers only.
-    pub after_issue: Option<Dist>,
+    pub after_issue: Option<Arc<Dist>>,
 }
 
 impl Parts {
@@ -197,13 +216,21 @@ impl Parts {
         self.response.as_ref().unwrap_or(&self.service)
     }
     /// Both together.
+    ///
+    /// # Errors
+    /// When counts exceed 64 bits.
     pub fn merge(&self, other: &Parts) -> Result<Parts, DistError> {
-        let both = |a: &Option<Dist>, b: &Option<Dist>| match (a, b) {
-            (Some(a), Some(b)) => a.merge(b).map(Some),
+        let two = |a: &Arc<Dist>, b: &Arc<Dist>| match (a.is_empty(), b.is_empty()) {
+            (true, _) => Ok(b.clone()),
+            (_, true) => Ok(a.clone()),
+            _ => a.merge(b).map(Arc::new),
+        };
+        let both = |a: &Option<Arc<Dist>>, b: &Option<Arc<Dist>>| match (a, b) {
+            (Some(a), Some(b)) => two(a, b).map(Some),
             (a, b) => Ok(a.clone().or_else(|| b.clone())),
         };
         Ok(Parts {
-            service: self.service.merge(&other.service)?,
+            service: two(&self.service, &other.service)?,
             response: both(&self.response, &other.response)?,
             wait: both(&self.wait, &other.wait)?,
             sync: both(&self.sync, &other.sync)?,

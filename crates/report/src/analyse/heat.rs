@@ -19,7 +19,7 @@ pub struct Window {
     pub start_ns: i64,
     /// Width of a column, ns, at least 1.
     pub column_ns: u64,
-    /// Columns, at most [`COLUMNS`].
+    /// Columns, at most `COLUMNS`.
     pub columns: usize,
 }
 

@@ -1,6 +1,7 @@
 //! Distributions from `histograms.hlog`, for runs whose capture is absent or incomplete.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::histlog::{LatencyKind, read_histograms};
@@ -75,8 +76,8 @@ fn group(
     mut sum: Sums,
     tallies: &BTreeMap<(u16, OpKind), Tally>,
 ) -> Result<Group> {
-    let mut take = |kind: LatencyKind| -> Result<Option<Dist>> {
-        sum.kinds.remove(&kind).map(dist).transpose()
+    let mut take = |kind: LatencyKind| -> Result<Option<Arc<Dist>>> {
+        Ok(sum.kinds.remove(&kind).map(dist).transpose()?.map(Arc::new))
     };
     let parts = Parts {
         service: take(LatencyKind::Service)?.unwrap_or_default(),

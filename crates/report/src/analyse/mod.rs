@@ -40,7 +40,7 @@ pub struct Analysis {
     pub origin: Origin,
     /// Start of the measure phase, CLOCK_MONOTONIC ns.
     pub start_ns: i64,
-    /// From the start of measuring to its end or the last completion, whichever is later, ns.
+    /// From the start of measuring to its end or the last success, whichever is later, ns.
     pub duration_ns: u64,
     /// Intervals of the measure and drain phases.
     pub intervals: Vec<IntervalRow>,
@@ -89,7 +89,8 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
     let span = span(dir, &manifest, &intervals, &mut troubles)?;
     let captured = match dir.existing(names::IOS) {
         Some(path) => {
-            let read = capture::read(&path, Window::new(span.0, span.1), progress);
+            let window = Window::new(span.0, span.1.max(drained(&manifest)));
+            let read = capture::read(&path, window, progress);
             or_trouble(read, "capture_unreadable", &mut troubles)?
         }
         None => capture::Captured::default(),
@@ -102,7 +103,8 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
     };
     let whole = whole_capture(&manifest, &captured, &counts, &mut troubles);
     // Without a log, what there is of the capture is all there is.
-    let only = dir.existing(names::HISTOGRAMS).is_none() && captured.counted > 0;
+    let only =
+        dir.existing(names::HISTOGRAMS).is_none() && captured.counted > 0 && !captured.overflowed;
     let complete = whole || only;
     let (groups, origin) = if complete {
         (captured.groups, Origin::CAPTURE)
@@ -202,6 +204,12 @@ fn span(
     let ends = [to, from_ios.map(|s| s.1)];
     let end = ends.into_iter().flatten().max().unwrap_or(start);
     Ok((start, end.max(start)))
+}
+
+/// The end of the last phase that counts; pictures reach that far.
+fn drained(manifest: &Manifest) -> i64 {
+    let counted = manifest.phases.iter().filter(|p| capture::counts(&p.name));
+    counted.filter_map(|p| p.end_ns).max().unwrap_or(i64::MIN)
 }
 
 /// I/Os the recorder counted in measure and drain. A killed run's manifest still says 0.

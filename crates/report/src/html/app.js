@@ -37,12 +37,15 @@
     for (let v = Math.ceil(lo / step) * step; v <= hi + step * 1e-9; v += step) out.push(Number(v.toPrecision(12)));
     return out;
   };
-  const decades = (lo, hi) => {
+  const decades = (lo, hi, most) => {
     const span = hi - lo;
+    // Every so many-th decade where they would stand too close.
+    const stride = Math.max(1, Math.ceil(span / most));
     const factors = span > 2.2 ? [1] : span > 0.9 ? [1, 2, 5] : null;
     if (!factors) return linear(10 ** lo, 10 ** hi, 6, 10);
     const out = [];
     for (let d = Math.floor(lo); d <= hi; d++) for (const f of factors) {
+      if (d % stride) continue;
       const v = f * 10 ** d;
       if (Math.log10(v) >= lo - 1e-9 && Math.log10(v) <= hi + 1e-9) out.push(Number(v.toPrecision(12)));
     }
@@ -67,7 +70,7 @@
     if (kind === "nines") { const v = ninesTicks(lo, hi); return [v, v.map(ninesLabel)]; }
     const units = { time: TIMES, bytes: BYTES, number: COUNTS }[kind];
     if (!units) return null;
-    if (log) { const v = decades(lo, hi); return [v, v.map(x => label(units, x))]; }
+    if (log) { const v = decades(lo, hi, 1.7 * room); return [v, v.map(x => label(units, x))]; }
     const v = linear(lo, hi, most, kind === "bytes" ? 1024 : 10).filter(x => x >= 0);
     const unit = unitOf(units, Math.max(...v.map(Math.abs), 0));
     return [v, v.map(x => label(units, x, unit))];
@@ -184,6 +187,10 @@
     f.shown = f.shown || spec.data.map(t => t.visible === undefined ? true : t.visible);
     f.keys = spec.data.map(t => typeof t.meta === "string" ? t.meta : "");
     hoverTexts(spec);
+    // Labels of vertical lines need room; without it their words are in the hover text.
+    if (f.node.clientWidth < 640) {
+      for (const trace of spec.data) if (trace.mode === "lines+text") trace.mode = "lines";
+    }
     spec.data.forEach((t, i) => { t.visible = effective(f, i); });
     for (const key of Object.keys(spec.layout).filter(isAxis)) {
       if (f.chosen[key + ".range"]) f.home[key + ".range"] = f.chosen[key + ".range"].slice();

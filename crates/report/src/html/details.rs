@@ -97,7 +97,7 @@ fn facts(run: &Run) -> Pairs {
     pairs
 }
 
-/// Headings with pairs, nested keys joined by a dot; single values come first.
+/// Headings with pairs, nested keys joined by a comma; single values come first.
 fn environment(map: &serde_json::Map<String, Value>) -> Vec<(String, Pairs)> {
     let mut top: Pairs = Vec::new();
     let mut groups = Vec::new();
@@ -108,7 +108,9 @@ fn environment(map: &serde_json::Map<String, Value>) -> Vec<(String, Pairs)> {
                 for (name, value) in inner {
                     flatten(&mut pairs, &words(name), value);
                 }
-                groups.push((words(key), pairs));
+                if !pairs.is_empty() {
+                    groups.push((words(key), pairs));
+                }
             }
             value => flatten(&mut top, &words(key), value),
         }
@@ -124,7 +126,7 @@ fn flatten(pairs: &mut Pairs, key: &str, value: &Value) {
         Value::Null => pairs.push((key.to_owned(), "unknown".to_owned())),
         Value::Object(map) => {
             for (name, value) in map {
-                flatten(pairs, &format!("{key}.{name}"), value);
+                flatten(pairs, &format!("{key}, {}", words(name)), value);
             }
         }
         Value::Array(items) if items.iter().all(|v| !v.is_object() && !v.is_array()) => {
@@ -133,7 +135,7 @@ fn flatten(pairs: &mut Pairs, key: &str, value: &Value) {
         }
         Value::Array(items) => {
             for (i, value) in items.iter().enumerate() {
-                flatten(pairs, &format!("{key}.{i}"), value);
+                flatten(pairs, &format!("{key} {i}"), value);
             }
         }
         value => pairs.push((key.to_owned(), plain(value))),

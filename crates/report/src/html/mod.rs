@@ -1,7 +1,7 @@
 //! `report.html`: one file, works offline, light and dark, on screen and on paper.
 //!
 //! What it is: the model and the figures put into a template. Everything that comes from a run
-//! directory is escaped: by the template engine in text, by [`script_json`] inside scripts. A
+//! directory is escaped: by the template engine in text, by `script_json` inside scripts. A
 //! content security policy forbids the page to load anything from anywhere.
 
 mod details;

@@ -2,6 +2,7 @@
 
 use taillight_rundir::Summary;
 use taillight_rundir::latency::LatencySource;
+use taillight_rundir::summary::Distribution;
 
 use super::tables;
 use super::{Fact, Model, Tile, Tone, VerdictView, word};
@@ -158,6 +159,22 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
         lost.join(", ")
     };
     fact("Losses", text, tone);
+    let outside = |pick: fn(&Distribution) -> u64| -> u64 {
+        summary
+            .distribution
+            .values()
+            .map(|d| pick(&d.service))
+            .sum()
+    };
+    let (below, above) = (outside(|d| d.below), outside(|d| d.above));
+    if below + above > 0 {
+        let text = format!(
+            "{} I/Os under 10 ns and {} of 100 s or more have no bin in the distribution",
+            format::count(below),
+            format::count(above)
+        );
+        fact("Pictures", text, Tone::Plain);
+    }
     if let Some(queue) = queue(summary, script) {
         fact("Own queue", queue, Tone::Plain);
     }

@@ -85,7 +85,7 @@ fn throughput(summary: &Summary) -> Table {
             Cell::new(format::count(totals.count)),
             Cell::new(format::rate(totals.iops)),
             Cell::new(format::bytes_per_s(totals.bytes_per_s)),
-            Cell::new(totals.depth_mean.map_or(String::new(), format::digits3)),
+            Cell::new(totals.depth_mean.map_or(String::new(), format::factor)),
             failed,
         ]);
     }
@@ -157,8 +157,9 @@ fn latency_row(label: String, latency: &Latency, shown: &[&str], script: Script)
     };
     let mut row = vec![Cell::new(label), time(latency.mean_ns)];
     for p in shown {
+        // What was not asked for stays empty; a dash is for too few I/Os.
         let it = latency.percentiles.iter().find(|it| it.p == *p);
-        row.push(time(it.and_then(|it| it.ns).map(|ns| ns as f64)));
+        row.push(it.map_or(Cell::default(), |it| time(it.ns.map(|ns| ns as f64))));
     }
     row.push(time(latency.max_ns.map(|ns| ns as f64)));
     row

@@ -7,7 +7,7 @@ use plotly::common::{
 use plotly::layout::{Axis, AxisType};
 use plotly::{Plot, Scatter};
 
-use super::data::{CurvePoint, Look, Measure, Overlay, Series, escape};
+use super::data::{CurvePoint, Look, Measure, NinePoint, Overlay, Series, escape};
 use super::distribution::legend;
 use super::{AxisKind, Figure, style};
 use crate::format::{self, Script};
@@ -290,28 +290,11 @@ fn nine_points(series: &Series, look: &Look) -> Box<Scatter<f64, f64>> {
         .iter()
         .map(|n| 10f64.powi(-(n.k as i32)))
         .collect();
-    let side = |pick: fn((u64, u64)) -> u64| -> Vec<f64> {
-        series
-            .nines
-            .iter()
-            .map(|n| n.interval.map_or(0.0, |i| pick(i).abs_diff(n.ns) as f64))
-            .collect()
+    let side = |end: fn(&NinePoint) -> Option<u64>| -> Vec<f64> {
+        let length = |n: &NinePoint| end(n).map_or(0.0, |v| v.abs_diff(n.ns) as f64);
+        series.nines.iter().map(length).collect()
     };
-    let text: Vec<String> = series
-        .nines
-        .iter()
-        .map(|n| {
-            let value = format::duration_ns(n.ns, Script::Fine);
-            let sure = n.interval.map_or("no interval yet".to_owned(), |(lo, hi)| {
-                format!(
-                    "95 % interval {} to {}",
-                    format::duration_ns(lo, Script::Fine),
-                    format::duration_ns(hi, Script::Fine)
-                )
-            });
-            format!("{} within {value}<br>{sure}", format::nines_label(n.k))
-        })
-        .collect();
+    let text: Vec<String> = series.nines.iter().map(nine_words).collect();
     let points = Scatter::new(x, y)
         .name(escape(&series.name))
         .mode(Mode::Markers)
@@ -324,8 +307,8 @@ fn nine_points(series: &Series, look: &Look) -> Box<Scatter<f64, f64>> {
         .error_x(
             ErrorData::new(ErrorType::Data)
                 .symmetric(false)
-                .array(side(|i| i.1))
-                .array_minus(side(|i| i.0))
+                .array(side(|n| n.hi_ns))
+                .array_minus(side(|n| n.lo_ns))
                 .color(look.colour)
                 .thickness(1.4)
                 .width(5),
@@ -337,4 +320,23 @@ fn nine_points(series: &Series, look: &Look) -> Box<Scatter<f64, f64>> {
         ))
         .show_legend(false);
     style::group(points, look)
+}
+
+fn nine_words(nine: &NinePoint) -> String {
+    let time = |ns: Option<u64>| match ns {
+        Some(ns) => format::duration_ns(ns, Script::Fine),
+        None => "unknown".to_owned(),
+    };
+    let event = if nine.one_event {
+        "<br>one event holds most of the slower I/Os"
+    } else {
+        ""
+    };
+    format!(
+        "{} within {}<br>95 % interval: {} to {}{event}",
+        format::nines_label(nine.k),
+        format::duration_ns(nine.ns, Script::Fine),
+        time(nine.lo_ns),
+        time(nine.hi_ns)
+    )
 }

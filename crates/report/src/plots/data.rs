@@ -119,8 +119,12 @@ pub struct NinePoint {
     pub k: u32,
     /// Its value, ns.
     pub ns: u64,
-    /// Two-sided 95 % interval, ns, where it exists.
-    pub interval: Option<(u64, u64)>,
+    /// Lower end of the 95 % interval, ns, where it exists.
+    pub lo_ns: Option<u64>,
+    /// Upper end of the 95 % interval, ns, where it exists.
+    pub hi_ns: Option<u64>,
+    /// Whether one event holds most of the slower I/Os; then the interval counts events.
+    pub one_event: bool,
 }
 
 /// Values over time of one operation.
@@ -197,7 +201,7 @@ pub struct SlowPoint {
 pub struct Look {
     /// Colour, `#RRGGBB`.
     pub colour: &'static str,
-    /// Which line style ([`palette::dash`]).
+    /// Which line style (`palette::dash`).
     pub dash: usize,
     /// Legend group and its heading, when several runs are shown.
     pub group: Option<(String, String)>,

@@ -42,7 +42,7 @@ pub fn draw(overlay: &Overlay) -> Vec<Figure> {
     let Some((lo, hi)) = style::latency_range(edges) else {
         return Vec::new();
     };
-    let layout = style::layout(1)
+    let layout = style::layout(0)
         .x_axis(style::elapsed_axis(overlay).show_grid(false))
         .y_axis(style::latency_axis("latency", lo, hi).show_grid(false));
     vec![Figure {

@@ -36,9 +36,9 @@ pub const CHARTS: &[Chart] = &[
     Chart {
         id: "distribution",
         title: "Latency distribution",
-        read: "How many I/Os per second took how long, in 50 bins per decade. The area under a line \
-               is its IOPS. Small bumps far to the right are the tail: switch to the logarithmic \
-               scale to see them.",
+        read: "How many I/Os per second took how long, in 50 bins per decade. The area under a \
+               line is its IOPS. Small bumps far to the right are the tail: switch to the \
+               logarithmic scale to see them.",
         draw: distribution::draw,
     },
     Chart {
@@ -66,8 +66,8 @@ pub const CHARTS: &[Chart] = &[
     Chart {
         id: "latency-time",
         title: "Latency over time",
-        read: "Service time in each reporting interval. A flat line is a steady device; a percentile \
-               of a run whose lines drift is not a property of the device.",
+        read: "Service time in each reporting interval. A flat line is a steady device; a \
+               percentile of a run whose lines drift is not a property of the device.",
         draw: time::latency,
     },
     Chart {
@@ -94,7 +94,8 @@ pub const CHARTS: &[Chart] = &[
         id: "split",
         title: "Where the time was spent",
         read: "Latency taken apart: waiting for a free slot, in this tool's own queue, after the \
-               I/O was issued, and in the sync call inside a write. The tool's part should be small.",
+               I/O was issued, and in the sync call inside a write. The tool's part should be \
+               small.",
         draw: curve::split,
     },
 ];

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::data::{Look, Overlay};
 use crate::format::{self, Script};
 
-/// A layout with a legend above the plot.
+/// A layout with a legend above the plot; it names the throughput even of a single line.
 pub fn layout(entries: usize) -> Layout {
     let legend = Legend::new()
         .orientation(Orientation::Horizontal)
@@ -32,7 +32,7 @@ pub fn layout(entries: usize) -> Layout {
                 .auto_expand(true),
         )
         .legend(legend)
-        .show_legend(entries > 1)
+        .show_legend(entries > 0)
         .hover_mode(HoverMode::Closest)
         .font(Font::new().size(13))
 }

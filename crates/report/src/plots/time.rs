@@ -180,7 +180,8 @@ fn level_line(
             .dash(dash),
     )
     .hover_text_array(text)
-    .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"));
+    .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
+    .meta(format!("{}{}", look.key, level.name));
     if visible {
         trace
     } else {
@@ -245,7 +246,8 @@ fn throughput_of(
                     .dash(palette::dash(look.dash)),
             )
             .hover_text_array(text)
-            .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>")),
+            .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
+            .meta(look.key.clone()),
         );
         lines += 1;
     }

@@ -68,8 +68,15 @@ impl Rng {
     fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
+    /// e to the power of a normal number times `spread`, by multiplications only, so that the
+    /// same run comes out on every machine.
+    fn lognormal(&mut self, spread: f64) -> f64 {
+        let normal = (0..12).map(|_| self.unit()).sum::<f64>() - 6.0;
+        let mut power = 1.0 + normal * spread / 1024.0;
+        for _ in 0..10 {
+            power *= power;
+        }
+        power
     }
 }
 
@@ -78,12 +85,12 @@ fn service(sample: &Sample, op: OpKind, rng: &mut Rng) -> f64 {
         OpKind::Read => (sample.read_ns, 2.6, 0.09),
         _ => (sample.write_ns, 15.0, 0.04),
     };
-    let usual = base * (rng.normal() * 0.09).exp();
+    let usual = base * rng.lognormal(0.09);
     let draw = rng.unit();
     if draw < 0.0006 {
-        base * 40.0 * (rng.normal() * 0.5).exp()
+        base * 40.0 * rng.lognormal(0.5)
     } else if draw < share {
-        usual * slow * (rng.normal() * 0.12).exp()
+        usual * slow * rng.lognormal(0.12)
     } else {
         usual
     }
@@ -225,7 +232,7 @@ pub fn manifest(sample: &Sample, ios: u64, last: i64) -> Manifest {
     manifest
 }
 
-fn interval_rows(all: &[Record], seconds: u64, open: bool) -> Vec<IntervalRow> {
+fn interval_rows(all: &[Record], seconds: u64, rate: Option<u64>) -> Vec<IntervalRow> {
     let mut by: BTreeMap<(OpKind, i64), Vec<&Record>> = BTreeMap::new();
     for r in all {
         let second = ((r.complete.0 - START) / 1_000_000_000).min(seconds as i64 - 1);
@@ -252,16 +259,15 @@ fn interval_rows(all: &[Record], seconds: u64, open: bool) -> Vec<IntervalRow> {
                 p50_ns: at("50"),
                 p99_ns: at("99"),
                 p999_ns: at("99.9"),
-                response_p99_ns: open.then(|| {
+                response_p99_ns: rate.map(|_| {
                     let all: Dist = good().map(|r| r.response_ns()).collect();
                     all.percentile(&"99".parse().unwrap()).unwrap_or(0)
                 }),
-                backlog: open.then(|| {
-                    records
-                        .iter()
-                        .map(|r| r.wait_ns() / 1_000_000)
-                        .max()
-                        .unwrap_or(0)
+                backlog: rate.map(|rate| {
+                    let until = START + (second + 1) * 1_000_000_000;
+                    let due = rate * (second as u64 + 1);
+                    let sent = all.iter().filter(|r| r.submit.0 < until).count() as u64;
+                    due.saturating_sub(sent)
                 }),
                 depth_mean: busy as f64 / 1e9,
                 ..IntervalRow::default()
@@ -289,11 +295,7 @@ pub fn write(path: &Path, sample: &Sample) -> Manifest {
         }
     }
     ios.finish().unwrap();
-    write_intervals(
-        &dir,
-        &interval_rows(&all, sample.seconds, sample.rate.is_some()),
-    )
-    .unwrap();
+    write_intervals(&dir, &interval_rows(&all, sample.seconds, sample.rate)).unwrap();
     let mut histograms = BTreeMap::new();
     for record in all.iter().filter(|r| r.status.is_ok()) {
         let second = (record.complete.0 - START) / 1_000_000_000;

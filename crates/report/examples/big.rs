@@ -1,0 +1,119 @@
+//! Times the analysis of a large run: `big DIR MILLIONS [queued|slow]` writes a run directory of
+//! so many million I/Os (once) and makes its report, saying how long it took and how much memory
+//! it used.
+//! `slow` instead of `queued` makes all latencies long and nearly all of them different.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use taillight_core::{OpKind, Record, Stamp, Status};
+use taillight_report::{Options, make};
+use taillight_rundir::ios::{IosWriter, RowKey};
+use taillight_rundir::manifest::{PhaseInfo, RunStatus};
+use taillight_rundir::{RunDir, fixture};
+
+const WORKERS: u64 = 2;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1);
+    let path = PathBuf::from(args.next().ok_or("usage: big DIR MILLIONS [queued|slow]")?);
+    let rows = args
+        .next()
+        .ok_or("usage: big DIR MILLIONS [queued|slow]")?
+        .parse::<u64>()?
+        * 1_000_000;
+    let kind = args.next().unwrap_or_default();
+    if !path.exists() {
+        write(&path, rows, kind == "queued", kind == "slow")?;
+    }
+    let start = Instant::now();
+    let options = Options::default();
+    let report = make(&[&path], &options, &mut |_| true)?;
+    println!(
+        "{}\n{rows} I/Os in {:.1} s",
+        report.text,
+        start.elapsed().as_secs_f64()
+    );
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    println!(
+        "{}",
+        status
+            .lines()
+            .find(|l| l.starts_with("VmHWM"))
+            .unwrap_or_default()
+    );
+    Ok(())
+}
+
+fn write(
+    path: &std::path::Path,
+    rows: u64,
+    queued: bool,
+    slow: bool,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let mut manifest = fixture::manifest("big");
+    let start = 1_000_000_000i64;
+    let each = rows / WORKERS;
+    let step = 100;
+    let end = start + (each * step) as i64;
+    manifest.status = RunStatus::Complete;
+    manifest.capture.kept = each * WORKERS;
+    manifest.phases = vec![PhaseInfo {
+        name: "measure".into(),
+        start_ns: start,
+        end_ns: Some(end),
+        ios: each * WORKERS,
+    }];
+    let dir = RunDir::create(path, &manifest)?;
+    let mut ios = IosWriter::create(&dir)?;
+    let mut random = 88_172_645_463_325_252u64;
+    for worker in 0..WORKERS {
+        let key = RowKey {
+            phase: "measure",
+            workload: 0,
+            worker: worker as u16,
+        };
+        for i in 0..each {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            // Most fast and alike, one in 512 slow and all different.
+            let tail = if slow || random.is_multiple_of(512) {
+                (random >> 20) % 200_000_000
+            } else {
+                0
+            };
+            let service = 60_000 + (random >> 40) % 40_000 + tail;
+            let submit = start + (i * step) as i64;
+            let op = if random & 3 == 0 {
+                OpKind::Write
+            } else {
+                OpKind::Read
+            };
+            ios.push(key, &record(op, submit, service, random, queued))?;
+        }
+    }
+    ios.finish()?;
+    Ok(())
+}
+
+fn record(op: OpKind, submit: i64, service: u64, random: u64, queued: bool) -> Record {
+    Record {
+        op,
+        target: 0,
+        offset: Some((random >> 30) % (1 << 20) * 4096),
+        key: None,
+        size: 4096,
+        moved: None,
+        count: None,
+        intended: None,
+        origin: None,
+        submit: Stamp(submit),
+        issued: queued.then_some(Stamp(submit + 700 + (random >> 33) as i64 % 500)),
+        first: None,
+        complete: Stamp(submit + service as i64),
+        sync_ns: None,
+        retries: None,
+        status: Status::OK,
+    }
+}

@@ -1,0 +1,163 @@
+//! The words and the skeletons people see, pinned. Run `cargo insta review` after a change.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::Sample;
+use taillight_report::render::{Run, TEXTS};
+use taillight_report::{analyse, console_text, html, summarise};
+use taillight_rundir::RunDir;
+
+/// Writes, reads and summarises a small run.
+fn run(sample: &Sample) -> Run {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("run");
+    common::write(&path, sample);
+    let dir = RunDir::open(&path).unwrap();
+    let mut analysis = analyse::analyse(&dir, &mut |_| true).unwrap();
+    // Sizes of compressed files are no part of what is pinned.
+    for file in &mut analysis.files {
+        file.bytes = 4096;
+    }
+    let mut summary = summarise(&analysis).unwrap();
+    summary.taillight = "0.1.0".to_owned();
+    Run {
+        label: sample.name.to_owned(),
+        analysis,
+        summary,
+    }
+}
+
+fn small() -> Sample {
+    Sample {
+        seconds: 2,
+        stalls: vec![(1_200_000_000, 90_000_000)],
+        ..Sample::default()
+    }
+}
+
+fn open_loop() -> Sample {
+    Sample {
+        name: "rate",
+        rate: Some(5_000),
+        sync: true,
+        fail_every: Some(997),
+        ..small()
+    }
+}
+
+fn overloaded() -> Sample {
+    Sample {
+        name: "too-much",
+        rate: Some(60_000),
+        depth: 1,
+        stalls: vec![],
+        ..small()
+    }
+}
+
+#[test]
+fn console() {
+    for (name, sample) in [
+        ("console_closed", small()),
+        ("console_rate", open_loop()),
+        ("console_saturated", overloaded()),
+    ] {
+        let text = console_text(&run(&sample).summary, false);
+        assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
+        assert!(!text.contains('\x1b') && text.is_ascii(), "{text}");
+        assert!(text.lines().all(|l| l == l.trim_end()));
+        insta::assert_snapshot!(name, text);
+    }
+}
+
+#[test]
+fn colour_only_adds_codes() {
+    let summary = run(&open_loop()).summary;
+    let plain = console_text(&summary, false);
+    let mut coloured = console_text(&summary, true);
+    assert!(coloured.contains("\x1b[1;31m"), "errors are red");
+    while let Some(start) = coloured.find('\x1b') {
+        let end = coloured[start..].find('m').unwrap() + start;
+        coloured.replace_range(start..=end, "");
+    }
+    assert_eq!(coloured, plain);
+}
+
+#[test]
+fn markdown_and_csv() {
+    let runs = [run(&small()), run(&open_loop())];
+    for text in TEXTS {
+        let all = (text.render)(&runs);
+        let name = text.file.replace('.', "_");
+        // Some lines of the long ones are enough to pin their form.
+        let kept: Vec<&str> = all.lines().take(40).collect();
+        insta::assert_snapshot!(name, kept.join("\n"));
+    }
+}
+
+#[test]
+fn summary_json() {
+    let mut summary = run(&open_loop()).summary;
+    summary.workloads.truncate(0);
+    for bins in summary.distribution.values_mut() {
+        bins.service.bins.truncate(1);
+        if let Some(response) = &mut bins.response {
+            response.bins.truncate(1);
+        }
+    }
+    for list in summary.outliers.values_mut() {
+        list.truncate(1);
+    }
+    for totals in summary.ops.values_mut().chain([&mut summary.totals]) {
+        for latency in [
+            &mut totals.wait,
+            &mut totals.sync,
+            &mut totals.queue,
+            &mut totals.after_issue,
+        ]
+        .into_iter()
+        .flatten()
+        {
+            latency.percentiles.truncate(1);
+            latency.nines.truncate(1);
+        }
+    }
+    insta::assert_snapshot!(serde_json::to_string_pretty(&summary).unwrap());
+}
+
+/// The page without figures, library, style and script.
+fn skeleton(page: &str) -> String {
+    let mut out = String::new();
+    let mut skip: Option<&str> = None;
+    for line in page.lines().map(str::trim).filter(|l| !l.is_empty()) {
+        if let Some(end) = skip {
+            if line.contains(end) {
+                skip = None;
+            }
+            continue;
+        }
+        let data = line.find("<script type=\"application/json\"");
+        let shown = match data {
+            Some(at) => format!("{}...", &line[..line[at..].find('>').unwrap() + at + 1]),
+            None => line.to_owned(),
+        };
+        out.push_str(&shown);
+        out.push('\n');
+        for (start, end) in [("<style>", "</style>"), ("<script>", "</script>")] {
+            if line.starts_with(start) && !line.contains(end) {
+                skip = Some(end);
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn page() {
+    let one = html::page_with(&[run(&small())], "/* plotly */").unwrap();
+    insta::assert_snapshot!("page_one", skeleton(&one));
+    let several = html::page_with(&[run(&small()), run(&open_loop())], "/* plotly */").unwrap();
+    insta::assert_snapshot!("page_several", skeleton(&several));
+}

@@ -1,0 +1,314 @@
+//! Whole reports from run directories: true numbers, damaged files, hostile names, no network.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::Sample;
+use taillight_core::OpKind;
+use taillight_report::{Options, Report, make};
+use taillight_rundir::summary::{QosStatus, VerdictStatus};
+use taillight_rundir::{LatencySource, Manifest, RunDir, RunStatus, Summary, names};
+
+fn sample() -> Sample {
+    Sample {
+        seconds: 2,
+        stalls: vec![(1_200_000_000, 90_000_000)],
+        ..Sample::default()
+    }
+}
+
+fn written(root: &Path, name: &str, sample: &Sample) -> PathBuf {
+    let path = root.join(name);
+    common::write(&path, sample);
+    path
+}
+
+fn report(path: &Path) -> Report {
+    make(&[path], &Options::default(), &mut |_| true).unwrap()
+}
+
+fn summary(path: &Path) -> Summary {
+    report(path).summaries.remove(0)
+}
+
+fn edit(path: &Path, change: impl FnOnce(&mut Manifest)) {
+    let file = path.join(names::MANIFEST);
+    let mut manifest: Manifest = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    change(&mut manifest);
+    fs::write(&file, serde_json::to_vec(&manifest).unwrap()).unwrap();
+}
+
+fn codes(summary: &Summary) -> Vec<&str> {
+    summary
+        .verdict
+        .reasons
+        .iter()
+        .map(|r| r.code.as_str())
+        .collect()
+}
+
+#[test]
+fn numbers_are_those_of_the_ios() {
+    let root = tempfile::tempdir().unwrap();
+    let sample = Sample {
+        fail_every: Some(1_000),
+        ..sample()
+    };
+    let path = written(root.path(), "run", &sample);
+    let made = summary(&path);
+    let all: Vec<_> = (0..sample.workers)
+        .flat_map(|w| common::worker(&sample, w))
+        .collect();
+    for op in [OpKind::Read, OpKind::Write] {
+        let of_op = || all.iter().filter(|r| r.op == op);
+        let mut good: Vec<u64> = of_op()
+            .filter(|r| r.status.is_ok())
+            .map(|r| r.service_ns())
+            .collect();
+        good.sort_unstable();
+        let totals = &made.ops[&op];
+        assert_eq!(totals.count, of_op().count() as u64);
+        assert_eq!(totals.errors, totals.count - good.len() as u64);
+        assert_eq!(totals.bytes, good.len() as u64 * 4096);
+        assert_eq!(totals.service.max_ns, good.last().copied());
+        assert_eq!(totals.service.source, LatencySource::Capture);
+        for it in totals.service.percentiles.iter().filter(|p| p.resolved) {
+            let share: f64 = it.p.parse().unwrap();
+            let rank = (good.len() as f64 * share / 100.0 - 1e-6).ceil() as usize;
+            assert_eq!(it.ns, Some(good[rank - 1]), "{} of {op:?}", it.p);
+        }
+        let worst = &made.outliers[&op][0];
+        assert_eq!(Some(worst.latency_ns), totals.service.max_ns);
+        let bins = &made.distribution[&op].service;
+        let binned = bins.below + bins.above + bins.bins.iter().map(|b| b.count).sum::<u64>();
+        assert_eq!(binned, good.len() as u64);
+    }
+    assert_eq!(made.verdict.status, VerdictStatus::Errors);
+    assert_eq!(made.errors.kinds[0].status, 5);
+    // What is on disk is what was returned.
+    let saved = RunDir::open(&path).unwrap().summary().unwrap().unwrap();
+    assert_eq!(
+        (saved.verdict, saved.outliers),
+        (made.verdict, made.outliers)
+    );
+}
+
+#[test]
+fn an_open_loop_leads_with_response_and_names_saturation() {
+    let root = tempfile::tempdir().unwrap();
+    let calm = Sample {
+        rate: Some(20_000),
+        stalls: vec![],
+        ..sample()
+    };
+    let made = summary(&written(root.path(), "calm", &calm));
+    assert!(!made.saturation.saturated);
+    assert_eq!(made.saturation.asked_per_s, Some(20_000.0));
+    assert_eq!(
+        made.verdict.status,
+        VerdictStatus::Good,
+        "{:?}",
+        made.verdict
+    );
+    let response = made.totals.response.as_ref().unwrap();
+    assert!(response.mean_ns > made.totals.service.mean_ns);
+    let over = Sample {
+        rate: Some(200_000),
+        ..calm
+    };
+    let made = summary(&written(root.path(), "over", &over));
+    assert!(made.saturation.saturated);
+    assert_eq!(made.verdict.status, VerdictStatus::Saturated);
+    assert!(
+        made.verdict.text.contains("not reached"),
+        "{}",
+        made.verdict.text
+    );
+}
+
+#[test]
+fn without_the_capture_histograms_speak_and_say_so() {
+    let root = tempfile::tempdir().unwrap();
+    let path = written(root.path(), "run", &sample());
+    let exact = summary(&path);
+    fs::remove_file(path.join(names::IOS)).unwrap();
+    edit(&path, |m| {
+        m.capture.mode = taillight_core::plan::CaptureMode::Off
+    });
+    let made = summary(&path);
+    assert_eq!(made.totals.service.source, LatencySource::Histogram);
+    assert_eq!(made.totals.service.error, 0.001);
+    assert_eq!(codes(&made), ["from_histogram"]);
+    assert_eq!(made.totals.count, exact.totals.count);
+    let at = |s: &Summary| s.ops[&OpKind::Read].service.percentiles[6].ns.unwrap() as f64;
+    assert!((at(&made) / at(&exact) - 1.0).abs() <= 0.001);
+}
+
+#[test]
+fn a_count_that_does_not_match_is_said() {
+    let root = tempfile::tempdir().unwrap();
+    let path = written(root.path(), "run", &sample());
+    edit(&path, |m| m.phases[1].ios += 7);
+    let made = summary(&path);
+    assert_eq!(made.verdict.status, VerdictStatus::Warned);
+    assert!(
+        codes(&made).contains(&"counts_differ"),
+        "{:?}",
+        codes(&made)
+    );
+    assert_eq!(made.totals.service.source, LatencySource::Histogram);
+}
+
+#[test]
+fn damaged_files_become_troubles() {
+    for name in [names::IOS, names::INTERVALS, names::HISTOGRAMS] {
+        let root = tempfile::tempdir().unwrap();
+        let path = written(root.path(), "run", &sample());
+        let file = path.join(name);
+        let bytes = fs::read(&file).unwrap();
+        fs::write(&file, &bytes[..bytes.len() * 2 / 3]).unwrap();
+        if name == names::HISTOGRAMS {
+            fs::remove_file(path.join(names::IOS)).unwrap();
+        }
+        let made = summary(&path);
+        assert_ne!(made.verdict.status, VerdictStatus::Good, "{name}");
+        assert!(made.verdict.text.len() > 20);
+    }
+    let root = tempfile::tempdir().unwrap();
+    let missing = make(&[root.path()], &Options::default(), &mut |_| true);
+    assert!(missing.is_err_and(|e| e.message().contains("no manifest")));
+}
+
+#[test]
+fn a_killed_run_is_partial_and_an_empty_one_failed() {
+    let root = tempfile::tempdir().unwrap();
+    let path = written(root.path(), "killed", &sample());
+    edit(&path, |m| {
+        m.status = RunStatus::Running;
+        m.phases[1].end_ns = None;
+        m.phases[1].ios = 0;
+    });
+    fs::remove_file(path.join(names::INTERVALS)).unwrap();
+    let made = summary(&path);
+    assert_eq!(
+        (made.status, made.verdict.status),
+        (RunStatus::Partial, VerdictStatus::Partial)
+    );
+    assert!(made.totals.iops > 10_000.0);
+    let path = written(root.path(), "empty", &sample());
+    for name in [names::IOS, names::INTERVALS, names::HISTOGRAMS] {
+        fs::remove_file(path.join(name)).unwrap();
+    }
+    edit(&path, |m| m.phases[1].ios = 0);
+    let made = summary(&path);
+    assert_eq!(made.verdict.status, VerdictStatus::Failed);
+    assert!(codes(&made).contains(&"nothing_measured"));
+}
+
+#[test]
+fn ceilings_are_answered_with_what_they_need() {
+    let root = tempfile::tempdir().unwrap();
+    let path = written(root.path(), "run", &sample());
+    edit(&path, |m| {
+        let ceiling = |ceiling: &str, at: &str| taillight_core::plan::Ceiling {
+            ceiling: ceiling.parse().unwrap(),
+            at: at.into(),
+        };
+        m.plan.qos.ceilings = vec![
+            ceiling("1s", "99.9"),
+            ceiling("90us", "99"),
+            ceiling("1s", "99.99999"),
+        ];
+    });
+    let made = summary(&path);
+    let status: Vec<_> = made.qos.iter().map(|q| q.status).collect();
+    assert_eq!(
+        status,
+        [QosStatus::Pass, QosStatus::Fail, QosStatus::Undecided]
+    );
+    assert_eq!(made.qos[2].needs, Some(36_888_793));
+}
+
+#[test]
+fn the_page_needs_no_network_and_escapes_everything() {
+    let root = tempfile::tempdir().unwrap();
+    let path = written(root.path(), "run", &sample());
+    let evil = "</script><img src=http://x/ onerror=alert(1)>";
+    edit(&path, |m| {
+        m.plan.run.name = evil.into();
+        m.plan.workloads[0].name = evil.into();
+        m.command = evil.into();
+        m.run_id = evil.into();
+        m.environment.insert(evil.into(), evil.into());
+    });
+    let made = report(&path);
+    let page = fs::read_to_string(made.html.unwrap()).unwrap();
+    assert!(!page.contains("<img"), "names stay text");
+    let library = page.find("plotly.js v").unwrap();
+    let (before, rest) = page.split_at(library);
+    let after = rest.split_once("</script>").unwrap().1;
+    for part in [before, after] {
+        for bad in [
+            "src=\"http",
+            "src='http",
+            "href=\"http",
+            "href='http",
+            "url(http",
+            "@import",
+            "<link",
+        ] {
+            assert!(!part.contains(bad), "{bad}");
+        }
+    }
+    assert!(before.contains("Content-Security-Policy\" content=\"default-src 'none'"));
+    assert_eq!(page.matches("<script src").count(), 0);
+    let markdown = fs::read_to_string(path.join("report.md")).unwrap();
+    let outside_fences: String = markdown.split("```").step_by(2).collect();
+    assert!(!outside_fences.contains("<img"));
+}
+
+#[test]
+fn several_runs_share_their_charts_and_keep_their_names() {
+    let root = tempfile::tempdir().unwrap();
+    let first = written(root.path(), "a", &sample());
+    let second = written(
+        root.path(),
+        "b",
+        &Sample {
+            seed: 11,
+            ..sample()
+        },
+    );
+    let output = root.path().join("both.html");
+    let options = Options {
+        output: Some(output.clone()),
+        ..Options::default()
+    };
+    let made = make(&[first, second], &options, &mut |_| true).unwrap();
+    assert_eq!(made.summaries.len(), 2);
+    let page = fs::read_to_string(&output).unwrap();
+    for label in [">a</span>", ">b</span>"] {
+        assert!(
+            page.contains(label),
+            "runs of one name are told apart by their directories"
+        );
+    }
+    assert!(page.len() < 7_000_000, "{}", page.len());
+    assert!(made.text.contains("IOPS"));
+    assert!(
+        !root.path().join("report.md").exists(),
+        "an .html output is the page alone"
+    );
+}
+
+#[test]
+fn work_can_be_stopped() {
+    let root = tempfile::tempdir().unwrap();
+    let path = written(root.path(), "run", &sample());
+    let stopped = make(&[path], &Options::default(), &mut |_| false);
+    assert!(stopped.is_err());
+}

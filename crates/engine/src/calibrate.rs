@@ -15,11 +15,12 @@ use crate::capture::CHUNK_BYTES;
 /// Length of the calibration run, ns.
 const CALIBRATION_NS: u64 = 100_000_000;
 
-/// Measures the clock and the plan's own shape (workers, depth, sizes, capture) on `null`.
+/// Measures the clock and the plan's own shape, on a data set of `size` bytes
+/// (workers, depth, sizes, capture) on `null`.
 ///
 /// # Errors
 /// `Internal` when `null` fails.
-pub fn calibrate(plan: &Plan) -> Result<Overhead> {
+pub fn calibrate(plan: &Plan, size: u64) -> Result<Overhead> {
     let mut overhead = Overhead {
         clock_ns: Some(clock_ns()),
         ..Overhead::default()
@@ -28,7 +29,7 @@ pub fn calibrate(plan: &Plan) -> Result<Overhead> {
         // Virtual time has no cost to subtract.
         return Ok(overhead);
     }
-    overhead.null_ns_per_op = Some(null_ns_per_op(plan)?);
+    overhead.null_ns_per_op = Some(null_ns_per_op(plan, size)?);
     Ok(overhead)
 }
 
@@ -46,7 +47,7 @@ pub fn clock_ns() -> f64 {
 }
 
 /// Time of a worker per operation on `null` with the plan's shape, closed loop, ns.
-fn null_ns_per_op(plan: &Plan) -> Result<f64> {
+fn null_ns_per_op(plan: &Plan, size: u64) -> Result<f64> {
     let mut plan = plan.clone();
     plan.run.duration = Some(Span(CALIBRATION_NS));
     (plan.run.operations, plan.run.bytes, plan.run.warmup) = (None, None, Span(0));
@@ -54,7 +55,7 @@ fn null_ns_per_op(plan: &Plan) -> Result<f64> {
     plan.target = TargetPlan {
         driver: "null".into(),
         path: None,
-        size: plan.target.size.or(Some(ByteSize(1 << 30))),
+        size: Some(ByteSize(size)),
         destroy: false,
         options: toml::Table::new(),
     };

@@ -105,15 +105,15 @@ impl LoopClock {
         let off = now.ns - shown;
         self.discipline.worst_ns = self.discipline.worst_ns.max(off.unsigned_abs());
         self.next_sync = now.ns + SYNC_EVERY_NS;
-        let Some(true_rate) = rate(self.origin, now) else {
-            return;
+        let true_rate = match rate(self.origin, now) {
+            Some(true_rate) if off.abs() <= STEP_NS => true_rate,
+            _ => {
+                // A jump says nothing about the rate: keep it, and begin a new baseline.
+                self.discipline.steps += 1;
+                (self.origin, self.anchor) = (now, now);
+                return;
+            }
         };
-        if off.abs() > STEP_NS {
-            self.discipline.steps += 1;
-            self.anchor = now;
-            self.rate = true_rate;
-            return;
-        }
         // From where the line is, at the true rate plus what closes the gap in one period.
         self.anchor = Pair {
             ticks: now.ticks,
@@ -225,6 +225,13 @@ mod tests {
         let now = pair(c.anchor.ticks + 2_500_000_000, c.anchor.ns + 9_000_000_000);
         c.sync_with(now);
         assert_eq!((c.at(now.ticks), c.discipline.steps), (now.ns, 1));
+        let later = pair(now.ticks + 2_500_000_000, now.ns + 1_000_000_000);
+        assert!(
+            (c.at(later.ticks) - later.ns).abs() < 10,
+            "the rate is the old one"
+        );
+        c.sync_with(pair(now.ticks - 5, now.ns + 5));
+        assert_eq!(c.discipline.steps, 2, "a counter that went back");
     }
 
     #[test]

@@ -255,7 +255,10 @@ impl Collector {
             self.finish(nothing, observers);
         }
         let (start, mut length) = self.timeline_of(key);
-        if let Some(last) = open.last.filter(|_| !self.any_running()) {
+        if let Some(last) = open
+            .last
+            .filter(|_| !self.any_running() && self.open.is_empty())
+        {
             // The last interval ends with the last completion, be it early or in the drain.
             length = last.since(start).max(1) as u64;
         }

@@ -7,7 +7,7 @@ mod capture;
 mod part;
 
 use crossbeam_channel::{Receiver, Sender};
-use taillight_core::{OpKind, Record, Result, Stamp};
+use taillight_core::{OpKind, Record, Stamp};
 use taillight_rundir::chunk::Sample;
 
 pub use capture::{Capture, CaptureState, Thresholds};
@@ -155,24 +155,18 @@ impl Recorder {
         let (measured, index) = self.timeline.interval(now);
         self.part.worker = worker;
         self.part.workload = workload;
+        // Parts are reused by all workers: the last one may have had another kind of arrival.
+        self.part.suit(self.open_loop);
         self.part.open(measured, index);
         self.boundary = self.timeline.interval_end(now);
     }
 
     /// Records a plain success: the hot loop's way in. `bytes` were moved.
-    ///
-    /// # Errors
-    /// `Unavailable` when capture memory cannot be had although the budget allows it.
     #[inline(always)]
-    pub fn success(
-        &mut self,
-        sample: &Sample,
-        bytes: u64,
-        record: impl FnOnce() -> Record,
-    ) -> Result<()> {
+    pub fn success(&mut self, sample: &Sample, bytes: u64, record: impl FnOnce() -> Record) {
         if sample.submit < self.timeline.measure.0 && self.part.measured {
             self.part.stragglers += 1;
-            return Ok(());
+            return;
         }
         let service = sample.complete.wrapping_sub(sample.submit).max(0) as u64;
         let response = sample.complete.wrapping_sub(sample.intended).max(0) as u64;
@@ -181,20 +175,18 @@ impl Recorder {
             .success(service, response, bytes);
         if self.part.measured {
             self.measured += 1;
-            return self.capture.keep_sample(sample, record);
+            if !self.capture.keep_sample(sample, record) {
+                self.teach();
+            }
         }
-        Ok(())
     }
 
     /// Records any finished operation. Calls come in completion order.
-    ///
-    /// # Errors
-    /// `Unavailable` when capture memory cannot be had although the budget allows it.
     #[cold]
-    pub fn record(&mut self, r: &Record) -> Result<()> {
+    pub fn record(&mut self, r: &Record) {
         if r.submit < self.timeline.measure && self.part.measured {
             self.part.stragglers += 1;
-            return Ok(());
+            return;
         }
         let op = self.part.op(r.op, self.open_loop);
         if r.status.is_ok() {
@@ -204,9 +196,25 @@ impl Recorder {
         }
         if self.part.measured {
             self.measured += 1;
-            self.capture.keep(r)?;
+            if !self.capture.keep(r) {
+                self.teach();
+            }
         }
-        Ok(())
+    }
+
+    /// The capture has just degraded: outlier thresholds from the interval so far.
+    #[cold]
+    fn teach(&mut self) {
+        for kind in OpKind::ALL {
+            let Some(op) = self.part.ops[kind as usize]
+                .as_deref()
+                .filter(|op| op.ops > 0)
+            else {
+                continue;
+            };
+            let histogram = op.response.as_ref().unwrap_or(&op.service);
+            self.capture.learn(kind, histogram.value_at_quantile(0.999));
+        }
     }
 
     /// Measured operations recorded so far.

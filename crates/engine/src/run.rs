@@ -95,6 +95,9 @@ pub struct Outcome {
     pub overhead: Overhead,
     /// What made the stamps, and how far it was from CLOCK_MONOTONIC at worst.
     pub clock: String,
+    /// Why the files could not be written: the capture's chunks are still there, and the run
+    /// directory can be finished by salvage once the cause is gone.
+    pub unsaved: Option<Error>,
     /// Facts the target disclosed.
     pub target_facts: Vec<(String, String)>,
 }
@@ -117,15 +120,17 @@ struct Loaded {
 /// Runs the plan against the target and writes intervals, histograms and I/Os.
 ///
 /// # Errors
-/// When nothing could be measured, or a file could not be written. A target that fails while
-/// measuring is not an error here: see [`Outcome::error`].
+/// When nothing could be measured. A target that fails while measuring, or files that cannot be
+/// written afterwards, are no errors here: see [`Outcome::error`] and [`Outcome::unsaved`].
 pub fn run(mut request: Request<'_>) -> Result<Outcome> {
-    let overhead = crate::calibrate::calibrate(request.plan)?;
+    let overhead = crate::calibrate::calibrate(request.plan, request.target.geometry().size())?;
     check_spill(request.plan)?;
     let facts = request.target.facts();
     let loaded = launch::load(&mut request)?;
     let mut outcome = outcome(&request, &loaded, overhead, facts);
-    files::write(&mut request, loaded, &mut outcome)?;
+    if let Err(error) = files::write(&mut request, loaded, &mut outcome) {
+        outcome.unsaved = Some(error);
+    }
     Ok(outcome)
 }
 
@@ -193,11 +198,14 @@ fn outcome(
         losses: Losses {
             ios: sum(|e| e.capture.lost),
             out_of_range: loaded.collected.beyond(),
-            unfinished: sum(|e| e.unfinished),
+            // A worker that never came back has at least the I/O it is stuck in.
+            unfinished: sum(|e| e.unfinished)
+                + u64::from(request.plan.workers()).saturating_sub(loaded.ends.len() as u64),
             ..Losses::default()
         },
         overhead,
         clock: clock_text(request.clock, loaded),
+        unsaved: None,
         target_facts,
     }
 }
@@ -265,9 +273,7 @@ fn capture_info(plan: &Plan, loaded: &Loaded) -> CaptureInfo {
                 .min()
                 .unwrap_or(0),
             not_kept: skipped,
-            reason: "the capture budget was spent; only I/Os beyond the running p99.9 were kept \
-                 from then on"
-                .into(),
+            reason: degraded_reason(loaded),
         });
     CaptureInfo {
         mode: plan.capture.mode,
@@ -279,6 +285,13 @@ fn capture_info(plan: &Plan, loaded: &Loaded) -> CaptureInfo {
         used: loaded.pool.as_ref().map(|p| p.used),
         spilled: None,
     }
+}
+
+fn degraded_reason(loaded: &Loaded) -> String {
+    let problems = loaded.pool.iter().flat_map(|p| p.problems.iter());
+    let why = problems.cloned().reduce(|all, one| format!("{all}; {one}"));
+    let why = why.unwrap_or_else(|| "the capture budget was spent".into());
+    format!("{why}; only I/Os beyond the running p99.9 were kept from then on")
 }
 
 /// Whether this plan keeps records at all.

@@ -39,7 +39,7 @@ pub fn drive<P: Probe>(
     time: &Arc<dyn VirtualTime>,
     stop: &AtomicBool,
     mut between: impl FnMut(),
-) -> (Result<()>, Vec<Result<WorkerEnd>>) {
+) -> (Result<()>, Vec<WorkerEnd>) {
     let mut workers: Vec<_> = workers.into_iter().map(Some).collect();
     let mut ends: Vec<_> = workers.iter().map(|_| None).collect();
     let result = event_loop(&mut workers, &mut ends, time, stop, &mut between);
@@ -53,7 +53,7 @@ pub fn drive<P: Probe>(
 
 fn event_loop<P: Probe>(
     workers: &mut [Option<Worker<SimClock, P>>],
-    ends: &mut [Option<Result<WorkerEnd>>],
+    ends: &mut [Option<WorkerEnd>],
     time: &Arc<dyn VirtualTime>,
     stop: &AtomicBool,
     between: &mut impl FnMut(),

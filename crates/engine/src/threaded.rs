@@ -21,8 +21,8 @@ const NAP_NS: u64 = 50_000_000;
 pub fn drive<C: Kept, P: Probe>(
     mut worker: Worker<C, P>,
     start: Stamp,
-    stop: &AtomicBool,
-) -> (Result<()>, Result<WorkerEnd>) {
+    stop: [&AtomicBool; 2],
+) -> (Result<()>, WorkerEnd) {
     while MonoClock.now() < start {
         sleep_until(start);
     }
@@ -30,9 +30,9 @@ pub fn drive<C: Kept, P: Probe>(
     (result, worker.finish())
 }
 
-fn drive_loop<C: Kept, P: Probe>(worker: &mut Worker<C, P>, stop: &AtomicBool) -> Result<()> {
+fn drive_loop<C: Kept, P: Probe>(worker: &mut Worker<C, P>, stop: [&AtomicBool; 2]) -> Result<()> {
     loop {
-        if stop.load(Ordering::Relaxed) {
+        if stop.iter().any(|s| s.load(Ordering::Relaxed)) {
             worker.stop();
         }
         match worker.fill()? {

@@ -17,6 +17,8 @@ use crate::schedule::Schedule;
 
 /// Operations submitted at most before the caller gets control back.
 const ROUND: u32 = 4096;
+/// Longest time before the caller gets control back from operations that complete at once, ns.
+const ROUND_NS: u64 = 10_000_000;
 /// Failures in a row after which the target counts as gone.
 const GONE_AFTER: u32 = 1000;
 
@@ -76,6 +78,8 @@ pub struct WorkerEnd {
     pub backlog_max: u64,
     /// When the last operation was complete.
     pub finished: Stamp,
+    /// Its time was up, rather than a limit reached or a stop asked for.
+    pub reached_end: bool,
     /// Too many failures in a row: the target is gone.
     pub gone: bool,
     /// How well its clock followed CLOCK_MONOTONIC.
@@ -107,8 +111,15 @@ pub struct Worker<C: Kept, P: Probe> {
     now: Stamp,
     stopping: bool,
     drain_until: Stamp,
-    backlog_max: u64,
+    /// Furthest the schedule was ever behind, ns.
+    late_max: i64,
     failures: u32,
+    /// When the current round of submits gives control back.
+    round_end: Stamp,
+    /// The time is up, rather than a limit reached or a stop asked for.
+    reached_end: bool,
+    /// The operations or bytes of the plan are done.
+    reached_limit: bool,
 }
 
 /// The parts of a worker.
@@ -189,8 +200,11 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             now: parts.timeline.start,
             stopping: false,
             drain_until: Stamp::NEVER,
-            backlog_max: 0,
+            late_max: 0,
             failures: 0,
+            round_end: Stamp(0),
+            reached_end: false,
+            reached_limit: false,
         }
     }
 
@@ -218,18 +232,21 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         // A driver that completes inside `submit` would stay here; the caller wants a look at its
         // stop flag now and then. After a whole round there is more to do at once.
         let mut wake = self.now;
+        self.round_end = self.now.plus(ROUND_NS).min(self.recorder.boundary());
         for _ in 0..ROUND {
             let Some(&slot) = self.free.last().filter(|_| !self.stopping) else {
                 wake = self.recorder.boundary();
                 break;
             };
             if self.limits.operations == Some(0) || self.limits.bytes == Some(0) {
+                self.reached_limit = true;
                 self.stop();
                 break;
             }
             let intended = self.schedule.peek();
             if let Some(at) = intended {
                 if at >= self.timeline.end {
+                    self.reached_end = true;
                     self.stop();
                     break;
                 }
@@ -255,6 +272,8 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             wake = wake.min(self.drain_until);
         } else if self.now < self.timeline.end {
             wake = wake.min(self.timeline.end);
+        } else {
+            wake = wake.min(self.timeline.end.plus(self.limits.late_ns));
         }
         Ok(Wait::Until {
             until: wake,
@@ -270,6 +289,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             .peek()
             .is_some_and(|at| at < self.timeline.end);
         if !due || self.now >= self.timeline.end.plus(self.limits.late_ns) {
+            self.reached_end = true;
             self.stop();
         }
     }
@@ -291,10 +311,12 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         let submit = self.clock.now();
         self.now = submit;
         if intended.is_none() && submit >= self.timeline.end {
+            self.reached_end = true;
             self.stop();
             return Ok(false);
         }
         if intended.is_some() && submit >= self.timeline.end.plus(self.limits.late_ns) {
+            self.reached_end = true;
             self.stop();
             return Ok(false);
         }
@@ -311,7 +333,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         self.accept(slot, submit, &answer)?;
         match answer {
             Ok(Submitted::Queued) => Ok(true),
-            Ok(Submitted::Done(_)) => Ok(self.now < self.recorder.boundary()),
+            Ok(Submitted::Done(_)) => Ok(self.now < self.round_end),
             Ok(Submitted::Full) => self.retry_full(slot),
             Err(e) => Err(e),
         }
@@ -373,8 +395,13 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             // idle, so that the operation does not count as in flight.
             self.slots[slot as usize].token = IDLE;
             self.free.retain(|s| *s != slot);
-            self.reap(1, self.recorder.boundary())?;
+            let last = self.timeline.end.plus(self.limits.late_ns);
+            self.reap(1, self.recorder.boundary().min(last))?;
             self.free.push(slot);
+            if self.now >= last {
+                // Never accepted, so never started: the schedule still has it.
+                return Ok(false);
+            }
             self.slots[slot as usize] = flight;
             let answer = self.session.submit(&flight.op, slot, flight.token);
             self.accept(slot, flight.submit, &answer)?;
@@ -431,12 +458,11 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         let in_flight = self.in_flight();
         let schedule = &self.schedule;
         let (end, now) = (self.timeline.end, self.now);
-        let backlog_max = &mut self.backlog_max;
-        self.recorder.tick(now, in_flight, || {
-            let backlog = schedule.due(now.min(end));
-            *backlog_max = (*backlog_max).max(backlog);
-            backlog
-        });
+        if let Some(next) = schedule.peek() {
+            self.late_max = self.late_max.max(now.min(end).since(next));
+        }
+        self.recorder
+            .tick(now, in_flight, || schedule.due(now.min(end)));
     }
 
     #[inline(always)]
@@ -452,7 +478,8 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         let plain = c.status.is_ok() && c.moved == size && c.first.is_none();
         if !plain {
             let flight = *flight;
-            return self.complete_other(&flight, c);
+            self.complete_other(&flight, c);
+            return Ok(());
         }
         self.failures = 0;
         let (op, submit) = (&flight.op, flight.submit.0);
@@ -478,12 +505,13 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         );
         let (now, queued) = (self.now, self.queued);
         self.recorder
-            .success(&sample, size, || record(flight, c, c.status, now, queued))
+            .success(&sample, size, || record(flight, c, c.status, now, queued));
+        Ok(())
     }
 
     /// A failure, a short I/O, or a success with stamps of the driver's own.
     #[cold]
-    fn complete_other(&mut self, flight: &InFlight, c: &Completion) -> Result<()> {
+    fn complete_other(&mut self, flight: &InFlight, c: &Completion) {
         let short = c.status.is_ok() && c.moved != flight.op.size;
         let status = if short { Status::SHORT } else { c.status };
         let record = record(flight, c, status, self.now, self.queued);
@@ -492,15 +520,11 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             self.stop();
         }
         self.probe.end(c.token.slot(), c.token, record.service_ns());
-        self.recorder.record(&record)
+        self.recorder.record(&record);
     }
 
     /// Records what is still in flight as unfinished, gives the session up, and reports.
-    ///
-    /// # Errors
-    /// `Unavailable` when capture memory cannot be had.
-    pub fn finish(mut self) -> Result<WorkerEnd> {
-        let mut unfinished = 0;
+    pub fn finish(mut self) -> WorkerEnd {
         let late: Vec<InFlight> = self
             .slots
             .iter()
@@ -508,27 +532,44 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             .copied()
             .collect();
         for flight in &late {
-            unfinished += 1;
             let gone = Completion::failed(flight.token, Status::UNFINISHED);
-            let record = record(flight, &gone, Status::UNFINISHED, self.now, self.queued);
-            self.recorder.record(&record)?;
+            let unfinished = record(flight, &gone, Status::UNFINISHED, self.now, self.queued);
+            self.recorder.record(&unfinished);
         }
-        if unfinished > 0 {
+        if !late.is_empty() {
             self.session.abandon();
         }
-        let unsent = self.schedule.due(self.now.min(self.timeline.end));
+        let due = |until: Stamp| {
+            if self.reached_limit {
+                0
+            } else {
+                self.schedule.due(until)
+            }
+        };
+        let unsent = due(self.now.min(self.timeline.end));
+        // Evenly spaced: as many operations fit the worst lateness now as did then.
+        let behind = self.late_max.max(0) as u64;
+        let backlog_max = self
+            .schedule
+            .peek()
+            .map_or(0, |at| self.schedule.due(at.plus(behind)));
+        let finished = if self.reached_end {
+            self.now.max(self.timeline.end)
+        } else {
+            self.now
+        };
         let measured = self.recorder.measured();
-        let capture = self.recorder.finish(self.now, unsent);
-        Ok(WorkerEnd {
-            capture,
+        WorkerEnd {
+            capture: self.recorder.finish(finished, unsent),
             measured,
             unsent,
-            unfinished,
-            backlog_max: self.backlog_max.max(unsent),
+            unfinished: late.len() as u64,
+            backlog_max: backlog_max.max(unsent),
             finished: self.now,
+            reached_end: self.reached_end,
             gone: self.failures >= GONE_AFTER,
             discipline: self.clock.discipline(),
-        })
+        }
     }
 }
 

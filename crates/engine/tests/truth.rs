@@ -329,3 +329,92 @@ fn spill_keeps_everything_past_the_budget() {
         "spilled chunks are gone"
     );
 }
+
+#[test]
+fn a_slow_schedule_measures_its_whole_time() {
+    let mut p = plan("sim", CONSTANT);
+    p.run.duration = Some(Span(2_000_000_000));
+    p.workloads[0].arrival = Arrival::Constant {
+        rate: "5/s".parse().unwrap(),
+    };
+    let done = run(&p);
+    assert_eq!(done.ios.len(), 10);
+    let measure = done
+        .outcome
+        .phases
+        .iter()
+        .find(|p| p.name == "measure")
+        .unwrap();
+    assert_eq!(measure.end_ns.unwrap() - measure.start_ns, 2_000_000_000);
+    assert_eq!(
+        done.rows.iter().map(|r| r.length_ns).sum::<u64>(),
+        2_000_000_000
+    );
+}
+
+#[test]
+fn a_run_ended_by_a_count_has_nothing_unsent_and_tells_its_backlog() {
+    let mut p = plan("sim", "service = { kind = \"constant\", time = \"2ms\" }");
+    p.run.operations = Some(1000);
+    p.workloads[0].arrival = Arrival::Constant {
+        rate: "1000/s".parse().unwrap(),
+    };
+    let done = run(&p);
+    assert_eq!((done.ios.len(), done.outcome.unsent), (1000, 0));
+    // 2 ms each against 1 ms asked: the last starts 1 s late, 1000 behind.
+    assert!(
+        (990..=1000).contains(&done.outcome.backlog_max),
+        "{}",
+        done.outcome.backlog_max
+    );
+}
+
+#[test]
+fn a_stall_inside_an_interval_shows_in_the_backlog() {
+    let options = "service = { kind = \"constant\", time = \"10us\" }\n\
+        stalls = [{ start = \"300ms\", length = \"500ms\" }]";
+    let mut p = plan("sim", options);
+    p.run.duration = Some(Span(1_000_000_000));
+    p.workloads[0].arrival = Arrival::Constant {
+        rate: "10000/s".parse().unwrap(),
+    };
+    let max = run(&p).outcome.backlog_max;
+    assert!((4_990..=5_001).contains(&max), "{max}");
+}
+
+#[test]
+fn open_and_closed_loops_side_by_side_keep_their_histograms_apart() {
+    let mut p = plan("null", "");
+    p.run.duration = Some(Span(400_000_000));
+    p.run.interval = Span(20_000_000);
+    p.capture.mode = CaptureMode::Off;
+    let mut open = p.workloads[0].clone();
+    open.name = "open".into();
+    open.arrival = Arrival::Constant {
+        rate: "5000/s".parse().unwrap(),
+    };
+    p.workloads.push(open);
+    let done = run(&p);
+    for row in done.rows.iter().filter(|r| r.ops > 0) {
+        assert_eq!(row.response_p99_ns.is_some(), row.workload == 1, "{row:?}");
+    }
+    assert_eq!(
+        done.rows
+            .iter()
+            .filter(|r| r.workload == 1)
+            .map(|r| r.ops)
+            .sum::<u64>(),
+        2000
+    );
+}
+
+#[test]
+fn a_stop_request_is_seen_soon_by_operations_that_complete_at_once() {
+    let mut p = plan("null", "");
+    p.run.duration = Some(Span(60_000_000_000));
+    p.run.interval = Span(50_000_000);
+    let start = std::time::Instant::now();
+    let done = run_until(&p, Some(2)).unwrap();
+    assert_eq!(done.outcome.reason, StopReason::Stopped);
+    assert!(start.elapsed().as_secs() < 30);
+}

@@ -1,8 +1,8 @@
 //! The pool: keeper thread, budget, spill.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, unbounded};
@@ -53,6 +53,7 @@ struct Shared {
     used: AtomicU64,
     reserve: u64,
     exhausted: AtomicBool,
+    problems: Mutex<Vec<String>>,
     waits: AtomicU64,
     stop: AtomicBool,
     spill: Option<PathBuf>,
@@ -61,7 +62,7 @@ struct Shared {
 /// The capture memory of a run.
 pub struct Pool {
     source: Source,
-    keeper: Option<JoinHandle<Result<()>>>,
+    keeper: Option<JoinHandle<()>>,
     collected: Receiver<(ChunkKey, PathBuf)>,
 }
 
@@ -74,8 +75,10 @@ pub struct PoolReport {
     pub used: u64,
     /// Times a worker found no chunk ready and had to make one itself.
     pub waits: u64,
-    /// Whether the budget ran out.
+    /// Whether the budget or the memory behind it ran out.
     pub exhausted: bool,
+    /// What went wrong while making or spilling chunks; records already kept are not touched.
+    pub problems: Vec<String>,
 }
 
 impl Pool {
@@ -115,6 +118,7 @@ impl Pool {
             used: AtomicU64::new(0),
             reserve,
             exhausted: AtomicBool::new(false),
+            problems: Mutex::default(),
             waits: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             spill: spill.map(Path::to_owned),
@@ -155,7 +159,7 @@ impl Pool {
     /// Stops the keeper after it has taken every full chunk; all workers must have finished.
     ///
     /// # Errors
-    /// `Unavailable` when spilling failed.
+    /// `Internal` when the keeper panicked.
     pub fn finish(self) -> Result<PoolReport> {
         let Pool {
             source,
@@ -168,7 +172,7 @@ impl Pool {
         if let Some(keeper) = keeper {
             keeper
                 .join()
-                .map_err(|_| Error::internal("the capture thread panicked"))??;
+                .map_err(|_| Error::internal("the capture thread panicked"))?;
         }
         let mut chunks: Vec<_> = collected.try_iter().collect();
         chunks.sort_unstable();
@@ -177,45 +181,40 @@ impl Pool {
             used: shared.used.load(Ordering::Relaxed),
             waits: shared.waits.load(Ordering::Relaxed),
             exhausted: shared.exhausted.load(Ordering::Relaxed),
+            problems: shared.problems().clone(),
         })
     }
 }
 
 impl Source {
-    /// The next chunk, or `None` when the budget is spent. Makes one itself (and counts that)
-    /// when the keeper is behind.
-    ///
-    /// # Errors
-    /// `Unavailable` when memory cannot be reserved although the budget allows it.
-    pub fn next(&self) -> Result<Option<Chunk>> {
+    /// The next chunk, or `None` when the budget is spent or memory cannot be had. Makes one
+    /// itself (and counts that) when the keeper is behind.
+    pub fn next(&self) -> Option<Chunk> {
         if let Ok(chunk) = self.ready.try_recv() {
-            return Ok(Some(chunk));
+            return Some(chunk);
         }
         if self.shared.exhausted.load(Ordering::Relaxed) {
-            return Ok(None);
+            return None;
         }
         self.shared.waits.fetch_add(1, Ordering::Relaxed);
         // While spilling, the reserve is the slack until the keeper has written the oldest chunk.
         if !self.shared.take(self.shared.spill.is_some()) {
             self.shared.exhausted.store(true, Ordering::Relaxed);
-            return Ok(None);
+            return None;
         }
-        self.shared.build().map(Some)
+        self.shared.build_or_note()
     }
 
     /// A chunk from the reserve, for outliers after the budget is spent; `None` when that is
     /// spent too.
-    ///
-    /// # Errors
-    /// `Unavailable` when memory cannot be reserved.
-    pub fn next_reserved(&self) -> Result<Option<Chunk>> {
+    pub fn next_reserved(&self) -> Option<Chunk> {
         if let Ok(chunk) = self.ready.try_recv() {
-            return Ok(Some(chunk));
+            return Some(chunk);
         }
         if !self.shared.take(true) {
-            return Ok(None);
+            return None;
         }
-        self.shared.build().map(Some)
+        self.shared.build_or_note()
     }
 
     /// Hands back a chunk that holds records.
@@ -251,6 +250,25 @@ impl Shared {
         self.build()
     }
 
+    fn problems(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers why the capture cannot grow any more.
+    fn note(&self, problem: String) {
+        self.exhausted.store(true, Ordering::Relaxed);
+        let mut problems = self.problems();
+        if problems.len() < 8 && !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+
+    /// A chunk, or none: memory that the budget allows but the machine does not have ends the
+    /// growth of the capture, not the run.
+    fn build_or_note(&self) -> Option<Chunk> {
+        self.build().map_err(|e| self.note(e.to_string())).ok()
+    }
+
     fn build(&self) -> Result<Chunk> {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.join(format!("{number:08}.chunk"));
@@ -269,18 +287,19 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn run(self) -> Result<()> {
+    fn run(self) {
         let mut spare = None;
         loop {
             let stopping = self.shared.stop.load(Ordering::Acquire);
             for (key, chunk) in self.full.try_iter() {
-                self.keep(key, chunk)?;
+                self.keep(key, chunk);
             }
             if stopping {
-                break;
+                return;
             }
-            if spare.is_none() && !self.ready.is_full() && self.shared.take(false) {
-                spare = Some(self.shared.build()?);
+            let wanted = !self.ready.is_full() && !self.shared.exhausted.load(Ordering::Relaxed);
+            if spare.is_none() && wanted && self.shared.take(false) {
+                spare = self.shared.build_or_note();
             }
             match spare.take().map(|chunk| self.ready.try_send(chunk)) {
                 Some(Ok(())) => continue,
@@ -291,34 +310,36 @@ impl Keeper {
             }
             // Sleeps until a worker hands over a full chunk; wakes to see the stop flag.
             if let Ok((key, chunk)) = self.full.recv_timeout(std::time::Duration::from_millis(20)) {
-                self.keep(key, chunk)?;
+                self.keep(key, chunk);
             }
         }
-        drop(spare);
-        Ok(())
     }
 
-    /// Stores a full chunk's path; spills it when memory is short and a directory was given.
-    fn keep(&self, key: ChunkKey, chunk: Chunk) -> Result<()> {
+    /// Stores a full chunk's path; spills it when memory is short and a directory was given. A
+    /// chunk that cannot be spilled stays where it is.
+    fn keep(&self, key: ChunkKey, chunk: Chunk) {
         let path = chunk.path.clone();
         drop(chunk);
         let Some(spill) = self.shared.spill.as_ref().filter(|_| self.short()) else {
             let _ = self.done.send((key, path));
-            return Ok(());
+            return;
         };
         let to = spill.join(format!("{:05}-{:08}.chunk", key.worker, key.seq));
-        std::fs::copy(&path, &to)
-            .and_then(|_| std::fs::remove_file(&path))
-            .map_err(|e| {
-                Error::unavailable("cannot spill the capture")
-                    .with("path", to.display())
-                    .source(e)
-            })?;
-        self.shared
-            .used
-            .fetch_sub(CHUNK_BYTES as u64, Ordering::AcqRel);
-        let _ = self.done.send((key, to));
-        Ok(())
+        let path = match std::fs::copy(&path, &to).and_then(|_| std::fs::remove_file(&path)) {
+            Ok(()) => {
+                self.shared
+                    .used
+                    .fetch_sub(CHUNK_BYTES as u64, Ordering::AcqRel);
+                to
+            }
+            Err(e) => {
+                let _ = std::fs::remove_file(&to);
+                self.shared
+                    .note(format!("cannot spill the capture to {}: {e}", to.display()));
+                path
+            }
+        };
+        let _ = self.done.send((key, path));
     }
 
     fn short(&self) -> bool {
@@ -341,7 +362,7 @@ mod tests {
         let pool = Pool::start(dir.path(), 6 * CHUNK_BYTES as u64, None, 1).unwrap();
         let source = pool.source();
         let mut usual = 0;
-        while let Some(mut chunk) = source.next().unwrap() {
+        while let Some(mut chunk) = source.next() {
             chunk.words()[0] = 1;
             source.full(key(usual), chunk);
             usual += 1;
@@ -350,12 +371,12 @@ mod tests {
         assert!((4..=5).contains(&usual), "{usual}");
         let mut taken = usual;
         while taken < 6 {
-            if let Some(chunk) = source.next_reserved().unwrap() {
+            if let Some(chunk) = source.next_reserved() {
                 source.full(key(taken), chunk);
                 taken += 1;
             }
         }
-        assert!(source.next_reserved().unwrap().is_none());
+        assert!(source.next_reserved().is_none());
         drop(source);
         let report = pool.finish().unwrap();
         assert!(report.exhausted);
@@ -377,7 +398,7 @@ mod tests {
         let source = pool.source();
         for seq in 0..30 {
             let mut chunk = loop {
-                if let Some(chunk) = source.next().unwrap() {
+                if let Some(chunk) = source.next() {
                     break chunk;
                 }
                 std::thread::sleep(std::time::Duration::from_millis(1));
@@ -393,6 +414,26 @@ mod tests {
             assert_eq!((key.seq, data[0]), (i as u32, i as u8));
         }
         assert!(std::fs::read_dir(&spill).unwrap().count() > 10);
+    }
+
+    #[test]
+    fn a_full_spill_directory_keeps_chunks_in_memory_and_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let spill = dir.path().join("spill");
+        let budget = 4 * CHUNK_BYTES as u64;
+        let pool = Pool::start(&dir.path().join("shm"), budget, Some(&spill), 1).unwrap();
+        std::fs::remove_dir(&spill).unwrap();
+        let source = pool.source();
+        let mut taken = 0;
+        while let Some(chunk) = source.next() {
+            source.full(key(taken), chunk);
+            taken += 1;
+        }
+        drop(source);
+        let report = pool.finish().unwrap();
+        assert!(report.exhausted && !report.problems.is_empty());
+        assert_eq!(report.chunks.len() as u32, taken);
+        assert!(report.chunks.iter().all(|(_, path)| path.exists()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use taillight_core::{OpKind, Record, Result};
+use taillight_core::{OpKind, Record};
 use taillight_rundir::chunk::{Encoder, HEADER_BYTES, Header, Sample};
 
 use crate::capture::{Chunk, ChunkKey, Source};
@@ -59,6 +59,8 @@ pub struct Capture {
     position: usize,
     thresholds: Arc<Thresholds>,
     seen: [u64; OpKind::ALL.len()],
+    /// The reserve is spent too.
+    spent: bool,
 }
 
 impl Capture {
@@ -90,74 +92,77 @@ impl Capture {
             position: 0,
             thresholds: Arc::default(),
             seen: [0; OpKind::ALL.len()],
+            spent: false,
         }
     }
 
     /// Keeps a plain success; `record` makes the whole record for the rare case that needs it.
-    ///
-    /// # Errors
-    /// `Unavailable` when memory cannot be had although the budget allows it.
+    /// False when the capture has just degraded and wants [`Capture::learn`].
     #[inline(always)]
-    pub fn keep_sample(&mut self, sample: &Sample, record: impl FnOnce() -> Record) -> Result<()> {
+    pub fn keep_sample(&mut self, sample: &Sample, record: impl FnOnce() -> Record) -> bool {
         if let (Mode::All, Some(chunk)) = (&self.mode, &mut self.chunk) {
             let out = chunk.words().get_mut(self.position..).unwrap_or_default();
             if let Ok(Some(words)) = self.encoder.encode_sample(out, sample) {
                 self.position += words;
                 self.state.kept += 1;
-                return Ok(());
+                return true;
             }
         }
         self.keep(&record())
     }
 
-    /// Keeps `record`, if the mode says so.
-    ///
-    /// # Errors
-    /// `Unavailable` when memory cannot be had although the budget allows it.
+    /// Keeps `record`, if the mode says so. False as for [`Capture::keep_sample`].
     #[cold]
-    pub fn keep(&mut self, record: &Record) -> Result<()> {
+    pub fn keep(&mut self, record: &Record) -> bool {
+        let before = self.state.degraded;
         match self.mode {
             Mode::All => self.store(record),
-            Mode::Off => {
-                self.state.skipped += 1;
-                Ok(())
-            }
+            Mode::Off => self.state.skipped += 1,
             Mode::Outliers => self.keep_outlier(record),
+        }
+        before == self.state.degraded
+    }
+
+    /// Sets a threshold where there is none yet: a budget can be spent before the first interval.
+    pub fn learn(&self, kind: OpKind, p999_ns: u64) {
+        if self.thresholds.get(kind) == 0 {
+            self.thresholds.set(kind, p999_ns);
         }
     }
 
-    fn store(&mut self, record: &Record) -> Result<()> {
+    fn store(&mut self, record: &Record) {
         if let Some(chunk) = &mut self.chunk {
             let out = chunk.words().get_mut(self.position..).unwrap_or_default();
             if let Some(words) = self.encoder.encode(out, record) {
                 self.position += words;
                 self.state.kept += 1;
-                return Ok(());
+                return;
             }
         }
-        self.next_chunk(record)
+        self.next_chunk(record);
     }
 
-    fn keep_outlier(&mut self, record: &Record) -> Result<()> {
+    fn keep_outlier(&mut self, record: &Record) {
         let kind = record.op as usize;
         self.seen[kind] += 1;
         let slow = record.response_ns() >= self.thresholds.get(record.op);
         if self.seen[kind] > LEARN && record.status.is_ok() && !slow {
             self.state.skipped += 1;
-            return Ok(());
+            return;
         }
-        self.store(record)
+        self.store(record);
     }
 
     /// Takes a fresh chunk and stores `record` in it; degrades when there is none.
     #[cold]
-    fn next_chunk(&mut self, record: &Record) -> Result<()> {
+    fn next_chunk(&mut self, record: &Record) {
         let Some(source) = self.source.clone() else {
-            return Ok(());
+            return;
         };
-        let mut next = match self.state.degraded {
-            false => source.next()?,
-            true => None,
+        let mut next = if self.state.degraded {
+            None
+        } else {
+            source.next()
         };
         if next.is_none() {
             let first = !self.state.degraded && matches!(self.mode, Mode::All);
@@ -165,23 +170,31 @@ impl Capture {
             self.state.degraded_at.get_or_insert(record.complete.0);
             self.mode = Mode::Outliers;
             if first {
+                // The record that found no room is judged by the thresholds, once they are there.
                 self.seen = [LEARN; OpKind::ALL.len()];
-                return self.keep_outlier(record);
+                self.state.skipped += 1;
+                return;
             }
-            next = source.next_reserved()?;
+            next = if self.spent {
+                None
+            } else {
+                source.next_reserved()
+            };
         }
-        self.hand_back();
         let Some(mut chunk) = next else {
+            // The full chunk stays in hand: there is nothing to take its place.
+            self.spent = true;
             self.state.lost += 1;
-            return Ok(());
+            return;
         };
+        self.hand_back();
         self.header.base_ns = self.encoder.base_ns().max(record.submit.0);
         self.header.write(chunk.words());
         self.header.seq += 1;
         self.encoder = Encoder::new(&self.header);
         self.position = HEADER_BYTES / 8;
         self.chunk = Some(chunk);
-        self.store(record)
+        self.store(record);
     }
 
     fn hand_back(&mut self) {

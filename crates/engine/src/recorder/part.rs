@@ -168,6 +168,17 @@ impl Part {
         self.ops[kind as usize].get_or_insert_with(|| Box::new(OpPart::new(open_loop)))
     }
 
+    /// Makes every operation's counters fit an open or a closed loop.
+    pub fn suit(&mut self, open_loop: bool) {
+        for op in self.ops.iter_mut().flatten() {
+            match (open_loop, &op.response) {
+                (true, None) => op.response = Some(new_histogram()),
+                (false, Some(_)) => op.response = None,
+                _ => {}
+            }
+        }
+    }
+
     /// Empties it for reuse, keeping its memory.
     pub fn clear(&mut self) {
         self.ops.iter_mut().flatten().for_each(|op| op.clear());

@@ -15,9 +15,9 @@ const PHASES: [&str; 1] = ["measure"];
 /// Writes what was measured. The capture's chunks are freed once `ios.parquet` has its name.
 pub fn write(request: &mut Request<'_>, loaded: Loaded, outcome: &mut Outcome) -> Result<()> {
     let dir = request.rundir;
+    outcome.error = loaded.error;
     taillight_rundir::intervals::write_intervals(dir, &loaded.collected.rows())?;
     taillight_rundir::histlog::write_histograms(dir, request.clock, loaded.collected.histograms())?;
-    outcome.error = loaded.error;
     let Some(pool) = loaded.pool else {
         return Ok(());
     };

@@ -1,7 +1,8 @@
 //! Load generation: worker threads behind a barrier, or all workers on virtual time.
 
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded, unbounded};
@@ -13,8 +14,8 @@ use taillight_rundir::salvage::spill_dir;
 
 use super::setup::{Seat, seats};
 use super::{Loaded, Request, StopFlag, capture_dir, captures, cpu_s, now};
-use crate::capture::Pool;
-use crate::clock::{Kept, LoopClock};
+use crate::capture::{Pool, PoolReport};
+use crate::clock::{Kept, LoopClock, Pair};
 use crate::collector::{Collector, Observer, SPARE_PARTS};
 use crate::recorder::{Capture, Channels, Message, Part, Recorder, Thresholds, Timeline};
 use crate::simulate::SimClock;
@@ -34,6 +35,8 @@ struct Shared {
     thresholds: Arc<Thresholds>,
     channels: Channels,
     pool: Option<crate::capture::Source>,
+    /// A worker failed: the others end too.
+    abort: AtomicBool,
 }
 
 /// Generates the load of a request.
@@ -86,6 +89,7 @@ fn load_with(
         thresholds: Arc::default(),
         channels: Channels { parts, spare },
         pool: pool.as_ref().map(Pool::source),
+        abort: AtomicBool::new(false),
     };
     let context = Context {
         messages,
@@ -105,7 +109,14 @@ fn load_with(
             return Err(error);
         }
     };
-    loaded.pool = report?;
+    match report {
+        Ok(report) => loaded.pool = report,
+        Err(error) => {
+            // What was measured stays: `files` takes whatever chunks there are.
+            loaded.pool = Some(PoolReport::default());
+            loaded.error = loaded.error.or(Some(error));
+        }
+    }
     Ok(loaded)
 }
 
@@ -203,7 +214,6 @@ fn simulated(
     });
     messages.try_iter().for_each(|m| collector.accept(m));
     let cpu_s = cpu_s() - cpu;
-    let ends = ends.into_iter().collect::<Result<Vec<_>>>()?;
     let collected = collector.into_collected(observers);
     let close = target.close().err();
     Ok(loaded(
@@ -227,7 +237,14 @@ fn loaded(
         .map(|e| e.finished)
         .max()
         .unwrap_or(timeline.measure);
-    let measure_end = timeline.end.min(drained).max(timeline.measure);
+    // Whoever used up its time measured all of it, even if nothing was due at the very end.
+    let whole = ends.iter().any(|e| e.reached_end);
+    let measure_end = if whole {
+        timeline.end
+    } else {
+        timeline.end.min(drained)
+    };
+    let measure_end = measure_end.max(timeline.measure);
     Loaded {
         collected,
         ends,
@@ -243,7 +260,8 @@ fn loaded(
 }
 
 type Ready = std::result::Result<(), Error>;
-type Ended = (usize, Result<()>, Result<WorkerEnd>);
+/// Number, how its loop ended, and what it did (nothing is known of a worker that panicked).
+type Ended = (usize, Result<()>, Option<WorkerEnd>);
 
 fn threaded(
     shared: Shared,
@@ -265,25 +283,25 @@ fn threaded(
         let (ready, ended) = (ready_in.clone(), ended_in.clone());
         let stop = context.stop.raw();
         let body = move || {
-            let session = prepare(&seat).and_then(|()| target.session(&seat.session));
-            // A refused session is reported; the others are then never started.
-            let session = match session {
-                Ok(session) => session,
-                Err(error) => return drop(ready.send(Err(error))),
-            };
-            let _ = ready.send(Ok(()));
-            let Ok(timeline) = start.recv() else { return };
-            let (result, end) = match origin.and_then(LoopClock::new) {
-                Some(clock) => {
-                    let worker = worker(&shared, seat, timeline, session, clock);
-                    crate::threaded::drive(worker, timeline.start, &stop)
-                }
-                None => {
-                    let worker = worker(&shared, seat, timeline, session, MonoClock);
-                    crate::threaded::drive(worker, timeline.start, &stop)
-                }
-            };
-            let _ = ended.send((number, result, end));
+            let name = seat.place.worker;
+            let parts = shared.channels.parts.clone();
+            let report = ended.clone();
+            let all = AssertUnwindSafe(|| {
+                work(&shared, &**target, seat, origin, &stop, &ready, start).map(|(result, end)| {
+                    if result.is_err() || end.gone {
+                        shared.abort.store(true, Ordering::Relaxed);
+                    }
+                    let _ = report.send((number, result, Some(end)));
+                })
+            });
+            if catch_unwind(all).is_err() {
+                // Whatever it was doing, nobody may wait for it.
+                shared.abort.store(true, Ordering::Relaxed);
+                let bug = || Error::internal("a worker panicked; this is a bug");
+                let _ = ready.send(Err(bug()));
+                let _ = parts.send(Message::Done { worker: name });
+                let _ = ended.send((number, Err(bug()), None));
+            }
         };
         let thread = std::thread::Builder::new()
             .name(format!("worker-{number}"))
@@ -292,11 +310,20 @@ fn threaded(
         threads.push(thread?);
     }
     drop((ready_in, ended_in));
-    for _ in 0..count {
-        let answer = ready
+    let answers = (0..count).map(|_| {
+        ready
             .recv()
-            .map_err(|_| Error::internal("a worker died while starting"))?;
-        answer?;
+            .unwrap_or_else(|_| Err(Error::internal("a worker died while starting")))
+    });
+    if let Err(error) = answers.collect::<Result<Vec<()>>>() {
+        // Nobody starts: the others see their start signal gone and leave.
+        drop(starts);
+        threads.into_iter().for_each(|t| drop(t.join()));
+        if let Some(target) = Arc::into_inner(target) {
+            // The reason matters more than how closing went.
+            let _ = target.close();
+        }
+        return Err(error);
     }
     if let Some(origin) = origin {
         // The counter's rate comes from here to the workers' start.
@@ -311,6 +338,40 @@ fn threaded(
     Ok(Loaded {
         counter: origin.is_some(),
         ..loaded
+    })
+}
+
+/// One worker's life: session, start signal, load. `None` when it never started.
+fn work(
+    shared: &Shared,
+    target: &dyn Target,
+    seat: Seat,
+    origin: Option<Pair>,
+    stop: &AtomicBool,
+    ready: &mpsc::Sender<Ready>,
+    start: mpsc::Receiver<Timeline>,
+) -> Option<(Result<()>, WorkerEnd)> {
+    let session = prepare(&seat).and_then(|()| target.session(&seat.session));
+    // A refused session is reported; the others are then never started.
+    let session = match session {
+        Ok(session) => session,
+        Err(error) => {
+            let _ = ready.send(Err(error));
+            return None;
+        }
+    };
+    let _ = ready.send(Ok(()));
+    let timeline = start.recv().ok()?;
+    let stop = [stop, &shared.abort];
+    Some(match origin.and_then(LoopClock::new) {
+        Some(clock) => {
+            let worker = worker(shared, seat, timeline, session, clock);
+            crate::threaded::drive(worker, timeline.start, stop)
+        }
+        None => {
+            let worker = worker(shared, seat, timeline, session, MonoClock);
+            crate::threaded::drive(worker, timeline.start, stop)
+        }
     })
 }
 
@@ -363,7 +424,7 @@ fn watch(
             cpu = cpu_s();
         }
         collector.settle(now(), observers);
-        if stop.stopped() {
+        if stop.stopped() || shared.abort.load(Ordering::Relaxed) {
             give_up = give_up.min(now().plus(patience));
         }
     }
@@ -371,18 +432,15 @@ fn watch(
     let stuck = collector.any_running();
     let (mut ends, mut error) = (Vec::new(), None);
     // Ends follow the last message at once; a stuck worker has none.
-    while ends.len() < threads.len() {
+    for _ in 0..threads.len() {
         let Ok((number, result, end)) = ended.recv_timeout(Duration::from_secs(2)) else {
             break;
         };
         error = error.or(result.err());
-        match end {
-            Ok(end) => ends.push((number, end)),
-            Err(e) => error = error.or(Some(e)),
-        }
+        ends.extend(end.map(|end| (number, end)));
     }
     ends.sort_unstable_by_key(|(number, _)| *number);
-    let ends = ends.into_iter().map(|(_, end)| end).collect();
+    let ends: Vec<WorkerEnd> = ends.into_iter().map(|(_, end)| end).collect();
     if stuck {
         error = error.or_else(|| {
             Some(Error::target(

@@ -1,8 +1,10 @@
-//! Random 4 KiB reads through a ring with nothing around them: no clock per I/O, no statistics,
-//! no generator worth the name. The ceiling that a measuring tool is compared with.
+//! Random 4 KiB reads with nothing around them: no clock per I/O, no statistics, no generator
+//! worth the name. The ceiling that a measuring tool is compared with. Through a ring, and with
+//! plain preads.
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -46,17 +48,14 @@ fn read(path: &Path, depth: u16, time: Duration, direct: bool) -> Result<(u64, f
     ensure!(blocks > 0 && depth > 0, "nothing to read");
     let mut ring = Ring::new(&file, u32::from(depth)).context("io_uring")?;
     let mut free: Vec<u16> = (0..depth).collect();
-    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut random = seed();
     let mut ios = 0_u64;
     let start = Instant::now();
     while start.elapsed() < time {
         for _ in 0..TURNS_PER_LOOK {
             while let Some(slot) = free.pop() {
-                random ^= random << 13;
-                random ^= random >> 7;
-                random ^= random << 17;
-                let block = (u128::from(random) * u128::from(blocks)) >> 64;
-                ring.push(slot, block as u64 * u64::from(BLOCK))?;
+                let offset = next_block(&mut random, blocks) * u64::from(BLOCK);
+                ring.push(slot, offset)?;
             }
             ring.turn(&mut free)?;
             ios += free.len() as u64;
@@ -64,6 +63,52 @@ fn read(path: &Path, depth: u16, time: Duration, direct: bool) -> Result<(u64, f
     }
     let took = start.elapsed().as_secs_f64();
     Ok((ios, took))
+}
+
+/// `bare-sync FILE SECONDS`: one pread after the other, prints one JSON line.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn sync_main(args: &[&str]) -> Result<()> {
+    let [path, seconds] = args else {
+        bail!("bare-sync FILE SECONDS");
+    };
+    let time = Duration::from_secs(seconds.parse().context("SECONDS")?);
+    let file = File::open(path).with_context(|| (*path).to_string())?;
+    let blocks = file.metadata()?.len() / u64::from(BLOCK);
+    ensure!(blocks > 0, "nothing to read");
+    let mut buffer = vec![0_u8; BLOCK as usize];
+    let (mut random, mut ios) = (seed(), 0_u64);
+    let start = Instant::now();
+    while start.elapsed() < time {
+        for _ in 0..TURNS_PER_LOOK {
+            let offset = next_block(&mut random, blocks) * u64::from(BLOCK);
+            ensure!(
+                file.read_at(&mut buffer, offset)? == buffer.len(),
+                "short read"
+            );
+        }
+        ios += u64::from(TURNS_PER_LOOK);
+    }
+    let took = start.elapsed().as_secs_f64();
+    println!(
+        "{}",
+        json!({"ios": ios, "seconds": took, "iops": ios as f64 / took})
+    );
+    Ok(())
+}
+
+/// A random block (xorshift, then scaled by multiplication).
+fn next_block(random: &mut u64, blocks: u64) -> u64 {
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    ((u128::from(*random) * u128::from(blocks)) >> 64) as u64
+}
+
+/// New offsets in every run, or caches behind the device would know them.
+fn seed() -> u64 {
+    RandomState::new().build_hasher().finish() | 1
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 //!
 //! `{file}` and `{seconds}` are filled in; nothing else is added. Default statistics everywhere.
 //! `norandommap` spares fio its bitmap of visited blocks (faster, so fair to fio).
+//! `randrepeat=0` lets it draw new offsets in every run: with the same ones again, caches behind the
+//! device would know them (measured here: 77,000 IOPS against 31,000 on the same cold file).
 //! `invalidate=0` keeps the cached file cached.
 
 use std::path::Path;
@@ -36,25 +38,25 @@ pub const BATCHES: &[&str] = &[
 ];
 /// Page-cached reads through preads.
 pub const CACHED_PSYNC: &str = "fio --name=cached --ioengine=psync --rw=randread --norandommap \
-    --bs=4k --filename={file} --readonly --invalidate=0 --iodepth=1 --time_based \
+    --randrepeat=0 --bs=4k --filename={file} --readonly --invalidate=0 --iodepth=1 --time_based \
     --runtime={seconds} --output-format=json";
 /// Page-cached reads through a ring, 32 in flight.
 pub const CACHED_URING_32: &str = "fio --name=cached --ioengine=io_uring --rw=randread \
-    --norandommap --bs=4k --filename={file} --readonly --invalidate=0 --iodepth=32 --time_based \
-    --runtime={seconds} --output-format=json";
+    --norandommap --randrepeat=0 --bs=4k --filename={file} --readonly --invalidate=0 --iodepth=32 \
+    --time_based --runtime={seconds} --output-format=json";
 /// The same with registered buffers and files, reaping all that is there.
 pub const CACHED_URING_32_BEST: &str = "fio --name=cached --ioengine=io_uring --rw=randread \
-    --norandommap --bs=4k --filename={file} --readonly --invalidate=0 --iodepth=32 --fixedbufs \
-    --registerfiles --iodepth_batch_submit=32 --iodepth_batch_complete_min=1 \
+    --norandommap --randrepeat=0 --bs=4k --filename={file} --readonly --invalidate=0 --iodepth=32 \
+    --fixedbufs --registerfiles --iodepth_batch_submit=32 --iodepth_batch_complete_min=1 \
     --iodepth_batch_complete_max=32 --time_based --runtime={seconds} --output-format=json";
 /// Direct reads through a ring, one at a time.
-pub const DIRECT_1: &str = "fio --name=direct --lat_percentiles=1 --ioengine=io_uring --direct=1 --rw=randread \
-    --norandommap --bs=4k --filename={file} --readonly --iodepth=1 --fixedbufs --registerfiles \
-    --time_based --runtime={seconds} --output-format=json";
+pub const DIRECT_1: &str = "fio --name=direct --ioengine=io_uring --direct=1 --rw=randread \
+    --norandommap --randrepeat=0 --bs=4k --filename={file} --readonly --iodepth=1 --fixedbufs \
+    --registerfiles --lat_percentiles=1 --time_based --runtime={seconds} --output-format=json";
 /// Direct reads through a ring, 32 in flight.
-pub const DIRECT_32: &str = "fio --name=direct --lat_percentiles=1 --ioengine=io_uring --direct=1 --rw=randread \
-    --norandommap --bs=4k --filename={file} --readonly --iodepth=32 --fixedbufs --registerfiles \
-    --time_based --runtime={seconds} --output-format=json";
+pub const DIRECT_32: &str = "fio --name=direct --ioengine=io_uring --direct=1 --rw=randread \
+    --norandommap --randrepeat=0 --bs=4k --filename={file} --readonly --iodepth=32 --fixedbufs \
+    --registerfiles --lat_percentiles=1 --time_based --runtime={seconds} --output-format=json";
 
 /// The line with its blanks filled in.
 pub fn line(template: &str, file: Option<&Path>, seconds: u64) -> String {

@@ -32,7 +32,8 @@ const HELP: &str = "\
 taillight-bench [CASE...] [--pairs N] [--seconds N] [--dry]   run cases (all without a name)
 taillight-bench list                                          what there is
 taillight-bench bare-ring FILE DEPTH SECONDS [direct]         the bare loop alone, JSON
-taillight-bench hold FILE                                     keeps a file in memory until its input ends
+taillight-bench bare-sync FILE SECONDS                        the same with plain preads
+taillight-bench hold FILE                                     keeps a file in memory
 
 --dry prints the tables and writes nothing.
 ";
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
 fn run(args: &[&str]) -> Result<bool> {
     match args.first() {
         Some(&"bare-ring") => return bare_ring::main(&args[1..]).map(|()| true),
+        Some(&"bare-sync") => return bare_ring::sync_main(&args[1..]).map(|()| true),
         Some(&"hold") => return files::hold(&args[1..]).map(|()| true),
         Some(&"list") => {
             for case in cases::CASES {

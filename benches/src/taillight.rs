@@ -92,6 +92,8 @@ pub fn figures(dir: &RunDir, done: &Done) -> Result<Sample> {
     let summary = dir.json("summary.json")?;
     let mut sample = parse(&summary)?;
     sample.insert("foreign", done.foreign);
+    let kept = fs::metadata(dir.path().join("ios.parquet"))?.len();
+    sample.insert("at_rest", kept as f64 / sample["count"]);
     sample.insert("all_cpu_s", done.cpu_s);
     sample.insert("all_wall_s", done.wall_s);
     sample.insert("max_rss", done.max_rss as f64);

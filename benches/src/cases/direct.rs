@@ -1,10 +1,13 @@
 //! Direct reads on the real disk: the tool must not show in the figures of the device.
 
+use std::path::Path;
+use std::process::Command;
+
 use anyhow::Result;
 
-use super::{fio_arm, own_arm};
+use super::{at_rest, bare_arm, fio_arm, own_arm};
 use crate::pairs::{self, Bound, Check, Report};
-use crate::{Setup, files, fio};
+use crate::{Setup, child, files, fio};
 
 /// Size of the file, MiB.
 const MIB: u64 = 4096;
@@ -21,6 +24,7 @@ pub fn depth_32(setup: &Setup) -> Result<Report> {
 
 fn case(setup: &Setup, depth: u32, template: &str) -> Result<Report> {
     let file = files::laid_out("direct.bin", MIB)?;
+    read_through(&file)?;
     let words = format!(
         "--driver file --path {} --rw randread --bs 4KiB --depth {depth} --runtime {}s --direct \
          --set target.options.engine=uring --set target.options.cache=keep \
@@ -34,20 +38,34 @@ fn case(setup: &Setup, depth: u32, template: &str) -> Result<Report> {
         vec![
             own_arm("taillight uring", words),
             fio_arm("fio io_uring", template, Some(&file), setup),
+            bare_arm(&file, depth, true, setup),
         ],
     )?;
     let (own, other) = ("taillight uring", "fio io_uring");
     report.ratio("iops", own, other, Bound::None)?;
+    report.ratio("iops", own, "bare ring", Bound::None)?;
     report.ratio("p50_ns", own, other, Bound::AtMost(1.05))?;
     report.ratio("cpu_ns", own, other, Bound::AtMost(1.0))?;
     let law = little(&report, own, depth)?;
     report.checks.push(law);
+    at_rest(&mut report, own)?;
     report.notes.push(
-        "Latency of both is submit to completion (fio: `lat`). The disk is shared and noisy: \
-         judge IOPS by the spread of the pairs, not by the median alone."
+        "Latency of both is submit to completion (fio: `lat`). The file was read through once \
+         before, and every run draws new offsets. The disk is shared and noisy: judge IOPS by the \
+         spread of the pairs, not by the median alone."
             .into(),
     );
     Ok(report)
+}
+
+/// Reads the file once, around the page cache, so that a cache behind the device (a host's) is in the
+/// same state for all arms.
+fn read_through(file: &Path) -> Result<()> {
+    let mut dd = Command::new("dd");
+    dd.arg(format!("if={}", file.display()));
+    dd.args(["of=/dev/null", "bs=1M", "iflag=direct", "status=none"]);
+    child::run(&mut dd)?;
+    Ok(())
 }
 
 /// How far IOPS x mean latency is from the depth, in percent of the depth.

@@ -7,11 +7,13 @@ mod null;
 mod start;
 
 use std::path::Path;
+use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use serde_json::Value;
 
-use crate::pairs::{Arm, Report};
-use crate::{Setup, fio, taillight};
+use crate::pairs::{Arm, Bound, Check, Report, Sample};
+use crate::{Setup, child, fio, taillight};
 
 /// One comparison or measurement.
 pub struct Case {
@@ -87,6 +89,34 @@ fn fio_arm<'a>(name: &'static str, template: &str, file: Option<&Path>, setup: &
     }
 }
 
+/// The bare ring loop as an arm.
+fn bare_arm<'a>(file: &Path, depth: u32, direct: bool, setup: &Setup) -> Arm<'a> {
+    let mut words = vec!["bare-ring".to_string(), file.display().to_string()];
+    words.extend([depth.to_string(), setup.seconds.to_string()]);
+    words.extend(direct.then(|| "direct".to_string()));
+    bare("bare ring", words)
+}
+
+/// A bare loop as an arm, in a process of its own.
+fn bare<'a>(name: &'static str, words: Vec<String>) -> Arm<'a> {
+    Arm {
+        name,
+        command: format!("taillight-bench {}", words.join(" ")),
+        run: Box::new(move || {
+            let done = child::run(Command::new(std::env::current_exe()?).args(&words))?;
+            let said: Value = serde_json::from_str(&done.stdout)?;
+            let iops = said["iops"].as_f64().context("no iops")?;
+            let ios = said["ios"].as_f64().context("no ios")?;
+            Ok(Sample::from([
+                ("iops", iops),
+                ("ns_per_io", 1e9 / iops),
+                ("cpu_ns", done.cpu_s * 1e9 / ios),
+                ("foreign", done.foreign),
+            ]))
+        }),
+    }
+}
+
 /// An arm that is a Taillight run.
 fn own_arm<'a>(name: &'static str, words: String) -> Arm<'a> {
     Arm {
@@ -94,4 +124,16 @@ fn own_arm<'a>(name: &'static str, words: String) -> Arm<'a> {
         command: taillight::shown(&words),
         run: Box::new(move || taillight::run(&words)),
     }
+}
+
+/// Bytes of `ios.parquet` an I/O, as a check of the report.
+fn at_rest(report: &mut Report, arm: &str) -> Result<()> {
+    let values = report.column(arm, "at_rest")?;
+    report.checks.push(Check {
+        what: format!("{arm}: `ios.parquet` at rest"),
+        unit: "bytes an I/O",
+        values,
+        bound: Bound::AtMost(9.0),
+    });
+    Ok(())
 }

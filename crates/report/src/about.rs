@@ -9,7 +9,11 @@ use crate::format::{self, Script};
 pub fn about(manifest: &Manifest) -> String {
     let plan = &manifest.plan;
     let target = match &plan.target.path {
-        Some(path) => format!("{} {path}", plan.target.driver),
+        Some(path) => format!(
+            "{} {path}{}",
+            plan.target.driver,
+            cache(&plan.target.options)
+        ),
         None => plan.target.driver.clone(),
     };
     let several = plan.workloads.len() > 1;
@@ -17,6 +21,15 @@ pub fn about(manifest: &Manifest) -> String {
     parts.extend(plan.workloads.iter().map(|w| workload(w, several)));
     parts.push(utc(manifest.clock.realtime_ns));
     parts.join(" · ")
+}
+
+/// Whether the page cache is in between; nothing for drivers that do not say.
+fn cache(options: &toml::Table) -> &'static str {
+    match options.get("direct").and_then(toml::Value::as_bool) {
+        Some(true) => ", direct",
+        Some(false) => ", buffered (page cache)",
+        None => "",
+    }
 }
 
 fn workload(plan: &WorkloadPlan, named: bool) -> String {

@@ -6,7 +6,7 @@
 //! [`make`] reads run directories and writes every rendering; [`console_text`] shows a summary on
 //! a terminal. To add a chart see [`plots::CHARTS`], to add an export [`render::TEXTS`].
 
-mod about;
+pub mod about;
 pub mod analyse;
 mod charts;
 mod console;

@@ -144,7 +144,11 @@ fn shape(latency: &Latency) -> Option<String> {
             format::duration_ns(ns, Script::Plain)
         ));
     }
-    let nines = latency.nines.iter().filter(|n| n.resolved);
+    // Only what has an upper bound: a nine that rests on a single event is no promise.
+    let nines = latency
+        .nines
+        .iter()
+        .filter(|n| n.resolved && n.hi_ns.is_some());
     let deepest = nines.clone().filter(|n| n.k <= 5).max_by_key(|n| n.k);
     let two = nines.clone().find(|n| n.k == 2);
     for nine in [two, deepest.filter(|n| n.k > 2)].into_iter().flatten() {

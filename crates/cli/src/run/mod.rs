@@ -46,6 +46,7 @@ pub fn main(args: RunArgs) -> Result<Exit> {
     };
     // Named only now: a run that could not begin leaves no directory.
     output::line(&format!("run directory: {}", made.dir.path().display()));
+    output::line(&taillight_report::about::about(made.dir.manifest()));
     let outcome = match measure::run(&plan, target, &made, &signals, &mut live) {
         Ok(outcome) => outcome,
         Err(e) => return stopped_or(e, made, &signals),

@@ -182,6 +182,7 @@ fn pack(shape: Shape, rows: u64) -> MemoryChunks {
         base_ns: now,
         sizes,
         addressed: true,
+        partial: false,
     };
     let mut store = MemoryChunks::default();
     let mut encoder = chunk::Encoder::new(&header);

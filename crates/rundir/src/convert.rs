@@ -51,6 +51,18 @@ pub struct Converted {
     pub damaged: u64,
     /// First submit and last completion stamp of each phase, ns.
     pub spans: BTreeMap<u16, (i64, i64)>,
+    /// Where the first chunk begins that is marked as partial, ns; none when none is.
+    pub partial_from: Option<i64>,
+}
+
+impl Converted {
+    /// Notes whether a chunk says that records were left out.
+    pub(crate) fn see(&mut self, header: &Header) {
+        if header.partial {
+            let from = self.partial_from.unwrap_or(i64::MAX);
+            self.partial_from = Some(from.min(header.base_ns));
+        }
+    }
 }
 
 /// Converts all chunks of `store` to the `ios.parquet` of `dir`, by worker, in submit order.
@@ -108,10 +120,13 @@ fn streams(
     let mut sorted: BTreeMap<(u16, u16, u16), Vec<Place>> = BTreeMap::new();
     for chunk in 0..store.count() {
         match store.header(chunk) {
-            Ok(h) => sorted
-                .entry((h.worker, h.phase, h.workload))
-                .or_default()
-                .push((h.seq, chunk, h)),
+            Ok(h) => {
+                done.see(&h);
+                sorted
+                    .entry((h.worker, h.phase, h.workload))
+                    .or_default()
+                    .push((h.seq, chunk, h));
+            }
             Err(_) if options.tolerant => done.damaged += u64::from(!unused(store, chunk)),
             Err(e) => return Err(e),
         }

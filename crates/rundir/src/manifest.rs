@@ -113,7 +113,7 @@ pub struct CaptureInfo {
 pub struct Degraded {
     /// CLOCK_MONOTONIC, ns.
     pub at_ns: i64,
-    /// I/Os measured in histograms but not kept singly.
+    /// I/Os measured in histograms but not kept singly; 0 = unknown, in a salvaged run.
     pub not_kept: u64,
     /// Why, one sentence.
     pub reason: String,

@@ -15,7 +15,7 @@ use crate::chunk::MAGIC;
 use crate::convert::{ChunkFiles, ChunkStore, Converted, Options, Release, convert};
 use crate::dir::RunDir;
 use crate::ios::IosFile;
-use crate::manifest::{Manifest, PhaseInfo, ProcessInfo, RunStatus};
+use crate::manifest::{Degraded, Manifest, PhaseInfo, ProcessInfo, RunStatus};
 use crate::names;
 
 /// What salvage found.
@@ -65,14 +65,17 @@ pub fn salvage(dir: &mut RunDir, progress: &mut OnProgress<'_>) -> Result<Option
     let phases = phases(dir.manifest());
     let converted = if dir.existing(names::IOS).is_some() {
         // Killed between conversion and the last manifest: the file is whole, as its name says.
-        let rows = IosFile::open(&dir.file(names::IOS))?.rows();
+        let mut converted = Converted {
+            rows: IosFile::open(&dir.file(names::IOS))?.rows(),
+            ..Converted::default()
+        };
         for chunk in 0..found.chunks.count() {
+            if let Ok(header) = found.chunks.header(chunk) {
+                converted.see(&header);
+            }
             found.chunks.release(chunk)?;
         }
-        Converted {
-            rows,
-            ..Converted::default()
-        }
+        converted
     } else if found.chunks.count() == 0 {
         Converted {
             damaged: found.damaged,
@@ -220,6 +223,10 @@ fn describe(converted: &Converted) -> Salvaged {
     };
     let text = match converted.rows {
         0 => format!("the run was killed, and none of its I/Os could be recovered{damaged}"),
+        n if converted.partial_from.is_some() => format!(
+            "the run was killed; {n} I/Os were recovered from memory, from some point on only \
+             outliers{damaged}"
+        ),
         n => format!("the run was killed; {n} I/Os were recovered from memory{damaged}"),
     };
     Salvaged {
@@ -242,6 +249,17 @@ fn partial(
     new.capture.kept = converted.rows;
     new.capture.path = None;
     new.losses.chunks = converted.damaged;
+    if let Some(at_ns) = converted.partial_from
+        && new.capture.degraded.is_none()
+    {
+        new.capture.degraded = Some(Degraded {
+            at_ns,
+            not_kept: 0,
+            reason: "only outliers were kept from some point on, and because the run was killed \
+                     the number of I/Os left out is unknown"
+                .into(),
+        });
+    }
     for (index, (start, end)) in &converted.spans {
         let ios = |p: u16| {
             let counts = converted

@@ -68,6 +68,36 @@ fn everything_in_memory_is_recovered() {
 }
 
 #[test]
+fn a_chunk_marked_partial_makes_the_capture_degraded() {
+    for converted_before in [false, true] {
+        let id = format!("salvage-partial-{converted_before}");
+        let k = killed(&id);
+        if converted_before {
+            let mut dir = open(k.root.path());
+            salvage(&mut dir, &mut |_| true).unwrap();
+            let mut manifest = common::killed(&id);
+            manifest.capture.path = Some(k.shm.display().to_string());
+            dir.write_manifest(&manifest).unwrap();
+            fs::create_dir(&k.shm).unwrap();
+        }
+        for (i, mut chunk) in common::chunks(0, &k.records, 1000).into_iter().enumerate() {
+            if i >= 2 {
+                chunk[8 + 7] |= 1 << (taillight_rundir::chunk::PARTIAL_BIT - 56);
+            }
+            fs::write(k.shm.join(format!("{i:08}.chunk")), chunk).unwrap();
+        }
+        let mut dir = open(k.root.path());
+        let found = salvage(&mut dir, &mut |_| true).unwrap().unwrap();
+        assert_eq!((found.ios, found.damaged), (4000, 0));
+        assert!(found.text.contains("only outliers"), "{}", found.text);
+        let degraded = dir.manifest().capture.degraded.clone().unwrap();
+        assert!(degraded.reason.contains("unknown"), "{}", degraded.reason);
+        let third = k.records[2000].complete.0;
+        assert!(degraded.at_ns < third && degraded.at_ns >= k.records[1999].complete.0 - 50);
+    }
+}
+
+#[test]
 fn damaged_chunks_are_counted_and_the_rest_is_kept() {
     let k = killed("salvage-damaged");
     let second = fs::read(k.shm.join("00000001.chunk")).unwrap();

@@ -124,5 +124,6 @@ fn header(w: &WorkloadPlan, shape: Geometry, workload: u16, worker: u16) -> Head
         base_ns: 0,
         sizes,
         addressed: true,
+        partial: false,
     }
 }

@@ -35,6 +35,9 @@ const LONG: u64 = 15;
 /// Sizes that fit the table.
 pub const SIZES: usize = 16;
 
+/// Bit of header word 1 that says: records were left out in or before this chunk.
+pub const PARTIAL_BIT: u32 = 57;
+
 const LATENCY_BITS: u32 = 32;
 const ISSUED_BITS: u32 = 23;
 const DELTA_BITS: u32 = 28;
@@ -105,6 +108,16 @@ pub struct Header {
     pub sizes: [u64; SIZES],
     /// Whether the target is addressed by offset.
     pub addressed: bool,
+    /// Records were left out in or before this chunk: only outliers are kept from there on.
+    pub partial: bool,
+}
+
+/// Marks a chunk whose header is written: records were left out in it, or before it.
+///
+/// # Panics
+/// When `words` is shorter than two words.
+pub fn mark_partial(words: &mut [u64]) {
+    words[1] |= 1 << PARTIAL_BIT;
 }
 
 impl Header {
@@ -120,7 +133,8 @@ impl Header {
             | u64::from(self.workload) << 16
             | u64::from(self.phase) << 32
             | u64::from(self.unit_shift) << 48
-            | u64::from(self.addressed) << 56;
+            | u64::from(self.addressed) << 56
+            | u64::from(self.partial) << PARTIAL_BIT;
         out[2] = u64::from(self.seq) | u64::from(self.columns.bits()) << 32;
         out[3] = self.file_size;
         out[4] = self.base_ns as u64;
@@ -161,6 +175,7 @@ impl Header {
             base_ns: word(4) as i64,
             sizes,
             addressed: word(1) >> 56 & 1 == 1,
+            partial: word(1) >> PARTIAL_BIT & 1 == 1,
         })
     }
 }

@@ -20,6 +20,7 @@ fn header(columns: Columns) -> Header {
         base_ns: 1_000_000,
         sizes,
         addressed: true,
+        partial: false,
     }
 }
 
@@ -60,6 +61,12 @@ fn header_round_trip_and_bad_headers() {
     words[512..].fill(0);
     let data = bytes(&words);
     assert_eq!(*ChunkReader::open(&data).unwrap().header(), h);
+    mark_partial(&mut words);
+    let marked = bytes(&words);
+    let expected = Header { partial: true, ..h };
+    assert_eq!(*ChunkReader::open(&marked).unwrap().header(), expected);
+    expected.write(&mut words);
+    assert_eq!(bytes(&words), marked, "marked early or late is the same");
     assert!(ChunkReader::open(&data[..100]).is_err());
     let mut wrong = data.clone();
     wrong[7] ^= 1;

@@ -86,6 +86,7 @@ pub fn header(worker: u16, seq: u32) -> Header {
         base_ns: 0,
         sizes,
         addressed: true,
+        partial: false,
     }
 }
 

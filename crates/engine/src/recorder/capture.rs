@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use taillight_core::{OpKind, Record};
-use taillight_rundir::chunk::{Encoder, HEADER_BYTES, Header, Sample};
+use taillight_rundir::chunk::{Encoder, HEADER_BYTES, Header, Sample, mark_partial};
 
 use crate::capture::{Chunk, ChunkKey, Source};
 
@@ -71,6 +71,10 @@ impl Capture {
         thresholds: Arc<Thresholds>,
         outliers: bool,
     ) -> Capture {
+        let header = Header {
+            partial: outliers,
+            ..header
+        };
         let mode = if outliers { Mode::Outliers } else { Mode::All };
         Capture {
             source: Some(source),
@@ -169,6 +173,7 @@ impl Capture {
             self.state.degraded = true;
             self.state.degraded_at.get_or_insert(record.complete.0);
             self.mode = Mode::Outliers;
+            self.mark_partial();
             if first {
                 // The record that found no room is judged by the thresholds, once they are there.
                 self.seen = [LEARN; OpKind::ALL.len()];
@@ -195,6 +200,15 @@ impl Capture {
         self.position = HEADER_BYTES / 8;
         self.chunk = Some(chunk);
         self.store(record);
+    }
+
+    /// Says in the chunks themselves that records are left out from here on: salvage has nothing
+    /// else to know it by.
+    fn mark_partial(&mut self) {
+        self.header.partial = true;
+        if let Some(chunk) = &mut self.chunk {
+            mark_partial(chunk.words());
+        }
     }
 
     fn hand_back(&mut self) {

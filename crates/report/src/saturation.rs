@@ -30,10 +30,14 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
             .sum()
     };
     let achieved_per_s = per_s(done(!open.is_empty()) as f64, seconds);
-    if open.is_empty() {
+    if open.is_empty() || analysis.outliers_only {
         return Saturation {
             asked_per_s: None,
-            achieved_per_s,
+            achieved_per_s: if analysis.outliers_only {
+                0.0
+            } else {
+                achieved_per_s
+            },
             backlog_max: 0,
             unsent: 0,
             unsent_age_ns: None,

@@ -131,7 +131,11 @@ impl View<'_> {
     fn totals(&self, set: &Set) -> Totals {
         let origin = self.analysis.origin;
         let failed = set.tally.failed();
-        let good = set.tally.count.saturating_sub(failed);
+        // Outliers are no rate.
+        let good = match self.analysis.outliers_only {
+            true => 0,
+            false => set.tally.count.saturating_sub(failed),
+        };
         // Episodes are known for the main measure only.
         let open = set.parts.response.is_some();
         let plain = |dist: &Arc<Dist>| latency::latency(dist, origin, self.asked, None, None);
@@ -151,7 +155,7 @@ impl View<'_> {
             sync: set.parts.sync.as_ref().map(plain),
             queue: set.parts.queue.as_ref().map(plain),
             after_issue: set.parts.after_issue.as_ref().map(plain),
-            depth_mean: (self.analysis.duration_ns > 0)
+            depth_mean: (self.analysis.duration_ns > 0 && !self.analysis.outliers_only)
                 .then(|| set.tally.busy_ns as f64 / self.analysis.duration_ns as f64),
         }
     }

@@ -95,7 +95,11 @@ fn text(status: VerdictStatus, summary: &Summary, reasons: &[Reason]) -> String 
     if status == VerdictStatus::Failed {
         return first.to_owned();
     }
-    let result = result(summary);
+    let result = if unmeasured(summary) {
+        unknown(summary)
+    } else {
+        result(summary)
+    };
     match reasons.len() {
         0 => result,
         1 => format!("{result} {first}"),
@@ -122,6 +126,23 @@ fn result(summary: &Summary) -> String {
     }
     text.push('.');
     text
+}
+
+/// Whether only outliers are known: neither a rate nor a distribution.
+pub fn unmeasured(summary: &Summary) -> bool {
+    unsampled(&summary.totals)
+}
+
+/// The same of one set of I/Os.
+pub fn unsampled(totals: &Totals) -> bool {
+    totals.service.count == 0 && totals.iops == 0.0 && totals.count > totals.errors
+}
+
+fn unknown(summary: &Summary) -> String {
+    format!(
+        "Rate and percentiles are unknown: only {} outliers and failures were kept.",
+        format::count(summary.totals.count)
+    )
 }
 
 /// The measure that counts: response with a schedule, else service.

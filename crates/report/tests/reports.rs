@@ -210,6 +210,42 @@ fn a_killed_run_is_partial_and_an_empty_one_failed() {
 }
 
 #[test]
+fn a_killed_run_of_outliers_only_gives_no_percentiles() {
+    for degraded in [false, true] {
+        let root = tempfile::tempdir().unwrap();
+        let path = written(root.path(), "killed", &sample());
+        edit(&path, |m| {
+            m.status = RunStatus::Partial;
+            m.reason = Some("the run was killed".into());
+            if degraded {
+                m.capture.degraded = Some(taillight_rundir::manifest::Degraded {
+                    at_ns: common::START,
+                    not_kept: 0,
+                    reason: "only outliers were kept from some point on".into(),
+                });
+            } else {
+                m.capture.mode = taillight_core::plan::CaptureMode::Outliers;
+            }
+        });
+        for name in [names::INTERVALS, names::HISTOGRAMS] {
+            fs::remove_file(path.join(name)).unwrap();
+        }
+        let report = report(&path);
+        let made = &report.summaries[0];
+        assert_eq!(made.verdict.status, VerdictStatus::Partial);
+        assert!(codes(made).contains(&"outliers_only"), "{:?}", codes(made));
+        assert!(made.verdict.text.contains("unknown"), "{}", made.verdict.text);
+        assert_eq!((made.totals.iops, made.totals.service.count), (0.0, 0));
+        let sets = made.ops.values().chain([&made.totals]);
+        assert!(sets.flat_map(|t| &t.service.percentiles).all(|p| p.ns.is_none()));
+        assert!(!made.outliers[&OpKind::Read].is_empty());
+        for wrong in ["exact", "nothing lost", "0 IOPS", "come from histograms"] {
+            assert!(!report.text.contains(wrong), "{wrong}: {}", report.text);
+        }
+    }
+}
+
+#[test]
 fn ceilings_are_answered_with_what_they_need() {
     let root = tempfile::tempdir().unwrap();
     let path = written(root.path(), "run", &sample());

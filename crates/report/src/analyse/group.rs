@@ -258,3 +258,19 @@ pub struct Group {
     /// I/Os over time and latency.
     pub heat: HeatCounts,
 }
+
+impl Group {
+    /// Only the outliers: what was made of them as if they were all I/Os is gone.
+    pub fn without_sample(self) -> Group {
+        Group {
+            parts: Parts::default(),
+            tally: Tally {
+                busy_ns: 0,
+                bytes: 0,
+                ..self.tally
+            },
+            heat: HeatCounts::new(Window::new(0, 1)),
+            ..self
+        }
+    }
+}

@@ -131,6 +131,22 @@ fn an_open_loop_leads_with_response_and_names_saturation() {
 }
 
 #[test]
+fn a_slow_last_io_is_not_saturation() {
+    let root = tempfile::tempdir().unwrap();
+    let slow_end = Sample {
+        rate: Some(1_000),
+        depth: 256,
+        stalls: vec![(1_900_000_000, 400_000_000)],
+        ..sample()
+    };
+    let made = summary(&written(root.path(), "slow", &slow_end));
+    assert!(made.totals.duration_ns > 2_200_000_000);
+    assert!(!made.saturation.saturated, "{:?}", made.saturation);
+    let off = made.saturation.achieved_per_s / 1_000.0 - 1.0;
+    assert!(off.abs() < 0.002, "{:?}", made.saturation);
+}
+
+#[test]
 fn without_the_capture_histograms_speak_and_say_so() {
     let root = tempfile::tempdir().unwrap();
     let path = written(root.path(), "run", &sample());

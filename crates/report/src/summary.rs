@@ -168,11 +168,28 @@ impl View<'_> {
                 groups.filter(move |g| usize::from(g.workload) == index)
             };
             let all: Vec<&Group> = groups().collect();
+            // One that ended early is measured by its own time.
+            let whole = self.analysis.duration_ns;
+            let last = all.iter().map(|g| g.tally.last_ns).max().unwrap_or(0);
+            let own = last.saturating_sub(self.analysis.start_ns).max(0) as u64;
+            let early = own > 0 && (own as f64) < whole as f64 * 0.9;
+            let span = if early { own } else { whole };
+            let totals = |set: &Set| {
+                let mut it = self.totals(set);
+                let longer = whole as f64 / span.max(1) as f64;
+                if early {
+                    it.duration_ns = span;
+                    it.iops *= longer;
+                    it.bytes_per_s *= longer;
+                    it.depth_mean = it.depth_mean.map(|d| d * longer);
+                }
+                it
+            };
             Ok(WorkloadSummary {
                 name: workload.name.clone(),
-                totals: self.totals(&Set::of(&all)?),
+                totals: totals(&Set::of(&all)?),
                 ops: groups()
-                    .map(|g| Ok((g.op, self.totals(&Set::of(&[g])?))))
+                    .map(|g| Ok((g.op, totals(&Set::of(&[g])?))))
                     .collect::<Result<_>>()?,
             })
         };

@@ -35,6 +35,7 @@ const RULES: &[Rule] = &[
     ceiling_failed,
     ceiling_undecided,
     lost,
+    early,
     little,
     busy_machine,
     own_cost,
@@ -320,6 +321,20 @@ fn lost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     }
     let text = format!("Data was lost: {}.", parts.join(", "));
     Some((VerdictStatus::Warned, reason("lost", text)))
+}
+
+/// A workload that was done long before the others: the totals' rate is not one load's.
+fn early(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let whole = summary.totals.duration_ns;
+    let mut all = summary.workloads.iter();
+    let it = all.find(|w| w.totals.count > 0 && w.totals.duration_ns < whole)?;
+    let text = format!(
+        "Workload {} finished early ({} of {}); its own rates are over that time.",
+        it.name,
+        format::duration_ns(it.totals.duration_ns, Script::Plain),
+        format::duration_ns(whole, Script::Plain)
+    );
+    Some((VerdictStatus::Warned, reason("finished_early", text)))
 }
 
 /// In a closed loop, rate x mean latency must be the number of I/Os outstanding.

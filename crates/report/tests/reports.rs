@@ -147,6 +147,17 @@ fn a_slow_last_io_is_not_saturation() {
 }
 
 #[test]
+fn a_workload_done_early_has_rates_of_its_own_time() {
+    let root = tempfile::tempdir().unwrap();
+    let path = written(root.path(), "run", &sample());
+    edit(&path, |m| m.phases[1].end_ns = m.phases[1].end_ns.map(|e| e + 8_000_000_000));
+    let made = summary(&path);
+    assert!(codes(&made).contains(&"finished_early"), "{:?}", codes(&made));
+    let ratio = made.workloads[0].totals.iops / made.totals.iops;
+    assert!((4.9..5.1).contains(&ratio), "{ratio}");
+}
+
+#[test]
 fn without_the_capture_histograms_speak_and_say_so() {
     let root = tempfile::tempdir().unwrap();
     let path = written(root.path(), "run", &sample());

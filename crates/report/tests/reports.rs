@@ -150,9 +150,15 @@ fn a_slow_last_io_is_not_saturation() {
 fn a_workload_done_early_has_rates_of_its_own_time() {
     let root = tempfile::tempdir().unwrap();
     let path = written(root.path(), "run", &sample());
-    edit(&path, |m| m.phases[1].end_ns = m.phases[1].end_ns.map(|e| e + 8_000_000_000));
+    edit(&path, |m| {
+        m.phases[1].end_ns = m.phases[1].end_ns.map(|e| e + 8_000_000_000)
+    });
     let made = summary(&path);
-    assert!(codes(&made).contains(&"finished_early"), "{:?}", codes(&made));
+    assert!(
+        codes(&made).contains(&"finished_early"),
+        "{:?}",
+        codes(&made)
+    );
     let ratio = made.workloads[0].totals.iops / made.totals.iops;
     assert!((4.9..5.1).contains(&ratio), "{ratio}");
 }
@@ -261,10 +267,17 @@ fn a_killed_run_of_outliers_only_gives_no_percentiles() {
         let made = &report.summaries[0];
         assert_eq!(made.verdict.status, VerdictStatus::Partial);
         assert!(codes(made).contains(&"outliers_only"), "{:?}", codes(made));
-        assert!(made.verdict.text.contains("unknown"), "{}", made.verdict.text);
+        assert!(
+            made.verdict.text.contains("unknown"),
+            "{}",
+            made.verdict.text
+        );
         assert_eq!((made.totals.iops, made.totals.service.count), (0.0, 0));
         let sets = made.ops.values().chain([&made.totals]);
-        assert!(sets.flat_map(|t| &t.service.percentiles).all(|p| p.ns.is_none()));
+        assert!(
+            sets.flat_map(|t| &t.service.percentiles)
+                .all(|p| p.ns.is_none())
+        );
         assert!(!made.outliers[&OpKind::Read].is_empty());
         for wrong in ["exact", "nothing lost", "0 IOPS", "come from histograms"] {
             assert!(!report.text.contains(wrong), "{wrong}: {}", report.text);

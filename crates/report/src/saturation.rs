@@ -13,7 +13,11 @@ const REACHED: f64 = 0.99;
 
 /// The saturation object. In a closed loop nothing is asked and nothing can be missed.
 pub fn saturation(analysis: &Analysis) -> Saturation {
-    let seconds = analysis.duration_ns as f64 / 1e9;
+    // What was started counts, over the time it was to be started in: the last completion may
+    // come much later.
+    let timed = analysis.manifest.plan.run.duration.is_some();
+    let length = measured_ns(analysis).filter(|_| timed);
+    let seconds = length.unwrap_or(analysis.duration_ns) as f64 / 1e9;
     let open: Vec<(u16, f64)> = analysis
         .manifest
         .plan
@@ -30,10 +34,14 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
             .sum()
     };
     let achieved_per_s = per_s(done(!open.is_empty()) as f64, seconds);
-    if open.is_empty() {
+    if open.is_empty() || analysis.outliers_only {
         return Saturation {
             asked_per_s: None,
-            achieved_per_s,
+            achieved_per_s: if analysis.outliers_only {
+                0.0
+            } else {
+                achieved_per_s
+            },
             backlog_max: 0,
             unsent: 0,
             unsent_age_ns: None,
@@ -47,14 +55,18 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
         Some(last) => *last,
         None => unsent(analysis, asked_per_s, done(true)),
     };
-    let grew = grows(&backlog, analysis.manifest.plan.outstanding());
+    let outstanding = analysis.manifest.plan.outstanding();
+    // Slow I/Os alone are no missed rate: something must have been left waiting.
+    let waited = backlog.iter().max().map(|most| *most > 2 * outstanding);
+    let behind = unsent > 0 || (!timed && waited.unwrap_or(true));
+    let grew = grows(&backlog, outstanding);
     Saturation {
         asked_per_s: Some(asked_per_s),
         achieved_per_s,
         backlog_max: backlog.iter().copied().max().unwrap_or(0).max(unsent),
         unsent,
         unsent_age_ns: (unsent > 0).then(|| (unsent as f64 / asked_per_s * 1e9) as u64),
-        saturated: achieved_per_s < asked_per_s * REACHED || grew,
+        saturated: grew || (behind && achieved_per_s < asked_per_s * REACHED),
     }
 }
 
@@ -74,21 +86,23 @@ fn unsent(analysis: &Analysis, asked_per_s: f64, sent: u64) -> u64 {
     if plan.run.duration.is_none() {
         return 0;
     }
-    let measure = analysis
-        .manifest
-        .phases
-        .iter()
-        .find(|p| p.name == "measure");
-    let Some(length) = measure.and_then(|p| p.end_ns.map(|end| end - p.start_ns)) else {
+    let Some(length) = measured_ns(analysis) else {
         return 0;
     };
-    let due = (asked_per_s * length.max(0) as f64 / 1e9).floor() as u64;
+    let due = (asked_per_s * length as f64 / 1e9).floor() as u64;
     // Every worker rounds its own part of the schedule.
     let slack = u64::from(plan.workers()) + due / 10_000;
     match due.saturating_sub(sent) {
         missing if missing <= slack => 0,
         missing => missing,
     }
+}
+
+/// Length of the measure phase, when the manifest knows it.
+fn measured_ns(analysis: &Analysis) -> Option<u64> {
+    let mut phases = analysis.manifest.phases.iter();
+    let measure = phases.find(|p| p.name == "measure")?;
+    Some(measure.end_ns?.saturating_sub(measure.start_ns).max(0) as u64)
 }
 
 /// Backlog over time, summed over workloads. Rows of one workload repeat its backlog.

@@ -131,7 +131,11 @@ impl View<'_> {
     fn totals(&self, set: &Set) -> Totals {
         let origin = self.analysis.origin;
         let failed = set.tally.failed();
-        let good = set.tally.count.saturating_sub(failed);
+        // Outliers are no rate.
+        let good = match self.analysis.outliers_only {
+            true => 0,
+            false => set.tally.count.saturating_sub(failed),
+        };
         // Episodes are known for the main measure only.
         let open = set.parts.response.is_some();
         let plain = |dist: &Arc<Dist>| latency::latency(dist, origin, self.asked, None, None);
@@ -151,7 +155,7 @@ impl View<'_> {
             sync: set.parts.sync.as_ref().map(plain),
             queue: set.parts.queue.as_ref().map(plain),
             after_issue: set.parts.after_issue.as_ref().map(plain),
-            depth_mean: (self.analysis.duration_ns > 0)
+            depth_mean: (self.analysis.duration_ns > 0 && !self.analysis.outliers_only)
                 .then(|| set.tally.busy_ns as f64 / self.analysis.duration_ns as f64),
         }
     }
@@ -164,11 +168,28 @@ impl View<'_> {
                 groups.filter(move |g| usize::from(g.workload) == index)
             };
             let all: Vec<&Group> = groups().collect();
+            // One that ended early is measured by its own time.
+            let whole = self.analysis.duration_ns;
+            let last = all.iter().map(|g| g.tally.last_ns).max().unwrap_or(0);
+            let own = last.saturating_sub(self.analysis.start_ns).max(0) as u64;
+            let early = own > 0 && (own as f64) < whole as f64 * 0.9;
+            let span = if early { own } else { whole };
+            let totals = |set: &Set| {
+                let mut it = self.totals(set);
+                let longer = whole as f64 / span.max(1) as f64;
+                if early {
+                    it.duration_ns = span;
+                    it.iops *= longer;
+                    it.bytes_per_s *= longer;
+                    it.depth_mean = it.depth_mean.map(|d| d * longer);
+                }
+                it
+            };
             Ok(WorkloadSummary {
                 name: workload.name.clone(),
-                totals: self.totals(&Set::of(&all)?),
+                totals: totals(&Set::of(&all)?),
                 ops: groups()
-                    .map(|g| Ok((g.op, self.totals(&Set::of(&[g])?))))
+                    .map(|g| Ok((g.op, totals(&Set::of(&[g])?))))
                     .collect::<Result<_>>()?,
             })
         };

@@ -35,6 +35,7 @@ const RULES: &[Rule] = &[
     ceiling_failed,
     ceiling_undecided,
     lost,
+    early,
     little,
     busy_machine,
     own_cost,
@@ -95,7 +96,11 @@ fn text(status: VerdictStatus, summary: &Summary, reasons: &[Reason]) -> String 
     if status == VerdictStatus::Failed {
         return first.to_owned();
     }
-    let result = result(summary);
+    let result = if unmeasured(summary) {
+        unknown(summary)
+    } else {
+        result(summary)
+    };
     match reasons.len() {
         0 => result,
         1 => format!("{result} {first}"),
@@ -122,6 +127,23 @@ fn result(summary: &Summary) -> String {
     }
     text.push('.');
     text
+}
+
+/// Whether only outliers are known: neither a rate nor a distribution.
+pub fn unmeasured(summary: &Summary) -> bool {
+    unsampled(&summary.totals)
+}
+
+/// The same of one set of I/Os.
+pub fn unsampled(totals: &Totals) -> bool {
+    totals.service.count == 0 && totals.iops == 0.0 && totals.count > totals.errors
+}
+
+fn unknown(summary: &Summary) -> String {
+    format!(
+        "Rate and percentiles are unknown: only {} outliers and failures were kept.",
+        format::count(summary.totals.count)
+    )
 }
 
 /// The measure that counts: response with a schedule, else service.
@@ -303,6 +325,20 @@ fn lost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     }
     let text = format!("Data was lost: {}.", parts.join(", "));
     Some((VerdictStatus::Warned, reason("lost", text)))
+}
+
+/// A workload that was done long before the others: the totals' rate is not one load's.
+fn early(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let whole = summary.totals.duration_ns;
+    let mut all = summary.workloads.iter();
+    let it = all.find(|w| w.totals.count > 0 && w.totals.duration_ns < whole)?;
+    let text = format!(
+        "Workload {} finished early ({} of {}); its own rates are over that time.",
+        it.name,
+        format::duration_ns(it.totals.duration_ns, Script::Plain),
+        format::duration_ns(whole, Script::Plain)
+    );
+    Some((VerdictStatus::Warned, reason("finished_early", text)))
 }
 
 /// In a closed loop, rate x mean latency must be the number of I/Os outstanding.

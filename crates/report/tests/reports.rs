@@ -131,6 +131,39 @@ fn an_open_loop_leads_with_response_and_names_saturation() {
 }
 
 #[test]
+fn a_slow_last_io_is_not_saturation() {
+    let root = tempfile::tempdir().unwrap();
+    let slow_end = Sample {
+        rate: Some(1_000),
+        depth: 256,
+        stalls: vec![(1_900_000_000, 400_000_000)],
+        ..sample()
+    };
+    let made = summary(&written(root.path(), "slow", &slow_end));
+    assert!(made.totals.duration_ns > 2_200_000_000);
+    assert!(!made.saturation.saturated, "{:?}", made.saturation);
+    let off = made.saturation.achieved_per_s / 1_000.0 - 1.0;
+    assert!(off.abs() < 0.002, "{:?}", made.saturation);
+}
+
+#[test]
+fn a_workload_done_early_has_rates_of_its_own_time() {
+    let root = tempfile::tempdir().unwrap();
+    let path = written(root.path(), "run", &sample());
+    edit(&path, |m| {
+        m.phases[1].end_ns = m.phases[1].end_ns.map(|e| e + 8_000_000_000)
+    });
+    let made = summary(&path);
+    assert!(
+        codes(&made).contains(&"finished_early"),
+        "{:?}",
+        codes(&made)
+    );
+    let ratio = made.workloads[0].totals.iops / made.totals.iops;
+    assert!((4.9..5.1).contains(&ratio), "{ratio}");
+}
+
+#[test]
 fn without_the_capture_histograms_speak_and_say_so() {
     let root = tempfile::tempdir().unwrap();
     let path = written(root.path(), "run", &sample());
@@ -207,6 +240,49 @@ fn a_killed_run_is_partial_and_an_empty_one_failed() {
     let made = summary(&path);
     assert_eq!(made.verdict.status, VerdictStatus::Failed);
     assert!(codes(&made).contains(&"nothing_measured"));
+}
+
+#[test]
+fn a_killed_run_of_outliers_only_gives_no_percentiles() {
+    for degraded in [false, true] {
+        let root = tempfile::tempdir().unwrap();
+        let path = written(root.path(), "killed", &sample());
+        edit(&path, |m| {
+            m.status = RunStatus::Partial;
+            m.reason = Some("the run was killed".into());
+            if degraded {
+                m.capture.degraded = Some(taillight_rundir::manifest::Degraded {
+                    at_ns: common::START,
+                    not_kept: 0,
+                    reason: "only outliers were kept from some point on".into(),
+                });
+            } else {
+                m.capture.mode = taillight_core::plan::CaptureMode::Outliers;
+            }
+        });
+        for name in [names::INTERVALS, names::HISTOGRAMS] {
+            fs::remove_file(path.join(name)).unwrap();
+        }
+        let report = report(&path);
+        let made = &report.summaries[0];
+        assert_eq!(made.verdict.status, VerdictStatus::Partial);
+        assert!(codes(made).contains(&"outliers_only"), "{:?}", codes(made));
+        assert!(
+            made.verdict.text.contains("unknown"),
+            "{}",
+            made.verdict.text
+        );
+        assert_eq!((made.totals.iops, made.totals.service.count), (0.0, 0));
+        let sets = made.ops.values().chain([&made.totals]);
+        assert!(
+            sets.flat_map(|t| &t.service.percentiles)
+                .all(|p| p.ns.is_none())
+        );
+        assert!(!made.outliers[&OpKind::Read].is_empty());
+        for wrong in ["exact", "nothing lost", "0 IOPS", "come from histograms"] {
+            assert!(!report.text.contains(wrong), "{wrong}: {}", report.text);
+        }
+    }
 }
 
 #[test]

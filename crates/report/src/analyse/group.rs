@@ -215,7 +215,8 @@ impl Parts {
     pub fn main(&self) -> &Dist {
         self.response.as_ref().unwrap_or(&self.service)
     }
-    /// Both together.
+    /// Both together. Where only one side had a schedule, an I/O of the other was meant to be sent
+    /// when it was: its response is its service time, its wait is none (design section 12).
     ///
     /// # Errors
     /// When counts exceed 64 bits.
@@ -229,10 +230,23 @@ impl Parts {
             (Some(a), Some(b)) => two(a, b).map(Some),
             (a, b) => Ok(a.clone().or_else(|| b.clone())),
         };
+        let (mut response, mut wait) = (None, None);
+        if self.response.is_some() || other.response.is_some() {
+            let of = |parts: &Parts| parts.response.clone().unwrap_or(parts.service.clone());
+            response = Some(two(&of(self), &of(other))?);
+        }
+        if self.wait.is_some() || other.wait.is_some() {
+            let of = |parts: &Parts| match (&parts.wait, parts.service.count()) {
+                (Some(wait), _) => Ok(wait.clone()),
+                (None, 0) => Ok(Arc::default()),
+                (None, n) => Dist::from_sorted_pairs([(0, n)]).map(Arc::new),
+            };
+            wait = Some(two(&of(self)?, &of(other)?)?);
+        }
         Ok(Parts {
             service: two(&self.service, &other.service)?,
-            response: both(&self.response, &other.response)?,
-            wait: both(&self.wait, &other.wait)?,
+            response,
+            wait,
             sync: both(&self.sync, &other.sync)?,
             queue: both(&self.queue, &other.queue)?,
             after_issue: both(&self.after_issue, &other.after_issue)?,
@@ -257,4 +271,48 @@ pub struct Group {
     pub slowest: Exceedances,
     /// I/Os over time and latency.
     pub heat: HeatCounts,
+}
+
+impl Group {
+    /// Only the outliers: what was made of them as if they were all I/Os is gone.
+    pub fn without_sample(self) -> Group {
+        Group {
+            parts: Parts::default(),
+            tally: Tally {
+                busy_ns: 0,
+                bytes: 0,
+                ..self.tally
+            },
+            heat: HeatCounts::new(Window::new(0, 1)),
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn io_without_a_schedule_counts_in_the_response_of_all() {
+        let dist = |values: &[u64]| Arc::new(Dist::from_values(values.to_vec()));
+        let open = Parts {
+            service: dist(&[10, 20]),
+            response: Some(dist(&[15, 30])),
+            wait: Some(dist(&[5, 10])),
+            ..Parts::default()
+        };
+        let closed = Parts {
+            service: dist(&[100, 200, 300]),
+            ..Parts::default()
+        };
+        for (a, b) in [(&open, &closed), (&closed, &open)] {
+            let all = Parts::default().merge(a).unwrap().merge(b).unwrap();
+            assert_eq!(all.response, Some(dist(&[15, 30, 100, 200, 300])));
+            assert_eq!(all.wait, Some(dist(&[0, 0, 0, 5, 10])));
+            assert_eq!(all.main().count(), all.service.count());
+        }
+        let none = closed.merge(&closed).unwrap();
+        assert_eq!((none.response, none.wait), (None, None));
+    }
 }

@@ -38,6 +38,8 @@ pub struct Analysis {
     pub groups: Vec<Group>,
     /// Where the distributions come from.
     pub origin: Origin,
+    /// Some workload and operation is known by its outliers only: no rate, no percentiles.
+    pub outliers_only: bool,
     /// Start of the measure phase, CLOCK_MONOTONIC ns.
     pub start_ns: i64,
     /// From the start of measuring to its end or the last success, whichever is later, ns.
@@ -101,17 +103,29 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
         recorded: recorded(&manifest),
         in_intervals: (!intervals.is_empty()).then(|| intervals.iter().map(|r| r.ops).sum()),
     };
-    let whole = whole_capture(&manifest, &captured, &counts, &mut troubles);
-    // Without a log, what there is of the capture is all there is.
-    let only =
-        dir.existing(names::HISTOGRAMS).is_none() && captured.counted > 0 && !captured.overflowed;
+    let log = dir.existing(names::HISTOGRAMS).is_some();
+    let whole = whole_capture(&manifest, &captured, &counts, log, &mut troubles);
+    // Without a log, what there is of the capture is all there is; but outliers alone are no
+    // sample of all I/Os.
+    let every = manifest.capture.mode == CaptureMode::All && manifest.capture.degraded.is_none();
+    let only = !log && every && captured.counted > 0 && !captured.overflowed;
     let complete = whole || only;
+    let mut outliers_only = false;
     let (groups, origin) = if complete {
         (captured.groups, Origin::CAPTURE)
     } else {
         let from_log = histograms::read(dir, span.0, &intervals);
         let mut groups = or_trouble(from_log, "histograms_unreadable", &mut troubles)?;
-        adopt(&mut groups, captured.groups);
+        outliers_only = adopt(&mut groups, captured.groups);
+        if outliers_only {
+            let text = "Of the I/Os only outliers and failures were kept, and there are no \
+                        histograms: rate and percentiles are unknown, the list of outliers is \
+                        what there is.";
+            troubles.push(Trouble {
+                code: "outliers_only",
+                text: text.to_owned(),
+            });
+        }
         (groups, Origin::HISTOGRAM)
     };
     let last = groups
@@ -133,6 +147,7 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
         manifest,
         groups,
         origin,
+        outliers_only,
         start_ns: span.0,
         duration_ns: last.max(span.1).saturating_sub(span.0).max(0) as u64,
         intervals,
@@ -224,6 +239,7 @@ fn whole_capture(
     manifest: &Manifest,
     captured: &capture::Captured,
     counts: &Counts,
+    log: bool,
     troubles: &mut Vec<Trouble>,
 ) -> bool {
     let mut trouble = |code, text: String| troubles.push(Trouble { code, text });
@@ -237,13 +253,24 @@ fn whole_capture(
         return false;
     }
     if let Some(degraded) = &manifest.capture.degraded {
+        let missing = match degraded.not_kept {
+            0 => String::new(),
+            n if log => format!(
+                " ({} I/Os are in the histograms only)",
+                crate::format::count(n)
+            ),
+            n => format!(" ({} I/Os were left out)", crate::format::count(n)),
+        };
+        let then = if log {
+            "Percentiles come from histograms (error up to 0.1 %)."
+        } else {
+            "There are no histograms to take percentiles from."
+        };
         trouble(
             "capture_degraded",
             format!(
-                "Not every I/O was kept: {} ({} I/Os are in the histograms only). Percentiles come \
-                 from histograms (error up to 0.1 %).",
+                "Not every I/O was kept: {}{missing}. {then}",
                 degraded.reason.trim_end_matches('.'),
-                crate::format::count(degraded.not_kept)
             ),
         );
         return false;
@@ -273,13 +300,16 @@ fn whole_capture(
 }
 
 /// Gives histogram groups what an incomplete capture still knows: the slowest, and which errors.
-fn adopt(groups: &mut Vec<Group>, captured: Vec<Group>) {
+/// Returns whether there are groups of which nothing else is known.
+fn adopt(groups: &mut Vec<Group>, captured: Vec<Group>) -> bool {
+    let mut outliers_only = false;
     for kept in captured {
         let place = groups
             .iter()
             .position(|g| (g.workload, g.op) == (kept.workload, kept.op));
         let Some(group) = place.map(|i| &mut groups[i]) else {
-            groups.push(kept);
+            outliers_only = true;
+            groups.push(kept.without_sample());
             continue;
         };
         let failed = group.tally.failed();
@@ -295,4 +325,5 @@ fn adopt(groups: &mut Vec<Group>, captured: Vec<Group>) {
         group.outliers = kept.outliers;
         group.slowest = kept.slowest;
     }
+    outliers_only
 }

@@ -7,7 +7,7 @@ use taillight_rundir::summary::Distribution;
 use super::tables;
 use super::{Fact, Model, Tile, Tone, VerdictView, word};
 use crate::format::{self, Script};
-use crate::verdict::main;
+use crate::verdict::{main, unmeasured};
 
 /// Builds the whole model.
 pub fn model(summary: &Summary, script: Script) -> Model {
@@ -59,6 +59,10 @@ fn tiles(summary: &Summary, script: Script) -> Vec<Tile> {
         note,
     };
     let totals = &summary.totals;
+    if unmeasured(summary) {
+        let kept = format::count(totals.count);
+        return vec![tile("Outliers kept", kept, "rate unknown".to_owned())];
+    }
     let mut tiles = vec![
         tile(
             "Operations",
@@ -140,6 +144,7 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
         fact("Load", text.to_owned(), Tone::Dim);
     }
     let source = match summary.totals.service.source {
+        _ if unmeasured(summary) => "none: only outliers were kept".to_owned(),
         LatencySource::Capture => "every I/O, exact".to_owned(),
         LatencySource::Histogram => format!(
             "histograms, error up to {}",
@@ -148,13 +153,17 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
     };
     fact("Percentiles", source, Tone::Plain);
     let lost = losses(summary);
-    let tone = if lost.is_empty() {
+    let unknown = unmeasured(summary);
+    let tone = if lost.is_empty() && !unknown {
         Tone::Plain
     } else {
         Tone::Bad
     };
     let text = if lost.is_empty() {
-        "nothing lost".to_owned()
+        match unknown {
+            true => "all I/Os but outliers; how many is unknown".to_owned(),
+            false => "nothing lost".to_owned(),
+        }
     } else {
         lost.join(", ")
     };

@@ -7,7 +7,7 @@ use taillight_rundir::summary::{QosStatus, Totals};
 
 use super::{Cell, Table, Tone};
 use crate::format::{self, Script};
-use crate::verdict::main;
+use crate::verdict::{main, unsampled};
 
 /// Percentiles of the compact table, of those that were asked for.
 const COMPACT: [&str; 6] = ["50", "90", "95", "99", "99.9", "99.99"];
@@ -83,8 +83,8 @@ fn throughput(summary: &Summary) -> Table {
         table.rows.push(vec![
             Cell::new(name),
             Cell::new(format::count(totals.count)),
-            Cell::new(format::rate(totals.iops)),
-            Cell::new(format::bytes_per_s(totals.bytes_per_s)),
+            rate(totals, format::rate(totals.iops)),
+            rate(totals, format::bytes_per_s(totals.bytes_per_s)),
             Cell::new(totals.depth_mean.map_or(String::new(), format::factor)),
             failed,
         ]);
@@ -414,8 +414,8 @@ pub fn overview(runs: &[(String, &Summary)], script: Script) -> Table {
                     String::new()
                 }),
                 Cell::new(op.name()),
-                Cell::new(format::rate(totals.iops)),
-                Cell::new(format::bytes_per_s(totals.bytes_per_s)),
+                rate(totals, format::rate(totals.iops)),
+                rate(totals, format::bytes_per_s(totals.bytes_per_s)),
             ];
             let shown = ["50", "99", "99.9", "99.99"];
             row.extend(
@@ -431,4 +431,12 @@ pub fn overview(runs: &[(String, &Summary)], script: Script) -> Table {
             .to_owned(),
     );
     table
+}
+
+/// A rate, or that it is unknown.
+fn rate(totals: &Totals, text: String) -> Cell {
+    if unsampled(totals) {
+        return Cell::toned("unknown", Tone::Dim);
+    }
+    Cell::new(text)
 }

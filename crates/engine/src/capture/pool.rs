@@ -53,6 +53,8 @@ struct Shared {
     used: AtomicU64,
     reserve: u64,
     exhausted: AtomicBool,
+    /// Memory or the spill directory failed: no more is made. A spent budget alone may refill.
+    failed: AtomicBool,
     problems: Mutex<Vec<String>>,
     waits: AtomicU64,
     stop: AtomicBool,
@@ -118,6 +120,7 @@ impl Pool {
             used: AtomicU64::new(0),
             reserve,
             exhausted: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
             problems: Mutex::default(),
             waits: AtomicU64::new(0),
             stop: AtomicBool::new(false),
@@ -256,6 +259,7 @@ impl Shared {
 
     /// Remembers why the capture cannot grow any more.
     fn note(&self, problem: String) {
+        self.failed.store(true, Ordering::Relaxed);
         self.exhausted.store(true, Ordering::Relaxed);
         let mut problems = self.problems();
         if problems.len() < 8 && !problems.contains(&problem) {
@@ -297,7 +301,7 @@ impl Keeper {
             if stopping {
                 return;
             }
-            let wanted = !self.ready.is_full() && !self.shared.exhausted.load(Ordering::Relaxed);
+            let wanted = !self.ready.is_full() && !self.shared.failed.load(Ordering::Relaxed);
             if spare.is_none() && wanted && self.shared.take(false) {
                 spare = self.shared.build_or_note();
             }

@@ -4,11 +4,15 @@
 //! what to wait for, [`Worker::reap`] polls, stamps once per poll, and records. `threaded` and
 //! `simulate` drive it. Per operation: no allocation, no lock, no syscall beyond the I/O.
 
+mod flight;
+
 use taillight_core::plan::Payload;
 use taillight_core::probe::{Probe, Token};
-use taillight_core::{Error, Op, OpKind, Record, Result, Stamp, Status};
+use taillight_core::{Error, Op, OpKind, Result, Stamp, Status};
 use taillight_driver::{Completion, Session, Submitted};
 use taillight_rundir::chunk::{Header, Sample};
+
+use flight::{IDLE, InFlight, record, stamp_payload, unknown_token};
 
 use crate::clock::{Discipline, Kept};
 use crate::generator::Generator;
@@ -21,20 +25,6 @@ const ROUND: u32 = 4096;
 const ROUND_NS: u64 = 10_000_000;
 /// Failures in a row after which the target counts as gone.
 const GONE_AFTER: u32 = 1000;
-
-/// An operation in flight.
-#[derive(Debug, Clone, Copy)]
-struct InFlight {
-    op: Op,
-    intended: Option<Stamp>,
-    submit: Stamp,
-    issued: Stamp,
-    /// [`IDLE`] when nothing is in flight.
-    token: Token,
-}
-
-/// The token of a free slot; generations begin at 1.
-const IDLE: Token = Token(0);
 
 /// What a worker waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -569,56 +559,6 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             reached_end: self.reached_end,
             gone: self.failures >= GONE_AFTER,
             discipline: self.clock.discipline(),
-        }
-    }
-}
-
-#[cold]
-fn unknown_token() -> Error {
-    Error::internal("the driver returned a token that is not in flight")
-}
-
-/// The whole record of a finished operation.
-#[cold]
-fn record(f: &InFlight, c: &Completion, status: Status, now: Stamp, queued: bool) -> Record {
-    let op = &f.op;
-    Record {
-        op: op.kind,
-        target: op.target,
-        offset: if op.kind == OpKind::Fsync {
-            None
-        } else {
-            Some(op.offset)
-        },
-        key: None,
-        size: op.size,
-        moved: if c.moved == op.size {
-            None
-        } else {
-            Some(c.moved)
-        },
-        count: None,
-        intended: f.intended,
-        origin: None,
-        submit: f.submit,
-        issued: queued.then_some(f.issued),
-        first: c.first,
-        complete: now,
-        sync_ns: c.sync_ns,
-        retries: None,
-        status,
-    }
-}
-
-/// Makes a random payload unlike any other write: 8 bytes in every 512.
-#[inline]
-fn stamp_payload(buffer: &mut [u8], size: u64, seed: u64) {
-    let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let used = buffer.len().min(size as usize);
-    for sector in buffer[..used].chunks_mut(512) {
-        if let Some(head) = sector.first_chunk_mut::<8>() {
-            x = x.rotate_left(23).wrapping_add(0xD1B5_4A32_D192_ED03);
-            *head = x.to_le_bytes();
         }
     }
 }

@@ -134,14 +134,7 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
         .max()
         .unwrap_or(span.1);
     let interval_rows = (!intervals.is_empty()).then_some(all_intervals as u64);
-    let mut files = dir.files()?;
-    for file in &mut files {
-        file.rows = match file.name.as_str() {
-            names::IOS => Some(captured.rows),
-            names::INTERVALS => interval_rows,
-            _ => None,
-        };
-    }
+    let files = files(dir, captured.rows, interval_rows)?;
     Ok(Analysis {
         status: dir.status(),
         manifest,
@@ -156,6 +149,19 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
         files,
         job,
     })
+}
+
+/// The files of the directory, with their rows where they have some.
+fn files(dir: &RunDir, ios: u64, intervals: Option<u64>) -> Result<Vec<FileEntry>> {
+    let mut files = dir.files()?;
+    for file in &mut files {
+        file.rows = match file.name.as_str() {
+            names::IOS => Some(ios),
+            names::INTERVALS => intervals,
+            _ => None,
+        };
+    }
+    Ok(files)
 }
 
 /// Turns a damaged file into a trouble; any other error stands.

@@ -143,15 +143,7 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
                     kept from being sent";
         fact("Load", text.to_owned(), Tone::Dim);
     }
-    let source = match summary.totals.service.source {
-        _ if unmeasured(summary) => "none: only outliers were kept".to_owned(),
-        LatencySource::Capture => "every I/O, exact".to_owned(),
-        LatencySource::Histogram => format!(
-            "histograms, error up to {}",
-            format::percent(summary.totals.service.error)
-        ),
-    };
-    fact("Percentiles", source, Tone::Plain);
+    fact("Percentiles", source(summary), Tone::Plain);
     let lost = losses(summary);
     let unknown = unmeasured(summary);
     let tone = if lost.is_empty() && !unknown {
@@ -190,6 +182,18 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
     let own = overhead(summary, script);
     fact("Overhead", own, Tone::Plain);
     facts
+}
+
+/// What the percentiles come from.
+fn source(summary: &Summary) -> String {
+    match summary.totals.service.source {
+        _ if unmeasured(summary) => "none: only outliers were kept".to_owned(),
+        LatencySource::Capture => "every I/O, exact".to_owned(),
+        LatencySource::Histogram => format!(
+            "histograms, error up to {}",
+            format::percent(summary.totals.service.error)
+        ),
+    }
 }
 
 /// The time I/Os spend in the tool before they are issued.

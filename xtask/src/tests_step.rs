@@ -13,6 +13,11 @@ use crate::setup;
 use crate::steps::Outcome;
 use crate::tool;
 
+/// Longest time for building and running all tests, as `timeout` reads it.
+const MOST_TIME: &str = "40m";
+/// What `timeout` returns when it had to end the command.
+const TIMED_OUT: i32 = 124;
+
 /// Sums over the `test result:` lines.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Sums {
@@ -24,7 +29,12 @@ struct Sums {
 
 /// Runs the tests.
 pub fn step() -> Result<Outcome> {
-    let mut cargo = tool::cargo(["test", "--workspace", "--locked", "--no-fail-fast"]);
+    let mut cargo = bounded(&tool::cargo([
+        "test",
+        "--workspace",
+        "--locked",
+        "--no-fail-fast",
+    ]));
     cargo.args(["--", "--show-output"]);
     match setup::python() {
         Some(python) => {
@@ -32,12 +42,17 @@ pub fn step() -> Result<Outcome> {
         }
         None => println!("no Python with pyarrow here: its test will skip"),
     }
-    let (sums, good) = stream(&mut cargo)?;
+    let (sums, code) = stream(&mut cargo)?;
     let text = format!(
         "{} tests passed, {} failed, {} ignored, {} skipped themselves",
         sums.passed, sums.failed, sums.ignored, sums.skipped
     );
-    if !good || sums.failed > 0 {
+    if code == Some(TIMED_OUT) {
+        bail!(
+            "not done after {MOST_TIME}, a test hangs; see the end of target/ci/tests.log; {text}"
+        );
+    }
+    if code != Some(0) || sums.failed > 0 {
         bail!("{text}; everything they said: target/ci/tests.log");
     }
     if sums.passed == 0 {
@@ -46,8 +61,21 @@ pub fn step() -> Result<Outcome> {
     Outcome::note(text)
 }
 
+/// The command with an end to its time, so that a test that hangs fails instead of holding CI.
+fn bounded(command: &Command) -> Command {
+    let Some(timeout) = tool::which("timeout") else {
+        return tool::cargo(command.get_args());
+    };
+    let mut bounded = Command::new(timeout);
+    bounded
+        .args(["--kill-after=10s", MOST_TIME])
+        .arg(command.get_program());
+    bounded.args(command.get_args()).current_dir(tool::root());
+    bounded
+}
+
 /// Runs the command, keeps all lines in the log, shows those worth it.
-fn stream(cargo: &mut Command) -> Result<(Sums, bool)> {
+fn stream(cargo: &mut Command) -> Result<(Sums, Option<i32>)> {
     let dir = tool::target_dir().join("ci");
     std::fs::create_dir_all(&dir)?;
     let mut log = std::fs::File::create(dir.join("tests.log"))?;
@@ -69,7 +97,7 @@ fn stream(cargo: &mut Command) -> Result<(Sums, bool)> {
             println!("{line}");
         }
     }
-    Ok((sums, child.wait()?.success()))
+    Ok((sums, child.wait()?.code()))
 }
 
 /// Counts what a line says; whether it is worth showing.

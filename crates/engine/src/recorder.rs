@@ -93,7 +93,6 @@ pub struct Recorder {
     channels: Channels,
     capture: Capture,
     open_loop: bool,
-    measured: u64,
     last_poll: Stamp,
 }
 
@@ -120,7 +119,6 @@ impl Recorder {
             channels,
             capture,
             open_loop,
-            measured: 0,
             last_poll: timeline.start,
         }
     }
@@ -173,11 +171,8 @@ impl Recorder {
         self.part
             .op(sample.op, self.open_loop)
             .success(service, response, bytes);
-        if self.part.measured {
-            self.measured += 1;
-            if !self.capture.keep_sample(sample, record) {
-                self.teach();
-            }
+        if self.part.measured && !self.capture.keep_sample(sample, record) {
+            self.teach();
         }
     }
 
@@ -194,11 +189,8 @@ impl Recorder {
         } else {
             op.failure(r);
         }
-        if self.part.measured {
-            self.measured += 1;
-            if !self.capture.keep(r) {
-                self.teach();
-            }
+        if self.part.measured && !self.capture.keep(r) {
+            self.teach();
         }
     }
 
@@ -215,11 +207,6 @@ impl Recorder {
             let histogram = op.response.as_ref().unwrap_or(&op.service);
             self.capture.learn(kind, histogram.value_at_quantile(0.999));
         }
-    }
-
-    /// Measured operations recorded so far.
-    pub fn measured(&self) -> u64 {
-        self.measured
     }
 
     /// Sends the last part and hands the last chunk back.

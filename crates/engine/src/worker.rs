@@ -58,8 +58,6 @@ pub struct Limits {
 pub struct WorkerEnd {
     /// The capture.
     pub capture: CaptureState,
-    /// Measured operations recorded.
-    pub measured: u64,
     /// Operations due before the end that were never started.
     pub unsent: u64,
     /// Operations abandoned at the drain time-out.
@@ -548,10 +546,8 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         } else {
             self.now
         };
-        let measured = self.recorder.measured();
         WorkerEnd {
             capture: self.recorder.finish(finished, unsent),
-            measured,
             unsent,
             unfinished: late.len() as u64,
             backlog_max: backlog_max.max(unsent),

@@ -130,7 +130,7 @@ impl Pool {
         let (full, full_out) = unbounded();
         let (done_in, collected) = unbounded();
         for _ in 0..workers {
-            let _ = ready_in.try_send(shared.make(false)?);
+            let _ = ready_in.try_send(shared.first()?);
         }
         let keeper = Keeper {
             shared: shared.clone(),
@@ -244,8 +244,9 @@ impl Shared {
         took.is_ok()
     }
 
-    fn make(&self, reserved: bool) -> Result<Chunk> {
-        if !self.take(reserved) {
+    /// A worker's first chunk; `start` has checked that the budget holds one for each.
+    fn first(&self) -> Result<Chunk> {
+        if !self.take(false) {
             return Err(Error::internal(
                 "the capture budget was checked and is now spent",
             ));

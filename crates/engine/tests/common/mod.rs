@@ -1,8 +1,11 @@
 //! Runs a plan on `sim` or `null` into a temporary run directory and reads everything back.
 
-use taillight_core::plan::*;
+#[path = "../../src/testing.rs"]
+mod testing;
+
+use taillight_core::plan::Plan;
 use taillight_core::units::{ByteSize, Span};
-use taillight_core::{OpKind, Record, Result};
+use taillight_core::{Record, Result};
 use taillight_driver::OpenSpec;
 use taillight_engine::{IntervalView, Observer, Outcome, Request, StopFlag};
 use taillight_rundir::intervals::{IntervalRow, read_intervals};
@@ -11,61 +14,14 @@ use taillight_rundir::{RunDir, fixture, names};
 
 /// One worker, depth 1, 4 KiB random reads, closed loop, all captured.
 pub fn plan(driver: &str, options: &str) -> Plan {
-    Plan {
-        run: RunPlan {
-            name: "test".into(),
-            seed: 7,
-            duration: None,
-            operations: None,
-            bytes: None,
-            warmup: Span(0),
-            interval: Span(1_000_000_000),
-            drain_timeout: Span(10_000_000_000),
-            output: None,
-        },
-        target: TargetPlan {
-            driver: driver.into(),
-            path: None,
-            size: Some(ByteSize(1 << 26)),
-            destroy: false,
-            options: options.parse().unwrap(),
-        },
-        workloads: vec![WorkloadPlan {
-            name: "main".into(),
-            workers: 1,
-            queue_depth: 1,
-            mix: vec![MixPart {
-                op: OpKind::Read,
-                weight: 1,
-            }],
-            block_size: BlockSize::Fixed(ByteSize(4096)),
-            access: Access {
-                kind: AccessKind::Random,
-                align: ByteSize(4096),
-                offset: ByteSize(0),
-                length: None,
-                stride: None,
-                cover: false,
-            },
-            arrival: Arrival::Burst,
-            sync: Sync::None,
-            payload: Payload::Random,
-            cpus: Vec::new(),
-        }],
-        qos: QosPlan {
-            percentiles: vec!["50".into()],
-            nines: 9,
-            ceilings: Vec::new(),
-        },
-        trace: TracePlan {
-            mode: TraceMode::Off,
-        },
-        capture: CapturePlan {
-            mode: CaptureMode::All,
-            budget: ByteSize(1 << 30),
-            dir: None,
-        },
-    }
+    let mut plan = testing::plan();
+    plan.run.operations = None;
+    plan.run.drain_timeout = Span(10_000_000_000);
+    plan.target.driver = driver.into();
+    plan.target.size = Some(ByteSize(1 << 26));
+    plan.target.options = options.parse().unwrap();
+    plan.capture.budget = ByteSize(1 << 30);
+    plan
 }
 
 /// A finished run.

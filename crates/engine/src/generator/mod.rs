@@ -3,6 +3,7 @@
 //! The same seed gives the same operations in the same order per worker. Adding an access
 //! pattern: one file here and one line in `Pattern::new`.
 
+pub mod dist;
 mod mix;
 mod pattern;
 pub mod permute;

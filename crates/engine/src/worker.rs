@@ -99,6 +99,8 @@ pub struct Worker<C: Kept, P: Probe> {
     slots: Vec<InFlight>,
     free: Vec<u32>,
     batch: Vec<u32>,
+    /// Operations in `batch` that are handed over at once, with more due or not.
+    full_batch: usize,
     done: Vec<Completion>,
     generation: u64,
     now: Stamp,
@@ -159,6 +161,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         } = parts;
         schedule.start(parts.timeline.start);
         let depth = parts.depth as usize;
+        let full_batch = session.submit_batch().max(1) as usize;
         let idle = InFlight {
             op: Op {
                 kind: OpKind::Read,
@@ -182,6 +185,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             generator,
             schedule,
             recorder,
+            full_batch,
             timeline: parts.timeline,
             limits: parts.limits,
             payload: parts.payload,
@@ -380,6 +384,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             }
             None => {
                 self.batch.push(slot);
+                if self.batch.len() >= self.full_batch {
+                    self.issue()?;
+                }
                 Ok(())
             }
         }

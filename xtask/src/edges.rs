@@ -26,6 +26,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("taillight-trace", &["taillight-core", "taillight-rundir"]),
+    // Text to text: it must not need a driver to say what a job file means.
+    ("taillight-import", &["taillight-core"]),
     (
         "taillight-report",
         &["taillight-core", "taillight-rundir", "taillight-stats"],
@@ -59,6 +61,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "taillight-engine",
             "taillight-trace",
             "taillight-report",
+            "taillight-import",
             "taillight-suite",
             "taillight-cluster",
         ],

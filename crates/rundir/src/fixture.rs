@@ -75,6 +75,8 @@ pub fn manifest(run_id: &str) -> Manifest {
         repeat: Some("taillight run manifest.json".into()),
         process: Some(ProcessInfo::current()),
         reason: None,
+        schedule: None,
+        files: Vec::new(),
     }
 }
 

@@ -70,6 +70,8 @@ pub fn create(
         repeat: Some(repeat(&path, args)),
         process: Some(ProcessInfo::current()),
         reason: None,
+        schedule: None,
+        files: Vec::new(),
     };
     let fresh = !path.exists();
     let made = Made {

@@ -10,7 +10,7 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{Error, Result};
 
 use crate::file::decide::Step;
-use crate::file::files::{Asked, Found, Ready, lock};
+use crate::file::files::{Asked, Found, Ready, There, lock};
 use crate::file::layout::{self, Meter};
 use crate::file::made::Made;
 use crate::guard::owner::{Mark, OwnedDir, device};
@@ -36,8 +36,12 @@ pub fn prepare(
     };
     let mut ready = Vec::with_capacity(found.len());
     let (mut new, mut reused) = (0, 0);
+    let mut allocates = false;
     for (n, (found, step)) in found.into_iter().zip(steps).enumerate() {
         let is_new = found.there.is_none();
+        let blocks = found.there.as_ref().map_or(0, There::allocated);
+        let writes = asked.uses.writes && *step != Step::Fill;
+        allocates |= writes && blocks < file_size;
         let (held, mark) = own(found, file_size, made.dir(), asked)?;
         if let Some(mark) = mark {
             made.mark(mark)?;
@@ -48,7 +52,6 @@ pub fn prepare(
         perform(*step, &held, file_size, seed, made.dir(), &mut meter)?;
         ready.push(held.file);
     }
-    let allocates = steps.contains(&Step::Size);
     let facts = vec![
         ("files.new".to_owned(), new.to_string()),
         ("files.reused".to_owned(), reused.to_string()),

@@ -17,5 +17,5 @@ pub mod units;
 
 pub use clock::{Clock, MonoClock, Stamp};
 pub use error::{Error, ErrorKind, Result};
-pub use op::{Op, OpKind, SyncKind};
+pub use op::{ALL_FIELDS, Op, OpKind, SyncKind};
 pub use record::{Record, Status};

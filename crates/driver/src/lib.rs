@@ -13,7 +13,7 @@ pub mod registry;
 pub mod sim;
 
 pub use contract::{
-    Admin, Completion, Driver, Geometry, OpenSpec, OptionDoc, Session, SessionSpec, Submitted,
-    Target, VirtualTime,
+    Admin, Completion, Driver, Geometry, Keyed, OpenSpec, OptionDoc, Session, SessionSpec,
+    Submitted, Target, VirtualTime,
 };
 pub use registry::{DRIVERS, find};

@@ -6,9 +6,9 @@
 
 mod flight;
 
-use taillight_core::plan::Payload;
+use taillight_core::plan::PayloadKind;
 use taillight_core::probe::{Probe, Token};
-use taillight_core::{Error, Op, OpKind, Result, Stamp, Status};
+use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Stamp, Status};
 use taillight_driver::{Completion, Session, Submitted};
 use taillight_rundir::chunk::{Header, Sample};
 
@@ -84,7 +84,7 @@ pub struct Worker<C: Kept, P: Probe> {
     recorder: Recorder,
     timeline: Timeline,
     limits: Limits,
-    payload: Payload,
+    payload: PayloadKind,
     first_slot: u32,
     /// Bytes in each file, for global offsets.
     file_size: u64,
@@ -129,7 +129,7 @@ pub struct Parts<C: Kept, P: Probe> {
     /// How much.
     pub limits: Limits,
     /// What writes carry.
-    pub payload: Payload,
+    pub payload: PayloadKind,
     /// Operations in flight at most.
     pub depth: u32,
     /// First global slot.
@@ -159,6 +159,8 @@ impl<C: Kept, P: Probe> Worker<C, P> {
                 offset: 0,
                 size: 0,
                 key: 0,
+                count: 1,
+                field: ALL_FIELDS,
                 sync: None,
             },
             intended: None,
@@ -286,7 +288,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
     #[inline]
     fn submit(&mut self, slot: u32, intended: Option<Stamp>) -> Result<bool> {
         let op = self.generator.next();
-        if op.kind.writes() && self.payload == Payload::Random {
+        if op.kind.writes() && self.payload == PayloadKind::Random {
             self.generation = self.generation.wrapping_add(1);
             stamp_payload(
                 self.session.buffer(slot),

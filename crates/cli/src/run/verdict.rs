@@ -1,7 +1,7 @@
 //! After the load: final manifest, report, summary on the console, exit code.
 
 use taillight_core::exit::Exit;
-use taillight_core::plan::{Arrival, Plan};
+use taillight_core::plan::Plan;
 use taillight_core::{Error, ErrorKind, Result};
 use taillight_engine::{Outcome, StopReason};
 use taillight_rundir::manifest::ScheduleInfo;
@@ -84,7 +84,7 @@ fn unsaved(e: &Error, made: &Made) -> Exit {
 
 /// Whether any workload has a schedule it can fall behind.
 fn scheduled(plan: &Plan) -> bool {
-    plan.workloads.iter().any(|w| w.arrival != Arrival::Burst)
+    plan.workloads.iter().any(|w| !w.arrival.is_closed())
 }
 
 fn status(outcome: &Outcome) -> RunStatus {

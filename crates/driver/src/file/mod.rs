@@ -6,6 +6,7 @@
 //! ring. Nothing is touched before the guard and the sizes have passed.
 
 mod cache;
+pub(crate) mod cannot;
 mod decide;
 mod device;
 mod facts;
@@ -124,12 +125,13 @@ fn choose(options: &FileOptions, uses: &Uses) -> Result<Engine> {
     if engine == Engine::Sync && uses.depth > 1 {
         return Err(Error::usage("engine = \"sync\" has no queue")
             .with("queue_depth", uses.depth)
-            .hint("set options.engine = \"uring\", or more workers instead of depth"));
+            .hint("use --set target.options.engine=uring, or more workers instead of depth"));
     }
     if uses.depth > MAX_DEPTH {
         return Err(Error::usage("the queue is too deep")
             .with("queue_depth", uses.depth)
-            .with("most", MAX_DEPTH));
+            .with("most", MAX_DEPTH)
+            .hint("use a smaller depth and more workers"));
     }
     if options.iopoll && (uses.syncs || uses.trims) {
         return Err(
@@ -154,7 +156,8 @@ impl Opened {
         match place {
             Place::Device { path } => {
                 if asked.options.files > 1 {
-                    return Err(Error::usage("`files` is for directories, not for devices"));
+                    return Err(Error::usage("`files` is for directories, not for devices")
+                        .hint("leave `files` out"));
                 }
                 let opened = device::open(&path, asked)?;
                 let stat = rustix::fs::fstat(&opened.fd)
@@ -214,7 +217,8 @@ impl Opened {
                 "the size of a file is not a multiple of the device's blocks",
             )
             .with("size", file_size)
-            .with("block", align));
+            .with("block", align)
+            .hint("give a size that is a multiple of the block"));
         }
         let total = file_size * files.len() as u64;
         let mut warm = Vec::new();

@@ -1,6 +1,5 @@
 //! Carrying out what was decided: creating, marking, sizing and filling files.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use rustix::io::Errno;
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, Result};
 
+use crate::file::cannot::cannot;
 use crate::file::decide::Step;
 use crate::file::files::{Asked, Found, Ready, There, lock};
 use crate::file::layout::{self, Meter};
@@ -122,13 +122,7 @@ fn own(
 }
 
 fn no_create(path: &Path, e: Errno) -> Error {
-    let error = Error::unavailable("cannot create the file").with("path", path.display());
-    match e {
-        Errno::MFILE => error
-            .source(io::Error::from(e))
-            .hint("raise the limit of open files (ulimit -n)"),
-        _ => error.source(io::Error::from(e)),
-    }
+    cannot("cannot create the file", path, e)
 }
 
 fn perform(
@@ -142,11 +136,7 @@ fn perform(
     if step == Step::Nothing {
         return Ok(());
     }
-    let failed = |what: &str, e: Errno| {
-        Error::unavailable(what)
-            .with("file", &held.name)
-            .source(io::Error::from(e))
-    };
+    let failed = |what: &str, e: Errno| cannot(what, &dir.path().join(&held.name), e);
     // A plan that only reads holds the file read-only; preparing it takes a second descriptor
     // to the very same inode.
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -12,7 +12,7 @@ mod size;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use taillight_core::plan::{Plan, WorkloadPlan};
-use taillight_core::{Error, Op, OpKind, Result, SyncKind};
+use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, SyncKind};
 use taillight_driver::Geometry;
 
 use mix::Mix;
@@ -107,6 +107,8 @@ impl Generator {
                 offset: 0,
                 size: 0,
                 key: 0,
+                count: 1,
+                field: ALL_FIELDS,
                 sync: None,
             };
         }
@@ -123,6 +125,8 @@ impl Generator {
             offset,
             size,
             key: 0,
+            count: 1,
+            field: ALL_FIELDS,
             sync: self.sync_of(kind),
         }
     }

@@ -97,7 +97,12 @@ impl Pattern {
                 extent: *extent,
                 positions: extent.positions(),
             }),
-            _ => Ok(Pattern::Ordered(Sequential::new(w, extent, place)?)),
+            AccessKind::Sequential | AccessKind::Reverse | AccessKind::Strided => {
+                Ok(Pattern::Ordered(Sequential::new(w, extent, place)?))
+            }
+            _ => Err(Error::usage("this access pattern is not built yet")
+                .with("workload", &w.name)
+                .hint("use sequential, reverse, strided or random")),
         }
     }
 

@@ -72,7 +72,7 @@ proptest! {
         w.access.stride = Some(ByteSize(step * 4096));
         w.access.align = ByteSize(512);
         w.block_size = BlockSize::Range(SizeRange {
-            min: ByteSize(512), max: ByteSize(4096 * 2), step: ByteSize(512) });
+            min: ByteSize(512), max: ByteSize(4096 * 2), step: ByteSize(512) , spread: Default::default() });
         let shape = Geometry { files, file_size: blocks * 4096, align: 512 };
         for k in 0..workers {
             let Ok(mut g) = Generator::new(&plan, &plan.workloads[0], shape, place(k, workers))

@@ -177,7 +177,9 @@ fn worker<C: Kept>(
         recorder,
         timeline,
         limits: seat.limits,
-        payload: shared.plan.workloads[usize::from(seat.workload)].payload,
+        payload: shared.plan.workloads[usize::from(seat.workload)]
+            .payload
+            .kind,
         depth: seat.session.depth,
         first_slot: seat.first_slot,
         header: seat.header,

@@ -1,6 +1,6 @@
 //! What each worker is made of: its place, share of the work, capture header, CPU.
 
-use taillight_core::plan::{Arrival, Plan, WorkloadPlan};
+use taillight_core::plan::{Plan, VerifyMode, WorkloadPlan};
 use taillight_core::{OpKind, Result};
 use taillight_driver::{Geometry, SessionSpec};
 use taillight_rundir::chunk::{Columns, Header, SIZES};
@@ -63,6 +63,8 @@ pub fn seats(plan: &Plan, shape: Geometry) -> Result<Vec<Seat>> {
                 limits: limits(plan, u32::from(worker), total),
                 session: SessionSpec {
                     worker,
+                    workload: w as u16,
+                    keep: keeps(plan, workload),
                     depth: workload.queue_depth,
                     buffer_size: workload.block_size.max(),
                     seed: worker_seed(plan.run.seed, worker, 3),
@@ -73,12 +75,18 @@ pub fn seats(plan: &Plan, shape: Geometry) -> Result<Vec<Seat>> {
                     .get(index as usize % workload.cpus.len().max(1))
                     .copied(),
                 kinds: workload.mix.iter().map(|m| m.op).collect(),
-                open_loop: workload.arrival != Arrival::Burst,
+                open_loop: !workload.arrival.is_closed(),
                 first_slot,
             });
         }
     }
     Ok(seats)
+}
+
+/// Whether what is read is looked at.
+fn keeps(plan: &Plan, w: &WorkloadPlan) -> bool {
+    let integrity = w.value.as_ref().is_some_and(|v| v.integrity);
+    plan.verify.mode == VerifyMode::Inline || w.end_to_end || integrity
 }
 
 /// The worker's share of operations and bytes: the first ones take the remainder.
@@ -110,7 +118,7 @@ fn header(w: &WorkloadPlan, shape: Geometry, workload: u16, worker: u16) -> Head
         seq: 0,
         columns: Columns {
             issued: w.queue_depth > 1,
-            intended: w.arrival != Arrival::Burst,
+            intended: !w.arrival.is_closed(),
             sync: w.sync.every().is_some(),
             size: distinct.is_none(),
             key: false,

@@ -86,11 +86,11 @@ pub struct Trouble {
 pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> {
     let manifest = dir.manifest().clone();
     let mut troubles = Vec::new();
+    let damaged = damage::check(dir, &mut troubles)?;
     let (intervals, all_intervals) =
         or_trouble(load_intervals(dir), "intervals_unreadable", &mut troubles)?;
     let job = or_trouble(dir.job(), "job_unreadable", &mut troubles)?;
     let span = span(dir, &manifest, &intervals, &mut troubles)?;
-    let damaged = damage::check(dir, &mut troubles)?;
     let captured = match dir.existing(names::IOS).filter(|_| !damaged.capture) {
         Some(path) => {
             let window = Window::new(span.0, span.1.max(drained(&manifest)));

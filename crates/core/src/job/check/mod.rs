@@ -2,6 +2,10 @@
 //!
 //! Each check says the field, what is wrong with the numbers in it, and what to write instead.
 
+mod data;
+mod demand;
+mod search;
+mod skew;
 mod workload;
 
 use crate::Error;
@@ -76,7 +80,7 @@ pub(super) fn plan(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked
     for (i, w) in plan.workloads.iter().enumerate() {
         let path = format!("workload.{i}");
         workload::workload(w, &path, &plan.run)?;
-        workload::abilities(w, &path, can, &plan.target.driver)?;
+        workload::abilities(w, &path, can, &plan.target)?;
         need(
             plan.workloads[..i].iter().all(|other| other.name != w.name),
             &format!("{path}.name"),
@@ -86,6 +90,7 @@ pub(super) fn plan(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked
     }
     outstanding(plan, machine)?;
     qos(&plan.qos)?;
+    search::search(plan)?;
     capture(plan, machine)
 }
 
@@ -103,6 +108,8 @@ fn run(run: &RunPlan) -> Checked {
         ("run.bytes", run.bytes.map(|b| b.0)),
         ("run.interval", Some(run.interval.0)),
         ("run.drain_timeout", Some(run.drain_timeout.0)),
+        ("run.idle_timeout", run.idle_timeout.map(|t| t.0)),
+        ("run.repeat", Some(u64::from(run.repeat))),
     ];
     for (path, value) in positive {
         need(

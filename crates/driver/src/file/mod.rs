@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, StatxFlags, ioctl_blksszget, statx};
 use taillight_core::capability::Capabilities;
-use taillight_core::plan::TargetPlan;
+use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 
@@ -113,6 +113,17 @@ impl Driver for File {
             .into_target(&asked, issue, progress)
             .map(|t| Box::new(t) as Box<dyn Target>)
     }
+}
+
+/// What `engine = "auto"` becomes with this plan; none when the plan names an engine itself.
+pub fn engine(plan: &Plan) -> Option<&'static str> {
+    let options = FileOptions::parse(&plan.target.options).ok()?;
+    let auto = options.engine == Engine::Auto;
+    let chosen = choose(&options, &Uses::of(plan)).ok().filter(|_| auto)?;
+    Some(match chosen {
+        Engine::Uring => "\"uring\"",
+        _ => "\"sync\"",
+    })
 }
 
 /// Which engine, and what it cannot do.

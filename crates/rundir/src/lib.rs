@@ -20,6 +20,7 @@ mod process;
 mod reorder;
 pub mod salvage;
 pub mod summary;
+pub mod sums;
 mod table;
 
 pub use dir::RunDir;

@@ -23,3 +23,6 @@ pub const REPORT: &str = "report.html";
 pub const ALL: [&str; 9] = [
     MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, REPORT,
 ];
+
+/// The files that hold what was measured: written once, never changed afterwards.
+pub const MEASURED: [&str; 5] = [INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST];

@@ -32,7 +32,7 @@ use signals::Signals;
 pub fn main(args: RunArgs) -> Result<Exit> {
     let (plan, job) = job::plan(&args)?;
     if args.print_plan {
-        output::text(&directory::plan_text(&plan)?)?;
+        output::text(&directory::plan_shown(&plan)?)?;
         return Ok(Exit::Ok);
     }
     let signals = Signals::install()?;

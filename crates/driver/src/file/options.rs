@@ -295,12 +295,15 @@ impl FileOptions {
 
     fn check(&self) -> Result<()> {
         let clash = |what: &str| {
-            Err(Error::usage(format!(
-                "options contradict each other: {what}"
-            )))
+            Err(
+                Error::usage(format!("options contradict each other: {what}"))
+                    .hint("leave one of them out; `taillight drivers file` explains both"),
+            )
         };
         if self.files == 0 {
-            return Err(Error::usage("`files` must be at least 1"));
+            return Err(
+                Error::usage("`files` must be at least 1").hint("leave it out for one file")
+            );
         }
         if self.direct && self.cache == Cache::Warm {
             return clash("cache = \"warm\" fills the page cache, which direct = true bypasses");

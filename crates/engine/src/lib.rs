@@ -10,6 +10,7 @@ pub mod capture;
 mod clock;
 pub mod collector;
 pub mod generator;
+pub mod payload;
 pub mod recorder;
 pub mod run;
 pub mod schedule;

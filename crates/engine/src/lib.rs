@@ -18,6 +18,7 @@ mod simulate;
 #[cfg(test)]
 mod testing;
 mod threaded;
+pub mod verify;
 mod worker;
 
 pub use collector::{IntervalView, Observer};

@@ -21,6 +21,7 @@ mod reorder;
 pub mod salvage;
 pub mod summary;
 mod table;
+pub mod verify;
 
 pub use dir::RunDir;
 pub use latency::{Episodes, Latency, LatencySource, Nine, Percentile};

@@ -4,6 +4,7 @@ mod cached;
 mod capture;
 mod direct;
 mod null;
+mod payload;
 mod start;
 
 use std::path::Path;
@@ -36,6 +37,11 @@ pub const CASES: &[Case] = &[
         name: "build",
         about: "release build from clean",
         run: start::build,
+    },
+    Case {
+        name: "payload",
+        about: "bytes of each payload made by one core, sealing and checking of blocks",
+        run: payload::run,
     },
     Case {
         name: "null-1",

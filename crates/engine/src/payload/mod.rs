@@ -17,7 +17,7 @@ mod tests;
 
 use taillight_core::{Error, Result};
 
-use pool::{Noise, fill_text, repeat};
+use pool::{Noise, repeat};
 
 /// Bytes that have the compressible share each.
 pub const CHUNK: usize = 4096;
@@ -171,8 +171,8 @@ pub struct Content {
 
 #[derive(Debug, Clone)]
 enum Source {
-    Random(Box<Noise>),
-    Text(Box<Noise>),
+    Random(Noise),
+    Text(Noise),
     /// Repeats of a pattern, a whole number of them.
     Pattern(Vec<u8>),
     Zero,
@@ -182,10 +182,8 @@ impl Content {
     /// The content that `spec` describes.
     pub fn new(spec: &PayloadSpec) -> Content {
         let source = match &spec.kind {
-            Kind::Random if spec.compressible < 100 => Source::Random(Box::new(Noise::new())),
-            // Nothing of the pools would be used: stamps alone.
-            Kind::Random => Source::Random(Box::new(Noise::new())),
-            Kind::Text => Source::Text(Box::new(Noise::new())),
+            Kind::Random => Source::Random(Noise::new()),
+            Kind::Text => Source::Text(Noise::text()),
             Kind::Pattern(bytes) => Source::Pattern(repeat(bytes, LONGEST_PATTERN)),
             Kind::Zero => Source::Zero,
         };
@@ -209,7 +207,6 @@ impl Content {
             }
             Source::Text(noise) => {
                 noise.write(block, id);
-                fill_text(block);
                 stamp_text(block, id);
             }
             Source::Random(noise) if self.random >= CHUNK => {

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod error;
 pub mod exit;
 pub mod job;
+pub mod keys;
 pub mod op;
 pub mod plan;
 pub mod probe;
@@ -17,5 +18,5 @@ pub mod units;
 
 pub use clock::{Clock, MonoClock, Stamp};
 pub use error::{Error, ErrorKind, Result};
-pub use op::{Op, OpKind, SyncKind};
+pub use op::{ALL_FIELDS, Op, OpKind, SyncKind};
 pub use record::{Record, Status};

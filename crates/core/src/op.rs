@@ -90,6 +90,16 @@ impl OpKind {
     pub fn from_index(index: u8) -> Option<OpKind> {
         OpKind::ALL.get(usize::from(index)).copied()
     }
+    /// Whether it names a key (or object) rather than an offset.
+    #[inline]
+    pub fn keyed(self) -> bool {
+        self as u8 >= OpKind::Get as u8
+    }
+    /// Whether it has a size: bytes that it asks for or moves.
+    #[inline]
+    pub fn sized(self) -> bool {
+        !matches!(self, OpKind::Fsync | OpKind::Delete | OpKind::Stat)
+    }
     /// Whether the operation changes stored data.
     pub fn writes(self) -> bool {
         matches!(
@@ -114,6 +124,9 @@ pub enum SyncKind {
     Fsync,
 }
 
+/// The whole value rather than one of its fields.
+pub const ALL_FIELDS: u16 = u16::MAX;
+
 /// One operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Op {
@@ -127,8 +140,35 @@ pub struct Op {
     pub size: u64,
     /// Key number; 0 where keys mean nothing.
     pub key: u64,
+    /// Items of a scan or batch; 1 elsewhere.
+    pub count: u32,
+    /// Which field of a value; [`ALL_FIELDS`] for the whole.
+    pub field: u16,
     /// A sync to do after this write, inside its latency.
     pub sync: Option<SyncKind>,
+}
+
+impl Op {
+    /// An operation on `size` bytes at `offset` of file `target`.
+    pub fn block(kind: OpKind, target: u16, offset: u64, size: u64) -> Op {
+        Op {
+            kind,
+            target,
+            offset,
+            size,
+            key: 0,
+            count: 1,
+            field: ALL_FIELDS,
+            sync: None,
+        }
+    }
+    /// An operation on key number `key` with a value of `size` bytes.
+    pub fn keyed(kind: OpKind, key: u64, size: u64) -> Op {
+        Op {
+            key,
+            ..Op::block(kind, 0, 0, size)
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 use taillight_core::capability::Capabilities;
 use taillight_core::op::SyncKind;
 use taillight_core::plan::{
-    Access, AccessKind, Arrival, BlockSize, CaptureMode, CapturePlan, MixPart, Payload, Plan,
-    QosPlan, RunPlan, Sync, TargetPlan, TraceMode, TracePlan, WorkloadPlan,
+    CaptureMode, CapturePlan, MixPart, Plan, QosPlan, RunPlan, Sync, TargetPlan, TraceMode,
+    TracePlan, VerifyPlan, WorkloadPlan,
 };
 use taillight_core::probe::Token;
 use taillight_core::units::{ByteSize, Span};
@@ -97,27 +97,16 @@ pub fn plan(target: TargetPlan, ops: &[OpKind], block: u64, depth: u32) -> Plan 
             warmup: Span(0),
             interval: Span(1_000_000_000),
             drain_timeout: Span(1_000_000_000),
+            idle_timeout: None,
+            repeat: 1,
             output: None,
         },
         target,
         workloads: vec![WorkloadPlan {
-            name: "all".to_owned(),
-            workers: 1,
             queue_depth: depth,
             mix,
-            block_size: BlockSize::Fixed(ByteSize(block)),
-            access: Access {
-                kind: AccessKind::Random,
-                align: ByteSize(block),
-                offset: ByteSize(0),
-                length: None,
-                stride: None,
-                cover: false,
-            },
-            arrival: Arrival::Burst,
             sync: Sync::Fdatasync(1),
-            payload: Payload::Random,
-            cpus: Vec::new(),
+            ..WorkloadPlan::simple("all", OpKind::Read, ByteSize(block))
         }],
         qos: QosPlan {
             percentiles: vec!["99".to_owned()],
@@ -132,6 +121,8 @@ pub fn plan(target: TargetPlan, ops: &[OpKind], block: u64, depth: u32) -> Plan 
             budget: ByteSize(0),
             dir: None,
         },
+        verify: VerifyPlan::default(),
+        search: None,
     }
 }
 
@@ -170,6 +161,8 @@ impl Bench<'_> {
     fn session(&self) -> Result<Box<dyn Session>, String> {
         let spec = SessionSpec {
             worker: 0,
+            workload: 0,
+            keep: true,
             depth: self.depth(),
             buffer_size: self.block(),
             seed: 1,
@@ -191,6 +184,8 @@ impl Bench<'_> {
                 self.block()
             },
             key: n,
+            count: 1,
+            field: taillight_core::ALL_FIELDS,
             sync: None,
         }
     }

@@ -81,6 +81,14 @@ impl Geometry {
     pub fn size(&self) -> u64 {
         u64::from(self.files) * self.file_size
     }
+    /// Of a target addressed by key: offsets mean nothing.
+    pub fn keyed() -> Geometry {
+        Geometry {
+            files: 1,
+            file_size: u64::MAX >> 1,
+            align: 1,
+        }
+    }
 }
 
 /// An action outside the measured loop.
@@ -92,6 +100,8 @@ pub enum Admin {
     DropCaches,
     /// Discard the whole data set (purge).
     Purge,
+    /// Merge everything a store has put off (full compaction).
+    Compact,
 }
 
 /// An opened device, file set, database or bucket. Shared by all workers.
@@ -110,6 +120,14 @@ pub trait Target: Send + std::marker::Sync {
     fn admin(&self, action: Admin) -> Result<()>;
     /// Facts to disclose in the manifest: (name, value).
     fn facts(&self) -> Vec<(String, String)>;
+    /// What only targets addressed by key have.
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        None
+    }
+    /// The target's own statistics now, as (name with unit suffix, value); called once an
+    /// interval from the collector's thread, never from a worker. Counters are totals since the
+    /// target was opened and end in `_total`; everything else is a level.
+    fn sample(&self, _out: &mut dyn FnMut(&str, f64)) {}
     /// The event queue of a target that runs on virtual time.
     fn virtual_time(&self) -> Option<Arc<dyn VirtualTime>> {
         None
@@ -119,6 +137,18 @@ pub trait Target: Send + std::marker::Sync {
     /// # Errors
     /// `Target` when closing fails.
     fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// A target addressed by key. Records are numbered; the plan's key naming makes them keys.
+pub trait Keyed: Send + std::marker::Sync {
+    /// Records that a former load is known to have left: key numbers from the plan's `start` on.
+    /// 0 when nothing is known.
+    fn records(&self) -> u64;
+    /// Takes note that key numbers from `start` up to this count exist and are durable.
+    ///
+    /// # Errors
+    /// `Target` when the note cannot be kept.
+    fn loaded(&self, records: u64) -> Result<()>;
 }
 
 /// Virtual time, owned by the `sim` target and driven by the engine's event loop.
@@ -136,6 +166,11 @@ pub trait VirtualTime: Send + std::marker::Sync {
 pub struct SessionSpec {
     /// Worker number over all workloads.
     pub worker: u16,
+    /// Index of its workload in the plan: key naming, fields and scans are there.
+    pub workload: u16,
+    /// What is read must be placed in the slot's buffer (verification, end-to-end stamps); else
+    /// the driver may leave it wherever its store returns it, but must touch every byte's length.
+    pub keep: bool,
     /// Operations in flight at most; local slots are `0..depth`.
     pub depth: u32,
     /// Bytes per slot buffer (the largest block).
@@ -168,6 +203,10 @@ pub struct Completion {
     pub sync_ns: Option<u64>,
     /// First byte, where the driver can know it.
     pub first: Option<Stamp>,
+    /// Records a scan or batch returned; 0 elsewhere.
+    pub count: u32,
+    /// Retries the driver or its client made; each is a counted event.
+    pub retries: u16,
 }
 
 impl Completion {
@@ -179,6 +218,8 @@ impl Completion {
             moved,
             sync_ns: None,
             first: None,
+            count: 0,
+            retries: 0,
         }
     }
     /// A failure.
@@ -189,6 +230,8 @@ impl Completion {
             moved: 0,
             sync_ns: None,
             first: None,
+            count: 0,
+            retries: 0,
         }
     }
 }

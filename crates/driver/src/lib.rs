@@ -8,12 +8,14 @@ pub mod conformance;
 pub mod contract;
 pub mod file;
 pub mod guard;
+pub mod kv;
+pub mod memory;
 pub mod null;
 pub mod registry;
 pub mod sim;
 
 pub use contract::{
-    Admin, Completion, Driver, Geometry, OpenSpec, OptionDoc, Session, SessionSpec, Submitted,
-    Target, VirtualTime,
+    Admin, Completion, Driver, Geometry, Keyed, OpenSpec, OptionDoc, Session, SessionSpec,
+    Submitted, Target, VirtualTime,
 };
 pub use registry::{DRIVERS, find};

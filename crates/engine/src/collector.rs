@@ -124,9 +124,7 @@ impl Collector {
         thresholds: Arc<Thresholds>,
     ) -> Collector {
         let workers = plan.workers() as usize;
-        let open_loop = |w: &taillight_core::plan::WorkloadPlan| {
-            !matches!(w.arrival, taillight_core::plan::Arrival::Burst)
-        };
+        let open_loop = |w: &taillight_core::plan::WorkloadPlan| !w.arrival.is_closed();
         Collector {
             timeline,
             planned_ns: plan.run.duration.map(|d| d.0),

@@ -36,8 +36,14 @@ impl Schedule {
     /// # Errors
     /// `Usage` for a rate slower than one operation a century or faster than 1 per ns.
     pub fn new(workload: &WorkloadPlan, place: Place) -> Result<Schedule> {
-        let Arrival::Constant { rate } = workload.arrival else {
-            return Ok(Schedule::Burst);
+        let rate = match &workload.arrival {
+            Arrival::Burst => return Ok(Schedule::Burst),
+            Arrival::Constant { rate } => *rate,
+            _ => {
+                return Err(Error::usage("this arrival is not built yet")
+                    .with("workload", &workload.name)
+                    .hint("use burst or constant"));
+            }
         };
         // Time per operation = per_ns * den / num, times the mean bytes for a byte rate.
         // The mean is taken in 1/1024 bytes so that splits keep their fraction.

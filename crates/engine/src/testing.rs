@@ -16,6 +16,8 @@ pub fn plan() -> Plan {
             warmup: Span(0),
             interval: Span(1_000_000_000),
             drain_timeout: Span(30_000_000_000),
+            idle_timeout: None,
+            repeat: 1,
             output: None,
         },
         target: TargetPlan {
@@ -25,28 +27,7 @@ pub fn plan() -> Plan {
             destroy: false,
             options: toml::Table::new(),
         },
-        workloads: vec![WorkloadPlan {
-            name: "main".into(),
-            workers: 1,
-            queue_depth: 1,
-            mix: vec![MixPart {
-                op: OpKind::Read,
-                weight: 1,
-            }],
-            block_size: BlockSize::Fixed(ByteSize(4096)),
-            access: Access {
-                kind: AccessKind::Random,
-                align: ByteSize(4096),
-                offset: ByteSize(0),
-                length: None,
-                stride: None,
-                cover: false,
-            },
-            arrival: Arrival::Burst,
-            sync: Sync::None,
-            payload: Payload::Random,
-            cpus: Vec::new(),
-        }],
+        workloads: vec![WorkloadPlan::simple("main", OpKind::Read, ByteSize(4096))],
         qos: QosPlan {
             percentiles: vec!["50".into()],
             nines: 9,
@@ -60,5 +41,7 @@ pub fn plan() -> Plan {
             budget: ByteSize(256 << 20),
             dir: None,
         },
+        verify: VerifyPlan::default(),
+        search: None,
     }
 }

@@ -1,6 +1,6 @@
 //! A run's plan in one line, for people.
 
-use taillight_core::plan::{Arrival, BlockSize, Sync, WorkloadPlan};
+use taillight_core::plan::{BlockSize, Sync, WorkloadPlan};
 use taillight_rundir::Manifest;
 
 use crate::format::{self, Script};
@@ -64,9 +64,8 @@ fn workload(plan: &WorkloadPlan, named: bool) -> String {
     if plan.sync != Sync::None {
         text.push_str(&format!(", {}", plan.sync));
     }
-    match plan.arrival {
-        Arrival::Burst => {}
-        Arrival::Constant { rate } => text.push_str(&format!(", at {rate}")),
+    if !plan.arrival.is_closed() {
+        text.push_str(&format!(", at {}", plan.arrival));
     }
     if named {
         format!("{}: {text}", plan.name)

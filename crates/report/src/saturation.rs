@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use taillight_core::plan::{Arrival, WorkloadPlan};
+use taillight_core::plan::WorkloadPlan;
 use taillight_rundir::summary::Saturation;
 
 use crate::analyse::Analysis;
@@ -24,7 +24,7 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
         .workloads
         .iter()
         .enumerate()
-        .filter_map(|(i, w)| Some((i as u16, asked(w)?)))
+        .filter_map(|(i, w)| Some((i as u16, asked(w, seconds)?)))
         .collect();
     let done = |only_open: bool| -> u64 {
         let groups = analysis.groups.iter();
@@ -70,12 +70,10 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
     }
 }
 
-/// Operations per second a workload asks for; none in a closed loop.
-pub fn asked(workload: &WorkloadPlan) -> Option<f64> {
-    match workload.arrival {
-        Arrival::Burst => None,
-        Arrival::Constant { rate } => Some(rate.ops_per_s(workload.block_size.mean())),
-    }
+/// Operations per second a workload asks for on average over `seconds`; none in a closed loop.
+pub fn asked(workload: &WorkloadPlan, seconds: f64) -> Option<f64> {
+    let size = workload.block_size.mean();
+    workload.arrival.asked_per_s(size, seconds * 1e9)
 }
 
 /// Operations the schedule wanted inside the measure phase and that were never sent, reckoned

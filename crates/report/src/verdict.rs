@@ -3,7 +3,6 @@
 //! Rules are functions in [`RULES`], worst first; the worst that speaks sets the status. A rule
 //! says what is wrong and what it means for the numbers.
 
-use taillight_core::plan::Arrival;
 use taillight_rundir::summary::{QosStatus, Reason, Summary, Totals, Verdict, VerdictStatus};
 use taillight_rundir::{Latency, LatencySource, RunStatus};
 use taillight_stats::littles_law_ratio;
@@ -344,7 +343,7 @@ fn early(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
 /// In a closed loop, rate x mean latency must be the number of I/Os outstanding.
 fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let plan = &analysis.manifest.plan;
-    let closed = plan.workloads.iter().all(|w| w.arrival == Arrival::Burst);
+    let closed = plan.workloads.iter().all(|w| w.arrival.is_closed());
     let mean = summary.totals.service.mean_ns?;
     if !closed || summary.totals.errors > 0 || mean < LITTLE_FROM_NS {
         return None;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use taillight_core::plan::{Arrival, Plan};
+use taillight_core::plan::Plan;
 use taillight_core::progress::Progress;
 use taillight_engine::{IntervalView, Observer};
 
@@ -35,7 +35,7 @@ impl Live {
                 false => part.op.name().to_owned(),
             })
         });
-        let open_loop = plan.workloads.iter().any(|w| w.arrival != Arrival::Burst);
+        let open_loop = plan.workloads.iter().any(|w| !w.arrival.is_closed());
         Live {
             columns: Columns::new(ops.collect(), open_loop, plan.run.interval.0),
             shown: Shown::new(),

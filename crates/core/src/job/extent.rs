@@ -12,6 +12,9 @@ use crate::units::ByteSize;
 /// `Usage`, naming the field.
 pub fn check_extents(plan: &Plan, size: u64, align: u64) -> Result<()> {
     for (i, w) in plan.workloads.iter().enumerate() {
+        if w.keys.is_some() {
+            continue;
+        }
         aligned(w, i, align.max(1))
             .and_then(|()| fits(w, i, size))
             .map_err(|c| c.into_error(None))?;
@@ -22,6 +25,9 @@ pub fn check_extents(plan: &Plan, size: u64, align: u64) -> Result<()> {
 /// The size given in the plan: it must divide as well.
 pub(super) fn written_size(plan: &Plan, size: ByteSize) -> Result<(), Complaint> {
     for (i, w) in plan.workloads.iter().enumerate() {
+        if w.keys.is_some() {
+            continue;
+        }
         fits(w, i, size.0)?;
         let align = w.access.align;
         if w.access.length.is_none() && !size.0.is_multiple_of(align.0) {
@@ -71,7 +77,10 @@ fn fits(w: &WorkloadPlan, index: usize, size: u64) -> Result<(), Complaint> {
         ));
     }
     let slices = bytes / block;
-    if w.access.kind != AccessKind::Random && slices < u64::from(w.workers) {
+    if !w.access.kind.draws()
+        && w.access.kind != AccessKind::Follow
+        && slices < u64::from(w.workers)
+    {
         return Err(Complaint::new(
             field("workers"),
             format!(

@@ -9,8 +9,8 @@ use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::op::OpKind;
-use crate::plan::{AccessKind, MixPart};
-use crate::units::{ByteSize, Rate};
+use crate::plan::{AccessKind, Hot, MixPart, Payload, PayloadKind, RateStep, Reach, Zone};
+use crate::units::{ByteSize, Rate, Span};
 
 /// `mix = "read"` or `mix = { read = 70, write = 30 }`.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +33,27 @@ pub struct AccessTable {
     /// For `random`: each block once per pass (true) or any block any time (false).
     /// Default: false.
     pub cover: Option<bool>,
+    /// For `zipf`: the exponent, above 0. Default: 0.99.
+    pub theta: Option<f64>,
+    /// For `pareto`: the skew, between 0 and 1. Default: 0.2, which sends 80 % of the accesses
+    /// to 20 % of the space.
+    pub h: Option<f64>,
+    /// For `hotspot`: the hot share of the space and its share of the accesses.
+    /// Default: { space = 0.2, share = 0.8 }.
+    pub hot: Option<Hot>,
+    /// For `exponential`: so many percent of the accesses fall within the newest share of the
+    /// space. Default: { percentile = 95.0, space = 0.8571428571 }.
+    pub reach: Option<Reach>,
+    /// For `normal`: the centre as a share of the space, 0 to 1. Default: 0.5.
+    pub center: Option<f64>,
+    /// For `normal`: the standard deviation as a share of the space. Required.
+    pub deviation: Option<f64>,
+    /// For `zoned`: parts of the space in order, each with the weight of its space and of its
+    /// accesses, like [{ space = 10, share = 60 }, { space = 90, share = 40 }].
+    pub zones: Option<Vec<Zone>>,
+    /// For skewed patterns: hot places lie scattered over the space instead of at its start.
+    /// Default: false.
+    pub scatter: Option<bool>,
 }
 
 /// An access pattern as written.
@@ -47,6 +68,16 @@ pub enum ArrivalKind {
     Burst,
     /// Open loop: evenly spaced intended times.
     Constant,
+    /// Open loop: random gaps with a mean rate, as independent users make them.
+    Poisson,
+    /// Open loop: evenly spaced for a while, then nothing for a while, and again.
+    Bursts,
+    /// Open loop: one rate after another.
+    Steps,
+    /// Open loop: a rate that moves evenly to another.
+    Ramp,
+    /// Open loop: times read from a file.
+    Replay,
 }
 
 /// `arrival = "burst"` or `arrival = { kind = "constant", rate = "1000/s" }`.
@@ -55,13 +86,32 @@ pub enum ArrivalKind {
 pub struct ArrivalTable {
     /// The kind. Default: constant with a rate, burst without.
     pub kind: Option<ArrivalKind>,
-    /// Operations or bytes per time, all workers of the workload together.
+    /// Operations or bytes per time, all workers of the workload together; for `constant`,
+    /// `poisson` and `bursts`.
     pub rate: Option<Rate>,
+    /// For `bursts`: length of a burst.
+    pub on: Option<Span>,
+    /// For `bursts`: pause after it.
+    pub off: Option<Span>,
+    /// For `steps`: rates and how long each lasts; the last one stays.
+    pub steps: Option<Vec<RateStep>>,
+    /// For `ramp`: the rate at the start.
+    pub from: Option<Rate>,
+    /// For `ramp`: the rate at the end.
+    pub to: Option<Rate>,
+    /// For `ramp`: the time between them.
+    pub over: Option<Span>,
+    /// For `replay`: a text file with one time a line, since the start, ascending, with units.
+    pub file: Option<String>,
 }
 
 /// An arrival as written.
 #[derive(Debug, Clone)]
 pub struct ArrivalForm(pub ArrivalTable);
+
+/// `payload = "random"` or `payload = { kind = "random", compressible = 50 }`.
+#[derive(Debug, Clone)]
+pub struct PayloadForm(pub Payload);
 
 /// A percentile as text, so that `99.9` stays exactly that.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,9 +166,16 @@ word_or_table!(
     "\"burst\", or a table like { kind = \"constant\", rate = \"1000/s\" }",
     |w| word(w).map(|kind| ArrivalTable {
         kind: Some(kind),
-        rate: None,
+        ..ArrivalTable::default()
     }),
     |m| ArrivalTable::deserialize(MapAccessDeserializer::new(m))
+);
+
+word_or_table!(
+    PayloadForm,
+    "a kind like \"random\", or a table like { kind = \"random\", compressible = 50 }",
+    |w| word::<PayloadKind, E>(w).map(Payload::from),
+    |m| Payload::deserialize(MapAccessDeserializer::new(m))
 );
 
 /// A schema that allows the word or the table.
@@ -166,6 +223,19 @@ impl JsonSchema for ArrivalForm {
             g,
             SchemaGenerator::subschema_for::<ArrivalKind>,
             SchemaGenerator::subschema_for::<ArrivalTable>,
+        )
+    }
+}
+
+impl JsonSchema for PayloadForm {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "PayloadForm".into()
+    }
+    fn json_schema(g: &mut SchemaGenerator) -> Schema {
+        either(
+            g,
+            SchemaGenerator::subschema_for::<PayloadKind>,
+            SchemaGenerator::subschema_for::<Payload>,
         )
     }
 }

@@ -5,6 +5,7 @@
 //! knowledge of a driver (asked through [`DriverView`]) or of the machine ([`Machine`]).
 //! `taillight run` and tests call it; the as-written types are the owner of the option docs.
 
+mod arrival;
 mod check;
 mod defaults;
 mod extent;
@@ -19,8 +20,8 @@ mod written;
 
 pub use extent::check_extents;
 pub use forms::{
-    AccessForm, AccessTable, ArrivalForm, ArrivalKind, ArrivalTable, MixForm, Percentile,
-    percentile,
+    AccessForm, AccessTable, ArrivalForm, ArrivalKind, ArrivalTable, MixForm, PayloadForm,
+    Percentile, percentile,
 };
 pub use message::suggest;
 pub use written::{

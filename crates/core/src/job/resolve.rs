@@ -1,16 +1,18 @@
 //! Written job -> plan: fills in defaults, asks the driver, runs every check.
 
+use super::arrival::arrival;
 use super::check::{self, Complaint};
-use super::forms::{AccessTable, ArrivalForm, ArrivalKind, ArrivalTable};
+use super::forms::AccessTable;
 use super::message::suggest;
 use super::written::{
     CaptureTable, JobFile, QosTable, RunTable, TargetTable, TraceTable, WorkloadTable,
 };
 use super::{DriverView, Machine, defaults, extent, message};
+use crate::capability::Capabilities;
 use crate::op::OpKind;
 use crate::plan::{
-    Access, AccessKind, Arrival, BlockSize, CaptureMode, CapturePlan, MixPart, Payload, Plan,
-    QosPlan, RunPlan, Sync, TargetPlan, TraceMode, TracePlan, WorkloadPlan,
+    Access, AccessKind, BlockSize, CaptureMode, CapturePlan, Hot, Keys, MixPart, Payload, Plan,
+    QosPlan, Reach, RunPlan, Scan, Sync, TargetPlan, TraceMode, TracePlan, Values, WorkloadPlan,
 };
 use crate::units::ByteSize;
 use crate::{Error, Result};
@@ -41,7 +43,7 @@ impl Resolver<'_> {
         };
         let mut workloads = Vec::with_capacity(written.len());
         for (i, w) in written.into_iter().enumerate() {
-            workloads.push(workload(w, i).map_err(|c| self.error(c))?);
+            workloads.push(workload(w, i, &capabilities).map_err(|c| self.error(c))?);
         }
         let plan = Plan {
             run,
@@ -50,6 +52,8 @@ impl Resolver<'_> {
             qos: qos(job.qos),
             trace: trace(&job.trace),
             capture: capture(job.capture, self.machine),
+            verify: job.verify,
+            search: job.search,
         };
         check::plan(&plan, &capabilities, self.machine).map_err(|c| self.error(c))?;
         if let Some(size) = plan.target.size {
@@ -117,39 +121,67 @@ fn run(table: RunTable, default_name: String) -> RunPlan {
         warmup: table.warmup.unwrap_or_default(),
         interval: table.interval.unwrap_or(defaults::INTERVAL),
         drain_timeout: table.drain_timeout.unwrap_or(defaults::DRAIN_TIMEOUT),
+        idle_timeout: table.idle_timeout,
+        repeat: table.repeat.unwrap_or(1),
         output: table.output,
     }
 }
 
-fn workload(table: WorkloadTable, index: usize) -> Result<WorkloadPlan, Complaint> {
+fn workload(
+    table: WorkloadTable,
+    index: usize,
+    can: &Capabilities,
+) -> Result<WorkloadPlan, Complaint> {
     let path = |field: &str| format!("workload.{index}.{field}");
     let block_size = table
         .block_size
         .unwrap_or(BlockSize::Fixed(defaults::BLOCK_SIZE));
     check::block_size(&block_size, &path("block_size"))?;
     let access = table.access.map(|a| a.0).unwrap_or_default();
+    let mix = mix(table.mix.map(|m| m.0), &path("mix"), can)?;
+    let keyed = !can.addressed;
+    if !keyed && (table.keys.is_some() || table.value.is_some() || table.scan.is_some()) {
+        return Err(Complaint::new(
+            path("keys"),
+            "this driver is addressed by offset and knows no keys",
+            "leave keys, value and scan out, or use a driver with keys (`taillight drivers`)",
+        ));
+    }
+    let scans = mix.iter().any(|m| m.op == OpKind::Scan);
     Ok(WorkloadPlan {
         name: table.name.unwrap_or_else(|| format!("w{index}")),
         workers: table.workers.unwrap_or(1),
         queue_depth: table.queue_depth.unwrap_or(1),
-        mix: mix(table.mix.map(|m| m.0), &path("mix"))?,
-        access: resolved_access(&access, &block_size),
+        mix,
+        access: resolved_access(access, &block_size),
         block_size,
         arrival: arrival(table.arrival, &path("arrival"))?,
         sync: table.sync.unwrap_or(Sync::None),
-        payload: table.payload.unwrap_or(Payload::Random),
+        payload: table.payload.map_or_else(Payload::default, |p| p.0),
+        keys: keyed.then(|| table.keys.unwrap_or_else(Keys::default)),
+        value: keyed.then(|| table.value.unwrap_or_else(Values::default)),
+        scan: scans.then(|| table.scan.unwrap_or_else(Scan::default)),
+        think: table.think,
+        ramp: table.ramp,
+        measured: table.measured.unwrap_or(true),
+        end_to_end: table.end_to_end.unwrap_or(false),
+        passes: table.passes,
         cpus: table.cpus.unwrap_or_default(),
     })
 }
 
 /// Weights of zero mean "not at all" and leave the plan.
-fn mix(written: Option<Vec<MixPart>>, path: &str) -> Result<Vec<MixPart>, Complaint> {
-    let parts = written.unwrap_or_else(|| {
-        vec![MixPart {
-            op: OpKind::Read,
-            weight: 1,
-        }]
-    });
+fn mix(
+    written: Option<Vec<MixPart>>,
+    path: &str,
+    can: &Capabilities,
+) -> Result<Vec<MixPart>, Complaint> {
+    let op = if can.addressed {
+        OpKind::Read
+    } else {
+        OpKind::Get
+    };
+    let parts = written.unwrap_or_else(|| vec![MixPart { op, weight: 1 }]);
     let kept: Vec<MixPart> = parts.into_iter().filter(|p| p.weight > 0).collect();
     if kept.is_empty() {
         return Err(Complaint::new(
@@ -161,14 +193,33 @@ fn mix(written: Option<Vec<MixPart>>, path: &str) -> Result<Vec<MixPart>, Compla
     Ok(kept)
 }
 
-fn resolved_access(table: &AccessTable, block_size: &BlockSize) -> Access {
+fn resolved_access(table: AccessTable, block_size: &BlockSize) -> Access {
+    let kind = table.kind.unwrap_or(AccessKind::Random);
+    // A parameter belongs to its pattern; `check` refuses it elsewhere.
+    let only = |k: AccessKind, default: f64| (kind == k).then_some(default);
     Access {
-        kind: table.kind.unwrap_or(AccessKind::Random),
+        kind,
         align: table.align.unwrap_or(ByteSize(common_divisor(block_size))),
         offset: table.offset.unwrap_or_default(),
         length: table.length,
         stride: table.stride,
         cover: table.cover.unwrap_or(false),
+        theta: table.theta.or(only(AccessKind::Zipf, 0.99)),
+        h: table.h.or(only(AccessKind::Pareto, 0.2)),
+        hot: table.hot.or((kind == AccessKind::Hotspot).then_some(Hot {
+            space: 0.2,
+            share: 0.8,
+        })),
+        reach: table
+            .reach
+            .or((kind == AccessKind::Exponential).then_some(Reach {
+                percentile: 95.0,
+                space: 0.857_142_857_1,
+            })),
+        center: table.center.or(only(AccessKind::Normal, 0.5)),
+        deviation: table.deviation,
+        zones: table.zones.unwrap_or_default(),
+        scatter: table.scatter.unwrap_or(false),
     }
 }
 
@@ -184,28 +235,6 @@ fn common_divisor(block_size: &BlockSize) -> u64 {
 
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
-}
-
-fn arrival(form: Option<ArrivalForm>, path: &str) -> Result<Arrival, Complaint> {
-    let ArrivalTable { kind, rate } = form.map(|f| f.0).unwrap_or_default();
-    let kind = kind.unwrap_or(match rate {
-        Some(_) => ArrivalKind::Constant,
-        None => ArrivalKind::Burst,
-    });
-    match (kind, rate) {
-        (ArrivalKind::Burst, None) => Ok(Arrival::Burst),
-        (ArrivalKind::Constant, Some(rate)) => Ok(Arrival::Constant { rate }),
-        (ArrivalKind::Burst, Some(_)) => Err(Complaint::new(
-            path,
-            "burst runs at full speed and takes no rate",
-            "leave the rate out, or use kind = \"constant\"",
-        )),
-        (ArrivalKind::Constant, None) => Err(Complaint::new(
-            path,
-            "a constant arrival needs a rate",
-            "write arrival = { kind = \"constant\", rate = \"1000/s\" } or --rate 1000/s",
-        )),
-    }
 }
 
 fn qos(table: QosTable) -> QosPlan {

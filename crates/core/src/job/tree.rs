@@ -125,7 +125,7 @@ impl Job {
     /// Tables of later versions are named as such, not as typing errors.
     pub(super) fn refuse_future_tables(&self, root: &Spanned<DeTable<'_>>) -> Result<()> {
         for (key, _) in root.get_ref() {
-            if matches!(key.get_ref().as_ref(), "steady" | "sweep" | "search") {
+            if matches!(key.get_ref().as_ref(), "steady" | "sweep") {
                 let at = self.place(key.span().start);
                 let e = Error::usage(format!("table [{}] is not available yet", key.get_ref()))
                     .hint("remove it; this version runs one point at a time");

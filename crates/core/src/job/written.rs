@@ -6,8 +6,11 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::forms::{AccessForm, ArrivalForm, MixForm, Percentile};
-use crate::plan::{BlockSize, CaptureMode, Ceiling, Payload, Sync, TraceMode};
+use super::forms::{AccessForm, ArrivalForm, MixForm, PayloadForm, Percentile};
+use crate::plan::{
+    BlockSize, CaptureMode, Ceiling, Keys, Scan, SearchPlan, Sync, Think, TraceMode, Values,
+    VerifyPlan, WorkerRamp,
+};
 use crate::units::{ByteSize, Span};
 
 /// A Taillight job: what to drive, with which load, for how long. Sizes and times need a unit.
@@ -32,6 +35,11 @@ pub struct JobFile {
     /// Keeping every I/O.
     #[serde(default)]
     pub capture: CaptureTable,
+    /// Checks of what is read against what was written.
+    #[serde(default)]
+    pub verify: VerifyPlan,
+    /// Search for the highest demand under a response-time ceiling.
+    pub search: Option<SearchPlan>,
 }
 
 /// `[run]`
@@ -55,6 +63,10 @@ pub struct RunTable {
     pub interval: Option<Span>,
     /// How long operations in flight are awaited at the end. Default: 30s.
     pub drain_timeout: Option<Span>,
+    /// Ends the run when no operation was complete for this long. Default: it waits.
+    pub idle_timeout: Option<Span>,
+    /// Runs back to back on one time axis, each one in the report. Default: 1.
+    pub repeat: Option<u32>,
     /// Run directory, new or empty. Default: `taillight-runs/<name>-<UTC>`.
     pub output: Option<String>,
 }
@@ -90,7 +102,7 @@ pub struct WorkloadTable {
     pub queue_depth: Option<u32>,
     /// Operations: one word, or a table of weights. Default: "read".
     pub mix: Option<MixForm>,
-    /// Block size: one size, weighted sizes, or a range. Default: 4KiB.
+    /// Size of blocks, objects, or of each field of a value: one size, weighted sizes, or a range. Default: 4KiB.
     pub block_size: Option<BlockSize>,
     /// Which offsets, in which order: one word, or a table. Default: "random".
     pub access: Option<AccessForm>,
@@ -100,8 +112,24 @@ pub struct WorkloadTable {
     /// Durability of writes, its time inside their latency: none, fdatasync:N, fsync:N (after
     /// every N-th write), dsync or sync (each write). Default: none.
     pub sync: Option<Sync>,
-    /// What writes carry. Default: random.
-    pub payload: Option<Payload>,
+    /// What writes carry: one word, or a table. Default: "random".
+    pub payload: Option<PayloadForm>,
+    /// Key space, for targets addressed by key. Default: 100000 records, named as YCSB does.
+    pub keys: Option<Keys>,
+    /// Fields of a value, for targets addressed by key. Default: one piece.
+    pub value: Option<Values>,
+    /// Lengths and direction of scans. Default: 1 to 100 records, ascending.
+    pub scan: Option<Scan>,
+    /// Pause of a closed loop after completions, like { time = "1ms" }. Default: none.
+    pub think: Option<Think>,
+    /// Workers join step by step, like { step = 1, every = "10s" }. Default: all at the start.
+    pub ramp: Option<WorkerRamp>,
+    /// False: load only, its latency is not measured. Default: true.
+    pub measured: Option<bool>,
+    /// Writers stamp what they write; readers measure from the writer's stamp. Default: false.
+    pub end_to_end: Option<bool>,
+    /// A worker ends after so many passes over its part of the data. Default: it goes on.
+    pub passes: Option<u64>,
     /// CPUs the workers are pinned to, round robin. Default: not pinned.
     pub cpus: Option<Vec<u32>>,
 }

@@ -5,17 +5,23 @@
 //! again as the same run. Built by [`crate::job`], checked against driver capabilities,
 //! stored in the manifest, read by engine and report.
 
+mod access;
+mod arrival;
+mod data;
 mod forms;
+mod search;
 mod workload;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use crate::keys::KeyNaming;
+pub use access::{Access, AccessKind, Hot, Reach, Zone};
+pub use arrival::{Arrival, RateStep, Think, WorkerRamp};
+pub use data::{Keys, Payload, PayloadKind, Scan, ScanSpread, Values, VerifyMode, VerifyPlan};
 pub(crate) use forms::mix::shares as mix_shares;
-pub use workload::{
-    Access, AccessKind, Arrival, BlockSize, BlockSizePart, MixPart, Payload, SizeRange, Sync,
-    WorkloadPlan,
-};
+pub use search::{DepthBetween, RateBetween, SearchPlan};
+pub use workload::{BlockSize, BlockSizePart, MixPart, SizeRange, Spread, Sync, WorkloadPlan};
 
 use crate::units::{ByteSize, Span};
 
@@ -35,6 +41,12 @@ pub struct Plan {
     pub trace: TracePlan,
     /// Capture of every I/O.
     pub capture: CapturePlan,
+    /// Checks of what is read.
+    #[serde(default, skip_serializing_if = "VerifyPlan::is_off")]
+    pub verify: VerifyPlan,
+    /// Search for the highest demand under a ceiling; absent = one point.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchPlan>,
 }
 
 /// `[run]`: name, seed, when it ends.
@@ -59,9 +71,22 @@ pub struct RunPlan {
     pub interval: Span,
     /// How long in-flight operations are awaited at the end.
     pub drain_timeout: Span,
+    /// Ends when no operation was complete for this long; absent = it waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<Span>,
+    /// Runs back to back on one time axis.
+    #[serde(default = "once", skip_serializing_if = "is_once")]
+    pub repeat: u32,
     /// Run directory; absent = `taillight-runs/<name>-<UTC>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
+}
+
+fn once() -> u32 {
+    1
+}
+fn is_once(n: &u32) -> bool {
+    *n == 1
 }
 
 /// `[target]`: the driver and what it opens.

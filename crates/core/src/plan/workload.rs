@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Access, Arrival, Keys, Payload, Scan, Think, Values, WorkerRamp};
 use crate::op::{OpKind, SyncKind};
-use crate::units::{ByteSize, Rate};
+use crate::units::ByteSize;
 
 /// One workload. Its `workers` all do the same; workloads run side by side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -19,7 +20,7 @@ pub struct WorkloadPlan {
     #[serde(with = "super::forms::mix")]
     #[schemars(with = "std::collections::BTreeMap<OpKind, u32>")]
     pub mix: Vec<MixPart>,
-    /// Block sizes.
+    /// Sizes of blocks, of objects, or of each field of a value.
     pub block_size: BlockSize,
     /// Which offsets, in which order.
     pub access: Access,
@@ -29,8 +30,70 @@ pub struct WorkloadPlan {
     pub sync: Sync,
     /// What writes carry.
     pub payload: Payload,
+    /// Key space; only for targets addressed by key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<Keys>,
+    /// Fields of a value; only for targets addressed by key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Values>,
+    /// Lengths and direction of scans; only where the mix has scans.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scan: Option<Scan>,
+    /// Pauses of a closed loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub think: Option<Think>,
+    /// Workers join one step after another; absent = all at the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ramp: Option<WorkerRamp>,
+    /// False: load only, kept out of every latency figure (it still counts as throughput of its
+    /// own workload in the intervals).
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub measured: bool,
+    /// Writers stamp each block or value; readers measure from the writer's stamp.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub end_to_end: bool,
+    /// A worker ends after this many passes over its part of the data; absent = it goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passes: Option<u64>,
     /// CPUs the workers are pinned to, round robin; empty = not pinned.
     pub cpus: Vec<u32>,
+}
+
+impl WorkloadPlan {
+    /// One worker at depth 1 that does `op` in random blocks of `size` as fast as it goes: where
+    /// programs begin that make plans without a job file.
+    pub fn simple(name: &str, op: OpKind, size: ByteSize) -> WorkloadPlan {
+        WorkloadPlan {
+            name: name.into(),
+            workers: 1,
+            queue_depth: 1,
+            mix: vec![MixPart { op, weight: 1 }],
+            block_size: BlockSize::Fixed(size),
+            access: Access::random(size),
+            arrival: Arrival::Burst,
+            sync: Sync::None,
+            payload: Payload::default(),
+            keys: None,
+            value: None,
+            scan: None,
+            think: None,
+            ramp: None,
+            measured: true,
+            end_to_end: false,
+            passes: None,
+            cpus: Vec::new(),
+        }
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+fn is_yes(b: &bool) -> bool {
+    *b
+}
+fn is_no(b: &bool) -> bool {
+    !*b
 }
 
 /// A share of one operation in a mix.
@@ -51,7 +114,7 @@ pub enum BlockSize {
     Fixed(ByteSize),
     /// Weighted sizes.
     Split(Vec<BlockSizePart>),
-    /// Uniform over multiples of `step` from `min` to `max`.
+    /// Multiples of `step` from `min` to `max`, uniform or log-uniform.
     Range(SizeRange),
 }
 
@@ -75,6 +138,24 @@ pub struct SizeRange {
     pub max: ByteSize,
     /// Step between sizes.
     pub step: ByteSize,
+    /// Each size alike, or each magnitude alike.
+    #[serde(default, skip_serializing_if = "is_uniform")]
+    pub spread: Spread,
+}
+
+/// How sizes spread over a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Spread {
+    /// Every size is equally likely.
+    #[default]
+    Uniform,
+    /// Log-uniform: as many between 1 and 2 KiB as between 512 and 1,024 KiB.
+    Log,
+}
+
+fn is_uniform(s: &Spread) -> bool {
+    *s == Spread::Uniform
 }
 
 impl BlockSize {
@@ -106,55 +187,14 @@ impl BlockSize {
                     .sum::<f64>()
                     / weights
             }
-            BlockSize::Range(r) => (r.min.0 + r.max.0) as f64 / 2.0,
+            BlockSize::Range(r) if r.spread == Spread::Log && r.max > r.min => {
+                // Density 1 / (x ln(max / min)) over [min, max].
+                let (min, max) = (r.min.0 as f64, r.max.0 as f64);
+                (max - min) / (max / min).ln()
+            }
+            BlockSize::Range(r) => (r.min.0 as f64 + r.max.0 as f64) / 2.0,
         }
     }
-}
-
-/// Which offsets, in which order.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Access {
-    /// The pattern.
-    pub kind: AccessKind,
-    /// Offsets are multiples of this (default: what divides every block size).
-    pub align: ByteSize,
-    /// Start of the extent in the data set.
-    pub offset: ByteSize,
-    /// Length of the extent; absent = to the end of the data set.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub length: Option<ByteSize>,
-    /// Distance between starts of consecutive blocks; for `strided`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stride: Option<ByteSize>,
-    /// For `random`: each block once per pass (true) or with replacement (false).
-    pub cover: bool,
-}
-
-/// Access patterns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum AccessKind {
-    /// Ascending; a contiguous slice per worker; wraps around.
-    Sequential,
-    /// Descending.
-    Reverse,
-    /// Ascending by `stride`; shifts by one block after each lap.
-    Strided,
-    /// Uniform over the whole extent for all workers.
-    Random,
-}
-
-/// When operations start.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-pub enum Arrival {
-    /// Closed loop: the next operation starts when a slot is free.
-    Burst,
-    /// Open loop: evenly spaced intended times, over all workers of the workload together.
-    Constant {
-        /// Operations or bytes per time, all workers together.
-        rate: Rate,
-    },
 }
 
 /// Durability of writes.
@@ -243,16 +283,6 @@ impl JsonSchema for Sync {
             "description": "none, fdatasync:N, fsync:N, dsync or sync"
         })
     }
-}
-
-/// What writes carry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Payload {
-    /// Random bytes, stamped anew in every 512 B of every write so that no two writes are equal.
-    Random,
-    /// Zeros.
-    Zero,
 }
 
 #[cfg(test)]

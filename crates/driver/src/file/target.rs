@@ -115,6 +115,7 @@ impl Target for FileTarget {
             }),
             Admin::DropCaches => cache::drop_cached(&self.files),
             Admin::Purge => self.purge(),
+            Admin::Compact => Err(Error::unavailable("files have nothing to compact")),
         }
     }
 

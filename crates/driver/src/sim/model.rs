@@ -148,6 +148,8 @@ mod tests {
             offset: 0,
             size: 4096,
             key: 0,
+            count: 1,
+            field: taillight_core::ALL_FIELDS,
             sync: None,
         }
     }

@@ -9,7 +9,7 @@ use std::process::Command;
 use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::probe::Token;
 use taillight_core::units::ByteSize;
-use taillight_core::{Clock, MonoClock, Op, OpKind, Result};
+use taillight_core::{ALL_FIELDS, Clock, MonoClock, Op, OpKind, Result};
 use taillight_driver::{
     Completion, OpenSpec, Session, SessionSpec, Submitted, Target, conformance,
 };
@@ -70,6 +70,8 @@ pub fn open(plan: &Plan, destroy: Option<&Path>, run_id: &str) -> Result<Box<dyn
 pub fn session(target: &dyn Target, depth: u32) -> Box<dyn Session> {
     let spec = SessionSpec {
         worker: 0,
+        workload: 0,
+        keep: true,
         depth,
         buffer_size: BLOCK,
         seed: 3,
@@ -85,6 +87,8 @@ pub fn op(kind: OpKind, offset: u64) -> Op {
         offset,
         size,
         key: 0,
+        count: 1,
+        field: ALL_FIELDS,
         sync: None,
     }
 }

@@ -142,9 +142,9 @@ fn workload_index(manifest: &Manifest, name: &str) -> Result<u16> {
 
 fn main_kind(manifest: &Manifest, workload: u16) -> LatencyKind {
     let plan = manifest.plan.workloads.get(usize::from(workload));
-    match plan.map(|w| w.arrival) {
-        None | Some(taillight_core::plan::Arrival::Burst) => LatencyKind::Service,
-        Some(_) => LatencyKind::Response,
+    match plan {
+        Some(w) if !w.arrival.is_closed() => LatencyKind::Response,
+        _ => LatencyKind::Service,
     }
 }
 

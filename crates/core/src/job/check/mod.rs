@@ -2,6 +2,10 @@
 //!
 //! Each check says the field, what is wrong with the numbers in it, and what to write instead.
 
+mod data;
+mod demand;
+mod search;
+mod skew;
 mod workload;
 
 use crate::Error;
@@ -84,8 +88,10 @@ pub(super) fn plan(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked
             "give each its own name",
         )?;
     }
+    one_key_space(plan)?;
     outstanding(plan, machine)?;
     qos(&plan.qos)?;
+    search::search(plan)?;
     capture(plan, machine)
 }
 
@@ -103,6 +109,8 @@ fn run(run: &RunPlan) -> Checked {
         ("run.bytes", run.bytes.map(|b| b.0)),
         ("run.interval", Some(run.interval.0)),
         ("run.drain_timeout", Some(run.drain_timeout.0)),
+        ("run.idle_timeout", run.idle_timeout.map(|t| t.0)),
+        ("run.repeat", Some(u64::from(run.repeat))),
     ];
     for (path, value) in positive {
         need(
@@ -135,6 +143,23 @@ fn name(name: &str, path: &str) -> Checked {
         format!("`{name}` cannot be a name"),
         "use up to 64 letters, digits, dots, dashes and underscores; no dot in front",
     )
+}
+
+/// Workloads on one target see the same records under the same names.
+fn one_key_space(plan: &Plan) -> Checked {
+    let first = plan
+        .workloads
+        .first()
+        .map(|w| (&w.keys, w.value.as_ref().map(|v| v.fields)));
+    for (i, w) in plan.workloads.iter().enumerate() {
+        need(
+            first == Some((&w.keys, w.value.as_ref().map(|v| v.fields))),
+            &format!("workload.{i}.keys"),
+            "workloads on one target need the same keys and number of fields",
+            "write the same keys and value.fields in each workload",
+        )?;
+    }
+    Ok(())
 }
 
 fn outstanding(plan: &Plan, machine: Machine) -> Checked {

@@ -1,8 +1,8 @@
 //! Checks of one `[[workload]]`: sizes that fit each other, patterns, rates, driver abilities.
 
-use super::{Checked, Complaint, name, need};
+use super::{Checked, Complaint, data, demand, name, need, skew};
 use crate::capability::Capabilities;
-use crate::plan::{Access, AccessKind, Arrival, BlockSize, RunPlan, Sync, WorkloadPlan};
+use crate::plan::{Access, AccessKind, BlockSize, RunPlan, Sync, WorkloadPlan};
 use crate::units::ByteSize;
 
 /// Everything that needs neither driver nor size.
@@ -22,7 +22,9 @@ pub(super) fn workload(w: &WorkloadPlan, path: &str, run: &RunPlan) -> Checked {
         "give at least 1",
     )?;
     access(&w.access, &w.block_size, &field("access"))?;
-    rate(w, run, &field("arrival.rate"))
+    skew::skew(&w.access, &field("access"))?;
+    demand::demand(w, run, path)?;
+    data::data(w, path)
 }
 
 /// Sizes above zero that fit each other. Runs before `align` is derived from them.
@@ -49,6 +51,12 @@ pub(in crate::job) fn block_size(block_size: &BlockSize, path: &str) -> Checked 
                 "swap them",
             )?;
             let step = r.step.0;
+            need(
+                r.spread == crate::plan::Spread::Uniform || r.min.0 > 0,
+                path,
+                "a log-uniform range that begins at zero",
+                "give a min above zero",
+            )?;
             need(
                 step > 0 && r.min.0 % step == 0 && r.max.0 % step == 0,
                 path,
@@ -152,32 +160,6 @@ fn sizes(block_size: &BlockSize) -> Vec<ByteSize> {
         BlockSize::Range(r) if r.min == r.max => vec![r.min],
         BlockSize::Range(r) => vec![r.min, r.max, r.step],
     }
-}
-
-/// A rate must ask for at least one operation in the run, and for at most one a nanosecond.
-fn rate(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
-    let Arrival::Constant { rate } = w.arrival else {
-        return Ok(());
-    };
-    let per_s = rate.ops_per_s(w.block_size.mean());
-    let hour = 3_600_000_000_000;
-    let time_ns = run.duration.map_or(hour, |d| d.0);
-    need(
-        per_s * time_ns as f64 / 1e9 >= 1.0,
-        path,
-        format!("{rate} rounds to zero operations in the run"),
-        format!(
-            "one operation of {} takes {:.0} s at this rate; raise it or run longer",
-            ByteSize(w.block_size.mean() as u64),
-            1.0 / per_s
-        ),
-    )?;
-    need(
-        per_s <= 1e9,
-        path,
-        format!("{rate} is more than one operation a nanosecond"),
-        "lower it, or use arrival = \"burst\" for full speed",
-    )
 }
 
 /// What the driver can do with these options.

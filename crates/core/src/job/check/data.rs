@@ -1,0 +1,86 @@
+//! What is stored: payload shares, key spaces, fields, scans.
+
+use super::{Checked, need};
+use crate::plan::{KeyNaming, PayloadKind, WorkloadPlan};
+
+/// Longest key.
+const KEY_MAX: u64 = 256;
+
+/// Everything about payload, keys, values and scans.
+pub(super) fn data(w: &WorkloadPlan, path: &str) -> Checked {
+    payload(w, &format!("{path}.payload"))?;
+    keys(w, &format!("{path}.keys"))?;
+    if let Some(v) = &w.value {
+        let at = format!("{path}.value");
+        need(
+            (1..=1024).contains(&v.fields),
+            &at,
+            format!("{} fields", v.fields),
+            "use 1 to 1024",
+        )?;
+        need(
+            v.prefix.len() <= 64,
+            &at,
+            "the field prefix is longer than 64 bytes",
+            "use a short one, like \"field\"",
+        )?;
+    }
+    if let Some(s) = &w.scan {
+        need(
+            s.min > 0 && s.min <= s.max,
+            &format!("{path}.scan"),
+            format!("{} to {} records", s.min, s.max),
+            "min is at least 1 and at most max",
+        )?;
+    }
+    Ok(())
+}
+
+fn payload(w: &WorkloadPlan, path: &str) -> Checked {
+    let p = &w.payload;
+    need(
+        p.compressible <= 100 && p.duplicate <= 100,
+        path,
+        "a share above 100 percent",
+        "compressible and duplicate are percent of each block, 0 to 100",
+    )?;
+    need(
+        (p.kind == PayloadKind::Pattern) == p.pattern.as_ref().is_some_and(|t| !t.is_empty()),
+        path,
+        "a pattern belongs to kind = \"pattern\", and it needs one",
+        "write payload = { kind = \"pattern\", pattern = \"0xdeadbeef\" }",
+    )?;
+    need(
+        p.kind == PayloadKind::Random || (p.compressible == 0 && p.duplicate == 0),
+        path,
+        "compressible and duplicate shape random bytes only",
+        "use kind = \"random\"",
+    )
+}
+
+fn keys(w: &WorkloadPlan, path: &str) -> Checked {
+    let Some(k) = &w.keys else {
+        return Ok(());
+    };
+    need(
+        k.start
+            .checked_add(k.count)
+            .is_some_and(|end| end < u64::MAX >> 1),
+        path,
+        "the key numbers go beyond 2^63",
+        "use a smaller start or count",
+    )?;
+    need(
+        k.prefix.len() as u64 + u64::from(k.digits.max(20)) <= KEY_MAX,
+        path,
+        format!("keys would be longer than {KEY_MAX} bytes"),
+        "use a shorter prefix or fewer digits",
+    )?;
+    let binary = k.naming == KeyNaming::Binary;
+    need(
+        k.size.is_some() == binary && k.size.is_none_or(|s| (8..=KEY_MAX).contains(&s.0)),
+        &format!("{path}.size"),
+        format!("binary keys have a size of 8 B to {KEY_MAX} B; others have none"),
+        "write keys = { naming = \"binary\", size = \"16B\" }, or leave size out",
+    )
+}

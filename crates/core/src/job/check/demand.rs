@@ -1,0 +1,128 @@
+//! Demand: rates that can be met by a clock, pauses, steps.
+
+use super::{Checked, need};
+use crate::plan::{Arrival, RunPlan, WorkloadPlan};
+use crate::units::{ByteSize, Rate};
+
+/// Everything about when operations start.
+pub(super) fn demand(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
+    let field = |name: &str| format!("{path}.{name}");
+    match &w.arrival {
+        Arrival::Burst => {}
+        Arrival::Constant { rate: r } | Arrival::Poisson { rate: r } => {
+            rate(w, run, *r, &field("arrival.rate"))?;
+        }
+        Arrival::Bursts { rate: r, on, off } => {
+            rate(w, run, *r, &field("arrival.rate"))?;
+            need(
+                on.0 > 0 && off.0 > 0,
+                &field("arrival"),
+                "a burst or a pause of no time",
+                "give on and off above zero, or use kind = \"constant\"",
+            )?;
+            let in_burst = r.ops_per_s(w.block_size.mean()) * on.0 as f64 / 1e9;
+            need(
+                in_burst >= 1.0,
+                &field("arrival.on"),
+                format!("{r} gives no whole operation in {on}"),
+                "make on longer or the rate higher",
+            )?;
+        }
+        Arrival::Steps { steps } => {
+            need(
+                !steps.is_empty(),
+                &field("arrival.steps"),
+                "the list is empty",
+                "write steps = [{ rate = \"1000/s\", time = \"10s\" }]",
+            )?;
+            for (i, step) in steps.iter().enumerate() {
+                let at = field(&format!("arrival.steps.{i}"));
+                fastest(w, step.rate, &at)?;
+                need(step.time.0 > 0, &at, "a step of no time", "give it a time")?;
+            }
+        }
+        Arrival::Ramp { from, to, over } => {
+            fastest(w, *from, &field("arrival.from"))?;
+            fastest(w, *to, &field("arrival.to"))?;
+            need(
+                over.0 > 0,
+                &field("arrival.over"),
+                "a ramp of no time",
+                "give it a time, like over = \"60s\"",
+            )?;
+        }
+        Arrival::Replay { file } => need(
+            !file.is_empty(),
+            &field("arrival.file"),
+            "no file named",
+            "name a text file with one time a line, like 1.5ms",
+        )?,
+    }
+    pauses(w, path)
+}
+
+fn pauses(w: &WorkloadPlan, path: &str) -> Checked {
+    let think = format!("{path}.think");
+    if let Some(t) = w.think {
+        need(
+            w.arrival.is_closed(),
+            &think,
+            "a schedule has its own times: think time is for a closed loop",
+            "use arrival = \"burst\", or leave think out",
+        )?;
+        need(
+            t.every > 0 && t.time.0 > 0,
+            &think,
+            "a pause of no time, or after every 0 operations",
+            "write think = { time = \"1ms\", every = 1 }",
+        )?;
+    }
+    if let Some(r) = w.ramp {
+        need(
+            r.step > 0 && r.every.0 > 0,
+            &format!("{path}.ramp"),
+            "no worker would ever join",
+            "write ramp = { step = 1, every = \"10s\" }",
+        )?;
+    }
+    need(
+        w.passes != Some(0),
+        &format!("{path}.passes"),
+        "no pass at all",
+        "give at least 1, or leave it out",
+    )
+}
+
+/// A rate must ask for at least one operation in the run, and for at most one a nanosecond.
+fn rate(w: &WorkloadPlan, run: &RunPlan, rate: Rate, path: &str) -> Checked {
+    let per_s = rate.ops_per_s(w.block_size.mean());
+    let hour = 3_600_000_000_000;
+    let time_ns = run.duration.map_or(hour, |d| d.0);
+    need(
+        per_s * time_ns as f64 / 1e9 >= 1.0,
+        path,
+        format!("{rate} rounds to zero operations in the run"),
+        format!(
+            "one operation of {} takes {:.0} s at this rate; raise it or run longer",
+            ByteSize(w.block_size.mean() as u64),
+            1.0 / per_s
+        ),
+    )?;
+    fastest(w, rate, path)
+}
+
+fn fastest(w: &WorkloadPlan, rate: Rate, path: &str) -> Checked {
+    let per_s = rate.ops_per_s(w.block_size.mean());
+    need(
+        per_s > 0.0,
+        path,
+        "a rate of zero",
+        "give a rate above zero, or leave the workload out",
+    )?;
+    need(
+        per_s <= 1e9,
+        path,
+        format!("{rate} is more than one operation a nanosecond"),
+        "lower it, or use arrival = \"burst\" for full speed",
+    )
+}

@@ -1,0 +1,108 @@
+//! Parameters of skewed access: each belongs to one pattern and has a range.
+
+use super::{Checked, need};
+use crate::plan::{Access, AccessKind};
+
+/// Everything about the parameters of `access`.
+pub(super) fn skew(a: &Access, path: &str) -> Checked {
+    owners(a, path)?;
+    let field = |name: &str| format!("{path}.{name}");
+    let share = |x: f64| (0.0..=1.0).contains(&x);
+    if let Some(theta) = a.theta {
+        need(
+            theta.is_finite() && theta > 0.0 && theta <= 100.0,
+            &field("theta"),
+            format!("{theta} is no exponent"),
+            "use a number above 0, like 0.99; larger is more skewed",
+        )?;
+    }
+    if let Some(h) = a.h {
+        need(
+            h > 0.0 && h < 1.0,
+            &field("h"),
+            format!("{h} is not between 0 and 1"),
+            "0.2 sends 80 % of the accesses to 20 % of the space",
+        )?;
+    }
+    if let Some(hot) = a.hot {
+        need(
+            share(hot.space) && hot.space > 0.0 && share(hot.share),
+            &field("hot"),
+            "space and share are not between 0 and 1",
+            "write hot = { space = 0.2, share = 0.8 }",
+        )?;
+    }
+    if let Some(r) = a.reach {
+        need(
+            r.percentile > 0.0 && r.percentile < 100.0 && share(r.space) && r.space > 0.0,
+            &field("reach"),
+            "percentile is not between 0 and 100, or space not between 0 and 1",
+            "write reach = { percentile = 95.0, space = 0.86 }",
+        )?;
+    }
+    if a.kind == AccessKind::Normal {
+        need(
+            a.deviation.is_some_and(|d| d > 0.0 && d <= 10.0),
+            &field("deviation"),
+            "normal access needs a deviation above 0, as a share of the space",
+            "write access = { kind = \"normal\", deviation = 0.1 }",
+        )?;
+        need(
+            a.center.is_some_and(share),
+            &field("center"),
+            "the centre is not between 0 and 1",
+            "0.5 is the middle of the space",
+        )?;
+    }
+    zones(a, &field("zones"))
+}
+
+fn zones(a: &Access, path: &str) -> Checked {
+    if a.kind != AccessKind::Zoned {
+        return Ok(());
+    }
+    let sum =
+        |f: fn(&crate::plan::Zone) -> u32| a.zones.iter().map(|z| u64::from(f(z))).sum::<u64>();
+    need(
+        sum(|z| z.share) > 0
+            && a.zones.iter().all(|z| z.space > 0)
+            && sum(|z| z.share) <= u64::from(u32::MAX)
+            && sum(|z| z.space) <= u64::from(u32::MAX),
+        path,
+        "zoned access needs parts with space and a sum of shares above 0",
+        "write zones = [{ space = 10, share = 60 }, { space = 90, share = 40 }]",
+    )
+}
+
+/// A parameter written for another pattern is a mistake.
+fn owners(a: &Access, path: &str) -> Checked {
+    use AccessKind::{Exponential, Hotspot, Normal, Pareto, Zipf, Zoned};
+    let written: [(&str, bool, AccessKind); 7] = [
+        ("theta", a.theta.is_some(), Zipf),
+        ("h", a.h.is_some(), Pareto),
+        ("hot", a.hot.is_some(), Hotspot),
+        ("reach", a.reach.is_some(), Exponential),
+        ("center", a.center.is_some(), Normal),
+        ("deviation", a.deviation.is_some(), Normal),
+        ("zones", !a.zones.is_empty(), Zoned),
+    ];
+    for (name, there, owner) in written {
+        let word = format!("{owner:?}").to_lowercase();
+        need(
+            !there || a.kind == owner,
+            &format!("{path}.{name}"),
+            format!("only {word} access has it"),
+            format!("use kind = \"{word}\", or leave {name} out"),
+        )?;
+    }
+    let skewed = matches!(
+        a.kind,
+        Zipf | AccessKind::Zipfian | Pareto | Hotspot | Exponential
+    );
+    need(
+        !a.scatter || skewed,
+        &format!("{path}.scatter"),
+        "only skewed patterns can scatter their hot places",
+        "leave scatter out",
+    )
+}

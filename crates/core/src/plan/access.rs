@@ -1,0 +1,149 @@
+//! Which offsets or keys, in which order: one vocabulary for both.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::units::ByteSize;
+
+/// Which offsets (or keys), in which order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Access {
+    /// The pattern.
+    pub kind: AccessKind,
+    /// Offsets are multiples of this (default: what divides every block size).
+    pub align: ByteSize,
+    /// Start of the extent in the data set.
+    pub offset: ByteSize,
+    /// Length of the extent; absent = to the end of the data set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length: Option<ByteSize>,
+    /// Distance between starts of consecutive blocks; for `strided`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stride: Option<ByteSize>,
+    /// For `random`: each block once per pass (true) or with replacement (false).
+    pub cover: bool,
+    /// For `zipf`: the exponent, above 0; 1 and more are fine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub theta: Option<f64>,
+    /// For `pareto`: the skew h between 0 and 1; 0.2 sends 80 % of accesses to 20 % of the space.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub h: Option<f64>,
+    /// For `hotspot`: the hot part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hot: Option<Hot>,
+    /// For `exponential`: how far the accesses reach back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reach: Option<Reach>,
+    /// For `normal`: centre as a share of the space, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub center: Option<f64>,
+    /// For `normal`: standard deviation as a share of the space, above 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deviation: Option<f64>,
+    /// For `zoned`: parts of the space in order, each with its share of accesses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub zones: Vec<Zone>,
+    /// For skewed patterns: the hot ranks lie scattered over the space instead of at its start.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub scatter: bool,
+}
+
+fn is_no(b: &bool) -> bool {
+    !*b
+}
+
+impl Access {
+    /// Uniform over the whole data set in steps of `align`.
+    pub fn random(align: ByteSize) -> Access {
+        Access {
+            kind: AccessKind::Random,
+            align,
+            offset: ByteSize(0),
+            length: None,
+            stride: None,
+            cover: false,
+            theta: None,
+            h: None,
+            hot: None,
+            reach: None,
+            center: None,
+            deviation: None,
+            zones: Vec::new(),
+            scatter: false,
+        }
+    }
+}
+
+/// Access patterns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AccessKind {
+    /// Ascending; a contiguous slice per worker; wraps around.
+    Sequential,
+    /// Descending.
+    Reverse,
+    /// Ascending by `stride`; shifts by one block after each lap.
+    Strided,
+    /// Uniform over the whole extent for all workers.
+    Random,
+    /// Zipf: the n-th hottest place is chosen in proportion to 1 / n^theta.
+    Zipf,
+    /// YCSB's zipfian generator (theta 0.99), hottest places first.
+    Zipfian,
+    /// YCSB's scrambled zipfian: what its request distribution `zipfian` means.
+    Scrambled,
+    /// YCSB's latest: the newest keys are the hottest.
+    Latest,
+    /// A hot part takes a share of the accesses, uniform inside and outside.
+    Hotspot,
+    /// YCSB's exponential: recent keys are hotter, by a percentile and a share of the space.
+    Exponential,
+    /// Self-similar, as fio's pareto.
+    Pareto,
+    /// A bell curve around a centre.
+    Normal,
+    /// Parts of the space with shares of the accesses.
+    Zoned,
+    /// A stream in the order it is written: readers follow the writers as they append.
+    Follow,
+}
+
+impl AccessKind {
+    /// Each operation's place is drawn at random: needs no slice per worker.
+    pub fn draws(self) -> bool {
+        !matches!(
+            self,
+            AccessKind::Sequential | AccessKind::Reverse | AccessKind::Strided | AccessKind::Follow
+        )
+    }
+}
+
+/// The hot part of `hotspot`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Hot {
+    /// Share of the space that is hot, 0 to 1.
+    pub space: f64,
+    /// Share of the accesses it takes, 0 to 1.
+    pub share: f64,
+}
+
+/// The reach of `exponential`: `percentile` percent of accesses fall within the newest `space`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Reach {
+    /// Percent of accesses, between 0 and 100.
+    pub percentile: f64,
+    /// Share of the space, above 0 and up to 1.
+    pub space: f64,
+}
+
+/// One part of `zoned`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Zone {
+    /// Weight of its accesses (share = weight / sum).
+    pub share: u32,
+    /// Weight of its space.
+    pub space: u32,
+}

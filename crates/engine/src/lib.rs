@@ -11,6 +11,7 @@ mod clock;
 pub mod collector;
 pub mod generator;
 pub mod keyspace;
+pub mod payload;
 pub mod preload;
 pub mod recorder;
 pub mod run;
@@ -19,6 +20,7 @@ mod simulate;
 #[cfg(test)]
 mod testing;
 mod threaded;
+pub mod verify;
 mod worker;
 
 pub use collector::{IntervalView, Observer};

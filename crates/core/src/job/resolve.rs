@@ -225,6 +225,7 @@ fn qos(table: QosTable) -> QosPlan {
 fn trace(table: &TraceTable) -> TracePlan {
     TracePlan {
         mode: table.mode.unwrap_or(TraceMode::Off),
+        threshold: table.threshold,
     }
 }
 

@@ -160,6 +160,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             ..
         } = parts;
         schedule.start(parts.timeline.start);
+        let first_generation = probe.first_generation();
         let depth = parts.depth as usize;
         let full_batch = session.submit_batch().max(1) as usize;
         let idle = InFlight {
@@ -198,7 +199,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             free: (0..parts.depth).rev().collect(),
             batch: Vec::with_capacity(depth),
             done: Vec::with_capacity(depth),
-            generation: 0,
+            generation: first_generation,
             now: parts.timeline.start,
             stopping: false,
             drain_until: Stamp::NEVER,
@@ -323,7 +324,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             self.stop();
             return Ok(false);
         }
-        self.probe.begin(self.first_slot + slot, token, submit);
+        self.probe.begin(self.first_slot + slot, token, submit, &op);
         // Field by field, and answers are looked at in place: whole copies of freshly written
         // structs stall the CPU's store forwarding, which cost a tenth of the loop.
         let flight = &mut self.slots[slot as usize];

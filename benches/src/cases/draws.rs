@@ -36,7 +36,11 @@ pub fn run(setup: &Setup) -> Result<Report> {
     let values = (0..setup.pairs)
         .map(|_| draws(hot.clone(), 1_000_000))
         .collect();
-    add(&mut report, "zipf 0.99 spread, 1000000 items".into(), values);
+    add(
+        &mut report,
+        "zipf 0.99 spread, 1000000 items".into(),
+        values,
+    );
     for (name, format) in formats()? {
         let values = (0..setup.pairs).map(|_| keys(&format)).collect();
         add(&mut report, format!("key, {name}"), values);

@@ -8,7 +8,7 @@ mod mix;
 mod pattern;
 pub mod permute;
 mod sequential;
-mod size;
+pub mod size;
 
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;

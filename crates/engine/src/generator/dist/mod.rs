@@ -230,7 +230,7 @@ impl Dist {
 
 /// A double in [0, 1) of 53 random bits: what Java's `nextDouble` gives, too.
 #[inline]
-fn unit(rng: &mut Rng) -> f64 {
+pub(super) fn unit(rng: &mut Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 

@@ -190,12 +190,23 @@ impl Dist {
     #[inline]
     pub fn draw(&mut self, rng: &mut Rng, last: u64) -> u64 {
         let limit = last.min(self.top);
+        let item = self.raw(rng, limit);
+        if item <= limit {
+            return item;
+        }
+        self.again(rng, limit)
+    }
+
+    /// Redraws after a miss. Apart from the first draw, so that the caller's loop stays small.
+    #[cold]
+    #[inline(never)]
+    fn again(&mut self, rng: &mut Rng, limit: u64) -> u64 {
         for _ in 0..MOST_REDRAWS {
+            self.redrawn += 1;
             let item = self.raw(rng, limit);
             if item <= limit {
                 return item;
             }
-            self.redrawn += 1;
         }
         below(rng.next_u64(), limit + 1)
     }

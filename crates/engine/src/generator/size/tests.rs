@@ -72,7 +72,7 @@ fn octaves_of_a_log_uniform_are_alike() {
     (0..DRAWS).for_each(|_| octaves[sizes.draw(&mut rng).ilog2() as usize] += 1.0);
     let mean = DRAWS as f64 / 20.0;
     for (octave, count) in octaves.iter().enumerate() {
-        let expected = if octave >= 10 && octave < 30 {
+        let expected = if (10..30).contains(&octave) {
             mean
         } else {
             0.0
@@ -169,7 +169,7 @@ proptest! {
         let mut rng = Rng::seed_from_u64(seed);
         for _ in 0..50 {
             let size = sizes.draw(&mut rng);
-            prop_assert!(size >= min && size <= min + width && (size - min) % step == 0);
+            prop_assert!(size >= min && size <= min + width && (size - min).is_multiple_of(step));
         }
     }
 }

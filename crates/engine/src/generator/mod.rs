@@ -9,7 +9,7 @@ mod mix;
 mod pattern;
 pub mod permute;
 mod sequential;
-mod size;
+pub mod size;
 
 use std::sync::Arc;
 

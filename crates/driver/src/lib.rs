@@ -8,6 +8,7 @@ pub mod conformance;
 pub mod contract;
 pub mod file;
 pub mod guard;
+pub mod kv;
 pub mod null;
 pub mod registry;
 pub mod sim;

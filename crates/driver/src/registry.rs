@@ -3,7 +3,13 @@
 use crate::Driver;
 
 /// Every driver, in the order `taillight drivers` shows them.
-pub static DRIVERS: &[&dyn Driver] = &[&crate::file::File, &crate::null::Null, &crate::sim::Sim];
+pub static DRIVERS: &[&dyn Driver] = &[
+    &crate::file::File,
+    &crate::kv::leveldb::LevelDb,
+    &crate::null::Null,
+    &crate::kv::rocksdb::RocksDb,
+    &crate::sim::Sim,
+];
 
 /// The driver with this name.
 pub fn find(name: &str) -> Option<&'static dyn Driver> {

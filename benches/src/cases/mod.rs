@@ -3,7 +3,9 @@
 mod cached;
 mod capture;
 mod direct;
+mod draws;
 mod null;
+mod payload;
 mod start;
 
 use std::path::Path;
@@ -36,6 +38,16 @@ pub const CASES: &[Case] = &[
         name: "build",
         about: "release build from clean",
         run: start::build,
+    },
+    Case {
+        name: "draws",
+        about: "ns a draw of every distribution, and of writing a key",
+        run: draws::run,
+    },
+    Case {
+        name: "payload",
+        about: "bytes of each payload made by one core, sealing and checking of blocks",
+        run: payload::run,
     },
     Case {
         name: "null-1",

@@ -5,9 +5,10 @@ use crate::Driver;
 /// Every driver, in the order `taillight drivers` shows them.
 pub static DRIVERS: &[&dyn Driver] = &[
     &crate::file::File,
+    &crate::memory::Memory,
+    &crate::kv::rocksdb::RocksDb,
     &crate::kv::leveldb::LevelDb,
     &crate::null::Null,
-    &crate::kv::rocksdb::RocksDb,
     &crate::sim::Sim,
 ];
 

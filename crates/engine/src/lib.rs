@@ -10,6 +10,9 @@ pub mod capture;
 mod clock;
 pub mod collector;
 pub mod generator;
+pub mod keyspace;
+pub mod payload;
+pub mod preload;
 pub mod recorder;
 pub mod run;
 pub mod schedule;
@@ -17,6 +20,7 @@ mod simulate;
 #[cfg(test)]
 mod testing;
 mod threaded;
+pub mod verify;
 mod worker;
 
 pub use collector::{IntervalView, Observer};

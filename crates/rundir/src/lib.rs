@@ -20,7 +20,9 @@ mod process;
 mod reorder;
 pub mod salvage;
 pub mod summary;
+pub mod sums;
 mod table;
+pub mod verify;
 
 pub use dir::RunDir;
 pub use latency::{Episodes, Latency, LatencySource, Nine, Percentile};

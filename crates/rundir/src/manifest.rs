@@ -43,6 +43,32 @@ pub struct Manifest {
     /// Why the run is partial or failed, one sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What a schedule could not send; absent in a closed loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleInfo>,
+    /// Size and checksum of every file that holds what was measured, to notice later damage.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileSum>,
+}
+
+/// How far the load fell behind its schedule, all workers together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ScheduleInfo {
+    /// Most operations that were due and not yet submitted; each worker's most, added up.
+    pub backlog_max: u64,
+    /// Operations due before the end and never submitted.
+    pub unsent: u64,
+}
+
+/// A file as it was when the run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FileSum {
+    /// Name inside the run directory.
+    pub name: String,
+    /// Size, bytes.
+    pub bytes: u64,
+    /// CRC-32 (IEEE 802.3) of all its bytes, eight hexadecimal digits.
+    pub crc32: String,
 }
 
 /// How a run ended.

@@ -77,10 +77,15 @@ fn read(path: &Path) -> Result<Given> {
         shown.clone()
     };
     if bytes.len() as u64 > MOST_BYTES {
-        return Err(Error::usage("this is no job file: it is larger than 1 MiB").with("path", name));
+        return Err(Error::usage("this is no job file: it is larger than 1 MiB")
+            .with("path", name)
+            .hint("give the path of a TOML file; the folder jobs/ has examples"));
     }
-    let text = String::from_utf8(bytes)
-        .map_err(|_| Error::usage("this is no job file: it is not text").with("path", &name))?;
+    let text = String::from_utf8(bytes).map_err(|_| {
+        Error::usage("this is no job file: it is not text")
+            .with("path", &name)
+            .hint("give the path of a TOML file; the folder jobs/ has examples")
+    })?;
     Ok(Given { name, text })
 }
 

@@ -446,7 +446,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
     fn tick(&mut self) {
         self.clock.keep(self.now);
         let in_flight = self.in_flight();
-        let schedule = &self.schedule;
+        let schedule = &mut self.schedule;
         let (end, now) = (self.timeline.end, self.now);
         if let Some(next) = schedule.peek() {
             self.late_max = self.late_max.max(now.min(end).since(next));
@@ -529,7 +529,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         if !late.is_empty() {
             self.session.abandon();
         }
-        let due = |until: Stamp| {
+        let mut due = |until: Stamp| {
             if self.reached_limit {
                 0
             } else {

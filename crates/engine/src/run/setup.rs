@@ -6,7 +6,7 @@ use taillight_driver::{Geometry, SessionSpec};
 use taillight_rundir::chunk::{Columns, Header, SIZES};
 
 use crate::generator::{Generator, Place, worker_seed};
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, Schedules};
 use crate::worker::Limits;
 
 /// Everything about a worker that is known before its thread starts.
@@ -46,6 +46,7 @@ pub fn seats(plan: &Plan, shape: Geometry) -> Result<Vec<Seat>> {
     let unique = plan.outstanding() <= u64::from(taillight_core::probe::MAX_SLOTS);
     let mut next_slot = 0;
     for (w, workload) in plan.workloads.iter().enumerate() {
+        let schedules = Schedules::new(workload, plan.run.seed, plan.run.warmup.0)?;
         for index in 0..workload.workers {
             let worker = seats.len() as u16;
             let place = Place {
@@ -59,7 +60,7 @@ pub fn seats(plan: &Plan, shape: Geometry) -> Result<Vec<Seat>> {
                 place,
                 workload: w as u16,
                 generator: Generator::new(plan, workload, shape, place)?,
-                schedule: Schedule::new(workload, place)?,
+                schedule: schedules.of(place, join(workload, index))?,
                 limits: limits(plan, u32::from(worker), total),
                 session: SessionSpec {
                     worker,
@@ -81,6 +82,13 @@ pub fn seats(plan: &Plan, shape: Geometry) -> Result<Vec<Seat>> {
         }
     }
     Ok(seats)
+}
+
+/// How long after the start of the measure phase a worker joins; `None`: there from the start.
+pub fn join(w: &WorkloadPlan, index: u32) -> Option<u64> {
+    let ramp = w.ramp?;
+    let joined = u64::from(index / ramp.step.max(1));
+    (joined > 0).then(|| joined.saturating_mul(ramp.every.0))
 }
 
 /// Whether what is read is looked at.

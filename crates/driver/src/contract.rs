@@ -81,6 +81,14 @@ impl Geometry {
     pub fn size(&self) -> u64 {
         u64::from(self.files) * self.file_size
     }
+    /// Of a target addressed by key: offsets mean nothing.
+    pub fn keyed() -> Geometry {
+        Geometry {
+            files: 1,
+            file_size: u64::MAX >> 1,
+            align: 1,
+        }
+    }
 }
 
 /// An action outside the measured loop.

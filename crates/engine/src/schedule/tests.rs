@@ -156,7 +156,7 @@ fn mixed_sizes_meet_a_byte_rate() {
         file_size: 1 << 30,
         align: 1,
     };
-    let mut generator = crate::generator::Generator::new(&p, w, shape, place(0, 1)).unwrap();
+    let mut generator = crate::generator::Generator::new(&p, w, shape, place(0, 1), None).unwrap();
     let bytes: u64 = (0..n).map(|_| generator.next().size).sum();
     let rate = bytes as f64 / 60.0;
     // The mean of n sizes: 4 standard errors of this mix are below 0.6 %.

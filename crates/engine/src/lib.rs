@@ -10,12 +10,14 @@ pub mod capture;
 mod clock;
 pub mod collector;
 pub mod generator;
+mod idle;
 pub mod keyspace;
 pub mod preload;
 pub mod recorder;
 pub mod run;
 pub mod schedule;
 mod simulate;
+mod stream;
 #[cfg(test)]
 mod testing;
 mod threaded;

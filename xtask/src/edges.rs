@@ -26,6 +26,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("taillight-trace", &["taillight-core", "taillight-rundir"]),
+    // Text to text: it must not need a driver to say what a job file means.
+    ("taillight-import", &["taillight-core"]),
     (
         "taillight-report",
         &["taillight-core", "taillight-rundir", "taillight-stats"],
@@ -59,12 +61,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "taillight-engine",
             "taillight-trace",
             "taillight-report",
+            "taillight-import",
             "taillight-suite",
             "taillight-cluster",
         ],
     ),
     // Both treat the product as a program to run, as any user does.
-    ("taillight-bench", &[]),
+    // Runs the binary like any user; the engine only where storage would hide what is measured.
+    ("taillight-bench", &["taillight-core", "taillight-engine"]),
     ("xtask", &[]),
 ];
 

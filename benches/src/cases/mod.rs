@@ -5,6 +5,7 @@ mod capture;
 mod direct;
 mod draws;
 mod null;
+mod payload;
 mod start;
 
 use std::path::Path;
@@ -42,6 +43,11 @@ pub const CASES: &[Case] = &[
         name: "draws",
         about: "ns a draw of every distribution, and of writing a key",
         run: draws::run,
+    },
+    Case {
+        name: "payload",
+        about: "bytes of each payload made by one core, sealing and checking of blocks",
+        run: payload::run,
     },
     Case {
         name: "null-1",

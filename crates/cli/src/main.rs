@@ -5,6 +5,7 @@
 mod args;
 mod doctor;
 mod drivers;
+mod outcome;
 mod output;
 mod problem;
 mod progress;

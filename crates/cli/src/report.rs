@@ -10,10 +10,11 @@ use taillight_report::{Options, Report};
 use taillight_rundir::{RunDir, salvage};
 
 use crate::args::ReportArgs;
-use crate::output;
 use crate::progress::Shown;
+use crate::{outcome, output};
 
-/// Runs the command: salvages what a killed run left, then makes everything again.
+/// Runs the command: salvages what a killed run left, then makes everything again. The exit code
+/// repeats how the runs went, so that a report made later still stops a script.
 ///
 /// # Errors
 /// `Unavailable` or `Corrupt` for a directory that is no readable run.
@@ -33,7 +34,7 @@ pub fn main(args: &ReportArgs) -> Result<Exit> {
     })?;
     shown.end();
     output::text(&report.text)?;
-    Ok(Exit::Ok)
+    Ok(outcome::of_all(&report.summaries))
 }
 
 /// Recovers the I/Os of a run that was killed; a run that ended by itself stays as it is.

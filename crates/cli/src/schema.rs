@@ -18,7 +18,8 @@ use crate::output;
 pub fn main(args: &SchemaArgs) -> Result<Exit> {
     if args.markdown {
         if args.of != SchemaOf::Job {
-            return Err(Error::usage("--markdown is for the job file only"));
+            return Err(Error::usage("--markdown is for the job file only")
+                .hint("taillight schema job --markdown"));
         }
         output::text(&job_markdown(&job()))?;
         return Ok(Exit::Ok);

@@ -233,7 +233,61 @@ const FLAGS: &[Case] = &[
             "target.options.engine=sync",
         ],
         2,
-        &["has no queue", "(at: --depth)", "taillight drivers file"],
+        &[
+            "has no queue",
+            "(at: --depth)",
+            "target.options.engine=auto",
+        ],
+    ),
+    (
+        &["--driver", "null", "--bs", "4k"],
+        2,
+        &["did you mean 4KiB or 4kB?", "(at: --bs)"],
+    ),
+    (
+        &["--driver", "null", "--runtime", "5m"],
+        2,
+        &["did you mean 5min or 5ms?", "(at: --runtime)"],
+    ),
+    (
+        &[
+            "--driver", "file", "--path", "d/", "--size", "1MiB", "--rw", "read", "--sync",
+            "fsync:1",
+        ],
+        2,
+        &[
+            "workload.0.sync: there is no write",
+            "(at: --sync)",
+            "hint: ",
+        ],
+    ),
+    (
+        &[
+            "--driver", "file", "--path", "d/", "--size", "1MiB", "--bs", "256B", "--rw", "write",
+        ],
+        2,
+        &[
+            "must be a multiple of 512 bytes",
+            "hint: use 512B",
+            "--direct=false",
+        ],
+    ),
+    (
+        &[
+            "--driver", "file", "--path", "d/", "--size", "900TiB", "--rw", "write",
+        ],
+        4,
+        &[
+            "not enough space",
+            "needed_bytes: ",
+            "available_bytes: ",
+            "hint: free ",
+        ],
+    ),
+    (
+        &["--driver", "file", "--path", "/dev/null", "--size", "1MiB"],
+        2,
+        &["not a file, a directory or a block device", "hint: "],
     ),
 ];
 

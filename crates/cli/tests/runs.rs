@@ -154,8 +154,9 @@ fn a_killed_run_is_salvaged() {
     child.wait().expect("it ends");
     let out = dir.path().join("out");
     assert_eq!(json(&out.join("manifest.json"))["status"], "running");
-    run(dir.path(), &["report", "out"], 0);
+    run(dir.path(), &["report", "out"], 5);
     assert_eq!(json(&out.join("manifest.json"))["status"], "partial");
+    run(dir.path(), &["report", "out"], 5);
     let summary = json(&out.join("summary.json"));
     assert_eq!(summary["status"], "partial");
     assert!(
@@ -218,4 +219,94 @@ fn io_errors_and_ceilings_have_their_exit_codes() {
     sim("undecided", &["--set", far], 8);
     let near = "qos.ceilings=[{ ceiling = \"1s\", at = \"50\" }]";
     sim("passed", &["--set", near], 0);
+    // A report made later says the same, and over several runs the first that applies.
+    for (run_dir, code) in [
+        ("errors", 6),
+        ("dead", 5),
+        ("failed", 7),
+        ("undecided", 8),
+        ("passed", 0),
+    ] {
+        run(dir.path(), &["report", run_dir], code);
+    }
+    let (out, _) = run(dir.path(), &["report", "failed"], 7);
+    assert!(
+        out.starts_with("Ceiling missed:\n  Over the ceiling: "),
+        "{out}"
+    );
+    let several = ["report", "passed", "undecided", "failed", "errors"];
+    run(
+        dir.path(),
+        &[&several[..], &["--output", "all"]].concat(),
+        6,
+    );
+}
+
+#[test]
+fn a_damaged_file_is_named_and_stops_a_script() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let args = "run --driver null --rw randrw --ops 20000 --output out";
+    run(dir.path(), &args.split(' ').collect::<Vec<_>>(), 0);
+    let out = dir.path().join("out");
+    let listed = json(&out.join("manifest.json"))["files"].clone();
+    assert_eq!(listed.as_array().map(Vec::len), Some(3), "{listed}");
+    run(dir.path(), &["report", "out"], 0);
+    let file = out.join("ios.parquet");
+    let sound = std::fs::read(&file).expect("there");
+    let mut flipped = sound.clone();
+    flipped[sound.len() / 3] ^= 4;
+    for damaged in [&flipped[..], &sound[..sound.len() / 2]] {
+        std::fs::write(&file, damaged).expect("written");
+        let (said, _) = run(dir.path(), &["report", "out"], 4);
+        assert!(
+            said.starts_with("Damaged:\n  ios.parquet is damaged"),
+            "{said}"
+        );
+        assert!(said.contains("Percentiles come from histograms"), "{said}");
+    }
+    std::fs::write(&file, sound).expect("written");
+    run(dir.path(), &["report", "out"], 0);
+}
+
+#[test]
+fn a_count_at_a_rate_out_of_reach_is_saturation() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // One slot at 10 us can do 100,000 operations a second at most.
+    let args = "run --driver sim --ops 5000 --rate 1000000/s --output out \
+                --set target.options.base=10us";
+    run(dir.path(), &args.split_whitespace().collect::<Vec<_>>(), 0);
+    let summary = json(&dir.path().join("out/summary.json"));
+    assert_eq!(
+        summary["verdict"]["status"], "saturated",
+        "{}",
+        summary["verdict"]
+    );
+    let it = &summary["saturation"];
+    assert_eq!(it["saturated"], true);
+    assert!(it["backlog_max"].as_u64() > Some(1000), "{it}");
+    assert_eq!(
+        it["unsent"], 0,
+        "a run that ends by a count sends it all: {it}"
+    );
+    let schedule = &json(&dir.path().join("out/manifest.json"))["schedule"];
+    assert_eq!(schedule["backlog_max"], it["backlog_max"]);
+    // A rate within reach is none, and a closed loop has no schedule at all.
+    let args = "run --driver sim --ops 5000 --rate 1000/s --output calm \
+                --set target.options.base=10us";
+    run(dir.path(), &args.split_whitespace().collect::<Vec<_>>(), 0);
+    let calm = json(&dir.path().join("calm/summary.json"));
+    assert_eq!(
+        calm["saturation"]["saturated"], false,
+        "{}",
+        calm["saturation"]
+    );
+    run(
+        dir.path(),
+        &[
+            "run", "--driver", "sim", "--ops", "100", "--output", "closed",
+        ],
+        0,
+    );
+    let closed = json(&dir.path().join("closed/manifest.json"));
+    assert!(closed.get("schedule").is_none(), "{closed}");
 }

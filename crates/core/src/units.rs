@@ -88,11 +88,53 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     u64::try_from(product / u128::from(den)).ok()
 }
 
+/// "did you mean 4KiB or 4kB? " for a number with a unit that is nearly one, else nothing.
+fn did_you_mean(text: &str, near: fn(&str) -> Vec<&'static str>) -> String {
+    let text = text.trim();
+    let at = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'));
+    let Some((number, unit)) = at.map(|at| text.split_at(at)) else {
+        return String::new();
+    };
+    let units = near(&unit.trim().to_lowercase());
+    if number.is_empty() || units.is_empty() {
+        return String::new();
+    }
+    let all: Vec<String> = units.iter().map(|u| format!("{number}{u}")).collect();
+    format!("did you mean {}? ", all.join(" or "))
+}
+
+/// `k`, `K`, `kb`, `KIB` and the like: both readings, as they differ by up to 10 %.
+fn near_size(unit: &str) -> Vec<&'static str> {
+    match unit {
+        "k" | "kb" | "kib" | "ki" => vec!["KiB", "kB"],
+        "m" | "mb" | "mib" | "mi" => vec!["MiB", "MB"],
+        "g" | "gb" | "gib" | "gi" => vec!["GiB", "GB"],
+        "t" | "tb" | "tib" | "ti" => vec!["TiB", "TB"],
+        "b" | "byte" | "bytes" => vec!["B"],
+        _ => Vec::new(),
+    }
+}
+
+fn near_time(unit: &str) -> Vec<&'static str> {
+    match unit.trim_end_matches('s') {
+        "nsec" | "nanosecond" => vec!["ns"],
+        "µ" | "usec" | "microsecond" => vec!["us"],
+        "msec" | "millisecond" => vec!["ms"],
+        "sec" | "second" => vec!["s"],
+        "" if unit == "s" => vec!["s"],
+        "m" if unit == "m" => vec!["min", "ms"],
+        "min" | "minute" => vec!["min"],
+        "h" | "hr" | "hour" => vec!["h"],
+        _ => Vec::new(),
+    }
+}
+
 impl FromStr for ByteSize {
     type Err = String;
     fn from_str(s: &str) -> Result<Self, String> {
         scaled(s, &SIZES).map(ByteSize).ok_or_else(|| {
-            format!("`{s}` is not a size; write a number and a unit: 4KiB, 1GiB, 512B, 10GB")
+            let near = did_you_mean(s, near_size);
+            format!("`{s}` is not a size; {near}write a number and a unit: 4KiB, 1GiB, 512B, 10GB")
         })
     }
 }
@@ -101,7 +143,10 @@ impl FromStr for Span {
     type Err = String;
     fn from_str(s: &str) -> Result<Self, String> {
         scaled(s, &TIMES).map(Span).ok_or_else(|| {
-            format!("`{s}` is not a time; write a number and a unit: 500us, 10ms, 30s, 2min, 1h")
+            let near = did_you_mean(s, near_time);
+            format!(
+                "`{s}` is not a time; {near}write a number and a unit: 500us, 10ms, 30s, 2min, 1h"
+            )
         })
     }
 }
@@ -300,6 +345,32 @@ mod tests {
             assert!(bad.parse::<ByteSize>().is_err(), "{bad}");
         }
         assert!("5m".parse::<Span>().is_err());
+    }
+
+    #[test]
+    fn nearly_right_units_get_a_suggestion() {
+        for (given, meant) in [
+            ("4k", "did you mean 4KiB or 4kB?"),
+            ("4K", "did you mean 4KiB or 4kB?"),
+            ("1.5 GIB", "did you mean 1.5GiB or 1.5GB?"),
+            ("512b", "did you mean 512B?"),
+        ] {
+            let said = given.parse::<ByteSize>().unwrap_err();
+            assert!(said.contains(meant), "{said}");
+        }
+        for (given, meant) in [
+            ("5m", "did you mean 5min or 5ms?"),
+            ("30sec", "did you mean 30s?"),
+            ("10µs", "did you mean 10us?"),
+            ("2 Hours", "did you mean 2h?"),
+        ] {
+            let said = given.parse::<Span>().unwrap_err();
+            assert!(said.contains(meant), "{said}");
+        }
+        for bad in ["4x", "k", "4", ""] {
+            let said = bad.parse::<ByteSize>().unwrap_err();
+            assert!(!said.contains("did you mean"), "{said}");
+        }
     }
 
     #[test]

@@ -32,7 +32,9 @@ impl Driver for Null {
     }
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
         if let Some(name) = target.options.keys().next() {
-            return Err(Error::usage("driver `null` has no options").with("option", name));
+            return Err(Error::usage("driver `null` has no options")
+                .with("option", name)
+                .hint("leave it out"));
         }
         Ok(toml::Table::new())
     }

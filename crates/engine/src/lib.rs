@@ -12,6 +12,7 @@ pub mod collector;
 pub mod generator;
 mod idle;
 pub mod keyspace;
+pub mod payload;
 pub mod preload;
 pub mod recorder;
 pub mod run;
@@ -21,6 +22,7 @@ mod stream;
 #[cfg(test)]
 mod testing;
 mod threaded;
+pub mod verify;
 mod worker;
 
 pub use collector::{IntervalView, Observer};

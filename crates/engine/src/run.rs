@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use taillight_core::plan::{CaptureMode, Plan};
+use taillight_core::probe::{NoProbe, Probes};
 use taillight_core::{Error, MonoClock, Result, Stamp, Status};
 use taillight_driver::Target;
 use taillight_rundir::manifest::{CaptureInfo, Degraded, Losses, Overhead, PhaseInfo};
@@ -124,11 +125,19 @@ struct Loaded {
 /// # Errors
 /// When nothing could be measured. A target that fails while measuring, or files that cannot be
 /// written afterwards, are no errors here: see [`Outcome::error`] and [`Outcome::unsaved`].
-pub fn run(mut request: Request<'_>) -> Result<Outcome> {
+pub fn run(request: Request<'_>) -> Result<Outcome> {
+    run_probed(request, Arc::new(NoProbe))
+}
+
+/// As [`run`], with a probe on each worker.
+///
+/// # Errors
+/// As [`run`], and when a worker cannot be traced.
+pub fn run_probed<B: Probes>(mut request: Request<'_>, probes: Arc<B>) -> Result<Outcome> {
     let overhead = crate::calibrate::calibrate(request.plan, request.target.geometry().size())?;
     check_spill(request.plan)?;
     let facts = request.target.facts();
-    let loaded = launch::load(&mut request)?;
+    let loaded = launch::load(&mut request, probes)?;
     let mut outcome = outcome(&request, &loaded, overhead, facts);
     if let Err(error) = files::write(&mut request, loaded, &mut outcome) {
         outcome.unsaved = Some(error);

@@ -64,6 +64,8 @@ pub struct Worker<C: Kept, P: Probe> {
     slots: Vec<InFlight>,
     free: Vec<u32>,
     batch: Vec<u32>,
+    /// Operations in `batch` that are handed over at once, with more due or not.
+    full_batch: usize,
     done: Vec<Completion>,
     generation: u64,
     now: Stamp,
@@ -91,7 +93,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             ..
         } = parts;
         schedule.start(parts.timeline.start);
+        let first_generation = probe.first_generation();
         let depth = parts.depth as usize;
+        let full_batch = session.submit_batch().max(1) as usize;
         let idle = InFlight {
             op: Op {
                 kind: OpKind::Read,
@@ -115,6 +119,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             generator,
             schedule,
             recorder,
+            full_batch,
             timeline: parts.timeline,
             limits: parts.limits,
             payload: parts.payload,
@@ -131,7 +136,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             free: (0..parts.depth).rev().collect(),
             batch: Vec::with_capacity(depth),
             done: Vec::with_capacity(depth),
-            generation: 0,
+            generation: first_generation,
             now: parts.timeline.start,
             stopping: false,
             drain_until: Stamp::NEVER,
@@ -286,7 +291,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             self.stop();
             return Ok(false);
         }
-        self.probe.begin(self.first_slot + slot, token, submit);
+        self.probe.begin(self.first_slot + slot, token, submit, &op);
         // Field by field, and answers are looked at in place: whole copies of freshly written
         // structs stall the CPU's store forwarding, which cost a tenth of the loop.
         let flight = &mut self.slots[slot as usize];
@@ -350,6 +355,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             }
             None => {
                 self.batch.push(slot);
+                if self.batch.len() >= self.full_batch {
+                    self.issue()?;
+                }
                 Ok(())
             }
         }

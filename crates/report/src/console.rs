@@ -40,8 +40,9 @@ pub fn render(model: &Model, colour: bool) -> String {
         }
     }
     out.text.push('\n');
-    let width = model.facts.iter().map(|f| f.label.len()).max().unwrap_or(0);
-    for fact in &model.facts {
+    let facts = || model.facts.iter().filter(|f| !f.detail);
+    let width = facts().map(|f| f.label.len()).max().unwrap_or(0);
+    for fact in facts() {
         let label = format!("{:width$}  ", fact.label);
         out.labelled(&label, &fact.text, fact.tone);
     }
@@ -73,7 +74,7 @@ pub fn several<'a>(
         colour,
     };
     for (label, verdict) in verdicts {
-        let (word, tone) = word(verdict.status);
+        let (word, tone) = word(verdict);
         let head = out.paint(word, tone, true);
         out.text.push_str(&format!("{label}: {head}\n"));
         out.wrapped(&verdict.text, 2, 2, Tone::Plain);

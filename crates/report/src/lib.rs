@@ -22,6 +22,7 @@ mod saturation;
 mod summary;
 mod verdict;
 
+pub use analyse::damage::damaged;
 pub use console::console_text;
 pub use make::{Options, Report, make};
 pub use summary::summarise;

@@ -50,20 +50,25 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
     }
     let asked_per_s: f64 = open.iter().map(|(_, rate)| rate).sum();
     let backlog = backlog(analysis);
-    // The last interval's backlog is what was never sent.
-    let unsent = match backlog.last() {
-        Some(last) => *last,
-        None => unsent(analysis, asked_per_s, done(true)),
+    // The run's own count comes first; the last interval's backlog is what was never sent.
+    let counted = analysis.manifest.schedule;
+    let unsent = match (counted, backlog.last()) {
+        (Some(counted), _) => counted.unsent,
+        (None, Some(last)) => *last,
+        (None, None) => unsent(analysis, asked_per_s, done(true)),
     };
+    let deepest = backlog.iter().copied().max().unwrap_or(0);
+    let deepest = deepest.max(counted.map_or(0, |c| c.backlog_max));
     let outstanding = analysis.manifest.plan.outstanding();
     // Slow I/Os alone are no missed rate: something must have been left waiting.
-    let waited = backlog.iter().max().map(|most| *most > 2 * outstanding);
+    let known = counted.is_some() || !backlog.is_empty();
+    let waited = known.then_some(deepest > 2 * outstanding);
     let behind = unsent > 0 || (!timed && waited.unwrap_or(true));
     let grew = grows(&backlog, outstanding);
     Saturation {
         asked_per_s: Some(asked_per_s),
         achieved_per_s,
-        backlog_max: backlog.iter().copied().max().unwrap_or(0).max(unsent),
+        backlog_max: deepest.max(unsent),
         unsent,
         unsent_age_ns: (unsent > 0).then(|| (unsent as f64 / asked_per_s * 1e9) as u64),
         saturated: grew || (behind && achieved_per_s < asked_per_s * REACHED),

@@ -3,11 +3,13 @@
 //! Rules are functions in [`RULES`], worst first; the worst that speaks sets the status. A rule
 //! says what is wrong and what it means for the numbers.
 
+use taillight_core::OpKind;
 use taillight_rundir::summary::{QosStatus, Reason, Summary, Totals, Verdict, VerdictStatus};
 use taillight_rundir::{Latency, LatencySource, RunStatus};
 use taillight_stats::littles_law_ratio;
 
 use crate::analyse::Analysis;
+use crate::analyse::damage::is_damage;
 use crate::format::{self, Script};
 
 /// Little's law is checked from this mean latency on: below, the clock itself is felt.
@@ -22,6 +24,11 @@ const OVERHEAD_SHARE: f64 = 0.05;
 const BUSY_PERCENT: f64 = 50.0;
 const STOLEN_PERCENT: f64 = 1.0;
 
+/// Codes of the answers to a ceiling.
+pub const CEILING_FAILED: &str = "ceiling_failed";
+/// The same, when there were too few I/Os.
+pub const CEILING_UNDECIDED: &str = "ceiling_undecided";
+
 type Rule = fn(&Analysis, &Summary) -> Option<(VerdictStatus, Reason)>;
 
 /// All rules, in the order reasons are listed.
@@ -35,6 +42,7 @@ const RULES: &[Rule] = &[
     ceiling_undecided,
     lost,
     early,
+    allocates,
     little,
     busy_machine,
     own_cost,
@@ -70,6 +78,8 @@ pub fn verdict(analysis: &Analysis, summary: &Summary) -> Verdict {
         }
         reasons.push(reason(trouble.code, trouble.text.clone()));
     }
+    // Damage stands before all else: it says how far the rest can be believed.
+    reasons.sort_by_key(|r| !is_damage(&r.code));
     Verdict {
         status,
         text: text(status, summary, &reasons),
@@ -89,7 +99,13 @@ fn weight(status: VerdictStatus) -> u8 {
     }
 }
 
-/// The sentence: what was measured, then what to know first.
+/// Whether a reason is the answer itself, so that it stands before the figures.
+fn leads(code: &str) -> bool {
+    is_damage(code) || matches!(code, CEILING_FAILED | CEILING_UNDECIDED)
+}
+
+/// The sentence: what was measured, then what to know first; a question the job asked is answered
+/// before the figures.
 fn text(status: VerdictStatus, summary: &Summary, reasons: &[Reason]) -> String {
     let first = reasons.first().map(|r| r.text.as_str()).unwrap_or_default();
     if status == VerdictStatus::Failed {
@@ -100,10 +116,15 @@ fn text(status: VerdictStatus, summary: &Summary, reasons: &[Reason]) -> String 
     } else {
         result(summary)
     };
+    let leads = reasons.first().is_some_and(|r| leads(&r.code));
+    let both = match leads {
+        true => format!("{first} {result}"),
+        false => format!("{result} {first}"),
+    };
     match reasons.len() {
         0 => result,
-        1 => format!("{result} {first}"),
-        n => format!("{result} {first} ({} more below.)", n - 1),
+        1 => both,
+        n => format!("{both} ({} more below.)", n - 1),
     }
 }
 
@@ -264,19 +285,14 @@ fn saturated(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)>
 }
 
 fn ceiling_failed(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
-    ceiling(
-        summary,
-        QosStatus::Fail,
-        "ceiling_failed",
-        "Over the ceiling",
-    )
+    ceiling(summary, QosStatus::Fail, CEILING_FAILED, "Over the ceiling")
 }
 
 fn ceiling_undecided(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     ceiling(
         summary,
         QosStatus::Undecided,
-        "ceiling_undecided",
+        CEILING_UNDECIDED,
         "Not decided by so few I/Os",
     )
 }
@@ -287,7 +303,8 @@ fn ceiling(
     code: &str,
     what: &str,
 ) -> Option<(VerdictStatus, Reason)> {
-    let check = summary.qos.iter().find(|q| q.status == status)?;
+    let mut checks = summary.qos.iter().filter(|q| q.status == status);
+    let check = checks.next()?;
     let op = check
         .op
         .map_or(String::new(), |op| format!("{}: ", op.name()));
@@ -297,8 +314,12 @@ fn ceiling(
         }
         _ => String::new(),
     };
+    let more = match checks.count() {
+        0 => String::new(),
+        n => format!("; the same for {n} more"),
+    };
     let text = format!(
-        "{what}: {op}{} I/Os took longer than {}, with {} % to stay under it{needs}.",
+        "{what}: {op}{} I/Os took longer than {}, with {} % to stay under it{needs}{more}.",
         format::count(check.above),
         format::duration_ns(check.ceiling_ns, Script::Plain),
         check.at
@@ -338,6 +359,18 @@ fn early(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
         format::duration_ns(whole, Script::Plain)
     );
     Some((VerdictStatus::Warned, reason("finished_early", text)))
+}
+
+/// Writes into a file that had no blocks yet measure the file system's allocation too.
+fn allocates(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let driver = analysis.manifest.environment.get("driver")?;
+    let allocates = driver.get("files.writes_allocate")?.as_str()? == "true";
+    if !allocates || !summary.ops.contains_key(&OpKind::Write) {
+        return None;
+    }
+    let text = "The file had no blocks when the writes began: they measure allocating it as well. \
+                To measure overwriting, add --set target.options.layout=always.";
+    Some((VerdictStatus::Warned, reason("writes_allocate", text)))
 }
 
 /// In a closed loop, rate x mean latency must be the number of I/Os outstanding.

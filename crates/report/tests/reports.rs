@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use common::Sample;
 use taillight_core::OpKind;
 use taillight_report::{Options, Report, make};
+use taillight_rundir::manifest::ScheduleInfo;
 use taillight_rundir::summary::{QosStatus, VerdictStatus};
 use taillight_rundir::{LatencySource, Manifest, RunDir, RunStatus, Summary, names};
 
@@ -216,6 +217,98 @@ fn damaged_files_become_troubles() {
     assert!(missing.is_err_and(|e| e.message().contains("no manifest")));
 }
 
+/// Puts the checksums of the files as they are into the manifest, as the end of a run does.
+fn sealed(path: &Path) {
+    let files = taillight_rundir::sums::of(&RunDir::open(path).unwrap()).unwrap();
+    assert_eq!(files.len(), 3);
+    edit(path, |m| m.files = files);
+}
+
+/// Flips one bit in the middle of a file.
+fn flip(file: &Path) {
+    let mut bytes = fs::read(file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    fs::write(file, bytes).unwrap();
+}
+
+#[test]
+fn one_flipped_bit_is_said_first_and_the_sound_file_speaks() {
+    for name in [names::IOS, names::INTERVALS, names::HISTOGRAMS] {
+        let root = tempfile::tempdir().unwrap();
+        let path = written(root.path(), "run", &sample());
+        sealed(&path);
+        let sound = summary(&path);
+        assert!(!taillight_report::damaged(&sound.verdict));
+        flip(&path.join(name));
+        let made = report(&path);
+        let it = &made.summaries[0];
+        assert!(taillight_report::damaged(&it.verdict), "{name}");
+        assert_eq!(it.verdict.status, VerdictStatus::Warned, "{name}");
+        assert_eq!(it.verdict.reasons[0].code, "file_damaged", "{name}");
+        let said = format!("{name} is damaged: it has another checksum");
+        assert!(it.verdict.text.starts_with(&said), "{}", it.verdict.text);
+        assert!(made.text.starts_with("Damaged:\n"), "{}", made.text);
+        let source = match name {
+            names::IOS => LatencySource::Histogram,
+            _ => LatencySource::Capture,
+        };
+        assert_eq!(it.totals.service.source, source, "{name}");
+        // A capture that is not believed gives nothing: no outliers, no failed I/Os of its own.
+        let none = it.outliers.values().all(Vec::is_empty);
+        assert_eq!(none, name == names::IOS, "{name}");
+        if name != names::INTERVALS {
+            assert_eq!(it.totals.count, sound.totals.count, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_removed_file_is_named_but_is_no_damage() {
+    let root = tempfile::tempdir().unwrap();
+    let path = written(root.path(), "run", &sample());
+    sealed(&path);
+    fs::remove_file(path.join(names::IOS)).unwrap();
+    let made = summary(&path);
+    assert!(codes(&made).contains(&"file_missing"), "{:?}", made.verdict);
+    assert!(!taillight_report::damaged(&made.verdict));
+}
+
+#[test]
+fn writes_into_a_file_without_blocks_are_no_overwrites() {
+    let root = tempfile::tempdir().unwrap();
+    let path = written(root.path(), "run", &sample());
+    for (allocates, seen) in [("true", true), ("false", false)] {
+        edit(&path, |m| {
+            let facts = serde_json::json!({"files.writes_allocate": allocates});
+            m.environment.insert("driver".into(), facts);
+        });
+        let made = summary(&path);
+        assert_eq!(codes(&made).contains(&"writes_allocate"), seen);
+    }
+}
+
+#[test]
+fn the_runs_own_count_of_what_was_not_sent_comes_first() {
+    let root = tempfile::tempdir().unwrap();
+    let over = Sample {
+        rate: Some(200_000),
+        stalls: vec![],
+        ..sample()
+    };
+    let path = written(root.path(), "over", &over);
+    let reckoned = summary(&path).saturation;
+    edit(&path, |m| {
+        m.schedule = Some(ScheduleInfo {
+            backlog_max: reckoned.backlog_max + 5,
+            unsent: reckoned.unsent - 3,
+        });
+    });
+    let counted = summary(&path).saturation;
+    assert_eq!(counted.backlog_max, reckoned.backlog_max + 5);
+    assert_eq!(counted.unsent, reckoned.unsent - 3);
+}
+
 #[test]
 fn a_killed_run_is_partial_and_an_empty_one_failed() {
     let root = tempfile::tempdir().unwrap();
@@ -307,6 +400,20 @@ fn ceilings_are_answered_with_what_they_need() {
         [QosStatus::Pass, QosStatus::Fail, QosStatus::Undecided]
     );
     assert_eq!(made.qos[2].needs, Some(36_888_793));
+    // The answer stands before the figures, in a word of its own.
+    assert_eq!(made.verdict.status, VerdictStatus::Warned);
+    assert_eq!(made.verdict.reasons[0].code, "ceiling_failed");
+    assert!(made.verdict.text.starts_with("Over the ceiling: "));
+    assert!(report(&path).text.starts_with("Ceiling missed:\n"));
+    edit(&path, |m| {
+        m.plan.qos.ceilings.remove(1);
+    });
+    let made = report(&path);
+    assert!(
+        made.text.starts_with("Ceiling undecided:\n"),
+        "{}",
+        made.text
+    );
 }
 
 #[test]

@@ -168,7 +168,11 @@ impl RunDir {
         TempFile::create(&self.path, name)
     }
 
-    fn write_json<T: Serialize + DeserializeOwned>(&self, name: &str, value: &T) -> Result<()> {
+    pub(crate) fn write_json<T: Serialize + DeserializeOwned>(
+        &self,
+        name: &str,
+        value: &T,
+    ) -> Result<()> {
         let bug = |e| Error::internal(format!("{name} cannot be written as JSON")).source(e);
         let mut text = serde_json::to_string_pretty(value).map_err(bug)?;
         // A NaN becomes null and would make the file unreadable: find out now, not later.
@@ -182,11 +186,15 @@ impl RunDir {
     /// # Errors
     /// `Corrupt` when it is damaged or of an unknown version.
     pub fn summary(&self) -> Result<Option<Summary>> {
-        let Some(path) = self.existing(names::SUMMARY) else {
+        self.read_json(names::SUMMARY)
+    }
+
+    pub(crate) fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
+        let Some(path) = self.existing(name) else {
             return Ok(None);
         };
         let text = fs::read(&path).map_err(|e| cannot("read", &path, e))?;
-        parse(names::SUMMARY, &text)
+        parse(name, &text)
             .map(Some)
             .map_err(|e| or_hint(e.with("path", path.display()), REMAKE))
     }

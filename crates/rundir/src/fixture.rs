@@ -26,7 +26,7 @@ pub fn plan() -> Plan {
             "mix": {"read": 1},
             "block_size": "4KiB",
             "access": {"kind": "random", "align": "4KiB", "offset": "0B", "cover": false},
-            "arrival": {"kind": "burst"}, "sync": "none", "payload": "random", "cpus": []
+            "arrival": {"kind": "burst"}, "sync": "none", "payload": {"kind": "random"}, "cpus": []
         }],
         "qos": {"percentiles": ["50", "99", "99.9"], "nines": 5},
         "trace": {"mode": "off"},
@@ -73,8 +73,11 @@ pub fn manifest(run_id: &str) -> Manifest {
         losses: Losses::default(),
         overhead: Overhead::default(),
         repeat: Some("taillight run manifest.json".into()),
+        trace: None,
         process: Some(ProcessInfo::current()),
         reason: None,
+        schedule: None,
+        files: Vec::new(),
     }
 }
 

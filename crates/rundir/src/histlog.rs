@@ -152,11 +152,64 @@ pub fn write_histograms<H: std::borrow::Borrow<Histogram<u64>>>(
     file.commit()
 }
 
-/// Reads a `histograms.hlog` back. Stamps come back to the millisecond.
+/// Reads a `histograms.hlog` back. Stamps come back to the millisecond. A long log does not fit in
+/// memory like this: see [`each_histogram`].
 ///
 /// # Errors
 /// `Corrupt` when the log is damaged or cut short.
 pub fn read_histograms(path: &Path, clock: &ClockInfo) -> Result<Vec<HistEntry<Histogram<u64>>>> {
+    let mut entries = Vec::new();
+    each_histogram(path, clock, &mut |entry| {
+        entries.push(entry);
+        Ok(())
+    })?;
+    Ok(entries)
+}
+
+/// Reads a `histograms.hlog` back one histogram at a time: unpacked, each takes hundreds of
+/// kilobytes, whatever it holds.
+///
+/// # Errors
+/// `Corrupt` when the log is damaged or cut short; whatever `visit` says.
+pub fn each_histogram(
+    path: &Path,
+    clock: &ClockInfo,
+    visit: &mut dyn FnMut(HistEntry<Histogram<u64>>) -> Result<()>,
+) -> Result<()> {
+    walk(path, clock, &mut |entry, bad| {
+        let histogram =
+            decode(entry.histogram).ok_or_else(|| bad("a histogram that cannot be decoded"))?;
+        visit(HistEntry {
+            start_ns: entry.start_ns,
+            length_ns: entry.length_ns,
+            tag: entry.tag,
+            histogram,
+        })
+    })
+}
+
+/// What the log is about, without unpacking the histograms.
+///
+/// # Errors
+/// `Corrupt` when the log is damaged or cut short.
+pub fn list_histograms(path: &Path, clock: &ClockInfo) -> Result<Vec<HistEntry<()>>> {
+    let mut entries = Vec::new();
+    walk(path, clock, &mut |entry, _| {
+        entries.push(HistEntry {
+            start_ns: entry.start_ns,
+            length_ns: entry.length_ns,
+            tag: entry.tag,
+            histogram: (),
+        });
+        Ok(())
+    })?;
+    Ok(entries)
+}
+
+type Walk<'a> = dyn FnMut(HistEntry<&str>, &dyn Fn(&str) -> Error) -> Result<()> + 'a;
+
+/// Every line of the log, its histogram still packed.
+fn walk(path: &Path, clock: &ClockInfo, visit: &mut Walk<'_>) -> Result<()> {
     let text = fs::read(path).map_err(|e| cannot("read", path, e))?;
     let bad = |why: &str| {
         Error::corrupt("the histogram log is damaged or cut short")
@@ -167,7 +220,6 @@ pub fn read_histograms(path: &Path, clock: &ClockInfo) -> Result<Vec<HistEntry<H
     if text.last().is_some_and(|b| *b != b'\n') {
         return Err(bad("the last line has no end"));
     }
-    let mut entries = Vec::new();
     for item in IntervalLogIterator::new(&text) {
         let Ok(item) = item else {
             return Err(bad("a line that is no histogram"));
@@ -178,17 +230,17 @@ pub fn read_histograms(path: &Path, clock: &ClockInfo) -> Result<Vec<HistEntry<H
         let tag = interval.tag().and_then(|t| HistTag::parse(&t));
         let nanos = |d: Duration| u64::try_from(d.as_nanos()).ok();
         let start = nanos(interval.start_timestamp()).and_then(|n| i64::try_from(n).ok());
-        entries.push(HistEntry {
+        let entry = HistEntry {
             start_ns: start
                 .and_then(|n| clock.monotonic_ns.checked_add(n))
                 .ok_or_else(|| bad("a start out of range"))?,
             length_ns: nanos(interval.duration()).ok_or_else(|| bad("a length out of range"))?,
             tag: tag.ok_or_else(|| bad("a tag that is not phase/workload/op/kind"))?,
-            histogram: decode(interval.encoded_histogram())
-                .ok_or_else(|| bad("a histogram that cannot be decoded"))?,
-        });
+            histogram: interval.encoded_histogram(),
+        };
+        visit(entry, &bad)?;
     }
-    Ok(entries)
+    Ok(())
 }
 
 /// Cookie of a compressed V2 histogram, and bytes of the plain header.

@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::plan::{CaptureMode, Plan};
 
+use crate::trace_info::TraceInfo;
+
 /// The manifest. Field order is the order in the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Manifest {
@@ -40,9 +42,38 @@ pub struct Manifest {
     /// The process that ran it; salvage checks whether it still lives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessInfo>,
+    /// How layers were traced; absent when nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceInfo>,
     /// Why the run is partial or failed, one sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What a schedule could not send; absent in a closed loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleInfo>,
+    /// Size and checksum of every file that holds what was measured, to notice later damage.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileSum>,
+}
+
+/// How far the load fell behind its schedule, all workers together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ScheduleInfo {
+    /// Most operations that were due and not yet submitted; each worker's most, added up.
+    pub backlog_max: u64,
+    /// Operations due before the end and never submitted.
+    pub unsent: u64,
+}
+
+/// A file as it was when the run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FileSum {
+    /// Name inside the run directory.
+    pub name: String,
+    /// Size, bytes.
+    pub bytes: u64,
+    /// CRC-32 (IEEE 802.3) of all its bytes, eight hexadecimal digits.
+    pub crc32: String,
 }
 
 /// How a run ended.

@@ -16,10 +16,15 @@ pub const IOS: &str = "ios.parquet";
 pub const LAYERS: &str = "layers.parquet";
 /// Host samples.
 pub const HOST: &str = "host.parquet";
+/// What checking the data found; only where the plan verifies.
+pub const VERIFY: &str = "verify.json";
 /// The report for people.
 pub const REPORT: &str = "report.html";
 
 /// Every name, in the order of design section 6.
-pub const ALL: [&str; 9] = [
-    MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, REPORT,
+pub const ALL: [&str; 10] = [
+    MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, VERIFY, REPORT,
 ];
+
+/// The files that hold what was measured: written once, never changed afterwards.
+pub const MEASURED: [&str; 5] = [INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST];

@@ -17,6 +17,7 @@ use crate::dir::RunDir;
 use crate::ios::IosFile;
 use crate::manifest::{Degraded, Manifest, PhaseInfo, ProcessInfo, RunStatus};
 use crate::names;
+use crate::sums;
 
 /// What salvage found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +95,8 @@ pub fn salvage(dir: &mut RunDir, progress: &mut OnProgress<'_>) -> Result<Option
     };
     found.clean();
     let salvaged = describe(&converted);
-    let manifest = partial(dir.manifest(), &phases, &converted, &salvaged);
+    let mut manifest = partial(dir.manifest(), &phases, &converted, &salvaged);
+    manifest.files = sums::of(dir)?;
     dir.write_manifest(&manifest)?;
     Ok(Some(salvaged))
 }

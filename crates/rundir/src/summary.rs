@@ -117,7 +117,8 @@ pub struct Totals {
     /// The sync inside writes; writes with a sync only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Latency>,
-    /// issued - submit, the time in the tool's own queue; queued drivers only.
+    /// issued - submit: waiting in the tool for the rest of the batch, and the kernel's part of the
+    /// call that submits it; queued drivers only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Latency>,
     /// complete - issued; queued drivers only.

@@ -204,17 +204,22 @@ fn library(name: &str, driver: &str) -> Check {
     match libraries::find(name, &libraries::directories()) {
         Some(found) => {
             let version = found.version.unwrap_or_default();
-            Check::ok(
-                name,
-                format!("{version} {}", found.path.display())
-                    .trim()
-                    .to_owned(),
-            )
+            let user = match taillight_driver::find(driver) {
+                Some(_) => format!(", for driver `{driver}`"),
+                None => String::new(),
+            };
+            let place = format!("{version} {}", found.path.display());
+            Check::ok(name, format!("{}{user}", place.trim()))
         }
         None => Check::no(
             name,
             "not found",
-            &format!("install it to measure {driver}, or name the file with its `library` option"),
+            &match taillight_driver::find(driver) {
+                Some(_) => format!(
+                    "install it to measure {driver}, or name the file with its `library` option"
+                ),
+                None => "nothing to do: no driver of this version uses it".to_owned(),
+            },
         ),
     }
 }

@@ -68,8 +68,11 @@ pub fn create(
         losses: Losses::default(),
         overhead: Overhead::default(),
         repeat: Some(repeat(&path, args)),
+        trace: None,
         process: Some(ProcessInfo::current()),
         reason: None,
+        schedule: None,
+        files: Vec::new(),
     };
     let fresh = !path.exists();
     let made = Made {
@@ -135,6 +138,35 @@ pub fn plan_text(plan: &Plan) -> Result<String> {
         "# The resolved plan. Running it again is the same run: same seed, same operations.\n\n{}",
         plan.to_toml()?
     ))
+}
+
+/// What `--print-plan` shows: the plan, and what it leaves to the run and to the machine.
+///
+/// # Errors
+/// `Internal` when the plan has no TOML form.
+pub fn plan_shown(plan: &Plan) -> Result<String> {
+    let mut notes = Vec::new();
+    if let Some(engine) = taillight_driver::file::engine(plan)
+        && plan.target.driver == "file"
+    {
+        notes.push(format!(
+            "target.options.engine = \"auto\" becomes {engine} with this plan."
+        ));
+    }
+    notes.push(
+        "capture.budget is a quarter of the memory free on this machine now, unless the job sets it."
+            .to_owned(),
+    );
+    if Registry.capabilities(&plan.target)?.guarded {
+        notes.push(
+            "Not looked at yet: the target. Rights, space and the guard are checked by the run, \
+             before it touches anything."
+                .to_owned(),
+        );
+    }
+    let notes: String = notes.iter().map(|n| format!("# {n}\n")).collect();
+    let text = plan_text(plan)?;
+    Ok(text.replacen("\n\n", &format!("\n{notes}\n"), 1))
 }
 
 /// `job.toml` of the run directory: the plan, and below it the job file as it was given.

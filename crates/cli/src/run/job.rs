@@ -40,7 +40,6 @@ pub fn plan(args: &RunArgs) -> Result<(Plan, Option<Given>)> {
         job.apply_set(assignment)?;
     }
     let plan = job.resolve(&Registry, machine::read(&Sys::default()))?;
-    super::refuse_unbuilt(&plan)?;
     if args.destroy.is_some() && !plan.target.destroy {
         return Err(
             Error::usage("--destroy needs `destroy = true` in [target] as well")
@@ -77,10 +76,15 @@ fn read(path: &Path) -> Result<Given> {
         shown.clone()
     };
     if bytes.len() as u64 > MOST_BYTES {
-        return Err(Error::usage("this is no job file: it is larger than 1 MiB").with("path", name));
+        return Err(Error::usage("this is no job file: it is larger than 1 MiB")
+            .with("path", name)
+            .hint("give the path of a TOML file; the folder jobs/ has examples"));
     }
-    let text = String::from_utf8(bytes)
-        .map_err(|_| Error::usage("this is no job file: it is not text").with("path", &name))?;
+    let text = String::from_utf8(bytes).map_err(|_| {
+        Error::usage("this is no job file: it is not text")
+            .with("path", &name)
+            .hint("give the path of a TOML file; the folder jobs/ has examples")
+    })?;
     Ok(Given { name, text })
 }
 

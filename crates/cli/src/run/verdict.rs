@@ -1,15 +1,18 @@
 //! After the load: final manifest, report, summary on the console, exit code.
 
 use taillight_core::exit::Exit;
+use taillight_core::plan::Plan;
 use taillight_core::{Error, ErrorKind, Result};
 use taillight_engine::{Outcome, StopReason};
-use taillight_rundir::RunStatus;
-use taillight_rundir::summary::{QosStatus, Summary};
+use taillight_rundir::manifest::ScheduleInfo;
+use taillight_rundir::summary::Summary;
+use taillight_rundir::{RunStatus, sums};
 use taillight_trace::{Environment, Sys};
 
 use super::directory::Made;
+use super::measure::Measured;
 use super::signals::Signals;
-use crate::{output, problem, report};
+use crate::{outcome, output, problem, report};
 
 /// Finishes the run directory and says how it went.
 ///
@@ -19,9 +22,17 @@ pub fn conclude(
     mut made: Made,
     environment: &Environment,
     sys: &Sys,
-    outcome: Outcome,
+    measured: Measured,
     signals: &Signals,
 ) -> Result<Exit> {
+    let Measured {
+        outcome,
+        trace,
+        untraced,
+    } = measured;
+    if let Some(e) = &untraced {
+        problem::show(e);
+    }
     if let Some(e) = &outcome.unsaved {
         return Ok(unsaved(e, &made));
     }
@@ -36,8 +47,15 @@ pub fn conclude(
     manifest.phases = outcome.phases;
     manifest.capture = outcome.capture;
     manifest.losses = outcome.losses;
+    manifest.losses.trace_events = trace.as_ref().map(|t| t.events_lost + t.ios_lost);
+    manifest.trace = trace;
     manifest.overhead = outcome.overhead;
     manifest.clock.source = outcome.clock;
+    manifest.schedule = scheduled(&manifest.plan).then_some(ScheduleInfo {
+        backlog_max: outcome.backlog_max,
+        unsent: outcome.unsent,
+    });
+    manifest.files = sums::of(&made.dir)?;
     made.dir.write_manifest(&manifest)?;
     if outcome.reason == StopReason::TargetFailed {
         problem::show(outcome.error.as_ref().unwrap_or(&gone()));
@@ -73,6 +91,11 @@ fn unsaved(e: &Error, made: &Made) -> Exit {
         "what was measured is not lost: remove the cause, then run `taillight report {path}`"
     ));
     Exit::TargetFailed
+}
+
+/// Whether any workload has a schedule it can fall behind.
+fn scheduled(plan: &Plan) -> bool {
+    plan.workloads.iter().any(|w| !w.arrival.is_closed())
 }
 
 fn status(outcome: &Outcome) -> RunStatus {
@@ -111,14 +134,8 @@ fn exit(reason: StopReason, failed: bool, summary: Option<&Summary>, signals: &S
     if reason == StopReason::TargetFailed {
         return Exit::TargetFailed;
     }
-    let any = |status| summary.is_some_and(|s| s.qos.iter().any(|q| q.status == status));
-    if failed || summary.is_some_and(|s| s.errors.count > 0) {
-        Exit::IoErrors
-    } else if any(QosStatus::Fail) {
-        Exit::GateFailed
-    } else if any(QosStatus::Undecided) {
-        Exit::GateUndecided
-    } else {
-        Exit::Ok
+    match summary.map_or(Exit::Ok, outcome::of) {
+        Exit::Ok | Exit::GateFailed | Exit::GateUndecided if failed => Exit::IoErrors,
+        exit => exit,
     }
 }

@@ -254,6 +254,7 @@ fn qos(table: QosTable) -> QosPlan {
 fn trace(table: &TraceTable) -> TracePlan {
     TracePlan {
         mode: table.mode.unwrap_or(TraceMode::Off),
+        threshold: table.threshold,
     }
 }
 

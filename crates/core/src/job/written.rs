@@ -152,6 +152,9 @@ pub struct QosTable {
 pub struct TraceTable {
     /// Layers traced: off, outliers or all. Default: off.
     pub mode: Option<TraceMode>,
+    /// Slower than this is an outlier. Default: the tightest of `qos.ceilings`, else the 99.9 % of
+    /// each kind of operation.
+    pub threshold: Option<Span>,
 }
 
 /// `[capture]`

@@ -3,7 +3,6 @@
 //! Nothing is created or written until every file passed the guard and the space suffices.
 
 use std::ffi::OsString;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +12,7 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{Error, Result};
 
 use crate::contract::OpenSpec;
+use crate::file::cannot::cannot;
 use crate::file::decide::{Step, check_space, decide, size_of_existing};
 use crate::file::made::Made;
 use crate::file::options::FileOptions;
@@ -122,11 +122,7 @@ pub fn open(wanted: Wanted, asked: &Asked<'_>, progress: &mut OnProgress<'_>) ->
 }
 
 fn make_dir(path: &Path) -> Result<OwnedDir> {
-    std::fs::create_dir(path).map_err(|e| {
-        Error::unavailable("cannot create the directory")
-            .with("path", path.display())
-            .source(e)
-    })?;
+    std::fs::create_dir(path).map_err(|e| cannot("cannot create the directory", path, e))?;
     OwnedDir::open(path)
 }
 
@@ -155,11 +151,7 @@ fn examine(
     marks: &[Mark],
     asked: &Asked<'_>,
 ) -> Result<Option<There>> {
-    let failed = |what: &str, e: Errno| {
-        Error::unavailable(what)
-            .with("path", path.display())
-            .source(io::Error::from(e))
-    };
+    let failed = |what: &str, e: Errno| cannot(what, path, e);
     let mode = if asked.uses.changes() {
         OFlags::RDWR
     } else {

@@ -6,6 +6,7 @@
 //! ring. Nothing is touched before the guard and the sizes have passed.
 
 mod cache;
+pub(crate) mod cannot;
 mod decide;
 mod device;
 mod facts;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, StatxFlags, ioctl_blksszget, statx};
 use taillight_core::capability::Capabilities;
-use taillight_core::plan::TargetPlan;
+use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 
@@ -114,6 +115,17 @@ impl Driver for File {
     }
 }
 
+/// What `engine = "auto"` becomes with this plan; none when the plan names an engine itself.
+pub fn engine(plan: &Plan) -> Option<&'static str> {
+    let options = FileOptions::parse(&plan.target.options).ok()?;
+    let auto = options.engine == Engine::Auto;
+    let chosen = choose(&options, &Uses::of(plan)).ok().filter(|_| auto)?;
+    Some(match chosen {
+        Engine::Uring => "\"uring\"",
+        _ => "\"sync\"",
+    })
+}
+
 /// Which engine, and what it cannot do.
 fn choose(options: &FileOptions, uses: &Uses) -> Result<Engine> {
     let engine = match options.engine {
@@ -124,12 +136,13 @@ fn choose(options: &FileOptions, uses: &Uses) -> Result<Engine> {
     if engine == Engine::Sync && uses.depth > 1 {
         return Err(Error::usage("engine = \"sync\" has no queue")
             .with("queue_depth", uses.depth)
-            .hint("set options.engine = \"uring\", or more workers instead of depth"));
+            .hint("use --set target.options.engine=uring, or more workers instead of depth"));
     }
     if uses.depth > MAX_DEPTH {
         return Err(Error::usage("the queue is too deep")
             .with("queue_depth", uses.depth)
-            .with("most", MAX_DEPTH));
+            .with("most", MAX_DEPTH)
+            .hint("use a smaller depth and more workers"));
     }
     if options.iopoll && (uses.syncs || uses.trims) {
         return Err(
@@ -154,7 +167,8 @@ impl Opened {
         match place {
             Place::Device { path } => {
                 if asked.options.files > 1 {
-                    return Err(Error::usage("`files` is for directories, not for devices"));
+                    return Err(Error::usage("`files` is for directories, not for devices")
+                        .hint("leave `files` out"));
                 }
                 let opened = device::open(&path, asked)?;
                 let stat = rustix::fs::fstat(&opened.fd)
@@ -214,7 +228,8 @@ impl Opened {
                 "the size of a file is not a multiple of the device's blocks",
             )
             .with("size", file_size)
-            .with("block", align));
+            .with("block", align)
+            .hint("give a size that is a multiple of the block"));
         }
         let total = file_size * files.len() as u64;
         let mut warm = Vec::new();
@@ -238,13 +253,18 @@ impl Opened {
         facts.push(("size.used".to_owned(), total.to_string()));
         facts.push(("io.direct".to_owned(), options.direct.to_string()));
         facts.push(("io.align".to_owned(), align.to_string()));
-        facts.push((
-            "io.engine".to_owned(),
-            match &issue {
-                Issue::Sync => "sync".to_owned(),
-                Issue::Uring(shared) => format!("uring {}", shared.setup.describe()),
-            },
-        ));
+        match &issue {
+            Issue::Sync => facts.push(("io.engine".to_owned(), "sync".to_owned())),
+            Issue::Uring(shared) => {
+                let ring = format!("uring {}", shared.setup.describe());
+                facts.push(("io.engine".to_owned(), ring));
+                let batch = match shared.submit_batch {
+                    u32::MAX => "what is due".to_owned(),
+                    n => n.to_string(),
+                };
+                facts.push(("io.submit_batch".to_owned(), batch));
+            }
+        }
         let share = resident.map_or("unknown".to_owned(), |s| format!("{:.2} %", s * 100.0));
         facts.push(("cache.resident_at_start".to_owned(), share));
         describe(&files[0], device, &mut facts);
@@ -286,6 +306,7 @@ fn issue(
         files: Arc::clone(files),
         setup,
         device,
+        submit_batch: asked.options.submit_batch.resolve(asked.options.direct),
     }))
 }
 

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use taillight_core::{Error, Result};
 
+use crate::file::cannot::cannot;
+
 /// A target path, resolved: no symlink is left in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
@@ -39,9 +41,7 @@ impl Place {
             Ok(real) => existing(real, path, files)?,
             Err(e) if e.kind() == io::ErrorKind::NotFound => absent(given, path, files)?,
             Err(e) => {
-                return Err(Error::unavailable("cannot resolve the target path")
-                    .with("path", path)
-                    .source(e));
+                return Err(cannot("cannot resolve the target path", given, e));
             }
         };
         let one = !matches!(
@@ -82,11 +82,7 @@ fn names(files: u16) -> Vec<OsString> {
 
 fn existing(real: PathBuf, path: &str, files: u16) -> Result<Place> {
     let kind = std::fs::metadata(&real)
-        .map_err(|e| {
-            Error::unavailable("cannot stat the target")
-                .with("path", path)
-                .source(e)
-        })?
+        .map_err(|e| cannot("cannot stat the target", &real, e))?
         .file_type();
     if kind.is_block_device() {
         return Ok(Place::Device { path: real });
@@ -102,7 +98,11 @@ fn existing(real: PathBuf, path: &str, files: u16) -> Result<Place> {
     if kind.is_file() && !path.ends_with('/') {
         return in_parent(&real, path, false);
     }
-    Err(Error::usage("the target is not a file, a directory or a block device").with("path", path))
+    Err(
+        Error::usage("the target is not a file, a directory or a block device")
+            .with("path", path)
+            .hint("name one of these; a directory that is to be made ends in `/`"),
+    )
 }
 
 /// A file in the directory that holds it.

@@ -1,6 +1,5 @@
 //! Carrying out what was decided: creating, marking, sizing and filling files.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -9,8 +8,9 @@ use rustix::io::Errno;
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, Result};
 
+use crate::file::cannot::cannot;
 use crate::file::decide::Step;
-use crate::file::files::{Asked, Found, Ready, lock};
+use crate::file::files::{Asked, Found, Ready, There, lock};
 use crate::file::layout::{self, Meter};
 use crate::file::made::Made;
 use crate::guard::owner::{Mark, OwnedDir, device};
@@ -36,8 +36,12 @@ pub fn prepare(
     };
     let mut ready = Vec::with_capacity(found.len());
     let (mut new, mut reused) = (0, 0);
+    let mut allocates = false;
     for (n, (found, step)) in found.into_iter().zip(steps).enumerate() {
         let is_new = found.there.is_none();
+        let blocks = found.there.as_ref().map_or(0, There::allocated);
+        let writes = asked.uses.writes && *step != Step::Fill;
+        allocates |= writes && blocks < file_size;
         let (held, mark) = own(found, file_size, made.dir(), asked)?;
         if let Some(mark) = mark {
             made.mark(mark)?;
@@ -48,7 +52,6 @@ pub fn prepare(
         perform(*step, &held, file_size, seed, made.dir(), &mut meter)?;
         ready.push(held.file);
     }
-    let allocates = steps.contains(&Step::Size);
     let facts = vec![
         ("files.new".to_owned(), new.to_string()),
         ("files.reused".to_owned(), reused.to_string()),
@@ -119,13 +122,7 @@ fn own(
 }
 
 fn no_create(path: &Path, e: Errno) -> Error {
-    let error = Error::unavailable("cannot create the file").with("path", path.display());
-    match e {
-        Errno::MFILE => error
-            .source(io::Error::from(e))
-            .hint("raise the limit of open files (ulimit -n)"),
-        _ => error.source(io::Error::from(e)),
-    }
+    cannot("cannot create the file", path, e)
 }
 
 fn perform(
@@ -139,11 +136,7 @@ fn perform(
     if step == Step::Nothing {
         return Ok(());
     }
-    let failed = |what: &str, e: Errno| {
-        Error::unavailable(what)
-            .with("file", &held.name)
-            .source(io::Error::from(e))
-    };
+    let failed = |what: &str, e: Errno| cannot(what, &dir.path().join(&held.name), e);
     // A plan that only reads holds the file read-only; preparing it takes a second descriptor
     // to the very same inode.
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;

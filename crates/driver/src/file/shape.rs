@@ -67,7 +67,8 @@ pub fn asked_file_size(plan: &Plan, files: u16) -> Result<Option<u64>> {
     if total.0 == 0 || total.0 % files != 0 {
         return Err(Error::usage("`size` does not divide into the files")
             .with("size", total)
-            .with("files", files));
+            .with("files", files)
+            .hint("give a size that is the same whole number of blocks for every file"));
     }
     let size = total.0 / files;
     for w in &plan.workloads {
@@ -96,6 +97,16 @@ pub fn asked_file_size(plan: &Plan, files: u16) -> Result<Option<u64>> {
     Ok(Some(size))
 }
 
+/// The multiples of `align` around `value`.
+fn nearest(value: u64, align: u64) -> String {
+    let down = value / align * align;
+    let up = ByteSize(down.saturating_add(align));
+    match down {
+        0 => up.to_string(),
+        down => format!("{} or {up}", ByteSize(down)),
+    }
+}
+
 /// What to use of a file or device of `size` bytes when the job gives no size: whole blocks.
 ///
 /// # Errors
@@ -118,7 +129,8 @@ fn fits(plan: &Plan, file_size: u64) -> Result<()> {
                 Error::usage("a block is larger than a file of the data set")
                     .with("block", ByteSize(block))
                     .with("file", ByteSize(file_size))
-                    .with("workload", &w.name),
+                    .with("workload", &w.name)
+                    .hint("give a larger size, fewer files or a smaller block size"),
             );
         }
         if block > MAX_BLOCK {
@@ -126,7 +138,8 @@ fn fits(plan: &Plan, file_size: u64) -> Result<()> {
                 Error::usage("a block is larger than Linux moves in one call")
                     .with("block", ByteSize(block))
                     .with("most", ByteSize(MAX_BLOCK))
-                    .with("workload", &w.name),
+                    .with("workload", &w.name)
+                    .hint("use a smaller block size"),
             );
         }
     }
@@ -174,7 +187,10 @@ pub fn aligned(plan: &Plan, align: u64, why: &str) -> Result<()> {
             ))
             .with(name, ByteSize(value))
             .with("workload", &w.name)
-            .hint("change it, or set options.direct = false to go through the page cache"));
+            .hint(format!(
+                "use {}, or go through the page cache with --direct=false",
+                nearest(value, align)
+            )));
         }
     }
     Ok(())

@@ -15,6 +15,8 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result};
 
+use crate::file::cannot::cannot;
+
 /// Name of the mark.
 pub const SIDECAR: &str = ".taillight-owner.json";
 /// Version of its format.
@@ -92,11 +94,8 @@ impl OwnedDir {
     /// `Unavailable` when it cannot be opened.
     pub fn open(path: &Path) -> Result<OwnedDir> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
-        let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| {
-            Error::unavailable("cannot open the directory")
-                .with("path", path.display())
-                .source(e)
-        })?;
+        let fd = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|e| cannot("cannot open the directory", path, e))?;
         Ok(OwnedDir {
             fd,
             path: path.to_path_buf(),
@@ -240,9 +239,7 @@ impl OwnedDir {
     }
 
     fn failed(&self, what: &str, e: impl Into<std::io::Error>) -> Error {
-        Error::unavailable(what)
-            .with("directory", self.path.display())
-            .source(e.into())
+        cannot(what, &self.path, e)
     }
 }
 

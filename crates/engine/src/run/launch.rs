@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded, unbounded};
 use taillight_core::plan::{CaptureMode, Plan};
-use taillight_core::probe::NoProbe;
+use taillight_core::probe::{NoProbe, Probe, ProbeSeat, Probes};
 use taillight_core::{Error, MonoClock, Result, Stamp};
 use taillight_driver::{Session, Target, VirtualTime};
 use taillight_rundir::salvage::spill_dir;
@@ -32,8 +32,9 @@ const BASELINE_NS: i64 = 20_000_000;
 const STUCK_NS: u64 = 5_000_000_000;
 
 /// What the workers share.
-struct Shared {
+struct Shared<B> {
     plan: Plan,
+    probes: Arc<B>,
     thresholds: Arc<Thresholds>,
     channels: Channels,
     pool: Option<crate::capture::Source>,
@@ -71,7 +72,7 @@ impl LoadEnd {
 }
 
 /// Generates the load of a request.
-pub fn load(request: &mut Request<'_>) -> Result<Loaded> {
+pub fn load<B: Probes>(request: &mut Request<'_>, probes: Arc<B>) -> Result<Loaded> {
     // The target is moved out for the workers; a stand-in is never used again.
     let target = std::mem::replace(&mut request.target, Box::new(Closed));
     load_with(
@@ -80,20 +81,23 @@ pub fn load(request: &mut Request<'_>) -> Result<Loaded> {
         request.run_id,
         request.stop,
         request.observers,
+        probes,
     )
 }
 
 /// Generates load with nobody watching.
 pub fn load_bare(plan: &Plan, target: Box<dyn Target>, run_id: &str) -> Result<Loaded> {
-    load_with(plan, target, run_id, &StopFlag::default(), &mut [])
+    let probes = Arc::new(NoProbe);
+    load_with(plan, target, run_id, &StopFlag::default(), &mut [], probes)
 }
 
-fn load_with(
+fn load_with<B: Probes>(
     plan: &Plan,
     target: Box<dyn Target>,
     run_id: &str,
     stop: &StopFlag,
     observers: &mut [&mut dyn Observer],
+    probes: Arc<B>,
 ) -> Result<Loaded> {
     let space = keyspace(plan, target.as_ref());
     let seats = seats(plan, target.geometry(), space.as_ref())?;
@@ -118,6 +122,7 @@ fn load_with(
     let (spare_in, spare) = bounded(SPARE_PARTS);
     let shared = Shared {
         plan: plan.clone(),
+        probes,
         thresholds: Arc::default(),
         channels: Channels { parts, spare },
         pool: pool.as_ref().map(Pool::source),
@@ -187,13 +192,13 @@ fn timeline(plan: &Plan, start: Stamp) -> Timeline {
     }
 }
 
-fn worker<C: Kept>(
-    shared: &Shared,
+fn worker<C: Kept, P: Probe, B>(
+    shared: &Shared<B>,
     seat: Seat,
     timeline: Timeline,
-    session: Box<dyn Session>,
+    handles: (Box<dyn Session>, P),
     clock: C,
-) -> Worker<C, NoProbe> {
+) -> Worker<C, P> {
     let capture = match &shared.pool {
         None => Capture::off(seat.header),
         Some(_) if !seat.measured => Capture::off(seat.header),
@@ -217,8 +222,8 @@ fn worker<C: Kept>(
     );
     Worker::new(Parts {
         clock,
-        probe: NoProbe,
-        session,
+        probe: handles.1,
+        session: handles.0,
         generator: seat.generator,
         schedule: seat.schedule,
         recorder,
@@ -245,8 +250,8 @@ fn worker<C: Kept>(
     })
 }
 
-fn simulated(
-    shared: Shared,
+fn simulated<B: Probes>(
+    shared: Shared<B>,
     seats: Vec<Seat>,
     target: Box<dyn Target>,
     time: Arc<dyn VirtualTime>,
@@ -257,7 +262,14 @@ fn simulated(
     let mut workers = Vec::new();
     for seat in seats {
         let session = target.session(&seat.session)?;
-        workers.push(worker(&shared, seat, timeline, session, clock.clone()));
+        let probe = shared.probes.probe(probe_seat(&seat))?;
+        workers.push(worker(
+            &shared,
+            seat,
+            timeline,
+            (session, probe),
+            clock.clone(),
+        ));
     }
     let Context {
         messages,
@@ -327,8 +339,8 @@ type Ready = std::result::Result<(), Error>;
 /// Number, how its loop ended, and what it did (nothing is known of a worker that panicked).
 type Ended = (usize, Result<()>, Option<WorkerEnd>);
 
-fn threaded(
-    shared: Shared,
+fn threaded<B: Probes>(
+    shared: Shared<B>,
     seats: Vec<Seat>,
     target: Box<dyn Target>,
     context: Context<'_, '_>,
@@ -409,8 +421,8 @@ fn threaded(
 }
 
 /// One worker's life: session, start signal, load. `None` when it never started.
-fn work(
-    shared: &Shared,
+fn work<B: Probes>(
+    shared: &Shared<B>,
     target: &dyn Target,
     seat: Seat,
     origin: Option<Pair>,
@@ -418,10 +430,12 @@ fn work(
     ready: &mpsc::Sender<Ready>,
     start: mpsc::Receiver<Timeline>,
 ) -> Option<(Result<()>, WorkerEnd)> {
-    let session = prepare(&seat).and_then(|()| target.session(&seat.session));
+    let handles = prepare(&seat)
+        .and_then(|()| target.session(&seat.session))
+        .and_then(|session| Ok((session, shared.probes.probe(probe_seat(&seat))?)));
     // A refused session is reported; the others are then never started.
-    let session = match session {
-        Ok(session) => session,
+    let handles = match handles {
+        Ok(handles) => handles,
         Err(error) => {
             let _ = ready.send(Err(error));
             return None;
@@ -438,14 +452,22 @@ fn work(
     let stop = [stop, &shared.abort, over];
     Some(match origin.and_then(LoopClock::new) {
         Some(clock) => {
-            let worker = worker(shared, seat, timeline, session, clock);
+            let worker = worker(shared, seat, timeline, handles, clock);
             crate::threaded::drive(worker, timeline.start, stop)
         }
         None => {
-            let worker = worker(shared, seat, timeline, session, MonoClock);
+            let worker = worker(shared, seat, timeline, handles, MonoClock);
             crate::threaded::drive(worker, timeline.start, stop)
         }
     })
+}
+
+fn probe_seat(seat: &Seat) -> ProbeSeat {
+    ProbeSeat {
+        worker: seat.place.worker,
+        first_slot: seat.first_slot,
+        depth: seat.session.depth,
+    }
 }
 
 /// Pins the thread and makes its sleeps precise.
@@ -476,8 +498,8 @@ fn idle_error(shared: &Shared, now: Stamp) -> Option<Error> {
 }
 
 /// Collects intervals until every worker has ended, or is given up as stuck.
-fn watch(
-    shared: Arc<Shared>,
+fn watch<B: Probes>(
+    shared: Arc<Shared<B>>,
     target: Arc<Box<dyn Target>>,
     threads: Vec<std::thread::JoinHandle<()>>,
     ended: mpsc::Receiver<Ended>,

@@ -240,7 +240,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             let token = Token::new(self.generation, self.first_slot + slot);
             let submit = self.clock.now();
             self.now = submit;
-            self.probe.begin(self.first_slot + slot, token, submit);
+            self.probe.begin(self.first_slot + slot, token, submit, &op);
             self.slots[slot as usize] = InFlight {
                 op,
                 intended: None,

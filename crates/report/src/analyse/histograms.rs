@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use taillight_core::{Error, OpKind, Result};
-use taillight_rundir::histlog::{LatencyKind, read_histograms};
+use taillight_rundir::histlog::{LatencyKind, each_histogram, list_histograms};
 use taillight_rundir::intervals::IntervalRow;
 use taillight_rundir::{Manifest, RunDir, names};
 use taillight_stats::Dist;
@@ -30,15 +30,13 @@ pub fn read(dir: &RunDir, start_ns: i64, rows: &[IntervalRow]) -> Result<Vec<Gro
     let manifest = dir.manifest();
     let mut sums: BTreeMap<(u16, OpKind), Sums> = BTreeMap::new();
     if let Some(path) = dir.existing(names::HISTOGRAMS) {
-        let entries = read_histograms(&path, &manifest.clock)?;
-        let window = window(
-            start_ns,
-            entries
-                .iter()
-                .filter(|e| counts(&e.tag.phase))
-                .map(|e| (e.start_ns, e.length_ns)),
-        );
-        for entry in entries.iter().filter(|e| counts(&e.tag.phase)) {
+        let listed = list_histograms(&path, &manifest.clock)?;
+        let counted = listed.iter().filter(|e| counts(&e.tag.phase));
+        let window = window(start_ns, counted.map(|e| (e.start_ns, e.length_ns)));
+        each_histogram(&path, &manifest.clock, &mut |entry| {
+            if !counts(&entry.tag.phase) {
+                return Ok(());
+            }
             let workload = workload_index(manifest, &entry.tag.workload)?;
             let sum = sums
                 .entry((workload, entry.tag.op))
@@ -56,7 +54,8 @@ pub fn read(dir: &RunDir, start_ns: i64, rows: &[IntervalRow]) -> Result<Vec<Gro
                     sum.heat.add(middle, ns, count);
                 }
             }
-        }
+            Ok(())
+        })?;
     }
     let tallies = tallies(rows);
     let window = Window::new(start_ns, start_ns + 1);

@@ -4,6 +4,7 @@
 //! two sources may speak. What it is not: rounding, wording or judging (see `summary`, `verdict`).
 
 mod capture;
+pub mod damage;
 mod exceed;
 mod group;
 mod heat;
@@ -85,11 +86,12 @@ pub struct Trouble {
 pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> {
     let manifest = dir.manifest().clone();
     let mut troubles = Vec::new();
+    let damaged = damage::check(dir, &mut troubles)?;
     let (intervals, all_intervals) =
         or_trouble(load_intervals(dir), "intervals_unreadable", &mut troubles)?;
     let job = or_trouble(dir.job(), "job_unreadable", &mut troubles)?;
     let span = span(dir, &manifest, &intervals, &mut troubles)?;
-    let captured = match dir.existing(names::IOS) {
+    let captured = match dir.existing(names::IOS).filter(|_| !damaged.capture) {
         Some(path) => {
             let window = Window::new(span.0, span.1.max(drained(&manifest)));
             let read = capture::read(&path, window, progress);
@@ -104,7 +106,8 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
         in_intervals: (!intervals.is_empty()).then(|| intervals.iter().map(|r| r.ops).sum()),
     };
     let log = dir.existing(names::HISTOGRAMS).is_some();
-    let whole = whole_capture(&manifest, &captured, &counts, log, &mut troubles);
+    let whole =
+        !damaged.capture && whole_capture(&manifest, &captured, &counts, log, &mut troubles);
     // Without a log, what there is of the capture is all there is; but outliers alone are no
     // sample of all I/Os.
     let every = manifest.capture.mode == CaptureMode::All && manifest.capture.degraded.is_none();

@@ -11,7 +11,7 @@ use crate::verdict::{main, unmeasured};
 
 /// Builds the whole model.
 pub fn model(summary: &Summary, script: Script) -> Model {
-    let (name, tone) = word(summary.verdict.status);
+    let (name, tone) = word(&summary.verdict);
     Model {
         run: summary.run_id.clone(),
         verdict: VerdictView {
@@ -117,9 +117,19 @@ fn tiles(summary: &Summary, script: Script) -> Vec<Tile> {
     tiles
 }
 
+/// What has no place in a picture matters beside the pictures only.
+const PICTURES: &str = "Pictures";
+
 fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
     let mut facts = Vec::new();
-    let mut fact = |label, text: String, tone| facts.push(Fact { label, text, tone });
+    let mut fact = |label, text: String, tone| {
+        facts.push(Fact {
+            label,
+            text,
+            tone,
+            detail: label == PICTURES,
+        });
+    };
     let it = &summary.saturation;
     if let Some(asked) = it.asked_per_s {
         let text = format!(
@@ -139,8 +149,7 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
             },
         );
     } else {
-        let text = "closed loop: the next I/O waits for a free slot, so a stall hides the I/Os it \
-                    kept from being sent";
+        let text = "closed loop: a stall hides the I/Os it kept from being sent";
         fact("Load", text.to_owned(), Tone::Dim);
     }
     fact("Percentiles", source(summary), Tone::Plain);
@@ -174,10 +183,13 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
             format::count(below),
             format::count(above)
         );
-        fact("Pictures", text, Tone::Plain);
+        fact(PICTURES, text, Tone::Plain);
     }
     if let Some(queue) = queue(summary, script) {
-        fact("Own queue", queue, Tone::Plain);
+        fact("Before issue", queue, Tone::Plain);
+    }
+    if let Some(text) = slc(summary) {
+        fact("SLC", text, Tone::Plain);
     }
     let own = overhead(summary, script);
     fact("Overhead", own, Tone::Plain);
@@ -196,12 +208,28 @@ fn source(summary: &Summary) -> String {
     }
 }
 
-/// The time I/Os spend in the tool before they are issued.
+/// Both factors of each operation in one line.
+fn slc(summary: &Summary) -> Option<String> {
+    let factor = |v: Option<f64>| v.map_or("undefined".to_owned(), format::factor);
+    let of = |(op, slc): (&taillight_core::OpKind, &taillight_rundir::summary::Slc)| {
+        let (below, above) = (factor(slc.slc1), factor(slc.slc2));
+        format!("{} {below}, {above}", op.name())
+    };
+    let all: Vec<String> = summary.slc.iter().map(of).collect();
+    (!all.is_empty()).then(|| {
+        format!(
+            "{} (spread below, above the median; smaller is steadier)",
+            all.join("; ")
+        )
+    })
+}
+
+/// The time I/Os spend before they are issued.
 fn queue(summary: &Summary, script: Script) -> Option<String> {
     let mean = summary.totals.queue.as_ref()?.mean_ns?;
     let of = summary.totals.service.mean_ns.filter(|m| *m > 0.0)?;
     Some(format!(
-        "{} of the mean {} is time in this tool before the I/O was issued",
+        "{} of the mean {} (the batch, and the kernel's part of the submitting call)",
         format::percent(mean / of),
         format::duration(of, script)
     ))
@@ -227,10 +255,7 @@ fn overhead(summary: &Summary, script: Script) -> String {
     let o = &summary.overhead;
     let mut parts = Vec::new();
     match o.null_ns_per_op {
-        Some(ns) => parts.push(format!(
-            "{} per I/O on the null driver",
-            format::duration(ns, script)
-        )),
+        Some(ns) => parts.push(format!("{} per I/O on null", format::duration(ns, script))),
         None => parts.push("not calibrated".to_owned()),
     }
     if let Some(ns) = o.capture_ns_per_op {

@@ -8,11 +8,13 @@ mod build;
 mod tables;
 
 use serde::Serialize;
-use taillight_rundir::summary::VerdictStatus;
+use taillight_rundir::summary::{Verdict, VerdictStatus};
 
 pub use tables::overview;
 
+use crate::analyse::damage::is_damage;
 use crate::format::Script;
+use crate::verdict::{CEILING_FAILED, CEILING_UNDECIDED};
 
 /// One run, ready to show.
 #[derive(Debug, Clone, Serialize)]
@@ -124,6 +126,8 @@ pub struct Fact {
     pub text: String,
     /// How it is meant.
     pub tone: Tone,
+    /// Too much for a terminal.
+    pub detail: bool,
 }
 
 impl Model {
@@ -137,9 +141,13 @@ impl Model {
     }
 }
 
-/// The word for a status.
-pub fn word(status: VerdictStatus) -> (&'static str, Tone) {
-    match status {
+/// The word for a verdict: its status, or the reason that is the answer.
+pub fn word(verdict: &Verdict) -> (&'static str, Tone) {
+    let first = verdict.reasons.first().map_or("", |r| r.code.as_str());
+    match verdict.status {
+        VerdictStatus::Warned if is_damage(first) => ("Damaged", Tone::Bad),
+        VerdictStatus::Warned if first == CEILING_FAILED => ("Ceiling missed", Tone::Bad),
+        VerdictStatus::Warned if first == CEILING_UNDECIDED => ("Ceiling undecided", Tone::Warn),
         VerdictStatus::Good => ("Good", Tone::Good),
         VerdictStatus::Warned => ("Valid, with warnings", Tone::Warn),
         VerdictStatus::Saturated => ("Saturated", Tone::Warn),

@@ -11,9 +11,9 @@ use crate::verdict::{main, unsampled};
 
 /// Percentiles of the compact table, of those that were asked for.
 const COMPACT: [&str; 6] = ["50", "90", "95", "99", "99.9", "99.99"];
-/// The tool's queue is told apart from this share of the mean latency on.
+/// Time before issue is told apart from this share of the mean latency on.
 const QUEUE_SHARE: f64 = 0.05;
-const QUEUE: &str = "tool's queue";
+const QUEUE: &str = "before issue";
 const AFTER_ISSUE: &str = "after issue";
 /// Shown where too few I/Os were measured.
 const UNRESOLVED: &str = "-";
@@ -112,7 +112,7 @@ fn measures(totals: &Totals) -> Vec<(&'static str, &Latency)> {
     list
 }
 
-/// Whether the tool's own queue takes enough of the latency to be told apart at a glance.
+/// Whether the time before issue takes enough of the latency to be told apart at a glance.
 fn queue_matters(totals: &Totals) -> bool {
     let queue = totals.queue.as_ref().and_then(|q| q.mean_ns).unwrap_or(0.0);
     queue > totals.service.mean_ns.unwrap_or(0.0) * QUEUE_SHARE
@@ -333,13 +333,13 @@ fn moments(summary: &Summary, script: Script) -> Option<Table> {
 fn qos(summary: &Summary, script: Script) -> Option<Table> {
     let mut table = table(
         "qos",
-        "Response-time ceilings",
-        &["ceiling", "for", "of", "answer", "slower I/Os", "in events"],
+        "Ceilings",
+        &["", "for", "of", "answer", "slower I/Os", "in events"],
     );
     for q in &summary.qos {
         let (answer, tone) = match q.status {
             QosStatus::Pass => ("kept".to_owned(), Tone::Good),
-            QosStatus::Fail => ("broken".to_owned(), Tone::Bad),
+            QosStatus::Fail => ("missed".to_owned(), Tone::Bad),
             QosStatus::Undecided => (
                 q.needs.map_or("undecided".to_owned(), |n| {
                     format!("undecided, needs {} I/Os or more", format::count(n))
@@ -365,6 +365,8 @@ fn slc(summary: &Summary) -> Option<Table> {
         "SLC factors",
         &["", "SLC1", "SLC2", "SBK (21 values)", "SBK (28 values)"],
     );
+    // On a terminal it is one line among the facts.
+    table.detail = true;
     table.note = Some(
         "Spread below and above the median as ratios, smaller is steadier. A system with a tiny \
          median can show a huge SLC2 and still be the faster one."

@@ -54,7 +54,7 @@ impl Measure {
             Measure::Response => "response",
             Measure::Service => "service",
             Measure::Wait => "waiting to be sent",
-            Measure::Queue => "in the tool's queue",
+            Measure::Queue => "before issue",
             Measure::AfterIssue => "after issue",
             Measure::Sync => "sync call",
         }

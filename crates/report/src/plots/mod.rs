@@ -93,9 +93,9 @@ pub const CHARTS: &[Chart] = &[
     Chart {
         id: "split",
         title: "Where the time was spent",
-        read: "Latency taken apart: waiting for a free slot, in this tool's own queue, after the \
-               I/O was issued, and in the sync call inside a write. The tool's part should be \
-               small.",
+        read: "Latency taken apart: waiting for a free slot, before issue (this tool's batch and the \
+               kernel's part of the call that submits it), after issue, and in the sync call \
+               inside a write.",
         draw: curve::split,
     },
 ];

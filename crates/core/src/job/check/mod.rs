@@ -81,7 +81,7 @@ pub(super) fn plan(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked
     for (i, w) in plan.workloads.iter().enumerate() {
         let path = format!("workload.{i}");
         workload::workload(w, &path, &plan.run)?;
-        workload::abilities(w, &path, can, &plan.target.driver)?;
+        workload::abilities(w, &path, can, &plan.target)?;
         need(
             plan.workloads[..i].iter().all(|other| other.name != w.name),
             &format!("{path}.name"),

@@ -2,7 +2,7 @@
 
 use super::{Checked, Complaint, data, demand, name, need, skew};
 use crate::capability::Capabilities;
-use crate::plan::{Access, AccessKind, BlockSize, RunPlan, Sync, WorkloadPlan};
+use crate::plan::{Access, AccessKind, BlockSize, RunPlan, Sync, TargetPlan, WorkloadPlan};
 use crate::units::ByteSize;
 
 /// Everything that needs neither driver nor size.
@@ -163,7 +163,13 @@ fn sizes(block_size: &BlockSize) -> Vec<ByteSize> {
 }
 
 /// What the driver can do with these options.
-pub(super) fn abilities(w: &WorkloadPlan, path: &str, can: &Capabilities, driver: &str) -> Checked {
+pub(super) fn abilities(
+    w: &WorkloadPlan,
+    path: &str,
+    can: &Capabilities,
+    target: &TargetPlan,
+) -> Checked {
+    let driver = &target.driver;
     if let Some(part) = w.mix.iter().find(|p| !can.ops.contains(&p.op)) {
         let known: Vec<_> = can.ops.iter().map(|op| op.name()).collect();
         return Err(Complaint::new(
@@ -184,10 +190,7 @@ pub(super) fn abilities(w: &WorkloadPlan, path: &str, can: &Capabilities, driver
                 "{}, but driver `{driver}` has no queue with these options",
                 w.queue_depth
             ),
-            format!(
-                "use queue_depth = 1 and more workers, or options that queue \
-                 (see `taillight drivers {driver}`)"
-            ),
+            no_queue(target),
         )?;
     }
     need(
@@ -204,5 +207,20 @@ pub(super) fn abilities(w: &WorkloadPlan, path: &str, can: &Capabilities, driver
         &format!("{path}.sync"),
         format!("driver `{driver}` cannot sync with these options"),
         "use sync = \"none\"",
+    )?;
+    need(
+        w.sync == Sync::None || w.mix.iter().any(|p| p.op.writes()),
+        &format!("{path}.sync"),
+        "there is no write to make durable",
+        "leave the sync out, or add writes to the mix",
     )
+}
+
+/// What to write instead of a queue where there is none. A driver with engines has one that queues.
+fn no_queue(target: &TargetPlan) -> String {
+    let plain = "use queue_depth = 1 and more workers";
+    match target.options.contains_key("engine") {
+        true => format!("{plain}, or an engine that queues: --set target.options.engine=auto"),
+        false => format!("{plain} (`taillight drivers {}`)", target.driver),
+    }
 }

@@ -1,0 +1,170 @@
+//! What writes carry: bytes made per second by one core, for each kind and some block sizes.
+//!
+//! The only case that calls the engine itself: a run adds the storage's time to every figure.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+use taillight_core::{Op, OpKind, Stamp};
+use taillight_engine::payload::{Filler, Kind, PayloadSpec};
+use taillight_engine::verify::{Area, Checker, LEDGER_BUDGET, Shared, VerifySpec};
+
+use crate::Setup;
+use crate::pairs::{Bound, Check, Report};
+
+/// Block sizes, bytes.
+const SIZES: [(usize, &str); 3] = [(4 << 10, "4 KiB"), (64 << 10, "64 KiB"), (1 << 20, "1 MiB")];
+/// Buffers used in turn, as a queue of this depth does.
+const BUFFERS: usize = 8;
+/// Time of one measurement.
+const TIME: Duration = Duration::from_millis(100);
+/// Asked of every kind, bytes per ns.
+const LEAST: f64 = 10.0;
+
+/// Runs `each` over the buffers for a while; GB a second.
+fn rate(size: usize, mut each: impl FnMut(u64, &mut [u8])) -> f64 {
+    let mut buffers = vec![vec![1u8; size]; BUFFERS];
+    let mut number = 0;
+    let mut turn = |least: Duration| {
+        let (began, first) = (Instant::now(), number);
+        while began.elapsed() < least {
+            // Few looks at the clock for small blocks.
+            for _ in 0..(1 << 20) / size {
+                let buffer = &mut buffers[number as usize % BUFFERS];
+                each(number, buffer);
+                black_box(&*buffer);
+                number += 1;
+            }
+        }
+        (number - first) as f64 * size as f64 / began.elapsed().as_nanos() as f64
+    };
+    turn(TIME / 10);
+    turn(TIME)
+}
+
+/// Each kind, by itself.
+pub fn run(setup: &Setup) -> Result<Report> {
+    let mut report = Report::titled("Payload and verification, one core");
+    let kinds = [
+        (
+            "random, the buffers only written from",
+            Kind::Random,
+            0,
+            0,
+            false,
+        ),
+        (
+            "random, the buffers read into too",
+            Kind::Random,
+            0,
+            0,
+            true,
+        ),
+        ("random, 50 % compressible", Kind::Random, 50, 0, true),
+        ("random, 30 % duplicates", Kind::Random, 0, 30, true),
+        ("zero, the buffers read into too", Kind::Zero, 0, 0, true),
+        (
+            "pattern of 7 bytes",
+            Kind::Pattern(b"storage".to_vec()),
+            0,
+            0,
+            true,
+        ),
+        ("text", Kind::Text, 0, 0, true),
+    ];
+    for (size, shown) in SIZES {
+        let mut check = |what: String, bound, mut once: Box<dyn FnMut() -> f64>| {
+            let values: Vec<f64> = (0..setup.pairs).map(|_| once()).collect();
+            report.checks.push(Check {
+                what,
+                unit: "GB/s",
+                values,
+                bound,
+            });
+        };
+        for (name, kind, compressible, duplicate, reads) in &kinds {
+            let spec = PayloadSpec::new(kind.clone(), *compressible, *duplicate)
+                .map_err(|e| anyhow!(e.to_string()))?;
+            let mut filler = Filler::new(&spec, 1, *reads);
+            check(
+                format!("{shown}: {name}"),
+                Bound::AtLeast(LEAST),
+                Box::new(move || rate(size, |_, block| filler.fill(block))),
+            );
+        }
+        let source = vec![7u8; size];
+        check(
+            format!("{shown}: copying as much, for comparison"),
+            Bound::None,
+            Box::new(move || rate(size, |_, block| block.copy_from_slice(&source))),
+        );
+        let mut seal = checker(size)?;
+        check(
+            format!("{shown}: verify, random blocks sealed"),
+            Bound::None,
+            Box::new(move || rate(size, |n, block| sealed(&mut seal, n, block))),
+        );
+        let mut judge = checker(size)?;
+        check(
+            format!("{shown}: verify, blocks checked"),
+            Bound::None,
+            Box::new(move || {
+                let mut block = vec![0; size];
+                sealed(&mut judge, 0, &mut block);
+                let op = op(OpKind::Read, 0, size);
+                rate(size, |_, _| {
+                    judge.on_read(0, &op);
+                    let right = judge.on_read_done(0, &op, &block, Stamp(0));
+                    assert!(right, "a sealed block was not found right");
+                })
+            }),
+        );
+    }
+    Ok(report)
+}
+
+/// Blocks in the ledger of these measurements: 8 MiB of it, more than the cache near the core.
+const BLOCKS: u64 = 1 << 20;
+
+fn checker(size: usize) -> Result<Checker> {
+    let shared = Shared::new(&VerifySpec {
+        run_id: "bench",
+        prior: None,
+        area: Area {
+            unit: size as u64,
+            first: 0,
+            blocks: BLOCKS,
+            file_size: u64::MAX,
+            keyed: false,
+        },
+        payloads: &[PayloadSpec::new(Kind::Random, 0, 0).map_err(|e| anyhow!(e.to_string()))?],
+        outstanding: 1,
+        whole_writes: true,
+        budget: LEDGER_BUDGET,
+    });
+    let shared: Arc<Shared> = shared.map_err(|e| anyhow!(e.to_string()))?;
+    Ok(Checker::new(shared, 0, None, 1, size as u64))
+}
+
+fn op(kind: OpKind, block: u64, size: usize) -> Op {
+    Op {
+        kind,
+        target: 0,
+        offset: block * size as u64,
+        size: size as u64,
+        key: 0,
+        count: 1,
+        field: taillight_core::ALL_FIELDS,
+        sync: None,
+    }
+}
+
+fn sealed(checker: &mut Checker, number: u64, block: &mut [u8]) {
+    // Anywhere, as random writes do.
+    let place = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 44;
+    let op = op(OpKind::Write, place % BLOCKS, block.len());
+    checker.on_write(&op, block);
+    checker.on_write_done(&op, true);
+}

@@ -1,0 +1,41 @@
+//! How a run went, as an exit code: the same words for `run` and for a `report` made later.
+//!
+//! Signals and targets that failed are known to `run` only, which looks at them first.
+
+use taillight_core::exit::Exit;
+use taillight_rundir::RunStatus;
+use taillight_rundir::summary::{QosStatus, Summary};
+
+/// Exit codes a summary can ask for, the first that applies first (design section 12).
+const ORDER: [Exit; 5] = [
+    Exit::Unavailable,
+    Exit::TargetFailed,
+    Exit::IoErrors,
+    Exit::GateFailed,
+    Exit::GateUndecided,
+];
+
+/// What one summary asks for. A run that was stopped or killed gives `TargetFailed`, whatever
+/// ended it: 130 and 143 would say that the report itself was interrupted.
+pub fn of(summary: &Summary) -> Exit {
+    let applies = |exit: &&Exit| match exit {
+        Exit::Unavailable => taillight_report::damaged(&summary.verdict),
+        Exit::TargetFailed => matches!(summary.status, RunStatus::Partial | RunStatus::Failed),
+        Exit::IoErrors => summary.errors.count > 0,
+        Exit::GateFailed => any(summary, QosStatus::Fail),
+        Exit::GateUndecided => any(summary, QosStatus::Undecided),
+        _ => false,
+    };
+    ORDER.iter().find(applies).copied().unwrap_or(Exit::Ok)
+}
+
+/// The first that applies over several runs.
+pub fn of_all(summaries: &[Summary]) -> Exit {
+    let all: Vec<Exit> = summaries.iter().map(of).collect();
+    let asked = ORDER.iter().find(|exit| all.contains(exit));
+    asked.copied().unwrap_or(Exit::Ok)
+}
+
+fn any(summary: &Summary, status: QosStatus) -> bool {
+    summary.qos.iter().any(|q| q.status == status)
+}

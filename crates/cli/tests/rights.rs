@@ -1,0 +1,166 @@
+//! Missing rights: what a user who may not sees. Needs root to step down from; else it skips.
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+/// The arguments that make a user of nobody.
+const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+
+/// A directory everybody may enter, with the binary in it; none (and a printed reason) where
+/// nobody's place cannot be taken.
+fn stage(name: &str) -> Option<tempfile::TempDir> {
+    let dir = tempfile::Builder::new()
+        .tempdir_in("/tmp")
+        .expect("a directory");
+    mode(dir.path(), 0o755);
+    // The build directory may be closed to others.
+    let binary = dir.path().join("taillight");
+    std::fs::copy(assert_cmd::cargo::cargo_bin("taillight"), &binary).expect("copied");
+    mode(&binary, 0o755);
+    let tried = Command::new("setpriv")
+        .args(NOBODY)
+        .arg(&binary)
+        .arg("--version")
+        .output();
+    match tried {
+        Ok(out) if out.status.success() => Some(dir),
+        Ok(out) => {
+            let why = String::from_utf8_lossy(&out.stderr).trim().to_owned();
+            eprintln!("skipped: {name}: setpriv: {why}");
+            None
+        }
+        Err(e) => {
+            eprintln!("skipped: {name}: setpriv: {e}");
+            None
+        }
+    }
+}
+
+fn mode(path: &Path, bits: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(bits)).expect("set");
+}
+
+/// Runs as nobody; the exit code must be `code`. Returns standard error.
+fn nobody(dir: &Path, args: &[&str], code: i32) -> String {
+    let output = Command::new("setpriv")
+        .args(NOBODY)
+        .arg(dir.join("taillight"))
+        .args(args)
+        .current_dir(dir)
+        .output()
+        .expect("it starts");
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{args:?}\n{err}");
+    assert!(!err.contains("panicked"), "{err}");
+    err
+}
+
+fn says(err: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(err.contains(part), "no `{part}` in:\n{err}");
+    }
+    assert_eq!(err.matches("error:").count(), 1, "{err}");
+}
+
+#[test]
+fn files_and_directories_without_rights() {
+    let Some(dir) = stage("files_and_directories_without_rights") else {
+        return;
+    };
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir(at("free")).expect("made");
+    mode(&at("free"), 0o777);
+    std::fs::create_dir(at("closed")).expect("made");
+    mode(&at("closed"), 0o755);
+    std::fs::create_dir(at("hidden")).expect("made");
+    std::fs::write(at("hidden/file"), [1; 8192]).expect("written");
+    mode(&at("hidden"), 0o700);
+    std::fs::write(at("secret"), [1; 8192]).expect("written");
+    mode(&at("secret"), 0o600);
+    let base = [
+        "run", "--driver", "file", "--ops", "10", "--output", "free/out",
+    ];
+    let with = |more: &[&str]| nobody(dir.path(), &[&base[..], more].concat(), 4);
+    says(
+        &with(&["--path", "secret"]),
+        &["cannot open the file", "secret", "rights"],
+    );
+    says(
+        &with(&["--path", "hidden/file"]),
+        &["cannot resolve", "hidden/file", "rights"],
+    );
+    let new = [
+        "--path",
+        "closed/new",
+        "--size",
+        "1MiB",
+        "--rw",
+        "randwrite",
+    ];
+    says(&with(&new), &["closed", "Permission denied", "rights"]);
+    let sub = ["--path", "closed/d/", "--size", "1MiB"];
+    says(
+        &with(&sub),
+        &["cannot create the directory", "closed/d", "rights"],
+    );
+    assert_eq!(std::fs::read_dir(at("closed")).expect("there").count(), 0);
+    assert_eq!(std::fs::read_dir(at("free")).expect("there").count(), 0);
+}
+
+#[test]
+fn run_directories_without_rights() {
+    let Some(dir) = stage("run_directories_without_rights") else {
+        return;
+    };
+    // Nobody may not write here, so neither the default place nor a named one works.
+    let null = ["run", "--driver", "null", "--ops", "10"];
+    let err = nobody(dir.path(), &null, 4);
+    says(&err, &["run directory", "Permission denied", "--output"]);
+    let err = nobody(dir.path(), &[&null[..], &["--output", "out"]].concat(), 4);
+    says(&err, &["run directory", "Permission denied", "--output"]);
+    // A run of somebody else may be read only.
+    common::run(
+        dir.path(),
+        &[&null[..], &["--output", "theirs"]].concat(),
+        0,
+    );
+    let err = nobody(dir.path(), &["report", "theirs"], 4);
+    says(&err, &["Permission denied", "--output"]);
+    mode(&dir.path().join("theirs"), 0o700);
+    let err = nobody(dir.path(), &["report", "theirs"], 4);
+    says(&err, &["Permission denied"]);
+}
+
+#[test]
+fn a_device_without_rights() {
+    let Some(dir) = stage("a_device_without_rights") else {
+        return;
+    };
+    let image = dir.path().join("image");
+    std::fs::write(&image, vec![0; 4 << 20]).expect("written");
+    let made = Command::new("losetup")
+        .args(["--find", "--show"])
+        .arg(&image)
+        .output();
+    let made = made.expect("losetup is there");
+    if !made.status.success() {
+        let why = String::from_utf8_lossy(&made.stderr).trim().to_owned();
+        eprintln!("skipped: a_device_without_rights: {why}");
+        return;
+    }
+    let device = String::from_utf8_lossy(&made.stdout).trim().to_owned();
+    std::fs::create_dir(dir.path().join("free")).expect("made");
+    mode(&dir.path().join("free"), 0o777);
+    let err = std::panic::catch_unwind(|| {
+        let args = [
+            "run", "--driver", "file", "--ops", "10", "--output", "free/out",
+        ];
+        nobody(dir.path(), &[&args[..], &["--path", &device]].concat(), 4)
+    });
+    let _ = Command::new("losetup").args(["--detach", &device]).status();
+    let err = err.expect("it ran");
+    says(&err, &["cannot open the device", &device, "root"]);
+}

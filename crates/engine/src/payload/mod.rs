@@ -1,0 +1,320 @@
+//! What writes carry: random, zeros, a pattern or text, with a share that compresses away and a
+//! share of blocks that repeat an earlier one.
+//!
+//! One [`Filler`] per worker. It writes into the session's buffer just before `submit`, so it is
+//! made to run at many times the speed of any storage: no generator runs per byte, two small
+//! pools of random bytes are combined at offsets drawn per block. It is no source of good
+//! randomness and no check of what comes back (`verify` is). Callers: `worker` and `verify`.
+//!
+//! A *block* is one write. Compressible bytes are zeros at the end of every [`CHUNK`] of a block,
+//! counted from the block's start, so that each block and each 4 KiB of it has the share asked for.
+//! A *duplicate* is a whole block with the bytes of an earlier block of the same worker (a shorter
+//! one repeats its first bytes), wherever it is written.
+
+mod pool;
+#[cfg(test)]
+mod tests;
+
+use taillight_core::{Error, Result};
+
+use pool::{Noise, repeat};
+
+/// Bytes that have the compressible share each.
+pub const CHUNK: usize = 4096;
+/// Bytes between two stamps in random data: the smallest block any device works in.
+const SECTOR: usize = 512;
+/// Longest pattern, bytes.
+pub const LONGEST_PATTERN: usize = 64 << 10;
+
+/// The bytes of a write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// Random bytes; no two blocks are equal (duplicates apart).
+    Random,
+    /// Zeros.
+    Zero,
+    /// These bytes, over and over from the start of each block.
+    Pattern(Vec<u8>),
+    /// Printable text with the byte frequencies of YCSB's values.
+    Text,
+}
+
+/// What writes carry, checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PayloadSpec {
+    kind: Kind,
+    compressible: u32,
+    duplicate: u32,
+}
+
+impl PayloadSpec {
+    /// Checks that the parts fit together. Shares are percent.
+    ///
+    /// # Errors
+    /// `Usage` when a share is above 100 or means nothing for the kind, or the pattern is empty or
+    /// too long.
+    pub fn new(kind: Kind, compressible: u32, duplicate: u32) -> Result<PayloadSpec> {
+        for (name, share) in [("compressible", compressible), ("duplicate", duplicate)] {
+            if share > 100 {
+                return Err(Error::usage(format!("payload.{name} is above 100 %"))
+                    .with("value", share)
+                    .hint("it is a percentage: write 0 to 100"));
+            }
+        }
+        if kind != Kind::Random && compressible > 0 {
+            return Err(
+                Error::usage("payload.compressible is only for payloads of kind `random`").hint(
+                    "leave it out: zeros and patterns compress away altogether, text as it does",
+                ),
+            );
+        }
+        if matches!(kind, Kind::Zero | Kind::Pattern(_)) && duplicate > 0 {
+            return Err(
+                Error::usage("payload.duplicate is for kinds `random` and `text`")
+                    .hint("leave it out: all blocks of zeros or of one pattern are equal anyway"),
+            );
+        }
+        if let Kind::Pattern(bytes) = &kind
+            && (bytes.is_empty() || bytes.len() > LONGEST_PATTERN)
+        {
+            return Err(Error::usage("payload.pattern is empty or too long")
+                .with("bytes", bytes.len())
+                .hint(format!("give 1 to {LONGEST_PATTERN} bytes")));
+        }
+        Ok(PayloadSpec {
+            kind,
+            compressible,
+            duplicate,
+        })
+    }
+
+    /// The bytes.
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+    /// Percent of each block that compresses away.
+    pub fn compressible(&self) -> u32 {
+        self.compressible
+    }
+    /// Percent of blocks that repeat an earlier one.
+    pub fn duplicate(&self) -> u32 {
+        self.duplicate
+    }
+}
+
+/// What is left to do per write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// The buffer holds random bytes already: only make them unlike any other block.
+    Stamp,
+    /// The buffer holds the right bytes already.
+    Kept,
+    /// Every byte is written.
+    Whole,
+}
+
+/// Makes the bytes of one worker's writes.
+#[derive(Debug, Clone)]
+pub struct Filler {
+    way: Way,
+    content: Content,
+    ids: Ids,
+}
+
+impl Filler {
+    /// A filler with draws of its own. `seed` must differ between workers. `reads`: operations of
+    /// this worker also read into the buffers, so that nothing in them lasts.
+    pub fn new(spec: &PayloadSpec, seed: u64, reads: bool) -> Filler {
+        let way = match spec.kind {
+            _ if reads => Way::Whole,
+            Kind::Random if spec.compressible == 0 && spec.duplicate == 0 => Way::Stamp,
+            Kind::Zero | Kind::Pattern(_) => Way::Kept,
+            _ => Way::Whole,
+        };
+        Filler {
+            way,
+            content: Content::new(spec),
+            ids: Ids::new(seed, spec.duplicate),
+        }
+    }
+
+    /// Fills a buffer before the first write from it, in full. Not for the hot path.
+    pub fn prepare(&mut self, buffer: &mut [u8]) {
+        let id = self.ids.unique();
+        self.content.write(buffer, id);
+    }
+
+    /// Makes `block`, a buffer prepared earlier, the next block.
+    #[inline]
+    pub fn fill(&mut self, block: &mut [u8]) {
+        match self.way {
+            Way::Stamp => {
+                let id = self.ids.unique();
+                stamp(block, id);
+            }
+            Way::Kept => {}
+            Way::Whole => {
+                let id = self.ids.next();
+                self.content.write(block, id);
+            }
+        }
+    }
+}
+
+/// The bytes that belong to an id: the same id gives the same bytes, in any process.
+#[derive(Debug, Clone)]
+pub struct Content {
+    source: Source,
+    /// Random bytes in each whole [`CHUNK`].
+    random: usize,
+}
+
+#[derive(Debug, Clone)]
+enum Source {
+    Random(Noise),
+    Text(Noise),
+    /// Repeats of a pattern, a whole number of them.
+    Pattern(Vec<u8>),
+    Zero,
+}
+
+impl Content {
+    /// The content that `spec` describes.
+    pub fn new(spec: &PayloadSpec) -> Content {
+        let source = match &spec.kind {
+            Kind::Random => Source::Random(Noise::new()),
+            Kind::Text => Source::Text(Noise::text()),
+            Kind::Pattern(bytes) => Source::Pattern(repeat(bytes, LONGEST_PATTERN)),
+            Kind::Zero => Source::Zero,
+        };
+        let random = CHUNK * (100 - spec.compressible as usize) / 100;
+        Content {
+            source,
+            // Whole words, and room for the stamp that keeps chunks apart.
+            random: (random & !7).max(8),
+        }
+    }
+
+    /// Writes the block with this id.
+    pub fn write(&self, block: &mut [u8], id: u64) {
+        match &self.source {
+            Source::Zero => block.fill(0),
+            Source::Pattern(repeats) => {
+                for part in block.chunks_mut(repeats.len()) {
+                    let n = part.len();
+                    part.copy_from_slice(&repeats[..n]);
+                }
+            }
+            Source::Text(noise) => {
+                noise.write(block, id);
+                stamp_text(block, id);
+            }
+            Source::Random(noise) if self.random >= CHUNK => {
+                noise.write(block, id);
+                stamp(block, id);
+            }
+            Source::Random(noise) => self.compressible(noise, block, id),
+        }
+    }
+
+    /// Random bytes, then zeros, in every chunk; a short last chunk has the same share.
+    fn compressible(&self, noise: &Noise, block: &mut [u8], id: u64) {
+        let mut id = id;
+        for chunk in block.chunks_mut(CHUNK) {
+            let random = match chunk.len() {
+                CHUNK => self.random,
+                n => (n * self.random / CHUNK).max(n.min(8)),
+            };
+            let (head, tail) = chunk.split_at_mut(random);
+            noise.write(head, id);
+            id = stamp(head, id);
+            tail.fill(0);
+        }
+    }
+}
+
+/// Writes 8 bytes of its own into every sector; returns a state to go on from.
+#[inline]
+pub fn stamp(block: &mut [u8], id: u64) -> u64 {
+    let mut x = id.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    for sector in block.chunks_mut(SECTOR) {
+        x = x.rotate_left(23).wrapping_add(0xD1B5_4A32_D192_ED03);
+        if let Some(head) = sector.first_chunk_mut::<8>() {
+            *head = x.to_le_bytes();
+        }
+    }
+    x
+}
+
+/// The same in printable characters, six bits each.
+fn stamp_text(block: &mut [u8], id: u64) {
+    let mut x = id.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    for sector in block.chunks_mut(SECTOR) {
+        x = x.rotate_left(23).wrapping_add(0xD1B5_4A32_D192_ED03);
+        if let Some(head) = sector.first_chunk_mut::<10>() {
+            for (i, byte) in head.iter_mut().enumerate() {
+                *byte = b' ' + (x >> (6 * i) & 63) as u8;
+            }
+        }
+    }
+}
+
+/// Which content each block gets: a new one, or one of those before.
+#[derive(Debug, Clone)]
+struct Ids {
+    seed: u64,
+    /// Unique contents so far.
+    unique: u64,
+    /// Golden-ratio sequence: below `share` means duplicate. It spreads duplicates evenly without
+    /// a period, so that the share is right after a few blocks already.
+    turn: u32,
+    share: u64,
+    draw: u64,
+}
+
+impl Ids {
+    fn new(seed: u64, duplicate: u32) -> Ids {
+        Ids {
+            seed,
+            unique: 0,
+            turn: scramble(seed) as u32,
+            share: (u64::from(duplicate) << 32) / 100,
+            draw: seed,
+        }
+    }
+
+    #[inline]
+    fn unique(&mut self) -> u64 {
+        self.unique += 1;
+        self.id(self.unique)
+    }
+
+    #[inline]
+    fn id(&self, number: u64) -> u64 {
+        scramble(self.seed.wrapping_add(number))
+    }
+
+    #[inline]
+    fn next(&mut self) -> u64 {
+        if self.share == 0 {
+            return self.unique();
+        }
+        self.turn = self.turn.wrapping_add(0x9E37_79B9);
+        if u64::from(self.turn) >= self.share || self.unique == 0 {
+            return self.unique();
+        }
+        self.draw = self.draw.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let drawn = scramble(self.draw);
+        // One of those before, each alike.
+        self.id(1 + (u128::from(drawn) * u128::from(self.unique) >> 64) as u64)
+    }
+}
+
+/// `SplitMix64`'s finaliser: one to one, neighbours become unrelated.
+#[inline]
+pub fn scramble(mut x: u64) -> u64 {
+    x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ x >> 31
+}

@@ -1,0 +1,105 @@
+//! Random bytes at memory speed: two pools of different prime lengths, combined.
+//!
+//! Byte `i` of a block is `a[i + x] ^ b[i + y]`, `x` and `y` from the block's id. The pools stay in
+//! the second-level cache; their lengths share no factor, so that a block repeats only after
+//! 44 MB and compressors find nothing. The pools are the same in every process: what belongs to an
+//! id can be made again to see where stored bytes differ.
+
+use rand::{Rng as _, SeedableRng};
+
+use super::scramble;
+use crate::generator::Rng;
+
+/// Words of both pools have this many bytes: whole 8-byte words, and whole turns of text.
+const WORD: usize = 24;
+/// Length of the first pool, words; a prime.
+const FIRST: usize = 1361 * WORD;
+/// Length of the second pool, words; a prime.
+const SECOND: usize = 1367 * WORD;
+/// Any number: it decides the bytes of the pools, for good.
+const POOL_SEED: u64 = 0x7461_696C_6C69_6768;
+/// Bits of three neighbouring characters of text that vary, as YCSB draws them.
+const TEXT_BITS: [u8; 3] = [31, 63, 95];
+
+/// The two pools.
+#[derive(Debug, Clone)]
+pub struct Noise {
+    first: Box<[u8]>,
+    second: Box<[u8]>,
+    /// Blocks begin at multiples of this.
+    step: usize,
+    /// What every byte gets on top: the first printable character, or nothing.
+    base: u8,
+}
+
+impl Noise {
+    /// Random bytes, always the same.
+    pub fn new() -> Noise {
+        let mut rng = Rng::seed_from_u64(POOL_SEED);
+        let mut pool = |length| {
+            let mut bytes = vec![0; length];
+            rng.fill_bytes(&mut bytes);
+            bytes.into_boxed_slice()
+        };
+        Noise {
+            first: pool(FIRST),
+            second: pool(SECOND),
+            step: 8,
+            base: 0,
+        }
+    }
+
+    /// Printable characters, space and above, always the same. Only bits that vary are in the
+    /// pools, and blocks begin at whole turns of them, so that both pools agree on which do.
+    pub fn text() -> Noise {
+        let mut noise = Noise::new();
+        for pool in [&mut noise.first, &mut noise.second] {
+            let bits = TEXT_BITS.iter().cycle();
+            pool.iter_mut()
+                .zip(bits)
+                .for_each(|(byte, bits)| *byte &= bits);
+        }
+        Noise {
+            step: WORD,
+            base: b' ',
+            ..noise
+        }
+    }
+
+    /// Fills the block with the bytes of `id`.
+    #[inline]
+    pub fn write(&self, block: &mut [u8], id: u64) {
+        let drawn = scramble(id);
+        let place = |half: u64, length: usize| {
+            (half * (length / self.step) as u64 >> 32) as usize * self.step
+        };
+        let mut a = place(drawn & 0xFFFF_FFFF, FIRST);
+        let mut b = place(drawn >> 32, SECOND);
+        let mut rest = block;
+        while !rest.is_empty() {
+            let n = rest.len().min(FIRST - a).min(SECOND - b);
+            let (part, after) = rest.split_at_mut(n);
+            let (first, second) = (&self.first[a..a + n], &self.second[b..b + n]);
+            match self.base {
+                0 => combine(part, first, second, 0),
+                base => combine(part, first, second, base),
+            }
+            a = if a + n == FIRST { 0 } else { a + n };
+            b = if b + n == SECOND { 0 } else { b + n };
+            rest = after;
+        }
+    }
+}
+
+/// Plain enough for the compiler to make vectors of it.
+#[inline(always)]
+fn combine(to: &mut [u8], a: &[u8], b: &[u8], base: u8) {
+    for ((to, a), b) in to.iter_mut().zip(a).zip(b) {
+        *to = (a ^ b).wrapping_add(base);
+    }
+}
+
+/// Whole repeats of `pattern`, at least `least` bytes.
+pub fn repeat(pattern: &[u8], least: usize) -> Vec<u8> {
+    pattern.repeat(least.div_ceil(pattern.len().max(1)))
+}

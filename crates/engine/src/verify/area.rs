@@ -1,0 +1,119 @@
+//! Where verified blocks lie: from an operation to numbers of blocks.
+
+use taillight_core::Op;
+use taillight_core::plan::{BlockSize, Plan};
+use taillight_driver::Geometry;
+
+/// The part of the data set that is verified, in blocks of one size; or a range of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Area {
+    /// Bytes in a block; 0 for keys.
+    pub unit: u64,
+    /// Offset in the data set of the first block; first key.
+    pub first: u64,
+    /// Blocks or keys.
+    pub blocks: u64,
+    /// Bytes in each file, for global offsets; `u64::MAX` = one file.
+    pub file_size: u64,
+    /// Addresses are key numbers, and each value is one block.
+    pub keyed: bool,
+}
+
+/// The blocks of one operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Blocks {
+    /// Number of the first one.
+    pub first: u64,
+    /// Address of the first one.
+    pub address: u64,
+    /// How many.
+    pub count: usize,
+    /// Bytes in each.
+    pub length: usize,
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+impl Area {
+    /// The extents of all workloads of a plan, in the largest blocks that fit all of them.
+    pub fn of(plan: &Plan, shape: Geometry) -> Area {
+        let mut unit = if shape.files > 1 { shape.file_size } else { 0 };
+        let (mut first, mut end) = (u64::MAX, 0);
+        for workload in &plan.workloads {
+            let access = &workload.access;
+            unit = gcd(unit, access.align.0);
+            unit = gcd(unit, access.offset.0);
+            unit = gcd(unit, access.stride.map_or(0, |s| s.0));
+            unit = match &workload.block_size {
+                BlockSize::Fixed(size) => gcd(unit, size.0),
+                BlockSize::Split(parts) => parts.iter().fold(unit, |u, p| gcd(u, p.size.0)),
+                BlockSize::Range(range) => gcd(gcd(unit, range.step.0), range.min.0),
+            };
+            first = first.min(access.offset.0);
+            let to_end = shape.size().saturating_sub(access.offset.0);
+            let length = access.length.map_or(to_end, |l| l.0.min(to_end));
+            end = end.max(access.offset.0 + length);
+        }
+        let unit = unit.max(1);
+        Area {
+            unit,
+            first,
+            blocks: end.saturating_sub(first) / unit,
+            file_size: if shape.files > 1 {
+                shape.file_size
+            } else {
+                u64::MAX
+            },
+            keyed: false,
+        }
+    }
+
+    /// A range of keys; each value is a block.
+    pub fn keys(first: u64, count: u64) -> Area {
+        Area {
+            unit: 0,
+            first,
+            blocks: count,
+            file_size: u64::MAX,
+            keyed: true,
+        }
+    }
+
+    /// The blocks of an operation.
+    #[inline]
+    pub fn blocks(&self, op: &Op) -> Blocks {
+        if self.keyed {
+            return Blocks {
+                first: op.key.wrapping_sub(self.first),
+                address: op.key,
+                count: 1,
+                length: op.size as usize,
+            };
+        }
+        let address = match op.target {
+            0 => op.offset,
+            file => u64::from(file) * self.file_size + op.offset,
+        };
+        Blocks {
+            first: address.wrapping_sub(self.first) / self.unit,
+            address,
+            count: (op.size / self.unit) as usize,
+            length: self.unit as usize,
+        }
+    }
+
+    /// Most blocks in one operation of this size.
+    pub fn per_operation(&self, size: u64) -> usize {
+        match self.keyed {
+            true => 1,
+            false => (size / self.unit.max(1)) as usize,
+        }
+    }
+
+    /// File and offset of an address.
+    pub fn place(&self, address: u64) -> (u16, u64) {
+        ((address / self.file_size) as u16, address % self.file_size)
+    }
+}

@@ -1,0 +1,268 @@
+//! A verified block: header, content, checksum. Made here, taken apart here; what a difference
+//! means is decided in `judge`, which also knows what was written when.
+//!
+//! ```text
+//!  0  magic       8   "TLBLOCK1"
+//!  8  run         8   hash of the run's id
+//! 16  address     8   byte offset in the data set, or key number
+//! 24  generation  8   counts the writes to this address
+//! 32  length      4   bytes of the block, checksum included
+//! 36  kind        1   what the content is made of; 37: its compressible percent
+//! 38  reserved    6   zero
+//! 44  header sum  4   CRC-32C of bytes 0..44
+//! 48  content         decided by run, address and generation, so that it can be made again
+//! -4  sum         4   CRC-32C of everything before it
+//! ```
+//! All numbers little endian. The header has a sum of its own so that a damaged content does not
+//! make the header doubtful: whose block it is stays known.
+
+use crc_fast::{CrcAlgorithm::Crc32Iscsi, checksum};
+
+use crate::payload::{Content, Kind, PayloadSpec, scramble};
+
+/// First bytes of a verified block.
+pub const MAGIC: [u8; 8] = *b"TLBLOCK1";
+/// Bytes of the header.
+pub const HEADER: usize = 48;
+/// Smallest block that can be verified, bytes.
+pub const SMALLEST: u64 = 64;
+/// Where the header's sum stands.
+const SUM: usize = 44;
+
+/// CRC-32C (Castagnoli), by the CPU's instructions.
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    // The upper half is always zero for a 32-bit sum.
+    checksum(Crc32Iscsi, bytes) as u32
+}
+
+/// The number that stands for a run in its blocks.
+pub fn run_hash(run_id: &str) -> u64 {
+    run_id.bytes().fold(0x6A09_E667_F3BC_C908, |hash, byte| {
+        scramble(hash ^ u64::from(byte))
+    })
+}
+
+/// Whose block, where and which of its writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// Hash of the run's id.
+    pub run: u64,
+    /// Byte offset in the data set, or key number.
+    pub address: u64,
+    /// Number of the write to this address, from 1, modulo 2^28.
+    pub generation: u64,
+}
+
+/// What a block is seen to be, by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// Header and checksum are right.
+    Whole(Mark),
+    /// The header is right, the block's checksum is not.
+    Damaged(Mark),
+    /// The header is right and says another length.
+    OtherLength(Mark, u32),
+    /// Zeros only.
+    Blank,
+    /// No right header. The mark is what stands in its place.
+    NoHeader(Mark),
+}
+
+/// How a block differs from the one that should be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Difference {
+    /// First differing byte.
+    pub first: u32,
+    /// Differing bytes.
+    pub bytes: u32,
+    /// At least half of what says something (bytes that should not be zero) is right.
+    pub mostly_right: bool,
+}
+
+/// Makes blocks, and makes them again to compare.
+#[derive(Debug, Clone)]
+pub struct Format {
+    content: Content,
+    kind: [u8; 2],
+}
+
+impl Format {
+    /// Blocks with this payload. Its duplicates are not used: verified blocks are all different.
+    pub fn new(payload: &PayloadSpec) -> Format {
+        let kind = match payload.kind() {
+            Kind::Random => 0,
+            Kind::Zero => 1,
+            Kind::Pattern(_) => 2,
+            Kind::Text => 3,
+        };
+        Format {
+            content: Content::new(payload),
+            kind: [kind, payload.compressible() as u8],
+        }
+    }
+
+    /// Writes the whole block; it has [`SMALLEST`] bytes or more.
+    pub fn seal(&self, block: &mut [u8], mark: Mark) {
+        let id = scramble(scramble(mark.run ^ scramble(mark.address)) ^ mark.generation);
+        self.content.write(block, id);
+        let mut header = [0; HEADER];
+        header[..8].copy_from_slice(&MAGIC);
+        header[8..16].copy_from_slice(&mark.run.to_le_bytes());
+        header[16..24].copy_from_slice(&mark.address.to_le_bytes());
+        header[24..32].copy_from_slice(&mark.generation.to_le_bytes());
+        header[32..36].copy_from_slice(&(block.len() as u32).to_le_bytes());
+        header[36..38].copy_from_slice(&self.kind);
+        let sum = crc32c(&header[..SUM]);
+        header[SUM..].copy_from_slice(&sum.to_le_bytes());
+        let Some(body) = block.len().checked_sub(4) else {
+            return;
+        };
+        let (all, last) = block.split_at_mut(body);
+        if let Some(head) = all.first_chunk_mut::<HEADER>() {
+            *head = header;
+        }
+        last.copy_from_slice(&crc32c(all).to_le_bytes());
+    }
+
+    /// Whether the content of a block with this header can be made again here.
+    pub fn knows(&self, block: &[u8]) -> bool {
+        block.get(36..38) == Some(&self.kind)
+    }
+
+    /// Compares a block with the one `mark` should have; `scratch` is made as long.
+    pub fn compare(&self, block: &[u8], mark: Mark, scratch: &mut Vec<u8>) -> Option<Difference> {
+        scratch.resize(block.len(), 0);
+        self.seal(scratch, mark);
+        let mut first = None;
+        let (mut bytes, mut telling, mut right) = (0, 0u32, 0u32);
+        for (i, (is, should)) in block.iter().zip(scratch.iter()).enumerate() {
+            telling += u32::from(*should != 0);
+            if is == should {
+                right += u32::from(*should != 0);
+            } else {
+                first.get_or_insert(i as u32);
+                bytes += 1;
+            }
+        }
+        Some(Difference {
+            first: first?,
+            bytes,
+            mostly_right: right * 2 >= telling,
+        })
+    }
+
+    /// Whether `block` from byte `from` on is what `mark` has there: the rest of an older write.
+    pub fn continues(&self, block: &[u8], mark: Mark, from: usize, scratch: &mut Vec<u8>) -> bool {
+        scratch.resize(block.len(), 0);
+        self.seal(scratch, mark);
+        // Both ends: at the difference, and at the checksum.
+        let near = from..block.len().min(from + 32);
+        block.get(near.clone()) == scratch.get(near)
+            && block[block.len().saturating_sub(4)..] == scratch[block.len().saturating_sub(4)..]
+    }
+}
+
+/// Looks at a block of [`SMALLEST`] bytes or more by itself.
+pub fn inspect(block: &[u8]) -> Seen {
+    let Some((header, _)) = block.split_first_chunk::<HEADER>() else {
+        return Seen::Blank;
+    };
+    let number = |at: usize| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&header[at..at + 8]);
+        u64::from_le_bytes(bytes)
+    };
+    let mark = Mark {
+        run: number(8),
+        address: number(16),
+        generation: number(24),
+    };
+    let [length, sum] = [number(32) as u32, (number(40) >> 32) as u32];
+    if header[..8] != MAGIC || crc32c(&header[..SUM]) != sum {
+        return match block.iter().all(|b| *b == 0) {
+            true => Seen::Blank,
+            false => Seen::NoHeader(mark),
+        };
+    }
+    if length as usize != block.len() {
+        return Seen::OtherLength(mark, length);
+    }
+    let (all, last) = block.split_at(block.len() - 4);
+    match crc32c(all).to_le_bytes() == *last {
+        true => Seen::Whole(mark),
+        false => Seen::Damaged(mark),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn format(kind: Kind, compressible: u32) -> Format {
+        Format::new(&PayloadSpec::new(kind, compressible, 0).unwrap())
+    }
+
+    #[test]
+    fn castagnoli_check_value() {
+        // The check value of CRC-32/ISCSI (RFC 3720, appendix B.4 has more).
+        assert_eq!(crc32c(b"123456789"), 0xE306_9283);
+        assert_eq!(crc32c(&[0; 32]), 0x8A91_36AA);
+    }
+
+    fn mark() -> Mark {
+        Mark {
+            run: run_hash("a run"),
+            address: 1 << 40,
+            generation: 3,
+        }
+    }
+
+    fn formats() -> Vec<Format> {
+        vec![
+            format(Kind::Random, 0),
+            format(Kind::Random, 70),
+            format(Kind::Random, 100),
+            format(Kind::Zero, 0),
+            format(Kind::Pattern(b"abc".to_vec()), 0),
+            format(Kind::Text, 0),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_flip_is_seen_and_located(
+            which in 0usize..6,
+            size in 64usize..9000,
+            at: prop::sample::Index,
+            bits in 1u8..=255,
+        ) {
+            let format = &formats()[which];
+            let mut block = vec![7; size];
+            format.seal(&mut block, mark());
+            prop_assert_eq!(inspect(&block), Seen::Whole(mark()));
+            let at = at.index(size);
+            block[at] ^= bits;
+            prop_assert_ne!(inspect(&block), Seen::Whole(mark()));
+            let mut scratch = Vec::new();
+            let found = format.compare(&block, mark(), &mut scratch);
+            let expected = Difference { first: at as u32, bytes: 1, mostly_right: true };
+            prop_assert_eq!(found, Some(expected));
+        }
+
+        #[test]
+        fn any_bytes_are_looked_at_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(!matches!(inspect(&bytes), Seen::Whole(_)));
+        }
+    }
+
+    #[test]
+    fn blank_and_foreign_blocks() {
+        assert_eq!(inspect(&[0; 4096]), Seen::Blank);
+        assert!(matches!(inspect(&[9; 4096]), Seen::NoHeader(_)));
+        let mut block = vec![0; 4096];
+        format(Kind::Random, 0).seal(&mut block, mark());
+        assert_eq!(inspect(&block[..2048]), Seen::OtherLength(mark(), 4096));
+    }
+}

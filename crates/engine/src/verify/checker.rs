@@ -1,0 +1,191 @@
+//! One worker's side of verification: seals what it writes, judges what it reads.
+//!
+//! The worker calls it around each operation; without verification it holds no checker and pays one
+//! test of an `Option`. No allocation per operation: what a read must remember has its place per
+//! slot. A wrong block is cold: there it may allocate.
+
+use std::sync::Arc;
+
+use taillight_core::{Op, OpKind, Stamp};
+use taillight_rundir::verify::{FINDINGS_MAX, Finding, VerifyReport, Wrong};
+
+use super::Shared;
+use super::block::Mark;
+use super::judge::{Case, Detail, Judgement, Reason};
+use super::ledger::Entry;
+
+/// Seals and judges for one worker, or for the pass.
+#[derive(Debug)]
+pub struct Checker {
+    shared: Arc<Shared>,
+    /// Index of the payload it writes.
+    format: usize,
+    worker: Option<u16>,
+    /// Blocks in the largest operation.
+    per_op: usize,
+    /// The ledger when each slot's read began, `per_op` entries a slot.
+    before: Vec<Entry>,
+    scratch: Vec<u8>,
+    report: VerifyReport,
+}
+
+impl Checker {
+    /// A checker for `depth` slots of operations of `largest` bytes at most. `format`: which of the
+    /// payloads it writes.
+    pub fn new(
+        shared: Arc<Shared>,
+        format: usize,
+        worker: Option<u16>,
+        depth: u32,
+        largest: u64,
+    ) -> Checker {
+        let per_op = shared.area.per_operation(largest);
+        Checker {
+            format,
+            worker,
+            per_op,
+            before: vec![Entry::default(); per_op * depth as usize],
+            scratch: Vec::with_capacity(largest as usize),
+            report: VerifyReport::default(),
+            shared,
+        }
+    }
+
+    /// A write or trim is about to be submitted: notes its generations, and makes the bytes of a
+    /// write.
+    #[inline]
+    pub fn on_write(&mut self, op: &Op, buffer: &mut [u8]) {
+        let blocks = self.shared.area.blocks(op);
+        let format = &self.shared.formats[self.format];
+        let mut parts = buffer.chunks_exact_mut(blocks.length.max(1));
+        for i in 0..blocks.count as u64 {
+            if op.kind == OpKind::Trim {
+                self.shared.ledger.begin_trim(blocks.first + i);
+                continue;
+            }
+            let generation = self.shared.ledger.begin(blocks.first + i);
+            if let Some(part) = parts.next() {
+                let mark = Mark {
+                    run: self.shared.run,
+                    address: blocks.address + i * blocks.length as u64,
+                    generation,
+                };
+                format.seal(part, mark);
+            }
+        }
+    }
+
+    /// A write or trim has ended. `ok`: all of it succeeded.
+    #[inline]
+    pub fn on_write_done(&mut self, op: &Op, ok: bool) {
+        let blocks = self.shared.area.blocks(op);
+        let ok = ok && op.kind != OpKind::Trim;
+        for i in 0..blocks.count as u64 {
+            self.shared.ledger.end(blocks.first + i, ok);
+        }
+    }
+
+    /// A write or trim noted by [`on_write`](Self::on_write) was never submitted.
+    #[cold]
+    pub fn on_write_dropped(&mut self, op: &Op) {
+        let blocks = self.shared.area.blocks(op);
+        for i in 0..blocks.count as u64 {
+            self.shared.ledger.cancel(blocks.first + i);
+        }
+    }
+
+    /// A read is about to be submitted.
+    #[inline]
+    pub fn on_read(&mut self, slot: u32, op: &Op) {
+        let blocks = self.shared.area.blocks(op);
+        let from = slot as usize * self.per_op;
+        let places = self.before[from..].iter_mut().take(blocks.count);
+        for (i, before) in places.enumerate() {
+            *before = self.shared.ledger.get(blocks.first + i as u64);
+        }
+    }
+
+    /// A read has succeeded with these bytes; false when something in them is wrong.
+    #[inline]
+    pub fn on_read_done(&mut self, slot: u32, op: &Op, buffer: &[u8], now: Stamp) -> bool {
+        let blocks = self.shared.area.blocks(op);
+        let from = slot as usize * self.per_op;
+        let mut good = true;
+        let parts = buffer.chunks_exact(blocks.length.max(1)).take(blocks.count);
+        for (i, block) in parts.enumerate() {
+            let number = blocks.first + i as u64;
+            let case = Case {
+                shared: &self.shared,
+                block,
+                address: blocks.address + (i * blocks.length) as u64,
+                before: self.before[from + i],
+                after: self.shared.ledger.get(number),
+            };
+            let (address, after) = (case.address, case.after);
+            match case.judge(&mut self.scratch) {
+                Judgement::Right => {
+                    self.report.checked += 1;
+                    if after.settled && !after.seen {
+                        self.shared.ledger.saw(number, after.last);
+                    }
+                }
+                Judgement::Unchecked(reason) => self.unchecked(reason),
+                Judgement::Wrong(kind, detail) => {
+                    good = false;
+                    self.wrong(op, (address, block.len() as u64), kind, &detail, now);
+                }
+            }
+        }
+        good
+    }
+
+    fn unchecked(&mut self, reason: Reason) {
+        let counts = &mut self.report.unchecked;
+        *match reason {
+            Reason::Unwritten => &mut counts.unwritten,
+            Reason::Overlapped => &mut counts.overlapped,
+            Reason::Uncertain => &mut counts.uncertain,
+        } += 1;
+    }
+
+    #[cold]
+    fn wrong(&mut self, op: &Op, place: (u64, u64), kind: Wrong, detail: &Detail, now: Stamp) {
+        self.report.checked += 1;
+        self.report.wrong += 1;
+        *self.report.kinds.of(kind) += 1;
+        if self.report.findings.len() == FINDINGS_MAX {
+            return;
+        }
+        let (target, address) = self.shared.area.place(place.0);
+        self.report.findings.push(Finding {
+            time_ns: now.0,
+            worker: self.worker,
+            op: op.kind,
+            target,
+            address,
+            length: place.1,
+            kind,
+            expected: detail.expected,
+            found: detail.found,
+            found_address: detail.address,
+            found_run: detail.run.map(|run| format!("{run:016x}")),
+            first_byte: detail.first,
+            bytes: detail.bytes,
+        });
+    }
+
+    /// Blocks of a read that failed in the pass.
+    pub(super) fn unreadable(&mut self, blocks: u64) {
+        self.report.unchecked.unreadable += blocks;
+    }
+
+    /// Bytes in a block, at least 1.
+    pub(super) fn unit(&self) -> u64 {
+        self.shared.area.unit.max(1)
+    }
+
+    /// What was found.
+    pub fn into_report(self) -> VerifyReport {
+        self.report
+    }
+}

@@ -1,0 +1,234 @@
+//! What a block that was read means: right, not to be judged, or wrong in one of several ways.
+//!
+//! A pure function of the block, the ledger before and after the read, and what the run knows.
+//! The rule for doubt: never a false alarm. Where overlapping writes, a failed write or data from
+//! before the run make more than one state right, the block counts as unchecked.
+
+use taillight_rundir::verify::Wrong;
+
+use super::Shared;
+use super::block::{Difference, Mark, Seen, inspect};
+use super::ledger::{Age, Entry, age};
+
+/// Candidates tried when a block's header is damaged.
+const CANDIDATES: u64 = 4;
+
+/// What a block is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judgement {
+    /// What must be there.
+    Right,
+    /// Nothing certain can be said.
+    Unchecked(Reason),
+    /// Wrong.
+    Wrong(Wrong, Detail),
+}
+
+/// Why a block cannot be judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// This run wrote nothing there.
+    Unwritten,
+    /// Writes overlapped the read or each other.
+    Overlapped,
+    /// A write failed there, or it was trimmed.
+    Uncertain,
+}
+
+/// What is known of a wrong block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Detail {
+    /// Oldest generation that would be right.
+    pub expected: Option<u64>,
+    /// Generation found.
+    pub found: Option<u64>,
+    /// Address the block found belongs to.
+    pub address: Option<u64>,
+    /// Run the block found belongs to.
+    pub run: Option<u64>,
+    /// First wrong byte.
+    pub first: Option<u32>,
+    /// Wrong bytes.
+    pub bytes: Option<u32>,
+}
+
+/// One block that was read, and what the ledger said before and after.
+pub struct Case<'a> {
+    pub shared: &'a Shared,
+    pub block: &'a [u8],
+    pub address: u64,
+    pub before: Entry,
+    pub after: Entry,
+}
+
+impl Case<'_> {
+    /// Judges the block. `scratch` is used when it has to be made again.
+    pub fn judge(&self, scratch: &mut Vec<u8>) -> Judgement {
+        let seen = inspect(self.block);
+        if let Seen::Whole(mark) = seen
+            && mark.run == self.shared.run
+            && mark.address == self.address
+            && age(&self.before, &self.after, mark.generation) == Age::Right
+        {
+            return Judgement::Right;
+        }
+        self.judge_other(seen, scratch)
+    }
+
+    #[cold]
+    fn judge_other(&self, seen: Seen, scratch: &mut Vec<u8>) -> Judgement {
+        if let Seen::Whole(m) | Seen::Damaged(m) = seen
+            && m.run == self.shared.run
+            && m.address != self.address
+        {
+            return self.wrong(Wrong::Misplaced, m, None);
+        }
+        if self.before.uncertain || self.after.uncertain {
+            return Judgement::Unchecked(Reason::Uncertain);
+        }
+        match (self.before.settled, self.shared.prior) {
+            (true, _) => self.judge_ours(seen, scratch),
+            (false, _) if self.after.touched() => Judgement::Unchecked(Reason::Overlapped),
+            (false, Some(prior)) => self.judge_prior(seen, prior, scratch),
+            (false, None) => match seen {
+                // Not ours to expect, but it does contradict itself.
+                Seen::Damaged(m) => self.damaged(m, scratch),
+                _ => Judgement::Unchecked(Reason::Unwritten),
+            },
+        }
+    }
+
+    /// A write of this run was acknowledged: only its blocks are right.
+    fn judge_ours(&self, seen: Seen, scratch: &mut Vec<u8>) -> Judgement {
+        match seen {
+            Seen::Blank => self.judgement(Wrong::Lost, Detail::default()),
+            Seen::Whole(m) if m.run != self.shared.run => self.wrong(Wrong::OtherRun, m, None),
+            Seen::OtherLength(m, _) => self.wrong(Wrong::OtherRun, m, None),
+            Seen::Whole(m) => {
+                let age = age(&self.before, &self.after, m.generation);
+                let lost = age == Age::Old(1) && !self.before.seen;
+                let kind = if lost { Wrong::Lost } else { Wrong::Stale };
+                self.wrong(kind, m, None)
+            }
+            _ if self.mixed() && !self.shared.whole_writes => {
+                Judgement::Unchecked(Reason::Overlapped)
+            }
+            Seen::Damaged(m) | Seen::NoHeader(m) if self.mixed() => {
+                self.wrong(Wrong::Torn, m, None)
+            }
+            Seen::Damaged(m) => self.damaged(m, scratch),
+            Seen::NoHeader(m) => self.headless(m, scratch),
+        }
+    }
+
+    /// Nothing of this run: only blocks of the run that was named are right.
+    fn judge_prior(&self, seen: Seen, prior: u64, scratch: &mut Vec<u8>) -> Judgement {
+        match seen {
+            Seen::Whole(m) | Seen::Damaged(m) | Seen::OtherLength(m, _) if m.run != prior => {
+                self.wrong(Wrong::OtherRun, m, None)
+            }
+            Seen::Whole(m) | Seen::Damaged(m) if m.address != self.address => {
+                self.wrong(Wrong::Misplaced, m, None)
+            }
+            Seen::Whole(_) => Judgement::Right,
+            Seen::Damaged(m) => self.damaged(m, scratch),
+            Seen::OtherLength(m, _) => self.wrong(Wrong::OtherSize, m, None),
+            Seen::Blank => self.judgement(Wrong::Lost, Detail::default()),
+            Seen::NoHeader(m) => {
+                let near = Mark {
+                    run: prior,
+                    address: self.address,
+                    ..m
+                };
+                let first = (1..=CANDIDATES).map(|generation| Mark { generation, ..near });
+                let all: Vec<Mark> = first.chain([near]).collect();
+                self.nearest(&all, scratch)
+            }
+        }
+    }
+
+    /// The header says whose block it is; the rest does not fit.
+    fn damaged(&self, mark: Mark, scratch: &mut Vec<u8>) -> Judgement {
+        let Some(found) = self.compare(mark, scratch) else {
+            return self.wrong(Wrong::Flipped, mark, None);
+        };
+        let from = found.first as usize;
+        let rest = &self.block[from..];
+        let torn = (from % 512 == 0 && rest.iter().all(|b| *b == 0))
+            || self.shared.formats.iter().any(|f| {
+                let neighbours = [mark.generation.wrapping_sub(1), mark.generation + 1];
+                neighbours.into_iter().any(|generation| {
+                    let other = Mark { generation, ..mark };
+                    f.continues(self.block, other, from, scratch)
+                })
+            });
+        let kind = if torn { Wrong::Torn } else { Wrong::Flipped };
+        self.wrong(
+            kind,
+            mark,
+            found
+                .mostly_right
+                .then_some(found)
+                .or(torn.then_some(found)),
+        )
+    }
+
+    /// No header: one of the blocks that may be here with a damaged beginning, or none at all.
+    fn headless(&self, mark: Mark, scratch: &mut Vec<u8>) -> Judgement {
+        let near = Mark {
+            run: self.shared.run,
+            address: self.address,
+            ..mark
+        };
+        let last = self.after.last;
+        let newest = (0..CANDIDATES.min(last + 1)).map(|back| Mark {
+            generation: last - back,
+            ..near
+        });
+        let all: Vec<Mark> = newest.chain([near]).collect();
+        self.nearest(&all, scratch)
+    }
+
+    fn nearest(&self, candidates: &[Mark], scratch: &mut Vec<u8>) -> Judgement {
+        let found = candidates
+            .iter()
+            .filter_map(|m| Some((*m, self.compare(*m, scratch)?)))
+            .filter(|(_, d)| d.mostly_right)
+            .min_by_key(|(_, d)| d.bytes);
+        match found {
+            Some((mark, difference)) => self.wrong(Wrong::Flipped, mark, Some(difference)),
+            // Nothing of ours: whatever was there before.
+            None => self.judgement(Wrong::Lost, Detail::default()),
+        }
+    }
+
+    /// The smallest difference from the block `mark` has with any workload's payload.
+    fn compare(&self, mark: Mark, scratch: &mut Vec<u8>) -> Option<Difference> {
+        let formats = self.shared.formats.iter();
+        let differences = formats.filter_map(|f| f.compare(self.block, mark, scratch));
+        differences.min_by_key(|d| d.bytes)
+    }
+
+    /// Overlapping writes may have left a mixture, or do so during the read.
+    fn mixed(&self) -> bool {
+        self.before.mixed() || self.after.mixed() || self.before.last != self.after.last
+    }
+
+    fn wrong(&self, kind: Wrong, mark: Mark, difference: Option<Difference>) -> Judgement {
+        let other_run = kind == Wrong::OtherRun;
+        let detail = Detail {
+            expected: None,
+            found: (!other_run).then_some(mark.generation),
+            address: (kind == Wrong::Misplaced).then_some(mark.address),
+            run: other_run.then_some(mark.run),
+            first: difference.map(|d| d.first),
+            bytes: difference.map(|d| d.bytes),
+        };
+        self.judgement(kind, detail)
+    }
+
+    fn judgement(&self, kind: Wrong, detail: Detail) -> Judgement {
+        let expected = self.before.oldest();
+        Judgement::Wrong(kind, Detail { expected, ..detail })
+    }
+}

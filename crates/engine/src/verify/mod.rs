@@ -1,0 +1,128 @@
+//! Verification: blocks that know whose they are, and a record of what was written where.
+//!
+//! Each block (or value) a run writes carries the run, its address, the number of the write to that
+//! address, and a checksum. Reads of the run, or a pass after it, compare what comes back with the
+//! [`Ledger`] and tell apart: changed bytes, torn, lost, stale and misplaced blocks, and blocks of
+//! another run. What this cannot see: damage that nobody reads. It does not decide what is written
+//! (`generator`) and prints nothing; findings go into `verify.json`.
+//!
+//! The unit is the largest size that divides every block size, alignment and extent border of the
+//! plan; an operation holds one or more whole blocks. Callers: `worker`, `run`.
+
+mod area;
+mod block;
+mod checker;
+mod judge;
+mod ledger;
+mod pass;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use taillight_core::{Error, Result};
+use taillight_rundir::verify::VerifyReport;
+
+pub use area::Area;
+pub use block::{Difference, Format, Mark, SMALLEST, Seen, crc32c, inspect, run_hash};
+pub use checker::Checker;
+pub use judge::{Detail, Judgement, Reason};
+pub use ledger::{Age, ENTRY, Entry, Ledger, MOST_IN_FLIGHT, age};
+pub use pass::{Pass, pass};
+
+use crate::payload::PayloadSpec;
+
+/// Memory the ledger may take: 128 Mi blocks, 512 GiB of 4 KiB blocks.
+pub const LEDGER_BUDGET: u64 = 1 << 30;
+
+/// What all workers of a verifying run share.
+#[derive(Debug)]
+pub struct Shared {
+    run_id: String,
+    run: u64,
+    /// Whose blocks must be where this run has written nothing; `None` = anything may be there.
+    prior: Option<u64>,
+    area: Area,
+    formats: Vec<Format>,
+    /// The target promises that a write of a block is seen whole or not at all.
+    whole_writes: bool,
+    ledger: Ledger,
+}
+
+/// What verification needs to know.
+#[derive(Debug, Clone)]
+pub struct VerifySpec<'a> {
+    /// Id of this run.
+    pub run_id: &'a str,
+    /// Id of the run that wrote what is read; for runs that only read.
+    pub prior: Option<&'a str>,
+    /// Where blocks lie.
+    pub area: Area,
+    /// What each workload writes.
+    pub payloads: &'a [PayloadSpec],
+    /// Operations in flight at most, all workers together.
+    pub outstanding: u64,
+    /// The target promises that a write of a block is seen whole or not at all.
+    pub whole_writes: bool,
+    /// Memory the ledger may take, bytes.
+    pub budget: u64,
+}
+
+impl Shared {
+    /// Prepares verification.
+    ///
+    /// # Errors
+    /// `Usage` when blocks are too small, payloads repeat blocks, too many operations are in flight
+    /// or the ledger would be larger than its budget.
+    pub fn new(spec: &VerifySpec<'_>) -> Result<Arc<Shared>> {
+        if spec.area.unit < SMALLEST && !spec.area.keyed {
+            return Err(Error::usage("blocks are too small to be verified")
+                .with("block", spec.area.unit)
+                .hint(format!(
+                    "block sizes, access.align and access.offset must have a common divisor of \
+                     {SMALLEST} B or more"
+                )));
+        }
+        if spec.payloads.iter().any(|p| p.duplicate() > 0) {
+            return Err(Error::usage("verified blocks are all different")
+                .hint("leave payload.duplicate out, or set verify.mode = \"off\""));
+        }
+        if spec.outstanding > MOST_IN_FLIGHT {
+            return Err(Error::usage("too many operations in flight to verify")
+                .with("outstanding", spec.outstanding)
+                .with("most", MOST_IN_FLIGHT)
+                .hint("use fewer workers or a smaller queue_depth"));
+        }
+        Ok(Arc::new(Shared {
+            run_id: spec.run_id.into(),
+            run: run_hash(spec.run_id),
+            prior: spec.prior.map(run_hash),
+            area: spec.area,
+            formats: spec.payloads.iter().map(Format::new).collect(),
+            whole_writes: spec.whole_writes,
+            ledger: Ledger::new(spec.area.blocks, spec.budget)?,
+        }))
+    }
+
+    /// Where blocks lie.
+    pub fn area(&self) -> Area {
+        self.area
+    }
+
+    /// What was written where.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// A report with nothing found yet.
+    pub fn report(&self) -> VerifyReport {
+        VerifyReport {
+            schema: taillight_rundir::SCHEMA_VERSION,
+            run_id: self.run_id.clone(),
+            run_hash: format!("{:016x}", self.run),
+            block: if self.area.keyed { 0 } else { self.area.unit },
+            ledger: self.ledger.len() * ENTRY,
+            ..VerifyReport::default()
+        }
+    }
+}

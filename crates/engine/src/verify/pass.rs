@@ -1,0 +1,173 @@
+//! The pass after a run: reads every block that was written, once, and judges it.
+//!
+//! It needs the ledger of the run it follows, or, after a restart, the id of the run that wrote
+//! (`VerifySpec::prior`): then every block of the area must be of that run, and a lost or stale
+//! write shows only where nothing of that run is left. Nothing is measured. Callers: `run`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use taillight_core::probe::Token;
+use taillight_core::{Clock, MonoClock, Op, OpKind, Result};
+use taillight_driver::{Completion, Session, SessionSpec, Submitted, Target};
+use taillight_rundir::verify::{PassInfo, VerifyReport};
+
+use super::{Checker, Shared};
+
+/// Bytes of a read, or one block if that is larger.
+const READ: u64 = 1 << 20;
+/// Reads in flight.
+const DEPTH: u32 = 4;
+
+/// How a pass goes about it.
+pub struct Pass<'a> {
+    /// Number of the session, for the driver.
+    pub worker: u16,
+    /// The target was asked to forget cached data, and did.
+    pub caches_dropped: bool,
+    /// Ends it early.
+    pub stop: &'a AtomicBool,
+    /// Told of bytes done and bytes in all.
+    pub progress: &'a mut dyn FnMut(u64, u64),
+}
+
+/// Reads and judges. Blocks this run never wrote are skipped unless another run is expected there.
+///
+/// # Errors
+/// When no session can be opened or the target fails altogether; a read that fails is counted.
+pub fn pass(target: &dyn Target, shared: &Arc<Shared>, how: Pass<'_>) -> Result<VerifyReport> {
+    let began = MonoClock.now();
+    let unit = shared.area.unit.max(1);
+    let largest = (READ / unit).max(1) * unit;
+    let mut session = target.session(&SessionSpec {
+        worker: how.worker,
+        workload: 0,
+        keep: true,
+        depth: DEPTH,
+        buffer_size: largest,
+        seed: 0,
+    })?;
+    let mut reader = Reader {
+        checker: Checker::new(shared.clone(), 0, None, DEPTH, largest),
+        session: &mut *session,
+        flying: vec![None; DEPTH as usize],
+        done: Vec::with_capacity(DEPTH as usize),
+        tokens: 0,
+    };
+    let mut blocks = 0;
+    let (end, mut at) = (shared.area.blocks, 0);
+    let mut complete = true;
+    while at < end {
+        if how.stop.load(Ordering::Relaxed) {
+            complete = false;
+            break;
+        }
+        let count = step(shared, at, largest / unit);
+        let wanted = |n: u64| shared.prior.is_some() || shared.ledger.get(n).settled;
+        if (at..at + count).any(wanted) {
+            let address = shared.area.first + at * unit;
+            let (file, offset) = shared.area.place(address);
+            reader.read(&Op {
+                target: file,
+                offset,
+                size: count * unit,
+                ..read()
+            })?;
+            blocks += count;
+        }
+        at += count;
+        (how.progress)(at * unit, end * unit);
+    }
+    reader.drain(0)?;
+    let mut report = reader.checker.into_report();
+    report.pass = Some(PassInfo {
+        blocks,
+        duration_ns: MonoClock.now().since(began).max(0) as u64,
+        caches_dropped: how.caches_dropped,
+        complete,
+    });
+    Ok(report)
+}
+
+/// Blocks to read from `at` on: no further than the file and the area.
+fn step(shared: &Shared, at: u64, most: u64) -> u64 {
+    let area = &shared.area;
+    let address = area.first + at * area.unit;
+    let in_file = (area.file_size - address % area.file_size) / area.unit;
+    most.min(in_file).min(area.blocks - at).max(1)
+}
+
+fn read() -> Op {
+    Op::block(OpKind::Read, 0, 0, 0)
+}
+
+struct Reader<'a> {
+    checker: Checker,
+    session: &'a mut dyn Session,
+    flying: Vec<Option<Op>>,
+    done: Vec<Completion>,
+    tokens: u64,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, op: &Op) -> Result<()> {
+        let slot = loop {
+            match self.flying.iter().position(Option::is_none) {
+                Some(slot) => break slot as u32,
+                None => self.drain(DEPTH - 1)?,
+            }
+        };
+        self.tokens += 1;
+        let token = Token::new(self.tokens, slot);
+        self.checker.on_read(slot, op);
+        loop {
+            match self.session.submit(op, slot, token)? {
+                Submitted::Done(completion) => {
+                    self.flying[slot as usize] = Some(*op);
+                    self.finished(&completion);
+                    return Ok(());
+                }
+                Submitted::Queued => {
+                    self.flying[slot as usize] = Some(*op);
+                    return self.session.flush();
+                }
+                Submitted::Full => {
+                    let flying = self.in_flight();
+                    self.drain(flying.saturating_sub(1))?;
+                }
+            }
+        }
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.flying.iter().flatten().count() as u32
+    }
+
+    /// Waits until at most `left` are in flight.
+    fn drain(&mut self, left: u32) -> Result<()> {
+        while self.in_flight() > left {
+            let mut done = std::mem::take(&mut self.done);
+            self.session.poll(1, None, &mut done)?;
+            for completion in done.drain(..) {
+                self.finished(&completion);
+            }
+            self.done = done;
+        }
+        Ok(())
+    }
+
+    fn finished(&mut self, c: &Completion) {
+        let slot = c.token.slot();
+        let Some(op) = self.flying.get_mut(slot as usize).and_then(Option::take) else {
+            return;
+        };
+        if c.status.is_ok() && c.moved == op.size {
+            let buffer = &self.session.buffer(slot)[..op.size as usize];
+            self.checker
+                .on_read_done(slot, &op, buffer, MonoClock.now());
+        } else {
+            let blocks = op.size / self.checker.unit();
+            self.checker.unreadable(blocks);
+        }
+    }
+}

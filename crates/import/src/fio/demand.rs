@@ -1,0 +1,191 @@
+//! How much a section does and when: its end, warm-up, rates, pauses.
+
+use taillight_core::Result;
+use taillight_core::units::{ByteSize, Span};
+
+use super::pattern::Pattern;
+use super::place::Place;
+use super::read::Reader;
+use super::value::{self, Way};
+
+/// When a section ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct End {
+    /// After this time.
+    pub runtime: Option<Span>,
+    /// After that time only.
+    pub time_based: bool,
+    /// Bytes of each clone, all loops together; `None` when its size is what exists.
+    pub bytes: Option<u64>,
+    /// Passes over its data, when it is whole passes.
+    pub passes: Option<u64>,
+    /// After this many operations of each clone.
+    pub operations: Option<u64>,
+}
+
+/// A rate of one clone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// Operations or bytes a second, all directions together.
+    pub amount: u64,
+    /// It counts bytes.
+    pub bytes: bool,
+    /// Random gaps.
+    pub poisson: bool,
+    /// Share of reads, when both directions have a rate of their own.
+    pub shares: Option<(u64, u64)>,
+}
+
+/// How much and when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Demand {
+    /// Its end.
+    pub end: End,
+    /// Load that is not measured, before.
+    pub ramp: Span,
+    /// Rate of each clone.
+    pub rate: Option<Rate>,
+    /// Pause and after how many operations.
+    pub think: Option<(Span, u32)>,
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Reads everything about demand.
+///
+/// # Errors
+/// `Usage` with its place.
+pub fn demand(
+    r: &Reader<'_>,
+    pattern: &Pattern,
+    place: &Place,
+    notes: &mut Vec<String>,
+) -> Result<Demand> {
+    let rate = rate(r, pattern)?;
+    if rate.is_some() {
+        notes.push(format!(
+            "[{}]: times are due times; latency counts from them, so a stall is charged to every \
+             operation it delayed (fio measures from the actual start)",
+            r.section().name
+        ));
+    }
+    let think = think(r)?;
+    if rate.is_some() && think.is_some() {
+        return Err(r.error(
+            "thinktime",
+            "a rate and pauses together cannot be expressed",
+        ));
+    }
+    Ok(Demand {
+        end: end(r, place)?,
+        ramp: r
+            .value("ramp_time", |t| value::time(t, SECOND))?
+            .unwrap_or_default(),
+        rate,
+        think,
+    })
+}
+
+fn end(r: &Reader<'_>, place: &Place) -> Result<End> {
+    let runtime = r
+        .value("runtime", |t| value::time(t, SECOND))?
+        .filter(|t| t.0 > 0);
+    let time_based = r.truth("time_based", false)?;
+    if time_based && runtime.is_none() {
+        return Err(r.error("time_based", "it needs a runtime"));
+    }
+    let loops = r.integer("loops")?.unwrap_or(1).max(1);
+    let once = match r.amount("io_size")? {
+        None => place.size,
+        Some(value::Amount::Bytes(bytes)) => Some(bytes),
+        Some(value::Amount::Percent(p)) => match place.size {
+            Some(size) => Some((size / 100).saturating_mul(p)),
+            None => return Err(r.error("io_size", "a percentage needs a size")),
+        },
+    };
+    let bytes = once.map(|b| b.saturating_mul(loops));
+    let passes = match (bytes, place.size) {
+        (Some(bytes), Some(size)) => (bytes % size == 0).then(|| bytes / size),
+        (None, None) => Some(loops),
+        _ => None,
+    };
+    Ok(End {
+        runtime,
+        time_based,
+        bytes,
+        passes,
+        operations: r.integer("number_ios")?.filter(|n| *n > 0),
+    })
+}
+
+fn rate(r: &Reader<'_>, pattern: &Pattern) -> Result<Option<Rate>> {
+    let poisson = match r.raw("rate_process") {
+        None | Some("linear") => false,
+        Some("poisson") => true,
+        Some(_) => return Err(r.error("rate_process", "it is linear or poisson")),
+    };
+    let (name, bytes) = match (r.line("rate"), r.line("rate_iops")) {
+        (None, None) => return Ok(None),
+        (Some(_), None) => ("rate", true),
+        (None, Some(_)) => ("rate_iops", false),
+        (Some(_), Some(_)) => {
+            return Err(r.error("rate_iops", "it and rate together cannot be expressed"));
+        }
+    };
+    let of = |way: Way| -> Result<u64> {
+        let given = if bytes {
+            r.size_for(name, way)?.map(|s| s.0)
+        } else {
+            let n = r.value(name, |t| {
+                value::for_way(t, way).map(|p| r.parse_size(p)).transpose()
+            })?;
+            n.flatten()
+        };
+        Ok(given.unwrap_or(0))
+    };
+    let amounts = pattern
+        .ways()
+        .into_iter()
+        .map(of)
+        .collect::<Result<Vec<u64>>>()?;
+    if amounts.iter().all(|n| *n == 0) {
+        return Ok(None);
+    }
+    if amounts.contains(&0) {
+        return Err(r
+            .error(
+                name,
+                "a rate for only one of reads and writes cannot be expressed",
+            )
+            .hint("make them two sections that run side by side"));
+    }
+    // fio paces each direction by itself, so the rates decide the mix and rwmixread does not.
+    let shares = match amounts[..] {
+        [reads, writes] => Some((reads, writes)),
+        _ => None,
+    };
+    Ok(Some(Rate {
+        amount: amounts.iter().fold(0, |sum, n| sum.saturating_add(*n)),
+        bytes,
+        poisson,
+        shares,
+    }))
+}
+
+fn think(r: &Reader<'_>) -> Result<Option<(Span, u32)>> {
+    let time = r.value("thinktime", |t| value::time(t, 1_000))?;
+    let every = r.small("thinktime_blocks")?.unwrap_or(1).max(1);
+    Ok(time.filter(|t| t.0 > 0).map(|time| (time, every)))
+}
+
+impl Rate {
+    /// The rate of `clones` together, as the job file writes it.
+    pub fn text(&self, clones: u32) -> String {
+        let all = self.amount.saturating_mul(u64::from(clones));
+        if self.bytes {
+            format!("{}/s", ByteSize(all))
+        } else {
+            format!("{all}/s")
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! A plan as a fio job file. What fio cannot say stands as comments at its top and is handed back,
+//! so that nobody takes the file for more than it is.
+
+use std::fmt::Write;
+
+use taillight_core::plan::{
+    Access, AccessKind, Arrival, BlockSize, CaptureMode, Payload, PayloadKind, Plan, Spread, Sync,
+    TraceMode, VerifyMode, WorkloadPlan,
+};
+use taillight_core::units::{Rate, RateUnit, Span};
+use taillight_core::{Error, OpKind, Result};
+
+use super::export_target::{self, Target};
+
+/// Most percentiles fio reports.
+const MOST_PERCENTILES: usize = 20;
+
+/// A job file of fio.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exported {
+    /// The file.
+    pub text: String,
+    /// Fields of the job that fio cannot express or takes differently.
+    pub missing: Vec<String>,
+}
+
+/// Options of one section, and what it cannot say.
+pub(super) struct Out {
+    /// `name=value` in order.
+    pub(super) lines: Vec<(&'static str, String)>,
+    /// What fio cannot say.
+    pub(super) missing: Vec<String>,
+}
+
+impl Out {
+    fn new() -> Out {
+        Out {
+            lines: Vec::new(),
+            missing: Vec::new(),
+        }
+    }
+    pub(super) fn set(&mut self, name: &'static str, value: impl ToString) {
+        self.lines.push((name, value.to_string()));
+    }
+    pub(super) fn lacks(&mut self, field: &str, why: &str) {
+        self.missing.push(format!("{field}: {why}"));
+    }
+}
+
+/// Writes a plan as a fio job file.
+///
+/// # Errors
+/// `Usage` for a plan that is no load on files at all (keys, simulated devices, other stores).
+pub fn export(plan: &Plan) -> Result<Exported> {
+    let mut global = Out::new();
+    let target = export_target::target(plan, &mut global)?;
+    run(plan, &mut global);
+    rest(plan, &mut global);
+    let mut missing = std::mem::take(&mut global.missing);
+    let mut body = section("global", &global);
+    for w in &plan.workloads {
+        let mut out = Out::new();
+        workload(plan, w, &target, &mut out)?;
+        missing.extend(
+            out.missing
+                .iter()
+                .map(|m| format!("workload {}: {m}", w.name)),
+        );
+        body.push_str(&section(&w.name, &out));
+    }
+    let mut text = format!("; Taillight job {} as a fio job.\n", plan.run.name);
+    if !missing.is_empty() {
+        text.push_str("; Not the same in fio:\n");
+        for line in &missing {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, ";   {line}");
+        }
+    }
+    Ok(Exported {
+        text: text + &body,
+        missing,
+    })
+}
+
+fn section(name: &str, out: &Out) -> String {
+    let mut text = format!("\n[{name}]\n");
+    for (name, value) in &out.lines {
+        let _ = writeln!(text, "{name}={value}");
+    }
+    text
+}
+
+/// When it ends, seed, warm-up.
+fn run(plan: &Plan, out: &mut Out) {
+    let run = &plan.run;
+    out.set("thread", 1);
+    out.set("group_reporting", 1);
+    out.set("randseed", run.seed);
+    out.lacks("run.seed", "fio draws other offsets from the same seed");
+    let amount = run.operations.is_some() || run.bytes.is_some();
+    if let Some(time) = run.duration {
+        out.set("runtime", time_text(time));
+        if !amount {
+            out.set("time_based", 1);
+        }
+    }
+    if amount && plan.workloads.len() > 1 {
+        out.lacks(
+            "run.operations, run.bytes",
+            "fio counts them for each job; every section got the same part here",
+        );
+    }
+    if run.warmup > Span(0) {
+        out.set("ramp_time", time_text(run.warmup));
+    }
+    if run.repeat > 1 {
+        out.lacks("run.repeat", "fio runs once");
+    }
+    if run.idle_timeout.is_some() {
+        out.lacks("run.idle_timeout", "fio waits");
+    }
+}
+
+/// Whole seconds, or whole microseconds.
+pub(super) fn time_text(span: Span) -> String {
+    match span.0 {
+        ns if ns.is_multiple_of(1_000_000_000) => format!("{}s", ns / 1_000_000_000),
+        ns if ns.is_multiple_of(1_000_000) => format!("{}ms", ns / 1_000_000),
+        ns => format!("{}us", ns.div_ceil(1000)),
+    }
+}
+
+/// What the report and the rest of the job ask.
+fn rest(plan: &Plan, out: &mut Out) {
+    let list = &plan.qos.percentiles;
+    if list.len() > MOST_PERCENTILES {
+        out.lacks(
+            "qos.percentiles",
+            "fio reports at most 20; these are the highest",
+        );
+    }
+    let kept = &list[list.len().saturating_sub(MOST_PERCENTILES)..];
+    if !kept.is_empty() {
+        out.set("percentile_list", kept.join(":"));
+    }
+    if !plan.qos.ceilings.is_empty() {
+        out.lacks("qos.ceilings", "fio checks no ceiling of a percentile");
+    }
+    if plan.trace.mode != TraceMode::Off {
+        out.lacks("trace", "fio does not trace layers");
+    }
+    if plan.capture.mode == CaptureMode::All {
+        out.lacks(
+            "capture",
+            "fio keeps no I/Os without write_lat_log, which slows it",
+        );
+    }
+    match plan.verify.mode {
+        VerifyMode::Off => {}
+        VerifyMode::Inline => {
+            out.lacks("verify.mode", "fio checks after the writes, not each read")
+        }
+        VerifyMode::After => out.set("verify", "crc32c"),
+    }
+    if plan.search.is_some() {
+        out.lacks("search", "fio runs one point");
+    }
+}
+
+fn workload(plan: &Plan, w: &WorkloadPlan, target: &Target, out: &mut Out) -> Result<()> {
+    let reads = mix(w, out)?;
+    access(w, target, out);
+    block(&w.block_size, out);
+    out.set("iodepth", w.queue_depth);
+    out.set("numjobs", w.workers);
+    let jobs = u64::from(plan.workers()).max(1);
+    if let Some(n) = plan.run.operations {
+        out.set("number_ios", (n / jobs).max(1));
+        if !n.is_multiple_of(jobs) {
+            out.lacks("run.operations", "it does not divide by the workers");
+        }
+    }
+    if let Some(bytes) = plan.run.bytes {
+        out.set("io_size", (bytes.0 / jobs).max(1));
+    }
+    arrival(w, reads, out);
+    if let Some(think) = w.think {
+        out.set("thinktime", format!("{}us", think.time.0.div_ceil(1000)));
+        out.set("thinktime_blocks", think.every);
+    }
+    match w.sync {
+        Sync::None => {}
+        Sync::Fdatasync(n) => out.set("fdatasync", n),
+        Sync::Fsync(n) => out.set("fsync", n),
+        Sync::Dsync => out.set("sync", "dsync"),
+        Sync::Sync => out.set("sync", "sync"),
+    }
+    if w.sync.every().is_some() {
+        out.lacks(
+            "sync",
+            "fio keeps the time of a sync out of the latency of the write",
+        );
+    }
+    payload(&w.payload, out);
+    if !w.cpus.is_empty() {
+        let cpus: Vec<String> = w.cpus.iter().map(u32::to_string).collect();
+        out.set("cpus_allowed", cpus.join(","));
+        out.set("cpus_allowed_policy", "split");
+    }
+    if let Some(n) = w.passes {
+        out.set("loops", n);
+    }
+    if w.ramp.is_some() {
+        out.lacks("ramp", "all jobs of a section begin together");
+    }
+    if !w.measured {
+        out.lacks("measured", "fio measures every section");
+    }
+    if w.end_to_end {
+        out.lacks("end_to_end", "fio does not measure from the writer's stamp");
+    }
+    Ok(())
+}
+
+/// `rw` and the share of reads in percent, if there are reads and writes.
+fn mix(w: &WorkloadPlan, out: &mut Out) -> Result<Option<u64>> {
+    let random = w.access.kind.draws();
+    let weight = |op: OpKind| -> u64 {
+        let parts = w.mix.iter().filter(|p| p.op == op);
+        parts.map(|p| u64::from(p.weight)).sum()
+    };
+    let (reads, writes, trims) = (
+        weight(OpKind::Read),
+        weight(OpKind::Write),
+        weight(OpKind::Trim),
+    );
+    let all: u64 = w.mix.iter().map(|p| u64::from(p.weight)).sum();
+    let prefix = if random { "rand" } else { "" };
+    let word = match (reads, writes, trims) {
+        (1.., 0, 0) => "read",
+        (0, 1.., 0) => "write",
+        (0, 0, 1..) => "trim",
+        (1.., 1.., 0) => "rw",
+        _ => "",
+    };
+    if word.is_empty() || reads + writes + trims != all {
+        let names: Vec<&str> = w.mix.iter().map(|p| p.op.name()).collect();
+        return Err(Error::usage("fio has no mix of these operations")
+            .with("workload", &w.name)
+            .with("mix", names.join(" ")));
+    }
+    let kind = match (word, random) {
+        ("rw", false) => "rw".to_owned(),
+        _ => format!("{prefix}{word}"),
+    };
+    out.set("rw", kind);
+    if word != "rw" {
+        return Ok(None);
+    }
+    let percent = (reads * 100 + all / 2) / all;
+    out.set("rwmixread", percent);
+    if percent * all != reads * 100 {
+        out.lacks("mix", "rwmixread is a whole percentage");
+    }
+    Ok(Some(percent))
+}
+
+fn access(w: &WorkloadPlan, target: &Target, out: &mut Out) {
+    let a = &w.access;
+    let number = |n: Option<f64>| n.unwrap_or_default();
+    let mut distribution = None;
+    match a.kind {
+        AccessKind::Sequential => {}
+        AccessKind::Random => out.set("norandommap", u8::from(!a.cover)),
+        AccessKind::Zipf => distribution = Some(format!("zipf:{}", number(a.theta))),
+        AccessKind::Zipfian | AccessKind::Scrambled => {
+            distribution = Some("zipf:0.99".to_owned());
+            out.lacks("access", "YCSB's zipfian only resembles fio's zipf");
+        }
+        AccessKind::Pareto => distribution = Some(format!("pareto:{}", number(a.h))),
+        AccessKind::Zoned => distribution = zoned(a, out),
+        AccessKind::Hotspot => {
+            let (space, share) = a.hot.map_or((0.2, 0.8), |h| (h.space, h.share));
+            let (space, share) = ((space * 100.0).round(), (share * 100.0).round());
+            distribution = Some(format!(
+                "zoned:{share}/{space}:{}/{}",
+                100.0 - share,
+                100.0 - space
+            ));
+        }
+        other => out.lacks(
+            "access.kind",
+            &format!("fio has no {other:?}").to_lowercase(),
+        ),
+    }
+    if a.cover && w.workers > 1 {
+        out.lacks(
+            "access.cover",
+            "each fio job makes a pass of its own over all blocks",
+        );
+    }
+    let scatters = matches!(a.kind, AccessKind::Zipf | AccessKind::Pareto);
+    if scatters && !a.scatter {
+        out.lacks(
+            "access.scatter",
+            "fio always scatters the hot blocks over the file",
+        );
+    }
+    if let Some(distribution) = distribution {
+        out.set("random_distribution", distribution);
+        out.set("norandommap", 1);
+    }
+    if a.align.0 != w.block_size.min() {
+        out.set("blockalign", a.align.0);
+    }
+    export_target::extent(w, target, out);
+}
+
+fn zoned(a: &Access, out: &mut Out) -> Option<String> {
+    let sum = |f: fn(&taillight_core::plan::Zone) -> u32| -> u64 {
+        a.zones.iter().map(|z| u64::from(f(z))).sum()
+    };
+    let (shares, spaces) = (sum(|z| z.share), sum(|z| z.space));
+    let percent = |n: u32, of: u64| u64::from(n) * 100 / of.max(1);
+    let exact = a.zones.iter().all(|z| {
+        (u64::from(z.share) * 100).is_multiple_of(shares.max(1))
+            && (u64::from(z.space) * 100).is_multiple_of(spaces.max(1))
+    });
+    if !exact {
+        out.lacks("access.zones", "fio takes whole percentages");
+        return None;
+    }
+    let zones: Vec<String> = a
+        .zones
+        .iter()
+        .map(|z| format!("{}/{}", percent(z.share, shares), percent(z.space, spaces)))
+        .collect();
+    Some(format!("zoned:{}", zones.join(":")))
+}
+
+fn block(block: &BlockSize, out: &mut Out) {
+    match block {
+        BlockSize::Fixed(size) => out.set("bs", size.0),
+        BlockSize::Split(parts) => {
+            let all: u64 = parts.iter().map(|p| u64::from(p.weight)).sum();
+            let mut left = 100;
+            let mut list = Vec::new();
+            for (i, p) in parts.iter().enumerate() {
+                let percent = match i + 1 == parts.len() {
+                    true => left,
+                    false => (u64::from(p.weight) * 100 / all.max(1)).min(left),
+                };
+                left -= percent;
+                list.push(format!("{}/{percent}", p.size.0));
+            }
+            if parts
+                .iter()
+                .any(|p| !(u64::from(p.weight) * 100).is_multiple_of(all.max(1)))
+            {
+                out.lacks("block_size", "weights are rounded to whole percentages");
+            }
+            out.set("bssplit", list.join(":"));
+        }
+        BlockSize::Range(range) => {
+            out.set("bsrange", format!("{}-{}", range.min.0, range.max.0));
+            if range.step != range.min || range.spread != Spread::Uniform {
+                out.lacks(
+                    "block_size",
+                    "fio draws evenly among multiples of the smallest size",
+                );
+            }
+        }
+    }
+}
+
+fn arrival(w: &WorkloadPlan, reads: Option<u64>, out: &mut Out) {
+    let rate = match &w.arrival {
+        Arrival::Burst => return,
+        Arrival::Constant { rate } => rate,
+        Arrival::Poisson { rate } => {
+            out.set("rate_process", "poisson");
+            rate
+        }
+        other => {
+            out.lacks(
+                "arrival",
+                &format!("fio has no such schedule ({other}); this runs free"),
+            );
+            return;
+        }
+    };
+    let each = per_second(rate) / f64::from(w.workers.max(1));
+    let parts: Vec<f64> = match reads {
+        None => vec![each],
+        Some(percent) => {
+            let reads = each * percent as f64 / 100.0;
+            vec![reads, each - reads]
+        }
+    };
+    let whole: Vec<String> = parts.iter().map(|p| format!("{:.0}", p.max(1.0))).collect();
+    if parts
+        .iter()
+        .any(|p| (p - p.round()).abs() > 1e-9 || *p < 1.0)
+    {
+        out.lacks("arrival.rate", "the rate of a fio job is a whole number");
+    }
+    let name = if rate.unit == RateUnit::Bytes {
+        "rate"
+    } else {
+        "rate_iops"
+    };
+    out.set(name, whole.join(","));
+    out.lacks(
+        "arrival",
+        "fio measures from the actual start, not from the due time",
+    );
+}
+
+/// Operations or bytes a second.
+fn per_second(rate: &Rate) -> f64 {
+    rate.num as f64 / rate.den as f64 * 1e9 / rate.per_ns as f64
+}
+
+fn payload(p: &Payload, out: &mut Out) {
+    match p.kind {
+        PayloadKind::Random => out.set("refill_buffers", 1),
+        PayloadKind::Zero => out.set("zero_buffers", 1),
+        PayloadKind::Pattern => {
+            let text = p.pattern.clone().unwrap_or_default();
+            let hex = text.starts_with("0x");
+            out.set(
+                "buffer_pattern",
+                if hex { text } else { format!("\"{text}\"") },
+            );
+        }
+        PayloadKind::Text => out.lacks("payload", "fio writes no text; these are random bytes"),
+    }
+    if p.compressible > 0 {
+        out.set("buffer_compress_percentage", p.compressible);
+    }
+    if p.duplicate > 0 {
+        out.set("dedupe_percentage", p.duplicate);
+    }
+}

@@ -1,0 +1,150 @@
+//! The target of a plan in fio's words: engine, files, extents.
+
+use taillight_core::plan::{AccessKind, Plan, WorkloadPlan};
+use taillight_core::{Error, Result};
+
+use super::export::Out;
+
+/// What sections need to know of the target.
+pub(super) struct Target {
+    /// Files; an extent can be said of one only.
+    files: u64,
+    /// Bytes, if the plan says.
+    size: Option<u64>,
+}
+
+/// Writes the target into the global section.
+pub(super) fn target(plan: &Plan, out: &mut Out) -> Result<Target> {
+    let t = &plan.target;
+    let size = t.size.map(|s| s.0);
+    match t.driver.as_str() {
+        "null" => {
+            out.set("ioengine", "null");
+            // As large as the driver makes it when nothing is said.
+            let size = size.or(Some(1 << 30));
+            return Ok(Target { files: 1, size });
+        }
+        "file" => {}
+        other => {
+            return Err(
+                Error::usage(format!("fio has nothing like driver `{other}`"))
+                    .hint("jobs for driver file or null can be exported"),
+            );
+        }
+    }
+    let option = |name: &str| t.options.get(name);
+    let word = |name: &str| option(name).and_then(|v| v.as_str()).unwrap_or_default();
+    let on = |name: &str| option(name).and_then(toml::Value::as_bool).unwrap_or(false);
+    let deep = plan.workloads.iter().any(|w| w.queue_depth > 1);
+    let ring = match word("engine") {
+        "sync" => false,
+        "uring" => true,
+        _ => deep || on("iopoll") || on("sqpoll"),
+    };
+    out.set("ioengine", if ring { "io_uring" } else { "psync" });
+    out.set("direct", u8::from(on("direct")));
+    match word("cache") {
+        "keep" => out.set("invalidate", 0),
+        "warm" => out.set("pre_read", 1),
+        _ => {}
+    }
+    match word("layout") {
+        "always" => out.set("overwrite", 1),
+        "never" => out.lacks("target.options.layout", "fio lays out what it reads"),
+        _ => {}
+    }
+    if !on("keep") {
+        out.set("unlink", 1);
+    }
+    if ring {
+        for (field, name) in [
+            ("fixed_buffers", "fixedbufs"),
+            ("registered_files", "registerfiles"),
+            ("iopoll", "hipri"),
+            ("sqpoll", "sqthread_poll"),
+        ] {
+            if on(field) {
+                out.set(name, 1);
+            }
+        }
+        let cpu = option("sqpoll_cpu").and_then(toml::Value::as_integer);
+        if let Some(cpu) = cpu.filter(|c| *c >= 0) {
+            out.set("sqthread_poll_cpu", cpu);
+        }
+    }
+    if t.destroy {
+        out.lacks(
+            "target.destroy",
+            "fio overwrites what it is pointed at, without asking",
+        );
+    }
+    let files = option("files").and_then(toml::Value::as_integer);
+    let files = files.and_then(|n| u64::try_from(n).ok()).unwrap_or(1);
+    let path = t.path.as_deref().unwrap_or(".");
+    out.set("filename", names(path, files));
+    if files > 1 {
+        out.set("file_service_type", "random");
+    }
+    Ok(Target { files, size })
+}
+
+/// The files behind a path, separated by colons.
+fn names(path: &str, files: u64) -> String {
+    let escaped = path.replace(':', "\\:");
+    if files == 1 && !path.ends_with('/') {
+        return escaped;
+    }
+    let dir = escaped.trim_end_matches('/');
+    let names: Vec<String> = (0..files)
+        .map(|n| format!("{dir}/taillight-{n}.dat"))
+        .collect();
+    names.join(":")
+}
+
+/// The extent of a workload: offset and size, or a slice of it for each worker.
+pub(super) fn extent(w: &WorkloadPlan, target: &Target, out: &mut Out) {
+    let a = &w.access;
+    let whole = a.offset.0 == 0 && (a.length.is_none() || a.length.map(|l| l.0) == target.size);
+    if target.files > 1 {
+        if !whole {
+            out.lacks(
+                "access",
+                "an extent over several files; fio would cut each of them",
+            );
+        }
+        if a.kind == AccessKind::Sequential {
+            out.lacks("access", "fio goes through the files in its own order");
+        }
+        if let Some(size) = target.size {
+            out.set("size", size);
+        }
+        return;
+    }
+    let length = a
+        .length
+        .map(|l| l.0)
+        .or(target.size.map(|s| s.saturating_sub(a.offset.0)));
+    if a.offset.0 > 0 {
+        out.set("offset", a.offset.0);
+    }
+    let Some(length) = length else {
+        if a.kind == AccessKind::Sequential && w.workers > 1 {
+            out.lacks(
+                "access",
+                "each fio job walks the whole file; give target.size for slices",
+            );
+        }
+        return;
+    };
+    let workers = u64::from(w.workers.max(1));
+    if a.kind == AccessKind::Sequential && workers > 1 {
+        let share = length / workers / a.align.0.max(1) * a.align.0.max(1);
+        out.set("size", share);
+        out.set("offset_increment", share);
+        if share * workers != length {
+            out.lacks("access", "the last blocks belong to no slice");
+        }
+        return;
+    }
+    out.set("size", length);
+}

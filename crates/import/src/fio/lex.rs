@@ -1,0 +1,158 @@
+//! Lines of a fio job file: sections with their options, what `[global]` adds filled in, line
+//! numbers kept. No option is understood here, except that variables are refused: what a file
+//! means must not depend on the shell that reads it.
+
+use taillight_core::{Error, Result};
+
+use super::options;
+
+/// One option as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Line in the file, from 1.
+    pub number: usize,
+    /// The option's first name, whatever alias was written.
+    pub name: &'static str,
+    /// The text behind `=`; `None` without one.
+    pub value: Option<String>,
+}
+
+/// One job section with all that applies to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// Its name.
+    pub name: String,
+    /// Line of its heading.
+    pub number: usize,
+    /// What `[global]` sections before it say, then its own; the last of a name counts.
+    pub lines: Vec<Line>,
+}
+
+impl Section {
+    /// The line that counts for an option.
+    pub fn line(&self, name: &str) -> Option<&Line> {
+        self.lines.iter().rev().find(|l| l.name == name)
+    }
+}
+
+/// Splits a file into its job sections.
+///
+/// # Errors
+/// `Usage`, naming file and line.
+pub fn sections(text: &str, file: &str) -> Result<Vec<Section>> {
+    let mut global: Vec<Line> = Vec::new();
+    let mut sections: Vec<Section> = Vec::new();
+    let mut in_global = None;
+    for (index, raw) in text.lines().enumerate() {
+        let number = index + 1;
+        let bad = |what: String| Error::usage(what).with("at", format!("{file}:{number}"));
+        let line = raw.split([';', '#']).next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        if let Some(heading) = line.strip_prefix('[') {
+            let name = heading
+                .split_once(']')
+                .map(|(name, _)| name.trim())
+                .filter(|name| !name.is_empty())
+                .ok_or_else(|| bad(format!("`{line}` is no section heading")))?;
+            in_global = Some(name == "global");
+            if name != "global" {
+                sections.push(Section {
+                    name: name.to_owned(),
+                    number,
+                    lines: global.clone(),
+                });
+            }
+            continue;
+        }
+        let Some(in_global) = in_global else {
+            return Err(bad(format!("`{line}` stands before any section"))
+                .hint("begin with [global] or a section like [randread]"));
+        };
+        let line = option(line, number, &bad)?;
+        match sections.last_mut().filter(|_| !in_global) {
+            Some(section) => section.lines.push(line),
+            None => global.push(line),
+        }
+    }
+    if sections.is_empty() {
+        return Err(Error::usage("the file has no job section")
+            .with("path", file)
+            .hint("a job is a section with a name of its own, like [randread]"));
+    }
+    Ok(sections)
+}
+
+/// `name=value` or `name`.
+fn option(text: &str, number: usize, bad: &dyn Fn(String) -> Error) -> Result<Line> {
+    let (written, value) = match text.split_once('=') {
+        Some((name, value)) => (name.trim(), Some(value.trim().to_owned())),
+        None => (text, None),
+    };
+    if written.split_whitespace().next() == Some("include") {
+        return Err(bad("`include` is not followed".to_owned())
+            .hint("put the lines of the other file here"));
+    }
+    if text.contains('$') || text.contains('`') {
+        return Err(
+            bad(format!("`{text}` has a variable, which is not expanded"))
+                .hint("write the value itself, so that the job means the same everywhere"),
+        );
+    }
+    let Some(name) = options::first_name(written) else {
+        return Err(bad(format!("unknown option `{written}`")).hint(options::nearest(written)));
+    };
+    Ok(Line {
+        number,
+        name,
+        value: value.filter(|v| !v.is_empty()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fails(text: &str) -> String {
+        let e = sections(text, "a.fio").unwrap_err();
+        format!("{e} | {}", e.hint_text().unwrap_or_default())
+    }
+
+    #[test]
+    fn globals_apply_to_what_follows() {
+        let text = "; first\n[global]\nrw=read # why\n[a]\nbs = 4k\n[global]\nbs=8k\n\
+                    [b]\nstonewall\nreadwrite=randread\n";
+        let s = sections(text, "a.fio").unwrap();
+        assert_eq!((s[0].name.as_str(), s[0].number), ("a", 4));
+        let value = |i: usize, name| s[i].line(name).and_then(|l| l.value.as_deref());
+        assert_eq!((value(0, "rw"), value(0, "bs")), (Some("read"), Some("4k")));
+        assert_eq!(
+            (value(1, "rw"), value(1, "bs")),
+            (Some("randread"), Some("8k"))
+        );
+        assert_eq!(
+            s[1].line("stonewall").map(|l| (l.number, &l.value)),
+            Some((9, &None))
+        );
+    }
+
+    #[test]
+    fn bad_lines_name_their_place() {
+        assert!(fails("rw=read\n").contains("before any section (at: a.fio:1)"));
+        assert!(fails("[global]\nrw=read\n").contains("no job section"));
+        assert!(fails("[a\n").contains("no section heading"));
+        assert!(
+            fails("[a]\n\nsize=${SIZE}\n")
+                .contains("variable, which is not expanded (at: a.fio:3)")
+        );
+        assert!(fails("[a]\nbs=$pagesize\n").contains("variable"));
+        assert!(fails("[a]\ninclude other.fio\n").contains("not followed"));
+        let unknown = fails("[a]\nio_dept=3\n");
+        assert!(
+            unknown.contains("unknown option `io_dept` (at: a.fio:2)"),
+            "{unknown}"
+        );
+        assert!(unknown.contains("did you mean `iodepth`?"), "{unknown}");
+    }
+}

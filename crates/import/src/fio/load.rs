@@ -1,0 +1,265 @@
+//! One section understood: what its options mean together, in the words of a workload. The parts
+//! are read in `place` (target), `pattern` (what) and `demand` (how much, when).
+
+use taillight_core::Result;
+
+use super::demand::{self, Demand};
+use super::lex::Section;
+use super::pattern::{self, Pattern};
+use super::place::{self, Place};
+use super::read::Reader;
+use super::value;
+
+/// A section of the file, understood.
+#[derive(Debug, Clone)]
+pub struct Load {
+    /// Its name.
+    pub name: String,
+    /// Line of its heading.
+    pub number: usize,
+    /// Begins when all sections before it are done.
+    pub stonewall: bool,
+    /// `numjobs`.
+    pub clones: u32,
+    /// Operations in flight of each clone.
+    pub depth: u32,
+    /// Where.
+    pub place: Place,
+    /// What.
+    pub pattern: Pattern,
+    /// How much and when.
+    pub demand: Demand,
+    /// Durability of writes as the job file writes it.
+    pub sync: Option<String>,
+    /// Payload as TOML.
+    pub payload: Option<String>,
+    /// Whether what was written is checked.
+    pub verify: bool,
+    /// CPUs of the workers.
+    pub cpus: Vec<u32>,
+    /// Seed, when every run is to be the same.
+    pub seed: Option<u64>,
+    /// Percentiles of the report.
+    pub percentiles: Option<Vec<String>>,
+    /// What a reader should know.
+    pub notes: Vec<String>,
+}
+
+/// Understands a section.
+///
+/// # Errors
+/// `Usage` with file, line and option.
+pub fn load(file: &str, section: &Section) -> Result<Load> {
+    let r = Reader::new(file, section)?;
+    let mut notes = r.accepted();
+    let place = place::place(&r, &mut notes)?;
+    let pattern = pattern::pattern(&r, &mut notes)?;
+    let demand = demand::demand(&r, &pattern, &place, &mut notes)?;
+    let clones = r.small("numjobs")?.unwrap_or(1);
+    if clones == 0 {
+        return Err(r.error("numjobs", "0 does nothing"));
+    }
+    if pattern.mixed_walk() {
+        notes.push(format!(
+            "[{}]: in fio reads and writes walk through the file apart; here they share one walk",
+            section.name
+        ));
+    }
+    Ok(Load {
+        name: r.raw("name").unwrap_or(&section.name).to_owned(),
+        number: section.number,
+        stonewall: r.truth("stonewall", false)?,
+        clones,
+        depth: depth(&r, &place, &mut notes)?,
+        sync: sync(&r, &pattern)?,
+        payload: payload(&r, &pattern)?,
+        verify: verify(&r, &pattern, &mut notes)?,
+        cpus: cpus(&r, clones)?,
+        seed: seed(&r)?,
+        percentiles: percentiles(&r, &mut notes)?,
+        place,
+        pattern,
+        demand,
+        notes,
+    })
+}
+
+/// Operations in flight: engines that block have one.
+fn depth(r: &Reader<'_>, place: &Place, notes: &mut Vec<String>) -> Result<u32> {
+    let depth = r.small("iodepth")?.unwrap_or(1);
+    if depth == 0 {
+        return Err(r.error("iodepth", "0 does nothing"));
+    }
+    match (
+        depth > 1 && place.engine == place::Engine::Sync,
+        r.line("iodepth"),
+    ) {
+        (true, Some(line)) => {
+            let why = "fio's blocking engines do one operation at a time whatever it says; \
+                       so does this job";
+            notes.push(r.note(line, why));
+            Ok(1)
+        }
+        _ => Ok(depth),
+    }
+}
+
+fn sync(r: &Reader<'_>, pattern: &Pattern) -> Result<Option<String>> {
+    let each = match r.line("sync").map(|l| l.value.as_deref()) {
+        None | Some(Some("0" | "none")) => None,
+        Some(None | Some("1" | "sync")) => Some("sync".to_owned()),
+        Some(Some("dsync")) => Some("dsync".to_owned()),
+        Some(Some(_)) => return Err(r.error("sync", "it is none, sync or dsync")),
+    };
+    let every = |name: &str| -> Result<Option<String>> {
+        let n = r.small(name)?.filter(|n| *n > 0);
+        Ok(n.map(|n| format!("{name}:{n}")))
+    };
+    let mut given: Vec<String> = [each, every("fsync")?, every("fdatasync")?]
+        .into_iter()
+        .flatten()
+        .collect();
+    if given.len() > 1 {
+        return Err(r.error(
+            "fsync",
+            "only one of sync, fsync and fdatasync can be expressed",
+        ));
+    }
+    // Without writes there is nothing to sync, in fio as here.
+    Ok(given.pop().filter(|_| pattern.writes()))
+}
+
+fn payload(r: &Reader<'_>, pattern: &Pattern) -> Result<Option<String>> {
+    let share = |name: &str| -> Result<u32> {
+        let n = r.small(name)?.unwrap_or(0);
+        if n > 100 {
+            return Err(r.error(name, "it is a percentage"));
+        }
+        Ok(n)
+    };
+    let (compress, dedupe) = (
+        share("buffer_compress_percentage")?,
+        share("dedupe_percentage")?,
+    );
+    let shaped = compress > 0 || dedupe > 0;
+    let mut table = crate::toml_text::Table::default();
+    if let Some(text) = r.raw("buffer_pattern") {
+        if shaped {
+            return Err(r.error(
+                "buffer_pattern",
+                "a pattern with shares that compress or repeat",
+            ));
+        }
+        table.text("kind", "pattern");
+        table.text("pattern", &pattern_text(r, text)?);
+    } else if r.truth("zero_buffers", false)? {
+        if shaped {
+            return Err(r.error("zero_buffers", "zeros with shares that compress or repeat"));
+        }
+        return Ok(pattern.writes().then(|| "\"zero\"".to_owned()));
+    } else if shaped {
+        table.text("kind", "random");
+        for (name, share) in [("compressible", compress), ("duplicate", dedupe)] {
+            if share > 0 {
+                table.raw(name, share.to_string());
+            }
+        }
+    }
+    Ok((pattern.writes() && !table.is_empty()).then(|| table.inline()))
+}
+
+/// `0xdeadbeef` and `"text"`; numbers and file names are left to fio.
+fn pattern_text(r: &Reader<'_>, text: &str) -> Result<String> {
+    let quoted = text.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
+    let hex = |t: &str| t.len() > 2 && t[2..].bytes().all(|b| b.is_ascii_hexdigit());
+    match quoted {
+        Some(inner) if !inner.is_empty() && !inner.starts_with("0x") => Ok(inner.to_owned()),
+        None if text.starts_with("0x") && hex(text) => Ok(text.to_owned()),
+        _ => Err(r
+            .error(
+                "buffer_pattern",
+                "only text in quotes or 0x digits can be expressed",
+            )
+            .hint("write it as 0x and hexadecimal digits")),
+    }
+}
+
+fn verify(r: &Reader<'_>, pattern: &Pattern, notes: &mut Vec<String>) -> Result<bool> {
+    const SUMS: &[&str] = &[
+        "md5",
+        "crc64",
+        "crc32c",
+        "crc32c-intel",
+        "crc32",
+        "crc16",
+        "crc7",
+        "xxhash",
+        "sha512",
+        "sha256",
+        "sha1",
+        "sha3-224",
+        "sha3-256",
+        "sha3-384",
+        "sha3-512",
+        "1",
+    ];
+    let line = match r.line("verify") {
+        Some(line) if line.value.as_deref() != Some("0") => line,
+        _ => return Ok(false),
+    };
+    if !line.value.as_deref().is_some_and(|v| SUMS.contains(&v)) {
+        return Err(r.error("verify", "only checksums of the content can be expressed"));
+    }
+    if !r.truth("do_verify", true)? {
+        notes.push(r.note(line, "do_verify=0: nothing is checked in this run"));
+        return Ok(false);
+    }
+    if !pattern.writes() {
+        return Err(r
+            .error(
+                "verify",
+                "a section that only reads would check what another run wrote",
+            )
+            .hint("check in the section that writes: Taillight reads back what it wrote"));
+    }
+    notes.push(r.note(
+        line,
+        "Taillight's own checksum, position and generation are checked",
+    ));
+    Ok(true)
+}
+
+fn cpus(r: &Reader<'_>, clones: u32) -> Result<Vec<u32>> {
+    let cpus = r.value("cpus_allowed", value::cpus)?.unwrap_or_default();
+    let split = r.raw("cpus_allowed_policy") == Some("split");
+    if split && cpus.len() < clones as usize {
+        return Err(r.error(
+            "cpus_allowed",
+            "there are fewer CPUs than jobs to split them",
+        ));
+    }
+    Ok(cpus)
+}
+
+/// fio repeats its random numbers by default; a fixed seed does the same.
+fn seed(r: &Reader<'_>) -> Result<Option<u64>> {
+    let repeat = r.truth("randrepeat", true)? || r.truth("allrandrepeat", false)?;
+    Ok(r.integer("randseed")?.or(repeat.then_some(1)))
+}
+
+fn percentiles(r: &Reader<'_>, notes: &mut Vec<String>) -> Result<Option<Vec<String>>> {
+    let Some(line) = r.line("percentile_list") else {
+        return Ok(None);
+    };
+    let mut list = Vec::new();
+    for text in line.value.as_deref().unwrap_or_default().split(':') {
+        if text.trim_end_matches('0').trim_end_matches('.') == "1" && text.len() >= 3 {
+            notes.push(r.note(line, "the maximum is always reported, so 100 is left out"));
+            continue;
+        }
+        let p = taillight_core::job::percentile(text.trim())
+            .map_err(|what| r.error("percentile_list", &what))?;
+        list.push(p);
+    }
+    Ok(Some(list).filter(|l| !l.is_empty()))
+}

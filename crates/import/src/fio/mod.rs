@@ -1,0 +1,72 @@
+//! fio job files: into Taillight job files ([`import`]) and from plans ([`export`]).
+//!
+//! The way in: `lex` (sections, line numbers) -> `options` (the one list of what is mapped,
+//! harmless or refused) -> `read` and `value` (typed values with their places) -> `load` with
+//! `place`, `pattern`, `demand` (what a section means) -> `layout` (one target for sections side
+//! by side) -> `job` (TOML). Facts about fio's behaviour were measured with fio 3.33.
+
+mod demand;
+mod export;
+mod export_target;
+mod job;
+mod layout;
+mod lex;
+mod load;
+pub mod options;
+mod pattern;
+mod place;
+mod read;
+mod value;
+
+use std::collections::BTreeSet;
+
+use taillight_core::Result;
+
+use crate::ImportedJob;
+pub use export::{Exported, export};
+use load::Load;
+
+/// Reads a job file: one job for each group of sections that run side by side.
+///
+/// # Errors
+/// `Usage` with file and line: unknown options, and options without equivalent.
+pub fn import(text: &str, file: &str) -> Result<Vec<ImportedJob>> {
+    let mut groups: Vec<Vec<Load>> = Vec::new();
+    for section in lex::sections(text, file)? {
+        let load = load::load(file, &section)?;
+        match groups.last_mut() {
+            Some(group) if !load.stonewall => group.push(load),
+            _ => groups.push(vec![load]),
+        }
+    }
+    let mut taken = BTreeSet::new();
+    groups
+        .iter()
+        .map(|group| job::job(file, group, &mut taken))
+        .collect()
+}
+
+/// Whether a text is a fio job file: its first section is `[global]`, or one that is no table of
+/// a Taillight job followed by an option of fio.
+pub fn looks_like(text: &str) -> bool {
+    const TABLES: &[&str] = &[
+        "run", "target", "qos", "trace", "capture", "verify", "search",
+    ];
+    let mut lines = text
+        .lines()
+        .map(|l| l.split([';', '#']).next().unwrap_or_default().trim())
+        .filter(|l| !l.is_empty());
+    let Some(heading) = lines.next() else {
+        return false;
+    };
+    let name = heading.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+    match name {
+        Some("global") => true,
+        Some(name) if !TABLES.contains(&name) && !name.starts_with('[') => {
+            let option = lines.next().unwrap_or_default();
+            let (option, _) = option.split_once('=').unwrap_or((option, ""));
+            options::first_name(option.trim()).is_some()
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,237 @@
+//! Where a section does its I/O: engine, files, size and the options of the target.
+
+use taillight_core::Result;
+
+use super::read::Reader;
+use super::value::Amount;
+
+/// How I/O is issued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// One blocking call at a time.
+    Sync,
+    /// A ring with a queue.
+    Uring,
+    /// Nothing is done.
+    Null,
+}
+
+/// Which files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Files {
+    /// Every clone has files of its own in this directory (`.` without one).
+    Own(String),
+    /// One file or device, named; all clones share it.
+    Named(String),
+    /// No file at all.
+    None,
+}
+
+/// Options of the target: one set for all sections that run side by side.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Past the page cache.
+    pub direct: bool,
+    /// Page cache at the start.
+    pub cache: &'static str,
+    /// Lay out before writing too.
+    pub overwrite: bool,
+    /// Files stay.
+    pub keep: bool,
+    /// Further options of a ring, name and value.
+    pub ring: Vec<(&'static str, String)>,
+}
+
+/// Where a section does its I/O.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// How.
+    pub engine: Engine,
+    /// Which files.
+    pub files: Files,
+    /// Files of each clone.
+    pub count: u32,
+    /// Bytes of each clone; `None` = all there is.
+    pub size: Option<u64>,
+    /// Where each begins.
+    pub offset: u64,
+    /// How much later each clone begins than the one before.
+    pub increment: u64,
+    /// Options of the target.
+    pub options: Options,
+}
+
+/// Reads everything about the place.
+///
+/// # Errors
+/// `Usage` with its place.
+pub fn place(r: &Reader<'_>, notes: &mut Vec<String>) -> Result<Place> {
+    let engine = engine(r, notes)?;
+    let options = options(r, engine)?;
+    let files = files(r, engine)?;
+    let count = r.small("nrfiles")?.unwrap_or(1).max(1);
+    if count > 1 && matches!(files, Files::Named(_)) {
+        return Err(r.error(
+            "nrfiles",
+            "several files of given names cannot be expressed",
+        ));
+    }
+    let filesize = match r.raw("filesize") {
+        Some(text) if text.contains('-') => {
+            return Err(r.error("filesize", "files of different sizes cannot be expressed"));
+        }
+        _ => r.size("filesize")?.map(|s| s.0),
+    };
+    let whole = filesize.map(|f| f.saturating_mul(u64::from(count)));
+    let size = part_of(r, "size", whole)?.or(whole);
+    if let (Some(size), Some(whole)) = (size, whole)
+        && size > whole
+    {
+        return Err(r.error("size", "it is larger than filesize allows"));
+    }
+    if size.is_some() && whole.is_some() && size != whole && count > 1 {
+        return Err(r.error("size", "a part of several files cannot be expressed"));
+    }
+    let offset = part_of(r, "offset", whole)?.unwrap_or(0);
+    if offset > 0 && count > 1 {
+        return Err(r.error(
+            "offset",
+            "an offset in each of several files cannot be expressed",
+        ));
+    }
+    if size == Some(0) || (size.is_none() && !matches!(files, Files::Named(_))) {
+        return Err(r
+            .error("size", "no size is given")
+            .hint("fio refuses this too: write size=1g, or name an existing file"));
+    }
+    Ok(Place {
+        engine,
+        files,
+        count,
+        size,
+        offset,
+        increment: part_of(r, "offset_increment", whole)?.unwrap_or(0),
+        options,
+    })
+}
+
+/// A size that may be a share of `whole`.
+fn part_of(r: &Reader<'_>, name: &str, whole: Option<u64>) -> Result<Option<u64>> {
+    match (r.amount(name)?, whole) {
+        (None, _) => Ok(None),
+        (Some(Amount::Bytes(bytes)), _) => Ok(Some(bytes)),
+        (Some(Amount::Percent(100)), None) if name == "size" => Ok(None),
+        (Some(Amount::Percent(p)), Some(whole)) => Ok(Some((whole / 100).saturating_mul(p))),
+        (Some(Amount::Percent(_)), None) => Err(r
+            .error(
+                name,
+                "a percentage needs the size of the file, and no file is looked at",
+            )
+            .hint("write it in bytes, or give filesize")),
+    }
+}
+
+fn engine(r: &Reader<'_>, notes: &mut Vec<String>) -> Result<Engine> {
+    let Some(line) = r.line("ioengine") else {
+        return Ok(Engine::Sync);
+    };
+    let mut note = |text: &str| notes.push(r.note(line, text));
+    match line.value.as_deref() {
+        Some("psync") => Ok(Engine::Sync),
+        Some("sync" | "pvsync" | "pvsync2" | "vsync") => {
+            note("pread and pwrite instead; one blocking call an operation, too");
+            Ok(Engine::Sync)
+        }
+        Some("io_uring") => Ok(Engine::Uring),
+        Some("libaio") => {
+            note("io_uring instead; it has a real queue without direct=1 too");
+            Ok(Engine::Uring)
+        }
+        Some("posixaio") => {
+            note("io_uring instead of the C library's threads");
+            Ok(Engine::Uring)
+        }
+        Some("null") => Ok(Engine::Null),
+        other => Err(r
+            .error(
+                "ioengine",
+                &format!(
+                    "`{}` has no equivalent; it would change how I/O is done",
+                    other.unwrap_or("")
+                ),
+            )
+            .hint("known: psync, sync, pvsync, pvsync2, vsync, libaio, io_uring, posixaio, null")),
+    }
+}
+
+fn files(r: &Reader<'_>, engine: Engine) -> Result<Files> {
+    if engine == Engine::Null {
+        return Ok(Files::None);
+    }
+    let dir = r.value("directory", |t| one_path(t))?;
+    let Some(name) = r.value("filename", |t| one_path(t))? else {
+        return Ok(Files::Own(dir.unwrap_or_else(|| ".".to_owned())));
+    };
+    Ok(Files::Named(match dir {
+        Some(dir) => format!("{}/{name}", dir.trim_end_matches('/')),
+        None => name,
+    }))
+}
+
+/// fio separates several paths by colons; a backslash takes their meaning.
+fn one_path(text: &str) -> Result<String, String> {
+    let plain = text.replace("\\:", "\u{0}");
+    if plain.contains(':') {
+        return Err("several paths cannot be expressed: a job has one [target]".to_owned());
+    }
+    if text == "-" {
+        return Err("standard input and output cannot be measured".to_owned());
+    }
+    Ok(plain.replace('\u{0}', ":"))
+}
+
+fn options(r: &Reader<'_>, engine: Engine) -> Result<Options> {
+    let direct = match r.line("direct") {
+        Some(_) => r.truth("direct", false)?,
+        None => !r.truth("buffered", true)?,
+    };
+    let pre_read = r.truth("pre_read", false)?;
+    if pre_read && direct {
+        return Err(r.error(
+            "pre_read",
+            "direct=1 goes past the page cache that it fills",
+        ));
+    }
+    let cache = match (pre_read, r.truth("invalidate", true)?) {
+        (true, _) => "warm",
+        (false, true) => "drop",
+        (false, false) => "keep",
+    };
+    let mut ring = Vec::new();
+    for (name, field) in [
+        ("fixedbufs", "fixed_buffers"),
+        ("registerfiles", "registered_files"),
+        ("hipri", "iopoll"),
+        ("sqthread_poll", "sqpoll"),
+    ] {
+        let on = r.truth(name, false)?;
+        if on && engine != Engine::Uring {
+            return Err(r.error(name, "only the ring engine can do it"));
+        }
+        // Both are on by default here, and off in fio.
+        let says_no = matches!(field, "fixed_buffers" | "registered_files");
+        if engine == Engine::Uring && (on || says_no) {
+            ring.push((field, on.to_string()));
+        }
+    }
+    if let Some(cpu) = r.small("sqthread_poll_cpu")? {
+        ring.push(("sqpoll_cpu", cpu.to_string()));
+    }
+    Ok(Options {
+        direct,
+        cache,
+        overwrite: r.truth("overwrite", false)?,
+        keep: !r.truth("unlink", false)?,
+        ring,
+    })
+}

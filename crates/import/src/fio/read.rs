@@ -1,0 +1,181 @@
+//! One section's options by name, with the place of every complaint. What they mean together is
+//! for `load` and its parts.
+
+use taillight_core::units::ByteSize;
+use taillight_core::{Error, Result};
+
+use super::lex::{Line, Section};
+use super::options::{self, Effect};
+use super::value::{self, KbBase, Parsed, Way};
+
+/// Reads options of one section.
+pub struct Reader<'a> {
+    file: &'a str,
+    section: &'a Section,
+    base: KbBase,
+}
+
+impl<'a> Reader<'a> {
+    /// For a section of `file`.
+    ///
+    /// # Errors
+    /// `Usage` for an option without equivalent.
+    pub fn new(file: &'a str, section: &'a Section) -> Result<Reader<'a>> {
+        let mut reader = Reader {
+            file,
+            section,
+            base: KbBase::Binary,
+        };
+        for line in &section.lines {
+            reader.refuse(line)?;
+        }
+        reader.base = match reader.raw("kb_base") {
+            None | Some("1024") => KbBase::Binary,
+            Some("1000") => KbBase::Decimal,
+            Some(_) => return Err(reader.error("kb_base", "it is 1024 or 1000")),
+        };
+        Ok(reader)
+    }
+
+    /// The section.
+    pub fn section(&self) -> &Section {
+        self.section
+    }
+
+    /// Fails for an option without equivalent whose value asks for something.
+    fn refuse(&self, line: &Line) -> Result<()> {
+        let Some(Effect::Refused { unless, changes }) = options::effect(line.name) else {
+            return Ok(());
+        };
+        let value = line.value.as_deref().unwrap_or("1");
+        // Only the line that counts matters, so that a section can take back a global option.
+        let counts = self.section.line(line.name).is_some_and(|l| l == line);
+        if !counts || unless.contains(&value) {
+            return Ok(());
+        }
+        Err(self
+            .error(
+                line.name,
+                &format!("it has no equivalent; it would change {changes}"),
+            )
+            .hint("take the line out if that does not matter"))
+    }
+
+    /// What was accepted though it changes nothing, with the reason.
+    pub fn accepted(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for line in &self.section.lines {
+            if let Some(Effect::Same(why)) = options::effect(line.name) {
+                notes.push(self.note(line, why));
+            }
+        }
+        notes
+    }
+
+    /// A note about a line.
+    pub fn note(&self, line: &Line, text: &str) -> String {
+        format!("line {}, {}: {text}", line.number, line.name)
+    }
+
+    /// The line of an option, if given.
+    pub fn line(&self, name: &str) -> Option<&Line> {
+        self.section.line(name)
+    }
+
+    /// The text of an option, if given with one.
+    pub fn raw(&self, name: &str) -> Option<&str> {
+        self.line(name)?.value.as_deref()
+    }
+
+    /// An error about an option of this section, or about the section if it is not given.
+    pub fn error(&self, name: &str, what: &str) -> Error {
+        let number = self.line(name).map_or(self.section.number, |l| l.number);
+        Error::usage(format!("`{name}` in [{}]: {what}", self.section.name))
+            .with("at", format!("{}:{number}", self.file))
+    }
+
+    /// The value of an option, if given.
+    ///
+    /// # Errors
+    /// `Usage` with its place when it cannot be read or is empty.
+    pub fn value<T>(&self, name: &str, parse: impl FnOnce(&str) -> Parsed<T>) -> Result<Option<T>> {
+        let Some(line) = self.line(name) else {
+            return Ok(None);
+        };
+        let Some(text) = line.value.as_deref() else {
+            return Err(self.error(name, "it needs a value"));
+        };
+        parse(text)
+            .map(Some)
+            .map_err(|what| self.error(name, &what))
+    }
+
+    /// A whole number.
+    ///
+    /// # Errors
+    /// `Usage` with its place.
+    pub fn integer(&self, name: &str) -> Result<Option<u64>> {
+        self.value(name, value::integer)
+    }
+
+    /// A whole number that fits 32 bits.
+    ///
+    /// # Errors
+    /// `Usage` with its place.
+    pub fn small(&self, name: &str) -> Result<Option<u32>> {
+        self.value(name, |t| {
+            let n = value::integer(t)?;
+            u32::try_from(n).map_err(|_| format!("{n} is too large"))
+        })
+    }
+
+    /// A switch.
+    ///
+    /// # Errors
+    /// `Usage` with its place.
+    pub fn truth(&self, name: &str, default: bool) -> Result<bool> {
+        match self.line(name) {
+            None => Ok(default),
+            Some(line) => {
+                value::truth(line.value.as_deref()).map_err(|what| self.error(name, &what))
+            }
+        }
+    }
+
+    /// A size.
+    ///
+    /// # Errors
+    /// `Usage` with its place.
+    pub fn size(&self, name: &str) -> Result<Option<ByteSize>> {
+        self.value(name, |t| value::size(t, self.base))
+    }
+
+    /// A size or percentage.
+    ///
+    /// # Errors
+    /// `Usage` with its place.
+    pub fn amount(&self, name: &str) -> Result<Option<value::Amount>> {
+        self.value(name, |t| value::amount(t, self.base))
+    }
+
+    /// A size for one direction.
+    ///
+    /// # Errors
+    /// `Usage` with its place.
+    pub fn size_for(&self, name: &str, way: Way) -> Result<Option<ByteSize>> {
+        let parsed = self.value(name, |t| {
+            value::for_way(t, way)
+                .map(|part| value::size(part, self.base))
+                .transpose()
+        })?;
+        Ok(parsed.flatten())
+    }
+
+    /// A size in the units of this section.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn parse_size(&self, text: &str) -> Parsed<u64> {
+        value::size(text, self.base).map(|s| s.0)
+    }
+}

@@ -1,0 +1,84 @@
+//! Job files of other benchmarks: read into Taillight job files, and written from plans.
+//!
+//! What it is: text to text. Every option of the other format is mapped, accepted because it
+//! changes nothing (with the reason), or refused with what it would change; none is ignored.
+//! What it is not: I/O of any kind, or knowledge of drivers; the job files made here go through
+//! the same checks as any other. `cli` calls it for `import`, `export` and `run job.fio`.
+
+pub mod fio;
+mod toml_text;
+
+use taillight_core::Result;
+
+/// One Taillight job made from a part of the other file. The jobs of a file run in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportedJob {
+    /// Name of the run; unique among the jobs of the file.
+    pub name: String,
+    /// The job file.
+    pub toml: String,
+    /// What a reader should know: options that changed nothing, and small differences. They stand
+    /// in `toml` as comments as well.
+    pub notes: Vec<String>,
+}
+
+/// A format that can be imported.
+pub struct Format {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// One line for people.
+    pub about: &'static str,
+    /// Endings of file names, without the dot.
+    pub extensions: &'static [&'static str],
+    /// Whether the text of a file without such an ending looks like this format.
+    pub looks_like: fn(&str) -> bool,
+    /// Text and file name to jobs.
+    pub import: fn(&str, &str) -> Result<Vec<ImportedJob>>,
+}
+
+/// Every format, one line each.
+pub const FORMATS: &[Format] = &[Format {
+    name: "fio",
+    about: "fio job file",
+    extensions: &["fio"],
+    looks_like: fio::looks_like,
+    import: fio::import,
+}];
+
+/// The format called `name`.
+pub fn by_name(name: &str) -> Option<&'static Format> {
+    FORMATS.iter().find(|f| f.name == name)
+}
+
+/// The format of a file, by the ending of its name and else by its text. `None` for Taillight's
+/// own job files and for everything unknown.
+pub fn detect(file_name: &str, text: &str) -> Option<&'static Format> {
+    let path = std::path::Path::new(file_name);
+    let ending = path.extension().map(|e| e.to_string_lossy().to_lowercase());
+    if let Some(ending) = &ending {
+        if ending == "toml" {
+            return None;
+        }
+        let named = |f: &&Format| f.extensions.contains(&ending.as_str());
+        if let Some(format) = FORMATS.iter().find(named) {
+            return Some(format);
+        }
+    }
+    FORMATS.iter().find(|f| (f.looks_like)(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_told_by_name_and_text() {
+        let name = |file, text| detect(file, text).map(|f| f.name);
+        assert_eq!(name("a.fio", ""), Some("fio"));
+        assert_eq!(name("a.ini", "; x\n[global]\nrw=read\n"), Some("fio"));
+        assert_eq!(name("-", "[seq]\nrw=read\n"), Some("fio"));
+        assert_eq!(name("-", "[run]\nname = \"x\"\n"), None);
+        assert_eq!(name("a.toml", "[global]\n"), None);
+        assert!(by_name("fio").is_some() && by_name("x").is_none());
+    }
+}

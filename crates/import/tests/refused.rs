@@ -1,0 +1,194 @@
+//! What cannot be said is refused with file, line, option and what it would change; nothing is
+//! ignored. What differs a little is said in a note.
+
+use taillight_import::fio::import;
+
+/// A section with a size, and these lines from line 3 on.
+fn section(lines: &str) -> String {
+    format!("[a]\nsize=64m\n{lines}\n")
+}
+
+fn refused(text: &str) -> String {
+    let e = import(text, "a.fio").expect_err(text);
+    format!("{e} | {}", e.hint_text().unwrap_or_default())
+}
+
+#[test]
+fn options_without_equivalent() {
+    for (lines, parts) in [
+        (
+            "exitall",
+            vec!["`exitall` in [a]", "when the other sections end", "a.fio:3"],
+        ),
+        (
+            "rw=read\nend_fsync=1",
+            vec!["`end_fsync`", "sync at the end", "a.fio:4"],
+        ),
+        ("latency_target=5000", vec!["queue depth while running"]),
+        ("rw=randread:8", vec!["modifier `:8`"]),
+        ("rw=trimwrite", vec!["trim before each write"]),
+        ("rw=sideways", vec!["`sideways` is not known", "randrw"]),
+        ("ioengine=rbd", vec!["`rbd` has no equivalent", "io_uring"]),
+        ("filename=a:b", vec!["several paths", "one [target]"]),
+        ("size=50%", vec!["percentage needs the size of the file"]),
+        (
+            "bs=4k,8k\nrw=randrw",
+            vec!["reads and writes", "two sections"],
+        ),
+        (
+            "rate_iops=100,0\nrw=rw",
+            vec!["only one of reads and writes"],
+        ),
+        (
+            "thinktime=100\nrate_iops=10",
+            vec!["a rate and pauses together"],
+        ),
+        ("sync=1\nfsync=1", vec!["only one of sync"]),
+        ("verify=crc32c", vec!["only reads"]),
+        ("verify=pattern\nrw=write", vec!["checksums of the content"]),
+        (
+            "random_distribution=zoned_abs:1/1m\nrw=randread",
+            vec!["`zoned_abs`"],
+        ),
+        ("bssplit=4k/50:8k/20", vec!["add up to 70"]),
+        ("time_based", vec!["needs a runtime"]),
+        ("nrfiles=4", vec!["file_service_type=sequential"]),
+        ("numjobs=0", vec!["0 does nothing"]),
+        ("iodepth=deep", vec!["not a whole number"]),
+        ("iodepth", vec!["needs a value"]),
+        ("direct=maybe", vec!["neither 0 nor 1"]),
+        (
+            "buffer_compress_percentage=50\nzero_buffers\nrw=write",
+            vec!["zeros"],
+        ),
+        ("hipri", vec!["only the ring engine"]),
+    ] {
+        let text = section(lines);
+        let said = refused(&text);
+        for part in parts {
+            assert!(said.contains(part), "{lines}: {said}");
+        }
+    }
+    assert!(refused("[a]\nrw=read\n").contains("no size is given"));
+}
+
+#[test]
+fn sections_that_need_two_targets() {
+    let two = |more: &str| {
+        format!("[a]\nsize=1m\nfilename=x\nrw=read\nruntime=1\ntime_based\n[b]\nsize=1m\n{more}\n")
+    };
+    let said = refused(&two("filename=y\nruntime=1\ntime_based"));
+    assert!(
+        said.contains("[a] and [b] run side by side but differ in filename"),
+        "{said}"
+    );
+    assert!(
+        said.contains("a.fio:7") && said.contains("stonewall"),
+        "{said}"
+    );
+    assert!(refused(&two("filename=x\nruntime=2\ntime_based")).contains("differ in runtime"));
+    assert!(refused(&two("filename=x\ndirect=1")).contains("differ in direct"));
+    assert_eq!(
+        import(&two("filename=y\nstonewall"), "a.fio")
+            .expect("two jobs")
+            .len(),
+        2
+    );
+}
+
+#[test]
+fn a_section_can_take_back_a_global_option() {
+    let text = "[global]\nend_fsync=1\nsize=1m\n[a]\nend_fsync=0\n";
+    assert!(import(text, "a.fio").is_ok());
+}
+
+fn toml(lines: &str) -> String {
+    let jobs = import(&section(lines), "a.fio").expect(lines);
+    jobs.into_iter().map(|j| j.toml).collect()
+}
+
+#[test]
+fn meanings_that_are_easily_missed() {
+    for (lines, part) in [
+        // A blocking engine has no queue, whatever iodepth says.
+        ("iodepth=32\nioengine=sync", "queue_depth = 1"),
+        // The map of visited blocks is on by default, the page cache is used and dropped first.
+        ("rw=randread", "cover = true"),
+        ("rw=randread", "direct = false\ncache = \"drop\""),
+        ("rw=randread\nnorandommap", "access = { kind = \"random\" }"),
+        // Amounts count for each job.
+        ("numjobs=4\nrw=randread", "bytes = \"256MiB\""),
+        ("numjobs=4\nrw=randread", "files = 4"),
+        ("loops=3", "bytes = \"192MiB\""),
+        ("number_ios=10\nnumjobs=2", "operations = 20"),
+        // Jobs on one file walk it one by one, unless each has its slice.
+        ("filename=f\nnumjobs=2", "name = \"a-1\""),
+        ("filename=f\nnumjobs=2\noffset_increment=64m", "workers = 2"),
+        // Rates are per job and direction, and decide the mix.
+        ("rate_iops=100\nnumjobs=3", "rate = \"300/s\""),
+        (
+            "rate_iops=300,100\nrw=randrw\nrwmixread=50",
+            "mix = { read = 3, write = 1 }",
+        ),
+        ("rate=1m", "rate = \"1MiB/s\""),
+        (
+            "thinktime=500\nthinktime_blocks=8",
+            "think = { time = \"500us\", every = 8 }",
+        ),
+        ("runtime=2m", "duration = \"2min\""),
+        ("ramp_time=5\nruntime=9\ntime_based", "warmup = \"5s\""),
+        ("randrepeat=0\nrw=randread", "[run]\nname = \"a\"\nbytes"),
+        ("randseed=7", "seed = 7"),
+        ("rw=randwrite\nverify=crc32c", "[verify]\nmode = \"after\""),
+        (
+            "rw=write\nbuffer_compress_percentage=50\ndedupe_percentage=20",
+            "payload = { kind = \"random\", compressible = 50, duplicate = 20 }",
+        ),
+        (
+            "rw=write\nbuffer_pattern=0xdeadbeef",
+            "pattern = \"0xdeadbeef\"",
+        ),
+        ("rw=write\nzero_buffers", "payload = \"zero\""),
+        ("rw=randread\nba=8k", "align = \"8KiB\""),
+        ("rw=randtrim\nfilename=/dev/null0", "mix = \"trim\""),
+        ("ioengine=libaio\niodepth=8", "engine = \"uring\""),
+        (
+            "ioengine=io_uring\nfixedbufs",
+            "fixed_buffers = true\nregistered_files = false",
+        ),
+        ("cpus_allowed=0,2-3", "cpus = [0, 2, 3]"),
+        ("size=100%\nfilename=f", "path = \"f\"\n\n"),
+        ("filesize=128m\nsize=50%\nfilename=f", "size = \"64MiB\""),
+        ("filename=/dev/sd\\:x", "path = \"/dev/sd:x\""),
+        (
+            "offset=16m\nfilename=f",
+            "offset = \"16MiB\", length = \"64MiB\"",
+        ),
+        ("bs=3k", "bytes at the end are no whole block"),
+    ] {
+        // The block of 3 KiB does not match an alignment of 8 KiB: that is for the job's checks.
+        let text = toml(lines);
+        assert!(text.contains(part), "{lines}: no {part} in\n{text}");
+    }
+}
+
+#[test]
+fn sections_side_by_side_end_one_by_one() {
+    let text = "[global]\nsize=64m\n[a]\nrw=read\n[b]\nrw=randread\nloops=2\n";
+    let jobs = import(text, "a.fio").expect("one job");
+    assert_eq!(jobs.len(), 1);
+    let toml = &jobs[0].toml;
+    assert_eq!(jobs[0].name, "a-b");
+    assert!(
+        toml.contains("passes = 1") && toml.contains("passes = 2"),
+        "{toml}"
+    );
+    assert!(
+        toml.contains("bytes = \"192MiB\"") && toml.contains("files = 2"),
+        "{toml}"
+    );
+    assert!(
+        toml.contains("offset = \"64MiB\", length = \"64MiB\""),
+        "{toml}"
+    );
+}

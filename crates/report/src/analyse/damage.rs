@@ -1,0 +1,67 @@
+//! Files that changed since the run ended: which of them may still speak, and what is said.
+//!
+//! What it is: the checksums of the manifest put into words. What it is not: reading the files
+//! (see `capture`, `histograms`), where damage shows as an error of its own.
+
+use taillight_core::Result;
+use taillight_rundir::summary::Verdict;
+use taillight_rundir::{RunDir, names, sums};
+
+use super::Trouble;
+
+/// Codes of troubles that mean a measured file is not what it was.
+const CODES: [&str; 4] = [
+    CODE,
+    "capture_unreadable",
+    "intervals_unreadable",
+    "histograms_unreadable",
+];
+const CODE: &str = "file_damaged";
+
+/// What must not be read.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Damaged {
+    /// `ios.parquet` is damaged and sound histograms can stand in for it.
+    pub capture: bool,
+}
+
+/// Whether a verdict tells of damaged files.
+pub fn damaged(verdict: &Verdict) -> bool {
+    verdict.reasons.iter().any(|r| is_damage(&r.code))
+}
+
+/// Whether a reason with this code tells of damage.
+pub fn is_damage(code: &str) -> bool {
+    CODES.contains(&code)
+}
+
+/// Compares all files with the manifest; each difference is a trouble.
+///
+/// # Errors
+/// `Unavailable` when a file cannot be read.
+pub fn check(dir: &RunDir, troubles: &mut Vec<Trouble>) -> Result<Damaged> {
+    let changed = sums::changed(dir)?;
+    let bad = |name: &str| changed.iter().any(|c| c.name == name);
+    // Something is better than nothing, when it is labelled.
+    let stand_in = dir.existing(names::HISTOGRAMS).is_some() && !bad(names::HISTOGRAMS);
+    let damaged = Damaged {
+        capture: bad(names::IOS) && stand_in,
+    };
+    for change in &changed {
+        // A file that is gone may have been removed to save room: that is no damage.
+        let missing = dir.existing(&change.name).is_none();
+        let then = match (change.name.as_str(), missing) {
+            (names::IOS, _) if stand_in => {
+                "Percentiles come from histograms (error up to 0.1 %), and single I/Os are unknown."
+            }
+            (_, true) => "What it held is not in this report.",
+            (_, false) => "What can be read of it is shown, and may be wrong.",
+        };
+        let verb = if missing { "" } else { "is damaged: it " };
+        troubles.push(Trouble {
+            code: if missing { "file_missing" } else { CODE },
+            text: format!("{} {verb}{}. {then}", change.name, change.what),
+        });
+    }
+    Ok(damaged)
+}

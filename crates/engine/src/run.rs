@@ -6,6 +6,7 @@
 mod files;
 mod launch;
 mod setup;
+mod streams;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -196,14 +197,19 @@ fn outcome(
     };
     let operations = loaded.collected.measured_ops();
     let sum = |f: fn(&WorkerEnd) -> u64| loaded.ends.iter().map(f).sum::<u64>();
+    // What load alone was late with is no verdict on what was measured.
+    let counted = |f: fn(&WorkerEnd) -> u64| {
+        let ends = loaded.ends.iter().filter(|e| e.measured);
+        ends.map(f).sum::<u64>()
+    };
     Outcome {
         reason,
         error: None,
         phases: phases(loaded, operations),
         operations,
         errors: loaded.collected.errors(),
-        unsent: sum(|e| e.unsent),
-        backlog_max: sum(|e| e.backlog_max),
+        unsent: counted(|e| e.unsent),
+        backlog_max: counted(|e| e.backlog_max),
         capture: capture_info(request.plan, loaded),
         losses: Losses {
             ios: sum(|e| e.capture.lost),
@@ -270,7 +276,8 @@ fn phases(loaded: &Loaded, operations: u64) -> Vec<PhaseInfo> {
 }
 
 fn capture_info(plan: &Plan, loaded: &Loaded) -> CaptureInfo {
-    let skipped = loaded.ends.iter().map(|e| e.capture.skipped).sum::<u64>();
+    let skipped = loaded.ends.iter().filter(|e| e.measured);
+    let skipped = skipped.map(|e| e.capture.skipped).sum::<u64>();
     let degraded = loaded
         .ends
         .iter()

@@ -1,7 +1,7 @@
 //! Load generation: worker threads behind a barrier, or all workers on virtual time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -17,10 +17,11 @@ use super::{Loaded, Request, StopFlag, capture_dir, captures, cpu_s, now};
 use crate::capture::{Pool, PoolReport};
 use crate::clock::{Kept, LoopClock, Pair};
 use crate::collector::{Collector, Observer, SPARE_PARTS};
+use crate::idle::{Idle, IdleWatch};
 use crate::keyspace::KeySpace;
 use crate::recorder::{Capture, Channels, Message, Part, Recorder, Thresholds, Timeline};
 use crate::simulate::SimClock;
-use crate::worker::{Parts, Worker, WorkerEnd};
+use crate::worker::{Pace, Parts, Worker, WorkerEnd};
 
 /// From "all sessions are ready" to the first submit, ns.
 const LEAD_NS: u64 = 5_000_000;
@@ -41,6 +42,33 @@ struct Shared<B> {
     space: Option<Arc<KeySpace>>,
     /// A worker failed: the others end too.
     abort: AtomicBool,
+    /// Whoever is load only ends when nobody else is left.
+    load: LoadEnd,
+    /// Watches for a run in which nothing completes any more.
+    idle: Option<Arc<Idle>>,
+}
+
+/// Ends load when everything that is measured has ended.
+struct LoadEnd {
+    measured_left: AtomicU32,
+    over: AtomicBool,
+}
+
+impl LoadEnd {
+    fn new(seats: &[Seat]) -> LoadEnd {
+        let measured = seats.iter().filter(|s| s.measured).count();
+        LoadEnd {
+            measured_left: AtomicU32::new(measured as u32),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    /// A measured worker has ended.
+    fn left(&self) {
+        if self.measured_left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.over.store(true, Ordering::Release);
+        }
+    }
 }
 
 /// Generates the load of a request.
@@ -100,6 +128,11 @@ fn load_with<B: Probes>(
         pool: pool.as_ref().map(Pool::source),
         space,
         abort: AtomicBool::new(false),
+        load: LoadEnd::new(&seats),
+        idle: plan
+            .run
+            .idle_timeout
+            .map(|t| Arc::new(Idle::new(t.0, seats.len()))),
     };
     let context = Context {
         messages,
@@ -168,6 +201,7 @@ fn worker<C: Kept, P: Probe, B>(
 ) -> Worker<C, P> {
     let capture = match &shared.pool {
         None => Capture::off(seat.header),
+        Some(_) if !seat.measured => Capture::off(seat.header),
         Some(source) => {
             let outliers = shared.plan.capture.mode == CaptureMode::Outliers;
             Capture::new(
@@ -199,6 +233,17 @@ fn worker<C: Kept, P: Probe, B>(
             .payload
             .kind,
         keyed: seat.keyed,
+        follow: seat.follow,
+        pace: Pace::new(
+            shared.plan.workloads[usize::from(seat.workload)].think,
+            seat.join
+                .map_or(timeline.start, |join| timeline.measure.plus(join)),
+        ),
+        idle: shared
+            .idle
+            .clone()
+            .map(|idle| IdleWatch::new(idle, usize::from(seat.place.worker))),
+        measured: seat.measured,
         depth: seat.session.depth,
         first_slot: seat.first_slot,
         header: seat.header,
@@ -235,7 +280,10 @@ fn simulated<B: Probes>(
     let mut collector = Collector::new(&shared.plan, timeline, spare_in, shared.thresholds.clone());
     let mut phase = Phases::begin(&shared.plan, observers);
     let cpu = cpu_s();
-    let (result, ends) = crate::simulate::drive(workers, &time, &stop.raw(), || {
+    let ending = [&*stop.raw(), &shared.abort];
+    let mut idle = None;
+    let (result, ends) = crate::simulate::drive(workers, &time, ending, || {
+        idle = idle.take().or_else(|| idle_error(&shared, time.now()));
         messages.try_iter().for_each(|m| collector.accept(m));
         phase.at(time.now() >= timeline.measure, observers);
         collector.settle(time.now(), observers);
@@ -248,7 +296,7 @@ fn simulated<B: Probes>(
         timeline,
         collected,
         ends,
-        result.err().or(close),
+        result.err().or(idle).or(close),
         cpu_s,
     ))
 }
@@ -316,6 +364,9 @@ fn threaded<B: Probes>(
             let report = ended.clone();
             let all = AssertUnwindSafe(|| {
                 work(&shared, &**target, seat, origin, &stop, &ready, start).map(|(result, end)| {
+                    if end.measured {
+                        shared.load.left();
+                    }
                     if result.is_err() || end.gone {
                         shared.abort.store(true, Ordering::Relaxed);
                     }
@@ -392,7 +443,13 @@ fn work<B: Probes>(
     };
     let _ = ready.send(Ok(()));
     let timeline = start.recv().ok()?;
-    let stop = [stop, &shared.abort];
+    // A worker that is measured never looks at the end of load.
+    let over = if seat.measured {
+        &shared.abort
+    } else {
+        &shared.load.over
+    };
+    let stop = [stop, &shared.abort, over];
     Some(match origin.and_then(LoopClock::new) {
         Some(clock) => {
             let worker = worker(shared, seat, timeline, handles, clock);
@@ -433,6 +490,13 @@ fn prepare(seat: &Seat) -> Result<()> {
     Ok(())
 }
 
+/// Ends a run in which nothing completes any more, and says so.
+fn idle_error(shared: &Shared, now: Stamp) -> Option<Error> {
+    let idle = shared.idle.as_ref().filter(|idle| idle.fires(now))?;
+    shared.abort.store(true, Ordering::Relaxed);
+    Some(idle.error())
+}
+
 /// Collects intervals until every worker has ended, or is given up as stuck.
 fn watch<B: Probes>(
     shared: Arc<Shared<B>>,
@@ -452,6 +516,7 @@ fn watch<B: Probes>(
     let patience = shared.plan.run.drain_timeout.0 + STUCK_NS;
     let mut give_up = timeline.end.plus(patience);
     let mut cpu = cpu_s();
+    let mut idle = None;
     let mut phase = Phases::begin(&shared.plan, observers);
     while collector.any_running() && now() < give_up {
         if let Ok(message) = messages.recv_timeout(Duration::from_millis(20)) {
@@ -462,13 +527,14 @@ fn watch<B: Probes>(
             cpu = cpu_s();
         }
         collector.settle(now(), observers);
+        idle = idle.or_else(|| idle_error(&shared, now()));
         if stop.stopped() || shared.abort.load(Ordering::Relaxed) {
             give_up = give_up.min(now().plus(patience));
         }
     }
     let cpu_s = cpu_s() - cpu;
     let stuck = collector.any_running();
-    let (mut ends, mut error) = (Vec::new(), None);
+    let (mut ends, mut error) = (Vec::new(), idle);
     // Ends follow the last message at once; a stuck worker has none.
     for _ in 0..threads.len() {
         let Ok((number, result, end)) = ended.recv_timeout(Duration::from_secs(2)) else {

@@ -4,23 +4,24 @@
 //! what to wait for, [`Worker::reap`] polls, stamps once per poll, and records. `threaded` and
 //! `simulate` drive it. Per operation: no allocation, no lock, no syscall beyond the I/O.
 
+mod data;
 mod flight;
 mod keyed;
 
-use taillight_core::plan::PayloadKind;
 use taillight_core::probe::{Probe, Token};
 use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Stamp, Status};
 use taillight_driver::{Completion, Session, Submitted};
 use taillight_rundir::chunk::{Header, Sample};
 
-pub use flight::stamp_payload;
 use flight::{IDLE, InFlight, record, unknown_token};
 pub use keyed::Keyed;
 
 use crate::clock::{Discipline, Kept};
 use crate::generator::Generator;
+use crate::payload::Filler;
 use crate::recorder::{CaptureState, Recorder, Timeline};
 use crate::schedule::Schedule;
+use crate::verify::Checker;
 
 /// Operations submitted at most before the caller gets control back.
 const ROUND: u32 = 4096;
@@ -87,7 +88,9 @@ pub struct Worker<C: Kept, P: Probe> {
     recorder: Recorder,
     timeline: Timeline,
     limits: Limits,
-    payload: PayloadKind,
+    payload: Filler,
+    /// Only when the plan verifies; it then makes the payload too.
+    checker: Option<Box<Checker>>,
     /// Only on targets addressed by key.
     keyed: Option<Box<Keyed>>,
     first_slot: u32,
@@ -136,7 +139,11 @@ pub struct Parts<C: Kept, P: Probe> {
     /// How much.
     pub limits: Limits,
     /// What writes carry.
-    pub payload: PayloadKind,
+    pub payload: Filler,
+    /// Seals writes and judges reads, when the plan verifies.
+    pub checker: Option<Box<Checker>>,
+    /// Some operation writes.
+    pub writes: bool,
     /// What operations on keys need.
     pub keyed: Option<Box<Keyed>>,
     /// Operations in flight at most.
@@ -178,7 +185,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             issued: Stamp(0),
             token: IDLE,
         };
-        Worker {
+        let mut worker = Worker {
             clock,
             probe,
             session,
@@ -189,6 +196,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             timeline: parts.timeline,
             limits: parts.limits,
             payload: parts.payload,
+            checker: parts.checker,
             keyed: parts.keyed,
             first_slot: parts.first_slot,
             file_size: parts.header.file_size,
@@ -207,7 +215,11 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             round_end: Stamp(0),
             reached_end: false,
             reached_limit: false,
+        };
+        if parts.writes {
+            worker.prepare_buffers();
         }
+        worker
     }
 
     fn in_flight(&self) -> u32 {
@@ -308,6 +320,8 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         }
         if op.kind.writes() {
             self.fill_buffer(slot, &op);
+        } else if self.checker.is_some() {
+            self.expect(slot, &op);
         }
         self.generation += 1;
         let token = Token::new(self.generation, self.first_slot + slot);
@@ -316,11 +330,13 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         if intended.is_none() && submit >= self.timeline.end {
             self.reached_end = true;
             self.stop();
+            self.drop_payload(&op);
             return Ok(false);
         }
         if intended.is_some() && submit >= self.timeline.end.plus(self.limits.late_ns) {
             self.reached_end = true;
             self.stop();
+            self.drop_payload(&op);
             return Ok(false);
         }
         self.probe.begin(self.first_slot + slot, token, submit);
@@ -349,15 +365,6 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         if let Some(keyed) = &self.keyed {
             let sizes = self.generator.field_sizes();
             keyed.encode(op, self.session.buffer(slot), sizes);
-        }
-    }
-
-    #[inline]
-    fn fill_payload(&mut self, slot: u32, op: &Op) {
-        if self.payload == PayloadKind::Random {
-            self.generation = self.generation.wrapping_add(1);
-            let seed = (op.offset ^ op.key) ^ self.generation << 20;
-            stamp_payload(self.session.buffer(slot), op.size, seed);
         }
     }
 
@@ -425,6 +432,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             self.free.push(slot);
             if self.now >= last {
                 // Never accepted, so never started: the schedule still has it.
+                self.drop_payload(&flight.op);
                 return Ok(false);
             }
             self.slots[slot as usize] = flight;
@@ -496,6 +504,13 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         let flight = match self.slots.get_mut(slot as usize) {
             Some(f) if f.token == c.token => f,
             _ => return Err(unknown_token()),
+        };
+        let checked;
+        let (flight, c) = if self.checker.is_some() {
+            checked = self.check(slot, c);
+            (&mut self.slots[slot as usize], &checked)
+        } else {
+            (flight, c)
         };
         if self.keyed.is_some() {
             return self.complete_keyed(slot, c);
@@ -574,6 +589,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         }
         if !late.is_empty() {
             self.session.abandon();
+        }
+        if let Some(checker) = self.checker.take() {
+            checker.finish();
         }
         let due = |until: Stamp| {
             if self.reached_limit {

@@ -10,6 +10,7 @@ mod measure;
 mod numbers;
 mod signals;
 mod verdict;
+mod verified;
 
 use std::path::Path;
 

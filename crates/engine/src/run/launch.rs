@@ -40,6 +40,8 @@ struct Shared<B> {
     pool: Option<crate::capture::Source>,
     /// Keys of the target, when it has keys.
     space: Option<Arc<KeySpace>>,
+    /// What was written where, when the plan verifies.
+    verify: Option<Arc<crate::verify::Shared>>,
     /// A worker failed: the others end too.
     abort: AtomicBool,
     /// Whoever is load only ends when nobody else is left.
@@ -101,6 +103,7 @@ fn load_with<B: Probes>(
 ) -> Result<Loaded> {
     let space = keyspace(plan, target.as_ref());
     let seats = seats(plan, target.geometry(), space.as_ref())?;
+    let verify = super::verify::prepare(plan, target.geometry(), run_id)?;
     let pool = match captures(plan) {
         true => {
             let spill = plan
@@ -127,6 +130,7 @@ fn load_with<B: Probes>(
         channels: Channels { parts, spare },
         pool: pool.as_ref().map(Pool::source),
         space,
+        verify: verify.clone(),
         abort: AtomicBool::new(false),
         load: LoadEnd::new(&seats),
         idle: plan
@@ -152,6 +156,7 @@ fn load_with<B: Probes>(
             return Err(error);
         }
     };
+    loaded.verify = verify.map(|v| v.report());
     match report {
         Ok(report) => loaded.pool = report,
         Err(error) => {
@@ -229,9 +234,12 @@ fn worker<C: Kept, P: Probe, B>(
         recorder,
         timeline,
         limits: seat.limits,
-        payload: shared.plan.workloads[usize::from(seat.workload)]
-            .payload
-            .kind,
+        payload: seat.payload,
+        checker: shared
+            .verify
+            .as_ref()
+            .map(|v| super::verify::checker(v, &seat.session)),
+        writes: seat.kinds.iter().any(|kind| kind.writes()),
         keyed: seat.keyed,
         follow: seat.follow,
         pace: Pace::new(
@@ -331,6 +339,7 @@ fn loaded(
         measure_end,
         drained: drained.max(measure_end),
         cpu_s,
+        verify: None,
         counter: false,
     }
 }
@@ -562,6 +571,10 @@ fn watch<B: Probes>(
             if let (Some(keyed), Some(space)) = (target.keyed(), &shared.space) {
                 let records = space.live().1 - space.start();
                 error = error.or(keyed.loaded(records.max(keyed.records())).err());
+            }
+            if let Some(verify) = &shared.verify {
+                let pass = super::verify::after(&shared.plan, &*target, verify, stop, observers);
+                error = error.or(pass.err());
             }
             error = error.or(target.close().err());
         }

@@ -3,6 +3,7 @@
 mod cached;
 mod capture;
 mod direct;
+mod draws;
 mod null;
 mod start;
 
@@ -36,6 +37,11 @@ pub const CASES: &[Case] = &[
         name: "build",
         about: "release build from clean",
         run: start::build,
+    },
+    Case {
+        name: "draws",
+        about: "ns a draw of every distribution, and of writing a key",
+        run: draws::run,
     },
     Case {
         name: "null-1",

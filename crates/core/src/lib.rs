@@ -8,6 +8,7 @@ pub mod clock;
 pub mod error;
 pub mod exit;
 pub mod job;
+pub mod keys;
 pub mod op;
 pub mod plan;
 pub mod probe;

@@ -90,6 +90,16 @@ impl OpKind {
     pub fn from_index(index: u8) -> Option<OpKind> {
         OpKind::ALL.get(usize::from(index)).copied()
     }
+    /// Whether it names a key (or object) rather than an offset.
+    #[inline]
+    pub fn keyed(self) -> bool {
+        self as u8 >= OpKind::Get as u8
+    }
+    /// Whether it has a size: bytes that it asks for or moves.
+    #[inline]
+    pub fn sized(self) -> bool {
+        !matches!(self, OpKind::Fsync | OpKind::Delete | OpKind::Stat)
+    }
     /// Whether the operation changes stored data.
     pub fn writes(self) -> bool {
         matches!(

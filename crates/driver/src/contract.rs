@@ -81,6 +81,14 @@ impl Geometry {
     pub fn size(&self) -> u64 {
         u64::from(self.files) * self.file_size
     }
+    /// Of a target addressed by key: offsets mean nothing.
+    pub fn keyed() -> Geometry {
+        Geometry {
+            files: 1,
+            file_size: u64::MAX >> 1,
+            align: 1,
+        }
+    }
 }
 
 /// An action outside the measured loop.
@@ -237,6 +245,11 @@ pub trait Session {
     /// # Errors
     /// Only when the run cannot go on.
     fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted>;
+    /// Queued operations after which the engine calls `flush` without waiting for more that are
+    /// due; asked once. At least 1; `u32::MAX` when a batch may be as large as the queue.
+    fn submit_batch(&self) -> u32 {
+        u32::MAX
+    }
     /// Hands queued operations to the kernel or server; called once per batch of submits.
     ///
     /// # Errors

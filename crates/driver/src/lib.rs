@@ -8,6 +8,8 @@ pub mod conformance;
 pub mod contract;
 pub mod file;
 pub mod guard;
+pub mod kv;
+pub mod memory;
 pub mod null;
 pub mod registry;
 pub mod sim;

@@ -3,7 +3,12 @@
 use crate::Driver;
 
 /// Every driver, in the order `taillight drivers` shows them.
-pub static DRIVERS: &[&dyn Driver] = &[&crate::file::File, &crate::null::Null, &crate::sim::Sim];
+pub static DRIVERS: &[&dyn Driver] = &[
+    &crate::file::File,
+    &crate::memory::Memory,
+    &crate::null::Null,
+    &crate::sim::Sim,
+];
 
 /// The driver with this name.
 pub fn find(name: &str) -> Option<&'static dyn Driver> {

@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
-use taillight_core::plan::{CaptureMode, Plan, Sync, TargetPlan};
+use taillight_core::plan::{AccessKind, CaptureMode, Plan, Sync, TargetPlan};
 use taillight_core::progress::Progress;
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Clock, Error, MonoClock, OpKind, Result};
@@ -60,6 +60,11 @@ fn null_ns_per_op(plan: &Plan, size: u64) -> Result<f64> {
         options: toml::Table::new(),
     };
     for w in &mut plan.workloads {
+        (w.keys, w.value, w.scan, w.think, w.ramp, w.passes) = (None, None, None, None, None, None);
+        w.end_to_end = false;
+        if !plain_pattern(w.access.kind) {
+            w.access = taillight_core::plan::Access::random(w.access.align);
+        }
         w.arrival = taillight_core::plan::Arrival::Burst;
         w.sync = Sync::None;
         w.mix.retain(|m| {
@@ -93,6 +98,11 @@ fn null_ns_per_op(plan: &Plan, size: u64) -> Result<f64> {
     let target = null.open(&spec, &mut |_: Progress<'_>| true)?;
     let (ops, ns) = super::run::load_only(&plan, target, &id)?;
     Ok(ns as f64 * workers as f64 / ops.max(1) as f64)
+}
+
+/// Patterns that need nothing but the size of the data set.
+fn plain_pattern(kind: AccessKind) -> bool {
+    kind.draws() && !matches!(kind, AccessKind::Latest)
 }
 
 /// A number no other calibration of this machine has.

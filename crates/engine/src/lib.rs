@@ -10,6 +10,8 @@ pub mod capture;
 mod clock;
 pub mod collector;
 pub mod generator;
+pub mod keyspace;
+pub mod preload;
 pub mod recorder;
 pub mod run;
 pub mod schedule;

@@ -5,6 +5,7 @@
 //! `simulate` drive it. Per operation: no allocation, no lock, no syscall beyond the I/O.
 
 mod flight;
+mod keyed;
 
 use taillight_core::plan::PayloadKind;
 use taillight_core::probe::{Probe, Token};
@@ -12,7 +13,9 @@ use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Stamp, Status};
 use taillight_driver::{Completion, Session, Submitted};
 use taillight_rundir::chunk::{Header, Sample};
 
-use flight::{IDLE, InFlight, record, stamp_payload, unknown_token};
+pub use flight::stamp_payload;
+use flight::{IDLE, InFlight, record, unknown_token};
+pub use keyed::Keyed;
 
 use crate::clock::{Discipline, Kept};
 use crate::generator::Generator;
@@ -85,6 +88,8 @@ pub struct Worker<C: Kept, P: Probe> {
     timeline: Timeline,
     limits: Limits,
     payload: PayloadKind,
+    /// Only on targets addressed by key.
+    keyed: Option<Box<Keyed>>,
     first_slot: u32,
     /// Bytes in each file, for global offsets.
     file_size: u64,
@@ -94,6 +99,8 @@ pub struct Worker<C: Kept, P: Probe> {
     slots: Vec<InFlight>,
     free: Vec<u32>,
     batch: Vec<u32>,
+    /// Operations in `batch` that are handed over at once, with more due or not.
+    full_batch: usize,
     done: Vec<Completion>,
     generation: u64,
     now: Stamp,
@@ -130,6 +137,8 @@ pub struct Parts<C: Kept, P: Probe> {
     pub limits: Limits,
     /// What writes carry.
     pub payload: PayloadKind,
+    /// What operations on keys need.
+    pub keyed: Option<Box<Keyed>>,
     /// Operations in flight at most.
     pub depth: u32,
     /// First global slot.
@@ -152,6 +161,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         } = parts;
         schedule.start(parts.timeline.start);
         let depth = parts.depth as usize;
+        let full_batch = session.submit_batch().max(1) as usize;
         let idle = InFlight {
             op: Op {
                 kind: OpKind::Read,
@@ -175,9 +185,11 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             generator,
             schedule,
             recorder,
+            full_batch,
             timeline: parts.timeline,
             limits: parts.limits,
             payload: parts.payload,
+            keyed: parts.keyed,
             first_slot: parts.first_slot,
             file_size: parts.header.file_size,
             first_size: parts.header.sizes[0],
@@ -223,6 +235,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         // stop flag now and then. After a whole round there is more to do at once.
         let mut wake = self.now;
         self.round_end = self.now.plus(ROUND_NS).min(self.recorder.boundary());
+        if self.keyed.is_some() {
+            self.follow_up()?;
+        }
         for _ in 0..ROUND {
             let Some(&slot) = self.free.last().filter(|_| !self.stopping) else {
                 wake = self.recorder.boundary();
@@ -287,14 +302,12 @@ impl<C: Kept, P: Probe> Worker<C, P> {
     /// Submits one operation in `slot`; false when the session is full or the end is reached.
     #[inline]
     fn submit(&mut self, slot: u32, intended: Option<Stamp>) -> Result<bool> {
-        let op = self.generator.next();
-        if op.kind.writes() && self.payload == PayloadKind::Random {
-            self.generation = self.generation.wrapping_add(1);
-            stamp_payload(
-                self.session.buffer(slot),
-                op.size,
-                op.offset ^ self.generation << 20,
-            );
+        let mut op = self.generator.next();
+        if let Some(keyed) = &mut self.keyed {
+            op = keyed.first(slot, op, self.generator.field_sizes());
+        }
+        if op.kind.writes() {
+            self.fill_buffer(slot, &op);
         }
         self.generation += 1;
         let token = Token::new(self.generation, self.first_slot + slot);
@@ -329,6 +342,25 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         }
     }
 
+    /// Puts the payload of a write into its buffer.
+    #[inline]
+    fn fill_buffer(&mut self, slot: u32, op: &Op) {
+        self.fill_payload(slot, op);
+        if let Some(keyed) = &self.keyed {
+            let sizes = self.generator.field_sizes();
+            keyed.encode(op, self.session.buffer(slot), sizes);
+        }
+    }
+
+    #[inline]
+    fn fill_payload(&mut self, slot: u32, op: &Op) {
+        if self.payload == PayloadKind::Random {
+            self.generation = self.generation.wrapping_add(1);
+            let seed = (op.offset ^ op.key) ^ self.generation << 20;
+            stamp_payload(self.session.buffer(slot), op.size, seed);
+        }
+    }
+
     /// Takes note of an accepted operation; records it when it is done already.
     #[inline(always)]
     fn accept(&mut self, slot: u32, submit: Stamp, answer: &Result<Submitted>) -> Result<()> {
@@ -352,6 +384,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             }
             None => {
                 self.batch.push(slot);
+                if self.batch.len() >= self.full_batch {
+                    self.issue()?;
+                }
                 Ok(())
             }
         }
@@ -462,6 +497,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             Some(f) if f.token == c.token => f,
             _ => return Err(unknown_token()),
         };
+        if self.keyed.is_some() {
+            return self.complete_keyed(slot, c);
+        }
         flight.token = IDLE;
         self.free.push(slot);
         let size = flight.op.size;
@@ -476,10 +514,10 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         let sample = Sample {
             op: op.kind,
             global: u64::from(op.target) * self.file_size + op.offset,
-            size: if op.kind == OpKind::Fsync {
-                self.first_size
-            } else {
+            size: if op.kind.sized() {
                 size
+            } else {
+                self.first_size
             },
             intended: flight.intended.map_or(submit, |at| at.0),
             submit,
@@ -505,12 +543,20 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         let short = c.status.is_ok() && c.moved != flight.op.size;
         let status = if short { Status::SHORT } else { c.status };
         let record = record(flight, c, status, self.now, self.queued);
-        self.failures = if status.is_ok() { 0 } else { self.failures + 1 };
+        self.fail_or_not(status);
+        self.probe.end(c.token.slot(), c.token, record.service_ns());
+        self.recorder.record(&record);
+    }
+
+    /// Counts failures in a row: a target that only fails is gone. A key that is not there, or
+    /// data that is not what was written, are answers of a target that works.
+    #[inline]
+    fn fail_or_not(&mut self, status: Status) {
+        let failed = !status.is_ok() && status != Status::NOT_FOUND && status != Status::VERIFY;
+        self.failures = if failed { self.failures + 1 } else { 0 };
         if self.failures >= GONE_AFTER {
             self.stop();
         }
-        self.probe.end(c.token.slot(), c.token, record.service_ns());
-        self.recorder.record(&record);
     }
 
     /// Records what is still in flight as unfinished, gives the session up, and reports.

@@ -74,7 +74,16 @@ fn open(
         live.step(p);
         !stop.stopped()
     })?;
+    let can = driver.capabilities(&plan.target)?;
+    let loaded = taillight_engine::preload::preload(plan, target.as_ref(), &can, &mut |p| {
+        live.step(p);
+        !stop.stopped()
+    });
     live.end();
+    if let Err(e) = loaded {
+        let _ = target.close();
+        return Err(e);
+    }
     let shape = target.geometry();
     let fits = taillight_core::job::check_extents(plan, shape.size(), shape.align);
     match fits {

@@ -102,7 +102,7 @@ pub struct WorkloadTable {
     pub queue_depth: Option<u32>,
     /// Operations: one word, or a table of weights. Default: "read".
     pub mix: Option<MixForm>,
-    /// Size of blocks, values or objects: one size, weighted sizes, or a range. Default: 4KiB.
+    /// Size of blocks, objects, or of each field of a value: one size, weighted sizes, or a range. Default: 4KiB.
     pub block_size: Option<BlockSize>,
     /// Which offsets, in which order: one word, or a table. Default: "random".
     pub access: Option<AccessForm>,

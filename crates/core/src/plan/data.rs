@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::keys::{KeyFormat, KeyNaming};
 use crate::units::ByteSize;
 
 /// What writes carry.
@@ -71,6 +72,22 @@ pub struct Keys {
     pub size: Option<ByteSize>,
 }
 
+impl Keys {
+    /// How key numbers are written.
+    ///
+    /// # Errors
+    /// `Usage` when the keys would be too long or too short.
+    pub fn format(&self) -> crate::Result<KeyFormat> {
+        match self.naming {
+            KeyNaming::Binary => {
+                let size = self.size.map_or(16, |s| s.0);
+                KeyFormat::binary(u32::try_from(size).unwrap_or(u32::MAX))
+            }
+            naming => KeyFormat::decimal(naming, &self.prefix, self.digits),
+        }
+    }
+}
+
 impl Default for Keys {
     fn default() -> Keys {
         Keys {
@@ -84,19 +101,7 @@ impl Default for Keys {
     }
 }
 
-/// How a key number becomes a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum KeyNaming {
-    /// Prefix and the hash of the number, as YCSB's insert order `hashed`.
-    Hashed,
-    /// Prefix and the number itself.
-    Ordered,
-    /// The number as 8 bytes, big endian, then ASCII zeros up to `size`, as db_bench.
-    Binary,
-}
-
-/// Fields of a value. A value of `block_size` bytes is split evenly over its fields.
+/// Fields of a value. Each field has `block_size` bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Values {
@@ -110,6 +115,22 @@ pub struct Values {
     pub write_all: bool,
     /// Values are computed from key and field and checked on every read, as YCSB's dataintegrity.
     pub integrity: bool,
+}
+
+impl Values {
+    /// Bytes a stored field takes with `size` bytes of data: two lengths of 4 bytes, name, data.
+    /// A value of one field is its data alone.
+    pub fn field_bytes(&self, size: u64) -> u64 {
+        if self.fields == 1 {
+            return size;
+        }
+        let digits = u64::from((self.fields - 1).max(1).ilog10()) + 1;
+        8 + self.prefix.len() as u64 + digits + size
+    }
+    /// Bytes a whole stored value takes at most when each field has `size` bytes.
+    pub fn value_bytes(&self, size: u64) -> u64 {
+        u64::from(self.fields) * self.field_bytes(size)
+    }
 }
 
 impl Default for Values {

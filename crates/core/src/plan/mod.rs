@@ -15,11 +15,10 @@ mod workload;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use crate::keys::KeyNaming;
 pub use access::{Access, AccessKind, Hot, Reach, Zone};
 pub use arrival::{Arrival, RateStep, Think, WorkerRamp};
-pub use data::{
-    KeyNaming, Keys, Payload, PayloadKind, Scan, ScanSpread, Values, VerifyMode, VerifyPlan,
-};
+pub use data::{Keys, Payload, PayloadKind, Scan, ScanSpread, Values, VerifyMode, VerifyPlan};
 pub(crate) use forms::mix::shares as mix_shares;
 pub use search::{DepthBetween, RateBetween, SearchPlan};
 pub use workload::{BlockSize, BlockSizePart, MixPart, SizeRange, Spread, Sync, WorkloadPlan};

@@ -20,7 +20,7 @@ pub struct WorkloadPlan {
     #[serde(with = "super::forms::mix")]
     #[schemars(with = "std::collections::BTreeMap<OpKind, u32>")]
     pub mix: Vec<MixPart>,
-    /// Block sizes.
+    /// Sizes of blocks, of objects, or of each field of a value.
     pub block_size: BlockSize,
     /// Which offsets, in which order.
     pub access: Access,

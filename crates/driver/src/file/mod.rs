@@ -238,13 +238,18 @@ impl Opened {
         facts.push(("size.used".to_owned(), total.to_string()));
         facts.push(("io.direct".to_owned(), options.direct.to_string()));
         facts.push(("io.align".to_owned(), align.to_string()));
-        facts.push((
-            "io.engine".to_owned(),
-            match &issue {
-                Issue::Sync => "sync".to_owned(),
-                Issue::Uring(shared) => format!("uring {}", shared.setup.describe()),
-            },
-        ));
+        match &issue {
+            Issue::Sync => facts.push(("io.engine".to_owned(), "sync".to_owned())),
+            Issue::Uring(shared) => {
+                let ring = format!("uring {}", shared.setup.describe());
+                facts.push(("io.engine".to_owned(), ring));
+                let batch = match shared.submit_batch {
+                    u32::MAX => "what is due".to_owned(),
+                    n => n.to_string(),
+                };
+                facts.push(("io.submit_batch".to_owned(), batch));
+            }
+        }
         let share = resident.map_or("unknown".to_owned(), |s| format!("{:.2} %", s * 100.0));
         facts.push(("cache.resident_at_start".to_owned(), share));
         describe(&files[0], device, &mut facts);
@@ -286,6 +291,7 @@ fn issue(
         files: Arc::clone(files),
         setup,
         device,
+        submit_batch: asked.options.submit_batch.resolve(asked.options.direct),
     }))
 }
 

@@ -44,6 +44,60 @@ pub enum Layout {
     Never,
 }
 
+/// Reads and writes handed to the ring in one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SubmitBatch {
+    /// [`DIRECT_BATCH`] with direct I/O, else everything that is due.
+    #[default]
+    Auto,
+    /// At most this many; 0 for everything that is due.
+    At(u32),
+}
+
+/// What `submit_batch = "auto"` means with direct I/O. Devices complete what came in one call in
+/// one wave; a full queue handed over at once stays a wave and leaves the device idle between.
+const DIRECT_BATCH: u32 = 2;
+/// Largest batch that can be asked for: the deepest queue.
+const MOST_BATCHED: u32 = 4096;
+
+impl SubmitBatch {
+    /// Operations after which a batch is handed over; `u32::MAX` when only the queue limits it.
+    pub fn resolve(self, direct: bool) -> u32 {
+        match self {
+            SubmitBatch::Auto if direct => DIRECT_BATCH,
+            SubmitBatch::Auto | SubmitBatch::At(0) => u32::MAX,
+            SubmitBatch::At(n) => n,
+        }
+    }
+}
+
+impl Serialize for SubmitBatch {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        match self {
+            SubmitBatch::Auto => to.serialize_str("auto"),
+            SubmitBatch::At(n) => to.serialize_u32(*n),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for SubmitBatch {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number(u32),
+            Word(String),
+        }
+        match Written::deserialize(from) {
+            Ok(Written::Number(n)) => Ok(SubmitBatch::At(n)),
+            Ok(Written::Word(word)) if word == "auto" => Ok(SubmitBatch::Auto),
+            _ => Err(serde::de::Error::custom(
+                "`submit_batch` is \"auto\" or a number of operations",
+            )),
+        }
+    }
+}
+
 /// The options, resolved. Absent ones take the defaults below.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -68,6 +122,8 @@ pub struct FileOptions {
     pub fixed_buffers: bool,
     /// Register the files with the ring.
     pub registered_files: bool,
+    /// See [`SubmitBatch`].
+    pub submit_batch: SubmitBatch,
     /// Poll the device for completions.
     pub iopoll: bool,
     /// A kernel thread submits.
@@ -89,6 +145,7 @@ impl Default for FileOptions {
             read_in_use: false,
             fixed_buffers: true,
             registered_files: true,
+            submit_batch: SubmitBatch::default(),
             iopoll: false,
             sqpoll: false,
             sqpoll_cpu: -1,
@@ -111,7 +168,7 @@ const fn doc(
 }
 
 /// Docs of every option, in the order people look for them.
-pub const DOCS: [OptionDoc; 13] = [
+pub const DOCS: [OptionDoc; 14] = [
     doc(
         "engine",
         "auto | sync | uring",
@@ -177,6 +234,14 @@ pub const DOCS: [OptionDoc; 13] = [
         "bool",
         "true",
         "uring: files are registered with the ring once",
+    ),
+    doc(
+        "submit_batch",
+        "auto | 0 to 4096",
+        "auto",
+        "uring: operations handed to the kernel in one call; 0 is everything that is due, which \
+         costs the least CPU; auto is 2 with direct I/O, so that a full queue does not reach the \
+         device, and come back, in waves, and 0 through the page cache",
     ),
     doc(
         "iopoll",
@@ -246,6 +311,17 @@ impl FileOptions {
         if self.engine == Engine::Sync && (self.iopoll || self.sqpoll) {
             return clash("iopoll and sqpoll belong to engine = \"uring\"");
         }
+        if let SubmitBatch::At(n) = self.submit_batch {
+            if n > MOST_BATCHED {
+                return Err(Error::usage("`submit_batch` is larger than any queue")
+                    .with("submit_batch", n)
+                    .with("most", MOST_BATCHED)
+                    .hint("0 hands over everything that is due"));
+            }
+            if self.engine == Engine::Sync {
+                return clash("submit_batch belongs to engine = \"uring\"");
+            }
+        }
         if self.sqpoll_cpu < -1 || (self.sqpoll_cpu >= 0 && !self.sqpoll) {
             return clash("sqpoll_cpu is a CPU number and needs sqpoll = true");
         }
@@ -296,6 +372,20 @@ mod tests {
     }
 
     #[test]
+    fn batches_are_small_for_devices_only() {
+        let batch = |text: &str| {
+            let o = parse(text).unwrap();
+            assert_eq!(FileOptions::parse(&o.table().unwrap()).unwrap(), o);
+            o.submit_batch.resolve(o.direct)
+        };
+        assert_eq!(batch(""), DIRECT_BATCH);
+        assert_eq!(batch("direct = false"), u32::MAX);
+        assert_eq!(batch("submit_batch = 0"), u32::MAX);
+        assert_eq!(batch("direct = false\nsubmit_batch = 3"), 3);
+        assert_eq!(batch("submit_batch = \"auto\""), DIRECT_BATCH);
+    }
+
+    #[test]
     fn unknown_names_get_a_suggestion() {
         let e = parse("fixed_bufers = true").unwrap_err();
         assert_eq!(e.hint_text(), Some("did you mean `fixed_buffers`?"));
@@ -319,6 +409,10 @@ mod tests {
             "direct = false\niopoll = true",
             "engine = \"sync\"\nsqpoll = true",
             "sqpoll_cpu = 1",
+            "submit_batch = \"small\"",
+            "submit_batch = 4097",
+            "submit_batch = -1",
+            "submit_batch = 4\nengine = \"sync\"",
         ] {
             let e = parse(bad).unwrap_err();
             assert_eq!(e.kind(), taillight_core::ErrorKind::Usage, "{bad}: {e}");

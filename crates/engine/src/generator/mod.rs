@@ -3,11 +3,15 @@
 //! The same seed gives the same operations in the same order per worker. Adding an access
 //! pattern: one file here and one line in `Pattern::new`.
 
+pub mod dist;
+mod keyed;
 mod mix;
 mod pattern;
 pub mod permute;
 mod sequential;
 mod size;
+
+use std::sync::Arc;
 
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -15,9 +19,13 @@ use taillight_core::plan::{Plan, WorkloadPlan};
 use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, SyncKind};
 use taillight_driver::Geometry;
 
+pub use keyed::Keyed;
 use mix::Mix;
 use pattern::{Extent, Pattern};
+
 use size::Sizes;
+
+use crate::keyspace::KeySpace;
 
 /// The random generator of all draws: small, fast, seedable.
 pub type Rng = Xoshiro256PlusPlus;
@@ -53,6 +61,8 @@ pub struct Generator {
     file_size: u64,
     sync: Option<(SyncKind, u32)>,
     writes: u32,
+    /// On targets addressed by key everything comes from here.
+    keyed: Option<Box<Keyed>>,
 }
 
 impl Generator {
@@ -65,7 +75,13 @@ impl Generator {
         workload: &WorkloadPlan,
         shape: Geometry,
         place: Place,
+        space: Option<&Arc<KeySpace>>,
     ) -> Result<Self> {
+        let seed = worker_seed(plan.run.seed, place.worker, 1);
+        let keyed = match space {
+            Some(space) => Some(Box::new(Keyed::new(plan, workload, space.clone(), place)?)),
+            None => None,
+        };
         let extent = Extent::of(workload, shape)?;
         let fsync_only = workload
             .mix
@@ -78,15 +94,19 @@ impl Generator {
                 .with("block_size", workload.block_size.max())
                 .hint("make target.size or access.length larger, or block_size smaller"));
         }
-        let seed = worker_seed(plan.run.seed, place.worker, 1);
+        let pattern = match space {
+            Some(_) => Pattern::unused(&extent),
+            None => Pattern::new(plan.run.seed, workload, &extent, place)?,
+        };
         Ok(Generator {
             rng: Rng::seed_from_u64(seed),
             mix: Mix::new(&workload.mix),
             sizes: Sizes::new(&workload.block_size),
-            pattern: Pattern::new(plan.run.seed, workload, &extent, place)?,
+            pattern,
             file_size: shape.file_size,
             sync: workload.sync.every(),
             writes: 0,
+            keyed,
         })
     }
 
@@ -99,6 +119,11 @@ impl Generator {
     #[inline(always)]
     #[allow(clippy::should_implement_trait)] // endless, and never None: not an iterator
     pub fn next(&mut self) -> Op {
+        if let Some(keyed) = &mut self.keyed {
+            let mut op = keyed.next();
+            op.sync = self.sync_of(op.kind);
+            return op;
+        }
         let kind = self.mix.draw(&mut self.rng);
         if kind == OpKind::Fsync {
             return Op {
@@ -131,10 +156,15 @@ impl Generator {
         }
     }
 
+    /// Bytes of data of each field of the value that was drawn last.
+    pub fn field_sizes(&self) -> &[u32] {
+        self.keyed.as_ref().map_or(&[], |k| k.field_sizes())
+    }
+
     #[inline]
     fn sync_of(&mut self, kind: OpKind) -> Option<SyncKind> {
         let (sync, every) = self.sync?;
-        if kind != OpKind::Write {
+        if !kind.writes() || kind == OpKind::Trim {
             return None;
         }
         self.writes += 1;

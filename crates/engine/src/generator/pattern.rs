@@ -5,6 +5,7 @@ use taillight_core::plan::{AccessKind, WorkloadPlan};
 use taillight_core::{Error, Result};
 use taillight_driver::Geometry;
 
+use super::dist::Dist;
 use super::permute::{Permutation, below};
 use super::sequential::Sequential;
 use super::{Place, Rng, worker_seed};
@@ -74,6 +75,15 @@ pub enum Pattern {
     Ordered(Sequential),
     /// Random, each position once per pass over all workers together.
     Cover(Cover),
+    /// Random by a skewed distribution over the positions.
+    Drawn {
+        /// Where.
+        extent: Extent,
+        /// Which position.
+        dist: Box<Dist>,
+        /// The last position.
+        last: u64,
+    },
     /// Random with replacement.
     Random {
         /// Where.
@@ -100,9 +110,37 @@ impl Pattern {
             AccessKind::Sequential | AccessKind::Reverse | AccessKind::Strided => {
                 Ok(Pattern::Ordered(Sequential::new(w, extent, place)?))
             }
-            _ => Err(Error::usage("this access pattern is not built yet")
-                .with("workload", &w.name)
-                .hint("use sequential, reverse, strided or random")),
+            AccessKind::Latest | AccessKind::Follow => {
+                Err(Error::usage("this access pattern needs a stream or keys")
+                    .with("workload", &w.name)
+                    .hint("use it on a target addressed by key, or another pattern here"))
+            }
+            _ => Pattern::drawn(seed, w, extent),
+        }
+    }
+
+    fn drawn(seed: u64, w: &WorkloadPlan, extent: &Extent) -> Result<Pattern> {
+        let positions = extent.positions().max(1);
+        let spec = super::keyed::dist(&w.access, 0)
+            .ok_or_else(|| Error::internal("a pattern without a distribution"))?;
+        let dist = Dist::new(&spec, positions)?;
+        // Scattered the same way for all workers, so that hot places are shared.
+        let dist = match w.access.scatter {
+            true => dist.spread(worker_seed(seed, 0, 4))?,
+            false => dist,
+        };
+        Ok(Pattern::Drawn {
+            extent: *extent,
+            dist: Box::new(dist),
+            last: positions - 1,
+        })
+    }
+
+    /// Of a worker whose operations have no offsets.
+    pub fn unused(extent: &Extent) -> Pattern {
+        Pattern::Random {
+            extent: *extent,
+            positions: 1,
         }
     }
 
@@ -112,6 +150,10 @@ impl Pattern {
         match self {
             Pattern::Random { extent, positions } => {
                 let at = below(rng.next_u64(), *positions);
+                fit(extent, extent.start + at * extent.align, size)
+            }
+            Pattern::Drawn { extent, dist, last } => {
+                let at = dist.draw(rng, *last);
                 fit(extent, extent.start + at * extent.align, size)
             }
             Pattern::Cover(cover) => cover.next(size),

@@ -27,7 +27,7 @@ fn place(index: u32, of: u32) -> Place {
 }
 
 fn offsets(plan: &Plan, shape: Geometry, place: Place, n: usize) -> Vec<u64> {
-    let mut g = Generator::new(plan, &plan.workloads[0], shape, place).unwrap();
+    let mut g = Generator::new(plan, &plan.workloads[0], shape, place, None).unwrap();
     (0..n)
         .map(|_| g.next())
         .map(|o| u64::from(o.target) * shape.file_size + o.offset)
@@ -75,7 +75,7 @@ proptest! {
             min: ByteSize(512), max: ByteSize(4096 * 2), step: ByteSize(512) , spread: Default::default() });
         let shape = Geometry { files, file_size: blocks * 4096, align: 512 };
         for k in 0..workers {
-            let Ok(mut g) = Generator::new(&plan, &plan.workloads[0], shape, place(k, workers))
+            let Ok(mut g) = Generator::new(&plan, &plan.workloads[0], shape, place(k, workers), None)
             else { continue };
             for _ in 0..500 {
                 let op = g.next();
@@ -130,7 +130,7 @@ fn mix_keeps_its_shares_within_five_sigma() {
         },
     ];
     p.workloads[0].sync = Sync::Fdatasync(3);
-    let mut g = Generator::new(&p, &p.workloads[0], shape(1 << 30), place(0, 1)).unwrap();
+    let mut g = Generator::new(&p, &p.workloads[0], shape(1 << 30), place(0, 1), None).unwrap();
     let ops: Vec<Op> = (0..100_000).map(|_| g.next()).collect();
     let writes = ops.iter().filter(|o| o.kind == OpKind::Write).count();
     assert!((writes as i64 - 30_000).abs() < 5 * 145, "{writes}");

@@ -17,6 +17,7 @@ use super::{Loaded, Request, StopFlag, capture_dir, captures, cpu_s, now};
 use crate::capture::{Pool, PoolReport};
 use crate::clock::{Kept, LoopClock, Pair};
 use crate::collector::{Collector, Observer, SPARE_PARTS};
+use crate::keyspace::KeySpace;
 use crate::recorder::{Capture, Channels, Message, Part, Recorder, Thresholds, Timeline};
 use crate::simulate::SimClock;
 use crate::worker::{Parts, Worker, WorkerEnd};
@@ -35,6 +36,8 @@ struct Shared {
     thresholds: Arc<Thresholds>,
     channels: Channels,
     pool: Option<crate::capture::Source>,
+    /// Keys of the target, when it has keys.
+    space: Option<Arc<KeySpace>>,
     /// A worker failed: the others end too.
     abort: AtomicBool,
 }
@@ -64,7 +67,8 @@ fn load_with(
     stop: &StopFlag,
     observers: &mut [&mut dyn Observer],
 ) -> Result<Loaded> {
-    let seats = seats(plan, target.geometry())?;
+    let space = keyspace(plan, target.as_ref());
+    let seats = seats(plan, target.geometry(), space.as_ref())?;
     let pool = match captures(plan) {
         true => {
             let spill = plan
@@ -89,6 +93,7 @@ fn load_with(
         thresholds: Arc::default(),
         channels: Channels { parts, spare },
         pool: pool.as_ref().map(Pool::source),
+        space,
         abort: AtomicBool::new(false),
     };
     let context = Context {
@@ -118,6 +123,14 @@ fn load_with(
         }
     }
     Ok(loaded)
+}
+
+/// The keys of a target addressed by key: what the first workload says of them, which the plan's
+/// checks make all others repeat.
+fn keyspace(plan: &Plan, target: &dyn Target) -> Option<Arc<KeySpace>> {
+    let keys = plan.workloads.first()?.keys.as_ref()?;
+    target.keyed()?;
+    Some(Arc::new(KeySpace::new(keys.start, keys.count)))
 }
 
 struct Context<'a, 'b> {
@@ -180,6 +193,7 @@ fn worker<C: Kept>(
         payload: shared.plan.workloads[usize::from(seat.workload)]
             .payload
             .kind,
+        keyed: seat.keyed,
         depth: seat.session.depth,
         first_slot: seat.first_slot,
         header: seat.header,
@@ -457,6 +471,10 @@ fn watch(
         }
         // Every session is gone with its thread, so that this is the last reference.
         if let Some(target) = Arc::into_inner(target) {
+            if let (Some(keyed), Some(space)) = (target.keyed(), &shared.space) {
+                let records = space.live().1 - space.start();
+                error = error.or(keyed.loaded(records.max(keyed.records())).err());
+            }
             error = error.or(target.close().err());
         }
     }

@@ -1,13 +1,16 @@
 //! What each worker is made of: its place, share of the work, capture header, CPU.
 
+use std::sync::Arc;
+
 use taillight_core::plan::{Plan, VerifyMode, WorkloadPlan};
 use taillight_core::{OpKind, Result};
 use taillight_driver::{Geometry, SessionSpec};
 use taillight_rundir::chunk::{Columns, Header, SIZES};
 
 use crate::generator::{Generator, Place, worker_seed};
+use crate::keyspace::KeySpace;
 use crate::schedule::Schedule;
-use crate::worker::Limits;
+use crate::worker::{Keyed, Limits};
 
 /// Everything about a worker that is known before its thread starts.
 pub struct Seat {
@@ -29,6 +32,8 @@ pub struct Seat {
     pub cpu: Option<u32>,
     /// Kinds of operation, for counters made before the start.
     pub kinds: Vec<OpKind>,
+    /// What operations on keys need.
+    pub keyed: Option<Box<Keyed>>,
     /// Open loop.
     pub open_loop: bool,
     /// First global slot.
@@ -39,7 +44,7 @@ pub struct Seat {
 ///
 /// # Errors
 /// `Usage` when an extent, slice or rate is impossible.
-pub fn seats(plan: &Plan, shape: Geometry) -> Result<Vec<Seat>> {
+pub fn seats(plan: &Plan, shape: Geometry, space: Option<&Arc<KeySpace>>) -> Result<Vec<Seat>> {
     let mut seats = Vec::new();
     let total = plan.workers();
     // Slots are unique over all workers where 12 bits suffice; tracing insists on that.
@@ -58,7 +63,7 @@ pub fn seats(plan: &Plan, shape: Geometry) -> Result<Vec<Seat>> {
             seats.push(Seat {
                 place,
                 workload: w as u16,
-                generator: Generator::new(plan, workload, shape, place)?,
+                generator: Generator::new(plan, workload, shape, place, space)?,
                 schedule: Schedule::new(workload, place)?,
                 limits: limits(plan, u32::from(worker), total),
                 session: SessionSpec {
@@ -66,7 +71,7 @@ pub fn seats(plan: &Plan, shape: Geometry) -> Result<Vec<Seat>> {
                     workload: w as u16,
                     keep: keeps(plan, workload),
                     depth: workload.queue_depth,
-                    buffer_size: workload.block_size.max(),
+                    buffer_size: buffer_size(workload),
                     seed: worker_seed(plan.run.seed, worker, 3),
                 },
                 header: header(workload, shape, w as u16, worker),
@@ -74,13 +79,48 @@ pub fn seats(plan: &Plan, shape: Geometry) -> Result<Vec<Seat>> {
                     .cpus
                     .get(index as usize % workload.cpus.len().max(1))
                     .copied(),
-                kinds: workload.mix.iter().map(|m| m.op).collect(),
+                kinds: kinds(workload),
+                keyed: space.map(|space| {
+                    let depth = workload.queue_depth as usize;
+                    Box::new(Keyed::new(workload, space.clone(), depth))
+                }),
                 open_loop: !workload.arrival.is_closed(),
                 first_slot,
             });
         }
     }
     Ok(seats)
+}
+
+/// Bytes of the largest block or whole value.
+pub(crate) fn buffer_size(w: &WorkloadPlan) -> u64 {
+    let size = w.block_size.max();
+    w.value.as_ref().map_or(size, |v| v.value_bytes(size))
+}
+
+/// Operations in the recorder: a read-modify-write brings its parts.
+fn kinds(w: &WorkloadPlan) -> Vec<OpKind> {
+    let mut kinds: Vec<OpKind> = w.mix.iter().map(|m| m.op).collect();
+    if kinds.contains(&OpKind::Rmw) {
+        kinds.extend([OpKind::Get, OpKind::Update]);
+        kinds.sort_unstable();
+        kinds.dedup();
+    }
+    kinds
+}
+
+/// Sizes that records refer to by index, when they are few enough.
+fn distinct_sizes(w: &WorkloadPlan) -> Option<Vec<u64>> {
+    let sizes = Generator::distinct_sizes(w, SIZES)?;
+    let Some(values) = &w.value else {
+        return Some(sizes);
+    };
+    match sizes.as_slice() {
+        _ if values.fields == 1 => Some(sizes),
+        // The whole value, or one of its fields.
+        [one] => Some(vec![values.value_bytes(*one), values.field_bytes(*one)]),
+        _ => None,
+    }
 }
 
 /// Whether what is read is looked at.
@@ -105,7 +145,8 @@ fn limits(plan: &Plan, worker: u32, workers: u32) -> Limits {
 
 fn header(w: &WorkloadPlan, shape: Geometry, workload: u16, worker: u16) -> Header {
     let mut sizes = [0; SIZES];
-    let distinct = Generator::distinct_sizes(w, SIZES);
+    let distinct = distinct_sizes(w);
+    let keyed = w.keys.is_some();
     for (slot, size) in sizes.iter_mut().zip(distinct.iter().flatten()) {
         *slot = *size;
     }
@@ -121,7 +162,7 @@ fn header(w: &WorkloadPlan, shape: Geometry, workload: u16, worker: u16) -> Head
             intended: !w.arrival.is_closed(),
             sync: w.sync.every().is_some(),
             size: distinct.is_none(),
-            key: false,
+            key: keyed,
         },
         unit_shift: unit.trailing_zeros().min(30) as u8,
         file_size: if shape.files > 1 {
@@ -131,7 +172,7 @@ fn header(w: &WorkloadPlan, shape: Geometry, workload: u16, worker: u16) -> Head
         },
         base_ns: 0,
         sizes,
-        addressed: true,
+        addressed: !keyed,
         partial: false,
     }
 }

@@ -15,6 +15,12 @@ pub struct InFlight {
     pub token: Token,
 }
 
+impl InFlight {
+    fn by_offset(&self) -> bool {
+        !self.op.kind.keyed() && self.op.kind != OpKind::Fsync
+    }
+}
+
 /// The token of a free slot; generations begin at 1.
 pub const IDLE: Token = Token(0);
 
@@ -30,19 +36,15 @@ pub fn record(f: &InFlight, c: &Completion, status: Status, now: Stamp, queued: 
     Record {
         op: op.kind,
         target: op.target,
-        offset: if op.kind == OpKind::Fsync {
-            None
-        } else {
-            Some(op.offset)
-        },
-        key: None,
+        offset: f.by_offset().then_some(op.offset),
+        key: op.kind.keyed().then_some(op.key),
         size: op.size,
         moved: if c.moved == op.size {
             None
         } else {
             Some(c.moved)
         },
-        count: None,
+        count: (c.count > 0).then_some(c.count),
         intended: f.intended,
         origin: None,
         submit: f.submit,
@@ -50,7 +52,7 @@ pub fn record(f: &InFlight, c: &Completion, status: Status, now: Stamp, queued: 
         first: c.first,
         complete: now,
         sync_ns: c.sync_ns,
-        retries: None,
+        retries: (c.retries > 0).then_some(c.retries),
         status,
     }
 }

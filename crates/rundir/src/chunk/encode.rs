@@ -14,7 +14,8 @@ pub struct Sample {
     pub op: OpKind,
     /// target x file_size + offset, bytes; 0 for an fsync.
     pub global: u64,
-    /// Bytes asked and moved; for an fsync the first size of the chunk's table.
+    /// Bytes asked and moved; for an operation without a size (fsync, delete, stat) the first size
+    /// of the chunk's table.
     pub size: u64,
     /// Intended start, ns; the submit stamp in a closed loop.
     pub intended: i64,
@@ -127,6 +128,7 @@ impl Encoder {
     /// The sample of a record that has nothing a short record cannot say.
     fn sample(&self, r: &Record) -> Option<Sample> {
         let fsync = r.op == OpKind::Fsync;
+        let sized = r.op.sized();
         let plain = r.status.is_ok()
             && r.moved.is_none()
             && r.retries.is_none()
@@ -138,11 +140,12 @@ impl Encoder {
             && r.key.is_some() == self.columns.key
             && r.offset.is_some() == (self.addressed && !fsync)
             && (self.columns.sync || r.sync_ns.is_none())
-            && (!fsync || (r.size == 0 && r.target == 0));
+            && (sized || r.size == 0)
+            && (!fsync || r.target == 0);
         plain.then(|| Sample {
             op: r.op,
             global: u64::from(r.target) * self.file_size + r.offset.unwrap_or(0),
-            size: if fsync { self.sizes[0] } else { r.size },
+            size: if sized { r.size } else { self.sizes[0] },
             intended: r.intended.map_or(r.submit.0, |s| s.0),
             submit: r.submit.0,
             issued: r.issued.map_or(r.submit.0, |s| s.0),

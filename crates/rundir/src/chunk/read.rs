@@ -94,7 +94,11 @@ impl RecordIter<'_> {
             target: u16::try_from(offset / h.file_size).ok()?,
             offset: (h.addressed && !fsync).then_some(offset % h.file_size),
             key,
-            size: if fsync { 0 } else { size.unwrap_or(listed) },
+            size: if op.sized() {
+                size.unwrap_or(listed)
+            } else {
+                0
+            },
             moved: None,
             count: None,
             intended: wait.map(|w| Stamp(submit.0.wrapping_sub(w as i64))),

@@ -19,16 +19,6 @@ pub(super) fn data(w: &WorkloadPlan, path: &str) -> Checked {
             "use 1 to 1024",
         )?;
         need(
-            u64::from(v.fields) <= w.block_size.min(),
-            &at,
-            format!(
-                "{} fields do not fit a value of {} B",
-                v.fields,
-                w.block_size.min()
-            ),
-            "make block_size larger: it is the size of the whole value",
-        )?;
-        need(
             v.prefix.len() <= 64,
             &at,
             "the field prefix is longer than 64 bytes",

@@ -88,6 +88,7 @@ pub(super) fn plan(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked
             "give each its own name",
         )?;
     }
+    one_key_space(plan)?;
     outstanding(plan, machine)?;
     qos(&plan.qos)?;
     search::search(plan)?;
@@ -142,6 +143,23 @@ fn name(name: &str, path: &str) -> Checked {
         format!("`{name}` cannot be a name"),
         "use up to 64 letters, digits, dots, dashes and underscores; no dot in front",
     )
+}
+
+/// Workloads on one target see the same records under the same names.
+fn one_key_space(plan: &Plan) -> Checked {
+    let first = plan
+        .workloads
+        .first()
+        .map(|w| (&w.keys, w.value.as_ref().map(|v| v.fields)));
+    for (i, w) in plan.workloads.iter().enumerate() {
+        need(
+            first == Some((&w.keys, w.value.as_ref().map(|v| v.fields))),
+            &format!("workload.{i}.keys"),
+            "workloads on one target need the same keys and number of fields",
+            "write the same keys and value.fields in each workload",
+        )?;
+    }
+    Ok(())
 }
 
 fn outstanding(plan: &Plan, machine: Machine) -> Checked {

@@ -59,6 +59,7 @@ pub struct UringSession {
     write_flags: i32,
     trim: Entry,
     iopoll: bool,
+    submit_batch: u32,
     files: usize,
     buffer_size: u64,
 }
@@ -71,6 +72,8 @@ pub struct Shared {
     pub setup: Setup,
     /// Trims are device discards.
     pub device: bool,
+    /// Operations handed over in one call at most; `u32::MAX` when only the queue limits it.
+    pub submit_batch: u32,
 }
 
 impl UringSession {
@@ -103,6 +106,7 @@ impl UringSession {
                 Entry::Punch
             },
             iopoll: setup.iopoll,
+            submit_batch: shared.submit_batch,
             files: shared.files.len(),
             buffer_size: spec.buffer_size,
         })
@@ -268,6 +272,10 @@ impl Session for UringSession {
         self.local[token.slot() as usize] = slot as u16;
         self.in_flight += 1;
         Ok(Submitted::Queued)
+    }
+
+    fn submit_batch(&self) -> u32 {
+        self.submit_batch
     }
 
     #[inline]

@@ -1,0 +1,287 @@
+//! Names of keys: a key number becomes the bytes a store sees.
+//!
+//! What it is: YCSB's hash and its two namings, db_bench's binary one, written without allocation
+//! into the caller's buffer. What it is not: which number comes next (the engine's generator), or
+//! values. Compatible bit by bit, so that a data set loaded by YCSB can be read and the other way.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// Longest key, bytes: the limit of S3, above that of the usual stores.
+pub const KEY_MAX: usize = 1024;
+
+/// Digits of the largest number, and a sign.
+const DIGITS_MAX: usize = 20;
+
+/// YCSB's key hash: FNV over the eight octets of `n`, lowest first, XOR before multiplying, then
+/// the absolute value as a signed number.
+///
+/// `i64::MIN` has no absolute value and stays negative, as in YCSB.
+#[inline]
+pub fn hash(n: u64) -> i64 {
+    let state = n
+        .to_le_bytes()
+        .iter()
+        .fold(0xCBF2_9CE4_8422_2325, |state: u64, octet| {
+            (state ^ u64::from(*octet)).wrapping_mul(1_099_511_628_211)
+        });
+    (state as i64).wrapping_abs()
+}
+
+/// How a key number is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyNaming {
+    /// Prefix and the decimal [`hash`] of the number: YCSB's `insertorder=hashed`.
+    Hashed,
+    /// Prefix and the number itself in decimal: YCSB's `insertorder=ordered`.
+    Ordered,
+    /// Eight octets, highest first, then ASCII `0` up to the size: db_bench. No prefix.
+    Binary,
+}
+
+/// The form of all keys of a data set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyFormat {
+    naming: KeyNaming,
+    prefix: Box<str>,
+    digits: usize,
+    size: usize,
+}
+
+impl KeyFormat {
+    /// Decimal keys: `prefix`, then the digits, padded with zeros to at least `digits`.
+    ///
+    /// # Errors
+    /// `Usage` when a key could be longer than [`KEY_MAX`], or the naming is binary.
+    pub fn decimal(naming: KeyNaming, prefix: &str, digits: u32) -> Result<KeyFormat> {
+        if naming == KeyNaming::Binary {
+            return Err(Error::usage("binary keys have a size, not digits")
+                .hint("use the naming hashed or ordered, or give a key size"));
+        }
+        let digits = digits as usize;
+        let longest = prefix.len().saturating_add(digits.max(DIGITS_MAX));
+        if longest > KEY_MAX {
+            return Err(Error::usage("the keys would be too long")
+                .with("longest", longest)
+                .with("limit", KEY_MAX)
+                .hint("shorten the prefix or ask for fewer digits"));
+        }
+        Ok(KeyFormat {
+            naming,
+            prefix: prefix.into(),
+            digits,
+            size: 0,
+        })
+    }
+
+    /// Binary keys of `size` bytes.
+    ///
+    /// # Errors
+    /// `Usage` when the size is below 8 or above [`KEY_MAX`].
+    pub fn binary(size: u32) -> Result<KeyFormat> {
+        let size = size as usize;
+        if !(8..=KEY_MAX).contains(&size) {
+            return Err(Error::usage("a binary key has 8 to 1024 bytes")
+                .with("size", size)
+                .hint("db_bench's default is 16"));
+        }
+        Ok(KeyFormat {
+            naming: KeyNaming::Binary,
+            prefix: "".into(),
+            digits: 0,
+            size,
+        })
+    }
+
+    /// How numbers are written.
+    pub fn naming(&self) -> KeyNaming {
+        self.naming
+    }
+
+    /// Longest key it can write, bytes.
+    pub fn longest(&self) -> usize {
+        match self.naming {
+            KeyNaming::Binary => self.size,
+            _ => self.prefix.len() + self.digits.max(DIGITS_MAX),
+        }
+    }
+
+    /// Writes the key of number `n` and returns it.
+    #[inline]
+    pub fn write<'a>(&self, n: u64, out: &'a mut [u8; KEY_MAX]) -> &'a [u8] {
+        match self.naming {
+            KeyNaming::Hashed => {
+                let hash = hash(n);
+                self.number(hash.unsigned_abs(), hash < 0, out)
+            }
+            KeyNaming::Ordered => self.number(n, false, out),
+            KeyNaming::Binary => {
+                out[..8].copy_from_slice(&n.to_be_bytes());
+                out[8..self.size].fill(b'0');
+                &out[..self.size]
+            }
+        }
+    }
+
+    #[inline]
+    fn number<'a>(&self, n: u64, negative: bool, out: &'a mut [u8; KEY_MAX]) -> &'a [u8] {
+        let prefix = self.prefix.as_bytes();
+        out[..prefix.len()].copy_from_slice(prefix);
+        let length = count(n) + usize::from(negative);
+        let zeros = self.digits.saturating_sub(length);
+        let start = prefix.len() + zeros;
+        out[prefix.len()..start].fill(b'0');
+        let end = start + length;
+        if negative {
+            out[start] = b'-';
+        }
+        decimal(n, &mut out[start + usize::from(negative)..end]);
+        &out[..end]
+    }
+}
+
+/// Decimal digits of `n`, at least 1.
+#[inline]
+fn count(n: u64) -> usize {
+    n.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
+/// `00` to `99`.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut i = 0;
+    while i < 100 {
+        pairs[i] = [b'0' + i as u8 / 10, b'0' + i as u8 % 10];
+        i += 1;
+    }
+    pairs
+};
+
+/// Fills `out`, exactly as long as `n` has digits, from the end, two digits a step.
+#[inline]
+fn decimal(mut n: u64, out: &mut [u8]) {
+    let mut pairs = out.rchunks_exact_mut(2);
+    for pair in &mut pairs {
+        pair.copy_from_slice(&PAIRS[(n % 100) as usize]);
+        n /= 100;
+    }
+    if let [first] = pairs.into_remainder() {
+        *first = b'0' + n as u8;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Number and hash, from a run of YCSB's own classes.
+    const HASHES: [(u64, i64); 16] = [
+        (0, 6_284_781_860_667_377_211),
+        (1, 8_517_097_267_634_966_620),
+        (2, 1_820_151_046_732_198_393),
+        (3, 4_052_466_453_699_787_802),
+        (4, 3_232_700_585_171_816_769),
+        (5, 1_000_385_178_204_227_360),
+        (6, 7_697_331_399_106_995_587),
+        (7, 5_465_015_992_139_406_178),
+        (8, 6_873_002_678_636_213_555),
+        (9, 9_105_318_085_603_802_964),
+        (255, 8_064_062_821_143_829_734),
+        (256, 2_056_600_594_528_442_646),
+        (999, 2_071_219_101_098_386_137),
+        (1_000_000, 1_011_632_231_655_643_464),
+        (4_294_967_296, 634_246_865_027_890_484),
+        (10_000_000_000, 1_201_321_332_300_452_516),
+    ];
+
+    fn key(format: &KeyFormat, n: u64) -> String {
+        let mut out = [0xAA; KEY_MAX];
+        String::from_utf8(format.write(n, &mut out).to_vec()).unwrap()
+    }
+
+    #[test]
+    fn hash_is_ycsb_s() {
+        for (n, expected) in HASHES {
+            assert_eq!(hash(n), expected, "hash of {n}");
+        }
+        let modulo = |m: i64| (0..10).map(|n| hash(n) % m).collect::<Vec<_>>();
+        assert_eq!(
+            modulo(1001),
+            [144, 610, 213, 679, 10, 545, 942, 476, 436, 902]
+        );
+        assert_eq!(
+            modulo(1_000_001),
+            [
+                801_320, 216_074, 971_811, 386_565, 464_295, 49_540, 293_804, 879_050, 407_915,
+                822_670
+            ]
+        );
+    }
+
+    #[test]
+    fn keys_are_ycsb_s() {
+        let hashed = KeyFormat::decimal(KeyNaming::Hashed, "user", 1).unwrap();
+        for (n, digits) in HASHES {
+            assert_eq!(key(&hashed, n), format!("user{digits}"));
+        }
+        let padded = KeyFormat::decimal(KeyNaming::Hashed, "user", 24).unwrap();
+        assert_eq!(key(&padded, 0), "user000006284781860667377211");
+        let ordered = KeyFormat::decimal(KeyNaming::Ordered, "user", 8).unwrap();
+        assert_eq!(key(&ordered, 0), "user00000000");
+        assert_eq!(key(&ordered, 1), "user00000001");
+        assert_eq!(key(&ordered, 123_456_789), "user123456789");
+    }
+
+    #[test]
+    fn binary_keys_are_db_bench_s() {
+        let binary = KeyFormat::binary(16).unwrap();
+        let mut out = [0xAA; KEY_MAX];
+        assert_eq!(binary.write(258, &mut out), b"\0\0\0\0\0\0\x01\x0200000000");
+        assert_eq!(
+            KeyFormat::binary(8).unwrap().write(u64::MAX, &mut out),
+            [0xFF; 8]
+        );
+    }
+
+    #[test]
+    fn a_negative_hash_is_written_like_java_does() {
+        let format = KeyFormat::decimal(KeyNaming::Hashed, "user", 22).unwrap();
+        let mut out = [0; KEY_MAX];
+        let written = format.number(i64::MIN.unsigned_abs(), true, &mut out);
+        assert_eq!(written, b"user00-9223372036854775808");
+    }
+
+    #[test]
+    fn lengths_are_checked() {
+        for bad in [
+            KeyFormat::decimal(KeyNaming::Ordered, &"p".repeat(1005), 1),
+            KeyFormat::decimal(KeyNaming::Hashed, "user", 1021),
+            KeyFormat::decimal(KeyNaming::Hashed, "user", u32::MAX),
+            KeyFormat::decimal(KeyNaming::Binary, "", 1),
+            KeyFormat::binary(7),
+            KeyFormat::binary(1025),
+        ] {
+            let error = bad.unwrap_err();
+            assert_eq!(error.kind(), crate::ErrorKind::Usage);
+            assert!(error.hint_text().is_some());
+        }
+        let longest = KeyFormat::decimal(KeyNaming::Ordered, &"p".repeat(1004), 1).unwrap();
+        assert_eq!(longest.longest(), KEY_MAX);
+        assert_eq!(key(&longest, u64::MAX).len(), KEY_MAX);
+        assert_eq!(KeyFormat::binary(1024).unwrap().longest(), KEY_MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn decimal_is_what_the_standard_library_prints(n: u64, shift in 0u32..64, digits in 0u32..30) {
+            let n = n >> shift;
+            let format = KeyFormat::decimal(KeyNaming::Ordered, "k", digits).unwrap();
+            prop_assert_eq!(key(&format, n), format!("k{n:0width$}", width = digits as usize));
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! What key-value drivers share.
+
+pub mod fields;

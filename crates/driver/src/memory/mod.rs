@@ -1,0 +1,132 @@
+//! `memory`: an ordered store of keys and values in this process's memory.
+//!
+//! What it is: the ceiling that no key-value engine can pass on this machine, and the store that
+//! tests the keyed half of the contract. What it is not: durable, or a cache. Everything is
+//! performed inside `submit`; workers share one skip list without a lock around it.
+
+mod session;
+mod store;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use taillight_core::capability::Capabilities;
+use taillight_core::plan::TargetPlan;
+use taillight_core::progress::OnProgress;
+use taillight_core::{Error, OpKind, Result};
+
+use crate::contract::{
+    Admin, Driver, Geometry, Keyed, OpenSpec, OptionDoc, Session, SessionSpec, Target,
+};
+use session::MemorySession;
+use store::Store;
+
+/// The driver.
+pub struct Memory;
+
+impl Driver for Memory {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+    fn about(&self) -> &'static str {
+        "an ordered store in memory: a ceiling for key-value stores"
+    }
+    fn options(&self) -> Vec<OptionDoc> {
+        Vec::new()
+    }
+    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
+        if let Some(name) = target.options.keys().next() {
+            return Err(Error::usage("driver `memory` has no options")
+                .with("option", name)
+                .hint("remove it"));
+        }
+        Ok(toml::Table::new())
+    }
+    fn capabilities(&self, _: &TargetPlan) -> Result<Capabilities> {
+        Ok(Capabilities {
+            ops: vec![
+                OpKind::Get,
+                OpKind::Put,
+                OpKind::Insert,
+                OpKind::Update,
+                OpKind::Delete,
+                OpKind::Scan,
+                OpKind::Rmw,
+            ],
+            addressed: false,
+            max_depth: 1,
+            direct: false,
+            sync: false,
+            stores_data: true,
+            virtual_time: false,
+            guarded: false,
+            own_stamps: false,
+        })
+    }
+    fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
+        let workloads = spec.plan.workloads.iter();
+        let shapes = workloads.map(session::Shape::of).collect::<Result<_>>()?;
+        Ok(Box::new(MemoryTarget {
+            store: Arc::new(Store::default()),
+            shapes,
+            records: AtomicU64::new(0),
+        }))
+    }
+}
+
+struct MemoryTarget {
+    store: Arc<Store>,
+    /// How each workload names keys and scans.
+    shapes: Vec<session::Shape>,
+    records: AtomicU64,
+}
+
+impl Target for MemoryTarget {
+    fn geometry(&self) -> Geometry {
+        Geometry::keyed()
+    }
+    fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
+        let shape = self.shapes.get(usize::from(spec.workload)).cloned();
+        let shape = shape.ok_or_else(|| Error::internal("a session of no workload"))?;
+        Ok(Box::new(MemorySession::new(
+            self.store.clone(),
+            shape,
+            spec,
+        )))
+    }
+    fn admin(&self, action: Admin) -> Result<()> {
+        match action {
+            Admin::Flush | Admin::Compact | Admin::DropCaches => Ok(()),
+            Admin::Purge => {
+                self.store.clear();
+                self.records.store(0, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    }
+    fn facts(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        Some(self)
+    }
+    fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
+        out("records", self.store.len() as f64);
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Keyed for MemoryTarget {
+    fn records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
+    }
+    fn loaded(&self, records: u64) -> Result<()> {
+        self.records.store(records, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+//! Which item of many: the distributions behind block positions and key numbers.
+//!
+//! What it is: pure, seeded draws over `0..n`, one file each, listed once in [`Shape`]. What it is
+//! not: offsets, key names, or the choice of a distribution by a job. Callers: the generator.
+//! Adding one: a file here, a line in [`DistSpec`], a line in [`Shape`] and its arms.
+//!
+//! Numbers above 2^53 are reached by the integer distributions (uniform, Zipf, hot spot, zoned);
+//! those that scale a double (Pareto, normal, YCSB's) have its 53 bits of resolution.
+
+pub mod alias;
+mod exponential;
+mod gray;
+mod hotspot;
+mod latest;
+mod lengths;
+mod normal;
+mod pareto;
+mod scrambled;
+mod uniform;
+mod zipf;
+mod zoned;
+
+use rand::Rng as _;
+use taillight_core::{Error, Result};
+
+use super::Rng;
+use super::permute::{Permutation, below};
+use exponential::Exponential;
+pub use gray::Gray;
+use hotspot::Hotspot;
+use latest::Latest;
+pub use lengths::Lengths;
+use normal::Normal;
+use pareto::Pareto;
+use scrambled::Scrambled;
+use uniform::Uniform;
+use zipf::Zipf;
+pub use zoned::Zone;
+use zoned::Zoned;
+
+/// What a shape answers when its draw fell outside the space: above every item.
+const OUTSIDE: u64 = u64::MAX;
+
+/// Largest number of items: room for sums in 64 bits.
+const MOST_ITEMS: u64 = 1 << 62;
+
+/// Redraws in a row before a draw falls back to uniform over what exists. Reached only when almost
+/// nothing of the space exists yet, where the distributions that can get there are nearly flat.
+const MOST_REDRAWS: u32 = 4096;
+
+/// A distribution as asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DistSpec {
+    /// Each item alike.
+    Uniform,
+    /// Rank k (from 1) in proportion to `k^-theta`, exact; item 0 is the hottest.
+    Zipf {
+        /// The exponent, above 0; 1 and more are allowed.
+        theta: f64,
+    },
+    /// YCSB's zipfian: Gray's approximation, theta 0.99, item 0 hottest; grows with the space.
+    YcsbZipfian,
+    /// YCSB's `requestdistribution=zipfian`: a zipfian over 10^10 ranks, hashed onto the keys.
+    YcsbScrambled {
+        /// Keys the run is expected to add: YCSB takes 2 x operations x share of inserts.
+        new_keys: u64,
+    },
+    /// YCSB's latest: a zipfian distance back from the newest key.
+    Latest,
+    /// The first items get a fixed share of the draws, the others the rest.
+    Hotspot {
+        /// Share of the items that is hot, in (0, 1].
+        data: f64,
+        /// Share of the draws that goes there, in (0, 1].
+        ops: f64,
+    },
+    /// YCSB's exponential: an exponential distance back from the newest key.
+    Exponential {
+        /// This share of the draws, percent, between 0 and 100 ...
+        percentile: f64,
+        /// ... falls into this newest share of the items, in (0, 1].
+        frac: f64,
+    },
+    /// fio's pareto: a share `h` of the items gets `1 - h` of the draws, at every scale.
+    Pareto {
+        /// Between 0 and 1; 0.2 is the 80/20 rule.
+        h: f64,
+    },
+    /// Normal around a place; draws outside the space are redrawn.
+    Normal {
+        /// Where the middle is, as a share of the space, 0 to 1.
+        centre: f64,
+        /// Standard deviation as a share of the space, in (0, 1].
+        deviation: f64,
+    },
+    /// fio's zoned: ranges one after the other, each with its share of the draws.
+    Zoned(Vec<Zone>),
+}
+
+/// Every distribution, ready to draw: the one visible list.
+#[derive(Debug, Clone)]
+enum Shape {
+    Uniform(Uniform),
+    Zipf(Zipf),
+    Gray(Gray),
+    Scrambled(Scrambled),
+    Latest(Latest),
+    Hotspot(Hotspot),
+    Exponential(Exponential),
+    Pareto(Pareto),
+    Normal(Normal),
+    Zoned(Zoned),
+}
+
+/// A seeded source of item numbers. One per worker.
+#[derive(Debug, Clone)]
+pub struct Dist {
+    shape: Shape,
+    spread: Option<Permutation>,
+    /// No item above this, whatever exists: n - 1, or no limit when the shape follows the newest.
+    top: u64,
+    redrawn: u64,
+}
+
+impl Dist {
+    /// The distribution `spec` over `0..n`.
+    ///
+    /// # Errors
+    /// `Usage` when n is 0 or above 2^62, or a parameter makes no sense.
+    pub fn new(spec: &DistSpec, n: u64) -> Result<Dist> {
+        if n == 0 || n > MOST_ITEMS {
+            return Err(
+                Error::usage("a distribution needs between 1 and 2^62 items")
+                    .with("items", n)
+                    .hint("make the extent or the number of records larger (or smaller)"),
+            );
+        }
+        let shape = match spec {
+            DistSpec::Uniform => Shape::Uniform(Uniform::new(n)),
+            DistSpec::Zipf { theta } => Shape::Zipf(Zipf::new(n, *theta)?),
+            DistSpec::YcsbZipfian => Shape::Gray(Gray::ycsb(n)),
+            DistSpec::YcsbScrambled { new_keys } => Shape::Scrambled(Scrambled::new(n, *new_keys)),
+            DistSpec::Latest => Shape::Latest(Latest::new(n)),
+            DistSpec::Hotspot { data, ops } => Shape::Hotspot(Hotspot::new(n, *data, *ops)?),
+            DistSpec::Exponential { percentile, frac } => {
+                Shape::Exponential(Exponential::new(n, *percentile, *frac)?)
+            }
+            DistSpec::Pareto { h } => Shape::Pareto(Pareto::new(n, *h)?),
+            DistSpec::Normal { centre, deviation } => {
+                Shape::Normal(Normal::new(n, *centre, *deviation)?)
+            }
+            DistSpec::Zoned(zones) => Shape::Zoned(Zoned::new(n, zones)?),
+        };
+        let top = match &shape {
+            Shape::Gray(_) | Shape::Latest(_) | Shape::Exponential(_) => MOST_ITEMS,
+            Shape::Scrambled(s) => s.items() - 1,
+            _ => n - 1,
+        };
+        Ok(Dist {
+            shape,
+            spread: None,
+            top,
+            redrawn: 0,
+        })
+    }
+
+    /// The same popularity, the hot items scattered over the space in an order named by `key`.
+    ///
+    /// # Errors
+    /// `Usage` for the distributions that follow the newest key or scatter by themselves.
+    pub fn spread(mut self, key: u64) -> Result<Dist> {
+        let fixed = !matches!(
+            self.shape,
+            Shape::Gray(_) | Shape::Scrambled(_) | Shape::Latest(_) | Shape::Exponential(_)
+        );
+        if !fixed {
+            return Err(
+                Error::usage("this distribution cannot be spread: its space grows").hint(
+                    "use zipf, pareto, normal, hotspot or zoned; \
+                     YCSB's scrambled zipfian is spread already",
+                ),
+            );
+        }
+        self.spread = Some(Permutation::new(self.top + 1, key));
+        Ok(self)
+    }
+
+    /// One item, at most `last`: the highest item that exists now (n - 1 for a fixed space, the
+    /// last acknowledged key for a growing one). Draws above it are redrawn and counted.
+    #[inline]
+    pub fn draw(&mut self, rng: &mut Rng, last: u64) -> u64 {
+        let limit = last.min(self.top);
+        for _ in 0..MOST_REDRAWS {
+            let item = self.raw(rng, limit);
+            if item <= limit {
+                return item;
+            }
+            self.redrawn += 1;
+        }
+        below(rng.next_u64(), limit + 1)
+    }
+
+    /// Draws thrown away so far because they fell outside what exists.
+    pub fn redrawn(&self) -> u64 {
+        self.redrawn
+    }
+
+    #[inline]
+    fn raw(&mut self, rng: &mut Rng, last: u64) -> u64 {
+        let item = match &mut self.shape {
+            // Uniform below n, redrawn above `last`, is uniform up to `last`; not so when spread.
+            Shape::Uniform(_) if self.spread.is_none() => below(rng.next_u64(), last + 1),
+            Shape::Uniform(d) => d.draw(rng),
+            Shape::Zipf(d) => d.draw(rng),
+            Shape::Gray(d) => d.draw(rng, last + 1),
+            Shape::Scrambled(d) => d.draw(rng),
+            Shape::Latest(d) => d.draw(rng, last),
+            Shape::Hotspot(d) => d.draw(rng),
+            Shape::Exponential(d) => d.draw(rng, last),
+            Shape::Pareto(d) => d.draw(rng),
+            Shape::Normal(d) => d.draw(rng),
+            Shape::Zoned(d) => d.draw(rng),
+        };
+        match &self.spread {
+            Some(order) if item <= self.top => order.at(item),
+            _ => item,
+        }
+    }
+}
+
+/// A double in [0, 1) of 53 random bits: what Java's `nextDouble` gives, too.
+#[inline]
+fn unit(rng: &mut Rng) -> f64 {
+    (rng.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+}
+
+/// A share in (0, 1].
+fn share(name: &'static str, value: f64) -> Result<f64> {
+    if value > 0.0 && value <= 1.0 {
+        return Ok(value);
+    }
+    Err(Error::usage("a share must be above 0 and at most 1")
+        .with(name, value)
+        .hint("write 0.2 for 20 %"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,271 @@
+//! What to do next on a target addressed by key: operation, key number, fields, scan length.
+
+use std::sync::Arc;
+
+use rand::{Rng as _, SeedableRng};
+use taillight_core::plan::{Access, AccessKind, Plan, ScanSpread, WorkloadPlan};
+use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result};
+
+use super::dist::{Dist, DistSpec, Lengths, Zone};
+use super::mix::Mix;
+use super::permute::below;
+use super::size::Sizes;
+use super::{Place, Rng, worker_seed};
+use crate::keyspace::KeySpace;
+
+/// Which existing key.
+#[derive(Debug, Clone)]
+enum Pick {
+    /// In order, a slice of the keys per worker, around and around.
+    Ordered { next: u64, step: u64, down: bool },
+    /// Drawn.
+    Drawn(Box<Dist>),
+}
+
+/// Yields one worker's operations on keys.
+#[derive(Debug, Clone)]
+pub struct Keyed {
+    rng: Rng,
+    mix: Mix,
+    sizes: Sizes,
+    space: Arc<KeySpace>,
+    pick: Pick,
+    scan: Option<Lengths>,
+    fields: u16,
+    read_all: bool,
+    write_all: bool,
+    /// Bytes a field takes besides its data; 0 for a value of one piece.
+    field_extra: u64,
+    /// Data bytes of each field of the value drawn last.
+    drawn: Vec<u32>,
+}
+
+/// The distribution that an access pattern asks for. `new_keys`: inserts expected in the run.
+pub(super) fn dist(access: &Access, new_keys: u64) -> Option<DistSpec> {
+    Some(match access.kind {
+        AccessKind::Random => DistSpec::Uniform,
+        AccessKind::Zipf => DistSpec::Zipf {
+            theta: access.theta?,
+        },
+        AccessKind::Zipfian => DistSpec::YcsbZipfian,
+        AccessKind::Scrambled => DistSpec::YcsbScrambled { new_keys },
+        AccessKind::Latest => DistSpec::Latest,
+        AccessKind::Hotspot => DistSpec::Hotspot {
+            data: access.hot?.space,
+            ops: access.hot?.share,
+        },
+        AccessKind::Exponential => DistSpec::Exponential {
+            percentile: access.reach?.percentile,
+            frac: access.reach?.space,
+        },
+        AccessKind::Pareto => DistSpec::Pareto { h: access.h? },
+        AccessKind::Normal => DistSpec::Normal {
+            centre: access.center?,
+            deviation: access.deviation?,
+        },
+        AccessKind::Zoned => DistSpec::Zoned(
+            access
+                .zones
+                .iter()
+                .map(|z| Zone {
+                    access: f64::from(z.share),
+                    space: f64::from(z.space),
+                })
+                .collect(),
+        ),
+        AccessKind::Sequential | AccessKind::Reverse | AccessKind::Strided | AccessKind::Follow => {
+            return None;
+        }
+    })
+}
+
+/// Inserts a run is expected to make, as YCSB reckons them: twice its share of the operations.
+fn new_keys(plan: &Plan, w: &WorkloadPlan) -> u64 {
+    let weight = |counts: fn(OpKind) -> bool| {
+        let parts = w.mix.iter().filter(|m| counts(m.op));
+        parts.map(|m| u64::from(m.weight)).sum::<u64>()
+    };
+    let inserts = weight(|op| op == OpKind::Insert);
+    let all = weight(|_| true).max(1);
+    let operations = plan.run.operations.unwrap_or(0);
+    (u128::from(operations) * 2 * u128::from(inserts) / u128::from(all)) as u64
+}
+
+impl Keyed {
+    /// The generator of the worker at `place`.
+    ///
+    /// # Errors
+    /// `Usage` when there is nothing to read, or a parameter makes no sense.
+    pub fn new(plan: &Plan, w: &WorkloadPlan, space: Arc<KeySpace>, place: Place) -> Result<Keyed> {
+        let (first, end) = space.live();
+        let count = end - first;
+        let reads = w.mix.iter().any(|m| picks(m.op));
+        if reads && count == 0 && w.access.kind != AccessKind::Follow {
+            return Err(Error::usage("the key space is empty")
+                .with("workload", &w.name)
+                .hint("give keys = { count = N }: that many records are loaded before"));
+        }
+        let values = w.value.clone().unwrap_or_default();
+        Ok(Keyed {
+            rng: Rng::seed_from_u64(worker_seed(plan.run.seed, place.worker, 1)),
+            mix: Mix::new(&w.mix),
+            sizes: Sizes::new(&w.block_size),
+            pick: pick(plan, w, count, place)?,
+            scan: scan(w)?,
+            fields: values.fields as u16,
+            read_all: values.read_all || values.fields == 1,
+            write_all: values.write_all || values.fields == 1,
+            field_extra: values.field_bytes(0),
+            drawn: Vec::with_capacity(values.fields as usize),
+            space,
+        })
+    }
+
+    /// The keys of the target.
+    pub fn space(&self) -> &Arc<KeySpace> {
+        &self.space
+    }
+
+    /// The next operation.
+    #[inline]
+    pub fn next(&mut self) -> Op {
+        let kind = self.mix.draw(&mut self.rng);
+        match kind {
+            OpKind::Insert | OpKind::Put => {
+                let key = self.space.insert();
+                let size = self.value_size();
+                Op::keyed(kind, key, size)
+            }
+            OpKind::Delete => {
+                let first = self.space.live().0;
+                Op::keyed(kind, self.space.delete().unwrap_or(first), 0)
+            }
+            OpKind::Scan => {
+                let key = self.existing();
+                let count = self.scan.as_mut().map_or(1, |l| l.draw(&mut self.rng));
+                Op {
+                    count: count as u32,
+                    ..Op::keyed(kind, key, 0)
+                }
+            }
+            OpKind::Update | OpKind::Rmw => {
+                let key = self.existing();
+                self.write(kind, key)
+            }
+            _ => {
+                let field = self.one_field(self.read_all);
+                let key = self.existing();
+                Op {
+                    field,
+                    ..Op::keyed(kind, key, 0)
+                }
+            }
+        }
+    }
+
+    /// A write of a whole value, or of one field.
+    #[inline]
+    fn write(&mut self, kind: OpKind, key: u64) -> Op {
+        let field = self.one_field(self.write_all);
+        let size = if field == ALL_FIELDS {
+            self.value_size()
+        } else {
+            self.drawn.clear();
+            self.field_size()
+        };
+        Op {
+            field,
+            ..Op::keyed(kind, key, size)
+        }
+    }
+
+    /// Bytes of a whole value: the sum of its fields.
+    #[inline]
+    fn value_size(&mut self) -> u64 {
+        if self.fields == 1 {
+            return self.sizes.draw(&mut self.rng);
+        }
+        self.drawn.clear();
+        (0..self.fields).map(|_| self.field_size()).sum()
+    }
+
+    /// Bytes one more field takes.
+    #[inline]
+    fn field_size(&mut self) -> u64 {
+        let size = self.sizes.draw(&mut self.rng);
+        self.drawn.push(size as u32);
+        self.field_extra + size
+    }
+
+    /// Data bytes of each field of the value drawn last; empty for values of one piece.
+    pub fn field_sizes(&self) -> &[u32] {
+        &self.drawn
+    }
+
+    #[inline]
+    fn one_field(&mut self, all: bool) -> u16 {
+        if all {
+            return ALL_FIELDS;
+        }
+        below(self.rng.next_u64(), u64::from(self.fields)) as u16
+    }
+
+    /// An existing key; the oldest one when everything is deleted.
+    #[inline]
+    fn existing(&mut self) -> u64 {
+        let (first, end) = self.space.live();
+        let count = end.saturating_sub(first);
+        if count == 0 {
+            return first;
+        }
+        match &mut self.pick {
+            Pick::Drawn(dist) => first + dist.draw(&mut self.rng, count - 1),
+            Pick::Ordered { next, step, down } => {
+                let at = *next % count;
+                *next = next.wrapping_add(*step);
+                first + if *down { count - 1 - at } else { at }
+            }
+        }
+    }
+}
+
+/// Operations that need an existing key.
+pub fn picks(op: OpKind) -> bool {
+    !matches!(
+        op,
+        OpKind::Insert | OpKind::Put | OpKind::List | OpKind::Fsync
+    )
+}
+
+fn pick(plan: &Plan, w: &WorkloadPlan, count: u64, place: Place) -> Result<Pick> {
+    if let Some(spec) = dist(&w.access, new_keys(plan, w)) {
+        let dist = Dist::new(&spec, count.max(1))?;
+        let dist = match w.access.scatter {
+            true => dist.spread(worker_seed(plan.run.seed, 0, 4))?,
+            false => dist,
+        };
+        return Ok(Pick::Drawn(Box::new(dist)));
+    }
+    match w.access.kind {
+        AccessKind::Sequential | AccessKind::Reverse => Ok(Pick::Ordered {
+            next: u64::from(place.index),
+            step: u64::from(place.of),
+            down: w.access.kind == AccessKind::Reverse,
+        }),
+        kind => Err(Error::usage("this access pattern is not for keys")
+            .with("workload", &w.name)
+            .with("access", format!("{kind:?}").to_lowercase())
+            .hint("use random, sequential, reverse or one of the skewed patterns")),
+    }
+}
+
+fn scan(w: &WorkloadPlan) -> Result<Option<Lengths>> {
+    let Some(s) = &w.scan else {
+        return Ok(None);
+    };
+    let spec = match s.spread {
+        ScanSpread::Uniform => DistSpec::Uniform,
+        ScanSpread::Zipfian => DistSpec::YcsbZipfian,
+    };
+    Lengths::new(&spec, u64::from(s.min), u64::from(s.max)).map(Some)
+}

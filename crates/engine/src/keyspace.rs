@@ -1,0 +1,206 @@
+//! Which keys exist: the one feedback from completions to generators (design section 4.10).
+//!
+//! What it is: atomics shared by all workers of one target: the next key number to insert, how
+//! far inserts are acknowledged without a gap, the oldest key not yet deleted. What it is not: a
+//! list of keys; memory is 2 MiB whatever the data set. Callers: the keyed generator asks, the
+//! worker acknowledges.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Inserts that may be in flight or complete out of order before the oldest one is passed over.
+const WINDOW: u64 = 1 << 24;
+
+/// The keys of one target.
+#[derive(Debug)]
+pub struct KeySpace {
+    /// First key number of the data set.
+    start: u64,
+    /// Next key number to insert.
+    next: AtomicU64,
+    /// One past the highest key number below which every insert is acknowledged.
+    acked: AtomicU64,
+    /// Oldest key number that no delete has taken.
+    first: AtomicU64,
+    /// One bit an acknowledged insert above `acked`, by key number modulo the window.
+    bits: Box<[AtomicU64]>,
+    /// Held while `acked` moves.
+    moving: AtomicBool,
+    /// Inserts still unacknowledged when the window passed over them.
+    passed: AtomicU64,
+}
+
+impl KeySpace {
+    /// Records `start .. start + count` exist.
+    pub fn new(start: u64, count: u64) -> KeySpace {
+        let end = start + count;
+        KeySpace {
+            start,
+            next: AtomicU64::new(end),
+            acked: AtomicU64::new(end),
+            first: AtomicU64::new(start),
+            bits: (0..WINDOW / 64).map(|_| AtomicU64::new(0)).collect(),
+            moving: AtomicBool::new(false),
+            passed: AtomicU64::new(0),
+        }
+    }
+
+    /// First key number of the data set.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Key numbers that exist: from the first to one past the last. Empty when all are deleted.
+    #[inline]
+    pub fn live(&self) -> (u64, u64) {
+        let first = self.first.load(Ordering::Relaxed);
+        (first, self.acked.load(Ordering::Acquire))
+    }
+
+    /// The number of the next key to insert.
+    #[inline]
+    pub fn insert(&self) -> u64 {
+        let key = self.next.fetch_add(1, Ordering::Relaxed);
+        if key.wrapping_sub(self.acked.load(Ordering::Relaxed)) >= WINDOW {
+            self.pass_over(key);
+        }
+        key
+    }
+
+    /// The number of the next key to delete: the oldest one. `None` when none is left.
+    #[inline]
+    pub fn delete(&self) -> Option<u64> {
+        let acked = self.acked.load(Ordering::Acquire);
+        let taken = self
+            .first
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |first| {
+                (first < acked).then_some(first + 1)
+            });
+        taken.ok()
+    }
+
+    /// An insert is complete, whether it succeeded or not: as in YCSB a failed one counts, and
+    /// reads of it are failures as well.
+    #[inline]
+    pub fn acknowledge(&self, key: u64) {
+        if key < self.acked.load(Ordering::Relaxed) {
+            return; // passed over before: its bit belongs to a newer key by now
+        }
+        let (word, bit) = place(key);
+        self.bits[word].fetch_or(bit, Ordering::SeqCst);
+        self.advance();
+    }
+
+    /// Inserts passed over: still in flight when 2^24 newer ones were complete.
+    pub fn passed(&self) -> u64 {
+        self.passed.load(Ordering::Relaxed)
+    }
+
+    /// Moves `acked` over every acknowledged insert in a row. One thread at a time; the others
+    /// need not wait, since the one that moves looks again after it let go.
+    fn advance(&self) {
+        loop {
+            // Sequentially consistent: a bit set by one that found `moving` is seen after it is let go.
+            if self.moving.swap(true, Ordering::SeqCst) {
+                return;
+            }
+            let mut at = self.acked.load(Ordering::Relaxed);
+            while self.take(at) {
+                at += 1;
+            }
+            self.acked.store(at, Ordering::Release);
+            self.moving.swap(false, Ordering::SeqCst);
+            let (word, bit) = place(at);
+            if self.bits[word].load(Ordering::SeqCst) & bit == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Clears the bit of `key`; whether it was set.
+    fn take(&self, key: u64) -> bool {
+        let (word, bit) = place(key);
+        self.bits[word].load(Ordering::Acquire) & bit != 0
+            && self.bits[word].fetch_and(!bit, Ordering::AcqRel) & bit != 0
+    }
+
+    /// The window is full: the oldest unacknowledged insert is taken as done, and counted.
+    #[cold]
+    fn pass_over(&self, key: u64) {
+        while key.wrapping_sub(self.acked.load(Ordering::Relaxed)) >= WINDOW {
+            let oldest = self.acked.load(Ordering::Relaxed);
+            self.passed.fetch_add(1, Ordering::Relaxed);
+            self.acknowledge(oldest);
+        }
+    }
+}
+
+fn place(key: u64) -> (usize, u64) {
+    let at = key % WINDOW;
+    ((at / 64) as usize, 1 << (at % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn deletes_take_the_oldest_until_none_is_left() {
+        let space = KeySpace::new(10, 2);
+        assert_eq!(space.live(), (10, 12));
+        assert_eq!(space.delete(), Some(10));
+        assert_eq!(space.delete(), Some(11));
+        assert_eq!(space.delete(), None);
+        let key = space.insert();
+        assert_eq!(key, 12);
+        assert_eq!(space.delete(), None, "not there before it is acknowledged");
+        space.acknowledge(key);
+        assert_eq!(space.delete(), Some(12));
+    }
+
+    #[test]
+    fn a_stuck_insert_is_passed_over_and_counted() {
+        let space = KeySpace::new(0, 0);
+        for _ in 0..=WINDOW {
+            let key = space.insert();
+            if key != 0 {
+                space.acknowledge(key);
+            }
+        }
+        assert_eq!(space.passed(), 1);
+        assert_eq!(space.live(), (0, WINDOW + 1));
+        space.acknowledge(0);
+        let key = space.insert();
+        assert_eq!(key, WINDOW + 1);
+        assert_eq!(
+            space.live().1,
+            WINDOW + 1,
+            "a late acknowledgement is no other key's"
+        );
+    }
+
+    #[test]
+    fn all_threads_together_acknowledge_everything() {
+        let space = KeySpace::new(5, 0);
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| (0..20_000).for_each(|_| space.acknowledge(space.insert())));
+            }
+        });
+        assert_eq!(space.live(), (5, 80_005));
+        assert_eq!(space.passed(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn acknowledged_is_the_longest_run(order in Just((0u64..200).collect::<Vec<_>>()).prop_shuffle(), upto in 0usize..200) {
+            let space = KeySpace::new(0, 0);
+            (0..200).for_each(|_| { space.insert(); });
+            for key in &order[..upto] {
+                space.acknowledge(*key);
+            }
+            let run = (0..200).take_while(|k| order[..upto].contains(k)).count();
+            prop_assert_eq!(space.live().1, run as u64);
+        }
+    }
+}

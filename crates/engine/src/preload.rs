@@ -1,0 +1,181 @@
+//! Records that a run on keys expects: loaded before anything is measured.
+//!
+//! What it is: inserts of the key numbers that are missing, with progress, through the same
+//! sessions and payloads as the run. What it is not: measured, recorded, or a workload. The run's
+//! opener calls it between `open` and [`crate::run::run`].
+
+use std::sync::Arc;
+
+use taillight_core::capability::Capabilities;
+use taillight_core::plan::{MixPart, Plan, WorkloadPlan};
+use taillight_core::probe::Token;
+use taillight_core::progress::{OnProgress, Progress};
+use taillight_core::{Clock, Error, MonoClock, OpKind, Result};
+use taillight_driver::{Admin, Completion, Session, SessionSpec, Submitted, Target};
+
+use crate::generator::{Keyed as KeyedGenerator, Place, worker_seed};
+use crate::keyspace::KeySpace;
+use crate::run::buffer_size;
+use crate::worker::{Keyed, stamp_payload};
+
+/// Operations in flight while loading, where the driver queues.
+const DEPTH: u32 = 32;
+/// Progress is shown after this many records.
+const SHOW_EVERY: u64 = 4096;
+/// Longest wait for a completion, ns.
+const PATIENCE_NS: u64 = 60_000_000_000;
+
+/// Loads what is missing of the plan's records. Returns how many were loaded.
+///
+/// # Errors
+/// `Target` when an insert fails; `Unavailable` when the caller stops it.
+pub fn preload(
+    plan: &Plan,
+    target: &dyn Target,
+    can: &Capabilities,
+    progress: &mut OnProgress<'_>,
+) -> Result<u64> {
+    let (Some(keyed), Some(w)) = (target.keyed(), plan.workloads.first()) else {
+        return Ok(0);
+    };
+    let Some(keys) = &w.keys else { return Ok(0) };
+    let have = keyed.records().min(keys.count);
+    let missing = keys.count - have;
+    if missing == 0 {
+        return Ok(0);
+    }
+    let mut load = Load::new(plan, w, target, can, KeySpace::new(keys.start, have))?;
+    for done in 1..=missing {
+        load.insert()?;
+        if done.is_multiple_of(SHOW_EVERY) || done == missing {
+            let told = Progress {
+                what: "loading",
+                done,
+                total: missing,
+                unit: "records",
+            };
+            if !progress(told) {
+                load.drain()?;
+                return Err(Error::unavailable("stopped while loading records"));
+            }
+        }
+    }
+    load.drain()?;
+    drop(load);
+    target.admin(Admin::Flush)?;
+    keyed.loaded(keys.count)?;
+    Ok(missing)
+}
+
+/// A session that only inserts.
+struct Load {
+    session: Box<dyn Session>,
+    generator: KeyedGenerator,
+    values: Keyed,
+    free: Vec<u32>,
+    depth: usize,
+    made: u64,
+    done: Vec<Completion>,
+}
+
+impl Load {
+    fn new(
+        plan: &Plan,
+        w: &WorkloadPlan,
+        target: &dyn Target,
+        can: &Capabilities,
+        space: KeySpace,
+    ) -> Result<Load> {
+        let depth = can.max_depth.clamp(1, DEPTH);
+        let session = target.session(&SessionSpec {
+            worker: 0,
+            workload: 0,
+            keep: false,
+            depth,
+            buffer_size: buffer_size(w),
+            seed: worker_seed(plan.run.seed, 0, 5),
+        })?;
+        let insert = match can.ops.contains(&OpKind::Insert) {
+            true => OpKind::Insert,
+            false => OpKind::Put,
+        };
+        let mut inserts = w.clone();
+        inserts.mix = vec![MixPart {
+            op: insert,
+            weight: 1,
+        }];
+        let space = Arc::new(space);
+        // A stream of its own: worker numbers end well below this.
+        let place = Place {
+            worker: u16::MAX,
+            index: 0,
+            of: 1,
+        };
+        Ok(Load {
+            session,
+            generator: KeyedGenerator::new(plan, &inserts, space.clone(), place)?,
+            values: Keyed::new(w, space, depth as usize),
+            free: (0..depth).collect(),
+            depth: depth as usize,
+            made: 0,
+            done: Vec::with_capacity(depth as usize),
+        })
+    }
+
+    /// Starts the next insert, waiting for a free slot first.
+    fn insert(&mut self) -> Result<()> {
+        while self.free.is_empty() {
+            self.wait()?;
+        }
+        let Some(slot) = self.free.pop() else {
+            return Err(Error::internal("no slot to load with"));
+        };
+        let op = self.generator.next();
+        self.made += 1;
+        let buffer = self.session.buffer(slot);
+        stamp_payload(buffer, op.size, op.key ^ self.made << 20);
+        self.values
+            .encode(&op, buffer, self.generator.field_sizes());
+        let token = Token::new(self.made, slot);
+        loop {
+            match self.session.submit(&op, slot, token)? {
+                Submitted::Queued => return Ok(()),
+                Submitted::Done(completion) => return self.finish(&completion),
+                Submitted::Full => self.wait()?,
+            }
+        }
+    }
+
+    /// Waits until everything is loaded.
+    fn drain(&mut self) -> Result<()> {
+        while self.free.len() < self.depth {
+            self.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Hands over what is queued and takes at least one completion.
+    fn wait(&mut self) -> Result<()> {
+        self.session.flush()?;
+        let until = MonoClock.now().plus(PATIENCE_NS);
+        let mut done = std::mem::take(&mut self.done);
+        self.session.poll(1, Some(until), &mut done)?;
+        if done.is_empty() && MonoClock.now() >= until {
+            return Err(Error::target("an insert did not end while loading records")
+                .with("waited_s", PATIENCE_NS / 1_000_000_000));
+        }
+        let finished = done.drain(..).try_for_each(|c| self.finish(&c));
+        self.done = done;
+        finished
+    }
+
+    fn finish(&mut self, c: &Completion) -> Result<()> {
+        self.free.push(c.token.slot());
+        if c.status.is_ok() {
+            return Ok(());
+        }
+        Err(Error::target("an insert failed while loading records")
+            .with("status", c.status.0)
+            .hint("the store must take all records before the run can begin; see its own log"))
+    }
+}

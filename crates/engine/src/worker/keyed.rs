@@ -1,0 +1,268 @@
+//! Operations on keys: values of several fields, inserts acknowledged, read-modify-write.
+//!
+//! A read-modify-write is composed here, so that no driver needs to know it: a get, then an
+//! update of the same key in the same slot, one row each, and one row over both.
+
+use std::sync::Arc;
+
+use taillight_core::plan::{Values, WorkloadPlan};
+use taillight_core::probe::{Probe, Token};
+use taillight_core::{ALL_FIELDS, Op, OpKind, Result, Stamp, Status};
+use taillight_driver::kv::fields;
+use taillight_driver::{Completion, Submitted};
+use taillight_rundir::chunk::Sample;
+
+use super::Worker;
+use super::flight::{IDLE, InFlight, record, unknown_token};
+use crate::clock::Kept;
+use crate::keyspace::KeySpace;
+
+/// What a worker on keys knows besides its operations in flight.
+pub struct Keyed {
+    space: Arc<KeySpace>,
+    fields: u32,
+    /// Names of the fields.
+    names: Vec<Box<[u8]>>,
+    /// Read-modify-writes in flight by slot, as they began.
+    composed: Vec<Option<InFlight>>,
+    /// Sizes of their fields: `fields` numbers a slot.
+    sizes: Vec<u32>,
+    /// Slots whose get is back and whose update is to be submitted.
+    next: Vec<u32>,
+}
+
+impl Keyed {
+    /// For a workload with `depth` slots.
+    pub fn new(w: &WorkloadPlan, space: Arc<KeySpace>, depth: usize) -> Keyed {
+        let values: Values = w.value.clone().unwrap_or_default();
+        let name = |n: u32| {
+            format!("{}{n}", values.prefix)
+                .into_bytes()
+                .into_boxed_slice()
+        };
+        Keyed {
+            space,
+            fields: values.fields,
+            names: (0..values.fields).map(name).collect(),
+            composed: vec![None; depth],
+            sizes: vec![0; depth * values.fields as usize],
+            next: Vec::with_capacity(depth),
+        }
+    }
+
+    /// What to submit first for `op` in `slot`: a read-modify-write begins with its get. `sizes`
+    /// are the bytes of its fields as they were drawn, kept for its update.
+    #[inline]
+    pub fn first(&mut self, slot: u32, op: Op, sizes: &[u32]) -> Op {
+        let composed = &mut self.composed[slot as usize];
+        *composed = None;
+        if op.kind != OpKind::Rmw {
+            return op;
+        }
+        let at = slot as usize * self.fields as usize;
+        if let Some(kept) = self.sizes.get_mut(at..at + sizes.len()) {
+            kept.copy_from_slice(sizes);
+        }
+        *composed = Some(InFlight {
+            op,
+            intended: None,
+            submit: Stamp(0),
+            issued: Stamp(0),
+            token: IDLE,
+        });
+        Op {
+            kind: OpKind::Get,
+            size: 0,
+            ..op
+        }
+    }
+
+    fn kept_sizes(&self, slot: u32) -> &[u32] {
+        let (at, fields) = (slot as usize * self.fields as usize, self.fields as usize);
+        self.sizes.get(at..at + fields).unwrap_or(&[])
+    }
+
+    /// Writes lengths and names of the fields around the payload that is in `buffer` already.
+    /// `sizes` are the bytes of each field as they were drawn.
+    #[inline]
+    pub fn encode(&self, op: &Op, buffer: &mut [u8], sizes: &[u32]) {
+        if self.fields <= 1 {
+            return;
+        }
+        let one = [u32::from(op.field)];
+        let which: &[u32] = if op.field == ALL_FIELDS { &[] } else { &one };
+        let mut at = 0;
+        let count = if which.is_empty() {
+            self.fields as usize
+        } else {
+            1
+        };
+        for i in 0..count {
+            let field = which.first().map_or(i, |f| *f as usize);
+            let (Some(name), Some(size)) = (self.names.get(field), sizes.get(i)) else {
+                return;
+            };
+            let Some(rest) = buffer.get_mut(at..) else {
+                return;
+            };
+            match fields::write(rest, name, *size as usize) {
+                Some(bytes) => at += bytes,
+                None => return,
+            }
+        }
+    }
+}
+
+impl<C: Kept, P: Probe> Worker<C, P> {
+    /// Takes the completion of an operation on a key.
+    pub(super) fn complete_keyed(&mut self, slot: u32, c: &Completion) -> Result<()> {
+        let now = self.now;
+        let queued = self.queued;
+        let flight = self.slots[slot as usize];
+        let Some(keyed) = self.keyed.as_mut() else {
+            return Err(unknown_token());
+        };
+        let op = flight.op;
+        if matches!(op.kind, OpKind::Insert | OpKind::Put) {
+            keyed.space.acknowledge(op.key);
+        }
+        // What a read returns is its size; a write that moved less than asked is short.
+        let reads = !op.kind.writes();
+        let moved = if op.kind == OpKind::Delete {
+            0
+        } else {
+            c.moved
+        };
+        let short = c.status.is_ok() && !reads && moved != op.size;
+        let status = if short { Status::SHORT } else { c.status };
+        let mut flight = flight;
+        if reads && status.is_ok() {
+            flight.op.size = moved;
+        }
+        let composed = keyed.composed[slot as usize];
+        if composed.is_some() && op.kind == OpKind::Get && status.is_ok() {
+            // The slot stays taken: its update comes next.
+            keyed.next.push(slot);
+        } else {
+            self.slots[slot as usize].token = IDLE;
+            self.free.push(slot);
+        }
+        let service = now.since(flight.submit).max(0) as u64;
+        self.probe.end(self.first_slot + slot, c.token, service);
+        self.keep_keyed(&flight, c, status, now, queued);
+        self.compose(slot, composed, &flight, status, now);
+        self.fail_or_not(status);
+        Ok(())
+    }
+
+    fn keep_keyed(
+        &mut self,
+        f: &InFlight,
+        c: &Completion,
+        status: Status,
+        now: Stamp,
+        queued: bool,
+    ) {
+        let plain = status.is_ok() && c.count == 0 && c.retries == 0 && c.first.is_none();
+        if !plain {
+            let mut whole = record(f, c, status, now, queued);
+            whole.moved = whole.moved.filter(|m| *m != f.op.size);
+            self.recorder.record(&whole);
+            return;
+        }
+        let (op, submit) = (&f.op, f.submit.0);
+        let sample = Sample {
+            op: op.kind,
+            global: 0,
+            size: if op.kind.sized() {
+                op.size
+            } else {
+                self.first_size
+            },
+            intended: f.intended.map_or(submit, |at| at.0),
+            submit,
+            issued: if queued { f.issued.0 } else { submit },
+            complete: now.0,
+            sync_ns: c.sync_ns,
+            key: op.key,
+        };
+        self.recorder
+            .success(&sample, op.size, || record(f, c, status, now, queued));
+    }
+
+    /// Follows a read-modify-write: keeps where it began, and its row when it is over.
+    fn compose(
+        &mut self,
+        slot: u32,
+        composed: Option<InFlight>,
+        part: &InFlight,
+        status: Status,
+        now: Stamp,
+    ) {
+        let (Some(mut whole), Some(keyed)) = (composed, self.keyed.as_mut()) else {
+            return;
+        };
+        if part.op.kind == OpKind::Get {
+            (whole.submit, whole.issued, whole.intended) =
+                (part.submit, part.issued, part.intended);
+            if status.is_ok() {
+                keyed.composed[slot as usize] = Some(whole);
+                return;
+            }
+        }
+        keyed.composed[slot as usize] = None;
+        let end = Completion {
+            status,
+            ..Completion::ok(part.token, whole.op.size)
+        };
+        let row = record(&whole, &end, status, now, self.queued);
+        self.recorder.record(&row);
+    }
+
+    /// Submits the updates whose gets are back. Called before new operations.
+    pub(super) fn follow_up(&mut self) -> Result<()> {
+        while let Some(slot) = self.keyed.as_mut().and_then(|k| k.next.pop()) {
+            let Some(whole) = self.keyed.as_ref().and_then(|k| k.composed[slot as usize]) else {
+                return Err(unknown_token());
+            };
+            let op = Op {
+                kind: OpKind::Update,
+                ..whole.op
+            };
+            self.fill_payload(slot, &op);
+            if let Some(keyed) = &self.keyed {
+                keyed.encode(&op, self.session.buffer(slot), keyed.kept_sizes(slot));
+            }
+            self.generation += 1;
+            let token = Token::new(self.generation, self.first_slot + slot);
+            let submit = self.clock.now();
+            self.now = submit;
+            self.probe.begin(self.first_slot + slot, token, submit);
+            self.slots[slot as usize] = InFlight {
+                op,
+                intended: None,
+                submit,
+                issued: submit,
+                token,
+            };
+            match self.session.submit(&op, slot, token)? {
+                Submitted::Queued => self.batch.push(slot),
+                Submitted::Done(completion) => {
+                    self.now = self.clock.now();
+                    self.tick();
+                    self.complete(&completion)?;
+                }
+                Submitted::Full => {
+                    if let Some(keyed) = self.keyed.as_mut() {
+                        keyed.next.push(slot);
+                    }
+                    if !self.batch.is_empty() {
+                        self.issue()?;
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -13,6 +13,7 @@ mod console;
 pub mod format;
 pub mod html;
 mod latency;
+mod load;
 mod make;
 pub mod model;
 mod palette;

@@ -135,6 +135,7 @@ pub fn percentiles_csv(runs: &[Run]) -> String {
                 ("response", &totals.response),
                 ("wait", &totals.wait),
                 ("sync", &totals.sync),
+                ("end_to_end", &totals.end_to_end),
                 ("queue", &totals.queue),
                 ("after_issue", &totals.after_issue),
             ];

@@ -146,25 +146,20 @@ fn apply_load(args: &RunArgs, job: &mut Job) -> Result<()> {
         "workload.0.sync",
         args.sync.as_deref().map(Value::Text),
     )?;
-    if args.arrival == Some(ArrivalFlag::Poisson) {
-        return Err(
-            Error::usage("--arrival poisson is not available yet").hint("use --arrival constant")
-        );
-    }
+    let kind = match args.arrival {
+        Some(ArrivalFlag::Poisson) => "poisson",
+        _ => "constant",
+    };
     if let Some(rate) = &args.rate {
         // Replaces whatever arrival the job has: a burst has no rate to change.
         job.apply(
             "--rate",
             "workload.0.arrival",
-            Value::Toml("{ kind = \"constant\" }"),
+            Value::Toml(&format!("{{ kind = \"{kind}\" }}")),
         )?;
         job.apply("--rate", "workload.0.arrival.rate", Value::Text(rate))?;
     } else if args.arrival.is_some() {
-        job.apply(
-            "--arrival",
-            "workload.0.arrival.kind",
-            Value::Text("constant"),
-        )?;
+        job.apply("--arrival", "workload.0.arrival.kind", Value::Text(kind))?;
     }
     Ok(())
 }

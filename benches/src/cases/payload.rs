@@ -155,6 +155,8 @@ fn op(kind: OpKind, block: u64, size: usize) -> Op {
         offset: block * size as u64,
         size: size as u64,
         key: 0,
+        count: 1,
+        field: taillight_core::ALL_FIELDS,
         sync: None,
     }
 }

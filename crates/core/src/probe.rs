@@ -1,11 +1,11 @@
-//! What tracing needs from the hot loop: a slot per in-flight operation and two calls.
+//! What tracing needs from the hot loop: two calls for each operation.
 //!
 //! The worker is generic over [`Probe`]; [`NoProbe`] compiles to nothing. `trace` provides the
 //! real one over shared memory. Engine and trace know each other only through this file.
 
-use std::sync::atomic::{AtomicI64, AtomicU64};
-
+use crate::Result;
 use crate::clock::Stamp;
+use crate::op::Op;
 
 /// Bits of a token that hold the slot.
 pub const SLOT_BITS: u32 = 12;
@@ -35,22 +35,40 @@ impl Token {
     }
 }
 
-/// A slot in memory shared with kernel programs: the application writes before submitting.
-#[derive(Debug, Default)]
-#[repr(C, align(64))]
-pub struct OpSlot {
-    /// Token of the operation in flight, 0 when free.
-    pub token: AtomicU64,
-    /// Submit stamp, ns.
-    pub begin_ns: AtomicI64,
-}
-
-/// Told of every operation by the worker.
+/// Told of every operation by its worker, on the worker's thread.
 pub trait Probe: Send {
+    /// The first generation of this worker's tokens. Kernel programs tell operations apart by
+    /// token, so that tokens of one run must be unlike those of another.
+    #[inline(always)]
+    fn first_generation(&self) -> u64 {
+        0
+    }
     /// Before `submit`.
-    fn begin(&mut self, slot: u32, token: Token, at: Stamp);
+    fn begin(&mut self, slot: u32, token: Token, at: Stamp, op: &Op);
     /// After completion, with the service time.
     fn end(&mut self, slot: u32, token: Token, latency_ns: u64);
+}
+
+/// What a probe is told of its worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProbeSeat {
+    /// Number over all workloads.
+    pub worker: u16,
+    /// First slot.
+    pub first_slot: u32,
+    /// Operations in flight at most.
+    pub depth: u32,
+}
+
+/// Makes the probe of each worker.
+pub trait Probes: Send + Sync + 'static {
+    /// What workers carry.
+    type Probe: Probe;
+    /// The probe of one worker; called on its thread, before its first operation.
+    ///
+    /// # Errors
+    /// When this worker cannot be traced; the run then does not start.
+    fn probe(&self, seat: ProbeSeat) -> Result<Self::Probe>;
 }
 
 /// No tracing: compiles to nothing.
@@ -59,9 +77,16 @@ pub struct NoProbe;
 
 impl Probe for NoProbe {
     #[inline(always)]
-    fn begin(&mut self, _: u32, _: Token, _: Stamp) {}
+    fn begin(&mut self, _: u32, _: Token, _: Stamp, _: &Op) {}
     #[inline(always)]
     fn end(&mut self, _: u32, _: Token, _: u64) {}
+}
+
+impl Probes for NoProbe {
+    type Probe = NoProbe;
+    fn probe(&self, _: ProbeSeat) -> Result<NoProbe> {
+        Ok(NoProbe)
+    }
 }
 
 #[cfg(test)]

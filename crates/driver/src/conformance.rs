@@ -128,6 +128,7 @@ pub fn plan(target: TargetPlan, ops: &[OpKind], block: u64, depth: u32) -> Plan 
         },
         trace: TracePlan {
             mode: TraceMode::Off,
+            threshold: None,
         },
         capture: CapturePlan {
             mode: CaptureMode::Off,

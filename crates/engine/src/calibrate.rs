@@ -52,6 +52,7 @@ fn null_ns_per_op(plan: &Plan, size: u64) -> Result<f64> {
     plan.run.duration = Some(Span(CALIBRATION_NS));
     (plan.run.operations, plan.run.bytes, plan.run.warmup) = (None, None, Span(0));
     plan.run.interval = Span(10 * CALIBRATION_NS);
+    plan.run.idle_timeout = None;
     plan.target = TargetPlan {
         driver: "null".into(),
         path: None,
@@ -62,6 +63,7 @@ fn null_ns_per_op(plan: &Plan, size: u64) -> Result<f64> {
     for w in &mut plan.workloads {
         (w.keys, w.value, w.scan, w.think, w.ramp, w.passes) = (None, None, None, None, None, None);
         w.end_to_end = false;
+        w.measured = true;
         if !plain_pattern(w.access.kind) {
             w.access = taillight_core::plan::Access::random(w.access.align);
         }

@@ -124,7 +124,8 @@ impl Collector {
         thresholds: Arc<Thresholds>,
     ) -> Collector {
         let workers = plan.workers() as usize;
-        let open_loop = |w: &taillight_core::plan::WorkloadPlan| !w.arrival.is_closed();
+        let open_loop =
+            |w: &taillight_core::plan::WorkloadPlan| w.measured && !w.arrival.is_closed();
         Collector {
             timeline,
             planned_ns: plan.run.duration.map(|d| d.0),
@@ -213,8 +214,13 @@ impl Collector {
             .workloads
             .iter()
             .map(|w| (&w.ops, w.depth_ns, w.backlog));
-        let closed =
-            ClosedInterval::from_parts((key, start, length), parts, &self.kinds, &self.open_loop);
+        let closed = ClosedInterval::from_parts(
+            (key, start, length),
+            parts,
+            &self.kinds,
+            &self.open_loop,
+            &self.collected.load,
+        );
         let view = self.view(&closed, true);
         observers.iter_mut().for_each(|o| o.interval(&view));
         if let Some(open) = self.open.get_mut(&key) {
@@ -249,6 +255,7 @@ impl Collector {
                 std::iter::repeat_n((&Default::default(), 0, 0), self.kinds.len()),
                 &self.kinds,
                 &self.open_loop,
+                &self.collected.load,
             );
             self.finish(nothing, observers);
         }
@@ -269,6 +276,7 @@ impl Collector {
                 .map(|w| (&w.ops, w.depth_ns, w.backlog)),
             &self.kinds,
             &self.open_loop,
+            &self.collected.load,
         );
         self.publish_thresholds(&open);
         self.finish(closed, observers);
@@ -276,10 +284,10 @@ impl Collector {
 
     fn publish_thresholds(&self, open: &Open) {
         for kind in OpKind::ALL {
-            let parts = open
-                .workloads
-                .iter()
-                .filter_map(|w| w.ops[kind as usize].as_deref());
+            let counted = open.workloads.iter().zip(&self.collected.load);
+            let parts = counted
+                .filter(|(_, load)| !**load)
+                .filter_map(|(w, _)| w.ops[kind as usize].as_deref());
             let slow = parts
                 .filter(|op| op.ops >= 1000)
                 .map(|op| {

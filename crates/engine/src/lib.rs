@@ -10,6 +10,7 @@ pub mod capture;
 mod clock;
 pub mod collector;
 pub mod generator;
+mod idle;
 pub mod keyspace;
 pub mod payload;
 pub mod preload;
@@ -17,6 +18,7 @@ pub mod recorder;
 pub mod run;
 pub mod schedule;
 mod simulate;
+mod stream;
 #[cfg(test)]
 mod testing;
 mod threaded;

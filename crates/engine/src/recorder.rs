@@ -186,6 +186,9 @@ impl Recorder {
         let op = self.part.op(r.op, self.open_loop);
         if r.status.is_ok() {
             op.success(r.service_ns(), r.response_ns(), r.moved.unwrap_or(r.size));
+            if let Some(origin) = r.origin {
+                op.from_origin(r.complete.since(origin).max(0) as u64);
+            }
         } else {
             op.failure(r);
         }

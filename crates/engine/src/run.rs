@@ -6,12 +6,14 @@
 mod files;
 mod launch;
 mod setup;
+mod streams;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use taillight_core::plan::{CaptureMode, Plan};
+use taillight_core::probe::{NoProbe, Probes};
 use taillight_core::{Error, MonoClock, Result, Stamp, Status};
 use taillight_driver::Target;
 use taillight_rundir::manifest::{CaptureInfo, Degraded, Losses, Overhead, PhaseInfo};
@@ -123,11 +125,19 @@ struct Loaded {
 /// # Errors
 /// When nothing could be measured. A target that fails while measuring, or files that cannot be
 /// written afterwards, are no errors here: see [`Outcome::error`] and [`Outcome::unsaved`].
-pub fn run(mut request: Request<'_>) -> Result<Outcome> {
+pub fn run(request: Request<'_>) -> Result<Outcome> {
+    run_probed(request, Arc::new(NoProbe))
+}
+
+/// As [`run`], with a probe on each worker.
+///
+/// # Errors
+/// As [`run`], and when a worker cannot be traced.
+pub fn run_probed<B: Probes>(mut request: Request<'_>, probes: Arc<B>) -> Result<Outcome> {
     let overhead = crate::calibrate::calibrate(request.plan, request.target.geometry().size())?;
     check_spill(request.plan)?;
     let facts = request.target.facts();
-    let loaded = launch::load(&mut request)?;
+    let loaded = launch::load(&mut request, probes)?;
     let mut outcome = outcome(&request, &loaded, overhead, facts);
     if let Err(error) = files::write(&mut request, loaded, &mut outcome) {
         outcome.unsaved = Some(error);
@@ -187,14 +197,19 @@ fn outcome(
     };
     let operations = loaded.collected.measured_ops();
     let sum = |f: fn(&WorkerEnd) -> u64| loaded.ends.iter().map(f).sum::<u64>();
+    // What load alone was late with is no verdict on what was measured.
+    let counted = |f: fn(&WorkerEnd) -> u64| {
+        let ends = loaded.ends.iter().filter(|e| e.measured);
+        ends.map(f).sum::<u64>()
+    };
     Outcome {
         reason,
         error: None,
         phases: phases(loaded, operations),
         operations,
         errors: loaded.collected.errors(),
-        unsent: sum(|e| e.unsent),
-        backlog_max: sum(|e| e.backlog_max),
+        unsent: counted(|e| e.unsent),
+        backlog_max: counted(|e| e.backlog_max),
         capture: capture_info(request.plan, loaded),
         losses: Losses {
             ios: sum(|e| e.capture.lost),
@@ -261,7 +276,8 @@ fn phases(loaded: &Loaded, operations: u64) -> Vec<PhaseInfo> {
 }
 
 fn capture_info(plan: &Plan, loaded: &Loaded) -> CaptureInfo {
-    let skipped = loaded.ends.iter().map(|e| e.capture.skipped).sum::<u64>();
+    let skipped = loaded.ends.iter().filter(|e| e.measured);
+    let skipped = skipped.map(|e| e.capture.skipped).sum::<u64>();
     let degraded = loaded
         .ends
         .iter()

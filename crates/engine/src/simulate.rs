@@ -37,7 +37,7 @@ impl crate::clock::Kept for SimClock {}
 pub fn drive<P: Probe>(
     workers: Vec<Worker<SimClock, P>>,
     time: &Arc<dyn VirtualTime>,
-    stop: &AtomicBool,
+    stop: [&AtomicBool; 2],
     mut between: impl FnMut(),
 ) -> (Result<()>, Vec<WorkerEnd>) {
     let mut workers: Vec<_> = workers.into_iter().map(Some).collect();
@@ -55,15 +55,18 @@ fn event_loop<P: Probe>(
     workers: &mut [Option<Worker<SimClock, P>>],
     ends: &mut [Option<WorkerEnd>],
     time: &Arc<dyn VirtualTime>,
-    stop: &AtomicBool,
+    stop: [&AtomicBool; 2],
     between: &mut impl FnMut(),
 ) -> Result<()> {
     loop {
         let mut next = Stamp::NEVER;
         let mut alive = false;
+        let measuring = workers.iter().flatten().any(Worker::measured);
         for (slot, end) in workers.iter_mut().zip(ends.iter_mut()) {
             let Some(worker) = slot else { continue };
-            if stop.load(Ordering::Relaxed) {
+            // Load ends when everything that is measured has.
+            let over = !measuring && !worker.measured();
+            if over || stop.iter().any(|s| s.load(Ordering::Relaxed)) {
                 worker.stop();
             }
             match worker.fill()? {

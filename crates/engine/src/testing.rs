@@ -35,6 +35,7 @@ pub fn plan() -> Plan {
         },
         trace: TracePlan {
             mode: TraceMode::Off,
+            threshold: None,
         },
         capture: CapturePlan {
             mode: CaptureMode::All,

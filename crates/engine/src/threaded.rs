@@ -21,7 +21,7 @@ const NAP_NS: u64 = 50_000_000;
 pub fn drive<C: Kept, P: Probe>(
     mut worker: Worker<C, P>,
     start: Stamp,
-    stop: [&AtomicBool; 2],
+    stop: [&AtomicBool; 3],
 ) -> (Result<()>, WorkerEnd) {
     while MonoClock.now() < start {
         sleep_until(start);
@@ -30,7 +30,7 @@ pub fn drive<C: Kept, P: Probe>(
     (result, worker.finish())
 }
 
-fn drive_loop<C: Kept, P: Probe>(worker: &mut Worker<C, P>, stop: [&AtomicBool; 2]) -> Result<()> {
+fn drive_loop<C: Kept, P: Probe>(worker: &mut Worker<C, P>, stop: [&AtomicBool; 3]) -> Result<()> {
     loop {
         if stop.iter().any(|s| s.load(Ordering::Relaxed)) {
             worker.stop();
@@ -41,7 +41,9 @@ fn drive_loop<C: Kept, P: Probe>(worker: &mut Worker<C, P>, stop: [&AtomicBool; 
                 until,
                 in_flight: 0,
             } => {
-                sleep_until(until);
+                if !worker.await_stream(until) {
+                    sleep_until(until);
+                }
                 worker.reap(0, until)?;
             }
             Wait::Until { until, .. } => worker.reap(1, until)?,

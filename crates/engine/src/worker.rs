@@ -5,21 +5,28 @@
 //! `simulate` drive it. Per operation: no allocation, no lock, no syscall beyond the I/O.
 
 mod flight;
+mod follow;
 mod keyed;
+mod pace;
+mod parts;
 
 use taillight_core::plan::PayloadKind;
 use taillight_core::probe::{Probe, Token};
 use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Stamp, Status};
 use taillight_driver::{Completion, Session, Submitted};
-use taillight_rundir::chunk::{Header, Sample};
+use taillight_rundir::chunk::Sample;
 
 pub use flight::stamp_payload;
 use flight::{IDLE, InFlight, record, unknown_token};
+pub use follow::{Follow, Layout, Role};
 pub use keyed::Keyed;
+pub use pace::Pace;
+pub use parts::{Limits, Parts, Wait, WorkerEnd};
 
-use crate::clock::{Discipline, Kept};
+use crate::clock::Kept;
 use crate::generator::Generator;
-use crate::recorder::{CaptureState, Recorder, Timeline};
+use crate::idle::IdleWatch;
+use crate::recorder::{Recorder, Timeline};
 use crate::schedule::Schedule;
 
 /// Operations submitted at most before the caller gets control back.
@@ -28,54 +35,6 @@ const ROUND: u32 = 4096;
 const ROUND_NS: u64 = 10_000_000;
 /// Failures in a row after which the target counts as gone.
 const GONE_AFTER: u32 = 1000;
-
-/// What a worker waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
-    /// Everything is done.
-    Finished,
-    /// Until this stamp or a completion (when something is in flight).
-    Until {
-        /// Wake by then.
-        until: Stamp,
-        /// Operations in flight.
-        in_flight: u32,
-    },
-}
-
-/// How much a worker may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Operations in the measure phase.
-    pub operations: Option<u64>,
-    /// Bytes asked in the measure phase.
-    pub bytes: Option<u64>,
-    /// How long in-flight operations are awaited after the last submit, ns.
-    pub drain_timeout_ns: u64,
-    /// How long after the end a late schedule may still issue what was due before it, ns.
-    pub late_ns: u64,
-}
-
-/// What a worker did, besides what its recorder sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WorkerEnd {
-    /// The capture.
-    pub capture: CaptureState,
-    /// Operations due before the end that were never started.
-    pub unsent: u64,
-    /// Operations abandoned at the drain time-out.
-    pub unfinished: u64,
-    /// Deepest backlog seen.
-    pub backlog_max: u64,
-    /// When the last operation was complete.
-    pub finished: Stamp,
-    /// Its time was up, rather than a limit reached or a stop asked for.
-    pub reached_end: bool,
-    /// Too many failures in a row: the target is gone.
-    pub gone: bool,
-    /// How well its clock followed CLOCK_MONOTONIC.
-    pub discipline: Discipline,
-}
 
 /// One worker.
 pub struct Worker<C: Kept, P: Probe> {
@@ -90,6 +49,12 @@ pub struct Worker<C: Kept, P: Probe> {
     payload: PayloadKind,
     /// Only on targets addressed by key.
     keyed: Option<Box<Keyed>>,
+    /// Only on a stream.
+    follow: Option<Box<Follow>>,
+    pace: Pace,
+    idle: Option<IdleWatch>,
+    /// False: load only.
+    measured: bool,
     first_slot: u32,
     /// Bytes in each file, for global offsets.
     file_size: u64,
@@ -106,8 +71,6 @@ pub struct Worker<C: Kept, P: Probe> {
     now: Stamp,
     stopping: bool,
     drain_until: Stamp,
-    /// Furthest the schedule was ever behind, ns.
-    late_max: i64,
     failures: u32,
     /// When the current round of submits gives control back.
     round_end: Stamp,
@@ -115,36 +78,6 @@ pub struct Worker<C: Kept, P: Probe> {
     reached_end: bool,
     /// The operations or bytes of the plan are done.
     reached_limit: bool,
-}
-
-/// The parts of a worker.
-pub struct Parts<C: Kept, P: Probe> {
-    /// Source of stamps.
-    pub clock: C,
-    /// Told of every operation.
-    pub probe: P,
-    /// The driver's handle.
-    pub session: Box<dyn Session>,
-    /// What.
-    pub generator: Generator,
-    /// When.
-    pub schedule: Schedule,
-    /// What happened.
-    pub recorder: Recorder,
-    /// Boundaries.
-    pub timeline: Timeline,
-    /// How much.
-    pub limits: Limits,
-    /// What writes carry.
-    pub payload: PayloadKind,
-    /// What operations on keys need.
-    pub keyed: Option<Box<Keyed>>,
-    /// Operations in flight at most.
-    pub depth: u32,
-    /// First global slot.
-    pub first_slot: u32,
-    /// What capture records share.
-    pub header: Header,
 }
 
 impl<C: Kept, P: Probe> Worker<C, P> {
@@ -160,6 +93,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             ..
         } = parts;
         schedule.start(parts.timeline.start);
+        let first_generation = probe.first_generation();
         let depth = parts.depth as usize;
         let full_batch = session.submit_batch().max(1) as usize;
         let idle = InFlight {
@@ -190,6 +124,10 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             limits: parts.limits,
             payload: parts.payload,
             keyed: parts.keyed,
+            follow: parts.follow,
+            pace: parts.pace,
+            idle: parts.idle,
+            measured: parts.measured,
             first_slot: parts.first_slot,
             file_size: parts.header.file_size,
             first_size: parts.header.sizes[0],
@@ -198,11 +136,10 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             free: (0..parts.depth).rev().collect(),
             batch: Vec::with_capacity(depth),
             done: Vec::with_capacity(depth),
-            generation: 0,
+            generation: first_generation,
             now: parts.timeline.start,
             stopping: false,
             drain_until: Stamp::NEVER,
-            late_max: 0,
             failures: 0,
             round_end: Stamp(0),
             reached_end: false,
@@ -222,6 +159,11 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         }
     }
 
+    /// Whether its operations count, or are load only.
+    pub fn measured(&self) -> bool {
+        self.measured
+    }
+
     /// Submits everything that is due and fits.
     ///
     /// # Errors
@@ -238,11 +180,21 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         if self.keyed.is_some() {
             self.follow_up()?;
         }
+        if self.idle.is_some() || self.follow.is_some() {
+            self.begin_round();
+        }
         for _ in 0..ROUND {
             let Some(&slot) = self.free.last().filter(|_| !self.stopping) else {
                 wake = self.recorder.boundary();
                 break;
             };
+            if self.pace.hold > self.now {
+                self.now = self.clock.now();
+                if self.pace.hold > self.now {
+                    wake = self.recorder.boundary().min(self.pace.hold);
+                    break;
+                }
+            }
             if self.limits.operations == Some(0) || self.limits.bytes == Some(0) {
                 self.reached_limit = true;
                 self.stop();
@@ -251,7 +203,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             let intended = self.schedule.peek();
             if let Some(at) = intended {
                 if at >= self.timeline.end {
-                    self.reached_end = true;
+                    // Recorded times may be used up long before the end.
+                    self.reached_limit = at == Stamp::NEVER;
+                    self.reached_end = !self.reached_limit;
                     self.stop();
                     break;
                 }
@@ -262,6 +216,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
                         break;
                     }
                 }
+            }
+            if self.follow.is_some() && !self.take_turn(&mut wake) {
+                break;
             }
             if !self.submit(slot, intended)? {
                 break;
@@ -279,6 +236,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             wake = wake.min(self.timeline.end);
         } else {
             wake = wake.min(self.timeline.end.plus(self.limits.late_ns));
+        }
+        if self.idle.is_some() {
+            self.tell_idle();
         }
         Ok(Wait::Until {
             until: wake,
@@ -306,6 +266,14 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         if let Some(keyed) = &mut self.keyed {
             op = keyed.first(slot, op, self.generator.field_sizes());
         }
+        if self.generator.ended() {
+            self.reached_limit = true;
+            self.stop();
+            return Ok(false);
+        }
+        if let Some(follow) = &mut self.follow {
+            follow.place(slot, &mut op);
+        }
         if op.kind.writes() {
             self.fill_buffer(slot, &op);
         }
@@ -323,7 +291,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             self.stop();
             return Ok(false);
         }
-        self.probe.begin(self.first_slot + slot, token, submit);
+        self.probe.begin(self.first_slot + slot, token, submit, &op);
         // Field by field, and answers are looked at in place: whole copies of freshly written
         // structs stall the CPU's store forwarding, which cost a tenth of the loop.
         let flight = &mut self.slots[slot as usize];
@@ -332,6 +300,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         flight.submit = submit;
         flight.issued = submit;
         flight.token = token;
+        if let Some(follow) = &self.follow {
+            follow.stamp(slot, submit, self.session.buffer(slot));
+        }
         let answer = self.session.submit(&flight.op, slot, token);
         self.accept(slot, submit, &answer)?;
         match answer {
@@ -481,11 +452,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
     fn tick(&mut self) {
         self.clock.keep(self.now);
         let in_flight = self.in_flight();
-        let schedule = &self.schedule;
+        let schedule = &mut self.schedule;
         let (end, now) = (self.timeline.end, self.now);
-        if let Some(next) = schedule.peek() {
-            self.late_max = self.late_max.max(now.min(end).since(next));
-        }
+        self.pace.look(schedule, now.min(end));
         self.recorder
             .tick(now, in_flight, || schedule.due(now.min(end)));
     }
@@ -497,6 +466,10 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             Some(f) if f.token == c.token => f,
             _ => return Err(unknown_token()),
         };
+        self.pace.completed(self.now);
+        if self.follow.is_some() {
+            return self.complete_followed(slot, c);
+        }
         if self.keyed.is_some() {
             return self.complete_keyed(slot, c);
         }
@@ -542,7 +515,8 @@ impl<C: Kept, P: Probe> Worker<C, P> {
     fn complete_other(&mut self, flight: &InFlight, c: &Completion) {
         let short = c.status.is_ok() && c.moved != flight.op.size;
         let status = if short { Status::SHORT } else { c.status };
-        let record = record(flight, c, status, self.now, self.queued);
+        let mut record = record(flight, c, status, self.now, self.queued);
+        record.origin = self.follow.as_ref().and_then(|f| f.origin);
         self.fail_or_not(status);
         self.probe.end(c.token.slot(), c.token, record.service_ns());
         self.recorder.record(&record);
@@ -561,6 +535,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
 
     /// Records what is still in flight as unfinished, gives the session up, and reports.
     pub fn finish(mut self) -> WorkerEnd {
+        if let Some(follow) = &self.follow {
+            follow.leave();
+        }
         let late: Vec<InFlight> = self
             .slots
             .iter()
@@ -575,7 +552,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         if !late.is_empty() {
             self.session.abandon();
         }
-        let due = |until: Stamp| {
+        let mut due = |until: Stamp| {
             if self.reached_limit {
                 0
             } else {
@@ -583,12 +560,6 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             }
         };
         let unsent = due(self.now.min(self.timeline.end));
-        // Evenly spaced: as many operations fit the worst lateness now as did then.
-        let behind = self.late_max.max(0) as u64;
-        let backlog_max = self
-            .schedule
-            .peek()
-            .map_or(0, |at| self.schedule.due(at.plus(behind)));
         let finished = if self.reached_end {
             self.now.max(self.timeline.end)
         } else {
@@ -598,7 +569,8 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             capture: self.recorder.finish(finished, unsent),
             unsent,
             unfinished: late.len() as u64,
-            backlog_max: backlog_max.max(unsent),
+            backlog_max: self.pace.backlog_max.max(unsent),
+            measured: self.measured,
             finished: self.now,
             reached_end: self.reached_end,
             gone: self.failures >= GONE_AFTER,

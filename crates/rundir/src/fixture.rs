@@ -73,6 +73,7 @@ pub fn manifest(run_id: &str) -> Manifest {
         losses: Losses::default(),
         overhead: Overhead::default(),
         repeat: Some("taillight run manifest.json".into()),
+        trace: None,
         process: Some(ProcessInfo::current()),
         reason: None,
         schedule: None,

@@ -32,15 +32,18 @@ pub enum LatencyKind {
     Wait,
     /// The sync inside a write.
     Sync,
+    /// complete - origin, the writer's stamp.
+    EndToEnd,
 }
 
 impl LatencyKind {
     /// Every kind.
-    pub const ALL: [LatencyKind; 4] = [
+    pub const ALL: [LatencyKind; 5] = [
         LatencyKind::Service,
         LatencyKind::Response,
         LatencyKind::Wait,
         LatencyKind::Sync,
+        LatencyKind::EndToEnd,
     ];
     /// The name in tags.
     pub fn name(self) -> &'static str {
@@ -49,6 +52,7 @@ impl LatencyKind {
             LatencyKind::Response => "response",
             LatencyKind::Wait => "wait",
             LatencyKind::Sync => "sync",
+            LatencyKind::EndToEnd => "end_to_end",
         }
     }
 }

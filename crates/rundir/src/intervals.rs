@@ -3,15 +3,12 @@
 mod columns;
 
 use std::path::Path;
-use std::sync::Arc;
 
-use parquet::file::reader::FileReader;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::ColumnPath;
-use taillight_core::{Error, OpKind, Result};
+use taillight_core::{OpKind, Result};
 
+use crate::columns::{TableWriter, read_table};
 use crate::dir::RunDir;
-use crate::{names, table};
+use crate::names;
 
 /// One row. Latencies are of successes, service time (complete - submit) unless said otherwise;
 /// they are absent when the interval saw no success.
@@ -106,28 +103,10 @@ impl Default for IntervalRow {
 /// # Errors
 /// `Unavailable` when the file cannot be written.
 pub fn write_intervals(dir: &RunDir, rows: &[IntervalRow]) -> Result<()> {
-    let bug = |e| table::unwritten(names::INTERVALS, e);
-    let file = dir.begin(names::INTERVALS)?;
-    let mut properties = table::properties()?;
-    for name in ["phase", "op", "workload"] {
-        properties = properties.set_column_dictionary_enabled(ColumnPath::from(name), true);
-    }
-    let schema = table::schema(&columns::schema_text())?;
-    let mut writer =
-        SerializedFileWriter::new(file.handle()?, schema, Arc::new(properties.build()))
-            .map_err(bug)?;
-    let mut group = writer.next_row_group().map_err(bug)?;
-    for column in columns::COLUMNS {
-        let mut out = group
-            .next_column()
-            .map_err(bug)?
-            .ok_or_else(|| Error::internal("intervals.parquet has fewer columns than its rows"))?;
-        column.write(rows, out.untyped()).map_err(bug)?;
-        out.close().map_err(bug)?;
-    }
-    group.close().map_err(bug)?;
-    writer.close().map_err(bug)?;
-    file.commit()
+    let dictionary = ["phase", "op", "workload"];
+    let mut writer = TableWriter::begin(dir, names::INTERVALS, columns::COLUMNS, &dictionary)?;
+    writer.group(rows)?;
+    writer.commit()
 }
 
 /// Reads the rows of an `intervals.parquet`. Optional columns that the file lacks are `None`.
@@ -135,38 +114,10 @@ pub fn write_intervals(dir: &RunDir, rows: &[IntervalRow]) -> Result<()> {
 /// # Errors
 /// `Corrupt` when the file is damaged or lacks a column.
 pub fn read_intervals(path: &Path) -> Result<Vec<IntervalRow>> {
-    let reader = table::open(path)?;
     let mut all = Vec::new();
-    for g in 0..reader.num_row_groups() {
-        let group = table::guarded(path, || reader.get_row_group(g))?;
-        let count = usize::try_from(group.metadata().num_rows())
-            .ok()
-            .filter(|n| *n <= ROWS_MAX)
-            .ok_or_else(|| {
-                Error::corrupt("intervals.parquet states an impossible number of rows")
-                    .with("path", path.display())
-            })?;
-        let mut rows = vec![IntervalRow::default(); count];
-        let descr = group.metadata().schema_descr();
-        for column in columns::COLUMNS {
-            let index = (0..descr.num_columns()).find(|i| descr.column(*i).name() == column.name);
-            let place = match index {
-                Some(i) => i,
-                None if column.optional() => continue,
-                None => {
-                    return Err(Error::corrupt("intervals.parquet lacks a column")
-                        .with("column", column.name)
-                        .with("path", path.display()));
-                }
-            };
-            table::guarded(path, || {
-                column.read(&mut rows, group.get_column_reader(place)?)
-            })?;
-        }
+    read_table(path, columns::COLUMNS, &mut |mut rows| {
         all.append(&mut rows);
-    }
+        Ok(())
+    })?;
     Ok(all)
 }
-
-/// Most rows in a row group that a reader believes.
-const ROWS_MAX: usize = 1 << 24;

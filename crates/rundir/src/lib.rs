@@ -6,6 +6,7 @@
 
 pub mod atomic;
 pub mod chunk;
+mod columns;
 pub mod convert;
 pub mod dir;
 #[doc(hidden)]
@@ -14,6 +15,7 @@ pub mod histlog;
 pub mod intervals;
 pub mod ios;
 pub mod latency;
+pub mod layers;
 pub mod manifest;
 pub mod names;
 mod process;
@@ -22,6 +24,7 @@ pub mod salvage;
 pub mod summary;
 pub mod sums;
 mod table;
+pub mod trace_info;
 pub mod verify;
 
 pub use dir::RunDir;

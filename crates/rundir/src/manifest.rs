@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::plan::{CaptureMode, Plan};
 
+use crate::trace_info::TraceInfo;
+
 /// The manifest. Field order is the order in the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Manifest {
@@ -40,6 +42,9 @@ pub struct Manifest {
     /// The process that ran it; salvage checks whether it still lives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessInfo>,
+    /// How layers were traced; absent when nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceInfo>,
     /// Why the run is partial or failed, one sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

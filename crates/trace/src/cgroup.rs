@@ -68,6 +68,29 @@ fn upwards(path: &str) -> Vec<&str> {
     all
 }
 
+/// `cpu.stat` of every group of this process that has a quota or could get one.
+pub fn cpu_stats(sys: &Sys) -> Vec<std::path::PathBuf> {
+    let mut files = Vec::new();
+    for group in parse_groups(&sys.text("/proc/self/cgroup").unwrap_or_default()) {
+        let mounts: Vec<String> = match group.controllers.iter().any(|c| c == "cpu") {
+            true => vec![group.controllers.join(","), "cpu".to_owned()],
+            false if group.controllers.is_empty() => vec![String::new(), "unified".to_owned()],
+            false => continue,
+        };
+        let dirs = mounts.iter().map(|m| format!("/sys/fs/cgroup/{m}"));
+        let Some(root) = dirs.into_iter().find(|d| {
+            let path = format!("{d}{}/cpu.stat", group.path.trim_end_matches('/'));
+            sys.exists(&path)
+        }) else {
+            continue;
+        };
+        for path in upwards(&group.path).into_iter().filter(|p| !p.is_empty()) {
+            files.push(sys.path(&format!("{root}{path}/cpu.stat")));
+        }
+    }
+    files
+}
+
 impl Limits {
     /// Reads every group on the way up and keeps the tightest limits.
     pub fn read(sys: &Sys) -> Limits {

@@ -4,19 +4,25 @@
 //! behind `taillight doctor`. What it is not: part of the measurement; everything here runs
 //! before or after. Called by `cli`.
 
+#[cfg(feature = "bpf")]
+pub mod bpf;
 pub mod cgroup;
 pub mod clock;
 pub mod cpu;
 pub mod device;
 pub mod direct;
+pub mod disks;
 pub mod environment;
 pub mod libraries;
 pub mod machine;
 pub mod memory;
 pub mod mounts;
 pub mod pressure;
+pub mod quota;
 pub mod rights;
 pub mod sys;
+#[cfg(feature = "bpf")]
+pub mod tracer;
 pub mod uring;
 
 pub use environment::Environment;

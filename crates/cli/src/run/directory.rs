@@ -68,6 +68,7 @@ pub fn create(
         losses: Losses::default(),
         overhead: Overhead::default(),
         repeat: Some(repeat(&path, args)),
+        trace: None,
         process: Some(ProcessInfo::current()),
         reason: None,
         schedule: None,

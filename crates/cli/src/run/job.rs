@@ -40,7 +40,6 @@ pub fn plan(args: &RunArgs) -> Result<(Plan, Option<Given>)> {
         job.apply_set(assignment)?;
     }
     let plan = job.resolve(&Registry, machine::read(&Sys::default()))?;
-    super::refuse_unbuilt(&plan)?;
     if args.destroy.is_some() && !plan.target.destroy {
         return Err(
             Error::usage("--destroy needs `destroy = true` in [target] as well")

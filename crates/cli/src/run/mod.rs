@@ -14,7 +14,7 @@ mod verdict;
 use std::path::Path;
 
 use taillight_core::exit::Exit;
-use taillight_core::plan::{Plan, TraceMode};
+use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_driver::{OpenSpec, Target};
 use taillight_trace::{Environment, Sys};
@@ -47,12 +47,12 @@ pub fn main(args: RunArgs) -> Result<Exit> {
     // Named only now: a run that could not begin leaves no directory.
     output::line(&format!("run directory: {}", made.dir.path().display()));
     output::line(&taillight_report::about::about(made.dir.manifest()));
-    let outcome = match measure::run(&plan, target, &made, &signals, &mut live) {
-        Ok(outcome) => outcome,
+    let measured = match measure::run(&plan, target, &made, &signals, &mut live, &sys) {
+        Ok(measured) => measured,
         Err(e) => return stopped_or(e, made, &signals),
     };
     live.end();
-    verdict::conclude(made, &environment, &sys, outcome, &signals)
+    verdict::conclude(made, &environment, &sys, measured, &signals)
 }
 
 /// Opens the target and checks the plan against its real shape.
@@ -106,16 +106,4 @@ fn stopped_or(e: Error, made: Made, signals: &Signals) -> Result<Exit> {
         }
         None => Err(e),
     }
-}
-
-/// Refuses what this version cannot do yet, so that no run pretends to have done it.
-fn refuse_unbuilt(plan: &Plan) -> Result<()> {
-    if plan.trace.mode == TraceMode::Off {
-        return Ok(());
-    }
-    Err(
-        Error::unavailable("tracing is not available in this version")
-            .with("field", "trace.mode")
-            .hint("use trace.mode = \"off\""),
-    )
 }

@@ -10,6 +10,7 @@ use taillight_rundir::{RunStatus, sums};
 use taillight_trace::{Environment, Sys};
 
 use super::directory::Made;
+use super::measure::Measured;
 use super::signals::Signals;
 use crate::{outcome, output, problem, report};
 
@@ -21,9 +22,17 @@ pub fn conclude(
     mut made: Made,
     environment: &Environment,
     sys: &Sys,
-    outcome: Outcome,
+    measured: Measured,
     signals: &Signals,
 ) -> Result<Exit> {
+    let Measured {
+        outcome,
+        trace,
+        untraced,
+    } = measured;
+    if let Some(e) = &untraced {
+        problem::show(e);
+    }
     if let Some(e) = &outcome.unsaved {
         return Ok(unsaved(e, &made));
     }
@@ -38,6 +47,8 @@ pub fn conclude(
     manifest.phases = outcome.phases;
     manifest.capture = outcome.capture;
     manifest.losses = outcome.losses;
+    manifest.losses.trace_events = trace.as_ref().map(|t| t.events_lost + t.ios_lost);
+    manifest.trace = trace;
     manifest.overhead = outcome.overhead;
     manifest.clock.source = outcome.clock;
     manifest.schedule = scheduled(&manifest.plan).then_some(ScheduleInfo {

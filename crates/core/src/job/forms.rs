@@ -9,7 +9,7 @@ use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::op::OpKind;
-use crate::plan::{AccessKind, Hot, MixPart, Payload, PayloadKind, RateStep, Reach, Zone};
+use crate::plan::{AccessKind, Hot, MixPart, RateStep, Reach, Zone};
 use crate::units::{ByteSize, Rate, Span};
 
 /// `mix = "read"` or `mix = { read = 70, write = 30 }`.
@@ -109,10 +109,6 @@ pub struct ArrivalTable {
 #[derive(Debug, Clone)]
 pub struct ArrivalForm(pub ArrivalTable);
 
-/// `payload = "random"` or `payload = { kind = "random", compressible = 50 }`.
-#[derive(Debug, Clone)]
-pub struct PayloadForm(pub Payload);
-
 /// A percentile as text, so that `99.9` stays exactly that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Percentile(pub String);
@@ -171,13 +167,6 @@ word_or_table!(
     |m| ArrivalTable::deserialize(MapAccessDeserializer::new(m))
 );
 
-word_or_table!(
-    PayloadForm,
-    "a kind like \"random\", or a table like { kind = \"random\", compressible = 50 }",
-    |w| word::<PayloadKind, E>(w).map(Payload::from),
-    |m| Payload::deserialize(MapAccessDeserializer::new(m))
-);
-
 /// A schema that allows the word or the table.
 fn either(
     generator: &mut SchemaGenerator,
@@ -223,19 +212,6 @@ impl JsonSchema for ArrivalForm {
             g,
             SchemaGenerator::subschema_for::<ArrivalKind>,
             SchemaGenerator::subschema_for::<ArrivalTable>,
-        )
-    }
-}
-
-impl JsonSchema for PayloadForm {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "PayloadForm".into()
-    }
-    fn json_schema(g: &mut SchemaGenerator) -> Schema {
-        either(
-            g,
-            SchemaGenerator::subschema_for::<PayloadKind>,
-            SchemaGenerator::subschema_for::<Payload>,
         )
     }
 }

@@ -11,8 +11,8 @@ use super::{DriverView, Machine, defaults, extent, message};
 use crate::capability::Capabilities;
 use crate::op::OpKind;
 use crate::plan::{
-    Access, AccessKind, BlockSize, CaptureMode, CapturePlan, Hot, Keys, MixPart, Payload, Plan,
-    QosPlan, Reach, RunPlan, Scan, Sync, TargetPlan, TraceMode, TracePlan, Values, WorkloadPlan,
+    Access, AccessKind, BlockSize, CaptureMode, CapturePlan, Hot, MixPart, Plan, QosPlan, Reach,
+    RunPlan, Sync, TargetPlan, TraceMode, TracePlan, WorkloadPlan,
 };
 use crate::units::ByteSize;
 use crate::{Error, Result};
@@ -157,10 +157,10 @@ fn workload(
         block_size,
         arrival: arrival(table.arrival, &path("arrival"))?,
         sync: table.sync.unwrap_or(Sync::None),
-        payload: table.payload.map_or_else(Payload::default, |p| p.0),
-        keys: keyed.then(|| table.keys.unwrap_or_else(Keys::default)),
-        value: keyed.then(|| table.value.unwrap_or_else(Values::default)),
-        scan: scans.then(|| table.scan.unwrap_or_else(Scan::default)),
+        payload: table.payload.unwrap_or_default(),
+        keys: keyed.then(|| table.keys.unwrap_or_default()),
+        value: keyed.then(|| table.value.unwrap_or_default()),
+        scan: scans.then(|| table.scan.unwrap_or_default()),
         think: table.think,
         ramp: table.ramp,
         measured: table.measured.unwrap_or(true),
@@ -254,6 +254,7 @@ fn qos(table: QosTable) -> QosPlan {
 fn trace(table: &TraceTable) -> TracePlan {
     TracePlan {
         mode: table.mode.unwrap_or(TraceMode::Off),
+        threshold: table.threshold,
     }
 }
 

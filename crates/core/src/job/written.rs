@@ -6,10 +6,10 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::forms::{AccessForm, ArrivalForm, MixForm, PayloadForm, Percentile};
+use super::forms::{AccessForm, ArrivalForm, MixForm, Percentile};
 use crate::plan::{
-    BlockSize, CaptureMode, Ceiling, Keys, Scan, SearchPlan, Sync, Think, TraceMode, Values,
-    VerifyPlan, WorkerRamp,
+    BlockSize, CaptureMode, Ceiling, Keys, Payload, Scan, SearchPlan, Sync, Think, TraceMode,
+    Values, VerifyPlan, WorkerRamp,
 };
 use crate::units::{ByteSize, Span};
 
@@ -113,7 +113,7 @@ pub struct WorkloadTable {
     /// every N-th write), dsync or sync (each write). Default: none.
     pub sync: Option<Sync>,
     /// What writes carry: one word, or a table. Default: "random".
-    pub payload: Option<PayloadForm>,
+    pub payload: Option<Payload>,
     /// Key space, for targets addressed by key. Default: 100000 records, named as YCSB does.
     pub keys: Option<Keys>,
     /// Fields of a value, for targets addressed by key. Default: one piece.
@@ -152,6 +152,9 @@ pub struct QosTable {
 pub struct TraceTable {
     /// Layers traced: off, outliers or all. Default: off.
     pub mode: Option<TraceMode>,
+    /// Slower than this is an outlier. Default: the tightest of `qos.ceilings`, else the 99.9 % of
+    /// each kind of operation.
+    pub threshold: Option<Span>,
 }
 
 /// `[capture]`

@@ -2,9 +2,11 @@
 
 use std::fmt;
 
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::{Deserialize, Deserializer, de};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer, StrDeserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::data::{Payload, PayloadKind};
 use super::workload::{BlockSize, BlockSizePart, SizeRange};
 use crate::units::ByteSize;
 
@@ -94,4 +96,79 @@ impl<'de> de::Visitor<'de> for BlockSizes {
 /// A bare number: `ByteSize` owns the words for it.
 fn number<T: fmt::Display, E: de::Error>(n: T) -> Result<BlockSize, E> {
     Err(E::custom(ByteSize::unitless(n)))
+}
+
+/// A payload as a table.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct PayloadTable {
+    /// The bytes. Default: random.
+    #[serde(default)]
+    kind: PayloadKind,
+    /// Percent of each block that compresses away, 0 to 100. Default: 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    compressible: u32,
+    /// Percent of blocks that repeat an earlier block, 0 to 100. Default: 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    duplicate: u32,
+    /// For `pattern`: the text that repeats, or bytes as 0x and hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pattern: Option<String>,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+impl Serialize for Payload {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        if *self == Payload::from(self.kind) {
+            return self.kind.serialize(s);
+        }
+        PayloadTable {
+            kind: self.kind,
+            compressible: self.compressible,
+            duplicate: self.duplicate,
+            pattern: self.pattern.clone(),
+        }
+        .serialize(s)
+    }
+}
+
+impl<'de> Deserialize<'de> for Payload {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Form;
+        impl<'de> de::Visitor<'de> for Form {
+            type Value = Payload;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(
+                    "a kind like \"random\", or a table like { kind = \"random\", compressible = 50 }",
+                )
+            }
+            fn visit_str<E: de::Error>(self, s: &str) -> Result<Payload, E> {
+                PayloadKind::deserialize(StrDeserializer::<E>::new(s)).map(Payload::from)
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Payload, A::Error> {
+                let t = PayloadTable::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Payload {
+                    kind: t.kind,
+                    compressible: t.compressible,
+                    duplicate: t.duplicate,
+                    pattern: t.pattern,
+                })
+            }
+        }
+        d.deserialize_any(Form)
+    }
+}
+
+impl JsonSchema for Payload {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Payload".into()
+    }
+    fn json_schema(g: &mut SchemaGenerator) -> Schema {
+        let word = g.subschema_for::<PayloadKind>();
+        let table = g.subschema_for::<PayloadTable>();
+        json_schema!({ "anyOf": [word, table] })
+    }
 }

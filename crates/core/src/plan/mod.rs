@@ -134,6 +134,9 @@ pub struct Ceiling {
 pub struct TracePlan {
     /// Off, outliers or all.
     pub mode: TraceMode,
+    /// Slower than this is an outlier; absent = the tightest ceiling, else the running 99.9 %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<Span>,
 }
 
 /// How much is traced.
@@ -176,6 +179,12 @@ impl Plan {
     /// Workers over all workloads.
     pub fn workers(&self) -> u32 {
         self.workloads.iter().map(|w| w.workers).sum()
+    }
+    /// From which latency on an I/O is to be explained, ns: the threshold asked for, else the
+    /// tightest ceiling. `None` means the 99.9 % of its kind of operation.
+    pub fn outlier_ns(&self) -> Option<u64> {
+        let ceilings = self.qos.ceilings.iter().map(|c| c.ceiling.0).min();
+        self.trace.threshold.map(|t| t.0).or(ceilings)
     }
     /// The plan as a job file: running it again is the same run.
     ///

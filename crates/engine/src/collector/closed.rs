@@ -21,6 +21,7 @@ pub struct ClosedOp {
     line: IntervalLine,
     service: Sparse,
     response: Option<Sparse>,
+    end_to_end: Option<Sparse>,
 }
 
 impl ClosedOp {
@@ -71,6 +72,7 @@ impl ClosedInterval {
         workloads: impl Iterator<Item = (&'a Ops, u64, u64)>,
         kinds: &[Vec<OpKind>],
         open_loop: &[bool],
+        load: &[bool],
     ) -> ClosedInterval {
         let phase = if key.0 { "measure" } else { "warmup" };
         let (mut ops, mut depths, mut backlogs) = (Vec::new(), Vec::new(), None);
@@ -94,7 +96,7 @@ impl ClosedInterval {
                     depth_mean: depth,
                     ..IntervalRow::default()
                 };
-                ops.push(close_op(base, part));
+                ops.push(close_op(base, part, load[w]));
             }
         }
         ClosedInterval {
@@ -109,15 +111,20 @@ impl ClosedInterval {
     }
 }
 
-fn close_op(mut row: IntervalRow, part: Option<&OpPart>) -> ClosedOp {
-    let empty = || (Vec::new(), None);
-    let (service, response) = part.map_or_else(empty, |p| {
-        (sparse(&p.service), p.response.as_ref().map(sparse))
-    });
+/// Load that is not measured has counts, and no latency anywhere.
+fn close_op(mut row: IntervalRow, part: Option<&OpPart>, load: bool) -> ClosedOp {
+    let measured = part.filter(|_| !load);
+    let service = measured.map_or_else(Vec::new, |p| sparse(&p.service));
+    let of = |kind: fn(&OpPart) -> &Option<Histogram<u64>>| {
+        measured.and_then(|p| kind(p).as_ref()).map(sparse)
+    };
+    let (response, end_to_end) = (of(|p| &p.response), of(|p| &p.end_to_end));
     if let Some(p) = part {
         row.ops = p.ops + p.failed();
         row.bytes = p.bytes;
         row.errors = p.failed();
+    }
+    if let Some(p) = measured {
         fill_latency(&mut row, p);
     }
     let line = IntervalLine {
@@ -137,6 +144,7 @@ fn close_op(mut row: IntervalRow, part: Option<&OpPart>) -> ClosedOp {
         line,
         service,
         response,
+        end_to_end,
     }
 }
 
@@ -173,6 +181,8 @@ pub struct Collected {
     /// Warm-up operations that completed in the measure phase.
     pub stragglers: u64,
     names: Vec<String>,
+    /// Workloads that are load only.
+    pub(super) load: Vec<bool>,
 }
 
 impl Collected {
@@ -183,6 +193,7 @@ impl Collected {
             warmup_ops: 0,
             stragglers: 0,
             names: plan.workloads.iter().map(|w| w.name.clone()).collect(),
+            load: plan.workloads.iter().map(|w| !w.measured).collect(),
         }
     }
 
@@ -202,10 +213,15 @@ impl Collected {
         }
     }
 
-    /// Measured operations, failures included.
+    /// Totals of the workloads that are measured.
+    pub fn counted(&self) -> impl Iterator<Item = &Ops> {
+        let all = self.totals.iter().zip(&self.load);
+        all.filter(|(_, load)| !**load).map(|(ops, _)| ops)
+    }
+
+    /// Measured operations, failures included; load is none of them.
     pub fn measured_ops(&self) -> u64 {
-        self.totals
-            .iter()
+        self.counted()
             .flatten()
             .flatten()
             .map(|op| op.ops + op.failed())
@@ -255,6 +271,7 @@ impl Collected {
                 let kinds = [
                     (LatencyKind::Service, Some(&op.service)),
                     (LatencyKind::Response, op.response.as_ref()),
+                    (LatencyKind::EndToEnd, op.end_to_end.as_ref()),
                 ];
                 kinds.into_iter().filter_map(move |(kind, values)| {
                     let values = values.filter(|v| !v.is_empty())?;

@@ -17,7 +17,12 @@ use crate::keyspace::KeySpace;
 #[derive(Debug, Clone)]
 enum Pick {
     /// In order, a slice of the keys per worker, around and around.
-    Ordered { next: u64, step: u64, down: bool },
+    Ordered {
+        next: u64,
+        step: u64,
+        down: bool,
+        passes: u64,
+    },
     /// Drawn.
     Drawn(Box<Dist>),
 }
@@ -197,6 +202,15 @@ impl Keyed {
         self.field_extra + size
     }
 
+    /// Passes over the keys that have begun; 0 for patterns without passes.
+    #[inline]
+    pub fn passes(&self) -> u64 {
+        match &self.pick {
+            Pick::Ordered { passes, .. } => *passes,
+            Pick::Drawn(_) => 0,
+        }
+    }
+
     /// Data bytes of each field of the value drawn last; empty for values of one piece.
     pub fn field_sizes(&self) -> &[u32] {
         &self.drawn
@@ -220,8 +234,14 @@ impl Keyed {
         }
         match &mut self.pick {
             Pick::Drawn(dist) => first + dist.draw(&mut self.rng, count - 1),
-            Pick::Ordered { next, step, down } => {
+            Pick::Ordered {
+                next,
+                step,
+                down,
+                passes,
+            } => {
                 let at = *next % count;
+                *passes = *next / count + 1;
                 *next = next.wrapping_add(*step);
                 first + if *down { count - 1 - at } else { at }
             }
@@ -247,10 +267,12 @@ fn pick(plan: &Plan, w: &WorkloadPlan, count: u64, place: Place) -> Result<Pick>
         return Ok(Pick::Drawn(Box::new(dist)));
     }
     match w.access.kind {
-        AccessKind::Sequential | AccessKind::Reverse => Ok(Pick::Ordered {
+        // Followers are told their keys; see `worker::follow`.
+        AccessKind::Sequential | AccessKind::Reverse | AccessKind::Follow => Ok(Pick::Ordered {
             next: u64::from(place.index),
             step: u64::from(place.of),
             down: w.access.kind == AccessKind::Reverse,
+            passes: 1,
         }),
         kind => Err(Error::usage("this access pattern is not for keys")
             .with("workload", &w.name)

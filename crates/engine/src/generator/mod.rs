@@ -9,7 +9,7 @@ mod mix;
 mod pattern;
 pub mod permute;
 mod sequential;
-mod size;
+pub mod size;
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ use taillight_driver::Geometry;
 
 pub use keyed::Keyed;
 use mix::Mix;
-use pattern::{Extent, Pattern};
+pub(crate) use pattern::Extent;
+use pattern::Pattern;
 
 use size::Sizes;
 
@@ -63,6 +64,9 @@ pub struct Generator {
     writes: u32,
     /// On targets addressed by key everything comes from here.
     keyed: Option<Box<Keyed>>,
+    /// Passes over the worker's part, at most.
+    passes: u64,
+    ended: bool,
 }
 
 impl Generator {
@@ -107,6 +111,8 @@ impl Generator {
             sync: workload.sync.every(),
             writes: 0,
             keyed,
+            passes: workload.passes.unwrap_or(u64::MAX),
+            ended: false,
         })
     }
 
@@ -121,6 +127,7 @@ impl Generator {
     pub fn next(&mut self) -> Op {
         if let Some(keyed) = &mut self.keyed {
             let mut op = keyed.next();
+            self.ended = keyed.passes() > self.passes;
             op.sync = self.sync_of(op.kind);
             return op;
         }
@@ -139,6 +146,7 @@ impl Generator {
         }
         let size = self.sizes.draw(&mut self.rng);
         let global = self.pattern.next(&mut self.rng, size);
+        self.ended = self.pattern.passes() > self.passes;
         let (target, offset) = if global < self.file_size {
             (0, global)
         } else {
@@ -154,6 +162,12 @@ impl Generator {
             field: ALL_FIELDS,
             sync: self.sync_of(kind),
         }
+    }
+
+    /// Whether the operation drawn last lies beyond the passes of the plan: it is not to be done.
+    #[inline(always)]
+    pub fn ended(&self) -> bool {
+        self.ended
     }
 
     /// Bytes of data of each field of the value that was drawn last.

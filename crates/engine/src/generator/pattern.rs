@@ -110,11 +110,11 @@ impl Pattern {
             AccessKind::Sequential | AccessKind::Reverse | AccessKind::Strided => {
                 Ok(Pattern::Ordered(Sequential::new(w, extent, place)?))
             }
-            AccessKind::Latest | AccessKind::Follow => {
-                Err(Error::usage("this access pattern needs a stream or keys")
-                    .with("workload", &w.name)
-                    .hint("use it on a target addressed by key, or another pattern here"))
-            }
+            // The stream says which block; see `worker::follow`.
+            AccessKind::Follow => Ok(Pattern::unused(extent)),
+            AccessKind::Latest => Err(Error::usage("this access pattern needs keys")
+                .with("workload", &w.name)
+                .hint("use it on a target addressed by key, or another pattern here")),
             _ => Pattern::drawn(seed, w, extent),
         }
     }
@@ -141,6 +141,16 @@ impl Pattern {
         Pattern::Random {
             extent: *extent,
             positions: 1,
+        }
+    }
+
+    /// Passes begun, the current one included; 0 for patterns without passes.
+    #[inline]
+    pub fn passes(&self) -> u64 {
+        match self {
+            Pattern::Ordered(ordered) => ordered.passes(),
+            Pattern::Cover(cover) => cover.pass + 1,
+            _ => 0,
         }
     }
 

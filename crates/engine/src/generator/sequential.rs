@@ -19,6 +19,8 @@ pub struct Sequential {
     at: u64,
     /// Strided: start of the current lap.
     lap: u64,
+    /// Passes begun.
+    passes: u64,
 }
 
 impl Sequential {
@@ -57,7 +59,14 @@ impl Sequential {
             stride,
             at,
             lap: start,
+            passes: 1,
         })
+    }
+
+    /// Passes over the slice that have begun.
+    #[inline]
+    pub fn passes(&self) -> u64 {
+        self.passes
     }
 
     /// The next offset for a block of `size` bytes.
@@ -84,6 +93,7 @@ impl Sequential {
         let mut at = self.in_one_file(self.at, size);
         if at + size > self.end {
             at = self.in_one_file(self.start, size);
+            self.passes += 1;
         }
         self.at = at + size.next_multiple_of(self.align);
         at
@@ -93,6 +103,7 @@ impl Sequential {
         let step = size.next_multiple_of(self.align);
         if self.at < self.start + step {
             self.at = self.end;
+            self.passes += 1;
         }
         let mut at = (self.at - step) / self.align * self.align;
         if self.in_one_file(at, size) != at {
@@ -109,6 +120,7 @@ impl Sequential {
             self.lap += size.next_multiple_of(self.align);
             if self.lap >= self.start + self.stride || self.lap + size > self.end {
                 self.lap = self.start;
+                self.passes += 1;
             }
             at = self.in_one_file(self.lap, size);
         }

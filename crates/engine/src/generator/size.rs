@@ -1,8 +1,17 @@
-//! How large: fixed, weighted, or a range of multiples of a step.
+//! How large: fixed, weighted, a range of multiples of a step, log-uniform, or from a histogram.
+//!
+//! What it is: the draw, and pure constructors from numbers and text. What it is not: files (the
+//! caller reads a histogram) or the job's words. Callers: the generator.
+
+use std::str::FromStr as _;
 
 use rand::Rng as _;
 use taillight_core::plan::BlockSize;
+use taillight_core::units::ByteSize;
+use taillight_core::{Error, ErrorKind, Result};
 
+use super::dist::alias::Alias;
+use super::dist::unit;
 use super::permute::below;
 
 /// Draws block sizes, bytes.
@@ -20,6 +29,24 @@ pub enum Sizes {
         step: u64,
         /// How many sizes.
         count: u64,
+    },
+    /// `min + step * k`, k below `count`, as likely as its step is wide on a logarithmic scale.
+    Log {
+        /// Smallest, at least 1.
+        min: u64,
+        /// Step.
+        step: u64,
+        /// How many sizes.
+        count: u64,
+        /// `ln((largest + step) / min)`.
+        span: f64,
+    },
+    /// Sizes with weights, many of them.
+    Table {
+        /// Which.
+        choice: Alias,
+        /// Sizes, ascending.
+        sizes: Box<[u64]>,
     },
 }
 
@@ -48,14 +75,88 @@ impl Sizes {
         }
     }
 
+    /// Uniform over every byte from `min` to `max`, both included: fio's `bsrange` with
+    /// `bs_unaligned`.
+    ///
+    /// # Errors
+    /// `Usage` when `min` is 0 or above `max`.
+    pub fn uniform(min: u64, max: u64) -> Result<Sizes> {
+        let count = steps(min, max, 1)?;
+        Ok(Sizes::Range {
+            min,
+            step: 1,
+            count,
+        })
+    }
+
+    /// Log-uniform from `min` to `max`: each octave is as likely as any other. Sizes are
+    /// `min + step * k` without holes; a size stands for all up to the next one, so it comes with
+    /// probability `ln((size + step) / size)` over `ln((largest + step) / min)`. With a step of 1
+    /// every byte count is possible; a `max` off the grid is rounded down to it.
+    ///
+    /// # Errors
+    /// `Usage` when `min` or `step` is 0, or `min` above `max`.
+    pub fn log_uniform(min: u64, max: u64, step: u64) -> Result<Sizes> {
+        let count = steps(min, max, step)?;
+        let end = min as f64 + count as f64 * step as f64;
+        Ok(Sizes::Log {
+            min,
+            step,
+            count,
+            span: (end / min as f64).ln(),
+        })
+    }
+
+    /// Sizes with counts, as from [`parse_histogram`].
+    ///
+    /// # Errors
+    /// `Usage` when a size is 0 or comes twice, or no count is above 0.
+    pub fn table(parts: &[(u64, u64)]) -> Result<Sizes> {
+        let mut parts: Vec<(u64, u64)> = parts.iter().copied().filter(|p| p.1 > 0).collect();
+        parts.sort_unstable();
+        let twice = parts.windows(2).find(|pair| pair[0].0 == pair[1].0);
+        if let Some(pair) = twice {
+            return Err(Error::usage("a size comes twice in the histogram")
+                .with("size", pair[0].0)
+                .hint("add the two counts up in one line"));
+        }
+        if parts.first().is_some_and(|p| p.0 == 0) {
+            return Err(Error::usage("a size of 0 cannot be drawn")
+                .hint("remove that line of the histogram"));
+        }
+        let counts: Vec<f64> = parts.iter().map(|p| p.1 as f64).collect();
+        Ok(Sizes::Table {
+            choice: Alias::new(&counts)?,
+            sizes: parts.iter().map(|p| p.0).collect(),
+        })
+    }
+
+    /// Smallest and largest size it can draw, bytes.
+    pub fn bounds(&self) -> (u64, u64) {
+        match self {
+            Sizes::Fixed(b) => (*b, *b),
+            Sizes::Split(parts) => {
+                let sizes = || parts.iter().map(|p| p.1);
+                (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0))
+            }
+            Sizes::Range { min, step, count }
+            | Sizes::Log {
+                min, step, count, ..
+            } => (*min, min + (count - 1) * step),
+            Sizes::Table { sizes, .. } => (sizes[0], sizes[sizes.len() - 1]),
+        }
+    }
+
     /// Every size it can draw, when they are few; for the capture's size table.
     pub fn distinct(&self, most: usize) -> Option<Vec<u64>> {
         match self {
             Sizes::Fixed(b) => Some(vec![*b]),
             Sizes::Split(parts) if parts.len() <= most => Some(parts.iter().map(|p| p.1).collect()),
-            Sizes::Range { min, step, count } if *count <= most as u64 => {
-                Some((0..*count).map(|k| min + k * step).collect())
-            }
+            Sizes::Range { min, step, count }
+            | Sizes::Log {
+                min, step, count, ..
+            } if *count <= most as u64 => Some((0..*count).map(|k| min + k * step).collect()),
+            Sizes::Table { sizes, .. } if sizes.len() <= most => Some(sizes.to_vec()),
             _ => None,
         }
     }
@@ -73,6 +174,88 @@ impl Sizes {
                     .map_or(parts[0].1, |p| p.1)
             }
             Sizes::Range { min, step, count } => min + below(rng.next_u64(), *count) * step,
+            Sizes::Log {
+                min,
+                step,
+                count,
+                span,
+            } => {
+                // How far above min, exact for small distances too.
+                let above = *min as f64 * (unit(rng) * span).exp_m1();
+                // Rounding may take u close to 1 to the end itself.
+                min + ((above / *step as f64) as u64).min(count - 1) * step
+            }
+            Sizes::Table { choice, sizes } => sizes[choice.pick(rng.next_u64())],
         }
     }
 }
+
+/// How many sizes `min`, `min + step`, ... there are up to `max`.
+fn steps(min: u64, max: u64, step: u64) -> Result<u64> {
+    if min == 0 || step == 0 || min > max || max > 1 << 62 {
+        return Err(Error::usage("the range of sizes is empty")
+            .with("min", min)
+            .with("max", max)
+            .with("step", step)
+            .hint("min and step must be at least 1 B, and max not below min"));
+    }
+    Ok((max - min) / step + 1)
+}
+
+/// Sizes and counts from the text of a histogram file, for [`Sizes::table`]. Two forms:
+///
+/// - YCSB's: a first line `BlockSize<TAB>n`, then lines `bucket<TAB>count`. Bucket i (from 0)
+///   stands for the size `(i + 1) * n`. YCSB itself draws its last bucket one size too small and
+///   the first a little too often; that is not copied.
+/// - Plain: lines `size,count`, sizes with or without a unit (`4KiB,70`). A heading `size,count`,
+///   empty lines and lines starting with `#` are skipped.
+///
+/// # Errors
+/// `Usage` naming the first line that does not fit.
+pub fn parse_histogram(text: &str) -> Result<Vec<(u64, u64)>> {
+    let lines = text.lines().zip(1u64..);
+    let mut lines = lines.filter(|(l, _)| !l.trim().is_empty() && !l.starts_with('#'));
+    let mut rest = lines.clone();
+    let (head, at) = rest.next().ok_or_else(|| {
+        Error::usage("the size histogram is empty")
+            .hint("write one `size,count` on a line, for example 4KiB,70")
+    })?;
+    if let Some(width) = head.strip_prefix("BlockSize\t") {
+        let width = number(width).ok_or_else(|| unfit(at, head))?;
+        let part = |(line, at): (&str, u64)| {
+            let (bucket, count) = line.split_once('\t').ok_or_else(|| unfit(at, line))?;
+            let size = number(bucket)
+                .and_then(|b| b.checked_add(1)?.checked_mul(width))
+                .ok_or_else(|| unfit(at, line))?;
+            Ok((size, number(count).ok_or_else(|| unfit(at, line))?))
+        };
+        return rest.map(part).collect();
+    }
+    if head.trim() == "size,count" {
+        lines = rest;
+    }
+    let part = |(line, at): (&str, u64)| {
+        let (size, count) = line.split_once(',').ok_or_else(|| unfit(at, line))?;
+        let size = number(size).or_else(|| Some(ByteSize::from_str(size.trim()).ok()?.0));
+        let size = size.ok_or_else(|| unfit(at, line))?;
+        Ok((size, number(count).ok_or_else(|| unfit(at, line))?))
+    };
+    lines.map(part).collect()
+}
+
+fn number(text: &str) -> Option<u64> {
+    text.trim().parse().ok()
+}
+
+fn unfit(at: u64, line: &str) -> Error {
+    Error::new(
+        ErrorKind::Usage,
+        "a line of the size histogram cannot be read",
+    )
+    .with("line", at)
+    .with("text", line)
+    .hint("either `size,count` lines, or YCSB's `BlockSize<TAB>n` and `bucket<TAB>count` lines")
+}
+
+#[cfg(test)]
+mod tests;

@@ -31,6 +31,8 @@ pub struct OpPart {
     pub service: Histogram<u64>,
     /// Response times of successes; open loop only.
     pub response: Option<Histogram<u64>>,
+    /// complete - origin of successes; only where blocks carry the writer's stamp.
+    pub end_to_end: Option<Histogram<u64>>,
     /// Values beyond [`HIGHEST_NS`], in no histogram.
     pub beyond: u64,
     /// Failures by status.
@@ -47,6 +49,7 @@ impl OpPart {
             max_ns: 0,
             service: new_histogram(),
             response: open_loop.then(new_histogram),
+            end_to_end: None,
             beyond: 0,
             errors: Vec::with_capacity(8),
         }
@@ -66,6 +69,12 @@ impl OpPart {
             beyond |= responses.record(response).is_err();
         }
         self.beyond += u64::from(beyond);
+    }
+
+    /// Adds the time since the writer's stamp to a success that was counted.
+    pub fn from_origin(&mut self, ns: u64) {
+        let all = self.end_to_end.get_or_insert_with(new_histogram);
+        self.beyond += u64::from(all.record(ns).is_err());
     }
 
     /// Counts a failure; its time is in no latency figure.
@@ -99,6 +108,12 @@ impl OpPart {
         if let (Some(mine), Some(theirs)) = (&mut self.response, &other.response) {
             let _ = mine.add(theirs);
         }
+        if let Some(theirs) = other.end_to_end.as_ref().filter(|h| !h.is_empty()) {
+            let _ = self
+                .end_to_end
+                .get_or_insert_with(new_histogram)
+                .add(theirs);
+        }
         for (status, n) in &other.errors {
             match self.errors.iter_mut().find(|(s, _)| s == status) {
                 Some((_, count)) => *count += n,
@@ -114,6 +129,9 @@ impl OpPart {
         self.service.reset();
         if let Some(response) = &mut self.response {
             response.reset();
+        }
+        if let Some(end_to_end) = &mut self.end_to_end {
+            end_to_end.reset();
         }
     }
 }

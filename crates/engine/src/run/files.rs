@@ -69,8 +69,7 @@ fn counts(collected: &crate::collector::Collected) -> Counts {
     let mut counts = Counts::new();
     for (kind, op) in OpKind::ALL.iter().flat_map(|kind| {
         collected
-            .totals
-            .iter()
+            .counted()
             .filter_map(move |t| Some((*kind, t[*kind as usize].as_deref()?)))
     }) {
         let all = op.ops + op.failed();

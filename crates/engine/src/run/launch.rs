@@ -1,13 +1,13 @@
 //! Load generation: worker threads behind a barrier, or all workers on virtual time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded, unbounded};
 use taillight_core::plan::{CaptureMode, Plan};
-use taillight_core::probe::NoProbe;
+use taillight_core::probe::{NoProbe, Probe, ProbeSeat, Probes};
 use taillight_core::{Error, MonoClock, Result, Stamp};
 use taillight_driver::{Session, Target, VirtualTime};
 use taillight_rundir::salvage::spill_dir;
@@ -17,10 +17,11 @@ use super::{Loaded, Request, StopFlag, capture_dir, captures, cpu_s, now};
 use crate::capture::{Pool, PoolReport};
 use crate::clock::{Kept, LoopClock, Pair};
 use crate::collector::{Collector, Observer, SPARE_PARTS};
+use crate::idle::{Idle, IdleWatch};
 use crate::keyspace::KeySpace;
 use crate::recorder::{Capture, Channels, Message, Part, Recorder, Thresholds, Timeline};
 use crate::simulate::SimClock;
-use crate::worker::{Parts, Worker, WorkerEnd};
+use crate::worker::{Pace, Parts, Worker, WorkerEnd};
 
 /// From "all sessions are ready" to the first submit, ns.
 const LEAD_NS: u64 = 5_000_000;
@@ -31,8 +32,9 @@ const BASELINE_NS: i64 = 20_000_000;
 const STUCK_NS: u64 = 5_000_000_000;
 
 /// What the workers share.
-struct Shared {
+struct Shared<B> {
     plan: Plan,
+    probes: Arc<B>,
     thresholds: Arc<Thresholds>,
     channels: Channels,
     pool: Option<crate::capture::Source>,
@@ -40,10 +42,37 @@ struct Shared {
     space: Option<Arc<KeySpace>>,
     /// A worker failed: the others end too.
     abort: AtomicBool,
+    /// Whoever is load only ends when nobody else is left.
+    load: LoadEnd,
+    /// Watches for a run in which nothing completes any more.
+    idle: Option<Arc<Idle>>,
+}
+
+/// Ends load when everything that is measured has ended.
+struct LoadEnd {
+    measured_left: AtomicU32,
+    over: AtomicBool,
+}
+
+impl LoadEnd {
+    fn new(seats: &[Seat]) -> LoadEnd {
+        let measured = seats.iter().filter(|s| s.measured).count();
+        LoadEnd {
+            measured_left: AtomicU32::new(measured as u32),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    /// A measured worker has ended.
+    fn left(&self) {
+        if self.measured_left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.over.store(true, Ordering::Release);
+        }
+    }
 }
 
 /// Generates the load of a request.
-pub fn load(request: &mut Request<'_>) -> Result<Loaded> {
+pub fn load<B: Probes>(request: &mut Request<'_>, probes: Arc<B>) -> Result<Loaded> {
     // The target is moved out for the workers; a stand-in is never used again.
     let target = std::mem::replace(&mut request.target, Box::new(Closed));
     load_with(
@@ -52,20 +81,23 @@ pub fn load(request: &mut Request<'_>) -> Result<Loaded> {
         request.run_id,
         request.stop,
         request.observers,
+        probes,
     )
 }
 
 /// Generates load with nobody watching.
 pub fn load_bare(plan: &Plan, target: Box<dyn Target>, run_id: &str) -> Result<Loaded> {
-    load_with(plan, target, run_id, &StopFlag::default(), &mut [])
+    let probes = Arc::new(NoProbe);
+    load_with(plan, target, run_id, &StopFlag::default(), &mut [], probes)
 }
 
-fn load_with(
+fn load_with<B: Probes>(
     plan: &Plan,
     target: Box<dyn Target>,
     run_id: &str,
     stop: &StopFlag,
     observers: &mut [&mut dyn Observer],
+    probes: Arc<B>,
 ) -> Result<Loaded> {
     let space = keyspace(plan, target.as_ref());
     let seats = seats(plan, target.geometry(), space.as_ref())?;
@@ -90,11 +122,17 @@ fn load_with(
     let (spare_in, spare) = bounded(SPARE_PARTS);
     let shared = Shared {
         plan: plan.clone(),
+        probes,
         thresholds: Arc::default(),
         channels: Channels { parts, spare },
         pool: pool.as_ref().map(Pool::source),
         space,
         abort: AtomicBool::new(false),
+        load: LoadEnd::new(&seats),
+        idle: plan
+            .run
+            .idle_timeout
+            .map(|t| Arc::new(Idle::new(t.0, seats.len()))),
     };
     let context = Context {
         messages,
@@ -154,15 +192,16 @@ fn timeline(plan: &Plan, start: Stamp) -> Timeline {
     }
 }
 
-fn worker<C: Kept>(
-    shared: &Shared,
+fn worker<C: Kept, P: Probe, B>(
+    shared: &Shared<B>,
     seat: Seat,
     timeline: Timeline,
-    session: Box<dyn Session>,
+    handles: (Box<dyn Session>, P),
     clock: C,
-) -> Worker<C, NoProbe> {
+) -> Worker<C, P> {
     let capture = match &shared.pool {
         None => Capture::off(seat.header),
+        Some(_) if !seat.measured => Capture::off(seat.header),
         Some(source) => {
             let outliers = shared.plan.capture.mode == CaptureMode::Outliers;
             Capture::new(
@@ -183,8 +222,8 @@ fn worker<C: Kept>(
     );
     Worker::new(Parts {
         clock,
-        probe: NoProbe,
-        session,
+        probe: handles.1,
+        session: handles.0,
         generator: seat.generator,
         schedule: seat.schedule,
         recorder,
@@ -194,14 +233,25 @@ fn worker<C: Kept>(
             .payload
             .kind,
         keyed: seat.keyed,
+        follow: seat.follow,
+        pace: Pace::new(
+            shared.plan.workloads[usize::from(seat.workload)].think,
+            seat.join
+                .map_or(timeline.start, |join| timeline.measure.plus(join)),
+        ),
+        idle: shared
+            .idle
+            .clone()
+            .map(|idle| IdleWatch::new(idle, usize::from(seat.place.worker))),
+        measured: seat.measured,
         depth: seat.session.depth,
         first_slot: seat.first_slot,
         header: seat.header,
     })
 }
 
-fn simulated(
-    shared: Shared,
+fn simulated<B: Probes>(
+    shared: Shared<B>,
     seats: Vec<Seat>,
     target: Box<dyn Target>,
     time: Arc<dyn VirtualTime>,
@@ -212,7 +262,14 @@ fn simulated(
     let mut workers = Vec::new();
     for seat in seats {
         let session = target.session(&seat.session)?;
-        workers.push(worker(&shared, seat, timeline, session, clock.clone()));
+        let probe = shared.probes.probe(probe_seat(&seat))?;
+        workers.push(worker(
+            &shared,
+            seat,
+            timeline,
+            (session, probe),
+            clock.clone(),
+        ));
     }
     let Context {
         messages,
@@ -223,7 +280,10 @@ fn simulated(
     let mut collector = Collector::new(&shared.plan, timeline, spare_in, shared.thresholds.clone());
     let mut phase = Phases::begin(&shared.plan, observers);
     let cpu = cpu_s();
-    let (result, ends) = crate::simulate::drive(workers, &time, &stop.raw(), || {
+    let ending = [&*stop.raw(), &shared.abort];
+    let mut idle = None;
+    let (result, ends) = crate::simulate::drive(workers, &time, ending, || {
+        idle = idle.take().or_else(|| idle_error(&shared, time.now()));
         messages.try_iter().for_each(|m| collector.accept(m));
         phase.at(time.now() >= timeline.measure, observers);
         collector.settle(time.now(), observers);
@@ -236,7 +296,7 @@ fn simulated(
         timeline,
         collected,
         ends,
-        result.err().or(close),
+        result.err().or(idle).or(close),
         cpu_s,
     ))
 }
@@ -279,8 +339,8 @@ type Ready = std::result::Result<(), Error>;
 /// Number, how its loop ended, and what it did (nothing is known of a worker that panicked).
 type Ended = (usize, Result<()>, Option<WorkerEnd>);
 
-fn threaded(
-    shared: Shared,
+fn threaded<B: Probes>(
+    shared: Shared<B>,
     seats: Vec<Seat>,
     target: Box<dyn Target>,
     context: Context<'_, '_>,
@@ -304,6 +364,9 @@ fn threaded(
             let report = ended.clone();
             let all = AssertUnwindSafe(|| {
                 work(&shared, &**target, seat, origin, &stop, &ready, start).map(|(result, end)| {
+                    if end.measured {
+                        shared.load.left();
+                    }
                     if result.is_err() || end.gone {
                         shared.abort.store(true, Ordering::Relaxed);
                     }
@@ -358,8 +421,8 @@ fn threaded(
 }
 
 /// One worker's life: session, start signal, load. `None` when it never started.
-fn work(
-    shared: &Shared,
+fn work<B: Probes>(
+    shared: &Shared<B>,
     target: &dyn Target,
     seat: Seat,
     origin: Option<Pair>,
@@ -367,10 +430,12 @@ fn work(
     ready: &mpsc::Sender<Ready>,
     start: mpsc::Receiver<Timeline>,
 ) -> Option<(Result<()>, WorkerEnd)> {
-    let session = prepare(&seat).and_then(|()| target.session(&seat.session));
+    let handles = prepare(&seat)
+        .and_then(|()| target.session(&seat.session))
+        .and_then(|session| Ok((session, shared.probes.probe(probe_seat(&seat))?)));
     // A refused session is reported; the others are then never started.
-    let session = match session {
-        Ok(session) => session,
+    let handles = match handles {
+        Ok(handles) => handles,
         Err(error) => {
             let _ = ready.send(Err(error));
             return None;
@@ -378,17 +443,31 @@ fn work(
     };
     let _ = ready.send(Ok(()));
     let timeline = start.recv().ok()?;
-    let stop = [stop, &shared.abort];
+    // A worker that is measured never looks at the end of load.
+    let over = if seat.measured {
+        &shared.abort
+    } else {
+        &shared.load.over
+    };
+    let stop = [stop, &shared.abort, over];
     Some(match origin.and_then(LoopClock::new) {
         Some(clock) => {
-            let worker = worker(shared, seat, timeline, session, clock);
+            let worker = worker(shared, seat, timeline, handles, clock);
             crate::threaded::drive(worker, timeline.start, stop)
         }
         None => {
-            let worker = worker(shared, seat, timeline, session, MonoClock);
+            let worker = worker(shared, seat, timeline, handles, MonoClock);
             crate::threaded::drive(worker, timeline.start, stop)
         }
     })
+}
+
+fn probe_seat(seat: &Seat) -> ProbeSeat {
+    ProbeSeat {
+        worker: seat.place.worker,
+        first_slot: seat.first_slot,
+        depth: seat.session.depth,
+    }
 }
 
 /// Pins the thread and makes its sleeps precise.
@@ -411,9 +490,16 @@ fn prepare(seat: &Seat) -> Result<()> {
     Ok(())
 }
 
+/// Ends a run in which nothing completes any more, and says so.
+fn idle_error(shared: &Shared, now: Stamp) -> Option<Error> {
+    let idle = shared.idle.as_ref().filter(|idle| idle.fires(now))?;
+    shared.abort.store(true, Ordering::Relaxed);
+    Some(idle.error())
+}
+
 /// Collects intervals until every worker has ended, or is given up as stuck.
-fn watch(
-    shared: Arc<Shared>,
+fn watch<B: Probes>(
+    shared: Arc<Shared<B>>,
     target: Arc<Box<dyn Target>>,
     threads: Vec<std::thread::JoinHandle<()>>,
     ended: mpsc::Receiver<Ended>,
@@ -430,6 +516,7 @@ fn watch(
     let patience = shared.plan.run.drain_timeout.0 + STUCK_NS;
     let mut give_up = timeline.end.plus(patience);
     let mut cpu = cpu_s();
+    let mut idle = None;
     let mut phase = Phases::begin(&shared.plan, observers);
     while collector.any_running() && now() < give_up {
         if let Ok(message) = messages.recv_timeout(Duration::from_millis(20)) {
@@ -440,13 +527,14 @@ fn watch(
             cpu = cpu_s();
         }
         collector.settle(now(), observers);
+        idle = idle.or_else(|| idle_error(&shared, now()));
         if stop.stopped() || shared.abort.load(Ordering::Relaxed) {
             give_up = give_up.min(now().plus(patience));
         }
     }
     let cpu_s = cpu_s() - cpu;
     let stuck = collector.any_running();
-    let (mut ends, mut error) = (Vec::new(), None);
+    let (mut ends, mut error) = (Vec::new(), idle);
     // Ends follow the last message at once; a stuck worker has none.
     for _ in 0..threads.len() {
         let Ok((number, result, end)) = ended.recv_timeout(Duration::from_secs(2)) else {

@@ -9,8 +9,10 @@ use taillight_rundir::chunk::{Columns, Header, SIZES};
 
 use crate::generator::{Generator, Place, worker_seed};
 use crate::keyspace::KeySpace;
-use crate::schedule::Schedule;
-use crate::worker::{Keyed, Limits};
+use crate::schedule::{Schedule, Schedules};
+use crate::worker::{Follow, Keyed, Limits};
+
+use super::streams::Streams;
 
 /// Everything about a worker that is known before its thread starts.
 pub struct Seat {
@@ -34,6 +36,12 @@ pub struct Seat {
     pub kinds: Vec<OpKind>,
     /// What operations on keys need.
     pub keyed: Option<Box<Keyed>>,
+    /// What operations on a stream need.
+    pub follow: Option<Box<Follow>>,
+    /// When it joins, after the start of the measure phase.
+    pub join: Option<u64>,
+    /// Load only when false.
+    pub measured: bool,
     /// Open loop.
     pub open_loop: bool,
     /// First global slot.
@@ -46,11 +54,13 @@ pub struct Seat {
 /// `Usage` when an extent, slice or rate is impossible.
 pub fn seats(plan: &Plan, shape: Geometry, space: Option<&Arc<KeySpace>>) -> Result<Vec<Seat>> {
     let mut seats = Vec::new();
-    let total = plan.workers();
+    let streams = Streams::of(plan, shape, space)?;
+    let counted = Counted::of(plan);
     // Slots are unique over all workers where 12 bits suffice; tracing insists on that.
     let unique = plan.outstanding() <= u64::from(taillight_core::probe::MAX_SLOTS);
     let mut next_slot = 0;
     for (w, workload) in plan.workloads.iter().enumerate() {
+        let schedules = Schedules::new(workload, plan.run.seed, plan.run.warmup.0)?;
         for index in 0..workload.workers {
             let worker = seats.len() as u16;
             let place = Place {
@@ -64,8 +74,11 @@ pub fn seats(plan: &Plan, shape: Geometry, space: Option<&Arc<KeySpace>>) -> Res
                 place,
                 workload: w as u16,
                 generator: Generator::new(plan, workload, shape, place, space)?,
-                schedule: Schedule::new(workload, place)?,
-                limits: limits(plan, u32::from(worker), total),
+                schedule: schedules.of(place, join(workload, index))?,
+                follow: streams.follow(w, index),
+                join: join(workload, index),
+                measured: workload.measured,
+                limits: counted.limits(plan, w, index),
                 session: SessionSpec {
                     worker,
                     workload: w as u16,
@@ -90,6 +103,13 @@ pub fn seats(plan: &Plan, shape: Geometry, space: Option<&Arc<KeySpace>>) -> Res
         }
     }
     Ok(seats)
+}
+
+/// How long after the start of the measure phase a worker joins; `None`: there from the start.
+pub fn join(w: &WorkloadPlan, index: u32) -> Option<u64> {
+    let ramp = w.ramp?;
+    let joined = u64::from(index / ramp.step.max(1));
+    (joined > 0).then(|| joined.saturating_mul(ramp.every.0))
 }
 
 /// Bytes of the largest block or whole value.
@@ -129,17 +149,39 @@ fn keeps(plan: &Plan, w: &WorkloadPlan) -> bool {
     plan.verify.mode == VerifyMode::Inline || w.end_to_end || integrity
 }
 
-/// The worker's share of operations and bytes: the first ones take the remainder.
-fn limits(plan: &Plan, worker: u32, workers: u32) -> Limits {
-    let share = |total: u64| {
-        let (worker, workers) = (u64::from(worker), u64::from(workers));
-        total / workers + u64::from(worker < total % workers)
-    };
-    Limits {
-        operations: plan.run.operations.map(share),
-        bytes: plan.run.bytes.map(|b| share(b.0)),
-        drain_timeout_ns: plan.run.drain_timeout.0,
-        late_ns: plan.run.interval.0.min(plan.run.drain_timeout.0),
+/// The workers that operations and bytes of the plan are shared by: those that are measured. Load
+/// goes on until they are done.
+struct Counted {
+    /// First number of each workload's workers among them; `None` for load.
+    first: Vec<Option<u32>>,
+    workers: u32,
+}
+
+impl Counted {
+    fn of(plan: &Plan) -> Counted {
+        let mut workers = 0;
+        let mut first = Vec::with_capacity(plan.workloads.len());
+        for w in &plan.workloads {
+            first.push(w.measured.then_some(workers));
+            workers += if w.measured { w.workers } else { 0 };
+        }
+        Counted { first, workers }
+    }
+
+    /// A worker's share of operations and bytes: the first ones take the remainder.
+    fn limits(&self, plan: &Plan, workload: usize, index: u32) -> Limits {
+        let number = self.first.get(workload).copied().flatten();
+        let number = number.map(|first| u64::from(first + index));
+        let share = |total: u64| {
+            let workers = u64::from(self.workers.max(1));
+            number.map(|n| total / workers + u64::from(n < total % workers))
+        };
+        Limits {
+            operations: plan.run.operations.and_then(share),
+            bytes: plan.run.bytes.and_then(|b| share(b.0)),
+            drain_timeout_ns: plan.run.drain_timeout.0,
+            late_ns: plan.run.interval.0.min(plan.run.drain_timeout.0),
+        }
     }
 }
 

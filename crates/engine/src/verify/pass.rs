@@ -41,6 +41,8 @@ pub fn pass(target: &dyn Target, shared: &Arc<Shared>, how: Pass<'_>) -> Result<
     let largest = (READ / unit).max(1) * unit;
     let mut session = target.session(&SessionSpec {
         worker: how.worker,
+        workload: 0,
+        keep: true,
         depth: DEPTH,
         buffer_size: largest,
         seed: 0,
@@ -96,14 +98,7 @@ fn step(shared: &Shared, at: u64, most: u64) -> u64 {
 }
 
 fn read() -> Op {
-    Op {
-        kind: OpKind::Read,
-        target: 0,
-        offset: 0,
-        size: 0,
-        key: 0,
-        sync: None,
-    }
+    Op::block(OpKind::Read, 0, 0, 0)
 }
 
 struct Reader<'a> {

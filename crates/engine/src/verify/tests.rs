@@ -74,8 +74,8 @@ fn op(kind: OpKind, block: u64, blocks: u64) -> Op {
         target: 0,
         offset: block * UNIT,
         size: blocks * UNIT,
-        key: 0,
         sync: None::<SyncKind>,
+        ..Op::block(kind, 0, 0, 0)
     }
 }
 

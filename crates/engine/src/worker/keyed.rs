@@ -164,8 +164,11 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         queued: bool,
     ) {
         let plain = status.is_ok() && c.count == 0 && c.retries == 0 && c.first.is_none();
+        let origin = self.follow.as_ref().and_then(|f| f.origin);
+        let plain = plain && origin.is_none();
         if !plain {
             let mut whole = record(f, c, status, now, queued);
+            whole.origin = origin;
             whole.moved = whole.moved.filter(|m| *m != f.op.size);
             self.recorder.record(&whole);
             return;
@@ -237,7 +240,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             let token = Token::new(self.generation, self.first_slot + slot);
             let submit = self.clock.now();
             self.now = submit;
-            self.probe.begin(self.first_slot + slot, token, submit);
+            self.probe.begin(self.first_slot + slot, token, submit, &op);
             self.slots[slot as usize] = InFlight {
                 op,
                 intended: None,

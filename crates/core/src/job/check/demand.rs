@@ -85,9 +85,17 @@ fn pauses(w: &WorkloadPlan, path: &str) -> Checked {
             "write ramp = { step = 1, every = \"10s\" }",
         )?;
     }
+    let passes = format!("{path}.passes");
+    let endless = w.access.kind.draws() && !w.access.cover;
+    need(
+        w.passes.is_none() || !endless,
+        &passes,
+        "operations drawn at random have no passes",
+        "use sequential, reverse, strided, follow or random with cover = true, or leave it out",
+    )?;
     need(
         w.passes != Some(0),
-        &format!("{path}.passes"),
+        &passes,
         "no pass at all",
         "give at least 1, or leave it out",
     )

@@ -6,6 +6,7 @@ mod data;
 mod demand;
 mod search;
 mod skew;
+mod stream;
 mod workload;
 
 use crate::Error;
@@ -89,6 +90,7 @@ pub(super) fn plan(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked
         )?;
     }
     one_key_space(plan)?;
+    stream::streams(plan)?;
     outstanding(plan, machine)?;
     qos(&plan.qos)?;
     search::search(plan)?;

@@ -1,0 +1,103 @@
+//! Recorded times: a text file, one time a line since the start, shared by the workers in turns.
+//!
+//! Read whole before the start (8 bytes a line in memory). Empty lines and lines that begin with
+//! `#` are skipped. After the last time the worker ends.
+
+use std::io::BufRead;
+use std::path::Path;
+use std::sync::Arc;
+
+use taillight_core::units::Span;
+use taillight_core::{Error, Result, Stamp};
+
+use crate::generator::Place;
+
+/// One worker's instants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replay {
+    times: Arc<[i64]>,
+    position: usize,
+    stride: usize,
+    origin: i64,
+}
+
+impl Replay {
+    /// The share of the worker at `place`: every W-th time.
+    pub fn new(times: Arc<[i64]>, place: Place) -> Replay {
+        Replay {
+            times,
+            position: place.index as usize,
+            stride: place.of.max(1) as usize,
+            origin: 0,
+        }
+    }
+
+    /// The next instant, or [`Stamp::NEVER`] when there are no more.
+    #[inline]
+    pub fn next(&self) -> i64 {
+        let time = self.times.get(self.position);
+        time.map_or(Stamp::NEVER.0, |t| self.origin.saturating_add(*t))
+    }
+
+    /// Moves every instant by `ns`.
+    pub fn shift(&mut self, ns: i64) {
+        self.origin += ns;
+    }
+
+    /// Moves to the next instant.
+    #[inline]
+    pub fn advance(&mut self) {
+        self.position = self.position.saturating_add(self.stride);
+    }
+
+    /// Instants before `until`, from the next one on.
+    pub fn due(&self, until: i64) -> u64 {
+        let at = until.saturating_sub(self.origin);
+        let end = self.times.partition_point(|t| *t < at);
+        super::rate::owned(self.position as u64, self.stride as u64, end as u64)
+    }
+
+    /// Leaves out every instant before `until`.
+    pub fn skip(&mut self, until: i64) {
+        self.position += self.due(until) as usize * self.stride;
+    }
+}
+
+/// Reads the times of a file.
+///
+/// # Errors
+/// `Usage` when it cannot be read, holds no time, or a line is no time or goes back.
+pub fn read(path: &str) -> Result<Arc<[i64]>> {
+    let error = |what: &str| {
+        Error::usage(what.to_owned())
+            .with("arrival.file", path)
+            .hint("write one time a line since the start, with a unit, ascending: 1.5ms")
+    };
+    let file = std::fs::File::open(Path::new(path))
+        .map_err(|e| error("the recorded times cannot be opened").source(e))?;
+    let mut times = Vec::new();
+    for (number, line) in std::io::BufReader::new(file).lines().enumerate() {
+        let at = number + 1;
+        let line = line.map_err(|e| {
+            error("the recorded times cannot be read")
+                .with("line", at)
+                .source(e)
+        })?;
+        let text = line.trim();
+        if text.is_empty() || text.starts_with('#') {
+            continue;
+        }
+        let span: Span = text
+            .parse()
+            .map_err(|e: String| error(&e).with("line", at))?;
+        let time = i64::try_from(span.0).unwrap_or(i64::MAX);
+        if times.last().is_some_and(|last| *last > time) {
+            return Err(error("a recorded time lies before the one above it").with("line", at));
+        }
+        times.push(time);
+    }
+    if times.is_empty() {
+        return Err(error("the file holds no recorded time"));
+    }
+    Ok(times.into())
+}

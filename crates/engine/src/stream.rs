@@ -1,0 +1,285 @@
+//! A stream of blocks or keys that some workers append to and others follow.
+//!
+//! What it is: atomics shared by all workers whose access is `follow`: the next block to write,
+//! how far blocks are written without a gap, how far each reader is. Any number of writers take
+//! the next block in turns; each reader reads the whole stream. Block n lies at the n-th place of
+//! the extent, around and around; a writer waits rather than overwrite what a reader has not read.
+//! What it is not: data, which goes through the target. Callers: `worker::follow`.
+//!
+//! Waiting costs no CPU: who waits sleeps on a futex, and is woken by the next block that is
+//! complete. Nobody sleeps longer than the time he names.
+
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use rustix::thread::futex;
+use taillight_core::{Clock, MonoClock, Stamp};
+
+/// Blocks that may be complete before the oldest one in flight is; writers wait beyond.
+const WINDOW: u64 = 1 << 16;
+/// Longest sleep, ns, so that a stop request is seen.
+const NAP_NS: u64 = 50_000_000;
+
+/// A stream.
+#[derive(Debug)]
+pub struct Stream {
+    /// Places in the extent.
+    places: u64,
+    /// Blocks the writers append in all.
+    limit: u64,
+    /// Next block to write.
+    claimed: AtomicU64,
+    /// Every block before this one is written.
+    written: AtomicU64,
+    /// Block + 1 that was written last, by block modulo the window.
+    ring: Box<[AtomicU64]>,
+    /// Next block that each reader has not read; `u64::MAX` once it has ended.
+    readers: Box<[AtomicU64]>,
+    writers_left: AtomicU32,
+    /// Futex word: moves whenever something may have become possible.
+    epoch: AtomicU32,
+    waiting: AtomicU32,
+    /// Stamps by block modulo the window, for targets that keep no data (`sim`, `null`).
+    stamps: Option<Box<[AtomicI64]>>,
+}
+
+/// What a worker may do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Write or read this block.
+    Block(u64),
+    /// Not yet.
+    Wait,
+    /// Never again: the stream has ended.
+    End,
+}
+
+impl Stream {
+    /// A stream over `places`, of at most `limit` blocks, for so many writers and readers.
+    /// `keeps_data`: what is read is what was written.
+    pub fn new(
+        (places, limit): (u64, u64),
+        (writers, readers): (u32, u32),
+        keeps_data: bool,
+    ) -> Stream {
+        let ring = || (0..WINDOW).map(|_| AtomicU64::new(0)).collect();
+        Stream {
+            places,
+            limit,
+            claimed: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            ring: ring(),
+            readers: (0..readers).map(|_| AtomicU64::new(0)).collect(),
+            writers_left: AtomicU32::new(writers),
+            epoch: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
+            stamps: (!keeps_data).then(|| (0..WINDOW).map(|_| AtomicI64::new(0)).collect()),
+        }
+    }
+
+    /// Places in the extent.
+    pub fn places(&self) -> u64 {
+        self.places
+    }
+
+    /// Takes the next block to write.
+    pub fn claim(&self) -> Turn {
+        loop {
+            let block = self.claimed.load(Ordering::SeqCst);
+            if block >= self.limit {
+                return Turn::End;
+            }
+            let mut room = self.written.load(Ordering::SeqCst).saturating_add(WINDOW);
+            // Without data of its own the stream's stamps must not be overwritten either.
+            let kept = match &self.stamps {
+                Some(_) => self.places.min(WINDOW),
+                None => self.places,
+            };
+            if block >= kept {
+                let slowest = self.readers.iter().map(|r| r.load(Ordering::SeqCst)).min();
+                room = room.min(slowest.unwrap_or(u64::MAX).saturating_add(kept));
+            }
+            if block >= room {
+                return Turn::Wait;
+            }
+            let taken =
+                self.claimed
+                    .compare_exchange(block, block + 1, Ordering::SeqCst, Ordering::SeqCst);
+            if taken.is_ok() {
+                return Turn::Block(block);
+            }
+        }
+    }
+
+    /// Block `block` is written (or failed: its reader finds out).
+    pub fn wrote(&self, block: u64) {
+        let Some(mark) = self.ring.get((block % WINDOW) as usize) else {
+            return;
+        };
+        // Sequentially consistent: of two writers that finish at once, at least one sees both.
+        mark.store(block + 1, Ordering::SeqCst);
+        let mut moved = false;
+        loop {
+            let at = self.written.load(Ordering::SeqCst);
+            let done = self.ring.get((at % WINDOW) as usize);
+            if done.is_none_or(|d| d.load(Ordering::SeqCst) != at + 1) {
+                break;
+            }
+            let next =
+                self.written
+                    .compare_exchange(at, at + 1, Ordering::SeqCst, Ordering::SeqCst);
+            moved |= next.is_ok();
+        }
+        if moved {
+            self.wake();
+        }
+    }
+
+    /// Whether a reader may read `block`.
+    pub fn readable(&self, block: u64) -> Turn {
+        if block < self.written.load(Ordering::SeqCst) {
+            return Turn::Block(block);
+        }
+        // The last writer leaves after its last block: looked at in this order nothing is missed.
+        let ended = self.writers_left.load(Ordering::SeqCst) == 0;
+        if block < self.written.load(Ordering::SeqCst) {
+            return Turn::Block(block);
+        }
+        if ended { Turn::End } else { Turn::Wait }
+    }
+
+    /// Reader `number` has read every block before `next`; `u64::MAX`: it has ended.
+    pub fn read(&self, number: usize, next: u64) {
+        if let Some(reader) = self.readers.get(number) {
+            reader.store(next, Ordering::SeqCst);
+            self.wake();
+        }
+    }
+
+    /// A writer has ended.
+    pub fn writer_left(&self) {
+        self.writers_left.fetch_sub(1, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Keeps a stamp where the target keeps no data; whether it did.
+    pub fn keep_stamp(&self, block: u64, at: Stamp) -> bool {
+        let cell = self.stamps.as_ref();
+        let cell = cell.and_then(|s| s.get((block % WINDOW) as usize));
+        cell.map(|c| c.store(at.0, Ordering::Release)).is_some()
+    }
+
+    /// The stamp of a block, where the target keeps no data.
+    pub fn kept_stamp(&self, block: u64) -> Option<Stamp> {
+        let stamps = self.stamps.as_ref()?;
+        let cell = stamps.get((block % WINDOW) as usize)?;
+        Some(Stamp(cell.load(Ordering::Acquire)))
+    }
+
+    fn wake(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.epoch.fetch_add(1, Ordering::SeqCst);
+            // It fails only for a bad address.
+            let _ = futex::wake(&self.epoch, futex::Flags::PRIVATE, u32::MAX >> 1);
+        }
+    }
+
+    /// Sleeps until something may have become possible, or `until`. `possible` looks once more
+    /// after this sleeper has been announced, so that no wake is missed.
+    pub fn wait(&self, until: Stamp, possible: impl FnOnce() -> bool) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let seen = self.epoch.load(Ordering::SeqCst);
+        if !possible() {
+            let left = until.since(MonoClock.now()).max(0) as u64;
+            let left = left.min(NAP_NS);
+            let time = futex::Timespec {
+                tv_sec: 0,
+                tv_nsec: left as i64,
+            };
+            if left > 0 {
+                // A time-out, a signal or a moved epoch: in each case the caller looks again.
+                let _ = futex::wait(&self.epoch, futex::Flags::PRIVATE, seen, Some(&time));
+            }
+        }
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_become_readable_in_order() {
+        let s = Stream::new((8, u64::MAX), (1, 1), true);
+        assert_eq!((s.claim(), s.claim()), (Turn::Block(0), Turn::Block(1)));
+        s.wrote(1);
+        assert_eq!(s.readable(0), Turn::Wait, "block 0 is still in flight");
+        s.wrote(0);
+        assert_eq!(s.readable(1), Turn::Block(1));
+        assert_eq!(s.readable(2), Turn::Wait);
+        s.writer_left();
+        assert_eq!(s.readable(1), Turn::Block(1), "what is there is read first");
+        assert_eq!(s.readable(2), Turn::End);
+    }
+
+    #[test]
+    fn a_writer_does_not_lap_the_slowest_reader() {
+        let s = Stream::new((4, u64::MAX), (1, 2), true);
+        for block in 0..4 {
+            assert_eq!(s.claim(), Turn::Block(block));
+            s.wrote(block);
+        }
+        assert_eq!(s.claim(), Turn::Wait);
+        s.read(0, 3);
+        assert_eq!(s.claim(), Turn::Wait, "the other reader has read nothing");
+        s.read(1, 1);
+        assert_eq!(s.claim(), Turn::Block(4));
+        assert_eq!(s.claim(), Turn::Wait);
+        s.read(1, u64::MAX);
+        assert_eq!(s.claim(), Turn::Block(5), "who has ended holds nobody up");
+    }
+
+    #[test]
+    fn it_ends_at_its_limit() {
+        let s = Stream::new((4, 2), (1, 0), true);
+        assert_eq!((s.claim(), s.claim()), (Turn::Block(0), Turn::Block(1)));
+        assert_eq!(s.claim(), Turn::End);
+    }
+
+    #[test]
+    fn writers_and_readers_on_threads_pass_every_block_in_order() {
+        const BLOCKS: u64 = 20_000;
+        let s = Stream::new((64, BLOCKS), (3, 2), true);
+        let nap = || MonoClock.now().plus(10_000_000);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    loop {
+                        match s.claim() {
+                            Turn::Block(block) => s.wrote(block),
+                            Turn::Wait => s.wait(nap(), || false),
+                            Turn::End => return s.writer_left(),
+                        }
+                    }
+                });
+            }
+            for number in 0..2 {
+                let s = &s;
+                scope.spawn(move || {
+                    let mut next = 0;
+                    loop {
+                        match s.readable(next) {
+                            Turn::Block(block) => {
+                                next = block + 1;
+                                s.read(number, next);
+                            }
+                            Turn::Wait => s.wait(nap(), || s.readable(next) != Turn::Wait),
+                            Turn::End => break,
+                        }
+                    }
+                    assert_eq!(next, BLOCKS);
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,262 @@
+//! `layers.parquet`: what the layers below did. Stamps of traced I/Os, and events around them.
+//!
+//! One row per traced I/O (kind `io`) and per event. All `*_ns` stamps are absolute
+//! CLOCK_MONOTONIC; `blocked_ns`, `waited_ns` and `robbed_ns` are durations. What a kind does not
+//! have is null. Rows of kind `io` come first, by worker and submit stamp.
+
+mod columns;
+
+use std::path::Path;
+
+use taillight_core::{OpKind, Result};
+
+use crate::columns::{TableWriter, read_table};
+use crate::dir::RunDir;
+use crate::names;
+
+/// Rows of a row group.
+const GROUP_ROWS: usize = 1 << 16;
+
+/// What a row is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Kind {
+    /// A traced I/O: `start_ns` is its submit, `end_ns` its complete stamp.
+    #[default]
+    Io,
+    /// A thread of the load off the CPU; `middle_ns` is its wake-up, null when it was preempted.
+    /// `comm` ran before it came back (preempted: took its place), `other` woke it up.
+    OffCpu,
+    /// Part of an I/O that another process queued, because it had been held back.
+    Held,
+    /// Somebody else's I/O on a disk under test, when it was queued.
+    Neighbour,
+    /// Commit of a file system's journal; `middle_ns` is the beginning of its writes.
+    Commit,
+    /// A thread of the load made room in memory itself.
+    Reclaim,
+    /// The control group's CPU quota was spent; `blocked_ns` is how long in this window.
+    CpuQuota,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Kind; 7] = [
+        Kind::Io,
+        Kind::OffCpu,
+        Kind::Held,
+        Kind::Neighbour,
+        Kind::Commit,
+        Kind::Reclaim,
+        Kind::CpuQuota,
+    ];
+    /// Name in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Io => "io",
+            Kind::OffCpu => "off_cpu",
+            Kind::Held => "held",
+            Kind::Neighbour => "neighbour",
+            Kind::Commit => "commit",
+            Kind::Reclaim => "reclaim",
+            Kind::CpuQuota => "cpu_quota",
+        }
+    }
+    /// The kind with this name.
+    pub fn from_name(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|k| k.name() == name)
+    }
+}
+
+/// Bits of [`LayerRow::flags`].
+pub mod flags {
+    /// Another process queued a part: it had been held back.
+    pub const HELD: u64 = 1;
+    /// The driver handed a request back.
+    pub const REQUEUED: u64 = 2;
+    /// An io_uring worker thread did it.
+    pub const PUNTED: u64 = 4;
+    /// The block layer cut it.
+    pub const SPLIT: u64 = 8;
+    /// It shared a request with others.
+    pub const MERGED: u64 = 16;
+    /// It flushed the device's cache.
+    pub const FLUSH: u64 = 32;
+    /// Stamps of the device below are there.
+    pub const LOWER: u64 = 64;
+    /// Not chosen for being slow: part of the sample of usual I/Os.
+    pub const SAMPLE: u64 = 1 << 16;
+}
+
+/// One row.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LayerRow {
+    /// What it is.
+    pub kind: Kind,
+    /// Begin, CLOCK_MONOTONIC ns.
+    pub start_ns: i64,
+    /// End, CLOCK_MONOTONIC ns.
+    pub end_ns: i64,
+    /// Worker.
+    pub worker: Option<u64>,
+    /// Kind of operation (I/Os).
+    pub op: Option<OpKind>,
+    /// Byte offset in the file.
+    pub offset: Option<u64>,
+    /// Bytes.
+    pub size: Option<u64>,
+    /// See [`flags`]; the operation flags of a neighbour.
+    pub flags: Option<u64>,
+    /// Device, as `major:minor`.
+    pub dev: Option<Box<str>>,
+    /// First 512-byte sector on it.
+    pub sector: Option<u64>,
+    /// Parts queued to the block layer.
+    pub bios: Option<u64>,
+    /// Parts whose completion was seen.
+    pub parts: Option<u64>,
+    /// Picked up by io_uring.
+    pub enter_ns: Option<i64>,
+    /// First part queued to the block layer.
+    pub bio_ns: Option<i64>,
+    /// Last part queued to the block layer.
+    pub bio_last_ns: Option<i64>,
+    /// First part queued by another process.
+    pub held_ns: Option<i64>,
+    /// The last-completing request was allocated.
+    pub alloc_ns: Option<i64>,
+    /// Given to the I/O scheduler.
+    pub insert_ns: Option<i64>,
+    /// Given to the driver.
+    pub issue_ns: Option<i64>,
+    /// Given back by the driver.
+    pub requeue_ns: Option<i64>,
+    /// The device was done with the last part.
+    pub done_ns: Option<i64>,
+    /// io_uring's completion was posted.
+    pub cqe_ns: Option<i64>,
+    /// The waiting thread was woken up last.
+    pub wake_ns: Option<i64>,
+    /// It ran again last.
+    pub run_ns: Option<i64>,
+    /// The device below.
+    pub low_dev: Option<Box<str>>,
+    /// First part queued there.
+    pub low_bio_ns: Option<i64>,
+    /// Its last-completing request was allocated there.
+    pub low_alloc_ns: Option<i64>,
+    /// It was given to that driver.
+    pub low_issue_ns: Option<i64>,
+    /// That device was done.
+    pub low_done_ns: Option<i64>,
+    /// The thread slept, during the I/O.
+    pub blocked_ns: Option<u64>,
+    /// The thread was woken up and waited for a CPU, during the I/O.
+    pub waited_ns: Option<u64>,
+    /// The thread was preempted and waited for a CPU, during the I/O.
+    pub robbed_ns: Option<u64>,
+    /// See [`Kind`].
+    pub middle_ns: Option<i64>,
+    /// Task state when it left the CPU; 0 = it could have gone on.
+    pub state: Option<u64>,
+    /// Process or thread.
+    pub pid: Option<u64>,
+    /// Its name.
+    pub comm: Option<Box<str>>,
+    /// See [`Kind::OffCpu`].
+    pub other: Option<Box<str>>,
+    /// Kernel functions, innermost first, separated by `;`.
+    pub stack: Option<Box<str>>,
+}
+
+/// `layers.parquet` being written.
+pub struct LayerWriter(TableWriter<LayerRow>);
+
+impl LayerWriter {
+    /// Starts the file.
+    ///
+    /// # Errors
+    /// `Unavailable` when it cannot be made.
+    pub fn begin(dir: &RunDir) -> Result<LayerWriter> {
+        let dictionary = [
+            "kind", "op", "dev", "low_dev", "comm", "other", "stack", "worker", "size", "flags",
+        ];
+        TableWriter::begin(dir, names::LAYERS, columns::COLUMNS, &dictionary).map(LayerWriter)
+    }
+
+    /// Writes rows, in their order.
+    ///
+    /// # Errors
+    /// `Unavailable` when they cannot be written.
+    pub fn rows(&mut self, rows: impl Iterator<Item = LayerRow>) -> Result<()> {
+        let mut rows = rows.peekable();
+        while rows.peek().is_some() {
+            let group: Vec<LayerRow> = rows.by_ref().take(GROUP_ROWS).collect();
+            self.0.group(&group)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// `Unavailable` when it cannot be written.
+    pub fn commit(self) -> Result<()> {
+        self.0.commit()
+    }
+}
+
+/// Reads the rows, a row group at a time, in file order.
+///
+/// # Errors
+/// `Corrupt` when the file is damaged or lacks a column, else what `each` returns.
+pub fn read_layers(path: &Path, each: &mut dyn FnMut(Vec<LayerRow>) -> Result<()>) -> Result<()> {
+    read_table(path, columns::COLUMNS, each)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn rows_come_back() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&home.path().join("run"), &fixture::manifest("r")).unwrap();
+        let rows = vec![
+            LayerRow {
+                start_ns: 5,
+                end_ns: 9,
+                worker: Some(3),
+                op: Some(OpKind::Write),
+                flags: Some(flags::HELD | flags::SAMPLE),
+                dev: Some("7:0".into()),
+                bio_ns: Some(-6),
+                blocked_ns: Some(1),
+                ..LayerRow::default()
+            },
+            LayerRow {
+                kind: Kind::OffCpu,
+                stack: Some("io_schedule;blk_mq_get_tag".into()),
+                comm: Some("a \"b\"".into()),
+                ..LayerRow::default()
+            },
+        ];
+        let mut writer = LayerWriter::begin(&dir).unwrap();
+        writer.rows(rows.clone().into_iter()).unwrap();
+        writer.commit().unwrap();
+        let mut back = Vec::new();
+        let mut each = |mut group: Vec<LayerRow>| {
+            back.append(&mut group);
+            Ok(())
+        };
+        read_layers(&dir.file(names::LAYERS), &mut each).unwrap();
+        assert_eq!(back, rows);
+    }
+
+    #[test]
+    fn kinds_have_names() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::from_name(kind.name()), Some(kind));
+        }
+    }
+}

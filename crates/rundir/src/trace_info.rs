@@ -1,0 +1,88 @@
+//! How a run was traced: what was seen, what was not, what was lost. Part of `manifest.json`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use taillight_core::plan::TraceMode;
+
+/// How far down the ladder tracing had to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Rung {
+    /// Programs on the kernel's trace points.
+    TracePoints,
+    /// Only when the threads ran: no rights for trace points.
+    Threads,
+    /// Nothing was seen.
+    None,
+}
+
+/// How layers were traced.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TraceInfo {
+    /// What was asked.
+    pub mode: TraceMode,
+    /// What was reached.
+    pub rung: Rung,
+    /// Why it was not more; absent when everything was reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Programs, attached or not.
+    #[serde(default)]
+    pub programs: Vec<ProgramInfo>,
+    /// Names of kernel functions were readable, so that stacks can be read.
+    #[serde(default)]
+    pub symbols: bool,
+    /// The threshold asked for, ns; absent when the running p99.9 was used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold_ns: Option<u64>,
+    /// Operations that ended while traced.
+    #[serde(default)]
+    pub operations: u64,
+    /// I/Os in `layers.parquet`.
+    #[serde(default)]
+    pub kept: u64,
+    /// I/Os that were to be kept and found no room.
+    #[serde(default)]
+    pub ios_lost: u64,
+    /// Events that found the ring full, or no room.
+    #[serde(default)]
+    pub events_lost: u64,
+    /// Other users' I/Os on the disks under test.
+    #[serde(default)]
+    pub neighbours: u64,
+    /// Stretches off the CPU shorter than this are only in sums, ns.
+    #[serde(default)]
+    pub off_cpu_ns: u64,
+    /// CPU time of the trace programs per operation, ns, as the kernel measured it in a part of
+    /// the run; absent when it could not be measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program_ns_per_op: Option<f64>,
+}
+
+/// One trace program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProgramInfo {
+    /// Name of the trace point.
+    pub trace_point: String,
+    /// What cannot be seen without it.
+    pub sees: String,
+    /// Why it is not attached; absent when it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
+}
+
+impl TraceInfo {
+    /// Whether everything that was asked for was seen: no program missing, nothing lost.
+    pub fn whole(&self) -> bool {
+        self.rung == Rung::TracePoints
+            && self.ios_lost == 0
+            && self.events_lost == 0
+            && self.programs.iter().all(|p| p.missing.is_none())
+    }
+
+    /// Whether the program on `trace_point` saw what there was to see.
+    pub fn saw(&self, trace_point: &str) -> bool {
+        let mut programs = self.programs.iter();
+        programs.any(|p| p.trace_point == trace_point && p.missing.is_none())
+    }
+}

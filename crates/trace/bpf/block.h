@@ -1,0 +1,220 @@
+/* The block layer: queued, inserted, issued, requeued, complete. */
+#pragma once
+
+#include "match.h"
+
+/* Bios of one request looked at; longer chains are rare (128 x 4 KiB merged). */
+#define CHAIN 64
+#define REQ_PREFLUSH (1u << 18)
+
+INLINE u32 disk_of(struct gendisk *disk)
+{
+	return (u32)disk->major << 20 | (u32)disk->first_minor;
+}
+
+INLINE bool watched(u32 disk)
+{
+	return disk && (disk == cfg_disk0 || disk == cfg_disk1 || disk == cfg_disk2 ||
+			disk == cfg_disk3);
+}
+
+/* Somebody else's I/O on a disk under test. */
+INLINE void neighbour(struct bio *bio, u32 pid)
+{
+	struct event *e;
+
+	if (!watched(disk_of(bio->bi_bdev->bd_disk)))
+		return;
+	count(C_NEIGHBOURS);
+	e = event(K_NEIGHBOUR, ~0u);
+	if (!e)
+		return;
+	e->start = e->end = ktime_ns();
+	e->a = bio->bi_iter.bi_sector;
+	e->b = (u64)bio->bi_opf << 32 | bio->bi_iter.bi_size;
+	e->dev = bio->bi_bdev->bd_dev;
+	e->pid = pid;
+	current_comm(e->comm, sizeof(e->comm));
+	ring_submit(e, RB_NO_WAKEUP);
+}
+
+/* A bio of ours queued by somebody else: it was held back, and the stack says by whom. */
+INLINE void foreign(struct slot *s, struct bio *bio, u32 pid, u64 now)
+{
+	struct event *e;
+	long bytes;
+
+	s->flags |= F_FOREIGN;
+	if (!s->foreign)
+		s->foreign = now;
+	e = event(K_FOREIGN, ~0u);
+	if (!e)
+		return;
+	e->start = s->begin;
+	e->end = now;
+	e->a = s->token;
+	e->dev = bio->bi_bdev->bd_dev;
+	e->pid = pid;
+	current_comm(e->comm, sizeof(e->comm));
+	bytes = task_stack(current_task(), e->stack, sizeof(e->stack), 0);
+	e->stack_bytes = bytes > 0 ? bytes : 0;
+	ring_submit(e, RB_NO_WAKEUP);
+}
+
+SEC("tp_btf/block_bio_queue")
+int bio_queue(u64 *ctx)
+{
+	struct bio *bio = (void *)ctx[0];
+	u64 ids = current_pid_tgid(), now, token = resolve(bio), key = (u64)bio;
+	bool ours = (u32)(ids >> 32) == cfg_tgid;
+	struct slot *s;
+
+	if (!token && ours) {
+		token = of_current((u32)ids);
+		if (slot_of(token)) {
+			map_update(&bios, &key, &token, 0);
+		} else {
+			token = 0;
+		}
+	}
+	if (!token) {
+		neighbour(bio, (u32)ids);
+		return 0;
+	}
+	s = touched(token & ~LOWER);
+	if (!s) {
+		count(C_STALE);
+		return 0;
+	}
+	now = ktime_ns();
+	if (token & LOWER) {
+		if (!s->low_bio) {
+			s->low_bio = now;
+			s->low_dev = bio->bi_bdev->bd_dev;
+		}
+		s->low_bios++;
+		s->flags |= F_LOWER;
+		return 0;
+	}
+	if (!s->bio_first) {
+		s->bio_first = now;
+		s->sector = bio->bi_iter.bi_sector;
+		s->dev = bio->bi_bdev->bd_dev;
+	}
+	s->bio_last = now;
+	s->bios++;
+	if (bio->bi_opf & REQ_PREFLUSH)
+		s->flags |= F_FLUSH;
+	count(C_BIOS);
+	if (!ours)
+		foreign(s, bio, (u32)ids, now);
+	return 0;
+}
+
+SEC("tp_btf/block_split")
+int bio_split(u64 *ctx)
+{
+	u64 token = resolve((void *)ctx[0]);
+	struct slot *s = slot_of(token & ~LOWER);
+
+	if (s && !(token & LOWER)) {
+		s->flags |= F_SPLIT;
+		s->bios++;
+	} else if (s) {
+		s->low_bios++;
+	}
+	return 0;
+}
+
+SEC("tp_btf/block_rq_insert")
+int rq_insert(u64 *ctx)
+{
+	struct request *rq = (void *)ctx[0];
+	struct bio *bio = rq->bio;
+	u64 now = 0;
+
+	for (int i = 0; i < CHAIN && bio; i++) {
+		u64 token = resolve(bio);
+		struct slot *s = token & LOWER ? 0 : slot_of(token);
+
+		if (s) {
+			now = now ? now : ktime_ns();
+			s->insert = now;
+		}
+		bio = bio->bi_next;
+	}
+	return 0;
+}
+
+SEC("tp_btf/block_rq_issue")
+int rq_issue(u64 *ctx)
+{
+	struct request *rq = (void *)ctx[0];
+	struct bio *bio = rq->bio;
+	u64 now = 0;
+
+	for (int i = 0; i < CHAIN && bio; i++) {
+		u64 token = resolve(bio);
+		struct slot *s = slot_of(token & ~LOWER);
+
+		if (s) {
+			now = now ? now : ktime_ns();
+			if (token & LOWER)
+				s->low_issue = now;
+			else
+				s->issue = now;
+			if (i)
+				s->flags |= F_MERGED;
+		}
+		bio = bio->bi_next;
+	}
+	return 0;
+}
+
+SEC("tp_btf/block_rq_requeue")
+int rq_requeue(u64 *ctx)
+{
+	struct request *rq = (void *)ctx[0];
+	struct bio *bio = rq->bio;
+	u64 token;
+	struct slot *s;
+
+	if (!bio)
+		return 0;
+	token = resolve(bio);
+	s = slot_of(token & ~LOWER);
+	if (s) {
+		s->flags |= F_REQUEUED;
+		s->requeue = ktime_ns();
+	}
+	return 0;
+}
+
+SEC("tp_btf/block_rq_complete")
+int rq_complete(u64 *ctx)
+{
+	struct request *rq = (void *)ctx[0];
+	struct bio *bio = rq->bio;
+	u64 now = 0;
+
+	for (int i = 0; i < CHAIN && bio; i++) {
+		u64 token = resolve(bio);
+		struct slot *s = slot_of(token & ~LOWER);
+
+		if (s) {
+			now = now ? now : ktime_ns();
+			if (token & LOWER) {
+				s->low_alloc = rq->start_time_ns;
+				s->low_done = now;
+				__sync_fetch_and_add(&s->low_parts, 1);
+			} else {
+				s->alloc = rq->start_time_ns;
+				s->done = now;
+				__sync_fetch_and_add(&s->parts, 1);
+				count(C_DONE);
+			}
+		}
+		bio = bio->bi_next;
+	}
+	return 0;
+}

@@ -1,0 +1,108 @@
+/* File systems and memory: journal commits, direct reclaim. */
+#pragma once
+
+#include "shared.h"
+
+SEC("tp_btf/jbd2_start_commit")
+int jbd2_start(u64 *ctx)
+{
+	struct journal_s *journal = (void *)ctx[0];
+	u64 key = address(journal);
+	struct commit c = { .start = ktime_ns() };
+
+	map_update(&commits, &key, &c, 0);
+	return 0;
+}
+
+SEC("tp_btf/jbd2_commit_logging")
+int jbd2_logging(u64 *ctx)
+{
+	struct journal_s *journal = (void *)ctx[0];
+	u64 key = address(journal);
+	struct commit *c = map_lookup(&commits, &key);
+
+	if (c)
+		c->logging = ktime_ns();
+	return 0;
+}
+
+SEC("tp_btf/jbd2_end_commit")
+int jbd2_end(u64 *ctx)
+{
+	struct journal_s *journal = (void *)ctx[0];
+	u64 key = address(journal);
+	struct commit *c = map_lookup(&commits, &key);
+	struct event *e;
+
+	if (!c || !watched(disk_of(journal->j_fs_dev->bd_disk)))
+		return 0;
+	e = event(K_COMMIT, ~0u);
+	if (!e)
+		return 0;
+	e->start = c->start;
+	e->middle = c->logging;
+	e->end = ktime_ns();
+	e->dev = journal->j_fs_dev->bd_dev;
+	ring_submit(e, RB_NO_WAKEUP);
+	return 0;
+}
+
+INLINE int reclaim_begins(void)
+{
+	u64 ids = current_pid_tgid();
+	struct thread *t;
+	u32 index;
+
+	if ((u32)(ids >> 32) != cfg_tgid)
+		return 0;
+	t = thread_of((u32)ids, &index);
+	if (t)
+		t->reclaim = ktime_ns();
+	return 0;
+}
+
+INLINE int reclaim_ends(void)
+{
+	u64 ids = current_pid_tgid();
+	struct thread *t;
+	struct event *e;
+	u32 index;
+
+	if ((u32)(ids >> 32) != cfg_tgid)
+		return 0;
+	t = thread_of((u32)ids, &index);
+	if (!t || !t->reclaim)
+		return 0;
+	e = event(K_RECLAIM, index);
+	if (!e)
+		return 0;
+	e->start = t->reclaim;
+	e->end = ktime_ns();
+	t->reclaim = 0;
+	ring_submit(e, RB_NO_WAKEUP);
+	return 0;
+}
+
+SEC("tp_btf/mm_vmscan_direct_reclaim_begin")
+int reclaim_begin(u64 *ctx)
+{
+	return reclaim_begins();
+}
+
+SEC("tp_btf/mm_vmscan_direct_reclaim_end")
+int reclaim_end(u64 *ctx)
+{
+	return reclaim_ends();
+}
+
+SEC("tp_btf/mm_vmscan_memcg_reclaim_begin")
+int memcg_begin(u64 *ctx)
+{
+	return reclaim_begins();
+}
+
+SEC("tp_btf/mm_vmscan_memcg_reclaim_end")
+int memcg_end(u64 *ctx)
+{
+	return reclaim_ends();
+}

@@ -1,0 +1,50 @@
+/* Kernel helper functions by their fixed numbers, map definitions, field reads. */
+#pragma once
+
+#include "kernel.h"
+
+#define SEC(name) __attribute__((section(name), used))
+#define INLINE static inline __attribute__((always_inline))
+#define NOINLINE static __attribute__((noinline))
+
+#define __uint(name, value) int(*name)[value]
+#define __type(name, value) value *name
+
+enum {
+	MAP_HASH = 1,
+	MAP_ARRAY = 2,
+	MAP_LRU_HASH = 9,
+	MAP_RINGBUF = 27,
+};
+enum { F_MMAPABLE = 1 << 10 };
+enum { RB_NO_WAKEUP = 1 };
+
+static void *(*map_lookup)(void *map, const void *key) = (void *)1;
+static long (*map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static long (*map_delete)(void *map, const void *key) = (void *)3;
+static u64 (*ktime_ns)(void) = (void *)5;
+static u64 (*current_pid_tgid)(void) = (void *)14;
+static long (*current_comm)(void *buffer, u32 size) = (void *)16;
+static long (*read_kernel)(void *to, u32 size, const void *from) = (void *)113;
+static void *(*ring_reserve)(void *ring, u64 size, u64 flags) = (void *)131;
+static void (*ring_submit)(void *event, u64 flags) = (void *)132;
+static long (*task_stack)(struct task_struct *task, void *to, u32 size, u64 flags) = (void *)141;
+static struct task_struct *(*current_task)(void) = (void *)158;
+
+/* A field of a structure that is only known by its address. */
+#define READ(type, address, field)                                                      \
+	({                                                                              \
+		typeof(((type *)0)->field) value_ = 0;                                  \
+		read_kernel(&value_, sizeof(value_), &((type *)(address))->field);      \
+		value_;                                                                 \
+	})
+#define OFFSET_OF(type, field) __builtin_preserve_field_info(((type *)0)->field, 0)
+#define SIZE_OF(type) __builtin_preserve_type_info(*(type *)0, 1)
+
+/* A trusted pointer as a plain number, which the verifier lets us calculate with. */
+INLINE u64 address(void *pointer)
+{
+	u64 number = 0;
+	read_kernel(&number, sizeof(number), &pointer);
+	return number;
+}

@@ -1,0 +1,142 @@
+/* From a bio back to the operation it belongs to. Direct I/O leads back by itself: bio -> direct
+ * I/O state -> kiocb -> io_uring request (user_data) or waiting thread. That holds in any context,
+ * also when a throttled bio is queued by a kernel worker, and needs no table. Everything else is
+ * remembered in `bios` by the thread that queues it. */
+#pragma once
+
+#include "shared.h"
+
+enum { DIO_IS_SYNC = 2 };
+enum { PF_IO_WORKER = 0x10 };
+
+/* The operation a thread with one operation at a time is in. */
+INLINE u64 of_thread(struct thread *t)
+{
+	u32 index = t->slot & SLOT_MASK;
+	struct slot *s;
+
+	if (!t->single)
+		return t->current;
+	s = map_lookup(&slots, &index);
+	return s ? s->token : 0;
+}
+
+INLINE u64 of_task(u64 task)
+{
+	u32 index;
+	struct thread *t;
+
+	if ((u32)READ(struct task_struct, task, tgid) != cfg_tgid)
+		return 0;
+	t = thread_of(READ(struct task_struct, task, pid), &index);
+	return t ? of_thread(t) : 0;
+}
+
+/* A bio as plain numbers. */
+struct plain {
+	u64 self;
+	u64 end_io;
+	u64 private;
+};
+
+INLINE void plain_of(struct plain *p, u64 bio)
+{
+	p->self = bio;
+	p->end_io = (u64)READ(struct bio, bio, bi_end_io);
+	p->private = (u64)READ(struct bio, bio, bi_private);
+}
+
+/* Step 1: the kiocb of a direct I/O, or the task that waits for it. */
+INLINE void direct(const struct plain *p, u64 *kiocb, u64 *task)
+{
+	*kiocb = *task = 0;
+	if (p->end_io == cfg_end_iomap) {
+		*kiocb = (u64)READ(struct iomap_dio, p->private, iocb);
+		if (!READ(struct kiocb, *kiocb, ki_complete)) {
+			*kiocb = 0;
+			*task = (u64)READ(struct iomap_dio, p->private, submit.waiter);
+		}
+	} else if (p->end_io == cfg_end_blkdev_async) {
+		u64 dio = p->self - OFFSET_OF(struct blkdev_dio, bio);
+
+		*kiocb = (u64)READ(struct blkdev_dio, dio, iocb);
+	} else if (p->end_io == cfg_end_blkdev) {
+		if (READ(struct blkdev_dio, p->private, flags) & DIO_IS_SYNC)
+			*task = (u64)READ(struct blkdev_dio, p->private, waiter);
+		else
+			*kiocb = (u64)READ(struct blkdev_dio, p->private, iocb);
+	}
+}
+
+/* Step 2: the operation of a kiocb of io_uring, or of a waiting task. */
+INLINE u64 of_direct(u64 kiocb, u64 task)
+{
+	u64 done;
+
+	if (task)
+		return of_task(task);
+	if (!kiocb)
+		return 0;
+	done = (u64)READ(struct kiocb, kiocb, ki_complete);
+	if (done && (done == cfg_uring_done || done == cfg_uring_polled))
+		return token_of(READ(struct io_kiocb, kiocb, cqe.user_data));
+	return 0;
+}
+
+INLINE u64 remembered(u64 bio)
+{
+	u64 *token = map_lookup(&bios, &bio);
+
+	return token ? *token : 0;
+}
+
+/* The operation of a bio and, for the file behind a loop device, of the loop device's request. */
+NOINLINE u64 resolve(struct bio *bio)
+{
+	struct plain p;
+	u64 kiocb, task, token, done;
+
+	p.end_io = (u64)bio->bi_end_io;
+	p.private = (u64)bio->bi_private;
+	p.self = address(bio);
+	if (p.end_io == cfg_end_chain && p.end_io)
+		plain_of(&p, p.private);
+	if (!p.end_io)
+		return 0;
+	direct(&p, &kiocb, &task);
+	if (!kiocb && !task)
+		return remembered(p.self);
+	token = of_direct(kiocb, task);
+	if (token || !kiocb || !cfg_loop_done)
+		return token;
+	done = (u64)READ(struct kiocb, kiocb, ki_complete);
+	if (done != cfg_loop_done)
+		return 0;
+	/* The command lies behind its request; the request has the upper bio. */
+	kiocb -= OFFSET_OF(struct loop_cmd, iocb) + SIZE_OF(struct request);
+	plain_of(&p, (u64)READ(struct request, kiocb, bio));
+	if (p.end_io == cfg_end_chain && p.end_io)
+		plain_of(&p, p.private);
+	direct(&p, &kiocb, &task);
+	token = kiocb || task ? of_direct(kiocb, task) : remembered(p.self);
+	return token ? token | LOWER : 0;
+}
+
+/* The operation that the running thread is submitting, for I/O that does not lead back. */
+INLINE u64 of_current(u32 pid)
+{
+	u32 index;
+	struct thread *t = thread_of(pid, &index);
+	struct task_struct *me;
+	u64 work;
+
+	if (t)
+		return of_thread(t);
+	me = current_task();
+	if (!(me->flags & PF_IO_WORKER))
+		return 0;
+	work = (u64)READ(struct io_worker, me->worker_private, cur_work);
+	if (!work)
+		return 0;
+	return token_of(READ(struct io_kiocb, work - OFFSET_OF(struct io_kiocb, work), cqe.user_data));
+}

@@ -1,0 +1,253 @@
+/* What the programs share with the process that loaded them: configuration, memory both see,
+ * events. The Rust side repeats these layouts in src/bpf/layout.rs; a test compares the sizes that
+ * this object states with them. */
+#pragma once
+
+#include "helpers.h"
+
+#define SLOTS 4096
+#define SLOT_MASK (SLOTS - 1)
+#define THREADS 4096
+#define FRAMES 20
+/* Set in what `resolve` returns for I/O of a lower device (the file behind a loop device). */
+#define LOWER (1ull << 63)
+
+/* Set by the loader before the programs are loaded. Addresses are 0 when they are not known. */
+const volatile u32 cfg_tgid = 0;
+const volatile u64 cfg_off_ns = 0;
+const volatile u64 cfg_end_iomap = 0;
+const volatile u64 cfg_end_blkdev = 0;
+const volatile u64 cfg_end_blkdev_async = 0;
+const volatile u64 cfg_end_chain = 0;
+const volatile u64 cfg_uring_done = 0;
+const volatile u64 cfg_uring_polled = 0;
+const volatile u64 cfg_loop_done = 0;
+/* Disks whose other users are of interest: major << 20 | minor. */
+const volatile u32 cfg_disk0 = 0;
+const volatile u32 cfg_disk1 = 0;
+const volatile u32 cfg_disk2 = 0;
+const volatile u32 cfg_disk3 = 0;
+
+enum flags {
+	F_FOREIGN = 1, /* a bio was queued by another process: it had been held back before */
+	F_REQUEUED = 2,
+	F_PUNTED = 4,   /* handed to an io_uring worker thread */
+	F_SPLIT = 8,
+	F_MERGED = 16,
+	F_FLUSH = 32,
+	F_LOWER = 64,   /* the lower stamps are filled */
+	F_INDIRECT = 128, /* matched by the thread that queued it, not by the I/O itself */
+};
+
+/* One operation in flight. The first line is written by the process, the others by programs; they
+ * belong to the operation named by `seen`. */
+struct slot {
+	u64 token;
+	u64 begin;
+	u64 own[6];
+
+	u64 seen;
+	u64 enter;
+	u64 bio_first;
+	u64 bio_last;
+	u64 alloc;
+	u64 insert;
+	u64 issue;
+	u64 done;
+
+	u64 cqe;
+	u64 sector;
+	u32 dev;
+	u32 flags;
+	u32 bios;
+	u32 parts;
+	u64 foreign; /* first bio queued by another process, ns */
+	u64 requeue; /* last requeue, ns */
+	u64 more[2];
+
+	u64 low_bio;
+	u64 low_alloc;
+	u64 low_issue;
+	u64 low_done;
+	u32 low_dev;
+	u32 low_bios;
+	u32 low_parts;
+	u32 low_pad;
+	u64 low_more[2];
+};
+
+/* One thread of the load. */
+struct thread {
+	u32 pid;
+	u32 slot;   /* its only slot, when it has one operation at a time */
+	u32 single; /* whether that is so */
+	u32 preempted;
+	u64 current; /* token of the io_uring request being submitted */
+	u64 off;     /* stamp of the last switch out, 0 while running */
+	u64 wake;    /* stamp of the wake-up after it */
+	u64 state;   /* task state at the switch out, 0 = still runnable */
+	u64 blocked_ns;
+	u64 waited_ns; /* runnable but not running, after a wake-up */
+	u64 robbed_ns; /* runnable but not running, after a preemption */
+	u64 last_wake; /* of the last stretch off the CPU */
+	u64 last_in;
+	u64 reclaim;
+	char taker[16];
+	char waker[16];
+};
+
+enum kinds {
+	K_OFF = 1,
+	K_FOREIGN = 2,
+	K_NEIGHBOUR = 3,
+	K_COMMIT = 4,
+	K_RECLAIM = 5,
+	K_REQUEUE = 6,
+};
+
+struct event {
+	u32 kind;
+	u32 worker; /* index of the thread; ~0 when it belongs to none */
+	u64 start;
+	u64 middle;
+	u64 end;
+	u64 a;
+	u64 b;
+	u32 pid;
+	u32 dev;
+	char comm[16];
+	char other[16];
+	u32 stack_bytes;
+	u32 pad;
+	u64 stack[FRAMES];
+};
+
+enum counters {
+	C_LOST = 0,      /* events that found the ring full */
+	C_BIOS = 1,      /* bios matched when queued */
+	C_DONE = 2,      /* bios matched when complete */
+	C_NEIGHBOURS = 3,
+	C_STALE = 4,     /* bios of an operation that had ended */
+	C_COUNTERS = 16,
+};
+
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(map_flags, F_MMAPABLE);
+	__uint(max_entries, SLOTS);
+	__type(key, u32);
+	__type(value, struct slot);
+} slots SEC(".maps");
+
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(map_flags, F_MMAPABLE);
+	__uint(max_entries, THREADS);
+	__type(key, u32);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(map_flags, F_MMAPABLE);
+	__uint(max_entries, C_COUNTERS);
+	__type(key, u32);
+	__type(value, u64);
+} counters SEC(".maps");
+
+/* Thread id -> index into `threads`. */
+struct {
+	__uint(type, MAP_HASH);
+	__uint(max_entries, THREADS);
+	__type(key, u32);
+	__type(value, u32);
+} tids SEC(".maps");
+
+/* Address of a bio -> token, for bios that do not lead back to their operation by themselves. */
+struct {
+	__uint(type, MAP_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, u64);
+	__type(value, u64);
+} bios SEC(".maps");
+
+/* Commit of a journal under way. */
+struct commit {
+	u64 start;
+	u64 logging;
+};
+struct {
+	__uint(type, MAP_LRU_HASH);
+	__uint(max_entries, 64);
+	__type(key, u64);
+	__type(value, struct commit);
+} commits SEC(".maps");
+
+struct {
+	__uint(type, MAP_RINGBUF);
+	__uint(max_entries, 1 << 23);
+} ring SEC(".maps");
+
+/* user_data is the token; its top bit tells the sync of a write from the write. */
+INLINE u64 token_of(u64 user_data)
+{
+	return user_data & ~LOWER;
+}
+
+INLINE void count(u32 which)
+{
+	u64 *n = map_lookup(&counters, &which);
+
+	if (n)
+		__sync_fetch_and_add(n, 1);
+}
+
+INLINE struct event *event(u32 kind, u32 worker)
+{
+	struct event *e = ring_reserve(&ring, sizeof(struct event), 0);
+
+	if (!e) {
+		count(C_LOST);
+		return 0;
+	}
+	e->kind = kind;
+	e->worker = worker;
+	e->start = e->middle = e->end = e->a = e->b = 0;
+	e->pid = e->dev = e->stack_bytes = e->pad = 0;
+	__builtin_memset(e->comm, 0, sizeof(e->comm));
+	__builtin_memset(e->other, 0, sizeof(e->other));
+	return e;
+}
+
+INLINE struct thread *thread_of(u32 pid, u32 *index)
+{
+	u32 *i = map_lookup(&tids, &pid);
+
+	if (!i)
+		return 0;
+	*index = *i;
+	return map_lookup(&threads, index);
+}
+
+/* The slot of an operation that is in flight. */
+INLINE struct slot *slot_of(u64 token)
+{
+	u32 index = token & SLOT_MASK;
+	struct slot *s = map_lookup(&slots, &index);
+
+	if (!s || !token || s->token != token)
+		return 0;
+	return s;
+}
+
+/* As `slot_of`; the first stamp of an operation removes those of the one before. */
+INLINE struct slot *touched(u64 token)
+{
+	struct slot *s = slot_of(token);
+
+	if (s && s->seen != token) {
+		__builtin_memset(&s->enter, 0, sizeof(*s) - __builtin_offsetof(struct slot, enter));
+		s->seen = token;
+	}
+	return s;
+}

@@ -1,0 +1,47 @@
+/* io_uring requests: picked up, handed to a worker thread, complete. user_data is the token. */
+#pragma once
+
+#include "shared.h"
+
+SEC("tp_btf/io_uring_submit_req")
+int uring_submit(u64 *ctx)
+{
+	struct io_kiocb *request = (void *)ctx[0];
+	u64 ids = current_pid_tgid(), token;
+	struct thread *t;
+	struct slot *s;
+	u32 index;
+
+	if ((u32)(ids >> 32) != cfg_tgid)
+		return 0;
+	token = token_of(request->cqe.user_data);
+	t = thread_of((u32)ids, &index);
+	if (t)
+		t->current = token;
+	s = touched(token);
+	if (s)
+		s->enter = ktime_ns();
+	return 0;
+}
+
+SEC("tp_btf/io_uring_queue_async_work")
+int uring_punt(u64 *ctx)
+{
+	struct io_kiocb *request = (void *)ctx[0];
+	struct slot *s = slot_of(token_of(request->cqe.user_data));
+
+	if (s)
+		s->flags |= F_PUNTED;
+	return 0;
+}
+
+SEC("tp_btf/io_uring_complete")
+int uring_complete(u64 *ctx)
+{
+	struct io_uring_cqe *cqe = (void *)ctx[2];
+	struct slot *s = touched(token_of(cqe->user_data));
+
+	if (s)
+		s->cqe = ktime_ns();
+	return 0;
+}

@@ -1,0 +1,184 @@
+//! Gathers what probes and programs saw, in memory, while the run goes on; nothing is written to
+//! storage before the end. Memory is bounded: what finds no room is counted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender};
+use taillight_rundir::layers::{Kind, LayerRow};
+
+use super::layout::{self, Event, EventKind};
+use super::probe::{BATCH, Seen};
+use super::programs::Ring;
+use super::symbols::Symbols;
+use crate::quota::Quota;
+
+/// Events kept at most.
+const EVENTS_MAX: usize = 1 << 20;
+/// How often the ring is emptied.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Empty batches kept ready for each worker.
+const READY: usize = 8;
+
+/// What was gathered.
+#[derive(Default)]
+pub struct Gathered {
+    /// I/Os, in batches as they came.
+    pub ios: Vec<Vec<Seen>>,
+    /// Events as they came.
+    pub events: Vec<Event>,
+    /// Windows in which the CPU quota was spent: from, to, ns without CPU.
+    pub quota: Vec<(i64, i64, u64)>,
+    /// Events that found no room here.
+    pub events_lost: u64,
+}
+
+/// What the collector works with.
+pub struct Sources {
+    /// The programs' ring.
+    pub ring: Ring,
+    /// Full batches arrive here.
+    pub full: Receiver<Vec<Seen>>,
+    /// Empty ones go here.
+    pub spare: Sender<Vec<Seen>>,
+    /// Set when the run is over.
+    pub over: Arc<AtomicBool>,
+    /// I/Os kept at most.
+    pub ios_max: usize,
+}
+
+/// Batches made before the workers start.
+pub fn ready(workers: usize) -> usize {
+    workers.max(1) * READY
+}
+
+/// An empty batch.
+pub fn batch() -> Vec<Seen> {
+    Vec::with_capacity(BATCH)
+}
+
+/// Gathers until the run is over and everything has arrived.
+pub fn gather(mut sources: Sources, mut quota: Quota) -> Gathered {
+    let mut all = Gathered::default();
+    let mut room = sources.ios_max;
+    loop {
+        let over = sources.over.load(Relaxed);
+        drain(&mut sources.ring, &mut all);
+        for batch in sources.full.try_iter() {
+            room = room.saturating_sub(batch.len());
+            all.ios.push(batch);
+            // Without a new one the probes run dry and count what they cannot keep.
+            if room > BATCH {
+                let _ = sources.spare.try_send(self::batch());
+            }
+        }
+        all.quota.extend(quota.window());
+        if over {
+            return all;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn drain(ring: &mut Ring, all: &mut Gathered) {
+    while let Some(item) = ring.next() {
+        match Event::parse(&item) {
+            Some(event) if all.events.len() < EVENTS_MAX => all.events.push(event),
+            Some(_) => all.events_lost += 1,
+            None => {}
+        }
+    }
+}
+
+/// A stamp, absent when it is 0.
+fn stamp(ns: u64) -> Option<i64> {
+    (ns != 0).then_some(ns as i64)
+}
+
+/// A traced I/O as a row.
+pub fn io_row(s: &Seen) -> LayerRow {
+    let seen = s.bios != 0;
+    LayerRow {
+        kind: Kind::Io,
+        start_ns: s.submit,
+        end_ns: s.complete,
+        worker: Some(u64::from(s.worker)),
+        op: Some(s.op),
+        offset: Some(s.offset),
+        size: Some(s.size),
+        flags: Some(u64::from(s.flags)),
+        dev: layout::device(s.dev).map(Into::into),
+        sector: seen.then_some(s.sector),
+        bios: Some(u64::from(s.bios)),
+        parts: Some(u64::from(s.parts)),
+        enter_ns: stamp(s.enter),
+        bio_ns: stamp(s.bio_first),
+        bio_last_ns: stamp(s.bio_last),
+        held_ns: stamp(s.held),
+        alloc_ns: stamp(s.alloc),
+        insert_ns: stamp(s.insert),
+        issue_ns: stamp(s.issue),
+        requeue_ns: stamp(s.requeue),
+        done_ns: stamp(s.done),
+        cqe_ns: stamp(s.cqe),
+        wake_ns: stamp(s.wake),
+        run_ns: stamp(s.run),
+        low_dev: layout::device(s.low_dev).map(Into::into),
+        low_bio_ns: stamp(s.low_bio),
+        low_alloc_ns: stamp(s.low_alloc),
+        low_issue_ns: stamp(s.low_issue),
+        low_done_ns: stamp(s.low_done),
+        blocked_ns: Some(s.blocked),
+        waited_ns: Some(s.waited),
+        robbed_ns: Some(s.robbed),
+        ..LayerRow::default()
+    }
+}
+
+/// An event as a row.
+pub fn event_row(e: &Event, symbols: &Symbols) -> LayerRow {
+    let text = |t: Option<String>| t.map(String::into_boxed_str);
+    let mut row = LayerRow {
+        start_ns: e.start as i64,
+        end_ns: e.end as i64,
+        worker: (e.worker != u32::MAX).then_some(u64::from(e.worker)),
+        dev: text(layout::device(e.dev)),
+        pid: (e.pid != 0).then_some(u64::from(e.pid)),
+        comm: text(layout::name(&e.comm)),
+        other: text(layout::name(&e.other)),
+        stack: text(symbols.stack(&e.stack[..e.frames])),
+        ..LayerRow::default()
+    };
+    match e.kind {
+        EventKind::Off => {
+            row.kind = Kind::OffCpu;
+            row.state = Some(e.a);
+            row.middle_ns = stamp(e.middle).filter(|_| e.a != 0);
+        }
+        EventKind::Held => row.kind = Kind::Held,
+        EventKind::Neighbour => {
+            row.kind = Kind::Neighbour;
+            row.sector = Some(e.a);
+            row.size = Some(e.b & 0xffff_ffff);
+            row.flags = Some(e.b >> 32);
+        }
+        EventKind::Commit => {
+            row.kind = Kind::Commit;
+            row.middle_ns = stamp(e.middle);
+        }
+        EventKind::Reclaim => row.kind = Kind::Reclaim,
+    }
+    row
+}
+
+/// A window in which the CPU quota was spent.
+pub fn quota_row(window: &(i64, i64, u64)) -> LayerRow {
+    LayerRow {
+        kind: Kind::CpuQuota,
+        start_ns: window.0,
+        end_ns: window.1,
+        blocked_ns: Some(window.2),
+        ..LayerRow::default()
+    }
+}

@@ -1,0 +1,222 @@
+//! Memory and events shared with the trace programs: the Rust face of `bpf/shared.h`.
+//!
+//! Every field that both sides touch is an atomic, read and written relaxed: a stamp is written
+//! before the completion that lets the process read it.
+
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Operations in flight at most, over all workers.
+pub const SLOTS: usize = 4096;
+/// Threads traced at most.
+pub const THREADS: usize = 4096;
+/// Counters.
+pub const COUNTERS: usize = 16;
+/// Frames of a stack kept.
+pub const FRAMES: usize = 20;
+
+/// Events that found the ring full.
+pub const C_LOST: usize = 0;
+/// Others' I/Os on the disks under test.
+pub const C_NEIGHBOURS: usize = 3;
+
+/// One operation in flight. The process writes the first two fields, programs the rest.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Slot {
+    /// Token of the operation in flight, 0 when there is none.
+    pub token: AtomicU64,
+    /// Its submit stamp.
+    pub begin: AtomicU64,
+    own: [AtomicU64; 6],
+    /// Token of the operation that the fields below belong to.
+    pub seen: AtomicU64,
+    pub enter: AtomicU64,
+    pub bio_first: AtomicU64,
+    pub bio_last: AtomicU64,
+    pub alloc: AtomicU64,
+    pub insert: AtomicU64,
+    pub issue: AtomicU64,
+    pub done: AtomicU64,
+    pub cqe: AtomicU64,
+    pub sector: AtomicU64,
+    pub dev: AtomicU32,
+    pub flags: AtomicU32,
+    pub bios: AtomicU32,
+    pub parts: AtomicU32,
+    pub held: AtomicU64,
+    pub requeue: AtomicU64,
+    more: [AtomicU64; 2],
+    pub low_bio: AtomicU64,
+    pub low_alloc: AtomicU64,
+    pub low_issue: AtomicU64,
+    pub low_done: AtomicU64,
+    pub low_dev: AtomicU32,
+    pub low_bios: AtomicU32,
+    pub low_parts: AtomicU32,
+    low_pad: AtomicU32,
+    low_more: [AtomicU64; 2],
+}
+
+/// One thread of the load.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Thread {
+    pub pid: AtomicU32,
+    /// Its only slot.
+    pub slot: AtomicU32,
+    /// Whether it has one operation at a time.
+    pub single: AtomicU32,
+    preempted: AtomicU32,
+    current: AtomicU64,
+    off: AtomicU64,
+    wake: AtomicU64,
+    state: AtomicU64,
+    pub blocked_ns: AtomicU64,
+    pub waited_ns: AtomicU64,
+    pub robbed_ns: AtomicU64,
+    pub last_wake: AtomicU64,
+    pub last_in: AtomicU64,
+    reclaim: AtomicU64,
+    taker: [AtomicU64; 2],
+    waker: [AtomicU64; 2],
+}
+
+/// What an event says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// A thread came back to the CPU.
+    Off,
+    /// A part was queued by another process.
+    Held,
+    /// Somebody else's I/O.
+    Neighbour,
+    /// A journal's commit ended.
+    Commit,
+    /// A thread made room in memory.
+    Reclaim,
+}
+
+/// One event, as the programs write it.
+#[derive(Debug, Clone, Copy)]
+pub struct Event {
+    pub kind: EventKind,
+    /// Index of the thread, `u32::MAX` for none.
+    pub worker: u32,
+    pub start: u64,
+    pub middle: u64,
+    pub end: u64,
+    pub a: u64,
+    pub b: u64,
+    pub pid: u32,
+    pub dev: u32,
+    pub comm: [u8; 16],
+    pub other: [u8; 16],
+    pub frames: usize,
+    pub stack: [u64; FRAMES],
+}
+
+/// Bytes of an event before its stack.
+const HEAD: usize = 96;
+/// Bytes of an event.
+pub const EVENT_BYTES: usize = HEAD + FRAMES * 8;
+
+impl Event {
+    /// Reads an event; `None` for one this version does not know.
+    pub fn parse(bytes: &[u8]) -> Option<Event> {
+        if bytes.len() < EVENT_BYTES {
+            return None;
+        }
+        let word = |at: usize| {
+            bytes
+                .get(at..at + 8)?
+                .try_into()
+                .ok()
+                .map(u64::from_ne_bytes)
+        };
+        let half = |at: usize| {
+            bytes
+                .get(at..at + 4)?
+                .try_into()
+                .ok()
+                .map(u32::from_ne_bytes)
+        };
+        let name = |at: usize| bytes.get(at..at + 16)?.try_into().ok();
+        let kind = match half(0)? {
+            1 => EventKind::Off,
+            2 => EventKind::Held,
+            3 => EventKind::Neighbour,
+            4 => EventKind::Commit,
+            5 => EventKind::Reclaim,
+            _ => return None,
+        };
+        let mut stack = [0; FRAMES];
+        for (i, frame) in stack.iter_mut().enumerate() {
+            *frame = word(HEAD + i * 8)?;
+        }
+        Some(Event {
+            kind,
+            worker: half(4)?,
+            start: word(8)?,
+            middle: word(16)?,
+            end: word(24)?,
+            a: word(32)?,
+            b: word(40)?,
+            pid: half(48)?,
+            dev: half(52)?,
+            comm: name(56)?,
+            other: name(72)?,
+            frames: (half(88)? as usize / 8).min(FRAMES),
+            stack,
+        })
+    }
+}
+
+/// A name of the kernel: up to 15 bytes and a zero.
+pub fn name(bytes: &[u8; 16]) -> Option<String> {
+    let text: Vec<u8> = bytes.iter().copied().take_while(|b| *b != 0).collect();
+    (!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned())
+}
+
+/// `major:minor` of a device number of the kernel.
+pub fn device(dev: u32) -> Option<String> {
+    (dev != 0).then(|| format!("{}:{}", dev >> 20, dev & 0xf_ffff))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_those_of_the_header() {
+        assert_eq!(size_of::<Slot>(), 256);
+        assert_eq!(size_of::<Thread>(), 128);
+        assert_eq!(std::mem::offset_of!(Slot, seen), 64);
+        assert_eq!(std::mem::offset_of!(Slot, cqe), 128);
+        assert_eq!(std::mem::offset_of!(Slot, low_bio), 192);
+        assert_eq!(EVENT_BYTES, 256);
+    }
+
+    #[test]
+    fn events_are_read_field_by_field() {
+        let mut bytes = vec![0u8; EVENT_BYTES];
+        bytes[0] = 1;
+        bytes[4] = 7;
+        bytes[8] = 9;
+        bytes[56..59].copy_from_slice(b"fio");
+        bytes[88] = 16;
+        bytes[HEAD + 8] = 5;
+        let event = Event::parse(&bytes).unwrap();
+        assert_eq!((event.worker, event.start, event.frames), (7, 9, 2));
+        assert_eq!(name(&event.comm).as_deref(), Some("fio"));
+        assert_eq!(event.stack[1], 5);
+        assert!(Event::parse(&bytes[1..]).is_none(), "cut short");
+        bytes[0] = 99;
+        assert!(Event::parse(&bytes).is_none(), "unknown kind");
+    }
+
+    #[test]
+    fn devices_have_two_numbers() {
+        assert_eq!(device(254 << 20).as_deref(), Some("254:0"));
+        assert_eq!(device(0), None);
+    }
+}

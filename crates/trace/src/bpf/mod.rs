@@ -1,0 +1,15 @@
+//! Tracing by programs on the kernel's trace points.
+//!
+//! What it is: the programs' loader, the memory shared with them, the probe of the hot loop and
+//! the collector of what they saw. What it is not: judgement; the report draws the conclusions
+//! from `layers.parquet`. Called by `tracer`.
+
+pub(crate) mod collect;
+pub(crate) mod layout;
+pub(crate) mod probe;
+pub(crate) mod programs;
+mod running;
+pub(crate) mod symbols;
+mod sys;
+
+pub use probe::{BpfProbe, BpfProbes};

@@ -1,0 +1,281 @@
+//! The probe of a worker: publishes its operations to the trace programs, keeps what they saw of
+//! the slow ones.
+//!
+//! Hot path: a few stores into shared memory, one histogram bucket. What is kept goes into a batch
+//! that is swapped for an empty one when full; without an empty one it is counted as lost.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_channel::{Receiver, Sender};
+use taillight_core::probe::{Probe, ProbeSeat, Probes, Token};
+use taillight_core::{Error, Op, OpKind, Result, Stamp};
+use taillight_rundir::layers::flags;
+
+use super::layout::{SLOTS, Slot, THREADS};
+use super::programs::Programs;
+use super::running::{Keep, Running};
+
+/// I/Os of one batch.
+pub const BATCH: usize = 1024;
+
+/// One I/O with what was seen of it. Stamps are 0 where nothing was seen.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen {
+    pub worker: u16,
+    pub op: OpKind,
+    pub flags: u32,
+    pub submit: i64,
+    pub complete: i64,
+    pub offset: u64,
+    pub size: u64,
+    pub sector: u64,
+    pub dev: u32,
+    pub low_dev: u32,
+    pub bios: u32,
+    pub parts: u32,
+    pub enter: u64,
+    pub bio_first: u64,
+    pub bio_last: u64,
+    pub held: u64,
+    pub alloc: u64,
+    pub insert: u64,
+    pub issue: u64,
+    pub requeue: u64,
+    pub done: u64,
+    pub cqe: u64,
+    pub low_bio: u64,
+    pub low_alloc: u64,
+    pub low_issue: u64,
+    pub low_done: u64,
+    pub wake: u64,
+    pub run: u64,
+    pub blocked: u64,
+    pub waited: u64,
+    pub robbed: u64,
+}
+
+/// Counts that all probes share.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Operations that ended.
+    pub operations: AtomicU64,
+    /// I/Os that found no empty batch.
+    pub lost: AtomicU64,
+}
+
+/// What all probes share.
+#[derive(Clone)]
+pub struct Common {
+    /// The programs' memory.
+    pub programs: Arc<Programs>,
+    /// Full batches.
+    pub full: Sender<Vec<Seen>>,
+    /// Empty batches.
+    pub spare: Receiver<Vec<Seen>>,
+    /// Counts.
+    pub tally: Arc<Tally>,
+    /// Every I/O is kept.
+    pub all: bool,
+    /// From this latency on an I/O is kept, ns.
+    pub threshold: Option<u64>,
+    /// Makes tokens unlike those of other processes.
+    pub nonce: u64,
+}
+
+/// Makes the workers' probes.
+pub struct BpfProbes(pub(crate) Common);
+
+impl Probes for BpfProbes {
+    type Probe = BpfProbe;
+
+    fn probe(&self, seat: ProbeSeat) -> Result<BpfProbe> {
+        let common = &self.0;
+        let index = usize::from(seat.worker);
+        if index >= THREADS || (seat.first_slot + seat.depth) as usize > SLOTS {
+            return Err(Error::internal("more workers or slots than can be traced"));
+        }
+        let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let thread = common.programs.threads.get(index);
+        thread.pid.store(tid, Relaxed);
+        thread.slot.store(seat.first_slot, Relaxed);
+        thread.single.store(u32::from(seat.depth == 1), Release);
+        let mut tids = common
+            .programs
+            .tids
+            .lock()
+            .map_err(|_| Error::internal("another worker panicked while it was registered"))?;
+        tids.insert(tid, u32::from(seat.worker), 0).map_err(|e| {
+            Error::unavailable("a worker cannot be registered for tracing").source(e)
+        })?;
+        Ok(BpfProbe {
+            common: common.clone(),
+            worker: seat.worker,
+            first_slot: seat.first_slot,
+            running: (0..OpKind::ALL.len()).map(|_| None).collect(),
+            begun: vec![Begun::default(); seat.depth as usize].into(),
+            batch: common.spare.try_recv().unwrap_or_default(),
+            operations: 0,
+            lost: 0,
+        })
+    }
+}
+
+/// What is remembered of an operation at its begin.
+#[derive(Debug, Clone, Copy, Default)]
+struct Begun {
+    kind: u8,
+    offset: u64,
+    size: u64,
+    submit: i64,
+    blocked: u64,
+    waited: u64,
+    robbed: u64,
+}
+
+/// The probe of one worker.
+pub struct BpfProbe {
+    common: Common,
+    worker: u16,
+    first_slot: u32,
+    running: Box<[Option<Running>]>,
+    begun: Box<[Begun]>,
+    batch: Vec<Seen>,
+    operations: u64,
+    lost: u64,
+}
+
+impl Probe for BpfProbe {
+    fn first_generation(&self) -> u64 {
+        self.common.nonce
+    }
+
+    #[inline]
+    fn begin(&mut self, slot: u32, token: Token, at: Stamp, op: &Op) {
+        let thread = self.common.programs.threads.get(usize::from(self.worker));
+        if let Some(begun) = self.begun.get_mut((slot - self.first_slot) as usize) {
+            *begun = Begun {
+                kind: op.kind as u8,
+                offset: op.offset,
+                size: op.size,
+                submit: at.0,
+                blocked: thread.blocked_ns.load(Relaxed),
+                waited: thread.waited_ns.load(Relaxed),
+                robbed: thread.robbed_ns.load(Relaxed),
+            };
+        }
+        let shared = self.common.programs.slots.get(slot as usize);
+        shared.begin.store(at.0 as u64, Relaxed);
+        shared.token.store(token.0, Release);
+    }
+
+    #[inline]
+    fn end(&mut self, slot: u32, token: Token, latency_ns: u64) {
+        self.operations += 1;
+        let index = (slot - self.first_slot) as usize;
+        let Some(begun) = self.begun.get(index).copied() else {
+            return;
+        };
+        let threshold = self.common.threshold;
+        let Some(running) = self.running.get_mut(usize::from(begun.kind)) else {
+            return;
+        };
+        let keep = running
+            .get_or_insert_with(|| Running::new(threshold))
+            .keep(latency_ns);
+        if self.common.all || keep != Keep::No {
+            self.keep(slot, token, latency_ns, &begun, keep);
+        }
+        let shared = self.common.programs.slots.get(slot as usize);
+        shared.token.store(0, Relaxed);
+    }
+}
+
+impl BpfProbe {
+    #[cold]
+    fn keep(&mut self, slot: u32, token: Token, latency: u64, begun: &Begun, keep: Keep) {
+        if self.batch.len() == self.batch.capacity() && !self.swap() {
+            self.lost += 1;
+            return;
+        }
+        let thread = self.common.programs.threads.get(usize::from(self.worker));
+        let shared = self.common.programs.slots.get(slot as usize);
+        let mut seen = look(shared, token);
+        seen.worker = self.worker;
+        seen.op = OpKind::from_index(begun.kind).unwrap_or(OpKind::Read);
+        if keep != Keep::Slow {
+            seen.flags |= flags::SAMPLE as u32;
+        }
+        seen.submit = begun.submit;
+        seen.complete = begun.submit + latency as i64;
+        (seen.offset, seen.size) = (begun.offset, begun.size);
+        seen.wake = thread.last_wake.load(Relaxed);
+        seen.run = thread.last_in.load(Relaxed);
+        let since = |now: &AtomicU64, then: u64| now.load(Relaxed).saturating_sub(then);
+        seen.blocked = since(&thread.blocked_ns, begun.blocked);
+        seen.waited = since(&thread.waited_ns, begun.waited);
+        seen.robbed = since(&thread.robbed_ns, begun.robbed);
+        self.batch.push(seen);
+    }
+
+    /// Hands a full batch over and takes an empty one.
+    fn swap(&mut self) -> bool {
+        let Ok(empty) = self.common.spare.try_recv() else {
+            return false;
+        };
+        let full = std::mem::replace(&mut self.batch, empty);
+        // The collector outlives the workers; without it nobody reads them anyway.
+        let _ = self.common.full.send(full);
+        true
+    }
+}
+
+/// What the programs wrote about this very operation.
+fn look(s: &Slot, token: Token) -> Seen {
+    let ours = s.seen.load(Ordering::Acquire) == token.0;
+    let get = |v: &AtomicU64| if ours { v.load(Relaxed) } else { 0 };
+    let half = |v: &std::sync::atomic::AtomicU32| if ours { v.load(Relaxed) } else { 0 };
+    Seen {
+        worker: 0,
+        op: OpKind::Read,
+        flags: half(&s.flags),
+        submit: 0,
+        complete: 0,
+        offset: 0,
+        size: 0,
+        sector: get(&s.sector),
+        dev: half(&s.dev),
+        low_dev: half(&s.low_dev),
+        bios: half(&s.bios),
+        parts: half(&s.parts),
+        enter: get(&s.enter),
+        bio_first: get(&s.bio_first),
+        bio_last: get(&s.bio_last),
+        held: get(&s.held),
+        alloc: get(&s.alloc),
+        insert: get(&s.insert),
+        issue: get(&s.issue),
+        requeue: get(&s.requeue),
+        done: get(&s.done),
+        cqe: get(&s.cqe),
+        low_bio: get(&s.low_bio),
+        low_alloc: get(&s.low_alloc),
+        low_issue: get(&s.low_issue),
+        low_done: get(&s.low_done),
+        wake: 0,
+        run: 0,
+        blocked: 0,
+        waited: 0,
+        robbed: 0,
+    }
+}
+
+impl Drop for BpfProbe {
+    fn drop(&mut self) {
+        let tally = &self.common.tally;
+        tally.operations.fetch_add(self.operations, Relaxed);
+        tally.lost.fetch_add(self.lost, Relaxed);
+        let _ = self.common.full.send(std::mem::take(&mut self.batch));
+    }
+}

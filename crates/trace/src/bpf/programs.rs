@@ -1,0 +1,283 @@
+//! Loads the trace programs, each on its own: one that the kernel refuses is named and left out.
+
+use std::os::fd::AsFd;
+
+use aya::maps::{HashMap, Map, MapData, RingBuf};
+use aya::programs::BtfTracePoint;
+use aya::{Btf, Ebpf, EbpfLoader, VerifierLogLevel};
+use taillight_core::{Error, Result};
+use taillight_rundir::trace_info::ProgramInfo;
+
+use super::layout::{COUNTERS, SLOTS, Slot, THREADS, Thread};
+use super::symbols::Symbols;
+use super::sys::Region;
+
+/// The programs, built from `bpf/taillight.bpf.c`.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/taillight.bpf.o");
+
+/// One program: its name in the object, its trace point, what cannot be seen without it.
+struct Program {
+    name: &'static str,
+    trace_point: &'static str,
+    sees: &'static str,
+    /// When it is worth its cost.
+    when: When,
+}
+
+/// When a program is loaded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    Always,
+    /// Every I/O is traced in full.
+    All,
+    /// Operations are queued (io_uring) and not direct, or all is traced.
+    Queued,
+}
+
+const fn always(name: &'static str, trace_point: &'static str, sees: &'static str) -> Program {
+    Program {
+        name,
+        trace_point,
+        sees,
+        when: When::Always,
+    }
+}
+
+const PROGRAMS: &[Program] = &[
+    always(
+        "bio_queue",
+        "block_bio_queue",
+        "when an I/O reaches the block layer; neighbours",
+    ),
+    always(
+        "rq_issue",
+        "block_rq_issue",
+        "when an I/O is given to the driver",
+    ),
+    always(
+        "rq_complete",
+        "block_rq_complete",
+        "when the device is done",
+    ),
+    always(
+        "rq_requeue",
+        "block_rq_requeue",
+        "I/Os given back by the driver",
+    ),
+    always("bio_split", "block_split", "I/Os cut by the block layer"),
+    Program {
+        name: "rq_insert",
+        trace_point: "block_rq_insert",
+        sees: "when an I/O is given to the I/O scheduler",
+        when: When::All,
+    },
+    always(
+        "sched_switch",
+        "sched_switch",
+        "threads off the CPU and why",
+    ),
+    always(
+        "sched_wakeup",
+        "sched_wakeup",
+        "waiting for a CPU after a wake-up",
+    ),
+    Program {
+        name: "uring_submit",
+        trace_point: "io_uring_submit_req",
+        sees: "when io_uring picks an I/O up; buffered I/Os of io_uring",
+        when: When::Queued,
+    },
+    always(
+        "uring_punt",
+        "io_uring_queue_async_work",
+        "I/Os handed to io_uring worker threads",
+    ),
+    Program {
+        name: "uring_complete",
+        trace_point: "io_uring_complete",
+        sees: "when io_uring posts a completion",
+        when: When::Queued,
+    },
+    always("jbd2_start", "jbd2_start_commit", "commits of a journal"),
+    always(
+        "jbd2_logging",
+        "jbd2_commit_logging",
+        "commits of a journal",
+    ),
+    always("jbd2_end", "jbd2_end_commit", "commits of a journal"),
+    always(
+        "reclaim_begin",
+        "mm_vmscan_direct_reclaim_begin",
+        "making room in memory",
+    ),
+    always(
+        "reclaim_end",
+        "mm_vmscan_direct_reclaim_end",
+        "making room in memory",
+    ),
+    always(
+        "memcg_begin",
+        "mm_vmscan_memcg_reclaim_begin",
+        "making room in a memory cgroup",
+    ),
+    always(
+        "memcg_end",
+        "mm_vmscan_memcg_reclaim_end",
+        "making room in a memory cgroup",
+    ),
+];
+
+/// What the programs are told.
+#[derive(Debug, Clone, Default)]
+pub struct Config {
+    /// Disks under test, kernel numbers; at most four are watched.
+    pub disks: Vec<u32>,
+    /// Shorter stretches off the CPU are no events, ns.
+    pub off_ns: u64,
+    /// Every I/O is kept.
+    pub all: bool,
+    /// Some worker queues operations that are not direct.
+    pub queued: bool,
+}
+
+/// Loaded and attached programs with their memory. Dropped, they are gone.
+pub struct Programs {
+    /// Keeps the programs attached.
+    _ebpf: Ebpf,
+    /// Operations in flight.
+    pub slots: Region<Slot>,
+    /// Threads of the load.
+    pub threads: Region<Thread>,
+    /// See `layout::C_*`.
+    pub counters: Region<std::sync::atomic::AtomicU64>,
+    /// Thread id to index.
+    pub tids: std::sync::Mutex<HashMap<MapData, u32, u32>>,
+    /// Attached or not.
+    pub info: Vec<ProgramInfo>,
+}
+
+/// Where events arrive.
+pub type Ring = RingBuf<MapData>;
+
+/// Loads and attaches what the kernel allows.
+///
+/// # Errors
+/// `Unavailable` when nothing can be loaded at all.
+pub fn load(config: &Config, symbols: &Symbols) -> Result<(Programs, Ring)> {
+    let btf = Btf::from_sys_fs().map_err(|e| {
+        Error::unavailable("the kernel does not describe its types")
+            .source(e)
+            .hint("tracing needs a kernel built with CONFIG_DEBUG_INFO_BTF")
+    })?;
+    let mut ebpf = open(config, symbols, &btf)?;
+    let mut info = Vec::new();
+    for program in PROGRAMS {
+        let wanted = match program.when {
+            When::Always => true,
+            When::All => config.all,
+            When::Queued => config.all || config.queued,
+        };
+        if wanted {
+            let missing = attach(&mut ebpf, program, &btf).err();
+            info.push(ProgramInfo {
+                trace_point: program.trace_point.to_owned(),
+                sees: program.sees.to_owned(),
+                missing,
+            });
+        }
+    }
+    if info.iter().all(|p| p.missing.is_some()) {
+        let why = info
+            .first()
+            .and_then(|p| p.missing.clone())
+            .unwrap_or_default();
+        return Err(Error::unavailable("the kernel refuses trace programs")
+            .with("why", why)
+            .hint("run as root, or: setcap cap_bpf,cap_perfmon+ep on the taillight binary"));
+    }
+    share(ebpf, info)
+}
+
+fn open(config: &Config, symbols: &Symbols, btf: &Btf) -> Result<Ebpf> {
+    let names = [
+        ("cfg_end_iomap", "iomap_dio_bio_end_io"),
+        ("cfg_end_blkdev", "blkdev_bio_end_io"),
+        ("cfg_end_blkdev_async", "blkdev_bio_end_io_async"),
+        ("cfg_end_chain", "bio_chain_endio"),
+        ("cfg_uring_done", "io_complete_rw"),
+        ("cfg_uring_polled", "io_complete_rw_iopoll"),
+        ("cfg_loop_done", "lo_rw_aio_complete"),
+    ];
+    let addresses = symbols.addresses(&names.map(|(_, function)| function));
+    let values =
+        names.map(|(global, function)| (global, addresses.get(function).copied().unwrap_or(0)));
+    let disks = ["cfg_disk0", "cfg_disk1", "cfg_disk2", "cfg_disk3"];
+    let pid = std::process::id();
+    let mut loader = EbpfLoader::new();
+    loader
+        .btf(Some(btf))
+        .verifier_log_level(VerifierLogLevel::DISABLE)
+        .override_global("cfg_tgid", &pid, true)
+        .override_global("cfg_off_ns", &config.off_ns, true);
+    for (global, value) in &values {
+        loader.override_global(global, value, true);
+    }
+    for (global, disk) in disks.iter().zip(&config.disks) {
+        loader.override_global(global, disk, true);
+    }
+    loader.load(OBJECT).map_err(|e| {
+        Error::unavailable("trace programs cannot be prepared")
+            .source(e)
+            .hint("run as root, or: setcap cap_bpf,cap_perfmon+ep on the taillight binary")
+    })
+}
+
+/// Why not, in one line.
+fn attach(ebpf: &mut Ebpf, program: &Program, btf: &Btf) -> std::result::Result<(), String> {
+    let known: &mut BtfTracePoint = ebpf
+        .program_mut(program.name)
+        .ok_or("not in the object")?
+        .try_into()
+        .map_err(one_line)?;
+    known.load(program.trace_point, btf).map_err(one_line)?;
+    known.attach().map_err(one_line)?;
+    Ok(())
+}
+
+/// An error with its causes, on one line.
+fn one_line(e: impl std::error::Error) -> String {
+    let mut text = e.to_string();
+    let mut cause = e.source();
+    while let Some(e) = cause {
+        text = format!("{text}: {e}");
+        cause = e.source();
+    }
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+fn share(mut ebpf: Ebpf, info: Vec<ProgramInfo>) -> Result<(Programs, Ring)> {
+    let no = |what: &'static str| move || Error::internal("a map is missing").with("map", what);
+    let unusable = |e: aya::maps::MapError| Error::internal("a map is unusable").source(e);
+    let tids = ebpf.take_map("tids").ok_or_else(no("tids"))?;
+    let ring = ebpf.take_map("ring").ok_or_else(no("ring"))?;
+    let programs = Programs {
+        slots: region(&ebpf, "slots", SLOTS)?,
+        threads: region(&ebpf, "threads", THREADS)?,
+        counters: region(&ebpf, "counters", COUNTERS)?,
+        tids: std::sync::Mutex::new(HashMap::try_from(tids).map_err(unusable)?),
+        _ebpf: ebpf,
+        info,
+    };
+    Ok((programs, RingBuf::try_from(ring).map_err(unusable)?))
+}
+
+fn region<T: super::sys::Shared>(ebpf: &Ebpf, name: &'static str, n: usize) -> Result<Region<T>> {
+    let Some(Map::Array(data)) = ebpf.map(name) else {
+        return Err(Error::internal("a map is missing").with("map", name));
+    };
+    Region::map(data.fd().as_fd(), n).map_err(|e| {
+        Error::unavailable("cannot map memory shared with trace programs")
+            .with("map", name)
+            .source(e)
+    })
+}

@@ -1,0 +1,132 @@
+//! The running 99.9 % of one kind of operation, cheap enough for the hot loop.
+
+/// Values per power of two: the threshold is at most 6 % below the true one.
+const STEPS: u32 = 16;
+const BUCKETS: usize = (64 * STEPS) as usize;
+/// I/Os kept before there is a threshold.
+const LEARN: u64 = 10_000;
+/// The threshold is set anew after this many I/Os.
+const EVERY: u64 = 1024;
+
+/// Latencies seen, in coarse buckets.
+#[derive(Debug, Clone)]
+pub struct Running {
+    counts: Box<[u32]>,
+    seen: u64,
+    /// Given by the user.
+    fixed: Option<u64>,
+    threshold: u64,
+}
+
+/// Why an I/O is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// It is not.
+    No,
+    /// It is slow.
+    Slow,
+    /// It is one of the first, or the next of a regular sample.
+    Sample,
+}
+
+impl Running {
+    /// With a threshold of the user's, or none.
+    pub fn new(fixed: Option<u64>) -> Running {
+        Running {
+            counts: vec![0; BUCKETS].into(),
+            seen: 0,
+            fixed,
+            threshold: fixed.unwrap_or(0),
+        }
+    }
+
+    /// Takes one latency and says whether its I/O is kept.
+    #[inline]
+    pub fn keep(&mut self, ns: u64) -> Keep {
+        let n = self.seen;
+        self.seen += 1;
+        let bucket = bucket(ns);
+        if let Some(count) = self.counts.get_mut(bucket) {
+            *count = count.saturating_add(1);
+        }
+        if n < LEARN || n.is_multiple_of(EVERY) {
+            if n.is_multiple_of(EVERY) && self.fixed.is_none() {
+                self.learn();
+            }
+            return Keep::Sample;
+        }
+        if ns >= self.threshold {
+            Keep::Slow
+        } else {
+            Keep::No
+        }
+    }
+
+    /// Sets the threshold to the lower edge of the bucket of the 99.9 %.
+    #[cold]
+    fn learn(&mut self) {
+        let beyond = self.seen / 1000;
+        let mut above = 0;
+        for (i, count) in self.counts.iter().enumerate().rev() {
+            above += u64::from(*count);
+            if above > beyond {
+                // A bucket that holds more than one in a hundred is not the tail: then its
+                // slower neighbour begins it.
+                let crowded = u64::from(*count) > self.seen / 100;
+                self.threshold = lower_edge(i + usize::from(crowded));
+                return;
+            }
+        }
+    }
+}
+
+#[inline]
+fn bucket(ns: u64) -> usize {
+    let ns = ns.max(u64::from(STEPS));
+    let power = 63 - ns.leading_zeros();
+    let step = (ns >> (power - 4)) & u64::from(STEPS - 1);
+    (power * STEPS) as usize + step as usize
+}
+
+fn lower_edge(bucket: usize) -> u64 {
+    let (power, step) = (bucket as u32 / STEPS, bucket as u64 % u64::from(STEPS));
+    if power < 4 {
+        return 0;
+    }
+    (u64::from(STEPS) + step) << (power - 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges_belong_to_their_buckets() {
+        for ns in [16, 17, 31, 32, 100, 4095, 4096, 1_000_000, u64::MAX / 2] {
+            let edge = lower_edge(bucket(ns));
+            assert!(edge <= ns && ns - edge <= ns / 16, "{ns}: {edge}");
+        }
+        assert_eq!(bucket(0), bucket(16));
+    }
+
+    #[test]
+    fn the_slowest_thousandth_is_kept() {
+        let mut running = Running::new(None);
+        let mut usual = 0;
+        for i in 0..200_000u64 {
+            // 0.5 in a thousand are ten times slower.
+            let ns = if i % 2000 == 999 { 1_000_000 } else { 100_000 };
+            let keep = running.keep(ns);
+            if ns > 500_000 && i >= LEARN {
+                assert_ne!(keep, Keep::No);
+            }
+            usual += u64::from(keep == Keep::Slow && ns < 500_000);
+        }
+        assert_eq!(usual, 0, "the bucket of all others is not the tail");
+        let mut fixed = Running::new(Some(500_000));
+        (0..LEARN).for_each(|_| assert_eq!(fixed.keep(1), Keep::Sample));
+        assert_eq!(fixed.keep(499_999), Keep::Sample, "every 1024th");
+        assert_eq!(fixed.keep(500_000), Keep::Slow);
+        assert_eq!(fixed.keep(499_999), Keep::No);
+    }
+}

@@ -1,0 +1,97 @@
+//! Addresses and names of kernel functions, from /proc/kallsyms.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+
+use crate::Sys;
+
+/// Names of functions by address.
+#[derive(Debug, Default)]
+pub struct Symbols {
+    /// Sorted by address.
+    list: Vec<(u64, Box<str>)>,
+}
+
+impl Symbols {
+    /// Reads all functions. Empty when the kernel hides their addresses.
+    pub fn read(sys: &Sys) -> Symbols {
+        let Ok(file) = std::fs::File::open(sys.path("/proc/kallsyms")) else {
+            return Symbols::default();
+        };
+        parse(BufReader::new(file))
+    }
+
+    /// Whether addresses were readable.
+    pub fn known(&self) -> bool {
+        !self.list.is_empty()
+    }
+
+    /// The addresses of functions by name, for the few that the programs compare with.
+    pub fn addresses(&self, names: &[&str]) -> HashMap<String, u64> {
+        let found = self.list.iter().filter(|(_, n)| names.contains(&&**n));
+        found.map(|(a, n)| (n.to_string(), *a)).collect()
+    }
+
+    /// The function at an address; `None` outside of all.
+    pub fn name(&self, address: u64) -> Option<&str> {
+        let place = self.list.partition_point(|(a, _)| *a <= address);
+        let (_, name) = self.list.get(place.checked_sub(1)?)?;
+        Some(name)
+    }
+
+    /// A stack in words, innermost first. The tracing's own frames are left out.
+    pub fn stack(&self, frames: &[u64]) -> Option<String> {
+        let names = frames
+            .iter()
+            .filter(|a| **a != 0)
+            .filter_map(|a| self.name(*a));
+        let own = |n: &&str| !n.starts_with("bpf_") && !n.starts_with("__bpf_");
+        let names: Vec<&str> = names.filter(own).collect();
+        (!names.is_empty()).then(|| names.join(";"))
+    }
+}
+
+fn parse(lines: impl BufRead) -> Symbols {
+    let mut list: Vec<(u64, Box<str>)> = Vec::new();
+    for line in lines.lines().map_while(Result::ok) {
+        let mut words = line.split_ascii_whitespace();
+        let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        let text = matches!(kind, "t" | "T" | "w" | "W") && !name.starts_with("__pfx_");
+        if let Ok(address) = u64::from_str_radix(address, 16)
+            && address != 0
+            && text
+        {
+            list.push((address, name.into()));
+        }
+    }
+    list.sort_unstable();
+    Symbols { list }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_become_names() {
+        let text = "ffff1000 T schedule\nffff2000 t io_schedule\nffff3000 D data\n\
+                    ffff4000 t bpf_prog_1 [bpf]\nbad line\n";
+        let symbols = parse(text.as_bytes());
+        assert!(symbols.known());
+        assert_eq!(symbols.name(0xffff_2005), Some("io_schedule"));
+        assert_eq!(symbols.name(1), None);
+        let stack = symbols.stack(&[0xffff_4001, 0xffff_1001, 0xffff_2001, 0]);
+        assert_eq!(stack.as_deref(), Some("schedule;io_schedule"));
+        assert_eq!(symbols.addresses(&["schedule"])["schedule"], 0xffff_1000);
+    }
+
+    #[test]
+    fn hidden_addresses_are_no_symbols() {
+        let symbols = parse("0000000000000000 T schedule\n".as_bytes());
+        assert!(!symbols.known());
+        assert_eq!(symbols.stack(&[0xffff_0000]), None);
+    }
+}

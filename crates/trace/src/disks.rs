@@ -1,0 +1,108 @@
+//! The disks below a path, by the kernel's numbers: whose other users are of interest.
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::Sys;
+
+/// How deep loop devices and stacked devices are followed.
+const LEVELS: u32 = 4;
+/// The kernel's first PID namespace has this inode.
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// Whether thread ids here are those the kernel's trace points show.
+pub fn same_pid_namespace(sys: &Sys) -> bool {
+    std::fs::metadata(sys.path("/proc/self/ns/pid"))
+        .map_or(true, |m| m.ino() == FIRST_PID_NAMESPACE)
+}
+
+/// Every disk below `path` (a file, a directory, a device), upper ones first:
+/// `major << 20 | minor` as trace programs see them.
+pub fn under(sys: &Sys, path: &Path) -> Vec<u32> {
+    let mut found = Vec::new();
+    if let Some((major, minor)) = device_of(path) {
+        follow(sys, major, minor, LEVELS, &mut found);
+    }
+    found
+}
+
+/// The device that `path` is, or is on; for a path that does not exist yet, its parent's.
+fn device_of(path: &Path) -> Option<(u32, u32)> {
+    let mut existing = path.ancestors().filter(|p| p.exists());
+    let meta = match existing.next() {
+        Some(p) => std::fs::metadata(p).ok()?,
+        None => std::fs::metadata(".").ok()?,
+    };
+    let dev = if meta.file_type().is_block_device() {
+        meta.rdev()
+    } else {
+        meta.dev()
+    };
+    Some((rustix::fs::major(dev), rustix::fs::minor(dev)))
+}
+
+fn follow(sys: &Sys, major: u32, minor: u32, levels: u32, found: &mut Vec<u32>) {
+    let link = sys.path(&format!("/sys/dev/block/{major}:{minor}"));
+    let Ok(dir) = link.canonicalize() else {
+        return;
+    };
+    // A partition shares the queue of its disk.
+    let disk = match dir.parent() {
+        Some(parent) if dir.join("partition").exists() => parent.to_owned(),
+        _ => dir,
+    };
+    let Some((major, minor)) = number(&disk) else {
+        return;
+    };
+    let number = major << 20 | minor;
+    if found.contains(&number) {
+        return;
+    }
+    found.push(number);
+    if levels == 0 {
+        return;
+    }
+    if let Some(file) = crate::sys::read(&disk.join("loop/backing_file"))
+        && let Some((major, minor)) = device_of(Path::new(&file))
+    {
+        follow(sys, major, minor, levels - 1, found);
+    }
+    for slave in entries(&disk.join("slaves")) {
+        if let Some((major, minor)) = self::number(&slave) {
+            follow(sys, major, minor, levels - 1, found);
+        }
+    }
+}
+
+fn entries(dir: &Path) -> Vec<PathBuf> {
+    let list = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    list.map(|e| e.path()).collect()
+}
+
+fn number(dir: &Path) -> Option<(u32, u32)> {
+    let text = crate::sys::read(&dir.join("dev"))?;
+    let (major, minor) = text.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_is_its_disk() {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path();
+        let (major, minor) = device_of(root).unwrap();
+        let disk = root.join("sys/devices/sda");
+        std::fs::create_dir_all(disk.join("sda1")).unwrap();
+        std::fs::create_dir_all(root.join("sys/dev/block")).unwrap();
+        std::fs::write(disk.join("dev"), "8:0\n").unwrap();
+        std::fs::write(disk.join("sda1/dev"), "8:1\n").unwrap();
+        std::fs::write(disk.join("sda1/partition"), "1\n").unwrap();
+        let link = root.join(format!("sys/dev/block/{major}:{minor}"));
+        std::os::unix::fs::symlink(disk.join("sda1"), link).unwrap();
+        let sys = Sys::at(root);
+        assert_eq!(under(&sys, &root.join("not/there")), vec![8 << 20]);
+    }
+}

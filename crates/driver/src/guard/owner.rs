@@ -360,7 +360,7 @@ mod tests {
         let tmp = tempfile::tempdir().unwrap();
         let dir = OwnedDir::open(tmp.path()).unwrap();
         let (inode, device) = dir.identity().unwrap();
-        let mark = StoreMark {
+        let store = StoreMark {
             driver: "rocksdb".to_owned(),
             inode,
             device,
@@ -369,13 +369,13 @@ mod tests {
             form: "user".to_owned(),
             records: 10,
         };
-        dir.set_store(Some(mark.clone())).unwrap();
+        dir.set_store(Some(store.clone())).unwrap();
         std::fs::write(tmp.path().join("a"), b"x").unwrap();
         dir.add(&[mark(&dir, "a")]).unwrap();
-        assert_eq!(dir.store().unwrap(), Some(mark.clone()));
+        assert_eq!(dir.store().unwrap(), Some(store.clone()));
         let elsewhere = StoreMark {
             inode: inode + 1,
-            ..mark
+            ..store
         };
         dir.set_store(Some(elsewhere)).unwrap();
         assert_eq!(dir.store().unwrap(), None, "a mark that was copied here");

@@ -64,7 +64,7 @@ pub struct Worker<C: Kept, P: Probe> {
     slots: Vec<InFlight>,
     free: Vec<u32>,
     batch: Vec<u32>,
-    /// Operations in `batch` that are handed over at once, with more due or not.
+    /// Operations of `batch` that one flush hands over.
     full_batch: usize,
     done: Vec<Completion>,
     generation: u64,
@@ -355,9 +355,6 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             }
             None => {
                 self.batch.push(slot);
-                if self.batch.len() >= self.full_batch {
-                    self.issue()?;
-                }
                 Ok(())
             }
         }
@@ -413,15 +410,19 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         }
     }
 
-    /// Hands the batch to the kernel or server and stamps it.
+    /// Hands the batch to the kernel or server, in as many parts as the session wants, and stamps
+    /// each. Waiting for earlier parts is time in our own queue: all have their submit stamps.
     #[inline]
     fn issue(&mut self) -> Result<()> {
-        self.session.flush()?;
-        let issued = self.clock.now();
-        self.now = issued;
-        for slot in self.batch.drain(..) {
-            self.slots[slot as usize].issued = issued;
+        for part in self.batch.chunks(self.full_batch) {
+            self.session.flush()?;
+            let issued = self.clock.now();
+            self.now = issued;
+            for slot in part {
+                self.slots[*slot as usize].issued = issued;
+            }
         }
+        self.batch.clear();
         Ok(())
     }
 

@@ -20,8 +20,8 @@ mod written;
 
 pub use extent::check_extents;
 pub use forms::{
-    AccessForm, AccessTable, ArrivalForm, ArrivalKind, ArrivalTable, MixForm, Percentile,
-    percentile,
+    AccessForm, AccessTable, ArrivalForm, ArrivalKind, ArrivalTable, BlockSizeForm, MixForm,
+    Percentile, percentile,
 };
 pub use message::suggest;
 pub use written::{

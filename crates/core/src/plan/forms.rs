@@ -7,7 +7,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer, StrDeserial
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::data::{Payload, PayloadKind};
-use super::workload::{BlockSize, BlockSizePart, SizeRange};
+use super::workload::{BlockSize, BlockSizePart, SizeRange, Spread};
 use crate::units::ByteSize;
 
 /// A mix is written as a table of weights: `{ read = 70, write = 30 }`.
@@ -58,43 +58,81 @@ pub mod mix {
 
 impl<'de> Deserialize<'de> for BlockSize {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let no_file = |_| de::Error::custom("a plan holds sizes, not the file they came from");
+        d.deserialize_any(BlockSizes)?.map_err(no_file)
+    }
+}
+
+impl BlockSize {
+    /// Sizes, or the name of the file that has them (`Err`): as job files may say.
+    pub(crate) fn or_file<'de, D: Deserializer<'de>>(
+        d: D,
+    ) -> Result<Result<BlockSize, String>, D::Error> {
         d.deserialize_any(BlockSizes)
     }
+}
+
+/// A range, or a file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RangeOrFile {
+    file: Option<String>,
+    min: Option<ByteSize>,
+    max: Option<ByteSize>,
+    step: Option<ByteSize>,
+    #[serde(default)]
+    spread: Spread,
 }
 
 /// Reads a block size by the shape of what is written, so that errors name the real mistake.
 struct BlockSizes;
 
 impl<'de> de::Visitor<'de> for BlockSizes {
-    type Value = BlockSize;
+    type Value = Result<BlockSize, String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "a size like \"4KiB\", a list of { size, weight }, or a range { min, max, step }",
+            "a size like \"4KiB\", a list of { size, weight }, a range { min, max, step }, or { file }",
         )
     }
-    fn visit_str<E: de::Error>(self, s: &str) -> Result<BlockSize, E> {
-        s.parse().map(BlockSize::Fixed).map_err(E::custom)
+    fn visit_str<E: de::Error>(self, s: &str) -> Result<Self::Value, E> {
+        s.parse()
+            .map(|s| Ok(BlockSize::Fixed(s)))
+            .map_err(E::custom)
     }
-    fn visit_i64<E: de::Error>(self, n: i64) -> Result<BlockSize, E> {
+    fn visit_i64<E: de::Error>(self, n: i64) -> Result<Self::Value, E> {
         number(n)
     }
-    fn visit_u64<E: de::Error>(self, n: u64) -> Result<BlockSize, E> {
+    fn visit_u64<E: de::Error>(self, n: u64) -> Result<Self::Value, E> {
         number(n)
     }
-    fn visit_f64<E: de::Error>(self, n: f64) -> Result<BlockSize, E> {
+    fn visit_f64<E: de::Error>(self, n: f64) -> Result<Self::Value, E> {
         number(n)
     }
-    fn visit_seq<A: de::SeqAccess<'de>>(self, seq: A) -> Result<BlockSize, A::Error> {
-        Vec::<BlockSizePart>::deserialize(SeqAccessDeserializer::new(seq)).map(BlockSize::Split)
+    fn visit_seq<A: de::SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
+        let parts = Vec::<BlockSizePart>::deserialize(SeqAccessDeserializer::new(seq))?;
+        Ok(Ok(BlockSize::Split(parts)))
     }
-    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<BlockSize, A::Error> {
-        SizeRange::deserialize(MapAccessDeserializer::new(map)).map(BlockSize::Range)
+    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        let t = RangeOrFile::deserialize(MapAccessDeserializer::new(map))?;
+        match (t.file, t.min, t.max, t.step) {
+            (Some(file), None, None, None) => Ok(Err(file)),
+            (None, Some(min), Some(max), Some(step)) => Ok(Ok(BlockSize::Range(SizeRange {
+                min,
+                max,
+                step,
+                spread: t.spread,
+            }))),
+            (Some(_), ..) => Err(de::Error::custom("a file of sizes has no min, max or step")),
+            (None, None, ..) => Err(de::Error::missing_field("min")),
+            (None, _, None, _) => Err(de::Error::missing_field("max")),
+            (None, _, _, None) => Err(de::Error::missing_field("step")),
+        }
     }
 }
 
 /// A bare number: `ByteSize` owns the words for it.
-fn number<T: fmt::Display, E: de::Error>(n: T) -> Result<BlockSize, E> {
+fn number<T: fmt::Display, E: de::Error>(n: T) -> Result<Result<BlockSize, String>, E> {
     Err(E::custom(ByteSize::unitless(n)))
 }
 

@@ -1,18 +1,17 @@
 //! How large: fixed, weighted, a range of multiples of a step, log-uniform, or from a histogram.
 //!
-//! What it is: the draw, and pure constructors from numbers and text. What it is not: files (the
-//! caller reads a histogram) or the job's words. Callers: the generator.
-
-use std::str::FromStr as _;
+//! What it is: the draw. What it is not: files (a job's histogram is read when it is resolved). Callers: the generator.
 
 use rand::Rng as _;
-use taillight_core::plan::BlockSize;
-use taillight_core::units::ByteSize;
-use taillight_core::{Error, ErrorKind, Result};
+use taillight_core::plan::{BlockSize, Spread};
+use taillight_core::{Error, Result};
 
 use super::dist::alias::Alias;
 use super::dist::unit;
 use super::permute::below;
+
+/// Up to so many sizes are searched one by one, more through a table.
+const FEW: usize = 16;
 
 /// Draws block sizes, bytes.
 #[derive(Debug, Clone)]
@@ -52,9 +51,16 @@ pub enum Sizes {
 
 impl Sizes {
     /// From the plan.
-    pub fn new(plan: &BlockSize) -> Sizes {
-        match plan {
+    ///
+    /// # Errors
+    /// `Usage` for what the plan's checks refuse as well.
+    pub fn new(plan: &BlockSize) -> Result<Sizes> {
+        Ok(match plan {
             BlockSize::Fixed(b) => Sizes::Fixed(b.0),
+            BlockSize::Split(parts) if parts.len() > FEW => {
+                let parts: Vec<_> = parts.iter().map(|p| (p.size.0, p.weight.into())).collect();
+                return Sizes::table(&parts);
+            }
             BlockSize::Split(parts) => {
                 let total: u64 = parts.iter().map(|p| u64::from(p.weight)).sum();
                 let mut sum = 0u64;
@@ -67,12 +73,15 @@ impl Sizes {
                 });
                 Sizes::Split(bounds.collect())
             }
+            BlockSize::Range(r) if r.spread == Spread::Log => {
+                return Sizes::log_uniform(r.min.0, r.max.0, r.step.0);
+            }
             BlockSize::Range(r) => Sizes::Range {
                 min: r.min.0,
                 step: r.step.0,
                 count: (r.max.0 - r.min.0) / r.step.0.max(1) + 1,
             },
-        }
+        })
     }
 
     /// Uniform over every byte from `min` to `max`, both included: fio's `bsrange` with
@@ -107,7 +116,7 @@ impl Sizes {
         })
     }
 
-    /// Sizes with counts, as from [`parse_histogram`].
+    /// Sizes with counts, as from [`taillight_core::histogram::parse`].
     ///
     /// # Errors
     /// `Usage` when a size is 0 or comes twice, or no count is above 0.
@@ -200,61 +209,6 @@ fn steps(min: u64, max: u64, step: u64) -> Result<u64> {
             .hint("min and step must be at least 1 B, and max not below min"));
     }
     Ok((max - min) / step + 1)
-}
-
-/// Sizes and counts from the text of a histogram file, for [`Sizes::table`]. Two forms:
-///
-/// - YCSB's: a first line `BlockSize<TAB>n`, then lines `bucket<TAB>count`. Bucket i (from 0)
-///   stands for the size `(i + 1) * n`. YCSB itself draws its last bucket one size too small and
-///   the first a little too often; that is not copied.
-/// - Plain: lines `size,count`, sizes with or without a unit (`4KiB,70`). A heading `size,count`,
-///   empty lines and lines starting with `#` are skipped.
-///
-/// # Errors
-/// `Usage` naming the first line that does not fit.
-pub fn parse_histogram(text: &str) -> Result<Vec<(u64, u64)>> {
-    let lines = text.lines().zip(1u64..);
-    let mut lines = lines.filter(|(l, _)| !l.trim().is_empty() && !l.starts_with('#'));
-    let mut rest = lines.clone();
-    let (head, at) = rest.next().ok_or_else(|| {
-        Error::usage("the size histogram is empty")
-            .hint("write one `size,count` on a line, for example 4KiB,70")
-    })?;
-    if let Some(width) = head.strip_prefix("BlockSize\t") {
-        let width = number(width).ok_or_else(|| unfit(at, head))?;
-        let part = |(line, at): (&str, u64)| {
-            let (bucket, count) = line.split_once('\t').ok_or_else(|| unfit(at, line))?;
-            let size = number(bucket)
-                .and_then(|b| b.checked_add(1)?.checked_mul(width))
-                .ok_or_else(|| unfit(at, line))?;
-            Ok((size, number(count).ok_or_else(|| unfit(at, line))?))
-        };
-        return rest.map(part).collect();
-    }
-    if head.trim() == "size,count" {
-        lines = rest;
-    }
-    let part = |(line, at): (&str, u64)| {
-        let (size, count) = line.split_once(',').ok_or_else(|| unfit(at, line))?;
-        let size = number(size).or_else(|| Some(ByteSize::from_str(size.trim()).ok()?.0));
-        let size = size.ok_or_else(|| unfit(at, line))?;
-        Ok((size, number(count).ok_or_else(|| unfit(at, line))?))
-    };
-    lines.map(part).collect()
-}
-
-fn number(text: &str) -> Option<u64> {
-    text.trim().parse().ok()
-}
-
-fn unfit(at: u64, line: &str) -> Error {
-    Error::new(
-        ErrorKind::Usage,
-        "a line of the size histogram cannot be read",
-    )
-    .with("line", at)
-    .with("text", line)
-    .hint("either `size,count` lines, or YCSB's `BlockSize<TAB>n` and `bucket<TAB>count` lines")
 }
 
 #[cfg(test)]

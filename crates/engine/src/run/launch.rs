@@ -491,7 +491,7 @@ fn prepare(seat: &Seat) -> Result<()> {
 }
 
 /// Ends a run in which nothing completes any more, and says so.
-fn idle_error(shared: &Shared, now: Stamp) -> Option<Error> {
+fn idle_error<B>(shared: &Shared<B>, now: Stamp) -> Option<Error> {
     let idle = shared.idle.as_ref().filter(|idle| idle.fires(now))?;
     shared.abort.store(true, Ordering::Relaxed);
     Some(idle.error())

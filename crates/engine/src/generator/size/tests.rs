@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 use rand::SeedableRng;
+use taillight_core::ErrorKind;
+use taillight_core::histogram::parse as parse_histogram;
 
 use super::super::Rng;
 use super::*;

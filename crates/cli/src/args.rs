@@ -28,6 +28,8 @@ pub struct Cli {
 pub enum Command {
     /// Run a job and leave a run directory with a report.
     Run(Box<RunArgs>),
+    /// Why the tail of a run is slow: outliers by layer, with evidence.
+    Explain(ExplainArgs),
     /// Make the report of one run again, or one report over several runs.
     Report(ReportArgs),
     /// What can be driven, and with which options.
@@ -142,6 +144,19 @@ pub struct RunArgs {
     /// Show the resolved plan as a job file and do nothing.
     #[arg(long)]
     pub print_plan: bool,
+}
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  taillight run job.toml --set trace.mode=outliers
+  taillight explain taillight-runs/job-20260102T030405Z
+
+The run must have been traced. Pictures of the episodes are in its report.html.")]
+pub struct ExplainArgs {
+    /// Run directory.
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
 }
 
 /// Arguments of `report`.

@@ -44,6 +44,7 @@ fn command() -> Exit {
 fn dispatch(command: Command) -> Result<Exit> {
     match command {
         Command::Run(args) => run::main(*args),
+        Command::Explain(args) => report::explain(&args),
         Command::Report(args) => report::main(&args),
         Command::Drivers(args) => drivers::main(&args),
         Command::Doctor(args) => doctor::main(&args),

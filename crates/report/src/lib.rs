@@ -8,6 +8,7 @@
 
 pub mod about;
 pub mod analyse;
+pub mod attribution;
 mod charts;
 mod console;
 pub mod format;

@@ -44,10 +44,9 @@ fn rate(size: usize, mut each: impl FnMut(u64, &mut [u8])) -> f64 {
     turn(TIME)
 }
 
-/// Each kind, by itself.
-pub fn run(setup: &Setup) -> Result<Report> {
-    let mut report = Report::titled("Payload and verification, one core");
-    let kinds = [
+/// Name, kind, compressible and duplicate percent, whether reads use the buffers too.
+fn kinds() -> Vec<(&'static str, Kind, u32, u32, bool)> {
+    vec![
         (
             "random, the buffers only written from",
             Kind::Random,
@@ -73,7 +72,13 @@ pub fn run(setup: &Setup) -> Result<Report> {
             true,
         ),
         ("text", Kind::Text, 0, 0, true),
-    ];
+    ]
+}
+
+/// Each kind, by itself.
+pub fn run(setup: &Setup) -> Result<Report> {
+    let mut report = Report::titled("Payload and verification, one core");
+    let kinds = kinds();
     for (size, shown) in SIZES {
         let mut check = |what: String, bound, mut once: Box<dyn FnMut() -> f64>| {
             let values: Vec<f64> = (0..setup.pairs).map(|_| once()).collect();

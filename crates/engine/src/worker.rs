@@ -5,6 +5,7 @@
 //! `simulate` drive it. Per operation: no allocation, no lock, no syscall beyond the I/O.
 
 mod data;
+mod fail;
 mod flight;
 mod follow;
 mod keyed;
@@ -325,16 +326,6 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         }
     }
 
-    /// Puts the payload of a write into its buffer.
-    #[inline]
-    fn fill_buffer(&mut self, slot: u32, op: &Op) {
-        self.fill_payload(slot, op);
-        if let Some(keyed) = &self.keyed {
-            let sizes = self.generator.field_sizes();
-            keyed.encode(op, self.session.buffer(slot), sizes);
-        }
-    }
-
     /// Takes note of an accepted operation; records it when it is done already.
     #[inline(always)]
     fn accept(&mut self, slot: u32, submit: Stamp, answer: &Result<Submitted>) -> Result<()> {
@@ -520,29 +511,6 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         self.recorder
             .success(&sample, size, || record(flight, c, c.status, now, queued));
         Ok(())
-    }
-
-    /// A failure, a short I/O, or a success with stamps of the driver's own.
-    #[cold]
-    fn complete_other(&mut self, flight: &InFlight, c: &Completion) {
-        let short = c.status.is_ok() && c.moved != flight.op.size;
-        let status = if short { Status::SHORT } else { c.status };
-        let mut record = record(flight, c, status, self.now, self.queued);
-        record.origin = self.follow.as_ref().and_then(|f| f.origin);
-        self.fail_or_not(status);
-        self.probe.end(c.token.slot(), c.token, record.service_ns());
-        self.recorder.record(&record);
-    }
-
-    /// Counts failures in a row: a target that only fails is gone. A key that is not there, or
-    /// data that is not what was written, are answers of a target that works.
-    #[inline]
-    fn fail_or_not(&mut self, status: Status) {
-        let failed = !status.is_ok() && status != Status::NOT_FOUND && status != Status::VERIFY;
-        self.failures = if failed { self.failures + 1 } else { 0 };
-        if self.failures >= GONE_AFTER {
-            self.stop();
-        }
     }
 
     /// Records what is still in flight as unfinished, gives the session up, and reports.

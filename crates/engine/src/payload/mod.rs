@@ -340,7 +340,7 @@ impl Ids {
         self.draw = self.draw.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let drawn = scramble(self.draw);
         // One of those before, each alike.
-        self.id(1 + (u128::from(drawn) * u128::from(self.unique) >> 64) as u64)
+        self.id(1 + ((u128::from(drawn) * u128::from(self.unique)) >> 64) as u64)
     }
 }
 

@@ -1,3 +1,5 @@
+//! Shares checked with zstd and by counting; the same id gives the same bytes.
+
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -23,6 +23,16 @@ impl<C: Kept, P: Probe> Worker<C, P> {
 
     /// Puts the payload of a write into its buffer.
     #[inline]
+    pub(super) fn fill_buffer(&mut self, slot: u32, op: &Op) {
+        self.fill_payload(slot, op);
+        if let Some(keyed) = &self.keyed {
+            let sizes = self.generator.field_sizes();
+            keyed.encode(op, self.session.buffer(slot), sizes);
+        }
+    }
+
+    /// Puts the payload of a write into its buffer, without names of fields.
+    #[inline]
     pub(super) fn fill_payload(&mut self, slot: u32, op: &Op) {
         if let Some(checker) = &mut self.checker {
             checker.on_write(op, self.session.buffer(slot));

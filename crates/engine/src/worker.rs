@@ -55,6 +55,9 @@ pub struct Worker<C: Kept, P: Probe> {
     keyed: Option<Box<Keyed>>,
     /// Only on a stream.
     follow: Option<Box<Follow>>,
+    /// Something beyond the plain loop is asked for: keys, a stream, verification, passes, think
+    /// time, a late start, an idle time-out. One flag, so that the plain loop pays for one branch.
+    extras: bool,
     pace: Pace,
     idle: Option<IdleWatch>,
     /// False: load only.
@@ -87,6 +90,7 @@ pub struct Worker<C: Kept, P: Probe> {
 impl<C: Kept, P: Probe> Worker<C, P> {
     /// A worker ready to start at `timeline.start`.
     pub fn new(parts: Parts<C, P>) -> Self {
+        let extras = parts.extras();
         let Parts {
             clock,
             probe,
@@ -129,6 +133,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             payload: parts.payload,
             checker: parts.checker,
             keyed: parts.keyed,
+            extras,
             follow: parts.follow,
             pace: parts.pace,
             idle: parts.idle,
@@ -186,23 +191,16 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         // stop flag now and then. After a whole round there is more to do at once.
         let mut wake = self.now;
         self.round_end = self.now.plus(ROUND_NS).min(self.recorder.boundary());
-        if self.keyed.is_some() {
-            self.follow_up()?;
-        }
-        if self.idle.is_some() || self.follow.is_some() {
-            self.begin_round();
+        if self.extras {
+            self.begin_round()?;
         }
         for _ in 0..ROUND {
             let Some(&slot) = self.free.last().filter(|_| !self.stopping) else {
                 wake = self.recorder.boundary();
                 break;
             };
-            if self.pace.hold > self.now {
-                self.now = self.clock.now();
-                if self.pace.hold > self.now {
-                    wake = self.recorder.boundary().min(self.pace.hold);
-                    break;
-                }
+            if self.extras && self.held(&mut wake) {
+                break;
             }
             if self.limits.operations == Some(0) || self.limits.bytes == Some(0) {
                 self.reached_limit = true;
@@ -226,7 +224,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
                     }
                 }
             }
-            if self.follow.is_some() && !self.take_turn(&mut wake) {
+            if self.extras && !self.take_turn(&mut wake) {
                 break;
             }
             if !self.submit(slot, intended)? {
@@ -246,7 +244,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         } else {
             wake = wake.min(self.timeline.end.plus(self.limits.late_ns));
         }
-        if self.idle.is_some() {
+        if self.extras {
             self.tell_idle();
         }
         Ok(Wait::Until {
@@ -272,21 +270,11 @@ impl<C: Kept, P: Probe> Worker<C, P> {
     #[inline]
     fn submit(&mut self, slot: u32, intended: Option<Stamp>) -> Result<bool> {
         let mut op = self.generator.next();
-        if let Some(keyed) = &mut self.keyed {
-            op = keyed.first(slot, op, self.generator.field_sizes());
-        }
-        if self.generator.ended() {
-            self.reached_limit = true;
-            self.stop();
+        if self.extras && !self.dress(slot, &mut op) {
             return Ok(false);
-        }
-        if let Some(follow) = &mut self.follow {
-            follow.place(slot, &mut op);
         }
         if op.kind.writes() {
             self.fill_buffer(slot, &op);
-        } else if self.checker.is_some() {
-            self.expect(slot, &op);
         }
         self.generation += 1;
         let token = Token::new(self.generation, self.first_slot + slot);
@@ -313,7 +301,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         flight.submit = submit;
         flight.issued = submit;
         flight.token = token;
-        if let Some(follow) = &self.follow {
+        if self.extras
+            && let Some(follow) = &self.follow
+        {
             follow.stamp(slot, submit, self.session.buffer(slot));
         }
         let answer = self.session.submit(&flight.op, slot, token);
@@ -457,25 +447,20 @@ impl<C: Kept, P: Probe> Worker<C, P> {
 
     #[inline(always)]
     fn complete(&mut self, c: &Completion) -> Result<()> {
+        if self.extras {
+            return self.complete_extra(c);
+        }
+        self.complete_plain(c)
+    }
+
+    /// A completion that nothing but the recorder asks about.
+    #[inline(always)]
+    fn complete_plain(&mut self, c: &Completion) -> Result<()> {
         let slot = c.token.slot().wrapping_sub(self.first_slot);
         let flight = match self.slots.get_mut(slot as usize) {
             Some(f) if f.token == c.token => f,
             _ => return Err(unknown_token()),
         };
-        self.pace.completed(self.now);
-        if self.follow.is_some() {
-            return self.complete_followed(slot, c);
-        }
-        let checked;
-        let (flight, c) = if self.checker.is_some() {
-            checked = self.check(slot, c);
-            (&mut self.slots[slot as usize], &checked)
-        } else {
-            (flight, c)
-        };
-        if self.keyed.is_some() {
-            return self.complete_keyed(slot, c);
-        }
         flight.token = IDLE;
         self.free.push(slot);
         let size = flight.op.size;

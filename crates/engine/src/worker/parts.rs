@@ -105,3 +105,15 @@ pub struct Parts<C: Kept, P: Probe> {
     /// What capture records share.
     pub header: Header,
 }
+
+impl<C: Kept, P: Probe> Parts<C, P> {
+    /// Whether the plain loop is not enough.
+    pub fn extras(&self) -> bool {
+        self.keyed.is_some()
+            || self.follow.is_some()
+            || self.checker.is_some()
+            || self.idle.is_some()
+            || self.generator.ends()
+            || self.pace.matters(self.timeline.start)
+    }
+}

@@ -5,6 +5,7 @@ mod capture;
 mod direct;
 mod draws;
 mod null;
+mod pacing;
 mod payload;
 mod start;
 
@@ -48,6 +49,11 @@ pub const CASES: &[Case] = &[
         name: "payload",
         about: "bytes of each payload made by one core, sealing and checking of blocks",
         run: payload::run,
+    },
+    Case {
+        name: "pacing",
+        about: "schedules from 10 to 1,000,000 a second: counts and CPU",
+        run: pacing::run,
     },
     Case {
         name: "null-1",

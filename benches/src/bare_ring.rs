@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 
-use crate::sys::{BLOCK, O_DIRECT, Ring};
+use crate::sys::{BLOCK, Block, O_DIRECT, Ring};
 
 /// Turns of the loop between two looks at the clock.
 const TURNS_PER_LOOK: u32 = 256;
@@ -77,16 +77,15 @@ pub fn sync_main(args: &[&str]) -> Result<()> {
     let file = File::open(path).with_context(|| (*path).to_string())?;
     let blocks = file.metadata()?.len() / u64::from(BLOCK);
     ensure!(blocks > 0, "nothing to read");
-    let mut buffer = vec![0_u8; BLOCK as usize];
+    // Where malloc would put it, 16 bytes into a page, the kernel's copy takes 70 ns longer.
+    let mut block = Box::new(Block([0; BLOCK as usize]));
+    let buffer = &mut block.0;
     let (mut random, mut ios) = (seed(), 0_u64);
     let start = Instant::now();
     while start.elapsed() < time {
         for _ in 0..TURNS_PER_LOOK {
             let offset = next_block(&mut random, blocks) * u64::from(BLOCK);
-            ensure!(
-                file.read_at(&mut buffer, offset)? == buffer.len(),
-                "short read"
-            );
+            ensure!(file.read_at(buffer, offset)? == buffer.len(), "short read");
         }
         ios += u64::from(TURNS_PER_LOOK);
     }

@@ -104,8 +104,9 @@ impl Drop for Mapping {
 /// Bytes of one block.
 pub const BLOCK: u32 = 4096;
 
+/// Memory for one block, at the start of a page.
 #[repr(C, align(4096))]
-struct Block([u8; BLOCK as usize]);
+pub struct Block(pub [u8; BLOCK as usize]);
 
 /// A ring with a registered file and registered buffers, one per slot: the least work that can
 /// be done per read.

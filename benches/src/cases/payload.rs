@@ -142,6 +142,7 @@ fn checker(size: usize) -> Result<Checker> {
         payloads: &[PayloadSpec::new(Kind::Random, 0, 0).map_err(|e| anyhow!(e.to_string()))?],
         outstanding: 1,
         whole_writes: true,
+        inline: true,
         budget: LEDGER_BUDGET,
     });
     let shared: Arc<Shared> = shared.map_err(|e| anyhow!(e.to_string()))?;
@@ -149,16 +150,7 @@ fn checker(size: usize) -> Result<Checker> {
 }
 
 fn op(kind: OpKind, block: u64, size: usize) -> Op {
-    Op {
-        kind,
-        target: 0,
-        offset: block * size as u64,
-        size: size as u64,
-        key: 0,
-        count: 1,
-        field: taillight_core::ALL_FIELDS,
-        sync: None,
-    }
+    Op::block(kind, 0, block * size as u64, size as u64)
 }
 
 fn sealed(checker: &mut Checker, number: u64, block: &mut [u8]) {

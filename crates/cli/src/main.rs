@@ -5,6 +5,8 @@
 mod args;
 mod doctor;
 mod drivers;
+mod export;
+mod import;
 mod outcome;
 mod output;
 mod problem;
@@ -46,5 +48,7 @@ fn dispatch(command: Command) -> Result<Exit> {
         Command::Drivers(args) => drivers::main(&args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Schema(args) => schema::main(&args),
+        Command::Import(args) => import::main(&args),
+        Command::Export(args) => export::main(&args),
     }
 }

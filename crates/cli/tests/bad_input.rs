@@ -332,7 +332,7 @@ const JOBS: &[(&str, &[&str])] = &[
     ),
     ("[sweep]\n", &["[sweep] is not available yet", "job.toml:1"]),
     ("[steady]\n", &["[steady] is not available yet"]),
-    ("[search]\n", &["[search] is not available yet"]),
+    ("[search]\n", &["search: missing field `at`", "job.toml:1"]),
     (
         "[target]\ndriver = \"null\"\n[[workload]]\nmix = \"scan\"\n",
         &["cannot scan", "it can: "],

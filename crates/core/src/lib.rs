@@ -7,6 +7,7 @@ pub mod capability;
 pub mod clock;
 pub mod error;
 pub mod exit;
+pub mod histogram;
 pub mod job;
 pub mod keys;
 pub mod op;

@@ -1,7 +1,10 @@
 //! The rules of the contract as checks that any driver can be run through.
 //!
 //! Which checks apply follows from the driver's capabilities. Nothing here measures. Callers: the
-//! tests of this crate; each driver adds a line to their list.
+//! tests of this crate; each driver adds a line to their list. A target addressed by key is given
+//! records first; where a check reads or writes a block, it then gets or inserts a record.
+
+mod keyed;
 
 use taillight_core::capability::Capabilities;
 use taillight_core::op::SyncKind;
@@ -12,6 +15,8 @@ use taillight_core::plan::{
 use taillight_core::probe::Token;
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Stamp, Status};
+
+pub use keyed::keyed_plan;
 
 use crate::contract::{
     Admin, Completion, Driver, OpenSpec, Session, SessionSpec, Submitted, Target,
@@ -42,7 +47,7 @@ type Checked = Result<Outcome, String>;
 type Check = fn(&Bench<'_>) -> Checked;
 
 /// Every check by name.
-const CHECKS: [(&str, Check); 13] = [
+const CHECKS: [(&str, Check); 18] = [
     ("options resolve to themselves", options),
     ("buffers are apart and aligned", buffers),
     ("one completion per token", tokens),
@@ -56,6 +61,11 @@ const CHECKS: [(&str, Check); 13] = [
     ("two workers do not disturb each other", two_workers),
     ("giving up leaves the target usable", give_up),
     ("flushing works", flush),
+    ("a missing key is not found", keyed::missing),
+    ("updates replace, deletes remove", keyed::changes),
+    ("scans follow the order of keys", keyed::scans),
+    ("two writers lose nothing", keyed::two_writers),
+    ("records are remembered and purged", keyed::remembers),
 ];
 
 /// Runs every check; each outcome with the name of its rule.
@@ -72,6 +82,9 @@ pub fn run(case: &Case<'_>) -> Result<Vec<(&'static str, Outcome)>, String> {
     };
     let target = case.driver.open(&spec, &mut |_| true).map_err(text)?;
     let bench = Bench { case, caps, target };
+    if !bench.caps.addressed {
+        keyed::load(&bench)?;
+    }
     let outcome = |check: Check| check(&bench).unwrap_or_else(Outcome::Broken);
     let outcomes = CHECKS
         .iter()
@@ -157,7 +170,15 @@ impl Bench<'_> {
             .unwrap_or(4096)
     }
     fn can(&self, kind: OpKind) -> bool {
-        self.caps.ops.contains(&kind)
+        self.caps.ops.contains(&self.kind(kind))
+    }
+    /// The operation that stands for `kind` on this target.
+    fn kind(&self, kind: OpKind) -> OpKind {
+        match kind {
+            OpKind::Read if !self.caps.addressed => OpKind::Get,
+            OpKind::Write if !self.caps.addressed => keyed::insert(&self.caps),
+            kind => kind,
+        }
     }
     fn session(&self) -> Result<Box<dyn Session>, String> {
         let spec = SessionSpec {
@@ -170,8 +191,12 @@ impl Bench<'_> {
         };
         self.target.session(&spec).map_err(|e| e.to_string())
     }
-    /// The `n`-th block of the data set, over all files.
+    /// The `n`-th block of the data set, over all files; or the `n`-th record.
     fn op(&self, kind: OpKind, n: u64) -> Op {
+        let kind = self.kind(kind);
+        if !self.caps.addressed {
+            return Op::keyed(kind, n % keyed::RECORDS, self.block());
+        }
         let geometry = self.target.geometry();
         let per_file = (geometry.file_size / self.block()).max(1);
         let n = n % (per_file * u64::from(geometry.files));
@@ -409,7 +434,9 @@ fn sync_after_write(b: &Bench<'_>) -> Checked {
         ensure(c.status.is_ok() && c.moved == op.size, || {
             format!("{kind:?} ended {c:?}")
         })?;
-        ensure(c.sync_ns.is_some() == kind.is_some(), || {
+        // A store does not tell the time of its sync.
+        let timed = kind.is_some() && b.caps.addressed;
+        ensure(c.sync_ns.is_some() == timed, || {
             format!("{kind:?} gave {:?}", c.sync_ns)
         })?;
     }
@@ -431,7 +458,7 @@ fn sync_after_write(b: &Bench<'_>) -> Checked {
     session
         .poll(left, Some(until), &mut out)
         .map_err(|e| e.to_string())?;
-    let good = |c: &Completion| c.status.is_ok() && c.sync_ns.is_some();
+    let good = |c: &Completion| c.status.is_ok() && (c.sync_ns.is_some() || !b.caps.addressed);
     ensure(
         out.len() as u32 == b.depth() && out.iter().all(good),
         || format!("{out:?}"),
@@ -445,9 +472,14 @@ fn every_op(b: &Bench<'_>) -> Checked {
         mixes.any(|part| part.op == kind)
     };
     let mut session = b.session()?;
-    for kind in b.caps.ops.iter().copied().filter(|kind| planned(*kind)) {
+    let kinds = b.caps.ops.iter().copied().filter(|kind| planned(*kind));
+    // The engine makes a read-modify-write of two operations.
+    for kind in kinds.filter(|kind| *kind != OpKind::Rmw) {
         let c = b.one(session.as_mut(), &b.op(kind, 2))?;
         ensure(c.status.is_ok(), || format!("{} ended {c:?}", kind.name()))?;
+    }
+    if !b.caps.addressed {
+        b.one(session.as_mut(), &b.op(OpKind::Write, 2))?;
     }
     Ok(Outcome::Kept)
 }

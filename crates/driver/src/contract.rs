@@ -245,12 +245,13 @@ pub trait Session {
     /// # Errors
     /// Only when the run cannot go on.
     fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted>;
-    /// Queued operations after which the engine calls `flush` without waiting for more that are
-    /// due; asked once. At least 1; `u32::MAX` when a batch may be as large as the queue.
+    /// Queued operations that one `flush` hands over at most; asked once. At least 1; `u32::MAX`
+    /// for all of them.
     fn submit_batch(&self) -> u32 {
         u32::MAX
     }
-    /// Hands queued operations to the kernel or server; called once per batch of submits.
+    /// Hands queued operations to the kernel or server, oldest first, at most `submit_batch` of
+    /// them. Called until all are handed over; `poll` hands over what a caller left.
     ///
     /// # Errors
     /// Only when the run cannot go on.

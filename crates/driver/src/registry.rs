@@ -6,6 +6,8 @@ use crate::Driver;
 pub static DRIVERS: &[&dyn Driver] = &[
     &crate::file::File,
     &crate::memory::Memory,
+    &crate::kv::rocksdb::RocksDb,
+    &crate::kv::leveldb::LevelDb,
     &crate::null::Null,
     &crate::sim::Sim,
 ];

@@ -1,10 +1,11 @@
 //! Every driver through the contract's checks. Adding a driver: one line in its own test here.
 #![allow(clippy::unwrap_used)]
 
-use taillight_core::OpKind;
-use taillight_core::plan::TargetPlan;
+use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::units::ByteSize;
-use taillight_driver::conformance::{Case, Outcome, plan, run};
+use taillight_core::{ErrorKind, OpKind};
+use taillight_driver::OpenSpec;
+use taillight_driver::conformance::{Case, Outcome, keyed_plan, plan, run};
 
 const OPS: [OpKind; 4] = [OpKind::Read, OpKind::Write, OpKind::Fsync, OpKind::Trim];
 
@@ -19,11 +20,16 @@ fn target(driver: &str, path: Option<String>, options: &str) -> TargetPlan {
 }
 
 fn check(target: TargetPlan, depth: u32) {
-    let driver = taillight_driver::find(&target.driver).unwrap();
+    check_plan(plan(target, &OPS, 4096, depth));
+}
+
+fn check_plan(plan: Plan) {
+    let target = &plan.target;
+    let depth = plan.workloads[0].queue_depth;
     let name = format!("{} at depth {depth}: {}", target.driver, target.options);
     let case = Case {
-        driver,
-        plan: plan(target, &OPS, 4096, depth),
+        driver: taillight_driver::find(&target.driver).unwrap(),
+        plan,
         destroy: None,
     };
     let outcomes = run(&case).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -97,4 +103,56 @@ fn file_in_memory_keeps_the_contract() {
         target("file", Some(dir), "direct = false\ncache = \"warm\""),
         1,
     );
+}
+
+#[test]
+fn memory_keeps_the_contract() {
+    for reverse in [false, true] {
+        check_plan(keyed_plan(target("memory", None, ""), 400, 1, reverse));
+    }
+}
+
+/// Embedded stores, each with several options; what their libraries lack is said and skipped.
+#[test]
+fn embedded_stores_keep_the_contract() {
+    let rocksdb = [
+        "",
+        "bounded_scans = true\nstatistics = true",
+        "column_family = \"other\"\nwal = false\nbloom_bits = 10\nblock_cache = \"1MiB\"",
+        "write_buffer_size = \"64KiB\"\ncompression = \"none\"\nmax_background_jobs = 3",
+    ];
+    let leveldb = [
+        "",
+        "bounded_scans = true\nbloom_bits = 10",
+        "block_cache = \"1MiB\"\nwrite_buffer_size = \"64KiB\"\ncompression = \"none\"",
+    ];
+    for (name, options) in [("rocksdb", &rocksdb[..]), ("leveldb", &leveldb[..])] {
+        let tmp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let path = tmp.path().join("db");
+        for (options, reverse) in options.iter().flat_map(|o| [(o, false), (o, true)]) {
+            let target = target(name, Some(path.to_str().unwrap().to_owned()), options);
+            let plan = keyed_plan(target, 400, 1, reverse);
+            if let Some(why) = lacks_library(&plan) {
+                eprintln!("skipped: {name} keeps the contract: {why}");
+                break;
+            }
+            check_plan(plan);
+            assert!(!path.exists(), "left behind by {name} with {options}");
+        }
+    }
+}
+
+fn lacks_library(plan: &Plan) -> Option<String> {
+    let spec = OpenSpec {
+        plan,
+        run_id: "probe",
+        destroy: None,
+    };
+    let driver = taillight_driver::find(&plan.target.driver).unwrap();
+    match driver.open(&spec, &mut |_| true) {
+        Err(e) if e.kind() == ErrorKind::Unavailable && e.message().contains("library") => {
+            Some(e.to_string())
+        }
+        _ => None,
+    }
 }

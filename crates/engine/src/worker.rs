@@ -4,19 +4,18 @@
 //! what to wait for, [`Worker::reap`] polls, stamps once per poll, and records. `threaded` and
 //! `simulate` drive it. Per operation: no allocation, no lock, no syscall beyond the I/O.
 
+mod data;
 mod flight;
 mod follow;
 mod keyed;
 mod pace;
 mod parts;
 
-use taillight_core::plan::PayloadKind;
 use taillight_core::probe::{Probe, Token};
 use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Stamp, Status};
 use taillight_driver::{Completion, Session, Submitted};
 use taillight_rundir::chunk::Sample;
 
-pub use flight::stamp_payload;
 use flight::{IDLE, InFlight, record, unknown_token};
 pub use follow::{Follow, Layout, Role};
 pub use keyed::Keyed;
@@ -26,8 +25,10 @@ pub use parts::{Limits, Parts, Wait, WorkerEnd};
 use crate::clock::Kept;
 use crate::generator::Generator;
 use crate::idle::IdleWatch;
+use crate::payload::Filler;
 use crate::recorder::{Recorder, Timeline};
 use crate::schedule::Schedule;
+use crate::verify::Checker;
 
 /// Operations submitted at most before the caller gets control back.
 const ROUND: u32 = 4096;
@@ -46,7 +47,9 @@ pub struct Worker<C: Kept, P: Probe> {
     recorder: Recorder,
     timeline: Timeline,
     limits: Limits,
-    payload: PayloadKind,
+    payload: Filler,
+    /// Only when the plan verifies; it then makes the payload too.
+    checker: Option<Box<Checker>>,
     /// Only on targets addressed by key.
     keyed: Option<Box<Keyed>>,
     /// Only on a stream.
@@ -64,7 +67,7 @@ pub struct Worker<C: Kept, P: Probe> {
     slots: Vec<InFlight>,
     free: Vec<u32>,
     batch: Vec<u32>,
-    /// Operations in `batch` that are handed over at once, with more due or not.
+    /// Operations of `batch` that one flush hands over.
     full_batch: usize,
     done: Vec<Completion>,
     generation: u64,
@@ -112,7 +115,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             issued: Stamp(0),
             token: IDLE,
         };
-        Worker {
+        let mut worker = Worker {
             clock,
             probe,
             session,
@@ -123,6 +126,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             timeline: parts.timeline,
             limits: parts.limits,
             payload: parts.payload,
+            checker: parts.checker,
             keyed: parts.keyed,
             follow: parts.follow,
             pace: parts.pace,
@@ -144,7 +148,11 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             round_end: Stamp(0),
             reached_end: false,
             reached_limit: false,
+        };
+        if parts.writes {
+            worker.prepare_buffers();
         }
+        worker
     }
 
     fn in_flight(&self) -> u32 {
@@ -188,12 +196,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
                 wake = self.recorder.boundary();
                 break;
             };
-            if self.pace.hold > self.now {
-                self.now = self.clock.now();
-                if self.pace.hold > self.now {
-                    wake = self.recorder.boundary().min(self.pace.hold);
-                    break;
-                }
+            if self.pace.hold > self.now && self.held() {
+                wake = self.recorder.boundary().min(self.pace.hold);
+                break;
             }
             if self.limits.operations == Some(0) || self.limits.bytes == Some(0) {
                 self.reached_limit = true;
@@ -276,6 +281,8 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         }
         if op.kind.writes() {
             self.fill_buffer(slot, &op);
+        } else if self.checker.is_some() {
+            self.expect(slot, &op);
         }
         self.generation += 1;
         let token = Token::new(self.generation, self.first_slot + slot);
@@ -284,11 +291,13 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         if intended.is_none() && submit >= self.timeline.end {
             self.reached_end = true;
             self.stop();
+            self.drop_payload(&op);
             return Ok(false);
         }
         if intended.is_some() && submit >= self.timeline.end.plus(self.limits.late_ns) {
             self.reached_end = true;
             self.stop();
+            self.drop_payload(&op);
             return Ok(false);
         }
         self.probe.begin(self.first_slot + slot, token, submit, &op);
@@ -323,15 +332,6 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         }
     }
 
-    #[inline]
-    fn fill_payload(&mut self, slot: u32, op: &Op) {
-        if self.payload == PayloadKind::Random {
-            self.generation = self.generation.wrapping_add(1);
-            let seed = (op.offset ^ op.key) ^ self.generation << 20;
-            stamp_payload(self.session.buffer(slot), op.size, seed);
-        }
-    }
-
     /// Takes note of an accepted operation; records it when it is done already.
     #[inline(always)]
     fn accept(&mut self, slot: u32, submit: Stamp, answer: &Result<Submitted>) -> Result<()> {
@@ -355,9 +355,6 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             }
             None => {
                 self.batch.push(slot);
-                if self.batch.len() >= self.full_batch {
-                    self.issue()?;
-                }
                 Ok(())
             }
         }
@@ -396,6 +393,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             self.free.push(slot);
             if self.now >= last {
                 // Never accepted, so never started: the schedule still has it.
+                self.drop_payload(&flight.op);
                 return Ok(false);
             }
             self.slots[slot as usize] = flight;
@@ -413,15 +411,19 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         }
     }
 
-    /// Hands the batch to the kernel or server and stamps it.
+    /// Hands the batch to the kernel or server, in as many parts as the session wants, and stamps
+    /// each. Waiting for earlier parts is time in our own queue: all have their submit stamps.
     #[inline]
     fn issue(&mut self) -> Result<()> {
-        self.session.flush()?;
-        let issued = self.clock.now();
-        self.now = issued;
-        for slot in self.batch.drain(..) {
-            self.slots[slot as usize].issued = issued;
+        for part in self.batch.chunks(self.full_batch) {
+            self.session.flush()?;
+            let issued = self.clock.now();
+            self.now = issued;
+            for slot in part {
+                self.slots[*slot as usize].issued = issued;
+            }
         }
+        self.batch.clear();
         Ok(())
     }
 
@@ -470,6 +472,13 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         if self.follow.is_some() {
             return self.complete_followed(slot, c);
         }
+        let checked;
+        let (flight, c) = if self.checker.is_some() {
+            checked = self.check(slot, c);
+            (&mut self.slots[slot as usize], &checked)
+        } else {
+            (flight, c)
+        };
         if self.keyed.is_some() {
             return self.complete_keyed(slot, c);
         }
@@ -551,6 +560,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         }
         if !late.is_empty() {
             self.session.abandon();
+        }
+        if let Some(checker) = self.checker.take() {
+            checker.finish();
         }
         let mut due = |until: Stamp| {
             if self.reached_limit {

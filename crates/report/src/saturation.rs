@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use taillight_core::OpKind;
 use taillight_core::plan::WorkloadPlan;
 use taillight_rundir::summary::Saturation;
 
@@ -31,8 +32,13 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
         let groups = analysis.groups.iter();
         groups
             .filter(|g| !only_open || open.iter().any(|(w, _)| *w == g.workload))
-            .map(|g| g.tally.count)
-            .sum()
+            // A read-modify-write is asked for once and has three rows.
+            .map(|g| match g.op {
+                OpKind::Rmw => -(g.tally.count as i64),
+                _ => g.tally.count as i64,
+            })
+            .sum::<i64>()
+            .max(0) as u64
     };
     let achieved_per_s = per_s(done(!open.is_empty()) as f64, seconds);
     if open.is_empty() || analysis.outliers_only {

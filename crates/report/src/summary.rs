@@ -111,12 +111,18 @@ impl Sets {
             .iter()
             .map(|(op, groups)| Ok((*op, Set::of(groups)?)))
             .collect::<Result<_>>()?;
-        let all: Vec<&Group> = analysis.groups.iter().collect();
+        let all: Vec<&Group> = analysis.groups.iter().filter(|g| is_one_io(g)).collect();
         Ok(Sets {
             all: Set::of(&all)?,
             ops,
         })
     }
+}
+
+/// Whether rows of a group are operations of the target. A read-modify-write is the row over a get
+/// and an update that have rows of their own: totals count those.
+fn is_one_io(group: &Group) -> bool {
+    group.op != OpKind::Rmw
 }
 
 struct View<'a> {
@@ -170,6 +176,7 @@ impl View<'_> {
                 groups.filter(move |g| usize::from(g.workload) == index)
             };
             let all: Vec<&Group> = groups().collect();
+            let ios: Vec<&Group> = groups().filter(|g| is_one_io(g)).collect();
             // One that ended early is measured by its own time.
             let whole = self.analysis.duration_ns;
             let last = all.iter().map(|g| g.tally.last_ns).max().unwrap_or(0);
@@ -189,7 +196,7 @@ impl View<'_> {
             };
             Ok(WorkloadSummary {
                 name: workload.name.clone(),
-                totals: totals(&Set::of(&all)?),
+                totals: totals(&Set::of(&ios)?),
                 ops: groups()
                     .map(|g| Ok((g.op, totals(&Set::of(&[g])?))))
                     .collect::<Result<_>>()?,

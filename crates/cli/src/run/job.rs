@@ -23,13 +23,12 @@ pub struct Given {
     pub text: String,
 }
 
-/// The resolved plan, and the job file if one was given.
+/// The resolved plan of a job file, if there is one, and the flags.
 ///
 /// # Errors
 /// `Usage` with field and place; `Unavailable` when the machine has not enough of something.
-pub fn plan(args: &RunArgs) -> Result<(Plan, Option<Given>)> {
-    let given = args.job.as_deref().map(read).transpose()?;
-    let mut job = match &given {
+pub fn plan(args: &RunArgs, given: Option<&Given>) -> Result<Plan> {
+    let mut job = match given {
         Some(given) => Job::from_toml(&given.text, &given.name)?,
         None if args.driver.is_none() && args.set.is_empty() => return Err(nothing_asked()),
         None => Job::empty(),
@@ -46,7 +45,7 @@ pub fn plan(args: &RunArgs) -> Result<(Plan, Option<Given>)> {
                 .hint("two confirmations guard your data: add --set target.destroy=true"),
         );
     }
-    Ok((plan, given))
+    Ok(plan)
 }
 
 fn nothing_asked() -> Error {
@@ -56,7 +55,11 @@ fn nothing_asked() -> Error {
     )
 }
 
-fn read(path: &Path) -> Result<Given> {
+/// Reads a job file; `-` is standard input.
+///
+/// # Errors
+/// `Usage` when it cannot be read or is no job file.
+pub fn read(path: &Path) -> Result<Given> {
     let shown = path.display().to_string();
     let cannot = |e: std::io::Error| {
         Error::usage("cannot read the job file")

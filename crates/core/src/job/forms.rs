@@ -9,12 +9,52 @@ use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::op::OpKind;
-use crate::plan::{AccessKind, Hot, MixPart, Payload, PayloadKind, RateStep, Reach, Zone};
+use crate::plan::{AccessKind, BlockSize, Hot, MixPart, RateStep, Reach, Zone};
 use crate::units::{ByteSize, Rate, Span};
 
 /// `mix = "read"` or `mix = { read = 70, write = 30 }`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MixForm(pub Vec<MixPart>);
+
+/// Sizes in the job itself, or `block_size = { file = "sizes.csv" }`.
+#[derive(Debug, Clone)]
+pub enum BlockSizeForm {
+    /// As in a plan.
+    Sizes(BlockSize),
+    /// A histogram file: lines `size,count`, or YCSB's form.
+    File(String),
+}
+
+impl<'de> Deserialize<'de> for BlockSizeForm {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        BlockSize::or_file(d).map(|form| match form {
+            Ok(sizes) => BlockSizeForm::Sizes(sizes),
+            Err(file) => BlockSizeForm::File(file),
+        })
+    }
+}
+
+/// A histogram file.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)] // only its schema is used
+struct SizeFile {
+    /// Path of a text file with lines `size,count`, or in YCSB's form.
+    file: String,
+}
+
+impl JsonSchema for BlockSizeForm {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "BlockSizeForm".into()
+    }
+    fn json_schema(g: &mut SchemaGenerator) -> Schema {
+        either(
+            g,
+            SchemaGenerator::subschema_for::<BlockSize>,
+            SchemaGenerator::subschema_for::<SizeFile>,
+        )
+    }
+}
 
 /// `access = "random"` or `access = { kind = "random", align = "512B" }`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -109,10 +149,6 @@ pub struct ArrivalTable {
 #[derive(Debug, Clone)]
 pub struct ArrivalForm(pub ArrivalTable);
 
-/// `payload = "random"` or `payload = { kind = "random", compressible = 50 }`.
-#[derive(Debug, Clone)]
-pub struct PayloadForm(pub Payload);
-
 /// A percentile as text, so that `99.9` stays exactly that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Percentile(pub String);
@@ -171,13 +207,6 @@ word_or_table!(
     |m| ArrivalTable::deserialize(MapAccessDeserializer::new(m))
 );
 
-word_or_table!(
-    PayloadForm,
-    "a kind like \"random\", or a table like { kind = \"random\", compressible = 50 }",
-    |w| word::<PayloadKind, E>(w).map(Payload::from),
-    |m| Payload::deserialize(MapAccessDeserializer::new(m))
-);
-
 /// A schema that allows the word or the table.
 fn either(
     generator: &mut SchemaGenerator,
@@ -223,19 +252,6 @@ impl JsonSchema for ArrivalForm {
             g,
             SchemaGenerator::subschema_for::<ArrivalKind>,
             SchemaGenerator::subschema_for::<ArrivalTable>,
-        )
-    }
-}
-
-impl JsonSchema for PayloadForm {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "PayloadForm".into()
-    }
-    fn json_schema(g: &mut SchemaGenerator) -> Schema {
-        either(
-            g,
-            SchemaGenerator::subschema_for::<PayloadKind>,
-            SchemaGenerator::subschema_for::<Payload>,
         )
     }
 }

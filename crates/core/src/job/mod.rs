@@ -20,7 +20,7 @@ mod written;
 
 pub use extent::check_extents;
 pub use forms::{
-    AccessForm, AccessTable, ArrivalForm, ArrivalKind, ArrivalTable, MixForm, PayloadForm,
+    AccessForm, AccessTable, ArrivalForm, ArrivalKind, ArrivalTable, BlockSizeForm, MixForm,
     Percentile, percentile,
 };
 pub use message::suggest;

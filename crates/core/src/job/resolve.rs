@@ -2,7 +2,7 @@
 
 use super::arrival::arrival;
 use super::check::{self, Complaint};
-use super::forms::AccessTable;
+use super::forms::{AccessTable, BlockSizeForm};
 use super::message::suggest;
 use super::written::{
     CaptureTable, JobFile, QosTable, RunTable, TargetTable, TraceTable, WorkloadTable,
@@ -11,8 +11,8 @@ use super::{DriverView, Machine, defaults, extent, message};
 use crate::capability::Capabilities;
 use crate::op::OpKind;
 use crate::plan::{
-    Access, AccessKind, BlockSize, CaptureMode, CapturePlan, Hot, Keys, MixPart, Payload, Plan,
-    QosPlan, Reach, RunPlan, Scan, Sync, TargetPlan, TraceMode, TracePlan, Values, WorkloadPlan,
+    Access, AccessKind, BlockSize, BlockSizePart, CaptureMode, CapturePlan, Hot, MixPart, Plan,
+    QosPlan, Reach, RunPlan, Sync, TargetPlan, TraceMode, TracePlan, WorkloadPlan,
 };
 use crate::units::ByteSize;
 use crate::{Error, Result};
@@ -133,9 +133,11 @@ fn workload(
     can: &Capabilities,
 ) -> Result<WorkloadPlan, Complaint> {
     let path = |field: &str| format!("workload.{index}.{field}");
-    let block_size = table
-        .block_size
-        .unwrap_or(BlockSize::Fixed(defaults::BLOCK_SIZE));
+    let block_size = match table.block_size {
+        Some(BlockSizeForm::Sizes(sizes)) => sizes,
+        Some(BlockSizeForm::File(file)) => size_file(&file, &path("block_size"))?,
+        None => BlockSize::Fixed(defaults::BLOCK_SIZE),
+    };
     check::block_size(&block_size, &path("block_size"))?;
     let access = table.access.map(|a| a.0).unwrap_or_default();
     let mix = mix(table.mix.map(|m| m.0), &path("mix"), can)?;
@@ -157,10 +159,10 @@ fn workload(
         block_size,
         arrival: arrival(table.arrival, &path("arrival"))?,
         sync: table.sync.unwrap_or(Sync::None),
-        payload: table.payload.map_or_else(Payload::default, |p| p.0),
-        keys: keyed.then(|| table.keys.unwrap_or_else(Keys::default)),
-        value: keyed.then(|| table.value.unwrap_or_else(Values::default)),
-        scan: scans.then(|| table.scan.unwrap_or_else(Scan::default)),
+        payload: table.payload.unwrap_or_default(),
+        keys: keyed.then(|| table.keys.unwrap_or_default()),
+        value: keyed.then(|| table.value.unwrap_or_default()),
+        scan: scans.then(|| table.scan.unwrap_or_default()),
         think: table.think,
         ramp: table.ramp,
         measured: table.measured.unwrap_or(true),
@@ -168,6 +170,29 @@ fn workload(
         passes: table.passes,
         cpus: table.cpus.unwrap_or_default(),
     })
+}
+
+/// The sizes of a histogram file, weights scaled to fit.
+fn size_file(file: &str, path: &str) -> Result<BlockSize, Complaint> {
+    let fix = "write lines like 4KiB,70, or YCSB's BlockSize form";
+    let bad = |what: String| Complaint::new(path, format!("{file}: {what}"), fix);
+    let text = std::fs::read_to_string(file).map_err(|e| bad(e.to_string()))?;
+    let mut parts = crate::histogram::parse(&text).map_err(|e| bad(e.to_string()))?;
+    parts.retain(|(_, count)| *count > 0);
+    let total: u128 = parts.iter().map(|(_, count)| u128::from(*count)).sum();
+    if total == 0 {
+        return Err(bad("no size has a count above 0".into()));
+    }
+    let most = u128::from(u32::MAX);
+    let scale = |count: u64| match total > most {
+        true => (u128::from(count) * most / total).max(1) as u32,
+        false => count as u32,
+    };
+    let part = |(size, count)| BlockSizePart {
+        size: ByteSize(size),
+        weight: scale(count),
+    };
+    Ok(BlockSize::Split(parts.into_iter().map(part).collect()))
 }
 
 /// Weights of zero mean "not at all" and leave the plan.

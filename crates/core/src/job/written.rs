@@ -6,9 +6,9 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::forms::{AccessForm, ArrivalForm, MixForm, PayloadForm, Percentile};
+use super::forms::{AccessForm, ArrivalForm, BlockSizeForm, MixForm, Percentile};
 use crate::plan::{
-    BlockSize, CaptureMode, Ceiling, Keys, Scan, SearchPlan, Sync, Think, TraceMode, Values,
+    CaptureMode, Ceiling, Keys, Payload, Scan, SearchPlan, Sync, Think, TraceMode, Values,
     VerifyPlan, WorkerRamp,
 };
 use crate::units::{ByteSize, Span};
@@ -102,8 +102,9 @@ pub struct WorkloadTable {
     pub queue_depth: Option<u32>,
     /// Operations: one word, or a table of weights. Default: "read".
     pub mix: Option<MixForm>,
-    /// Size of blocks, objects, or of each field of a value: one size, weighted sizes, or a range. Default: 4KiB.
-    pub block_size: Option<BlockSize>,
+    /// Size of blocks, objects, or of each field of a value: one size, weighted sizes, a
+    /// range, or a histogram file. Default: 4KiB.
+    pub block_size: Option<BlockSizeForm>,
     /// Which offsets, in which order: one word, or a table. Default: "random".
     pub access: Option<AccessForm>,
     /// When operations start: "burst" (as soon as a slot is free), or a table with a rate.
@@ -113,7 +114,7 @@ pub struct WorkloadTable {
     /// every N-th write), dsync or sync (each write). Default: none.
     pub sync: Option<Sync>,
     /// What writes carry: one word, or a table. Default: "random".
-    pub payload: Option<PayloadForm>,
+    pub payload: Option<Payload>,
     /// Key space, for targets addressed by key. Default: 100000 records, named as YCSB does.
     pub keys: Option<Keys>,
     /// Fields of a value, for targets addressed by key. Default: one piece.

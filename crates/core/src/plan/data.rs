@@ -6,26 +6,17 @@ use serde::{Deserialize, Serialize};
 use crate::keys::{KeyFormat, KeyNaming};
 use crate::units::ByteSize;
 
-/// What writes carry.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+/// What writes carry; written as one word where the kind says all.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Payload {
     /// The bytes.
-    #[serde(default)]
     pub kind: PayloadKind,
     /// Percent of each block that compresses away, 0 to 100. Default: 0.
-    #[serde(default, skip_serializing_if = "is_zero")]
     pub compressible: u32,
     /// Percent of blocks that repeat an earlier block, 0 to 100. Default: 0.
-    #[serde(default, skip_serializing_if = "is_zero")]
     pub duplicate: u32,
     /// For `pattern`: the text that repeats, or bytes as 0x hexadecimal digits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
-}
-
-fn is_zero(n: &u32) -> bool {
-    *n == 0
 }
 
 /// Kinds of payload.
@@ -181,12 +172,16 @@ pub enum ScanSpread {
 }
 
 /// `[verify]`: whether reads are checked against what was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VerifyPlan {
     /// When blocks are checked.
     #[serde(default)]
     pub mode: VerifyMode,
+    /// Id of an earlier run whose blocks must be found where this run has written nothing: its
+    /// `run_id` in `manifest.json`. Default: what this run did not write is not judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
 }
 
 impl VerifyPlan {

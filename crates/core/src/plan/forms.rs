@@ -2,10 +2,12 @@
 
 use std::fmt;
 
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::{Deserialize, Deserializer, de};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer, StrDeserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::workload::{BlockSize, BlockSizePart, SizeRange};
+use super::data::{Payload, PayloadKind};
+use super::workload::{BlockSize, BlockSizePart, SizeRange, Spread};
 use crate::units::ByteSize;
 
 /// A mix is written as a table of weights: `{ read = 70, write = 30 }`.
@@ -56,42 +58,155 @@ pub mod mix {
 
 impl<'de> Deserialize<'de> for BlockSize {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let no_file = |_| de::Error::custom("a plan holds sizes, not the file they came from");
+        d.deserialize_any(BlockSizes)?.map_err(no_file)
+    }
+}
+
+impl BlockSize {
+    /// Sizes, or the name of the file that has them (`Err`): as job files may say.
+    pub(crate) fn or_file<'de, D: Deserializer<'de>>(
+        d: D,
+    ) -> Result<Result<BlockSize, String>, D::Error> {
         d.deserialize_any(BlockSizes)
     }
+}
+
+/// A range, or a file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RangeOrFile {
+    file: Option<String>,
+    min: Option<ByteSize>,
+    max: Option<ByteSize>,
+    step: Option<ByteSize>,
+    #[serde(default)]
+    spread: Spread,
 }
 
 /// Reads a block size by the shape of what is written, so that errors name the real mistake.
 struct BlockSizes;
 
 impl<'de> de::Visitor<'de> for BlockSizes {
-    type Value = BlockSize;
+    type Value = Result<BlockSize, String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "a size like \"4KiB\", a list of { size, weight }, or a range { min, max, step }",
+            "a size like \"4KiB\", a list of { size, weight }, a range { min, max, step }, or { file }",
         )
     }
-    fn visit_str<E: de::Error>(self, s: &str) -> Result<BlockSize, E> {
-        s.parse().map(BlockSize::Fixed).map_err(E::custom)
+    fn visit_str<E: de::Error>(self, s: &str) -> Result<Self::Value, E> {
+        s.parse()
+            .map(|s| Ok(BlockSize::Fixed(s)))
+            .map_err(E::custom)
     }
-    fn visit_i64<E: de::Error>(self, n: i64) -> Result<BlockSize, E> {
+    fn visit_i64<E: de::Error>(self, n: i64) -> Result<Self::Value, E> {
         number(n)
     }
-    fn visit_u64<E: de::Error>(self, n: u64) -> Result<BlockSize, E> {
+    fn visit_u64<E: de::Error>(self, n: u64) -> Result<Self::Value, E> {
         number(n)
     }
-    fn visit_f64<E: de::Error>(self, n: f64) -> Result<BlockSize, E> {
+    fn visit_f64<E: de::Error>(self, n: f64) -> Result<Self::Value, E> {
         number(n)
     }
-    fn visit_seq<A: de::SeqAccess<'de>>(self, seq: A) -> Result<BlockSize, A::Error> {
-        Vec::<BlockSizePart>::deserialize(SeqAccessDeserializer::new(seq)).map(BlockSize::Split)
+    fn visit_seq<A: de::SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
+        let parts = Vec::<BlockSizePart>::deserialize(SeqAccessDeserializer::new(seq))?;
+        Ok(Ok(BlockSize::Split(parts)))
     }
-    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<BlockSize, A::Error> {
-        SizeRange::deserialize(MapAccessDeserializer::new(map)).map(BlockSize::Range)
+    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        let t = RangeOrFile::deserialize(MapAccessDeserializer::new(map))?;
+        match (t.file, t.min, t.max, t.step) {
+            (Some(file), None, None, None) => Ok(Err(file)),
+            (None, Some(min), Some(max), Some(step)) => Ok(Ok(BlockSize::Range(SizeRange {
+                min,
+                max,
+                step,
+                spread: t.spread,
+            }))),
+            (Some(_), ..) => Err(de::Error::custom("a file of sizes has no min, max or step")),
+            (None, None, ..) => Err(de::Error::missing_field("min")),
+            (None, _, None, _) => Err(de::Error::missing_field("max")),
+            (None, _, _, None) => Err(de::Error::missing_field("step")),
+        }
     }
 }
 
 /// A bare number: `ByteSize` owns the words for it.
-fn number<T: fmt::Display, E: de::Error>(n: T) -> Result<BlockSize, E> {
+fn number<T: fmt::Display, E: de::Error>(n: T) -> Result<Result<BlockSize, String>, E> {
     Err(E::custom(ByteSize::unitless(n)))
+}
+
+/// A payload as a table.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct PayloadTable {
+    /// The bytes. Default: random.
+    #[serde(default)]
+    kind: PayloadKind,
+    /// Percent of each block that compresses away, 0 to 100. Default: 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    compressible: u32,
+    /// Percent of blocks that repeat an earlier block, 0 to 100. Default: 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    duplicate: u32,
+    /// For `pattern`: the text that repeats, or bytes as 0x and hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pattern: Option<String>,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+impl Serialize for Payload {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        if *self == Payload::from(self.kind) {
+            return self.kind.serialize(s);
+        }
+        PayloadTable {
+            kind: self.kind,
+            compressible: self.compressible,
+            duplicate: self.duplicate,
+            pattern: self.pattern.clone(),
+        }
+        .serialize(s)
+    }
+}
+
+impl<'de> Deserialize<'de> for Payload {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Form;
+        impl<'de> de::Visitor<'de> for Form {
+            type Value = Payload;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(
+                    "a kind like \"random\", or a table like { kind = \"random\", compressible = 50 }",
+                )
+            }
+            fn visit_str<E: de::Error>(self, s: &str) -> Result<Payload, E> {
+                PayloadKind::deserialize(StrDeserializer::<E>::new(s)).map(Payload::from)
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Payload, A::Error> {
+                let t = PayloadTable::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Payload {
+                    kind: t.kind,
+                    compressible: t.compressible,
+                    duplicate: t.duplicate,
+                    pattern: t.pattern,
+                })
+            }
+        }
+        d.deserialize_any(Form)
+    }
+}
+
+impl JsonSchema for Payload {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Payload".into()
+    }
+    fn json_schema(g: &mut SchemaGenerator) -> Schema {
+        let word = g.subschema_for::<PayloadKind>();
+        let table = g.subschema_for::<PayloadTable>();
+        json_schema!({ "anyOf": [word, table] })
+    }
 }

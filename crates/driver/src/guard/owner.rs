@@ -3,7 +3,8 @@
 //! A file is Taillight's when the mark names its inode, device and size, and nobody changed it
 //! since the run that kept it ended. The mark is written before the first byte of data and removed
 //! after the file, so that a killed run leaves files that the next run still knows. Changes happen
-//! under a lock on the directory.
+//! under a lock on the directory. A database has one mark for its whole directory, because its store
+//! makes and deletes files as it likes.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -74,10 +75,41 @@ pub fn device(stat: &Stat) -> String {
     )
 }
 
+/// A database that Taillight made: everything else in the directory belongs to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreMark {
+    /// Driver that made it.
+    pub driver: String,
+    /// Inode number of the directory.
+    pub inode: u64,
+    /// Device of the file system, "major:minor".
+    pub device: String,
+    /// Run that made it.
+    pub run_id: String,
+    /// Stays after the run.
+    pub keep: bool,
+    /// Form of its keys and values: records of another form are other records.
+    pub form: String,
+    /// Records known to be there, from the first key number on.
+    pub records: u64,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 struct Ledger {
     taillight_owner: u32,
     files: Vec<Mark>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    store: Option<StoreMark>,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Ledger {
+            taillight_owner: VERSION,
+            files: Vec::new(),
+            store: None,
+        }
+    }
 }
 
 /// An opened directory with its marks.
@@ -115,15 +147,45 @@ impl OwnedDir {
     /// # Errors
     /// `Corrupt` when it cannot be understood, `Unavailable` when it cannot be read.
     pub fn marks(&self) -> Result<Vec<Mark>> {
-        Ok(self.read()?.unwrap_or_default())
+        Ok(self.read()?.unwrap_or_default().files)
+    }
+
+    /// The mark of the database in this directory, if it still means this directory.
+    ///
+    /// # Errors
+    /// As [`OwnedDir::marks`].
+    pub fn store(&self) -> Result<Option<StoreMark>> {
+        let Some(mark) = self.read()?.unwrap_or_default().store else {
+            return Ok(None);
+        };
+        let (inode, device) = self.identity()?;
+        Ok(Some(mark).filter(|m| m.inode == inode && m.device == device))
+    }
+
+    /// Replaces or removes the mark of the database.
+    ///
+    /// # Errors
+    /// `Unavailable` when the mark cannot be written.
+    pub fn set_store(&self, mark: Option<StoreMark>) -> Result<()> {
+        self.change(|ledger| ledger.store = mark)
+    }
+
+    /// Inode and device of the directory itself.
+    ///
+    /// # Errors
+    /// `Unavailable` when it cannot be asked.
+    pub fn identity(&self) -> Result<(u64, String)> {
+        let stat =
+            rustix::fs::fstat(&self.fd).map_err(|e| self.failed("cannot stat the directory", e))?;
+        Ok((stat.st_ino, device(&stat)))
     }
 
     /// `None`: the mark file is another user's.
-    fn read(&self) -> Result<Option<Vec<Mark>>> {
+    fn read(&self) -> Result<Option<Ledger>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let fd = match rustix::fs::openat(&self.fd, SIDECAR, flags, Mode::empty()) {
             Ok(fd) => fd,
-            Err(Errno::NOENT) => return Ok(Some(Vec::new())),
+            Err(Errno::NOENT) => return Ok(Some(Ledger::default())),
             Err(e) => return Err(self.failed("cannot open the ownership mark", e)),
         };
         let stat =
@@ -143,7 +205,7 @@ impl OwnedDir {
                 .hint("delete it; files it named then count as not made by Taillight")
         })?;
         match ledger.taillight_owner {
-            VERSION => Ok(Some(ledger.files)),
+            VERSION => Ok(Some(ledger)),
             other => Err(Error::corrupt("the ownership mark has an unknown version")
                 .with("path", self.path.join(SIDECAR).display())
                 .with("version", other)),
@@ -155,9 +217,11 @@ impl OwnedDir {
     /// # Errors
     /// `Unavailable` when the mark cannot be written.
     pub fn add(&self, new: &[Mark]) -> Result<()> {
-        self.change(|marks| {
-            marks.retain(|m| !new.iter().any(|n| n.name == m.name));
-            marks.extend_from_slice(new);
+        self.change(|ledger| {
+            ledger
+                .files
+                .retain(|m| !new.iter().any(|n| n.name == m.name));
+            ledger.files.extend_from_slice(new);
         })
     }
 
@@ -180,18 +244,18 @@ impl OwnedDir {
         }
         match first_error {
             Some(e) => Err(e),
-            None => self.change(|marks| marks.retain(|m| !gone.contains(m))),
+            None => self.change(|ledger| ledger.files.retain(|m| !gone.contains(m))),
         }
     }
 
     /// Reads, changes and replaces the mark file under a lock on the directory.
-    fn change(&self, change: impl FnOnce(&mut Vec<Mark>)) -> Result<()> {
+    fn change(&self, change: impl FnOnce(&mut Ledger)) -> Result<()> {
         // Some network file systems know no locks; two runs in one directory are then on their own.
         let locked = rustix::fs::flock(&self.fd, FlockOperation::LockExclusive).is_ok();
         let result = match self.read() {
-            Ok(Some(mut marks)) => {
-                change(&mut marks);
-                self.write(marks)
+            Ok(Some(mut ledger)) => {
+                change(&mut ledger);
+                self.write(&ledger)
             }
             Ok(None) => Err(
                 Error::unavailable("the ownership mark belongs to another user")
@@ -206,18 +270,15 @@ impl OwnedDir {
         result
     }
 
-    fn write(&self, files: Vec<Mark>) -> Result<()> {
-        if files.is_empty() {
+    fn write(&self, ledger: &Ledger) -> Result<()> {
+        if ledger.files.is_empty() && ledger.store.is_none() {
             return match rustix::fs::unlinkat(&self.fd, SIDECAR, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => Ok(()),
                 Err(e) => Err(self.failed("cannot remove the ownership mark", e)),
             };
         }
-        let text = serde_json::to_vec_pretty(&Ledger {
-            taillight_owner: VERSION,
-            files,
-        })
-        .map_err(|e| Error::internal("the ownership mark is not JSON").source(e))?;
+        let text = serde_json::to_vec_pretty(ledger)
+            .map_err(|e| Error::internal("the ownership mark is not JSON").source(e))?;
         let temporary = format!("{SIDECAR}.{}", std::process::id());
         let temporary = OsStr::new(&temporary);
         let flags =
@@ -292,6 +353,34 @@ mod tests {
         std::fs::rename(tmp.path().join("theirs"), tmp.path().join("a")).unwrap();
         dir.delete(&[mine]).unwrap();
         assert_eq!(std::fs::read(tmp.path().join("a")).unwrap(), b"y");
+    }
+
+    #[test]
+    fn a_database_has_one_mark_beside_those_of_files() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = OwnedDir::open(tmp.path()).unwrap();
+        let (inode, device) = dir.identity().unwrap();
+        let store = StoreMark {
+            driver: "rocksdb".to_owned(),
+            inode,
+            device,
+            run_id: "r1".to_owned(),
+            keep: true,
+            form: "user".to_owned(),
+            records: 10,
+        };
+        dir.set_store(Some(store.clone())).unwrap();
+        std::fs::write(tmp.path().join("a"), b"x").unwrap();
+        dir.add(&[mark(&dir, "a")]).unwrap();
+        assert_eq!(dir.store().unwrap(), Some(store.clone()));
+        let elsewhere = StoreMark {
+            inode: inode + 1,
+            ..store
+        };
+        dir.set_store(Some(elsewhere)).unwrap();
+        assert_eq!(dir.store().unwrap(), None, "a mark that was copied here");
+        dir.set_store(None).unwrap();
+        assert_eq!(dir.marks().unwrap().len(), 1);
     }
 
     #[test]

@@ -1,3 +1,141 @@
-//! What key-value drivers share.
+//! Embedded key-value stores: what `rocksdb` and `leveldb` share.
+//!
+//! What it is: the guard's decision over a database directory, sessions and target written once
+//! over two small traits, the form of values, options helpers. What it is not: a store; each
+//! store's folder wraps its C API, loaded at run time, behind [`Engine`], [`Store`] and [`Hand`].
+//! All of them are synchronous: one operation at a time per worker, many workers on one handle.
 
+mod fault;
 pub mod fields;
+mod home;
+pub mod leveldb;
+mod options;
+pub mod rocksdb;
+mod rules;
+mod session;
+mod sys;
+mod target;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use taillight_core::capability::Capabilities;
+use taillight_core::{OpKind, Result};
+
+pub use fault::Fault;
+
+/// A store's library with the options of the run: opens and destroys databases.
+trait Engine: Send + Sync + 'static {
+    /// An opened database.
+    type Store: Store;
+    /// Name of the driver.
+    const NAME: &'static str;
+
+    /// Opens the database in `dir`; makes it when there is none and `create` says so.
+    fn open(&self, dir: &Path, create: bool) -> Result<Self::Store>;
+    /// Deletes the database in `dir`: the store's own files, nothing else.
+    fn destroy(&self, dir: &Path) -> Result<()>;
+}
+
+/// An opened database, shared by all workers. Dropping the last reference closes it.
+trait Store: Send + Sync + 'static {
+    /// One worker's access.
+    type Hand: Hand;
+
+    /// Access for one worker.
+    fn hand(self: &Arc<Self>) -> Self::Hand;
+    /// Everything written so far survives a crash of the machine.
+    fn settle(&self) -> Result<(), Fault>;
+    /// What is held in memory goes into the store's files.
+    fn flush(&self) -> Result<(), Fault>;
+    /// Full compaction.
+    fn compact(&self) -> Result<(), Fault>;
+    /// Facts for the manifest.
+    fn facts(&self, out: &mut Vec<(String, String)>);
+    /// Statistics now; see [`crate::Target::sample`].
+    fn sample(&self, out: &mut dyn FnMut(&str, f64));
+}
+
+/// One worker's access to a store. Allocates nothing per operation in our code.
+trait Hand: 'static {
+    /// Shows the value of `key` to `found`; false when there is none.
+    fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, Fault>;
+    /// Shows each key's value; returns how many there are.
+    fn multi_get(&mut self, keys: &Packed, found: impl FnMut(&[u8])) -> Result<u32, Fault>;
+    /// Stores a value; with `durable`, returns once it survives a crash of the machine.
+    fn put(&mut self, key: &[u8], value: &[u8], durable: bool) -> Result<(), Fault>;
+    /// Adds a write to the batch.
+    fn stage(&mut self, key: &[u8], value: &[u8]);
+    /// Applies the batch as one, and empties it.
+    fn commit(&mut self, durable: bool) -> Result<(), Fault>;
+    /// Removes a key; one that is not there is no fault.
+    fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), Fault>;
+    /// Shows values in key order; returns how many.
+    fn scan(&mut self, range: &Range<'_>, found: impl FnMut(&[u8])) -> Result<u32, Fault>;
+}
+
+/// What a scan covers.
+struct Range<'a> {
+    /// First key, or the nearest one in the direction of the scan.
+    from: &'a [u8],
+    /// Where it ends at the latest: excluded upwards, included downwards.
+    stop: Option<&'a [u8]>,
+    /// Descending key order.
+    reverse: bool,
+    /// Records at most.
+    count: u32,
+}
+
+/// Keys end to end in one piece of memory that is used again and again.
+#[derive(Default)]
+struct Packed {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Packed {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+    fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+    }
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts
+            .zip(&self.ends)
+            .map(|(start, end)| &self.bytes[start..*end])
+    }
+}
+
+/// What every store here can do. `sync` here means a write that returns when it is durable; a store
+/// does not tell how much of its time the sync took.
+fn capabilities(direct: bool, reads_only: bool) -> Capabilities {
+    let writes = [
+        OpKind::Put,
+        OpKind::Insert,
+        OpKind::Update,
+        OpKind::Delete,
+        OpKind::Rmw,
+    ];
+    let mut ops = vec![OpKind::Get, OpKind::Scan];
+    if !reads_only {
+        ops.extend(writes);
+    }
+    Capabilities {
+        ops,
+        addressed: false,
+        max_depth: 1,
+        direct,
+        sync: true,
+        stores_data: true,
+        virtual_time: false,
+        guarded: true,
+        own_stamps: false,
+    }
+}

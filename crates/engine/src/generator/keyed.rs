@@ -114,7 +114,7 @@ impl Keyed {
         Ok(Keyed {
             rng: Rng::seed_from_u64(worker_seed(plan.run.seed, place.worker, 1)),
             mix: Mix::new(&w.mix),
-            sizes: Sizes::new(&w.block_size),
+            sizes: Sizes::new(&w.block_size)?,
             pick: pick(plan, w, count, place)?,
             scan: scan(w)?,
             fields: values.fields as u16,

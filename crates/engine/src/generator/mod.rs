@@ -9,7 +9,7 @@ mod mix;
 mod pattern;
 pub mod permute;
 mod sequential;
-mod size;
+pub mod size;
 
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ impl Generator {
         Ok(Generator {
             rng: Rng::seed_from_u64(seed),
             mix: Mix::new(&workload.mix),
-            sizes: Sizes::new(&workload.block_size),
+            sizes: Sizes::new(&workload.block_size)?,
             pattern,
             file_size: shape.file_size,
             sync: workload.sync.every(),
@@ -118,7 +118,7 @@ impl Generator {
 
     /// Every block size of a workload, when they are at most `most`; for the capture's table.
     pub fn distinct_sizes(workload: &WorkloadPlan, most: usize) -> Option<Vec<u64>> {
-        Sizes::new(&workload.block_size).distinct(most)
+        Sizes::new(&workload.block_size).ok()?.distinct(most)
     }
 
     /// The next operation.

@@ -1,9 +1,17 @@
-//! How large: fixed, weighted, or a range of multiples of a step.
+//! How large: fixed, weighted, a range of multiples of a step, log-uniform, or from a histogram.
+//!
+//! What it is: the draw. What it is not: files (a job's histogram is read when it is resolved). Callers: the generator.
 
 use rand::Rng as _;
-use taillight_core::plan::BlockSize;
+use taillight_core::plan::{BlockSize, Spread};
+use taillight_core::{Error, Result};
 
+use super::dist::alias::Alias;
+use super::dist::unit;
 use super::permute::below;
+
+/// Up to so many sizes are searched one by one, more through a table.
+const FEW: usize = 16;
 
 /// Draws block sizes, bytes.
 #[derive(Debug, Clone)]
@@ -21,13 +29,38 @@ pub enum Sizes {
         /// How many sizes.
         count: u64,
     },
+    /// `min + step * k`, k below `count`, as likely as its step is wide on a logarithmic scale.
+    Log {
+        /// Smallest, at least 1.
+        min: u64,
+        /// Step.
+        step: u64,
+        /// How many sizes.
+        count: u64,
+        /// `ln((largest + step) / min)`.
+        span: f64,
+    },
+    /// Sizes with weights, many of them.
+    Table {
+        /// Which.
+        choice: Alias,
+        /// Sizes, ascending.
+        sizes: Box<[u64]>,
+    },
 }
 
 impl Sizes {
     /// From the plan.
-    pub fn new(plan: &BlockSize) -> Sizes {
-        match plan {
+    ///
+    /// # Errors
+    /// `Usage` for what the plan's checks refuse as well.
+    pub fn new(plan: &BlockSize) -> Result<Sizes> {
+        Ok(match plan {
             BlockSize::Fixed(b) => Sizes::Fixed(b.0),
+            BlockSize::Split(parts) if parts.len() > FEW => {
+                let parts: Vec<_> = parts.iter().map(|p| (p.size.0, p.weight.into())).collect();
+                return Sizes::table(&parts);
+            }
             BlockSize::Split(parts) => {
                 let total: u64 = parts.iter().map(|p| u64::from(p.weight)).sum();
                 let mut sum = 0u64;
@@ -40,11 +73,86 @@ impl Sizes {
                 });
                 Sizes::Split(bounds.collect())
             }
+            BlockSize::Range(r) if r.spread == Spread::Log => {
+                return Sizes::log_uniform(r.min.0, r.max.0, r.step.0);
+            }
             BlockSize::Range(r) => Sizes::Range {
                 min: r.min.0,
                 step: r.step.0,
                 count: (r.max.0 - r.min.0) / r.step.0.max(1) + 1,
             },
+        })
+    }
+
+    /// Uniform over every byte from `min` to `max`, both included: fio's `bsrange` with
+    /// `bs_unaligned`.
+    ///
+    /// # Errors
+    /// `Usage` when `min` is 0 or above `max`.
+    pub fn uniform(min: u64, max: u64) -> Result<Sizes> {
+        let count = steps(min, max, 1)?;
+        Ok(Sizes::Range {
+            min,
+            step: 1,
+            count,
+        })
+    }
+
+    /// Log-uniform from `min` to `max`: each octave is as likely as any other. Sizes are
+    /// `min + step * k` without holes; a size stands for all up to the next one, so it comes with
+    /// probability `ln((size + step) / size)` over `ln((largest + step) / min)`. With a step of 1
+    /// every byte count is possible; a `max` off the grid is rounded down to it.
+    ///
+    /// # Errors
+    /// `Usage` when `min` or `step` is 0, or `min` above `max`.
+    pub fn log_uniform(min: u64, max: u64, step: u64) -> Result<Sizes> {
+        let count = steps(min, max, step)?;
+        let end = min as f64 + count as f64 * step as f64;
+        Ok(Sizes::Log {
+            min,
+            step,
+            count,
+            span: (end / min as f64).ln(),
+        })
+    }
+
+    /// Sizes with counts, as from [`taillight_core::histogram::parse`].
+    ///
+    /// # Errors
+    /// `Usage` when a size is 0 or comes twice, or no count is above 0.
+    pub fn table(parts: &[(u64, u64)]) -> Result<Sizes> {
+        let mut parts: Vec<(u64, u64)> = parts.iter().copied().filter(|p| p.1 > 0).collect();
+        parts.sort_unstable();
+        let twice = parts.windows(2).find(|pair| pair[0].0 == pair[1].0);
+        if let Some(pair) = twice {
+            return Err(Error::usage("a size comes twice in the histogram")
+                .with("size", pair[0].0)
+                .hint("add the two counts up in one line"));
+        }
+        if parts.first().is_some_and(|p| p.0 == 0) {
+            return Err(Error::usage("a size of 0 cannot be drawn")
+                .hint("remove that line of the histogram"));
+        }
+        let counts: Vec<f64> = parts.iter().map(|p| p.1 as f64).collect();
+        Ok(Sizes::Table {
+            choice: Alias::new(&counts)?,
+            sizes: parts.iter().map(|p| p.0).collect(),
+        })
+    }
+
+    /// Smallest and largest size it can draw, bytes.
+    pub fn bounds(&self) -> (u64, u64) {
+        match self {
+            Sizes::Fixed(b) => (*b, *b),
+            Sizes::Split(parts) => {
+                let sizes = || parts.iter().map(|p| p.1);
+                (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0))
+            }
+            Sizes::Range { min, step, count }
+            | Sizes::Log {
+                min, step, count, ..
+            } => (*min, min + (count - 1) * step),
+            Sizes::Table { sizes, .. } => (sizes[0], sizes[sizes.len() - 1]),
         }
     }
 
@@ -53,9 +161,11 @@ impl Sizes {
         match self {
             Sizes::Fixed(b) => Some(vec![*b]),
             Sizes::Split(parts) if parts.len() <= most => Some(parts.iter().map(|p| p.1).collect()),
-            Sizes::Range { min, step, count } if *count <= most as u64 => {
-                Some((0..*count).map(|k| min + k * step).collect())
-            }
+            Sizes::Range { min, step, count }
+            | Sizes::Log {
+                min, step, count, ..
+            } if *count <= most as u64 => Some((0..*count).map(|k| min + k * step).collect()),
+            Sizes::Table { sizes, .. } if sizes.len() <= most => Some(sizes.to_vec()),
             _ => None,
         }
     }
@@ -73,6 +183,33 @@ impl Sizes {
                     .map_or(parts[0].1, |p| p.1)
             }
             Sizes::Range { min, step, count } => min + below(rng.next_u64(), *count) * step,
+            Sizes::Log {
+                min,
+                step,
+                count,
+                span,
+            } => {
+                // How far above min, exact for small distances too.
+                let above = *min as f64 * (unit(rng) * span).exp_m1();
+                // Rounding may take u close to 1 to the end itself.
+                min + ((above / *step as f64) as u64).min(count - 1) * step
+            }
+            Sizes::Table { choice, sizes } => sizes[choice.pick(rng.next_u64())],
         }
     }
 }
+
+/// How many sizes `min`, `min + step`, ... there are up to `max`.
+fn steps(min: u64, max: u64, step: u64) -> Result<u64> {
+    if min == 0 || step == 0 || min > max || max > 1 << 62 {
+        return Err(Error::usage("the range of sizes is empty")
+            .with("min", min)
+            .with("max", max)
+            .with("step", step)
+            .hint("min and step must be at least 1 B, and max not below min"));
+    }
+    Ok((max - min) / step + 1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ use taillight_core::{Error, MonoClock, Result, Stamp};
 use taillight_driver::{Session, Target, VirtualTime};
 use taillight_rundir::salvage::spill_dir;
 
+use super::closed::Closed;
 use super::ending::{IdleEnd, LoadEnd};
 use super::setup::{Seat, seats};
 use super::{Loaded, Request, StopFlag, capture_dir, captures, cpu_s, now};
@@ -40,6 +41,8 @@ struct Shared<B> {
     pool: Option<crate::capture::Source>,
     /// Keys of the target, when it has keys.
     space: Option<Arc<KeySpace>>,
+    /// What was written where, when the plan verifies.
+    verify: Option<Arc<crate::verify::Shared>>,
     /// A worker failed: the others end too.
     abort: AtomicBool,
     /// Whoever is load only ends when nobody else is left.
@@ -78,6 +81,7 @@ fn load_with<B: Probes>(
 ) -> Result<Loaded> {
     let space = keyspace(plan, target.as_ref());
     let seats = seats(plan, target.geometry(), space.as_ref())?;
+    let verify = super::verify::prepare(plan, target.geometry(), run_id)?;
     let pool = match captures(plan) {
         true => {
             let spill = plan
@@ -104,6 +108,7 @@ fn load_with<B: Probes>(
         channels: Channels { parts, spare },
         pool: pool.as_ref().map(Pool::source),
         space,
+        verify: verify.clone(),
         abort: AtomicBool::new(false),
         load: LoadEnd::new(seats.iter().filter(|s| s.measured).count()),
         idle: IdleEnd::new(plan.run.idle_timeout, seats.len()),
@@ -126,6 +131,7 @@ fn load_with<B: Probes>(
             return Err(error);
         }
     };
+    loaded.verify = verify.map(|v| v.report());
     match report {
         Ok(report) => loaded.pool = report,
         Err(error) => {
@@ -203,9 +209,12 @@ fn worker<C: Kept, P: Probe, B>(
         recorder,
         timeline,
         limits: seat.limits,
-        payload: shared.plan.workloads[usize::from(seat.workload)]
-            .payload
-            .kind,
+        payload: seat.payload,
+        checker: shared
+            .verify
+            .as_ref()
+            .map(|v| super::verify::checker(v, &seat.session)),
+        writes: seat.kinds.iter().any(|kind| kind.writes()),
         keyed: seat.keyed,
         follow: seat.follow,
         pace: Pace::new(
@@ -304,6 +313,7 @@ fn loaded(
         measure_end,
         drained: drained.max(measure_end),
         cpu_s,
+        verify: None,
         counter: false,
     }
 }
@@ -529,6 +539,10 @@ fn watch<B: Probes>(
                 let records = space.live().1 - space.start();
                 error = error.or(keyed.loaded(records.max(keyed.records())).err());
             }
+            if let Some(verify) = &shared.verify {
+                let pass = super::verify::after(&shared.plan, &*target, verify, stop, observers);
+                error = error.or(pass.err());
+            }
             error = error.or(target.close().err());
         }
     }
@@ -557,30 +571,5 @@ impl Phases {
             observers.iter_mut().for_each(|o| o.phase("measure"));
         }
         begins
-    }
-}
-
-/// Stands where the target was.
-struct Closed;
-
-impl Target for Closed {
-    fn geometry(&self) -> taillight_driver::Geometry {
-        taillight_driver::Geometry {
-            files: 0,
-            file_size: 0,
-            align: 1,
-        }
-    }
-    fn session(&self, _: &taillight_driver::SessionSpec) -> Result<Box<dyn Session>> {
-        Err(Error::internal("the target is closed"))
-    }
-    fn admin(&self, _: taillight_driver::Admin) -> Result<()> {
-        Err(Error::internal("the target is closed"))
-    }
-    fn facts(&self) -> Vec<(String, String)> {
-        Vec::new()
-    }
-    fn close(self: Box<Self>) -> Result<()> {
-        Ok(())
     }
 }

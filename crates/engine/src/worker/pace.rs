@@ -89,6 +89,13 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         self.tell_idle();
     }
 
+    /// Whether nothing may be started yet, by the clock.
+    #[cold]
+    pub(super) fn held(&mut self) -> bool {
+        self.now = self.clock.now();
+        self.pace.hold > self.now
+    }
+
     /// Tells whether something is due or in flight: a submit may block, and a poll may wait.
     pub(super) fn tell_idle(&mut self) {
         let due = self.schedule.peek().is_none_or(|at| at <= self.now);

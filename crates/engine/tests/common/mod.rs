@@ -29,7 +29,9 @@ pub struct Done {
     pub outcome: Outcome,
     pub rows: Vec<IntervalRow>,
     pub ios: Vec<Record>,
+    #[allow(dead_code)] // not every test binary looks at them
     pub views: Vec<IntervalView>,
+    #[allow(dead_code)]
     pub phases: Vec<String>,
 }
 

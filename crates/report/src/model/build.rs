@@ -169,20 +169,7 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
         lost.join(", ")
     };
     fact("Losses", text, tone);
-    let outside = |pick: fn(&Distribution) -> u64| -> u64 {
-        summary
-            .distribution
-            .values()
-            .map(|d| pick(&d.service))
-            .sum()
-    };
-    let (below, above) = (outside(|d| d.below), outside(|d| d.above));
-    if below + above > 0 {
-        let text = format!(
-            "{} I/Os under 10 ns and {} of 100 s or more have no bin in the distribution",
-            format::count(below),
-            format::count(above)
-        );
+    if let Some(text) = pictures(summary) {
         fact(PICTURES, text, Tone::Plain);
     }
     if let Some(queue) = queue(summary, script) {
@@ -194,6 +181,22 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
     let own = overhead(summary, script);
     fact("Overhead", own, Tone::Plain);
     facts
+}
+
+/// What has no place in the pictures.
+fn pictures(summary: &Summary) -> Option<String> {
+    let outside = |pick: fn(&Distribution) -> u64| -> u64 {
+        let all = summary.distribution.values();
+        all.map(|d| pick(&d.service)).sum()
+    };
+    let (below, above) = (outside(|d| d.below), outside(|d| d.above));
+    (below + above > 0).then(|| {
+        format!(
+            "{} I/Os under 10 ns and {} of 100 s or more have no bin in the distribution",
+            format::count(below),
+            format::count(above)
+        )
+    })
 }
 
 /// What the percentiles come from.

@@ -283,10 +283,13 @@ impl Session for UringSession {
         if self.ring.unsubmitted() == 0 {
             return Ok(());
         }
-        self.ring.submit().map_err(failed)
+        self.ring.submit(self.submit_batch).map_err(failed)
     }
 
     fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
+        if self.ring.unsubmitted() > 0 {
+            self.ring.submit(u32::MAX).map_err(failed)?;
+        }
         let min = min.min(self.in_flight);
         let mut done = self.reap(out);
         if done == 0 && min == 0 && self.in_flight > 0 && self.ring.needs_call() {
@@ -303,7 +306,10 @@ impl Session for UringSession {
             }
         }
         // Syncs that became due while reaping must not wait for the next call.
-        self.flush()
+        match self.ring.unsubmitted() {
+            0 => Ok(()),
+            _ => self.ring.submit(u32::MAX).map_err(failed),
+        }
     }
 
     fn abandon(self: Box<Self>) {

@@ -217,12 +217,12 @@ impl Ring {
         }
     }
 
-    /// Hands over everything pushed, in one call. With deferred task work the same call also
-    /// collects what the device has finished.
+    /// Hands over what was pushed first, at most `most` of it, in one call. With deferred task work
+    /// the same call also collects what the device has finished.
     ///
     /// # Errors
     /// When the kernel does not take entries.
-    pub fn submit(&mut self) -> io::Result<()> {
+    pub fn submit(&mut self, most: u32) -> io::Result<()> {
         if self.setup.sqpoll {
             self.unsubmitted = 0;
             fence(Ordering::SeqCst);
@@ -237,8 +237,9 @@ impl Ring {
         } else {
             0
         };
-        while self.unsubmitted > 0 {
-            self.hand_over(0, flags, None)?;
+        let left = self.unsubmitted.saturating_sub(most);
+        while self.unsubmitted > left {
+            self.hand_over(self.unsubmitted - left, 0, flags, None)?;
         }
         Ok(())
     }
@@ -254,7 +255,7 @@ impl Ring {
     /// # Errors
     /// What the kernel says.
     pub fn collect(&mut self) -> io::Result<()> {
-        self.hand_over(0, ENTER_GETEVENTS, None)
+        self.hand_over(self.unsubmitted, 0, ENTER_GETEVENTS, None)
     }
 
     /// Hands over what is pushed and waits for `want` completions, at most `timeout_ns`. A
@@ -264,17 +265,23 @@ impl Ring {
     /// What the kernel says.
     pub fn wait(&mut self, want: u32, timeout_ns: Option<u64>) -> io::Result<()> {
         if self.setup.sqpoll {
-            self.submit()?;
+            self.submit(u32::MAX)?;
         }
         let time = timeout_ns.map(|ns| [(ns / 1_000_000_000) as i64, (ns % 1_000_000_000) as i64]);
-        match self.hand_over(want, ENTER_GETEVENTS, time.as_ref()) {
+        match self.hand_over(self.unsubmitted, want, ENTER_GETEVENTS, time.as_ref()) {
             Err(e) if e.raw_os_error() == Some(libc::ETIME) => Ok(()),
             other => other,
         }
     }
 
-    fn hand_over(&mut self, want: u32, flags: u32, time: Option<&[i64; 2]>) -> io::Result<()> {
-        let taken = match self.enter(self.unsubmitted, want, flags, time) {
+    fn hand_over(
+        &mut self,
+        submit: u32,
+        want: u32,
+        flags: u32,
+        time: Option<&[i64; 2]>,
+    ) -> io::Result<()> {
+        let taken = match self.enter(submit, want, flags, time) {
             Ok(taken) => taken,
             // Interrupted, or short of memory for requests: the caller looks and comes again.
             Err(e)

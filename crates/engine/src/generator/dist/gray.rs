@@ -65,10 +65,17 @@ impl Gray {
     #[inline]
     pub fn grow(&mut self, items: u64) {
         if items > self.counted {
-            self.zeta = zeta(self.counted, items, self.theta, self.zeta);
-            self.counted = items;
-            self.set_eta();
+            self.extend(items);
         }
+    }
+
+    // Never inlined: the compiler would move its powers in front of the test and into every draw.
+    #[cold]
+    #[inline(never)]
+    fn extend(&mut self, items: u64) {
+        self.zeta = zeta(self.counted, items, self.theta, self.zeta);
+        self.counted = items;
+        self.set_eta();
     }
 
     /// The item for `u` in [0, 1) among `items`. For u within a rounding error of 1 it may be

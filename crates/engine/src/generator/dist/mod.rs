@@ -190,12 +190,23 @@ impl Dist {
     #[inline]
     pub fn draw(&mut self, rng: &mut Rng, last: u64) -> u64 {
         let limit = last.min(self.top);
+        let item = self.raw(rng, limit);
+        if item <= limit {
+            return item;
+        }
+        self.again(rng, limit)
+    }
+
+    /// Redraws after a miss. Apart from the first draw, so that the caller's loop stays small.
+    #[cold]
+    #[inline(never)]
+    fn again(&mut self, rng: &mut Rng, limit: u64) -> u64 {
         for _ in 0..MOST_REDRAWS {
+            self.redrawn += 1;
             let item = self.raw(rng, limit);
             if item <= limit {
                 return item;
             }
-            self.redrawn += 1;
         }
         below(rng.next_u64(), limit + 1)
     }
@@ -230,7 +241,7 @@ impl Dist {
 
 /// A double in [0, 1) of 53 random bits: what Java's `nextDouble` gives, too.
 #[inline]
-fn unit(rng: &mut Rng) -> f64 {
+pub(super) fn unit(rng: &mut Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 

@@ -1,0 +1,121 @@
+//! A store's refusal of one operation: its own text, and the status that a record carries.
+
+use rustix::io::Errno;
+use taillight_core::{Error, Status};
+
+/// What a store said instead of doing it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault(pub String);
+
+/// System errors as stores spell them (strerror), so that a full disk is told from a broken store.
+const SPELLED: [(&str, Errno); 8] = [
+    ("No space left on device", Errno::NOSPC),
+    ("Disk quota exceeded", Errno::DQUOT),
+    ("File too large", Errno::FBIG),
+    ("Read-only file system", Errno::ROFS),
+    ("Too many open files", Errno::MFILE),
+    ("Permission denied", Errno::ACCESS),
+    ("Input/output error", Errno::IO),
+    ("Cannot allocate memory", Errno::NOMEM),
+];
+
+impl Fault {
+    /// What the record of the operation says.
+    pub fn status(&self) -> Status {
+        let known = SPELLED.iter().find(|(text, _)| self.0.contains(text));
+        known.map_or(Status::STORE, |(_, errno)| Status(errno.raw_os_error()))
+    }
+
+    /// As the end of a run that did `what`.
+    pub fn into_error(self, what: &str) -> Error {
+        Error::target(format!("the store failed {what}")).with("store says", self.0)
+    }
+
+    /// As the reason why a database cannot be opened.
+    pub fn on_open(self, dir: &std::path::Path) -> Error {
+        let (what, hint) = self.cause();
+        Error::unavailable(what)
+            .with("path", dir.display())
+            .with("store says", &self.0)
+            .hint(hint)
+    }
+
+    fn cause(&self) -> (&'static str, &'static str) {
+        let says = |text: &str| self.0.contains(text);
+        if says("lock hold by current process")
+            || says("already held by process")
+            || says("/LOCK: Resource temporarily unavailable")
+        {
+            return (
+                "the database is in use by another process",
+                "end what uses it, or choose another path",
+            );
+        }
+        if says("Corruption") || says("CURRENT file does not end") || says("missing files") {
+            return (
+                "the database is corrupt",
+                "repair it with the store's own tools, or delete it and load again",
+            );
+        }
+        if says("Permission denied") {
+            return (
+                "no right to use the database",
+                "choose a path of your own, or become its owner",
+            );
+        }
+        if says("No space left") {
+            return (
+                "no space left for the database",
+                "free some, or choose another path",
+            );
+        }
+        if says("use_direct") || says("O_DIRECT") || says("Direct I/O") {
+            return (
+                "direct I/O is not possible here",
+                "set options.direct_reads = false and options.direct_writes = false",
+            );
+        }
+        if says("Invalid argument") || says("Not implemented") || says("not supported") {
+            return (
+                "the store does not accept the options",
+                "correct what it names under [target.options]; `taillight drivers` lists ours, \
+                 and the store's own documents list the others",
+            );
+        }
+        ("the database cannot be opened", "see what the store says")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_from_a_broken_store() {
+        let full = Fault("IO error: No space left on device: While appending".into());
+        assert_eq!(full.status(), Status(Errno::NOSPC.raw_os_error()));
+        assert_eq!(Fault("Busy".into()).status(), Status::STORE);
+    }
+
+    #[test]
+    fn reasons_for_not_opening() {
+        let dir = std::path::Path::new("/d");
+        for (says, what) in [
+            ("IO error: lock /d/LOCK: already held by process", "in use"),
+            (
+                "IO error: While lock file: /d/LOCK: Resource temporarily unavailable",
+                "in use",
+            ),
+            (
+                "Corruption: no meta-nextfile entry in descriptor",
+                "corrupt",
+            ),
+            ("Invalid argument: Could not find option: : nope", "options"),
+            ("whatever", "cannot be opened"),
+        ] {
+            let e = Fault(says.to_owned()).on_open(dir);
+            assert!(e.message().contains(what), "{says}: {e}");
+            assert!(e.to_string().contains(says) && e.hint_text().is_some());
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! `leveldb`: Google's LevelDB through its C API, any build of it, loaded at run time.
+//!
+//! What it is: options, the store behind the shared target and session, statistics. What it is
+//! not: LevelDB, or one of its ports; the system under test is no part of the tool.
+
+pub mod options;
+mod sample;
+mod sys;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use taillight_core::Result;
+use taillight_core::capability::Capabilities;
+use taillight_core::plan::TargetPlan;
+use taillight_core::progress::OnProgress;
+
+use super::target::{Ask, KvTarget};
+use super::{Engine, Fault, Store};
+use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
+use options::{DOCS, LevelOptions};
+use sys::{Db, LevelHand, Library, Settings};
+
+/// The driver.
+pub struct LevelDb;
+
+impl Driver for LevelDb {
+    fn name(&self) -> &'static str {
+        Level::NAME
+    }
+    fn about(&self) -> &'static str {
+        "LevelDB through its C library, loaded at run time"
+    }
+    fn options(&self) -> Vec<OptionDoc> {
+        DOCS.to_vec()
+    }
+    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
+        LevelOptions::parse(&target.options)?.table()
+    }
+    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
+        LevelOptions::parse(&target.options)?;
+        Ok(super::capabilities(false, false))
+    }
+    fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
+        let options = LevelOptions::parse(&spec.plan.target.options)?;
+        let ask = Ask {
+            spec,
+            keep: options.keep,
+            read_only: false,
+            bounded: options.bounded_scans,
+        };
+        let engine = Level {
+            library: Library::load(&options.library)?,
+            settings: options.settings(),
+        };
+        Ok(Box::new(KvTarget::open(engine, &ask)?))
+    }
+}
+
+/// The library with this run's options.
+struct Level {
+    library: Library,
+    settings: Settings,
+}
+
+impl Engine for Level {
+    type Store = Db;
+    const NAME: &'static str = "leveldb";
+
+    fn open(&self, dir: &Path, create: bool) -> Result<Db> {
+        let mut db = Db::open(&self.library, &self.settings, dir, create)?;
+        db.facts = self.facts();
+        Ok(db)
+    }
+    fn destroy(&self, dir: &Path) -> Result<()> {
+        self.library.destroy(dir)
+    }
+}
+
+impl Level {
+    fn facts(&self) -> Vec<(String, String)> {
+        let s = &self.settings;
+        let or = |n: Option<usize>| n.map_or("default".to_owned(), |n| n.to_string());
+        let compression = match s.compress {
+            None => "default",
+            Some(false) => "none",
+            Some(true) => "snappy",
+        };
+        let file = self.library.file.as_ref();
+        let library = file.map_or("unknown".to_owned(), |f| f.display().to_string());
+        [
+            ("library", library),
+            ("version", self.library.version()),
+            ("block_cache", or(s.block_cache)),
+            ("bloom_bits", s.bloom_bits.to_string()),
+            ("compression", compression.to_owned()),
+            ("write_buffer_size", or(s.write_buffer)),
+            ("block_size", or(s.block_size)),
+            ("max_file_size", or(s.file_size)),
+            ("max_open_files", or(s.open_files.map(|n| n as usize))),
+        ]
+        .map(|(name, value)| (format!("store.{name}"), value))
+        .to_vec()
+    }
+}
+
+impl Store for Db {
+    type Hand = LevelHand;
+
+    fn hand(self: &Arc<Self>) -> LevelHand {
+        LevelHand::new(Arc::clone(self))
+    }
+    fn settle(&self) -> Result<(), Fault> {
+        Db::settle(self)
+    }
+    /// LevelDB writes its memtable out only when it is full or compacted; its log is made durable.
+    fn flush(&self) -> Result<(), Fault> {
+        Db::settle(self)
+    }
+    fn compact(&self) -> Result<(), Fault> {
+        Db::compact(self);
+        Ok(())
+    }
+    fn facts(&self, out: &mut Vec<(String, String)>) {
+        out.extend_from_slice(&self.facts);
+    }
+    fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
+        let number = |name| self.property(name).and_then(|v| v.parse::<f64>().ok());
+        if let Some(files) = number(c"leveldb.num-files-at-level0") {
+            out("level0_files", files);
+        }
+        if let Some(bytes) = number(c"leveldb.approximate-memory-usage") {
+            out("memory_bytes", bytes);
+        }
+        if let Some(text) = self.property(c"leveldb.stats") {
+            let sum = sample::compactions(&text);
+            out("files", sum.files);
+            out("sst_bytes", sum.table_bytes);
+            out("compaction_ns_total", sum.time_ns);
+            out("compaction_read_bytes_total", sum.read_bytes);
+            out("compaction_written_bytes_total", sum.written_bytes);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! `[target.options]` of driver `leveldb`: names, defaults, docs.
+
+use serde::{Deserialize, Serialize};
+use taillight_core::Result;
+use taillight_core::units::ByteSize;
+
+use super::sys::Settings;
+use crate::contract::OptionDoc;
+use crate::kv::options::{self, Or};
+
+/// Compression of blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    /// Left to LevelDB (Snappy where it is built in).
+    #[default]
+    Default,
+    /// None.
+    None,
+    /// Snappy.
+    Snappy,
+}
+
+/// The options, resolved. Absent ones take the defaults below.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LevelOptions {
+    /// File or soname of the library; empty = the system's.
+    pub library: String,
+    /// Size of the block cache.
+    pub block_cache: Or<ByteSize>,
+    /// Bits per key of a Bloom filter; 0 = none.
+    pub bloom_bits: u32,
+    /// See [`Compression`].
+    pub compression: Compression,
+    /// Size of a memtable.
+    pub write_buffer_size: Or<ByteSize>,
+    /// Size of a block before compression.
+    pub block_size: Or<ByteSize>,
+    /// Size of a table file.
+    pub max_file_size: Or<ByteSize>,
+    /// Open files at most; 0 = LevelDB's default.
+    pub max_open_files: u32,
+    /// Scans end where the key numbers say.
+    pub bounded_scans: bool,
+    /// What the run makes stays.
+    pub keep: bool,
+}
+
+const fn doc(
+    name: &'static str,
+    values: &'static str,
+    default: &'static str,
+    about: &'static str,
+) -> OptionDoc {
+    OptionDoc {
+        name,
+        values,
+        default,
+        about,
+    }
+}
+
+/// Their docs, in the order of the struct.
+pub const DOCS: &[OptionDoc] = &[
+    doc(
+        "library",
+        "file or name of a shared library",
+        "",
+        "which LevelDB is measured; empty = the system's (Debian: libleveldb1d)",
+    ),
+    doc(
+        "block_cache",
+        "size | default",
+        "default",
+        "uncompressed blocks held in memory, beside the page cache; default = LevelDB's, 8 MiB",
+    ),
+    doc(
+        "bloom_bits",
+        "bits per key",
+        "0",
+        "a Bloom filter per table; 0 = none; 10 gives about 1 % false positives",
+    ),
+    doc(
+        "compression",
+        "default | none | snappy",
+        "default",
+        "of blocks in tables; default = LevelDB's, Snappy where it is built in",
+    ),
+    doc(
+        "write_buffer_size",
+        "size | default",
+        "default",
+        "a memtable is written out when it has this size; default = LevelDB's, 4 MiB",
+    ),
+    doc(
+        "block_size",
+        "size | default",
+        "default",
+        "of a block before compression; default = LevelDB's, 4 KiB",
+    ),
+    doc(
+        "max_file_size",
+        "size | default",
+        "default",
+        "of a table file; default = LevelDB's, 2 MiB",
+    ),
+    doc(
+        "max_open_files",
+        "files, 0 = default",
+        "0",
+        "files that LevelDB holds open; its default is 1,000",
+    ),
+    doc(
+        "bounded_scans",
+        "bool",
+        "false",
+        "scans end at an upper (reverse: lower) key; needs keys in the order of their numbers",
+    ),
+    doc(
+        "keep",
+        "bool",
+        "false",
+        "leave the database behind; a later run goes on with its records",
+    ),
+];
+
+impl LevelOptions {
+    /// Reads them as written.
+    ///
+    /// # Errors
+    /// `Usage` for unknown or mistyped options.
+    pub fn parse(table: &toml::Table) -> Result<LevelOptions> {
+        options::parse("leveldb", DOCS, table)
+    }
+
+    /// As a table with every default filled in.
+    ///
+    /// # Errors
+    /// `Internal` if they stop being a table.
+    pub fn table(&self) -> Result<toml::Table> {
+        options::table(self)
+    }
+
+    /// As LevelDB takes them.
+    pub fn settings(&self) -> Settings {
+        let bytes = |size: Or<ByteSize>| size.set().map(|s| s.0 as usize);
+        Settings {
+            block_cache: bytes(self.block_cache),
+            bloom_bits: self.bloom_bits,
+            compress: match self.compression {
+                Compression::Default => None,
+                Compression::None => Some(false),
+                Compression::Snappy => Some(true),
+            },
+            write_buffer: bytes(self.write_buffer_size),
+            open_files: Some(self.max_open_files).filter(|n| *n > 0),
+            block_size: bytes(self.block_size),
+            file_size: bytes(self.max_file_size),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn docs_and_struct_agree() {
+        let table = LevelOptions::default().table().unwrap();
+        let names: Vec<&str> = table.keys().map(String::as_str).collect();
+        let docs: Vec<&str> = DOCS.iter().map(|d| d.name).collect();
+        assert_eq!(names, docs);
+        for doc in DOCS {
+            let shown = match &table[doc.name] {
+                toml::Value::String(s) => s.clone(),
+                other => other.to_string(),
+            };
+            assert_eq!(shown, doc.default, "{}", doc.name);
+        }
+    }
+
+    #[test]
+    fn written_options_reach_the_settings() {
+        let text = "block_cache = \"1MiB\"\ncompression = \"none\"\nmax_open_files = 20";
+        let o = LevelOptions::parse(&text.parse().unwrap()).unwrap();
+        assert_eq!(LevelOptions::parse(&o.table().unwrap()).unwrap(), o);
+        let s = o.settings();
+        assert_eq!((s.block_cache, s.open_files), (Some(1 << 20), Some(20)));
+        assert_eq!((s.compress, s.write_buffer), (Some(false), None));
+        let wrong = LevelOptions::parse(&"compression = \"lz4\"".parse().unwrap());
+        assert!(wrong.unwrap_err().to_string().contains("compression"));
+    }
+}

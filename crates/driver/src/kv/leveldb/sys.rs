@@ -1,0 +1,480 @@
+//! The C API of LevelDB behind safe types: library, options, database, one worker's access.
+//!
+//! All calls into the library are here. Objects are released in the reverse order of their making
+//! by `Drop`; a database stays open as long as any worker's access refers to it.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_char, c_int, c_void};
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::ptr::{self, null_mut};
+use std::sync::Arc;
+
+use taillight_core::Result;
+
+use crate::kv::sys::{Loaded, Source, c_text, file_of, functions, slice, taken};
+use crate::kv::{Fault, Hand, Packed, Range};
+
+/// Names of the library, the unversioned one (a user's own build) first.
+pub const SOURCE: Source = Source {
+    driver: "leveldb",
+    names: &["libleveldb.so", "libleveldb.so.1d", "libleveldb.so.1"],
+    install: "Debian: libleveldb1d",
+};
+
+type Obj = *mut c_void;
+type Text = *mut c_char;
+type Bytes = *const c_char;
+
+functions! {
+    /// What is used of `leveldb/c.h`. Every opaque object is a `void *` here.
+    struct Api {
+        major: "leveldb_major_version" () -> c_int;
+        minor: "leveldb_minor_version" () -> c_int;
+        options_create: "leveldb_options_create" () -> Obj;
+        options_destroy: "leveldb_options_destroy" (Obj);
+        create_if_missing: "leveldb_options_set_create_if_missing" (Obj, u8);
+        set_cache: "leveldb_options_set_cache" (Obj, Obj);
+        set_filter: "leveldb_options_set_filter_policy" (Obj, Obj);
+        set_compression: "leveldb_options_set_compression" (Obj, c_int);
+        set_write_buffer: "leveldb_options_set_write_buffer_size" (Obj, usize);
+        set_open_files: "leveldb_options_set_max_open_files" (Obj, c_int);
+        set_block_size: "leveldb_options_set_block_size" (Obj, usize);
+        set_file_size: "leveldb_options_set_max_file_size" (Obj, usize);
+        cache_create: "leveldb_cache_create_lru" (usize) -> Obj;
+        cache_destroy: "leveldb_cache_destroy" (Obj);
+        bloom_create: "leveldb_filterpolicy_create_bloom" (c_int) -> Obj;
+        filter_destroy: "leveldb_filterpolicy_destroy" (Obj);
+        open: "leveldb_open" (Obj, Bytes, *mut Text) -> Obj;
+        close: "leveldb_close" (Obj);
+        destroy_db: "leveldb_destroy_db" (Obj, Bytes, *mut Text);
+        free: "leveldb_free" (Obj);
+        put: "leveldb_put" (Obj, Obj, Bytes, usize, Bytes, usize, *mut Text);
+        delete: "leveldb_delete" (Obj, Obj, Bytes, usize, *mut Text);
+        write: "leveldb_write" (Obj, Obj, Obj, *mut Text);
+        get: "leveldb_get" (Obj, Obj, Bytes, usize, *mut usize, *mut Text) -> Text;
+        batch_create: "leveldb_writebatch_create" () -> Obj;
+        batch_destroy: "leveldb_writebatch_destroy" (Obj);
+        batch_clear: "leveldb_writebatch_clear" (Obj);
+        batch_put: "leveldb_writebatch_put" (Obj, Bytes, usize, Bytes, usize);
+        read_options: "leveldb_readoptions_create" () -> Obj;
+        read_options_destroy: "leveldb_readoptions_destroy" (Obj);
+        write_options: "leveldb_writeoptions_create" () -> Obj;
+        write_options_destroy: "leveldb_writeoptions_destroy" (Obj);
+        write_sync: "leveldb_writeoptions_set_sync" (Obj, u8);
+        iterator: "leveldb_create_iterator" (Obj, Obj) -> Obj;
+        iterator_destroy: "leveldb_iter_destroy" (Obj);
+        seek: "leveldb_iter_seek" (Obj, Bytes, usize);
+        seek_to_last: "leveldb_iter_seek_to_last" (Obj);
+        next: "leveldb_iter_next" (Obj);
+        prev: "leveldb_iter_prev" (Obj);
+        valid: "leveldb_iter_valid" (Obj) -> u8;
+        key: "leveldb_iter_key" (Obj, *mut usize) -> Bytes;
+        value: "leveldb_iter_value" (Obj, *mut usize) -> Bytes;
+        iterator_error: "leveldb_iter_get_error" (Obj, *mut Text);
+        compact: "leveldb_compact_range" (Obj, Bytes, usize, Bytes, usize);
+        property: "leveldb_property_value" (Obj, Bytes) -> Text;
+    } optional {}
+}
+
+/// The library, loaded.
+#[derive(Clone)]
+pub struct Library {
+    api: Arc<Api>,
+    /// The file it was loaded from.
+    pub file: Option<PathBuf>,
+}
+
+/// What a database is opened with; absent = LevelDB's default.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Settings {
+    /// Bytes of the block cache.
+    pub block_cache: Option<usize>,
+    /// Bits per key of a Bloom filter; 0 = none.
+    pub bloom_bits: u32,
+    /// Snappy (true) or none.
+    pub compress: Option<bool>,
+    /// Bytes of a memtable.
+    pub write_buffer: Option<usize>,
+    /// Open files.
+    pub open_files: Option<u32>,
+    /// Bytes of a block before compression.
+    pub block_size: Option<usize>,
+    /// Bytes of a table file.
+    pub file_size: Option<usize>,
+}
+
+impl Library {
+    /// Loads it: the file or soname given, or the system's.
+    ///
+    /// # Errors
+    /// `Unavailable` when it is missing, or lacks functions.
+    pub fn load(given: &str) -> Result<Library> {
+        let mut loaded = Loaded::open(&SOURCE, given)?;
+        let Some(api) = Api::find(&mut loaded) else {
+            return Err(loaded.lacks(&SOURCE));
+        };
+        let file = file_of(api.open as *const ());
+        loaded.keep();
+        Ok(Library {
+            api: Arc::new(api),
+            file,
+        })
+    }
+
+    /// "1.23".
+    pub fn version(&self) -> String {
+        // SAFETY: both return a number.
+        let (major, minor) = unsafe { ((self.api.major)(), (self.api.minor)()) };
+        format!("{major}.{minor}")
+    }
+
+    /// The fault a call left in `error`, if any.
+    fn fault(&self, error: Text) -> Result<(), Fault> {
+        // SAFETY: the C API sets `error` to null or to a string that leveldb_free releases.
+        match unsafe { taken(error, self.api.free) } {
+            None => Ok(()),
+            Some(text) => Err(Fault(text)),
+        }
+    }
+
+    /// Deletes a database: LevelDB's own files in `dir`. Nothing happens where there is none.
+    ///
+    /// # Errors
+    /// The store's words, for example that another process holds it.
+    pub fn destroy(&self, dir: &Path) -> Result<()> {
+        let options = Options::new(self, &Settings::default(), false);
+        let name = c_text(&dir.to_string_lossy())?;
+        let mut error = null_mut();
+        // SAFETY: options and name are alive; the call keeps neither.
+        unsafe { (self.api.destroy_db)(options.raw, name.as_ptr(), &mut error) };
+        self.fault(error).map_err(|f| f.on_open(dir))
+    }
+}
+
+/// Options with the cache and filter they refer to; all live as long as the database.
+struct Options {
+    library: Library,
+    raw: Obj,
+    cache: Obj,
+    filter: Obj,
+}
+
+impl Options {
+    fn new(library: &Library, s: &Settings, create: bool) -> Options {
+        let api = &library.api;
+        let int = |n: u32| c_int::try_from(n).unwrap_or(c_int::MAX);
+        // SAFETY: creates objects that `drop` destroys, and sets fields of the options.
+        unsafe {
+            let raw = (api.options_create)();
+            (api.create_if_missing)(raw, u8::from(create));
+            let cache = s
+                .block_cache
+                .map_or(null_mut(), |size| (api.cache_create)(size));
+            if !cache.is_null() {
+                (api.set_cache)(raw, cache);
+            }
+            let filter = match s.bloom_bits {
+                0 => null_mut(),
+                bits => (api.bloom_create)(int(bits)),
+            };
+            if !filter.is_null() {
+                (api.set_filter)(raw, filter);
+            }
+            if let Some(compress) = s.compress {
+                (api.set_compression)(raw, c_int::from(compress));
+            }
+            if let Some(size) = s.write_buffer {
+                (api.set_write_buffer)(raw, size);
+            }
+            if let Some(files) = s.open_files {
+                (api.set_open_files)(raw, int(files));
+            }
+            if let Some(size) = s.block_size {
+                (api.set_block_size)(raw, size);
+            }
+            if let Some(size) = s.file_size {
+                (api.set_file_size)(raw, size);
+            }
+            Options {
+                library: library.clone(),
+                raw,
+                cache,
+                filter,
+            }
+        }
+    }
+}
+
+impl Drop for Options {
+    fn drop(&mut self) {
+        let api = &self.library.api;
+        // SAFETY: created in `new`, destroyed once, after the database that refers to them.
+        unsafe {
+            (api.options_destroy)(self.raw);
+            if !self.cache.is_null() {
+                (api.cache_destroy)(self.cache);
+            }
+            if !self.filter.is_null() {
+                (api.filter_destroy)(self.filter);
+            }
+        }
+    }
+}
+
+/// An opened database.
+pub struct Db {
+    library: Library,
+    raw: Obj,
+    /// Dropped after the database is closed.
+    _options: Options,
+    /// What the manifest says about it.
+    pub facts: Vec<(String, String)>,
+}
+
+// SAFETY: LevelDB's database handle may be used by any thread at a time; its options are not
+// touched after opening.
+unsafe impl Send for Db {}
+// SAFETY: see above.
+unsafe impl Sync for Db {}
+
+impl Db {
+    /// Opens the database in `dir`.
+    ///
+    /// # Errors
+    /// The store's words, as a reason why it cannot be opened.
+    pub fn open(library: &Library, settings: &Settings, dir: &Path, create: bool) -> Result<Db> {
+        let options = Options::new(library, settings, create);
+        let path = c_text(&dir.to_string_lossy())?;
+        let mut error = null_mut();
+        // SAFETY: the options outlive the database, see the struct; the path is copied.
+        let raw = unsafe { (library.api.open)(options.raw, path.as_ptr(), &mut error) };
+        library.fault(error).map_err(|f| f.on_open(dir))?;
+        Ok(Db {
+            library: library.clone(),
+            raw,
+            _options: options,
+            facts: Vec::new(),
+        })
+    }
+
+    /// A property.
+    pub fn property(&self, name: &'static std::ffi::CStr) -> Option<String> {
+        let api = &self.library.api;
+        // SAFETY: the database is open; returns null or a string that leveldb_free releases.
+        unsafe { taken((api.property)(self.raw, name.as_ptr()), api.free) }
+    }
+
+    /// Everything written so far is durable: an empty write with a sync makes its log so.
+    ///
+    /// # Errors
+    /// The store's words.
+    pub fn settle(&self) -> Result<(), Fault> {
+        let api = &self.library.api;
+        let mut error = null_mut();
+        // SAFETY: the database is open; both objects live for the call.
+        unsafe {
+            let (batch, options) = ((api.batch_create)(), (api.write_options)());
+            (api.write_sync)(options, 1);
+            (api.write)(self.raw, options, batch, &mut error);
+            (api.write_options_destroy)(options);
+            (api.batch_destroy)(batch);
+        }
+        self.library.fault(error)
+    }
+
+    /// Writes the memtable out and compacts the whole key range.
+    pub fn compact(&self) {
+        // SAFETY: the database is open; null bounds mean the whole key range.
+        unsafe { (self.library.api.compact)(self.raw, ptr::null(), 0, ptr::null(), 0) };
+    }
+}
+
+impl Drop for Db {
+    fn drop(&mut self) {
+        // SAFETY: no access refers to it any more (they hold an `Arc`); closed once.
+        unsafe { (self.library.api.close)(self.raw) };
+    }
+}
+
+/// One worker's access.
+pub struct LevelHand {
+    db: Arc<Db>,
+    read: Obj,
+    /// Without and with sync.
+    write: [Obj; 2],
+    batch: Obj,
+    /// Raw pointers: stays on its thread.
+    _not_send: PhantomData<*mut ()>,
+}
+
+impl LevelHand {
+    /// Access to a database.
+    pub fn new(db: Arc<Db>) -> LevelHand {
+        let api = &db.library.api;
+        // SAFETY: creates objects that `drop` destroys, and sets their fields.
+        unsafe {
+            let write = [0, 1].map(|sync| {
+                let options = (api.write_options)();
+                (api.write_sync)(options, sync);
+                options
+            });
+            LevelHand {
+                read: (api.read_options)(),
+                write,
+                batch: (api.batch_create)(),
+                _not_send: PhantomData,
+                db,
+            }
+        }
+    }
+}
+
+/// Key or value where an iterator stands.
+///
+/// # Safety
+/// The iterator is valid and does not move while the result is used.
+unsafe fn at<'a>(iterator: Obj, part: unsafe extern "C" fn(Obj, *mut usize) -> Bytes) -> &'a [u8] {
+    let mut size = 0;
+    // SAFETY: passed on to the caller.
+    unsafe { slice(part(iterator, &mut size), size) }
+}
+
+/// Moves to the first record of a scan. LevelDB seeks upwards only, so downwards it is the one
+/// before, unless the key itself is there.
+///
+/// # Safety
+/// The iterator is open.
+unsafe fn begin(api: &Api, iterator: Obj, range: &Range<'_>) {
+    // SAFETY: the iterator is open; the key outlives the call.
+    unsafe {
+        (api.seek)(iterator, range.from.as_ptr().cast(), range.from.len());
+        if !range.reverse {
+            return;
+        }
+        if (api.valid)(iterator) == 0 {
+            (api.seek_to_last)(iterator);
+        } else if at(iterator, api.key) != range.from {
+            (api.prev)(iterator);
+        }
+    }
+}
+
+impl Hand for LevelHand {
+    #[inline]
+    fn get(&mut self, key: &[u8], mut found: impl FnMut(&[u8])) -> Result<bool, Fault> {
+        let db = &*self.db;
+        let api = &*db.library.api;
+        let (mut size, mut error) = (0, null_mut());
+        // SAFETY: the database is open as long as `db` lives; the key outlives the call.
+        let value = unsafe {
+            let k = key.as_ptr().cast();
+            (api.get)(db.raw, self.read, k, key.len(), &mut size, &mut error)
+        };
+        db.library.fault(error)?;
+        if value.is_null() {
+            return Ok(false);
+        }
+        // SAFETY: `size` bytes that are ours until they are freed, after `found` returned.
+        unsafe {
+            found(slice(value, size));
+            (api.free)(value.cast());
+        }
+        Ok(true)
+    }
+
+    fn multi_get(&mut self, keys: &Packed, mut found: impl FnMut(&[u8])) -> Result<u32, Fault> {
+        let mut there = 0;
+        for key in keys.iter() {
+            there += u32::from(self.get(key, &mut found)?);
+        }
+        Ok(there)
+    }
+
+    #[inline]
+    fn put(&mut self, key: &[u8], value: &[u8], durable: bool) -> Result<(), Fault> {
+        let db = &*self.db;
+        let options = self.write[usize::from(durable)];
+        let mut error = null_mut();
+        // SAFETY: the database is open; key and value outlive the call, which copies them.
+        unsafe {
+            let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
+            (db.library.api.put)(db.raw, options, k, key.len(), v, value.len(), &mut error);
+        }
+        db.library.fault(error)
+    }
+
+    fn stage(&mut self, key: &[u8], value: &[u8]) {
+        let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
+        // SAFETY: the batch is this hand's; key and value outlive the call, which copies them.
+        unsafe { (self.db.library.api.batch_put)(self.batch, k, key.len(), v, value.len()) };
+    }
+
+    fn commit(&mut self, durable: bool) -> Result<(), Fault> {
+        let db = &*self.db;
+        let options = self.write[usize::from(durable)];
+        let mut error = null_mut();
+        // SAFETY: the database is open; the batch is this hand's.
+        unsafe {
+            (db.library.api.write)(db.raw, options, self.batch, &mut error);
+            (db.library.api.batch_clear)(self.batch);
+        }
+        db.library.fault(error)
+    }
+
+    fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), Fault> {
+        let db = &*self.db;
+        let options = self.write[usize::from(durable)];
+        let mut error = null_mut();
+        // SAFETY: the database is open; the key outlives the call.
+        unsafe {
+            let k = key.as_ptr().cast();
+            (db.library.api.delete)(db.raw, options, k, key.len(), &mut error);
+        }
+        db.library.fault(error)
+    }
+
+    fn scan(&mut self, range: &Range<'_>, mut found: impl FnMut(&[u8])) -> Result<u32, Fault> {
+        let db = &*self.db;
+        let api = &*db.library.api;
+        let (mut seen, mut error) = (0, null_mut());
+        let step = if range.reverse { api.prev } else { api.next };
+        let beyond = |key: &[u8]| match range.stop {
+            None => false,
+            Some(stop) if range.reverse => key < stop,
+            Some(stop) => key >= stop,
+        };
+        // SAFETY: the iterator lives inside this call; keys and values are used before it moves.
+        unsafe {
+            let iterator = (api.iterator)(db.raw, self.read);
+            begin(api, iterator, range);
+            while seen < range.count && (api.valid)(iterator) != 0 {
+                if range.stop.is_some() && beyond(at(iterator, api.key)) {
+                    break;
+                }
+                found(at(iterator, api.value));
+                seen += 1;
+                if seen < range.count {
+                    step(iterator);
+                }
+            }
+            (api.iterator_error)(iterator, &mut error);
+            (api.iterator_destroy)(iterator);
+        }
+        db.library.fault(error).map(|()| seen)
+    }
+}
+
+impl Drop for LevelHand {
+    fn drop(&mut self) {
+        let api = &self.db.library.api;
+        // SAFETY: created in `new`, destroyed once, before the database may close.
+        unsafe {
+            (api.batch_destroy)(self.batch);
+            (api.read_options_destroy)(self.read);
+            for options in self.write {
+                (api.write_options_destroy)(options);
+            }
+        }
+    }
+}

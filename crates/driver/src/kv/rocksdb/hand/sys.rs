@@ -1,0 +1,241 @@
+//! One worker's access to a RocksDB database: the operations of the hot path.
+//!
+//! What it is: `put`, `get` and the others of the C API with options, batch and arrays made once.
+//! What it is not: opening, closing, administration; those are in the folder's `sys`.
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+use std::marker::PhantomData;
+use std::ptr::{self, null_mut};
+use std::sync::Arc;
+
+use crate::kv::rocksdb::sys::{Api, Bytes, Db, Obj, Text};
+use crate::kv::sys::slice;
+use crate::kv::{Fault, Hand, Packed, Range};
+
+/// One worker's access.
+pub struct RocksHand {
+    db: Arc<Db>,
+    read: Obj,
+    /// Without and with sync.
+    write: [Obj; 2],
+    batch: Obj,
+    keys: Vec<Bytes>,
+    sizes: Vec<usize>,
+    values: Vec<Obj>,
+    errors: Vec<Text>,
+    /// Raw pointers: stays on its thread.
+    _not_send: PhantomData<*mut ()>,
+}
+
+impl RocksHand {
+    /// Access to a database.
+    pub fn new(db: Arc<Db>) -> RocksHand {
+        let api = &db.library.api;
+        // SAFETY: creates objects that `drop` destroys, and sets their fields.
+        unsafe {
+            let write = [0, 1].map(|sync| {
+                let options = (api.write_options)();
+                (api.write_sync)(options, sync);
+                (api.write_no_wal)(options, c_int::from(!db.wal));
+                options
+            });
+            RocksHand {
+                read: (api.read_options)(),
+                write,
+                batch: (api.batch_create)(),
+                keys: Vec::new(),
+                sizes: Vec::new(),
+                values: Vec::new(),
+                errors: Vec::new(),
+                _not_send: PhantomData,
+                db,
+            }
+        }
+    }
+
+    /// Shows a pinned value and lets it go.
+    ///
+    /// # Safety
+    /// `pinned` comes from a get of this database and is used once.
+    unsafe fn show(api: &Api, pinned: Obj, found: &mut impl FnMut(&[u8])) {
+        let mut size = 0;
+        // SAFETY: the value lives until the pinned slice is destroyed, after `found` returned.
+        unsafe {
+            let value = (api.pinned_value)(pinned, &mut size);
+            found(slice(value, size));
+            (api.pinned_destroy)(pinned);
+        }
+    }
+}
+
+impl Hand for RocksHand {
+    #[inline]
+    fn get(&mut self, key: &[u8], mut found: impl FnMut(&[u8])) -> Result<bool, Fault> {
+        let db = &*self.db;
+        let api = &*db.library.api;
+        let mut error = null_mut();
+        // SAFETY: the database is open as long as `db` lives; the key outlives the call.
+        let pinned = unsafe {
+            let (at, size) = (key.as_ptr().cast(), key.len());
+            (api.get)(db.raw, self.read, db.family, at, size, &mut error)
+        };
+        db.library.fault(error)?;
+        if pinned.is_null() {
+            return Ok(false);
+        }
+        // SAFETY: fresh from the get above.
+        unsafe { RocksHand::show(api, pinned, &mut found) };
+        Ok(true)
+    }
+
+    fn multi_get(&mut self, keys: &Packed, mut found: impl FnMut(&[u8])) -> Result<u32, Fault> {
+        let Some(multi_get) = self.db.library.api.multi_get else {
+            let mut there = 0;
+            for key in keys.iter() {
+                there += u32::from(self.get(key, &mut found)?);
+            }
+            return Ok(there);
+        };
+        self.keys.clear();
+        self.sizes.clear();
+        for key in keys.iter() {
+            self.keys.push(key.as_ptr().cast());
+            self.sizes.push(key.len());
+        }
+        self.values.clear();
+        self.values.resize(keys.len(), null_mut());
+        self.errors.clear();
+        self.errors.resize(keys.len(), null_mut());
+        let db = &*self.db;
+        // SAFETY: four arrays of as many entries as there are keys; the keys outlive the call.
+        unsafe {
+            let (key, size) = (self.keys.as_ptr(), self.sizes.as_ptr());
+            let (value, error) = (self.values.as_mut_ptr(), self.errors.as_mut_ptr());
+            let count = keys.len();
+            multi_get(
+                db.raw, self.read, db.family, count, key, size, value, error, false,
+            );
+        }
+        let (mut there, mut first) = (0, Ok(()));
+        for (pinned, error) in self.values.iter().zip(&self.errors) {
+            first = first.and(db.library.fault(*error));
+            if !pinned.is_null() {
+                there += 1;
+                // SAFETY: fresh from the call above, each once.
+                unsafe { RocksHand::show(&db.library.api, *pinned, &mut found) };
+            }
+        }
+        first.map(|()| there)
+    }
+
+    #[inline]
+    fn put(&mut self, key: &[u8], value: &[u8], durable: bool) -> Result<(), Fault> {
+        let db = &*self.db;
+        let options = self.write[usize::from(durable)];
+        let mut error = null_mut();
+        // SAFETY: handles are open; key and value outlive the call, which copies them.
+        unsafe {
+            let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
+            let (raw, family) = (db.raw, db.family);
+            (db.library.api.put)(
+                raw,
+                options,
+                family,
+                k,
+                key.len(),
+                v,
+                value.len(),
+                &mut error,
+            );
+        }
+        db.library.fault(error)
+    }
+
+    fn stage(&mut self, key: &[u8], value: &[u8]) {
+        let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
+        let api = &self.db.library.api;
+        // SAFETY: the batch is this hand's; key and value outlive the call, which copies them.
+        unsafe { (api.batch_put)(self.batch, self.db.family, k, key.len(), v, value.len()) };
+    }
+
+    fn commit(&mut self, durable: bool) -> Result<(), Fault> {
+        let db = &*self.db;
+        let options = self.write[usize::from(durable)];
+        let mut error = null_mut();
+        // SAFETY: the database is open; the batch is this hand's.
+        unsafe {
+            (db.library.api.write)(db.raw, options, self.batch, &mut error);
+            (db.library.api.batch_clear)(self.batch);
+        }
+        db.library.fault(error)
+    }
+
+    fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), Fault> {
+        let db = &*self.db;
+        let options = self.write[usize::from(durable)];
+        let mut error = null_mut();
+        // SAFETY: handles are open; the key outlives the call.
+        unsafe {
+            let k = key.as_ptr().cast();
+            (db.library.api.delete)(db.raw, options, db.family, k, key.len(), &mut error);
+        }
+        db.library.fault(error)
+    }
+
+    fn scan(&mut self, range: &Range<'_>, mut found: impl FnMut(&[u8])) -> Result<u32, Fault> {
+        let db = &*self.db;
+        let api = &*db.library.api;
+        let (mut seen, mut error) = (0, null_mut());
+        let (from, size) = (range.from.as_ptr().cast(), range.from.len());
+        // SAFETY: the iterator lives inside this call, and so do the keys it was given; each value
+        // is used before the iterator moves on.
+        unsafe {
+            if let Some(stop) = range.stop {
+                let bound = if range.reverse {
+                    api.lower_bound
+                } else {
+                    api.upper_bound
+                };
+                bound(self.read, stop.as_ptr().cast(), stop.len());
+            }
+            let (seek, step) = match range.reverse {
+                false => (api.seek, api.next),
+                true => (api.seek_for_prev, api.prev),
+            };
+            let iterator = (api.iterator)(db.raw, self.read, db.family);
+            seek(iterator, from, size);
+            while seen < range.count && (api.valid)(iterator) != 0 {
+                let mut size = 0;
+                let value = (api.value)(iterator, &mut size);
+                found(slice(value, size));
+                seen += 1;
+                if seen < range.count {
+                    step(iterator);
+                }
+            }
+            (api.iterator_error)(iterator, &mut error);
+            (api.iterator_destroy)(iterator);
+            if range.stop.is_some() {
+                // A null bound is no bound.
+                (api.upper_bound)(self.read, ptr::null(), 0);
+                (api.lower_bound)(self.read, ptr::null(), 0);
+            }
+        }
+        db.library.fault(error).map(|()| seen)
+    }
+}
+
+impl Drop for RocksHand {
+    fn drop(&mut self) {
+        let api = &self.db.library.api;
+        // SAFETY: created in `new`, destroyed once, before the database may close.
+        unsafe {
+            (api.batch_destroy)(self.batch);
+            (api.read_options_destroy)(self.read);
+            for options in self.write {
+                (api.write_options_destroy)(options);
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! `rocksdb`: RocksDB through its C API, any build of it, loaded at run time.
+//!
+//! What it is: options, the store behind the shared target and session, statistics. What it is
+//! not: RocksDB; the system under test is no part of the tool. `open` goes: options -> library ->
+//! guard -> option strings -> database.
+
+pub mod options;
+mod sample;
+mod sys;
+
+/// The hot path apart from the rest of the C API.
+mod hand {
+    mod sys;
+    pub use sys::RocksHand;
+}
+
+use std::path::Path;
+use std::sync::Arc;
+
+use taillight_core::capability::Capabilities;
+use taillight_core::plan::{Plan, Sync, TargetPlan};
+use taillight_core::progress::OnProgress;
+use taillight_core::{Error, Result};
+
+use super::target::{Ask, KvTarget};
+use super::{Engine, Fault, Store};
+use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
+use hand::RocksHand;
+use options::{DOCS, RocksOptions};
+use sys::{Db, Library, Options};
+
+/// The driver.
+pub struct RocksDb;
+
+impl Driver for RocksDb {
+    fn name(&self) -> &'static str {
+        Rocks::NAME
+    }
+    fn about(&self) -> &'static str {
+        "RocksDB through its C library, loaded at run time"
+    }
+    fn options(&self) -> Vec<OptionDoc> {
+        DOCS.to_vec()
+    }
+    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
+        RocksOptions::parse(&target.options)?.table()
+    }
+    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
+        let o = RocksOptions::parse(&target.options)?;
+        let mut can = super::capabilities(o.direct_reads || o.direct_writes, o.read_only);
+        can.sync = o.wal;
+        Ok(can)
+    }
+    fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
+        let options = RocksOptions::parse(&spec.plan.target.options)?;
+        if !options.wal && syncs(spec.plan) {
+            return Err(Error::usage("a write without a log cannot be synced")
+                .hint("use sync = \"none\", or set options.wal = true"));
+        }
+        let ask = Ask {
+            spec,
+            keep: options.keep,
+            read_only: options.read_only,
+            bounded: options.bounded_scans,
+        };
+        let engine = Rocks {
+            strings: options.strings()?,
+            library: Library::load(&options.library)?,
+            options,
+        };
+        Ok(Box::new(KvTarget::open(engine, &ask)?))
+    }
+}
+
+fn syncs(plan: &Plan) -> bool {
+    plan.workloads.iter().any(|w| w.sync != Sync::None)
+}
+
+/// The library with this run's options.
+struct Rocks {
+    library: Library,
+    strings: Vec<(&'static str, String)>,
+    options: RocksOptions,
+}
+
+impl Engine for Rocks {
+    type Store = Db;
+    const NAME: &'static str = "rocksdb";
+
+    fn open(&self, dir: &Path, create: bool) -> Result<Db> {
+        let mut options = Options::new(&self.library);
+        for (from, string) in &self.strings {
+            options = options.with(string).map_err(|fault| {
+                Error::usage("RocksDB does not accept the options")
+                    .with("from", from)
+                    .with("store says", fault.0)
+                    .hint("correct what it names under [target.options]")
+            })?;
+        }
+        options.create(create);
+        let counters = if !self.options.statistics {
+            "off"
+        } else if options.count() {
+            "on, without clocks"
+        } else {
+            "on, with clocks (this version has no other)"
+        };
+        let family = &self.options.column_family;
+        let mut db = Db::open(options, dir, family, create, self.options.wal)?;
+        let mut facts = Vec::new();
+        let mut add = |name: &str, value: String| facts.push((name.to_owned(), value));
+        let file = self.library.file.as_ref().map(|f| f.display().to_string());
+        add(
+            "store.library",
+            file.unwrap_or_else(|| "unknown".to_owned()),
+        );
+        add("store.column_family", family.clone());
+        add("store.wal", self.options.wal.to_string());
+        add("store.statistics", counters.to_owned());
+        for (from, string) in &self.strings {
+            add(&format!("store.from {from}"), string.clone());
+        }
+        options::in_force(dir, family, &mut facts);
+        db.facts = facts;
+        db.counts = self.options.statistics;
+        Ok(db)
+    }
+
+    fn destroy(&self, dir: &Path) -> Result<()> {
+        self.library.destroy(dir)
+    }
+}
+
+impl Store for Db {
+    type Hand = RocksHand;
+
+    fn hand(self: &Arc<Self>) -> RocksHand {
+        RocksHand::new(Arc::clone(self))
+    }
+    fn settle(&self) -> Result<(), Fault> {
+        Db::settle(self)
+    }
+    fn flush(&self) -> Result<(), Fault> {
+        Db::flush(self)
+    }
+    fn compact(&self) -> Result<(), Fault> {
+        Db::compact(self);
+        Ok(())
+    }
+    fn facts(&self, out: &mut Vec<(String, String)>) {
+        out.extend_from_slice(&self.facts);
+    }
+    fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
+        let (mut sst, mut live) = (0.0, 0.0);
+        for (property, series) in sample::LEVELS {
+            let value = self.property(property).and_then(|v| v.parse::<f64>().ok());
+            let Some(value) = value else { continue };
+            match series {
+                "sst_bytes" => sst = value,
+                "live_bytes" => live = value,
+                _ => {}
+            }
+            out(series, value);
+        }
+        if let Some(share) = sample::space_amplification(sst, live) {
+            out("space_amplification", share);
+        }
+        let dbstats = self.property(c"rocksdb.dbstats");
+        if let Some(ns) = dbstats.as_deref().and_then(sample::stall_ns) {
+            out("stall_ns_total", ns);
+        }
+        let cfstats = self.property(c"rocksdb.cfstats-no-file-histogram");
+        if let Some(times) = cfstats.as_deref().and_then(sample::write_amplification) {
+            out("write_amplification", times);
+        }
+        if self.counts
+            && let Some(text) = self.statistics()
+        {
+            sample::counters(&text, out);
+        }
+    }
+}

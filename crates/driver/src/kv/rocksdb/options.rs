@@ -1,0 +1,507 @@
+//! `[target.options]` of driver `rocksdb`: names, defaults, docs, and how they become RocksDB's own
+//! option strings.
+//!
+//! Order of precedence, weakest first: RocksDB's defaults, `options_file`, `options`, then the
+//! single options here where they differ from their defaults.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use taillight_core::units::ByteSize;
+use taillight_core::{Error, Result};
+
+use crate::contract::OptionDoc;
+use crate::kv::options::{self, Or};
+
+/// Compression of blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    /// Left to RocksDB (Snappy where it is built in).
+    #[default]
+    Default,
+    /// None.
+    None,
+    /// Snappy.
+    Snappy,
+    /// zlib.
+    Zlib,
+    /// LZ4.
+    Lz4,
+    /// LZ4, the slow strong kind.
+    Lz4hc,
+    /// Zstandard.
+    Zstd,
+}
+
+impl Compression {
+    /// RocksDB's name for it.
+    fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Compression::Default => return None,
+            Compression::None => "kNoCompression",
+            Compression::Snappy => "kSnappyCompression",
+            Compression::Zlib => "kZlibCompression",
+            Compression::Lz4 => "kLZ4Compression",
+            Compression::Lz4hc => "kLZ4HCCompression",
+            Compression::Zstd => "kZSTD",
+        })
+    }
+}
+
+/// The options, resolved. Absent ones take the defaults below.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RocksOptions {
+    /// File or soname of the library; empty = the system's.
+    pub library: String,
+    /// RocksDB option string.
+    pub options: String,
+    /// RocksDB options file.
+    pub options_file: String,
+    /// Column family in use.
+    pub column_family: String,
+    /// Size of the block cache.
+    pub block_cache: Or<ByteSize>,
+    /// Bits per key of a Bloom filter; 0 adds none.
+    pub bloom_bits: u32,
+    /// See [`Compression`].
+    pub compression: Compression,
+    /// Size of a memtable.
+    pub write_buffer_size: Or<ByteSize>,
+    /// Threads of flush and compaction together; 0 = RocksDB's default.
+    pub max_background_jobs: u32,
+    /// Reads bypass the page cache.
+    pub direct_reads: bool,
+    /// Flush and compaction bypass the page cache.
+    pub direct_writes: bool,
+    /// Writes go to the write-ahead log.
+    pub wal: bool,
+    /// RocksDB counts cache hits, bytes and more.
+    pub statistics: bool,
+    /// Scans are told where they end.
+    pub bounded_scans: bool,
+    /// Open without changing anything.
+    pub read_only: bool,
+    /// What the run makes stays.
+    pub keep: bool,
+}
+
+impl Default for RocksOptions {
+    fn default() -> Self {
+        RocksOptions {
+            library: String::new(),
+            options: String::new(),
+            options_file: String::new(),
+            column_family: "default".to_owned(),
+            block_cache: Or::Default,
+            bloom_bits: 0,
+            compression: Compression::Default,
+            write_buffer_size: Or::Default,
+            max_background_jobs: 0,
+            direct_reads: false,
+            direct_writes: false,
+            wal: true,
+            statistics: false,
+            bounded_scans: false,
+            read_only: false,
+            keep: false,
+        }
+    }
+}
+
+const fn doc(
+    name: &'static str,
+    values: &'static str,
+    default: &'static str,
+    about: &'static str,
+) -> OptionDoc {
+    OptionDoc {
+        name,
+        values,
+        default,
+        about,
+    }
+}
+
+/// Their docs, in the order of the struct.
+pub const DOCS: &[OptionDoc] = &[
+    doc(
+        "library",
+        "file or name of a shared library",
+        "",
+        "which RocksDB is measured; empty = the system's (Debian 12: librocksdb7.8)",
+    ),
+    doc(
+        "options",
+        "RocksDB option string",
+        "",
+        "any of RocksDB's own options: \"max_open_files=100;level0_file_num_compaction_trigger=2\"",
+    ),
+    doc(
+        "options_file",
+        "file",
+        "",
+        "an OPTIONS file as RocksDB writes it: its [DBOptions], and the [CFOptions] and \
+         [TableOptions] of the column family; `options` goes on top",
+    ),
+    doc(
+        "column_family",
+        "name",
+        "default",
+        "where the records are; made when it is not there",
+    ),
+    doc(
+        "block_cache",
+        "size | default",
+        "default",
+        "uncompressed blocks held in memory, beside the page cache",
+    ),
+    doc(
+        "bloom_bits",
+        "bits per key",
+        "0",
+        "a Bloom filter per table; 0 adds none; 10 gives about 1 % false positives",
+    ),
+    doc(
+        "compression",
+        "default | none | snappy | zlib | lz4 | lz4hc | zstd",
+        "default",
+        "of blocks in tables; default = RocksDB's, Snappy where it is built in",
+    ),
+    doc(
+        "write_buffer_size",
+        "size | default",
+        "default",
+        "a memtable is written out when it has this size",
+    ),
+    doc(
+        "max_background_jobs",
+        "threads, 0 = default",
+        "0",
+        "flushes and compactions at a time",
+    ),
+    doc(
+        "direct_reads",
+        "bool",
+        "false",
+        "reads bypass the page cache (use_direct_reads)",
+    ),
+    doc(
+        "direct_writes",
+        "bool",
+        "false",
+        "flushes and compactions bypass the page cache (use_direct_io_for_flush_and_compaction); \
+         the write-ahead log never does",
+    ),
+    doc(
+        "wal",
+        "bool",
+        "true",
+        "writes go to the write-ahead log; false: what is not flushed is lost in a crash",
+    ),
+    doc(
+        "statistics",
+        "bool",
+        "false",
+        "RocksDB's counters join the samples: cache hits, bytes, write amplification; they cost \
+         every operation some CPU",
+    ),
+    doc(
+        "bounded_scans",
+        "bool",
+        "false",
+        "scans carry an upper (reverse: lower) bound, so that RocksDB reads no further; needs keys \
+         in the order of their numbers",
+    ),
+    doc(
+        "read_only",
+        "bool",
+        "false",
+        "open any database without changing it; the plan only reads, and says with keys how many \
+         records there are",
+    ),
+    doc(
+        "keep",
+        "bool",
+        "false",
+        "leave the database behind; a later run goes on with its records",
+    ),
+];
+
+impl RocksOptions {
+    /// Reads them as written.
+    ///
+    /// # Errors
+    /// `Usage` for unknown, mistyped or contradicting options.
+    pub fn parse(table: &toml::Table) -> Result<RocksOptions> {
+        let o: RocksOptions = options::parse("rocksdb", DOCS, table)?;
+        if o.column_family.is_empty() {
+            return Err(Error::usage("`column_family` is empty").hint("leave it out, or name one"));
+        }
+        if o.read_only && o.keep {
+            return Err(Error::usage(
+                "options contradict each other: read_only = true makes nothing to keep",
+            )
+            .hint("leave one of them out"));
+        }
+        Ok(o)
+    }
+
+    /// As a table with every default filled in.
+    ///
+    /// # Errors
+    /// `Internal` if they stop being a table.
+    pub fn table(&self) -> Result<toml::Table> {
+        options::table(self)
+    }
+
+    /// RocksDB option strings in the order they are applied, each with where it comes from.
+    ///
+    /// # Errors
+    /// `Unavailable` when the options file cannot be read, `Usage` when it is none.
+    pub fn strings(&self) -> Result<Vec<(&'static str, String)>> {
+        let mut strings = Vec::new();
+        if !self.options_file.is_empty() {
+            let text = std::fs::read_to_string(&self.options_file).map_err(|e| {
+                Error::unavailable("cannot read the options file")
+                    .with("options_file", &self.options_file)
+                    .source(e)
+            })?;
+            let string = from_file(&text, &self.column_family).ok_or_else(|| {
+                Error::usage("the options file has no section for this column family")
+                    .with("options_file", &self.options_file)
+                    .with("wanted", format!("[CFOptions \"{}\"]", self.column_family))
+                    .hint("give an OPTIONS-000005 file out of a RocksDB directory, or one like it")
+            })?;
+            strings.push(("options_file", string));
+        }
+        strings.push(("options", self.options.trim().to_owned()));
+        strings.push(("single options", self.own()));
+        strings.retain(|(_, s)| !s.is_empty());
+        Ok(strings)
+    }
+
+    /// The single options that differ from their defaults.
+    fn own(&self) -> String {
+        let mut table = Vec::new();
+        if let Some(size) = self.block_cache.set() {
+            table.push(format!("block_cache={}", size.0));
+        }
+        if self.bloom_bits > 0 {
+            table.push(format!(
+                "filter_policy=bloomfilter:{}:false",
+                self.bloom_bits
+            ));
+        }
+        let mut all = Vec::new();
+        if !table.is_empty() {
+            all.push(format!("block_based_table_factory={{{}}}", table.join(";")));
+        }
+        if let Some(name) = self.compression.name() {
+            all.push(format!("compression={name}"));
+        }
+        if let Some(size) = self.write_buffer_size.set() {
+            all.push(format!("write_buffer_size={}", size.0));
+        }
+        if self.max_background_jobs > 0 {
+            all.push(format!("max_background_jobs={}", self.max_background_jobs));
+        }
+        if self.direct_reads {
+            all.push("use_direct_reads=true".to_owned());
+        }
+        if self.direct_writes {
+            all.push("use_direct_io_for_flush_and_compaction=true".to_owned());
+        }
+        all.join(";")
+    }
+}
+
+/// The section of an options file that a line opens.
+fn section(line: &str) -> Option<(&str, &str)> {
+    let inside = line.strip_prefix('[')?.strip_suffix(']')?;
+    let (kind, name) = inside.split_once(' ').unwrap_or((inside, ""));
+    Some((kind, name.trim_matches('"')))
+}
+
+/// An options file as one option string; `None` when it has no options for `family`.
+fn from_file(text: &str, family: &str) -> Option<String> {
+    let (mut all, mut table) = (Vec::new(), Vec::new());
+    let mut factory = None;
+    let mut found = false;
+    // 0: not ours, 1: options, 2: options of the table factory.
+    let mut kind = 0;
+    for line in text.lines().map(str::trim) {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if let Some((section, name)) = section(line) {
+            kind = match section {
+                "DBOptions" => 1,
+                "CFOptions" if name == family => {
+                    found = true;
+                    1
+                }
+                _ => match section.strip_prefix("TableOptions/") {
+                    Some("BlockBasedTable") if name == family => {
+                        factory = Some("block_based_table_factory");
+                        2
+                    }
+                    Some("PlainTable") if name == family => {
+                        factory = Some("plain_table_factory");
+                        2
+                    }
+                    _ => 0,
+                },
+            };
+            continue;
+        }
+        match (kind, line.split_once('=')) {
+            // It names the class whose options follow in a section of their own.
+            (1, Some(("table_factory", _))) => {}
+            (1, Some((name, value))) => all.push(pair(name, value)),
+            (2, Some((name, value))) => table.push(pair(name, value)),
+            _ => {}
+        }
+    }
+    if let Some(factory) = factory {
+        all.push(format!("{factory}={{{}}}", table.join(";")));
+    }
+    found.then(|| all.join(";"))
+}
+
+/// A value that holds `;` is one value only in braces.
+fn pair(name: &str, value: &str) -> String {
+    let (name, value) = (name.trim(), value.trim());
+    match value.contains(';') && !value.starts_with('{') {
+        true => format!("{name}={{{value}}}"),
+        false => format!("{name}={value}"),
+    }
+}
+
+/// Options in force worth showing without looking for them.
+const SHOWN: [&str; 18] = [
+    "max_background_jobs",
+    "use_direct_reads",
+    "use_direct_io_for_flush_and_compaction",
+    "max_open_files",
+    "use_fsync",
+    "write_buffer_size",
+    "max_write_buffer_number",
+    "level0_file_num_compaction_trigger",
+    "level0_slowdown_writes_trigger",
+    "level0_stop_writes_trigger",
+    "target_file_size_base",
+    "max_bytes_for_level_base",
+    "compaction_style",
+    "compression",
+    "block_size",
+    "filter_policy",
+    "cache_index_and_filter_blocks",
+    "delayed_write_rate",
+];
+
+/// Version and options in force, from the OPTIONS file that RocksDB wrote when it opened.
+pub fn in_force(dir: &Path, family: &str, out: &mut Vec<(String, String)>) {
+    let newest = std::fs::read_dir(dir).ok().and_then(|entries| {
+        let names = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());
+        names
+            .filter(|n| n.starts_with("OPTIONS-") && !n.contains("dbtmp"))
+            .max()
+    });
+    let text = newest.and_then(|name| std::fs::read_to_string(dir.join(name)).ok());
+    let mut ours = false;
+    for line in text.iter().flat_map(|t| t.lines()).map(str::trim) {
+        if let Some((kind, name)) = section(line) {
+            ours = match kind {
+                "Version" | "DBOptions" => true,
+                _ => name == family,
+            };
+        } else if let Some((name, value)) = line.split_once('=').filter(|_| ours) {
+            if name == "rocksdb_version" {
+                out.push(("store.version".to_owned(), value.to_owned()));
+            } else if SHOWN.contains(&name) {
+                out.push((format!("store.{name}"), value.to_owned()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<RocksOptions> {
+        RocksOptions::parse(&text.parse().unwrap())
+    }
+
+    #[test]
+    fn docs_and_struct_agree() {
+        let table = RocksOptions::default().table().unwrap();
+        let names: Vec<&str> = table.keys().map(String::as_str).collect();
+        let docs: Vec<&str> = DOCS.iter().map(|d| d.name).collect();
+        assert_eq!(names, docs);
+        for doc in DOCS {
+            let shown = match &table[doc.name] {
+                toml::Value::String(s) => s.clone(),
+                other => other.to_string(),
+            };
+            assert_eq!(shown, doc.default, "{}", doc.name);
+        }
+    }
+
+    #[test]
+    fn wrong_values_and_unknown_names() {
+        for bad in [
+            "block_cache = 64",
+            "block_cache = \"64\"",
+            "compression = \"rar\"",
+            "column_family = \"\"",
+            "read_only = true\nkeep = true",
+        ] {
+            let e = parse(bad).unwrap_err();
+            assert_eq!(e.kind(), taillight_core::ErrorKind::Usage, "{bad}: {e}");
+        }
+        let e = parse("blom_bits = 10").unwrap_err();
+        assert_eq!(e.hint_text(), Some("did you mean `bloom_bits`?"));
+    }
+
+    #[test]
+    fn single_options_become_one_string() {
+        assert_eq!(parse("").unwrap().strings().unwrap(), []);
+        let o = parse(
+            "block_cache = \"64MiB\"\nbloom_bits = 10\ncompression = \"none\"\n\
+             options = \"max_open_files=9\"",
+        );
+        let o = o.unwrap();
+        assert_eq!(RocksOptions::parse(&o.table().unwrap()).unwrap(), o);
+        assert_eq!(
+            o.strings().unwrap(),
+            [
+                ("options", "max_open_files=9".to_owned()),
+                (
+                    "single options",
+                    "block_based_table_factory={block_cache=67108864;\
+                     filter_policy=bloomfilter:10:false};compression=kNoCompression"
+                        .to_owned()
+                ),
+            ]
+        );
+    }
+
+    #[test]
+    fn an_options_file_becomes_one_string() {
+        let text = "# made\n[Version]\n  rocksdb_version=7.8.3\n[DBOptions]\n  \
+             max_open_files=7\n[CFOptions \"default\"]\n  write_buffer_size=1\n[CFOptions \"a\"]\n  \
+             write_buffer_size=2\n  opts={x=1;y=2;}\n  list=p;q\n  \
+             table_factory=BlockBasedTable\n[TableOptions/BlockBasedTable \"a\"]\n  \
+             block_size=4096\n";
+        assert_eq!(
+            from_file(text, "a").unwrap(),
+            "max_open_files=7;write_buffer_size=2;opts={x=1;y=2;};list={p;q};\
+             block_based_table_factory={block_size=4096}"
+        );
+        assert_eq!(from_file(text, "b"), None);
+        assert_eq!(from_file("nonsense", "default"), None);
+    }
+}

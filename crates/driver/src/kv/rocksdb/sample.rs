@@ -1,0 +1,145 @@
+//! RocksDB's own statistics for the samples: properties always, counters when they are on.
+//!
+//! Text in, numbers out; which names become which series. The calls into the store are in `sys`.
+
+/// Whole-number properties, with the names of their series.
+pub const LEVELS: [(&std::ffi::CStr, &str); 12] = [
+    (c"rocksdb.is-write-stopped", "writes_stopped"),
+    (
+        c"rocksdb.actual-delayed-write-rate",
+        "delayed_write_bytes_per_s",
+    ),
+    (c"rocksdb.num-running-compactions", "running_compactions"),
+    (c"rocksdb.num-running-flushes", "running_flushes"),
+    (
+        c"rocksdb.estimate-pending-compaction-bytes",
+        "pending_compaction_bytes",
+    ),
+    (c"rocksdb.num-files-at-level0", "level0_files"),
+    (c"rocksdb.num-immutable-mem-table", "immutable_memtables"),
+    (c"rocksdb.cur-size-all-mem-tables", "memtable_bytes"),
+    (c"rocksdb.block-cache-usage", "block_cache_bytes"),
+    (c"rocksdb.total-sst-files-size", "sst_bytes"),
+    (c"rocksdb.estimate-live-data-size", "live_bytes"),
+    (c"rocksdb.background-errors", "background_errors_total"),
+];
+
+/// Counters ("tickers") with the names of their series and what one unit is in theirs.
+const COUNTERS: [(&str, &str, f64); 15] = [
+    ("rocksdb.block.cache.hit", "block_cache_hits_total", 1.0),
+    ("rocksdb.block.cache.miss", "block_cache_misses_total", 1.0),
+    ("rocksdb.bloom.filter.useful", "bloom_useful_total", 1.0),
+    ("rocksdb.memtable.hit", "memtable_hits_total", 1.0),
+    ("rocksdb.memtable.miss", "memtable_misses_total", 1.0),
+    ("rocksdb.bytes.written", "user_written_bytes_total", 1.0),
+    ("rocksdb.bytes.read", "user_read_bytes_total", 1.0),
+    ("rocksdb.wal.bytes", "wal_bytes_total", 1.0),
+    ("rocksdb.wal.synced", "wal_syncs_total", 1.0),
+    (
+        "rocksdb.flush.write.bytes",
+        "flush_written_bytes_total",
+        1.0,
+    ),
+    (
+        "rocksdb.compact.read.bytes",
+        "compaction_read_bytes_total",
+        1.0,
+    ),
+    (
+        "rocksdb.compact.write.bytes",
+        "compaction_written_bytes_total",
+        1.0,
+    ),
+    ("rocksdb.stall.micros", "counted_stall_ns_total", 1000.0),
+    (
+        "rocksdb.db.mutex.wait.micros",
+        "mutex_wait_ns_total",
+        1000.0,
+    ),
+    ("rocksdb.number.iter.skip", "iterator_skips_total", 1.0),
+];
+
+/// Time that writes were held back since the database was opened, ns: "Cumulative stall:
+/// 00:00:1.234 H:M:S, 0.1 percent" in the text of `rocksdb.dbstats`.
+pub fn stall_ns(dbstats: &str) -> Option<f64> {
+    let line = dbstats
+        .lines()
+        .find_map(|l| l.strip_prefix("Cumulative stall:"))?;
+    let mut parts = line.split_whitespace().next()?.split(':');
+    let mut number = || parts.next()?.parse::<f64>().ok();
+    let (hours, minutes, seconds) = (number()?, number()?, number()?);
+    Some((hours * 3600.0 + minutes * 60.0 + seconds) * 1e9)
+}
+
+/// Write amplification since the database was opened: the column W-Amp of the row `Sum` in the text
+/// of `rocksdb.cfstats-no-file-histogram`.
+pub fn write_amplification(cfstats: &str) -> Option<f64> {
+    let heads = cfstats
+        .lines()
+        .find(|l| l.trim_start().starts_with("Level"))?;
+    // The column "Size" is two words in a row, and one in the heading.
+    let column = heads.split_whitespace().position(|h| h == "W-Amp")? + 1;
+    let sum = cfstats
+        .lines()
+        .find(|l| l.trim_start().starts_with("Sum"))?;
+    sum.split_whitespace().nth(column)?.parse().ok()
+}
+
+/// Space amplification: what the tables take over what is live in them.
+pub fn space_amplification(sst_bytes: f64, live_bytes: f64) -> Option<f64> {
+    (live_bytes > 0.0).then(|| sst_bytes / live_bytes)
+}
+
+/// Counters out of RocksDB's statistics text: lines like "rocksdb.wal.bytes COUNT : 12700000".
+pub fn counters(statistics: &str, out: &mut dyn FnMut(&str, f64)) {
+    for line in statistics.lines() {
+        let Some((name, value)) = line.split_once(" COUNT : ") else {
+            continue;
+        };
+        let known = COUNTERS.iter().find(|(counter, ..)| *counter == name);
+        if let (Some((_, series, unit)), Ok(value)) = (known, value.trim().parse::<f64>()) {
+            out(series, value * unit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stalls_are_read_from_text() {
+        let text = "** DB Stats **\nUptime(secs): 9.0 total\nCumulative stall: 01:02:3.250 H:M:S, \
+                    1.2 percent\nInterval stall: 00:00:0.000 H:M:S, 0.0 percent";
+        assert_eq!(stall_ns(text), Some(3_723.25e9));
+        assert_eq!(stall_ns("nothing"), None);
+    }
+
+    #[test]
+    fn write_amplification_is_read_from_text() {
+        let text = "** Compaction Stats [default] **\n\
+            Level    Files   Size     Score Read(GB)  Write(GB) W-Amp Rd(MB/s)\n\
+            ------------\n  \
+            L0      2/0   317.59 KB   0.5      0.0     0.0      1.0  3.0\n \
+            Sum      3/0    1.66 MB   0.0      0.0     0.0   2.3     13.3\n";
+        assert_eq!(write_amplification(text), Some(2.3));
+        assert_eq!(write_amplification(""), None);
+        assert_eq!(space_amplification(3.0, 2.0), Some(1.5));
+        assert_eq!(space_amplification(3.0, 0.0), None);
+    }
+
+    #[test]
+    fn counters_are_read_from_text() {
+        let text = "rocksdb.block.cache.hit COUNT : 12\nrocksdb.stall.micros COUNT : 3\n\
+            rocksdb.db.get.micros P50 : 0.0 P95 : 0.0 COUNT : 7 SUM : 9\nunknown COUNT : 5\n";
+        let mut seen = Vec::new();
+        counters(text, &mut |name, value| seen.push((name.to_owned(), value)));
+        assert_eq!(
+            seen,
+            [
+                ("block_cache_hits_total".to_owned(), 12.0),
+                ("counted_stall_ns_total".to_owned(), 3000.0)
+            ]
+        );
+    }
+}

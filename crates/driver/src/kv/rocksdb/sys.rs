@@ -1,0 +1,389 @@
+//! The C API of RocksDB behind safe types: library, options, database.
+//!
+//! All calls into the library are here and in `hand`. Objects are released in the reverse order of their making
+//! by `Drop`; a database stays open as long as any worker's access refers to it.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_char, c_int, c_uchar, c_void};
+use std::path::{Path, PathBuf};
+use std::ptr::{self, null_mut};
+use std::sync::Arc;
+
+use taillight_core::Result;
+
+use crate::kv::Fault;
+use crate::kv::sys::{Loaded, Source, c_text, file_of, functions, taken};
+
+/// Names of the library, the unversioned one (a user's own build) first.
+pub const SOURCE: Source = Source {
+    driver: "rocksdb",
+    names: &[
+        "librocksdb.so",
+        "librocksdb.so.10",
+        "librocksdb.so.9.10",
+        "librocksdb.so.8.9",
+        "librocksdb.so.7.8",
+        "librocksdb.so.6.11",
+    ],
+    install: "Debian 12: librocksdb7.8, Debian 13: librocksdb9.10",
+};
+
+/// Any object of RocksDB.
+pub type Obj = *mut c_void;
+/// A C string that RocksDB made.
+pub type Text = *mut c_char;
+/// Bytes for RocksDB to read.
+pub type Bytes = *const c_char;
+
+functions! {
+    /// What is used of `rocksdb/c.h`. Every opaque object is a `void *` here.
+    struct Api {
+        options_create: "rocksdb_options_create" () -> Obj;
+        options_destroy: "rocksdb_options_destroy" (Obj);
+        options_from_string: "rocksdb_get_options_from_string" (Obj, Bytes, Obj, *mut Text);
+        create_if_missing: "rocksdb_options_set_create_if_missing" (Obj, c_uchar);
+        create_families: "rocksdb_options_set_create_missing_column_families" (Obj, c_uchar);
+        enable_statistics: "rocksdb_options_enable_statistics" (Obj);
+        statistics: "rocksdb_options_statistics_get_string" (Obj) -> Text;
+        list_families: "rocksdb_list_column_families" (Obj, Bytes, *mut usize, *mut Text) -> *mut Text;
+        list_free: "rocksdb_list_column_families_destroy" (*mut Text, usize);
+        open: "rocksdb_open_column_families"
+            (Obj, Bytes, c_int, *const Bytes, *const Obj, *mut Obj, *mut Text) -> Obj;
+        open_read: "rocksdb_open_for_read_only_column_families"
+            (Obj, Bytes, c_int, *const Bytes, *const Obj, *mut Obj, c_uchar, *mut Text) -> Obj;
+        family_destroy: "rocksdb_column_family_handle_destroy" (Obj);
+        close: "rocksdb_close" (Obj);
+        destroy_db: "rocksdb_destroy_db" (Obj, Bytes, *mut Text);
+        free: "rocksdb_free" (Obj);
+        put: "rocksdb_put_cf" (Obj, Obj, Obj, Bytes, usize, Bytes, usize, *mut Text);
+        delete: "rocksdb_delete_cf" (Obj, Obj, Obj, Bytes, usize, *mut Text);
+        write: "rocksdb_write" (Obj, Obj, Obj, *mut Text);
+        get: "rocksdb_get_pinned_cf" (Obj, Obj, Obj, Bytes, usize, *mut Text) -> Obj;
+        pinned_value: "rocksdb_pinnableslice_value" (Obj, *mut usize) -> Bytes;
+        pinned_destroy: "rocksdb_pinnableslice_destroy" (Obj);
+        batch_create: "rocksdb_writebatch_create" () -> Obj;
+        batch_destroy: "rocksdb_writebatch_destroy" (Obj);
+        batch_clear: "rocksdb_writebatch_clear" (Obj);
+        batch_put: "rocksdb_writebatch_put_cf" (Obj, Obj, Bytes, usize, Bytes, usize);
+        read_options: "rocksdb_readoptions_create" () -> Obj;
+        read_options_destroy: "rocksdb_readoptions_destroy" (Obj);
+        upper_bound: "rocksdb_readoptions_set_iterate_upper_bound" (Obj, Bytes, usize);
+        lower_bound: "rocksdb_readoptions_set_iterate_lower_bound" (Obj, Bytes, usize);
+        write_options: "rocksdb_writeoptions_create" () -> Obj;
+        write_options_destroy: "rocksdb_writeoptions_destroy" (Obj);
+        write_sync: "rocksdb_writeoptions_set_sync" (Obj, c_uchar);
+        write_no_wal: "rocksdb_writeoptions_disable_WAL" (Obj, c_int);
+        iterator: "rocksdb_create_iterator_cf" (Obj, Obj, Obj) -> Obj;
+        iterator_destroy: "rocksdb_iter_destroy" (Obj);
+        seek: "rocksdb_iter_seek" (Obj, Bytes, usize);
+        seek_for_prev: "rocksdb_iter_seek_for_prev" (Obj, Bytes, usize);
+        next: "rocksdb_iter_next" (Obj);
+        prev: "rocksdb_iter_prev" (Obj);
+        valid: "rocksdb_iter_valid" (Obj) -> c_uchar;
+        value: "rocksdb_iter_value" (Obj, *mut usize) -> Bytes;
+        iterator_error: "rocksdb_iter_get_error" (Obj, *mut Text);
+        flush_options: "rocksdb_flushoptions_create" () -> Obj;
+        flush_options_destroy: "rocksdb_flushoptions_destroy" (Obj);
+        flush: "rocksdb_flush_cf" (Obj, Obj, Obj, *mut Text);
+        flush_wal: "rocksdb_flush_wal" (Obj, c_uchar, *mut Text);
+        compact: "rocksdb_compact_range_cf" (Obj, Obj, Bytes, usize, Bytes, usize);
+        property: "rocksdb_property_value_cf" (Obj, Obj, Bytes) -> Text;
+    } optional {
+        multi_get: "rocksdb_batched_multi_get_cf"
+            (Obj, Obj, Obj, usize, *const Bytes, *const usize, *mut Obj, *mut Text, bool);
+        statistics_level: "rocksdb_options_set_statistics_level" (Obj, c_int);
+    }
+}
+
+/// RocksDB's `StatsLevel::kExceptHistogramOrTimers`: counters only, no clock per operation.
+const COUNTERS_ONLY: c_int = 2;
+
+/// The library, loaded.
+#[derive(Clone)]
+pub struct Library {
+    /// Its functions.
+    pub api: Arc<Api>,
+    /// The file it was loaded from.
+    pub file: Option<PathBuf>,
+}
+
+impl Library {
+    /// Loads it: the file or soname given, or the system's.
+    ///
+    /// # Errors
+    /// `Unavailable` when it is missing, or lacks functions.
+    pub fn load(given: &str) -> Result<Library> {
+        let mut loaded = Loaded::open(&SOURCE, given)?;
+        let Some(api) = Api::find(&mut loaded) else {
+            return Err(loaded.lacks(&SOURCE));
+        };
+        let file = file_of(api.open as *const ());
+        loaded.keep();
+        Ok(Library {
+            api: Arc::new(api),
+            file,
+        })
+    }
+
+    /// The fault a call left in `error`, if any.
+    pub fn fault(&self, error: Text) -> Result<(), Fault> {
+        // SAFETY: the C API sets `error` to null or to a string that rocksdb_free releases.
+        match unsafe { taken(error, self.api.free) } {
+            None => Ok(()),
+            Some(text) => Err(Fault(text)),
+        }
+    }
+
+    /// Deletes a database: RocksDB's own files in `dir`. Nothing happens where there is none.
+    ///
+    /// # Errors
+    /// The store's words, for example that another process holds it.
+    pub fn destroy(&self, dir: &Path) -> Result<()> {
+        let options = Options::new(self);
+        let name = c_text(&dir.to_string_lossy())?;
+        let mut error = null_mut();
+        // SAFETY: options and name are alive; the call keeps neither.
+        unsafe { (self.api.destroy_db)(options.raw, name.as_ptr(), &mut error) };
+        self.fault(error).map_err(|f| f.on_open(dir))
+    }
+}
+
+/// Options of a database and its column families.
+pub struct Options {
+    library: Library,
+    raw: Obj,
+}
+
+// SAFETY: the C object is plain data with shared pointers inside; it is changed only before the
+// database opens, by its one owner, and read afterwards.
+unsafe impl Send for Options {}
+// SAFETY: see above.
+unsafe impl Sync for Options {}
+
+impl Options {
+    /// RocksDB's defaults.
+    pub fn new(library: &Library) -> Options {
+        // SAFETY: creates an object that `drop` destroys.
+        let raw = unsafe { (library.api.options_create)() };
+        Options {
+            library: library.clone(),
+            raw,
+        }
+    }
+
+    /// These with an option string applied.
+    ///
+    /// # Errors
+    /// The store's words about the string.
+    pub fn with(self, text: &str) -> Result<Options, Fault> {
+        if text.is_empty() {
+            return Ok(self);
+        }
+        let c = c_text(text).map_err(|e| Fault(e.to_string()))?;
+        let new = Options::new(&self.library);
+        let mut error = null_mut();
+        // SAFETY: both objects and the string are alive; the call copies what it needs.
+        unsafe {
+            (self.library.api.options_from_string)(self.raw, c.as_ptr(), new.raw, &mut error);
+        }
+        self.library.fault(error)?;
+        Ok(new)
+    }
+
+    /// Makes the database and the column family when they are not there.
+    pub fn create(&mut self, create: bool) {
+        // SAFETY: sets fields of an object this owns.
+        unsafe {
+            (self.library.api.create_if_missing)(self.raw, c_uchar::from(create));
+            (self.library.api.create_families)(self.raw, c_uchar::from(create));
+        }
+    }
+
+    /// Counts events, without a clock per operation where the library can do that; returns
+    /// whether it can.
+    pub fn count(&mut self) -> bool {
+        let api = &self.library.api;
+        // SAFETY: sets fields of an object this owns.
+        unsafe {
+            (api.enable_statistics)(self.raw);
+            if let Some(level) = api.statistics_level {
+                level(self.raw, COUNTERS_ONLY);
+            }
+        }
+        api.statistics_level.is_some()
+    }
+
+    /// The counters as text; `None` when nothing is counted.
+    pub fn statistics(&self) -> Option<String> {
+        let api = &self.library.api;
+        // SAFETY: returns null or a string that rocksdb_free releases.
+        unsafe { taken((api.statistics)(self.raw), api.free) }
+    }
+}
+
+impl Drop for Options {
+    fn drop(&mut self) {
+        // SAFETY: created by `new`, destroyed once; databases hold copies.
+        unsafe { (self.library.api.options_destroy)(self.raw) };
+    }
+}
+
+/// An opened database with the column family in use.
+pub struct Db {
+    /// The library it belongs to.
+    pub library: Library,
+    options: Options,
+    /// The C object.
+    pub raw: Obj,
+    /// Every family's handle: RocksDB opens all or none.
+    families: Vec<Obj>,
+    /// The family in use.
+    pub family: Obj,
+    /// Writes go to the write-ahead log.
+    pub wal: bool,
+    /// What the manifest says about it.
+    pub facts: Vec<(String, String)>,
+    /// Counters are on.
+    pub counts: bool,
+}
+
+// SAFETY: RocksDB's database and column family handles may be used by any thread at a time.
+unsafe impl Send for Db {}
+// SAFETY: see above.
+unsafe impl Sync for Db {}
+
+impl Db {
+    /// Opens the database in `dir` with `options` for every column family, to use `family`.
+    /// Unless `writes`, nothing is changed.
+    ///
+    /// # Errors
+    /// The store's words, as a reason why it cannot be opened.
+    pub fn open(options: Options, dir: &Path, family: &str, writes: bool, wal: bool) -> Result<Db> {
+        let library = options.library.clone();
+        let path = c_text(&dir.to_string_lossy())?;
+        let mut names = list_families(&options, &path);
+        if !names.iter().any(|n| n == family) {
+            names.push(family.to_owned());
+        }
+        let texts = names
+            .iter()
+            .map(|n| c_text(n))
+            .collect::<Result<Vec<_>>>()?;
+        let pointers: Vec<Bytes> = texts.iter().map(|t| t.as_ptr()).collect();
+        let each = vec![options.raw; names.len()];
+        let mut families: Vec<Obj> = vec![null_mut(); names.len()];
+        let (count, mut error) = (names.len() as c_int, null_mut());
+        // SAFETY: three arrays of `count` entries that outlive the call, which keeps none.
+        let raw = unsafe {
+            let (options, path) = (options.raw, path.as_ptr());
+            let (name, one, handle) = (pointers.as_ptr(), each.as_ptr(), families.as_mut_ptr());
+            if writes {
+                (library.api.open)(options, path, count, name, one, handle, &mut error)
+            } else {
+                let api = &library.api;
+                (api.open_read)(options, path, count, name, one, handle, 0, &mut error)
+            }
+        };
+        library.fault(error).map_err(|f| f.on_open(dir))?;
+        let used = names.iter().position(|n| n == family).unwrap_or(0);
+        Ok(Db {
+            family: families[used],
+            library,
+            options,
+            raw,
+            families,
+            wal,
+            facts: Vec::new(),
+            counts: false,
+        })
+    }
+
+    /// Counters as text, when they are on.
+    pub fn statistics(&self) -> Option<String> {
+        self.options.statistics()
+    }
+
+    /// A property of the column family.
+    pub fn property(&self, name: &'static std::ffi::CStr) -> Option<String> {
+        let api = &self.library.api;
+        // SAFETY: handles are open; returns null or a string that rocksdb_free releases.
+        unsafe {
+            taken(
+                (api.property)(self.raw, self.family, name.as_ptr()),
+                api.free,
+            )
+        }
+    }
+
+    /// Writes memtables out and waits.
+    ///
+    /// # Errors
+    /// The store's words.
+    pub fn flush(&self) -> Result<(), Fault> {
+        let api = &self.library.api;
+        let mut error = null_mut();
+        // SAFETY: handles are open; the options object lives for the call and waits by default.
+        unsafe {
+            let options = (api.flush_options)();
+            (api.flush)(self.raw, options, self.family, &mut error);
+            (api.flush_options_destroy)(options);
+        }
+        self.library.fault(error)
+    }
+
+    /// Everything written so far is durable.
+    ///
+    /// # Errors
+    /// The store's words.
+    pub fn settle(&self) -> Result<(), Fault> {
+        if !self.wal {
+            return self.flush();
+        }
+        let mut error = null_mut();
+        // SAFETY: the database is open.
+        unsafe { (self.library.api.flush_wal)(self.raw, 1, &mut error) };
+        self.library.fault(error)
+    }
+
+    /// Full compaction of the column family.
+    pub fn compact(&self) {
+        // SAFETY: handles are open; null bounds mean the whole key range.
+        unsafe {
+            (self.library.api.compact)(self.raw, self.family, ptr::null(), 0, ptr::null(), 0);
+        }
+    }
+}
+
+impl Drop for Db {
+    fn drop(&mut self) {
+        // SAFETY: no access refers to it any more (they hold an `Arc`); handles go before the
+        // database, each once.
+        unsafe {
+            for family in &self.families {
+                (self.library.api.family_destroy)(*family);
+            }
+            (self.library.api.close)(self.raw);
+        }
+    }
+}
+
+/// Column families of a database that is there; none otherwise.
+fn list_families(options: &Options, path: &std::ffi::CStr) -> Vec<String> {
+    let api = &options.library.api;
+    let (mut count, mut error) = (0, null_mut());
+    // SAFETY: options and path are alive; the list is copied, then given back with its length.
+    unsafe {
+        let list = (api.list_families)(options.raw, path.as_ptr(), &mut count, &mut error);
+        if options.library.fault(error).is_err() || list.is_null() {
+            return vec!["default".to_owned()];
+        }
+        let name = |i| {
+            std::ffi::CStr::from_ptr(*list.add(i))
+                .to_string_lossy()
+                .into_owned()
+        };
+        let names = (0..count).map(name).collect();
+        (api.list_free)(list, count);
+        names
+    }
+}

@@ -1,0 +1,145 @@
+//! What a workload means to a store: how its keys are written, which way it scans, when its
+//! writes are durable.
+
+use taillight_core::keys::{KEY_MAX, KeyFormat, KeyNaming};
+use taillight_core::plan::{Keys, Plan, Sync, WorkloadPlan};
+use taillight_core::{Error, OpKind, Result};
+
+/// One workload's rules.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// How key numbers are written.
+    pub format: KeyFormat,
+    /// Scans run in descending key order.
+    pub reverse: bool,
+    /// Scans are told their end, as far as the key numbers tell it.
+    pub bounded: bool,
+    /// Every write is durable before it returns, not only those that carry a sync.
+    pub durable: bool,
+}
+
+impl Rules {
+    /// Of a workload.
+    ///
+    /// # Errors
+    /// `Usage` when its keys cannot be made, or cannot be bounded.
+    pub fn of(w: &WorkloadPlan, bounded: bool) -> Result<Rules> {
+        let keys = w.keys.clone().unwrap_or_default();
+        let scans = w.mix.iter().any(|part| part.op == OpKind::Scan);
+        if bounded && scans && !ordered(&keys) {
+            return Err(Error::usage(
+                "bounded_scans needs keys in the order of their numbers",
+            )
+            .with("workload", &w.name)
+            .hint(
+                "use keys = { naming = \"binary\", size = \"16B\" }, or naming = \"ordered\" with \
+                 digits = 19; or set options.bounded_scans = false",
+            ));
+        }
+        Ok(Rules {
+            format: keys.format()?,
+            reverse: w.scan.as_ref().is_some_and(|s| s.reverse),
+            bounded,
+            durable: matches!(w.sync, Sync::Dsync | Sync::Sync),
+        })
+    }
+
+    /// The end of a scan of `count` records from key number `key`: see [`super::Range::stop`].
+    /// `None` where the numbers end.
+    pub fn stop<'k>(&self, key: u64, count: u32, out: &'k mut [u8; KEY_MAX]) -> Option<&'k [u8]> {
+        let count = u64::from(count.max(1));
+        let end = match (self.bounded, self.reverse) {
+            (false, _) => None,
+            (true, false) => key.checked_add(count),
+            (true, true) => key.checked_sub(count - 1),
+        }?;
+        Some(self.format.write(end, out))
+    }
+}
+
+/// Whether keys sort as their numbers do.
+fn ordered(keys: &Keys) -> bool {
+    match keys.naming {
+        KeyNaming::Hashed => false,
+        KeyNaming::Binary => true,
+        // Numbers stay below 2^63: 19 digits.
+        KeyNaming::Ordered => keys.digits >= 19,
+    }
+}
+
+/// Whether the plan changes what is stored, and whether it removes records.
+pub fn changes(plan: &Plan) -> (bool, bool) {
+    let mut ops = plan
+        .workloads
+        .iter()
+        .flat_map(|w| &w.mix)
+        .map(|part| part.op);
+    let removes = ops.clone().any(|op| op == OpKind::Delete);
+    (ops.any(OpKind::writes), removes)
+}
+
+/// The form of the keys and values of the first workload, in one line: what a later run compares.
+pub fn form(plan: &Plan) -> String {
+    let first = plan.workloads.first();
+    let keys = first.and_then(|w| w.keys.clone()).unwrap_or_default();
+    let value = first.and_then(|w| w.value.clone()).unwrap_or_default();
+    let name = match keys.naming {
+        KeyNaming::Hashed => format!("hashed {:?} {}", keys.prefix, keys.digits),
+        KeyNaming::Ordered => format!("ordered {:?} {}", keys.prefix, keys.digits),
+        KeyNaming::Binary => format!("binary {} B", keys.size.map_or(16, |s| s.0)),
+    };
+    let fields = match value.fields {
+        1 => "one piece".to_owned(),
+        n => format!("{n} fields {:?}", value.prefix),
+    };
+    format!("keys {name} from {}; values {fields}", keys.start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taillight_core::plan::{MixPart, Scan};
+    use taillight_core::units::ByteSize;
+
+    fn scanner(keys: Keys, reverse: bool) -> WorkloadPlan {
+        WorkloadPlan {
+            mix: vec![MixPart {
+                op: OpKind::Scan,
+                weight: 1,
+            }],
+            keys: Some(keys),
+            scan: Some(Scan {
+                reverse,
+                ..Scan::default()
+            }),
+            ..WorkloadPlan::simple("w", OpKind::Scan, ByteSize(10))
+        }
+    }
+
+    #[test]
+    fn only_keys_in_order_can_be_bounded() {
+        assert!(Rules::of(&scanner(Keys::default(), false), false).is_ok());
+        assert!(Rules::of(&scanner(Keys::default(), false), true).is_err());
+        let short = Keys {
+            naming: KeyNaming::Ordered,
+            digits: 4,
+            ..Keys::default()
+        };
+        assert!(Rules::of(&scanner(short, false), true).is_err());
+    }
+
+    #[test]
+    fn ends_of_scans() {
+        let keys = Keys {
+            naming: KeyNaming::Binary,
+            size: Some(ByteSize(8)),
+            ..Keys::default()
+        };
+        let mut out = [0; KEY_MAX];
+        let up = Rules::of(&scanner(keys.clone(), false), true).unwrap();
+        assert_eq!(up.stop(5, 10, &mut out), Some(&15u64.to_be_bytes()[..]));
+        let down = Rules::of(&scanner(keys, true), true).unwrap();
+        assert_eq!(down.stop(5, 3, &mut out), Some(&3u64.to_be_bytes()[..]));
+        assert_eq!(down.stop(5, 10, &mut out), None);
+    }
+}

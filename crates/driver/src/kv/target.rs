@@ -1,0 +1,206 @@
+//! An opened database as a target: sessions, administration, statistics, and an orderly end.
+//!
+//! The store closes when its last reference goes. Sessions hold references, so a worker that is
+//! still in the store keeps it open: nothing is ever closed under a running call.
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use taillight_core::plan::Plan;
+use taillight_core::{Error, Result};
+
+use super::home::{Home, Wanted};
+use super::rules::Rules;
+use super::session::KvSession;
+use super::{Engine, Fault, Store};
+use crate::contract::{Admin, Geometry, Keyed, OpenSpec, Session, SessionSpec, Target};
+
+/// What opening needs besides the engine.
+pub struct Ask<'a> {
+    /// The plan, run id and confirmation.
+    pub spec: &'a OpenSpec<'a>,
+    /// What the run makes stays.
+    pub keep: bool,
+    /// Nothing is changed.
+    pub read_only: bool,
+    /// Scans are told their end.
+    pub bounded: bool,
+}
+
+/// The target.
+pub struct KvTarget<E: Engine> {
+    engine: E,
+    /// Absent only while it is reopened, and when that failed.
+    store: RwLock<Option<Arc<E::Store>>>,
+    home: Home,
+    rules: Vec<Rules>,
+    facts: Vec<(String, String)>,
+    /// Records the plan says are there; believed of a database that is only read.
+    believed: u64,
+}
+
+impl<E: Engine> KvTarget<E> {
+    /// Passes the guard and opens.
+    ///
+    /// # Errors
+    /// `Usage`, `Refused` or `Unavailable`; then everything is as it was.
+    pub fn open(engine: E, ask: &Ask<'_>) -> Result<KvTarget<E>> {
+        let plan: &Plan = ask.spec.plan;
+        let rules = plan.workloads.iter().map(|w| Rules::of(w, ask.bounded));
+        let rules = rules.collect::<Result<Vec<Rules>>>()?;
+        let wanted = Wanted {
+            spec: ask.spec,
+            driver: E::NAME,
+            keep: ask.keep,
+            read_only: ask.read_only,
+        };
+        let wipe = |dir: &Path| engine.destroy(dir);
+        let mut home = Home::take(&wanted, &wipe)?;
+        let store = match engine.open(home.dir(), home.creates()) {
+            Ok(store) => store,
+            Err(e) => {
+                let _ = home.leave(&wipe);
+                return Err(e);
+            }
+        };
+        let mut facts = vec![("target.kind".to_owned(), "database".to_owned())];
+        facts.push((
+            "target.directory".to_owned(),
+            home.dir().display().to_string(),
+        ));
+        store.facts(&mut facts);
+        let keys = plan.workloads.iter().filter_map(|w| w.keys.as_ref());
+        Ok(KvTarget {
+            believed: keys.map(|k| k.count).max().unwrap_or(0),
+            engine,
+            store: RwLock::new(Some(Arc::new(store))),
+            home,
+            rules,
+            facts,
+        })
+    }
+
+    fn store(&self) -> Result<Arc<E::Store>> {
+        let held = self.store.read().unwrap_or_else(PoisonError::into_inner);
+        held.clone()
+            .ok_or_else(|| Error::target("the database is closed after a failed reopening"))
+    }
+
+    /// Closes the database, does `between`, and opens it again.
+    fn reopen(&self, between: impl FnOnce() -> Result<()>) -> Result<()> {
+        let mut held = self.store.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = held.take()
+            && let Err(still_used) = Arc::try_unwrap(store).map(drop)
+        {
+            *held = Some(still_used);
+            return Err(Error::unavailable("workers still use the database")
+                .hint("do this before they start or after they ended"));
+        }
+        between()?;
+        let store = self.engine.open(self.home.dir(), self.home.creates())?;
+        *held = Some(Arc::new(store));
+        Ok(())
+    }
+
+    fn purge(&self) -> Result<()> {
+        if !self.home.creates() {
+            return Err(Error::refused(
+                "a database opened with read_only is not purged",
+            ));
+        }
+        self.reopen(|| {
+            self.engine.destroy(self.home.dir())?;
+            self.home.note(Some(0))
+        })
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let held = self.store.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Some(store) = held.take() else {
+            return Ok(());
+        };
+        let closed = Arc::try_unwrap(store).map(drop);
+        if closed.is_err() {
+            return Err(Error::internal(
+                "the database is closed while a worker uses it",
+            ));
+        }
+        let engine = &self.engine;
+        self.home.leave(&|dir: &Path| engine.destroy(dir))
+    }
+}
+
+impl<E: Engine> Drop for KvTarget<E> {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+impl<E: Engine> Target for KvTarget<E> {
+    fn geometry(&self) -> Geometry {
+        Geometry::keyed()
+    }
+    fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
+        let rules = self.rules.get(usize::from(spec.workload)).cloned();
+        let rules = rules.ok_or_else(|| Error::internal("a session of no workload"))?;
+        Ok(Box::new(KvSession::new(self.store()?.hand(), rules, spec)))
+    }
+    fn admin(&self, action: Admin) -> Result<()> {
+        let failed = |what| move |fault: Fault| fault.into_error(what);
+        match action {
+            Admin::Flush => self.store()?.flush().map_err(failed("to flush")),
+            Admin::Compact => self.store()?.compact().map_err(failed("to compact")),
+            // A database that is opened anew has no block in its cache.
+            Admin::DropCaches => self.reopen(|| forget_pages(self.home.dir())),
+            Admin::Purge => self.purge(),
+        }
+    }
+    fn facts(&self) -> Vec<(String, String)> {
+        self.facts.clone()
+    }
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        Some(self)
+    }
+    fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
+        if let Ok(store) = self.store() {
+            store.sample(out);
+        }
+    }
+    fn close(mut self: Box<Self>) -> Result<()> {
+        self.end()
+    }
+}
+
+impl<E: Engine> Keyed for KvTarget<E> {
+    fn records(&self) -> u64 {
+        self.home.records().unwrap_or(self.believed)
+    }
+    fn loaded(&self, records: u64) -> Result<()> {
+        let store = self.store()?;
+        store
+            .settle()
+            .map_err(|f| f.into_error("to make what was loaded durable"))?;
+        self.home.note(Some(records))
+    }
+}
+
+/// Drops the files of the database from the page cache.
+fn forget_pages(dir: &Path) -> Result<()> {
+    let failed = |e: std::io::Error| {
+        Error::target("cannot drop the database from the page cache")
+            .with("path", dir.display())
+            .source(e)
+    };
+    for entry in std::fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if !entry.file_type().map_err(failed)?.is_file() {
+            continue;
+        }
+        let file = std::fs::File::open(entry.path()).map_err(failed)?;
+        // Dirty pages stay, so they are written first.
+        file.sync_data().map_err(failed)?;
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
+            .map_err(|e| failed(e.into()))?;
+    }
+    Ok(())
+}

@@ -1,7 +1,7 @@
 //! What is stored: payload shares, key spaces, fields, scans.
 
 use super::{Checked, need};
-use crate::plan::{KeyNaming, PayloadKind, WorkloadPlan};
+use crate::plan::{BlockSize, KeyNaming, PayloadKind, WorkloadPlan};
 
 /// Longest key.
 const KEY_MAX: u64 = 256;
@@ -23,6 +23,12 @@ pub(super) fn data(w: &WorkloadPlan, path: &str) -> Checked {
             &at,
             "the field prefix is longer than 64 bytes",
             "use a short one, like \"field\"",
+        )?;
+        need(
+            !v.integrity || matches!(w.block_size, BlockSize::Fixed(_)),
+            &format!("{at}.integrity"),
+            "values are computed for fields of one size",
+            "give block_size as one size, or leave integrity out",
         )?;
     }
     if let Some(s) = &w.scan {

@@ -4,6 +4,7 @@ mod cached;
 mod capture;
 mod direct;
 mod draws;
+mod fio_import;
 mod null;
 mod payload;
 mod start;
@@ -83,6 +84,11 @@ pub const CASES: &[Case] = &[
         name: "direct-32",
         about: "direct 4 KiB reads on the disk, depth 32, against fio io_uring",
         run: direct::depth_32,
+    },
+    Case {
+        name: "fio-import",
+        about: "fio's own job files, imported, against fio: IOPS, block sizes, offsets",
+        run: fio_import::run,
     },
     Case {
         name: "capture",

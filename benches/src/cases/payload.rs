@@ -44,10 +44,9 @@ fn rate(size: usize, mut each: impl FnMut(u64, &mut [u8])) -> f64 {
     turn(TIME)
 }
 
-/// Each kind, by itself.
-pub fn run(setup: &Setup) -> Result<Report> {
-    let mut report = Report::titled("Payload and verification, one core");
-    let kinds = [
+/// Name, kind, compressible and duplicate percent, whether reads use the buffers too.
+fn kinds() -> Vec<(&'static str, Kind, u32, u32, bool)> {
+    vec![
         (
             "random, the buffers only written from",
             Kind::Random,
@@ -73,7 +72,13 @@ pub fn run(setup: &Setup) -> Result<Report> {
             true,
         ),
         ("text", Kind::Text, 0, 0, true),
-    ];
+    ]
+}
+
+/// Each kind, by itself.
+pub fn run(setup: &Setup) -> Result<Report> {
+    let mut report = Report::titled("Payload and verification, one core");
+    let kinds = kinds();
     for (size, shown) in SIZES {
         let mut check = |what: String, bound, mut once: Box<dyn FnMut() -> f64>| {
             let values: Vec<f64> = (0..setup.pairs).map(|_| once()).collect();
@@ -142,6 +147,7 @@ fn checker(size: usize) -> Result<Checker> {
         payloads: &[PayloadSpec::new(Kind::Random, 0, 0).map_err(|e| anyhow!(e.to_string()))?],
         outstanding: 1,
         whole_writes: true,
+        inline: true,
         budget: LEDGER_BUDGET,
     });
     let shared: Arc<Shared> = shared.map_err(|e| anyhow!(e.to_string()))?;
@@ -149,16 +155,7 @@ fn checker(size: usize) -> Result<Checker> {
 }
 
 fn op(kind: OpKind, block: u64, size: usize) -> Op {
-    Op {
-        kind,
-        target: 0,
-        offset: block * size as u64,
-        size: size as u64,
-        key: 0,
-        count: 1,
-        field: taillight_core::ALL_FIELDS,
-        sync: None,
-    }
+    Op::block(kind, 0, block * size as u64, size as u64)
 }
 
 fn sealed(checker: &mut Checker, number: u64, block: &mut [u8]) {

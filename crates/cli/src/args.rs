@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 /// Storage benchmark: every I/O measured, truthful tails.
@@ -27,6 +28,8 @@ pub struct Cli {
 pub enum Command {
     /// Run a job and leave a run directory with a report.
     Run(Box<RunArgs>),
+    /// Why the tail of a run is slow: outliers by layer, with evidence.
+    Explain(ExplainArgs),
     /// Make the report of one run again, or one report over several runs.
     Report(ReportArgs),
     /// What can be driven, and with which options.
@@ -35,6 +38,10 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// JSON Schema of job files and outputs.
     Schema(SchemaArgs),
+    /// Turn another benchmark's job file into Taillight job files.
+    Import(ImportArgs),
+    /// Write a job or a run as another benchmark's job file.
+    Export(ExportArgs),
 }
 
 /// `--rw`: operation and order in one word.
@@ -67,13 +74,14 @@ pub enum ArrivalFlag {
 }
 
 /// Arguments of `run`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
   taillight run --driver file --path data/ --size 1GiB --rw randread --bs 4KiB --depth 32 \\
       --workers 2 --runtime 30s
   taillight run --driver null --ops 1000000
   taillight run job.toml --rate 5000/s --set qos.nines=5
   taillight run job.toml --print-plan > plan.toml
+  taillight run job.fio
 
 Sizes: B KiB MiB GiB TiB kB MB GB TB. Times: ns us ms s min h.
 Exit codes: 0 complete, 2 bad input, 3 refused by the guard, 4 not possible here, 5 target failed,
@@ -136,6 +144,19 @@ pub struct RunArgs {
     /// Show the resolved plan as a job file and do nothing.
     #[arg(long)]
     pub print_plan: bool,
+}
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  taillight run job.toml --set trace.mode=outliers
+  taillight explain taillight-runs/job-20260102T030405Z
+
+The run must have been traced. Pictures of the episodes are in its report.html.")]
+pub struct ExplainArgs {
+    /// Run directory.
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
 }
 
 /// Arguments of `report`.
@@ -203,6 +224,55 @@ pub struct SchemaArgs {
     /// As a Markdown table of fields, for documentation (job only).
     #[arg(long)]
     pub markdown: bool,
+}
+
+/// Arguments of `import`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  taillight import job.fio
+  taillight import job.fio --output jobs/
+
+Options of the file that would change the load and have no equivalent are errors. `taillight run
+job.fio` imports and runs in one go.")]
+pub struct ImportArgs {
+    /// Job file of another benchmark; `-` reads standard input.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Where to: a new file, a directory, or `-` for standard output [default: -].
+    #[arg(long, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+    /// What the file is, when its name and text do not tell.
+    #[arg(long, value_name = "NAME", value_parser = import_formats())]
+    pub format: Option<String>,
+}
+
+/// Arguments of `export`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  taillight export job.toml --format fio-job > job.fio
+  taillight export taillight-runs/job-20260102T030405Z --format fio-job
+
+What the other benchmark cannot express stands at the top of the file and on standard error.")]
+pub struct ExportArgs {
+    /// Job file or run directory.
+    #[arg(value_name = "RUN_OR_JOB")]
+    pub of: PathBuf,
+    /// What to write.
+    #[arg(long, value_name = "NAME", value_parser = export_formats())]
+    pub format: String,
+    /// Where to: a new file, or `-` for standard output [default: -].
+    #[arg(long, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+}
+
+fn import_formats() -> PossibleValuesParser {
+    let formats = taillight_import::FORMATS.iter();
+    PossibleValuesParser::new(formats.map(|f| PossibleValue::new(f.name).help(f.about)))
+}
+
+fn export_formats() -> PossibleValuesParser {
+    let formats = taillight_import::EXPORTS.iter();
+    PossibleValuesParser::new(formats.map(|f| PossibleValue::new(f.name).help(f.about)))
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 mod args;
 mod doctor;
 mod drivers;
+mod export;
+mod import;
 mod outcome;
 mod output;
 mod problem;
@@ -42,9 +44,12 @@ fn command() -> Exit {
 fn dispatch(command: Command) -> Result<Exit> {
     match command {
         Command::Run(args) => run::main(*args),
+        Command::Explain(args) => report::explain(&args),
         Command::Report(args) => report::main(&args),
         Command::Drivers(args) => drivers::main(&args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Schema(args) => schema::main(&args),
+        Command::Import(args) => import::main(&args),
+        Command::Export(args) => export::main(&args),
     }
 }

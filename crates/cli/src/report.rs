@@ -3,13 +3,13 @@
 use std::io::IsTerminal;
 use std::path::Path;
 
-use taillight_core::Result;
 use taillight_core::exit::Exit;
+use taillight_core::{Error, Result};
 use taillight_report::format::count;
 use taillight_report::{Options, Report};
 use taillight_rundir::{RunDir, salvage};
 
-use crate::args::ReportArgs;
+use crate::args::{ExplainArgs, ReportArgs};
 use crate::progress::Shown;
 use crate::{outcome, output};
 
@@ -35,6 +35,34 @@ pub fn main(args: &ReportArgs) -> Result<Exit> {
     shown.end();
     output::text(&report.text)?;
     Ok(outcome::of_all(&report.summaries))
+}
+
+/// `taillight explain`: why the tail is slow.
+///
+/// # Errors
+/// `Usage` for a run that was not traced; else as [`main`].
+pub fn explain(args: &ExplainArgs) -> Result<Exit> {
+    let mut shown = Shown::new();
+    rescue(&args.run, &mut shown)?;
+    let options = Options {
+        colour: colour(),
+        ..Options::default()
+    };
+    let report = taillight_report::make(&[&args.run], &options, &mut |p| {
+        shown.step(p);
+        true
+    })?;
+    shown.end();
+    let Some(text) = report.explained.into_iter().flatten().next() else {
+        return Err(Error::usage("the run was not traced")
+            .with("run", args.run.display())
+            .hint("run it again with --set trace.mode=outliers"));
+    };
+    output::text(&text)?;
+    if let Some(page) = report.html {
+        output::line(&format!("\nPictures  {}", page.display()));
+    }
+    Ok(Exit::Ok)
 }
 
 /// Recovers the I/Os of a run that was killed; a run that ended by itself stays as it is.

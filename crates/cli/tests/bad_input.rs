@@ -108,9 +108,9 @@ const FLAGS: &[Case] = &[
         &["needs a rate", "--rate 1000/s"],
     ),
     (
-        &["--driver", "null", "--arrival", "poisson", "--rate", "1/s"],
+        &["--driver", "null", "--arrival", "poisson"],
         2,
-        &["poisson is not available yet"],
+        &["needs a rate", "poisson"],
     ),
     (
         &["--driver", "null", "--sync", "fsync:0"],

@@ -13,7 +13,9 @@ fn said(args: &[&str]) -> String {
 
 #[test]
 fn help_of_every_command() {
-    for command in ["run", "report", "drivers", "doctor", "schema"] {
+    for command in [
+        "run", "report", "drivers", "doctor", "schema", "import", "export",
+    ] {
         insta::assert_snapshot!(format!("help-{command}"), said(&[command, "--help"]));
     }
     insta::assert_snapshot!("help", said(&["--help"]));

@@ -66,6 +66,13 @@ fn examples_fit_the_published_schema() {
 fn every_example_runs_on_virtual_time() {
     for job in jobs() {
         let dir = tempfile::tempdir().expect("a directory");
+        // What a job names beside itself is named from where taillight is started.
+        let beside = dir.path().join("jobs");
+        std::fs::create_dir(&beside).expect("made");
+        let times = job.parent().expect("a folder").join("times.txt");
+        if times.exists() {
+            std::fs::copy(times, beside.join("times.txt")).expect("copied");
+        }
         let job = job.to_string_lossy().into_owned();
         let on_sim = [
             "--driver",
@@ -74,6 +81,9 @@ fn every_example_runs_on_virtual_time() {
             "target.options={}",
             "--size",
             "8GiB",
+            // It keeps nothing that could be checked.
+            "--set",
+            "verify.mode=off",
         ];
         let short = ["--ops", "500", "--set", "run.warmup=0s", "--output", "out"];
         let mut args = vec!["run", job.as_str()];

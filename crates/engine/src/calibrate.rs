@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
-use taillight_core::plan::{AccessKind, CaptureMode, Plan, Sync, TargetPlan};
+use taillight_core::plan::{AccessKind, CaptureMode, Plan, Sync, TargetPlan, VerifyPlan};
 use taillight_core::progress::Progress;
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Clock, Error, MonoClock, OpKind, Result};
@@ -53,6 +53,8 @@ fn null_ns_per_op(plan: &Plan, size: u64) -> Result<f64> {
     (plan.run.operations, plan.run.bytes, plan.run.warmup) = (None, None, Span(0));
     plan.run.interval = Span(10 * CALIBRATION_NS);
     plan.run.idle_timeout = None;
+    // `null` keeps nothing that could be verified.
+    plan.verify = VerifyPlan::default();
     plan.target = TargetPlan {
         driver: "null".into(),
         path: None,

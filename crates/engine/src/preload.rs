@@ -15,8 +15,9 @@ use taillight_driver::{Admin, Completion, Session, SessionSpec, Submitted, Targe
 
 use crate::generator::{Keyed as KeyedGenerator, Place, worker_seed};
 use crate::keyspace::KeySpace;
+use crate::payload::{Filler, PayloadSpec};
 use crate::run::buffer_size;
-use crate::worker::{Keyed, stamp_payload};
+use crate::worker::Keyed;
 
 /// Operations in flight while loading, where the driver queues.
 const DEPTH: u32 = 32;
@@ -72,6 +73,7 @@ struct Load {
     session: Box<dyn Session>,
     generator: KeyedGenerator,
     values: Keyed,
+    payload: Filler,
     free: Vec<u32>,
     depth: usize,
     made: u64,
@@ -87,7 +89,7 @@ impl Load {
         space: KeySpace,
     ) -> Result<Load> {
         let depth = can.max_depth.clamp(1, DEPTH);
-        let session = target.session(&SessionSpec {
+        let mut session = target.session(&SessionSpec {
             worker: 0,
             workload: 0,
             keep: false,
@@ -105,6 +107,11 @@ impl Load {
             weight: 1,
         }];
         let space = Arc::new(space);
+        // Its own draws, and no two records alike unless the plan wants that.
+        let seed = worker_seed(plan.run.seed, u16::MAX, 6);
+        let fields = w.value.as_ref().is_some_and(|v| v.fields > 1);
+        let mut payload = Filler::new(&PayloadSpec::of(&w.payload)?, seed, fields);
+        (0..depth).for_each(|slot| payload.prepare(session.buffer(slot)));
         // A stream of its own: worker numbers end well below this.
         let place = Place {
             worker: u16::MAX,
@@ -113,6 +120,7 @@ impl Load {
         };
         Ok(Load {
             session,
+            payload,
             generator: KeyedGenerator::new(plan, &inserts, space.clone(), place)?,
             values: Keyed::new(w, space, depth as usize)?,
             free: (0..depth).collect(),
@@ -133,7 +141,8 @@ impl Load {
         let op = self.generator.next();
         self.made += 1;
         let buffer = self.session.buffer(slot);
-        stamp_payload(buffer, op.size, op.key ^ self.made << 20);
+        let size = buffer.len().min(op.size as usize);
+        self.payload.fill(&mut buffer[..size]);
         self.values
             .encode(&op, buffer, self.generator.field_sizes());
         let token = Token::new(self.made, slot);

@@ -3,10 +3,12 @@
 //! What it is: the only place that knows the order of things. What it is not: the hot loop
 //! (`worker`), time (`threaded`, `simulate`) or analysis (`report`). Callers: `cli`, `suite`.
 
+mod ending;
 mod files;
 mod launch;
 mod setup;
 mod streams;
+mod verify;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use taillight_core::{Error, MonoClock, Result, Stamp, Status};
 use taillight_driver::Target;
 use taillight_rundir::manifest::{CaptureInfo, Degraded, Losses, Overhead, PhaseInfo};
 pub use taillight_rundir::salvage::capture_dir;
+use taillight_rundir::verify::VerifyReport;
 use taillight_rundir::{RunDir, manifest::ClockInfo};
 
 use crate::capture::PoolReport;
@@ -101,6 +104,8 @@ pub struct Outcome {
     /// Why the files could not be written: the capture's chunks are still there, and the run
     /// directory can be finished by salvage once the cause is gone.
     pub unsaved: Option<Error>,
+    /// What verification found, when the plan verifies; also in `verify.json`.
+    pub verify: Option<VerifyReport>,
     /// Facts the target disclosed.
     pub target_facts: Vec<(String, String)>,
 }
@@ -116,6 +121,7 @@ struct Loaded {
     measure_end: Stamp,
     drained: Stamp,
     cpu_s: f64,
+    verify: Option<VerifyReport>,
     /// The workers read the CPU's counter.
     counter: bool,
 }
@@ -222,6 +228,7 @@ fn outcome(
         overhead,
         clock: clock_text(request.clock, loaded),
         unsaved: None,
+        verify: loaded.verify.clone(),
         target_facts,
     }
 }

@@ -4,19 +4,19 @@
 //! what to wait for, [`Worker::reap`] polls, stamps once per poll, and records. `threaded` and
 //! `simulate` drive it. Per operation: no allocation, no lock, no syscall beyond the I/O.
 
+mod data;
+mod fail;
 mod flight;
 mod follow;
 mod keyed;
 mod pace;
 mod parts;
 
-use taillight_core::plan::PayloadKind;
 use taillight_core::probe::{Probe, Token};
 use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Stamp, Status};
 use taillight_driver::{Completion, Session, Submitted};
 use taillight_rundir::chunk::Sample;
 
-pub use flight::stamp_payload;
 use flight::{IDLE, InFlight, record, unknown_token};
 pub use follow::{Follow, Layout, Role};
 pub use keyed::Keyed;
@@ -26,8 +26,10 @@ pub use parts::{Limits, Parts, Wait, WorkerEnd};
 use crate::clock::Kept;
 use crate::generator::Generator;
 use crate::idle::IdleWatch;
+use crate::payload::Filler;
 use crate::recorder::{Recorder, Timeline};
 use crate::schedule::Schedule;
+use crate::verify::Checker;
 
 /// Operations submitted at most before the caller gets control back.
 const ROUND: u32 = 4096;
@@ -46,11 +48,16 @@ pub struct Worker<C: Kept, P: Probe> {
     recorder: Recorder,
     timeline: Timeline,
     limits: Limits,
-    payload: PayloadKind,
+    payload: Filler,
+    /// Only when the plan verifies; it then makes the payload too.
+    checker: Option<Box<Checker>>,
     /// Only on targets addressed by key.
     keyed: Option<Box<Keyed>>,
     /// Only on a stream.
     follow: Option<Box<Follow>>,
+    /// Something beyond the plain loop is asked for: keys, a stream, verification, passes, think
+    /// time, a late start, an idle time-out. One flag, so that the plain loop pays for one branch.
+    extras: bool,
     pace: Pace,
     idle: Option<IdleWatch>,
     /// False: load only.
@@ -83,6 +90,7 @@ pub struct Worker<C: Kept, P: Probe> {
 impl<C: Kept, P: Probe> Worker<C, P> {
     /// A worker ready to start at `timeline.start`.
     pub fn new(parts: Parts<C, P>) -> Self {
+        let extras = parts.extras();
         let Parts {
             clock,
             probe,
@@ -112,7 +120,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             issued: Stamp(0),
             token: IDLE,
         };
-        Worker {
+        let mut worker = Worker {
             clock,
             probe,
             session,
@@ -123,7 +131,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             timeline: parts.timeline,
             limits: parts.limits,
             payload: parts.payload,
+            checker: parts.checker,
             keyed: parts.keyed,
+            extras,
             follow: parts.follow,
             pace: parts.pace,
             idle: parts.idle,
@@ -144,7 +154,11 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             round_end: Stamp(0),
             reached_end: false,
             reached_limit: false,
+        };
+        if parts.writes {
+            worker.prepare_buffers();
         }
+        worker
     }
 
     fn in_flight(&self) -> u32 {
@@ -177,23 +191,16 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         // stop flag now and then. After a whole round there is more to do at once.
         let mut wake = self.now;
         self.round_end = self.now.plus(ROUND_NS).min(self.recorder.boundary());
-        if self.keyed.is_some() {
-            self.follow_up()?;
-        }
-        if self.idle.is_some() || self.follow.is_some() {
-            self.begin_round();
+        if self.extras {
+            self.begin_round()?;
         }
         for _ in 0..ROUND {
             let Some(&slot) = self.free.last().filter(|_| !self.stopping) else {
                 wake = self.recorder.boundary();
                 break;
             };
-            if self.pace.hold > self.now {
-                self.now = self.clock.now();
-                if self.pace.hold > self.now {
-                    wake = self.recorder.boundary().min(self.pace.hold);
-                    break;
-                }
+            if self.extras && self.held(&mut wake) {
+                break;
             }
             if self.limits.operations == Some(0) || self.limits.bytes == Some(0) {
                 self.reached_limit = true;
@@ -217,7 +224,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
                     }
                 }
             }
-            if self.follow.is_some() && !self.take_turn(&mut wake) {
+            if self.extras && !self.take_turn(&mut wake) {
                 break;
             }
             if !self.submit(slot, intended)? {
@@ -237,7 +244,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         } else {
             wake = wake.min(self.timeline.end.plus(self.limits.late_ns));
         }
-        if self.idle.is_some() {
+        if self.extras {
             self.tell_idle();
         }
         Ok(Wait::Until {
@@ -263,16 +270,8 @@ impl<C: Kept, P: Probe> Worker<C, P> {
     #[inline]
     fn submit(&mut self, slot: u32, intended: Option<Stamp>) -> Result<bool> {
         let mut op = self.generator.next();
-        if let Some(keyed) = &mut self.keyed {
-            op = keyed.first(slot, op, self.generator.field_sizes());
-        }
-        if self.generator.ended() {
-            self.reached_limit = true;
-            self.stop();
+        if self.extras && !self.dress(slot, &mut op) {
             return Ok(false);
-        }
-        if let Some(follow) = &mut self.follow {
-            follow.place(slot, &mut op);
         }
         if op.kind.writes() {
             self.fill_buffer(slot, &op);
@@ -284,11 +283,13 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         if intended.is_none() && submit >= self.timeline.end {
             self.reached_end = true;
             self.stop();
+            self.drop_payload(&op);
             return Ok(false);
         }
         if intended.is_some() && submit >= self.timeline.end.plus(self.limits.late_ns) {
             self.reached_end = true;
             self.stop();
+            self.drop_payload(&op);
             return Ok(false);
         }
         self.probe.begin(self.first_slot + slot, token, submit, &op);
@@ -300,7 +301,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         flight.submit = submit;
         flight.issued = submit;
         flight.token = token;
-        if let Some(follow) = &self.follow {
+        if self.extras
+            && let Some(follow) = &self.follow
+        {
             follow.stamp(slot, submit, self.session.buffer(slot));
         }
         let answer = self.session.submit(&flight.op, slot, token);
@@ -310,25 +313,6 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             Ok(Submitted::Done(_)) => Ok(self.now < self.round_end),
             Ok(Submitted::Full) => self.retry_full(slot),
             Err(e) => Err(e),
-        }
-    }
-
-    /// Puts the payload of a write into its buffer.
-    #[inline]
-    fn fill_buffer(&mut self, slot: u32, op: &Op) {
-        self.fill_payload(slot, op);
-        if let Some(keyed) = &mut self.keyed {
-            let sizes = self.generator.field_sizes();
-            keyed.encode(op, self.session.buffer(slot), sizes);
-        }
-    }
-
-    #[inline]
-    fn fill_payload(&mut self, slot: u32, op: &Op) {
-        if self.payload == PayloadKind::Random {
-            self.generation = self.generation.wrapping_add(1);
-            let seed = (op.offset ^ op.key) ^ self.generation << 20;
-            stamp_payload(self.session.buffer(slot), op.size, seed);
         }
     }
 
@@ -393,6 +377,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             self.free.push(slot);
             if self.now >= last {
                 // Never accepted, so never started: the schedule still has it.
+                self.drop_payload(&flight.op);
                 return Ok(false);
             }
             self.slots[slot as usize] = flight;
@@ -462,18 +447,20 @@ impl<C: Kept, P: Probe> Worker<C, P> {
 
     #[inline(always)]
     fn complete(&mut self, c: &Completion) -> Result<()> {
+        if self.extras {
+            return self.complete_extra(c);
+        }
+        self.complete_plain(c)
+    }
+
+    /// A completion that nothing but the recorder asks about.
+    #[inline(always)]
+    fn complete_plain(&mut self, c: &Completion) -> Result<()> {
         let slot = c.token.slot().wrapping_sub(self.first_slot);
         let flight = match self.slots.get_mut(slot as usize) {
             Some(f) if f.token == c.token => f,
             _ => return Err(unknown_token()),
         };
-        self.pace.completed(self.now);
-        if self.follow.is_some() {
-            return self.complete_followed(slot, c);
-        }
-        if self.keyed.is_some() {
-            return self.complete_keyed(slot, c);
-        }
         flight.token = IDLE;
         self.free.push(slot);
         let size = flight.op.size;
@@ -511,29 +498,6 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         Ok(())
     }
 
-    /// A failure, a short I/O, or a success with stamps of the driver's own.
-    #[cold]
-    fn complete_other(&mut self, flight: &InFlight, c: &Completion) {
-        let short = c.status.is_ok() && c.moved != flight.op.size;
-        let status = if short { Status::SHORT } else { c.status };
-        let mut record = record(flight, c, status, self.now, self.queued);
-        record.origin = self.follow.as_ref().and_then(|f| f.origin);
-        self.fail_or_not(status);
-        self.probe.end(c.token.slot(), c.token, record.service_ns());
-        self.recorder.record(&record);
-    }
-
-    /// Counts failures in a row: a target that only fails is gone. A key that is not there, or
-    /// data that is not what was written, are answers of a target that works.
-    #[inline]
-    fn fail_or_not(&mut self, status: Status) {
-        let failed = !status.is_ok() && status != Status::NOT_FOUND && status != Status::VERIFY;
-        self.failures = if failed { self.failures + 1 } else { 0 };
-        if self.failures >= GONE_AFTER {
-            self.stop();
-        }
-    }
-
     /// Records what is still in flight as unfinished, gives the session up, and reports.
     pub fn finish(mut self) -> WorkerEnd {
         if let Some(follow) = &self.follow {
@@ -552,6 +516,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         }
         if !late.is_empty() {
             self.session.abandon();
+        }
+        if let Some(checker) = self.checker.take() {
+            checker.finish();
         }
         let mut due = |until: Stamp| {
             if self.reached_limit {

@@ -10,6 +10,7 @@ mod toml_text;
 pub mod ycsb;
 
 use taillight_core::Result;
+use taillight_core::plan::Plan;
 
 /// One Taillight job made from a part of the other file. The jobs of a file run in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +55,33 @@ pub const FORMATS: &[Format] = &[
         import: ycsb::import,
     },
 ];
+
+/// A job file of another benchmark, made from a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exported {
+    /// The file.
+    pub text: String,
+    /// Fields of the job that the other benchmark cannot express or takes differently. They stand
+    /// in `text` as comments as well.
+    pub missing: Vec<String>,
+}
+
+/// A format that a plan can be written in.
+pub struct ExportFormat {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// One line for people.
+    pub about: &'static str,
+    /// Plan to file.
+    pub export: fn(&Plan) -> Result<Exported>,
+}
+
+/// Every format, one line each.
+pub const EXPORTS: &[ExportFormat] = &[ExportFormat {
+    name: "fio-job",
+    about: "fio job file",
+    export: fio::export,
+}];
 
 /// The format called `name`.
 pub fn by_name(name: &str) -> Option<&'static Format> {

@@ -166,7 +166,6 @@ fn meanings_that_are_easily_missed() {
         ),
         ("bs=3k", "bytes at the end are no whole block"),
     ] {
-        // The block of 3 KiB does not match an alignment of 8 KiB: that is for the job's checks.
         let text = toml(lines);
         assert!(text.contains(part), "{lines}: no {part} in\n{text}");
     }

@@ -85,6 +85,7 @@ fn series(all: &mut Vec<Series>, analysis: &Analysis, group: &Group, name: &str)
         response,
         wait,
         sync,
+        end_to_end,
         queue,
         after_issue,
     } = &group.parts;
@@ -96,6 +97,7 @@ fn series(all: &mut Vec<Series>, analysis: &Analysis, group: &Group, name: &str)
         (Measure::Queue, queue.as_ref()),
         (Measure::AfterIssue, after_issue.as_ref()),
         (Measure::Sync, sync.as_ref()),
+        (Measure::EndToEnd, end_to_end.as_ref()),
     ];
     for (measure, dist) in measures {
         if let Some(dist) = dist.filter(|d| !d.is_empty()).map(AsRef::as_ref) {

@@ -49,6 +49,12 @@ pub fn render(model: &Model, colour: bool) -> String {
     out.text
 }
 
+/// A paragraph, indented by two columns.
+pub(crate) fn paragraph(text: &str) -> String {
+    let lines = wrap(text, WIDTH - 2);
+    lines.iter().map(|line| format!("  {line}\n")).collect()
+}
+
 /// Of the rows at the end that hold nothing measured, keeps the first.
 fn without_repeats(table: &Table) -> (Table, usize) {
     let empty = |row: &Vec<Cell>| row.len() > 1 && row.iter().skip(1).all(|c| c.tone == Tone::Dim);

@@ -8,11 +8,13 @@
 
 pub mod about;
 pub mod analyse;
+pub mod attribution;
 mod charts;
 mod console;
 pub mod format;
 pub mod html;
 mod latency;
+mod load;
 mod make;
 pub mod model;
 mod palette;

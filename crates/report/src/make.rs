@@ -4,10 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use taillight_core::progress::OnProgress;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, ErrorKind, Result};
+use taillight_rundir::summary::Reason;
 use taillight_rundir::{RunDir, Summary, atomic, names};
 
 use crate::analyse::analyse;
+use crate::attribution::{Explanation, explain, words};
 use crate::console::console_text;
 use crate::format::Script;
 use crate::model::overview;
@@ -46,6 +48,8 @@ impl Default for Options {
 pub struct Report {
     /// What the console shows.
     pub text: String,
+    /// For each run, what `taillight explain` shows; none when it was not traced.
+    pub explained: Vec<Option<String>>,
     /// One summary per run, in the order given.
     pub summaries: Vec<Summary>,
     /// `report.html`, if it was made.
@@ -73,11 +77,13 @@ pub fn make(
     let mut runs = Vec::with_capacity(dirs.len());
     for (dir, label) in dirs.iter().zip(labels(&dirs)) {
         let analysis = analyse(dir, progress)?;
-        let summary = summarise(&analysis)?;
+        let mut summary = summarise(&analysis)?;
+        let explanation = explained(dir, &mut summary)?;
         runs.push(Run {
             label,
             analysis,
             summary,
+            explanation,
         });
     }
     let Place { dir: output, page } = place(&dirs, options)?;
@@ -98,9 +104,31 @@ pub fn make(
     }
     Ok(Report {
         text: text(&runs, html.as_deref(), options.colour),
+        explained: runs
+            .iter()
+            .map(|r| Some(words::text(r.explanation.as_ref()?, r.analysis.start_ns)))
+            .collect(),
         summaries: runs.into_iter().map(|r| r.summary).collect(),
         html,
     })
+}
+
+/// Why the tail is slow; a damaged file is a reason of the verdict, not the end of the report.
+fn explained(dir: &RunDir, summary: &mut Summary) -> Result<Option<Explanation>> {
+    match explain(dir, summary) {
+        Ok(explanation) => {
+            summary.cause = explanation.as_ref().map(Explanation::causes);
+            Ok(explanation)
+        }
+        Err(e) if e.kind() == ErrorKind::Corrupt => {
+            summary.verdict.reasons.push(Reason {
+                code: "layers_unreadable".to_owned(),
+                text: format!("{e}. Why the tail is slow is unknown."),
+            });
+            Ok(None)
+        }
+        Err(e) => Err(e),
+    }
 }
 
 /// Lists the files as they are now; the summary cannot know its own size.
@@ -186,7 +214,16 @@ fn labels(dirs: &[RunDir]) -> Vec<String> {
 
 fn text(runs: &[Run], html: Option<&Path>, colour: bool) -> String {
     let mut text = match runs {
-        [one] => console_text(&one.summary, colour),
+        [one] => {
+            let mut text = console_text(&one.summary, colour);
+            if let Some(explanation) = &one.explanation {
+                text.push_str("\nWhy the tail is slow\n");
+                for line in words::sentences(explanation, Script::Plain) {
+                    text.push_str(&console::paragraph(&line));
+                }
+            }
+            text
+        }
         several => {
             let pairs: Vec<(String, &Summary)> = several
                 .iter()

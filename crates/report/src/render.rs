@@ -10,6 +10,7 @@ use taillight_rundir::latency::Latency;
 use taillight_rundir::summary::Totals;
 
 use crate::analyse::Analysis;
+use crate::attribution::{Explanation, words};
 use crate::format::Script;
 use crate::model::{Model, Table, overview};
 
@@ -21,6 +22,8 @@ pub struct Run {
     pub analysis: Analysis,
     /// What is said about it.
     pub summary: Summary,
+    /// Why its tail is slow; absent when it was not traced.
+    pub explanation: Option<Explanation>,
 }
 
 /// A text file of a report.
@@ -71,6 +74,12 @@ pub fn markdown(runs: &[Run]) -> String {
         }
         if model.verdict.reasons.len() > 1 {
             out.push('\n');
+        }
+        if let Some(explanation) = &run.explanation {
+            out.push_str("### Why the tail is slow\n\n");
+            for line in words::sentences(explanation, Script::Plain) {
+                let _ = writeln!(out, "{}\n", md(&line));
+            }
         }
         for table in &model.tables {
             out.push_str(&markdown_table(table));
@@ -135,6 +144,7 @@ pub fn percentiles_csv(runs: &[Run]) -> String {
                 ("response", &totals.response),
                 ("wait", &totals.wait),
                 ("sync", &totals.sync),
+                ("end_to_end", &totals.end_to_end),
                 ("queue", &totals.queue),
                 ("after_issue", &totals.after_issue),
             ];

@@ -25,6 +25,7 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
         .workloads
         .iter()
         .enumerate()
+        .filter(|(_, w)| w.measured)
         .filter_map(|(i, w)| Some((i as u16, asked(w, seconds)?)))
         .collect();
     let done = |only_open: bool| -> u64 {

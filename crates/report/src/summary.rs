@@ -13,7 +13,7 @@ use taillight_stats::{CeilingStatus, Dist, Pct, check_ceiling};
 
 use crate::analyse::{Analysis, Exceedances, Group, Parts, STATUS_UNKNOWN, Tally};
 use crate::latency::{self, Asked, Origin, per_s};
-use crate::{saturation, verdict};
+use crate::{load, saturation, verdict};
 
 /// The summary, verdict included.
 ///
@@ -50,6 +50,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
             .map(|(op, set)| (*op, view.totals(set)))
             .collect(),
         workloads: view.workloads()?,
+        load: load::load(analysis),
         qos: view.qos(&sets)?,
         slc: slc(&sets),
         distribution: view.distributions(&sets),
@@ -159,6 +160,7 @@ impl View<'_> {
             response: set.parts.response.as_ref().map(main),
             wait: set.parts.wait.as_ref().map(plain),
             sync: set.parts.sync.as_ref().map(plain),
+            end_to_end: set.parts.end_to_end.as_ref().map(plain),
             queue: set.parts.queue.as_ref().map(plain),
             after_issue: set.parts.after_issue.as_ref().map(plain),
             depth_mean: (self.analysis.duration_ns > 0 && !self.analysis.outliers_only)
@@ -200,7 +202,8 @@ impl View<'_> {
                     .collect::<Result<_>>()?,
             })
         };
-        plan.workloads.iter().enumerate().map(of).collect()
+        let measured = plan.workloads.iter().enumerate();
+        measured.filter(|(_, w)| w.measured).map(of).collect()
     }
 
     fn distributions(&self, sets: &Sets) -> BTreeMap<OpKind, Distributions> {

@@ -37,6 +37,8 @@ const RULES: &[Rule] = &[
     partial,
     nothing,
     errors,
+    load_failed,
+    load_behind,
     saturated,
     ceiling_failed,
     ceiling_undecided,
@@ -50,6 +52,39 @@ const RULES: &[Rule] = &[
     few,
     from_histogram,
 ];
+
+/// Load below this share of what its schedule asked is told.
+const LOAD_REACHED: f64 = 0.99;
+
+/// Load that fails is not the load that was asked for.
+fn load_failed(_: &Analysis, s: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let it = s.load.iter().find(|l| l.errors > 0)?;
+    let text = format!(
+        "{} of {} operations of the load `{}` failed.",
+        format::count(it.errors),
+        format::count(it.count),
+        it.name
+    );
+    Some((VerdictStatus::Errors, reason("load_failed", text)))
+}
+
+/// Load that is late says nothing about what was measured, but it was less load than asked.
+fn load_behind(a: &Analysis, s: &Summary) -> Option<(VerdictStatus, Reason)> {
+    // A run that ends by a count may end before a slow schedule had its first turn.
+    a.manifest.plan.run.duration?;
+    let behind = |l: &&taillight_rundir::summary::LoadSummary| {
+        let asked = l.asked_per_s.unwrap_or(0.0);
+        asked * a.duration_ns as f64 / 1e9 >= 100.0 && l.per_s < asked * LOAD_REACHED
+    };
+    let it = s.load.iter().find(behind)?;
+    let text = format!(
+        "The load `{}` made {} of {} operations/s asked.",
+        it.name,
+        format::rate(it.per_s),
+        format::rate(it.asked_per_s.unwrap_or(0.0))
+    );
+    Some((VerdictStatus::Warned, reason("load_behind", text)))
+}
 
 /// Filled in before the verdict is known.
 pub fn placeholder() -> Verdict {

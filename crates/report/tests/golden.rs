@@ -26,6 +26,7 @@ fn run(sample: &Sample) -> Run {
         label: sample.name.to_owned(),
         analysis,
         summary,
+        explanation: None,
     }
 }
 

@@ -134,6 +134,7 @@ fn totals() -> Totals {
         response: Some(latency()),
         wait: None,
         sync: None,
+        end_to_end: None,
         queue: None,
         after_issue: None,
         depth_mean: Some(0.98),
@@ -200,6 +201,7 @@ pub fn summary(run_id: &str) -> Summary {
         },
         totals: totals(),
         ops: map(totals()),
+        load: Vec::new(),
         workloads: vec![WorkloadSummary {
             name: "w0".into(),
             totals: totals(),

@@ -2,7 +2,7 @@
 //!
 //! One row per traced I/O (kind `io`) and per event. All `*_ns` stamps are absolute
 //! CLOCK_MONOTONIC; `blocked_ns`, `waited_ns` and `robbed_ns` are durations. What a kind does not
-//! have is null. Rows of kind `io` come first, by worker and submit stamp.
+//! have is null. Rows of kind `io` come last, by worker and submit stamp.
 
 mod columns;
 

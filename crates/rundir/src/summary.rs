@@ -28,6 +28,9 @@ pub struct Summary {
     pub ops: BTreeMap<OpKind, Totals>,
     /// Per workload, in plan order.
     pub workloads: Vec<WorkloadSummary>,
+    /// Workloads that were load only: in no latency, total or check.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub load: Vec<LoadSummary>,
     /// Ceiling checks.
     pub qos: Vec<Qos>,
     /// Sliding latency coverage factors per kind of operation.
@@ -117,6 +120,9 @@ pub struct Totals {
     /// The sync inside writes; writes with a sync only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Latency>,
+    /// complete - origin, the writer's stamp; reads of stamped data only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_to_end: Option<Latency>,
     /// issued - submit: waiting in the tool for the rest of the batch, and the kernel's part of the
     /// call that submits it; queued drivers only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -138,6 +144,24 @@ pub struct WorkloadSummary {
     pub totals: Totals,
     /// Per kind of operation.
     pub ops: BTreeMap<OpKind, Totals>,
+}
+
+/// What a workload did that was load only.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadSummary {
+    /// Name in the plan.
+    pub name: String,
+    /// Operations in the measure phase, failed ones included.
+    pub count: u64,
+    /// Bytes moved by successes.
+    pub bytes: u64,
+    /// Failed operations.
+    pub errors: u64,
+    /// Operations per second of the measure phase.
+    pub per_s: f64,
+    /// Operations per second its schedule asked for; absent in a closed loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_per_s: Option<f64>,
 }
 
 /// One ceiling check.

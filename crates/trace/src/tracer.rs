@@ -185,9 +185,9 @@ fn write(dir: &RunDir, gathered: Gathered, symbols: &Symbols) -> Result<()> {
     let mut events = gathered.events;
     events.sort_unstable_by_key(|e| e.start);
     let mut writer = LayerWriter::begin(dir)?;
-    writer.rows(ios.into_iter().map(collect::io_row))?;
     writer.rows(events.iter().map(|e| collect::event_row(e, symbols)))?;
     writer.rows(gathered.quota.iter().map(collect::quota_row))?;
+    writer.rows(ios.into_iter().map(collect::io_row))?;
     writer.commit()
 }
 

@@ -23,13 +23,12 @@ pub struct Given {
     pub text: String,
 }
 
-/// The resolved plan, and the job file if one was given.
+/// The resolved plan of a job file, if there is one, and the flags.
 ///
 /// # Errors
 /// `Usage` with field and place; `Unavailable` when the machine has not enough of something.
-pub fn plan(args: &RunArgs) -> Result<(Plan, Option<Given>)> {
-    let given = args.job.as_deref().map(read).transpose()?;
-    let mut job = match &given {
+pub fn plan(args: &RunArgs, given: Option<&Given>) -> Result<Plan> {
+    let mut job = match given {
         Some(given) => Job::from_toml(&given.text, &given.name)?,
         None if args.driver.is_none() && args.set.is_empty() => return Err(nothing_asked()),
         None => Job::empty(),
@@ -46,7 +45,7 @@ pub fn plan(args: &RunArgs) -> Result<(Plan, Option<Given>)> {
                 .hint("two confirmations guard your data: add --set target.destroy=true"),
         );
     }
-    Ok((plan, given))
+    Ok(plan)
 }
 
 fn nothing_asked() -> Error {
@@ -56,7 +55,11 @@ fn nothing_asked() -> Error {
     )
 }
 
-fn read(path: &Path) -> Result<Given> {
+/// Reads a job file; `-` is standard input.
+///
+/// # Errors
+/// `Usage` when it cannot be read or is no job file.
+pub fn read(path: &Path) -> Result<Given> {
     let shown = path.display().to_string();
     let cannot = |e: std::io::Error| {
         Error::usage("cannot read the job file")
@@ -143,25 +146,20 @@ fn apply_load(args: &RunArgs, job: &mut Job) -> Result<()> {
         "workload.0.sync",
         args.sync.as_deref().map(Value::Text),
     )?;
-    if args.arrival == Some(ArrivalFlag::Poisson) {
-        return Err(
-            Error::usage("--arrival poisson is not available yet").hint("use --arrival constant")
-        );
-    }
+    let kind = match args.arrival {
+        Some(ArrivalFlag::Poisson) => "poisson",
+        _ => "constant",
+    };
     if let Some(rate) = &args.rate {
         // Replaces whatever arrival the job has: a burst has no rate to change.
         job.apply(
             "--rate",
             "workload.0.arrival",
-            Value::Toml("{ kind = \"constant\" }"),
+            Value::Toml(&format!("{{ kind = \"{kind}\" }}")),
         )?;
         job.apply("--rate", "workload.0.arrival.rate", Value::Text(rate))?;
     } else if args.arrival.is_some() {
-        job.apply(
-            "--arrival",
-            "workload.0.arrival.kind",
-            Value::Text("constant"),
-        )?;
+        job.apply("--arrival", "workload.0.arrival.kind", Value::Text(kind))?;
     }
     Ok(())
 }

@@ -4,14 +4,16 @@
 //! target is open, and what was measured is kept whatever happens afterwards.
 
 mod directory;
+mod imported;
 mod job;
 mod live;
 mod measure;
 mod numbers;
 mod signals;
 mod verdict;
+mod verified;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
@@ -22,37 +24,63 @@ use taillight_trace::{Environment, Sys};
 use crate::args::RunArgs;
 use crate::{output, registry};
 use directory::Made;
+use job::Given;
 use live::Live;
 use signals::Signals;
+
+pub use job::read;
 
 /// Runs the command.
 ///
 /// # Errors
 /// See the exit codes of [`Exit`]; partial results are kept once something was measured.
 pub fn main(args: RunArgs) -> Result<Exit> {
-    let (plan, job) = job::plan(&args)?;
+    let given = args.job.as_deref().map(job::read).transpose()?;
+    if let Some(given) = &given
+        && let Some(parts) = imported::parts(given)?
+    {
+        return imported::run(&args, &parts);
+    }
+    let plan = job::plan(&args, given.as_ref())?;
     if args.print_plan {
         output::text(&directory::plan_shown(&plan)?)?;
         return Ok(Exit::Ok);
     }
+    one(&args, &plan, given.as_ref()).map(|done| done.exit)
+}
+
+/// How a run ended.
+struct Done {
+    exit: Exit,
+    /// Its directory; none when nothing was measured.
+    path: Option<PathBuf>,
+}
+
+/// Runs one plan.
+fn one(args: &RunArgs, plan: &Plan, job: Option<&Given>) -> Result<Done> {
     let signals = Signals::install()?;
     let sys = Sys::default();
     let environment = Environment::before(&sys, plan.target.path.as_deref().map(Path::new));
-    let made = directory::create(&plan, job.as_ref(), &args, environment.map())?;
-    let mut live = Live::new(&plan);
-    let target = match open(&plan, &args, &made, &mut live, &signals) {
+    let made = directory::create(plan, job, args, environment.map())?;
+    let mut live = Live::new(plan);
+    let target = match open(plan, args, &made, &mut live, &signals) {
         Ok(target) => target,
-        Err(e) => return stopped_or(e, made, &signals),
+        Err(e) => return nothing(e, made, &signals),
     };
     // Named only now: a run that could not begin leaves no directory.
     output::line(&format!("run directory: {}", made.dir.path().display()));
     output::line(&taillight_report::about::about(made.dir.manifest()));
-    let measured = match measure::run(&plan, target, &made, &signals, &mut live, &sys) {
+    let measured = match measure::run(plan, target, &made, &signals, &mut live, &sys) {
         Ok(measured) => measured,
-        Err(e) => return stopped_or(e, made, &signals),
+        Err(e) => return nothing(e, made, &signals),
     };
     live.end();
-    verdict::conclude(made, &environment, &sys, measured, &signals)
+    let path = made.dir.path().to_owned();
+    let exit = verdict::conclude(made, &environment, &sys, measured, &signals)?;
+    Ok(Done {
+        exit,
+        path: Some(path),
+    })
 }
 
 /// Opens the target and checks the plan against its real shape.
@@ -97,12 +125,12 @@ fn open(
 }
 
 /// Nothing was measured: no run directory stays, and a signal is named as the cause if it was.
-fn stopped_or(e: Error, made: Made, signals: &Signals) -> Result<Exit> {
+fn nothing(e: Error, made: Made, signals: &Signals) -> Result<Done> {
     made.discard();
     match signals.exit() {
         Some(exit) => {
             output::note("stopped before anything was measured");
-            Ok(exit)
+            Ok(Done { exit, path: None })
         }
         None => Err(e),
     }

@@ -6,6 +6,7 @@ use taillight_core::{Error, ErrorKind, Result};
 use taillight_engine::{Outcome, StopReason};
 use taillight_rundir::manifest::ScheduleInfo;
 use taillight_rundir::summary::Summary;
+use taillight_rundir::verify::VerifyReport;
 use taillight_rundir::{RunStatus, sums};
 use taillight_trace::{Environment, Sys};
 
@@ -60,7 +61,8 @@ pub fn conclude(
     if outcome.reason == StopReason::TargetFailed {
         problem::show(outcome.error.as_ref().unwrap_or(&gone()));
     }
-    let failed = outcome.errors.iter().any(|(_, n)| *n > 0);
+    let wrong = outcome.verify.as_ref().is_some_and(VerifyReport::failed);
+    let failed = wrong || outcome.errors.iter().any(|(_, n)| *n > 0);
     // The run is over and kept: a report that cannot be made must not hide how it ended.
     let (summary, problem) = match report::of_run(made.dir.path()) {
         Ok(report) => {
@@ -69,6 +71,9 @@ pub fn conclude(
         }
         Err(e) => (None, Some(problem::show(&e))),
     };
+    if let Some(verify) = &outcome.verify {
+        super::verified::show(verify);
+    }
     output::line(&format!("Run     {}", made.dir.path().display()));
     let bug = outcome
         .error

@@ -172,12 +172,16 @@ pub enum ScanSpread {
 }
 
 /// `[verify]`: whether reads are checked against what was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VerifyPlan {
     /// When blocks are checked.
     #[serde(default)]
     pub mode: VerifyMode,
+    /// Id of an earlier run whose blocks must be found where this run has written nothing: its
+    /// `run_id` in `manifest.json`. Default: what this run did not write is not judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
 }
 
 impl VerifyPlan {

@@ -133,6 +133,7 @@ impl Keyed {
 
     /// The next operation.
     #[inline]
+    #[allow(clippy::should_implement_trait)] // endless, and never None: not an iterator
     pub fn next(&mut self) -> Op {
         let kind = self.mix.draw(&mut self.rng);
         match kind {

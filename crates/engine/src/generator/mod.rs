@@ -146,7 +146,9 @@ impl Generator {
         }
         let size = self.sizes.draw(&mut self.rng);
         let global = self.pattern.next(&mut self.rng, size);
-        self.ended = self.pattern.passes() > self.passes;
+        if self.passes != u64::MAX {
+            self.ended = self.pattern.passes() > self.passes;
+        }
         let (target, offset) = if global < self.file_size {
             (0, global)
         } else {
@@ -162,6 +164,11 @@ impl Generator {
             field: ALL_FIELDS,
             sync: self.sync_of(kind),
         }
+    }
+
+    /// Whether it ever ends.
+    pub fn ends(&self) -> bool {
+        self.passes != u64::MAX
     }
 
     /// Whether the operation drawn last lies beyond the passes of the plan: it is not to be done.

@@ -15,6 +15,7 @@ mod pool;
 #[cfg(test)]
 mod tests;
 
+use taillight_core::plan::{Payload, PayloadKind};
 use taillight_core::{Error, Result};
 
 use pool::{Noise, repeat};
@@ -48,6 +49,22 @@ pub struct PayloadSpec {
 }
 
 impl PayloadSpec {
+    /// What a plan says.
+    ///
+    /// # Errors
+    /// As [`PayloadSpec::new`], and for a pattern of damaged hexadecimal digits.
+    pub fn of(plan: &Payload) -> Result<PayloadSpec> {
+        let kind = match plan.kind {
+            PayloadKind::Random => Kind::Random,
+            PayloadKind::Zero => Kind::Zero,
+            PayloadKind::Text => Kind::Text,
+            PayloadKind::Pattern => {
+                Kind::Pattern(pattern(plan.pattern.as_deref().unwrap_or_default())?)
+            }
+        };
+        PayloadSpec::new(kind, plan.compressible, plan.duplicate)
+    }
+
     /// Checks that the parts fit together. Shares are percent.
     ///
     /// # Errors
@@ -100,6 +117,23 @@ impl PayloadSpec {
     pub fn duplicate(&self) -> u32 {
         self.duplicate
     }
+}
+
+/// The bytes of a pattern: text as it is, or hexadecimal digits after `0x`.
+fn pattern(text: &str) -> Result<Vec<u8>> {
+    let Some(digits) = text.strip_prefix("0x") else {
+        return Ok(text.as_bytes().to_vec());
+    };
+    let nibble = |c: u8| (c as char).to_digit(16).map(|n| n as u8);
+    let pairs = digits.as_bytes().chunks(2).map(|pair| match pair {
+        [high, low] => Some(nibble(*high)? << 4 | nibble(*low)?),
+        _ => None,
+    });
+    pairs.collect::<Option<Vec<u8>>>().ok_or_else(|| {
+        Error::usage("payload.pattern has damaged hexadecimal digits")
+            .with("pattern", text)
+            .hint("write an even number of digits, like \"0xdeadbeef\"")
+    })
 }
 
 /// What is left to do per write.
@@ -306,7 +340,7 @@ impl Ids {
         self.draw = self.draw.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let drawn = scramble(self.draw);
         // One of those before, each alike.
-        self.id(1 + (u128::from(drawn) * u128::from(self.unique) >> 64) as u64)
+        self.id(1 + ((u128::from(drawn) * u128::from(self.unique)) >> 64) as u64)
     }
 }
 

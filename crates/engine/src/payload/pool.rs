@@ -71,7 +71,7 @@ impl Noise {
     pub fn write(&self, block: &mut [u8], id: u64) {
         let drawn = scramble(id);
         let place = |half: u64, length: usize| {
-            (half * (length / self.step) as u64 >> 32) as usize * self.step
+            ((half * (length / self.step) as u64) >> 32) as usize * self.step
         };
         let mut a = place(drawn & 0xFFFF_FFFF, FIRST);
         let mut b = place(drawn >> 32, SECOND);

@@ -1,3 +1,5 @@
+//! Shares checked with zstd and by counting; the same id gives the same bytes.
+
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -191,6 +193,23 @@ fn what_makes_no_sense_is_refused() {
     ] {
         let refused = PayloadSpec::new(kind.clone(), compressible, duplicate);
         assert!(refused.is_err(), "{kind:?} {compressible} {duplicate}");
+    }
+}
+
+#[test]
+fn patterns_are_text_or_hexadecimal() {
+    let of = |text: &str| {
+        let plan = Payload {
+            kind: PayloadKind::Pattern,
+            pattern: Some(text.into()),
+            ..Payload::default()
+        };
+        PayloadSpec::of(&plan).map(|spec| spec.kind)
+    };
+    assert_eq!(of("abc").unwrap(), Kind::Pattern(b"abc".to_vec()));
+    assert_eq!(of("0xDEad01").unwrap(), Kind::Pattern(vec![0xDE, 0xAD, 1]));
+    for bad in ["0xabc", "0xzz", "0x", ""] {
+        assert!(of(bad).is_err(), "{bad}");
     }
 }
 

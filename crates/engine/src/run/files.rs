@@ -16,6 +16,9 @@ const PHASES: [&str; 1] = ["measure"];
 pub fn write(request: &mut Request<'_>, loaded: Loaded, outcome: &mut Outcome) -> Result<()> {
     let dir = request.rundir;
     outcome.error = loaded.error;
+    if let Some(verify) = &loaded.verify {
+        dir.write_verify(verify)?;
+    }
     taillight_rundir::intervals::write_intervals(dir, &loaded.collected.rows())?;
     taillight_rundir::histlog::write_histograms(dir, request.clock, loaded.collected.histograms())?;
     let Some(pool) = loaded.pool else {

@@ -1,7 +1,7 @@
 //! Load generation: worker threads behind a barrier, or all workers on virtual time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use taillight_core::{Error, MonoClock, Result, Stamp};
 use taillight_driver::{Session, Target, VirtualTime};
 use taillight_rundir::salvage::spill_dir;
 
+use super::ending::{IdleEnd, LoadEnd};
 use super::setup::{Seat, seats};
 use super::{Loaded, Request, StopFlag, capture_dir, captures, cpu_s, now};
 use crate::capture::{Pool, PoolReport};
 use crate::clock::{Kept, LoopClock, Pair};
 use crate::collector::{Collector, Observer, SPARE_PARTS};
-use crate::idle::{Idle, IdleWatch};
 use crate::keyspace::KeySpace;
 use crate::recorder::{Capture, Channels, Message, Part, Recorder, Thresholds, Timeline};
 use crate::simulate::SimClock;
@@ -40,35 +40,14 @@ struct Shared<B> {
     pool: Option<crate::capture::Source>,
     /// Keys of the target, when it has keys.
     space: Option<Arc<KeySpace>>,
+    /// What was written where, when the plan verifies.
+    verify: Option<Arc<crate::verify::Shared>>,
     /// A worker failed: the others end too.
     abort: AtomicBool,
     /// Whoever is load only ends when nobody else is left.
     load: LoadEnd,
     /// Watches for a run in which nothing completes any more.
-    idle: Option<Arc<Idle>>,
-}
-
-/// Ends load when everything that is measured has ended.
-struct LoadEnd {
-    measured_left: AtomicU32,
-    over: AtomicBool,
-}
-
-impl LoadEnd {
-    fn new(seats: &[Seat]) -> LoadEnd {
-        let measured = seats.iter().filter(|s| s.measured).count();
-        LoadEnd {
-            measured_left: AtomicU32::new(measured as u32),
-            over: AtomicBool::new(false),
-        }
-    }
-
-    /// A measured worker has ended.
-    fn left(&self) {
-        if self.measured_left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.over.store(true, Ordering::Release);
-        }
-    }
+    idle: IdleEnd,
 }
 
 /// Generates the load of a request.
@@ -101,6 +80,7 @@ fn load_with<B: Probes>(
 ) -> Result<Loaded> {
     let space = keyspace(plan, target.as_ref());
     let seats = seats(plan, target.geometry(), space.as_ref())?;
+    let verify = super::verify::prepare(plan, target.geometry(), run_id)?;
     let pool = match captures(plan) {
         true => {
             let spill = plan
@@ -127,12 +107,10 @@ fn load_with<B: Probes>(
         channels: Channels { parts, spare },
         pool: pool.as_ref().map(Pool::source),
         space,
+        verify: verify.clone(),
         abort: AtomicBool::new(false),
-        load: LoadEnd::new(&seats),
-        idle: plan
-            .run
-            .idle_timeout
-            .map(|t| Arc::new(Idle::new(t.0, seats.len()))),
+        load: LoadEnd::new(seats.iter().filter(|s| s.measured).count()),
+        idle: IdleEnd::new(plan.run.idle_timeout, seats.len()),
     };
     let context = Context {
         messages,
@@ -152,6 +130,7 @@ fn load_with<B: Probes>(
             return Err(error);
         }
     };
+    loaded.verify = verify.map(|v| v.report());
     match report {
         Ok(report) => loaded.pool = report,
         Err(error) => {
@@ -229,9 +208,12 @@ fn worker<C: Kept, P: Probe, B>(
         recorder,
         timeline,
         limits: seat.limits,
-        payload: shared.plan.workloads[usize::from(seat.workload)]
-            .payload
-            .kind,
+        payload: seat.payload,
+        checker: shared
+            .verify
+            .as_ref()
+            .map(|v| super::verify::checker(v, &seat.session)),
+        writes: seat.kinds.iter().any(|kind| kind.writes()),
         keyed: seat.keyed,
         follow: seat.follow,
         pace: Pace::new(
@@ -239,10 +221,7 @@ fn worker<C: Kept, P: Probe, B>(
             seat.join
                 .map_or(timeline.start, |join| timeline.measure.plus(join)),
         ),
-        idle: shared
-            .idle
-            .clone()
-            .map(|idle| IdleWatch::new(idle, usize::from(seat.place.worker))),
+        idle: shared.idle.watch(seat.place.worker),
         measured: seat.measured,
         depth: seat.session.depth,
         first_slot: seat.first_slot,
@@ -283,7 +262,9 @@ fn simulated<B: Probes>(
     let ending = [&*stop.raw(), &shared.abort];
     let mut idle = None;
     let (result, ends) = crate::simulate::drive(workers, &time, ending, || {
-        idle = idle.take().or_else(|| idle_error(&shared, time.now()));
+        idle = idle
+            .take()
+            .or_else(|| shared.idle.look(time.now(), &shared.abort));
         messages.try_iter().for_each(|m| collector.accept(m));
         phase.at(time.now() >= timeline.measure, observers);
         collector.settle(time.now(), observers);
@@ -331,6 +312,7 @@ fn loaded(
         measure_end,
         drained: drained.max(measure_end),
         cpu_s,
+        verify: None,
         counter: false,
     }
 }
@@ -447,7 +429,7 @@ fn work<B: Probes>(
     let over = if seat.measured {
         &shared.abort
     } else {
-        &shared.load.over
+        shared.load.over()
     };
     let stop = [stop, &shared.abort, over];
     Some(match origin.and_then(LoopClock::new) {
@@ -490,13 +472,6 @@ fn prepare(seat: &Seat) -> Result<()> {
     Ok(())
 }
 
-/// Ends a run in which nothing completes any more, and says so.
-fn idle_error<B>(shared: &Shared<B>, now: Stamp) -> Option<Error> {
-    let idle = shared.idle.as_ref().filter(|idle| idle.fires(now))?;
-    shared.abort.store(true, Ordering::Relaxed);
-    Some(idle.error())
-}
-
 /// Collects intervals until every worker has ended, or is given up as stuck.
 fn watch<B: Probes>(
     shared: Arc<Shared<B>>,
@@ -527,7 +502,7 @@ fn watch<B: Probes>(
             cpu = cpu_s();
         }
         collector.settle(now(), observers);
-        idle = idle.or_else(|| idle_error(&shared, now()));
+        idle = idle.or_else(|| shared.idle.look(now(), &shared.abort));
         if stop.stopped() || shared.abort.load(Ordering::Relaxed) {
             give_up = give_up.min(now().plus(patience));
         }
@@ -562,6 +537,10 @@ fn watch<B: Probes>(
             if let (Some(keyed), Some(space)) = (target.keyed(), &shared.space) {
                 let records = space.live().1 - space.start();
                 error = error.or(keyed.loaded(records.max(keyed.records())).err());
+            }
+            if let Some(verify) = &shared.verify {
+                let pass = super::verify::after(&shared.plan, &*target, verify, stop, observers);
+                error = error.or(pass.err());
             }
             error = error.or(target.close().err());
         }

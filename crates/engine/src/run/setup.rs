@@ -9,6 +9,7 @@ use taillight_rundir::chunk::{Columns, Header, SIZES};
 
 use crate::generator::{Generator, Place, worker_seed};
 use crate::keyspace::KeySpace;
+use crate::payload::{Filler, PayloadSpec};
 use crate::schedule::{Schedule, Schedules};
 use crate::worker::{Follow, Keyed, Limits};
 
@@ -34,6 +35,8 @@ pub struct Seat {
     pub cpu: Option<u32>,
     /// Kinds of operation, for counters made before the start.
     pub kinds: Vec<OpKind>,
+    /// What writes carry.
+    pub payload: Filler,
     /// What operations on keys need.
     pub keyed: Option<Box<Keyed>>,
     /// What operations on a stream need.
@@ -93,6 +96,7 @@ pub fn seats(plan: &Plan, shape: Geometry, space: Option<&Arc<KeySpace>>) -> Res
                     .get(index as usize % workload.cpus.len().max(1))
                     .copied(),
                 kinds: kinds(workload),
+                payload: payload(plan, workload, worker)?,
                 keyed: keyed(workload, space)?,
                 open_loop: !workload.arrival.is_closed(),
                 first_slot,
@@ -119,6 +123,19 @@ pub(crate) fn buffer_size(w: &WorkloadPlan) -> u64 {
 fn keyed(w: &WorkloadPlan, space: Option<&Arc<KeySpace>>) -> Result<Option<Box<Keyed>>> {
     let keyed = space.map(|space| Keyed::new(w, space.clone(), w.queue_depth as usize));
     Ok(keyed.transpose()?.map(Box::new))
+}
+
+/// What the writes of a worker carry.
+fn payload(plan: &Plan, w: &WorkloadPlan, worker: u16) -> Result<Filler> {
+    let spec = PayloadSpec::of(&w.payload)?;
+    // Whatever else touches the buffers: reads, and the names of fields.
+    let reads = w
+        .mix
+        .iter()
+        .any(|m| m.weight > 0 && (!m.op.writes() || m.op == OpKind::Rmw));
+    let fields = w.value.as_ref().is_some_and(|v| v.fields > 1);
+    let seed = worker_seed(plan.run.seed, worker, 6);
+    Ok(Filler::new(&spec, seed, reads || fields))
 }
 
 /// Operations in the recorder: a read-modify-write brings its parts.

@@ -59,7 +59,7 @@ impl Checker {
         let format = &self.shared.formats[self.format];
         let mut parts = buffer.chunks_exact_mut(blocks.length.max(1));
         for i in 0..blocks.count as u64 {
-            if op.kind == OpKind::Trim {
+            if !op.kind.sized() || op.kind == OpKind::Trim {
                 self.shared.ledger.begin_trim(blocks.first + i);
                 continue;
             }
@@ -79,7 +79,7 @@ impl Checker {
     #[inline]
     pub fn on_write_done(&mut self, op: &Op, ok: bool) {
         let blocks = self.shared.area.blocks(op);
-        let ok = ok && op.kind != OpKind::Trim;
+        let ok = ok && op.kind.sized() && op.kind != OpKind::Trim;
         for i in 0..blocks.count as u64 {
             self.shared.ledger.end(blocks.first + i, ok);
         }
@@ -182,6 +182,17 @@ impl Checker {
     /// Bytes in a block, at least 1.
     pub(super) fn unit(&self) -> u64 {
         self.shared.area.unit.max(1)
+    }
+
+    /// Hands in what was found.
+    pub fn finish(self) {
+        self.shared.hand_in(&self.report);
+    }
+
+    /// Whether workers judge what they read.
+    #[inline]
+    pub fn inline(&self) -> bool {
+        self.shared.inline
     }
 
     /// What was found.

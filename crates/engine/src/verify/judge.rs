@@ -154,7 +154,7 @@ impl Case<'_> {
         };
         let from = found.first as usize;
         let rest = &self.block[from..];
-        let torn = (from % 512 == 0 && rest.iter().all(|b| *b == 0))
+        let torn = (from.is_multiple_of(512) && rest.iter().all(|b| *b == 0))
             || self.shared.formats.iter().any(|f| {
                 let neighbours = [mark.generation.wrapping_sub(1), mark.generation + 1];
                 neighbours.into_iter().any(|generation| {
@@ -185,7 +185,8 @@ impl Case<'_> {
             generation: last - back,
             ..near
         });
-        let all: Vec<Mark> = newest.chain([near]).collect();
+        // Not what the damaged header says: it would take a changed generation for true.
+        let all: Vec<Mark> = newest.collect();
         self.nearest(&all, scratch)
     }
 

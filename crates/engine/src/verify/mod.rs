@@ -19,7 +19,7 @@ mod pass;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use taillight_core::{Error, Result};
 use taillight_rundir::verify::VerifyReport;
@@ -49,6 +49,10 @@ pub struct Shared {
     /// The target promises that a write of a block is seen whole or not at all.
     whole_writes: bool,
     ledger: Ledger,
+    /// Workers judge what they read.
+    inline: bool,
+    /// What workers have handed in at their end.
+    found: Mutex<VerifyReport>,
 }
 
 /// What verification needs to know.
@@ -66,6 +70,8 @@ pub struct VerifySpec<'a> {
     pub outstanding: u64,
     /// The target promises that a write of a block is seen whole or not at all.
     pub whole_writes: bool,
+    /// Workers judge what they read; else only the pass does.
+    pub inline: bool,
     /// Memory the ledger may take, bytes.
     pub budget: u64,
 }
@@ -103,6 +109,8 @@ impl Shared {
             formats: spec.payloads.iter().map(Format::new).collect(),
             whole_writes: spec.whole_writes,
             ledger: Ledger::new(spec.area.blocks, spec.budget)?,
+            inline: spec.inline,
+            found: Mutex::default(),
         }))
     }
 
@@ -116,15 +124,23 @@ impl Shared {
         &self.ledger
     }
 
-    /// A report with nothing found yet.
+    /// Takes what a worker or the pass found. Once each, at its end.
+    pub fn hand_in(&self, part: &VerifyReport) {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.add(part);
+        found.pass = part.pass.or(found.pass);
+    }
+
+    /// What was found so far.
     pub fn report(&self) -> VerifyReport {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         VerifyReport {
             schema: taillight_rundir::SCHEMA_VERSION,
             run_id: self.run_id.clone(),
             run_hash: format!("{:016x}", self.run),
             block: if self.area.keyed { 0 } else { self.area.unit },
             ledger: self.ledger.len() * ENTRY,
-            ..VerifyReport::default()
+            ..found.clone()
         }
     }
 }

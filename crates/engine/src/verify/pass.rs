@@ -16,13 +16,15 @@ use super::{Checker, Shared};
 
 /// Bytes of a read, or one block if that is larger.
 const READ: u64 = 1 << 20;
-/// Reads in flight.
-const DEPTH: u32 = 4;
+/// Reads in flight at most.
+pub const DEEPEST: u32 = 4;
 
 /// How a pass goes about it.
 pub struct Pass<'a> {
     /// Number of the session, for the driver.
     pub worker: u16,
+    /// Reads in flight, at most [`DEEPEST`]; 1 where the target has no queue.
+    pub depth: u32,
     /// The target was asked to forget cached data, and did.
     pub caches_dropped: bool,
     /// Ends it early.
@@ -39,19 +41,20 @@ pub fn pass(target: &dyn Target, shared: &Arc<Shared>, how: Pass<'_>) -> Result<
     let began = MonoClock.now();
     let unit = shared.area.unit.max(1);
     let largest = (READ / unit).max(1) * unit;
+    let depth = how.depth.clamp(1, DEEPEST);
     let mut session = target.session(&SessionSpec {
         worker: how.worker,
         workload: 0,
         keep: true,
-        depth: DEPTH,
+        depth,
         buffer_size: largest,
         seed: 0,
     })?;
     let mut reader = Reader {
-        checker: Checker::new(shared.clone(), 0, None, DEPTH, largest),
+        checker: Checker::new(shared.clone(), 0, None, depth, largest),
         session: &mut *session,
-        flying: vec![None; DEPTH as usize],
-        done: Vec::with_capacity(DEPTH as usize),
+        flying: vec![None; depth as usize],
+        done: Vec::with_capacity(depth as usize),
         tokens: 0,
     };
     let mut blocks = 0;
@@ -67,12 +70,7 @@ pub fn pass(target: &dyn Target, shared: &Arc<Shared>, how: Pass<'_>) -> Result<
         if (at..at + count).any(wanted) {
             let address = shared.area.first + at * unit;
             let (file, offset) = shared.area.place(address);
-            reader.read(&Op {
-                target: file,
-                offset,
-                size: count * unit,
-                ..read()
-            })?;
+            reader.read(&Op::block(OpKind::Read, file, offset, count * unit))?;
             blocks += count;
         }
         at += count;
@@ -97,10 +95,6 @@ fn step(shared: &Shared, at: u64, most: u64) -> u64 {
     most.min(in_file).min(area.blocks - at).max(1)
 }
 
-fn read() -> Op {
-    Op::block(OpKind::Read, 0, 0, 0)
-}
-
 struct Reader<'a> {
     checker: Checker,
     session: &'a mut dyn Session,
@@ -114,7 +108,7 @@ impl Reader<'_> {
         let slot = loop {
             match self.flying.iter().position(Option::is_none) {
                 Some(slot) => break slot as u32,
-                None => self.drain(DEPTH - 1)?,
+                None => self.drain(self.flying.len() as u32 - 1)?,
             }
         };
         self.tokens += 1;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use proptest::prelude::*;
 use taillight_core::probe::Token;
-use taillight_core::{Op, OpKind, Result, Stamp, SyncKind};
+use taillight_core::{Op, OpKind, Result, Stamp};
 use taillight_driver::{Admin, Completion, Geometry, Session, SessionSpec, Submitted, Target};
 use taillight_rundir::verify::{Counts, Finding, VerifyReport, Wrong};
 
@@ -69,14 +69,7 @@ impl Session for MemorySession {
 }
 
 fn op(kind: OpKind, block: u64, blocks: u64) -> Op {
-    Op {
-        kind,
-        target: 0,
-        offset: block * UNIT,
-        size: blocks * UNIT,
-        sync: None::<SyncKind>,
-        ..Op::block(kind, 0, 0, 0)
-    }
+    Op::block(kind, 0, block * UNIT, blocks * UNIT)
 }
 
 /// A device, what was written to it, and who checks.
@@ -104,6 +97,7 @@ fn shared(run_id: &str, prior: Option<&str>, kind: Kind, whole_writes: bool) -> 
         payloads: &[PayloadSpec::new(kind, 0, 0).unwrap()],
         outstanding: 64,
         whole_writes,
+        inline: true,
         budget: LEDGER_BUDGET,
     })
     .unwrap()
@@ -157,6 +151,7 @@ impl Bench {
         let target = Memory(Arc::new(Mutex::new(self.data.clone())));
         let how = Pass {
             worker: 9,
+            depth: 4,
             caches_dropped: false,
             stop: &AtomicBool::new(false),
             progress: &mut |_, _| {},
@@ -442,6 +437,7 @@ fn values_are_blocks_of_any_length() {
         payloads: &[PayloadSpec::new(Kind::Random, 50, 0).unwrap()],
         outstanding: 1,
         whole_writes: true,
+        inline: true,
         budget: LEDGER_BUDGET,
     })
     .unwrap();
@@ -477,6 +473,7 @@ fn plans_that_cannot_be_verified_are_refused() {
         payloads: &[payload],
         outstanding: 1,
         whole_writes: false,
+        inline: true,
         budget: LEDGER_BUDGET,
     };
     assert!(Shared::new(&good).is_ok());

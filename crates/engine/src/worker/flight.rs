@@ -56,16 +56,3 @@ pub fn record(f: &InFlight, c: &Completion, status: Status, now: Stamp, queued: 
         status,
     }
 }
-
-/// Makes a random payload unlike any other write: 8 bytes in every 512.
-#[inline]
-pub fn stamp_payload(buffer: &mut [u8], size: u64, seed: u64) {
-    let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let used = buffer.len().min(size as usize);
-    for sector in buffer[..used].chunks_mut(512) {
-        if let Some(head) = sector.first_chunk_mut::<8>() {
-            x = x.rotate_left(23).wrapping_add(0xD1B5_4A32_D192_ED03);
-            *head = x.to_le_bytes();
-        }
-    }
-}

@@ -4,11 +4,13 @@
 //! Think time is the worker's, not a slot's: after every N-th completion nothing is started until
 //! the pause is over, counted from that completion's stamp. What is in flight goes on.
 
-use taillight_core::Stamp;
 use taillight_core::plan::Think;
 use taillight_core::probe::Probe;
+use taillight_core::{Op, Result, Stamp};
+use taillight_driver::Completion;
 
 use super::Worker;
+use super::flight::unknown_token;
 use crate::clock::Kept;
 use crate::schedule::Schedule;
 
@@ -46,6 +48,11 @@ impl Pace {
         }
     }
 
+    /// Whether it ever holds anything back after `start`.
+    pub fn matters(&self, start: Stamp) -> bool {
+        self.every != 0 || self.hold > start
+    }
+
     /// An operation was complete at `now`.
     #[inline(always)]
     pub fn completed(&mut self, now: Stamp) {
@@ -80,17 +87,83 @@ impl Pace {
 }
 
 impl<C: Kept, P: Probe> Worker<C, P> {
-    /// Before a round of submits, for workers that follow a stream or are watched for idleness.
-    #[cold]
-    pub(super) fn begin_round(&mut self) {
+    /// Before a round of submits.
+    pub(super) fn begin_round(&mut self) -> Result<()> {
+        if self.keyed.is_some() {
+            self.follow_up()?;
+        }
         if let Some(follow) = &mut self.follow {
             follow.begin();
         }
         self.tell_idle();
+        Ok(())
+    }
+
+    /// Whether it may not start anything yet; then `wake` is when it may.
+    #[inline]
+    pub(super) fn held(&mut self, wake: &mut Stamp) -> bool {
+        if self.pace.hold <= self.now {
+            return false;
+        }
+        self.now = self.clock.now();
+        if self.pace.hold <= self.now {
+            return false;
+        }
+        *wake = self.recorder.boundary().min(self.pace.hold);
+        true
+    }
+
+    /// Makes the drawn operation what keys, streams and verification need; false at the end of the
+    /// worker's part of the data.
+    #[inline]
+    pub(super) fn dress(&mut self, slot: u32, op: &mut Op) -> bool {
+        if let Some(keyed) = &mut self.keyed {
+            *op = keyed.first(slot, *op, self.generator.field_sizes());
+        }
+        if self.generator.ended() {
+            self.reached_limit = true;
+            self.stop();
+            return false;
+        }
+        if let Some(follow) = &mut self.follow {
+            follow.place(slot, op);
+        }
+        if !op.kind.writes() && self.checker.is_some() {
+            self.expect(slot, op);
+        }
+        true
+    }
+
+    /// A completion of a worker with extras.
+    pub(super) fn complete_extra(&mut self, c: &Completion) -> Result<()> {
+        let slot = c.token.slot().wrapping_sub(self.first_slot);
+        match self.slots.get(slot as usize) {
+            Some(f) if f.token == c.token => {}
+            _ => return Err(unknown_token()),
+        }
+        self.pace.completed(self.now);
+        if self.follow.is_some() {
+            return self.complete_followed(slot, c);
+        }
+        let checked;
+        let c = match self.checker.is_some() {
+            true => {
+                checked = self.check(slot, c);
+                &checked
+            }
+            false => c,
+        };
+        if self.keyed.is_some() {
+            return self.complete_keyed(slot, c);
+        }
+        self.complete_plain(c)
     }
 
     /// Tells whether something is due or in flight: a submit may block, and a poll may wait.
     pub(super) fn tell_idle(&mut self) {
+        if self.idle.is_none() {
+            return;
+        }
         let due = self.schedule.peek().is_none_or(|at| at <= self.now);
         let waits = self.follow.as_ref().is_some_and(|f| f.waiting());
         let busy = self.in_flight() > 0 || waits || (due && self.now >= self.pace.hold);

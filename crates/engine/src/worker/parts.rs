@@ -1,7 +1,6 @@
 //! What a worker is made of, what it may do, what it says in the end.
 
 use taillight_core::Stamp;
-use taillight_core::plan::PayloadKind;
 use taillight_core::probe::Probe;
 use taillight_driver::Session;
 use taillight_rundir::chunk::Header;
@@ -10,8 +9,10 @@ use super::{Follow, Keyed, Pace};
 use crate::clock::{Discipline, Kept};
 use crate::generator::Generator;
 use crate::idle::IdleWatch;
+use crate::payload::Filler;
 use crate::recorder::{CaptureState, Recorder, Timeline};
 use crate::schedule::Schedule;
+use crate::verify::Checker;
 
 /// What a worker waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +83,11 @@ pub struct Parts<C: Kept, P: Probe> {
     /// How much.
     pub limits: Limits,
     /// What writes carry.
-    pub payload: PayloadKind,
+    pub payload: Filler,
+    /// Seals writes and judges reads, when the plan verifies.
+    pub checker: Option<Box<Checker>>,
+    /// Some operation writes.
+    pub writes: bool,
     /// What operations on keys need.
     pub keyed: Option<Box<Keyed>>,
     /// What operations on a stream need.
@@ -99,4 +104,16 @@ pub struct Parts<C: Kept, P: Probe> {
     pub first_slot: u32,
     /// What capture records share.
     pub header: Header,
+}
+
+impl<C: Kept, P: Probe> Parts<C, P> {
+    /// Whether the plain loop is not enough.
+    pub fn extras(&self) -> bool {
+        self.keyed.is_some()
+            || self.follow.is_some()
+            || self.checker.is_some()
+            || self.idle.is_some()
+            || self.generator.ends()
+            || self.pace.matters(self.timeline.start)
+    }
 }

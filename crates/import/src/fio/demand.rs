@@ -99,7 +99,7 @@ fn end(r: &Reader<'_>, place: &Place) -> Result<End> {
         None => place.size,
         Some(value::Amount::Bytes(bytes)) => Some(bytes),
         Some(value::Amount::Percent(p)) => match place.size {
-            Some(size) => Some((size / 100).saturating_mul(p)),
+            Some(size) => Some(value::share(size, p)),
             None => return Err(r.error("io_size", "a percentage needs a size")),
         },
     };

@@ -11,18 +11,10 @@ use taillight_core::units::{Rate, RateUnit, Span};
 use taillight_core::{Error, OpKind, Result};
 
 use super::export_target::{self, Target};
+use crate::Exported;
 
 /// Most percentiles fio reports.
 const MOST_PERCENTILES: usize = 20;
-
-/// A job file of fio.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Exported {
-    /// The file.
-    pub text: String,
-    /// Fields of the job that fio cannot express or takes differently.
-    pub missing: Vec<String>,
-}
 
 /// Options of one section, and what it cannot say.
 pub(super) struct Out {

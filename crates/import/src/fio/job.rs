@@ -7,7 +7,7 @@ use taillight_core::{Error, Result};
 
 use super::layout::{self, Instance, Layout};
 use super::load::Load;
-use super::pattern::Draw;
+use super::pattern::{Block, Draw};
 use super::place::Engine;
 use crate::ImportedJob;
 use crate::toml_text::{Table, comment, quoted};
@@ -144,7 +144,12 @@ fn amount(load: &Load, table: &mut Table) {
         table.raw("operations", n.saturating_mul(clones).to_string());
     }
     if let Some(bytes) = end.bytes {
-        let all = ByteSize(bytes.saturating_mul(clones));
+        // fio ends when the rest is less than a block.
+        let whole = match load.pattern.block {
+            Block::Fixed(size) if bytes > size => bytes / size * size,
+            _ => bytes,
+        };
+        let all = ByteSize(whole.saturating_mul(clones));
         table.text("bytes", &all.to_string());
     }
 }

@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use taillight_core::Result;
 
 use crate::ImportedJob;
-pub use export::{Exported, export};
+pub use export::export;
 use load::Load;
 
 /// Reads a job file: one job for each group of sections that run side by side.

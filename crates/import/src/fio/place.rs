@@ -3,7 +3,7 @@
 use taillight_core::Result;
 
 use super::read::Reader;
-use super::value::Amount;
+use super::value::{self, Amount};
 
 /// How I/O is issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +121,7 @@ fn part_of(r: &Reader<'_>, name: &str, whole: Option<u64>) -> Result<Option<u64>
         (None, _) => Ok(None),
         (Some(Amount::Bytes(bytes)), _) => Ok(Some(bytes)),
         (Some(Amount::Percent(100)), None) if name == "size" => Ok(None),
-        (Some(Amount::Percent(p)), Some(whole)) => Ok(Some((whole / 100).saturating_mul(p))),
+        (Some(Amount::Percent(p)), Some(whole)) => Ok(Some(value::share(whole, p))),
         (Some(Amount::Percent(_)), None) => Err(r
             .error(
                 name,

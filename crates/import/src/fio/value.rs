@@ -77,6 +77,12 @@ pub fn amount(text: &str, base: KbBase) -> Parsed<Amount> {
     }
 }
 
+/// `percent` percent of `whole`, rounded down.
+pub fn share(whole: u64, percent: u64) -> u64 {
+    let part = u128::from(whole) * u128::from(percent) / 100;
+    u64::try_from(part).unwrap_or(u64::MAX)
+}
+
 /// A time; a bare number counts `default_ns` each.
 pub fn time(text: &str, default_ns: u64) -> Parsed<Span> {
     let (value, suffix) = number(text)?;

@@ -69,6 +69,7 @@ pub fn read(path: &Path, window: Window, progress: &mut OnProgress<'_>) -> Resul
         | Columns::SIZE
         | Columns::MOVED
         | Columns::INTENDED
+        | Columns::ORIGIN
         | Columns::SUBMIT
         | Columns::ISSUED
         | Columns::COMPLETE
@@ -168,6 +169,7 @@ fn row_of(batch: &Batch, i: usize) -> Row {
         size: batch.size[i],
         moved: batch.moved[i],
         intended: batch.intended[i],
+        origin: batch.origin[i],
         submit: batch.submit[i],
         issued: batch.issued[i],
         complete: batch.complete[i],

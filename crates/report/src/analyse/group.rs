@@ -19,6 +19,7 @@ pub struct GroupCounter {
     response: Option<ExactCounter>,
     wait: Option<ExactCounter>,
     sync: Option<ExactCounter>,
+    end_to_end: Option<ExactCounter>,
     queue: Option<ExactCounter>,
     after_issue: Option<ExactCounter>,
     outliers: TopK<Row>,
@@ -73,6 +74,7 @@ impl GroupCounter {
             response: None,
             wait: None,
             sync: None,
+            end_to_end: None,
             queue: None,
             after_issue: None,
             outliers: TopK::new(OUTLIERS),
@@ -126,6 +128,10 @@ impl GroupCounter {
         if let Some(sync) = row.sync {
             self.sync.get_or_insert_default().push(sync);
         }
+        if let Some(origin) = row.origin {
+            let since = between(origin, row.complete);
+            self.end_to_end.get_or_insert_default().push(since);
+        }
     }
 
     /// Gives up exact counting and frees its memory.
@@ -135,6 +141,7 @@ impl GroupCounter {
             &mut self.response,
             &mut self.wait,
             &mut self.sync,
+            &mut self.end_to_end,
             &mut self.queue,
             &mut self.after_issue,
         ] {
@@ -148,6 +155,7 @@ impl GroupCounter {
             &self.response,
             &self.wait,
             &self.sync,
+            &self.end_to_end,
             &self.queue,
             &self.after_issue,
         ];
@@ -170,6 +178,7 @@ impl GroupCounter {
                 response: dist(self.response),
                 wait: dist(self.wait),
                 sync: dist(self.sync),
+                end_to_end: dist(self.end_to_end),
                 queue: dist(self.queue),
                 after_issue: dist(self.after_issue),
             },
@@ -204,6 +213,8 @@ pub struct Parts {
     pub wait: Option<Arc<Dist>>,
     /// The sync inside writes.
     pub sync: Option<Arc<Dist>>,
+    /// complete - origin; reads of stamped data only.
+    pub end_to_end: Option<Arc<Dist>>,
     /// issued - submit; queued drivers only.
     pub queue: Option<Arc<Dist>>,
     /// complete - issued; queued drivers only.
@@ -248,6 +259,7 @@ impl Parts {
             response,
             wait,
             sync: both(&self.sync, &other.sync)?,
+            end_to_end: both(&self.end_to_end, &other.end_to_end)?,
             queue: both(&self.queue, &other.queue)?,
             after_issue: both(&self.after_issue, &other.after_issue)?,
         })

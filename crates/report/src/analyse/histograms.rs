@@ -57,7 +57,12 @@ pub fn read(dir: &RunDir, start_ns: i64, rows: &[IntervalRow]) -> Result<Vec<Gro
             Ok(())
         })?;
     }
-    let tallies = tallies(rows);
+    let measured: Vec<IntervalRow> = rows
+        .iter()
+        .filter(|r| !is_load(manifest, r.workload))
+        .cloned()
+        .collect();
+    let tallies = tallies(&measured);
     let window = Window::new(start_ns, start_ns + 1);
     for key in tallies.keys() {
         sums.entry(*key).or_insert_with(|| Sums {
@@ -83,6 +88,7 @@ fn group(
         response: take(LatencyKind::Response)?,
         wait: take(LatencyKind::Wait)?,
         sync: take(LatencyKind::Sync)?,
+        end_to_end: take(LatencyKind::EndToEnd)?,
         queue: None,
         after_issue: None,
     };
@@ -137,6 +143,12 @@ fn workload_index(manifest: &Manifest, name: &str) -> Result<u16> {
         Error::corrupt("the histogram log names a workload that the plan does not have")
             .with("workload", name)
     })
+}
+
+/// Whether a workload is load only.
+pub fn is_load(manifest: &Manifest, workload: u16) -> bool {
+    let plan = manifest.plan.workloads.get(usize::from(workload));
+    plan.is_some_and(|w| !w.measured)
 }
 
 fn main_kind(manifest: &Manifest, workload: u16) -> LatencyKind {

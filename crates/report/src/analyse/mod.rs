@@ -22,7 +22,8 @@ use taillight_rundir::{Manifest, RunDir, RunStatus, names};
 pub use exceed::{Exceedances, SlowestKeeper};
 pub use group::{Group, Parts, Tally};
 pub use heat::{HeatCounts, Window};
-pub use histograms::STATUS_UNKNOWN;
+use histograms::is_load;
+pub use histograms::{STATUS_UNKNOWN, tallies};
 pub use row::Row;
 pub use tracks::tracks;
 
@@ -103,7 +104,11 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
         rows: captured.rows,
         analysed: captured.counted,
         recorded: recorded(&manifest),
-        in_intervals: (!intervals.is_empty()).then(|| intervals.iter().map(|r| r.ops).sum()),
+        in_intervals: (!intervals.is_empty()).then(|| {
+            let rows = intervals.iter();
+            let measured = rows.filter(|r| !is_load(&manifest, r.workload));
+            measured.map(|r| r.ops).sum()
+        }),
     };
     let log = dir.existing(names::HISTOGRAMS).is_some();
     let whole =

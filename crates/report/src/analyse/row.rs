@@ -19,6 +19,8 @@ pub struct Row {
     pub moved: Option<u64>,
     /// When the schedule wanted it.
     pub intended: Option<i64>,
+    /// The writer's stamp, where there is one.
+    pub origin: Option<i64>,
     /// Just before submit.
     pub submit: i64,
     /// After flush.

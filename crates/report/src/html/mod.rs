@@ -5,6 +5,7 @@
 //! content security policy forbids the page to load anything from anywhere.
 
 mod details;
+mod explained;
 
 use minijinja::value::Serde;
 use minijinja::{Environment, context};
@@ -88,6 +89,7 @@ struct RunView {
     /// What was driven how, in one line.
     about: String,
     model: Model,
+    explained: Option<explained::Explained>,
     details: details::Details,
 }
 
@@ -97,6 +99,10 @@ fn run_views(runs: &[Run]) -> Vec<RunView> {
         colour: palette::of_run(i),
         about: about::about(&run.analysis.manifest),
         model: Model::new(&run.summary, Script::Fine),
+        explained: run
+            .explanation
+            .as_ref()
+            .map(|e| explained::explained(e, run.analysis.start_ns)),
         details: details::details(run),
     };
     runs.iter().enumerate().map(view).collect()

@@ -22,6 +22,7 @@ const UNRESOLVED: &str = "-";
 pub fn all(summary: &Summary, script: Script) -> Vec<Table> {
     let tables = [
         Some(throughput(summary)),
+        Some(load(summary)),
         latency(summary, script),
         nines(summary, script),
         qos(summary, script),
@@ -92,6 +93,31 @@ fn throughput(summary: &Summary) -> Table {
     table
 }
 
+/// Workloads that only make load.
+fn load(summary: &Summary) -> Table {
+    let mut table = table(
+        "load",
+        "Load, not measured",
+        &["", "operations", "per second", "asked", "moved", "failed"],
+    );
+    for it in &summary.load {
+        let failed = match it.errors {
+            0 => Cell::toned("0", Tone::Dim),
+            n => Cell::toned(format::count(n), Tone::Bad),
+        };
+        let asked = it.asked_per_s.map_or(UNRESOLVED.to_owned(), format::rate);
+        table.rows.push(vec![
+            Cell::new(it.name.clone()),
+            Cell::new(format::count(it.count)),
+            Cell::new(format::rate(it.per_s)),
+            Cell::new(asked),
+            Cell::new(format::bytes(it.bytes)),
+            failed,
+        ]);
+    }
+    table
+}
+
 /// The parts of a set's latency that were measured, main one first.
 fn measures(totals: &Totals) -> Vec<(&'static str, &Latency)> {
     let mut list = Vec::new();
@@ -102,6 +128,7 @@ fn measures(totals: &Totals) -> Vec<(&'static str, &Latency)> {
     let rest = [
         ("wait", &totals.wait),
         ("sync", &totals.sync),
+        ("end to end", &totals.end_to_end),
         (QUEUE, &totals.queue),
         (AFTER_ISSUE, &totals.after_issue),
     ];

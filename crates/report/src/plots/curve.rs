@@ -97,7 +97,7 @@ fn split_one(overlay: &Overlay, i: usize, name: &str, run: usize) -> Option<Figu
         let hue = match series.measure {
             Measure::Response | Measure::Service => 6,
             Measure::Queue => 1,
-            Measure::AfterIssue => 0,
+            Measure::AfterIssue | Measure::EndToEnd => 0,
             Measure::Wait => 4,
             Measure::Sync => 3,
         };

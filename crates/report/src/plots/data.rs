@@ -43,6 +43,8 @@ pub enum Measure {
     Queue,
     /// complete - issued.
     AfterIssue,
+    /// From the writer's stamp.
+    EndToEnd,
     /// The sync inside a write.
     Sync,
 }
@@ -56,6 +58,7 @@ impl Measure {
             Measure::Wait => "waiting to be sent",
             Measure::Queue => "before issue",
             Measure::AfterIssue => "after issue",
+            Measure::EndToEnd => "end to end",
             Measure::Sync => "sync call",
         }
     }

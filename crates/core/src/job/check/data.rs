@@ -1,7 +1,8 @@
 //! What is stored: payload shares, key spaces, fields, scans.
 
 use super::{Checked, need};
-use crate::plan::{BlockSize, KeyNaming, PayloadKind, WorkloadPlan};
+use crate::capability::Capabilities;
+use crate::plan::{BlockSize, KeyNaming, PayloadKind, Plan, VerifyMode, WorkloadPlan};
 
 /// Longest key.
 const KEY_MAX: u64 = 256;
@@ -62,6 +63,44 @@ fn payload(w: &WorkloadPlan, path: &str) -> Checked {
         "compressible and duplicate shape random bytes only",
         "use kind = \"random\"",
     )
+}
+
+/// Verification: a target that keeps data, and blocks that are all different.
+pub(super) fn verify(plan: &Plan, can: &Capabilities) -> Checked {
+    let off = plan.verify.is_off();
+    need(
+        !off || plan.verify.run.is_none(),
+        "verify.run",
+        "nothing is verified",
+        "add mode = \"inline\" to check every read, or mode = \"after\" for a pass of its own",
+    )?;
+    need(
+        off || can.stores_data,
+        "verify.mode",
+        format!("`{}` does not keep what is written", plan.target.driver),
+        "use a driver that stores data, or leave [verify] out",
+    )?;
+    need(
+        plan.verify.mode != VerifyMode::After || can.addressed,
+        "verify.mode",
+        "the pass after the run is for files and devices",
+        "use mode = \"inline\" for targets addressed by key",
+    )?;
+    for (i, w) in plan.workloads.iter().enumerate() {
+        need(
+            off || w.payload.duplicate == 0,
+            &format!("workload.{i}.payload.duplicate"),
+            "verified blocks are all different",
+            "leave duplicate out, or leave [verify] out",
+        )?;
+        need(
+            off || w.value.as_ref().is_none_or(|v| v.fields == 1),
+            &format!("workload.{i}.value.fields"),
+            "only values of one field can be verified",
+            "use value.integrity to check values of several fields",
+        )?;
+    }
+    Ok(())
 }
 
 fn keys(w: &WorkloadPlan, path: &str) -> Checked {

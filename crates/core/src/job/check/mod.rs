@@ -94,6 +94,7 @@ pub(super) fn plan(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked
     outstanding(plan, machine)?;
     qos(&plan.qos)?;
     search::search(plan)?;
+    data::verify(plan, can)?;
     capture(plan, machine)
 }
 

@@ -1,0 +1,100 @@
+//! `taillight import`: another benchmark's job file as Taillight job files.
+
+use std::io::Write;
+use std::path::Path;
+
+use taillight_core::exit::Exit;
+use taillight_core::{Error, Result};
+use taillight_import::{FORMATS, ImportedJob};
+
+use crate::args::ImportArgs;
+use crate::{output, run};
+
+/// Runs the command.
+///
+/// # Errors
+/// `Usage` for a file of no known format and for options without equivalent; `Unavailable` when
+/// the result cannot be written.
+pub fn main(args: &ImportArgs) -> Result<Exit> {
+    let given = run::read(&args.file)?;
+    let format = match &args.format {
+        Some(name) => taillight_import::by_name(name),
+        None => taillight_import::detect(&given.name, &given.text),
+    };
+    let Some(format) = format else {
+        let known: Vec<&str> = FORMATS.iter().map(|f| f.name).collect();
+        return Err(
+            Error::usage("the file is of no format that can be imported")
+                .with("path", &given.name)
+                .hint(format!(
+                    "name it with --format; known: {}",
+                    known.join(", ")
+                )),
+        );
+    };
+    let jobs = (format.import)(&given.text, &given.name)?;
+    tell(&jobs, &given.name);
+    let to = args.output.as_deref().filter(|p| *p != Path::new("-"));
+    match (to, jobs.as_slice()) {
+        (None, [one]) => output::text(&one.toml)?,
+        (None, _) => return Err(several(&jobs)),
+        (Some(path), [one]) if !is_directory(path) => write_new(path, &one.toml)?,
+        (Some(path), _) if !is_directory(path) => return Err(several(&jobs)),
+        (Some(path), _) => {
+            std::fs::create_dir_all(path).map_err(|e| cannot_write(path, e))?;
+            for job in &jobs {
+                let file = path.join(format!("{}.toml", job.name));
+                write_new(&file, &job.toml)?;
+                output::line(&file.display().to_string());
+            }
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// Tells what a reader should know of imported jobs.
+pub fn tell(jobs: &[ImportedJob], file: &str) {
+    let mut told: Vec<&str> = Vec::new();
+    for note in jobs.iter().flat_map(|job| &job.notes) {
+        if !told.contains(&note.as_str()) {
+            told.push(note);
+            output::note(&format!("{file}: {note}"));
+        }
+    }
+}
+
+fn several(jobs: &[ImportedJob]) -> Error {
+    let names: Vec<&str> = jobs.iter().map(|j| j.name.as_str()).collect();
+    Error::usage("the file holds several jobs, one after another")
+        .with("jobs", names.join(", "))
+        .hint("give a directory for them: --output DIR/")
+}
+
+/// It is one, or is meant to become one.
+fn is_directory(path: &Path) -> bool {
+    path.is_dir() || path.as_os_str().to_string_lossy().ends_with('/')
+}
+
+/// Writes a file that is not there yet.
+///
+/// # Errors
+/// `Usage` when it is, `Unavailable` when it cannot be written.
+pub fn write_new(path: &Path, text: &str) -> Result<()> {
+    let mut open = std::fs::OpenOptions::new();
+    let mut file = match open.write(true).create_new(true).open(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+            return Err(Error::usage("the output file exists already")
+                .with("path", path.display())
+                .hint("remove it, or give another name"));
+        }
+        opened => opened.map_err(|e| cannot_write(path, e))?,
+    };
+    file.write_all(text.as_bytes())
+        .map_err(|e| cannot_write(path, e))
+}
+
+fn cannot_write(path: &Path, e: std::io::Error) -> Error {
+    Error::unavailable("cannot write the output")
+        .with("path", path.display())
+        .source(e)
+}

@@ -1,0 +1,101 @@
+//! Verification in a run: prepared before, one checker per worker, the pass afterwards.
+
+use std::sync::Arc;
+
+use taillight_core::plan::{Plan, VerifyMode};
+use taillight_core::progress::Progress;
+use taillight_core::{Error, Result};
+use taillight_driver::{Admin, Geometry, SessionSpec, Target};
+
+use super::StopFlag;
+use crate::collector::Observer;
+use crate::payload::PayloadSpec;
+use crate::verify::{Area, Checker, LEDGER_BUDGET, Pass, Shared, VerifySpec, pass};
+
+/// What workers share when the plan verifies.
+///
+/// # Errors
+/// `Usage` when the plan's blocks cannot be verified.
+pub fn prepare(plan: &Plan, shape: Geometry, run_id: &str) -> Result<Option<Arc<Shared>>> {
+    if plan.verify.is_off() {
+        return Ok(None);
+    }
+    let payloads = plan.workloads.iter().map(|w| PayloadSpec::of(&w.payload));
+    let keys = plan.workloads.first().and_then(|w| w.keys.as_ref());
+    let area = match keys {
+        // Inserts come after the keys there are: as many as the run may make.
+        Some(keys) => Area::keys(keys.start, keys.count + plan.run.operations.unwrap_or(0)),
+        None => Area::of(plan, shape),
+    };
+    Shared::new(&VerifySpec {
+        run_id,
+        prior: plan.verify.run.as_deref(),
+        area,
+        payloads: &payloads.collect::<Result<Vec<_>>>()?,
+        outstanding: plan.outstanding(),
+        // No driver promises it: overlapping writes are given the benefit of the doubt.
+        whole_writes: false,
+        inline: plan.verify.mode == VerifyMode::Inline,
+        budget: LEDGER_BUDGET,
+    })
+    .map(Some)
+}
+
+/// The checker of one worker.
+pub fn checker(shared: &Arc<Shared>, session: &SessionSpec) -> Box<Checker> {
+    Box::new(Checker::new(
+        shared.clone(),
+        usize::from(session.workload),
+        Some(session.worker),
+        session.depth,
+        session.buffer_size,
+    ))
+}
+
+/// The pass, when the plan asks for one.
+///
+/// # Errors
+/// When the target cannot be read at all.
+pub fn after(
+    plan: &Plan,
+    target: &dyn Target,
+    shared: &Arc<Shared>,
+    stop: &StopFlag,
+    observers: &mut [&mut dyn Observer],
+) -> Result<()> {
+    if plan.verify.mode != VerifyMode::After {
+        return Ok(());
+    }
+    target.admin(Admin::Flush)?;
+    // Best effort, and told: else the pass may only see what the cache holds.
+    let caches_dropped = target.admin(Admin::DropCaches).is_ok();
+    let mut progress = |done, total| {
+        let told = Progress {
+            what: "verifying",
+            done,
+            total,
+            unit: "bytes",
+        };
+        observers.iter_mut().for_each(|o| o.progress(told));
+    };
+    let worker = u16::try_from(plan.workers())
+        .map_err(|_| Error::usage("too many workers to verify after the run"))?;
+    let report = pass(
+        target,
+        shared,
+        Pass {
+            worker,
+            depth: plan
+                .workloads
+                .iter()
+                .map(|w| w.queue_depth)
+                .max()
+                .unwrap_or(1),
+            caches_dropped,
+            stop: &stop.raw(),
+            progress: &mut progress,
+        },
+    )?;
+    shared.hand_in(&report);
+    Ok(())
+}

@@ -1,0 +1,287 @@
+//! Outliers grouped into episodes: one stall at depth 32 is one event, not 32. Each with the layer
+//! to blame, the evidence in words, who else used the disk, and what its picture needs.
+
+use std::collections::BTreeMap;
+
+use taillight_rundir::layers::{Kind, LayerRow, flags};
+use taillight_rundir::trace_info::TraceInfo;
+use taillight_stats::{episodes::DEFAULT_GAP_NS, group_episodes};
+
+use super::judge::{Judged, Layer};
+use super::load::Events;
+use super::phases::{Piece, pieces};
+use super::stacks::{self, Wait};
+use crate::format::{self, Script};
+
+/// Episodes with a picture, the heaviest ones.
+const PICTURES: usize = 12;
+/// I/Os in a picture.
+const ROWS: usize = 24;
+
+/// One episode.
+#[derive(Debug, Clone)]
+pub struct EpisodeView {
+    /// Earliest submit, CLOCK_MONOTONIC ns.
+    pub start_ns: i64,
+    /// Latest completion.
+    pub end_ns: i64,
+    /// Outliers in it.
+    pub ios: u64,
+    /// The slowest, ns.
+    pub worst_ns: u64,
+    /// The layer to blame.
+    pub layer: Layer,
+    /// Excess over the usual, all layers, ns.
+    pub excess_ns: u64,
+    /// Share of it that the layer holds, 0 to 1.
+    pub share: f64,
+    /// What was seen, most telling first.
+    pub evidence: Vec<String>,
+    /// For the picture; empty when it has none.
+    pub picture: Vec<PictureRow>,
+}
+
+/// One I/O in a picture.
+#[derive(Debug, Clone)]
+pub struct PictureRow {
+    /// What it is.
+    pub label: String,
+    /// Its time line.
+    pub pieces: Vec<Piece>,
+}
+
+/// Groups judged outliers.
+pub fn episodes(judged: Vec<Judged>, events: &Events, info: &TraceInfo) -> Vec<EpisodeView> {
+    let spans: Vec<(i64, i64)> = judged
+        .iter()
+        .map(|j| (j.slow.submit_ns, j.slow.complete_ns))
+        .collect();
+    let grouped = group_episodes(&spans, DEFAULT_GAP_NS);
+    let starts: Vec<i64> = grouped.list().iter().map(|e| e.start_ns).collect();
+    let mut members: Vec<Vec<Judged>> = vec![Vec::new(); starts.len()];
+    for one in judged {
+        let place = starts.partition_point(|s| *s <= one.slow.submit_ns);
+        if let Some(list) = members.get_mut(place.saturating_sub(1)) {
+            list.push(one);
+        }
+    }
+    let mut views: Vec<EpisodeView> = members
+        .iter()
+        .filter(|list| !list.is_empty())
+        .map(|list| view(list, events, info))
+        .collect();
+    let mut heavy: Vec<usize> = (0..views.len()).collect();
+    heavy.sort_by_key(|i| std::cmp::Reverse(views[*i].excess_ns));
+    for i in heavy.into_iter().take(PICTURES) {
+        views[i].picture = picture(&members[i], events);
+    }
+    views
+}
+
+fn view(list: &[Judged], events: &Events, info: &TraceInfo) -> EpisodeView {
+    let start_ns = list.iter().map(|j| j.slow.submit_ns).min().unwrap_or(0);
+    let end_ns = list.iter().map(|j| j.slow.complete_ns).max().unwrap_or(0);
+    let mut sums: BTreeMap<Layer, u64> = BTreeMap::new();
+    for (layer, ns) in list.iter().flat_map(|j| j.excess.iter()) {
+        *sums.entry(*layer).or_insert(0) += ns;
+    }
+    let total: u64 = sums.values().sum();
+    let most = sums.iter().max_by_key(|(_, ns)| **ns);
+    let (blamed, ns) = most.map_or((Layer::Unknown, 0), |(l, ns)| (*l, *ns));
+    let blamed = if ns.saturating_mul(2) >= total {
+        blamed
+    } else {
+        Layer::Mixed
+    };
+    let latency = |j: &Judged| j.slow.complete_ns.saturating_sub(j.slow.intended_ns).max(0) as u64;
+    EpisodeView {
+        start_ns,
+        end_ns,
+        ios: list.len() as u64,
+        worst_ns: list.iter().map(latency).max().unwrap_or(0),
+        layer: blamed,
+        excess_ns: total,
+        share: ns as f64 / total.max(1) as f64,
+        evidence: evidence(list, events, info, (start_ns, end_ns)),
+        picture: Vec::new(),
+    }
+}
+
+fn evidence(list: &[Judged], events: &Events, info: &TraceInfo, span: (i64, i64)) -> Vec<String> {
+    let mut said = Vec::new();
+    waits(list, events, &mut said);
+    of_rows(list, &mut said);
+    let held = events.within(Kind::Held, span.0, span.1);
+    if let Some(by) = most(held.filter_map(|r| Some((held_by(r.stack.as_deref()?), 1)))) {
+        said.push(format!(
+            "I/Os had been taken away and were queued later by {}",
+            by.0
+        ));
+    }
+    let time = |ns: u64| format::duration_ns(ns, Script::Plain);
+    let without: u64 = events
+        .within(Kind::CpuQuota, span.0, span.1)
+        .filter_map(|r| r.blocked_ns)
+        .sum();
+    if without > 0 {
+        said.push(format!(
+            "the control group's CPU quota was spent: {} without CPU",
+            time(without)
+        ));
+    }
+    let commits: Vec<u64> = events
+        .within(Kind::Commit, span.0, span.1)
+        .map(|r| (r.end_ns - r.start_ns).max(0) as u64)
+        .collect();
+    if let Some(longest) = commits.iter().max() {
+        said.push(format!(
+            "{} journal commits, the longest {}",
+            commits.len(),
+            time(*longest)
+        ));
+    }
+    neighbours(events, info, span, &mut said);
+    let lacking = list.iter().filter(|j| j.row.is_none()).count();
+    if lacking > 0 {
+        said.push(format!("{lacking} of them were not traced"));
+    }
+    said
+}
+
+/// What the threads waited for, with who was running instead.
+fn waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
+    let mut reasons: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let mut instead: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for one in list.iter().filter(|j| j.row.is_some()) {
+        let off = events.beside(u64::from(one.slow.worker)).off;
+        let first = off.partition_point(|r| r.end_ns <= one.slow.submit_ns);
+        let rows = off[first..]
+            .iter()
+            .take_while(|r| r.start_ns < one.slow.complete_ns);
+        for row in rows.filter(|r| seen.insert((one.slow.worker, r.start_ns))) {
+            let wake = row.middle_ns.unwrap_or(match row.state {
+                Some(0) => row.start_ns,
+                _ => row.end_ns,
+            });
+            if let Some(Wait::For(_, words)) = row.stack.as_deref().map(stacks::wait)
+                && wake > row.start_ns
+            {
+                *reasons.entry(words).or_insert(0) += (wake - row.start_ns) as u64;
+            }
+            let waited = (row.end_ns - wake).max(0) as u64;
+            if waited > 0 {
+                let who = row.comm.as_deref().unwrap_or("another thread");
+                *instead.entry(who).or_insert(0) += waited;
+            }
+        }
+    }
+    let time = |ns: u64| format::duration_ns(ns, Script::Plain);
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    for (words, ns) in reasons.into_iter().take(3) {
+        said.push(format!("{words} ({})", time(ns)));
+    }
+    if let Some((who, ns)) = instead.into_iter().max_by_key(|(_, ns)| *ns)
+        && ns > 500_000
+    {
+        let who = if who.starts_with("swapper") {
+            "an idle CPU"
+        } else {
+            who
+        };
+        said.push(format!("waited {} for a CPU behind {who}", time(ns)));
+    }
+}
+
+/// What the I/Os' own stamps and marks say.
+fn of_rows(list: &[Judged], said: &mut Vec<String>) {
+    let rows = || list.iter().filter_map(|j| j.row.as_ref());
+    let marked = |bit: u64| rows().filter(|r| r.flags.unwrap_or(0) & bit != 0).count();
+    let marks = [
+        (flags::HELD, "had been held back before the block layer"),
+        (
+            flags::REQUEUED,
+            "were given back by the driver and tried again",
+        ),
+        (flags::PUNTED, "were handed to io_uring worker threads"),
+        (flags::SPLIT, "were cut by the block layer"),
+    ];
+    for (bit, words) in marks {
+        let n = marked(bit);
+        if n > 0 {
+            said.push(format!("{n} of {} I/Os {words}", list.len()));
+        }
+    }
+    let worst = list.iter().max_by_key(|j| j.phases.sum());
+    if let Some(worst) = worst.filter(|j| j.row.is_some()) {
+        let mut parts: Vec<_> = super::Phase::ALL
+            .into_iter()
+            .map(|p| (worst.phases.get(p), p))
+            .filter(|(ns, _)| *ns > 0)
+            .collect();
+        parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
+        let text: Vec<String> = parts
+            .iter()
+            .take(3)
+            .map(|(ns, p)| format!("{} {}", p.words(), format::duration_ns(*ns, Script::Plain)))
+            .collect();
+        let dev = worst.row.as_ref().and_then(|r| r.dev.as_deref());
+        let dev = dev.map_or(String::new(), |d| format!(" on device {d}"));
+        said.push(format!("the slowest{dev}: {}", text.join(", ")));
+    }
+}
+
+fn neighbours(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut Vec<String>) {
+    let rows: Vec<&LayerRow> = events.within(Kind::Neighbour, span.0, span.1).collect();
+    if rows.is_empty() {
+        if info.whole() {
+            said.push("nobody else used the disk".to_owned());
+        }
+        return;
+    }
+    let bytes: u64 = rows.iter().filter_map(|r| r.size).sum();
+    let by = rows
+        .iter()
+        .filter_map(|r| Some((r.comm.as_deref()?.to_owned(), r.size?.max(1))));
+    let who = most(by).map_or(String::new(), |(who, _)| format!(", most by {who}"));
+    said.push(format!(
+        "{} I/Os of others on the disk, {}{who}",
+        format::count(rows.len() as u64),
+        format::bytes(bytes)
+    ));
+}
+
+/// The name with the largest sum.
+fn most(list: impl Iterator<Item = (String, u64)>) -> Option<(String, u64)> {
+    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+    list.for_each(|(name, n)| *sums.entry(name).or_insert(0) += n);
+    sums.into_iter().max_by_key(|(_, n)| *n)
+}
+
+fn held_by(stack: &str) -> String {
+    match stacks::wait(stack) {
+        Wait::For(_, words) => words.to_owned(),
+        _ => format!("`{}`", stack.split(';').nth(1).unwrap_or(stack)),
+    }
+}
+
+/// The slowest I/Os of an episode as time lines.
+fn picture(list: &[Judged], events: &Events) -> Vec<PictureRow> {
+    let mut rows: Vec<&Judged> = list.iter().filter(|j| j.row.is_some()).collect();
+    rows.sort_by_key(|j| std::cmp::Reverse(j.phases.sum()));
+    rows.truncate(ROWS);
+    rows.sort_by_key(|j| j.slow.submit_ns);
+    let line = |j: &&Judged| {
+        let row = j.row.as_ref()?;
+        let pieces = pieces(row, &events.beside(u64::from(j.slow.worker)));
+        let label = format!(
+            "worker {} {} {}",
+            j.slow.worker,
+            j.slow.op.name(),
+            format::duration_ns(j.phases.sum(), Script::Plain)
+        );
+        Some(PictureRow { label, pieces })
+    };
+    rows.iter().filter_map(line).collect()
+}

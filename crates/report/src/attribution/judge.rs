@@ -1,0 +1,267 @@
+//! From phases to a verdict: what each phase usually takes, what it took more, which layer holds
+//! the excess.
+//!
+//! Rule: an I/O belongs to the layer with at least half of its excess over the usual times of its
+//! kind of operation; without one it is "mixed"; time that was not seen counts for "unknown".
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use taillight_core::OpKind;
+use taillight_rundir::layers::LayerRow;
+
+use super::load::{Slow, Usual};
+use super::phases::{Phase, Phases};
+
+/// Where a slow I/O's time went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layer {
+    /// It waited behind its schedule before it was started.
+    Schedule,
+    /// The program: its own queue, its code, system call on the CPU.
+    Application,
+    /// The program was stopped or frozen.
+    Stopped,
+    /// No CPU for a runnable thread.
+    Cpu,
+    /// File system: journal, locks, freeze, FUSE server.
+    FileSystem,
+    /// Page cache: dirty throttling, writeback, reclaim.
+    PageCache,
+    /// A limit: cgroup or QoS.
+    Throttle,
+    /// Block queue: waiting for a request, plug, I/O scheduler.
+    BlockQueue,
+    /// The device, or its driver and what is below.
+    Device,
+    /// Completion and wake-up.
+    Completion,
+    /// Several layers, none with half of the excess.
+    Mixed,
+    /// Not seen.
+    Unknown,
+}
+
+impl Layer {
+    /// Stable word in outputs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layer::Schedule => "schedule",
+            Layer::Application => "application",
+            Layer::Stopped => "stopped",
+            Layer::Cpu => "cpu",
+            Layer::FileSystem => "file_system",
+            Layer::PageCache => "page_cache",
+            Layer::Throttle => "throttle",
+            Layer::BlockQueue => "block_queue",
+            Layer::Device => "device",
+            Layer::Completion => "completion",
+            Layer::Mixed => "mixed",
+            Layer::Unknown => "unknown",
+        }
+    }
+    /// What it did, after "N I/Os ...".
+    pub fn did(self) -> &'static str {
+        match self {
+            Layer::Schedule => "were started late, behind earlier I/Os of the same worker",
+            Layer::Application => "spent it in the program and the system call, before any device",
+            Layer::Stopped => "waited while the program was stopped or frozen",
+            Layer::Cpu => "waited for a CPU",
+            Layer::FileSystem => "waited in the file system",
+            Layer::PageCache => "waited for the page cache (writeback, dirty pages, memory)",
+            Layer::Throttle => "were held back by an I/O limit",
+            Layer::BlockQueue => "waited in the block queue, before the driver took them",
+            Layer::Device => "waited for the device or below",
+            Layer::Completion => "were done in the device, but the program was told late",
+            Layer::Mixed => "lost it in several places, none with half of it",
+            Layer::Unknown => "cannot be explained: what happened was not seen",
+        }
+    }
+}
+
+/// The layer of a phase.
+pub fn layer(phase: Phase) -> Layer {
+    match phase {
+        Phase::Submit | Phase::Application => Layer::Application,
+        Phase::FileSystem => Layer::FileSystem,
+        Phase::PageCache => Layer::PageCache,
+        Phase::Throttle => Layer::Throttle,
+        Phase::Tags | Phase::Queue => Layer::BlockQueue,
+        Phase::Device | Phase::LowerDevice => Layer::Device,
+        Phase::Completion => Layer::Completion,
+        Phase::Cpu => Layer::Cpu,
+        Phase::Stopped => Layer::Stopped,
+        Phase::Unobserved => Layer::Unknown,
+    }
+}
+
+/// Fewest I/Os that make a usual time.
+const FEWEST: usize = 20;
+
+/// What each phase usually takes, by kind of operation: its median.
+#[derive(Debug, Clone, Default)]
+pub struct Baseline(BTreeMap<OpKind, Phases>);
+
+impl Baseline {
+    /// From the sample; from all traced I/Os where the sample is small.
+    pub fn of(usual: &[Usual]) -> Baseline {
+        let mut by_op: BTreeMap<OpKind, Vec<&Usual>> = BTreeMap::new();
+        for one in usual {
+            by_op.entry(one.op).or_default().push(one);
+        }
+        let medians = |list: Vec<&Usual>| {
+            let sample: Vec<&Usual> = list.iter().copied().filter(|u| u.sample).collect();
+            let list = if sample.len() >= FEWEST { sample } else { list };
+            let mut phases = Phases::default();
+            for (i, median) in phases.0.iter_mut().enumerate() {
+                let mut values: Vec<u64> = list.iter().map(|u| u.phases.0[i]).collect();
+                let middle = values.len() / 2;
+                *median = *values.select_nth_unstable(middle).1;
+            }
+            phases
+        };
+        Baseline(by_op.into_iter().map(|(op, l)| (op, medians(l))).collect())
+    }
+
+    /// The usual times of a kind of operation.
+    pub fn get(&self, op: OpKind) -> Phases {
+        self.0.get(&op).copied().unwrap_or_default()
+    }
+}
+
+/// The verdict on one slow I/O.
+#[derive(Debug, Clone)]
+pub struct Judged {
+    /// As measured.
+    pub slow: Slow,
+    /// As traced; absent when there is no evidence.
+    pub row: Option<LayerRow>,
+    /// Where its service time went.
+    pub phases: Phases,
+    /// Excess over the usual, by layer, ns.
+    pub excess: Vec<(Layer, u64)>,
+    /// The layer to blame.
+    pub layer: Layer,
+    /// Its excess, ns.
+    pub excess_ns: u64,
+    /// Every stamp that the verdict rests on was seen.
+    pub sure: bool,
+}
+
+/// Judges one slow I/O. `phases` is none without evidence.
+pub fn judge(slow: Slow, row: Option<LayerRow>, phases: Option<Phases>, base: &Baseline) -> Judged {
+    let service = slow.complete_ns.saturating_sub(slow.submit_ns).max(0) as u64;
+    let late = slow.submit_ns.saturating_sub(slow.intended_ns).max(0) as u64;
+    let usual = base.get(slow.op);
+    let mut sums: BTreeMap<Layer, u64> = BTreeMap::new();
+    sums.insert(Layer::Schedule, late);
+    match &phases {
+        Some(phases) => {
+            for phase in Phase::ALL {
+                let more = phases.get(phase).saturating_sub(usual.get(phase));
+                *sums.entry(layer(phase)).or_insert(0) += more;
+            }
+        }
+        None => {
+            sums.insert(Layer::Unknown, service.saturating_sub(usual.sum()));
+        }
+    }
+    let mut excess: Vec<(Layer, u64)> = sums.into_iter().filter(|(_, ns)| *ns > 0).collect();
+    excess.sort_by_key(|(layer, ns)| (std::cmp::Reverse(*ns), *layer));
+    let total: u64 = excess.iter().map(|(_, ns)| ns).sum();
+    let (layer, excess_ns) = match excess.first() {
+        Some((layer, ns)) if ns.saturating_mul(2) >= total => (*layer, *ns),
+        Some(_) => (Layer::Mixed, total),
+        None => (Layer::Unknown, 0),
+    };
+    let phases = phases.unwrap_or_default();
+    let matched = row.as_ref().is_some_and(|r| r.parts >= r.bios);
+    // "On the CPU" is what remains when no event says otherwise: a conclusion, not a sight.
+    let seen = !matches!(layer, Layer::Unknown | Layer::Mixed | Layer::Application);
+    let sure = layer == Layer::Schedule || (matched && seen);
+    Judged {
+        slow,
+        row,
+        phases,
+        excess,
+        layer,
+        excess_ns,
+        sure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slow(intended: i64) -> Slow {
+        Slow {
+            worker: 0,
+            op: OpKind::Read,
+            intended_ns: intended,
+            submit_ns: 1000,
+            complete_ns: 2000,
+        }
+    }
+
+    fn phases(list: &[(Phase, u64)]) -> Phases {
+        let mut phases = Phases::default();
+        list.iter().for_each(|(p, ns)| phases.0[*p as usize] = *ns);
+        phases
+    }
+
+    fn base() -> Baseline {
+        let usual = Usual {
+            op: OpKind::Read,
+            service_ns: 100,
+            sample: true,
+            phases: phases(&[(Phase::Device, 90), (Phase::Submit, 10)]),
+        };
+        Baseline::of(&[usual; 30])
+    }
+
+    fn row() -> Option<LayerRow> {
+        Some(LayerRow {
+            bios: Some(1),
+            parts: Some(1),
+            ..LayerRow::default()
+        })
+    }
+
+    #[test]
+    fn the_layer_with_the_excess_is_named() {
+        let it = phases(&[
+            (Phase::Device, 100),
+            (Phase::Queue, 890),
+            (Phase::Submit, 10),
+        ]);
+        let judged = judge(slow(1000), row(), Some(it), &base());
+        assert_eq!((judged.layer, judged.excess_ns), (Layer::BlockQueue, 890));
+        assert!(judged.sure);
+    }
+
+    #[test]
+    fn no_majority_is_mixed_and_no_evidence_unknown() {
+        let it = phases(&[(Phase::Device, 390), (Phase::Queue, 300), (Phase::Cpu, 310)]);
+        assert_eq!(
+            judge(slow(1000), row(), Some(it), &base()).layer,
+            Layer::Mixed
+        );
+        let blind = judge(slow(1000), None, None, &base());
+        assert_eq!((blind.layer, blind.sure), (Layer::Unknown, false));
+    }
+
+    #[test]
+    fn lateness_belongs_to_the_schedule_with_or_without_evidence() {
+        let it = phases(&[(Phase::Device, 990), (Phase::Submit, 10)]);
+        assert_eq!(
+            judge(slow(-9000), row(), Some(it), &base()).layer,
+            Layer::Schedule
+        );
+        assert_eq!(
+            judge(slow(-9000), None, None, &base()).layer,
+            Layer::Schedule
+        );
+    }
+}

@@ -1,0 +1,235 @@
+//! Reads `layers.parquet` and the slow rows of `ios.parquet` into what attribution works with.
+
+use std::collections::BTreeMap;
+
+use taillight_core::{OpKind, Result};
+use taillight_rundir::ios::{Columns, read_ios};
+use taillight_rundir::layers::{Kind, LayerRow, flags, read_layers};
+use taillight_rundir::{RunDir, names};
+
+use super::phases::{Beside, Phases, lengths, pieces};
+
+/// Traced I/Os whose phases are kept for the usual times and the stacked picture.
+const USUAL_MAX: usize = 1 << 20;
+/// Slow I/Os looked at singly.
+pub const SLOW_MAX: usize = 1 << 18;
+
+/// One I/O slower than its threshold, as measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slow {
+    /// Worker.
+    pub worker: u16,
+    /// Kind of operation.
+    pub op: OpKind,
+    /// When the schedule wanted it, or submit.
+    pub intended_ns: i64,
+    /// Submit stamp.
+    pub submit_ns: i64,
+    /// Complete stamp.
+    pub complete_ns: i64,
+}
+
+/// A traced I/O, reduced to its phases.
+#[derive(Debug, Clone, Copy)]
+pub struct Usual {
+    /// Kind of operation.
+    pub op: OpKind,
+    /// Complete - submit, ns.
+    pub service_ns: u64,
+    /// Taken without regard to its latency.
+    pub sample: bool,
+    /// Where the time went.
+    pub phases: Phases,
+}
+
+/// How well I/Os were matched with what was seen below.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Traced I/Os.
+    pub traced: u64,
+    /// With every part seen from queue to completion.
+    pub matched: u64,
+    /// Matched, but some completion was not seen.
+    pub unsplit: u64,
+    /// Without block I/O: cached, buffered, or not matched.
+    pub without: u64,
+}
+
+/// Events by kind; those of threads by worker.
+#[derive(Debug, Default)]
+pub struct Events {
+    /// Threads off the CPU, by worker and time.
+    pub off: BTreeMap<u64, Vec<LayerRow>>,
+    /// Direct reclaims, by worker and time.
+    pub reclaim: BTreeMap<u64, Vec<LayerRow>>,
+    /// Everything else, by kind and time.
+    pub other: BTreeMap<Kind, Vec<LayerRow>>,
+    /// Sleeping without an event is possible.
+    pub blind: bool,
+}
+
+impl Events {
+    fn add(&mut self, row: LayerRow) {
+        let worker = row.worker.unwrap_or(u64::MAX);
+        match row.kind {
+            Kind::OffCpu => self.off.entry(worker).or_default().push(row),
+            Kind::Reclaim => self.reclaim.entry(worker).or_default().push(row),
+            kind => self.other.entry(kind).or_default().push(row),
+        }
+    }
+
+    fn sort(&mut self) {
+        let lists = self.off.values_mut().chain(self.reclaim.values_mut());
+        for list in lists.chain(self.other.values_mut()) {
+            list.sort_by_key(|r| r.start_ns);
+        }
+    }
+
+    /// What is known beside an I/O of this worker.
+    pub fn beside(&self, worker: u64) -> Beside<'_> {
+        Beside {
+            off: self.off.get(&worker).map_or(&[], Vec::as_slice),
+            reclaim: self.reclaim.get(&worker).map_or(&[], Vec::as_slice),
+            blind: self.blind,
+        }
+    }
+
+    /// Events of a kind that overlap a window.
+    pub fn within(&self, kind: Kind, from: i64, to: i64) -> impl Iterator<Item = &LayerRow> {
+        let list = self.other.get(&kind).map_or(&[][..], Vec::as_slice);
+        let first = list.partition_point(|r| r.start_ns < from - LONGEST_NS);
+        list[first..]
+            .iter()
+            .take_while(move |r| r.start_ns <= to)
+            .filter(move |r| r.end_ns >= from)
+    }
+}
+
+/// Events longer than this may be missed in a window that begins late in them.
+const LONGEST_NS: i64 = 10_000_000_000;
+
+/// What was read.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// Events.
+    pub events: Events,
+    /// Phases of traced I/Os.
+    pub usual: Vec<Usual>,
+    /// Traced I/Os above their threshold, by (worker, submit).
+    pub slow: BTreeMap<(u64, i64), LayerRow>,
+    /// Matching.
+    pub coverage: Coverage,
+}
+
+/// Reads `layers.parquet`. `thresholds` say which I/Os are kept whole.
+///
+/// # Errors
+/// `Corrupt` when the file is damaged.
+pub fn layers(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>, blind: bool) -> Result<Loaded> {
+    let mut loaded = Loaded::default();
+    loaded.events.blind = blind;
+    let measured = measured_from(dir);
+    let mut sorted = false;
+    let path = dir.file(names::LAYERS);
+    read_layers(&path, &mut |rows| {
+        for row in rows {
+            if row.kind != Kind::Io {
+                loaded.events.add(row);
+                continue;
+            }
+            if !sorted {
+                // I/Os come after all events.
+                loaded.events.sort();
+                sorted = true;
+            }
+            if row.start_ns >= measured {
+                loaded.io(row, thresholds);
+            }
+        }
+        Ok(())
+    })?;
+    if !sorted {
+        loaded.events.sort();
+    }
+    Ok(loaded)
+}
+
+/// Start of the measure phase.
+fn measured_from(dir: &RunDir) -> i64 {
+    let mut phases = dir.manifest().phases.iter();
+    let measure = phases.find(|p| p.name == "measure");
+    measure.map_or(i64::MIN, |p| p.start_ns)
+}
+
+impl Loaded {
+    fn io(&mut self, row: LayerRow, thresholds: &BTreeMap<OpKind, u64>) {
+        let c = &mut self.coverage;
+        c.traced += 1;
+        match (row.bios.unwrap_or(0), row.parts.unwrap_or(0)) {
+            (0, _) => c.without += 1,
+            (bios, parts) if parts < bios => c.unsplit += 1,
+            _ => c.matched += 1,
+        }
+        let Some(op) = row.op else {
+            return;
+        };
+        let worker = row.worker.unwrap_or(u64::MAX);
+        let service_ns = row.end_ns.saturating_sub(row.start_ns).max(0) as u64;
+        if self.usual.len() < USUAL_MAX {
+            let pieces = pieces(&row, &self.events.beside(worker));
+            self.usual.push(Usual {
+                op,
+                service_ns,
+                sample: row.flags.unwrap_or(0) & flags::SAMPLE != 0,
+                phases: lengths(&pieces),
+            });
+        }
+        let slow = thresholds.get(&op).is_some_and(|t| service_ns > *t);
+        if slow && self.slow.len() < SLOW_MAX {
+            self.slow.insert((worker, row.start_ns), row);
+        }
+    }
+}
+
+/// The measured I/Os above their threshold (response time in a rate-limited run), in file order,
+/// and how many more there are.
+///
+/// # Errors
+/// `Corrupt` when `ios.parquet` is damaged.
+pub fn slow_ios(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>) -> Result<(Vec<Slow>, u64)> {
+    let (mut slow, mut more) = (Vec::new(), 0);
+    let Some(path) = dir.existing(names::IOS) else {
+        return Ok((slow, more));
+    };
+    let columns = Columns::PHASE
+        | Columns::WORKER
+        | Columns::OP
+        | Columns::INTENDED
+        | Columns::SUBMIT
+        | Columns::COMPLETE
+        | Columns::STATUS;
+    read_ios(&path, columns, &mut |batch| {
+        for i in 0..batch.rows {
+            let (op, submit_ns, complete_ns) = (batch.op[i], batch.submit[i], batch.complete[i]);
+            let intended_ns = batch.intended[i].unwrap_or(submit_ns).min(submit_ns);
+            let response = complete_ns.saturating_sub(intended_ns).max(0) as u64;
+            let above = thresholds.get(&op).is_some_and(|t| response > *t);
+            if !above || batch.status[i] != 0 || batch.phase_name(i) == "warmup" {
+                continue;
+            }
+            if slow.len() >= SLOW_MAX {
+                more += 1;
+                continue;
+            }
+            slow.push(Slow {
+                worker: batch.worker[i],
+                op,
+                intended_ns,
+                submit_ns,
+                complete_ns,
+            });
+        }
+        Ok(())
+    })?;
+    Ok((slow, more))
+}

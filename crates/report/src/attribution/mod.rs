@@ -1,0 +1,215 @@
+//! Why the tail is slow: each outlier blamed on a layer, with evidence.
+//!
+//! What it is: the join of `ios.parquet` (what the program saw) with `layers.parquet` (what the
+//! kernel did), one I/O at a time. What it is not: a comparison of maxima of different tools.
+//! Every verdict rests on stamps of that very I/O; what was not seen is "unknown".
+
+mod episodes;
+mod judge;
+mod load;
+mod phases;
+pub mod picture;
+mod stacks;
+pub mod words;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use taillight_core::{OpKind, Result};
+use taillight_rundir::summary::{Cause, Summary};
+use taillight_rundir::trace_info::{Rung, TraceInfo};
+use taillight_rundir::{RunDir, names};
+
+pub use episodes::EpisodeView;
+pub use judge::{Judged, Layer};
+pub use load::Coverage;
+pub use phases::{Phase, Phases, Piece};
+
+use judge::{Baseline, judge};
+use load::Usual;
+
+/// Percentiles that are shown as stacks of phases.
+const LEVELS: [&str; 4] = ["50", "99", "99.9", "99.99"];
+
+/// Everything said about the causes of one run's tail.
+#[derive(Debug, Clone)]
+pub struct Explanation {
+    /// How it was traced.
+    pub info: TraceInfo,
+    /// From which latency on an I/O is an outlier, by kind of operation, ns.
+    pub thresholds: BTreeMap<OpKind, u64>,
+    /// Whether the thresholds were given, not computed.
+    pub given: bool,
+    /// Outliers in `ios.parquet`.
+    pub outliers: u64,
+    /// Of them without evidence.
+    pub lacking: u64,
+    /// By layer, most I/Os first.
+    pub layers: Vec<LayerShare>,
+    /// Outliers that belong together, by time.
+    pub episodes: Vec<EpisodeView>,
+    /// Where the time goes at some percentiles.
+    pub levels: Vec<Level>,
+    /// How well I/Os were matched.
+    pub coverage: Coverage,
+}
+
+/// A layer's part in the outliers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct LayerShare {
+    /// The layer.
+    pub layer: Layer,
+    /// Outliers blamed on it.
+    pub outliers: u64,
+    /// Their excess in this layer, ns.
+    pub excess_ns: u64,
+    /// Of them with every stamp seen.
+    pub sure: u64,
+}
+
+/// Mean phases of the traced I/Os around one percentile.
+#[derive(Debug, Clone)]
+pub struct Level {
+    /// Kind of operation.
+    pub op: OpKind,
+    /// The percentile.
+    pub p: &'static str,
+    /// Its latency, ns.
+    pub ns: u64,
+    /// I/Os that were averaged.
+    pub ios: u64,
+    /// Mean lengths, ns.
+    pub phases: Phases,
+}
+
+/// Explains the outliers of a run; `None` when it was not traced.
+///
+/// # Errors
+/// `Corrupt` when a file is damaged.
+pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
+    let Some(info) = dir.manifest().trace.clone() else {
+        return Ok(None);
+    };
+    let (thresholds, given) = thresholds(dir, summary);
+    let blind = info.rung != Rung::TracePoints || info.events_lost > 0 || !info.saw("sched_switch");
+    let mut loaded = match dir.existing(names::LAYERS) {
+        Some(_) => load::layers(dir, &thresholds, blind)?,
+        None => load::Loaded::default(),
+    };
+    let (slow, more) = load::slow_ios(dir, &thresholds)?;
+    let base = Baseline::of(&loaded.usual);
+    let events = &loaded.events;
+    let traced = &mut loaded.slow;
+    let judged: Vec<Judged> = slow
+        .into_iter()
+        .map(|slow| {
+            let row = traced.remove(&(u64::from(slow.worker), slow.submit_ns));
+            let phases = row.as_ref().map(|row| {
+                let beside = events.beside(u64::from(slow.worker));
+                phases::lengths(&phases::pieces(row, &beside))
+            });
+            judge(slow, row, phases, &base)
+        })
+        .collect();
+    let lacking = judged.iter().filter(|j| j.row.is_none()).count() as u64;
+    Ok(Some(Explanation {
+        thresholds,
+        given,
+        outliers: judged.len() as u64 + more,
+        lacking: lacking + more,
+        layers: shares(&judged, more),
+        levels: levels(&loaded.usual, summary),
+        coverage: loaded.coverage,
+        episodes: episodes::episodes(judged, &loaded.events, &info),
+        info,
+    }))
+}
+
+/// From which latency on an I/O is to be explained.
+fn thresholds(dir: &RunDir, summary: &Summary) -> (BTreeMap<OpKind, u64>, bool) {
+    let given = dir.manifest().plan.outlier_ns();
+    let of = |op: &OpKind| -> Option<u64> {
+        let totals = summary.ops.get(op)?;
+        let latency = totals.response.as_ref().unwrap_or(&totals.service);
+        let mut list = latency.percentiles.iter().filter(|p| p.ns.is_some());
+        list.clone()
+            .find(|p| p.p == "99.9")
+            .or_else(|| list.rfind(|p| p.resolved))
+            .and_then(|p| p.ns)
+    };
+    let ops = summary.ops.keys();
+    let each = ops.filter_map(|op| Some((*op, given.or_else(|| of(op))?)));
+    (each.collect(), given.is_some())
+}
+
+fn shares(judged: &[Judged], more: u64) -> Vec<LayerShare> {
+    let mut by: BTreeMap<Layer, LayerShare> = BTreeMap::new();
+    for one in judged {
+        let share = by.entry(one.layer).or_insert(LayerShare {
+            layer: one.layer,
+            outliers: 0,
+            excess_ns: 0,
+            sure: 0,
+        });
+        share.outliers += 1;
+        share.excess_ns += one.excess_ns;
+        share.sure += u64::from(one.sure);
+    }
+    if more > 0 {
+        let unknown = by.entry(Layer::Unknown).or_insert(LayerShare {
+            layer: Layer::Unknown,
+            outliers: 0,
+            excess_ns: 0,
+            sure: 0,
+        });
+        unknown.outliers += more;
+    }
+    let mut list: Vec<LayerShare> = by.into_values().collect();
+    list.sort_by_key(|s| (std::cmp::Reverse(s.outliers), s.layer));
+    list
+}
+
+/// Mean phases of the traced I/Os within 5 % of each percentile's latency.
+fn levels(usual: &[Usual], summary: &Summary) -> Vec<Level> {
+    let mut levels = Vec::new();
+    for (op, totals) in &summary.ops {
+        for p in LEVELS {
+            let known = totals.service.percentiles.iter().find(|it| it.p == p);
+            let Some(ns) = known.and_then(|it| it.ns) else {
+                continue;
+            };
+            let near = |u: &&Usual| u.op == *op && u.service_ns.abs_diff(ns) <= ns / 20;
+            let mut level = Level {
+                op: *op,
+                p,
+                ns,
+                ios: 0,
+                phases: Phases::default(),
+            };
+            for one in usual.iter().filter(near) {
+                level.ios += 1;
+                for (sum, more) in level.phases.0.iter_mut().zip(one.phases.0) {
+                    *sum += more;
+                }
+            }
+            if level.ios > 0 {
+                level.phases.0.iter_mut().for_each(|sum| *sum /= level.ios);
+                levels.push(level);
+            }
+        }
+    }
+    levels
+}
+
+impl Explanation {
+    /// For `summary.json`.
+    pub fn causes(&self) -> Vec<Cause> {
+        let cause = |s: &LayerShare| Cause {
+            layer: s.layer.name().to_owned(),
+            outliers: s.outliers,
+            excess_ns: s.excess_ns,
+            sure: s.sure == s.outliers,
+        };
+        self.layers.iter().map(cause).collect()
+    }
+}

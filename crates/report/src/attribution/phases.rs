@@ -1,0 +1,446 @@
+//! One traced I/O cut into phases that sum to its latency, to the nanosecond.
+//!
+//! What it is: stamps and the thread's stretches off the CPU turned into lengths. What cannot be
+//! told apart is `Unobserved`, never guessed. What it is not: judgement, see `judge`.
+
+use taillight_rundir::layers::{LayerRow, flags};
+
+use super::stacks::{self, Wait};
+
+/// A part of an I/O's time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// On the CPU before the block layer: the tool's queue, the system call, the file system.
+    Submit,
+    /// Asleep in the file system: journal, locks, freeze, FUSE server.
+    FileSystem,
+    /// Asleep or busy for the page cache: dirty throttling, writeback, reclaim.
+    PageCache,
+    /// Held back by a limit: cgroup, writeback throttling, I/O cost.
+    Throttle,
+    /// Waiting for a free request.
+    Tags,
+    /// From the request to the driver: plug, I/O scheduler, requeues.
+    Queue,
+    /// In the device, or in the driver and below.
+    Device,
+    /// In the device of the lower level (below a loop device).
+    LowerDevice,
+    /// From the device's answer to the program, without waiting for a CPU.
+    Completion,
+    /// Runnable, but without a CPU.
+    Cpu,
+    /// The program was stopped or frozen.
+    Stopped,
+    /// Asleep in the program itself.
+    Application,
+    /// Not seen.
+    Unobserved,
+}
+
+impl Phase {
+    /// Every phase, in the order of their indices.
+    pub const ALL: [Phase; 13] = [
+        Phase::Submit,
+        Phase::FileSystem,
+        Phase::PageCache,
+        Phase::Throttle,
+        Phase::Tags,
+        Phase::Queue,
+        Phase::Device,
+        Phase::LowerDevice,
+        Phase::Completion,
+        Phase::Cpu,
+        Phase::Stopped,
+        Phase::Application,
+        Phase::Unobserved,
+    ];
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Phase::Submit => "submission",
+            Phase::FileSystem => "file system",
+            Phase::PageCache => "page cache",
+            Phase::Throttle => "held back",
+            Phase::Tags => "waiting for a request",
+            Phase::Queue => "block queue",
+            Phase::Device => "device",
+            Phase::LowerDevice => "lower device",
+            Phase::Completion => "completion",
+            Phase::Cpu => "waiting for a CPU",
+            Phase::Stopped => "stopped",
+            Phase::Application => "asleep in the program",
+            Phase::Unobserved => "unobserved",
+        }
+    }
+}
+
+/// Lengths, ns, by phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Phases(pub [u64; Phase::ALL.len()]);
+
+impl Phases {
+    /// Length of one.
+    pub fn get(&self, phase: Phase) -> u64 {
+        self.0[phase as usize]
+    }
+    /// All together.
+    pub fn sum(&self) -> u64 {
+        self.0.iter().sum()
+    }
+}
+
+/// A piece of an I/O's time line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// From, CLOCK_MONOTONIC ns.
+    pub from: i64,
+    /// To.
+    pub to: i64,
+    /// What.
+    pub phase: Phase,
+}
+
+/// What is known beside the I/O's own stamps.
+#[derive(Debug, Clone, Copy)]
+pub struct Beside<'a> {
+    /// The worker's stretches off the CPU, by time, not overlapping.
+    pub off: &'a [LayerRow],
+    /// The worker's direct reclaims, by time.
+    pub reclaim: &'a [LayerRow],
+    /// Events were lost or threads not watched: time without an event is not known to be on CPU.
+    pub blind: bool,
+}
+
+/// Builds a time line without gaps.
+struct Line {
+    pieces: Vec<Piece>,
+    at: i64,
+    end: i64,
+}
+
+impl Line {
+    /// Everything up to `to` is `phase`.
+    fn to(&mut self, to: i64, phase: Phase) {
+        let to = to.clamp(self.at, self.end);
+        if to > self.at {
+            match self.pieces.last_mut() {
+                Some(last) if last.phase == phase => last.to = to,
+                _ => self.pieces.push(Piece {
+                    from: self.at,
+                    to,
+                    phase,
+                }),
+            }
+            self.at = to;
+        }
+    }
+}
+
+/// The time line of one traced I/O.
+pub fn pieces(io: &LayerRow, beside: &Beside<'_>) -> Vec<Piece> {
+    let mut line = Line {
+        pieces: Vec::with_capacity(8),
+        at: io.start_ns,
+        end: io.end_ns,
+    };
+    let has = |bit: u64| io.flags.unwrap_or(0) & bit != 0;
+    let Some(first) = io.bio_ns else {
+        // No block I/O of its own: all of it happened in the thread.
+        stretch(
+            &mut line,
+            io.end_ns,
+            Phase::Submit,
+            has(flags::PUNTED),
+            beside,
+        );
+        return line.pieces;
+    };
+    let held = has(flags::HELD);
+    let picked = io.enter_ns.unwrap_or(io.start_ns);
+    before(&mut line, io, first, picked, held, beside);
+    let known = |stamp: Option<i64>| stamp.filter(|s| *s != 0);
+    let queued = known(io.alloc_ns).or(known(io.issue_ns));
+    let last = io.bio_last_ns.unwrap_or(first);
+    let last = queued.map_or(last, |q| last.min(q.max(first)));
+    if held {
+        line.to(last, Phase::Throttle);
+    } else {
+        stretch(&mut line, last, Phase::Submit, false, beside);
+    }
+    let whole = io.parts.unwrap_or(0) >= io.bios.unwrap_or(u64::MAX);
+    let done = known(io.done_ns).filter(|_| whole);
+    if let Some(alloc) = known(io.alloc_ns) {
+        line.to(alloc, Phase::Tags);
+    }
+    if let Some(issue) = known(io.issue_ns) {
+        line.to(issue, Phase::Queue);
+    }
+    let Some(done) = done else {
+        unseen(&mut line, io);
+        return line.pieces;
+    };
+    if known(io.issue_ns).is_none() && !has(flags::FLUSH) {
+        // Issue was not seen: queue and device cannot be told apart.
+        line.to(done, Phase::Unobserved);
+    } else {
+        device(&mut line, io, done);
+    }
+    after(&mut line, io, beside);
+    line.pieces
+}
+
+/// From the submit stamp to the first part in the block layer.
+fn before(line: &mut Line, io: &LayerRow, first: i64, picked: i64, held: bool, b: &Beside<'_>) {
+    if held && io.held_ns.is_some_and(|h| h <= first) {
+        // The very first part came from somebody else's hands. When it was taken away is not
+        // stamped; the way there is a matter of microseconds.
+        stretch(line, picked, Phase::Submit, false, b);
+        line.to(first, Phase::Throttle);
+    } else {
+        stretch(line, first, Phase::Submit, false, b);
+    }
+}
+
+/// The completion was not seen.
+fn unseen(line: &mut Line, io: &LayerRow) {
+    let from = line.at;
+    if let (Some(wake), Some(run)) = (io.wake_ns, io.run_ns)
+        && wake > from
+        && run >= wake
+    {
+        line.to(wake, Phase::Unobserved);
+        line.to(run, Phase::Cpu);
+    }
+    line.to(io.end_ns, Phase::Unobserved);
+}
+
+/// In the device, or in the one below it.
+fn device(line: &mut Line, io: &LayerRow, done: i64) {
+    if let (Some(issue), Some(low)) = (io.low_issue_ns, io.low_done_ns)
+        && issue >= line.at
+        && low >= issue
+        && low <= done
+    {
+        line.to(issue, Phase::Device);
+        line.to(low, Phase::LowerDevice);
+    }
+    line.to(done, Phase::Device);
+}
+
+/// From the device's answer to the program.
+fn after(line: &mut Line, io: &LayerRow, beside: &Beside<'_>) {
+    let from = line.at;
+    let seen = overlapping(beside.off, from, io.end_ns).next().is_some();
+    if !seen
+        && let (Some(wake), Some(run)) = (io.wake_ns, io.run_ns)
+        && wake >= from
+        && run >= wake
+    {
+        line.to(wake, Phase::Completion);
+        line.to(run, Phase::Cpu);
+    }
+    stretch(line, io.end_ns, Phase::Completion, false, beside);
+}
+
+fn overlapping(rows: &[LayerRow], from: i64, to: i64) -> impl Iterator<Item = &LayerRow> {
+    let first = rows.partition_point(|r| r.end_ns <= from);
+    rows[first..].iter().take_while(move |r| r.start_ns < to)
+}
+
+/// Up to `to`, the thread's stretches off the CPU say what it was waiting for; the rest is `base`.
+fn stretch(line: &mut Line, to: i64, base: Phase, elsewhere: bool, beside: &Beside<'_>) {
+    let to = to.clamp(line.at, line.end);
+    let idle = if beside.blind || elsewhere {
+        Phase::Unobserved
+    } else {
+        base
+    };
+    for off in overlapping(beside.off, line.at, to) {
+        busy(line, off.start_ns.min(to), idle, beside);
+        let back = off.end_ns.min(to);
+        if off.state == Some(0) {
+            line.to(back, Phase::Cpu);
+            continue;
+        }
+        let wake = off.middle_ns.unwrap_or(off.end_ns).min(to);
+        line.to(wake, asleep(off, base, elsewhere));
+        line.to(back, Phase::Cpu);
+    }
+    busy(line, to, idle, beside);
+}
+
+/// On the CPU: making room in memory, or what the stretch is about.
+fn busy(line: &mut Line, to: i64, idle: Phase, beside: &Beside<'_>) {
+    for reclaim in overlapping(beside.reclaim, line.at, to) {
+        line.to(reclaim.start_ns.min(to), idle);
+        line.to(reclaim.end_ns.min(to), Phase::PageCache);
+    }
+    line.to(to, idle);
+}
+
+/// What a sleeping thread waited for.
+fn asleep(off: &LayerRow, base: Phase, elsewhere: bool) -> Phase {
+    match off.stack.as_deref().map(stacks::wait) {
+        Some(Wait::For(phase, _)) => phase,
+        // Its own I/O was done: nobody had told it yet.
+        Some(Wait::OwnIo) if base == Phase::Completion => Phase::Completion,
+        _ if elsewhere => Phase::Unobserved,
+        _ => Phase::Unobserved,
+    }
+}
+
+/// Lengths of the pieces.
+pub fn lengths(pieces: &[Piece]) -> Phases {
+    let mut phases = Phases::default();
+    for piece in pieces {
+        phases.0[piece.phase as usize] += (piece.to - piece.from) as u64;
+    }
+    phases
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use taillight_rundir::layers::Kind;
+
+    use super::*;
+
+    const NONE: Beside<'static> = Beside {
+        off: &[],
+        reclaim: &[],
+        blind: false,
+    };
+
+    fn io() -> LayerRow {
+        LayerRow {
+            start_ns: 1000,
+            end_ns: 2000,
+            bios: Some(1),
+            parts: Some(1),
+            bio_ns: Some(1100),
+            bio_last_ns: Some(1100),
+            alloc_ns: Some(1150),
+            issue_ns: Some(1200),
+            done_ns: Some(1800),
+            wake_ns: Some(1810),
+            run_ns: Some(1900),
+            ..LayerRow::default()
+        }
+    }
+
+    fn off(from: i64, wake: Option<i64>, to: i64, stack: &str) -> LayerRow {
+        LayerRow {
+            kind: Kind::OffCpu,
+            start_ns: from,
+            end_ns: to,
+            middle_ns: wake,
+            state: Some(u64::from(wake.is_some())),
+            stack: Some(stack.into()),
+            ..LayerRow::default()
+        }
+    }
+
+    fn all(io: &LayerRow, beside: &Beside<'_>) -> Vec<(u64, Phase)> {
+        let pieces = pieces(io, beside);
+        assert_eq!(lengths(&pieces).sum(), (io.end_ns - io.start_ns) as u64);
+        let length = |p: &Piece| ((p.to - p.from) as u64, p.phase);
+        pieces.iter().map(length).collect()
+    }
+
+    #[test]
+    fn a_whole_io_has_every_phase() {
+        use Phase::*;
+        let expected = [
+            (100, Submit),
+            (50, Tags),
+            (50, Queue),
+            (600, Device),
+            (10, Completion),
+            (90, Cpu),
+            (100, Completion),
+        ];
+        assert_eq!(all(&io(), &NONE), expected);
+    }
+
+    #[test]
+    fn an_unseen_completion_is_unobserved() {
+        let lost = LayerRow {
+            parts: Some(0),
+            done_ns: None,
+            wake_ns: None,
+            ..io()
+        };
+        assert_eq!(all(&lost, &NONE).last(), Some(&(800, Phase::Unobserved)));
+    }
+
+    #[test]
+    fn a_held_io_was_throttled() {
+        let held = LayerRow {
+            flags: Some(flags::HELD),
+            held_ns: Some(1100),
+            ..io()
+        };
+        assert_eq!(all(&held, &NONE)[0], (100, Phase::Throttle));
+    }
+
+    #[test]
+    fn a_sleep_is_named_by_its_stack() {
+        let events = [
+            off(1010, Some(1050), 1060, "request_wait_answer;fuse_read"),
+            off(1820, None, 1870, "exit_to_user_mode_loop"),
+        ];
+        let beside = Beside {
+            off: &events,
+            ..NONE
+        };
+        let lengths = lengths(&pieces(&io(), &beside));
+        assert_eq!(lengths.get(Phase::FileSystem), 40);
+        assert_eq!(lengths.get(Phase::Cpu), 10 + 50);
+        assert_eq!(lengths.sum(), 1000);
+    }
+
+    #[test]
+    fn nothing_is_known_to_be_on_cpu_when_events_were_lost() {
+        let cached = LayerRow {
+            bio_ns: None,
+            bios: Some(0),
+            ..io()
+        };
+        let blind = Beside {
+            blind: true,
+            ..NONE
+        };
+        assert_eq!(all(&cached, &NONE), [(1000, Phase::Submit)]);
+        assert_eq!(all(&cached, &blind), [(1000, Phase::Unobserved)]);
+    }
+
+    proptest! {
+        #[test]
+        fn phases_sum_to_the_latency_whatever_the_stamps(
+            stamps in prop::collection::vec(prop::option::of(900i64..2100), 12),
+            bits in 0u64..128, bios in 0u64..3, parts in 0u64..3,
+            offs in prop::collection::vec((0i64..1200, 0i64..300, 0i64..300, 0u64..2), 0..4),
+        ) {
+            let mut at = 900;
+            let events: Vec<LayerRow> = offs.iter().map(|(gap, sleep, wait, state)| {
+                let from = at + gap;
+                at = from + sleep + wait + 1;
+                LayerRow { state: Some(*state), ..off(from, Some(from + sleep), at, "mutex_lock") }
+            }).collect();
+            let io = LayerRow {
+                flags: Some(bits), bios: Some(bios), parts: Some(parts),
+                enter_ns: stamps[0], bio_ns: stamps[1], bio_last_ns: stamps[2],
+                held_ns: stamps[3], alloc_ns: stamps[4], issue_ns: stamps[5],
+                done_ns: stamps[6], wake_ns: stamps[7], run_ns: stamps[8],
+                low_issue_ns: stamps[9], low_done_ns: stamps[10], ..io()
+            };
+            for blind in [false, true] {
+                let beside = Beside { off: &events, reclaim: &[], blind };
+                let pieces = pieces(&io, &beside);
+                prop_assert_eq!(lengths(&pieces).sum(), 1000);
+                prop_assert!(pieces.windows(2).all(|w| w[0].to == w[1].from));
+            }
+        }
+    }
+}

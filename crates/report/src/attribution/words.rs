@@ -1,0 +1,197 @@
+//! An explanation in plain words, for the console, Markdown and the page.
+
+use super::{Explanation, Layer};
+use crate::format::{self, Script};
+use taillight_rundir::trace_info::Rung;
+
+/// Episodes listed singly.
+const EPISODES: usize = 10;
+
+/// The answer in one to a few sentences.
+pub fn sentences(it: &Explanation, script: Script) -> Vec<String> {
+    let mut said = Vec::new();
+    if it.info.rung == Rung::None {
+        let why = it.info.why.as_deref().unwrap_or("no reason given");
+        said.push(format!("The layers below were not seen: {why}."));
+        return said;
+    }
+    if it.outliers == 0 {
+        said.push(format!("There is no outlier ({}).", threshold(it, script)));
+        said.extend(limits(it));
+        return said;
+    }
+    let share = |n: u64| format::percent(n as f64 / it.outliers as f64);
+    let mut parts = Vec::new();
+    for layer in it
+        .layers
+        .iter()
+        .filter(|l| l.layer != Layer::Unknown)
+        .take(4)
+    {
+        parts.push(format!(
+            "{} ({}) {}",
+            format::count(layer.outliers),
+            share(layer.outliers),
+            layer.layer.did()
+        ));
+    }
+    let unknown = it.layers.iter().find(|l| l.layer == Layer::Unknown);
+    let unknown = unknown.map_or("none is unexplained".to_owned(), |l| {
+        format!("{} unknown", share(l.outliers))
+    });
+    parts.push(unknown);
+    said.push(format!(
+        "Of {} outliers ({}), {}.",
+        format::count(it.outliers),
+        threshold(it, script),
+        parts.join("; ")
+    ));
+    said.push(format!(
+        "They make {} {}.",
+        format::count(it.episodes.len() as u64),
+        if it.episodes.len() == 1 {
+            "episode"
+        } else {
+            "episodes"
+        }
+    ));
+    said.extend(limits(it));
+    said
+}
+
+/// What an outlier is here.
+fn threshold(it: &Explanation, script: Script) -> String {
+    let mut list: Vec<String> = it
+        .thresholds
+        .iter()
+        .map(|(op, ns)| format!("{}s above {}", op.name(), format::duration_ns(*ns, script)))
+        .collect();
+    if it.given {
+        list.truncate(1);
+        let ns = it.thresholds.values().next().copied().unwrap_or(0);
+        return format!("above {}", format::duration_ns(ns, script));
+    }
+    match list.is_empty() {
+        true => "no I/Os".to_owned(),
+        false => format!("{}: the slowest 0.1 %", list.join(", ")),
+    }
+}
+
+/// What limits the answer.
+fn limits(it: &Explanation) -> Vec<String> {
+    let mut said = Vec::new();
+    let c = &it.coverage;
+    let percent = |n: u64, of: u64| format::percent(n as f64 / of.max(1) as f64);
+    let block = c.matched + c.unsplit;
+    if block > 0 {
+        said.push(format!(
+            "Of {} traced I/Os, {} reached a device; {} of these were seen from end to end.",
+            format::count(c.traced),
+            format::count(block),
+            percent(c.matched, block)
+        ));
+    } else if c.traced > 0 {
+        said.push(format!(
+            "None of {} traced I/Os had block I/O of its own.",
+            format::count(c.traced)
+        ));
+    }
+    if it.lacking > 0 {
+        said.push(format!(
+            "{} outliers were not traced and are counted as unknown.",
+            format::count(it.lacking)
+        ));
+    }
+    let lost = it.info.events_lost + it.info.ios_lost;
+    if lost > 0 {
+        said.push(format!(
+            "{} trace events were lost: what was not seen counts as unknown.",
+            format::count(lost)
+        ));
+    }
+    for program in it.info.programs.iter().filter(|p| p.missing.is_some()) {
+        said.push(format!(
+            "Not seen: {} ({}).",
+            program.sees, program.trace_point
+        ));
+    }
+    if it.info.rung == Rung::TracePoints && !it.info.symbols {
+        said.push("Kernel function names were hidden: reasons for sleeping are unknown.".into());
+    }
+    said
+}
+
+/// Everything for `taillight explain`.
+pub fn text(it: &Explanation, start_ns: i64) -> String {
+    let mut out = String::new();
+    for line in sentences(it, Script::Plain) {
+        out.push_str(&crate::console::paragraph(&line));
+    }
+    let time = |ns: u64| format::duration_ns(ns, Script::Plain);
+    if !it.layers.is_empty() {
+        out.push_str("\nlayer          outliers   share      excess   every stamp seen\n");
+    }
+    for l in &it.layers {
+        let share = format::percent(l.outliers as f64 / it.outliers.max(1) as f64);
+        out.push_str(&format!(
+            "{:<14} {:>8}  {share:>6}  {:>10}   {}\n",
+            l.layer.name(),
+            format::count(l.outliers),
+            time(l.excess_ns),
+            format::count(l.sure)
+        ));
+    }
+    if !it.episodes.is_empty() {
+        out.push_str("\nEpisodes, the heaviest first:\n");
+    }
+    let mut heavy: Vec<_> = it.episodes.iter().collect();
+    heavy.sort_by_key(|e| std::cmp::Reverse(e.excess_ns));
+    for e in heavy.iter().take(EPISODES) {
+        let at = (e.start_ns - start_ns) as f64 / 1e9;
+        let span = (e.end_ns - e.start_ns).max(0) as u64;
+        out.push_str(&format!(
+            "  at {at:.3} s, {} long: {} outliers up to {}, {} of the excess in {}\n",
+            time(span),
+            format::count(e.ios),
+            time(e.worst_ns),
+            format::percent(e.share),
+            e.layer.name()
+        ));
+        for line in &e.evidence {
+            out.push_str(&format!("    - {line}\n"));
+        }
+    }
+    if heavy.len() > EPISODES {
+        out.push_str(&format!("  and {} lighter ones\n", heavy.len() - EPISODES));
+    }
+    levels(it, &mut out);
+    out
+}
+
+fn levels(it: &Explanation, out: &mut String) {
+    if it.levels.is_empty() {
+        return;
+    }
+    out.push_str("\nWhere the time goes (mean of the traced I/Os within 5 % of a percentile):\n");
+    let time = |ns: u64| format::duration_ns(ns, Script::Plain);
+    for level in &it.levels {
+        let mut parts: Vec<_> = super::Phase::ALL
+            .into_iter()
+            .map(|p| (level.phases.get(p), p))
+            .filter(|(ns, _)| *ns * 100 >= level.ns)
+            .collect();
+        parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
+        let text: Vec<String> = parts
+            .iter()
+            .map(|(ns, p)| format!("{} {}", p.words(), time(*ns)))
+            .collect();
+        out.push_str(&format!(
+            "  {} {} % ({}, {} I/Os): {}\n",
+            level.op.name(),
+            level.p,
+            time(level.ns),
+            format::count(level.ios),
+            text.join(", ")
+        ));
+    }
+}

@@ -1,0 +1,72 @@
+//! The part of the page that says why the tail is slow.
+
+use serde::Serialize;
+
+use crate::attribution::{Explanation, picture, words};
+use crate::format::{self, Script};
+
+/// Episodes on the page: those with a picture.
+#[derive(Serialize)]
+pub struct Explained {
+    /// The answer in words.
+    sentences: Vec<String>,
+    /// Phase and colour.
+    legend: Vec<(&'static str, &'static str)>,
+    /// Percentiles as stacks of phases.
+    stacks: Option<String>,
+    /// The heaviest episodes.
+    episodes: Vec<Episode>,
+    /// Layer, outliers, share, excess, with every stamp seen.
+    layers: Vec<[String; 5]>,
+    /// Trace points: what they see, and why not.
+    programs: Vec<(String, String, String)>,
+}
+
+#[derive(Serialize)]
+struct Episode {
+    title: String,
+    evidence: Vec<String>,
+    picture: String,
+}
+
+/// The section of one run.
+pub fn explained(it: &Explanation, start_ns: i64) -> Explained {
+    let time = |ns: u64| format::duration_ns(ns, Script::Fine);
+    let mut heavy: Vec<_> = it.episodes.iter().collect();
+    heavy.sort_by_key(|e| std::cmp::Reverse(e.excess_ns));
+    let episodes = heavy.iter().filter_map(|e| {
+        Some(Episode {
+            title: format!(
+                "At {:.3} s: {} outliers up to {}, {} of the excess in {}",
+                (e.start_ns - start_ns) as f64 / 1e9,
+                format::count(e.ios),
+                time(e.worst_ns),
+                format::percent(e.share),
+                e.layer.name().replace('_', " ")
+            ),
+            evidence: e.evidence.clone(),
+            picture: picture::episode(e)?,
+        })
+    });
+    let layers = it.layers.iter().map(|l| {
+        [
+            l.layer.name().replace('_', " "),
+            format::count(l.outliers),
+            format::percent(l.outliers as f64 / it.outliers.max(1) as f64),
+            time(l.excess_ns),
+            format::count(l.sure),
+        ]
+    });
+    let programs = it.info.programs.iter().map(|p| {
+        let missing = p.missing.clone().unwrap_or_default();
+        (p.trace_point.clone(), p.sees.clone(), missing)
+    });
+    Explained {
+        sentences: words::sentences(it, Script::Fine),
+        legend: picture::legend(it),
+        stacks: picture::stacks(it),
+        episodes: episodes.collect(),
+        layers: layers.collect(),
+        programs: programs.collect(),
+    }
+}

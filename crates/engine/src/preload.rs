@@ -122,7 +122,7 @@ impl Load {
             session,
             payload,
             generator: KeyedGenerator::new(plan, &inserts, space.clone(), place)?,
-            values: Keyed::new(w, space, depth as usize),
+            values: Keyed::new(w, space, depth as usize)?,
             free: (0..depth).collect(),
             depth: depth as usize,
             made: 0,

@@ -7,6 +7,7 @@
 
 pub mod fio;
 mod toml_text;
+pub mod ycsb;
 
 use taillight_core::Result;
 use taillight_core::plan::Plan;
@@ -38,13 +39,22 @@ pub struct Format {
 }
 
 /// Every format, one line each.
-pub const FORMATS: &[Format] = &[Format {
-    name: "fio",
-    about: "fio job file",
-    extensions: &["fio"],
-    looks_like: fio::looks_like,
-    import: fio::import,
-}];
+pub const FORMATS: &[Format] = &[
+    Format {
+        name: "fio",
+        about: "fio job file",
+        extensions: &["fio"],
+        looks_like: fio::looks_like,
+        import: fio::import,
+    },
+    Format {
+        name: "ycsb",
+        about: "YCSB property file",
+        extensions: &["properties"],
+        looks_like: ycsb::looks_like,
+        import: ycsb::import,
+    },
+];
 
 /// A job file of another benchmark, made from a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,6 +117,9 @@ mod tests {
         assert_eq!(name("-", "[seq]\nrw=read\n"), Some("fio"));
         assert_eq!(name("-", "[run]\nname = \"x\"\n"), None);
         assert_eq!(name("a.toml", "[global]\n"), None);
+        assert_eq!(name("workloada", "# A\nrecordcount=1000\n"), Some("ycsb"));
+        assert_eq!(name("a.properties", ""), Some("ycsb"));
+        assert_eq!(name("-", "driver=memory\n"), None);
         assert!(by_name("fio").is_some() && by_name("x").is_none());
     }
 }

@@ -97,10 +97,7 @@ pub fn seats(plan: &Plan, shape: Geometry, space: Option<&Arc<KeySpace>>) -> Res
                     .copied(),
                 kinds: kinds(workload),
                 payload: payload(plan, workload, worker)?,
-                keyed: space.map(|space| {
-                    let depth = workload.queue_depth as usize;
-                    Box::new(Keyed::new(workload, space.clone(), depth))
-                }),
+                keyed: keyed(workload, space)?,
                 open_loop: !workload.arrival.is_closed(),
                 first_slot,
             });
@@ -120,6 +117,12 @@ pub fn join(w: &WorkloadPlan, index: u32) -> Option<u64> {
 pub(crate) fn buffer_size(w: &WorkloadPlan) -> u64 {
     let size = w.block_size.max();
     w.value.as_ref().map_or(size, |v| v.value_bytes(size))
+}
+
+/// What operations on keys need.
+fn keyed(w: &WorkloadPlan, space: Option<&Arc<KeySpace>>) -> Result<Option<Box<Keyed>>> {
+    let keyed = space.map(|space| Keyed::new(w, space.clone(), w.queue_depth as usize));
+    Ok(keyed.transpose()?.map(Box::new))
 }
 
 /// What the writes of a worker carry.

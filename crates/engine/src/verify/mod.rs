@@ -12,6 +12,7 @@
 mod area;
 mod block;
 mod checker;
+mod integrity;
 mod judge;
 mod ledger;
 mod pass;
@@ -26,6 +27,7 @@ use taillight_rundir::verify::VerifyReport;
 pub use area::Area;
 pub use block::{Difference, Format, Mark, SMALLEST, Seen, crc32c, inspect, run_hash};
 pub use checker::Checker;
+pub use integrity::Integrity;
 pub use judge::{Detail, Judgement, Reason};
 pub use ledger::{Age, ENTRY, Entry, Ledger, MOST_IN_FLIGHT, age};
 pub use pass::{Pass, pass};

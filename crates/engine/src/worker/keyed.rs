@@ -16,6 +16,7 @@ use super::Worker;
 use super::flight::{IDLE, InFlight, record, unknown_token};
 use crate::clock::Kept;
 use crate::keyspace::KeySpace;
+use crate::verify::Integrity;
 
 /// What a worker on keys knows besides its operations in flight.
 pub struct Keyed {
@@ -29,25 +30,39 @@ pub struct Keyed {
     sizes: Vec<u32>,
     /// Slots whose get is back and whose update is to be submitted.
     next: Vec<u32>,
+    /// Makes and checks values that follow from their keys.
+    integrity: Option<Box<Integrity>>,
 }
 
 impl Keyed {
     /// For a workload with `depth` slots.
-    pub fn new(w: &WorkloadPlan, space: Arc<KeySpace>, depth: usize) -> Keyed {
+    ///
+    /// # Errors
+    /// `Usage` when its keys cannot be made.
+    pub fn new(w: &WorkloadPlan, space: Arc<KeySpace>, depth: usize) -> Result<Keyed> {
         let values: Values = w.value.clone().unwrap_or_default();
         let name = |n: u32| {
             format!("{}{n}", values.prefix)
                 .into_bytes()
                 .into_boxed_slice()
         };
-        Keyed {
+        let names: Vec<_> = (0..values.fields).map(name).collect();
+        let integrity = if values.integrity {
+            let format = w.keys.clone().unwrap_or_default().format()?;
+            let size = w.block_size.max() as usize;
+            Some(Box::new(Integrity::new(format, names.clone(), size)))
+        } else {
+            None
+        };
+        Ok(Keyed {
             space,
             fields: values.fields,
-            names: (0..values.fields).map(name).collect(),
+            names,
             composed: vec![None; depth],
             sizes: vec![0; depth * values.fields as usize],
             next: Vec::with_capacity(depth),
-        }
+            integrity,
+        })
     }
 
     /// What to submit first for `op` in `slot`: a read-modify-write begins with its get. `sizes`
@@ -82,10 +97,27 @@ impl Keyed {
         self.sizes.get(at..at + fields).unwrap_or(&[])
     }
 
-    /// Writes lengths and names of the fields around the payload that is in `buffer` already.
-    /// `sizes` are the bytes of each field as they were drawn.
+    /// Writes lengths and names of the fields around the payload that is in `buffer` already, or
+    /// with `integrity` the whole value. `sizes` are the bytes of each field as they were drawn.
     #[inline]
-    pub fn encode(&self, op: &Op, buffer: &mut [u8], sizes: &[u32]) {
+    pub fn encode(&mut self, op: &Op, buffer: &mut [u8], sizes: &[u32]) {
+        self.encode_fields(op, buffer, sizes);
+        if let Some(integrity) = &mut self.integrity {
+            integrity.fill(op, buffer);
+        }
+    }
+
+    /// As [`Keyed::encode`], for the update that `slot` goes on with.
+    #[inline]
+    fn encode_kept(&mut self, slot: u32, op: &Op, buffer: &mut [u8]) {
+        self.encode_fields(op, buffer, self.kept_sizes(slot));
+        if let Some(integrity) = &mut self.integrity {
+            integrity.fill(op, buffer);
+        }
+    }
+
+    #[inline]
+    fn encode_fields(&self, op: &Op, buffer: &mut [u8], sizes: &[u32]) {
         if self.fields <= 1 {
             return;
         }
@@ -134,7 +166,16 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             c.moved
         };
         let short = c.status.is_ok() && !reads && moved != op.size;
-        let status = if short { Status::SHORT } else { c.status };
+        let mut status = if short { Status::SHORT } else { c.status };
+        if let Some(integrity) = &mut keyed.integrity
+            && op.kind == OpKind::Get
+            && status.is_ok()
+        {
+            let value = self.session.buffer(slot).get(..moved as usize);
+            if !value.is_some_and(|value| integrity.holds(op.key, value)) {
+                status = Status::VERIFY;
+            }
+        }
         let mut flight = flight;
         if reads && status.is_ok() {
             flight.op.size = moved;
@@ -233,8 +274,8 @@ impl<C: Kept, P: Probe> Worker<C, P> {
                 ..whole.op
             };
             self.fill_payload(slot, &op);
-            if let Some(keyed) = &self.keyed {
-                keyed.encode(&op, self.session.buffer(slot), keyed.kept_sizes(slot));
+            if let Some(keyed) = &mut self.keyed {
+                keyed.encode_kept(slot, &op, self.session.buffer(slot));
             }
             self.generation += 1;
             let token = Token::new(self.generation, self.first_slot + slot);

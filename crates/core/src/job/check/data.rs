@@ -2,7 +2,7 @@
 
 use super::{Checked, need};
 use crate::capability::Capabilities;
-use crate::plan::{KeyNaming, PayloadKind, Plan, VerifyMode, WorkloadPlan};
+use crate::plan::{BlockSize, KeyNaming, PayloadKind, Plan, VerifyMode, WorkloadPlan};
 
 /// Longest key.
 const KEY_MAX: u64 = 256;
@@ -24,6 +24,12 @@ pub(super) fn data(w: &WorkloadPlan, path: &str) -> Checked {
             &at,
             "the field prefix is longer than 64 bytes",
             "use a short one, like \"field\"",
+        )?;
+        need(
+            !v.integrity || matches!(w.block_size, BlockSize::Fixed(_)),
+            &format!("{at}.integrity"),
+            "values are computed for fields of one size",
+            "give block_size as one size, or leave integrity out",
         )?;
     }
     if let Some(s) = &w.scan {

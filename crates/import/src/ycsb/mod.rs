@@ -1,0 +1,79 @@
+//! YCSB property files: into a job for the load phase and a job for the transactions.
+//!
+//! The way in: `properties` (Java's file format, files and single assignments merged in order,
+//! each value with its place) -> `list` (every property: mapped, harmless or refused) -> `read`
+//! (typed values, as YCSB's `CoreWorkload` and `Client` understand them) -> `job` (TOML). What it
+//! is not: the runner of the phases; the `ycsb` suite is, and uses [`phases`] for what they mean.
+
+mod job;
+mod lengths;
+mod list;
+mod properties;
+mod read;
+
+use taillight_core::Result;
+
+use crate::ImportedJob;
+pub use properties::Properties;
+
+/// The two jobs that the properties of one workload mean.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Phases {
+    /// Inserts the records; `None` when there are none to insert.
+    pub load: Option<ImportedJob>,
+    /// The transactions.
+    pub run: ImportedJob,
+}
+
+/// Reads a property file: the load phase, then the transactions.
+///
+/// # Errors
+/// `Usage` with file and line: unknown properties, and values that cannot be meant here.
+pub fn import(text: &str, file: &str) -> Result<Vec<ImportedJob>> {
+    import_all(&Properties::parse(text, file)?, file)
+}
+
+/// As [`import`], for properties that are merged already. `file` names where they came from.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_all(properties: &Properties, file: &str) -> Result<Vec<ImportedJob>> {
+    let stem = std::path::Path::new(file).file_stem();
+    let name = match stem.map(|s| s.to_string_lossy().into_owned()) {
+        Some(stem) if stem != "-" && stem != "stdin" => stem,
+        _ => "ycsb".to_owned(),
+    };
+    let Phases { load, run } = phases(properties, &name, file)?;
+    Ok(load.into_iter().chain([run]).collect())
+}
+
+/// The jobs of a workload called `name`. `source` says in a comment where it came from.
+///
+/// # Errors
+/// As [`import`].
+pub fn phases(properties: &Properties, name: &str, source: &str) -> Result<Phases> {
+    let spec = read::spec(properties)?;
+    let name: String = name
+        .chars()
+        .map(|c| {
+            let fits = c.is_ascii_alphanumeric() || "-_.".contains(c);
+            if fits { c } else { '-' }
+        })
+        .take(48)
+        .collect();
+    Ok(Phases {
+        load: (spec.insert_count > 0).then(|| job::load(&spec, &name, source)),
+        run: job::run(&spec, &name, source),
+    })
+}
+
+/// Whether a text is a property file of YCSB: no section, and a property of its core first or an
+/// assignment of `workload`.
+pub fn looks_like(text: &str) -> bool {
+    let lines = text
+        .lines()
+        .map(str::trim)
+        .filter(|l| !l.is_empty() && !l.starts_with(['#', '!']));
+    let mut names = lines.map(|l| l.split(['=', ':']).next().unwrap_or_default().trim());
+    names.next().is_some_and(list::is_core)
+}

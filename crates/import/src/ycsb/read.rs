@@ -1,0 +1,442 @@
+//! Properties as YCSB's client and core workload understand them: typed, with its defaults.
+
+use std::str::FromStr;
+
+use taillight_core::{Error, Result};
+
+use super::list::{self, Fate};
+use super::properties::{Properties, Value};
+
+/// Digits after the point that weights keep.
+const DIGITS: i32 = 9;
+/// Most zipfian lengths written out one by one.
+const MOST_LENGTHS: u32 = 4096;
+
+/// Lengths of a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lengths {
+    /// All alike.
+    Constant(u32),
+    /// Each as likely, both ends included.
+    Uniform(u32, u32),
+    /// Short ones are the most frequent.
+    Zipfian(u32, u32),
+    /// From this file.
+    Histogram(String),
+}
+
+/// Which key.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Request {
+    /// A word that is the same here.
+    Word(&'static str),
+    /// `hotspot`: share of the keys, share of the operations.
+    Hotspot(f64, f64),
+    /// `exponential`: percentile, share of the keys.
+    Exponential(f64, f64),
+}
+
+/// What is driven.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Store {
+    /// Name of the driver.
+    pub driver: &'static str,
+    /// Its path.
+    pub path: Option<String>,
+}
+
+/// A workload.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spec {
+    pub insert_start: u64,
+    pub insert_count: u64,
+    pub operations: Option<u64>,
+    pub seconds: Option<u64>,
+    pub threads: u32,
+    /// Operations a second over all threads.
+    pub rate: Option<u64>,
+    /// Operations in YCSB's order with whole weights; those of weight 0 are left out.
+    pub mix: Vec<(&'static str, u32)>,
+    pub request: Request,
+    pub fields: u32,
+    pub lengths: Lengths,
+    pub prefix: String,
+    pub digits: u32,
+    pub hashed: bool,
+    pub integrity: bool,
+    pub read_all: bool,
+    pub write_all: bool,
+    pub scan: (u32, u32),
+    pub scan_word: &'static str,
+    pub store: Option<Store>,
+    pub notes: Vec<String>,
+}
+
+/// Judges every property and reads those that mean something.
+///
+/// # Errors
+/// `Usage`, naming property and place.
+pub fn spec(p: &Properties) -> Result<Spec> {
+    let r = Reader { p };
+    let mut notes = r.judge()?;
+    let (insert_start, insert_count) = r.records()?;
+    let records = insert_start + insert_count;
+    let split = insert_start != 0 || r.number("recordcount", 0)? != records;
+    let mix = r.mix(&mut notes)?;
+    let request = r.request(split)?;
+    if split && mix.iter().any(|(op, _)| *op == "insert") {
+        return Err(r.bad(
+            "insertproportion",
+            "with a part of the records (insertstart, insertcount) every YCSB client would insert \
+             the same keys from recordcount on",
+            "set insertproportion=0 for clients that share the records",
+        ));
+    }
+    let seconds = Some(r.number("maxexecutiontime", 0u64)?).filter(|s| *s > 0);
+    let operations = Some(r.number("operationcount", 0u64)?).filter(|n| *n > 0);
+    if seconds.is_some() {
+        notes.push(
+            "maxexecutiontime ends the transactions; the load always inserts every record".into(),
+        );
+    }
+    if operations.is_none() && seconds.is_none() {
+        return Err(r.bad(
+            "operationcount",
+            "nothing ends the transactions",
+            "give operationcount or maxexecutiontime above 0",
+        ));
+    }
+    let lengths = r.lengths()?;
+    let integrity = r.yes("dataintegrity", false)?;
+    if integrity && !matches!(lengths, Lengths::Constant(_)) {
+        return Err(r.bad(
+            "dataintegrity",
+            "it needs fields of one length, here as in YCSB",
+            "set fieldlengthdistribution=constant, or dataintegrity=false",
+        ));
+    }
+    let scan = r.range("minscanlength", 1, "maxscanlength", 1000)?;
+    Ok(Spec {
+        insert_start,
+        insert_count,
+        operations,
+        seconds,
+        threads: r.at_least("threadcount", 1, 1)?,
+        rate: Some(r.number("target", 0u64)?).filter(|n| *n > 0),
+        mix,
+        request,
+        fields: r.at_least("fieldcount", 10, 1)?,
+        lengths,
+        prefix: r.text("fieldnameprefix").unwrap_or("field").to_owned(),
+        digits: r.number("zeropadding", 1)?,
+        hashed: r.text("insertorder").is_none_or(|t| t == "hashed"),
+        integrity,
+        read_all: r.yes("readallfields", true)?,
+        write_all: r.yes("writeallfields", false)?,
+        scan,
+        scan_word: r.one_of("scanlengthdistribution", &["uniform", "zipfian"])?,
+        store: r.store()?,
+        notes,
+    })
+}
+
+struct Reader<'a> {
+    p: &'a Properties,
+}
+
+impl Reader<'_> {
+    fn text(&self, name: &str) -> Option<&str> {
+        self.p.get(name).map(|v| v.text.as_str())
+    }
+
+    /// A complaint about a property, with its place if it was given.
+    fn bad(&self, name: &str, what: impl AsRef<str>, hint: &str) -> Error {
+        let error = Error::usage(format!("`{name}`: {}", what.as_ref()));
+        let error = match self.p.get(name) {
+            Some(Value { at, .. }) => error.with("at", at),
+            None => error,
+        };
+        error.hint(hint)
+    }
+
+    /// Refuses what is unknown or cannot be done; says why the rest means nothing.
+    fn judge(&self) -> Result<Vec<String>> {
+        let mut notes = Vec::new();
+        for (name, value) in self.p.iter() {
+            match list::fate(name) {
+                Some(Fate::Mapped) => {}
+                Some(Fate::Harmless(why)) => notes.push(format!("{}, {name}: {why}", value.at)),
+                Some(Fate::Refused(what)) => {
+                    return Err(self.bad(name, what, "take the line out"));
+                }
+                None if list::is_binding(name) => {
+                    return Err(self.bad(
+                        name,
+                        "it belongs to one of YCSB's database bindings, which are not used here",
+                        "take the line out, and describe the store with --driver, --path and \
+                         --set target.options.NAME=VALUE (`taillight drivers` lists them)",
+                    ));
+                }
+                None => {
+                    let hint = match list::nearest(name) {
+                        Some(near) => format!("did you mean `{near}`?"),
+                        None => "take the line out; docs/ycsb.md lists what is known".to_owned(),
+                    };
+                    return Err(self.bad(name, "YCSB's core has no such property", &hint));
+                }
+            }
+        }
+        self.only_core()?;
+        Ok(notes)
+    }
+
+    /// Values that would ask for another workload, or for hidden repeats.
+    fn only_core(&self) -> Result<()> {
+        if let Some(class) = self.text("workload")
+            && class.rsplit('.').next() != Some("CoreWorkload")
+        {
+            return Err(self.bad(
+                "workload",
+                format!("`{class}` is another workload than YCSB's core"),
+                "only CoreWorkload can be imported",
+            ));
+        }
+        if self.number("core_workload_insertion_retry_limit", 0u64)? > 0 {
+            return Err(self.bad(
+                "core_workload_insertion_retry_limit",
+                "failed inserts would be repeated, their failures hidden in one latency",
+                "set it to 0: every failure is counted and shown",
+            ));
+        }
+        Ok(())
+    }
+
+    fn number<T: FromStr>(&self, name: &str, default: T) -> Result<T> {
+        let Some(text) = self.text(name) else {
+            return Ok(default);
+        };
+        text.parse().map_err(|_| {
+            self.bad(
+                name,
+                format!("`{text}` is not a whole number that fits"),
+                "write a number without unit, 0 or more",
+            )
+        })
+    }
+
+    fn at_least(&self, name: &str, default: u32, least: u32) -> Result<u32> {
+        let n = self.number(name, default)?;
+        match n >= least {
+            true => Ok(n),
+            false => Err(self.bad(name, format!("{n} is too few"), "give at least 1")),
+        }
+    }
+
+    fn yes(&self, name: &str, default: bool) -> Result<bool> {
+        match self.text(name).map(str::to_ascii_lowercase).as_deref() {
+            None => Ok(default),
+            Some("true") => Ok(true),
+            Some("false") => Ok(false),
+            Some(other) => Err(self.bad(
+                name,
+                format!("`{other}` is neither true nor false (YCSB would take it as false)"),
+                "write true or false",
+            )),
+        }
+    }
+
+    fn one_of(&self, name: &str, words: &[&'static str]) -> Result<&'static str> {
+        let text = self.text(name).unwrap_or(words[0]);
+        words.iter().find(|w| **w == text).copied().ok_or_else(|| {
+            let hint = format!("write one of: {}", words.join(", "));
+            self.bad(name, format!("`{text}` is not known"), &hint)
+        })
+    }
+
+    fn share(&self, name: &str, default: f64, most: f64) -> Result<f64> {
+        let Some(text) = self.text(name) else {
+            return Ok(default);
+        };
+        let value: Option<f64> = text.parse().ok();
+        value
+            .filter(|v| v.is_finite() && *v >= 0.0 && *v <= most)
+            .ok_or_else(|| {
+                let what = format!("`{text}` is not a number from 0 to {most}");
+                self.bad(name, what, "write a decimal like 0.95")
+            })
+    }
+
+    /// A shortest and a longest.
+    fn range(&self, min: &str, min_is: u32, max: &str, max_is: u32) -> Result<(u32, u32)> {
+        let (low, high) = (
+            self.at_least(min, min_is, 1)?,
+            self.at_least(max, max_is, 1)?,
+        );
+        match low <= high {
+            true => Ok((low, high)),
+            false => Err(self.bad(min, format!("{low} is above {max}={high}"), "swap them")),
+        }
+    }
+
+    /// First record and number of records of this client.
+    fn records(&self) -> Result<(u64, u64)> {
+        let records: u64 = self.number("recordcount", 0)?;
+        if records == 0 {
+            return Err(self.bad(
+                "recordcount",
+                "it is not given (YCSB would take 2147483647)",
+                "give the number of records, like -p recordcount=1000000",
+            ));
+        }
+        let start: u64 = self.number("insertstart", 0)?;
+        let count = self.number("insertcount", records.saturating_sub(start))?;
+        let ends = start.checked_add(count).filter(|end| *end <= records);
+        if ends.is_none() || start >= records {
+            return Err(self.bad(
+                "insertstart",
+                format!("{start} and insertcount={count} go beyond recordcount={records}"),
+                "recordcount is the total over all clients, at least insertstart + insertcount",
+            ));
+        }
+        if count == 0 {
+            return Err(self.bad(
+                "insertcount",
+                "0 records: there would be nothing to read",
+                "leave it out",
+            ));
+        }
+        Ok((start, count))
+    }
+
+    /// Whole weights that stand to each other as the proportions do.
+    fn mix(&self, notes: &mut Vec<String>) -> Result<Vec<(&'static str, u32)>> {
+        let parts = [
+            ("readproportion", "get", 0.95),
+            ("updateproportion", "update", 0.05),
+            ("insertproportion", "insert", 0.0),
+            ("scanproportion", "scan", 0.0),
+            ("readmodifywriteproportion", "rmw", 0.0),
+        ];
+        let mut shares = Vec::new();
+        for (name, op, default) in parts {
+            let share = self.share(name, default, 1e9)?;
+            if share > 0.0 {
+                shares.push((op, share));
+            }
+        }
+        let largest = shares.iter().map(|(_, s)| *s).fold(0.0, f64::max);
+        if largest == 0.0 {
+            return Err(self.bad(
+                "readproportion",
+                "all proportions are 0: there is nothing to do",
+                "give at least one of the proportions a value above 0",
+            ));
+        }
+        let fits = |digits: &i32| largest * 10f64.powi(*digits) < f64::from(u32::MAX);
+        let digits = (0..=DIGITS).rev().find(fits).unwrap_or(0);
+        let scale = 10f64.powi(digits);
+        let whole = |s: f64| (s * scale).round().max(1.0);
+        if shares
+            .iter()
+            .any(|(_, s)| (s * scale - whole(*s)).abs() > 1e-3)
+        {
+            notes.push(format!(
+                "the proportions are rounded to {digits} digits after the point"
+            ));
+        }
+        let weights: Vec<_> = shares
+            .iter()
+            .map(|(op, s)| (*op, whole(*s) as u32))
+            .collect();
+        let common = weights.iter().fold(0, |d, (_, w)| gcd(d, *w)).max(1);
+        Ok(weights
+            .into_iter()
+            .map(|(op, w)| (op, w / common))
+            .collect())
+    }
+
+    fn request(&self, split: bool) -> Result<Request> {
+        let words = [
+            "uniform",
+            "sequential",
+            "zipfian",
+            "latest",
+            "hotspot",
+            "exponential",
+        ];
+        let word = self.one_of("requestdistribution", &words)?;
+        if split && matches!(word, "latest" | "exponential") {
+            return Err(self.bad(
+                "requestdistribution",
+                format!("`{word}` reaches back over the records of all clients"),
+                "use it without insertstart and insertcount",
+            ));
+        }
+        Ok(match word {
+            "uniform" => Request::Word("random"),
+            "zipfian" => Request::Word("scrambled"),
+            "hotspot" => Request::Hotspot(
+                self.share("hotspotdatafraction", 0.2, 1.0)?,
+                self.share("hotspotopnfraction", 0.8, 1.0)?,
+            ),
+            "exponential" => Request::Exponential(
+                self.share("exponential.percentile", 95.0, 100.0)?,
+                self.share("exponential.frac", 0.857_142_857_1, 1.0)?,
+            ),
+            same => Request::Word(same),
+        })
+    }
+
+    fn lengths(&self) -> Result<Lengths> {
+        let words = ["constant", "uniform", "zipfian", "histogram"];
+        let word = self.one_of("fieldlengthdistribution", &words)?;
+        let longest = self.at_least("fieldlength", 100, 1)?;
+        if word == "histogram" {
+            let file = self.text("fieldlengthhistogram").unwrap_or("hist.txt");
+            return Ok(Lengths::Histogram(file.to_owned()));
+        }
+        if word == "constant" {
+            return Ok(Lengths::Constant(longest));
+        }
+        let (min, max) = self.range("minfieldlength", 1, "fieldlength", 100)?;
+        if word == "zipfian" && max - min >= MOST_LENGTHS {
+            return Err(self.bad(
+                "fieldlengthdistribution",
+                format!("zipfian over {} lengths", max - min + 1),
+                "at most 4096 lengths can be written out; use a shorter fieldlength or uniform",
+            ));
+        }
+        Ok(match word {
+            _ if min == max => Lengths::Constant(min),
+            "uniform" => Lengths::Uniform(min, max),
+            _ => Lengths::Zipfian(min, max),
+        })
+    }
+
+    /// The driver of a binding's class.
+    fn store(&self) -> Result<Option<Store>> {
+        let path = self.text("rocksdb.dir").map(str::to_owned);
+        let Some(class) = self.text("db") else {
+            return Ok(path.map(|path| Store {
+                driver: "rocksdb",
+                path: Some(path),
+            }));
+        };
+        match class.rsplit('.').next().unwrap_or(class) {
+            "RocksDBClient" | "rocksdb" => Ok(Some(Store {
+                driver: "rocksdb",
+                path,
+            })),
+            _ => Err(self.bad(
+                "db",
+                format!("the binding `{class}` says where a store is in properties of its own"),
+                "take the line out, and name the store with --driver and --path \
+                 (`taillight drivers` lists them)",
+            )),
+        }
+    }
+}
+
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}

@@ -159,13 +159,6 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         self.complete_plain(c)
     }
 
-    /// Whether nothing may be started yet, by the clock.
-    #[cold]
-    pub(super) fn held(&mut self) -> bool {
-        self.now = self.clock.now();
-        self.pace.hold > self.now
-    }
-
     /// Tells whether something is due or in flight: a submit may block, and a poll may wait.
     pub(super) fn tell_idle(&mut self) {
         if self.idle.is_none() {

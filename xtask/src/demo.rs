@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: eight short runs on the file system of the current directory and one
-//! report with all of them. What is run is in `jobs/demo/*.toml`; this only walks through them.
+//! `cargo xtask demo`: ten short runs on the file system of the current directory and the embedded
+//! stores, and one report with all of them. What is run is in `jobs/demo/*.toml`; this only walks through them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,6 +14,8 @@ use crate::{smoke, tool};
 const HOME: &str = "taillight-runs/demo";
 /// Size of the data file, as in the job files.
 const DATA_BYTES: u64 = 1 << 30;
+/// Exit code of a run that is not possible here.
+const UNAVAILABLE: i32 = 4;
 /// Free space asked for: data, runs and some air.
 const NEED_BYTES: u64 = 3 << 30;
 
@@ -45,9 +47,15 @@ pub fn main() -> Result<bool> {
     let mut all_good = true;
     for job in jobs()? {
         let run = session.join(job.file_stem().context("job without a name")?);
-        all_good &= measure(&job, &run, direct)?;
-        runs.push(run);
+        match measure(&job, &run, direct)? {
+            Some(good) => {
+                all_good &= good;
+                runs.push(run);
+            }
+            None => println!("{:<16} skipped: {}", label(&run), why_not(&run)),
+        }
     }
+    ensure!(!runs.is_empty(), "no run could begin");
     let html = report(&session, &runs)?;
     println!(
         "\ndemo: {} runs in {} s",
@@ -134,18 +142,28 @@ fn fresh(home: &Path) -> Result<PathBuf> {
     bail!("too many demo runs in {}; delete some", home.display())
 }
 
-/// One run; prints its rows. `Ok(false)` when the run had something to say against itself.
-fn measure(job: &Path, run: &Path, direct: bool) -> Result<bool> {
-    let name = run
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
+/// What a run is called in the table.
+fn label(run: &Path) -> String {
+    let name = run.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// Why a run could not begin: the first line it said about it.
+fn why_not(run: &Path) -> String {
+    let said = std::fs::read_to_string(run.with_extension("log")).unwrap_or_default();
+    said.lines().next().unwrap_or("it said nothing").to_owned()
+}
+
+/// One run; prints its rows. `Some(false)` when the run had something to say against itself,
+/// `None` when a store's library is not here.
+fn measure(job: &Path, run: &Path, direct: bool) -> Result<Option<bool>> {
+    let name = label(run);
+    let on_files = std::fs::read_to_string(job)?.contains("driver = \"file\"");
     let log = run.with_extension("log");
     let out = std::fs::File::create(&log)?;
     let mut taillight = Command::new(tool::taillight());
     taillight.arg("run").arg(job).arg("--output").arg(run);
-    if !direct {
+    if !direct && on_files {
         taillight.args(["--set", "target.options.direct=false"]);
     }
     let status = taillight
@@ -154,13 +172,16 @@ fn measure(job: &Path, run: &Path, direct: bool) -> Result<bool> {
         .stderr(out)
         .status()
         .context("cannot start taillight")?;
+    if status.code() == Some(UNAVAILABLE) && !on_files {
+        return Ok(None);
+    }
     let Ok(text) = std::fs::read_to_string(run.join("summary.json")) else {
         let said = std::fs::read_to_string(&log).unwrap_or_default();
         bail!("{name}: {status}\n{}", said.trim());
     };
     let summary: Value = serde_json::from_str(&text)?;
     println!("{}", rows(&name, &summary));
-    Ok(status.success())
+    Ok(Some(status.success()))
 }
 
 /// The rows of a run: one for each kind of operation.
@@ -255,6 +276,6 @@ mod tests {
 
     #[test]
     fn every_job_file_is_found() {
-        assert_eq!(jobs().unwrap().len(), 8);
+        assert_eq!(jobs().unwrap().len(), 10);
     }
 }

@@ -12,6 +12,8 @@ pub mod kv;
 pub mod memory;
 pub mod null;
 pub mod registry;
+#[cfg(feature = "s3")]
+pub mod s3;
 pub mod sim;
 
 pub use contract::{

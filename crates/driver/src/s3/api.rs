@@ -1,0 +1,300 @@
+//! Requests of S3 as bytes: path, query, headers, signature.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use rustix::time::ClockId;
+use sha2::{Digest, Sha256};
+
+use super::credentials::Credentials;
+use super::options::{Addressing, Checksum, S3Options};
+use super::place::Place;
+use super::sign::{EMPTY_SHA256, Parts, Signer, UNSIGNED, hex};
+
+/// Writes requests of one worker. Nothing is allocated once its buffers have grown.
+pub struct Api {
+    signer: Signer,
+    /// `Host` of each server.
+    hosts: Vec<String>,
+    /// What paths begin with.
+    root: String,
+    checksum: Checksum,
+    signed: bool,
+    path: Vec<u8>,
+    sum: String,
+    token: Option<String>,
+}
+
+/// One request.
+pub struct Request<'a> {
+    /// `GET` and so on.
+    pub method: &'static str,
+    /// Name of the object; empty for the bucket itself.
+    pub name: &'a [u8],
+    /// Query with its names in order, encoded.
+    pub query: &'a str,
+    /// Bytes to send.
+    pub body: &'a [u8],
+    /// Bytes to get, first and last.
+    pub range: Option<(u64, u64)>,
+    /// The body is data of the user: checksum and signature as the options say.
+    pub data: bool,
+    /// The body's SHA-256 goes along in any case: deletion of many asks for it.
+    pub hashed: bool,
+    /// Begins an upload in parts: says which checksum they will have.
+    pub creates: bool,
+}
+
+impl<'a> Request<'a> {
+    /// Without body and query.
+    pub fn new(method: &'static str, name: &'a [u8]) -> Request<'a> {
+        Request {
+            method,
+            name,
+            query: "",
+            body: &[],
+            range: None,
+            data: false,
+            hashed: false,
+            creates: false,
+        }
+    }
+}
+
+impl Api {
+    /// For a place.
+    pub fn new(place: &Place, o: &S3Options, credentials: Credentials) -> Api {
+        let virtual_hosted = o.addressing == Addressing::Virtual;
+        let standard = if place.tls { 443 } else { 80 };
+        let host = |h: &super::place::Host| {
+            let name = match virtual_hosted {
+                true => format!("{}.{}", place.bucket, h.name),
+                false => h.name.clone(),
+            };
+            match h.port == standard {
+                true => name,
+                false => format!("{name}:{}", h.port),
+            }
+        };
+        Api {
+            token: credentials.token().map(str::to_owned),
+            signer: Signer::new(credentials, &o.region, "s3"),
+            hosts: place.hosts.iter().map(host).collect(),
+            root: match virtual_hosted {
+                true => "/".to_owned(),
+                false => format!("/{}/", place.bucket),
+            },
+            checksum: o.checksum,
+            signed: o.signed_payload,
+            path: Vec::with_capacity(1024),
+            sum: String::with_capacity(64),
+        }
+    }
+
+    /// The checksum sent with the last body of data: header-less name and value.
+    pub fn checksum(&self) -> Option<(&'static str, &str)> {
+        match self.checksum {
+            Checksum::None => None,
+            Checksum::Crc32c => Some(("CRC32C", &self.sum)),
+            Checksum::Sha256 => Some(("SHA256", &self.sum)),
+        }
+    }
+
+    /// Writes the head of a request to server number `host`.
+    pub fn write(&mut self, host: usize, r: &Request<'_>, out: &mut Vec<u8>) {
+        let second = rustix::time::clock_gettime(ClockId::RealtimeCoarse).tv_sec;
+        let date = self.signer.stamp(second);
+        self.path.clear();
+        self.path.extend_from_slice(self.root.as_bytes());
+        encode(r.name, true, &mut self.path);
+
+        let digest = r.data && (self.signed || self.checksum == Checksum::Sha256);
+        let digest: Option<[u8; 32]> = (digest || r.hashed).then(|| Sha256::digest(r.body).into());
+        let digits = digest.map(|d| hex(&d));
+        let payload = match &digits {
+            _ if r.body.is_empty() && !r.data => EMPTY_SHA256,
+            Some(digits) if self.signed || !r.data => std::str::from_utf8(digits).unwrap_or(""),
+            _ => UNSIGNED,
+        };
+        let sum_header = self.sum(r, digest.as_ref());
+        let kind = self.checksum().map(|(kind, _)| kind);
+        let host = self.hosts.get(host).map_or("", String::as_str);
+
+        let mut headers: [(&str, &[u8]); 5] = [("", b""); 5];
+        let mut n = 0;
+        let mut add = |name, value| {
+            headers[n] = (name, value);
+            n += 1;
+        };
+        add("host", host.as_bytes());
+        if let Some(name) = sum_header {
+            add(name, self.sum.as_bytes());
+        }
+        if let (true, Some(kind)) = (r.creates, kind) {
+            add("x-amz-checksum-algorithm", kind.as_bytes());
+        }
+        add("x-amz-content-sha256", payload.as_bytes());
+        add("x-amz-date", &date);
+        if let Some(token) = &self.token {
+            add("x-amz-security-token", token.as_bytes());
+        }
+        let headers = &headers[..n];
+        out.clear();
+        for part in [r.method.as_bytes(), b" ", &self.path] {
+            out.extend_from_slice(part);
+        }
+        if !r.query.is_empty() {
+            out.push(b'?');
+            out.extend_from_slice(r.query.as_bytes());
+        }
+        out.extend_from_slice(b" HTTP/1.1\r\n");
+        for (name, value) in headers {
+            line(name, value, out);
+        }
+        if let Some((first, last)) = r.range {
+            out.extend_from_slice(b"range: bytes=");
+            number(first, out);
+            out.push(b'-');
+            number(last, out);
+            out.extend_from_slice(b"\r\n");
+        }
+        if matches!(r.method, "PUT" | "POST") {
+            out.extend_from_slice(b"content-length: ");
+            number(r.body.len() as u64, out);
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(b"authorization: ");
+        let parts = Parts {
+            method: r.method,
+            path: &self.path,
+            query: r.query.as_bytes(),
+            headers,
+            payload,
+        };
+        self.signer.authorize(&parts, out);
+        out.extend_from_slice(b"\r\n\r\n");
+    }
+
+    /// Makes the checksum of the body; the name of its header.
+    fn sum(&mut self, r: &Request<'_>, digest: Option<&[u8; 32]>) -> Option<&'static str> {
+        self.sum.clear();
+        let kind = match (r.data, r.hashed) {
+            (true, _) => self.checksum,
+            (_, true) => Checksum::Sha256,
+            _ => Checksum::None,
+        };
+        match kind {
+            Checksum::None => None,
+            Checksum::Crc32c => {
+                let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, r.body);
+                BASE64_STANDARD.encode_string((crc as u32).to_be_bytes(), &mut self.sum);
+                Some("x-amz-checksum-crc32c")
+            }
+            Checksum::Sha256 => {
+                BASE64_STANDARD.encode_string(digest?, &mut self.sum);
+                Some("x-amz-checksum-sha256")
+            }
+        }
+    }
+}
+
+fn line(name: &str, value: &[u8], out: &mut Vec<u8>) {
+    for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}
+
+fn number(n: u64, out: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    let mut rest = n;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Percent-encodes as signatures want it: everything but letters, digits and `-._~` (and `/` in
+/// paths).
+pub fn encode(text: &[u8], path: bool, out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for byte in text {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(*byte),
+            b'/' if path => out.push(b'/'),
+            other => out.extend_from_slice(&[
+                b'%',
+                DIGITS[usize::from(other >> 4)],
+                DIGITS[usize::from(other & 15)],
+            ]),
+        }
+    }
+}
+
+/// [`encode`] of a value in a query.
+pub fn encoded(text: &str) -> String {
+    let mut out = Vec::new();
+    encode(text.as_bytes(), false, &mut out);
+    String::from_utf8(out).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn api(options: &str, token: Option<&str>) -> Api {
+        let place = Place::parse(Some("http://127.0.0.1:9000/bench/p/"), &[]).unwrap();
+        let options = crate::s3::options::parse(&options.parse().unwrap()).unwrap();
+        Api::new(&place, &options, Credentials::new("ID", "SECRET", token))
+    }
+    fn text(api: &mut Api, r: &Request<'_>) -> String {
+        let mut out = Vec::new();
+        api.write(0, r, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn requests_are_signed_and_hold_no_secret() {
+        let mut path = api("", Some("TOKEN"));
+        let get = text(&mut path, &Request::new("GET", b"p/a b"));
+        assert!(get.starts_with("GET /bench/p/a%20b HTTP/1.1\r\nhost: 127.0.0.1:9000\r\n"));
+        assert!(
+            get.contains(
+                "SignedHeaders=host;x-amz-content-sha256;x-amz-date;x-amz-security-token, "
+            )
+        );
+        assert!(!get.contains("SECRET"));
+        let virtual_hosted = text(
+            &mut api("addressing = \"virtual\"", None),
+            &Request::new("GET", b"k"),
+        );
+        assert!(virtual_hosted.starts_with("GET /k HTTP/1.1\r\nhost: bench.127.0.0.1:9000\r\n"));
+    }
+
+    #[test]
+    fn checksums_of_uploads() {
+        let put = Request {
+            body: b"123456789",
+            data: true,
+            ..Request::new("PUT", b"k")
+        };
+        let plain = text(&mut api("", None), &put);
+        assert!(plain.contains("UNSIGNED-PAYLOAD") && plain.contains("content-length: 9\r\n"));
+        // The check value of CRC-32C is E3069283.
+        let crc = text(&mut api("checksum = \"crc32c\"", None), &put);
+        assert!(crc.contains("x-amz-checksum-crc32c: 4waSgw==\r\n"), "{crc}");
+        let sha = text(
+            &mut api("checksum = \"sha256\"\nsigned_payload = true", None),
+            &put,
+        );
+        assert!(sha.contains("x-amz-checksum-sha256: FeKw08M4"), "{sha}");
+        assert!(
+            sha.contains("x-amz-content-sha256: 15e2b0d3c33891eb"),
+            "{sha}"
+        );
+    }
+}

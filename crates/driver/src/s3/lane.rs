@@ -1,0 +1,357 @@
+//! One request at a time on one connection that stays: sends it, reads the answer, as far as the
+//! connection lets it. A broken connection is made anew for the *next* request; nothing is ever
+//! sent twice.
+
+use std::io;
+
+use rustix::io::Errno;
+use taillight_core::{Clock, MonoClock, Stamp, Status};
+
+use super::reply::{Malformed, Reply};
+use super::wire::Wire;
+
+/// Room for the head of an answer.
+const HEAD_MAX: usize = 16 << 10;
+/// Kept of the body of an error.
+const ERROR_MAX: usize = 4 << 10;
+
+/// Where the body of a good answer goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Take {
+    /// Counted, not kept.
+    Drop,
+    /// Into the slot's buffer, as far as it fits.
+    Slot,
+    /// Into `text`, up to so many bytes.
+    Text(usize),
+    /// Keys of a listing are counted.
+    Keys,
+}
+
+/// How far it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drive {
+    /// Waits for the connection.
+    Waits,
+    /// The answer is there, whatever its code.
+    Answered,
+    /// The connection failed; it is closed.
+    Failed(Status),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Connect,
+    Send,
+    Head,
+    Body,
+}
+
+/// A connection and the request on it.
+pub struct Lane {
+    wire: Option<Wire>,
+    phase: Phase,
+    /// The request's head (and a small body of its own); made by the caller.
+    pub head: Vec<u8>,
+    /// Part of the slot's buffer that follows the head.
+    upload: (usize, usize),
+    sent: usize,
+    raw: Box<[u8]>,
+    filled: usize,
+    bodiless: bool,
+    take: Take,
+    /// The answer's head.
+    pub reply: Reply,
+    /// The answer's body where it is kept as text.
+    pub text: Vec<u8>,
+    /// Bytes of body.
+    pub moved: u64,
+    /// Keys counted.
+    pub keys: u32,
+    matched: usize,
+    timed: bool,
+    /// When the first byte of the body was read.
+    pub first: Option<Stamp>,
+}
+
+/// What a request is besides its head.
+pub struct Ask {
+    /// Part of the slot's buffer to send.
+    pub upload: (usize, usize),
+    /// The answer has no body: HEAD.
+    pub bodiless: bool,
+    /// Where its body goes.
+    pub take: Take,
+    /// The first byte is stamped.
+    pub timed: bool,
+}
+
+impl Lane {
+    /// Without a connection.
+    pub fn new() -> Lane {
+        Lane {
+            wire: None,
+            phase: Phase::Idle,
+            head: Vec::with_capacity(2048),
+            upload: (0, 0),
+            sent: 0,
+            raw: vec![0; HEAD_MAX].into_boxed_slice(),
+            filled: 0,
+            bodiless: false,
+            take: Take::Drop,
+            reply: Reply::default(),
+            text: Vec::with_capacity(ERROR_MAX),
+            moved: 0,
+            keys: 0,
+            matched: 0,
+            timed: false,
+            first: None,
+        }
+    }
+
+    /// The connection.
+    pub fn wire(&self) -> Option<&Wire> {
+        self.wire.as_ref()
+    }
+
+    /// Takes a new connection, made or about to be.
+    pub fn connect(&mut self, wire: Wire) {
+        self.wire = Some(wire);
+    }
+
+    /// Ends the connection.
+    pub fn hang_up(&mut self) {
+        self.wire = None;
+        self.phase = Phase::Idle;
+    }
+
+    /// Something came of a connection without a request: it has ended, or is of no use.
+    pub fn disturbed(&mut self) {
+        if self.phase != Phase::Idle {
+            return;
+        }
+        let Some(wire) = &mut self.wire else { return };
+        let mut byte = [0];
+        match wire.read(&mut byte) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            _ => self.wire = None,
+        }
+    }
+
+    /// Begins the request in `head`. `fresh`: the connection is new and may not be made yet.
+    pub fn begin(&mut self, ask: &Ask, fresh: bool) {
+        self.phase = if fresh { Phase::Connect } else { Phase::Send };
+        self.upload = ask.upload;
+        self.bodiless = ask.bodiless;
+        self.take = ask.take;
+        self.timed = ask.timed;
+        self.sent = 0;
+        self.filled = 0;
+        self.reply.code = 0;
+        self.text.clear();
+        self.moved = 0;
+        self.keys = 0;
+        self.matched = 0;
+        self.first = None;
+    }
+
+    /// Goes on as far as the connection lets it. `slot` is sent from or read into; `scratch` holds
+    /// what is not kept.
+    pub fn drive(&mut self, slot: &mut [u8], scratch: &mut [u8]) -> Drive {
+        match self.advance(slot, scratch) {
+            Ok(()) => {
+                self.phase = Phase::Idle;
+                if self.reply.close {
+                    self.wire = None;
+                }
+                Drive::Answered
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Drive::Waits,
+            Err(e) => {
+                self.hang_up();
+                Drive::Failed(status(&e))
+            }
+        }
+    }
+
+    fn advance(&mut self, slot: &mut [u8], scratch: &mut [u8]) -> io::Result<()> {
+        let Some(wire) = &mut self.wire else {
+            return Err(Errno::NOTCONN.into());
+        };
+        loop {
+            match self.phase {
+                Phase::Idle => return Err(io::ErrorKind::WouldBlock.into()),
+                Phase::Connect => {
+                    wire.connected()?;
+                    self.phase = Phase::Send;
+                }
+                Phase::Send => {
+                    let body = &slot[self.upload.0..self.upload.1];
+                    let total = self.head.len() + body.len();
+                    while self.sent < total {
+                        let head = &self.head[self.sent.min(self.head.len())..];
+                        let at = self.sent.saturating_sub(self.head.len());
+                        self.sent += match wire.write(head, &body[at..]) {
+                            // Made only when the first write is taken.
+                            Err(e) if e.kind() == io::ErrorKind::NotConnected => {
+                                return Err(io::ErrorKind::WouldBlock.into());
+                            }
+                            written => written?,
+                        };
+                    }
+                    wire.flush()?;
+                    self.phase = Phase::Head;
+                }
+                Phase::Head => {
+                    let n = read(wire, &mut self.raw[self.filled..])?;
+                    self.filled += n;
+                    let parsed = self.reply.parse(&self.raw[..self.filled], self.bodiless);
+                    match parsed.map_err(malformed)? {
+                        None if self.filled == self.raw.len() => return Err(malformed(Malformed)),
+                        None => {}
+                        Some(length) => return self.headed(length, slot, scratch),
+                    }
+                }
+                Phase::Body => return self.body(slot, scratch),
+            }
+        }
+    }
+
+    /// The head is there, and perhaps some of the body behind it.
+    fn headed(&mut self, length: usize, slot: &mut [u8], scratch: &mut [u8]) -> io::Result<()> {
+        if self.reply.code < 200 {
+            // An interim answer: the real one follows.
+            self.raw.copy_within(length..self.filled, 0);
+            self.filled -= length;
+            if self.filled == 0 {
+                return self.advance(slot, scratch);
+            }
+            let parsed = self.reply.parse(&self.raw[..self.filled], self.bodiless);
+            return match parsed.map_err(malformed)? {
+                Some(length) if self.reply.code >= 200 => self.headed(length, slot, scratch),
+                _ => self.advance(slot, scratch),
+            };
+        }
+        if self.reply.code >= 300 {
+            self.take = Take::Text(ERROR_MAX);
+        }
+        self.phase = Phase::Body;
+        if self.filled > length {
+            let raw = std::mem::take(&mut self.raw);
+            let used = self.absorb(&raw[length..self.filled], slot);
+            self.raw = raw;
+            if used? < self.filled - length {
+                self.reply.close = true; // bytes nobody asked for
+            }
+        }
+        self.body(slot, scratch)
+    }
+
+    fn body(&mut self, slot: &mut [u8], scratch: &mut [u8]) -> io::Result<()> {
+        while !self.reply.ended() {
+            let Some(wire) = &mut self.wire else {
+                return Err(Errno::NOTCONN.into());
+            };
+            let n = match wire.read(scratch) {
+                Ok(0) if self.reply.framing == super::reply::Framing::Close => return Ok(()),
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
+            if self.absorb(&scratch[..n], slot)? < n {
+                self.reply.close = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn absorb(&mut self, bytes: &[u8], slot: &mut [u8]) -> io::Result<usize> {
+        if self.timed && self.first.is_none() {
+            self.first = Some(MonoClock.now());
+        }
+        let (take, text, moved) = (self.take, &mut self.text, &mut self.moved);
+        let (keys, matched) = (&mut self.keys, &mut self.matched);
+        let mut show = |data: &[u8]| {
+            match take {
+                Take::Drop => {}
+                Take::Slot => {
+                    let at = usize::try_from(*moved)
+                        .unwrap_or(usize::MAX)
+                        .min(slot.len());
+                    let fits = data.len().min(slot.len() - at);
+                    slot[at..at + fits].copy_from_slice(&data[..fits]);
+                }
+                Take::Text(most) => {
+                    let fits = data.len().min(most.saturating_sub(text.len()));
+                    text.extend_from_slice(&data[..fits]);
+                }
+                Take::Keys => *keys += count(matched, data),
+            }
+            *moved += data.len() as u64;
+        };
+        self.reply.absorb(bytes, &mut show).map_err(malformed)
+    }
+}
+
+/// Counts `<Key>` over pieces; `matched` is how much of one the last piece ended in.
+fn count(matched: &mut usize, data: &[u8]) -> u32 {
+    const TAG: &[u8] = b"<Key>";
+    let mut found = 0;
+    for byte in data {
+        // The tag begins with a byte that comes once in it: a mismatch falls back to its start.
+        *matched = match *byte {
+            b if b == TAG[*matched] => *matched + 1,
+            b'<' => 1,
+            _ => 0,
+        };
+        if *matched == TAG.len() {
+            *matched = 0;
+            found += 1;
+        }
+    }
+    found
+}
+
+fn read(wire: &mut Wire, into: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match wire.read(into) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+fn malformed(_: Malformed) -> io::Error {
+    Errno::PROTO.into()
+}
+
+/// A broken connection as the status of a record: its errno; `ECONNRESET` when the server hung
+/// up, `EPROTO` for what is no HTTP or no TLS.
+pub fn status(e: &io::Error) -> Status {
+    let errno = match (e.raw_os_error(), e.kind()) {
+        (Some(errno), _) if errno > 0 => errno,
+        (_, io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) => {
+            Errno::CONNRESET.raw_os_error()
+        }
+        (_, io::ErrorKind::TimedOut) => return Status::TIMEOUT,
+        _ => Errno::PROTO.raw_os_error(),
+    };
+    Status::errno(errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_counted_over_pieces() {
+        let text = b"<C><Key>a</Key></C><<Key>b</Key><Keys/><Key>";
+        for step in 1..text.len() {
+            let mut matched = 0;
+            let found: u32 = text.chunks(step).map(|p| count(&mut matched, p)).sum();
+            assert_eq!(found, 3, "in steps of {step}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `s3`: objects in MinIO, AWS or any compatible store.
+//!
+//! What it is: a lean client of HTTP/1.1 (a connection per slot, one epoll instance per worker,
+//! its own signatures, TLS by rustls), so that the tool adds little to what is measured
+//! (`docs/design/0006`). What it is not: a client that retries: a broken request is an error in
+//! the record. It touches one prefix of one bucket, and knows credentials only from the
+//! environment or the AWS credentials file.
+
+mod api;
+mod client;
+mod counts;
+mod credentials;
+mod home;
+mod lane;
+mod multipart;
+mod names;
+mod options;
+mod place;
+mod reply;
+mod session;
+mod sign;
+mod target;
+#[cfg(test)]
+mod tests;
+mod tls;
+mod wire;
+mod xml;
+
+use taillight_core::capability::Capabilities;
+use taillight_core::plan::TargetPlan;
+use taillight_core::progress::OnProgress;
+use taillight_core::{OpKind, Result};
+
+use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
+use place::Place;
+
+/// The driver.
+pub struct S3;
+
+impl Driver for S3 {
+    fn name(&self) -> &'static str {
+        "s3"
+    }
+    fn about(&self) -> &'static str {
+        "objects in MinIO, AWS S3 or any compatible store"
+    }
+    fn options(&self) -> Vec<OptionDoc> {
+        options::DOCS.to_vec()
+    }
+    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
+        let o = options::parse(&target.options)?;
+        if target.path.is_some() || !o.endpoints.is_empty() {
+            Place::parse(target.path.as_deref(), &o.endpoints)?;
+        }
+        crate::kv::options::table(&o)
+    }
+    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
+        options::parse(&target.options)?;
+        Ok(Capabilities {
+            ops: vec![
+                OpKind::Get,
+                OpKind::Put,
+                OpKind::Insert,
+                OpKind::Update,
+                OpKind::Rmw,
+                OpKind::Stat,
+                OpKind::List,
+                OpKind::Delete,
+            ],
+            addressed: false,
+            max_depth: 1024,
+            direct: false,
+            sync: false,
+            stores_data: true,
+            virtual_time: false,
+            guarded: true,
+            own_stamps: true,
+        })
+    }
+    fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
+        let o = options::parse(&spec.plan.target.options)?;
+        Ok(Box::new(target::S3Target::open(spec, o)?))
+    }
+}

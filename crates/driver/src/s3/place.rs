@@ -1,0 +1,167 @@
+//! Where the objects are: `http(s)://HOST[:PORT]/BUCKET/PREFIX/`, and further endpoints of the
+//! same store. A prefix is asked for always: a run never owns a whole bucket.
+
+use taillight_core::{Error, Result};
+
+/// A store, its bucket and the prefix that the run keeps to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Encrypted.
+    pub tls: bool,
+    /// Servers, the first from the path.
+    pub hosts: Vec<Host>,
+    /// The bucket.
+    pub bucket: String,
+    /// Ends in `/`.
+    pub prefix: String,
+}
+
+/// A server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// Name or address; an IPv6 address in brackets.
+    pub name: String,
+    /// TCP port.
+    pub port: u16,
+}
+
+impl Host {
+    /// The name as certificates and resolvers know it.
+    pub fn bare(&self) -> &str {
+        self.name.trim_start_matches('[').trim_end_matches(']')
+    }
+}
+
+const FORM: &str = "the form is http(s)://HOST[:PORT]/BUCKET/PREFIX/, for example \
+    http://127.0.0.1:9000/bench/taillight/";
+
+impl Place {
+    /// From the path and the further endpoints, `HOST[:PORT]` each.
+    ///
+    /// # Errors
+    /// `Usage` saying the form; no part of a URL that could be a password is shown.
+    pub fn parse(path: Option<&str>, more: &[String]) -> Result<Place> {
+        let path = path.filter(|p| !p.is_empty()).ok_or_else(|| {
+            Error::usage("driver `s3` needs a path: it has no default endpoint").hint(FORM)
+        })?;
+        let (tls, rest) = match (path.strip_prefix("http://"), path.strip_prefix("https://")) {
+            (Some(rest), _) => (false, rest),
+            (_, Some(rest)) => (true, rest),
+            _ => return Err(Error::usage("the path is no address of a store").hint(FORM)),
+        };
+        let (server, rest) = rest.split_once('/').unwrap_or((rest, ""));
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let mut hosts = vec![host(server, tls)?];
+        for endpoint in more {
+            hosts.push(host(endpoint, tls)?);
+        }
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-._".contains(&b);
+        if bucket.len() < 3 || !bucket.bytes().all(plain) {
+            return Err(Error::usage("the path names no bucket")
+                .with("bucket", bucket)
+                .hint(FORM));
+        }
+        let safe = |b: u8| b.is_ascii_alphanumeric() || b"-._/".contains(&b);
+        if !prefix.ends_with('/') || prefix.starts_with('/') || !prefix.bytes().all(safe) {
+            return Err(
+                Error::usage("the path needs a prefix of its own, ending in /")
+                    .with("prefix", prefix)
+                    .hint(format!(
+                        "letters, digits and - . _ / make a prefix; nothing outside it is touched; \
+                     {FORM}"
+                    )),
+            );
+        }
+        let strange = |part: &str| part.is_empty() || part == "." || part == "..";
+        if prefix.trim_end_matches('/').split('/').any(strange) || prefix.len() > 200 {
+            return Err(Error::usage("the prefix has parts that stores refuse")
+                .with("prefix", prefix)
+                .hint("no empty part, no . or .., and at most 200 bytes"));
+        }
+        Ok(Place {
+            tls,
+            hosts,
+            bucket: bucket.to_owned(),
+            prefix: prefix.to_owned(),
+        })
+    }
+
+    /// As the user writes it.
+    pub fn shown(&self) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        let first = self.hosts.first();
+        let (name, port) = first.map_or(("", 0), |h| (h.name.as_str(), h.port));
+        format!("{scheme}://{name}:{port}/{}/{}", self.bucket, self.prefix)
+    }
+}
+
+fn host(text: &str, tls: bool) -> Result<Host> {
+    if text.contains('@') {
+        return Err(Error::usage("an address holds no credentials").hint(
+            "remove what stands before the @, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        ));
+    }
+    let wrong = || {
+        Error::usage("this is no HOST[:PORT]")
+            .with("endpoint", text)
+            .hint(FORM)
+    };
+    let colon = match text.rfind(']') {
+        Some(end) => text[end..].find(':').map(|at| end + at),
+        None => text.rfind(':'),
+    };
+    let (name, port) = match colon {
+        Some(at) => (&text[..at], text[at + 1..].parse().map_err(|_| wrong())?),
+        None => (text, if tls { 443 } else { 80 }),
+    };
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._[]:".contains(&b);
+    if name.is_empty() || port == 0 || !name.bytes().all(plain) {
+        return Err(wrong());
+    }
+    Ok(Host {
+        name: name.to_owned(),
+        port,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_names_everything() {
+        let more = ["h2:9001".to_owned()];
+        let p = Place::parse(Some("http://127.0.0.1:9000/bench/a/b/"), &more).unwrap();
+        assert!(!p.tls);
+        assert_eq!((p.bucket.as_str(), p.prefix.as_str()), ("bench", "a/b/"));
+        assert_eq!((p.hosts[1].name.as_str(), p.hosts[1].port), ("h2", 9001));
+        assert_eq!(p.shown(), "http://127.0.0.1:9000/bench/a/b/");
+        let v6 = Place::parse(Some("https://[::1]/bench/a/"), &[]).unwrap();
+        assert_eq!((v6.hosts[0].bare(), v6.hosts[0].port), ("::1", 443));
+    }
+
+    #[test]
+    fn what_is_missing_is_said_and_passwords_are_not() {
+        for path in [
+            "",
+            "ftp://h/b/p/",
+            "http://h",
+            "http://h/bench",
+            "http://h/bench/",
+            "http://h/bench/p",
+            "http://h:0/bench/p/",
+            "http://h:x/bench/p/",
+            "http:///bench/p/",
+            "http://h/B/p/",
+            "http://h/bench//",
+            "http://h/bench/../p/",
+            "http://h/bench/p q/",
+            "http://h\r\nx/bench/p/",
+        ] {
+            let e = Place::parse(Some(path), &[]).unwrap_err();
+            assert!(e.hint_text().is_some(), "{path}: {e}");
+        }
+        let e = Place::parse(Some("http://me:s3cr3t@h/bench/p/"), &[]).unwrap_err();
+        assert!(!format!("{e} {:?}", e.hint_text()).contains("s3cr3t"));
+    }
+}

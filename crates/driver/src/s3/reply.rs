@@ -1,0 +1,226 @@
+//! Answers of HTTP/1.1: head and framing of the body. Bytes in, meaning out; no connection.
+
+/// How the end of a body is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// So many bytes are left.
+    Length(u64),
+    /// In chunks.
+    Chunks(Chunk),
+    /// Until the connection closes.
+    Close,
+}
+
+/// Where in the chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Chunk {
+    /// In the line that gives the size read so far; whether its digits ended.
+    Size(u64, bool),
+    /// So many bytes of data are left.
+    Data(u64),
+    /// In the line end after the data.
+    DataEnd,
+    /// In the lines after the last chunk; bytes of the present line.
+    Trailer(u32),
+    /// Behind the last byte.
+    End,
+}
+
+/// An answer's head.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    /// HTTP status; 0 before there is one.
+    pub code: u16,
+    /// How its body ends.
+    pub framing: Framing,
+    /// The connection ends with this answer.
+    pub close: bool,
+    /// `ETag`, quotes included; memory is used again.
+    pub etag: String,
+    /// `Server`.
+    pub server: String,
+}
+
+impl Default for Reply {
+    fn default() -> Reply {
+        Reply {
+            code: 0,
+            framing: Framing::Length(0),
+            close: false,
+            etag: String::new(),
+            server: String::new(),
+        }
+    }
+}
+
+/// Not HTTP/1.1, or not as it should be.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+impl Reply {
+    /// Reads a head; its bytes, or `None` while it is not whole. `bodiless`: the answer to HEAD.
+    ///
+    /// # Errors
+    /// When it is no head.
+    pub fn parse(&mut self, raw: &[u8], bodiless: bool) -> Result<Option<usize>, Malformed> {
+        let mut lines = [httparse::EMPTY_HEADER; 96];
+        let mut head = httparse::Response::new(&mut lines);
+        let length = match head.parse(raw).map_err(|_| Malformed)? {
+            httparse::Status::Partial => return Ok(None),
+            httparse::Status::Complete(length) => length,
+        };
+        self.code = head.code.ok_or(Malformed)?;
+        self.close = head.version == Some(0);
+        self.etag.clear();
+        let (mut size, mut chunked) = (None, false);
+        for line in head.headers.iter() {
+            let text = || std::str::from_utf8(line.value).map_err(|_| Malformed);
+            let is = |name: &str| line.name.eq_ignore_ascii_case(name);
+            if is("content-length") {
+                size = Some(text()?.trim().parse::<u64>().map_err(|_| Malformed)?);
+            } else if is("transfer-encoding") {
+                chunked = text()?.trim().eq_ignore_ascii_case("chunked");
+            } else if is("connection") {
+                self.close |= text()?.eq_ignore_ascii_case("close");
+            } else if is("etag") {
+                self.etag.push_str(text()?);
+            } else if is("server") && self.server.is_empty() {
+                self.server.push_str(text()?);
+            }
+        }
+        let none = bodiless || self.code == 204 || self.code == 304 || self.code < 200;
+        self.framing = match (none, chunked, size) {
+            (true, ..) => Framing::Length(0),
+            (_, true, _) => Framing::Chunks(Chunk::Size(0, false)),
+            (_, _, Some(size)) => Framing::Length(size),
+            _ => Framing::Close,
+        };
+        self.close |= self.framing == Framing::Close;
+        Ok(Some(length))
+    }
+
+    /// Whether the body has ended.
+    pub fn ended(&self) -> bool {
+        matches!(
+            self.framing,
+            Framing::Length(0) | Framing::Chunks(Chunk::End)
+        )
+    }
+
+    /// Takes bytes of the body, showing its data; how many were its own.
+    ///
+    /// # Errors
+    /// When the chunks are broken.
+    pub fn absorb(
+        &mut self,
+        bytes: &[u8],
+        show: &mut dyn FnMut(&[u8]),
+    ) -> Result<usize, Malformed> {
+        match &mut self.framing {
+            Framing::Length(left) => {
+                let n = bytes
+                    .len()
+                    .min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= n as u64;
+                show(&bytes[..n]);
+                Ok(n)
+            }
+            Framing::Close => {
+                show(bytes);
+                Ok(bytes.len())
+            }
+            Framing::Chunks(at) => chunks(at, bytes, show),
+        }
+    }
+}
+
+fn chunks(at: &mut Chunk, bytes: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<usize, Malformed> {
+    let mut used = 0;
+    while used < bytes.len() && *at != Chunk::End {
+        let byte = bytes[used];
+        if let Chunk::Data(left) = at {
+            let n = (bytes.len() - used).min(usize::try_from(*left).unwrap_or(usize::MAX));
+            show(&bytes[used..used + n]);
+            used += n;
+            *left -= n as u64;
+            if *left == 0 {
+                *at = Chunk::DataEnd;
+            }
+            continue;
+        }
+        used += 1;
+        *at = match (*at, byte) {
+            (Chunk::Size(0, _), b'\n') => Chunk::Trailer(0),
+            (Chunk::Size(size, _), b'\n') => Chunk::Data(size),
+            (Chunk::Size(size, ended), b'\r' | b';' | b' ') if !ended => Chunk::Size(size, true),
+            (Chunk::Size(size, true), _) => Chunk::Size(size, true),
+            (Chunk::Size(size, false), digit) => {
+                let digit = (digit as char).to_digit(16).ok_or(Malformed)?;
+                let size = size.checked_mul(16).ok_or(Malformed)?;
+                Chunk::Size(size + u64::from(digit), false)
+            }
+            (Chunk::DataEnd, b'\r') => Chunk::DataEnd,
+            (Chunk::DataEnd, b'\n') => Chunk::Size(0, false),
+            (Chunk::Trailer(0), b'\n') => Chunk::End,
+            (Chunk::Trailer(_), b'\n') => Chunk::Trailer(0),
+            (Chunk::Trailer(n), b'\r') => Chunk::Trailer(n),
+            (Chunk::Trailer(n), _) => Chunk::Trailer(n + 1),
+            _ => return Err(Malformed),
+        };
+    }
+    Ok(used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_say_how_their_bodies_end() {
+        let mut r = Reply::default();
+        let raw = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"x\"\r\nServer: s\r\n\r\nhello";
+        assert_eq!(r.parse(&raw[..30], false), Ok(None));
+        assert_eq!(r.parse(raw, false), Ok(Some(raw.len() - 5)));
+        assert_eq!(
+            (r.code, r.framing, r.close),
+            (200, Framing::Length(5), false)
+        );
+        assert_eq!((r.etag.as_str(), r.server.as_str()), ("\"x\"", "s"));
+        r.parse(raw, true).unwrap();
+        assert!(r.ended(), "the answer to HEAD has no body");
+        r.parse(
+            b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n",
+            false,
+        )
+        .unwrap();
+        assert!(r.ended() && r.close);
+        r.parse(b"HTTP/1.0 200 OK\r\n\r\n", false).unwrap();
+        assert_eq!((r.framing, r.close), (Framing::Close, true));
+        assert_eq!(r.parse(b"SSH-2.0-x\r\n\r\n", false), Err(Malformed));
+        let signed = b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n";
+        assert_eq!(r.parse(signed, false), Err(Malformed));
+    }
+
+    #[test]
+    fn chunks_come_in_any_pieces() {
+        let whole = b"4\r\nWiki\r\nA;x=y\r\n0123456789\r\n0\r\nsome: trailer\r\n\r\nnext";
+        for step in 1..whole.len() {
+            let mut r = Reply {
+                framing: Framing::Chunks(Chunk::Size(0, false)),
+                ..Reply::default()
+            };
+            let (mut seen, mut used) = (Vec::new(), 0);
+            for piece in whole.chunks(step) {
+                used += r.absorb(piece, &mut |b| seen.extend_from_slice(b)).unwrap();
+            }
+            assert!(r.ended());
+            assert_eq!(seen, b"Wiki0123456789");
+            assert_eq!(used, whole.len() - 4, "in steps of {step}");
+        }
+        let mut r = Reply {
+            framing: Framing::Chunks(Chunk::Size(0, false)),
+            ..Reply::default()
+        };
+        assert_eq!(r.absorb(b"xyz\r\n", &mut |_| ()), Err(Malformed));
+    }
+}

@@ -1,0 +1,409 @@
+//! One worker's handle: a lane per slot, driven by one epoll instance.
+//!
+//! Requests leave in `submit`, as far as the socket takes them; `poll` waits for whichever lane
+//! can go on. Nothing is sent twice: a broken connection fails its operation, and the next
+//! operation of that slot connects anew. Nothing is allocated per operation, except for the parts
+//! of a multipart upload.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rustix::event::{Timespec, epoll};
+use taillight_core::probe::Token;
+use taillight_core::{Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status};
+
+use super::api::{Api, Request};
+use super::lane::{Ask, Drive, Lane, Take, status};
+use super::multipart::{self, Upload};
+use super::target::Shared;
+use super::wire::Wire;
+use crate::contract::{Completion, Session, SessionSpec, Submitted};
+
+/// Bytes read at once.
+const SCRATCH: usize = 256 << 10;
+
+/// The session.
+pub struct S3Session {
+    shared: Arc<Shared>,
+    workload: usize,
+    keep: bool,
+    epoll: OwnedFd,
+    events: Vec<epoll::Event>,
+    slots: Vec<Slot>,
+    api: Api,
+    name: Vec<u8>,
+    query: String,
+    scratch: Box<[u8]>,
+    ready: Vec<Completion>,
+    in_flight: u32,
+    /// No deadline passes before this.
+    next_deadline: Stamp,
+    rng: Xoshiro256PlusPlus,
+}
+
+struct Slot {
+    lane: Lane,
+    host: usize,
+    buffer: Box<[u8]>,
+    job: Option<Job>,
+    upload: Upload,
+}
+
+#[derive(Clone, Copy)]
+struct Job {
+    token: Token,
+    op: Op,
+    /// Bytes of a range asked; 0 = the whole object.
+    range: u64,
+    deadline: Stamp,
+}
+
+impl S3Session {
+    /// A session; its connections are made with their first requests.
+    ///
+    /// # Errors
+    /// `Unavailable` when the system gives no epoll instance.
+    pub fn new(shared: Arc<Shared>, spec: &SessionSpec) -> Result<S3Session> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(|e| Error::unavailable("no epoll instance").source(e))?;
+        let depth = spec.depth.max(1) as usize;
+        let hosts = shared.store.addresses.len();
+        let slot = |n: usize| Slot {
+            lane: Lane::new(),
+            host: (usize::from(spec.worker) + n) % hosts,
+            buffer: vec![0; spec.buffer_size as usize].into_boxed_slice(),
+            job: None,
+            upload: Upload::default(),
+        };
+        Ok(S3Session {
+            workload: usize::from(spec.workload),
+            keep: spec.keep,
+            epoll,
+            events: Vec::with_capacity(depth.max(8)),
+            slots: (0..depth).map(slot).collect(),
+            api: shared.store.api(),
+            name: Vec::with_capacity(1024),
+            query: String::with_capacity(256),
+            scratch: vec![0; SCRATCH].into_boxed_slice(),
+            ready: Vec::with_capacity(depth),
+            in_flight: 0,
+            next_deadline: Stamp::NEVER,
+            rng: Xoshiro256PlusPlus::seed_from_u64(spec.seed),
+            shared,
+        })
+    }
+
+    /// Makes sure there is a connection, or one on its way; whether it is new.
+    fn connect(&mut self, n: usize) -> std::io::Result<bool> {
+        let slot = &mut self.slots[n];
+        if slot.lane.wire().is_some() {
+            return Ok(false);
+        }
+        let store = &self.shared.store;
+        let wire = Wire::begin(store.addresses[slot.host], store.tls.get(slot.host))?;
+        let flags = epoll::EventFlags::IN
+            | epoll::EventFlags::OUT
+            | epoll::EventFlags::RDHUP
+            | epoll::EventFlags::ET;
+        epoll::add(
+            &self.epoll,
+            &wire,
+            epoll::EventData::new_u64(n as u64),
+            flags,
+        )?;
+        self.shared.counts.connect();
+        slot.lane.connect(wire);
+        Ok(true)
+    }
+
+    /// Writes the request of slot `n` and sends what the socket takes.
+    fn start(&mut self, n: usize) {
+        let fresh = match self.connect(n) {
+            Ok(fresh) => fresh,
+            Err(e) => return self.end(n, status(&e)),
+        };
+        let Some(job) = self.slots[n].job else { return };
+        self.shared.names[self.workload].write(job.op.key, &mut self.name);
+        let ask = self.write(n, &job);
+        self.slots[n].lane.begin(&ask, fresh);
+        // A new connection is not made yet: an event says when.
+        if !fresh {
+            self.drive(n);
+        }
+    }
+
+    fn write(&mut self, n: usize, job: &Job) -> Ask {
+        let slot = &mut self.slots[n];
+        let mut ask = Ask {
+            upload: (0, 0),
+            bodiless: false,
+            take: Take::Drop,
+            timed: false,
+        };
+        let name = &self.name;
+        let mut request = Request::new("GET", name);
+        match job.op.kind {
+            OpKind::Get => {
+                ask.timed = true;
+                if self.keep {
+                    ask.take = Take::Slot;
+                }
+                if job.range > 0 {
+                    let room = self.shared.smallest[self.workload].saturating_sub(job.range);
+                    let at = self.rng.random_range(0..=room);
+                    request.range = Some((at, at + job.range - 1));
+                }
+            }
+            OpKind::Stat => {
+                request.method = "HEAD";
+                ask.bodiless = true;
+            }
+            OpKind::Delete => request.method = "DELETE",
+            OpKind::List => {
+                ask.timed = true;
+                ask.take = Take::Keys;
+                request.name = &[];
+                list_query(&self.shared, name, &mut self.query);
+                request.query = &self.query;
+            }
+            _ if slot.upload.active() => {
+                return multipart::write(slot, name, &mut self.api, ask);
+            }
+            _ => {
+                let size = job.op.size as usize;
+                ask.upload = (0, size);
+                request.method = "PUT";
+                request.data = true;
+                request.body = &slot.buffer[..size];
+            }
+        }
+        self.api.write(slot.host, &request, &mut slot.lane.head);
+        ask
+    }
+
+    /// Lets slot `n` go on; ends its operation when the answer is there.
+    fn drive(&mut self, n: usize) {
+        let slot = &mut self.slots[n];
+        let Some(job) = slot.job else {
+            return slot.lane.disturbed();
+        };
+        match slot.lane.drive(&mut slot.buffer, &mut self.scratch) {
+            Drive::Waits => {}
+            Drive::Failed(status) => self.end(n, status),
+            Drive::Answered => {
+                let code = slot.lane.reply.code;
+                if !(200..300).contains(&code) {
+                    self.shared.counts.code(code);
+                }
+                if slot.upload.active() {
+                    return match multipart::answered(slot, &self.api) {
+                        Some(status) => self.end(n, status),
+                        None => self.start(n),
+                    };
+                }
+                let status = match code {
+                    200..300 => short(&job, &slot.lane),
+                    404 => Status::NOT_FOUND,
+                    _ => Status::STORE,
+                };
+                self.end(n, status);
+            }
+        }
+    }
+
+    fn end(&mut self, n: usize, status: Status) {
+        let slot = &mut self.slots[n];
+        let Some(job) = slot.job.take() else { return };
+        slot.upload.reset();
+        if status == Status::TIMEOUT {
+            self.shared.counts.timeout();
+        } else if status > Status::OK {
+            self.shared.counts.broken();
+        }
+        let moved = match job.op.kind {
+            _ if !status.is_ok() && status != Status::SHORT => 0,
+            OpKind::Get | OpKind::List => slot.lane.moved,
+            OpKind::Stat | OpKind::Delete => 0,
+            _ => job.op.size,
+        };
+        self.ready.push(Completion {
+            status,
+            first: if status.is_ok() {
+                slot.lane.first
+            } else {
+                None
+            },
+            count: if job.op.kind == OpKind::List {
+                slot.lane.keys
+            } else {
+                0
+            },
+            ..Completion::ok(job.token, moved)
+        });
+    }
+
+    /// Ends what is overdue; its connections are closed, since an answer may still come.
+    fn expire(&mut self, now: Stamp) {
+        if now < self.next_deadline {
+            return;
+        }
+        self.next_deadline = Stamp::NEVER;
+        for n in 0..self.slots.len() {
+            let Some(job) = self.slots[n].job else {
+                continue;
+            };
+            if job.deadline <= now {
+                self.slots[n].lane.hang_up();
+                self.end(n, Status::TIMEOUT);
+            } else {
+                self.next_deadline = self.next_deadline.min(job.deadline);
+            }
+        }
+    }
+
+    /// Waits for connections until `until`, and lets them go on.
+    fn wait(&mut self, until: Option<Stamp>) -> Result<()> {
+        let timeout = until.map(|until| {
+            let ns = if until.0 <= 0 {
+                0
+            } else {
+                until.since(MonoClock.now()).max(0)
+            };
+            Timespec {
+                tv_sec: ns / 1_000_000_000,
+                tv_nsec: ns % 1_000_000_000,
+            }
+        });
+        self.events.clear();
+        let waited = epoll::wait(
+            &self.epoll,
+            rustix::buffer::spare_capacity(&mut self.events),
+            timeout.as_ref(),
+        );
+        match waited {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(Error::target("waiting for the object store failed").source(e)),
+        }
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            self.drive(event.data.u64() as usize);
+        }
+        self.events = events;
+        Ok(())
+    }
+
+    fn hand_out(&mut self, out: &mut Vec<Completion>) -> u32 {
+        let n = self.ready.len() as u32;
+        out.append(&mut self.ready);
+        self.in_flight -= n;
+        n
+    }
+}
+
+/// What the listing asks: from behind the key on, encoded, names in order.
+fn list_query(shared: &Shared, name: &[u8], query: &mut String) {
+    use std::fmt::Write as _;
+    let store = &shared.store;
+    query.clear();
+    let _ = write!(
+        query,
+        "list-type=2&max-keys={}&prefix=",
+        store.options.max_keys
+    );
+    let mut bytes = std::mem::take(query).into_bytes();
+    super::api::encode(store.place.prefix.as_bytes(), false, &mut bytes);
+    bytes.extend_from_slice(b"&start-after=");
+    super::api::encode(name, false, &mut bytes);
+    *query = String::from_utf8(bytes).unwrap_or_default();
+}
+
+fn short(job: &Job, lane: &Lane) -> Status {
+    match job.range {
+        0 => Status::OK,
+        asked if lane.moved == asked => Status::OK,
+        _ => Status::SHORT,
+    }
+}
+
+impl Session for S3Session {
+    fn buffer(&mut self, slot: u32) -> &mut [u8] {
+        &mut self.slots[slot as usize].buffer
+    }
+
+    fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
+        let n = slot as usize;
+        if self.slots[n].job.is_some() || self.in_flight as usize >= self.slots.len() {
+            return Ok(Submitted::Full);
+        }
+        let options = &self.shared.store.options;
+        let deadline = MonoClock.now().plus(options.timeout.0);
+        let writes = !matches!(
+            op.kind,
+            OpKind::Get | OpKind::Stat | OpKind::List | OpKind::Delete
+        );
+        if writes {
+            if op.size > self.slots[n].buffer.len() as u64 {
+                return Err(Error::internal("value larger than the buffer").with("size", op.size));
+            }
+            self.shared.home.writes(op.key);
+            if op.size > options.part_size.0 {
+                self.slots[n].upload.begin(op.size, options.part_size.0);
+            }
+        }
+        self.slots[n].job = Some(Job {
+            token,
+            op: *op,
+            range: if op.kind == OpKind::Get {
+                options.range.0
+            } else {
+                0
+            },
+            deadline,
+        });
+        self.next_deadline = self.next_deadline.min(deadline);
+        self.in_flight += 1;
+        self.start(n);
+        Ok(Submitted::Queued)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
+        let min = min.min(self.in_flight);
+        let mut got = self.hand_out(out);
+        if got >= min {
+            if min == 0 && got == 0 && self.in_flight > 0 {
+                self.wait(Some(Stamp(0)))?;
+                self.expire(MonoClock.now());
+                self.hand_out(out);
+            }
+            return Ok(());
+        }
+        loop {
+            let wake = until.map_or(self.next_deadline, |u| u.min(self.next_deadline));
+            self.wait(Some(wake))?;
+            got += self.hand_out(out);
+            if got >= min {
+                return Ok(());
+            }
+            let now = MonoClock.now();
+            self.expire(now);
+            got += self.hand_out(out);
+            if got >= min || until.is_some_and(|u| now >= u) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn abandon(self: Box<Self>) {}
+}
+
+impl multipart::Part for Slot {
+    fn parts(&mut self) -> (&mut Lane, &mut Upload, &[u8], usize) {
+        (&mut self.lane, &mut self.upload, &self.buffer, self.host)
+    }
+}

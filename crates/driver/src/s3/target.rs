@@ -1,0 +1,184 @@
+//! An opened prefix of a bucket as a target.
+
+use std::sync::Arc;
+
+use taillight_core::plan::Plan;
+use taillight_core::{Error, OpKind, Result};
+
+use super::client::Store;
+use super::counts::Counts;
+use super::credentials::{Credentials, Origin};
+use super::home::Home;
+use super::names::Names;
+use super::options::{PARTS_MAX, S3Options};
+use super::place::Place;
+use super::session::S3Session;
+use crate::contract::{Admin, Geometry, Keyed, OpenSpec, Session, SessionSpec, Target};
+
+/// What all workers share.
+pub struct Shared {
+    /// The store.
+    pub store: Store,
+    /// The prefix.
+    pub home: Home,
+    /// Names, by workload.
+    pub names: Vec<Names>,
+    /// Bytes of the smallest object, by workload.
+    pub smallest: Vec<u64>,
+    /// What went wrong.
+    pub counts: Counts,
+}
+
+/// The target.
+pub struct S3Target {
+    shared: Arc<Shared>,
+    facts: Vec<(String, String)>,
+    closed: bool,
+}
+
+impl S3Target {
+    /// Passes the guard.
+    ///
+    /// # Errors
+    /// `Usage`, `Refused` or `Unavailable`; then nothing was changed.
+    pub fn open(spec: &OpenSpec<'_>, options: S3Options) -> Result<S3Target> {
+        let found = Credentials::find(&options.profile)?;
+        S3Target::open_as(spec, options, found)
+    }
+
+    /// [`S3Target::open`] with credentials already found, and where.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_as(
+        spec: &OpenSpec<'_>,
+        options: S3Options,
+        (credentials, origin): (Credentials, Origin),
+    ) -> Result<S3Target> {
+        let plan = spec.plan;
+        let place = Place::parse(plan.target.path.as_deref(), &options.endpoints)?;
+        let names = plan.workloads.iter().map(|w| Names::of(w, &place.prefix));
+        let names = names.collect::<Result<Vec<_>>>()?;
+        let smallest = check(plan, &options)?;
+        let store = Store::new(place, options, credentials)?;
+        let (home, server) = Home::take(&store, spec, &names)?;
+        let mut facts = vec![
+            ("target.kind".to_owned(), "bucket prefix".to_owned()),
+            ("s3.place".to_owned(), store.place.shown()),
+            ("s3.credentials".to_owned(), origin),
+        ];
+        let addresses = store.addresses.iter().map(ToString::to_string);
+        facts.push((
+            "s3.addresses".to_owned(),
+            addresses.collect::<Vec<_>>().join(" "),
+        ));
+        facts.push(("s3.server".to_owned(), server));
+        Ok(S3Target {
+            shared: Arc::new(Shared {
+                store,
+                home,
+                names,
+                smallest,
+                counts: Counts::default(),
+            }),
+            facts,
+            closed: false,
+        })
+    }
+
+    fn end(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.closed, true) {
+            return Ok(());
+        }
+        self.shared
+            .home
+            .leave(&self.shared.store, &self.shared.names)
+    }
+}
+
+/// Bytes of the smallest object of each workload.
+fn check(plan: &Plan, o: &S3Options) -> Result<Vec<u64>> {
+    let one = |w: &taillight_core::plan::WorkloadPlan| {
+        let values = w.value.clone().unwrap_or_default();
+        let smallest = values.value_bytes(w.block_size.min());
+        let fields = values.fields > 1 && !values.write_all;
+        let changes = |op| matches!(op, OpKind::Update | OpKind::Rmw);
+        if fields && w.mix.iter().any(|part| changes(part.op)) {
+            return Err(Error::usage("an object cannot be changed in one field")
+                .with("workload", &w.name)
+                .hint("set value = { write_all = true }: whole objects are written"));
+        }
+        if o.range.0 > smallest {
+            return Err(
+                Error::usage("options.range is larger than the smallest object")
+                    .with("workload", &w.name)
+                    .with("smallest", smallest)
+                    .with("range", o.range.0)
+                    .hint("ask for a smaller range, or write larger objects"),
+            );
+        }
+        let largest = values.value_bytes(w.block_size.max());
+        if largest.div_ceil(o.part_size.0) > PARTS_MAX {
+            return Err(Error::usage("an object would have more than 10,000 parts")
+                .with("workload", &w.name)
+                .hint("set a larger options.part_size"));
+        }
+        Ok(smallest)
+    };
+    plan.workloads.iter().map(one).collect()
+}
+
+impl Drop for S3Target {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+impl Target for S3Target {
+    fn geometry(&self) -> Geometry {
+        Geometry::keyed()
+    }
+    fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
+        if usize::from(spec.workload) >= self.shared.names.len() {
+            return Err(Error::internal("a session of no workload"));
+        }
+        Ok(Box::new(S3Session::new(self.shared.clone(), spec)?))
+    }
+    fn admin(&self, action: Admin) -> Result<()> {
+        match action {
+            // What a store acknowledged is durable as far as it says anything about it.
+            Admin::Flush => Ok(()),
+            Admin::Purge => {
+                let Shared {
+                    store, home, names, ..
+                } = &*self.shared;
+                home.purge(store, names)?;
+                home.note(store, Some(0))
+            }
+            Admin::Compact | Admin::DropCaches => Err(Error::unavailable(
+                "an object store cannot be told to compact or to drop its caches",
+            )),
+        }
+    }
+    fn facts(&self) -> Vec<(String, String)> {
+        self.facts.clone()
+    }
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        Some(self)
+    }
+    fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
+        self.shared.counts.show(out);
+    }
+    fn close(mut self: Box<Self>) -> Result<()> {
+        self.end()
+    }
+}
+
+impl Keyed for S3Target {
+    fn records(&self) -> u64 {
+        self.shared.home.records()
+    }
+    fn loaded(&self, records: u64) -> Result<()> {
+        self.shared.home.note(&self.shared.store, Some(records))
+    }
+}

@@ -1,0 +1,287 @@
+//! The driver against a real MinIO, and against servers that misbehave.
+#![allow(clippy::unwrap_used)]
+
+mod bad;
+mod server;
+
+use std::path::Path;
+use std::process::Command;
+
+use taillight_core::plan::MixPart;
+use taillight_core::probe::Token;
+use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Status};
+
+use crate::conformance::{self, Case, Outcome};
+use crate::contract::{Admin, Completion, Session, SessionSpec, Submitted, Target};
+use server::{Known, Minio, SECRET, open};
+
+fn session(target: &dyn Target, size: u64, depth: u32) -> Box<dyn Session> {
+    let spec = SessionSpec {
+        worker: 0,
+        workload: 0,
+        keep: true,
+        depth,
+        buffer_size: size,
+        seed: 1,
+    };
+    target.session(&spec).unwrap()
+}
+
+/// One operation to its end, at most 20 seconds.
+fn one(session: &mut dyn Session, op: &Op) -> Completion {
+    let answer = session.submit(op, 0, Token::new(1, 0)).unwrap();
+    assert_eq!(answer, Submitted::Queued);
+    let mut out = Vec::new();
+    let until = MonoClock.now().plus(20_000_000_000);
+    session.poll(1, Some(until), &mut out).unwrap();
+    assert_eq!(out.len(), 1, "{op:?} did not end");
+    out[0]
+}
+
+fn put(session: &mut dyn Session, key: u64, size: u64) -> Completion {
+    session.buffer(0)[..size as usize].fill(key as u8);
+    one(session, &Op::keyed(OpKind::Put, key, size))
+}
+
+fn error(plan: &taillight_core::plan::Plan, destroy: Option<&str>) -> taillight_core::Error {
+    match open(plan, destroy) {
+        Ok(_) => panic!("opened"),
+        Err(e) => e,
+    }
+}
+
+#[test]
+fn s3_keeps_the_contract() {
+    let Some(minio) = Minio::start() else { return };
+    let second = format!("endpoints = [\"localhost:{}\"]", minio.port);
+    for (depth, options) in [
+        (1, ""),
+        (8, "checksum = \"crc32c\""),
+        (32, "checksum = \"sha256\"\nsigned_payload = true"),
+        (4, second.as_str()),
+    ] {
+        let mut plan = minio.plan(options, "contract/", 400, depth);
+        plan.workloads[0].mix.extend(
+            [OpKind::Delete, OpKind::Stat, OpKind::List].map(|op| MixPart { op, weight: 1 }),
+        );
+        let case = Case {
+            driver: &Known,
+            plan,
+            destroy: None,
+        };
+        let outcomes = conformance::run(&case).unwrap();
+        let broken: Vec<_> = outcomes
+            .iter()
+            .filter(|(_, o)| matches!(o, Outcome::Broken(_)))
+            .collect();
+        assert!(broken.is_empty(), "depth {depth}, {options}: {broken:#?}");
+        assert!(!minio.holds("contract"), "objects left behind by {options}");
+    }
+}
+
+#[test]
+fn ranges_lists_and_stamps() {
+    let Some(minio) = Minio::start() else { return };
+    let size = 256 << 10;
+    let plan = minio.plan("range = \"64KiB\"\nmax_keys = 5", "ops/", size, 1);
+    let target = open(&plan, None).unwrap();
+    let mut s = session(target.as_ref(), size, 1);
+    let s = s.as_mut();
+    for key in 0..12 {
+        let c = put(s, key, size);
+        assert!(
+            c.status.is_ok() && c.moved == size && c.first.is_none(),
+            "{c:?}"
+        );
+    }
+    s.buffer(0).fill(0);
+    let before = MonoClock.now();
+    let c = one(s, &Op::keyed(OpKind::Get, 7, 0));
+    assert_eq!((c.status, c.moved), (Status::OK, 64 << 10));
+    assert!(c.first.unwrap() > before && c.first.unwrap() <= MonoClock.now());
+    assert!(s.buffer(0)[..64 << 10].iter().all(|b| *b == 7));
+    let c = one(s, &Op::keyed(OpKind::List, 3, 0));
+    assert_eq!(
+        (c.status, c.count),
+        (Status::OK, 5),
+        "five keys behind number 3"
+    );
+    let c = one(s, &Op::keyed(OpKind::List, 8, 0));
+    assert_eq!(c.count, 3, "the last three");
+    let c = one(s, &Op::keyed(OpKind::Stat, 3, 0));
+    assert_eq!((c.status, c.moved), (Status::OK, 0));
+    let c = one(s, &Op::keyed(OpKind::Stat, 99, 0));
+    assert_eq!(c.status, Status::NOT_FOUND);
+    let mut seen = Vec::new();
+    target.sample(&mut |name, value| seen.push((name.to_owned(), value)));
+    assert!(
+        seen.contains(&("s3_http_404_total".to_owned(), 1.0)),
+        "{seen:?}"
+    );
+    assert!(
+        seen.contains(&("s3_connections_total".to_owned(), 1.0)),
+        "{seen:?}"
+    );
+    let facts = format!("{:?}", target.facts());
+    assert!(
+        !facts.contains(SECRET) && !facts.contains(server::ID),
+        "{facts}"
+    );
+    assert!(facts.contains("MinIO"), "{facts}");
+}
+
+#[test]
+fn large_objects_go_up_in_parts_and_come_back_whole() {
+    let Some(minio) = Minio::start() else { return };
+    let size = (12 << 20) + 5;
+    for options in ["", "checksum = \"crc32c\"", "checksum = \"sha256\""] {
+        let options = format!("part_size = \"5MiB\"\n{options}");
+        let plan = minio.plan(&options, "parts/", size, 1);
+        let target = open(&plan, None).unwrap();
+        let mut s = session(target.as_ref(), size, 1);
+        let byte = |i: usize| (i / 1000) as u8;
+        s.buffer(0)
+            .iter_mut()
+            .enumerate()
+            .for_each(|(i, b)| *b = byte(i));
+        let c = one(s.as_mut(), &Op::keyed(OpKind::Put, 1, size));
+        assert_eq!((c.status, c.moved), (Status::OK, size), "{options}");
+        s.buffer(0).fill(0);
+        let c = one(s.as_mut(), &Op::keyed(OpKind::Get, 1, 0));
+        assert_eq!((c.status, c.moved), (Status::OK, size));
+        assert!(s.buffer(0).iter().enumerate().all(|(i, b)| *b == byte(i)));
+        drop(s);
+        target.close().unwrap();
+    }
+}
+
+#[test]
+fn what_is_kept_is_found_again_and_another_form_refused() {
+    let Some(minio) = Minio::start() else { return };
+    let plan = minio.plan("keep = true", "kept/", 100, 1);
+    let target = open(&plan, None).unwrap();
+    let mut s = session(target.as_ref(), 100, 1);
+    (0..5).for_each(|key| assert!(put(s.as_mut(), key, 100).status.is_ok()));
+    drop(s);
+    target.keyed().unwrap().loaded(5).unwrap();
+    target.close().unwrap();
+    let target = open(&plan, None).unwrap();
+    assert_eq!(target.keyed().unwrap().records(), 5);
+    let mut s = session(target.as_ref(), 100, 1);
+    assert!(
+        one(s.as_mut(), &Op::keyed(OpKind::Get, 4, 0))
+            .status
+            .is_ok()
+    );
+    drop(s);
+    target.close().unwrap();
+    assert!(minio.holds("kept"));
+    // keep = false later does not delete what an earlier run kept.
+    open(&minio.plan("", "kept/", 100, 1), None)
+        .unwrap()
+        .close()
+        .unwrap();
+    assert!(minio.holds("kept"));
+    let mut other = minio.plan("", "kept/", 100, 1);
+    other.workloads[0].keys.as_mut().unwrap().size = Some(taillight_core::units::ByteSize(24));
+    let e = error(&other, None);
+    assert_eq!(e.kind(), ErrorKind::Refused);
+    assert!(e.message().contains("another form"), "{e}");
+    other.target.destroy = true;
+    let path = other.target.path.clone().unwrap();
+    open(&other, Some(&path)).unwrap().close().unwrap();
+    assert!(!minio.holds("kept"), "given up by the user");
+}
+
+#[test]
+fn foreign_objects_are_refused_and_stay() {
+    let Some(minio) = Minio::start() else { return };
+    // Somebody's object, put there by a run of another prefix's naming.
+    let mine = open(&minio.plan("keep = true", "theirs/deep/", 10, 1), None).unwrap();
+    let mut s = session(mine.as_ref(), 10, 1);
+    assert!(put(s.as_mut(), 1, 10).status.is_ok());
+    drop(s);
+    mine.close().unwrap();
+    let mut plan = minio.plan("", "theirs/", 10, 1);
+    let e = error(&plan, None);
+    assert_eq!(e.kind(), ErrorKind::Refused);
+    assert!(e.hint_text().unwrap().contains("--destroy http://"), "{e}");
+    plan.target.destroy = true;
+    assert_eq!(error(&plan, None).kind(), ErrorKind::Refused);
+    assert_eq!(
+        error(&plan, Some("http://other/bench/x/")).kind(),
+        ErrorKind::Refused
+    );
+    assert!(minio.holds("theirs/deep"));
+    let path = plan.target.path.clone().unwrap();
+    open(&plan, Some(&path)).unwrap().close().unwrap();
+    assert!(!minio.holds("theirs"));
+}
+
+#[test]
+fn what_others_add_while_it_runs_stays() {
+    let Some(minio) = Minio::start() else { return };
+    let target = open(&minio.plan("", "shared/", 10, 1), None).unwrap();
+    let mut s = session(target.as_ref(), 10, 1);
+    assert!(put(s.as_mut(), 1, 10).status.is_ok());
+    drop(s);
+    let other = open(&minio.plan("keep = true", "shared/other/", 10, 1), None).unwrap();
+    other.close().unwrap();
+    target.admin(Admin::Flush).unwrap();
+    target.close().unwrap();
+    assert!(minio.holds("shared/other"));
+    let left = std::fs::read_dir(minio.data.path().join("bench/shared")).unwrap();
+    assert_eq!(left.count(), 1, "only theirs");
+}
+
+#[test]
+fn tls_trusts_the_ca_it_is_given_and_no_other() {
+    let certs = tempfile::tempdir().unwrap();
+    if !certificates(certs.path()) {
+        eprintln!("skipped: no openssl program to make certificates with");
+        return;
+    }
+    let Some(minio) = Minio::start_with(Some(certs.path())) else {
+        return;
+    };
+    let ca = format!("ca = \"{}/ca.crt\"", certs.path().display());
+    let plan = minio.plan(&ca, "tls/", 300_000, 8);
+    let case = Case {
+        driver: &Known,
+        plan,
+        destroy: None,
+    };
+    for (name, outcome) in conformance::run(&case).unwrap() {
+        assert!(
+            !matches!(outcome, Outcome::Broken(_)),
+            "{name}: {outcome:?}"
+        );
+    }
+    let e = error(&minio.plan("", "tls/", 10, 1), None);
+    assert_eq!(e.kind(), ErrorKind::Unavailable);
+    let e = error(&minio.plan("ca = \"/nowhere.pem\"", "tls/", 10, 1), None);
+    assert!(e.hint_text().unwrap().contains("options.ca"), "{e}");
+}
+
+/// A CA and a server certificate for 127.0.0.1, named as MinIO wants them.
+fn certificates(dir: &Path) -> bool {
+    let run = |words: &str| {
+        let done = Command::new("openssl")
+            .args(words.split(' '))
+            .current_dir(dir)
+            .output();
+        done.is_ok_and(|d| d.status.success())
+    };
+    std::fs::write(dir.join("san"), "subjectAltName=IP:127.0.0.1\n").unwrap();
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    run(&format!(
+        "req -x509 {key} -keyout ca.key -out ca.crt -subj /CN=testca -days 2"
+    )) && run(&format!(
+        "req {key} -keyout private.key -out s.csr -subj /CN=test"
+    )) && run(
+        "x509 -req -in s.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out public.crt \
+                -days 2 -extfile san"
+            .replace("                ", "")
+            .as_str(),
+    )
+}

@@ -1,0 +1,67 @@
+//! Whom https trusts: the user's own CA file, else the system's certificates.
+
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use taillight_core::{Error, Result};
+
+use super::place::Host;
+use super::wire::Tls;
+
+/// Where systems keep their bundle.
+const BUNDLES: [&str; 3] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+];
+
+/// What TLS needs for each host.
+///
+/// # Errors
+/// `Unavailable` when no certificates can be read.
+pub fn prepare(hosts: &[Host], prefix: Option<&str>, ca: &str) -> Result<Vec<Tls>> {
+    let file = match ca {
+        "" => BUNDLES
+            .into_iter()
+            .find(|p| std::path::Path::new(p).exists()),
+        own => Some(own),
+    };
+    let hint = "name a PEM file of trusted certificates: options.ca = \"FILE\"";
+    let file = file
+        .ok_or_else(|| Error::unavailable("this system has no trusted certificates").hint(hint))?;
+    let failed = |what: &str| {
+        Error::unavailable(format!("the trusted certificates {what}"))
+            .with("file", file)
+            .hint(hint)
+    };
+    let certificates =
+        CertificateDer::pem_file_iter(file).map_err(|e| failed("cannot be read").with("why", e))?;
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates.filter_map(|c| c.ok()));
+    if roots.is_empty() {
+        return Err(failed("hold none"));
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|e| Error::internal("TLS cannot be set up").source(e))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let config = Arc::new(config);
+    let name = |host: &Host| {
+        let name = match prefix {
+            Some(bucket) => format!("{bucket}.{}", host.bare()),
+            None => host.bare().to_owned(),
+        };
+        let name = ServerName::try_from(name.clone()).map_err(|_| {
+            Error::usage("no certificate can have this name").with("endpoint", name)
+        })?;
+        Ok(Tls {
+            config: config.clone(),
+            name,
+        })
+    };
+    hosts.iter().map(name).collect()
+}

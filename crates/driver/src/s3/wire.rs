@@ -1,0 +1,125 @@
+//! A connection: plain or TLS, blocking or not. Reads and writes bytes; knows nothing of HTTP.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+/// What TLS needs to begin.
+#[derive(Clone)]
+pub struct Tls {
+    /// Trusted roots.
+    pub config: Arc<ClientConfig>,
+    /// The server's name in its certificate.
+    pub name: ServerName<'static>,
+}
+
+/// A connection.
+pub enum Wire {
+    /// Plain TCP.
+    Plain(TcpStream),
+    /// TLS over TCP.
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Wire {
+    /// Begins a connection that never waits; it is made when it becomes writable.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn begin(to: SocketAddr, tls: Option<&Tls>) -> io::Result<Wire> {
+        let family = match to {
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
+        };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        match rustix::net::connect(&fd, &to) {
+            Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
+            Err(e) => return Err(e.into()),
+        }
+        Wire::over(TcpStream::from(fd), tls)
+    }
+
+    /// Makes a connection that waits at most `timeout` for each step.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn blocking(to: SocketAddr, tls: Option<&Tls>, timeout: Duration) -> io::Result<Wire> {
+        let tcp = TcpStream::connect_timeout(&to, timeout)?;
+        tcp.set_read_timeout(Some(timeout))?;
+        tcp.set_write_timeout(Some(timeout))?;
+        Wire::over(tcp, tls)
+    }
+
+    fn over(tcp: TcpStream, tls: Option<&Tls>) -> io::Result<Wire> {
+        tcp.set_nodelay(true)?;
+        let Some(tls) = tls else {
+            return Ok(Wire::Plain(tcp));
+        };
+        let connection = ClientConnection::new(tls.config.clone(), tls.name.clone())
+            .map_err(io::Error::other)?;
+        Ok(Wire::Tls(Box::new(StreamOwned::new(connection, tcp))))
+    }
+
+    fn tcp(&self) -> &TcpStream {
+        match self {
+            Wire::Plain(tcp) => tcp,
+            Wire::Tls(tls) => &tls.sock,
+        }
+    }
+
+    /// Why the connection failed, asked once it became writable.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn connected(&self) -> io::Result<()> {
+        self.tcp().take_error()?.map_or(Ok(()), Err)
+    }
+
+    /// Reads some bytes; 0 at the end.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or that the connection is broken.
+    pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Wire::Plain(tcp) => tcp.read(into),
+            Wire::Tls(tls) => tls.read(into),
+        }
+    }
+
+    /// Writes some of `head`, then `body`.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or that the connection is broken.
+    pub fn write(&mut self, head: &[u8], body: &[u8]) -> io::Result<usize> {
+        match self {
+            Wire::Plain(tcp) if body.is_empty() => tcp.write(head),
+            Wire::Plain(tcp) => tcp.write_vectored(&[IoSlice::new(head), IoSlice::new(body)]),
+            Wire::Tls(tls) if !head.is_empty() => tls.write(head),
+            Wire::Tls(tls) => tls.write(body),
+        }
+    }
+
+    /// Hands over what encryption holds back.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or that the connection is broken.
+    pub fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Wire::Plain(_) => Ok(()),
+            Wire::Tls(tls) => tls.flush(),
+        }
+    }
+}
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tcp().as_fd()
+    }
+}

@@ -10,7 +10,7 @@ use crate::tool;
 
 /// One thing the project uses from the distribution.
 struct Need {
-    /// Program that shows it is there.
+    /// Program or shared library that shows it is there.
     program: &'static str,
     /// Debian package that brings it.
     package: &'static str,
@@ -60,17 +60,48 @@ const NEEDS: &[Need] = &[
         package: "python3",
         why: "test that stock pyarrow reads ios.parquet",
     },
+    Need {
+        program: "librocksdb.so.7.8",
+        package: "librocksdb7.8",
+        why: "driver rocksdb: tests, demo, comparisons",
+    },
+    Need {
+        program: "libleveldb.so.1d",
+        package: "libleveldb1d",
+        why: "driver leveldb: tests, demo, comparisons",
+    },
+    Need {
+        program: "db_bench",
+        package: "rocksdb-tools",
+        why: "paired comparisons with RocksDB's own benchmark",
+    },
 ];
+
+/// Whether a program can be run or a library loaded.
+fn is_there(name: &str) -> bool {
+    if !name.contains(".so") {
+        return tool::which(name).is_some();
+    }
+    let multiarch = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    [
+        multiarch.as_str(),
+        "/usr/lib64",
+        "/usr/lib",
+        "/usr/local/lib",
+    ]
+    .iter()
+    .any(|dir| Path::new(dir).join(name).exists())
+}
 
 /// `cargo xtask setup`.
 pub fn main() -> Result<bool> {
     let mut missing: Vec<&Need> = Vec::new();
     println!("setup: what Taillight uses from the system");
     for need in NEEDS {
-        let found = tool::which(need.program).is_some();
+        let found = is_there(need.program);
         let word = if found { "found" } else { "MISSING" };
         println!(
-            "  {:<10} {:<8} {:<10} {}",
+            "  {:<17} {:<8} {:<13} {}",
             need.program, word, need.package, need.why
         );
         if !found {

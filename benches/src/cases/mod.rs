@@ -6,6 +6,7 @@ mod direct;
 mod draws;
 mod fio_import;
 mod null;
+mod pacing;
 mod payload;
 mod start;
 
@@ -49,6 +50,11 @@ pub const CASES: &[Case] = &[
         name: "payload",
         about: "bytes of each payload made by one core, sealing and checking of blocks",
         run: payload::run,
+    },
+    Case {
+        name: "pacing",
+        about: "schedules from 10 to 1,000,000 a second: counts and CPU",
+        run: pacing::run,
     },
     Case {
         name: "null-1",

@@ -153,11 +153,6 @@ const FLAGS: &[Case] = &[
         &["a whole number"],
     ),
     (
-        &["--driver", "null", "--set", "trace.mode=all"],
-        4,
-        &["tracing is not available"],
-    ),
-    (
         &[
             "--driver",
             "null",

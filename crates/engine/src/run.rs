@@ -3,6 +3,7 @@
 //! What it is: the only place that knows the order of things. What it is not: the hot loop
 //! (`worker`), time (`threaded`, `simulate`) or analysis (`report`). Callers: `cli`, `suite`.
 
+mod closed;
 mod ending;
 mod files;
 mod launch;

@@ -63,8 +63,11 @@ impl Loaded {
             "install it ({}), or name its file: options.library = \"/opt/.../lib{}.so\"",
             source.install, source.driver
         ));
-        Err(match first {
-            Some(e) => error.source(e),
+        // What the loader says is in the cause.
+        let said =
+            first.map(|e| std::error::Error::source(&e).map_or(e.to_string(), |s| s.to_string()));
+        Err(match said {
+            Some(text) => error.with("loader says", text),
             None => error,
         })
     }
@@ -101,7 +104,11 @@ impl Loaded {
             source.driver
         ))
         .with("library", &self.name)
-        .with("missing functions", self.missing.join(", "))
+        .with("missing functions", self.missing.len())
+        .with(
+            "among them",
+            self.missing[..self.missing.len().min(5)].join(", "),
+        )
         .hint(format!(
             "name another one with options.library, or install {}",
             source.install

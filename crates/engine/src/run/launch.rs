@@ -12,6 +12,7 @@ use taillight_core::{Error, MonoClock, Result, Stamp};
 use taillight_driver::{Session, Target, VirtualTime};
 use taillight_rundir::salvage::spill_dir;
 
+use super::closed::Closed;
 use super::ending::{IdleEnd, LoadEnd};
 use super::setup::{Seat, seats};
 use super::{Loaded, Request, StopFlag, capture_dir, captures, cpu_s, now};
@@ -570,30 +571,5 @@ impl Phases {
             observers.iter_mut().for_each(|o| o.phase("measure"));
         }
         begins
-    }
-}
-
-/// Stands where the target was.
-struct Closed;
-
-impl Target for Closed {
-    fn geometry(&self) -> taillight_driver::Geometry {
-        taillight_driver::Geometry {
-            files: 0,
-            file_size: 0,
-            align: 1,
-        }
-    }
-    fn session(&self, _: &taillight_driver::SessionSpec) -> Result<Box<dyn Session>> {
-        Err(Error::internal("the target is closed"))
-    }
-    fn admin(&self, _: taillight_driver::Admin) -> Result<()> {
-        Err(Error::internal("the target is closed"))
-    }
-    fn facts(&self) -> Vec<(String, String)> {
-        Vec::new()
-    }
-    fn close(self: Box<Self>) -> Result<()> {
-        Ok(())
     }
 }

@@ -42,6 +42,8 @@ pub enum Command {
     Import(ImportArgs),
     /// Write a job or a run as another benchmark's job file.
     Export(ExportArgs),
+    /// Run a method made of many runs: one report over all of them.
+    Suite(Box<SuiteArgs>),
 }
 
 /// `--rw`: operation and order in one word.
@@ -74,7 +76,7 @@ pub enum ArrivalFlag {
 }
 
 /// Arguments of `run`.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "Examples:
   taillight run --driver file --path data/ --size 1GiB --rw randread --bs 4KiB --depth 32 \\
       --workers 2 --runtime 30s
@@ -231,6 +233,7 @@ pub struct SchemaArgs {
 #[command(after_help = "Examples:
   taillight import job.fio
   taillight import job.fio --output jobs/
+  taillight import workloada -p recordcount=1000000 --output jobs/
 
 Options of the file that would change the load and have no equivalent are errors. `taillight run
 job.fio` imports and runs in one go.")]
@@ -244,6 +247,12 @@ pub struct ImportArgs {
     /// What the file is, when its name and text do not tell.
     #[arg(long, value_name = "NAME", value_parser = import_formats())]
     pub format: Option<String>,
+    /// YCSB: a further property file, which wins over those before it (repeatable).
+    #[arg(short = 'P', value_name = "FILE", action = ArgAction::Append)]
+    pub more: Vec<PathBuf>,
+    /// YCSB: set a property, as -p of YCSB does (repeatable).
+    #[arg(short = 'p', value_name = "K=V", action = ArgAction::Append)]
+    pub properties: Vec<String>,
 }
 
 /// Arguments of `export`.
@@ -263,6 +272,67 @@ pub struct ExportArgs {
     /// Where to: a new file, or `-` for standard output [default: -].
     #[arg(long, value_name = "PATH")]
     pub output: Option<PathBuf>,
+}
+
+/// Arguments of `suite`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  taillight suite ycsb --workload a,b,c --driver rocksdb --path db --records 1000000 --threads 4
+  taillight suite ycsb --workload d --driver memory --operations 1000000 -p fieldcount=1
+  taillight suite ycsb -P my.properties -p recordcount=5000000 --target job.toml
+
+Workloads run in the order YCSB recommends, on one store that is loaded before the first one, and
+anew after one that inserts. -p and -P take YCSB's properties. docs/ycsb.md says what is the same
+as in YCSB and what is not.")]
+pub struct SuiteArgs {
+    /// The method.
+    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(["ycsb"]))]
+    pub name: String,
+    /// Workloads, like a,b,c [default: a, or the properties of -P].
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub workload: Vec<String>,
+    /// Driver (`taillight drivers` lists them) [default: memory].
+    #[arg(long, value_name = "NAME")]
+    pub driver: Option<String>,
+    /// Where the store is, or is to be made.
+    #[arg(long, value_name = "PATH")]
+    pub path: Option<String>,
+    /// Job file whose [target] is driven.
+    #[arg(long, value_name = "JOB.toml")]
+    pub target: Option<PathBuf>,
+    /// Records to load [default: 100000].
+    #[arg(long, value_name = "N")]
+    pub records: Option<u64>,
+    /// Operations of each workload [default: 100000].
+    #[arg(long, value_name = "N", conflicts_with = "runtime")]
+    pub operations: Option<u64>,
+    /// Time of each workload, like 60s, instead of a number of operations.
+    #[arg(long, value_name = "TIME")]
+    pub runtime: Option<String>,
+    /// Threads.
+    #[arg(long, value_name = "N")]
+    pub threads: Option<u32>,
+    /// Operations a second asked for, over all threads.
+    #[arg(long, value_name = "N")]
+    pub target_rate: Option<u64>,
+    /// YCSB property file (repeatable; later ones win).
+    #[arg(short = 'P', value_name = "FILE", action = ArgAction::Append)]
+    pub files: Vec<PathBuf>,
+    /// Set a property of YCSB (repeatable; wins over files).
+    #[arg(short = 'p', value_name = "K=V", action = ArgAction::Append)]
+    pub properties: Vec<String>,
+    /// Set any field of every job, like target.options.keep=true (repeatable).
+    #[arg(long = "set", value_name = "K=V", action = ArgAction::Append)]
+    pub set: Vec<String>,
+    /// Directory for the runs and the report, new or empty [default: taillight-runs/ycsb-UTC].
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Confirm by name that this target may be overwritten (needs target.destroy = true as well).
+    #[arg(long, value_name = "TARGET")]
+    pub destroy: Option<String>,
+    /// Show the plan of each run as a job file and do nothing.
+    #[arg(long)]
+    pub print_plan: bool,
 }
 
 fn import_formats() -> PossibleValuesParser {

@@ -1,10 +1,11 @@
 //! `taillight import`: another benchmark's job file as Taillight job files.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
+use taillight_import::ycsb::Properties;
 use taillight_import::{FORMATS, ImportedJob};
 
 use crate::args::ImportArgs;
@@ -32,7 +33,18 @@ pub fn main(args: &ImportArgs) -> Result<Exit> {
                 )),
         );
     };
-    let jobs = (format.import)(&given.text, &given.name)?;
+    let jobs = if args.more.is_empty() && args.properties.is_empty() {
+        (format.import)(&given.text, &given.name)?
+    } else if format.name == "ycsb" {
+        let own = Properties::parse(&given.text, &given.name)?;
+        let all = properties(own, &args.more, &args.properties)?;
+        taillight_import::ycsb::import_all(&all, &given.name)?
+    } else {
+        return Err(Error::usage("-P and -p are for property files of YCSB")
+            .with("path", &given.name)
+            .with("format", format.name)
+            .hint("leave them out, or add --format ycsb"));
+    };
     tell(&jobs, &given.name);
     let to = args.output.as_deref().filter(|p| *p != Path::new("-"));
     match (to, jobs.as_slice()) {
@@ -50,6 +62,25 @@ pub fn main(args: &ImportArgs) -> Result<Exit> {
         }
     }
     Ok(Exit::Ok)
+}
+
+/// `own`, then the files in order, then single assignments: later ones win.
+///
+/// # Errors
+/// `Usage` for files and assignments that cannot be read.
+pub fn properties(
+    mut own: Properties,
+    files: &[PathBuf],
+    assignments: &[String],
+) -> Result<Properties> {
+    for file in files {
+        let given = run::read(file)?;
+        own.merge(Properties::parse(&given.text, &given.name)?);
+    }
+    for assignment in assignments {
+        own.assign(assignment)?;
+    }
+    Ok(own)
 }
 
 /// Tells what a reader should know of imported jobs.

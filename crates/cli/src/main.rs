@@ -15,6 +15,7 @@ mod registry;
 mod report;
 mod run;
 mod schema;
+mod suite;
 
 use std::process::ExitCode;
 
@@ -51,5 +52,6 @@ fn dispatch(command: Command) -> Result<Exit> {
         Command::Schema(args) => schema::main(&args),
         Command::Import(args) => import::main(&args),
         Command::Export(args) => export::main(&args),
+        Command::Suite(args) => suite::main(&args),
     }
 }

@@ -1,7 +1,7 @@
 //! `taillight report`, and the report at the end of a run.
 
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
@@ -94,6 +94,25 @@ pub fn of_run(path: &Path) -> Result<Report> {
         ..Options::default()
     };
     let report = taillight_report::make(&[path], &options, &mut |p| {
+        shown.step(p);
+        true
+    });
+    shown.end();
+    report
+}
+
+/// Makes one report over the runs of a suite, in `output`.
+///
+/// # Errors
+/// `Unavailable` when the directory cannot be written.
+pub fn of_suite(runs: &[PathBuf], output: &Path) -> Result<Report> {
+    let mut shown = Shown::new();
+    let options = Options {
+        output: Some(output.to_owned()),
+        colour: colour(),
+        ..Options::default()
+    };
+    let report = taillight_report::make(runs, &options, &mut |p| {
         shown.step(p);
         true
     });

@@ -39,7 +39,7 @@ pub fn create(
 ) -> Result<Made> {
     let clock = clock_info(plan)?;
     let stamp = utc(clock.realtime_ns);
-    let run_id = format!("{stamp}-{:08x}", run_number(MonoClock.now().0));
+    let run_id = id(&stamp);
     let path = match &plan.run.output {
         Some(output) => PathBuf::from(output),
         None => unused(&format!("{HOME}/{}-{stamp}", plan.run.name))?,
@@ -83,6 +83,38 @@ pub fn create(
     };
     made.dir.write_job(&job_text(plan, given)?)?;
     Ok(made)
+}
+
+/// An id for something that is no run but leaves marks like one.
+pub fn fresh_id() -> String {
+    id(&utc(clock::realtime_ns()))
+}
+
+fn id(stamp: &str) -> String {
+    format!("{stamp}-{:08x}", run_number(MonoClock.now().0))
+}
+
+/// The directory for the runs of a suite: the one asked for, new or empty, or a new one.
+///
+/// # Errors
+/// `Usage` when it holds something; `Unavailable` when it cannot be made.
+pub fn suite_home(asked: Option<&Path>, name: &str) -> Result<PathBuf> {
+    let path = match asked {
+        Some(path) => path.to_owned(),
+        None => unused(&format!("{HOME}/{name}-{}", utc(clock::realtime_ns())))?,
+    };
+    let cannot = |e: std::io::Error| {
+        Error::unavailable("cannot make the directory of the runs")
+            .with("path", path.display())
+            .source(e)
+    };
+    std::fs::create_dir_all(&path).map_err(cannot)?;
+    match std::fs::read_dir(&path).map_err(cannot)?.next() {
+        None => Ok(path),
+        Some(_) => Err(Error::usage("the output directory is not empty")
+            .with("path", path.display())
+            .hint("name a new one with --output, or remove what is in it")),
+    }
 }
 
 impl Made {

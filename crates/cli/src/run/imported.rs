@@ -103,7 +103,7 @@ pub fn run(args: &RunArgs, parts: &[Part]) -> Result<Exit> {
 }
 
 /// The one that stands first in the documented order.
-fn worse(a: Exit, b: Exit) -> Exit {
+pub fn worse(a: Exit, b: Exit) -> Exit {
     const ORDER: [Exit; 10] = [
         Exit::Usage,
         Exit::Refused,

@@ -24,11 +24,12 @@ use taillight_trace::{Environment, Sys};
 use crate::args::RunArgs;
 use crate::{output, registry};
 use directory::Made;
-use job::Given;
-use live::Live;
-use signals::Signals;
 
-pub use job::read;
+pub use directory::{fresh_id, plan_text, suite_home};
+pub use imported::worse;
+pub use job::{Given, plan, read};
+pub use live::Live;
+pub use signals::Signals;
 
 /// Runs the command.
 ///
@@ -50,20 +51,36 @@ pub fn main(args: RunArgs) -> Result<Exit> {
 }
 
 /// How a run ended.
-struct Done {
-    exit: Exit,
+pub struct Done {
+    /// The exit code it asks for.
+    pub exit: Exit,
     /// Its directory; none when nothing was measured.
-    path: Option<PathBuf>,
+    pub path: Option<PathBuf>,
 }
 
 /// Runs one plan.
 fn one(args: &RunArgs, plan: &Plan, job: Option<&Given>) -> Result<Done> {
+    on(args, plan, job, |made, live, signals| {
+        open(plan, args, made, live, signals)
+    })
+}
+
+/// Runs one plan on the target that `open` gives.
+///
+/// # Errors
+/// As [`main`].
+pub fn on(
+    args: &RunArgs,
+    plan: &Plan,
+    job: Option<&Given>,
+    open: impl FnOnce(&Made, &mut Live, &Signals) -> Result<Box<dyn Target>>,
+) -> Result<Done> {
     let signals = Signals::install()?;
     let sys = Sys::default();
     let environment = Environment::before(&sys, plan.target.path.as_deref().map(Path::new));
     let made = directory::create(plan, job, args, environment.map())?;
     let mut live = Live::new(plan);
-    let target = match open(plan, args, &made, &mut live, &signals) {
+    let target = match open(&made, &mut live, &signals) {
         Ok(target) => target,
         Err(e) => return nothing(e, made, &signals),
     };

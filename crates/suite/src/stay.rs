@@ -1,0 +1,84 @@
+//! One target held open over several runs: what one run stored, the next one reads.
+//!
+//! A run closes its target. Here it gets a [`View`] whose close does nothing, and the target itself
+//! closes after the last run. The target was opened with the workloads of all runs one after
+//! another; a view tells it which of them its run means.
+
+use std::sync::Arc;
+
+use taillight_core::{Error, Result};
+use taillight_driver::{Admin, Geometry, Keyed, Session, SessionSpec, Target, VirtualTime};
+
+/// The target, held open.
+pub struct Stay {
+    target: Arc<Box<dyn Target>>,
+}
+
+impl Stay {
+    /// Holds an opened target.
+    pub fn new(target: Box<dyn Target>) -> Stay {
+        Stay {
+            target: Arc::new(target),
+        }
+    }
+
+    /// For a run whose first workload is number `first` of those the target was opened with.
+    pub fn view(&self, first: u16) -> Box<dyn Target> {
+        Box::new(View {
+            target: self.target.clone(),
+            first,
+        })
+    }
+
+    /// The target itself, between runs.
+    pub fn target(&self) -> &dyn Target {
+        &**self.target
+    }
+
+    /// Closes it, after the last run.
+    ///
+    /// # Errors
+    /// `Target` when closing fails; `Internal` when a view is still there, as after a worker that
+    /// was given up.
+    pub fn close(self) -> Result<()> {
+        match Arc::into_inner(self.target) {
+            Some(target) => target.close(),
+            None => Err(Error::internal("the target is closed while a run uses it")),
+        }
+    }
+}
+
+struct View {
+    target: Arc<Box<dyn Target>>,
+    first: u16,
+}
+
+impl Target for View {
+    fn geometry(&self) -> Geometry {
+        self.target.geometry()
+    }
+    fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
+        self.target.session(&SessionSpec {
+            workload: self.first + spec.workload,
+            ..*spec
+        })
+    }
+    fn admin(&self, action: Admin) -> Result<()> {
+        self.target.admin(action)
+    }
+    fn facts(&self) -> Vec<(String, String)> {
+        self.target.facts()
+    }
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        self.target.keyed()
+    }
+    fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
+        self.target.sample(out);
+    }
+    fn virtual_time(&self) -> Option<Arc<dyn VirtualTime>> {
+        self.target.virtual_time()
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}

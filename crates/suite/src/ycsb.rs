@@ -1,0 +1,224 @@
+//! Runs in YCSB's terms: `[READ]`, `[UPDATE]` ..., and throughput as YCSB counts it.
+//!
+//! Reads summaries, makes text. Series hold successes; failures stand in `<OP>-FAILED`. A
+//! read-modify-write stands in its own series and, with its parts, in READ and UPDATE; in the
+//! throughput it counts once.
+
+use std::fmt::Write;
+
+use taillight_core::OpKind;
+use taillight_rundir::Summary;
+use taillight_rundir::latency::Latency;
+use taillight_rundir::summary::Totals;
+
+/// Operations with YCSB's names, in its order.
+const NAMES: [(OpKind, &str); 5] = [
+    (OpKind::Get, "READ"),
+    (OpKind::Update, "UPDATE"),
+    (OpKind::Insert, "INSERT"),
+    (OpKind::Scan, "SCAN"),
+    (OpKind::Rmw, "READ-MODIFY-WRITE"),
+];
+
+/// Percentiles YCSB prints, with their names.
+const PERCENTILES: [(&str, &str); 3] = [
+    ("50", "50thPercentileLatency(us)"),
+    ("95", "95thPercentileLatency(us)"),
+    ("99", "99thPercentileLatency(us)"),
+];
+
+/// A run with its name.
+#[derive(Debug, Clone, Copy)]
+pub struct Phase<'a> {
+    /// What it is called.
+    pub name: &'a str,
+    /// Its results.
+    pub summary: &'a Summary,
+}
+
+impl Phase<'_> {
+    /// Operations as YCSB counts them: a read-modify-write is one, failures included.
+    pub fn operations(&self) -> u64 {
+        let of = |op: OpKind| self.summary.ops.get(&op);
+        let count = |op| of(op).map_or(0, |t| t.count);
+        let parts = NAMES[..4].iter().map(|(op, _)| count(*op)).sum::<u64>();
+        // A whole one brought a read and an update; one whose read failed brought the read alone.
+        let whole = of(OpKind::Rmw).map_or(0, |t| t.count - t.errors);
+        let half = of(OpKind::Rmw).map_or(0, |t| t.errors);
+        let failed_updates = of(OpKind::Update).map_or(0, |t| t.errors);
+        parts.saturating_sub(whole + half.min(failed_updates))
+    }
+
+    /// Measured time, seconds.
+    pub fn seconds(&self) -> f64 {
+        self.summary.totals.duration_ns as f64 / 1e9
+    }
+
+    /// Operations a second by YCSB's count.
+    pub fn throughput(&self) -> f64 {
+        self.operations() as f64 / self.seconds().max(1e-9)
+    }
+}
+
+/// One table over all phases, for people.
+pub fn table(phases: &[Phase<'_>]) -> String {
+    let mut rows = vec![
+        [
+            "phase",
+            "series",
+            "operations",
+            "ops/s",
+            "mean",
+            "p50",
+            "p95",
+            "p99",
+            "p99.9",
+            "max",
+            "failed",
+        ]
+        .map(str::to_owned),
+    ];
+    for phase in phases {
+        let failed = phase.summary.errors.count;
+        rows.push([
+            phase.name.to_owned(),
+            "[OVERALL]".to_owned(),
+            phase.operations().to_string(),
+            format!("{:.0}", phase.throughput()),
+            String::new(),
+            String::new(),
+            String::new(),
+            String::new(),
+            String::new(),
+            String::new(),
+            failed.to_string(),
+        ]);
+        for (name, totals) in series(phase) {
+            rows.push(row(name, totals));
+        }
+    }
+    aligned(&rows)
+}
+
+/// Lines as YCSB prints them, for programs that read its output.
+pub fn lines(phase: &Phase<'_>) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "[OVERALL], RunTime(ms), {:.0}", phase.seconds() * 1e3);
+    let _ = writeln!(
+        out,
+        "[OVERALL], Throughput(ops/sec), {}",
+        phase.throughput()
+    );
+    for (name, totals) in series(phase) {
+        let ok = totals.count - totals.errors;
+        if ok > 0 {
+            latencies(name, ok, &totals.service, &mut out);
+            let _ = writeln!(out, "[{name}], Return=OK, {ok}");
+        }
+        if let Some(response) = totals.response.as_ref().filter(|_| ok > 0) {
+            latencies(&format!("Intended-{name}"), ok, response, &mut out);
+        }
+        if totals.errors > 0 {
+            let _ = writeln!(out, "[{name}-FAILED], Operations, {}", totals.errors);
+            for (status, count) in failures(phase, name) {
+                let _ = writeln!(out, "[{name}-FAILED], Return={status}, {count}");
+            }
+        }
+    }
+    out
+}
+
+fn series<'a>(phase: &'a Phase<'_>) -> impl Iterator<Item = (&'static str, &'a Totals)> {
+    NAMES
+        .iter()
+        .filter_map(|(op, name)| Some((*name, phase.summary.ops.get(op)?)))
+        .filter(|(_, totals)| totals.count > 0)
+}
+
+fn latencies(name: &str, operations: u64, latency: &Latency, out: &mut String) {
+    let us = |ns: f64| ns / 1e3;
+    let mut line = |measure: &str, value: String| {
+        let _ = writeln!(out, "[{name}], {measure}, {value}");
+    };
+    line("Operations", operations.to_string());
+    let known = [
+        ("AverageLatency(us)", latency.mean_ns),
+        ("MinLatency(us)", latency.min_ns.map(|ns| ns as f64)),
+        ("MaxLatency(us)", latency.max_ns.map(|ns| ns as f64)),
+    ];
+    for (measure, ns) in known {
+        if let Some(ns) = ns {
+            line(measure, us(ns).to_string());
+        }
+    }
+    for (p, measure) in PERCENTILES {
+        if let Some(ns) = percentile(latency, p) {
+            line(measure, us(ns as f64).to_string());
+        }
+    }
+}
+
+/// Failures of a series by YCSB's status, counted.
+fn failures(phase: &Phase<'_>, name: &str) -> Vec<(&'static str, u64)> {
+    let op = NAMES.iter().find(|(_, n)| *n == name).map(|(op, _)| *op);
+    let mut found: Vec<(&'static str, u64)> = Vec::new();
+    let kinds = phase.summary.errors.kinds.iter();
+    for kind in kinds.filter(|k| Some(k.op) == op) {
+        let status = match kind.status {
+            -6 => "NOT_FOUND",
+            -3 => "UNEXPECTED_STATE",
+            _ => "ERROR",
+        };
+        match found.iter_mut().find(|(s, _)| *s == status) {
+            Some((_, count)) => *count += kind.count,
+            None => found.push((status, kind.count)),
+        }
+    }
+    found
+}
+
+fn percentile(latency: &Latency, p: &str) -> Option<u64> {
+    latency
+        .percentiles
+        .iter()
+        .find(|at| at.p == p)
+        .and_then(|at| at.ns)
+}
+
+fn row(name: &str, totals: &Totals) -> [String; 11] {
+    let latency = &totals.service;
+    let time = |ns: Option<f64>| ns.map_or("-".to_owned(), |ns| format!("{:.1}", ns / 1e3));
+    let at = |p: &str| time(percentile(latency, p).map(|ns| ns as f64));
+    [
+        String::new(),
+        format!("[{name}]"),
+        (totals.count - totals.errors).to_string(),
+        format!("{:.0}", totals.iops),
+        time(latency.mean_ns),
+        at("50"),
+        at("95"),
+        at("99"),
+        at("99.9"),
+        time(latency.max_ns.map(|ns| ns as f64)),
+        totals.errors.to_string(),
+    ]
+}
+
+/// Two columns of words, the others right-aligned.
+fn aligned(rows: &[[String; 11]]) -> String {
+    let width = |i: usize| rows.iter().map(|r| r[i].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..11).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        let cells = row.iter().zip(&widths).enumerate();
+        let line: Vec<String> = cells
+            .map(|(i, (cell, width))| match i {
+                0 | 1 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            })
+            .collect();
+        let _ = writeln!(out, "{}", line.join("  ").trim_end());
+    }
+    out
+}

@@ -202,52 +202,20 @@ fn each_clone(
 
 /// Files of its own for every clone: a directory of equal files, a run of them for each.
 fn own(file: &str, dir: &str, group: &[Load]) -> Result<Layout> {
-    let (mut notes, mut instances) = (Vec::new(), Vec::new());
-    let mut sizes = Vec::new();
-    for load in group {
-        let place = &load.place;
-        let at = |what: &str| {
-            Error::usage(format!("[{}]: {what}", load.name))
-                .with("at", format!("{file}:{}", load.number))
-        };
-        if place.increment > 0 && load.clones > 1 {
-            return Err(at(
-                "offset_increment in a file of its own for each job cannot be expressed",
-            )
-            .hint("name the file with filename"));
-        }
-        let each = place.size.unwrap_or(0) / u64::from(place.count);
-        let each = whole_blocks(load, each, &mut notes);
-        sizes.push(each.saturating_add(place.offset));
-    }
+    let mut notes = Vec::new();
+    let sizes = group
+        .iter()
+        .map(|load| file_size(file, load, &mut notes))
+        .collect::<Result<Vec<u64>>>()?;
     let common = sizes.iter().fold(0, |d, s| gcd(d, *s)).max(1);
-    let mut at = 0_u64;
-    let mut files = 0_u64;
+    let (mut instances, mut at, mut files) = (Vec::new(), 0_u64, 0_u64);
     for (load, size) in group.iter().zip(&sizes) {
-        let of_clone = size.saturating_mul(u64::from(load.place.count));
-        let (begin, offset) = (at, load.place.offset);
-        let skewed = matches!(load.pattern.draw, Draw::Skewed(..)) && load.clones > 1;
-        instances.push(if skewed || offset > 0 {
-            each_clone(file, load, |clone| {
-                let from = begin + u64::from(clone) * of_clone + offset;
-                (from, Some(of_clone - offset))
-            })?
-        } else {
-            vec![Instance {
-                workers: load.clones,
-                offset: begin,
-                length: Some(of_clone.saturating_mul(u64::from(load.clones))),
-            }]
-        });
-        if load.clones > 1 && matches!(load.pattern.draw, Draw::Uniform { .. }) && offset == 0 {
-            notes.push(format!(
-                "[{}]: its {} workers draw from all their files together; in fio each job keeps \
-                 to its own",
-                load.name, load.clones
-            ));
-        }
-        at = at.saturating_add(of_clone.saturating_mul(u64::from(load.clones)));
-        files += size / common * u64::from(load.place.count) * u64::from(load.clones);
+        let clones = u64::from(load.clones);
+        let count = u64::from(load.place.count);
+        let of_clone = size.saturating_mul(count);
+        instances.push(own_extents(file, load, at, of_clone, &mut notes)?);
+        at = at.saturating_add(of_clone.saturating_mul(clones));
+        files = files.saturating_add((size / common).saturating_mul(count * clones));
     }
     if sizes.iter().any(|s| *s != common) {
         notes.push(format!(
@@ -286,6 +254,51 @@ fn own(file: &str, dir: &str, group: &[Load]) -> Result<Layout> {
         instances,
         notes,
     })
+}
+
+/// Bytes of each file of a section: its extent in whole blocks, and what lies before it.
+fn file_size(file: &str, load: &Load, notes: &mut Vec<String>) -> Result<u64> {
+    let place = &load.place;
+    if place.increment > 0 && load.clones > 1 {
+        return Err(Error::usage(format!(
+            "[{}]: offset_increment in a file of its own for each job cannot be expressed",
+            load.name
+        ))
+        .with("at", format!("{file}:{}", load.number))
+        .hint("name the file with filename"));
+    }
+    let each = place.size.unwrap_or(0) / u64::from(place.count);
+    Ok(whole_blocks(load, each, notes).saturating_add(place.offset))
+}
+
+/// The workloads of a section whose clones have `of_clone` bytes each, the first at `begin`.
+fn own_extents(
+    file: &str,
+    load: &Load,
+    begin: u64,
+    of_clone: u64,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Instance>> {
+    let offset = load.place.offset;
+    let skewed = matches!(load.pattern.draw, Draw::Skewed(..)) && load.clones > 1;
+    if skewed || offset > 0 {
+        return each_clone(file, load, |clone| {
+            let from = begin + u64::from(clone) * of_clone + offset;
+            (from, Some(of_clone - offset))
+        });
+    }
+    if load.clones > 1 && matches!(load.pattern.draw, Draw::Uniform { .. }) {
+        notes.push(format!(
+            "[{}]: its {} workers draw from all their files together; in fio each job keeps to \
+             its own",
+            load.name, load.clones
+        ));
+    }
+    Ok(vec![Instance {
+        workers: load.clones,
+        offset: begin,
+        length: Some(of_clone.saturating_mul(u64::from(load.clones))),
+    }])
 }
 
 fn gcd(a: u64, b: u64) -> u64 {

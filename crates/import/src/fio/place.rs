@@ -168,8 +168,8 @@ fn files(r: &Reader<'_>, engine: Engine) -> Result<Files> {
     if engine == Engine::Null {
         return Ok(Files::None);
     }
-    let dir = r.value("directory", |t| one_path(t))?;
-    let Some(name) = r.value("filename", |t| one_path(t))? else {
+    let dir = r.value("directory", one_path)?;
+    let Some(name) = r.value("filename", one_path)? else {
         return Ok(Files::Own(dir.unwrap_or_else(|| ".".to_owned())));
     };
     Ok(Files::Named(match dir {

@@ -104,7 +104,7 @@ pub fn table(phases: &[Phase<'_>]) -> String {
 pub fn lines(phase: &Phase<'_>) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
-    let _ = writeln!(out, "[OVERALL], RunTime(ms), {:.0}", phase.seconds() * 1e3);
+    let _ = writeln!(out, "[OVERALL], RunTime(ms), {:.3}", phase.seconds() * 1e3);
     let _ = writeln!(
         out,
         "[OVERALL], Throughput(ops/sec), {}",

@@ -6,12 +6,12 @@ use std::path::Path;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, OpKind, Result};
 use taillight_import::ImportedJob;
-use taillight_import::ycsb::{Properties, phases};
+use taillight_import::ycsb::{ANY_STORE, Properties, phases};
 use taillight_suite::method::Method;
 
 use crate::args::{RunArgs, SuiteArgs};
-use crate::import;
 use crate::run::{self, Given};
+use crate::{import, output};
 
 /// One run of the suite.
 pub struct Step {
@@ -42,10 +42,16 @@ struct Asked {
 /// `Usage` for anything that is wrong in workloads, properties or flags.
 pub fn steps(args: &SuiteArgs) -> Result<Vec<Step>> {
     let mut made: Vec<Step> = Vec::new();
-    let mut load = true;
+    let (mut load, mut told) = (true, Vec::new());
     for asked in asked(args)? {
         let jobs = phases(&asked.properties, &asked.name, "suite ycsb")?;
-        import::tell(std::slice::from_ref(&jobs.run), "suite ycsb");
+        for note in &jobs.run.notes {
+            let named = args.driver.is_some() || args.target.is_some();
+            if !told.contains(note) && !(named && note == ANY_STORE) {
+                output::note(&format!("suite ycsb: {note}"));
+                told.push(note.clone());
+            }
+        }
         if let Some(job) = jobs.load.filter(|_| load) {
             let name = match made.is_empty() {
                 true => "load".to_owned(),

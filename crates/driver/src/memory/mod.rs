@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use taillight_core::capability::Capabilities;
-use taillight_core::plan::TargetPlan;
+use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 
@@ -64,21 +64,36 @@ impl Driver for Memory {
         })
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        let workloads = spec.plan.workloads.iter();
-        let shapes = workloads.map(session::Shape::of).collect::<Result<_>>()?;
-        Ok(Box::new(MemoryTarget {
-            store: Arc::new(Store::default()),
-            shapes,
-            records: AtomicU64::new(0),
-        }))
+        Ok(Box::new(MemoryTarget::new(spec.plan)?))
     }
 }
 
-struct MemoryTarget {
+/// The opened store.
+pub struct MemoryTarget {
     store: Arc<Store>,
     /// How each workload names keys and scans.
     shapes: Vec<session::Shape>,
     records: AtomicU64,
+}
+
+impl MemoryTarget {
+    /// An empty store for the workloads of this plan.
+    ///
+    /// # Errors
+    /// `Usage` when their keys cannot be made.
+    pub fn new(plan: &Plan) -> Result<MemoryTarget> {
+        let workloads = plan.workloads.iter();
+        Ok(MemoryTarget {
+            store: Arc::new(Store::default()),
+            shapes: workloads.map(session::Shape::of).collect::<Result<_>>()?,
+            records: AtomicU64::new(0),
+        })
+    }
+
+    /// Shows everything that is stored, in key order: for whoever checks what a run left.
+    pub fn each(&self, show: impl FnMut(&[u8], &[u8])) {
+        self.store.each(show);
+    }
 }
 
 impl Target for MemoryTarget {

@@ -72,6 +72,14 @@ impl Store {
         seen
     }
 
+    /// Shows every key with its value, in key order.
+    pub fn each(&self, mut show: impl FnMut(&[u8], &[u8])) {
+        for entry in self.map.iter() {
+            let held = entry.value().read().unwrap_or_else(PoisonError::into_inner);
+            show(entry.key(), &held);
+        }
+    }
+
     /// Removes everything.
     pub fn clear(&self) {
         self.map.clear();

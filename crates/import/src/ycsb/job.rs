@@ -8,7 +8,7 @@ use crate::toml_text::{Table, comment, quoted};
 /// Width of comments.
 const WIDTH: usize = 98;
 /// Where nothing is said about the store.
-const ANY_STORE: &str = "YCSB's files name no store: this one is in memory, so that the job runs \
+pub const ANY_STORE: &str = "YCSB's files name no store: this one is in memory, so that the job runs \
                          as it is; name yours with --driver and --path, or here";
 
 /// The load phase.

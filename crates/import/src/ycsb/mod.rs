@@ -14,6 +14,7 @@ mod read;
 use taillight_core::Result;
 
 use crate::ImportedJob;
+pub use job::ANY_STORE;
 pub use properties::Properties;
 
 /// The two jobs that the properties of one workload mean.

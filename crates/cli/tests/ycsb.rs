@@ -1,0 +1,171 @@
+//! YCSB's property files and the `ycsb` suite through the binary.
+
+mod common;
+
+use std::path::Path;
+
+use common::run;
+use serde_json::Value;
+
+fn summary(path: &Path) -> Value {
+    let text = std::fs::read_to_string(path.join("summary.json")).expect("a summary");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+fn count(summary: &Value, op: &str) -> u64 {
+    summary["ops"][op]["count"].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn the_suite_loads_runs_in_order_and_reports_in_ycsb_s_terms() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let args = "suite ycsb --workload e,f,d,a --driver memory --records 500 --operations 2000 \
+                --threads 2 --set run.seed=3 --output out -p dataintegrity=true -p fieldcount=3";
+    let (out, _) = run(dir.path(), &args.split_whitespace().collect::<Vec<_>>(), 0);
+    let steps: Vec<&str> = out
+        .lines()
+        .filter_map(|l| l.strip_prefix("== ")?.split(' ').next())
+        .collect();
+    // D inserts, so that E begins with a new load.
+    assert_eq!(steps, ["load", "a", "f", "d", "load-e", "e"]);
+    let of = |name: &str| summary(&dir.path().join("out").join(name));
+    for load in ["load", "load-e"] {
+        assert_eq!(count(&of(load), "insert"), 500);
+    }
+    let f = of("f");
+    let rmw = count(&f, "rmw");
+    assert!(rmw > 800, "{rmw}");
+    assert_eq!(
+        count(&f, "get"),
+        2000,
+        "plain reads, and one in each read-modify-write"
+    );
+    assert_eq!(count(&f, "update"), rmw);
+    let text = std::fs::read_to_string(dir.path().join("out/ycsb.txt")).expect("the table");
+    let f_part = text.split("# f\n").nth(1).expect("workload f");
+    let f_part = f_part.split("\n# ").next().expect("workload f");
+    let value = |start: &str| -> f64 {
+        let line = f_part.lines().find_map(|l| l.strip_prefix(start));
+        line.expect(start).parse().expect("a number")
+    };
+    let ops = value("[OVERALL], Throughput(ops/sec), ") * value("[OVERALL], RunTime(ms), ") / 1e3;
+    assert!(
+        (ops - 2000.0).abs() < 2.0,
+        "a read-modify-write counts once: {ops}"
+    );
+    assert_eq!(value("[READ-MODIFY-WRITE], Return=OK, "), rmw as f64);
+    assert!(
+        f_part.contains("[UPDATE], 99thPercentileLatency(us), "),
+        "{f_part}"
+    );
+    let report = std::fs::metadata(dir.path().join("out/report.html")).expect("a report");
+    assert!(report.len() > 10_000);
+}
+
+#[test]
+fn property_files_become_jobs_that_run() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let write = |name: &str, text: &str| {
+        std::fs::write(dir.path().join(name), text).expect("written");
+    };
+    write(
+        "workloada",
+        "# Workload A\nrecordcount=1000\noperationcount=1000\n\
+         workload=site.ycsb.workloads.CoreWorkload\nreadallfields=true\nreadproportion=0.5\n\
+         updateproportion=0.5\nscanproportion=0\ninsertproportion=0\nrequestdistribution=zipfian\n",
+    );
+    write(
+        "big.properties",
+        "operationcount=5000000000\nrecordcount=3000000000\nstatus=true\n",
+    );
+    let (out, err) = run(
+        dir.path(),
+        &[
+            "import",
+            "workloada",
+            "-P",
+            "big.properties",
+            "-p",
+            "threadcount=3",
+            "--output",
+            "jobs/",
+        ],
+        0,
+    );
+    assert_eq!(out, "jobs/workloada-load.toml\njobs/workloada.toml\n");
+    assert!(err.contains("big.properties:3, status: "), "{err}");
+    let (plan, _) = run(
+        dir.path(),
+        &["run", "jobs/workloada.toml", "--print-plan"],
+        0,
+    );
+    let plan: toml::Table = plan.parse().expect("TOML");
+    // Beyond 2^31 on purpose: YCSB itself stops there.
+    assert_eq!(plan["run"]["operations"].as_integer(), Some(5_000_000_000));
+    let w = &plan["workload"][0];
+    assert_eq!(w["keys"]["count"].as_integer(), Some(3_000_000_000));
+    assert_eq!(w["workers"].as_integer(), Some(3));
+    assert_eq!(w["access"]["kind"].as_str(), Some("scrambled"));
+    assert_eq!(w["mix"].to_string(), "{ get = 1, update = 1 }");
+    let (plan, _) = run(
+        dir.path(),
+        &["run", "jobs/workloada-load.toml", "--print-plan"],
+        0,
+    );
+    let plan: toml::Table = plan.parse().expect("TOML");
+    assert_eq!(plan["run"]["operations"].as_integer(), Some(3_000_000_000));
+    assert_eq!(plan["workload"][0]["keys"]["count"].as_integer(), Some(0));
+    run(dir.path(), &["run", "workloada", "--output", "out"], 0);
+    assert_eq!(
+        count(&summary(&dir.path().join("out/workloada-load")), "insert"),
+        1000
+    );
+    let done = summary(&dir.path().join("out/workloada"));
+    assert_eq!(count(&done, "get") + count(&done, "update"), 1000);
+}
+
+#[test]
+fn what_is_wrong_is_said_before_anything_runs() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (args, said) in [
+        ("--workload g", "no workload `g`"),
+        ("-p recordscount=5", "did you mean `recordcount`"),
+        ("-p recordcount", "has no `=`"),
+        ("-p readproportion=x", "`readproportion`"),
+        ("-p redis.host=h", "database bindings"),
+        (
+            "-p core_workload_insertion_retry_limit=3",
+            "failures hidden",
+        ),
+        ("--runtime 5s --operations 3", "cannot be used with"),
+        (
+            "--driver file --path f --set target.size=1MiB",
+            "knows no keys",
+        ),
+        ("--driver nothing", "there is no driver `nothing`"),
+    ] {
+        let all: Vec<&str> = ["suite", "ycsb"]
+            .into_iter()
+            .chain(args.split(' '))
+            .collect();
+        let (_, err) = run(dir.path(), &all, 2);
+        assert!(err.contains(said), "{args}: {err}");
+        assert!(!dir.path().join("taillight-runs").exists(), "{args}");
+    }
+}
+
+#[test]
+fn values_of_another_kind_give_exit_code_6() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let both = "block_size = \"100B\"\nkeys = { count = 50 }\npayload = \"text\"\n";
+    let job = format!(
+        "[run]\noperations = 200\n[target]\ndriver = \"memory\"\n\
+         [[workload]]\nmix = \"update\"\nvalue = {{ fields = 2 }}\n{both}\
+         [[workload]]\nmix = \"get\"\nvalue = {{ fields = 2, integrity = true }}\n{both}"
+    );
+    std::fs::write(dir.path().join("job.toml"), job).expect("written");
+    let (out, _) = run(dir.path(), &["run", "job.toml", "--output", "out"], 6);
+    assert!(out.contains("data read is not the data written"), "{out}");
+    let summary = summary(&dir.path().join("out"));
+    assert_eq!(summary["ops"]["get"]["errors"], 100);
+}

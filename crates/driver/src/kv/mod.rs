@@ -10,6 +10,7 @@ pub mod fields;
 mod home;
 pub mod leveldb;
 mod options;
+pub mod redis;
 pub mod rocksdb;
 mod rules;
 mod session;

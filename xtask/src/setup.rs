@@ -71,6 +71,11 @@ const NEEDS: &[Need] = &[
         why: "driver leveldb: tests, demo, comparisons",
     },
     Need {
+        program: "redis-server",
+        package: "redis-server",
+        why: "driver redis: tests",
+    },
+    Need {
         program: "db_bench",
         package: "rocksdb-tools",
         why: "paired comparisons with RocksDB's own benchmark",

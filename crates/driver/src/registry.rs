@@ -8,6 +8,7 @@ pub static DRIVERS: &[&dyn Driver] = &[
     &crate::memory::Memory,
     &crate::kv::rocksdb::RocksDb,
     &crate::kv::leveldb::LevelDb,
+    &crate::kv::redis::Redis,
     #[cfg(feature = "s3")]
     &crate::s3::S3,
     &crate::null::Null,

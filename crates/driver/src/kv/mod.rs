@@ -10,6 +10,7 @@ pub mod fields;
 mod home;
 pub mod leveldb;
 pub(crate) mod options;
+pub mod redis;
 pub mod rocksdb;
 pub(crate) mod rules;
 mod session;

@@ -1,0 +1,123 @@
+//! Where a server listens: `redis://HOST[:PORT][/DB]` or `unix:/PATH`. Never a password.
+
+use taillight_core::{Error, Result};
+
+/// Port when none is given.
+const PORT: u16 = 6379;
+
+/// A server's place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Host and port.
+    Tcp(String, u16),
+    /// A socket file.
+    Unix(String),
+}
+
+/// A server and the number of a database in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// Where it listens.
+    pub place: Place,
+    /// Database, as SELECT numbers them.
+    pub db: u32,
+}
+
+impl Address {
+    /// Reads `target.path`.
+    ///
+    /// # Errors
+    /// `Usage` when it is no address, or carries a password.
+    pub fn parse(path: Option<&str>) -> Result<Address> {
+        let wrong = |what: &str| {
+            Error::usage(what.to_owned())
+                .hint("--path redis://127.0.0.1:6379/0, or --path unix:/run/redis/redis.sock")
+        };
+        let path = path.filter(|p| !p.is_empty());
+        let path = path.ok_or_else(|| wrong("driver `redis` needs the address of a server"))?;
+        if let Some(file) = path.strip_prefix("unix:") {
+            if !file.starts_with('/') {
+                return Err(wrong("the path of a unix socket begins with /"));
+            }
+            let place = Place::Unix(file.to_owned());
+            return Ok(Address { place, db: 0 });
+        }
+        let Some(rest) = path.strip_prefix("redis://") else {
+            return Err(wrong("not the address of a Redis server"));
+        };
+        if rest.contains('@') {
+            // Not shown: it holds a secret.
+            return Err(
+                Error::usage("no user or password in the address of a server")
+                    .hint("leave it out, and put the password into REDIS_PASSWORD"),
+            );
+        }
+        let (host, db) = rest.split_once('/').unwrap_or((rest, ""));
+        let db = match db {
+            "" => 0,
+            db => db
+                .parse()
+                .map_err(|_| wrong("the database is not a number"))?,
+        };
+        let (host, port) = match host.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => {
+                let port = port
+                    .parse()
+                    .map_err(|_| wrong("the port is not a number"))?;
+                (host, port)
+            }
+            _ => (host, PORT),
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        if host.is_empty() {
+            return Err(wrong("no host in the address of a server"));
+        }
+        let place = Place::Tcp(host.to_owned(), port);
+        Ok(Address { place, db })
+    }
+
+    /// As it is shown; also what `--destroy` names.
+    pub fn shown(&self) -> String {
+        match &self.place {
+            Place::Unix(file) => format!("unix:{file}"),
+            Place::Tcp(host, port) if host.contains(':') => {
+                format!("redis://[{host}]:{port}/{}", self.db)
+            }
+            Place::Tcp(host, port) => format!("redis://{host}:{port}/{}", self.db),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        for (path, shown) in [
+            ("redis://h", "redis://h:6379/0"),
+            ("redis://127.0.0.1:7/3", "redis://127.0.0.1:7/3"),
+            ("redis://[::1]:7", "redis://[::1]:7/0"),
+            ("redis://[::1]", "redis://[::1]:6379/0"),
+            ("unix:/run/r.sock", "unix:/run/r.sock"),
+        ] {
+            assert_eq!(Address::parse(Some(path)).unwrap().shown(), shown);
+        }
+        for bad in [
+            "",
+            "h:1",
+            "redis://",
+            "redis://h:x",
+            "redis://h/x",
+            "unix:r",
+        ] {
+            assert!(Address::parse(Some(bad)).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_refused_and_not_shown() {
+        let e = Address::parse(Some("redis://:secret@h")).unwrap_err();
+        assert!(!e.to_string().contains("secret"), "{e}");
+    }
+}

@@ -1,0 +1,71 @@
+//! `redis`: Redis, Valkey and whatever speaks RESP2, over TCP or a unix socket.
+//!
+//! What it is: commands in a pipeline as deep as the queue, one connection per worker, no client
+//! library in between. What it is not: a cluster client, and it retries nothing. Only keys that
+//! begin with the prefix of the run are read or written. A lost connection ends what is in flight
+//! with an error each; the next operation then ends the run.
+
+mod address;
+mod options;
+mod owner;
+mod resp;
+mod session;
+mod target;
+mod wire;
+
+use taillight_core::capability::Capabilities;
+use taillight_core::plan::TargetPlan;
+use taillight_core::progress::OnProgress;
+use taillight_core::{OpKind, Result};
+
+use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
+use options::{DOCS, RedisOptions};
+
+/// Deepest pipeline of a worker.
+const MAX_DEPTH: u32 = 1024;
+
+/// The driver.
+pub struct Redis;
+
+impl Driver for Redis {
+    fn name(&self) -> &'static str {
+        "redis"
+    }
+    fn about(&self) -> &'static str {
+        "Redis or Valkey over a socket; the pipeline is the queue"
+    }
+    fn options(&self) -> Vec<OptionDoc> {
+        DOCS.to_vec()
+    }
+    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
+        super::options::table(&RedisOptions::parse(&target.options)?)
+    }
+    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
+        let options = RedisOptions::parse(&target.options)?;
+        let mut ops = vec![
+            OpKind::Get,
+            OpKind::Put,
+            OpKind::Insert,
+            OpKind::Update,
+            OpKind::Delete,
+            OpKind::Rmw,
+        ];
+        if options.index {
+            ops.push(OpKind::Scan);
+        }
+        Ok(Capabilities {
+            ops,
+            addressed: false,
+            max_depth: MAX_DEPTH,
+            direct: false,
+            sync: false,
+            stores_data: true,
+            virtual_time: false,
+            guarded: true,
+            own_stamps: false,
+        })
+    }
+    fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
+        Ok(Box::new(target::RedisTarget::open(spec)?))
+    }
+}

@@ -1,0 +1,110 @@
+//! `[target.options]` of driver `redis`: names, defaults, docs.
+
+use serde::{Deserialize, Serialize};
+use taillight_core::units::Span;
+use taillight_core::{Error, Result};
+
+use crate::contract::OptionDoc;
+use crate::kv::options;
+
+/// Longest prefix of keys, bytes.
+const PREFIX_MAX: usize = 128;
+
+/// The options, resolved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RedisOptions {
+    /// What every key of the run begins with, before a colon.
+    pub prefix: String,
+    /// Keep a sorted set of all keys, so that scans are possible.
+    pub index: bool,
+    /// What the run makes stays.
+    pub keep: bool,
+    /// Longest wait for a connection, and for an answer outside the measured loop.
+    pub timeout: Span,
+}
+
+impl Default for RedisOptions {
+    fn default() -> RedisOptions {
+        RedisOptions {
+            prefix: "taillight".to_owned(),
+            index: false,
+            keep: false,
+            timeout: Span(5_000_000_000),
+        }
+    }
+}
+
+impl RedisOptions {
+    /// Reads them as written.
+    ///
+    /// # Errors
+    /// `Usage` for unknown or wrong ones.
+    pub fn parse(table: &toml::Table) -> Result<RedisOptions> {
+        let parsed: RedisOptions = options::parse("redis", DOCS, table)?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
+        let prefix = &parsed.prefix;
+        if prefix.is_empty() || prefix.len() > PREFIX_MAX || !prefix.chars().all(plain) {
+            return Err(Error::usage("wrong prefix of keys")
+                .with("options.prefix", prefix)
+                .hint("1 to 128 of the characters a-z A-Z 0-9 _ - . :"));
+        }
+        if parsed.timeout.0 == 0 {
+            return Err(Error::usage("options.timeout is zero").hint("5s is the default"));
+        }
+        Ok(parsed)
+    }
+}
+
+const fn doc(
+    name: &'static str,
+    values: &'static str,
+    default: &'static str,
+    about: &'static str,
+) -> OptionDoc {
+    OptionDoc {
+        name,
+        values,
+        default,
+        about,
+    }
+}
+
+/// Their docs, in the order of the struct.
+pub const DOCS: &[OptionDoc] = &[
+    doc(
+        "prefix",
+        "letters, digits, _ - . :",
+        "taillight",
+        "only keys that begin with this and a colon are touched",
+    ),
+    doc(
+        "index",
+        "bool",
+        "false",
+        "keep a sorted set of all keys: makes scans possible, and costs a ZADD with every insert \
+         (O(log n), in its latency) and the memory of every key again",
+    ),
+    doc("keep", "bool", "false", "leave the records this run makes"),
+    doc(
+        "timeout",
+        "time",
+        "5s",
+        "longest wait to connect, and for an answer outside the measured loop",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_cannot_be_patterns() {
+        for bad in ["", "a*", "a b", "[a]"] {
+            let table = toml::Table::from_iter([("prefix".to_owned(), bad.into())]);
+            assert!(RedisOptions::parse(&table).is_err(), "{bad}");
+        }
+        let table = toml::Table::from_iter([("prefix".to_owned(), "team-a:x_1".into())]);
+        assert!(RedisOptions::parse(&table).is_ok());
+    }
+}

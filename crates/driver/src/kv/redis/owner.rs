@@ -1,0 +1,220 @@
+//! Whose the keys under a prefix are, the mark that says so, and what goes in the end.
+//!
+//! The mark is the key `PREFIX:taillight-owner`. Keys under the prefix without it are somebody
+//! else's: refused, unless their loss is confirmed.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use taillight_core::{Error, Result};
+
+use super::address::Address;
+use super::wire::{Said, Wire, refused, unreachable};
+use crate::guard;
+
+/// What the mark says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// The run that made it.
+    pub run_id: String,
+    /// The records outlast their run.
+    pub keep: bool,
+    /// Form of keys and values.
+    pub form: String,
+    /// Records from the first key number on.
+    pub records: u64,
+}
+
+/// A server asked outside the measured loop.
+pub struct Keeper {
+    wire: Wire,
+    address: Address,
+    prefix: String,
+    timeout: Duration,
+}
+
+impl Keeper {
+    /// Over a connection that has passed [`greet`].
+    pub fn new(wire: Wire, address: Address, prefix: &str, timeout: Duration) -> Keeper {
+        Keeper {
+            wire,
+            address,
+            prefix: prefix.to_owned(),
+            timeout,
+        }
+    }
+
+    /// One command.
+    ///
+    /// # Errors
+    /// `Unavailable` when the server is gone or refuses.
+    pub fn ask(&mut self, parts: &[&[u8]]) -> Result<Said> {
+        match self.wire.ask(parts, self.timeout) {
+            Ok(Said::Error(says)) => Err(refused(&self.address, &says)),
+            Ok(said) => Ok(said),
+            Err(e) => Err(unreachable(&self.address, e)),
+        }
+    }
+
+    fn mark_key(&self) -> String {
+        format!("{}:taillight-owner", self.prefix)
+    }
+
+    /// The mark that is there.
+    fn mark(&mut self) -> Result<Option<Mark>> {
+        let key = self.mark_key();
+        match self.ask(&[b"GET", key.as_bytes()])? {
+            Said::Text(text) => serde_json::from_slice(&text).map(Some).map_err(|e| {
+                Error::refused("the owner's mark under the prefix is not Taillight's")
+                    .with("key", &key)
+                    .source(e)
+                    .hint("choose another options.prefix")
+            }),
+            _ => Ok(None),
+        }
+    }
+
+    /// Writes the mark.
+    ///
+    /// # Errors
+    /// `Unavailable` when the server is gone or refuses.
+    pub fn note(&mut self, mark: &Mark) -> Result<()> {
+        let text = serde_json::to_vec(mark)
+            .map_err(|e| Error::internal("the mark is no JSON").source(e))?;
+        let key = self.mark_key();
+        self.ask(&[b"SET", key.as_bytes(), &text]).map(|_| ())
+    }
+
+    /// Shows every key under the prefix, some at a time, until `each` says stop. Walks over the
+    /// whole database.
+    fn walk(
+        &mut self,
+        mut each: impl FnMut(&mut Keeper, &[Vec<u8>]) -> Result<bool>,
+    ) -> Result<()> {
+        let pattern = format!("{}:*", self.prefix);
+        let mut cursor = b"0".to_vec();
+        loop {
+            let scan: [&[u8]; 6] = [
+                b"SCAN",
+                &cursor,
+                b"MATCH",
+                pattern.as_bytes(),
+                b"COUNT",
+                b"1000",
+            ];
+            let Said::List(all) = self.ask(&scan)? else {
+                return Err(Error::unavailable("the server's answer to SCAN is no list"));
+            };
+            // The cursor, the head of the list of keys, the keys.
+            let keys = all.get(2..).unwrap_or_default();
+            if !keys.is_empty() && !each(self, keys)? {
+                return Ok(());
+            }
+            cursor = all.into_iter().next().unwrap_or_default();
+            if cursor == b"0" || cursor.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Deletes every key under the prefix; the mark last, so that a broken-off end is known.
+    ///
+    /// # Errors
+    /// `Unavailable` when the server is gone or refuses.
+    pub fn wipe(&mut self, mark_too: bool) -> Result<()> {
+        let mark = self.mark_key();
+        self.walk(|keeper, keys| {
+            let mut parts: Vec<&[u8]> = vec![b"UNLINK"];
+            let others = keys.iter().filter(|k| k.as_slice() != mark.as_bytes());
+            parts.extend(others.map(Vec::as_slice));
+            if parts.len() > 1 {
+                keeper.ask(&parts)?;
+            }
+            Ok(true)
+        })?;
+        if mark_too {
+            self.ask(&[b"UNLINK", mark.as_bytes()])?;
+        }
+        Ok(())
+    }
+
+    /// Decides whose the keys under the prefix are, and makes the mark `new` or finds one.
+    ///
+    /// # Errors
+    /// `Refused` when keys are there that Taillight did not make, or of another form.
+    pub fn take(&mut self, new: Mark, confirmed: bool) -> Result<Mark> {
+        let there = self.mark()?;
+        let shown = format!("{} keys {}:*", self.address.shown(), self.prefix);
+        match there {
+            None => {
+                let mut foreign = None;
+                self.walk(|_, keys| {
+                    foreign = keys.first().cloned();
+                    Ok(false)
+                })?;
+                if let Some(key) = foreign {
+                    if !confirmed {
+                        return Err(Error::refused(
+                            "keys that Taillight did not make begin with the prefix",
+                        )
+                        .with("where", shown)
+                        .with("one of them", String::from_utf8_lossy(&key))
+                        .hint(self.way_out()));
+                    }
+                    self.wipe(false)?;
+                }
+            }
+            Some(mark) if mark.keep && !confirmed => {
+                if mark.form != new.form {
+                    return Err(Error::refused("the prefix holds records of another form")
+                        .with("where", shown)
+                        .with("there", &mark.form)
+                        .with("asked", &new.form)
+                        .hint(self.way_out()));
+                }
+                return Ok(mark);
+            }
+            // What a killed run left behind, or what the user gave up.
+            Some(_) => self.wipe(false)?,
+        }
+        self.note(&new)?;
+        Ok(new)
+    }
+
+    fn way_out(&self) -> String {
+        format!(
+            "choose another options.prefix; or if they may be lost, set `destroy = true` under \
+             [target] and add: --destroy {}",
+            self.address.shown()
+        )
+    }
+}
+
+/// Whether the loss of what is there is confirmed for this very server and database.
+///
+/// # Errors
+/// `Refused` when only half of the confirmation is there, or it names something else.
+pub fn confirmed(destroy: bool, name: Option<&str>, address: &Address) -> Result<bool> {
+    let same = |name: &str| Address::parse(Some(name)).is_ok_and(|a| a == *address);
+    guard::confirmed(destroy, name, Path::new(&address.shown()), same)
+}
+
+/// Connects, gives the password, selects the database.
+///
+/// # Errors
+/// `Unavailable` when the server cannot be reached or refuses.
+pub fn greet(address: &Address, password: Option<&str>, timeout: Duration) -> Result<Wire> {
+    let gone = |e| unreachable(address, e);
+    let mut wire = Wire::connect(address, timeout).map_err(gone)?;
+    let db = address.db.to_string();
+    let select: [&[u8]; 2] = [b"SELECT", db.as_bytes()];
+    let auth = password.map(|p| [&b"AUTH"[..], p.as_bytes()]);
+    let commands = auth.iter().map(|a| &a[..]).chain([&select[..]]);
+    for command in commands {
+        if let Said::Error(says) = wire.ask(command, timeout).map_err(gone)? {
+            return Err(refused(address, &says));
+        }
+    }
+    Ok(wire)
+}

@@ -1,0 +1,205 @@
+//! RESP2: commands into a buffer, replies out of one. Allocates nothing of its own.
+
+/// Begins a command of `parts` parts.
+pub fn command(out: &mut Vec<u8>, parts: usize) {
+    head(out, b'*', parts);
+}
+
+/// One part of a command.
+pub fn part(out: &mut Vec<u8>, bytes: &[u8]) {
+    head(out, b'$', bytes.len());
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// One part made of two pieces.
+pub fn joined(out: &mut Vec<u8>, first: &[u8], second: &[u8]) {
+    head(out, b'$', first.len() + second.len());
+    out.extend_from_slice(first);
+    out.extend_from_slice(second);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A number as a part.
+pub fn number(out: &mut Vec<u8>, n: u64) {
+    let mut digits = [0; 20];
+    part(out, decimal(n, &mut digits));
+}
+
+fn head(out: &mut Vec<u8>, kind: u8, n: usize) {
+    let mut digits = [0; 20];
+    out.push(kind);
+    out.extend_from_slice(decimal(n as u64, &mut digits));
+    out.extend_from_slice(b"\r\n");
+}
+
+fn decimal(mut n: u64, digits: &mut [u8; 20]) -> &[u8] {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            return &digits[at..];
+        }
+    }
+}
+
+/// A reply, or the head of an array whose elements follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// `+OK`.
+    Simple(&'a [u8]),
+    /// `-ERR ...`, without the sign.
+    Error(&'a [u8]),
+    /// `:1`.
+    Number(i64),
+    /// A string.
+    Bulk(&'a [u8]),
+    /// No such string, or no such array.
+    Nil,
+    /// An array of so many strings, numbers or nils; the bytes of its elements.
+    Array(usize, &'a [u8]),
+}
+
+/// What the bytes so far are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parsed<'a> {
+    /// A whole reply of so many bytes.
+    Whole(Reply<'a>, usize),
+    /// Not whole before there are at least so many bytes.
+    Needs(usize),
+    /// No RESP.
+    Broken,
+}
+
+/// The reply at the start of `bytes`. An array inside an array counts as one element, its head,
+/// and is followed by its own elements.
+pub fn parse(bytes: &[u8]) -> Parsed<'_> {
+    match single(bytes) {
+        Parsed::Whole(Reply::Array(count, _), start) => {
+            let (mut at, mut left) = (start, count);
+            while left > 0 {
+                left -= 1;
+                match single(&bytes[at..]) {
+                    Parsed::Broken => return Parsed::Broken,
+                    Parsed::Whole(Reply::Array(more, _), used) => {
+                        left = left.saturating_add(more);
+                        at += used;
+                    }
+                    Parsed::Whole(_, used) => at += used,
+                    Parsed::Needs(n) => return Parsed::Needs(at + n),
+                }
+            }
+            Parsed::Whole(Reply::Array(count, &bytes[start..at]), at)
+        }
+        other => other,
+    }
+}
+
+/// A reply without the elements of an array.
+fn single(bytes: &[u8]) -> Parsed<'_> {
+    let Some(end) = bytes.iter().position(|b| *b == b'\n') else {
+        return Parsed::Needs(bytes.len() + 1);
+    };
+    let Some((kind, line)) = bytes[..end]
+        .strip_suffix(b"\r")
+        .and_then(<[u8]>::split_first)
+    else {
+        return Parsed::Broken;
+    };
+    let start = end + 1;
+    let number = || std::str::from_utf8(line).ok()?.parse::<i64>().ok();
+    let reply = match (kind, number()) {
+        (b'+', _) => Reply::Simple(line),
+        (b'-', _) => Reply::Error(line),
+        (b':', Some(n)) => Reply::Number(n),
+        (b'$' | b'*', Some(-1)) => Reply::Nil,
+        (b'*', Some(n)) => match usize::try_from(n) {
+            Ok(n) => Reply::Array(n, &[]),
+            Err(_) => return Parsed::Broken,
+        },
+        (b'$', Some(n)) => return bulk(bytes, start, n),
+        _ => return Parsed::Broken,
+    };
+    Parsed::Whole(reply, start)
+}
+
+fn bulk(bytes: &[u8], start: usize, length: i64) -> Parsed<'_> {
+    // A server's own limit is 512 MiB.
+    let Some(length) = usize::try_from(length).ok().filter(|n| *n <= 1 << 30) else {
+        return Parsed::Broken;
+    };
+    let end = start + length;
+    match bytes.get(end..end + 2) {
+        None => Parsed::Needs(end + 2),
+        Some(b"\r\n") => Parsed::Whole(Reply::Bulk(&bytes[start..end]), end + 2),
+        Some(_) => Parsed::Broken,
+    }
+}
+
+/// Walks over the elements of an array.
+pub fn elements(mut bytes: &[u8]) -> impl Iterator<Item = Reply<'_>> {
+    std::iter::from_fn(move || match single(bytes) {
+        Parsed::Whole(reply, used) if used > 0 => {
+            bytes = &bytes[used..];
+            Some(reply)
+        }
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands() {
+        let mut out = Vec::new();
+        command(&mut out, 3);
+        part(&mut out, b"SET");
+        joined(&mut out, b"p:", b"k");
+        number(&mut out, 1050);
+        assert_eq!(out, b"*3\r\n$3\r\nSET\r\n$3\r\np:k\r\n$4\r\n1050\r\n");
+    }
+
+    #[test]
+    fn replies_whole_and_in_pieces() {
+        for (bytes, reply) in [
+            (&b"+OK\r\n"[..], Reply::Simple(b"OK")),
+            (b"-ERR no\r\n", Reply::Error(b"ERR no")),
+            (b":-3\r\n", Reply::Number(-3)),
+            (b"$-1\r\n", Reply::Nil),
+            (b"*-1\r\n", Reply::Nil),
+            (b"$4\r\na\r\nb\r\n", Reply::Bulk(b"a\r\nb")),
+            (b"*0\r\n", Reply::Array(0, b"")),
+            (
+                b"*2\r\n$1\r\na\r\n$-1\r\n",
+                Reply::Array(2, b"$1\r\na\r\n$-1\r\n"),
+            ),
+        ] {
+            assert_eq!(parse(bytes), Parsed::Whole(reply, bytes.len()));
+            for cut in 0..bytes.len() {
+                match parse(&bytes[..cut]) {
+                    Parsed::Needs(n) => assert!(n > cut && n <= bytes.len()),
+                    other => panic!("{other:?} after {cut} of {bytes:?}"),
+                }
+            }
+        }
+        let all: Vec<_> = elements(b"$1\r\na\r\n$-1\r\n").collect();
+        assert_eq!(all, [Reply::Bulk(b"a"), Reply::Nil]);
+    }
+
+    #[test]
+    fn what_is_no_reply() {
+        for bytes in [
+            &b"HTTP/1.1\r\n"[..],
+            b"$x\r\n",
+            b"$1\r\nabc",
+            b"\n",
+            b"$-2\r\n",
+        ] {
+            assert_eq!(parse(bytes), Parsed::Broken, "{bytes:?}");
+        }
+    }
+}

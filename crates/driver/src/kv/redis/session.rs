@@ -1,0 +1,482 @@
+//! One worker's pipeline: operations become commands in a buffer, replies come in their order.
+//!
+//! An operation is one command or several; the last reply completes it. A scan asks the index for
+//! keys first, then for their records. Nothing is allocated per operation once the buffers have
+//! grown to the largest commands and replies.
+
+use std::collections::VecDeque;
+use std::io;
+
+use rustix::io::Errno;
+use taillight_core::keys::KEY_MAX;
+use taillight_core::probe::Token;
+use taillight_core::{ALL_FIELDS, Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status};
+
+use super::resp::{self, Reply};
+use super::wire::Wire;
+use crate::contract::{Completion, Session, SessionSpec, Submitted};
+use crate::kv::{fields, rules::Rules};
+
+/// How a workload's records are stored.
+#[derive(Debug, Clone)]
+pub struct Shape {
+    /// Keys and the direction of scans.
+    pub rules: Rules,
+    /// What every key begins with, colon included.
+    pub prefix: Vec<u8>,
+    /// The sorted set of all keys; empty for none.
+    pub index: Vec<u8>,
+    /// Names of the fields of a record; empty when it is one string.
+    pub names: Vec<String>,
+}
+
+/// What a reply is to.
+#[derive(Debug, Clone, Copy)]
+enum Expect {
+    /// GET.
+    Value,
+    /// MGET.
+    Values,
+    /// HGETALL.
+    Fields,
+    /// HMGET of all fields in order, or HMGET of one.
+    Named(Option<u16>),
+    /// A write that says nothing worth knowing, or nil when the key is not there.
+    Written,
+    /// DEL: how many were there.
+    Removed,
+    /// Keys from the index.
+    Keys,
+}
+
+/// An operation in flight.
+#[derive(Debug, Clone, Copy)]
+struct Flight {
+    token: Token,
+    /// Replies that are still to come; 0 = the slot is free.
+    left: u32,
+    status: Status,
+    moved: u64,
+    count: u32,
+    /// Records asked for; each that is missing makes it "not found".
+    wanted: u32,
+}
+
+/// Everything but the connection.
+struct State {
+    shape: Shape,
+    keep: bool,
+    buffers: Vec<Box<[u8]>>,
+    flights: Vec<Flight>,
+    in_flight: u32,
+    /// Slot and meaning of each reply to come.
+    replies: VecDeque<(u32, Expect)>,
+    key: Box<[u8; KEY_MAX]>,
+}
+
+/// The session.
+pub struct RedisSession {
+    wire: Wire,
+    state: State,
+    /// Why the connection is gone.
+    lost: Option<String>,
+    /// What was in flight then.
+    failed: Vec<Completion>,
+}
+
+impl RedisSession {
+    /// Over a connection of its own.
+    pub fn new(wire: Wire, shape: Shape, spec: &SessionSpec) -> RedisSession {
+        let depth = spec.depth.max(1) as usize;
+        let free = Flight {
+            token: Token::new(0, 0),
+            left: 0,
+            status: Status::OK,
+            moved: 0,
+            count: 0,
+            wanted: 0,
+        };
+        let buffer = || vec![0; spec.buffer_size as usize].into_boxed_slice();
+        RedisSession {
+            wire,
+            state: State {
+                shape,
+                keep: spec.keep,
+                buffers: (0..depth).map(|_| buffer()).collect(),
+                flights: vec![free; depth],
+                in_flight: 0,
+                replies: VecDeque::with_capacity(2 * depth),
+                key: Box::new([0; KEY_MAX]),
+            },
+            lost: None,
+            failed: Vec::with_capacity(depth),
+        }
+    }
+
+    /// Ends everything in flight with an error each.
+    #[cold]
+    fn lose(&mut self, e: &io::Error) {
+        self.lost = Some(e.to_string());
+        let errno = e.raw_os_error();
+        let status = Status(errno.unwrap_or(Errno::CONNRESET.raw_os_error()));
+        for flight in self.state.flights.iter_mut().filter(|f| f.left > 0) {
+            flight.left = 0;
+            self.failed.push(Completion::failed(flight.token, status));
+        }
+        self.state.in_flight = 0;
+        self.state.replies.clear();
+    }
+
+    /// Sends what it can and takes the replies that are there.
+    fn turn(&mut self, out: &mut Vec<Completion>) -> io::Result<()> {
+        self.wire.send()?;
+        loop {
+            let state = &mut self.state;
+            while let Some(done) = self.wire.take(|reply, send| state.answer(reply, send))? {
+                out.extend(done?);
+            }
+            if self.state.in_flight == 0 || !self.wire.receive()? {
+                break;
+            }
+        }
+        // A scan has more to ask.
+        self.wire.send().map(|_| ())
+    }
+}
+
+impl State {
+    /// Appends a key of the run as part of a command.
+    fn key(&mut self, n: u64, send: &mut Vec<u8>) {
+        let key = self.shape.rules.format.write(n, &mut self.key);
+        resp::joined(send, &self.shape.prefix, key);
+    }
+
+    fn expect(&mut self, slot: u32, what: Expect) {
+        self.flights[slot as usize].left += 1;
+        self.replies.push_back((slot, what));
+    }
+
+    fn get(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
+        let count = op.count.max(1);
+        self.flights[slot as usize].wanted = count;
+        if self.shape.names.is_empty() && count > 1 {
+            resp::command(send, 1 + count as usize);
+            resp::part(send, b"MGET");
+            for n in 0..u64::from(count) {
+                self.key(op.key + n, send);
+            }
+            return self.expect(slot, Expect::Values);
+        }
+        for n in 0..u64::from(count) {
+            self.get_one(op.key + n, op.field, slot, send);
+        }
+    }
+
+    fn get_one(&mut self, n: u64, field: u16, slot: u32, send: &mut Vec<u8>) {
+        if self.shape.names.is_empty() {
+            resp::command(send, 2);
+            resp::part(send, b"GET");
+            self.key(n, send);
+            return self.expect(slot, Expect::Value);
+        }
+        let one = (field != ALL_FIELDS).then_some(field);
+        if one.is_none() && !self.keep {
+            resp::command(send, 2);
+            resp::part(send, b"HGETALL");
+            self.key(n, send);
+            return self.expect(slot, Expect::Fields);
+        }
+        // HGETALL does not promise an order; what is checked must have one.
+        let names = self.shape.names.len();
+        resp::command(send, 2 + one.map_or(names, |_| 1));
+        resp::part(send, b"HMGET");
+        self.key(n, send);
+        let names = self.shape.names.iter().enumerate();
+        for (_, name) in names.filter(|(i, _)| one.is_none_or(|f| usize::from(f) == *i)) {
+            resp::part(send, name.as_bytes());
+        }
+        self.expect(slot, Expect::Named(one));
+    }
+
+    fn put(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
+        let count = op.count.max(1);
+        let size = op.size as usize;
+        let buffer = std::mem::take(&mut self.buffers[slot as usize]);
+        let apart = size * count as usize <= buffer.len();
+        for n in 0..count {
+            let at = if apart { n as usize * size } else { 0 };
+            let value = &buffer[at..at + size];
+            let key = op.key + u64::from(n);
+            if self.shape.names.is_empty() {
+                // An update is of a key that is there.
+                let only = op.kind == OpKind::Update;
+                resp::command(send, 3 + usize::from(only));
+                resp::part(send, b"SET");
+                self.key(key, send);
+                resp::part(send, value);
+                if only {
+                    resp::part(send, b"XX");
+                }
+            } else {
+                resp::command(send, 2 + 2 * fields::fields(value).count());
+                resp::part(send, b"HSET");
+                self.key(key, send);
+                for field in fields::fields(value) {
+                    resp::part(send, field.name);
+                    resp::part(send, field.data);
+                }
+            }
+            self.expect(slot, Expect::Written);
+            if op.kind != OpKind::Update && !self.shape.index.is_empty() {
+                resp::command(send, 4);
+                resp::part(send, b"ZADD");
+                resp::part(send, &self.shape.index);
+                resp::part(send, b"0");
+                self.key(key, send);
+                self.expect(slot, Expect::Written);
+            }
+        }
+        self.buffers[slot as usize] = buffer;
+        let flight = &mut self.flights[slot as usize];
+        flight.moved = op.size * u64::from(count);
+        flight.count = if count > 1 { count } else { 0 };
+    }
+
+    fn delete(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
+        resp::command(send, 2);
+        resp::part(send, b"DEL");
+        self.key(op.key, send);
+        self.expect(slot, Expect::Removed);
+        if !self.shape.index.is_empty() {
+            resp::command(send, 3);
+            resp::part(send, b"ZREM");
+            resp::part(send, &self.shape.index);
+            self.key(op.key, send);
+            self.expect(slot, Expect::Written);
+        }
+    }
+
+    /// Keys sort as bytes: all have the score 0.
+    fn scan(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
+        let (command, end): (&[u8], &[u8]) = match self.shape.rules.reverse {
+            false => (b"ZRANGEBYLEX", b"+"),
+            true => (b"ZREVRANGEBYLEX", b"-"),
+        };
+        resp::command(send, 7);
+        resp::part(send, command);
+        resp::part(send, &self.shape.index);
+        let mut from = [0; 1 + 256];
+        from[0] = b'[';
+        let prefix = self.shape.prefix.len();
+        from[1..=prefix].copy_from_slice(&self.shape.prefix);
+        let key = self.shape.rules.format.write(op.key, &mut self.key);
+        resp::joined(send, &from[..=prefix], key);
+        resp::part(send, end);
+        resp::part(send, b"LIMIT");
+        resp::part(send, b"0");
+        resp::number(send, u64::from(op.count));
+        self.expect(slot, Expect::Keys);
+    }
+
+    /// A value that came, into the buffer behind those before it.
+    fn land(&mut self, slot: u32, bytes: &[u8]) {
+        let slot = slot as usize;
+        if self.keep {
+            let buffer = &mut self.buffers[slot];
+            let at = (self.flights[slot].moved as usize).min(buffer.len());
+            let fits = bytes.len().min(buffer.len() - at);
+            buffer[at..at + fits].copy_from_slice(&bytes[..fits]);
+        }
+        self.flights[slot].moved += bytes.len() as u64;
+    }
+
+    /// A field that came, as the engine lays fields out.
+    fn land_field(&mut self, slot: u32, name: &[u8], data: &[u8]) {
+        for bytes in [name, data] {
+            self.land(slot, &(bytes.len() as u32).to_be_bytes());
+            self.land(slot, bytes);
+        }
+    }
+
+    /// Takes a reply; the completion if it was the operation's last. `Err` when nothing was asked.
+    fn answer(&mut self, reply: Reply<'_>, send: &mut Vec<u8>) -> io::Result<Option<Completion>> {
+        let Some((slot, expect)) = self.replies.pop_front() else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        match (expect, reply) {
+            (_, Reply::Error(_)) => self.flights[slot as usize].status = Status::STORE,
+            (Expect::Value, Reply::Bulk(value)) => {
+                self.land(slot, value);
+                self.flights[slot as usize].count += 1;
+            }
+            (Expect::Values, Reply::Array(_, all)) => {
+                for value in resp::elements(all) {
+                    if let Reply::Bulk(value) = value {
+                        self.land(slot, value);
+                        self.flights[slot as usize].count += 1;
+                    }
+                }
+            }
+            (Expect::Fields, Reply::Array(_, all)) => self.hash(slot, all),
+            (Expect::Named(one), Reply::Array(_, all)) => self.named(slot, one, all),
+            (Expect::Written, Reply::Nil) | (Expect::Removed, Reply::Number(0)) => {
+                self.flights[slot as usize].status = Status::NOT_FOUND;
+            }
+            (Expect::Value, Reply::Nil)
+            | (Expect::Written, Reply::Simple(_) | Reply::Number(_))
+            | (Expect::Removed, Reply::Number(_)) => {}
+            (Expect::Keys, Reply::Array(count, all)) => self.fetch(slot, count, all, send),
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        Ok(self.finish(slot))
+    }
+
+    fn hash(&mut self, slot: u32, all: &[u8]) {
+        let mut parts = resp::elements(all);
+        let mut some = false;
+        while let (Some(Reply::Bulk(name)), Some(Reply::Bulk(data))) = (parts.next(), parts.next())
+        {
+            some = true;
+            self.land_field(slot, name, data);
+        }
+        self.flights[slot as usize].count += u32::from(some);
+    }
+
+    fn named(&mut self, slot: u32, one: Option<u16>, all: &[u8]) {
+        let first = one.map_or(0, usize::from);
+        let names = std::mem::take(&mut self.shape.names);
+        let mut some = false;
+        for (name, data) in names.iter().skip(first).zip(resp::elements(all)) {
+            if let Reply::Bulk(data) = data {
+                some = true;
+                self.land_field(slot, name.as_bytes(), data);
+            }
+        }
+        self.shape.names = names;
+        self.flights[slot as usize].count += u32::from(some);
+    }
+
+    /// Asks for the records whose keys the index gave.
+    fn fetch(&mut self, slot: u32, count: usize, keys: &[u8], send: &mut Vec<u8>) {
+        if count == 0 {
+            return;
+        }
+        let strings = self.shape.names.is_empty();
+        if strings {
+            resp::command(send, 1 + count);
+            resp::part(send, b"MGET");
+        }
+        for key in resp::elements(keys) {
+            let Reply::Bulk(key) = key else { continue };
+            if !strings {
+                resp::command(send, 2);
+                resp::part(send, b"HGETALL");
+            }
+            resp::part(send, key);
+            if !strings {
+                self.expect(slot, Expect::Fields);
+            }
+        }
+        if strings {
+            self.expect(slot, Expect::Values);
+        }
+    }
+
+    fn finish(&mut self, slot: u32) -> Option<Completion> {
+        let flight = &mut self.flights[slot as usize];
+        flight.left -= 1;
+        if flight.left > 0 {
+            return None;
+        }
+        self.in_flight -= 1;
+        if flight.status.is_ok() && flight.count < flight.wanted {
+            flight.status = Status::NOT_FOUND;
+        }
+        if !flight.status.is_ok() {
+            return Some(Completion::failed(flight.token, flight.status));
+        }
+        // A single record is not counted.
+        let count = if flight.wanted == 1 { 0 } else { flight.count };
+        Some(Completion {
+            count,
+            ..Completion::ok(flight.token, flight.moved)
+        })
+    }
+}
+
+impl Session for RedisSession {
+    fn buffer(&mut self, slot: u32) -> &mut [u8] {
+        &mut self.state.buffers[slot as usize]
+    }
+
+    fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
+        if let Some(why) = &self.lost {
+            return Err(Error::target("the connection to the Redis server is lost")
+                .with("why", why)
+                .hint("see the server's log; what was measured until then is kept"));
+        }
+        let state = &mut self.state;
+        if state.in_flight as usize == state.flights.len() {
+            return Ok(Submitted::Full);
+        }
+        let room = state.buffers.get(slot as usize).map(|b| b.len() as u64);
+        if room.is_none_or(|room| op.kind.writes() && op.size > room) {
+            return Err(Error::internal("value larger than the buffer").with("size", op.size));
+        }
+        state.flights[slot as usize] = Flight {
+            token,
+            left: 0,
+            status: Status::OK,
+            moved: 0,
+            count: 0,
+            wanted: 0,
+        };
+        let send = &mut self.wire.out;
+        match op.kind {
+            OpKind::Get => state.get(op, slot, send),
+            OpKind::Insert | OpKind::Put | OpKind::Update => state.put(op, slot, send),
+            OpKind::Delete => state.delete(op, slot, send),
+            OpKind::Scan => state.scan(op, slot, send),
+            other => {
+                let what = format!("driver `redis` knows no {}", other.name());
+                return Err(Error::internal(what));
+            }
+        }
+        state.in_flight += 1;
+        Ok(Submitted::Queued)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.lost.is_none()
+            && let Err(e) = self.wire.send()
+        {
+            self.lose(&e);
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
+        let before = out.len();
+        loop {
+            if self.lost.is_none()
+                && self.state.in_flight > 0
+                && let Err(e) = self.turn(out)
+            {
+                self.lose(&e);
+            }
+            out.append(&mut self.failed);
+            let enough = out.len() - before >= min as usize;
+            if enough
+                || self.state.in_flight == 0
+                || until.is_some_and(|until| MonoClock.now() >= until)
+            {
+                return Ok(());
+            }
+            if let Err(e) = self.wire.wait(until) {
+                self.lose(&e);
+            }
+        }
+    }
+
+    fn abandon(self: Box<Self>) {}
+}

@@ -1,0 +1,307 @@
+//! One connection: a buffer of commands to send, a buffer of replies that came.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use taillight_core::{Clock, Error, MonoClock, Stamp};
+
+use super::address::{Address, Place};
+use super::resp::{self, Parsed, Reply};
+
+/// Bytes read in one call at least.
+const CHUNK: usize = 64 << 10;
+
+/// Either kind of socket.
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Socket::Tcp(s) => s.as_fd(),
+            Socket::Unix(s) => s.as_fd(),
+        }
+    }
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(s) => s.read(into),
+            Socket::Unix(s) => s.read(into),
+        }
+    }
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(s) => s.write(from),
+            Socket::Unix(s) => s.write(from),
+        }
+    }
+}
+
+/// A connection that never blocks except in [`Wire::wait`].
+pub struct Wire {
+    socket: Socket,
+    /// Commands; `sent` bytes of them are gone.
+    pub out: Vec<u8>,
+    sent: usize,
+    /// Replies: from `start` to `end` not yet taken.
+    input: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Bytes the next reply needs at least.
+    needs: usize,
+}
+
+impl Wire {
+    /// Connects.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn connect(address: &Address, timeout: Duration) -> io::Result<Wire> {
+        let socket = match &address.place {
+            Place::Unix(file) => {
+                let socket = UnixStream::connect(file)?;
+                socket.set_nonblocking(true)?;
+                Socket::Unix(socket)
+            }
+            Place::Tcp(host, port) => {
+                let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
+                let mut found = None;
+                for at in (host.as_str(), *port).to_socket_addrs()? {
+                    match TcpStream::connect_timeout(&at, timeout) {
+                        Ok(socket) => {
+                            found = Some(socket);
+                            break;
+                        }
+                        Err(e) => last = e,
+                    }
+                }
+                let socket = found.ok_or(last)?;
+                socket.set_nodelay(true)?;
+                socket.set_nonblocking(true)?;
+                Socket::Tcp(socket)
+            }
+        };
+        Ok(Wire {
+            socket,
+            out: Vec::with_capacity(CHUNK),
+            sent: 0,
+            input: vec![0; 2 * CHUNK],
+            start: 0,
+            end: 0,
+            needs: 1,
+        })
+    }
+
+    /// Sends as much as the socket takes; whether all is sent.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    pub fn send(&mut self) -> io::Result<bool> {
+        while self.sent < self.out.len() {
+            match self.socket.write(&self.out[self.sent..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(n) => self.sent += n,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        self.out.clear();
+        self.sent = 0;
+        Ok(true)
+    }
+
+    /// Takes in what has come, without waiting; whether anything had.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    pub fn receive(&mut self) -> io::Result<bool> {
+        let held = self.end - self.start;
+        if self.start > 0 {
+            self.input.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, held);
+        }
+        // Grows to the largest reply, once.
+        let room = self.needs.max(held) + CHUNK;
+        if self.input.len() < room {
+            self.input.resize(room.next_power_of_two(), 0);
+        }
+        loop {
+            match self.socket.read(&mut self.input[self.end..]) {
+                Ok(0) => return Err(ErrorKind::ConnectionReset.into()),
+                Ok(n) => {
+                    self.end += n;
+                    return Ok(true);
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Takes the next reply, if it is whole; shows it, and the commands to send, to `take`.
+    ///
+    /// # Errors
+    /// When what came is no reply.
+    pub fn take<T>(
+        &mut self,
+        take: impl FnOnce(Reply<'_>, &mut Vec<u8>) -> T,
+    ) -> io::Result<Option<T>> {
+        let held = &self.input[self.start..self.end];
+        if held.len() < self.needs {
+            return Ok(None);
+        }
+        match resp::parse(held) {
+            Parsed::Whole(reply, used) => {
+                let taken = take(reply, &mut self.out);
+                self.start += used;
+                self.needs = 1;
+                Ok(Some(taken))
+            }
+            Parsed::Needs(n) => {
+                self.needs = n;
+                Ok(None)
+            }
+            Parsed::Broken => Err(ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// Sleeps until replies come, the socket takes more of what is to be sent, or `until`.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn wait(&self, until: Option<Stamp>) -> io::Result<()> {
+        let mut flags = PollFlags::IN;
+        if self.sent < self.out.len() {
+            flags |= PollFlags::OUT;
+        }
+        let left = until.map(|until| {
+            let ns = until.since(MonoClock.now()).max(0);
+            Timespec {
+                tv_sec: ns / 1_000_000_000,
+                tv_nsec: ns % 1_000_000_000,
+            }
+        });
+        let fd = self.socket.fd();
+        match poll(&mut [PollFd::new(&fd, flags)], left.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Sends one command and waits for its reply: outside the measured loop only.
+    ///
+    /// # Errors
+    /// When the connection is lost or no reply comes in time.
+    pub fn ask(&mut self, parts: &[&[u8]], timeout: Duration) -> io::Result<Said> {
+        resp::command(&mut self.out, parts.len());
+        for part in parts {
+            resp::part(&mut self.out, part);
+        }
+        let until = MonoClock.now().plus(timeout.as_nanos() as u64);
+        loop {
+            self.send()?;
+            if let Some(said) = self.take(|reply, _| Said::of(reply))? {
+                return Ok(said);
+            }
+            if self.receive()? {
+                continue;
+            }
+            if MonoClock.now() >= until {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            self.wait(Some(until))?;
+        }
+    }
+}
+
+/// A reply kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// A string or a number.
+    Text(Vec<u8>),
+    /// Nothing there.
+    Nil,
+    /// Strings; an array inside shows as an empty one, then its own.
+    List(Vec<Vec<u8>>),
+    /// An error, as the server words it.
+    Error(String),
+}
+
+impl Said {
+    fn of(reply: Reply<'_>) -> Said {
+        let text = |reply| match reply {
+            Reply::Simple(s) | Reply::Bulk(s) => s.to_vec(),
+            Reply::Number(n) => n.to_string().into_bytes(),
+            _ => Vec::new(),
+        };
+        match reply {
+            Reply::Nil => Said::Nil,
+            Reply::Error(e) => Said::Error(String::from_utf8_lossy(e).into_owned()),
+            Reply::Array(_, all) => Said::List(resp::elements(all).map(text).collect()),
+            other => Said::Text(text(other)),
+        }
+    }
+}
+
+/// Why a server cannot be used, in words.
+pub fn unreachable(address: &Address, e: io::Error) -> Error {
+    let hint = match e.kind() {
+        ErrorKind::InvalidData => "what answers there does not speak RESP: check the port",
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => {
+            "the server does not answer: check the address, or raise options.timeout"
+        }
+        _ => "start the server, or check the address in target.path",
+    };
+    Error::unavailable("cannot talk to the Redis server")
+        .with("server", address.shown())
+        .source(e)
+        .hint(hint)
+}
+
+/// What a server's refusal means, in words.
+pub fn refused(address: &Address, says: &str) -> Error {
+    let code = says.split_whitespace().next().unwrap_or_default();
+    let (what, hint) = match code {
+        "NOAUTH" => (
+            "the server wants a password",
+            "put it into the environment: REDIS_PASSWORD",
+        ),
+        "WRONGPASS" => (
+            "the server does not accept the password",
+            "correct REDIS_PASSWORD in the environment",
+        ),
+        "LOADING" => (
+            "the server is still loading its data",
+            "try again when it has started",
+        ),
+        "MOVED" | "CLUSTERDOWN" => (
+            "the server is part of a cluster",
+            "this driver drives single servers: name one that is not clustered",
+        ),
+        "READONLY" => ("the server is a replica", "name the primary"),
+        "OOM" => (
+            "the server has no memory left for data",
+            "raise its maxmemory, or load less",
+        ),
+        "NOPERM" => (
+            "the server's user may not do this",
+            "give it rights to keys under options.prefix",
+        ),
+        _ if says.contains("AUTH") && says.contains("password") => (
+            "the server has no password, but REDIS_PASSWORD is set",
+            "unset REDIS_PASSWORD",
+        ),
+        _ => ("the server refuses", "see what it says"),
+    };
+    Error::unavailable(what)
+        .with("server", address.shown())
+        .with("server says", says)
+        .hint(hint)
+}

@@ -1,0 +1,219 @@
+//! Driver `redis` against a real server on a unix socket, started and ended by each test.
+#![allow(clippy::unwrap_used)]
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use taillight_core::plan::{Plan, TargetPlan, Values};
+use taillight_core::probe::Token;
+use taillight_core::{ErrorKind, Op, OpKind, Result};
+use taillight_driver::conformance::{Case, Outcome, keyed_plan, run};
+use taillight_driver::{Completion, OpenSpec, Session, SessionSpec, Target};
+
+struct Server {
+    child: Child,
+    dir: tempfile::TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    /// None, with a reason printed, where there is no redis-server.
+    fn start(more: &[&str]) -> Option<Server> {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("s");
+        let started = Command::new("redis-server")
+            .args(["--port", "0", "--save", "", "--unixsocket"])
+            .arg(&socket)
+            .arg("--dir")
+            .arg(dir.path())
+            .args(more)
+            .stdout(Stdio::null())
+            .spawn();
+        let Ok(child) = started else {
+            eprintln!("skipped: no redis-server (Debian: redis-server)");
+            return None;
+        };
+        let server = Server { child, dir };
+        for _ in 0..500 {
+            if std::os::unix::net::UnixStream::connect(&socket).is_ok() {
+                return Some(server);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("redis-server does not listen");
+    }
+    fn plan(&self, options: &str, depth: u32, reverse: bool) -> Plan {
+        let path = format!("unix:{}/s", self.dir.path().display());
+        keyed_plan(at(path, options), 400, depth, reverse)
+    }
+    /// Answer of the server to a command, by its own client.
+    fn cli(&self, args: &[&str]) -> String {
+        let out = Command::new("redis-cli")
+            .arg("-s")
+            .arg(self.dir.path().join("s"))
+            .args(args)
+            .output()
+            .unwrap();
+        String::from_utf8(out.stdout).unwrap().trim().to_owned()
+    }
+}
+
+fn at(path: String, options: &str) -> TargetPlan {
+    TargetPlan {
+        driver: "redis".to_owned(),
+        path: Some(path),
+        size: None,
+        destroy: false,
+        options: options.parse().unwrap(),
+    }
+}
+
+fn open(plan: &Plan, destroy: Option<&str>) -> Result<Box<dyn Target>> {
+    let spec = OpenSpec {
+        plan,
+        run_id: "test",
+        destroy,
+    };
+    taillight_driver::find("redis")
+        .unwrap()
+        .open(&spec, &mut |_| true)
+}
+
+fn session(target: &dyn Target, depth: u32) -> Box<dyn Session> {
+    let spec = SessionSpec {
+        worker: 0,
+        workload: 0,
+        keep: true,
+        depth,
+        buffer_size: 400,
+        seed: 1,
+    };
+    target.session(&spec).unwrap()
+}
+
+fn one(s: &mut dyn Session, op: &Op) -> Completion {
+    s.submit(op, 0, Token::new(1, 0)).unwrap();
+    s.flush().unwrap();
+    let mut out = Vec::new();
+    s.poll(1, None, &mut out).unwrap();
+    assert_eq!(out.len(), 1);
+    out[0]
+}
+
+#[test]
+fn redis_keeps_the_contract() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    for (options, reverse) in [("", false), ("index = true", false), ("index = true", true)] {
+        for depth in [1, 8, 1024] {
+            let case = Case {
+                driver: taillight_driver::find("redis").unwrap(),
+                plan: server.plan(options, depth, reverse),
+                destroy: None,
+            };
+            let outcomes = run(&case).unwrap();
+            let broken: Vec<_> = outcomes
+                .iter()
+                .filter(|(_, o)| matches!(o, Outcome::Broken(_)))
+                .collect();
+            assert!(broken.is_empty(), "{options} at {depth}: {broken:#?}");
+            assert_eq!(server.cli(&["DBSIZE"]), "0");
+        }
+    }
+}
+
+#[test]
+fn foreign_keys_are_refused_and_others_stay() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    server.cli(&["SET", "other", "1"]);
+    server.cli(&["SET", "taillight:mine", "1"]);
+    let mut plan = server.plan("", 1, false);
+    let e = open(&plan, None).err().unwrap();
+    assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
+    assert_eq!(server.cli(&["GET", "taillight:mine"]), "1");
+    plan.target.destroy = true;
+    let name = plan.target.path.clone().unwrap();
+    open(&plan, Some(&name)).unwrap().close().unwrap();
+    assert_eq!(server.cli(&["KEYS", "*"]), "other");
+}
+
+#[test]
+fn a_killed_server_is_errors_then_the_end() {
+    let Some(mut server) = Server::start(&[]) else {
+        return;
+    };
+    let target = open(&server.plan("", 8, false), None).unwrap();
+    let mut s = session(target.as_ref(), 8);
+    let put = Op::keyed(OpKind::Insert, 1, 100);
+    assert!(one(s.as_mut(), &put).status.is_ok());
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    for slot in 0..8 {
+        s.submit(&put, slot, Token::new(2, slot)).unwrap();
+    }
+    s.flush().unwrap();
+    let mut out = Vec::new();
+    s.poll(8, None, &mut out).unwrap();
+    assert_eq!(out.len(), 8);
+    assert!(out.iter().all(|c| !c.status.is_ok()), "{out:?}");
+    let e = s.submit(&put, 0, Token::new(3, 0)).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Target);
+}
+
+#[test]
+fn servers_that_cannot_be_used_say_why() {
+    let nowhere = keyed_plan(at("redis://127.0.0.1:1".into(), ""), 400, 1, false);
+    let e = open(&nowhere, None).err().unwrap();
+    assert_eq!(e.kind(), ErrorKind::Unavailable);
+    assert!(e.to_string().contains("127.0.0.1:1"), "{e}");
+    let Some(server) = Server::start(&["--requirepass", "x"]) else {
+        return;
+    };
+    let e = open(&server.plan("", 1, false), None).err().unwrap();
+    assert!(e.hint_text().unwrap().contains("REDIS_PASSWORD"), "{e}");
+}
+
+#[test]
+fn records_of_fields_are_hashes() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let mut plan = server.plan("", 1, false);
+    plan.workloads[0].value = Some(Values {
+        fields: 2,
+        ..Values::default()
+    });
+    let target = open(&plan, None).unwrap();
+    let mut s = session(target.as_ref(), 1);
+    let name = |i: u32| format!("{}{i}", Values::default().prefix);
+    let mut at = 0;
+    for i in 0..2 {
+        let name = name(i);
+        let buffer = &mut s.buffer(0)[at..];
+        let bytes = taillight_driver::kv::fields::write(buffer, name.as_bytes(), 3).unwrap();
+        buffer[bytes - 3..bytes].fill(b'a' + i as u8);
+        at += bytes;
+    }
+    let written = s.buffer(0)[..at].to_vec();
+    assert!(
+        one(s.as_mut(), &Op::keyed(OpKind::Insert, 7, at as u64))
+            .status
+            .is_ok()
+    );
+    s.buffer(0).fill(0);
+    let c = one(s.as_mut(), &Op::keyed(OpKind::Get, 7, 0));
+    assert_eq!(c.moved, at as u64);
+    assert_eq!(&s.buffer(0)[..at], written);
+    drop(s);
+    target.close().unwrap();
+    assert_eq!(server.cli(&["DBSIZE"]), "0");
+}

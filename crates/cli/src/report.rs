@@ -1,12 +1,12 @@
 //! `taillight report`, and the report at the end of a run.
 
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
 use taillight_report::format::count;
-use taillight_report::{Options, Report};
+use taillight_report::{Frame, Options, Report};
 use taillight_rundir::{RunDir, salvage};
 
 use crate::args::{ExplainArgs, ReportArgs};
@@ -94,6 +94,25 @@ pub fn of_run(path: &Path) -> Result<Report> {
         ..Options::default()
     };
     let report = taillight_report::make(&[path], &options, &mut |p| {
+        shown.step(p);
+        true
+    });
+    shown.end();
+    report
+}
+
+/// Makes one report over runs that belong together, into the directory that holds theirs.
+///
+/// # Errors
+/// `Unavailable` when the directory cannot be written.
+pub fn of_series(runs: &[PathBuf], into: &Path, frame: Frame) -> Result<Report> {
+    let mut shown = Shown::new();
+    let options = Options {
+        output: Some(into.to_owned()),
+        frame,
+        ..Options::default()
+    };
+    let report = taillight_report::make(runs, &options, &mut |p| {
         shown.step(p);
         true
     });

@@ -213,6 +213,10 @@ pub enum SchemaOf {
     Manifest,
     /// summary.json of a run directory.
     Summary,
+    /// search.json of a search.
+    Search,
+    /// repeat.json of repetitions.
+    Repeat,
 }
 
 /// Arguments of `schema`.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
 use taillight_report::format::count;
-use taillight_report::{Options, Report};
+use taillight_report::{Frame, Options, Report};
 use taillight_rundir::{RunDir, salvage};
 
 use crate::args::{ExplainArgs, ReportArgs};
@@ -101,14 +101,15 @@ pub fn of_run(path: &Path) -> Result<Report> {
     report
 }
 
-/// Makes one report over the runs of a suite, in `output`.
+/// Makes one report over runs that belong together, into the directory that holds theirs.
 ///
 /// # Errors
 /// `Unavailable` when the directory cannot be written.
-pub fn of_suite(runs: &[PathBuf], output: &Path) -> Result<Report> {
+pub fn of_series(runs: &[PathBuf], into: &Path, frame: Frame) -> Result<Report> {
     let mut shown = Shown::new();
     let options = Options {
-        output: Some(output.to_owned()),
+        output: Some(into.to_owned()),
+        frame,
         colour: colour(),
         ..Options::default()
     };

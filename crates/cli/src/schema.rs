@@ -6,7 +6,7 @@ use serde_json::Value;
 use taillight_core::exit::Exit;
 use taillight_core::job::JobFile;
 use taillight_core::{Error, Result};
-use taillight_rundir::{manifest, summary};
+use taillight_rundir::{manifest, repeat, search, summary};
 
 use crate::args::{SchemaArgs, SchemaOf};
 use crate::output;
@@ -28,6 +28,8 @@ pub fn main(args: &SchemaArgs) -> Result<Exit> {
         SchemaOf::Job => job(),
         SchemaOf::Manifest => manifest::schema_manifest(),
         SchemaOf::Summary => summary::schema_summary(),
+        SchemaOf::Search => search::schema_search(),
+        SchemaOf::Repeat => repeat::schema_repeat(),
     };
     let text = serde_json::to_string_pretty(&schema)
         .map_err(|e| Error::internal("the schema cannot be written as JSON").source(e))?;
@@ -41,13 +43,14 @@ pub fn job() -> Value {
 }
 
 /// Tables of the job file in the order people meet them: heading, field of the root.
-const TABLES: [(&str, &str); 6] = [
+const TABLES: [(&str, &str); 7] = [
     ("[run]", "run"),
     ("[target]", "target"),
     ("[[workload]]", "workload"),
     ("[qos]", "qos"),
     ("[trace]", "trace"),
     ("[capture]", "capture"),
+    ("[search]", "search"),
 ];
 
 const INTRODUCTION: &str = "# Job file

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
 use taillight_driver::{Admin, OpenSpec};
+use taillight_report::Frame;
 use taillight_suite::stay::Stay;
 use taillight_suite::ycsb::{self, Phase};
 
@@ -67,7 +68,7 @@ fn open(args: &SuiteArgs, steps: &[Step]) -> Result<Stay> {
         .flat_map(|s| s.plan.workloads.clone())
         .collect();
     let signals = Signals::install()?;
-    let mut live = Live::new(&plan);
+    let mut live = Live::new(&plan, false);
     let spec = OpenSpec {
         plan: &plan,
         run_id: &run::fresh_id(),
@@ -140,9 +141,15 @@ fn one(step: &Step, stay: &Stay, first: u16, used: bool) -> Result<run::Done> {
     if step.load && used {
         stay.target().admin(Admin::Purge)?;
     }
-    let done = run::on(&step.args, &step.plan, Some(&step.given), |_, _, _| {
-        Ok(stay.view(first))
-    })?;
+    let signals = Signals::install()?;
+    let order = run::Order {
+        args: &step.args,
+        plan: &step.plan,
+        job: Some(&step.given),
+        signals: &signals,
+        quiet: false,
+    };
+    let done = run::on(&order, |_, _| Ok(stay.view(first)))?;
     if step.load {
         stay.target().admin(Admin::Flush)?;
     }
@@ -152,7 +159,7 @@ fn one(step: &Step, stay: &Stay, first: u16, used: bool) -> Result<run::Done> {
 /// One report and one table over all runs.
 fn conclude(home: &Path, done: &[(&str, PathBuf)]) -> Result<()> {
     let paths: Vec<PathBuf> = done.iter().map(|(_, path)| path.clone()).collect();
-    let report = report::of_suite(&paths, home)?;
+    let report = report::of_series(&paths, home, Frame::default())?;
     output::line(&format!("\n{}", report.text.trim_end()));
     let phases: Vec<Phase<'_>> = done
         .iter()

@@ -26,5 +26,5 @@ mod verdict;
 
 pub use analyse::damage::damaged;
 pub use console::console_text;
-pub use make::{Options, Report, make};
+pub use make::{Frame, Options, Report, make};
 pub use summary::summarise;

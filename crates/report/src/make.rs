@@ -12,7 +12,7 @@ use crate::analyse::analyse;
 use crate::attribution::{Explanation, explain, words};
 use crate::console::console_text;
 use crate::format::Script;
-use crate::model::overview;
+use crate::model::{Table, overview};
 use crate::render::{Run, TEXTS};
 use crate::summary::summarise;
 use crate::{console, html};
@@ -30,6 +30,22 @@ pub struct Options {
     pub texts: bool,
     /// Whether the console text has ANSI colours.
     pub colour: bool,
+    /// What runs have in common that none of them says by itself.
+    pub frame: Frame,
+}
+
+/// What stands above the runs of a report that belong together: a search, repetitions.
+#[derive(Debug, Clone, Default)]
+pub struct Frame {
+    /// Title of the page; None = the runs' own.
+    pub title: Option<String>,
+    /// The result in words; empty = none.
+    pub text: String,
+    /// Tables over the runs.
+    pub tables: Vec<Table>,
+    /// Whether the stamps of all runs are on one clock and are shown so: times count from the
+    /// start of the first run, not of each.
+    pub one_clock: bool,
 }
 
 impl Default for Options {
@@ -39,6 +55,7 @@ impl Default for Options {
             html: true,
             texts: true,
             colour: false,
+            frame: Frame::default(),
         }
     }
 }
@@ -90,7 +107,7 @@ pub fn make(
     let mut html = None;
     if options.html {
         let name = page.as_deref().unwrap_or(names::REPORT);
-        atomic::write(&output, name, html::page(&runs)?.as_bytes())?;
+        atomic::write(&output, name, html::page(&runs, &options.frame)?.as_bytes())?;
         html = Some(output.join(name));
     }
     if options.texts && page.is_none() {

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use taillight_core::{Error, Result};
 
 /// A file being written under a temporary name. Dropped without [`TempFile::commit`], it is
@@ -88,6 +90,38 @@ pub fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     file.write_all(bytes)
         .map_err(|e| cannot("write", &file.temporary, e))?;
     file.commit()
+}
+
+/// Writes `value` as JSON, whole or not at all.
+///
+/// # Errors
+/// As [`write`]; `Internal` when it would not read back.
+pub(crate) fn write_json<T: Serialize + DeserializeOwned>(
+    dir: &Path,
+    name: &str,
+    value: &T,
+) -> Result<()> {
+    let bug = |e| Error::internal(format!("{name} cannot be written as JSON")).source(e);
+    let mut text = serde_json::to_string_pretty(value).map_err(bug)?;
+    // A NaN becomes null and would make the file unreadable: find out now, not later.
+    serde_json::from_str::<T>(&text).map_err(bug)?;
+    text.push('\n');
+    write(dir, name, text.as_bytes())
+}
+
+/// Reads what [`write_json`] wrote, if it is there.
+///
+/// # Errors
+/// `Unavailable` when it cannot be read; `Corrupt` when it is damaged or of an unknown version.
+pub(crate) fn read_json<T: DeserializeOwned>(dir: &Path, name: &str) -> Result<Option<T>> {
+    let path = dir.join(name);
+    match fs::read(&path) {
+        Ok(text) => crate::dir::parse(name, &text)
+            .map(Some)
+            .map_err(|e| e.with("path", path.display())),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(cannot("read", &path, e)),
+    }
 }
 
 /// Makes names in `dir` durable.

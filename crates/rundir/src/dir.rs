@@ -173,12 +173,7 @@ impl RunDir {
         name: &str,
         value: &T,
     ) -> Result<()> {
-        let bug = |e| Error::internal(format!("{name} cannot be written as JSON")).source(e);
-        let mut text = serde_json::to_string_pretty(value).map_err(bug)?;
-        // A NaN becomes null and would make the file unreadable: find out now, not later.
-        serde_json::from_str::<T>(&text).map_err(bug)?;
-        text.push('\n');
-        self.write_text(name, &text)
+        atomic::write_json(&self.path, name, value)
     }
 
     /// The summary, if there is one.

@@ -28,3 +28,8 @@ pub const ALL: [&str; 10] = [
 
 /// The files that hold what was measured: written once, never changed afterwards.
 pub const MEASURED: [&str; 5] = [INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST];
+
+/// The probes and the answer of a search, in the directory that holds their run directories.
+pub const SEARCH: &str = "search.json";
+/// The repetitions of a run, in the directory that holds their run directories.
+pub const REPEAT: &str = "repeat.json";

@@ -1,9 +1,12 @@
 //! Methods made of many runs.
 //!
-//! What it is: methods as data ([`method`]), one target held open over many runs ([`stay`]), and
-//! what a method says of its runs in the words of its field ([`ycsb`]). What it is not: the load
+//! What it is: methods as data ([`method`]), one target held open over many runs ([`stay`]), what
+//! to run next ([`search`], [`repeat`]) and what a method says of its runs in the words of its field
+//! ([`ycsb`]); decisions are pure, so that they are tested without storage. What it is not: the load
 //! (`engine`), job files (`core`, `import`) or output; `cli` runs the steps and prints.
 
 pub mod method;
+pub mod repeat;
+pub mod search;
 pub mod stay;
 pub mod ycsb;

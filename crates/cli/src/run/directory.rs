@@ -13,7 +13,7 @@ use crate::args::RunArgs;
 use crate::registry::Registry;
 
 /// Where runs go when nothing is said.
-const HOME: &str = "taillight-runs";
+pub(super) const HOME: &str = "taillight-runs";
 
 /// A run directory that was just made.
 pub struct Made {
@@ -202,7 +202,7 @@ pub fn plan_shown(plan: &Plan) -> Result<String> {
 }
 
 /// `job.toml` of the run directory: the plan, and below it the job file as it was given.
-fn job_text(plan: &Plan, given: Option<&Given>) -> Result<String> {
+pub(super) fn job_text(plan: &Plan, given: Option<&Given>) -> Result<String> {
     let mut plan = plan.clone();
     // The directory is taken now; a repetition gets its own.
     plan.run.output = None;
@@ -231,7 +231,7 @@ fn repeat(path: &Path, args: &RunArgs) -> String {
 }
 
 /// The first name of `name`, `name-2`, ... that is free.
-fn unused(name: &str) -> Result<PathBuf> {
+pub(super) fn unused(name: &str) -> Result<PathBuf> {
     (1..1000)
         .map(|n| match n {
             1 => PathBuf::from(name),
@@ -262,7 +262,7 @@ fn run_number(monotonic_ns: i64) -> u32 {
 }
 
 /// `20260102T030405Z` for nanoseconds since the epoch.
-fn utc(realtime_ns: i64) -> String {
+pub(super) fn utc(realtime_ns: i64) -> String {
     let seconds = realtime_ns.div_euclid(1_000_000_000);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let (year, month, day) = date(days);

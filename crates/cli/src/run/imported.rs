@@ -9,7 +9,8 @@ use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 
 use super::job::{self, Given};
-use super::{directory, one};
+use super::signals::Signals;
+use super::{any, directory};
 use crate::args::RunArgs;
 use crate::{import, output, problem};
 
@@ -67,13 +68,14 @@ pub fn run(args: &RunArgs, parts: &[Part]) -> Result<Exit> {
                 .source(e)
         })?;
     }
+    let signals = Signals::install()?;
     let (mut worst, mut places) = (Exit::Ok, Vec::<(String, PathBuf)>::new());
     for (number, (own, plan, part)) in steps.iter().enumerate() {
         if parts.len() > 1 {
             let all = parts.len();
             output::line(&format!("\n== {} ({} of {all})", part.name, number + 1));
         }
-        let (exit, go_on) = match one(own, plan, Some(&part.given)) {
+        let (exit, go_on) = match any(own, plan, Some(&part.given), &signals) {
             Ok(done) => {
                 places.extend(done.path.map(|p| (part.name.clone(), p)));
                 let stopped = matches!(done.exit, Exit::Interrupted | Exit::Terminated);

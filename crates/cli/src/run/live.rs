@@ -23,11 +23,13 @@ pub struct Live {
     interval_ns: u64,
     lines: u32,
     last_line: Option<Instant>,
+    /// No line per interval.
+    quiet: bool,
 }
 
 impl Live {
-    /// For this plan.
-    pub fn new(plan: &Plan) -> Live {
+    /// For this plan; a quiet one has no line per interval.
+    pub fn new(plan: &Plan, quiet: bool) -> Live {
         let several = plan.workloads.len() > 1;
         let ops = plan.workloads.iter().flat_map(|w| {
             w.mix.iter().map(move |part| match several {
@@ -42,6 +44,7 @@ impl Live {
             interval_ns: plan.run.interval.0,
             lines: 0,
             last_line: None,
+            quiet,
         }
     }
 
@@ -74,6 +77,9 @@ impl Live {
 
     /// Whether an interval gets a line now.
     fn due(&self) -> bool {
+        if self.quiet {
+            return false;
+        }
         self.interval_ns >= SHOWN_NS || self.last_line.is_none_or(|t| t.elapsed() >= PAUSE)
     }
 }

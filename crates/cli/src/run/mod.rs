@@ -9,6 +9,9 @@ mod job;
 mod live;
 mod measure;
 mod numbers;
+mod repeat;
+mod search;
+mod series;
 mod signals;
 mod verdict;
 mod verified;
@@ -19,6 +22,7 @@ use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_driver::{OpenSpec, Target};
+use taillight_rundir::Summary;
 use taillight_trace::{Environment, Sys};
 
 use crate::args::RunArgs;
@@ -47,7 +51,8 @@ pub fn main(args: RunArgs) -> Result<Exit> {
         output::text(&directory::plan_shown(&plan)?)?;
         return Ok(Exit::Ok);
     }
-    one(&args, &plan, given.as_ref()).map(|done| done.exit)
+    let signals = Signals::install()?;
+    any(&args, &plan, given.as_ref(), &signals).map(|done| done.exit)
 }
 
 /// How a run ended.
@@ -56,12 +61,44 @@ pub struct Done {
     pub exit: Exit,
     /// Its directory; none when nothing was measured.
     pub path: Option<PathBuf>,
+    /// Its result; none when there is no report, and for several runs.
+    pub summary: Option<Summary>,
+}
+
+/// One run to be done.
+pub struct Order<'a> {
+    /// What the command line said.
+    pub args: &'a RunArgs,
+    /// What to do.
+    pub plan: &'a Plan,
+    /// The job file it came from.
+    pub job: Option<&'a Given>,
+    /// Who may end it.
+    pub signals: &'a Signals,
+    /// One of several: the caller says how it went.
+    pub quiet: bool,
+}
+
+/// Runs a plan: once, back to back, or as a search.
+fn any(args: &RunArgs, plan: &Plan, job: Option<&Given>, signals: &Signals) -> Result<Done> {
+    let order = Order {
+        args,
+        plan,
+        job,
+        signals,
+        quiet: false,
+    };
+    match &plan.search {
+        Some(search) => search::run(&order, search),
+        None if plan.run.repeat > 1 => repeat::run(&order),
+        None => one(&order),
+    }
 }
 
 /// Runs one plan.
-fn one(args: &RunArgs, plan: &Plan, job: Option<&Given>) -> Result<Done> {
-    on(args, plan, job, |made, live, signals| {
-        open(plan, args, made, live, signals)
+fn one(order: &Order<'_>) -> Result<Done> {
+    on(order, |made, live| {
+        open(order.plan, order.args, made, live, order.signals)
     })
 }
 
@@ -70,33 +107,40 @@ fn one(args: &RunArgs, plan: &Plan, job: Option<&Given>) -> Result<Done> {
 /// # Errors
 /// As [`main`].
 pub fn on(
-    args: &RunArgs,
-    plan: &Plan,
-    job: Option<&Given>,
-    open: impl FnOnce(&Made, &mut Live, &Signals) -> Result<Box<dyn Target>>,
+    order: &Order<'_>,
+    open: impl FnOnce(&Made, &mut Live) -> Result<Box<dyn Target>>,
 ) -> Result<Done> {
-    let signals = Signals::install()?;
+    let Order {
+        args,
+        plan,
+        job,
+        signals,
+        quiet,
+    } = *order;
     let sys = Sys::default();
     let environment = Environment::before(&sys, plan.target.path.as_deref().map(Path::new));
     let made = directory::create(plan, job, args, environment.map())?;
-    let mut live = Live::new(plan);
-    let target = match open(&made, &mut live, &signals) {
+    let mut live = Live::new(plan, quiet);
+    let target = match open(&made, &mut live) {
         Ok(target) => target,
-        Err(e) => return nothing(e, made, &signals),
+        Err(e) => return nothing(e, made, signals),
     };
-    // Named only now: a run that could not begin leaves no directory.
-    output::line(&format!("run directory: {}", made.dir.path().display()));
-    output::line(&taillight_report::about::about(made.dir.manifest()));
-    let measured = match measure::run(plan, target, &made, &signals, &mut live, &sys) {
+    if !quiet {
+        // Named only now: a run that could not begin leaves no directory.
+        output::line(&format!("run directory: {}", made.dir.path().display()));
+        output::line(&taillight_report::about::about(made.dir.manifest()));
+    }
+    let measured = match measure::run(plan, target, &made, signals, &mut live, &sys) {
         Ok(measured) => measured,
-        Err(e) => return nothing(e, made, &signals),
+        Err(e) => return nothing(e, made, signals),
     };
     live.end();
     let path = made.dir.path().to_owned();
-    let exit = verdict::conclude(made, &environment, &sys, measured, &signals)?;
+    let (exit, summary) = verdict::conclude(made, &environment, &sys, measured, order)?;
     Ok(Done {
         exit,
         path: Some(path),
+        summary,
     })
 }
 
@@ -147,7 +191,11 @@ fn nothing(e: Error, made: Made, signals: &Signals) -> Result<Done> {
     match signals.exit() {
         Some(exit) => {
             output::note("stopped before anything was measured");
-            Ok(Done { exit, path: None })
+            Ok(Done {
+                exit,
+                path: None,
+                summary: None,
+            })
         }
         None => Err(e),
     }

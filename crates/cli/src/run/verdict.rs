@@ -10,6 +10,7 @@ use taillight_rundir::verify::VerifyReport;
 use taillight_rundir::{RunStatus, sums};
 use taillight_trace::{Environment, Sys};
 
+use super::Order;
 use super::directory::Made;
 use super::measure::Measured;
 use super::signals::Signals;
@@ -24,8 +25,9 @@ pub fn conclude(
     environment: &Environment,
     sys: &Sys,
     measured: Measured,
-    signals: &Signals,
-) -> Result<Exit> {
+    order: &Order<'_>,
+) -> Result<(Exit, Option<Summary>)> {
+    let signals = order.signals;
     let Measured {
         outcome,
         trace,
@@ -35,7 +37,7 @@ pub fn conclude(
         problem::show(e);
     }
     if let Some(e) = &outcome.unsaved {
-        return Ok(unsaved(e, &made));
+        return Ok((unsaved(e, &made), None));
     }
     let mut manifest = made.dir.manifest().clone();
     let mut environment = environment.clone();
@@ -66,7 +68,9 @@ pub fn conclude(
     // The run is over and kept: a report that cannot be made must not hide how it ended.
     let (summary, problem) = match report::of_run(made.dir.path()) {
         Ok(report) => {
-            output::line(&format!("\n{}", report.text.trim_end()));
+            if !order.quiet {
+                output::line(&format!("\n{}", report.text.trim_end()));
+            }
             (report.summaries.into_iter().next(), None)
         }
         Err(e) => (None, Some(problem::show(&e))),
@@ -74,7 +78,9 @@ pub fn conclude(
     if let Some(verify) = &outcome.verify {
         super::verified::show(verify);
     }
-    output::line(&format!("Run     {}", made.dir.path().display()));
+    if !order.quiet {
+        output::line(&format!("Run     {}", made.dir.path().display()));
+    }
     let bug = outcome
         .error
         .as_ref()
@@ -84,7 +90,8 @@ pub fn conclude(
     } else {
         exit(outcome.reason, failed, summary.as_ref(), signals)
     };
-    Ok(problem.filter(|_| exit == Exit::Ok).unwrap_or(exit))
+    let exit = problem.filter(|_| exit == Exit::Ok).unwrap_or(exit);
+    Ok((exit, summary))
 }
 
 /// The load is over but its files could not be written. The capture stays in memory and the manifest

@@ -14,7 +14,7 @@ use crate::plan::{
     Access, AccessKind, BlockSize, BlockSizePart, CaptureMode, CapturePlan, Hot, MixPart, Plan,
     QosPlan, Reach, RunPlan, Sync, TargetPlan, TraceMode, TracePlan, WorkloadPlan,
 };
-use crate::units::ByteSize;
+use crate::units::{ByteSize, Span};
 use crate::{Error, Result};
 
 /// What resolution works with.
@@ -35,7 +35,10 @@ impl Resolver<'_> {
             .capabilities(&target)
             .map_err(|e| self.driver_error(e, &target))?;
         let name = self.default_name.clone();
-        let run = run(job.run, name.unwrap_or_else(|| target.driver.clone()));
+        // A probe of a search is measured for its own time.
+        let duration = job.search.as_ref().map_or(defaults::DURATION, |s| s.probe);
+        let name = name.unwrap_or_else(|| target.driver.clone());
+        let run = run(job.run, name, duration);
         let written = if job.workload.is_empty() {
             vec![WorkloadTable::default()]
         } else {
@@ -108,14 +111,14 @@ impl Resolver<'_> {
     }
 }
 
-fn run(table: RunTable, default_name: String) -> RunPlan {
+fn run(table: RunTable, default_name: String, default_duration: Span) -> RunPlan {
     let ended = table.operations.is_some() || table.bytes.is_some();
     RunPlan {
         name: table.name.unwrap_or(default_name),
         seed: table.seed.unwrap_or_else(defaults::seed),
         duration: table
             .duration
-            .or_else(|| (!ended).then_some(defaults::DURATION)),
+            .or_else(|| (!ended).then_some(default_duration)),
         operations: table.operations,
         bytes: table.bytes,
         warmup: table.warmup.unwrap_or_default(),

@@ -20,7 +20,7 @@ pub use access::{Access, AccessKind, Hot, Reach, Zone};
 pub use arrival::{Arrival, RateStep, Think, WorkerRamp};
 pub use data::{Keys, Payload, PayloadKind, Scan, ScanSpread, Values, VerifyMode, VerifyPlan};
 pub(crate) use forms::mix::shares as mix_shares;
-pub use search::{DepthBetween, RateBetween, SearchPlan};
+pub use search::{Demand, DepthBetween, RateBetween, SearchPlan};
 pub use workload::{BlockSize, BlockSizePart, MixPart, SizeRange, Spread, Sync, WorkloadPlan};
 
 use crate::units::{ByteSize, Span};

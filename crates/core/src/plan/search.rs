@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Arrival, Plan};
 use crate::units::{Rate, Span};
 
 /// The highest rate or depth at which a percentile of the response time stays under a ceiling.
@@ -16,6 +17,9 @@ pub struct SearchPlan {
     /// Depths to search between.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_depth: Option<DepthBetween>,
+    /// The workload that is varied and whose response time counts. Default: the only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<String>,
     /// The percentile (decimal text) that must stay under the ceiling.
     pub at: String,
     /// The ceiling.
@@ -26,6 +30,62 @@ pub struct SearchPlan {
     /// Ends when the answer is known to this share of itself. Default: 0.05.
     #[serde(default = "precision")]
     pub precision: f64,
+}
+
+/// One value of what is searched.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Demand {
+    /// A rate.
+    Rate(Rate),
+    /// A queue depth.
+    Depth(u32),
+}
+
+impl std::fmt::Display for Demand {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Demand::Rate(rate) => write!(f, "{rate}"),
+            Demand::Depth(depth) => write!(f, "depth {depth}"),
+        }
+    }
+}
+
+impl SearchPlan {
+    /// Index of the workload that is varied; none when the plan leaves it open or names no one.
+    pub fn varied(&self, plan: &Plan) -> Option<usize> {
+        match &self.workload {
+            Some(name) => plan.workloads.iter().position(|w| w.name == *name),
+            None => (plan.workloads.len() == 1).then_some(0),
+        }
+    }
+
+    /// The largest demand of the range.
+    pub fn largest(&self) -> Option<Demand> {
+        let rate = self.rate.map(|r| Demand::Rate(r.to));
+        rate.or(self.queue_depth.map(|d| Demand::Depth(d.to)))
+    }
+}
+
+impl Plan {
+    /// The plan of one probe of its search: one point, measured for `length`. A rate keeps the
+    /// arrival Poisson where the plan says so and is constant otherwise.
+    pub fn probe(&self, workload: usize, demand: Demand, length: Span) -> Plan {
+        let mut plan = self.clone();
+        plan.search = None;
+        plan.run.duration = Some(length);
+        if let Some(w) = plan.workloads.get_mut(workload) {
+            match demand {
+                Demand::Depth(depth) => w.queue_depth = depth,
+                Demand::Rate(rate) => {
+                    w.arrival = match w.arrival {
+                        Arrival::Poisson { .. } => Arrival::Poisson { rate },
+                        _ => Arrival::Constant { rate },
+                    }
+                }
+            }
+        }
+        plan
+    }
 }
 
 fn probe() -> Span {

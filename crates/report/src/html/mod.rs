@@ -16,8 +16,10 @@ use taillight_core::{Error, Result};
 use taillight_rundir::Summary;
 
 use crate::format::Script;
+use crate::make::Frame;
 use crate::model::{Model, Table, overview};
 use crate::palette;
+use crate::plots::data::RunData;
 use crate::plots::{CHARTS, Figure, Overlay, Switch};
 use crate::render::Run;
 use crate::{about, charts};
@@ -30,8 +32,8 @@ const SCRIPT: &str = include_str!("app.js");
 ///
 /// # Errors
 /// `Internal` when the template does not fit its data.
-pub fn page(runs: &[Run]) -> Result<String> {
-    page_with(runs, &bundle())
+pub fn page(runs: &[Run], frame: &Frame) -> Result<String> {
+    page_in(runs, frame, &bundle())
 }
 
 /// The page with another script in the place of the plotting library, for tests.
@@ -39,11 +41,12 @@ pub fn page(runs: &[Run]) -> Result<String> {
 /// # Errors
 /// As [`page`].
 pub fn page_with(runs: &[Run], bundle: &str) -> Result<String> {
+    page_in(runs, &Frame::default(), bundle)
+}
+
+fn page_in(runs: &[Run], frame: &Frame, bundle: &str) -> Result<String> {
     let overlay = Overlay {
-        runs: runs
-            .iter()
-            .map(|run| charts::run_data(&run.analysis, &run.label))
-            .collect::<Result<_>>()?,
+        runs: run_data(runs, frame.one_clock)?,
     };
     let bug = |e: minijinja::Error| Error::internal("the report's template does not fit").source(e);
     let mut environment = Environment::new();
@@ -53,7 +56,9 @@ pub fn page_with(runs: &[Run], bundle: &str) -> Result<String> {
     let template = environment.get_template("report.html").map_err(bug)?;
     let page = template
         .render(context! {
-            title => title(runs),
+            title => frame.title.clone().unwrap_or_else(|| title(runs)),
+            lead => frame.text.clone(),
+            frame_tables => Serde(&frame.tables),
             version => env!("CARGO_PKG_VERSION"),
             several => runs.len() > 1,
             runs => Serde(run_views(runs)),
@@ -65,6 +70,19 @@ pub fn page_with(runs: &[Run], bundle: &str) -> Result<String> {
         .map_err(bug)?;
     // The library is large and holds no markup: it is put in last, outside the template engine.
     Ok(page.replacen("/*plotly*/", bundle, 1))
+}
+
+/// The chart data of every run. On one clock all times count from the start of the first run.
+fn run_data(runs: &[Run], one_clock: bool) -> Result<Vec<RunData>> {
+    let first = runs.iter().map(|r| r.analysis.start_ns).min().unwrap_or(0);
+    let one = |run: &Run| {
+        let mut data = charts::run_data(&run.analysis, &run.label)?;
+        if one_clock {
+            data.shift(run.analysis.start_ns.saturating_sub(first) as f64 / 1e9);
+        }
+        Ok(data)
+    };
+    runs.iter().map(one).collect()
 }
 
 /// The plotting library without the typesetting library that comes along with it.

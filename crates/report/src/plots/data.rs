@@ -264,6 +264,15 @@ impl Overlay {
 }
 
 impl RunData {
+    /// Moves everything on a time axis by `seconds`.
+    pub fn shift(&mut self, seconds: f64) {
+        let tracks = self.tracks.iter_mut().flat_map(|t| &mut t.points);
+        tracks.for_each(|p| p.at_s += seconds);
+        let heats = self.heats.iter_mut().flat_map(|h| &mut h.times_s);
+        heats.for_each(|t| *t += seconds);
+        let slow = self.outliers.iter_mut().flat_map(|o| &mut o.points);
+        slow.for_each(|p| p.at_s += seconds);
+    }
     /// The names of its series in order, each once.
     pub fn names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();

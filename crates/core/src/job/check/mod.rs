@@ -71,6 +71,24 @@ fn need(ok: bool, path: &str, what: impl Into<String>, fix: impl Into<String>) -
 
 /// Everything that needs no data set size.
 pub(super) fn plan(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked {
+    point(plan, can, machine)?;
+    search::search(plan)?;
+    // The hardest probe of a search must be as possible as any other run.
+    let hardest = plan.search.as_ref().and_then(|s| {
+        let (workload, demand) = (s.varied(plan)?, s.largest()?);
+        Some(plan.probe(workload, demand, s.probe))
+    });
+    hardest.map_or(Ok(()), |hardest| {
+        point(&hardest, can, machine).map_err(|mut c| {
+            c.what = format!("its largest probe cannot run: {}: {}", c.path, c.what);
+            c.path = "search".to_owned();
+            c
+        })
+    })
+}
+
+/// One point: everything but the search.
+fn point(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked {
     run(&plan.run)?;
     need(
         plan.target.size != Some(ByteSize(0)),
@@ -93,7 +111,6 @@ pub(super) fn plan(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked
     stream::streams(plan)?;
     outstanding(plan, machine)?;
     qos(&plan.qos)?;
-    search::search(plan)?;
     data::verify(plan, can)?;
     capture(plan, machine)
 }

@@ -1,8 +1,8 @@
 //! A search must have room to search in.
 
-use super::{Checked, need};
+use super::{Checked, Complaint, need};
 use crate::job::percentile;
-use crate::plan::Plan;
+use crate::plan::{Arrival, Plan, SearchPlan, WorkloadPlan};
 
 /// Everything about `[search]`.
 pub(super) fn search(plan: &Plan) -> Checked {
@@ -15,8 +15,11 @@ pub(super) fn search(plan: &Plan) -> Checked {
         "it varies either the rate or the queue depth",
         "write rate = { from = \"100/s\", to = \"100000/s\" } or queue_depth = { from = 1, to = 128 }",
     )?;
+    let w = varied(s, plan)?;
+    ends(s, plan)?;
     if let Some(r) = s.rate {
-        let size = plan.workloads.first().map_or(1.0, |w| w.block_size.mean());
+        arrival_has_a_rate(w)?;
+        let size = w.block_size.mean();
         need(
             r.from.unit == r.to.unit && r.from.ops_per_s(size) < r.to.ops_per_s(size),
             "search.rate",
@@ -26,15 +29,24 @@ pub(super) fn search(plan: &Plan) -> Checked {
     }
     if let Some(d) = s.queue_depth {
         need(
+            w.arrival.is_closed(),
+            "search.queue_depth",
+            format!(
+                "workload `{}` has a rate ({}); its depth only limits how many operations overlap",
+                w.name, w.arrival
+            ),
+            "leave arrival out of the workload, or search for the rate: \
+             rate = { from = \"100/s\", to = \"100000/s\" }",
+        )?;
+        need(
             d.from > 0 && d.from < d.to,
             "search.queue_depth",
             format!("{} to {} is no range to search", d.from, d.to),
             "give from at least 1 and below to",
         )?;
     }
-    percentile(&s.at).map_err(|what| {
-        super::Complaint::new("search.at", what, "write it as text: at = \"99.9\"")
-    })?;
+    percentile(&s.at)
+        .map_err(|what| Complaint::new("search.at", what, "write it as text: at = \"99.9\""))?;
     need(
         s.ceiling.0 > 0 && s.probe.0 > 0,
         "search",
@@ -46,5 +58,89 @@ pub(super) fn search(plan: &Plan) -> Checked {
         "search.precision",
         format!("{} is not between 0 and 1", s.precision),
         "0.05 means: known to 5 percent",
+    )
+}
+
+/// The workload that is varied.
+fn varied<'a>(s: &SearchPlan, plan: &'a Plan) -> Result<&'a WorkloadPlan, Complaint> {
+    let names: Vec<&str> = plan.workloads.iter().map(|w| w.name.as_str()).collect();
+    let names = names.join("`, `");
+    let Some(index) = s.varied(plan) else {
+        return Err(match &s.workload {
+            Some(name) => Complaint::new(
+                "search.workload",
+                format!("there is no workload called `{name}`"),
+                format!("name one of `{names}`"),
+            ),
+            None => Complaint::new(
+                "search",
+                "there are several workloads: which one is to be varied?",
+                format!("write workload = \"NAME\" in [search], one of `{names}`"),
+            ),
+        });
+    };
+    let w = &plan.workloads[index];
+    need(
+        w.measured,
+        "search.workload",
+        format!(
+            "workload `{}` is load only and has no response time",
+            w.name
+        ),
+        "name a workload that is measured, or leave out measured = false",
+    )?;
+    Ok(w)
+}
+
+/// A probe ends by its time alone.
+fn ends(s: &SearchPlan, plan: &Plan) -> Checked {
+    let by_count = plan.run.operations.is_some() || plan.run.bytes.is_some();
+    need(
+        !by_count,
+        if plan.run.operations.is_some() {
+            "run.operations"
+        } else {
+            "run.bytes"
+        },
+        "the probes of a search end by time",
+        "leave it out and write probe = \"10s\" in [search]",
+    )?;
+    need(
+        plan.run.duration == Some(s.probe),
+        "run.duration",
+        format!("[search] says that a probe is measured for {}", s.probe),
+        "leave the duration out and write probe = \"10s\" in [search]",
+    )?;
+    need(
+        plan.run.repeat == 1,
+        "run.repeat",
+        "a search decides by itself how often it measures a point",
+        "leave repeat out, or search first and repeat at what was found",
+    )
+}
+
+/// Where the schedule has more than one rate it is not clear which one is searched.
+fn arrival_has_a_rate(w: &WorkloadPlan) -> Checked {
+    let one = matches!(
+        w.arrival,
+        Arrival::Burst | Arrival::Constant { .. } | Arrival::Poisson { .. }
+    );
+    need(
+        one,
+        "search.rate",
+        format!(
+            "workload `{}` has a schedule of its own ({}), not one rate",
+            w.name, w.arrival
+        ),
+        "leave arrival out (constant), or use kind = \"poisson\"",
+    )?;
+    need(
+        w.think.is_none(),
+        "search.rate",
+        format!(
+            "workload `{}` pauses between operations; a rate leaves no room for that",
+            w.name
+        ),
+        "leave think out, or search for the queue depth",
     )
 }

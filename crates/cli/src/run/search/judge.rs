@@ -1,0 +1,109 @@
+//! What the result of one probe says about the ceiling.
+//!
+//! A percentile whose 95 % interval lies under the ceiling is a pass and one whose interval lies
+//! above it a fail: the same statement as `taillight_stats::check_ceiling`, for the varied workload
+//! alone. A probe that did not meet its demand fails whatever its percentile is.
+
+use taillight_core::plan::SearchPlan;
+use taillight_rundir::search::{ProbeReason, ProbeVerdict};
+use taillight_rundir::summary::Summary;
+use taillight_stats::{Pct, needed_two_sided};
+use taillight_suite::search::Verdict;
+
+use crate::run::series;
+
+/// A judged probe.
+#[derive(Debug, Clone, Copy)]
+pub struct Judged {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What it rests on.
+    pub reason: ProbeReason,
+    /// Operations per second asked; none in a closed loop.
+    pub asked_per_s: Option<f64>,
+    /// Operations per second achieved.
+    pub achieved_per_s: f64,
+    /// I/Os the percentile rests on.
+    pub count: u64,
+    /// The percentile and the ends of its interval.
+    pub ns: Option<u64>,
+    /// Lower end.
+    pub lo_ns: Option<u64>,
+    /// Upper end.
+    pub hi_ns: Option<u64>,
+}
+
+impl Default for Judged {
+    /// Nothing is known.
+    fn default() -> Judged {
+        Judged {
+            verdict: Verdict::Undecided {
+                lacks: f64::INFINITY,
+            },
+            reason: ProbeReason::Unfinished,
+            asked_per_s: None,
+            achieved_per_s: 0.0,
+            count: 0,
+            ns: None,
+            lo_ns: None,
+            hi_ns: None,
+        }
+    }
+}
+
+impl Judged {
+    /// The verdict as `search.json` has it.
+    pub fn shown(&self) -> ProbeVerdict {
+        match self.verdict {
+            Verdict::Pass => ProbeVerdict::Pass,
+            Verdict::Fail => ProbeVerdict::Fail,
+            Verdict::Undecided { .. } => ProbeVerdict::Undecided,
+        }
+    }
+}
+
+/// Judges a probe; none when there is no result of the workload.
+pub fn judge(summary: Option<&Summary>, search: &SearchPlan, workload: &str) -> Option<Judged> {
+    let summary = summary?;
+    let of = summary.workloads.iter().find(|w| w.name == workload)?;
+    let totals = &of.totals;
+    let latency = totals.response.as_ref().unwrap_or(&totals.service);
+    let it = series::percentile(&latency.percentiles, &search.at);
+    let (lo_ns, hi_ns) = (it.and_then(|p| p.lo_ns), it.and_then(|p| p.hi_ns));
+    let ceiling = search.ceiling.0;
+    let saturation = &summary.saturation;
+    let (verdict, reason) = if saturation.saturated {
+        (Verdict::Fail, ProbeReason::Saturated)
+    } else if totals.errors > 0 {
+        (Verdict::Fail, ProbeReason::Errors)
+    } else if hi_ns.is_some_and(|hi| hi <= ceiling) {
+        (Verdict::Pass, ProbeReason::Ceiling)
+    } else if lo_ns.is_some_and(|lo| lo > ceiling) {
+        (Verdict::Fail, ProbeReason::Ceiling)
+    } else {
+        let lacks = lacks(&search.at, latency.count);
+        (Verdict::Undecided { lacks }, ProbeReason::Undecided)
+    };
+    Some(Judged {
+        verdict,
+        reason,
+        asked_per_s: saturation.asked_per_s,
+        achieved_per_s: match saturation.asked_per_s {
+            Some(_) => saturation.achieved_per_s,
+            None => totals.iops,
+        },
+        count: latency.count,
+        ns: it.and_then(|p| p.ns),
+        lo_ns,
+        hi_ns,
+    })
+}
+
+/// The I/Os a pass needs at least, over those there are.
+fn lacks(at: &str, count: u64) -> f64 {
+    let needed = at.parse::<Pct>().ok().and_then(|p| needed_two_sided(&p));
+    match needed {
+        Some(needed) if count > 0 => needed as f64 / count as f64,
+        _ => f64::INFINITY,
+    }
+}

@@ -1,0 +1,255 @@
+//! Searches and repetitions: the known knee of a simulated target is found, every run is kept, and
+//! what makes no sense is refused.
+
+mod common;
+
+use std::path::Path;
+
+use common::run;
+use serde_json::Value;
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a directory")
+}
+
+fn json(path: &Path) -> Value {
+    let text = std::fs::read_to_string(path).expect("readable");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// Runs a job on `sim` into `out`; its standard output.
+fn job(dir: &Path, text: &str, code: i32) -> (String, String) {
+    std::fs::write(dir.join("job.toml"), text).expect("written");
+    run(dir, &["run", "job.toml", "--output", "out"], code)
+}
+
+fn fits(dir: &Path, schema: &str, value: &Value) {
+    let (text, _) = run(dir, &["schema", schema], 0);
+    let schema: Value = serde_json::from_str(&text).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let problems: Vec<_> = validator
+        .iter_errors(value)
+        .map(|e| e.to_string())
+        .collect();
+    assert!(problems.is_empty(), "{problems:?}");
+}
+
+/// One server and exponential times: 99 % of the response times are under ln(100) / (mu - rate).
+#[test]
+fn the_rate_of_a_queue_is_the_one_theory_gives() {
+    let dir = scratch();
+    let text = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../jobs/search.toml"),
+    );
+    let (out, _) = job(dir.path(), &text.expect("the example"), 0);
+    let search = json(&dir.path().join("out/search.json"));
+    fits(dir.path(), "search", &search);
+    assert_eq!(search["outcome"], "found", "{out}");
+    let (answer, theory) = (search["answer"]["value"].as_f64().expect("a rate"), 769.7);
+    // Undecided counts as failed, so it lies below by up to the precision and the interval.
+    assert!(
+        answer > 0.88 * theory && answer < 1.03 * theory,
+        "{answer}\n{out}"
+    );
+    let above = search["answer"]["failed_above"].as_f64().expect("a rate");
+    assert!(above > answer && above <= answer * 1.0501, "{out}");
+    let probes = search["probes"].as_array().expect("probes");
+    for probe in probes {
+        let place = dir
+            .path()
+            .join("out")
+            .join(probe["dir"].as_str().expect("a name"));
+        let manifest = json(&place.join("manifest.json"));
+        let arrival = &manifest["plan"]["workload"][0]["arrival"];
+        assert_eq!(arrival["kind"], "poisson");
+        assert!(place.join("report.html").is_file());
+    }
+    let at_answer: Vec<_> = probes.iter().filter(|p| p["value"] == answer).collect();
+    assert!(at_answer.len() >= 2, "it was verified");
+    assert_ne!(
+        at_answer[0]["seed"], at_answer[1]["seed"],
+        "with other draws"
+    );
+    assert!(dir.path().join("out/report.html").is_file());
+    assert!(out.contains("The answer is"), "{out}");
+}
+
+const SIM: &str = "[target]\ndriver = \"sim\"\nsize = \"1GiB\"\n\
+    options = { channels = 4, service = { kind = \"constant\", time = \"1ms\" } }\n";
+
+/// Four channels of 1 ms: 4000 a second, and not one more.
+#[test]
+fn a_constant_rate_is_limited_by_saturation() {
+    let dir = scratch();
+    let text = format!(
+        "{SIM}[[workload]]\nqueue_depth = 16\n[search]\n\
+         rate = {{ from = \"100/s\", to = \"50000/s\" }}\nat = \"99\"\nceiling = \"10ms\"\n\
+         probe = \"5s\"\nprecision = 0.01\n"
+    );
+    let (out, _) = job(dir.path(), &text, 0);
+    let search = json(&dir.path().join("out/search.json"));
+    let answer = search["answer"]["value"].as_f64().expect("a rate");
+    // Above capacity by less than what piles up to 10 ms in 5 s cannot be seen: 0.2 %.
+    assert!((3950.0..=4009.0).contains(&answer), "{answer}\n{out}");
+    assert!(out.contains("saturated"), "{out}");
+    assert!(out.contains("constant arrivals"), "{out}");
+}
+
+/// In a closed loop over four channels of 1 ms, depth 16 takes 4 ms.
+#[test]
+fn a_depth_is_found_exactly() {
+    let dir = scratch();
+    let text = format!(
+        "{SIM}[[workload]]\n[search]\nqueue_depth = {{ from = 1, to = 256 }}\nat = \"99\"\n\
+         ceiling = \"4ms\"\nprobe = \"2s\"\nprecision = 0.01\n"
+    );
+    let (out, _) = job(dir.path(), &text, 0);
+    let search = json(&dir.path().join("out/search.json"));
+    assert_eq!(search["answer"]["value"], 16.0, "{out}");
+    assert_eq!(search["answer"]["failed_above"], 17.0, "{out}");
+    assert_eq!(search["answer"]["limited_by"], "ceiling", "{out}");
+}
+
+#[test]
+fn no_answer_has_an_exit_code() {
+    let search = |probe: &str, ceiling: &str| {
+        format!(
+            "{SIM}[[workload]]\n[search]\nrate = {{ from = \"10/s\", to = \"50/s\" }}\n\
+             at = \"99\"\nceiling = \"{ceiling}\"\nprobe = \"{probe}\"\n"
+        )
+    };
+    for (text, code, outcome) in [
+        (search("100s", "900us"), 7, "nothing_passes"),
+        // 50 a second for 8 times 0.5 s are 200 I/Os; 99 % needs 368.
+        (search("500ms", "20ms"), 8, "undecided"),
+        (search("100s", "20ms"), 0, "top_of_range"),
+    ] {
+        let dir = scratch();
+        let (out, _) = job(dir.path(), &text, code);
+        let search = json(&dir.path().join("out/search.json"));
+        assert_eq!(search["outcome"], outcome, "{out}");
+        fits(dir.path(), "search", &search);
+        assert!(dir.path().join("out/report.html").is_file());
+    }
+}
+
+#[test]
+fn repetitions_do_the_same_operations() {
+    let dir = scratch();
+    let text = "[run]\nrepeat = 6\noperations = 4000\nseed = 7\n[target]\ndriver = \"sim\"\n\
+        size = \"1GiB\"\n[[workload]]\naccess = \"random\"\n";
+    let (out, _) = job(dir.path(), text, 0);
+    let repeat = json(&dir.path().join("out/repeat.json"));
+    fits(dir.path(), "repeat", &repeat);
+    let runs = repeat["runs"].as_array().expect("runs");
+    assert_eq!(
+        (runs.len(), &repeat["status"]),
+        (6, &Value::from("complete"))
+    );
+    assert_eq!(repeat["one_clock"], false, "virtual time begins anew");
+    for run in runs {
+        let place = dir
+            .path()
+            .join("out")
+            .join(run["dir"].as_str().expect("a name"));
+        let manifest = json(&place.join("manifest.json"));
+        assert_eq!(manifest["seed"], 7);
+        assert_eq!(
+            manifest["plan"]["run"].get("repeat"),
+            None,
+            "each is one run"
+        );
+        assert_eq!(run["max_ns"], runs[0]["max_ns"], "virtual time repeats");
+    }
+    let spread = repeat["spread"].as_array().expect("figures");
+    assert_eq!(spread.len(), 5, "{out}");
+    assert!(
+        spread
+            .iter()
+            .all(|s| s["median_lo"].is_number() && s["min"] == s["max"])
+    );
+    assert!(dir.path().join("out/report.html").is_file());
+}
+
+#[test]
+fn repetitions_on_a_real_clock_share_it() {
+    let dir = scratch();
+    let text = "[run]\nrepeat = 3\noperations = 2000\n[target]\ndriver = \"null\"\n";
+    let (out, _) = job(dir.path(), text, 0);
+    let repeat = json(&dir.path().join("out/repeat.json"));
+    let runs = repeat["runs"].as_array().expect("runs");
+    assert_eq!(repeat["one_clock"], true);
+    assert!(runs[0]["gap_ns"].is_null());
+    for pair in runs.windows(2) {
+        let end = pair[0]["end_ns"].as_i64().expect("ns");
+        let start = pair[1]["start_ns"].as_i64().expect("ns");
+        assert!(end < start, "one after the other");
+        assert_eq!(pair[1]["gap_ns"], start - end);
+    }
+    assert!(
+        repeat["spread"][0]["median_lo"].is_null(),
+        "three are too few"
+    );
+    assert!(out.contains("needs 6 complete repetitions"), "{out}");
+}
+
+#[test]
+fn searches_that_make_no_sense_are_refused() {
+    let rate = "rate = { from = \"100/s\", to = \"5000/s\" }";
+    let depth = "queue_depth = { from = 1, to = 64 }";
+    let rest = "at = \"99\"\nceiling = \"5ms\"\n";
+    let sim = "[target]\ndriver = \"sim\"\nsize = \"1GiB\"\n";
+    let two = format!("{sim}[[workload]]\nname = \"a\"\n[[workload]]\nname = \"b\"\n");
+    let file = "[target]\ndriver = \"file\"\npath = \"x\"\nsize = \"1MiB\"\n\
+                options = { engine = \"sync\" }\n";
+    let paced = "[[workload]]\narrival = { kind = \"constant\", rate = \"5/s\" }\n";
+    let steps = "[[workload]]\narrival = { kind = \"ramp\", from = \"1/s\", to = \"9/s\", \
+                 over = \"1s\" }\n";
+    let cases = [
+        (
+            format!("{two}[search]\n{rate}"),
+            "several workloads: which one is to be varied",
+        ),
+        (
+            format!("{two}[search]\nworkload = \"c\"\n{rate}"),
+            "no workload called `c`",
+        ),
+        (
+            format!("{file}[search]\n{depth}"),
+            "has no queue with these options",
+        ),
+        (
+            format!("{sim}{paced}[search]\n{depth}"),
+            "its depth only limits",
+        ),
+        (
+            format!("{sim}{steps}[search]\n{rate}"),
+            "has a schedule of its own",
+        ),
+        (
+            format!("{sim}[search]\nqueue_depth = {{ from = 1, to = 5000 }}"),
+            "its largest probe cannot run",
+        ),
+        (
+            format!("[run]\noperations = 5\n{sim}[search]\n{rate}"),
+            "end by time",
+        ),
+        (
+            format!("[run]\nduration = \"3s\"\n{sim}[search]\n{rate}"),
+            "a probe is measured for 10s",
+        ),
+        (
+            format!("[run]\nrepeat = 2\n{sim}[search]\n{rate}"),
+            "decides by itself how often",
+        ),
+    ];
+    for (text, wanted) in cases {
+        let dir = scratch();
+        let (_, err) = job(dir.path(), &format!("{text}\n{rest}"), 2);
+        assert!(
+            err.contains(wanted) && err.contains("hint: "),
+            "{text}\n{err}"
+        );
+        assert!(!dir.path().join("out").exists(), "{text}");
+    }
+}

@@ -1,0 +1,201 @@
+//! `search.json`: the probes of a search and its answer. It lies in the directory that holds the
+//! probes' run directories; written again after every probe, so that a search that was ended keeps
+//! what it knows.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use taillight_core::Result;
+
+use crate::manifest::RunStatus;
+use crate::{atomic, names};
+
+/// A search for the highest demand under a response-time ceiling.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SearchReport {
+    /// Version of the run directory layout ([`crate::SCHEMA_VERSION`]).
+    pub schema: u32,
+    /// Version of Taillight that wrote it.
+    pub taillight: String,
+    /// Name of the run.
+    pub name: String,
+    /// Whether it came to its end.
+    pub status: RunStatus,
+    /// How it ended.
+    pub outcome: SearchOutcome,
+    /// The same in words.
+    pub text: String,
+    /// The answer; null when nothing passed twice.
+    pub answer: Option<SearchAnswer>,
+    /// What was varied.
+    pub varied: Varied,
+    /// Name of the workload that was varied and whose response time counts.
+    pub workload: String,
+    /// Unit of every `value`.
+    pub unit: String,
+    /// Lower end of the range.
+    pub from: f64,
+    /// Upper end of the range.
+    pub to: f64,
+    /// The bracket is to be this share of its lower end.
+    pub precision: f64,
+    /// The percentile (decimal string) that must stay under the ceiling.
+    pub at: String,
+    /// The ceiling, ns.
+    pub ceiling_ns: u64,
+    /// The probes in the order they ran.
+    pub probes: Vec<SearchProbe>,
+}
+
+/// What a search varies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Varied {
+    /// The rate of the schedule.
+    Rate,
+    /// Operations in flight per worker, in a closed loop.
+    QueueDepth,
+}
+
+/// How a search ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SearchOutcome {
+    /// An answer that passed twice, and above it, within the precision, a point that did not.
+    Found,
+    /// The upper end of the range passed twice.
+    TopOfRange,
+    /// Even the lower end of the range fails.
+    NothingPasses,
+    /// The probes do not decide it.
+    Undecided,
+    /// It was ended before it knew.
+    Unfinished,
+}
+
+/// The highest demand that keeps under the ceiling.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SearchAnswer {
+    /// The demand, in `unit`.
+    pub value: f64,
+    /// The demand as a job file takes it.
+    pub shown: String,
+    /// Numbers of the probes that passed at it.
+    pub probes: Vec<u32>,
+    /// Confidence of each of them that the true percentile is under the ceiling, taking I/Os for
+    /// independent: 0.975, the upper end of a two-sided 95 % interval.
+    pub confidence: f64,
+    /// Operations per second achieved in the last of them.
+    pub achieved_per_s: f64,
+    /// The lowest demand that counts as failed; null at the top of the range.
+    pub failed_above: Option<f64>,
+    /// Why that one failed, which is what limits the answer; null at the top of the range.
+    pub limited_by: Option<ProbeReason>,
+}
+
+/// One probe.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SearchProbe {
+    /// From 1 up.
+    pub number: u32,
+    /// Its run directory, beside `search.json`.
+    pub dir: String,
+    /// The demand, in the search's `unit`.
+    pub value: f64,
+    /// The demand as a job file takes it.
+    pub shown: String,
+    /// Why it was measured.
+    pub purpose: ProbePurpose,
+    /// Measured time, ns.
+    pub length_ns: u64,
+    /// Seed of its draws: the job's, and one more for each further look at the same demand.
+    pub seed: u64,
+    /// Operations per second asked; absent in a closed loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_per_s: Option<f64>,
+    /// Operations per second achieved.
+    pub achieved_per_s: f64,
+    /// I/Os the percentile rests on.
+    pub count: u64,
+    /// The percentile, ns; null when not resolved.
+    pub ns: Option<u64>,
+    /// Lower end of its 95 % interval, ns; null when it does not exist.
+    pub lo_ns: Option<u64>,
+    /// Upper end of its 95 % interval, ns; null when it does not exist.
+    pub hi_ns: Option<u64>,
+    /// The verdict.
+    pub verdict: ProbeVerdict,
+    /// What the verdict rests on.
+    pub reason: ProbeReason,
+    /// Whether it is undecided for good and counts as failed.
+    pub counted_as_failed: bool,
+}
+
+/// Why a probe was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProbePurpose {
+    /// The lower end of the range.
+    Lowest,
+    /// The upper end of the range.
+    Highest,
+    /// Halves the bracket.
+    Between,
+    /// The same point for longer.
+    Longer,
+    /// The answer again.
+    Verify,
+}
+
+/// The verdict on a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProbeVerdict {
+    /// The percentile is under the ceiling with confidence, at the demand asked.
+    Pass,
+    /// It is not.
+    Fail,
+    /// Too few I/Os to say.
+    Undecided,
+    /// It was ended early.
+    Unfinished,
+}
+
+/// What a verdict rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProbeReason {
+    /// The percentile and its interval against the ceiling.
+    Ceiling,
+    /// Fewer operations than asked, or a growing backlog.
+    Saturated,
+    /// I/Os failed.
+    Errors,
+    /// The interval lies across the ceiling or lacks an end.
+    Undecided,
+    /// It was ended early.
+    Unfinished,
+}
+
+impl SearchReport {
+    /// Writes `search.json` into `dir`, whole or not at all.
+    ///
+    /// # Errors
+    /// `Unavailable` when it cannot be written.
+    pub fn write(&self, dir: &Path) -> Result<()> {
+        atomic::write_json(dir, names::SEARCH, self)
+    }
+    /// Reads `search.json` of `dir`, if there is one.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is damaged or of an unknown version.
+    pub fn read(dir: &Path) -> Result<Option<SearchReport>> {
+        atomic::read_json(dir, names::SEARCH)
+    }
+}
+
+/// JSON Schema of `search.json`.
+pub fn schema_search() -> serde_json::Value {
+    schemars::schema_for!(SearchReport).to_value()
+}

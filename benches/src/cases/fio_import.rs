@@ -1,9 +1,11 @@
 //! Is an imported fio job the same load? Every example of the importer runs in fio and in
-//! Taillight; compared are IOPS, mean block size, the share of reads, and where the I/Os fell.
+//! Taillight; compared for each section and direction are IOPS, block sizes, and where and in what
+//! order the I/Os fell.
 //!
-//! fio's side comes from its JSON and its I/O log, Taillight's from `ios.parquet`.
+//! fio's side comes from its JSON and its I/O log, Taillight's from `ios.parquet`. Both run the
+//! same text, shortened to `--seconds` and 64 MiB.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,6 +13,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use taillight_core::OpKind;
+use taillight_core::units::ByteSize;
 use taillight_rundir::ios::{Columns, read_ios};
 
 use crate::pairs::{Bound, Check, Report, median};
@@ -18,162 +21,258 @@ use crate::{Setup, child, files, taillight};
 
 /// The examples.
 const JOBS: &str = "crates/import/tests/fio";
+/// Names of examples, separated by commas: only these run.
+const ONLY: &str = "TAILLIGHT_BENCH_FIO_JOBS";
+/// Sizes above this are cut down to it, bytes.
+const MOST: u64 = 64 << 20;
+/// Parts of the extent that offsets are counted in.
+const PARTS: usize = 10;
 
-/// One I/O: read or not, offset, size.
-type Io = (bool, u64, u64);
+/// One I/O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Io {
+    way: OpKind,
+    at: u64,
+    size: u64,
+    /// The worker, or the file of a worker: what follows what is asked within one.
+    lane: u64,
+}
 
-/// What one tool did for one section.
+/// What one tool did for one section in one direction.
 #[derive(Debug, Default, Clone)]
 struct Side {
     iops: f64,
     ios: Vec<Io>,
 }
 
+/// Sections and directions of one run of one tool.
+type Sides = BTreeMap<(String, &'static str), Side>;
+
 /// What is compared of the I/Os of one side.
 struct Shape {
+    /// Mean size, bytes.
     block: f64,
-    reads: f64,
-    /// Mean offset as a share of the extent.
-    mean: f64,
+    /// Share of each size.
+    sizes: BTreeMap<u64, f64>,
+    /// Share of each part of the extent.
+    parts: [f64; PARTS],
     /// Share of the I/Os that went to the busiest 1 % of the blocks.
     top: f64,
     /// Share of I/Os that begin where the one before ended.
     follows: f64,
 }
 
-/// Runs every example in both tools.
+/// Differences of everything compared, to find the worst.
+#[derive(Default)]
+struct Worst {
+    sizes: Vec<f64>,
+    parts: Vec<f64>,
+    top: Vec<f64>,
+    follows: Vec<f64>,
+    paced: Vec<f64>,
+}
+
+const HEADING: &str = "| job | section | | IOPS fio | IOPS Taillight | ratio (each round) \
+    | mean block fio / Taillight | size shares differ by | decile shares differ by \
+    | on the busiest 1 % | in sequence |\n|---|---|---|---|---|---|---|---|---|---|---|\n";
+
+/// Runs the examples in both tools.
 pub fn run(setup: &Setup) -> Result<Report> {
     let mut report = Report::titled("Imported fio jobs against fio");
-    let mut names: Vec<PathBuf> = fs::read_dir(JOBS)
+    let only = std::env::var(ONLY).unwrap_or_default();
+    let wanted = |path: &Path| {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        only.is_empty() || only.split(',').any(|name| name == stem)
+    };
+    let mut jobs: Vec<PathBuf> = fs::read_dir(JOBS)
         .with_context(|| JOBS.to_owned())?
         .map(|e| e.map(|e| e.path()))
         .collect::<Result<_, _>>()?;
-    names.sort();
-    let mut table = String::from(
-        "| job | section | IOPS fio | IOPS taillight | ratio | mean block fio / taillight | reads \
-         | mean offset | on the busiest 1 % | in sequence |\n|---|---|---|---|---|---|---|---|---|---|\n",
-    );
-    let (mut blocks, mut offsets, mut paced) = (Vec::new(), Vec::new(), Vec::new());
-    for job in &names {
-        let mut rounds: Vec<Vec<(String, Side, Side)>> = Vec::new();
-        for _ in 0..setup.pairs {
-            rounds.push(both(job)?);
-        }
-        let last = rounds.last().context("no round")?;
-        for (at, (section, fio, own)) in last.iter().enumerate() {
-            let middle = |f: fn(&(String, Side, Side)) -> f64| {
-                let values: Vec<f64> = rounds.iter().map(|r| f(&r[at])).collect();
-                median(&values)
-            };
-            let (a, b) = (middle(|r| r.1.iops), middle(|r| r.2.iops));
-            let ratio = middle(|r| r.2.iops / r.1.iops);
-            let (x, y) = (shape(&fio.ios), shape(&own.ios));
-            let stem = job.file_stem().unwrap_or_default().to_string_lossy();
-            if let (Some(x), Some(y)) = (&x, &y) {
-                blocks.push((y.block / x.block - 1.0).abs() * 100.0);
-                offsets.push((y.mean - x.mean).abs() * 100.0);
-                offsets.push((y.top - x.top).abs() * 100.0);
-            }
-            if stem == "rates" && section != "pauses" || stem == "database" {
-                paced.push((ratio - 1.0).abs() * 100.0);
-            }
-            table.push_str(&format!(
-                "| {stem} | {section} | {a:.0} | {b:.0} | {ratio:.3} |"
-            ));
-            table.push_str(&cells(x.as_ref(), y.as_ref()));
-        }
+    jobs.retain(|path| wanted(path));
+    jobs.sort();
+    ensure!(!jobs.is_empty(), "{ONLY} names no example");
+    let (mut table, mut worst) = (HEADING.to_owned(), Worst::default());
+    for job in &jobs {
+        println!("  {}", job.display());
+        let text = shortened(&fs::read_to_string(job)?, setup.seconds);
+        let rounds = (0..setup.pairs)
+            .map(|round| both(&text, round % 2 == 1))
+            .collect::<Result<Vec<_>>>()?;
+        let stem = job.file_stem().unwrap_or_default().to_string_lossy();
+        rows(&stem, &text, &rounds, &mut table, &mut worst);
     }
     report.notes.push(table);
-    let worst = |values: &[f64]| vec![values.iter().copied().fold(0.0, f64::max)];
     for (what, values, bound) in [
-        ("mean block size differs by at most", worst(&blocks), 3.0),
+        ("shares of block sizes differ by at most", worst.sizes, 3.0),
+        ("shares of deciles differ by at most", worst.parts, 4.0),
         (
-            "offset shares differ by at most (points)",
-            worst(&offsets),
+            "share on the busiest 1 % differs by at most",
+            worst.top,
             3.0,
         ),
-        (
-            "IOPS of paced sections differ by at most",
-            worst(&paced),
-            5.0,
-        ),
+        ("share in sequence differs by at most", worst.follows, 3.0),
+        ("IOPS of paced sections differ by at most", worst.paced, 5.0),
     ] {
-        report.checks.push(Check {
-            what: what.into(),
-            unit: "%",
-            values,
-            bound: Bound::AtMost(bound),
-        });
+        if !values.is_empty() {
+            report.checks.push(Check {
+                what: what.into(),
+                unit: "%",
+                values: vec![values.into_iter().fold(0.0, f64::max)],
+                bound: Bound::AtMost(bound),
+            });
+        }
     }
     report.notes.push(
         "Sections without a rate go as fast as the disk, which is shared: their ratio tells more \
-         about the neighbours than about the tools. fio ran with an I/O log in all but `null`."
+         about the neighbours than about the tools. Shares are of equally many I/Os of both. fio \
+         ran with an I/O log in all but `null`."
             .into(),
     );
     Ok(report)
 }
 
-fn cells(fio: Option<&Shape>, own: Option<&Shape>) -> String {
-    let (Some(a), Some(b)) = (fio, own) else {
-        return " - | - | - | - | - |\n".into();
+/// The text with shorter times and smaller sizes.
+fn shortened(text: &str, seconds: u64) -> String {
+    let line = |line: &str| match line.trim().split_once('=') {
+        Some(("runtime", _)) => format!("runtime={seconds}"),
+        Some(("size", size)) => format!("size={}", bytes(size).unwrap_or(MOST).min(MOST)),
+        _ => line.to_owned(),
     };
-    let share = |f: fn(&Shape) -> f64| format!(" {:.3} / {:.3} |", f(a), f(b));
+    let lines: Vec<String> = text.lines().map(line).collect();
+    lines.join("\n") + "\n"
+}
+
+/// `128m`, as the examples write it.
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(char::is_alphabetic);
+    let shift = match &text[digits.len()..] {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        _ => return None,
+    };
+    Some(digits.parse::<u64>().ok()? << shift)
+}
+
+/// What a section says of itself, or the global one.
+fn says(text: &str, section: &str, option: &str) -> Option<String> {
+    let (mut at, mut global, mut own) = (String::new(), None, None);
+    for line in text.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix('[').and_then(|l| l.split(']').next()) {
+            at = name.to_owned();
+        }
+        if let Some((name, value)) = line.split_once('=').filter(|(name, _)| *name == option) {
+            debug_assert_eq!(name, option);
+            if at == "global" {
+                global = Some(value.to_owned());
+            } else if at == section {
+                own = Some(value.to_owned());
+            }
+        }
+    }
+    own.or(global)
+}
+
+/// The rows of one job.
+fn rows(stem: &str, text: &str, rounds: &[(Sides, Sides)], table: &mut String, worst: &mut Worst) {
+    let Some((theirs, ours)) = rounds.last() else {
+        return;
+    };
+    for (key, fio) in theirs {
+        let (section, way) = key;
+        let iops = |of: fn(&(Sides, Sides)) -> &Sides| -> Vec<f64> {
+            let each = rounds.iter().filter_map(|r| of(r).get(key));
+            each.map(|side| side.iops).collect()
+        };
+        let (a, b) = (iops(|r| &r.0), iops(|r| &r.1));
+        let ratios: Vec<f64> = a.iter().zip(&b).map(|(a, b)| b / a).collect();
+        let each: Vec<String> = ratios.iter().map(|r| format!("{r:.2}")).collect();
+        table.push_str(&format!(
+            "| {stem} | {section} | {way} | {:.0} | {:.0} | {:.3} ({}) |",
+            median(&a),
+            median(&b),
+            median(&ratios),
+            each.join(", ")
+        ));
+        let paced = ["rate", "rate_iops"]
+            .iter()
+            .any(|o| says(text, section, o).is_some());
+        if paced {
+            worst.paced.push((median(&ratios) - 1.0).abs() * 100.0);
+        }
+        let empty = Side::default();
+        let own = ours.get(key).unwrap_or(&empty);
+        let count = fio.ios.len().min(own.ios.len());
+        let size = says(text, section, "size")
+            .and_then(|s| bytes(&s))
+            .unwrap_or(MOST);
+        match (
+            shape(&fio.ios[..count], size),
+            shape(&own.ios[..count], size),
+        ) {
+            (Some(x), Some(y)) => {
+                // Where a scattered skew puts its hot blocks is the hash of the tool.
+                let scattered = says(text, section, "random_distribution")
+                    .is_some_and(|d| d.starts_with("zipf") || d.starts_with("pareto"));
+                table.push_str(&compared(&x, &y, scattered, worst));
+            }
+            _ => table.push_str(" - | - | - | - | - |\n"),
+        }
+    }
+}
+
+/// The cells about the I/Os.
+fn compared(x: &Shape, y: &Shape, scattered: bool, worst: &mut Worst) -> String {
+    let size = |sizes: &BTreeMap<u64, f64>, key| sizes.get(key).copied().unwrap_or(0.0);
+    let all = x.sizes.keys().chain(y.sizes.keys());
+    let sizes = all
+        .map(|key| (size(&x.sizes, key) - size(&y.sizes, key)).abs() * 100.0)
+        .fold(0.0, f64::max);
+    let both = x.parts.iter().zip(&y.parts);
+    let parts = both.map(|(a, b)| (a - b).abs() * 100.0).fold(0.0, f64::max);
+    worst.sizes.push(sizes);
+    worst.top.push((x.top - y.top).abs() * 100.0);
+    worst.follows.push((x.follows - y.follows).abs() * 100.0);
+    if !scattered {
+        worst.parts.push(parts);
+    }
     format!(
-        " {:.0} / {:.0} |{}{}{}{}\n",
-        a.block,
-        b.block,
-        share(|s| s.reads),
-        share(|s| s.mean),
-        share(|s| s.top),
-        share(|s| s.follows)
+        " {:.0} / {:.0} | {sizes:.1} | {parts:.1}{} | {:.3} / {:.3} | {:.3} / {:.3} |\n",
+        x.block,
+        y.block,
+        if scattered { " (scattered)" } else { "" },
+        x.top,
+        y.top,
+        x.follows,
+        y.follows
     )
 }
 
-/// One example once in each tool; sections in the order of the file.
-fn both(job: &Path) -> Result<Vec<(String, Side, Side)>> {
+/// One example once in each tool, in the order asked for.
+fn both(text: &str, ours_first: bool) -> Result<(Sides, Sides)> {
     let home = files::place("fio-import")?;
     if home.exists() {
         fs::remove_dir_all(&home)?;
     }
-    let text = fs::read_to_string(job)?;
-    let sections: Vec<String> = text
-        .lines()
-        .filter_map(|l| l.trim().strip_prefix('[')?.split(']').next())
-        .filter(|name| *name != "global")
-        .map(str::to_owned)
-        .collect();
     let (theirs, ours) = (home.join("fio"), home.join("own"));
     fs::create_dir_all(&theirs)?;
     fs::create_dir_all(&ours)?;
-    println!("  {}", job.display());
-    let mut fio = fio_side(&text, &theirs)?;
-    let mut own = own_side(&fs::canonicalize(job)?, &ours)?;
-    let found = sections.into_iter().map(|name| {
-        let a = fio
-            .remove(&name)
-            .with_context(|| format!("fio: no {name}"))?;
-        let mut b = own
-            .remove(&name)
-            .with_context(|| format!("taillight: no {name}"))?;
-        fold(&a.ios, &mut b.ios);
-        Ok((name, a, b))
-    });
-    let found = found.collect();
+    let own = if ours_first {
+        Some(own_side(text, &ours)?)
+    } else {
+        None
+    };
+    let fio = fio_side(text, &theirs)?;
+    let own = match own {
+        Some(own) => own,
+        None => own_side(text, &ours)?,
+    };
     fs::remove_dir_all(&home)?;
-    found
+    Ok((fio, own))
 }
 
-/// Workers with files of their own lie one after another in a data set: folded onto one file.
-fn fold(theirs: &[Io], ours: &mut [Io]) {
-    let extent = theirs.iter().map(|(_, at, size)| at + size).max();
-    if let Some(extent) = extent.filter(|e| *e > 0) {
-        // Up to the next 64 KiB: the last blocks may not have been drawn.
-        let extent = extent.next_multiple_of(64 << 10);
-        ours.iter_mut().for_each(|io| io.1 %= extent);
-    }
-}
-
-fn fio_side(text: &str, dir: &Path) -> Result<HashMap<String, Side>> {
+fn fio_side(text: &str, dir: &Path) -> Result<Sides> {
     let logged = !text.contains("ioengine=null");
     let mut own = String::new();
     for line in text.lines() {
@@ -195,17 +294,21 @@ fn fio_side(text: &str, dir: &Path) -> Result<HashMap<String, Side>> {
     let done = child::run(&mut command)?;
     let start = done.stdout.find('{').context("fio printed no JSON")?;
     let all: Value = serde_json::from_str(&done.stdout[start..])?;
-    let mut sides: HashMap<String, Side> = HashMap::new();
+    let mut sides = Sides::new();
     for job in all["jobs"].as_array().context("no jobs")? {
         let name = job["jobname"].as_str().context("no jobname")?;
-        let side = sides.entry(name.to_owned()).or_default();
-        for way in ["read", "write", "trim"] {
-            side.iops += job[way]["iops"].as_f64().unwrap_or(0.0);
+        for way in [OpKind::Read, OpKind::Write, OpKind::Trim] {
+            let iops = job[way.name()]["iops"].as_f64().unwrap_or(0.0);
+            if iops > 0.0 {
+                let key = (name.to_owned(), way.name());
+                sides.entry(key).or_default().iops += iops;
+            }
         }
     }
-    for (name, side) in sides.iter_mut().filter(|_| logged) {
+    for ((name, way), side) in sides.iter_mut().filter(|_| logged) {
         let log = fs::read_to_string(dir.join(format!("{name}.log")))?;
-        side.ios = log.lines().filter_map(logged_io).collect();
+        let ios = log.lines().filter_map(logged_io);
+        side.ios = ios.filter(|io| io.way.name() == *way).collect();
         ensure!(!side.ios.is_empty(), "fio logged no I/O of {name}");
     }
     Ok(sides)
@@ -214,19 +317,28 @@ fn fio_side(text: &str, dir: &Path) -> Result<HashMap<String, Side>> {
 /// `TIME FILE read OFFSET SIZE`.
 fn logged_io(line: &str) -> Option<Io> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let [_, _, what @ ("read" | "write" | "trim"), at, size] = words[..] else {
+    let [_, file, what, at, size] = words[..] else {
         return None;
     };
-    Some((what == "read", at.parse().ok()?, size.parse().ok()?))
+    let way = [OpKind::Read, OpKind::Write, OpKind::Trim]
+        .into_iter()
+        .find(|way| way.name() == what)?;
+    Some(Io {
+        way,
+        at: at.parse().ok()?,
+        size: size.parse().ok()?,
+        lane: file
+            .bytes()
+            .fold(0, |h, b| h.wrapping_mul(31) ^ u64::from(b)),
+    })
 }
 
-fn own_side(job: &Path, dir: &Path) -> Result<HashMap<String, Side>> {
+fn own_side(text: &str, dir: &Path) -> Result<Sides> {
+    fs::write(dir.join("job.fio"), text)?;
     let binary = fs::canonicalize(taillight::binary()).unwrap_or_else(|_| taillight::binary());
     let mut command = Command::new(binary);
     command
-        .arg("run")
-        .arg(job)
-        .args(["--output", "out"])
+        .args(["run", "job.fio", "--output", "out"])
         .current_dir(dir);
     child::run(&mut command)?;
     let out = dir.join("out");
@@ -236,16 +348,16 @@ fn own_side(job: &Path, dir: &Path) -> Result<HashMap<String, Side>> {
             .map(|e| e.map(|e| e.path()))
             .collect::<Result<_, _>>()?;
     }
-    let mut sides = HashMap::new();
+    let mut sides = Sides::new();
     for run in runs {
-        one_run(&run, &mut sides)?;
+        one_run(text, &run, &mut sides)?;
     }
     Ok(sides)
 }
 
-fn one_run(run: &Path, sides: &mut HashMap<String, Side>) -> Result<()> {
-    let text = fs::read_to_string(run.join("manifest.json"))?;
-    let manifest: Value = serde_json::from_str(&text)?;
+fn one_run(text: &str, run: &Path, sides: &mut Sides) -> Result<()> {
+    let manifest = fs::read_to_string(run.join("manifest.json"))?;
+    let manifest: Value = serde_json::from_str(&manifest)?;
     let phases = manifest["phases"].as_array().context("no phases")?;
     let measure = phases
         .iter()
@@ -259,17 +371,19 @@ fn one_run(run: &Path, sides: &mut HashMap<String, Side>) -> Result<()> {
     let mut ios: Vec<Vec<(i64, Io)>> = vec![Vec::new(); workloads.len()];
     let columns = Columns::PHASE
         | Columns::WORKLOAD
+        | Columns::WORKER
         | Columns::OP
         | Columns::OFFSET
         | Columns::SIZE
         | Columns::SUBMIT;
     let read = read_ios(&run.join("ios.parquet"), columns, &mut |batch| {
         for i in (0..batch.rows).filter(|i| batch.phase_name(*i) == "measure") {
-            let io = (
-                batch.op[i] == OpKind::Read,
-                batch.offset[i].unwrap_or(0),
-                batch.size[i],
-            );
+            let io = Io {
+                way: batch.op[i],
+                at: batch.offset[i].unwrap_or(0),
+                size: batch.size[i],
+                lane: u64::from(batch.worker[i]),
+            };
             ios[usize::from(batch.workload[i])].push((batch.submit[i], io));
         }
         Ok(())
@@ -277,36 +391,50 @@ fn one_run(run: &Path, sides: &mut HashMap<String, Side>) -> Result<()> {
     read.map_err(|e| anyhow::anyhow!("{e}"))?;
     for (workload, mut ios) in workloads.iter().zip(ios) {
         let name = workload["name"].as_str().context("no name")?.to_owned();
+        let begin = workload["access"]["offset"].as_str().unwrap_or("0B");
+        let begin: ByteSize = begin.parse().map_err(|e| anyhow::anyhow!("{e}"))?;
+        // Files of workers lie one after another in a data set: folded onto one file.
+        let size = says(text, &name, "size")
+            .and_then(|s| bytes(&s))
+            .unwrap_or(MOST);
         ios.sort_by_key(|(submit, _)| *submit);
-        let side = Side {
-            iops: ios.len() as f64 / seconds,
-            ios: ios.into_iter().map(|(_, io)| io).collect(),
-        };
-        sides.insert(name, side);
+        for (_, mut io) in ios {
+            io.at = io.at.saturating_sub(begin.0) % size;
+            let side = sides.entry((name.clone(), io.way.name())).or_default();
+            side.iops += 1.0 / seconds;
+            side.ios.push(io);
+        }
     }
     Ok(())
 }
 
-fn shape(ios: &[Io]) -> Option<Shape> {
-    let extent = ios.iter().map(|(_, at, size)| at + size).max()? as f64;
+fn shape(ios: &[Io], extent: u64) -> Option<Shape> {
     let count = ios.len() as f64;
-    let unit = ios.iter().map(|io| io.2).min()?.max(1);
+    let unit = ios.iter().map(|io| io.size).min()?.max(1);
     let mut visits: HashMap<u64, u64> = HashMap::new();
-    for (_, at, _) in ios {
-        *visits.entry(at / unit).or_default() += 1;
+    let mut shape = Shape {
+        block: ios.iter().map(|io| io.size as f64).sum::<f64>() / count,
+        sizes: BTreeMap::new(),
+        parts: [0.0; PARTS],
+        top: 0.0,
+        follows: 0.0,
+    };
+    let mut ends: HashMap<u64, u64> = HashMap::new();
+    for io in ios {
+        *visits.entry(io.at / unit).or_default() += 1;
+        *shape.sizes.entry(io.size).or_default() += 1.0 / count;
+        let part = (io.at.saturating_mul(PARTS as u64) / extent.max(1)) as usize;
+        shape.parts[part.min(PARTS - 1)] += 1.0 / count;
+        if ends.insert(io.lane, io.at + io.size) == Some(io.at) {
+            shape.follows += 1.0 / count;
+        }
     }
     let mut visits: Vec<u64> = visits.into_values().collect();
     visits.sort_unstable_by(|a, b| b.cmp(a));
-    let hundredth = ((extent / unit as f64 / 100.0) as usize).max(1);
+    let hundredth = ((extent / unit / 100) as usize).max(1);
     let top: u64 = visits.iter().take(hundredth).sum();
-    let follows = ios.windows(2).filter(|w| w[0].1 + w[0].2 == w[1].1).count();
-    Some(Shape {
-        block: ios.iter().map(|io| io.2 as f64).sum::<f64>() / count,
-        reads: ios.iter().filter(|io| io.0).count() as f64 / count,
-        mean: ios.iter().map(|io| io.1 as f64).sum::<f64>() / count / extent,
-        top: top as f64 / count,
-        follows: follows as f64 / count,
-    })
+    shape.top = top as f64 / count;
+    Some(shape)
 }
 
 #[cfg(test)]
@@ -315,14 +443,39 @@ mod tests {
 
     #[test]
     fn log_lines_and_shapes() {
-        assert_eq!(logged_io("106 t.0.0 read 0 4096"), Some((true, 0, 4096)));
+        let io = logged_io("106 t.0.0 read 8192 4096").unwrap();
+        assert_eq!((io.way, io.at, io.size), (OpKind::Read, 8192, 4096));
         assert_eq!(logged_io("98 t.0.0 open"), None);
-        let ios: Vec<Io> = (0..100).map(|n| (n % 4 == 0, n * 4096, 4096)).collect();
-        let s = shape(&ios).unwrap();
-        assert_eq!((s.block, s.reads, s.follows), (4096.0, 0.25, 0.99));
-        assert!((s.mean - 0.495).abs() < 1e-9 && (s.top - 0.01).abs() < 1e-9);
-        let mut two = vec![(true, (1 << 20) + 4096, 4096)];
-        fold(&[(true, (1 << 20) - 4096, 4096)], &mut two);
-        assert_eq!(two[0].1, 4096);
+        let one = |n: u64| Io {
+            way: OpKind::Write,
+            at: n * 4096,
+            size: 4096,
+            lane: n % 2,
+        };
+        let ios: Vec<Io> = (0..100).map(one).collect();
+        let s = shape(&ios, 100 * 4096).unwrap();
+        assert_eq!((s.block, s.follows), (4096.0, 0.0));
+        assert!((s.parts[9] - 0.1).abs() < 1e-9 && (s.top - 0.01).abs() < 1e-9);
+        let walk: Vec<Io> = ios.iter().map(|io| Io { lane: 0, ..*io }).collect();
+        assert!((shape(&walk, 100 * 4096).unwrap().follows - 0.99).abs() < 1e-9);
+    }
+
+    #[test]
+    fn examples_are_shortened_and_read() {
+        let text = "[global]\nsize=1g\nruntime=9s\n[a]\nrw=read\n[b]\nsize=8m\n";
+        let short = shortened(text, 2);
+        assert!(
+            short.contains("runtime=2\n") && short.contains("size=67108864\n"),
+            "{short}"
+        );
+        assert_eq!(
+            says(&short, "a", "size").and_then(|s| bytes(&s)),
+            Some(MOST)
+        );
+        assert_eq!(
+            says(&short, "b", "size").and_then(|s| bytes(&s)),
+            Some(8 << 20)
+        );
+        assert_eq!(says(&short, "b", "rw"), None);
     }
 }

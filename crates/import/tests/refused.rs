@@ -62,6 +62,15 @@ fn options_without_equivalent() {
             vec!["zeros"],
         ),
         ("hipri", vec!["only the ring engine"]),
+        (
+            "verify=crc32c\nrw=write\ndedupe_percentage=20",
+            vec!["`dedupe_percentage`", "no two are alike", "a.fio:5"],
+        ),
+        ("rx=read", vec!["`rx`", "a.fio:3", "did you mean `rw`"]),
+        ("bs=4q", vec!["`bs`", "a.fio:3"]),
+        ("size=$SIZE", vec!["a.fio:3"]),
+        ("runtime=${T}", vec!["a.fio:3"]),
+        ("include common.fio", vec!["a.fio:3"]),
     ] {
         let text = section(lines);
         let said = refused(&text);
@@ -183,7 +192,7 @@ fn sections_side_by_side_end_one_by_one() {
         "{toml}"
     );
     assert!(
-        toml.contains("bytes = \"192MiB\"") && toml.contains("files = 2"),
+        toml.contains("bytes = \"256MiB\"") && toml.contains("files = 2"),
         "{toml}"
     );
     assert!(

@@ -166,13 +166,15 @@ fn workload(plan: &Plan, w: &WorkloadPlan, target: &Target, out: &mut Out) -> Re
     out.set("iodepth", w.queue_depth);
     out.set("numjobs", w.workers);
     let jobs = u64::from(plan.workers()).max(1);
-    if let Some(n) = plan.run.operations {
+    // Passes end a section by themselves; the run's amount is only the bound above them.
+    let amount = w.passes.is_none();
+    if let Some(n) = plan.run.operations.filter(|_| amount) {
         out.set("number_ios", (n / jobs).max(1));
         if !n.is_multiple_of(jobs) {
             out.lacks("run.operations", "it does not divide by the workers");
         }
     }
-    if let Some(bytes) = plan.run.bytes {
+    if let Some(bytes) = plan.run.bytes.filter(|_| amount) {
         out.set("io_size", (bytes.0 / jobs).max(1));
     }
     arrival(w, reads, out);

@@ -171,13 +171,13 @@ fn amounts(file: &str, group: &[Load], table: &mut Table) -> Result<()> {
     }
     // The default end after 30 s must not cut them short.
     if finite.len() == group.len() && group[0].demand.end.runtime.is_none() {
-        let bytes = |l: &Load| {
-            l.demand
-                .end
-                .bytes
-                .map(|b| b.saturating_mul(u64::from(l.clones)))
-        };
-        let total: Option<u64> = group.iter().map(bytes).sum();
+        // A run shares its bytes out evenly among the workers: the most that one needs, for each.
+        let most: Option<u64> = finite
+            .iter()
+            .map(|l| l.demand.end.bytes)
+            .try_fold(0, |most, bytes| Some(bytes?.max(most)));
+        let workers: u64 = group.iter().map(|l| u64::from(l.clones)).sum();
+        let total = most.map(|m| m.saturating_mul(workers));
         let Some(total) = total else {
             return Err(
                 Error::usage("sections side by side without sizes have no common end")

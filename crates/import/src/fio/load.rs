@@ -222,6 +222,14 @@ fn verify(r: &Reader<'_>, pattern: &Pattern, notes: &mut Vec<String>) -> Result<
             )
             .hint("check in the section that writes: Taillight reads back what it wrote"));
     }
+    if r.small("dedupe_percentage")?.is_some_and(|n| n > 0) {
+        return Err(r
+            .error(
+                "dedupe_percentage",
+                "blocks that are checked carry their position, so no two are alike",
+            )
+            .hint("leave verify or dedupe_percentage out"));
+    }
     notes.push(r.note(
         line,
         "Taillight's own checksum, position and generation are checked",

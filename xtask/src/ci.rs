@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use crate::steps::{self, Outcome, Step};
-use crate::{docs, edges, smoke, tests_step, tidy, tool};
+use crate::{bpf, docs, edges, smoke, tests_step, tidy, tool};
 
 /// The whole of CI. `.ci/run` and `make test` run exactly this.
 const STEPS: &[Step] = &[
@@ -20,6 +20,10 @@ const STEPS: &[Step] = &[
     Step {
         name: "edges",
         run: edges::step,
+    },
+    Step {
+        name: "bpf",
+        run: bpf::step,
     },
     Step {
         name: "clippy",

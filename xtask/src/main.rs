@@ -3,6 +3,7 @@
 //! Not part of the product: nothing here is linked into `taillight`. Each chore is one module;
 //! `ci` is a list of steps over the others.
 
+mod bpf;
 mod ci;
 mod demo;
 mod docs;
@@ -29,6 +30,7 @@ cargo xtask CHORE
   tidy                  house rules over the source
   edges                 dependency direction between the crates
   docs [--check]        write the generated docs, or check that they are current
+  bpf                   build the trace programs anew (needs clang)
   demo                  measure the disk under this directory, one overlaid report
   smoke                 run the release binary end to end
   overhead [NAME...]    paired comparisons with fio into docs/overhead.md (needs a quiet machine)
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::main(),
         Some("edges") => edges::main(),
         Some("docs") => docs::main(&rest),
+        Some("bpf") => bpf::main(),
         Some("demo") => demo::main(),
         Some("smoke") => smoke::main(),
         Some("overhead") => overhead::main(&rest),

@@ -56,6 +56,16 @@ const NEEDS: &[Need] = &[
         why: "tests of the guard: partitions",
     },
     Need {
+        program: "clang-14",
+        package: "clang-14",
+        why: "rebuilding the trace programs (cargo xtask bpf)",
+    },
+    Need {
+        program: "llvm-strip-14",
+        package: "llvm-14",
+        why: "rebuilding the trace programs (cargo xtask bpf)",
+    },
+    Need {
         program: "python3",
         package: "python3",
         why: "test that stock pyarrow reads ios.parquet",

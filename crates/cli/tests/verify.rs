@@ -49,6 +49,21 @@ fn direct_works(dir: &Path) -> bool {
 
 const WRITE_ALL: &str = "--rw write --ops 256 --set verify.mode=after";
 
+/// One block flipped, one lost, one in another's place, one of another run.
+fn damage(file: &std::fs::File, foreign: &[u8]) {
+    let mut block = vec![0; BLOCK as usize];
+    file.read_exact_at(&mut block, 20 * BLOCK).expect("read");
+    file.write_all_at(&block, 30 * BLOCK).expect("written");
+    file.write_all_at(&vec![0; BLOCK as usize], 9 * BLOCK)
+        .expect("written");
+    file.write_all_at(foreign, 40 * BLOCK).expect("written");
+    file.read_exact_at(&mut block[..1], 5 * BLOCK + 77)
+        .expect("read");
+    file.write_all_at(&[block[0] ^ 1], 5 * BLOCK + 77)
+        .expect("written");
+    file.sync_all().expect("synced");
+}
+
 fn damage_is_found(direct: bool) {
     let dir = directory();
     let dir = dir.path();
@@ -80,17 +95,7 @@ fn damage_is_found(direct: bool) {
         "{said}"
     );
 
-    let mut block = vec![0; BLOCK as usize];
-    file.read_exact_at(&mut block, 20 * BLOCK).expect("read");
-    file.write_all_at(&block, 30 * BLOCK).expect("written");
-    file.write_all_at(&vec![0; BLOCK as usize], 9 * BLOCK)
-        .expect("written");
-    file.write_all_at(&foreign, 40 * BLOCK).expect("written");
-    file.read_exact_at(&mut block[..1], 5 * BLOCK + 77)
-        .expect("read");
-    file.write_all_at(&[block[0] ^ 1], 5 * BLOCK + 77)
-        .expect("written");
-    file.sync_all().expect("synced");
+    damage(&file, &foreign);
 
     let expected = json!({
         "flipped": 1, "torn": 0, "lost": 1, "stale": 0, "misplaced": 1, "other_run": 1,

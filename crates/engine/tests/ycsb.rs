@@ -1,5 +1,6 @@
 //! YCSB's vectors, key for key, through the public path: job -> generator -> worker -> driver.
 //! What was stored is taken out of the memory driver and compared with YCSB's names and values.
+#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -369,10 +369,12 @@ fn one_run(text: &str, run: &Path, sides: &mut Sides) -> Result<()> {
         .as_array()
         .context("no workloads")?;
     let mut ios: Vec<Vec<(i64, Io)>> = vec![Vec::new(); workloads.len()];
+    let file_size = file_size(&manifest["plan"]["target"])?;
     let columns = Columns::PHASE
         | Columns::WORKLOAD
         | Columns::WORKER
         | Columns::OP
+        | Columns::TARGET
         | Columns::OFFSET
         | Columns::SIZE
         | Columns::SUBMIT;
@@ -380,7 +382,7 @@ fn one_run(text: &str, run: &Path, sides: &mut Sides) -> Result<()> {
         for i in (0..batch.rows).filter(|i| batch.phase_name(*i) == "measure") {
             let io = Io {
                 way: batch.op[i],
-                at: batch.offset[i].unwrap_or(0),
+                at: u64::from(batch.target[i]) * file_size + batch.offset[i].unwrap_or(0),
                 size: batch.size[i],
                 lane: u64::from(batch.worker[i]),
             };
@@ -406,6 +408,16 @@ fn one_run(text: &str, run: &Path, sides: &mut Sides) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Bytes in each file of the data set: offsets in a capture are those in a file.
+fn file_size(target: &Value) -> Result<u64> {
+    let size: ByteSize = target["size"]
+        .as_str()
+        .unwrap_or("0B")
+        .parse()
+        .map_err(|e| anyhow::anyhow!("{e}"))?;
+    Ok(size.0 / target["options"]["files"].as_u64().unwrap_or(1).max(1))
 }
 
 fn shape(ios: &[Io], extent: u64) -> Option<Shape> {

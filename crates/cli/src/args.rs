@@ -301,7 +301,7 @@ pub struct SuiteArgs {
     /// Where the store is, or is to be made.
     #[arg(long, value_name = "PATH")]
     pub path: Option<String>,
-    /// Job file whose [target] is driven.
+    /// Job file whose `[target]` is driven.
     #[arg(long, value_name = "JOB.toml")]
     pub target: Option<PathBuf>,
     /// Records to load [default: 100000].

@@ -1,6 +1,6 @@
 //! One target held open over several runs: what one run stored, the next one reads.
 //!
-//! A run closes its target. Here it gets a [`View`] whose close does nothing, and the target itself
+//! A run closes its target. Here it gets a view whose close does nothing, and the target itself
 //! closes after the last run. The target was opened with the workloads of all runs one after
 //! another; a view tells it which of them its run means.
 

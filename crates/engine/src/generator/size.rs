@@ -171,8 +171,17 @@ impl Sizes {
     }
 
     /// One draw.
-    #[inline]
+    ///
+    /// One size stands in the hot loop itself; the others are a call.
+    #[inline(always)]
     pub fn draw(&self, rng: &mut super::Rng) -> u64 {
+        if let Sizes::Fixed(b) = self {
+            return *b;
+        }
+        self.draw_of_many(rng)
+    }
+
+    fn draw_of_many(&self, rng: &mut super::Rng) -> u64 {
         match self {
             Sizes::Fixed(b) => *b,
             Sizes::Split(parts) => {

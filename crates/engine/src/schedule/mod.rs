@@ -208,8 +208,14 @@ impl Schedule {
     }
 
     /// Moves past the operation that [`Schedule::peek`] showed.
-    #[inline]
+    #[inline(always)]
     pub fn advance(&mut self) {
+        if !matches!(self, Schedule::Burst) {
+            self.advance_open();
+        }
+    }
+
+    fn advance_open(&mut self) {
         match self {
             Schedule::Burst => {}
             Schedule::Constant(s) => s.advance(),

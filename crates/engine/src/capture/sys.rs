@@ -47,13 +47,16 @@ impl Mapping {
                 std::ptr::null_mut(),
                 bytes,
                 ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::POPULATE,
+                // Not MAP_POPULATE: on a shared mapping it reads every page in first, and each
+                // still takes a second fault for writing. The advice below does it in one.
+                MapFlags::SHARED,
                 &file,
                 0,
             )
         };
         let at = at.map_err(|e| fail(e.into()))?;
-        // SAFETY: the range is the mapping just made. Advice only; refusal is harmless.
+        // SAFETY: the range is the mapping just made. Advice only: where the kernel (before 5.14)
+        // refuses it, the first store to each page faults.
         let _ = unsafe { rustix::mm::madvise(at, bytes, Advice::LinuxPopulateWrite) };
         let at = std::ptr::NonNull::new(at.cast::<u64>())
             .ok_or_else(|| Error::internal("mmap returned address zero"))?;

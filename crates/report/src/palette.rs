@@ -7,9 +7,11 @@
 use plotly::common::DashType;
 use taillight_core::OpKind;
 
-/// Blue, vermilion, green, purple, orange, sky, grey, brown.
-pub const HUES: [&str; 8] = [
+/// Blue, vermilion, green, purple, orange, sky, grey, brown; then, for reports of many runs, wine,
+/// olive, indigo and teal. `app.js` holds the lighter shade of each for dark pages.
+pub const HUES: [&str; 12] = [
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F8794", "#9A6A4F",
+    "#882255", "#8A8A1F", "#4B3FA0", "#2F9C95",
 ];
 
 /// The colour of a response-time ceiling: red in every chart.
@@ -67,6 +69,17 @@ pub const HEAT: [(f64, &str); 6] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dark_pages_know_every_hue() {
+        let app = include_str!("html/app.js");
+        for hue in HUES {
+            assert!(
+                app.contains(&format!("\"{hue}\": \"#")),
+                "{hue} has no lighter shade"
+            );
+        }
+    }
 
     #[test]
     fn alpha() {

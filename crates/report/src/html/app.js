@@ -112,7 +112,9 @@
   // The hues of the figures, and lighter ones of the same kind for dark pages.
   const HUES = {
     "#0072B2": "#56AEE8", "#D55E00": "#F0833A", "#009E73": "#38C79B", "#CC79A7": "#DD93BC",
-    "#E69F00": "#EDB13A", "#56B4E9": "#8CCBF2", "#7F8794": "#A7AFBA", "#9A6A4F": "#C69375", "#C8102E": "#FF6B70",
+    "#E69F00": "#EDB13A", "#56B4E9": "#8CCBF2", "#7F8794": "#A7AFBA", "#9A6A4F": "#C69375",
+    "#882255": "#C96A9C", "#8A8A1F": "#C4C24E", "#4B3FA0": "#9A90E0", "#2F9C95": "#6CCFC8",
+    "#C8102E": "#FF6B70",
   };
   const dark = () => matchMedia("(prefers-color-scheme: dark)").matches && !printing;
   const rgb = hex => [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16)).join(",");

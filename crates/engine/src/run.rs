@@ -194,8 +194,7 @@ fn outcome(
     target_facts: Vec<(String, String)>,
 ) -> Outcome {
     overhead.cpu_s = Some(loaded.cpu_s);
-    let gone = loaded.ends.iter().any(|e| e.gone);
-    let reason = if loaded.error.is_some() || gone {
+    let reason = if loaded.error.is_some() {
         StopReason::TargetFailed
     } else if request.stop.stopped() {
         StopReason::Stopped

@@ -384,6 +384,10 @@ fn lost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
 
 /// A workload that was done long before the others: the totals' rate is not one load's.
 fn early(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    // That a run ended early, and all of its one workload with it, is said elsewhere.
+    if summary.status == RunStatus::Partial && summary.workloads.len() < 2 {
+        return None;
+    }
     let whole = summary.totals.duration_ns;
     let mut all = summary.workloads.iter();
     let it = all.find(|w| w.totals.count > 0 && w.totals.duration_ns < whole)?;

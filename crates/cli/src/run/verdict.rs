@@ -60,8 +60,8 @@ pub fn conclude(
     });
     manifest.files = sums::of(&made.dir)?;
     made.dir.write_manifest(&manifest)?;
-    if outcome.reason == StopReason::TargetFailed {
-        problem::show(outcome.error.as_ref().unwrap_or(&gone()));
+    if let Some(e) = &outcome.error {
+        problem::show(e);
     }
     let wrong = outcome.verify.as_ref().is_some_and(VerifyReport::failed);
     let failed = wrong || outcome.errors.iter().any(|(_, n)| *n > 0);
@@ -125,17 +125,8 @@ fn reason(outcome: &Outcome, signals: &Signals) -> Option<String> {
             Some(Exit::Terminated) => "ended by SIGTERM".to_owned(),
             _ => "ended by SIGINT".to_owned(),
         }),
-        StopReason::TargetFailed => Some(match &outcome.error {
-            Some(e) => e.to_string(),
-            None => gone().to_string(),
-        }),
+        StopReason::TargetFailed => outcome.error.as_ref().map(Error::to_string),
     }
-}
-
-/// The engine gives up on a target when nothing but errors comes back.
-fn gone() -> Error {
-    Error::target("the target failed: too many I/O errors in a row")
-        .hint("the errors are listed in the report; what was measured before is kept")
 }
 
 /// The first exit code that applies (design section 12).

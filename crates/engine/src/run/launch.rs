@@ -273,14 +273,9 @@ fn simulated<B: Probes>(
     messages.try_iter().for_each(|m| collector.accept(m));
     let cpu_s = cpu_s() - cpu;
     let collected = collector.into_collected(observers);
-    let close = target.close().err();
-    Ok(loaded(
-        timeline,
-        collected,
-        ends,
-        result.err().or(idle).or(close),
-        cpu_s,
-    ))
+    let error = result.err().or(idle).or(gave_up(&ends));
+    let error = error.or(target.close().err());
+    Ok(loaded(timeline, collected, ends, error, cpu_s))
 }
 
 fn loaded(
@@ -316,6 +311,15 @@ fn loaded(
         verify: None,
         counter: false,
     }
+}
+
+/// The reason of workers that gave up. It comes before whatever closing such a target says.
+fn gave_up(ends: &[WorkerEnd]) -> Option<Error> {
+    let gone = ends.iter().any(|e| e.gone);
+    gone.then(|| {
+        Error::target("the target failed: too many I/O errors in a row")
+            .hint("the errors are listed in the report; what was measured before is kept")
+    })
 }
 
 type Ready = std::result::Result<(), Error>;
@@ -533,6 +537,7 @@ fn watch<B: Probes>(
                 error = error.or_else(|| Some(Error::internal("a worker panicked")));
             }
         }
+        error = error.or(gave_up(&ends));
         // Every session is gone with its thread, so that this is the last reference.
         if let Some(target) = Arc::into_inner(target) {
             if let (Some(keyed), Some(space)) = (target.keyed(), &shared.space) {

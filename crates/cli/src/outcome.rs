@@ -5,6 +5,7 @@
 use taillight_core::exit::Exit;
 use taillight_rundir::RunStatus;
 use taillight_rundir::summary::{QosStatus, Summary};
+use taillight_rundir::verify::VerifyReport;
 
 /// Exit codes a summary can ask for, the first that applies first (design section 12).
 const ORDER: [Exit; 5] = [
@@ -21,7 +22,10 @@ pub fn of(summary: &Summary) -> Exit {
     let applies = |exit: &&Exit| match exit {
         Exit::Unavailable => taillight_report::damaged(&summary.verdict),
         Exit::TargetFailed => matches!(summary.status, RunStatus::Partial | RunStatus::Failed),
-        Exit::IoErrors => summary.errors.count > 0,
+        Exit::IoErrors => {
+            let wrong = summary.verify.as_ref().is_some_and(VerifyReport::failed);
+            wrong || summary.errors.count > 0
+        }
         Exit::GateFailed => any(summary, QosStatus::Fail),
         Exit::GateUndecided => any(summary, QosStatus::Undecided),
         _ => false,

@@ -43,13 +43,14 @@ pub fn job() -> Value {
 }
 
 /// Tables of the job file in the order people meet them: heading, field of the root.
-const TABLES: [(&str, &str); 7] = [
+const TABLES: [(&str, &str); 8] = [
     ("[run]", "run"),
     ("[target]", "target"),
     ("[[workload]]", "workload"),
     ("[qos]", "qos"),
     ("[trace]", "trace"),
     ("[capture]", "capture"),
+    ("[verify]", "verify"),
     ("[search]", "search"),
 ];
 
@@ -188,6 +189,25 @@ fn tables<'a>(schema: &'a Value, field: &'a Value, list: bool) -> Vec<Form<'a>> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_table_of_the_schema_is_in_the_document() {
+        let schema = job();
+        let fields: Vec<String> = fields(&schema).into_iter().map(|(name, _)| name).collect();
+        assert!(fields.len() >= TABLES.len(), "{fields:?}");
+        for field in &fields {
+            assert!(
+                TABLES.iter().any(|(_, name)| name == field),
+                "{field} is missing"
+            );
+        }
+        for (_, name) in TABLES {
+            assert!(
+                fields.iter().any(|field| field == name),
+                "{name} is no table"
+            );
+        }
+    }
 
     #[test]
     fn every_field_is_described() {

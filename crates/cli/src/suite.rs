@@ -149,7 +149,7 @@ fn one(step: &Step, stay: &Stay, first: u16, used: bool) -> Result<run::Done> {
         signals: &signals,
         quiet: false,
     };
-    let done = run::on(&order, |_, _| Ok(stay.view(first)))?;
+    let done = run::on(&order, |_, _| Ok((stay.view(first), 0)))?;
     if step.load {
         stay.target().admin(Admin::Flush)?;
     }

@@ -336,7 +336,165 @@ const JOBS: &[(&str, &[&str])] = &[
         "[target]\ndriver = \"null\"\n[[workload]]\nmix = { read = 0 }\n",
         &["weight above 0"],
     ),
+    (
+        "[target]\ndriver = \"null\"\n[[workload]]\nmix = { read = 0, write = 0 }\n",
+        &["job.toml:4", "weight above 0", "hint: "],
+    ),
+    (
+        "[target]\ndriver = \"null\"\n[[workload]]\nmix = {}\n",
+        &["weight above 0"],
+    ),
+    (
+        "[target]\ndriver = \"null\"\n[[workload]]\nmix = { read = -1 }\n",
+        &["job.toml:4", "workload.0.mix.read", "a whole number"],
+    ),
+    (
+        "[target]\ndriver = \"memory\"\n[[workload]]\nmix = \"get\"\nkeys = { count = 0 }\n",
+        &[
+            "job.toml:5",
+            "workload.0.keys.count",
+            "key space is empty",
+            "hint: ",
+        ],
+    ),
+    (
+        "[target]\ndriver = \"memory\"\n[[workload]]\nmix = \"get\"\nkeys = { count = -5 }\n",
+        &["workload.0.keys.count", "a whole number"],
+    ),
+    (
+        "[target]\ndriver = \"memory\"\n[[workload]]\nmix = \"get\"\n\
+         keys = { start = 9223372036854775807, count = 10 }\n",
+        &["beyond 2^63"],
+    ),
+    (
+        "[target]\ndriver = \"null\"\n[[workload]]\naccess = { kind = \"zipf\", theta = nan }\n",
+        &[
+            "job.toml:4",
+            "workload.0.access.theta",
+            "NaN is no exponent",
+            "hint: ",
+        ],
+    ),
+    (
+        "[target]\ndriver = \"null\"\n[[workload]]\naccess = { kind = \"zipf\", theta = inf }\n",
+        &["inf is no exponent"],
+    ),
+    (
+        "[target]\ndriver = \"null\"\n[[workload]]\naccess = { kind = \"zipf\", theta = -0.5 }\n",
+        &["-0.5 is no exponent"],
+    ),
+    (
+        "[target]\ndriver = \"null\"\n[[workload]]\naccess = { kind = \"zipfian\", theta = 1.0 }\n",
+        &["only zipf access has it"],
+    ),
+    (
+        "[target]\ndriver = \"file\"\npath = \"f\"\nsize = \"1MiB\"\n[[workload]]\n\
+         block_size = \"2MiB\"\n",
+        &["job.toml:6", "larger than the extent of 1MiB", "hint: "],
+    ),
+    (
+        "[target]\ndriver = \"file\"\npath = \"f\"\nsize = \"1GiB\"\n[[workload]]\n\
+         access = { kind = \"random\", offset = \"1GiB\" }\n",
+        &["the extent (0B from 1GiB)"],
+    ),
+    (
+        "[target]\ndriver = \"file\"\npath = \"f\"\nsize = \"1GiB\"\n[[workload]]\n\
+         access = { kind = \"random\", length = \"2GiB\" }\n",
+        &["leaves the data set of 1GiB"],
+    ),
+    (
+        "[target]\ndriver = \"file\"\npath = \"f\"\nsize = \"0B\"\n",
+        &["target.size", "empty"],
+    ),
+    (
+        "[run]\noperations = -1\n",
+        &["run.operations", "a whole number"],
+    ),
+    (
+        "[run]\noperations = 0\n[target]\ndriver = \"null\"\n",
+        &["run.operations", "it is zero"],
+    ),
 ];
+
+/// fio job files and what is said about them.
+const FIO: &[(&str, &[&str])] = &[
+    (
+        "[a]\nfilename=f\nsize=1m\nrw=read\niodept=3\n",
+        &[
+            "unknown option `iodept`",
+            "a.fio:5",
+            "did you mean `iodepth`?",
+        ],
+    ),
+    (
+        "[a]\nfilename=f\nsize=1m\nrw=read\nnonsense=3\n",
+        &["unknown option `nonsense`", "a.fio:5"],
+    ),
+    (
+        "[a]\nfilename=f\nsize=1m\ninclude other.fio\n",
+        &["include", "a.fio:4"],
+    ),
+    (
+        "[a]\nfilename=${HOME}/f\nsize=1m\n",
+        &["has a variable", "a.fio:2", "hint: "],
+    ),
+    (
+        "[a]\nfilename=f\nsize=`echo 1m`\n",
+        &["has a variable", "a.fio:3"],
+    ),
+];
+
+#[test]
+fn fio_files_that_cannot_work() {
+    let dir = scratch();
+    for (text, parts) in FIO {
+        for words in [&["run", "a.fio"][..], &["import", "a.fio"]] {
+            std::fs::write(dir.path().join("a.fio"), text).expect("written");
+            let (out, err) = run(dir.path(), words, 2);
+            for part in *parts {
+                assert!(
+                    err.contains(part),
+                    "{words:?} {text}\nno `{part}` in:\n{err}"
+                );
+            }
+            assert_eq!(out, "");
+            assert_eq!(err.matches("error:").count(), 1, "{err}");
+            std::fs::remove_file(dir.path().join("a.fio")).expect("removed");
+            let mut left = std::fs::read_dir(dir.path()).expect("readable");
+            assert!(left.next().is_none(), "nothing was touched");
+        }
+    }
+}
+
+#[test]
+fn what_only_looks_strange_works() {
+    let dir = scratch();
+    for (name, text) in [
+        // More operations than 32 bits hold: the time ends it.
+        (
+            "many",
+            "[run]\noperations = 5_000_000_000\nduration = \"100ms\"\n[capture]\nmode = \"off\"\n",
+        ),
+        // The harmonic series, where 1 / (1 - theta) has no value.
+        (
+            "one",
+            "[run]\noperations = 1000\n[[workload]]\naccess = { kind = \"zipf\", theta = 1.0 }\n",
+        ),
+        (
+            "steep",
+            "[run]\noperations = 1000\n[[workload]]\naccess = { kind = \"zipf\", theta = 1.7 }\n",
+        ),
+    ] {
+        let job = format!("{text}[target]\ndriver = \"null\"\nsize = \"1GiB\"\n");
+        std::fs::write(dir.path().join("job.toml"), job).expect("written");
+        let (plan, _) = run(dir.path(), &["run", "job.toml", "--print-plan"], 0);
+        if name == "many" {
+            assert!(plan.contains("operations = 5000000000"), "{plan}");
+        }
+        let (said, _) = run(dir.path(), &["run", "job.toml", "--output", name], 0);
+        assert!(said.contains("IOPS"), "{said}");
+    }
+}
 
 #[test]
 fn job_files_that_cannot_work() {

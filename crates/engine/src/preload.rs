@@ -17,6 +17,7 @@ use crate::generator::{Keyed as KeyedGenerator, Place, worker_seed};
 use crate::keyspace::KeySpace;
 use crate::payload::{Filler, PayloadSpec};
 use crate::run::buffer_size;
+use crate::verify::{Format, Mark, run_hash};
 use crate::worker::Keyed;
 
 /// Operations in flight while loading, where the driver queues.
@@ -26,7 +27,8 @@ const SHOW_EVERY: u64 = 4096;
 /// Longest wait for a completion, ns.
 const PATIENCE_NS: u64 = 60_000_000_000;
 
-/// Loads what is missing of the plan's records. Returns how many were loaded.
+/// Loads what is missing of the plan's records for run `run_id`. Returns how many were loaded: the
+/// last ones of those the plan has. Where the plan verifies, each is marked as its first write.
 ///
 /// # Errors
 /// `Target` when an insert fails; `Unavailable` when the caller stops it.
@@ -34,6 +36,7 @@ pub fn preload(
     plan: &Plan,
     target: &dyn Target,
     can: &Capabilities,
+    run_id: &str,
     progress: &mut OnProgress<'_>,
 ) -> Result<u64> {
     let (Some(keyed), Some(w)) = (target.keyed(), plan.workloads.first()) else {
@@ -46,6 +49,10 @@ pub fn preload(
         return Ok(0);
     }
     let mut load = Load::new(plan, w, target, can, KeySpace::new(keys.start, have))?;
+    if !plan.verify.is_off() {
+        let format = Format::new(&PayloadSpec::of(&w.payload)?);
+        load.seal = Some((format, run_hash(run_id)));
+    }
     for done in 1..=missing {
         load.insert()?;
         if done.is_multiple_of(SHOW_EVERY) || done == missing {
@@ -74,6 +81,8 @@ struct Load {
     generator: KeyedGenerator,
     values: Keyed,
     payload: Filler,
+    /// Marks every value as a write of this run.
+    seal: Option<(Format, u64)>,
     free: Vec<u32>,
     depth: usize,
     made: u64,
@@ -121,6 +130,7 @@ impl Load {
         Ok(Load {
             session,
             payload,
+            seal: None,
             generator: KeyedGenerator::new(plan, &inserts, space.clone(), place)?,
             values: Keyed::new(w, space, depth as usize)?,
             free: (0..depth).collect(),
@@ -145,6 +155,14 @@ impl Load {
         self.payload.fill(&mut buffer[..size]);
         self.values
             .encode(&op, buffer, self.generator.field_sizes());
+        if let Some((format, run)) = &self.seal {
+            let mark = Mark {
+                run: *run,
+                address: op.key,
+                generation: 1,
+            };
+            format.seal(&mut buffer[..size], mark);
+        }
         let token = Token::new(self.made, slot);
         loop {
             match self.session.submit(&op, slot, token)? {

@@ -58,6 +58,8 @@ pub struct Request<'a> {
     pub rundir: &'a RunDir,
     /// Id of the run: names the capture's files.
     pub run_id: &'a str,
+    /// Records that [`crate::preload`] loaded for this run; 0 elsewhere.
+    pub loaded: u64,
     /// The clock pair of the manifest.
     pub clock: &'a ClockInfo,
     /// Ends the run early.
@@ -122,7 +124,7 @@ struct Loaded {
     measure_end: Stamp,
     drained: Stamp,
     cpu_s: f64,
-    verify: Option<VerifyReport>,
+    verify: Option<Arc<crate::verify::Shared>>,
     /// The workers read the CPU's counter.
     counter: bool,
 }
@@ -228,7 +230,7 @@ fn outcome(
         overhead,
         clock: clock_text(request.clock, loaded),
         unsaved: None,
-        verify: loaded.verify.clone(),
+        verify: loaded.verify.as_ref().map(|v| v.report()),
         target_facts,
     }
 }

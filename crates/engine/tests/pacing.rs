@@ -14,6 +14,7 @@ use taillight_engine::StopReason;
 use taillight_stats::{Dist, Pct};
 
 const FAST: &str = "service = { kind = \"constant\", time = \"10us\" }";
+const WIDE: &str = "channels = 64\nservice = { kind = \"constant\", time = \"10us\" }";
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 
@@ -78,6 +79,54 @@ fn poisson_counts_are_within_four_roots() {
     ));
     let n = done.ios.len() as f64;
     assert!((n - 50_000.0).abs() < 4.0 * 50_000f64.sqrt(), "{n}");
+}
+
+#[test]
+fn poisson_counts_keep_their_rate_from_ten_to_a_million_a_second() {
+    for (text, seconds) in [
+        ("10/s", 1000),
+        ("1000/s", 20),
+        ("100000/s", 1),
+        ("1000000/s", 1),
+    ] {
+        let mut p = timed(WIDE, seconds, Arrival::Poisson { rate: rate(text) });
+        // One worker of 8 slots could not hold a million operations a second.
+        p.workloads[0].workers = 8;
+        p.workloads[0].queue_depth = 64;
+        p.capture.mode = CaptureMode::Off;
+        let done = run(&p);
+        let asked = rate(text).num as f64 * seconds as f64;
+        let issued = (done.outcome.operations + done.outcome.unsent) as f64;
+        assert!(
+            (issued - asked).abs() < 4.0 * asked.sqrt(),
+            "{text}: {issued}"
+        );
+    }
+}
+
+#[test]
+fn a_constant_rate_is_reached_within_a_thousandth() {
+    for (text, seconds) in [
+        ("10/s", 1000),
+        ("500/s", 20),
+        ("33333/s", 1),
+        ("1000000/s", 1),
+    ] {
+        let mut p = timed(WIDE, seconds, Arrival::Constant { rate: rate(text) });
+        p.workloads[0].workers = 8;
+        p.workloads[0].queue_depth = 64;
+        p.capture.mode = CaptureMode::Off;
+        let done = run(&p);
+        let asked = rate(text).num * seconds;
+        assert!(asked >= 10_000);
+        let phase = done.outcome.phases.iter().find(|p| p.name == "measure");
+        let phase = phase.expect("the measure phase");
+        let took = (phase.end_ns.expect("its end") - phase.start_ns) as f64 / 1e9;
+        let achieved = done.outcome.operations as f64 / took;
+        let off = achieved / rate(text).num as f64 - 1.0;
+        assert!(off.abs() < 0.001, "{text}: {achieved}");
+        assert_eq!(done.outcome.operations, asked, "{text}");
+    }
 }
 
 #[test]

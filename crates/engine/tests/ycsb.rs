@@ -85,12 +85,13 @@ fn run(plan: &Plan) -> Done {
     let rundir = RunDir::create(&dir.path().join("run"), &manifest).unwrap();
     let store = Arc::new(MemoryTarget::new(plan).unwrap());
     let can = View.capabilities(&plan.target).unwrap();
-    preload(plan, &*store, &can, &mut |_| true).unwrap();
+    preload(plan, &*store, &can, &id, &mut |_| true).unwrap();
     let outcome = taillight_engine::run::run(Request {
         plan,
         target: Box::new(Kept(store.clone())),
         rundir: &rundir,
         run_id: &id,
+        loaded: 0,
         clock: &manifest.clock,
         stop: &StopFlag::default(),
         observers: &mut [],

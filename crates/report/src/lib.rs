@@ -23,6 +23,7 @@ pub mod render;
 mod saturation;
 mod summary;
 mod verdict;
+mod verified;
 
 pub use analyse::damage::damaged;
 pub use console::console_text;

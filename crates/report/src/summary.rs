@@ -13,7 +13,7 @@ use taillight_stats::{CeilingStatus, Dist, Pct, check_ceiling};
 
 use crate::analyse::{Analysis, Exceedances, Group, Parts, STATUS_UNKNOWN, Tally};
 use crate::latency::{self, Asked, Origin, per_s};
-use crate::{load, saturation, verdict};
+use crate::{load, saturation, verdict, verified};
 
 /// The summary, verdict included.
 ///
@@ -57,6 +57,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         outliers: outliers(analysis),
         saturation: saturation::saturation(analysis),
         errors: errors(&sets),
+        verify: verified::of(analysis),
         losses,
         overhead: analysis.manifest.overhead.clone(),
         cause: None,

@@ -11,6 +11,7 @@ use taillight_stats::littles_law_ratio;
 use crate::analyse::Analysis;
 use crate::analyse::damage::is_damage;
 use crate::format::{self, Script};
+use crate::verified::{WRONG_DATA, wrong_data};
 
 /// Little's law is checked from this mean latency on: below, the clock itself is felt.
 const LITTLE_FROM_NS: f64 = 5_000.0;
@@ -36,6 +37,7 @@ const RULES: &[Rule] = &[
     failed,
     partial,
     nothing,
+    wrong_data,
     errors,
     load_failed,
     load_behind,
@@ -136,7 +138,7 @@ fn weight(status: VerdictStatus) -> u8 {
 
 /// Whether a reason is the answer itself, so that it stands before the figures.
 fn leads(code: &str) -> bool {
-    is_damage(code) || matches!(code, CEILING_FAILED | CEILING_UNDECIDED)
+    is_damage(code) || matches!(code, CEILING_FAILED | CEILING_UNDECIDED | WRONG_DATA)
 }
 
 /// The sentence: what was measured, then what to know first; a question the job asked is answered

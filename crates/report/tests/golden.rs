@@ -58,9 +58,63 @@ fn overloaded() -> Sample {
     }
 }
 
+/// Readers that are timed while a writer only makes load.
+fn beside_load() -> Sample {
+    Sample {
+        name: "readers",
+        writes: 0,
+        load: true,
+        ..small()
+    }
+}
+
+/// Readers that follow a writer and measure from its stamp.
+fn end_to_end() -> Sample {
+    Sample {
+        name: "end-to-end",
+        writes: 0,
+        end_to_end: true,
+        ..small()
+    }
+}
+
+#[test]
+fn load_and_end_to_end_stand_in_every_report() {
+    for (sample, wanted) in [
+        (beside_load(), ["Load, not measured", "writers", "1,000"]),
+        (end_to_end(), ["end to end", "read", "service"]),
+    ] {
+        let run = run(&sample);
+        let json = serde_json::to_value(&run.summary).unwrap();
+        match sample.load {
+            true => {
+                assert_eq!(json["load"][0]["name"], "writers");
+                assert_eq!(json["load"][0]["errors"], 4);
+                assert!(run.summary.ops.keys().all(|op| op.name() == "read"));
+            }
+            false => {
+                let all = &json["totals"]["end_to_end"];
+                assert_eq!(all["count"], json["totals"]["service"]["count"]);
+                // The stamp is older than the submit of every read.
+                let mean = |part: &str| json["totals"][part]["mean_ns"].as_f64().unwrap();
+                assert!(mean("end_to_end") > mean("service") + 3_000.0);
+            }
+        }
+        let runs = [run];
+        let markdown = taillight_report::render::markdown(&runs);
+        let page = html::page_with(&runs, "/* plotly */").unwrap();
+        for wanted in wanted {
+            assert!(markdown.contains(wanted), "{wanted}\n{markdown}");
+            assert!(page.contains(wanted), "{wanted}");
+        }
+    }
+}
+
 #[test]
 fn console() {
     for (name, sample) in [
+        ("console_load", beside_load()),
+        ("console_end_to_end", end_to_end()),
         ("console_closed", small()),
         ("console_rate", open_loop()),
         ("console_saturated", overloaded()),

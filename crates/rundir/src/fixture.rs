@@ -238,6 +238,7 @@ pub fn summary(run_id: &str) -> Summary {
                 first_ns: Some(1_300_000_000),
             }],
         },
+        verify: None,
         losses: Losses::default(),
         overhead: Overhead::default(),
         cause: Some(vec![Cause {

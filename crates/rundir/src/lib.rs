@@ -16,6 +16,7 @@ pub mod intervals;
 pub mod ios;
 pub mod latency;
 pub mod layers;
+pub mod ledger;
 pub mod manifest;
 pub mod names;
 mod process;

@@ -18,16 +18,18 @@ pub const LAYERS: &str = "layers.parquet";
 pub const HOST: &str = "host.parquet";
 /// What checking the data found; only where the plan verifies.
 pub const VERIFY: &str = "verify.json";
+/// Which write of each block was the last; only where the plan verifies.
+pub const LEDGER: &str = "ledger.parquet";
 /// The report for people.
 pub const REPORT: &str = "report.html";
 
 /// Every name, in the order of design section 6.
-pub const ALL: [&str; 10] = [
-    MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, VERIFY, REPORT,
+pub const ALL: [&str; 11] = [
+    MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, VERIFY, LEDGER, REPORT,
 ];
 
 /// The files that hold what was measured: written once, never changed afterwards.
-pub const MEASURED: [&str; 5] = [INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST];
+pub const MEASURED: [&str; 6] = [INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, LEDGER];
 
 /// The probes and the answer of a search, in the directory that holds their run directories.
 pub const SEARCH: &str = "search.json";

@@ -8,6 +8,7 @@ use taillight_core::OpKind;
 
 use crate::latency::Latency;
 use crate::manifest::{Losses, Overhead, RunStatus};
+use crate::verify::VerifyReport;
 
 /// The summary of a run: measure and drain phases. Field order is the order in the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -43,6 +44,9 @@ pub struct Summary {
     pub saturation: Saturation,
     /// Failed I/Os.
     pub errors: Errors,
+    /// What checking the data found, with the first findings; absent when nothing was verified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<VerifyReport>,
     /// What was lost.
     pub losses: Losses,
     /// What measuring cost.

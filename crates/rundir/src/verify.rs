@@ -103,14 +103,20 @@ impl Wrong {
 
 /// Wrong blocks by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[allow(missing_docs)] // the kinds of [`Wrong`]
 pub struct Counts {
+    /// The right block with some bytes changed.
     pub flipped: u64,
+    /// A new write and what was there before it, in one block.
     pub torn: u64,
+    /// The last acknowledged write is not there.
     pub lost: u64,
+    /// An older state has come back.
     pub stale: u64,
+    /// Blocks of other addresses.
     pub misplaced: u64,
+    /// Blocks of other runs.
     pub other_run: u64,
+    /// Blocks of other lengths.
     pub other_size: u64,
 }
 

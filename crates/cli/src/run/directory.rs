@@ -185,6 +185,12 @@ pub fn plan_shown(plan: &Plan) -> Result<String> {
             "target.options.engine = \"auto\" becomes {engine} with this plan."
         ));
     }
+    if let Some((blocks, bytes)) = plan.ledger(plan.target.size.map(|s| s.0)) {
+        notes.push(format!(
+            "[verify] keeps a record of the writes to {blocks} blocks or records: {bytes} B of \
+             memory, and ledger.parquet in the run directory."
+        ));
+    }
     notes.push(
         "capture.budget is a quarter of the memory free on this machine now, unless the job sets it."
             .to_owned(),

@@ -31,7 +31,7 @@ pub struct Measured {
 /// When nothing could be measured; a target that fails later is part of the outcome.
 pub fn run(
     plan: &Plan,
-    target: Box<dyn Target>,
+    (target, loaded): (Box<dyn Target>, u64),
     made: &Made,
     signals: &Signals,
     live: &mut Live,
@@ -43,6 +43,7 @@ pub fn run(
         target,
         rundir: &made.dir,
         run_id: &made.run_id,
+        loaded,
         clock: &made.clock,
         stop: signals.stop(),
         observers: &mut observers,

@@ -14,16 +14,16 @@ mod search;
 mod series;
 mod signals;
 mod verdict;
-mod verified;
 
 use std::path::{Path, PathBuf};
 
 use taillight_core::exit::Exit;
+use taillight_core::job::{check_extents, check_ledger};
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_driver::{OpenSpec, Target};
 use taillight_rundir::Summary;
-use taillight_trace::{Environment, Sys};
+use taillight_trace::{Environment, Sys, machine};
 
 use crate::args::RunArgs;
 use crate::{output, registry};
@@ -102,13 +102,13 @@ fn one(order: &Order<'_>) -> Result<Done> {
     })
 }
 
-/// Runs one plan on the target that `open` gives.
+/// Runs one plan on the target that `open` gives, with the number of records it loaded.
 ///
 /// # Errors
 /// As [`main`].
 pub fn on(
     order: &Order<'_>,
-    open: impl FnOnce(&Made, &mut Live) -> Result<Box<dyn Target>>,
+    open: impl FnOnce(&Made, &mut Live) -> Result<(Box<dyn Target>, u64)>,
 ) -> Result<Done> {
     let Order {
         args,
@@ -117,6 +117,10 @@ pub fn on(
         signals,
         quiet,
     } = *order;
+    if let Some(named) = &plan.verify.run {
+        // A wrong name must not cost a run.
+        taillight_engine::verify::PriorRun::find(named)?;
+    }
     let sys = Sys::default();
     let environment = Environment::before(&sys, plan.target.path.as_deref().map(Path::new));
     let made = directory::create(plan, job, args, environment.map())?;
@@ -151,7 +155,7 @@ fn open(
     made: &Made,
     live: &mut Live,
     signals: &Signals,
-) -> Result<Box<dyn Target>> {
+) -> Result<(Box<dyn Target>, u64)> {
     let driver = registry::driver(&plan.target.driver)?;
     let spec = OpenSpec {
         plan,
@@ -164,19 +168,24 @@ fn open(
         !stop.stopped()
     })?;
     let can = driver.capabilities(&plan.target)?;
-    let loaded = taillight_engine::preload::preload(plan, target.as_ref(), &can, &mut |p| {
+    let id = &made.run_id;
+    let loaded = taillight_engine::preload::preload(plan, target.as_ref(), &can, id, &mut |p| {
         live.step(p);
         !stop.stopped()
     });
     live.end();
-    if let Err(e) = loaded {
-        let _ = target.close();
-        return Err(e);
-    }
+    let loaded = match loaded {
+        Ok(loaded) => loaded,
+        Err(e) => {
+            let _ = target.close();
+            return Err(e);
+        }
+    };
     let shape = target.geometry();
-    let fits = taillight_core::job::check_extents(plan, shape.size(), shape.align);
+    let fits = check_extents(plan, shape.size(), shape.align)
+        .and_then(|()| check_ledger(plan, shape.size(), machine::read(&Sys::default())));
     match fits {
-        Ok(()) => Ok(target),
+        Ok(()) => Ok((target, loaded)),
         Err(e) => {
             // The reason matters more than how closing went.
             let _ = target.close();

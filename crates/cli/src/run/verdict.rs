@@ -75,9 +75,6 @@ pub fn conclude(
         }
         Err(e) => (None, Some(problem::show(&e))),
     };
-    if let Some(verify) = &outcome.verify {
-        super::verified::show(verify);
-    }
     if !order.quiet {
         output::line(&format!("Run     {}", made.dir.path().display()));
     }

@@ -1,6 +1,7 @@
 //! Checks that need the size of the data set: known from the plan, or once the target is open.
 
-use super::check::Complaint;
+use super::Machine;
+use super::check::{Complaint, ledger};
 use crate::Result;
 use crate::plan::{Access, AccessKind, Plan, WorkloadPlan};
 use crate::units::ByteSize;
@@ -20,6 +21,15 @@ pub fn check_extents(plan: &Plan, size: u64, align: u64) -> Result<()> {
             .map_err(|c| c.into_error(None))?;
     }
     Ok(())
+}
+
+/// Checks that the record of writes of a verifying plan fits into memory, against an opened data
+/// set of `size` bytes.
+///
+/// # Errors
+/// `Unavailable`, with the memory it needs and the memory there is.
+pub fn check_ledger(plan: &Plan, size: u64, machine: Machine) -> Result<()> {
+    ledger(plan, Some(ByteSize(size)), machine).map_err(|c| c.into_error(None))
 }
 
 /// The size given in the plan: it must divide as well.

@@ -18,7 +18,7 @@ mod tests;
 mod tree;
 mod written;
 
-pub use extent::check_extents;
+pub use extent::{check_extents, check_ledger};
 pub use forms::{
     AccessForm, AccessTable, ArrivalForm, ArrivalKind, ArrivalTable, BlockSizeForm, MixForm,
     Percentile, percentile,

@@ -178,8 +178,10 @@ pub struct VerifyPlan {
     /// When blocks are checked.
     #[serde(default)]
     pub mode: VerifyMode,
-    /// Id of an earlier run whose blocks must be found where this run has written nothing: its
-    /// `run_id` in `manifest.json`. Default: what this run did not write is not judged.
+    /// An earlier run whose blocks must be found where this run has written nothing: its run
+    /// directory, which also says which writes were the last, or only its `run_id` in
+    /// `manifest.json`; then every block of the extent must be of that run, and an older one of it
+    /// passes. Default: what this run did not write is not judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
 }

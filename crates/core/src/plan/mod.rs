@@ -10,6 +10,7 @@ mod arrival;
 mod data;
 mod forms;
 mod search;
+mod verified;
 mod workload;
 
 use schemars::JsonSchema;
@@ -21,6 +22,7 @@ pub use arrival::{Arrival, RateStep, Think, WorkerRamp};
 pub use data::{Keys, Payload, PayloadKind, Scan, ScanSpread, Values, VerifyMode, VerifyPlan};
 pub(crate) use forms::mix::shares as mix_shares;
 pub use search::{Demand, DepthBetween, RateBetween, SearchPlan};
+pub use verified::LEDGER_ENTRY;
 pub use workload::{BlockSize, BlockSizePart, MixPart, SizeRange, Spread, Sync, WorkloadPlan};
 
 use crate::units::{ByteSize, Span};

@@ -17,7 +17,8 @@ pub fn write(request: &mut Request<'_>, loaded: Loaded, outcome: &mut Outcome) -
     let dir = request.rundir;
     outcome.error = loaded.error;
     if let Some(verify) = &loaded.verify {
-        dir.write_verify(verify)?;
+        dir.write_verify(&verify.report())?;
+        taillight_rundir::ledger::write_ledger(dir, verify.rows())?;
     }
     taillight_rundir::intervals::write_intervals(dir, &loaded.collected.rows())?;
     taillight_rundir::histlog::write_histograms(dir, request.clock, loaded.collected.histograms())?;

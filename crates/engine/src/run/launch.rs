@@ -58,7 +58,7 @@ pub fn load<B: Probes>(request: &mut Request<'_>, probes: Arc<B>) -> Result<Load
     load_with(
         request.plan,
         target,
-        request.run_id,
+        (request.run_id, request.loaded),
         request.stop,
         request.observers,
         probes,
@@ -68,20 +68,21 @@ pub fn load<B: Probes>(request: &mut Request<'_>, probes: Arc<B>) -> Result<Load
 /// Generates load with nobody watching.
 pub fn load_bare(plan: &Plan, target: Box<dyn Target>, run_id: &str) -> Result<Loaded> {
     let probes = Arc::new(NoProbe);
-    load_with(plan, target, run_id, &StopFlag::default(), &mut [], probes)
+    let stop = StopFlag::default();
+    load_with(plan, target, (run_id, 0), &stop, &mut [], probes)
 }
 
 fn load_with<B: Probes>(
     plan: &Plan,
     target: Box<dyn Target>,
-    run_id: &str,
+    (run_id, loaded): (&str, u64),
     stop: &StopFlag,
     observers: &mut [&mut dyn Observer],
     probes: Arc<B>,
 ) -> Result<Loaded> {
     let space = keyspace(plan, target.as_ref());
     let seats = seats(plan, target.geometry(), space.as_ref())?;
-    let verify = super::verify::prepare(plan, target.geometry(), run_id)?;
+    let verify = super::verify::prepare(plan, target.geometry(), run_id, loaded)?;
     let pool = match captures(plan) {
         true => {
             let spill = plan
@@ -131,7 +132,7 @@ fn load_with<B: Probes>(
             return Err(error);
         }
     };
-    loaded.verify = verify.map(|v| v.report());
+    loaded.verify = verify;
     match report {
         Ok(report) => loaded.pool = report,
         Err(error) => {

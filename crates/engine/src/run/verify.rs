@@ -7,29 +7,35 @@ use taillight_core::progress::Progress;
 use taillight_core::{Error, Result};
 use taillight_driver::{Admin, Geometry, SessionSpec, Target};
 
-use super::StopFlag;
+use super::{StopFlag, buffer_size};
 use crate::collector::Observer;
 use crate::payload::PayloadSpec;
-use crate::verify::{Area, Checker, LEDGER_BUDGET, Pass, Shared, VerifySpec, pass};
+use crate::verify::{Area, Checker, LEDGER_BUDGET, Pass, PriorRun, Shared, VerifySpec, pass};
 
-/// What workers share when the plan verifies.
+/// What workers share when the plan verifies. `loaded`: records that were loaded for this run, the
+/// last ones of those there are.
 ///
 /// # Errors
 /// `Usage` when the plan's blocks cannot be verified.
-pub fn prepare(plan: &Plan, shape: Geometry, run_id: &str) -> Result<Option<Arc<Shared>>> {
+pub fn prepare(
+    plan: &Plan,
+    shape: Geometry,
+    run_id: &str,
+    loaded: u64,
+) -> Result<Option<Arc<Shared>>> {
     if plan.verify.is_off() {
         return Ok(None);
     }
     let payloads = plan.workloads.iter().map(|w| PayloadSpec::of(&w.payload));
     let keys = plan.workloads.first().and_then(|w| w.keys.as_ref());
-    let area = match keys {
-        // Inserts come after the keys there are: as many as the run may make.
-        Some(keys) => Area::keys(keys.start, keys.count + plan.run.operations.unwrap_or(0)),
-        None => Area::of(plan, shape),
+    let area = match (keys, plan.verified_keys()) {
+        (Some(keys), Some(count)) => Area::keys(keys.start, count),
+        _ => Area::of(plan, shape),
     };
-    Shared::new(&VerifySpec {
+    let prior = plan.verify.run.as_deref().map(PriorRun::find).transpose()?;
+    let shared = Shared::new(&VerifySpec {
         run_id,
-        prior: plan.verify.run.as_deref(),
+        prior: prior.as_ref(),
         area,
         payloads: &payloads.collect::<Result<Vec<_>>>()?,
         outstanding: plan.outstanding(),
@@ -37,8 +43,11 @@ pub fn prepare(plan: &Plan, shape: Geometry, run_id: &str) -> Result<Option<Arc<
         whole_writes: false,
         inline: plan.verify.mode == VerifyMode::Inline,
         budget: LEDGER_BUDGET,
-    })
-    .map(Some)
+    })?;
+    if let Some(keys) = keys {
+        shared.preloaded(keys.start + keys.count.saturating_sub(loaded), loaded);
+    }
+    Ok(Some(shared))
 }
 
 /// The checker of one worker.
@@ -74,7 +83,11 @@ pub fn after(
             what: "verifying",
             done,
             total,
-            unit: "bytes",
+            unit: if shared.area().keyed {
+                "records"
+            } else {
+                "bytes"
+            },
         };
         observers.iter_mut().for_each(|o| o.progress(told));
     };
@@ -85,6 +98,7 @@ pub fn after(
         shared,
         Pass {
             worker,
+            value: plan.workloads.iter().map(buffer_size).max().unwrap_or(0),
             depth: plan
                 .workloads
                 .iter()

@@ -1,7 +1,7 @@
 //! Where verified blocks lie: from an operation to numbers of blocks.
 
 use taillight_core::Op;
-use taillight_core::plan::{BlockSize, Plan};
+use taillight_core::plan::Plan;
 use taillight_driver::Geometry;
 
 /// The part of the data set that is verified, in blocks of one size; or a range of keys.
@@ -32,31 +32,11 @@ pub struct Blocks {
     pub length: usize,
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
-}
-
 impl Area {
     /// The extents of all workloads of a plan, in the largest blocks that fit all of them.
     pub fn of(plan: &Plan, shape: Geometry) -> Area {
-        let mut unit = if shape.files > 1 { shape.file_size } else { 0 };
-        let (mut first, mut end) = (u64::MAX, 0);
-        for workload in &plan.workloads {
-            let access = &workload.access;
-            unit = gcd(unit, access.align.0);
-            unit = gcd(unit, access.offset.0);
-            unit = gcd(unit, access.stride.map_or(0, |s| s.0));
-            unit = match &workload.block_size {
-                BlockSize::Fixed(size) => gcd(unit, size.0),
-                BlockSize::Split(parts) => parts.iter().fold(unit, |u, p| gcd(u, p.size.0)),
-                BlockSize::Range(range) => gcd(gcd(unit, range.step.0), range.min.0),
-            };
-            first = first.min(access.offset.0);
-            let to_end = shape.size().saturating_sub(access.offset.0);
-            let length = access.length.map_or(to_end, |l| l.0.min(to_end));
-            end = end.max(access.offset.0 + length);
-        }
-        let unit = unit.max(1);
+        let unit = plan.verified_unit(if shape.files > 1 { shape.file_size } else { 0 });
+        let (first, end) = plan.verified_extent(shape.size());
         Area {
             unit,
             first,
@@ -110,6 +90,19 @@ impl Area {
             true => 1,
             false => (size / self.unit.max(1)) as usize,
         }
+    }
+
+    /// Number of the block at an address; `None` outside of the area or between two blocks.
+    pub fn number(&self, address: u64) -> Option<u64> {
+        let unit = if self.keyed { 1 } else { self.unit.max(1) };
+        let from = address.checked_sub(self.first)?;
+        (from % unit == 0 && from / unit < self.blocks).then(|| from / unit)
+    }
+
+    /// Address of a block.
+    pub fn address(&self, number: u64) -> u64 {
+        let unit = if self.keyed { 1 } else { self.unit };
+        self.first + number * unit
     }
 
     /// File and offset of an address.

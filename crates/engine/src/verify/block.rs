@@ -167,17 +167,8 @@ pub fn inspect(block: &[u8]) -> Seen {
     let Some((header, _)) = block.split_first_chunk::<HEADER>() else {
         return Seen::Blank;
     };
-    let number = |at: usize| {
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(&header[at..at + 8]);
-        u64::from_le_bytes(bytes)
-    };
-    let mark = Mark {
-        run: number(8),
-        address: number(16),
-        generation: number(24),
-    };
-    let [length, sum] = [number(32) as u32, (number(40) >> 32) as u32];
+    let mark = mark_of(header);
+    let [length, sum] = [number(header, 32) as u32, (number(header, 40) >> 32) as u32];
     if header[..8] != MAGIC || crc32c(&header[..SUM]) != sum {
         return match block.iter().all(|b| *b == 0) {
             true => Seen::Blank,
@@ -191,6 +182,40 @@ pub fn inspect(block: &[u8]) -> Seen {
     match crc32c(all).to_le_bytes() == *last {
         true => Seen::Whole(mark),
         false => Seen::Damaged(mark),
+    }
+}
+
+/// The mark of a header in which one byte is wrong, found by its sum. Slow: for a block that is
+/// known to be damaged.
+pub fn repaired(block: &[u8]) -> Option<Mark> {
+    let (header, _) = block.split_first_chunk::<HEADER>()?;
+    let mut tried = *header;
+    let right = |tried: &[u8; HEADER]| {
+        tried[..8] == MAGIC && crc32c(&tried[..SUM]).to_le_bytes() == tried[SUM..]
+    };
+    for at in 0..HEADER {
+        for flip in 1..=255 {
+            tried[at] = header[at] ^ flip;
+            if right(&tried) {
+                return Some(mark_of(&tried));
+            }
+        }
+        tried[at] = header[at];
+    }
+    None
+}
+
+fn number(header: &[u8; HEADER], at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&header[at..at + 8]);
+    u64::from_le_bytes(bytes)
+}
+
+fn mark_of(header: &[u8; HEADER]) -> Mark {
+    Mark {
+        run: number(header, 8),
+        address: number(header, 16),
+        generation: number(header, 24),
     }
 }
 

@@ -116,7 +116,9 @@ impl Checker {
             let number = blocks.first + i as u64;
             let case = Case {
                 shared: &self.shared,
+                run: self.shared.run,
                 block,
+                number,
                 address: blocks.address + (i * blocks.length) as u64,
                 before: self.before[from + i],
                 after: self.shared.ledger.get(number),
@@ -137,6 +139,32 @@ impl Checker {
             }
         }
         good
+    }
+
+    /// A read has found no record; false when there must be one.
+    #[cold]
+    pub fn on_missing(&mut self, slot: u32, op: &Op, now: Stamp) -> bool {
+        let blocks = self.shared.area.blocks(op);
+        let case = Case {
+            shared: &self.shared,
+            run: self.shared.run,
+            block: &[],
+            number: blocks.first,
+            address: blocks.address,
+            before: self.before[slot as usize * self.per_op],
+            after: self.shared.ledger.get(blocks.first),
+        };
+        match case.judge_missing() {
+            Judgement::Right => true,
+            Judgement::Unchecked(reason) => {
+                self.unchecked(reason);
+                true
+            }
+            Judgement::Wrong(kind, detail) => {
+                self.wrong(op, (blocks.address, 0), kind, &detail, now);
+                false
+            }
+        }
     }
 
     fn unchecked(&mut self, reason: Reason) {
@@ -179,9 +207,14 @@ impl Checker {
         self.report.unchecked.unreadable += blocks;
     }
 
-    /// Bytes in a block, at least 1.
-    pub(super) fn unit(&self) -> u64 {
-        self.shared.area.unit.max(1)
+    /// Blocks in an operation.
+    pub(super) fn blocks(&self, op: &Op) -> u64 {
+        self.shared.area.blocks(op).count as u64
+    }
+
+    /// Addresses are keys.
+    pub(super) fn keyed(&self) -> bool {
+        self.shared.area.keyed
     }
 
     /// Hands in what was found.

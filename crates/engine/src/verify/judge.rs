@@ -7,7 +7,7 @@
 use taillight_rundir::verify::Wrong;
 
 use super::Shared;
-use super::block::{Difference, Mark, Seen, inspect};
+use super::block::{Difference, Mark, Seen, inspect, repaired};
 use super::ledger::{Age, Entry, age};
 
 /// Candidates tried when a block's header is damaged.
@@ -55,7 +55,11 @@ pub struct Detail {
 /// One block that was read, and what the ledger said before and after.
 pub struct Case<'a> {
     pub shared: &'a Shared,
+    /// The run whose block is expected.
+    pub run: u64,
     pub block: &'a [u8],
+    /// Its number in the ledgers.
+    pub number: u64,
     pub address: u64,
     pub before: Entry,
     pub after: Entry,
@@ -66,7 +70,7 @@ impl Case<'_> {
     pub fn judge(&self, scratch: &mut Vec<u8>) -> Judgement {
         let seen = inspect(self.block);
         if let Seen::Whole(mark) = seen
-            && mark.run == self.shared.run
+            && mark.run == self.run
             && mark.address == self.address
             && age(&self.before, &self.after, mark.generation) == Age::Right
         {
@@ -75,10 +79,36 @@ impl Case<'_> {
         self.judge_other(seen, scratch)
     }
 
+    /// Judges that nothing was found: a record that is not there.
+    #[cold]
+    pub fn judge_missing(&self) -> Judgement {
+        if self.before.uncertain || self.after.uncertain {
+            return Judgement::Unchecked(Reason::Uncertain);
+        }
+        match (self.before.settled, self.then()) {
+            (true, _) => self.judgement(Wrong::Lost, Detail::default()),
+            (false, _) if self.after.touched() => Judgement::Unchecked(Reason::Overlapped),
+            (false, Some(then)) if then.before.settled => then.judge_missing(),
+            (false, _) => Judgement::Unchecked(Reason::Unwritten),
+        }
+    }
+
+    /// The same block as the earlier run's ledger knows it, when there is one.
+    fn then(&self) -> Option<Case<'_>> {
+        let prior = self.shared.prior.as_ref()?;
+        let entry = prior.ledger.as_ref()?.get(self.number);
+        (self.run != prior.run).then(|| Case {
+            run: prior.run,
+            before: entry,
+            after: entry,
+            ..*self
+        })
+    }
+
     #[cold]
     fn judge_other(&self, seen: Seen, scratch: &mut Vec<u8>) -> Judgement {
         if let Seen::Whole(m) | Seen::Damaged(m) = seen
-            && m.run == self.shared.run
+            && m.run == self.run
             && m.address != self.address
         {
             return self.wrong(Wrong::Misplaced, m, None);
@@ -86,10 +116,15 @@ impl Case<'_> {
         if self.before.uncertain || self.after.uncertain {
             return Judgement::Unchecked(Reason::Uncertain);
         }
-        match (self.before.settled, self.shared.prior) {
+        match (self.before.settled, &self.shared.prior) {
             (true, _) => self.judge_ours(seen, scratch),
             (false, _) if self.after.touched() => Judgement::Unchecked(Reason::Overlapped),
-            (false, Some(prior)) => self.judge_prior(seen, prior, scratch),
+            (false, Some(prior)) => match self.then() {
+                Some(then) => then.judge(scratch),
+                // That run wrote nothing here.
+                None if prior.ledger.is_some() => Judgement::Unchecked(Reason::Unwritten),
+                None => self.judge_prior(seen, prior.run, scratch),
+            },
             (false, None) => match seen {
                 // Not ours to expect, but it does contradict itself.
                 Seen::Damaged(m) => self.damaged(m, scratch),
@@ -102,8 +137,10 @@ impl Case<'_> {
     fn judge_ours(&self, seen: Seen, scratch: &mut Vec<u8>) -> Judgement {
         match seen {
             Seen::Blank => self.judgement(Wrong::Lost, Detail::default()),
-            Seen::Whole(m) if m.run != self.shared.run => self.wrong(Wrong::OtherRun, m, None),
-            Seen::OtherLength(m, _) => self.wrong(Wrong::OtherRun, m, None),
+            Seen::Whole(m) | Seen::OtherLength(m, _) if m.run != self.run => {
+                self.wrong(Wrong::OtherRun, m, None)
+            }
+            Seen::OtherLength(m, _) => self.wrong(Wrong::OtherSize, m, None),
             Seen::Whole(m) => {
                 let age = age(&self.before, &self.after, m.generation);
                 let lost = age == Age::Old(1) && !self.before.seen;
@@ -141,7 +178,13 @@ impl Case<'_> {
                     ..m
                 };
                 let first = (1..=CANDIDATES).map(|generation| Mark { generation, ..near });
-                let all: Vec<Mark> = first.chain([near]).collect();
+                // The header's sum says which generation it was, if one byte of it is wrong.
+                let was = repaired(self.block).map(|was| Mark {
+                    run: prior,
+                    address: self.address,
+                    ..was
+                });
+                let all: Vec<Mark> = first.chain([near]).chain(was).collect();
                 self.nearest(&all, scratch)
             }
         }
@@ -176,7 +219,7 @@ impl Case<'_> {
     /// No header: one of the blocks that may be here with a damaged beginning, or none at all.
     fn headless(&self, mark: Mark, scratch: &mut Vec<u8>) -> Judgement {
         let near = Mark {
-            run: self.shared.run,
+            run: self.run,
             address: self.address,
             ..mark
         };

@@ -7,7 +7,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use taillight_core::plan::LEDGER_ENTRY;
 use taillight_core::{Error, Result};
+use taillight_rundir::ledger::{Known, LedgerRow};
 
 /// Bits of a generation.
 pub const GENERATION_BITS: u32 = 28;
@@ -17,7 +19,7 @@ const ANY: u64 = (1 << 10) - 1;
 /// Most writes in flight on one block, so most in flight altogether.
 pub const MOST_IN_FLIGHT: u64 = (1 << 12) - 1;
 /// Bytes per block.
-pub const ENTRY: u64 = 8;
+pub const ENTRY: u64 = LEDGER_ENTRY;
 
 /// What is known of a block at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -101,6 +103,35 @@ impl Entry {
             .then(|| (self.last + GENERATIONS - self.span) % GENERATIONS)
     }
 
+    /// As it is kept in a file once nothing is in flight any more; `None` where nothing was written.
+    pub fn kept(&self, address: u64) -> Option<LedgerRow> {
+        let sure = self.settled && !self.uncertain && self.in_flight == 0;
+        self.touched().then(|| LedgerRow {
+            address,
+            newest: self.last,
+            oldest: self.oldest().filter(|_| sure),
+            state: match (sure, self.seen) {
+                (false, _) => Known::Unsure,
+                (true, false) => Known::Written,
+                (true, true) => Known::Seen,
+            },
+        })
+    }
+
+    /// The entry that was kept.
+    pub fn of(row: &LedgerRow) -> Entry {
+        let last = row.newest % GENERATIONS;
+        let back = |oldest: u64| (last + GENERATIONS - oldest % GENERATIONS) % GENERATIONS;
+        Entry {
+            last,
+            span: row.oldest.map_or(ANY, |oldest| back(oldest).min(ANY)),
+            uncertain: row.state == Known::Unsure,
+            settled: true,
+            seen: row.state == Known::Seen,
+            ..Entry::default()
+        }
+    }
+
     /// Whether writes overlap now or did before the last came to rest: the block may be a mixture
     /// unless the target keeps writes whole.
     pub fn mixed(&self) -> bool {
@@ -175,6 +206,13 @@ impl Ledger {
     /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Sets a block to what is known of it. Before anything is in flight.
+    pub fn restore(&self, block: u64, entry: Entry) {
+        if let Some(held) = self.entries.get(block as usize) {
+            held.store(entry.pack(), Ordering::Release);
+        }
     }
 
     /// The block now.
@@ -361,6 +399,36 @@ mod tests {
     fn too_much_memory_is_refused() {
         let error = Ledger::new(1 << 30, 1 << 30).unwrap_err();
         assert!(error.to_string().contains("memory"), "{error}");
+    }
+
+    #[test]
+    fn what_is_kept_comes_back() {
+        let ledger = ledger();
+        assert_eq!(ledger.get(0).kept(0), None);
+        ledger.begin(0);
+        assert_eq!(ledger.get(0).kept(0).unwrap().state, Known::Unsure);
+        ledger.begin(0);
+        ledger.end(0, true);
+        ledger.end(0, true);
+        ledger.begin(1);
+        ledger.end(1, true);
+        ledger.saw(1, 1);
+        ledger.begin_trim(2);
+        ledger.end(2, false);
+        for (block, generation, right) in [
+            (0, 2, Age::Right),
+            (0, 1, Age::Right),
+            (0, 3, Age::Future),
+            (1, 1, Age::Right),
+            (1, 0, Age::Old(1)),
+        ] {
+            let back = Entry::of(&ledger.get(block).kept(4096).unwrap());
+            assert_eq!(age(&back, &back, generation), right, "{block} {generation}");
+            assert_eq!(back.seen, block == 1);
+            assert!(back.settled && !back.uncertain);
+        }
+        let trimmed = Entry::of(&ledger.get(2).kept(0).unwrap());
+        assert!(trimmed.uncertain);
     }
 
     proptest! {

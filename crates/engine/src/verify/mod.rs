@@ -16,6 +16,7 @@ mod integrity;
 mod judge;
 mod ledger;
 mod pass;
+mod prior;
 #[cfg(test)]
 mod tests;
 
@@ -31,11 +32,15 @@ pub use integrity::Integrity;
 pub use judge::{Detail, Judgement, Reason};
 pub use ledger::{Age, ENTRY, Entry, Ledger, MOST_IN_FLIGHT, age};
 pub use pass::{Pass, pass};
+use prior::Prior;
+pub use prior::PriorRun;
+use taillight_rundir::ledger::LedgerRow;
 
 use crate::payload::PayloadSpec;
 
-/// Memory the ledger may take: 128 Mi blocks, 512 GiB of 4 KiB blocks.
-pub const LEDGER_BUDGET: u64 = 1 << 30;
+/// Most memory a ledger may ever take, bytes: 8 Gi blocks, 32 TiB of 4 KiB blocks. What is free on
+/// this machine is the plan's check.
+pub const LEDGER_BUDGET: u64 = 64 << 30;
 
 /// What all workers of a verifying run share.
 #[derive(Debug)]
@@ -43,7 +48,7 @@ pub struct Shared {
     run_id: String,
     run: u64,
     /// Whose blocks must be where this run has written nothing; `None` = anything may be there.
-    prior: Option<u64>,
+    prior: Option<Prior>,
     area: Area,
     formats: Vec<Format>,
     /// The target promises that a write of a block is seen whole or not at all.
@@ -60,8 +65,8 @@ pub struct Shared {
 pub struct VerifySpec<'a> {
     /// Id of this run.
     pub run_id: &'a str,
-    /// Id of the run that wrote what is read; for runs that only read.
-    pub prior: Option<&'a str>,
+    /// The run that wrote what is read where this run has not written.
+    pub prior: Option<&'a PriorRun>,
     /// Where blocks lie.
     pub area: Area,
     /// What each workload writes.
@@ -104,7 +109,10 @@ impl Shared {
         Ok(Arc::new(Shared {
             run_id: spec.run_id.into(),
             run: run_hash(spec.run_id),
-            prior: spec.prior.map(run_hash),
+            prior: spec
+                .prior
+                .map(|p| p.load(&spec.area, spec.budget))
+                .transpose()?,
             area: spec.area,
             formats: spec.payloads.iter().map(Format::new).collect(),
             whole_writes: spec.whole_writes,
@@ -124,6 +132,33 @@ impl Shared {
         &self.ledger
     }
 
+    /// The last write to every block this run wrote to, in the order of their addresses: what
+    /// `ledger.parquet` keeps. Once nothing is in flight any more.
+    pub fn rows(&self) -> impl Iterator<Item = LedgerRow> {
+        let numbers = 0..self.ledger.len();
+        numbers.filter_map(|n| self.ledger.get(n).kept(self.area.address(n)))
+    }
+
+    /// Notes that records were written before the run began, each once and alone.
+    pub fn preloaded(&self, first_key: u64, records: u64) {
+        for key in first_key..first_key.saturating_add(records) {
+            if let Some(number) = self.area.number(key) {
+                self.ledger.begin(number);
+                self.ledger.end(number, true);
+            }
+        }
+    }
+
+    /// Whether the pass has something to judge in this block.
+    fn wanted(&self, number: u64) -> bool {
+        let known = |ledger: &Ledger| ledger.get(number).settled;
+        known(&self.ledger)
+            || self
+                .prior
+                .as_ref()
+                .is_some_and(|p| p.ledger.as_ref().is_none_or(known))
+    }
+
     /// Takes what a worker or the pass found. Once each, at its end.
     pub fn hand_in(&self, part: &VerifyReport) {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -139,7 +174,13 @@ impl Shared {
             run_id: self.run_id.clone(),
             run_hash: format!("{:016x}", self.run),
             block: if self.area.keyed { 0 } else { self.area.unit },
-            ledger: self.ledger.len() * ENTRY,
+            ledger: (self.ledger.len()
+                + self
+                    .prior
+                    .as_ref()
+                    .and_then(|p| p.ledger.as_ref())
+                    .map_or(0, Ledger::len))
+                * ENTRY,
             ..found.clone()
         }
     }

@@ -1,14 +1,14 @@
 //! The pass after a run: reads every block that was written, once, and judges it.
 //!
-//! It needs the ledger of the run it follows, or, after a restart, the id of the run that wrote
-//! (`VerifySpec::prior`): then every block of the area must be of that run, and a lost or stale
-//! write shows only where nothing of that run is left. Nothing is measured. Callers: `run`.
+//! It needs the ledger of the run it follows or, after a restart, what an earlier run left of its
+//! own (`VerifySpec::prior`). Records of a store are read one by one, blocks in larger reads.
+//! Nothing is measured. Callers: `run`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use taillight_core::probe::Token;
-use taillight_core::{Clock, MonoClock, Op, OpKind, Result};
+use taillight_core::{Clock, MonoClock, Op, OpKind, Result, Status};
 use taillight_driver::{Completion, Session, SessionSpec, Submitted, Target};
 use taillight_rundir::verify::{PassInfo, VerifyReport};
 
@@ -16,6 +16,8 @@ use super::{Checker, Shared};
 
 /// Bytes of a read, or one block if that is larger.
 const READ: u64 = 1 << 20;
+/// Progress is told after this many blocks.
+const SHOW_EVERY: u64 = 4096;
 /// Reads in flight at most.
 pub const DEEPEST: u32 = 4;
 
@@ -23,6 +25,8 @@ pub const DEEPEST: u32 = 4;
 pub struct Pass<'a> {
     /// Number of the session, for the driver.
     pub worker: u16,
+    /// Bytes of the largest value, for targets addressed by key.
+    pub value: u64,
     /// Reads in flight, at most [`DEEPEST`]; 1 where the target has no queue.
     pub depth: u32,
     /// The target was asked to forget cached data, and did.
@@ -40,7 +44,10 @@ pub struct Pass<'a> {
 pub fn pass(target: &dyn Target, shared: &Arc<Shared>, how: Pass<'_>) -> Result<VerifyReport> {
     let began = MonoClock.now();
     let unit = shared.area.unit.max(1);
-    let largest = (READ / unit).max(1) * unit;
+    let largest = match shared.area.keyed {
+        true => how.value,
+        false => (READ / unit).max(1) * unit,
+    };
     let depth = how.depth.clamp(1, DEEPEST);
     let mut session = target.session(&SessionSpec {
         worker: how.worker,
@@ -66,15 +73,14 @@ pub fn pass(target: &dyn Target, shared: &Arc<Shared>, how: Pass<'_>) -> Result<
             break;
         }
         let count = step(shared, at, largest / unit);
-        let wanted = |n: u64| shared.prior.is_some() || shared.ledger.get(n).settled;
-        if (at..at + count).any(wanted) {
-            let address = shared.area.first + at * unit;
-            let (file, offset) = shared.area.place(address);
-            reader.read(&Op::block(OpKind::Read, file, offset, count * unit))?;
+        if (at..at + count).any(|n| shared.wanted(n)) {
+            reader.read(&read(shared, at, count))?;
             blocks += count;
         }
         at += count;
-        (how.progress)(at * unit, end * unit);
+        if at % SHOW_EVERY < count || at == end {
+            (how.progress)(at * unit, end * unit);
+        }
     }
     reader.drain(0)?;
     let mut report = reader.checker.into_report();
@@ -87,9 +93,22 @@ pub fn pass(target: &dyn Target, shared: &Arc<Shared>, how: Pass<'_>) -> Result<
     Ok(report)
 }
 
+/// The operation that reads `count` blocks from number `at` on, or one record.
+fn read(shared: &Shared, at: u64, count: u64) -> Op {
+    let area = &shared.area;
+    if area.keyed {
+        return Op::keyed(OpKind::Get, area.first + at, 0);
+    }
+    let (file, offset) = area.place(area.address(at));
+    Op::block(OpKind::Read, file, offset, count * area.unit)
+}
+
 /// Blocks to read from `at` on: no further than the file and the area.
 fn step(shared: &Shared, at: u64, most: u64) -> u64 {
     let area = &shared.area;
+    if area.keyed {
+        return 1;
+    }
     let address = area.first + at * area.unit;
     let in_file = (area.file_size - address % area.file_size) / area.unit;
     most.min(in_file).min(area.blocks - at).max(1)
@@ -155,12 +174,20 @@ impl Reader<'_> {
         let Some(op) = self.flying.get_mut(slot as usize).and_then(Option::take) else {
             return;
         };
-        if c.status.is_ok() && c.moved == op.size {
-            let buffer = &self.session.buffer(slot)[..op.size as usize];
-            self.checker
-                .on_read_done(slot, &op, buffer, MonoClock.now());
+        let now = MonoClock.now();
+        let keyed = self.checker.keyed();
+        if keyed && c.status == Status::NOT_FOUND {
+            self.checker.on_missing(slot, &op, now);
+        } else if c.status.is_ok() && (keyed || c.moved == op.size) {
+            let read = Op {
+                size: c.moved,
+                ..op
+            };
+            let buffer = self.session.buffer(slot);
+            let size = buffer.len().min(c.moved as usize);
+            self.checker.on_read_done(slot, &read, &buffer[..size], now);
         } else {
-            let blocks = op.size / self.checker.unit();
+            let blocks = self.checker.blocks(&op);
             self.checker.unreadable(blocks);
         }
     }

@@ -1,5 +1,7 @@
 //! Faults injected into a device in memory: each is found, told apart and located.
 
+mod later;
+
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
@@ -90,6 +92,8 @@ fn area() -> Area {
 }
 
 fn shared(run_id: &str, prior: Option<&str>, kind: Kind, whole_writes: bool) -> Arc<Shared> {
+    let prior = prior.map(PriorRun::id);
+    let prior = prior.as_ref();
     Shared::new(&VerifySpec {
         run_id,
         prior,
@@ -151,6 +155,7 @@ impl Bench {
         let target = Memory(Arc::new(Mutex::new(self.data.clone())));
         let how = Pass {
             worker: 9,
+            value: 0,
             depth: 4,
             caches_dropped: false,
             stop: &AtomicBool::new(false),

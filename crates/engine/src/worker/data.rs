@@ -81,6 +81,13 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             OpKind::Get => true,
             _ => false,
         };
+        let missing = c.status == Status::NOT_FOUND && op.kind == OpKind::Get;
+        if checker.inline() && missing && !checker.on_missing(slot, &op, self.now) {
+            return Completion {
+                status: Status::VERIFY,
+                ..*c
+            };
+        }
         if !checker.inline() || !whole || !c.status.is_ok() {
             return *c;
         }

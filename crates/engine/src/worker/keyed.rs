@@ -297,6 +297,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
                     self.complete(&completion)?;
                 }
                 Submitted::Full => {
+                    self.drop_payload(&op);
                     if let Some(keyed) = self.keyed.as_mut() {
                         keyed.next.push(slot);
                     }

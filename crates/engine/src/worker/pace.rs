@@ -92,10 +92,11 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         if self.keyed.is_some() {
             self.follow_up()?;
         }
+        // Before the stream is looked at anew: who waits for it goes on waiting from round to round.
+        self.tell_idle();
         if let Some(follow) = &mut self.follow {
             follow.begin();
         }
-        self.tell_idle();
         Ok(())
     }
 

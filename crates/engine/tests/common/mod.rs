@@ -91,6 +91,7 @@ pub fn run_until(plan: &Plan, intervals: Option<usize>) -> Result<Done> {
         target,
         rundir: &rundir,
         run_id: &id,
+        loaded: 0,
         clock: &manifest.clock,
         stop: &stop,
         observers: &mut [&mut watch],

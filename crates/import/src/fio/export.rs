@@ -1,5 +1,5 @@
-//! A plan as a fio job file. What fio cannot say stands as comments at its top and is handed back,
-//! so that nobody takes the file for more than it is.
+//! A plan as a fio job file. Differences that leave the load what it is stand as comments at its top
+//! and are handed back; a plan whose load fio cannot make is refused, with everything it lacks.
 
 use std::fmt::Write;
 
@@ -20,8 +20,10 @@ const MOST_PERCENTILES: usize = 20;
 pub(super) struct Out {
     /// `name=value` in order.
     pub(super) lines: Vec<(&'static str, String)>,
-    /// What fio cannot say.
+    /// What fio cannot say, with the same load.
     pub(super) missing: Vec<String>,
+    /// What fio cannot do: it would be another load.
+    pub(super) cannot: Vec<String>,
 }
 
 impl Out {
@@ -29,6 +31,7 @@ impl Out {
         Out {
             lines: Vec::new(),
             missing: Vec::new(),
+            cannot: Vec::new(),
         }
     }
     pub(super) fn set(&mut self, name: &'static str, value: impl ToString) {
@@ -37,18 +40,23 @@ impl Out {
     pub(super) fn lacks(&mut self, field: &str, why: &str) {
         self.missing.push(format!("{field}: {why}"));
     }
+    pub(super) fn cannot(&mut self, field: &str, why: &str) {
+        self.cannot.push(format!("{field}: {why}"));
+    }
 }
 
 /// Writes a plan as a fio job file.
 ///
 /// # Errors
-/// `Usage` for a plan that is no load on files at all (keys, simulated devices, other stores).
+/// `Usage` for a plan that is no load on files at all (keys, simulated devices, other stores), or
+/// whose pattern or schedule fio does not have: each is named.
 pub fn export(plan: &Plan) -> Result<Exported> {
     let mut global = Out::new();
     let target = export_target::target(plan, &mut global)?;
     run(plan, &mut global);
     rest(plan, &mut global);
     let mut missing = std::mem::take(&mut global.missing);
+    let mut cannot = std::mem::take(&mut global.cannot);
     let mut body = section("global", &global);
     for w in &plan.workloads {
         let mut out = Out::new();
@@ -58,7 +66,19 @@ pub fn export(plan: &Plan) -> Result<Exported> {
                 .iter()
                 .map(|m| format!("workload {}: {m}", w.name)),
         );
+        cannot.extend(
+            out.cannot
+                .iter()
+                .map(|c| format!("workload {}: {c}", w.name)),
+        );
         body.push_str(&section(&w.name, &out));
+    }
+    if !cannot.is_empty() {
+        return Err(Error::usage(format!(
+            "fio cannot make the load of this job: {}",
+            cannot.join("; ")
+        ))
+        .hint("export a job without that; docs/fio.md lists what both tools have"));
     }
     let mut text = format!("; Taillight job {} as a fio job.\n", plan.run.name);
     if !missing.is_empty() {
@@ -169,7 +189,14 @@ fn workload(plan: &Plan, w: &WorkloadPlan, target: &Target, out: &mut Out) -> Re
     // Passes end a section by themselves; the run's amount is only the bound above them.
     let amount = w.passes.is_none();
     if let Some(n) = plan.run.operations.filter(|_| amount) {
-        out.set("number_ios", (n / jobs).max(1));
+        let each = (n / jobs).max(1);
+        out.set("number_ios", each);
+        // fio ends with its part of the data before that; here operations go on from the start.
+        let most = each.saturating_mul(w.block_size.max());
+        let part = plan.target.size.map_or(0, |size| size.0 / jobs);
+        if most > part && plan.run.bytes.is_none() {
+            out.set("io_size", most);
+        }
         if !n.is_multiple_of(jobs) {
             out.lacks("run.operations", "it does not divide by the workers");
         }
@@ -211,7 +238,7 @@ fn workload(plan: &Plan, w: &WorkloadPlan, target: &Target, out: &mut Out) -> Re
         out.lacks("measured", "fio measures every section");
     }
     if w.end_to_end {
-        out.lacks("end_to_end", "fio does not measure from the writer's stamp");
+        out.cannot("end_to_end", "fio does not measure from the writer's stamp");
     }
     Ok(())
 }
@@ -282,10 +309,10 @@ fn access(w: &WorkloadPlan, target: &Target, out: &mut Out) {
                 100.0 - space
             ));
         }
-        other => out.lacks(
-            "access.kind",
-            &format!("fio has no {other:?}").to_lowercase(),
-        ),
+        other => {
+            let name = format!("{other:?}").to_lowercase();
+            out.cannot("access.kind", &format!("fio has no `{name}`"));
+        }
     }
     if a.cover && w.workers > 1 {
         out.lacks(
@@ -321,7 +348,7 @@ fn zoned(a: &Access, out: &mut Out) -> Option<String> {
             && (u64::from(z.space) * 100).is_multiple_of(spaces.max(1))
     });
     if !exact {
-        out.lacks("access.zones", "fio takes whole percentages");
+        out.cannot("access.zones", "fio takes whole percentages");
         return None;
     }
     let zones: Vec<String> = a
@@ -376,10 +403,7 @@ fn arrival(w: &WorkloadPlan, reads: Option<u64>, out: &mut Out) {
             rate
         }
         other => {
-            out.lacks(
-                "arrival",
-                &format!("fio has no such schedule ({other}); this runs free"),
-            );
+            out.cannot("arrival", &format!("fio has no such schedule ({other})"));
             return;
         }
     };

@@ -17,6 +17,7 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{ErrorKind, Result};
 use taillight_rundir::intervals::{IntervalRow, read_intervals};
 use taillight_rundir::summary::FileEntry;
+use taillight_rundir::verify::VerifyReport;
 use taillight_rundir::{Manifest, RunDir, RunStatus, names};
 
 pub use exceed::{Exceedances, SlowestKeeper};
@@ -52,6 +53,8 @@ pub struct Analysis {
     pub counts: Counts,
     /// What went wrong while reading, in words; each is a reason of the verdict.
     pub troubles: Vec<Trouble>,
+    /// What checking the data found, when the plan verifies.
+    pub verify: Option<VerifyReport>,
     /// Files of the directory.
     pub files: Vec<FileEntry>,
     /// The job file as given.
@@ -90,6 +93,7 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
     let damaged = damage::check(dir, &mut troubles)?;
     let (intervals, all_intervals) =
         or_trouble(load_intervals(dir), "intervals_unreadable", &mut troubles)?;
+    let verify = or_trouble(dir.verify(), "verify_unreadable", &mut troubles)?;
     let job = or_trouble(dir.job(), "job_unreadable", &mut troubles)?;
     let span = span(dir, &manifest, &intervals, &mut troubles)?;
     let captured = match dir.existing(names::IOS).filter(|_| !damaged.capture) {
@@ -154,6 +158,7 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
         intervals,
         counts,
         troubles,
+        verify,
         files,
         job,
     })

@@ -122,7 +122,7 @@ const PICTURES: &str = "Pictures";
 
 fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
     let mut facts = Vec::new();
-    let mut fact = |label, text: String, tone| {
+    let mut fact = |label: &'static str, text: String, tone| {
         facts.push(Fact {
             label,
             text,
@@ -130,6 +130,9 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
             detail: label == PICTURES,
         });
     };
+    if let Some((text, tone)) = crate::verified::fact(summary) {
+        fact("Verify", text, tone);
+    }
     let it = &summary.saturation;
     if let Some(asked) = it.asked_per_s {
         let text = format!(

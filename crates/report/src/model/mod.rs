@@ -15,6 +15,7 @@ pub use tables::overview;
 use crate::analyse::damage::is_damage;
 use crate::format::Script;
 use crate::verdict::{CEILING_FAILED, CEILING_UNDECIDED};
+use crate::verified::WRONG_DATA;
 
 /// One run, ready to show.
 #[derive(Debug, Clone, Serialize)]
@@ -148,6 +149,7 @@ pub fn word(verdict: &Verdict) -> (&'static str, Tone) {
         VerdictStatus::Warned if is_damage(first) => ("Damaged", Tone::Bad),
         VerdictStatus::Warned if first == CEILING_FAILED => ("Ceiling missed", Tone::Bad),
         VerdictStatus::Warned if first == CEILING_UNDECIDED => ("Ceiling undecided", Tone::Warn),
+        VerdictStatus::Errors if first == WRONG_DATA => ("Wrong data", Tone::Bad),
         VerdictStatus::Good => ("Good", Tone::Good),
         VerdictStatus::Warned => ("Valid, with warnings", Tone::Warn),
         VerdictStatus::Saturated => ("Saturated", Tone::Warn),

@@ -21,6 +21,7 @@ const UNRESOLVED: &str = "-";
 /// All tables of one run.
 pub fn all(summary: &Summary, script: Script) -> Vec<Table> {
     let tables = [
+        crate::verified::table(summary),
         Some(throughput(summary)),
         Some(load(summary)),
         latency(summary, script),

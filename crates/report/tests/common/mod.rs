@@ -34,6 +34,10 @@ pub struct Sample {
     /// Operations per second of an open loop.
     pub rate: Option<u64>,
     pub sync: bool,
+    /// A second workload that is load only.
+    pub load: bool,
+    /// Reads measure from the stamp of a writer.
+    pub end_to_end: bool,
     pub seed: u64,
 }
 
@@ -51,6 +55,8 @@ impl Default for Sample {
             fail_every: None,
             rate: None,
             sync: false,
+            load: false,
+            end_to_end: false,
             seed: 7,
         }
     }
@@ -144,7 +150,9 @@ pub fn worker(sample: &Sample, worker: u16) -> Vec<Record> {
             moved: failed.then_some(0),
             count: None,
             intended: step.map(|s| Stamp(intended - s)),
-            origin: None,
+            origin: sample
+                .end_to_end
+                .then(|| Stamp(submit - 3_000 - (complete - submit) / 8)),
             submit: Stamp(submit),
             issued: (sample.depth > 1).then_some(Stamp(issued)),
             first: None,
@@ -211,6 +219,20 @@ pub fn manifest(sample: &Sample, ios: u64, last: i64) -> Manifest {
         workload.arrival = taillight_core::plan::Arrival::Constant {
             rate: format!("{rate}/s").parse().unwrap(),
         };
+    }
+    workload.end_to_end = sample.end_to_end;
+    if sample.load {
+        let mut load = plan.workloads[0].clone();
+        load.name = "writers".into();
+        load.measured = false;
+        load.workers = 1;
+        load.queue_depth = 1;
+        load.mix =
+            serde_json::from_value(serde_json::json!([{"op": "write", "weight": 1}])).unwrap();
+        load.arrival = taillight_core::plan::Arrival::Constant {
+            rate: "500/s".parse().unwrap(),
+        };
+        plan.workloads.push(load);
     }
     manifest.capture.kept = ios;
     manifest.command = "taillight run --driver file --path '/data/<b>x</b>' --rw randrw".into();
@@ -295,7 +317,22 @@ pub fn write(path: &Path, sample: &Sample) -> Manifest {
         }
     }
     ios.finish().unwrap();
-    write_intervals(&dir, &interval_rows(&all, sample.seconds, sample.rate)).unwrap();
+    let mut rows = interval_rows(&all, sample.seconds, sample.rate);
+    if sample.load {
+        rows.extend((0..sample.seconds as i64).map(|second| IntervalRow {
+            start_ns: START + second * 1_000_000_000,
+            length_ns: 1_000_000_000,
+            phase: "measure".into(),
+            workload: 1,
+            op: OpKind::Write,
+            ops: 500,
+            bytes: 498 * 4096,
+            errors: 2,
+            depth_mean: 0.1,
+            ..IntervalRow::default()
+        }));
+    }
+    write_intervals(&dir, &rows).unwrap();
     let mut histograms = BTreeMap::new();
     for record in all.iter().filter(|r| r.status.is_ok()) {
         let second = (record.complete.0 - START) / 1_000_000_000;

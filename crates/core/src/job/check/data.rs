@@ -1,9 +1,14 @@
 //! What is stored: payload shares, key spaces, fields, scans.
 
-use super::{Checked, need};
+use super::{Checked, Complaint, need};
 use crate::capability::Capabilities;
-use crate::plan::{BlockSize, KeyNaming, PayloadKind, Plan, VerifyMode, WorkloadPlan};
+use crate::job::Machine;
+use crate::op::OpKind;
+use crate::plan::{AccessKind, BlockSize, KeyNaming, MixPart, PayloadKind, Plan, WorkloadPlan};
+use crate::units::ByteSize;
 
+/// Smallest block or value that can carry its marks, bytes.
+const MARKED: u64 = 64;
 /// Longest key.
 const KEY_MAX: u64 = 256;
 
@@ -66,7 +71,7 @@ fn payload(w: &WorkloadPlan, path: &str) -> Checked {
 }
 
 /// Verification: a target that keeps data, and blocks that are all different.
-pub(super) fn verify(plan: &Plan, can: &Capabilities) -> Checked {
+pub(super) fn verify(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked {
     let off = plan.verify.is_off();
     need(
         !off || plan.verify.run.is_none(),
@@ -79,12 +84,6 @@ pub(super) fn verify(plan: &Plan, can: &Capabilities) -> Checked {
         "verify.mode",
         format!("`{}` does not keep what is written", plan.target.driver),
         "use a driver that stores data, or leave [verify] out",
-    )?;
-    need(
-        plan.verify.mode != VerifyMode::After || can.addressed,
-        "verify.mode",
-        "the pass after the run is for files and devices",
-        "use mode = \"inline\" for targets addressed by key",
     )?;
     for (i, w) in plan.workloads.iter().enumerate() {
         need(
@@ -99,14 +98,51 @@ pub(super) fn verify(plan: &Plan, can: &Capabilities) -> Checked {
             "only values of one field can be verified",
             "use value.integrity to check values of several fields",
         )?;
+        need(
+            off || w.block_size.min() >= MARKED,
+            &format!("workload.{i}.block_size"),
+            format!(
+                "{} is too small to be verified",
+                ByteSize(w.block_size.min())
+            ),
+            format!("verified blocks and values carry {MARKED} B of marks and sums, or more"),
+        )?;
     }
-    Ok(())
+    ledger(plan, plan.target.size, machine)
+}
+
+/// The record of writes must fit into memory. `size`: of the data set, when it is known.
+pub(in crate::job) fn ledger(plan: &Plan, size: Option<ByteSize>, machine: Machine) -> Checked {
+    let Some((blocks, bytes)) = plan.ledger(size.map(|s| s.0)) else {
+        return Ok(());
+    };
+    if bytes <= machine.free_memory.0 / 2 {
+        return Ok(());
+    }
+    Err(Complaint::new(
+        "verify.mode",
+        format!(
+            "the record of writes to {blocks} blocks needs {} MiB of memory, half of what is free \
+             is {} MiB",
+            bytes >> 20,
+            machine.free_memory.0 >> 21
+        ),
+        "use larger blocks or fewer keys, or verify a smaller extent (access.length)",
+    )
+    .unavailable())
 }
 
 fn keys(w: &WorkloadPlan, path: &str) -> Checked {
     let Some(k) = &w.keys else {
         return Ok(());
     };
+    let only_new = |m: &MixPart| matches!(m.op, OpKind::Insert | OpKind::Put);
+    need(
+        k.count > 0 || w.access.kind == AccessKind::Follow || w.mix.iter().all(only_new),
+        &format!("{path}.count"),
+        "the key space is empty",
+        "give keys = { count = N }: that many records are loaded before",
+    )?;
     need(
         k.start
             .checked_add(k.count)

@@ -16,6 +16,7 @@ use crate::plan::{CaptureMode, Plan, QosPlan, RunPlan, TraceMode};
 use crate::probe::MAX_SLOTS;
 use crate::units::ByteSize;
 
+pub(super) use data::ledger;
 pub(super) use workload::block_size;
 
 use super::{Machine, percentile};
@@ -111,7 +112,7 @@ fn point(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked {
     stream::streams(plan)?;
     outstanding(plan, machine)?;
     qos(&plan.qos)?;
-    data::verify(plan, can)?;
+    data::verify(plan, can, machine)?;
     capture(plan, machine)
 }
 

@@ -1,0 +1,70 @@
+//! What verification covers and what it costs: the unit it checks by, the extent, the memory.
+
+use super::{BlockSize, Plan};
+
+/// Memory of the record of writes: bytes per block or record.
+pub const LEDGER_ENTRY: u64 = 8;
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+impl Plan {
+    /// The largest size that divides every block size, alignment and extent border, and `file`
+    /// (bytes in each of several files; 0 = one file). At least 1 B.
+    pub fn verified_unit(&self, file: u64) -> u64 {
+        let unit = self.workloads.iter().fold(file, |unit, w| {
+            let access = &w.access;
+            let unit = gcd(unit, access.align.0);
+            let unit = gcd(unit, access.offset.0);
+            let unit = gcd(unit, access.stride.map_or(0, |s| s.0));
+            match &w.block_size {
+                BlockSize::Fixed(size) => gcd(unit, size.0),
+                BlockSize::Split(parts) => parts.iter().fold(unit, |u, p| gcd(u, p.size.0)),
+                BlockSize::Range(range) => gcd(gcd(unit, range.step.0), range.min.0),
+            }
+        });
+        unit.max(1)
+    }
+
+    /// First byte and end of what all workloads together may touch of a data set of `size` bytes.
+    pub fn verified_extent(&self, size: u64) -> (u64, u64) {
+        let extents = self.workloads.iter().map(|w| {
+            let from = w.access.offset.0;
+            let to_end = size.saturating_sub(from);
+            (
+                from,
+                from + w.access.length.map_or(to_end, |l| l.0.min(to_end)),
+            )
+        });
+        let (first, end) = extents.fold((u64::MAX, 0), |(first, end), (from, to)| {
+            (first.min(from), end.max(to))
+        });
+        (first.min(end), end)
+    }
+
+    /// Records that the ledger of a run on keys has a place for: those there are, and as many
+    /// inserts as the run may make.
+    pub fn verified_keys(&self) -> Option<u64> {
+        let keys = self.workloads.first()?.keys.as_ref()?;
+        Some(keys.count.saturating_add(self.run.operations.unwrap_or(0)))
+    }
+
+    /// Blocks or records in the ledger, and the memory they take, bytes: 8 for each, twice that
+    /// with the ledger of an earlier run. `size`: bytes in the data set. `None`: nothing is
+    /// verified, or the size is not known yet.
+    pub fn ledger(&self, size: Option<u64>) -> Option<(u64, u64)> {
+        if self.verify.is_off() {
+            return None;
+        }
+        let blocks = match self.verified_keys() {
+            Some(keys) => keys,
+            None => {
+                let (first, end) = self.verified_extent(size?);
+                (end - first) / self.verified_unit(0)
+            }
+        };
+        let each = LEDGER_ENTRY * if self.verify.run.is_some() { 2 } else { 1 };
+        Some((blocks, blocks.saturating_mul(each)))
+    }
+}

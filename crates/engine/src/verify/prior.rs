@@ -1,0 +1,114 @@
+//! The earlier run whose blocks are expected where this run has written nothing.
+//!
+//! Named by its run directory, its ledger says which write of each block was the last, so that
+//! lost writes and older blocks show after a restart too. Named by its id alone, any of its writes
+//! to an address is right. Callers: `run`, and `cli` to refuse a wrong name early.
+
+use std::path::{Path, PathBuf};
+
+use taillight_core::{Error, Result};
+use taillight_rundir::{RunDir, ledger, names, sums};
+
+use super::Area;
+use super::block::run_hash;
+use super::ledger::{Entry, Ledger};
+
+/// The earlier run as it was named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PriorRun {
+    run_id: String,
+    /// Its ledger, and the bytes in its blocks (0 = values).
+    kept: Option<(PathBuf, u64)>,
+}
+
+/// What is expected of the earlier run.
+#[derive(Debug)]
+pub(super) struct Prior {
+    /// Hash of its id.
+    pub run: u64,
+    /// Its last writes; `None` = any of its writes is right.
+    pub ledger: Option<Ledger>,
+}
+
+impl PriorRun {
+    /// Only the id is known.
+    pub fn id(run_id: &str) -> PriorRun {
+        PriorRun {
+            run_id: run_id.into(),
+            kept: None,
+        }
+    }
+
+    /// The run that `verify.run` names: a run directory, or an id.
+    ///
+    /// # Errors
+    /// `Usage` when a run directory left no ledger, `Corrupt` when it is damaged.
+    pub fn find(named: &str) -> Result<PriorRun> {
+        let path = Path::new(named);
+        if !path.is_dir() {
+            if named.contains('/') {
+                return Err(Error::usage("verify.run: there is no such run directory")
+                    .with("path", named)
+                    .hint("give the directory of the run that wrote, or its run_id"));
+            }
+            return Ok(PriorRun::id(named));
+        }
+        let dir = RunDir::open(path)?;
+        let run_id = dir.manifest().run_id.clone();
+        let (Some(report), Some(file)) = (dir.verify()?, dir.existing(names::LEDGER)) else {
+            return Err(
+                Error::usage("verify.run: that run left no record of its writes")
+                    .with("path", named)
+                    .with("missing", names::LEDGER)
+                    .hint(format!(
+                        "it wrote nothing, did not verify or was killed; to accept any write of \
+                         it, name it by its id: verify.run = \"{run_id}\""
+                    )),
+            );
+        };
+        if sums::changed(&dir)?.iter().any(|c| c.name == names::LEDGER) {
+            return Err(Error::corrupt(
+                "the record of writes is not what it was when that run ended",
+            )
+            .with("path", file.display())
+            .hint(format!(
+                "restore it from a copy, or accept any write of that run: \
+                         verify.run = \"{run_id}\""
+            )));
+        }
+        Ok(PriorRun {
+            run_id,
+            kept: Some((file, report.block)),
+        })
+    }
+
+    /// Reads its ledger, for the blocks of `area`.
+    ///
+    /// # Errors
+    /// `Usage` when its blocks have another size; `Corrupt` when its ledger cannot be read.
+    pub(super) fn load(&self, area: &Area, budget: u64) -> Result<Prior> {
+        let run = run_hash(&self.run_id);
+        let Some((file, block)) = &self.kept else {
+            return Ok(Prior { run, ledger: None });
+        };
+        let unit = if area.keyed { 0 } else { area.unit };
+        if *block != unit {
+            return Err(
+                Error::usage("verify.run: that run wrote blocks of another size")
+                    .with("its_block", block)
+                    .with("block", unit)
+                    .hint("read with the block size and alignment of the run that wrote"),
+            );
+        }
+        let ledger = Ledger::new(area.blocks, budget)?;
+        ledger::read_ledger(file, &mut |row| {
+            if let Some(number) = area.number(row.address) {
+                ledger.restore(number, Entry::of(row));
+            }
+        })?;
+        Ok(Prior {
+            run,
+            ledger: Some(ledger),
+        })
+    }
+}

@@ -1,0 +1,267 @@
+//! What a later run finds with the ledger of the run that wrote; damaged headers; records.
+
+use std::collections::BTreeMap;
+
+use taillight_core::Status;
+use taillight_rundir::{RunDir, fixture, ledger::write_ledger};
+
+use super::*;
+
+/// The blocks of `this run`: each written three times, and its run directory.
+fn kept() -> (Bench, tempfile::TempDir) {
+    let mut bench = Bench::new(Kind::Random);
+    for _ in 0..3 {
+        for i in 0..BLOCKS / 8 {
+            bench.write(i * 8, 8, true);
+        }
+    }
+    let home = tempfile::tempdir().unwrap();
+    (bench, home)
+}
+
+fn keep(bench: &Bench, home: &tempfile::TempDir) -> PriorRun {
+    let path = home.path().join("run");
+    let dir = RunDir::create(&path, &fixture::manifest("this run")).unwrap();
+    dir.write_verify(&bench.shared.report()).unwrap();
+    write_ledger(&dir, bench.shared.rows()).unwrap();
+    PriorRun::find(path.to_str().unwrap()).unwrap()
+}
+
+fn later(prior: &PriorRun, data: Vec<u8>) -> Bench {
+    let shared = Shared::new(&VerifySpec {
+        run_id: "later",
+        prior: Some(prior),
+        area: area(),
+        payloads: &[PayloadSpec::new(Kind::Random, 0, 0).unwrap()],
+        outstanding: 64,
+        whole_writes: false,
+        inline: true,
+        budget: LEDGER_BUDGET,
+    });
+    Bench::of(shared.unwrap(), data)
+}
+
+/// The block of `this run` at a place as its write `generation` left it.
+fn sealed(block: u64, generation: u64) -> Vec<u8> {
+    let mut bytes = vec![0; UNIT as usize];
+    let mark = Mark {
+        run: run_hash("this run"),
+        address: block * UNIT,
+        generation,
+    };
+    Format::new(&PayloadSpec::new(Kind::Random, 0, 0).unwrap()).seal(&mut bytes, mark);
+    bytes
+}
+
+#[test]
+fn a_later_run_finds_lost_writes_and_older_blocks_by_the_ledger() {
+    let (bench, home) = kept();
+    let prior = keep(&bench, &home);
+    let mut bench = later(&prior, bench.data.clone());
+    assert_eq!(bench.pass().checked, BLOCKS);
+    assert_eq!(bench.pass().wrong, 0);
+    bench.block(3).copy_from_slice(&sealed(3, 2));
+    bench.block(4).copy_from_slice(&sealed(4, 1));
+    bench.block(5).copy_from_slice(&sealed(6, 3));
+    bench.block(7).fill(0);
+    let report = bench.pass();
+    let found: Vec<_> = report
+        .findings
+        .iter()
+        .map(|f| (f.address / UNIT, f.kind, f.expected, f.found))
+        .collect();
+    let expected = [
+        (3, Wrong::Lost, Some(3), Some(2)),
+        (4, Wrong::Stale, Some(3), Some(1)),
+        (5, Wrong::Misplaced, Some(3), Some(3)),
+        (7, Wrong::Lost, Some(3), None),
+    ];
+    assert_eq!(found, expected);
+    // The id alone says less: any write of that run to the address is right.
+    let weaker = later(&PriorRun::id("this run"), bench.data.clone()).pass();
+    let kinds: Vec<_> = weaker.findings.iter().map(|f| f.kind).collect();
+    assert_eq!(kinds, [Wrong::Misplaced, Wrong::Lost]);
+    // What the later run writes is its own.
+    bench.write(3, 5, true);
+    assert_eq!(bench.pass().wrong, 0);
+    assert!(bench.read(0, 8));
+}
+
+#[test]
+fn what_the_earlier_run_did_not_write_is_not_judged() {
+    let mut bench = Bench::new(Kind::Random);
+    bench.write(0, 8, true);
+    let trimmed = op(OpKind::Trim, 3, 1);
+    bench.checker.on_write(&trimmed, &mut []);
+    bench.checker.on_write_done(&trimmed, true);
+    bench.block(3).fill(0);
+    let home = tempfile::tempdir().unwrap();
+    let prior = keep(&bench, &home);
+    let report = later(&prior, bench.data.clone()).pass();
+    assert_eq!((report.checked, report.wrong), (7, 0));
+    assert_eq!(report.unchecked.uncertain, 1);
+}
+
+#[test]
+fn a_damaged_ledger_and_other_blocks_are_refused() {
+    let (bench, home) = kept();
+    let prior = keep(&bench, &home);
+    let other = Area {
+        unit: 2 * UNIT,
+        ..area()
+    };
+    let refused = prior.load(&other, LEDGER_BUDGET).unwrap_err();
+    assert!(refused.to_string().contains("another size"), "{refused}");
+    let nothing = PriorRun::find(home.path().join("none").to_str().unwrap());
+    assert!(nothing.unwrap_err().to_string().contains("no such run"));
+    std::fs::remove_file(home.path().join("run/ledger.parquet")).unwrap();
+    let gone = PriorRun::find(home.path().join("run").to_str().unwrap()).unwrap_err();
+    assert!(gone.hint_text().unwrap().contains("this run"), "{gone}");
+}
+
+#[test]
+fn every_byte_of_the_header_may_be_damaged() {
+    for at in 0..48 {
+        for bit in [0, 7] {
+            let (mut bench, home) = kept();
+            for _ in 0..5 {
+                bench.write(9, 1, true);
+            }
+            let prior = keep(&bench, &home);
+            bench.block(9)[at] ^= 1 << bit;
+            // In the same run, later with the ledger, later with the id.
+            let later_with = later(&prior, bench.data.clone()).pass();
+            let later_by_id = later(&PriorRun::id("this run"), bench.data.clone()).pass();
+            let now = bench.only();
+            for found in [&now, &later_with.findings[0], &later_by_id.findings[0]] {
+                assert_eq!(found.kind, Wrong::Flipped, "byte {at}: {found:?}");
+                assert_eq!(found.address, 9 * UNIT);
+                assert_eq!(found.found, Some(8), "byte {at}: {found:?}");
+                assert_eq!(found.first_byte, Some(at as u32), "{found:?}");
+                assert_eq!(found.bytes, Some(1));
+            }
+            assert_eq!((later_with.wrong, later_by_id.wrong), (1, 1));
+        }
+    }
+}
+
+/// Records in memory, as a target.
+struct Records(Mutex<BTreeMap<u64, Vec<u8>>>);
+
+struct RecordsSession<'a> {
+    records: &'a Records,
+    buffer: Vec<u8>,
+}
+
+impl Session for RecordsSession<'static> {
+    fn buffer(&mut self, _: u32) -> &mut [u8] {
+        &mut self.buffer
+    }
+    fn submit(&mut self, op: &Op, _: u32, token: Token) -> Result<Submitted> {
+        let records = self.records.0.lock().unwrap();
+        Ok(Submitted::Done(match records.get(&op.key) {
+            None => Completion::failed(token, Status::NOT_FOUND),
+            Some(value) => {
+                self.buffer[..value.len()].copy_from_slice(value);
+                Completion::ok(token, value.len() as u64)
+            }
+        }))
+    }
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn poll(&mut self, _: u32, _: Option<Stamp>, _: &mut Vec<Completion>) -> Result<()> {
+        Ok(())
+    }
+    fn abandon(self: Box<Self>) {}
+}
+
+impl Target for &'static Records {
+    fn geometry(&self) -> Geometry {
+        Geometry::keyed()
+    }
+    fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
+        Ok(Box::new(RecordsSession {
+            records: self,
+            buffer: vec![0; spec.buffer_size as usize],
+        }))
+    }
+    fn admin(&self, _: Admin) -> Result<()> {
+        Ok(())
+    }
+    fn facts(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_pass_reads_records_one_by_one() {
+    const FIRST: u64 = 1000;
+    let records: &'static Records = Box::leak(Box::new(Records(Mutex::default())));
+    let shared = Shared::new(&VerifySpec {
+        run_id: "this run",
+        prior: None,
+        area: Area::keys(FIRST, 50),
+        payloads: &[PayloadSpec::new(Kind::Random, 0, 0).unwrap()],
+        outstanding: 1,
+        whole_writes: false,
+        inline: false,
+        budget: LEDGER_BUDGET,
+    })
+    .unwrap();
+    let mut checker = Checker::new(shared.clone(), 0, None, 1, 500);
+    let mut versions: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
+    for round in 0..3 {
+        for key in FIRST..FIRST + 40 {
+            let mut value = vec![0; 100 + (key + round) as usize % 300];
+            let write = Op::keyed(OpKind::Update, key, value.len() as u64);
+            checker.on_write(&write, &mut value);
+            checker.on_write_done(&write, true);
+            records.0.lock().unwrap().insert(key, value.clone());
+            versions.entry(key).or_default().push(value);
+        }
+    }
+    let delete = Op::keyed(OpKind::Delete, FIRST + 39, 0);
+    checker.on_write(&delete, &mut []);
+    checker.on_write_done(&delete, true);
+    let pass_over = || {
+        let how = Pass {
+            worker: 1,
+            value: 500,
+            depth: 1,
+            caches_dropped: false,
+            stop: &AtomicBool::new(false),
+            progress: &mut |_, _| {},
+        };
+        pass(&records, &shared, how).unwrap()
+    };
+    records.0.lock().unwrap().remove(&(FIRST + 39));
+    let good = pass_over();
+    assert_eq!((good.checked, good.wrong), (39, 0));
+    assert_eq!(good.unchecked.uncertain, 1, "deleted");
+
+    {
+        let mut held = records.0.lock().unwrap();
+        held.get_mut(&(FIRST + 1)).unwrap()[60] ^= 4;
+        held.insert(FIRST + 2, versions[&(FIRST + 2)][1].clone());
+        held.insert(FIRST + 3, versions[&(FIRST + 3)][0].clone());
+        held.insert(FIRST + 4, versions[&(FIRST + 5)][2].clone());
+        held.remove(&(FIRST + 6));
+        held.get_mut(&(FIRST + 7)).unwrap().pop();
+    }
+    let found = pass_over();
+    // The pass above has seen the last write, so that one before it has come back.
+    let expected = [
+        (FIRST + 1, Wrong::Flipped),
+        (FIRST + 2, Wrong::Stale),
+        (FIRST + 3, Wrong::Stale),
+        (FIRST + 4, Wrong::Misplaced),
+        (FIRST + 6, Wrong::Lost),
+        (FIRST + 7, Wrong::OtherSize),
+    ];
+    let kinds: Vec<_> = found.findings.iter().map(|f| (f.address, f.kind)).collect();
+    assert_eq!(kinds, expected);
+}

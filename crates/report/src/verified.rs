@@ -1,0 +1,174 @@
+//! What verification found, in words: a reason of the verdict, a fact, a table of the places.
+//!
+//! What it is not: the judgement of a block, which the run made. The whole list is in `verify.json`.
+
+use taillight_core::plan::Plan;
+use taillight_rundir::names;
+use taillight_rundir::summary::{Reason, Summary, VerdictStatus};
+use taillight_rundir::verify::{Finding, VerifyReport, Wrong};
+
+use crate::analyse::Analysis;
+use crate::format;
+use crate::model::{Cell, Table, Tone};
+
+/// Code of the reason that says so.
+pub const WRONG_DATA: &str = "wrong_data";
+/// Findings in `summary.json`.
+const KEPT: usize = 100;
+/// Findings in the table.
+const SHOWN: usize = 10;
+
+/// The result for `summary.json`: everything but the end of a long list.
+pub fn of(analysis: &Analysis) -> Option<VerifyReport> {
+    let mut report = analysis.verify.clone()?;
+    report.findings.truncate(KEPT);
+    Some(report)
+}
+
+/// Wrong data is the answer to a run that verifies.
+pub fn wrong_data(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let report = summary.verify.as_ref().filter(|r| r.failed())?;
+    let first = report.findings.first().map_or(String::new(), |f| {
+        format!(
+            " The first is a {} at {}.",
+            f.kind.text(),
+            place(f, keyed(&analysis.manifest.plan))
+        )
+    });
+    let text = match report.wrong {
+        0 => format!(
+            "{} blocks could not be read back.",
+            format::count(report.unchecked.unreadable)
+        ),
+        wrong => format!(
+            "{} of {} blocks read back are not what was written: {}.{first}",
+            format::count(wrong),
+            format::count(report.checked),
+            kinds(report)
+        ),
+    };
+    let reason = Reason {
+        code: WRONG_DATA.to_owned(),
+        text,
+    };
+    Some((VerdictStatus::Errors, reason))
+}
+
+fn keyed(plan: &Plan) -> bool {
+    plan.workloads.iter().any(|w| w.keys.is_some())
+}
+
+/// `2 x lost write, 1 x stale block`.
+fn kinds(report: &VerifyReport) -> String {
+    let mut counts = report.kinds;
+    let all = Wrong::ALL.into_iter().map(|kind| (*counts.of(kind), kind));
+    let parts: Vec<String> = all
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, kind)| format!("{} x {}", format::count(count), kind.text()))
+        .collect();
+    parts.join(", ")
+}
+
+/// The line among the facts.
+pub fn fact(summary: &Summary) -> Option<(String, Tone)> {
+    let report = summary.verify.as_ref()?;
+    let mut text = format!("{} blocks checked: ", format::count(report.checked));
+    text += &match (report.checked, report.wrong) {
+        (0, 0) => "nothing was judged".to_owned(),
+        (_, 0) => "all as written".to_owned(),
+        (_, wrong) => format!("{} WRONG ({})", format::count(wrong), kinds(report)),
+    };
+    let u = &report.unchecked;
+    for (count, why) in [
+        (u.unreadable, "could not be read"),
+        (u.unwritten, "not written by the run"),
+        (u.overlapped, "with overlapping writes"),
+        (u.uncertain, "after a failed write, a trim or a delete"),
+    ] {
+        if count > 0 {
+            text += &format!("; {} not judged, {why}", format::count(count));
+        }
+    }
+    if report.pass.is_some_and(|p| !p.complete) {
+        text += "; the pass was ended early";
+    }
+    let tone = match (report.failed(), report.checked) {
+        (true, _) => Tone::Bad,
+        (false, 0) => Tone::Warn,
+        (false, _) => Tone::Good,
+    };
+    Some((text, tone))
+}
+
+/// Where the first wrong blocks are, what should be there and what is.
+pub fn table(summary: &Summary) -> Option<Table> {
+    let report = summary.verify.as_ref().filter(|r| r.wrong > 0)?;
+    let keyed = report.block == 0;
+    let columns = ["", "where", "expected", "found", "by"];
+    let shown = report.findings.iter().take(SHOWN);
+    let more = report.wrong.saturating_sub(SHOWN as u64);
+    Some(Table {
+        id: "verify",
+        title: "Wrong blocks".to_owned(),
+        note: (more > 0).then(|| {
+            format!(
+                "{} more; the first {} are in {}",
+                format::count(more),
+                taillight_rundir::verify::FINDINGS_MAX,
+                names::VERIFY
+            )
+        }),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: shown.map(|f| row(f, keyed)).collect(),
+        detail: false,
+        words: true,
+    })
+}
+
+fn row(f: &Finding, keyed: bool) -> Vec<Cell> {
+    let write = |generation: u64| format!("write {generation}");
+    let by = f
+        .worker
+        .map_or("the pass".to_owned(), |w| format!("worker {w}"));
+    vec![
+        Cell::toned(f.kind.text(), Tone::Bad),
+        Cell::new(place(f, keyed)),
+        Cell::new(f.expected.map_or("-".to_owned(), write)),
+        Cell::new(found(f)),
+        Cell::new(by),
+    ]
+}
+
+/// `offset 20480`, `offset 20480 of file 3`, `key 17`.
+fn place(f: &Finding, keyed: bool) -> String {
+    match (keyed, f.target) {
+        (true, _) => format!("key {}", f.address),
+        (false, 0) => format!("offset {}", f.address),
+        (false, file) => format!("offset {} of file {file}", f.address),
+    }
+}
+
+fn found(f: &Finding) -> String {
+    let write = f
+        .found
+        .map_or("none of the run's".to_owned(), |g| format!("write {g}"));
+    match f.kind {
+        Wrong::Flipped | Wrong::Torn => match (f.first_byte, f.bytes) {
+            (Some(first), Some(1)) => format!("{write}, byte {first} differs"),
+            (Some(first), Some(bytes)) => {
+                format!("{write}, {bytes} bytes differ from byte {first} on")
+            }
+            _ => write,
+        },
+        Wrong::Lost | Wrong::Stale => write,
+        Wrong::Misplaced => match f.found_address {
+            Some(address) => format!("it belongs to {address}"),
+            None => "another address".to_owned(),
+        },
+        Wrong::OtherRun => match &f.found_run {
+            Some(run) => format!("run {run}"),
+            None => "another run".to_owned(),
+        },
+        Wrong::OtherSize => "another length".to_owned(),
+    }
+}

@@ -74,6 +74,7 @@ pub fn manifest(run_id: &str) -> Manifest {
         overhead: Overhead::default(),
         repeat: Some("taillight run manifest.json".into()),
         trace: None,
+        host: None,
         process: Some(ProcessInfo::current()),
         reason: None,
         schedule: None,

@@ -12,6 +12,7 @@ pub mod dir;
 #[doc(hidden)]
 pub mod fixture;
 pub mod histlog;
+pub mod host;
 pub mod intervals;
 pub mod ios;
 pub mod latency;

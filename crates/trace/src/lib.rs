@@ -13,6 +13,7 @@ pub mod device;
 pub mod direct;
 pub mod disks;
 pub mod environment;
+pub mod host;
 pub mod libraries;
 pub mod machine;
 pub mod memory;

@@ -241,6 +241,9 @@ pub fn summary(run_id: &str) -> Summary {
         },
         losses: Losses::default(),
         overhead: Overhead::default(),
+        host: None,
+        drives: Vec::new(),
+        bus: None,
         cause: Some(vec![Cause {
             layer: "device".into(),
             outliers: 3,

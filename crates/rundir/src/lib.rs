@@ -5,6 +5,7 @@
 //! Engine and trace write through it, `report` reads through it.
 
 pub mod atomic;
+pub mod bus;
 pub mod chunk;
 mod columns;
 pub mod convert;
@@ -19,6 +20,7 @@ pub mod latency;
 pub mod layers;
 pub mod manifest;
 pub mod names;
+pub mod nvme;
 mod process;
 mod reorder;
 pub mod repeat;

@@ -16,14 +16,21 @@ pub const IOS: &str = "ios.parquet";
 pub const LAYERS: &str = "layers.parquet";
 /// Host samples.
 pub const HOST: &str = "host.parquet";
+/// The drive's own view: logs of NVMe drives before and after the run.
+pub const NVME: &str = "nvme.json";
+/// Commands that a bus analyser saw, matched with traced I/Os.
+pub const BUS: &str = "bus.parquet";
+/// How they were matched, and what follows.
+pub const BUS_INFO: &str = "bus.json";
 /// What checking the data found; only where the plan verifies.
 pub const VERIFY: &str = "verify.json";
 /// The report for people.
 pub const REPORT: &str = "report.html";
 
 /// Every name, in the order of design section 6.
-pub const ALL: [&str; 10] = [
-    MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, VERIFY, REPORT,
+pub const ALL: [&str; 13] = [
+    MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, NVME, BUS, BUS_INFO, VERIFY,
+    REPORT,
 ];
 
 /// The files that hold what was measured: written once, never changed afterwards.

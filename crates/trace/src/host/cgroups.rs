@@ -20,8 +20,11 @@ pub(crate) fn cpu_stat(text: &str) -> Option<(u64, u64)> {
 /// CPU quota of the group and those above it.
 #[derive(Debug)]
 pub(crate) struct CpuLimit {
-    groups: Vec<(PathBuf, Arc<str>, Option<(u64, u64)>)>,
+    groups: Vec<Group>,
 }
+
+/// One group: its `cpu.stat`, its name, the last reading.
+type Group = (PathBuf, Arc<str>, Option<(u64, u64)>);
 
 impl CpuLimit {
     /// Finds the groups.
@@ -105,7 +108,9 @@ struct Pair {
 impl Pair {
     fn read(&self) -> Option<Passed> {
         if self.second {
-            return io_stat(&read(&self.dir.join("io.stat"))?, &self.device);
+            let text = std::fs::read_to_string(self.dir.join("io.stat")).ok()?;
+            // A device the group has not used yet has no line: that is zero, seen.
+            return io_stat(&text, &self.device).or(Some([0; 4]));
         }
         let file = |what: &str| read(&self.dir.join(format!("blkio.throttle.{what}")));
         let (ios, bytes) = (file("io_serviced")?, file("io_service_bytes")?);
@@ -124,6 +129,7 @@ impl Pair {
 pub(crate) struct IoLimit {
     pairs: Vec<Pair>,
     missing: Option<&'static str>,
+    seen: bool,
 }
 
 impl IoLimit {
@@ -148,6 +154,7 @@ impl IoLimit {
         IoLimit {
             pairs: pairs.collect(),
             missing,
+            seen: false,
         }
     }
 }
@@ -159,8 +166,8 @@ impl Source for IoLimit {
 
     fn sample(&mut self, _sys: &Sys, mut out: Option<&mut Out>) {
         for pair in &mut self.pairs {
-            // A device the group has not used yet has no line: that is zero, seen.
-            let now = pair.read().or(Some([0; 4]));
+            let now = pair.read();
+            self.seen |= now.is_some();
             let item = Some(&pair.name);
             window(&mut pair.before, now, out.as_deref_mut(), |b, n, out| {
                 let count = |i: usize| n[i].saturating_sub(b[i]) as f64;
@@ -173,7 +180,9 @@ impl Source for IoLimit {
     }
 
     fn missing(&self) -> Option<String> {
-        self.missing.map(str::to_owned)
+        let uncounted = "this control group (version 1) counts only I/O under a throttle";
+        let missing = self.missing.or((!self.seen).then_some(uncounted));
+        missing.map(str::to_owned)
     }
 }
 

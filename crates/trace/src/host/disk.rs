@@ -211,7 +211,7 @@ impl Source for Disks {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{of, put, two};
+    use super::super::testing::{Values, of, put, two};
     use super::*;
 
     const BEFORE: &str =
@@ -219,7 +219,7 @@ mod tests {
     const AFTER: &str =
         " 254       0 vda 300 30 4800 450 200 100 6400 400 3 1300 4450 7 0 112 3 15 109\n";
 
-    fn sampled(before: &str, after: &str) -> (Disks, Vec<(&'static str, Option<String>, f64)>) {
+    fn sampled(before: &str, after: &str) -> (Disks, Values) {
         let home = tempfile::tempdir().unwrap();
         let root = home.path();
         put(root, "proc/diskstats", before);

@@ -213,14 +213,15 @@ fn gather(
             interval *= 2;
         }
     }
-    let source = |s: &Box<dyn Source>| SourceInfo {
+    let said = sources.iter().map(|s| SourceInfo {
         source: s.name().to_owned(),
         missing: s.missing(),
-    };
+    });
+    let said = said.collect();
     let used = clock_gettime(ClockId::ThreadCPUTime);
     Gathered {
         samples,
-        sources: sources.iter().map(source).collect(),
+        sources: said,
         cpu_ns: used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64,
     }
 }
@@ -243,6 +244,7 @@ pub(crate) fn numbers(text: &str, key: &str) -> Option<Vec<u64>> {
     Some(words.by_ref().map_while(|v| v.parse().ok()).collect())
 }
 
+/// Synthetic trees.
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
@@ -254,12 +256,11 @@ pub(crate) mod testing {
         std::fs::write(file, text).unwrap();
     }
 
-    /// Two samples two seconds apart; `change` runs in between. Metric, item and value of each.
-    pub fn two(
-        source: &mut dyn Source,
-        root: &Path,
-        change: impl FnOnce(),
-    ) -> Vec<(&'static str, Option<String>, f64)> {
+    /// Metric, item and value of each value of a sample.
+    pub type Values = Vec<(&'static str, Option<String>, f64)>;
+
+    /// Two samples two seconds apart; `change` runs in between.
+    pub fn two(source: &mut dyn Source, root: &Path, change: impl FnOnce()) -> Values {
         let sys = Sys::at(root);
         source.sample(&sys, None);
         change();

@@ -33,7 +33,7 @@ pub fn parse(text: &str) -> Result<Trace> {
     let place = |name: &str| {
         // T is a whole heading; others carry their unit.
         let is = |c: &&str| **c == *name || (name.len() > 1 && c.starts_with(name));
-        columns.iter().position(|c| is(&c))
+        columns.iter().position(is)
     };
     let need = |name: &'static str| {
         place(name).ok_or_else(|| {

@@ -57,6 +57,23 @@ struct Event {
 #[derive(Debug)]
 struct Pending {
     io: BlockIo,
+    /// Sectors not completed yet: the block layer cuts large I/Os.
+    left: u64,
+    /// Another one of the same place was under way: which completion is whose cannot be told.
+    doubtful: bool,
+}
+
+impl Pending {
+    /// Sectors of it in `from..to`.
+    fn inside(&self, from: u64, to: u64) -> u64 {
+        let end = self.io.sector + sectors(self.io.bytes);
+        end.min(to).saturating_sub(self.io.sector.max(from))
+    }
+}
+
+/// A flush moves nothing and has a place all the same.
+fn sectors(bytes: u64) -> u64 {
+    (bytes / 512).max(1)
 }
 
 /// Parses the files of one trace; their order does not matter.
@@ -77,7 +94,8 @@ pub fn parse(files: &[Vec<u8>]) -> Result<Trace> {
     let (ios, open) = assemble(&events, &names);
     if open > 0 {
         notes.push(format!(
-            "{open} I/Os were queued and their end is not in the trace; they are left out"
+            "{open} I/Os were queued and their end is not in the trace, or not to be told from \
+             another's; they are left out"
         ));
     }
     Ok(Trace {
@@ -159,41 +177,53 @@ fn wrong(magic: u32) -> Error {
         .with("known", VERSION)
 }
 
-/// Queue to completion of every I/O, and how many have no end. Requests hold the I/Os whose sectors
+/// Queue to completion of every I/O, and how many have no end or a doubtful one. Requests hold the I/Os whose sectors
 /// they cover.
 fn assemble(events: &[Event], names: &BTreeMap<u32, Box<str>>) -> (Vec<BlockIo>, usize) {
     let mut open: BTreeMap<(u32, u64), Pending> = BTreeMap::new();
-    let mut done = Vec::new();
+    let (mut done, mut lost) = (Vec::new(), 0);
     for e in events {
         let what = e.action & 0xffff;
         if what == QUEUE {
-            open.insert((e.device, e.sector), queued(e, names));
+            let displaced = open.insert((e.device, e.sector), queued(e, names));
+            if displaced.is_some()
+                && let Some(both) = open.get_mut(&(e.device, e.sector))
+            {
+                both.doubtful = true;
+                lost += 1;
+            }
             continue;
         }
-        let whole = e.sector + (e.bytes / 512).max(1);
-        let covered: Vec<(u32, u64)> = open
-            .range((e.device, e.sector)..(e.device, whole))
-            .map(|(key, _)| *key)
-            .collect();
+        let (from, to) = (e.sector, e.sector + sectors(e.bytes));
+        // Those that begin inside, and the one before when it reaches in.
+        let before = open.range((e.device, 0)..(e.device, from)).next_back();
+        let before = before.filter(|(_, p)| p.inside(from, to) > 0);
+        let inside = open.range((e.device, from)..(e.device, to));
+        let covered: Vec<(u32, u64)> = before.into_iter().chain(inside).map(|(k, _)| *k).collect();
         for key in covered {
-            if what == COMPLETE {
-                if let Some(mut pending) = open.remove(&key) {
+            let Some(pending) = open.get_mut(&key) else {
+                continue;
+            };
+            let io = &mut pending.io;
+            match what {
+                GET_REQUEST => io.alloc = Some(e.time),
+                INSERT => io.insert = Some(e.time),
+                ISSUE => io.issued = Some(e.time),
+                REQUEUE => io.issued = None,
+                COMPLETE => {
                     pending.io.done = e.time;
-                    done.push(pending.io);
+                    pending.left = pending.left.saturating_sub(pending.inside(from, to));
+                    if pending.left == 0 {
+                        lost += usize::from(pending.doubtful);
+                        let ended = open.remove(&key).filter(|p| !p.doubtful);
+                        done.extend(ended.map(|p| p.io));
+                    }
                 }
-            } else if let Some(pending) = open.get_mut(&key) {
-                let io = &mut pending.io;
-                match what {
-                    GET_REQUEST => io.alloc = Some(e.time),
-                    INSERT => io.insert = Some(e.time),
-                    ISSUE => io.issued = Some(e.time),
-                    REQUEUE => io.issued = None,
-                    _ => {}
-                }
+                _ => {}
             }
         }
     }
-    (done, open.len())
+    (done, open.len() + lost)
 }
 
 fn queued(e: &Event, names: &BTreeMap<u32, Box<str>>) -> Pending {
@@ -206,6 +236,8 @@ fn queued(e: &Event, names: &BTreeMap<u32, Box<str>>) -> Pending {
     };
     let dev = format!("{}:{}", e.device >> 20, e.device & 0xf_ffff);
     Pending {
+        left: sectors(e.bytes),
+        doubtful: false,
         io: BlockIo {
             dev: dev.into(),
             sector: e.sector,
@@ -317,6 +349,35 @@ mod tests {
                 .iter()
                 .all(|io| io.done == 9 && io.issued == Some(3))
         );
+    }
+
+    #[test]
+    fn a_cut_io_ends_with_its_last_part() {
+        let part = |t, sector, action| record(t, sector, 4096, 1 << 16 | action, 1, &[]);
+        let file = [
+            record(1, 8, 8192, 1 << 16 | QUEUE, 1, &[]),
+            part(2, 8, ISSUE),
+            part(3, 16, ISSUE),
+            part(7, 16, COMPLETE),
+            part(9, 8, COMPLETE),
+        ];
+        let trace = parse(&[file.concat()]).unwrap();
+        assert_eq!((trace.ios.len(), trace.ios[0].done), (1, 9));
+    }
+
+    #[test]
+    fn two_of_one_place_at_a_time_are_left_out() {
+        let step = |t, action| record(t, 8, 4096, 1 << 16 | action, 1, &[]);
+        let file = [
+            step(1, QUEUE),
+            step(2, QUEUE),
+            step(5, COMPLETE),
+            step(9, COMPLETE),
+        ];
+        let other = read(20, 8, 512, 1);
+        let trace = parse(&[file.concat(), other]).unwrap();
+        assert_eq!((trace.ios.len(), trace.ios[0].queued), (1, Some(20)));
+        assert!(trace.notes[0].contains("2 I/Os"), "{:?}", trace.notes);
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// JSON Schema of job files and outputs.
     Schema(SchemaArgs),
-    /// Turn another benchmark's job file into Taillight job files.
+    /// Job files of other benchmarks into ours; what other tools saw into a run.
     Import(ImportArgs),
     /// Write a job or a run as another benchmark's job file.
     Export(ExportArgs),
@@ -217,6 +217,10 @@ pub enum SchemaOf {
     Search,
     /// repeat.json of repetitions.
     Repeat,
+    /// Rows of host.parquet: every metric with its unit.
+    Host,
+    /// nvme.json of a run directory.
+    Nvme,
 }
 
 /// Arguments of `schema`.
@@ -238,11 +242,14 @@ pub struct SchemaArgs {
   taillight import job.fio
   taillight import job.fio --output jobs/
   taillight import workloada -p recordcount=1000000 --output jobs/
+  taillight import sda.blktrace.0 --run RUN
+  taillight import smart.json --run RUN --moment after
+  taillight import bus.csv --run RUN --map docs/bus-mapping.toml
 
 Options of the file that would change the load and have no equivalent are errors. `taillight run
 job.fio` imports and runs in one go.")]
 pub struct ImportArgs {
-    /// Job file of another benchmark; `-` reads standard input.
+    /// Job file of another benchmark (`-` reads standard input); with --run, what another tool saw.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Where to: a new file, a directory, or `-` for standard output [default: -].
@@ -257,6 +264,24 @@ pub struct ImportArgs {
     /// YCSB: set a property, as -p of YCSB does (repeatable).
     #[arg(short = 'p', value_name = "K=V", action = ArgAction::Append)]
     pub properties: Vec<String>,
+    /// Add what another tool saw to this run: blktrace, biosnoop, bpftrace, nvme-cli JSON, bus table.
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["output", "format", "more", "properties"])]
+    pub run: Option<PathBuf>,
+    /// What is what in the table of a bus analyser (docs/bus-mapping.toml).
+    #[arg(long, value_name = "FILE", requires = "run")]
+    pub map: Option<PathBuf>,
+    /// Whether the drive's log was read before or after the run.
+    #[arg(long, value_name = "WHEN", value_enum, requires = "run")]
+    pub moment: Option<Moment>,
+}
+
+/// When a drive's log was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Moment {
+    /// Before the run.
+    Before,
+    /// After the run.
+    After,
 }
 
 /// Arguments of `export`.

@@ -9,7 +9,7 @@ use taillight_import::ycsb::Properties;
 use taillight_import::{FORMATS, ImportedJob};
 
 use crate::args::ImportArgs;
-use crate::{output, run};
+use crate::{import_run, output, run};
 
 /// Runs the command.
 ///
@@ -17,6 +17,9 @@ use crate::{output, run};
 /// `Usage` for a file of no known format and for options without equivalent; `Unavailable` when
 /// the result cannot be written.
 pub fn main(args: &ImportArgs) -> Result<Exit> {
+    if let Some(dir) = &args.run {
+        return import_run::main(args, dir);
+    }
     let given = run::read(&args.file)?;
     let format = match &args.format {
         Some(name) => taillight_import::by_name(name),

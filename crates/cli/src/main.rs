@@ -7,6 +7,7 @@ mod doctor;
 mod drivers;
 mod export;
 mod import;
+mod import_run;
 mod outcome;
 mod output;
 mod problem;

@@ -129,6 +129,7 @@ pub fn plan(target: TargetPlan, ops: &[OpKind], block: u64, depth: u32) -> Plan 
         trace: TracePlan {
             mode: TraceMode::Off,
             threshold: None,
+            host: false,
         },
         capture: CapturePlan {
             mode: CaptureMode::Off,

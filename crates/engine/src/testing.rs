@@ -36,6 +36,7 @@ pub fn plan() -> Plan {
         trace: TracePlan {
             mode: TraceMode::Off,
             threshold: None,
+            host: false,
         },
         capture: CapturePlan {
             mode: CaptureMode::All,

@@ -6,9 +6,10 @@ use taillight_stats::{Dist, percentile_curve};
 
 use crate::analyse::{Analysis, Exceedances, Group, Parts, Row, tracks};
 use crate::format;
+use crate::host::HostTrack;
 use crate::latency::{self, Asked, Origin, per_s};
 use crate::plots::data::{
-    Bin, CurvePoint, Heat, Measure, NinePoint, RunData, Series, SlowPoint, Slowest,
+    Bin, CurvePoint, Heat, HostLine, Measure, NinePoint, RunData, Series, SlowPoint, Slowest,
 };
 
 /// Points of a curve on the scale of nines, and in per cent.
@@ -54,10 +55,34 @@ pub fn run_data(analysis: &Analysis, label: &str) -> Result<RunData> {
                 .collect(),
         });
     }
+    data.host = analysis
+        .machine
+        .host
+        .iter()
+        .map(|t| host_line(t, analysis.start_ns))
+        .collect();
     data.tracks = tracks(&analysis.intervals, analysis.start_ns, |row| {
         names.of(row.workload, row.op)
     });
     Ok(data)
+}
+
+/// Most points of one line of the machine.
+const HOST_POINTS: usize = 1_500;
+
+/// A metric as a line; where there are too many samples the highest of each stretch.
+fn host_line(track: &HostTrack, start_ns: i64) -> HostLine {
+    let stretch = track.points.len().div_ceil(HOST_POINTS).max(1);
+    let highest = |points: &[(i64, i64, f64)]| {
+        let (start, end, value) = points.iter().max_by(|a, b| a.2.total_cmp(&b.2)).copied()?;
+        let middle = start + (end - start) / 2;
+        Some((middle.saturating_sub(start_ns) as f64 / 1e9, value))
+    };
+    HostLine {
+        metric: track.metric,
+        item: track.item.clone(),
+        points: track.points.chunks(stretch).filter_map(highest).collect(),
+    }
 }
 
 /// How series are named: by operation, and by workload when there are several.

@@ -13,7 +13,7 @@ use taillight_stats::{CeilingStatus, Dist, Pct, check_ceiling};
 
 use crate::analyse::{Analysis, Exceedances, Group, Parts, STATUS_UNKNOWN, Tally};
 use crate::latency::{self, Asked, Origin, per_s};
-use crate::{load, saturation, verdict, verified};
+use crate::{host, load, nvme, saturation, verdict, verified};
 
 /// The summary, verdict included.
 ///
@@ -37,6 +37,12 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
     {
         losses.ios = losses.ios.max(recorded.saturating_sub(counts.analysed));
     }
+    let above = |ns: u64| {
+        let groups = analysis.groups.iter().filter(|g| is_one_io(g));
+        let dists = groups.map(|g| &g.parts.service);
+        let slow = |d: &Arc<Dist>| d.count() - d.count_at_or_below(ns.saturating_sub(1));
+        dists.map(slow).sum()
+    };
     let mut summary = Summary {
         schema: SCHEMA_VERSION,
         taillight: env!("CARGO_PKG_VERSION").to_owned(),
@@ -61,6 +67,9 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         losses,
         overhead: analysis.manifest.overhead.clone(),
         cause: None,
+        host: host::summary(analysis.manifest.host.as_ref(), &analysis.machine.host),
+        drives: nvme::drives(&analysis.machine.nvme, &above),
+        bus: analysis.machine.bus.clone(),
         files: analysis.files.clone(),
     };
     if analysis.origin == Origin::HISTOGRAM {

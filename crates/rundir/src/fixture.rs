@@ -74,6 +74,7 @@ pub fn manifest(run_id: &str) -> Manifest {
         overhead: Overhead::default(),
         repeat: Some("taillight run manifest.json".into()),
         trace: None,
+        host: None,
         process: Some(ProcessInfo::current()),
         reason: None,
         schedule: None,
@@ -241,6 +242,9 @@ pub fn summary(run_id: &str) -> Summary {
         verify: None,
         losses: Losses::default(),
         overhead: Overhead::default(),
+        host: None,
+        drives: Vec::new(),
+        bus: None,
         cause: Some(vec![Cause {
             layer: "device".into(),
             outliers: 3,

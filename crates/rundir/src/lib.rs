@@ -5,6 +5,7 @@
 //! Engine and trace write through it, `report` reads through it.
 
 pub mod atomic;
+pub mod bus;
 pub mod chunk;
 mod columns;
 pub mod convert;
@@ -12,6 +13,7 @@ pub mod dir;
 #[doc(hidden)]
 pub mod fixture;
 pub mod histlog;
+pub mod host;
 pub mod intervals;
 pub mod ios;
 pub mod latency;
@@ -19,6 +21,7 @@ pub mod layers;
 pub mod ledger;
 pub mod manifest;
 pub mod names;
+pub mod nvme;
 mod process;
 mod reorder;
 pub mod repeat;

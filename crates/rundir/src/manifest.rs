@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::plan::{CaptureMode, Plan};
 
+use crate::host::HostInfo;
 use crate::trace_info::TraceInfo;
 
 /// The manifest. Field order is the order in the file.
@@ -45,6 +46,9 @@ pub struct Manifest {
     /// How layers were traced; absent when nothing was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceInfo>,
+    /// How the machine was sampled while the run went on; absent when it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostInfo>,
     /// Why the run is partial or failed, one sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

@@ -16,6 +16,12 @@ pub const IOS: &str = "ios.parquet";
 pub const LAYERS: &str = "layers.parquet";
 /// Host samples.
 pub const HOST: &str = "host.parquet";
+/// The drive's own view: logs of NVMe drives before and after the run.
+pub const NVME: &str = "nvme.json";
+/// Commands that a bus analyser saw, matched with traced I/Os.
+pub const BUS: &str = "bus.parquet";
+/// How they were matched, and what follows.
+pub const BUS_INFO: &str = "bus.json";
 /// What checking the data found; only where the plan verifies.
 pub const VERIFY: &str = "verify.json";
 /// Which write of each block was the last; only where the plan verifies.
@@ -24,8 +30,9 @@ pub const LEDGER: &str = "ledger.parquet";
 pub const REPORT: &str = "report.html";
 
 /// Every name, in the order of design section 6.
-pub const ALL: [&str; 11] = [
-    MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, VERIFY, LEDGER, REPORT,
+pub const ALL: [&str; 14] = [
+    MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, NVME, BUS, BUS_INFO, VERIFY,
+    LEDGER, REPORT,
 ];
 
 /// The files that hold what was measured: written once, never changed afterwards.

@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::OpKind;
 
+use crate::bus::BusInfo;
+use crate::host::HostInfo;
 use crate::latency::Latency;
 use crate::manifest::{Losses, Overhead, RunStatus};
 use crate::verify::VerifyReport;
@@ -53,6 +55,15 @@ pub struct Summary {
     pub overhead: Overhead,
     /// Why the tail is slow, largest first; null until traced.
     pub cause: Option<Vec<Cause>>,
+    /// What the machine did in the measure phase; absent when it was not sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostSummary>,
+    /// What NVMe drives below the target say of the run; empty without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drives: Vec<DriveSummary>,
+    /// What a bus analyser saw; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus: Option<BusInfo>,
     /// Files of the run directory.
     pub files: Vec<FileEntry>,
 }
@@ -342,6 +353,51 @@ pub struct Cause {
     pub excess_ns: u64,
     /// Whether the evidence is an exact match (true) or only fits in time (false).
     pub sure: bool,
+}
+
+/// Host samples of the measure phase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostSummary {
+    /// How they were taken, and what could not be had.
+    #[serde(flatten)]
+    pub info: HostInfo,
+    /// Every metric that had a value.
+    pub metrics: Vec<HostMetric>,
+}
+
+/// A drive's own view beside the host's latencies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DriveSummary {
+    /// Controller, or the file its logs came from.
+    pub name: String,
+    /// What follows from its logs, in words.
+    pub text: String,
+    /// From this latency on its monitor counts, ns; null without a monitor that counts.
+    pub from_ns: Option<u64>,
+    /// Commands that took as long or longer in the drive during the run, whoever sent them; null
+    /// when the counters do not tell.
+    pub device: Option<u64>,
+    /// I/Os of the run that took as long or longer as the host saw it.
+    pub host: Option<u64>,
+}
+
+/// One metric of `host.parquet` over the measure phase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostMetric {
+    /// Where it is from.
+    pub source: String,
+    /// Of what: disk, control group, sensor; null for the whole machine or process.
+    pub item: Option<String>,
+    /// Name; that of iostat -x for disks.
+    pub metric: String,
+    /// Unit of the values.
+    pub unit: String,
+    /// Mean over time.
+    pub mean: f64,
+    /// Least value of a sample.
+    pub min: f64,
+    /// Largest value of a sample.
+    pub max: f64,
 }
 
 /// One file of the run directory.

@@ -12,6 +12,8 @@ pub enum Rung {
     TracePoints,
     /// Only when the threads ran: no rights for trace points.
     Threads,
+    /// Another tool's trace, imported: block I/Os only.
+    Imported,
     /// Nothing was seen.
     None,
 }

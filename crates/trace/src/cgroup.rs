@@ -91,6 +91,34 @@ pub fn cpu_stats(sys: &Sys) -> Vec<std::path::PathBuf> {
     files
 }
 
+/// A group of this process with an I/O controller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IoGroup {
+    /// Its directory.
+    pub dir: std::path::PathBuf,
+    /// Version 2.
+    pub second: bool,
+}
+
+/// The group whose I/O counters this process is in; version 2 where both are there.
+pub fn io_group(sys: &Sys) -> Option<IoGroup> {
+    let groups = parse_groups(&sys.text("/proc/self/cgroup").unwrap_or_default());
+    let of = |group: &Group, mount: &str, file: &str, second: bool| {
+        let path = format!("/sys/fs/cgroup{mount}{}", group.path.trim_end_matches('/'));
+        sys.exists(&format!("{path}/{file}")).then(|| IoGroup {
+            dir: sys.path(&path),
+            second,
+        })
+    };
+    let two = groups.iter().filter(|g| g.controllers.is_empty());
+    let mut two = two.flat_map(|g| ["", "/unified"].map(|m| of(g, m, "io.stat", true)));
+    let one = groups
+        .iter()
+        .filter(|g| g.controllers.iter().any(|c| c == "blkio"));
+    let mut one = one.map(|g| of(g, "/blkio", "blkio.throttle.io_serviced", false));
+    two.find_map(|g| g).or_else(|| one.find_map(|g| g))
+}
+
 impl Limits {
     /// Reads every group on the way up and keeps the tightest limits.
     pub fn read(sys: &Sys) -> Limits {

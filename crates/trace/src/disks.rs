@@ -26,6 +26,16 @@ pub fn under(sys: &Sys, path: &Path) -> Vec<u32> {
     found
 }
 
+/// Names of the disks below `path`, upper ones first.
+pub fn names(sys: &Sys, path: &Path) -> Vec<String> {
+    let name = |n: &u32| {
+        let link = sys.path(&format!("/sys/dev/block/{}:{}", n >> 20, n & 0xf_ffff));
+        let dir = link.canonicalize().ok()?;
+        Some(dir.file_name()?.to_string_lossy().into_owned())
+    };
+    under(sys, path).iter().filter_map(name).collect()
+}
+
 /// The device that `path` is, or is on; for a path that does not exist yet, its parent's.
 fn device_of(path: &Path) -> Option<(u32, u32)> {
     let mut existing = path.ancestors().filter(|p| p.exists());

@@ -4,8 +4,10 @@
 //! behind `taillight doctor`. What it is not: part of the measurement; everything here runs
 //! before or after. Called by `cli`.
 
+pub mod align;
 #[cfg(feature = "bpf")]
 pub mod bpf;
+pub mod bus;
 pub mod cgroup;
 pub mod clock;
 pub mod cpu;
@@ -13,10 +15,13 @@ pub mod device;
 pub mod direct;
 pub mod disks;
 pub mod environment;
+pub mod foreign;
+pub mod host;
 pub mod libraries;
 pub mod machine;
 pub mod memory;
 pub mod mounts;
+pub mod nvme;
 pub mod pressure;
 pub mod quota;
 pub mod rights;

@@ -69,6 +69,7 @@ pub fn create(
         overhead: Overhead::default(),
         repeat: Some(repeat(&path, args)),
         trace: None,
+        host: None,
         process: Some(ProcessInfo::current()),
         reason: None,
         schedule: None,

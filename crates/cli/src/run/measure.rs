@@ -1,14 +1,19 @@
 //! The one call into the engine, with or without tracing.
 
 use std::path::Path;
+use std::time::Duration;
 
 use taillight_core::plan::{Plan, TraceMode};
 use taillight_core::{Error, Result};
 use taillight_driver::Target;
 use taillight_engine::{Observer, Outcome, Request};
+use taillight_rundir::host::HostInfo;
+use taillight_rundir::nvme::write_nvme;
 use taillight_rundir::trace_info::TraceInfo;
-use taillight_trace::Sys;
+use taillight_trace::host::Sampler;
+use taillight_trace::nvme::Drives;
 use taillight_trace::tracer::{self, Tracer, Wish};
+use taillight_trace::{Sys, disks};
 
 use super::directory::Made;
 use super::live::Live;
@@ -23,6 +28,8 @@ pub struct Measured {
     pub trace: Option<TraceInfo>,
     /// Why what was traced could not be written.
     pub untraced: Option<Error>,
+    /// From sampling the machine, unless that was off.
+    pub host: Option<HostInfo>,
 }
 
 /// Makes the load and records it.
@@ -56,15 +63,22 @@ pub fn run(
             (None, Some(tracer::untraced(plan, &why)))
         }
     };
+    let drives = drives(plan, made, sys);
+    let sampler = sampler(plan, made, sys);
     let Some(tracer) = tracer else {
+        let outcome = taillight_engine::run::run(request)?;
+        logs(drives, made);
         return Ok(Measured {
-            outcome: taillight_engine::run::run(request)?,
+            outcome,
             trace,
             untraced: None,
+            host: sampled(sampler, made),
         });
     };
     tracer.missing().iter().for_each(|m| output::note(m));
     let outcome = taillight_engine::run::run_probed(request, tracer.probes())?;
+    let host = sampled(sampler, made);
+    logs(drives, made);
     let (trace, untraced) = match tracer.finish(&made.dir) {
         Ok(info) => (info, None),
         Err(e) => (tracer::untraced(plan, &e), Some(e)),
@@ -73,7 +87,52 @@ pub fn run(
         outcome,
         trace: Some(trace),
         untraced,
+        host,
     })
+}
+
+/// Starts to sample the machine, if there is one below the load. The run goes on without.
+fn sampler(plan: &Plan, made: &Made, sys: &Sys) -> Option<Sampler> {
+    if !plan.trace.host || made.clock.source == "virtual" {
+        return None;
+    }
+    let path = plan.target.path.as_deref().map(Path::new);
+    let interval = Duration::from_nanos(plan.run.interval.0);
+    match Sampler::start(interval, path, sys) {
+        Ok(sampler) => Some(sampler),
+        Err(e) => {
+            output::note(&format!("the machine is not sampled: {e}"));
+            None
+        }
+    }
+}
+
+/// Reads the logs of the NVMe drives below the target.
+fn drives(plan: &Plan, made: &Made, sys: &Sys) -> Option<Drives> {
+    let path = plan.target.path.as_deref().map(Path::new)?;
+    let real = plan.trace.host && made.clock.source != "virtual";
+    real.then(|| Drives::before(sys, &disks::names(sys, path)))
+}
+
+/// Reads them again; logs that cannot be written are told and missed.
+fn logs(drives: Option<Drives>, made: &Made) {
+    let Some(file) = drives.and_then(Drives::after) else {
+        return;
+    };
+    if let Err(e) = write_nvme(&made.dir, &file) {
+        output::note(&format!("the drive's logs are lost: {e}"));
+    }
+}
+
+/// Ends sampling; samples that cannot be written are told and missed, the run is kept.
+fn sampled(sampler: Option<Sampler>, made: &Made) -> Option<HostInfo> {
+    match sampler?.finish(&made.dir) {
+        Ok(info) => Some(info),
+        Err(e) => {
+            output::note(&format!("samples of the machine are lost: {e}"));
+            None
+        }
+    }
 }
 
 /// Starts tracing if the plan asks for it.

@@ -32,6 +32,7 @@ pub fn conclude(
         outcome,
         trace,
         untraced,
+        host,
     } = measured;
     if let Some(e) = &untraced {
         problem::show(e);
@@ -52,6 +53,7 @@ pub fn conclude(
     manifest.losses = outcome.losses;
     manifest.losses.trace_events = trace.as_ref().map(|t| t.events_lost + t.ios_lost);
     manifest.trace = trace;
+    manifest.host = host;
     manifest.overhead = outcome.overhead;
     manifest.clock.source = outcome.clock;
     manifest.schedule = scheduled(&manifest.plan).then_some(ScheduleInfo {

@@ -283,6 +283,7 @@ fn trace(table: &TraceTable) -> TracePlan {
     TracePlan {
         mode: table.mode.unwrap_or(TraceMode::Off),
         threshold: table.threshold,
+        host: table.host.unwrap_or(true),
     }
 }
 

@@ -156,6 +156,9 @@ pub struct TraceTable {
     /// Slower than this is an outlier. Default: the tightest of `qos.ceilings`, else the 99.9 % of
     /// each kind of operation.
     pub threshold: Option<Span>,
+    /// Sample disks, CPUs, pressure and memory of the machine at each interval (at most every
+    /// 100 ms). Default: true.
+    pub host: Option<bool>,
 }
 
 /// `[capture]`

@@ -139,6 +139,13 @@ pub struct TracePlan {
     /// Slower than this is an outlier; absent = the tightest ceiling, else the running 99.9 %.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<Span>,
+    /// Sample the machine at each interval.
+    #[serde(default = "yes")]
+    pub host: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// How much is traced.

@@ -15,7 +15,9 @@ mod tracks;
 use taillight_core::plan::CaptureMode;
 use taillight_core::progress::OnProgress;
 use taillight_core::{ErrorKind, Result};
+use taillight_rundir::bus::{BusInfo, read_bus};
 use taillight_rundir::intervals::{IntervalRow, read_intervals};
+use taillight_rundir::nvme::{NvmeFile, read_nvme};
 use taillight_rundir::summary::FileEntry;
 use taillight_rundir::verify::VerifyReport;
 use taillight_rundir::{Manifest, RunDir, RunStatus, names};
@@ -28,6 +30,7 @@ pub use histograms::{STATUS_UNKNOWN, tallies};
 pub use row::Row;
 pub use tracks::tracks;
 
+use crate::host::{self, HostTrack};
 use crate::latency::Origin;
 
 /// Everything known about one run.
@@ -49,6 +52,8 @@ pub struct Analysis {
     pub duration_ns: u64,
     /// Intervals of the measure and drain phases.
     pub intervals: Vec<IntervalRow>,
+    /// What else was seen of the machine.
+    pub machine: Machine,
     /// Counts that must agree.
     pub counts: Counts,
     /// What went wrong while reading, in words; each is a reason of the verdict.
@@ -59,6 +64,17 @@ pub struct Analysis {
     pub files: Vec<FileEntry>,
     /// The job file as given.
     pub job: Option<String>,
+}
+
+/// What was seen of the machine beside the I/Os.
+#[derive(Debug, Clone, Default)]
+pub struct Machine {
+    /// Host samples of the measure phase.
+    pub host: Vec<HostTrack>,
+    /// What NVMe drives said before and after.
+    pub nvme: Option<NvmeFile>,
+    /// What a bus analyser saw.
+    pub bus: Option<BusInfo>,
 }
 
 /// Counts of the same I/Os from different places.
@@ -129,15 +145,7 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
         let from_log = histograms::read(dir, span.0, &intervals);
         let mut groups = or_trouble(from_log, "histograms_unreadable", &mut troubles)?;
         outliers_only = adopt(&mut groups, captured.groups);
-        if outliers_only {
-            let text = "Of the I/Os only outliers and failures were kept, and there are no \
-                        histograms: rate and percentiles are unknown, the list of outliers is \
-                        what there is.";
-            troubles.push(Trouble {
-                code: "outliers_only",
-                text: text.to_owned(),
-            });
-        }
+        troubles.extend(outliers_only.then(only_outliers));
         (groups, Origin::HISTOGRAM)
     };
     let last = groups
@@ -147,6 +155,8 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
         .unwrap_or(span.1);
     let interval_rows = (!intervals.is_empty()).then_some(all_intervals as u64);
     let files = files(dir, captured.rows, interval_rows)?;
+    let until = last.max(span.1);
+    let machine = machine(dir, (span.0, until), &mut troubles)?;
     Ok(Analysis {
         status: dir.status(),
         manifest,
@@ -154,14 +164,33 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
         origin,
         outliers_only,
         start_ns: span.0,
-        duration_ns: last.max(span.1).saturating_sub(span.0).max(0) as u64,
+        duration_ns: until.saturating_sub(span.0).max(0) as u64,
         intervals,
+        machine,
         counts,
         troubles,
         verify,
         files,
         job,
     })
+}
+
+fn machine(dir: &RunDir, span: (i64, i64), troubles: &mut Vec<Trouble>) -> Result<Machine> {
+    let host = host::tracks(dir, span.0, span.1);
+    Ok(Machine {
+        host: or_trouble(host, "host_unreadable", troubles)?,
+        nvme: or_trouble(read_nvme(dir), "nvme_unreadable", troubles)?,
+        bus: or_trouble(read_bus(dir), "bus_unreadable", troubles)?,
+    })
+}
+
+fn only_outliers() -> Trouble {
+    let text = "Of the I/Os only outliers and failures were kept, and there are no histograms: rate \
+                and percentiles are unknown, the list of outliers is what there is.";
+    Trouble {
+        code: "outliers_only",
+        text: text.to_owned(),
+    }
 }
 
 /// The files of the directory, with their rows where they have some.

@@ -109,6 +109,14 @@ fn limits(it: &Explanation) -> Vec<String> {
             format::count(lost)
         ));
     }
+    if it.info.rung == Rung::Imported {
+        let from = it.info.why.as_deref().unwrap_or("another tool");
+        said.push(format!(
+            "The trace is not Taillight's own ({from}): threads were not watched, so what happened \
+             before the block layer and after the completion is unknown."
+        ));
+        return said;
+    }
     for program in it.info.programs.iter().filter(|p| p.missing.is_some()) {
         said.push(format!(
             "Not seen: {} ({}).",

@@ -9,6 +9,7 @@
   // Labels -------------------------------------------------------------------------------------
   const TIMES = [[6e10, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
   const BYTES = [[2 ** 40, "TiB/s"], [2 ** 30, "GiB/s"], [2 ** 20, "MiB/s"], [1024, "KiB/s"], [1, "B/s"]];
+  const SIZES = BYTES.map(([size, name]) => [size, name.replace("/s", "")]);
   const COUNTS = [[1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];
   const trim = v => String(Number(v.toPrecision(6)));
   const unitOf = (units, v) => units.find(u => Math.abs(v) >= u[0] * 0.9999) || units[units.length - 1];
@@ -68,10 +69,10 @@
     const lo = Math.min(...axis.range), hi = Math.max(...axis.range), log = axis.type === "log";
     const most = Math.max(3, Math.floor(room));
     if (kind === "nines") { const v = ninesTicks(lo, hi); return [v, v.map(ninesLabel)]; }
-    const units = { time: TIMES, bytes: BYTES, number: COUNTS }[kind];
+    const units = { time: TIMES, bytes: BYTES, size: SIZES, number: COUNTS }[kind];
     if (!units) return null;
     if (log) { const v = decades(lo, hi, 1.7 * room); return [v, v.map(x => label(units, x))]; }
-    const v = linear(lo, hi, most, kind === "bytes" ? 1024 : 10).filter(x => x >= 0);
+    const v = linear(lo, hi, most, kind === "bytes" || kind === "size" ? 1024 : 10).filter(x => x >= 0);
     const unit = unitOf(units, Math.max(...v.map(Math.abs), 0));
     return [v, v.map(x => label(units, x, unit))];
   };
@@ -79,7 +80,9 @@
     const patch = {}, plot = f.node._fullLayout;
     for (const [name, kind] of Object.entries(f.axes)) {
       const axis = plot[name];
-      const size = name[0] === "x" ? plot._size.w / 110 : plot._size.h / 44;
+      // Small pictures below each other share the height.
+      const part = axis && axis.domain ? axis.domain[1] - axis.domain[0] : 1;
+      const size = name[0] === "x" ? plot._size.w / 110 : plot._size.h * part / (part < 0.5 ? 26 : 44);
       const found = ticks(kind, axis, size);
       if (found) {
         patch[name + ".tickmode"] = "array";
@@ -179,6 +182,14 @@
     show(f);
     return false;
   };
+  // Figures over time show the same stretch of it; null = each its own whole.
+  const together = (f, range) => {
+    if (f.axes.xaxis !== "elapsed") return;
+    for (const other of figures.values()) {
+      if (other === f || !other.drawn || other.axes.xaxis !== "elapsed") continue;
+      Plotly.relayout(other.node, { "xaxis.range": (range || other.home["xaxis.range"]).slice() });
+    }
+  };
   const draw = f => {
     if (f.drawn) return;
     f.drawn = true;
@@ -211,8 +222,10 @@
       retick(f);
       f.node.on("plotly_legendclick", e => legendClick(f, e, false));
       f.node.on("plotly_legenddoubleclick", e => legendClick(f, e, true));
-      f.node.on("plotly_doubleclick", () => Plotly.relayout(f.node, f.home));
+      f.node.on("plotly_doubleclick", () => { Plotly.relayout(f.node, f.home); together(f, null); });
       f.node.on("plotly_relayout", change => {
+        const from = change["xaxis.range[0]"], to = change["xaxis.range[1]"];
+        if (from !== undefined && to !== undefined) together(f, [from, to]);
         if (Object.keys(change).some(k => /axis\d*\.(range|autorange|type)/.test(k))) retick(f);
       });
     });

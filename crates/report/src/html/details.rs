@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::about::{length, utc};
-use crate::format;
 use crate::render::Run;
+use crate::{format, host};
 
 /// Pairs of words.
 type Pairs = Vec<(String, String)>;
@@ -94,6 +94,7 @@ fn facts(run: &Run) -> Pairs {
             format::count(counts.analysed)
         ),
     );
+    pairs.extend(manifest.host.iter().flat_map(host::words));
     pairs
 }
 

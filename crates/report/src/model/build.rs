@@ -1,6 +1,7 @@
 //! Summary -> model: verdict, key figures, facts; tables are beside this file.
 
 use taillight_rundir::Summary;
+use taillight_rundir::bus::BusInfo;
 use taillight_rundir::latency::LatencySource;
 use taillight_rundir::summary::Distribution;
 
@@ -181,9 +182,46 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
     if let Some(text) = slc(summary) {
         fact("SLC", text, Tone::Plain);
     }
+    for drive in &summary.drives {
+        fact(
+            "Drive",
+            format!("{}: {}", drive.name, fine(&drive.text, script)),
+            Tone::Plain,
+        );
+    }
+    if let Some(bus) = &summary.bus {
+        fact("Bus", bus_words(bus, script), Tone::Plain);
+    }
     let own = overhead(summary, script);
     fact("Overhead", own, Tone::Plain);
     facts
+}
+
+/// How the bus analyser's commands were matched, and where the slowest spent their time.
+fn bus_words(bus: &BusInfo, script: Script) -> String {
+    let time = |ns: u64| format::duration_ns(ns, script);
+    let mut text = format!(
+        "{} of {} traced I/Os found on the bus ({}); clocks fitted with {} ppm of drift, residual {} \
+         (99 %: {}), offset known to {}",
+        format::count(bus.matched),
+        format::count(bus.covered),
+        bus.file,
+        format::digits3(bus.drift_ppm),
+        time(bus.residual_p50_ns),
+        time(bus.residual_p99_ns),
+        time(bus.slack_ns)
+    );
+    for s in &bus.split {
+        text.push_str(&format!(
+            "; at {} issue to completion {}: {} to the bus, {} in the device, {} back",
+            s.p,
+            time(s.d2c_ns),
+            time(s.before_ns),
+            time(s.device_ns),
+            time(s.after_ns)
+        ));
+    }
+    text
 }
 
 /// What has no place in the pictures.

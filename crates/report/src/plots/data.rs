@@ -3,6 +3,7 @@
 //! Filled by `analyse`; drawn by the functions beside this file. Nothing here knows plotly.
 
 use taillight_core::OpKind;
+use taillight_rundir::host::Metric;
 
 use crate::palette;
 
@@ -26,8 +27,21 @@ pub struct RunData {
     pub heats: Vec<Heat>,
     /// Slowest I/Os per operation.
     pub outliers: Vec<Slowest>,
+    /// What the machine did.
+    pub host: Vec<HostLine>,
     /// Response-time ceilings asked for, ns.
     pub ceilings: Vec<u64>,
+}
+
+/// One metric of the machine over time.
+#[derive(Debug, Clone)]
+pub struct HostLine {
+    /// Which.
+    pub metric: &'static Metric,
+    /// Of what.
+    pub item: Option<String>,
+    /// Middle of the window, seconds since the start of the measure phase; the value.
+    pub points: Vec<(f64, f64)>,
 }
 
 /// What was timed.
@@ -272,6 +286,8 @@ impl RunData {
         heats.for_each(|t| *t += seconds);
         let slow = self.outliers.iter_mut().flat_map(|o| &mut o.points);
         slow.for_each(|p| p.at_s += seconds);
+        let host = self.host.iter_mut().flat_map(|h| &mut h.points);
+        host.for_each(|p| p.0 += seconds);
     }
     /// The names of its series in order, each once.
     pub fn names(&self) -> Vec<&str> {

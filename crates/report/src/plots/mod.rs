@@ -8,6 +8,7 @@ pub mod data;
 mod distribution;
 mod heat;
 mod histogram;
+mod host;
 mod outliers;
 mod style;
 mod time;
@@ -71,6 +72,14 @@ pub const CHARTS: &[Chart] = &[
         draw: time::latency,
     },
     Chart {
+        id: "host-time",
+        title: "The machine over time",
+        read: "What disks, CPUs and memory did, on the time axis of the latency above them. Values are \
+               means over one sample: they show what happened at the same time, not the cause. Thin \
+               vertical lines are the slowest I/Os. Zooming one picture zooms the other.",
+        draw: host::draw,
+    },
+    Chart {
         id: "throughput-time",
         title: "Throughput over time",
         read: "Operations and bytes completed per second in each reporting interval.",
@@ -110,6 +119,8 @@ pub enum AxisKind {
     Number,
     /// Bytes per second.
     Bytes,
+    /// Bytes.
+    Size,
     /// Share of I/Os not finished yet, falling: 90 %, 99 %, 99.9 %.
     Nines,
     /// Per cent.

@@ -1,0 +1,192 @@
+//! `host.parquet`: what the machine did while a run went on, sampled at the interval.
+//!
+//! One row per sample, thing and metric. A metric that could not be had in a sample has no row: it
+//! is never zero for lack of a source. `manifest.json` says under `host` which sources were missing
+//! and why. Times are absolute CLOCK_MONOTONIC; a value is over `start_ns..end_ns`, or the state at
+//! `end_ns` where [`Metric::state`] says so.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use taillight_core::Result;
+
+pub use metrics::{METRICS, Metric, metric};
+
+use crate::columns::{Access, Column, TableWriter, column, read_table};
+use crate::dir::RunDir;
+use crate::names;
+
+mod metrics;
+
+/// Rows of a row group.
+const GROUP_ROWS: usize = 1 << 16;
+
+/// One value.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct HostRow {
+    /// Begin of the window, CLOCK_MONOTONIC ns.
+    pub start_ns: i64,
+    /// End of the window: when it was read, CLOCK_MONOTONIC ns.
+    pub end_ns: i64,
+    /// Where it is from: [`Metric::source`].
+    pub source: Box<str>,
+    /// Of what: a disk, a control group, a sensor; null for the whole machine or process.
+    pub item: Option<Box<str>>,
+    /// Which: [`Metric::name`].
+    pub metric: Box<str>,
+    /// The value, in the unit of the metric.
+    pub value: f64,
+}
+
+const COLUMNS: &[Column<HostRow>] = &[
+    column!(start_ns, I64),
+    column!(end_ns, I64),
+    Column {
+        name: "source",
+        access: Access::Text(
+            |r| &r.source,
+            |r, t| {
+                r.source = t.into();
+                true
+            },
+        ),
+    },
+    column!(item, OptText),
+    Column {
+        name: "metric",
+        access: Access::Text(
+            |r| &r.metric,
+            |r, t| {
+                r.metric = t.into();
+                true
+            },
+        ),
+    },
+    column!(value, F64),
+];
+
+/// How the machine was sampled. Part of `manifest.json`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostInfo {
+    /// Time between samples, ns.
+    pub interval_ns: u64,
+    /// Samples taken.
+    pub samples: u64,
+    /// CPU time of one sample, ns, mean over the run.
+    pub cpu_ns: u64,
+    /// Disks below the target, upper ones first; empty when it is on none.
+    pub disks: Vec<String>,
+    /// Every source, with what it lacks.
+    pub sources: Vec<SourceInfo>,
+}
+
+/// One source of host samples.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SourceInfo {
+    /// Name, as in the column `source`.
+    pub source: String,
+    /// Why it says nothing or not everything; absent when it says all it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
+}
+
+/// Writes `host.parquet`, rows in their order.
+///
+/// # Errors
+/// `Unavailable` when it cannot be written.
+pub fn write_host(dir: &RunDir, rows: impl Iterator<Item = HostRow>) -> Result<()> {
+    let dictionary = ["source", "item", "metric", "start_ns", "end_ns"];
+    let mut writer = TableWriter::begin(dir, names::HOST, COLUMNS, &dictionary)?;
+    let mut rows = rows.peekable();
+    while rows.peek().is_some() {
+        let group: Vec<HostRow> = rows.by_ref().take(GROUP_ROWS).collect();
+        writer.group(&group)?;
+    }
+    writer.commit()
+}
+
+/// Reads the rows, a row group at a time, in file order.
+///
+/// # Errors
+/// `Corrupt` when the file is damaged or lacks a column, else what `each` returns.
+pub fn read_host(path: &Path, each: &mut dyn FnMut(Vec<HostRow>) -> Result<()>) -> Result<()> {
+    read_table(path, COLUMNS, each)
+}
+
+/// JSON Schema of a row of `host.parquet`, with every metric, its unit and its meaning.
+pub fn schema_host() -> Value {
+    let words = METRICS.iter().map(|m| {
+        json!({
+            "properties": {
+                "source": { "const": m.source },
+                "metric": { "const": m.name },
+                "value": { "description": format!("{} ({})", m.about, m.unit) },
+            }
+        })
+    });
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "host.parquet",
+        "description": "One row of host.parquet: one metric of one thing in one sample. A metric \
+                        that could not be had has no row.",
+        "type": "object",
+        "properties": {
+            "start_ns": { "type": "integer", "description": "Begin of the window, CLOCK_MONOTONIC ns (int64)." },
+            "end_ns": { "type": "integer", "description": "End of the window, CLOCK_MONOTONIC ns (int64)." },
+            "source": { "type": "string", "description": "Where the value is from." },
+            "item": { "type": ["string", "null"], "description": "Disk, control group or sensor; null for the whole machine or process." },
+            "metric": { "type": "string", "description": "Which value." },
+            "value": { "type": "number", "description": "In the unit of the metric (double)." },
+        },
+        "required": ["start_ns", "end_ns", "source", "metric", "value"],
+        "oneOf": words.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn row(source: &str, item: Option<&str>, metric: &str) -> HostRow {
+        HostRow {
+            start_ns: 5,
+            end_ns: 9,
+            source: source.into(),
+            item: item.map(Into::into),
+            metric: metric.into(),
+            value: 1.5,
+        }
+    }
+
+    #[test]
+    fn rows_come_back() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&home.path().join("run"), &fixture::manifest("r")).unwrap();
+        let rows = vec![row("disk", Some("vda"), "%util"), row("cpu", None, "%user")];
+        write_host(&dir, rows.clone().into_iter()).unwrap();
+        let mut back = Vec::new();
+        read_host(&dir.file(names::HOST), &mut |mut group| {
+            back.append(&mut group);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(back, rows);
+    }
+
+    #[test]
+    fn the_schema_knows_every_metric_and_no_other() {
+        let validator = jsonschema::validator_for(&schema_host()).unwrap();
+        let value = |source: &str, metric: &str| {
+            json!({ "start_ns": 1, "end_ns": 2, "source": source, "item": null,
+                    "metric": metric, "value": 1.0 })
+        };
+        for m in METRICS {
+            assert!(validator.is_valid(&value(m.source, m.name)), "{}", m.name);
+        }
+        assert!(!validator.is_valid(&value("disk", "%user")));
+        assert!(!validator.is_valid(&json!({ "source": "disk", "metric": "%util" })));
+    }
+}

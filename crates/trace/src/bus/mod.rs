@@ -1,0 +1,295 @@
+//! A bus analyser's table of commands, matched with the traced I/Os of a run: D2C split into the
+//! way to the bus, the device, and the way back.
+//!
+//! Column names differ with maker, version and view, so a mapping file says what is what. The
+//! clocks are fitted by matching the sequence of commands; below 95 % matched it is refused.
+
+mod csv;
+pub mod mapping;
+
+use taillight_core::{Error, OpKind, Result};
+use taillight_rundir::bus::{BusInfo, BusRow, BusSplit, write_bus};
+use taillight_rundir::layers::{Kind, LayerRow, read_layers};
+use taillight_rundir::{RunDir, SCHEMA_VERSION, names};
+
+use crate::align::{self, Cmd};
+use mapping::Mapping;
+
+/// Below this share of matches the alignment is not believed.
+const LEAST: f64 = 0.95;
+/// Percentiles of D2C that are taken apart.
+const LEVELS: [(&str, u64); 4] = [
+    ("50 %", 500),
+    ("99 %", 990),
+    ("99.9 %", 999),
+    ("max", 1_000),
+];
+
+/// Commands of a table, and lines that were left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Commands {
+    /// Read, write, trim and flush commands, bus clock.
+    pub list: Vec<Cmd>,
+    /// Lines of other commands.
+    pub other: usize,
+    /// Lines that could not be read.
+    pub bad: usize,
+}
+
+/// Reads a table by its mapping.
+///
+/// # Errors
+/// `Usage` when the mapping does not fit the table.
+pub fn commands(text: &str, map: &Mapping) -> Result<Commands> {
+    let mut lines = csv::records(text, map.delimiter()?).skip(map.skip);
+    let heading = lines.next().unwrap_or_default();
+    let spots = map.spots(&heading)?;
+    let mut all = Commands::default();
+    for record in lines.filter(|r| r.iter().any(|c| !c.trim().is_empty())) {
+        match map.command(&record, &spots) {
+            Some(Some(cmd)) => all.list.push(cmd),
+            Some(None) => all.other += 1,
+            None => all.bad += 1,
+        }
+    }
+    if all.list.is_empty() {
+        return Err(
+            Error::usage("no line of the table is a read, write, trim or flush")
+                .with("lines", all.other + all.bad)
+                .hint("check [opcode] and the units in the mapping file"),
+        );
+    }
+    Ok(all)
+}
+
+/// Matches the commands with the traced I/Os of the run and writes `bus.parquet` and `bus.json`.
+///
+/// # Errors
+/// `Usage` when the run was not traced or too few commands match; `Unavailable` when the directory
+/// cannot be written.
+pub fn join(dir: &RunDir, file: &str, commands: &Commands) -> Result<BusInfo> {
+    let rows = traced(dir)?;
+    let host: Vec<Cmd> = rows.iter().filter_map(cmd).collect();
+    let refuse = |share: f64| {
+        Error::usage("the bus capture does not fit the run: too few commands match")
+            .with("matched", format!("{:.1} %", share * 100.0))
+            .with("needed", format!("{:.0} %", LEAST * 100.0))
+            .hint(
+                "check time, lba and blocks in the mapping file; the capture must hold all commands \
+                 of a stretch of the run",
+            )
+    };
+    let (fit, matched) = align::unknown_clock(&host, &commands.list).ok_or_else(|| refuse(0.0))?;
+    if matched.share() < LEAST || matched.pairs.is_empty() {
+        return Err(refuse(matched.share()));
+    }
+    let split: Vec<BusRow> = matched
+        .pairs
+        .iter()
+        .map(|(i, j)| {
+            let (io, seen) = (&rows[*i], &commands.list[*j]);
+            BusRow {
+                worker: io.worker.unwrap_or(0),
+                submit_ns: io.start_ns,
+                issue_ns: io.issue_ns.unwrap_or(0),
+                start_ns: fit.to_host(seen.start),
+                end_ns: fit.to_host(seen.end),
+                done_ns: io.done_ns.unwrap_or(0),
+            }
+        })
+        .collect();
+    let info = BusInfo {
+        schema: SCHEMA_VERSION,
+        file: file.to_owned(),
+        commands: commands.list.len() as u64,
+        covered: matched.covered as u64,
+        matched: matched.found as u64,
+        offset_ns: fit.offset_ns,
+        drift_ppm: fit.drift * 1e6,
+        residual_p50_ns: fit.residual_ns[0],
+        residual_p99_ns: fit.residual_ns[1],
+        slack_ns: fit.slack_ns.unsigned_abs(),
+        split: levels(&split),
+    };
+    write_bus(dir, &info, &split)?;
+    Ok(info)
+}
+
+/// Traced I/Os that were one command each.
+fn traced(dir: &RunDir) -> Result<Vec<LayerRow>> {
+    let path = dir.existing(names::LAYERS).ok_or_else(|| {
+        Error::usage("the run was not traced, so there is nothing to match the bus with")
+            .with("path", dir.path().display())
+            .hint("run with trace.mode = \"all\", or import a block trace first")
+    })?;
+    let mut all = Vec::new();
+    read_layers(&path, &mut |rows| {
+        let one = |r: &LayerRow| r.kind == Kind::Io && r.bios == Some(1) && cmd(r).is_some();
+        all.extend(rows.into_iter().filter(one));
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+fn cmd(row: &LayerRow) -> Option<Cmd> {
+    Some(Cmd {
+        start: row.issue_ns.filter(|s| *s != 0)?,
+        end: row.done_ns.filter(|s| *s != 0)?,
+        op: disk_op(row.op?),
+        byte: row.sector? * 512,
+        bytes: row.size?,
+    })
+}
+
+fn disk_op(op: OpKind) -> OpKind {
+    match op {
+        OpKind::Get => OpKind::Read,
+        other => other,
+    }
+}
+
+/// D2C at some percentiles, each the mean of the commands within 1 % of the ranks around it.
+fn levels(rows: &[BusRow]) -> Vec<BusSplit> {
+    let mut sorted: Vec<&BusRow> = rows.iter().collect();
+    let d2c = |r: &BusRow| (r.done_ns - r.issue_ns).max(0) as u64;
+    sorted.sort_by_key(|r| d2c(r));
+    let n = sorted.len();
+    let near = |permille: u64| {
+        let rank = (n as u64 * permille).div_ceil(1000).clamp(1, n as u64) as usize - 1;
+        let wide = if permille == 500 { n / 100 } else { 0 };
+        &sorted[rank - wide.min(rank)..(rank + wide + 1).min(n)]
+    };
+    let level = |(p, permille): &(&str, u64)| {
+        let list = near(*permille);
+        let mean = |of: &dyn Fn(&BusRow) -> i64| {
+            let sum: i64 = list.iter().map(|r| of(r)).sum();
+            (sum / list.len().max(1) as i64).max(0) as u64
+        };
+        BusSplit {
+            p: (*p).to_owned(),
+            commands: list.len() as u64,
+            d2c_ns: mean(&|r| r.done_ns - r.issue_ns),
+            before_ns: mean(&|r| r.start_ns - r.issue_ns),
+            device_ns: mean(&|r| r.end_ns - r.start_ns),
+            after_ns: mean(&|r| r.done_ns - r.end_ns),
+        }
+    };
+    match n {
+        0 => Vec::new(),
+        _ => LEVELS.iter().map(level).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taillight_rundir::fixture;
+    use taillight_rundir::layers::LayerWriter;
+
+    const MAP: &str = "skip = 1\n[time]\ncolumn = \"Start\"\nunit = \"us\"\n\
+        [latency]\ncolumn = \"Response\"\nunit = \"us\"\n\
+        [opcode]\ncolumn = \"Op\"\nread = [\"0x02\"]\nwrite = [\"0x01\"]\n\
+        [lba]\ncolumn = \"SLBA\"\nblock = 4096\n[blocks]\ncolumn = \"NLB\"\nzero_based = true\n";
+
+    /// Issue stamp, time in the device, first block.
+    fn truth() -> Vec<(i64, i64, u64)> {
+        let at = |i: i64| 9_000_000_000 + i * 50_000 + (i * i * 37) % 20_000;
+        let slow = |i: i64| {
+            if i % 150 == 7 {
+                20_000_000
+            } else {
+                80_000 + (i * 13) % 9_000
+            }
+        };
+        (0..600)
+            .map(|i| (at(i), slow(i), i as u64 * 104_729 % 65_536))
+            .collect()
+    }
+
+    fn run(home: &std::path::Path) -> RunDir {
+        let dir = RunDir::create(home, &fixture::manifest("r")).unwrap();
+        let mut writer = LayerWriter::begin(&dir).unwrap();
+        writer
+            .rows(truth().into_iter().map(|(issue, took, block)| LayerRow {
+                start_ns: issue - 5_000,
+                end_ns: issue + took + 30_000,
+                worker: Some(0),
+                op: Some(OpKind::Read),
+                size: Some(4096),
+                sector: Some(block * 8),
+                bios: Some(1),
+                parts: Some(1),
+                issue_ns: Some(issue),
+                done_ns: Some(issue + took + 8_000),
+                ..LayerRow::default()
+            }))
+            .unwrap();
+        writer.commit().unwrap();
+        dir
+    }
+
+    /// The analyser's clock begins elsewhere and runs 30 ppm fast; 2 us from issue to the bus.
+    fn table(keep: impl Fn(usize) -> bool) -> String {
+        let mut text = "made by an analyser\nStart,Op,SLBA,NLB,Response\n".to_owned();
+        for (i, (issue, took, block)) in truth().into_iter().enumerate() {
+            if keep(i) {
+                let bus = (issue - 9_000_000_000 + 2_000) as f64 * 1.00003 + 77e9;
+                text.push_str(&format!(
+                    "{:.3},0x02,{block:#x},0,{:.3}\n",
+                    bus / 1e3,
+                    took as f64 * 1.00003 / 1e3
+                ));
+            }
+        }
+        text.push_str("1.0,0x09,,,\n");
+        text
+    }
+
+    #[test]
+    fn d2c_is_split_with_a_known_offset_and_drift() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = run(&home.path().join("run"));
+        let map = Mapping::parse(MAP).unwrap();
+        let commands = commands(&table(|_| true), &map).unwrap();
+        assert_eq!(
+            (commands.list.len(), commands.other, commands.bad),
+            (600, 1, 0)
+        );
+        let info = join(&dir, "capture.csv", &commands).unwrap();
+        assert!(info.matched * 100 >= info.covered * 99, "{info:?}");
+        assert!((info.drift_ppm - 30.0).abs() < 1.0, "{info:?}");
+        assert!(
+            info.residual_p99_ns < 500 && info.slack_ns <= 5_000,
+            "{info:?}"
+        );
+        let max = info.split.last().unwrap();
+        // 20 ms in the device; 10 us around it, of which the fit can move the two ends.
+        assert!(max.device_ns.abs_diff(20_000_000) < 2_000, "{max:?}");
+        assert!(max.before_ns + max.after_ns <= 12_000, "{max:?}");
+        assert_eq!(max.d2c_ns, 20_008_000);
+        assert!(dir.existing(names::BUS).is_some());
+    }
+
+    #[test]
+    fn captures_with_too_few_commands_are_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = run(&home.path().join("run"));
+        let map = Mapping::parse(MAP).unwrap();
+        let some = commands(&table(|i| i % 8 != 1), &map).unwrap();
+        let e = join(&dir, "x", &some).unwrap_err();
+        assert!(e.to_string().contains("too few"), "{e}");
+        assert!(dir.existing(names::BUS).is_none());
+        let few_missing = commands(&table(|i| i % 40 != 1), &map).unwrap();
+        assert!(join(&dir, "x", &few_missing).is_ok());
+    }
+
+    #[test]
+    fn an_untraced_run_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&home.path().join("r"), &fixture::manifest("r")).unwrap();
+        let map = Mapping::parse(MAP).unwrap();
+        let commands = commands(&table(|_| true), &map).unwrap();
+        let e = join(&dir, "x", &commands).unwrap_err();
+        assert!(e.hint_text().unwrap().contains("trace.mode"));
+    }
+}

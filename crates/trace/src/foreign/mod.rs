@@ -1,0 +1,82 @@
+//! Block traces made by other tools, joined to a run: blktrace, biosnoop, bpftrace.
+//!
+//! What it is: readers of their files, and the join with `ios.parquet` into `layers.parquet`, from
+//! which `taillight explain` works as after a traced run. What it is not: tracing. An I/O without a
+//! partner stays without evidence. Called by `cli` for `import`.
+
+pub mod biosnoop;
+pub mod blktrace;
+pub mod bpftrace;
+mod join;
+
+use taillight_core::OpKind;
+
+pub use join::{Joined, join};
+
+/// One block I/O as another tool saw it. Stamps in ns, on the trace's clock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockIo {
+    /// Disk, by name or `major:minor`.
+    pub dev: Box<str>,
+    /// First sector of 512 bytes.
+    pub sector: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Read, write, trim or fsync (a flush).
+    pub op: OpKind,
+    /// Queued to the block layer.
+    pub queued: Option<i64>,
+    /// Its request was allocated.
+    pub alloc: Option<i64>,
+    /// Given to the I/O scheduler.
+    pub insert: Option<i64>,
+    /// Given to the driver.
+    pub issued: Option<i64>,
+    /// Done.
+    pub done: i64,
+    /// Thread that queued it.
+    pub pid: u64,
+    /// Its name.
+    pub comm: Box<str>,
+}
+
+impl BlockIo {
+    /// The earliest stamp there is.
+    pub fn first(&self) -> i64 {
+        self.queued.or(self.issued).unwrap_or(self.done)
+    }
+}
+
+/// The clock of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TraceClock {
+    /// CLOCK_MONOTONIC, with one moment of it and of wall time where the trace says so.
+    Monotonic(Option<(i64, i64)>),
+    /// Its own.
+    Unknown,
+}
+
+/// A trace that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trace {
+    /// The tool.
+    pub tool: &'static str,
+    /// Completed block I/Os.
+    pub ios: Vec<BlockIo>,
+    /// Its clock.
+    pub clock: TraceClock,
+    /// What a reader should know: lines left out, a cut end.
+    pub notes: Vec<String>,
+}
+
+/// Kind of a request from letters like `RA`, `WS`, `FF`, `DS`.
+fn letters(text: &str) -> Option<OpKind> {
+    let has = |c: char| text.contains(c);
+    match text.chars().next()? {
+        'D' => Some(OpKind::Trim),
+        'F' if !has('W') && !has('R') => Some(OpKind::Fsync),
+        _ if has('W') => Some(OpKind::Write),
+        _ if has('R') => Some(OpKind::Read),
+        _ => None,
+    }
+}

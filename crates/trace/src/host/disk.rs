@@ -1,0 +1,271 @@
+//! `/proc/diskstats` of the disks below the target, as the columns of iostat -x.
+
+use std::sync::Arc;
+
+use super::{Out, Source, window};
+use crate::Sys;
+
+const NAME: &str = "disk";
+
+/// Counters of a disk, in the order of the kernel's iostats documentation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    name: String,
+    /// As many as the kernel has: 11, with discards 15, with flushes 17.
+    fields: Vec<u64>,
+}
+
+impl Counters {
+    fn at(&self, i: usize) -> Option<u64> {
+        self.fields.get(i).copied()
+    }
+}
+
+/// The line of one disk.
+pub(crate) fn parse(text: &str, major: u32, minor: u32) -> Option<Counters> {
+    text.lines().find_map(|line| {
+        let mut words = line.split_whitespace();
+        let number = |w: Option<&str>| w?.parse::<u32>().ok();
+        if number(words.next())? != major || number(words.next())? != minor {
+            return None;
+        }
+        Some(Counters {
+            name: words.next()?.to_owned(),
+            fields: words.map_while(|w| w.parse().ok()).collect(),
+        })
+    })
+}
+
+/// One kind of request: its names, and where its counters begin (count, merged, sectors, ms).
+struct Kind {
+    first: usize,
+    per_s: &'static str,
+    kib: &'static str,
+    merged: &'static str,
+    share: &'static str,
+    wait: &'static str,
+    size: &'static str,
+}
+
+const KINDS: [Kind; 3] = [
+    Kind {
+        first: 0,
+        per_s: "r/s",
+        kib: "rkB/s",
+        merged: "rrqm/s",
+        share: "%rrqm",
+        wait: "r_await",
+        size: "rareq-sz",
+    },
+    Kind {
+        first: 4,
+        per_s: "w/s",
+        kib: "wkB/s",
+        merged: "wrqm/s",
+        share: "%wrqm",
+        wait: "w_await",
+        size: "wareq-sz",
+    },
+    Kind {
+        first: 11,
+        per_s: "d/s",
+        kib: "dkB/s",
+        merged: "drqm/s",
+        share: "%drqm",
+        wait: "d_await",
+        size: "dareq-sz",
+    },
+];
+
+/// What a disk did between two readings. Nothing when its counters went back: another device.
+pub(crate) fn values(before: &Counters, now: &Counters, item: &Arc<str>, out: &mut Out) {
+    // Milliseconds are 32 bits wide in the kernel and wrap.
+    let ms = |i: usize| {
+        Some(f64::from(
+            (now.at(i)? as u32).wrapping_sub(before.at(i)? as u32),
+        ))
+    };
+    let count = |i: usize| Some(now.at(i)?.checked_sub(before.at(i)?)? as f64);
+    let item = Some(item);
+    for kind in &KINDS {
+        let at = kind.first;
+        let counts = (count(at), count(at + 1), count(at + 2), ms(at + 3));
+        let (Some(ios), Some(merged), Some(sectors), Some(waited)) = counts else {
+            continue;
+        };
+        out.rate(NAME, kind.per_s, item, ios);
+        out.rate(NAME, kind.kib, item, sectors / 2.0);
+        out.rate(NAME, kind.merged, item, merged);
+        if ios + merged > 0.0 {
+            out.put(NAME, kind.share, item, 100.0 * merged / (ios + merged));
+        }
+        if ios > 0.0 {
+            out.put(NAME, kind.wait, item, waited / ios);
+            out.put(NAME, kind.size, item, sectors / 2.0 / ios);
+        }
+    }
+    if let (Some(flushes), Some(waited)) = (count(15), ms(16)) {
+        out.rate(NAME, "f/s", item, flushes);
+        if flushes > 0.0 {
+            out.put(NAME, "f_await", item, waited / flushes);
+        }
+    }
+    if let (Some(busy), Some(weighted)) = (ms(9), ms(10)) {
+        out.rate(NAME, "aqu-sz", item, weighted / 1000.0);
+        out.rate(NAME, "%util", item, busy / 10.0);
+    }
+}
+
+/// One disk below the target.
+struct Disk {
+    number: (u32, u32),
+    name: Arc<str>,
+    before: Option<Counters>,
+    gone: bool,
+}
+
+/// The disks below the target.
+pub(crate) struct Disks {
+    list: Vec<Disk>,
+    readable: bool,
+    fields: usize,
+}
+
+impl Disks {
+    /// `numbers` as `disks::under` gives them.
+    pub fn new(sys: &Sys, numbers: Vec<u32>) -> Disks {
+        let text = sys.text("/proc/diskstats").unwrap_or_default();
+        let known = |n: &u32| {
+            let number = (n >> 20, n & 0xf_ffff);
+            let counters = parse(&text, number.0, number.1)?;
+            Some(Disk {
+                number,
+                name: counters.name.as_str().into(),
+                before: None,
+                gone: false,
+            })
+        };
+        Disks {
+            list: numbers.iter().filter_map(known).collect(),
+            readable: !text.is_empty(),
+            fields: 17,
+        }
+    }
+
+    /// Their names, upper ones first.
+    pub fn names(&self) -> Vec<String> {
+        self.list.iter().map(|d| d.name.to_string()).collect()
+    }
+
+    /// Their numbers and names.
+    pub fn numbers(&self) -> Vec<((u32, u32), Arc<str>)> {
+        let list = self.list.iter();
+        list.map(|d| (d.number, d.name.clone())).collect()
+    }
+}
+
+impl Source for Disks {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn sample(&mut self, sys: &Sys, mut out: Option<&mut Out>) {
+        if self.list.is_empty() {
+            return;
+        }
+        let text = sys.text("/proc/diskstats").unwrap_or_default();
+        for disk in &mut self.list {
+            let now = parse(&text, disk.number.0, disk.number.1);
+            disk.gone |= now.is_none();
+            self.fields = now.as_ref().map_or(self.fields, |n| n.fields.len());
+            let name = disk.name.clone();
+            window(&mut disk.before, now, out.as_deref_mut(), |a, b, out| {
+                values(a, b, &name, out);
+            });
+        }
+    }
+
+    fn missing(&self) -> Option<String> {
+        if !self.readable {
+            return Some("/proc/diskstats cannot be read".to_owned());
+        }
+        if self.list.is_empty() {
+            return Some("the target is on no local disk".to_owned());
+        }
+        let gone: Vec<&str> = self
+            .list
+            .iter()
+            .filter(|d| d.gone)
+            .map(|d| &*d.name)
+            .collect();
+        if !gone.is_empty() {
+            return Some(format!("{} went away in the run", gone.join(", ")));
+        }
+        match self.fields {
+            17.. => None,
+            15.. => Some("no flushes: the kernel counts them since 5.5".to_owned()),
+            _ => Some("no discards and flushes: the kernel is older than 4.18".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Values, of, put, two};
+    use super::*;
+
+    const BEFORE: &str =
+        " 254       0 vda 100 10 1600 50 200 100 6400 400 0 300 450 7 0 112 3 5 9\n";
+    const AFTER: &str =
+        " 254       0 vda 300 30 4800 450 200 100 6400 400 3 1300 4450 7 0 112 3 15 109\n";
+
+    fn sampled(before: &str, after: &str) -> (Disks, Values) {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path();
+        put(root, "proc/diskstats", before);
+        let mut disks = Disks::new(&Sys::at(root), vec![254 << 20, 8 << 20]);
+        let values = two(&mut disks, root, || put(root, "proc/diskstats", after));
+        (disks, values)
+    }
+
+    #[test]
+    fn columns_are_those_of_iostat() {
+        let (disks, values) = sampled(BEFORE, AFTER);
+        let v = |name| of(&values, name);
+        assert_eq!(v("r/s"), Some(100.0));
+        assert_eq!(v("rkB/s"), Some(800.0));
+        assert_eq!(v("rrqm/s"), Some(10.0));
+        assert_eq!(v("%rrqm").map(|p| (p * 100.0).round()), Some(909.0));
+        assert_eq!(v("r_await"), Some(2.0));
+        assert_eq!(v("rareq-sz"), Some(8.0));
+        assert_eq!(v("w/s"), Some(0.0));
+        assert_eq!(v("w_await"), None, "no writes, no wait");
+        assert_eq!(v("f/s"), Some(5.0));
+        assert_eq!(v("f_await"), Some(10.0));
+        assert_eq!(v("aqu-sz"), Some(2.0));
+        assert_eq!(v("%util"), Some(50.0));
+        assert_eq!(values[0].1.as_deref(), Some("vda"));
+        assert_eq!(disks.missing(), None);
+    }
+
+    #[test]
+    fn milliseconds_wrap_and_counters_that_go_back_give_nothing() {
+        let wrapped = BEFORE.replace(" 300 450 ", " 4294967196 450 ");
+        let (_, values) = sampled(&wrapped, &AFTER.replace(" 1300 ", " 900 "));
+        assert_eq!(of(&values, "%util"), Some(50.0));
+        let (_, values) = sampled(AFTER, BEFORE);
+        assert_eq!(of(&values, "r/s"), None);
+        assert_eq!(of(&values, "w/s"), Some(0.0));
+    }
+
+    #[test]
+    fn old_kernels_lack_columns_and_disks_may_go() {
+        let short = "254 0 vda 100 10 1600 50 200 100 6400 400 0 300 450\n";
+        let (disks, values) = sampled(short, short);
+        assert_eq!((of(&values, "d/s"), of(&values, "f/s")), (None, None));
+        assert!(disks.missing().unwrap().contains("discards"));
+        let (disks, values) = sampled(BEFORE, "8 0 sda 1\n");
+        assert!(values.is_empty());
+        assert!(disks.missing().unwrap().contains("vda went away"));
+    }
+}

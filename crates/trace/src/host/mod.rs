@@ -1,0 +1,326 @@
+//! Host samples: what disks, CPUs, memory and limits did while a run went on.
+//!
+//! What it is: a helper thread that reads procfs, sysfs and cgroups at the interval, keeps the
+//! values in memory, and writes `host.parquet` after the load. No rights are needed. What it is
+//! not: part of the hot loop, or proof of a cause; values are means over an interval. Each source
+//! is a file beside this one: pure parsers of kernel text, and differences of two readings.
+//! `cli` starts and ends it.
+
+mod cgroups;
+mod cpu;
+mod disk;
+mod memory;
+mod psi;
+mod tasks;
+mod temperature;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use taillight_core::{Clock, Error, MonoClock, Result};
+use taillight_rundir::RunDir;
+use taillight_rundir::host::{HostInfo, HostRow, Metric, SourceInfo, metric, write_host};
+
+use crate::Sys;
+
+/// Shortest time between samples: shorter ones cost more than they tell.
+const SHORTEST: Duration = Duration::from_millis(100);
+/// Values kept in memory; past that samples are taken half as often.
+const VALUES_MAX: usize = 2 << 20;
+
+/// One value of a sample.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Value {
+    metric: &'static Metric,
+    item: Option<Arc<str>>,
+    value: f64,
+}
+
+/// Where sources put the values of one sample.
+#[derive(Debug)]
+pub(crate) struct Out {
+    /// Length of the window, seconds.
+    seconds: f64,
+    values: Vec<Value>,
+}
+
+impl Out {
+    fn new(seconds: f64) -> Out {
+        Out {
+            seconds,
+            values: Vec::new(),
+        }
+    }
+
+    /// Puts a value as it is. Names that are not published are left out; a test finds them.
+    fn put(&mut self, source: &str, name: &str, item: Option<&Arc<str>>, value: f64) {
+        let known = metric(source, name);
+        debug_assert!(known.is_some(), "{source} {name}");
+        if let Some(metric) = known.filter(|_| value.is_finite()) {
+            self.values.push(Value {
+                metric,
+                item: item.cloned(),
+                value,
+            });
+        }
+    }
+
+    /// Puts a count of the window as a rate.
+    fn rate(&mut self, source: &str, name: &str, item: Option<&Arc<str>>, count: f64) {
+        self.put(source, name, item, count / self.seconds);
+    }
+}
+
+/// A place where samples come from.
+pub(crate) trait Source: Send {
+    /// Name, as in `host.parquet`.
+    fn name(&self) -> &'static str;
+    /// Reads the counters and puts what they did since the last call; the first call only reads.
+    fn sample(&mut self, sys: &Sys, out: Option<&mut Out>);
+    /// Why it says nothing, or not everything.
+    fn missing(&self) -> Option<String>;
+}
+
+/// What the window between two readings of counters gives, and the reading for the next one.
+/// `None` in `now` means the counters could not be read: then the window has no values.
+pub(crate) fn window<T>(
+    before: &mut Option<T>,
+    now: Option<T>,
+    out: Option<&mut Out>,
+    put: impl FnOnce(&T, &T, &mut Out),
+) {
+    if let (Some(before), Some(now), Some(out)) = (before.as_ref(), now.as_ref(), out) {
+        put(before, now, out);
+    }
+    *before = now;
+}
+
+/// A sample: begin and end, CLOCK_MONOTONIC ns, and its values.
+type Sample = (i64, i64, Vec<Value>);
+
+/// What the helper thread leaves.
+struct Gathered {
+    samples: Vec<Sample>,
+    sources: Vec<SourceInfo>,
+    cpu_ns: u64,
+}
+
+/// Sampling under way.
+pub struct Sampler {
+    over: Sender<()>,
+    thread: JoinHandle<Gathered>,
+    info: HostInfo,
+}
+
+impl Sampler {
+    /// Begins to sample every `interval`; `path` is what is measured, if it is on a local disk.
+    ///
+    /// # Errors
+    /// `Unavailable` when no thread can be started.
+    pub fn start(interval: Duration, path: Option<&Path>, sys: &Sys) -> Result<Sampler> {
+        let interval = interval.max(SHORTEST);
+        let numbers = path.map_or_else(Vec::new, |p| crate::disks::under(sys, p));
+        let disks = disk::Disks::new(sys, numbers);
+        let info = HostInfo {
+            interval_ns: interval.as_nanos() as u64,
+            disks: disks.names(),
+            ..HostInfo::default()
+        };
+        let sources = sources(disks, sys);
+        let (over, ended) = channel();
+        let sys = sys.clone();
+        let thread = std::thread::Builder::new()
+            .name("host".to_owned())
+            .spawn(move || {
+                gather(sources, &sys, interval, |pause| {
+                    ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout)
+                })
+            })
+            .map_err(|e| Error::unavailable("cannot start a thread").source(e))?;
+        Ok(Sampler { over, thread, info })
+    }
+
+    /// Ends sampling and writes `host.parquet`.
+    ///
+    /// # Errors
+    /// `Unavailable` when the file cannot be written.
+    pub fn finish(self, dir: &RunDir) -> Result<HostInfo> {
+        drop(self.over);
+        let gathered = self
+            .thread
+            .join()
+            .map_err(|_| Error::internal("the sampler of the host panicked"))?;
+        let mut info = self.info;
+        info.samples = gathered.samples.len() as u64;
+        info.cpu_ns = gathered.cpu_ns / (info.samples + 1);
+        info.sources = gathered.sources;
+        write_host(dir, gathered.samples.iter().flat_map(rows))?;
+        Ok(info)
+    }
+}
+
+fn sources(disks: disk::Disks, sys: &Sys) -> Vec<Box<dyn Source>> {
+    let numbers = disks.numbers();
+    vec![
+        Box::new(disks),
+        Box::new(cpu::Cpu::default()),
+        Box::new(tasks::Tasks::default()),
+        Box::new(psi::Psi::default()),
+        Box::new(memory::Memory::default()),
+        Box::new(cgroups::CpuLimit::new(sys)),
+        Box::new(cgroups::IoLimit::new(sys, numbers)),
+        Box::new(temperature::Temperature::new(sys)),
+    ]
+}
+
+/// Samples until `pause` returns false; the last window ends then, however short.
+fn gather(
+    mut sources: Vec<Box<dyn Source>>,
+    sys: &Sys,
+    mut interval: Duration,
+    mut pause: impl FnMut(Duration) -> bool,
+) -> Gathered {
+    let mut samples: Vec<Sample> = Vec::new();
+    let mut kept = 0;
+    let mut start = MonoClock.now().0;
+    sources.iter_mut().for_each(|s| s.sample(sys, None));
+    let mut due = start;
+    loop {
+        due += interval.as_nanos() as i64;
+        let wait = due.saturating_sub(MonoClock.now().0).max(0) as u64;
+        let more = pause(Duration::from_nanos(wait));
+        let end = MonoClock.now().0;
+        let mut out = Out::new((end - start).max(1) as f64 / 1e9);
+        // A last piece too short for counters of 1 to 10 ms steps says nothing.
+        if more || end - start >= 50_000_000 {
+            sources
+                .iter_mut()
+                .for_each(|s| s.sample(sys, Some(&mut out)));
+            kept += out.values.len();
+            samples.push((start, end, out.values));
+        }
+        if !more {
+            break;
+        }
+        start = end;
+        due = due.max(end);
+        if kept > VALUES_MAX {
+            kept = 0;
+            interval *= 2;
+        }
+    }
+    let said = sources.iter().map(|s| SourceInfo {
+        source: s.name().to_owned(),
+        missing: s.missing(),
+    });
+    let said = said.collect();
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    Gathered {
+        samples,
+        sources: said,
+        cpu_ns: used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64,
+    }
+}
+
+fn rows((start_ns, end_ns, values): &Sample) -> impl Iterator<Item = HostRow> {
+    values.iter().map(|v| HostRow {
+        start_ns: *start_ns,
+        end_ns: *end_ns,
+        source: v.metric.source.into(),
+        item: v.item.as_deref().map(Into::into),
+        metric: v.metric.name.into(),
+        value: v.value,
+    })
+}
+
+/// The numbers after the first word of the line that begins with `key`.
+pub(crate) fn numbers(text: &str, key: &str) -> Option<Vec<u64>> {
+    let mut lines = text.lines().map(str::split_whitespace);
+    let mut words = lines.find_map(|mut w| (w.next() == Some(key)).then_some(w))?;
+    Some(words.by_ref().map_while(|v| v.parse().ok()).collect())
+}
+
+/// Synthetic trees.
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// Writes a file of a synthetic tree.
+    pub fn put(root: &Path, path: &str, text: &str) {
+        let file = root.join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+
+    /// Metric, item and value of each value of a sample.
+    pub type Values = Vec<(&'static str, Option<String>, f64)>;
+
+    /// Two samples two seconds apart; `change` runs in between.
+    pub fn two(source: &mut dyn Source, root: &Path, change: impl FnOnce()) -> Values {
+        let sys = Sys::at(root);
+        source.sample(&sys, None);
+        change();
+        let mut out = Out::new(2.0);
+        source.sample(&sys, Some(&mut out));
+        let values = out.values.into_iter();
+        values
+            .map(|v| (v.metric.name, v.item.map(|i| i.to_string()), v.value))
+            .collect()
+    }
+
+    /// The value of a metric.
+    pub fn of(values: &[(&'static str, Option<String>, f64)], name: &str) -> Option<f64> {
+        values.iter().find(|v| v.0 == name).map(|v| v.2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taillight_rundir::{fixture, host::read_host, names};
+
+    #[test]
+    fn a_machine_without_any_source_says_so_and_gives_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        let sys = Sys::at(home.path());
+        let list = sources(disk::Disks::new(&sys, vec![]), &sys);
+        let mut left = 3;
+        let gathered = gather(list, &sys, SHORTEST, |_| {
+            left -= 1;
+            left > 0
+        });
+        assert!(gathered.samples.iter().all(|s| s.2.is_empty()));
+        assert_eq!(gathered.sources.len(), 8);
+        for source in gathered.sources {
+            assert!(source.missing.is_some(), "{}", source.source);
+        }
+    }
+
+    #[test]
+    fn this_machine_is_sampled() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&home.path().join("run"), &fixture::manifest("r")).unwrap();
+        let sys = Sys::default();
+        let sampler = Sampler::start(SHORTEST, Some(home.path()), &sys).unwrap();
+        std::thread::sleep(Duration::from_millis(350));
+        let info = sampler.finish(&dir).unwrap();
+        assert!(info.samples >= 2 && info.cpu_ns > 0, "{info:?}");
+        let mut rows = Vec::new();
+        read_host(&dir.file(names::HOST), &mut |mut group| {
+            rows.append(&mut group);
+            Ok(())
+        })
+        .unwrap();
+        let idle = rows.iter().find(|r| &*r.metric == "%idle").unwrap();
+        assert!((0.0..=100.0).contains(&idle.value));
+        assert!(idle.end_ns > idle.start_ns);
+        for disk in &info.disks {
+            let is = |r: &&HostRow| r.item.as_deref() == Some(disk) && &*r.metric == "%util";
+            assert!(rows.iter().any(|r| is(&r)), "{disk}");
+        }
+    }
+}

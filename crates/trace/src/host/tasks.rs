@@ -1,0 +1,172 @@
+//! The benchmark's own threads: CPU time, waits for a CPU (schedstat), waits for block I/O (delay
+//! accounting).
+
+use std::collections::BTreeMap;
+
+use super::{Out, Source};
+use crate::Sys;
+
+const NAME: &str = "tasks";
+/// Threads looked at; more would make a sample dear.
+const THREADS_MAX: usize = 1024;
+/// Ticks of `/proc/PID/stat` per second, on every Linux that runs this.
+const TICKS: f64 = 100.0;
+
+/// Counters of one thread.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Thread {
+    /// CPU time and wait for a CPU, ns.
+    sched: Option<(u64, u64)>,
+    /// Wait for block I/O, ticks.
+    blkio: Option<u64>,
+}
+
+/// `cpu_ns wait_ns slices` of a schedstat file.
+pub(crate) fn schedstat(text: &str) -> Option<(u64, u64)> {
+    let mut words = text.split_whitespace().map_while(|w| w.parse().ok());
+    Some((words.next()?, words.next()?))
+}
+
+/// Field 42 of a stat file: wait for block I/O, ticks. The name in field 2 may hold anything.
+pub(crate) fn blkio(text: &str) -> Option<u64> {
+    let rest = text.rsplit_once(')')?.1;
+    rest.split_whitespace().nth(39)?.parse().ok()
+}
+
+/// Threads of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks {
+    before: BTreeMap<String, Thread>,
+    accounted: bool,
+    lacks: Option<String>,
+    cut: bool,
+}
+
+impl Tasks {
+    fn read(&mut self, sys: &Sys) -> BTreeMap<String, Thread> {
+        let mut names = sys.names("/proc/self/task");
+        self.cut |= names.len() > THREADS_MAX;
+        names.truncate(THREADS_MAX);
+        let accounted = self.accounted;
+        let read = |name: String| {
+            let text = |file: &str| sys.text(&format!("/proc/self/task/{name}/{file}"));
+            let blkio = || text("stat").and_then(|t| blkio(&t));
+            let thread = Thread {
+                sched: text("schedstat").and_then(|t| schedstat(&t)),
+                blkio: if accounted { blkio() } else { None },
+            };
+            (name, thread)
+        };
+        names.into_iter().map(read).collect()
+    }
+}
+
+impl Source for Tasks {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn sample(&mut self, sys: &Sys, out: Option<&mut Out>) {
+        if out.is_none() {
+            self.accounted = sys.number("/proc/sys/kernel/task_delayacct") == Some(1);
+        }
+        let now = self.read(sys);
+        if now.values().all(|t| t.sched.is_none()) {
+            self.lacks =
+                Some("the kernel has no schedstat: waits for a CPU are unknown".to_owned());
+        }
+        let before = std::mem::replace(&mut self.before, now);
+        let Some(out) = out else {
+            return;
+        };
+        // A new thread began at zero; what a thread did after its last reading is not seen.
+        let was = |name: &String| {
+            before.get(name).copied().unwrap_or(Thread {
+                sched: Some((0, 0)),
+                blkio: Some(0),
+            })
+        };
+        let (mut run, mut wait, mut io) = (None, None, None);
+        let add = |sum: &mut Option<f64>, n: u64| *sum = Some(sum.unwrap_or(0.0) + n as f64);
+        for (name, thread) in &self.before {
+            let was = was(name);
+            if let (Some(n), Some(b)) = (thread.sched, was.sched) {
+                add(&mut run, n.0.saturating_sub(b.0));
+                add(&mut wait, n.1.saturating_sub(b.1));
+            }
+            if let (Some(n), Some(b)) = (thread.blkio, was.blkio) {
+                add(&mut io, n.saturating_sub(b));
+            }
+        }
+        for (name, ns) in [("run", run), ("wait", wait)] {
+            if let Some(ns) = ns {
+                out.rate(NAME, name, None, ns / 1e6);
+            }
+        }
+        if let Some(ticks) = io {
+            out.rate(NAME, "blkio", None, ticks * 1000.0 / TICKS);
+        }
+        if !self.before.is_empty() {
+            out.put(NAME, "threads", None, self.before.len() as f64);
+        }
+    }
+
+    fn missing(&self) -> Option<String> {
+        let cut = format!("only the first {THREADS_MAX} threads are looked at");
+        let off = "waits for block I/O are not accounted: set kernel.task_delayacct=1";
+        let parts: Vec<String> = [
+            self.lacks.clone(),
+            self.cut.then_some(cut),
+            (!self.accounted).then(|| off.to_owned()),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{of, put, two};
+    use super::*;
+
+    fn stat(ticks: u64) -> String {
+        let zeros = "0 ".repeat(38);
+        format!("7 (a) b) R {zeros}{ticks} 0 0\n")
+    }
+
+    #[test]
+    fn threads_are_added_up_and_new_ones_begin_at_zero() {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path();
+        put(root, "proc/sys/kernel/task_delayacct", "1\n");
+        put(root, "proc/self/task/7/schedstat", "1000000 500000 3\n");
+        put(root, "proc/self/task/7/stat", &stat(10));
+        let mut tasks = Tasks::default();
+        let values = two(&mut tasks, root, || {
+            put(root, "proc/self/task/7/schedstat", "5000000 2500000 9\n");
+            put(root, "proc/self/task/7/stat", &stat(30));
+            put(root, "proc/self/task/8/schedstat", "2000000 4000000 9\n");
+            put(root, "proc/self/task/8/stat", &stat(2));
+        });
+        assert_eq!(of(&values, "run"), Some(3.0));
+        assert_eq!(of(&values, "wait"), Some(3.0));
+        assert_eq!(of(&values, "blkio"), Some(110.0));
+        assert_eq!(of(&values, "threads"), Some(2.0));
+        assert_eq!(tasks.missing(), None);
+    }
+
+    #[test]
+    fn what_is_off_is_said_and_not_zero() {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path();
+        put(root, "proc/sys/kernel/task_delayacct", "0\n");
+        put(root, "proc/self/task/7/stat", &stat(10));
+        let mut tasks = Tasks::default();
+        let values = two(&mut tasks, root, || ());
+        assert_eq!((of(&values, "wait"), of(&values, "blkio")), (None, None));
+        let said = tasks.missing().unwrap();
+        assert!(said.contains("schedstat") && said.contains("task_delayacct=1"));
+    }
+}

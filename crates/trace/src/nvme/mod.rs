@@ -1,0 +1,256 @@
+//! The drive's own view: logs of the NVMe drives below the target, before and after a run.
+//!
+//! What it is: parsers of log pages (tested with synthetic pages), a reader that sends nothing but
+//! Identify and Get Log Page, and the JSON of nvme-cli. What it is not: a change to any drive, or a
+//! judgement; `report` sets these counters beside the host's outliers. Called by `cli`.
+
+pub mod json;
+pub mod micron;
+pub mod ocp;
+pub mod pages;
+mod sys;
+
+use std::path::PathBuf;
+
+use taillight_core::{Error, Result};
+use taillight_rundir::SCHEMA_VERSION;
+use taillight_rundir::nvme::{Drive, Logs, NvmeFile};
+
+use crate::Sys;
+use pages::Identity;
+
+/// Micron's PCI vendor id.
+const MICRON: u16 = 0x1344;
+/// Intel's and Solidigm's.
+const INTEL: [u16; 2] = [0x8086, 0x025e];
+
+/// Sends the two commands that only read.
+pub trait Admin {
+    /// Identify controller, 4,096 bytes.
+    ///
+    /// # Errors
+    /// `Unavailable` when the drive or the kernel refuses.
+    fn identify(&self) -> Result<Vec<u8>>;
+    /// Get Log Page.
+    ///
+    /// # Errors
+    /// As `identify`.
+    fn log(&self, id: u8, bytes: usize) -> Result<Vec<u8>>;
+}
+
+/// Drives below a target, and what they said before the run.
+#[derive(Debug)]
+pub struct Drives {
+    list: Vec<(PathBuf, Drive)>,
+}
+
+impl Drives {
+    /// Finds the NVMe drives among `disks` (names like `nvme0n1`) and reads their logs. A drive
+    /// that cannot be read is kept with the reason.
+    pub fn before(sys: &Sys, disks: &[String]) -> Drives {
+        let mut list: Vec<(PathBuf, Drive)> = Vec::new();
+        for name in disks.iter().filter_map(|d| controller(d)) {
+            if list.iter().any(|(_, d)| d.name == name) {
+                continue;
+            }
+            let path = sys.path(&format!("/dev/{name}"));
+            let mut drive = Drive {
+                name: name.to_owned(),
+                ..Drive::default()
+            };
+            drive.before = open(&path).and_then(|d| read(&d, &mut drive)).map_or_else(
+                |e| {
+                    drive.missing.push(e.to_string());
+                    None
+                },
+                Some,
+            );
+            list.push((path, drive));
+        }
+        Drives { list }
+    }
+
+    /// Reads the logs again; none when there is no NVMe drive.
+    pub fn after(self) -> Option<NvmeFile> {
+        let again = |(path, mut drive): (PathBuf, Drive)| {
+            if drive.before.is_some() {
+                drive.missing.clear();
+                match open(&path).and_then(|d| read(&d, &mut drive)) {
+                    Ok(logs) => drive.after = Some(logs),
+                    Err(e) => drive.missing.push(format!("after the run: {e}")),
+                }
+            }
+            drive
+        };
+        let drives: Vec<Drive> = self.list.into_iter().map(again).collect();
+        (!drives.is_empty()).then_some(NvmeFile {
+            schema: SCHEMA_VERSION,
+            drives,
+        })
+    }
+}
+
+fn open(path: &std::path::Path) -> Result<sys::Device> {
+    sys::Device::open(path)
+}
+
+/// `nvme0n1`, `nvme0n1p2`, `nvme0c1n1` -> `nvme0`.
+fn controller(disk: &str) -> Option<&str> {
+    let rest = disk.strip_prefix("nvme")?;
+    let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+    (digits > 0).then(|| &disk[..4 + digits])
+}
+
+/// Reads every log the drive says it has. Nothing is asked before it identified itself, and vendor
+/// pages only when the drive lists them: a page it does not know would add to its error log.
+fn read(device: &dyn Admin, drive: &mut Drive) -> Result<Logs> {
+    let identity = pages::identity(&device.identify()?)?;
+    drive.model = identity.model.clone();
+    drive.firmware = identity.firmware.clone();
+    let mut logs = Logs {
+        smart: keep(device.log(0x02, 512).and_then(|p| pages::smart(&p)), drive),
+        ..Logs::default()
+    };
+    let entries = usize::from(identity.error_entries).min(64);
+    let errors = device
+        .log(0x01, entries * 64)
+        .and_then(|p| pages::errors(&p));
+    logs.errors = keep(errors, drive);
+    vendor(device, &identity, drive, &mut logs);
+    Ok(logs)
+}
+
+fn vendor(device: &dyn Admin, identity: &Identity, drive: &mut Drive, logs: &mut Logs) {
+    if !identity.lists_logs {
+        drive.missing.push(
+            "the drive does not list its log pages (before NVMe 2.0), so vendor pages are not \
+             asked for; `nvme ocp latency-monitor-log -o json` can be imported"
+                .to_owned(),
+        );
+        return;
+    }
+    let Some(known) = keep(
+        device.log(0x00, 1024).and_then(|p| pages::supported(&p)),
+        drive,
+    ) else {
+        return;
+    };
+    let has = |id: usize| known.get(id) == Some(&true);
+    if has(0xc3) && identity.vendor != INTEL[0] {
+        logs.latency_monitor = keep(device.log(0xc3, 512).and_then(|p| ocp::parse(&p)), drive);
+    } else {
+        let none = "no OCP latency monitor (log page C3h)";
+        drive.missing.push(none.to_owned());
+    }
+    if identity.vendor == MICRON && has(0xd0) {
+        let page = device.log(0xd0, micron::STATS_BYTES);
+        logs.histogram = keep(page.and_then(|p| micron::stats(&p)), drive);
+    }
+    if identity.vendor == MICRON && has(0xd1) {
+        let page = device.log(0xd1, micron::LOGS_BYTES);
+        logs.slow_commands = keep(page.and_then(|p| micron::logs(&p)), drive);
+    }
+    if INTEL.contains(&identity.vendor) {
+        let text = "the layout of this vendor's latency log (C1h, C2h) is not published";
+        drive.missing.push(text.to_owned());
+    }
+}
+
+/// A log, or the reason why it is missing.
+fn keep<T>(log: Result<T>, drive: &mut Drive) -> Option<T> {
+    match log {
+        Ok(log) => Some(log),
+        Err(e) => {
+            drive.missing.push(e.to_string());
+            None
+        }
+    }
+}
+
+/// A page of another size than it has to have.
+fn wrong_size(what: &str, bytes: usize, needed: usize) -> Error {
+    Error::corrupt(format!("{what} has a wrong size"))
+        .with("bytes", bytes)
+        .with("needed", needed)
+        .hint("give the page as the drive sent it, whole")
+}
+
+/// Little-endian number of `n` bytes at `at`; zero beyond the end.
+fn le(page: &[u8], at: usize, n: usize) -> u64 {
+    let bytes = page.get(at..at + n).unwrap_or_default();
+    let low = bytes.iter().take(8).rev();
+    low.fold(0, |sum, b| sum << 8 | u64::from(*b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    /// A drive that answers from memory and notes what it was asked.
+    struct Fake {
+        lists: bool,
+        vendor: u16,
+        asked: RefCell<Vec<u8>>,
+    }
+
+    impl Admin for Fake {
+        fn identify(&self) -> Result<Vec<u8>> {
+            Ok(pages::testing::identity(self.vendor, self.lists))
+        }
+        fn log(&self, id: u8, bytes: usize) -> Result<Vec<u8>> {
+            self.asked.borrow_mut().push(id);
+            let mut page = vec![0; bytes];
+            match id {
+                0x00 => [0xc3, 0xd0, 0xd1].iter().for_each(|i| page[i * 4] = 1),
+                0xc3 => page = ocp::testing::page(),
+                _ => {}
+            }
+            Ok(page)
+        }
+    }
+
+    fn asked(lists: bool, vendor: u16) -> (Vec<u8>, Drive, Logs) {
+        let fake = Fake {
+            lists,
+            vendor,
+            asked: RefCell::default(),
+        };
+        let mut drive = Drive::default();
+        let logs = read(&fake, &mut drive).unwrap();
+        (fake.asked.into_inner(), drive, logs)
+    }
+
+    #[test]
+    fn vendor_pages_are_asked_for_only_when_listed() {
+        let (asked_for, drive, logs) = asked(false, MICRON);
+        assert_eq!(asked_for, [0x02, 0x01]);
+        assert!(logs.latency_monitor.is_none());
+        assert!(drive.missing[0].contains("does not list"));
+        let (asked_for, drive, logs) = asked(true, MICRON);
+        assert_eq!(asked_for, [0x02, 0x01, 0x00, 0xc3, 0xd0, 0xd1]);
+        assert!(logs.latency_monitor.unwrap().enabled);
+        assert_eq!(drive.model, "Example SSD");
+        let (asked_for, ..) = asked(true, 0x1234);
+        assert!(!asked_for.contains(&0xd0), "pages of another vendor");
+    }
+
+    #[test]
+    fn disks_have_controllers() {
+        assert_eq!(controller("nvme12n1"), Some("nvme12"));
+        assert_eq!(controller("nvme0c1n1"), Some("nvme0"));
+        assert_eq!(controller("nvme"), None);
+        assert_eq!(controller("vda"), None);
+    }
+
+    #[test]
+    fn a_drive_that_is_not_there_is_named() {
+        let home = tempfile::tempdir().unwrap();
+        let sys = Sys::at(home.path());
+        let drives = Drives::before(&sys, &["nvme0n1".to_owned(), "vda".to_owned()]);
+        let file = drives.after().unwrap();
+        assert_eq!(file.drives.len(), 1);
+        assert!(!file.drives[0].missing.is_empty());
+        assert!(Drives::before(&sys, &["vda".to_owned()]).after().is_none());
+    }
+}

@@ -1,0 +1,146 @@
+//! Two admin commands of an NVMe controller, both of which only read.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::fs::File;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl, opcode};
+use taillight_core::{Error, Result};
+
+use super::Admin;
+
+/// The kernel's `struct nvme_passthru_cmd`.
+#[repr(C)]
+#[derive(Debug, Default)]
+struct Command {
+    opcode: u8,
+    flags: u8,
+    reserved: u16,
+    namespace: u32,
+    cdw2: u32,
+    cdw3: u32,
+    metadata: u64,
+    address: u64,
+    metadata_bytes: u32,
+    bytes: u32,
+    cdw10: u32,
+    cdw11: u32,
+    cdw12: u32,
+    cdw13: u32,
+    cdw14: u32,
+    cdw15: u32,
+    timeout_ms: u32,
+    result: u32,
+}
+
+const _: () = assert!(size_of::<Command>() == 72);
+
+/// What may be sent: nothing else can be said.
+enum Ask {
+    Identify,
+    Log(u8),
+}
+
+/// The ioctl; its answer is the status of the drive.
+struct Passthru(Command);
+
+// SAFETY: the opcode is the one of `struct nvme_passthru_cmd`, which `Command` mirrors (its size is
+// checked above); the pointer is to that struct, and the kernel writes inside it only.
+unsafe impl Ioctl for Passthru {
+    type Output = i32;
+    const IS_MUTATING: bool = true;
+    fn opcode(&self) -> Opcode {
+        opcode::read_write::<Command>(b'N', 0x41)
+    }
+    fn as_ptr(&mut self) -> *mut c_void {
+        (&raw mut self.0).cast()
+    }
+    unsafe fn output_from_ptr(status: IoctlOutput, _: *mut c_void) -> rustix::io::Result<i32> {
+        Ok(status)
+    }
+}
+
+/// An open controller.
+#[derive(Debug)]
+pub struct Device {
+    file: File,
+    name: String,
+}
+
+impl Device {
+    /// Opens `/dev/nvmeN` for reading.
+    ///
+    /// # Errors
+    /// `Unavailable` when it is absent, no character device, or not permitted.
+    pub fn open(path: &Path) -> Result<Device> {
+        let cannot = |e: std::io::Error| {
+            Error::unavailable("the drive's logs cannot be read")
+                .with("path", path.display())
+                .source(e)
+                .hint("run as root, or import what `nvme smart-log -o json` prints")
+        };
+        let file = File::open(path).map_err(cannot)?;
+        let kind = file.metadata().map_err(cannot)?.file_type();
+        if !kind.is_char_device() {
+            return Err(
+                Error::unavailable("this is no NVMe controller").with("path", path.display())
+            );
+        }
+        Ok(Device {
+            file,
+            name: path.display().to_string(),
+        })
+    }
+
+    fn send(&self, ask: &Ask, bytes: usize) -> Result<Vec<u8>> {
+        let mut data = vec![0u8; bytes];
+        let dwords = (bytes / 4).saturating_sub(1) as u32;
+        let mut command = Command {
+            address: data.as_mut_ptr() as u64,
+            bytes: bytes as u32,
+            timeout_ms: 5_000,
+            ..Command::default()
+        };
+        match ask {
+            Ask::Identify => {
+                command.opcode = 0x06;
+                command.cdw10 = 1;
+            }
+            Ask::Log(id) => {
+                command.opcode = 0x02;
+                command.namespace = u32::MAX;
+                command.cdw10 = u32::from(*id) | (dwords & 0xffff) << 16;
+                command.cdw11 = dwords >> 16;
+            }
+        }
+        let what = match ask {
+            Ask::Identify => "identify".to_owned(),
+            Ask::Log(id) => format!("log page {id:02X}h"),
+        };
+        // SAFETY: `data` outlives the call, is `bytes` long as the command says, and both commands
+        // fill at most that much of it and change nothing on the drive.
+        let status = unsafe { ioctl(&self.file, Passthru(command)) };
+        match status {
+            Ok(0) => Ok(data),
+            Ok(status) => Err(Error::unavailable(format!("the drive refused {what}"))
+                .with("drive", &self.name)
+                .with("status", format!("{status:#x}"))),
+            Err(e) => Err(
+                Error::unavailable(format!("cannot ask the drive for {what}"))
+                    .with("drive", &self.name)
+                    .source(e),
+            ),
+        }
+    }
+}
+
+impl Admin for Device {
+    fn identify(&self) -> Result<Vec<u8>> {
+        self.send(&Ask::Identify, 4096)
+    }
+    fn log(&self, id: u8, bytes: usize) -> Result<Vec<u8>> {
+        self.send(&Ask::Log(id), bytes)
+    }
+}

@@ -159,6 +159,9 @@ pub struct ExplainArgs {
     /// Run directory.
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
+    /// As JSON, for programs: every outlier with its layer.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `report`.

@@ -55,6 +55,24 @@ impl Phase {
         Phase::Application,
         Phase::Unobserved,
     ];
+    /// Stable word in outputs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Submit => "submit",
+            Phase::FileSystem => "file_system",
+            Phase::PageCache => "page_cache",
+            Phase::Throttle => "throttle",
+            Phase::Tags => "tags",
+            Phase::Queue => "queue",
+            Phase::Device => "device",
+            Phase::LowerDevice => "lower_device",
+            Phase::Completion => "completion",
+            Phase::Cpu => "cpu",
+            Phase::Stopped => "stopped",
+            Phase::Application => "application",
+            Phase::Unobserved => "unobserved",
+        }
+    }
     /// In words.
     pub fn words(self) -> &'static str {
         match self {

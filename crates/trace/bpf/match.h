@@ -122,21 +122,25 @@ NOINLINE u64 resolve(struct bio *bio)
 	return token ? token | LOWER : 0;
 }
 
+/* The operation that an io_uring worker thread is doing. */
+INLINE u64 of_worker(struct task_struct *worker)
+{
+	u64 work = (u64)READ(struct io_worker, worker->worker_private, cur_work);
+
+	if (!work)
+		return 0;
+	return token_of(READ(struct io_kiocb, work - OFFSET_OF(struct io_kiocb, work), cqe.user_data));
+}
+
 /* The operation that the running thread is submitting, for I/O that does not lead back. */
 INLINE u64 of_current(u32 pid)
 {
 	u32 index;
 	struct thread *t = thread_of(pid, &index);
 	struct task_struct *me;
-	u64 work;
 
 	if (t)
 		return of_thread(t);
 	me = current_task();
-	if (!(me->flags & PF_IO_WORKER))
-		return 0;
-	work = (u64)READ(struct io_worker, me->worker_private, cur_work);
-	if (!work)
-		return 0;
-	return token_of(READ(struct io_kiocb, work - OFFSET_OF(struct io_kiocb, work), cqe.user_data));
+	return me->flags & PF_IO_WORKER ? of_worker(me) : 0;
 }

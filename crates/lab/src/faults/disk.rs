@@ -71,6 +71,8 @@ pub fn slow_device(b: &mut Bench<'_>) -> Result<()> {
 pub fn tags(b: &mut Bench<'_>) -> Result<()> {
     let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
     let disk = Loop::over(&mut b.undo, &file, true)?;
+    let undone = disk.sys("queue/scheduler");
+    b.undo.add(move || drop(set(&undone, "none")));
     set(&disk.sys("queue/scheduler"), "mq-deadline")?;
     set(&disk.sys("queue/nr_requests"), 4)?;
     let order = b.order(disk.device.clone(), "randread");

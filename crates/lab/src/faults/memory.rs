@@ -17,6 +17,11 @@ pub fn dirty(b: &mut Bench<'_>) -> Result<()> {
     let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
     let disk = Loop::over(&mut b.undo, &file, true)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
+    let (strict, most) = (disk.sys("bdi/strict_limit"), disk.sys("bdi/max_ratio"));
+    b.undo.add(move || {
+        let _ = set(&strict, 0);
+        let _ = set(&most, 100);
+    });
     set(&disk.sys("bdi/strict_limit"), 1)?;
     set(&disk.sys("bdi/max_bytes"), MIB)?;
     let mut order = b.order(at.join("victim"), "write");
@@ -40,6 +45,8 @@ pub fn evict(b: &mut Bench<'_>) -> Result<()> {
     let mut order = b.order(disk.device.clone(), "randread");
     order.set.push("target.options.direct=false".into());
     order.set.push("target.options.cache=keep".into());
+    let ahead = disk.sys("queue/read_ahead_kb");
+    b.undo.add(move || drop(set(&ahead, 128)));
     set(&disk.sys("queue/read_ahead_kb"), 0)?;
     // Held open: a block device's pages are dropped when nobody has it open.
     let device = std::fs::File::open(&disk.device)?;

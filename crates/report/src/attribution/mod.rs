@@ -12,6 +12,7 @@ mod phases;
 pub mod picture;
 mod stacks;
 pub mod words;
+mod workers;
 
 use std::collections::BTreeMap;
 

@@ -197,11 +197,15 @@ pub struct DriversArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   taillight doctor
-  taillight doctor --path /mnt/data/ --json")]
+  taillight doctor --path /mnt/data/ --json
+  taillight doctor --trace --path /dev/nvme0n1")]
 pub struct DoctorArgs {
     /// Path that is going to be measured.
     #[arg(long, value_name = "PATH")]
     pub path: Option<PathBuf>,
+    /// Only what tracing needs, in detail: each trace program is tried for a moment.
+    #[arg(long)]
+    pub trace: bool,
     /// As JSON, for programs.
     #[arg(long)]
     pub json: bool,

@@ -55,6 +55,8 @@ pub struct Slow {
     pub every: AtomicU64,
     /// How long, ns.
     pub sleep_ns: AtomicU64,
+    /// Smaller ones never sleep, bytes.
+    pub least: AtomicU64,
     seen: AtomicU64,
     naps: Mutex<Vec<(i64, i64)>>,
 }
@@ -72,9 +74,10 @@ impl Slow {
         naps.clone()
     }
 
-    fn serve(&self) {
+    fn serve(&self, bytes: usize) {
         let every = self.every.load(Relaxed);
-        if every == 0 || !self.seen.fetch_add(1, Relaxed).is_multiple_of(every) {
+        let small = (bytes as u64) < self.least.load(Relaxed);
+        if every == 0 || small || !self.seen.fetch_add(1, Relaxed).is_multiple_of(every) {
             return;
         }
         let from = now_ns();
@@ -219,16 +222,16 @@ impl Served {
     }
 
     fn read(&self, body: &[u8]) -> Answer {
-        self.slow.serve();
         let (from, size) = (word(body, 8) as usize, half(body, 16) as usize);
+        self.slow.serve(size);
         let data = self.data.read().unwrap_or_else(PoisonError::into_inner);
         let from = from.min(data.len());
         Answer(data[from..(from + size).min(data.len())].to_vec())
     }
 
     fn write(&self, body: &[u8]) -> Result<Answer, i32> {
-        self.slow.serve();
         let (from, size) = (word(body, 8) as usize, half(body, 16) as usize);
+        self.slow.serve(size);
         let bytes = body.get(40..40 + size).ok_or(ENOSYS)?;
         let mut data = self.data.write().unwrap_or_else(PoisonError::into_inner);
         let end = from.checked_add(size).ok_or(ENOSYS)?;

@@ -90,6 +90,8 @@ pub mod flags {
     pub const LOWER: u64 = 64;
     /// Not chosen for being slow: part of the sample of usual I/Os.
     pub const SAMPLE: u64 = 1 << 16;
+    /// Its worker has several in flight: what the thread did was not all for this one.
+    pub const QUEUED: u64 = 1 << 17;
 }
 
 /// One row.
@@ -175,6 +177,10 @@ pub struct LayerRow {
     pub token: Option<u64>,
     /// Handed to an io_uring worker thread.
     pub punt_ns: Option<i64>,
+    /// First request to a FUSE server.
+    pub served_ns: Option<i64>,
+    /// Its last answer.
+    pub answered_ns: Option<i64>,
     /// Worker that woke this thread up; null when it was none.
     pub waker: Option<u64>,
 }

@@ -46,6 +46,19 @@ INLINE void plain_of(struct plain *p, u64 bio)
 	p->private = (u64)READ(struct bio, bio, bi_private);
 }
 
+/* Who waits for a completion; 0 when nobody does yet. */
+INLINE u64 waiter_of(u64 completion)
+{
+	u64 head = completion + OFFSET_OF(struct completion, wait) +
+		   OFFSET_OF(struct swait_queue_head, task_list);
+	u64 entry = (u64)READ(struct list_head, head, next);
+
+	if (!entry || entry == head)
+		return 0;
+	entry -= OFFSET_OF(struct swait_queue, task_list);
+	return (u64)READ(struct swait_queue, entry, task);
+}
+
 /* Step 1: the kiocb of a direct I/O, or the task that waits for it. */
 INLINE void direct(const struct plain *p, u64 *kiocb, u64 *task)
 {
@@ -65,6 +78,8 @@ INLINE void direct(const struct plain *p, u64 *kiocb, u64 *task)
 			*task = (u64)READ(struct blkdev_dio, p->private, waiter);
 		else
 			*kiocb = (u64)READ(struct blkdev_dio, p->private, iocb);
+	} else if (p->end_io == cfg_end_wait) {
+		*task = waiter_of(p->private);
 	}
 }
 

@@ -19,6 +19,7 @@ const volatile u64 cfg_end_iomap = 0;
 const volatile u64 cfg_end_blkdev = 0;
 const volatile u64 cfg_end_blkdev_async = 0;
 const volatile u64 cfg_end_chain = 0;
+const volatile u64 cfg_end_wait = ~0ull;
 const volatile u64 cfg_uring_done = 0;
 const volatile u64 cfg_uring_polled = 0;
 const volatile u64 cfg_loop_done = 0;
@@ -65,7 +66,7 @@ struct slot {
 	u64 foreign; /* first bio queued by another process, ns */
 	u64 requeue; /* last requeue, ns */
 	u64 punt;    /* handed to an io_uring worker thread */
-	u64 more;
+	u64 served;  /* first request to a FUSE server, ns */
 
 	u64 low_bio;
 	u64 low_alloc;
@@ -75,7 +76,8 @@ struct slot {
 	u32 low_bios;
 	u32 low_parts;
 	u32 low_pad;
-	u64 low_more[2];
+	u64 answered; /* last answer of a FUSE server, ns */
+	u64 more;
 };
 
 /* One thread of the load. */
@@ -190,6 +192,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct idle);
 } idles SEC(".maps");
+
+/* Address of a FUSE request under way -> token. */
+struct {
+	__uint(type, MAP_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u64);
+	__type(value, u64);
+} serves SEC(".maps");
 
 /* Commit of a journal under way. */
 struct commit {

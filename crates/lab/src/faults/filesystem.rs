@@ -1,8 +1,9 @@
 //! Faults in file systems: a slow server, a freeze, a journal that others fill.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::bench::Bench;
 use crate::fuse;
@@ -10,7 +11,7 @@ use crate::guard::tool;
 use crate::stage::{Loop, image};
 
 const MIB: u64 = 1 << 20;
-/// Files that the neighbour of a journal writes at once.
+/// Directories that the neighbour of a journal makes at once.
 const CROWD: usize = 48;
 
 /// The victim's own file system is served by a process that sleeps every so often.
@@ -57,8 +58,8 @@ fn freeze(b: &mut Bench<'_>, kind: &str, bytes: u64) -> Result<()> {
     })
 }
 
-/// The victim syncs each write; a neighbour on the same journal makes and syncs many files, so that
-/// a commit has much to write, on a device that takes its time for each write.
+/// The victim syncs each write; a neighbour on the same journal makes many directories and syncs, so
+/// that a commit has much to write. Only large writes are slow, as the victim's are not.
 pub fn journal(b: &mut Bench<'_>) -> Result<()> {
     let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
     let disk = Loop::over(&mut b.undo, &file, true)?;
@@ -66,21 +67,17 @@ pub fn journal(b: &mut Bench<'_>) -> Result<()> {
     let mut order = b.order(at.join("victim"), "write");
     order.more = ["--size", "4MiB", "--sync", "fsync"].map(String::from).to_vec();
     b.start(&order)?;
+    slow.least.store(32 << 10, Relaxed);
     let crowd = at.join("crowd");
     std::fs::create_dir(&crowd)?;
-    let nap = b.amplitude / 5;
-    let mut round = 0;
+    let (nap, mut round) = (b.amplitude, 0);
     b.pulses(Duration::from_millis(200), Duration::ZERO, |_| {
         round += 1;
         slow.set(1, nap);
-        let mut last = None;
         for n in 0..CROWD {
-            let path = crowd.join(format!("{}-{n}", round % 2));
-            std::fs::write(&path, [1; 4096])?;
-            last = Some(path);
+            std::fs::create_dir(crowd.join(format!("{round}-{n}")))?;
         }
-        let file = std::fs::File::open(last.context("a file")?)?;
-        let synced = file.sync_all();
+        let synced = std::fs::File::open(&crowd)?.sync_all();
         slow.set(0, Duration::ZERO);
         Ok(synced?)
     })

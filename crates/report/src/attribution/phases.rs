@@ -196,13 +196,26 @@ pub fn pieces(io: &LayerRow, beside: &Beside<'_>) -> Vec<Piece> {
         return line.pieces;
     }
     if io.bio_ns.is_none() {
-        // No block I/O of its own: all of it happened in the thread.
-        let elsewhere = has(flags::PUNTED);
-        stretch(&mut line, io.end_ns, Phase::Submit, elsewhere, beside);
+        thread_only(&mut line, io, beside);
         return line.pieces;
     }
     block(&mut line, io, beside, beside);
     line.pieces
+}
+
+/// An I/O without block I/O of its own.
+fn thread_only(line: &mut Line, io: &LayerRow, beside: &Beside<'_>) {
+    let has = |bit: u64| io.flags.unwrap_or(0) & bit != 0;
+    let queued = has(flags::QUEUED);
+    if let (true, Some(from), Some(to)) = (queued, io.served_ns, io.answered_ns) {
+        stretch(line, from, Phase::Submit, false, beside);
+        line.to(to, Phase::FileSystem);
+        return after(line, io, beside);
+    }
+    // A thread with several in flight slept: this one was not done at once, and what the thread
+    // did meanwhile was not for it.
+    let elsewhere = has(flags::PUNTED) || (queued && io.blocked_ns.unwrap_or(0) > 0);
+    stretch(line, io.end_ns, Phase::Submit, elsewhere, beside);
 }
 
 /// An I/O with block I/O of its own. `doing` is the thread that submits it, `waiting` the one that
@@ -448,6 +461,35 @@ mod tests {
             (100, Completion),
         ];
         assert_eq!(all(&io(), &NONE), expected);
+    }
+
+    #[test]
+    fn a_queued_io_is_not_what_its_thread_did() {
+        let queued = LayerRow {
+            bio_ns: None,
+            bios: Some(0),
+            flags: Some(flags::QUEUED),
+            blocked_ns: Some(1),
+            wake_ns: None,
+            ..io()
+        };
+        assert_eq!(all(&queued, &NONE), [(1000, Phase::Unobserved)]);
+        let served = LayerRow {
+            served_ns: Some(1100),
+            answered_ns: Some(1900),
+            ..queued.clone()
+        };
+        let expected = [
+            (100, Phase::Submit),
+            (800, Phase::FileSystem),
+            (100, Phase::Completion),
+        ];
+        assert_eq!(all(&served, &NONE), expected);
+        let inline = LayerRow {
+            blocked_ns: Some(0),
+            ..queued
+        };
+        assert_eq!(all(&inline, &NONE), [(1000, Phase::Submit)]);
     }
 
     #[test]

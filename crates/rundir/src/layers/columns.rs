@@ -59,5 +59,7 @@ pub(super) const COLUMNS: &[Column<Row>] = &[
     column!(stack, OptText),
     column!(token, OptU64),
     column!(punt_ns, OptI64),
+    column!(served_ns, OptI64),
+    column!(answered_ns, OptI64),
     column!(waker, OptU64),
 ];

@@ -134,6 +134,8 @@ pub fn io_row(s: &Seen) -> LayerRow {
         robbed_ns: Some(s.robbed),
         token: Some(s.token),
         punt_ns: stamp(s.punt),
+        served_ns: stamp(s.served),
+        answered_ns: stamp(s.answered),
         ..LayerRow::default()
     }
 }

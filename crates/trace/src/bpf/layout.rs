@@ -48,7 +48,7 @@ pub struct Slot {
     pub held: AtomicU64,
     pub requeue: AtomicU64,
     pub punt: AtomicU64,
-    more: AtomicU64,
+    pub served: AtomicU64,
     pub low_bio: AtomicU64,
     pub low_alloc: AtomicU64,
     pub low_issue: AtomicU64,
@@ -57,7 +57,8 @@ pub struct Slot {
     pub low_bios: AtomicU32,
     pub low_parts: AtomicU32,
     low_pad: AtomicU32,
-    low_more: [AtomicU64; 2],
+    pub answered: AtomicU64,
+    more: AtomicU64,
 }
 
 /// One thread of the load.

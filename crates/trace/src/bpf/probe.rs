@@ -56,6 +56,8 @@ pub struct Seen {
     pub robbed: u64,
     pub token: u64,
     pub punt: u64,
+    pub served: u64,
+    pub answered: u64,
 }
 
 /// Counts that all probes share.
@@ -213,6 +215,9 @@ impl BpfProbe {
         if keep != Keep::Slow {
             seen.flags |= flags::SAMPLE as u32;
         }
+        if self.begun.len() > 1 {
+            seen.flags |= flags::QUEUED as u32;
+        }
         seen.submit = begun.submit;
         seen.complete = begun.submit + latency as i64;
         (seen.offset, seen.size) = (begun.offset, begun.size);
@@ -276,6 +281,8 @@ fn look(s: &Slot, token: Token) -> Seen {
         robbed: 0,
         token: token.0,
         punt: get(&s.punt),
+        served: get(&s.served),
+        answered: get(&s.answered),
     }
 }
 

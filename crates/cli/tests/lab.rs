@@ -47,7 +47,10 @@ fn faults_are_blamed_on_their_layers() {
             }
             Err(e) => panic!("{name} {engine}: {e:#}"),
         };
-        println!("{name} {engine}: {:?}; others {:?}", score.blamed, score.others);
+        println!(
+            "{name} {engine}: {:?}; others {:?}",
+            score.blamed, score.others
+        );
         if fault.layer == "none" {
             assert_eq!(score.injected(), 0);
             continue;
@@ -63,5 +66,9 @@ fn faults_are_blamed_on_their_layers() {
     sweep();
     let all = sum.injected();
     println!("{right} of {all} right, {wrong} wrong");
-    assert!(right * 100 >= all * RIGHT_PERCENT, "{right} of {all}: {:?}", sum.blamed);
+    assert!(
+        right * 100 >= all * RIGHT_PERCENT,
+        "{right} of {all}: {:?}",
+        sum.blamed
+    );
 }

@@ -57,7 +57,9 @@ fn wish() -> Result<Option<Wish>> {
             "--keep" => wish.keep = Some(value()?.into()),
             "--matrix" => wish.only_matrix = true,
             "--list" => {
-                FAULTS.iter().for_each(|f| println!("{} ({})", f.name, f.layer));
+                FAULTS
+                    .iter()
+                    .for_each(|f| println!("{} ({})", f.name, f.layer));
                 return Ok(None);
             }
             other => bail!("the lab does not know {other}\n{HELP}"),

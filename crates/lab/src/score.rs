@@ -191,11 +191,20 @@ mod tests {
 
     #[test]
     fn undecided_is_neither_right_nor_wrong() {
-        let it = score("cpu", &[("cpu", 7), ("device", 2), ("mixed", 1), ("unknown", 4)]);
+        let it = score(
+            "cpu",
+            &[("cpu", 7), ("device", 2), ("mixed", 1), ("unknown", 4)],
+        );
         assert_eq!((it.injected(), it.right(), it.wrong()), (14, 7, 2));
         assert_eq!(Score::parse(&it.line()).expect("reads"), it);
         let text = matrix(&[it.clone(), it]);
-        assert!(text.contains("| f | sync | cpu | 2 | 28 | 50.0 % | 14.3 % |"), "{text}");
-        assert!(text.contains("28 injected outliers in 2 runs: 50.00 %"), "{text}");
+        assert!(
+            text.contains("| f | sync | cpu | 2 | 28 | 50.0 % | 14.3 % |"),
+            "{text}"
+        );
+        assert!(
+            text.contains("28 injected outliers in 2 runs: 50.00 %"),
+            "{text}"
+        );
     }
 }

@@ -57,7 +57,11 @@ pub fn trial(
     if let Some(to) = keep {
         crate::guard::tool(
             "cp",
-            &[Path::new("-rT"), &run, &to.join(format!("{}-{engine}-{ms}", fault.name))],
+            &[
+                Path::new("-rT"),
+                &run,
+                &to.join(format!("{}-{engine}-{ms}", fault.name)),
+            ],
         )?;
     }
     let _ = std::fs::remove_dir_all(home().join("run"));

@@ -79,10 +79,10 @@ fn own_numbers(sys: &Sys) -> Result<()> {
     if disks::same_pid_namespace(sys) {
         return Ok(());
     }
-    Err(Error::unavailable(
-        "threads have other numbers here than in the kernel (PID namespace)",
+    Err(
+        Error::unavailable("threads have other numbers here than in the kernel (PID namespace)")
+            .hint("run outside of the container, or with the host's PID namespace"),
     )
-    .hint("run outside of the container, or with the host's PID namespace"))
 }
 
 fn info(plan: &Plan) -> TraceInfo {
@@ -113,11 +113,14 @@ impl Tracer {
         let plan = wish.plan;
         let all = plan.trace.mode == TraceMode::All;
         let queued = plan.workloads.iter().any(|w| w.queue_depth > 1);
+        let disks = wish.path.map_or_else(Vec::new, |p| disks::under(sys, p));
+        // I/O that reaches a disk past the page cache leads back to its operation by itself.
+        let itself = wish.direct && !disks.is_empty();
         let config = Config {
-            disks: wish.path.map_or_else(Vec::new, |p| disks::under(sys, p)),
+            disks,
             off_ns: if all { OFF_ALL_NS } else { OFF_NS },
             all,
-            queued: queued && !wish.direct,
+            queued: queued && !itself,
         };
         let symbols = Symbols::read(sys);
         let (programs, ring) = programs::load(&config, &symbols)?;

@@ -30,7 +30,10 @@ pub fn checks(sys: &Sys, path: &Path) -> Vec<Check> {
 fn symbols(sys: &Sys) -> Check {
     let name = "kernel symbols";
     let text = sys.text("/proc/kallsyms").unwrap_or_default();
-    let shown = text.lines().take(64).any(|l| !l.starts_with("0000000000000000"));
+    let shown = text
+        .lines()
+        .take(64)
+        .any(|l| !l.starts_with("0000000000000000"));
     if shown {
         return Check::ok(name, "/proc/kallsyms shows addresses");
     }
@@ -46,9 +49,10 @@ fn paranoid(sys: &Sys) -> Check {
     let name = "perf events";
     let file = "/proc/sys/kernel/perf_event_paranoid";
     match sys.text(file).and_then(|t| t.parse::<i64>().ok()) {
-        Some(n) if n <= PARANOID_MOST => {
-            Check::ok(name, format!("perf_event_paranoid is {n}: own threads can be watched"))
-        }
+        Some(n) if n <= PARANOID_MOST => Check::ok(
+            name,
+            format!("perf_event_paranoid is {n}: own threads can be watched"),
+        ),
         Some(n) => Check::warn(
             name,
             format!("perf_event_paranoid is {n}: only root can watch threads"),
@@ -98,7 +102,10 @@ fn rung(tried: &Result<Vec<ProgramInfo>, Error>) -> Check {
             let attached = list.iter().filter(|p| p.missing.is_none()).count();
             Check::ok(
                 name,
-                format!("uses trace points: {attached} of {} programs attach", list.len()),
+                format!(
+                    "uses trace points: {attached} of {} programs attach",
+                    list.len()
+                ),
             )
         }
         Err(e) => {
@@ -143,7 +150,10 @@ mod tests {
         };
         assert!(missing(&program).is_some_and(|c| c.found.contains("block_rq_issue")));
         let none = rung(&Err(Error::unavailable("no rights").hint("get them")));
-        assert_eq!((none.state, none.fix.as_deref()), (State::No, Some("get them")));
+        assert_eq!(
+            (none.state, none.fix.as_deref()),
+            (State::No, Some("get them"))
+        );
         assert!(rung(&Ok(vec![program])).found.contains("0 of 1"));
     }
 }

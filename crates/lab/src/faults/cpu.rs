@@ -51,14 +51,20 @@ pub fn spinners(b: &mut Bench<'_>) -> Result<()> {
     b.start(&order)?;
     pin(b)?;
     let on = b.amplitude * 5;
-    b.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
-        let threads: Vec<Spinner> = (0..crowd).map(|_| Spinner::new(on)).collect::<Result<_>>()?;
-        for one in &threads {
-            tool("renice", &["-n", "-10", "-p", &one.tid])?;
-        }
-        threads.iter().for_each(Spinner::go);
-        stop.sleep(on)
-    })
+    b.pulses(
+        Duration::from_millis(200),
+        Duration::from_millis(5),
+        |stop| {
+            let threads: Vec<Spinner> = (0..crowd)
+                .map(|_| Spinner::new(on))
+                .collect::<Result<_>>()?;
+            for one in &threads {
+                tool("renice", &["-n", "-10", "-p", &one.tid])?;
+            }
+            threads.iter().for_each(Spinner::go);
+            stop.sleep(on)
+        },
+    )
 }
 
 /// One thread with real-time priority.
@@ -67,12 +73,16 @@ pub fn hog(b: &mut Bench<'_>) -> Result<()> {
     b.start(&order)?;
     pin(b)?;
     let on = b.amplitude;
-    b.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
-        let one = Spinner::new(on)?;
-        tool("chrt", &["-f", "-p", "50", &one.tid])?;
-        one.go();
-        stop.sleep(on)
-    })
+    b.pulses(
+        Duration::from_millis(200),
+        Duration::from_millis(5),
+        |stop| {
+            let one = Spinner::new(on)?;
+            tool("chrt", &["-f", "-p", "50", &one.tid])?;
+            one.go();
+            stop.sleep(on)
+        },
+    )
 }
 
 fn pinned(b: &mut Bench<'_>) -> Result<Order> {

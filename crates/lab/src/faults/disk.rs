@@ -63,7 +63,9 @@ pub fn slow_device(b: &mut Bench<'_>) -> Result<()> {
     }
     slow.set(0, Duration::ZERO);
     b.stop.sleep(b.amplitude * 2)?;
-    slow.naps().iter().for_each(|(from, to)| b.truth.add(*from, *to));
+    slow.naps()
+        .iter()
+        .for_each(|(from, to)| b.truth.add(*from, *to));
     Ok(())
 }
 

@@ -27,7 +27,9 @@ pub fn slow_fuse(b: &mut Bench<'_>) -> Result<()> {
     }
     slow.set(0, Duration::ZERO);
     b.stop.sleep(b.amplitude * 2)?;
-    slow.naps().iter().for_each(|(from, to)| b.truth.add(*from, *to));
+    slow.naps()
+        .iter()
+        .for_each(|(from, to)| b.truth.add(*from, *to));
     Ok(())
 }
 
@@ -50,12 +52,16 @@ fn freeze(b: &mut Bench<'_>, kind: &str, bytes: u64) -> Result<()> {
     b.start(&order)?;
     let place = at.to_string_lossy().into_owned();
     let on = b.amplitude;
-    b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
-        tool("fsfreeze", &["--freeze", &place])?;
-        let slept = stop.sleep(on);
-        tool("fsfreeze", &["--unfreeze", &place])?;
-        slept
-    })
+    b.pulses(
+        Duration::from_millis(200),
+        Duration::from_millis(2),
+        |stop| {
+            tool("fsfreeze", &["--freeze", &place])?;
+            let slept = stop.sleep(on);
+            tool("fsfreeze", &["--unfreeze", &place])?;
+            slept
+        },
+    )
 }
 
 /// The victim syncs each write; a neighbour on the same journal makes many directories and syncs, so
@@ -65,7 +71,9 @@ pub fn journal(b: &mut Bench<'_>) -> Result<()> {
     let disk = Loop::over(&mut b.undo, &file, true)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
     let mut order = b.order(at.join("victim"), "write");
-    order.more = ["--size", "4MiB", "--sync", "fsync"].map(String::from).to_vec();
+    order.more = ["--size", "4MiB", "--sync", "fsync"]
+        .map(String::from)
+        .to_vec();
     b.start(&order)?;
     slow.least.store(32 << 10, Relaxed);
     let crowd = at.join("crowd");

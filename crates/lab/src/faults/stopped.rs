@@ -14,12 +14,16 @@ const MIB: u64 = 1 << 20;
 pub fn signals(b: &mut Bench<'_>) -> Result<()> {
     let pid = victim(b)?;
     let on = b.amplitude;
-    b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
-        signal(pid, "STOP")?;
-        let slept = stop.sleep(on);
-        signal(pid, "CONT")?;
-        slept
-    })
+    b.pulses(
+        Duration::from_millis(200),
+        Duration::from_millis(2),
+        |stop| {
+            signal(pid, "STOP")?;
+            let slept = stop.sleep(on);
+            signal(pid, "CONT")?;
+            slept
+        },
+    )
 }
 
 /// The freezer control group.
@@ -28,12 +32,16 @@ pub fn freezer(b: &mut Bench<'_>) -> Result<()> {
     let pid = victim(b)?;
     group.take(pid)?;
     let on = b.amplitude;
-    b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
-        group.set("freezer.state", "FROZEN")?;
-        let slept = stop.sleep(on);
-        group.set("freezer.state", "THAWED")?;
-        slept
-    })
+    b.pulses(
+        Duration::from_millis(200),
+        Duration::from_millis(2),
+        |stop| {
+            group.set("freezer.state", "FROZEN")?;
+            let slept = stop.sleep(on);
+            group.set("freezer.state", "THAWED")?;
+            slept
+        },
+    )
 }
 
 fn victim(b: &mut Bench<'_>) -> Result<u32> {

@@ -165,7 +165,7 @@ fn waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
                 _ => row.end_ns,
             });
             if let Some(Wait::For(_, words) | Wait::Lock(_, words)) =
-                 row.stack.as_deref().map(stacks::wait)
+                row.stack.as_deref().map(stacks::wait)
                 && wake > row.start_ns
             {
                 *reasons.entry(words).or_insert(0) += (wake - row.start_ns) as u64;

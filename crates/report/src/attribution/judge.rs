@@ -132,7 +132,11 @@ impl Baseline {
         }
         let times = |list: Vec<&Usual>| {
             let sample: Vec<&Usual> = list.iter().copied().filter(|u| u.sample).collect();
-            let sample = if sample.len() >= FEWEST { &sample } else { &list };
+            let sample = if sample.len() >= FEWEST {
+                &sample
+            } else {
+                &list
+            };
             let missed: Vec<&Usual> = list.iter().copied().filter(|u| u.block).collect();
             let hits = sample.iter().filter(|u| !u.block).count() * 2 > sample.len();
             Times {
@@ -202,7 +206,11 @@ pub fn judge(slow: Slow, row: Option<LayerRow>, phases: Option<Phases>, base: &B
                 let more = phases.get(phase).saturating_sub(usual.get(phase));
                 // What such a read usually takes is the price of not being in the page cache.
                 let price = missed.map_or(0, |m| m.get(phase).saturating_sub(usual.get(phase)));
-                let price = if phase == Phase::Unobserved { 0 } else { price.min(more) };
+                let price = if phase == Phase::Unobserved {
+                    0
+                } else {
+                    price.min(more)
+                };
                 *sums.entry(Layer::PageCache).or_insert(0) += price;
                 *sums.entry(layer(phase)).or_insert(0) += more - price;
             }

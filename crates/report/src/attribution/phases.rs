@@ -326,7 +326,11 @@ fn after(line: &mut Line, io: &LayerRow, beside: &Beside<'_>) {
     stretch(line, io.end_ns, Phase::Completion, false, beside);
 }
 
-pub(super) fn overlapping(rows: &[LayerRow], from: i64, to: i64) -> impl Iterator<Item = &LayerRow> {
+pub(super) fn overlapping(
+    rows: &[LayerRow],
+    from: i64,
+    to: i64,
+) -> impl Iterator<Item = &LayerRow> {
     let first = rows.partition_point(|r| r.end_ns <= from);
     rows[first..].iter().take_while(move |r| r.start_ns < to)
 }
@@ -373,20 +377,20 @@ fn asleep(off: &LayerRow, base: Phase, beside: &Beside<'_>) -> Phase {
     }
 }
 
-/// Who let go of a lock woke the waiter up: when that was a thread of the load, what it had been
-/// asleep for most of the time is what the waiter waited for.
+/// Who let go of a lock woke the waiter up: when that was a thread of the load, what it was asleep
+/// for, for at least half of the time, is what the waiter waited for.
 fn holder(off: &LayerRow, beside: &Beside<'_>) -> Option<Phase> {
     let (from, to) = (off.start_ns, off.middle_ns?);
     let theirs = beside.all?.off.get(&off.waker?)?;
-    let mut asleep = overlapping(theirs, from, to).filter(|r| r.state != Some(0));
-    let most = asleep.find(|r| {
-        let until = r.middle_ns.unwrap_or(r.end_ns);
-        (until.min(to) - r.start_ns.max(from)) * 2 >= to - from
-    })?;
-    match stacks::wait(most.stack.as_deref()?) {
-        Wait::For(phase, _) => Some(phase),
-        _ => None,
+    let mut sums = Phases::default();
+    for row in overlapping(theirs, from, to).filter(|r| r.state != Some(0)) {
+        let until = row.middle_ns.unwrap_or(row.end_ns).min(to);
+        if let Some(Wait::For(phase, _)) = row.stack.as_deref().map(stacks::wait) {
+            sums.0[phase as usize] += (until - row.start_ns.max(from)).max(0) as u64;
+        }
     }
+    let most = Phase::ALL.into_iter().max_by_key(|p| sums.get(*p))?;
+    (sums.get(most) * 2 >= (to - from).max(1) as u64).then_some(most)
 }
 
 /// Lengths of the pieces.

@@ -112,7 +112,12 @@ const KNOWN: &[(&[&str], Phase, &str)] = &[
         "waiting for the server or the network",
     ),
     (
-        &["futex_wait", "hrtimer_nanosleep", "do_nanosleep", "pipe_read"],
+        &[
+            "futex_wait",
+            "hrtimer_nanosleep",
+            "do_nanosleep",
+            "pipe_read",
+        ],
         Phase::Application,
         "asleep in the program itself",
     ),
@@ -193,7 +198,10 @@ mod tests {
             ("__refrigerator;get_signal", Phase::Stopped),
             ("io_schedule;rq_qos_wait;wbt_wait", Phase::Throttle),
             ("futex_wait_queue;futex_wait", Phase::Application),
-            ("schedule_timeout;wait_woken;sk_wait_data;tcp_recvmsg", Phase::Server),
+            (
+                "schedule_timeout;wait_woken;sk_wait_data;tcp_recvmsg",
+                Phase::Server,
+            ),
         ];
         for (stack, phase) in cases {
             assert!(
@@ -204,8 +212,14 @@ mod tests {
         assert_eq!(wait("io_cqring_wait;__do_sys_io_uring_enter"), Wait::OwnIo);
         assert_eq!(wait("io_schedule;__iomap_dio_rw"), Wait::OwnIo);
         assert_eq!(wait("something_new"), Wait::Unknown);
-        for lock in ["ext4_buffered_write_iter;vfs_write", "rwsem_down_write_slowpath;x"] {
-            assert!(matches!(wait(lock), Wait::Lock(Phase::FileSystem, _)), "{lock}");
+        for lock in [
+            "ext4_buffered_write_iter;vfs_write",
+            "rwsem_down_write_slowpath;x",
+        ] {
+            assert!(
+                matches!(wait(lock), Wait::Lock(Phase::FileSystem, _)),
+                "{lock}"
+            );
         }
     }
 }

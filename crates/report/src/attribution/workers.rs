@@ -27,41 +27,45 @@ pub fn wait(line: &mut Line, io: &LayerRow, doing: &Beside<'_>) {
     if doing.blind {
         return line.to(begun, Phase::Unobserved);
     }
-    if let Some((from, to, phase)) = blocker(line.at, begun, io, doing) {
-        line.to(from, Phase::IoWorker);
-        line.to(to, phase);
+    let blockers = blockers(line.at, begun, io, doing);
+    let sum: i64 = blockers.iter().map(|(from, to, _)| to - from).sum();
+    if sum * 2 >= begun - line.at {
+        for (from, to, phase) in blockers {
+            line.to(from, Phase::IoWorker);
+            line.to(to, phase);
+        }
     }
     line.to(begun, Phase::IoWorker);
 }
 
-/// What kept the workers for at least half of the time, if it was one thing: another I/O's sleep,
-/// or a CPU that was not to be had.
-fn blocker(from: i64, to: i64, io: &LayerRow, doing: &Beside<'_>) -> Option<(i64, i64, Phase)> {
-    let mut most: Option<(i64, i64, Phase)> = None;
-    let mut look = |start: i64, end: i64, phase: Phase| {
-        let (start, end) = (start.max(from), end.min(to));
-        if most.is_none_or(|(a, b, _)| end - start > b - a) {
-            most = Some((start, end, phase));
+/// What kept the workers meanwhile, by time, without overlaps: sleeps over other I/Os, or a CPU
+/// that was not to be had.
+fn blockers(from: i64, to: i64, io: &LayerRow, doing: &Beside<'_>) -> Vec<(i64, i64, Phase)> {
+    let mut list: Vec<(i64, i64, Phase)> = Vec::new();
+    let mut at = from;
+    let mut add = |start: i64, end: i64, phase: Phase| {
+        let (start, end) = (start.max(at), end.min(to));
+        if start < end {
+            list.push((start, end, phase));
+            at = end;
         }
     };
-    for row in doing.all?.within(Kind::Worker, from, to) {
-        if row.token == io.token {
-            continue;
-        }
+    let rows = doing.all.map(|all| all.within(Kind::Worker, from, to));
+    for row in rows.into_iter().flatten().filter(|r| r.token != io.token) {
         if row.state == Some(0) {
-            look(row.start_ns, row.end_ns, Phase::Cpu);
+            add(row.start_ns, row.end_ns, Phase::Cpu);
             continue;
         }
         let wake = row.middle_ns.unwrap_or(row.end_ns);
-        look(wake, row.end_ns, Phase::Cpu);
         if row.token.is_some()
             && let Some(Wait::For(phase, _) | Wait::Lock(phase, _)) =
                 row.stack.as_deref().map(stacks::wait)
         {
-            look(row.start_ns, wake, phase);
+            add(row.start_ns, wake, phase);
         }
+        add(wake, row.end_ns, Phase::Cpu);
     }
-    most.filter(|(a, b, _)| b > a && (b - a) * 2 >= to - from)
+    list
 }
 
 /// An I/O that the worker did without block I/O: its sleeps say what for.

@@ -110,11 +110,7 @@ const PROGRAMS: &[Program] = &[
         "fuse_request_send",
         "requests to a FUSE server",
     ),
-    always(
-        "fuse_end",
-        "fuse_request_end",
-        "answers of a FUSE server",
-    ),
+    always("fuse_end", "fuse_request_end", "answers of a FUSE server"),
     always(
         "reclaim_begin",
         "mm_vmscan_direct_reclaim_begin",
@@ -223,8 +219,8 @@ fn open(config: &Config, symbols: &Symbols, btf: &Btf) -> Result<Ebpf> {
         ("cfg_loop_done", "lo_rw_aio_complete"),
     ];
     let addresses = symbols.addresses(&names.map(|(_, function)| function));
-    let values =
-        names.map(|(global, function)| (global, addresses.get(function).copied().unwrap_or(UNKNOWN)));
+    let values = names
+        .map(|(global, function)| (global, addresses.get(function).copied().unwrap_or(UNKNOWN)));
     let disks = ["cfg_disk0", "cfg_disk1", "cfg_disk2", "cfg_disk3"];
     let pid = std::process::id();
     let mut loader = EbpfLoader::new();

@@ -64,8 +64,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "taillight-import",
             "taillight-suite",
             "taillight-cluster",
+            // Its tests only: what explain says of faults made on purpose.
+            "taillight-lab",
         ],
     ),
+    ("taillight-lab", &[]),
     // Both treat the product as a program to run, as any user does. The benches also read run
     // directories, and time the engine's draws alone.
     (

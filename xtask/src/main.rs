@@ -8,6 +8,7 @@ mod ci;
 mod demo;
 mod docs;
 mod edges;
+mod lab;
 mod lex;
 mod overhead;
 mod setup;
@@ -31,6 +32,8 @@ cargo xtask CHORE
   edges                 dependency direction between the crates
   docs [--check]        write the generated docs, or check that they are current
   bpf                   build the trace programs anew (needs clang)
+  lab [--only A,B] [--engine E] [--ms N] [--repeats N] [--keep DIR] [--fresh] [--write]
+                        faults with known truth, scored; --write puts the matrix into the docs
   demo                  measure the disk under this directory, one overlaid report
   smoke                 run the release binary end to end
   overhead [NAME...]    paired comparisons with fio into docs/overhead.md (needs a quiet machine)
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Some("edges") => edges::main(),
         Some("docs") => docs::main(&rest),
         Some("bpf") => bpf::main(),
+        Some("lab") => lab::main(&rest),
         Some("demo") => demo::main(),
         Some("smoke") => smoke::main(),
         Some("overhead") => overhead::main(&rest),

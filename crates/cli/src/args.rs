@@ -159,6 +159,9 @@ pub struct ExplainArgs {
     /// Run directory.
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
+    /// As JSON, for programs: every outlier with its layer.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `report`.
@@ -194,11 +197,15 @@ pub struct DriversArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   taillight doctor
-  taillight doctor --path /mnt/data/ --json")]
+  taillight doctor --path /mnt/data/ --json
+  taillight doctor --trace --path /dev/nvme0n1")]
 pub struct DoctorArgs {
     /// Path that is going to be measured.
     #[arg(long, value_name = "PATH")]
     pub path: Option<PathBuf>,
+    /// Only what tracing needs, in detail: each trace program is tried for a moment.
+    #[arg(long)]
+    pub trace: bool,
     /// As JSON, for programs.
     #[arg(long)]
     pub json: bool,

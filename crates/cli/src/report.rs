@@ -46,6 +46,8 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit> {
     rescue(&args.run, &mut shown)?;
     let options = Options {
         colour: colour(),
+        html: !args.json,
+        texts: !args.json,
         ..Options::default()
     };
     let report = taillight_report::make(&[&args.run], &options, &mut |p| {
@@ -53,6 +55,13 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit> {
         true
     })?;
     shown.end();
+    if args.json
+        && let Some(it) = report.explanations.iter().flatten().next()
+    {
+        let value = taillight_report::attribution::json::value(it);
+        output::text(&format!("{value}\n"))?;
+        return Ok(Exit::Ok);
+    }
     let Some(text) = report.explained.into_iter().flatten().next() else {
         return Err(Error::usage("the run was not traced")
             .with("run", args.run.display())

@@ -67,6 +67,8 @@ pub struct Report {
     pub text: String,
     /// For each run, what `taillight explain` shows; none when it was not traced.
     pub explained: Vec<Option<String>>,
+    /// For each run, the same for programs.
+    pub explanations: Vec<Option<Explanation>>,
     /// One summary per run, in the order given.
     pub summaries: Vec<Summary>,
     /// `report.html`, if it was made.
@@ -125,6 +127,7 @@ pub fn make(
             .iter()
             .map(|r| Some(words::text(r.explanation.as_ref()?, r.analysis.start_ns)))
             .collect(),
+        explanations: runs.iter().map(|r| r.explanation.clone()).collect(),
         summaries: runs.into_iter().map(|r| r.summary).collect(),
         html,
     })

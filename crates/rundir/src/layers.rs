@@ -36,11 +36,14 @@ pub enum Kind {
     Reclaim,
     /// The control group's CPU quota was spent; `blocked_ns` is how long in this window.
     CpuQuota,
+    /// As `off_cpu`, for an io_uring worker thread; `token` is the I/O it was doing, null when it
+    /// had none.
+    Worker,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 8] = [
         Kind::Io,
         Kind::OffCpu,
         Kind::Held,
@@ -48,6 +51,7 @@ impl Kind {
         Kind::Commit,
         Kind::Reclaim,
         Kind::CpuQuota,
+        Kind::Worker,
     ];
     /// Name in the file.
     pub fn name(self) -> &'static str {
@@ -59,6 +63,7 @@ impl Kind {
             Kind::Commit => "commit",
             Kind::Reclaim => "reclaim",
             Kind::CpuQuota => "cpu_quota",
+            Kind::Worker => "io_worker",
         }
     }
     /// The kind with this name.
@@ -85,6 +90,8 @@ pub mod flags {
     pub const LOWER: u64 = 64;
     /// Not chosen for being slow: part of the sample of usual I/Os.
     pub const SAMPLE: u64 = 1 << 16;
+    /// Its worker has several in flight: what the thread did was not all for this one.
+    pub const QUEUED: u64 = 1 << 17;
 }
 
 /// One row.
@@ -166,6 +173,16 @@ pub struct LayerRow {
     pub other: Option<Box<str>>,
     /// Kernel functions, innermost first, separated by `;`.
     pub stack: Option<Box<str>>,
+    /// Names an I/O while it is in flight; the same later means another one.
+    pub token: Option<u64>,
+    /// Handed to an io_uring worker thread.
+    pub punt_ns: Option<i64>,
+    /// First request to a FUSE server.
+    pub served_ns: Option<i64>,
+    /// Its last answer.
+    pub answered_ns: Option<i64>,
+    /// Worker that woke this thread up; null when it was none.
+    pub waker: Option<u64>,
 }
 
 /// `layers.parquet` being written.

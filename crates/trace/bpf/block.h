@@ -69,21 +69,20 @@ int bio_queue(u64 *ctx)
 	bool ours = (u32)(ids >> 32) == cfg_tgid;
 	struct slot *s;
 
-	if (!token && ours) {
-		token = of_current((u32)ids);
-		if (slot_of(token)) {
-			map_update(&bios, &key, &token, 0);
-		} else {
-			token = 0;
-		}
-	}
-	if (!token) {
-		neighbour(bio, (u32)ids);
-		return 0;
-	}
 	s = touched(token & ~LOWER);
-	if (!s) {
+	if (token && !s) {
+		/* Remembered from an earlier life of this address. */
 		count(C_STALE);
+		map_delete(&bios, &key);
+	}
+	if (!s && ours) {
+		token = of_current((u32)ids);
+		s = touched(token);
+		if (s)
+			map_update(&bios, &key, &token, 0);
+	}
+	if (!s) {
+		neighbour(bio, (u32)ids);
 		return 0;
 	}
 	now = ktime_ns();

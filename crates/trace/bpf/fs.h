@@ -1,7 +1,7 @@
 /* File systems and memory: journal commits, direct reclaim. */
 #pragma once
 
-#include "shared.h"
+#include "match.h"
 
 SEC("tp_btf/jbd2_start_commit")
 int jbd2_start(u64 *ctx)
@@ -44,6 +44,41 @@ int jbd2_end(u64 *ctx)
 	e->end = ktime_ns();
 	e->dev = journal->j_fs_dev->bd_dev;
 	ring_submit(e, RB_NO_WAKEUP);
+	return 0;
+}
+
+/* A request to a FUSE server by a thread of ours, and its answer. */
+SEC("tp_btf/fuse_request_send")
+int fuse_send(u64 *ctx)
+{
+	u64 ids = current_pid_tgid(), key = address((void *)ctx[0]), token;
+	struct slot *s;
+
+	if ((u32)(ids >> 32) != cfg_tgid)
+		return 0;
+	token = of_current((u32)ids);
+	s = touched(token);
+	if (!s)
+		return 0;
+	if (!s->served)
+		s->served = ktime_ns();
+	map_update(&serves, &key, &token, 0);
+	return 0;
+}
+
+SEC("tp_btf/fuse_request_end")
+int fuse_end(u64 *ctx)
+{
+	u64 key = address((void *)ctx[0]);
+	u64 *token = map_lookup(&serves, &key);
+	struct slot *s;
+
+	if (!token)
+		return 0;
+	s = slot_of(*token);
+	if (s)
+		s->answered = ktime_ns();
+	map_delete(&serves, &key);
 	return 0;
 }
 

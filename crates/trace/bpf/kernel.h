@@ -58,6 +58,23 @@ struct kiocb {
 	void *ki_complete;
 };
 
+struct list_head {
+	struct list_head *next;
+};
+
+struct swait_queue {
+	struct task_struct *task;
+	struct list_head task_list;
+};
+
+struct swait_queue_head {
+	struct list_head task_list;
+};
+
+struct completion {
+	struct swait_queue_head wait;
+};
+
 struct iomap_dio {
 	struct kiocb *iocb;
 	struct {

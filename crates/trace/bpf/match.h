@@ -46,6 +46,19 @@ INLINE void plain_of(struct plain *p, u64 bio)
 	p->private = (u64)READ(struct bio, bio, bi_private);
 }
 
+/* Who waits for a completion; 0 when nobody does yet. */
+INLINE u64 waiter_of(u64 completion)
+{
+	u64 head = completion + OFFSET_OF(struct completion, wait) +
+		   OFFSET_OF(struct swait_queue_head, task_list);
+	u64 entry = (u64)READ(struct list_head, head, next);
+
+	if (!entry || entry == head)
+		return 0;
+	entry -= OFFSET_OF(struct swait_queue, task_list);
+	return (u64)READ(struct swait_queue, entry, task);
+}
+
 /* Step 1: the kiocb of a direct I/O, or the task that waits for it. */
 INLINE void direct(const struct plain *p, u64 *kiocb, u64 *task)
 {
@@ -65,6 +78,8 @@ INLINE void direct(const struct plain *p, u64 *kiocb, u64 *task)
 			*task = (u64)READ(struct blkdev_dio, p->private, waiter);
 		else
 			*kiocb = (u64)READ(struct blkdev_dio, p->private, iocb);
+	} else if (p->end_io == cfg_end_wait) {
+		*task = waiter_of(p->private);
 	}
 }
 
@@ -122,21 +137,25 @@ NOINLINE u64 resolve(struct bio *bio)
 	return token ? token | LOWER : 0;
 }
 
+/* The operation that an io_uring worker thread is doing. */
+INLINE u64 of_worker(struct task_struct *worker)
+{
+	u64 work = (u64)READ(struct io_worker, worker->worker_private, cur_work);
+
+	if (!work)
+		return 0;
+	return token_of(READ(struct io_kiocb, work - OFFSET_OF(struct io_kiocb, work), cqe.user_data));
+}
+
 /* The operation that the running thread is submitting, for I/O that does not lead back. */
 INLINE u64 of_current(u32 pid)
 {
 	u32 index;
 	struct thread *t = thread_of(pid, &index);
 	struct task_struct *me;
-	u64 work;
 
 	if (t)
 		return of_thread(t);
 	me = current_task();
-	if (!(me->flags & PF_IO_WORKER))
-		return 0;
-	work = (u64)READ(struct io_worker, me->worker_private, cur_work);
-	if (!work)
-		return 0;
-	return token_of(READ(struct io_kiocb, work - OFFSET_OF(struct io_kiocb, work), cqe.user_data));
+	return me->flags & PF_IO_WORKER ? of_worker(me) : 0;
 }

@@ -2,13 +2,14 @@
  * CPU longer than the limit also becomes an event with the kernel stack it slept in. */
 #pragma once
 
-#include "shared.h"
+#include "match.h"
 
 INLINE void leaves(struct thread *t, struct task_struct *next, u64 state, u64 now)
 {
 	t->off = now;
 	t->state = state;
 	t->wake = state ? 0 : now;
+	t->by = 0;
 	if (!state)
 		read_kernel(t->taker, sizeof(t->taker), next->comm);
 }
@@ -25,7 +26,6 @@ INLINE void enters(struct thread *t, u32 index, struct task_struct *prev,
 	t->off = 0;
 	if (!t->state) {
 		t->robbed_ns += now - off;
-		t->preempted++;
 	} else if (wake >= off) {
 		t->blocked_ns += wake - off;
 		t->waited_ns += now - wake;
@@ -44,8 +44,56 @@ INLINE void enters(struct thread *t, u32 index, struct task_struct *prev,
 	e->end = now;
 	e->a = t->state;
 	e->pid = prev->pid;
+	e->waker = t->state ? t->by : 0;
 	read_kernel(e->comm, sizeof(e->comm), t->state ? prev->comm : t->taker);
 	__builtin_memcpy(e->other, t->waker, sizeof(e->other));
+	bytes = task_stack(next, e->stack, sizeof(e->stack), 0);
+	e->stack_bytes = bytes > 0 ? bytes : 0;
+	ring_submit(e, RB_NO_WAKEUP);
+}
+
+/* An io_uring worker thread leaves the CPU: what it was doing says whose time it is. */
+INLINE void worker_leaves(struct task_struct *prev, struct task_struct *next, u64 state, u64 now)
+{
+	struct idle i = { .off = now, .state = state };
+	u32 pid = prev->pid;
+
+	i.token = of_worker(prev);
+	if (!state)
+		read_kernel(i.taker, sizeof(i.taker), next->comm);
+	map_update(&idles, &pid, &i, 0);
+}
+
+INLINE void worker_enters(struct task_struct *prev, struct task_struct *next, u64 now)
+{
+	u32 pid = next->pid;
+	struct idle *i = map_lookup(&idles, &pid);
+	u64 off, since;
+	struct slot *s;
+	struct event *e;
+	long bytes;
+
+	if (!i || !i->off)
+		return;
+	off = i->off;
+	i->off = 0;
+	/* One that had nothing to do has lost time only from its wake-up on. */
+	since = i->token || !i->state ? off : i->wake;
+	if (!since || now - since < cfg_off_ns)
+		return;
+	s = slot_of(i->token);
+	e = event(K_WORKER, s ? (u32)s->worker : ~0u);
+	if (!e)
+		return;
+	e->start = off;
+	e->middle = i->state ? i->wake : 0;
+	e->end = now;
+	e->a = i->state;
+	e->b = i->token;
+	e->pid = prev->pid;
+	e->waker = i->waker;
+	read_kernel(e->comm, sizeof(e->comm), i->state ? prev->comm : i->taker);
+	__builtin_memcpy(e->other, i->name, sizeof(e->other));
 	bytes = task_stack(next, e->stack, sizeof(e->stack), 0);
 	e->stack_bytes = bytes > 0 ? bytes : 0;
 	ring_submit(e, RB_NO_WAKEUP);
@@ -65,14 +113,30 @@ int sched_switch(u64 *ctx)
 		if (t) {
 			now = ktime_ns();
 			leaves(t, next, state, now);
+		} else if (prev->flags & PF_IO_WORKER) {
+			now = ktime_ns();
+			worker_leaves(prev, next, state, now);
 		}
 	}
 	if ((u32)next->tgid == cfg_tgid) {
 		t = thread_of(next->pid, &index);
 		if (t)
 			enters(t, index, prev, next, now ? now : ktime_ns());
+		else if (next->flags & PF_IO_WORKER)
+			worker_enters(prev, next, now ? now : ktime_ns());
 	}
 	return 0;
+}
+
+/* The index of the running thread of the load, from 1 on; 0 for any other. */
+INLINE u32 one_of_ours(void)
+{
+	u64 ids = current_pid_tgid();
+	u32 index;
+
+	if ((u32)(ids >> 32) != cfg_tgid || !thread_of((u32)ids, &index))
+		return 0;
+	return index + 1;
 }
 
 SEC("tp_btf/sched_wakeup")
@@ -80,14 +144,28 @@ int sched_wakeup(u64 *ctx)
 {
 	struct task_struct *task = (void *)ctx[0];
 	struct thread *t;
+	struct idle *i;
 	u32 index;
 
 	if ((u32)task->tgid != cfg_tgid)
 		return 0;
 	t = thread_of(task->pid, &index);
-	if (t && t->off && !t->wake) {
-		t->wake = ktime_ns();
-		current_comm(t->waker, sizeof(t->waker));
+	if (t) {
+		if (t->off && !t->wake) {
+			t->wake = ktime_ns();
+			t->by = one_of_ours();
+			current_comm(t->waker, sizeof(t->waker));
+		}
+		return 0;
+	}
+	if (!(task->flags & PF_IO_WORKER))
+		return 0;
+	index = task->pid;
+	i = map_lookup(&idles, &index);
+	if (i && i->off && !i->wake) {
+		i->wake = ktime_ns();
+		i->waker = one_of_ours();
+		current_comm(i->name, sizeof(i->name));
 	}
 	return 0;
 }

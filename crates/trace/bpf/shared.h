@@ -19,6 +19,7 @@ const volatile u64 cfg_end_iomap = 0;
 const volatile u64 cfg_end_blkdev = 0;
 const volatile u64 cfg_end_blkdev_async = 0;
 const volatile u64 cfg_end_chain = 0;
+const volatile u64 cfg_end_wait = ~0ull;
 const volatile u64 cfg_uring_done = 0;
 const volatile u64 cfg_uring_polled = 0;
 const volatile u64 cfg_loop_done = 0;
@@ -44,7 +45,8 @@ enum flags {
 struct slot {
 	u64 token;
 	u64 begin;
-	u64 own[6];
+	u64 worker; /* index of its thread */
+	u64 own[5];
 
 	u64 seen;
 	u64 enter;
@@ -63,7 +65,8 @@ struct slot {
 	u32 parts;
 	u64 foreign; /* first bio queued by another process, ns */
 	u64 requeue; /* last requeue, ns */
-	u64 more[2];
+	u64 punt;    /* handed to an io_uring worker thread */
+	u64 served;  /* first request to a FUSE server, ns */
 
 	u64 low_bio;
 	u64 low_alloc;
@@ -73,7 +76,8 @@ struct slot {
 	u32 low_bios;
 	u32 low_parts;
 	u32 low_pad;
-	u64 low_more[2];
+	u64 answered; /* last answer of a FUSE server, ns */
+	u64 more;
 };
 
 /* One thread of the load. */
@@ -81,7 +85,7 @@ struct thread {
 	u32 pid;
 	u32 slot;   /* its only slot, when it has one operation at a time */
 	u32 single; /* whether that is so */
-	u32 preempted;
+	u32 by; /* thread of the load that woke it up, from 1 on */
 	u64 current; /* token of the io_uring request being submitted */
 	u64 off;     /* stamp of the last switch out, 0 while running */
 	u64 wake;    /* stamp of the wake-up after it */
@@ -102,7 +106,7 @@ enum kinds {
 	K_NEIGHBOUR = 3,
 	K_COMMIT = 4,
 	K_RECLAIM = 5,
-	K_REQUEUE = 6,
+	K_WORKER = 6,
 };
 
 struct event {
@@ -118,7 +122,7 @@ struct event {
 	char comm[16];
 	char other[16];
 	u32 stack_bytes;
-	u32 pad;
+	u32 waker; /* thread of the load that woke it up, from 1 on */
 	u64 stack[FRAMES];
 };
 
@@ -127,7 +131,7 @@ enum counters {
 	C_BIOS = 1,      /* bios matched when queued */
 	C_DONE = 2,      /* bios matched when complete */
 	C_NEIGHBOURS = 3,
-	C_STALE = 4,     /* bios of an operation that had ended */
+	C_STALE = 4,     /* remembered bios of an operation that had ended */
 	C_COUNTERS = 16,
 };
 
@@ -171,6 +175,32 @@ struct {
 	__type(value, u64);
 } bios SEC(".maps");
 
+/* An io_uring worker thread off the CPU, by thread id. */
+struct idle {
+	u64 off;
+	u64 wake;
+	u64 state;
+	u64 token; /* what it was doing, 0 when nothing */
+	u32 waker;
+	u32 pad;
+	char taker[16];
+	char name[16]; /* of the waker */
+};
+struct {
+	__uint(type, MAP_LRU_HASH);
+	__uint(max_entries, THREADS);
+	__type(key, u32);
+	__type(value, struct idle);
+} idles SEC(".maps");
+
+/* Address of a FUSE request under way -> token. */
+struct {
+	__uint(type, MAP_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u64);
+	__type(value, u64);
+} serves SEC(".maps");
+
 /* Commit of a journal under way. */
 struct commit {
 	u64 start;
@@ -213,7 +243,7 @@ INLINE struct event *event(u32 kind, u32 worker)
 	e->kind = kind;
 	e->worker = worker;
 	e->start = e->middle = e->end = e->a = e->b = 0;
-	e->pid = e->dev = e->stack_bytes = e->pad = 0;
+	e->pid = e->dev = e->stack_bytes = e->waker = 0;
 	__builtin_memset(e->comm, 0, sizeof(e->comm));
 	__builtin_memset(e->other, 0, sizeof(e->other));
 	return e;

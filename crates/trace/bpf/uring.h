@@ -28,10 +28,17 @@ SEC("tp_btf/io_uring_queue_async_work")
 int uring_punt(u64 *ctx)
 {
 	struct io_kiocb *request = (void *)ctx[0];
-	struct slot *s = slot_of(token_of(request->cqe.user_data));
+	struct slot *s = touched(token_of(request->cqe.user_data));
+	u64 enter;
 
-	if (s)
-		s->flags |= F_PUNTED;
+	if (!s)
+		return 0;
+	/* What the first attempt queued came back undone (EAGAIN): the worker begins anew. */
+	enter = s->enter;
+	__builtin_memset(&s->enter, 0, sizeof(*s) - __builtin_offsetof(struct slot, enter));
+	s->enter = enter;
+	s->flags = F_PUNTED;
+	s->punt = ktime_ns();
 	return 0;
 }
 

@@ -13,7 +13,7 @@ use taillight_core::plan::{Plan, TraceMode};
 use taillight_core::{Error, Result};
 use taillight_rundir::RunDir;
 use taillight_rundir::layers::LayerWriter;
-use taillight_rundir::trace_info::{Rung, TraceInfo};
+use taillight_rundir::trace_info::{ProgramInfo, Rung, TraceInfo};
 
 use crate::bpf::collect::{self, Gathered, Sources};
 use crate::bpf::layout::{C_LOST, C_NEIGHBOURS};
@@ -58,6 +58,33 @@ pub fn untraced(plan: &Plan, why: &Error) -> TraceInfo {
     }
 }
 
+/// Loads and attaches every program for a moment: what can be seen here and what not.
+///
+/// # Errors
+/// As [`Tracer::start`].
+pub fn try_programs(sys: &Sys) -> Result<Vec<ProgramInfo>> {
+    own_numbers(sys)?;
+    let config = Config {
+        all: true,
+        queued: true,
+        off_ns: OFF_NS,
+        ..Config::default()
+    };
+    let (programs, _) = programs::load(&config, &Symbols::read(sys))?;
+    Ok(programs.info.clone())
+}
+
+/// Trace programs know threads by the numbers of the first PID namespace.
+fn own_numbers(sys: &Sys) -> Result<()> {
+    if disks::same_pid_namespace(sys) {
+        return Ok(());
+    }
+    Err(
+        Error::unavailable("threads have other numbers here than in the kernel (PID namespace)")
+            .hint("run outside of the container, or with the host's PID namespace"),
+    )
+}
+
 fn info(plan: &Plan) -> TraceInfo {
     TraceInfo {
         mode: plan.trace.mode,
@@ -82,20 +109,18 @@ impl Tracer {
     /// # Errors
     /// `Unavailable` when nothing can be traced here, with the reason.
     pub fn start(wish: &Wish<'_>, sys: &Sys) -> Result<Tracer> {
-        if !disks::same_pid_namespace(sys) {
-            return Err(Error::unavailable(
-                "threads have other numbers here than in the kernel (PID namespace)",
-            )
-            .hint("run outside of the container, or with the host's PID namespace"));
-        }
+        own_numbers(sys)?;
         let plan = wish.plan;
         let all = plan.trace.mode == TraceMode::All;
         let queued = plan.workloads.iter().any(|w| w.queue_depth > 1);
+        let disks = wish.path.map_or_else(Vec::new, |p| disks::under(sys, p));
+        // I/O that reaches a disk past the page cache leads back to its operation by itself.
+        let itself = wish.direct && !disks.is_empty();
         let config = Config {
-            disks: wish.path.map_or_else(Vec::new, |p| disks::under(sys, p)),
+            disks,
             off_ns: if all { OFF_ALL_NS } else { OFF_NS },
             all,
-            queued: queued && !wish.direct,
+            queued: queued && !itself,
         };
         let symbols = Symbols::read(sys);
         let (programs, ring) = programs::load(&config, &symbols)?;

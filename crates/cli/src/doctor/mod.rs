@@ -3,6 +3,7 @@
 mod path;
 mod system;
 mod tracing;
+mod tracing_detail;
 
 use serde::Serialize;
 use taillight_core::exit::Exit;
@@ -71,10 +72,16 @@ impl Check {
 /// `Unavailable` when standard output cannot be written.
 pub fn main(args: &DoctorArgs) -> Result<Exit> {
     let sys = Sys::default();
-    let mut checks = system::checks(&sys);
-    let here = std::path::Path::new(".");
-    checks.extend(path::checks(&sys, args.path.as_deref().unwrap_or(here)));
+    let path = args.path.as_deref().unwrap_or(std::path::Path::new("."));
+    let mut checks = Vec::new();
+    if !args.trace {
+        checks.extend(system::checks(&sys));
+        checks.extend(path::checks(&sys, path));
+    }
     checks.extend(tracing::checks(&sys));
+    if args.trace {
+        checks.extend(tracing_detail::checks(&sys, path));
+    }
     if args.json {
         let text = serde_json::to_string_pretty(&checks)
             .map_err(|e| Error::internal("the checks cannot be written as JSON").source(e))?;

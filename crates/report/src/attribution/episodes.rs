@@ -164,7 +164,8 @@ fn waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
                 Some(0) => row.start_ns,
                 _ => row.end_ns,
             });
-            if let Some(Wait::For(_, words)) = row.stack.as_deref().map(stacks::wait)
+            if let Some(Wait::For(_, words) | Wait::Lock(_, words)) =
+                row.stack.as_deref().map(stacks::wait)
                 && wake > row.start_ns
             {
                 *reasons.entry(words).or_insert(0) += (wake - row.start_ns) as u64;
@@ -261,7 +262,7 @@ fn most(list: impl Iterator<Item = (String, u64)>) -> Option<(String, u64)> {
 
 fn held_by(stack: &str) -> String {
     match stacks::wait(stack) {
-        Wait::For(_, words) => words.to_owned(),
+        Wait::For(_, words) | Wait::Lock(_, words) => words.to_owned(),
         _ => format!("`{}`", stack.split(';').nth(1).unwrap_or(stack)),
     }
 }

@@ -37,6 +37,10 @@ pub enum Layer {
     Device,
     /// Completion and wake-up.
     Completion,
+    /// No io_uring worker thread was free.
+    IoUring,
+    /// A store's server, or the network to it.
+    Server,
     /// Several layers, none with half of the excess.
     Mixed,
     /// Not seen.
@@ -57,6 +61,8 @@ impl Layer {
             Layer::BlockQueue => "block_queue",
             Layer::Device => "device",
             Layer::Completion => "completion",
+            Layer::IoUring => "io_uring",
+            Layer::Server => "server",
             Layer::Mixed => "mixed",
             Layer::Unknown => "unknown",
         }
@@ -74,6 +80,8 @@ impl Layer {
             Layer::BlockQueue => "waited in the block queue, before the driver took them",
             Layer::Device => "waited for the device or below",
             Layer::Completion => "were done in the device, but the program was told late",
+            Layer::IoUring => "waited for an io_uring worker thread",
+            Layer::Server => "waited for the server or the network",
             Layer::Mixed => "lost it in several places, none with half of it",
             Layer::Unknown => "cannot be explained: what happened was not seen",
         }
@@ -92,6 +100,8 @@ pub fn layer(phase: Phase) -> Layer {
         Phase::Completion => Layer::Completion,
         Phase::Cpu => Layer::Cpu,
         Phase::Stopped => Layer::Stopped,
+        Phase::IoWorker => Layer::IoUring,
+        Phase::Server => Layer::Server,
         Phase::Unobserved => Layer::Unknown,
     }
 }
@@ -99,9 +109,19 @@ pub fn layer(phase: Phase) -> Layer {
 /// Fewest I/Os that make a usual time.
 const FEWEST: usize = 20;
 
+/// Fewest I/Os beside the page cache that make a usual time of such.
+const FEWEST_MISSES: usize = 5;
+
 /// What each phase usually takes, by kind of operation: its median.
 #[derive(Debug, Clone, Default)]
-pub struct Baseline(BTreeMap<OpKind, Phases>);
+pub struct Baseline(BTreeMap<OpKind, Times>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Times {
+    usual: Phases,
+    /// Where most are answered by the page cache: those that were not.
+    missed: Option<Phases>,
+}
 
 impl Baseline {
     /// From the sample; from all traced I/Os where the sample is small.
@@ -110,24 +130,42 @@ impl Baseline {
         for one in usual {
             by_op.entry(one.op).or_default().push(one);
         }
-        let medians = |list: Vec<&Usual>| {
+        let times = |list: Vec<&Usual>| {
             let sample: Vec<&Usual> = list.iter().copied().filter(|u| u.sample).collect();
-            let list = if sample.len() >= FEWEST { sample } else { list };
-            let mut phases = Phases::default();
-            for (i, median) in phases.0.iter_mut().enumerate() {
-                let mut values: Vec<u64> = list.iter().map(|u| u.phases.0[i]).collect();
-                let middle = values.len() / 2;
-                *median = *values.select_nth_unstable(middle).1;
+            let sample = if sample.len() >= FEWEST {
+                &sample
+            } else {
+                &list
+            };
+            let missed: Vec<&Usual> = list.iter().copied().filter(|u| u.block).collect();
+            let hits = sample.iter().filter(|u| !u.block).count() * 2 > sample.len();
+            Times {
+                usual: medians(sample),
+                missed: (hits && missed.len() >= FEWEST_MISSES).then(|| medians(&missed)),
             }
-            phases
         };
-        Baseline(by_op.into_iter().map(|(op, l)| (op, medians(l))).collect())
+        Baseline(by_op.into_iter().map(|(op, l)| (op, times(l))).collect())
     }
 
     /// The usual times of a kind of operation.
     pub fn get(&self, op: OpKind) -> Phases {
-        self.0.get(&op).copied().unwrap_or_default()
+        self.0.get(&op).copied().unwrap_or_default().usual
     }
+
+    /// The usual times of a read that the page cache cannot answer, where it answers most.
+    fn missed(&self, op: OpKind) -> Option<Phases> {
+        self.0.get(&op)?.missed
+    }
+}
+
+fn medians(list: &[&Usual]) -> Phases {
+    let mut phases = Phases::default();
+    for (i, median) in phases.0.iter_mut().enumerate() {
+        let mut values: Vec<u64> = list.iter().map(|u| u.phases.0[i]).collect();
+        let middle = values.len() / 2;
+        *median = *values.select_nth_unstable(middle).1;
+    }
+    phases
 }
 
 /// The verdict on one slow I/O.
@@ -149,6 +187,10 @@ pub struct Judged {
     pub sure: bool,
 }
 
+fn reads(op: OpKind) -> bool {
+    matches!(op, OpKind::Read | OpKind::Get | OpKind::Scan)
+}
+
 /// Judges one slow I/O. `phases` is none without evidence.
 pub fn judge(slow: Slow, row: Option<LayerRow>, phases: Option<Phases>, base: &Baseline) -> Judged {
     let service = slow.complete_ns.saturating_sub(slow.submit_ns).max(0) as u64;
@@ -158,9 +200,19 @@ pub fn judge(slow: Slow, row: Option<LayerRow>, phases: Option<Phases>, base: &B
     sums.insert(Layer::Schedule, late);
     match &phases {
         Some(phases) => {
+            let block = row.as_ref().is_some_and(|r| r.bios.unwrap_or(0) > 0);
+            let missed = base.missed(slow.op).filter(|_| block && reads(slow.op));
             for phase in Phase::ALL {
                 let more = phases.get(phase).saturating_sub(usual.get(phase));
-                *sums.entry(layer(phase)).or_insert(0) += more;
+                // What such a read usually takes is the price of not being in the page cache.
+                let price = missed.map_or(0, |m| m.get(phase).saturating_sub(usual.get(phase)));
+                let price = if phase == Phase::Unobserved {
+                    0
+                } else {
+                    price.min(more)
+                };
+                *sums.entry(Layer::PageCache).or_insert(0) += price;
+                *sums.entry(layer(phase)).or_insert(0) += more - price;
             }
         }
         None => {
@@ -216,6 +268,7 @@ mod tests {
             op: OpKind::Read,
             service_ns: 100,
             sample: true,
+            block: true,
             phases: phases(&[(Phase::Device, 90), (Phase::Submit, 10)]),
         };
         Baseline::of(&[usual; 30])
@@ -239,6 +292,26 @@ mod tests {
         let judged = judge(slow(1000), row(), Some(it), &base());
         assert_eq!((judged.layer, judged.excess_ns), (Layer::BlockQueue, 890));
         assert!(judged.sure);
+    }
+
+    #[test]
+    fn a_cache_miss_is_no_fault_of_the_device() {
+        let usual = |block, device| Usual {
+            op: OpKind::Read,
+            service_ns: device + 10,
+            sample: !block,
+            block,
+            phases: phases(&[(Phase::Device, device), (Phase::Submit, 10)]),
+        };
+        let mut all = vec![usual(false, 0); 100];
+        all.extend([usual(true, 500); 9]);
+        let base = Baseline::of(&all);
+        let miss = phases(&[(Phase::Device, 520), (Phase::Submit, 10)]);
+        let judged = judge(slow(1000), row(), Some(miss), &base);
+        assert_eq!((judged.layer, judged.excess_ns), (Layer::PageCache, 500));
+        let stall = phases(&[(Phase::Device, 5000), (Phase::Submit, 10)]);
+        let judged = judge(slow(1000), row(), Some(stall), &base);
+        assert_eq!((judged.layer, judged.excess_ns), (Layer::Device, 4500));
     }
 
     #[test]

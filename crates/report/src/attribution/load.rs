@@ -38,6 +38,8 @@ pub struct Usual {
     pub service_ns: u64,
     /// Taken without regard to its latency.
     pub sample: bool,
+    /// It had block I/O of its own.
+    pub block: bool,
     /// Where the time went.
     pub phases: Phases,
 }
@@ -88,6 +90,7 @@ impl Events {
     /// What is known beside an I/O of this worker.
     pub fn beside(&self, worker: u64) -> Beside<'_> {
         Beside {
+            all: Some(self),
             off: self.off.get(&worker).map_or(&[], Vec::as_slice),
             reclaim: self.reclaim.get(&worker).map_or(&[], Vec::as_slice),
             blind: self.blind,
@@ -181,6 +184,7 @@ impl Loaded {
                 op,
                 service_ns,
                 sample: row.flags.unwrap_or(0) & flags::SAMPLE != 0,
+                block: row.bios.unwrap_or(0) > 0,
                 phases: lengths(&pieces),
             });
         }

@@ -5,12 +5,14 @@
 //! Every verdict rests on stamps of that very I/O; what was not seen is "unknown".
 
 mod episodes;
+pub mod json;
 mod judge;
 mod load;
 mod phases;
 pub mod picture;
 mod stacks;
 pub mod words;
+mod workers;
 
 use std::collections::BTreeMap;
 
@@ -22,7 +24,7 @@ use taillight_rundir::{RunDir, names};
 
 pub use episodes::EpisodeView;
 pub use judge::{Judged, Layer};
-pub use load::Coverage;
+pub use load::{Coverage, Slow};
 pub use phases::{Phase, Phases, Piece};
 
 use judge::{Baseline, judge};
@@ -52,6 +54,23 @@ pub struct Explanation {
     pub levels: Vec<Level>,
     /// How well I/Os were matched.
     pub coverage: Coverage,
+    /// Every outlier with its verdict, in file order.
+    pub ios: Vec<Verdict>,
+}
+
+/// The verdict on one outlier.
+#[derive(Debug, Clone, Copy)]
+pub struct Verdict {
+    /// As measured.
+    pub slow: Slow,
+    /// The layer to blame.
+    pub layer: Layer,
+    /// Its excess, ns.
+    pub excess_ns: u64,
+    /// Every stamp that the verdict rests on was seen.
+    pub sure: bool,
+    /// Where its service time went; all 0 without evidence.
+    pub phases: Phases,
 }
 
 /// A layer's part in the outliers.
@@ -120,6 +139,7 @@ pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
         layers: shares(&judged, more),
         levels: levels(&loaded.usual, summary),
         coverage: loaded.coverage,
+        ios: judged.iter().map(Verdict::of).collect(),
         episodes: episodes::episodes(judged, &loaded.events, &info),
         info,
     }))
@@ -199,6 +219,18 @@ fn levels(usual: &[Usual], summary: &Summary) -> Vec<Level> {
         }
     }
     levels
+}
+
+impl Verdict {
+    fn of(it: &Judged) -> Verdict {
+        Verdict {
+            slow: it.slow,
+            layer: it.layer,
+            excess_ns: it.excess_ns,
+            sure: it.sure,
+            phases: it.phases,
+        }
+    }
 }
 
 impl Explanation {

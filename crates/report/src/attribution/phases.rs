@@ -5,7 +5,9 @@
 
 use taillight_rundir::layers::{LayerRow, flags};
 
+use super::load::Events;
 use super::stacks::{self, Wait};
+use super::workers;
 
 /// A part of an I/O's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,13 +36,17 @@ pub enum Phase {
     Stopped,
     /// Asleep in the program itself.
     Application,
+    /// Waiting for an io_uring worker thread.
+    IoWorker,
+    /// Waiting for a server's answer.
+    Server,
     /// Not seen.
     Unobserved,
 }
 
 impl Phase {
     /// Every phase, in the order of their indices.
-    pub const ALL: [Phase; 13] = [
+    pub const ALL: [Phase; 15] = [
         Phase::Submit,
         Phase::FileSystem,
         Phase::PageCache,
@@ -53,8 +59,30 @@ impl Phase {
         Phase::Cpu,
         Phase::Stopped,
         Phase::Application,
+        Phase::IoWorker,
+        Phase::Server,
         Phase::Unobserved,
     ];
+    /// Stable word in outputs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Submit => "submit",
+            Phase::FileSystem => "file_system",
+            Phase::PageCache => "page_cache",
+            Phase::Throttle => "throttle",
+            Phase::Tags => "tags",
+            Phase::Queue => "queue",
+            Phase::Device => "device",
+            Phase::LowerDevice => "lower_device",
+            Phase::Completion => "completion",
+            Phase::Cpu => "cpu",
+            Phase::Stopped => "stopped",
+            Phase::Application => "application",
+            Phase::IoWorker => "io_worker",
+            Phase::Server => "server",
+            Phase::Unobserved => "unobserved",
+        }
+    }
     /// In words.
     pub fn words(self) -> &'static str {
         match self {
@@ -70,6 +98,8 @@ impl Phase {
             Phase::Cpu => "waiting for a CPU",
             Phase::Stopped => "stopped",
             Phase::Application => "asleep in the program",
+            Phase::IoWorker => "waiting for an io_uring worker",
+            Phase::Server => "server and network",
             Phase::Unobserved => "unobserved",
         }
     }
@@ -104,6 +134,8 @@ pub struct Piece {
 /// What is known beside the I/O's own stamps.
 #[derive(Debug, Clone, Copy)]
 pub struct Beside<'a> {
+    /// Everything, for what other threads did meanwhile.
+    pub all: Option<&'a Events>,
     /// The worker's stretches off the CPU, by time, not overlapping.
     pub off: &'a [LayerRow],
     /// The worker's direct reclaims, by time.
@@ -113,15 +145,16 @@ pub struct Beside<'a> {
 }
 
 /// Builds a time line without gaps.
-struct Line {
+pub(super) struct Line {
     pieces: Vec<Piece>,
-    at: i64,
+    /// How far it is.
+    pub at: i64,
     end: i64,
 }
 
 impl Line {
     /// Everything up to `to` is `phase`.
-    fn to(&mut self, to: i64, phase: Phase) {
+    pub fn to(&mut self, to: i64, phase: Phase) {
         let to = to.clamp(self.at, self.end);
         if to > self.at {
             match self.pieces.last_mut() {
@@ -145,20 +178,54 @@ pub fn pieces(io: &LayerRow, beside: &Beside<'_>) -> Vec<Piece> {
         end: io.end_ns,
     };
     let has = |bit: u64| io.flags.unwrap_or(0) & bit != 0;
-    let Some(first) = io.bio_ns else {
-        // No block I/O of its own: all of it happened in the thread.
-        stretch(
-            &mut line,
-            io.end_ns,
-            Phase::Submit,
-            has(flags::PUNTED),
-            beside,
-        );
+    if let Some(punt) = io.punt_ns.filter(|_| has(flags::PUNTED)) {
+        let own = workers::own(io, beside);
+        let doing = Beside {
+            off: &own,
+            reclaim: &[],
+            ..*beside
+        };
+        stretch(&mut line, punt, Phase::Submit, false, beside);
+        workers::wait(&mut line, io, &doing);
+        if io.bio_ns.is_none() {
+            workers::busy(&mut line, io, &doing);
+            after(&mut line, io, beside);
+        } else {
+            block(&mut line, io, &doing, beside);
+        }
         return line.pieces;
-    };
+    }
+    if io.bio_ns.is_none() {
+        thread_only(&mut line, io, beside);
+        return line.pieces;
+    }
+    block(&mut line, io, beside, beside);
+    line.pieces
+}
+
+/// An I/O without block I/O of its own.
+fn thread_only(line: &mut Line, io: &LayerRow, beside: &Beside<'_>) {
+    let has = |bit: u64| io.flags.unwrap_or(0) & bit != 0;
+    let queued = has(flags::QUEUED);
+    if let (true, Some(from), Some(to)) = (queued, io.served_ns, io.answered_ns) {
+        stretch(line, from, Phase::Submit, false, beside);
+        line.to(to, Phase::FileSystem);
+        return after(line, io, beside);
+    }
+    // A thread with several in flight slept: this one was not done at once, and what the thread
+    // did meanwhile was not for it.
+    let elsewhere = has(flags::PUNTED) || (queued && io.blocked_ns.unwrap_or(0) > 0);
+    stretch(line, io.end_ns, Phase::Submit, elsewhere, beside);
+}
+
+/// An I/O with block I/O of its own. `doing` is the thread that submits it, `waiting` the one that
+/// is told of its end.
+fn block(line: &mut Line, io: &LayerRow, doing: &Beside<'_>, waiting: &Beside<'_>) {
+    let has = |bit: u64| io.flags.unwrap_or(0) & bit != 0;
+    let first = io.bio_ns.unwrap_or(line.at);
     let held = has(flags::HELD);
     let picked = io.enter_ns.unwrap_or(io.start_ns);
-    before(&mut line, io, first, picked, held, beside);
+    before(line, io, first, picked, held, doing);
     let known = |stamp: Option<i64>| stamp.filter(|s| *s != 0);
     let queued = known(io.alloc_ns).or(known(io.issue_ns));
     let last = io.bio_last_ns.unwrap_or(first);
@@ -166,28 +233,44 @@ pub fn pieces(io: &LayerRow, beside: &Beside<'_>) -> Vec<Piece> {
     if held {
         line.to(last, Phase::Throttle);
     } else {
-        stretch(&mut line, last, Phase::Submit, false, beside);
+        stretch(line, last, Phase::Submit, false, doing);
     }
     let whole = io.parts.unwrap_or(0) >= io.bios.unwrap_or(u64::MAX);
     let done = known(io.done_ns).filter(|_| whole);
     if let Some(alloc) = known(io.alloc_ns) {
-        line.to(alloc, Phase::Tags);
+        queued_until(line, alloc, Phase::Tags, doing);
     }
     if let Some(issue) = known(io.issue_ns) {
-        line.to(issue, Phase::Queue);
+        queued_until(line, issue, Phase::Queue, doing);
     }
     let Some(done) = done else {
-        unseen(&mut line, io);
-        return line.pieces;
+        unseen(line, io);
+        return;
     };
     if known(io.issue_ns).is_none() && !has(flags::FLUSH) {
         // Issue was not seen: queue and device cannot be told apart.
         line.to(done, Phase::Unobserved);
     } else {
-        device(&mut line, io, done);
+        device(line, io, done);
     }
-    after(&mut line, io, beside);
-    line.pieces
+    after(line, io, waiting);
+}
+
+/// A thread that goes on at once after it came back to the CPU, ns.
+const AT_ONCE: i64 = 1_000_000;
+
+/// In the block queue. Requests wait in the thread's own plug while it is preempted: that is no
+/// matter of the queue. (Going to sleep sends them on.)
+fn queued_until(line: &mut Line, to: i64, phase: Phase, doing: &Beside<'_>) {
+    let to = to.clamp(line.at, line.end);
+    let robbed = overlapping(doing.off, line.at, to)
+        .filter(|r| r.state == Some(0) && r.end_ns <= to && to - r.end_ns < AT_ONCE)
+        .last();
+    if let Some(robbed) = robbed {
+        line.to(robbed.start_ns, phase);
+        line.to(robbed.end_ns, Phase::Cpu);
+    }
+    line.to(to, phase);
 }
 
 /// From the submit stamp to the first part in the block layer.
@@ -243,13 +326,17 @@ fn after(line: &mut Line, io: &LayerRow, beside: &Beside<'_>) {
     stretch(line, io.end_ns, Phase::Completion, false, beside);
 }
 
-fn overlapping(rows: &[LayerRow], from: i64, to: i64) -> impl Iterator<Item = &LayerRow> {
+pub(super) fn overlapping(
+    rows: &[LayerRow],
+    from: i64,
+    to: i64,
+) -> impl Iterator<Item = &LayerRow> {
     let first = rows.partition_point(|r| r.end_ns <= from);
     rows[first..].iter().take_while(move |r| r.start_ns < to)
 }
 
 /// Up to `to`, the thread's stretches off the CPU say what it was waiting for; the rest is `base`.
-fn stretch(line: &mut Line, to: i64, base: Phase, elsewhere: bool, beside: &Beside<'_>) {
+pub(super) fn stretch(line: &mut Line, to: i64, base: Phase, elsewhere: bool, beside: &Beside<'_>) {
     let to = to.clamp(line.at, line.end);
     let idle = if beside.blind || elsewhere {
         Phase::Unobserved
@@ -264,7 +351,7 @@ fn stretch(line: &mut Line, to: i64, base: Phase, elsewhere: bool, beside: &Besi
             continue;
         }
         let wake = off.middle_ns.unwrap_or(off.end_ns).min(to);
-        line.to(wake, asleep(off, base, elsewhere));
+        line.to(wake, asleep(off, base, beside));
         line.to(back, Phase::Cpu);
     }
     busy(line, to, idle, beside);
@@ -280,14 +367,30 @@ fn busy(line: &mut Line, to: i64, idle: Phase, beside: &Beside<'_>) {
 }
 
 /// What a sleeping thread waited for.
-fn asleep(off: &LayerRow, base: Phase, elsewhere: bool) -> Phase {
+fn asleep(off: &LayerRow, base: Phase, beside: &Beside<'_>) -> Phase {
     match off.stack.as_deref().map(stacks::wait) {
+        Some(Wait::Lock(phase, _)) => holder(off, beside).unwrap_or(phase),
         Some(Wait::For(phase, _)) => phase,
         // Its own I/O was done: nobody had told it yet.
         Some(Wait::OwnIo) if base == Phase::Completion => Phase::Completion,
-        _ if elsewhere => Phase::Unobserved,
         _ => Phase::Unobserved,
     }
+}
+
+/// Who let go of a lock woke the waiter up: when that was a thread of the load, what it was asleep
+/// for, for at least half of the time, is what the waiter waited for.
+fn holder(off: &LayerRow, beside: &Beside<'_>) -> Option<Phase> {
+    let (from, to) = (off.start_ns, off.middle_ns?);
+    let theirs = beside.all?.off.get(&off.waker?)?;
+    let mut sums = Phases::default();
+    for row in overlapping(theirs, from, to).filter(|r| r.state != Some(0)) {
+        let until = row.middle_ns.unwrap_or(row.end_ns).min(to);
+        if let Some(Wait::For(phase, _)) = row.stack.as_deref().map(stacks::wait) {
+            sums.0[phase as usize] += (until - row.start_ns.max(from)).max(0) as u64;
+        }
+    }
+    let most = Phase::ALL.into_iter().max_by_key(|p| sums.get(*p))?;
+    (sums.get(most) * 2 >= (to - from).max(1) as u64).then_some(most)
 }
 
 /// Lengths of the pieces.
@@ -307,6 +410,7 @@ mod tests {
     use super::*;
 
     const NONE: Beside<'static> = Beside {
+        all: None,
         off: &[],
         reclaim: &[],
         blind: false,
@@ -361,6 +465,35 @@ mod tests {
             (100, Completion),
         ];
         assert_eq!(all(&io(), &NONE), expected);
+    }
+
+    #[test]
+    fn a_queued_io_is_not_what_its_thread_did() {
+        let queued = LayerRow {
+            bio_ns: None,
+            bios: Some(0),
+            flags: Some(flags::QUEUED),
+            blocked_ns: Some(1),
+            wake_ns: None,
+            ..io()
+        };
+        assert_eq!(all(&queued, &NONE), [(1000, Phase::Unobserved)]);
+        let served = LayerRow {
+            served_ns: Some(1100),
+            answered_ns: Some(1900),
+            ..queued.clone()
+        };
+        let expected = [
+            (100, Phase::Submit),
+            (800, Phase::FileSystem),
+            (100, Phase::Completion),
+        ];
+        assert_eq!(all(&served, &NONE), expected);
+        let inline = LayerRow {
+            blocked_ns: Some(0),
+            ..queued
+        };
+        assert_eq!(all(&inline, &NONE), [(1000, Phase::Submit)]);
     }
 
     #[test]
@@ -436,7 +569,7 @@ mod tests {
                 low_issue_ns: stamps[9], low_done_ns: stamps[10], ..io()
             };
             for blind in [false, true] {
-                let beside = Beside { off: &events, reclaim: &[], blind };
+                let beside = Beside { off: &events, blind, ..NONE };
                 let pieces = pieces(&io, &beside);
                 prop_assert_eq!(lengths(&pieces).sum(), 1000);
                 prop_assert!(pieces.windows(2).all(|w| w[0].to == w[1].from));

@@ -27,6 +27,8 @@ pub fn colour(phase: Phase) -> &'static str {
         Phase::Cpu => "#d46a9a",
         Phase::Stopped => "#444444",
         Phase::Application => "#5566aa",
+        Phase::IoWorker => "#9a7b4f",
+        Phase::Server => "#2f6f8f",
         Phase::Unobserved => "#b0b0b0",
     }
 }

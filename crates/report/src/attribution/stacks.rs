@@ -7,6 +7,8 @@ use super::phases::Phase;
 pub enum Wait {
     /// A wait of a phase, with the reason in words.
     For(Phase, &'static str),
+    /// A wait for a lock in the kernel, which whoever holds it explains.
+    Lock(Phase, &'static str),
     /// The thread waits for its own I/O; its stamps say more.
     OwnIo,
     /// Nothing known.
@@ -91,33 +93,47 @@ const KNOWN: &[(&[&str], Phase, &str)] = &[
         "waiting for writeback",
     ),
     (
-        &[
-            "rwsem_down",
-            "__mutex_lock",
-            "mutex_lock",
-            "down_read",
-            "down_write",
-        ],
-        Phase::FileSystem,
-        "waiting for a lock in the kernel",
-    ),
-    (
         &["folio_wait_bit", "filemap_update_page", "wait_on_page"],
         Phase::PageCache,
         "waiting for a page that another I/O reads",
     ),
     (
         &[
-            "futex_wait",
-            "nanosleep",
-            "ep_poll",
-            "pipe_read",
+            "tcp_recvmsg",
+            "tcp_sendmsg",
+            "sk_wait_data",
             "unix_stream",
+            "inet_stream_connect",
+            "ep_poll",
+            "do_sys_poll",
+            "do_poll",
+        ],
+        Phase::Server,
+        "waiting for the server or the network",
+    ),
+    (
+        &[
+            "futex_wait",
+            "hrtimer_nanosleep",
+            "do_nanosleep",
+            "pipe_read",
         ],
         Phase::Application,
         "asleep in the program itself",
     ),
 ];
+
+/// Locks of the kernel, in whatever part of it.
+const LOCKS: &[&str] = &[
+    "rwsem_down",
+    "__mutex_lock",
+    "mutex_lock",
+    "down_read",
+    "down_write",
+];
+
+/// File systems: one that sleeps in its own function waits for a lock of its own.
+const FILE_SYSTEMS: &[&str] = &["ext4_", "xfs_", "btrfs_", "f2fs_", "nfs_", "generic_file_"];
 
 /// Waits for the thread's own I/O.
 const OWN: &[&str] = &[
@@ -140,6 +156,10 @@ pub fn wait(stack: &str) -> Wait {
     };
     if let Some((_, phase, words)) = KNOWN.iter().find(|(names, _, _)| has(names)) {
         return Wait::For(*phase, words);
+    }
+    let innermost = stack.split(';').next().unwrap_or_default();
+    if has(LOCKS) || FILE_SYSTEMS.iter().any(|n| innermost.starts_with(n)) {
+        return Wait::Lock(Phase::FileSystem, "waiting for a lock in the kernel");
     }
     if has(OWN) { Wait::OwnIo } else { Wait::Unknown }
 }
@@ -178,6 +198,10 @@ mod tests {
             ("__refrigerator;get_signal", Phase::Stopped),
             ("io_schedule;rq_qos_wait;wbt_wait", Phase::Throttle),
             ("futex_wait_queue;futex_wait", Phase::Application),
+            (
+                "schedule_timeout;wait_woken;sk_wait_data;tcp_recvmsg",
+                Phase::Server,
+            ),
         ];
         for (stack, phase) in cases {
             assert!(
@@ -188,5 +212,14 @@ mod tests {
         assert_eq!(wait("io_cqring_wait;__do_sys_io_uring_enter"), Wait::OwnIo);
         assert_eq!(wait("io_schedule;__iomap_dio_rw"), Wait::OwnIo);
         assert_eq!(wait("something_new"), Wait::Unknown);
+        for lock in [
+            "ext4_buffered_write_iter;vfs_write",
+            "rwsem_down_write_slowpath;x",
+        ] {
+            assert!(
+                matches!(wait(lock), Wait::Lock(Phase::FileSystem, _)),
+                "{lock}"
+            );
+        }
     }
 }

@@ -57,4 +57,9 @@ pub(super) const COLUMNS: &[Column<Row>] = &[
     column!(comm, OptText),
     column!(other, OptText),
     column!(stack, OptText),
+    column!(token, OptU64),
+    column!(punt_ns, OptI64),
+    column!(served_ns, OptI64),
+    column!(answered_ns, OptI64),
+    column!(waker, OptU64),
 ];

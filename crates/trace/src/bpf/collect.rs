@@ -132,6 +132,10 @@ pub fn io_row(s: &Seen) -> LayerRow {
         blocked_ns: Some(s.blocked),
         waited_ns: Some(s.waited),
         robbed_ns: Some(s.robbed),
+        token: Some(s.token),
+        punt_ns: stamp(s.punt),
+        served_ns: stamp(s.served),
+        answered_ns: stamp(s.answered),
         ..LayerRow::default()
     }
 }
@@ -155,6 +159,14 @@ pub fn event_row(e: &Event, symbols: &Symbols) -> LayerRow {
             row.kind = Kind::OffCpu;
             row.state = Some(e.a);
             row.middle_ns = stamp(e.middle).filter(|_| e.a != 0);
+            row.waker = u64::from(e.waker).checked_sub(1);
+        }
+        EventKind::Worker => {
+            row.kind = Kind::Worker;
+            row.state = Some(e.a);
+            row.middle_ns = stamp(e.middle).filter(|_| e.a != 0);
+            row.waker = u64::from(e.waker).checked_sub(1);
+            row.token = (e.b != 0).then_some(e.b);
         }
         EventKind::Held => row.kind = Kind::Held,
         EventKind::Neighbour => {

@@ -27,7 +27,9 @@ pub struct Slot {
     pub token: AtomicU64,
     /// Its submit stamp.
     pub begin: AtomicU64,
-    own: [AtomicU64; 6],
+    /// Index of its thread; written once.
+    pub worker: AtomicU64,
+    own: [AtomicU64; 5],
     /// Token of the operation that the fields below belong to.
     pub seen: AtomicU64,
     pub enter: AtomicU64,
@@ -45,7 +47,8 @@ pub struct Slot {
     pub parts: AtomicU32,
     pub held: AtomicU64,
     pub requeue: AtomicU64,
-    more: [AtomicU64; 2],
+    pub punt: AtomicU64,
+    pub served: AtomicU64,
     pub low_bio: AtomicU64,
     pub low_alloc: AtomicU64,
     pub low_issue: AtomicU64,
@@ -54,7 +57,8 @@ pub struct Slot {
     pub low_bios: AtomicU32,
     pub low_parts: AtomicU32,
     low_pad: AtomicU32,
-    low_more: [AtomicU64; 2],
+    pub answered: AtomicU64,
+    more: AtomicU64,
 }
 
 /// One thread of the load.
@@ -66,7 +70,7 @@ pub struct Thread {
     pub slot: AtomicU32,
     /// Whether it has one operation at a time.
     pub single: AtomicU32,
-    preempted: AtomicU32,
+    by: AtomicU32,
     current: AtomicU64,
     off: AtomicU64,
     wake: AtomicU64,
@@ -94,6 +98,8 @@ pub enum EventKind {
     Commit,
     /// A thread made room in memory.
     Reclaim,
+    /// An io_uring worker thread came back to the CPU.
+    Worker,
 }
 
 /// One event, as the programs write it.
@@ -112,6 +118,8 @@ pub struct Event {
     pub comm: [u8; 16],
     pub other: [u8; 16],
     pub frames: usize,
+    /// Thread of the load that woke it up, from 1 on; 0 for others.
+    pub waker: u32,
     pub stack: [u64; FRAMES],
 }
 
@@ -147,6 +155,7 @@ impl Event {
             3 => EventKind::Neighbour,
             4 => EventKind::Commit,
             5 => EventKind::Reclaim,
+            6 => EventKind::Worker,
             _ => return None,
         };
         let mut stack = [0; FRAMES];
@@ -165,6 +174,7 @@ impl Event {
             dev: half(52)?,
             comm: name(56)?,
             other: name(72)?,
+            waker: half(92)?,
             frames: (half(88)? as usize / 8).min(FRAMES),
             stack,
         })

@@ -54,6 +54,10 @@ pub struct Seen {
     pub blocked: u64,
     pub waited: u64,
     pub robbed: u64,
+    pub token: u64,
+    pub punt: u64,
+    pub served: u64,
+    pub answered: u64,
 }
 
 /// Counts that all probes share.
@@ -101,6 +105,10 @@ impl Probes for BpfProbes {
         thread.pid.store(tid, Relaxed);
         thread.slot.store(seat.first_slot, Relaxed);
         thread.single.store(u32::from(seat.depth == 1), Release);
+        for slot in seat.first_slot..seat.first_slot + seat.depth {
+            let slot = common.programs.slots.get(slot as usize);
+            slot.worker.store(u64::from(seat.worker), Relaxed);
+        }
         let mut tids = common
             .programs
             .tids
@@ -207,6 +215,9 @@ impl BpfProbe {
         if keep != Keep::Slow {
             seen.flags |= flags::SAMPLE as u32;
         }
+        if self.begun.len() > 1 {
+            seen.flags |= flags::QUEUED as u32;
+        }
         seen.submit = begun.submit;
         seen.complete = begun.submit + latency as i64;
         (seen.offset, seen.size) = (begun.offset, begun.size);
@@ -268,6 +279,10 @@ fn look(s: &Slot, token: Token) -> Seen {
         blocked: 0,
         waited: 0,
         robbed: 0,
+        token: token.0,
+        punt: get(&s.punt),
+        served: get(&s.served),
+        answered: get(&s.answered),
     }
 }
 

@@ -106,6 +106,12 @@ const PROGRAMS: &[Program] = &[
     ),
     always("jbd2_end", "jbd2_end_commit", "commits of a journal"),
     always(
+        "fuse_send",
+        "fuse_request_send",
+        "requests to a FUSE server",
+    ),
+    always("fuse_end", "fuse_request_end", "answers of a FUSE server"),
+    always(
         "reclaim_begin",
         "mm_vmscan_direct_reclaim_begin",
         "making room in memory",
@@ -126,6 +132,9 @@ const PROGRAMS: &[Program] = &[
         "making room in a memory cgroup",
     ),
 ];
+
+/// In place of a function's address that is not known: no function is there.
+const UNKNOWN: u64 = u64::MAX;
 
 /// What the programs are told.
 #[derive(Debug, Clone, Default)]
@@ -204,13 +213,14 @@ fn open(config: &Config, symbols: &Symbols, btf: &Btf) -> Result<Ebpf> {
         ("cfg_end_blkdev", "blkdev_bio_end_io"),
         ("cfg_end_blkdev_async", "blkdev_bio_end_io_async"),
         ("cfg_end_chain", "bio_chain_endio"),
+        ("cfg_end_wait", "submit_bio_wait_endio"),
         ("cfg_uring_done", "io_complete_rw"),
         ("cfg_uring_polled", "io_complete_rw_iopoll"),
         ("cfg_loop_done", "lo_rw_aio_complete"),
     ];
     let addresses = symbols.addresses(&names.map(|(_, function)| function));
-    let values =
-        names.map(|(global, function)| (global, addresses.get(function).copied().unwrap_or(0)));
+    let values = names
+        .map(|(global, function)| (global, addresses.get(function).copied().unwrap_or(UNKNOWN)));
     let disks = ["cfg_disk0", "cfg_disk1", "cfg_disk2", "cfg_disk3"];
     let pid = std::process::id();
     let mut loader = EbpfLoader::new();

@@ -1,0 +1,159 @@
+//! `taillight doctor --trace`: every single thing that tracing uses, and how far down the ladder a
+//! traced run would have to go here.
+
+use std::path::Path;
+
+use taillight_core::Error;
+use taillight_rundir::trace_info::ProgramInfo;
+use taillight_trace::{Sys, disks, tracer};
+
+use super::Check;
+
+/// Symbols need this, or root.
+const HIDDEN: &str = "run as root, or add cap_syslog to the capabilities of the taillight binary";
+/// Above this an unprivileged user may not watch even his own threads.
+const PARANOID_MOST: i64 = 2;
+
+/// Every check.
+pub fn checks(sys: &Sys, path: &Path) -> Vec<Check> {
+    let mut all = vec![symbols(sys), paranoid(sys)];
+    all.extend(accounting(sys, path));
+    let tried = tracer::try_programs(sys);
+    if let Ok(programs) = &tried {
+        all.extend(programs.iter().filter_map(missing));
+    }
+    all.push(rung(&tried));
+    all
+}
+
+/// Names of kernel functions say why a thread slept.
+fn symbols(sys: &Sys) -> Check {
+    let name = "kernel symbols";
+    let text = sys.text("/proc/kallsyms").unwrap_or_default();
+    let shown = text
+        .lines()
+        .take(64)
+        .any(|l| !l.starts_with("0000000000000000"));
+    if shown {
+        return Check::ok(name, "/proc/kallsyms shows addresses");
+    }
+    Check::warn(
+        name,
+        "/proc/kallsyms hides addresses: reasons for sleeping stay unknown",
+        HIDDEN,
+    )
+}
+
+/// Whether threads can be watched without rights.
+fn paranoid(sys: &Sys) -> Check {
+    let name = "perf events";
+    let file = "/proc/sys/kernel/perf_event_paranoid";
+    match sys.text(file).and_then(|t| t.parse::<i64>().ok()) {
+        Some(n) if n <= PARANOID_MOST => Check::ok(
+            name,
+            format!("perf_event_paranoid is {n}: own threads can be watched"),
+        ),
+        Some(n) => Check::warn(
+            name,
+            format!("perf_event_paranoid is {n}: only root can watch threads"),
+            "sysctl kernel.perf_event_paranoid=2",
+        ),
+        None => Check::warn(
+            name,
+            "the kernel has no perf events",
+            "tracing without rights needs a kernel built with CONFIG_PERF_EVENTS",
+        ),
+    }
+}
+
+/// Without accounting a disk's requests carry no stamps, and it has no statistics.
+fn accounting(sys: &Sys, path: &Path) -> Vec<Check> {
+    let name = "disk statistics";
+    let mut all = Vec::new();
+    for disk in disks::under(sys, path) {
+        let (major, minor) = (disk >> 20, disk & 0xf_ffff);
+        let file = format!("/sys/dev/block/{major}:{minor}/queue/iostats");
+        match sys.text(&file).as_deref() {
+            Some("0") => all.push(Check::warn(
+                name,
+                format!("off on {major}:{minor}: waits for a request cannot be told apart"),
+                &format!("echo 1 > {file}"),
+            )),
+            Some(_) => all.push(Check::ok(name, format!("on for {major}:{minor}"))),
+            None => {}
+        }
+    }
+    all
+}
+
+fn missing(program: &ProgramInfo) -> Option<Check> {
+    let why = program.missing.as_ref()?;
+    Some(Check::warn(
+        "trace program",
+        format!("{}: {why}; not seen: {}", program.trace_point, program.sees),
+        "this kernel lacks the trace point, or its arguments differ; the rest is traced",
+    ))
+}
+
+fn rung(tried: &Result<Vec<ProgramInfo>, Error>) -> Check {
+    let name = "a traced run";
+    match tried {
+        Ok(list) => {
+            let attached = list.iter().filter(|p| p.missing.is_none()).count();
+            Check::ok(
+                name,
+                format!(
+                    "uses trace points: {attached} of {} programs attach",
+                    list.len()
+                ),
+            )
+        }
+        Err(e) => {
+            let fix = e.hint_text().unwrap_or("see the checks above").to_owned();
+            Check::no(name, format!("sees no layer: {e}"), &fix)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Sys) {
+        let home = tempfile::tempdir().unwrap();
+        for (file, text) in files {
+            let path = home.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let sys = Sys::at(home.path());
+        (home, sys)
+    }
+
+    #[test]
+    fn each_thing_that_is_missing_is_named_with_its_remedy() {
+        let hidden = "0000000000000000 T schedule\n";
+        let (_home, sys) = machine(&[
+            ("proc/kallsyms", hidden),
+            ("proc/sys/kernel/perf_event_paranoid", "3\n"),
+        ]);
+        assert_eq!(symbols(&sys).state, State::Warn);
+        let check = paranoid(&sys);
+        assert!(check.fix.is_some_and(|f| f.contains("paranoid=2")));
+        let (_home, sys) = machine(&[("proc/kallsyms", "ffffffff81000000 T schedule\n")]);
+        assert_eq!(symbols(&sys).state, State::Ok);
+        let program = ProgramInfo {
+            trace_point: "block_rq_issue".into(),
+            sees: "x".into(),
+            missing: Some("no such type".into()),
+        };
+        assert!(missing(&program).is_some_and(|c| c.found.contains("block_rq_issue")));
+        let none = rung(&Err(Error::unavailable("no rights").hint("get them")));
+        assert_eq!(
+            (none.state, none.fix.as_deref()),
+            (State::No, Some("get them"))
+        );
+        assert!(rung(&Ok(vec![program])).found.contains("0 of 1"));
+    }
+}

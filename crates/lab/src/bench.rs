@@ -1,0 +1,137 @@
+//! One trial: a victim, a fault, the truth about it. What every fault has at hand.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::guard::{Stop, Undo};
+use crate::truth::{Truth, now_ns};
+use crate::victim::{Order, Victim};
+
+/// Without faults at first, so that a usual time is known.
+const CALM: Duration = Duration::from_millis(600);
+
+/// A trial under way.
+pub struct Bench<'a> {
+    /// Fields are dropped in order: the victim ends before what it uses is taken away.
+    pub victim: Option<Victim>,
+    /// What is to be undone.
+    pub undo: Undo,
+    /// Signals.
+    pub stop: &'a Stop,
+    /// The program.
+    pub taillight: &'a Path,
+    /// How strong the fault is.
+    pub amplitude: Duration,
+    /// `sync` or `uring`.
+    pub engine: &'static str,
+    /// How long the victim runs.
+    pub runtime: Duration,
+    /// What was done.
+    pub truth: Truth,
+    began: Instant,
+}
+
+impl<'a> Bench<'a> {
+    /// Nothing is there yet.
+    pub fn new(
+        stop: &'a Stop,
+        taillight: &'a Path,
+        amplitude: Duration,
+        engine: &'static str,
+        runtime: Duration,
+    ) -> Bench<'a> {
+        Bench {
+            victim: None,
+            undo: Undo::default(),
+            stop,
+            taillight,
+            amplitude,
+            engine,
+            runtime,
+            truth: Truth::default(),
+            began: Instant::now(),
+        }
+    }
+
+    /// Operations in flight of one worker.
+    pub fn depth(&self) -> u32 {
+        if self.engine == "uring" { 8 } else { 1 }
+    }
+
+    /// Workers.
+    pub fn workers(&self) -> u32 {
+        if self.engine == "uring" { 1 } else { 2 }
+    }
+
+    /// What the victim does if nothing else is said: direct I/O of 4 KiB with short pauses.
+    pub fn order(&self, path: PathBuf, rw: &'static str) -> Order {
+        Order {
+            taillight: self.taillight.to_owned(),
+            path,
+            rw,
+            engine: self.engine,
+            depth: self.depth(),
+            workers: self.workers(),
+            runtime: self.runtime,
+            threshold: self.amplitude / 2,
+            set: vec![format!(
+                "workload.0.think={{time=\"200us\",every={}}}",
+                self.depth()
+            )],
+            more: Vec::new(),
+        }
+    }
+
+    /// Starts the victim and leaves it alone for a while.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start(&mut self, order: &Order) -> Result<u32> {
+        let victim = Victim::start(&mut self.undo, self.stop, order)?;
+        let pid = victim.pid;
+        self.victim = Some(victim);
+        self.stop.sleep(CALM)?;
+        self.began = Instant::now();
+        Ok(pid)
+    }
+
+    /// Whether there is time for more.
+    pub fn more(&self) -> bool {
+        let left = self.runtime.saturating_sub(CALM + self.began.elapsed());
+        left > self.amplitude * 3 + Duration::from_millis(200)
+            && self.victim.as_ref().is_some_and(Victim::works)
+    }
+
+    /// Again and again: a pause, then the fault, which is in force while `fault` runs and for
+    /// `after` behind it.
+    ///
+    /// # Errors
+    /// What `fault` returns.
+    pub fn pulses(
+        &mut self,
+        gap: Duration,
+        after: Duration,
+        mut fault: impl FnMut(&Stop) -> Result<()>,
+    ) -> Result<()> {
+        while self.more() {
+            let from = now_ns();
+            fault(self.stop)?;
+            self.truth.add(from, now_ns() + after.as_nanos() as i64);
+            self.stop.sleep(gap + after)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the victim's end; its run directory.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn end(&mut self) -> Result<PathBuf> {
+        match self.victim.take() {
+            Some(victim) => victim.end(self.stop),
+            None => anyhow::bail!("no victim was started"),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Faults of the CPU: a quota, neighbours that spin, one of them with real-time priority. The
+//! victim stays on the first CPU, the spinning threads as well; each ends by its own deadline.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::thread::{CpuSet, gettid, sched_setaffinity};
+
+use crate::bench::Bench;
+use crate::guard::tool;
+use crate::stage::{Group, Loop, image};
+use crate::victim::Order;
+
+const MIB: u64 = 1 << 20;
+
+/// The victim's control group may run only so long in each period.
+pub fn quota(b: &mut Bench<'_>) -> Result<()> {
+    let file = image(&mut b.undo, "image", 64 * MIB)?;
+    let disk = Loop::over(&mut b.undo, &file, false)?;
+    let group = Group::of(&mut b.undo, "cpu")?;
+    let mut order = b.order(disk.device.clone(), "randread");
+    // Cached reads without pauses: it must want more CPU than it may have.
+    order.set = vec![
+        "target.options.direct=false".into(),
+        "target.options.cache=warm".into(),
+        "workload.0.block_size=\"256KiB\"".into(),
+    ];
+    order.workers = 1;
+    let pid = b.start(&order)?;
+    group.take(pid)?;
+    let period = b.amplitude.as_micros() + 4000;
+    let set = |quota: i64| group.set("cpu.cfs_quota_us", quota);
+    group.set("cpu.cfs_period_us", period)?;
+    let (on, after) = (b.amplitude * 6, b.amplitude);
+    let done = b.pulses(Duration::from_millis(200), after, |stop| {
+        set(2000)?;
+        stop.sleep(on)?;
+        set(-1)
+    });
+    set(-1)?;
+    done
+}
+
+/// Many threads of higher weight want the victim's CPU.
+pub fn spinners(b: &mut Bench<'_>) -> Result<()> {
+    let mut order = pinned(b)?;
+    // Each gets a slice of about 3 ms before the victim's turn comes.
+    let crowd = (b.amplitude.as_millis() as usize / 4).max(4);
+    order.threshold = Duration::from_millis(6);
+    b.start(&order)?;
+    pin(b)?;
+    let on = b.amplitude * 5;
+    b.pulses(
+        Duration::from_millis(200),
+        Duration::from_millis(5),
+        |stop| {
+            let threads: Vec<Spinner> = (0..crowd)
+                .map(|_| Spinner::new(on))
+                .collect::<Result<_>>()?;
+            for one in &threads {
+                tool("renice", &["-n", "-10", "-p", &one.tid])?;
+            }
+            threads.iter().for_each(Spinner::go);
+            stop.sleep(on)
+        },
+    )
+}
+
+/// One thread with real-time priority.
+pub fn hog(b: &mut Bench<'_>) -> Result<()> {
+    let order = pinned(b)?;
+    b.start(&order)?;
+    pin(b)?;
+    let on = b.amplitude;
+    b.pulses(
+        Duration::from_millis(200),
+        Duration::from_millis(5),
+        |stop| {
+            let one = Spinner::new(on)?;
+            tool("chrt", &["-f", "-p", "50", &one.tid])?;
+            one.go();
+            stop.sleep(on)
+        },
+    )
+}
+
+fn pinned(b: &mut Bench<'_>) -> Result<Order> {
+    let file = image(&mut b.undo, "image", 64 * MIB)?;
+    let disk = Loop::over(&mut b.undo, &file, false)?;
+    Ok(b.order(disk.device.clone(), "randread"))
+}
+
+/// Keeps the victim on the first CPU.
+fn pin(b: &Bench<'_>) -> Result<()> {
+    let pid = b.victim.as_ref().context("a victim")?.pid;
+    tool("taskset", &["-a", "-c", "-p", "0", &pid.to_string()]).map(drop)
+}
+
+/// A thread that will use up the first CPU until its time is over.
+struct Spinner {
+    tid: String,
+    go: mpsc::Sender<()>,
+}
+
+impl Spinner {
+    fn new(time: Duration) -> Result<Spinner> {
+        let (go, wait) = mpsc::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        std::thread::Builder::new()
+            .name("spinner".into())
+            .spawn(move || {
+                let mut first = CpuSet::new();
+                first.set(0);
+                let _ = sched_setaffinity(None, &first);
+                let _ = tell.send(gettid().as_raw_nonzero().get());
+                if wait.recv().is_err() {
+                    return;
+                }
+                let end = Instant::now() + time;
+                while Instant::now() < end {
+                    std::hint::spin_loop();
+                }
+            })?;
+        let tid = told.recv().context("a thread")?.to_string();
+        Ok(Spinner { tid, go })
+    }
+
+    fn go(&self) {
+        let _ = self.go.send(());
+    }
+}

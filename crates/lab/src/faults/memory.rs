@@ -1,0 +1,68 @@
+//! Faults of the page cache: writers slowed down, pages gone.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use rustix::fs::{Advice, fadvise};
+
+use crate::bench::Bench;
+use crate::fuse;
+use crate::guard::set;
+use crate::stage::Loop;
+
+const MIB: u64 = 1 << 20;
+
+/// A device with a strict limit of dirty pages becomes slow: buffered writers have to wait.
+pub fn dirty(b: &mut Bench<'_>) -> Result<()> {
+    let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
+    let disk = Loop::over(&mut b.undo, &file, true)?;
+    let at = disk.mount(&mut b.undo, "ext4")?;
+    let (strict, most) = (disk.sys("bdi/strict_limit"), disk.sys("bdi/max_ratio"));
+    b.undo.add(move || {
+        let _ = set(&strict, 0);
+        let _ = set(&most, 100);
+    });
+    set(&disk.sys("bdi/strict_limit"), 1)?;
+    set(&disk.sys("bdi/max_bytes"), MIB)?;
+    let mut order = b.order(at.join("victim"), "write");
+    order.set.push("target.options.direct=false".into());
+    order.more = ["--size", "16MiB"].map(String::from).to_vec();
+    b.start(&order)?;
+    let (nap, on) = (b.amplitude / 2, b.amplitude * 8);
+    b.pulses(Duration::from_millis(300), b.amplitude * 2, |stop| {
+        slow.set(1, nap);
+        let slept = stop.sleep(on);
+        slow.set(0, Duration::ZERO);
+        slept
+    })
+}
+
+/// Pages that were in memory are dropped; who needs one waits for the device, which is as fast as
+/// ever.
+pub fn evict(b: &mut Bench<'_>) -> Result<()> {
+    let (file, slow) = fuse::serve(&mut b.undo, 16 << 20)?;
+    let disk = Loop::over(&mut b.undo, &file, true)?;
+    let mut order = b.order(disk.device.clone(), "randread");
+    order.set.push("target.options.direct=false".into());
+    order.set.push("target.options.cache=keep".into());
+    let ahead = disk.sys("queue/read_ahead_kb");
+    b.undo.add(move || drop(set(&ahead, 128)));
+    set(&disk.sys("queue/read_ahead_kb"), 0)?;
+    // Held open: a block device's pages are dropped when nobody has it open.
+    let device = std::fs::File::open(&disk.device)?;
+    std::io::copy(&mut &device, &mut std::io::sink())?;
+    slow.set(1, b.amplitude);
+    b.start(&order)?;
+    let mut at = 0;
+    b.pulses(Duration::from_millis(150), Duration::ZERO, |_| {
+        let (from, length) = (at, std::num::NonZeroU64::new(MIB / 8));
+        at = (at + 5 * MIB / 8) % (15 * MIB);
+        Ok(fadvise(&device, from, length, Advice::DontNeed)?)
+    })?;
+    b.stop.sleep(b.amplitude * 2)?;
+    b.truth = Default::default();
+    slow.naps()
+        .iter()
+        .for_each(|(from, to)| b.truth.add(*from, *to));
+    Ok(())
+}

@@ -1,0 +1,52 @@
+//! The whole victim stands still: stopped by a signal, frozen by its control group.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::bench::Bench;
+use crate::stage::{Group, Loop, image};
+use crate::victim::signal;
+
+const MIB: u64 = 1 << 20;
+
+/// SIGSTOP and SIGCONT.
+pub fn signals(b: &mut Bench<'_>) -> Result<()> {
+    let pid = victim(b)?;
+    let on = b.amplitude;
+    b.pulses(
+        Duration::from_millis(200),
+        Duration::from_millis(2),
+        |stop| {
+            signal(pid, "STOP")?;
+            let slept = stop.sleep(on);
+            signal(pid, "CONT")?;
+            slept
+        },
+    )
+}
+
+/// The freezer control group.
+pub fn freezer(b: &mut Bench<'_>) -> Result<()> {
+    let group = Group::of(&mut b.undo, "freezer")?;
+    let pid = victim(b)?;
+    group.take(pid)?;
+    let on = b.amplitude;
+    b.pulses(
+        Duration::from_millis(200),
+        Duration::from_millis(2),
+        |stop| {
+            group.set("freezer.state", "FROZEN")?;
+            let slept = stop.sleep(on);
+            group.set("freezer.state", "THAWED")?;
+            slept
+        },
+    )
+}
+
+fn victim(b: &mut Bench<'_>) -> Result<u32> {
+    let file = image(&mut b.undo, "image", 64 * MIB)?;
+    let disk = Loop::over(&mut b.undo, &file, false)?;
+    let order = b.order(disk.device.clone(), "randread");
+    b.start(&order)
+}

@@ -1,0 +1,145 @@
+//! Things to measure that the lab may spoil: images in memory, loop devices, file systems, control
+//! groups. Each is registered for undoing as soon as it is there.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::guard::{CGROUPS, NAME, Undo, dissolve, home, set, tool};
+
+/// A file of zeros in memory.
+///
+/// # Errors
+/// When there is no room.
+pub fn image(undo: &mut Undo, name: &str, bytes: u64) -> Result<PathBuf> {
+    std::fs::create_dir_all(home())?;
+    let path = home().join(format!("{NAME}-{name}"));
+    let file = std::fs::File::create(&path).context("an image")?;
+    let gone = path.clone();
+    undo.add(move || drop(std::fs::remove_file(gone)));
+    file.set_len(bytes)?;
+    Ok(path)
+}
+
+/// A block device over a file.
+#[derive(Debug, Clone)]
+pub struct Loop {
+    /// `/dev/loopN`.
+    pub device: PathBuf,
+    /// `loopN`.
+    pub name: String,
+}
+
+impl Loop {
+    /// Attaches one.
+    ///
+    /// # Errors
+    /// When there is none free, or no right to.
+    pub fn over(undo: &mut Undo, file: &Path, direct: bool) -> Result<Loop> {
+        let direct = format!("--direct-io={}", if direct { "on" } else { "off" });
+        let file = file.to_string_lossy();
+        let device = tool("losetup", &["--find", "--show", &direct, &file])?;
+        let detach = device.clone();
+        undo.add(move || {
+            // A file system that is just being unmounted may hold it for a moment.
+            for _ in 0..50 {
+                if tool("losetup", &["--detach", &detach]).is_ok() {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let device = PathBuf::from(device);
+        let name = device.file_name().unwrap_or_default().to_string_lossy();
+        Ok(Loop {
+            name: name.into_owned(),
+            device: device.clone(),
+        })
+    }
+
+    /// A file below `/sys/block/loopN`.
+    pub fn sys(&self, file: &str) -> PathBuf {
+        Path::new("/sys/block").join(&self.name).join(file)
+    }
+
+    /// `major:minor`.
+    ///
+    /// # Errors
+    /// When the device is gone.
+    pub fn number(&self) -> Result<String> {
+        Ok(std::fs::read_to_string(self.sys("dev"))?.trim().to_owned())
+    }
+
+    /// Makes a file system and mounts it.
+    ///
+    /// # Errors
+    /// When its tools are missing or fail.
+    pub fn mount(&self, undo: &mut Undo, kind: &str) -> Result<PathBuf> {
+        let device = self.device.to_string_lossy();
+        match kind {
+            "ext4" => tool("mkfs.ext4", &["-q", "-E", "nodiscard", &device])?,
+            _ => tool("mkfs.xfs", &["-q", "-f", "-K", &device])?,
+        };
+        let at = home().join(format!("{NAME}-{kind}"));
+        std::fs::create_dir_all(&at)?;
+        let place = at.to_string_lossy().into_owned();
+        tool("mount", &["-t", kind, &device, &place])?;
+        undo.add(move || {
+            let _ = tool("fsfreeze", &["--unfreeze", &place]);
+            for _ in 0..50 {
+                if tool("umount", &[&place]).is_ok() {
+                    let _ = std::fs::remove_dir(&place);
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            let _ = tool("umount", &["--lazy", &place]);
+        });
+        Ok(at)
+    }
+}
+
+/// A control group of one controller (version 1).
+#[derive(Debug, Clone)]
+pub struct Group(PathBuf);
+
+impl Group {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// When the controller is not mounted as version 1.
+    pub fn of(undo: &mut Undo, controller: &str) -> Result<Group> {
+        let parent = Path::new(CGROUPS).join(controller);
+        let group = parent.join(NAME);
+        std::fs::create_dir(&group)
+            .with_context(|| format!("no control group of {controller} (version 1) here"))?;
+        let path = group.clone();
+        undo.add(move || dissolve(&parent, &path));
+        Ok(Group(group))
+    }
+
+    /// Sets one of its files.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn set(&self, file: &str, value: impl std::fmt::Display) -> Result<()> {
+        set(&self.0.join(file), value)
+    }
+
+    /// Takes a process in.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn take(&self, pid: u32) -> Result<()> {
+        self.set("cgroup.procs", pid)
+    }
+
+    /// One of its files.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn get(&self, file: &str) -> Result<String> {
+        Ok(std::fs::read_to_string(self.0.join(file))?)
+    }
+}

@@ -1,0 +1,69 @@
+//! One trial from beginning to end: stage, victim, fault, verdict.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::bench::Bench;
+use crate::faults::Fault;
+use crate::guard::{Stop, home};
+use crate::score::Score;
+
+/// Why a trial cannot be made here, if so.
+pub fn cannot() -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    let root = std::fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0);
+    if !root {
+        return Some("faults need root".into());
+    }
+    if !Path::new("/dev/loop-control").exists() {
+        return Some("no loop devices here".into());
+    }
+    if !crate::fuse::there() {
+        return Some("no /dev/fuse here".into());
+    }
+    None
+}
+
+/// Makes one trial. Its run directory stays below [`home`] until the next one or a sweep; `keep`
+/// copies it.
+///
+/// # Errors
+/// When it cannot be made, or the victim fails.
+pub fn trial(
+    stop: &Stop,
+    taillight: &Path,
+    fault: &Fault,
+    engine: &'static str,
+    ms: u64,
+    keep: Option<&Path>,
+) -> Result<Score> {
+    let amplitude = Duration::from_millis(ms);
+    let mut bench = Bench::new(stop, taillight, amplitude, engine, fault.runtime);
+    (fault.run)(&mut bench)?;
+    let run = bench.end()?;
+    let truth = std::mem::take(&mut bench.truth);
+    drop(bench);
+    if truth.is_empty() && fault.layer != "none" {
+        bail!("the fault never happened");
+    }
+    truth.write(&run.join("truth.jsonl"), fault.name, fault.layer)?;
+    let mut score = Score::of(taillight, &run, &truth)?;
+    score.fault = fault.name.to_owned();
+    score.engine = engine.to_owned();
+    score.ms = ms;
+    score.truth = fault.layer.to_owned();
+    if let Some(to) = keep {
+        crate::guard::tool(
+            "cp",
+            &[
+                Path::new("-rT"),
+                &run,
+                &to.join(format!("{}-{engine}-{ms}", fault.name)),
+            ],
+        )?;
+    }
+    let _ = std::fs::remove_dir_all(home().join("run"));
+    Ok(score)
+}

@@ -1,0 +1,175 @@
+//! The run that suffers: Taillight as any user starts it, traced.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::guard::{NAME, Stop, Undo, home};
+
+/// Where and how.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// The program.
+    pub taillight: PathBuf,
+    /// What is measured.
+    pub path: PathBuf,
+    /// `--rw`.
+    pub rw: &'static str,
+    /// `sync` or `uring`.
+    pub engine: &'static str,
+    /// Operations in flight of each worker.
+    pub depth: u32,
+    /// Workers.
+    pub workers: u32,
+    /// How long it runs.
+    pub runtime: Duration,
+    /// An I/O that takes longer is an outlier.
+    pub threshold: Duration,
+    /// Further `--set`.
+    pub set: Vec<String>,
+    /// Further arguments.
+    pub more: Vec<String>,
+}
+
+/// A run under way.
+pub struct Victim {
+    child: Option<Child>,
+    /// Its process.
+    pub pid: u32,
+    /// Its run directory.
+    pub dir: PathBuf,
+    deadline: Instant,
+}
+
+impl Victim {
+    /// Starts it and waits until its workers are there.
+    ///
+    /// # Errors
+    /// When it ends before that, with what it said.
+    pub fn start(undo: &mut Undo, stop: &Stop, order: &Order) -> Result<Victim> {
+        std::fs::create_dir_all(home())?;
+        let dir = home().join(format!("{NAME}-run"));
+        let _ = std::fs::remove_dir_all(&dir);
+        let log = std::fs::File::create(home().join("run.log"))?;
+        let child = Command::new(&order.taillight)
+            .args(arguments(order, &dir))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("cannot start taillight")?;
+        let pid = child.id();
+        let mut victim = Victim {
+            child: Some(child),
+            pid,
+            dir,
+            deadline: Instant::now() + order.runtime + Duration::from_secs(60),
+        };
+        // A stopped or frozen process must be able to end.
+        undo.add(move || drop(signal(pid, "CONT")));
+        let begin = Instant::now();
+        while !working(pid) {
+            stop.sleep(Duration::from_millis(20))?;
+            victim.alive()?;
+            if begin.elapsed() > Duration::from_secs(30) {
+                bail!("no worker after 30 s\n{}", said());
+            }
+        }
+        Ok(victim)
+    }
+
+    fn alive(&mut self) -> Result<()> {
+        if let Some(child) = &mut self.child
+            && let Some(status) = child.try_wait()?
+        {
+            bail!("taillight ended: {status}\n{}", said());
+        }
+        Ok(())
+    }
+
+    /// Whether workers are still there.
+    pub fn works(&self) -> bool {
+        working(self.pid)
+    }
+
+    /// Waits for its end; its run directory.
+    ///
+    /// # Errors
+    /// When it fails or does not end.
+    pub fn end(mut self, stop: &Stop) -> Result<PathBuf> {
+        let Some(mut child) = self.child.take() else {
+            bail!("it ended before");
+        };
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if stop.check().is_err() || Instant::now() > self.deadline {
+                self.child = Some(child);
+                bail!("taillight did not end in time\n{}", said());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        if !matches!(status.code(), Some(0 | 7 | 8)) {
+            bail!("taillight: {status}\n{}", said());
+        }
+        Ok(std::mem::take(&mut self.dir))
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = signal(self.pid, "CONT");
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn arguments(order: &Order, dir: &Path) -> Vec<String> {
+    let text = |p: &Path| p.to_string_lossy().into_owned();
+    let ns = |d: Duration| format!("{}ns", d.as_nanos());
+    let mut args: Vec<String> = vec!["run".into()];
+    let mut flag = |name: &str, value: String| args.extend([format!("--{name}"), value]);
+    flag("rw", order.rw.into());
+    flag("path", text(&order.path));
+    flag("depth", order.depth.to_string());
+    flag("workers", order.workers.to_string());
+    flag("runtime", ns(order.runtime));
+    flag("output", text(dir));
+    flag("set", "trace.mode=outliers".into());
+    flag("set", format!("trace.threshold={}", ns(order.threshold)));
+    if order.engine != "store" {
+        flag("driver", "file".into());
+        flag("bs", "4KiB".into());
+        flag("set", format!("target.options.engine={}", order.engine));
+    }
+    order.set.iter().for_each(|s| flag("set", s.clone()));
+    args.extend(order.more.iter().cloned());
+    args
+}
+
+/// Whether a process has threads that make load.
+fn working(pid: u32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter();
+    let mut names = tasks
+        .flatten()
+        .flatten()
+        .filter_map(|t| std::fs::read_to_string(t.path().join("comm")).ok());
+    names.any(|name| name.starts_with("worker-"))
+}
+
+fn said() -> String {
+    std::fs::read_to_string(home().join("run.log")).unwrap_or_default()
+}
+
+/// Sends a signal to a process of the lab.
+///
+/// # Errors
+/// When it is gone.
+pub fn signal(pid: u32, name: &str) -> Result<()> {
+    crate::guard::tool("kill", &[format!("-{name}"), pid.to_string()]).map(drop)
+}

@@ -1,0 +1,79 @@
+//! io_uring worker threads: what an I/O that was handed to one waited for.
+//!
+//! What it is: the part of an I/O's time line between the hand-over and the worker's doing. What it
+//! is not: the block layer, see `phases`. A worker that sleeps or waits for a CPU leaves an event
+//! that names the I/O it was doing.
+
+use taillight_rundir::layers::{Kind, LayerRow};
+
+use super::phases::{Beside, Line, Phase, overlapping, stretch};
+use super::stacks::{self, Wait};
+
+/// The stretches off the CPU of the worker that did this very I/O, by time.
+pub fn own(io: &LayerRow, beside: &Beside<'_>) -> Vec<LayerRow> {
+    let Some(all) = beside.all.filter(|_| io.token.is_some()) else {
+        return Vec::new();
+    };
+    let rows = all.within(Kind::Worker, io.start_ns, io.end_ns);
+    rows.filter(|r| r.token == io.token).cloned().collect()
+}
+
+/// From the hand-over until the worker is known to be at it.
+pub fn wait(line: &mut Line, io: &LayerRow, doing: &Beside<'_>) {
+    let first = doing.off.first().map(|r| r.start_ns);
+    let known = [io.held_ns, io.bio_ns, first, io.cqe_ns];
+    let begun = known.into_iter().flatten().filter(|at| *at >= line.at);
+    let begun = begun.min().unwrap_or(io.end_ns);
+    if doing.blind {
+        return line.to(begun, Phase::Unobserved);
+    }
+    let blockers = blockers(line.at, begun, io, doing);
+    let sum: i64 = blockers.iter().map(|(from, to, _)| to - from).sum();
+    if sum * 2 >= begun - line.at {
+        for (from, to, phase) in blockers {
+            line.to(from, Phase::IoWorker);
+            line.to(to, phase);
+        }
+    }
+    line.to(begun, Phase::IoWorker);
+}
+
+/// What kept the workers meanwhile, by time, without overlaps: sleeps over other I/Os, or a CPU
+/// that was not to be had.
+fn blockers(from: i64, to: i64, io: &LayerRow, doing: &Beside<'_>) -> Vec<(i64, i64, Phase)> {
+    let mut list: Vec<(i64, i64, Phase)> = Vec::new();
+    let mut at = from;
+    let mut add = |start: i64, end: i64, phase: Phase| {
+        let (start, end) = (start.max(at), end.min(to));
+        if start < end {
+            list.push((start, end, phase));
+            at = end;
+        }
+    };
+    let rows = doing.all.map(|all| all.within(Kind::Worker, from, to));
+    for row in rows.into_iter().flatten().filter(|r| r.token != io.token) {
+        if row.state == Some(0) {
+            add(row.start_ns, row.end_ns, Phase::Cpu);
+            continue;
+        }
+        let wake = row.middle_ns.unwrap_or(row.end_ns);
+        if row.token.is_some()
+            && let Some(Wait::For(phase, _) | Wait::Lock(phase, _)) =
+                row.stack.as_deref().map(stacks::wait)
+        {
+            add(row.start_ns, wake, phase);
+        }
+        add(wake, row.end_ns, Phase::Cpu);
+    }
+    list
+}
+
+/// An I/O that the worker did without block I/O: its sleeps say what for.
+pub fn busy(line: &mut Line, io: &LayerRow, doing: &Beside<'_>) {
+    let last = doing.off.last().map(|r| r.end_ns);
+    let until = io.cqe_ns.or(last).unwrap_or(line.at);
+    let seen = overlapping(doing.off, line.at, until).next().is_some();
+    if seen || io.cqe_ns.is_some() {
+        stretch(line, until, Phase::Submit, false, doing);
+    }
+}

@@ -6,7 +6,7 @@ use serde_json::Value;
 use taillight_core::exit::Exit;
 use taillight_core::job::JobFile;
 use taillight_core::{Error, Result};
-use taillight_rundir::{manifest, repeat, search, summary};
+use taillight_rundir::{manifest, repeat, search, slc_paper, store, summary};
 
 use crate::args::{SchemaArgs, SchemaOf};
 use crate::output;
@@ -30,6 +30,8 @@ pub fn main(args: &SchemaArgs) -> Result<Exit> {
         SchemaOf::Summary => summary::schema_summary(),
         SchemaOf::Search => search::schema_search(),
         SchemaOf::Repeat => repeat::schema_repeat(),
+        SchemaOf::Store => store::schema_store(),
+        SchemaOf::SlcPaper => slc_paper::schema_slc_paper(),
     };
     let text = serde_json::to_string_pretty(&schema)
         .map_err(|e| Error::internal("the schema cannot be written as JSON").source(e))?;

@@ -7,6 +7,7 @@ mod closed;
 mod ending;
 mod files;
 mod launch;
+mod samples;
 mod setup;
 mod streams;
 mod verify;
@@ -21,6 +22,7 @@ use taillight_core::{Error, MonoClock, Result, Stamp, Status};
 use taillight_driver::Target;
 use taillight_rundir::manifest::{CaptureInfo, Degraded, Losses, Overhead, PhaseInfo};
 pub use taillight_rundir::salvage::capture_dir;
+use taillight_rundir::store::StoreRow;
 use taillight_rundir::verify::VerifyReport;
 use taillight_rundir::{RunDir, manifest::ClockInfo};
 
@@ -123,6 +125,8 @@ struct Loaded {
     drained: Stamp,
     cpu_s: f64,
     verify: Option<VerifyReport>,
+    /// The target's own statistics.
+    samples: Vec<StoreRow>,
     /// The workers read the CPU's counter.
     counter: bool,
 }

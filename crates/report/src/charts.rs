@@ -2,13 +2,14 @@
 
 use taillight_core::plan::WorkloadPlan;
 use taillight_core::{OpKind, Result};
-use taillight_stats::{Dist, percentile_curve};
+use taillight_stats::pct::SBK_21_LIST;
+use taillight_stats::{Dist, Slc, percentile_curve};
 
 use crate::analyse::{Analysis, Exceedances, Group, Parts, Row, tracks};
 use crate::format;
 use crate::latency::{self, Asked, Origin, per_s};
 use crate::plots::data::{
-    Bin, CurvePoint, Heat, Measure, NinePoint, RunData, Series, SlowPoint, Slowest,
+    Bin, CurvePoint, Heat, Measure, NinePoint, RunData, Series, SlcLine, SlowPoint, Slowest,
 };
 
 /// Points of a curve on the scale of nines, and in per cent.
@@ -54,6 +55,11 @@ pub fn run_data(analysis: &Analysis, label: &str) -> Result<RunData> {
                 .collect(),
         });
     }
+    data.store = analysis
+        .store
+        .iter()
+        .map(|t| (t.series.clone(), t.seconds(analysis.start_ns)))
+        .collect();
     data.tracks = tracks(&analysis.intervals, analysis.start_ns, |row| {
         names.of(row.workload, row.op)
     });
@@ -153,7 +159,18 @@ fn one_series(
         curve: curve(dist),
         resolved_share: -(0.05f64.ln() / dist.count().max(1) as f64).exp_m1(),
         nines: nines(dist, slowest),
+        slc: slc_line(dist).filter(|_| main),
     }
+}
+
+/// The percentiles of the SLC factors, and the factors.
+fn slc_line(dist: &Dist) -> Option<SlcLine> {
+    let mut values = [0; 21];
+    for (value, pct) in values.iter_mut().zip(&SBK_21_LIST) {
+        *value = dist.percentile(pct)?;
+    }
+    let Slc { slc1, slc2 } = Slc::from_values(&values);
+    Some(SlcLine { values, slc1, slc2 })
 }
 
 /// The resolved nines, as the tables show them.

@@ -21,10 +21,12 @@ mod palette;
 pub mod plots;
 pub mod render;
 mod saturation;
+mod store;
 mod summary;
 mod verdict;
 
 pub use analyse::damage::damaged;
-pub use console::console_text;
-pub use make::{Frame, Options, Report, make};
+pub use console::{console_text, table_text};
+pub use make::{Brief, Frame, Options, Report, make};
+pub use plots::Group;
 pub use summary::summarise;

@@ -13,6 +13,7 @@ use crate::attribution::{Explanation, explain, words};
 use crate::console::console_text;
 use crate::format::Script;
 use crate::model::{Table, overview};
+use crate::plots::Group;
 use crate::render::{Run, TEXTS};
 use crate::summary::summarise;
 use crate::{console, html};
@@ -46,6 +47,20 @@ pub struct Frame {
     /// Whether the stamps of all runs are on one clock and are shown so: times count from the
     /// start of the first run, not of each.
     pub one_clock: bool,
+    /// Shows the runs as one: see [`Brief`].
+    pub brief: Option<Brief>,
+}
+
+/// How a page shows many runs of one method: chosen charts and links instead of everything about
+/// each run, which is in the reports of the runs.
+#[derive(Debug, Clone, Default)]
+pub struct Brief {
+    /// Ids of the charts.
+    pub charts: Vec<&'static str>,
+    /// Runs that a figure shows together.
+    pub groups: Vec<Group>,
+    /// The report of each run: where, from this page.
+    pub links: Vec<String>,
 }
 
 impl Default for Options {

@@ -13,7 +13,7 @@ use taillight_stats::{CeilingStatus, Dist, Pct, check_ceiling};
 
 use crate::analyse::{Analysis, Exceedances, Group, Parts, STATUS_UNKNOWN, Tally};
 use crate::latency::{self, Asked, Origin, per_s};
-use crate::{load, saturation, verdict};
+use crate::{load, saturation, store, verdict};
 
 /// The summary, verdict included.
 ///
@@ -59,6 +59,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         errors: errors(&sets),
         losses,
         overhead: analysis.manifest.overhead.clone(),
+        store: store::summary(&analysis.store),
         cause: None,
         files: analysis.files.clone(),
     };

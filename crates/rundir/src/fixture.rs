@@ -240,6 +240,7 @@ pub fn summary(run_id: &str) -> Summary {
         },
         losses: Losses::default(),
         overhead: Overhead::default(),
+        store: std::collections::BTreeMap::new(),
         cause: Some(vec![Cause {
             layer: "device".into(),
             outliers: 3,

@@ -16,20 +16,24 @@ pub const IOS: &str = "ios.parquet";
 pub const LAYERS: &str = "layers.parquet";
 /// Host samples.
 pub const HOST: &str = "host.parquet";
+/// The target's own statistics; only where it has some.
+pub const STORE: &str = "store.parquet";
 /// What checking the data found; only where the plan verifies.
 pub const VERIFY: &str = "verify.json";
 /// The report for people.
 pub const REPORT: &str = "report.html";
 
 /// Every name, in the order of design section 6.
-pub const ALL: [&str; 10] = [
-    MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, VERIFY, REPORT,
+pub const ALL: [&str; 11] = [
+    MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, STORE, VERIFY, REPORT,
 ];
 
 /// The files that hold what was measured: written once, never changed afterwards.
-pub const MEASURED: [&str; 5] = [INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST];
+pub const MEASURED: [&str; 6] = [INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, STORE];
 
 /// The probes and the answer of a search, in the directory that holds their run directories.
 pub const SEARCH: &str = "search.json";
 /// The repetitions of a run, in the directory that holds their run directories.
 pub const REPEAT: &str = "repeat.json";
+/// The matrix of the suite `slc-paper`, in the directory that holds its run directories.
+pub const SLC_PAPER: &str = "slc-paper.json";

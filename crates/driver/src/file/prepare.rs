@@ -41,7 +41,8 @@ pub fn prepare(
         let is_new = found.there.is_none();
         let blocks = found.there.as_ref().map_or(0, There::allocated);
         let writes = asked.uses.writes && *step != Step::Fill;
-        allocates |= writes && (blocks < file_size || *step == Step::Empty);
+        // Appending is what a stream is for: nobody takes it for overwriting.
+        allocates |= writes && *step != Step::Empty && blocks < file_size;
         let (held, mark) = own(found, file_size, made.dir(), asked)?;
         if let Some(mark) = mark {
             made.mark(mark)?;

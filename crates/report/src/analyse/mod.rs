@@ -16,6 +16,7 @@ use taillight_core::plan::CaptureMode;
 use taillight_core::progress::OnProgress;
 use taillight_core::{ErrorKind, Result};
 use taillight_rundir::intervals::{IntervalRow, read_intervals};
+use taillight_rundir::store::read_store;
 use taillight_rundir::summary::FileEntry;
 use taillight_rundir::{Manifest, RunDir, RunStatus, names};
 
@@ -28,6 +29,7 @@ pub use row::Row;
 pub use tracks::tracks;
 
 use crate::latency::Origin;
+use crate::store::{self, StoreTrack};
 
 /// Everything known about one run.
 #[derive(Debug, Clone)]
@@ -52,6 +54,8 @@ pub struct Analysis {
     pub counts: Counts,
     /// What went wrong while reading, in words; each is a reason of the verdict.
     pub troubles: Vec<Trouble>,
+    /// The target's own statistics while measuring.
+    pub store: Vec<StoreTrack>,
     /// Files of the directory.
     pub files: Vec<FileEntry>,
     /// The job file as given.
@@ -117,9 +121,8 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
     // sample of all I/Os.
     let every = manifest.capture.mode == CaptureMode::All && manifest.capture.degraded.is_none();
     let only = !log && every && captured.counted > 0 && !captured.overflowed;
-    let complete = whole || only;
     let mut outliers_only = false;
-    let (groups, origin) = if complete {
+    let (groups, origin) = if whole || only {
         (captured.groups, Origin::CAPTURE)
     } else {
         let from_log = histograms::read(dir, span.0, &intervals);
@@ -153,10 +156,24 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
         duration_ns: last.max(span.1).saturating_sub(span.0).max(0) as u64,
         intervals,
         counts,
+        store: stored(dir, (span.0, last.max(span.1)), &mut troubles)?,
         troubles,
         files,
         job,
     })
+}
+
+/// The target's own statistics, as far as they tell of the time between these stamps.
+fn stored(
+    dir: &RunDir,
+    (start_ns, end_ns): (i64, i64),
+    troubles: &mut Vec<Trouble>,
+) -> Result<Vec<StoreTrack>> {
+    let Some(path) = dir.existing(names::STORE) else {
+        return Ok(Vec::new());
+    };
+    let rows = or_trouble(read_store(&path), "store_unreadable", troubles)?;
+    Ok(store::tracks(&rows, start_ns, end_ns))
 }
 
 /// The files of the directory, with their rows where they have some.

@@ -9,6 +9,7 @@
   // Labels -------------------------------------------------------------------------------------
   const TIMES = [[6e10, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
   const BYTES = [[2 ** 40, "TiB/s"], [2 ** 30, "GiB/s"], [2 ** 20, "MiB/s"], [1024, "KiB/s"], [1, "B/s"]];
+  const SIZES = BYTES.map(([size, name]) => [size, name.replace("/s", "")]);
   const COUNTS = [[1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];
   const trim = v => String(Number(v.toPrecision(6)));
   const unitOf = (units, v) => units.find(u => Math.abs(v) >= u[0] * 0.9999) || units[units.length - 1];
@@ -68,10 +69,10 @@
     const lo = Math.min(...axis.range), hi = Math.max(...axis.range), log = axis.type === "log";
     const most = Math.max(3, Math.floor(room));
     if (kind === "nines") { const v = ninesTicks(lo, hi); return [v, v.map(ninesLabel)]; }
-    const units = { time: TIMES, bytes: BYTES, number: COUNTS }[kind];
+    const units = { time: TIMES, bytes: BYTES, size: SIZES, number: COUNTS }[kind];
     if (!units) return null;
     if (log) { const v = decades(lo, hi, 1.7 * room); return [v, v.map(x => label(units, x))]; }
-    const v = linear(lo, hi, most, kind === "bytes" ? 1024 : 10).filter(x => x >= 0);
+    const v = linear(lo, hi, most, kind === "bytes" || kind === "size" ? 1024 : 10).filter(x => x >= 0);
     const unit = unitOf(units, Math.max(...v.map(Math.abs), 0));
     return [v, v.map(x => label(units, x, unit))];
   };

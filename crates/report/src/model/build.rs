@@ -178,6 +178,9 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
     if let Some(text) = slc(summary) {
         fact("SLC", text, Tone::Plain);
     }
+    if let Some(text) = crate::store::words(summary, script) {
+        fact("Store", text, Tone::Plain);
+    }
     let own = overhead(summary, script);
     fact("Overhead", own, Tone::Plain);
     facts

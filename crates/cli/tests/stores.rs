@@ -181,3 +181,129 @@ fn a_file_has_no_statistics() {
     assert!(!home.path().join("out/store.parquet").exists());
     assert!(summary(home.path(), "out").get("store").is_none());
 }
+
+fn manifest(dir: &Path, run: &str) -> Value {
+    let text = std::fs::read_to_string(dir.join(run).join("manifest.json")).expect("a manifest");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+const GETS: &str = "[[workload]]\nmix = \"get\"\nblock_size = \"1KiB\"\naccess = \"random\"\n\
+                    keys = { count = 5000 }\n";
+
+#[test]
+fn flush_and_compaction_between_load_and_run() {
+    let home = tempfile::tempdir().expect("a directory");
+    let steps = "--set run.before=[\"flush\",\"compact\"] --set run.duration=200ms";
+    for driver in ["rocksdb", "leveldb"] {
+        if !has(driver) {
+            continue;
+        }
+        write_job(home.path(), driver, driver, "", GETS);
+        job(
+            home.path(),
+            &format!("{driver}.toml --output {driver}-out {steps}"),
+            0,
+        );
+        let manifest = manifest(home.path(), &format!("{driver}-out"));
+        let phases = manifest["phases"].as_array().expect("phases");
+        let names: Vec<&str> = phases.iter().filter_map(|p| p["name"].as_str()).collect();
+        assert_eq!(names, ["flush", "compact", "measure", "drain"]);
+        let stamp = |i: usize, name: &str| phases[i][name].as_i64().expect("a stamp");
+        assert!(stamp(0, "end_ns") <= stamp(1, "start_ns"));
+        assert!(stamp(1, "end_ns") <= stamp(2, "start_ns"));
+    }
+    // Who has nothing to compact says so, measures nothing and leaves nothing.
+    let file = "--driver file --path f.dat --size 1MiB --rw write --ops 10 --output no";
+    let (_, err) = job(home.path(), &format!("{file} {steps}"), 4);
+    assert!(err.contains("files have nothing to compact"), "{err}");
+    assert!(err.contains("leave this step out of run.before"), "{err}");
+    assert!(!home.path().join("no").exists() && !home.path().join("f.dat").exists());
+    let (_, err) = job(
+        home.path(),
+        &format!("{file} --set run.before=[\"squash\"]"),
+        2,
+    );
+    assert!(err.contains("squash"), "{err}");
+}
+
+#[test]
+fn two_option_sets_are_told_apart_in_one_report() {
+    if !has("rocksdb") {
+        return;
+    }
+    let home = tempfile::tempdir().expect("a directory");
+    for (name, cache) in [("cache-64k", "64KiB"), ("cache-64m", "64MiB")] {
+        let options = format!("statistics = true\nblock_cache = \"{cache}\"");
+        write_job(home.path(), name, "rocksdb", &options, GETS);
+        let steps = "--set run.before=[\"flush\",\"compact\"] --set run.duration=500ms";
+        job(
+            home.path(),
+            &format!("{name}.toml --output {name} {steps}"),
+            0,
+        );
+    }
+    let (out, _) = run(
+        home.path(),
+        &["report", "cache-64k", "cache-64m", "--output", "both"],
+        0,
+    );
+    for said in [
+        "cache-64k",
+        "cache-64m",
+        "store.block_cache",
+        "65536",
+        "67108864",
+    ] {
+        assert!(out.contains(said), "{said}\n{out}");
+    }
+    let page = std::fs::read_to_string(home.path().join("both/report.html")).expect("a page");
+    let differs = page.find("What differs").expect("the table of differences");
+    let table = &page[differs..differs + 3000];
+    assert!(
+        table.contains("block_cache") && table.contains("64MiB"),
+        "{table}"
+    );
+    for said in [
+        "cache-64k, block cache hits",
+        "cache-64m, block cache hits",
+        "store.library",
+        "librocksdb",
+    ] {
+        assert!(page.contains(said), "{said}");
+    }
+}
+
+#[test]
+fn libraries_that_are_missing_or_others() {
+    let home = tempfile::tempdir().expect("a directory");
+    let libc = "/lib/x86_64-linux-gnu/libc.so.6";
+    for (driver, package) in [("rocksdb", "librocksdb"), ("leveldb", "libleveldb")] {
+        write_job(
+            home.path(),
+            driver,
+            driver,
+            "library = \"/nowhere/libno.so\"",
+            INSERTS,
+        );
+        let (_, err) = job(home.path(), &format!("{driver}.toml --output out"), 4);
+        assert!(
+            err.contains("/nowhere/libno.so") && err.contains(package),
+            "{err}"
+        );
+        if Path::new(libc).exists() {
+            write_job(
+                home.path(),
+                driver,
+                driver,
+                &format!("library = \"{libc}\""),
+                INSERTS,
+            );
+            let (_, err) = job(home.path(), &format!("{driver}.toml --output out"), 4);
+            let symbol = format!("{driver}_open");
+            let named = err.contains(&symbol) || err.contains(&format!("{driver}_options_create"));
+            assert!(named && err.contains("missing functions"), "{err}");
+        }
+        assert!(!home.path().join("out").exists());
+        assert!(!home.path().join(format!("{driver}-db")).exists());
+    }
+}

@@ -3,6 +3,7 @@
 //! What it is: the only place that knows the order of things. What it is not: the hot loop
 //! (`worker`), time (`threaded`, `simulate`) or analysis (`report`). Callers: `cli`, `suite`.
 
+mod before;
 mod closed;
 mod ending;
 mod files;
@@ -148,8 +149,17 @@ pub fn run_probed<B: Probes>(mut request: Request<'_>, probes: Arc<B>) -> Result
     let overhead = crate::calibrate::calibrate(request.plan, request.target.geometry().size())?;
     check_spill(request.plan)?;
     let facts = request.target.facts();
+    let before = match before::run(&mut request) {
+        Ok(phases) => phases,
+        Err(error) => {
+            // The reason matters more than how closing went.
+            let _ = std::mem::replace(&mut request.target, Box::new(closed::Closed)).close();
+            return Err(error);
+        }
+    };
     let loaded = launch::load(&mut request, probes)?;
     let mut outcome = outcome(&request, &loaded, overhead, facts);
+    outcome.phases.splice(0..0, before);
     if let Err(error) = files::write(&mut request, loaded, &mut outcome) {
         outcome.unsaved = Some(error);
     }

@@ -11,6 +11,7 @@ pub mod analyse;
 pub mod attribution;
 mod charts;
 mod console;
+mod differs;
 pub mod format;
 pub mod html;
 mod latency;

@@ -16,7 +16,7 @@ use crate::model::{Table, overview};
 use crate::plots::Group;
 use crate::render::{Run, TEXTS};
 use crate::summary::summarise;
-use crate::{console, html};
+use crate::{console, differs, html};
 
 /// What is made and where.
 #[derive(Debug, Clone)]
@@ -264,7 +264,12 @@ fn text(runs: &[Run], html: Option<&Path>, colour: bool) -> String {
             let verdicts = several
                 .iter()
                 .map(|r| (r.label.as_str(), &r.summary.verdict));
-            console::several(verdicts, &overview(&pairs, Script::Plain), colour)
+            let mut text = console::several(verdicts, &overview(&pairs, Script::Plain), colour);
+            if let Some(table) = differs::table(several) {
+                text.push('\n');
+                text.push_str(&console::table_text(&table));
+            }
+            text
         }
     };
     if let Some(path) = html {

@@ -22,7 +22,7 @@ use crate::palette;
 use crate::plots::data::RunData;
 use crate::plots::{CHARTS, Figure, Overlay, Switch};
 use crate::render::Run;
-use crate::{about, charts};
+use crate::{about, charts, differs};
 
 const TEMPLATE: &str = include_str!("report.html");
 const STYLE: &str = include_str!("style.css");
@@ -64,6 +64,7 @@ fn page_in(runs: &[Run], frame: &Frame, bundle: &str) -> Result<String> {
             several => runs.len() > 1,
             runs => Serde(run_views(runs)),
             overview => Serde(overview_table(runs)),
+            differs => Serde(differs::table(runs).filter(|_| frame.brief.is_none())),
             charts => Serde(chart_views(&overlay, frame.brief.as_ref())?),
             links => Serde(links(runs, frame)),
             brief => frame.brief.is_some(),

@@ -58,7 +58,7 @@ const PANELS: [Panel; 6] = [
     },
     Panel {
         title: "Work put off",
-        axis: "number",
+        axis: "count",
         kind: AxisKind::Number,
         entries: &[
             ("level0_files", "level-0 files", Level(1.0)),
@@ -68,7 +68,7 @@ const PANELS: [Panel; 6] = [
         ],
     },
     Panel {
-        title: "Pending compaction, and memory",
+        title: "Pending compaction and memory",
         axis: "bytes",
         kind: AxisKind::Size,
         entries: &[
@@ -186,10 +186,12 @@ fn figure(
     };
     let layout = style::layout(lines.len())
         .x_axis(style::elapsed_axis(overlay))
-        .y_axis(style::axis(axis).range(vec![0.0, top * 1.08]));
+        // The unit stands in the heading: a title beside the ticks would push the time axis out of
+        // line with that of the latency.
+        .y_axis(style::axis("").range(vec![0.0, top * 1.08]));
     Some(Figure {
         id: id.to_owned(),
-        title: Some(title.to_owned()),
+        title: Some(format!("{title}, {axis}")),
         plot: style::finish(plot, layout),
         height: 210,
         axes: [("xaxis", AxisKind::Elapsed), ("yaxis", kind)].into(),

@@ -228,6 +228,10 @@ pub enum SchemaOf {
     Host,
     /// nvme.json of a run directory.
     Nvme,
+    /// A row of store.parquet of a run directory.
+    Store,
+    /// slc-paper.json of the suite slc-paper.
+    SlcPaper,
 }
 
 /// Arguments of `schema`.
@@ -316,13 +320,16 @@ pub struct ExportArgs {
   taillight suite ycsb --workload a,b,c --driver rocksdb --path db --records 1000000 --threads 4
   taillight suite ycsb --workload d --driver memory --operations 1000000 -p fieldcount=1
   taillight suite ycsb -P my.properties -p recordcount=5000000 --target job.toml
+  taillight suite slc-paper --path /mnt/test
+  taillight suite slc-paper --path /mnt/test --endpoint http://127.0.0.1:9000/bench --scale full
 
-Workloads run in the order YCSB recommends, on one store that is loaded before the first one, and
+ycsb: Workloads run in the order YCSB recommends, on one store that is loaded before the first one, and
 anew after one that inserts. -p and -P take YCSB's properties. docs/ycsb.md says what is the same
-as in YCSB and what is not.")]
+as in YCSB and what is not. slc-paper: writes and reads on a file, LevelDB, RocksDB and an object
+store, with their SLC factors beside the paper's (docs/slc-paper.md).")]
 pub struct SuiteArgs {
     /// The method.
-    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(["ycsb"]))]
+    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(["ycsb", "slc-paper"]))]
     pub name: String,
     /// Workloads, like a,b,c [default: a, or the properties of -P].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -336,6 +343,12 @@ pub struct SuiteArgs {
     /// Job file whose `[target]` is driven.
     #[arg(long, value_name = "JOB.toml")]
     pub target: Option<PathBuf>,
+    /// slc-paper: bucket of an object store to be measured as well, http(s)://HOST:PORT/BUCKET.
+    #[arg(long, value_name = "URL")]
+    pub endpoint: Option<String>,
+    /// slc-paper: short or full [default: short].
+    #[arg(long, value_name = "NAME")]
+    pub scale: Option<String>,
     /// Records to load [default: 100000].
     #[arg(long, value_name = "N")]
     pub records: Option<u64>,
@@ -360,7 +373,7 @@ pub struct SuiteArgs {
     /// Set any field of every job, like target.options.keep=true (repeatable).
     #[arg(long = "set", value_name = "K=V", action = ArgAction::Append)]
     pub set: Vec<String>,
-    /// Directory for the runs and the report, new or empty [default: taillight-runs/ycsb-UTC].
+    /// Directory for the runs and the report, new or empty [default: taillight-runs/NAME-UTC].
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// Confirm by name that this target may be overwritten (needs target.destroy = true as well).

@@ -6,7 +6,7 @@ use serde_json::Value;
 use taillight_core::exit::Exit;
 use taillight_core::job::JobFile;
 use taillight_core::{Error, Result};
-use taillight_rundir::{host, manifest, nvme, repeat, search, summary};
+use taillight_rundir::{host, manifest, nvme, repeat, search, slc_paper, store, summary};
 
 use crate::args::{SchemaArgs, SchemaOf};
 use crate::output;
@@ -32,6 +32,8 @@ pub fn main(args: &SchemaArgs) -> Result<Exit> {
         SchemaOf::Repeat => repeat::schema_repeat(),
         SchemaOf::Host => host::schema_host(),
         SchemaOf::Nvme => nvme::schema_nvme(),
+        SchemaOf::Store => store::schema_store(),
+        SchemaOf::SlcPaper => slc_paper::schema_slc_paper(),
     };
     let text = serde_json::to_string_pretty(&schema)
         .map_err(|e| Error::internal("the schema cannot be written as JSON").source(e))?;

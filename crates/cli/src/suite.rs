@@ -3,6 +3,7 @@
 //! All runs become plans before the target is opened. Each leaves a run directory of its own; over
 //! them stand one report and a table in the words of the method.
 
+mod slc_paper;
 mod steps;
 
 use std::path::{Path, PathBuf};
@@ -27,6 +28,15 @@ const LINES: &str = "ycsb.txt";
 /// # Errors
 /// `Usage` before anything is touched; later ones end the sequence and are told.
 pub fn main(args: &SuiteArgs) -> Result<Exit> {
+    if args.name == "slc-paper" {
+        return slc_paper::main(args);
+    }
+    if args.endpoint.is_some() || args.scale.is_some() {
+        return Err(
+            Error::usage("--endpoint and --scale are for suite slc-paper")
+                .hint("say what suite ycsb drives with --driver and --path, or with --target"),
+        );
+    }
     let mut steps = steps::steps(args)?;
     if args.print_plan {
         for step in &steps {

@@ -111,6 +111,7 @@ pub fn plan(target: TargetPlan, ops: &[OpKind], block: u64, depth: u32) -> Plan 
             interval: Span(1_000_000_000),
             drain_timeout: Span(1_000_000_000),
             idle_timeout: None,
+            before: Vec::new(),
             repeat: 1,
             output: None,
         },

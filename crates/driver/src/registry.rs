@@ -5,6 +5,7 @@ use crate::Driver;
 /// Every driver, in the order `taillight drivers` shows them.
 pub static DRIVERS: &[&dyn Driver] = &[
     &crate::file::File,
+    &crate::file::stream::FileStream,
     &crate::memory::Memory,
     &crate::kv::rocksdb::RocksDb,
     &crate::kv::leveldb::LevelDb,

@@ -1,7 +1,7 @@
 //! Every driver through the contract's checks. Adding a driver: one line in its own test here.
 #![allow(clippy::unwrap_used)]
 
-use taillight_core::plan::{Plan, TargetPlan};
+use taillight_core::plan::{AccessKind, Plan, TargetPlan};
 use taillight_core::units::ByteSize;
 use taillight_core::{ErrorKind, OpKind};
 use taillight_driver::OpenSpec;
@@ -103,6 +103,23 @@ fn file_in_memory_keeps_the_contract() {
         target("file", Some(dir), "direct = false\ncache = \"warm\""),
         1,
     );
+}
+
+/// A writer and a reader that does not follow it: the file is laid out, so that every check applies.
+#[test]
+fn filestream_keeps_the_contract() {
+    let tmp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = format!("{}/stream.dat", tmp.path().display());
+    for options in ["", "direct = true", "cache = \"drop\""] {
+        let target = target("filestream", Some(path.clone()), options);
+        let mut plan = plan(target, &[OpKind::Write], 4096, 1);
+        plan.workloads[0].access.kind = AccessKind::Sequential;
+        let mut reader = plan.workloads[0].clone();
+        reader.mix[0].op = OpKind::Read;
+        plan.workloads.push(reader);
+        check_plan(plan);
+        assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
+    }
 }
 
 #[test]

@@ -53,6 +53,7 @@ fn null_ns_per_op(plan: &Plan, size: u64) -> Result<f64> {
     (plan.run.operations, plan.run.bytes, plan.run.warmup) = (None, None, Span(0));
     plan.run.interval = Span(10 * CALIBRATION_NS);
     plan.run.idle_timeout = None;
+    plan.run.before = Vec::new();
     // `null` keeps nothing that could be verified.
     plan.verify = VerifyPlan::default();
     plan.target = TargetPlan {

@@ -3,10 +3,12 @@
 //! What it is: the only place that knows the order of things. What it is not: the hot loop
 //! (`worker`), time (`threaded`, `simulate`) or analysis (`report`). Callers: `cli`, `suite`.
 
+mod before;
 mod closed;
 mod ending;
 mod files;
 mod launch;
+mod samples;
 mod setup;
 mod streams;
 mod verify;
@@ -21,6 +23,7 @@ use taillight_core::{Error, MonoClock, Result, Stamp, Status};
 use taillight_driver::Target;
 use taillight_rundir::manifest::{CaptureInfo, Degraded, Losses, Overhead, PhaseInfo};
 pub use taillight_rundir::salvage::capture_dir;
+use taillight_rundir::store::StoreRow;
 use taillight_rundir::verify::VerifyReport;
 use taillight_rundir::{RunDir, manifest::ClockInfo};
 
@@ -125,6 +128,8 @@ struct Loaded {
     drained: Stamp,
     cpu_s: f64,
     verify: Option<Arc<crate::verify::Shared>>,
+    /// The target's own statistics.
+    samples: Vec<StoreRow>,
     /// The workers read the CPU's counter.
     counter: bool,
 }
@@ -146,8 +151,17 @@ pub fn run_probed<B: Probes>(mut request: Request<'_>, probes: Arc<B>) -> Result
     let overhead = crate::calibrate::calibrate(request.plan, request.target.geometry().size())?;
     check_spill(request.plan)?;
     let facts = request.target.facts();
+    let before = match before::run(&mut request) {
+        Ok(phases) => phases,
+        Err(error) => {
+            // The reason matters more than how closing went.
+            let _ = std::mem::replace(&mut request.target, Box::new(closed::Closed)).close();
+            return Err(error);
+        }
+    };
     let loaded = launch::load(&mut request, probes)?;
     let mut outcome = outcome(&request, &loaded, overhead, facts);
+    outcome.phases.splice(0..0, before);
     if let Err(error) = files::write(&mut request, loaded, &mut outcome) {
         outcome.unsaved = Some(error);
     }

@@ -17,6 +17,7 @@ pub fn plan() -> Plan {
             interval: Span(1_000_000_000),
             drain_timeout: Span(30_000_000_000),
             idle_timeout: None,
+            before: Vec::new(),
             repeat: 1,
             output: None,
         },

@@ -2,14 +2,16 @@
 
 use taillight_core::plan::WorkloadPlan;
 use taillight_core::{OpKind, Result};
-use taillight_stats::{Dist, percentile_curve};
+use taillight_stats::pct::SBK_21_LIST;
+use taillight_stats::{Dist, Slc, percentile_curve};
 
 use crate::analyse::{Analysis, Exceedances, Group, Parts, Row, tracks};
 use crate::format;
 use crate::host::HostTrack;
 use crate::latency::{self, Asked, Origin, per_s};
 use crate::plots::data::{
-    Bin, CurvePoint, Heat, HostLine, Measure, NinePoint, RunData, Series, SlowPoint, Slowest,
+    Bin, CurvePoint, Heat, HostLine, Measure, NinePoint, RunData, Series, SlcLine, SlowPoint,
+    Slowest,
 };
 
 /// Points of a curve on the scale of nines, and in per cent.
@@ -60,6 +62,11 @@ pub fn run_data(analysis: &Analysis, label: &str) -> Result<RunData> {
         .host
         .iter()
         .map(|t| host_line(t, analysis.start_ns))
+        .collect();
+    data.store = analysis
+        .store
+        .iter()
+        .map(|t| (t.series.clone(), t.seconds(analysis.start_ns)))
         .collect();
     data.tracks = tracks(&analysis.intervals, analysis.start_ns, |row| {
         names.of(row.workload, row.op)
@@ -178,7 +185,18 @@ fn one_series(
         curve: curve(dist),
         resolved_share: -(0.05f64.ln() / dist.count().max(1) as f64).exp_m1(),
         nines: nines(dist, slowest),
+        slc: slc_line(dist).filter(|_| main),
     }
+}
+
+/// The percentiles of the SLC factors, and the factors.
+fn slc_line(dist: &Dist) -> Option<SlcLine> {
+    let mut values = [0; 21];
+    for (value, pct) in values.iter_mut().zip(&SBK_21_LIST) {
+        *value = dist.percentile(pct)?;
+    }
+    let Slc { slc1, slc2 } = Slc::from_values(&values);
+    Some(SlcLine { values, slc1, slc2 })
 }
 
 /// The resolved nines, as the tables show them.

@@ -49,6 +49,21 @@ pub fn render(model: &Model, colour: bool) -> String {
     out.text
 }
 
+/// One table as text for a terminal, without colours.
+pub fn table_text(table: &Table) -> String {
+    let mut out = Page {
+        text: String::new(),
+        colour: false,
+    };
+    for part in split(table) {
+        out.table(&part);
+    }
+    if let Some(note) = &table.note {
+        out.wrapped(note, 2, 2, Tone::Dim);
+    }
+    out.text
+}
+
 /// A paragraph, indented by two columns.
 pub(crate) fn paragraph(text: &str) -> String {
     let lines = wrap(text, WIDTH - 2);

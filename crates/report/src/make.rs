@@ -13,9 +13,10 @@ use crate::attribution::{Explanation, explain, words};
 use crate::console::console_text;
 use crate::format::Script;
 use crate::model::{Table, overview};
+use crate::plots::Group;
 use crate::render::{Run, TEXTS};
 use crate::summary::summarise;
-use crate::{console, html};
+use crate::{console, differs, html};
 
 /// What is made and where.
 #[derive(Debug, Clone)]
@@ -46,6 +47,20 @@ pub struct Frame {
     /// Whether the stamps of all runs are on one clock and are shown so: times count from the
     /// start of the first run, not of each.
     pub one_clock: bool,
+    /// Shows the runs as one: see [`Brief`].
+    pub brief: Option<Brief>,
+}
+
+/// How a page shows many runs of one method: chosen charts and links instead of everything about
+/// each run, which is in the reports of the runs.
+#[derive(Debug, Clone, Default)]
+pub struct Brief {
+    /// Ids of the charts.
+    pub charts: Vec<&'static str>,
+    /// Runs that a figure shows together.
+    pub groups: Vec<Group>,
+    /// The report of each run: where, from this page.
+    pub links: Vec<String>,
 }
 
 impl Default for Options {
@@ -252,7 +267,12 @@ fn text(runs: &[Run], html: Option<&Path>, colour: bool) -> String {
             let verdicts = several
                 .iter()
                 .map(|r| (r.label.as_str(), &r.summary.verdict));
-            console::several(verdicts, &overview(&pairs, Script::Plain), colour)
+            let mut text = console::several(verdicts, &overview(&pairs, Script::Plain), colour);
+            if let Some(table) = differs::table(several) {
+                text.push('\n');
+                text.push_str(&console::table_text(&table));
+            }
+            text
         }
     };
     if let Some(path) = html {

@@ -13,7 +13,7 @@ use taillight_stats::{CeilingStatus, Dist, Pct, check_ceiling};
 
 use crate::analyse::{Analysis, Exceedances, Group, Parts, STATUS_UNKNOWN, Tally};
 use crate::latency::{self, Asked, Origin, per_s};
-use crate::{host, load, nvme, saturation, verdict, verified};
+use crate::{host, load, nvme, saturation, store, verdict, verified};
 
 /// The summary, verdict included.
 ///
@@ -66,6 +66,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         verify: verified::of(analysis),
         losses,
         overhead: analysis.manifest.overhead.clone(),
+        store: store::summary(&analysis.store),
         cause: None,
         host: host::summary(analysis.manifest.host.as_ref(), &analysis.machine.host),
         drives: nvme::drives(&analysis.machine.nvme, &above),

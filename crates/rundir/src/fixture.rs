@@ -245,6 +245,7 @@ pub fn summary(run_id: &str) -> Summary {
         host: None,
         drives: Vec::new(),
         bus: None,
+        store: std::collections::BTreeMap::new(),
         cause: Some(vec![Cause {
             layer: "device".into(),
             outliers: 3,

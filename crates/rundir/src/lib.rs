@@ -27,6 +27,8 @@ mod reorder;
 pub mod repeat;
 pub mod salvage;
 pub mod search;
+pub mod slc_paper;
+pub mod store;
 pub mod summary;
 pub mod sums;
 mod table;

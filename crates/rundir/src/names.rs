@@ -22,6 +22,8 @@ pub const NVME: &str = "nvme.json";
 pub const BUS: &str = "bus.parquet";
 /// How they were matched, and what follows.
 pub const BUS_INFO: &str = "bus.json";
+/// The target's own statistics; only where it has some.
+pub const STORE: &str = "store.parquet";
 /// What checking the data found; only where the plan verifies.
 pub const VERIFY: &str = "verify.json";
 /// Which write of each block was the last; only where the plan verifies.
@@ -30,15 +32,17 @@ pub const LEDGER: &str = "ledger.parquet";
 pub const REPORT: &str = "report.html";
 
 /// Every name, in the order of design section 6.
-pub const ALL: [&str; 14] = [
-    MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, NVME, BUS, BUS_INFO, VERIFY,
-    LEDGER, REPORT,
+pub const ALL: [&str; 15] = [
+    MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, STORE, NVME, BUS, BUS_INFO,
+    VERIFY, LEDGER, REPORT,
 ];
 
 /// The files that hold what was measured: written once, never changed afterwards.
-pub const MEASURED: [&str; 6] = [INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, LEDGER];
+pub const MEASURED: [&str; 7] = [INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, STORE, LEDGER];
 
 /// The probes and the answer of a search, in the directory that holds their run directories.
 pub const SEARCH: &str = "search.json";
 /// The repetitions of a run, in the directory that holds their run directories.
 pub const REPEAT: &str = "repeat.json";
+/// The matrix of the suite `slc-paper`, in the directory that holds its run directories.
+pub const SLC_PAPER: &str = "slc-paper.json";

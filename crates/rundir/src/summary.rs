@@ -53,6 +53,9 @@ pub struct Summary {
     pub losses: Losses,
     /// What measuring cost.
     pub overhead: Overhead,
+    /// The target's own statistics while measuring, by series (`store.parquet`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub store: BTreeMap<String, StoreFigure>,
     /// Why the tail is slow, largest first; null until traced.
     pub cause: Option<Vec<Cause>>,
     /// What the machine did in the measure phase; absent when it was not sampled.
@@ -272,6 +275,26 @@ pub struct Bin {
     pub count: u64,
     /// I/Os per second of the run.
     pub per_s: f64,
+}
+
+/// One series of the target's own statistics over the measure phase.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StoreFigure {
+    /// How much a counter rose; absent for levels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rise: Option<f64>,
+    /// Lowest level; absent for counters. Likewise below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
+    /// Mean level over the samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean: Option<f64>,
+    /// Highest level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
+    /// Level at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<f64>,
 }
 
 /// One slow I/O.

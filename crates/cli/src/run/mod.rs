@@ -33,6 +33,7 @@ pub use directory::{fresh_id, plan_text, suite_home};
 pub use imported::worse;
 pub use job::{Given, plan, read};
 pub use live::Live;
+pub use series::{ask_for, percentile};
 pub use signals::Signals;
 
 /// Runs the command.

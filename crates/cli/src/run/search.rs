@@ -277,6 +277,7 @@ impl Run<'_> {
             text: all.text.clone(),
             tables: vec![show::table(all)],
             one_clock: false,
+            brief: None,
         };
         let made = self.series.report(&dirs, frame);
         let exit = ended.unwrap_or(match kind {

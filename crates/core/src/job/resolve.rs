@@ -125,6 +125,7 @@ fn run(table: RunTable, default_name: String, default_duration: Span) -> RunPlan
         interval: table.interval.unwrap_or(defaults::INTERVAL),
         drain_timeout: table.drain_timeout.unwrap_or(defaults::DRAIN_TIMEOUT),
         idle_timeout: table.idle_timeout,
+        before: table.before.unwrap_or_default(),
         repeat: table.repeat.unwrap_or(1),
         output: table.output,
     }

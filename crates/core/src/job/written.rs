@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::forms::{AccessForm, ArrivalForm, BlockSizeForm, MixForm, Percentile};
 use crate::plan::{
-    CaptureMode, Ceiling, Keys, Payload, Scan, SearchPlan, Sync, Think, TraceMode, Values,
+    Before, CaptureMode, Ceiling, Keys, Payload, Scan, SearchPlan, Sync, Think, TraceMode, Values,
     VerifyPlan, WorkerRamp,
 };
 use crate::units::{ByteSize, Span};
@@ -65,6 +65,10 @@ pub struct RunTable {
     pub drain_timeout: Option<Span>,
     /// Ends the run when no operation was complete for this long. Default: it waits.
     pub idle_timeout: Option<Span>,
+    /// Steps after the records are loaded and before the load of the run begins: a list of `flush`,
+    /// `compact` and `drop_caches`. Each is a phase of its own, and a driver that cannot do it
+    /// refuses. Default: none.
+    pub before: Option<Vec<Before>>,
     /// Runs back to back on one time axis, each one in the report. Default: 1.
     pub repeat: Option<u32>,
     /// Run directory, new or empty. Default: `taillight-runs/<name>-<UTC>`.

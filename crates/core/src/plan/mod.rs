@@ -76,12 +76,38 @@ pub struct RunPlan {
     /// Ends when no operation was complete for this long; absent = it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<Span>,
+    /// Steps between load and run, each a phase of its own; not measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<Before>,
     /// Runs back to back on one time axis.
     #[serde(default = "once", skip_serializing_if = "is_once")]
     pub repeat: u32,
     /// Run directory; absent = `taillight-runs/<name>-<UTC>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
+}
+
+/// A step after the records are loaded and before the load of the run begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Before {
+    /// What a store holds in memory goes into its files; files are synced.
+    Flush,
+    /// Full compaction of a store.
+    Compact,
+    /// Cached data of the target is forgotten.
+    DropCaches,
+}
+
+impl Before {
+    /// Name in job files, and of the phase.
+    pub fn name(self) -> &'static str {
+        match self {
+            Before::Flush => "flush",
+            Before::Compact => "compact",
+            Before::DropCaches => "drop_caches",
+        }
+    }
 }
 
 fn once() -> u32 {

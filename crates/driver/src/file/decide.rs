@@ -20,6 +20,8 @@ pub enum Step {
     Size,
     /// Set its size and fill it.
     Fill,
+    /// Begin with nothing: the run appends.
+    Empty,
 }
 
 /// Size of the data set when the job gives none: what is there.
@@ -45,6 +47,9 @@ pub fn size_of_existing(found: &[Found], asked: &Asked<'_>) -> Result<u64> {
 /// `Usage` for a file that is too small, `Refused` for holes that would be read.
 pub fn decide(found: &Found, file_size: u64, asked: &Asked<'_>) -> Result<Step> {
     let uses = asked.uses;
+    if asked.grows() {
+        return Ok(Step::Empty);
+    }
     let fills = match asked.options.layout {
         Layout::Auto => uses.reads || uses.trims,
         Layout::Always => true,

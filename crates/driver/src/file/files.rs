@@ -43,6 +43,13 @@ pub struct Asked<'a> {
     pub confirmed: bool,
 }
 
+impl Asked<'_> {
+    /// The run appends to a file that begins empty.
+    pub fn grows(&self) -> bool {
+        self.options.grows && self.uses.writes
+    }
+}
+
 /// Files ready for sessions.
 pub struct Ready {
     /// Descriptors, in order, without O_DIRECT yet.

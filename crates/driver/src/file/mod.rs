@@ -18,6 +18,7 @@ pub mod options;
 mod place;
 mod prepare;
 mod shape;
+pub mod stream;
 mod sync;
 mod sys;
 mod target;
@@ -85,34 +86,44 @@ impl Driver for File {
     }
     fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         let options = FileOptions::parse(&spec.plan.target.options)?;
-        let uses = Uses::of(spec.plan);
-        let issue = choose(&options, &uses)?;
-        let path = spec
-            .plan
-            .target
-            .path
-            .as_deref()
-            .filter(|p| !p.is_empty())
-            .ok_or_else(|| {
-                Error::usage("driver `file` needs a path")
-                    .hint("a file, a directory ending in `/`, or a block device: --path /mnt/test/")
-            })?;
-        let place = Place::find(path, options.files)?;
-        let name = place.name();
-        let same = |n: &str| Place::find(n, options.files).is_ok_and(|p| p == place);
-        let destroy = spec.plan.target.destroy;
-        let confirmed = guard::confirmed(destroy, spec.destroy, &name, same)?;
-        let asked = Asked {
-            spec,
-            options: &options,
-            uses,
-            confirmed,
-        };
-        let opened = Opened::from(place, &asked, progress)?;
-        opened
-            .into_target(&asked, issue, progress)
-            .map(|t| Box::new(t) as Box<dyn Target>)
+        open(self.name(), &options, spec, progress)
     }
+}
+
+/// The way through `open`, for each driver on files.
+fn open(
+    driver: &str,
+    options: &FileOptions,
+    spec: &OpenSpec<'_>,
+    progress: &mut OnProgress<'_>,
+) -> Result<Box<dyn Target>> {
+    let uses = Uses::of(spec.plan);
+    let issue = choose(options, &uses)?;
+    let target = &spec.plan.target;
+    let path = target.path.as_deref().filter(|p| !p.is_empty());
+    let path = path.ok_or_else(|| {
+        Error::usage(format!("driver `{driver}` needs a path"))
+            .hint("a file, a directory ending in `/`, or a block device: --path /mnt/test/")
+    })?;
+    let place = Place::find(path, options.files)?;
+    if options.grows && matches!(place, Place::Device { .. }) {
+        return Err(Error::usage("a device cannot grow")
+            .with("path", path)
+            .hint("name a file or a directory, or use driver `file`"));
+    }
+    let name = place.name();
+    let same = |n: &str| Place::find(n, options.files).is_ok_and(|p| p == place);
+    let confirmed = guard::confirmed(target.destroy, spec.destroy, &name, same)?;
+    let asked = Asked {
+        spec,
+        options,
+        uses,
+        confirmed,
+    };
+    let opened = Opened::from(place, &asked, progress)?;
+    opened
+        .into_target(&asked, issue, progress)
+        .map(|t| Box::new(t) as Box<dyn Target>)
 }
 
 /// What `engine = "auto"` becomes with this plan; none when the plan names an engine itself.

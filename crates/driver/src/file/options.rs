@@ -130,6 +130,9 @@ pub struct FileOptions {
     pub sqpoll: bool,
     /// CPU of that thread; -1 lets the kernel choose.
     pub sqpoll_cpu: i32,
+    /// A plan that writes begins with an empty file and appends; set by `filestream` alone.
+    #[serde(skip)]
+    pub grows: bool,
 }
 
 impl Default for FileOptions {
@@ -149,6 +152,7 @@ impl Default for FileOptions {
             iopoll: false,
             sqpoll: false,
             sqpoll_cpu: -1,
+            grows: false,
         }
     }
 }
@@ -293,7 +297,8 @@ impl FileOptions {
             .map_err(|e| Error::internal("file options are not a table").source(e))
     }
 
-    fn check(&self) -> Result<()> {
+    /// Refuses options that contradict each other.
+    pub(super) fn check(&self) -> Result<()> {
         let clash = |what: &str| {
             Err(
                 Error::usage(format!("options contradict each other: {what}"))

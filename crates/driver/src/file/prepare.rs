@@ -41,7 +41,8 @@ pub fn prepare(
         let is_new = found.there.is_none();
         let blocks = found.there.as_ref().map_or(0, There::allocated);
         let writes = asked.uses.writes && *step != Step::Fill;
-        allocates |= writes && blocks < file_size;
+        // Appending is what a stream is for: nobody takes it for overwriting.
+        allocates |= writes && *step != Step::Empty && blocks < file_size;
         let (held, mark) = own(found, file_size, made.dir(), asked)?;
         if let Some(mark) = mark {
             made.mark(mark)?;
@@ -88,6 +89,7 @@ fn own(
         inode: stat.st_ino,
         device: device(stat),
         size,
+        grows: asked.grows(),
         run_id: asked.spec.run_id.to_owned(),
         keep,
         modified_ns: None,
@@ -147,6 +149,9 @@ fn perform(
         return Err(
             Error::refused("the file was replaced while it was opened").with("file", &held.name)
         );
+    }
+    if step == Step::Empty {
+        return ftruncate(&writable, 0).map_err(|e| failed("cannot empty the file", e));
     }
     if held.size < file_size {
         ftruncate(&writable, file_size).map_err(|e| failed("cannot set the file's size", e))?;

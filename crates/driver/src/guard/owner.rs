@@ -34,6 +34,9 @@ pub struct Mark {
     pub device: String,
     /// Size, bytes.
     pub size: u64,
+    /// It is being appended to: any size up to `size` is right.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub grows: bool,
     /// Run that made it.
     pub run_id: String,
     /// Stays after the run.
@@ -46,12 +49,16 @@ pub struct Mark {
 impl Mark {
     /// Whether this is the mark of the file with this `stat`.
     pub fn fits(&self, stat: &Stat) -> bool {
+        let size = u64::try_from(stat.st_size);
         self.same_file(stat)
-            && u64::try_from(stat.st_size) == Ok(self.size)
+            && size.is_ok_and(|size| size == self.size || (self.grows && size < self.size))
             && self.modified_ns.is_none_or(|at| at == modified_ns(stat))
     }
-    /// Notes when the file was last changed: from now on a later change makes it foreign.
+    /// Notes when the file was last changed and how large it became: from now on a later change
+    /// makes it foreign.
     pub fn seal(&mut self, stat: &Stat) {
+        self.size = u64::try_from(stat.st_size).unwrap_or(self.size);
+        self.grows = false;
         self.modified_ns = Some(modified_ns(stat));
     }
     fn same_file(&self, stat: &Stat) -> bool {
@@ -316,10 +323,32 @@ mod tests {
             inode: stat.st_ino,
             device: device(&stat),
             size: u64::try_from(stat.st_size).unwrap(),
+            grows: false,
             run_id: "r1".to_owned(),
             keep: false,
             modified_ns: None,
         }
+    }
+
+    #[test]
+    fn a_growing_file_is_known_at_any_size_until_it_is_sealed() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = OwnedDir::open(tmp.path()).unwrap();
+        std::fs::write(tmp.path().join("a"), b"12345").unwrap();
+        let stat = || rustix::fs::statat(&dir.fd, "a", AtFlags::empty()).unwrap();
+        let mut mark = Mark {
+            size: 9,
+            grows: true,
+            ..mark(&dir, "a")
+        };
+        assert!(mark.fits(&stat()));
+        std::fs::write(tmp.path().join("a"), b"1234567890").unwrap();
+        assert!(!mark.fits(&stat()), "larger than the run could make it");
+        std::fs::write(tmp.path().join("a"), b"1234").unwrap();
+        mark.seal(&stat());
+        assert!(mark.fits(&stat()));
+        std::fs::write(tmp.path().join("a"), b"123").unwrap();
+        assert!(!mark.fits(&stat()), "smaller than it was left");
     }
 
     #[test]

@@ -111,7 +111,8 @@ impl Target for MemoryTarget {
     }
     fn admin(&self, action: Admin) -> Result<()> {
         match action {
-            Admin::Flush | Admin::Compact | Admin::DropCaches => Ok(()),
+            Admin::Flush | Admin::DropCaches => Ok(()),
+            Admin::Compact => Err(Error::unavailable("memory has nothing to compact")),
             Admin::Purge => {
                 self.store.clear();
                 self.records.store(0, Ordering::Relaxed);

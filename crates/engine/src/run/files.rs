@@ -22,6 +22,9 @@ pub fn write(request: &mut Request<'_>, loaded: Loaded, outcome: &mut Outcome) -
     }
     taillight_rundir::intervals::write_intervals(dir, &loaded.collected.rows())?;
     taillight_rundir::histlog::write_histograms(dir, request.clock, loaded.collected.histograms())?;
+    if !loaded.samples.is_empty() {
+        taillight_rundir::store::write_store(dir, &loaded.samples)?;
+    }
     let Some(pool) = loaded.pool else {
         return Ok(());
     };

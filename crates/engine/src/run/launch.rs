@@ -14,6 +14,7 @@ use taillight_rundir::salvage::spill_dir;
 
 use super::closed::Closed;
 use super::ending::{IdleEnd, LoadEnd};
+use super::samples::Samples;
 use super::setup::{Seat, seats};
 use super::{Loaded, Request, StopFlag, capture_dir, captures, cpu_s, now};
 use crate::capture::{Pool, PoolReport};
@@ -310,6 +311,7 @@ fn loaded(
         drained: drained.max(measure_end),
         cpu_s,
         verify: None,
+        samples: Vec::new(),
         counter: false,
     }
 }
@@ -499,6 +501,7 @@ fn watch<B: Probes>(
     let mut cpu = cpu_s();
     let mut idle = None;
     let mut phase = Phases::begin(&shared.plan, observers);
+    let mut samples = Samples::new(timeline.start, timeline.interval_ns);
     while collector.any_running() && now() < give_up {
         if let Ok(message) = messages.recv_timeout(Duration::from_millis(20)) {
             collector.accept(message);
@@ -507,6 +510,7 @@ fn watch<B: Probes>(
         if phase.at(now() >= timeline.measure, observers) {
             cpu = cpu_s();
         }
+        samples.due(&**target);
         collector.settle(now(), observers);
         idle = idle.or_else(|| shared.idle.look(now(), &shared.abort));
         if stop.stopped() || shared.abort.load(Ordering::Relaxed) {
@@ -515,6 +519,9 @@ fn watch<B: Probes>(
     }
     let cpu_s = cpu_s() - cpu;
     let stuck = collector.any_running();
+    if !stuck {
+        samples.take(&**target);
+    }
     let (mut ends, mut error) = (Vec::new(), idle);
     // Ends follow the last message at once; a stuck worker has none.
     for _ in 0..threads.len() {
@@ -541,19 +548,36 @@ fn watch<B: Probes>(
         error = error.or(gave_up(&ends));
         // Every session is gone with its thread, so that this is the last reference.
         if let Some(target) = Arc::into_inner(target) {
-            if let (Some(keyed), Some(space)) = (target.keyed(), &shared.space) {
-                let records = space.live().1 - space.start();
-                error = error.or(keyed.loaded(records.max(keyed.records())).err());
-            }
-            if let Some(verify) = &shared.verify {
-                let pass = super::verify::after(&shared.plan, &*target, verify, stop, observers);
-                error = error.or(pass.err());
-            }
-            error = error.or(target.close().err());
+            error = error.or(part(target, &shared, stop, observers).err());
         }
     }
     let collected = collector.into_collected(observers);
-    Ok(loaded(timeline, collected, ends, error, cpu_s))
+    Ok(Loaded {
+        samples: samples.rows(),
+        ..loaded(timeline, collected, ends, error, cpu_s)
+    })
+}
+
+/// Notes what the target holds now, checks it where the plan says so, and closes it.
+fn part<B>(
+    target: Box<dyn Target>,
+    shared: &Shared<B>,
+    stop: &StopFlag,
+    observers: &mut [&mut dyn Observer],
+) -> Result<()> {
+    let mut error = None;
+    if let (Some(keyed), Some(space)) = (target.keyed(), &shared.space) {
+        let records = space.live().1 - space.start();
+        error = keyed.loaded(records.max(keyed.records())).err();
+    }
+    if let Some(verify) = &shared.verify {
+        let pass = super::verify::after(&shared.plan, &*target, verify, stop, observers);
+        error = error.or(pass.err());
+    }
+    match error.or(target.close().err()) {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
 }
 
 /// Tells observers of each phase once.

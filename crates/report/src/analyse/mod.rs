@@ -18,6 +18,7 @@ use taillight_core::{ErrorKind, Result};
 use taillight_rundir::bus::{BusInfo, read_bus};
 use taillight_rundir::intervals::{IntervalRow, read_intervals};
 use taillight_rundir::nvme::{NvmeFile, read_nvme};
+use taillight_rundir::store::read_store;
 use taillight_rundir::summary::FileEntry;
 use taillight_rundir::verify::VerifyReport;
 use taillight_rundir::{Manifest, RunDir, RunStatus, names};
@@ -32,6 +33,7 @@ pub use tracks::tracks;
 
 use crate::host::{self, HostTrack};
 use crate::latency::Origin;
+use crate::store::{self, StoreTrack};
 
 /// Everything known about one run.
 #[derive(Debug, Clone)]
@@ -60,6 +62,8 @@ pub struct Analysis {
     pub troubles: Vec<Trouble>,
     /// What checking the data found, when the plan verifies.
     pub verify: Option<VerifyReport>,
+    /// The target's own statistics while measuring.
+    pub store: Vec<StoreTrack>,
     /// Files of the directory.
     pub files: Vec<FileEntry>,
     /// The job file as given.
@@ -137,9 +141,8 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
     // sample of all I/Os.
     let every = manifest.capture.mode == CaptureMode::All && manifest.capture.degraded.is_none();
     let only = !log && every && captured.counted > 0 && !captured.overflowed;
-    let complete = whole || only;
     let mut outliers_only = false;
-    let (groups, origin) = if complete {
+    let (groups, origin) = if whole || only {
         (captured.groups, Origin::CAPTURE)
     } else {
         let from_log = histograms::read(dir, span.0, &intervals);
@@ -168,6 +171,7 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
         intervals,
         machine,
         counts,
+        store: stored(dir, (span.0, last.max(span.1)), &mut troubles)?,
         troubles,
         verify,
         files,
@@ -191,6 +195,19 @@ fn only_outliers() -> Trouble {
         code: "outliers_only",
         text: text.to_owned(),
     }
+}
+
+/// The target's own statistics, as far as they tell of the time between these stamps.
+fn stored(
+    dir: &RunDir,
+    (start_ns, end_ns): (i64, i64),
+    troubles: &mut Vec<Trouble>,
+) -> Result<Vec<StoreTrack>> {
+    let Some(path) = dir.existing(names::STORE) else {
+        return Ok(Vec::new());
+    };
+    let rows = or_trouble(read_store(&path), "store_unreadable", troubles)?;
+    Ok(store::tracks(&rows, start_ns, end_ns))
 }
 
 /// The files of the directory, with their rows where they have some.

@@ -16,13 +16,13 @@ use taillight_core::{Error, Result};
 use taillight_rundir::Summary;
 
 use crate::format::Script;
-use crate::make::Frame;
+use crate::make::{Brief, Frame};
 use crate::model::{Model, Table, overview};
 use crate::palette;
 use crate::plots::data::RunData;
 use crate::plots::{CHARTS, Figure, Overlay, Switch};
 use crate::render::Run;
-use crate::{about, charts};
+use crate::{about, charts, differs};
 
 const TEMPLATE: &str = include_str!("report.html");
 const STYLE: &str = include_str!("style.css");
@@ -47,6 +47,7 @@ pub fn page_with(runs: &[Run], bundle: &str) -> Result<String> {
 fn page_in(runs: &[Run], frame: &Frame, bundle: &str) -> Result<String> {
     let overlay = Overlay {
         runs: run_data(runs, frame.one_clock)?,
+        groups: frame.brief.iter().flat_map(|b| b.groups.clone()).collect(),
     };
     let bug = |e: minijinja::Error| Error::internal("the report's template does not fit").source(e);
     let mut environment = Environment::new();
@@ -63,7 +64,10 @@ fn page_in(runs: &[Run], frame: &Frame, bundle: &str) -> Result<String> {
             several => runs.len() > 1,
             runs => Serde(run_views(runs)),
             overview => Serde(overview_table(runs)),
-            charts => Serde(chart_views(&overlay)?),
+            differs => Serde(differs::table(runs).filter(|_| frame.brief.is_none())),
+            charts => Serde(chart_views(&overlay, frame.brief.as_ref())?),
+            links => Serde(links(runs, frame)),
+            brief => frame.brief.is_some(),
             style => STYLE,
             script => SCRIPT,
         })
@@ -150,9 +154,16 @@ struct FigureView {
     json: String,
 }
 
-fn chart_views(overlay: &Overlay) -> Result<Vec<ChartView>> {
+/// Names of the runs with where their own reports are, from this page.
+fn links(runs: &[Run], frame: &Frame) -> Vec<(String, String)> {
+    let links = frame.brief.iter().flat_map(|b| b.links.iter().cloned());
+    runs.iter().map(|r| r.label.clone()).zip(links).collect()
+}
+
+fn chart_views(overlay: &Overlay, brief: Option<&Brief>) -> Result<Vec<ChartView>> {
     let mut views = Vec::new();
-    for chart in CHARTS {
+    let wanted = |id| brief.is_none_or(|b| b.charts.contains(&id));
+    for chart in CHARTS.iter().filter(|c| wanted(c.id)) {
         let figures: Vec<FigureView> = (chart.draw)(overlay)
             .into_iter()
             .map(figure_view)

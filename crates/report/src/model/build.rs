@@ -192,6 +192,9 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
     if let Some(bus) = &summary.bus {
         fact("Bus", bus_words(bus, script), Tone::Plain);
     }
+    if let Some(text) = crate::store::words(summary, script) {
+        fact("Store", text, Tone::Plain);
+    }
     let own = overhead(summary, script);
     fact("Overhead", own, Tone::Plain);
     facts

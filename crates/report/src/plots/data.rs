@@ -12,6 +12,17 @@ use crate::palette;
 pub struct Overlay {
     /// One entry per run directory, in the order given.
     pub runs: Vec<RunData>,
+    /// Runs to be seen together, where the caller knows which; charts may use it.
+    pub groups: Vec<Group>,
+}
+
+/// Runs that one figure shows together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// Heading of the figure.
+    pub title: String,
+    /// Their places among the runs.
+    pub runs: Vec<usize>,
 }
 
 /// One run.
@@ -29,6 +40,8 @@ pub struct RunData {
     pub outliers: Vec<Slowest>,
     /// What the machine did.
     pub host: Vec<HostLine>,
+    /// The target's own statistics: name, and (seconds since the start, value) of each sample.
+    pub store: Vec<(String, Vec<(f64, f64)>)>,
     /// Response-time ceilings asked for, ns.
     pub ceilings: Vec<u64>,
 }
@@ -105,6 +118,19 @@ pub struct Series {
     pub resolved_share: f64,
     /// Resolved nines.
     pub nines: Vec<NinePoint>,
+    /// What the SLC factors are made of; the main measure only.
+    pub slc: Option<SlcLine>,
+}
+
+/// The listed percentiles of the SLC factors.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SlcLine {
+    /// Latencies at the 21 percentiles, ns.
+    pub values: [u64; 21],
+    /// SLC1; none when undefined.
+    pub slc1: Option<f64>,
+    /// SLC2; none when undefined.
+    pub slc2: Option<f64>,
 }
 
 /// One bin: `lo <= latency < hi`.
@@ -288,6 +314,8 @@ impl RunData {
         slow.for_each(|p| p.at_s += seconds);
         let host = self.host.iter_mut().flat_map(|h| &mut h.points);
         host.for_each(|p| p.0 += seconds);
+        let store = self.store.iter_mut().flat_map(|(_, points)| points);
+        store.for_each(|p| p.0 += seconds);
     }
     /// The names of its series in order, each once.
     pub fn names(&self) -> Vec<&str> {

@@ -10,6 +10,8 @@ mod heat;
 mod histogram;
 mod host;
 mod outliers;
+mod slc;
+mod store;
 mod style;
 mod time;
 
@@ -18,7 +20,7 @@ use std::collections::BTreeMap;
 use plotly::Plot;
 use serde::Serialize;
 
-pub use data::Overlay;
+pub use data::{Group, Overlay};
 
 /// A chart: a question, how to read the answer, and the function that draws it.
 pub struct Chart {
@@ -57,6 +59,15 @@ pub const CHARTS: &[Chart] = &[
         draw: curve::tail,
     },
     Chart {
+        id: "slc",
+        title: "Latency against percentile, as the SLC factors see it",
+        read: "The 21 percentiles of the SLC factors at equal distances. SLC1 is the mean rise from \
+               the 10th percentile up to the median, SLC2 from the median on, each as a multiple of \
+               where it starts: ratios, so that a system with a tiny median can have a huge SLC2 and \
+               still be the faster one.",
+        draw: slc::draw,
+    },
+    Chart {
         id: "histogram",
         title: "Response-time histogram",
         read: "Number of I/Os per bin on the left, on a logarithmic scale; the rising line is the \
@@ -78,6 +89,14 @@ pub const CHARTS: &[Chart] = &[
                means over one sample: they show what happened at the same time, not the cause. Thin \
                vertical lines are the slowest I/Os. Zooming one picture zooms the other.",
         draw: host::draw,
+    },
+    Chart {
+        id: "store-time",
+        title: "The store over time",
+        read: "What the store says of itself, sampled once an interval, on the time axis of the \
+               latency above: writes held back, compaction, caches. It shows what happened at the \
+               same time; the store's words, not a cause.",
+        draw: store::draw,
     },
     Chart {
         id: "throughput-time",

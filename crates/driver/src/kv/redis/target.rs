@@ -183,7 +183,8 @@ impl Target for RedisTarget {
     fn admin(&self, action: Admin) -> Result<()> {
         match action {
             // What is written is in the server's memory; when it saves is its own affair.
-            Admin::Flush | Admin::Compact | Admin::DropCaches => Ok(()),
+            Admin::Flush | Admin::DropCaches => Ok(()),
+            Admin::Compact => Err(Error::unavailable("redis has nothing to compact")),
             Admin::Purge => {
                 self.keeper().wipe(false)?;
                 self.note(0)

@@ -1,0 +1,309 @@
+//! Drivers on streams and embedded stores through the binary.
+
+mod common;
+
+use std::path::Path;
+
+use common::run;
+use serde_json::Value;
+
+fn summary(dir: &Path, run: &str) -> Value {
+    let text = std::fs::read_to_string(dir.join(run).join("summary.json")).expect("a summary");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// Runs `taillight run` with these words.
+fn job(dir: &Path, args: &str, code: i32) -> (String, String) {
+    let words: Vec<&str> = args.split_whitespace().collect();
+    run(dir, &[&["run"][..], &words].concat(), code)
+}
+
+#[test]
+fn a_stream_grows_and_is_read_by_a_later_run() {
+    let home = tempfile::tempdir().expect("a directory");
+    let stream = "--driver filestream --path s.dat --bs 1000B --set workload.0.passes=1";
+    // Only a part of the pass fits into the operations: the file is no larger than what was written.
+    let write = format!("{stream} --rw write --size 8MB --ops 500 --sync fdatasync:100 --output w");
+    job(
+        home.path(),
+        &format!("{write} --set target.options.keep=true"),
+        0,
+    );
+    let length = std::fs::metadata(home.path().join("s.dat"))
+        .expect("kept")
+        .len();
+    assert_eq!(length, 500_000);
+    assert_eq!(
+        summary(home.path(), "w")["ops"]["write"]["sync"]["count"],
+        5
+    );
+    job(home.path(), &format!("{stream} --rw read --output r"), 0);
+    assert_eq!(summary(home.path(), "r")["totals"]["count"], 500);
+    // Writing again begins with an empty file, and what is kept stays.
+    job(
+        home.path(),
+        &format!("{stream} --rw write --size 8MB --ops 20 --output again"),
+        0,
+    );
+    let length = std::fs::metadata(home.path().join("s.dat"))
+        .expect("kept")
+        .len();
+    assert_eq!(length, 20_000);
+}
+
+#[test]
+fn readers_follow_the_writer_of_a_stream() {
+    let home = tempfile::tempdir().expect("a directory");
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../jobs/filestream.toml");
+    job(
+        home.path(),
+        &format!("{example} --size 2MB --output out"),
+        0,
+    );
+    let summary = summary(home.path(), "out");
+    assert_eq!(summary["ops"]["write"]["count"], 2000);
+    assert_eq!(summary["ops"]["read"]["count"], 4000);
+    assert_eq!(summary["ops"]["write"]["sync"]["count"], 2000 / 64);
+    assert_eq!(summary["totals"]["errors"], 0);
+    assert!(!home.path().join("data-stream.dat").exists());
+}
+
+#[test]
+fn what_is_no_stream_is_refused() {
+    let home = tempfile::tempdir().expect("a directory");
+    let stream = "--driver filestream --path s.dat --size 8MB --bs 1000B --ops 10";
+    for (args, said) in [
+        ("--rw randwrite", "ascending order only"),
+        ("--rw write --workers 2", "one writer"),
+        ("--rw rw", "either appends or reads"),
+    ] {
+        let (_, err) = job(home.path(), &format!("{stream} {args}"), 2);
+        assert!(err.contains(said), "{err}");
+    }
+    assert!(!home.path().join("s.dat").exists());
+}
+
+/// Whether this machine has the store's library; says so where it has not.
+fn has(driver: &str) -> bool {
+    let home = tempfile::tempdir().expect("a directory");
+    let args = ["run", "--driver", driver, "--path", "db", "--ops", "1"];
+    let keys = [
+        "--set",
+        "workload.0.mix=insert",
+        "--set",
+        "workload.0.keys.count=0",
+    ];
+    let output = common::taillight(home.path())
+        .args([&args[..], &keys].concat())
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let there = output.status.success();
+    if !there {
+        assert!(said.contains("library"), "{said}");
+        eprintln!("skipped: a test of {driver}: {said}");
+    }
+    there
+}
+
+const INSERTS: &str = "[[workload]]\nmix = \"insert\"\nblock_size = \"1KiB\"\n\
+                       access = \"sequential\"\nkeys = { count = 0 }\n";
+
+/// A job on a store, from its options and workloads.
+fn write_job(dir: &Path, name: &str, driver: &str, options: &str, rest: &str) {
+    let text = format!(
+        "[run]\nduration = \"2s\"\ninterval = \"250ms\"\n[target]\ndriver = \"{driver}\"\n\
+         path = \"{name}-db\"\n[target.options]\n{options}\n{rest}"
+    );
+    std::fs::write(dir.join(format!("{name}.toml")), text).expect("written");
+}
+
+#[test]
+fn a_stall_of_rocksdb_is_seen_where_it_happened() {
+    if !has("rocksdb") {
+        return;
+    }
+    let home = tempfile::tempdir().expect("a directory");
+    let options = "statistics = true\nwrite_buffer_size = \"64KiB\"\noptions = \"level0_slowdown_\
+                   writes_trigger=2;level0_stop_writes_trigger=4;delayed_write_rate=1048576;\
+                   level0_file_num_compaction_trigger=2\"";
+    write_job(home.path(), "stall", "rocksdb", options, INSERTS);
+    let (out, _) = job(home.path(), "stall.toml --output out", 0);
+    assert!(out.contains("writes held back for"), "{out}");
+    let summary = summary(home.path(), "out");
+    let rise = |series: &str| summary["store"][series]["rise"].as_f64().unwrap_or(0.0);
+    for series in [
+        "stall_ns_total",
+        "compaction_written_bytes_total",
+        "flush_written_bytes_total",
+        "wal_bytes_total",
+    ] {
+        assert!(rise(series) > 0.0, "{series}: {}", summary["store"]);
+    }
+    let level = &summary["store"]["level0_files"];
+    assert!(level["max"].as_f64() >= Some(2.0), "{level}");
+    assert!(summary["store"]["write_amplification"]["last"].as_f64() >= Some(1.0));
+    // The table of samples, and its pictures under the latency on the same axis.
+    assert!(home.path().join("out/store.parquet").is_file());
+    let page = std::fs::read_to_string(home.path().join("out/report.html")).expect("a page");
+    let at = |id: &str| page.find(&format!("id=\"{id}\"")).expect(id);
+    assert!(at("latency-time") < at("store-time"));
+    assert!(at("store-time") < at("plot-store-0") && at("plot-store-0") < at("throughput-time"));
+}
+
+#[test]
+fn leveldb_says_what_its_compactions_did() {
+    if !has("leveldb") {
+        return;
+    }
+    let home = tempfile::tempdir().expect("a directory");
+    write_job(
+        home.path(),
+        "l",
+        "leveldb",
+        "write_buffer_size = \"64KiB\"",
+        INSERTS,
+    );
+    job(home.path(), "l.toml --output out", 0);
+    let summary = summary(home.path(), "out");
+    assert!(summary["store"]["compaction_written_bytes_total"]["rise"].as_f64() > Some(0.0));
+    assert!(summary["store"]["memory_bytes"]["max"].as_f64() > Some(0.0));
+}
+
+#[test]
+fn a_file_has_no_statistics() {
+    let home = tempfile::tempdir().expect("a directory");
+    job(
+        home.path(),
+        "--driver file --path f.dat --size 1MiB --rw write --ops 10 --output out",
+        0,
+    );
+    assert!(!home.path().join("out/store.parquet").exists());
+    assert!(summary(home.path(), "out").get("store").is_none());
+}
+
+fn manifest(dir: &Path, run: &str) -> Value {
+    let text = std::fs::read_to_string(dir.join(run).join("manifest.json")).expect("a manifest");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+const GETS: &str = "[[workload]]\nmix = \"get\"\nblock_size = \"1KiB\"\naccess = \"random\"\n\
+                    keys = { count = 5000 }\n";
+
+#[test]
+fn flush_and_compaction_between_load_and_run() {
+    let home = tempfile::tempdir().expect("a directory");
+    let steps = "--set run.before=[\"flush\",\"compact\"] --set run.duration=200ms";
+    for driver in ["rocksdb", "leveldb"] {
+        if !has(driver) {
+            continue;
+        }
+        write_job(home.path(), driver, driver, "", GETS);
+        job(
+            home.path(),
+            &format!("{driver}.toml --output {driver}-out {steps}"),
+            0,
+        );
+        let manifest = manifest(home.path(), &format!("{driver}-out"));
+        let phases = manifest["phases"].as_array().expect("phases");
+        let names: Vec<&str> = phases.iter().filter_map(|p| p["name"].as_str()).collect();
+        assert_eq!(names, ["flush", "compact", "measure", "drain"]);
+        let stamp = |i: usize, name: &str| phases[i][name].as_i64().expect("a stamp");
+        assert!(stamp(0, "end_ns") <= stamp(1, "start_ns"));
+        assert!(stamp(1, "end_ns") <= stamp(2, "start_ns"));
+    }
+    // Who has nothing to compact says so, measures nothing and leaves nothing.
+    let file = "--driver file --path f.dat --size 1MiB --rw write --ops 10 --output no";
+    let (_, err) = job(home.path(), &format!("{file} {steps}"), 4);
+    assert!(err.contains("files have nothing to compact"), "{err}");
+    assert!(err.contains("leave this step out of run.before"), "{err}");
+    assert!(!home.path().join("no").exists() && !home.path().join("f.dat").exists());
+    let (_, err) = job(
+        home.path(),
+        &format!("{file} --set run.before=[\"squash\"]"),
+        2,
+    );
+    assert!(err.contains("squash"), "{err}");
+}
+
+#[test]
+fn two_option_sets_are_told_apart_in_one_report() {
+    if !has("rocksdb") {
+        return;
+    }
+    let home = tempfile::tempdir().expect("a directory");
+    for (name, cache) in [("cache-64k", "64KiB"), ("cache-64m", "64MiB")] {
+        let options = format!("statistics = true\nblock_cache = \"{cache}\"");
+        write_job(home.path(), name, "rocksdb", &options, GETS);
+        let steps = "--set run.before=[\"flush\",\"compact\"] --set run.duration=500ms";
+        job(
+            home.path(),
+            &format!("{name}.toml --output {name} {steps}"),
+            0,
+        );
+    }
+    let (out, _) = run(
+        home.path(),
+        &["report", "cache-64k", "cache-64m", "--output", "both"],
+        0,
+    );
+    for said in [
+        "cache-64k",
+        "cache-64m",
+        "store.block_cache",
+        "65536",
+        "67108864",
+    ] {
+        assert!(out.contains(said), "{said}\n{out}");
+    }
+    let page = std::fs::read_to_string(home.path().join("both/report.html")).expect("a page");
+    let differs = page.find("What differs").expect("the table of differences");
+    let table = &page[differs..differs + 3000];
+    assert!(
+        table.contains("block_cache") && table.contains("64MiB"),
+        "{table}"
+    );
+    for said in [
+        "cache-64k, block cache hits",
+        "cache-64m, block cache hits",
+        "store.library",
+        "librocksdb",
+    ] {
+        assert!(page.contains(said), "{said}");
+    }
+}
+
+#[test]
+fn libraries_that_are_missing_or_others() {
+    let home = tempfile::tempdir().expect("a directory");
+    let libc = "/lib/x86_64-linux-gnu/libc.so.6";
+    for (driver, package) in [("rocksdb", "librocksdb"), ("leveldb", "libleveldb")] {
+        write_job(
+            home.path(),
+            driver,
+            driver,
+            "library = \"/nowhere/libno.so\"",
+            INSERTS,
+        );
+        let (_, err) = job(home.path(), &format!("{driver}.toml --output out"), 4);
+        assert!(
+            err.contains("/nowhere/libno.so") && err.contains(package),
+            "{err}"
+        );
+        if Path::new(libc).exists() {
+            write_job(
+                home.path(),
+                driver,
+                driver,
+                &format!("library = \"{libc}\""),
+                INSERTS,
+            );
+            let (_, err) = job(home.path(), &format!("{driver}.toml --output out"), 4);
+            let symbol = format!("{driver}_open");
+            let named = err.contains(&symbol) || err.contains(&format!("{driver}_options_create"));
+            assert!(named && err.contains("missing functions"), "{err}");
+        }
+        assert!(!home.path().join("out").exists());
+        assert!(!home.path().join(format!("{driver}-db")).exists());
+    }
+}

@@ -1,0 +1,245 @@
+//! `filestream`: one file as a stream. One writer appends, any number of readers read it in order.
+//!
+//! What it is: a preset of `file` with rules of its own: pread and pwrite through the page cache,
+//! one file, ascending offsets only, at most one writer, and a plan that writes begins with an empty
+//! file and makes it grow. What it is not: a second way to do I/O. Who reads what, and when, is the
+//! engine's stream (`access = "follow"`) or its sequential pattern.
+
+use serde::{Deserialize, Serialize};
+use taillight_core::capability::Capabilities;
+use taillight_core::plan::{AccessKind, Plan, TargetPlan, WorkloadPlan};
+use taillight_core::progress::OnProgress;
+use taillight_core::{Error, OpKind, Result};
+
+use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
+use crate::file::options::{Cache, Engine, FileOptions, Layout};
+use crate::kv::options::parse;
+
+/// Name of the driver.
+const NAME: &str = "filestream";
+
+/// The driver.
+pub struct FileStream;
+
+/// The options, resolved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StreamOptions {
+    /// Bypass the page cache.
+    pub direct: bool,
+    /// See [`Cache`].
+    pub cache: Cache,
+    /// Leave the file this run makes behind.
+    pub keep: bool,
+    /// Read a file that something else holds.
+    pub read_in_use: bool,
+}
+
+impl Default for StreamOptions {
+    fn default() -> Self {
+        StreamOptions {
+            direct: false,
+            cache: Cache::Keep,
+            keep: false,
+            read_in_use: false,
+        }
+    }
+}
+
+const DOCS: [OptionDoc; 4] = [
+    OptionDoc {
+        name: "direct",
+        values: "bool",
+        default: "false",
+        about: "bypass the page cache (O_DIRECT); sizes must then fit the device's blocks",
+    },
+    OptionDoc {
+        name: "cache",
+        values: "keep | drop | warm",
+        default: "keep",
+        about: "page cache before a plan that only reads: as the writer left it, written back and \
+                dropped, or filled and kept mapped",
+    },
+    OptionDoc {
+        name: "keep",
+        values: "bool",
+        default: "false",
+        about: "leave the file this run makes behind, for a later run to read; otherwise it is \
+                deleted at the end",
+    },
+    OptionDoc {
+        name: "read_in_use",
+        values: "bool",
+        default: "false",
+        about: "let a plan that only reads open a file that something else holds",
+    },
+];
+
+impl StreamOptions {
+    fn read(target: &TargetPlan) -> Result<StreamOptions> {
+        let o: StreamOptions = parse(NAME, &DOCS, &target.options)?;
+        o.file(true).check()?;
+        Ok(o)
+    }
+
+    /// What `file` is told. `appends`: the plan makes the file grow.
+    fn file(self, appends: bool) -> FileOptions {
+        FileOptions {
+            engine: Engine::Sync,
+            direct: self.direct,
+            cache: self.cache,
+            layout: if appends { Layout::Never } else { Layout::Auto },
+            allow_holes: appends,
+            keep: self.keep,
+            read_in_use: self.read_in_use,
+            grows: appends,
+            ..FileOptions::default()
+        }
+    }
+}
+
+impl Driver for FileStream {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+    fn about(&self) -> &'static str {
+        "one file as a stream: a writer appends, readers read in order or follow it"
+    }
+    fn options(&self) -> Vec<OptionDoc> {
+        DOCS.to_vec()
+    }
+    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
+        toml::Table::try_from(StreamOptions::read(target)?)
+            .map_err(|e| Error::internal("filestream options are not a table").source(e))
+    }
+    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
+        let options = StreamOptions::read(target)?;
+        Ok(Capabilities {
+            ops: vec![OpKind::Read, OpKind::Write],
+            addressed: true,
+            max_depth: 1,
+            direct: options.direct,
+            sync: true,
+            stores_data: true,
+            virtual_time: false,
+            guarded: true,
+            own_stamps: false,
+        })
+    }
+    fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
+        let options = StreamOptions::read(&spec.plan.target)?;
+        let appends = appends(spec.plan)?;
+        if appends && options.cache == Cache::Warm {
+            return Err(Error::usage(
+                "cache = \"warm\" fills the page cache from a file that is still empty",
+            )
+            .hint("leave options.cache out of a plan that writes"));
+        }
+        super::open(NAME, &options.file(appends), spec, progress)
+    }
+}
+
+/// Checks that the plan is one of streams; whether it makes the file grow. A reader that does not
+/// follow the writer reads what was laid out before, and the writer then writes over it.
+fn appends(plan: &Plan) -> Result<bool> {
+    let mut writers = 0;
+    for w in &plan.workloads {
+        let ordered = matches!(w.access.kind, AccessKind::Sequential | AccessKind::Follow);
+        if !ordered {
+            return Err(
+                Error::usage("a stream is read and written in ascending order only")
+                    .with("workload", &w.name)
+                    .hint("use access = \"sequential\" or \"follow\", or driver `file`"),
+            );
+        }
+        if !(all(w, OpKind::Write) || all(w, OpKind::Read)) {
+            return Err(Error::usage("a worker on a stream either appends or reads")
+                .with("workload", &w.name)
+                .hint("use two workloads, mix = \"write\" and mix = \"read\""));
+        }
+        writers += if all(w, OpKind::Write) { w.workers } else { 0 };
+    }
+    if writers > 1 {
+        return Err(Error::usage("a stream has one writer")
+            .with("workers that write", writers)
+            .hint("use workers = 1, or driver `file`"));
+    }
+    let follows = |w: &WorkloadPlan| w.access.kind == AccessKind::Follow;
+    let readers = plan.workloads.iter().filter(|w| all(w, OpKind::Read));
+    let laid_out = readers.filter(|w| !follows(w)).count() > 0;
+    Ok(writers == 1 && !laid_out)
+}
+
+fn all(w: &WorkloadPlan, op: OpKind) -> bool {
+    w.mix.iter().all(|m| m.op == op || m.weight == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::plan;
+    use taillight_core::units::ByteSize;
+
+    /// A plan with these workloads: operation, pattern, workers.
+    fn streams(of: &[(OpKind, AccessKind, u32)]) -> Plan {
+        let target = TargetPlan {
+            driver: NAME.to_owned(),
+            path: None,
+            size: None,
+            destroy: false,
+            options: toml::Table::new(),
+        };
+        let mut plan = plan(target, &[OpKind::Read], 4096, 1);
+        plan.workloads = of
+            .iter()
+            .map(|(op, kind, workers)| {
+                let mut w = WorkloadPlan::simple("w", *op, ByteSize(4096));
+                w.access.kind = *kind;
+                w.workers = *workers;
+                w
+            })
+            .collect();
+        plan
+    }
+
+    #[test]
+    fn only_streams_are_let_through() {
+        use AccessKind::{Follow, Random, Sequential};
+        use OpKind::{Read, Write};
+        for (of, grows) in [
+            (&[(Write, Sequential, 1)][..], true),
+            (&[(Write, Follow, 1), (Read, Follow, 3)], true),
+            (&[(Read, Sequential, 3)], false),
+            (&[(Write, Sequential, 1), (Read, Sequential, 1)], false),
+        ] {
+            assert_eq!(appends(&streams(of)).unwrap(), grows, "{of:?}");
+        }
+        for of in [
+            &[(Write, Random, 1)][..],
+            &[(Write, Sequential, 2)],
+            &[(Write, Sequential, 1), (Write, Sequential, 1)],
+        ] {
+            assert!(appends(&streams(of)).is_err(), "{of:?}");
+        }
+        let mut mixed = streams(&[(Write, Sequential, 1)]);
+        let read = taillight_core::plan::MixPart {
+            op: Read,
+            weight: 1,
+        };
+        mixed.workloads[0].mix.push(read);
+        assert!(appends(&mixed).is_err());
+    }
+
+    #[test]
+    fn docs_and_struct_agree() {
+        let table = toml::Table::try_from(StreamOptions::default()).unwrap();
+        for doc in DOCS {
+            let shown = match &table[doc.name] {
+                toml::Value::String(s) => s.clone(),
+                other => other.to_string(),
+            };
+            assert_eq!(shown, doc.default, "{}", doc.name);
+        }
+        assert_eq!(table.len(), DOCS.len());
+    }
+}

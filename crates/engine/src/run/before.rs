@@ -1,0 +1,54 @@
+//! Steps between load and run: flush, compaction, caches. Each is a phase of its own; none is measured.
+
+use taillight_core::plan::Before;
+use taillight_core::{Clock, Error, MonoClock, Result};
+use taillight_driver::Admin;
+use taillight_rundir::manifest::PhaseInfo;
+
+use super::Request;
+
+/// Does the plan's steps in order; each with its stamps.
+///
+/// # Errors
+/// The driver's word, when it cannot do a step or the step fails; `Unavailable` when asked to stop.
+pub fn run(request: &mut Request<'_>) -> Result<Vec<PhaseInfo>> {
+    let mut phases = Vec::new();
+    for step in &request.plan.run.before {
+        let observers = request.observers.iter_mut();
+        observers.for_each(|o| o.phase(step.name()));
+        if request.stop.stopped() {
+            return Err(Error::unavailable(format!(
+                "stopped before {}",
+                step.name()
+            )));
+        }
+        let start = MonoClock.now();
+        request
+            .target
+            .admin(action(*step))
+            .map_err(|e| refused(e, *step, &request.plan.target.driver))?;
+        phases.push(PhaseInfo {
+            name: step.name().to_owned(),
+            start_ns: start.0,
+            end_ns: Some(MonoClock.now().0),
+            ios: 0,
+        });
+    }
+    Ok(phases)
+}
+
+fn action(step: Before) -> Admin {
+    match step {
+        Before::Flush => Admin::Flush,
+        Before::Compact => Admin::Compact,
+        Before::DropCaches => Admin::DropCaches,
+    }
+}
+
+fn refused(e: Error, step: Before, driver: &str) -> Error {
+    let e = e.with("run.before", step.name()).with("driver", driver);
+    match e.hint_text() {
+        Some(_) => e,
+        None => e.hint("leave this step out of run.before"),
+    }
+}

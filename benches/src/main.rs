@@ -5,6 +5,7 @@
 //! one function in `cases/`; tables go into `docs/overhead.md`, every round into
 //! `benches/results/`.
 
+mod bare_leveldb;
 mod bare_ring;
 mod cases;
 mod child;
@@ -33,6 +34,7 @@ taillight-bench [CASE...] [--pairs N] [--seconds N] [--dry]   run cases (all wit
 taillight-bench list                                          what there is
 taillight-bench bare-ring FILE DEPTH SECONDS [direct]         the bare loop alone, JSON
 taillight-bench bare-sync FILE SECONDS                        the same with plain preads
+taillight-bench bare-leveldb DIR fill|read|compact RECORDS BYTES   a bare loop on LevelDB
 taillight-bench hold FILE                                     keeps a file in memory
 
 --dry prints the tables and writes nothing.
@@ -55,6 +57,7 @@ fn run(args: &[&str]) -> Result<bool> {
     match args.first() {
         Some(&"bare-ring") => return bare_ring::main(&args[1..]).map(|()| true),
         Some(&"bare-sync") => return bare_ring::sync_main(&args[1..]).map(|()| true),
+        Some(&"bare-leveldb") => return bare_leveldb::main(&args[1..]).map(|()| true),
         Some(&"hold") => return files::hold(&args[1..]).map(|()| true),
         Some(&"list") => {
             for case in cases::CASES {

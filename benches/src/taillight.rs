@@ -74,7 +74,7 @@ pub fn shown(words: &str) -> String {
     format!("taillight run {}", words.join(" "))
 }
 
-/// Runs, checks that nothing was lost, reads the figures of its reads.
+/// Runs, checks that nothing was lost, reads the figures of its operations.
 ///
 /// # Errors
 /// When the run fails, or its summary admits errors or losses.
@@ -111,10 +111,13 @@ fn parse(summary: &Value) -> Result<Sample> {
         "errors {}",
         summary["totals"]["errors"]
     );
-    let read = &summary["ops"]["read"];
+    // The only kind of operation, or the most frequent one.
+    let count = |op: &&Value| op["count"].as_u64();
+    let ops = summary["ops"].as_object().context("no ops")?;
+    let read = ops.values().max_by_key(count).context("no operation")?;
     let number = |value: &Value, name: &str| value.as_f64().with_context(|| format!("no {name}"));
-    let iops = number(&read["iops"], "ops.read.iops")?;
-    let count = number(&read["count"], "ops.read.count")?;
+    let iops = number(&read["iops"], "iops")?;
+    let count = number(&read["count"], "count")?;
     let mut sample = Sample::from([
         ("iops", iops),
         ("ns_per_io", 1e9 / iops),

@@ -9,6 +9,7 @@ mod null;
 mod pacing;
 mod payload;
 mod start;
+mod stores;
 
 use std::path::Path;
 use std::process::Command;
@@ -90,6 +91,26 @@ pub const CASES: &[Case] = &[
         name: "direct-32",
         about: "direct 4 KiB reads on the disk, depth 32, against fio io_uring",
         run: direct::depth_32,
+    },
+    Case {
+        name: "rocksdb-100",
+        about: "RocksDB, a million records of 100 B, against its db_bench: fill and reads",
+        run: stores::rocksdb_100,
+    },
+    Case {
+        name: "rocksdb-1k",
+        about: "the same with records of 1 KiB",
+        run: stores::rocksdb_1k,
+    },
+    Case {
+        name: "leveldb-100",
+        about: "LevelDB, a million records of 100 B, against a bare loop: fill and reads",
+        run: stores::leveldb_100,
+    },
+    Case {
+        name: "leveldb-1k",
+        about: "the same with records of 1 KiB",
+        run: stores::leveldb_1k,
     },
     Case {
         name: "fio-import",

@@ -8,7 +8,7 @@ use taillight_core::plan::{Plan, TargetPlan, Values};
 use taillight_core::probe::Token;
 use taillight_core::{ErrorKind, Op, OpKind, Result};
 use taillight_driver::conformance::{Case, Outcome, keyed_plan, run};
-use taillight_driver::{Completion, OpenSpec, Session, SessionSpec, Target};
+use taillight_driver::{Admin, Completion, OpenSpec, Session, SessionSpec, Target};
 
 struct Server {
     child: Child,
@@ -216,4 +216,64 @@ fn records_of_fields_are_hashes() {
     drop(s);
     target.close().unwrap();
     assert_eq!(server.cli(&["DBSIZE"]), "0");
+}
+
+#[test]
+fn two_runs_do_not_share_a_prefix() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let plan = server.plan("", 1, false);
+    let first = open(&plan, None).unwrap();
+    let mut s = session(first.as_ref(), 1);
+    assert!(
+        one(s.as_mut(), &Op::keyed(OpKind::Insert, 1, 400))
+            .status
+            .is_ok()
+    );
+    let e = open(&plan, None).err().unwrap();
+    assert_eq!(e.kind(), ErrorKind::Refused);
+    assert!(e.message().contains("another run"), "{e}");
+    assert!(
+        one(s.as_mut(), &Op::keyed(OpKind::Get, 1, 0))
+            .status
+            .is_ok(),
+        "nothing was wiped"
+    );
+    let other = server.plan("prefix = \"other\"", 1, false);
+    open(&other, None).unwrap().close().unwrap();
+    drop(s);
+    first.close().unwrap();
+    open(&plan, None).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_prefix_that_another_run_took_over_is_left_alone() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let target = open(&server.plan("", 1, false), None).unwrap();
+    let mark = server.cli(&["GET", "taillight:taillight-owner"]);
+    let other = mark.replace("\"test\"", "\"somebody\"");
+    assert_ne!(mark, other);
+    server.cli(&["SET", "taillight:taillight-owner", &other]);
+    server.cli(&["SET", "taillight:user1", "theirs"]);
+    let e = target.close().unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Target, "{e}");
+    assert_eq!(server.cli(&["GET", "taillight:user1"]), "theirs");
+}
+
+#[test]
+fn what_a_server_in_memory_cannot_do_is_refused() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let target = open(&server.plan("", 1, false), None).unwrap();
+    target.admin(Admin::Flush).unwrap();
+    for action in [Admin::Compact, Admin::DropCaches] {
+        assert_eq!(
+            target.admin(action).unwrap_err().kind(),
+            ErrorKind::Unavailable
+        );
+    }
 }

@@ -16,7 +16,7 @@ use taillight_driver::{Admin, Completion, Session, SessionSpec, Submitted, Targe
 use crate::generator::{Keyed as KeyedGenerator, Place, worker_seed};
 use crate::keyspace::KeySpace;
 use crate::payload::{Filler, PayloadSpec};
-use crate::run::buffer_size;
+use crate::run::{buffer_size, whole_values};
 use crate::verify::{Format, Mark, run_hash};
 use crate::worker::Keyed;
 
@@ -118,8 +118,7 @@ impl Load {
         let space = Arc::new(space);
         // Its own draws, and no two records alike unless the plan wants that.
         let seed = worker_seed(plan.run.seed, u16::MAX, 6);
-        let fields = w.value.as_ref().is_some_and(|v| v.fields > 1);
-        let mut payload = Filler::new(&PayloadSpec::of(&w.payload)?, seed, fields);
+        let mut payload = Filler::new(&PayloadSpec::of(&w.payload)?, seed, whole_values(w));
         (0..depth).for_each(|slot| payload.prepare(session.buffer(slot)));
         // A stream of its own: worker numbers end well below this.
         let place = Place {

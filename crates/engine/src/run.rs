@@ -30,7 +30,7 @@ use taillight_rundir::{RunDir, manifest::ClockInfo};
 use crate::capture::PoolReport;
 use crate::collector::{Collected, Observer};
 use crate::worker::WorkerEnd;
-pub(crate) use setup::buffer_size;
+pub(crate) use setup::{buffer_size, whole_values};
 
 /// Asks a run to end early; shared with signal handlers.
 #[derive(Debug, Clone, Default)]

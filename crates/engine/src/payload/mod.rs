@@ -18,7 +18,7 @@ mod tests;
 use taillight_core::plan::{Payload, PayloadKind};
 use taillight_core::{Error, Result};
 
-use pool::{Noise, repeat};
+use pool::{Noise, Place, repeat};
 
 /// Bytes that have the compressible share each.
 pub const CHUNK: usize = 4096;
@@ -143,6 +143,8 @@ enum Way {
     Stamp,
     /// The buffer holds the right bytes already.
     Kept,
+    /// Random bytes go on where the last block ended: nothing of a block is in another one.
+    Walk,
     /// Every byte is written.
     Whole,
 }
@@ -153,22 +155,28 @@ pub struct Filler {
     way: Way,
     content: Content,
     ids: Ids,
+    /// Where [`Way::Walk`] is.
+    place: Place,
 }
 
 impl Filler {
-    /// A filler with draws of its own. `seed` must differ between workers. `reads`: operations of
-    /// this worker also read into the buffers, so that nothing in them lasts.
-    pub fn new(spec: &PayloadSpec, seed: u64, reads: bool) -> Filler {
+    /// A filler with draws of its own. `seed` must differ between workers. `whole`: every byte of a
+    /// block is made anew, because something else touches the buffers (reads, names of fields), or
+    /// because the storage may compress several blocks as one.
+    pub fn new(spec: &PayloadSpec, seed: u64, whole: bool) -> Filler {
+        let (content, ids) = (Content::new(spec), Ids::new(seed, spec.duplicate));
         let way = match spec.kind {
-            _ if reads => Way::Whole,
+            Kind::Random if spec.duplicate == 0 && (whole || spec.compressible > 0) => Way::Walk,
+            _ if whole => Way::Whole,
             Kind::Random if spec.compressible == 0 && spec.duplicate == 0 => Way::Stamp,
             Kind::Zero | Kind::Pattern(_) => Way::Kept,
             _ => Way::Whole,
         };
         Filler {
             way,
-            content: Content::new(spec),
-            ids: Ids::new(seed, spec.duplicate),
+            place: content.place(scramble(seed)),
+            content,
+            ids,
         }
     }
 
@@ -187,6 +195,10 @@ impl Filler {
                 stamp(block, id);
             }
             Way::Kept => {}
+            Way::Walk => {
+                let id = self.ids.unique();
+                self.content.go_on(block, id, &mut self.place);
+            }
             Way::Whole => {
                 let id = self.ids.next();
                 self.content.write(block, id);
@@ -247,12 +259,38 @@ impl Content {
                 noise.write(block, id);
                 stamp(block, id);
             }
-            Source::Random(noise) => self.compressible(noise, block, id),
+            Source::Random(noise) => {
+                self.compressible(block, id, |head, id| noise.write(head, id));
+            }
+        }
+    }
+
+    /// Where the bytes of `id` begin.
+    fn place(&self, id: u64) -> Place {
+        match &self.source {
+            Source::Random(noise) | Source::Text(noise) => noise.place(id),
+            _ => Place::default(),
+        }
+    }
+
+    /// Writes a block of random bytes that go on at `place`, with the stamps of `id`.
+    #[inline]
+    fn go_on(&self, block: &mut [u8], id: u64, place: &mut Place) {
+        match &self.source {
+            Source::Random(noise) if self.random >= CHUNK => {
+                noise.walk(block, place);
+                stamp(block, id);
+            }
+            Source::Random(noise) => {
+                self.compressible(block, id, |head, _| noise.walk(head, place));
+            }
+            _ => self.write(block, id),
         }
     }
 
     /// Random bytes, then zeros, in every chunk; a short last chunk has the same share.
-    fn compressible(&self, noise: &Noise, block: &mut [u8], id: u64) {
+    #[inline]
+    fn compressible(&self, block: &mut [u8], id: u64, mut noise: impl FnMut(&mut [u8], u64)) {
         let mut id = id;
         for chunk in block.chunks_mut(CHUNK) {
             let random = match chunk.len() {
@@ -260,7 +298,7 @@ impl Content {
                 n => (n * self.random / CHUNK).max(n.min(8)),
             };
             let (head, tail) = chunk.split_at_mut(random);
-            noise.write(head, id);
+            noise(head, id);
             id = stamp(head, id);
             tail.fill(0);
         }

@@ -32,6 +32,13 @@ pub struct Noise {
     base: u8,
 }
 
+/// A place in both pools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Place {
+    a: usize,
+    b: usize,
+}
+
 impl Noise {
     /// Random bytes, always the same.
     pub fn new() -> Noise {
@@ -69,12 +76,27 @@ impl Noise {
     /// Fills the block with the bytes of `id`.
     #[inline]
     pub fn write(&self, block: &mut [u8], id: u64) {
+        self.walk(block, &mut self.place(id));
+    }
+
+    /// Where the bytes of `id` begin in both pools.
+    #[inline]
+    pub fn place(&self, id: u64) -> Place {
         let drawn = scramble(id);
         let place = |half: u64, length: usize| {
             ((half * (length / self.step) as u64) >> 32) as usize * self.step
         };
-        let mut a = place(drawn & 0xFFFF_FFFF, FIRST);
-        let mut b = place(drawn >> 32, SECOND);
+        Place {
+            a: place(drawn & 0xFFFF_FFFF, FIRST),
+            b: place(drawn >> 32, SECOND),
+        }
+    }
+
+    /// Fills the block from `place` on, and moves it to where the next block goes on: neighbours in
+    /// the pools are neighbours in memory, which is what makes short blocks cheap.
+    #[inline]
+    pub fn walk(&self, block: &mut [u8], place: &mut Place) {
+        let Place { mut a, mut b } = *place;
         let mut rest = block;
         while !rest.is_empty() {
             let n = rest.len().min(FIRST - a).min(SECOND - b);
@@ -88,6 +110,7 @@ impl Noise {
             b = if b + n == SECOND { 0 } else { b + n };
             rest = after;
         }
+        *place = Place { a, b };
     }
 }
 

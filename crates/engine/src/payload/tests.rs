@@ -137,6 +137,31 @@ fn the_cheap_way_still_makes_every_sector_new() {
     assert!(saved(&block) < 0.5);
 }
 
+/// Stores compress several records as one block: nothing of one may be in its neighbours.
+#[test]
+fn neighbouring_records_have_the_share_together() {
+    for percent in [0, 50] {
+        let mut filler = Filler::new(&spec(Kind::Random, percent, 0), 5, true);
+        assert_eq!(filler.way, Way::Walk);
+        let mut record = [0; 100];
+        filler.prepare(&mut record);
+        let mut all = Vec::new();
+        let mut seen = HashSet::new();
+        for _ in 0..10_000 {
+            filler.fill(&mut record);
+            assert!(seen.insert(record));
+            all.extend_from_slice(&record);
+        }
+        let saved = saved(&all);
+        // Many short runs of zeros take a little more room than one long one.
+        let least = f64::from(percent) - 4.0;
+        assert!(
+            (least..=f64::from(percent) + 1.0).contains(&saved),
+            "{percent}: {saved:.2}"
+        );
+    }
+}
+
 #[test]
 fn workers_write_different_bytes() {
     let spec = spec(Kind::Random, 0, 0);

@@ -125,17 +125,26 @@ fn keyed(w: &WorkloadPlan, space: Option<&Arc<KeySpace>>) -> Result<Option<Box<K
     Ok(keyed.transpose()?.map(Box::new))
 }
 
+/// Values up to this are packed with others into blocks that a store compresses as one.
+const PACKED_VALUE: u64 = 64 << 10;
+
+/// Whether every byte of a value must be new: names of fields are written over it, or the store
+/// would find the rest of it in its neighbours.
+pub(crate) fn whole_values(w: &WorkloadPlan) -> bool {
+    let fields = w.value.as_ref().is_some_and(|v| v.fields > 1);
+    fields || (w.keys.is_some() && w.block_size.max() < PACKED_VALUE)
+}
+
 /// What the writes of a worker carry.
 fn payload(plan: &Plan, w: &WorkloadPlan, worker: u16) -> Result<Filler> {
     let spec = PayloadSpec::of(&w.payload)?;
-    // Whatever else touches the buffers: reads, and the names of fields.
+    // Whatever else touches the buffers.
     let reads = w
         .mix
         .iter()
         .any(|m| m.weight > 0 && (!m.op.writes() || m.op == OpKind::Rmw));
-    let fields = w.value.as_ref().is_some_and(|v| v.fields > 1);
     let seed = worker_seed(plan.run.seed, worker, 6);
-    Ok(Filler::new(&spec, seed, reads || fields))
+    Ok(Filler::new(&spec, seed, reads || whole_values(w)))
 }
 
 /// Operations in the recorder: a read-modify-write brings its parts.

@@ -92,6 +92,23 @@ impl Keyed {
         }
     }
 
+    /// Whether a completion is a plain success of a get, an insert or an update by itself.
+    #[inline(always)]
+    fn plain(&self, slot: u32, c: &Completion, op: &Op) -> bool {
+        let asked = match op.kind {
+            OpKind::Get => true,
+            OpKind::Insert | OpKind::Put | OpKind::Update => c.moved == op.size,
+            _ => false,
+        };
+        asked
+            && c.status.is_ok()
+            && c.count == 0
+            && c.retries == 0
+            && c.first.is_none()
+            && self.integrity.is_none()
+            && self.composed[slot as usize].is_none()
+    }
+
     fn kept_sizes(&self, slot: u32) -> &[u32] {
         let (at, fields) = (slot as usize * self.fields as usize, self.fields as usize);
         self.sizes.get(at..at + fields).unwrap_or(&[])
@@ -146,14 +163,50 @@ impl Keyed {
 }
 
 impl<C: Kept, P: Probe> Worker<C, P> {
+    /// Takes a completion that [`Keyed::plain`] found plain: most of them, without a copy of
+    /// anything.
+    #[inline]
+    fn complete_single(&mut self, slot: u32, c: &Completion) -> Result<()> {
+        let flight = &mut self.slots[slot as usize];
+        flight.token = IDLE;
+        flight.op.size = c.moved;
+        if let (OpKind::Insert | OpKind::Put, Some(keyed)) = (flight.op.kind, &self.keyed) {
+            keyed.space.acknowledge(flight.op.key);
+        }
+        self.free.push(slot);
+        self.failures = 0;
+        let (op, submit) = (&flight.op, flight.submit.0);
+        let service = (self.now.0 - submit).max(0) as u64;
+        self.probe.end(self.first_slot + slot, c.token, service);
+        let sample = Sample {
+            op: op.kind,
+            global: 0,
+            size: op.size,
+            intended: flight.intended.map_or(submit, |at| at.0),
+            submit,
+            issued: if self.queued { flight.issued.0 } else { submit },
+            complete: self.now.0,
+            sync_ns: c.sync_ns,
+            key: op.key,
+        };
+        let (now, queued) = (self.now, self.queued);
+        self.recorder.success(&sample, op.size, || {
+            record(flight, c, c.status, now, queued)
+        });
+        Ok(())
+    }
+
     /// Takes the completion of an operation on a key.
     pub(super) fn complete_keyed(&mut self, slot: u32, c: &Completion) -> Result<()> {
         let now = self.now;
         let queued = self.queued;
-        let flight = self.slots[slot as usize];
         let Some(keyed) = self.keyed.as_mut() else {
             return Err(unknown_token());
         };
+        if self.follow.is_none() && keyed.plain(slot, c, &self.slots[slot as usize].op) {
+            return self.complete_single(slot, c);
+        }
+        let flight = self.slots[slot as usize];
         let op = flight.op;
         if matches!(op.kind, OpKind::Insert | OpKind::Put) {
             keyed.space.acknowledge(op.key);

@@ -448,7 +448,10 @@ mod tests {
             ],
             ..RunData::default()
         };
-        let overlay = Overlay { runs: vec![run] };
+        let overlay = Overlay {
+            runs: vec![run],
+            ..Overlay::default()
+        };
         let figures = draw(&overlay);
         assert_eq!(figures.len(), 1, "nothing of the machine to show");
         let plot = serde_json::to_value(&figures[0].plot).unwrap();

@@ -86,6 +86,49 @@ impl Keeper {
         self.ask(&[b"SET", key.as_bytes(), &text]).map(|_| ())
     }
 
+    /// Keeps other runs off the prefix as long as this connection lives: it gets a name that says
+    /// which prefix it holds, and refuses when another connection has the same name. The server
+    /// forgets it with the connection, so that a killed run locks nothing.
+    ///
+    /// # Errors
+    /// `Refused` when another run holds the prefix; of two that begin at the same moment both may
+    /// be. `Unavailable` when the server does not let its clients be listed.
+    pub fn lock(&mut self) -> Result<()> {
+        let name = format!("taillight:db{}:{}", self.address.db, self.prefix);
+        self.ask(&[b"CLIENT", b"SETNAME", name.as_bytes()])?;
+        let Said::Text(list) = self.ask(&[b"CLIENT", b"LIST"])? else {
+            return Err(Error::unavailable(
+                "the server's answer to CLIENT LIST is no text",
+            ));
+        };
+        let list = String::from_utf8_lossy(&list).into_owned();
+        let field = format!("name={name}");
+        let holders = list
+            .lines()
+            .filter(|line| line.split(' ').any(|word| word == field));
+        let others: Vec<&str> = holders
+            .filter_map(|line| line.split(' ').find_map(|word| word.strip_prefix("addr=")))
+            .collect();
+        if others.len() <= 1 {
+            return Ok(());
+        }
+        Err(Error::refused("another run is using the prefix")
+            .with(
+                "where",
+                format!("{} keys {}:*", self.address.shown(), self.prefix),
+            )
+            .with("connections", others.join(" "))
+            .hint("wait until it is over, or choose another options.prefix"))
+    }
+
+    /// Whether the mark is still that of `run_id`; an absent one is nobody's.
+    ///
+    /// # Errors
+    /// `Unavailable` when the server is gone or refuses.
+    pub fn still_of(&mut self, run_id: &str) -> Result<bool> {
+        Ok(self.mark()?.is_none_or(|mark| mark.run_id == run_id))
+    }
+
     /// Shows every key under the prefix, some at a time, until `each` says stop. Walks over the
     /// whole database.
     fn walk(

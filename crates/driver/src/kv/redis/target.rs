@@ -68,6 +68,7 @@ impl RedisTarget {
         let timeout = Duration::from_nanos(options.timeout.0);
         let wire = owner::greet(&address, password.as_deref(), timeout)?;
         let mut keeper = Keeper::new(wire, address.clone(), &options.prefix, timeout);
+        keeper.lock()?;
         let index = if options.index { "; indexed" } else { "" };
         let new = Mark {
             run_id: spec.run_id.to_owned(),
@@ -114,10 +115,17 @@ impl RedisTarget {
             .keeper
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner);
-        match mark.keep {
-            true => Ok(()),
-            false => keeper.wipe(true),
+        if mark.keep {
+            return Ok(());
         }
+        if !keeper.still_of(&mark.run_id)? {
+            return Err(Error::target(
+                "another run took the prefix over; its keys were left alone",
+            )
+            .with("options.prefix", &self.options.prefix)
+            .hint("look what is under the prefix before you use it again"));
+        }
+        keeper.wipe(true)
     }
 }
 
@@ -183,8 +191,10 @@ impl Target for RedisTarget {
     fn admin(&self, action: Admin) -> Result<()> {
         match action {
             // What is written is in the server's memory; when it saves is its own affair.
-            Admin::Flush | Admin::DropCaches => Ok(()),
-            Admin::Compact => Err(Error::unavailable("redis has nothing to compact")),
+            Admin::Flush => Ok(()),
+            Admin::Compact | Admin::DropCaches => Err(Error::unavailable(
+                "a server in memory has nothing to compact and no caches to drop",
+            )),
             Admin::Purge => {
                 self.keeper().wipe(false)?;
                 self.note(0)

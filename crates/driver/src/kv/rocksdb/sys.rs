@@ -55,7 +55,6 @@ functions! {
         close: "rocksdb_close" (Obj);
         destroy_db: "rocksdb_destroy_db" (Obj, Bytes, *mut Text);
         free: "rocksdb_free" (Obj);
-        put: "rocksdb_put_cf" (Obj, Obj, Obj, Bytes, usize, Bytes, usize, *mut Text);
         delete: "rocksdb_delete_cf" (Obj, Obj, Obj, Bytes, usize, *mut Text);
         write: "rocksdb_write" (Obj, Obj, Obj, *mut Text);
         get: "rocksdb_get_pinned_cf" (Obj, Obj, Obj, Bytes, usize, *mut Text) -> Obj;
@@ -92,6 +91,7 @@ functions! {
         multi_get: "rocksdb_batched_multi_get_cf"
             (Obj, Obj, Obj, usize, *const Bytes, *const usize, *mut Obj, *mut Text, bool);
         statistics_level: "rocksdb_options_set_statistics_level" (Obj, c_int);
+        perf_level: "rocksdb_set_perf_level" (c_int);
     }
 }
 

@@ -13,6 +13,10 @@ use crate::kv::rocksdb::sys::{Api, Bytes, Db, Obj, Text};
 use crate::kv::sys::slice;
 use crate::kv::{Fault, Hand, Packed, Range};
 
+/// RocksDB's `PerfLevel::kDisable`. Its default counts blocks and bytes in each thread, for readers
+/// that do not exist here; db_bench turns it off as well.
+const NO_PERF_COUNTERS: c_int = 1;
+
 /// One worker's access.
 pub struct RocksHand {
     db: Arc<Db>,
@@ -32,8 +36,12 @@ impl RocksHand {
     /// Access to a database.
     pub fn new(db: Arc<Db>) -> RocksHand {
         let api = &db.library.api;
-        // SAFETY: creates objects that `drop` destroys, and sets their fields.
+        // SAFETY: creates objects that `drop` destroys, and sets their fields; the level is a number
+        // of this thread.
         unsafe {
+            if let Some(perf_level) = api.perf_level {
+                perf_level(NO_PERF_COUNTERS);
+            }
             let write = [0, 1].map(|sync| {
                 let options = (api.write_options)();
                 (api.write_sync)(options, sync);
@@ -129,29 +137,14 @@ impl Hand for RocksHand {
         first.map(|()| there)
     }
 
+    /// Through the batch that is kept: RocksDB's own put makes one for every call, and frees it.
     #[inline]
     fn put(&mut self, key: &[u8], value: &[u8], durable: bool) -> Result<(), Fault> {
-        let db = &*self.db;
-        let options = self.write[usize::from(durable)];
-        let mut error = null_mut();
-        // SAFETY: handles are open; key and value outlive the call, which copies them.
-        unsafe {
-            let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
-            let (raw, family) = (db.raw, db.family);
-            (db.library.api.put)(
-                raw,
-                options,
-                family,
-                k,
-                key.len(),
-                v,
-                value.len(),
-                &mut error,
-            );
-        }
-        db.library.fault(error)
+        self.stage(key, value);
+        self.commit(durable)
     }
 
+    #[inline]
     fn stage(&mut self, key: &[u8], value: &[u8]) {
         let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
         let api = &self.db.library.api;
@@ -159,6 +152,7 @@ impl Hand for RocksHand {
         unsafe { (api.batch_put)(self.batch, self.db.family, k, key.len(), v, value.len()) };
     }
 
+    #[inline]
     fn commit(&mut self, durable: bool) -> Result<(), Fault> {
         let db = &*self.db;
         let options = self.write[usize::from(durable)];

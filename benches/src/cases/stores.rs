@@ -1,0 +1,314 @@
+//! Embedded stores: RocksDB against its own `db_bench`, LevelDB against a bare loop on its C API.
+//!
+//! Both sides use the same library file, the same options (RocksDB: the OPTIONS file that db_bench
+//! wrote, given to Taillight), the same keys (16 bytes, big-endian number), one thread, and values of
+//! which half compresses away. Reads are of the very same database files. Disks matter little: all
+//! of it stays in the page cache.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::bare;
+use crate::pairs::{self, Arm, Bound, Report, Sample};
+use crate::{Setup, child, files, taillight};
+
+/// Records of a database.
+const RECORDS: u64 = 1_000_000;
+/// db_bench's default, given to both.
+const CACHE: u64 = 8 << 20;
+
+/// RocksDB, values of 100 B.
+pub fn rocksdb_100(setup: &Setup) -> Result<Report> {
+    rocksdb(setup, &Shape::of(100))
+}
+
+/// RocksDB, values of 1 KiB.
+pub fn rocksdb_1k(setup: &Setup) -> Result<Report> {
+    rocksdb(setup, &Shape::of(1024))
+}
+
+/// LevelDB, values of 100 B.
+pub fn leveldb_100(setup: &Setup) -> Result<Report> {
+    leveldb(setup, &Shape::of(100))
+}
+
+/// LevelDB, values of 1 KiB.
+pub fn leveldb_1k(setup: &Setup) -> Result<Report> {
+    leveldb(setup, &Shape::of(1024))
+}
+
+/// How many records of which size.
+struct Shape {
+    records: u64,
+    value: u64,
+}
+
+impl Shape {
+    fn of(value: u64) -> Shape {
+        Shape {
+            records: RECORDS,
+            value,
+        }
+    }
+}
+
+/// A database directory of a bench, empty at first.
+fn fresh(name: &str) -> Result<PathBuf> {
+    let dir = std::path::absolute(files::place(name)?)?;
+    if dir.exists() {
+        fs::remove_dir_all(&dir)?;
+    }
+    Ok(dir)
+}
+
+/// The words of db_bench for the database in `dir`.
+fn db_bench_words(dir: &Path, shape: &Shape, benchmark: &str) -> Vec<String> {
+    let mut words = vec![
+        format!("--benchmarks={benchmark}"),
+        format!("--db={}", dir.display()),
+        format!("--num={}", shape.records),
+        format!("--value_size={}", shape.value),
+        format!("--cache_size={CACHE}"),
+    ];
+    words.extend(
+        "--key_size=16 --threads=1 --cache_numshardbits=4"
+            .split(' ')
+            .map(String::from),
+    );
+    words
+}
+
+/// db_bench's own rate of one benchmark, and the CPU of its whole process an operation.
+fn db_bench(words: &[String], benchmark: &str, shape: &Shape) -> Result<Sample> {
+    let done = child::run(Command::new("db_bench").args(words))?;
+    let rate = rate(&done.stdout, benchmark)
+        .with_context(|| format!("db_bench said no rate:\n{}", done.stdout))?;
+    let lost = done.stdout.contains(" found)")
+        && !done
+            .stdout
+            .contains(&format!("({0} of {0} found)", shape.records));
+    ensure!(!lost, "db_bench did not find every key:\n{}", done.stdout);
+    Ok(Sample::from([
+        ("iops", rate),
+        ("ns_per_io", 1e9 / rate),
+        ("cpu_ns", done.cpu_s * 1e9 / shape.records as f64),
+        ("foreign", done.foreign),
+    ]))
+}
+
+/// "fillseq      :       4.068 micros/op 245799 ops/sec 4.068 seconds 1000000 operations; ..."
+fn rate(text: &str, benchmark: &str) -> Option<f64> {
+    let line = text.lines().find(|l| l.starts_with(benchmark))?;
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let unit = words.iter().position(|w| *w == "ops/sec")?;
+    words.get(unit.checked_sub(1)?)?.parse().ok()
+}
+
+/// A job of ours in a file: its options reach further than flags.
+fn job(name: &str, driver: &str, dir: &Path, options: &str, work: &str) -> Result<String> {
+    let file = files::place(name)?;
+    let text = format!(
+        "[run]\nname = \"bench\"\noperations = {RECORDS}\n[target]\ndriver = \"{driver}\"\n\
+         path = \"{}\"\n[target.options]\n{options}\n[[workload]]\n{work}",
+        dir.display()
+    );
+    fs::write(&file, text)?;
+    Ok(file.display().to_string())
+}
+
+/// Inserts of all records into an empty database.
+fn filling(shape: &Shape) -> String {
+    format!("mix = \"insert\"\n{}", records(shape, 0))
+}
+
+/// Reads at random of records that are there, or are loaded before.
+fn reading(shape: &Shape) -> String {
+    let records = records(shape, shape.records);
+    format!("mix = \"get\"\naccess = \"random\"\n{records}")
+}
+
+fn records(shape: &Shape, count: u64) -> String {
+    format!(
+        "block_size = \"{}B\"\nkeys = {{ count = {count}, naming = \"binary\", size = \"16B\" }}\n\
+         payload = {{ kind = \"random\", compressible = 50 }}\n",
+        shape.value
+    )
+}
+
+/// A run of ours, from a job file; `fresh` directories are emptied before.
+fn own<'a>(name: &'static str, job: String, empty: Option<PathBuf>) -> Arm<'a> {
+    Arm {
+        name,
+        command: taillight::shown(&job),
+        run: Box::new(move || {
+            if let Some(dir) = empty.as_ref().filter(|d| d.exists()) {
+                fs::remove_dir_all(dir)?;
+            }
+            taillight::run(&job)
+        }),
+    }
+}
+
+fn rocksdb(setup: &Setup, shape: &Shape) -> Result<Report> {
+    let mut report = Report::titled(&format!(
+        "RocksDB, {} records of {} B, against db_bench",
+        shape.records, shape.value
+    ));
+    let (theirs, ours) = (fresh("rocksdb-theirs")?, fresh("rocksdb-ours")?);
+    let fill = db_bench_words(&theirs, shape, "fillseq");
+    db_bench(&fill, "fillseq", shape)?;
+    let file = newest_options(&theirs)?;
+    let options = format!(
+        "options_file = \"{}\"\nblock_cache = \"{CACHE}B\"\n",
+        file.display()
+    );
+    let filler = job(
+        "rocksdb-fill.toml",
+        "rocksdb",
+        &ours,
+        &options,
+        &filling(shape),
+    )?;
+    let shown = format!("db_bench {}", fill.join(" "));
+    report.arms = pairs::run(
+        setup.pairs,
+        vec![
+            own("taillight fill", filler, Some(ours.clone())),
+            Arm {
+                name: "db_bench fillseq",
+                command: shown,
+                run: Box::new(|| db_bench(&fill, "fillseq", shape)),
+            },
+        ],
+    )?;
+    // One database for both: loaded by us, compacted by db_bench.
+    let kept = format!("{options}keep = true\n");
+    let reader = job(
+        "rocksdb-read.toml",
+        "rocksdb",
+        &ours,
+        &kept,
+        &reading(shape),
+    )?;
+    taillight::run(&reader)?;
+    let there = |benchmark: &str| {
+        let mut words = db_bench_words(&ours, shape, benchmark);
+        words.push("--use_existing_db=1".into());
+        words
+    };
+    child::run(Command::new("db_bench").args(there("compact")))?;
+    let read = there("readrandom");
+    let shown = format!("db_bench {}", read.join(" "));
+    report.arms.extend(pairs::run(
+        setup.pairs,
+        vec![
+            own("taillight read", reader, None),
+            Arm {
+                name: "db_bench readrandom",
+                command: shown,
+                run: Box::new(|| db_bench(&read, "readrandom", shape)),
+            },
+        ],
+    )?);
+    for (own, other) in [
+        ("taillight fill", "db_bench fillseq"),
+        ("taillight read", "db_bench readrandom"),
+    ] {
+        report.ratio("iops", own, other, Bound::AtLeast(1.0))?;
+        report.ratio("cpu_ns", own, other, Bound::AtMost(1.0))?;
+    }
+    report.notes.push(
+        "Same library, same options (the OPTIONS file db_bench wrote), same database for reads. \
+         db_bench takes no time of an operation (without --histogram it reads no clock for it); \
+         Taillight stamps and keeps every one. CPU is that of the measured time for Taillight and of \
+         the whole process for db_bench, background threads included."
+            .into(),
+    );
+    for dir in [theirs, ours] {
+        fs::remove_dir_all(dir)?;
+    }
+    Ok(report)
+}
+
+/// The options in force, as RocksDB wrote them last; copied, since the database goes.
+fn newest_options(dir: &Path) -> Result<PathBuf> {
+    let names = fs::read_dir(dir)?.filter_map(|e| e.ok()?.file_name().into_string().ok());
+    let newest = names.filter(|n| n.starts_with("OPTIONS-")).max();
+    let newest = newest.context("db_bench left no OPTIONS file")?;
+    let copy = std::path::absolute(files::place("rocksdb-options")?)?;
+    fs::copy(dir.join(newest), &copy)?;
+    Ok(copy)
+}
+
+fn leveldb(setup: &Setup, shape: &Shape) -> Result<Report> {
+    let mut report = Report::titled(&format!(
+        "LevelDB, {} records of {} B, against a bare loop on its C API",
+        shape.records, shape.value
+    ));
+    let (theirs, ours) = (fresh("leveldb-theirs")?, fresh("leveldb-ours")?);
+    let filler = job("leveldb-fill.toml", "leveldb", &ours, "", &filling(shape))?;
+    let words = |dir: &Path, what: &str| {
+        let (dir, records, value) = (dir.display(), shape.records, shape.value);
+        format!("bare-leveldb {dir} {what} {records} {value}")
+            .split(' ')
+            .map(String::from)
+            .collect::<Vec<_>>()
+    };
+    report.arms = pairs::run(
+        setup.pairs,
+        vec![
+            own("taillight fill", filler, Some(ours.clone())),
+            bare("bare fill", words(&theirs, "fill")),
+        ],
+    )?;
+    let reader = job(
+        "leveldb-read.toml",
+        "leveldb",
+        &ours,
+        "keep = true\n",
+        &reading(shape),
+    )?;
+    taillight::run(&reader)?;
+    let compact = words(&ours, "compact");
+    child::run(Command::new(std::env::current_exe()?).args(compact))?;
+    report.arms.extend(pairs::run(
+        setup.pairs,
+        vec![
+            own("taillight read", reader, None),
+            bare("bare read", words(&ours, "read")),
+        ],
+    )?);
+    for (own, other) in [
+        ("taillight fill", "bare fill"),
+        ("taillight read", "bare read"),
+    ] {
+        report.ratio("iops", own, other, Bound::AtLeast(1.0))?;
+        report.ratio("cpu_ns", own, other, Bound::AtMost(1.0))?;
+    }
+    report.notes.push(
+        "LevelDB's default options on both sides. The bare loop is written as LevelDB's db_bench: it \
+         takes no time of an operation. Its CPU is that of its whole process, and so is opening and \
+         closing; Taillight's is that of the measured time, background threads included."
+            .into(),
+    );
+    for dir in [theirs, ours] {
+        fs::remove_dir_all(dir)?;
+    }
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read_from_db_bench() {
+        let text =
+            "DB path: [/x]\nfillseq      :       4.068 micros/op 245799 ops/sec 4.068 seconds\n";
+        assert_eq!(rate(text, "fillseq"), Some(245_799.0));
+        assert_eq!(rate(text, "readrandom"), None);
+    }
+}

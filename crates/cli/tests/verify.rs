@@ -160,6 +160,51 @@ fn sealed(run_id: &str, block: u64, generation: u64) -> Vec<u8> {
     bytes
 }
 
+/// Changes the generation of a block, loses one, brings one back, misplaces one.
+fn damage_later(file: &std::fs::File, id: &str) {
+    let mut block = vec![0; BLOCK as usize];
+    file.read_exact_at(&mut block, 33 * BLOCK).expect("read");
+    assert_eq!(
+        block,
+        sealed(id, 33, 3),
+        "each block was written three times"
+    );
+    let put = |block: u64, bytes: &[u8]| {
+        file.write_all_at(bytes, block * BLOCK).expect("written");
+    };
+    put(5, &{
+        let mut flipped = sealed(id, 5, 3);
+        flipped[25] ^= 1; // its generation
+        flipped
+    });
+    put(7, &vec![0; BLOCK as usize]);
+    put(9, &sealed(id, 9, 1));
+    put(11, &sealed(id, 12, 3));
+    file.sync_all().expect("synced");
+}
+
+fn every_report_says_so(dir: &Path, out: &str, found: &Value, said: String) {
+    let summary = read_json(&dir.join(out).join("summary.json"));
+    assert_eq!(summary["verify"]["kinds"], found["kinds"]);
+    assert_eq!(summary["verdict"]["status"], "errors");
+    assert_eq!(summary["verdict"]["reasons"][0]["code"], "wrong_data");
+    let text = |name: &str| std::fs::read_to_string(dir.join(out).join(name)).expect("a report");
+    for page in [said, text("report.md"), text("report.html")] {
+        for wanted in [
+            "Wrong data",
+            "changed bytes",
+            "lost write",
+            "stale block",
+            "misplaced block",
+            "offset 36864",
+            "it belongs to 49152",
+            "write 1",
+        ] {
+            assert!(page.contains(wanted), "{out}: {wanted}\n{page:.3000}");
+        }
+    }
+}
+
 #[test]
 fn all_kinds_are_told_apart_later_and_in_every_report() {
     let dir = directory();
@@ -180,25 +225,7 @@ fn all_kinds_are_told_apart_later_and_in_every_report() {
         .write(true)
         .open(dir.join("file"))
         .expect("the file is kept");
-    let mut block = vec![0; BLOCK as usize];
-    file.read_exact_at(&mut block, 33 * BLOCK).expect("read");
-    assert_eq!(
-        block,
-        sealed(&id, 33, 3),
-        "each block was written three times"
-    );
-    let put = |block: u64, bytes: &[u8]| {
-        file.write_all_at(bytes, block * BLOCK).expect("written");
-    };
-    put(5, &{
-        let mut flipped = sealed(&id, 5, 3);
-        flipped[25] ^= 1; // its generation
-        flipped
-    });
-    put(7, &vec![0; BLOCK as usize]);
-    put(9, &sealed(&id, 9, 1));
-    put(11, &sealed(&id, 12, 3));
-    file.sync_all().expect("synced");
+    damage_later(&file, &id);
 
     // The run was read back by its pass, so an older block has come back: none is merely lost.
     let expected = [("flipped", 5), ("lost", 7), ("stale", 9), ("misplaced", 11)];
@@ -226,26 +253,7 @@ fn all_kinds_are_told_apart_later_and_in_every_report() {
         places.sort_unstable_by_key(|p| p.1);
         assert_eq!(places, expected, "{out}");
         assert!(findings.iter().all(|f| f["expected"] == 3), "{findings:?}");
-        let summary = read_json(&dir.join(out).join("summary.json"));
-        assert_eq!(summary["verify"]["kinds"], found["kinds"]);
-        assert_eq!(summary["verdict"]["status"], "errors");
-        assert_eq!(summary["verdict"]["reasons"][0]["code"], "wrong_data");
-        let text =
-            |name: &str| std::fs::read_to_string(dir.join(out).join(name)).expect("a report");
-        for page in [said, text("report.md"), text("report.html")] {
-            for wanted in [
-                "Wrong data",
-                "changed bytes",
-                "lost write",
-                "stale block",
-                "misplaced block",
-                "offset 36864",
-                "it belongs to 49152",
-                "write 1",
-            ] {
-                assert!(page.contains(wanted), "{out}: {wanted}\n{page:.3000}");
-            }
-        }
+        every_report_says_so(dir, out, &found, said);
         run(dir, &["report", out], 6);
     }
     // By the id alone the older block passes; the rest does not.

@@ -97,7 +97,7 @@ impl Case<'_> {
     fn then(&self) -> Option<Case<'_>> {
         let prior = self.shared.prior.as_ref()?;
         let entry = prior.ledger.as_ref()?.get(self.number);
-        (self.run != prior.run).then(|| Case {
+        (self.run != prior.run).then_some(Case {
             run: prior.run,
             before: entry,
             after: entry,

@@ -151,11 +151,8 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
         troubles.extend(outliers_only.then(only_outliers));
         (groups, Origin::HISTOGRAM)
     };
-    let last = groups
-        .iter()
-        .map(|g| g.tally.last_ns)
-        .max()
-        .unwrap_or(span.1);
+    let last = groups.iter().map(|g| g.tally.last_ns);
+    let last = last.max().unwrap_or(span.1);
     let interval_rows = (!intervals.is_empty()).then_some(all_intervals as u64);
     let files = files(dir, captured.rows, interval_rows)?;
     let until = last.max(span.1);

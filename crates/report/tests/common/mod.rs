@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use taillight_core::plan::{Arrival, WorkloadPlan};
 use taillight_core::{OpKind, Record, Stamp, Status};
 use taillight_rundir::histlog::{HistEntry, HistTag, LatencyKind, write_histograms};
 use taillight_rundir::intervals::{IntervalRow, write_intervals};
@@ -167,6 +168,32 @@ pub fn worker(sample: &Sample, worker: u16) -> Vec<Record> {
     records
 }
 
+/// A workload beside `measured` that only makes load.
+fn load_only(measured: &WorkloadPlan) -> WorkloadPlan {
+    WorkloadPlan {
+        name: "writers".into(),
+        measured: false,
+        workers: 1,
+        queue_depth: 1,
+        mix: serde_json::from_value(serde_json::json!([{"op": "write", "weight": 1}])).unwrap(),
+        arrival: Arrival::Constant {
+            rate: "500/s".parse().unwrap(),
+        },
+        ..measured.clone()
+    }
+}
+
+fn environment() -> serde_json::Map<String, serde_json::Value> {
+    serde_json::from_value(serde_json::json!({
+        "host": {"kernel": "6.18.2", "cpu": "8 x Example CPU 3.1 GHz", "governor": "performance"},
+        "device": {"model": "EXAMPLE NVMe 1TB", "firmware": "2B4Q", "scheduler": "none"},
+        "file_system": "ext4 (rw,relatime)",
+        "load_average": [0.4, 0.3, 0.2],
+        "<script>": "alert(1)"
+    }))
+    .unwrap()
+}
+
 /// The manifest of a finished run.
 pub fn manifest(sample: &Sample, ios: u64, last: i64) -> Manifest {
     let mut manifest = fixture::manifest(sample.name);
@@ -216,34 +243,18 @@ pub fn manifest(sample: &Sample, ios: u64, last: i64) -> Manifest {
     workload.workers = u32::from(sample.workers);
     workload.queue_depth = u32::from(sample.depth);
     if let Some(rate) = sample.rate {
-        workload.arrival = taillight_core::plan::Arrival::Constant {
+        workload.arrival = Arrival::Constant {
             rate: format!("{rate}/s").parse().unwrap(),
         };
     }
     workload.end_to_end = sample.end_to_end;
     if sample.load {
-        let mut load = plan.workloads[0].clone();
-        load.name = "writers".into();
-        load.measured = false;
-        load.workers = 1;
-        load.queue_depth = 1;
-        load.mix =
-            serde_json::from_value(serde_json::json!([{"op": "write", "weight": 1}])).unwrap();
-        load.arrival = taillight_core::plan::Arrival::Constant {
-            rate: "500/s".parse().unwrap(),
-        };
+        let load = load_only(&plan.workloads[0]);
         plan.workloads.push(load);
     }
     manifest.capture.kept = ios;
     manifest.command = "taillight run --driver file --path '/data/<b>x</b>' --rw randrw".into();
-    manifest.environment = serde_json::from_value(serde_json::json!({
-        "host": {"kernel": "6.18.2", "cpu": "8 x Example CPU 3.1 GHz", "governor": "performance"},
-        "device": {"model": "EXAMPLE NVMe 1TB", "firmware": "2B4Q", "scheduler": "none"},
-        "file_system": "ext4 (rw,relatime)",
-        "load_average": [0.4, 0.3, 0.2],
-        "<script>": "alert(1)"
-    }))
-    .unwrap();
+    manifest.environment = environment();
     manifest.overhead = Overhead {
         null_ns_per_op: Some(36.4),
         clock_ns: Some(21.0),

@@ -80,15 +80,24 @@ const HOST_POINTS: usize = 1_500;
 /// A metric as a line; where there are too many samples the highest of each stretch.
 fn host_line(track: &HostTrack, start_ns: i64) -> HostLine {
     let stretch = track.points.len().div_ceil(HOST_POINTS).max(1);
-    let highest = |points: &[(i64, i64, f64)]| {
-        let (start, end, value) = points.iter().max_by(|a, b| a.2.total_cmp(&b.2)).copied()?;
-        let middle = start + (end - start) / 2;
-        Some((middle.saturating_sub(start_ns) as f64 / 1e9, value))
-    };
+    let mut points = Vec::new();
+    let mut until = None;
+    for part in track.points.chunks(stretch) {
+        let highest = part.iter().max_by(|a, b| a.2.total_cmp(&b.2)).copied();
+        let Some(((start, end, value), first)) = highest.zip(part.first()) else {
+            continue;
+        };
+        let at = |ns: i64| ns.saturating_sub(start_ns) as f64 / 1e9;
+        // Samples without a value are a gap in the line, not a straight one across.
+        let gap = until.filter(|until| first.0 - until > (end - start) / 2);
+        points.extend(gap.map(|until| (at(until), None)));
+        points.push((at(start + (end - start) / 2), Some(value)));
+        until = part.last().map(|p| p.1);
+    }
     HostLine {
         metric: track.metric,
         item: track.item.clone(),
-        points: track.points.chunks(stretch).filter_map(highest).collect(),
+        points,
     }
 }
 
@@ -274,6 +283,18 @@ fn slow(analysis: &Analysis, ns: u64, row: &Row) -> SlowPoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missing_samples_are_a_gap_in_the_line() {
+        let metric = taillight_rundir::host::metric("disk", "r_await").unwrap();
+        let track = HostTrack {
+            metric,
+            item: None,
+            points: vec![(0, 10, 1.0), (10, 20, 2.0), (40, 50, 3.0)],
+        };
+        let values: Vec<_> = host_line(&track, 0).points.iter().map(|p| p.1).collect();
+        assert_eq!(values, [Some(1.0), Some(2.0), None, Some(3.0)]);
+    }
 
     #[test]
     fn a_curve_keeps_its_ends_and_stays_small() {

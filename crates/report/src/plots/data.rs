@@ -53,8 +53,9 @@ pub struct HostLine {
     pub metric: &'static Metric,
     /// Of what.
     pub item: Option<String>,
-    /// Middle of the window, seconds since the start of the measure phase; the value.
-    pub points: Vec<(f64, f64)>,
+    /// Middle of the window, seconds since the start of the measure phase; the value, none where
+    /// samples are missing.
+    pub points: Vec<(f64, Option<f64>)>,
 }
 
 /// What was timed.

@@ -1,6 +1,6 @@
 //! The machine over time: small pictures below each other on one time axis.
 
-use plotly::common::{Anchor, DashType, Font, Line, Mode};
+use plotly::common::{Anchor, DashType, Font, Line, Marker, Mode};
 use plotly::layout::{Annotation, Axis, Shape, ShapeLine, ShapeType};
 use plotly::{Layout, Plot, Scatter};
 
@@ -192,7 +192,7 @@ fn lines<'a>(run: &'a RunData, panel: &Panel) -> Vec<Drawn<'a>> {
     for (metric, words, hue) in panel.entries {
         let is = |l: &&HostLine| l.metric.source == panel.source && l.metric.name == *metric;
         for line in run.host.iter().filter(is) {
-            let quiet = line.points.iter().all(|p| p.1 == 0.0);
+            let quiet = line.points.iter().all(|p| p.1.unwrap_or(0.0) == 0.0);
             let rare = matches!(*metric, "d/s" | "f/s") || panel.optional;
             if line.points.is_empty() || (quiet && rare) {
                 continue;
@@ -301,7 +301,8 @@ fn y_axis(range: Vec<f64>, domain: [f64; 2]) -> Axis {
 }
 
 fn peak(panel: &Panel, drawn: &Drawn<'_>) -> f64 {
-    let values = drawn.line.points.iter().map(|p| p.1 * panel.scale);
+    let points = drawn.line.points.iter();
+    let values = points.filter_map(|p| Some(p.1? * panel.scale));
     values.fold(0.0, f64::max)
 }
 
@@ -309,9 +310,13 @@ fn trace(panel: &Panel, drawn: &Drawn<'_>, axis: &str) -> Box<dyn plotly::Trace>
     let points = &drawn.line.points;
     let text: Vec<String> = points
         .iter()
-        .map(|p| format!("{:.1} s: {}", p.0, value(panel, drawn.line, p.1)))
+        .map(|p| match p.1 {
+            Some(v) => format!("{:.1} s: {}", p.0, value(panel, drawn.line, v)),
+            None => String::new(),
+        })
         .collect();
-    let few = points.len() < 4;
+    // A sample between two gaps is a point, not a line.
+    let few = points.len() < 4 || points.iter().any(|p| p.1.is_none());
     let line = Line::new().color(drawn.colour).width(1.6);
     let line = match panel.stacked {
         true => line.width(0.5),
@@ -328,12 +333,13 @@ fn trace(panel: &Panel, drawn: &Drawn<'_>, axis: &str) -> Box<dyn plotly::Trace>
         points.iter().map(|p| style::round(p.0)).collect(),
         points
             .iter()
-            .map(|p| style::round(p.1 * panel.scale))
-            .collect::<Vec<f64>>(),
+            .map(|p| Some(style::round(p.1? * panel.scale)))
+            .collect::<Vec<Option<f64>>>(),
     )
     .name(&heading)
     .mode(if few { Mode::LinesMarkers } else { Mode::Lines })
     .line(line)
+    .marker(Marker::new().size(3).color(drawn.colour))
     .show_legend(false)
     .hover_text_array(text)
     .hover_template(format!("{heading}<br>%{{hovertext}}<extra></extra>"))
@@ -422,7 +428,7 @@ mod tests {
             points: values
                 .iter()
                 .enumerate()
-                .map(|(i, v)| (i as f64, *v))
+                .map(|(i, v)| (i as f64, Some(*v)))
                 .collect(),
         }
     }

@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_cache_miss_is_no_fault_of_the_device() {
-        let usual = |block, device| Usual {
+        let usual = |block: bool, device: u64| Usual {
             op: OpKind::Read,
             service_ns: device + 10,
             sample: !block,

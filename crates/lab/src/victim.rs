@@ -123,6 +123,14 @@ impl Drop for Victim {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = signal(self.pid, "CONT");
+            // It takes its own things away when it is asked to end.
+            let _ = signal(self.pid, "TERM");
+            for _ in 0..100 {
+                if matches!(child.try_wait(), Ok(Some(_))) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
             let _ = child.kill();
             let _ = child.wait();
         }

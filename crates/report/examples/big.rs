@@ -1,30 +1,42 @@
-//! Times the analysis of a large run: `big DIR MILLIONS [queued|slow]` writes a run directory of
-//! so many million I/Os (once) and makes its report, saying how long it took and how much memory
-//! it used.
+//! Times the analysis of a large run: `big DIR MILLIONS [queued|slow|traced]` writes a run directory
+//! of so many million I/Os (once) and makes its report, saying how long it took and how much memory
+//! it used. `traced` adds the stamps of every I/O below, so that all of them are joined.
 //! `slow` instead of `queued` makes all latencies long and nearly all of them different.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
+use taillight_core::plan::TraceMode;
 use taillight_core::{OpKind, Record, Stamp, Status};
 use taillight_report::{Options, make};
 use taillight_rundir::ios::{IosWriter, RowKey};
+use taillight_rundir::layers::{LayerRow, LayerWriter};
 use taillight_rundir::manifest::{PhaseInfo, RunStatus};
+use taillight_rundir::trace_info::{ProgramInfo, Rung, TraceInfo};
 use taillight_rundir::{RunDir, fixture};
 
 const WORKERS: u64 = 2;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
-    let path = PathBuf::from(args.next().ok_or("usage: big DIR MILLIONS [queued|slow]")?);
+    let path = PathBuf::from(
+        args.next()
+            .ok_or("usage: big DIR MILLIONS [queued|slow|traced]")?,
+    );
     let rows = args
         .next()
-        .ok_or("usage: big DIR MILLIONS [queued|slow]")?
+        .ok_or("usage: big DIR MILLIONS [queued|slow|traced]")?
         .parse::<u64>()?
         * 1_000_000;
     let kind = args.next().unwrap_or_default();
     if !path.exists() {
-        write(&path, rows, kind == "queued", kind == "slow")?;
+        write(
+            &path,
+            rows,
+            kind == "queued",
+            kind == "slow",
+            kind == "traced",
+        )?;
     }
     let start = Instant::now();
     let options = Options::default();
@@ -50,6 +62,7 @@ fn write(
     rows: u64,
     queued: bool,
     slow: bool,
+    traced: bool,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let mut manifest = fixture::manifest("big");
     let start = 1_000_000_000i64;
@@ -64,7 +77,12 @@ fn write(
         end_ns: Some(end),
         ios: each * WORKERS,
     }];
+    if traced {
+        manifest.trace = Some(trace());
+    }
     let dir = RunDir::create(path, &manifest)?;
+    let mut below: Vec<LayerRow> = Vec::new();
+    let mut layers = traced.then(|| LayerWriter::begin(&dir)).transpose()?;
     let mut ios = IosWriter::create(&dir)?;
     let mut random = 88_172_645_463_325_252u64;
     for worker in 0..WORKERS {
@@ -91,10 +109,66 @@ fn write(
                 OpKind::Read
             };
             ios.push(key, &record(op, submit, service, random, queued))?;
+            if let Some(layers) = &mut layers {
+                below.push(layer(worker, op, submit, service));
+                if below.len() == 1 << 16 {
+                    layers.rows(below.drain(..))?;
+                }
+            }
         }
     }
     ios.finish()?;
+    if let Some(mut layers) = layers {
+        layers.rows(below.drain(..))?;
+        layers.commit()?;
+    }
     Ok(())
+}
+
+fn trace() -> TraceInfo {
+    TraceInfo {
+        mode: TraceMode::All,
+        rung: Rung::TracePoints,
+        why: None,
+        programs: vec![ProgramInfo {
+            trace_point: "sched_switch".into(),
+            sees: "threads".into(),
+            missing: None,
+        }],
+        symbols: true,
+        threshold_ns: None,
+        operations: 0,
+        kept: 0,
+        ios_lost: 0,
+        events_lost: 0,
+        neighbours: 0,
+        off_cpu_ns: 0,
+        program_ns_per_op: None,
+    }
+}
+
+/// Everything below went its usual way; what is left was the device.
+fn layer(worker: u64, op: OpKind, submit: i64, service: u64) -> LayerRow {
+    let after = |ns: i64| Some(submit + ns);
+    LayerRow {
+        start_ns: submit,
+        end_ns: submit + service as i64,
+        worker: Some(worker),
+        op: Some(op),
+        flags: Some(0),
+        dev: Some("254:0".into()),
+        sector: Some(submit as u64),
+        bios: Some(1),
+        parts: Some(1),
+        bio_ns: after(900),
+        bio_last_ns: after(900),
+        alloc_ns: after(1200),
+        issue_ns: after(1900),
+        done_ns: after(service as i64 - 5000),
+        wake_ns: after(service as i64 - 4000),
+        run_ns: after(service as i64 - 2000),
+        ..LayerRow::default()
+    }
 }
 
 fn record(op: OpKind, submit: i64, service: u64, random: u64, queued: bool) -> Record {

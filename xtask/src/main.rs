@@ -9,6 +9,7 @@ mod demo;
 mod docs;
 mod edges;
 mod lex;
+mod minio;
 mod overhead;
 mod setup;
 mod smoke;

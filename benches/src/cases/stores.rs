@@ -57,7 +57,7 @@ impl Shape {
 
 /// A database directory of a bench, empty at first.
 fn fresh(name: &str) -> Result<PathBuf> {
-    let dir = std::path::absolute(files::place(name)?)?;
+    let dir = files::place(name)?;
     if dir.exists() {
         fs::remove_dir_all(&dir)?;
     }
@@ -238,7 +238,7 @@ fn newest_options(dir: &Path) -> Result<PathBuf> {
     let names = fs::read_dir(dir)?.filter_map(|e| e.ok()?.file_name().into_string().ok());
     let newest = names.filter(|n| n.starts_with("OPTIONS-")).max();
     let newest = newest.context("db_bench left no OPTIONS file")?;
-    let copy = std::path::absolute(files::place("rocksdb-options")?)?;
+    let copy = files::place("rocksdb-options")?;
     fs::copy(dir.join(newest), &copy)?;
     Ok(copy)
 }

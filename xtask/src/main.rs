@@ -10,6 +10,7 @@ mod docs;
 mod edges;
 mod lab;
 mod lex;
+mod minio;
 mod overhead;
 mod setup;
 mod smoke;

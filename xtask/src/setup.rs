@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::tool;
+use crate::{minio, tool};
 
 /// One thing the project uses from the distribution.
 struct Need {
@@ -133,6 +133,7 @@ pub fn main() -> Result<bool> {
         Ok(python) => println!("setup: pyarrow is there ({})", shown(&python)),
         Err(why) => println!("setup: no pyarrow, its test will skip: {why:#}"),
     }
+    minio::prepare();
     Ok(true)
 }
 

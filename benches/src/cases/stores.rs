@@ -20,6 +20,12 @@ const RECORDS: u64 = 1_000_000;
 /// db_bench's default, given to both.
 const CACHE: u64 = 8 << 20;
 
+/// What a reader must know of the figures of RocksDB.
+const ROCKSDB_NOTE: &str = "Same library, same options (the OPTIONS file db_bench wrote), same \
+     database for reads. db_bench takes no time of an operation (without --histogram it reads no \
+     clock for it); Taillight stamps and keeps every one. CPU is that of the measured time for \
+     Taillight and of the whole process for db_bench, background threads included.";
+
 /// RocksDB, values of 100 B.
 pub fn rocksdb_100(setup: &Setup) -> Result<Report> {
     rocksdb(setup, &Shape::of(100))
@@ -57,7 +63,7 @@ impl Shape {
 
 /// A database directory of a bench, empty at first.
 fn fresh(name: &str) -> Result<PathBuf> {
-    let dir = std::path::absolute(files::place(name)?)?;
+    let dir = files::place(name)?;
     if dir.exists() {
         fs::remove_dir_all(&dir)?;
     }
@@ -172,14 +178,13 @@ fn rocksdb(setup: &Setup, shape: &Shape) -> Result<Report> {
         &options,
         &filling(shape),
     )?;
-    let shown = format!("db_bench {}", fill.join(" "));
     report.arms = pairs::run(
         setup.pairs,
         vec![
             own("taillight fill", filler, Some(ours.clone())),
             Arm {
                 name: "db_bench fillseq",
-                command: shown,
+                command: format!("db_bench {}", fill.join(" ")),
                 run: Box::new(|| db_bench(&fill, "fillseq", shape)),
             },
         ],
@@ -201,36 +206,38 @@ fn rocksdb(setup: &Setup, shape: &Shape) -> Result<Report> {
     };
     child::run(Command::new("db_bench").args(there("compact")))?;
     let read = there("readrandom");
-    let shown = format!("db_bench {}", read.join(" "));
     report.arms.extend(pairs::run(
         setup.pairs,
         vec![
             own("taillight read", reader, None),
             Arm {
                 name: "db_bench readrandom",
-                command: shown,
+                command: format!("db_bench {}", read.join(" ")),
                 run: Box::new(|| db_bench(&read, "readrandom", shape)),
             },
         ],
     )?);
-    for (own, other) in [
-        ("taillight fill", "db_bench fillseq"),
-        ("taillight read", "db_bench readrandom"),
-    ] {
-        report.ratio("iops", own, other, Bound::AtLeast(1.0))?;
-        report.ratio("cpu_ns", own, other, Bound::AtMost(1.0))?;
-    }
-    report.notes.push(
-        "Same library, same options (the OPTIONS file db_bench wrote), same database for reads. \
-         db_bench takes no time of an operation (without --histogram it reads no clock for it); \
-         Taillight stamps and keeps every one. CPU is that of the measured time for Taillight and of \
-         the whole process for db_bench, background threads included."
-            .into(),
-    );
+    compared(
+        &mut report,
+        &[
+            ("taillight fill", "db_bench fillseq"),
+            ("taillight read", "db_bench readrandom"),
+        ],
+    )?;
+    report.notes.push(ROCKSDB_NOTE.into());
     for dir in [theirs, ours] {
         fs::remove_dir_all(dir)?;
     }
     Ok(report)
+}
+
+/// What is asked of each pair of arms.
+fn compared(report: &mut Report, arms: &[(&str, &str)]) -> Result<()> {
+    for (own, other) in arms {
+        report.ratio("iops", own, other, Bound::AtLeast(1.0))?;
+        report.ratio("cpu_ns", own, other, Bound::AtMost(1.0))?;
+    }
+    Ok(())
 }
 
 /// The options in force, as RocksDB wrote them last; copied, since the database goes.
@@ -238,7 +245,7 @@ fn newest_options(dir: &Path) -> Result<PathBuf> {
     let names = fs::read_dir(dir)?.filter_map(|e| e.ok()?.file_name().into_string().ok());
     let newest = names.filter(|n| n.starts_with("OPTIONS-")).max();
     let newest = newest.context("db_bench left no OPTIONS file")?;
-    let copy = std::path::absolute(files::place("rocksdb-options")?)?;
+    let copy = files::place("rocksdb-options")?;
     fs::copy(dir.join(newest), &copy)?;
     Ok(copy)
 }
@@ -281,13 +288,13 @@ fn leveldb(setup: &Setup, shape: &Shape) -> Result<Report> {
             bare("bare read", words(&ours, "read")),
         ],
     )?);
-    for (own, other) in [
-        ("taillight fill", "bare fill"),
-        ("taillight read", "bare read"),
-    ] {
-        report.ratio("iops", own, other, Bound::AtLeast(1.0))?;
-        report.ratio("cpu_ns", own, other, Bound::AtMost(1.0))?;
-    }
+    compared(
+        &mut report,
+        &[
+            ("taillight fill", "bare fill"),
+            ("taillight read", "bare read"),
+        ],
+    )?;
     report.notes.push(
         "LevelDB's default options on both sides. The bare loop is written as LevelDB's db_bench: it \
          takes no time of an operation. Its CPU is that of its whole process, and so is opening and \

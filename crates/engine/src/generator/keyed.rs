@@ -43,6 +43,8 @@ pub struct Keyed {
     field_extra: u64,
     /// Data bytes of each field of the value drawn last.
     drawn: Vec<u32>,
+    /// The oldest keys that only deletes touch; see [`spared`].
+    spared: u64,
 }
 
 /// The distribution that an access pattern asks for. `new_keys`: inserts expected in the run.
@@ -122,6 +124,7 @@ impl Keyed {
             write_all: values.write_all || values.fields == 1,
             field_extra: values.field_bytes(0),
             drawn: Vec::with_capacity(values.fields as usize),
+            spared: spared(plan),
             space,
         })
     }
@@ -233,6 +236,8 @@ impl Keyed {
         if count == 0 {
             return first;
         }
+        let spared = self.spared.min(count / 2);
+        let (first, count) = (first + spared, count - spared);
         match &mut self.pick {
             Pick::Drawn(dist) => first + dist.draw(&mut self.rng, count - 1),
             Pick::Ordered {
@@ -248,6 +253,18 @@ impl Keyed {
             }
         }
     }
+}
+
+/// Deletes take the oldest keys. A read of one of them could be overtaken by its delete and fail
+/// for no fault of the storage, so everything else keeps off as many as could go meanwhile: four
+/// times what is in flight. 0 without deletes.
+fn spared(plan: &Plan) -> u64 {
+    let deletes = |w: &WorkloadPlan| w.mix.iter().any(|m| m.op == OpKind::Delete && m.weight > 0);
+    if !plan.workloads.iter().any(deletes) {
+        return 0;
+    }
+    let flight = |w: &WorkloadPlan| u64::from(w.workers) * u64::from(w.queue_depth);
+    4 * plan.workloads.iter().map(flight).sum::<u64>()
 }
 
 /// Operations that need an existing key.

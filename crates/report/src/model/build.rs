@@ -182,22 +182,23 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
     if let Some(text) = slc(summary) {
         fact("SLC", text, Tone::Plain);
     }
-    for drive in &summary.drives {
-        fact(
-            "Drive",
-            format!("{}: {}", drive.name, fine(&drive.text, script)),
-            Tone::Plain,
-        );
-    }
-    if let Some(bus) = &summary.bus {
-        fact("Bus", bus_words(bus, script), Tone::Plain);
-    }
-    if let Some(text) = crate::store::words(summary, script) {
-        fact("Store", text, Tone::Plain);
+    for (label, text) in others(summary, script) {
+        fact(label, text, Tone::Plain);
     }
     let own = overhead(summary, script);
     fact("Overhead", own, Tone::Plain);
     facts
+}
+
+/// What others say of the same time: the drive, a bus analyser, the store.
+fn others(summary: &Summary, script: Script) -> Vec<(&'static str, String)> {
+    let drives = summary.drives.iter();
+    let mut said: Vec<_> = drives
+        .map(|d| ("Drive", format!("{}: {}", d.name, fine(&d.text, script))))
+        .collect();
+    said.extend(summary.bus.as_ref().map(|b| ("Bus", bus_words(b, script))));
+    said.extend(crate::store::words(summary, script).map(|text| ("Store", text)));
+    said
 }
 
 /// How the bus analyser's commands were matched, and where the slowest spent their time.

@@ -250,9 +250,9 @@ fn two_option_sets_are_told_apart_in_one_report() {
     for said in [
         "cache-64k",
         "cache-64m",
-        "store.block_cache",
-        "65536",
-        "67108864",
+        "options.block_cache",
+        "64KiB",
+        "64MiB",
     ] {
         assert!(out.contains(said), "{said}\n{out}");
     }

@@ -1,5 +1,5 @@
-//! What ends workers besides their own limits: load when nothing measured is left, everybody when
-//! nothing completes any more.
+//! How a load ends: what ends workers besides their own limits (load when nothing measured is left,
+//! everybody when nothing completes any more), and what the ends of all workers say of the whole.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,7 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use taillight_core::units::Span;
 use taillight_core::{Error, Stamp};
 
+use super::Loaded;
+use crate::collector::Collected;
 use crate::idle::{Idle, IdleWatch};
+use crate::recorder::Timeline;
+use crate::worker::WorkerEnd;
 
 /// Ends load when everything that is measured has ended.
 pub struct LoadEnd {
@@ -58,4 +62,50 @@ impl IdleEnd {
         abort.store(true, Ordering::Relaxed);
         Some(idle.error())
     }
+}
+
+/// What the load did, from where its workers ended.
+pub fn loaded(
+    timeline: Timeline,
+    collected: Collected,
+    ends: Vec<WorkerEnd>,
+    error: Option<Error>,
+    cpu_s: f64,
+) -> Loaded {
+    let drained = ends
+        .iter()
+        .map(|e| e.finished)
+        .max()
+        .unwrap_or(timeline.measure);
+    // Whoever used up its time measured all of it, even if nothing was due at the very end.
+    let whole = ends.iter().any(|e| e.reached_end);
+    let measure_end = if whole {
+        timeline.end
+    } else {
+        timeline.end.min(drained)
+    };
+    let measure_end = measure_end.max(timeline.measure);
+    Loaded {
+        collected,
+        ends,
+        pool: None,
+        error,
+        load_start: timeline.start,
+        measure_start: timeline.measure,
+        measure_end,
+        drained: drained.max(measure_end),
+        cpu_s,
+        verify: None,
+        samples: Vec::new(),
+        counter: false,
+    }
+}
+
+/// The reason of workers that gave up. It comes before whatever closing such a target says.
+pub fn gave_up(ends: &[WorkerEnd]) -> Option<Error> {
+    let gone = ends.iter().any(|e| e.gone);
+    gone.then(|| {
+        Error::target("the target failed: too many I/O errors in a row")
+            .hint("the errors are listed in the report; what was measured before is kept")
+    })
 }

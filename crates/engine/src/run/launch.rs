@@ -13,7 +13,7 @@ use taillight_driver::{Session, Target, VirtualTime};
 use taillight_rundir::salvage::spill_dir;
 
 use super::closed::Closed;
-use super::ending::{IdleEnd, LoadEnd};
+use super::ending::{IdleEnd, LoadEnd, gave_up, loaded};
 use super::samples::Samples;
 use super::setup::{Seat, seats};
 use super::{Loaded, Request, StopFlag, capture_dir, captures, cpu_s, now};
@@ -278,51 +278,6 @@ fn simulated<B: Probes>(
     let error = result.err().or(idle).or(gave_up(&ends));
     let error = error.or(target.close().err());
     Ok(loaded(timeline, collected, ends, error, cpu_s))
-}
-
-fn loaded(
-    timeline: Timeline,
-    collected: crate::collector::Collected,
-    ends: Vec<WorkerEnd>,
-    error: Option<Error>,
-    cpu_s: f64,
-) -> Loaded {
-    let drained = ends
-        .iter()
-        .map(|e| e.finished)
-        .max()
-        .unwrap_or(timeline.measure);
-    // Whoever used up its time measured all of it, even if nothing was due at the very end.
-    let whole = ends.iter().any(|e| e.reached_end);
-    let measure_end = if whole {
-        timeline.end
-    } else {
-        timeline.end.min(drained)
-    };
-    let measure_end = measure_end.max(timeline.measure);
-    Loaded {
-        collected,
-        ends,
-        pool: None,
-        error,
-        load_start: timeline.start,
-        measure_start: timeline.measure,
-        measure_end,
-        drained: drained.max(measure_end),
-        cpu_s,
-        verify: None,
-        samples: Vec::new(),
-        counter: false,
-    }
-}
-
-/// The reason of workers that gave up. It comes before whatever closing such a target says.
-fn gave_up(ends: &[WorkerEnd]) -> Option<Error> {
-    let gone = ends.iter().any(|e| e.gone);
-    gone.then(|| {
-        Error::target("the target failed: too many I/O errors in a row")
-            .hint("the errors are listed in the report; what was measured before is kept")
-    })
 }
 
 type Ready = std::result::Result<(), Error>;

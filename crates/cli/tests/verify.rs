@@ -410,6 +410,11 @@ fn what_cannot_be_verified_is_refused() {
             "nothing is verified",
         ),
         (
+            "run --driver file --path f --size 1MiB --rw write --set verify.mode=after \
+             --set verify.run=runs-old",
+            "no such run directory",
+        ),
+        (
             "run --driver file --path f --size 1MiB --bs 32B --rw write --set verify.mode=after",
             "too small to be verified",
         ),

@@ -36,6 +36,8 @@ pub struct SlcPaperRun {
     pub size: u64,
     /// Its run directory, beside this file.
     pub dir: String,
+    /// Whether it came to its end as planned; else its figures are of a part.
+    pub complete: bool,
     /// Records written or read.
     pub count: u64,
     /// Failures among them.

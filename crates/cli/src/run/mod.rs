@@ -120,7 +120,7 @@ pub fn on(
     } = *order;
     if let Some(named) = &plan.verify.run {
         // A wrong name must not cost a run.
-        taillight_engine::verify::PriorRun::find(named)?;
+        taillight_engine::verify::PriorRun::find(named)?.fits(plan)?;
     }
     let sys = Sys::default();
     let environment = Environment::before(&sys, plan.target.path.as_deref().map(Path::new));

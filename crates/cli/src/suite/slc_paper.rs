@@ -199,8 +199,10 @@ impl<'a> Asked<'a> {
                 break;
             };
             written = summary.totals.count - summary.totals.errors;
+            let mut row = self.row(place, side, &summary, &step.name);
+            row.complete = done.exit == Exit::Ok;
             made.push(Made {
-                row: self.row(place, side, &summary, &step.name),
+                row,
                 dir,
                 name: step.name,
             });
@@ -323,6 +325,7 @@ impl<'a> Asked<'a> {
             op: side.name().to_owned(),
             size: place.size.0,
             dir: name.to_owned(),
+            complete: true,
             count: totals.count,
             errors: totals.errors,
             iops: totals.iops,
@@ -345,7 +348,7 @@ impl<'a> Asked<'a> {
             schema: SCHEMA_VERSION,
             taillight: env!("CARGO_PKG_VERSION").to_owned(),
             scale: self.scale_name.to_owned(),
-            complete: made.len() == all,
+            complete: made.len() == all && made.iter().all(|m| m.row.complete),
             runs: made.iter().map(|m| m.row.clone()).collect(),
         }
     }
@@ -478,7 +481,13 @@ fn table(made: &[Made]) -> Table {
         vec![
             Cell::new(format!("{} {}", row.system, row.op)),
             Cell::new(ByteSize(row.size).to_string()),
-            Cell::new(format::count(row.count)),
+            match row.complete {
+                true => Cell::new(format::count(row.count)),
+                false => Cell::toned(
+                    format!("{} (ended early)", format::count(row.count)),
+                    Tone::Bad,
+                ),
+            },
             time(row.p50_ns),
             time(row.p9999_ns),
             factor(row.slc1),

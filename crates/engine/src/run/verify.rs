@@ -33,6 +33,7 @@ pub fn prepare(
         _ => Area::of(plan, shape),
     };
     let prior = plan.verify.run.as_deref().map(PriorRun::find).transpose()?;
+    prior.as_ref().map_or(Ok(()), |p| p.fits(plan))?;
     let shared = Shared::new(&VerifySpec {
         run_id,
         prior: prior.as_ref(),

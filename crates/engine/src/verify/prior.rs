@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::{Error, Result};
 use taillight_rundir::{RunDir, ledger, names, sums};
 
@@ -14,11 +15,13 @@ use super::block::run_hash;
 use super::ledger::{Entry, Ledger};
 
 /// The earlier run as it was named.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct PriorRun {
     run_id: String,
     /// Its ledger, and the bytes in its blocks (0 = values).
     kept: Option<(PathBuf, u64)>,
+    /// What it wrote to.
+    target: Option<TargetPlan>,
 }
 
 /// What is expected of the earlier run.
@@ -36,7 +39,42 @@ impl PriorRun {
         PriorRun {
             run_id: run_id.into(),
             kept: None,
+            target: None,
         }
+    }
+
+    /// Refuses a run whose addresses mean other places than those of `plan`: its ledger would call
+    /// good data lost. The path may differ: a file system can be mounted elsewhere.
+    ///
+    /// # Errors
+    /// `Usage`, with both values.
+    pub fn fits(&self, plan: &Plan) -> Result<()> {
+        let Some(its) = &self.target else {
+            return Ok(());
+        };
+        let driver = |t: &TargetPlan| Some(t.driver.clone());
+        let files = |t: &TargetPlan| t.options.get("files").map(ToString::to_string);
+        let size = |t: &TargetPlan| t.size.map(|s| s.to_string());
+        let ours = &plan.target;
+        for (what, its, ours) in [
+            ("driver", driver(its), driver(ours)),
+            ("number of files", files(its), files(ours)),
+            ("size", size(its), size(ours)),
+        ] {
+            // What one of them leaves open is whatever is there.
+            let (Some(its), Some(ours)) = (its, ours) else {
+                continue;
+            };
+            if its != ours {
+                return Err(Error::usage(format!(
+                    "verify.run: that run's target had another {what}"
+                ))
+                .with("its", its)
+                .with("target", ours)
+                .hint("describe the target as the run did that wrote it"));
+            }
+        }
+        Ok(())
     }
 
     /// The run that `verify.run` names: a run directory, or an id.
@@ -46,7 +84,7 @@ impl PriorRun {
     pub fn find(named: &str) -> Result<PriorRun> {
         let path = Path::new(named);
         if !path.is_dir() {
-            if named.contains('/') {
+            if !is_run_id(named) {
                 return Err(Error::usage("verify.run: there is no such run directory")
                     .with("path", named)
                     .hint("give the directory of the run that wrote, or its run_id"));
@@ -79,6 +117,7 @@ impl PriorRun {
         Ok(PriorRun {
             run_id,
             kept: Some((file, report.block)),
+            target: Some(dir.manifest().plan.target.clone()),
         })
     }
 
@@ -111,4 +150,16 @@ impl PriorRun {
             ledger: Some(ledger),
         })
     }
+}
+
+/// Whether it has the form of a run's id, like `20260131T235959Z-0123abcd`: anything else is a
+/// directory that is not there, and must not make a whole run fail against an id nobody has.
+fn is_run_id(named: &str) -> bool {
+    let form = b"ddddddddTddddddZ-xxxxxxxx";
+    let fits = |(c, f): (u8, &u8)| match f {
+        b'd' => c.is_ascii_digit(),
+        b'x' => c.is_ascii_hexdigit(),
+        f => c == *f,
+    };
+    named.len() == form.len() && named.bytes().zip(form).all(fits)
 }

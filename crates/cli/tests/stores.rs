@@ -212,10 +212,10 @@ fn flush_and_compaction_between_load_and_run() {
         assert!(stamp(0, "end_ns") <= stamp(1, "start_ns"));
         assert!(stamp(1, "end_ns") <= stamp(2, "start_ns"));
     }
-    // Who has nothing to compact says so, measures nothing and leaves nothing.
+    // Who has nothing to compact is refused before anything is made or loaded.
     let file = "--driver file --path f.dat --size 1MiB --rw write --ops 10 --output no";
-    let (_, err) = job(home.path(), &format!("{file} {steps}"), 4);
-    assert!(err.contains("files have nothing to compact"), "{err}");
+    let (_, err) = job(home.path(), &format!("{file} {steps}"), 2);
+    assert!(err.contains("driver `file` cannot compact"), "{err}");
     assert!(err.contains("leave this step out of run.before"), "{err}");
     assert!(!home.path().join("no").exists() && !home.path().join("f.dat").exists());
     let (_, err) = job(

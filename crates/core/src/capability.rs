@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::op::OpKind;
+use crate::plan::Before;
 
 /// Capabilities of a driver with given options. Checked against the plan before any I/O.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -25,4 +26,6 @@ pub struct Capabilities {
     pub guarded: bool,
     /// Completions carry an issued or first-byte stamp of their own.
     pub own_stamps: bool,
+    /// Steps between load and run that it can do (`run.before`).
+    pub before: Vec<Before>,
 }

@@ -4,7 +4,7 @@
 //! worker are measured. Not a model of a device: that is `sim`.
 
 use taillight_core::capability::Capabilities;
-use taillight_core::plan::TargetPlan;
+use taillight_core::plan::{Before, TargetPlan};
 use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, Op, OpKind, Result, Stamp};
@@ -49,6 +49,7 @@ impl Driver for Null {
             virtual_time: false,
             guarded: false,
             own_stamps: false,
+            before: vec![Before::Flush, Before::Compact, Before::DropCaches],
         })
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use taillight_core::capability::Capabilities;
 use taillight_core::clock::VirtualClock;
-use taillight_core::plan::TargetPlan;
+use taillight_core::plan::{Before, TargetPlan};
 use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
 use taillight_core::{Clock, Op, OpKind, Result, Stamp, Status};
@@ -57,6 +57,7 @@ impl Driver for Sim {
             virtual_time: true,
             guarded: false,
             own_stamps: false,
+            before: vec![Before::Flush, Before::Compact, Before::DropCaches],
         })
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {

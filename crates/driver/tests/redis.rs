@@ -52,6 +52,12 @@ impl Server {
         let path = format!("unix:{}/s", self.dir.path().display());
         keyed_plan(at(path, options), 400, depth, reverse)
     }
+    /// Sends the server a signal: STOP or CONT.
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &id]).status();
+        assert!(sent.unwrap().success());
+    }
     /// Answer of the server to a command, by its own client.
     fn cli(&self, args: &[&str]) -> String {
         let out = Command::new("redis-cli")
@@ -276,4 +282,27 @@ fn what_a_server_in_memory_cannot_do_is_refused() {
             ErrorKind::Unavailable
         );
     }
+}
+
+#[test]
+fn statistics_that_come_too_late_do_not_spoil_the_end() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let target = open(&server.plan("timeout = \"300ms\"", 1, false), None).unwrap();
+    let sampled = || {
+        let mut count = 0;
+        target.sample(&mut |_, _| count += 1);
+        count
+    };
+    assert!(sampled() > 0);
+    let mut s = session(target.as_ref(), 1);
+    let c = one(s.as_mut(), &Op::keyed(OpKind::Insert, 1, 400));
+    assert!(c.status.is_ok());
+    drop(s);
+    server.signal("STOP");
+    assert_eq!(sampled(), 0);
+    server.signal("CONT");
+    target.close().unwrap();
+    assert_eq!(server.cli(&["DBSIZE"]), "0");
 }

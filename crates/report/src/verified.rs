@@ -90,7 +90,7 @@ pub fn fact(summary: &Summary) -> Option<(String, Tone)> {
         }
     }
     if report.pass.is_some_and(|p| !p.complete) {
-        text += "; the pass was ended early";
+        text += "; NOT COMPLETE: the pass after the run was ended early or left out";
     }
     let tone = match (report.failed(), report.checked) {
         (true, _) => Tone::Bad,

@@ -144,7 +144,7 @@ pub struct PassInfo {
     pub duration_ns: u64,
     /// The target was asked to forget cached data before, and did: what was read came from below.
     pub caches_dropped: bool,
-    /// False when the pass was ended early.
+    /// False when the pass was ended early, or left out because the target failed.
     pub complete: bool,
 }
 

@@ -66,8 +66,8 @@ pub struct RunTable {
     /// Ends the run when no operation was complete for this long. Default: it waits.
     pub idle_timeout: Option<Span>,
     /// Steps after the records are loaded and before the load of the run begins: a list of `flush`,
-    /// `compact` and `drop_caches`. Each is a phase of its own, and a driver that cannot do it
-    /// refuses. Default: none.
+    /// `compact` and `drop_caches`. Each is a phase of its own, and refused at once where the
+    /// driver cannot do it. Default: none.
     pub before: Option<Vec<Before>>,
     /// Runs back to back on one time axis, each one in the report. Default: 1.
     pub repeat: Option<u32>,

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, StatxFlags, ioctl_blksszget, statx};
 use taillight_core::capability::Capabilities;
-use taillight_core::plan::{Plan, TargetPlan};
+use taillight_core::plan::{Before, Plan, TargetPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 
@@ -82,6 +82,7 @@ impl Driver for File {
             virtual_time: false,
             guarded: true,
             own_stamps: false,
+            before: vec![Before::Flush, Before::DropCaches],
         })
     }
     fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 use taillight_core::capability::Capabilities;
-use taillight_core::plan::{AccessKind, Plan, TargetPlan, WorkloadPlan};
+use taillight_core::plan::{AccessKind, Before, Plan, TargetPlan, WorkloadPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 
@@ -124,6 +124,7 @@ impl Driver for FileStream {
             virtual_time: false,
             guarded: true,
             own_stamps: false,
+            before: vec![Before::Flush, Before::DropCaches],
         })
     }
     fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {

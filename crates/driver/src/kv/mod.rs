@@ -21,6 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use taillight_core::capability::Capabilities;
+use taillight_core::plan::Before;
 use taillight_core::{OpKind, Result};
 
 pub use fault::Fault;
@@ -138,5 +139,6 @@ fn capabilities(direct: bool, reads_only: bool) -> Capabilities {
         virtual_time: false,
         guarded: true,
         own_stamps: false,
+        before: vec![Before::Flush, Before::Compact, Before::DropCaches],
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use taillight_core::capability::Capabilities;
-use taillight_core::plan::{Plan, TargetPlan};
+use taillight_core::plan::{Before, Plan, TargetPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 
@@ -61,6 +61,7 @@ impl Driver for Memory {
             virtual_time: false,
             guarded: false,
             own_stamps: false,
+            before: vec![Before::Flush, Before::DropCaches],
         })
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {

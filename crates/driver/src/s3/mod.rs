@@ -27,7 +27,7 @@ mod wire;
 mod xml;
 
 use taillight_core::capability::Capabilities;
-use taillight_core::plan::TargetPlan;
+use taillight_core::plan::{Before, TargetPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::{OpKind, Result};
 
@@ -75,6 +75,7 @@ impl Driver for S3 {
             virtual_time: false,
             guarded: true,
             own_stamps: true,
+            before: vec![Before::Flush],
         })
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {

@@ -503,7 +503,8 @@ fn watch<B: Probes>(
         error = error.or(gave_up(&ends));
         // Every session is gone with its thread, so that this is the last reference.
         if let Some(target) = Arc::into_inner(target) {
-            error = error.or(part(target, &shared, stop, observers).err());
+            let closing = part(target, &shared, error.is_some(), stop, observers);
+            error = error.or(closing.err());
         }
     }
     let collected = collector.into_collected(observers);
@@ -513,10 +514,12 @@ fn watch<B: Probes>(
     })
 }
 
-/// Notes what the target holds now, checks it where the plan says so, and closes it.
+/// Notes what the target holds now, checks it where the plan says so, and closes it. A target that
+/// failed is not checked: each read may take its time-out.
 fn part<B>(
     target: Box<dyn Target>,
     shared: &Shared<B>,
+    failed: bool,
     stop: &StopFlag,
     observers: &mut [&mut dyn Observer],
 ) -> Result<()> {
@@ -526,8 +529,11 @@ fn part<B>(
         error = keyed.loaded(records.max(keyed.records())).err();
     }
     if let Some(verify) = &shared.verify {
-        let pass = super::verify::after(&shared.plan, &*target, verify, stop, observers);
-        error = error.or(pass.err());
+        if failed || error.is_some() {
+            super::verify::left_out(&shared.plan, verify);
+        } else {
+            error = super::verify::after(&shared.plan, &*target, verify, stop, observers).err();
+        }
     }
     match error.or(target.close().err()) {
         Some(error) => Err(error),

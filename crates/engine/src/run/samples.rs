@@ -1,4 +1,4 @@
-//! The target's own statistics, taken once an interval.
+//! The target's own statistics, taken once an interval, ten times a second at most.
 //!
 //! Called from the thread that collects intervals, never from a worker: what a store does to answer
 //! may take its locks, but costs no operation a call.
@@ -7,25 +7,29 @@ use taillight_core::{Clock, MonoClock, Stamp};
 use taillight_driver::Target;
 use taillight_rundir::store::StoreRow;
 
-/// Rows kept at most: beyond, only every second sample is taken, then every fourth and so on.
-const MOST_ROWS: usize = 1 << 21;
+/// Least time between two samples, ns: stores work, and take locks, to answer.
+const LEAST_NS: u64 = 100_000_000;
+/// From so many rows on only every second sample is taken, from twice as many on every fourth and
+/// so on. No limit: beyond, rows grow with the square root of the time only.
+const MANY_ROWS: usize = 1 << 21;
 
 /// The samples of a run.
 pub struct Samples {
     rows: Vec<StoreRow>,
     interval_ns: u64,
     next: Stamp,
-    most: usize,
+    many: usize,
 }
 
 impl Samples {
-    /// The first sample is due at `start`, then one every interval.
+    /// The first sample is due at `start`, then one every interval, or every 100 ms if that is
+    /// longer.
     pub fn new(start: Stamp, interval_ns: u64) -> Samples {
         Samples {
             rows: Vec::new(),
-            interval_ns: interval_ns.max(1),
+            interval_ns: interval_ns.max(LEAST_NS),
             next: start,
-            most: MOST_ROWS,
+            many: MANY_ROWS,
         }
     }
 
@@ -53,8 +57,8 @@ impl Samples {
                 });
             }
         });
-        if self.rows.len() > self.most {
-            self.most = self.most.saturating_mul(2);
+        if self.rows.len() > self.many {
+            self.many = self.many.saturating_mul(2);
             self.interval_ns = self.interval_ns.saturating_mul(2);
         }
     }

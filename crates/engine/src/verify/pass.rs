@@ -18,6 +18,9 @@ use super::{Checker, Shared};
 const READ: u64 = 1 << 20;
 /// Progress is told after this many blocks.
 const SHOW_EVERY: u64 = 4096;
+/// The pass ends early after so many reads in a row that failed: the target is gone, and each of
+/// them may take its time-out.
+const UNREADABLE: u32 = 64;
 /// Reads in flight at most.
 pub const DEEPEST: u32 = 4;
 
@@ -40,7 +43,8 @@ pub struct Pass<'a> {
 /// Reads and judges. Blocks this run never wrote are skipped unless another run is expected there.
 ///
 /// # Errors
-/// When no session can be opened or the target fails altogether; a read that fails is counted.
+/// When no session can be opened or the target fails altogether. A read that fails is counted; 64
+/// in a row end the pass, which then is not complete.
 pub fn pass(target: &dyn Target, shared: &Arc<Shared>, how: Pass<'_>) -> Result<VerifyReport> {
     let began = MonoClock.now();
     let unit = shared.area.unit.max(1);
@@ -63,12 +67,13 @@ pub fn pass(target: &dyn Target, shared: &Arc<Shared>, how: Pass<'_>) -> Result<
         flying: vec![None; depth as usize],
         done: Vec::with_capacity(depth as usize),
         tokens: 0,
+        failed: 0,
     };
     let mut blocks = 0;
     let (end, mut at) = (shared.area.blocks, 0);
     let mut complete = true;
     while at < end {
-        if how.stop.load(Ordering::Relaxed) {
+        if how.stop.load(Ordering::Relaxed) || reader.failed >= UNREADABLE {
             complete = false;
             break;
         }
@@ -120,6 +125,8 @@ struct Reader<'a> {
     flying: Vec<Option<Op>>,
     done: Vec<Completion>,
     tokens: u64,
+    /// Reads in a row that failed.
+    failed: u32,
 }
 
 impl Reader<'_> {
@@ -176,6 +183,10 @@ impl Reader<'_> {
         };
         let now = MonoClock.now();
         let keyed = self.checker.keyed();
+        self.failed = match c.status.is_ok() || (keyed && c.status == Status::NOT_FOUND) {
+            true => 0,
+            false => self.failed + 1,
+        };
         if keyed && c.status == Status::NOT_FOUND {
             self.checker.on_missing(slot, &op, now);
         } else if c.status.is_ok() && (keyed || c.moved == op.size) {

@@ -108,12 +108,33 @@ fn point(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked {
             "give each its own name",
         )?;
     }
+    before(plan, can)?;
     one_key_space(plan)?;
     stream::streams(plan)?;
     outstanding(plan, machine)?;
     qos(&plan.qos)?;
     data::verify(plan, can, machine)?;
     capture(plan, machine)
+}
+
+/// Steps between load and run: loading may take long, so that they are refused before it.
+fn before(plan: &Plan, can: &Capabilities) -> Checked {
+    let cannot = plan.run.before.iter().find(|s| !can.before.contains(s));
+    let Some(step) = cannot else {
+        return Ok(());
+    };
+    let able: Vec<_> = can.before.iter().map(|s| s.name()).collect();
+    Err(Complaint::new(
+        "run.before",
+        format!("driver `{}` cannot {}", plan.target.driver, step.name()),
+        match able.is_empty() {
+            true => "leave run.before out".to_owned(),
+            false => format!(
+                "leave this step out of run.before; it can: {}",
+                able.join(", ")
+            ),
+        },
+    ))
 }
 
 fn run(run: &RunPlan) -> Checked {

@@ -5,7 +5,7 @@ mod round_trip;
 
 use super::*;
 use crate::op::OpKind;
-use crate::plan::{AccessKind, Arrival, BlockSize, Sync};
+use crate::plan::{AccessKind, Arrival, Before, BlockSize, Sync};
 
 const GIB: u64 = 1 << 30;
 
@@ -36,6 +36,7 @@ impl DriverView for Fake {
             virtual_time: false,
             guarded: false,
             own_stamps: false,
+            before: vec![Before::Flush],
         })
     }
 }

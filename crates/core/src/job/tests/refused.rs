@@ -116,6 +116,10 @@ const RUN: &[(&str, &str)] = &[
         "interval = \"10us\"",
         "run.interval: a window of 10us is too short",
     ),
+    (
+        "before = [\"flush\", \"compact\"]",
+        "run.before: driver `null` cannot compact",
+    ),
     ("name = \"..\"", "run.name: `..` cannot be a name"),
 ];
 

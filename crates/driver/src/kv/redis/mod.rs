@@ -14,7 +14,7 @@ mod target;
 mod wire;
 
 use taillight_core::capability::Capabilities;
-use taillight_core::plan::TargetPlan;
+use taillight_core::plan::{Before, TargetPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::{OpKind, Result};
 
@@ -63,6 +63,7 @@ impl Driver for Redis {
             virtual_time: false,
             guarded: true,
             own_stamps: false,
+            before: vec![Before::Flush],
         })
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use taillight_core::{Error, Result};
+use taillight_core::{Clock, Error, MonoClock, Result, Stamp};
 
 use super::address::Address;
 use super::wire::{Said, Wire, refused, unreachable};
@@ -26,35 +26,98 @@ pub struct Mark {
     pub records: u64,
 }
 
+/// How long a look at statistics may take.
+const GLANCE: Duration = Duration::from_secs(1);
+/// How long statistics are left alone after a look at them failed, ns.
+const REST_NS: u64 = 10_000_000_000;
+/// How long a server is given to notice that the connection before is closed.
+const NOTICE: Duration = Duration::from_secs(1);
+
 /// A server asked outside the measured loop.
 pub struct Keeper {
-    wire: Wire,
+    /// None after a command failed: its answer may still come, and would be taken for the next
+    /// one's. The next command connects anew.
+    wire: Option<Wire>,
     address: Address,
+    password: Option<String>,
     prefix: String,
     timeout: Duration,
+    /// No look at statistics before.
+    rests: Option<Stamp>,
 }
 
 impl Keeper {
-    /// Over a connection that has passed [`greet`].
-    pub fn new(wire: Wire, address: Address, prefix: &str, timeout: Duration) -> Keeper {
-        Keeper {
-            wire,
+    /// Connects and locks the prefix: keeps other runs off it as long as the connection lives. The
+    /// connection gets a name that says which prefix it holds, and is refused when another one has
+    /// the same name. The server forgets it with the connection, so that a killed run locks nothing.
+    ///
+    /// # Errors
+    /// `Refused` when another run holds the prefix; of two that begin at the same moment both may
+    /// be. `Unavailable` when the server cannot be used, or does not let its clients be listed.
+    pub fn open(
+        address: Address,
+        password: Option<String>,
+        prefix: &str,
+        timeout: Duration,
+    ) -> Result<Keeper> {
+        let mut keeper = Keeper {
+            wire: None,
             address,
+            password,
             prefix: prefix.to_owned(),
             timeout,
-        }
+            rests: None,
+        };
+        keeper.wire = Some(keeper.connect(timeout, Duration::ZERO)?);
+        Ok(keeper)
+    }
+
+    /// A connection that holds the lock; `patience` is for one with the same name to go.
+    fn connect(&self, timeout: Duration, patience: Duration) -> Result<Wire> {
+        let mut wire = greet(&self.address, self.password.as_deref(), timeout)?;
+        self.lock(&mut wire, timeout, patience)?;
+        Ok(wire)
     }
 
     /// One command.
     ///
     /// # Errors
-    /// `Unavailable` when the server is gone or refuses.
+    /// `Unavailable` when the server is gone or refuses; `Refused` when the connection was lost and
+    /// another run has taken the prefix since.
     pub fn ask(&mut self, parts: &[&[u8]]) -> Result<Said> {
-        match self.wire.ask(parts, self.timeout) {
-            Ok(Said::Error(says)) => Err(refused(&self.address, &says)),
-            Ok(said) => Ok(said),
-            Err(e) => Err(unreachable(&self.address, e)),
+        self.ask_within(parts, self.timeout)
+    }
+
+    fn ask_within(&mut self, parts: &[&[u8]], timeout: Duration) -> Result<Said> {
+        let mut wire = match self.wire.take() {
+            Some(wire) => wire,
+            None => self.connect(timeout, NOTICE)?,
+        };
+        let said = self.said(&mut wire, parts, timeout);
+        // An answer that says no is an answer: only a command without one breaks the connection.
+        if said.is_ok() {
+            self.wire = Some(wire);
         }
+        match said? {
+            Said::Error(says) => Err(refused(&self.address, &says)),
+            said => Ok(said),
+        }
+    }
+
+    fn said(&self, wire: &mut Wire, parts: &[&[u8]], timeout: Duration) -> Result<Said> {
+        wire.ask(parts, timeout)
+            .map_err(|e| unreachable(&self.address, e))
+    }
+
+    /// One command whose answer is not needed: not asked for a while after it failed, so that a
+    /// server that hangs does not hold up whoever asks.
+    pub fn glance(&mut self, parts: &[&[u8]]) -> Option<Said> {
+        if self.rests.is_some_and(|until| MonoClock.now() < until) {
+            return None;
+        }
+        let said = self.ask_within(parts, self.timeout.min(GLANCE));
+        self.rests = said.is_err().then(|| MonoClock.now().plus(REST_NS));
+        said.ok()
     }
 
     fn mark_key(&self) -> String {
@@ -86,39 +149,39 @@ impl Keeper {
         self.ask(&[b"SET", key.as_bytes(), &text]).map(|_| ())
     }
 
-    /// Keeps other runs off the prefix as long as this connection lives: it gets a name that says
-    /// which prefix it holds, and refuses when another connection has the same name. The server
-    /// forgets it with the connection, so that a killed run locks nothing.
-    ///
-    /// # Errors
-    /// `Refused` when another run holds the prefix; of two that begin at the same moment both may
-    /// be. `Unavailable` when the server does not let its clients be listed.
-    pub fn lock(&mut self) -> Result<()> {
+    /// Locks the prefix; see [`Keeper::open`].
+    fn lock(&self, wire: &mut Wire, timeout: Duration, patience: Duration) -> Result<()> {
         let name = format!("taillight:db{}:{}", self.address.db, self.prefix);
-        self.ask(&[b"CLIENT", b"SETNAME", name.as_bytes()])?;
-        let Said::Text(list) = self.ask(&[b"CLIENT", b"LIST"])? else {
-            return Err(Error::unavailable(
-                "the server's answer to CLIENT LIST is no text",
-            ));
-        };
-        let list = String::from_utf8_lossy(&list).into_owned();
-        let field = format!("name={name}");
-        let holders = list
-            .lines()
-            .filter(|line| line.split(' ').any(|word| word == field));
-        let others: Vec<&str> = holders
-            .filter_map(|line| line.split(' ').find_map(|word| word.strip_prefix("addr=")))
-            .collect();
-        if others.len() <= 1 {
-            return Ok(());
+        let set: [&[u8]; 3] = [b"CLIENT", b"SETNAME", name.as_bytes()];
+        if let Said::Error(says) = self.said(wire, &set, timeout)? {
+            return Err(refused(&self.address, &says));
         }
-        Err(Error::refused("another run is using the prefix")
-            .with(
-                "where",
-                format!("{} keys {}:*", self.address.shown(), self.prefix),
-            )
-            .with("connections", others.join(" "))
-            .hint("wait until it is over, or choose another options.prefix"))
+        let until = MonoClock.now().plus(patience.as_nanos() as u64);
+        loop {
+            let list = match self.said(wire, &[b"CLIENT", b"LIST"], timeout)? {
+                Said::Text(list) => String::from_utf8_lossy(&list).into_owned(),
+                Said::Error(says) => return Err(refused(&self.address, &says)),
+                _ => {
+                    return Err(Error::unavailable(
+                        "the server's answer to CLIENT LIST is no text",
+                    ));
+                }
+            };
+            let others = holders(&list, &name);
+            if others.len() <= 1 {
+                return Ok(());
+            }
+            if MonoClock.now() >= until {
+                return Err(Error::refused("another run is using the prefix")
+                    .with(
+                        "where",
+                        format!("{} keys {}:*", self.address.shown(), self.prefix),
+                    )
+                    .with("connections", others.join(" "))
+                    .hint("wait until it is over, or choose another options.prefix"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Whether the mark is still that of `run_id`; an absent one is nobody's.
@@ -232,6 +295,17 @@ impl Keeper {
             self.address.shown()
         )
     }
+}
+
+/// Addresses of the clients of this name, from CLIENT LIST.
+fn holders<'a>(list: &'a str, name: &str) -> Vec<&'a str> {
+    let field = format!("name={name}");
+    let lines = list
+        .lines()
+        .filter(|line| line.split(' ').any(|word| word == field));
+    lines
+        .filter_map(|line| line.split(' ').find_map(|word| word.strip_prefix("addr=")))
+        .collect()
 }
 
 /// Whether the loss of what is there is confirmed for this very server and database.

@@ -66,9 +66,7 @@ impl RedisTarget {
         let shapes = shapes(plan, &options)?;
         let password = std::env::var(PASSWORD).ok().filter(|p| !p.is_empty());
         let timeout = Duration::from_nanos(options.timeout.0);
-        let wire = owner::greet(&address, password.as_deref(), timeout)?;
-        let mut keeper = Keeper::new(wire, address.clone(), &options.prefix, timeout);
-        keeper.lock()?;
+        let mut keeper = Keeper::open(address.clone(), password.clone(), &options.prefix, timeout)?;
         let index = if options.index { "; indexed" } else { "" };
         let new = Mark {
             run_id: spec.run_id.to_owned(),
@@ -151,20 +149,15 @@ fn shapes(plan: &Plan, options: &RedisOptions) -> Result<Vec<Shape>> {
     plan.workloads.iter().map(shape).collect()
 }
 
-/// The lines `name:value` of INFO.
-fn info(keeper: &mut Keeper) -> Result<String> {
-    match keeper.ask(&[b"INFO"])? {
-        Said::Text(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
-        _ => Err(Error::unavailable("the server's answer to INFO is no text")),
-    }
-}
-
 fn facts(keeper: &mut Keeper, address: &Address) -> Result<Vec<(String, String)>> {
     let mut facts = vec![
         ("target.kind".to_owned(), "server".to_owned()),
         ("target.server".to_owned(), address.shown()),
     ];
-    let text = info(keeper)?;
+    let Said::Text(text) = keeper.ask(&[b"INFO"])? else {
+        return Err(Error::unavailable("the server's answer to INFO is no text"));
+    };
+    let text = String::from_utf8_lossy(&text);
     let lines = text.lines().filter_map(|l| l.split_once(':'));
     let known = lines.filter(|(name, _)| FACTS.contains(name));
     facts.extend(known.map(|(name, value)| (format!("redis.{name}"), value.to_owned())));
@@ -208,9 +201,10 @@ impl Target for RedisTarget {
         Some(self)
     }
     fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
-        let Ok(text) = info(&mut self.keeper()) else {
+        let Some(Said::Text(text)) = self.keeper().glance(&[b"INFO"]) else {
             return;
         };
+        let text = String::from_utf8_lossy(&text);
         for (name, value) in text.lines().filter_map(|l| l.split_once(':')) {
             let ours = SAMPLES.iter().find(|(theirs, _)| *theirs == name);
             if let (Some((_, ours)), Ok(value)) = (ours, value.trim().parse()) {

@@ -1,6 +1,7 @@
 //! What a later run finds with the ledger of the run that wrote; damaged headers; records.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use taillight_core::Status;
 use taillight_rundir::{RunDir, fixture, ledger::write_ledger};
@@ -264,4 +265,87 @@ fn the_pass_reads_records_one_by_one() {
     ];
     let kinds: Vec<_> = found.findings.iter().map(|f| (f.address, f.kind)).collect();
     assert_eq!(kinds, expected);
+}
+
+/// A target on which `good` reads work and all others fail.
+struct Dying {
+    good: u32,
+    reads: Arc<AtomicU32>,
+}
+
+impl Session for Dying {
+    fn buffer(&mut self, _: u32) -> &mut [u8] {
+        &mut []
+    }
+    fn submit(&mut self, _: &Op, _: u32, token: Token) -> Result<Submitted> {
+        let status = match self.reads.fetch_add(1, Ordering::Relaxed) {
+            n if n < self.good => Status::NOT_FOUND,
+            _ => Status::TIMEOUT,
+        };
+        Ok(Submitted::Done(Completion::failed(token, status)))
+    }
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn poll(&mut self, _: u32, _: Option<Stamp>, _: &mut Vec<Completion>) -> Result<()> {
+        Ok(())
+    }
+    fn abandon(self: Box<Self>) {}
+}
+
+impl Target for Dying {
+    fn geometry(&self) -> Geometry {
+        Geometry::keyed()
+    }
+    fn session(&self, _: &SessionSpec) -> Result<Box<dyn Session>> {
+        Ok(Box::new(Dying {
+            good: self.good,
+            reads: self.reads.clone(),
+        }))
+    }
+    fn admin(&self, _: Admin) -> Result<()> {
+        Ok(())
+    }
+    fn facts(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_pass_ends_where_nothing_can_be_read_any_more() {
+    const RECORDS: u64 = 1000;
+    // The last 63 failures in a row are not enough.
+    for (good, reads, complete) in [(100, 164, false), (RECORDS as u32 - 63, 1000, true)] {
+        let shared = Shared::new(&VerifySpec {
+            run_id: "this run",
+            prior: None,
+            area: Area::keys(0, RECORDS),
+            payloads: &[PayloadSpec::new(Kind::Random, 0, 0).unwrap()],
+            outstanding: 1,
+            whole_writes: false,
+            inline: false,
+            budget: LEDGER_BUDGET,
+        })
+        .unwrap();
+        shared.preloaded(0, RECORDS);
+        let target = Dying {
+            good,
+            reads: Arc::default(),
+        };
+        let how = Pass {
+            worker: 0,
+            value: 500,
+            depth: 1,
+            caches_dropped: false,
+            stop: &AtomicBool::new(false),
+            progress: &mut |_, _| {},
+        };
+        let report = pass(&target, &shared, how).unwrap();
+        assert_eq!(target.reads.load(Ordering::Relaxed), reads);
+        assert_eq!(report.pass.unwrap().complete, complete);
+        assert_eq!(report.unchecked.unreadable, u64::from(reads - good));
+    }
 }

@@ -15,7 +15,7 @@ mod series;
 mod signals;
 mod verdict;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use taillight_core::exit::Exit;
 use taillight_core::job::{check_extents, check_ledger};

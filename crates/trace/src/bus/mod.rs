@@ -10,7 +10,7 @@ pub mod mapping;
 use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::bus::{BusInfo, BusRow, BusSplit, write_bus};
 use taillight_rundir::layers::{Kind, LayerRow, read_layers};
-use taillight_rundir::{RunDir, SCHEMA_VERSION, names};
+use taillight_rundir::{RunDir, SCHEMA_VERSION, names, sums};
 
 use crate::align::{self, Cmd};
 use mapping::Mapping;
@@ -65,9 +65,10 @@ pub fn commands(text: &str, map: &Mapping) -> Result<Commands> {
 /// Matches the commands with the traced I/Os of the run and writes `bus.parquet` and `bus.json`.
 ///
 /// # Errors
-/// `Usage` when the run was not traced or too few commands match; `Unavailable` when the directory
-/// cannot be written.
+/// `Usage` when the run was not traced or too few commands match; `Corrupt` when it is damaged;
+/// `Unavailable` when the directory cannot be written.
 pub fn join(dir: &RunDir, file: &str, commands: &Commands) -> Result<BusInfo> {
+    sums::intact(dir)?;
     let rows = traced(dir)?;
     let host: Vec<Cmd> = rows.iter().filter_map(cmd).collect();
     let refuse = |share: f64| {

@@ -173,7 +173,7 @@ fn a_damaged_run_takes_no_trace_and_stays_damaged() {
         err.contains("damaged") && err.contains("ios.parquet"),
         "{err}"
     );
-    let (out, err) = run(dir.path(), &["report", "out"], 0);
+    let (out, err) = run(dir.path(), &["report", "out"], 4);
     assert!(format!("{out}{err}").contains("is damaged"), "{out}{err}");
 }
 

@@ -58,6 +58,14 @@ fn a_machine_is_sampled_and_named_in_every_output() {
     assert!(has("%user") && !has("%util"), "{metrics}");
     let page = std::fs::read_to_string(dir.path().join("out/report.html")).unwrap();
     assert!(page.contains("The machine over time") && page.contains("Not sampled, disk"));
+    let far = "run --driver null --path http://127.0.0.1:9/b/ --runtime 300ms --rate 1000/s \
+               --output far";
+    run(dir.path(), &far.split_whitespace().collect::<Vec<_>>(), 0);
+    let far = json(&dir.path().join("far/manifest.json"));
+    // An address is not on the disk of the working directory.
+    assert_eq!(far["host"]["sources"], host["sources"]);
+    assert_eq!(far["host"]["disks"], host["disks"]);
+    assert!(!dir.path().join("far/nvme.json").exists());
     let off = "run --driver null --ops 1000 --output off --set trace.host=false";
     run(dir.path(), &off.split(' ').collect::<Vec<_>>(), 0);
     assert!(!dir.path().join("off/host.parquet").exists());
@@ -142,35 +150,51 @@ fn logs_of_a_drive_before_and_after_give_a_word_on_the_cause() {
 }
 
 #[test]
+fn a_damaged_run_takes_no_trace_and_stays_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    measured(dir.path());
+    let mut text = String::new();
+    for (submit, complete, offset) in ios(dir.path()) {
+        let sector = 2048 + offset / 512;
+        writeln!(
+            text,
+            "dev=8:0 sector={sector} bytes=4096 op=R issue={submit} done={complete} pid=1 comm=x"
+        )
+        .unwrap();
+    }
+    std::fs::write(dir.path().join("trace.txt"), &text).unwrap();
+    let file = dir.path().join("out/ios.parquet");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let (_, err) = run(dir.path(), &["import", "trace.txt", "--run", "out"], 4);
+    assert!(
+        err.contains("damaged") && err.contains("ios.parquet"),
+        "{err}"
+    );
+    let (out, err) = run(dir.path(), &["report", "out"], 4);
+    assert!(format!("{out}{err}").contains("is damaged"), "{out}{err}");
+}
+
+#[test]
 fn what_does_not_fit_is_refused_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     measured(dir.path());
     let before = std::fs::read(dir.path().join("out/manifest.json")).unwrap();
     let far = "dev=8:0 sector=1 bytes=4096 op=R issue=1 done=2\n";
     let snoop = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)\n0.1 x 1 sda R 8 512 0.1\n";
-    let files: [(&str, &[u8], &str); 5] = [
-        ("far.txt", far.as_bytes(), "no time in common"),
-        ("snoop.txt", snoop.as_bytes(), "does not belong"),
-        ("cut.blktrace.0", b"\x07taexxxxxxxx", "no block I/O"),
-        ("noise.bin", &[0xff, 0xfe, 0, 1], "neither text"),
-        ("hello.txt", b"hello\n", "no kind"),
+    let files: [(&str, &[u8], i32, &str); 5] = [
+        ("far.txt", far.as_bytes(), 2, "no time in common"),
+        ("snoop.txt", snoop.as_bytes(), 2, "does not belong"),
+        ("cut.blktrace.0", b"\x07taexxxxxxxx", 4, "no block I/O"),
+        ("noise.bin", &[0xff, 0xfe, 0, 1], 2, "neither text"),
+        ("hello.txt", b"hello\n", 2, "no kind"),
     ];
-    for (name, bytes, said) in files {
+    for (name, bytes, code, said) in files {
         std::fs::write(dir.path().join(name), bytes).unwrap();
-        let code = if name.starts_with("cut") { 4 } else { 2 };
-        let output = common::taillight(dir.path())
-            .args(["import", name, "--run", "out"])
-            .output()
-            .unwrap();
-        let err = String::from_utf8_lossy(&output.stderr);
+        let (_, err) = run(dir.path(), &["import", name, "--run", "out"], code);
         assert!(err.contains(said), "{name}: {err}");
-        assert!(
-            output
-                .status
-                .code()
-                .is_some_and(|c| c == 2 || c == code || c == 5),
-            "{err}"
-        );
     }
     let map = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/bus-mapping.toml");
     std::fs::write(dir.path().join("bus.csv"), "Time,Op\n1,2\n").unwrap();

@@ -2,13 +2,13 @@
 //!
 //! Parquet pages written here carry no checksum of their own, so a flipped bit may decode to a
 //! wrong latency. What this is not: a signature; it finds damage, not intent. Callers: `cli` and
-//! salvage (taking), `report` (comparing).
+//! salvage (taking), `report` (comparing), imports (both).
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use taillight_core::Result;
+use taillight_core::{Error, Result};
 
 use crate::atomic::cannot;
 use crate::dir::RunDir;
@@ -36,6 +36,40 @@ pub fn of(dir: &RunDir) -> Result<Vec<FileSum>> {
         .iter()
         .filter_map(|name| Some((name, dir.existing(name)?)));
     there.map(|(name, path)| sum(name, &path)).collect()
+}
+
+/// Takes the checksum of a file that was added after the run; those of the others stay, so that
+/// damage to them is still seen.
+///
+/// # Errors
+/// `Unavailable` when it cannot be read.
+pub fn add(dir: &RunDir, files: &mut Vec<FileSum>, name: &str) -> Result<()> {
+    let new = sum(name, &dir.file(name))?;
+    files.retain(|f| f.name != name);
+    files.push(new);
+    Ok(())
+}
+
+/// Refuses a run whose measured files are damaged. One that is gone was taken away: no damage.
+///
+/// # Errors
+/// `Corrupt` with the damaged files; `Unavailable` when one cannot be read.
+pub fn intact(dir: &RunDir) -> Result<()> {
+    let mut damaged = changed(dir)?;
+    damaged.retain(|c| dir.existing(&c.name).is_some());
+    if damaged.is_empty() {
+        return Ok(());
+    }
+    let said: Vec<String> = damaged
+        .iter()
+        .map(|c| format!("{} {}", c.name, c.what))
+        .collect();
+    Err(
+        Error::corrupt("the run directory is damaged, so nothing is added to it")
+            .with("path", dir.path().display())
+            .with("damage", said.join(", "))
+            .hint("import into an undamaged copy of the run directory"),
+    )
 }
 
 /// Files that differ from what the manifest says. Empty for a manifest without checksums.

@@ -83,10 +83,23 @@ const EXTENTS: usize = 256;
 const SAMPLE: usize = 2_000;
 /// Largest drift looked for.
 const DRIFT: f64 = 300e-6;
+/// 73 years, ns: stamps beyond are damage, and differences of those within never overflow.
+const FURTHEST: i64 = 1 << 61;
 /// Address mappings tried when nothing is known of the clocks.
 const TRIED: usize = 8;
 /// From this share of matches on no other mapping is tried.
 const ENOUGH: f64 = 0.98;
+
+/// Whether a stamp of a foreign file can be one.
+pub fn is_stamp(ns: i64) -> bool {
+    (-FURTHEST..=FURTHEST).contains(&ns)
+}
+
+/// Whether the bytes of a disk from `sector` (of 512 bytes) on can be numbered.
+pub fn is_place(sector: u64, bytes: u64) -> bool {
+    let first = sector.checked_mul(512);
+    first.is_some_and(|b| b.checked_add(bytes.max(512)).is_some())
+}
 
 /// Matches commands on one clock. `slack` is how far a command below may stick out, ns.
 pub fn same_clock(host: &[Cmd], other: &[Cmd], slack: i64) -> Matched {

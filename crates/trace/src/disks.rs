@@ -16,6 +16,15 @@ pub fn same_pid_namespace(sys: &Sys) -> bool {
         .map_or(true, |m| m.ino() == FIRST_PID_NAMESPACE)
 }
 
+/// The path of a target's data on this machine; none for an address (`http://...`, `unix:...`),
+/// whose data another process or machine holds.
+pub fn local(target: &str) -> Option<&Path> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    let scheme = target.split_once("://").map(|(scheme, _)| scheme);
+    let address = scheme.is_some_and(|s| s.chars().all(plain)) || target.starts_with("unix:");
+    (!address && !target.is_empty()).then(|| Path::new(target))
+}
+
 /// Every disk below `path` (a file, a directory, a device), upper ones first:
 /// `major << 20 | minor` as trace programs see them.
 pub fn under(sys: &Sys, path: &Path) -> Vec<u32> {
@@ -41,7 +50,11 @@ fn device_of(path: &Path) -> Option<(u32, u32)> {
     let mut existing = path.ancestors().filter(|p| p.exists());
     let meta = match existing.next() {
         Some(p) => std::fs::metadata(p).ok()?,
-        None => std::fs::metadata(".").ok()?,
+        // A relative path that is to be made in the working directory.
+        None => {
+            local(path.to_str().unwrap_or("."))?;
+            std::fs::metadata(".").ok()?
+        }
     };
     let dev = if meta.file_type().is_block_device() {
         meta.rdev()
@@ -98,6 +111,25 @@ fn number(dir: &Path) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_on_no_disk() {
+        for address in [
+            "http://127.0.0.1:9000/bucket/",
+            "redis://127.0.0.1:6379/0",
+            "unix:/run/redis.sock",
+        ] {
+            assert_eq!(local(address), None);
+            assert_eq!(device_of(Path::new(address)), None, "{address}");
+        }
+        assert_eq!(local("/a/x://b"), Some(Path::new("/a/x://b")));
+        assert_eq!(local("dir/file"), Some(Path::new("dir/file")));
+        // Not there yet: it will be made in the working directory.
+        assert_eq!(
+            device_of(Path::new("no-such-dir/x")),
+            device_of(Path::new("."))
+        );
+    }
 
     #[test]
     fn a_partition_is_its_disk() {

@@ -1,6 +1,5 @@
 //! The one call into the engine, with or without tracing.
 
-use std::path::Path;
 use std::time::Duration;
 
 use taillight_core::plan::{Plan, TraceMode};
@@ -96,7 +95,7 @@ fn sampler(plan: &Plan, made: &Made, sys: &Sys) -> Option<Sampler> {
     if !plan.trace.host || made.clock.source == "virtual" {
         return None;
     }
-    let path = plan.target.path.as_deref().map(Path::new);
+    let path = plan.target.path.as_deref().and_then(disks::local);
     let interval = Duration::from_nanos(plan.run.interval.0);
     match Sampler::start(interval, path, sys) {
         Ok(sampler) => Some(sampler),
@@ -109,7 +108,7 @@ fn sampler(plan: &Plan, made: &Made, sys: &Sys) -> Option<Sampler> {
 
 /// Reads the logs of the NVMe drives below the target.
 fn drives(plan: &Plan, made: &Made, sys: &Sys) -> Option<Drives> {
-    let path = plan.target.path.as_deref().map(Path::new)?;
+    let path = plan.target.path.as_deref().and_then(disks::local)?;
     let real = plan.trace.host && made.clock.source != "virtual";
     real.then(|| Drives::before(sys, &disks::names(sys, path)))
 }
@@ -147,7 +146,7 @@ fn start(plan: &Plan, made: &Made, sys: &Sys) -> Option<Result<Tracer>> {
     let direct = plan.target.options.get("direct");
     let wish = Wish {
         plan,
-        path: plan.target.path.as_deref().map(Path::new),
+        path: plan.target.path.as_deref().and_then(disks::local),
         direct: direct.and_then(toml::Value::as_bool).unwrap_or(false),
     };
     Some(Tracer::start(&wish, sys))

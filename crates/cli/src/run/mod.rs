@@ -15,7 +15,7 @@ mod series;
 mod signals;
 mod verdict;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use taillight_core::exit::Exit;
 use taillight_core::job::{check_extents, check_ledger};
@@ -23,7 +23,7 @@ use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_driver::{OpenSpec, Target};
 use taillight_rundir::Summary;
-use taillight_trace::{Environment, Sys, machine};
+use taillight_trace::{Environment, Sys, disks, machine};
 
 use crate::args::RunArgs;
 use crate::{output, registry};
@@ -123,7 +123,7 @@ pub fn on(
         taillight_engine::verify::PriorRun::find(named)?.fits(plan)?;
     }
     let sys = Sys::default();
-    let environment = Environment::before(&sys, plan.target.path.as_deref().map(Path::new));
+    let environment = Environment::before(&sys, plan.target.path.as_deref().and_then(disks::local));
     let made = directory::create(plan, job, args, environment.map())?;
     let mut live = Live::new(plan, quiet);
     let target = match open(&made, &mut live) {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use taillight_core::{Error, OpKind, Result};
 
-use crate::align::Cmd;
+use crate::align::{self, Cmd};
 
 /// The file.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -160,7 +160,7 @@ impl Unit {
             part.push('0');
         }
         let number = format!("{whole}{part}");
-        number.parse::<i64>().ok().map(|n| sign * n)
+        number.parse::<i64>().ok()?.checked_mul(sign)
     }
 }
 
@@ -255,9 +255,12 @@ impl Mapping {
             spots.latency.zip(self.latency.as_ref()),
         ) {
             (Some((i, column)), _) => column.unit.parse(at(i)?)?,
-            (_, Some((i, column))) => start + column.unit.parse(at(i)?)?,
+            (_, Some((i, column))) => start.checked_add(column.unit.parse(at(i)?)?)?,
             _ => return None,
         };
+        if !align::is_stamp(start) || !align::is_stamp(end) {
+            return None;
+        }
         let block = self.lba.block.unwrap_or(512);
         let blocks = number(at(spots.blocks)?, self.blocks.hex)?;
         Some(Some(Cmd {

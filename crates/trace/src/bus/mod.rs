@@ -10,7 +10,7 @@ pub mod mapping;
 use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::bus::{BusInfo, BusRow, BusSplit, write_bus};
 use taillight_rundir::layers::{Kind, LayerRow, read_layers};
-use taillight_rundir::{RunDir, SCHEMA_VERSION, names};
+use taillight_rundir::{RunDir, SCHEMA_VERSION, names, sums};
 
 use crate::align::{self, Cmd};
 use mapping::Mapping;
@@ -65,9 +65,10 @@ pub fn commands(text: &str, map: &Mapping) -> Result<Commands> {
 /// Matches the commands with the traced I/Os of the run and writes `bus.parquet` and `bus.json`.
 ///
 /// # Errors
-/// `Usage` when the run was not traced or too few commands match; `Unavailable` when the directory
-/// cannot be written.
+/// `Usage` when the run was not traced or too few commands match; `Corrupt` when it is damaged;
+/// `Unavailable` when the directory cannot be written.
 pub fn join(dir: &RunDir, file: &str, commands: &Commands) -> Result<BusInfo> {
+    sums::intact(dir)?;
     let rows = traced(dir)?;
     let host: Vec<Cmd> = rows.iter().filter_map(cmd).collect();
     let refuse = |share: f64| {
@@ -132,11 +133,12 @@ fn traced(dir: &RunDir) -> Result<Vec<LayerRow>> {
 }
 
 fn cmd(row: &LayerRow) -> Option<Cmd> {
+    let stamp = |s: Option<i64>| s.filter(|s| *s != 0 && align::is_stamp(*s));
     Some(Cmd {
-        start: row.issue_ns.filter(|s| *s != 0)?,
-        end: row.done_ns.filter(|s| *s != 0)?,
+        start: stamp(row.issue_ns)?,
+        end: stamp(row.done_ns)?,
         op: disk_op(row.op?),
-        byte: row.sector? * 512,
+        byte: row.sector?.checked_mul(512)?,
         bytes: row.size?,
     })
 }
@@ -268,6 +270,32 @@ mod tests {
         assert!(max.before_ns + max.after_ns <= 12_000, "{max:?}");
         assert_eq!(max.d2c_ns, 20_008_000);
         assert!(dir.existing(names::BUS).is_some());
+    }
+
+    #[test]
+    fn what_cannot_be_is_counted_and_left_out() {
+        let map = Mapping::parse(MAP).unwrap();
+        let (max, far) = (u64::MAX, i64::MAX);
+        let mut text = "x\nStart,Op,SLBA,NLB,Response\n1.0,0x02,8,0,1.0\n".to_owned();
+        for line in [
+            format!("1.0,0x02,{max},0,1.0"),
+            format!("1.0,0x02,8,{max},1.0"),
+            format!("{}.0,0x02,8,0,{}.0", far / 1_000, far / 1_000),
+            "--9223372036854775.808,0x02,8,0,1.0".to_owned(),
+        ] {
+            text.push_str(&format!("{line}\n"));
+        }
+        let found = commands(&text, &map).unwrap();
+        assert_eq!((found.list.len(), found.bad), (1, 4));
+        let row = LayerRow {
+            op: Some(OpKind::Read),
+            size: Some(4096),
+            sector: Some(max),
+            issue_ns: Some(1),
+            done_ns: Some(2),
+            ..LayerRow::default()
+        };
+        assert_eq!(cmd(&row), None);
     }
 
     #[test]

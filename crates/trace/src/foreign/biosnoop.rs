@@ -60,7 +60,7 @@ pub fn parse(text: &str) -> Result<Trace> {
     let mut bad = 0;
     let mut ios = Vec::new();
     for line in text.lines().skip(at + 1).filter(|l| !l.trim().is_empty()) {
-        match row(line, &spots) {
+        match row(line, &spots).filter(BlockIo::possible) {
             Some(io) => ios.push(io),
             None => bad += 1,
         }
@@ -111,13 +111,13 @@ fn row(line: &str, spots: &Spots) -> Option<BlockIo> {
     let float = |i: usize| at(i)?.parse::<f64>().ok().filter(|v| v.is_finite());
     let done = (float(spots.time.0)? * spots.time.1).round() as i64;
     let ns = |i: usize| Some((float(i)? * 1e6).round() as i64);
-    let issued = done - ns(spots.latency)?;
+    let issued = done.checked_sub(ns(spots.latency)?)?;
     Some(BlockIo {
         dev: at(spots.disk)?.into(),
         sector: at(spots.sector)?.parse().ok()?,
         bytes: at(spots.bytes)?.parse().ok()?,
         op: letters(at(spots.kind)?)?,
-        queued: spots.queue.and_then(ns).map(|q| issued - q),
+        queued: spots.queue.and_then(ns).map(|q| issued.saturating_sub(q)),
         alloc: None,
         insert: None,
         issued: Some(issued),

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use taillight_core::{Error, OpKind, Result};
 
 use super::{BlockIo, Trace, TraceClock};
+use crate::align;
 
 const MAGIC: u32 = 0x6561_7400;
 const VERSION: u32 = 7;
@@ -83,8 +84,19 @@ fn sectors(bytes: u64) -> u64 {
 pub fn parse(files: &[Vec<u8>]) -> Result<Trace> {
     let mut notes = Vec::new();
     let (mut events, mut names, mut pair) = (Vec::new(), BTreeMap::new(), None);
+    let mut impossible = 0;
     for file in files {
         records(file, &mut events, &mut names, &mut pair, &mut notes)?;
+    }
+    events.retain(|e| {
+        let sound = align::is_stamp(e.time) && align::is_place(e.sector, e.bytes);
+        impossible += usize::from(!sound);
+        sound
+    });
+    if impossible > 0 {
+        notes.push(format!(
+            "{impossible} records have a time or a sector that cannot be; they are left out"
+        ));
     }
     if events.is_empty() {
         return Err(Error::corrupt("the trace holds no block I/O")
@@ -151,7 +163,7 @@ fn records(
                 let text = String::from_utf8_lossy(data);
                 names.insert(event.pid, text.trim_matches('\0').into());
             }
-            (true, 1) if data.len() >= 8 => {
+            (true, 1) if data.len() >= 8 && align::is_stamp(event.time) => {
                 let wall = i64::from(word(data, 0)) * 1_000_000_000 + i64::from(word(data, 4));
                 *pair = Some((event.time, wall));
             }
@@ -331,6 +343,27 @@ mod tests {
         );
         assert_eq!((&*io.comm, io.pid), ("fio", 7));
         assert!(trace.notes.is_empty());
+    }
+
+    #[test]
+    fn records_that_cannot_be_are_counted_and_left_out() {
+        let file = [
+            notes(7, "fio", u64::MAX / 2, u32::MAX),
+            read(1_000, u64::MAX, 4096, 7),
+            read(1_000, u64::MAX / 512, 4096, 7),
+            read(i64::MAX as u64 - 100_000, 8, 4096, 7),
+            read(1_000, 8, 4096, 7),
+        ];
+        let trace = parse(&[file.concat()]).unwrap();
+        assert_eq!((trace.ios.len(), trace.ios[0].sector), (1, 8));
+        assert_eq!(trace.clock, TraceClock::Monotonic(None));
+        assert!(
+            trace.notes[0].starts_with("15 records"),
+            "{:?}",
+            trace.notes
+        );
+        let only = parse(&[read(1_000, u64::MAX, 4096, 7)]).unwrap_err();
+        assert!(only.to_string().contains("no block I/O"), "{only}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub fn looks_like(text: &str) -> bool {
 pub fn parse(text: &str) -> Result<Trace> {
     let (mut ios, mut bad, mut lost) = (Vec::new(), 0, Vec::new());
     for line in text.lines() {
-        match row(line) {
+        match row(line).filter(BlockIo::possible) {
             Some(io) => ios.push(io),
             None if line.starts_with("Lost ") => lost.push(format!("bpftrace says: {line}")),
             None => bad += usize::from(line.contains("sector=")),
@@ -98,5 +98,16 @@ mod tests {
         assert_eq!(trace.notes.len(), 2);
         assert!(looks_like(text) && !looks_like("x=1\n"));
         assert!(parse("Attaching\n").unwrap_err().hint_text().is_some());
+    }
+
+    #[test]
+    fn lines_that_cannot_be_are_counted() {
+        let line = |sector: u64, done: i64| {
+            format!("dev=8:0 sector={sector} bytes=512 op=R issue=1 done={done}\n")
+        };
+        let text = line(8, 9) + &line(u64::MAX, 9) + &line(8, i64::MAX);
+        let trace = parse(&text).unwrap();
+        assert_eq!(trace.ios.len(), 1);
+        assert!(trace.notes[0].starts_with("2 lines"), "{:?}", trace.notes);
     }
 }

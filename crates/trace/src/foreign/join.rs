@@ -42,14 +42,15 @@ struct Own {
 /// from.
 ///
 /// # Errors
-/// `Usage` when the run was traced already, or run and trace do not belong together; `Unavailable`
-/// when the directory cannot be written.
+/// `Usage` when the run was traced already, or run and trace do not belong together; `Corrupt` when
+/// the run is damaged; `Unavailable` when the directory cannot be written.
 pub fn join(dir: &mut RunDir, trace: &Trace) -> Result<Joined> {
     if dir.existing(names::LAYERS).is_some() {
         return Err(Error::usage("the run has layer events already")
             .with("path", dir.file(names::LAYERS).display())
             .hint("copy the run directory without layers.parquet and import into the copy"));
     }
+    sums::intact(dir)?;
     let own = own(dir)?;
     let host: Vec<Cmd> = own.iter().map(|o| o.cmd).collect();
     let other: Vec<Cmd> = trace.ios.iter().map(cmd).collect();
@@ -193,7 +194,7 @@ fn write(dir: &mut RunDir, trace: &Trace, own: &[Own], joined: &mut Joined) -> R
     writer.commit()?;
     let mut manifest = dir.manifest().clone();
     manifest.trace = Some(info(trace, joined));
-    manifest.files = sums::of(dir)?;
+    sums::add(dir, &mut manifest.files, names::LAYERS)?;
     dir.write_manifest(&manifest)
 }
 
@@ -371,6 +372,36 @@ mod tests {
                 .to_string()
                 .contains("already")
         );
+    }
+
+    #[test]
+    fn an_import_hides_no_damage() {
+        let home = tempfile::tempdir().unwrap();
+        let mut dir = run(&home.path().join("run"));
+        let mut manifest = dir.manifest().clone();
+        manifest.files = sums::of(&dir).unwrap();
+        dir.write_manifest(&manifest).unwrap();
+        let trace = binary(&dir, 0);
+        let ios = dir.file(names::IOS);
+        let whole = std::fs::read(&ios).unwrap();
+        let mut bytes = whole.clone();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&ios, &bytes).unwrap();
+        let e = join(&mut dir, &trace).unwrap_err();
+        assert!(e.to_string().contains("damaged"), "{e}");
+        assert!(dir.existing(names::LAYERS).is_none());
+        assert_eq!(sums::changed(&dir).unwrap()[0].name, names::IOS);
+        std::fs::write(&ios, &whole).unwrap();
+        join(&mut dir, &trace).unwrap();
+        assert_eq!(sums::changed(&dir).unwrap(), []);
+        // Damage of later is still seen, and layer events taken away can be imported again.
+        std::fs::remove_file(dir.file(names::LAYERS)).unwrap();
+        join(&mut dir, &trace).unwrap();
+        let files = &dir.manifest().files;
+        assert_eq!(files.iter().filter(|f| f.name == names::LAYERS).count(), 1);
+        std::fs::write(&ios, &bytes).unwrap();
+        assert_eq!(sums::changed(&dir).unwrap()[0].name, names::IOS);
     }
 
     #[test]

@@ -13,6 +13,8 @@ use taillight_core::OpKind;
 
 pub use join::{Joined, join};
 
+use crate::align;
+
 /// One block I/O as another tool saw it. Stamps in ns, on the trace's clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockIo {
@@ -44,6 +46,19 @@ impl BlockIo {
     /// The earliest stamp there is.
     pub fn first(&self) -> i64 {
         self.queued.or(self.issued).unwrap_or(self.done)
+    }
+
+    /// Whether its place and stamps can be: a damaged file may say anything.
+    fn possible(&self) -> bool {
+        let stamps = [
+            self.queued,
+            self.alloc,
+            self.insert,
+            self.issued,
+            Some(self.done),
+        ];
+        stamps.into_iter().flatten().all(align::is_stamp)
+            && align::is_place(self.sector, self.bytes)
     }
 }
 

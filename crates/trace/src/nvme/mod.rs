@@ -49,15 +49,24 @@ impl Drives {
     /// that cannot be read is kept with the reason.
     pub fn before(sys: &Sys, disks: &[String]) -> Drives {
         let mut list: Vec<(PathBuf, Drive)> = Vec::new();
-        for name in disks.iter().filter_map(|d| controller(d)) {
+        for disk in disks.iter().filter(|d| is_nvme(d)) {
+            let (name, why) = match controller(sys, disk) {
+                Ok(name) => (name, None),
+                Err(why) => (disk.clone(), Some(why)),
+            };
             if list.iter().any(|(_, d)| d.name == name) {
                 continue;
             }
             let path = sys.path(&format!("/dev/{name}"));
             let mut drive = Drive {
-                name: name.to_owned(),
+                name,
                 ..Drive::default()
             };
+            if let Some(why) = why {
+                drive.missing.push(why);
+                list.push((path, drive));
+                continue;
+            }
             drive.before = open(&path).and_then(|d| read(&d, &mut drive)).map_or_else(
                 |e| {
                     drive.missing.push(e.to_string());
@@ -94,11 +103,42 @@ fn open(path: &std::path::Path) -> Result<sys::Device> {
     sys::Device::open(path)
 }
 
-/// `nvme0n1`, `nvme0n1p2`, `nvme0c1n1` -> `nvme0`.
-fn controller(disk: &str) -> Option<&str> {
-    let rest = disk.strip_prefix("nvme")?;
-    let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-    (digits > 0).then(|| &disk[..4 + digits])
+/// `nvme0n1` and the like.
+fn is_nvme(disk: &str) -> bool {
+    let rest = disk.strip_prefix("nvme");
+    rest.is_some_and(|r| r.starts_with(|c: char| c.is_ascii_digit()) && r.contains('n'))
+}
+
+/// `nvme0`.
+fn is_controller(name: &str) -> bool {
+    let number = name.strip_prefix("nvme");
+    number.is_some_and(|n| !n.is_empty() && n.chars().all(|c| c.is_ascii_digit()))
+}
+
+/// The controller of a disk, or why it cannot be told. The number in the disk's name is no answer:
+/// with native multipath it is that of the subsystem, and a controller of the same number may be
+/// another drive's.
+fn controller(sys: &Sys, disk: &str) -> std::result::Result<String, String> {
+    let unknown = || format!("which controller {disk} has cannot be told");
+    let place = format!("/sys/block/{disk}/device");
+    let dir = sys.path(&place).canonicalize().map_err(|_| unknown())?;
+    let owner = dir.file_name().unwrap_or_default().to_string_lossy();
+    if is_controller(&owner) {
+        return Ok(owner.into_owned());
+    }
+    if !owner.starts_with("nvme-subsys") {
+        return Err(unknown());
+    }
+    let mut paths = sys.names(&place);
+    paths.retain(|n| is_controller(n));
+    match paths.as_slice() {
+        [] => Err(unknown()),
+        [one] => Ok(one.clone()),
+        several => Err(format!(
+            "{disk} has several controllers ({}): whose logs belong to this run cannot be told",
+            several.join(", ")
+        )),
+    }
 }
 
 /// Reads every log the drive says it has. Nothing is asked before it identified itself, and vendor
@@ -237,10 +277,35 @@ mod tests {
 
     #[test]
     fn disks_have_controllers() {
-        assert_eq!(controller("nvme12n1"), Some("nvme12"));
-        assert_eq!(controller("nvme0c1n1"), Some("nvme0"));
-        assert_eq!(controller("nvme"), None);
-        assert_eq!(controller("vda"), None);
+        let home = tempfile::tempdir().unwrap();
+        let sys = Sys::at(home.path());
+        let dir = |path: &str| {
+            let path = home.path().join(path);
+            std::fs::create_dir_all(&path).unwrap();
+            path
+        };
+        let link = |disk: &str, owner: &str| {
+            let block = dir(&format!("sys/block/{disk}"));
+            let owner = dir(&format!("sys/devices/{owner}"));
+            std::os::unix::fs::symlink(owner, block.join("device")).unwrap();
+        };
+        link("nvme12n1", "pci/nvme12");
+        // Native multipath: the disk has the subsystem's number.
+        dir("sys/devices/virtual/nvme-subsys0/nvme3");
+        dir("sys/devices/virtual/nvme-subsys0/nvme0n1");
+        link("nvme0n1", "virtual/nvme-subsys0");
+        dir("sys/devices/virtual/nvme-subsys1/nvme1");
+        dir("sys/devices/virtual/nvme-subsys1/nvme2");
+        link("nvme1n1", "virtual/nvme-subsys1");
+        assert_eq!(controller(&sys, "nvme12n1").unwrap(), "nvme12");
+        assert_eq!(controller(&sys, "nvme0n1").unwrap(), "nvme3");
+        let why = controller(&sys, "nvme1n1").unwrap_err();
+        assert!(why.contains("several controllers (nvme1, nvme2)"), "{why}");
+        assert!(controller(&sys, "nvme7n1").is_err());
+        let file = Drives::before(&sys, &["nvme1n1".to_owned()]).after();
+        let drive = &file.unwrap().drives[0];
+        assert_eq!((&*drive.name, &drive.missing), ("nvme1n1", &vec![why]));
+        assert!(is_nvme("nvme0c1n1") && !is_nvme("nvme") && !is_nvme("vda"));
     }
 
     #[test]

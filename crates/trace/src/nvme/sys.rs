@@ -43,6 +43,13 @@ enum Ask {
     Log(u8),
 }
 
+/// Dword 10 of Get Log Page: page, how many dwords less one, and that the drive retains its
+/// asynchronous event. Without that bit reading a page would clear an event the kernel waits for.
+fn get_log(id: u8, dwords: u32) -> u32 {
+    const RETAIN_EVENT: u32 = 1 << 15;
+    u32::from(id) | RETAIN_EVENT | (dwords & 0xffff) << 16
+}
+
 /// The ioctl; its answer is the status of the drive.
 struct Passthru(Command);
 
@@ -111,7 +118,7 @@ impl Device {
             Ask::Log(id) => {
                 command.opcode = 0x02;
                 command.namespace = u32::MAX;
-                command.cdw10 = u32::from(*id) | (dwords & 0xffff) << 16;
+                command.cdw10 = get_log(*id, dwords);
                 command.cdw11 = dwords >> 16;
             }
         }
@@ -142,5 +149,17 @@ impl Admin for Device {
     }
     fn log(&self, id: u8, bytes: usize) -> Result<Vec<u8>> {
         self.send(&Ask::Log(id), bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_a_log_leaves_events_pending() {
+        // 512 bytes are 128 dwords, counted from zero.
+        assert_eq!(get_log(0x02, 127), 0x007f_8002);
+        assert_eq!(get_log(0xff, 0x0001_0000), 0x0000_80ff);
     }
 }

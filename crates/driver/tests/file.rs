@@ -234,7 +234,9 @@ fn what_a_killed_stream_left_is_nobodys_without_confirmation() {
     stream(&read).unwrap().close().unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), theirs);
 
-    stream(&ask(WRITE, Some(&path))).unwrap().close().unwrap();
+    let target = stream(&ask(WRITE, Some(&path))).unwrap();
+    assert_eq!(fact(target.as_ref(), "files.writes_allocate"), "true");
+    target.close().unwrap();
     assert!(!path.exists() && !sidecar.exists());
 }
 

@@ -2,7 +2,7 @@
 
 use taillight_core::capability::Capabilities;
 use taillight_core::job::DriverView;
-use taillight_core::plan::TargetPlan;
+use taillight_core::plan::{TargetPlan, WorkloadPlan};
 use taillight_core::{Error, Result};
 use taillight_driver::{DRIVERS, Driver};
 
@@ -30,5 +30,10 @@ impl DriverView for Registry {
     }
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
         driver(&target.driver)?.capabilities(target)
+    }
+    fn defaults(&self, name: &str, workload: &mut WorkloadPlan) {
+        if let Ok(driver) = driver(name) {
+            driver.defaults(workload);
+        }
     }
 }

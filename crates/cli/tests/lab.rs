@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use taillight_lab::faults::find;
-use taillight_lab::guard::{Stop, sweep};
+use taillight_lab::guard::{Lab, Stop};
 use taillight_lab::score::Score;
 use taillight_lab::trial;
 
@@ -33,7 +33,7 @@ fn faults_are_blamed_on_their_layers() {
     }
     let taillight = assert_cmd::cargo::cargo_bin("taillight");
     let stop = Stop::install().expect("signal handlers");
-    sweep();
+    let lab = Lab::enter().expect("the only lab");
     let mut sum = Score::default();
     let (mut right, mut wrong) = (0, 0);
     for (name, engine) in SHORT {
@@ -63,7 +63,7 @@ fn faults_are_blamed_on_their_layers() {
             *sum.blamed.entry(layer).or_default() += n;
         }
     }
-    sweep();
+    drop(lab);
     let all = sum.injected();
     println!("{right} of {all} right, {wrong} wrong");
     assert!(

@@ -51,6 +51,18 @@ fn a_stream_grows_and_is_read_by_a_later_run() {
     assert_eq!(length, 20_000);
 }
 
+/// Without `passes` the writer ends at the end of the data, long before the run's time is over.
+#[test]
+fn a_stream_does_not_begin_again() {
+    let home = tempfile::tempdir().expect("a directory");
+    let stream = "--driver filestream --path s.dat --size 1MB --bs 1000B --rw write --output w";
+    job(home.path(), stream, 0);
+    let summary = summary(home.path(), "w");
+    assert_eq!(summary["ops"]["write"]["count"], 1000);
+    let reasons = summary["verdict"].to_string();
+    assert!(!reasons.contains("writes_allocate"), "{reasons}");
+}
+
 #[test]
 fn readers_follow_the_writer_of_a_stream() {
     let home = tempfile::tempdir().expect("a directory");
@@ -76,6 +88,10 @@ fn what_is_no_stream_is_refused() {
         ("--rw randwrite", "ascending order only"),
         ("--rw write --workers 2", "one writer"),
         ("--rw rw", "either appends or reads"),
+        (
+            "--rw write --set run.warmup=1s --set workload.0.passes=2",
+            "passes = 1",
+        ),
     ] {
         let (_, err) = job(home.path(), &format!("{stream} {args}"), 2);
         assert!(err.contains(said), "{err}");

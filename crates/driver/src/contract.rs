@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use taillight_core::capability::Capabilities;
-use taillight_core::plan::{Plan, TargetPlan};
+use taillight_core::plan::{Plan, TargetPlan, WorkloadPlan};
 use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
 use taillight_core::{Op, Result, Stamp, Status};
@@ -34,6 +34,8 @@ pub trait Driver: Send + std::marker::Sync {
     /// # Errors
     /// `Usage` when options contradict each other.
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities>;
+    /// Fills in what a workload leaves open and this driver has a default of its own for.
+    fn defaults(&self, _workload: &mut WorkloadPlan) {}
     /// Passes the guard, opens, lays out data where the plan reads it. Not measured.
     ///
     /// # Errors

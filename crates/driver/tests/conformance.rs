@@ -114,6 +114,7 @@ fn filestream_keeps_the_contract() {
         let target = target("filestream", Some(path.clone()), options);
         let mut plan = plan(target, &[OpKind::Write], 4096, 1);
         plan.workloads[0].access.kind = AccessKind::Sequential;
+        plan.workloads[0].passes = Some(1);
         let mut reader = plan.workloads[0].clone();
         reader.mix[0].op = OpKind::Read;
         plan.workloads.push(reader);

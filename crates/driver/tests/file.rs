@@ -6,10 +6,10 @@ mod support;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use support::{Ask, MIB, fact, one, op, scratch, session};
-use taillight_core::plan::BlockSize;
+use taillight_core::plan::{AccessKind, BlockSize};
 use taillight_core::units::ByteSize;
 use taillight_core::{ErrorKind, OpKind, Status};
-use taillight_driver::Admin;
+use taillight_driver::{Admin, OpenSpec, Target};
 
 const READ: &[OpKind] = &[OpKind::Read];
 const WRITE: &[OpKind] = &[OpKind::Write];
@@ -190,6 +190,73 @@ fn what_a_killed_run_left_is_taken_over_and_removed() {
     .unwrap();
     ask.open().unwrap().close().unwrap();
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+}
+
+/// The file of a stream that was killed, then `cp results.csv stream.dat`, which keeps the inode.
+#[test]
+fn what_a_killed_stream_left_is_nobodys_without_confirmation() {
+    let tmp = scratch();
+    let path = tmp.path().join("stream.dat");
+    let ask = |ops, destroy| Ask {
+        size: Some(64 * MIB),
+        destroy,
+        run_id: "later",
+        ..Ask::new(&path, ops)
+    };
+    std::mem::forget(stream(&ask(WRITE, None)).unwrap());
+    let sidecar = tmp.path().join(".taillight-owner.json");
+    let mark = std::fs::read_to_string(&sidecar).unwrap();
+    assert!(mark.contains("\"grows\": true"), "{mark}");
+    // The forgotten target still holds the lock, as no killed one does: go on in another inode.
+    let was = std::fs::metadata(&path).unwrap().ino().to_string();
+    let theirs = [b'7'; 3 * 4096];
+    std::fs::write(tmp.path().join("unlocked"), theirs).unwrap();
+    std::fs::rename(tmp.path().join("unlocked"), &path).unwrap();
+    let now = std::fs::metadata(&path).unwrap().ino().to_string();
+    std::fs::write(&sidecar, mark.replace(&was, &now)).unwrap();
+
+    let e = stream(&ask(WRITE, None)).err().unwrap();
+    assert_eq!(e.kind(), ErrorKind::Refused);
+    let said = e.to_string();
+    assert!(
+        said.contains("left by a killed run, or changed since"),
+        "{said}"
+    );
+    assert_eq!(
+        ask(WRITE, None).open().err().unwrap().kind(),
+        ErrorKind::Refused
+    );
+    // Reading it is no reason to delete it.
+    let read = Ask {
+        size: None,
+        ..ask(READ, None)
+    };
+    stream(&read).unwrap().close().unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), theirs);
+
+    let target = stream(&ask(WRITE, Some(&path))).unwrap();
+    assert_eq!(fact(target.as_ref(), "files.writes_allocate"), "true");
+    target.close().unwrap();
+    assert!(!path.exists() && !sidecar.exists());
+}
+
+/// Opens with driver `filestream`.
+fn stream(ask: &Ask<'_>) -> taillight_core::Result<Box<dyn Target>> {
+    let mut plan = ask.plan();
+    plan.target.driver = "filestream".to_owned();
+    for w in &mut plan.workloads {
+        w.access.kind = AccessKind::Sequential;
+        w.passes = Some(1);
+    }
+    let destroy = ask.destroy.map(|p| p.to_str().unwrap());
+    let spec = OpenSpec {
+        plan: &plan,
+        run_id: ask.run_id,
+        destroy,
+    };
+    taillight_driver::find("filestream")
+        .unwrap()
+        .open(&spec, &mut |_| true)
 }
 
 #[test]

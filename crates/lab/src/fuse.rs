@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use crate::guard::{NAME, Undo, home};
+use crate::guard::{NAME, Undo, home, make_home};
 use crate::truth::now_ns;
 
 /// The file's name.
@@ -98,6 +98,7 @@ struct Served {
 /// # Errors
 /// When /dev/fuse is not there or may not be used.
 pub fn serve(undo: &mut Undo, bytes: usize) -> Result<(PathBuf, Arc<Slow>)> {
+    make_home()?;
     let at = home().join(format!("{NAME}-fuse"));
     std::fs::create_dir_all(&at)?;
     let device = File::options()

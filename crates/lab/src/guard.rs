@@ -1,5 +1,8 @@
 //! Undoing: whatever happens, everything that was made or changed is taken back, last first.
 
+use std::fs::{File, Metadata};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -7,9 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::io::Errno;
 
 /// Begins the name of everything that the lab makes.
 pub const NAME: &str = "taillight-lab";
+/// Locked by the only lab of this machine; where only root may make files.
+const LOCK: &str = "/run/taillight-lab.lock";
 /// Where control group hierarchies are mounted.
 pub const CGROUPS: &str = "/sys/fs/cgroup";
 
@@ -107,21 +114,95 @@ pub fn set(path: &Path, value: impl std::fmt::Display) -> Result<()> {
     std::fs::write(path, &value).with_context(|| format!("{value} into {}", path.display()))
 }
 
-/// Takes back what an earlier lab left that was killed: thaws, unmounts, detaches, removes.
-/// Everything is found by [`NAME`].
-pub fn sweep() {
+/// The only lab of this machine, while it lives. What an earlier one left that was killed is taken
+/// back when it begins; what its own trials left, when it is dropped.
+pub struct Lab(
+    // Held for its lock, which ends with the process even when that is killed.
+    #[allow(dead_code)] File,
+);
+
+impl Lab {
+    /// Becomes the only lab, sweeps up and makes [`home`].
+    ///
+    /// # Errors
+    /// When another one is under way, or [`home`] is not the lab's.
+    pub fn enter() -> Result<Lab> {
+        let lock = only(Path::new(LOCK))?;
+        if let Ok(meta) = std::fs::symlink_metadata(home()) {
+            check(&home(), &meta)?;
+        }
+        sweep();
+        make_home()?;
+        Ok(Lab(lock))
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        sweep();
+    }
+}
+
+/// Takes the lock of the only lab.
+fn only(path: &Path) -> Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::from_raw_mode(0o600))
+        .with_context(|| format!("cannot open {}", path.display()))?;
+    match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(fd.into()),
+        Err(Errno::WOULDBLOCK) => bail!(
+            "another lab is under way: it holds {}; wait until it has ended",
+            path.display()
+        ),
+        Err(e) => Err(e).with_context(|| format!("cannot lock {}", path.display())),
+    }
+}
+
+/// Makes [`home`], for root alone.
+///
+/// # Errors
+/// When it cannot be made, or what is there is not the lab's.
+pub fn make_home() -> Result<()> {
+    let home = home();
+    match std::fs::DirBuilder::new().mode(0o700).create(&home) {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+            check(&home, &std::fs::symlink_metadata(&home)?)
+        }
+        made => made.with_context(|| format!("cannot make {}", home.display())),
+    }
+}
+
+/// Whether what is found in the place of [`home`] can be the lab's.
+fn check(path: &Path, meta: &Metadata) -> Result<()> {
+    if !meta.is_dir() || meta.uid() != 0 {
+        bail!(
+            "{} is not a directory of root: the lab did not make it; remove it",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+/// Whether a mount point or the file behind a loop device is [`home`] or lies in it.
+fn ours(path: &str) -> bool {
+    Path::new(path).starts_with(home())
+}
+
+/// Takes back what a lab left: thaws, unmounts, detaches, removes. Only what lies in [`home`], and
+/// control groups called [`NAME`].
+fn sweep() {
     groups();
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let mine = |line: &&str| line.split(' ').nth(1).is_some_and(|at| at.contains(NAME));
-    for line in mounts.lines().rev().filter(mine) {
-        let at = line.split(' ').nth(1).unwrap_or_default();
-        let _ = tool("fsfreeze", &["--unfreeze", at]);
-        let _ = tool("umount", &["--lazy", at]);
+    for at in mounts.lines().rev().filter_map(|l| l.split(' ').nth(1)) {
+        if ours(at) {
+            let _ = tool("fsfreeze", &["--unfreeze", at]);
+            let _ = tool("umount", &["--lazy", at]);
+        }
     }
     let blocks = std::fs::read_dir("/sys/block").into_iter().flatten();
     for entry in blocks.flatten() {
         let file = std::fs::read_to_string(entry.path().join("loop/backing_file"));
-        if file.is_ok_and(|f| f.contains(NAME)) {
+        if file.is_ok_and(|f| ours(&f)) {
             let device = Path::new("/dev").join(entry.file_name());
             let _ = tool("losetup", &[Path::new("--detach"), &device]);
         }
@@ -134,7 +215,7 @@ fn groups() {
     for hierarchy in hierarchies.flatten() {
         let groups = std::fs::read_dir(hierarchy.path()).into_iter().flatten();
         for group in groups.flatten() {
-            if group.file_name().to_string_lossy().starts_with(NAME) {
+            if group.file_name() == NAME {
                 dissolve(&hierarchy.path(), &group.path());
             }
         }
@@ -161,6 +242,50 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+
+    #[test]
+    fn only_what_lies_in_its_home_is_the_labs() {
+        for path in [
+            "/dev/shm/taillight-lab",
+            "/dev/shm/taillight-lab/taillight-lab-ext4",
+            "/dev/shm/taillight-lab/taillight-lab-image (deleted)\n",
+        ] {
+            assert!(ours(path), "{path}");
+        }
+        for path in [
+            "/home/u/taillight-lab/x",
+            "/mnt/dev/shm/taillight-lab/x",
+            "/dev/shm/taillight-lab-2/x",
+            "/dev/shm/taillight-labels",
+            "/dev/shm",
+            "dev/shm/taillight-lab",
+            "",
+        ] {
+            assert!(!ours(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_second_lab_is_told_and_a_strange_home_is_not_entered() {
+        let place = std::env::temp_dir().join(format!("guard-{}", std::process::id()));
+        std::fs::create_dir(&place).expect("a directory");
+        let lock = place.join("lock");
+        let first = only(&lock).expect("nobody else's");
+        let told = only(&lock).expect_err("it is held").to_string();
+        assert!(told.contains("another lab is under way"), "{told}");
+        drop(first);
+        only(&lock).expect("it is free again");
+
+        let link = place.join("link");
+        std::os::unix::fs::symlink(&place, &link).expect("a link");
+        only(&link).expect_err("a link is not followed");
+        let meta = |path: &Path| std::fs::symlink_metadata(path).expect("it is there");
+        assert!(check(&link, &meta(&link)).is_err());
+        assert!(check(&lock, &meta(&lock)).is_err());
+        let root = meta(&place).uid() == 0;
+        assert_eq!(check(&place, &meta(&place)).is_ok(), root);
+        std::fs::remove_dir_all(&place).expect("removed");
+    }
 
     #[test]
     fn everything_is_undone_backwards_even_in_a_panic() {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use taillight_lab::faults::{FAULTS, Fault, find};
-use taillight_lab::guard::{Stop, sweep};
+use taillight_lab::guard::{Lab, Stop};
 use taillight_lab::score::{Score, matrix};
 use taillight_lab::trial;
 
@@ -74,7 +74,7 @@ fn trials(wish: &Wish) -> Result<bool> {
         return Ok(true);
     }
     let stop = Stop::install()?;
-    sweep();
+    let _lab = Lab::enter()?;
     let mut fine = true;
     for repeat in 0..wish.repeats {
         for fault in &wish.faults {
@@ -110,7 +110,6 @@ fn trials(wish: &Wish) -> Result<bool> {
             }
         }
     }
-    sweep();
     Ok(fine)
 }
 

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::guard::{CGROUPS, NAME, Undo, dissolve, home, set, tool};
+use crate::guard::{CGROUPS, NAME, Undo, dissolve, home, make_home, set, tool};
 
 /// A file of zeros in memory.
 ///
 /// # Errors
 /// When there is no room.
 pub fn image(undo: &mut Undo, name: &str, bytes: u64) -> Result<PathBuf> {
-    std::fs::create_dir_all(home())?;
+    make_home()?;
     let path = home().join(format!("{NAME}-{name}"));
-    let file = std::fs::File::create(&path).context("an image")?;
+    let file = std::fs::File::create_new(&path).context("an image")?;
     let gone = path.clone();
     undo.add(move || drop(std::fs::remove_file(gone)));
     file.set_len(bytes)?;

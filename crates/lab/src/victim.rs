@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::guard::{NAME, Stop, Undo, home};
+use crate::guard::{NAME, Stop, Undo, home, make_home};
 
 /// Where and how.
 #[derive(Debug, Clone)]
@@ -49,7 +49,7 @@ impl Victim {
     /// # Errors
     /// When it ends before that, with what it said.
     pub fn start(undo: &mut Undo, stop: &Stop, order: &Order) -> Result<Victim> {
-        std::fs::create_dir_all(home())?;
+        make_home()?;
         let dir = home().join(format!("{NAME}-run"));
         let _ = std::fs::remove_dir_all(&dir);
         let log = std::fs::File::create(home().join("run.log"))?;

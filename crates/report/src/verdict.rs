@@ -406,7 +406,9 @@ fn early(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
 fn allocates(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let driver = analysis.manifest.environment.get("driver")?;
     let allocates = driver.get("files.writes_allocate")?.as_str()? == "true";
-    if !allocates || !summary.ops.contains_key(&OpKind::Write) {
+    // Appending is what a stream is for: nobody takes it for overwriting.
+    let grows = driver.get("files.grows").and_then(|f| f.as_str()) == Some("true");
+    if grows || !allocates || !summary.ops.contains_key(&OpKind::Write) {
         return None;
     }
     let text = "The file had no blocks when the writes began: they measure allocating it as well. \

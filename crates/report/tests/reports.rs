@@ -286,6 +286,12 @@ fn writes_into_a_file_without_blocks_are_no_overwrites() {
         let made = summary(&path);
         assert_eq!(codes(&made).contains(&"writes_allocate"), seen);
     }
+    // A stream appends: it is no overwriting, and nobody takes it for that.
+    edit(&path, |m| {
+        let facts = serde_json::json!({"files.writes_allocate": "true", "files.grows": "true"});
+        m.environment.insert("driver".into(), facts);
+    });
+    assert!(!codes(&summary(&path)).contains(&"writes_allocate"));
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub use written::{
 };
 
 use crate::capability::Capabilities;
-use crate::plan::{Plan, TargetPlan};
+use crate::plan::{Plan, TargetPlan, WorkloadPlan};
 use crate::units::ByteSize;
 use crate::{Error, Result};
 
@@ -47,6 +47,8 @@ pub trait DriverView {
     /// # Errors
     /// `Usage` when options contradict each other.
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities>;
+    /// Fills in what a workload leaves open and this driver has a default of its own for.
+    fn defaults(&self, _driver: &str, _workload: &mut WorkloadPlan) {}
 }
 
 /// Facts of this machine that defaults depend on.

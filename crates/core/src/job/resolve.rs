@@ -46,7 +46,9 @@ impl Resolver<'_> {
         };
         let mut workloads = Vec::with_capacity(written.len());
         for (i, w) in written.into_iter().enumerate() {
-            workloads.push(workload(w, i, &capabilities).map_err(|c| self.error(c))?);
+            let mut w = workload(w, i, &capabilities).map_err(|c| self.error(c))?;
+            self.drivers.defaults(&target.driver, &mut w);
+            workloads.push(w);
         }
         let plan = Plan {
             run,

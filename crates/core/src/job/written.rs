@@ -133,7 +133,8 @@ pub struct WorkloadTable {
     pub measured: Option<bool>,
     /// Writers stamp what they write; readers measure from the writer's stamp. Default: false.
     pub end_to_end: Option<bool>,
-    /// A worker ends after so many passes over its part of the data. Default: it goes on.
+    /// A worker ends after so many passes over its part of the data. Default: it goes on; the writer
+    /// of a `filestream` ends after one.
     pub passes: Option<u64>,
     /// CPUs the workers are pinned to, round robin. Default: not pinned.
     pub cpus: Option<Vec<u32>>,

@@ -180,10 +180,12 @@ fn examine(
         guard::file(&stat, path)?;
         lock(&fd, path, asked.uses.changes())?;
     }
-    let mark = marks
-        .iter()
-        .find(|m| m.name == name && m.fits(&stat))
-        .cloned();
+    let unfinished =
+        stat.st_size > 0 && marks.iter().any(|m| m.name == name && m.unfinished(&stat));
+    // Unconfirmed, such a mark counts for nothing: a run that only reads must not delete the file
+    // in the end either.
+    let known = |m: &&Mark| m.name == name && m.fits(&stat) && (!unfinished || asked.confirmed);
+    let mark = marks.iter().find(known).cloned();
     let there = There {
         ours: mark.is_some() || stat.st_size == 0 || asked.confirmed,
         fd,
@@ -191,6 +193,9 @@ fn examine(
         mark,
     };
     if asked.uses.changes() && !there.ours {
+        if unfinished {
+            guard::unfinished(asked.confirmed, path)?;
+        }
         guard::foreign(asked.confirmed, path)?;
     }
     Ok(Some(there))

@@ -41,8 +41,7 @@ pub fn prepare(
         let is_new = found.there.is_none();
         let blocks = found.there.as_ref().map_or(0, There::allocated);
         let writes = asked.uses.writes && *step != Step::Fill;
-        // Appending is what a stream is for: nobody takes it for overwriting.
-        allocates |= writes && *step != Step::Empty && blocks < file_size;
+        allocates |= writes && (*step == Step::Empty || blocks < file_size);
         let (held, mark) = own(found, file_size, made.dir(), asked)?;
         if let Some(mark) = mark {
             made.mark(mark)?;
@@ -53,13 +52,16 @@ pub fn prepare(
         perform(*step, &held, file_size, seed, made.dir(), &mut meter)?;
         ready.push(held.file);
     }
-    let facts = vec![
+    let mut facts = vec![
         ("files.new".to_owned(), new.to_string()),
         ("files.reused".to_owned(), reused.to_string()),
         ("files.laid_out".to_owned(), to_fill.to_string()),
         ("files.writes_allocate".to_owned(), allocates.to_string()),
         ("files.kept".to_owned(), made.keeps().to_string()),
     ];
+    if asked.grows() {
+        facts.push(("files.grows".to_owned(), true.to_string()));
+    }
     Ok(Ready {
         files: ready,
         file_size,

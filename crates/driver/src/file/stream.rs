@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 use taillight_core::capability::Capabilities;
-use taillight_core::plan::{AccessKind, Before, Plan, TargetPlan, WorkloadPlan};
+use taillight_core::plan::{AccessKind, Before, BlockSize, Plan, TargetPlan, WorkloadPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 
@@ -127,6 +127,12 @@ impl Driver for FileStream {
             before: vec![Before::Flush, Before::DropCaches],
         })
     }
+    /// A writer ends at the end of the data: a stream does not begin again.
+    fn defaults(&self, workload: &mut WorkloadPlan) {
+        if all(workload, OpKind::Write) && ordered(workload) {
+            workload.passes.get_or_insert(1);
+        }
+    }
     fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         let options = StreamOptions::read(&spec.plan.target)?;
         let appends = appends(spec.plan)?;
@@ -145,8 +151,7 @@ impl Driver for FileStream {
 fn appends(plan: &Plan) -> Result<bool> {
     let mut writers = 0;
     for w in &plan.workloads {
-        let ordered = matches!(w.access.kind, AccessKind::Sequential | AccessKind::Follow);
-        if !ordered {
+        if !ordered(w) {
             return Err(
                 Error::usage("a stream is read and written in ascending order only")
                     .with("workload", &w.name)
@@ -165,10 +170,42 @@ fn appends(plan: &Plan) -> Result<bool> {
             .with("workers that write", writers)
             .hint("use workers = 1, or driver `file`"));
     }
+    let mut writing = plan.workloads.iter().filter(|w| all(w, OpKind::Write));
+    if let Some(w) = writing.find(|w| !ends(plan, w)) {
+        return Err(Error::usage(
+            "the writer of a stream would begin again and overwrite its data",
+        )
+        .with("workload", &w.name)
+        .hint("use passes = 1: it then ends at the end of the data, or earlier"));
+    }
     let follows = |w: &WorkloadPlan| w.access.kind == AccessKind::Follow;
     let readers = plan.workloads.iter().filter(|w| all(w, OpKind::Read));
     let laid_out = readers.filter(|w| !follows(w)).count() > 0;
     Ok(writers == 1 && !laid_out)
+}
+
+fn ordered(w: &WorkloadPlan) -> bool {
+    matches!(w.access.kind, AccessKind::Sequential | AccessKind::Follow)
+}
+
+/// Whether a writer ends before it would begin again: by its passes, or because all that the run
+/// does fits. What the run's end does not count (warm-up, workloads that are not measured) and what
+/// is not known yet (a size that is not written) can only end by passes.
+fn ends(plan: &Plan, w: &WorkloadPlan) -> bool {
+    if w.passes == Some(1) {
+        return true;
+    }
+    let (Some(size), true) = (plan.target.size, plan.run.warmup.0 == 0 && w.measured) else {
+        return false;
+    };
+    let room = size.0.saturating_sub(w.access.offset.0);
+    let room = w.access.length.map_or(room, |l| l.0.min(room));
+    let block = w.block_size.max().max(1);
+    let step = block.next_multiple_of(w.access.align.0.max(1));
+    let fit = |blocks: u64| blocks.saturating_mul(step) <= room;
+    let fixed = matches!(w.block_size, BlockSize::Fixed(_));
+    let bytes = plan.run.bytes.filter(|_| fixed);
+    plan.run.operations.is_some_and(fit) || bytes.is_some_and(|b| fit(b.0.div_ceil(block)))
 }
 
 fn all(w: &WorkloadPlan, op: OpKind) -> bool {
@@ -197,6 +234,7 @@ mod tests {
                 let mut w = WorkloadPlan::simple("w", *op, ByteSize(4096));
                 w.access.kind = *kind;
                 w.workers = *workers;
+                w.passes = Some(1);
                 w
             })
             .collect();
@@ -229,6 +267,40 @@ mod tests {
         };
         mixed.workloads[0].mix.push(read);
         assert!(appends(&mixed).is_err());
+    }
+
+    #[test]
+    fn a_writer_ends_at_the_end_of_the_data() {
+        let writer = |passes, operations, bytes: Option<u64>, warmup| {
+            let mut plan = streams(&[(OpKind::Write, AccessKind::Sequential, 1)]);
+            plan.target.size = Some(ByteSize(10 * 4096));
+            plan.workloads[0].passes = passes;
+            plan.run.operations = operations;
+            plan.run.bytes = bytes.map(ByteSize);
+            plan.run.warmup.0 = warmup;
+            appends(&plan)
+        };
+        for (passes, operations, bytes, warmup, fine) in [
+            (Some(1), None, None, 1, true),
+            (Some(1), Some(100), None, 0, true),
+            (Some(2), None, None, 0, false),
+            (None, None, None, 0, false),
+            (None, Some(10), None, 0, true),
+            (None, Some(11), None, 0, false),
+            (None, Some(10), None, 1, false),
+            (None, None, Some(9 * 4096 + 1), 0, true),
+            (Some(3), None, Some(10 * 4096 + 1), 0, false),
+        ] {
+            let given = (passes, operations, bytes, warmup);
+            match writer(passes, operations, bytes, warmup) {
+                Ok(_) => assert!(fine, "{given:?}"),
+                Err(e) => assert!(!fine && e.to_string().contains("would begin again"), "{e}"),
+            }
+        }
+        let mut plan = streams(&[(OpKind::Write, AccessKind::Follow, 1)]);
+        plan.workloads[0].passes = None;
+        FileStream.defaults(&mut plan.workloads[0]);
+        assert_eq!(plan.workloads[0].passes, Some(1));
     }
 
     #[test]

@@ -67,12 +67,33 @@ pub fn foreign(confirmed: bool, target: &Path) -> Result<()> {
     if confirmed {
         return Ok(());
     }
-    Err(Error::refused("the plan would overwrite data that Taillight did not make")
+    Err(
+        Error::refused("the plan would overwrite data that Taillight did not make")
+            .with("target", target.display())
+            .hint(if_lost(target)),
+    )
+}
+
+/// Refuses to write over what a killed run was appending to: nobody knows its last size, so that it
+/// cannot be told from what somebody wrote into it since.
+///
+/// # Errors
+/// `Refused`, saying how to confirm.
+pub fn unfinished(confirmed: bool, target: &Path) -> Result<()> {
+    if confirmed {
+        return Ok(());
+    }
+    let what = "the file was left by a killed run, or changed since";
+    Err(Error::refused(what)
         .with("target", target.display())
-        .hint(format!(
-            "if all of it may be lost, set `destroy = true` under [target] and add: --destroy {}",
-            target.display()
-        )))
+        .hint(format!("delete it, or {}", if_lost(target))))
+}
+
+fn if_lost(target: &Path) -> String {
+    format!(
+        "if all of it may be lost, set `destroy = true` under [target] and add: --destroy {}",
+        target.display()
+    )
 }
 
 /// Refuses a block device that is mounted, swap, held or a member of something, whole or in part.

@@ -1,7 +1,9 @@
 //! The ownership mark: `.taillight-owner.json` beside the files that Taillight made.
 //!
 //! A file is Taillight's when the mark names its inode, device and size, and nobody changed it
-//! since the run that kept it ended. The mark is written before the first byte of data and removed
+//! since the run that kept it ended. A file that a killed run was still appending to has neither a
+//! final size nor a time of change: its mark proves nothing, so that it needs confirmation. The mark
+//! is written before the first byte of data and removed
 //! after the file, so that a killed run leaves files that the next run still knows. Changes happen
 //! under a lock on the directory. A database has one mark for its whole directory, because its store
 //! makes and deletes files as it likes.
@@ -47,7 +49,8 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Whether this is the mark of the file with this `stat`.
+    /// Whether this is the mark of the file with this `stat`, as far as the run that uses it can
+    /// tell; a later run asks [`Mark::unfinished`] too.
     pub fn fits(&self, stat: &Stat) -> bool {
         let size = u64::try_from(stat.st_size);
         self.same_file(stat)
@@ -60,6 +63,10 @@ impl Mark {
         self.size = u64::try_from(stat.st_size).unwrap_or(self.size);
         self.grows = false;
         self.modified_ns = Some(modified_ns(stat));
+    }
+    /// Whether a run that appended to this very file was killed: what is in it now may be anybody's.
+    pub fn unfinished(&self, stat: &Stat) -> bool {
+        self.grows && self.modified_ns.is_none() && self.same_file(stat)
     }
     fn same_file(&self, stat: &Stat) -> bool {
         self.inode == stat.st_ino && self.device == device(stat)

@@ -253,7 +253,7 @@ mod tests {
             assert!(ours(path), "{path}");
         }
         for path in [
-            "/home/u/taillight-lab/x",
+            "/srv/u/taillight-lab/x",
             "/mnt/dev/shm/taillight-lab/x",
             "/dev/shm/taillight-lab-2/x",
             "/dev/shm/taillight-labels",

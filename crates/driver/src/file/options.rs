@@ -47,7 +47,7 @@ pub enum Layout {
 /// Reads and writes handed to the ring in one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SubmitBatch {
-    /// [`DIRECT_BATCH`] with direct I/O, else everything that is due.
+    /// `DIRECT_BATCH` with direct I/O, else everything that is due.
     #[default]
     Auto,
     /// At most this many; 0 for everything that is due.

@@ -2,7 +2,7 @@
 //!
 //! What it is: the guard's decision over a database directory, sessions and target written once
 //! over two small traits, the form of values, options helpers. What it is not: a store; each
-//! store's folder wraps its C API, loaded at run time, behind [`Engine`], [`Store`] and [`Hand`].
+//! store's folder wraps its C API, loaded at run time, behind `Engine`, `Store` and `Hand`.
 //! All of them are synchronous: one operation at a time per worker, many workers on one handle.
 
 mod fault;

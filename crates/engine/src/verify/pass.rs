@@ -30,7 +30,7 @@ pub struct Pass<'a> {
     pub worker: u16,
     /// Bytes of the largest value, for targets addressed by key.
     pub value: u64,
-    /// Reads in flight, at most [`DEEPEST`]; 1 where the target has no queue.
+    /// Reads in flight, at most `DEEPEST`; 1 where the target has no queue.
     pub depth: u32,
     /// The target was asked to forget cached data, and did.
     pub caches_dropped: bool,

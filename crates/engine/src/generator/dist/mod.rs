@@ -1,8 +1,8 @@
 //! Which item of many: the distributions behind block positions and key numbers.
 //!
-//! What it is: pure, seeded draws over `0..n`, one file each, listed once in [`Shape`]. What it is
+//! What it is: pure, seeded draws over `0..n`, one file each, listed once in `Shape`. What it is
 //! not: offsets, key names, or the choice of a distribution by a job. Callers: the generator.
-//! Adding one: a file here, a line in [`DistSpec`], a line in [`Shape`] and its arms.
+//! Adding one: a file here, a line in [`DistSpec`], a line in `Shape` and its arms.
 //!
 //! Numbers above 2^53 are reached by the integer distributions (uniform, Zipf, hot spot, zoned);
 //! those that scale a double (Pareto, normal, YCSB's) have its 53 bits of resolution.

@@ -56,6 +56,21 @@ pub struct OptionDoc {
     pub about: &'static str,
 }
 
+/// An [`OptionDoc`] in one call: tables of options read line by line.
+pub(crate) const fn doc(
+    name: &'static str,
+    values: &'static str,
+    default: &'static str,
+    about: &'static str,
+) -> OptionDoc {
+    OptionDoc {
+        name,
+        values,
+        default,
+        about,
+    }
+}
+
 /// What `open` needs.
 #[derive(Clone, Copy)]
 pub struct OpenSpec<'a> {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result};
 
-use crate::contract::OptionDoc;
+use crate::contract::{OptionDoc, doc};
 
 /// How I/O is issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -154,20 +154,6 @@ impl Default for FileOptions {
             sqpoll_cpu: -1,
             grows: false,
         }
-    }
-}
-
-const fn doc(
-    name: &'static str,
-    values: &'static str,
-    default: &'static str,
-    about: &'static str,
-) -> OptionDoc {
-    OptionDoc {
-        name,
-        values,
-        default,
-        about,
     }
 }
 

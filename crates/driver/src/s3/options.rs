@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Error, Result};
 
-use crate::contract::OptionDoc;
+use crate::contract::{OptionDoc, doc};
 use crate::kv::options;
 
 /// How the bucket is named in a request.
@@ -77,20 +77,6 @@ impl Default for S3Options {
             signed_payload: false,
             keep: false,
         }
-    }
-}
-
-const fn doc(
-    name: &'static str,
-    values: &'static str,
-    default: &'static str,
-    about: &'static str,
-) -> OptionDoc {
-    OptionDoc {
-        name,
-        values,
-        default,
-        about,
     }
 }
 

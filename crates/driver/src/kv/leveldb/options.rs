@@ -5,7 +5,7 @@ use taillight_core::Result;
 use taillight_core::units::ByteSize;
 
 use super::sys::Settings;
-use crate::contract::OptionDoc;
+use crate::contract::{OptionDoc, doc};
 use crate::kv::options::{self, Or};
 
 /// Compression of blocks.
@@ -45,20 +45,6 @@ pub struct LevelOptions {
     pub bounded_scans: bool,
     /// What the run makes stays.
     pub keep: bool,
-}
-
-const fn doc(
-    name: &'static str,
-    values: &'static str,
-    default: &'static str,
-    about: &'static str,
-) -> OptionDoc {
-    OptionDoc {
-        name,
-        values,
-        default,
-        about,
-    }
 }
 
 /// Their docs, in the order of the struct.

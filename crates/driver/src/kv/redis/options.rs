@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use taillight_core::units::Span;
 use taillight_core::{Error, Result};
 
-use crate::contract::OptionDoc;
+use crate::contract::{OptionDoc, doc};
 use crate::kv::options;
 
 /// Longest prefix of keys, bytes.
@@ -53,20 +53,6 @@ impl RedisOptions {
             return Err(Error::usage("options.timeout is zero").hint("5s is the default"));
         }
         Ok(parsed)
-    }
-}
-
-const fn doc(
-    name: &'static str,
-    values: &'static str,
-    default: &'static str,
-    about: &'static str,
-) -> OptionDoc {
-    OptionDoc {
-        name,
-        values,
-        default,
-        about,
     }
 }
 

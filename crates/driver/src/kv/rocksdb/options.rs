@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 
-use crate::contract::OptionDoc;
+use crate::contract::{OptionDoc, doc};
 use crate::kv::options::{self, Or};
 
 /// Compression of blocks.
@@ -107,20 +107,6 @@ impl Default for RocksOptions {
             read_only: false,
             keep: false,
         }
-    }
-}
-
-const fn doc(
-    name: &'static str,
-    values: &'static str,
-    default: &'static str,
-    about: &'static str,
-) -> OptionDoc {
-    OptionDoc {
-        name,
-        values,
-        default,
-        about,
     }
 }
 

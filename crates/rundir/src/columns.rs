@@ -57,6 +57,15 @@ macro_rules! column {
     ($name:ident, OptF64) => {
         column!(@ $name, Access::OptF64(|r| r.$name, |r, v| r.$name = Some(v)))
     };
+    ($name:ident, Text) => {
+        column!(@ $name, Access::Text(
+            |r| &r.$name,
+            |r, text| {
+                r.$name = text.into();
+                true
+            },
+        ))
+    };
     ($name:ident, OptText) => {
         column!(@ $name, Access::OptText(
             |r| r.$name.as_deref(),

@@ -43,27 +43,9 @@ pub struct HostRow {
 const COLUMNS: &[Column<HostRow>] = &[
     column!(start_ns, I64),
     column!(end_ns, I64),
-    Column {
-        name: "source",
-        access: Access::Text(
-            |r| &r.source,
-            |r, t| {
-                r.source = t.into();
-                true
-            },
-        ),
-    },
+    column!(source, Text),
     column!(item, OptText),
-    Column {
-        name: "metric",
-        access: Access::Text(
-            |r| &r.metric,
-            |r, t| {
-                r.metric = t.into();
-                true
-            },
-        ),
-    },
+    column!(metric, Text),
     column!(value, F64),
 ];
 

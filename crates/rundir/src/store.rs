@@ -29,16 +29,7 @@ pub struct StoreRow {
 
 const COLUMNS: &[Column<StoreRow>] = &[
     column!(at_ns, I64),
-    Column {
-        name: "series",
-        access: Access::Text(
-            |r| &r.series,
-            |r, t| {
-                r.series = t.into();
-                true
-            },
-        ),
-    },
+    column!(series, Text),
     column!(value, F64),
 ];
 

@@ -44,17 +44,23 @@ pub fn main(args: &ReportArgs) -> Result<Exit> {
 pub fn explain(args: &ExplainArgs) -> Result<Exit> {
     let mut shown = Shown::new();
     rescue(&args.run, &mut shown)?;
+    // Somebody else's run, or a copy on a medium that is read only, is explained all the same.
+    let write = rustix::fs::access(&args.run, rustix::fs::Access::WRITE_OK).is_ok();
     let options = Options {
         colour: colour(),
-        html: !args.json,
-        texts: !args.json,
+        html: !args.json && write,
+        texts: !args.json && write,
+        write,
         ..Options::default()
     };
-    let report = taillight_report::make(&[&args.run], &options, &mut |p| {
+    let mut report = taillight_report::make(&[&args.run], &options, &mut |p| {
         shown.step(p);
         true
     })?;
     shown.end();
+    if let Some(damage) = report.unexplained.iter_mut().find_map(Option::take) {
+        return Err(damage.hint("the rest of the run can be read: taillight report"));
+    }
     if args.json
         && let Some(it) = report.explanations.iter().flatten().next()
     {
@@ -68,8 +74,9 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit> {
             .hint("run it again with --set trace.mode=outliers"));
     };
     output::text(&text)?;
-    if let Some(page) = report.html {
-        output::line(&format!("\nPictures  {}", page.display()));
+    match report.html {
+        Some(page) => output::line(&format!("\nPictures  {}", page.display())),
+        None => output::note("no pictures: the run directory cannot be written"),
     }
     Ok(Exit::Ok)
 }

@@ -38,6 +38,8 @@ pub fn plan() -> Plan {
             mode: TraceMode::Off,
             threshold: None,
             host: false,
+            rung: TraceRung::Auto,
+            buffer: None,
         },
         capture: CapturePlan {
             mode: CaptureMode::All,

@@ -130,6 +130,8 @@ fn trace() -> TraceInfo {
         mode: TraceMode::All,
         rung: Rung::TracePoints,
         why: None,
+        refused: Vec::new(),
+        stopped: None,
         programs: vec![ProgramInfo {
             trace_point: "sched_switch".into(),
             sees: "threads".into(),

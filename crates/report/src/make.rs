@@ -33,6 +33,8 @@ pub struct Options {
     pub colour: bool,
     /// What runs have in common that none of them says by itself.
     pub frame: Frame,
+    /// Whether `summary.json` is written anew into each run directory.
+    pub write: bool,
 }
 
 /// What stands above the runs of a report that belong together: a search, repetitions.
@@ -71,12 +73,13 @@ impl Default for Options {
             texts: true,
             colour: false,
             frame: Frame::default(),
+            write: true,
         }
     }
 }
 
 /// A report that was made.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Report {
     /// What the console shows.
     pub text: String,
@@ -88,6 +91,8 @@ pub struct Report {
     pub summaries: Vec<Summary>,
     /// `report.html`, if it was made.
     pub html: Option<PathBuf>,
+    /// For each run, why its trace cannot be read, if so.
+    pub unexplained: Vec<Option<Error>>,
 }
 
 /// Reads run directories and (re)writes `summary.json` in each, and the renderings. With several
@@ -109,10 +114,12 @@ pub fn make(
         .map(|p| RunDir::open(p.as_ref()))
         .collect::<Result<_>>()?;
     let mut runs = Vec::with_capacity(dirs.len());
+    let mut unexplained = Vec::with_capacity(dirs.len());
     for (dir, label) in dirs.iter().zip(labels(&dirs)) {
         let analysis = analyse(dir, progress)?;
         let mut summary = summarise(&analysis)?;
-        let explanation = explained(dir, &mut summary)?;
+        let (explanation, damage) = explained(dir, &mut summary)?;
+        unexplained.push(damage);
         runs.push(Run {
             label,
             analysis,
@@ -134,7 +141,9 @@ pub fn make(
     }
     for (dir, run) in dirs.iter().zip(&mut runs) {
         refresh_files(dir, &mut run.summary)?;
-        dir.write_summary(&run.summary)?;
+        if options.write {
+            dir.write_summary(&run.summary)?;
+        }
     }
     Ok(Report {
         text: text(&runs, html.as_deref(), options.colour),
@@ -145,22 +154,23 @@ pub fn make(
         explanations: runs.iter().map(|r| r.explanation.clone()).collect(),
         summaries: runs.into_iter().map(|r| r.summary).collect(),
         html,
+        unexplained,
     })
 }
 
 /// Why the tail is slow; a damaged file is a reason of the verdict, not the end of the report.
-fn explained(dir: &RunDir, summary: &mut Summary) -> Result<Option<Explanation>> {
+fn explained(dir: &RunDir, summary: &mut Summary) -> Result<(Option<Explanation>, Option<Error>)> {
     match explain(dir, summary) {
         Ok(explanation) => {
             summary.cause = explanation.as_ref().map(Explanation::causes);
-            Ok(explanation)
+            Ok((explanation, None))
         }
         Err(e) if e.kind() == ErrorKind::Corrupt => {
             summary.verdict.reasons.push(Reason {
                 code: "layers_unreadable".to_owned(),
                 text: format!("{e}. Why the tail is slow is unknown."),
             });
-            Ok(None)
+            Ok((None, Some(e)))
         }
         Err(e) => Err(e),
     }

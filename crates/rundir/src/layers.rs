@@ -24,7 +24,9 @@ pub enum Kind {
     #[default]
     Io,
     /// A thread of the load off the CPU; `middle_ns` is its wake-up, null when it was preempted.
-    /// `comm` ran before it came back (preempted: took its place), `other` woke it up.
+    /// `comm` ran before it came back (preempted: took its place), `other` woke it up. On rung perf
+    /// the wake-up is not seen: then it was asleep for `blocked_ns` at least, and waited for a CPU
+    /// for `waited_ns` at least, at the end.
     OffCpu,
     /// Part of an I/O that another process queued, because it had been held back.
     Held,
@@ -39,11 +41,20 @@ pub enum Kind {
     /// As `off_cpu`, for an io_uring worker thread; `token` is the I/O it was doing, null when it
     /// had none.
     Worker,
+    /// Nothing was seen of a worker in this time, or of all when `worker` is null: records were
+    /// lost, or something stopped tracing.
+    Gap,
+    /// The thread that gathers events did not run although it could have: the whole program stood
+    /// still, or the machine did.
+    Still,
+    /// A worker over an interval (rung procfs): `on_cpu_ns`, `waited_ns` for a CPU, `blocked_ns`
+    /// for block I/O where the kernel accounts it, switches.
+    Task,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 11] = [
         Kind::Io,
         Kind::OffCpu,
         Kind::Held,
@@ -52,6 +63,9 @@ impl Kind {
         Kind::Reclaim,
         Kind::CpuQuota,
         Kind::Worker,
+        Kind::Gap,
+        Kind::Still,
+        Kind::Task,
     ];
     /// Name in the file.
     pub fn name(self) -> &'static str {
@@ -64,6 +78,9 @@ impl Kind {
             Kind::Reclaim => "reclaim",
             Kind::CpuQuota => "cpu_quota",
             Kind::Worker => "io_worker",
+            Kind::Gap => "gap",
+            Kind::Still => "still",
+            Kind::Task => "task",
         }
     }
     /// The kind with this name.
@@ -183,6 +200,12 @@ pub struct LayerRow {
     pub answered_ns: Option<i64>,
     /// Worker that woke this thread up; null when it was none.
     pub waker: Option<u64>,
+    /// See [`Kind::Task`].
+    pub on_cpu_ns: Option<u64>,
+    /// Times it left the CPU by itself.
+    pub voluntary: Option<u64>,
+    /// Times the CPU was taken from it.
+    pub involuntary: Option<u64>,
 }
 
 /// `layers.parquet` being written.

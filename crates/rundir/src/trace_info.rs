@@ -10,12 +10,59 @@ use taillight_core::plan::TraceMode;
 pub enum Rung {
     /// Programs on the kernel's trace points.
     TracePoints,
-    /// Only when the threads ran: no rights for trace points.
-    Threads,
+    /// When each worker left and entered the CPU, and its wait for one; nothing below.
+    #[serde(alias = "threads")]
+    Perf,
+    /// Counters of each worker over intervals; nothing of a single I/O.
+    Procfs,
     /// Another tool's trace, imported: block I/Os only.
     Imported,
     /// Nothing was seen.
     None,
+}
+
+impl Rung {
+    /// Name for people, as `trace.rung` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rung::TracePoints => "bpf",
+            Rung::Perf => "perf",
+            Rung::Procfs => "procfs",
+            Rung::Imported => "imported",
+            Rung::None => "none",
+        }
+    }
+    /// What it sees, in words.
+    pub fn sees(self) -> &'static str {
+        match self {
+            Rung::TracePoints => "trace points: every layer",
+            Rung::Perf => "when each worker was on a CPU, waited for one, or was blocked",
+            Rung::Procfs => "CPU waits of each worker over intervals, nothing of a single I/O",
+            Rung::Imported => "another tool's block I/Os",
+            Rung::None => "nothing",
+        }
+    }
+}
+
+/// A better rung that could not be used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Refused {
+    /// Which.
+    pub rung: Rung,
+    /// Why.
+    pub why: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// Tracing ended before the run did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Stopped {
+    /// From when on nothing was seen, CLOCK_MONOTONIC ns.
+    pub at_ns: i64,
+    /// What was not seen from then on, and how it was noticed.
+    pub what: String,
 }
 
 /// How layers were traced.
@@ -28,6 +75,12 @@ pub struct TraceInfo {
     /// Why it was not more; absent when everything was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// Better rungs that could not be used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<Refused>,
+    /// Something stopped tracing before the run ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Stopped>,
     /// Programs, attached or not.
     #[serde(default)]
     pub programs: Vec<ProgramInfo>,
@@ -79,6 +132,7 @@ impl TraceInfo {
         self.rung == Rung::TracePoints
             && self.ios_lost == 0
             && self.events_lost == 0
+            && self.stopped.is_none()
             && self.programs.iter().all(|p| p.missing.is_none())
     }
 

@@ -22,9 +22,15 @@ pub mod machine;
 pub mod memory;
 pub mod mounts;
 pub mod nvme;
+#[cfg(feature = "bpf")]
+pub mod perf;
 pub mod pressure;
+#[cfg(feature = "bpf")]
+pub mod procfs;
 pub mod quota;
 pub mod rights;
+#[cfg(feature = "bpf")]
+mod still;
 pub mod sys;
 #[cfg(feature = "bpf")]
 pub mod tracer;

@@ -1,41 +1,44 @@
 //! Tracing of one run: started before the load, finished into `layers.parquet` after it.
 //!
-//! What it is: the one face of tracing that `cli` uses. What it is not: the load. When trace
-//! points are out of reach the run goes on, and the manifest says what was missed.
+//! What it is: the one face of tracing that `cli` uses, and the choice of the rung: trace points,
+//! else the kernel's log of context switches, else counters of procfs. What it is not: the load.
+//! The run goes on whatever is out of reach; the manifest says which rung was taken, and why not a
+//! better one.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread::JoinHandle;
 
-use crossbeam_channel::unbounded;
-use taillight_core::plan::{Plan, TraceMode};
+use taillight_core::plan::{Plan, TraceRung};
 use taillight_core::{Error, Result};
 use taillight_rundir::RunDir;
-use taillight_rundir::layers::LayerWriter;
-use taillight_rundir::trace_info::{ProgramInfo, Rung, TraceInfo};
+use taillight_rundir::trace_info::{ProgramInfo, Refused, Rung, TraceInfo};
 
-use crate::bpf::collect::{self, Gathered, Sources};
-use crate::bpf::layout::{C_LOST, C_NEIGHBOURS};
-use crate::bpf::probe::{BpfProbes, Common, Seen, Tally};
-use crate::bpf::programs::{self, Config};
-use crate::bpf::symbols::Symbols;
-use crate::quota::Quota;
-use crate::{Sys, disks};
-
-/// Memory for traced I/Os, at most.
-const MEMORY: usize = 1 << 30;
-/// Shorter stretches off the CPU are events only when every I/O is traced, ns.
-const OFF_NS: u64 = 250_000;
-const OFF_ALL_NS: u64 = 100_000;
+use crate::Sys;
+use crate::bpf::{self, BpfProbes};
+use crate::perf::{self, PerfProbes};
+use crate::procfs::{self, ProcfsProbes};
 
 /// Tracing under way.
 pub struct Tracer {
-    common: Common,
-    symbols: Symbols,
-    over: Arc<AtomicBool>,
-    thread: JoinHandle<Gathered>,
+    on: On,
     info: TraceInfo,
+}
+
+/// What traces.
+enum On {
+    Bpf(bpf::Tracing),
+    Perf(perf::Tracing),
+    Procfs(procfs::Tracing),
+}
+
+/// Probes for the workers, of the rung that was taken.
+pub enum AnyProbes {
+    /// Trace points.
+    Bpf(Arc<BpfProbes>),
+    /// Context switches.
+    Perf(Arc<PerfProbes>),
+    /// Counters.
+    Procfs(Arc<ProcfsProbes>),
 }
 
 /// What a run asks of tracing.
@@ -49,47 +52,50 @@ pub struct Wish<'a> {
     pub direct: bool,
 }
 
+/// What can be had on one rung.
+#[derive(Debug)]
+pub struct Tried {
+    /// Which.
+    pub rung: Rung,
+    /// Programs, logs or counters, there or not; or why nothing.
+    pub found: Result<Vec<ProgramInfo>>,
+}
+
 /// What would be said of a run that traces nothing.
 pub fn untraced(plan: &Plan, why: &Error) -> TraceInfo {
     TraceInfo {
         why: Some(why.to_string()),
-        rung: Rung::None,
-        ..info(plan)
+        ..info(plan, Rung::None)
     }
 }
 
-/// Loads and attaches every program for a moment: what can be seen here and what not.
-///
-/// # Errors
-/// As [`Tracer::start`].
-pub fn try_programs(sys: &Sys) -> Result<Vec<ProgramInfo>> {
-    own_numbers(sys)?;
-    let config = Config {
-        all: true,
-        queued: true,
-        off_ns: OFF_NS,
-        ..Config::default()
+/// Tries every rung for a moment, the best first.
+pub fn try_rungs(sys: &Sys) -> Vec<Tried> {
+    let log = |()| {
+        vec![ProgramInfo {
+            trace_point: "context switches".to_owned(),
+            sees: "when each worker was on a CPU".to_owned(),
+            missing: None,
+        }]
     };
-    let (programs, _) = programs::load(&config, &Symbols::read(sys))?;
-    Ok(programs.info.clone())
+    let found = [
+        (Rung::TracePoints, bpf::try_programs(sys)),
+        (Rung::Perf, perf::allowed(1).map(log)),
+        (Rung::Procfs, procfs::counters(sys)),
+    ];
+    found
+        .into_iter()
+        .map(|(rung, found)| Tried { rung, found })
+        .collect()
 }
 
-/// Trace programs know threads by the numbers of the first PID namespace.
-fn own_numbers(sys: &Sys) -> Result<()> {
-    if disks::same_pid_namespace(sys) {
-        return Ok(());
-    }
-    Err(
-        Error::unavailable("threads have other numbers here than in the kernel (PID namespace)")
-            .hint("run outside of the container, or with the host's PID namespace"),
-    )
-}
-
-fn info(plan: &Plan) -> TraceInfo {
+fn info(plan: &Plan, rung: Rung) -> TraceInfo {
     TraceInfo {
         mode: plan.trace.mode,
-        rung: Rung::TracePoints,
+        rung,
         why: None,
+        refused: Vec::new(),
+        stopped: None,
         programs: Vec::new(),
         symbols: false,
         threshold_ns: plan.outlier_ns(),
@@ -103,83 +109,101 @@ fn info(plan: &Plan) -> TraceInfo {
     }
 }
 
+/// The rungs that a plan allows, the best first.
+fn allowed(rung: TraceRung) -> &'static [Rung] {
+    match rung {
+        TraceRung::Auto => &[Rung::TracePoints, Rung::Perf, Rung::Procfs],
+        TraceRung::Bpf => &[Rung::TracePoints],
+        TraceRung::Perf => &[Rung::Perf],
+        TraceRung::Procfs => &[Rung::Procfs],
+    }
+}
+
+/// Takes the first rung that works; also those above it, with the reasons.
+fn climb<T>(
+    rungs: &[Rung],
+    mut start: impl FnMut(Rung) -> Result<T>,
+) -> std::result::Result<(Rung, T, Vec<Refused>), Vec<(Rung, Error)>> {
+    let mut errors: Vec<(Rung, Error)> = Vec::new();
+    for rung in rungs {
+        match start(*rung) {
+            Ok(it) => {
+                let refused = errors.iter().map(|(rung, e)| Refused {
+                    rung: *rung,
+                    why: e.to_string(),
+                    hint: e.hint_text().map(str::to_owned),
+                });
+                return Ok((*rung, it, refused.collect()));
+            }
+            Err(e) => errors.push((*rung, e)),
+        }
+    }
+    Err(errors)
+}
+
 impl Tracer {
-    /// Loads the programs and begins to collect.
+    /// Begins to trace on the best rung that works and that the plan allows.
     ///
     /// # Errors
-    /// `Unavailable` when nothing can be traced here, with the reason.
+    /// `Unavailable` when nothing can be traced here, with the reasons.
     pub fn start(wish: &Wish<'_>, sys: &Sys) -> Result<Tracer> {
-        own_numbers(sys)?;
-        let plan = wish.plan;
-        let all = plan.trace.mode == TraceMode::All;
-        let queued = plan.workloads.iter().any(|w| w.queue_depth > 1);
-        let disks = wish.path.map_or_else(Vec::new, |p| disks::under(sys, p));
-        // I/O that reaches a disk past the page cache leads back to its operation by itself.
-        let itself = wish.direct && !disks.is_empty();
-        let config = Config {
-            disks,
-            off_ns: if all { OFF_ALL_NS } else { OFF_NS },
-            all,
-            queued: queued && !itself,
-        };
-        let symbols = Symbols::read(sys);
-        let (programs, ring) = programs::load(&config, &symbols)?;
-        let mut info = info(plan);
-        info.programs = programs.info.clone();
-        info.symbols = symbols.known();
-        info.off_cpu_ns = config.off_ns;
-        let workers = plan.workers() as usize;
-        let (full_in, full) = unbounded();
-        let (spare_in, spare) = unbounded();
-        for _ in 0..collect::ready(workers) {
-            let _ = spare_in.send(collect::batch());
+        let climbed = climb(allowed(wish.plan.trace.rung), |rung| match rung {
+            Rung::TracePoints => bpf::Tracing::start(wish, sys).map(On::Bpf),
+            Rung::Perf => perf::Tracing::start(wish, sys).map(On::Perf),
+            _ => procfs::Tracing::start(wish, sys).map(On::Procfs),
+        });
+        let (rung, on, refused) = climbed.map_err(together)?;
+        let mut info = info(wish.plan, rung);
+        if wish.plan.trace.rung != TraceRung::Auto {
+            info.why = Some(format!("trace.rung asks for {}", rung.name()));
+        } else if !refused.is_empty() {
+            let each = refused
+                .iter()
+                .map(|r| format!("{}: {}", r.rung.name(), r.why));
+            info.why = Some(each.collect::<Vec<_>>().join("; "));
         }
-        let over = Arc::new(AtomicBool::new(false));
-        let sources = Sources {
-            ring,
-            full,
-            spare: spare_in,
-            over: over.clone(),
-            ios_max: MEMORY / size_of::<Seen>(),
-        };
-        let quota = Quota::new(sys);
-        let thread = std::thread::Builder::new()
-            .name("trace".to_owned())
-            .spawn(move || collect::gather(sources, quota))
-            .map_err(|e| Error::unavailable("cannot start a thread").source(e))?;
-        let common = Common {
-            programs: Arc::new(programs),
-            full: full_in,
-            spare,
-            tally: Arc::new(Tally::default()),
-            all,
-            threshold: plan.outlier_ns(),
-            nonce: nonce(),
-        };
-        Ok(Tracer {
-            common,
-            symbols,
-            over,
-            thread,
-            info,
-        })
+        info.refused = refused;
+        Ok(Tracer { on, info })
     }
 
     /// Probes for the workers.
-    pub fn probes(&self) -> Arc<BpfProbes> {
-        Arc::new(BpfProbes(self.common.clone()))
+    pub fn probes(&self) -> AnyProbes {
+        match &self.on {
+            On::Bpf(it) => AnyProbes::Bpf(it.probes()),
+            On::Perf(it) => AnyProbes::Perf(it.probes()),
+            On::Procfs(it) => AnyProbes::Procfs(it.probes()),
+        }
     }
 
     /// What can be seen and what not, for people, before the load.
     pub fn missing(&self) -> Vec<String> {
-        let missing = self.info.programs.iter().filter_map(|p| {
-            let why = p.missing.as_ref()?;
-            Some(format!(
-                "{} cannot be seen ({}: {why})",
-                p.sees, p.trace_point
-            ))
-        });
-        missing.collect()
+        let mut said = Vec::new();
+        if self.info.rung != Rung::TracePoints {
+            said.push(format!(
+                "traced on rung {} ({})",
+                self.info.rung.name(),
+                self.info.rung.sees()
+            ));
+        }
+        for refused in &self.info.refused {
+            let hint = refused.hint.as_ref();
+            let hint = hint.map_or(String::new(), |h| format!("; {h}"));
+            said.push(format!(
+                "not on rung {}: {}{hint}",
+                refused.rung.name(),
+                refused.why
+            ));
+        }
+        if let On::Bpf(it) = &self.on {
+            said.extend(it.programs().iter().filter_map(|p| {
+                let why = p.missing.as_ref()?;
+                Some(format!(
+                    "{} cannot be seen ({}: {why})",
+                    p.sees, p.trace_point
+                ))
+            }));
+        }
+        said
     }
 
     /// Ends tracing and writes `layers.parquet`.
@@ -187,39 +211,77 @@ impl Tracer {
     /// # Errors
     /// `Unavailable` when the file cannot be written.
     pub fn finish(self, dir: &RunDir) -> Result<TraceInfo> {
-        self.over.store(true, Relaxed);
-        let gathered = self
-            .thread
-            .join()
-            .map_err(|_| Error::internal("the collector of trace events panicked"))?;
         let mut info = self.info;
-        let count = |which| self.common.programs.counters.get(which).load(Relaxed);
-        info.operations = self.common.tally.operations.load(Relaxed);
-        info.ios_lost = self.common.tally.lost.load(Relaxed);
-        info.events_lost = count(C_LOST) + gathered.events_lost;
-        info.neighbours = count(C_NEIGHBOURS);
-        info.kept = gathered.ios.iter().map(|b| b.len() as u64).sum();
-        write(dir, gathered, &self.symbols)?;
+        match self.on {
+            On::Bpf(it) => it.finish(dir, &mut info)?,
+            On::Perf(it) => it.finish(dir, &mut info)?,
+            On::Procfs(it) => it.finish(dir, &mut info)?,
+        }
         Ok(info)
     }
 }
 
-fn write(dir: &RunDir, gathered: Gathered, symbols: &Symbols) -> Result<()> {
-    let mut ios: Vec<&Seen> = gathered.ios.iter().flatten().collect();
-    ios.sort_unstable_by_key(|s| (s.worker, s.submit));
-    let mut events = gathered.events;
-    events.sort_unstable_by_key(|e| e.start);
-    let mut writer = LayerWriter::begin(dir)?;
-    writer.rows(events.iter().map(|e| collect::event_row(e, symbols)))?;
-    writer.rows(gathered.quota.iter().map(collect::quota_row))?;
-    writer.rows(ios.into_iter().map(collect::io_row))?;
-    writer.commit()
+/// The reasons of all rungs as one error; a single one as it is.
+fn together(mut errors: Vec<(Rung, Error)>) -> Error {
+    if errors.len() == 1
+        && let Some((rung, e)) = errors.pop()
+    {
+        return e.with("trace.rung", rung.name());
+    }
+    let each = errors
+        .iter()
+        .map(|(rung, e)| format!("{}: {e}", rung.name()));
+    let text = each.collect::<Vec<_>>().join("; ");
+    let mut all = Error::unavailable(format!("nothing can be traced here ({text})"));
+    if let Some(hint) = errors.first().and_then(|(_, e)| e.hint_text()) {
+        all = all.hint(hint);
+    }
+    all
 }
 
-/// A start for generations: 14 random bits above 37 that count operations.
-fn nonce() -> u64 {
-    let mixed = (taillight_core::clock::realtime_ns() as u64)
-        .wrapping_add(u64::from(std::process::id()) << 32)
-        .wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    (mixed >> 50) << 37
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn no(why: &str) -> Error {
+        Error::unavailable(why).hint("do something")
+    }
+
+    #[test]
+    fn the_first_rung_that_holds_is_taken_and_the_reasons_kept() {
+        let tried = climb(allowed(TraceRung::Auto), |rung| match rung {
+            Rung::Procfs => Ok(()),
+            other => Err(no(other.name())),
+        });
+        let (rung, (), refused) = tried.unwrap();
+        assert_eq!(rung, Rung::Procfs);
+        let whys: Vec<_> = refused.iter().map(|r| (r.rung, r.why.as_str())).collect();
+        assert_eq!(whys, [(Rung::TracePoints, "bpf"), (Rung::Perf, "perf")]);
+        assert!(refused.iter().all(|r| r.hint.is_some()));
+        let (rung, (), refused) = climb(allowed(TraceRung::Auto), |_| Ok(())).unwrap();
+        assert!(rung == Rung::TracePoints && refused.is_empty());
+    }
+
+    #[test]
+    fn a_forced_rung_is_not_left() {
+        let mut asked = Vec::new();
+        let tried: std::result::Result<(Rung, (), _), _> =
+            climb(allowed(TraceRung::Perf), |rung| {
+                asked.push(rung);
+                Err(no("closed"))
+            });
+        assert_eq!(asked, [Rung::Perf]);
+        let e = together(tried.unwrap_err());
+        assert!(e.to_string().contains("closed") && e.to_string().contains("perf"));
+        let all = together(vec![
+            (Rung::TracePoints, no("a")),
+            (Rung::Perf, no("b")),
+            (Rung::Procfs, no("c")),
+        ]);
+        assert!(
+            all.to_string().contains("bpf: a; perf: b; procfs: c"),
+            "{all}"
+        );
+        assert_eq!(all.hint_text(), Some("do something"));
+    }
 }

@@ -4,8 +4,9 @@
 use std::path::Path;
 
 use taillight_core::Error;
-use taillight_rundir::trace_info::ProgramInfo;
-use taillight_trace::{Sys, disks, tracer};
+use taillight_rundir::trace_info::{ProgramInfo, Rung};
+use taillight_trace::tracer::{self, Tried};
+use taillight_trace::{Sys, disks};
 
 use super::Check;
 
@@ -18,11 +19,12 @@ const PARANOID_MOST: i64 = 2;
 pub fn checks(sys: &Sys, path: &Path) -> Vec<Check> {
     let mut all = vec![symbols(sys), paranoid(sys)];
     all.extend(accounting(sys, path));
-    let tried = tracer::try_programs(sys);
-    if let Ok(programs) = &tried {
+    let tried = tracer::try_rungs(sys);
+    if let Some(programs) = tried.iter().find_map(|t| t.found.as_ref().ok()) {
         all.extend(programs.iter().filter_map(missing));
     }
-    all.push(rung(&tried));
+    all.extend(tried.iter().map(rung));
+    all.push(taken(&tried));
     all
 }
 
@@ -88,30 +90,48 @@ fn accounting(sys: &Sys, path: &Path) -> Vec<Check> {
 
 fn missing(program: &ProgramInfo) -> Option<Check> {
     let why = program.missing.as_ref()?;
-    Some(Check::warn(
-        "trace program",
-        format!("{}: {why}; not seen: {}", program.trace_point, program.sees),
-        "this kernel lacks the trace point, or its arguments differ; the rest is traced",
-    ))
+    let text = format!("{}: {why}; not seen: {}", program.trace_point, program.sees);
+    let fix = match why.strip_prefix("off: ") {
+        Some(fix) => fix,
+        None => "this kernel lacks it, or its arguments differ; the rest is traced",
+    };
+    Some(Check::warn("trace program", text, fix))
 }
 
-fn rung(tried: &Result<Vec<ProgramInfo>, Error>) -> Check {
-    let name = "a traced run";
-    match tried {
+/// One rung of the ladder.
+fn rung(tried: &Tried) -> Check {
+    let name = format!("rung {}", tried.rung.name());
+    match &tried.found {
         Ok(list) => {
-            let attached = list.iter().filter(|p| p.missing.is_none()).count();
+            let there = list.iter().filter(|p| p.missing.is_none()).count();
+            let sees = tried.rung.sees();
             Check::ok(
-                name,
-                format!(
-                    "uses trace points: {attached} of {} programs attach",
-                    list.len()
-                ),
+                &name,
+                format!("works, {there} of {} sources: {sees}", list.len()),
             )
         }
         Err(e) => {
             let fix = e.hint_text().unwrap_or("see the checks above").to_owned();
-            Check::no(name, format!("sees no layer: {e}"), &fix)
+            Check::warn(&name, e.to_string(), &fix)
         }
+    }
+}
+
+/// The rung that a traced run takes here.
+fn taken(tried: &[Tried]) -> Check {
+    let name = "a traced run";
+    let fixes = tried.iter().filter_map(|t| t.found.as_ref().err());
+    let fix = fixes.filter_map(Error::hint_text).next();
+    let fix = fix.unwrap_or("see the checks above").to_owned();
+    match tried.iter().find(|t| t.found.is_ok()) {
+        Some(best) => {
+            let text = format!("takes rung {} ({})", best.rung.name(), best.rung.sees());
+            match best.rung {
+                Rung::TracePoints => Check::ok(name, text),
+                _ => Check::warn(name, text, &fix),
+            }
+        }
+        None => Check::no(name, "sees no layer: no rung works", &fix),
     }
 }
 
@@ -149,11 +169,29 @@ mod tests {
             missing: Some("no such type".into()),
         };
         assert!(missing(&program).is_some_and(|c| c.found.contains("block_rq_issue")));
-        let none = rung(&Err(Error::unavailable("no rights").hint("get them")));
+        let off = ProgramInfo {
+            missing: Some("off: set kernel.task_delayacct=1".into()),
+            ..program.clone()
+        };
+        let fix = missing(&off).and_then(|c| c.fix);
+        assert_eq!(fix.as_deref(), Some("set kernel.task_delayacct=1"));
+        let no = |rung| Tried {
+            rung,
+            found: Err(Error::unavailable("no rights").hint("get them")),
+        };
+        let perf = Tried {
+            rung: Rung::Perf,
+            found: Ok(vec![program]),
+        };
+        assert!(rung(&perf).found.contains("0 of 1"));
+        let check = rung(&no(Rung::TracePoints));
         assert_eq!(
-            (none.state, none.fix.as_deref()),
-            (State::No, Some("get them"))
+            (check.state, check.fix.as_deref()),
+            (State::Warn, Some("get them"))
         );
-        assert!(rung(&Ok(vec![program])).found.contains("0 of 1"));
+        let check = taken(&[no(Rung::TracePoints), perf]);
+        assert!(check.state == State::Warn && check.found.contains("takes rung perf"));
+        assert_eq!(check.fix.as_deref(), Some("get them"));
+        assert_eq!(taken(&[no(Rung::Procfs)]).state, State::No);
     }
 }

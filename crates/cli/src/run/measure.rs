@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use taillight_core::plan::{Plan, TraceMode};
+use taillight_core::plan::{Plan, TraceMode, TraceRung};
 use taillight_core::{Error, Result};
 use taillight_driver::Target;
+use taillight_engine::run::run_probed;
 use taillight_engine::{Observer, Outcome, Request};
 use taillight_rundir::host::HostInfo;
 use taillight_rundir::nvme::write_nvme;
 use taillight_rundir::trace_info::TraceInfo;
 use taillight_trace::host::Sampler;
 use taillight_trace::nvme::Drives;
-use taillight_trace::tracer::{self, Tracer, Wish};
+use taillight_trace::tracer::{self, AnyProbes, Tracer, Wish};
 use taillight_trace::{Sys, disks};
 
 use super::directory::Made;
@@ -57,6 +58,7 @@ pub fn run(
     let (tracer, trace) = match start(plan, made, sys) {
         None => (None, None),
         Some(Ok(tracer)) => (Some(tracer), None),
+        Some(Err(why)) if plan.trace.rung != TraceRung::Auto => return Err(why),
         Some(Err(why)) => {
             output::note(&untraced(&why));
             (None, Some(tracer::untraced(plan, &why)))
@@ -75,7 +77,11 @@ pub fn run(
         });
     };
     tracer.missing().iter().for_each(|m| output::note(m));
-    let outcome = taillight_engine::run::run_probed(request, tracer.probes())?;
+    let outcome = match tracer.probes() {
+        AnyProbes::Bpf(probes) => run_probed(request, probes)?,
+        AnyProbes::Perf(probes) => run_probed(request, probes)?,
+        AnyProbes::Procfs(probes) => run_probed(request, probes)?,
+    };
     let host = sampled(sampler, made);
     logs(drives, made);
     let (trace, untraced) = match tracer.finish(&made.dir) {

@@ -287,6 +287,8 @@ fn trace(table: &TraceTable) -> TracePlan {
         mode: table.mode.unwrap_or(TraceMode::Off),
         threshold: table.threshold,
         host: table.host.unwrap_or(true),
+        rung: table.rung.unwrap_or_default(),
+        buffer: table.buffer,
     }
 }
 

@@ -8,8 +8,8 @@ use serde::Deserialize;
 
 use super::forms::{AccessForm, ArrivalForm, BlockSizeForm, MixForm, Percentile};
 use crate::plan::{
-    Before, CaptureMode, Ceiling, Keys, Payload, Scan, SearchPlan, Sync, Think, TraceMode, Values,
-    VerifyPlan, WorkerRamp,
+    Before, CaptureMode, Ceiling, Keys, Payload, Scan, SearchPlan, Sync, Think, TraceMode,
+    TraceRung, Values, VerifyPlan, WorkerRamp,
 };
 use crate::units::{ByteSize, Span};
 
@@ -164,6 +164,11 @@ pub struct TraceTable {
     /// Sample disks, CPUs, pressure and memory of the machine at each interval (at most every
     /// 100 ms). Default: true.
     pub host: Option<bool>,
+    /// How tracing sees: bpf, perf, procfs, or auto, the best of them that works. Default: auto.
+    pub rung: Option<TraceRung>,
+    /// Memory for events that the kernel hands over, a power of two: all of rung bpf, or of each
+    /// worker on rung perf. Default: 8 MiB (bpf), 64 KiB (perf).
+    pub buffer: Option<ByteSize>,
 }
 
 /// `[capture]`

@@ -168,6 +168,12 @@ pub struct TracePlan {
     /// Sample the machine at each interval.
     #[serde(default = "yes")]
     pub host: bool,
+    /// How tracing sees; auto takes the best that works.
+    #[serde(default)]
+    pub rung: TraceRung,
+    /// Memory for events that the kernel hands over; absent = what each rung takes by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<ByteSize>,
 }
 
 fn yes() -> bool {
@@ -184,6 +190,21 @@ pub enum TraceMode {
     Outliers,
     /// Every I/O.
     All,
+}
+
+/// How tracing sees, from the best to the least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TraceRung {
+    /// The best that works here.
+    #[default]
+    Auto,
+    /// Programs on the kernel's trace points. Needs root or CAP_BPF and CAP_PERFMON.
+    Bpf,
+    /// The kernel's log of when each worker left and entered the CPU. Needs no rights.
+    Perf,
+    /// Counters of each worker at the reporting interval. Needs nothing.
+    Procfs,
 }
 
 /// `[capture]`: keeping every I/O.

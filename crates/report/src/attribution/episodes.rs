@@ -140,12 +140,53 @@ fn evidence(list: &[Judged], events: &Events, info: &TraceInfo, span: (i64, i64)
             time(*longest)
         ));
     }
+    unseen(list, events, span, &mut said);
     neighbours(events, info, span, &mut said);
     let lacking = list.iter().filter(|j| j.row.is_none()).count();
     if lacking > 0 {
         said.push(format!("{lacking} of them were not traced"));
     }
     said
+}
+
+/// What could not be seen, and signs of why.
+fn unseen(list: &[Judged], events: &Events, span: (i64, i64), said: &mut Vec<String>) {
+    let time = |ns: u64| format::duration_ns(ns, Script::Plain);
+    let sum = |phase| list.iter().map(|j| j.phases.get(phase)).sum::<u64>();
+    let (blocked, all): (u64, u64) = (
+        sum(super::Phase::Blocked),
+        list.iter().map(|j| j.phases.sum()).sum(),
+    );
+    if blocked > 0 {
+        said.push(format!(
+            "blocked in the kernel for {} of their time: {}",
+            format::percent(blocked as f64 / all.max(1) as f64),
+            super::words::CANNOT_SEE
+        ));
+    }
+    let overlap = |r: &LayerRow| (r.end_ns.min(span.1) - r.start_ns.max(span.0)).max(0) as u64;
+    let still: u64 = events
+        .within(Kind::Still, span.0, span.1)
+        .map(overlap)
+        .sum();
+    if still > 0 {
+        said.push(format!(
+            "the tracer's own thread stood still for {} of it, with a CPU to be had: the program was \
+             stopped or frozen, or the machine stood still",
+            time(still)
+        ));
+    }
+    let gaps = events.gaps.values().flatten().filter(|g| overlap(g) > 0);
+    if gaps.count() > 0 {
+        said.push("in a part of it nothing was seen: trace records are missing".to_owned());
+    }
+    if let Some(shares) = super::counters::within(events, span.0, span.1) {
+        said.push(format!(
+            "in the intervals around it workers waited for a CPU {} of the time and ran {}",
+            format::percent(shares.of(shares.waited_ns)),
+            format::percent(shares.of(shares.on_cpu_ns))
+        ));
+    }
 }
 
 /// What the threads waited for, with who was running instead.
@@ -170,9 +211,12 @@ fn waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
             {
                 *reasons.entry(words).or_insert(0) += (wake - row.start_ns) as u64;
             }
-            let waited = (row.end_ns - wake).max(0) as u64;
+            let waited = match row.waited_ns {
+                Some(least) if row.state != Some(0) => least,
+                _ => (row.end_ns - wake).max(0) as u64,
+            };
             if waited > 0 {
-                let who = row.comm.as_deref().unwrap_or("another thread");
+                let who = row.comm.as_deref().unwrap_or_default();
                 *instead.entry(who).or_insert(0) += waited;
             }
         }
@@ -186,12 +230,12 @@ fn waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
     if let Some((who, ns)) = instead.into_iter().max_by_key(|(_, ns)| *ns)
         && ns > 500_000
     {
-        let who = if who.starts_with("swapper") {
-            "an idle CPU"
-        } else {
-            who
+        let behind = match who {
+            "" => String::new(),
+            who if who.starts_with("swapper") => " behind an idle CPU".to_owned(),
+            who => format!(" behind {who}"),
         };
-        said.push(format!("waited {} for a CPU behind {who}", time(ns)));
+        said.push(format!("waited {} for a CPU{behind}", time(ns)));
     }
 }
 

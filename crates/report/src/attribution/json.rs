@@ -24,6 +24,9 @@ pub fn value(it: &Explanation) -> Value {
             "without": it.coverage.without,
         },
         "layers": it.layers,
+        "rung": it.info.rung.name(),
+        "blocked": it.blocked,
+        "counters": it.counters,
         "episodes": it.episodes.iter().map(episode).collect::<Vec<_>>(),
         "ios": it.ios.iter().map(io).collect::<Vec<_>>(),
     })

@@ -95,14 +95,14 @@ pub fn layer(phase: Phase) -> Layer {
         Phase::FileSystem => Layer::FileSystem,
         Phase::PageCache => Layer::PageCache,
         Phase::Throttle => Layer::Throttle,
-        Phase::Tags | Phase::Queue => Layer::BlockQueue,
+        Phase::Tags | Phase::Queue | Phase::LowerQueue => Layer::BlockQueue,
         Phase::Device | Phase::LowerDevice => Layer::Device,
         Phase::Completion => Layer::Completion,
         Phase::Cpu => Layer::Cpu,
         Phase::Stopped => Layer::Stopped,
         Phase::IoWorker => Layer::IoUring,
         Phase::Server => Layer::Server,
-        Phase::Unobserved => Layer::Unknown,
+        Phase::Blocked | Phase::Unobserved => Layer::Unknown,
     }
 }
 
@@ -231,7 +231,9 @@ pub fn judge(slow: Slow, row: Option<LayerRow>, phases: Option<Phases>, base: &B
     let matched = row.as_ref().is_some_and(|r| r.parts >= r.bios);
     // "On the CPU" is what remains when no event says otherwise: a conclusion, not a sight.
     let seen = !matches!(layer, Layer::Unknown | Layer::Mixed | Layer::Application);
-    let sure = layer == Layer::Schedule || (matched && seen);
+    // Where only threads were watched no stamp of the I/O itself was seen.
+    let own = row.as_ref().is_some_and(|r| r.bios.is_some());
+    let sure = layer == Layer::Schedule || (matched && seen && own);
     Judged {
         slow,
         row,

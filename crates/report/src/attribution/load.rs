@@ -66,8 +66,12 @@ pub struct Events {
     pub reclaim: BTreeMap<u64, Vec<LayerRow>>,
     /// Everything else, by kind and time.
     pub other: BTreeMap<Kind, Vec<LayerRow>>,
+    /// Times in which nothing was seen, by worker; of all workers under `u64::MAX`.
+    pub gaps: BTreeMap<u64, Vec<LayerRow>>,
     /// Sleeping without an event is possible.
     pub blind: bool,
+    /// Only threads were watched.
+    pub threads_only: bool,
 }
 
 impl Events {
@@ -76,6 +80,7 @@ impl Events {
         match row.kind {
             Kind::OffCpu => self.off.entry(worker).or_default().push(row),
             Kind::Reclaim => self.reclaim.entry(worker).or_default().push(row),
+            Kind::Gap => self.gaps.entry(worker).or_default().push(row),
             kind => self.other.entry(kind).or_default().push(row),
         }
     }
@@ -94,6 +99,8 @@ impl Events {
             off: self.off.get(&worker).map_or(&[], Vec::as_slice),
             reclaim: self.reclaim.get(&worker).map_or(&[], Vec::as_slice),
             blind: self.blind,
+            threads_only: self.threads_only,
+            gaps: [worker, u64::MAX].map(|w| self.gaps.get(&w).map_or(&[][..], Vec::as_slice)),
         }
     }
 
@@ -124,13 +131,23 @@ pub struct Loaded {
     pub coverage: Coverage,
 }
 
+/// How much could be seen at all.
+#[derive(Debug, Clone, Copy)]
+pub struct Sight {
+    /// See [`Events::blind`].
+    pub blind: bool,
+    /// See [`Events::threads_only`].
+    pub threads_only: bool,
+}
+
 /// Reads `layers.parquet`. `thresholds` say which I/Os are kept whole.
 ///
 /// # Errors
 /// `Corrupt` when the file is damaged.
-pub fn layers(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>, blind: bool) -> Result<Loaded> {
+pub fn layers(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>, sight: Sight) -> Result<Loaded> {
     let mut loaded = Loaded::default();
-    loaded.events.blind = blind;
+    loaded.events.blind = sight.blind;
+    loaded.events.threads_only = sight.threads_only;
     let measured = measured_from(dir);
     let mut sorted = false;
     let path = dir.file(names::LAYERS);
@@ -158,7 +175,7 @@ pub fn layers(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>, blind: bool) -> 
 }
 
 /// Start of the measure phase.
-fn measured_from(dir: &RunDir) -> i64 {
+pub fn measured_from(dir: &RunDir) -> i64 {
     let mut phases = dir.manifest().phases.iter();
     let measure = phases.find(|p| p.name == "measure");
     measure.map_or(i64::MIN, |p| p.start_ns)

@@ -4,13 +4,16 @@
 //! kernel did), one I/O at a time. What it is not: a comparison of maxima of different tools.
 //! Every verdict rests on stamps of that very I/O; what was not seen is "unknown".
 
+mod counters;
 mod episodes;
+mod gaps;
 pub mod json;
 mod judge;
 mod load;
 mod phases;
 pub mod picture;
 mod stacks;
+mod threads;
 pub mod words;
 mod workers;
 
@@ -22,13 +25,14 @@ use taillight_rundir::summary::{Cause, Summary};
 use taillight_rundir::trace_info::{Rung, TraceInfo};
 use taillight_rundir::{RunDir, names};
 
+pub use counters::{Counters, Shares};
 pub use episodes::EpisodeView;
 pub use judge::{Judged, Layer};
 pub use load::{Coverage, Slow};
 pub use phases::{Phase, Phases, Piece};
 
 use judge::{Baseline, judge};
-use load::Usual;
+use load::{Sight, Usual};
 
 /// Percentiles that are shown as stacks of phases.
 const LEVELS: [&str; 4] = ["50", "99", "99.9", "99.99"];
@@ -56,6 +60,23 @@ pub struct Explanation {
     pub coverage: Coverage,
     /// Every outlier with its verdict, in file order.
     pub ios: Vec<Verdict>,
+    /// Outliers that were blocked in the kernel, without being seen by what.
+    pub blocked: Blocked,
+    /// What the workers did over intervals, on rung procfs.
+    pub counters: Option<Counters>,
+    /// Begin of the measure phase, CLOCK_MONOTONIC ns; none in old runs.
+    pub begun_ns: Option<i64>,
+}
+
+/// Outliers whose excess was spent blocked in the kernel, on a rung that sees no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Blocked {
+    /// How many.
+    pub outliers: u64,
+    /// Their time from submit to completion, ns.
+    pub time_ns: u64,
+    /// Of it blocked, ns.
+    pub blocked_ns: u64,
 }
 
 /// The verdict on one outlier.
@@ -110,9 +131,14 @@ pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
         return Ok(None);
     };
     let (thresholds, given) = thresholds(dir, summary);
-    let blind = info.rung != Rung::TracePoints || info.events_lost > 0 || !info.saw("sched_switch");
+    let threads_only = info.rung == Rung::Perf;
+    let watched = info.rung == Rung::TracePoints && info.saw("sched_switch");
+    let sight = Sight {
+        blind: !threads_only && (!watched || info.events_lost > 0),
+        threads_only,
+    };
     let mut loaded = match dir.existing(names::LAYERS) {
-        Some(_) => load::layers(dir, &thresholds, blind)?,
+        Some(_) => load::layers(dir, &thresholds, sight)?,
         None => load::Loaded::default(),
     };
     let (slow, more) = load::slow_ios(dir, &thresholds)?;
@@ -137,6 +163,9 @@ pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
         outliers: judged.len() as u64 + more,
         lacking: lacking + more,
         layers: shares(&judged, more),
+        blocked: blocked(&judged),
+        counters: counters::counters(&loaded.events, &judged, load::measured_from(dir)),
+        begun_ns: Some(load::measured_from(dir)).filter(|ns| *ns != i64::MIN),
         levels: levels(&loaded.usual, summary),
         coverage: loaded.coverage,
         ios: judged.iter().map(Verdict::of).collect(),
@@ -160,6 +189,19 @@ fn thresholds(dir: &RunDir, summary: &Summary) -> (BTreeMap<OpKind, u64>, bool) 
     let ops = summary.ops.keys();
     let each = ops.filter_map(|op| Some((*op, given.or_else(|| of(op))?)));
     (each.collect(), given.is_some())
+}
+
+fn blocked(judged: &[Judged]) -> Blocked {
+    let mut sums = Blocked::default();
+    for one in judged.iter().filter(|j| j.layer == Layer::Unknown) {
+        let blocked = one.phases.get(Phase::Blocked);
+        if blocked > one.phases.get(Phase::Unobserved) {
+            sums.outliers += 1;
+            sums.time_ns += one.phases.sum();
+            sums.blocked_ns += blocked;
+        }
+    }
+    sums
 }
 
 fn shares(judged: &[Judged], more: u64) -> Vec<LayerShare> {

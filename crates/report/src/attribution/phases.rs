@@ -8,6 +8,7 @@ use taillight_rundir::layers::{LayerRow, flags};
 use super::load::Events;
 use super::stacks::{self, Wait};
 use super::workers;
+use super::{gaps, threads};
 
 /// A part of an I/O's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,7 +27,9 @@ pub enum Phase {
     Queue,
     /// In the device, or in the driver and below.
     Device,
-    /// In the device of the lower level (below a loop device).
+    /// In the block queue of the lower level (below a loop device).
+    LowerQueue,
+    /// In the device of the lower level.
     LowerDevice,
     /// From the device's answer to the program, without waiting for a CPU.
     Completion,
@@ -40,13 +43,15 @@ pub enum Phase {
     IoWorker,
     /// Waiting for a server's answer.
     Server,
+    /// Off the CPU in the kernel, without being seen what for.
+    Blocked,
     /// Not seen.
     Unobserved,
 }
 
 impl Phase {
     /// Every phase, in the order of their indices.
-    pub const ALL: [Phase; 15] = [
+    pub const ALL: [Phase; 17] = [
         Phase::Submit,
         Phase::FileSystem,
         Phase::PageCache,
@@ -54,6 +59,7 @@ impl Phase {
         Phase::Tags,
         Phase::Queue,
         Phase::Device,
+        Phase::LowerQueue,
         Phase::LowerDevice,
         Phase::Completion,
         Phase::Cpu,
@@ -61,6 +67,7 @@ impl Phase {
         Phase::Application,
         Phase::IoWorker,
         Phase::Server,
+        Phase::Blocked,
         Phase::Unobserved,
     ];
     /// Stable word in outputs.
@@ -73,6 +80,7 @@ impl Phase {
             Phase::Tags => "tags",
             Phase::Queue => "queue",
             Phase::Device => "device",
+            Phase::LowerQueue => "lower_queue",
             Phase::LowerDevice => "lower_device",
             Phase::Completion => "completion",
             Phase::Cpu => "cpu",
@@ -80,6 +88,7 @@ impl Phase {
             Phase::Application => "application",
             Phase::IoWorker => "io_worker",
             Phase::Server => "server",
+            Phase::Blocked => "blocked",
             Phase::Unobserved => "unobserved",
         }
     }
@@ -93,6 +102,7 @@ impl Phase {
             Phase::Tags => "waiting for a request",
             Phase::Queue => "block queue",
             Phase::Device => "device",
+            Phase::LowerQueue => "queue of the lower device",
             Phase::LowerDevice => "lower device",
             Phase::Completion => "completion",
             Phase::Cpu => "waiting for a CPU",
@@ -100,6 +110,7 @@ impl Phase {
             Phase::Application => "asleep in the program",
             Phase::IoWorker => "waiting for an io_uring worker",
             Phase::Server => "server and network",
+            Phase::Blocked => "blocked in the kernel",
             Phase::Unobserved => "unobserved",
         }
     }
@@ -142,6 +153,10 @@ pub struct Beside<'a> {
     pub reclaim: &'a [LayerRow],
     /// Events were lost or threads not watched: time without an event is not known to be on CPU.
     pub blind: bool,
+    /// Only when threads ran was seen: nothing below the system call.
+    pub threads_only: bool,
+    /// Times in which nothing was seen: of this worker, and of all.
+    pub gaps: [&'a [LayerRow]; 2],
 }
 
 /// Builds a time line without gaps.
@@ -153,6 +168,21 @@ pub(super) struct Line {
 }
 
 impl Line {
+    /// At the begin of an I/O.
+    pub fn of(io: &LayerRow) -> Line {
+        Line {
+            pieces: Vec::with_capacity(8),
+            at: io.start_ns,
+            end: io.end_ns,
+        }
+    }
+
+    /// What was built; the rest of the I/O is `rest`.
+    pub fn end(mut self, rest: Phase) -> Vec<Piece> {
+        self.to(self.end, rest);
+        self.pieces
+    }
+
     /// Everything up to `to` is `phase`.
     pub fn to(&mut self, to: i64, phase: Phase) {
         let to = to.clamp(self.at, self.end);
@@ -172,11 +202,16 @@ impl Line {
 
 /// The time line of one traced I/O.
 pub fn pieces(io: &LayerRow, beside: &Beside<'_>) -> Vec<Piece> {
-    let mut line = Line {
-        pieces: Vec::with_capacity(8),
-        at: io.start_ns,
-        end: io.end_ns,
+    let line = if beside.threads_only {
+        threads::line(io, beside)
+    } else {
+        whole(io, beside)
     };
+    gaps::blot(line, io, beside)
+}
+
+fn whole(io: &LayerRow, beside: &Beside<'_>) -> Vec<Piece> {
+    let mut line = Line::of(io);
     let has = |bit: u64| io.flags.unwrap_or(0) & bit != 0;
     if let Some(punt) = io.punt_ns.filter(|_| has(flags::PUNTED)) {
         let own = workers::own(io, beside);
@@ -305,7 +340,9 @@ fn device(line: &mut Line, io: &LayerRow, done: i64) {
         && low >= issue
         && low <= done
     {
-        line.to(issue, Phase::Device);
+        let queued = io.low_bio_ns.unwrap_or(issue).min(issue);
+        line.to(queued, Phase::Device);
+        line.to(issue, Phase::LowerQueue);
         line.to(low, Phase::LowerDevice);
     }
     line.to(done, Phase::Device);
@@ -414,6 +451,8 @@ mod tests {
         off: &[],
         reclaim: &[],
         blind: false,
+        threads_only: false,
+        gaps: [&[], &[]],
     };
 
     fn io() -> LayerRow {
@@ -494,6 +533,30 @@ mod tests {
             ..queued
         };
         assert_eq!(all(&inline, &NONE), [(1000, Phase::Submit)]);
+    }
+
+    #[test]
+    fn below_a_loop_device_the_queue_and_the_device_are_told_apart() {
+        use Phase::*;
+        let looped = LayerRow {
+            low_bio_ns: Some(1300),
+            low_issue_ns: Some(1350),
+            low_done_ns: Some(1750),
+            ..io()
+        };
+        let expected = [
+            (100, Submit),
+            (50, Tags),
+            (50, Queue),
+            (100, Device),
+            (50, LowerQueue),
+            (400, LowerDevice),
+            (50, Device),
+            (10, Completion),
+            (90, Cpu),
+            (100, Completion),
+        ];
+        assert_eq!(all(&looped, &NONE), expected);
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub fn colour(phase: Phase) -> &'static str {
         Phase::Tags => "#d98f3d",
         Phase::Queue => "#e3b65a",
         Phase::Device => "#3d8c5f",
+        Phase::LowerQueue => "#c9b458",
         Phase::LowerDevice => "#7bbd8f",
         Phase::Completion => "#4aa3b5",
         Phase::Cpu => "#d46a9a",
@@ -29,6 +30,7 @@ pub fn colour(phase: Phase) -> &'static str {
         Phase::Application => "#5566aa",
         Phase::IoWorker => "#9a7b4f",
         Phase::Server => "#2f6f8f",
+        Phase::Blocked => "#8a8a8a",
         Phase::Unobserved => "#b0b0b0",
     }
 }

@@ -4,6 +4,10 @@ use super::{Explanation, Layer};
 use crate::format::{self, Script};
 use taillight_rundir::trace_info::Rung;
 
+/// What blocks a thread, for all that rung perf can tell.
+pub(super) const CANNOT_SEE: &str =
+    "storage, file system, lock or server, this rung cannot see which";
+
 /// Episodes listed singly.
 const EPISODES: usize = 10;
 
@@ -36,6 +40,15 @@ pub fn sentences(it: &Explanation, script: Script) -> Vec<String> {
         ));
     }
     let unknown = it.layers.iter().find(|l| l.layer == Layer::Unknown);
+    let blocked = it.blocked.outliers;
+    if blocked > 0 {
+        parts.push(format!(
+            "{} ({}) were blocked in the kernel for {} of their time: {CANNOT_SEE}",
+            format::count(blocked),
+            share(blocked),
+            format::percent(it.blocked.blocked_ns as f64 / it.blocked.time_ns.max(1) as f64),
+        ));
+    }
     let unknown = unknown.map_or("none is unexplained".to_owned(), |l| {
         format!("{} unknown", share(l.outliers))
     });
@@ -83,7 +96,18 @@ fn limits(it: &Explanation) -> Vec<String> {
     let c = &it.coverage;
     let percent = |n: u64, of: u64| format::percent(n as f64 / of.max(1) as f64);
     let block = c.matched + c.unsplit;
-    if block > 0 {
+    said.extend(rung(it));
+    said.extend(stopped(it));
+    if it.info.rung == Rung::Procfs {
+        said.extend(counters(it));
+        return said;
+    }
+    if it.info.rung == Rung::Perf {
+        let traced = format::count(c.traced);
+        said.push(format!(
+            "{traced} I/Os were set beside what their threads did."
+        ));
+    } else if block > 0 {
         said.push(format!(
             "Of {} traced I/Os, {} reached a device; {} of these were seen from end to end.",
             format::count(c.traced),
@@ -125,6 +149,70 @@ fn limits(it: &Explanation) -> Vec<String> {
     }
     if it.info.rung == Rung::TracePoints && !it.info.symbols {
         said.push("Kernel function names were hidden: reasons for sleeping are unknown.".into());
+    }
+    said
+}
+
+/// Which rung, and why not a better one.
+fn rung(it: &Explanation) -> Option<String> {
+    let rung = it.info.rung;
+    if rung == Rung::Imported {
+        return None;
+    }
+    let why = it.info.why.as_ref();
+    let why = why.map_or(String::new(), |w| format!(" Not more: {w}."));
+    Some(format!(
+        "Traced on rung {} ({}).{why}",
+        rung.name(),
+        rung.sees()
+    ))
+}
+
+/// From when on nothing was seen.
+fn stopped(it: &Explanation) -> Option<String> {
+    let stopped = it.info.stopped.as_ref()?;
+    let at = match it.begun_ns {
+        Some(begun) => format!("From {:.3} s on", (stopped.at_ns - begun) as f64 / 1e9),
+        None => "Before the end".to_owned(),
+    };
+    Some(format!(
+        "{at} tracing was stopped by something else ({}): what happened then is unknown.",
+        stopped.what
+    ))
+}
+
+/// What the counters of procfs say.
+fn counters(it: &Explanation) -> Vec<String> {
+    let Some(sums) = &it.counters else {
+        return vec!["There are no counters: the workers ended before the first sample.".into()];
+    };
+    let part = |s: &super::Shares, ns: u64| format::percent(s.of(ns));
+    let mut said = vec![format!(
+        "No single I/O can be explained on this rung. Over the run the workers ran {} of the time, \
+         waited for a CPU {}, and were away the rest (blocked, asleep or waiting for I/O).",
+        part(&sums.all, sums.all.on_cpu_ns),
+        part(&sums.all, sums.all.waited_ns)
+    )];
+    if sums.slow_intervals > 0 {
+        let at = (sums.worst_at_ns - it.begun_ns.unwrap_or(sums.worst_at_ns)) as f64 / 1e9;
+        said.push(format!(
+            "In the {} intervals with outliers they waited for a CPU {} of the time, in the worst \
+             one, at {at:.1} s, {}.",
+            format::count(sums.slow_intervals),
+            part(&sums.slow, sums.slow.waited_ns),
+            format::percent(sums.worst)
+        ));
+    }
+    if let Some(ns) = sums.all.blkio_ns {
+        let share = part(&sums.all, ns);
+        said.push(format!("They waited for block I/O {share} of the time."));
+    }
+    for counter in it.info.programs.iter().filter(|p| p.missing.is_some()) {
+        let why = counter.missing.as_deref().unwrap_or_default();
+        said.push(format!(
+            "Not counted: {} ({}: {why}).",
+            counter.sees, counter.trace_point
+        ));
     }
     said
 }

@@ -62,4 +62,7 @@ pub(super) const COLUMNS: &[Column<Row>] = &[
     column!(served_ns, OptI64),
     column!(answered_ns, OptI64),
     column!(waker, OptU64),
+    column!(on_cpu_ns, OptNs),
+    column!(voluntary, OptU64),
+    column!(involuntary, OptU64),
 ];

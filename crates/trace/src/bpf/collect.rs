@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
+use taillight_core::{Clock, MonoClock};
 use taillight_rundir::layers::{Kind, LayerRow};
 
 use super::layout::{self, Event, EventKind};
 use super::probe::{BATCH, Seen};
 use super::programs::Ring;
+use super::pulse::{self, Pulse};
 use super::symbols::Symbols;
 use crate::quota::Quota;
 
@@ -32,6 +34,10 @@ pub struct Gathered {
     pub quota: Vec<(i64, i64, u64)>,
     /// Events that found no room here.
     pub events_lost: u64,
+    /// From, to: the programs saw nothing.
+    pub gaps: Vec<(i64, i64)>,
+    /// Since when until the end.
+    pub stopped: Option<i64>,
 }
 
 /// What the collector works with.
@@ -46,6 +52,8 @@ pub struct Sources {
     pub over: Arc<AtomicBool>,
     /// I/Os kept at most.
     pub ios_max: usize,
+    /// Tells whether the programs still see anything.
+    pub pulse: Pulse,
 }
 
 /// Batches made before the workers start.
@@ -62,6 +70,7 @@ pub fn batch() -> Vec<Seen> {
 pub fn gather(mut sources: Sources, mut quota: Quota) -> Gathered {
     let mut all = Gathered::default();
     let mut room = sources.ios_max;
+    sources.pulse.here();
     loop {
         let over = sources.over.load(Relaxed);
         drain(&mut sources.ring, &mut all);
@@ -75,15 +84,18 @@ pub fn gather(mut sources: Sources, mut quota: Quota) -> Gathered {
         }
         all.quota.extend(quota.window());
         if over {
+            (all.gaps, all.stopped) = sources.pulse.end(MonoClock.now().0);
             return all;
         }
         std::thread::sleep(PAUSE);
+        sources.pulse.look();
     }
 }
 
 fn drain(ring: &mut Ring, all: &mut Gathered) {
     while let Some(item) = ring.next() {
         match Event::parse(&item) {
+            Some(event) if event.worker as usize == pulse::PLACE => {}
             Some(event) if all.events.len() < EVENTS_MAX => all.events.push(event),
             Some(_) => all.events_lost += 1,
             None => {}
@@ -191,6 +203,16 @@ pub fn quota_row(window: &(i64, i64, u64)) -> LayerRow {
         start_ns: window.0,
         end_ns: window.1,
         blocked_ns: Some(window.2),
+        ..LayerRow::default()
+    }
+}
+
+/// A time in which the programs saw nothing.
+pub fn gap_row(gap: &(i64, i64)) -> LayerRow {
+    LayerRow {
+        kind: Kind::Gap,
+        start_ns: gap.0,
+        end_ns: gap.1,
         ..LayerRow::default()
     }
 }

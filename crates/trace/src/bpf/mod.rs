@@ -8,8 +8,11 @@ pub(crate) mod collect;
 pub(crate) mod layout;
 pub(crate) mod probe;
 pub(crate) mod programs;
-mod running;
+mod pulse;
+pub(crate) mod running;
 pub(crate) mod symbols;
 mod sys;
+mod tracing;
 
 pub use probe::{BpfProbe, BpfProbes};
+pub(crate) use tracing::{Tracing, try_programs};

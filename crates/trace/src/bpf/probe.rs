@@ -13,8 +13,9 @@ use taillight_core::probe::{Probe, ProbeSeat, Probes, Token};
 use taillight_core::{Error, Op, OpKind, Result, Stamp};
 use taillight_rundir::layers::flags;
 
-use super::layout::{SLOTS, Slot, THREADS};
+use super::layout::{SLOTS, Slot};
 use super::programs::Programs;
+use super::pulse;
 use super::running::{Keep, Running};
 
 /// I/Os of one batch.
@@ -97,7 +98,7 @@ impl Probes for BpfProbes {
     fn probe(&self, seat: ProbeSeat) -> Result<BpfProbe> {
         let common = &self.0;
         let index = usize::from(seat.worker);
-        if index >= THREADS || (seat.first_slot + seat.depth) as usize > SLOTS {
+        if index >= pulse::PLACE || (seat.first_slot + seat.depth) as usize > SLOTS {
             return Err(Error::internal("more workers or slots than can be traced"));
         }
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;

@@ -4,13 +4,14 @@ use std::os::fd::AsFd;
 
 use aya::maps::{HashMap, Map, MapData, RingBuf};
 use aya::programs::BtfTracePoint;
-use aya::{Btf, Ebpf, EbpfLoader, VerifierLogLevel};
+use aya::{Btf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
 use taillight_core::{Error, Result};
 use taillight_rundir::trace_info::ProgramInfo;
 
 use super::layout::{COUNTERS, SLOTS, Slot, THREADS, Thread};
 use super::symbols::Symbols;
 use super::sys::Region;
+use crate::Sys;
 
 /// The programs, built from `bpf/taillight.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/taillight.bpf.o");
@@ -133,6 +134,9 @@ const PROGRAMS: &[Program] = &[
     ),
 ];
 
+/// The kernel's description of its types.
+const TYPES: &str = "/sys/kernel/btf/vmlinux";
+
 /// In place of a function's address that is not known: no function is there.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -147,6 +151,8 @@ pub struct Config {
     pub all: bool,
     /// Some worker queues operations that are not direct.
     pub queued: bool,
+    /// Bytes of the ring of events, a power of two; none for the usual size.
+    pub ring: Option<u32>,
 }
 
 /// Loaded and attached programs with their memory. Dropped, they are gone.
@@ -172,8 +178,9 @@ pub type Ring = RingBuf<MapData>;
 ///
 /// # Errors
 /// `Unavailable` when nothing can be loaded at all.
-pub fn load(config: &Config, symbols: &Symbols) -> Result<(Programs, Ring)> {
-    let btf = Btf::from_sys_fs().map_err(|e| {
+pub fn load(config: &Config, symbols: &Symbols, sys: &Sys) -> Result<(Programs, Ring)> {
+    let types = sys.path(TYPES);
+    let btf = Btf::parse_file(types, Endianness::default()).map_err(|e| {
         Error::unavailable("the kernel does not describe its types")
             .source(e)
             .hint("tracing needs a kernel built with CONFIG_DEBUG_INFO_BTF")
@@ -234,6 +241,9 @@ fn open(config: &Config, symbols: &Symbols, btf: &Btf) -> Result<Ebpf> {
     }
     for (global, disk) in disks.iter().zip(&config.disks) {
         loader.override_global(global, disk, true);
+    }
+    if let Some(bytes) = config.ring {
+        loader.map_max_entries("ring", bytes);
     }
     loader.load(OBJECT).map_err(|e| {
         Error::unavailable("trace programs cannot be prepared")

@@ -250,6 +250,8 @@ fn info(trace: &Trace, joined: &Joined) -> TraceInfo {
         mode: TraceMode::All,
         rung: Rung::Imported,
         why: Some(why.join("; ")),
+        refused: Vec::new(),
+        stopped: None,
         programs: vec![
             seen("queueing", any(|io| io.queued.is_some())),
             seen("allocation of requests", any(|io| io.alloc.is_some())),

@@ -11,7 +11,7 @@ mod cpu;
 mod disk;
 mod memory;
 mod psi;
-mod tasks;
+pub(crate) mod tasks;
 mod temperature;
 
 use std::path::Path;

@@ -23,6 +23,8 @@ use super::{Machine, percentile};
 
 /// Most workers of a run: the `worker` column and the thread count stay sane.
 const MAX_WORKERS: u32 = 4096;
+/// Bytes of a ring of trace events.
+const TRACE_BUFFER: std::ops::RangeInclusive<u64> = 4096..=256 << 20;
 
 /// A field that does not work, why, and what to do.
 #[derive(Debug)]
@@ -221,6 +223,14 @@ fn outstanding(plan: &Plan, machine: Machine) -> Checked {
         ),
         format!("keep workers x queue_depth at or below {MAX_SLOTS}, or use trace.mode = \"off\""),
     )?;
+    if let Some(buffer) = plan.trace.buffer {
+        need(
+            buffer.0.is_power_of_two() && TRACE_BUFFER.contains(&buffer.0),
+            "trace.buffer",
+            format!("{} bytes cannot be a ring of events", buffer.0),
+            "use a power of two from 4KiB to 256MiB, such as 16MiB",
+        )?;
+    }
     let buffers = plan.workloads.iter().fold(0u64, |sum, w| {
         let each = u64::from(w.workers) * u64::from(w.queue_depth);
         sum.saturating_add(each.saturating_mul(w.block_size.max()))

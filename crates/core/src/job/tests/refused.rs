@@ -102,6 +102,14 @@ const WORKLOAD: &[(&str, &str)] = &[
         "trace.mode: 10000 operations at a time",
     ),
     (
+        "workers = 1\n[trace]\nbuffer = \"5KiB\"",
+        "trace.buffer: 5120 bytes cannot be a ring",
+    ),
+    (
+        "workers = 1\n[trace]\nbuffer = \"2KiB\"",
+        "trace.buffer: 2048 bytes cannot be a ring",
+    ),
+    (
         "workers = 64\nqueue_depth = 4096\nblock_size = \"1MiB\"",
         "workload.0.queue_depth: the buffers",
     ),

@@ -1,0 +1,88 @@
+//! Times in which nothing was seen: what was only concluded from silence is unobserved there.
+
+use taillight_rundir::layers::LayerRow;
+
+use super::phases::{Beside, Phase, Piece};
+
+/// Phases that are a conclusion: nothing else was seen at that time.
+fn concluded(phase: Phase) -> bool {
+    matches!(phase, Phase::Submit | Phase::Completion | Phase::IoWorker)
+}
+
+/// Takes the conclusions out of a time line where there was nothing to conclude from.
+pub fn blot(line: Vec<Piece>, io: &LayerRow, beside: &Beside<'_>) -> Vec<Piece> {
+    let touches = |g: &&LayerRow| g.start_ns < io.end_ns && g.end_ns > io.start_ns;
+    let gaps = beside.gaps.iter().flat_map(|list| list.iter());
+    let gaps: Vec<&LayerRow> = gaps.filter(touches).collect();
+    if gaps.is_empty() {
+        return line;
+    }
+    let mut out: Vec<Piece> = Vec::with_capacity(line.len() + 2);
+    let mut put = |from: i64, to: i64, phase: Phase| match out.last_mut() {
+        _ if to <= from => {}
+        Some(last) if last.phase == phase => last.to = to,
+        _ => out.push(Piece { from, to, phase }),
+    };
+    for piece in line {
+        let mut at = piece.from;
+        while concluded(piece.phase) && at < piece.to {
+            let next = gaps
+                .iter()
+                .filter(|g| g.end_ns > at && g.start_ns < piece.to);
+            let Some(gap) = next.min_by_key(|g| g.start_ns.max(at)) else {
+                break;
+            };
+            let from = gap.start_ns.max(at);
+            let to = gap.end_ns.min(piece.to);
+            put(at, from, piece.phase);
+            put(from, to, Phase::Unobserved);
+            at = to;
+        }
+        put(at, piece.to, piece.phase);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gap(from: i64, to: i64) -> LayerRow {
+        LayerRow {
+            start_ns: from,
+            end_ns: to,
+            ..LayerRow::default()
+        }
+    }
+
+    #[test]
+    fn only_conclusions_are_taken_back_and_the_sum_stays() {
+        let piece = |from, to, phase| Piece { from, to, phase };
+        let line = vec![
+            piece(0, 100, Phase::Submit),
+            piece(100, 200, Phase::Device),
+            piece(200, 300, Phase::Completion),
+        ];
+        let io = gap(0, 300);
+        let (own, all) = ([gap(10, 20), gap(15, 40)], [gap(90, 250)]);
+        let beside = |own, all| Beside {
+            all: None,
+            off: &[],
+            reclaim: &[],
+            blind: false,
+            threads_only: false,
+            gaps: [own, all],
+        };
+        assert_eq!(blot(line.clone(), &io, &beside(&[], &[])), line);
+        let expected = [
+            piece(0, 10, Phase::Submit),
+            piece(10, 40, Phase::Unobserved),
+            piece(40, 90, Phase::Submit),
+            piece(90, 100, Phase::Unobserved),
+            piece(100, 200, Phase::Device),
+            piece(200, 250, Phase::Unobserved),
+            piece(250, 300, Phase::Completion),
+        ];
+        assert_eq!(blot(line, &io, &beside(&own, &all)), expected);
+    }
+}

@@ -1,0 +1,109 @@
+//! An I/O of a run in which only the threads were watched (rung perf).
+//!
+//! What it is: time on the CPU, without a CPU, and blocked in the kernel. What it is not: a guess
+//! at what is below; a thread that is blocked waits for storage, a file system, a lock or a server.
+
+use taillight_rundir::layers::{LayerRow, flags};
+
+use super::phases::{Beside, Line, Phase, Piece, overlapping};
+
+/// The time line of such an I/O.
+pub fn line(io: &LayerRow, beside: &Beside<'_>) -> Vec<Piece> {
+    let mut line = Line::of(io);
+    // With several in flight a running thread may be busy with any of them.
+    let queued = io.flags.unwrap_or(0) & flags::QUEUED != 0;
+    let running = if queued {
+        Phase::Unobserved
+    } else {
+        Phase::Submit
+    };
+    for off in overlapping(beside.off, io.start_ns, io.end_ns) {
+        line.to(off.start_ns, running);
+        if off.state == Some(0) {
+            line.to(off.end_ns, Phase::Cpu);
+            continue;
+        }
+        let time = |ns: Option<u64>| i64::try_from(ns.unwrap_or(0)).unwrap_or(i64::MAX);
+        // When it was woken up lies between what is known of its begin and of its end.
+        line.to(
+            off.start_ns.saturating_add(time(off.blocked_ns)),
+            Phase::Blocked,
+        );
+        line.to(
+            off.end_ns.saturating_sub(time(off.waited_ns)),
+            Phase::Unobserved,
+        );
+        line.to(off.end_ns, Phase::Cpu);
+    }
+    line.end(running)
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_rundir::layers::Kind;
+
+    use super::*;
+
+    fn off(from: i64, to: i64, blocked: u64, waited: u64, state: u64) -> LayerRow {
+        LayerRow {
+            kind: Kind::OffCpu,
+            start_ns: from,
+            end_ns: to,
+            state: Some(state),
+            blocked_ns: Some(blocked),
+            waited_ns: Some(waited),
+            ..LayerRow::default()
+        }
+    }
+
+    fn lengths(io: &LayerRow, list: &[LayerRow]) -> Vec<(i64, Phase)> {
+        let beside = Beside {
+            all: None,
+            off: list,
+            reclaim: &[],
+            blind: false,
+            threads_only: true,
+            gaps: [&[], &[]],
+        };
+        let pieces = line(io, &beside);
+        let sum: i64 = pieces.iter().map(|p| p.to - p.from).sum();
+        assert_eq!(sum, io.end_ns - io.start_ns);
+        pieces.iter().map(|p| (p.to - p.from, p.phase)).collect()
+    }
+
+    #[test]
+    fn a_thread_runs_waits_or_is_blocked_and_the_rest_stays_open() {
+        use Phase::*;
+        let io = LayerRow {
+            start_ns: 1000,
+            end_ns: 2000,
+            ..LayerRow::default()
+        };
+        let list = [off(1100, 1500, 300, 60, 1), off(1600, 1800, 0, 200, 0)];
+        let expected = [
+            (100, Submit),
+            (300, Blocked),
+            (40, Unobserved),
+            (60, Cpu),
+            (100, Submit),
+            (200, Cpu),
+            (200, Submit),
+        ];
+        assert_eq!(lengths(&io, &list), expected);
+        let queued = LayerRow {
+            flags: Some(flags::QUEUED),
+            ..io
+        };
+        assert!(lengths(&queued, &list).iter().all(|p| p.1 != Submit));
+        // A stretch that began before the I/O and one that ends after it.
+        let list = [off(500, 1200, 600, 50, 1), off(1900, 2500, 600, 0, 1)];
+        let expected = [
+            (100, Blocked),
+            (50, Unobserved),
+            (50, Cpu),
+            (700, Unobserved),
+            (100, Blocked),
+        ];
+        assert_eq!(lengths(&queued, &list), expected);
+    }
+}

@@ -1,0 +1,99 @@
+//! Whether the trace programs still see this process: the collecting thread is watched like a
+//! worker, and it sleeps and wakes up all the time. When its switches leave no stamp any more, then
+//! something from outside has stopped tracing (maps changed, programs gone).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::layout::THREADS;
+use super::programs::Programs;
+
+/// The collector's place among the threads.
+pub const PLACE: usize = THREADS - 1;
+/// Sleeps without a stamp that are no accident.
+const MISSES: u32 = 10;
+
+/// Watches the watching.
+pub struct Pulse {
+    programs: Arc<Programs>,
+    beat: Beat,
+}
+
+/// Stamps that come, or not.
+#[derive(Debug, Default)]
+struct Beat {
+    /// The last stamp; 0 before the first.
+    last: u64,
+    missed: u32,
+    /// From, to: no stamp.
+    gaps: Vec<(i64, i64)>,
+}
+
+impl Pulse {
+    /// For the programs of this process.
+    pub fn new(programs: Arc<Programs>) -> Pulse {
+        Pulse {
+            programs,
+            beat: Beat::default(),
+        }
+    }
+
+    /// Makes the calling thread the one that is watched.
+    pub fn here(&self) {
+        let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        if let Ok(mut tids) = self.programs.tids.lock() {
+            // Without it there is no pulse, which then says nothing.
+            let _ = tids.insert(tid, PLACE as u32, 0);
+        }
+    }
+
+    /// After each sleep.
+    pub fn look(&mut self) {
+        let stamp = self.programs.threads.get(PLACE).last_in.load(Relaxed);
+        self.beat.look(stamp);
+    }
+
+    /// From, to when nothing was seen, the last one perhaps until `now`; and since when, if so.
+    pub fn end(self, now: i64) -> (Vec<(i64, i64)>, Option<i64>) {
+        self.beat.end(now)
+    }
+}
+
+impl Beat {
+    fn look(&mut self, stamp: u64) {
+        if stamp > self.last {
+            if self.missed >= MISSES {
+                self.gaps.push((self.last as i64, stamp as i64));
+            }
+            (self.last, self.missed) = (stamp, 0);
+        } else if self.last > 0 {
+            self.missed += 1;
+        }
+    }
+
+    fn end(mut self, now: i64) -> (Vec<(i64, i64)>, Option<i64>) {
+        let since = (self.missed >= MISSES).then_some(self.last as i64);
+        self.gaps.extend(since.map(|from| (from, now)));
+        (self.gaps, since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_after_stamps_is_a_stop_and_none_before() {
+        let mut never = Beat::default();
+        (0..100).for_each(|_| never.look(0));
+        assert_eq!(never.end(9), (vec![], None), "the program was never there");
+        let mut beat = Beat::default();
+        beat.look(10);
+        (0..5).for_each(|_| beat.look(10));
+        beat.look(20);
+        (0..MISSES).for_each(|_| beat.look(20));
+        beat.look(90);
+        (0..MISSES).for_each(|_| beat.look(90));
+        assert_eq!(beat.end(200), (vec![(20, 90), (90, 200)], Some(90)));
+    }
+}

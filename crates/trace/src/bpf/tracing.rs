@@ -1,0 +1,206 @@
+//! Tracing on the highest rung: programs on trace points, their memory, the collector, the file.
+//!
+//! What it is: what `tracer` starts and ends when the kernel takes trace programs. What it is not:
+//! the choice of the rung.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
+
+use crossbeam_channel::unbounded;
+use taillight_core::plan::TraceMode;
+use taillight_core::{Error, Result};
+use taillight_rundir::RunDir;
+use taillight_rundir::layers::LayerWriter;
+use taillight_rundir::trace_info::{ProgramInfo, Stopped, TraceInfo};
+
+use super::collect::{self, Gathered, Sources};
+use super::layout::{C_LOST, C_NEIGHBOURS};
+use super::probe::{BpfProbes, Common, Seen, Tally};
+use super::programs::{self, Config};
+use super::pulse::Pulse;
+use super::symbols::Symbols;
+use crate::quota::Quota;
+use crate::rights::{self, Rights};
+use crate::tracer::Wish;
+use crate::{Sys, disks};
+
+/// Memory for traced I/Os, at most.
+const MEMORY: usize = 1 << 30;
+/// Shorter stretches off the CPU are events only when every I/O is traced, ns.
+const OFF_NS: u64 = 250_000;
+const OFF_ALL_NS: u64 = 100_000;
+
+/// Tracing on this rung, under way.
+pub(crate) struct Tracing {
+    common: Common,
+    symbols: Symbols,
+    over: Arc<AtomicBool>,
+    thread: JoinHandle<Gathered>,
+    off_ns: u64,
+}
+
+/// Loads and attaches every program for a moment: what can be seen here and what not.
+///
+/// # Errors
+/// As [`Tracing::start`].
+pub(crate) fn try_programs(sys: &Sys) -> Result<Vec<ProgramInfo>> {
+    allowed(sys)?;
+    let config = Config {
+        all: true,
+        queued: true,
+        off_ns: OFF_NS,
+        ..Config::default()
+    };
+    let (programs, _) = programs::load(&config, &Symbols::read(sys), sys)?;
+    Ok(programs.info.clone())
+}
+
+/// What would make every program fail, said once and in plain words.
+fn allowed(sys: &Sys) -> Result<()> {
+    let missing = Rights::read(sys).missing_for_tracing();
+    if !missing.is_empty() {
+        return Err(
+            Error::unavailable("this process may not load trace programs")
+                .with("missing", missing.join(" and "))
+                .hint("run as root, or: setcap cap_bpf,cap_perfmon+ep on the taillight binary"),
+        );
+    }
+    if rights::lockdown(sys).as_deref() == Some("confidentiality") {
+        return Err(Error::unavailable(
+            "the kernel is locked down (confidentiality): trace programs may not read its memory",
+        )
+        .hint("boot without lockdown=confidentiality"));
+    }
+    own_numbers(sys)
+}
+
+/// Trace programs know threads by the numbers of the first PID namespace.
+fn own_numbers(sys: &Sys) -> Result<()> {
+    if disks::same_pid_namespace(sys) {
+        return Ok(());
+    }
+    Err(
+        Error::unavailable("threads have other numbers here than in the kernel (PID namespace)")
+            .hint("run outside of the container, or with the host's PID namespace"),
+    )
+}
+
+impl Tracing {
+    /// Loads the programs and begins to collect.
+    ///
+    /// # Errors
+    /// `Unavailable` when nothing can be traced here, with the reason.
+    pub fn start(wish: &Wish<'_>, sys: &Sys) -> Result<Tracing> {
+        allowed(sys)?;
+        let plan = wish.plan;
+        let all = plan.trace.mode == TraceMode::All;
+        let queued = plan.workloads.iter().any(|w| w.queue_depth > 1);
+        let disks = wish.path.map_or_else(Vec::new, |p| disks::under(sys, p));
+        // I/O that reaches a disk past the page cache leads back to its operation by itself.
+        let itself = wish.direct && !disks.is_empty();
+        let config = Config {
+            disks,
+            off_ns: if all { OFF_ALL_NS } else { OFF_NS },
+            all,
+            queued: queued && !itself,
+            ring: plan.trace.buffer.and_then(|b| u32::try_from(b.0).ok()),
+        };
+        let symbols = Symbols::read(sys);
+        let (programs, ring) = programs::load(&config, &symbols, sys)?;
+        let programs = Arc::new(programs);
+        let workers = plan.workers() as usize;
+        let (full_in, full) = unbounded();
+        let (spare_in, spare) = unbounded();
+        for _ in 0..collect::ready(workers) {
+            let _ = spare_in.send(collect::batch());
+        }
+        let over = Arc::new(AtomicBool::new(false));
+        let sources = Sources {
+            ring,
+            full,
+            spare: spare_in,
+            over: over.clone(),
+            ios_max: MEMORY / size_of::<Seen>(),
+            pulse: Pulse::new(programs.clone()),
+        };
+        let quota = Quota::new(sys);
+        let thread = std::thread::Builder::new()
+            .name("trace".to_owned())
+            .spawn(move || collect::gather(sources, quota))
+            .map_err(|e| Error::unavailable("cannot start a thread").source(e))?;
+        let common = Common {
+            programs,
+            full: full_in,
+            spare,
+            tally: Arc::new(Tally::default()),
+            all,
+            threshold: plan.outlier_ns(),
+            nonce: nonce(),
+        };
+        Ok(Tracing {
+            common,
+            symbols,
+            over,
+            thread,
+            off_ns: config.off_ns,
+        })
+    }
+
+    /// Probes for the workers.
+    pub fn probes(&self) -> Arc<BpfProbes> {
+        Arc::new(BpfProbes(self.common.clone()))
+    }
+
+    /// Programs, attached or not.
+    pub fn programs(&self) -> &[ProgramInfo] {
+        &self.common.programs.info
+    }
+
+    /// Ends tracing, writes `layers.parquet` and completes `info`.
+    ///
+    /// # Errors
+    /// `Unavailable` when the file cannot be written.
+    pub fn finish(self, dir: &RunDir, info: &mut TraceInfo) -> Result<()> {
+        self.over.store(true, Relaxed);
+        let gathered = self
+            .thread
+            .join()
+            .map_err(|_| Error::internal("the collector of trace events panicked"))?;
+        let count = |which| self.common.programs.counters.get(which).load(Relaxed);
+        info.programs = self.common.programs.info.clone();
+        info.symbols = self.symbols.known();
+        info.off_cpu_ns = self.off_ns;
+        info.operations = self.common.tally.operations.load(Relaxed);
+        info.ios_lost = self.common.tally.lost.load(Relaxed);
+        info.events_lost = count(C_LOST) + gathered.events_lost;
+        info.neighbours = count(C_NEIGHBOURS);
+        info.kept = gathered.ios.iter().map(|b| b.len() as u64).sum();
+        info.stopped = gathered.stopped.map(|at_ns| Stopped {
+            at_ns,
+            what: "the trace programs no longer saw the benchmark's threads".to_owned(),
+        });
+        write(dir, gathered, &self.symbols)
+    }
+}
+
+fn write(dir: &RunDir, gathered: Gathered, symbols: &Symbols) -> Result<()> {
+    let mut ios: Vec<&Seen> = gathered.ios.iter().flatten().collect();
+    ios.sort_unstable_by_key(|s| (s.worker, s.submit));
+    let mut events = gathered.events;
+    events.sort_unstable_by_key(|e| e.start);
+    let mut writer = LayerWriter::begin(dir)?;
+    writer.rows(events.iter().map(|e| collect::event_row(e, symbols)))?;
+    writer.rows(gathered.quota.iter().map(collect::quota_row))?;
+    writer.rows(gathered.gaps.iter().map(collect::gap_row))?;
+    writer.rows(ios.into_iter().map(collect::io_row))?;
+    writer.commit()
+}
+
+/// A start for generations: 14 random bits above 37 that count operations.
+fn nonce() -> u64 {
+    let mixed = (taillight_core::clock::realtime_ns() as u64)
+        .wrapping_add(u64::from(std::process::id()) << 32)
+        .wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> 50) << 37
+}

@@ -1,0 +1,19 @@
+//! Tracing without rights: when each worker left and entered the CPU.
+//!
+//! What it is: the rung below the trace points. The kernel logs the context switches of a thread
+//! to whoever owns it (perf events, `context_switch`), and counts how long it waited for a CPU
+//! (schedstat). Together they split a slow I/O into time on the CPU, without a CPU, and blocked in
+//! the kernel. What it is not: sight below the system call; which layer blocked is not seen.
+//! Called by `tracer`.
+
+mod gather;
+mod kept;
+mod probe;
+mod record;
+mod schedstat;
+mod stretch;
+mod sys;
+
+pub(crate) use gather::{Tracing, allowed};
+pub use probe::{PerfProbe, PerfProbes};
+pub(crate) use schedstat::{Reading, Schedstat};

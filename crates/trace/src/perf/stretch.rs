@@ -1,0 +1,386 @@
+//! One thread's stretches off the CPU: from records of its switches, and how much of each was a
+//! wait for a CPU.
+//!
+//! The log does not say when a sleeping thread was woken up. The kernel's sum of waits for a CPU
+//! (schedstat) does, for all stretches between two readings together. Readings are taken often, and
+//! by the worker itself after each slow I/O, so that few stretches share one. Of their waits the
+//! short stretches get what such ones usually have; from the rest follows for each long one how long
+//! it waited for a CPU at least and at most; what lies between stays open.
+
+use std::collections::VecDeque;
+
+use taillight_rundir::layers::{Kind, LayerRow};
+
+use super::record::Record;
+use super::schedstat::Reading;
+
+/// One stretch off the CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stretch {
+    /// When it left.
+    pub from: i64,
+    /// When it came back.
+    pub to: i64,
+    /// It could have gone on.
+    pub preempted: bool,
+    /// At its end it waited for a CPU for this long at least, ns.
+    pub waited: u64,
+    /// It was asleep at its begin for this long at least, ns.
+    pub asleep: u64,
+    /// Belongs to an I/O that is kept.
+    pub kept: bool,
+}
+
+impl Stretch {
+    fn length(&self) -> u64 {
+        (self.to - self.from).max(0) as u64
+    }
+
+    fn row(&self, worker: u16) -> LayerRow {
+        LayerRow {
+            kind: Kind::OffCpu,
+            start_ns: self.from,
+            end_ns: self.to,
+            worker: Some(worker.into()),
+            state: Some(u64::from(!self.preempted)),
+            blocked_ns: Some(self.asleep),
+            waited_ns: Some(self.waited),
+            ..LayerRow::default()
+        }
+    }
+}
+
+/// Shorter stretches are the usual ones of an I/O.
+pub const LONG_NS: u64 = 250_000;
+/// Fewest of them that make a usual time.
+const USUAL_MIN: u64 = 100;
+
+/// Lengths of the stretches between two readings, ns.
+#[derive(Debug, Default)]
+struct Sums {
+    /// After a preemption.
+    taken: u64,
+    /// Long ones that began asleep.
+    long: u64,
+    /// Short ones, and how many.
+    short: u64,
+    shorts: u64,
+}
+
+impl Sums {
+    fn add(&mut self, one: &Stretch) {
+        let length = one.length();
+        match one.preempted {
+            true => self.taken += length,
+            false if length >= LONG_NS => self.long += length,
+            false => {
+                self.short += length;
+                self.shorts += 1;
+            }
+        }
+    }
+}
+
+/// The stretches of one thread.
+#[derive(Debug, Default)]
+pub struct Stretches {
+    /// Left the CPU and has not come back.
+    off: Option<(i64, bool)>,
+    /// By time; those before `settled` have their waits.
+    list: VecDeque<Stretch>,
+    settled: usize,
+    /// The reading that the settled ones go up to.
+    last: Option<Reading>,
+    /// Time asleep in short stretches where there was no long one, and how many.
+    usual: (u64, u64),
+    /// Records were lost since that reading.
+    torn: bool,
+    /// Stamp of the last record.
+    pub seen: i64,
+    /// Records that were lost.
+    pub lost: u64,
+    /// Short stretches up to here are forgotten.
+    pub forgotten: i64,
+    /// From, to: nothing is known of the thread.
+    pub gaps: Vec<(i64, i64)>,
+}
+
+impl Stretches {
+    /// Watches a thread from `now` on.
+    pub fn new(now: i64) -> Stretches {
+        Stretches {
+            seen: now,
+            forgotten: now,
+            ..Stretches::default()
+        }
+    }
+
+    /// Takes a record.
+    pub fn add(&mut self, record: Record) {
+        match record {
+            Record::Out { at, preempted } => {
+                self.off = Some((at, preempted));
+                self.seen = at;
+            }
+            Record::In { at } => {
+                if let Some((from, preempted)) = self.off.take() {
+                    self.list.push_back(Stretch {
+                        from,
+                        to: at,
+                        preempted,
+                        waited: if preempted {
+                            (at - from).max(0) as u64
+                        } else {
+                            0
+                        },
+                        asleep: 0,
+                        kept: false,
+                    });
+                }
+                self.seen = at;
+            }
+            Record::Lost { at, count } => {
+                self.lost += count;
+                self.gaps.push((self.seen, at));
+                self.off = None;
+                self.torn = true;
+                self.seen = at;
+            }
+        }
+    }
+
+    /// Whether a stretch waits for a reading that is long enough to be worth one.
+    pub fn wants_reading(&self, ns: u64) -> bool {
+        let open = self.list.iter().skip(self.settled);
+        open.into_iter().any(|s| !s.preempted && s.length() >= ns)
+    }
+
+    /// Divides the waits since the last reading among the stretches that ended before this one. The
+    /// reading must be older than the records: all that it counts have been added.
+    pub fn settle(&mut self, now: Reading) {
+        if self.last.is_some_and(|last| now.arrivals < last.arrivals) {
+            // Overtaken by a younger one.
+            return;
+        }
+        let Some(last) = self.last.replace(now) else {
+            // What came before the first reading cannot be told apart.
+            self.settled = self.list.len();
+            self.torn = false;
+            return;
+        };
+        let open = self.list.len() - self.settled;
+        let ended = now.arrivals.saturating_sub(last.arrivals) as usize;
+        let whole = !self.torn && ended <= open;
+        let end = self.settled + ended.min(open);
+        let window = self.settled..end;
+        (self.settled, self.torn) = (end, false);
+        let mut sums = Sums::default();
+        let list = self.list.range(window.clone());
+        list.for_each(|s| sums.add(s));
+        // Waits of stretches after a preemption are known; the rest was after wake-ups.
+        let waited = now.waited.saturating_sub(last.waited);
+        let waited = waited.saturating_sub(sums.taken);
+        if whole && sums.long == 0 {
+            self.usual.0 += sums.short.saturating_sub(waited);
+            self.usual.1 += sums.shorts;
+        }
+        // Of the waits, what the short ones usually take is theirs.
+        let theirs = match self.usual {
+            (asleep, n) if whole && n >= USUAL_MIN => {
+                sums.short.saturating_sub(asleep / n * sums.shorts)
+            }
+            _ => 0,
+        };
+        let known = self.usual.1 >= USUAL_MIN;
+        let rest = waited.saturating_sub(theirs);
+        let others = sums.long + if known { 0 } else { sums.short };
+        for one in self.list.range_mut(window).filter(|s| !s.preempted) {
+            let length = one.length();
+            if length < LONG_NS && sums.long > 0 {
+                // How short ones divide does not matter beside a long one.
+                continue;
+            }
+            let others = others.max(length) - length;
+            let least = rest.saturating_sub(others).min(length);
+            one.waited = if whole { least } else { 0 };
+            one.asleep = length - rest.min(length);
+        }
+    }
+
+    /// Settles what is left at the end, without a reading: nothing more is known of it.
+    pub fn close(&mut self) {
+        self.settled = self.list.len();
+    }
+
+    /// Marks the stretches within an I/O. Returns false when the begin of it is forgotten.
+    pub fn keep(&mut self, submit: i64, complete: i64) -> bool {
+        let first = self.list.partition_point(|s| s.to <= submit);
+        for one in self.list.range_mut(first..) {
+            if one.from >= complete {
+                break;
+            }
+            one.kept = true;
+        }
+        submit >= self.forgotten
+    }
+
+    /// Hands over settled stretches that are kept or not shorter than `ns`, and forgets the others,
+    /// until at most `room` are left.
+    pub fn shrink(&mut self, room: usize, ns: u64, mut put: impl FnMut(LayerRow), worker: u16) {
+        let excess = self.list.len().saturating_sub(room).min(self.settled);
+        for one in self.list.drain(..excess) {
+            if one.kept || one.length() >= ns {
+                put(one.row(worker));
+            } else {
+                self.forgotten = one.to;
+            }
+        }
+        self.settled -= excess;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn off(s: &mut Stretches, from: u64, to: u64, preempted: bool) {
+        let at = (from * MS) as i64;
+        s.add(Record::Out { at, preempted });
+        let at = (to * MS) as i64;
+        s.add(Record::In { at });
+    }
+
+    fn reading(waited: u64, arrivals: u64) -> Reading {
+        Reading {
+            ran: 0,
+            waited: waited * MS,
+            arrivals,
+        }
+    }
+
+    fn rows(s: &mut Stretches) -> Vec<(u64, u64)> {
+        s.close();
+        let mut rows = Vec::new();
+        s.shrink(0, 0, |r| rows.push(r), 0);
+        rows.iter()
+            .map(|r| (r.blocked_ns.unwrap() / MS, r.waited_ns.unwrap() / MS))
+            .collect()
+    }
+
+    #[test]
+    fn a_long_wait_for_a_cpu_is_told_from_a_long_sleep() {
+        let mut s = Stretches::new(0);
+        s.settle(reading(100, 10));
+        off(&mut s, 10, 11, false);
+        off(&mut s, 12, 32, false);
+        // 19 of 21 ms off the CPU were waits for one: at least 18 of them in the long stretch.
+        s.settle(reading(119, 12));
+        off(&mut s, 40, 60, false);
+        s.settle(reading(119, 13));
+        off(&mut s, 70, 75, true);
+        s.settle(reading(124, 14));
+        assert_eq!(rows(&mut s), [(0, 0), (1, 18), (20, 0), (0, 5)]);
+    }
+
+    #[test]
+    fn short_stretches_take_what_they_usually_take() {
+        let us = |from: u64, to: u64, s: &mut Stretches| {
+            let at = from as i64 * 1000;
+            s.add(Record::Out {
+                at,
+                preempted: false,
+            });
+            s.add(Record::In {
+                at: to as i64 * 1000,
+            });
+        };
+        let read = |waited: u64, arrivals: u64| Reading {
+            ran: 0,
+            waited: waited * 1000,
+            arrivals,
+        };
+        let mut s = Stretches::new(0);
+        s.settle(read(0, 0));
+        // 200 short ones of 50 us, of which 10 us are waits for a CPU.
+        (0..200).for_each(|n| us(n * 100, n * 100 + 50, &mut s));
+        s.settle(read(2000, 200));
+        // 50 more, and one of 4 ms that waited for all of it but 50 us.
+        (200..250).for_each(|n| us(n * 100, n * 100 + 50, &mut s));
+        us(25_000, 29_000, &mut s);
+        s.settle(read(2000 + 500 + 3950, 251));
+        s.close();
+        let mut rows = Vec::new();
+        s.shrink(0, LONG_NS, |r| rows.push(r), 0);
+        assert_eq!(rows.len(), 1);
+        let part = |ns: Option<u64>| ns.unwrap() / 1000;
+        let (asleep, waited) = (part(rows[0].blocked_ns), part(rows[0].waited_ns));
+        assert_eq!((asleep, waited), (50, 3950));
+    }
+
+    #[test]
+    fn an_older_reading_changes_nothing() {
+        let mut s = Stretches::new(0);
+        s.settle(reading(0, 5));
+        off(&mut s, 0, 10, false);
+        s.settle(reading(0, 3));
+        s.settle(reading(10, 6));
+        assert_eq!(rows(&mut s), [(0, 10)]);
+    }
+
+    #[test]
+    fn a_preemption_takes_its_part_of_the_waits() {
+        let mut s = Stretches::new(0);
+        s.settle(reading(0, 0));
+        off(&mut s, 0, 8, true);
+        off(&mut s, 9, 19, false);
+        s.settle(reading(9, 2));
+        assert_eq!(rows(&mut s), [(0, 8), (9, 1)]);
+    }
+
+    #[test]
+    fn stretches_after_the_reading_wait_for_the_next_one() {
+        let mut s = Stretches::new(0);
+        s.settle(reading(0, 0));
+        off(&mut s, 0, 10, false);
+        off(&mut s, 11, 21, false);
+        assert!(s.wants_reading(5 * MS) && !s.wants_reading(15 * MS));
+        // The reading was taken before the second one ended.
+        s.settle(reading(0, 1));
+        s.settle(reading(10, 2));
+        assert_eq!(rows(&mut s), [(10, 0), (0, 10)]);
+    }
+
+    #[test]
+    fn lost_records_leave_a_gap_and_no_certainty() {
+        let mut s = Stretches::new(0);
+        s.settle(reading(0, 0));
+        off(&mut s, 0, 10, false);
+        s.add(Record::Lost { at: 30, count: 7 });
+        off(&mut s, 40, 50, false);
+        // More arrivals than stretches: whose waits these were is not known.
+        s.settle(reading(10, 9));
+        assert_eq!((s.lost, s.gaps.clone()), (7, vec![(10 * MS as i64, 30)]));
+        assert_eq!(rows(&mut s), [(0, 0), (0, 0)]);
+        let mut s = Stretches::new(0);
+        s.add(Record::In { at: 5 });
+        assert_eq!(rows(&mut s), [], "nobody knows since when it was away");
+    }
+
+    #[test]
+    fn only_short_stretches_of_no_kept_io_are_forgotten() {
+        let mut s = Stretches::new(0);
+        s.settle(reading(0, 0));
+        off(&mut s, 0, 1, false);
+        off(&mut s, 2, 3, false);
+        off(&mut s, 4, 14, false);
+        s.settle(reading(0, 3));
+        assert!(s.keep(2 * MS as i64, 3 * MS as i64));
+        let mut rows = Vec::new();
+        s.shrink(0, 5 * MS, |r| rows.push(r.start_ns as u64 / MS), 0);
+        assert_eq!(rows, [2, 4]);
+        assert_eq!(s.forgotten as u64, MS);
+        assert!(!s.keep(0, 5) && s.keep(2 * MS as i64, 3 * MS as i64));
+    }
+}

@@ -169,7 +169,7 @@ pub struct TracePlan {
     #[serde(default = "yes")]
     pub host: bool,
     /// How tracing sees; auto takes the best that works.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "TraceRung::is_auto")]
     pub rung: TraceRung,
     /// Memory for events that the kernel hands over; absent = what each rung takes by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -205,6 +205,13 @@ pub enum TraceRung {
     Perf,
     /// Counters of each worker at the reporting interval. Needs nothing.
     Procfs,
+}
+
+impl TraceRung {
+    /// Whether no rung was asked for.
+    pub fn is_auto(&self) -> bool {
+        *self == TraceRung::Auto
+    }
 }
 
 /// `[capture]`: keeping every I/O.

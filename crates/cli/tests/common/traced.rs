@@ -1,0 +1,188 @@
+//! What the tests of traced runs share: runs that something is done to, loop devices, nobody.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// The arguments that make a user of nobody.
+pub const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+
+/// The binary.
+pub fn binary() -> PathBuf {
+    assert_cmd::cargo::cargo_bin("taillight")
+}
+
+/// A directory that everybody may use, on the machine's disk.
+pub fn open_place() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::Builder::new()
+        .tempdir_in("/var/tmp")
+        .expect("a directory");
+    let all = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(dir.path(), all).expect("opened");
+    dir
+}
+
+/// Why root's part of a test cannot be played, if so.
+pub fn not_root() -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    let root = std::fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0);
+    (!root).then(|| "needs root".to_owned())
+}
+
+/// A command's output, or why there is none.
+pub fn tool(words: &[&str]) -> Result<String, String> {
+    let out = Command::new(words[0])
+        .args(&words[1..])
+        .output()
+        .map_err(|e| format!("{}: {e}", words[0]))?;
+    match out.status.success() {
+        true => Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned()),
+        false => Err(format!(
+            "{}: {}",
+            words[0],
+            String::from_utf8_lossy(&out.stderr).trim()
+        )),
+    }
+}
+
+/// A run under way.
+pub struct Run {
+    child: Child,
+    dir: PathBuf,
+}
+
+impl Run {
+    /// Starts `before... taillight run words...` in `dir` and waits for its workers.
+    pub fn start(dir: &Path, before: &[&str], words: &str) -> Run {
+        let binary = binary();
+        let program = binary.to_str().expect("a plain path");
+        let mut all: Vec<&str> = before.to_vec();
+        all.extend([program, "run", "--output", "out"]);
+        all.extend(words.split_whitespace());
+        let child = Command::new(all[0])
+            .args(&all[1..])
+            .current_dir(dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut run = Run {
+            child,
+            dir: dir.to_owned(),
+        };
+        let begin = Instant::now();
+        while run.workers().is_empty() && run.child.try_wait().expect("a child").is_none() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "no worker");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        run
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    /// Threads that make load.
+    pub fn workers(&self) -> Vec<String> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        let named = tasks.into_iter().flatten().flatten().filter(|t| {
+            let comm = std::fs::read_to_string(t.path().join("comm"));
+            comm.is_ok_and(|c| c.starts_with("worker-"))
+        });
+        named
+            .map(|t| t.file_name().to_string_lossy().into_owned())
+            .collect()
+    }
+
+    /// Waits for its end; exit code, standard output and standard error.
+    pub fn end(self) -> (Option<i32>, String, String) {
+        let ended = self.child.wait_with_output().expect("it ends");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (out, err) = (text(&ended.stdout), text(&ended.stderr));
+        assert!(!err.contains("panicked"), "{err}");
+        (ended.status.code(), out, err)
+    }
+
+    /// As `end`; it must have worked. What it explains, as JSON and as text, after what it said.
+    pub fn explained(self) -> (Value, String, String) {
+        let dir = self.dir.clone();
+        let (code, out, err) = self.end();
+        assert!(matches!(code, Some(0 | 7 | 8)), "{code:?}\n{out}\n{err}");
+        let (value, text) = explain(&dir);
+        (value, text, err)
+    }
+}
+
+/// What `taillight explain out` says in `dir`: for programs, for people.
+pub fn explain(dir: &Path) -> (Value, String) {
+    let say = |args: &[&str]| {
+        let out = Command::new(binary())
+            .args(args)
+            .current_dir(dir)
+            .output()
+            .expect("it starts");
+        let err = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(0), "{args:?} {err}");
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    let value = serde_json::from_str(&say(&["explain", "out", "--json"])).expect("JSON");
+    // Lines are wrapped for a terminal.
+    let text = say(&["explain", "out"]);
+    (value, text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// The outliers within a window of CLOCK_MONOTONIC, ns.
+pub fn within(value: &Value, from: i64, to: i64) -> Vec<&Value> {
+    let ios = value["ios"].as_array().expect("a list");
+    let stamp = |io: &Value, name: &str| io[name].as_i64().expect("a stamp");
+    ios.iter()
+        .filter(|io| stamp(io, "complete_ns") > from && stamp(io, "submit_ns") < to)
+        .collect()
+}
+
+/// CLOCK_MONOTONIC, ns.
+pub fn now() -> i64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    t.tv_sec * 1_000_000_000 + t.tv_nsec
+}
+
+/// A loop device over a file; undone on drop.
+pub struct Loop {
+    /// The device.
+    pub device: String,
+    /// The file behind it.
+    pub backing: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl Loop {
+    /// Over a new file of random bytes on the machine's disk.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn new(mib: usize, options: &[&str]) -> Result<Loop, String> {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        let backing = dir.path().join("backing");
+        std::fs::write(&backing, vec![7u8; mib << 20]).expect("written");
+        let path = backing.to_str().expect("a plain path");
+        tool(&["sync", path])?;
+        let words = [&["losetup", "--find", "--show"], options, &[path]].concat();
+        let device = tool(&words)?;
+        Ok(Loop {
+            device,
+            backing,
+            _dir: dir,
+        })
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = tool(&["losetup", "--detach", &self.device]);
+    }
+}

@@ -1,0 +1,261 @@
+//! The ladder of tracing: what a run sees without rights, without BTF, or when it is told to see
+//! less; and that no layer is named which the rung cannot see.
+
+mod common;
+#[path = "common/traced.rs"]
+#[allow(dead_code)]
+mod traced;
+
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use serde_json::Value;
+use traced::{NOBODY, Run, not_root, now, open_place, tool, within};
+
+/// Layers that only trace points can tell apart.
+const BELOW: [&str; 7] = [
+    "device",
+    "block_queue",
+    "throttle",
+    "file_system",
+    "page_cache",
+    "completion",
+    "io_uring",
+];
+
+/// No outlier is blamed on what could not be seen.
+fn names_nothing_below(value: &Value) {
+    for io in value["ios"].as_array().expect("a list") {
+        let layer = io["layer"].as_str().expect("a name");
+        assert!(!BELOW.contains(&layer), "{io}");
+    }
+}
+
+/// Busy processes on the first CPU, of higher weight than others; ended on drop.
+struct Hogs(Vec<Child>);
+
+impl Hogs {
+    fn new(count: usize) -> Hogs {
+        let words = "-c 0 nice -n -10 timeout 20 sh -c".split(' ');
+        let hog = || {
+            Command::new("taskset")
+                .args(words.clone())
+                .arg("while :; do :; done")
+                .spawn()
+                .expect("a hog")
+        };
+        Hogs((0..count).map(|_| hog()).collect())
+    }
+}
+
+impl Drop for Hogs {
+    fn drop(&mut self) {
+        for hog in &mut self.0 {
+            // `timeout` passes SIGTERM on to the loop.
+            let _ = tool(&["kill", "-TERM", &hog.id().to_string()]);
+            let _ = hog.wait();
+        }
+    }
+}
+
+fn skipped(name: &str, why: Option<String>) -> bool {
+    if let Some(why) = &why {
+        eprintln!("skipped: {name}: {why}");
+    }
+    why.is_some()
+}
+
+/// What keeps nobody from running the binary here.
+fn no_nobody() -> Option<String> {
+    let binary = traced::binary();
+    let program = binary.to_str().expect("a plain path");
+    let words = [&["setpriv"], &NOBODY[..], &[program, "--version"]].concat();
+    not_root().or_else(|| tool(&words).err())
+}
+
+const LOAD: &str = "--driver file --path data --size 64MiB --rw randread --bs 4KiB --direct \
+                    --set trace.mode=outliers";
+
+/// Runs the load with a CPU hog beside its worker for a while; from, to, and what it explains.
+fn hogged(before: &[&str], words: &str) -> (i64, i64, Value, String, String) {
+    let dir = open_place();
+    let run = Run::start(
+        dir.path(),
+        before,
+        &format!("{LOAD} --runtime 3s --set trace.threshold=4ms {words}"),
+    );
+    std::thread::sleep(Duration::from_millis(700));
+    for worker in run.workers() {
+        tool(&["taskset", "-c", "-p", "0", &worker]).expect("pinned");
+    }
+    let from = now();
+    let hogs = Hogs::new(6);
+    std::thread::sleep(Duration::from_millis(1200));
+    let to = now();
+    drop(hogs);
+    let (value, text, err) = run.explained();
+    (from, to, value, text, err)
+}
+
+#[test]
+fn without_rights_a_cpu_hog_is_blamed_on_the_cpu() {
+    if skipped("without_rights_a_cpu_hog_is_blamed_on_the_cpu", no_nobody()) {
+        return;
+    }
+    let before = [&["setpriv"], &NOBODY[..]].concat();
+    let (from, to, value, text, err) = hogged(&before, "");
+    assert_eq!(value["rung"], "perf", "{text}");
+    let refused = &value["trace"]["refused"][0];
+    assert_eq!(refused["rung"], "trace_points");
+    assert!(
+        refused["why"]
+            .as_str()
+            .is_some_and(|w| w.contains("CAP_BPF"))
+    );
+    assert!(text.contains("Traced on rung perf"), "{text}");
+    assert!(
+        err.contains("not on rung bpf") && err.contains("setcap"),
+        "{err}"
+    );
+    names_nothing_below(&value);
+    let slow = within(&value, from, to);
+    let cpu = slow.iter().filter(|io| io["layer"] == "cpu").count();
+    assert!(slow.len() >= 5, "{} outliers\n{text}", slow.len());
+    assert!(
+        cpu * 10 >= slow.len() * 7,
+        "{cpu} of {}\n{text}",
+        slow.len()
+    );
+    // Nobody saw the wake-up itself.
+    assert!(slow.iter().all(|io| io["sure"] == false));
+}
+
+#[test]
+fn a_stopped_program_is_not_blamed_on_a_device() {
+    let dir = open_place();
+    let words = format!("{LOAD} --runtime 3s --set trace.threshold=300ms --set trace.rung=perf");
+    let run = Run::start(dir.path(), &["env"], &words);
+    std::thread::sleep(Duration::from_millis(900));
+    let from = now();
+    tool(&["kill", "-STOP", &run.pid()]).expect("stopped");
+    std::thread::sleep(Duration::from_millis(600));
+    tool(&["kill", "-CONT", &run.pid()]).expect("continued");
+    let to = now();
+    let (value, text, _) = run.explained();
+    names_nothing_below(&value);
+    let slow = within(&value, from, to);
+    assert!(!slow.is_empty(), "{text}");
+    assert!(slow.iter().all(|io| io["layer"] == "unknown"), "{text}");
+    assert!(text.contains("stopped or frozen"), "{text}");
+    assert!(text.contains("this rung cannot see which"), "{text}");
+    assert!(value["blocked"]["outliers"].as_u64() >= Some(1), "{value}");
+}
+
+#[test]
+fn a_queue_of_io_uring_is_watched_too() {
+    let dir = open_place();
+    let words = format!(
+        "{LOAD} --depth 8 --ops 30000 --set target.options.engine=uring --set trace.rung=perf"
+    );
+    let (value, text, _) = Run::start(dir.path(), &["env"], &words).explained();
+    assert_eq!(
+        (&value["rung"], &value["trace"]["refused"]),
+        (&"perf".into(), &Value::Null)
+    );
+    assert!(text.contains("trace.rung asks for perf"), "{text}");
+    assert!(value["coverage"]["traced"].as_u64() >= Some(10_000));
+    names_nothing_below(&value);
+    // Which of eight I/Os a running thread is busy with is not known.
+    let of = |io: &Value| io["phases"]["submit"].as_u64();
+    let ios = value["ios"].as_array().expect("a list");
+    assert!(ios.iter().all(|io| of(io).is_none()));
+}
+
+#[test]
+fn counters_alone_explain_no_io() {
+    if skipped("counters_alone_explain_no_io", not_root()) {
+        return;
+    }
+    let (_, _, value, text, err) =
+        hogged(&["env"], "--set trace.rung=procfs --set run.interval=200ms");
+    assert_eq!(value["rung"], "procfs");
+    let ios = value["ios"].as_array().expect("a list");
+    assert!(!ios.is_empty(), "{text}");
+    // Lateness is known to the program itself; this load has none.
+    assert!(
+        ios.iter()
+            .all(|io| io["layer"] == "unknown" && io["sure"] == false)
+    );
+    let sums = &value["counters"];
+    let number = |set: &str, name: &str| sums[set][name].as_u64().expect("a number");
+    assert!(sums["slow_intervals"].as_u64() >= Some(1), "{sums}");
+    for set in ["all", "slow"] {
+        let parts = number(set, "on_cpu_ns") + number(set, "waited_ns");
+        assert!(parts <= number(set, "time_ns") / 100 * 105, "{sums}");
+    }
+    assert!(
+        number("all", "voluntary") > 0 && number("slow", "waited_ns") > 0,
+        "{sums}"
+    );
+    assert!(text.contains("No single I/O can be explained"), "{text}");
+    assert!(text.contains("waited for a CPU"), "{text}");
+    assert!(err.contains("rung procfs"), "{err}");
+}
+
+/// Runs in a mount namespace in which `place` is empty but for what `and` puts there.
+fn elsewhere(place: &str, and: &str) -> Vec<String> {
+    let script = format!("mount -t tmpfs none {place} && {and} && exec \"$@\"");
+    ["unshare", "--mount", "sh", "-c", &script, "sh"]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+fn cannot_unshare() -> Option<String> {
+    not_root()
+        .or_else(|| tool(&["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"]).err())
+}
+
+/// A traced run there takes rung perf and says why; one that insists on programs does not begin.
+fn falls_to_perf(before: &[String], why: &str) {
+    let before: Vec<&str> = before.iter().map(String::as_str).collect();
+    let dir = open_place();
+    let words = format!("{LOAD} --ops 20000");
+    let (value, text, err) = Run::start(dir.path(), &before, &words).explained();
+    assert_eq!(value["rung"], "perf", "{text}");
+    let refused = value["trace"]["refused"][0]["why"].as_str();
+    assert!(refused.is_some_and(|w| w.contains(why)), "{value}");
+    assert!(text.contains(why) && err.contains(why), "{text}\n{err}");
+    let dir = open_place();
+    let words = format!("{LOAD} --ops 20000 --set trace.rung=bpf");
+    let (code, _, err) = Run::start(dir.path(), &before, &words).end();
+    assert_eq!(code, Some(4), "{err}");
+    assert!(err.contains(why) && err.contains("hint:"), "{err}");
+    assert!(!dir.path().join("out").exists());
+    // The doctor says the same.
+    let binary = traced::binary();
+    let program = binary.to_str().expect("a plain path");
+    let words = [&before[..], &[program, "doctor", "--trace"]].concat();
+    let said = tool(&words).expect("the doctor");
+    assert!(
+        said.contains(why) && said.contains("takes rung perf"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_kernel_without_btf() {
+    if !skipped("a_kernel_without_btf", cannot_unshare()) {
+        let before = elsewhere("/sys/kernel/btf", "true");
+        falls_to_perf(&before, "the kernel does not describe its types");
+    }
+}
+
+#[test]
+fn a_kernel_that_is_locked_down() {
+    let name = "a_kernel_that_is_locked_down";
+    if !skipped(name, cannot_unshare()) {
+        let file = "echo 'none integrity [confidentiality]' > /sys/kernel/security/lockdown";
+        let before = elsewhere("/sys/kernel/security", file);
+        falls_to_perf(&before, "the kernel is locked down");
+    }
+}

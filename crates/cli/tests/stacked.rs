@@ -1,0 +1,105 @@
+//! A loop device over a file on the machine's disk, followed to the bottom: the time in the loop
+//! device is split into its own, the lower queue and the lower device. Needs root; else it skips.
+
+mod common;
+#[path = "common/traced.rs"]
+#[allow(dead_code)]
+mod traced;
+
+use serde_json::Value;
+use traced::{Loop, Run, not_root, open_place};
+
+const NAME: &str = "a_loop_device_over_a_file";
+
+/// A traced run on a loop device; none, and a printed reason, where that cannot be.
+fn explained(options: &[&str], words: &str) -> Option<(Value, String)> {
+    let made = match not_root() {
+        Some(why) => Err(why),
+        None => Loop::new(64, options),
+    };
+    let disk = made
+        .map_err(|why| eprintln!("skipped: {NAME}: {why}"))
+        .ok()?;
+    let dir = open_place();
+    let words = format!(
+        "--driver file --path {} --bs 4KiB --direct --ops 3000 --set trace.mode=all \
+         --set trace.threshold=1us {words}",
+        disk.device
+    );
+    let (value, text, _) = Run::start(dir.path(), &["env"], &words).explained();
+    if value["rung"] != "bpf" {
+        eprintln!("skipped: {NAME}: no trace programs here");
+        return None;
+    }
+    Some((value, text))
+}
+
+fn phase(io: &Value, name: &str) -> u64 {
+    io["phases"][name].as_u64().unwrap_or(0)
+}
+
+/// Nearly every I/O has its part on the lower device, inside its time and never more than all.
+fn followed(value: &Value, text: &str) {
+    let ios = value["ios"].as_array().expect("a list");
+    assert!(ios.len() >= 2900, "{} I/Os", ios.len());
+    let split = ios
+        .iter()
+        .filter(|io| phase(io, "lower_device") > 0)
+        .count();
+    assert!(
+        split * 100 >= ios.len() * 95,
+        "{split} of {}\n{text}",
+        ios.len()
+    );
+    for io in ios {
+        let phases = io["phases"].as_object().expect("phases");
+        let sum: u64 = phases.values().filter_map(Value::as_u64).sum();
+        let stamp = |name: &str| io[name].as_i64().expect("a stamp");
+        let service = stamp("complete_ns") - stamp("submit_ns");
+        assert_eq!(i64::try_from(sum).expect("small"), service, "{io}");
+    }
+    // The disk is what such a read waits for, wherever the loop device's worker was.
+    let sum = |name: &str| ios.iter().map(|io| phase(io, name)).sum::<u64>();
+    let (low, all) = (
+        sum("lower_device") + sum("lower_queue"),
+        sum("lower_device") + sum("lower_queue") + sum("device"),
+    );
+    assert!(low > 0 && all > low, "{text}");
+}
+
+#[test]
+fn a_loop_device_over_a_file() {
+    for words in [
+        "--rw randread --set target.options.engine=sync",
+        "--rw randwrite --set target.options.engine=sync",
+        "--rw randread --set target.options.engine=uring --depth 8",
+    ] {
+        let Some((value, text)) = explained(&["--direct-io=on"], words) else {
+            return;
+        };
+        followed(&value, &text);
+    }
+}
+
+#[test]
+fn a_loop_device_that_reads_through_the_page_cache() {
+    // Its worker's reads go through the page cache of the lower file system and do not lead back
+    // to the I/O: all of it is the loop device's time.
+    let words = "--rw randread --set target.options.engine=sync";
+    let Some((value, text)) = explained(&["--direct-io=off"], words) else {
+        return;
+    };
+    let ios = value["ios"].as_array().expect("a list");
+    for io in ios {
+        assert_eq!(phase(io, "lower_device"), 0, "{io}");
+        let layer = io["layer"].as_str().expect("a name");
+        assert!(
+            !["file_system", "page_cache", "throttle"].contains(&layer),
+            "{io}"
+        );
+    }
+    assert!(
+        ios.iter().filter(|io| phase(io, "device") > 0).count() * 100 >= ios.len() * 95,
+        "{text}"
+    );
+}

@@ -3,6 +3,8 @@
 //! What it is: shares of intervals, set beside the outliers in them. What it is not: a verdict on
 //! any I/O.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::Serialize;
 use taillight_rundir::layers::{Kind, LayerRow};
 
@@ -67,15 +69,28 @@ fn length(row: &LayerRow) -> u64 {
 /// Sums the counters up; none where there are none. `from` is the begin of the measure phase.
 pub fn counters(events: &Events, judged: &[Judged], from: i64) -> Option<Counters> {
     let rows = events.other.get(&Kind::Task)?;
+    let mut by_worker: BTreeMap<u64, Vec<&LayerRow>> = BTreeMap::new();
     let mut sums = Counters::default();
     for row in rows.iter().filter(|r| r.end_ns > from) {
         sums.all.add(row);
-        let inside = |j: &Judged| {
-            Some(u64::from(j.slow.worker)) == row.worker
-                && j.slow.submit_ns < row.end_ns
-                && j.slow.complete_ns > row.start_ns
-        };
-        if !judged.iter().any(inside) {
+        let worker = row.worker.unwrap_or(u64::MAX);
+        by_worker.entry(worker).or_default().push(row);
+    }
+    // Intervals of one worker follow each other without overlap.
+    let mut slow: BTreeSet<(u64, i64)> = BTreeSet::new();
+    for one in judged {
+        let worker = u64::from(one.slow.worker);
+        let list = by_worker.get(&worker).map_or(&[][..], Vec::as_slice);
+        let first = list.partition_point(|r| r.end_ns <= one.slow.submit_ns);
+        let touched = list[first..].iter();
+        let touched = touched.take_while(|r| r.start_ns < one.slow.complete_ns);
+        slow.extend(touched.map(|r| (worker, r.start_ns)));
+    }
+    for (worker, row) in by_worker
+        .iter()
+        .flat_map(|(w, l)| l.iter().map(move |r| (w, r)))
+    {
+        if !slow.contains(&(*worker, row.start_ns)) {
             continue;
         }
         sums.slow.add(row);

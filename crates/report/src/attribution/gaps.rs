@@ -2,18 +2,30 @@
 
 use taillight_rundir::layers::LayerRow;
 
-use super::phases::{Beside, Phase, Piece};
+use super::phases::{Beside, Phase, Piece, overlapping};
 
 /// Phases that are a conclusion: nothing else was seen at that time.
 fn concluded(phase: Phase) -> bool {
     matches!(phase, Phase::Submit | Phase::Completion | Phase::IoWorker)
 }
 
+/// Gaps by time, without overlaps.
+pub fn merged(mut gaps: Vec<LayerRow>) -> Vec<LayerRow> {
+    gaps.sort_by_key(|g| g.start_ns);
+    gaps.dedup_by(|later, kept| {
+        let touch = later.start_ns <= kept.end_ns;
+        if touch {
+            kept.end_ns = kept.end_ns.max(later.end_ns);
+        }
+        touch
+    });
+    gaps
+}
+
 /// Takes the conclusions out of a time line where there was nothing to conclude from.
 pub fn blot(line: Vec<Piece>, io: &LayerRow, beside: &Beside<'_>) -> Vec<Piece> {
-    let touches = |g: &&LayerRow| g.start_ns < io.end_ns && g.end_ns > io.start_ns;
-    let gaps = beside.gaps.iter().flat_map(|list| list.iter());
-    let gaps: Vec<&LayerRow> = gaps.filter(touches).collect();
+    let of = |list| overlapping(list, io.start_ns, io.end_ns);
+    let gaps: Vec<&LayerRow> = beside.gaps.into_iter().flat_map(of).collect();
     if gaps.is_empty() {
         return line;
     }
@@ -64,7 +76,9 @@ mod tests {
             piece(200, 300, Phase::Completion),
         ];
         let io = gap(0, 300);
-        let (own, all) = ([gap(10, 20), gap(15, 40)], [gap(90, 250)]);
+        let own = merged(vec![gap(15, 40), gap(10, 20)]);
+        assert_eq!(own, [gap(10, 40)]);
+        let all = [gap(90, 250)];
         let beside = |own, all| Beside {
             all: None,
             off: &[],

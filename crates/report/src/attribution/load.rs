@@ -7,6 +7,7 @@ use taillight_rundir::ios::{Columns, read_ios};
 use taillight_rundir::layers::{Kind, LayerRow, flags, read_layers};
 use taillight_rundir::{RunDir, names};
 
+use super::gaps;
 use super::phases::{Beside, Phases, lengths, pieces};
 
 /// Traced I/Os whose phases are kept for the usual times and the stacked picture.
@@ -89,6 +90,9 @@ impl Events {
         let lists = self.off.values_mut().chain(self.reclaim.values_mut());
         for list in lists.chain(self.other.values_mut()) {
             list.sort_by_key(|r| r.start_ns);
+        }
+        for list in self.gaps.values_mut() {
+            *list = gaps::merged(std::mem::take(list));
         }
     }
 

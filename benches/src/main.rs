@@ -7,6 +7,7 @@
 
 mod bare_leveldb;
 mod bare_ring;
+mod bare_s3;
 mod cases;
 mod child;
 mod files;
@@ -35,6 +36,7 @@ taillight-bench list                                          what there is
 taillight-bench bare-ring FILE DEPTH SECONDS [direct]         the bare loop alone, JSON
 taillight-bench bare-sync FILE SECONDS                        the same with plain preads
 taillight-bench bare-leveldb DIR fill|read|compact RECORDS BYTES   a bare loop on LevelDB
+taillight-bench bare-s3 URL get|put BYTES CONCURRENCY SECONDS OBJECTS   a bare client
 taillight-bench hold FILE                                     keeps a file in memory
 
 --dry prints the tables and writes nothing.
@@ -58,6 +60,7 @@ fn run(args: &[&str]) -> Result<bool> {
         Some(&"bare-ring") => return bare_ring::main(&args[1..]).map(|()| true),
         Some(&"bare-sync") => return bare_ring::sync_main(&args[1..]).map(|()| true),
         Some(&"bare-leveldb") => return bare_leveldb::main(&args[1..]).map(|()| true),
+        Some(&"bare-s3") => return bare_s3::main(&args[1..]).map(|()| true),
         Some(&"hold") => return files::hold(&args[1..]).map(|()| true),
         Some(&"list") => {
             for case in cases::CASES {

@@ -181,5 +181,18 @@ impl Drop for Ring {
     }
 }
 
+/// CPU seconds of this process so far, all threads.
+pub fn process_cpu_s() -> io::Result<f64> {
+    let mut now = MaybeUninit::<libc::timespec>::zeroed();
+    // SAFETY: the pointer is valid for writes for the whole call.
+    let got = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, now.as_mut_ptr()) };
+    if got != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeroed is a valid timespec (plain integers), and the kernel has filled it.
+    let now = unsafe { now.assume_init() };
+    Ok(now.tv_sec as f64 + now.tv_nsec as f64 / 1e9)
+}
+
 /// The open flag that goes around the page cache.
 pub const O_DIRECT: i32 = libc::O_DIRECT;

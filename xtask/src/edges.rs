@@ -15,7 +15,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("taillight-core", &[]),
     ("taillight-stats", &["taillight-core"]),
     ("taillight-rundir", &["taillight-core"]),
-    ("taillight-driver", &["taillight-core"]),
+    // Servers for tests: s3test.
+    ("taillight-driver", &["taillight-core", "taillight-s3test"]),
     (
         "taillight-engine",
         &[
@@ -66,14 +67,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "taillight-cluster",
             // Its tests only: what explain says of faults made on purpose.
             "taillight-lab",
+            "taillight-s3test",
         ],
     ),
     ("taillight-lab", &[]),
+    ("taillight-s3test", &[]),
     // Both treat the product as a program to run, as any user does. The benches also read run
     // directories, and time the engine's draws alone.
     (
         "taillight-bench",
-        &["taillight-core", "taillight-rundir", "taillight-engine"],
+        &[
+            "taillight-core",
+            "taillight-rundir",
+            "taillight-engine",
+            "taillight-s3test",
+        ],
     ),
     ("xtask", &[]),
 ];
@@ -95,6 +103,8 @@ const HEAVY: &[(&str, &[&str])] = &[
     ("clap", &["taillight-cli"]),
     ("indicatif", &["taillight-cli"]),
     ("aya", &["taillight-trace"]),
+    ("hyper", &["taillight-bench"]),
+    ("tokio", &["taillight-bench"]),
 ];
 
 /// `cargo xtask edges`.

@@ -1,7 +1,7 @@
 //! MinIO for the S3 tests: built once from its Go module and kept under the home folder.
 //!
-//! Called by `setup`. Never fails it: without MinIO the tests that need it skip and say so. The
-//! tests look for the program in the same place.
+//! Called by `setup`. Never fails it: without MinIO those tests run against the small server in
+//! `crates/s3test` and say so. It looks for the program in the same place.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -21,12 +21,15 @@ const NOT_WANTED: &str = "TAILLIGHT_NO_MINIO_BUILD";
 pub fn prepare() {
     match find_or_build() {
         Ok(program) => println!("setup: MinIO is there ({})", program.display()),
-        Err(why) => println!("setup: no MinIO, the S3 tests that need a server skip: {why:#}"),
+        Err(why) => println!("setup: no MinIO, the S3 tests use a small server of our own: {why:#}"),
     }
 }
 
 fn find_or_build() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os("TAILLIGHT_MINIO") {
+        if named.is_empty() {
+            bail!("TAILLIGHT_MINIO is set and empty");
+        }
         return Ok(named.into());
     }
     let home = std::env::var_os("HOME").context("no home folder to keep it in")?;

@@ -4,6 +4,7 @@
 //! A test that cannot run here passes and prints a line `skipped: NAME: why`. Those lines are shown,
 //! so that a green run still says what it did not test.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
@@ -25,6 +26,8 @@ struct Sums {
     failed: u64,
     ignored: u64,
     skipped: u64,
+    /// Which servers were used, each shown once.
+    servers: BTreeSet<String>,
 }
 
 /// Runs the tests.
@@ -113,6 +116,9 @@ fn note(line: &str, sums: &mut Sums) -> bool {
         sums.ignored += number("ignored");
         return number("passed") + number("failed") > 0;
     }
+    if line.starts_with("S3 server: ") {
+        return sums.servers.insert(line.to_owned());
+    }
     if line.starts_with("skipped: ") {
         sums.skipped += 1;
         return true;
@@ -130,6 +136,8 @@ mod tests {
         let result = "test result: ok. 12 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out";
         assert!(note(result, &mut sums));
         assert!(note("skipped: loop_device: not root", &mut sums));
+        let server = "S3 server: our own";
+        assert!(note(server, &mut sums) && !note(server, &mut sums));
         assert!(note("test a::b ... FAILED", &mut sums));
         assert!(!note("test a::c ... ok", &mut sums));
         let expected = Sums {
@@ -137,6 +145,7 @@ mod tests {
             failed: 1,
             ignored: 2,
             skipped: 1,
+            servers: BTreeSet::from([server.to_owned()]),
         };
         assert_eq!(sums, expected);
     }

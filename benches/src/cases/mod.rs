@@ -6,6 +6,7 @@ mod direct;
 mod draws;
 mod fio_import;
 mod null;
+mod objects;
 mod pacing;
 mod payload;
 mod start;
@@ -111,6 +112,21 @@ pub const CASES: &[Case] = &[
         name: "leveldb-1k",
         about: "the same with records of 1 KiB",
         run: stores::leveldb_1k,
+    },
+    Case {
+        name: "s3-4k",
+        about: "objects of 4 KiB in a MinIO, get and put, against a bare hyper client",
+        run: objects::small,
+    },
+    Case {
+        name: "s3-64k",
+        about: "the same with objects of 64 KiB",
+        run: objects::middle,
+    },
+    Case {
+        name: "s3-1m",
+        about: "the same with objects of 1 MiB",
+        run: objects::large,
     },
     Case {
         name: "fio-import",

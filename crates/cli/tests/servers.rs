@@ -1,18 +1,17 @@
-//! The binary against real servers on loopback, started and ended by each test: Redis, and MinIO
-//! where it is there. Whole runs, bad addresses, a server killed while it is measured.
+//! The binary against real servers on loopback, started and ended by each test: Redis, and an object
+//! store (MinIO, or the test crate's own where there is none). Whole runs, bad addresses, a server
+//! killed while it is measured.
 
 mod common;
 
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{run, taillight};
 use serde_json::Value;
-
-const ID: &str = "taillight-tester";
-const SECRET: &str = "not-to-be-printed-anywhere";
+use taillight_s3test::{ID, Own, SECRET, Server as ObjectStore, Settings, Trouble, free_port};
 
 /// A server with data of its own; killed by its id at the end.
 struct Server {
@@ -25,11 +24,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
 }
 
 impl Server {
@@ -62,47 +56,19 @@ impl Server {
         server
     }
 
-    fn minio() -> Option<Server> {
-        let Some(program) = minio() else {
-            eprintln!("skipped: no MinIO (`cargo xtask setup` builds it where there is Go)");
-            return None;
-        };
-        let (dir, port) = (tempfile::tempdir().expect("a directory"), free_port());
-        // A directory is a bucket.
-        std::fs::create_dir_all(dir.path().join("data/bench")).expect("a bucket");
-        let mut command = Command::new(program);
-        let address = format!("127.0.0.1:{port}");
-        command.args(["server", "--quiet", "--address", &address]);
-        command.arg(dir.path().join("data")).env_clear();
-        command.env("HOME", dir.path()).env("MINIO_ROOT_USER", ID);
-        command.env("MINIO_ROOT_PASSWORD", SECRET);
-        command
-            .env("MINIO_BROWSER", "off")
-            .env("MINIO_UPDATE", "off");
-        let server = Server::start(dir, port, &mut command)?;
-        // It listens before its storage is ready.
-        let patience = Instant::now() + Duration::from_secs(60);
-        let words = format!("--path {} --ops 1 --bs 16B", server.bucket("ready"));
-        while !server.s3(&words, "ready").status.success() {
-            assert!(Instant::now() < patience, "MinIO is not ready");
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        Some(server)
-    }
-
-    fn bucket(&self, prefix: &str) -> String {
-        format!("http://127.0.0.1:{}/bench/{prefix}/", self.port)
-    }
-
-    /// `taillight run` of puts (unless told otherwise) in this server's directory.
-    fn s3(&self, words: &str, out: &str) -> std::process::Output {
-        s3(self.dir.path(), SECRET, words, out)
-    }
-
     fn summary(&self, out: &str) -> Value {
-        let text = std::fs::read_to_string(self.dir.path().join(out).join("summary.json"));
-        serde_json::from_str(&text.expect("a summary")).expect("JSON")
+        summary(self.dir.path(), out)
     }
+}
+
+fn summary(dir: &Path, out: &str) -> Value {
+    let text = std::fs::read_to_string(dir.join(out).join("summary.json"));
+    serde_json::from_str(&text.expect("a summary")).expect("JSON")
+}
+
+/// The address of a prefix.
+fn bucket(port: u16, prefix: &str) -> String {
+    format!("http://127.0.0.1:{port}/bench/{prefix}/")
 }
 
 fn s3(dir: &Path, secret: &str, words: &str, out: &str) -> std::process::Output {
@@ -120,32 +86,15 @@ fn s3(dir: &Path, secret: &str, words: &str, out: &str) -> std::process::Output 
     done
 }
 
-/// The program: `TAILLIGHT_MINIO`, or what setup cached under the home folder.
-fn minio() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("TAILLIGHT_MINIO") {
-        return Some(named.into());
-    }
-    let cache = PathBuf::from(std::env::var_os("HOME")?).join(".cache/taillight/minio");
-    let versions = std::fs::read_dir(cache).ok()?.flatten();
-    let mut found: Vec<_> = versions.map(|v| v.path().join("minio")).collect();
-    found.retain(|p| p.is_file());
-    found.sort();
-    found.pop()
-}
-
 fn count(summary: &Value, op: &str) -> u64 {
     summary["ops"][op]["count"].as_u64().unwrap_or(0)
 }
 
-/// Kills a server a second into a run; what is kept must say so.
-fn killed(mut server: Server, mut command: assert_cmd::Command) {
-    let id = server.child.id().to_string();
+/// Kills a server in the midst of a run; what is kept must say so.
+fn killed(dir: &Path, kill: impl FnOnce() + Send + 'static, mut command: assert_cmd::Command) {
     let killer = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(2500));
-        Command::new("kill")
-            .args(["-9", &id])
-            .status()
-            .expect("kill");
+        kill();
     });
     let done = command
         .timeout(Duration::from_secs(60))
@@ -153,13 +102,10 @@ fn killed(mut server: Server, mut command: assert_cmd::Command) {
         .expect("it starts");
     killer.join().expect("joined");
     let err = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(
-        matches!(done.status.code(), Some(5 | 6)),
-        "{:?} {err}",
-        done.status
-    );
+    // Connections are refused at once, so that the target soon counts as gone.
+    assert_eq!(done.status.code(), Some(5), "{err}");
     assert!(!err.contains("panicked"), "{err}");
-    let summary = server.summary("out");
+    let summary = summary(dir, "out");
     assert!(
         count(&summary, "get") > 100,
         "what was measured before is kept"
@@ -169,8 +115,7 @@ fn killed(mut server: Server, mut command: assert_cmd::Command) {
         "errors are counted"
     );
     assert_ne!(summary["verdict"]["status"], "good");
-    assert!(server.dir.path().join("out/report.html").is_file());
-    server.kill();
+    assert!(dir.join("out/report.html").is_file());
 }
 
 #[test]
@@ -198,11 +143,12 @@ fn redis_runs_with_a_pipeline() {
 
 #[test]
 fn a_redis_server_killed_in_the_run() {
-    let Some(server) = Server::redis() else {
+    let Some(mut server) = Server::redis() else {
         return;
     };
     let path = format!("redis://127.0.0.1:{}/0", server.port);
-    let mut command = taillight(server.dir.path());
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut command = taillight(dir.path());
     command.args([
         "run",
         "--driver",
@@ -226,41 +172,33 @@ fn a_redis_server_killed_in_the_run() {
         "--output",
         "out",
     ]);
-    killed(server, command);
+    killed(dir.path(), move || server.kill(), command);
 }
 
 #[test]
 fn an_s3_server_killed_in_the_run() {
-    let Some(server) = Server::minio() else {
-        return;
-    };
-    let mut command = taillight(server.dir.path());
+    let mut store = ObjectStore::start();
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut command = taillight(dir.path());
     command
         .env("AWS_ACCESS_KEY_ID", ID)
         .env("AWS_SECRET_ACCESS_KEY", SECRET);
-    let path = server.bucket("killed");
-    command.args(["run", "--driver", "s3", "--path", &path, "--runtime", "20s"]);
-    command.args([
-        "--depth",
-        "4",
-        "--bs",
-        "1KiB",
-        "--set",
-        "workload.0.mix=get",
-    ]);
+    let path = bucket(store.port(), "killed");
+    let words = format!("run --driver s3 --path {path} --runtime 20s --depth 4 --bs 1KiB");
+    command.args(words.split(' '));
+    command.args(["--set", "workload.0.mix=get"]);
     command.args(["--set", "workload.0.keys={ count = 50 }", "--output", "out"]);
-    killed(server, command);
+    killed(dir.path(), move || store.kill(), command);
 }
 
 #[test]
 fn s3_mixes_ranges_and_parts() {
-    let Some(server) = Server::minio() else {
-        return;
-    };
+    let store = ObjectStore::start();
+    let dir = tempfile::tempdir().expect("a directory");
     let some = "--set workload.0.keys={count=50}";
     let mix = "--set workload.0.mix={get=45,stat=30,put=15,delete=10}";
-    let path = server.bucket("mix");
-    let localhost = format!("[\"localhost:{}\"]", server.port);
+    let path = bucket(store.port(), "mix");
+    let localhost = format!("[\"localhost:{}\"]", store.port());
     for (out, words, op) in [
         (
             "mixed",
@@ -291,45 +229,122 @@ fn s3_mixes_ranges_and_parts() {
             "put",
         ),
     ] {
-        let done = server.s3(&format!("--path {path} {words}"), out);
+        let done = s3(dir.path(), SECRET, &format!("--path {path} {words}"), out);
         let err = String::from_utf8_lossy(&done.stderr).into_owned();
         assert_eq!(done.status.code(), Some(0), "{out}: {err}");
-        let summary = server.summary(out);
+        let summary = summary(dir.path(), out);
         assert_eq!(summary["totals"]["errors"], 0, "{out}");
         assert!(count(&summary, op) > 0, "{out}");
-        assert!(
-            !server.dir.path().join("data/bench/mix").exists(),
-            "{out} left objects"
-        );
+        assert_eq!(store.names("mix"), [""; 0], "{out} left objects");
     }
 }
 
 #[test]
 fn s3_places_that_cannot_be_used() {
-    let Some(server) = Server::minio() else {
-        return;
-    };
-    let dir = server.dir.path();
-    let missing = format!("http://127.0.0.1:{}/nothere/p/", server.port);
+    let store = ObjectStore::start();
+    let dir = tempfile::tempdir().expect("a directory");
+    let missing = format!("http://127.0.0.1:{}/nothere/p/", store.port());
     // It takes connections and never answers.
     let deaf = TcpListener::bind("127.0.0.1:0").expect("a port");
     let slow = format!("http://{}/bench/p/", deaf.local_addr().expect("an address"));
-    for (secret, path) in [
-        ("wrong", server.bucket("p")),
-        (SECRET, missing),
-        (SECRET, "http://127.0.0.1:1/bench/p/".to_owned()),
-        (SECRET, slow),
+    let dead = bucket(free_port(), "p");
+    for (secret, path, says) in [
+        ("wrong", bucket(store.port(), "p"), "SignatureDoesNotMatch"),
+        (SECRET, missing, "NoSuchBucket"),
+        (SECRET, dead, "cannot be reached"),
+        (SECRET, slow, "does not answer in time"),
     ] {
         let words = format!("--path {path} --ops 5 --bs 16B --set target.options.timeout=500ms");
-        let done = s3(dir, secret, &words, "bad");
+        let done = s3(dir.path(), secret, &words, "bad");
         let err = String::from_utf8_lossy(&done.stderr).into_owned();
         assert_eq!(done.status.code(), Some(4), "{path}: {err}");
-        assert!(
-            err.contains("error: ") && err.contains("hint: "),
-            "{path}: {err}"
-        );
-        assert!(!dir.join("bad/summary.json").exists(), "{path}");
+        let clear = err.contains("error: ") && err.contains("hint: ") && err.contains(says);
+        assert!(clear, "{path}: {err}");
+        assert!(!dir.path().join("bad/summary.json").exists(), "{path}");
     }
+    assert_eq!(store.names(""), [""; 0], "nothing was written");
+}
+
+#[test]
+fn s3_without_credentials_says_where_they_come_from() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut command = taillight(dir.path());
+    for name in [
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SHARED_CREDENTIALS_FILE",
+        "AWS_PROFILE",
+    ] {
+        command.env_remove(name);
+    }
+    let path = bucket(free_port(), "p");
+    command.env("HOME", dir.path());
+    command.args(["run", "--driver", "s3", "--path", &path, "--ops", "1"]);
+    command.args(["--bs", "1B", "--set", "workload.0.mix=put"]);
+    command.args(["--set", "workload.0.keys={ count = 0 }"]);
+    let done = command.output().expect("it starts");
+    let err = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(done.status.code(), Some(4), "{err}");
+    assert!(err.contains("no credentials") && err.contains("AWS_ACCESS_KEY_ID"));
+}
+
+/// Trouble that passes: exactly these operations fail, and the run ends as asked. Only our own
+/// server makes it on demand.
+#[test]
+fn s3_operations_that_fail_do_not_end_the_run() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (out, trouble, status) in [
+        ("slow", Trouble::Slow(Duration::from_secs(2)), -1),
+        ("busy", Trouble::Busy, -4),
+        ("cut", Trouble::Cut, 104),
+    ] {
+        let store = Own::start(Settings::default());
+        // 20 puts, then 200 gets: numbers 50, 100, 150 and 200 of these requests.
+        store.trouble(trouble, 50);
+        let words = format!(
+            "--path {} --ops 200 --bs 4KiB --depth 4 --set workload.0.mix=get \
+             --set workload.0.keys={{count=20}} --set target.options.timeout=300ms",
+            bucket(store.port(), out)
+        );
+        let done = s3(dir.path(), SECRET, &words, out);
+        let err = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(6), "{out}: {err}");
+        let summary = summary(dir.path(), out);
+        assert_eq!(summary["status"], "complete", "{out}");
+        assert_eq!(summary["totals"]["count"], 200, "{out}");
+        assert_eq!(summary["totals"]["errors"], 4, "{out}: {summary}");
+        assert_eq!(summary["errors"][0]["status"], status, "{out}: {summary}");
+        assert_eq!(store.asked(), 220, "{out}: nothing is sent twice");
+        assert_eq!(store.names(""), [""; 0], "{out} left objects");
+    }
+}
+
+/// A server that goes while operations follow a schedule: too few fail in a row for the target to
+/// count as gone, so the run goes on to its end.
+#[test]
+fn a_scheduled_s3_run_outlives_its_server() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut store = Own::start(Settings::default());
+    let path = bucket(store.port(), "scheduled");
+    let killer = std::thread::spawn(move || {
+        let patience = Instant::now() + Duration::from_secs(60);
+        while store.asked() < 150 && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        store.kill();
+    });
+    let words = format!(
+        "--path {path} --ops 500 --rate 200/s --bs 1KiB --depth 4 --set workload.0.mix=get \
+         --set workload.0.keys={{count=20}}"
+    );
+    let done = s3(dir.path(), SECRET, &words, "out");
+    killer.join().expect("joined");
+    let err = String::from_utf8_lossy(&done.stderr).into_owned();
+    let summary = summary(dir.path(), "out");
+    assert_eq!(summary["totals"]["count"], 500, "{summary}");
+    let errors = summary["totals"]["errors"].as_u64();
+    assert!(errors > Some(100) && errors < Some(400), "{errors:?}");
+    println!("EXIT {:?} {err} {}", done.status.code(), summary["verdict"]);
 }
 
 /// YCSB's workloads, load and run, in small.
@@ -404,16 +419,15 @@ fn ycsb_on_redis() {
 
 #[test]
 fn ycsb_on_s3_all_but_scans() {
-    let Some(server) = Server::minio() else {
-        return;
-    };
+    let store = ObjectStore::start();
+    let dir = tempfile::tempdir().expect("a directory");
     let path = format!(
         "--driver s3 --path {} -p writeallfields=true",
-        server.bucket("y")
+        bucket(store.port(), "y")
     );
-    ycsb(server.dir.path(), &format!("{path} --workload a,b,c,f,d"));
+    ycsb(dir.path(), &format!("{path} --workload a,b,c,f,d"));
     let words = format!("suite ycsb {path} --workload e");
-    let done = taillight(server.dir.path())
+    let done = taillight(dir.path())
         .args(words.split(' '))
         .output()
         .expect("it starts");

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use taillight_core::{Error, ErrorKind, Op, OpKind, Status};
 
-use super::server::{ID, Minio, SECRET, free_port, open, open_as, plan};
+use taillight_s3test::{Own, Server, Settings, Trouble};
+
+use super::server::{ID, SECRET, free_port, open, open_as, plan, plan_on};
 use super::{error, one, put, session};
 
 /// One clear error that says what to do, without secrets.
@@ -20,13 +22,13 @@ fn clear(e: &Error, says: &str) {
 
 #[test]
 fn wrong_credentials_and_missing_buckets() {
-    let Some(minio) = Minio::start() else { return };
-    let plan_ = minio.plan("", "p/", 10, 1);
+    let store = Server::start();
+    let plan_ = plan_on(&store, "", "p/", 10, 1);
     let wrong = "wrong-and-not-to-be-shown";
     let e = open_as(&plan_, None, wrong).err().unwrap();
     clear(&e, "SignatureDoesNotMatch");
     assert!(!e.to_string().contains(wrong));
-    let path = minio.path("p/").replace("/bench/", "/nothere/");
+    let path = store.path("p/").replace("/bench/", "/nothere/");
     clear(&error(&plan(&path, "", 10, 1), None), "NoSuchBucket");
 }
 
@@ -53,13 +55,11 @@ fn endpoints_that_are_not_there_or_slow() {
 
 #[test]
 fn a_server_killed_in_the_run_gives_errors_not_an_end() {
-    let Some(mut minio) = Minio::start() else {
-        return;
-    };
-    let target = open(&minio.plan("timeout = \"2s\"", "p/", 1000, 1), None).unwrap();
+    let mut store = Server::start();
+    let target = open(&plan_on(&store, "timeout = \"2s\"", "p/", 1000, 1), None).unwrap();
     let mut s = session(target.as_ref(), 1000, 1);
     assert!(put(s.as_mut(), 1, 1000).status.is_ok());
-    minio.kill();
+    store.kill();
     for key in 2..6 {
         let c = put(s.as_mut(), key, 1000);
         assert!(c.status > Status::OK && c.moved == 0, "{c:?}");
@@ -143,5 +143,47 @@ fn bad_answers_become_statuses() {
         server.join().unwrap();
         // Housekeeping cannot clean up: the stand-in is gone.
         let _ = target.close();
+    }
+}
+
+/// Trouble in the midst of a run, which only our own server makes on demand.
+#[test]
+fn trouble_in_the_run_is_counted_and_passes() {
+    let store = Own::start(Settings::default());
+    let late = Duration::from_secs(3);
+    for (trouble, kind, wanted, counter) in [
+        (
+            Trouble::Busy,
+            OpKind::Put,
+            Status::STORE,
+            "s3_http_503_total",
+        ),
+        (Trouble::Cut, OpKind::Get, Status(104), "s3_broken_total"),
+        (
+            Trouble::Slow(late),
+            OpKind::Get,
+            Status::TIMEOUT,
+            "s3_timeouts_total",
+        ),
+    ] {
+        let plan = plan(&store.path("p/"), "timeout = \"300ms\"", 1000, 1);
+        let target = open(&plan, None).unwrap();
+        let mut s = session(target.as_ref(), 1000, 1);
+        assert!(put(s.as_mut(), 1, 1000).status.is_ok());
+        // The third from now on.
+        store.trouble(trouble, store.asked() + 3);
+        let op = Op::keyed(kind, 1, 1000);
+        let seen: Vec<_> = (0..4).map(|_| one(s.as_mut(), &op).status).collect();
+        assert_eq!(
+            seen,
+            [Status::OK, Status::OK, wanted, Status::OK],
+            "{trouble:?}"
+        );
+        let mut samples = Vec::new();
+        target.sample(&mut |name, value| samples.push((name.to_owned(), value)));
+        assert!(samples.contains(&(counter.to_owned(), 1.0)), "{samples:?}");
+        drop(s);
+        target.close().unwrap();
+        assert_eq!(store.names("p/"), [""; 0], "left by {trouble:?}");
     }
 }

@@ -1,19 +1,18 @@
-//! The driver against a real MinIO, and against servers that misbehave.
+//! The driver against a server (MinIO, or the test crate's own where there is none), and against
+//! servers that misbehave.
 #![allow(clippy::unwrap_used)]
 
 mod bad;
 mod server;
 
-use std::path::Path;
-use std::process::Command;
-
 use taillight_core::plan::MixPart;
 use taillight_core::probe::Token;
 use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Status};
+use taillight_s3test::{Certs, Server, Settings};
 
 use crate::conformance::{self, Case, Outcome};
 use crate::contract::{Admin, Completion, Session, SessionSpec, Submitted, Target};
-use server::{Known, Minio, SECRET, open};
+use server::{Known, SECRET, open, plan, plan_on};
 
 fn session(target: &dyn Target, size: u64, depth: u32) -> Box<dyn Session> {
     let spec = SessionSpec {
@@ -52,15 +51,15 @@ fn error(plan: &taillight_core::plan::Plan, destroy: Option<&str>) -> taillight_
 
 #[test]
 fn s3_keeps_the_contract() {
-    let Some(minio) = Minio::start() else { return };
-    let second = format!("endpoints = [\"localhost:{}\"]", minio.port);
+    let store = Server::start();
+    let second = format!("endpoints = [\"localhost:{}\"]", store.port());
     for (depth, options) in [
         (1, ""),
         (8, "checksum = \"crc32c\""),
         (32, "checksum = \"sha256\"\nsigned_payload = true"),
         (4, second.as_str()),
     ] {
-        let mut plan = minio.plan(options, "contract/", 400, depth);
+        let mut plan = plan_on(&store, options, "contract/", 400, depth);
         plan.workloads[0].mix.extend(
             [OpKind::Delete, OpKind::Stat, OpKind::List].map(|op| MixPart { op, weight: 1 }),
         );
@@ -75,15 +74,15 @@ fn s3_keeps_the_contract() {
             .filter(|(_, o)| matches!(o, Outcome::Broken(_)))
             .collect();
         assert!(broken.is_empty(), "depth {depth}, {options}: {broken:#?}");
-        assert!(!minio.holds("contract"), "objects left behind by {options}");
+        assert!(!store.holds("contract"), "objects left behind by {options}");
     }
 }
 
 #[test]
 fn ranges_lists_and_stamps() {
-    let Some(minio) = Minio::start() else { return };
+    let store = Server::start();
     let size = 256 << 10;
-    let plan = minio.plan("range = \"64KiB\"\nmax_keys = 5", "ops/", size, 1);
+    let plan = plan_on(&store, "range = \"64KiB\"\nmax_keys = 5", "ops/", size, 1);
     let target = open(&plan, None).unwrap();
     let mut s = session(target.as_ref(), size, 1);
     let s = s.as_mut();
@@ -127,16 +126,16 @@ fn ranges_lists_and_stamps() {
         !facts.contains(SECRET) && !facts.contains(server::ID),
         "{facts}"
     );
-    assert!(facts.contains("MinIO"), "{facts}");
+    assert!(facts.contains(store.word()), "{facts}");
 }
 
 #[test]
 fn large_objects_go_up_in_parts_and_come_back_whole() {
-    let Some(minio) = Minio::start() else { return };
+    let store = Server::start();
     let size = (12 << 20) + 5;
     for options in ["", "checksum = \"crc32c\"", "checksum = \"sha256\""] {
         let options = format!("part_size = \"5MiB\"\n{options}");
-        let plan = minio.plan(&options, "parts/", size, 1);
+        let plan = plan_on(&store, &options, "parts/", size, 1);
         let target = open(&plan, None).unwrap();
         let mut s = session(target.as_ref(), size, 1);
         let byte = |i: usize| (i / 1000) as u8;
@@ -157,8 +156,8 @@ fn large_objects_go_up_in_parts_and_come_back_whole() {
 
 #[test]
 fn what_is_kept_is_found_again_and_another_form_refused() {
-    let Some(minio) = Minio::start() else { return };
-    let plan = minio.plan("keep = true", "kept/", 100, 1);
+    let store = Server::start();
+    let plan = plan_on(&store, "keep = true", "kept/", 100, 1);
     let target = open(&plan, None).unwrap();
     let mut s = session(target.as_ref(), 100, 1);
     (0..5).for_each(|key| assert!(put(s.as_mut(), key, 100).status.is_ok()));
@@ -175,14 +174,14 @@ fn what_is_kept_is_found_again_and_another_form_refused() {
     );
     drop(s);
     target.close().unwrap();
-    assert!(minio.holds("kept"));
+    assert!(store.holds("kept"));
     // keep = false later does not delete what an earlier run kept.
-    open(&minio.plan("", "kept/", 100, 1), None)
+    open(&plan_on(&store, "", "kept/", 100, 1), None)
         .unwrap()
         .close()
         .unwrap();
-    assert!(minio.holds("kept"));
-    let mut other = minio.plan("", "kept/", 100, 1);
+    assert!(store.holds("kept"));
+    let mut other = plan_on(&store, "", "kept/", 100, 1);
     other.workloads[0].keys.as_mut().unwrap().size = Some(taillight_core::units::ByteSize(24));
     let e = error(&other, None);
     assert_eq!(e.kind(), ErrorKind::Refused);
@@ -190,19 +189,19 @@ fn what_is_kept_is_found_again_and_another_form_refused() {
     other.target.destroy = true;
     let path = other.target.path.clone().unwrap();
     open(&other, Some(&path)).unwrap().close().unwrap();
-    assert!(!minio.holds("kept"), "given up by the user");
+    assert!(!store.holds("kept"), "given up by the user");
 }
 
 #[test]
 fn foreign_objects_are_refused_and_stay() {
-    let Some(minio) = Minio::start() else { return };
+    let store = Server::start();
     // Somebody's object, put there by a run of another prefix's naming.
-    let mine = open(&minio.plan("keep = true", "theirs/deep/", 10, 1), None).unwrap();
+    let mine = open(&plan_on(&store, "keep = true", "theirs/deep/", 10, 1), None).unwrap();
     let mut s = session(mine.as_ref(), 10, 1);
     assert!(put(s.as_mut(), 1, 10).status.is_ok());
     drop(s);
     mine.close().unwrap();
-    let mut plan = minio.plan("", "theirs/", 10, 1);
+    let mut plan = plan_on(&store, "", "theirs/", 10, 1);
     let e = error(&plan, None);
     assert_eq!(e.kind(), ErrorKind::Refused);
     assert!(e.hint_text().unwrap().contains("--destroy http://"), "{e}");
@@ -212,43 +211,49 @@ fn foreign_objects_are_refused_and_stay() {
         error(&plan, Some("http://other/bench/x/")).kind(),
         ErrorKind::Refused
     );
-    assert!(minio.holds("theirs/deep"));
+    assert!(store.holds("theirs/deep"));
     let path = plan.target.path.clone().unwrap();
     open(&plan, Some(&path)).unwrap().close().unwrap();
-    assert!(!minio.holds("theirs"));
+    assert!(!store.holds("theirs"));
 }
 
 #[test]
 fn what_others_add_while_it_runs_stays() {
-    let Some(minio) = Minio::start() else { return };
-    let target = open(&minio.plan("", "shared/", 10, 1), None).unwrap();
+    let store = Server::start();
+    let target = open(&plan_on(&store, "", "shared/", 10, 1), None).unwrap();
     let mut s = session(target.as_ref(), 10, 1);
     assert!(put(s.as_mut(), 1, 10).status.is_ok());
     drop(s);
-    let other = open(&minio.plan("keep = true", "shared/other/", 10, 1), None).unwrap();
+    let other = open(
+        &plan_on(&store, "keep = true", "shared/other/", 10, 1),
+        None,
+    )
+    .unwrap();
     other.close().unwrap();
     target.admin(Admin::Flush).unwrap();
     target.close().unwrap();
-    assert!(minio.holds("shared/other"));
-    let left = std::fs::read_dir(minio.data.path().join("bench/shared")).unwrap();
-    assert_eq!(left.count(), 1, "only theirs");
+    assert!(store.holds("shared/other"));
+    let left = store.names("shared/");
+    assert!(
+        left.iter().all(|n| n.starts_with("shared/other/")),
+        "only theirs: {left:?}"
+    );
 }
 
 #[test]
 fn tls_trusts_the_ca_it_is_given_and_no_other() {
-    let certs = tempfile::tempdir().unwrap();
-    if !certificates(certs.path()) {
+    let Some(certs) = Certs::make() else {
         eprintln!("skipped: no openssl program to make certificates with");
         return;
-    }
-    let Some(minio) = Minio::start_with(Some(certs.path())) else {
-        return;
     };
-    let ca = format!("ca = \"{}/ca.crt\"", certs.path().display());
-    let plan = minio.plan(&ca, "tls/", 300_000, 8);
+    let store = Server::start_with(Settings {
+        certs: Some(&certs),
+        ..Settings::default()
+    });
+    let ca = format!("ca = \"{}\"", certs.ca().display());
     let case = Case {
         driver: &Known,
-        plan,
+        plan: plan_on(&store, &ca, "tls/", 300_000, 8),
         destroy: None,
     };
     for (name, outcome) in conformance::run(&case).unwrap() {
@@ -257,31 +262,29 @@ fn tls_trusts_the_ca_it_is_given_and_no_other() {
             "{name}: {outcome:?}"
         );
     }
-    let e = error(&minio.plan("", "tls/", 10, 1), None);
+    let e = error(&plan_on(&store, "", "tls/", 10, 1), None);
     assert_eq!(e.kind(), ErrorKind::Unavailable);
-    let e = error(&minio.plan("ca = \"/nowhere.pem\"", "tls/", 10, 1), None);
+    let missing = "ca = \"/nowhere.pem\"";
+    let e = error(&plan_on(&store, missing, "tls/", 10, 1), None);
     assert!(e.hint_text().unwrap().contains("options.ca"), "{e}");
 }
 
-/// A CA and a server certificate for 127.0.0.1, named as MinIO wants them.
-fn certificates(dir: &Path) -> bool {
-    let run = |words: &str| {
-        let done = Command::new("openssl")
-            .args(words.split(' '))
-            .current_dir(dir)
-            .output();
-        done.is_ok_and(|d| d.status.success())
-    };
-    std::fs::write(dir.join("san"), "subjectAltName=IP:127.0.0.1\n").unwrap();
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
-    run(&format!(
-        "req -x509 {key} -keyout ca.key -out ca.crt -subj /CN=testca -days 2"
-    )) && run(&format!(
-        "req {key} -keyout private.key -out s.csr -subj /CN=test"
-    )) && run(
-        "x509 -req -in s.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out public.crt \
-                -days 2 -extfile san"
-            .replace("                ", "")
-            .as_str(),
-    )
+#[test]
+fn buckets_are_named_by_path_or_by_host() {
+    let store = Server::start_with(Settings {
+        domain: true,
+        ..Settings::default()
+    });
+    let path = format!("http://localhost:{}/bench/v/", store.port());
+    let plan = plan(&path, "addressing = \"virtual\"", 100, 1);
+    let target = open(&plan, None).unwrap();
+    let mut s = session(target.as_ref(), 100, 1);
+    assert!(put(s.as_mut(), 1, 100).status.is_ok());
+    assert_eq!(store.names("v/").len(), 2, "an object and the owner mark");
+    s.buffer(0).fill(0);
+    let c = one(s.as_mut(), &Op::keyed(OpKind::Get, 1, 0));
+    assert_eq!((c.status, c.moved, s.buffer(0)[99]), (Status::OK, 100, 1));
+    drop(s);
+    target.close().unwrap();
+    assert!(!store.holds("v/"));
 }

@@ -1,0 +1,240 @@
+//! A bare client of an object store: hyper on a current-thread tokio, a connection for each request
+//! in flight, every request signed. The least that a usual client library costs; it takes no time
+//! of a request and keeps nothing.
+
+mod sign;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use http_body_util::{BodyExt, Full};
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use serde_json::json;
+use tokio::net::TcpStream;
+use tokio::task::LocalSet;
+
+use crate::sys;
+use sign::Signer;
+
+type Sender = SendRequest<Full<Bytes>>;
+
+/// What all connections share.
+struct Client {
+    signer: RefCell<Signer>,
+    host: String,
+    /// `/bucket/prefix/`.
+    root: String,
+    bytes: usize,
+    data: Bytes,
+    /// Objects there are to get.
+    objects: u64,
+    end: Instant,
+    random: RefCell<u64>,
+    made: RefCell<u64>,
+}
+
+/// `bare-s3 http://HOST:PORT/BUCKET/PREFIX/ get|put BYTES CONCURRENCY SECONDS OBJECTS`, credentials
+/// from the environment. Gets read `o00000000` and so on; puts make new objects, which are deleted
+/// afterwards, outside of the measured time.
+///
+/// # Errors
+/// Wrong words, or any answer that is not good.
+pub fn main(args: &[&str]) -> Result<()> {
+    let [url, what, bytes, concurrency, seconds, objects] = args else {
+        bail!("bare-s3 URL get|put BYTES CONCURRENCY SECONDS OBJECTS");
+    };
+    let rest = url.strip_prefix("http://").context("http:// only")?;
+    let (host, root) = rest.split_once('/').context("no bucket")?;
+    let (put, bytes) = (*what == "put", bytes.parse()?);
+    ensure!(put || *what == "get", "get or put");
+    let concurrency: usize = concurrency.parse()?;
+    let seconds: u64 = seconds.parse()?;
+    let env = |name: &str| std::env::var(name).with_context(|| name.to_owned());
+    let (id, secret) = (env("AWS_ACCESS_KEY_ID")?, env("AWS_SECRET_ACCESS_KEY")?);
+    let mut client = Client {
+        signer: RefCell::new(Signer::new(&id, &secret, host)),
+        host: host.to_owned(),
+        root: format!("/{root}"),
+        bytes,
+        data: Bytes::from(noise(bytes)),
+        objects: objects.parse()?,
+        end: Instant::now(),
+        random: RefCell::new(0x2545_F491_4F6C_DD1D),
+        made: RefCell::new(0),
+    };
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_io().build()?;
+    let (ios, took, cpu) = LocalSet::new().block_on(&runtime, async {
+        let mut senders = Vec::new();
+        for _ in 0..concurrency {
+            senders.push(connect(host).await?);
+        }
+        let (start, cpu) = (Instant::now(), sys::process_cpu_s()?);
+        client.end = start + Duration::from_secs(seconds);
+        let client = Rc::new(client);
+        let turn = if put { Turn::Put } else { Turn::Get };
+        let (ios, senders) = all(&client, senders, turn).await?;
+        let (took, cpu) = (start.elapsed().as_secs_f64(), sys::process_cpu_s()? - cpu);
+        if put {
+            all(&client, senders, Turn::Delete).await?;
+        }
+        anyhow::Ok((ios, took, cpu))
+    })?;
+    let iops = ios as f64 / took;
+    println!(
+        "{}",
+        json!({"ios": ios, "seconds": took, "iops": iops, "cpu_s": cpu})
+    );
+    Ok(())
+}
+
+/// Bytes that do not compress.
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut random = 0x9E37_79B9_7F4A_7C15;
+    (0..bytes).map(|_| next(&mut random) as u8).collect()
+}
+
+fn next(random: &mut u64) -> u64 {
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    *random
+}
+
+async fn connect(host: &str) -> Result<Sender> {
+    let stream = TcpStream::connect(host)
+        .await
+        .with_context(|| host.to_owned())?;
+    stream.set_nodelay(true)?;
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    tokio::task::spawn_local(connection);
+    Ok(sender)
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Turn {
+    Get,
+    Put,
+    Delete,
+}
+
+/// Lets every connection work until the end; requests made, and the connections.
+async fn all(client: &Rc<Client>, senders: Vec<Sender>, turn: Turn) -> Result<(u64, Vec<Sender>)> {
+    let work = |sender| tokio::task::spawn_local(work(client.clone(), sender, turn));
+    let tasks: Vec<_> = senders.into_iter().map(work).collect();
+    let (mut ios, mut senders) = (0, Vec::new());
+    for task in tasks {
+        let (made, sender) = task.await??;
+        ios += made;
+        senders.push(sender);
+    }
+    Ok((ios, senders))
+}
+
+async fn work(client: Rc<Client>, mut sender: Sender, turn: Turn) -> Result<(u64, Sender)> {
+    let mut ios = 0;
+    loop {
+        let name = match turn {
+            Turn::Delete => {
+                let mut made = client.made.borrow_mut();
+                if *made == 0 {
+                    return Ok((ios, sender));
+                }
+                *made -= 1;
+                format!("{}bare{:08}", client.root, *made)
+            }
+            _ if Instant::now() >= client.end => return Ok((ios, sender)),
+            Turn::Put => {
+                let mut made = client.made.borrow_mut();
+                *made += 1;
+                format!("{}bare{:08}", client.root, *made - 1)
+            }
+            Turn::Get => {
+                let drawn = u128::from(next(&mut client.random.borrow_mut()));
+                let number = (drawn * u128::from(client.objects)) >> 64;
+                format!("{}o{number:08}", client.root)
+            }
+        };
+        one(&client, &mut sender, turn, name).await?;
+        ios += 1;
+    }
+}
+
+/// One request, its answer read to the end.
+async fn one(client: &Client, sender: &mut Sender, turn: Turn, name: String) -> Result<()> {
+    let (method, body) = match turn {
+        Turn::Get => ("GET", Bytes::new()),
+        Turn::Put => ("PUT", client.data.clone()),
+        Turn::Delete => ("DELETE", Bytes::new()),
+    };
+    let payload = match turn {
+        Turn::Put => sign::UNSIGNED,
+        _ => sign::EMPTY,
+    };
+    let request = {
+        let mut signer = client.signer.borrow_mut();
+        let (date, authorization) = signer.sign(method, &name, payload);
+        Request::builder()
+            .method(method)
+            .uri(name)
+            .header("host", client.host.as_str())
+            .header("x-amz-content-sha256", payload)
+            .header("x-amz-date", date)
+            .header("authorization", authorization)
+            .body(Full::new(body))?
+    };
+    sender.ready().await?;
+    let mut answer = sender.send_request(request).await?;
+    ensure!(answer.status().is_success(), "{}", answer.status());
+    let mut moved = 0;
+    while let Some(frame) = answer.frame().await {
+        moved += frame?.data_ref().map_or(0, Bytes::len);
+    }
+    ensure!(turn != Turn::Get || moved == client.bytes, "{moved} bytes");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taillight_s3test::{Own, SECRET, Settings};
+
+    /// The whole client against a server that checks every signature.
+    #[test]
+    fn the_client_is_let_in() {
+        let store = Own::start(Settings::default());
+        let host = format!("127.0.0.1:{}", store.port());
+        let client = |secret: &str, root: &str| Client {
+            signer: RefCell::new(Signer::new(taillight_s3test::ID, secret, &host)),
+            host: host.clone(),
+            root: root.to_owned(),
+            bytes: 100,
+            data: Bytes::from(noise(100)),
+            objects: 1,
+            end: Instant::now(),
+            random: RefCell::new(1),
+            made: RefCell::new(0),
+        };
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_io().build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let mut sender = connect(&host).await.unwrap();
+            let good = client(SECRET, "/bench/p/");
+            let name = || "/bench/p/k".to_owned();
+            for turn in [Turn::Put, Turn::Get] {
+                one(&good, &mut sender, turn, name()).await.unwrap();
+            }
+            assert_eq!(store.names("p/"), ["p/k"]);
+            let bad = client("other", "/bench/p/");
+            assert!(one(&bad, &mut sender, Turn::Get, name()).await.is_err());
+            let mut sender = connect(&host).await.unwrap();
+            one(&good, &mut sender, Turn::Delete, name()).await.unwrap();
+            assert_eq!(store.names("p/"), [""; 0]);
+        });
+    }
+}

@@ -1,0 +1,135 @@
+//! Object stores: gets and puts against a bare hyper client, both on one MinIO on loopback, whose
+//! data is in memory. Same objects, same connections in flight, every request signed, bodies not.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use taillight_s3test::{ID, Minio, SECRET, Settings, minio_program};
+
+use crate::pairs::{self, Arm, Bound, Report, Sample};
+use crate::{Setup, child, taillight};
+
+/// Objects that are there to get.
+const OBJECTS: u64 = 100;
+/// Requests in flight.
+const DEPTHS: [u32; 3] = [1, 4, 32];
+
+/// Objects of 4 KiB.
+pub fn small(setup: &Setup) -> Result<Report> {
+    run(setup, 4 << 10, "4 KiB")
+}
+
+/// Objects of 64 KiB.
+pub fn middle(setup: &Setup) -> Result<Report> {
+    run(setup, 64 << 10, "64 KiB")
+}
+
+/// Objects of 1 MiB.
+pub fn large(setup: &Setup) -> Result<Report> {
+    run(setup, 1 << 20, "1 MiB")
+}
+
+/// Names of the arms: a table wants them to live long.
+const NAMES: [[&str; 2]; 6] = [
+    ["taillight get 1", "hyper get 1"],
+    ["taillight get 4", "hyper get 4"],
+    ["taillight get 32", "hyper get 32"],
+    ["taillight put 1", "hyper put 1"],
+    ["taillight put 4", "hyper put 4"],
+    ["taillight put 32", "hyper put 32"],
+];
+
+fn run(setup: &Setup, bytes: u64, shown: &str) -> Result<Report> {
+    let program = minio_program().context("no MinIO: cargo xtask setup builds it")?;
+    let memory = Path::new("/dev/shm");
+    let minio = Minio::start(
+        &program,
+        Settings {
+            data: memory.is_dir().then_some(memory),
+            ..Settings::default()
+        },
+    );
+    let url = format!("http://127.0.0.1:{}/bench/", minio.port());
+    let mut report = Report::titled(&format!(
+        "S3, objects of {shown}, against a bare hyper client"
+    ));
+    // Loads what all gets read; does not count.
+    own(&url, "get", bytes, 1, 1)?;
+    for (n, names) in NAMES.into_iter().enumerate() {
+        let (what, depth) = (if n < 3 { "get" } else { "put" }, DEPTHS[n % 3]);
+        let (ours, theirs) = (words(&url, what, bytes, depth, setup.seconds), url.clone());
+        let bare = format!("get/ {what} {bytes} {depth} {} {OBJECTS}", setup.seconds);
+        report.arms.extend(pairs::run(
+            setup.pairs,
+            vec![
+                Arm {
+                    name: names[0],
+                    command: taillight::shown(&ours.replace(&url, "http://127.0.0.1:9000/bench/")),
+                    run: Box::new(|| own(&url, what, bytes, depth, setup.seconds)),
+                },
+                Arm {
+                    name: names[1],
+                    command: format!("taillight-bench bare-s3 http://127.0.0.1:9000/bench/{bare}"),
+                    run: Box::new(|| hyper(&format!("{theirs}{bare}"))),
+                },
+            ],
+        )?);
+    }
+    for [ours, theirs] in NAMES {
+        report.ratio("iops", ours, theirs, Bound::AtLeast(0.95))?;
+        report.ratio("cpu_ns", ours, theirs, Bound::AtMost(1.3))?;
+    }
+    report.notes.push(NOTE.into());
+    Ok(report)
+}
+
+/// What a reader must know.
+const NOTE: &str = "The number in a name is the requests in flight, one worker. The server, a MinIO \
+     on loopback with its data in memory, takes most of both CPUs. CPU is that of the client's \
+     process in the measured time. Taillight makes the bytes of every put and keeps every request; \
+     the bare client (hyper, tokio's current-thread runtime, a connection for each request in \
+     flight) sends the same bytes again and takes no time of a request. Gets read the same objects, \
+     puts make new ones, deleted outside of the measured time.";
+
+/// The words of a run of ours. Gets keep what they read for the next run.
+fn words(url: &str, what: &str, bytes: u64, depth: u32, seconds: u64) -> String {
+    let (count, keep) = match what {
+        "get" => (OBJECTS, true),
+        _ => (0, false),
+    };
+    format!(
+        "--driver s3 --path {url}{what}/ --bs {bytes}B --depth {depth} --runtime {seconds}s \
+         --set workload.0.mix={what} --set workload.0.access=random \
+         --set workload.0.keys={{count={count},naming=\"ordered\",prefix=\"o\",digits=8}} \
+         --set target.options.keep={keep}"
+    )
+}
+
+fn own(url: &str, what: &str, bytes: u64, depth: u32, seconds: u64) -> Result<Sample> {
+    let dir = taillight::RunDir::new("run")?;
+    let mut command = taillight::command(&words(url, what, bytes, depth, seconds), &dir);
+    let done = child::run(known(&mut command))?;
+    taillight::figures(&dir, &done)
+}
+
+fn hyper(words: &str) -> Result<Sample> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("bare-s3").args(words.split(' '));
+    let done = child::run(known(&mut command))?;
+    let said: Value = serde_json::from_str(&done.stdout)?;
+    let figure = |name: &str| said[name].as_f64().with_context(|| format!("no {name}"));
+    let (iops, ios) = (figure("iops")?, figure("ios")?);
+    Ok(Sample::from([
+        ("iops", iops),
+        ("ns_per_io", 1e9 / iops),
+        ("cpu_ns", figure("cpu_s")? * 1e9 / ios),
+        ("foreign", done.foreign),
+    ]))
+}
+
+fn known(command: &mut Command) -> &mut Command {
+    command.env("AWS_ACCESS_KEY_ID", ID);
+    command.env("AWS_SECRET_ACCESS_KEY", SECRET)
+}

@@ -1,0 +1,156 @@
+//! What an operation on an object store allocates in our code: nothing, but for uploads in parts
+//! and TLS, whose numbers are held to what `docs/s3.md` states.
+#![cfg(feature = "s3")]
+#![allow(clippy::unwrap_used)]
+
+#[path = "../kv_alloc/sys.rs"]
+mod sys;
+
+use std::process::Command;
+
+use taillight_core::plan::{Plan, TargetPlan};
+use taillight_core::probe::Token;
+use taillight_core::{Op, OpKind, Status};
+use taillight_driver::{OpenSpec, Session, SessionSpec, Submitted, conformance};
+use taillight_s3test::{Certs, ID, Own, SECRET, Settings};
+
+/// Operations of a kind that are counted.
+const ROUNDS: u64 = 200;
+/// Bytes of an object.
+const SIZE: u64 = 20_000;
+/// Says that this process has the credentials.
+const INSIDE: &str = "TAILLIGHT_ALLOC_INSIDE";
+
+/// Credentials come from the environment, which a test cannot change for itself: it runs itself
+/// anew with them. Whether this is that run.
+fn inside(name: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again
+        .args(["--exact", name, "--nocapture"])
+        .env(INSIDE, "1");
+    again.env("AWS_ACCESS_KEY_ID", ID);
+    again.env("AWS_SECRET_ACCESS_KEY", SECRET);
+    let done = again.output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    let complained = String::from_utf8_lossy(&done.stderr).into_owned();
+    println!("{said}");
+    assert!(done.status.success(), "{said}\n{complained}");
+    assert!(said.contains("1 passed"), "no test is called {name}");
+    false
+}
+
+fn plan(path: &str, options: &str, size: u64) -> Plan {
+    let target = TargetPlan {
+        driver: "s3".to_owned(),
+        path: Some(path.to_owned()),
+        size: None,
+        destroy: false,
+        options: options.parse().unwrap(),
+    };
+    conformance::keyed_plan(target, size, 1, false)
+}
+
+fn one(session: &mut dyn Session, op: &Op) -> Status {
+    let answer = session.submit(op, 0, Token::new(1, 0)).unwrap();
+    assert_eq!(answer, Submitted::Queued);
+    let mut out = Vec::with_capacity(1);
+    session.poll(1, None, &mut out).unwrap();
+    out[0].status
+}
+
+/// Allocations an operation of each kind, over many, once every kind was done.
+fn counted(plan: &Plan, size: u64, rounds: u64, kinds: &[OpKind]) -> Vec<f64> {
+    let spec = OpenSpec {
+        plan,
+        run_id: "test",
+        destroy: None,
+    };
+    let driver = taillight_driver::find("s3").unwrap();
+    let target = driver.open(&spec, &mut |_| true).unwrap();
+    let spec = SessionSpec {
+        worker: 0,
+        workload: 0,
+        keep: true,
+        depth: 1,
+        buffer_size: size,
+        seed: 1,
+    };
+    let mut session = target.session(&spec).unwrap();
+    let s = session.as_mut();
+    let mut run = |kind: OpKind, rounds: u64| {
+        let before = sys::allocations();
+        for key in 0..rounds {
+            assert_eq!(
+                one(s, &Op::keyed(kind, key % 20, size)),
+                Status::OK,
+                "{kind:?}"
+            );
+        }
+        // One is the test's own, the vector of completions.
+        (sys::allocations() - before - rounds) as f64 / rounds as f64
+    };
+    kinds.iter().for_each(|kind| _ = run(*kind, 20.min(rounds)));
+    kinds.iter().map(|kind| run(*kind, rounds)).collect()
+}
+
+#[test]
+fn requests_allocate_nothing() {
+    if !inside("requests_allocate_nothing") {
+        return;
+    }
+    assert!(sys::allocations() > 0, "the counter counts");
+    let store = Own::start(Settings::default());
+    // Deletes last: what they delete is not read any more.
+    let kinds = [
+        OpKind::Put,
+        OpKind::Get,
+        OpKind::Stat,
+        OpKind::List,
+        OpKind::Put,
+    ];
+    for options in [
+        "",
+        "range = \"4KiB\"",
+        "checksum = \"crc32c\"",
+        "checksum = \"sha256\"\nsigned_payload = true",
+    ] {
+        let plan = plan(&store.path("alloc/"), options, SIZE);
+        let made = counted(&plan, SIZE, ROUNDS, &kinds);
+        assert_eq!(made, [0.0; 5], "{kinds:?} with {options}");
+        let deletes = counted(&plan, SIZE, ROUNDS, &[OpKind::Delete]);
+        assert_eq!(deletes, [0.0], "delete with {options}");
+    }
+}
+
+#[test]
+fn parts_and_tls_allocate_what_the_docs_say() {
+    if !inside("parts_and_tls_allocate_what_the_docs_say") {
+        return;
+    }
+    let store = Own::start(Settings::default());
+    let (size, options) = (12 << 20, "part_size = \"5MiB\"");
+    let plan_ = plan(&store.path("parts/"), options, size);
+    let parts = counted(&plan_, size, 5, &[OpKind::Put]);
+    println!("an upload in 3 parts: {parts:?} allocations");
+    assert!(parts[0] <= 30.0, "{parts:?}");
+
+    let Some(certs) = Certs::make() else {
+        eprintln!("skipped: allocations with TLS: no openssl program");
+        return;
+    };
+    let store = Own::start(Settings {
+        certs: Some(&certs),
+        ..Settings::default()
+    });
+    let options = format!("ca = \"{}\"", certs.ca().display());
+    for (size, most) in [(4 << 10, 10.0), (64 << 10, 40.0)] {
+        let plan = plan(&store.path("tls/"), &options, size);
+        let kinds = [OpKind::Put, OpKind::Get];
+        let made = counted(&plan, size, ROUNDS, &kinds);
+        println!("TLS, {size} bytes, put and get: {made:?} allocations");
+        assert!(made.iter().all(|n| *n <= most), "{made:?}");
+    }
+}

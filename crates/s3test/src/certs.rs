@@ -1,0 +1,45 @@
+//! A CA and a server certificate for 127.0.0.1 and localhost, made by the `openssl` program, in
+//! files named as MinIO wants them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A directory with `ca.crt`, `public.crt` and `private.key`; goes with this value.
+#[derive(Debug)]
+pub struct Certs(tempfile::TempDir);
+
+impl Certs {
+    /// Makes them; `None` when there is no `openssl` program.
+    ///
+    /// # Panics
+    /// When there is no temporary directory.
+    pub fn make() -> Option<Certs> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let names = "subjectAltName=IP:127.0.0.1,DNS:localhost\n";
+        std::fs::write(dir.path().join("names"), names).expect("written");
+        let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+        let steps = [
+            format!("req -x509 {key} -keyout ca.key -out ca.crt -subj /CN=testca -days 2"),
+            format!("req {key} -keyout private.key -out server.csr -subj /CN=test"),
+            "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out public.crt \
+             -days 2 -extfile names"
+                .to_owned(),
+        ];
+        let all = steps.iter().all(|words| {
+            let mut openssl = Command::new("openssl");
+            let done = openssl.args(words.split_whitespace()).current_dir(&dir);
+            done.output().is_ok_and(|d| d.status.success())
+        });
+        all.then_some(Certs(dir))
+    }
+
+    /// Where they are.
+    pub fn dir(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// What a client must trust.
+    pub fn ca(&self) -> PathBuf {
+        self.0.path().join("ca.crt")
+    }
+}

@@ -1,0 +1,208 @@
+//! Objects, uploads and checksums in memory. No HTTP.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use sha2::{Digest, Sha256};
+
+use crate::text;
+
+/// Smallest part of an upload but the last.
+pub const PART_MIN: usize = 5 << 20;
+
+/// Checksums that are understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sum {
+    /// CRC-32C.
+    Crc32c,
+    /// SHA-256.
+    Sha256,
+}
+
+impl Sum {
+    /// All, with the endings of their header names and their words.
+    pub const ALL: [(Sum, &'static str, &'static str); 2] = [
+        (Sum::Crc32c, "x-amz-checksum-crc32c", "CRC32C"),
+        (Sum::Sha256, "x-amz-checksum-sha256", "SHA256"),
+    ];
+
+    /// Of these bytes, in base64.
+    pub fn of(self, bytes: &[u8]) -> String {
+        match self {
+            Sum::Crc32c => {
+                let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes);
+                BASE64_STANDARD.encode((crc as u32).to_be_bytes())
+            }
+            Sum::Sha256 => BASE64_STANDARD.encode(Sha256::digest(bytes)),
+        }
+    }
+
+    /// The one with this word, as in `CRC32C`.
+    pub fn named(word: &str) -> Option<Sum> {
+        let found = Sum::ALL.iter().find(|(_, _, w)| *w == word);
+        found.map(|(sum, ..)| *sum)
+    }
+}
+
+/// An object or a part.
+#[derive(Debug, Clone)]
+pub struct Object {
+    /// What it holds.
+    pub data: Arc<[u8]>,
+    /// Opaque, in quotes.
+    pub etag: String,
+}
+
+impl Object {
+    /// Of these bytes. Only MD5 of AWS means anything as an ETag, and clients must not rely on it.
+    pub fn new(data: Vec<u8>) -> Object {
+        let etag = format!("\"{}\"", &text::sha256(&data)[..32]);
+        Object {
+            data: Arc::from(data),
+            etag,
+        }
+    }
+}
+
+/// An upload in parts under way.
+#[derive(Debug)]
+pub struct Upload {
+    /// Name of the object that it will be.
+    pub key: String,
+    /// Checksum that parts must have.
+    pub sum: Option<Sum>,
+    /// Parts by number, each with its checksum.
+    pub parts: BTreeMap<u32, (Object, String)>,
+}
+
+/// A bucket.
+#[derive(Debug, Default)]
+pub struct Bucket {
+    /// Objects by name.
+    pub objects: BTreeMap<String, Object>,
+    /// Uploads by id.
+    pub uploads: BTreeMap<String, Upload>,
+    /// Number of the last upload.
+    last: u64,
+}
+
+/// A part as the request that completes names it.
+pub struct Named {
+    /// Number.
+    pub number: u32,
+    /// `ETag`.
+    pub etag: String,
+    /// Checksum, if it says one.
+    pub sum: Option<String>,
+}
+
+impl Bucket {
+    /// Begins an upload; its id.
+    pub fn begin(&mut self, key: &str, sum: Option<Sum>) -> String {
+        self.last += 1;
+        // Characters that a client must encode when it sends it back.
+        let id = format!("upload/{}=", self.last);
+        let upload = Upload {
+            key: key.to_owned(),
+            sum,
+            parts: BTreeMap::new(),
+        };
+        self.uploads.insert(id.clone(), upload);
+        id
+    }
+
+    /// Makes an object of an upload.
+    ///
+    /// # Errors
+    /// The word of S3 for what is wrong; the upload stays.
+    pub fn complete(&mut self, id: &str, named: &[Named]) -> Result<Object, &'static str> {
+        let upload = self.uploads.get(id).ok_or("NoSuchUpload")?;
+        if named.is_empty() {
+            return Err("MalformedXML");
+        }
+        if !named.is_sorted_by(|a, b| a.number < b.number) {
+            return Err("InvalidPartOrder");
+        }
+        let mut all = Vec::new();
+        for (n, part) in named.iter().enumerate() {
+            let (object, sum) = upload.parts.get(&part.number).ok_or("InvalidPart")?;
+            let differs = part.sum.as_ref().is_some_and(|s| s != sum);
+            let lacks = upload.sum.is_some() && part.sum.is_none();
+            if object.etag != part.etag || differs || lacks {
+                return Err("InvalidPart");
+            }
+            if n + 1 < named.len() && object.data.len() < PART_MIN {
+                return Err("EntityTooSmall");
+            }
+            all.extend_from_slice(&object.data);
+        }
+        let object = Object::new(all);
+        let key = upload.key.clone();
+        self.objects.insert(key, object.clone());
+        self.uploads.remove(id);
+        Ok(object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_are_those_of_the_standards() {
+        // Check values of CRC-32C and SHA-256 for "123456789".
+        assert_eq!(Sum::Crc32c.of(b"123456789"), "4waSgw==");
+        assert!(Sum::Sha256.of(b"123456789").starts_with("FeKw08M4"));
+        assert_eq!(
+            (Sum::named("CRC32C"), Sum::named("MD5")),
+            (Some(Sum::Crc32c), None)
+        );
+    }
+
+    #[test]
+    fn uploads_keep_their_rules() {
+        let mut bucket = Bucket::default();
+        let id = bucket.begin("k", Some(Sum::Crc32c));
+        let name = |number: u32, o: &Object, sum: &str| Named {
+            number,
+            etag: o.etag.clone(),
+            sum: Some(sum.to_owned()).filter(|s| !s.is_empty()),
+        };
+        let (large, small) = (Object::new(vec![1; PART_MIN]), Object::new(vec![2; 3]));
+        let parts = &mut bucket.uploads.get_mut(&id).expect("it is there").parts;
+        parts.insert(1, (large.clone(), "a".to_owned()));
+        for number in [2, 4] {
+            parts.insert(number, (small.clone(), "b".to_owned()));
+        }
+        for (named, word) in [
+            (vec![], "MalformedXML"),
+            (
+                vec![name(2, &small, "b"), name(4, &small, "b")],
+                "EntityTooSmall",
+            ),
+            (
+                vec![name(2, &small, "b"), name(1, &large, "a")],
+                "InvalidPartOrder",
+            ),
+            (
+                vec![name(1, &large, "a"), name(3, &small, "b")],
+                "InvalidPart",
+            ),
+            (
+                vec![name(1, &large, "x"), name(2, &small, "b")],
+                "InvalidPart",
+            ),
+            (
+                vec![name(1, &large, ""), name(2, &small, "b")],
+                "InvalidPart",
+            ),
+        ] {
+            assert_eq!(bucket.complete(&id, &named).err(), Some(word));
+        }
+        let whole = bucket.complete(&id, &[name(1, &large, "a"), name(2, &small, "b")]);
+        assert_eq!(whole.expect("complete").data.len(), PART_MIN + 3);
+        assert_eq!(bucket.complete(&id, &[]).err(), Some("NoSuchUpload"));
+    }
+}

@@ -16,6 +16,7 @@ use taillight_rundir::layers::LayerWriter;
 use taillight_rundir::trace_info::{ProgramInfo, Rung, TraceInfo};
 
 use crate::bpf::collect::{self, Gathered, Sources};
+use crate::bpf::cost;
 use crate::bpf::layout::{C_LOST, C_NEIGHBOURS};
 use crate::bpf::probe::{BpfProbes, Common, Seen, Tally};
 use crate::bpf::programs::{self, Config};
@@ -100,6 +101,7 @@ fn info(plan: &Plan) -> TraceInfo {
         neighbours: 0,
         off_cpu_ns: 0,
         program_ns_per_op: None,
+        probe_ns_per_op: None,
     }
 }
 
@@ -120,10 +122,12 @@ impl Tracer {
             disks,
             off_ns: if all { OFF_ALL_NS } else { OFF_NS },
             all,
+            late: itself && !all,
             queued: queued && !itself,
         };
         let symbols = Symbols::read(sys);
         let (programs, ring) = programs::load(&config, &symbols)?;
+        let programs = Arc::new(programs);
         let mut info = info(plan);
         info.programs = programs.info.clone();
         info.symbols = symbols.known();
@@ -136,6 +140,8 @@ impl Tracer {
         }
         let over = Arc::new(AtomicBool::new(false));
         let sources = Sources {
+            programs: programs.clone(),
+            workers,
             ring,
             full,
             spare: spare_in,
@@ -148,14 +154,16 @@ impl Tracer {
             .spawn(move || collect::gather(sources, quota))
             .map_err(|e| Error::unavailable("cannot start a thread").source(e))?;
         let common = Common {
-            programs: Arc::new(programs),
+            programs,
             full: full_in,
             spare,
             tally: Arc::new(Tally::default()),
             all,
+            late: config.late,
             threshold: plan.outlier_ns(),
             nonce: nonce(),
         };
+        info.probe_ns_per_op = Some(cost::probe_ns(&common));
         Ok(Tracer {
             common,
             symbols,
@@ -198,6 +206,8 @@ impl Tracer {
         info.ios_lost = self.common.tally.lost.load(Relaxed);
         info.events_lost = count(C_LOST) + gathered.events_lost;
         info.neighbours = count(C_NEIGHBOURS);
+        info.programs.extend(gathered.programs.iter().cloned());
+        info.program_ns_per_op = gathered.program_ns;
         info.kept = gathered.ios.iter().map(|b| b.len() as u64).sum();
         write(dir, gathered, &self.symbols)?;
         Ok(info)

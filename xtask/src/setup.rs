@@ -66,6 +66,11 @@ const NEEDS: &[Need] = &[
         why: "rebuilding the trace programs (cargo xtask bpf)",
     },
     Need {
+        program: "bpftrace",
+        package: "bpftrace",
+        why: "paired comparisons: what tracing costs, beside biosnoop",
+    },
+    Need {
         program: "python3",
         package: "python3",
         why: "test that stock pyarrow reads ios.parquet",

@@ -12,10 +12,12 @@ use crate::{Setup, fio};
 
 /// Size of the file, MiB.
 const MIB: u64 = 1024;
-const NOTE: &str = "The 1 GiB file is mapped and pinned by the bench program; every page was in \
+/// What holds for every case of this kind.
+pub const NOTE: &str = "The 1 GiB file is mapped and pinned by the bench program; every page was in \
     memory before and after.";
 
-fn words(file: &Path, engine: &str, depth: u32, setup: &Setup) -> String {
+/// The load as words of the command line.
+pub fn words(file: &Path, engine: &str, depth: u32, setup: &Setup) -> String {
     format!(
         "--driver file --path {} --rw randread --bs 4KiB --depth {depth} --runtime {}s \
          --set target.options.engine={engine} --set target.options.direct=false \
@@ -92,7 +94,7 @@ pub fn uring(setup: &Setup) -> Result<Report> {
 
 /// Lays out and pins the file, and reads each page a few times: the first reads of a page also pay
 /// for its way through the kernel's lists.
-fn prepare() -> Result<(PathBuf, Held)> {
+pub fn prepare() -> Result<(PathBuf, Held)> {
     let file = files::laid_out("cached.bin", MIB)?;
     let held = Held::new(&file)?;
     let warm = Setup {

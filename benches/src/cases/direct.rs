@@ -1,6 +1,6 @@
 //! Direct reads on the real disk: the tool must not show in the figures of the device.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
@@ -23,15 +23,8 @@ pub fn depth_32(setup: &Setup) -> Result<Report> {
 }
 
 fn case(setup: &Setup, depth: u32, template: &str) -> Result<Report> {
-    let file = files::laid_out("direct.bin", MIB)?;
-    read_through(&file)?;
-    let words = format!(
-        "--driver file --path {} --rw randread --bs 4KiB --depth {depth} --runtime {}s --direct \
-         --set target.options.engine=uring --set target.options.cache=keep \
-         --set target.options.layout=never",
-        file.display(),
-        setup.seconds
-    );
+    let file = prepare()?;
+    let words = words(&file, depth, setup);
     let mut report = Report::titled(&format!("Direct 4 KiB reads on the disk, depth {depth}"));
     report.arms = pairs::run(
         setup.pairs,
@@ -56,6 +49,24 @@ fn case(setup: &Setup, depth: u32, template: &str) -> Result<Report> {
             .into(),
     );
     Ok(report)
+}
+
+/// The file, laid out and read through.
+pub fn prepare() -> Result<PathBuf> {
+    let file = files::laid_out("direct.bin", MIB)?;
+    read_through(&file)?;
+    Ok(file)
+}
+
+/// The load as words of the command line.
+pub fn words(file: &Path, depth: u32, setup: &Setup) -> String {
+    format!(
+        "--driver file --path {} --rw randread --bs 4KiB --depth {depth} --runtime {}s --direct \
+         --set target.options.engine=uring --set target.options.cache=keep \
+         --set target.options.layout=never",
+        file.display(),
+        setup.seconds
+    )
 }
 
 /// Reads the file once, around the page cache, so that a cache behind the device (a host's) is in the

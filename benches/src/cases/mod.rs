@@ -11,6 +11,7 @@ mod pacing;
 mod payload;
 mod start;
 mod stores;
+mod tracing;
 
 use std::path::Path;
 use std::process::Command;
@@ -92,6 +93,16 @@ pub const CASES: &[Case] = &[
         name: "direct-32",
         about: "direct 4 KiB reads on the disk, depth 32, against fio io_uring",
         run: direct::depth_32,
+    },
+    Case {
+        name: "trace-direct",
+        about: "direct 4 KiB reads, depth 32: traced against untraced, and biosnoop beside",
+        run: tracing::direct,
+    },
+    Case {
+        name: "trace-cached",
+        about: "page-cached 4 KiB reads, traced against untraced",
+        run: tracing::cached,
     },
     Case {
         name: "rocksdb-100",

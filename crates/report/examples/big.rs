@@ -146,6 +146,7 @@ fn trace() -> TraceInfo {
         neighbours: 0,
         off_cpu_ns: 0,
         program_ns_per_op: None,
+        probe_ns_per_op: None,
     }
 }
 

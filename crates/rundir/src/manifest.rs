@@ -186,6 +186,13 @@ pub struct Overhead {
     /// Share of throughput lost to tracing, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_loss: Option<f64>,
+    /// CPU time of the trace programs per I/O, ns, as the kernel measured it in windows of the run.
+    /// Absent when nothing was traced, or the run was too short or without CAP_SYS_ADMIN.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_ns_per_op: Option<f64>,
+    /// Time of the worker's own part of tracing per I/O, ns, measured before the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe_ns_per_op: Option<f64>,
     /// Nanoseconds of `null_ns_per_op` that keeping every I/O takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capture_ns_per_op: Option<f64>,

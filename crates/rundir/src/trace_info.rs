@@ -112,6 +112,9 @@ pub struct TraceInfo {
     /// the run; absent when it could not be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program_ns_per_op: Option<f64>,
+    /// Time of the worker's own part of tracing per operation, ns, measured before the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe_ns_per_op: Option<f64>,
 }
 
 /// One trace program.

@@ -45,6 +45,7 @@ INLINE void foreign(struct slot *s, struct bio *bio, u32 pid, u64 now)
 	long bytes;
 
 	s->flags |= F_FOREIGN;
+	more_of(s);
 	if (!s->foreign)
 		s->foreign = now;
 	e = event(K_FOREIGN, ~0u);
@@ -61,20 +62,29 @@ INLINE void foreign(struct slot *s, struct bio *bio, u32 pid, u64 now)
 	ring_submit(e, RB_NO_WAKEUP);
 }
 
+/* Whether the completion takes the stamps of this bio, one that leads back by itself. */
+INLINE bool late(struct bio *bio)
+{
+	u64 end_io = (u64)bio->bi_end_io;
+
+	return cfg_late && !(bio->bi_opf & REQ_PREFLUSH) &&
+	       (end_io == cfg_end_iomap || end_io == cfg_end_blkdev_async);
+}
+
 SEC("tp_btf/block_bio_queue")
 int bio_queue(u64 *ctx)
 {
 	struct bio *bio = (void *)ctx[0];
-	u64 ids = current_pid_tgid(), now, token = resolve(bio), key = (u64)bio;
+	u64 ids = current_pid_tgid(), now, token, key = (u64)bio;
 	bool ours = (u32)(ids >> 32) == cfg_tgid;
 	struct slot *s;
 
+	if (ours && late(bio))
+		return 0;
+	token = resolve(bio);
 	s = touched(token & ~LOWER);
-	if (token && !s) {
-		/* Remembered from an earlier life of this address. */
-		count(C_STALE);
+	if (token && !s) /* Remembered from an earlier life of this address. */
 		map_delete(&bios, &key);
-	}
 	if (!s && ours) {
 		token = of_current((u32)ids);
 		s = touched(token);
@@ -87,6 +97,7 @@ int bio_queue(u64 *ctx)
 	}
 	now = ktime_ns();
 	if (token & LOWER) {
+		low_of(s);
 		if (!s->low_bio) {
 			s->low_bio = now;
 			s->low_dev = bio->bi_bdev->bd_dev;
@@ -99,12 +110,13 @@ int bio_queue(u64 *ctx)
 		s->bio_first = now;
 		s->sector = bio->bi_iter.bi_sector;
 		s->dev = bio->bi_bdev->bd_dev;
+	} else {
+		more_of(s);
+		s->bio_last = now;
 	}
-	s->bio_last = now;
 	s->bios++;
 	if (bio->bi_opf & REQ_PREFLUSH)
 		s->flags |= F_FLUSH;
-	count(C_BIOS);
 	if (!ours)
 		foreign(s, bio, (u32)ids, now);
 	return 0;
@@ -114,12 +126,13 @@ SEC("tp_btf/block_split")
 int bio_split(u64 *ctx)
 {
 	u64 token = resolve((void *)ctx[0]);
-	struct slot *s = slot_of(token & ~LOWER);
+	struct slot *s = touched(token & ~LOWER);
 
 	if (s && !(token & LOWER)) {
 		s->flags |= F_SPLIT;
 		s->bios++;
 	} else if (s) {
+		low_of(s);
 		s->low_bios++;
 	}
 	return 0;
@@ -138,6 +151,7 @@ int rq_insert(u64 *ctx)
 
 		if (s) {
 			now = now ? now : ktime_ns();
+			more_of(s);
 			s->insert = now;
 		}
 		bio = bio->bi_next;
@@ -145,23 +159,34 @@ int rq_insert(u64 *ctx)
 	return 0;
 }
 
+/* Whether requests themselves know when they were issued: the kernel stamps them for its own
+ * purposes, as on disks with writeback throttling. One with data and without a stamp settles it for
+ * the run: the program on the issue then takes the stamps. */
+enum { UNTRIED = 0, STAMPED = 1, BARE = 2 };
+u32 issues = UNTRIED;
+
 SEC("tp_btf/block_rq_issue")
 int rq_issue(u64 *ctx)
 {
 	struct request *rq = (void *)ctx[0];
-	struct bio *bio = rq->bio;
+	struct bio *bio;
 	u64 now = 0;
 
+	if (cfg_late && issues == STAMPED)
+		return 0;
+	bio = rq->bio;
 	for (int i = 0; i < CHAIN && bio; i++) {
 		u64 token = resolve(bio);
-		struct slot *s = slot_of(token & ~LOWER);
+		struct slot *s = touched(token & ~LOWER);
 
 		if (s) {
 			now = now ? now : ktime_ns();
-			if (token & LOWER)
+			if (token & LOWER) {
+				low_of(s);
 				s->low_issue = now;
-			else
+			} else {
 				s->issue = now;
+			}
 			if (i)
 				s->flags |= F_MERGED;
 		}
@@ -181,12 +206,41 @@ int rq_requeue(u64 *ctx)
 	if (!bio)
 		return 0;
 	token = resolve(bio);
-	s = slot_of(token & ~LOWER);
+	s = touched(token & ~LOWER);
 	if (s) {
 		s->flags |= F_REQUEUED;
+		more_of(s);
 		s->requeue = ktime_ns();
 	}
 	return 0;
+}
+
+/* A request's own stamps, in the lines of an operation. */
+INLINE void complete(struct slot *s, struct request *rq, struct bio *bio, u64 now)
+{
+	s->alloc = rq->start_time_ns;
+	s->done = now;
+	__sync_fetch_and_add(&s->parts, 1);
+	if (!cfg_late)
+		return;
+	if (rq->io_start_time_ns)
+		s->issue = rq->io_start_time_ns;
+	if (!s->bio_first) {
+		s->bio_first = s->alloc;
+		s->sector = bio->bi_iter.bi_sector;
+		s->dev = bio->bi_bdev->bd_dev;
+	}
+	__sync_fetch_and_add(&s->sectors, bio->bi_iter.bi_size >> 9);
+}
+
+INLINE void complete_low(struct slot *s, struct request *rq, u64 now)
+{
+	low_of(s);
+	s->low_alloc = rq->start_time_ns;
+	s->low_done = now;
+	if (cfg_late && rq->io_start_time_ns)
+		s->low_issue = rq->io_start_time_ns;
+	__sync_fetch_and_add(&s->low_parts, 1);
 }
 
 SEC("tp_btf/block_rq_complete")
@@ -194,26 +248,25 @@ int rq_complete(u64 *ctx)
 {
 	struct request *rq = (void *)ctx[0];
 	struct bio *bio = rq->bio;
+	bool data = bio && bio->bi_iter.bi_size;
 	u64 now = 0;
 
 	for (int i = 0; i < CHAIN && bio; i++) {
 		u64 token = resolve(bio);
-		struct slot *s = slot_of(token & ~LOWER);
+		struct slot *s = touched(token & ~LOWER);
 
 		if (s) {
 			now = now ? now : ktime_ns();
-			if (token & LOWER) {
-				s->low_alloc = rq->start_time_ns;
-				s->low_done = now;
-				__sync_fetch_and_add(&s->low_parts, 1);
-			} else {
-				s->alloc = rq->start_time_ns;
-				s->done = now;
-				__sync_fetch_and_add(&s->parts, 1);
-				count(C_DONE);
-			}
+			if (token & LOWER)
+				complete_low(s, rq, now);
+			else
+				complete(s, rq, bio, now);
+			if (i)
+				s->flags |= F_MERGED;
 		}
 		bio = bio->bi_next;
 	}
+	if (cfg_late && now && data && issues != BARE)
+		issues = rq->io_start_time_ns ? STAMPED : BARE;
 	return 0;
 }

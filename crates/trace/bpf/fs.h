@@ -57,11 +57,14 @@ int fuse_send(u64 *ctx)
 	if ((u32)(ids >> 32) != cfg_tgid)
 		return 0;
 	token = of_current((u32)ids);
-	s = touched(token);
+	s = slot_of(token);
 	if (!s)
 		return 0;
-	if (!s->served)
+	if (s->seen_served != token) {
 		s->served = ktime_ns();
+		s->answered = 0;
+		s->seen_served = token;
+	}
 	map_update(&serves, &key, &token, 0);
 	return 0;
 }
@@ -76,7 +79,7 @@ int fuse_end(u64 *ctx)
 	if (!token)
 		return 0;
 	s = slot_of(*token);
-	if (s)
+	if (s && s->seen_served == *token)
 		s->answered = ktime_ns();
 	map_delete(&serves, &key);
 	return 0;

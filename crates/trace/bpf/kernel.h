@@ -52,6 +52,7 @@ struct request {
 	struct request_queue *q;
 	struct bio *bio;
 	u64 start_time_ns;
+	u64 io_start_time_ns;
 };
 
 struct kiocb {

@@ -23,6 +23,9 @@ const volatile u64 cfg_end_wait = ~0ull;
 const volatile u64 cfg_uring_done = 0;
 const volatile u64 cfg_uring_polled = 0;
 const volatile u64 cfg_loop_done = 0;
+/* Only what is slow is kept, and I/O is direct: of I/O that leads back to its operation by itself,
+ * the completion takes all stamps at once. */
+const volatile u32 cfg_late = 0;
 /* Disks whose other users are of interest: major << 20 | minor. */
 const volatile u32 cfg_disk0 = 0;
 const volatile u32 cfg_disk1 = 0;
@@ -40,34 +43,40 @@ enum flags {
 	F_INDIRECT = 128, /* matched by the thread that queued it, not by the I/O itself */
 };
 
-/* One operation in flight. The first line is written by the process, the others by programs; they
- * belong to the operation named by `seen`. */
+/* One operation in flight, a cache line for each who writes. The first is the process's, but for
+ * the FUSE stamps; the others are the programs'. What a line says belongs to the operation whose
+ * token the line begins with: the first writer of an operation wipes the line, and only that. */
 struct slot {
 	u64 token;
 	u64 begin;
 	u64 worker; /* index of its thread */
-	u64 own[5];
+	u64 seen_served;
+	u64 served;   /* first request to a FUSE server, ns */
+	u64 answered; /* last answer of a FUSE server, ns */
+	u64 own[2];
 
 	u64 seen;
-	u64 enter;
 	u64 bio_first;
-	u64 bio_last;
 	u64 alloc;
-	u64 insert;
 	u64 issue;
 	u64 done;
-
-	u64 cqe;
 	u64 sector;
 	u32 dev;
-	u32 flags;
-	u32 bios;
+	u16 flags;
+	u16 bios;
 	u32 parts;
+	u32 sectors; /* complete, 512 bytes each */
+
+	u64 seen_more;
+	u64 enter;
+	u64 bio_last;
+	u64 insert;
+	u64 cqe;
 	u64 foreign; /* first bio queued by another process, ns */
 	u64 requeue; /* last requeue, ns */
 	u64 punt;    /* handed to an io_uring worker thread */
-	u64 served;  /* first request to a FUSE server, ns */
 
+	u64 seen_low;
 	u64 low_bio;
 	u64 low_alloc;
 	u64 low_issue;
@@ -76,7 +85,6 @@ struct slot {
 	u32 low_bios;
 	u32 low_parts;
 	u32 low_pad;
-	u64 answered; /* last answer of a FUSE server, ns */
 	u64 more;
 };
 
@@ -128,10 +136,8 @@ struct event {
 
 enum counters {
 	C_LOST = 0,      /* events that found the ring full */
-	C_BIOS = 1,      /* bios matched when queued */
-	C_DONE = 2,      /* bios matched when complete */
+	C_WANTED = 1,    /* bios of a thread with many operations, and nobody says of which */
 	C_NEIGHBOURS = 3,
-	C_STALE = 4,     /* remembered bios of an operation that had ended */
 	C_COUNTERS = 16,
 };
 
@@ -270,14 +276,39 @@ INLINE struct slot *slot_of(u64 token)
 	return s;
 }
 
-/* As `slot_of`; the first stamp of an operation removes those of the one before. */
+/* As `slot_of`, for the block layer's stamps. */
 INLINE struct slot *touched(u64 token)
 {
 	struct slot *s = slot_of(token);
 
 	if (s && s->seen != token) {
-		__builtin_memset(&s->enter, 0, sizeof(*s) - __builtin_offsetof(struct slot, enter));
+		s->bio_first = s->alloc = s->issue = s->done = s->sector = 0;
+		s->dev = s->flags = s->bios = s->parts = s->sectors = 0;
 		s->seen = token;
 	}
 	return s;
+}
+
+/* The line of rarer stamps, for this operation. */
+INLINE void more_of(struct slot *s)
+{
+	u64 token = s->token;
+
+	if (s->seen_more != token) {
+		s->enter = s->bio_last = s->insert = s->cqe = 0;
+		s->foreign = s->requeue = s->punt = 0;
+		s->seen_more = token;
+	}
+}
+
+/* The line of the lower device, for this operation. */
+INLINE void low_of(struct slot *s)
+{
+	u64 token = s->token;
+
+	if (s->seen_low != token) {
+		s->low_bio = s->low_alloc = s->low_issue = s->low_done = 0;
+		s->low_dev = s->low_bios = s->low_parts = 0;
+		s->seen_low = token;
+	}
 }

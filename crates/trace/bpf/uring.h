@@ -19,8 +19,10 @@ int uring_submit(u64 *ctx)
 	if (t)
 		t->current = token;
 	s = touched(token);
-	if (s)
+	if (s) {
+		more_of(s);
 		s->enter = ktime_ns();
+	}
 	return 0;
 }
 
@@ -28,14 +30,17 @@ SEC("tp_btf/io_uring_queue_async_work")
 int uring_punt(u64 *ctx)
 {
 	struct io_kiocb *request = (void *)ctx[0];
-	struct slot *s = touched(token_of(request->cqe.user_data));
+	struct slot *s = slot_of(token_of(request->cqe.user_data));
 	u64 enter;
 
 	if (!s)
 		return 0;
-	/* What the first attempt queued came back undone (EAGAIN): the worker begins anew. */
+	more_of(s);
 	enter = s->enter;
-	__builtin_memset(&s->enter, 0, sizeof(*s) - __builtin_offsetof(struct slot, enter));
+	/* What the first attempt queued came back undone (EAGAIN): the worker begins anew. */
+	s->seen = s->seen_more = s->seen_low = s->seen_served = 0;
+	touched(s->token);
+	more_of(s);
 	s->enter = enter;
 	s->flags = F_PUNTED;
 	s->punt = ktime_ns();
@@ -48,7 +53,9 @@ int uring_complete(u64 *ctx)
 	struct io_uring_cqe *cqe = (void *)ctx[2];
 	struct slot *s = touched(token_of(cqe->user_data));
 
-	if (s)
+	if (s) {
+		more_of(s);
 		s->cqe = ktime_ns();
+	}
 	return 0;
 }

@@ -106,6 +106,7 @@ fn info(plan: &Plan, rung: Rung) -> TraceInfo {
         neighbours: 0,
         off_cpu_ns: 0,
         program_ns_per_op: None,
+        probe_ns_per_op: None,
     }
 }
 

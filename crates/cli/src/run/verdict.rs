@@ -52,9 +52,13 @@ pub fn conclude(
     manifest.capture = outcome.capture;
     manifest.losses = outcome.losses;
     manifest.losses.trace_events = trace.as_ref().map(|t| t.events_lost + t.ios_lost);
+    manifest.overhead = outcome.overhead;
+    if let Some(cost) = &trace {
+        manifest.overhead.trace_ns_per_op = cost.program_ns_per_op;
+        manifest.overhead.probe_ns_per_op = cost.probe_ns_per_op;
+    }
     manifest.trace = trace;
     manifest.host = host;
-    manifest.overhead = outcome.overhead;
     manifest.clock.source = outcome.clock;
     manifest.schedule = scheduled(&manifest.plan).then_some(ScheduleInfo {
         backlog_max: outcome.backlog_max,

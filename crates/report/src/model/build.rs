@@ -324,6 +324,7 @@ fn overhead(summary: &Summary, script: Script) -> String {
             format::digits3(cores)
         ));
     }
+    parts.extend(tracing(summary, script));
     if let Some(share) = o.trace_loss {
         parts.push(format!(
             "tracing took {} of the throughput",
@@ -331,6 +332,29 @@ fn overhead(summary: &Summary, script: Script) -> String {
         ));
     }
     parts.join(", ")
+}
+
+/// What tracing took of the CPU, by the run's own measurement.
+fn tracing(summary: &Summary, script: Script) -> Option<String> {
+    let o = &summary.overhead;
+    let probe = o.probe_ns_per_op?;
+    let Some(programs) = o.trace_ns_per_op else {
+        let probe = format::duration(probe, script);
+        return Some(format!(
+            "tracing {probe} per I/O in the worker, its programs not measured"
+        ));
+    };
+    let all = programs + probe;
+    let ios = summary.totals.count.max(1) as f64;
+    let share = o.cpu_s.filter(|s| *s > 0.0).map(|s| all / (s * 1e9 / ios));
+    Some(format!(
+        "tracing {} of CPU per I/O{}",
+        format::duration(all, script),
+        share.map_or(String::new(), |s| format!(
+            " ({} of the program's)",
+            format::percent(s)
+        ))
+    ))
 }
 
 #[cfg(test)]

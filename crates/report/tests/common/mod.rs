@@ -261,6 +261,8 @@ pub fn manifest(sample: &Sample, ios: u64, last: i64) -> Manifest {
         cpu_s: Some(sample.seconds as f64 * 0.31),
         trace_loss: None,
         capture_ns_per_op: Some(9.1),
+        trace_ns_per_op: None,
+        probe_ns_per_op: None,
     };
     manifest
 }

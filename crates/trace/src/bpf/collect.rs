@@ -3,15 +3,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 use taillight_core::{Clock, MonoClock};
 use taillight_rundir::layers::{Kind, LayerRow};
+use taillight_rundir::trace_info::ProgramInfo;
 
+use super::cost::Cost;
 use super::layout::{self, Event, EventKind};
 use super::probe::{BATCH, Seen};
-use super::programs::Ring;
+use super::programs::{Programs, Ring};
 use super::pulse::{self, Pulse};
 use super::symbols::Symbols;
 use crate::quota::Quota;
@@ -38,10 +40,18 @@ pub struct Gathered {
     pub gaps: Vec<(i64, i64)>,
     /// Since when until the end.
     pub stopped: Option<i64>,
+    /// Programs attached on the way, or not.
+    pub programs: Vec<ProgramInfo>,
+    /// CPU time of the programs per operation, ns.
+    pub program_ns: Option<f64>,
 }
 
 /// What the collector works with.
 pub struct Sources {
+    /// The programs.
+    pub programs: Arc<Programs>,
+    /// How many workers there are.
+    pub workers: usize,
     /// The programs' ring.
     pub ring: Ring,
     /// Full batches arrive here.
@@ -71,8 +81,11 @@ pub fn gather(mut sources: Sources, mut quota: Quota) -> Gathered {
     let mut all = Gathered::default();
     let mut room = sources.ios_max;
     sources.pulse.here();
+    let mut cost = Cost::new(sources.programs.clone(), sources.workers);
     loop {
         let over = sources.over.load(Relaxed);
+        all.programs.extend(sources.programs.attach_wanted());
+        cost.step(Instant::now());
         drain(&mut sources.ring, &mut all);
         for batch in sources.full.try_iter() {
             room = room.saturating_sub(batch.len());
@@ -85,6 +98,7 @@ pub fn gather(mut sources: Sources, mut quota: Quota) -> Gathered {
         all.quota.extend(quota.window());
         if over {
             (all.gaps, all.stopped) = sources.pulse.end(MonoClock.now().0);
+            all.program_ns = cost.finish();
             return all;
         }
         std::thread::sleep(PAUSE);

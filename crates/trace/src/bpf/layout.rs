@@ -3,7 +3,7 @@
 //! Every field that both sides touch is an atomic, read and written relaxed: a stamp is written
 //! before the completion that lets the process read it.
 
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
 /// Operations in flight at most, over all workers.
 pub const SLOTS: usize = 4096;
@@ -16,10 +16,14 @@ pub const FRAMES: usize = 20;
 
 /// Events that found the ring full.
 pub const C_LOST: usize = 0;
+/// Parts queued by a thread with many operations that could be any of them.
+pub const C_WANTED: usize = 1;
 /// Others' I/Os on the disks under test.
 pub const C_NEIGHBOURS: usize = 3;
 
-/// One operation in flight. The process writes the first two fields, programs the rest.
+/// One operation in flight, a cache line for each who writes: the process, the block layer's
+/// stamps, rarer ones, those of the lower device. What a line says is of the operation whose token
+/// it begins with.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Slot {
@@ -29,26 +33,36 @@ pub struct Slot {
     pub begin: AtomicU64,
     /// Index of its thread; written once.
     pub worker: AtomicU64,
-    own: [AtomicU64; 5],
-    /// Token of the operation that the fields below belong to.
+    pub seen_served: AtomicU64,
+    pub served: AtomicU64,
+    pub answered: AtomicU64,
+    /// Operations of the thread that ended; in the first slot of each.
+    pub ended: AtomicU64,
+    own: AtomicU64,
+
     pub seen: AtomicU64,
-    pub enter: AtomicU64,
     pub bio_first: AtomicU64,
-    pub bio_last: AtomicU64,
     pub alloc: AtomicU64,
-    pub insert: AtomicU64,
     pub issue: AtomicU64,
     pub done: AtomicU64,
-    pub cqe: AtomicU64,
     pub sector: AtomicU64,
     pub dev: AtomicU32,
-    pub flags: AtomicU32,
-    pub bios: AtomicU32,
+    pub flags: AtomicU16,
+    pub bios: AtomicU16,
     pub parts: AtomicU32,
+    /// Complete, 512 bytes each; counted only where completions take all stamps.
+    pub sectors: AtomicU32,
+
+    pub seen_more: AtomicU64,
+    pub enter: AtomicU64,
+    pub bio_last: AtomicU64,
+    pub insert: AtomicU64,
+    pub cqe: AtomicU64,
     pub held: AtomicU64,
     pub requeue: AtomicU64,
     pub punt: AtomicU64,
-    pub served: AtomicU64,
+
+    pub seen_low: AtomicU64,
     pub low_bio: AtomicU64,
     pub low_alloc: AtomicU64,
     pub low_issue: AtomicU64,
@@ -57,7 +71,6 @@ pub struct Slot {
     pub low_bios: AtomicU32,
     pub low_parts: AtomicU32,
     low_pad: AtomicU32,
-    pub answered: AtomicU64,
     more: AtomicU64,
 }
 
@@ -201,8 +214,9 @@ mod tests {
         assert_eq!(size_of::<Slot>(), 256);
         assert_eq!(size_of::<Thread>(), 128);
         assert_eq!(std::mem::offset_of!(Slot, seen), 64);
-        assert_eq!(std::mem::offset_of!(Slot, cqe), 128);
-        assert_eq!(std::mem::offset_of!(Slot, low_bio), 192);
+        assert_eq!(std::mem::offset_of!(Slot, flags), 116);
+        assert_eq!(std::mem::offset_of!(Slot, seen_more), 128);
+        assert_eq!(std::mem::offset_of!(Slot, seen_low), 192);
         assert_eq!(EVENT_BYTES, 256);
     }
 

@@ -5,6 +5,7 @@
 //! from `layers.parquet`. Called by `tracer`.
 
 pub(crate) mod collect;
+pub(crate) mod cost;
 pub(crate) mod layout;
 pub(crate) mod probe;
 pub(crate) mod programs;

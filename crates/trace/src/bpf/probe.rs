@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crossbeam_channel::{Receiver, Sender};
 use taillight_core::probe::{Probe, ProbeSeat, Probes, Token};
@@ -36,6 +36,7 @@ pub struct Seen {
     pub low_dev: u32,
     pub bios: u32,
     pub parts: u32,
+    pub sectors: u32,
     pub enter: u64,
     pub bio_first: u64,
     pub bio_last: u64,
@@ -83,6 +84,8 @@ pub struct Common {
     pub tally: Arc<Tally>,
     /// Every I/O is kept.
     pub all: bool,
+    /// Completions take all stamps of direct I/O.
+    pub late: bool,
     /// From this latency on an I/O is kept, ns.
     pub threshold: Option<u64>,
     /// Makes tokens unlike those of other processes.
@@ -118,16 +121,7 @@ impl Probes for BpfProbes {
         tids.insert(tid, u32::from(seat.worker), 0).map_err(|e| {
             Error::unavailable("a worker cannot be registered for tracing").source(e)
         })?;
-        Ok(BpfProbe {
-            common: common.clone(),
-            worker: seat.worker,
-            first_slot: seat.first_slot,
-            running: (0..OpKind::ALL.len()).map(|_| None).collect(),
-            begun: vec![Begun::default(); seat.depth as usize].into(),
-            batch: common.spare.try_recv().unwrap_or_default(),
-            operations: 0,
-            lost: 0,
-        })
+        Ok(BpfProbe::new(common, seat))
     }
 }
 
@@ -196,12 +190,28 @@ impl Probe for BpfProbe {
         if self.common.all || keep != Keep::No {
             self.keep(slot, token, latency_ns, &begun, keep);
         }
-        let shared = self.common.programs.slots.get(slot as usize);
-        shared.token.store(0, Relaxed);
+        let slots = &self.common.programs.slots;
+        slots.get(slot as usize).token.store(0, Relaxed);
+        let first = slots.get(self.first_slot as usize);
+        first.ended.store(self.operations, Relaxed);
     }
 }
 
 impl BpfProbe {
+    /// The probe of a seat that lies inside the shared memory.
+    pub(super) fn new(common: &Common, seat: ProbeSeat) -> BpfProbe {
+        BpfProbe {
+            common: common.clone(),
+            worker: seat.worker,
+            first_slot: seat.first_slot,
+            running: (0..OpKind::ALL.len()).map(|_| None).collect(),
+            begun: vec![Begun::default(); seat.depth as usize].into(),
+            batch: common.spare.try_recv().unwrap_or_default(),
+            operations: 0,
+            lost: 0,
+        }
+    }
+
     #[cold]
     fn keep(&mut self, slot: u32, token: Token, latency: u64, begun: &Begun, keep: Keep) {
         if self.batch.len() == self.batch.capacity() && !self.swap() {
@@ -222,6 +232,9 @@ impl BpfProbe {
         seen.submit = begun.submit;
         seen.complete = begun.submit + latency as i64;
         (seen.offset, seen.size) = (begun.offset, begun.size);
+        if self.common.late {
+            seen.bios = parts_of(&seen);
+        }
         seen.wake = thread.last_wake.load(Relaxed);
         seen.run = thread.last_in.load(Relaxed);
         let since = |now: &AtomicU64, then: u64| now.load(Relaxed).saturating_sub(then);
@@ -245,46 +258,72 @@ impl BpfProbe {
 
 /// What the programs wrote about this very operation.
 fn look(s: &Slot, token: Token) -> Seen {
-    let ours = s.seen.load(Ordering::Acquire) == token.0;
-    let get = |v: &AtomicU64| if ours { v.load(Relaxed) } else { 0 };
-    let half = |v: &std::sync::atomic::AtomicU32| if ours { v.load(Relaxed) } else { 0 };
+    let of = |line: &AtomicU64| line.load(Ordering::Acquire) == token.0;
+    let (block, more, low, served) = (
+        of(&s.seen),
+        of(&s.seen_more),
+        of(&s.seen_low),
+        of(&s.seen_served),
+    );
+    let get = |known: bool, v: &AtomicU64| if known { v.load(Relaxed) } else { 0 };
+    let half = |known: bool, v: &AtomicU32| if known { v.load(Relaxed) } else { 0 };
+    let bio_first = get(block, &s.bio_first);
+    let bio_last = get(more, &s.bio_last);
     Seen {
         worker: 0,
         op: OpKind::Read,
-        flags: half(&s.flags),
+        flags: if block {
+            s.flags.load(Relaxed).into()
+        } else {
+            0
+        },
         submit: 0,
         complete: 0,
         offset: 0,
         size: 0,
-        sector: get(&s.sector),
-        dev: half(&s.dev),
-        low_dev: half(&s.low_dev),
-        bios: half(&s.bios),
-        parts: half(&s.parts),
-        enter: get(&s.enter),
-        bio_first: get(&s.bio_first),
-        bio_last: get(&s.bio_last),
-        held: get(&s.held),
-        alloc: get(&s.alloc),
-        insert: get(&s.insert),
-        issue: get(&s.issue),
-        requeue: get(&s.requeue),
-        done: get(&s.done),
-        cqe: get(&s.cqe),
-        low_bio: get(&s.low_bio),
-        low_alloc: get(&s.low_alloc),
-        low_issue: get(&s.low_issue),
-        low_done: get(&s.low_done),
+        sector: get(block, &s.sector),
+        dev: half(block, &s.dev),
+        low_dev: half(low, &s.low_dev),
+        bios: if block {
+            s.bios.load(Relaxed).into()
+        } else {
+            0
+        },
+        parts: half(block, &s.parts),
+        sectors: half(block, &s.sectors),
+        enter: get(more, &s.enter),
+        bio_first,
+        bio_last: if bio_last == 0 { bio_first } else { bio_last },
+        held: get(more, &s.held),
+        alloc: get(block, &s.alloc),
+        insert: get(more, &s.insert),
+        issue: get(block, &s.issue),
+        requeue: get(more, &s.requeue),
+        done: get(block, &s.done),
+        cqe: get(more, &s.cqe),
+        low_bio: get(low, &s.low_bio),
+        low_alloc: get(low, &s.low_alloc),
+        low_issue: get(low, &s.low_issue),
+        low_done: get(low, &s.low_done),
         wake: 0,
         run: 0,
         blocked: 0,
         waited: 0,
         robbed: 0,
         token: token.0,
-        punt: get(&s.punt),
-        served: get(&s.served),
-        answered: get(&s.answered),
+        punt: get(more, &s.punt),
+        served: get(served, &s.served),
+        answered: get(served, &s.answered),
     }
+}
+
+/// How many parts an I/O has whose completions took all stamps: those seen, and one more when they
+/// are not all of it. Direct I/O has one at least.
+fn parts_of(seen: &Seen) -> u32 {
+    let data = matches!(seen.op, OpKind::Read | OpKind::Write) && seen.served == 0;
+    let whole = u64::from(seen.sectors) * 512 >= seen.size;
+    let least = seen.parts + u32::from(data && !whole);
+    seen.bios.max(least)
 }
 
 impl Drop for BpfProbe {

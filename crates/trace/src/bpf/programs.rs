@@ -1,6 +1,8 @@
 //! Loads the trace programs, each on its own: one that the kernel refuses is named and left out.
 
 use std::os::fd::AsFd;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use aya::maps::{HashMap, Map, MapData, RingBuf};
 use aya::programs::BtfTracePoint;
@@ -8,7 +10,7 @@ use aya::{Btf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
 use taillight_core::{Error, Result};
 use taillight_rundir::trace_info::ProgramInfo;
 
-use super::layout::{COUNTERS, SLOTS, Slot, THREADS, Thread};
+use super::layout::{C_WANTED, COUNTERS, SLOTS, Slot, THREADS, Thread};
 use super::symbols::Symbols;
 use super::sys::Region;
 use crate::Sys;
@@ -31,8 +33,10 @@ enum When {
     Always,
     /// Every I/O is traced in full.
     All,
-    /// Operations are queued (io_uring) and not direct, or all is traced.
-    Queued,
+    /// All is traced; else, where operations are queued (io_uring) and do not lead back by
+    /// themselves, from the first one on that reaches the block layer: what the page cache answers
+    /// costs nothing.
+    Wanted,
 }
 
 const fn always(name: &'static str, trace_point: &'static str, sees: &'static str) -> Program {
@@ -86,7 +90,7 @@ const PROGRAMS: &[Program] = &[
         name: "uring_submit",
         trace_point: "io_uring_submit_req",
         sees: "when io_uring picks an I/O up; buffered I/Os of io_uring",
-        when: When::Queued,
+        when: When::Wanted,
     },
     always(
         "uring_punt",
@@ -97,7 +101,7 @@ const PROGRAMS: &[Program] = &[
         name: "uring_complete",
         trace_point: "io_uring_complete",
         sees: "when io_uring posts a completion",
-        when: When::Queued,
+        when: When::Wanted,
     },
     always("jbd2_start", "jbd2_start_commit", "commits of a journal"),
     always(
@@ -149,6 +153,8 @@ pub struct Config {
     pub off_ns: u64,
     /// Every I/O is kept.
     pub all: bool,
+    /// Of direct I/O, completions take all stamps.
+    pub late: bool,
     /// Some worker queues operations that are not direct.
     pub queued: bool,
     /// Bytes of the ring of events, a power of two; none for the usual size.
@@ -158,15 +164,17 @@ pub struct Config {
 /// Loaded and attached programs with their memory. Dropped, they are gone.
 pub struct Programs {
     /// Keeps the programs attached.
-    _ebpf: Ebpf,
+    ebpf: Mutex<Ebpf>,
+    /// Loaded, and attached when they are wanted.
+    ready: Mutex<Vec<&'static Program>>,
     /// Operations in flight.
     pub slots: Region<Slot>,
     /// Threads of the load.
     pub threads: Region<Thread>,
     /// See `layout::C_*`.
-    pub counters: Region<std::sync::atomic::AtomicU64>,
+    pub counters: Region<AtomicU64>,
     /// Thread id to index.
-    pub tids: std::sync::Mutex<HashMap<MapData, u32, u32>>,
+    pub tids: Mutex<HashMap<MapData, u32, u32>>,
     /// Attached or not.
     pub info: Vec<ProgramInfo>,
 }
@@ -186,21 +194,20 @@ pub fn load(config: &Config, symbols: &Symbols, sys: &Sys) -> Result<(Programs, 
             .hint("tracing needs a kernel built with CONFIG_DEBUG_INFO_BTF")
     })?;
     let mut ebpf = open(config, symbols, &btf)?;
-    let mut info = Vec::new();
+    let (mut info, mut ready) = (Vec::new(), Vec::new());
     for program in PROGRAMS {
-        let wanted = match program.when {
-            When::Always => true,
-            When::All => config.all,
-            When::Queued => config.all || config.queued,
-        };
-        if wanted {
-            let missing = attach(&mut ebpf, program, &btf).err();
-            info.push(ProgramInfo {
-                trace_point: program.trace_point.to_owned(),
-                sees: program.sees.to_owned(),
-                missing,
-            });
+        let now = program.when == When::Always || config.all;
+        if !now && (program.when == When::All || !config.queued) {
+            continue;
         }
+        let mut done = prepare(&mut ebpf, program, &btf);
+        if now {
+            done = done.and_then(|()| attach(&mut ebpf, program));
+        } else if done.is_ok() {
+            ready.push(program);
+            continue;
+        }
+        info.push(program.info(done));
     }
     if info.iter().all(|p| p.missing.is_some()) {
         let why = info
@@ -211,7 +218,7 @@ pub fn load(config: &Config, symbols: &Symbols, sys: &Sys) -> Result<(Programs, 
             .with("why", why)
             .hint("run as root, or: setcap cap_bpf,cap_perfmon+ep on the taillight binary"));
     }
-    share(ebpf, info)
+    share(ebpf, ready, info)
 }
 
 fn open(config: &Config, symbols: &Symbols, btf: &Btf) -> Result<Ebpf> {
@@ -231,11 +238,13 @@ fn open(config: &Config, symbols: &Symbols, btf: &Btf) -> Result<Ebpf> {
     let disks = ["cfg_disk0", "cfg_disk1", "cfg_disk2", "cfg_disk3"];
     let pid = std::process::id();
     let mut loader = EbpfLoader::new();
+    let late = u32::from(config.late);
     loader
         .btf(Some(btf))
         .verifier_log_level(VerifierLogLevel::DISABLE)
         .override_global("cfg_tgid", &pid, true)
-        .override_global("cfg_off_ns", &config.off_ns, true);
+        .override_global("cfg_off_ns", &config.off_ns, true)
+        .override_global("cfg_late", &late, true);
     for (global, value) in &values {
         loader.override_global(global, value, true);
     }
@@ -252,16 +261,55 @@ fn open(config: &Config, symbols: &Symbols, btf: &Btf) -> Result<Ebpf> {
     })
 }
 
-/// Why not, in one line.
-fn attach(ebpf: &mut Ebpf, program: &Program, btf: &Btf) -> std::result::Result<(), String> {
-    let known: &mut BtfTracePoint = ebpf
-        .program_mut(program.name)
-        .ok_or("not in the object")?
-        .try_into()
-        .map_err(one_line)?;
-    known.load(program.trace_point, btf).map_err(one_line)?;
-    known.attach().map_err(one_line)?;
-    Ok(())
+/// Shows a program to the kernel's verifier. Why not, in one line.
+fn prepare(ebpf: &mut Ebpf, program: &Program, btf: &Btf) -> std::result::Result<(), String> {
+    let known = known(ebpf, program)?;
+    known.load(program.trace_point, btf).map_err(one_line)
+}
+
+fn attach(ebpf: &mut Ebpf, program: &Program) -> std::result::Result<(), String> {
+    let known = known(ebpf, program)?;
+    known.attach().map(drop).map_err(one_line)
+}
+
+fn known<'a>(
+    ebpf: &'a mut Ebpf,
+    program: &Program,
+) -> std::result::Result<&'a mut BtfTracePoint, String> {
+    let known = ebpf.program_mut(program.name).ok_or("not in the object")?;
+    known.try_into().map_err(one_line)
+}
+
+impl Program {
+    fn info(&self, attached: std::result::Result<(), String>) -> ProgramInfo {
+        ProgramInfo {
+            trace_point: self.trace_point.to_owned(),
+            sees: self.sees.to_owned(),
+            missing: attached.err(),
+        }
+    }
+}
+
+impl Programs {
+    /// Attaches what was left for later, as soon as some I/O asks for it, and says how that went.
+    pub fn attach_wanted(&self) -> Vec<ProgramInfo> {
+        if self.counters.get(C_WANTED).load(Relaxed) == 0 {
+            return Vec::new();
+        }
+        let (Ok(mut ebpf), Ok(mut ready)) = (self.ebpf.lock(), self.ready.lock()) else {
+            return Vec::new();
+        };
+        let programs = ready.drain(..);
+        programs.map(|p| p.info(attach(&mut ebpf, p))).collect()
+    }
+
+    /// CPU time of all programs since they were loaded, as far as the kernel measured it, ns.
+    pub fn spent_ns(&self) -> Option<u64> {
+        let ebpf = self.ebpf.lock().ok()?;
+        // Those that were not loaded have no time.
+        let infos = ebpf.programs().filter_map(|(_, p)| p.info().ok());
+        Some(infos.map(|i| i.run_time().as_nanos() as u64).sum())
+    }
 }
 
 /// An error with its causes, on one line.
@@ -275,7 +323,11 @@ fn one_line(e: impl std::error::Error) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-fn share(mut ebpf: Ebpf, info: Vec<ProgramInfo>) -> Result<(Programs, Ring)> {
+fn share(
+    mut ebpf: Ebpf,
+    ready: Vec<&'static Program>,
+    info: Vec<ProgramInfo>,
+) -> Result<(Programs, Ring)> {
     let no = |what: &'static str| move || Error::internal("a map is missing").with("map", what);
     let unusable = |e: aya::maps::MapError| Error::internal("a map is unusable").source(e);
     let tids = ebpf.take_map("tids").ok_or_else(no("tids"))?;
@@ -284,8 +336,9 @@ fn share(mut ebpf: Ebpf, info: Vec<ProgramInfo>) -> Result<(Programs, Ring)> {
         slots: region(&ebpf, "slots", SLOTS)?,
         threads: region(&ebpf, "threads", THREADS)?,
         counters: region(&ebpf, "counters", COUNTERS)?,
-        tids: std::sync::Mutex::new(HashMap::try_from(tids).map_err(unusable)?),
-        _ebpf: ebpf,
+        tids: Mutex::new(HashMap::try_from(tids).map_err(unusable)?),
+        ebpf: Mutex::new(ebpf),
+        ready: Mutex::new(ready),
         info,
     };
     Ok((programs, RingBuf::try_from(ring).map_err(unusable)?))

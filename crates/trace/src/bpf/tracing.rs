@@ -15,6 +15,7 @@ use taillight_rundir::layers::LayerWriter;
 use taillight_rundir::trace_info::{ProgramInfo, Stopped, TraceInfo};
 
 use super::collect::{self, Gathered, Sources};
+use super::cost;
 use super::layout::{C_LOST, C_NEIGHBOURS};
 use super::probe::{BpfProbes, Common, Seen, Tally};
 use super::programs::{self, Config};
@@ -38,6 +39,8 @@ pub(crate) struct Tracing {
     over: Arc<AtomicBool>,
     thread: JoinHandle<Gathered>,
     off_ns: u64,
+    /// Cost of the probe in the worker, ns per operation, measured before the run.
+    probe_ns: f64,
 }
 
 /// Loads and attaches every program for a moment: what can be seen here and what not.
@@ -103,6 +106,7 @@ impl Tracing {
             disks,
             off_ns: if all { OFF_ALL_NS } else { OFF_NS },
             all,
+            late: itself && !all,
             queued: queued && !itself,
             ring: plan.trace.buffer.and_then(|b| u32::try_from(b.0).ok()),
         };
@@ -117,6 +121,8 @@ impl Tracing {
         }
         let over = Arc::new(AtomicBool::new(false));
         let sources = Sources {
+            programs: programs.clone(),
+            workers,
             ring,
             full,
             spare: spare_in,
@@ -135,15 +141,18 @@ impl Tracing {
             spare,
             tally: Arc::new(Tally::default()),
             all,
+            late: config.late,
             threshold: plan.outlier_ns(),
             nonce: nonce(),
         };
+        let probe_ns = cost::probe_ns(&common);
         Ok(Tracing {
             common,
             symbols,
             over,
             thread,
             off_ns: config.off_ns,
+            probe_ns,
         })
     }
 
@@ -169,6 +178,9 @@ impl Tracing {
             .map_err(|_| Error::internal("the collector of trace events panicked"))?;
         let count = |which| self.common.programs.counters.get(which).load(Relaxed);
         info.programs = self.common.programs.info.clone();
+        info.programs.extend(gathered.programs.iter().cloned());
+        info.program_ns_per_op = gathered.program_ns;
+        info.probe_ns_per_op = Some(self.probe_ns);
         info.symbols = self.symbols.known();
         info.off_cpu_ns = self.off_ns;
         info.operations = self.common.tally.operations.load(Relaxed);

@@ -267,6 +267,7 @@ fn info(trace: &Trace, joined: &Joined) -> TraceInfo {
         neighbours: joined.neighbours,
         off_cpu_ns: 0,
         program_ns_per_op: None,
+        probe_ns_per_op: None,
     }
 }
 

@@ -1,0 +1,69 @@
+//! Tracing seen from outside: off is off, and what is on says what it cost.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// A run of a second on a file in `dir`.
+fn load(dir: &Path, mode: &str) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("taillight"));
+    command.current_dir(dir);
+    command.args([
+        "run", "--driver", "file", "--path", "data", "--size", "4MiB",
+    ]);
+    command.args(["--rw", "randread", "--depth", "4", "--runtime", "1s"]);
+    command.args(["--output", mode]);
+    command.arg("--set").arg(format!("trace.mode={mode}"));
+    command
+}
+
+/// Runs, and collects what the process had open of the kernel's programs, their memory and types.
+fn bpf_of(mut command: Command) -> (BTreeSet<String>, String) {
+    let out = tempfile::NamedTempFile::new().expect("a file");
+    let again = out.reopen().expect("opened");
+    let mut child = command.stdout(again).spawn().expect("it starts");
+    let fds = format!("/proc/{}/fd", child.id());
+    let mut seen = BTreeSet::new();
+    let status = loop {
+        for fd in std::fs::read_dir(&fds).into_iter().flatten().flatten() {
+            let what = std::fs::read_link(fd.path()).unwrap_or_default();
+            let what = what.to_string_lossy().into_owned();
+            if what.contains("bpf") || what.contains("btf") {
+                seen.insert(what);
+            }
+        }
+        if let Some(status) = child.try_wait().expect("a child") {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    assert!(status.success(), "{status}");
+    (seen, std::fs::read_to_string(out.path()).expect("read"))
+}
+
+#[test]
+fn off_is_off_and_on_says_what_it_cost() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (seen, said) = bpf_of(load(dir.path(), "off"));
+    assert!(seen.is_empty(), "{seen:?}");
+    assert!(!said.contains("tracing "), "{said}");
+
+    let (seen, said) = bpf_of(load(dir.path(), "outliers"));
+    let text = std::fs::read_to_string(dir.path().join("outliers/manifest.json")).expect("written");
+    let manifest: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    if manifest["trace"]["rung"] != "trace_points" {
+        eprintln!("skipped: what tracing costs: {}", manifest["trace"]["why"]);
+        return;
+    }
+    // The same look finds programs where there are some.
+    assert!(seen.iter().any(|s| s.contains("bpf-prog")), "{seen:?}");
+    let probe = manifest["trace"]["probe_ns_per_op"].as_f64();
+    assert!(probe.is_some_and(|ns| ns > 0.0), "{text}");
+    // The kernel counts for CAP_SYS_ADMIN only.
+    if manifest["trace"]["program_ns_per_op"].as_f64().is_some() {
+        assert!(said.contains("of CPU per I/O"), "{said}");
+    } else {
+        assert!(said.contains("its programs not measured"), "{said}");
+    }
+}

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use taillight_core::{OpKind, Result};
 use taillight_rundir::ios::{Columns, read_ios};
 use taillight_rundir::layers::{Kind, LayerRow, flags, read_layers};
+use taillight_rundir::store::read_store;
 use taillight_rundir::{RunDir, names};
 
 use super::phases::{Beside, Phases, lengths, pieces};
@@ -68,6 +69,10 @@ pub struct Events {
     pub other: BTreeMap<Kind, Vec<LayerRow>>,
     /// Sleeping without an event is possible.
     pub blind: bool,
+    /// The program has a store in it.
+    pub store: bool,
+    /// Between these two samples a store held its writers back for so long, ns.
+    pub stalls: Vec<(i64, i64, u64)>,
 }
 
 impl Events {
@@ -94,6 +99,9 @@ impl Events {
             off: self.off.get(&worker).map_or(&[], Vec::as_slice),
             reclaim: self.reclaim.get(&worker).map_or(&[], Vec::as_slice),
             blind: self.blind,
+            store: self.store,
+            usual: None,
+            page_ns: None,
         }
     }
 
@@ -131,6 +139,9 @@ pub struct Loaded {
 pub fn layers(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>, blind: bool) -> Result<Loaded> {
     let mut loaded = Loaded::default();
     loaded.events.blind = blind;
+    let driver = &dir.manifest().plan.target.driver;
+    loaded.events.store = matches!(driver.as_str(), "rocksdb" | "leveldb");
+    loaded.events.stalls = stalls(dir)?;
     let measured = measured_from(dir);
     let mut sorted = false;
     let path = dir.file(names::LAYERS);
@@ -155,6 +166,20 @@ pub fn layers(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>, blind: bool) -> 
         loaded.events.sort();
     }
     Ok(loaded)
+}
+
+/// What a store says of holding its writers back, from sample to sample.
+fn stalls(dir: &RunDir) -> Result<Vec<(i64, i64, u64)>> {
+    let Some(path) = dir.existing(names::STORE) else {
+        return Ok(Vec::new());
+    };
+    let rows = read_store(&path)?;
+    let counted = rows.iter().filter(|r| &*r.series == "stall_ns_total");
+    let points: Vec<(i64, f64)> = counted.map(|r| (r.at_ns, r.value)).collect();
+    let rises = points
+        .windows(2)
+        .map(|w| (w[0].0, w[1].0, (w[1].1 - w[0].1).max(0.0) as u64));
+    Ok(rises.filter(|(_, _, ns)| *ns > 0).collect())
 }
 
 /// Start of the measure phase.

@@ -6,119 +6,9 @@
 use taillight_rundir::layers::{LayerRow, flags};
 
 use super::load::Events;
+pub use super::phase::{Phase, Phases};
 use super::stacks::{self, Wait};
 use super::workers;
-
-/// A part of an I/O's time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Phase {
-    /// On the CPU before the block layer: the tool's queue, the system call, the file system.
-    Submit,
-    /// Asleep in the file system: journal, locks, freeze, FUSE server.
-    FileSystem,
-    /// Asleep or busy for the page cache: dirty throttling, writeback, reclaim.
-    PageCache,
-    /// Held back by a limit: cgroup, writeback throttling, I/O cost.
-    Throttle,
-    /// Waiting for a free request.
-    Tags,
-    /// From the request to the driver: plug, I/O scheduler, requeues.
-    Queue,
-    /// In the device, or in the driver and below.
-    Device,
-    /// In the device of the lower level (below a loop device).
-    LowerDevice,
-    /// From the device's answer to the program, without waiting for a CPU.
-    Completion,
-    /// Runnable, but without a CPU.
-    Cpu,
-    /// The program was stopped or frozen.
-    Stopped,
-    /// Asleep in the program itself.
-    Application,
-    /// Waiting for an io_uring worker thread.
-    IoWorker,
-    /// Waiting for a server's answer.
-    Server,
-    /// Not seen.
-    Unobserved,
-}
-
-impl Phase {
-    /// Every phase, in the order of their indices.
-    pub const ALL: [Phase; 15] = [
-        Phase::Submit,
-        Phase::FileSystem,
-        Phase::PageCache,
-        Phase::Throttle,
-        Phase::Tags,
-        Phase::Queue,
-        Phase::Device,
-        Phase::LowerDevice,
-        Phase::Completion,
-        Phase::Cpu,
-        Phase::Stopped,
-        Phase::Application,
-        Phase::IoWorker,
-        Phase::Server,
-        Phase::Unobserved,
-    ];
-    /// Stable word in outputs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Phase::Submit => "submit",
-            Phase::FileSystem => "file_system",
-            Phase::PageCache => "page_cache",
-            Phase::Throttle => "throttle",
-            Phase::Tags => "tags",
-            Phase::Queue => "queue",
-            Phase::Device => "device",
-            Phase::LowerDevice => "lower_device",
-            Phase::Completion => "completion",
-            Phase::Cpu => "cpu",
-            Phase::Stopped => "stopped",
-            Phase::Application => "application",
-            Phase::IoWorker => "io_worker",
-            Phase::Server => "server",
-            Phase::Unobserved => "unobserved",
-        }
-    }
-    /// In words.
-    pub fn words(self) -> &'static str {
-        match self {
-            Phase::Submit => "submission",
-            Phase::FileSystem => "file system",
-            Phase::PageCache => "page cache",
-            Phase::Throttle => "held back",
-            Phase::Tags => "waiting for a request",
-            Phase::Queue => "block queue",
-            Phase::Device => "device",
-            Phase::LowerDevice => "lower device",
-            Phase::Completion => "completion",
-            Phase::Cpu => "waiting for a CPU",
-            Phase::Stopped => "stopped",
-            Phase::Application => "asleep in the program",
-            Phase::IoWorker => "waiting for an io_uring worker",
-            Phase::Server => "server and network",
-            Phase::Unobserved => "unobserved",
-        }
-    }
-}
-
-/// Lengths, ns, by phase.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Phases(pub [u64; Phase::ALL.len()]);
-
-impl Phases {
-    /// Length of one.
-    pub fn get(&self, phase: Phase) -> u64 {
-        self.0[phase as usize]
-    }
-    /// All together.
-    pub fn sum(&self) -> u64 {
-        self.0.iter().sum()
-    }
-}
 
 /// A piece of an I/O's time line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,6 +32,12 @@ pub struct Beside<'a> {
     pub reclaim: &'a [LayerRow],
     /// Events were lost or threads not watched: time without an event is not known to be on CPU.
     pub blind: bool,
+    /// The program has a store in it, which sleeps in the program's own threads.
+    pub store: bool,
+    /// What such I/Os usually take, once that is known.
+    pub usual: Option<Phases>,
+    /// Another I/O of the run read the page that this one wanted, and had it then.
+    pub page_ns: Option<i64>,
 }
 
 /// Builds a time line without gaps.
@@ -210,6 +106,11 @@ fn thread_only(line: &mut Line, io: &LayerRow, beside: &Beside<'_>) {
     if let (true, Some(from), Some(to)) = (queued, io.served_ns, io.answered_ns) {
         stretch(line, from, Phase::Submit, false, beside);
         line.to(to, Phase::FileSystem);
+        return after(line, io, beside);
+    }
+    if let Some(page) = beside.page_ns {
+        stretch(line, io.enter_ns.unwrap_or(line.at), Phase::Submit, false, beside);
+        line.to(page, Phase::PageCache);
         return after(line, io, beside);
     }
     // A thread with several in flight slept: this one was not done at once, and what the thread
@@ -311,19 +212,26 @@ fn device(line: &mut Line, io: &LayerRow, done: i64) {
     line.to(done, Phase::Device);
 }
 
-/// From the device's answer to the program.
+/// From the device's answer to the program. A thread that waits is told of it and woken up, then it
+/// runs: from there on, and when it was not waiting at all, time on the CPU is the program's own.
 fn after(line: &mut Line, io: &LayerRow, beside: &Beside<'_>) {
     let from = line.at;
-    let seen = overlapping(beside.off, from, io.end_ns).next().is_some();
-    if !seen
-        && let (Some(wake), Some(run)) = (io.wake_ns, io.run_ns)
-        && wake >= from
-        && run >= wake
-    {
-        line.to(wake, Phase::Completion);
-        line.to(run, Phase::Cpu);
+    match overlapping(beside.off, from, io.end_ns).next() {
+        Some(row) if row.start_ns <= from && row.state != Some(0) => {
+            stretch(line, row.end_ns, Phase::Completion, false, beside);
+        }
+        Some(_) => {}
+        None => {
+            if let (Some(wake), Some(run)) = (io.wake_ns, io.run_ns)
+                && wake >= from
+                && run >= wake
+            {
+                line.to(wake, Phase::Completion);
+                line.to(run, Phase::Cpu);
+            }
+        }
     }
-    stretch(line, io.end_ns, Phase::Completion, false, beside);
+    stretch(line, io.end_ns, Phase::Application, false, beside);
 }
 
 pub(super) fn overlapping(
@@ -370,9 +278,12 @@ fn busy(line: &mut Line, to: i64, idle: Phase, beside: &Beside<'_>) {
 fn asleep(off: &LayerRow, base: Phase, beside: &Beside<'_>) -> Phase {
     match off.stack.as_deref().map(stacks::wait) {
         Some(Wait::Lock(phase, _)) => holder(off, beside).unwrap_or(phase),
+        Some(Wait::For(Phase::Application, _)) if beside.store => Phase::Store,
         Some(Wait::For(phase, _)) => phase,
         // Its own I/O was done: nobody had told it yet.
-        Some(Wait::OwnIo) if base == Phase::Completion => Phase::Completion,
+        Some(Wait::OwnIo) if matches!(base, Phase::Completion | Phase::Application) => {
+            Phase::Completion
+        }
         _ => Phase::Unobserved,
     }
 }
@@ -414,6 +325,9 @@ mod tests {
         off: &[],
         reclaim: &[],
         blind: false,
+        store: false,
+        usual: None,
+        page_ns: None,
     };
 
     fn io() -> LayerRow {
@@ -462,7 +376,7 @@ mod tests {
             (600, Device),
             (10, Completion),
             (90, Cpu),
-            (100, Completion),
+            (100, Application),
         ];
         assert_eq!(all(&io(), &NONE), expected);
     }
@@ -486,7 +400,7 @@ mod tests {
         let expected = [
             (100, Phase::Submit),
             (800, Phase::FileSystem),
-            (100, Phase::Completion),
+            (100, Phase::Application),
         ];
         assert_eq!(all(&served, &NONE), expected);
         let inline = LayerRow {

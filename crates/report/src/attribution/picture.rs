@@ -29,6 +29,7 @@ pub fn colour(phase: Phase) -> &'static str {
         Phase::Application => "#5566aa",
         Phase::IoWorker => "#9a7b4f",
         Phase::Server => "#2f6f8f",
+        Phase::Store => "#a3662c",
         Phase::Unobserved => "#b0b0b0",
     }
 }

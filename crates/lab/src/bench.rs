@@ -24,7 +24,7 @@ pub struct Bench<'a> {
     pub taillight: &'a Path,
     /// How strong the fault is.
     pub amplitude: Duration,
-    /// `sync` or `uring`.
+    /// `sync` or `uring`; of a store its name.
     pub engine: &'static str,
     /// How long the victim runs.
     pub runtime: Duration,
@@ -70,6 +70,7 @@ impl<'a> Bench<'a> {
         Order {
             taillight: self.taillight.to_owned(),
             path,
+            driver: "file",
             rw,
             engine: self.engine,
             depth: self.depth(),
@@ -81,6 +82,7 @@ impl<'a> Bench<'a> {
                 self.depth()
             )],
             more: Vec::new(),
+            env: Vec::new(),
         }
     }
 
@@ -89,9 +91,22 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// When it does not start.
     pub fn start(&mut self, order: &Order) -> Result<u32> {
+        self.start_then(order, |_| Ok(()))
+    }
+
+    /// As [`Bench::start`], with something to be done as soon as its workers are there.
+    ///
+    /// # Errors
+    /// When it does not start, and what `first` returns.
+    pub fn start_then(
+        &mut self,
+        order: &Order,
+        first: impl FnOnce(u32) -> Result<()>,
+    ) -> Result<u32> {
         let victim = Victim::start(&mut self.undo, self.stop, order)?;
         let pid = victim.pid;
         self.victim = Some(victim);
+        first(pid)?;
         self.stop.sleep(CALM)?;
         self.began = Instant::now();
         Ok(pid)

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -57,6 +57,8 @@ pub struct Slow {
     pub sleep_ns: AtomicU64,
     /// Smaller ones never sleep, bytes.
     pub least: AtomicU64,
+    /// Whoever opens the file from now on goes through the page cache.
+    pub cached: AtomicBool,
     seen: AtomicU64,
     naps: Mutex<Vec<(i64, i64)>>,
 }
@@ -74,7 +76,8 @@ impl Slow {
         naps.clone()
     }
 
-    fn serve(&self, bytes: usize) {
+    /// One request of this size passes, at once or after a nap.
+    pub fn pass(&self, bytes: usize) {
         let every = self.every.load(Relaxed);
         let small = (bytes as u64) < self.least.load(Relaxed);
         if every == 0 || small || !self.seen.fetch_add(1, Relaxed).is_multiple_of(every) {
@@ -209,7 +212,10 @@ impl Served {
                 .half(&[0, 0])
                 .attributes(inode, if inode == INODE { size } else { 0 }),
             // 1 = past the page cache.
-            code::OPEN => answer.word(&[0]).half(&[1, 0]),
+            code::OPEN => {
+                let past = u32::from(!self.slow.cached.load(Relaxed));
+                answer.word(&[0]).half(&[past, 0])
+            }
             code::OPENDIR => answer.word(&[0]).half(&[0, 0]),
             code::READ => self.read(body),
             code::WRITE => self.write(body)?,
@@ -224,7 +230,7 @@ impl Served {
 
     fn read(&self, body: &[u8]) -> Answer {
         let (from, size) = (word(body, 8) as usize, half(body, 16) as usize);
-        self.slow.serve(size);
+        self.slow.pass(size);
         let data = self.data.read().unwrap_or_else(PoisonError::into_inner);
         let from = from.min(data.len());
         Answer(data[from..(from + size).min(data.len())].to_vec())
@@ -232,7 +238,7 @@ impl Served {
 
     fn write(&self, body: &[u8]) -> Result<Answer, i32> {
         let (from, size) = (word(body, 8) as usize, half(body, 16) as usize);
-        self.slow.serve(size);
+        self.slow.pass(size);
         let bytes = body.get(40..40 + size).ok_or(ENOSYS)?;
         let mut data = self.data.write().unwrap_or_else(PoisonError::into_inner);
         let end = from.checked_add(size).ok_or(ENOSYS)?;

@@ -211,7 +211,12 @@ fn sweep() {
 }
 
 fn groups() {
-    let hierarchies = std::fs::read_dir(CGROUPS).into_iter().flatten();
+    // Version 2 alone: the hierarchy is mounted there itself.
+    let root = Path::new(CGROUPS);
+    if root.join("cgroup.controllers").exists() && root.join(NAME).exists() {
+        dissolve(root, &root.join(NAME));
+    }
+    let hierarchies = std::fs::read_dir(root).into_iter().flatten();
     for hierarchy in hierarchies.flatten() {
         let groups = std::fs::read_dir(hierarchy.path()).into_iter().flatten();
         for group in groups.flatten() {

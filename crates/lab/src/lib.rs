@@ -10,6 +10,7 @@ pub mod bench;
 pub mod faults;
 pub mod fuse;
 pub mod guard;
+pub mod proxy;
 pub mod score;
 pub mod stage;
 pub mod trial;

@@ -26,6 +26,19 @@ pub struct Score {
     pub blamed: BTreeMap<String, u64>,
     /// Outliers that were not injected, by blamed layer.
     pub others: BTreeMap<String, u64>,
+    /// Where each I/O has block I/O of its own: how many were seen how well.
+    pub seen: Option<Seen>,
+}
+
+/// How I/Os were matched with what happened below.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Traced.
+    pub traced: u64,
+    /// Matched and seen from end to end.
+    pub whole: u64,
+    /// Matched, some stamp is missing.
+    pub unsplit: u64,
 }
 
 /// An outlier is injected when the fault was in force for at least this part of its time.
@@ -45,6 +58,12 @@ impl Score {
             windows: truth.len(),
             ..Score::default()
         };
+        let count = |name: &str| value["coverage"][name].as_u64().unwrap_or(0);
+        score.seen = Some(Seen {
+            traced: count("traced"),
+            whole: count("matched"),
+            unsplit: count("unsplit"),
+        });
         for io in value["ios"].as_array().into_iter().flatten() {
             let stamp = |name: &str| io[name].as_i64().unwrap_or(0);
             let (from, to) = (stamp("intended_ns"), stamp("complete_ns"));
@@ -82,6 +101,7 @@ impl Score {
         json!({
             "fault": self.fault, "engine": self.engine, "ms": self.ms, "truth": self.truth,
             "windows": self.windows, "blamed": self.blamed, "others": self.others,
+            "seen": self.seen.map(|s| [s.traced, s.whole, s.unsplit]),
         })
         .to_string()
     }
@@ -106,6 +126,14 @@ impl Score {
             windows: v["windows"].as_u64().unwrap_or(0) as usize,
             blamed: counts("blamed"),
             others: counts("others"),
+            seen: v["seen"].as_array().map(|list| {
+                let at = |i: usize| list.get(i).and_then(Value::as_u64).unwrap_or(0);
+                Seen {
+                    traced: at(0),
+                    whole: at(1),
+                    unsplit: at(2),
+                }
+            }),
         })
     }
 }
@@ -161,6 +189,7 @@ pub fn matrix(scores: &[Score]) -> String {
         wrong += row.wrong();
         add(&mut sum.blamed, &row.blamed);
     }
+    coverage(scores, &mut out);
     let all = sum.injected().max(1) as f64;
     out.push_str(&format!(
         "\n{} injected outliers in {} runs: {:.2} % blamed on the right layer, {:.2} % on a wrong \
@@ -171,6 +200,24 @@ pub fn matrix(scores: &[Score]) -> String {
         wrong as f64 * 100.0 / all,
     ));
     out
+}
+
+/// How I/Os were matched, over all runs in which every I/O must reach a device.
+fn coverage(scores: &[Score], out: &mut String) {
+    let mut sum = Seen::default();
+    for seen in scores.iter().filter_map(|s| s.seen) {
+        sum.traced += seen.traced;
+        sum.whole += seen.whole;
+        sum.unsplit += seen.unsplit;
+    }
+    let share = |n: u64| n as f64 * 100.0 / sum.traced.max(1) as f64;
+    out.push_str(&format!(
+        "\n{} I/Os were traced where each has block I/O of its own (direct, no FUSE file): {:.3} % \
+         were matched, {:.3} % seen from end to end.\n",
+        sum.traced,
+        share(sum.whole + sum.unsplit),
+        share(sum.whole),
+    ));
 }
 
 #[cfg(test)]
@@ -186,6 +233,11 @@ mod tests {
             windows: 3,
             blamed: blamed.iter().map(|(l, n)| (l.to_string(), *n)).collect(),
             others: BTreeMap::new(),
+            seen: Some(Seen {
+                traced: 1000,
+                whole: 990,
+                unsplit: 8,
+            }),
         }
     }
 
@@ -200,6 +252,10 @@ mod tests {
         let text = matrix(&[it.clone(), it]);
         assert!(
             text.contains("| f | sync | cpu | 2 | 28 | 50.0 % | 14.3 % |"),
+            "{text}"
+        );
+        assert!(
+            text.contains("99.800 % were matched, 99.000 % seen"),
             "{text}"
         );
         assert!(

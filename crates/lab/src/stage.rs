@@ -100,23 +100,79 @@ impl Loop {
     }
 }
 
-/// A control group of one controller (version 1).
+/// A control group.
 #[derive(Debug, Clone)]
-pub struct Group(PathBuf);
+pub struct Group {
+    path: PathBuf,
+    /// Of the hierarchy of all controllers.
+    unified: bool,
+}
 
 impl Group {
-    /// Makes one.
+    /// Makes one of one controller.
     ///
     /// # Errors
     /// When the controller is not mounted as version 1.
     pub fn of(undo: &mut Undo, controller: &str) -> Result<Group> {
         let parent = Path::new(CGROUPS).join(controller);
-        let group = parent.join(NAME);
-        std::fs::create_dir(&group)
+        let path = parent.join(NAME);
+        std::fs::create_dir(&path)
             .with_context(|| format!("no control group of {controller} (version 1) here"))?;
-        let path = group.clone();
-        undo.add(move || dissolve(&parent, &path));
-        Ok(Group(group))
+        let group = path.clone();
+        undo.add(move || dissolve(&parent, &group));
+        Ok(Group {
+            path,
+            unified: false,
+        })
+    }
+
+    /// Makes one that limits memory, of either version.
+    ///
+    /// # Errors
+    /// When there is no such controller, or it is not given to groups of version 2.
+    pub fn of_memory(undo: &mut Undo) -> Result<Group> {
+        let both = [CGROUPS.to_owned(), format!("{CGROUPS}/unified")];
+        let memory = |hierarchy: &&String| {
+            let file = Path::new(hierarchy).join("cgroup.subtree_control");
+            let list = std::fs::read_to_string(file).unwrap_or_default();
+            list.split_whitespace().any(|name| name == "memory")
+        };
+        let Some(parent) = both.iter().find(memory).map(PathBuf::from) else {
+            return Group::of(undo, "memory");
+        };
+        let path = parent.join(NAME);
+        std::fs::create_dir(&path).context("no control group of memory (version 2) here")?;
+        let group = path.clone();
+        undo.add(move || dissolve(&parent, &group));
+        Ok(Group {
+            path,
+            unified: true,
+        })
+    }
+
+    /// Limits its memory to so many bytes, or not at all.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn room(&self, bytes: Option<u64>) -> Result<()> {
+        let word = |bytes: Option<u64>, none: &str| bytes.map_or(none.into(), |b| b.to_string());
+        if self.unified {
+            self.set("memory.max", word(bytes, "max"))
+        } else {
+            self.set("memory.limit_in_bytes", word(bytes, "-1"))
+        }
+    }
+
+    /// Memory of its processes that cannot be given back, bytes.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn held(&self) -> Result<u64> {
+        let text = self.get("memory.stat")?;
+        let known = |name: &str| ["rss", "anon", "shmem"].contains(&name);
+        let pairs = text.lines().filter_map(|l| l.split_once(' '));
+        let held = pairs.filter(|(name, _)| known(name));
+        Ok(held.filter_map(|(_, n)| n.parse::<u64>().ok()).sum())
     }
 
     /// Sets one of its files.
@@ -124,7 +180,7 @@ impl Group {
     /// # Errors
     /// When the kernel refuses it.
     pub fn set(&self, file: &str, value: impl std::fmt::Display) -> Result<()> {
-        set(&self.0.join(file), value)
+        set(&self.path.join(file), value)
     }
 
     /// Takes a process in.
@@ -140,6 +196,6 @@ impl Group {
     /// # Errors
     /// When it cannot be read.
     pub fn get(&self, file: &str) -> Result<String> {
-        Ok(std::fs::read_to_string(self.0.join(file))?)
+        Ok(std::fs::read_to_string(self.path.join(file))?)
     }
 }

@@ -54,6 +54,7 @@ pub fn trial(
     score.engine = engine.to_owned();
     score.ms = ms;
     score.truth = fault.layer.to_owned();
+    score.seen = score.seen.filter(|_| fault.blocks);
     if let Some(to) = keep {
         crate::guard::tool(
             "cp",

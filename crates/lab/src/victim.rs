@@ -1,5 +1,6 @@
 //! The run that suffers: Taillight as any user starts it, traced.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,9 +16,11 @@ pub struct Order {
     pub taillight: PathBuf,
     /// What is measured.
     pub path: PathBuf,
-    /// `--rw`.
+    /// `file`, or a store.
+    pub driver: &'static str,
+    /// `--rw`, for files.
     pub rw: &'static str,
-    /// `sync` or `uring`.
+    /// `sync` or `uring`, for files.
     pub engine: &'static str,
     /// Operations in flight of each worker.
     pub depth: u32,
@@ -31,6 +34,8 @@ pub struct Order {
     pub set: Vec<String>,
     /// Further arguments.
     pub more: Vec<String>,
+    /// What it finds in its environment.
+    pub env: Vec<(&'static str, OsString)>,
 }
 
 /// A run under way.
@@ -55,6 +60,7 @@ impl Victim {
         let log = std::fs::File::create(home().join("run.log"))?;
         let child = Command::new(&order.taillight)
             .args(arguments(order, &dir))
+            .envs(order.env.iter().cloned())
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -142,7 +148,6 @@ fn arguments(order: &Order, dir: &Path) -> Vec<String> {
     let ns = |d: Duration| format!("{}ns", d.as_nanos());
     let mut args: Vec<String> = vec!["run".into()];
     let mut flag = |name: &str, value: String| args.extend([format!("--{name}"), value]);
-    flag("rw", order.rw.into());
     flag("path", text(&order.path));
     flag("depth", order.depth.to_string());
     flag("workers", order.workers.to_string());
@@ -150,8 +155,9 @@ fn arguments(order: &Order, dir: &Path) -> Vec<String> {
     flag("output", text(dir));
     flag("set", "trace.mode=outliers".into());
     flag("set", format!("trace.threshold={}", ns(order.threshold)));
-    if order.engine != "store" {
-        flag("driver", "file".into());
+    flag("driver", order.driver.into());
+    if order.driver == "file" {
+        flag("rw", order.rw.into());
         flag("bs", "4KiB".into());
         flag("set", format!("target.options.engine={}", order.engine));
     }

@@ -130,6 +130,8 @@ pub struct FileOptions {
     pub sqpoll: bool,
     /// CPU of that thread; -1 lets the kernel choose.
     pub sqpoll_cpu: i32,
+    /// Worker threads of each ring at most; 0 leaves it to the kernel.
+    pub io_workers: u32,
     /// A plan that writes begins with an empty file and appends; set by `filestream` alone.
     #[serde(skip)]
     pub grows: bool,
@@ -152,13 +154,14 @@ impl Default for FileOptions {
             iopoll: false,
             sqpoll: false,
             sqpoll_cpu: -1,
+            io_workers: 0,
             grows: false,
         }
     }
 }
 
 /// Docs of every option, in the order people look for them.
-pub const DOCS: [OptionDoc; 14] = [
+pub const DOCS: [OptionDoc; 15] = [
     doc(
         "engine",
         "auto | sync | uring",
@@ -252,6 +255,13 @@ pub const DOCS: [OptionDoc; 14] = [
         "-1",
         "uring: CPU of the first worker's submitting thread; later workers take the CPUs after it",
     ),
+    doc(
+        "io_workers",
+        "0 to 4096, 0 = the kernel's limit",
+        "0",
+        "uring: kernel threads of each ring at most, for I/O that cannot be done at once (buffered \
+         writes, syncs, FUSE); too few and I/O waits for a thread",
+    ),
 ];
 
 impl FileOptions {
@@ -315,6 +325,15 @@ impl FileOptions {
             if self.engine == Engine::Sync {
                 return clash("submit_batch belongs to engine = \"uring\"");
             }
+        }
+        if self.io_workers > MOST_BATCHED {
+            return Err(Error::usage("`io_workers` is larger than any queue")
+                .with("io_workers", self.io_workers)
+                .with("most", MOST_BATCHED)
+                .hint("0 leaves the limit to the kernel"));
+        }
+        if self.engine == Engine::Sync && self.io_workers > 0 {
+            return clash("io_workers belongs to engine = \"uring\"");
         }
         if self.sqpoll_cpu < -1 || (self.sqpoll_cpu >= 0 && !self.sqpoll) {
             return clash("sqpoll_cpu is a CPU number and needs sqpoll = true");

@@ -8,7 +8,7 @@ use rustix::fs::{Advice, fadvise};
 use crate::bench::Bench;
 use crate::fuse;
 use crate::guard::set;
-use crate::stage::Loop;
+use crate::stage::{Group, Loop};
 
 const MIB: u64 = 1 << 20;
 
@@ -35,6 +35,33 @@ pub fn dirty(b: &mut Bench<'_>) -> Result<()> {
         slow.set(0, Duration::ZERO);
         slept
     })
+}
+
+/// Room for the victim's pages, beside what it holds itself.
+const ROOM: u64 = 64 * MIB;
+
+/// The victim's control group has less memory than it writes: each write has to make room first,
+/// which takes long when the device that dirty pages go to is slow.
+pub fn reclaim(b: &mut Bench<'_>) -> Result<()> {
+    let (file, slow) = fuse::serve(&mut b.undo, 224 << 20)?;
+    let disk = Loop::over(&mut b.undo, &file, true)?;
+    let at = disk.mount(&mut b.undo, "ext4")?;
+    let group = Group::of_memory(&mut b.undo)?;
+    let mut order = b.order(at.join("victim"), "write");
+    order.set.push("target.options.direct=false".into());
+    order.more = ["--size", "160MiB"].map(String::from).to_vec();
+    b.start_then(&order, |pid| group.take(pid))?;
+    let (nap, on) = (b.amplitude / 2, b.amplitude * 8);
+    let done = b.pulses(Duration::from_millis(300), b.amplitude * 2, |stop| {
+        // What it keeps in memory of the run counts as well, and grows.
+        group.room(Some(group.held()? + ROOM))?;
+        slow.set(1, nap);
+        let slept = stop.sleep(on);
+        slow.set(0, Duration::ZERO);
+        slept
+    });
+    group.room(None)?;
+    done
 }
 
 /// Pages that were in memory are dropped; who needs one waits for the device, which is as fast as

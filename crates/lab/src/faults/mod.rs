@@ -4,7 +4,9 @@ mod cpu;
 mod disk;
 mod filesystem;
 mod memory;
+mod program;
 mod stopped;
+mod store;
 
 use std::time::Duration;
 
@@ -24,6 +26,8 @@ pub struct Fault {
     pub ms: [u64; 2],
     /// How long the victim runs.
     pub runtime: Duration,
+    /// Each I/O of the victim has block I/O of its own.
+    pub blocks: bool,
     /// Makes stage and victim, and does it until the victim's end.
     pub run: fn(&mut Bench<'_>) -> Result<()>,
 }
@@ -42,27 +46,54 @@ const fn fault(
         engines: BOTH,
         ms: [20, 100],
         runtime: SHORT,
+        blocks: false,
         run,
+    }
+}
+
+/// The same where each I/O of the victim is direct, to a device.
+const fn block(
+    name: &'static str,
+    layer: &'static str,
+    run: fn(&mut Bench<'_>) -> Result<()>,
+) -> Fault {
+    Fault {
+        blocks: true,
+        ..fault(name, layer, run)
     }
 }
 
 /// All of them.
 pub const FAULTS: &[Fault] = &[
-    fault("clean", "none", disk::clean),
-    fault("cgroup-io", "throttle", disk::cgroup_io),
-    fault("slow-device", "device", disk::slow_device),
-    fault("tags", "block_queue", disk::tags),
+    block("clean", "none", disk::clean),
+    block("cgroup-io", "throttle", disk::cgroup_io),
+    block("slow-device", "device", disk::slow_device),
+    block("tags", "block_queue", disk::tags),
     fault("slow-fuse", "file_system", filesystem::slow_fuse),
-    fault("freeze-ext4", "file_system", filesystem::freeze_ext4),
-    fault("freeze-xfs", "file_system", filesystem::freeze_xfs),
-    fault("journal", "file_system", filesystem::journal),
+    block("freeze-ext4", "file_system", filesystem::freeze_ext4),
+    block("freeze-xfs", "file_system", filesystem::freeze_xfs),
+    block("journal", "file_system", filesystem::journal),
     fault("cpu-quota", "cpu", cpu::quota),
-    fault("spinners", "cpu", cpu::spinners),
-    fault("rt-hog", "cpu", cpu::hog),
-    fault("stop", "stopped", stopped::signals),
-    fault("freezer", "stopped", stopped::freezer),
+    block("spinners", "cpu", cpu::spinners),
+    block("rt-hog", "cpu", cpu::hog),
+    block("stop", "stopped", stopped::signals),
+    block("freezer", "stopped", stopped::freezer),
     fault("dirty", "page_cache", memory::dirty),
     fault("evict", "page_cache", memory::evict),
+    fault("reclaim", "page_cache", memory::reclaim),
+    block("pause", "application", program::pause),
+    Fault {
+        engines: &["uring"],
+        ..fault("io-workers", "io_uring", program::io_workers)
+    },
+    Fault {
+        engines: &["rocksdb"],
+        ..fault("stall", "store", store::stall)
+    },
+    Fault {
+        engines: &["redis"],
+        ..fault("slow-server", "server", store::slow_server)
+    },
 ];
 
 /// The fault with this name.

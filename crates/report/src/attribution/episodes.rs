@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use taillight_core::OpKind;
 use taillight_rundir::layers::{Kind, LayerRow, flags};
 use taillight_rundir::trace_info::TraceInfo;
 use taillight_stats::{episodes::DEFAULT_GAP_NS, group_episodes};
 
 use super::judge::{Judged, Layer};
 use super::load::Events;
-use super::phases::{Piece, pieces};
+use super::phases::{Phase, Piece};
 use super::stacks::{self, Wait};
 use crate::format::{self, Script};
 
@@ -73,7 +74,7 @@ pub fn episodes(judged: Vec<Judged>, events: &Events, info: &TraceInfo) -> Vec<E
     let mut heavy: Vec<usize> = (0..views.len()).collect();
     heavy.sort_by_key(|i| std::cmp::Reverse(views[*i].excess_ns));
     for i in heavy.into_iter().take(PICTURES) {
-        views[i].picture = picture(&members[i], events);
+        views[i].picture = picture(&members[i]);
     }
     views
 }
@@ -141,6 +142,25 @@ fn evidence(list: &[Judged], events: &Events, info: &TraceInfo, span: (i64, i64)
         ));
     }
     unseen(list, events, span, &mut said);
+    let held: u64 = events
+        .stalls
+        .iter()
+        .filter(|(from, to, _)| *from < span.1 && *to > span.0)
+        .map(|(_, _, ns)| ns)
+        .sum();
+    if held > 0 {
+        said.push(format!(
+            "the store says it held writers back for {} in the samples around it",
+            time(held)
+        ));
+    }
+    let shared = |j: &&Judged| j.layer == Layer::PageCache && j.row.as_ref().is_some_and(parked);
+    let pages = list.iter().filter(shared).count();
+    if pages > 0 {
+        said.push(format!(
+            "{pages} waited for a page that another I/O of the run was reading"
+        ));
+    }
     neighbours(events, info, span, &mut said);
     let lacking = list.iter().filter(|j| j.row.is_none()).count();
     if lacking > 0 {
@@ -189,10 +209,17 @@ fn unseen(list: &[Judged], events: &Events, span: (i64, i64), said: &mut Vec<Str
     }
 }
 
+/// A read that the kernel parked until a page is there.
+fn parked(row: &LayerRow) -> bool {
+    let bits = row.flags.unwrap_or(0) & (flags::QUEUED | flags::PUNTED);
+    bits == flags::QUEUED && row.op == Some(OpKind::Read) && row.bios.unwrap_or(0) == 0
+}
+
 /// What the threads waited for, with who was running instead.
 fn waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
     let mut reasons: BTreeMap<&'static str, u64> = BTreeMap::new();
     let mut instead: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut wakers: BTreeMap<&str, u64> = BTreeMap::new();
     let mut seen = std::collections::BTreeSet::new();
     for one in list.iter().filter(|j| j.row.is_some()) {
         let off = events.beside(u64::from(one.slow.worker)).off;
@@ -205,10 +232,16 @@ fn waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
                 Some(0) => row.start_ns,
                 _ => row.end_ns,
             });
-            if let Some(Wait::For(_, words) | Wait::Lock(_, words)) =
+            if let Some(Wait::For(phase, words) | Wait::Lock(phase, words)) =
                 row.stack.as_deref().map(stacks::wait)
                 && wake > row.start_ns
             {
+                let mut words = words;
+                if events.store && phase == Phase::Application {
+                    words = "asleep in the store";
+                    let by = row.other.as_deref().unwrap_or("nobody");
+                    *wakers.entry(by).or_insert(0) += 1;
+                }
                 *reasons.entry(words).or_insert(0) += (wake - row.start_ns) as u64;
             }
             let waited = match row.waited_ns {
@@ -226,6 +259,9 @@ fn waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
     reasons.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
     for (words, ns) in reasons.into_iter().take(3) {
         said.push(format!("{words} ({})", time(ns)));
+    }
+    if let Some((who, _)) = wakers.into_iter().max_by_key(|(_, n)| *n) {
+        said.push(format!("mostly woken up by {who}"));
     }
     if let Some((who, ns)) = instead.into_iter().max_by_key(|(_, ns)| *ns)
         && ns > 500_000
@@ -312,21 +348,22 @@ fn held_by(stack: &str) -> String {
 }
 
 /// The slowest I/Os of an episode as time lines.
-fn picture(list: &[Judged], events: &Events) -> Vec<PictureRow> {
+fn picture(list: &[Judged]) -> Vec<PictureRow> {
     let mut rows: Vec<&Judged> = list.iter().filter(|j| j.row.is_some()).collect();
     rows.sort_by_key(|j| std::cmp::Reverse(j.phases.sum()));
     rows.truncate(ROWS);
     rows.sort_by_key(|j| j.slow.submit_ns);
     let line = |j: &&Judged| {
-        let row = j.row.as_ref()?;
-        let pieces = pieces(row, &events.beside(u64::from(j.slow.worker)));
         let label = format!(
             "worker {} {} {}",
             j.slow.worker,
             j.slow.op.name(),
             format::duration_ns(j.phases.sum(), Script::Plain)
         );
-        Some(PictureRow { label, pieces })
+        PictureRow {
+            label,
+            pieces: j.pieces.clone(),
+        }
     };
-    rows.iter().filter_map(line).collect()
+    rows.iter().map(line).collect()
 }

@@ -11,7 +11,7 @@ use taillight_core::OpKind;
 use taillight_rundir::layers::LayerRow;
 
 use super::load::{Slow, Usual};
-use super::phases::{Phase, Phases};
+use super::phases::{Phase, Phases, Piece, lengths};
 
 /// Where a slow I/O's time went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -41,6 +41,8 @@ pub enum Layer {
     IoUring,
     /// A store's server, or the network to it.
     Server,
+    /// A store inside the program: it held writers back, or let them wait for each other.
+    Store,
     /// Several layers, none with half of the excess.
     Mixed,
     /// Not seen.
@@ -63,6 +65,7 @@ impl Layer {
             Layer::Completion => "completion",
             Layer::IoUring => "io_uring",
             Layer::Server => "server",
+            Layer::Store => "store",
             Layer::Mixed => "mixed",
             Layer::Unknown => "unknown",
         }
@@ -71,7 +74,9 @@ impl Layer {
     pub fn did(self) -> &'static str {
         match self {
             Layer::Schedule => "were started late, behind earlier I/Os of the same worker",
-            Layer::Application => "spent it in the program and the system call, before any device",
+            Layer::Application => {
+                "spent it in the program itself, or in the system call on the CPU"
+            }
             Layer::Stopped => "waited while the program was stopped or frozen",
             Layer::Cpu => "waited for a CPU",
             Layer::FileSystem => "waited in the file system",
@@ -82,6 +87,7 @@ impl Layer {
             Layer::Completion => "were done in the device, but the program was told late",
             Layer::IoUring => "waited for an io_uring worker thread",
             Layer::Server => "waited for the server or the network",
+            Layer::Store => "waited in the store: held back, or behind its other threads",
             Layer::Mixed => "lost it in several places, none with half of it",
             Layer::Unknown => "cannot be explained: what happened was not seen",
         }
@@ -102,6 +108,7 @@ pub fn layer(phase: Phase) -> Layer {
         Phase::Stopped => Layer::Stopped,
         Phase::IoWorker => Layer::IoUring,
         Phase::Server => Layer::Server,
+        Phase::Store => Layer::Store,
         Phase::Blocked | Phase::Unobserved => Layer::Unknown,
     }
 }
@@ -177,6 +184,8 @@ pub struct Judged {
     pub row: Option<LayerRow>,
     /// Where its service time went.
     pub phases: Phases,
+    /// The same as a time line.
+    pub pieces: Vec<Piece>,
     /// Excess over the usual, by layer, ns.
     pub excess: Vec<(Layer, u64)>,
     /// The layer to blame.
@@ -191,8 +200,14 @@ fn reads(op: OpKind) -> bool {
     matches!(op, OpKind::Read | OpKind::Get | OpKind::Scan)
 }
 
-/// Judges one slow I/O. `phases` is none without evidence.
-pub fn judge(slow: Slow, row: Option<LayerRow>, phases: Option<Phases>, base: &Baseline) -> Judged {
+/// Judges one slow I/O. `pieces` is none without evidence.
+pub fn judge(
+    slow: Slow,
+    row: Option<LayerRow>,
+    pieces: Option<Vec<Piece>>,
+    base: &Baseline,
+) -> Judged {
+    let phases = pieces.as_deref().map(lengths);
     let service = slow.complete_ns.saturating_sub(slow.submit_ns).max(0) as u64;
     let late = slow.submit_ns.saturating_sub(slow.intended_ns).max(0) as u64;
     let usual = base.get(slow.op);
@@ -238,6 +253,7 @@ pub fn judge(slow: Slow, row: Option<LayerRow>, phases: Option<Phases>, base: &B
         slow,
         row,
         phases,
+        pieces: pieces.unwrap_or_default(),
         excess,
         layer,
         excess_ns,
@@ -265,6 +281,20 @@ mod tests {
         phases
     }
 
+    fn line(list: &[(Phase, u64)]) -> Option<Vec<Piece>> {
+        let mut at = 0;
+        let piece = |(phase, ns): &(Phase, u64)| {
+            let from = at;
+            at += *ns as i64;
+            Piece {
+                from,
+                to: at,
+                phase: *phase,
+            }
+        };
+        Some(list.iter().map(piece).collect())
+    }
+
     fn base() -> Baseline {
         let usual = Usual {
             op: OpKind::Read,
@@ -286,12 +316,12 @@ mod tests {
 
     #[test]
     fn the_layer_with_the_excess_is_named() {
-        let it = phases(&[
+        let it = line(&[
             (Phase::Device, 100),
             (Phase::Queue, 890),
             (Phase::Submit, 10),
         ]);
-        let judged = judge(slow(1000), row(), Some(it), &base());
+        let judged = judge(slow(1000), row(), it, &base());
         assert_eq!((judged.layer, judged.excess_ns), (Layer::BlockQueue, 890));
         assert!(judged.sure);
     }
@@ -308,30 +338,27 @@ mod tests {
         let mut all = vec![usual(false, 0); 100];
         all.extend([usual(true, 500); 9]);
         let base = Baseline::of(&all);
-        let miss = phases(&[(Phase::Device, 520), (Phase::Submit, 10)]);
-        let judged = judge(slow(1000), row(), Some(miss), &base);
+        let miss = line(&[(Phase::Device, 520), (Phase::Submit, 10)]);
+        let judged = judge(slow(1000), row(), miss, &base);
         assert_eq!((judged.layer, judged.excess_ns), (Layer::PageCache, 500));
-        let stall = phases(&[(Phase::Device, 5000), (Phase::Submit, 10)]);
-        let judged = judge(slow(1000), row(), Some(stall), &base);
+        let stall = line(&[(Phase::Device, 5000), (Phase::Submit, 10)]);
+        let judged = judge(slow(1000), row(), stall, &base);
         assert_eq!((judged.layer, judged.excess_ns), (Layer::Device, 4500));
     }
 
     #[test]
     fn no_majority_is_mixed_and_no_evidence_unknown() {
-        let it = phases(&[(Phase::Device, 390), (Phase::Queue, 300), (Phase::Cpu, 310)]);
-        assert_eq!(
-            judge(slow(1000), row(), Some(it), &base()).layer,
-            Layer::Mixed
-        );
+        let it = line(&[(Phase::Device, 390), (Phase::Queue, 300), (Phase::Cpu, 310)]);
+        assert_eq!(judge(slow(1000), row(), it, &base()).layer, Layer::Mixed);
         let blind = judge(slow(1000), None, None, &base());
         assert_eq!((blind.layer, blind.sure), (Layer::Unknown, false));
     }
 
     #[test]
     fn lateness_belongs_to_the_schedule_with_or_without_evidence() {
-        let it = phases(&[(Phase::Device, 990), (Phase::Submit, 10)]);
+        let it = line(&[(Phase::Device, 990), (Phase::Submit, 10)]);
         assert_eq!(
-            judge(slow(-9000), row(), Some(it), &base()).layer,
+            judge(slow(-9000), row(), it, &base()).layer,
             Layer::Schedule
         );
         assert_eq!(

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use taillight_core::{OpKind, Result};
 use taillight_rundir::ios::{Columns, read_ios};
 use taillight_rundir::layers::{Kind, LayerRow, flags, read_layers};
+use taillight_rundir::store::read_store;
 use taillight_rundir::{RunDir, names};
 
 use super::gaps;
@@ -73,6 +74,10 @@ pub struct Events {
     pub blind: bool,
     /// Only threads were watched.
     pub threads_only: bool,
+    /// The program has a store in it.
+    pub store: bool,
+    /// Between these two samples a store held its writers back for so long, ns.
+    pub stalls: Vec<(i64, i64, u64)>,
 }
 
 impl Events {
@@ -105,6 +110,9 @@ impl Events {
             blind: self.blind,
             threads_only: self.threads_only,
             gaps: [worker, u64::MAX].map(|w| self.gaps.get(&w).map_or(&[][..], Vec::as_slice)),
+            store: self.store,
+            usual: None,
+            page_ns: None,
         }
     }
 
@@ -152,6 +160,9 @@ pub fn layers(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>, sight: Sight) ->
     let mut loaded = Loaded::default();
     loaded.events.blind = sight.blind;
     loaded.events.threads_only = sight.threads_only;
+    let driver = &dir.manifest().plan.target.driver;
+    loaded.events.store = matches!(driver.as_str(), "rocksdb" | "leveldb");
+    loaded.events.stalls = stalls(dir)?;
     let measured = measured_from(dir);
     let mut sorted = false;
     let path = dir.file(names::LAYERS);
@@ -176,6 +187,20 @@ pub fn layers(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>, sight: Sight) ->
         loaded.events.sort();
     }
     Ok(loaded)
+}
+
+/// What a store says of holding its writers back, from sample to sample.
+fn stalls(dir: &RunDir) -> Result<Vec<(i64, i64, u64)>> {
+    let Some(path) = dir.existing(names::STORE) else {
+        return Ok(Vec::new());
+    };
+    let rows = read_store(&path)?;
+    let counted = rows.iter().filter(|r| &*r.series == "stall_ns_total");
+    let points: Vec<(i64, f64)> = counted.map(|r| (r.at_ns, r.value)).collect();
+    let rises = points
+        .windows(2)
+        .map(|w| (w[0].0, w[1].0, (w[1].1 - w[0].1).max(0.0) as u64));
+    Ok(rises.filter(|(_, _, ns)| *ns > 0).collect())
 }
 
 /// Start of the measure phase.

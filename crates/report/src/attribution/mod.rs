@@ -10,6 +10,8 @@ mod gaps;
 pub mod json;
 mod judge;
 mod load;
+mod pages;
+mod phase;
 mod phases;
 pub mod picture;
 mod stacks;
@@ -144,16 +146,21 @@ pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
     let (slow, more) = load::slow_ios(dir, &thresholds)?;
     let base = Baseline::of(&loaded.usual);
     let events = &loaded.events;
+    let pages = pages::Pages::of(dir, loaded.slow.values());
     let traced = &mut loaded.slow;
     let judged: Vec<Judged> = slow
         .into_iter()
         .map(|slow| {
             let row = traced.remove(&(u64::from(slow.worker), slow.submit_ns));
-            let phases = row.as_ref().map(|row| {
-                let beside = events.beside(u64::from(slow.worker));
-                phases::lengths(&phases::pieces(row, &beside))
+            let pieces = row.as_ref().map(|row| {
+                let beside = phases::Beside {
+                    usual: Some(base.get(slow.op)),
+                    page_ns: pages.read_by_another(row),
+                    ..events.beside(u64::from(slow.worker))
+                };
+                phases::pieces(row, &beside)
             });
-            judge(slow, row, phases, &base)
+            judge(slow, row, pieces, &base)
         })
         .collect();
     let lacking = judged.iter().filter(|j| j.row.is_none()).count() as u64;

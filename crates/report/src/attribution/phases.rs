@@ -6,130 +6,10 @@
 use taillight_rundir::layers::{LayerRow, flags};
 
 use super::load::Events;
+pub use super::phase::{Phase, Phases};
 use super::stacks::{self, Wait};
 use super::workers;
 use super::{gaps, threads};
-
-/// A part of an I/O's time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Phase {
-    /// On the CPU before the block layer: the tool's queue, the system call, the file system.
-    Submit,
-    /// Asleep in the file system: journal, locks, freeze, FUSE server.
-    FileSystem,
-    /// Asleep or busy for the page cache: dirty throttling, writeback, reclaim.
-    PageCache,
-    /// Held back by a limit: cgroup, writeback throttling, I/O cost.
-    Throttle,
-    /// Waiting for a free request.
-    Tags,
-    /// From the request to the driver: plug, I/O scheduler, requeues.
-    Queue,
-    /// In the device, or in the driver and below.
-    Device,
-    /// In the block queue of the lower level (below a loop device).
-    LowerQueue,
-    /// In the device of the lower level.
-    LowerDevice,
-    /// From the device's answer to the program, without waiting for a CPU.
-    Completion,
-    /// Runnable, but without a CPU.
-    Cpu,
-    /// The program was stopped or frozen.
-    Stopped,
-    /// Asleep in the program itself.
-    Application,
-    /// Waiting for an io_uring worker thread.
-    IoWorker,
-    /// Waiting for a server's answer.
-    Server,
-    /// Off the CPU in the kernel, without being seen what for.
-    Blocked,
-    /// Not seen.
-    Unobserved,
-}
-
-impl Phase {
-    /// Every phase, in the order of their indices.
-    pub const ALL: [Phase; 17] = [
-        Phase::Submit,
-        Phase::FileSystem,
-        Phase::PageCache,
-        Phase::Throttle,
-        Phase::Tags,
-        Phase::Queue,
-        Phase::Device,
-        Phase::LowerQueue,
-        Phase::LowerDevice,
-        Phase::Completion,
-        Phase::Cpu,
-        Phase::Stopped,
-        Phase::Application,
-        Phase::IoWorker,
-        Phase::Server,
-        Phase::Blocked,
-        Phase::Unobserved,
-    ];
-    /// Stable word in outputs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Phase::Submit => "submit",
-            Phase::FileSystem => "file_system",
-            Phase::PageCache => "page_cache",
-            Phase::Throttle => "throttle",
-            Phase::Tags => "tags",
-            Phase::Queue => "queue",
-            Phase::Device => "device",
-            Phase::LowerQueue => "lower_queue",
-            Phase::LowerDevice => "lower_device",
-            Phase::Completion => "completion",
-            Phase::Cpu => "cpu",
-            Phase::Stopped => "stopped",
-            Phase::Application => "application",
-            Phase::IoWorker => "io_worker",
-            Phase::Server => "server",
-            Phase::Blocked => "blocked",
-            Phase::Unobserved => "unobserved",
-        }
-    }
-    /// In words.
-    pub fn words(self) -> &'static str {
-        match self {
-            Phase::Submit => "submission",
-            Phase::FileSystem => "file system",
-            Phase::PageCache => "page cache",
-            Phase::Throttle => "held back",
-            Phase::Tags => "waiting for a request",
-            Phase::Queue => "block queue",
-            Phase::Device => "device",
-            Phase::LowerQueue => "queue of the lower device",
-            Phase::LowerDevice => "lower device",
-            Phase::Completion => "completion",
-            Phase::Cpu => "waiting for a CPU",
-            Phase::Stopped => "stopped",
-            Phase::Application => "asleep in the program",
-            Phase::IoWorker => "waiting for an io_uring worker",
-            Phase::Server => "server and network",
-            Phase::Blocked => "blocked in the kernel",
-            Phase::Unobserved => "unobserved",
-        }
-    }
-}
-
-/// Lengths, ns, by phase.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Phases(pub [u64; Phase::ALL.len()]);
-
-impl Phases {
-    /// Length of one.
-    pub fn get(&self, phase: Phase) -> u64 {
-        self.0[phase as usize]
-    }
-    /// All together.
-    pub fn sum(&self) -> u64 {
-        self.0.iter().sum()
-    }
-}
 
 /// A piece of an I/O's time line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,6 +37,12 @@ pub struct Beside<'a> {
     pub threads_only: bool,
     /// Times in which nothing was seen: of this worker, and of all.
     pub gaps: [&'a [LayerRow]; 2],
+    /// The program has a store in it, which sleeps in the program's own threads.
+    pub store: bool,
+    /// What such I/Os usually take, once that is known.
+    pub usual: Option<Phases>,
+    /// Another I/O of the run read the page that this one wanted, and had it then.
+    pub page_ns: Option<i64>,
 }
 
 /// Builds a time line without gaps.
@@ -245,6 +131,17 @@ fn thread_only(line: &mut Line, io: &LayerRow, beside: &Beside<'_>) {
     if let (true, Some(from), Some(to)) = (queued, io.served_ns, io.answered_ns) {
         stretch(line, from, Phase::Submit, false, beside);
         line.to(to, Phase::FileSystem);
+        return after(line, io, beside);
+    }
+    if let Some(page) = beside.page_ns {
+        stretch(
+            line,
+            io.enter_ns.unwrap_or(line.at),
+            Phase::Submit,
+            false,
+            beside,
+        );
+        line.to(page, Phase::PageCache);
         return after(line, io, beside);
     }
     // A thread with several in flight slept: this one was not done at once, and what the thread
@@ -348,19 +245,26 @@ fn device(line: &mut Line, io: &LayerRow, done: i64) {
     line.to(done, Phase::Device);
 }
 
-/// From the device's answer to the program.
+/// From the device's answer to the program. A thread that waits is told of it and woken up, then it
+/// runs: from there on, and when it was not waiting at all, time on the CPU is the program's own.
 fn after(line: &mut Line, io: &LayerRow, beside: &Beside<'_>) {
     let from = line.at;
-    let seen = overlapping(beside.off, from, io.end_ns).next().is_some();
-    if !seen
-        && let (Some(wake), Some(run)) = (io.wake_ns, io.run_ns)
-        && wake >= from
-        && run >= wake
-    {
-        line.to(wake, Phase::Completion);
-        line.to(run, Phase::Cpu);
+    match overlapping(beside.off, from, io.end_ns).next() {
+        Some(row) if row.start_ns <= from && row.state != Some(0) => {
+            stretch(line, row.end_ns, Phase::Completion, false, beside);
+        }
+        Some(_) => {}
+        None => {
+            if let (Some(wake), Some(run)) = (io.wake_ns, io.run_ns)
+                && wake >= from
+                && run >= wake
+            {
+                line.to(wake, Phase::Completion);
+                line.to(run, Phase::Cpu);
+            }
+        }
     }
-    stretch(line, io.end_ns, Phase::Completion, false, beside);
+    stretch(line, io.end_ns, Phase::Application, false, beside);
 }
 
 pub(super) fn overlapping(
@@ -407,9 +311,12 @@ fn busy(line: &mut Line, to: i64, idle: Phase, beside: &Beside<'_>) {
 fn asleep(off: &LayerRow, base: Phase, beside: &Beside<'_>) -> Phase {
     match off.stack.as_deref().map(stacks::wait) {
         Some(Wait::Lock(phase, _)) => holder(off, beside).unwrap_or(phase),
+        Some(Wait::For(Phase::Application, _)) if beside.store => Phase::Store,
         Some(Wait::For(phase, _)) => phase,
         // Its own I/O was done: nobody had told it yet.
-        Some(Wait::OwnIo) if base == Phase::Completion => Phase::Completion,
+        Some(Wait::OwnIo) if matches!(base, Phase::Completion | Phase::Application) => {
+            Phase::Completion
+        }
         _ => Phase::Unobserved,
     }
 }
@@ -453,6 +360,9 @@ mod tests {
         blind: false,
         threads_only: false,
         gaps: [&[], &[]],
+        store: false,
+        usual: None,
+        page_ns: None,
     };
 
     fn io() -> LayerRow {
@@ -501,7 +411,7 @@ mod tests {
             (600, Device),
             (10, Completion),
             (90, Cpu),
-            (100, Completion),
+            (100, Application),
         ];
         assert_eq!(all(&io(), &NONE), expected);
     }
@@ -525,7 +435,7 @@ mod tests {
         let expected = [
             (100, Phase::Submit),
             (800, Phase::FileSystem),
-            (100, Phase::Completion),
+            (100, Phase::Application),
         ];
         assert_eq!(all(&served, &NONE), expected);
         let inline = LayerRow {

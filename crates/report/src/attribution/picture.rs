@@ -31,6 +31,7 @@ pub fn colour(phase: Phase) -> &'static str {
         Phase::IoWorker => "#9a7b4f",
         Phase::Server => "#2f6f8f",
         Phase::Blocked => "#8a8a8a",
+        Phase::Store => "#a3662c",
         Phase::Unobserved => "#b0b0b0",
     }
 }

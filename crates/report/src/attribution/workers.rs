@@ -61,7 +61,12 @@ fn blockers(from: i64, to: i64, io: &LayerRow, doing: &Beside<'_>) -> Vec<(i64, 
             && let Some(Wait::For(phase, _) | Wait::Lock(phase, _)) =
                 row.stack.as_deref().map(stacks::wait)
         {
-            add(row.start_ns, wake, phase);
+            // As long as such I/Os always take: then it is not this one that is to blame, but that
+            // there are so few workers.
+            let usual = doing.usual.map_or(0, |u| u.get(phase));
+            if (wake - row.start_ns).max(0) as u64 > usual.saturating_mul(2) {
+                add(row.start_ns, wake, phase);
+            }
         }
         add(wake, row.end_ns, Phase::Cpu);
     }

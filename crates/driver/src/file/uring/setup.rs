@@ -27,6 +27,8 @@ pub struct Setup {
     pub fixed_buffers: bool,
     /// Files are registered.
     pub registered_files: bool,
+    /// Worker threads of a ring at most; 0 leaves it to the kernel.
+    pub io_workers: u32,
 }
 
 /// Idle time after which a submitting kernel thread sleeps.
@@ -47,6 +49,7 @@ impl Setup {
             sqpoll_cpu: u32::try_from(options.sqpoll_cpu).ok(),
             fixed_buffers: options.fixed_buffers,
             registered_files: options.registered_files,
+            io_workers: options.io_workers,
         };
         let older = Setup {
             no_array: false,
@@ -88,7 +91,10 @@ impl Setup {
             (self.fixed_buffers, "fixed_buffers"),
             (self.registered_files, "registered_files"),
         ];
-        let on: Vec<&str> = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
+        let mut on: Vec<String> = flags.iter().filter(|f| f.0).map(|f| f.1.into()).collect();
+        if self.io_workers > 0 {
+            on.push(format!("io_workers={}", self.io_workers));
+        }
         on.join(" ")
     }
 }

@@ -103,6 +103,10 @@ impl Ring {
             // fields of the same struct and dropped in that order, or never.
             unsafe { uring.submitter().register_buffers(&buffers.vectors())? };
         }
+        if setup.io_workers > 0 {
+            let mut limits = [setup.io_workers; 2];
+            uring.submitter().register_iowq_max_workers(&mut limits)?;
+        }
         let raw = uring.as_raw_fd();
         let (enter_fd, enter_flags) = match register_ring(raw) {
             Some(index) => (index, ENTER_REGISTERED_RING),

@@ -1,0 +1,102 @@
+//! Faults of stores: one that holds its writers back, a server that answers late.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::bench::Bench;
+use crate::fuse;
+use crate::guard::{NAME, Stop, Undo, home, make_home};
+use crate::proxy;
+use crate::stage::Loop;
+
+/// RocksDB stops its writers: two small memtables, and a flush that takes long. There is no
+/// write-ahead log, so that a writer touches memory only; what it waits for is the store.
+pub fn stall(b: &mut Bench<'_>) -> Result<()> {
+    let (file, slow) = fuse::serve(&mut b.undo, 128 << 20)?;
+    let disk = Loop::over(&mut b.undo, &file, true)?;
+    let at = disk.mount(&mut b.undo, "ext4")?;
+    let mut order = b.order(at.join("db/"), "");
+    order.driver = "rocksdb";
+    order.set.extend(
+        [
+            "workload.0.mix={update=1}",
+            "workload.0.block_size=\"1KiB\"",
+            "workload.0.keys={count=2000}",
+            "target.options.wal=false",
+            "target.options.write_buffer_size=\"256KiB\"",
+            "target.options.options=\"max_write_buffer_number=2;\
+             level0_file_num_compaction_trigger=400;level0_slowdown_writes_trigger=800;\
+             level0_stop_writes_trigger=900\"",
+        ]
+        .map(String::from),
+    );
+    b.start(&order)?;
+    let on = b.amplitude * 5;
+    let nap = b.amplitude / 2;
+    b.pulses(Duration::from_millis(300), b.amplitude * 4, |stop| {
+        slow.set(1, nap);
+        let slept = stop.sleep(on);
+        slow.set(0, Duration::ZERO);
+        slept
+    })
+}
+
+/// A Redis server behind a proxy that holds an answer back now and then.
+pub fn slow_server(b: &mut Bench<'_>) -> Result<()> {
+    let socket = redis(&mut b.undo, b.stop)?;
+    let (port, slow) = proxy::serve(&mut b.undo, &socket)?;
+    let address = format!("redis://127.0.0.1:{port}/0");
+    let mut order = b.order(address.into(), "");
+    order.driver = "redis";
+    order.set.extend(
+        [
+            "workload.0.mix={get=50,update=50}",
+            "workload.0.block_size=\"1KiB\"",
+            "workload.0.keys={count=1000}",
+        ]
+        .map(String::from),
+    );
+    b.start(&order)?;
+    slow.set(199, b.amplitude);
+    while b.more() {
+        b.stop.sleep(Duration::from_millis(50))?;
+    }
+    slow.set(0, Duration::ZERO);
+    b.stop.sleep(b.amplitude * 2)?;
+    slow.naps()
+        .iter()
+        .for_each(|(from, to)| b.truth.add(*from, *to));
+    Ok(())
+}
+
+/// Starts a server of our own without a port; its socket. It ends with this process in any case.
+fn redis(undo: &mut Undo, stop: &Stop) -> Result<std::path::PathBuf> {
+    make_home()?;
+    let socket = home().join(format!("{NAME}-redis.sock"));
+    let _ = std::fs::remove_file(&socket);
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "redis-server", "--port", "0"]);
+    command.args(["--save", "", "--appendonly", "no", "--unixsocket"]);
+    command.arg(&socket).arg("--dir").arg(home());
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut child = command.spawn().context("cannot start redis-server")?;
+    for _ in 0..250 {
+        if Path::new(&socket).exists() || child.try_wait()?.is_some() {
+            break;
+        }
+        stop.sleep(Duration::from_millis(20))?;
+    }
+    if child.try_wait()?.is_some() {
+        bail!("no redis-server here (Debian: redis-server)");
+    }
+    let gone = socket.clone();
+    undo.add(move || {
+        let _ = child.kill();
+        let _ = child.wait();
+        let _ = std::fs::remove_file(gone);
+    });
+    Ok(socket)
+}

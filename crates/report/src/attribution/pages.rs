@@ -1,0 +1,105 @@
+//! Buffered reads of io_uring that wait for a page which another I/O of the run is reading.
+//!
+//! The kernel parks such a read without block I/O, without a worker thread and without an event. What
+//! is left of it: another traced read of the same page that had block I/O under way, and was done
+//! while this one was waiting. What it is not: a guess where nobody else read the page.
+
+use std::collections::BTreeMap;
+
+use taillight_core::OpKind;
+use taillight_rundir::RunDir;
+use taillight_rundir::layers::{LayerRow, flags};
+
+/// Pages of the page cache, bytes. Larger folios hold whole pages of this size.
+const PAGE: u64 = 4096;
+
+/// What was read from the device, by page: from when, until when.
+#[derive(Debug, Default)]
+pub struct Pages(BTreeMap<u64, Vec<(i64, i64)>>);
+
+impl Pages {
+    /// From traced I/Os. Nothing where files cannot be told apart, or the page cache plays no part.
+    pub fn of<'a>(dir: &RunDir, rows: impl Iterator<Item = &'a LayerRow>) -> Pages {
+        let target = &dir.manifest().plan.target;
+        let option = |name: &str| target.options.get(name);
+        let direct = option("direct").and_then(|v| v.as_bool()) != Some(false);
+        let single = option("files").and_then(|v| v.as_integer()) == Some(1);
+        if target.driver != "file" || direct || !single {
+            return Pages::default();
+        }
+        Pages::read(rows)
+    }
+
+    fn read<'a>(rows: impl Iterator<Item = &'a LayerRow>) -> Pages {
+        let mut pages = Pages::default();
+        for row in rows.filter(|r| r.op == Some(OpKind::Read)) {
+            let (Some(from), Some(to)) = (row.bio_ns, row.done_ns) else {
+                continue;
+            };
+            if row.bios == row.parts {
+                of(row).for_each(|page| pages.0.entry(page).or_default().push((from, to)));
+            }
+        }
+        pages
+    }
+
+    /// When the page was there that this I/O waited for, if another I/O read it.
+    pub fn read_by_another(&self, io: &LayerRow) -> Option<i64> {
+        let queued = io.flags.unwrap_or(0) & flags::QUEUED != 0;
+        if !queued || io.op != Some(OpKind::Read) || io.bios.unwrap_or(0) > 0 {
+            return None;
+        }
+        let reads = of(io).filter_map(|page| self.0.get(&page)).flatten();
+        let during = |(from, to): &&(i64, i64)| {
+            // Under way when this one came, or soon after; there before this one was complete.
+            (io.start_ns..=io.end_ns).contains(to) && *from < *to
+        };
+        reads.filter(during).map(|(_, to)| *to).max()
+    }
+}
+
+/// The pages of an I/O.
+fn of(row: &LayerRow) -> impl Iterator<Item = u64> {
+    let from = row.offset.unwrap_or(0);
+    let to = from.saturating_add(row.size.unwrap_or(0));
+    from / PAGE..to.div_ceil(PAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(offset: u64, from: i64, to: i64) -> LayerRow {
+        LayerRow {
+            op: Some(OpKind::Read),
+            offset: Some(offset),
+            size: Some(4096),
+            start_ns: from,
+            end_ns: to,
+            flags: Some(flags::QUEUED),
+            ..LayerRow::default()
+        }
+    }
+
+    #[test]
+    fn only_a_read_of_the_same_page_at_the_same_time_explains_a_wait() {
+        let reader = LayerRow {
+            bios: Some(1),
+            parts: Some(1),
+            bio_ns: Some(110),
+            done_ns: Some(500),
+            ..read(8192, 100, 520)
+        };
+        let pages = Pages::read([&reader].into_iter());
+        assert_eq!(pages.read_by_another(&read(8192, 200, 530)), Some(500));
+        assert_eq!(pages.read_by_another(&read(4096, 200, 530)), None, "page");
+        assert_eq!(pages.read_by_another(&read(8192, 510, 900)), None, "time");
+        assert_eq!(pages.read_by_another(&reader), None, "its own block I/O");
+        let lost = LayerRow {
+            parts: Some(0),
+            ..reader
+        };
+        let none = Pages::read([&lost].into_iter());
+        assert_eq!(none.read_by_another(&read(8192, 200, 530)), None, "unseen");
+    }
+}

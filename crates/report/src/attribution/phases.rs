@@ -464,7 +464,7 @@ mod tests {
             (50, Device),
             (10, Completion),
             (90, Cpu),
-            (100, Completion),
+            (100, Application),
         ];
         assert_eq!(all(&looped, &NONE), expected);
     }

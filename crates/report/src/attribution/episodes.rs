@@ -272,7 +272,9 @@ fn of_rows(list: &[Judged], said: &mut Vec<String>) {
             .map(|(ns, p)| format!("{} {}", p.words(), format::duration_ns(*ns, Script::Plain)))
             .collect();
         let dev = worst.row.as_ref().and_then(|r| r.dev.as_deref());
-        let dev = dev.map_or(String::new(), |d| format!(" on device {d}"));
+        let low = worst.row.as_ref().and_then(|r| r.low_dev.as_deref());
+        let low = low.map_or(String::new(), |d| format!(" over {d}"));
+        let dev = dev.map_or(String::new(), |d| format!(" on device {d}{low}"));
         said.push(format!("the slowest{dev}: {}", text.join(", ")));
     }
 }

@@ -242,9 +242,10 @@ impl Gatherer {
                 self.all
                     .put(gap(Some(new.worker), i64::MIN / 2, i64::MAX / 2));
             }
-            let schedstat = Schedstat::open(&self.sys, new.tid);
+            // Without counters to begin with, later ones cannot be set beside the records.
+            let schedstat = Schedstat::open(&self.sys, new.tid).filter(|_| new.first.is_some());
             let mut stretches = Stretches::new(new.at);
-            if let Some(first) = schedstat.as_ref().and_then(Schedstat::read) {
+            if let Some(first) = new.first {
                 stretches.settle(first);
             } else if info.missing.is_none() {
                 info.missing = Some("no schedstat: waits for a CPU are not known".to_owned());

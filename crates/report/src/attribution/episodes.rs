@@ -157,7 +157,7 @@ fn unseen(list: &[Judged], events: &Events, span: (i64, i64), said: &mut Vec<Str
         sum(super::Phase::Blocked),
         list.iter().map(|j| j.phases.sum()).sum(),
     );
-    if blocked > 0 {
+    if blocked * 20 >= all.max(1) {
         said.push(format!(
             "blocked in the kernel for {} of their time: {}",
             format::percent(blocked as f64 / all.max(1) as f64),

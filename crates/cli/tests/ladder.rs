@@ -1,7 +1,6 @@
 //! The ladder of tracing: what a run sees without rights, without BTF, or when it is told to see
 //! less; and that no layer is named which the rung cannot see.
 
-mod common;
 #[path = "common/traced.rs"]
 #[allow(dead_code)]
 mod traced;

@@ -1,7 +1,6 @@
 //! A loop device over a file on the machine's disk, followed to the bottom: the time in the loop
 //! device is split into its own, the lower queue and the lower device. Needs root; else it skips.
 
-mod common;
 #[path = "common/traced.rs"]
 #[allow(dead_code)]
 mod traced;
@@ -23,8 +22,8 @@ fn explained(options: &[&str], words: &str) -> Option<(Value, String)> {
     let dir = open_place();
     let words = format!(
         "--driver file --path {} --bs 4KiB --direct --ops 3000 --set trace.mode=all \
-         --set trace.threshold=1us {words}",
-        disk.device
+         --set trace.threshold=1us --set target.destroy=true --destroy {} {words}",
+        disk.device, disk.device
     );
     let (value, text, _) = Run::start(dir.path(), &["env"], &words).explained();
     if value["rung"] != "bpf" {

@@ -88,7 +88,7 @@ fn switches_that_find_no_room_leave_gaps() {
     let name = "switches_that_find_no_room";
     let Some(disk) = disk(name) else { return };
     let dir = open_place();
-    // A page holds 170 records; 10 ms of this load have more. Half a stop of the reader makes sure.
+    // A page holds 170 records; 10 ms of this load have more.
     let words = format!(
         "{} --runtime 2s --set trace.mode=all --set trace.rung=perf --set trace.buffer=4KiB \
          --set trace.threshold=1us",
@@ -109,18 +109,27 @@ fn switches_that_find_no_room_leave_gaps() {
     assert!(ios.iter().filter(blank).count() > 0, "{text}");
 }
 
+/// The number of a map of the process's trace programs.
+fn map_of(pid: &str, name: &str) -> Result<String, String> {
+    let infos = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).map_err(|e| e.to_string())?;
+    let ids = infos.flatten().filter_map(|f| {
+        let text = std::fs::read_to_string(f.path()).ok()?;
+        let id = text.lines().find_map(|l| l.strip_prefix("map_id:"))?;
+        Some(id.trim().to_owned())
+    });
+    for id in ids {
+        let shown = tool(&["bpftool", "-j", "map", "show", "id", &id])?;
+        let shown: Value = serde_json::from_str(&shown).map_err(|e| e.to_string())?;
+        if shown["name"] == name {
+            return Ok(id);
+        }
+    }
+    Err("no such map".to_owned())
+}
+
 /// Every key of a map of the process's trace programs is deleted by somebody else.
 fn empty_map(pid: &str, map: &str) -> Result<(), String> {
-    let list = tool(&["bpftool", "-j", "map", "list"])?;
-    let list: Value = serde_json::from_str(&list).map_err(|e| e.to_string())?;
-    let ours = |m: &&Value| {
-        let pids = m["pids"].as_array();
-        let holds = pids.is_some_and(|p| p.iter().any(|p| p["pid"].to_string() == pid));
-        m["name"] == map && holds
-    };
-    let maps = list.as_array().ok_or("no list")?;
-    let found = maps.iter().find(ours).ok_or("no such map, or no pids")?;
-    let id = found["id"].to_string();
+    let id = map_of(pid, map)?;
     let dump = tool(&["bpftool", "-j", "map", "dump", "id", &id])?;
     let dump: Value = serde_json::from_str(&dump).map_err(|e| e.to_string())?;
     for entry in dump.as_array().ok_or("no entries")? {

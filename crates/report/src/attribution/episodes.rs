@@ -177,7 +177,7 @@ fn unseen(list: &[Judged], events: &Events, span: (i64, i64), said: &mut Vec<Str
         sum(super::Phase::Blocked),
         list.iter().map(|j| j.phases.sum()).sum(),
     );
-    if blocked > 0 {
+    if blocked * 20 >= all.max(1) {
         said.push(format!(
             "blocked in the kernel for {} of their time: {}",
             format::percent(blocked as f64 / all.max(1) as f64),
@@ -308,7 +308,9 @@ fn of_rows(list: &[Judged], said: &mut Vec<String>) {
             .map(|(ns, p)| format!("{} {}", p.words(), format::duration_ns(*ns, Script::Plain)))
             .collect();
         let dev = worst.row.as_ref().and_then(|r| r.dev.as_deref());
-        let dev = dev.map_or(String::new(), |d| format!(" on device {d}"));
+        let low = worst.row.as_ref().and_then(|r| r.low_dev.as_deref());
+        let low = low.map_or(String::new(), |d| format!(" over {d}"));
+        let dev = dev.map_or(String::new(), |d| format!(" on device {d}{low}"));
         said.push(format!("the slowest{dev}: {}", text.join(", ")));
     }
 }

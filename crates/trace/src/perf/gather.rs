@@ -29,6 +29,8 @@ use crate::tracer::Wish;
 const PAUSE: Duration = Duration::from_millis(10);
 /// Waits for a CPU are read at least every so many rounds.
 const READ_EVERY: u64 = 10;
+/// The kernel counts an arrival on the CPU a little before it logs it.
+const SLACK_NS: i64 = 10_000;
 /// A log is thought dead when its thread came back to the CPU so often without a record.
 const SILENT: u64 = 8;
 /// Bytes of a worker's log, unless the user says otherwise.
@@ -242,9 +244,10 @@ impl Gatherer {
                 self.all
                     .put(gap(Some(new.worker), i64::MIN / 2, i64::MAX / 2));
             }
-            let schedstat = Schedstat::open(&self.sys, new.tid);
+            // Without counters to begin with, later ones cannot be set beside the records.
+            let schedstat = Schedstat::open(&self.sys, new.tid).filter(|_| new.first.is_some());
             let mut stretches = Stretches::new(new.at);
-            if let Some(first) = schedstat.as_ref().and_then(Schedstat::read) {
+            if let Some(first) = new.first {
                 stretches.settle(first);
             } else if info.missing.is_none() {
                 info.missing = Some("no schedstat: waits for a CPU are not known".to_owned());
@@ -280,14 +283,18 @@ impl Gatherer {
         // Long stretches are settled soon, while few others share the reading.
         let wanted = due || watch.stretches.wants_reading(LONG_NS);
         let schedstat = watch.schedstat.as_ref().filter(|_| wanted);
-        let reading = schedstat.and_then(Schedstat::read);
+        let reading = schedstat.and_then(Schedstat::read).map(|r| Reading {
+            from: r.from - SLACK_NS,
+            to: r.to + SLACK_NS,
+            ..r
+        });
         if let Some(ring) = &mut watch.ring {
             self.bytes.clear();
             ring.drain(&mut self.bytes);
             records(&self.bytes).for_each(|r| watch.stretches.add(r));
         }
         watch.readings.extend(reading);
-        watch.readings.sort_unstable_by_key(|r| r.arrivals);
+        watch.readings.sort_unstable_by_key(|r| r.from);
         for reading in watch.readings.drain(..) {
             watch.stretches.settle(reading);
         }

@@ -23,7 +23,7 @@ pub struct Kept {
     pub offset: u64,
     /// Bytes.
     pub size: u64,
-    /// The worker's counters right after it, when it was slow.
+    /// The worker's counters right after it, when it was slow; read since `complete`.
     pub reading: Option<Reading>,
 }
 
@@ -38,6 +38,7 @@ struct Cell {
     waited: AtomicU64,
     /// 0 without a reading.
     arrivals: AtomicU64,
+    read: AtomicI64,
 }
 
 /// The ring.
@@ -77,6 +78,7 @@ impl Queue {
         let reading = kept.reading.unwrap_or_default();
         cell.waited.store(reading.waited, Ordering::Relaxed);
         cell.arrivals.store(reading.arrivals, Ordering::Relaxed);
+        cell.read.store(reading.to, Ordering::Relaxed);
         self.head.store(head.wrapping_add(1), Ordering::Release);
         true
     }
@@ -90,7 +92,8 @@ impl Queue {
         let cell = self.cells.get(tail % self.cells.len())?;
         let what = cell.what.load(Ordering::Relaxed);
         let reading = Reading {
-            ran: 0,
+            from: cell.complete.load(Ordering::Relaxed),
+            to: cell.read.load(Ordering::Relaxed),
             waited: cell.waited.load(Ordering::Relaxed),
             arrivals: cell.arrivals.load(Ordering::Relaxed),
         };
@@ -121,7 +124,8 @@ mod tests {
             offset: n as u64 * 4096,
             size: 4096,
             reading: (n % 2 == 0).then_some(Reading {
-                ran: 0,
+                from: n + 1,
+                to: n + 2,
                 waited: n as u64,
                 arrivals: n as u64 + 1,
             }),

@@ -19,6 +19,8 @@ use crate::bpf::running::{Keep, Running};
 
 /// I/Os on their way to the gatherer, over all workers.
 const QUEUED: usize = 1 << 18;
+/// To find a moment in which the thread is not interrupted.
+const TRIES: usize = 100;
 /// At least and at most of one worker.
 const QUEUED_EACH: std::ops::RangeInclusive<usize> = 1 << 10..=1 << 14;
 
@@ -32,8 +34,26 @@ pub struct Arrival {
     pub at: i64,
     /// Its log, or why there is none.
     pub ring: std::io::Result<Ring>,
+    /// Its counters at that time: each record that follows is one more arrival on the CPU.
+    pub first: Option<Reading>,
     /// Its kept I/Os.
     pub queue: Arc<Queue>,
+}
+
+/// Empties the log of the calling thread at a moment whose counters are known.
+fn begin(ring: &mut Ring, schedstat: &Schedstat) -> Option<Reading> {
+    let mut early = Vec::new();
+    for _ in 0..TRIES {
+        let before = schedstat.read();
+        ring.drain(&mut early);
+        let after = schedstat.read();
+        if let (Some(before), Some(after)) = (before, after)
+            && before.arrivals == after.arrivals
+        {
+            return Some(after);
+        }
+    }
+    None
 }
 
 /// Counts that all probes share.
@@ -73,11 +93,18 @@ impl Probes for PerfProbes {
         let each = (QUEUED / common.workers.max(1)).clamp(*QUEUED_EACH.start(), *QUEUED_EACH.end());
         let queue = Arc::new(Queue::new(each));
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let schedstat = Schedstat::open(&Sys::default(), tid);
+        let mut ring = Ring::of_this_thread(common.ring);
+        let first = ring
+            .as_mut()
+            .ok()
+            .and_then(|r| begin(r, schedstat.as_ref()?));
         // One that cannot be watched is no reason not to run: the gatherer says so.
         let arrival = Arrival {
             worker: seat.worker,
             tid,
-            ring: Ring::of_this_thread(common.ring),
+            ring,
+            first,
             at: MonoClock.now().0,
             queue: queue.clone(),
         };
@@ -88,7 +115,7 @@ impl Probes for PerfProbes {
             threshold: common.threshold,
             tally: common.tally.clone(),
             queue,
-            schedstat: Schedstat::open(&Sys::default(), tid),
+            schedstat,
             first_slot: seat.first_slot,
             running: (0..OpKind::ALL.len()).map(|_| None).collect(),
             begun: vec![Begun::default(); seat.depth as usize].into(),

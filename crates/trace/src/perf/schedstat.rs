@@ -3,17 +3,21 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use taillight_core::{Clock, MonoClock};
+
 use crate::Sys;
 
 /// A reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reading {
-    /// Time on a CPU, ns.
-    pub ran: u64,
     /// Waits for a CPU that have ended, ns.
     pub waited: u64,
     /// Times it got a CPU.
     pub arrivals: u64,
+    /// The reading was made between these stamps, CLOCK_MONOTONIC ns.
+    pub from: i64,
+    /// See `from`.
+    pub to: i64,
 }
 
 /// The open file of one thread.
@@ -30,9 +34,10 @@ impl Schedstat {
     /// Reads the counters; none when the thread is gone, or when they changed meanwhile: the kernel
     /// writes them one by one.
     pub fn read(&self) -> Option<Reading> {
+        let from = MonoClock.now().0;
         let (first, second) = (self.once()?, self.once()?);
-        let same = first.waited == second.waited && first.arrivals == second.arrivals;
-        same.then_some(second)
+        let to = MonoClock.now().0;
+        (first == second).then_some(Reading { from, to, ..second })
     }
 
     fn once(&self) -> Option<Reading> {
@@ -45,10 +50,11 @@ impl Schedstat {
 fn parse(text: &str) -> Option<Reading> {
     let mut words = text.split_ascii_whitespace().map(str::parse);
     let mut next = || words.next()?.ok();
+    let _ran: u64 = next()?;
     Some(Reading {
-        ran: next()?,
         waited: next()?,
         arrivals: next()?,
+        ..Reading::default()
     })
 }
 
@@ -59,9 +65,9 @@ mod tests {
     #[test]
     fn three_numbers_or_nothing() {
         let reading = Reading {
-            ran: 5,
             waited: 6,
             arrivals: 7,
+            ..Reading::default()
         };
         assert_eq!(parse("5 6 7\n"), Some(reading));
         assert_eq!(parse("5 6\n"), None);

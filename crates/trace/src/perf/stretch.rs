@@ -155,40 +155,41 @@ impl Stretches {
         open.into_iter().any(|s| !s.preempted && s.length() >= ns)
     }
 
-    /// Divides the waits since the last reading among the stretches that ended before this one. The
-    /// reading must be older than the records: all that it counts have been added.
+    /// Divides the waits since the last reading among the stretches that ended before this one. All
+    /// records up to the reading must have been added. A reading that may or may not count a stretch
+    /// is passed over: the next one will do.
     pub fn settle(&mut self, now: Reading) {
-        if self.last.is_some_and(|last| now.arrivals < last.arrivals) {
-            // Overtaken by a younger one.
+        let end = self.list.partition_point(|s| s.to <= now.from);
+        let unclear = self.list.get(end).is_some_and(|s| s.to <= now.to);
+        let overtaken = self.last.is_some_and(|last| now.from < last.to);
+        if unclear || overtaken || end < self.settled {
             return;
         }
+        let window = self.settled..end;
+        self.settled = end;
+        let torn = std::mem::take(&mut self.torn);
         let Some(last) = self.last.replace(now) else {
             // What came before the first reading cannot be told apart.
-            self.settled = self.list.len();
-            self.torn = false;
             return;
         };
-        let open = self.list.len() - self.settled;
-        let ended = now.arrivals.saturating_sub(last.arrivals) as usize;
-        let whole = !self.torn && ended <= open;
-        let end = self.settled + ended.min(open);
-        let window = self.settled..end;
-        (self.settled, self.torn) = (end, false);
+        let counted = now.arrivals.saturating_sub(last.arrivals);
+        if torn || counted != window.len() as u64 {
+            // Whose waits these were is not known.
+            return;
+        }
         let mut sums = Sums::default();
         let list = self.list.range(window.clone());
         list.for_each(|s| sums.add(s));
         // Waits of stretches after a preemption are known; the rest was after wake-ups.
         let waited = now.waited.saturating_sub(last.waited);
         let waited = waited.saturating_sub(sums.taken);
-        if whole && sums.long == 0 {
+        if sums.long == 0 {
             self.usual.0 += sums.short.saturating_sub(waited);
             self.usual.1 += sums.shorts;
         }
         // Of the waits, what the short ones usually take is theirs.
         let theirs = match self.usual {
-            (asleep, n) if whole && n >= USUAL_MIN => {
-                sums.short.saturating_sub(asleep / n * sums.shorts)
-            }
+            (asleep, n) if n >= USUAL_MIN => sums.short.saturating_sub(asleep / n * sums.shorts),
             _ => 0,
         };
         let known = self.usual.1 >= USUAL_MIN;
@@ -202,7 +203,7 @@ impl Stretches {
             }
             let others = others.max(length) - length;
             let least = rest.saturating_sub(others).min(length);
-            one.waited = if whole { least } else { 0 };
+            one.waited = least;
             one.asleep = length - rest.min(length);
         }
     }
@@ -252,11 +253,14 @@ mod tests {
         s.add(Record::In { at });
     }
 
-    fn reading(waited: u64, arrivals: u64) -> Reading {
+    /// Counters, right after `at` ms.
+    fn reading(waited: u64, arrivals: u64, at: u64) -> Reading {
+        let at = (at * MS) as i64;
         Reading {
-            ran: 0,
             waited: waited * MS,
             arrivals,
+            from: at,
+            to: at + 10,
         }
     }
 
@@ -272,16 +276,26 @@ mod tests {
     #[test]
     fn a_long_wait_for_a_cpu_is_told_from_a_long_sleep() {
         let mut s = Stretches::new(0);
-        s.settle(reading(100, 10));
+        s.settle(reading(100, 10, 0));
         off(&mut s, 10, 11, false);
         off(&mut s, 12, 32, false);
         // 19 of 21 ms off the CPU were waits for one: at least 18 of them in the long stretch.
-        s.settle(reading(119, 12));
+        s.settle(reading(119, 12, 33));
         off(&mut s, 40, 60, false);
-        s.settle(reading(119, 13));
+        s.settle(reading(119, 13, 61));
         off(&mut s, 70, 75, true);
-        s.settle(reading(124, 14));
+        s.settle(reading(124, 14, 76));
         assert_eq!(rows(&mut s), [(0, 0), (1, 18), (20, 0), (0, 5)]);
+    }
+
+    #[test]
+    fn a_preemption_takes_its_part_of_the_waits() {
+        let mut s = Stretches::new(0);
+        s.settle(reading(0, 0, 0));
+        off(&mut s, 1, 9, true);
+        off(&mut s, 10, 20, false);
+        s.settle(reading(9, 2, 21));
+        assert_eq!(rows(&mut s), [(0, 8), (9, 1)]);
     }
 
     #[test]
@@ -296,20 +310,21 @@ mod tests {
                 at: to as i64 * 1000,
             });
         };
-        let read = |waited: u64, arrivals: u64| Reading {
-            ran: 0,
+        let read = |waited: u64, arrivals: u64, at: i64| Reading {
             waited: waited * 1000,
             arrivals,
+            from: at * 1000,
+            to: at * 1000 + 10,
         };
         let mut s = Stretches::new(0);
-        s.settle(read(0, 0));
+        s.settle(read(0, 0, 0));
         // 200 short ones of 50 us, of which 10 us are waits for a CPU.
-        (0..200).for_each(|n| us(n * 100, n * 100 + 50, &mut s));
-        s.settle(read(2000, 200));
+        (0..200).for_each(|n| us(n * 100 + 10, n * 100 + 60, &mut s));
+        s.settle(read(2000, 200, 20_000));
         // 50 more, and one of 4 ms that waited for all of it but 50 us.
-        (200..250).for_each(|n| us(n * 100, n * 100 + 50, &mut s));
+        (200..250).for_each(|n| us(n * 100 + 10, n * 100 + 60, &mut s));
         us(25_000, 29_000, &mut s);
-        s.settle(read(2000 + 500 + 3950, 251));
+        s.settle(read(2000 + 500 + 3950, 251, 29_001));
         s.close();
         let mut rows = Vec::new();
         s.shrink(0, LONG_NS, |r| rows.push(r), 0);
@@ -320,49 +335,47 @@ mod tests {
     }
 
     #[test]
-    fn an_older_reading_changes_nothing() {
+    fn a_reading_settles_only_what_ended_before_it() {
         let mut s = Stretches::new(0);
-        s.settle(reading(0, 5));
-        off(&mut s, 0, 10, false);
-        s.settle(reading(0, 3));
-        s.settle(reading(10, 6));
-        assert_eq!(rows(&mut s), [(0, 10)]);
-    }
-
-    #[test]
-    fn a_preemption_takes_its_part_of_the_waits() {
-        let mut s = Stretches::new(0);
-        s.settle(reading(0, 0));
-        off(&mut s, 0, 8, true);
-        off(&mut s, 9, 19, false);
-        s.settle(reading(9, 2));
-        assert_eq!(rows(&mut s), [(0, 8), (9, 1)]);
-    }
-
-    #[test]
-    fn stretches_after_the_reading_wait_for_the_next_one() {
-        let mut s = Stretches::new(0);
-        s.settle(reading(0, 0));
-        off(&mut s, 0, 10, false);
-        off(&mut s, 11, 21, false);
+        s.settle(reading(0, 0, 0));
+        off(&mut s, 1, 11, false);
+        off(&mut s, 12, 22, false);
         assert!(s.wants_reading(5 * MS) && !s.wants_reading(15 * MS));
-        // The reading was taken before the second one ended.
-        s.settle(reading(0, 1));
-        s.settle(reading(10, 2));
+        s.settle(reading(0, 1, 11));
+        // Made while the thread came back, or older than the last one: passed over.
+        let unclear = Reading {
+            from: 20 * MS as i64,
+            ..reading(0, 1, 23)
+        };
+        s.settle(unclear);
+        s.settle(reading(0, 0, 2));
+        s.settle(reading(10, 2, 23));
         assert_eq!(rows(&mut s), [(10, 0), (0, 10)]);
     }
 
     #[test]
-    fn lost_records_leave_a_gap_and_no_certainty() {
+    fn lost_records_leave_a_gap_and_no_claim() {
         let mut s = Stretches::new(0);
-        s.settle(reading(0, 0));
-        off(&mut s, 0, 10, false);
-        s.add(Record::Lost { at: 30, count: 7 });
+        s.settle(reading(0, 0, 0));
+        off(&mut s, 1, 11, false);
+        s.add(Record::Lost {
+            at: 30 * MS as i64,
+            count: 7,
+        });
         off(&mut s, 40, 50, false);
-        // More arrivals than stretches: whose waits these were is not known.
-        s.settle(reading(10, 9));
-        assert_eq!((s.lost, s.gaps.clone()), (7, vec![(10 * MS as i64, 30)]));
-        assert_eq!(rows(&mut s), [(0, 0), (0, 0)]);
+        s.settle(reading(10, 9, 51));
+        let gap = (11 * MS as i64, 30 * MS as i64);
+        assert_eq!((s.lost, s.gaps.clone()), (7, vec![gap]));
+        // After that all is as before.
+        off(&mut s, 60, 70, false);
+        s.settle(reading(20, 10, 71));
+        assert_eq!(rows(&mut s), [(0, 0), (0, 0), (0, 10)]);
+        // More arrivals than stretches, without a loss: nothing is claimed either.
+        let mut s = Stretches::new(0);
+        s.settle(reading(0, 0, 0));
+        off(&mut s, 1, 11, false);
+        s.settle(reading(10, 2, 12));
+        assert_eq!(rows(&mut s), [(0, 0)]);
         let mut s = Stretches::new(0);
         s.add(Record::In { at: 5 });
         assert_eq!(rows(&mut s), [], "nobody knows since when it was away");
@@ -371,11 +384,11 @@ mod tests {
     #[test]
     fn only_short_stretches_of_no_kept_io_are_forgotten() {
         let mut s = Stretches::new(0);
-        s.settle(reading(0, 0));
+        s.settle(reading(0, 0, 0));
         off(&mut s, 0, 1, false);
         off(&mut s, 2, 3, false);
         off(&mut s, 4, 14, false);
-        s.settle(reading(0, 3));
+        s.settle(reading(0, 3, 15));
         assert!(s.keep(2 * MS as i64, 3 * MS as i64));
         let mut rows = Vec::new();
         s.shrink(0, 5 * MS, |r| rows.push(r.start_ns as u64 / MS), 0);

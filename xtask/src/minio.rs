@@ -21,7 +21,9 @@ const NOT_WANTED: &str = "TAILLIGHT_NO_MINIO_BUILD";
 pub fn prepare() {
     match find_or_build() {
         Ok(program) => println!("setup: MinIO is there ({})", program.display()),
-        Err(why) => println!("setup: no MinIO, the S3 tests use a small server of our own: {why:#}"),
+        Err(why) => {
+            println!("setup: no MinIO, the S3 tests use a small server of our own: {why:#}")
+        }
     }
 }
 

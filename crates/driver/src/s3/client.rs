@@ -109,6 +109,7 @@ impl Store {
             bodiless: request.method == "HEAD",
             take: Take::Text(ANSWER_MAX),
             timed: false,
+            told: false,
         };
         lane.begin(&ask, false);
         let mut scratch = vec![0; 64 << 10];

@@ -71,6 +71,7 @@ pub struct Lane {
     pub keys: u32,
     matched: usize,
     timed: bool,
+    told: bool,
     /// When the first byte of the body was read.
     pub first: Option<Stamp>,
 }
@@ -85,6 +86,8 @@ pub struct Ask {
     pub take: Take,
     /// The first byte is stamped.
     pub timed: bool,
+    /// An event says when there is something to read: none is tried right after sending.
+    pub told: bool,
 }
 
 impl Lane {
@@ -106,6 +109,7 @@ impl Lane {
             keys: 0,
             matched: 0,
             timed: false,
+            told: false,
             first: None,
         }
     }
@@ -146,6 +150,7 @@ impl Lane {
         self.bodiless = ask.bodiless;
         self.take = ask.take;
         self.timed = ask.timed;
+        self.told = ask.told;
         self.sent = 0;
         self.filled = 0;
         self.reply.code = 0;
@@ -187,6 +192,8 @@ impl Lane {
                     self.phase = Phase::Send;
                 }
                 Phase::Send => {
+                    // An answer that came while sending has had its event already.
+                    let at_once = self.told && self.sent == 0;
                     let body = &slot[self.upload.0..self.upload.1];
                     let total = self.head.len() + body.len();
                     while self.sent < total {
@@ -202,6 +209,9 @@ impl Lane {
                     }
                     wire.flush()?;
                     self.phase = Phase::Head;
+                    if at_once && matches!(wire, Wire::Plain(_)) {
+                        return Err(io::ErrorKind::WouldBlock.into());
+                    }
                 }
                 Phase::Head => {
                     let n = read(wire, &mut self.raw[self.filled..])?;

@@ -141,6 +141,7 @@ impl S3Session {
             bodiless: false,
             take: Take::Drop,
             timed: false,
+            told: true,
         };
         let name = &self.name;
         let mut request = Request::new("GET", name);

@@ -12,7 +12,8 @@ type Obj = *mut c_void;
 type Text = *mut c_char;
 type Bytes = *const c_char;
 type Get = unsafe extern "C" fn(Obj, Obj, Bytes, usize, *mut usize, *mut Text) -> Text;
-type Put = unsafe extern "C" fn(Obj, Obj, Bytes, usize, Bytes, usize, *mut Text);
+type Put = unsafe extern "C" fn(Obj, Bytes, usize, Bytes, usize);
+type Write = unsafe extern "C" fn(Obj, Obj, Obj, *mut Text);
 
 /// An open database with the functions of the loop.
 pub struct Db {
@@ -20,7 +21,11 @@ pub struct Db {
     read: Obj,
     write: Obj,
     get: Get,
+    /// Kept, as in db_bench: `leveldb_put` makes and frees one for every call.
+    batch: Obj,
     put: Put,
+    commit: Write,
+    clear: unsafe extern "C" fn(Obj),
     free: unsafe extern "C" fn(*mut c_void),
     close: unsafe extern "C" fn(Obj),
     compact: unsafe extern "C" fn(Obj, Bytes, usize, Bytes, usize),
@@ -51,16 +56,20 @@ impl Db {
             if !error.is_null() {
                 bail!("{}", CStr::from_ptr(error).to_string_lossy());
             }
-            let (read, write) = (
+            let (read, write, batch) = (
                 make("leveldb_readoptions_create")?,
                 make("leveldb_writeoptions_create")?,
+                make("leveldb_writebatch_create")?,
             );
             Ok(Db {
                 raw,
                 read,
                 write,
                 get: *library.get::<Get>(b"leveldb_get")?,
-                put: *library.get::<Put>(b"leveldb_put")?,
+                batch,
+                put: *library.get::<Put>(b"leveldb_writebatch_put")?,
+                commit: *library.get::<Write>(b"leveldb_write")?,
+                clear: *library.get(b"leveldb_writebatch_clear")?,
                 free: *library.get(b"leveldb_free")?,
                 close: *library.get(b"leveldb_close")?,
                 compact: *library.get(b"leveldb_compact_range")?,
@@ -73,17 +82,11 @@ impl Db {
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let mut error = null_mut();
         let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
-        // SAFETY: the database is open; key and value outlive the call.
+        // SAFETY: the database is open; the batch copies key and value.
         unsafe {
-            (self.put)(
-                self.raw,
-                self.write,
-                k,
-                key.len(),
-                v,
-                value.len(),
-                &mut error,
-            )
+            (self.put)(self.batch, k, key.len(), v, value.len());
+            (self.commit)(self.raw, self.write, self.batch, &mut error);
+            (self.clear)(self.batch);
         };
         self.said(error)
     }

@@ -27,6 +27,8 @@ pub struct KeySpace {
     moving: AtomicBool,
     /// Inserts still unacknowledged when the window passed over them.
     passed: AtomicU64,
+    /// One thread alone inserts and acknowledges: it needs no locked instructions.
+    sole: bool,
 }
 
 impl KeySpace {
@@ -41,7 +43,15 @@ impl KeySpace {
             bits: (0..WINDOW / 64).map(|_| AtomicU64::new(0)).collect(),
             moving: AtomicBool::new(false),
             passed: AtomicU64::new(0),
+            sole: false,
         }
+    }
+
+    /// The same for a load with one worker: only one thread may insert, acknowledge and delete.
+    #[must_use]
+    pub fn for_one(mut self) -> KeySpace {
+        self.sole = true;
+        self
     }
 
     /// First key number of the data set.
@@ -59,7 +69,13 @@ impl KeySpace {
     /// The number of the next key to insert.
     #[inline]
     pub fn insert(&self) -> u64 {
-        let key = self.next.fetch_add(1, Ordering::Relaxed);
+        let key = if self.sole {
+            let key = self.next.load(Ordering::Relaxed);
+            self.next.store(key + 1, Ordering::Relaxed);
+            key
+        } else {
+            self.next.fetch_add(1, Ordering::Relaxed)
+        };
         if key.wrapping_sub(self.acked.load(Ordering::Relaxed)) >= WINDOW {
             self.pass_over(key);
         }
@@ -82,12 +98,27 @@ impl KeySpace {
     /// reads of it are failures as well.
     #[inline]
     pub fn acknowledge(&self, key: u64) {
-        if key < self.acked.load(Ordering::Relaxed) {
+        let acked = self.acked.load(Ordering::Relaxed);
+        if key < acked {
             return; // passed over before: its bit belongs to a newer key by now
+        }
+        if self.sole && key == acked {
+            let mut at = key + 1;
+            while self.take(at) {
+                at += 1;
+            }
+            self.acked.store(at, Ordering::Release);
+            return;
         }
         let (word, bit) = place(key);
         self.bits[word].fetch_or(bit, Ordering::SeqCst);
         self.advance();
+    }
+
+    /// Whether a delete has taken this key number, in this run: who looks for it may find nothing.
+    #[inline]
+    pub fn deleted(&self, key: u64) -> bool {
+        (self.start..self.first.load(Ordering::Relaxed)).contains(&key)
     }
 
     /// Inserts passed over: still in flight when 2^24 newer ones were complete.
@@ -154,6 +185,8 @@ mod tests {
         let key = space.insert();
         assert_eq!(key, 12);
         assert_eq!(space.delete(), None, "not there before it is acknowledged");
+        assert!(space.deleted(10) && space.deleted(11));
+        assert!(!space.deleted(9) && !space.deleted(12));
         space.acknowledge(key);
         assert_eq!(space.delete(), Some(12));
     }
@@ -201,6 +234,10 @@ mod tests {
             }
             let run = (0..200).take_while(|k| order[..upto].contains(k)).count();
             prop_assert_eq!(space.live().1, run as u64);
+            let alone = KeySpace::new(0, 0).for_one();
+            (0..200).for_each(|_| { alone.insert(); });
+            order[..upto].iter().for_each(|key| alone.acknowledge(*key));
+            prop_assert_eq!(alone.live(), space.live());
         }
     }
 }

@@ -48,7 +48,8 @@ pub fn preload(
     if missing == 0 {
         return Ok(0);
     }
-    let mut load = Load::new(plan, w, target, can, KeySpace::new(keys.start, have))?;
+    let space = KeySpace::new(keys.start, have).for_one();
+    let mut load = Load::new(plan, w, target, can, space)?;
     if !plan.verify.is_off() {
         let format = Format::new(&PayloadSpec::of(&w.payload)?);
         load.seal = Some((format, run_hash(run_id)));

@@ -99,6 +99,8 @@ pub struct Outcome {
     pub unsent: u64,
     /// Deepest backlog (open loop).
     pub backlog_max: u64,
+    /// Operations that found nothing because this run had deleted their key; no failures.
+    pub misses: u64,
     /// The capture.
     pub capture: CaptureInfo,
     /// Losses.
@@ -232,6 +234,7 @@ fn outcome(
         errors: loaded.collected.errors(),
         unsent: counted(|e| e.unsent),
         backlog_max: counted(|e| e.backlog_max),
+        misses: counted(|e| e.misses),
         capture: capture_info(request.plan, loaded),
         losses: Losses {
             ios: sum(|e| e.capture.lost),

@@ -538,6 +538,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             unsent,
             unfinished: late.len() as u64,
             backlog_max: self.pace.backlog_max.max(unsent),
+            misses: self.keyed.as_ref().map_or(0, |k| k.misses),
             measured: self.measured,
             finished: self.now,
             reached_end: self.reached_end,

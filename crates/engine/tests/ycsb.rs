@@ -10,8 +10,9 @@ use taillight_core::capability::Capabilities;
 use taillight_core::job::{DriverView, Job, Machine};
 use taillight_core::keys::hash;
 use taillight_core::plan::{Plan, TargetPlan};
+use taillight_core::probe::Token;
 use taillight_core::units::ByteSize;
-use taillight_core::{OpKind, Record, Result, Status};
+use taillight_core::{Op, OpKind, Record, Result, Status};
 use taillight_driver::kv::fields::fields;
 use taillight_driver::memory::MemoryTarget;
 use taillight_driver::{Admin, DRIVERS, Geometry, Keyed, Session, SessionSpec, Target, find};
@@ -77,6 +78,11 @@ struct Done {
 
 /// Loads what is missing, runs, reads everything back.
 fn run(plan: &Plan) -> Done {
+    run_on(plan, |_| ())
+}
+
+/// As [`run`], with `spoil` between load and run.
+fn run_on(plan: &Plan, spoil: impl FnOnce(&MemoryTarget)) -> Done {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let id = format!("ycsb-{}-{number}", std::process::id());
@@ -86,6 +92,7 @@ fn run(plan: &Plan) -> Done {
     let store = Arc::new(MemoryTarget::new(plan).unwrap());
     let can = View.capabilities(&plan.target).unwrap();
     preload(plan, &*store, &can, &id, &mut |_| true).unwrap();
+    spoil(&store);
     let outcome = taillight_engine::run::run(Request {
         plan,
         target: Box::new(Kept(store.clone())),
@@ -285,6 +292,101 @@ fn nothing_is_read_before_it_is_acknowledged() {
             assert_eq!(empty.count(), 0, "a scan begins at a key that is there");
         }
     }
+}
+
+/// Rows of operations that found nothing, as no failures.
+fn missed(done: &Done) -> u64 {
+    let missed = |r: &&Record| r.count == Some(0);
+    for row in done.ios.iter().filter(missed) {
+        assert_eq!((row.status, row.size), (Status::OK, 0), "{row:?}");
+    }
+    done.ios.iter().filter(missed).count() as u64
+}
+
+/// Reads, updates of one field and read-modify-writes of keys that other workers delete meanwhile.
+#[test]
+fn what_a_delete_overtakes_is_a_miss_and_no_failure() {
+    for (mix, value) in [
+        ("{ get = 50, insert = 25, delete = 25 }", ""),
+        (
+            "{ update = 25, rmw = 25, insert = 25, delete = 25 }",
+            "value = { fields = 2, write_all = false }\n",
+        ),
+    ] {
+        let done = run(&plan(
+            "operations = 40000",
+            &format!(
+                "[[workload]]\nworkers = 4\nmix = {mix}\naccess = \"random\"\n{value}\
+                 block_size = \"10B\"\nkeys = {{ count = 8 }}\n"
+            ),
+        ));
+        let outcome = &done.outcome;
+        assert!(outcome.errors.is_empty(), "{mix}: {:?}", outcome.errors);
+        assert_eq!(outcome.misses, missed(&done), "{mix}");
+    }
+}
+
+/// More deletes than keys, one worker: nothing depends on timing. Then the oldest keys are read as
+/// often as any other: nothing keeps off them.
+#[test]
+fn a_data_set_that_is_used_up_gives_misses() {
+    let shape = |count, mix| {
+        plan(
+            "operations = 2000",
+            &format!(
+                "[[workload]]\nmix = {mix}\naccess = \"random\"\nblock_size = \"10B\"\n\
+                 keys = {{ count = {count} }}\n"
+            ),
+        )
+    };
+    let done = run(&shape(100, "{ get = 50, delete = 50 }"));
+    assert!(done.outcome.errors.is_empty(), "{:?}", done.outcome.errors);
+    assert_eq!(done.outcome.misses, missed(&done));
+    assert!(done.outcome.misses > 500, "{}", done.outcome.misses);
+    assert!(done.stored.is_empty());
+
+    let done = run(&shape(1500, "{ get = 50, delete = 50 }"));
+    assert_eq!((done.outcome.misses, missed(&done)), (0, 0));
+    let mut deleted = 0;
+    let mut oldest = 0;
+    for row in &done.ios {
+        match row.op {
+            OpKind::Delete => deleted += 1,
+            _ => oldest += u64::from(row.key.unwrap() < deleted + 8),
+        }
+    }
+    // About 8 of 1,000 living keys, a thousand times.
+    assert!(oldest > 0, "nobody reads the oldest eight");
+}
+
+/// A key that is gone although nobody deleted it is still a failure.
+#[test]
+fn a_lost_key_is_no_miss() {
+    let plan = plan(
+        "operations = 3000",
+        "[[workload]]\nmix = { get = 99, delete = 1 }\naccess = \"random\"\n\
+         block_size = \"10B\"\nkeys = { count = 100 }\n",
+    );
+    let done = run_on(&plan, |store| {
+        let spec = SessionSpec {
+            worker: 0,
+            workload: 0,
+            keep: false,
+            depth: 1,
+            buffer_size: 10,
+            seed: 1,
+        };
+        let mut session = store.session(&spec).unwrap();
+        let lose = Op::keyed(OpKind::Delete, 99, 0);
+        session.submit(&lose, 0, Token(1)).unwrap();
+    });
+    let [(status, count)] = done.outcome.errors[..] else {
+        panic!("{:?}", done.outcome.errors)
+    };
+    assert_eq!(status, Status::NOT_FOUND);
+    let lost = |r: &&Record| r.key == Some(99) && !r.status.is_ok();
+    assert_eq!(done.ios.iter().filter(lost).count() as u64, count);
+    assert_eq!(done.outcome.misses, 0);
 }
 
 /// How often each key number is read, the hottest first.

@@ -63,6 +63,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         outliers: outliers(analysis),
         saturation: saturation::saturation(analysis),
         errors: errors(&sets),
+        misses: analysis.manifest.misses,
         verify: verified::of(analysis),
         losses,
         overhead: analysis.manifest.overhead.clone(),

@@ -78,6 +78,7 @@ pub fn manifest(run_id: &str) -> Manifest {
         process: Some(ProcessInfo::current()),
         reason: None,
         schedule: None,
+        misses: 0,
         files: Vec::new(),
     }
 }
@@ -229,6 +230,7 @@ pub fn summary(run_id: &str) -> Summary {
             unsent_age_ns: None,
             saturated: false,
         },
+        misses: 0,
         errors: Errors {
             count: 1,
             kinds: vec![ErrorCount {

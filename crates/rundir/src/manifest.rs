@@ -55,9 +55,18 @@ pub struct Manifest {
     /// What a schedule could not send; absent in a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleInfo>,
+    /// Operations that found nothing because this run had deleted their key, warm-up included: no
+    /// failures. Their rows in `ios.parquet` have a count of 0. Absent when there are none.
+    #[serde(default, skip_serializing_if = "none")]
+    pub misses: u64,
     /// Size and checksum of every file that holds what was measured, to notice later damage.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileSum>,
+}
+
+/// Whether there is nothing to say about a count.
+pub(crate) fn none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// How far the load fell behind its schedule, all workers together.

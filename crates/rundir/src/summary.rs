@@ -46,6 +46,10 @@ pub struct Summary {
     pub saturation: Saturation,
     /// Failed I/Os.
     pub errors: Errors,
+    /// Operations that found nothing because this run had deleted their key; no failures. Absent
+    /// when there are none.
+    #[serde(default, skip_serializing_if = "crate::manifest::none")]
+    pub misses: u64,
     /// What checking the data found, with the first findings; absent when nothing was verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<VerifyReport>,

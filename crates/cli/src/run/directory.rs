@@ -73,6 +73,7 @@ pub fn create(
         process: Some(ProcessInfo::current()),
         reason: None,
         schedule: None,
+        misses: 0,
         files: Vec::new(),
     };
     let fresh = !path.exists();

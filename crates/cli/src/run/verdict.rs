@@ -64,6 +64,7 @@ pub fn conclude(
         backlog_max: outcome.backlog_max,
         unsent: outcome.unsent,
     });
+    manifest.misses = outcome.misses;
     manifest.files = sums::of(&made.dir)?;
     made.dir.write_manifest(&manifest)?;
     if let Some(e) = &outcome.error {

@@ -43,8 +43,6 @@ pub struct Keyed {
     field_extra: u64,
     /// Data bytes of each field of the value drawn last.
     drawn: Vec<u32>,
-    /// The oldest keys that only deletes touch; see [`spared`].
-    spared: u64,
 }
 
 /// The distribution that an access pattern asks for. `new_keys`: inserts expected in the run.
@@ -124,7 +122,6 @@ impl Keyed {
             write_all: values.write_all || values.fields == 1,
             field_extra: values.field_bytes(0),
             drawn: Vec::with_capacity(values.fields as usize),
-            spared: spared(plan),
             space,
         })
     }
@@ -228,16 +225,15 @@ impl Keyed {
         below(self.rng.next_u64(), u64::from(self.fields)) as u16
     }
 
-    /// An existing key; the oldest one when everything is deleted.
+    /// An existing key; when everything is deleted, the one that was deleted last. A delete may
+    /// take the key before it is looked for: see [`KeySpace::deleted`].
     #[inline]
     fn existing(&mut self) -> u64 {
         let (first, end) = self.space.live();
         let count = end.saturating_sub(first);
         if count == 0 {
-            return first;
+            return first.saturating_sub(1).max(self.space.start());
         }
-        let spared = self.spared.min(count / 2);
-        let (first, count) = (first + spared, count - spared);
         match &mut self.pick {
             Pick::Drawn(dist) => first + dist.draw(&mut self.rng, count - 1),
             Pick::Ordered {
@@ -253,18 +249,6 @@ impl Keyed {
             }
         }
     }
-}
-
-/// Deletes take the oldest keys. A read of one of them could be overtaken by its delete and fail
-/// for no fault of the storage, so everything else keeps off as many as could go meanwhile: four
-/// times what is in flight. 0 without deletes.
-fn spared(plan: &Plan) -> u64 {
-    let deletes = |w: &WorkloadPlan| w.mix.iter().any(|m| m.op == OpKind::Delete && m.weight > 0);
-    if !plan.workloads.iter().any(deletes) {
-        return 0;
-    }
-    let flight = |w: &WorkloadPlan| u64::from(w.workers) * u64::from(w.queue_depth);
-    4 * plan.workloads.iter().map(flight).sum::<u64>()
 }
 
 /// Operations that need an existing key.

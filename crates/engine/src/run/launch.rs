@@ -150,7 +150,11 @@ fn load_with<B: Probes>(
 fn keyspace(plan: &Plan, target: &dyn Target) -> Option<Arc<KeySpace>> {
     let keys = plan.workloads.first()?.keys.as_ref()?;
     target.keyed()?;
-    Some(Arc::new(KeySpace::new(keys.start, keys.count)))
+    let space = KeySpace::new(keys.start, keys.count);
+    Some(Arc::new(match plan.workers() {
+        1 => space.for_one(),
+        _ => space,
+    }))
 }
 
 struct Context<'a, 'b> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use taillight_core::plan::{Values, WorkloadPlan};
 use taillight_core::probe::{Probe, Token};
-use taillight_core::{ALL_FIELDS, Op, OpKind, Result, Stamp, Status};
+use taillight_core::{ALL_FIELDS, Op, OpKind, Record, Result, Stamp, Status};
 use taillight_driver::kv::fields;
 use taillight_driver::{Completion, Submitted};
 use taillight_rundir::chunk::Sample;
@@ -32,6 +32,8 @@ pub struct Keyed {
     next: Vec<u32>,
     /// Makes and checks values that follow from their keys.
     integrity: Option<Box<Integrity>>,
+    /// Operations that found nothing because this run had deleted their key.
+    pub(super) misses: u64,
 }
 
 impl Keyed {
@@ -62,6 +64,7 @@ impl Keyed {
             sizes: vec![0; depth * values.fields as usize],
             next: Vec::with_capacity(depth),
             integrity,
+            misses: 0,
         })
     }
 
@@ -107,6 +110,12 @@ impl Keyed {
             && c.first.is_none()
             && self.integrity.is_none()
             && self.composed[slot as usize].is_none()
+    }
+
+    /// Whether an operation found nothing because a delete of this run has taken its key, before
+    /// it or while it was in flight. That is an answer, and the right one: a miss, no failure.
+    fn missed(&self, op: &Op, status: Status) -> bool {
+        status == Status::NOT_FOUND && op.kind != OpKind::Delete && self.space.deleted(op.key)
     }
 
     fn kept_sizes(&self, slot: u32) -> &[u32] {
@@ -211,6 +220,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         if matches!(op.kind, OpKind::Insert | OpKind::Put) {
             keyed.space.acknowledge(op.key);
         }
+        if keyed.missed(&op, c.status) {
+            return self.complete_missed(slot, c);
+        }
         // What a read returns is its size; a write that moved less than asked is short.
         let reads = !op.kind.writes();
         let moved = if op.kind == OpKind::Delete {
@@ -246,6 +258,38 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         self.keep_keyed(&flight, c, status, now, queued);
         self.compose(slot, composed, &flight, status, now);
         self.fail_or_not(status);
+        Ok(())
+    }
+
+    /// Records a miss: a success that found 0 records. With a read-modify-write nothing is written.
+    #[cold]
+    fn complete_missed(&mut self, slot: u32, c: &Completion) -> Result<()> {
+        let (now, mut flight) = (self.now, self.slots[slot as usize]);
+        self.slots[slot as usize].token = IDLE;
+        self.free.push(slot);
+        flight.op.size = 0;
+        let service = now.since(flight.submit).max(0) as u64;
+        self.probe.end(self.first_slot + slot, c.token, service);
+        let miss = |f: &InFlight, c: &Completion, queued| Record {
+            moved: None,
+            count: Some(0),
+            ..record(f, c, Status::OK, now, queued)
+        };
+        self.recorder.record(&miss(&flight, c, self.queued));
+        if let Some(keyed) = &mut self.keyed {
+            keyed.misses += 1;
+            if let Some(mut whole) = keyed.composed[slot as usize].take() {
+                if flight.op.kind == OpKind::Get {
+                    // Else the get went well, and the whole began with it.
+                    (whole.submit, whole.issued, whole.intended) =
+                        (flight.submit, flight.issued, flight.intended);
+                }
+                whole.op.size = 0;
+                keyed.misses += 1;
+                self.recorder.record(&miss(&whole, c, self.queued));
+            }
+        }
+        self.fail_or_not(Status::OK);
         Ok(())
     }
 

@@ -52,6 +52,8 @@ pub struct WorkerEnd {
     pub unfinished: u64,
     /// Deepest backlog seen.
     pub backlog_max: u64,
+    /// Operations that found nothing because this run had deleted their key.
+    pub misses: u64,
     /// When the last operation was complete.
     pub finished: Stamp,
     /// Its time was up, rather than a limit reached or a stop asked for.

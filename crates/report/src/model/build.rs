@@ -156,6 +156,13 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
         let text = "closed loop: a stall hides the I/Os it kept from being sent";
         fact("Load", text.to_owned(), Tone::Dim);
     }
+    if summary.misses > 0 {
+        let text = format!(
+            "{} operations found nothing, because this run had deleted their key",
+            format::count(summary.misses)
+        );
+        fact("Misses", text, Tone::Plain);
+    }
     fact("Percentiles", source(summary), Tone::Plain);
     let lost = losses(summary);
     let unknown = unmeasured(summary);

@@ -49,7 +49,6 @@ functions! {
         close: "leveldb_close" (Obj);
         destroy_db: "leveldb_destroy_db" (Obj, Bytes, *mut Text);
         free: "leveldb_free" (Obj);
-        put: "leveldb_put" (Obj, Obj, Bytes, usize, Bytes, usize, *mut Text);
         delete: "leveldb_delete" (Obj, Obj, Bytes, usize, *mut Text);
         write: "leveldb_write" (Obj, Obj, Obj, *mut Text);
         get: "leveldb_get" (Obj, Obj, Bytes, usize, *mut usize, *mut Text) -> Text;
@@ -392,18 +391,14 @@ impl Hand for LevelHand {
     }
 
     #[inline]
+    /// Through the batch that is kept: LevelDB's own put makes one for every call, and frees it.
+    #[inline]
     fn put(&mut self, key: &[u8], value: &[u8], durable: bool) -> Result<(), Fault> {
-        let db = &*self.db;
-        let options = self.write[usize::from(durable)];
-        let mut error = null_mut();
-        // SAFETY: the database is open; key and value outlive the call, which copies them.
-        unsafe {
-            let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
-            (db.library.api.put)(db.raw, options, k, key.len(), v, value.len(), &mut error);
-        }
-        db.library.fault(error)
+        self.stage(key, value);
+        self.commit(durable)
     }
 
+    #[inline]
     fn stage(&mut self, key: &[u8], value: &[u8]) {
         let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
         // SAFETY: the batch is this hand's; key and value outlive the call, which copies them.

@@ -64,6 +64,7 @@ functions! {
         batch_destroy: "rocksdb_writebatch_destroy" (Obj);
         batch_clear: "rocksdb_writebatch_clear" (Obj);
         batch_put: "rocksdb_writebatch_put_cf" (Obj, Obj, Bytes, usize, Bytes, usize);
+        batch_put_default: "rocksdb_writebatch_put" (Obj, Bytes, usize, Bytes, usize);
         read_options: "rocksdb_readoptions_create" () -> Obj;
         read_options_destroy: "rocksdb_readoptions_destroy" (Obj);
         upper_bound: "rocksdb_readoptions_set_iterate_upper_bound" (Obj, Bytes, usize);
@@ -239,6 +240,8 @@ pub struct Db {
     families: Vec<Obj>,
     /// The family in use.
     pub family: Obj,
+    /// It is the default one, which RocksDB finds quicker without a handle.
+    pub default: bool,
     /// Writes go to the write-ahead log.
     pub wal: bool,
     /// What the manifest says about it.
@@ -288,6 +291,7 @@ impl Db {
         let used = names.iter().position(|n| n == family).unwrap_or(0);
         Ok(Db {
             family: families[used],
+            default: family == "default",
             library,
             options,
             raw,

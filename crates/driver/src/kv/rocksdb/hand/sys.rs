@@ -147,9 +147,16 @@ impl Hand for RocksHand {
     #[inline]
     fn stage(&mut self, key: &[u8], value: &[u8]) {
         let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
-        let api = &self.db.library.api;
+        let db = &*self.db;
+        let api = &*db.library.api;
         // SAFETY: the batch is this hand's; key and value outlive the call, which copies them.
-        unsafe { (api.batch_put)(self.batch, self.db.family, k, key.len(), v, value.len()) };
+        unsafe {
+            if db.default {
+                (api.batch_put_default)(self.batch, k, key.len(), v, value.len());
+            } else {
+                (api.batch_put)(self.batch, db.family, k, key.len(), v, value.len());
+            }
+        }
     }
 
     #[inline]

@@ -1,0 +1,81 @@
+//! `taillight suite slc-paper` through the binary, on tiny runs.
+
+mod common;
+
+use common::run;
+use serde_json::Value;
+
+/// Stores without a library here end the suite with code 4; then this test has nothing to say.
+fn libraries() -> bool {
+    for driver in ["rocksdb", "leveldb"] {
+        let home = tempfile::tempdir().expect("a directory");
+        let words = "run --path db --ops 1 --set workload.0.mix=insert \
+                     --set workload.0.keys.count=0 --driver";
+        let probe = common::taillight(home.path())
+            .args(words.split_whitespace())
+            .arg(driver)
+            .output()
+            .expect("it starts");
+        if !probe.status.success() {
+            let said = String::from_utf8_lossy(&probe.stderr).into_owned();
+            assert!(said.contains("library"), "{said}");
+            eprintln!("skipped: suite slc-paper: {said}");
+            return false;
+        }
+    }
+    true
+}
+
+#[test]
+fn the_study_in_small() {
+    if !libraries() {
+        return;
+    }
+    let home = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(home.path().join("disk")).expect("made");
+    let words = "suite slc-paper --path disk --runtime 100ms --output out";
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let (out, _) = run(home.path(), &words, 0);
+    let text = std::fs::read_to_string(home.path().join("out/slc-paper.json")).expect("figures");
+    let figures: Value = serde_json::from_str(&text).expect("JSON");
+    let runs = figures["runs"].as_array().expect("runs");
+    // File system, LevelDB, RocksDB; three sizes; write and read.
+    assert_eq!(runs.len(), 18);
+    for (nth, run) in runs.iter().enumerate() {
+        assert_eq!(run["errors"], 0, "{run}");
+        let records = run["count"].as_u64().expect("a count");
+        assert!(records > 0, "{run}");
+        // A reader reads what its writer wrote, once.
+        if nth % 2 == 1 {
+            assert!(records <= runs[nth - 1]["count"].as_u64().expect("a count"));
+            assert_eq!(run["size"], runs[nth - 1]["size"]);
+        }
+        assert!(run["paper"].is_object(), "{run}");
+    }
+    for system in ["file", "leveldb", "rocksdb"] {
+        assert!(out.contains(&format!("{system} write")), "{out}");
+        assert!(out.contains(&format!("{system} read")), "{out}");
+    }
+    let page = std::fs::read_to_string(home.path().join("out/report.html")).expect("a page");
+    assert!(page.contains("SLC1") && page.contains("RocksDB"));
+    // What it made on the disk is gone.
+    let left = std::fs::read_dir(home.path().join("disk")).expect("there").count();
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn places_and_flags_it_cannot_use() {
+    let home = tempfile::tempdir().expect("a directory");
+    for (words, said) in [
+        ("suite slc-paper", "needs a directory"),
+        ("suite slc-paper --path nowhere", "not a directory"),
+        ("suite slc-paper --path . --scale huge", "huge"),
+        ("suite slc-paper --path . --records 5", "--records"),
+    ] {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let (_, err) = run(home.path(), &words, 2);
+        assert!(err.contains(said), "{err}");
+    }
+    let left = std::fs::read_dir(home.path()).expect("there").count();
+    assert_eq!(left, 0);
+}

@@ -99,6 +99,8 @@ pub struct Outcome {
     pub unsent: u64,
     /// Deepest backlog (open loop).
     pub backlog_max: u64,
+    /// Operations due and not yet submitted when the measured time was over: sent late, or never.
+    pub left_at_end: u64,
     /// The capture.
     pub capture: CaptureInfo,
     /// Losses.
@@ -232,6 +234,7 @@ fn outcome(
         errors: loaded.collected.errors(),
         unsent: counted(|e| e.unsent),
         backlog_max: counted(|e| e.backlog_max),
+        left_at_end: counted(|e| e.left_at_end),
         capture: capture_info(request.plan, loaded),
         losses: Losses {
             ios: sum(|e| e.capture.lost),

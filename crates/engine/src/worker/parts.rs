@@ -52,6 +52,8 @@ pub struct WorkerEnd {
     pub unfinished: u64,
     /// Deepest backlog seen.
     pub backlog_max: u64,
+    /// Operations due and not yet submitted when the measured time was over: sent late, or never.
+    pub left_at_end: u64,
     /// When the last operation was complete.
     pub finished: Stamp,
     /// Its time was up, rather than a limit reached or a stop asked for.

@@ -11,11 +11,13 @@ use serde_json::Value;
 
 /// Examples whose load fio cannot make, and what is said about each.
 const REFUSED: &[(&str, &str)] = &[
+    ("access-skewed", "fio has no `exponential`"),
     ("arrival-bursts", "fio has no such schedule"),
     ("arrival-ramp", "fio has no such schedule"),
     ("arrival-replay", "fio has no such schedule"),
     ("arrival-steps", "fio has no such schedule"),
     ("file-strided", "fio has no `strided`"),
+    ("file-trim", "no mix of these operations"),
     ("filestream", "driver `filestream`"),
     ("leveldb", "driver `leveldb`"),
     ("redis", "driver `redis`"),

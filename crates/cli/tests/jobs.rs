@@ -82,9 +82,11 @@ fn every_example_runs_on_virtual_time() {
         // What a job names beside itself is named from where taillight is started.
         let beside = dir.path().join("jobs");
         std::fs::create_dir(&beside).expect("made");
-        let times = job.parent().expect("a folder").join("times.txt");
-        if times.exists() {
-            std::fs::copy(times, beside.join("times.txt")).expect("copied");
+        for name in ["times.txt", "sizes.txt"] {
+            let there = job.parent().expect("a folder").join(name);
+            if there.exists() {
+                std::fs::copy(there, beside.join(name)).expect("copied");
+            }
         }
         let text = std::fs::read_to_string(&job).expect("readable");
         let job = job.to_string_lossy().into_owned();

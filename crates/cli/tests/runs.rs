@@ -313,6 +313,24 @@ fn a_count_at_a_rate_out_of_reach_is_saturation() {
 }
 
 #[test]
+fn a_backlog_worked_off_after_the_end_is_saturation_too() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // 10,000 a second is all it can do. What is due in five seconds is done in six.
+    let args = "run --driver sim --runtime 5s --rate 12000/s --output out";
+    run(dir.path(), &args.split_whitespace().collect::<Vec<_>>(), 0);
+    let summary = json(&dir.path().join("out/summary.json"));
+    assert_eq!(
+        summary["verdict"]["status"], "saturated",
+        "{}",
+        summary["verdict"]
+    );
+    let it = &summary["saturation"];
+    let achieved = it["achieved_per_s"].as_f64().expect("a rate");
+    assert!((achieved - 10_000.0).abs() < 10.0, "{it}");
+    assert_eq!(it["unsent"], 0, "{it}");
+}
+
+#[test]
 fn a_path_that_vanishes_in_the_run_is_measured_to_the_end() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut child = Command::new(assert_cmd::cargo::cargo_bin("taillight"))

@@ -101,6 +101,8 @@ pub struct Outcome {
     pub backlog_max: u64,
     /// Operations that found nothing because this run had deleted their key; no failures.
     pub misses: u64,
+    /// Operations due and not yet submitted when the measured time was over: sent late, or never.
+    pub left_at_end: u64,
     /// The capture.
     pub capture: CaptureInfo,
     /// Losses.
@@ -235,6 +237,7 @@ fn outcome(
         unsent: counted(|e| e.unsent),
         backlog_max: counted(|e| e.backlog_max),
         misses: counted(|e| e.misses),
+        left_at_end: counted(|e| e.left_at_end),
         capture: capture_info(request.plan, loaded),
         losses: Losses {
             ios: sum(|e| e.capture.lost),

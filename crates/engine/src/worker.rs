@@ -256,6 +256,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
     /// Past the end: a closed loop stops, a schedule may still issue what was due before it.
     #[cold]
     fn stop_at_end(&mut self) {
+        if self.pace.left_at_end.is_none() {
+            self.pace.left_at_end = Some(self.schedule.due(self.timeline.end));
+        }
         let due = self
             .schedule
             .peek()
@@ -539,6 +542,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             unfinished: late.len() as u64,
             backlog_max: self.pace.backlog_max.max(unsent),
             misses: self.keyed.as_ref().map_or(0, |k| k.misses),
+            left_at_end: self.pace.left_at_end.unwrap_or(unsent),
             measured: self.measured,
             finished: self.now,
             reached_end: self.reached_end,

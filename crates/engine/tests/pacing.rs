@@ -36,9 +36,14 @@ fn percentile(ios: &[Record], of: fn(&Record) -> u64, p: &str) -> u64 {
 
 /// I/Os that were meant to start in each second.
 fn per_second(done: &Done) -> Vec<usize> {
+    per_second_of(done, |r| r.intended.unwrap_or(r.submit).0 as u64 / SECOND)
+}
+
+/// I/Os by the second that `of` names.
+fn per_second_of(done: &Done, of: fn(&Record) -> u64) -> Vec<usize> {
     let mut counts = Vec::new();
     for r in &done.ios {
-        let second = (r.intended.unwrap_or(r.submit).0 as u64 / SECOND) as usize;
+        let second = of(r) as usize;
         counts.resize(counts.len().max(second + 1), 0);
         counts[second] += 1;
     }
@@ -127,6 +132,39 @@ fn a_constant_rate_is_reached_within_a_thousandth() {
         assert!(off.abs() < 0.001, "{text}: {achieved}");
         assert_eq!(done.outcome.operations, asked, "{text}");
     }
+}
+
+#[test]
+fn a_schedule_keeps_as_many_in_flight_as_little_s_law_says() {
+    const SERVICE: u64 = 3_200_000;
+    const GAP: u64 = 100_000;
+    let slow = "channels = 64\nservice = { kind = \"constant\", time = \"3200us\" }";
+    let with_depth = |depth| {
+        let arrival = Arrival::Constant {
+            rate: rate("10000/s"),
+        };
+        let mut p = timed(slow, 2, arrival);
+        p.workloads[0].queue_depth = depth;
+        run(&p)
+    };
+    // 10,000/s for 3.2 ms each are 32 at a time, whether there is room for more or not.
+    for depth in [32, 64] {
+        let done = with_depth(depth);
+        assert_eq!((done.ios.len(), done.outcome.unsent), (20_000, 0));
+        for (i, r) in done.ios.iter().enumerate() {
+            // Each when it is due, not when one before it is done.
+            assert_eq!(r.submit.0 as u64, i as u64 * GAP);
+            assert_eq!((r.service_ns(), r.wait_ns()), (SERVICE, 0));
+        }
+        let second = done.rows.iter().find(|r| r.start_ns == SECOND as i64);
+        let mean = second.unwrap().depth_mean;
+        assert!((31.9..=32.1).contains(&mean), "depth {depth}: {mean}");
+    }
+    // Half the room is half the rate.
+    let done = with_depth(16);
+    let first = per_second_of(&done, |r| r.submit.0 as u64 / SECOND);
+    assert_eq!(first[0], 5_000);
+    assert!(done.ios.last().unwrap().wait_ns() > SECOND);
 }
 
 #[test]

@@ -97,6 +97,8 @@ fn a_saturated_schedule_stands_and_its_backlog_is_told() {
     // 100,000 asked; 10,000/s served for 5 s plus one interval of grace.
     assert_eq!(done.ios.len() as u64 + done.outcome.unsent, 100_000);
     assert_eq!(done.ios.len(), 55_000);
+    // Half of what was asked had not been sent when the time was over.
+    assert_eq!(done.outcome.left_at_end, 50_000);
     assert_eq!(
         done.ios[49_999].response_ns(),
         50_000 * 100_000 - 49_999 * 50_000

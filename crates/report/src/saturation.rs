@@ -40,7 +40,11 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
             .sum::<i64>()
             .max(0) as u64
     };
-    let achieved_per_s = per_s(done(!open.is_empty()) as f64, seconds);
+    let counted = analysis.manifest.schedule;
+    // What was sent only after the time was over reached no rate.
+    let late = counted.map_or(0, |c| c.left_at_end.saturating_sub(c.unsent));
+    let in_time = done(!open.is_empty()).saturating_sub(if timed { late } else { 0 });
+    let achieved_per_s = per_s(in_time as f64, seconds);
     if open.is_empty() || analysis.outliers_only {
         return Saturation {
             asked_per_s: None,
@@ -58,7 +62,6 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
     let asked_per_s: f64 = open.iter().map(|(_, rate)| rate).sum();
     let backlog = backlog(analysis);
     // The run's own count comes first; the last interval's backlog is what was never sent.
-    let counted = analysis.manifest.schedule;
     let unsent = match (counted, backlog.last()) {
         (Some(counted), _) => counted.unsent,
         (None, Some(last)) => *last,
@@ -71,7 +74,11 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
     let known = counted.is_some() || !backlog.is_empty();
     let waited = known.then_some(deepest > 2 * outstanding);
     let behind = unsent > 0 || (!timed && waited.unwrap_or(true));
-    let grew = grows(&backlog, outstanding);
+    let left = counted.map_or(0, |c| c.left_at_end) as f64;
+    let worked_off = timed
+        && left > (1.0 - REACHED) * asked_per_s * seconds
+        && grew_till_the_end(&backlog, left as u64, outstanding);
+    let grew = grows(&backlog, outstanding) || worked_off;
     Saturation {
         asked_per_s: Some(asked_per_s),
         achieved_per_s,
@@ -146,9 +153,35 @@ fn grows(backlog: &[u64], outstanding: u64) -> bool {
     last > 2.0 * outstanding.max(1) as f64 && last > before * 1.1
 }
 
+/// The same where the backlog was worked off after the end, inside the last interval, `left` being
+/// what it was at the end. There must have been one before, too: a last moment is no trend.
+fn grew_till_the_end(backlog: &[u64], left: u64, outstanding: u64) -> bool {
+    let Some((_, earlier)) = backlog.split_last() else {
+        return false;
+    };
+    let mut till = earlier.to_vec();
+    till.push(left);
+    let third = till.len() / 3;
+    let floor = 2 * outstanding.max(1);
+    let lasting = earlier.iter().rev().take(third.max(1)).all(|b| *b > floor);
+    lasting && !earlier.is_empty() && (third == 0 || grows(&till, outstanding))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_backlog_worked_off_after_the_end_is_one() {
+        assert!(grew_till_the_end(&[2000, 4000, 6000, 8000, 0], 10_000, 1));
+        assert!(grew_till_the_end(&[2000, 0], 4_000, 1), "two intervals");
+        assert!(
+            !grew_till_the_end(&[0, 0, 0, 0, 0], 300, 1),
+            "a stall in the last moment is none"
+        );
+        assert!(!grew_till_the_end(&[900, 600, 300, 200, 0], 100, 1));
+        assert!(!grew_till_the_end(&[0], 100, 1));
+    }
 
     #[test]
     fn growth_is_not_noise() {

@@ -173,12 +173,13 @@ fn result(summary: &Summary) -> String {
         format::bytes_per_s(summary.totals.bytes_per_s)
     );
     for (op, totals) in summary.ops.iter().take(2) {
-        let named = if summary.ops.len() > 1 {
-            format!("{}: ", op.name())
-        } else {
-            String::new()
+        let asked = asked_for(totals);
+        let named = match (asked.1, summary.ops.len()) {
+            (END_TO_END, _) => format!("{} {END_TO_END}: ", op.name()),
+            (_, 0 | 1) => String::new(),
+            _ => format!("{}: ", op.name()),
         };
-        if let Some(shape) = shape(main(totals)) {
+        if let Some(shape) = shape(asked.0) {
             text.push_str(&format!("; {named}{shape}"));
         }
     }
@@ -206,6 +207,19 @@ fn unknown(summary: &Summary) -> String {
 /// The measure that counts: response with a schedule, else service.
 pub fn main(totals: &Totals) -> &Latency {
     totals.response.as_ref().unwrap_or(&totals.service)
+}
+
+/// What [`asked_for`] calls the time from a writer's stamp.
+const END_TO_END: &str = "end to end";
+
+/// The measure the run was made for, and its name: the time from the writer's stamp where readers
+/// follow writers, else the one that counts.
+pub fn asked_for(totals: &Totals) -> (&Latency, &'static str) {
+    match (&totals.end_to_end, &totals.response) {
+        (Some(latency), _) => (latency, END_TO_END),
+        (_, Some(latency)) => (latency, "response"),
+        _ => (&totals.service, "latency"),
+    }
 }
 
 fn shape(latency: &Latency) -> Option<String> {

@@ -308,6 +308,7 @@ fn the_runs_own_count_of_what_was_not_sent_comes_first() {
         m.schedule = Some(ScheduleInfo {
             backlog_max: reckoned.backlog_max + 5,
             unsent: reckoned.unsent - 3,
+            left_at_end: reckoned.unsent - 3,
         });
     });
     let counted = summary(&path).saturation;

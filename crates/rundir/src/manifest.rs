@@ -76,6 +76,9 @@ pub struct ScheduleInfo {
     pub backlog_max: u64,
     /// Operations due before the end and never submitted.
     pub unsent: u64,
+    /// Operations due and not yet submitted when the measured time was over: sent late, or never.
+    #[serde(default)]
+    pub left_at_end: u64,
 }
 
 /// A file as it was when the run ended.

@@ -63,6 +63,7 @@ pub fn conclude(
     manifest.schedule = scheduled(&manifest.plan).then_some(ScheduleInfo {
         backlog_max: outcome.backlog_max,
         unsent: outcome.unsent,
+        left_at_end: outcome.left_at_end,
     });
     manifest.misses = outcome.misses;
     manifest.files = sums::of(&made.dir)?;

@@ -324,11 +324,20 @@ fn stamp_text(block: &mut [u8], id: u64) {
     for sector in block.chunks_mut(SECTOR) {
         x = x.rotate_left(23).wrapping_add(0xD1B5_4A32_D192_ED03);
         if let Some(head) = sector.first_chunk_mut::<10>() {
-            for (i, byte) in head.iter_mut().enumerate() {
-                *byte = b' ' + (x >> (6 * i) & 63) as u8;
-            }
+            head[..8].copy_from_slice(&printable(x).to_le_bytes());
+            head[8..].copy_from_slice(&printable(x >> 48).to_le_bytes()[..2]);
         }
     }
+}
+
+/// Eight printable characters from the lowest 48 bits, six bits each, the lowest first.
+#[inline]
+fn printable(x: u64) -> u64 {
+    // Halves, quarters, then sixes move to the bottom of their half, quarter and byte.
+    let x = x & 0xFF_FFFF | (x & 0xFFFF_FF00_0000) << 8;
+    let x = x & 0x0000_0FFF_0000_0FFF | (x & 0x00FF_F000_00FF_F000) << 4;
+    let x = x & 0x003F_003F_003F_003F | (x & 0x0FC0_0FC0_0FC0_0FC0) << 2;
+    x + 0x2020_2020_2020_2020
 }
 
 /// Which content each block gets: a new one, or one of those before.

@@ -258,3 +258,11 @@ proptest! {
         prop_assert_eq!(&three[..], &one[..whole]);
     }
 }
+
+#[test]
+fn printable_characters_are_six_bits_each() {
+    for x in [0, 1, u64::MAX, 0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210] {
+        let expected = [0, 1, 2, 3, 4, 5, 6, 7].map(|i| b' ' + (x >> (6 * i) & 63) as u8);
+        assert_eq!(printable(x).to_le_bytes(), expected, "{x:x}");
+    }
+}

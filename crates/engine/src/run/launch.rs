@@ -399,14 +399,15 @@ fn work<B: Probes>(
         shared.load.over()
     };
     let stop = [stop, &shared.abort, over];
+    let spin = crate::threaded::longest_spin(shared.plan.workers() as usize);
     Some(match origin.and_then(LoopClock::new) {
         Some(clock) => {
             let worker = worker(shared, seat, timeline, handles, clock);
-            crate::threaded::drive(worker, timeline.start, stop)
+            crate::threaded::drive(worker, timeline.start, spin, stop)
         }
         None => {
             let worker = worker(shared, seat, timeline, handles, MonoClock);
-            crate::threaded::drive(worker, timeline.start, stop)
+            crate::threaded::drive(worker, timeline.start, spin, stop)
         }
     })
 }

@@ -29,6 +29,8 @@ pub struct Pace {
     next_look: Stamp,
     /// Deepest backlog seen.
     pub backlog_max: u64,
+    /// Due and not yet started when the measured time was over; none before that.
+    pub left_at_end: Option<u64>,
     /// When an operation was last complete.
     pub last: Stamp,
 }
@@ -44,6 +46,7 @@ impl Pace {
             pause_ns: think.map_or(0, |t| t.time.0),
             next_look: start,
             backlog_max: 0,
+            left_at_end: None,
             last: start,
         }
     }

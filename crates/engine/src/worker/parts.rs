@@ -54,6 +54,8 @@ pub struct WorkerEnd {
     pub backlog_max: u64,
     /// Operations that found nothing because this run had deleted their key.
     pub misses: u64,
+    /// Operations due and not yet submitted when the measured time was over: sent late, or never.
+    pub left_at_end: u64,
     /// When the last operation was complete.
     pub finished: Stamp,
     /// Its time was up, rather than a limit reached or a stop asked for.

@@ -69,6 +69,13 @@ pub fn demand(
             r.section().name
         ));
     }
+    if let Some((reads, writes)) = rate.as_ref().and_then(|rate| rate.shares) {
+        notes.push(format!(
+            "[{}]: reads and writes share one schedule, and which comes is drawn {reads}:{writes}, \
+             right on average (in fio each direction keeps a pace of its own)",
+            r.section().name
+        ));
+    }
     let think = think(r)?;
     if rate.is_some() && think.is_some() {
         return Err(r.error(

@@ -268,7 +268,8 @@ fn mix(w: &WorkloadPlan, out: &mut Out) -> Result<Option<u64>> {
         let names: Vec<&str> = w.mix.iter().map(|p| p.op.name()).collect();
         return Err(Error::usage("fio has no mix of these operations")
             .with("workload", &w.name)
-            .with("mix", names.join(" ")));
+            .with("mix", names.join(" "))
+            .hint("fio mixes reads and writes only: make the others a workload of their own"));
     }
     let kind = match (word, random) {
         ("rw", false) => "rw".to_owned(),

@@ -8,7 +8,7 @@ use taillight_rundir::summary::Distribution;
 use super::tables;
 use super::{Fact, Model, Tile, Tone, VerdictView, word};
 use crate::format::{self, Script};
-use crate::verdict::{main, unmeasured};
+use crate::verdict::{asked_for, unmeasured};
 
 /// Builds the whole model.
 pub fn model(summary: &Summary, script: Script) -> Model {
@@ -77,12 +77,7 @@ fn tiles(summary: &Summary, script: Script) -> Vec<Tile> {
         ),
     ];
     for (op, totals) in summary.ops.iter().take(2) {
-        let latency = main(totals);
-        let kind = if totals.response.is_some() {
-            "response"
-        } else {
-            "latency"
-        };
+        let (latency, kind) = asked_for(totals);
         if let Some(ns) = latency
             .percentiles
             .iter()

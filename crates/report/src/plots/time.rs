@@ -55,8 +55,10 @@ const LEVELS: [Level; 5] = [
         alpha: 1.0,
     },
 ];
-/// Shown first when several runs lie over each other.
-const FIRST: usize = 2;
+/// Shown first when several runs lie over each other: 99 % ...
+const USUAL: usize = 2;
+/// ... or, where most intervals have too few I/Os for that, what every interval has.
+const ALWAYS: usize = 0;
 
 /// One figure per operation.
 pub fn latency(overlay: &Overlay) -> Vec<Figure> {
@@ -82,12 +84,13 @@ fn latency_of(overlay: &Overlay, name: &str, id: String, title: Option<String>) 
     let overlaid = overlay.runs.len() > 1;
     let mut plot = Plot::new();
     let mut shown: Vec<usize> = Vec::new();
+    let first = first_level(&tracks);
     for (run, track) in &tracks {
         for (nth, level) in LEVELS.iter().enumerate() {
             if track.points.iter().all(|p| (level.pick)(p).is_none()) {
                 continue;
             }
-            let visible = !overlaid || nth == FIRST;
+            let visible = !overlaid || nth == first;
             plot.add_trace(level_line(overlay, *run, track, level, visible));
             shown.push(nth);
         }
@@ -101,7 +104,7 @@ fn latency_of(overlay: &Overlay, name: &str, id: String, title: Option<String>) 
         .x_axis(style::elapsed_axis(overlay))
         .y_axis(style::latency_axis("latency", lo, hi));
     let switches = if overlaid {
-        vec![level_switch(&shown)]
+        vec![level_switch(&shown, first)]
     } else {
         Vec::new()
     };
@@ -116,7 +119,18 @@ fn latency_of(overlay: &Overlay, name: &str, id: String, title: Option<String>) 
     })
 }
 
-fn level_switch(shown: &[usize]) -> Switch {
+/// The level of several runs that is shown until another is chosen.
+fn first_level(tracks: &[(usize, &Track)]) -> usize {
+    let points = || tracks.iter().flat_map(|(_, track)| &track.points);
+    let known = points().filter_map(LEVELS[USUAL].pick).count();
+    if known * 2 >= points().count() {
+        USUAL
+    } else {
+        ALWAYS
+    }
+}
+
+fn level_switch(shown: &[usize], first: usize) -> Switch {
     let choice = |wanted: usize| {
         let visible: Vec<bool> = shown.iter().map(|nth| *nth == wanted).collect();
         Choice {
@@ -127,8 +141,9 @@ fn level_switch(shown: &[usize]) -> Switch {
     };
     Switch {
         label: "Show".to_owned(),
-        choices: [FIRST, 3, 1, 0, 4]
+        choices: [first]
             .into_iter()
+            .chain([USUAL, 3, 1, ALWAYS, 4].into_iter().filter(|l| *l != first))
             .filter(|level| shown.contains(level))
             .map(choice)
             .collect(),
@@ -162,6 +177,8 @@ fn level_line(
         Some((_, heading)) => format!("{heading}, {}", level.name),
         None => level.name.to_owned(),
     };
+    // An interval between two that know nothing has no line to either side.
+    let alone = values.iter().any(Option::is_none);
     let dash = if overlaid {
         DashType::Solid
     } else {
@@ -172,7 +189,16 @@ fn level_line(
         values,
     )
     .name(&name)
-    .mode(Mode::Lines)
+    .mode(if alone {
+        Mode::LinesMarkers
+    } else {
+        Mode::Lines
+    })
+    .marker(
+        Marker::new()
+            .size(4)
+            .color(palette::with_alpha(look.colour, level.alpha)),
+    )
     .line(
         Line::new()
             .color(palette::with_alpha(look.colour, level.alpha))

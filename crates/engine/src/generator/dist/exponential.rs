@@ -1,18 +1,30 @@
 //! YCSB's exponential: an exponential distance back from the newest key.
 //!
-//! `last - floor(-ln(u) / gamma)` with `gamma = -ln(1 - percentile / 100) / (n * frac)`: that
+//! `last - floor(E / gamma)`, E being a standard exponential (YCSB takes `-ln(u)`), with `gamma = -ln(1 - percentile / 100) / (n * frac)`: that
 //! percentage of the draws falls into that newest share of the keys. Draws before key 0 are
 //! redrawn (3.04 % at YCSB's defaults), which YCSB does as well.
+//!
+//! Standard exponentials come from the ziggurat (Marsaglia and Tsang, 2000) with 256 layers, exact
+//! in the tail and the wedges; the table is computed at set-up.
 
+use rand::Rng as _;
 use taillight_core::{Error, Result};
 
 use super::super::Rng;
 use super::{OUTSIDE, share, unit};
 
+/// Layers of the ziggurat.
+const LAYERS: usize = 256;
+/// Where the tail starts, for 256 layers.
+const TAIL: f64 = 7.697_117_470_131_05;
+
 /// An exponential distance back.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Exponential {
-    gamma: f64,
+    /// Mean distance, `1 / gamma`.
+    mean: f64,
+    /// Right edges of the layers, the base first, then 0.
+    edges: Box<[f64; LAYERS + 1]>,
 }
 
 impl Exponential {
@@ -30,19 +42,55 @@ impl Exponential {
         }
         let range = n as f64 * share("exponential share", frac)?;
         Ok(Exponential {
-            gamma: -(1.0 - percentile / 100.0).ln() / range,
+            mean: range / -(1.0 - percentile / 100.0).ln(),
+            edges: edges(),
         })
-    }
-
-    /// How far back for `u` in [0, 1); without bound for 0.
-    #[inline]
-    pub fn back(&self, u: f64) -> u64 {
-        (-u.ln() / self.gamma) as u64
     }
 
     /// One key, the newest being `last`.
     #[inline]
     pub fn draw(&self, rng: &mut Rng, last: u64) -> u64 {
-        last.checked_sub(self.back(unit(rng))).unwrap_or(OUTSIDE)
+        let back = (self.standard(rng) * self.mean) as u64;
+        last.checked_sub(back).unwrap_or(OUTSIDE)
     }
+
+    /// A standard exponential.
+    #[inline]
+    fn standard(&self, rng: &mut Rng) -> f64 {
+        loop {
+            let random = rng.next_u64();
+            let layer = random as usize % LAYERS;
+            // The upper 53 bits; the layer is taken from the others. Signed: the cheap conversion.
+            let x = (random >> 11) as i64 as f64 * (1.0 / (1u64 << 53) as f64) * self.edges[layer];
+            if x < self.edges[layer + 1] {
+                return x;
+            }
+            if let Some(x) = self.rare(rng, layer, x) {
+                return x;
+            }
+        }
+    }
+
+    /// The 2 % of draws in the tail or in a wedge.
+    #[cold]
+    fn rare(&self, rng: &mut Rng, layer: usize, x: f64) -> Option<f64> {
+        if layer == 0 {
+            // The tail of an exponential is an exponential. 1 - u is above 0.
+            return Some(TAIL - (1.0 - unit(rng)).ln());
+        }
+        let (low, high) = ((-self.edges[layer]).exp(), (-self.edges[layer + 1]).exp());
+        (low + unit(rng) * (high - low) < (-x).exp()).then_some(x)
+    }
+}
+
+fn edges() -> Box<[f64; LAYERS + 1]> {
+    // Every layer has the area of the base: a rectangle up to the tail, and the tail.
+    let area = (TAIL + 1.0) * (-TAIL).exp();
+    let mut edges = Box::new([0.0; LAYERS + 1]);
+    edges[0] = area / (-TAIL).exp();
+    edges[1] = TAIL;
+    for i in 2..LAYERS {
+        edges[i] = -(area / edges[i - 1] + (-edges[i - 1]).exp()).ln();
+    }
+    edges
 }

@@ -15,6 +15,7 @@ mod latest;
 mod lengths;
 mod normal;
 mod pareto;
+mod power;
 mod scrambled;
 mod uniform;
 mod zipf;

@@ -6,13 +6,18 @@
 use taillight_core::{Error, Result};
 
 use super::super::Rng;
+use super::power::Power;
 use super::unit;
 
+/// A relative error of the place that no count of draws could show.
+const GOOD: f64 = 1e-9;
+
 /// A power of a uniform draw.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Pareto {
     n: f64,
-    power: f64,
+    exponent: f64,
+    power: Power,
 }
 
 impl Pareto {
@@ -28,16 +33,26 @@ impl Pareto {
                     .hint("0.2 sends 80 % of the I/Os to 20 % of the space"),
             );
         }
+        let exponent = h.ln() / (-h).ln_1p();
         Ok(Pareto {
             n: n as f64,
-            power: h.ln() / (-h).ln_1p(),
+            exponent,
+            power: Power::new(0.0, 1.0, exponent),
         })
     }
 
-    /// The item for `u` in [0, 1).
+    /// The item for `u` in [0, 1). Looked up where the table is as good as a double need be.
     #[inline]
     pub fn at(&self, u: f64) -> u64 {
-        (self.n * u.powf(self.power)) as u64
+        match self.power.at(u) {
+            (power, error) if error < GOOD => (self.n * power) as u64,
+            _ => (self.n * self.by_powf(u)) as u64,
+        }
+    }
+
+    #[cold]
+    fn by_powf(&self, u: f64) -> f64 {
+        u.powf(self.exponent)
     }
 
     /// One item; n itself when rounding takes u to 1, which callers redraw.

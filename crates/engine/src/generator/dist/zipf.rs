@@ -11,12 +11,14 @@ use rand::Rng as _;
 use taillight_core::{Error, Result};
 
 use super::super::Rng;
-use super::super::permute::below;
 use super::alias::Alias;
-use super::unit;
 
 /// Steps an octave of ranks. Below twice as many, each rank is a step of its own.
 const PARTS: u64 = 16;
+
+/// Ranks of a step up to which one draw gives rank and coin: the coin then has 32 bits or more.
+const NARROW: u64 = 1 << 32;
+const TWO_64: f64 = 18_446_744_073_709_551_616.0;
 
 /// Some ranks with nearly the same weight.
 #[derive(Debug, Clone, Copy)]
@@ -25,8 +27,8 @@ struct Step {
     start: u64,
     /// How many.
     width: u64,
-    /// The acceptance of the last rank: the lowest of the step.
-    surely: f64,
+    /// The acceptance of the last rank, of 2^64: the lowest of the step.
+    surely: u64,
 }
 
 /// Zipf over ranks, item 0 the hottest.
@@ -57,7 +59,7 @@ impl Zipf {
             steps.push(Step {
                 start,
                 width,
-                surely: (last / start as f64).powf(-theta),
+                surely: ((last / start as f64).powf(-theta) * TWO_64) as u64,
             });
             weights.push(width as f64 * (start as f64).powf(-theta));
             start += width;
@@ -75,11 +77,23 @@ impl Zipf {
         loop {
             let step = &self.steps[self.choice.pick(rng.next_u64())];
             // Single ranks take the same way (width 1, surely 1): a branch would be mispredicted.
-            let rank = step.start + below(rng.next_u64(), step.width);
-            let coin = unit(rng);
-            if coin < step.surely || coin < (rank as f64 / step.start as f64).powf(-self.theta) {
+            let product = u128::from(rng.next_u64()) * u128::from(step.width);
+            let rank = step.start + (product >> 64) as u64;
+            // What the product has below the rank is as random as the rank, and unrelated to it.
+            let coin = if step.width <= NARROW {
+                product as u64
+            } else {
+                rng.next_u64()
+            };
+            if coin < step.surely || self.accepts(step, rank, coin) {
                 return rank - 1;
             }
         }
+    }
+
+    #[cold]
+    fn accepts(&self, step: &Step, rank: u64, coin: u64) -> bool {
+        let acceptance = (rank as f64 / step.start as f64).powf(-self.theta);
+        (coin as f64) < acceptance * TWO_64
     }
 }

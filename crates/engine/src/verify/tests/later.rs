@@ -146,27 +146,29 @@ fn every_byte_of_the_header_may_be_damaged() {
     }
 }
 
-/// Records in memory, as a target.
-struct Records(Mutex<BTreeMap<u64, Vec<u8>>>);
+/// A keyed target of which a test says only what a read gives: the session's buffer takes the value.
+#[derive(Clone)]
+struct Keyed(Arc<dyn Fn(&Op, &mut [u8]) -> Reply + Send + Sync>);
 
-struct RecordsSession<'a> {
-    records: &'a Records,
+/// Bytes read, or why there are none.
+type Reply = std::result::Result<usize, Status>;
+
+struct KeyedSession {
+    target: Keyed,
     buffer: Vec<u8>,
 }
 
-impl Session for RecordsSession<'static> {
+impl Session for KeyedSession {
     fn buffer(&mut self, _: u32) -> &mut [u8] {
         &mut self.buffer
     }
     fn submit(&mut self, op: &Op, _: u32, token: Token) -> Result<Submitted> {
-        let records = self.records.0.lock().unwrap();
-        Ok(Submitted::Done(match records.get(&op.key) {
-            None => Completion::failed(token, Status::NOT_FOUND),
-            Some(value) => {
-                self.buffer[..value.len()].copy_from_slice(value);
-                Completion::ok(token, value.len() as u64)
-            }
-        }))
+        Ok(Submitted::Done(
+            match (self.target.0)(op, &mut self.buffer) {
+                Ok(size) => Completion::ok(token, size as u64),
+                Err(status) => Completion::failed(token, status),
+            },
+        ))
     }
     fn flush(&mut self) -> Result<()> {
         Ok(())
@@ -177,13 +179,13 @@ impl Session for RecordsSession<'static> {
     fn abandon(self: Box<Self>) {}
 }
 
-impl Target for &'static Records {
+impl Target for Keyed {
     fn geometry(&self) -> Geometry {
         Geometry::keyed()
     }
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
-        Ok(Box::new(RecordsSession {
-            records: self,
+        Ok(Box::new(KeyedSession {
+            target: self.clone(),
             buffer: vec![0; spec.buffer_size as usize],
         }))
     }
@@ -198,10 +200,32 @@ impl Target for &'static Records {
     }
 }
 
+/// Records in memory.
+type Records = Arc<Mutex<BTreeMap<u64, Vec<u8>>>>;
+
+fn holding(records: Records) -> Keyed {
+    Keyed(Arc::new(move |op, buffer| {
+        let records = records.lock().unwrap();
+        let value = records.get(&op.key).ok_or(Status::NOT_FOUND)?;
+        buffer[..value.len()].copy_from_slice(value);
+        Ok(value.len())
+    }))
+}
+
+/// `good` reads work (there is nothing), all others fail; counts them.
+fn dying(good: u32, reads: Arc<AtomicU32>) -> Keyed {
+    Keyed(Arc::new(move |_, _| {
+        Err(match reads.fetch_add(1, Ordering::Relaxed) {
+            n if n < good => Status::NOT_FOUND,
+            _ => Status::TIMEOUT,
+        })
+    }))
+}
+
 #[test]
 fn the_pass_reads_records_one_by_one() {
     const FIRST: u64 = 1000;
-    let records: &'static Records = Box::leak(Box::new(Records(Mutex::default())));
+    let records = Records::default();
     let shared = Shared::new(&VerifySpec {
         run_id: "this run",
         prior: None,
@@ -221,7 +245,7 @@ fn the_pass_reads_records_one_by_one() {
             let write = Op::keyed(OpKind::Update, key, value.len() as u64);
             checker.on_write(&write, &mut value);
             checker.on_write_done(&write, true);
-            records.0.lock().unwrap().insert(key, value.clone());
+            records.lock().unwrap().insert(key, value.clone());
             versions.entry(key).or_default().push(value);
         }
     }
@@ -237,15 +261,15 @@ fn the_pass_reads_records_one_by_one() {
             stop: &AtomicBool::new(false),
             progress: &mut |_, _| {},
         };
-        pass(&records, &shared, how).unwrap()
+        pass(&holding(records.clone()), &shared, how).unwrap()
     };
-    records.0.lock().unwrap().remove(&(FIRST + 39));
+    records.lock().unwrap().remove(&(FIRST + 39));
     let good = pass_over();
     assert_eq!((good.checked, good.wrong), (39, 0));
     assert_eq!(good.unchecked.uncertain, 1, "deleted");
 
     {
-        let mut held = records.0.lock().unwrap();
+        let mut held = records.lock().unwrap();
         held.get_mut(&(FIRST + 1)).unwrap()[60] ^= 4;
         held.insert(FIRST + 2, versions[&(FIRST + 2)][1].clone());
         held.insert(FIRST + 3, versions[&(FIRST + 3)][0].clone());
@@ -267,53 +291,6 @@ fn the_pass_reads_records_one_by_one() {
     assert_eq!(kinds, expected);
 }
 
-/// A target on which `good` reads work and all others fail.
-struct Dying {
-    good: u32,
-    reads: Arc<AtomicU32>,
-}
-
-impl Session for Dying {
-    fn buffer(&mut self, _: u32) -> &mut [u8] {
-        &mut []
-    }
-    fn submit(&mut self, _: &Op, _: u32, token: Token) -> Result<Submitted> {
-        let status = match self.reads.fetch_add(1, Ordering::Relaxed) {
-            n if n < self.good => Status::NOT_FOUND,
-            _ => Status::TIMEOUT,
-        };
-        Ok(Submitted::Done(Completion::failed(token, status)))
-    }
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn poll(&mut self, _: u32, _: Option<Stamp>, _: &mut Vec<Completion>) -> Result<()> {
-        Ok(())
-    }
-    fn abandon(self: Box<Self>) {}
-}
-
-impl Target for Dying {
-    fn geometry(&self) -> Geometry {
-        Geometry::keyed()
-    }
-    fn session(&self, _: &SessionSpec) -> Result<Box<dyn Session>> {
-        Ok(Box::new(Dying {
-            good: self.good,
-            reads: self.reads.clone(),
-        }))
-    }
-    fn admin(&self, _: Admin) -> Result<()> {
-        Ok(())
-    }
-    fn facts(&self) -> Vec<(String, String)> {
-        Vec::new()
-    }
-    fn close(self: Box<Self>) -> Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn the_pass_ends_where_nothing_can_be_read_any_more() {
     const RECORDS: u64 = 1000;
@@ -331,10 +308,7 @@ fn the_pass_ends_where_nothing_can_be_read_any_more() {
         })
         .unwrap();
         shared.preloaded(0, RECORDS);
-        let target = Dying {
-            good,
-            reads: Arc::default(),
-        };
+        let seen = Arc::new(AtomicU32::new(0));
         let how = Pass {
             worker: 0,
             value: 500,
@@ -343,8 +317,8 @@ fn the_pass_ends_where_nothing_can_be_read_any_more() {
             stop: &AtomicBool::new(false),
             progress: &mut |_, _| {},
         };
-        let report = pass(&target, &shared, how).unwrap();
-        assert_eq!(target.reads.load(Ordering::Relaxed), reads);
+        let report = pass(&dying(good, seen.clone()), &shared, how).unwrap();
+        assert_eq!(seen.load(Ordering::Relaxed), reads);
         assert_eq!(report.pass.unwrap().complete, complete);
         assert_eq!(report.unchecked.unreadable, u64::from(reads - good));
     }

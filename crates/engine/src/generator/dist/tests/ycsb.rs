@@ -100,6 +100,22 @@ fn the_same_u_gives_the_same_item() {
 }
 
 #[test]
+fn looked_up_powers_give_the_items_that_powf_gives() {
+    let mut rng = rng(7);
+    for n in [1, 2, 3, 4, 1000, 1_000_000, RANKS, 1 << 38, 1 << 50] {
+        let gray = Gray::ycsb(n);
+        let edges = (0..512).flat_map(|i| {
+            let edge = f64::from(i) / 512.0;
+            [edge, f64::from_bits(edge.to_bits() + 1), edge + 1e-9]
+        });
+        let drawn = std::iter::repeat_with(|| super::super::unit(&mut rng)).take(400_000);
+        for u in edges.chain(drawn) {
+            assert_eq!(gray.at(u, n), gray.by_powf(u, n), "{n} items, u {u}");
+        }
+    }
+}
+
+#[test]
 fn growing_extends_zeta_and_keeps_the_first_items_in_eta() {
     let mut gray = Gray::ycsb(500);
     for n in 501..=1000 {

@@ -323,10 +323,11 @@ pub struct ExportArgs {
   taillight suite slc-paper --path /mnt/test
   taillight suite slc-paper --path /mnt/test --endpoint http://127.0.0.1:9000/bench --scale full
 
-ycsb: Workloads run in the order YCSB recommends, on one store that is loaded before the first one, and
-anew after one that inserts. -p and -P take YCSB's properties. docs/ycsb.md says what is the same
-as in YCSB and what is not. slc-paper: writes and reads on a file, LevelDB, RocksDB and an object
-store, with their SLC factors beside the paper's (docs/slc-paper.md).")]
+ycsb: Workloads run in the order YCSB recommends, on one store that is loaded before the first
+one, and anew after one that inserts. -p and -P take YCSB's properties. docs/ycsb.md says what is
+the same as in YCSB and what is not.
+slc-paper: writes and reads on a file, LevelDB, RocksDB and an object store, with their SLC
+factors beside the paper's (docs/slc-paper.md).")]
 pub struct SuiteArgs {
     /// The method.
     #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(["ycsb", "slc-paper"]))]

@@ -161,8 +161,13 @@ fn collect_words<'a>(
     }
 }
 
-/// Follows `$ref`.
+/// Follows `$ref`, also that of a table that may be left out.
 fn resolve<'a>(schema: &'a Value, node: &'a Value) -> &'a Value {
+    let forms = node["anyOf"].as_array().map_or(&[][..], Vec::as_slice);
+    let node = match forms {
+        [one, null] if null["type"] == "null" => one,
+        _ => node,
+    };
     let name = node["$ref"].as_str().and_then(|r| r.rsplit('/').next());
     match name {
         Some(name) => &schema["$defs"][name],

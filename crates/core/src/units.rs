@@ -39,16 +39,18 @@ pub struct Rate {
     pub per_ns: u64,
 }
 
-const SIZES: [(&str, u64); 9] = [
+const SIZES: [(&str, u64); 11] = [
     ("B", 1),
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
     ("GiB", 1 << 30),
     ("TiB", 1 << 40),
+    ("PiB", 1 << 50),
     ("kB", 1_000),
     ("MB", 1_000_000),
     ("GB", 1_000_000_000),
     ("TB", 1_000_000_000_000),
+    ("PB", 1_000_000_000_000_000),
 ];
 const TIMES: [(&str, u64); 6] = [
     ("ns", 1),
@@ -110,6 +112,7 @@ fn near_size(unit: &str) -> Vec<&'static str> {
         "m" | "mb" | "mib" | "mi" => vec!["MiB", "MB"],
         "g" | "gb" | "gib" | "gi" => vec!["GiB", "GB"],
         "t" | "tb" | "tib" | "ti" => vec!["TiB", "TB"],
+        "p" | "pb" | "pib" | "pi" => vec!["PiB", "PB"],
         "b" | "byte" | "bytes" => vec!["B"],
         _ => Vec::new(),
     }

@@ -30,8 +30,13 @@ fn of(runs: &[(&str, &Manifest)]) -> Option<Table> {
     let mut names: Vec<&String> = facts.iter().flat_map(BTreeMap::keys).collect();
     names.sort_unstable();
     names.dedup();
+    // What a driver does not have is no difference between its runs and those of another one.
     let differs = |name: &str| {
-        let mut values = facts.iter().map(|f| f.get(name));
+        let known = |f: &&BTreeMap<String, String>| {
+            let same = facts.iter().filter(|o| o.get("driver") == f.get("driver"));
+            same.clone().any(|o| o.contains_key(name))
+        };
+        let mut values = facts.iter().filter(known).map(|f| f.get(name));
         let first = values.next();
         values.any(|v| Some(v) != first)
     };
@@ -131,6 +136,10 @@ mod tests {
         );
         let other = run("1MiB", "/b.so");
         assert_eq!(names(&small, &other), ["store.library"]);
+        let mut file = fixture::manifest("f");
+        file.plan.target.driver = "file".to_owned();
+        file.plan.target.options.clear();
+        assert_eq!(names(&small, &file), ["driver", "store.library"]);
         assert!(of(&[("a", &small)]).is_none());
         assert!(of(&[("a", &small), ("b", &small)]).is_some_and(|t| t.rows.len() == 1));
     }

@@ -224,12 +224,14 @@ fn describe(converted: &Converted) -> Salvaged {
         n => format!("; {n} capture chunks could not be read"),
     };
     let text = match converted.rows {
-        0 => format!("the run was killed, and none of its I/Os could be recovered{damaged}"),
+        0 => format!("the run was killed, and none of its I/Os could be saved{damaged}"),
         n if converted.partial_from.is_some() => format!(
-            "the run was killed; {n} I/Os were recovered from memory, from some point on only \
+            "the run was killed; {n} I/Os were saved from memory, from some point on only \
              outliers{damaged}"
         ),
-        n => format!("the run was killed; {n} I/Os were recovered from memory{damaged}"),
+        n => format!(
+            "the run was killed; {n} I/Os were saved from memory, those in flight were not{damaged}"
+        ),
     };
     Salvaged {
         ios: converted.rows,

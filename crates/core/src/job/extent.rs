@@ -6,6 +6,9 @@ use crate::Result;
 use crate::plan::{Access, AccessKind, Plan, WorkloadPlan};
 use crate::units::ByteSize;
 
+/// No device takes smaller blocks than these, bytes.
+const SECTOR: u64 = 512;
+
 /// Checks the workloads against an opened data set of `size` bytes whose offsets and sizes must
 /// be multiples of `align` (the direct I/O alignment of the target).
 ///
@@ -41,6 +44,13 @@ pub(super) fn written_size(plan: &Plan, size: ByteSize) -> Result<(), Complaint>
         fits(w, i, size.0)?;
         let align = w.access.align;
         if w.access.length.is_none() && !size.0.is_multiple_of(align.0) {
+            if !align.0.is_multiple_of(SECTOR) && size.0.is_multiple_of(SECTOR) {
+                return Err(Complaint::new(
+                    format!("workload.{i}.block_size"),
+                    format!("{size} does not divide into blocks of {align}"),
+                    "use a multiple of 512B, for example 4KiB (or give a target.size that divides)",
+                ));
+            }
             let below = ByteSize(size.0 / align.0 * align.0);
             let above = ByteSize((size.0 / align.0 + 1).saturating_mul(align.0));
             return Err(Complaint::new(

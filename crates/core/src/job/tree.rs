@@ -239,6 +239,15 @@ fn put_item<'a>(
         }
         return Ok(());
     };
+    if i == len && len > 0 {
+        // A field alone would make a second workload out of a typing mistake.
+        return Err((
+            format!("`{name}` has no item {i}; its items are 0 to {}", len - 1),
+            Some(format!(
+                "to add one, give it whole: {name}.{i}={{ {rest} = ... }}"
+            )),
+        ));
+    }
     if i == len {
         let span = base..base + index.len();
         items.push(Spanned::new(span, DeValue::Table(DeTable::new())));

@@ -139,7 +139,7 @@ pub fn check_space(wanted: &Wanted, found: &[Found], steps: &[Step], file_size: 
         .with("needed_bytes", needed)
         .with("available_bytes", available)
         .hint(format!(
-            "free {:.1} GiB, or ask for a smaller size",
-            (needed - available) as f64 / f64::from(1 << 30)
+            "free another {} MiB, or ask for a smaller size",
+            (needed - available).div_ceil(1 << 20)
         )))
 }

@@ -54,7 +54,10 @@ pub fn confirmed(
         (true, Some(name)) => Err(
             Error::refused("--destroy names something else than the target")
                 .with("target", &shown)
-                .with("destroy", name),
+                .with("destroy", name)
+                .hint(format!(
+                    "if all data of the target may be lost, write: --destroy {shown}"
+                )),
         ),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Explanation, Layer};
 use crate::format::{self, Script};
+use taillight_core::plan::TraceMode;
 use taillight_rundir::trace_info::Rung;
 
 /// What blocks a thread, for all that rung perf can tell.
@@ -90,6 +91,21 @@ fn threshold(it: &Explanation, script: Script) -> String {
     }
 }
 
+/// Which I/Os have a trace at all.
+fn traced(it: &Explanation) -> String {
+    let traced = format::count(it.coverage.traced);
+    let all = it.info.operations;
+    if it.info.mode != TraceMode::Outliers || all <= it.coverage.traced {
+        return format!("Of {traced} traced I/Os");
+    }
+    let which = match it.given {
+        true => "those above the threshold",
+        false => "the first of each kind, then the slow ones",
+    };
+    let all = format::count(all);
+    format!("Of {traced} traced I/Os ({which}, of {all} in all)")
+}
+
 /// What limits the answer.
 fn limits(it: &Explanation) -> Vec<String> {
     let mut said = Vec::new();
@@ -109,16 +125,13 @@ fn limits(it: &Explanation) -> Vec<String> {
         ));
     } else if block > 0 {
         said.push(format!(
-            "Of {} traced I/Os, {} reached a device; {} of these were seen from end to end.",
-            format::count(c.traced),
+            "{}, {} reached a device; {} of these were seen from end to end.",
+            traced(it),
             format::count(block),
             percent(c.matched, block)
         ));
     } else if c.traced > 0 {
-        said.push(format!(
-            "None of {} traced I/Os had block I/O of its own.",
-            format::count(c.traced)
-        ));
+        said.push(format!("{}, none had block I/O of its own.", traced(it)));
     }
     if it.lacking > 0 {
         said.push(format!(

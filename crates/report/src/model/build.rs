@@ -3,6 +3,7 @@
 use taillight_rundir::Summary;
 use taillight_rundir::bus::BusInfo;
 use taillight_rundir::latency::LatencySource;
+use taillight_rundir::manifest::RunStatus;
 use taillight_rundir::summary::Distribution;
 
 use super::tables;
@@ -169,6 +170,9 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
     let text = if lost.is_empty() {
         match unknown {
             true => "all I/Os but outliers; how many is unknown".to_owned(),
+            false if summary.status == RunStatus::Partial => {
+                "nothing lost of what had ended by then".to_owned()
+            }
             false => "nothing lost".to_owned(),
         }
     } else {

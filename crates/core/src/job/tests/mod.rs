@@ -210,6 +210,7 @@ fn set_reaches_every_field() {
         "workload.0.block_size=8KiB",
         "workload.0.access.align=512B",
         "workload.0.mix={ write = 1 }",
+        "workload.1={ queue_depth = 2 }",
         "workload.1.queue_depth=7",
         "run.duration=5s",
         "target.options.queue=true",

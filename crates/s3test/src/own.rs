@@ -92,13 +92,12 @@ impl Own {
         shared.port.store(port, Ordering::SeqCst);
         lock(&shared.buckets).insert(BUCKET.to_owned(), Default::default());
         let tls = settings.certs.map(config);
-        let own = Own {
+        Own {
             shared: shared.clone(),
             port,
             tls: tls.is_some(),
             accepting: Some(std::thread::spawn(move || accept(&listener, &shared, tls))),
-        };
-        own
+        }
     }
 
     /// Where it listens.

@@ -87,8 +87,8 @@ fn run(setup: &Setup, bytes: u64, shown: &str) -> Result<Report> {
 
 /// What a reader must know.
 const NOTE: &str = "The number in a name is the requests in flight, one worker. The server, a MinIO \
-     on loopback with its data in memory, takes most of both CPUs. CPU is that of the client's \
-     process in the measured time. Taillight makes the bytes of every put and keeps every request; \
+     on loopback with its data in memory, takes most of both CPUs and is in the foreign cores. CPU is \
+     that of the client's process in the measured time. Taillight makes the bytes of every put and keeps every request; \
      the bare client (hyper, tokio's current-thread runtime, a connection for each request in \
      flight) sends the same bytes again and takes no time of a request. Gets read the same objects, \
      puts make new ones, deleted outside of the measured time.";

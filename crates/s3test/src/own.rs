@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -29,6 +29,8 @@ pub enum Trouble {
     Busy,
     /// The answer breaks off in its middle, and the connection ends.
     Cut,
+    /// The server goes, with all connections.
+    Gone,
 }
 
 /// When, and what.
@@ -43,8 +45,21 @@ struct Shared {
     buckets: Mutex<Buckets>,
     open: Mutex<HashMap<u64, TcpStream>>,
     stopping: AtomicBool,
+    port: AtomicU16,
     plan: Mutex<Option<Plan>>,
     objects: AtomicU64,
+}
+
+impl Shared {
+    /// No new connections from now on, and an end to those there are.
+    fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        // Wakes the accepting thread, which then drops the listener.
+        let _ = TcpStream::connect(("127.0.0.1", self.port.load(Ordering::SeqCst)));
+        for connection in lock(&self.open).values() {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -74,15 +89,15 @@ impl Own {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let shared = Arc::new(Shared::default());
+        shared.port.store(port, Ordering::SeqCst);
         lock(&shared.buckets).insert(BUCKET.to_owned(), Default::default());
         let tls = settings.certs.map(config);
-        let own = Own {
+        Own {
             shared: shared.clone(),
             port,
             tls: tls.is_some(),
             accepting: Some(std::thread::spawn(move || accept(&listener, &shared, tls))),
-        };
-        own
+        }
     }
 
     /// Where it listens.
@@ -124,13 +139,8 @@ impl Own {
         let Some(accepting) = self.accepting.take() else {
             return;
         };
-        self.shared.stopping.store(true, Ordering::SeqCst);
-        // Wakes the accepting thread, which then drops the listener.
-        let _ = TcpStream::connect(("127.0.0.1", self.port));
+        self.shared.stop();
         let _ = accepting.join();
-        for connection in lock(&self.shared.open).values() {
-            let _ = connection.shutdown(Shutdown::Both);
-        }
     }
 }
 
@@ -152,12 +162,14 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>, tls: Option<Arc<ServerCo
         let Ok((tcp, _)) = listener.accept() else {
             return;
         };
-        if shared.stopping.load(Ordering::SeqCst) {
-            return;
-        }
         let (shared, tls) = (shared.clone(), tls.clone());
         if let Ok(copy) = tcp.try_clone() {
             lock(&shared.open).insert(number, copy);
+        }
+        // It may have been told to stop since: then nobody else ends this connection.
+        if shared.stopping.load(Ordering::SeqCst) {
+            lock(&shared.open).remove(&number);
+            return;
         }
         std::thread::spawn(move || {
             let _ = tcp.set_nodelay(true);
@@ -180,6 +192,12 @@ fn serve(mut stream: impl Read + Write, shared: &Shared) -> std::io::Result<()> 
     let mut reader = Reader::new();
     while let Some(request) = reader.next(&mut stream)? {
         let met = trouble(shared, &request);
+        if met == Some(Trouble::Gone) {
+            shared.stop();
+        }
+        if shared.stopping.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         let reply = match (auth::check(&request, ID, SECRET), met) {
             (Err(refused), _) => refused,
             (Ok(()), Some(Trouble::Busy)) => Reply::error(503, "SlowDown", "too much"),

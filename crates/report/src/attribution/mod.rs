@@ -10,6 +10,7 @@ mod gaps;
 pub mod json;
 mod judge;
 mod load;
+mod phase;
 mod phases;
 pub mod picture;
 mod stacks;

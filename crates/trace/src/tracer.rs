@@ -120,11 +120,11 @@ fn allowed(rung: TraceRung) -> &'static [Rung] {
     }
 }
 
+/// The rung, what was started on it, and those above it; or why each one failed.
+type Climbed<T> = std::result::Result<(Rung, T, Vec<Refused>), Vec<(Rung, Error)>>;
+
 /// Takes the first rung that works; also those above it, with the reasons.
-fn climb<T>(
-    rungs: &[Rung],
-    mut start: impl FnMut(Rung) -> Result<T>,
-) -> std::result::Result<(Rung, T, Vec<Refused>), Vec<(Rung, Error)>> {
+fn climb<T>(rungs: &[Rung], mut start: impl FnMut(Rung) -> Result<T>) -> Climbed<T> {
     let mut errors: Vec<(Rung, Error)> = Vec::new();
     for rung in rungs {
         match start(*rung) {

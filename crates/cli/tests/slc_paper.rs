@@ -59,7 +59,9 @@ fn the_study_in_small() {
     let page = std::fs::read_to_string(home.path().join("out/report.html")).expect("a page");
     assert!(page.contains("SLC1") && page.contains("RocksDB"));
     // What it made on the disk is gone.
-    let left = std::fs::read_dir(home.path().join("disk")).expect("there").count();
+    let left = std::fs::read_dir(home.path().join("disk"))
+        .expect("there")
+        .count();
     assert_eq!(left, 0);
 }
 

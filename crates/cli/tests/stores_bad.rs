@@ -142,7 +142,10 @@ fn a_corrupt_database_is_told_and_left() {
         std::fs::write(&manifest, vec![0x5A; bytes.len()]).expect("damaged");
         let said = ends(home, "--output second", 4);
         assert!(said.contains("the database is corrupt"), "{said}");
-        assert!(said.contains("store says") && said.contains("repair"), "{said}");
+        assert!(
+            said.contains("store says") && said.contains("repair"),
+            "{said}"
+        );
         assert!(!home.join("second").exists() && current.exists());
     });
 }
@@ -152,7 +155,10 @@ fn mounted(command: &[&str]) -> bool {
     let done = Command::new(command[0]).args(&command[1..]).output();
     let done = done.is_ok_and(|o| o.status.success());
     if !done {
-        eprintln!("skipped: a full disk under a store: `{}` failed", command.join(" "));
+        eprintln!(
+            "skipped: a full disk under a store: `{}` failed",
+            command.join(" ")
+        );
     }
     done
 }
@@ -193,7 +199,10 @@ fn a_full_disk_fails_writes_and_ends_cleanly() {
         job(home, driver, options, 20_000, "mix = \"get\"");
         let place = format!("--set target.path={path}/db --output load");
         let said = ends(home, &place, 4);
-        assert!(said.contains("No space left") || said.contains("ENOSPC"), "{said}");
+        assert!(
+            said.contains("No space left") || said.contains("ENOSPC"),
+            "{said}"
+        );
         assert!(!home.join("load").exists() && !small.path().join("db").exists());
         drop(undo);
     });

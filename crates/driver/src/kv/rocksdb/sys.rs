@@ -7,7 +7,7 @@
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr::{self, null_mut};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use taillight_core::Result;
 
@@ -248,6 +248,8 @@ pub struct Db {
     pub facts: Vec<(String, String)>,
     /// Counters are on.
     pub counts: bool,
+    /// What RocksDB said when a write failed first.
+    broken: OnceLock<String>,
 }
 
 // SAFETY: RocksDB's database and column family handles may be used by any thread at a time.
@@ -299,7 +301,15 @@ impl Db {
             wal,
             facts: Vec::new(),
             counts: false,
+            broken: OnceLock::new(),
         })
+    }
+
+    /// Remembers that a write failed.
+    #[cold]
+    pub fn broke(&self, fault: Fault) -> Fault {
+        self.broken.get_or_init(|| fault.0.clone());
+        fault
     }
 
     /// Counters as text, when they are on.
@@ -340,6 +350,11 @@ impl Db {
     /// # Errors
     /// The store's words.
     pub fn settle(&self) -> Result<(), Fault> {
+        if let Some(said) = self.broken.get() {
+            // A build of RocksDB with assertions (Debian's) ends the process when a log is synced
+            // that a write to has failed, on a full disk for example.
+            return Err(Fault(said.clone()));
+        }
         if !self.wal {
             return self.flush();
         }

@@ -169,7 +169,7 @@ impl Hand for RocksHand {
             (db.library.api.write)(db.raw, options, self.batch, &mut error);
             (db.library.api.batch_clear)(self.batch);
         }
-        db.library.fault(error)
+        db.library.fault(error).map_err(|f| db.broke(f))
     }
 
     fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), Fault> {
@@ -181,7 +181,7 @@ impl Hand for RocksHand {
             let k = key.as_ptr().cast();
             (db.library.api.delete)(db.raw, options, db.family, k, key.len(), &mut error);
         }
-        db.library.fault(error)
+        db.library.fault(error).map_err(|f| db.broke(f))
     }
 
     fn scan(&mut self, range: &Range<'_>, mut found: impl FnMut(&[u8])) -> Result<u32, Fault> {

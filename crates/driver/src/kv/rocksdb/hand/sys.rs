@@ -162,6 +162,11 @@ impl Hand for RocksHand {
     #[inline]
     fn commit(&mut self, durable: bool) -> Result<(), Fault> {
         let db = &*self.db;
+        if let Err(fault) = db.writable() {
+            // SAFETY: the batch is this hand's; what was staged is not written any more.
+            unsafe { (db.library.api.batch_clear)(self.batch) };
+            return Err(fault);
+        }
         let options = self.write[usize::from(durable)];
         let mut error = null_mut();
         // SAFETY: the database is open; the batch is this hand's.
@@ -174,6 +179,7 @@ impl Hand for RocksHand {
 
     fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), Fault> {
         let db = &*self.db;
+        db.writable()?;
         let options = self.write[usize::from(durable)];
         let mut error = null_mut();
         // SAFETY: handles are open; the key outlives the call.

@@ -27,6 +27,8 @@ pub struct KeySpace {
     moving: AtomicBool,
     /// Inserts still unacknowledged when the window passed over them.
     passed: AtomicU64,
+    /// A delete found no key left.
+    used_up: AtomicBool,
     /// One thread alone inserts and acknowledges: it needs no locked instructions.
     sole: bool,
 }
@@ -43,6 +45,7 @@ impl KeySpace {
             bits: (0..WINDOW / 64).map(|_| AtomicU64::new(0)).collect(),
             moving: AtomicBool::new(false),
             passed: AtomicU64::new(0),
+            used_up: AtomicBool::new(false),
             sole: false,
         }
     }
@@ -91,7 +94,15 @@ impl KeySpace {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |first| {
                 (first < acked).then_some(first + 1)
             });
+        if taken.is_err() {
+            self.used_up.store(true, Ordering::Relaxed);
+        }
         taken.ok()
+    }
+
+    /// Whether a delete ever found no key left. From then on some key is deleted twice.
+    pub fn used_up(&self) -> bool {
+        self.used_up.load(Ordering::Relaxed)
     }
 
     /// An insert is complete, whether it succeeded or not: as in YCSB a failed one counts, and
@@ -113,6 +124,12 @@ impl KeySpace {
         let (word, bit) = place(key);
         self.bits[word].fetch_or(bit, Ordering::SeqCst);
         self.advance();
+    }
+
+    /// The key number that a delete has taken last; the first one while there was none.
+    pub fn last_deleted(&self) -> u64 {
+        let first = self.first.load(Ordering::Relaxed);
+        first.saturating_sub(1).max(self.start)
     }
 
     /// Whether a delete has taken this key number, in this run: who looks for it may find nothing.

@@ -143,8 +143,10 @@ impl Keyed {
                 Op::keyed(kind, key, size)
             }
             OpKind::Delete => {
-                let first = self.space.live().0;
-                Op::keyed(kind, self.space.delete().unwrap_or(first), 0)
+                // None is left: once more the one deleted last. The next number may be on its way in.
+                let key = self.space.delete();
+                let key = key.unwrap_or_else(|| self.space.last_deleted());
+                Op::keyed(kind, key, 0)
             }
             OpKind::Scan => {
                 let key = self.existing();
@@ -232,7 +234,7 @@ impl Keyed {
         let (first, end) = self.space.live();
         let count = end.saturating_sub(first);
         if count == 0 {
-            return first.saturating_sub(1).max(self.space.start());
+            return self.space.last_deleted();
         }
         match &mut self.pick {
             Pick::Drawn(dist) => first + dist.draw(&mut self.rng, count - 1),

@@ -113,9 +113,12 @@ impl Keyed {
     }
 
     /// Whether an operation found nothing because a delete of this run has taken its key, before
-    /// it or while it was in flight. That is an answer, and the right one: a miss, no failure.
+    /// it or while it was in flight. That is an answer, and the right one: a miss, no failure. A
+    /// delete of its own key must find it; only when all are deleted there are second deletes.
     fn missed(&self, op: &Op, status: Status) -> bool {
-        status == Status::NOT_FOUND && op.kind != OpKind::Delete && self.space.deleted(op.key)
+        status == Status::NOT_FOUND
+            && self.space.deleted(op.key)
+            && (op.kind != OpKind::Delete || self.space.used_up())
     }
 
     fn kept_sizes(&self, slot: u32) -> &[u32] {

@@ -390,7 +390,6 @@ impl Hand for LevelHand {
         Ok(there)
     }
 
-    #[inline]
     /// Through the batch that is kept: LevelDB's own put makes one for every call, and frees it.
     #[inline]
     fn put(&mut self, key: &[u8], value: &[u8], durable: bool) -> Result<(), Fault> {

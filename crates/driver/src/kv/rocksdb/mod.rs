@@ -98,6 +98,9 @@ impl Engine for Rocks {
             })?;
         }
         options.create(create);
+        if !self.options.options.contains("info_log_level") {
+            options.log_little();
+        }
         let counters = if !self.options.statistics {
             "off"
         } else if options.count() {

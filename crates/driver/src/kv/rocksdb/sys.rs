@@ -7,7 +7,7 @@
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr::{self, null_mut};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use taillight_core::Result;
 
@@ -93,9 +93,12 @@ functions! {
             (Obj, Obj, Obj, usize, *const Bytes, *const usize, *mut Obj, *mut Text, bool);
         statistics_level: "rocksdb_options_set_statistics_level" (Obj, c_int);
         perf_level: "rocksdb_set_perf_level" (c_int);
+        info_log_level: "rocksdb_options_set_info_log_level" (Obj, c_int);
     }
 }
 
+/// RocksDB's `InfoLogLevel::FATAL_LEVEL`.
+const FATAL_ONLY: c_int = 4;
 /// RocksDB's `StatsLevel::kExceptHistogramOrTimers`: counters only, no clock per operation.
 const COUNTERS_ONLY: c_int = 2;
 
@@ -169,6 +172,15 @@ impl Options {
         Options {
             library: library.clone(),
             raw,
+        }
+    }
+
+    /// Leaves RocksDB's own log (`LOG`) to its header and fatal messages. A build with assertions
+    /// (Debian's) ends the process with the second message that a full disk does not take.
+    pub fn log_little(&mut self) {
+        if let Some(level) = self.library.api.info_log_level {
+            // SAFETY: a plain field of our own object, before the database opens.
+            unsafe { level(self.raw, FATAL_ONLY) };
         }
     }
 
@@ -248,6 +260,8 @@ pub struct Db {
     pub facts: Vec<(String, String)>,
     /// Counters are on.
     pub counts: bool,
+    /// What RocksDB said when a write failed first.
+    broken: OnceLock<String>,
 }
 
 // SAFETY: RocksDB's database and column family handles may be used by any thread at a time.
@@ -299,7 +313,27 @@ impl Db {
             wal,
             facts: Vec::new(),
             counts: false,
+            broken: OnceLock::new(),
         })
+    }
+
+    /// Remembers that a write failed for a reason that stays, such as a full disk.
+    #[cold]
+    pub fn broke(&self, fault: Fault) -> Fault {
+        if fault.0.starts_with("IO error") {
+            self.broken.get_or_init(|| fault.0.clone());
+        }
+        fault
+    }
+
+    /// Fails once a write to the log has failed. RocksDB takes no write after that until it is opened
+    /// anew, and a build of it with assertions (Debian's) ends the process when it is asked.
+    #[inline]
+    pub fn writable(&self) -> Result<(), Fault> {
+        match self.broken.get() {
+            Some(said) => Err(Fault(said.clone())),
+            None => Ok(()),
+        }
     }
 
     /// Counters as text, when they are on.
@@ -340,6 +374,7 @@ impl Db {
     /// # Errors
     /// The store's words.
     pub fn settle(&self) -> Result<(), Fault> {
+        self.writable()?;
         if !self.wal {
             return self.flush();
         }

@@ -162,6 +162,11 @@ impl Hand for RocksHand {
     #[inline]
     fn commit(&mut self, durable: bool) -> Result<(), Fault> {
         let db = &*self.db;
+        if let Err(fault) = db.writable() {
+            // SAFETY: the batch is this hand's; what was staged is not written any more.
+            unsafe { (db.library.api.batch_clear)(self.batch) };
+            return Err(fault);
+        }
         let options = self.write[usize::from(durable)];
         let mut error = null_mut();
         // SAFETY: the database is open; the batch is this hand's.
@@ -169,11 +174,12 @@ impl Hand for RocksHand {
             (db.library.api.write)(db.raw, options, self.batch, &mut error);
             (db.library.api.batch_clear)(self.batch);
         }
-        db.library.fault(error)
+        db.library.fault(error).map_err(|f| db.broke(f))
     }
 
     fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), Fault> {
         let db = &*self.db;
+        db.writable()?;
         let options = self.write[usize::from(durable)];
         let mut error = null_mut();
         // SAFETY: handles are open; the key outlives the call.
@@ -181,7 +187,7 @@ impl Hand for RocksHand {
             let k = key.as_ptr().cast();
             (db.library.api.delete)(db.raw, options, db.family, k, key.len(), &mut error);
         }
-        db.library.fault(error)
+        db.library.fault(error).map_err(|f| db.broke(f))
     }
 
     fn scan(&mut self, range: &Range<'_>, mut found: impl FnMut(&[u8])) -> Result<u32, Fault> {

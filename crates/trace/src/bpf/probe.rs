@@ -145,6 +145,8 @@ pub struct BpfProbe {
     running: Box<[Option<Running>]>,
     begun: Box<[Begun]>,
     batch: Vec<Seen>,
+    /// Some I/O was seen to reach a disk.
+    reaches: bool,
     operations: u64,
     lost: u64,
 }
@@ -207,6 +209,7 @@ impl BpfProbe {
             running: (0..OpKind::ALL.len()).map(|_| None).collect(),
             begun: vec![Begun::default(); seat.depth as usize].into(),
             batch: common.spare.try_recv().unwrap_or_default(),
+            reaches: false,
             operations: 0,
             lost: 0,
         }
@@ -233,7 +236,8 @@ impl BpfProbe {
         seen.complete = begun.submit + latency as i64;
         (seen.offset, seen.size) = (begun.offset, begun.size);
         if self.common.late {
-            seen.bios = parts_of(&seen);
+            self.reaches |= seen.parts > 0;
+            seen.bios = parts_of(&seen, self.reaches);
         }
         seen.wake = thread.last_wake.load(Relaxed);
         seen.run = thread.last_in.load(Relaxed);
@@ -318,11 +322,11 @@ fn look(s: &Slot, token: Token) -> Seen {
 }
 
 /// How many parts an I/O has whose completions took all stamps: those seen, and one more when they
-/// are not all of it. Direct I/O has one at least.
-fn parts_of(seen: &Seen) -> u32 {
+/// are not all of it. Direct I/O has one at least, where it reaches a disk (holes do not).
+fn parts_of(seen: &Seen, reaches: bool) -> u32 {
     let data = matches!(seen.op, OpKind::Read | OpKind::Write) && seen.served == 0;
     let whole = u64::from(seen.sectors) * 512 >= seen.size;
-    let least = seen.parts + u32::from(data && !whole);
+    let least = seen.parts + u32::from(data && !whole && reaches);
     seen.bios.max(least)
 }
 
@@ -332,5 +336,40 @@ impl Drop for BpfProbe {
         tally.operations.fetch_add(self.operations, Relaxed);
         tally.lost.fetch_add(self.lost, Relaxed);
         let _ = self.common.full.send(std::mem::take(&mut self.batch));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_an_earlier_operation_are_not_read() {
+        let slot = Slot::default();
+        slot.seen.store(7, Relaxed);
+        slot.done.store(100, Relaxed);
+        slot.parts.store(1, Relaxed);
+        slot.seen_more.store(6, Relaxed);
+        slot.cqe.store(90, Relaxed);
+        let seen = look(&slot, Token(7));
+        assert_eq!((seen.done, seen.parts, seen.cqe), (100, 1, 0));
+        assert_eq!(look(&slot, Token(8)).done, 0);
+    }
+
+    #[test]
+    fn a_part_that_was_not_seen_is_counted() {
+        let io = |parts, sectors| Seen {
+            parts,
+            sectors,
+            size: 8192,
+            ..look(&Slot::default(), Token(1))
+        };
+        assert_eq!(parts_of(&io(1, 16), true), 1, "whole");
+        assert_eq!(parts_of(&io(1, 8), true), 2, "half of it");
+        assert_eq!(parts_of(&io(0, 0), true), 1, "the completion went unseen");
+        assert_eq!(parts_of(&io(0, 0), false), 0, "a hole: no disk has it");
+        let mut sync = io(1, 0);
+        sync.op = OpKind::Fsync;
+        assert_eq!(parts_of(&sync, true), 1, "no data");
     }
 }

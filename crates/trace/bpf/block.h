@@ -70,6 +70,9 @@ int bio_queue(u64 *ctx)
 	struct slot *s;
 
 	s = touched(token & ~LOWER);
+	/* What was held back is queued by threads of the kernel; another process queues its own. */
+	if (s && !ours && !(current_task()->flags & PF_KTHREAD))
+		s = 0;
 	if (token && !s) {
 		/* Remembered from an earlier life of this address. */
 		count(C_STALE);
@@ -210,6 +213,7 @@ int rq_complete(u64 *ctx)
 				s->alloc = rq->start_time_ns;
 				s->done = now;
 				__sync_fetch_and_add(&s->parts, 1);
+				forget(bio);
 				count(C_DONE);
 			}
 		}

@@ -153,9 +153,7 @@ fn evidence(list: &[Judged], events: &Events, info: &TraceInfo, span: (i64, i64)
             time(held)
         ));
     }
-    let shared = |j: &&Judged| {
-        j.layer == Layer::PageCache && j.row.as_ref().is_some_and(parked)
-    };
+    let shared = |j: &&Judged| j.layer == Layer::PageCache && j.row.as_ref().is_some_and(parked);
     let pages = list.iter().filter(shared).count();
     if pages > 0 {
         said.push(format!(

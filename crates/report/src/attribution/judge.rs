@@ -74,7 +74,9 @@ impl Layer {
     pub fn did(self) -> &'static str {
         match self {
             Layer::Schedule => "were started late, behind earlier I/Os of the same worker",
-            Layer::Application => "spent it in the program itself, or in the system call on the CPU",
+            Layer::Application => {
+                "spent it in the program itself, or in the system call on the CPU"
+            }
             Layer::Stopped => "waited while the program was stopped or frozen",
             Layer::Cpu => "waited for a CPU",
             Layer::FileSystem => "waited in the file system",
@@ -345,10 +347,7 @@ mod tests {
     #[test]
     fn no_majority_is_mixed_and_no_evidence_unknown() {
         let it = line(&[(Phase::Device, 390), (Phase::Queue, 300), (Phase::Cpu, 310)]);
-        assert_eq!(
-            judge(slow(1000), row(), it, &base()).layer,
-            Layer::Mixed
-        );
+        assert_eq!(judge(slow(1000), row(), it, &base()).layer, Layer::Mixed);
         let blind = judge(slow(1000), None, None, &base());
         assert_eq!((blind.layer, blind.sure), (Layer::Unknown, false));
     }

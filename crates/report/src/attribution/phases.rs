@@ -109,7 +109,13 @@ fn thread_only(line: &mut Line, io: &LayerRow, beside: &Beside<'_>) {
         return after(line, io, beside);
     }
     if let Some(page) = beside.page_ns {
-        stretch(line, io.enter_ns.unwrap_or(line.at), Phase::Submit, false, beside);
+        stretch(
+            line,
+            io.enter_ns.unwrap_or(line.at),
+            Phase::Submit,
+            false,
+            beside,
+        );
         line.to(page, Phase::PageCache);
         return after(line, io, beside);
     }

@@ -83,6 +83,9 @@ int bio_queue(u64 *ctx)
 		return 0;
 	token = resolve(bio);
 	s = touched(token & ~LOWER);
+	/* What was held back is queued by threads of the kernel; another process queues its own. */
+	if (s && !ours && !(current_task()->flags & PF_KTHREAD))
+		s = 0;
 	if (token && !s) /* Remembered from an earlier life of this address. */
 		map_delete(&bios, &key);
 	if (!s && ours) {
@@ -257,10 +260,12 @@ int rq_complete(u64 *ctx)
 
 		if (s) {
 			now = now ? now : ktime_ns();
-			if (token & LOWER)
+			if (token & LOWER) {
 				complete_low(s, rq, now);
-			else
+			} else {
 				complete(s, rq, bio, now);
+				forget(bio);
+			}
 			if (i)
 				s->flags |= F_MERGED;
 		}

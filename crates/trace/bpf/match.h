@@ -7,7 +7,7 @@
 #include "shared.h"
 
 enum { DIO_IS_SYNC = 2 };
-enum { PF_IO_WORKER = 0x10 };
+enum { PF_IO_WORKER = 0x10, PF_KTHREAD = 0x200000 };
 
 /* The operation a thread with one operation at a time is in. */
 INLINE u64 of_thread(struct thread *t)
@@ -130,6 +130,15 @@ INLINE u64 of_ring(struct bio *bio)
 	if (!done || (done != cfg_uring_done && done != cfg_uring_polled))
 		return 0;
 	return token_of(*(u64 *)(head + data));
+}
+
+/* A bio that was remembered ends: its address may be somebody else's next. */
+INLINE void forget(struct bio *bio)
+{
+	u64 end_io = (u64)bio->bi_end_io, key = address(bio);
+
+	if (end_io != cfg_end_iomap && end_io != cfg_end_blkdev && end_io != cfg_end_blkdev_async)
+		map_delete(&bios, &key);
 }
 
 /* The operation of a bio and, for the file behind a loop device, of the loop device's request. */

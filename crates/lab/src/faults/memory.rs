@@ -38,7 +38,7 @@ pub fn dirty(b: &mut Bench<'_>) -> Result<()> {
 }
 
 /// Room for the victim's pages, beside what it holds itself.
-const ROOM: u64 = 64 * MIB;
+const ROOM: u64 = 12 * MIB;
 
 /// The victim's control group has less memory than it writes: each write has to make room first,
 /// which takes long when the device that dirty pages go to is slow.

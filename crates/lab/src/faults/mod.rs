@@ -83,10 +83,6 @@ pub const FAULTS: &[Fault] = &[
     fault("reclaim", "page_cache", memory::reclaim),
     block("pause", "application", program::pause),
     Fault {
-        engines: &["uring"],
-        ..fault("io-workers", "io_uring", program::io_workers)
-    },
-    Fault {
         engines: &["rocksdb"],
         ..fault("stall", "store", store::stall)
     },

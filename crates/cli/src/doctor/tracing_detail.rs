@@ -91,10 +91,9 @@ fn accounting(sys: &Sys, path: &Path) -> Vec<Check> {
 fn missing(program: &ProgramInfo) -> Option<Check> {
     let why = program.missing.as_ref()?;
     let text = format!("{}: {why}; not seen: {}", program.trace_point, program.sees);
-    let fix = match why.strip_prefix("off: ") {
-        Some(fix) => fix,
-        None => "this kernel lacks it, or its arguments differ; the rest is traced",
-    };
+    let fix = why
+        .strip_prefix("off: ")
+        .unwrap_or("this kernel lacks it, or its arguments differ; the rest is traced");
     Some(Check::warn("trace program", text, fix))
 }
 

@@ -160,24 +160,7 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
         fact("Misses", text, Tone::Plain);
     }
     fact("Percentiles", source(summary), Tone::Plain);
-    let lost = losses(summary);
-    let unknown = unmeasured(summary);
-    let tone = if lost.is_empty() && !unknown {
-        Tone::Plain
-    } else {
-        Tone::Bad
-    };
-    let text = if lost.is_empty() {
-        match unknown {
-            true => "all I/Os but outliers; how many is unknown".to_owned(),
-            false if summary.status == RunStatus::Partial => {
-                "nothing lost of what had ended by then".to_owned()
-            }
-            false => "nothing lost".to_owned(),
-        }
-    } else {
-        lost.join(", ")
-    };
+    let (text, tone) = lost(summary);
     fact("Losses", text, tone);
     if let Some(text) = pictures(summary) {
         fact(PICTURES, text, Tone::Plain);
@@ -287,6 +270,23 @@ fn queue(summary: &Summary, script: Script) -> Option<String> {
         format::percent(mean / of),
         format::duration(of, script)
     ))
+}
+
+/// What was lost, in words.
+fn lost(summary: &Summary) -> (String, Tone) {
+    let lost = losses(summary);
+    if !lost.is_empty() {
+        return (lost.join(", "), Tone::Bad);
+    }
+    if unmeasured(summary) {
+        let text = "all I/Os but outliers; how many is unknown";
+        return (text.to_owned(), Tone::Bad);
+    }
+    let text = match summary.status {
+        RunStatus::Partial => "nothing lost of what had ended by then",
+        _ => "nothing lost",
+    };
+    (text.to_owned(), Tone::Plain)
 }
 
 fn losses(summary: &Summary) -> Vec<String> {

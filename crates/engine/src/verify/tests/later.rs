@@ -148,7 +148,10 @@ fn every_byte_of_the_header_may_be_damaged() {
 
 /// A keyed target of which a test says only what a read gives: the session's buffer takes the value.
 #[derive(Clone)]
-struct Keyed(Arc<dyn Fn(&Op, &mut [u8]) -> Reply + Send + Sync>);
+struct Keyed(Arc<Answer>);
+
+/// What the stand-in says to an operation.
+type Answer = dyn Fn(&Op, &mut [u8]) -> Reply + Send + Sync;
 
 /// Bytes read, or why there are none.
 type Reply = std::result::Result<usize, Status>;

@@ -21,9 +21,18 @@ fn jobs() -> Vec<PathBuf> {
     found
 }
 
+/// An empty directory in which the examples find the files that they name: names count from where
+/// taillight is started.
+fn place() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    let jobs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../jobs");
+    std::os::unix::fs::symlink(jobs, dir.path().join("jobs")).expect("linked");
+    dir
+}
+
 #[test]
 fn the_plan_of_a_plan_is_the_plan() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = place();
     for job in jobs() {
         let (plan, _) = run(
             dir.path(),
@@ -38,7 +47,7 @@ fn the_plan_of_a_plan_is_the_plan() {
 
 #[test]
 fn examples_fit_the_published_schema() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = place();
     let (schema, _) = run(dir.path(), &["schema", "job"], 0);
     let schema: serde_json::Value = serde_json::from_str(&schema).expect("JSON");
     let validator = jsonschema::validator_for(&schema).expect("a schema");
@@ -78,16 +87,7 @@ fn every_example_runs_on_virtual_time() {
             // The store in memory has no objects to list: this example is planned above, not run.
             continue;
         }
-        let dir = tempfile::tempdir().expect("a directory");
-        // What a job names beside itself is named from where taillight is started.
-        let beside = dir.path().join("jobs");
-        std::fs::create_dir(&beside).expect("made");
-        for name in ["times.txt", "sizes.txt"] {
-            let there = job.parent().expect("a folder").join(name);
-            if there.exists() {
-                std::fs::copy(there, beside.join(name)).expect("copied");
-            }
-        }
+        let dir = place();
         let text = std::fs::read_to_string(&job).expect("readable");
         let job = job.to_string_lossy().into_owned();
         // Keys are no offsets: such a job runs on the store in memory.

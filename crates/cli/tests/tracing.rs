@@ -39,7 +39,10 @@ fn bpf_of(mut command: Command) -> (BTreeSet<String>, String) {
         std::thread::sleep(Duration::from_millis(2));
     };
     assert!(status.success(), "{status}");
-    (seen, std::fs::read_to_string(out.path()).expect("read"))
+    // Without the line breaks of the console.
+    let said = std::fs::read_to_string(out.path()).expect("read");
+    let said: Vec<&str> = said.split_whitespace().collect();
+    (seen, said.join(" "))
 }
 
 #[test]

@@ -481,7 +481,7 @@ fn several_runs_share_their_charts_and_keep_their_names() {
     let made = make(&[first, second], &options, &mut |_| true).unwrap();
     assert_eq!(made.summaries.len(), 2);
     let page = fs::read_to_string(&output).unwrap();
-    for label in ["</span>a<br>", "</span>b<br>"] {
+    for label in ["</span>a</td>", "</span>b</td>"] {
         assert!(
             page.contains(label),
             "runs of one name are told apart by their directories"

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use crate::fuse::Slow;
 use crate::guard::{Stop, Undo};
 use crate::truth::{Truth, now_ns};
 use crate::victim::{Order, Victim};
@@ -137,6 +138,28 @@ impl<'a> Bench<'a> {
             self.stop.sleep(gap + after)?;
         }
         Ok(())
+    }
+
+    /// While there is time, every 199th request that `slow` serves takes the amplitude longer.
+    ///
+    /// # Errors
+    /// When the lab is stopped.
+    pub fn slowed(&mut self, slow: &Slow) -> Result<()> {
+        slow.set(199, self.amplitude);
+        while self.more() {
+            self.stop.sleep(Duration::from_millis(50))?;
+        }
+        slow.set(0, Duration::ZERO);
+        self.stop.sleep(self.amplitude * 2)?;
+        self.naps(slow);
+        Ok(())
+    }
+
+    /// What `slow` slept is the truth.
+    pub fn naps(&mut self, slow: &Slow) {
+        for (from, to) in slow.naps() {
+            self.truth.add(from, to);
+        }
     }
 
     /// Waits for the victim's end; its run directory.

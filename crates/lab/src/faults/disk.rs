@@ -57,16 +57,7 @@ pub fn slow_device(b: &mut Bench<'_>) -> Result<()> {
     let disk = Loop::over(&mut b.undo, &file, true)?;
     let order = b.order(disk.device.clone(), "randread");
     b.start(&order)?;
-    slow.set(199, b.amplitude);
-    while b.more() {
-        b.stop.sleep(Duration::from_millis(50))?;
-    }
-    slow.set(0, Duration::ZERO);
-    b.stop.sleep(b.amplitude * 2)?;
-    slow.naps()
-        .iter()
-        .for_each(|(from, to)| b.truth.add(*from, *to));
-    Ok(())
+    b.slowed(&slow)
 }
 
 /// A queue of four requests, and a neighbour with 32.

@@ -21,16 +21,7 @@ pub fn slow_fuse(b: &mut Bench<'_>) -> Result<()> {
     order.set.push("target.options.allow_holes=true".into());
     order.set.push("target.options.read_in_use=true".into());
     b.start(&order)?;
-    slow.set(199, b.amplitude);
-    while b.more() {
-        b.stop.sleep(Duration::from_millis(50))?;
-    }
-    slow.set(0, Duration::ZERO);
-    b.stop.sleep(b.amplitude * 2)?;
-    slow.naps()
-        .iter()
-        .for_each(|(from, to)| b.truth.add(*from, *to));
-    Ok(())
+    b.slowed(&slow)
 }
 
 /// Frozen and thawed again, ext4.

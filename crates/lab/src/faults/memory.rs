@@ -88,8 +88,6 @@ pub fn evict(b: &mut Bench<'_>) -> Result<()> {
     })?;
     b.stop.sleep(b.amplitude * 2)?;
     b.truth = Default::default();
-    slow.naps()
-        .iter()
-        .for_each(|(from, to)| b.truth.add(*from, *to));
+    b.naps(&slow);
     Ok(())
 }

@@ -60,16 +60,7 @@ pub fn slow_server(b: &mut Bench<'_>) -> Result<()> {
         .map(String::from),
     );
     b.start(&order)?;
-    slow.set(199, b.amplitude);
-    while b.more() {
-        b.stop.sleep(Duration::from_millis(50))?;
-    }
-    slow.set(0, Duration::ZERO);
-    b.stop.sleep(b.amplitude * 2)?;
-    slow.naps()
-        .iter()
-        .for_each(|(from, to)| b.truth.add(*from, *to));
-    Ok(())
+    b.slowed(&slow)
 }
 
 /// Starts a server of our own without a port; its socket. It ends with this process in any case.

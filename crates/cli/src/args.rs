@@ -36,6 +36,8 @@ pub enum Command {
     Drivers(DriversArgs),
     /// What this machine allows, and what to do about the rest.
     Doctor(DoctorArgs),
+    /// What an NVMe drive says of itself; sets the thresholds of its latency monitor.
+    Drive(DriveArgs),
     /// JSON Schema of job files and outputs.
     Schema(SchemaArgs),
     /// Job files of other benchmarks into ours; what other tools saw into a run.
@@ -207,6 +209,29 @@ pub struct DoctorArgs {
     #[arg(long)]
     pub trace: bool,
     /// As JSON, for programs.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `drive`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  taillight drive /dev/nvme0
+  taillight drive /dev/nvme0 --thresholds 5ms,10ms,50ms,100ms --change /dev/nvme0
+
+A run reads these logs by itself, before and after. Thresholds go from 5ms to 1280ms in steps of
+5ms; they are not saved, so a reset of the drive undoes them.")]
+pub struct DriveArgs {
+    /// Controller or disk, like /dev/nvme0.
+    #[arg(value_name = "DEVICE")]
+    pub device: PathBuf,
+    /// New thresholds of the OCP latency monitor, which also turn it on.
+    #[arg(long, value_name = "A,B,C,D")]
+    pub thresholds: Option<taillight_trace::nvme::monitor::Thresholds>,
+    /// Confirm the change by naming the drive again.
+    #[arg(long, value_name = "DEVICE", requires = "thresholds")]
+    pub change: Option<PathBuf>,
+    /// As JSON, for programs (`taillight schema nvme`).
     #[arg(long)]
     pub json: bool,
 }

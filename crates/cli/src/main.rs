@@ -4,6 +4,7 @@
 
 mod args;
 mod doctor;
+mod drive;
 mod drivers;
 mod export;
 mod import;
@@ -50,6 +51,7 @@ fn dispatch(command: Command) -> Result<Exit> {
         Command::Report(args) => report::main(&args),
         Command::Drivers(args) => drivers::main(&args),
         Command::Doctor(args) => doctor::main(&args),
+        Command::Drive(args) => drive::main(&args),
         Command::Schema(args) => schema::main(&args),
         Command::Import(args) => import::main(&args),
         Command::Export(args) => export::main(&args),

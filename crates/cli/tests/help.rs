@@ -14,7 +14,7 @@ fn said(args: &[&str]) -> String {
 #[test]
 fn help_of_every_command() {
     for command in [
-        "run", "report", "drivers", "doctor", "schema", "import", "export", "suite",
+        "run", "report", "drivers", "doctor", "drive", "schema", "import", "export", "suite",
     ] {
         insta::assert_snapshot!(format!("help-{command}"), said(&[command, "--help"]));
     }

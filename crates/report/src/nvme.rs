@@ -70,7 +70,7 @@ fn monitor(
     );
     if !before.enabled || !after.enabled {
         return Some(
-            "its latency monitor was off (`nvme ocp set-latency-monitor-feature` sets it)".into(),
+            "its latency monitor was off (`taillight drive --help` tells how to set it)".into(),
         );
     }
     if before.thresholds_ms != after.thresholds_ms {

@@ -8,6 +8,7 @@ use taillight_rundir::layers::{Kind, LayerRow, flags};
 use taillight_rundir::trace_info::TraceInfo;
 use taillight_stats::{episodes::DEFAULT_GAP_NS, group_episodes};
 
+use super::around::Around;
 use super::judge::{Judged, Layer};
 use super::load::Events;
 use super::phases::{Phase, Piece};
@@ -42,6 +43,19 @@ pub struct EpisodeView {
     pub picture: Vec<PictureRow>,
 }
 
+impl EpisodeView {
+    /// Where most of the excess went. The share of a mixed episode is that of its largest part.
+    pub fn blame(&self) -> String {
+        match self.layer {
+            Layer::Mixed => "the excess in several places, none with half of it".to_owned(),
+            layer => {
+                let share = format::percent(self.share);
+                format!("{share} of the excess {}", layer.place())
+            }
+        }
+    }
+}
+
 /// One I/O in a picture.
 #[derive(Debug, Clone)]
 pub struct PictureRow {
@@ -51,8 +65,18 @@ pub struct PictureRow {
     pub pieces: Vec<Piece>,
 }
 
+/// What was seen beside the I/Os themselves.
+pub struct Seen<'a> {
+    /// Events of the trace.
+    pub events: &'a Events,
+    /// How it was traced.
+    pub info: &'a TraceInfo,
+    /// Samples of the machine.
+    pub around: &'a Around,
+}
+
 /// Groups judged outliers.
-pub fn episodes(judged: Vec<Judged>, events: &Events, info: &TraceInfo) -> Vec<EpisodeView> {
+pub fn episodes(judged: Vec<Judged>, seen: &Seen) -> Vec<EpisodeView> {
     let spans: Vec<(i64, i64)> = judged
         .iter()
         .map(|j| (j.slow.submit_ns, j.slow.complete_ns))
@@ -69,7 +93,7 @@ pub fn episodes(judged: Vec<Judged>, events: &Events, info: &TraceInfo) -> Vec<E
     let mut views: Vec<EpisodeView> = members
         .iter()
         .filter(|list| !list.is_empty())
-        .map(|list| view(list, events, info))
+        .map(|list| view(list, seen))
         .collect();
     let mut heavy: Vec<usize> = (0..views.len()).collect();
     heavy.sort_by_key(|i| std::cmp::Reverse(views[*i].excess_ns));
@@ -79,7 +103,7 @@ pub fn episodes(judged: Vec<Judged>, events: &Events, info: &TraceInfo) -> Vec<E
     views
 }
 
-fn view(list: &[Judged], events: &Events, info: &TraceInfo) -> EpisodeView {
+fn view(list: &[Judged], seen: &Seen) -> EpisodeView {
     let start_ns = list.iter().map(|j| j.slow.submit_ns).min().unwrap_or(0);
     let end_ns = list.iter().map(|j| j.slow.complete_ns).max().unwrap_or(0);
     let mut sums: BTreeMap<Layer, u64> = BTreeMap::new();
@@ -103,12 +127,13 @@ fn view(list: &[Judged], events: &Events, info: &TraceInfo) -> EpisodeView {
         layer: blamed,
         excess_ns: total,
         share: ns as f64 / total.max(1) as f64,
-        evidence: evidence(list, events, info, (start_ns, end_ns)),
+        evidence: evidence(list, seen, (start_ns, end_ns)),
         picture: Vec::new(),
     }
 }
 
-fn evidence(list: &[Judged], events: &Events, info: &TraceInfo, span: (i64, i64)) -> Vec<String> {
+fn evidence(list: &[Judged], seen: &Seen, span: (i64, i64)) -> Vec<String> {
+    let Seen { events, info, .. } = *seen;
     let mut said = Vec::new();
     waits(list, events, &mut said);
     of_rows(list, &mut said);
@@ -162,6 +187,7 @@ fn evidence(list: &[Judged], events: &Events, info: &TraceInfo, span: (i64, i64)
         ));
     }
     neighbours(events, info, span, &mut said);
+    said.extend(seen.around.words(span.0, span.1));
     let lacking = list.iter().filter(|j| j.row.is_none()).count();
     if lacking > 0 {
         said.push(format!("{lacking} of them were not traced"));

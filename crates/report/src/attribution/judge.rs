@@ -70,6 +70,26 @@ impl Layer {
             Layer::Unknown => "unknown",
         }
     }
+    /// Where time went, after "61 % of the excess ...".
+    pub fn place(self) -> &'static str {
+        match self {
+            Layer::Schedule => "behind earlier I/Os of the same worker",
+            Layer::Application => "in the program or its system call",
+            Layer::Stopped => "while the program was stopped or frozen",
+            Layer::Cpu => "waiting for a CPU",
+            Layer::FileSystem => "in the file system",
+            Layer::PageCache => "waiting for the page cache",
+            Layer::Throttle => "held back by an I/O limit",
+            Layer::BlockQueue => "in the block queue",
+            Layer::Device => "in the device or below",
+            Layer::Completion => "between the device and the program",
+            Layer::IoUring => "waiting for an io_uring worker thread",
+            Layer::Server => "in the server or the network",
+            Layer::Store => "in the store",
+            Layer::Mixed => "in several places",
+            Layer::Unknown => "unexplained",
+        }
+    }
     /// What it did, after "N I/Os ...".
     pub fn did(self) -> &'static str {
         match self {

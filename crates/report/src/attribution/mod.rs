@@ -4,6 +4,7 @@
 //! kernel did), one I/O at a time. What it is not: a comparison of maxima of different tools.
 //! Every verdict rests on stamps of that very I/O; what was not seen is "unknown".
 
+mod around;
 mod counters;
 mod episodes;
 mod gaps;
@@ -176,7 +177,14 @@ pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
         levels: levels(&loaded.usual, summary),
         coverage: loaded.coverage,
         ios: judged.iter().map(Verdict::of).collect(),
-        episodes: episodes::episodes(judged, &loaded.events, &info),
+        episodes: episodes::episodes(
+            judged,
+            &episodes::Seen {
+                events: &loaded.events,
+                info: &info,
+                around: &around::Around::of(dir),
+            },
+        ),
         info,
     }))
 }

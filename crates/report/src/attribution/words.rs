@@ -259,12 +259,11 @@ pub fn text(it: &Explanation, start_ns: i64) -> String {
         let at = (e.start_ns - start_ns) as f64 / 1e9;
         let span = (e.end_ns - e.start_ns).max(0) as u64;
         out.push_str(&format!(
-            "  at {at:.3} s, {} long: {} outliers up to {}, {} of the excess in {}\n",
+            "  at {at:.3} s, {} long: {} outliers up to {}, {}\n",
             time(span),
             format::count(e.ios),
             time(e.worst_ns),
-            format::percent(e.share),
-            e.layer.name()
+            e.blame()
         ));
         for line in &e.evidence {
             out.push_str(&format!("    - {line}\n"));

@@ -37,12 +37,11 @@ pub fn explained(it: &Explanation, start_ns: i64) -> Explained {
     let episodes = heavy.iter().filter_map(|e| {
         Some(Episode {
             title: format!(
-                "At {:.3} s: {} outliers up to {}, {} of the excess in {}",
+                "At {:.3} s: {} outliers up to {}, {}",
                 (e.start_ns - start_ns) as f64 / 1e9,
                 format::count(e.ios),
                 time(e.worst_ns),
-                format::percent(e.share),
-                e.layer.name().replace('_', " ")
+                e.blame()
             ),
             evidence: e.evidence.clone(),
             picture: picture::episode(e)?,

@@ -1,16 +1,19 @@
 //! The drive's own view: logs of the NVMe drives below the target, before and after a run.
 //!
 //! What it is: parsers of log pages (tested with synthetic pages), a reader that sends nothing but
-//! Identify and Get Log Page, and the JSON of nvme-cli. What it is not: a change to any drive, or a
-//! judgement; `report` sets these counters beside the host's outliers. Called by `cli`.
+//! Identify and Get Log Page, the JSON of nvme-cli, and [`monitor`], which sets one feature on
+//! request. What it is not: a judgement; `report` sets these counters beside the host's outliers.
+//! Called by `cli`.
 
+mod intel;
 pub mod json;
 pub mod micron;
+pub mod monitor;
 pub mod ocp;
 pub mod pages;
 mod sys;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use taillight_core::{Error, Result};
 use taillight_rundir::SCHEMA_VERSION;
@@ -99,8 +102,55 @@ impl Drives {
     }
 }
 
-fn open(path: &std::path::Path) -> Result<sys::Device> {
+fn open(path: &Path) -> Result<sys::Device> {
     sys::Device::open(path)
+}
+
+/// What one drive says now. `path` is a controller, a disk or a partition: `/dev/nvme0`,
+/// `/dev/nvme0n1p2`, a link to one.
+///
+/// # Errors
+/// `Usage` when it is no NVMe drive, `Unavailable` when it cannot be read.
+pub fn look(sys: &Sys, path: &Path) -> Result<Drive> {
+    let name = controller_of(sys, path)?;
+    let device = open(&sys.path(&format!("/dev/{name}")))?;
+    let mut drive = Drive {
+        name,
+        ..Drive::default()
+    };
+    drive.before = Some(read(&device, &mut drive)?);
+    Ok(drive)
+}
+
+/// Opens the controller of a drive, to change its latency monitor.
+///
+/// # Errors
+/// As [`look`].
+pub fn open_to_change(sys: &Sys, path: &Path) -> Result<(String, impl monitor::Change)> {
+    let name = controller_of(sys, path)?;
+    let device = open(&sys.path(&format!("/dev/{name}")))?;
+    Ok((name, device))
+}
+
+/// The controller a path means.
+fn controller_of(sys: &Sys, path: &Path) -> Result<String> {
+    let none = |why: String| {
+        Error::usage("this is no NVMe drive")
+            .with("path", path.display())
+            .with("why", why)
+            .hint("give a controller or a disk, like /dev/nvme0; `ls /dev/nvme*` lists them")
+    };
+    let real = path.canonicalize().map_err(|e| none(e.to_string()))?;
+    let name = real.file_name().unwrap_or_default().to_string_lossy();
+    if is_controller(&name) {
+        return Ok(name.into_owned());
+    }
+    if !is_nvme(&name) {
+        return Err(none("its name is not that of one".to_owned()));
+    }
+    // A partition's directory is inside that of its disk.
+    let disk = name.rsplit_once('p').map_or(&*name, |(disk, _)| disk);
+    controller(sys, disk).map_err(none)
 }
 
 /// `nvme0n1` and the like.
@@ -190,9 +240,12 @@ fn vendor(device: &dyn Admin, identity: &Identity, drive: &mut Drive, logs: &mut
         let page = device.log(0xd1, micron::LOGS_BYTES);
         logs.slow_commands = keep(page.and_then(|p| micron::logs(&p)), drive);
     }
-    if INTEL.contains(&identity.vendor) {
-        let text = "the layout of this vendor's latency log (C1h, C2h) is not published";
-        drive.missing.push(text.to_owned());
+    // Other vendors mean other things by these pages, and so does OCP by C1h.
+    if INTEL.contains(&identity.vendor) && has(0xc1) && has(0xc2) {
+        let pages = device
+            .log(0xc1, intel::BYTES)
+            .and_then(|reads| Ok((reads, device.log(0xc2, intel::BYTES)?)));
+        logs.histogram = keep(pages.and_then(|(r, w)| intel::stats(&r, &w)), drive);
     }
 }
 
@@ -242,7 +295,11 @@ mod tests {
             self.asked.borrow_mut().push(id);
             let mut page = vec![0; bytes];
             match id {
-                0x00 => [0xc3, 0xd0, 0xd1].iter().for_each(|i| page[i * 4] = 1),
+                0x00 => {
+                    let pages = [0xc1, 0xc2, 0xc3, 0xd0, 0xd1];
+                    pages.iter().for_each(|i| page[i * 4] = 1);
+                }
+                0xc1 | 0xc2 => page[0] = 4,
                 0xc3 => page = ocp::testing::page(),
                 _ => {}
             }
@@ -272,7 +329,11 @@ mod tests {
         assert!(logs.latency_monitor.unwrap().enabled);
         assert_eq!(drive.model, "Example SSD");
         let (asked_for, ..) = asked(true, 0x1234);
-        assert!(!asked_for.contains(&0xd0), "pages of another vendor");
+        let of_vendors = [0xc1, 0xc2, 0xd0];
+        assert!(!asked_for.iter().any(|id| of_vendors.contains(id)));
+        let (asked_for, drive, logs) = asked(true, INTEL[1]);
+        assert_eq!(asked_for, [0x02, 0x01, 0x00, 0xc3, 0xc1, 0xc2]);
+        assert!(logs.histogram.is_some(), "{:?}", drive.missing);
     }
 
     #[test]
@@ -302,6 +363,15 @@ mod tests {
         let why = controller(&sys, "nvme1n1").unwrap_err();
         assert!(why.contains("several controllers (nvme1, nvme2)"), "{why}");
         assert!(controller(&sys, "nvme7n1").is_err());
+        let of = |path: &str| controller_of(&sys, &home.path().join(path));
+        for path in ["dev/nvme12", "dev/nvme12n1", "dev/nvme12n1p3", "dev/vda"] {
+            dir(path);
+        }
+        assert_eq!(of("dev/nvme12").unwrap(), "nvme12");
+        assert_eq!(of("dev/nvme12n1").unwrap(), "nvme12");
+        assert_eq!(of("dev/nvme12n1p3").unwrap(), "nvme12");
+        assert!(of("dev/vda").unwrap_err().to_string().contains("no NVMe"));
+        assert!(of("dev/nvme9").is_err());
         let file = Drives::before(&sys, &["nvme1n1".to_owned()]).after();
         let drive = &file.unwrap().drives[0];
         assert_eq!((&*drive.name, &drive.missing), ("nvme1n1", &vec![why]));

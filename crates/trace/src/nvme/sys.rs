@@ -1,4 +1,5 @@
-//! Two admin commands of an NVMe controller, both of which only read.
+//! Three admin commands of an NVMe controller: two that only read, and one that sets the latency
+//! monitor.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -10,6 +11,7 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl, opcode};
 use taillight_core::{Error, Result};
 
 use super::Admin;
+use super::monitor::{Change, FEATURE_BYTES};
 
 /// The kernel's `struct nvme_passthru_cmd`.
 #[repr(C)]
@@ -41,6 +43,7 @@ const _: () = assert!(size_of::<Command>() == 72);
 enum Ask {
     Identify,
     Log(u8),
+    SetMonitor,
 }
 
 /// Dword 10 of Get Log Page: page, how many dwords less one, and that the drive retains its
@@ -49,6 +52,9 @@ fn get_log(id: u8, dwords: u32) -> u32 {
     const RETAIN_EVENT: u32 = 1 << 15;
     u32::from(id) | RETAIN_EVENT | (dwords & 0xffff) << 16
 }
+
+/// Dword 10 of Set Features: the latency monitor, without the bit that saves it.
+const SET_MONITOR: u32 = 0xc5;
 
 /// The ioctl; its answer is the status of the drive.
 struct Passthru(Command);
@@ -101,8 +107,8 @@ impl Device {
         })
     }
 
-    fn send(&self, ask: &Ask, bytes: usize) -> Result<Vec<u8>> {
-        let mut data = vec![0u8; bytes];
+    fn send(&self, ask: &Ask, mut data: Vec<u8>) -> Result<Vec<u8>> {
+        let bytes = data.len();
         let dwords = (bytes / 4).saturating_sub(1) as u32;
         let mut command = Command {
             address: data.as_mut_ptr() as u64,
@@ -121,13 +127,18 @@ impl Device {
                 command.cdw10 = get_log(*id, dwords);
                 command.cdw11 = dwords >> 16;
             }
+            Ask::SetMonitor => {
+                command.opcode = 0x09;
+                command.cdw10 = SET_MONITOR;
+            }
         }
         let what = match ask {
             Ask::Identify => "identify".to_owned(),
             Ask::Log(id) => format!("log page {id:02X}h"),
+            Ask::SetMonitor => "new thresholds (feature C5h)".to_owned(),
         };
-        // SAFETY: `data` outlives the call, is `bytes` long as the command says, and both commands
-        // fill at most that much of it and change nothing on the drive.
+        // SAFETY: `data` outlives the call and is `bytes` long as the command says; each of the
+        // commands fills or reads at most that much of it, and touches no other memory of ours.
         let status = unsafe { ioctl(&self.file, Passthru(command)) };
         match status {
             Ok(0) => Ok(data),
@@ -145,10 +156,16 @@ impl Device {
 
 impl Admin for Device {
     fn identify(&self) -> Result<Vec<u8>> {
-        self.send(&Ask::Identify, 4096)
+        self.send(&Ask::Identify, vec![0; 4096])
     }
     fn log(&self, id: u8, bytes: usize) -> Result<Vec<u8>> {
-        self.send(&Ask::Log(id), bytes)
+        self.send(&Ask::Log(id), vec![0; bytes])
+    }
+}
+
+impl Change for Device {
+    fn set_monitor(&self, data: &[u8; FEATURE_BYTES]) -> Result<()> {
+        self.send(&Ask::SetMonitor, data.to_vec()).map(|_| ())
     }
 }
 

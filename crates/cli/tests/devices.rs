@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use common::run;
 use serde_json::Value;
 
 /// A command's output, or `None` and a printed reason.
@@ -151,4 +152,25 @@ fn a_file_system_that_turns_read_only() {
         std::fs::write(trigger, "1").expect("the file system reports an error");
     });
     kept(dir.path(), code, "read-only file system", &err);
+}
+
+#[test]
+fn what_is_no_nvme_drive_is_left_alone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let new = ["--thresholds", "5ms,10ms,50ms,100ms"];
+    for (path, says) in [("/dev/null", "not that of one"), ("absent", "No such file")] {
+        let (_, err) = run(dir.path(), &["drive", path], 2);
+        assert!(err.contains("no NVMe drive") && err.contains(says), "{err}");
+        let (_, err) = run(dir.path(), &["drive", path, new[0], new[1]], 2);
+        assert!(err.contains("hint: "), "{err}");
+    }
+    let (_, err) = run(
+        dir.path(),
+        &["drive", "/dev/nvme0", new[0], "5,10,50,100"],
+        2,
+    );
+    assert!(err.contains("not a time"), "{err}");
+    let args = ["drive", "/dev/nvme0", "--change", "/dev/nvme0"];
+    let (_, err) = run(dir.path(), &args, 2);
+    assert!(err.contains("--thresholds"), "{err}");
 }

@@ -87,7 +87,7 @@ pub enum ArrivalFlag {
   taillight run job.toml --print-plan > plan.toml
   taillight run job.fio
 
-Sizes: B KiB MiB GiB TiB kB MB GB TB. Times: ns us ms s min h.
+Sizes: B KiB MiB GiB TiB PiB kB MB GB TB PB. Times: ns us ms s min h.
 Exit codes: 0 complete, 2 bad input, 3 refused by the guard, 4 not possible here, 5 target failed,
 6 I/O errors, 7 ceiling missed, 8 ceiling undecided, 130/143 interrupted, 1 a bug.")]
 pub struct RunArgs {

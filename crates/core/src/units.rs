@@ -80,14 +80,18 @@ fn split(text: &str) -> Option<(u64, u64, &str)> {
     Some((num, den, unit))
 }
 
-fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let (num, den, unit) = split(text)?;
-    let factor = units.iter().find(|(name, _)| *name == unit)?.1;
+/// The value in the smallest unit; else what is wrong with it, where that is not its form.
+fn scaled(text: &str, units: &[(&str, u64)]) -> Result<u64, Option<String>> {
+    let (num, den, unit) = split(text).ok_or(None)?;
+    let known = units.iter().find(|(name, _)| *name == unit);
+    let factor = known.ok_or(None)?.1;
     let product = u128::from(num) * u128::from(factor);
     if product % u128::from(den) != 0 {
-        return None;
+        let (smallest, _) = units[0];
+        return Err(Some(format!("is not a whole number of {smallest}")));
     }
-    u64::try_from(product / u128::from(den)).ok()
+    let most = format!("is too large: at most {}{unit}", u64::MAX / factor);
+    u64::try_from(product / u128::from(den)).map_err(|_| Some(most))
 }
 
 /// "did you mean 4KiB or 4kB? " for a number with a unit that is nearly one, else nothing.
@@ -98,7 +102,8 @@ fn did_you_mean(text: &str, near: fn(&str) -> Vec<&'static str>) -> String {
         return String::new();
     };
     let units = near(&unit.trim().to_lowercase());
-    if number.is_empty() || units.is_empty() {
+    // With the right unit it is not the unit that is wrong.
+    if number.is_empty() || units.is_empty() || units.contains(&unit.trim()) {
         return String::new();
     }
     let all: Vec<String> = units.iter().map(|u| format!("{number}{u}")).collect();
@@ -135,9 +140,12 @@ fn near_time(unit: &str) -> Vec<&'static str> {
 impl FromStr for ByteSize {
     type Err = String;
     fn from_str(s: &str) -> Result<Self, String> {
-        scaled(s, &SIZES).map(ByteSize).ok_or_else(|| {
-            let near = did_you_mean(s, near_size);
-            format!("`{s}` is not a size; {near}write a number and a unit: 4KiB, 1GiB, 512B, 10GB")
+        scaled(s, &SIZES).map(ByteSize).map_err(|why| match why {
+            Some(why) => format!("`{s}` {why}"),
+            None => format!(
+                "`{s}` is not a size; {}write a number and a unit: 4KiB, 1GiB, 512B, 10GB",
+                did_you_mean(s, near_size)
+            ),
         })
     }
 }
@@ -145,11 +153,12 @@ impl FromStr for ByteSize {
 impl FromStr for Span {
     type Err = String;
     fn from_str(s: &str) -> Result<Self, String> {
-        scaled(s, &TIMES).map(Span).ok_or_else(|| {
-            let near = did_you_mean(s, near_time);
-            format!(
-                "`{s}` is not a time; {near}write a number and a unit: 500us, 10ms, 30s, 2min, 1h"
-            )
+        scaled(s, &TIMES).map(Span).map_err(|why| match why {
+            Some(why) => format!("`{s}` {why}"),
+            None => format!(
+                "`{s}` is not a time; {}write a number and a unit: 500us, 10ms, 30s, 2min, 1h",
+                did_you_mean(s, near_time)
+            ),
         })
     }
 }
@@ -370,7 +379,16 @@ mod tests {
             let said = given.parse::<Span>().unwrap_err();
             assert!(said.contains(meant), "{said}");
         }
-        for bad in ["4x", "k", "4", ""] {
+        for (bad, why) in [
+            ("99999PiB", "is too large: at most 16383PiB"),
+            ("0.3B", "is not a whole number of B"),
+        ] {
+            let said = bad.parse::<ByteSize>().unwrap_err();
+            assert!(said.ends_with(why), "{said}");
+        }
+        let said = "9999999999h".parse::<Span>().unwrap_err();
+        assert!(said.ends_with("is too large: at most 5124095h"), "{said}");
+        for bad in ["4x", "k", "4", "", "99999999999999999999999KiB"] {
             let said = bad.parse::<ByteSize>().unwrap_err();
             assert!(!said.contains("did you mean"), "{said}");
         }

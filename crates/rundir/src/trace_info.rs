@@ -87,7 +87,7 @@ pub struct TraceInfo {
     /// Names of kernel functions were readable, so that stacks can be read.
     #[serde(default)]
     pub symbols: bool,
-    /// The threshold asked for, ns; absent when the running p99.9 was used.
+    /// The threshold asked for, ns; absent when the running p99.5 was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold_ns: Option<u64>,
     /// Operations that ended while traced.

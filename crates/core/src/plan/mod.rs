@@ -162,7 +162,7 @@ pub struct Ceiling {
 pub struct TracePlan {
     /// Off, outliers or all.
     pub mode: TraceMode,
-    /// Slower than this is an outlier; absent = the tightest ceiling, else the running 99.9 %.
+    /// Slower than this is an outlier; absent = the tightest ceiling, else the 99.9 % of its kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<Span>,
     /// Sample the machine at each interval.

@@ -288,7 +288,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
                         (flight.submit, flight.issued, flight.intended);
                 }
                 whole.op.size = 0;
-                keyed.misses += 1;
+                // As in the totals, its part stands for it.
                 self.recorder.record(&miss(&whole, c, self.queued));
             }
         }

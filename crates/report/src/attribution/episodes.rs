@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use taillight_core::OpKind;
 use taillight_rundir::layers::{Kind, LayerRow, flags};
 use taillight_rundir::trace_info::TraceInfo;
 use taillight_stats::{episodes::DEFAULT_GAP_NS, group_episodes};
@@ -179,7 +178,7 @@ fn evidence(list: &[Judged], seen: &Seen, span: (i64, i64)) -> Vec<String> {
             time(held)
         ));
     }
-    let shared = |j: &&Judged| j.layer == Layer::PageCache && j.row.as_ref().is_some_and(parked);
+    let shared = |j: &&Judged| j.layer == Layer::PageCache && j.shared;
     let pages = list.iter().filter(shared).count();
     if pages > 0 {
         said.push(format!(
@@ -233,12 +232,6 @@ fn unseen(list: &[Judged], events: &Events, span: (i64, i64), said: &mut Vec<Str
             format::percent(shares.of(shares.on_cpu_ns))
         ));
     }
-}
-
-/// A read that the kernel parked until a page is there.
-fn parked(row: &LayerRow) -> bool {
-    let bits = row.flags.unwrap_or(0) & (flags::QUEUED | flags::PUNTED);
-    bits == flags::QUEUED && row.op == Some(OpKind::Read) && row.bios.unwrap_or(0) == 0
 }
 
 /// What the threads waited for, with who was running instead.
@@ -394,4 +387,52 @@ fn picture(list: &[Judged]) -> Vec<PictureRow> {
         }
     };
     rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_core::OpKind;
+
+    use super::super::judge::{Baseline, judge};
+    use super::super::load::Slow;
+    use super::*;
+
+    #[test]
+    fn only_a_read_of_another_is_given_as_the_reason_for_a_page() {
+        let slow = Slow {
+            worker: 0,
+            op: OpKind::Read,
+            intended_ns: 0,
+            submit_ns: 0,
+            complete_ns: 1000,
+        };
+        let row = LayerRow {
+            flags: Some(flags::QUEUED),
+            op: Some(OpKind::Read),
+            end_ns: 1000,
+            ..LayerRow::default()
+        };
+        let piece = Piece {
+            from: 0,
+            to: 1000,
+            phase: Phase::PageCache,
+        };
+        let info: TraceInfo =
+            serde_json::from_str(r#"{"mode":"outliers","rung":"trace_points"}"#).unwrap();
+        let said = |shared: bool| {
+            let judged = judge(
+                slow,
+                Some(row.clone()),
+                Some(vec![piece]),
+                &Baseline::default(),
+            );
+            assert_eq!(judged.layer, Layer::PageCache);
+            let list = [Judged { shared, ..judged }];
+            evidence(&list, &Events::default(), &info, (0, 1000)).join("; ")
+        };
+        let words = "1 waited for a page that another I/O of the run was reading";
+        assert!(said(true).contains(words), "{}", said(true));
+        // Made room in memory instead, for example.
+        assert!(!said(false).contains(words), "{}", said(false));
+    }
 }

@@ -206,6 +206,8 @@ pub struct Judged {
     pub phases: Phases,
     /// The same as a time line.
     pub pieces: Vec<Piece>,
+    /// It waited for a page that another traced I/O read.
+    pub shared: bool,
     /// Excess over the usual, by layer, ns.
     pub excess: Vec<(Layer, u64)>,
     /// The layer to blame.
@@ -274,6 +276,7 @@ pub fn judge(
         row,
         phases,
         pieces: pieces.unwrap_or_default(),
+        shared: false,
         excess,
         layer,
         excess_ns,

@@ -153,15 +153,19 @@ pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
         .into_iter()
         .map(|slow| {
             let row = traced.remove(&(u64::from(slow.worker), slow.submit_ns));
+            let page_ns = row.as_ref().and_then(|row| pages.read_by_another(row));
             let pieces = row.as_ref().map(|row| {
                 let beside = phases::Beside {
                     usual: Some(base.get(slow.op)),
-                    page_ns: pages.read_by_another(row),
+                    page_ns,
                     ..events.beside(u64::from(slow.worker))
                 };
                 phases::pieces(row, &beside)
             });
-            judge(slow, row, pieces, &base)
+            Judged {
+                shared: page_ns.is_some(),
+                ..judge(slow, row, pieces, &base)
+            }
         })
         .collect();
     let lacking = judged.iter().filter(|j| j.row.is_none()).count() as u64;

@@ -19,7 +19,7 @@ use super::cost;
 use super::layout::{C_LOST, C_NEIGHBOURS};
 use super::probe::{BpfProbes, Common, Seen, Tally};
 use super::programs::{self, Config};
-use super::pulse::Pulse;
+use super::pulse::{self, Pulse};
 use super::symbols::Symbols;
 use crate::quota::Quota;
 use crate::rights::{self, Rights};
@@ -89,6 +89,17 @@ fn own_numbers(sys: &Sys) -> Result<()> {
     )
 }
 
+/// Each worker has a place in the programs' memory, and the collector has the last one.
+fn places(workers: u32) -> Result<()> {
+    if workers as usize <= pulse::PLACE {
+        return Ok(());
+    }
+    Err(Error::unavailable("more workers than trace programs watch")
+        .with("workers", workers)
+        .with("most", pulse::PLACE)
+        .hint("use fewer workers, or trace.rung = \"perf\""))
+}
+
 impl Tracing {
     /// Loads the programs and begins to collect.
     ///
@@ -97,6 +108,7 @@ impl Tracing {
     pub fn start(wish: &Wish<'_>, sys: &Sys) -> Result<Tracing> {
         allowed(sys)?;
         let plan = wish.plan;
+        places(plan.workers())?;
         let all = plan.trace.mode == TraceMode::All;
         let queued = plan.workloads.iter().any(|w| w.queue_depth > 1);
         let disks = wish.path.map_or_else(Vec::new, |p| disks::under(sys, p));
@@ -215,4 +227,17 @@ fn nonce() -> u64 {
         .wrapping_add(u64::from(std::process::id()) << 32)
         .wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed >> 50) << 37
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_collectors_place_is_not_a_workers() {
+        assert!(places(4095).is_ok());
+        let e = places(4096).unwrap_err();
+        assert_eq!(e.kind(), taillight_core::ErrorKind::Unavailable);
+        assert!(e.hint_text().is_some());
+    }
 }

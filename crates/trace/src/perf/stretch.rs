@@ -225,10 +225,13 @@ impl Stretches {
         submit >= self.forgotten
     }
 
-    /// Hands over settled stretches that are kept or not shorter than `ns`, and forgets the others,
-    /// until at most `room` are left.
+    /// Hands over stretches that are kept or not shorter than `ns`, and forgets the others, until at
+    /// most `room` are left. Those that wait for a reading are not waited for: a thread that is
+    /// switched all the time may give none that is clear, and memory is bounded. Of their waits
+    /// nothing is claimed.
     pub fn shrink(&mut self, room: usize, ns: u64, mut put: impl FnMut(LayerRow), worker: u16) {
-        let excess = self.list.len().saturating_sub(room).min(self.settled);
+        let excess = self.list.len().saturating_sub(room);
+        self.settled = self.settled.max(excess);
         for one in self.list.drain(..excess) {
             if one.kept || one.length() >= ns {
                 put(one.row(worker));
@@ -379,6 +382,29 @@ mod tests {
         let mut s = Stretches::new(0);
         s.add(Record::In { at: 5 });
         assert_eq!(rows(&mut s), [], "nobody knows since when it was away");
+    }
+
+    #[test]
+    fn stretches_that_no_reading_settles_do_not_pile_up() {
+        let mut s = Stretches::new(0);
+        s.settle(reading(0, 0, 0));
+        for n in 0..1000 {
+            off(&mut s, 10 * n, 10 * n + 1, false);
+            // Made while the thread came back: passed over.
+            let unclear = Reading {
+                from: (10 * n * MS) as i64,
+                ..reading(n, n + 1, 10 * n + 2)
+            };
+            s.settle(unclear);
+            s.shrink(100, 5 * MS, |_| (), 0);
+            assert!(s.list.len() <= 100, "{}", s.list.len());
+        }
+        // The next clear reading covers some that are gone: nothing is claimed of the others.
+        s.settle(reading(1000, 1000, 10_000));
+        assert_eq!(rows(&mut s), [(0, 0); 100]);
+        off(&mut s, 20_000, 20_010, false);
+        s.settle(reading(1010, 1001, 20_011));
+        assert_eq!(rows(&mut s), [(0, 10)], "after that all is as before");
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl Engine for Rocks {
             })?;
         }
         options.create(create);
-        if !self.options.options.contains("info_log_level") {
+        if !options::chooses_its_log(&self.strings) {
             options.log_little();
         }
         let counters = if !self.options.statistics {

@@ -122,7 +122,8 @@ pub const DOCS: &[OptionDoc] = &[
         "options",
         "RocksDB option string",
         "",
-        "any of RocksDB's own options: \"max_open_files=100;level0_file_num_compaction_trigger=2\"",
+        "any of RocksDB's own options: \"max_open_files=100;level0_file_num_compaction_trigger=2\"; \
+         RocksDB's own LOG keeps to fatal messages unless info_log_level is given",
     ),
     doc(
         "options_file",
@@ -253,6 +254,7 @@ impl RocksOptions {
                 Error::unavailable("cannot read the options file")
                     .with("options_file", &self.options_file)
                     .source(e)
+                    .hint("correct target.options.options_file, or leave it out")
             })?;
             let string = from_file(&text, &self.column_family).ok_or_else(|| {
                 Error::usage("the options file has no section for this column family")
@@ -301,6 +303,11 @@ impl RocksOptions {
         }
         all.join(";")
     }
+}
+
+/// Whether some option string, the file's too, says how much RocksDB logs.
+pub fn chooses_its_log(strings: &[(&'static str, String)]) -> bool {
+    strings.iter().any(|(_, s)| s.contains("info_log_level="))
 }
 
 /// The section of an options file that a line opens.
@@ -366,7 +373,7 @@ fn pair(name: &str, value: &str) -> String {
 }
 
 /// Options in force worth showing without looking for them.
-const SHOWN: [&str; 18] = [
+const SHOWN: [&str; 19] = [
     "max_background_jobs",
     "use_direct_reads",
     "use_direct_io_for_flush_and_compaction",
@@ -385,6 +392,7 @@ const SHOWN: [&str; 18] = [
     "filter_policy",
     "cache_index_and_filter_blocks",
     "delayed_write_rate",
+    "info_log_level",
 ];
 
 /// Version and options in force, from the OPTIONS file that RocksDB wrote when it opened.
@@ -489,5 +497,27 @@ mod tests {
         );
         assert_eq!(from_file(text, "b"), None);
         assert_eq!(from_file("nonsense", "default"), None);
+    }
+
+    #[test]
+    fn the_file_may_say_how_much_is_logged() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("OPTIONS-000005");
+        let logs = |level: &str, options: &str| {
+            let text = format!("[DBOptions]\n{level}\n[CFOptions \"default\"]\n");
+            std::fs::write(&file, text).unwrap();
+            let file = file.display();
+            let o = parse(&format!(
+                "options_file = \"{file}\"\noptions = \"{options}\""
+            ));
+            chooses_its_log(&o.unwrap().strings().unwrap())
+        };
+        assert!(logs("info_log_level=INFO_LEVEL", ""));
+        assert!(logs("", "info_log_level=INFO_LEVEL"));
+        assert!(!logs("max_open_files=7", "max_open_files=9"));
+        assert!(
+            SHOWN.contains(&"info_log_level"),
+            "what is in force is told"
+        );
     }
 }

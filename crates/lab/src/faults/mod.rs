@@ -7,6 +7,7 @@ mod memory;
 mod program;
 mod stopped;
 mod store;
+mod workers;
 
 use std::time::Duration;
 
@@ -82,6 +83,10 @@ pub const FAULTS: &[Fault] = &[
     fault("evict", "page_cache", memory::evict),
     fault("reclaim", "page_cache", memory::reclaim),
     block("pause", "application", program::pause),
+    Fault {
+        engines: &["uring"],
+        ..block("io-workers", "io_uring", workers::few)
+    },
     Fault {
         engines: &["rocksdb"],
         ..fault("stall", "store", store::stall)

@@ -4,6 +4,7 @@
 //! kernel did), one I/O at a time. What it is not: a comparison of maxima of different tools.
 //! Every verdict rests on stamps of that very I/O; what was not seen is "unknown".
 
+mod blocks;
 mod counters;
 mod episodes;
 mod gaps;

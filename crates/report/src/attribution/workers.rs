@@ -20,8 +20,9 @@ pub fn own(io: &LayerRow, beside: &Beside<'_>) -> Vec<LayerRow> {
 
 /// From the hand-over until the worker is known to be at it.
 pub fn wait(line: &mut Line, io: &LayerRow, doing: &Beside<'_>) {
-    let first = doing.off.first().map(|r| r.start_ns);
-    let known = [io.held_ns, io.bio_ns, first, io.cqe_ns];
+    let mut stretches = doing.off.iter().map(|r| r.start_ns);
+    let first = stretches.find(|from| *from >= line.at);
+    let known = [io.held_ns, io.part_bio_ns, io.bio_ns, first, io.cqe_ns];
     let begun = known.into_iter().flatten().filter(|at| *at >= line.at);
     let begun = begun.min().unwrap_or(io.end_ns);
     if doing.blind {

@@ -8,6 +8,7 @@ use crate::bench::Bench;
 use crate::fuse;
 use crate::guard::{NAME, home};
 use crate::stage::Loop;
+use crate::victim::Victim;
 
 /// Writes that come together, and single ones between.
 const CROWD: u32 = 8;
@@ -50,10 +51,9 @@ pub fn few(b: &mut Bench<'_>) -> Result<()> {
     order.more.push(disk.device.to_string_lossy().into_owned());
     slow.set_syncs(sync);
     b.start(&order)?;
-    while b.more() {
+    while b.victim.as_ref().is_some_and(Victim::works) {
         b.stop.sleep(b.amplitude)?;
     }
-    b.stop.sleep(b.amplitude * 4)?;
     b.naps(&slow);
     Ok(())
 }

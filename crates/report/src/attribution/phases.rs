@@ -136,6 +136,8 @@ fn whole(io: &LayerRow, beside: &Beside<'_>) -> Vec<Piece> {
     }
     if idle {
         workers::busy(&mut line, io, doing);
+    } else {
+        workers::told(&mut line, &own);
     }
     after(&mut line, io, io.end_ns, beside);
     line.pieces
@@ -203,7 +205,21 @@ fn after(line: &mut Line, io: &LayerRow, to: i64, beside: &Beside<'_>) {
             }
         }
     }
-    stretch(line, to, Phase::Application, false, beside);
+    let elsewhere = has(io, flags::QUEUED) && dozed(io, beside) * 4 > (to - from).unsigned_abs();
+    stretch(line, to, Phase::Application, elsewhere, beside);
+}
+
+/// How long the thread slept during this I/O in stretches too short for events. One that has several
+/// in flight takes whatever has come when it wakes up: this one had not, and nothing says why.
+fn dozed(io: &LayerRow, beside: &Beside<'_>) -> u64 {
+    let within = |at: i64| at.clamp(io.start_ns, io.end_ns);
+    let slept = overlapping(beside.off, io.start_ns, io.end_ns)
+        .filter(|r| r.state != Some(0))
+        .map(|r| within(r.middle_ns.unwrap_or(r.end_ns)) - within(r.start_ns));
+    let known: i64 = slept.sum();
+    io.blocked_ns
+        .unwrap_or(0)
+        .saturating_sub(known.unsigned_abs())
 }
 
 pub(super) fn overlapping(
@@ -466,6 +482,42 @@ mod tests {
             (150, IoWorker),
         ];
         assert_eq!(all(&one, &NONE), expected);
+    }
+
+    #[test]
+    fn a_worker_that_waits_for_a_cpu_after_its_flush_is_no_late_completion() {
+        let all_of = |events: &Events| {
+            let both = LayerRow {
+                token: Some(7),
+                sync_punt_ns: Some(1050),
+                wake_ns: None,
+                ..io()
+            };
+            lengths(&pieces(&both, &events.beside(0)))
+        };
+        let mut events = Events::default();
+        let slept = LayerRow {
+            kind: Kind::Worker,
+            token: Some(7),
+            ..off(1110, Some(1820), 1950, "submit_bio_wait;blkdev_issue_flush")
+        };
+        assert_eq!(all_of(&events).get(Phase::Cpu), 0);
+        events.other.insert(Kind::Worker, vec![slept]);
+        let it = all_of(&events);
+        assert_eq!((it.get(Phase::Cpu), it.get(Phase::Completion)), (130, 20));
+    }
+
+    #[test]
+    fn a_thread_that_dozed_was_not_busy_with_what_had_not_come() {
+        let queued = |blocked| LayerRow {
+            flags: Some(flags::QUEUED),
+            blocked_ns: Some(blocked),
+            wake_ns: None,
+            ..io()
+        };
+        let application = |io: LayerRow| lengths(&pieces(&io, &NONE)).get(Phase::Application);
+        assert_eq!(application(queued(10)), 200);
+        assert_eq!(application(queued(700)), 0);
     }
 
     #[test]

@@ -74,6 +74,22 @@ fn blockers(from: i64, to: i64, io: &LayerRow, doing: &Beside<'_>) -> Vec<(i64, 
     list
 }
 
+/// A worker that slept until its parts were done is told, and waits for a CPU, before it can tell who
+/// waits for the I/O.
+pub fn told(line: &mut Line, own: &[LayerRow]) {
+    let asleep = own
+        .iter()
+        .find(|r| r.start_ns <= line.at && r.end_ns > line.at);
+    if let Some(row) = asleep.filter(|r| r.state != Some(0)) {
+        if let Some(wake) = row.middle_ns {
+            line.to(wake, Phase::Completion);
+            line.to(row.end_ns, Phase::Cpu);
+        } else {
+            line.to(row.end_ns, Phase::Unobserved);
+        }
+    }
+}
+
 /// An I/O that the worker did without block I/O: its sleeps say what for.
 pub fn busy(line: &mut Line, io: &LayerRow, doing: &Beside<'_>) {
     let last = doing.off.last().map(|r| r.end_ns);

@@ -75,7 +75,7 @@ pub const FAULTS: &[Fault] = &[
     block("freeze-xfs", "file_system", filesystem::freeze_xfs),
     block("journal", "file_system", filesystem::journal),
     fault("cpu-quota", "cpu", cpu::quota),
-    block("spinners", "cpu", cpu::spinners),
+    block("spinners", "cpu|device", cpu::spinners),
     block("rt-hog", "cpu", cpu::hog),
     block("stop", "stopped", stopped::signals),
     block("freezer", "stopped", stopped::freezer),

@@ -57,6 +57,8 @@ pub struct Slow {
     pub sleep_ns: AtomicU64,
     /// Smaller ones never sleep, bytes.
     pub least: AtomicU64,
+    /// How long each sync sleeps, ns.
+    syncs_ns: AtomicU64,
     seen: AtomicU64,
     naps: Mutex<Vec<(i64, i64)>>,
 }
@@ -66,6 +68,11 @@ impl Slow {
     pub fn set(&self, every: u64, sleep: Duration) {
         self.sleep_ns.store(sleep.as_nanos() as u64, Relaxed);
         self.every.store(every, Relaxed);
+    }
+
+    /// Each sync takes this much longer.
+    pub fn set_syncs(&self, sleep: Duration) {
+        self.syncs_ns.store(sleep.as_nanos() as u64, Relaxed);
     }
 
     /// When it slept.
@@ -81,8 +88,15 @@ impl Slow {
         if every == 0 || small || !self.seen.fetch_add(1, Relaxed).is_multiple_of(every) {
             return;
         }
+        self.nap(self.sleep_ns.load(Relaxed));
+    }
+
+    fn nap(&self, ns: u64) {
+        if ns == 0 {
+            return;
+        }
         let from = now_ns();
-        std::thread::sleep(Duration::from_nanos(self.sleep_ns.load(Relaxed)));
+        std::thread::sleep(Duration::from_nanos(ns));
         let mut naps = self.naps.lock().unwrap_or_else(PoisonError::into_inner);
         naps.push((from, now_ns()));
     }
@@ -217,7 +231,11 @@ impl Served {
             code::STATFS => answer
                 .word(&[1 << 20, 1 << 19, 1 << 19, 2, 1])
                 .half(&[4096, 255, 4096, 0, 0, 0, 0, 0, 0, 0]),
-            code::RELEASE | code::RELEASEDIR | code::FSYNC | code::FLUSH => answer,
+            code::RELEASE | code::RELEASEDIR | code::FLUSH => answer,
+            code::FSYNC => {
+                self.slow.nap(self.slow.syncs_ns.load(Relaxed));
+                answer
+            }
             code::READDIR | code::ACCESS => answer,
             _ => return Err(ENOSYS),
         })

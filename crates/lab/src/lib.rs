@@ -7,6 +7,7 @@
 //! that was killed is swept up by the next. Called by `cargo xtask lab` and by a test.
 
 pub mod bench;
+pub mod blocklog;
 pub mod faults;
 pub mod fuse;
 pub mod guard;

@@ -140,7 +140,8 @@ pub struct LayerRow {
     pub parts: Option<u64>,
     /// Picked up by io_uring.
     pub enter_ns: Option<i64>,
-    /// First part queued to the block layer.
+    /// First part queued to the block layer; where parts came one after another (`rounds`), the first
+    /// of the last round.
     pub bio_ns: Option<i64>,
     /// Last part queued to the block layer.
     pub bio_last_ns: Option<i64>,
@@ -206,6 +207,19 @@ pub struct LayerRow {
     pub voluntary: Option<u64>,
     /// Times the CPU was taken from it.
     pub involuntary: Option<u64>,
+    /// How often all parts so far were done when another one came: the stamps above are of the last
+    /// ones, those that follow of the earlier ones that took longest.
+    pub rounds: Option<u64>,
+    /// First of these queued to the block layer.
+    pub part_bio_ns: Option<i64>,
+    /// Its last-completing request was allocated.
+    pub part_alloc_ns: Option<i64>,
+    /// It was given to the driver.
+    pub part_issue_ns: Option<i64>,
+    /// The device was done with them.
+    pub part_done_ns: Option<i64>,
+    /// The sync that follows a write was handed to an io_uring worker thread.
+    pub sync_punt_ns: Option<i64>,
 }
 
 /// `layers.parquet` being written.

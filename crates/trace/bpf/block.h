@@ -18,6 +18,25 @@ INLINE bool watched(u32 disk)
 			disk == cfg_disk3);
 }
 
+/* A part comes after all earlier ones were done: their stamps are put aside, if those before did not
+ * take longer. */
+INLINE void next_round(struct slot *s)
+{
+	u64 took = s->done - s->bio_first;
+
+	part_of(s);
+	s->rounds++;
+	if (took > s->part_done - s->part_bio) {
+		s->part_bio = s->bio_first;
+		s->part_alloc = s->alloc;
+		s->part_issue = s->issue;
+		s->part_done = s->done;
+	}
+	s->bio_first = s->alloc = s->issue = s->done = 0;
+	if (s->seen_more == s->token)
+		s->bio_last = 0;
+}
+
 /* Somebody else's I/O on a disk under test. */
 INLINE void neighbour(struct bio *bio, u32 pid)
 {
@@ -81,13 +100,11 @@ int bio_queue(u64 *ctx)
 
 	if (ours && late(bio))
 		return 0;
-	token = resolve(bio);
+	token = resolve_fresh(bio);
 	s = touched(token & ~LOWER);
 	/* What was held back is queued by threads of the kernel; another process queues its own. */
 	if (s && !ours && !(current_task()->flags & PF_KTHREAD))
 		s = 0;
-	if (token && !s) /* Remembered from an earlier life of this address. */
-		map_delete(&bios, &key);
 	if (!s && ours) {
 		token = of_current((u32)ids);
 		s = touched(token);
@@ -95,6 +112,8 @@ int bio_queue(u64 *ctx)
 			map_update(&bios, &key, &token, 0);
 	}
 	if (!s) {
+		/* Remembered from an earlier life of this address. */
+		map_delete(&bios, &key);
 		neighbour(bio, (u32)ids);
 		return 0;
 	}
@@ -109,10 +128,17 @@ int bio_queue(u64 *ctx)
 		s->flags |= F_LOWER;
 		return 0;
 	}
+	/* Those that the completion takes all stamps of are not counted here. */
+	if (s->bios < s->parts)
+		s->bios = s->parts;
+	if (s->done && s->bios == s->parts)
+		next_round(s);
 	if (!s->bio_first) {
 		s->bio_first = now;
-		s->sector = bio->bi_iter.bi_sector;
-		s->dev = bio->bi_bdev->bd_dev;
+		if (!s->bios) {
+			s->sector = bio->bi_iter.bi_sector;
+			s->dev = bio->bi_bdev->bd_dev;
+		}
 	} else {
 		more_of(s);
 		s->bio_last = now;
@@ -230,8 +256,10 @@ INLINE void complete(struct slot *s, struct request *rq, struct bio *bio, u64 no
 		s->issue = rq->io_start_time_ns;
 	if (!s->bio_first) {
 		s->bio_first = s->alloc;
-		s->sector = bio->bi_iter.bi_sector;
-		s->dev = bio->bi_bdev->bd_dev;
+		if (!s->bios) {
+			s->sector = bio->bi_iter.bi_sector;
+			s->dev = bio->bi_bdev->bd_dev;
+		}
 	}
 	__sync_fetch_and_add(&s->sectors, bio->bi_iter.bi_size >> 9);
 }

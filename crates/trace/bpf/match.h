@@ -21,6 +21,17 @@ INLINE u64 of_thread(struct thread *t)
 	return s ? s->token : 0;
 }
 
+/* The operation that an io_uring worker thread is doing. */
+INLINE u64 of_worker(u64 worker)
+{
+	u64 state = (u64)READ(struct task_struct, worker, worker_private);
+	u64 work = state ? (u64)READ(struct io_worker, state, cur_work) : 0;
+
+	if (!work)
+		return 0;
+	return token_of(READ(struct io_kiocb, work - OFFSET_OF(struct io_kiocb, work), cqe.user_data));
+}
+
 INLINE u64 of_task(u64 task)
 {
 	u32 index;
@@ -29,7 +40,9 @@ INLINE u64 of_task(u64 task)
 	if ((u32)READ(struct task_struct, task, tgid) != cfg_tgid)
 		return 0;
 	t = thread_of(READ(struct task_struct, task, pid), &index);
-	return t ? of_thread(t) : 0;
+	if (t)
+		return of_thread(t);
+	return READ(struct task_struct, task, flags) & PF_IO_WORKER ? of_worker(task) : 0;
 }
 
 /* A bio as plain numbers. */
@@ -141,8 +154,9 @@ INLINE void forget(struct bio *bio)
 		map_delete(&bios, &key);
 }
 
-/* The operation of a bio and, for the file behind a loop device, of the loop device's request. */
-NOINLINE u64 resolve_any(struct bio *bio)
+/* The operation of a bio and, for the file behind a loop device, of the loop device's request. A
+ * `fresh` one begins its life: what is remembered of its address was another. */
+NOINLINE u64 resolve_any(struct bio *bio, bool fresh)
 {
 	struct plain p;
 	u64 kiocb, task, token, done;
@@ -156,7 +170,7 @@ NOINLINE u64 resolve_any(struct bio *bio)
 		return 0;
 	direct(&p, &kiocb, &task);
 	if (!kiocb && !task)
-		return remembered(p.self);
+		return fresh && p.self == address(bio) ? 0 : remembered(p.self);
 	token = of_direct(kiocb, task);
 	if (token || !kiocb || !cfg_loop_done)
 		return token;
@@ -177,17 +191,34 @@ INLINE u64 resolve(struct bio *bio)
 {
 	u64 token = of_ring(bio);
 
-	return token ? token : resolve_any(bio);
+	return token ? token : resolve_any(bio, 0);
 }
 
-/* The operation that an io_uring worker thread is doing. */
-INLINE u64 of_worker(struct task_struct *worker)
+INLINE u64 resolve_fresh(struct bio *bio)
 {
-	u64 work = (u64)READ(struct io_worker, worker->worker_private, cur_work);
+	u64 token = of_ring(bio);
 
-	if (!work)
-		return 0;
-	return token_of(READ(struct io_kiocb, work - OFFSET_OF(struct io_kiocb, work), cqe.user_data));
+	return token ? token : resolve_any(bio, 1);
+}
+
+/* Functions of a stack looked at, and those skipped that belong to this program. */
+#define DEPTH 32
+#define SKIPPED 3
+
+/* Whether the running thread is taking requests from the queue of an io_uring. Else it goes on with
+ * any of those under way, and nothing tells with which. */
+NOINLINE bool submitting(void)
+{
+	u64 stack[DEPTH];
+	long bytes = task_stack(current_task(), stack, sizeof(stack), SKIPPED);
+
+	for (int i = 0; i < DEPTH; i++) {
+		if ((long)(i * sizeof(u64)) >= bytes)
+			return 0;
+		if (stack[i] - cfg_submit_from < cfg_submit_to - cfg_submit_from)
+			return 1;
+	}
+	return 0;
 }
 
 /* The operation that the running thread is submitting, for I/O that does not lead back. */
@@ -199,10 +230,12 @@ INLINE u64 of_current(u32 pid)
 
 	if (t) {
 		/* The programs that tell are attached when they are wanted. */
-		if (!t->single && !t->current)
+		if (t->single)
+			return of_thread(t);
+		if (!t->current)
 			count(C_WANTED);
-		return of_thread(t);
+		return t->current && submitting() ? t->current : 0;
 	}
 	me = current_task();
-	return me->flags & PF_IO_WORKER ? of_worker(me) : 0;
+	return me->flags & PF_IO_WORKER ? of_worker(address(me)) : 0;
 }

@@ -58,7 +58,7 @@ INLINE void worker_leaves(struct task_struct *prev, struct task_struct *next, u6
 	struct idle i = { .off = now, .state = state };
 	u32 pid = prev->pid;
 
-	i.token = of_worker(prev);
+	i.token = of_worker(address(prev));
 	if (!state)
 		read_kernel(i.taker, sizeof(i.taker), next->comm);
 	map_update(&idles, &pid, &i, 0);

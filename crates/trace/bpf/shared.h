@@ -23,6 +23,9 @@ const volatile u64 cfg_end_wait = ~0ull;
 const volatile u64 cfg_uring_done = 0;
 const volatile u64 cfg_uring_polled = 0;
 const volatile u64 cfg_loop_done = 0;
+/* The kernel function that takes io_uring requests from the queue: from, to. */
+const volatile u64 cfg_submit_from = 0;
+const volatile u64 cfg_submit_to = 0;
 /* Only what is slow is kept, and I/O is direct: of I/O that leads back to its operation by itself,
  * the completion takes all stamps at once. */
 const volatile u32 cfg_late = 0;
@@ -56,7 +59,7 @@ struct slot {
 	u64 own[2];
 
 	u64 seen;
-	u64 bio_first;
+	u64 bio_first; /* of the parts that were in flight together last; so are the next three */
 	u64 alloc;
 	u64 issue;
 	u64 done;
@@ -86,6 +89,17 @@ struct slot {
 	u32 low_parts;
 	u32 low_pad;
 	u64 more;
+
+	/* Parts that came one after another: of all but the last, those that took longest. */
+	u64 seen_part;
+	u64 part_bio;
+	u64 part_alloc;
+	u64 part_issue;
+	u64 part_done;
+	u64 sync_punt; /* the sync of a write was handed to an io_uring worker thread */
+	u32 rounds;    /* how often all parts so far were done when another one came */
+	u32 part_pad;
+	u64 part_own;
 };
 
 /* One thread of the load. */
@@ -310,5 +324,17 @@ INLINE void low_of(struct slot *s)
 		s->low_bio = s->low_alloc = s->low_issue = s->low_done = 0;
 		s->low_dev = s->low_bios = s->low_parts = 0;
 		s->seen_low = token;
+	}
+}
+
+/* The line of earlier parts, for this operation. */
+INLINE void part_of(struct slot *s)
+{
+	u64 token = s->token;
+
+	if (s->seen_part != token) {
+		s->part_bio = s->part_alloc = s->part_issue = s->part_done = 0;
+		s->sync_punt = s->rounds = 0;
+		s->seen_part = token;
 	}
 }

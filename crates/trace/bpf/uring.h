@@ -7,18 +7,20 @@ SEC("tp_btf/io_uring_submit_req")
 int uring_submit(u64 *ctx)
 {
 	struct io_kiocb *request = (void *)ctx[0];
-	u64 ids = current_pid_tgid(), token;
+	u64 ids = current_pid_tgid(), data, token;
 	struct thread *t;
 	struct slot *s;
 	u32 index;
 
 	if ((u32)(ids >> 32) != cfg_tgid)
 		return 0;
-	token = token_of(request->cqe.user_data);
+	data = request->cqe.user_data;
+	token = token_of(data);
 	t = thread_of((u32)ids, &index);
 	if (t)
 		t->current = token;
-	s = touched(token);
+	/* A write is picked up once, whatever its sync does later. */
+	s = data & LOWER ? 0 : touched(token);
 	if (s) {
 		more_of(s);
 		s->enter = ktime_ns();
@@ -30,15 +32,20 @@ SEC("tp_btf/io_uring_queue_async_work")
 int uring_punt(u64 *ctx)
 {
 	struct io_kiocb *request = (void *)ctx[0];
-	struct slot *s = slot_of(token_of(request->cqe.user_data));
-	u64 enter;
+	u64 data = request->cqe.user_data, enter;
+	struct slot *s = slot_of(token_of(data));
 
 	if (!s)
 		return 0;
+	if (data & LOWER) {
+		part_of(s);
+		s->sync_punt = ktime_ns();
+		return 0;
+	}
 	more_of(s);
 	enter = s->enter;
 	/* What the first attempt queued came back undone (EAGAIN): the worker begins anew. */
-	s->seen = s->seen_more = s->seen_low = s->seen_served = 0;
+	s->seen = s->seen_more = s->seen_low = s->seen_part = s->seen_served = 0;
 	touched(s->token);
 	more_of(s);
 	s->enter = enter;

@@ -42,7 +42,8 @@ pub fn quota(b: &mut Bench<'_>) -> Result<()> {
     done
 }
 
-/// Many threads of higher weight want the victim's CPU.
+/// Many threads of higher weight want the victim's CPU. Where the other one is busy, the kernel's
+/// thread that does the loop device's work waits among them: then it is the device that is slow.
 pub fn spinners(b: &mut Bench<'_>) -> Result<()> {
     let mut order = pinned(b)?;
     // Each gets a slice of about 3 ms before the victim's turn comes.

@@ -7,6 +7,7 @@ mod memory;
 mod program;
 mod stopped;
 mod store;
+mod workers;
 
 use std::time::Duration;
 
@@ -74,7 +75,7 @@ pub const FAULTS: &[Fault] = &[
     block("freeze-xfs", "file_system", filesystem::freeze_xfs),
     block("journal", "file_system", filesystem::journal),
     fault("cpu-quota", "cpu", cpu::quota),
-    block("spinners", "cpu", cpu::spinners),
+    block("spinners", "cpu|device", cpu::spinners),
     block("rt-hog", "cpu", cpu::hog),
     block("stop", "stopped", stopped::signals),
     block("freezer", "stopped", stopped::freezer),
@@ -82,6 +83,10 @@ pub const FAULTS: &[Fault] = &[
     fault("evict", "page_cache", memory::evict),
     fault("reclaim", "page_cache", memory::reclaim),
     block("pause", "application", program::pause),
+    Fault {
+        engines: &["uring"],
+        ..block("io-workers", "io_uring", workers::few)
+    },
     Fault {
         engines: &["rocksdb"],
         ..fault("stall", "store", store::stall)

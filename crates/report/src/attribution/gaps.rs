@@ -6,7 +6,10 @@ use super::phases::{Beside, Phase, Piece, overlapping};
 
 /// Phases that are a conclusion: nothing else was seen at that time.
 fn concluded(phase: Phase) -> bool {
-    matches!(phase, Phase::Submit | Phase::Completion | Phase::IoWorker)
+    matches!(
+        phase,
+        Phase::Submit | Phase::Completion | Phase::IoWorker | Phase::Application
+    )
 }
 
 /// Gaps by time, without overlaps.

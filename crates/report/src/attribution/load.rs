@@ -53,7 +53,7 @@ pub struct Coverage {
     pub traced: u64,
     /// With every part seen from queue to completion.
     pub matched: u64,
-    /// Matched, but some completion was not seen.
+    /// Matched, but some completion was not seen, or not when each of many parts was done.
     pub unsplit: u64,
     /// Without block I/O: cached, buffered, or not matched.
     pub without: u64,
@@ -217,6 +217,8 @@ impl Loaded {
         match (row.bios.unwrap_or(0), row.parts.unwrap_or(0)) {
             (0, _) => c.without += 1,
             (bios, parts) if parts < bios => c.unsplit += 1,
+            // The last round of parts and the longest of the others are known.
+            _ if row.rounds.unwrap_or(0) > 1 => c.unsplit += 1,
             _ => c.matched += 1,
         }
         let Some(op) = row.op else {

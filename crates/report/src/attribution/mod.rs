@@ -5,6 +5,7 @@
 //! Every verdict rests on stamps of that very I/O; what was not seen is "unknown".
 
 mod around;
+mod blocks;
 mod counters;
 mod episodes;
 mod gaps;

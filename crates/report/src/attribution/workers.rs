@@ -20,8 +20,9 @@ pub fn own(io: &LayerRow, beside: &Beside<'_>) -> Vec<LayerRow> {
 
 /// From the hand-over until the worker is known to be at it.
 pub fn wait(line: &mut Line, io: &LayerRow, doing: &Beside<'_>) {
-    let first = doing.off.first().map(|r| r.start_ns);
-    let known = [io.held_ns, io.bio_ns, first, io.cqe_ns];
+    let mut stretches = doing.off.iter().map(|r| r.start_ns);
+    let first = stretches.find(|from| *from >= line.at);
+    let known = [io.held_ns, io.part_bio_ns, io.bio_ns, first, io.cqe_ns];
     let begun = known.into_iter().flatten().filter(|at| *at >= line.at);
     let begun = begun.min().unwrap_or(io.end_ns);
     if doing.blind {
@@ -71,6 +72,22 @@ fn blockers(from: i64, to: i64, io: &LayerRow, doing: &Beside<'_>) -> Vec<(i64, 
         add(wake, row.end_ns, Phase::Cpu);
     }
     list
+}
+
+/// A worker that slept until its parts were done is told, and waits for a CPU, before it can tell who
+/// waits for the I/O.
+pub fn told(line: &mut Line, own: &[LayerRow]) {
+    let asleep = own
+        .iter()
+        .find(|r| r.start_ns <= line.at && r.end_ns > line.at);
+    if let Some(row) = asleep.filter(|r| r.state != Some(0)) {
+        if let Some(wake) = row.middle_ns {
+            line.to(wake, Phase::Completion);
+            line.to(row.end_ns, Phase::Cpu);
+        } else {
+            line.to(row.end_ns, Phase::Unobserved);
+        }
+    }
 }
 
 /// An I/O that the worker did without block I/O: its sleeps say what for.

@@ -65,4 +65,10 @@ pub(super) const COLUMNS: &[Column<Row>] = &[
     column!(on_cpu_ns, OptNs),
     column!(voluntary, OptU64),
     column!(involuntary, OptU64),
+    column!(rounds, OptU64),
+    column!(part_bio_ns, OptI64),
+    column!(part_alloc_ns, OptI64),
+    column!(part_issue_ns, OptI64),
+    column!(part_done_ns, OptI64),
+    column!(sync_punt_ns, OptI64),
 ];

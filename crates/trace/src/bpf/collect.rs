@@ -162,6 +162,12 @@ pub fn io_row(s: &Seen) -> LayerRow {
         punt_ns: stamp(s.punt),
         served_ns: stamp(s.served),
         answered_ns: stamp(s.answered),
+        rounds: (s.rounds != 0).then_some(u64::from(s.rounds)),
+        part_bio_ns: stamp(s.part_bio),
+        part_alloc_ns: stamp(s.part_alloc),
+        part_issue_ns: stamp(s.part_issue),
+        part_done_ns: stamp(s.part_done),
+        sync_punt_ns: stamp(s.sync_punt),
         ..LayerRow::default()
     }
 }
@@ -219,6 +225,15 @@ pub fn quota_row(window: &(i64, i64, u64)) -> LayerRow {
         blocked_ns: Some(window.2),
         ..LayerRow::default()
     }
+}
+
+/// The time in which the thread of a traced I/O came back to the CPU unseen, if it did.
+pub fn unseen_row(s: &Seen) -> Option<LayerRow> {
+    let (from, to) = s.unseen;
+    (to > from).then(|| LayerRow {
+        worker: Some(u64::from(s.worker)),
+        ..gap_row(&(from as i64, to as i64))
+    })
 }
 
 /// A time in which the programs saw nothing.

@@ -22,8 +22,8 @@ pub const C_WANTED: usize = 1;
 pub const C_NEIGHBOURS: usize = 3;
 
 /// One operation in flight, a cache line for each who writes: the process, the block layer's
-/// stamps, rarer ones, those of the lower device. What a line says is of the operation whose token
-/// it begins with.
+/// stamps, rarer ones, those of the lower device, those of earlier parts. What a line says is of the
+/// operation whose token it begins with.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Slot {
@@ -72,6 +72,17 @@ pub struct Slot {
     pub low_parts: AtomicU32,
     low_pad: AtomicU32,
     more: AtomicU64,
+
+    pub seen_part: AtomicU64,
+    pub part_bio: AtomicU64,
+    pub part_alloc: AtomicU64,
+    pub part_issue: AtomicU64,
+    pub part_done: AtomicU64,
+    pub sync_punt: AtomicU64,
+    /// How often all parts so far were done when another one came.
+    pub rounds: AtomicU32,
+    part_pad: AtomicU32,
+    part_own: AtomicU64,
 }
 
 /// One thread of the load.
@@ -85,7 +96,8 @@ pub struct Thread {
     pub single: AtomicU32,
     by: AtomicU32,
     current: AtomicU64,
-    off: AtomicU64,
+    /// When it left the CPU; 0 since it was seen to come back.
+    pub off: AtomicU64,
     wake: AtomicU64,
     state: AtomicU64,
     pub blocked_ns: AtomicU64,
@@ -211,12 +223,14 @@ mod tests {
 
     #[test]
     fn layouts_are_those_of_the_header() {
-        assert_eq!(size_of::<Slot>(), 256);
+        assert_eq!(size_of::<Slot>(), 320);
         assert_eq!(size_of::<Thread>(), 128);
         assert_eq!(std::mem::offset_of!(Slot, seen), 64);
         assert_eq!(std::mem::offset_of!(Slot, flags), 116);
         assert_eq!(std::mem::offset_of!(Slot, seen_more), 128);
         assert_eq!(std::mem::offset_of!(Slot, seen_low), 192);
+        assert_eq!(std::mem::offset_of!(Slot, seen_part), 256);
+        assert_eq!(std::mem::offset_of!(Thread, off), 24);
         assert_eq!(EVENT_BYTES, 256);
     }
 

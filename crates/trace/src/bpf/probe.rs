@@ -60,6 +60,14 @@ pub struct Seen {
     pub punt: u64,
     pub served: u64,
     pub answered: u64,
+    pub part_bio: u64,
+    pub part_alloc: u64,
+    pub part_issue: u64,
+    pub part_done: u64,
+    pub sync_punt: u64,
+    pub rounds: u32,
+    /// From, to: the thread came back to the CPU meanwhile, unseen.
+    pub unseen: (u64, u64),
 }
 
 /// Counts that all probes share.
@@ -149,6 +157,8 @@ pub struct BpfProbe {
     reaches: bool,
     operations: u64,
     lost: u64,
+    /// See [`Seen::unseen`]: the last such stretch.
+    unseen: (u64, u64),
 }
 
 impl Probe for BpfProbe {
@@ -158,6 +168,10 @@ impl Probe for BpfProbe {
 
     #[inline]
     fn begin(&mut self, slot: u32, token: Token, at: Stamp, op: &Op) {
+        let thread = self.common.programs.threads.get(usize::from(self.worker));
+        if thread.off.load(Relaxed) != 0 {
+            self.came_back(at.0 as u64);
+        }
         let thread = self.common.programs.threads.get(usize::from(self.worker));
         if let Some(begun) = self.begun.get_mut((slot - self.first_slot) as usize) {
             *begun = Begun {
@@ -189,6 +203,10 @@ impl Probe for BpfProbe {
         let keep = running
             .get_or_insert_with(|| Running::new(threshold))
             .keep(latency_ns);
+        let thread = self.common.programs.threads.get(usize::from(self.worker));
+        if thread.off.load(Relaxed) != 0 {
+            self.came_back(begun.submit as u64 + latency_ns);
+        }
         if self.common.all || keep != Keep::No {
             self.keep(slot, token, latency_ns, &begun, keep);
         }
@@ -212,7 +230,16 @@ impl BpfProbe {
             reaches: false,
             operations: 0,
             lost: 0,
+            unseen: (0, 0),
         }
+    }
+
+    /// This thread runs, and no program saw it come back to the CPU: some kernels run none while
+    /// certain other threads are on it. Nothing is known of the time since it left.
+    #[cold]
+    fn came_back(&mut self, now: u64) {
+        let thread = self.common.programs.threads.get(usize::from(self.worker));
+        self.unseen = (thread.off.swap(0, Relaxed), now);
     }
 
     #[cold]
@@ -245,6 +272,10 @@ impl BpfProbe {
         seen.blocked = since(&thread.blocked_ns, begun.blocked);
         seen.waited = since(&thread.waited_ns, begun.waited);
         seen.robbed = since(&thread.robbed_ns, begun.robbed);
+        let (from, to) = self.unseen;
+        if to > seen.submit as u64 && from < seen.complete as u64 {
+            seen.unseen = (from, to);
+        }
         self.batch.push(seen);
     }
 
@@ -263,10 +294,11 @@ impl BpfProbe {
 /// What the programs wrote about this very operation.
 fn look(s: &Slot, token: Token) -> Seen {
     let of = |line: &AtomicU64| line.load(Ordering::Acquire) == token.0;
-    let (block, more, low, served) = (
+    let (block, more, low, part, served) = (
         of(&s.seen),
         of(&s.seen_more),
         of(&s.seen_low),
+        of(&s.seen_part),
         of(&s.seen_served),
     );
     let get = |known: bool, v: &AtomicU64| if known { v.load(Relaxed) } else { 0 };
@@ -318,6 +350,13 @@ fn look(s: &Slot, token: Token) -> Seen {
         punt: get(more, &s.punt),
         served: get(served, &s.served),
         answered: get(served, &s.answered),
+        part_bio: get(part, &s.part_bio),
+        part_alloc: get(part, &s.part_alloc),
+        part_issue: get(part, &s.part_issue),
+        part_done: get(part, &s.part_done),
+        sync_punt: get(part, &s.sync_punt),
+        rounds: half(part, &s.rounds),
+        unseen: (0, 0),
     }
 }
 

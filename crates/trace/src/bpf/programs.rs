@@ -245,6 +245,10 @@ fn open(config: &Config, symbols: &Symbols, btf: &Btf) -> Result<Ebpf> {
         .override_global("cfg_tgid", &pid, true)
         .override_global("cfg_off_ns", &config.off_ns, true)
         .override_global("cfg_late", &late, true);
+    let submit = symbols.range("io_submit_sqes").unwrap_or_default();
+    loader
+        .override_global("cfg_submit_from", &submit.start, true)
+        .override_global("cfg_submit_to", &submit.end, true);
     for (global, value) in &values {
         loader.override_global(global, value, true);
     }

@@ -32,6 +32,14 @@ impl Symbols {
         found.map(|(a, n)| (n.to_string(), *a)).collect()
     }
 
+    /// From where to where a function goes; `None` when it is not known.
+    pub fn range(&self, name: &str) -> Option<std::ops::Range<u64>> {
+        let place = self.list.iter().position(|(_, n)| &**n == name)?;
+        let (from, _) = self.list.get(place)?;
+        let (to, _) = self.list[place..].iter().find(|(a, _)| a > from)?;
+        Some(*from..*to)
+    }
+
     /// The function at an address; `None` outside of all.
     pub fn name(&self, address: u64) -> Option<&str> {
         let place = self.list.partition_point(|(a, _)| *a <= address);
@@ -85,6 +93,8 @@ mod tests {
         assert_eq!(symbols.name(1), None);
         let stack = symbols.stack(&[0xffff_4001, 0xffff_1001, 0xffff_2001, 0]);
         assert_eq!(stack.as_deref(), Some("schedule;io_schedule"));
+        assert_eq!(symbols.range("schedule"), Some(0xffff_1000..0xffff_2000));
+        assert_eq!(symbols.range("strange"), None);
         assert_eq!(symbols.addresses(&["schedule"])["schedule"], 0xffff_1000);
     }
 

@@ -217,6 +217,7 @@ fn write(dir: &RunDir, gathered: Gathered, symbols: &Symbols) -> Result<()> {
     writer.rows(events.iter().map(|e| collect::event_row(e, symbols)))?;
     writer.rows(gathered.quota.iter().map(collect::quota_row))?;
     writer.rows(gathered.gaps.iter().map(collect::gap_row))?;
+    writer.rows(ios.iter().filter_map(|s| collect::unseen_row(s)))?;
     writer.rows(ios.into_iter().map(collect::io_row))?;
     writer.commit()
 }

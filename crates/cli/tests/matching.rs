@@ -1,0 +1,265 @@
+//! Never one wrongly matched: what the kernel's own event log says of a disk's I/Os, beside what
+//! tracing gave to each I/O of a run. On a raw device the offset alone tells which sectors an I/O
+//! may have; stamps must be those of events on these sectors. Needs root and tracefs; else it skips.
+
+#[path = "common/traced.rs"]
+#[allow(dead_code)]
+mod traced;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::Path;
+
+use taillight_lab::blocklog::{BlockLog, Event, What};
+use taillight_lab::guard::{Lab, Undo, set};
+use taillight_lab::stage::{Loop, image};
+use taillight_rundir::layers::{Kind, LayerRow, flags, read_layers};
+use traced::Run;
+
+const NAME: &str = "stamps_are_those_of_the_ios_own_sectors";
+const MIB: u64 = 1 << 20;
+/// The log and the trace programs stamp one after the other, at the same trace point, ns.
+const SAME: i64 = 50_000;
+/// So near to an event of other sectors, and to none of its own, a stamp is somebody else's, ns.
+const OTHERS: i64 = 5_000;
+/// Requests that are submitted together share an issue stamp where completions take all stamps, ns.
+const TOGETHER: i64 = 20_000_000;
+
+/// A run to be checked.
+struct Case {
+    mode: &'static str,
+    words: &'static str,
+    /// Least share of I/Os that reach the disk and are matched, %.
+    matched: usize,
+}
+
+const CASES: &[Case] = &[
+    direct(
+        "all",
+        "--rw randread --workers 2 --set target.options.engine=sync",
+    ),
+    direct(
+        "outliers",
+        "--rw randread --workers 2 --set target.options.engine=sync",
+    ),
+    direct(
+        "all",
+        "--rw randread --depth 1 --set target.options.engine=uring",
+    ),
+    direct(
+        "all",
+        "--rw randread --depth 32 --set target.options.engine=uring",
+    ),
+    direct(
+        "outliers",
+        "--rw randread --depth 32 --workers 2 --set target.options.engine=uring",
+    ),
+    direct(
+        "all",
+        "--rw randwrite --depth 32 --sync fdatasync --set target.options.engine=uring",
+    ),
+    direct(
+        "outliers",
+        "--rw randwrite --depth 8 --sync fdatasync --set target.options.engine=uring",
+    ),
+    direct(
+        "all",
+        "--rw randwrite --sync fdatasync --set target.options.engine=sync",
+    ),
+    buffered("--rw randread --workers 2 --set target.options.engine=sync"),
+    buffered("--rw randread --depth 1 --set target.options.engine=uring"),
+    buffered("--rw randread --depth 32 --set target.options.engine=uring"),
+    // Several pages one after another: io_uring goes on with each where the one before has come.
+    buffered("--rw randread --depth 32 --bs 32KiB --set target.options.engine=uring"),
+];
+
+const fn direct(mode: &'static str, words: &'static str) -> Case {
+    Case {
+        mode,
+        words,
+        matched: 98,
+    }
+}
+
+/// Through the page cache, which may have what is read, and where not every part can be told.
+const fn buffered(words: &'static str) -> Case {
+    Case {
+        mode: "all",
+        words,
+        matched: 10,
+    }
+}
+
+/// Events of the log, by kind and time.
+struct Log(BTreeMap<u8, Vec<Event>>);
+
+impl Log {
+    fn new(events: &[Event]) -> Log {
+        let mut map: BTreeMap<u8, Vec<Event>> = BTreeMap::new();
+        for e in events {
+            map.entry(e.what as u8).or_default().push(*e);
+        }
+        Log(map)
+    }
+
+    fn between(&self, what: What, from: i64, to: i64) -> &[Event] {
+        let list = self.0.get(&(what as u8)).map_or(&[][..], Vec::as_slice);
+        // The log's stamps are whole microseconds.
+        let first = list.partition_point(|e| e.at_ns < from - 1000);
+        let last = list.partition_point(|e| e.at_ns <= to);
+        &list[first..last.max(first)]
+    }
+
+    /// Whether a stamp is that of another I/O's event.
+    fn strange(&self, what: What, at: i64, own: &Range<u64>) -> bool {
+        let meets = |e: &Event| e.sector < own.end && e.sector + e.sectors > own.start;
+        !self.between(what, at - SAME, at + SAME).iter().any(meets)
+            && !self.between(what, at - OTHERS, at + OTHERS).is_empty()
+    }
+}
+
+/// What is wrong with one I/O, if anything.
+fn wrong(io: &LayerRow, log: &Log, late: bool) -> Option<String> {
+    let from = io.offset? / 512;
+    let own = from..from + io.size? / 512;
+    if !io.sector.is_some_and(|s| own.contains(&s)) {
+        return Some(format!("sector {:?} is not of {own:?}", io.sector));
+    }
+    let mut stamps = vec![
+        (What::Complete, io.part_done_ns),
+        (What::Issue, io.part_issue_ns),
+    ];
+    // The last round of a write and its sync is the flush, which has no sectors.
+    if io.rounds.is_none() && io.flags? & flags::FLUSH == 0 {
+        stamps.extend([(What::Complete, io.done_ns), (What::Issue, io.issue_ns)]);
+        if !late {
+            stamps.extend([(What::Queue, io.bio_ns), (What::Queue, io.bio_last_ns)]);
+        }
+    }
+    for (what, at) in stamps {
+        let Some(at) = at else { continue };
+        if at < io.start_ns || at > io.end_ns {
+            return Some(format!("{what:?} at {at} is outside of the I/O"));
+        }
+        if late && what == What::Issue {
+            let own = |e: &Event| e.sector < own.end && e.sector + e.sectors > own.start;
+            let after = log.between(what, at, at + TOGETHER);
+            if !after.iter().any(own) {
+                return Some(format!("no {what:?} of {from} after {at}"));
+            }
+        } else if log.strange(what, at, &own) {
+            return Some(format!("{what:?} at {at} is not of {own:?}"));
+        }
+    }
+    None
+}
+
+/// Threads that queued the parts of a worker's I/Os.
+fn threads(ios: &[LayerRow], log: &Log) -> BTreeMap<u64, BTreeSet<u32>> {
+    let mut map: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
+    for io in ios
+        .iter()
+        .filter(|io| io.punt_ns.is_none() && io.rounds.is_none())
+    {
+        let (Some(worker), Some(at), Some(sector)) = (io.worker, io.bio_ns, io.sector) else {
+            continue;
+        };
+        let near = log.between(What::Queue, at - SAME, at + SAME);
+        if let Some(e) = near.iter().find(|e| e.sector == sector) {
+            map.entry(worker).or_default().insert(e.tid);
+        }
+    }
+    map
+}
+
+fn rows(path: &Path) -> Vec<LayerRow> {
+    let mut ios = Vec::new();
+    let mut each = |rows: Vec<LayerRow>| {
+        ios.extend(rows.into_iter().filter(|r| r.kind == Kind::Io));
+        Ok(())
+    };
+    read_layers(path, &mut each).expect("a good file");
+    ios
+}
+
+/// Makes a run on a device in memory; its I/Os and the log. None where there are no trace programs.
+fn made(case: &Case) -> Option<(Vec<LayerRow>, Log)> {
+    let mut undo = Undo::default();
+    let file = image(&mut undo, "image", 64 * MIB).expect("an image");
+    let disk = Loop::over(&mut undo, &file, false).expect("a loop device");
+    let ahead = disk.sys("queue/read_ahead_kb");
+    let restored = ahead.clone();
+    undo.add(move || drop(set(&restored, 128)));
+    set(&ahead, 0).expect("no reading ahead");
+    let log = BlockLog::begin(&mut undo, &disk.device).expect("a log");
+    let device = disk.device.display();
+    let dir = tempfile::tempdir().expect("a directory");
+    let through = case.matched < 50;
+    let words = format!(
+        "--driver file --path {device} --ops 4000 --set trace.mode={} --set trace.threshold=1us \
+         --set target.options.direct={} --set target.destroy=true --destroy {device} {}",
+        case.mode, !through, case.words
+    );
+    let (code, out, err) = Run::start(dir.path(), &["env"], &words).end();
+    assert!(matches!(code, Some(0 | 7 | 8)), "{code:?}\n{out}\n{err}");
+    let events = log.end().expect("the log");
+    let manifest = std::fs::read_to_string(dir.path().join("out/manifest.json")).expect("written");
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("JSON");
+    if manifest["trace"]["rung"] != "trace_points" {
+        eprintln!("skipped: {NAME}: {}", manifest["trace"]["why"]);
+        return None;
+    }
+    Some((
+        rows(&dir.path().join("out/layers.parquet")),
+        Log::new(&events),
+    ))
+}
+
+#[test]
+fn stamps_are_those_of_the_ios_own_sectors() {
+    if let Some(why) = taillight_lab::trial::cannot() {
+        eprintln!("skipped: {NAME}: {why}");
+        return;
+    }
+    if !Path::new("/sys/kernel/tracing/instances").is_dir() {
+        eprintln!("skipped: {NAME}: no tracefs here");
+        return;
+    }
+    let _lab = Lab::enter().expect("the only lab");
+    for case in CASES {
+        let Some((ios, log)) = made(case) else { return };
+        let words = format!("{} {}", case.mode, case.words);
+        assert!(ios.len() >= 3900, "{words}: {} I/Os", ios.len());
+        let matched: Vec<&LayerRow> = ios.iter().filter(|io| io.bios.unwrap_or(0) > 0).collect();
+        let late = case.mode == "outliers";
+        let bad: Vec<String> = matched
+            .iter()
+            .filter_map(|io| wrong(io, &log, late))
+            .collect();
+        println!(
+            "{words}: {} of {} matched, {} wrong",
+            matched.len(),
+            ios.len(),
+            bad.len()
+        );
+        assert!(
+            bad.is_empty(),
+            "{words}: {} of {}: {:#?}",
+            bad.len(),
+            matched.len(),
+            &bad[..bad.len().min(5)]
+        );
+        assert!(
+            matched.len() * 100 >= ios.len() * case.matched,
+            "{words}: {}",
+            matched.len()
+        );
+        let threads = threads(&ios, &log);
+        let all: BTreeSet<u32> = threads.values().flatten().copied().collect();
+        assert_eq!(
+            all.len(),
+            threads.len(),
+            "{words}: one thread each: {threads:?}"
+        );
+    }
+}

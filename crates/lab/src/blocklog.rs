@@ -1,0 +1,161 @@
+//! What the kernel itself writes down of a disk's I/Os: a tracefs instance of our own, apart from
+//! Taillight's trace programs. An independent witness of what they matched.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::guard::{NAME, Undo, set};
+
+/// Where tracefs is, the newer place first.
+const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+/// Room for events, KiB for each CPU.
+const ROOM_KIB: u32 = 32 << 10;
+
+/// What happened to a block I/O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum What {
+    /// Queued to the block layer.
+    Queue,
+    /// Given to the driver.
+    Issue,
+    /// The device was done.
+    Complete,
+}
+
+/// One event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// What.
+    pub what: What,
+    /// When, CLOCK_MONOTONIC, rounded down to microseconds.
+    pub at_ns: i64,
+    /// Thread that was running.
+    pub tid: u32,
+    /// First 512-byte sector.
+    pub sector: u64,
+    /// Sectors.
+    pub sectors: u64,
+}
+
+/// A log under way.
+pub struct BlockLog {
+    place: PathBuf,
+}
+
+impl BlockLog {
+    /// Begins to log the I/Os of a device.
+    ///
+    /// # Errors
+    /// When there is no tracefs, or no right to it.
+    pub fn begin(undo: &mut Undo, device: &Path) -> Result<BlockLog> {
+        let Some(root) = PLACES
+            .map(Path::new)
+            .into_iter()
+            .find(|p| p.join("instances").is_dir())
+        else {
+            bail!("no tracefs here");
+        };
+        let place = root.join("instances").join(NAME);
+        let _ = std::fs::remove_dir(&place);
+        std::fs::create_dir(&place).context("no instance of tracefs")?;
+        let gone = place.clone();
+        undo.add(move || {
+            let _ = set(&gone.join("events/block/enable"), 0);
+            drop(std::fs::remove_dir(gone));
+        });
+        let number = rustix::fs::stat(device)?.st_rdev;
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let dev = u64::from(major) << 20 | u64::from(minor);
+        set(&place.join("trace_clock"), "mono")?;
+        set(&place.join("buffer_size_kb"), ROOM_KIB)?;
+        for name in ["block_bio_queue", "block_rq_issue", "block_rq_complete"] {
+            let event = place.join("events/block").join(name);
+            set(&event.join("filter"), format!("dev == {dev}"))?;
+            set(&event.join("enable"), 1)?;
+        }
+        Ok(BlockLog { place })
+    }
+
+    /// Everything logged so far, by time.
+    ///
+    /// # Errors
+    /// When it cannot be read, or events were overwritten.
+    pub fn end(self) -> Result<Vec<Event>> {
+        set(&self.place.join("tracing_on"), 0)?;
+        for cpu in std::fs::read_dir(self.place.join("per_cpu"))? {
+            let stats = std::fs::read_to_string(cpu?.path().join("stats"))?;
+            let lost = stats.lines().find_map(|l| l.strip_prefix("overrun:"));
+            if lost.is_some_and(|n| n.trim() != "0") {
+                bail!("the kernel's log was too small:\n{stats}");
+            }
+        }
+        let text = std::fs::read_to_string(self.place.join("trace"))?;
+        let mut events: Vec<Event> = text.lines().filter_map(parse).collect();
+        events.sort_by_key(|e| e.at_ns);
+        Ok(events)
+    }
+}
+
+/// `worker-0-123 [001] d..1. 45.678901: block_rq_issue: 7,0 RM 4096 () 8 + 8 none,0,0 [worker-0]`
+fn parse(line: &str) -> Option<Event> {
+    let (head, rest) = line.split_once(" [")?;
+    let tid = head.trim_end().rsplit_once('-')?.1.parse().ok()?;
+    let (time, rest) = rest.split_once(": ")?;
+    let (seconds, micros) = time.rsplit_once(' ')?.1.split_once('.')?;
+    let at_ns = seconds.parse::<i64>().ok()? * 1_000_000_000 + micros.parse::<i64>().ok()? * 1000;
+    let (name, rest) = rest.split_once(": ")?;
+    let what = match name {
+        "block_bio_queue" => What::Queue,
+        "block_rq_issue" => What::Issue,
+        "block_rq_complete" => What::Complete,
+        _ => return None,
+    };
+    let (before, after) = rest.split_once(" + ")?;
+    Some(Event {
+        what,
+        at_ns,
+        tid,
+        sector: before.rsplit_once(' ')?.1.parse().ok()?,
+        sectors: after
+            .split_once(' ')
+            .map_or(after, |(n, _)| n)
+            .parse()
+            .ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_kernel_are_read() {
+        let event = |what, at_us: i64, tid, sector| Event {
+            what,
+            at_ns: at_us * 1000,
+            tid,
+            sector,
+            sectors: 8,
+        };
+        let cases = [
+            (
+                "        worker-0-4711    [000] ..... 52.000017: block_bio_queue: 7,0 R 8192 + 8 [worker-0]",
+                event(What::Queue, 52_000_017, 4711, 8192),
+            ),
+            (
+                "  kworker/u8:1-77      [001] ...1. 52.100000: block_rq_issue: 7,0 R 4096 () 16 + 8 none,0,0 [kworker/u8:1]",
+                event(What::Issue, 52_100_000, 77, 16),
+            ),
+            (
+                "    <idle>-0       [001] d.h2. 52.100009: block_rq_complete: 7,0 R () 16 + 8 none,0,0 [0]",
+                event(What::Complete, 52_100_009, 0, 16),
+            ),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(parse(line), Some(expected), "{line}");
+        }
+        assert_eq!(parse("# tracer: nop"), None);
+        assert_eq!(parse("x-1 [000] ..... 1.000000: sched_switch: a"), None);
+    }
+}

@@ -1,0 +1,159 @@
+//! The part of a time line that an I/O spends in the block layer and below.
+//!
+//! What it is: one round of parts that were in flight together, from the first one queued to the
+//! last one done. An fdatasync or a lookup in a store makes several rounds, one after another: known
+//! are the last one and the longest of the others. What it is not: what the thread did before, after
+//! and between, see `phases`.
+
+use taillight_rundir::layers::{LayerRow, flags};
+
+use super::phases::{Beside, Line, Phase, has, overlapping, stretch};
+
+/// Parts that were in flight together.
+#[derive(Debug, Clone, Copy)]
+pub struct Round {
+    /// The first one was queued.
+    pub bio: i64,
+    last: Option<i64>,
+    alloc: Option<i64>,
+    issue: Option<i64>,
+    /// All were done; absent when that was not seen.
+    done: Option<i64>,
+    /// The last round of all.
+    ends: bool,
+}
+
+/// The rounds of an I/O that are known, by time.
+pub fn rounds(io: &LayerRow) -> Vec<Round> {
+    let known = |stamp: Option<i64>| stamp.filter(|s| *s != 0);
+    let whole = io.parts.unwrap_or(0) >= io.bios.unwrap_or(u64::MAX);
+    let earlier = io
+        .part_bio_ns
+        .zip(io.part_done_ns)
+        .map(|(bio, done)| Round {
+            bio,
+            last: None,
+            alloc: known(io.part_alloc_ns),
+            issue: known(io.part_issue_ns),
+            done: Some(done),
+            ends: false,
+        });
+    let last = io.bio_ns.map(|bio| Round {
+        bio,
+        last: io.bio_last_ns,
+        alloc: known(io.alloc_ns),
+        issue: known(io.issue_ns),
+        done: known(io.done_ns).filter(|_| whole),
+        ends: true,
+    });
+    earlier.into_iter().chain(last).collect()
+}
+
+impl Round {
+    /// Whether its first part, or a later one, had been held back.
+    fn held(&self, io: &LayerRow) -> bool {
+        let within = |at: i64| at >= self.bio && self.done.is_none_or(|done| at <= done);
+        has(io, flags::HELD) && io.held_ns.is_none_or(within)
+    }
+}
+
+/// One round. `doing` is the thread that queues it; `next` is what came after it, if anything is
+/// known to.
+pub fn round(line: &mut Line, io: &LayerRow, round: &Round, next: Option<i64>, doing: &Beside<'_>) {
+    let held = round.held(io);
+    told(line, round.bio, doing);
+    before(line, io, round.bio, held, doing);
+    let queued = round.alloc.or(round.issue);
+    let last = round.last.unwrap_or(round.bio);
+    let last = queued.map_or(last, |q| last.min(q.max(round.bio)));
+    if held {
+        line.to(last, Phase::Throttle);
+    } else {
+        stretch(line, last, Phase::Submit, false, doing);
+    }
+    if let Some(alloc) = round.alloc {
+        queued_until(line, alloc, Phase::Tags, doing);
+    }
+    if let Some(issue) = round.issue {
+        queued_until(line, issue, Phase::Queue, doing);
+    }
+    let Some(done) = round.done else {
+        return unseen(line, io, next.unwrap_or(io.end_ns));
+    };
+    if round.issue.is_none() && !has(io, flags::FLUSH) {
+        // Issue was not seen: queue and device cannot be told apart.
+        line.to(done, Phase::Unobserved);
+    } else if round.ends {
+        device(line, io, done);
+    } else {
+        line.to(done, Phase::Device);
+    }
+}
+
+/// After an earlier round: the thread is told of it.
+fn told(line: &mut Line, to: i64, doing: &Beside<'_>) {
+    let first = overlapping(doing.off, line.at, to).next();
+    if let Some(row) = first.filter(|r| line.begun() && r.start_ns <= line.at && r.state != Some(0))
+    {
+        stretch(line, row.end_ns.min(to), Phase::Completion, false, doing);
+    }
+}
+
+/// A thread that goes on at once after it came back to the CPU, ns.
+const AT_ONCE: i64 = 1_000_000;
+
+/// In the block queue. Requests wait in the thread's own plug while it is preempted: that is no
+/// matter of the queue. (Going to sleep sends them on.)
+fn queued_until(line: &mut Line, to: i64, phase: Phase, doing: &Beside<'_>) {
+    let to = to.clamp(line.at, line.end);
+    let robbed = overlapping(doing.off, line.at, to)
+        .filter(|r| r.state == Some(0) && r.end_ns <= to && to - r.end_ns < AT_ONCE)
+        .last();
+    if let Some(robbed) = robbed {
+        line.to(robbed.start_ns, phase);
+        line.to(robbed.end_ns, Phase::Cpu);
+    }
+    line.to(to, phase);
+}
+
+/// From what came before to the first part in the block layer.
+fn before(line: &mut Line, io: &LayerRow, first: i64, held: bool, b: &Beside<'_>) {
+    if held && io.held_ns.is_some_and(|h| h <= first) {
+        // The very first part came from somebody else's hands. When it was taken away is not
+        // stamped; the way there is a matter of microseconds.
+        let picked = io.enter_ns.unwrap_or(io.start_ns);
+        stretch(line, picked, Phase::Submit, false, b);
+        line.to(first, Phase::Throttle);
+    } else {
+        stretch(line, first, Phase::Submit, false, b);
+    }
+}
+
+/// The completion was not seen.
+fn unseen(line: &mut Line, io: &LayerRow, to: i64) {
+    let from = line.at;
+    if let (Some(wake), Some(run)) = (io.wake_ns, io.run_ns)
+        && wake > from
+        && run >= wake
+        && run <= to
+    {
+        line.to(wake, Phase::Unobserved);
+        line.to(run, Phase::Cpu);
+    }
+    line.to(to, Phase::Unobserved);
+}
+
+/// In the device, or in the one below it.
+fn device(line: &mut Line, io: &LayerRow, done: i64) {
+    if let (Some(issue), Some(low)) = (io.low_issue_ns, io.low_done_ns)
+        && issue >= line.at
+        && low >= issue
+        && low <= done
+    {
+        let queued = io.low_bio_ns.unwrap_or(issue).min(issue);
+        line.to(queued, Phase::Device);
+        line.to(issue, Phase::LowerQueue);
+        line.to(low, Phase::LowerDevice);
+    }
+    line.to(done, Phase::Device);
+}

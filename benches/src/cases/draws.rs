@@ -41,6 +41,12 @@ pub fn run(setup: &Setup) -> Result<Report> {
         "zipf 0.99 spread, 1000000 items".into(),
         values,
     );
+    let latest = Dist::new(&DistSpec::Latest, 1_000_000).map_err(|e| anyhow!("{e}"))?;
+    let values = (0..setup.pairs)
+        .map(|_| growing(latest.clone(), 1_000_000))
+        .collect();
+    let what = "latest, 1000000 items, one more every 20 draws";
+    add(&mut report, what.into(), values);
     for (name, format) in formats()? {
         let values = (0..setup.pairs).map(|_| keys(&format)).collect();
         add(&mut report, format!("key, {name}"), values);
@@ -100,6 +106,19 @@ fn draws(mut dist: Dist, n: u64) -> f64 {
     let start = Instant::now();
     for _ in 0..DRAWS {
         sum = sum.wrapping_add(dist.draw(&mut rng, black_box(n - 1)));
+    }
+    let taken = start.elapsed();
+    black_box(sum);
+    taken.as_nanos() as f64 / DRAWS as f64
+}
+
+/// As [`draws`], while keys are added: YCSB's workload D.
+fn growing(mut dist: Dist, n: u64) -> f64 {
+    let mut rng = Rng::seed_from_u64(1);
+    let mut sum = 0u64;
+    let start = Instant::now();
+    for i in 0..DRAWS {
+        sum = sum.wrapping_add(dist.draw(&mut rng, black_box(n - 1 + i / 20)));
     }
     let taken = start.elapsed();
     black_box(sum);

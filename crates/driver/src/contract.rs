@@ -36,6 +36,14 @@ pub trait Driver: Send + std::marker::Sync {
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities>;
     /// Fills in what a workload leaves open and this driver has a default of its own for.
     fn defaults(&self, _workload: &mut WorkloadPlan) {}
+    /// What [`Driver::open`] would refuse as things stand, without a change to anything: for who
+    /// looks at a plan before running it. A driver that cannot tell says nothing.
+    ///
+    /// # Errors
+    /// As [`Driver::open`].
+    fn check(&self, _spec: &OpenSpec<'_>) -> Result<()> {
+        Ok(())
+    }
     /// Passes the guard, opens, lays out data where the plan reads it. Not measured.
     ///
     /// # Errors

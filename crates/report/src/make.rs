@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, ErrorKind, Result};
+use taillight_rundir::search::SearchReport;
 use taillight_rundir::summary::Reason;
 use taillight_rundir::{RunDir, Summary, atomic, names};
 
@@ -49,6 +50,8 @@ pub struct Frame {
     /// Whether the stamps of all runs are on one clock and are shown so: times count from the
     /// start of the first run, not of each.
     pub one_clock: bool,
+    /// The search whose probes the runs are: its demand and response time get a figure.
+    pub search: Option<SearchReport>,
     /// Shows the runs as one: see [`Brief`].
     pub brief: Option<Brief>,
 }

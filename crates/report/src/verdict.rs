@@ -4,6 +4,7 @@
 //! says what is wrong and what it means for the numbers.
 
 use taillight_core::OpKind;
+use taillight_core::plan::WorkloadPlan;
 use taillight_rundir::summary::{QosStatus, Reason, Summary, Totals, Verdict, VerdictStatus};
 use taillight_rundir::{Latency, LatencySource, RunStatus};
 use taillight_stats::littles_law_ratio;
@@ -433,7 +434,9 @@ fn allocates(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, R
 /// In a closed loop, rate x mean latency must be the number of I/Os outstanding.
 fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let plan = &analysis.manifest.plan;
-    let closed = plan.workloads.iter().all(|w| w.arrival.is_closed());
+    // Who pauses, or joins later, keeps less than its depth outstanding.
+    let full = |w: &WorkloadPlan| w.arrival.is_closed() && w.think.is_none() && w.ramp.is_none();
+    let closed = plan.workloads.iter().all(full);
     let mean = summary.totals.service.mean_ns?;
     if !closed || summary.totals.errors > 0 || mean < LITTLE_FROM_NS {
         return None;

@@ -30,7 +30,7 @@ pub fn wrong_data(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStat
     let report = summary.verify.as_ref().filter(|r| r.failed())?;
     let first = report.findings.first().map_or(String::new(), |f| {
         format!(
-            " The first is a {} at {}.",
+            " The first: {} at {}.",
             f.kind.text(),
             place(f, keyed(&analysis.manifest.plan))
         )

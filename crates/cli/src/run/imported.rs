@@ -58,6 +58,7 @@ pub fn run(args: &RunArgs, parts: &[Part]) -> Result<Exit> {
     if args.print_plan {
         for (_, plan, _) in &steps {
             output::text(&directory::plan_text(plan)?)?;
+            super::tell_refusal(args, plan);
         }
         return Ok(Exit::Ok);
     }

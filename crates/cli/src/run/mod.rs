@@ -26,7 +26,7 @@ use taillight_rundir::Summary;
 use taillight_trace::{Environment, Sys, disks, machine};
 
 use crate::args::RunArgs;
-use crate::{output, registry};
+use crate::{output, problem, registry};
 use directory::Made;
 
 pub use directory::{fresh_id, plan_text, suite_home};
@@ -50,10 +50,26 @@ pub fn main(args: RunArgs) -> Result<Exit> {
     let plan = job::plan(&args, given.as_ref())?;
     if args.print_plan {
         output::text(&directory::plan_shown(&plan)?)?;
+        tell_refusal(&args, &plan);
         return Ok(Exit::Ok);
     }
     let signals = Signals::install()?;
     any(&args, &plan, given.as_ref(), &signals).map(|done| done.exit)
+}
+
+/// Says beside a printed plan what the guard would refuse as things stand. No failure: printing is
+/// what was asked for.
+fn tell_refusal(args: &RunArgs, plan: &Plan) {
+    let spec = OpenSpec {
+        plan,
+        run_id: "",
+        destroy: args.destroy.as_deref(),
+    };
+    let checked = registry::driver(&plan.target.driver).and_then(|driver| driver.check(&spec));
+    if let Err(e) = checked {
+        output::note("as things stand, this run would be refused:");
+        let _ = problem::show(&e);
+    }
 }
 
 /// How a run ended.

@@ -209,6 +209,7 @@ fn finish(mut all: RepeatReport, series: &Series) -> Result<()> {
         text: text(&all),
         tables: vec![runs_table(&all), spread],
         one_clock: all.one_clock,
+        search: None,
         brief: None,
     };
     series.report(&dirs, frame)

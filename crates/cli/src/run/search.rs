@@ -277,6 +277,7 @@ impl Run<'_> {
             text: all.text.clone(),
             tables: vec![show::table(all)],
             one_clock: false,
+            search: Some(all.clone()),
             brief: None,
         };
         let made = self.series.report(&dirs, frame);

@@ -370,6 +370,7 @@ impl<'a> Asked<'a> {
             ),
             tables: vec![table.clone(), systems],
             one_clock: false,
+            search: None,
             brief: Some(Brief {
                 charts: vec!["slc"],
                 groups: self.groups(made),

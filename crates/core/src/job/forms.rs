@@ -184,7 +184,8 @@ macro_rules! word_or_table {
 
 word_or_table!(
     MixForm,
-    "an operation like \"read\", or a table of weights like { read = 70, write = 30 }",
+    "the name of an operation like \"read\", or a table of operations and their weights like \
+     { read = 70, write = 30 }",
     |w| word(w).map(|op| vec![MixPart { op, weight: 1 }]),
     |m| crate::plan::mix_shares(m)
 );

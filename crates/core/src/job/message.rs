@@ -77,8 +77,9 @@ pub(super) fn typed(message: &str, path: &str, at: Option<String>) -> Error {
         return e.hint(suggest(given, &known));
     }
     let message = message
-        .replace("expected u64", "expected a whole number")
-        .replace("expected u32", "expected a whole number")
+        .replace("expected u64", "expected a whole number, 0 or above")
+        .replace("expected u32", "expected a whole number, 0 or above")
+        .replace("expected f64", "expected a number")
         .replace("floating point", "number")
         .replace("boolean `", "`")
         .replace("expected a boolean", "expected true or false")

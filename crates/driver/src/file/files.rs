@@ -102,13 +102,46 @@ impl There {
 /// # Errors
 /// `Usage`, `Refused` or `Unavailable`, before anything was touched; a failed layout is undone.
 pub fn open(wanted: Wanted, asked: &Asked<'_>, progress: &mut OnProgress<'_>) -> Result<Ready> {
+    let decided = decided(&wanted, asked)?;
+    let made_dir = decided.dir.is_none();
+    let dir = match decided.dir {
+        Some(dir) => dir,
+        None => make_dir(&wanted.dir)?,
+    };
+    let made = Made::new(dir, made_dir && !asked.options.keep);
+    let Decided {
+        found,
+        steps,
+        file_size,
+        ..
+    } = decided;
+    prepare(found, &steps, file_size, made, asked, progress)
+}
+
+/// What [`open`] finds and decides before it creates anything.
+///
+/// # Errors
+/// `Usage`, `Refused` or `Unavailable`.
+pub fn check(wanted: &Wanted, asked: &Asked<'_>) -> Result<()> {
+    decided(wanted, asked).map(drop)
+}
+
+/// What is there, and what is to be done with each file.
+struct Decided {
+    dir: Option<OwnedDir>,
+    found: Vec<Found>,
+    steps: Vec<Step>,
+    file_size: u64,
+}
+
+fn decided(wanted: &Wanted, asked: &Asked<'_>) -> Result<Decided> {
     let asked_size = shape::asked_file_size(asked.spec.plan, asked.options.files)?;
     let dir = if wanted.dir_absent {
         None
     } else {
         Some(OwnedDir::open(&wanted.dir)?)
     };
-    let found = look(&wanted, dir.as_ref(), asked)?;
+    let found = look(wanted, dir.as_ref(), asked)?;
     let file_size = match asked_size {
         Some(size) => size,
         None => size_of_existing(&found, asked)?,
@@ -117,15 +150,13 @@ pub fn open(wanted: Wanted, asked: &Asked<'_>, progress: &mut OnProgress<'_>) ->
         .iter()
         .map(|f| decide(f, file_size, asked))
         .collect::<Result<Vec<Step>>>()?;
-    check_space(&wanted, &found, &steps, file_size)?;
-
-    let made_dir = dir.is_none();
-    let dir = match dir {
-        Some(dir) => dir,
-        None => make_dir(&wanted.dir)?,
-    };
-    let made = Made::new(dir, made_dir && !asked.options.keep);
-    prepare(found, &steps, file_size, made, asked, progress)
+    check_space(wanted, &found, &steps, file_size)?;
+    Ok(Decided {
+        dir,
+        found,
+        steps,
+        file_size,
+    })
 }
 
 fn make_dir(path: &Path) -> Result<OwnedDir> {

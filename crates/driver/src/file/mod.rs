@@ -85,9 +85,34 @@ impl Driver for File {
             before: vec![Before::Flush, Before::DropCaches],
         })
     }
+    fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
+        let options = FileOptions::parse(&spec.plan.target.options)?;
+        check(self.name(), &options, spec)
+    }
     fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         let options = FileOptions::parse(&spec.plan.target.options)?;
         open(self.name(), &options, spec, progress)
+    }
+}
+
+/// The first half of [`open`]: up to where something would be created or written.
+fn check(driver: &str, options: &FileOptions, spec: &OpenSpec<'_>) -> Result<()> {
+    let (_, place, asked) = asked(driver, options, spec)?;
+    match place {
+        Place::Device { path } => device::open(&path, &asked).map(drop),
+        Place::Files {
+            dir,
+            dir_absent,
+            names,
+            ..
+        } => {
+            let wanted = Wanted {
+                dir,
+                dir_absent,
+                names,
+            };
+            files::check(&wanted, &asked)
+        }
     }
 }
 
@@ -98,6 +123,19 @@ fn open(
     spec: &OpenSpec<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<Box<dyn Target>> {
+    let (issue, place, asked) = asked(driver, options, spec)?;
+    let opened = Opened::from(place, &asked, progress)?;
+    opened
+        .into_target(&asked, issue, progress)
+        .map(|t| Box::new(t) as Box<dyn Target>)
+}
+
+/// What is to be opened where, and whether destroying it is confirmed.
+fn asked<'a>(
+    driver: &str,
+    options: &'a FileOptions,
+    spec: &'a OpenSpec<'a>,
+) -> Result<(Engine, Place, Asked<'a>)> {
     let uses = Uses::of(spec.plan);
     let issue = choose(options, &uses)?;
     let target = &spec.plan.target;
@@ -121,10 +159,7 @@ fn open(
         uses,
         confirmed,
     };
-    let opened = Opened::from(place, &asked, progress)?;
-    opened
-        .into_target(&asked, issue, progress)
-        .map(|t| Box::new(t) as Box<dyn Target>)
+    Ok((issue, place, asked))
 }
 
 /// What `engine = "auto"` becomes with this plan; none when the plan names an engine itself.

@@ -4,6 +4,7 @@
 //! tests the keyed half of the contract. What it is not: durable, or a cache. Everything is
 //! performed inside `submit`; workers share one skip list without a lock around it.
 
+mod room;
 mod session;
 mod store;
 
@@ -64,7 +65,11 @@ impl Driver for Memory {
             before: vec![Before::Flush, Before::DropCaches],
         })
     }
+    fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
+        room::check(spec.plan, room::available())
+    }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
+        self.check(spec)?;
         Ok(Box::new(MemoryTarget::new(spec.plan)?))
     }
 }

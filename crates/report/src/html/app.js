@@ -180,6 +180,8 @@
       f.shown = f.shown.map((s, i) => f.keys[i] === key && s !== false ? next : s);
     }
     show(f);
+    // The axis was made for what is shown at first; what comes in may lie beside it.
+    if (on(event.curveNumber) && f.axes.xaxis === "time") Plotly.relayout(f.node, { "xaxis.autorange": true });
     return false;
   };
   // Figures over time show the same stretch of it; null = each its own whole.

@@ -48,6 +48,7 @@ fn page_in(runs: &[Run], frame: &Frame, bundle: &str) -> Result<String> {
     let overlay = Overlay {
         runs: run_data(runs, frame.one_clock)?,
         groups: frame.brief.iter().flat_map(|b| b.groups.clone()).collect(),
+        search: frame.search.clone(),
     };
     let bug = |e: minijinja::Error| Error::internal("the report's template does not fit").source(e);
     let mut environment = Environment::new();

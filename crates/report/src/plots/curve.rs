@@ -23,7 +23,7 @@ pub fn percentile(overlay: &Overlay) -> Vec<Figure> {
         plot.add_trace(line(points, series, &look, true));
         lines += 1;
     }
-    let Some((lo, hi)) = range(latencies(overlay).map(|(_, s)| s)) else {
+    let Some((lo, hi)) = range(latencies(overlay).map(|(_, s)| s).filter(|s| s.main)) else {
         return Vec::new();
     };
     let layout = style::layout(lines)
@@ -37,7 +37,7 @@ pub fn percentile(overlay: &Overlay) -> Vec<Figure> {
         id: "percentile".to_owned(),
         title: None,
         plot: style::finish(plot, layout),
-        height: 440,
+        height: style::height(440, overlay),
         axes: [("xaxis", AxisKind::Time), ("yaxis", AxisKind::Percent)].into(),
         switches: Vec::new(),
         half: false,
@@ -65,9 +65,11 @@ pub fn tail(overlay: &Overlay) -> Vec<Figure> {
         lines += 1;
     }
     let all: Vec<&Series> = latencies(overlay).map(|(_, s)| s).collect();
-    figure("tail", None, plot, &all, lines)
-        .into_iter()
-        .collect()
+    let figure = figure("tail", None, plot, &all, lines).map(|mut figure| {
+        figure.height = style::height(figure.height, overlay);
+        figure
+    });
+    figure.into_iter().collect()
 }
 
 /// Per operation: the parts of the latency on a scale of nines.
@@ -130,13 +132,19 @@ fn look_of(overlay: &Overlay, run: usize, series: &Series) -> Look {
 }
 
 fn latencies(overlay: &Overlay) -> impl Iterator<Item = (usize, &Series)> {
-    overlay.runs.iter().enumerate().flat_map(|(run, data)| {
-        data.series
-            .iter()
-            .filter(|s| matches!(s.measure, Measure::Response | Measure::Service))
-            .filter(|s| !s.curve.is_empty())
-            .map(move |s| (run, s))
-    })
+    let spare = !style::crowded(overlay);
+    overlay
+        .runs
+        .iter()
+        .enumerate()
+        .flat_map(move |(run, data)| {
+            data.series
+                .iter()
+                .filter(|s| matches!(s.measure, Measure::Response | Measure::Service))
+                .filter(move |s| s.main || spare)
+                .filter(|s| !s.curve.is_empty())
+                .map(move |s| (run, s))
+        })
 }
 
 fn range<'s>(series: impl Iterator<Item = &'s Series>) -> Option<(f64, f64)> {
@@ -153,7 +161,15 @@ fn figure(
     all: &[&Series],
     lines: usize,
 ) -> Option<Figure> {
-    let (lo, hi) = range(all.iter().copied())?;
+    // What is hidden at first must not take the room: the service times of a saturated run lie
+    // decades below its response times.
+    let main = || all.iter().copied().filter(|s| s.main);
+    let whole = id != "tail" || main().next().is_none();
+    let (lo, hi) = if whole {
+        range(all.iter().copied())?
+    } else {
+        range(main())?
+    };
     let deepest = all
         .iter()
         .filter_map(|s| s.curve.last())

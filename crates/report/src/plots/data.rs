@@ -4,6 +4,7 @@
 
 use taillight_core::OpKind;
 use taillight_rundir::host::Metric;
+use taillight_rundir::search::SearchReport;
 
 use crate::palette;
 
@@ -14,6 +15,8 @@ pub struct Overlay {
     pub runs: Vec<RunData>,
     /// Runs to be seen together, where the caller knows which; charts may use it.
     pub groups: Vec<Group>,
+    /// The search that the runs are probes of.
+    pub search: Option<SearchReport>,
 }
 
 /// Runs that one figure shows together.

@@ -27,15 +27,26 @@ pub fn draw(overlay: &Overlay) -> Vec<Figure> {
         > 4;
     for (run, data) in overlay.runs.iter().enumerate() {
         for series in data.series.iter().filter(|s| shown(s)) {
+            if !series.main && style::crowded(overlay) {
+                continue;
+            }
             for bin in series.bins.iter().filter(|b| b.count > 0) {
-                top = top.max(bin.per_s);
+                if series.main {
+                    top = top.max(bin.per_s);
+                }
                 floor = floor.min(bin.per_s);
             }
             plot.add_trace(trace(overlay, run, series, crowded));
             lines += 1;
         }
     }
-    let range = style::latency_range(overlay.runs.iter().flat_map(|r| &r.series).filter_map(|s| {
+    // Hidden series take no room.
+    let main = overlay
+        .runs
+        .iter()
+        .flat_map(|r| &r.series)
+        .filter(|s| s.main);
+    let range = style::latency_range(main.filter_map(|s| {
         let first = s.bins.iter().find(|b| b.count > 0)?;
         Some((first.lo_ns, s.bins.iter().rfind(|b| b.count > 0)?.hi_ns))
     }));
@@ -49,7 +60,7 @@ pub fn draw(overlay: &Overlay) -> Vec<Figure> {
         id: "distribution".to_owned(),
         title: None,
         plot: style::finish(plot, layout),
-        height: 460,
+        height: style::height(460, overlay),
         axes: [("xaxis", AxisKind::Time), ("yaxis", AxisKind::Number)].into(),
         switches: vec![switch(top, floor)],
         half: false,

@@ -9,6 +9,7 @@ mod distribution;
 mod heat;
 mod histogram;
 mod host;
+mod knee;
 mod outliers;
 mod slc;
 mod store;
@@ -36,6 +37,13 @@ pub struct Chart {
 
 /// Every chart, in page order.
 pub const CHARTS: &[Chart] = &[
+    Chart {
+        id: "knee",
+        title: "Response time against demand",
+        read: "Each point is a probe of the search with its 95 % interval. The knee is where the \
+               points leave the floor; the answer lies where they cross the ceiling.",
+        draw: knee::draw,
+    },
     Chart {
         id: "distribution",
         title: "Latency distribution",

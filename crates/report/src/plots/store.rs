@@ -267,7 +267,7 @@ mod tests {
                 store: store.collect(),
                 ..RunData::default()
             }],
-            groups: Vec::new(),
+            ..Overlay::default()
         }
     }
 

@@ -37,6 +37,28 @@ pub fn layout(entries: usize) -> Layout {
         .font(Font::new().size(13))
 }
 
+/// More runs than this share a legend only with what is shown: hidden lines are left out.
+const FEW_RUNS: usize = 4;
+/// Runs beside each other in a legend of headings, at least.
+const RUNS_IN_ROW: usize = 4;
+
+/// Whether there are too many runs for lines that are hidden at first.
+pub fn crowded(overlay: &Overlay) -> bool {
+    overlay.runs.len() > FEW_RUNS
+}
+
+/// `height` pixels, and more where the legend of many runs would leave no room for the lines.
+pub fn height(height: usize, overlay: &Overlay) -> usize {
+    let entries = overlay
+        .runs
+        .iter()
+        .map(|r| r.tracks.len())
+        .max()
+        .unwrap_or(0);
+    let rows = overlay.runs.len().div_ceil(RUNS_IN_ROW).saturating_sub(1);
+    height + rows * (22 + 19 * entries.max(1))
+}
+
 /// Puts a line under its run's heading in the legend and names what it is hidden with.
 pub fn group<X, Y>(trace: Box<Scatter<X, Y>>, look: &Look) -> Box<Scatter<X, Y>>
 where
@@ -109,6 +131,10 @@ pub fn latency_axis(title: &str, lo_ns: f64, hi_ns: f64) -> Axis {
 
 /// A tick label: `10 µs`, not `10.0 µs`.
 pub fn tick(ns: f64) -> String {
+    if ns >= 100e9 {
+        // Decades of seconds are no round minutes.
+        return format!("{} s", format::count((ns / 1e9).round() as u64));
+    }
     format::duration(ns, Script::Fine)
         .replace(".00 ", " ")
         .replace(".0 ", " ")

@@ -98,7 +98,7 @@ fn latency_of(overlay: &Overlay, name: &str, id: String, title: Option<String>) 
     let (lo, hi) =
         style::latency_range(tracks.iter().flat_map(|(_, t)| &t.points).filter_map(|p| {
             let low = p.p50_ns.or(p.max_ns)?;
-            Some((low, p.max_ns?))
+            Some((low, p.max_ns?.max(p.response_p99_ns.unwrap_or(0))))
         }))?;
     let layout = style::layout(if overlaid { tracks.len() } else { LEVELS.len() })
         .x_axis(style::elapsed_axis(overlay))
@@ -112,7 +112,11 @@ fn latency_of(overlay: &Overlay, name: &str, id: String, title: Option<String>) 
         id,
         title,
         plot: style::finish(plot, layout),
-        height: 380,
+        height: if overlaid {
+            style::height(380, overlay)
+        } else {
+            380
+        },
         axes: [("xaxis", AxisKind::Elapsed), ("yaxis", AxisKind::Time)].into(),
         switches,
         half: false,

@@ -13,7 +13,7 @@ pub(super) fn skew(a: &Access, path: &str) -> Checked {
             theta.is_finite() && theta > 0.0 && theta <= 100.0,
             &field("theta"),
             format!("{theta} is no exponent"),
-            "use a number above 0, like 0.99; larger is more skewed",
+            "use a number above 0 and at most 100, like 0.99; larger is more skewed",
         )?;
     }
     if let Some(h) = a.h {

@@ -164,7 +164,7 @@ fn units_and_types_are_asked_for() {
         ("[run]\nduration = 30s".into(), "not valid TOML: "),
         (
             "[run]\nseed = -1".into(),
-            "run.seed: invalid value: integer `-1`, expected a whole number",
+            "run.seed: invalid value: integer `-1`, expected a whole number, 0 or above",
         ),
         (
             workload("block_size = { min = \"4KiB\", max = \"8KiB\" }"),

@@ -3,10 +3,10 @@
 //!
 //! Kept as YCSB computes it, term by term: the third rank comes 17 % too often, and after growth
 //! eta still has the first number of items in it. Results users compare with depend on both. The
-//! power is looked up as long as the items do not grow; the item is the same, which a test checks.
+//! power is looked up; the item is the same, which a test checks.
 
 use super::super::Rng;
-use super::power::Power;
+use super::power::{Power, ROWS, WHOLE};
 use super::unit;
 
 /// YCSB's exponent; it has no property for another.
@@ -31,8 +31,11 @@ pub struct Gray {
     /// Items that zeta covers.
     counted: u64,
     zeta: f64,
-    /// The power in [`Gray::at`], until the number of items changes eta.
-    power: Option<Power>,
+    /// `(1 - first eta * x)^alpha`.
+    power: Power,
+    first_eta: f64,
+    /// Takes `1 - u` to a place in the table: what eta has become of the first one, times its rows.
+    scale: f64,
 }
 
 impl Gray {
@@ -43,24 +46,23 @@ impl Gray {
 
     /// With a zeta known beforehand.
     pub fn with_zeta(n: u64, theta: f64, zeta_n: f64) -> Gray {
-        let mut gray = Gray {
+        let alpha = 1.0 / (1.0 - theta);
+        let two = zeta(0, 2, theta, 0.0);
+        let spanned = 1.0 - (2.0 / n as f64).powf(1.0 - theta);
+        let eta = spanned / (1.0 - two / zeta_n);
+        Gray {
             theta,
-            alpha: 1.0 / (1.0 - theta),
-            two: zeta(0, 2, theta, 0.0),
+            alpha,
+            two,
             first_two: 1.0 + 0.5f64.powf(theta),
-            spanned: 1.0 - (2.0 / n as f64).powf(1.0 - theta),
-            eta: 0.0,
+            spanned,
+            eta,
             counted: n,
             zeta: zeta_n,
-            power: None,
-        };
-        gray.set_eta();
-        gray.power = Some(Power::new(1.0 - gray.eta, gray.eta, gray.alpha));
-        gray
-    }
-
-    fn set_eta(&mut self) {
-        self.eta = self.spanned / (1.0 - self.two / self.zeta);
+            power: Power::new(1.0, -eta, alpha),
+            first_eta: eta,
+            scale: ROWS as f64,
+        }
     }
 
     /// Zeta, alpha and eta, for comparison with YCSB's.
@@ -82,31 +84,32 @@ impl Gray {
     fn extend(&mut self, items: u64) {
         self.zeta = zeta(self.counted, items, self.theta, self.zeta);
         self.counted = items;
-        self.set_eta();
-        // Made anew for each new key, the table would cost more than it saves.
-        self.power = None;
+        self.eta = self.spanned / (1.0 - self.two / self.zeta);
+        // eta falls as items come, so that the first table goes on serving. From one or two items it
+        // does not (YCSB's formula breaks down there); NaN sends every draw to `powf` then.
+        let part = self.eta / self.first_eta;
+        let serves = (0.0..=1.0).contains(&part);
+        self.scale = if serves { part * ROWS as f64 } else { f64::NAN };
     }
 
     /// The item for `u` in [0, 1) among `items`. For u within a rounding error of 1 it may be
     /// `items` itself, as in YCSB; callers redraw.
     #[inline]
     pub fn at(&self, u: f64, items: u64) -> u64 {
-        let Some(power) = &self.power else {
-            return self.by_powf(u, items);
-        };
-        let (power, error) = power.at(u);
-        // Below 2^63 both, and signed conversions are the cheap ones.
+        let (power, error) = self.power.at((1.0 - u) * self.scale);
+        // Below 2^63, and signed conversions are the cheap ones.
         let place = items as i64 as f64 * power;
-        let item = place as i64;
-        let (part, doubt) = (place - item as f64, place * error);
-        let reached = u * self.zeta;
-        let first = reached < self.first_two;
-        // Selected, not branched on: what is drawn cannot be predicted. Only doubt is rare.
-        if first | ((part > doubt) & (part < 1.0 - doubt)) {
-            let head = u64::from(reached >= 1.0);
-            return if first { head } else { item as u64 };
+        let near = place + WHOLE;
+        let off = place - (near - WHOLE);
+        // Near a whole number the error could reach it; NaN is doubt, too. What is drawn cannot be
+        // predicted, so the first two ranks are selected below, not branched on: only doubt is rare.
+        if !(off.abs() > place * error) {
+            return self.by_powf(u, items);
         }
-        self.by_powf(u, items)
+        let item = near.to_bits() - WHOLE.to_bits() - u64::from(off < 0.0);
+        let reached = u * self.zeta;
+        let head = u64::from(reached >= 1.0);
+        if reached < self.first_two { head } else { item }
     }
 
     /// The same as YCSB computes it: what [`Gray::at`] must give.

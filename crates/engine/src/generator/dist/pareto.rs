@@ -6,7 +6,7 @@
 use taillight_core::{Error, Result};
 
 use super::super::Rng;
-use super::power::Power;
+use super::power::{Power, ROWS};
 use super::unit;
 
 /// A relative error of the place that no count of draws could show.
@@ -44,7 +44,7 @@ impl Pareto {
     /// The item for `u` in [0, 1). Looked up where the table is as good as a double need be.
     #[inline]
     pub fn at(&self, u: f64) -> u64 {
-        match self.power.at(u) {
+        match self.power.at(u * ROWS as f64) {
             (power, error) if error < GOOD => (self.n * power) as u64,
             _ => (self.n * self.by_powf(u)) as u64,
         }

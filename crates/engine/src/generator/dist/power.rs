@@ -1,17 +1,22 @@
-//! `(a + b u)^p` for u in [0, 1) without a logarithm: Taylor polynomials over [`ROWS`] equal parts.
+//! `(a + b x)^p` without a logarithm: Taylor polynomials around [`ROWS`] + 1 evenly spaced points.
 //!
-//! A row is one cache line: seven terms around the middle of its part, and a bound of the relative
-//! error, infinite where the series is of no use (near a zero of `a + b u`). Who needs the very
-//! item that `powf` gives asks it whenever the error could reach a whole number. Callers: YCSB's
-//! zipfian, Pareto.
+//! A row is one cache line: seven terms around its point, and a bound of the relative error,
+//! infinite where the series is of no use (near a zero of `a + b x`). Who needs the very item that
+//! `powf` gives asks it whenever the error could reach a whole number. Callers: YCSB's zipfian,
+//! Pareto.
 
-/// Parts of [0, 1): 16 KiB, half of a first-level cache.
-const ROWS: usize = 256;
+/// Rows for x from 0 to 1: 16 KiB, half of a first-level cache.
+pub const ROWS: usize = 256;
+/// Room for indices: the first power of two above the last row, so that none needs a check.
+const ROOM: usize = 2 * ROWS;
+/// Added to a double from 0 to 2^51, rounds it to a whole number, which then stands in the low
+/// bits. Much cheaper than a conversion that has to answer for all doubles.
+pub const WHOLE: f64 = (1u64 << 52) as f64;
 /// What rounding may add, relative: in the terms here, and in `powf` of a rounded base with the
 /// exponent of 100 that YCSB has (its base is off by 1e-16, the power then by 1e-14).
 const ROUNDING: f64 = 1e-12;
 
-/// One part.
+/// What belongs to one point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[repr(align(64))]
 struct Row {
@@ -22,16 +27,16 @@ struct Row {
 /// A power of a linear function, tabulated.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Power {
-    rows: Box<[Row; ROWS]>,
+    rows: Box<[Row; ROOM]>,
 }
 
 impl Power {
-    /// `(a + b u)^p`.
+    /// `(a + b x)^p`.
     pub fn new(a: f64, b: f64, p: f64) -> Power {
         let row = |i: usize| {
-            let middle = a + b * (i as f64 + 0.5) / ROWS as f64;
-            // The part is middle * (1 + step * t) for t in [-1, 1).
-            let step = b * 0.5 / ROWS as f64 / middle;
+            let middle = a + b * i as f64 / ROWS as f64;
+            // Around the point it is middle * (1 + step * t) for t in [-1/2, 1/2].
+            let step = b / ROWS as f64 / middle;
             let mut terms = [middle.powf(p); 7];
             let mut term = terms[0];
             for k in 1..=7 {
@@ -41,29 +46,33 @@ impl Power {
                 }
             }
             // The first term left out, twice: the rest is a small part of it. NaN is no good either.
-            let good = step.abs() < 0.05 && (p * step).abs() < 0.3;
+            let good = step.abs() < 0.1 && (p * step).abs() < 0.6;
             let error = match good {
-                true => 2.0 * (term / terms[0]).abs() + ROUNDING,
+                true => 2.0 * (term * 0.5f64.powi(7) / terms[0]).abs() + ROUNDING,
                 false => f64::INFINITY,
             };
             Row { terms, error }
         };
-        let mut rows = Box::new([row(0); ROWS]);
-        (1..ROWS).for_each(|i| rows[i] = row(i));
+        let none = Row {
+            terms: [0.0; 7],
+            error: f64::INFINITY,
+        };
+        let mut rows = Box::new([none; ROOM]);
+        (0..=ROWS).for_each(|i| rows[i] = row(i));
         Power { rows }
     }
 
-    /// The power at `u` in [0, 1), and the bound of its relative error.
+    /// The power at `x = scaled / ROWS` in [0, 1], and the bound of its relative error. NaN gives
+    /// NaN.
     #[inline]
-    pub fn at(&self, u: f64) -> (f64, f64) {
-        let scaled = u * ROWS as f64;
-        let i = scaled as i32;
-        let Row { terms, error } = self.rows[i as usize % ROWS];
-        let t = (scaled - f64::from(i)) * 2.0 - 1.0;
+    pub fn at(&self, scaled: f64) -> (f64, f64) {
+        let near = scaled + WHOLE;
+        let Row { terms, error } = &self.rows[near.to_bits() as usize % ROOM];
+        let t = scaled - (near - WHOLE);
         // In pairs, so that the CPU need not wait for one term after the other.
-        let (square, [a, b, c, d, e, f, g]) = (t * t, terms);
+        let (square, [a, b, c, d, e, f, g]) = (t * t, *terms);
         let low = (a + b * t) + (c + d * t) * square;
         let high = (e + f * t) + g * square;
-        (low + high * (square * square), error)
+        (low + high * (square * square), *error)
     }
 }

@@ -134,6 +134,27 @@ fn growing_extends_zeta_and_keeps_the_first_items_in_eta() {
     assert_eq!(gray, before);
 }
 
+/// The table made for the first number of items serves the later ones, too; from one and two items
+/// YCSB's formula breaks down, and what it gives then must come out as well.
+#[test]
+fn looked_up_powers_follow_growth() {
+    let mut rng = rng(8);
+    for first in [1, 2, 3, 10, 1000, 1_000_000] {
+        let mut gray = Gray::ycsb(first);
+        for n in first..first + 2000 {
+            gray.grow(n);
+            let drawn = std::iter::repeat_with(|| super::super::unit(&mut rng)).take(20);
+            for u in drawn.chain([0.0, 1.0 - f64::EPSILON / 2.0]) {
+                assert_eq!(
+                    gray.at(u, n),
+                    gray.by_powf(u, n),
+                    "{first} to {n} items, u {u}"
+                );
+            }
+        }
+    }
+}
+
 /// The reference table's row "YCSB Zipfian, n = 1000", percent, the bump of rank 3 included.
 #[test]
 fn zipfian_has_the_published_frequencies() {

@@ -1,0 +1,60 @@
+//! Whether the records of a plan fit into this machine's memory.
+//!
+//! Asked once, before anything is loaded: a process that takes all memory is killed with nothing
+//! measured, and often others with it.
+
+use taillight_core::plan::{Plan, WorkloadPlan};
+use taillight_core::units::ByteSize;
+use taillight_core::{Error, OpKind, Result};
+
+/// What a record takes besides key and value, bytes: node, lock, two heap headers.
+const RECORD: u64 = 112;
+
+/// Refuses a plan whose records cannot fit into `available` bytes, if that is known.
+///
+/// # Errors
+/// `Unavailable` with both sizes.
+pub fn check(plan: &Plan, available: Option<u64>) -> Result<()> {
+    let (Some(available), Some(needed)) = (available, needed(plan)) else {
+        return Ok(());
+    };
+    if needed <= available {
+        return Ok(());
+    }
+    Err(Error::unavailable(
+        "the records do not fit into memory, which is where this driver keeps them",
+    )
+    .with("needed", ByteSize(needed))
+    .with("available", ByteSize(available))
+    .hint("lower keys.count or the size of values, or use a driver that stores on disk"))
+}
+
+/// Bytes of the largest key space, and of what a counted run of inserts adds. Workloads may share
+/// their records, so that the largest one is the least that is needed.
+fn needed(plan: &Plan) -> Option<u64> {
+    plan.workloads.iter().filter_map(|w| of(plan, w)).max()
+}
+
+fn of(plan: &Plan, w: &WorkloadPlan) -> Option<u64> {
+    let keys = w.keys.as_ref()?;
+    let fields = w.value.as_ref().map_or(1, |v| u64::from(v.fields));
+    let value = (w.block_size.mean() as u64).saturating_mul(fields);
+    let total: u64 = w.mix.iter().map(|part| u64::from(part.weight)).sum();
+    let adding = w.mix.iter().filter(|part| part.op == OpKind::Insert);
+    let adding: u64 = adding.map(|part| u64::from(part.weight)).sum();
+    let operations = plan.run.operations.unwrap_or(0);
+    let share = u128::from(operations) * u128::from(adding) / u128::from(total.max(1));
+    let records = keys
+        .count
+        .saturating_add(u64::try_from(share).unwrap_or(u64::MAX));
+    let key = (keys.prefix.len() as u64).saturating_add(u64::from(keys.digits).max(8));
+    Some(records.saturating_mul(value.saturating_add(key).saturating_add(RECORD)))
+}
+
+/// What the kernel says can be had without swapping, bytes; none where it does not say.
+pub fn available() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    kib.checked_mul(1024)
+}

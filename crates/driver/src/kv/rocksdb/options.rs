@@ -122,7 +122,10 @@ pub const DOCS: &[OptionDoc] = &[
         "options",
         "RocksDB option string",
         "",
-        "any of RocksDB's own options: \"max_open_files=100;level0_file_num_compaction_trigger=2\"",
+        "any of RocksDB's own options: \"max_open_files=100;level0_file_num_compaction_trigger=2\". \
+         RocksDB's own LOG is kept to fatal messages, whatever options_file says (a build with \
+         assertions would end the process on a full disk); name info_log_level here to have it, as \
+         in \"info_log_level=INFO_LEVEL\"",
     ),
     doc(
         "options_file",

@@ -30,7 +30,6 @@ struct Client {
     /// `/bucket/prefix/`.
     root: String,
     bytes: usize,
-    data: Bytes,
     /// Objects there are to get.
     objects: u64,
     end: Instant,
@@ -61,7 +60,6 @@ pub fn main(args: &[&str]) -> Result<()> {
         host: host.to_owned(),
         root: format!("/{root}"),
         bytes,
-        data: Bytes::from(noise(bytes)),
         objects: objects.parse()?,
         end: Instant::now(),
         random: RefCell::new(0x2545_F491_4F6C_DD1D),
@@ -74,14 +72,15 @@ pub fn main(args: &[&str]) -> Result<()> {
         for _ in 0..concurrency {
             senders.push(connect(host).await?);
         }
+        let data = data(concurrency, if put { bytes } else { 0 });
         let (start, cpu) = (Instant::now(), sys::process_cpu_s()?);
         client.end = start + Duration::from_secs(seconds);
         let client = Rc::new(client);
         let turn = if put { Turn::Put } else { Turn::Get };
-        let (ios, senders) = all(&client, senders, turn).await?;
+        let (ios, senders) = all(&client, senders, turn, &data).await?;
         let (took, cpu) = (start.elapsed().as_secs_f64(), sys::process_cpu_s()? - cpu);
         if put {
-            all(&client, senders, Turn::Delete).await?;
+            all(&client, senders, Turn::Delete, &data).await?;
         }
         anyhow::Ok((ios, took, cpu))
     })?;
@@ -93,10 +92,17 @@ pub fn main(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that do not compress.
-fn noise(bytes: usize) -> Vec<u8> {
-    let mut random = 0x9E37_79B9_7F4A_7C15;
+/// Bytes that do not compress, others for each `seed`.
+fn noise(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut random = 0x9E37_79B9_7F4A_7C15 ^ seed;
     (0..bytes).map(|_| next(&mut random) as u8).collect()
+}
+
+/// What each connection sends. Objects in flight at a time are different ones: one buffer for all
+/// would stay in the CPU's caches, where nobody's data is.
+fn data(connections: usize, bytes: usize) -> Vec<Bytes> {
+    let of = |n| Bytes::from(noise(bytes, n));
+    (0..connections as u64).map(of).collect()
 }
 
 fn next(random: &mut u64) -> u64 {
@@ -124,9 +130,16 @@ enum Turn {
 }
 
 /// Lets every connection work until the end; requests made, and the connections.
-async fn all(client: &Rc<Client>, senders: Vec<Sender>, turn: Turn) -> Result<(u64, Vec<Sender>)> {
-    let work = |sender| tokio::task::spawn_local(work(client.clone(), sender, turn));
-    let tasks: Vec<_> = senders.into_iter().map(work).collect();
+async fn all(
+    client: &Rc<Client>,
+    senders: Vec<Sender>,
+    turn: Turn,
+    data: &[Bytes],
+) -> Result<(u64, Vec<Sender>)> {
+    let work = |(sender, data): (_, &Bytes)| {
+        tokio::task::spawn_local(work(client.clone(), sender, turn, data.clone()))
+    };
+    let tasks: Vec<_> = senders.into_iter().zip(data).map(work).collect();
     let (mut ios, mut senders) = (0, Vec::new());
     for task in tasks {
         let (made, sender) = task.await??;
@@ -136,7 +149,12 @@ async fn all(client: &Rc<Client>, senders: Vec<Sender>, turn: Turn) -> Result<(u
     Ok((ios, senders))
 }
 
-async fn work(client: Rc<Client>, mut sender: Sender, turn: Turn) -> Result<(u64, Sender)> {
+async fn work(
+    client: Rc<Client>,
+    mut sender: Sender,
+    turn: Turn,
+    data: Bytes,
+) -> Result<(u64, Sender)> {
     let mut ios = 0;
     loop {
         let name = match turn {
@@ -160,16 +178,22 @@ async fn work(client: Rc<Client>, mut sender: Sender, turn: Turn) -> Result<(u64
                 format!("{}o{number:08}", client.root)
             }
         };
-        one(&client, &mut sender, turn, name).await?;
+        one(&client, &mut sender, turn, name, &data).await?;
         ios += 1;
     }
 }
 
 /// One request, its answer read to the end.
-async fn one(client: &Client, sender: &mut Sender, turn: Turn, name: String) -> Result<()> {
+async fn one(
+    client: &Client,
+    sender: &mut Sender,
+    turn: Turn,
+    name: String,
+    data: &Bytes,
+) -> Result<()> {
     let (method, body) = match turn {
         Turn::Get => ("GET", Bytes::new()),
-        Turn::Put => ("PUT", client.data.clone()),
+        Turn::Put => ("PUT", data.clone()),
         Turn::Delete => ("DELETE", Bytes::new()),
     };
     let payload = match turn {
@@ -214,7 +238,6 @@ mod tests {
             host: host.clone(),
             root: root.to_owned(),
             bytes: 100,
-            data: Bytes::from(noise(100)),
             objects: 1,
             end: Instant::now(),
             random: RefCell::new(1),
@@ -226,14 +249,21 @@ mod tests {
             let mut sender = connect(&host).await.unwrap();
             let good = client(SECRET, "/bench/p/");
             let name = || "/bench/p/k".to_owned();
+            let data = Bytes::from(noise(100, 1));
             for turn in [Turn::Put, Turn::Get] {
-                one(&good, &mut sender, turn, name()).await.unwrap();
+                one(&good, &mut sender, turn, name(), &data).await.unwrap();
             }
             assert_eq!(store.names("p/"), ["p/k"]);
             let bad = client("other", "/bench/p/");
-            assert!(one(&bad, &mut sender, Turn::Get, name()).await.is_err());
+            assert!(
+                one(&bad, &mut sender, Turn::Get, name(), &data)
+                    .await
+                    .is_err()
+            );
             let mut sender = connect(&host).await.unwrap();
-            one(&good, &mut sender, Turn::Delete, name()).await.unwrap();
+            one(&good, &mut sender, Turn::Delete, name(), &data)
+                .await
+                .unwrap();
             assert_eq!(store.names("p/"), [""; 0]);
         });
     }

@@ -115,6 +115,16 @@ pub const CASES: &[Case] = &[
         run: stores::rocksdb_1k,
     },
     Case {
+        name: "rocksdb-random-100",
+        about: "RocksDB, a million records of 100 B in random order of their keys: fill",
+        run: stores::rocksdb_random_100,
+    },
+    Case {
+        name: "rocksdb-random-1k",
+        about: "the same with records of 1 KiB",
+        run: stores::rocksdb_random_1k,
+    },
+    Case {
         name: "leveldb-100",
         about: "LevelDB, a million records of 100 B, against a bare loop: fill and reads",
         run: stores::leveldb_100,
@@ -138,6 +148,11 @@ pub const CASES: &[Case] = &[
         name: "s3-1m",
         about: "the same with objects of 1 MiB",
         run: objects::large,
+    },
+    Case {
+        name: "s3-equal",
+        about: "the bare client against itself, objects of 64 KiB: what the server's own rate does to a ratio",
+        run: objects::equal,
     },
     Case {
         name: "fio-import",

@@ -31,6 +31,55 @@ pub fn large(setup: &Setup) -> Result<Report> {
     run(setup, 1 << 20, "1 MiB")
 }
 
+/// The same bare client as both arms: the spread that no difference of clients explains.
+pub fn equal(setup: &Setup) -> Result<Report> {
+    let bytes = 64 << 10;
+    let (_minio, url) = store()?;
+    let mut report = Report::titled("S3, objects of 64 KiB, the bare hyper client against itself");
+    own(&url, "get", bytes, 1, 1)?;
+    let pairs = [
+        ("get", 4, ["first get 4", "second get 4"]),
+        ("get", 32, ["first get 32", "second get 32"]),
+        ("put", 4, ["first put 4", "second put 4"]),
+        ("put", 32, ["first put 32", "second put 32"]),
+    ];
+    for (what, depth, names) in pairs {
+        let words = format!("get/ {what} {bytes} {depth} {} {OBJECTS}", setup.seconds);
+        let arm = |name| Arm {
+            name,
+            command: format!("taillight-bench bare-s3 http://127.0.0.1:9000/bench/{words}"),
+            run: Box::new(|| hyper(&format!("{url}{words}"))),
+        };
+        report
+            .arms
+            .extend(pairs::run(setup.pairs, names.map(arm).into())?);
+        for metric in ["iops", "cpu_ns"] {
+            report.ratio(metric, names[0], names[1], Bound::None)?;
+        }
+    }
+    report.notes.push(
+        "Both arms of a pair are the same program with the same words: what differs from 1 is the \
+         server and the machine."
+            .into(),
+    );
+    Ok(report)
+}
+
+/// A MinIO of our own with its data in memory, and the address of its bucket.
+fn store() -> Result<(Minio, String)> {
+    let program = minio_program().context("no MinIO: cargo xtask setup builds it")?;
+    let memory = Path::new("/dev/shm");
+    let minio = Minio::start(
+        &program,
+        Settings {
+            data: memory.is_dir().then_some(memory),
+            ..Settings::default()
+        },
+    );
+    let url = format!("http://127.0.0.1:{}/bench/", minio.port());
+    Ok((minio, url))
+}
+
 /// Names of the arms: a table wants them to live long.
 const NAMES: [[&str; 2]; 6] = [
     ["taillight get 1", "hyper get 1"],
@@ -42,16 +91,7 @@ const NAMES: [[&str; 2]; 6] = [
 ];
 
 fn run(setup: &Setup, bytes: u64, shown: &str) -> Result<Report> {
-    let program = minio_program().context("no MinIO: cargo xtask setup builds it")?;
-    let memory = Path::new("/dev/shm");
-    let minio = Minio::start(
-        &program,
-        Settings {
-            data: memory.is_dir().then_some(memory),
-            ..Settings::default()
-        },
-    );
-    let url = format!("http://127.0.0.1:{}/bench/", minio.port());
+    let (_minio, url) = store()?;
     let mut report = Report::titled(&format!(
         "S3, objects of {shown}, against a bare hyper client"
     ));

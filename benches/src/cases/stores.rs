@@ -36,6 +36,16 @@ pub fn rocksdb_1k(setup: &Setup) -> Result<Report> {
     rocksdb(setup, &Shape::of(1024))
 }
 
+/// RocksDB, values of 100 B, keys in random order.
+pub fn rocksdb_random_100(setup: &Setup) -> Result<Report> {
+    rocksdb_random(setup, &Shape::of(100))
+}
+
+/// RocksDB, values of 1 KiB, keys in random order.
+pub fn rocksdb_random_1k(setup: &Setup) -> Result<Report> {
+    rocksdb_random(setup, &Shape::of(1024))
+}
+
 /// LevelDB, values of 100 B.
 pub fn leveldb_100(setup: &Setup) -> Result<Report> {
     leveldb(setup, &Shape::of(100))
@@ -224,6 +234,51 @@ fn rocksdb(setup: &Setup, shape: &Shape) -> Result<Report> {
             ("taillight fill", "db_bench fillseq"),
             ("taillight read", "db_bench readrandom"),
         ],
+    )?;
+    report.notes.push(ROCKSDB_NOTE.into());
+    for dir in [theirs, ours] {
+        fs::remove_dir_all(dir)?;
+    }
+    Ok(report)
+}
+
+/// A fill in random order of the keys. db_bench's `fillrandom` draws numbers with repeats, so that a
+/// third of its records are overwritten; its `filluniquerandom` writes each key once, as we do.
+fn rocksdb_random(setup: &Setup, shape: &Shape) -> Result<Report> {
+    let mut report = Report::titled(&format!(
+        "RocksDB, {} records of {} B in random order, against db_bench",
+        shape.records, shape.value
+    ));
+    let (theirs, ours) = (fresh("rocksdb-theirs")?, fresh("rocksdb-ours")?);
+    let mut fill = db_bench_words(&theirs, shape, "filluniquerandom");
+    // Our keys are hashes in 20 decimal digits.
+    fill.push("--key_size=20".into());
+    db_bench(&fill, "filluniquerandom", shape)?;
+    let file = newest_options(&theirs)?;
+    let options = format!(
+        "options_file = \"{}\"\nblock_cache = \"{CACHE}B\"\n",
+        file.display()
+    );
+    let work = format!(
+        "mix = \"insert\"\nblock_size = \"{}B\"\npayload = {{ kind = \"random\", compressible = 50 }}\n\
+         keys = {{ count = 0, naming = \"hashed\", prefix = \"\", digits = 20 }}\n",
+        shape.value
+    );
+    let filler = job("rocksdb-random.toml", "rocksdb", &ours, &options, &work)?;
+    report.arms = pairs::run(
+        setup.pairs,
+        vec![
+            own("taillight random fill", filler, Some(ours.clone())),
+            Arm {
+                name: "db_bench filluniquerandom",
+                command: format!("db_bench {}", fill.join(" ")),
+                run: Box::new(|| db_bench(&fill, "filluniquerandom", shape)),
+            },
+        ],
+    )?;
+    compared(
+        &mut report,
+        &[("taillight random fill", "db_bench filluniquerandom")],
     )?;
     report.notes.push(ROCKSDB_NOTE.into());
     for dir in [theirs, ours] {

@@ -9,6 +9,7 @@ mod steps;
 use std::path::{Path, PathBuf};
 
 use taillight_core::exit::Exit;
+use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_driver::{Admin, OpenSpec};
 use taillight_report::Frame;
@@ -77,12 +78,17 @@ fn open(args: &SuiteArgs, steps: &[Step]) -> Result<Stay> {
         .iter()
         .flat_map(|s| s.plan.workloads.clone())
         .collect();
+    open_empty(&plan, args.destroy.as_deref())
+}
+
+/// Opens a target with the workloads of every run; refuses a store that holds records.
+fn open_empty(plan: &Plan, destroy: Option<&str>) -> Result<Stay> {
     let signals = Signals::install()?;
-    let mut live = Live::new(&plan, false);
+    let mut live = Live::new(plan, false);
     let spec = OpenSpec {
-        plan: &plan,
+        plan,
         run_id: &run::fresh_id(),
-        destroy: args.destroy.as_deref(),
+        destroy,
     };
     let driver = registry::driver(&plan.target.driver)?;
     let target = driver.open(&spec, &mut |p| {
@@ -95,10 +101,11 @@ fn open(args: &SuiteArgs, steps: &[Step]) -> Result<Stay> {
     if records > 0 {
         stay.close()?;
         return Err(Error::refused("the store holds records of a former run")
+            .with("path", plan.target.path.as_deref().unwrap_or_default())
             .with("records", records)
             .hint(
-                "a suite loads its own: name another path, or confirm that they may go with \
-                   --set target.destroy=true --destroy PATH",
+                "a suite loads its own: delete them, name another --path, or confirm that they may \
+                 go with --set target.destroy=true --destroy PATH",
             ));
     }
     Ok(stay)

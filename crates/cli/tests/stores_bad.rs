@@ -198,7 +198,10 @@ fn a_full_disk_fails_writes_and_ends_cleanly() {
         job(home, driver, options, 20_000, "mix = \"get\"");
         let place = format!("--set target.path={path}/db --output load");
         let said = ends(home, &place, 5);
-        assert!(said.contains("status: 28"), "{said}");
+        assert!(
+            said.contains("status: no space left on device (errno 28)"),
+            "{said}"
+        );
         assert!(!home.join("load").exists() && !small.path().join("db").exists());
         drop(undo);
     });

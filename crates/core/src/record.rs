@@ -35,6 +35,28 @@ impl Status {
     }
 }
 
+impl std::fmt::Display for Status {
+    /// In words, with the number of a system error.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = match *self {
+            Status::OK => "ok",
+            Status::TIMEOUT => "timed out",
+            Status::SHORT => "moved fewer bytes than asked",
+            Status::VERIFY => "data read is not the data written",
+            Status::STORE => "the store reported an error of its own",
+            Status::UNFINISHED => "still in flight when the drain time-out passed",
+            Status::NOT_FOUND => "not found",
+            Status(errno) if errno > 0 => {
+                let text = std::io::Error::from_raw_os_error(errno).to_string();
+                let text = text.split(" (os error").next().unwrap_or_default();
+                return write!(f, "{} (errno {errno})", text.to_lowercase());
+            }
+            Status(other) => return write!(f, "unknown status {other}"),
+        };
+        f.write_str(text)
+    }
+}
+
 /// One I/O. Stamps are absolute CLOCK_MONOTONIC nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {

@@ -202,7 +202,7 @@ impl Load {
             return Ok(());
         }
         Err(Error::target("an insert failed while loading records")
-            .with("status", c.status.0)
-            .hint("the store must take all records before the run can begin; see its own log"))
+            .with("status", c.status)
+            .hint("the store must take all records before the run can begin: give it the room and rights, or load fewer"))
     }
 }

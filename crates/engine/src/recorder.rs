@@ -7,7 +7,7 @@ mod capture;
 mod part;
 
 use crossbeam_channel::{Receiver, Sender};
-use taillight_core::{OpKind, Record, Stamp};
+use taillight_core::{OpKind, Record, Stamp, Status};
 use taillight_rundir::chunk::Sample;
 
 pub use capture::{Capture, CaptureState, Thresholds};
@@ -85,6 +85,34 @@ impl Timeline {
     }
 }
 
+/// Operations that are recorded together at most: what a process loses with them when it is killed.
+const PUT_OFF: usize = 16;
+/// None is put off that comes so long after the last ones, ns: slow operations are recorded at once.
+const PUT_OFF_NS: i64 = 200_000;
+
+/// The whole record of a plain operation on a key, one at a time.
+#[cold]
+fn record_of(s: &Sample, open_loop: bool) -> Record {
+    Record {
+        op: s.op,
+        target: 0,
+        offset: None,
+        key: Some(s.key),
+        size: s.size,
+        moved: None,
+        count: None,
+        intended: open_loop.then_some(Stamp(s.intended)),
+        origin: None,
+        submit: Stamp(s.submit),
+        issued: None,
+        first: None,
+        complete: Stamp(s.complete),
+        sync_ns: s.sync_ns,
+        retries: None,
+        status: Status::OK,
+    }
+}
+
 /// One worker's recorder.
 pub struct Recorder {
     timeline: Timeline,
@@ -94,6 +122,10 @@ pub struct Recorder {
     capture: Capture,
     open_loop: bool,
     last_poll: Stamp,
+    /// Plain successes that are not yet in histograms and capture, in completion order.
+    put_off: Vec<Sample>,
+    /// Completion stamp at which `put_off` was last empty, ns.
+    emptied: i64,
 }
 
 impl Recorder {
@@ -120,6 +152,8 @@ impl Recorder {
             capture,
             open_loop,
             last_poll: timeline.start,
+            put_off: Vec::with_capacity(PUT_OFF),
+            emptied: 0,
         }
     }
 
@@ -143,6 +177,7 @@ impl Recorder {
 
     #[cold]
     fn rotate(&mut self, now: Stamp, backlog: u64) {
+        self.catch_up();
         self.part.backlog = backlog;
         let (worker, workload) = (self.part.worker, self.part.workload);
         let fresh = self.channels.spare.try_recv();
@@ -176,9 +211,35 @@ impl Recorder {
         }
     }
 
+    /// As [`Recorder::success`], for an operation on a key, one at a time: it is kept aside with some
+    /// that follow and recorded with them. A store's operation leaves little of our code and
+    /// histograms in the CPU's caches; several in a row fetch them once.
+    #[inline(always)]
+    pub fn success_later(&mut self, sample: &Sample) {
+        let complete = sample.complete;
+        self.put_off.push(*sample);
+        let long = complete.wrapping_sub(self.emptied) >= PUT_OFF_NS;
+        if self.put_off.len() >= PUT_OFF || long {
+            self.catch_up();
+            self.emptied = complete;
+        }
+    }
+
+    /// Records what was kept aside.
+    #[inline(never)]
+    fn catch_up(&mut self) {
+        let mut samples = std::mem::take(&mut self.put_off);
+        for sample in samples.drain(..) {
+            let open_loop = self.open_loop;
+            self.success(&sample, sample.size, || record_of(&sample, open_loop));
+        }
+        self.put_off = samples;
+    }
+
     /// Records any finished operation. Calls come in completion order.
     #[cold]
     pub fn record(&mut self, r: &Record) {
+        self.catch_up();
         if r.submit < self.timeline.measure && self.part.measured {
             self.part.stragglers += 1;
             return;
@@ -214,6 +275,7 @@ impl Recorder {
 
     /// Sends the last part and hands the last chunk back.
     pub fn finish(mut self, now: Stamp, unsent: u64) -> CaptureState {
+        self.catch_up();
         self.part.backlog = unsent;
         self.part.last = Some(now);
         let worker = self.part.worker;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use taillight_core::{OpKind, Result};
+use taillight_core::{OpKind, Result, Status};
 use taillight_rundir::summary::{
     Distributions, ErrorCount, Errors, Outlier, Qos, QosStatus, Slc, Summary, Totals,
     WorkloadSummary,
@@ -325,20 +325,8 @@ fn errors(sets: &Sets) -> Errors {
 /// A status in words.
 pub fn status_text(status: i32) -> String {
     match status {
-        0 => "ok".to_owned(),
-        -1 => "timed out".to_owned(),
-        -2 => "moved fewer bytes than asked".to_owned(),
-        -3 => "data read is not the data written".to_owned(),
-        -4 => "the store reported an error of its own".to_owned(),
-        -5 => "still in flight when the drain time-out passed".to_owned(),
-        -6 => "not found".to_owned(),
         STATUS_UNKNOWN => "failed; which error was not kept".to_owned(),
-        errno if errno > 0 => {
-            let text = std::io::Error::from_raw_os_error(errno).to_string();
-            let text = text.split(" (os error").next().unwrap_or_default();
-            format!("{} (errno {errno})", text.to_lowercase())
-        }
-        other => format!("unknown status {other}"),
+        known => Status(known).to_string(),
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use taillight_core::exit::Exit;
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
-use taillight_driver::{Admin, OpenSpec};
+use taillight_driver::Admin;
 use taillight_report::model::{Cell, Table, Tone};
 use taillight_report::{Brief, Frame, Group, format, table_text};
 use taillight_rundir::slc_paper::{SlcPaperReport, SlcPaperRun};
@@ -21,8 +21,8 @@ use taillight_suite::stay::Stay;
 
 use super::steps::Step;
 use crate::args::{RunArgs, SuiteArgs};
-use crate::run::{self, Given, Live, Signals};
-use crate::{output, problem, registry, report};
+use crate::run::{self, Given, Signals};
+use crate::{output, problem, report};
 
 /// Records that the plan shows for a reader, whose number is known only after the write.
 const UNKNOWN: u64 = 1;
@@ -424,28 +424,7 @@ fn open(write: &Step, read: &Step, place: &Place<'_>) -> Result<Stay> {
     if keyed(place) {
         plan.workloads.extend(read.plan.workloads.clone());
     }
-    let signals = Signals::install()?;
-    let mut live = Live::new(&plan, false);
-    let spec = OpenSpec {
-        plan: &plan,
-        run_id: &run::fresh_id(),
-        destroy: write.args.destroy.as_deref(),
-    };
-    let target = registry::driver(&plan.target.driver)?.open(&spec, &mut |p| {
-        live.step(p);
-        !signals.stop().stopped()
-    });
-    live.end();
-    let stay = Stay::new(target?);
-    let records = stay.target().keyed().map_or(0, |k| k.records());
-    if records > 0 {
-        stay.close()?;
-        return Err(Error::refused("the store holds records of a former run")
-            .with("path", plan.target.path.unwrap_or_default())
-            .with("records", records)
-            .hint("a suite writes its own: delete them, or name another --path"));
-    }
-    Ok(stay)
+    super::open_empty(&plan, write.args.destroy.as_deref())
 }
 
 /// Runs one step on the open target.

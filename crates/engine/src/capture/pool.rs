@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, unbounded};
 use taillight_core::{Error, Result};
@@ -14,6 +15,12 @@ use super::sys::Mapping;
 pub const CHUNK_BYTES: usize = 8 << 20;
 /// Chunks kept ready per worker.
 const READY_PER_WORKER: usize = 3;
+
+/// Chunks beyond the first of each worker made before the start, at most: 64 MiB, some 50 ms.
+const READY_AT_START: usize = 8;
+
+/// How often the keeper looks whether it is to end; each look costs the machine under test a wake-up.
+const LOOK_AROUND: Duration = Duration::from_millis(250);
 
 /// A chunk a worker writes into.
 pub struct Chunk {
@@ -131,6 +138,14 @@ impl Pool {
         let (done_in, collected) = unbounded();
         for _ in 0..workers {
             let _ = ready_in.try_send(shared.first()?);
+        }
+        // Few workers get all that is kept ready: made later it would cost the start of the load CPU.
+        let more = (READY_PER_WORKER - 1) * workers;
+        for _ in 0..if more <= READY_AT_START { more } else { 0 } {
+            if !shared.take(false) {
+                break;
+            }
+            let _ = ready_in.try_send(shared.build()?);
         }
         let keeper = Keeper {
             shared: shared.clone(),
@@ -313,8 +328,8 @@ impl Keeper {
                 }
                 None => {}
             }
-            // Sleeps until a worker hands over a full chunk; wakes to see the stop flag.
-            if let Ok((key, chunk)) = self.full.recv_timeout(std::time::Duration::from_millis(20)) {
+            // Sleeps until a worker hands over a full chunk, or the last source is gone.
+            if let Ok((key, chunk)) = self.full.recv_timeout(LOOK_AROUND) {
                 self.keep(key, chunk);
             }
         }

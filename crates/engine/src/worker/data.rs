@@ -25,7 +25,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
     #[inline]
     pub(super) fn fill_buffer(&mut self, slot: u32, op: &Op) {
         self.fill_payload(slot, op);
-        if let Some(keyed) = &mut self.keyed {
+        if let Some(keyed) = self.keyed.as_mut().filter(|k| k.encodes()) {
             let sizes = self.generator.field_sizes();
             keyed.encode(op, self.session.buffer(slot), sizes);
         }

@@ -126,6 +126,12 @@ impl Keyed {
         self.sizes.get(at..at + fields).unwrap_or(&[])
     }
 
+    /// Whether a value is more than its payload.
+    #[inline(always)]
+    pub fn encodes(&self) -> bool {
+        self.fields > 1 || self.integrity.is_some()
+    }
+
     /// Writes lengths and names of the fields around the payload that is in `buffer` already, or
     /// with `integrity` the whole value. `sizes` are the bytes of each field as they were drawn.
     #[inline]
@@ -201,10 +207,13 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             sync_ns: c.sync_ns,
             key: op.key,
         };
-        let (now, queued) = (self.now, self.queued);
-        self.recorder.success(&sample, op.size, || {
-            record(flight, c, c.status, now, queued)
-        });
+        if !self.queued {
+            self.recorder.success_later(&sample);
+            return Ok(());
+        }
+        let now = self.now;
+        self.recorder
+            .success(&sample, op.size, || record(flight, c, c.status, now, true));
         Ok(())
     }
 

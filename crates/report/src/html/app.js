@@ -142,7 +142,7 @@
       patch[key + ".gridcolor"] = grid;
       patch[key + ".linecolor"] = axis;
       patch[key + ".tickcolor"] = axis;
-      patch[key + ".automargin"] = true;
+      patch[key + ".automargin"] = layout[key].automargin !== false;
       patch[key + ".title.standoff"] = 12;
       patch[key + ".title.font.size"] = 13;
     }

@@ -180,7 +180,8 @@ fn figure(
         plot.add_trace(line(overlay, *run, (*place, words), points));
     }
     let top = match kind {
-        AxisKind::Percent => 100.0,
+        // The time of a stall is counted when it is over: an interval may hold more than its length.
+        AxisKind::Percent => top.max(100.0),
         _ if top > 0.0 => top,
         _ => 1.0,
     };
@@ -188,7 +189,12 @@ fn figure(
         .x_axis(style::elapsed_axis(overlay))
         // The unit stands in the heading: a title beside the ticks would push the time axis out of
         // line with that of the latency.
-        .y_axis(style::axis("").range(vec![0.0, top * 1.08]));
+        .y_axis(
+            style::axis("")
+                // The same margin for all, whatever their ticks: their time axes stand in one line.
+                .auto_margin(false)
+                .range(vec![0.0, top * 1.08]),
+        );
     Some(Figure {
         id: id.to_owned(),
         title: Some(format!("{title}, {axis}")),
@@ -243,7 +249,8 @@ fn points(data: &RunData, series: &str, how: How) -> Vec<(f64, f64)> {
             inside.map(|(at, value)| (*at, value * factor)).collect()
         }
         Rate(factor) => {
-            let pairs = samples
+            let steady = without_stub(samples);
+            let pairs = steady
                 .windows(2)
                 .filter(|w| w[1].0 > w[0].0 && w[1].0 > 0.0);
             pairs
@@ -254,6 +261,18 @@ fn points(data: &RunData, series: &str, how: How) -> Vec<(f64, f64)> {
                 .collect()
         }
     }
+}
+
+/// The samples without the last but one where the last follows it at once, as it does when a run ends:
+/// what is counted when it is over, such as a stall, would be a huge rate over that moment.
+fn without_stub(samples: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut kept = samples.to_vec();
+    if let [.., a, b, c] = samples
+        && c.0 - b.0 < (b.0 - a.0) / 2.0
+    {
+        kept.remove(samples.len() - 2);
+    }
+    kept
 }
 
 #[cfg(test)]
@@ -269,6 +288,21 @@ mod tests {
             }],
             ..Overlay::default()
         }
+    }
+
+    #[test]
+    fn a_stall_that_ends_with_the_run_is_no_spike() {
+        let stalls = [(0.0, 0.0), (1.0, 0.0), (2.0, 0.0), (2.1, 1.1e9)];
+        let all = overlay(&[("stall_ns_total", &stalls)]);
+        let drawn = points(&all.runs[0], "stall_ns_total", PANELS[0].entries[0].2);
+        assert_eq!(drawn.len(), 2);
+        assert!((drawn[1].1 - 100.0).abs() < 1e-9, "{drawn:?}");
+        // What is beyond the whole time stands in the picture all the same.
+        let long = [(0.0, 0.0), (1.0, 3e9), (2.0, 3e9)];
+        let figures = draw(&overlay(&[("stall_ns_total", &long)]));
+        let plot = serde_json::to_value(&figures[0].plot).unwrap();
+        assert_eq!(plot["layout"]["yaxis"]["range"][1], 324.0);
+        assert_eq!(plot["layout"]["yaxis"]["automargin"], false);
     }
 
     #[test]

@@ -296,13 +296,27 @@ impl Drop for Db {
     }
 }
 
-/// One worker's access.
-pub struct LevelHand {
-    db: Arc<Db>,
+/// What every get and put needs, side by side: found through the database and its library they
+/// would be in several places, which the CPU's caches do not hold over an operation of a store.
+struct Near {
+    db: Obj,
     read: Obj,
+    get: Get,
+    free: unsafe extern "C" fn(Obj),
+    batch: Obj,
+    put: unsafe extern "C" fn(Obj, Bytes, usize, Bytes, usize),
+    commit: unsafe extern "C" fn(Obj, Obj, Obj, *mut Text),
+    clear: unsafe extern "C" fn(Obj),
     /// Without and with sync.
     write: [Obj; 2],
-    batch: Obj,
+}
+
+type Get = unsafe extern "C" fn(Obj, Obj, Bytes, usize, *mut usize, *mut Text) -> Text;
+
+/// One worker's access.
+pub struct LevelHand {
+    near: Near,
+    db: Arc<Db>,
     /// Raw pointers: stays on its thread.
     _not_send: PhantomData<*mut ()>,
 }
@@ -318,10 +332,19 @@ impl LevelHand {
                 (api.write_sync)(options, sync);
                 options
             });
-            LevelHand {
+            let near = Near {
+                db: db.raw,
                 read: (api.read_options)(),
-                write,
+                get: api.get,
+                free: api.free,
                 batch: (api.batch_create)(),
+                put: api.batch_put,
+                commit: api.write,
+                clear: api.batch_clear,
+                write,
+            };
+            LevelHand {
+                near,
                 _not_send: PhantomData,
                 db,
             }
@@ -362,22 +385,23 @@ unsafe fn begin(api: &Api, iterator: Obj, range: &Range<'_>) {
 impl Hand for LevelHand {
     #[inline]
     fn get(&mut self, key: &[u8], mut found: impl FnMut(&[u8])) -> Result<bool, Fault> {
-        let db = &*self.db;
-        let api = &*db.library.api;
+        let near = &self.near;
         let (mut size, mut error) = (0, null_mut());
         // SAFETY: the database is open as long as `db` lives; the key outlives the call.
         let value = unsafe {
             let k = key.as_ptr().cast();
-            (api.get)(db.raw, self.read, k, key.len(), &mut size, &mut error)
+            (near.get)(near.db, near.read, k, key.len(), &mut size, &mut error)
         };
-        db.library.fault(error)?;
+        if !error.is_null() {
+            self.db.library.fault(error)?;
+        }
         if value.is_null() {
             return Ok(false);
         }
         // SAFETY: `size` bytes that are ours until they are freed, after `found` returned.
         unsafe {
             found(slice(value, size));
-            (api.free)(value.cast());
+            (near.free)(value.cast());
         }
         Ok(true)
     }
@@ -401,24 +425,28 @@ impl Hand for LevelHand {
     fn stage(&mut self, key: &[u8], value: &[u8]) {
         let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
         // SAFETY: the batch is this hand's; key and value outlive the call, which copies them.
-        unsafe { (self.db.library.api.batch_put)(self.batch, k, key.len(), v, value.len()) };
+        unsafe { (self.near.put)(self.near.batch, k, key.len(), v, value.len()) };
     }
 
+    #[inline]
     fn commit(&mut self, durable: bool) -> Result<(), Fault> {
-        let db = &*self.db;
-        let options = self.write[usize::from(durable)];
+        let near = &self.near;
+        let options = near.write[usize::from(durable)];
         let mut error = null_mut();
         // SAFETY: the database is open; the batch is this hand's.
         unsafe {
-            (db.library.api.write)(db.raw, options, self.batch, &mut error);
-            (db.library.api.batch_clear)(self.batch);
+            (near.commit)(near.db, options, near.batch, &mut error);
+            (near.clear)(near.batch);
         }
-        db.library.fault(error)
+        if error.is_null() {
+            return Ok(());
+        }
+        self.db.library.fault(error)
     }
 
     fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), Fault> {
         let db = &*self.db;
-        let options = self.write[usize::from(durable)];
+        let options = self.near.write[usize::from(durable)];
         let mut error = null_mut();
         // SAFETY: the database is open; the key outlives the call.
         unsafe {
@@ -440,7 +468,7 @@ impl Hand for LevelHand {
         };
         // SAFETY: the iterator lives inside this call; keys and values are used before it moves.
         unsafe {
-            let iterator = (api.iterator)(db.raw, self.read);
+            let iterator = (api.iterator)(db.raw, self.near.read);
             begin(api, iterator, range);
             while seen < range.count && (api.valid)(iterator) != 0 {
                 if range.stop.is_some() && beyond(at(iterator, api.key)) {
@@ -464,9 +492,9 @@ impl Drop for LevelHand {
         let api = &self.db.library.api;
         // SAFETY: created in `new`, destroyed once, before the database may close.
         unsafe {
-            (api.batch_destroy)(self.batch);
-            (api.read_options_destroy)(self.read);
-            for options in self.write {
+            (api.batch_destroy)(self.near.batch);
+            (api.read_options_destroy)(self.near.read);
+            for options in self.near.write {
                 (api.write_options_destroy)(options);
             }
         }

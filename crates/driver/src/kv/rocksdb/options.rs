@@ -122,8 +122,10 @@ pub const DOCS: &[OptionDoc] = &[
         "options",
         "RocksDB option string",
         "",
-        "any of RocksDB's own options: \"max_open_files=100;level0_file_num_compaction_trigger=2\"; \
-         RocksDB's own LOG keeps to fatal messages unless info_log_level is given",
+        "any of RocksDB's own options: \"max_open_files=100;level0_file_num_compaction_trigger=2\". \
+         RocksDB's own LOG keeps to fatal messages (a build with assertions would end the process on \
+         a full disk) unless info_log_level is given here or in options_file, as in \
+         \"info_log_level=INFO_LEVEL\"",
     ),
     doc(
         "options_file",

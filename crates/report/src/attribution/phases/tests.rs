@@ -1,0 +1,342 @@
+//! Time lines of made-up I/Os.
+
+use proptest::prelude::*;
+use taillight_rundir::layers::Kind;
+
+use super::*;
+
+const NONE: Beside<'static> = Beside {
+    all: None,
+    off: &[],
+    reclaim: &[],
+    blind: false,
+    threads_only: false,
+    gaps: [&[], &[]],
+    store: false,
+    usual: None,
+    page_ns: None,
+};
+
+fn io() -> LayerRow {
+    LayerRow {
+        start_ns: 1000,
+        end_ns: 2000,
+        bios: Some(1),
+        parts: Some(1),
+        bio_ns: Some(1100),
+        bio_last_ns: Some(1100),
+        alloc_ns: Some(1150),
+        issue_ns: Some(1200),
+        done_ns: Some(1800),
+        wake_ns: Some(1810),
+        run_ns: Some(1900),
+        ..LayerRow::default()
+    }
+}
+
+fn off(from: i64, wake: Option<i64>, to: i64, stack: &str) -> LayerRow {
+    LayerRow {
+        kind: Kind::OffCpu,
+        start_ns: from,
+        end_ns: to,
+        middle_ns: wake,
+        state: Some(u64::from(wake.is_some())),
+        stack: Some(stack.into()),
+        ..LayerRow::default()
+    }
+}
+
+fn all(io: &LayerRow, beside: &Beside<'_>) -> Vec<(u64, Phase)> {
+    let pieces = pieces(io, beside);
+    assert_eq!(lengths(&pieces).sum(), (io.end_ns - io.start_ns) as u64);
+    let length = |p: &Piece| ((p.to - p.from) as u64, p.phase);
+    pieces.iter().map(length).collect()
+}
+
+#[test]
+fn a_whole_io_has_every_phase() {
+    use Phase::*;
+    let expected = [
+        (100, Submit),
+        (50, Tags),
+        (50, Queue),
+        (600, Device),
+        (10, Completion),
+        (90, Cpu),
+        (100, Application),
+    ];
+    assert_eq!(all(&io(), &NONE), expected);
+}
+
+#[test]
+fn a_queued_io_is_not_what_its_thread_did() {
+    let queued = LayerRow {
+        bio_ns: None,
+        bios: Some(0),
+        flags: Some(flags::QUEUED),
+        blocked_ns: Some(1),
+        wake_ns: None,
+        ..io()
+    };
+    assert_eq!(all(&queued, &NONE), [(1000, Phase::Unobserved)]);
+    let served = LayerRow {
+        served_ns: Some(1100),
+        answered_ns: Some(1900),
+        ..queued.clone()
+    };
+    let expected = [
+        (100, Phase::Submit),
+        (800, Phase::FileSystem),
+        (100, Phase::Application),
+    ];
+    assert_eq!(all(&served, &NONE), expected);
+    let inline = LayerRow {
+        blocked_ns: Some(0),
+        ..queued
+    };
+    assert_eq!(all(&inline, &NONE), [(1000, Phase::Submit)]);
+}
+
+#[test]
+fn below_a_loop_device_the_queue_and_the_device_are_told_apart() {
+    use Phase::*;
+    let looped = LayerRow {
+        low_bio_ns: Some(1300),
+        low_issue_ns: Some(1350),
+        low_done_ns: Some(1750),
+        ..io()
+    };
+    let expected = [
+        (100, Submit),
+        (50, Tags),
+        (50, Queue),
+        (100, Device),
+        (50, LowerQueue),
+        (400, LowerDevice),
+        (50, Device),
+        (10, Completion),
+        (90, Cpu),
+        (100, Application),
+    ];
+    assert_eq!(all(&looped, &NONE), expected);
+}
+
+#[test]
+fn the_sync_of_a_write_begins_where_the_write_ends() {
+    use Phase::*;
+    // Written in 1100..1300, the sync handed over at 1400, its flush in 1600..1800.
+    let both = LayerRow {
+        rounds: Some(1),
+        part_bio_ns: Some(1100),
+        part_alloc_ns: Some(1110),
+        part_issue_ns: Some(1120),
+        part_done_ns: Some(1300),
+        sync_punt_ns: Some(1400),
+        bio_ns: Some(1600),
+        bio_last_ns: Some(1600),
+        alloc_ns: Some(1600),
+        issue_ns: Some(1600),
+        bios: Some(2),
+        parts: Some(2),
+        ..io()
+    };
+    let expected = [
+        (100, Submit),
+        (10, Tags),
+        (10, Queue),
+        (180, Device),
+        (100, Application),
+        (200, IoWorker),
+        (200, Device),
+        (10, Completion),
+        (90, Cpu),
+        (100, Application),
+    ];
+    assert_eq!(all(&both, &NONE), expected);
+    // The flush is another thread's: what the worker did meanwhile is not seen here.
+    let one = LayerRow {
+        sync_punt_ns: Some(1850),
+        wake_ns: None,
+        ..io()
+    };
+    let expected = [
+        (100, Submit),
+        (50, Tags),
+        (50, Queue),
+        (600, Device),
+        (50, Application),
+        (150, IoWorker),
+    ];
+    assert_eq!(all(&one, &NONE), expected);
+}
+
+#[test]
+fn a_worker_that_waits_for_a_cpu_after_its_flush_is_no_late_completion() {
+    let all_of = |events: &Events| {
+        let both = LayerRow {
+            token: Some(7),
+            sync_punt_ns: Some(1050),
+            wake_ns: None,
+            ..io()
+        };
+        lengths(&pieces(&both, &events.beside(0)))
+    };
+    let mut events = Events::default();
+    let slept = LayerRow {
+        kind: Kind::Worker,
+        token: Some(7),
+        ..off(1110, Some(1820), 1950, "submit_bio_wait;blkdev_issue_flush")
+    };
+    assert_eq!(all_of(&events).get(Phase::Cpu), 0);
+    events.other.insert(Kind::Worker, vec![slept]);
+    let it = all_of(&events);
+    assert_eq!((it.get(Phase::Cpu), it.get(Phase::Completion)), (130, 20));
+}
+
+#[test]
+fn who_waits_for_a_lock_waits_for_what_its_holder_waits_for() {
+    let waits = |other: &str, holder: &str| {
+        let waiter = LayerRow {
+            worker: Some(0),
+            other: Some(other.into()),
+            ..off(
+                1010,
+                Some(1090),
+                1090,
+                "rwsem_down_write_slowpath;ext4_write",
+            )
+        };
+        let mut events = Events::default();
+        events.off.insert(0, vec![waiter]);
+        events
+            .off
+            .insert(1, vec![off(1000, Some(1080), 1085, holder)]);
+        lengths(&pieces(&io(), &events.beside(0)))
+    };
+    let reclaims = waits("swapper/1", "reclaim_throttle;try_to_free_pages");
+    assert_eq!(reclaims.get(Phase::PageCache), 80);
+    let strange = waits("fsstress", "reclaim_throttle;try_to_free_pages");
+    assert_eq!(
+        strange.get(Phase::FileSystem),
+        80,
+        "another program held it"
+    );
+    let unknown = waits("swapper/1", "something_new");
+    assert_eq!(unknown.get(Phase::FileSystem), 80);
+}
+
+#[test]
+fn a_thread_that_dozed_was_not_busy_with_what_had_not_come() {
+    let queued = |blocked| LayerRow {
+        flags: Some(flags::QUEUED),
+        blocked_ns: Some(blocked),
+        wake_ns: None,
+        ..io()
+    };
+    let application = |io: LayerRow| lengths(&pieces(&io, &NONE)).get(Phase::Application);
+    assert_eq!(application(queued(10)), 200);
+    assert_eq!(application(queued(700)), 0);
+}
+
+#[test]
+fn a_wake_up_that_went_unseen_is_known_where_the_cpu_was_free() {
+    let asleep = |comm: &str| {
+        let row = LayerRow {
+            comm: Some(comm.into()),
+            state: Some(1),
+            ..off(1010, None, 1060, "request_wait_answer;fuse_read")
+        };
+        let beside = Beside {
+            off: &[row],
+            ..NONE
+        };
+        lengths(&pieces(&io(), &beside))
+    };
+    assert_eq!(asleep("swapper/1").get(Phase::FileSystem), 50);
+    assert_eq!(asleep("rustc").get(Phase::FileSystem), 0);
+    assert_eq!(asleep("rustc").get(Phase::Unobserved), 50);
+}
+
+#[test]
+fn an_unseen_completion_is_unobserved() {
+    let lost = LayerRow {
+        parts: Some(0),
+        done_ns: None,
+        wake_ns: None,
+        ..io()
+    };
+    assert_eq!(all(&lost, &NONE).last(), Some(&(800, Phase::Unobserved)));
+}
+
+#[test]
+fn a_held_io_was_throttled() {
+    let held = LayerRow {
+        flags: Some(flags::HELD),
+        held_ns: Some(1100),
+        ..io()
+    };
+    assert_eq!(all(&held, &NONE)[0], (100, Phase::Throttle));
+}
+
+#[test]
+fn a_sleep_is_named_by_its_stack() {
+    let events = [
+        off(1010, Some(1050), 1060, "request_wait_answer;fuse_read"),
+        off(1820, None, 1870, "exit_to_user_mode_loop"),
+    ];
+    let beside = Beside {
+        off: &events,
+        ..NONE
+    };
+    let lengths = lengths(&pieces(&io(), &beside));
+    assert_eq!(lengths.get(Phase::FileSystem), 40);
+    assert_eq!(lengths.get(Phase::Cpu), 10 + 50);
+    assert_eq!(lengths.sum(), 1000);
+}
+
+#[test]
+fn nothing_is_known_to_be_on_cpu_when_events_were_lost() {
+    let cached = LayerRow {
+        bio_ns: None,
+        bios: Some(0),
+        ..io()
+    };
+    let blind = Beside {
+        blind: true,
+        ..NONE
+    };
+    assert_eq!(all(&cached, &NONE), [(1000, Phase::Submit)]);
+    assert_eq!(all(&cached, &blind), [(1000, Phase::Unobserved)]);
+}
+
+proptest! {
+    #[test]
+    fn phases_sum_to_the_latency_whatever_the_stamps(
+        stamps in prop::collection::vec(prop::option::of(900i64..2100), 12),
+        more in prop::collection::vec(prop::option::of(900i64..2100), 6),
+        bits in 0u64..128, bios in 0u64..3, parts in 0u64..3,
+        offs in prop::collection::vec((0i64..1200, 0i64..300, 0i64..300, 0u64..2), 0..4),
+    ) {
+        let mut at = 900;
+        let events: Vec<LayerRow> = offs.iter().map(|(gap, sleep, wait, state)| {
+            let from = at + gap;
+            at = from + sleep + wait + 1;
+            LayerRow { state: Some(*state), ..off(from, Some(from + sleep), at, "mutex_lock") }
+        }).collect();
+        let io = LayerRow {
+            flags: Some(bits), bios: Some(bios), parts: Some(parts),
+            enter_ns: stamps[0], bio_ns: stamps[1], bio_last_ns: stamps[2],
+            held_ns: stamps[3], alloc_ns: stamps[4], issue_ns: stamps[5],
+            done_ns: stamps[6], wake_ns: stamps[7], run_ns: stamps[8],
+            low_issue_ns: stamps[9], low_done_ns: stamps[10],
+            part_bio_ns: more[0], part_alloc_ns: more[1], part_issue_ns: more[2],
+            part_done_ns: more[3], sync_punt_ns: more[4], punt_ns: more[5], ..io()
+        };
+        for blind in [false, true] {
+            let beside = Beside { off: &events, blind, ..NONE };
+            let pieces = pieces(&io, &beside);
+            prop_assert_eq!(lengths(&pieces).sum(), 1000);
+            prop_assert!(pieces.windows(2).all(|w| w[0].to == w[1].from));
+        }
+    }
+}

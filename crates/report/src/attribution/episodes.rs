@@ -428,7 +428,12 @@ mod tests {
             );
             assert_eq!(judged.layer, Layer::PageCache);
             let list = [Judged { shared, ..judged }];
-            evidence(&list, &Events::default(), &info, (0, 1000)).join("; ")
+            let seen = Seen {
+                events: &Events::default(),
+                info: &info,
+                around: &Around::default(),
+            };
+            evidence(&list, &seen, (0, 1000)).join("; ")
         };
         let words = "1 waited for a page that another I/O of the run was reading";
         assert!(said(true).contains(words), "{}", said(true));

@@ -90,6 +90,15 @@ INLINE bool late(struct bio *bio)
 	       (end_io == cfg_end_iomap || end_io == cfg_end_blkdev_async);
 }
 
+/* As many parts are more than can be counted: the operation then counts as seen in part. */
+enum { BIOS_MANY = 0xffff };
+
+INLINE void one_more(struct slot *s)
+{
+	if (s->bios < BIOS_MANY)
+		s->bios++;
+}
+
 SEC("tp_btf/block_bio_queue")
 int bio_queue(u64 *ctx)
 {
@@ -130,7 +139,7 @@ int bio_queue(u64 *ctx)
 	}
 	/* Those that the completion takes all stamps of are not counted here. */
 	if (s->bios < s->parts)
-		s->bios = s->parts;
+		s->bios = s->parts < BIOS_MANY ? s->parts : BIOS_MANY;
 	if (s->done && s->bios == s->parts)
 		next_round(s);
 	if (!s->bio_first) {
@@ -143,7 +152,7 @@ int bio_queue(u64 *ctx)
 		more_of(s);
 		s->bio_last = now;
 	}
-	s->bios++;
+	one_more(s);
 	if (bio->bi_opf & REQ_PREFLUSH)
 		s->flags |= F_FLUSH;
 	if (!ours)
@@ -159,7 +168,7 @@ int bio_split(u64 *ctx)
 
 	if (s && !(token & LOWER)) {
 		s->flags |= F_SPLIT;
-		s->bios++;
+		one_more(s);
 	} else if (s) {
 		low_of(s);
 		s->low_bios++;
@@ -282,6 +291,9 @@ int rq_complete(u64 *ctx)
 	bool data = bio && bio->bi_iter.bi_size;
 	u64 now = 0;
 
+	/* A part of it only: the rest follows. A bio that ends here is not seen to end. */
+	if ((u32)ctx[2] < rq->__data_len)
+		return 0;
 	for (int i = 0; i < CHAIN && bio; i++) {
 		u64 token = resolve(bio);
 		struct slot *s = touched(token & ~LOWER);

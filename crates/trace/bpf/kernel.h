@@ -53,6 +53,7 @@ struct request {
 	struct bio *bio;
 	u64 start_time_ns;
 	u64 io_start_time_ns;
+	u32 __data_len;
 };
 
 struct kiocb {

@@ -23,6 +23,8 @@ pub mod memory;
 pub mod mounts;
 pub mod nvme;
 #[cfg(feature = "bpf")]
+mod over;
+#[cfg(feature = "bpf")]
 pub mod perf;
 pub mod pressure;
 #[cfg(feature = "bpf")]

@@ -136,7 +136,11 @@ pub fn io_row(s: &Seen) -> LayerRow {
         flags: Some(u64::from(s.flags)),
         dev: layout::device(s.dev).map(Into::into),
         sector: seen.then_some(s.sector),
-        bios: Some(u64::from(s.bios)),
+        bios: Some(match s.bios {
+            // More than the programs can count: never all of them.
+            n if n >= u32::from(u16::MAX) => u64::from(n.max(s.parts)) + 1,
+            n => u64::from(n),
+        }),
         parts: Some(u64::from(s.parts)),
         enter_ns: stamp(s.enter),
         bio_ns: stamp(s.bio_first),

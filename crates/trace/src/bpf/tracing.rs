@@ -4,7 +4,7 @@
 //! the choice of the rung.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::unbounded;
@@ -21,6 +21,7 @@ use super::probe::{BpfProbes, Common, Seen, Tally};
 use super::programs::{self, Config};
 use super::pulse::{self, Pulse};
 use super::symbols::Symbols;
+use crate::over::Over;
 use crate::quota::Quota;
 use crate::rights::{self, Rights};
 use crate::tracer::Wish;
@@ -36,7 +37,7 @@ const OFF_ALL_NS: u64 = 100_000;
 pub(crate) struct Tracing {
     common: Common,
     symbols: Symbols,
-    over: Arc<AtomicBool>,
+    over: Over,
     thread: JoinHandle<Gathered>,
     off_ns: u64,
     /// Cost of the probe in the worker, ns per operation, measured before the run.
@@ -131,14 +132,14 @@ impl Tracing {
         for _ in 0..collect::ready(workers) {
             let _ = spare_in.send(collect::batch());
         }
-        let over = Arc::new(AtomicBool::new(false));
+        let over = Over::default();
         let sources = Sources {
             programs: programs.clone(),
             workers,
             ring,
             full,
             spare: spare_in,
-            over: over.clone(),
+            over: over.flag(),
             ios_max: MEMORY / size_of::<Seen>(),
             pulse: Pulse::new(programs.clone()),
         };
@@ -183,7 +184,7 @@ impl Tracing {
     /// # Errors
     /// `Unavailable` when the file cannot be written.
     pub fn finish(self, dir: &RunDir, info: &mut TraceInfo) -> Result<()> {
-        self.over.store(true, Relaxed);
+        drop(self.over);
         let gathered = self
             .thread
             .join()

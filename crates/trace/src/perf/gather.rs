@@ -21,6 +21,7 @@ use super::schedstat::{Reading, Schedstat};
 use super::stretch::{LONG_NS, Stretches};
 use super::sys::Ring;
 use crate::Sys;
+use crate::over::Over;
 use crate::quota::Quota;
 use crate::still::Still;
 use crate::tracer::Wish;
@@ -43,7 +44,7 @@ const RECENT_MAX: usize = 1 << 20;
 /// Tracing on this rung, under way.
 pub(crate) struct Tracing {
     common: Common,
-    over: Arc<AtomicBool>,
+    over: Over,
     thread: JoinHandle<Gathered>,
 }
 
@@ -71,6 +72,8 @@ struct Watch {
     checked: (u64, i64),
     /// Since when nothing is logged although the thread ran.
     silent: Option<i64>,
+    /// Since when there is no log at all, if it could not be opened.
+    dark: Option<i64>,
 }
 
 impl Tracing {
@@ -92,10 +95,10 @@ impl Tracing {
             ring: bytes,
             workers: plan.workers() as usize,
         };
-        let over = Arc::new(AtomicBool::new(false));
+        let over = Over::default();
         let gatherer = Gatherer {
             arrived,
-            over: over.clone(),
+            over: over.flag(),
             quota: Quota::new(sys),
             sys: sys.clone(),
             room: RECENT_MAX / common.workers.max(1),
@@ -125,7 +128,7 @@ impl Tracing {
     /// # Errors
     /// `Unavailable` when the file cannot be written.
     pub fn finish(self, dir: &RunDir, info: &mut TraceInfo) -> Result<()> {
-        self.over.store(true, Relaxed);
+        drop(self.over);
         let mut all = self
             .thread
             .join()
@@ -241,9 +244,8 @@ impl Gatherer {
             };
             if let Err(e) = &new.ring {
                 info.missing = Some(e.to_string());
-                self.all
-                    .put(gap(Some(new.worker), i64::MIN / 2, i64::MAX / 2));
             }
+            let dark = new.ring.is_err().then_some(new.at);
             // Without counters to begin with, later ones cannot be set beside the records.
             let schedstat = Schedstat::open(&self.sys, new.tid).filter(|_| new.first.is_some());
             let mut stretches = Stretches::new(new.at);
@@ -262,6 +264,7 @@ impl Gatherer {
                 readings: Vec::new(),
                 checked: (0, new.at),
                 silent: None,
+                dark,
             });
         }
     }
@@ -340,6 +343,9 @@ impl Gatherer {
                 .stretches
                 .shrink(0, LONG_NS, |row| all.put(row), watch.worker);
             all.events_lost += watch.stretches.lost;
+            if let Some(at_ns) = watch.dark {
+                all.put(gap(Some(watch.worker), at_ns, now));
+            }
             if let Some(at_ns) = watch.silent {
                 all.put(gap(Some(watch.worker), at_ns, now));
                 let earlier = all.stopped.as_ref().is_some_and(|s| s.at_ns <= at_ns);

@@ -58,3 +58,45 @@ pub fn available() -> Option<u64> {
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     kib.checked_mul(1024)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::keyed_plan;
+    use taillight_core::plan::TargetPlan;
+
+    fn memory() -> TargetPlan {
+        TargetPlan {
+            driver: "memory".to_owned(),
+            path: None,
+            size: None,
+            destroy: false,
+            options: toml::Table::new(),
+        }
+    }
+
+    fn plan(count: u64, operations: Option<u64>) -> Plan {
+        let mut plan = keyed_plan(memory(), 1000, 1, false);
+        plan.run.operations = operations;
+        for keys in plan.workloads.iter_mut().filter_map(|w| w.keys.as_mut()) {
+            keys.count = count;
+        }
+        plan
+    }
+
+    #[test]
+    fn records_that_cannot_fit_are_refused_and_others_are_not() {
+        let most = Some(100_000_000);
+        assert!(check(&plan(50_000, None), most).is_ok());
+        assert!(check(&plan(u64::MAX, None), None).is_ok(), "nobody knows");
+        for plan in [
+            plan(100_000, None),
+            plan(u64::MAX, None),
+            plan(10, Some(1 << 40)),
+        ] {
+            let e = check(&plan, most).unwrap_err();
+            assert!(e.to_string().contains("do not fit into memory"), "{e}");
+            assert!(e.hint_text().is_some_and(|h| h.contains("keys.count")));
+        }
+    }
+}

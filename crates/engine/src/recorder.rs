@@ -227,7 +227,7 @@ impl Recorder {
 
     /// Records what was kept aside.
     #[inline(never)]
-    fn catch_up(&mut self) {
+    pub fn catch_up(&mut self) {
         let mut samples = std::mem::take(&mut self.put_off);
         for sample in samples.drain(..) {
             let open_loop = self.open_loop;

@@ -339,6 +339,8 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             sync_ns: c.sync_ns,
             key: op.key,
         };
+        // What came before it is recorded before it.
+        self.recorder.catch_up();
         self.recorder
             .success(&sample, op.size, || record(f, c, status, now, queued));
     }

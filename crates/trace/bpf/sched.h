@@ -52,13 +52,37 @@ INLINE void enters(struct thread *t, u32 index, struct task_struct *prev,
 	ring_submit(e, RB_NO_WAKEUP);
 }
 
+/* An io_uring worker thread leaves the CPU again and was not seen to come back to it: nothing is
+ * known of what it did in between. */
+INLINE void unseen(struct idle *before, u64 now)
+{
+	u64 since = before->token || !before->state ? before->off : before->wake;
+	struct event *e;
+
+	if (!before->off || !since || now - since < cfg_off_ns)
+		return;
+	e = event(K_GAP, before->worker);
+	if (!e)
+		return;
+	e->start = since;
+	e->end = now;
+	ring_submit(e, RB_NO_WAKEUP);
+}
+
 /* An io_uring worker thread leaves the CPU: what it was doing says whose time it is. */
 INLINE void worker_leaves(struct task_struct *prev, struct task_struct *next, u64 state, u64 now)
 {
-	struct idle i = { .off = now, .state = state };
+	struct idle i = { .off = now, .state = state, .worker = ~0u }, *before;
 	u32 pid = prev->pid;
+	struct slot *s;
 
+	before = map_lookup(&idles, &pid);
+	if (before)
+		unseen(before, now);
 	i.token = of_worker(address(prev));
+	s = slot_of(i.token);
+	if (s)
+		i.worker = s->worker;
 	if (!state)
 		read_kernel(i.taker, sizeof(i.taker), next->comm);
 	map_update(&idles, &pid, &i, 0);

@@ -129,6 +129,7 @@ enum kinds {
 	K_COMMIT = 4,
 	K_RECLAIM = 5,
 	K_WORKER = 6,
+	K_GAP = 7,
 };
 
 struct event {
@@ -202,7 +203,7 @@ struct idle {
 	u64 state;
 	u64 token; /* what it was doing, 0 when nothing */
 	u32 waker;
-	u32 pad;
+	u32 worker; /* index of the thread whose operation that was; ~0 for none */
 	char taker[16];
 	char name[16]; /* of the waker */
 };

@@ -216,6 +216,7 @@ pub fn event_row(e: &Event, symbols: &Symbols) -> LayerRow {
             row.middle_ns = stamp(e.middle);
         }
         EventKind::Reclaim => row.kind = Kind::Reclaim,
+        EventKind::Gap => row.kind = Kind::Gap,
     }
     row
 }

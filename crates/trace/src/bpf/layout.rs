@@ -125,6 +125,8 @@ pub enum EventKind {
     Reclaim,
     /// An io_uring worker thread came back to the CPU.
     Worker,
+    /// One came back unseen, some time in between.
+    Gap,
 }
 
 /// One event, as the programs write it.
@@ -181,6 +183,7 @@ impl Event {
             4 => EventKind::Commit,
             5 => EventKind::Reclaim,
             6 => EventKind::Worker,
+            7 => EventKind::Gap,
             _ => return None,
         };
         let mut stack = [0; FRAMES];

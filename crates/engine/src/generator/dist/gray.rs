@@ -103,7 +103,8 @@ impl Gray {
         let off = place - (near - WHOLE);
         // Near a whole number the error could reach it; NaN is doubt, too. What is drawn cannot be
         // predicted, so the first two ranks are selected below, not branched on: only doubt is rare.
-        if !(off.abs() > place * error) {
+        let sure = off.abs() > place * error;
+        if !sure {
             return self.by_powf(u, items);
         }
         let item = near.to_bits() - WHOLE.to_bits() - u64::from(off < 0.0);

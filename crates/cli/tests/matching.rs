@@ -113,7 +113,11 @@ impl Log {
     /// Whether a stamp is that of another I/O's event.
     fn strange(&self, what: What, at: i64, own: &Range<u64>) -> bool {
         let meets = |e: &Event| e.sector < own.end && e.sector + e.sectors > own.start;
-        !self.between(what, at - SAME, at + SAME).iter().any(meets)
+        // An interrupt can come between the log's stamp and the program's: then the I/O's own event
+        // is the last one before.
+        let before = self.between(what, at - TOGETHER, at);
+        !before.last().is_some_and(meets)
+            && !self.between(what, at - SAME, at + SAME).iter().any(meets)
             && !self.between(what, at - OTHERS, at + OTHERS).is_empty()
     }
 }

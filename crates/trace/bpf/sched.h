@@ -4,8 +4,26 @@
 
 #include "match.h"
 
-INLINE void leaves(struct thread *t, struct task_struct *next, u64 state, u64 now)
+/* Nothing is known of a thread in this time. */
+INLINE void gap(u32 worker, u64 from, u64 to)
 {
+	struct event *e;
+
+	if (to - from < cfg_off_ns)
+		return;
+	e = event(K_GAP, worker);
+	if (!e)
+		return;
+	e->start = from;
+	e->end = to;
+	ring_submit(e, RB_NO_WAKEUP);
+}
+
+INLINE void leaves(struct thread *t, u32 index, struct task_struct *next, u64 state, u64 now)
+{
+	/* It left before, and was not seen to come back. */
+	if (t->off)
+		gap(index, t->off, now);
 	t->off = now;
 	t->state = state;
 	t->wake = state ? 0 : now;
@@ -57,16 +75,9 @@ INLINE void enters(struct thread *t, u32 index, struct task_struct *prev,
 INLINE void unseen(struct idle *before, u64 now)
 {
 	u64 since = before->token || !before->state ? before->off : before->wake;
-	struct event *e;
 
-	if (!before->off || !since || now - since < cfg_off_ns)
-		return;
-	e = event(K_GAP, before->worker);
-	if (!e)
-		return;
-	e->start = since;
-	e->end = now;
-	ring_submit(e, RB_NO_WAKEUP);
+	if (before->off && since)
+		gap(before->worker, since, now);
 }
 
 /* An io_uring worker thread leaves the CPU: what it was doing says whose time it is. */
@@ -136,7 +147,7 @@ int sched_switch(u64 *ctx)
 		t = thread_of(prev->pid, &index);
 		if (t) {
 			now = ktime_ns();
-			leaves(t, next, state, now);
+			leaves(t, index, next, state, now);
 		} else if (prev->flags & PF_IO_WORKER) {
 			now = ktime_ns();
 			worker_leaves(prev, next, state, now);

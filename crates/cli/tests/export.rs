@@ -20,6 +20,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("file-trim", "no mix of these operations"),
     ("filestream", "driver `filestream`"),
     ("leveldb", "driver `leveldb`"),
+    ("misses", "driver `memory`"),
     ("redis", "driver `redis`"),
     ("rocksdb", "driver `rocksdb`"),
     ("s3-mixed", "driver `s3`"),

@@ -273,6 +273,17 @@ mod tests {
     use crate::fixture;
 
     #[test]
+    fn every_kind_and_column_is_in_the_docs() {
+        let docs = include_str!("../../../docs/run-directory.md");
+        let section = docs.split("## `layers.parquet`").nth(1).unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        let kinds = Kind::ALL.iter().map(|k| k.name());
+        for name in kinds.chain(columns::COLUMNS.iter().map(|c| c.name)) {
+            assert!(section.contains(&format!("| `{name}` |")), "{name}");
+        }
+    }
+
+    #[test]
     fn rows_come_back() {
         let home = tempfile::tempdir().unwrap();
         let dir = RunDir::create(&home.path().join("run"), &fixture::manifest("r")).unwrap();

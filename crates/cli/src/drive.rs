@@ -3,7 +3,6 @@
 //! What it is: a look at one drive outside of any run, and the one setting Taillight may change,
 //! which needs the drive's name twice. What it is not: a part of a run. Called by `main`.
 
-use serde::Serialize;
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
 use taillight_report::format::{bytes, count};
@@ -31,16 +30,10 @@ pub fn main(args: &DriveArgs) -> Result<Exit> {
 
 fn show(args: &DriveArgs, drive: &Drive) -> Result<Exit> {
     match args.json {
-        true => json(drive)?,
+        true => output::json(drive)?,
         false => output::text(&text(drive))?,
     }
     Ok(Exit::Ok)
-}
-
-fn json(value: &impl Serialize) -> Result<()> {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|e| Error::internal("the drive cannot be written as JSON").source(e))?;
-    output::text(&(text + "\n"))
 }
 
 /// Sets the thresholds, once the drive was named a second time.
@@ -61,7 +54,7 @@ fn change(args: &DriveArgs, sys: &Sys, thresholds: Thresholds) -> Result<Exit> {
     }
     let changed = monitor::set(&device, thresholds)?;
     if args.json {
-        json(&changed.after)?;
+        output::json(&changed.after)?;
     } else {
         output::text(&told(&name, &changed))?;
     }
@@ -108,15 +101,8 @@ fn lines(logs: &Logs) -> Vec<String> {
     lines.extend(logs.latency_monitor.iter().flat_map(counters));
     let slow = logs.slow_commands.iter().map(Vec::len);
     lines.extend(slow.map(|n| format!("log of slow commands: {} entries held", count(n as u64))));
-    let bins = logs.histogram.iter().map(|bins| {
-        let of_5_ms = bins.iter().filter(|b| b.lo_us >= 5_000);
-        let slow: u64 = of_5_ms.map(|b| b.reads + b.writes).sum();
-        format!(
-            "histogram of the vendor: {} commands of 5 ms or longer",
-            count(slow)
-        )
-    });
-    lines.extend(bins);
+    let bins = logs.slow_in_histogram().map(count);
+    lines.extend(bins.map(|n| format!("histogram of the vendor: {n} commands of 5 ms or longer")));
     lines
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use serde::Serialize;
 use taillight_core::{Error, Result};
 
 /// Writes a whole text.
@@ -10,6 +11,16 @@ use taillight_core::{Error, Result};
 /// `Unavailable` when standard output cannot take it; a closed pipe is no error.
 pub fn text(text: &str) -> Result<()> {
     write(&mut io::stdout().lock(), text)
+}
+
+/// Writes a value as JSON, for programs.
+///
+/// # Errors
+/// As [`text`].
+pub fn json(value: &impl Serialize) -> Result<()> {
+    let pretty = serde_json::to_string_pretty(value)
+        .map_err(|e| Error::internal("the answer cannot be written as JSON").source(e))?;
+    text(&(pretty + "\n"))
 }
 
 fn write(out: &mut impl Write, text: &str) -> Result<()> {

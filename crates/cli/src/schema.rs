@@ -35,9 +35,7 @@ pub fn main(args: &SchemaArgs) -> Result<Exit> {
         SchemaOf::Store => store::schema_store(),
         SchemaOf::SlcPaper => slc_paper::schema_slc_paper(),
     };
-    let text = serde_json::to_string_pretty(&schema)
-        .map_err(|e| Error::internal("the schema cannot be written as JSON").source(e))?;
-    output::text(&(text + "\n"))?;
+    output::json(&schema)?;
     Ok(Exit::Ok)
 }
 

@@ -27,8 +27,13 @@ fn manifest(dir: &Path) -> Value {
     serde_json::from_slice(&bytes).expect("JSON")
 }
 
-fn load(device: &str) -> String {
-    format!("--driver file --path {device} --rw randread --bs 4KiB --direct")
+/// Starts a run of random reads on a device, with more words.
+fn under_load(dir: &tempfile::TempDir, disk: &Loop, words: &str) -> Run {
+    let load = format!(
+        "--driver file --path {} --rw randread --bs 4KiB --direct",
+        disk.device
+    );
+    Run::start(dir.path(), &["env"], &format!("{load} {words}"))
 }
 
 /// Somebody else who reads from the device; ended on drop.
@@ -59,11 +64,8 @@ fn events_that_find_no_room_are_counted_and_nothing_is_concluded_from_silence() 
     let name = "events_that_find_no_room";
     let Some(disk) = disk(name) else { return };
     let dir = open_place();
-    let words = format!(
-        "{} --runtime 2s --set trace.mode=outliers --set trace.buffer=4KiB",
-        load(&disk.device)
-    );
-    let run = Run::start(dir.path(), &["env"], &words);
+    let words = "--runtime 2s --set trace.mode=outliers --set trace.buffer=4KiB";
+    let run = under_load(&dir, &disk, words);
     let neighbours = [(); 2].map(|()| Neighbour::of(&disk.device));
     let (value, text, _) = run.explained();
     drop(neighbours);
@@ -89,12 +91,9 @@ fn switches_that_find_no_room_leave_gaps() {
     let Some(disk) = disk(name) else { return };
     let dir = open_place();
     // A page holds 170 records; 10 ms of this load have more.
-    let words = format!(
-        "{} --runtime 2s --set trace.mode=all --set trace.rung=perf --set trace.buffer=4KiB \
-         --set trace.threshold=1us",
-        load(&disk.device)
-    );
-    let (value, text, _) = Run::start(dir.path(), &["env"], &words).explained();
+    let words = "--runtime 2s --set trace.mode=all --set trace.rung=perf --set trace.buffer=4KiB \
+                 --set trace.threshold=1us";
+    let (value, text, _) = under_load(&dir, &disk, words).explained();
     let lost = value["trace"]["events_lost"].as_u64();
     assert!(lost > Some(0), "{text}");
     assert_eq!(
@@ -146,11 +145,8 @@ fn tracing_that_somebody_else_stops() {
     let name = "tracing_that_somebody_else_stops";
     let Some(disk) = disk(name) else { return };
     let dir = open_place();
-    let words = format!(
-        "{} --runtime 3s --rate 2000/s --set trace.mode=all --set trace.threshold=1us",
-        load(&disk.device)
-    );
-    let run = Run::start(dir.path(), &["env"], &words);
+    let words = "--runtime 3s --rate 2000/s --set trace.mode=all --set trace.threshold=1us";
+    let run = under_load(&dir, &disk, words);
     std::thread::sleep(Duration::from_millis(1200));
     let at = now();
     if let Err(why) = empty_map(&run.pid(), "tids") {
@@ -183,11 +179,9 @@ fn a_traced_device_that_loses_its_backing() {
     };
     for rung in ["auto", "perf"] {
         let dir = open_place();
-        let words = format!(
-            "{} --runtime 20s --rate 2000/s --set trace.mode=all --set trace.rung={rung}",
-            load(&disk.device)
-        );
-        let run = Run::start(dir.path(), &["env"], &words);
+        let words =
+            format!("--runtime 20s --rate 2000/s --set trace.mode=all --set trace.rung={rung}");
+        let run = under_load(&dir, &disk, &words);
         std::thread::sleep(Duration::from_millis(700));
         let file = std::fs::OpenOptions::new().write(true).open(&disk.backing);
         let file = file.expect("opened");

@@ -183,11 +183,9 @@ fn errors(before: &Logs, after: &Logs) -> Option<String> {
 
 /// Commands of 5 ms or longer in the vendor's histogram.
 fn histogram(before: &Logs, after: &Logs) -> Option<String> {
-    let slow = |logs: &Logs| -> Option<u64> {
-        let bins = logs.histogram.as_ref()?.iter().filter(|b| b.lo_us >= 5_000);
-        Some(bins.map(|b| b.reads + b.writes).sum())
-    };
-    let n = slow(after)?.checked_sub(slow(before)?)?;
+    let n = after
+        .slow_in_histogram()?
+        .checked_sub(before.slow_in_histogram()?)?;
     Some(format!(
         "its own histogram counted {} reads and writes of 5 ms or longer",
         format::count(n)

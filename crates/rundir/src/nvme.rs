@@ -190,6 +190,14 @@ pub struct SlowCommand {
     pub blocks: u64,
 }
 
+impl Logs {
+    /// Reads and writes of 5 ms or longer in the vendor's histogram; none without one.
+    pub fn slow_in_histogram(&self) -> Option<u64> {
+        let bins = self.histogram.as_ref()?.iter().filter(|b| b.lo_us >= 5_000);
+        Some(bins.map(|b| b.reads + b.writes).sum())
+    }
+}
+
 impl MonitorBucket {
     /// Commands of every kind.
     pub fn all(&self) -> u64 {

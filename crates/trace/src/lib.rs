@@ -35,6 +35,8 @@ pub mod rights;
 mod still;
 pub mod sys;
 #[cfg(feature = "bpf")]
+mod tally;
+#[cfg(feature = "bpf")]
 pub mod tracer;
 pub mod uring;
 

@@ -7,7 +7,7 @@ mod tracing_detail;
 
 use serde::Serialize;
 use taillight_core::exit::Exit;
-use taillight_core::{Error, Result};
+use taillight_core::Result;
 use taillight_trace::Sys;
 
 use crate::args::DoctorArgs;
@@ -83,9 +83,7 @@ pub fn main(args: &DoctorArgs) -> Result<Exit> {
         checks.extend(tracing_detail::checks(&sys, path));
     }
     if args.json {
-        let text = serde_json::to_string_pretty(&checks)
-            .map_err(|e| Error::internal("the checks cannot be written as JSON").source(e))?;
-        output::text(&(text + "\n"))?;
+        output::json(&checks)?;
     } else {
         output::text(&table(&checks))?;
     }

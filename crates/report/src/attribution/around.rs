@@ -9,6 +9,7 @@ use crate::format::{self, Script};
 use crate::host::{self, HostTrack};
 
 /// A metric that is worth a word when it stands out.
+#[derive(Debug)]
 struct Sign {
     source: &'static str,
     metric: &'static str,
@@ -30,7 +31,7 @@ const fn sign(source: &'static str, metric: &'static str, words: &'static str) -
 }
 
 /// Most telling first. What takes CPUs away is said also when it does so all the time.
-const SIGNS: [Sign; 8] = [
+static SIGNS: [Sign; 8] = [
     Sign {
         times: 0.0,
         ..sign("cpu", "%steal", "CPU time stolen by the hypervisor")
@@ -61,38 +62,58 @@ const SIGNS: [Sign; 8] = [
     },
 ];
 
-/// Samples of a run.
+/// Samples of a run that may be worth a word, in the order of [`SIGNS`].
 #[derive(Debug, Default)]
-pub struct Around(Vec<HostTrack>);
+pub struct Around(Vec<Watched>);
+
+/// One metric of one thing.
+#[derive(Debug)]
+struct Watched {
+    sign: &'static Sign,
+    track: HostTrack,
+    /// The median over the run.
+    usual: f64,
+}
 
 impl Around {
     /// Every sample; none where the machine was not sampled. Damaged samples are named by the report.
     pub fn of(dir: &RunDir) -> Around {
-        Around(host::tracks(dir, i64::MIN, i64::MAX).unwrap_or_default())
+        Around::watching(host::tracks(dir, i64::MIN, i64::MAX).unwrap_or_default())
+    }
+
+    fn watching(tracks: Vec<HostTrack>) -> Around {
+        let place = |t: &HostTrack| {
+            let same = |s: &Sign| s.source == t.metric.source && s.metric == t.metric.name;
+            SIGNS.iter().position(same)
+        };
+        let known = tracks.into_iter().filter_map(|t| Some((place(&t)?, t)));
+        let mut known: Vec<(usize, HostTrack)> = known.collect();
+        known.sort_by_key(|(place, _)| *place);
+        let watched = known.into_iter().map(|(place, track)| Watched {
+            sign: &SIGNS[place],
+            usual: median(&track),
+            track,
+        });
+        Around(watched.collect())
     }
 
     /// What stands out in the samples that touch a window of time, CLOCK_MONOTONIC ns.
     pub fn words(&self, from: i64, to: i64) -> Option<String> {
         let mut length = 0;
         let mut said = Vec::new();
-        for sign in &SIGNS {
-            let of =
-                |t: &&HostTrack| t.metric.source == sign.source && t.metric.name == sign.metric;
-            for track in self.0.iter().filter(of) {
-                let touching = track.points.iter().filter(|p| p.0 < to && p.1 > from);
-                let Some(most) = touching.max_by(|a, b| a.2.total_cmp(&b.2)) else {
-                    continue;
-                };
-                let usual = median(track);
-                if most.2 >= sign.floor && most.2 >= usual * sign.times {
-                    length = length.max(most.1 - most.0);
-                    said.push(format!(
-                        "{} {} (usually {})",
-                        sign.words,
-                        value(most.2, track.metric.unit),
-                        value(usual, track.metric.unit)
-                    ));
-                }
+        for Watched { sign, track, usual } in &self.0 {
+            let touching = track.points.iter().filter(|p| p.0 < to && p.1 > from);
+            let Some(most) = touching.max_by(|a, b| a.2.total_cmp(&b.2)) else {
+                continue;
+            };
+            if most.2 >= sign.floor && most.2 >= usual * sign.times {
+                length = length.max(most.1 - most.0);
+                said.push(format!(
+                    "{} {} (usually {})",
+                    sign.words,
+                    value(most.2, track.metric.unit),
+                    value(*usual, track.metric.unit)
+                ));
             }
         }
         let span = format::duration_ns(length.max(0) as u64, Script::Plain);
@@ -138,7 +159,7 @@ mod tests {
 
     #[test]
     fn only_what_stands_out_in_the_window_is_said() {
-        let around = Around(vec![
+        let around = Around::watching(vec![
             track("cpu", "%steal", &[1.0, 2.0, 40.0, 2.0, 1.0]),
             track("psi", "cpu_some", &[80.0, 80.0, 85.0, 80.0, 80.0]),
             track("memory", "allocstall/s", &[0.0, 0.0, 12.0, 0.0, 0.0]),
@@ -156,7 +177,7 @@ mod tests {
 
     #[test]
     fn stolen_time_is_said_also_when_it_is_usual() {
-        let around = Around(vec![track("cpu", "%steal", &[30.0, 31.0, 29.0])]);
+        let around = Around::watching(vec![track("cpu", "%steal", &[30.0, 31.0, 29.0])]);
         assert!(around.words(0, 10).unwrap().contains("30 % (usually 30 %)"));
     }
 }

@@ -16,8 +16,9 @@ use taillight_core::{Clock, MonoClock, Op, OpKind, Stamp};
 
 use super::collect;
 use super::layout::{SLOTS, THREADS};
-use super::probe::{BpfProbe, Common, Tally};
+use super::probe::{BpfProbe, Common};
 use super::programs::Programs;
+use crate::tally::Tally;
 
 /// Length of a window. While it is open the kernel reads its clock twice for each program run.
 const WINDOW: Duration = Duration::from_millis(100);

@@ -17,6 +17,7 @@ use super::layout::{SLOTS, Slot};
 use super::programs::Programs;
 use super::pulse;
 use super::running::{Keep, Running};
+use crate::tally::Tally;
 
 /// I/Os of one batch.
 pub const BATCH: usize = 1024;
@@ -68,15 +69,6 @@ pub struct Seen {
     pub rounds: u32,
     /// From, to: the thread came back to the CPU meanwhile, unseen.
     pub unseen: (u64, u64),
-}
-
-/// Counts that all probes share.
-#[derive(Debug, Default)]
-pub struct Tally {
-    /// Operations that ended.
-    pub operations: AtomicU64,
-    /// I/Os that found no empty batch.
-    pub lost: AtomicU64,
 }
 
 /// What all probes share.

@@ -17,13 +17,14 @@ use taillight_rundir::trace_info::{ProgramInfo, Stopped, TraceInfo};
 use super::collect::{self, Gathered, Sources};
 use super::cost;
 use super::layout::{C_LOST, C_NEIGHBOURS};
-use super::probe::{BpfProbes, Common, Seen, Tally};
+use super::probe::{BpfProbes, Common, Seen};
 use super::programs::{self, Config};
 use super::pulse::{self, Pulse};
 use super::symbols::Symbols;
 use crate::over::Over;
 use crate::quota::Quota;
 use crate::rights::{self, Rights};
+use crate::tally::Tally;
 use crate::tracer::Wish;
 use crate::{Sys, disks};
 

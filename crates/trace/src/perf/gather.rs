@@ -15,7 +15,7 @@ use taillight_rundir::layers::{Kind, LayerRow, LayerWriter};
 use taillight_rundir::trace_info::{ProgramInfo, Stopped, TraceInfo};
 
 use super::kept::{Kept, Queue};
-use super::probe::{Arrival, Common, PerfProbes, Tally};
+use super::probe::{Arrival, Common, PerfProbes};
 use super::record::records;
 use super::schedstat::{Reading, Schedstat};
 use super::stretch::{LONG_NS, Stretches};
@@ -24,6 +24,7 @@ use crate::Sys;
 use crate::over::Over;
 use crate::quota::Quota;
 use crate::still::Still;
+use crate::tally::Tally;
 use crate::tracer::Wish;
 
 /// How often logs are emptied.

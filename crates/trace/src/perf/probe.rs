@@ -3,7 +3,7 @@
 //! per operation; one small read after a slow one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_channel::Sender;
 use taillight_core::probe::{Probe, ProbeSeat, Probes, Token};
@@ -16,6 +16,7 @@ use super::stretch::LONG_NS;
 use super::sys::Ring;
 use crate::Sys;
 use crate::bpf::running::{Keep, Running};
+use crate::tally::Tally;
 
 /// I/Os on their way to the gatherer, over all workers.
 const QUEUED: usize = 1 << 18;
@@ -54,15 +55,6 @@ fn begin(ring: &mut Ring, schedstat: &Schedstat) -> Option<Reading> {
         }
     }
     None
-}
-
-/// Counts that all probes share.
-#[derive(Debug, Default)]
-pub struct Tally {
-    /// Operations that ended.
-    pub operations: AtomicU64,
-    /// I/Os that found no room.
-    pub lost: AtomicU64,
 }
 
 /// What all probes share.

@@ -6,8 +6,8 @@ mod tracing;
 mod tracing_detail;
 
 use serde::Serialize;
-use taillight_core::exit::Exit;
 use taillight_core::Result;
+use taillight_core::exit::Exit;
 use taillight_trace::Sys;
 
 use crate::args::DoctorArgs;

@@ -60,6 +60,11 @@ pub const CASES: &[Case] = &[
         run: pacing::run,
     },
     Case {
+        name: "pacing-direct",
+        about: "direct reads at 1,000, 5,000 and 10,000 a second beside fio's",
+        run: pacing::on_disk,
+    },
+    Case {
         name: "null-1",
         about: "null at depth 1 against fio's null engine",
         run: null::depth_1,

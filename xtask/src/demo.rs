@@ -181,6 +181,9 @@ fn measure(job: &Path, run: &Path, direct: bool) -> Result<Option<bool>> {
     };
     let summary: Value = serde_json::from_str(&text)?;
     println!("{}", rows(&name, &summary));
+    if let Some(held) = held(&summary) {
+        println!("{:<16} {held}", "");
+    }
     Ok(Some(status.success()))
 }
 
@@ -194,6 +197,24 @@ fn rows(name: &str, summary: &Value) -> String {
         .map(|(op, result)| row(name, op, result, verdict))
         .collect();
     rows.join("\n")
+}
+
+/// Which layers held the outliers, where tracing was allowed: the three that held the most.
+fn held(summary: &Value) -> Option<String> {
+    let causes = summary["cause"].as_array()?;
+    let count = |cause: &Value| cause["outliers"].as_u64().unwrap_or(0);
+    let all: u64 = causes.iter().map(count).sum();
+    let mut most: Vec<&Value> = causes.iter().filter(|c| count(c) > 0).collect();
+    most.sort_by_key(|c| std::cmp::Reverse(count(c)));
+    let layers: Vec<String> = most
+        .iter()
+        .take(3)
+        .map(|c| {
+            let layer = c["layer"].as_str().unwrap_or("?").replace('_', " ");
+            format!("{layer} {}", count(c))
+        })
+        .collect();
+    (all > 0).then(|| format!("held {all} outliers: {}", layers.join(", ")))
 }
 
 fn row(name: &str, op: &str, result: &Value, verdict: &str) -> String {
@@ -272,6 +293,16 @@ mod tests {
         for part in ["read-sync", "1234", "80.0 us", "2.0 ms", "good"] {
             assert!(text.contains(part), "{text}");
         }
+    }
+
+    #[test]
+    fn the_layers_that_held_the_most_are_named_first() {
+        let summary = json!({"cause": [{"layer": "cpu", "outliers": 6},
+            {"layer": "block_queue", "outliers": 16}, {"layer": "device", "outliers": 0}]});
+        let said = held(&summary).unwrap();
+        assert_eq!(said, "held 22 outliers: block queue 16, cpu 6");
+        assert_eq!(held(&json!({"cause": []})), None);
+        assert_eq!(held(&json!({})), None);
     }
 
     #[test]

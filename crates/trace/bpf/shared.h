@@ -152,6 +152,7 @@ struct event {
 enum counters {
 	C_LOST = 0,      /* events that found the ring full */
 	C_WANTED = 1,    /* bios of a thread with many operations, and nobody says of which */
+	C_PUNTED = 2,    /* handed to io_uring worker threads */
 	C_NEIGHBOURS = 3,
 	C_COUNTERS = 16,
 };
@@ -202,6 +203,7 @@ struct idle {
 	u64 wake;
 	u64 state;
 	u64 token; /* what it was doing, 0 when nothing */
+	u64 reclaim; /* since when it makes room in memory, 0 when it does not */
 	u32 waker;
 	u32 worker; /* index of the thread whose operation that was; ~0 for none */
 	char taker[16];

@@ -215,7 +215,10 @@ pub fn event_row(e: &Event, symbols: &Symbols) -> LayerRow {
             row.kind = Kind::Commit;
             row.middle_ns = stamp(e.middle);
         }
-        EventKind::Reclaim => row.kind = Kind::Reclaim,
+        EventKind::Reclaim => {
+            row.kind = Kind::Reclaim;
+            row.token = (e.b != 0).then_some(e.b);
+        }
         EventKind::Gap => row.kind = Kind::Gap,
     }
     row

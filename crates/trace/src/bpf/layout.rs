@@ -18,6 +18,8 @@ pub const FRAMES: usize = 20;
 pub const C_LOST: usize = 0;
 /// Parts queued by a thread with many operations that could be any of them.
 pub const C_WANTED: usize = 1;
+/// I/Os handed to io_uring worker threads.
+pub const C_PUNTED: usize = 2;
 /// Others' I/Os on the disks under test.
 pub const C_NEIGHBOURS: usize = 3;
 

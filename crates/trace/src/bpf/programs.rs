@@ -10,7 +10,7 @@ use aya::{Btf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
 use taillight_core::{Error, Result};
 use taillight_rundir::trace_info::ProgramInfo;
 
-use super::layout::{C_WANTED, COUNTERS, SLOTS, Slot, THREADS, Thread};
+use super::layout::{C_PUNTED, C_WANTED, COUNTERS, SLOTS, Slot, THREADS, Thread};
 use super::symbols::Symbols;
 use super::sys::Region;
 use crate::Sys;
@@ -34,9 +34,9 @@ enum When {
     /// Every I/O is traced in full.
     All,
     /// All is traced; else, where operations are queued (io_uring) and do not lead back by
-    /// themselves, from the first one on that reaches the block layer: what the page cache answers
-    /// costs nothing.
-    Wanted,
+    /// themselves, as soon as one of these counters says that it is worth it: what the page cache
+    /// answers costs nothing.
+    Wanted(&'static [usize]),
 }
 
 const fn always(name: &'static str, trace_point: &'static str, sees: &'static str) -> Program {
@@ -90,7 +90,7 @@ const PROGRAMS: &[Program] = &[
         name: "uring_submit",
         trace_point: "io_uring_submit_req",
         sees: "when io_uring picks an I/O up; buffered I/Os of io_uring",
-        when: When::Wanted,
+        when: When::Wanted(&[C_WANTED]),
     },
     always(
         "uring_punt",
@@ -101,7 +101,7 @@ const PROGRAMS: &[Program] = &[
         name: "uring_complete",
         trace_point: "io_uring_complete",
         sees: "when io_uring posts a completion",
-        when: When::Wanted,
+        when: When::Wanted(&[C_WANTED, C_PUNTED]),
     },
     always("jbd2_start", "jbd2_start_commit", "commits of a journal"),
     always(
@@ -297,13 +297,15 @@ impl Program {
 impl Programs {
     /// Attaches what was left for later, as soon as some I/O asks for it, and says how that went.
     pub fn attach_wanted(&self) -> Vec<ProgramInfo> {
-        if self.counters.get(C_WANTED).load(Relaxed) == 0 {
-            return Vec::new();
-        }
         let (Ok(mut ebpf), Ok(mut ready)) = (self.ebpf.lock(), self.ready.lock()) else {
             return Vec::new();
         };
-        let programs = ready.drain(..);
+        let counted = |which: &usize| self.counters.get(*which).load(Relaxed) > 0;
+        let wanted = |p: &mut &'static Program| match p.when {
+            When::Wanted(counters) => counters.iter().any(counted),
+            _ => false,
+        };
+        let programs = ready.extract_if(.., wanted);
         programs.map(|p| p.info(attach(&mut ebpf, p))).collect()
     }
 

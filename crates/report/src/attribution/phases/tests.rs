@@ -235,7 +235,9 @@ fn behind_a_worker_the_write_waits_for_what_that_one_waits_for() {
         (Phase::Submit, 10),
         (Phase::Application, 40),
     ];
-    expected.map(|(phase, ns)| assert_eq!(it.get(phase), ns, "{phase:?}"));
+    for (phase, ns) in expected {
+        assert_eq!(it.get(phase), ns, "{phase:?}");
+    }
 }
 
 #[test]

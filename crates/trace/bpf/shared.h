@@ -67,8 +67,13 @@ struct slot {
 	u32 dev;
 	u16 flags;
 	u16 bios;
-	u32 parts;
-	u32 sectors; /* complete, 512 bytes each */
+	union {
+		struct {
+			u32 parts;
+			u32 sectors; /* complete, 512 bytes each */
+		};
+		u64 both; /* counted in one step */
+	};
 
 	u64 seen_more;
 	u64 enter;
@@ -154,6 +159,7 @@ enum counters {
 	C_WANTED = 1,    /* bios of a thread with many operations, and nobody says of which */
 	C_PUNTED = 2,    /* handed to io_uring worker threads */
 	C_NEIGHBOURS = 3,
+	C_ISSUES = 4,    /* no count: whether requests know when they were issued */
 	C_COUNTERS = 16,
 };
 

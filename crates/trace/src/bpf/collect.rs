@@ -85,6 +85,7 @@ pub fn gather(mut sources: Sources, mut quota: Quota) -> Gathered {
     loop {
         let over = sources.over.load(Relaxed);
         all.programs.extend(sources.programs.attach_wanted());
+        sources.programs.settle_issue();
         cost.step(Instant::now());
         drain(&mut sources.ring, &mut all);
         for batch in sources.full.try_iter() {

@@ -230,6 +230,7 @@ fn falls_to_perf(before: &[String], why: &str) {
     assert_eq!(code, Some(4), "{err}");
     assert!(err.contains(why) && err.contains("hint:"), "{err}");
     assert!(!dir.path().join("out").exists());
+    assert!(!dir.path().join("data").exists(), "laid out for nothing");
     // The doctor says the same.
     let binary = traced::binary();
     let program = binary.to_str().expect("a plain path");

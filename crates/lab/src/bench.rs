@@ -132,12 +132,25 @@ impl<'a> Bench<'a> {
         mut fault: impl FnMut(&Stop) -> Result<()>,
     ) -> Result<()> {
         while self.more() {
-            let from = now_ns();
-            fault(self.stop)?;
-            self.truth.add(from, now_ns() + after.as_nanos() as i64);
-            self.stop.sleep(gap + after)?;
+            self.pulse(gap, after, &mut fault)?;
         }
         Ok(())
+    }
+
+    /// The fault once, then the pause.
+    ///
+    /// # Errors
+    /// What `fault` returns.
+    pub fn pulse(
+        &mut self,
+        gap: Duration,
+        after: Duration,
+        fault: impl FnOnce(&Stop) -> Result<()>,
+    ) -> Result<()> {
+        let from = now_ns();
+        fault(self.stop)?;
+        self.truth.add(from, now_ns() + after.as_nanos() as i64);
+        self.stop.sleep(gap + after)
     }
 
     /// While there is time, every 199th request that `slow` serves takes the amplitude longer.

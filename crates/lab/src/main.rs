@@ -8,12 +8,15 @@ use anyhow::{Context, Result, bail};
 use taillight_lab::faults::{FAULTS, Fault, find};
 use taillight_lab::guard::{Lab, Stop};
 use taillight_lab::score::{Score, matrix};
-use taillight_lab::trial;
+use taillight_lab::trial::{self, NotMade};
 
 const HELP: &str = "\
 taillight-lab TAILLIGHT [--only A,B] [--engine sync|uring] [--ms N] [--repeats N]
               [--results FILE] [--keep DIR] [--list] [--matrix]
 ";
+
+/// How often a trial whose fault goes too far is made.
+const TRIES: u32 = 3;
 
 struct Wish {
     taillight: PathBuf,
@@ -88,7 +91,10 @@ fn trials(wish: &Wish) -> Result<bool> {
                     }
                     let keep = wish.keep.as_deref().filter(|_| repeat == 0);
                     let name = format!("{} {engine} {ms} ms", fault.name);
-                    match trial::trial(&stop, &wish.taillight, fault, engine, ms, keep) {
+                    let made = made(&name, || {
+                        trial::trial(&stop, &wish.taillight, fault, engine, ms, keep)
+                    });
+                    match made {
                         Ok(score) => {
                             println!(
                                 "{name}: {} injected, {} right, {} wrong: {:?}; others {:?}",
@@ -111,6 +117,17 @@ fn trials(wish: &Wish) -> Result<bool> {
         }
     }
     Ok(fine)
+}
+
+/// Makes a trial; again, up to [`TRIES`] times, when the fault went too far, and says so.
+fn made(name: &str, mut trial: impl FnMut() -> Result<Score>) -> Result<Score> {
+    for _ in 1..TRIES {
+        match trial() {
+            Err(e) if e.is::<NotMade>() => println!("{name}: not made, once more: {e}"),
+            other => return other,
+        }
+    }
+    trial()
 }
 
 fn append(wish: &Wish, score: &Score) -> Result<()> {
@@ -138,5 +155,29 @@ fn main() -> ExitCode {
             eprintln!("lab: {e:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_trial_that_was_not_made_is_made_again() {
+        let mut times = 0;
+        let mut after = |failures: u32, e: fn() -> anyhow::Error| {
+            times = 0;
+            let end = made("it", || {
+                times += 1;
+                match times {
+                    n if n > failures => Ok(Score::default()),
+                    _ => Err(e()),
+                }
+            });
+            (end.is_ok(), times)
+        };
+        assert_eq!(after(2, || NotMade("it died").into()), (true, 3));
+        assert_eq!(after(9, || NotMade("it died").into()), (false, TRIES));
+        assert_eq!(after(1, || anyhow::anyhow!("a bug")), (false, 1));
     }
 }

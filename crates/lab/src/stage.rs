@@ -175,6 +175,18 @@ impl Group {
         Ok(held.filter_map(|(_, n)| n.parse::<u64>().ok()).sum())
     }
 
+    /// How many of its processes the kernel killed for want of memory.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn killed(&self) -> Result<u64> {
+        let file = match self.unified {
+            true => "memory.events",
+            false => "memory.oom_control",
+        };
+        killed(&self.get(file)?).with_context(|| format!("{file} does not count oom_kill"))
+    }
+
     /// Sets one of its files.
     ///
     /// # Errors
@@ -197,5 +209,25 @@ impl Group {
     /// When it cannot be read.
     pub fn get(&self, file: &str) -> Result<String> {
         Ok(std::fs::read_to_string(self.path.join(file))?)
+    }
+}
+
+/// The count of processes killed for want of memory, of either version's file.
+fn killed(text: &str) -> Option<u64> {
+    let count = text.lines().find_map(|l| l.strip_prefix("oom_kill "))?;
+    count.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_versions_count_who_was_killed() {
+        let first = "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n";
+        assert_eq!(killed(first), Some(2));
+        let second = "low 0\nhigh 0\nmax 9\noom 3\noom_kill 1\noom_group_kill 0\n";
+        assert_eq!(killed(second), Some(1));
+        assert_eq!(killed("oom_kill_disable 0\n"), None);
     }
 }

@@ -26,6 +26,21 @@ pub fn cannot() -> Option<String> {
     None
 }
 
+/// The fault went further than it should: the trial says nothing, and may be made again.
+#[derive(Debug)]
+pub struct NotMade(
+    /// What happened.
+    pub &'static str,
+);
+
+impl std::fmt::Display for NotMade {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for NotMade {}
+
 /// Makes one trial. Its run directory stays below [`home`] until the next one or a sweep; `keep`
 /// copies it.
 ///

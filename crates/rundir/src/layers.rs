@@ -34,7 +34,8 @@ pub enum Kind {
     Neighbour,
     /// Commit of a file system's journal; `middle_ns` is the beginning of its writes.
     Commit,
-    /// A thread of the load made room in memory itself.
+    /// A thread of the load made room in memory itself; `token` is the I/O when it was an io_uring
+    /// worker thread.
     Reclaim,
     /// The control group's CPU quota was spent; `blocked_ns` is how long in this window.
     CpuQuota,

@@ -198,21 +198,26 @@ int rq_insert(u64 *ctx)
 }
 
 /* Whether requests themselves know when they were issued: the kernel stamps them for its own
- * purposes, as on disks with writeback throttling. One with data and without a stamp settles it for
- * the run: the program on the issue then takes the stamps. */
+ * purposes, as on disks with writeback throttling. Then the process takes the program on the issue
+ * away. One with data and without a stamp settles it for the run: the program takes the stamps. */
 enum { UNTRIED = 0, STAMPED = 1, BARE = 2 };
-u32 issues = UNTRIED;
+
+INLINE void note_issues(bool stamped)
+{
+	u32 which = C_ISSUES;
+	u64 *issues = map_lookup(&counters, &which), now = stamped ? STAMPED : BARE;
+
+	if (issues && *issues != now && *issues != BARE)
+		*issues = now;
+}
 
 SEC("tp_btf/block_rq_issue")
 int rq_issue(u64 *ctx)
 {
 	struct request *rq = (void *)ctx[0];
-	struct bio *bio;
+	struct bio *bio = rq->bio;
 	u64 now = 0;
 
-	if (cfg_late && issues == STAMPED)
-		return 0;
-	bio = rq->bio;
 	for (int i = 0; i < CHAIN && bio; i++) {
 		u64 token = resolve(bio);
 		struct slot *s = touched(token & ~LOWER);
@@ -258,9 +263,11 @@ INLINE void complete(struct slot *s, struct request *rq, struct bio *bio, u64 no
 {
 	s->alloc = rq->start_time_ns;
 	s->done = now;
-	__sync_fetch_and_add(&s->parts, 1);
-	if (!cfg_late)
+	if (!cfg_late) {
+		__sync_fetch_and_add(&s->parts, 1);
 		return;
+	}
+	__sync_fetch_and_add(&s->both, (u64)(bio->bi_iter.bi_size >> 9) << 32 | 1);
 	if (rq->io_start_time_ns)
 		s->issue = rq->io_start_time_ns;
 	if (!s->bio_first) {
@@ -270,7 +277,6 @@ INLINE void complete(struct slot *s, struct request *rq, struct bio *bio, u64 no
 			s->dev = bio->bi_bdev->bd_dev;
 		}
 	}
-	__sync_fetch_and_add(&s->sectors, bio->bi_iter.bi_size >> 9);
 }
 
 INLINE void complete_low(struct slot *s, struct request *rq, u64 now)
@@ -311,7 +317,7 @@ int rq_complete(u64 *ctx)
 		}
 		bio = bio->bi_next;
 	}
-	if (cfg_late && now && data && issues != BARE)
-		issues = rq->io_start_time_ns ? STAMPED : BARE;
+	if (cfg_late && now && data)
+		note_issues(rq->io_start_time_ns);
 	return 0;
 }

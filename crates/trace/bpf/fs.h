@@ -87,36 +87,58 @@ int fuse_end(u64 *ctx)
 
 INLINE int reclaim_begins(void)
 {
-	u64 ids = current_pid_tgid();
+	struct task_struct *me = current_task();
+	u32 pid = me->pid, index;
 	struct thread *t;
-	u32 index;
+	struct idle *i;
 
-	if ((u32)(ids >> 32) != cfg_tgid)
+	if ((u32)me->tgid != cfg_tgid)
 		return 0;
-	t = thread_of((u32)ids, &index);
-	if (t)
+	t = thread_of(pid, &index);
+	if (t) {
 		t->reclaim = ktime_ns();
+	} else if (me->flags & PF_IO_WORKER) {
+		/* One that never left the CPU so far is not known. */
+		i = map_lookup(&idles, &pid);
+		if (i)
+			i->reclaim = ktime_ns();
+	}
 	return 0;
 }
 
 INLINE int reclaim_ends(void)
 {
-	u64 ids = current_pid_tgid();
+	struct task_struct *me = current_task();
+	u32 pid = me->pid, index;
+	u64 *since = 0, token = 0;
 	struct thread *t;
+	struct idle *i;
+	struct slot *s;
 	struct event *e;
-	u32 index;
 
-	if ((u32)(ids >> 32) != cfg_tgid)
+	if ((u32)me->tgid != cfg_tgid)
 		return 0;
-	t = thread_of((u32)ids, &index);
-	if (!t || !t->reclaim)
+	t = thread_of(pid, &index);
+	if (t) {
+		since = &t->reclaim;
+	} else if (me->flags & PF_IO_WORKER) {
+		i = map_lookup(&idles, &pid);
+		if (!i)
+			return 0;
+		since = &i->reclaim;
+		token = of_worker(address(me));
+		s = slot_of(token);
+		index = s ? (u32)s->worker : ~0u;
+	}
+	if (!since || !*since)
 		return 0;
 	e = event(K_RECLAIM, index);
 	if (!e)
 		return 0;
-	e->start = t->reclaim;
+	e->start = *since;
 	e->end = ktime_ns();
-	t->reclaim = 0;
+	e->b = token;
+	*since = 0;
 	ring_submit(e, RB_NO_WAKEUP);
 	return 0;
 }

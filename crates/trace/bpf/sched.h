@@ -88,8 +88,10 @@ INLINE void worker_leaves(struct task_struct *prev, struct task_struct *next, u6
 	struct slot *s;
 
 	before = map_lookup(&idles, &pid);
-	if (before)
+	if (before) {
 		unseen(before, now);
+		i.reclaim = before->reclaim;
+	}
 	i.token = of_worker(address(prev));
 	s = slot_of(i.token);
 	if (s)

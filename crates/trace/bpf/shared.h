@@ -67,8 +67,13 @@ struct slot {
 	u32 dev;
 	u16 flags;
 	u16 bios;
-	u32 parts;
-	u32 sectors; /* complete, 512 bytes each */
+	union {
+		struct {
+			u32 parts;
+			u32 sectors; /* complete, 512 bytes each */
+		};
+		u64 both; /* counted in one step */
+	};
 
 	u64 seen_more;
 	u64 enter;
@@ -152,7 +157,9 @@ struct event {
 enum counters {
 	C_LOST = 0,      /* events that found the ring full */
 	C_WANTED = 1,    /* bios of a thread with many operations, and nobody says of which */
+	C_PUNTED = 2,    /* handed to io_uring worker threads */
 	C_NEIGHBOURS = 3,
+	C_ISSUES = 4,    /* no count: whether requests know when they were issued */
 	C_COUNTERS = 16,
 };
 
@@ -202,6 +209,7 @@ struct idle {
 	u64 wake;
 	u64 state;
 	u64 token; /* what it was doing, 0 when nothing */
+	u64 reclaim; /* since when it makes room in memory, 0 when it does not */
 	u32 waker;
 	u32 worker; /* index of the thread whose operation that was; ~0 for none */
 	char taker[16];

@@ -37,6 +37,7 @@ int uring_punt(u64 *ctx)
 
 	if (!s)
 		return 0;
+	count(C_PUNTED);
 	if (data & LOWER) {
 		part_of(s);
 		s->sync_punt = ktime_ns();

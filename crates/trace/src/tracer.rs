@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use taillight_core::plan::{Plan, TraceRung};
+use taillight_core::plan::{Plan, TraceMode, TraceRung};
 use taillight_core::{Error, Result};
 use taillight_rundir::RunDir;
 use taillight_rundir::trace_info::{ProgramInfo, Refused, Rung, TraceInfo};
@@ -140,6 +140,27 @@ fn climb<T>(rungs: &[Rung], mut start: impl FnMut(Rung) -> Result<T>) -> Climbed
         }
     }
     Err(errors)
+}
+
+/// Whether the rung that a plan insists on can be had, before anything is read or written for it.
+///
+/// # Errors
+/// `Unavailable` when it cannot, with the reason.
+pub fn insist(plan: &Plan, sys: &Sys) -> Result<()> {
+    if plan.trace.mode == TraceMode::Off {
+        return Ok(());
+    }
+    let (rung, found) = match plan.trace.rung {
+        TraceRung::Auto => return Ok(()),
+        TraceRung::Bpf => {
+            let places = bpf::places(plan.workers());
+            let programs = || bpf::try_programs(sys).map(drop);
+            (Rung::TracePoints, places.and_then(|()| programs()))
+        }
+        TraceRung::Perf => (Rung::Perf, perf::room(plan, sys).map(drop)),
+        TraceRung::Procfs => (Rung::Procfs, procfs::counters(sys).map(drop)),
+    };
+    found.map_err(|e| together(vec![(rung, e)]))
 }
 
 impl Tracer {

@@ -23,7 +23,7 @@ use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_driver::{OpenSpec, Target};
 use taillight_rundir::Summary;
-use taillight_trace::{Environment, Sys, disks, machine};
+use taillight_trace::{Environment, Sys, disks, machine, tracer};
 
 use crate::args::RunArgs;
 use crate::{output, problem, registry};
@@ -139,6 +139,8 @@ pub fn on(
         taillight_engine::verify::PriorRun::find(named)?.fits(plan)?;
     }
     let sys = Sys::default();
+    // Nothing is laid out or loaded for a run that cannot be traced as it asks.
+    tracer::insist(plan, &sys)?;
     let environment = Environment::before(&sys, plan.target.path.as_deref().and_then(disks::local));
     let made = directory::create(plan, job, args, environment.map())?;
     let mut live = Live::new(plan, quiet);

@@ -64,7 +64,7 @@ pub struct Coverage {
 pub struct Events {
     /// Threads off the CPU, by worker and time.
     pub off: BTreeMap<u64, Vec<LayerRow>>,
-    /// Direct reclaims, by worker and time.
+    /// Direct reclaims of the workers themselves, by worker and time.
     pub reclaim: BTreeMap<u64, Vec<LayerRow>>,
     /// Everything else, by kind and time.
     pub other: BTreeMap<Kind, Vec<LayerRow>>,
@@ -85,7 +85,9 @@ impl Events {
         let worker = row.worker.unwrap_or(u64::MAX);
         match row.kind {
             Kind::OffCpu => self.off.entry(worker).or_default().push(row),
-            Kind::Reclaim => self.reclaim.entry(worker).or_default().push(row),
+            Kind::Reclaim if row.token.is_none() => {
+                self.reclaim.entry(worker).or_default().push(row)
+            }
             Kind::Gap => self.gaps.entry(worker).or_default().push(row),
             kind => self.other.entry(kind).or_default().push(row),
         }

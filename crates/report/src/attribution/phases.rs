@@ -3,7 +3,7 @@
 //! What it is: stamps and the thread's stretches off the CPU turned into lengths. What cannot be
 //! told apart is `Unobserved`, never guessed. What it is not: judgement, see `judge`.
 
-use taillight_rundir::layers::{LayerRow, flags};
+use taillight_rundir::layers::{Kind, LayerRow, flags};
 
 use super::load::Events;
 pub use super::phase::{Phase, Phases};
@@ -111,13 +111,13 @@ fn whole(io: &LayerRow, beside: &Beside<'_>) -> Vec<Piece> {
         thread_only(&mut line, io, beside);
         return line.pieces;
     }
-    let own = match handed.peek() {
-        Some(_) => workers::own(io, beside),
+    let [own, room] = [Kind::Worker, Kind::Reclaim].map(|kind| match handed.peek() {
+        Some(_) => workers::own(io, kind, beside),
         None => Vec::new(),
-    };
+    });
     let worker = Beside {
         off: &own,
-        reclaim: &[],
+        reclaim: &room,
         ..*beside
     };
     let mut doing = beside;

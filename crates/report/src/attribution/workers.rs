@@ -9,19 +9,23 @@ use taillight_rundir::layers::{Kind, LayerRow};
 use super::phases::{Beside, Line, Phase, overlapping, stretch};
 use super::stacks::{self, Wait};
 
-/// The stretches off the CPU of the worker that did this very I/O, by time.
-pub fn own(io: &LayerRow, beside: &Beside<'_>) -> Vec<LayerRow> {
+/// What the worker that did this very I/O left of a kind, by time: `Kind::Worker` its stretches off
+/// the CPU, `Kind::Reclaim` its direct reclaims.
+pub fn own(io: &LayerRow, kind: Kind, beside: &Beside<'_>) -> Vec<LayerRow> {
     let Some(all) = beside.all.filter(|_| io.token.is_some()) else {
         return Vec::new();
     };
-    let rows = all.within(Kind::Worker, io.start_ns, io.end_ns);
+    let rows = all.within(kind, io.start_ns, io.end_ns);
     rows.filter(|r| r.token == io.token).cloned().collect()
 }
 
 /// From the hand-over until the worker is known to be at it.
 pub fn wait(line: &mut Line, io: &LayerRow, doing: &Beside<'_>) {
-    let mut stretches = doing.off.iter().map(|r| r.start_ns);
-    let first = stretches.find(|from| *from >= line.at);
+    let stretches = doing.off.iter().chain(doing.reclaim);
+    let first = stretches
+        .map(|r| r.start_ns)
+        .filter(|from| *from >= line.at)
+        .min();
     let known = [io.held_ns, io.part_bio_ns, io.bio_ns, first, io.cqe_ns];
     let begun = known.into_iter().flatten().filter(|at| *at >= line.at);
     let begun = begun.min().unwrap_or(io.end_ns);
@@ -39,22 +43,17 @@ pub fn wait(line: &mut Line, io: &LayerRow, doing: &Beside<'_>) {
     line.to(begun, Phase::IoWorker);
 }
 
-/// What kept the workers meanwhile, by time, without overlaps: sleeps over other I/Os, or a CPU
-/// that was not to be had.
+/// What kept the workers meanwhile, by time, without overlaps: sleeps over other I/Os, room made in
+/// memory for them, or a CPU that was not to be had.
 fn blockers(from: i64, to: i64, io: &LayerRow, doing: &Beside<'_>) -> Vec<(i64, i64, Phase)> {
-    let mut list: Vec<(i64, i64, Phase)> = Vec::new();
-    let mut at = from;
-    let mut add = |start: i64, end: i64, phase: Phase| {
-        let (start, end) = (start.max(at), end.min(to));
-        if start < end {
-            list.push((start, end, phase));
-            at = end;
-        }
+    let others = |kind| {
+        let rows = doing.all.map(|all| all.within(kind, from, to));
+        rows.into_iter().flatten().filter(|r| r.token != io.token)
     };
-    let rows = doing.all.map(|all| all.within(Kind::Worker, from, to));
-    for row in rows.into_iter().flatten().filter(|r| r.token != io.token) {
+    let mut waits: Vec<(i64, i64, Phase)> = Vec::new();
+    for row in others(Kind::Worker) {
         if row.state == Some(0) {
-            add(row.start_ns, row.end_ns, Phase::Cpu);
+            waits.push((row.start_ns, row.end_ns, Phase::Cpu));
             continue;
         }
         let wake = row.middle_ns.unwrap_or(row.end_ns);
@@ -66,11 +65,33 @@ fn blockers(from: i64, to: i64, io: &LayerRow, doing: &Beside<'_>) -> Vec<(i64, 
             // there are so few workers.
             let usual = doing.usual.map_or(0, |u| u.get(phase));
             if (wake - row.start_ns).max(0) as u64 > usual.saturating_mul(2) {
-                add(row.start_ns, wake, phase);
+                waits.push((row.start_ns, wake, phase));
             }
         }
-        add(wake, row.end_ns, Phase::Cpu);
+        waits.push((wake, row.end_ns, Phase::Cpu));
     }
+    let room = others(Kind::Reclaim).map(|r| (r.start_ns, r.end_ns, Phase::PageCache));
+    let room: Vec<(i64, i64, Phase)> = room.collect();
+    // Making room is what is left of its time: sleeps and waits for a CPU in it say more.
+    let (mut list, mut at) = (Vec::new(), from);
+    for wait in disjoint(waits, from, to) {
+        list.extend(disjoint(room.clone(), at, wait.0));
+        list.push(wait);
+        at = wait.1;
+    }
+    list.extend(disjoint(room, at, to));
+    list
+}
+
+/// These parts of a time, in its order; where they overlap, the one that began first.
+fn disjoint(mut list: Vec<(i64, i64, Phase)>, from: i64, to: i64) -> Vec<(i64, i64, Phase)> {
+    list.sort_by_key(|(start, ..)| *start);
+    let mut at = from;
+    list.retain_mut(|(start, end, _)| {
+        (*start, *end) = ((*start).max(at), (*end).min(to));
+        at = at.max(*end);
+        start < end
+    });
     list
 }
 
@@ -92,9 +113,15 @@ pub fn told(line: &mut Line, own: &[LayerRow]) {
 
 /// An I/O that the worker did without block I/O: its sleeps say what for.
 pub fn busy(line: &mut Line, io: &LayerRow, doing: &Beside<'_>) {
-    let last = doing.off.last().map(|r| r.end_ns);
-    let until = io.cqe_ns.or(last).unwrap_or(line.at);
-    let seen = overlapping(doing.off, line.at, until).next().is_some();
+    let kinds = [doing.off, doing.reclaim];
+    let last = kinds
+        .iter()
+        .filter_map(|rows| rows.last())
+        .map(|r| r.end_ns);
+    let until = io.cqe_ns.or(last.max()).unwrap_or(line.at);
+    let seen = kinds
+        .iter()
+        .any(|rows| overlapping(rows, line.at, until).next().is_some());
     if seen || io.cqe_ns.is_some() {
         stretch(line, until, Phase::Submit, false, doing);
     }

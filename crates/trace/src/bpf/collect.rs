@@ -85,6 +85,7 @@ pub fn gather(mut sources: Sources, mut quota: Quota) -> Gathered {
     loop {
         let over = sources.over.load(Relaxed);
         all.programs.extend(sources.programs.attach_wanted());
+        sources.programs.settle_issue();
         cost.step(Instant::now());
         drain(&mut sources.ring, &mut all);
         for batch in sources.full.try_iter() {
@@ -215,7 +216,10 @@ pub fn event_row(e: &Event, symbols: &Symbols) -> LayerRow {
             row.kind = Kind::Commit;
             row.middle_ns = stamp(e.middle);
         }
-        EventKind::Reclaim => row.kind = Kind::Reclaim,
+        EventKind::Reclaim => {
+            row.kind = Kind::Reclaim;
+            row.token = (e.b != 0).then_some(e.b);
+        }
         EventKind::Gap => row.kind = Kind::Gap,
     }
     row

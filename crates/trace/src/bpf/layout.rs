@@ -18,6 +18,14 @@ pub const FRAMES: usize = 20;
 pub const C_LOST: usize = 0;
 /// Parts queued by a thread with many operations that could be any of them.
 pub const C_WANTED: usize = 1;
+/// I/Os handed to io_uring worker threads.
+pub const C_PUNTED: usize = 2;
+/// No count: whether requests know when they were issued, one of these, else 0.
+pub const C_ISSUES: usize = 4;
+/// They do so far.
+pub const STAMPED: u64 = 1;
+/// Some do not: the program on the issue is needed.
+pub const BARE: u64 = 2;
 /// Others' I/Os on the disks under test.
 pub const C_NEIGHBOURS: usize = 3;
 

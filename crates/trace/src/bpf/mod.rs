@@ -16,4 +16,4 @@ mod sys;
 mod tracing;
 
 pub use probe::{BpfProbe, BpfProbes};
-pub(crate) use tracing::{Tracing, try_programs};
+pub(crate) use tracing::{Tracing, places, try_programs};

@@ -6,11 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use aya::maps::{HashMap, Map, MapData, RingBuf};
 use aya::programs::BtfTracePoint;
+use aya::programs::tp_btf::BtfTracePointLinkId as Link;
 use aya::{Btf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
 use taillight_core::{Error, Result};
 use taillight_rundir::trace_info::ProgramInfo;
 
-use super::layout::{C_WANTED, COUNTERS, SLOTS, Slot, THREADS, Thread};
+use super::layout::{
+    BARE, C_ISSUES, C_PUNTED, C_WANTED, COUNTERS, SLOTS, STAMPED, Slot, THREADS, Thread,
+};
 use super::symbols::Symbols;
 use super::sys::Region;
 use crate::Sys;
@@ -34,9 +37,9 @@ enum When {
     /// Every I/O is traced in full.
     All,
     /// All is traced; else, where operations are queued (io_uring) and do not lead back by
-    /// themselves, from the first one on that reaches the block layer: what the page cache answers
-    /// costs nothing.
-    Wanted,
+    /// themselves, as soon as one of these counters says that it is worth it: what the page cache
+    /// answers costs nothing.
+    Wanted(&'static [usize]),
 }
 
 const fn always(name: &'static str, trace_point: &'static str, sees: &'static str) -> Program {
@@ -48,6 +51,9 @@ const fn always(name: &'static str, trace_point: &'static str, sees: &'static st
     }
 }
 
+/// The program on the issue of a request.
+const ISSUE: &str = "rq_issue";
+
 const PROGRAMS: &[Program] = &[
     always(
         "bio_queue",
@@ -55,7 +61,7 @@ const PROGRAMS: &[Program] = &[
         "when an I/O reaches the block layer; neighbours",
     ),
     always(
-        "rq_issue",
+        ISSUE,
         "block_rq_issue",
         "when an I/O is given to the driver",
     ),
@@ -90,7 +96,7 @@ const PROGRAMS: &[Program] = &[
         name: "uring_submit",
         trace_point: "io_uring_submit_req",
         sees: "when io_uring picks an I/O up; buffered I/Os of io_uring",
-        when: When::Wanted,
+        when: When::Wanted(&[C_WANTED]),
     },
     always(
         "uring_punt",
@@ -101,7 +107,7 @@ const PROGRAMS: &[Program] = &[
         name: "uring_complete",
         trace_point: "io_uring_complete",
         sees: "when io_uring posts a completion",
-        when: When::Wanted,
+        when: When::Wanted(&[C_WANTED, C_PUNTED]),
     },
     always("jbd2_start", "jbd2_start_commit", "commits of a journal"),
     always(
@@ -169,6 +175,8 @@ pub struct Programs {
     ready: Mutex<Vec<&'static Program>>,
     /// Operations in flight.
     pub slots: Region<Slot>,
+    /// The program [`ISSUE`].
+    issue: Mutex<Issue>,
     /// Threads of the load.
     pub threads: Region<Thread>,
     /// See `layout::C_*`.
@@ -177,6 +185,16 @@ pub struct Programs {
     pub tids: Mutex<HashMap<MapData, u32, u32>>,
     /// Attached or not.
     pub info: Vec<ProgramInfo>,
+}
+
+/// A program that comes and goes.
+enum Issue {
+    /// Attached.
+    There(Link),
+    /// Taken away.
+    Away,
+    /// The kernel refuses it.
+    Missing,
 }
 
 /// Where events arrive.
@@ -194,7 +212,7 @@ pub fn load(config: &Config, symbols: &Symbols, sys: &Sys) -> Result<(Programs, 
             .hint("tracing needs a kernel built with CONFIG_DEBUG_INFO_BTF")
     })?;
     let mut ebpf = open(config, symbols, &btf)?;
-    let (mut info, mut ready) = (Vec::new(), Vec::new());
+    let (mut info, mut ready, mut issue) = (Vec::new(), Vec::new(), Issue::Missing);
     for program in PROGRAMS {
         let now = program.when == When::Always || config.all;
         if !now && (program.when == When::All || !config.queued) {
@@ -202,7 +220,13 @@ pub fn load(config: &Config, symbols: &Symbols, sys: &Sys) -> Result<(Programs, 
         }
         let mut done = prepare(&mut ebpf, program, &btf);
         if now {
-            done = done.and_then(|()| attach(&mut ebpf, program));
+            done = done
+                .and_then(|()| attach(&mut ebpf, program.name))
+                .map(|link| {
+                    if program.name == ISSUE {
+                        issue = Issue::There(link);
+                    }
+                });
         } else if done.is_ok() {
             ready.push(program);
             continue;
@@ -218,7 +242,7 @@ pub fn load(config: &Config, symbols: &Symbols, sys: &Sys) -> Result<(Programs, 
             .with("why", why)
             .hint("run as root, or: setcap cap_bpf,cap_perfmon+ep on the taillight binary"));
     }
-    share(ebpf, ready, info)
+    share(ebpf, ready, info, issue)
 }
 
 fn open(config: &Config, symbols: &Symbols, btf: &Btf) -> Result<Ebpf> {
@@ -267,20 +291,16 @@ fn open(config: &Config, symbols: &Symbols, btf: &Btf) -> Result<Ebpf> {
 
 /// Shows a program to the kernel's verifier. Why not, in one line.
 fn prepare(ebpf: &mut Ebpf, program: &Program, btf: &Btf) -> std::result::Result<(), String> {
-    let known = known(ebpf, program)?;
+    let known = known(ebpf, program.name)?;
     known.load(program.trace_point, btf).map_err(one_line)
 }
 
-fn attach(ebpf: &mut Ebpf, program: &Program) -> std::result::Result<(), String> {
-    let known = known(ebpf, program)?;
-    known.attach().map(drop).map_err(one_line)
+fn attach(ebpf: &mut Ebpf, name: &str) -> std::result::Result<Link, String> {
+    known(ebpf, name)?.attach().map_err(one_line)
 }
 
-fn known<'a>(
-    ebpf: &'a mut Ebpf,
-    program: &Program,
-) -> std::result::Result<&'a mut BtfTracePoint, String> {
-    let known = ebpf.program_mut(program.name).ok_or("not in the object")?;
+fn known<'a>(ebpf: &'a mut Ebpf, name: &str) -> std::result::Result<&'a mut BtfTracePoint, String> {
+    let known = ebpf.program_mut(name).ok_or("not in the object")?;
     known.try_into().map_err(one_line)
 }
 
@@ -297,14 +317,38 @@ impl Program {
 impl Programs {
     /// Attaches what was left for later, as soon as some I/O asks for it, and says how that went.
     pub fn attach_wanted(&self) -> Vec<ProgramInfo> {
-        if self.counters.get(C_WANTED).load(Relaxed) == 0 {
-            return Vec::new();
-        }
         let (Ok(mut ebpf), Ok(mut ready)) = (self.ebpf.lock(), self.ready.lock()) else {
             return Vec::new();
         };
-        let programs = ready.drain(..);
-        programs.map(|p| p.info(attach(&mut ebpf, p))).collect()
+        let counted = |which: &usize| self.counters.get(*which).load(Relaxed) > 0;
+        let wanted = |p: &mut &'static Program| match p.when {
+            When::Wanted(counters) => counters.iter().any(counted),
+            _ => false,
+        };
+        let programs = ready.extract_if(.., wanted);
+        let attached = |p: &'static Program| p.info(attach(&mut ebpf, p.name).map(drop));
+        programs.map(attached).collect()
+    }
+
+    /// Takes the program on the issue away while requests know by themselves when they were issued,
+    /// and brings it back when some do not.
+    pub fn settle_issue(&self) {
+        let (Ok(mut ebpf), Ok(mut issue)) = (self.ebpf.lock(), self.issue.lock()) else {
+            return;
+        };
+        let Ok(program) = known(&mut ebpf, ISSUE) else {
+            return;
+        };
+        let state = self.counters.get(C_ISSUES).load(Relaxed);
+        *issue = match (std::mem::replace(&mut *issue, Issue::Missing), state) {
+            // One that cannot be taken away costs a little and does no harm.
+            (Issue::There(link), STAMPED) => {
+                let _ = program.detach(link);
+                Issue::Away
+            }
+            (Issue::Away, BARE) => program.attach().map_or(Issue::Missing, Issue::There),
+            (same, _) => same,
+        };
     }
 
     /// CPU time of all programs since they were loaded, as far as the kernel measured it, ns.
@@ -331,6 +375,7 @@ fn share(
     mut ebpf: Ebpf,
     ready: Vec<&'static Program>,
     info: Vec<ProgramInfo>,
+    issue: Issue,
 ) -> Result<(Programs, Ring)> {
     let no = |what: &'static str| move || Error::internal("a map is missing").with("map", what);
     let unusable = |e: aya::maps::MapError| Error::internal("a map is unusable").source(e);
@@ -343,6 +388,7 @@ fn share(
         tids: Mutex::new(HashMap::try_from(tids).map_err(unusable)?),
         ebpf: Mutex::new(ebpf),
         ready: Mutex::new(ready),
+        issue: Mutex::new(issue),
         info,
     };
     Ok((programs, RingBuf::try_from(ring).map_err(unusable)?))

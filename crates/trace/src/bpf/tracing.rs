@@ -92,7 +92,7 @@ fn own_numbers(sys: &Sys) -> Result<()> {
 }
 
 /// Each worker has a place in the programs' memory, and the collector has the last one.
-fn places(workers: u32) -> Result<()> {
+pub(crate) fn places(workers: u32) -> Result<()> {
     if workers as usize <= pulse::PLACE {
         return Ok(());
     }

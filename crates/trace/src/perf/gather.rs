@@ -8,7 +8,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
-use taillight_core::plan::TraceMode;
+use taillight_core::plan::{Plan, TraceMode};
+use taillight_core::units::ByteSize;
 use taillight_core::{Clock, Error, MonoClock, Result};
 use taillight_rundir::RunDir;
 use taillight_rundir::layers::{Kind, LayerRow, LayerWriter};
@@ -20,12 +21,14 @@ use super::record::records;
 use super::schedstat::{Reading, Schedstat};
 use super::stretch::{LONG_NS, Stretches};
 use super::sys::Ring;
-use crate::Sys;
+use crate::cgroup::Limits;
+use crate::memory::Memory;
 use crate::over::Over;
 use crate::quota::Quota;
 use crate::still::Still;
 use crate::tally::Tally;
 use crate::tracer::Wish;
+use crate::{Sys, machine};
 
 /// How often logs are emptied.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -84,9 +87,7 @@ impl Tracing {
     /// `Unavailable` when the kernel does not let a thread be watched by its own process.
     pub fn start(wish: &Wish<'_>, sys: &Sys) -> Result<Tracing> {
         let plan = wish.plan;
-        let bytes = plan.trace.buffer.map_or(RING, |b| b.0);
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX >> 1);
-        allowed(bytes)?;
+        let bytes = room(plan, sys)?;
         let (arrivals, arrived) = unbounded();
         let common = Common {
             arrivals,
@@ -142,6 +143,34 @@ impl Tracing {
         info.stopped = all.stopped.take();
         info.programs = std::mem::take(&mut all.watched);
         write(dir, all)
+    }
+}
+
+/// Bytes of each worker's log, when the kernel gives one and there is memory for all of them: they
+/// are locked in memory.
+///
+/// # Errors
+/// `Unavailable` when not.
+pub(crate) fn room(plan: &Plan, sys: &Sys) -> Result<usize> {
+    let free = machine::free_memory(&Memory::read(sys), &Limits::read(sys));
+    let bytes = fitting(plan.trace.buffer, plan.workers(), free)?;
+    allowed(bytes)?;
+    Ok(bytes)
+}
+
+/// Bytes of each worker's log, if those of all fit into so many bytes.
+fn fitting(buffer: Option<ByteSize>, workers: u32, free: u64) -> Result<usize> {
+    let each = buffer.map_or(RING, |b| b.0);
+    let all = each.saturating_mul(u64::from(workers));
+    match usize::try_from(each) {
+        Ok(bytes) if all <= free => Ok(bytes),
+        _ => Err(
+            Error::unavailable("the logs of all workers do not fit into memory")
+                .with("trace.buffer", ByteSize(each))
+                .with("workers", workers)
+                .with("free", ByteSize(free))
+                .hint("a smaller trace.buffer (it is of each worker), or fewer workers"),
+        ),
     }
 }
 
@@ -386,6 +415,24 @@ impl Watch {
             self.checked = (arrivals, self.stretches.seen);
         } else if self.ring.is_some() && arrivals >= before + SILENT {
             self.silent.get_or_insert(seen);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_logs_of_all_workers_must_fit_into_memory() {
+        let mib = |n| Some(ByteSize(n << 20));
+        assert_eq!(fitting(mib(1), 64, 64 << 20).unwrap(), 1 << 20);
+        assert_eq!(fitting(None, 4, 1 << 20).unwrap(), RING as usize);
+        for (buffer, workers) in [(mib(1), 65), (mib(1 << 43), 4096)] {
+            let e = fitting(buffer, workers, 64 << 20).unwrap_err();
+            assert_eq!(e.kind(), taillight_core::ErrorKind::Unavailable);
+            assert!(e.to_string().contains("workers"), "{e}");
+            assert!(e.hint_text().is_some_and(|h| h.contains("trace.buffer")));
         }
     }
 }

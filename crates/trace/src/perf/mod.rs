@@ -14,6 +14,6 @@ mod schedstat;
 mod stretch;
 mod sys;
 
-pub(crate) use gather::{Tracing, allowed};
+pub(crate) use gather::{Tracing, allowed, room};
 pub use probe::{PerfProbe, PerfProbes};
 pub(crate) use schedstat::{Reading, Schedstat};

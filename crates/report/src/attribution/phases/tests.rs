@@ -193,6 +193,86 @@ fn a_worker_that_waits_for_a_cpu_after_its_flush_is_no_late_completion() {
     assert_eq!((it.get(Phase::Cpu), it.get(Phase::Completion)), (130, 20));
 }
 
+/// A write without block I/O, handed to a worker at 1010; its completion posted at `cqe`.
+fn punted(cqe: Option<i64>) -> LayerRow {
+    LayerRow {
+        token: Some(7),
+        bios: Some(0),
+        parts: Some(0),
+        flags: Some(flags::QUEUED | flags::PUNTED),
+        punt_ns: Some(1010),
+        cqe_ns: cqe,
+        bio_ns: None,
+        wake_ns: None,
+        run_ns: None,
+        ..io()
+    }
+}
+
+fn worker(token: Option<u64>, from: i64, wake: Option<i64>, to: i64, stack: &str) -> LayerRow {
+    LayerRow {
+        kind: Kind::Worker,
+        token,
+        ..off(from, wake, to, stack)
+    }
+}
+
+#[test]
+fn behind_a_worker_the_write_waits_for_what_that_one_waits_for() {
+    let room = "reclaim_throttle;try_to_free_pages";
+    let mut events = Events::default();
+    // In the order of their begins: one that had nothing to do was woken up late.
+    let rows = vec![
+        worker(None, 500, Some(1940), 1990, "io_wq_worker"),
+        worker(Some(6), 1020, Some(1900), 1910, room),
+    ];
+    events.other.insert(Kind::Worker, rows);
+    let it = lengths(&pieces(&punted(Some(1960)), &events.beside(0)));
+    let expected = [
+        (Phase::PageCache, 880),
+        (Phase::Cpu, 10 + 20),
+        (Phase::IoWorker, 10 + 30),
+        (Phase::Submit, 10),
+        (Phase::Application, 40),
+    ];
+    for (phase, ns) in expected {
+        assert_eq!(it.get(phase), ns, "{phase:?}");
+    }
+}
+
+#[test]
+fn a_write_waits_for_its_worker_no_longer_than_until_it_is_done() {
+    let mut events = Events::default();
+    let late = worker(None, 500, Some(1015), 1400, "io_wq_worker");
+    events.other.insert(Kind::Worker, vec![late]);
+    // The program's thread is told of it and has no CPU either.
+    let asleep = off(1020, Some(1410), 1990, "io_cqring_wait");
+    events.off.insert(0, vec![asleep]);
+    let it = lengths(&pieces(&punted(Some(1405)), &events.beside(0)));
+    assert_eq!(it.get(Phase::Cpu), 385 + 580);
+    assert_eq!(it.get(Phase::IoWorker), 5 + 5);
+}
+
+#[test]
+fn a_worker_that_makes_room_in_memory_on_the_cpu_is_in_the_page_cache() {
+    let room = |token| LayerRow {
+        kind: Kind::Reclaim,
+        start_ns: 1100,
+        end_ns: 1900,
+        token: Some(token),
+        ..LayerRow::default()
+    };
+    for token in [7, 6] {
+        let mut events = Events::default();
+        events.other.insert(Kind::Reclaim, vec![room(token)]);
+        let robbed = worker(Some(token), 1200, None, 1300, "shrink_lruvec");
+        events.other.insert(Kind::Worker, vec![robbed]);
+        let it = lengths(&pieces(&punted(Some(1950)), &events.beside(0)));
+        let both = (it.get(Phase::PageCache), it.get(Phase::Cpu));
+        assert_eq!(both, (700, 100), "its own or another's: {token}");
+    }
+}
+
 #[test]
 fn who_waits_for_a_lock_waits_for_what_its_holder_waits_for() {
     let waits = |other: &str, holder: &str| {

@@ -182,7 +182,10 @@ fn workload(
 fn size_file(file: &str, path: &str) -> Result<BlockSize, Complaint> {
     let fix = "write lines like 4KiB,70, or YCSB's BlockSize form";
     let bad = |what: String| Complaint::new(path, format!("{file}: {what}"), fix);
-    let text = std::fs::read_to_string(file).map_err(|e| bad(e.to_string()))?;
+    let text = std::fs::read_to_string(file).map_err(|e| {
+        let hint = "give the path of a file that can be read, from where taillight is started";
+        Complaint::new(path, format!("{file}: {e}"), hint)
+    })?;
     let mut parts = crate::histogram::parse(&text).map_err(|e| bad(e.to_string()))?;
     parts.retain(|(_, count)| *count > 0);
     let total: u128 = parts.iter().map(|(_, count)| u128::from(*count)).sum();

@@ -56,6 +56,14 @@ const WORKLOAD: &[(&str, &str)] = &[
         "workload.0.access: the extent",
     ),
     (
+        "access = { kind = \"hotspot\", hot = { space = 0.2, share = 0.0 } }",
+        "workload.0.access.hot: share is 0: it must be above 0",
+    ),
+    (
+        "access = { kind = \"exponential\", reach = { percentile = 100.0, space = 0.5 } }",
+        "workload.0.access.reach: percentile is 100: it must be above 0 and below 100",
+    ),
+    (
         "access = \"strided\"",
         "workload.0.access.stride: strided access needs",
     ),

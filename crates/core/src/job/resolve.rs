@@ -60,10 +60,14 @@ impl Resolver<'_> {
             verify: job.verify,
             search: job.search,
         };
-        check::plan(&plan, &capabilities, self.machine).map_err(|c| self.error(c))?;
-        if let Some(size) = plan.target.size {
+        let checked = check::plan(&plan, &capabilities, self.machine);
+        // What can never fit is told before what does not fit this machine.
+        if checked.as_ref().err().is_none_or(Complaint::is_unavailable)
+            && let Some(size) = plan.target.size
+        {
             extent::written_size(&plan, size).map_err(|c| self.error(c))?;
         }
+        checked.map_err(|c| self.error(c))?;
         Ok(plan)
     }
 

@@ -64,6 +64,14 @@ const WORKLOAD: &[(&str, &str)] = &[
         "workload.0.access.reach: percentile is 100: it must be above 0 and below 100",
     ),
     (
+        "access = \"latest\"",
+        "workload.0.access: latest access follows new keys",
+    ),
+    (
+        "workers = 60000\nqueue_depth = 4000\nblock_size = \"2GiB\"",
+        "workload.0.workers: 60000 workers in all",
+    ),
+    (
         "access = \"strided\"",
         "workload.0.access.stride: strided access needs",
     ),

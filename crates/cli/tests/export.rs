@@ -192,3 +192,26 @@ fn fio_does_the_same_with_an_exported_job() {
         }
     }
 }
+
+#[test]
+fn fio_ends_after_the_passes_of_an_exported_job() {
+    // `time_based` once made it go round until the duration was over.
+    if !fio_is_here("fio ends after the passes") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let job = "[run]\nduration = \"1min\"\n\
+               [target]\ndriver = \"file\"\npath = \"data\"\nsize = \"4MiB\"\n\
+               options = { engine = \"sync\", direct = false }\n\
+               [[workload]]\nmix = \"write\"\npasses = 2\n\
+               access = { kind = \"random\", cover = true }\n";
+    std::fs::write(dir.path().join("job.toml"), job).expect("written");
+    run(dir.path(), &["run", "job.toml", "--output", "out"], 0);
+    let words = [
+        "export", "job.toml", "--format", "fio-job", "--output", "job.fio",
+    ];
+    run(dir.path(), &words, 0);
+    let expected = [(0, 0), (2048, 8 << 20)];
+    assert_eq!(by_taillight(dir.path()), expected);
+    assert_eq!(by_fio(dir.path(), "job.fio"), expected);
+}

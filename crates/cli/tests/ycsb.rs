@@ -125,6 +125,18 @@ fn property_files_become_jobs_that_run() {
 }
 
 #[test]
+fn skewed_keys_run_with_fields_of_any_length() {
+    // The calibration once took the endless space of a store for a space of so many bytes.
+    let dir = tempfile::tempdir().expect("a directory");
+    let text = "recordcount=200\noperationcount=500\nfieldlengthdistribution=uniform\n\
+                requestdistribution=hotspot\n";
+    std::fs::write(dir.path().join("w.properties"), text).expect("written");
+    run(dir.path(), &["run", "w.properties", "--output", "out"], 0);
+    let done = summary(&dir.path().join("out/w"));
+    assert_eq!(count(&done, "get") + count(&done, "update"), 500);
+}
+
+#[test]
 fn what_is_wrong_is_said_before_anything_runs() {
     let dir = tempfile::tempdir().expect("a directory");
     for (args, said) in [

@@ -3,7 +3,9 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
-use taillight_core::plan::{AccessKind, CaptureMode, Plan, Sync, TargetPlan, VerifyPlan};
+use taillight_core::plan::{
+    AccessKind, CaptureMode, Plan, Sync, TargetPlan, VerifyPlan, WorkloadPlan,
+};
 use taillight_core::progress::Progress;
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Clock, Error, MonoClock, OpKind, Result};
@@ -29,8 +31,19 @@ pub fn calibrate(plan: &Plan, size: u64) -> Result<Overhead> {
         // Virtual time has no cost to subtract.
         return Ok(overhead);
     }
-    overhead.null_ns_per_op = Some(null_ns_per_op(plan, size)?);
+    overhead.null_ns_per_op = Some(null_ns_per_op(plan, places(plan, size))?);
     Ok(overhead)
+}
+
+/// The data set of the calibration: where keys stand for offsets, a block for each record. The
+/// size of such a target says nothing: a store is as large as what is put there.
+fn places(plan: &Plan, size: u64) -> u64 {
+    let Some(keys) = plan.workloads.first().and_then(|w| w.keys.as_ref()) else {
+        return size;
+    };
+    let block = |w: &WorkloadPlan| w.block_size.max().max(w.access.align.0);
+    let largest = plan.workloads.iter().map(block).max().unwrap_or(1);
+    keys.count.max(1).saturating_mul(largest).min(size)
 }
 
 /// One reading of the clock: the fastest of several batches, ns.

@@ -56,6 +56,8 @@ fn options_without_equivalent() {
         ("numjobs=0", vec!["0 does nothing"]),
         ("iodepth=deep", vec!["not a whole number"]),
         ("iodepth", vec!["needs a value"]),
+        ("rw=", vec!["`rw` in [a]: it needs a value", "a.fio:3"]),
+        ("rw=randread\nrandom_distribution", vec!["needs a value"]),
         ("direct=maybe", vec!["neither 0 nor 1"]),
         (
             "buffer_compress_percentage=50\nzero_buffers\nrw=write",

@@ -166,7 +166,16 @@ fn the_rest_is_refused_by_name() {
             "requestdistribution=pareto",
             vec!["`pareto` is not known", "zipfian"],
         ),
+        ("zeropadding=2000", vec!["`zeropadding`", "at most 1020"]),
         ("readallfields=yes", vec!["neither true nor false"]),
+        (
+            "requestdistribution=hotspot\nhotspotopnfraction=0",
+            vec!["`hotspotopnfraction`", "above 0"],
+        ),
+        (
+            "requestdistribution=exponential\nexponential.percentile=100",
+            vec!["`exponential.percentile`", "below 100"],
+        ),
         ("fieldcount=0", vec!["too few"]),
         ("threadcount=2x", vec!["not a whole number"]),
         (

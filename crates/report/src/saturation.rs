@@ -7,6 +7,7 @@ use taillight_core::plan::WorkloadPlan;
 use taillight_rundir::summary::Saturation;
 
 use crate::analyse::Analysis;
+use crate::format;
 use crate::latency::per_s;
 
 /// Achieved below this share of asked is saturated.
@@ -43,7 +44,8 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
     let counted = analysis.manifest.schedule;
     // What was sent only after the time was over reached no rate.
     let late = counted.map_or(0, |c| c.left_at_end.saturating_sub(c.unsent));
-    let in_time = done(!open.is_empty()).saturating_sub(if timed { late } else { 0 });
+    let late = if timed { late } else { 0 };
+    let in_time = done(!open.is_empty()).saturating_sub(late);
     let achieved_per_s = per_s(in_time as f64, seconds);
     if open.is_empty() || analysis.outliers_only {
         return Saturation {
@@ -56,6 +58,7 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
             backlog_max: 0,
             unsent: 0,
             unsent_age_ns: None,
+            late: 0,
             saturated: false,
         };
     }
@@ -85,6 +88,7 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
         backlog_max: deepest.max(unsent),
         unsent,
         unsent_age_ns: (unsent > 0).then(|| (unsent as f64 / asked_per_s * 1e9) as u64),
+        late,
         saturated: grew || (behind && achieved_per_s < asked_per_s * REACHED),
     }
 }
@@ -167,6 +171,19 @@ fn grew_till_the_end(backlog: &[u64], left: u64, outstanding: u64) -> bool {
     lasting && !earlier.is_empty() && (third == 0 || grows(&till, outstanding))
 }
 
+/// `34,577 achieved`, and how many more the other figures count.
+pub fn achieved(it: &Saturation) -> String {
+    let achieved = format::rate(it.achieved_per_s);
+    match it.late {
+        0 => format!("{achieved} achieved"),
+        late => format!(
+            "{achieved} achieved in the measured time ({} more were sent after it, which all other \
+             figures count)",
+            format::count(late)
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +198,22 @@ mod tests {
         );
         assert!(!grew_till_the_end(&[900, 600, 300, 200, 0], 100, 1));
         assert!(!grew_till_the_end(&[0], 100, 1));
+    }
+
+    #[test]
+    fn what_was_late_is_told() {
+        let mut it = Saturation {
+            asked_per_s: Some(100.0),
+            achieved_per_s: 60.0,
+            backlog_max: 40,
+            unsent: 0,
+            unsent_age_ns: None,
+            late: 0,
+            saturated: true,
+        };
+        assert_eq!(achieved(&it), "60.0 achieved");
+        it.late = 1234;
+        assert!(achieved(&it).contains("(1,234 more were sent after it"));
     }
 
     #[test]

@@ -326,10 +326,10 @@ fn saturated(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)>
     let it = &summary.saturation;
     let asked = it.asked_per_s.filter(|_| it.saturated)?;
     let text = format!(
-        "The rate was not reached: {} operations/s asked, {} achieved; {} were waiting at worst \
-         and {} never sent. Response times then depend on how long the run was.",
+        "The rate was not reached: {} operations/s asked, {}; {} were waiting at worst and {} \
+         never sent. Response times then depend on how long the run was.",
         format::rate(asked),
-        format::rate(it.achieved_per_s),
+        crate::saturation::achieved(it),
         format::count(it.backlog_max),
         format::count(it.unsent)
     );

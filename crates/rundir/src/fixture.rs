@@ -228,6 +228,7 @@ pub fn summary(run_id: &str) -> Summary {
             backlog_max: 0,
             unsent: 0,
             unsent_age_ns: None,
+            late: 0,
             saturated: false,
         },
         misses: 0,

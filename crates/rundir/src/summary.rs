@@ -331,7 +331,7 @@ pub struct Saturation {
     /// Operations per second asked; absent in a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_per_s: Option<f64>,
-    /// Operations per second completed.
+    /// Operations per second submitted within the measured time.
     pub achieved_per_s: f64,
     /// Most operations that were due and not yet submitted.
     pub backlog_max: u64,
@@ -340,6 +340,10 @@ pub struct Saturation {
     /// Age of the oldest of them at the end, ns; absent when none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsent_age_ns: Option<u64>,
+    /// Operations due before the end and submitted only after it: they reached no rate, and are in
+    /// every other figure.
+    #[serde(default)]
+    pub late: u64,
     /// Achieved less than asked, or the backlog still grew at the end.
     pub saturated: bool,
 }

@@ -76,7 +76,7 @@ pub(super) fn typed(message: &str, path: &str, at: Option<String>) -> Error {
         let e = with_place(Error::usage(format!("{kind} `{given}`{place}")), at);
         return e.hint(suggest(given, &known));
     }
-    let message = message
+    let message = unfit(message)
         .replace("expected u64", "expected a whole number, 0 or above")
         .replace("expected u32", "expected a whole number, 0 or above")
         .replace("expected f64", "expected a number")
@@ -87,6 +87,33 @@ pub(super) fn typed(message: &str, path: &str, at: Option<String>) -> Error {
         .replace(": sequence", ": list")
         .replace(": map", ": table");
     with_place(Error::usage(format!("{prefix}{message}")), at)
+}
+
+/// "`-5` is not ..." of serde's "invalid value: integer `-5`, expected ...".
+fn unfit(message: &str) -> String {
+    let parts = || {
+        let rest = message
+            .strip_prefix("invalid type: ")
+            .or_else(|| message.strip_prefix("invalid value: "))?;
+        let (given, expected) = rest.split_once(", expected ")?;
+        // The kinds that a person can tell from the value itself.
+        let value = ["integer ", "floating point ", "string "]
+            .iter()
+            .find_map(|kind| given.strip_prefix(kind))?;
+        let value = value.strip_suffix(" as i128").unwrap_or(value);
+        let expected = match (expected, value.starts_with("`-")) {
+            ("u64" | "u32", true) => "a whole number, 0 or above",
+            ("u64", false) => "a whole number below 2^64",
+            ("u32", false) => "a whole number, at most 4294967295",
+            ("u16", _) => "a whole number from 0 to 65535",
+            ("f64", _) => "a number",
+            ("a boolean", _) => "true or false",
+            ("a string", _) => "text in quotes",
+            (other, _) => other,
+        };
+        Some(format!("{value} is not {expected}"))
+    };
+    parts().unwrap_or_else(|| message.to_owned())
 }
 
 /// The given word and the known ones of serde's "unknown field" and "unknown variant".

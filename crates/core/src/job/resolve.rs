@@ -60,10 +60,14 @@ impl Resolver<'_> {
             verify: job.verify,
             search: job.search,
         };
-        check::plan(&plan, &capabilities, self.machine).map_err(|c| self.error(c))?;
-        if let Some(size) = plan.target.size {
+        let checked = check::plan(&plan, &capabilities, self.machine);
+        // What can never fit is told before what does not fit this machine.
+        if checked.as_ref().err().is_none_or(Complaint::is_unavailable)
+            && let Some(size) = plan.target.size
+        {
             extent::written_size(&plan, size).map_err(|c| self.error(c))?;
         }
+        checked.map_err(|c| self.error(c))?;
         Ok(plan)
     }
 
@@ -182,7 +186,10 @@ fn workload(
 fn size_file(file: &str, path: &str) -> Result<BlockSize, Complaint> {
     let fix = "write lines like 4KiB,70, or YCSB's BlockSize form";
     let bad = |what: String| Complaint::new(path, format!("{file}: {what}"), fix);
-    let text = std::fs::read_to_string(file).map_err(|e| bad(e.to_string()))?;
+    let text = std::fs::read_to_string(file).map_err(|e| {
+        let hint = "give the path of a file that can be read, from where taillight is started";
+        Complaint::new(path, format!("{file}: {e}"), hint)
+    })?;
     let mut parts = crate::histogram::parse(&text).map_err(|e| bad(e.to_string()))?;
     parts.retain(|(_, count)| *count > 0);
     let total: u128 = parts.iter().map(|(_, count)| u128::from(*count)).sum();

@@ -126,7 +126,7 @@ fn end(r: &Reader<'_>, place: &Place) -> Result<End> {
 }
 
 fn rate(r: &Reader<'_>, pattern: &Pattern) -> Result<Option<Rate>> {
-    let poisson = match r.raw("rate_process") {
+    let poisson = match r.raw("rate_process")? {
         None | Some("linear") => false,
         Some("poisson") => true,
         Some(_) => return Err(r.error("rate_process", "it is linear or poisson")),

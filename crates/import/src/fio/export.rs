@@ -230,6 +230,10 @@ fn workload(plan: &Plan, w: &WorkloadPlan, target: &Target, out: &mut Out) -> Re
     }
     if let Some(n) = w.passes {
         out.set("loops", n);
+        // Else fio would go round until the runtime is over.
+        if plan.run.duration.is_some() {
+            out.set("time_based", 0);
+        }
     }
     if w.ramp.is_some() {
         out.lacks("ramp", "all jobs of a section begin together");

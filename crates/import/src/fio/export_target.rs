@@ -71,6 +71,13 @@ pub(super) fn target(plan: &Plan, out: &mut Out) -> Result<Target> {
         if let Some(cpu) = cpu.filter(|c| *c >= 0) {
             out.set("sqthread_poll_cpu", cpu);
         }
+        let workers = option("io_workers").and_then(toml::Value::as_integer);
+        if workers.is_some_and(|n| n > 0) {
+            out.lacks(
+                "target.options.io_workers",
+                "fio leaves the ring's worker threads to the kernel",
+            );
+        }
     }
     if t.destroy {
         out.lacks(

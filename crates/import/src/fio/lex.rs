@@ -66,6 +66,7 @@ pub fn sections(text: &str, file: &str) -> Result<Vec<Section>> {
             }
             continue;
         }
+        expressible(line, &bad)?;
         let Some(in_global) = in_global else {
             return Err(bad(format!("`{line}` stands before any section"))
                 .hint("begin with [global] or a section like [randread]"));
@@ -84,15 +85,16 @@ pub fn sections(text: &str, file: &str) -> Result<Vec<Section>> {
     Ok(sections)
 }
 
-/// `name=value` or `name`.
-fn option(text: &str, number: usize, bad: &dyn Fn(String) -> Error) -> Result<Line> {
-    let (written, value) = match text.split_once('=') {
-        Some((name, value)) => (name.trim(), Some(value.trim().to_owned())),
-        None => (text, None),
-    };
-    if written.split_whitespace().next() == Some("include") {
+/// Refuses what a line cannot say here, wherever it stands.
+fn expressible(text: &str, bad: &dyn Fn(String) -> Error) -> Result<()> {
+    if text.split_whitespace().next() == Some("include") {
         return Err(bad("`include` is not followed".to_owned())
             .hint("put the lines of the other file here"));
+    }
+    if text.starts_with("--") {
+        return Err(bad(format!("`{text}` is of fio's command line")).hint(
+            "write a section like [randread], and under it one option a line, like rw=randread",
+        ));
     }
     if text.contains('$') || text.contains('`') {
         return Err(
@@ -100,6 +102,15 @@ fn option(text: &str, number: usize, bad: &dyn Fn(String) -> Error) -> Result<Li
                 .hint("write the value itself, so that the job means the same everywhere"),
         );
     }
+    Ok(())
+}
+
+/// `name=value` or `name`.
+fn option(text: &str, number: usize, bad: &dyn Fn(String) -> Error) -> Result<Line> {
+    let (written, value) = match text.split_once('=') {
+        Some((name, value)) => (name.trim(), Some(value.trim().to_owned())),
+        None => (text, None),
+    };
     let Some(name) = options::first_name(written) else {
         return Err(bad(format!("unknown option `{written}`")).hint(options::nearest(written)));
     };
@@ -139,6 +150,8 @@ mod tests {
 
     #[test]
     fn bad_lines_name_their_place() {
+        assert!(fails("include b.fio\n[a]\n").contains("not followed (at: a.fio:1)"));
+        assert!(fails("--name=a --rw=read\n").contains("fio's command line (at: a.fio:1)"));
         assert!(fails("rw=read\n").contains("before any section (at: a.fio:1)"));
         assert!(fails("[global]\nrw=read\n").contains("no job section"));
         assert!(fails("[a\n").contains("no section heading"));

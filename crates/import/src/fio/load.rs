@@ -66,7 +66,7 @@ pub fn load(file: &str, section: &Section) -> Result<Load> {
         ));
     }
     Ok(Load {
-        name: r.raw("name").unwrap_or(&section.name).to_owned(),
+        name: r.raw("name")?.unwrap_or(&section.name).to_owned(),
         number: section.number,
         stonewall: r.truth("stonewall", false)?,
         clones,
@@ -143,7 +143,7 @@ fn payload(r: &Reader<'_>, pattern: &Pattern) -> Result<Option<String>> {
     );
     let shaped = compress > 0 || dedupe > 0;
     let mut table = crate::toml_text::Table::default();
-    if let Some(text) = r.raw("buffer_pattern") {
+    if let Some(text) = r.raw("buffer_pattern")? {
         if shaped {
             return Err(r.error(
                 "buffer_pattern",
@@ -239,7 +239,7 @@ fn verify(r: &Reader<'_>, pattern: &Pattern, notes: &mut Vec<String>) -> Result<
 
 fn cpus(r: &Reader<'_>, clones: u32) -> Result<Vec<u32>> {
     let cpus = r.value("cpus_allowed", value::cpus)?.unwrap_or_default();
-    let split = r.raw("cpus_allowed_policy") == Some("split");
+    let split = r.raw("cpus_allowed_policy")? == Some("split");
     if split && cpus.len() < clones as usize {
         return Err(r.error(
             "cpus_allowed",

@@ -105,13 +105,13 @@ pub fn pattern(r: &Reader<'_>, notes: &mut Vec<String>) -> Result<Pattern> {
 
 /// Several files are visited in turns.
 fn walks_apart(r: &Reader<'_>) -> Result<bool> {
-    let in_order = r.raw("file_service_type") == Some("sequential");
+    let in_order = r.raw("file_service_type")? == Some("sequential");
     Ok(r.small("nrfiles")?.unwrap_or(1) > 1 && !in_order)
 }
 
 /// Operations and whether offsets are drawn at random.
 fn mix(r: &Reader<'_>) -> Result<(Vec<(&'static str, u64)>, bool)> {
-    let word = r.raw("rw").unwrap_or("read");
+    let word = r.raw("rw")?.unwrap_or("read");
     if let Some((_, modifier)) = word.split_once(':') {
         return Err(r.error(
             "rw",
@@ -233,14 +233,14 @@ fn draw(
     align: Option<u64>,
     notes: &mut Vec<String>,
 ) -> Result<Draw> {
-    let text = r.raw("random_distribution").unwrap_or("random");
+    let text = r.raw("random_distribution")?.unwrap_or("random");
     if text.contains(',') {
         return Err(r.error(
             "random_distribution",
             "one for each direction cannot be expressed",
         ));
     }
-    let lfsr = match r.raw("random_generator") {
+    let lfsr = match r.raw("random_generator")? {
         None | Some("tausworthe" | "tausworthe64") => false,
         Some("lfsr") => true,
         Some(_) => return Err(r.error("random_generator", "it is not known")),
@@ -269,7 +269,7 @@ fn skewed(r: &Reader<'_>, text: &str, notes: &mut Vec<String>) -> Result<Draw> {
         let text = if text.is_empty() { default } else { text };
         match text.parse::<f64>() {
             Ok(n) if n.is_finite() && n >= 0.0 => Ok(format!("{n:?}")),
-            _ => Err(r.error(NAME, &format!("`{text}` is not a number"))),
+            _ => Err(r.error(NAME, &format!("`{text}` is not a number of 0 or more"))),
         }
     };
     let (first, centre) = rest.split_once(':').unwrap_or((rest, ""));

@@ -76,7 +76,7 @@ pub fn place(r: &Reader<'_>, notes: &mut Vec<String>) -> Result<Place> {
             "several files of given names cannot be expressed",
         ));
     }
-    let filesize = match r.raw("filesize") {
+    let filesize = match r.raw("filesize")? {
         Some(text) if text.contains('-') => {
             return Err(r.error("filesize", "files of different sizes cannot be expressed"));
         }

@@ -29,7 +29,7 @@ impl<'a> Reader<'a> {
         for line in &section.lines {
             reader.refuse(line)?;
         }
-        reader.base = match reader.raw("kb_base") {
+        reader.base = match reader.raw("kb_base")? {
             None | Some("1024") => KbBase::Binary,
             Some("1000") => KbBase::Decimal,
             Some(_) => return Err(reader.error("kb_base", "it is 1024 or 1000")),
@@ -82,9 +82,18 @@ impl<'a> Reader<'a> {
         self.section.line(name)
     }
 
-    /// The text of an option, if given with one.
-    pub fn raw(&self, name: &str) -> Option<&str> {
-        self.line(name)?.value.as_deref()
+    /// The text of an option, if given.
+    ///
+    /// # Errors
+    /// `Usage` with its place when it is empty: fio refuses that as well.
+    pub fn raw(&self, name: &str) -> Result<Option<&str>> {
+        match self.line(name) {
+            None => Ok(None),
+            Some(line) => match line.value.as_deref() {
+                None => Err(self.error(name, "it needs a value")),
+                text => Ok(text),
+            },
+        }
     }
 
     /// An error about an option of this section, or about the section if it is not given.
@@ -99,11 +108,8 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// `Usage` with its place when it cannot be read or is empty.
     pub fn value<T>(&self, name: &str, parse: impl FnOnce(&str) -> Parsed<T>) -> Result<Option<T>> {
-        let Some(line) = self.line(name) else {
+        let Some(text) = self.raw(name)? else {
             return Ok(None);
-        };
-        let Some(text) = line.value.as_deref() else {
-            return Err(self.error(name, "it needs a value"));
         };
         parse(text)
             .map(Some)

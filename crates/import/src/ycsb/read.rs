@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use taillight_core::keys::KEY_MAX;
 use taillight_core::{Error, Result};
 
 use super::list::{self, Fate};
@@ -128,7 +129,7 @@ pub fn spec(p: &Properties) -> Result<Spec> {
         fields: r.at_least("fieldcount", 10, 1)?,
         lengths,
         prefix: r.text("fieldnameprefix").unwrap_or("field").to_owned(),
-        digits: r.number("zeropadding", 1)?,
+        digits: r.digits()?,
         hashed: r.text("insertorder").is_none_or(|t| t == "hashed"),
         integrity,
         read_all: r.yes("readallfields", true)?,
@@ -266,6 +267,46 @@ impl Reader<'_> {
             })
     }
 
+    /// A number above 0: where none at all would be no distribution.
+    fn some(&self, name: &str, default: f64, most: f64) -> Result<f64> {
+        let value = self.share(name, default, most)?;
+        match value > 0.0 {
+            true => Ok(value),
+            false => Err(self.bad(
+                name,
+                "0 would be no distribution",
+                "give a value above 0, or another requestdistribution",
+            )),
+        }
+    }
+
+    /// Digits of a key number, `user` before them.
+    fn digits(&self) -> Result<u32> {
+        let most = (KEY_MAX - "user".len()) as u32;
+        match self.number("zeropadding", 1)? {
+            n if n <= most => Ok(n),
+            n => Err(self.bad(
+                "zeropadding",
+                format!("keys of {n} digits are too long"),
+                &format!("give at most {most}"),
+            )),
+        }
+    }
+
+    /// Percent of the requests, neither none nor all of them.
+    fn percentile(&self) -> Result<f64> {
+        let name = "exponential.percentile";
+        let value = self.some(name, 95.0, 100.0)?;
+        match value < 100.0 {
+            true => Ok(value),
+            false => Err(self.bad(
+                name,
+                "an exponential distribution has no last value: 100 % reach back without end",
+                "give a value below 100, like 95",
+            )),
+        }
+    }
+
     /// A shortest and a longest.
     fn range(&self, min: &str, min_is: u32, max: &str, max_is: u32) -> Result<(u32, u32)> {
         let (low, high) = (
@@ -376,12 +417,12 @@ impl Reader<'_> {
             "uniform" => Request::Word("random"),
             "zipfian" => Request::Word("scrambled"),
             "hotspot" => Request::Hotspot(
-                self.share("hotspotdatafraction", 0.2, 1.0)?,
-                self.share("hotspotopnfraction", 0.8, 1.0)?,
+                self.some("hotspotdatafraction", 0.2, 1.0)?,
+                self.some("hotspotopnfraction", 0.8, 1.0)?,
             ),
             "exponential" => Request::Exponential(
-                self.share("exponential.percentile", 95.0, 100.0)?,
-                self.share("exponential.frac", 0.857_142_857_1, 1.0)?,
+                self.percentile()?,
+                self.some("exponential.frac", 0.857_142_857_1, 1.0)?,
             ),
             same => Request::Word(same),
         })

@@ -133,9 +133,9 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
     let it = &summary.saturation;
     if let Some(asked) = it.asked_per_s {
         let text = format!(
-            "{} operations/s asked, {} achieved; at most {} waiting, {} never sent",
+            "{} operations/s asked, {}; at most {} waiting, {} never sent",
             format::rate(asked),
-            format::rate(it.achieved_per_s),
+            crate::saturation::achieved(it),
             format::count(it.backlog_max),
             format::count(it.unsent)
         );

@@ -55,6 +55,11 @@ impl Complaint {
         self
     }
 
+    /// Whether it is only that.
+    pub(super) fn is_unavailable(&self) -> bool {
+        self.kind == ErrorKind::Unavailable
+    }
+
     pub(super) fn into_error(self, at: Option<String>) -> Error {
         let e = Error::new(self.kind, format!("{}: {}", self.path, self.what)).hint(self.fix);
         super::message::with_place(e, at)

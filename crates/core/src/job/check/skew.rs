@@ -25,19 +25,31 @@ pub(super) fn skew(a: &Access, path: &str) -> Checked {
         )?;
     }
     if let Some(hot) = a.hot {
-        need(
-            share(hot.space) && hot.space > 0.0 && share(hot.share),
-            &field("hot"),
-            "space and share are not between 0 and 1",
-            "write hot = { space = 0.2, share = 0.8 }",
-        )?;
+        for (name, value) in [("space", hot.space), ("share", hot.share)] {
+            need(
+                share(value) && value > 0.0,
+                &field("hot"),
+                format!("{name} is {value}: it must be above 0 and at most 1"),
+                "write hot = { space = 0.2, share = 0.8 }",
+            )?;
+        }
     }
     if let Some(r) = a.reach {
+        let fix = "write reach = { percentile = 95.0, space = 0.86 }";
         need(
-            r.percentile > 0.0 && r.percentile < 100.0 && share(r.space) && r.space > 0.0,
+            r.percentile > 0.0 && r.percentile < 100.0,
             &field("reach"),
-            "percentile is not between 0 and 100, or space not between 0 and 1",
-            "write reach = { percentile = 95.0, space = 0.86 }",
+            format!(
+                "percentile is {}: it must be above 0 and below 100",
+                r.percentile
+            ),
+            fix,
+        )?;
+        need(
+            share(r.space) && r.space > 0.0,
+            &field("reach"),
+            format!("space is {}: it must be above 0 and at most 1", r.space),
+            fix,
         )?;
     }
     if a.kind == AccessKind::Normal {

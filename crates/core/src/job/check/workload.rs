@@ -181,6 +181,12 @@ pub(super) fn abilities(
             format!("it can: {}", known.join(", ")),
         ));
     }
+    need(
+        w.access.kind != AccessKind::Latest || !can.addressed,
+        &format!("{path}.access"),
+        format!("latest access follows new keys, and driver `{driver}` has none"),
+        "use it on a target addressed by key, or another pattern here",
+    )?;
     let depth = format!("{path}.queue_depth");
     if can.max_depth <= 1 {
         need(

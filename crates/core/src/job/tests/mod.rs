@@ -164,7 +164,19 @@ fn units_and_types_are_asked_for() {
         ("[run]\nduration = 30s".into(), "not valid TOML: "),
         (
             "[run]\nseed = -1".into(),
-            "run.seed: invalid value: integer `-1`, expected a whole number, 0 or above",
+            "run.seed: `-1` is not a whole number, 0 or above",
+        ),
+        (
+            workload("mix = -5"),
+            "workload.0.mix: `-5` is not the name of an operation like \"read\", or a table",
+        ),
+        (
+            workload("mix = { read = -5 }"),
+            "workload.0.mix.read: `-5` is not a whole number, 0 or above",
+        ),
+        (
+            workload("mix = { read = 5000000000 }"),
+            "workload.0.mix.read: `5000000000` is not a whole number, at most 4294967295",
         ),
         (
             workload("block_size = { min = \"4KiB\", max = \"8KiB\" }"),
@@ -172,7 +184,7 @@ fn units_and_types_are_asked_for() {
         ),
         (
             "[qos]\npercentiles = [99.9]".into(),
-            "qos.percentiles.0: invalid type: number `99.9`, expected a percentile as text",
+            "qos.percentiles.0: `99.9` is not a percentile as text",
         ),
         (
             "[qos]\npercentiles = [\"101\"]".into(),
@@ -255,10 +267,7 @@ fn bad_sets_say_why() {
         ("run.interval", "--set `run.interval` has no `=`"),
         ("run..x=1", "--set: `run..x` is not a path"),
         ("workload.0.mix={read=", "--set workload.0.mix: "),
-        (
-            "run.name=12",
-            "run.name: invalid type: integer `12`, expected a string",
-        ),
+        ("run.name=12", "run.name: `12` is not text in quotes"),
     ];
     for (assignment, expected) in cases {
         let got = said(&job.clone().apply_set(assignment).expect_err(assignment));

@@ -56,6 +56,22 @@ const WORKLOAD: &[(&str, &str)] = &[
         "workload.0.access: the extent",
     ),
     (
+        "access = { kind = \"hotspot\", hot = { space = 0.2, share = 0.0 } }",
+        "workload.0.access.hot: share is 0: it must be above 0",
+    ),
+    (
+        "access = { kind = \"exponential\", reach = { percentile = 100.0, space = 0.5 } }",
+        "workload.0.access.reach: percentile is 100: it must be above 0 and below 100",
+    ),
+    (
+        "access = \"latest\"",
+        "workload.0.access: latest access follows new keys",
+    ),
+    (
+        "workers = 60000\nqueue_depth = 4000\nblock_size = \"2GiB\"",
+        "workload.0.workers: 60000 workers in all",
+    ),
+    (
         "access = \"strided\"",
         "workload.0.access.stride: strided access needs",
     ),

@@ -87,6 +87,9 @@ fn facts(driver: &dyn Driver) -> Facts {
         ),
     ];
     let mut abilities = vec![depth];
+    if can.max_batch > 1 {
+        abilities.push(format!("up to {} records in one operation", can.max_batch));
+    }
     abilities.extend(
         words
             .iter()

@@ -323,3 +323,56 @@ fn libraries_that_are_missing_or_others() {
         assert!(!home.path().join(format!("{driver}-db")).exists());
     }
 }
+
+/// A batch is one operation: what was written by batches is there key by key, and read back in batches.
+#[test]
+fn batches_write_and_read_every_record() {
+    for driver in ["rocksdb", "leveldb"] {
+        if !has(driver) {
+            continue;
+        }
+        let home = tempfile::tempdir().expect("a directory");
+        let store = format!(
+            "--driver {driver} --path db --bs 100B --set target.options.keep=true \
+             --set workload.0.access=random"
+        );
+        let write = "--ops 300 --set workload.0.mix=insert --set workload.0.keys.count=0 \
+             --set workload.0.batch=7 --set workload.0.workers=2 --output w";
+        job(home.path(), &format!("{store} {write}"), 0);
+        let written = summary(home.path(), "w");
+        assert_eq!(written["ops"]["insert"]["count"], 300);
+        assert_eq!(written["totals"]["bytes"], 300 * 7 * 100);
+        assert_eq!(written["totals"]["errors"], 0);
+        // One by one: all keys are there. In batches: a whole one even from the last keys.
+        for (batch, name) in [(1, "one"), (50, "many")] {
+            let read = format!(
+                "--ops 3000 --set workload.0.mix=get --set workload.0.keys.count=2100 \
+                 --set workload.0.batch={batch} --output {name}"
+            );
+            let (said, _) = job(home.path(), &format!("{store} {read}"), 0);
+            let read = summary(home.path(), name);
+            assert_eq!(read["totals"]["errors"], 0, "{said}");
+            assert_eq!(read["totals"]["bytes"], 3000 * batch * 100);
+        }
+    }
+}
+
+#[test]
+fn batches_where_there_are_none_are_refused() {
+    let home = tempfile::tempdir().expect("a directory");
+    for (args, said) in [
+        ("--driver memory --set workload.0.mix=get", "1 record(s)"),
+        (
+            "--driver rocksdb --path db --set workload.0.mix=scan",
+            "only get",
+        ),
+        (
+            "--driver rocksdb --path db --set workload.0.mix=get --set workload.0.keys.count=3",
+            "less than a batch",
+        ),
+    ] {
+        let (_, err) = job(home.path(), &format!("{args} --set workload.0.batch=9"), 2);
+        assert!(err.contains(said), "{err}");
+    }
+    assert!(!home.path().join("db").exists());
+}

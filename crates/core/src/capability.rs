@@ -14,6 +14,8 @@ pub struct Capabilities {
     pub addressed: bool,
     /// Deepest queue per worker; 1 means no queue.
     pub max_depth: u32,
+    /// Most records that one operation may cover (multi-get, batch of writes); 1 means no batches.
+    pub max_batch: u32,
     /// Can bypass the page cache.
     pub direct: bool,
     /// Can sync after a write and time it apart.

@@ -333,7 +333,8 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         self.free.pop();
         self.schedule.advance();
         if submit >= self.timeline.measure {
-            self.count(self.slots[slot as usize].op.size);
+            let op = &self.slots[slot as usize].op;
+            self.count(op.size * u64::from(op.count));
         }
         match done {
             Some(completion) => {

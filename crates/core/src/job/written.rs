@@ -136,6 +136,9 @@ pub struct WorkloadTable {
     /// A worker ends after so many passes over its part of the data. Default: it goes on; the writer
     /// of a `filestream` ends after one.
     pub passes: Option<u64>,
+    /// Records an operation covers, for stores that take several in one call: a get becomes a
+    /// multi-get, a write a batch. An I/O then is the whole call. Default: 1.
+    pub batch: Option<u32>,
     /// CPUs the workers are pinned to, round robin. Default: not pinned.
     pub cpus: Option<Vec<u32>>,
 }

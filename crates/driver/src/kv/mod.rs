@@ -115,6 +115,9 @@ impl Packed {
     }
 }
 
+/// Records in a batch or multi-get at most.
+const MAX_BATCH: u32 = 1000;
+
 /// What every store here can do. `sync` here means a write that returns when it is durable; a store
 /// does not tell how much of its time the sync took.
 fn capabilities(direct: bool, reads_only: bool) -> Capabilities {
@@ -133,6 +136,7 @@ fn capabilities(direct: bool, reads_only: bool) -> Capabilities {
         ops,
         addressed: false,
         max_depth: 1,
+        max_batch: MAX_BATCH,
         direct,
         sync: true,
         stores_data: true,

@@ -37,6 +37,8 @@ pub struct Keyed {
     pick: Pick,
     scan: Option<Lengths>,
     fields: u16,
+    /// Records an operation covers.
+    batch: u32,
     read_all: bool,
     write_all: bool,
     /// Bytes a field takes besides its data; 0 for a value of one piece.
@@ -118,6 +120,7 @@ impl Keyed {
             pick: pick(plan, w, count, place)?,
             scan: scan(w)?,
             fields: values.fields as u16,
+            batch: w.batch,
             read_all: values.read_all || values.fields == 1,
             write_all: values.write_all || values.fields == 1,
             field_extra: values.field_bytes(0),
@@ -138,9 +141,12 @@ impl Keyed {
         let kind = self.mix.draw(&mut self.rng);
         match kind {
             OpKind::Insert | OpKind::Put => {
-                let key = self.space.insert();
+                let key = self.space.insert_many(u64::from(self.batch));
                 let size = self.value_size();
-                Op::keyed(kind, key, size)
+                Op {
+                    count: self.batch,
+                    ..Op::keyed(kind, key, size)
+                }
             }
             OpKind::Delete => {
                 // None is left: once more the one deleted last. The next number may be on its way in.
@@ -157,18 +163,35 @@ impl Keyed {
                 }
             }
             OpKind::Update | OpKind::Rmw => {
-                let key = self.existing();
-                self.write(kind, key)
+                let drawn = self.existing();
+                let key = self.batch_from(drawn);
+                Op {
+                    count: self.batch,
+                    ..self.write(kind, key)
+                }
             }
             _ => {
                 let field = self.one_field(self.read_all);
                 let key = self.existing();
                 Op {
                     field,
+                    count: self.batch,
+                    key: self.batch_from(key),
                     ..Op::keyed(kind, key, 0)
                 }
             }
         }
+    }
+
+    /// `key`, or the last one from which a whole batch exists.
+    #[inline]
+    fn batch_from(&self, key: u64) -> u64 {
+        if self.batch == 1 {
+            return key;
+        }
+        let (first, end) = self.space.live();
+        key.min(end.saturating_sub(u64::from(self.batch)))
+            .max(first)
     }
 
     /// A write of a whole value, or of one field.

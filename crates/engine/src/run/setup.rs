@@ -116,7 +116,8 @@ pub fn join(w: &WorkloadPlan, index: u32) -> Option<u64> {
 /// Bytes of the largest block or whole value.
 pub(crate) fn buffer_size(w: &WorkloadPlan) -> u64 {
     let size = w.block_size.max();
-    w.value.as_ref().map_or(size, |v| v.value_bytes(size))
+    let value = w.value.as_ref().map_or(size, |v| v.value_bytes(size));
+    value * u64::from(w.batch)
 }
 
 /// What operations on keys need.

@@ -40,7 +40,8 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         }
         if carries(op.kind) {
             let buffer = self.session.buffer(slot);
-            let size = buffer.len().min(op.size as usize);
+            let bytes = op.size * u64::from(op.count.max(1));
+            let size = buffer.len().min(bytes as usize);
             self.payload.fill(&mut buffer[..size]);
         }
     }

@@ -228,9 +228,14 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             return self.complete_single(slot, c);
         }
         let flight = self.slots[slot as usize];
-        let op = flight.op;
+        let mut op = flight.op;
         if matches!(op.kind, OpKind::Insert | OpKind::Put) {
-            keyed.space.acknowledge(op.key);
+            let keys = op.key..op.key + u64::from(op.count.max(1));
+            keys.for_each(|key| keyed.space.acknowledge(key));
+        }
+        if op.kind.writes() && op.count > 1 {
+            // What a batch asks to be written are all of its values.
+            op.size *= u64::from(op.count);
         }
         if keyed.missed(&op, c.status) {
             return self.complete_missed(slot, c);
@@ -253,7 +258,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
                 status = Status::VERIFY;
             }
         }
-        let mut flight = flight;
+        let mut flight = InFlight { op, ..flight };
         if reads && status.is_ok() {
             flight.op.size = moved;
         }

@@ -110,6 +110,12 @@ fn point(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked {
             "give each its own name",
         )?;
     }
+    need(
+        plan.verify.is_off() || plan.workloads.iter().all(|w| w.batch == 1),
+        "verify.mode",
+        "operations of several records are not verified",
+        "leave [verify] or batch out",
+    )?;
     before(plan, can)?;
     one_key_space(plan)?;
     stream::streams(plan)?;

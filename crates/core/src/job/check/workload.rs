@@ -2,7 +2,8 @@
 
 use super::{Checked, Complaint, data, demand, name, need, skew};
 use crate::capability::Capabilities;
-use crate::plan::{Access, AccessKind, BlockSize, RunPlan, Sync, TargetPlan, WorkloadPlan};
+use crate::op::OpKind;
+use crate::plan::{Access, AccessKind, BlockSize, RunPlan, Sync, TargetPlan, Values, WorkloadPlan};
 use crate::units::ByteSize;
 
 /// Everything that needs neither driver nor size.
@@ -202,6 +203,7 @@ pub(super) fn abilities(
         ),
         format!("use at most {}, or more workers", can.max_depth),
     )?;
+    batch(w, path, can, driver)?;
     need(
         can.sync || w.sync == Sync::None || !w.mix.iter().any(|p| p.op.writes()),
         &format!("{path}.sync"),
@@ -213,6 +215,54 @@ pub(super) fn abilities(
         &format!("{path}.sync"),
         "there is no write to make durable",
         "leave the sync out, or add writes to the mix",
+    )
+}
+
+/// Operations that cover several records.
+fn batch(w: &WorkloadPlan, path: &str, can: &Capabilities, driver: &str) -> Checked {
+    let path = format!("{path}.batch");
+    need(
+        w.batch > 0,
+        &path,
+        "an operation on no record",
+        "give at least 1, or leave it out",
+    )?;
+    if w.batch == 1 {
+        return Ok(());
+    }
+    need(
+        w.batch <= can.max_batch,
+        &path,
+        format!(
+            "driver `{driver}` takes {} record(s) in one operation at most",
+            can.max_batch
+        ),
+        "leave batch out, or use rocksdb or leveldb",
+    )?;
+    let whole = [OpKind::Get, OpKind::Put, OpKind::Insert, OpKind::Update];
+    need(
+        w.mix.iter().all(|p| whole.contains(&p.op)),
+        &path,
+        "only get, insert and update come in batches",
+        "leave the other operations to another workload, or leave batch out",
+    )?;
+    let one_piece = |v: &Values| v.fields == 1 && !v.integrity;
+    need(
+        w.value.as_ref().is_none_or(one_piece) && w.access.kind != AccessKind::Follow,
+        &path,
+        "values of fields, checked values and followed streams come one at a time",
+        "leave batch out",
+    )?;
+    let count = w.keys.as_ref().map_or(0, |k| k.count);
+    let picks = w
+        .mix
+        .iter()
+        .any(|p| matches!(p.op, OpKind::Get | OpKind::Update));
+    need(
+        !picks || count >= u64::from(w.batch),
+        &path,
+        format!("there are {count} keys, less than a batch"),
+        "give more keys, or a smaller batch",
     )
 }
 

@@ -57,6 +57,7 @@ impl Driver for Redis {
             ops,
             addressed: false,
             max_depth: MAX_DEPTH,
+            max_batch: 1,
             direct: false,
             sync: false,
             stores_data: true,

@@ -272,6 +272,11 @@ impl<C: Kept, P: Probe> Worker<C, P> {
     /// Submits one operation in `slot`; false when the session is full or the end is reached.
     #[inline]
     fn submit(&mut self, slot: u32, intended: Option<Stamp>) -> Result<bool> {
+        if self.extras
+            && let Some(bytes) = self.limits.bytes
+        {
+            self.generator.leave(bytes);
+        }
         let mut op = self.generator.next();
         if self.extras && !self.dress(slot, &mut op) {
             return Ok(false);

@@ -88,6 +88,11 @@ impl WorkloadPlan {
             cpus: Vec::new(),
         }
     }
+
+    /// Mean bytes of an operation: its block, or the records of its batch.
+    pub fn mean_bytes(&self) -> f64 {
+        self.block_size.mean() * f64::from(self.batch)
+    }
 }
 
 fn one() -> u32 {

@@ -76,7 +76,7 @@ impl Driver for File {
             } else {
                 MAX_DEPTH
             },
-            max_batch: 1,
+            batches: Vec::new(),
             direct: options.direct,
             sync: true,
             stores_data: true,

@@ -239,6 +239,7 @@ fn outstanding(plan: &Plan, machine: Machine) -> Checked {
     }
     let buffers = plan.workloads.iter().fold(0u64, |sum, w| {
         let each = u64::from(w.workers) * u64::from(w.queue_depth);
+        let each = each.saturating_mul(u64::from(w.batch));
         sum.saturating_add(each.saturating_mul(w.block_size.max()))
     });
     if buffers > machine.free_memory.0 {

@@ -1,7 +1,7 @@
 //! Checks of one `[[workload]]`: sizes that fit each other, patterns, rates, driver abilities.
 
 use super::{Checked, Complaint, data, demand, name, need, skew};
-use crate::capability::Capabilities;
+use crate::capability::{Capabilities, MAX_BATCH};
 use crate::op::OpKind;
 use crate::plan::{Access, AccessKind, BlockSize, RunPlan, Sync, TargetPlan, Values, WorkloadPlan};
 use crate::units::ByteSize;
@@ -231,21 +231,27 @@ fn batch(w: &WorkloadPlan, path: &str, can: &Capabilities, driver: &str) -> Chec
         return Ok(());
     }
     need(
-        w.batch <= can.max_batch,
+        w.batch <= MAX_BATCH,
         &path,
-        format!(
-            "driver `{driver}` takes {} record(s) in one operation at most",
-            can.max_batch
-        ),
-        "leave batch out, or use rocksdb or leveldb",
+        format!("an operation covers {MAX_BATCH} records at most"),
+        "give a smaller batch",
     )?;
-    let whole = [OpKind::Get, OpKind::Put, OpKind::Insert, OpKind::Update];
-    need(
-        w.mix.iter().all(|p| whole.contains(&p.op)),
-        &path,
-        "only get, insert and update come in batches",
-        "leave the other operations to another workload, or leave batch out",
-    )?;
+    let takes = &can.batches;
+    if let Some(other) = w.mix.iter().find(|p| !takes.contains(&p.op)) {
+        let names: Vec<&str> = takes.iter().map(|op| op.name()).collect();
+        let hint = match names.as_slice() {
+            [] => "leave batch out; `taillight drivers` lists who has batches".to_owned(),
+            some => format!(
+                "here {} come in batches: leave the others to another workload, or leave batch out",
+                some.join(", ")
+            ),
+        };
+        let what = format!(
+            "driver `{driver}` has no {} of several records",
+            other.op.name()
+        );
+        return Err(Complaint::new(path, what, hint));
+    }
     let one_piece = |v: &Values| v.fields == 1 && !v.integrity;
     need(
         w.value.as_ref().is_none_or(one_piece) && w.access.kind != AccessKind::Follow,

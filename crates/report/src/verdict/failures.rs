@@ -30,7 +30,7 @@ pub(super) fn partial(analysis: &Analysis, summary: &Summary) -> Option<(Verdict
                 .as_deref()
                 .unwrap_or("it was stopped or killed");
             let why = why.trim_end_matches('.');
-            format!("The run ended early: {why}. {}", kept(analysis, summary))
+            format!("The run ended early: {why}.{}", kept(analysis, summary))
         }
         RunStatus::Running => "The run is still going; this is what it has so far.".to_owned(),
         RunStatus::Complete | RunStatus::Failed => return None,
@@ -49,12 +49,15 @@ fn kept(analysis: &Analysis, summary: &Summary) -> String {
         (None, Some(n)) => format!(" (of {} I/Os planned)", format::count(n)),
         (None, None) => String::new(),
     };
+    if summary.totals.count == 0 {
+        return String::new();
+    }
     let count = format::count(summary.totals.count);
     if unsampled(&summary.totals) {
-        return format!("Only its {count} slowest I/Os were kept.");
+        return format!(" Only its {count} slowest I/Os were kept.");
     }
     let time = format::duration_ns(summary.totals.duration_ns, Script::Plain);
-    format!("All {count} I/Os of its {time}{planned} were kept.")
+    format!(" All {count} I/Os of its {time}{planned} were kept.")
 }
 
 pub(super) fn nothing(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use taillight_core::Result;
+use taillight_core::capability::MAX_BATCH;
 use taillight_core::exit::Exit;
 use taillight_core::plan::TargetPlan;
 use taillight_driver::{DRIVERS, Driver};
@@ -87,6 +88,13 @@ fn facts(driver: &dyn Driver) -> Facts {
         ),
     ];
     let mut abilities = vec![depth];
+    if !can.batches.is_empty() {
+        let ops: Vec<&str> = can.batches.iter().map(|op| op.name()).collect();
+        abilities.push(format!(
+            "batches of up to {MAX_BATCH} records in one operation: {}",
+            ops.join(" ")
+        ));
+    }
     abilities.extend(
         words
             .iter()

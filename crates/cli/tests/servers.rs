@@ -142,6 +142,30 @@ fn redis_runs_with_a_pipeline() {
 }
 
 #[test]
+fn redis_writes_and_reads_batches() {
+    let Some(server) = Server::redis() else {
+        return;
+    };
+    let job = format!(
+        "run = {{ operations = 3000 }}\n[target]\ndriver = \"redis\"\npath = \
+         \"redis://127.0.0.1:{}/0\"\n[[workload]]\nworkers = 2\nqueue_depth = 4\nbatch = 16\n\
+         mix = {{ get = 50, insert = 50 }}\nblock_size = \"100B\"\nkeys = {{ count = 2000 }}\n",
+        server.port
+    );
+    std::fs::write(server.dir.path().join("job.toml"), job).expect("written");
+    run(
+        server.dir.path(),
+        &["run", "job.toml", "--output", "out"],
+        0,
+    );
+    let summary = server.summary("out");
+    assert_eq!(summary["totals"]["count"], 3000);
+    assert_eq!(summary["totals"]["errors"], 0);
+    assert_eq!(summary["totals"]["records"], 3000 * 16);
+    assert_eq!(summary["totals"]["bytes"], 3000 * 16 * 100);
+}
+
+#[test]
 fn a_redis_server_killed_in_the_run() {
     let Some(mut server) = Server::redis() else {
         return;

@@ -323,3 +323,139 @@ fn libraries_that_are_missing_or_others() {
         assert!(!home.path().join(format!("{driver}-db")).exists());
     }
 }
+
+/// A batch is one operation: what was written by batches is there key by key, and read back in batches.
+#[test]
+fn batches_write_and_read_every_record() {
+    for driver in ["rocksdb", "leveldb"] {
+        if !has(driver) {
+            continue;
+        }
+        let home = tempfile::tempdir().expect("a directory");
+        let store = format!(
+            "--driver {driver} --path db --bs 100B --set target.options.keep=true \
+             --set workload.0.access=random"
+        );
+        // 300 batches of two workers would be 2,100 records: the bytes end it before.
+        let write = "--ops 300 --set run.bytes=200000B --set workload.0.mix=insert \
+             --set workload.0.keys.count=0 --set workload.0.batch=7 --workers 2 --output w";
+        let (said, _) = job(home.path(), &format!("{store} {write}"), 0);
+        assert!(said.contains("7 records per operation"), "{said}");
+        let written = summary(home.path(), "w");
+        // 1,000 records each: 142 whole batches and one of 6.
+        assert_eq!(written["ops"]["insert"]["count"], 2 * 143);
+        assert_eq!(written["totals"]["bytes"], 2000 * 100);
+        assert_eq!(written["totals"]["records"], 2000);
+        assert_eq!(written["totals"]["errors"], 0);
+        assert_eq!(
+            manifest(home.path(), "w")["plan"]["workloads"][0]["batch"],
+            7
+        );
+        // One by one: all keys are there. In batches: a whole one even from the last keys.
+        let batches: &[u64] = if driver == "rocksdb" { &[1, 50] } else { &[1] };
+        for batch in batches {
+            let read = format!(
+                "--ops 3000 --set workload.0.mix=get --set workload.0.keys.count=2000 \
+                 --set workload.0.batch={batch} --output r{batch}"
+            );
+            let (said, _) = job(home.path(), &format!("{store} {read}"), 0);
+            let read = summary(home.path(), &format!("r{batch}"));
+            assert_eq!(read["totals"]["errors"], 0, "{said}");
+            assert_eq!(read["totals"]["bytes"], 3000 * batch * 100);
+            assert_eq!(said.contains("records/s"), *batch > 1, "{said}");
+        }
+    }
+}
+
+/// What a get returns counts as it comes; it used to go on for ever.
+#[test]
+fn bytes_end_a_run_that_reads_records() {
+    let home = tempfile::tempdir().expect("a directory");
+    let args = "--driver memory --bs 100B --set workload.0.mix=get --set run.bytes=10000B \
+                --runtime 60s --output o";
+    job(home.path(), args, 0);
+    assert_eq!(summary(home.path(), "o")["totals"]["count"], 100);
+}
+
+/// Without the capture the intervals count the records.
+#[test]
+fn records_of_batches_and_scans_are_counted_either_way() {
+    if !has("rocksdb") {
+        return;
+    }
+    let home = tempfile::tempdir().expect("a directory");
+    for capture in ["all", "off"] {
+        let args = format!(
+            "--driver rocksdb --path db-{capture} --bs 100B --ops 100 --set workload.0.mix=get \
+             --set workload.0.access=sequential --set workload.0.keys.count=50 \
+             --set workload.0.batch=16 --set capture.mode={capture} --output {capture}"
+        );
+        job(home.path(), &args, 0);
+        let totals = &summary(home.path(), capture)["totals"];
+        // Each pass is three whole batches and one of 2.
+        assert_eq!(totals["records"], 25 * 50, "{capture}");
+        assert_eq!(totals["bytes"], 25 * 50 * 100, "{capture}");
+    }
+}
+
+/// Keys that another workload deletes are misses of a batch, one by one; what is lost is an error.
+#[test]
+fn a_batch_that_deletes_overtake_is_a_miss() {
+    if !has("rocksdb") {
+        return;
+    }
+    let home = tempfile::tempdir().expect("a directory");
+    let text = "run = { operations = 4000 }\n\
+        target = { driver = \"rocksdb\", path = \"db\" }\n\
+        workload = [\n\
+          { name = \"d\", mix = \"delete\", block_size = \"100B\", keys = { count = 2000 } },\n\
+          { name = \"g\", mix = \"get\", batch = 8, block_size = \"100B\", \
+            access = \"sequential\", keys = { count = 2000 } },\n\
+        ]\n";
+    std::fs::write(home.path().join("j.toml"), text).expect("a job");
+    job(home.path(), "j.toml --output o", 0);
+    let summary = summary(home.path(), "o");
+    assert_eq!(summary["totals"]["errors"], 0);
+    assert!(summary["misses"].as_u64().expect("misses") > 0);
+}
+
+#[test]
+fn batches_where_there_are_none_are_refused() {
+    let home = tempfile::tempdir().expect("a directory");
+    for (args, said) in [
+        (
+            "--driver memory --set workload.0.mix=get",
+            "no get of several",
+        ),
+        (
+            "--driver leveldb --path db --set workload.0.mix=get",
+            "insert, update",
+        ),
+        (
+            "--driver redis --path unix:/no --set workload.0.mix=update",
+            "no update of several",
+        ),
+        (
+            "--driver rocksdb --path db --set workload.0.mix=scan",
+            "no scan of several",
+        ),
+        (
+            "--driver rocksdb --path db --set workload.0.mix=get --set workload.0.keys.count=3",
+            "less than a batch",
+        ),
+        (
+            "--driver rocksdb --path db --set workload.0.mix=get --set verify.mode=inline",
+            "not verified",
+        ),
+    ] {
+        let (_, err) = job(home.path(), &format!("{args} --set workload.0.batch=9"), 2);
+        assert!(err.contains(said), "{err}");
+    }
+    let (_, err) = job(
+        home.path(),
+        "--driver rocksdb --path db --set workload.0.mix=put --set workload.0.batch=1001",
+        2,
+    );
+    assert!(err.contains("1000 records at most"), "{err}");
+    assert!(!home.path().join("db").exists());
+}

@@ -5,6 +5,9 @@ use serde::Serialize;
 use crate::op::OpKind;
 use crate::plan::Before;
 
+/// Records that one operation covers at most.
+pub const MAX_BATCH: u32 = 1000;
+
 /// Capabilities of a driver with given options. Checked against the plan before any I/O.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Capabilities {
@@ -14,6 +17,9 @@ pub struct Capabilities {
     pub addressed: bool,
     /// Deepest queue per worker; 1 means no queue.
     pub max_depth: u32,
+    /// Operations that may cover several records in one call of the store (multi-get, batch of
+    /// writes), up to [`MAX_BATCH`].
+    pub batches: Vec<OpKind>,
     /// Can bypass the page cache.
     pub direct: bool,
     /// Can sync after a write and time it apart.

@@ -22,6 +22,8 @@ impl Status {
     pub const UNFINISHED: Status = Status(-5);
     /// Key or object not found.
     pub const NOT_FOUND: Status = Status(-6);
+    /// Refused by the driver without asking the store, which takes no write after its first error.
+    pub const REFUSED: Status = Status(-7);
 
     /// A positive errno.
     pub fn errno(errno: i32) -> Status {
@@ -46,6 +48,7 @@ impl std::fmt::Display for Status {
             Status::STORE => "the store reported an error of its own",
             Status::UNFINISHED => "still in flight when the drain time-out passed",
             Status::NOT_FOUND => "not found",
+            Status::REFUSED => "refused without asking the store, which had failed a write before",
             Status(errno) if errno > 0 => {
                 let text = std::io::Error::from_raw_os_error(errno).to_string();
                 let text = text.split(" (os error").next().unwrap_or_default();

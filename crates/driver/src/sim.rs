@@ -51,6 +51,7 @@ impl Driver for Sim {
             ops: vec![OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync],
             addressed: true,
             max_depth: 4096,
+            batches: Vec::new(),
             direct: false,
             sync: true,
             stores_data: false,

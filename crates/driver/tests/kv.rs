@@ -272,15 +272,14 @@ fn batches_and_many_gets() {
                 ..Op::keyed(OpKind::Get, key, 0)
             };
             let c = one(s.as_mut(), &get);
+            if place.store == "leveldb" {
+                // There is no such call, and several gets are no multi-get.
+                assert_eq!(c.status, Status::STORE);
+                continue;
+            }
             assert_eq!((c.count, c.moved), (there, 10 * u64::from(there)));
             assert_eq!(c.status.is_ok(), there == 4, "{c:?}");
         }
-        // No room for all: the same bytes for each.
-        let insert = Op {
-            count: 9,
-            ..Op::keyed(OpKind::Insert, 200, 40)
-        };
-        assert_eq!(one(s.as_mut(), &insert).moved, 360);
         drop(s);
         target.close().unwrap();
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use taillight_core::plan::{Plan, TargetPlan, Values};
 use taillight_core::probe::Token;
-use taillight_core::{ErrorKind, Op, OpKind, Result};
+use taillight_core::{ErrorKind, Op, OpKind, Result, Status};
 use taillight_driver::conformance::{Case, Outcome, keyed_plan, run};
 use taillight_driver::{Admin, Completion, OpenSpec, Session, SessionSpec, Target};
 
@@ -132,6 +132,47 @@ fn redis_keeps_the_contract() {
             assert!(broken.is_empty(), "{options} at {depth}: {broken:#?}");
             assert_eq!(server.cli(&["DBSIZE"]), "0");
         }
+    }
+}
+
+#[test]
+fn a_batch_is_one_command() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    for options in ["", "index = true"] {
+        let plan = server.plan(options, 2, false);
+        let target = open(&plan, None).unwrap();
+        let mut s = session(target.as_ref(), 2);
+        for (n, part) in s.buffer(0).chunks_mut(10).enumerate() {
+            part.fill(n as u8);
+        }
+        let many = |kind, key, size| Op {
+            count: 4,
+            ..Op::keyed(kind, key, size)
+        };
+        server.cli(&["CONFIG", "RESETSTAT"]);
+        let c = one(s.as_mut(), &many(OpKind::Insert, 100, 10));
+        assert_eq!((c.status, c.count, c.moved), (Status::OK, 4, 40));
+        for (key, there) in [(100, 4), (98, 2), (104, 0)] {
+            let c = one(s.as_mut(), &many(OpKind::Get, key, 0));
+            assert_eq!((c.count, c.moved), (there, 10 * u64::from(there)));
+            let status = if there == 4 {
+                Status::OK
+            } else {
+                Status::NOT_FOUND
+            };
+            assert_eq!(c.status, status);
+        }
+        let c = one(s.as_mut(), &Op::keyed(OpKind::Get, 102, 0));
+        assert_eq!((c.moved, c.count, s.buffer(0)[0]), (10, 0, 2));
+        let said = server.cli(&["INFO", "commandstats"]);
+        assert!(said.contains("cmdstat_mset:calls=1,"), "{said}");
+        assert!(said.contains("cmdstat_mget:calls=3,"), "{said}");
+        assert!(!said.contains("cmdstat_set:"), "{said}");
+        assert_eq!(said.contains("cmdstat_zadd:calls=1,"), !options.is_empty());
+        drop(s);
+        target.close().unwrap();
     }
 }
 

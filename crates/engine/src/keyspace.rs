@@ -72,15 +72,22 @@ impl KeySpace {
     /// The number of the next key to insert.
     #[inline]
     pub fn insert(&self) -> u64 {
+        self.insert_many(1)
+    }
+
+    /// The first of the next `count` keys to insert, which follow each other.
+    #[inline]
+    pub fn insert_many(&self, count: u64) -> u64 {
         let key = if self.sole {
             let key = self.next.load(Ordering::Relaxed);
-            self.next.store(key + 1, Ordering::Relaxed);
+            self.next.store(key + count, Ordering::Relaxed);
             key
         } else {
-            self.next.fetch_add(1, Ordering::Relaxed)
+            self.next.fetch_add(count, Ordering::Relaxed)
         };
-        if key.wrapping_sub(self.acked.load(Ordering::Relaxed)) >= WINDOW {
-            self.pass_over(key);
+        let last = key + count - 1;
+        if last.wrapping_sub(self.acked.load(Ordering::Relaxed)) >= WINDOW {
+            self.pass_over(last);
         }
         key
     }

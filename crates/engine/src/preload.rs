@@ -112,6 +112,7 @@ impl Load {
             false => OpKind::Put,
         };
         let mut inserts = w.clone();
+        inserts.batch = 1;
         inserts.mix = vec![MixPart {
             op: insert,
             weight: 1,

@@ -5,6 +5,8 @@
 
 mod capture;
 mod part;
+#[cfg(test)]
+mod tests;
 
 use crossbeam_channel::{Receiver, Sender};
 use taillight_core::{OpKind, Record, Stamp, Status};
@@ -247,6 +249,9 @@ impl Recorder {
         let op = self.part.op(r.op, self.open_loop);
         if r.status.is_ok() {
             op.success(r.service_ns(), r.response_ns(), r.moved.unwrap_or(r.size));
+            if let Some(records) = r.count {
+                op.covered(records);
+            }
             if let Some(origin) = r.origin {
                 op.from_origin(r.complete.since(origin).max(0) as u64);
             }

@@ -272,6 +272,11 @@ impl<C: Kept, P: Probe> Worker<C, P> {
     /// Submits one operation in `slot`; false when the session is full or the end is reached.
     #[inline]
     fn submit(&mut self, slot: u32, intended: Option<Stamp>) -> Result<bool> {
+        if self.extras
+            && let Some(bytes) = self.limits.bytes
+        {
+            self.generator.leave(bytes);
+        }
         let mut op = self.generator.next();
         if self.extras && !self.dress(slot, &mut op) {
             return Ok(false);
@@ -333,7 +338,8 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         self.free.pop();
         self.schedule.advance();
         if submit >= self.timeline.measure {
-            self.count(self.slots[slot as usize].op.size);
+            let op = &self.slots[slot as usize].op;
+            self.count(op.size * u64::from(op.count));
         }
         match done {
             Some(completion) => {

@@ -61,6 +61,9 @@ fn workload(plan: &WorkloadPlan, named: bool) -> String {
         workers(plan.workers),
         plan.queue_depth
     );
+    if plan.batch > 1 {
+        text.push_str(&format!(", {} records per operation", plan.batch));
+    }
     if plan.sync != Sync::None {
         text.push_str(&format!(", {}", plan.sync));
     }

@@ -95,7 +95,7 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
 
 /// Operations per second a workload asks for on average over `seconds`; none in a closed loop.
 pub fn asked(workload: &WorkloadPlan, seconds: f64) -> Option<f64> {
-    let size = workload.block_size.mean();
+    let size = workload.mean_bytes();
     workload.arrival.asked_per_s(size, seconds * 1e9)
 }
 

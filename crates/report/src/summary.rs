@@ -137,6 +137,12 @@ fn is_one_io(group: &Group) -> bool {
     group.op != OpKind::Rmw
 }
 
+/// Records of a set whose operations cover more than one.
+fn several(tally: &Tally) -> Option<u64> {
+    let good = tally.count.saturating_sub(tally.failed());
+    (tally.records > good).then_some(tally.records)
+}
+
 struct View<'a> {
     analysis: &'a Analysis,
     asked: &'a Asked,
@@ -167,6 +173,7 @@ impl View<'_> {
             duration_ns: self.analysis.duration_ns,
             iops: per_s(good as f64, self.seconds()),
             bytes_per_s: per_s(set.tally.bytes as f64, self.seconds()),
+            records: several(&set.tally),
             errors: failed,
             service: if open { plain(service) } else { main(service) },
             response: set.parts.response.as_ref().map(main),

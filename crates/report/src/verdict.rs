@@ -3,6 +3,8 @@
 //! Rules are functions in [`RULES`], worst first; the worst that speaks sets the status. A rule
 //! says what is wrong and what it means for the numbers.
 
+mod failures;
+
 use taillight_core::OpKind;
 use taillight_core::plan::WorkloadPlan;
 use taillight_rundir::summary::{QosStatus, Reason, Summary, Totals, Verdict, VerdictStatus};
@@ -13,6 +15,7 @@ use crate::analyse::Analysis;
 use crate::analyse::damage::is_damage;
 use crate::format::{self, Script};
 use crate::verified::{WRONG_DATA, wrong_data};
+use failures::{errors, failed, nothing, partial, refused};
 
 /// Little's law is checked from this mean latency on: below, the clock itself is felt.
 const LITTLE_FROM_NS: f64 = 5_000.0;
@@ -40,6 +43,7 @@ const RULES: &[Rule] = &[
     nothing,
     wrong_data,
     errors,
+    refused,
     load_failed,
     load_behind,
     saturated,
@@ -261,65 +265,6 @@ fn reason(code: &str, text: impl Into<String>) -> Reason {
         code: code.to_owned(),
         text: text.into(),
     }
-}
-
-fn failed(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reason)> {
-    if analysis.status != RunStatus::Failed {
-        return None;
-    }
-    let why = analysis
-        .manifest
-        .reason
-        .as_deref()
-        .unwrap_or("no reason was recorded");
-    let text = format!("The run failed: {}.", why.trim_end_matches('.'));
-    Some((VerdictStatus::Failed, reason("failed", text)))
-}
-
-fn partial(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reason)> {
-    let text = match analysis.status {
-        RunStatus::Partial => {
-            let why = analysis
-                .manifest
-                .reason
-                .as_deref()
-                .unwrap_or("it was stopped or killed");
-            format!("The run ended early: {}.", why.trim_end_matches('.'))
-        }
-        RunStatus::Running => "The run is still going; this is what it has so far.".to_owned(),
-        RunStatus::Complete | RunStatus::Failed => return None,
-    };
-    Some((VerdictStatus::Partial, reason("partial", text)))
-}
-
-fn nothing(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
-    if summary.totals.count > summary.totals.errors || analysis.status == RunStatus::Failed {
-        return None;
-    }
-    let text = match summary.totals.errors {
-        0 => "Nothing was measured: the run holds no I/O of the measure phase.".to_owned(),
-        n => format!(
-            "Nothing was measured: all {} I/Os failed.",
-            format::count(n)
-        ),
-    };
-    Some((VerdictStatus::Failed, reason("nothing_measured", text)))
-}
-
-fn errors(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
-    let n = summary.errors.count;
-    if n == 0 {
-        return None;
-    }
-    let most = summary.errors.kinds.first().map_or(String::new(), |k| {
-        format!(", most of them {}s: {}", k.op.name(), k.text)
-    });
-    let text = format!(
-        "{} of {} I/Os failed{most}. Latencies are those of successes only.",
-        format::count(n),
-        format::count(summary.totals.count)
-    );
-    Some((VerdictStatus::Errors, reason("io_errors", text)))
 }
 
 fn saturated(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use common::Sample;
 use taillight_core::OpKind;
-use taillight_report::{Options, Report, make};
+use taillight_report::{Options, Report, format, make};
 use taillight_rundir::manifest::ScheduleInfo;
 use taillight_rundir::summary::{QosStatus, VerdictStatus};
 use taillight_rundir::{LatencySource, Manifest, RunDir, RunStatus, Summary, names};
@@ -332,6 +332,10 @@ fn a_killed_run_is_partial_and_an_empty_one_failed() {
         (RunStatus::Partial, VerdictStatus::Partial)
     );
     assert!(made.totals.iops > 10_000.0);
+    let why = &made.verdict.reasons[0];
+    assert!(why.text.contains("The run ended early: "), "{}", why.text);
+    let kept = format!("All {} I/Os of its ", format::count(made.totals.count));
+    assert!(why.text.contains(&kept), "{}", why.text);
     let path = written(root.path(), "empty", &sample());
     for name in [names::IOS, names::INTERVALS, names::HISTOGRAMS] {
         fs::remove_file(path.join(name)).unwrap();
@@ -367,6 +371,8 @@ fn a_killed_run_of_outliers_only_gives_no_percentiles() {
         let made = &report.summaries[0];
         assert_eq!(made.verdict.status, VerdictStatus::Partial);
         assert!(codes(made).contains(&"outliers_only"), "{:?}", codes(made));
+        let why = made.verdict.reasons.iter().find(|r| r.code == "partial");
+        assert!(why.unwrap().text.contains("slowest I/Os were kept"));
         assert!(
             made.verdict.text.contains("unknown"),
             "{}",

@@ -131,6 +131,7 @@ fn totals() -> Totals {
         duration_ns: 1_000_000_000,
         iops: 1000.0,
         bytes_per_s: 4_096_000.0,
+        records: None,
         errors: 1,
         service: latency(),
         response: Some(latency()),

@@ -28,6 +28,8 @@ pub struct IntervalRow {
     pub ops: u64,
     /// Bytes moved by successes.
     pub bytes: u64,
+    /// Records that successes covered; absent where each operation is one record.
+    pub records: Option<u64>,
     /// Failed I/Os.
     pub errors: u64,
     /// Smallest, ns.
@@ -76,6 +78,7 @@ impl Default for IntervalRow {
             op: OpKind::Read,
             ops: 0,
             bytes: 0,
+            records: None,
             errors: 0,
             min_ns: None,
             mean_ns: None,

@@ -129,6 +129,9 @@ pub struct Totals {
     pub iops: f64,
     /// Bytes per second.
     pub bytes_per_s: f64,
+    /// Records that successes covered, where batches or scans cover several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records: Option<u64>,
     /// Failed I/Os (any status but 0).
     pub errors: u64,
     /// complete - submit.

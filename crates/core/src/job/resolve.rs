@@ -178,6 +178,7 @@ fn workload(
         measured: table.measured.unwrap_or(true),
         end_to_end: table.end_to_end.unwrap_or(false),
         passes: table.passes,
+        batch: table.batch.unwrap_or(1),
         cpus: table.cpus.unwrap_or_default(),
     })
 }

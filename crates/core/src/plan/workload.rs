@@ -55,6 +55,9 @@ pub struct WorkloadPlan {
     /// A worker ends after this many passes over its part of the data; absent = it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passes: Option<u64>,
+    /// Records an operation covers: neighbours by number, written or read in one call of the store.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub batch: u32,
     /// CPUs the workers are pinned to, round robin; empty = not pinned.
     pub cpus: Vec<u32>,
 }
@@ -81,11 +84,23 @@ impl WorkloadPlan {
             measured: true,
             end_to_end: false,
             passes: None,
+            batch: 1,
             cpus: Vec::new(),
         }
     }
+
+    /// Mean bytes of an operation: its block, or the records of its batch.
+    pub fn mean_bytes(&self) -> f64 {
+        self.block_size.mean() * f64::from(self.batch)
+    }
 }
 
+fn one() -> u32 {
+    1
+}
+fn is_one(n: &u32) -> bool {
+    *n == 1
+}
 fn yes() -> bool {
     true
 }

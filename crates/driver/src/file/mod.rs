@@ -76,6 +76,7 @@ impl Driver for File {
             } else {
                 MAX_DEPTH
             },
+            batches: Vec::new(),
             direct: options.direct,
             sync: true,
             stores_data: true,

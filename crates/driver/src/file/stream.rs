@@ -118,6 +118,7 @@ impl Driver for FileStream {
             ops: vec![OpKind::Read, OpKind::Write],
             addressed: true,
             max_depth: 1,
+            batches: Vec::new(),
             direct: options.direct,
             sync: true,
             stores_data: true,

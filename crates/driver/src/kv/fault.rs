@@ -19,9 +19,20 @@ const SPELLED: [(&str, Errno); 8] = [
     ("Cannot allocate memory", Errno::NOMEM),
 ];
 
+/// What a refusal begins with when the store was not asked.
+const NOT_ASKED: &str = "refused without asking the store, which had said: ";
+
 impl Fault {
+    /// Of a write that is kept from a store that takes none since it said `said`.
+    pub fn not_asked(said: &str) -> Fault {
+        Fault(format!("{NOT_ASKED}{said}"))
+    }
+
     /// What the record of the operation says.
     pub fn status(&self) -> Status {
+        if self.0.starts_with(NOT_ASKED) {
+            return Status::REFUSED;
+        }
         let known = SPELLED.iter().find(|(text, _)| self.0.contains(text));
         known.map_or(Status::STORE, |(_, errno)| Status(errno.raw_os_error()))
     }
@@ -95,6 +106,7 @@ mod tests {
         let full = Fault("IO error: No space left on device: While appending".into());
         assert_eq!(full.status(), Status(Errno::NOSPC.raw_os_error()));
         assert_eq!(Fault("Busy".into()).status(), Status::STORE);
+        assert_eq!(Fault::not_asked(&full.0).status(), Status::REFUSED);
     }
 
     #[test]

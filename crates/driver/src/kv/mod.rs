@@ -62,8 +62,10 @@ trait Store: Send + Sync + 'static {
 trait Hand: 'static {
     /// Shows the value of `key` to `found`; false when there is none.
     fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, Fault>;
-    /// Shows each key's value; returns how many there are.
-    fn multi_get(&mut self, keys: &Packed, found: impl FnMut(&[u8])) -> Result<u32, Fault>;
+    /// Shows each key's value; returns how many there are. Only where the store has one call for it.
+    fn multi_get(&mut self, _: &Packed, _: impl FnMut(&[u8])) -> Result<u32, Fault> {
+        Err(Fault("this store has no multi-get".to_owned()))
+    }
     /// Stores a value; with `durable`, returns once it survives a crash of the machine.
     fn put(&mut self, key: &[u8], value: &[u8], durable: bool) -> Result<(), Fault>;
     /// Adds a write to the batch.
@@ -115,7 +117,7 @@ impl Packed {
     }
 }
 
-/// What every store here can do. `sync` here means a write that returns when it is durable; a store
+/// What every store here can do; all of them write in batches. `sync` here means a write that returns when it is durable; a store
 /// does not tell how much of its time the sync took.
 fn capabilities(direct: bool, reads_only: bool) -> Capabilities {
     let writes = [
@@ -133,6 +135,7 @@ fn capabilities(direct: bool, reads_only: bool) -> Capabilities {
         ops,
         addressed: false,
         max_depth: 1,
+        batches: vec![OpKind::Put, OpKind::Insert, OpKind::Update],
         direct,
         sync: true,
         stores_data: true,

@@ -115,14 +115,10 @@ impl<H: Hand> KvSession<H> {
             self.hand.put(key, &buffer[..size], durable)?;
             return Ok(Came::ok(op.size));
         }
-        // Each record has its own part of the buffer where there is room for all, else the same.
-        let apart = size * op.count as usize <= buffer.len();
         for n in 0..op.count {
-            let at = if apart { n as usize * size } else { 0 };
-            let key = self
-                .rules
-                .format
-                .write(op.key + u64::from(n), &mut self.key);
+            let at = n as usize * size;
+            let key = op.key + u64::from(n);
+            let key = self.rules.format.write(key, &mut self.key);
             self.hand.stage(key, &buffer[at..at + size]);
         }
         self.hand.commit(durable)?;
@@ -184,7 +180,8 @@ impl<H: Hand> KvSession<H> {
     fn perform(&mut self, op: &Op, slot: u32) -> Result<Came> {
         let slot = slot as usize;
         let room = self.buffers.get(slot).map(|b| b.len() as u64);
-        if room.is_none_or(|room| op.kind.writes() && op.size > room) {
+        let asked = op.size * u64::from(op.count.max(1));
+        if room.is_none_or(|room| op.kind.writes() && asked > room) {
             return Err(Error::internal("value larger than the buffer").with("size", op.size));
         }
         let came = match op.kind {

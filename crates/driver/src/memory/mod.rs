@@ -56,6 +56,7 @@ impl Driver for Memory {
             ],
             addressed: false,
             max_depth: 1,
+            batches: Vec::new(),
             direct: false,
             sync: false,
             stores_data: true,

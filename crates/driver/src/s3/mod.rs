@@ -69,6 +69,7 @@ impl Driver for S3 {
             ],
             addressed: false,
             max_depth: 1024,
+            batches: Vec::new(),
             direct: false,
             sync: false,
             stores_data: true,

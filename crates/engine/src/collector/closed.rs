@@ -122,6 +122,7 @@ fn close_op(mut row: IntervalRow, part: Option<&OpPart>, load: bool) -> ClosedOp
     if let Some(p) = part {
         row.ops = p.ops + p.failed();
         row.bytes = p.bytes;
+        row.records = p.records();
         row.errors = p.failed();
     }
     if let Some(p) = measured {

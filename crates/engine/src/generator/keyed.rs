@@ -37,6 +37,10 @@ pub struct Keyed {
     pick: Pick,
     scan: Option<Lengths>,
     fields: u16,
+    /// Records an operation covers, unless fewer are left: neighbours by number.
+    batch: u64,
+    /// Bytes that writes may still ask for.
+    bytes_left: u64,
     read_all: bool,
     write_all: bool,
     /// Bytes a field takes besides its data; 0 for a value of one piece.
@@ -93,6 +97,7 @@ fn new_keys(plan: &Plan, w: &WorkloadPlan) -> u64 {
     let inserts = weight(|op| op == OpKind::Insert);
     let all = weight(|_| true).max(1);
     let operations = plan.run.operations.unwrap_or(0);
+    let operations = operations.saturating_mul(u64::from(w.batch));
     (u128::from(operations) * 2 * u128::from(inserts) / u128::from(all)) as u64
 }
 
@@ -118,6 +123,8 @@ impl Keyed {
             pick: pick(plan, w, count, place)?,
             scan: scan(w)?,
             fields: values.fields as u16,
+            batch: u64::from(w.batch),
+            bytes_left: u64::MAX,
             read_all: values.read_all || values.fields == 1,
             write_all: values.write_all || values.fields == 1,
             field_extra: values.field_bytes(0),
@@ -138,9 +145,13 @@ impl Keyed {
         let kind = self.mix.draw(&mut self.rng);
         match kind {
             OpKind::Insert | OpKind::Put => {
-                let key = self.space.insert();
                 let size = self.value_size();
-                Op::keyed(kind, key, size)
+                let count = self.batch.min(self.affordable(size));
+                let key = self.space.insert_many(count);
+                Op {
+                    count: count as u32,
+                    ..Op::keyed(kind, key, size)
+                }
             }
             OpKind::Delete => {
                 // None is left: once more the one deleted last. The next number may be on its way in.
@@ -149,7 +160,7 @@ impl Keyed {
                 Op::keyed(kind, key, 0)
             }
             OpKind::Scan => {
-                let key = self.existing();
+                let (key, _) = self.existing();
                 let count = self.scan.as_mut().map_or(1, |l| l.draw(&mut self.rng));
                 Op {
                     count: count as u32,
@@ -157,17 +168,37 @@ impl Keyed {
                 }
             }
             OpKind::Update | OpKind::Rmw => {
-                let key = self.existing();
-                self.write(kind, key)
+                let (key, count) = self.existing();
+                let op = self.write(kind, key);
+                Op {
+                    count: count.min(self.affordable(op.size)) as u32,
+                    ..op
+                }
             }
             _ => {
                 let field = self.one_field(self.read_all);
-                let key = self.existing();
+                let (key, count) = self.existing();
                 Op {
                     field,
+                    count: count as u32,
                     ..Op::keyed(kind, key, 0)
                 }
             }
+        }
+    }
+
+    /// Says how many bytes writes may still ask for: the last batch of a run may be a short one.
+    #[inline]
+    pub fn leave(&mut self, bytes: u64) {
+        self.bytes_left = bytes;
+    }
+
+    /// Values of `size` bytes that may still be written; the last one may go beyond what is left.
+    #[inline]
+    fn affordable(&self, size: u64) -> u64 {
+        match (self.batch, size) {
+            (1, _) | (_, 0) => self.batch,
+            _ => self.bytes_left.div_ceil(size).max(1),
         }
     }
 
@@ -227,27 +258,31 @@ impl Keyed {
         below(self.rng.next_u64(), u64::from(self.fields)) as u16
     }
 
-    /// An existing key; when everything is deleted, the one that was deleted last. A delete may
-    /// take the key before it is looked for: see [`KeySpace::deleted`].
+    /// An existing key and how many there are from it on, a batch at most; when everything is
+    /// deleted, the one that was deleted last. A delete may take the key before it is looked for:
+    /// see [`KeySpace::deleted`].
     #[inline]
-    fn existing(&mut self) -> u64 {
+    fn existing(&mut self) -> (u64, u64) {
         let (first, end) = self.space.live();
         let count = end.saturating_sub(first);
         if count == 0 {
-            return self.space.last_deleted();
+            return (self.space.last_deleted(), 1);
         }
+        let batch = self.batch.min(count);
         match &mut self.pick {
-            Pick::Drawn(dist) => first + dist.draw(&mut self.rng, count - 1),
+            Pick::Drawn(dist) => (first + dist.draw(&mut self.rng, count - batch), batch),
             Pick::Ordered {
                 next,
                 step,
                 down,
                 passes,
             } => {
-                let at = *next % count;
-                *passes = *next / count + 1;
+                let batches = count.div_ceil(batch);
+                let at = *next % batches;
+                *passes = *next / batches + 1;
                 *next = next.wrapping_add(*step);
-                first + if *down { count - 1 - at } else { at }
+                let at = if *down { batches - 1 - at } else { at } * batch;
+                (first + at, batch.min(count - at))
             }
         }
     }
@@ -295,3 +330,6 @@ fn scan(w: &WorkloadPlan) -> Result<Option<Lengths>> {
     };
     Lengths::new(&spec, u64::from(s.min), u64::from(s.max)).map(Some)
 }
+
+#[cfg(test)]
+mod tests;

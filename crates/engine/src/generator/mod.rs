@@ -166,6 +166,14 @@ impl Generator {
         }
     }
 
+    /// Says how many bytes writes of batches may still ask for.
+    #[inline]
+    pub fn leave(&mut self, bytes: u64) {
+        if let Some(keyed) = &mut self.keyed {
+            keyed.leave(bytes);
+        }
+    }
+
     /// Whether it ever ends.
     pub fn ends(&self) -> bool {
         self.passes != u64::MAX

@@ -21,6 +21,8 @@ pub struct OpPart {
     pub ops: u64,
     /// Bytes they moved.
     pub bytes: u64,
+    /// Successes that said how many records they covered, and those records.
+    pub several: (u64, u64),
     /// Sum of service times, ns.
     pub sum_ns: u64,
     /// Shortest service time, ns.
@@ -44,6 +46,7 @@ impl OpPart {
         OpPart {
             ops: 0,
             bytes: 0,
+            several: (0, 0),
             sum_ns: 0,
             min_ns: u64::MAX,
             max_ns: 0,
@@ -69,6 +72,18 @@ impl OpPart {
             beyond |= responses.record(response).is_err();
         }
         self.beyond += u64::from(beyond);
+    }
+
+    /// Adds the records of a success that was counted.
+    pub fn covered(&mut self, records: u32) {
+        self.several.0 += 1;
+        self.several.1 += u64::from(records);
+    }
+
+    /// Records that successes covered: one each where none said more. `None` when all had one.
+    pub fn records(&self) -> Option<u64> {
+        let (ops, records) = self.several;
+        (ops > 0).then(|| self.ops - ops + records)
     }
 
     /// Adds the time since the writer's stamp to a success that was counted.
@@ -99,6 +114,8 @@ impl OpPart {
     pub fn merge(&mut self, other: &OpPart) {
         self.ops += other.ops;
         self.bytes += other.bytes;
+        self.several.0 += other.several.0;
+        self.several.1 += other.several.1;
         self.sum_ns += other.sum_ns;
         self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
@@ -124,7 +141,7 @@ impl OpPart {
 
     fn clear(&mut self) {
         (self.ops, self.bytes, self.sum_ns, self.min_ns, self.max_ns) = (0, 0, 0, u64::MAX, 0);
-        self.beyond = 0;
+        (self.beyond, self.several) = (0, (0, 0));
         self.errors.clear();
         self.service.reset();
         if let Some(response) = &mut self.response {

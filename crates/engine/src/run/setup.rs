@@ -116,7 +116,8 @@ pub fn join(w: &WorkloadPlan, index: u32) -> Option<u64> {
 /// Bytes of the largest block or whole value.
 pub(crate) fn buffer_size(w: &WorkloadPlan) -> u64 {
     let size = w.block_size.max();
-    w.value.as_ref().map_or(size, |v| v.value_bytes(size))
+    let value = w.value.as_ref().map_or(size, |v| v.value_bytes(size));
+    value.saturating_mul(u64::from(w.batch))
 }
 
 /// What operations on keys need.
@@ -128,11 +129,11 @@ fn keyed(w: &WorkloadPlan, space: Option<&Arc<KeySpace>>) -> Result<Option<Box<K
 /// Values up to this are packed with others into blocks that a store compresses as one.
 const PACKED_VALUE: u64 = 64 << 10;
 
-/// Whether every byte of a value must be new: names of fields are written over it, or the store
-/// would find the rest of it in its neighbours.
+/// Whether every byte of a value must be new: names of fields are written over it, it moves in the
+/// buffer of a batch, or the store would find the rest of it in its neighbours.
 pub(crate) fn whole_values(w: &WorkloadPlan) -> bool {
     let fields = w.value.as_ref().is_some_and(|v| v.fields > 1);
-    fields || (w.keys.is_some() && w.block_size.max() < PACKED_VALUE)
+    fields || w.batch > 1 || (w.keys.is_some() && w.block_size.max() < PACKED_VALUE)
 }
 
 /// What the writes of a worker carry.

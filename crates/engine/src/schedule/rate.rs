@@ -27,7 +27,7 @@ impl Gap {
         // The mean is taken in 1/1024 bytes so that splits keep their fraction.
         let scale = match rate.unit {
             RateUnit::Ops => 1024,
-            RateUnit::Bytes => (workload.block_size.mean() * 1024.0).round() as u128,
+            RateUnit::Bytes => (workload.mean_bytes() * 1024.0).round() as u128,
         };
         let num = u128::from(rate.per_ns) * u128::from(rate.den) * scale;
         let den = u128::from(rate.num) * 1024;

@@ -41,7 +41,15 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         if carries(op.kind) {
             let buffer = self.session.buffer(slot);
             let size = buffer.len().min(op.size as usize);
-            self.payload.fill(&mut buffer[..size]);
+            if op.count <= 1 {
+                self.payload.fill(&mut buffer[..size]);
+                return;
+            }
+            // Each record of a batch is a block of its own.
+            let records = buffer.chunks_exact_mut(size.max(1));
+            records
+                .take(op.count as usize)
+                .for_each(|record| self.payload.fill(record));
         }
     }
 

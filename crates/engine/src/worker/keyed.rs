@@ -115,10 +115,21 @@ impl Keyed {
     /// Whether an operation found nothing because a delete of this run has taken its key, before
     /// it or while it was in flight. That is an answer, and the right one: a miss, no failure. A
     /// delete of its own key must find it; only when all are deleted there are second deletes.
-    fn missed(&self, op: &Op, status: Status) -> bool {
-        status == Status::NOT_FOUND
-            && self.space.deleted(op.key)
+    /// Deletes take the lowest numbers: of a batch, the first ones may be gone.
+    fn missed(&self, op: &Op, c: &Completion) -> bool {
+        c.status == Status::NOT_FOUND
+            && self.space.deleted(op.key + missing(op, c) - 1)
             && (op.kind != OpKind::Delete || self.space.used_up())
+    }
+
+    /// Takes note that an insert has ended, of a batch each.
+    #[inline]
+    fn acknowledge(&self, op: &Op) {
+        if matches!(op.kind, OpKind::Insert | OpKind::Put) {
+            for key in op.key..op.key + u64::from(op.count.max(1)) {
+                self.space.acknowledge(key);
+            }
+        }
     }
 
     fn kept_sizes(&self, slot: u32) -> &[u32] {
@@ -180,6 +191,14 @@ impl Keyed {
     }
 }
 
+/// Records that an operation did not find, at least one.
+fn missing(op: &Op, c: &Completion) -> u64 {
+    match op.kind {
+        OpKind::Get => u64::from(op.count.saturating_sub(c.count).max(1)),
+        _ => 1,
+    }
+}
+
 impl<C: Kept, P: Probe> Worker<C, P> {
     /// Takes a completion that [`Keyed::plain`] found plain: most of them, without a copy of
     /// anything.
@@ -221,6 +240,12 @@ impl<C: Kept, P: Probe> Worker<C, P> {
     pub(super) fn complete_keyed(&mut self, slot: u32, c: &Completion) -> Result<()> {
         let now = self.now;
         let queued = self.queued;
+        if let Some(left) = &mut self.limits.bytes
+            && !self.slots[slot as usize].op.kind.writes()
+        {
+            // Before a read is back, nobody knows its bytes.
+            *left = left.saturating_sub(c.moved);
+        }
         let Some(keyed) = self.keyed.as_mut() else {
             return Err(unknown_token());
         };
@@ -228,11 +253,13 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             return self.complete_single(slot, c);
         }
         let flight = self.slots[slot as usize];
-        let op = flight.op;
-        if matches!(op.kind, OpKind::Insert | OpKind::Put) {
-            keyed.space.acknowledge(op.key);
+        let mut op = flight.op;
+        keyed.acknowledge(&op);
+        if op.kind.writes() && op.count > 1 {
+            // What a batch asks to be written are all of its values.
+            op.size *= u64::from(op.count);
         }
-        if keyed.missed(&op, c.status) {
+        if keyed.missed(&op, c) {
             return self.complete_missed(slot, c);
         }
         // What a read returns is its size; a write that moved less than asked is short.
@@ -253,7 +280,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
                 status = Status::VERIFY;
             }
         }
-        let mut flight = flight;
+        let mut flight = InFlight { op, ..flight };
         if reads && status.is_ok() {
             flight.op.size = moved;
         }
@@ -273,23 +300,25 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         Ok(())
     }
 
-    /// Records a miss: a success that found 0 records. With a read-modify-write nothing is written.
+    /// Records a miss: a success that found no records, or not all of a batch. With a
+    /// read-modify-write nothing is written.
     #[cold]
     fn complete_missed(&mut self, slot: u32, c: &Completion) -> Result<()> {
         let (now, mut flight) = (self.now, self.slots[slot as usize]);
         self.slots[slot as usize].token = IDLE;
         self.free.push(slot);
-        flight.op.size = 0;
+        let missing = missing(&flight.op, c);
+        flight.op.size = c.moved;
         let service = now.since(flight.submit).max(0) as u64;
         self.probe.end(self.first_slot + slot, c.token, service);
         let miss = |f: &InFlight, c: &Completion, queued| Record {
             moved: None,
-            count: Some(0),
+            count: Some(c.count),
             ..record(f, c, Status::OK, now, queued)
         };
         self.recorder.record(&miss(&flight, c, self.queued));
         if let Some(keyed) = &mut self.keyed {
-            keyed.misses += 1;
+            keyed.misses += missing;
             if let Some(mut whole) = keyed.composed[slot as usize].take() {
                 if flight.op.kind == OpKind::Get {
                     // Else the get went well, and the whole began with it.

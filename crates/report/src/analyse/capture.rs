@@ -68,6 +68,7 @@ pub fn read(path: &Path, window: Window, progress: &mut OnProgress<'_>) -> Resul
         | Columns::KEY
         | Columns::SIZE
         | Columns::MOVED
+        | Columns::COUNT
         | Columns::INTENDED
         | Columns::ORIGIN
         | Columns::SUBMIT
@@ -168,6 +169,7 @@ fn row_of(batch: &Batch, i: usize) -> Row {
         key: batch.key[i],
         size: batch.size[i],
         moved: batch.moved[i],
+        count: batch.count[i],
         intended: batch.intended[i],
         origin: batch.origin[i],
         submit: batch.submit[i],

@@ -36,6 +36,8 @@ pub struct Tally {
     pub count: u64,
     /// Bytes moved by successes.
     pub bytes: u64,
+    /// Records that successes covered: one each, or as many as a batch or scan had.
+    pub records: u64,
     /// Failed I/Os by status: how many, and the submit stamp of the first.
     pub errors: BTreeMap<i32, (u64, Option<i64>)>,
     /// Sum of service times of all I/Os, for the mean depth, ns.
@@ -53,6 +55,7 @@ impl Tally {
     pub fn add(&mut self, other: &Tally) {
         self.count += other.count;
         self.bytes += other.bytes;
+        self.records += other.records;
         self.busy_ns += other.busy_ns;
         self.last_ns = self.last_ns.max(other.last_ns);
         for (status, (n, first)) in &other.errors {
@@ -98,6 +101,7 @@ impl GroupCounter {
             return;
         }
         self.tally.bytes += row.moved.unwrap_or(row.size);
+        self.tally.records += u64::from(row.count.unwrap_or(1));
         self.tally.last_ns = self.tally.last_ns.max(row.complete);
         let main = between(row.intended.unwrap_or(row.submit), row.complete);
         if exact {
@@ -293,6 +297,7 @@ impl Group {
             tally: Tally {
                 busy_ns: 0,
                 bytes: 0,
+                records: 0,
                 ..self.tally
             },
             heat: HeatCounts::new(Window::new(0, 1)),

@@ -166,6 +166,8 @@ pub fn tallies(rows: &[IntervalRow]) -> BTreeMap<(u16, OpKind), Tally> {
         let tally = all.entry((row.workload, row.op)).or_default();
         tally.count += row.ops;
         tally.bytes += row.bytes;
+        let good = row.ops.saturating_sub(row.errors);
+        tally.records += row.records.unwrap_or(good);
         if row.errors > 0 {
             tally.errors.entry(STATUS_UNKNOWN).or_insert((0, None)).0 += row.errors;
         }

@@ -17,6 +17,8 @@ pub struct Row {
     pub size: u64,
     /// Bytes moved; none = `size`.
     pub moved: Option<u64>,
+    /// Records of a batch or scan.
+    pub count: Option<u32>,
     /// When the schedule wanted it.
     pub intended: Option<i64>,
     /// The writer's stamp, where there is one.

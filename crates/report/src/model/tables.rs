@@ -73,6 +73,10 @@ fn throughput(summary: &Summary) -> Table {
         "Throughput",
         &["", "I/Os", "IOPS", "bandwidth", "in flight", "failed"],
     );
+    let several = summary.totals.records.is_some();
+    if several {
+        table.columns.insert(3, "records/s".to_owned());
+    }
     let mut all = sets(summary);
     if all.len() > 1 {
         all.push(("all".to_owned(), &summary.totals));
@@ -82,16 +86,26 @@ fn throughput(summary: &Summary) -> Table {
             0 => Cell::toned("0", Tone::Dim),
             n => Cell::toned(format::count(n), Tone::Bad),
         };
-        table.rows.push(vec![
+        let mut row = vec![
             Cell::new(name),
             Cell::new(format::count(totals.count)),
             rate(totals, format::rate(totals.iops)),
             rate(totals, format::bytes_per_s(totals.bytes_per_s)),
             Cell::new(totals.depth_mean.map_or(String::new(), format::factor)),
             failed,
-        ]);
+        ];
+        if several {
+            row.insert(3, rate(totals, format::rate(records_per_s(totals))));
+        }
+        table.rows.push(row);
     }
     table
+}
+
+/// Records a second: one an operation, where none covers several.
+fn records_per_s(totals: &Totals) -> f64 {
+    let seconds = totals.duration_ns.max(1) as f64 / 1e9;
+    totals.records.map_or(totals.iops, |n| n as f64 / seconds)
 }
 
 /// Workloads that only make load.

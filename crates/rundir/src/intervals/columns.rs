@@ -50,4 +50,5 @@ pub(super) const COLUMNS: &[Column<Row>] = &[
     column!(slc2, OptF64),
     column!(backlog, OptU64),
     column!(depth_mean, F64),
+    column!(records, OptU64),
 ];

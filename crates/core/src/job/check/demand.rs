@@ -20,7 +20,7 @@ pub(super) fn demand(w: &WorkloadPlan, run: &RunPlan, path: &str) -> Checked {
                 "a burst or a pause of no time",
                 "give on and off above zero, or use kind = \"constant\"",
             )?;
-            let in_burst = r.ops_per_s(w.block_size.mean()) * on.0 as f64 / 1e9;
+            let in_burst = r.ops_per_s(w.mean_bytes()) * on.0 as f64 / 1e9;
             need(
                 in_burst >= 1.0,
                 &field("arrival.on"),
@@ -103,7 +103,7 @@ fn pauses(w: &WorkloadPlan, path: &str) -> Checked {
 
 /// A rate must ask for at least one operation in the run, and for at most one a nanosecond.
 fn rate(w: &WorkloadPlan, run: &RunPlan, rate: Rate, path: &str) -> Checked {
-    let per_s = rate.ops_per_s(w.block_size.mean());
+    let per_s = rate.ops_per_s(w.mean_bytes());
     let hour = 3_600_000_000_000;
     let time_ns = run.duration.map_or(hour, |d| d.0);
     need(
@@ -112,7 +112,7 @@ fn rate(w: &WorkloadPlan, run: &RunPlan, rate: Rate, path: &str) -> Checked {
         format!("{rate} rounds to zero operations in the run"),
         format!(
             "one operation of {} takes {:.0} s at this rate; raise it or run longer",
-            ByteSize(w.block_size.mean() as u64),
+            ByteSize(w.mean_bytes() as u64),
             1.0 / per_s
         ),
     )?;
@@ -120,7 +120,7 @@ fn rate(w: &WorkloadPlan, run: &RunPlan, rate: Rate, path: &str) -> Checked {
 }
 
 fn fastest(w: &WorkloadPlan, rate: Rate, path: &str) -> Checked {
-    let per_s = rate.ops_per_s(w.block_size.mean());
+    let per_s = rate.ops_per_s(w.mean_bytes());
     need(
         per_s > 0.0,
         path,

@@ -115,6 +115,12 @@ fn point(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked {
             "give each its own name",
         )?;
     }
+    need(
+        plan.verify.is_off() || plan.workloads.iter().all(|w| w.batch == 1),
+        "verify.mode",
+        "operations of several records are not verified",
+        "leave [verify] or batch out",
+    )?;
     before(plan, can)?;
     one_key_space(plan)?;
     stream::streams(plan)?;
@@ -238,6 +244,7 @@ fn outstanding(plan: &Plan, machine: Machine) -> Checked {
     }
     let buffers = plan.workloads.iter().fold(0u64, |sum, w| {
         let each = u64::from(w.workers) * u64::from(w.queue_depth);
+        let each = each.saturating_mul(u64::from(w.batch));
         sum.saturating_add(each.saturating_mul(w.block_size.max()))
     });
     if buffers > machine.free_memory.0 {

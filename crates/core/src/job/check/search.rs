@@ -19,7 +19,7 @@ pub(super) fn search(plan: &Plan) -> Checked {
     ends(s, plan)?;
     if let Some(r) = s.rate {
         arrival_has_a_rate(w)?;
-        let size = w.block_size.mean();
+        let size = w.mean_bytes();
         need(
             r.from.unit == r.to.unit && r.from.ops_per_s(size) < r.to.ops_per_s(size),
             "search.rate",

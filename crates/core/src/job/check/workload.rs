@@ -1,8 +1,9 @@
 //! Checks of one `[[workload]]`: sizes that fit each other, patterns, rates, driver abilities.
 
 use super::{Checked, Complaint, data, demand, name, need, skew};
-use crate::capability::Capabilities;
-use crate::plan::{Access, AccessKind, BlockSize, RunPlan, Sync, TargetPlan, WorkloadPlan};
+use crate::capability::{Capabilities, MAX_BATCH};
+use crate::op::OpKind;
+use crate::plan::{Access, AccessKind, BlockSize, RunPlan, Sync, TargetPlan, Values, WorkloadPlan};
 use crate::units::ByteSize;
 
 /// Everything that needs neither driver nor size.
@@ -208,6 +209,7 @@ pub(super) fn abilities(
         ),
         format!("use at most {}, or more workers", can.max_depth),
     )?;
+    batch(w, path, can, driver)?;
     need(
         can.sync || w.sync == Sync::None || !w.mix.iter().any(|p| p.op.writes()),
         &format!("{path}.sync"),
@@ -219,6 +221,60 @@ pub(super) fn abilities(
         &format!("{path}.sync"),
         "there is no write to make durable",
         "leave the sync out, or add writes to the mix",
+    )
+}
+
+/// Operations that cover several records.
+fn batch(w: &WorkloadPlan, path: &str, can: &Capabilities, driver: &str) -> Checked {
+    let path = format!("{path}.batch");
+    need(
+        w.batch > 0,
+        &path,
+        "an operation on no record",
+        "give at least 1, or leave it out",
+    )?;
+    if w.batch == 1 {
+        return Ok(());
+    }
+    need(
+        w.batch <= MAX_BATCH,
+        &path,
+        format!("an operation covers {MAX_BATCH} records at most"),
+        "give a smaller batch",
+    )?;
+    let takes = &can.batches;
+    if let Some(other) = w.mix.iter().find(|p| !takes.contains(&p.op)) {
+        let names: Vec<&str> = takes.iter().map(|op| op.name()).collect();
+        let hint = match names.as_slice() {
+            [] => "leave batch out; `taillight drivers` lists who has batches".to_owned(),
+            some => format!(
+                "here {} come in batches: leave the others to another workload, or leave batch out",
+                some.join(", ")
+            ),
+        };
+        let what = format!(
+            "driver `{driver}` has no {} of several records",
+            other.op.name()
+        );
+        return Err(Complaint::new(path, what, hint));
+    }
+    let one_piece = |v: &Values| v.fields == 1 && !v.integrity;
+    need(
+        w.value.as_ref().is_none_or(one_piece) && w.access.kind != AccessKind::Follow,
+        &path,
+        "values of fields, checked values and followed streams come one at a time",
+        "leave batch out",
+    )?;
+    let count = w.keys.as_ref().map_or(0, |k| k.count);
+    let picks = w
+        .mix
+        .iter()
+        .any(|p| matches!(p.op, OpKind::Get | OpKind::Update));
+    need(
+        !picks || count >= u64::from(w.batch),
+        &path,
+        format!("there are {count} keys, less than a batch"),
+        "give more keys, or a smaller batch",
     )
 }
 

@@ -30,6 +30,7 @@ impl DriverView for Fake {
             ops: vec![OpKind::Read, OpKind::Write],
             addressed: true,
             max_depth: if queue { 4096 } else { 1 },
+            batches: Vec::new(),
             direct: false,
             sync: queue,
             stores_data: false,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use taillight_core::Result;
 
 use crate::kv::sys::{Loaded, Source, c_text, file_of, functions, slice, taken};
-use crate::kv::{Fault, Hand, Packed, Range};
+use crate::kv::{Fault, Hand, Range};
 
 /// Names of the library, the unversioned one (a user's own build) first.
 pub const SOURCE: Source = Source {
@@ -404,14 +404,6 @@ impl Hand for LevelHand {
             (near.free)(value.cast());
         }
         Ok(true)
-    }
-
-    fn multi_get(&mut self, keys: &Packed, mut found: impl FnMut(&[u8])) -> Result<u32, Fault> {
-        let mut there = 0;
-        for key in keys.iter() {
-            there += u32::from(self.get(key, &mut found)?);
-        }
-        Ok(there)
     }
 
     /// Through the batch that is kept: LevelDB's own put makes one for every call, and frees it.

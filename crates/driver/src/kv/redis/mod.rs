@@ -57,6 +57,7 @@ impl Driver for Redis {
             ops,
             addressed: false,
             max_depth: MAX_DEPTH,
+            batches: vec![OpKind::Get, OpKind::Put, OpKind::Insert],
             direct: false,
             sync: false,
             stores_data: true,

@@ -199,47 +199,71 @@ impl State {
     }
 
     fn put(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
-        let count = op.count.max(1);
-        let size = op.size as usize;
+        self.flights[slot as usize].moved = op.size;
         let buffer = std::mem::take(&mut self.buffers[slot as usize]);
-        let apart = size * count as usize <= buffer.len();
-        for n in 0..count {
-            let at = if apart { n as usize * size } else { 0 };
-            let value = &buffer[at..at + size];
-            let key = op.key + u64::from(n);
-            if self.shape.names.is_empty() {
-                // An update is of a key that is there.
-                let only = op.kind == OpKind::Update;
-                resp::command(send, 3 + usize::from(only));
-                resp::part(send, b"SET");
-                self.key(key, send);
-                resp::part(send, value);
-                if only {
-                    resp::part(send, b"XX");
-                }
-            } else {
-                resp::command(send, 2 + 2 * fields::fields(value).count());
-                resp::part(send, b"HSET");
-                self.key(key, send);
-                for field in fields::fields(value) {
-                    resp::part(send, field.name);
-                    resp::part(send, field.data);
-                }
-            }
-            self.expect(slot, Expect::Written);
-            if op.kind != OpKind::Update && !self.shape.index.is_empty() {
-                resp::command(send, 4);
-                resp::part(send, b"ZADD");
-                resp::part(send, &self.shape.index);
-                resp::part(send, b"0");
-                self.key(key, send);
-                self.expect(slot, Expect::Written);
-            }
+        if op.count > 1 {
+            self.put_many(op, slot, &buffer, send);
+        } else {
+            self.put_one(op, slot, &buffer[..op.size as usize], send);
         }
         self.buffers[slot as usize] = buffer;
+    }
+
+    fn put_one(&mut self, op: &Op, slot: u32, value: &[u8], send: &mut Vec<u8>) {
+        if self.shape.names.is_empty() {
+            // An update is of a key that is there.
+            let only = op.kind == OpKind::Update;
+            resp::command(send, 3 + usize::from(only));
+            resp::part(send, b"SET");
+            self.key(op.key, send);
+            resp::part(send, value);
+            if only {
+                resp::part(send, b"XX");
+            }
+        } else {
+            resp::command(send, 2 + 2 * fields::fields(value).count());
+            resp::part(send, b"HSET");
+            self.key(op.key, send);
+            for field in fields::fields(value) {
+                resp::part(send, field.name);
+                resp::part(send, field.data);
+            }
+        }
+        self.expect(slot, Expect::Written);
+        if op.kind != OpKind::Update {
+            self.index(op, slot, send);
+        }
+    }
+
+    /// Values of one piece, side by side in `buffer`.
+    fn put_many(&mut self, op: &Op, slot: u32, buffer: &[u8], send: &mut Vec<u8>) {
+        resp::command(send, 1 + 2 * op.count as usize);
+        resp::part(send, b"MSET");
+        let values = buffer.chunks(op.size.max(1) as usize);
+        for (key, value) in (op.key..).zip(values).take(op.count as usize) {
+            self.key(key, send);
+            resp::part(send, value);
+        }
+        self.expect(slot, Expect::Written);
+        self.index(op, slot, send);
         let flight = &mut self.flights[slot as usize];
-        flight.moved = op.size * u64::from(count);
-        flight.count = if count > 1 { count } else { 0 };
+        (flight.moved, flight.count) = (op.size * u64::from(op.count), op.count);
+    }
+
+    /// Adds new keys to the sorted set of all, where there is one.
+    fn index(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
+        if self.shape.index.is_empty() {
+            return;
+        }
+        let count = op.count.max(1);
+        resp::command(send, 2 + 2 * count as usize);
+        resp::part(send, b"ZADD");
+        resp::part(send, &self.shape.index);
+        for key in op.key..op.key + u64::from(count) {
+            resp::part(send, b"0");
+            self.key(key, send);
+        }
+        self.expect(slot, Expect::Written);
     }
 
     fn delete(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
@@ -392,12 +416,14 @@ impl State {
         if flight.status.is_ok() && flight.count < flight.wanted {
             flight.status = Status::NOT_FOUND;
         }
-        if !flight.status.is_ok() {
+        let some = flight.status == Status::NOT_FOUND && flight.wanted > 1;
+        if !flight.status.is_ok() && !some {
             return Some(Completion::failed(flight.token, flight.status));
         }
         // A single record is not counted.
         let count = if flight.wanted == 1 { 0 } else { flight.count };
         Some(Completion {
+            status: flight.status,
             count,
             ..Completion::ok(flight.token, flight.moved)
         })
@@ -420,7 +446,8 @@ impl Session for RedisSession {
             return Ok(Submitted::Full);
         }
         let room = state.buffers.get(slot as usize).map(|b| b.len() as u64);
-        if room.is_none_or(|room| op.kind.writes() && op.size > room) {
+        let asked = op.size * u64::from(op.count.max(1));
+        if room.is_none_or(|room| op.kind.writes() && asked > room) {
             return Err(Error::internal("value larger than the buffer").with("size", op.size));
         }
         state.flights[slot as usize] = Flight {

@@ -18,9 +18,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use taillight_core::capability::Capabilities;
-use taillight_core::plan::{Plan, Sync, TargetPlan};
+use taillight_core::plan::{Plan, Sync, TargetPlan, WorkloadPlan};
 use taillight_core::progress::OnProgress;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, OpKind, Result};
 
 use super::target::{Ask, KvTarget};
 use super::{Engine, Fault, Store};
@@ -49,6 +49,7 @@ impl Driver for RocksDb {
         let o = RocksOptions::parse(&target.options)?;
         let mut can = super::capabilities(o.direct_reads || o.direct_writes, o.read_only);
         can.sync = o.wal;
+        can.batches.push(OpKind::Get);
         Ok(can)
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
@@ -68,12 +69,23 @@ impl Driver for RocksDb {
             library: Library::load(&options.library)?,
             options,
         };
+        let many = spec.plan.workloads.iter().any(gets_many);
+        if many && engine.library.api.multi_get.is_none() {
+            return Err(Error::unavailable("this RocksDB has no multi-get")
+                .with("missing", "rocksdb_batched_multi_get_cf")
+                .hint("leave `batch` out of workloads that get, or use RocksDB 6.23 or newer"));
+        }
         Ok(Box::new(KvTarget::open(engine, &ask)?))
     }
 }
 
 fn syncs(plan: &Plan) -> bool {
     plan.workloads.iter().any(|w| w.sync != Sync::None)
+}
+
+/// Whether a get of the workload is one of several records.
+fn gets_many(w: &WorkloadPlan) -> bool {
+    w.batch > 1 && w.mix.iter().any(|part| part.op == OpKind::Get)
 }
 
 /// The library with this run's options.

@@ -187,7 +187,10 @@ pub const DOCS: &[OptionDoc] = &[
         "wal",
         "bool",
         "true",
-        "writes go to the write-ahead log; false: what is not flushed is lost in a crash",
+        "writes go to the write-ahead log; false: what is not flushed is lost in a crash. After a \
+         write that failed with an I/O error RocksDB takes none until it is opened again, and a build \
+         with assertions ends the process when it is asked: Taillight refuses later writes itself \
+         (status -7), and the report says how many",
     ),
     doc(
         "statistics",

@@ -331,7 +331,7 @@ impl Db {
     #[inline]
     pub fn writable(&self) -> Result<(), Fault> {
         match self.broken.get() {
-            Some(said) => Err(Fault(said.clone())),
+            Some(said) => Err(Fault::not_asked(said)),
             None => Ok(()),
         }
     }

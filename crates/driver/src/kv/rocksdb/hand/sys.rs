@@ -17,6 +17,9 @@ use crate::kv::{Fault, Hand, Packed, Range};
 /// that do not exist here; db_bench turns it off as well.
 const NO_PERF_COUNTERS: c_int = 1;
 
+/// What a library says that is too old for it.
+const NO_MULTI_GET: &str = "the library has no rocksdb_batched_multi_get_cf";
+
 /// What every get and put needs, side by side: found through the database and its library they
 /// would be in several places, which the CPU's caches do not hold over an operation of a store.
 #[derive(Clone, Copy)]
@@ -139,11 +142,7 @@ impl Hand for RocksHand {
 
     fn multi_get(&mut self, keys: &Packed, mut found: impl FnMut(&[u8])) -> Result<u32, Fault> {
         let Some(multi_get) = self.db.library.api.multi_get else {
-            let mut there = 0;
-            for key in keys.iter() {
-                there += u32::from(self.get(key, &mut found)?);
-            }
-            return Ok(there);
+            return Err(Fault(NO_MULTI_GET.to_owned()));
         };
         self.keys.clear();
         self.sizes.clear();

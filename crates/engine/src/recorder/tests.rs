@@ -1,0 +1,204 @@
+//! Putting off: operations of a keyed store at depth 1 are recorded a few at a time. Stamps are given
+//! by hand, so that every edge is met to the nanosecond.
+
+use crossbeam_channel::unbounded;
+use proptest::prelude::*;
+use taillight_rundir::chunk::{ChunkReader, Columns, Header, SIZES};
+
+use super::*;
+use crate::capture::{CHUNK_BYTES, Pool};
+
+const START: i64 = 1_000_000;
+const INTERVAL: u64 = 1_000_000;
+
+fn header() -> Header {
+    let mut sizes = [0; SIZES];
+    sizes[0] = 100;
+    Header {
+        worker: 0,
+        workload: 0,
+        phase: 0,
+        seq: 0,
+        columns: Columns {
+            issued: false,
+            intended: false,
+            sync: false,
+            size: false,
+            key: true,
+        },
+        unit_shift: 0,
+        file_size: u64::MAX >> 1,
+        base_ns: START,
+        sizes,
+        addressed: false,
+        partial: false,
+    }
+}
+
+/// A recorder with a channel for its parts.
+fn recorder(capture: Capture) -> (Recorder, Receiver<Message>) {
+    let timeline = Timeline {
+        start: Stamp(START),
+        measure: Stamp(START),
+        end: Stamp(START + 10 * INTERVAL as i64),
+        interval_ns: INTERVAL,
+    };
+    let (parts, taken) = unbounded();
+    let (_, spare) = unbounded();
+    let channels = Channels { parts, spare };
+    let kinds = &[OpKind::Get][..];
+    let recorder = Recorder::new((0, 0), timeline, (false, kinds), channels, capture);
+    (recorder, taken)
+}
+
+fn get(key: u64, submit: i64, complete: i64) -> Sample {
+    Sample {
+        op: OpKind::Get,
+        global: 0,
+        size: 100,
+        intended: submit,
+        submit,
+        issued: submit,
+        complete,
+        sync_ns: None,
+        key,
+    }
+}
+
+/// As the worker does it: a tick at the completion, then the operation.
+fn done(r: &mut Recorder, sample: &Sample) {
+    r.tick(Stamp(sample.complete), 1, || 0);
+    r.success_later(sample);
+}
+
+fn failure(key: u64, at: i64) -> Record {
+    Record {
+        status: Status::STORE,
+        ..record_of(&get(key, at, at), false)
+    }
+}
+
+/// Successes, bytes and failures by interval.
+fn counts(taken: &Receiver<Message>) -> Vec<(u32, u64, u64, u64)> {
+    let part = |message| match message {
+        Message::Part(part) => Some(part),
+        Message::Done { .. } => None,
+    };
+    let parts = taken.try_iter().filter_map(part);
+    let one = |part: Box<Part>| {
+        let op = part.ops[OpKind::Get as usize].as_deref().unwrap();
+        assert_eq!(op.service.len(), op.ops);
+        (part.index, op.ops, op.bytes, op.failed())
+    };
+    parts.map(one).collect()
+}
+
+#[test]
+fn at_most_sixteen_wait_and_a_slow_one_does_not() {
+    let (mut r, _taken) = recorder(Capture::off(header()));
+    let seen = |r: &mut Recorder| r.part.op(OpKind::Get, false).ops;
+    for i in 0..16 {
+        assert_eq!(seen(&mut r), if i == 0 { 0 } else { 1 });
+        // The first one comes long after nothing, and is recorded at once.
+        done(&mut r, &get(i, START + i as i64, START + 1 + i as i64));
+    }
+    done(&mut r, &get(16, START + 20, START + 21));
+    assert_eq!((seen(&mut r), r.put_off.len()), (17, 0));
+    done(&mut r, &get(17, START + 22, START + 23));
+    assert_eq!((seen(&mut r), r.put_off.len()), (17, 1));
+    done(&mut r, &get(18, START + 24, START + 24 + PUT_OFF_NS));
+    assert_eq!((seen(&mut r), r.put_off.len()), (19, 0), "slow: at once");
+}
+
+#[test]
+fn an_interval_has_its_own_to_the_nanosecond() {
+    let (mut r, taken) = recorder(Capture::off(header()));
+    let edge = START + INTERVAL as i64;
+    done(&mut r, &get(0, START, START + 1));
+    // Three before the edge, one at it, one after a whole empty interval.
+    for (key, at) in [(1, edge - 3), (2, edge - 2), (3, edge - 1), (4, edge)] {
+        done(&mut r, &get(key, at - 1, at));
+    }
+    done(&mut r, &get(5, edge + 1, edge + 2 * INTERVAL as i64));
+    r.finish(Stamp(edge + 2 * INTERVAL as i64 + 1), 0);
+    assert_eq!(
+        counts(&taken),
+        [(0, 4, 400, 0), (1, 1, 100, 0), (3, 1, 100, 0)]
+    );
+}
+
+#[test]
+fn what_waits_is_recorded_before_an_error_and_at_an_early_end() {
+    let (mut r, taken) = recorder(Capture::off(header()));
+    for i in 0..5 {
+        done(&mut r, &get(i, START + i as i64, START + 1 + i as i64));
+    }
+    assert_eq!(r.put_off.len(), 4);
+    r.record(&failure(5, START + 9));
+    assert_eq!(r.put_off.len(), 0);
+    done(&mut r, &get(6, START + 10, START + 11));
+    // Ended long before the planned time, with one waiting.
+    r.finish(Stamp(START + 12), 0);
+    assert_eq!(counts(&taken), [(0, 6, 600, 1)]);
+}
+
+#[test]
+fn batches_are_counted_as_operations_and_records() {
+    let (mut r, taken) = recorder(Capture::off(header()));
+    done(&mut r, &get(0, START, START + 1));
+    for (count, size) in [(16, 1600), (3, 300)] {
+        r.record(&Record {
+            count: Some(count),
+            size,
+            ..record_of(&get(1, START + 2, START + 3), false)
+        });
+    }
+    let op = r.part.op(OpKind::Get, false);
+    assert_eq!((op.ops, op.bytes, op.records()), (3, 2000, Some(20)));
+    r.finish(Stamp(START + 4), 0);
+    assert_eq!(counts(&taken), [(0, 3, 2000, 0)]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever comes in whatever distance: each operation is in the capture once, in its order, and
+    /// in the interval of its completion.
+    #[test]
+    fn nothing_is_lost_and_the_order_is_kept(
+        steps in prop::collection::vec((0i64..300_000, 0i64..3, 0u8..20), 1..400)
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = Pool::start(dir.path(), 6 * CHUNK_BYTES as u64, None, 1).unwrap();
+        let capture = Capture::new(pool.source(), header(), Default::default(), false);
+        let (mut r, taken) = recorder(capture);
+        let last = 9;
+        let (mut now, mut expected) = (START, std::collections::BTreeMap::<u32, (u64, u64)>::new());
+        for (i, (gap, scale, kind)) in steps.iter().enumerate() {
+            let submit = now;
+            now += 1 + gap / [1, 100, 10_000][*scale as usize];
+            let index = (((now - START) as u64 / INTERVAL) as u32).min(last);
+            let entry = expected.entry(index).or_default();
+            if *kind == 0 {
+                entry.1 += 1;
+                r.tick(Stamp(now), 1, || 0);
+                r.record(&failure(i as u64, now));
+            } else {
+                entry.0 += 1;
+                done(&mut r, &get(i as u64, submit, now));
+            }
+        }
+        let state = r.finish(Stamp(now), 0);
+        prop_assert_eq!(state.kept, steps.len() as u64);
+        let counted: Vec<_> = counts(&taken).into_iter().filter(|c| c.1 + c.3 > 0).collect();
+        let expected: Vec<_> = expected.iter().map(|(i, (ok, bad))| (*i, *ok, ok * 100, *bad)).collect();
+        prop_assert_eq!(counted, expected);
+        let mut keys = Vec::new();
+        for (_, path) in pool.finish().unwrap().chunks {
+            let bytes = std::fs::read(path).unwrap();
+            let reader = ChunkReader::open(&bytes).unwrap();
+            keys.extend(reader.records().map(|r| r.key.unwrap()));
+        }
+        prop_assert!(keys.into_iter().eq(0..steps.len() as u64));
+    }
+}

@@ -1,0 +1,126 @@
+//! What went wrong in a run: it failed, ended early, measured nothing, or I/Os of it failed.
+
+use taillight_core::Status;
+use taillight_rundir::RunStatus;
+use taillight_rundir::summary::{ErrorCount, Reason, Summary, VerdictStatus};
+
+use super::{reason, unsampled};
+use crate::analyse::Analysis;
+use crate::format::{self, Script};
+
+pub(super) fn failed(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reason)> {
+    if analysis.status != RunStatus::Failed {
+        return None;
+    }
+    let why = analysis
+        .manifest
+        .reason
+        .as_deref()
+        .unwrap_or("no reason was recorded");
+    let text = format!("The run failed: {}.", why.trim_end_matches('.'));
+    Some((VerdictStatus::Failed, reason("failed", text)))
+}
+
+pub(super) fn partial(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let text = match analysis.status {
+        RunStatus::Partial => {
+            let why = analysis
+                .manifest
+                .reason
+                .as_deref()
+                .unwrap_or("it was stopped or killed");
+            let why = why.trim_end_matches('.');
+            format!("The run ended early: {why}.{}", kept(analysis, summary))
+        }
+        RunStatus::Running => "The run is still going; this is what it has so far.".to_owned(),
+        RunStatus::Complete | RunStatus::Failed => return None,
+    };
+    Some((VerdictStatus::Partial, reason("partial", text)))
+}
+
+/// What there is of a run that ended early: `All 12,345 I/Os of its 3.2 s (of 10 s planned) were kept.`
+fn kept(analysis: &Analysis, summary: &Summary) -> String {
+    let run = &analysis.manifest.plan.run;
+    let planned = match (run.duration, run.operations) {
+        (Some(time), _) => format!(
+            " (of {} planned)",
+            format::duration_ns(time.0, Script::Plain)
+        ),
+        (None, Some(n)) => format!(" (of {} I/Os planned)", format::count(n)),
+        (None, None) => String::new(),
+    };
+    if summary.totals.count == 0 {
+        return String::new();
+    }
+    let count = format::count(summary.totals.count);
+    if unsampled(&summary.totals) {
+        return format!(" Only its {count} slowest I/Os were kept.");
+    }
+    let time = format::duration_ns(summary.totals.duration_ns, Script::Plain);
+    format!(" All {count} I/Os of its {time}{planned} were kept.")
+}
+
+pub(super) fn nothing(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    if summary.totals.count > summary.totals.errors || analysis.status == RunStatus::Failed {
+        return None;
+    }
+    let text = match summary.totals.errors {
+        0 => "Nothing was measured: the run holds no I/O of the measure phase.".to_owned(),
+        n => format!(
+            "Nothing was measured: all {} I/Os failed.",
+            format::count(n)
+        ),
+    };
+    Some((VerdictStatus::Failed, reason("nothing_measured", text)))
+}
+
+pub(super) fn errors(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let n = summary.errors.count;
+    if n == 0 {
+        return None;
+    }
+    let asked = |k: &&ErrorCount| k.status != Status::REFUSED.0;
+    let most = summary.errors.kinds.iter().find(asked);
+    let most = most.map_or(String::new(), |k| {
+        format!(", {} {}s: {}", of_them(k.count, n), k.op.name(), k.text)
+    });
+    let text = format!(
+        "{} of {} I/Os failed{most}. Latencies are those of successes only.",
+        format::count(n),
+        format::count(summary.totals.count)
+    );
+    Some((VerdictStatus::Errors, reason("io_errors", text)))
+}
+
+/// How many of `n` failures are of one kind.
+fn of_them(count: u64, n: u64) -> String {
+    match count {
+        _ if count * 2 > n => "most of them".to_owned(),
+        1 => "one of these".to_owned(),
+        _ => format!("{} of them", format::count(count)),
+    }
+}
+
+/// Writes that no store was asked for: failures that took no time, and show nothing of the store.
+pub(super) fn refused(a: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let kinds = || summary.errors.kinds.iter();
+    let refused = |k: &&ErrorCount| k.status == Status::REFUSED.0;
+    let n: u64 = kinds().filter(refused).map(|k| k.count).sum();
+    if n == 0 {
+        return None;
+    }
+    let failed = kinds().filter(|k| !refused(k) && k.op.writes());
+    let first = failed
+        .chain(kinds().filter(refused))
+        .find_map(|k| k.first_ns);
+    let when = first.map_or(String::new(), |at| {
+        let since = at.saturating_sub(a.start_ns).max(0) as u64;
+        format!(" at {}", format::duration_ns(since, Script::Plain))
+    });
+    let text = format!(
+        "After the first write error{when} {} writes were refused by Taillight without asking the \
+         store, which takes none until it is opened again. They are in no latency.",
+        format::count(n)
+    );
+    Some((VerdictStatus::Errors, reason("writes_refused", text)))
+}

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use taillight_core::plan::{Arrival, WorkloadPlan};
 use taillight_core::{OpKind, Result, Status};
 use taillight_rundir::summary::{
     Distributions, ErrorCount, Errors, Outlier, Qos, QosStatus, Slc, Summary, Totals,
@@ -143,6 +144,22 @@ fn several(tally: &Tally) -> Option<u64> {
     (tally.records > good).then_some(tally.records)
 }
 
+/// Mean gaps after which an open schedule is taken for ended.
+const GAPS: f64 = 10.0;
+
+/// How long a workload that goes on may do nothing, ns: the pause of its bursts, some gaps of its
+/// schedule, its think time.
+fn lull_ns(w: &WorkloadPlan, seconds: f64) -> f64 {
+    let think = w.think.map_or(0, |t| t.time.0) as f64;
+    match &w.arrival {
+        Arrival::Bursts { off, .. } => off.0 as f64,
+        _ => match saturation::asked(w, seconds) {
+            Some(rate) if rate > 0.0 => GAPS * 1e9 / rate,
+            _ => think,
+        },
+    }
+}
+
 struct View<'a> {
     analysis: &'a Analysis,
     asked: &'a Asked,
@@ -189,7 +206,7 @@ impl View<'_> {
 
     fn workloads(&self) -> Result<Vec<WorkloadSummary>> {
         let plan = &self.analysis.manifest.plan;
-        let of = |(index, workload): (usize, &taillight_core::plan::WorkloadPlan)| {
+        let of = |(index, workload): (usize, &WorkloadPlan)| {
             let groups = || {
                 let groups = self.analysis.groups.iter();
                 groups.filter(move |g| usize::from(g.workload) == index)
@@ -200,7 +217,8 @@ impl View<'_> {
             let whole = self.analysis.duration_ns;
             let last = all.iter().map(|g| g.tally.last_ns).max().unwrap_or(0);
             let own = last.saturating_sub(self.analysis.start_ns).max(0) as u64;
-            let early = own > 0 && (own as f64) < whole as f64 * 0.9;
+            let lull = lull_ns(workload, self.seconds());
+            let early = own > 0 && own as f64 + lull < whole as f64 * 0.9;
             let span = if early { own } else { whole };
             let totals = |set: &Set| {
                 let mut it = self.totals(set);

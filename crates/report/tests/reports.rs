@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use common::Sample;
 use taillight_core::OpKind;
+use taillight_core::plan::Arrival;
+use taillight_core::units::Span;
 use taillight_report::{Options, Report, format, make};
 use taillight_rundir::manifest::ScheduleInfo;
 use taillight_rundir::summary::{QosStatus, VerdictStatus};
@@ -162,6 +164,17 @@ fn a_workload_done_early_has_rates_of_its_own_time() {
     );
     let ratio = made.workloads[0].totals.iops / made.totals.iops;
     assert!((4.9..5.1).contains(&ratio), "{ratio}");
+    // The pause between two bursts is no end.
+    edit(&path, |m| {
+        m.plan.workloads[0].arrival = Arrival::Bursts {
+            rate: "1000/s".parse().unwrap(),
+            on: Span(1_000_000_000),
+            off: Span(9_000_000_000),
+        }
+    });
+    let made = summary(&path);
+    assert!(!codes(&made).contains(&"finished_early"));
+    assert_eq!(made.workloads[0].totals.iops, made.totals.iops);
 }
 
 #[test]

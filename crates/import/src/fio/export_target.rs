@@ -57,27 +57,7 @@ pub(super) fn target(plan: &Plan, out: &mut Out) -> Result<Target> {
         out.set("unlink", 1);
     }
     if ring {
-        for (field, name) in [
-            ("fixed_buffers", "fixedbufs"),
-            ("registered_files", "registerfiles"),
-            ("iopoll", "hipri"),
-            ("sqpoll", "sqthread_poll"),
-        ] {
-            if on(field) {
-                out.set(name, 1);
-            }
-        }
-        let cpu = option("sqpoll_cpu").and_then(toml::Value::as_integer);
-        if let Some(cpu) = cpu.filter(|c| *c >= 0) {
-            out.set("sqthread_poll_cpu", cpu);
-        }
-        let workers = option("io_workers").and_then(toml::Value::as_integer);
-        if workers.is_some_and(|n| n > 0) {
-            out.lacks(
-                "target.options.io_workers",
-                "fio leaves the ring's worker threads to the kernel",
-            );
-        }
+        ring_options(&t.options, out);
     }
     if t.destroy {
         out.lacks(
@@ -93,6 +73,33 @@ pub(super) fn target(plan: &Plan, out: &mut Out) -> Result<Target> {
         out.set("file_service_type", "random");
     }
     Ok(Target { files, size })
+}
+
+/// What an io_uring engine is asked for beyond its depth.
+fn ring_options(options: &toml::Table, out: &mut Out) {
+    let option = |name: &str| options.get(name);
+    let on = |name: &str| option(name).and_then(toml::Value::as_bool).unwrap_or(false);
+    for (field, name) in [
+        ("fixed_buffers", "fixedbufs"),
+        ("registered_files", "registerfiles"),
+        ("iopoll", "hipri"),
+        ("sqpoll", "sqthread_poll"),
+    ] {
+        if on(field) {
+            out.set(name, 1);
+        }
+    }
+    let cpu = option("sqpoll_cpu").and_then(toml::Value::as_integer);
+    if let Some(cpu) = cpu.filter(|c| *c >= 0) {
+        out.set("sqthread_poll_cpu", cpu);
+    }
+    let workers = option("io_workers").and_then(toml::Value::as_integer);
+    if workers.is_some_and(|n| n > 0) {
+        out.lacks(
+            "target.options.io_workers",
+            "fio leaves the ring's worker threads to the kernel",
+        );
+    }
 }
 
 /// The files behind a path, separated by colons.

@@ -7,7 +7,7 @@ use taillight_rundir::summary::{QosStatus, Totals};
 
 use super::{Cell, Table, Tone};
 use crate::format::{self, Script};
-use crate::verdict::{main, unsampled};
+use crate::verdict::{asked_for, main, unsampled};
 
 /// Percentiles of the compact table, of those that were asked for.
 const COMPACT: [&str; 6] = ["50", "90", "95", "99", "99.9", "99.99"];
@@ -271,15 +271,13 @@ fn estimates(
     pick: impl Fn(&Latency) -> Vec<Percentile>,
     script: Script,
 ) -> Table {
-    let lists: Vec<Vec<Percentile>> = sets.iter().map(|(_, t)| pick(main(t))).collect();
-    table.columns.extend(sets.iter().map(|(name, t)| {
-        let kind = if t.response.is_some() {
-            " response"
-        } else {
-            ""
-        };
-        format!("{name}{kind}")
-    }));
+    let lists: Vec<Vec<Percentile>> = sets.iter().map(|(_, t)| pick(asked_for(t).0)).collect();
+    table
+        .columns
+        .extend(sets.iter().map(|(name, t)| match asked_for(t).1 {
+            "latency" => name.clone(),
+            kind => format!("{name} {kind}"),
+        }));
     let mut starred: Option<Episodes> = None;
     for nth in 0..lists.iter().map(Vec::len).max().unwrap_or(0) {
         let label = lists.iter().find_map(|l| l.get(nth)).map(|p| p.p.clone());

@@ -425,7 +425,7 @@ mod tests {
 
     #[test]
     fn the_logs_of_all_workers_must_fit_into_memory() {
-        let mib = |n| Some(ByteSize(n << 20));
+        let mib = |n: u64| Some(ByteSize(n << 20));
         assert_eq!(fitting(mib(1), 64, 64 << 20).unwrap(), 1 << 20);
         assert_eq!(fitting(None, 4, 1 << 20).unwrap(), RING as usize);
         for (buffer, workers) in [(mib(1), 65), (mib(1 << 43), 4096)] {

@@ -82,7 +82,7 @@ fn end_to_end() -> Sample {
 fn load_and_end_to_end_stand_in_every_report() {
     for (sample, wanted) in [
         (beside_load(), ["Load, not measured", "writers", "1,000"]),
-        (end_to_end(), ["share | read end to end", "read", "service"]),
+        (end_to_end(), ["read end to end", "read", "service"]),
     ] {
         let run = run(&sample);
         let json = serde_json::to_value(&run.summary).unwrap();

@@ -16,6 +16,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("arrival-ramp", "fio has no such schedule"),
     ("arrival-replay", "fio has no such schedule"),
     ("arrival-steps", "fio has no such schedule"),
+    ("batch", "driver `rocksdb`"),
     ("file-strided", "fio has no `strided`"),
     ("file-trim", "no mix of these operations"),
     ("filestream", "driver `filestream`"),

@@ -119,6 +119,10 @@ fn every_example_runs_on_virtual_time() {
         if !is_search {
             args.extend(["--ops", "500"]);
         }
+        if text.lines().any(|line| line.starts_with("batch = ")) {
+            // It has no batches: this example runs whole on its own store (tests of the stores).
+            args.extend(["--set", "workload.0.batch=1"]);
+        }
         match keyed {
             true => args.extend(in_memory),
             false => args.extend(on_sim),

@@ -348,7 +348,7 @@ fn batches_write_and_read_every_record() {
         assert_eq!(written["totals"]["records"], 2000);
         assert_eq!(written["totals"]["errors"], 0);
         assert_eq!(
-            manifest(home.path(), "w")["plan"]["workloads"][0]["batch"],
+            manifest(home.path(), "w")["plan"]["workload"][0]["batch"],
             7
         );
         // One by one: all keys are there. In batches: a whole one even from the last keys.

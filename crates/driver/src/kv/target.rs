@@ -176,6 +176,10 @@ impl<E: Engine> Keyed for KvTarget<E> {
         self.home.records().unwrap_or(self.believed)
     }
     fn loaded(&self, records: u64) -> Result<()> {
+        if !self.home.creates() {
+            // Opened to be read only: nothing was written, and nothing is noted down.
+            return Ok(());
+        }
         let store = self.store()?;
         store
             .settle()

@@ -124,8 +124,20 @@ impl Store {
                 lane.hang_up();
                 Err(self.silent(Status::TIMEOUT))
             }
-            Drive::Failed(status) => Err(self.silent(status)),
+            Drive::Failed(status) => match lane.tls_why.take() {
+                Some(why) => Err(self.untrusted(&why)),
+                None => Err(self.silent(status)),
+            },
         }
+    }
+
+    /// TLS itself failed.
+    fn untrusted(&self, why: &str) -> Error {
+        let host = &self.place.hosts[0];
+        unreachable(&host.name, host.port).with("why", why).hint(
+            "a server with a certificate of its own: name the authority's PEM file in options.ca; \
+             a server without TLS: http://",
+        )
     }
 
     fn silent(&self, status: Status) -> Error {

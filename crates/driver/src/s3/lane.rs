@@ -74,6 +74,8 @@ pub struct Lane {
     told: bool,
     /// When the first byte of the body was read.
     pub first: Option<Stamp>,
+    /// What TLS says of the last failure, if it was its own.
+    pub tls_why: Option<String>,
 }
 
 /// What a request is besides its head.
@@ -111,6 +113,7 @@ impl Lane {
             timed: false,
             told: false,
             first: None,
+            tls_why: None,
         }
     }
 
@@ -175,6 +178,8 @@ impl Lane {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Drive::Waits,
             Err(e) => {
                 self.hang_up();
+                let tls = e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>());
+                self.tls_why = tls.map(ToString::to_string);
                 Drive::Failed(status(&e))
             }
         }

@@ -264,6 +264,8 @@ fn tls_trusts_the_ca_it_is_given_and_no_other() {
     }
     let e = error(&plan_on(&store, "", "tls/", 10, 1), None);
     assert_eq!(e.kind(), ErrorKind::Unavailable);
+    assert!(e.to_string().contains("certificate"), "{e}");
+    assert!(e.hint_text().unwrap().contains("options.ca"), "{e}");
     let missing = "ca = \"/nowhere.pem\"";
     let e = error(&plan_on(&store, missing, "tls/", 10, 1), None);
     assert!(e.hint_text().unwrap().contains("options.ca"), "{e}");

@@ -40,6 +40,7 @@ fn of(runs: &[(&str, &Manifest)]) -> Option<Table> {
         let first = values.next();
         values.any(|v| Some(v) != first)
     };
+    let any = names.iter().any(|n| differs(n));
     let rows: Vec<Vec<Cell>> = names
         .iter()
         .filter(|n| ALWAYS.contains(&n.as_str()) || differs(n))
@@ -60,7 +61,10 @@ fn of(runs: &[(&str, &Manifest)]) -> Option<Table> {
     columns.extend(runs.iter().map(|(label, _)| (*label).to_owned()));
     Some(Table {
         id: "differs",
-        title: "What differs between the targets".to_owned(),
+        title: match any {
+            true => "What differs between the targets".to_owned(),
+            false => "The same in all targets".to_owned(),
+        },
         note: None,
         columns,
         rows,

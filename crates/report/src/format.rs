@@ -129,8 +129,12 @@ pub fn short(value: f64) -> String {
 /// A share of a whole as per cent, with as many digits as it takes to be different from 0 and 100.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
-    if value == 0.0 || value >= 99.95 {
+    if value == 0.0 || value >= 100.0 {
         format!("{value:.0} %")
+    } else if value >= 99.9995 {
+        "over 99.999 %".to_owned()
+    } else if value >= 99.95 {
+        format!("{value:.3} %")
     } else if value >= 0.1 {
         format!("{value:.1} %")
     } else if value >= 0.001 {
@@ -198,6 +202,9 @@ mod tests {
         assert_eq!(short(12_345.0), "12.3 k");
         assert_eq!(percent(0.0001), "0.010 %");
         assert_eq!(percent(1.0), "100 %");
+        // All but a few is not all.
+        assert_eq!(percent(10_134.0 / 10_136.0), "99.980 %");
+        assert_eq!(percent(1.0 - 1e-9), "over 99.999 %");
         assert_eq!(nines_label(4), "99.99 %");
     }
 

@@ -65,7 +65,7 @@ pub fn read(path: &Path) -> Result<Given> {
         Error::usage("cannot read the job file")
             .with("path", &shown)
             .source(e)
-            .hint("give the path of a TOML file; the folder jobs/ has examples")
+            .hint("give the path of a job file (.toml), or of a fio job (.fio); the folder jobs/ has examples")
     };
     let (name, mut bytes) = ("stdin".to_owned(), Vec::new());
     let name = if path == Path::new("-") {
@@ -81,12 +81,12 @@ pub fn read(path: &Path) -> Result<Given> {
     if bytes.len() as u64 > MOST_BYTES {
         return Err(Error::usage("this is no job file: it is larger than 1 MiB")
             .with("path", name)
-            .hint("give the path of a TOML file; the folder jobs/ has examples"));
+            .hint("give the path of a job file (.toml), or of a fio job (.fio); the folder jobs/ has examples"));
     }
     let text = String::from_utf8(bytes).map_err(|_| {
         Error::usage("this is no job file: it is not text")
             .with("path", &name)
-            .hint("give the path of a TOML file; the folder jobs/ has examples")
+            .hint("give the path of a job file (.toml), or of a fio job (.fio); the folder jobs/ has examples")
     })?;
     Ok(Given { name, text })
 }

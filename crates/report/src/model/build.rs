@@ -116,6 +116,8 @@ fn tiles(summary: &Summary, script: Script) -> Vec<Tile> {
 
 /// What has no place in a picture matters beside the pictures only.
 const PICTURES: &str = "Pictures";
+/// Shortest run whose CPU time is said as a share of its time, s.
+const SHARE_FROM_S: f64 = 0.1;
 
 fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
     let mut facts = Vec::new();
@@ -323,12 +325,12 @@ fn overhead(summary: &Summary, script: Script) -> String {
     }
     if let Some(s) = o.cpu_s {
         let seconds = summary.totals.duration_ns as f64 / 1e9;
-        let cores = if seconds > 0.0 { s / seconds } else { 0.0 };
-        parts.push(format!(
-            "CPU {} ({} cores)",
-            format::duration(s * 1e9, script),
-            format::digits3(cores)
-        ));
+        let cpu = format::duration(s * 1e9, script);
+        // Beginning and ending are in it: of a short run, they are most of it.
+        parts.push(match seconds >= SHARE_FROM_S {
+            true => format!("CPU {cpu} ({} cores)", format::digits3(s / seconds)),
+            false => format!("CPU {cpu}, beginning and ending included"),
+        });
     }
     parts.extend(tracing(summary, script));
     if let Some(share) = o.trace_loss {

@@ -118,16 +118,12 @@ fn killed(dir: &Path, kill: impl FnOnce() + Send + 'static, mut command: assert_
     assert!(dir.join("out/report.html").is_file());
 }
 
-#[test]
-fn redis_runs_with_a_pipeline() {
-    let Some(server) = Server::redis() else {
-        return;
-    };
+/// What `operations` of this workload did, by two workers on a store of 2,000 keys of 100 B.
+fn redis_workload(server: &Server, operations: u32, workload: &str) -> Value {
     let job = format!(
-        "[run]\noperations = 5000\n[target]\ndriver = \"redis\"\npath = \
-         \"redis://127.0.0.1:{}/0\"\n[[workload]]\nworkers = 2\nqueue_depth = 16\n\
-         mix = {{ get = 50, update = 40, delete = 10 }}\nblock_size = \"100B\"\n\
-         keys = {{ count = 2000 }}\n",
+        "[run]\noperations = {operations}\n[target]\ndriver = \"redis\"\npath = \
+         \"redis://127.0.0.1:{}/0\"\n[[workload]]\nworkers = 2\n{workload}\n\
+         block_size = \"100B\"\nkeys = {{ count = 2000 }}\n",
         server.port
     );
     std::fs::write(server.dir.path().join("job.toml"), job).expect("written");
@@ -137,8 +133,18 @@ fn redis_runs_with_a_pipeline() {
         0,
     );
     let summary = server.summary("out");
-    assert_eq!(summary["totals"]["count"], 5000);
+    assert_eq!(summary["totals"]["count"], operations);
     assert_eq!(summary["totals"]["errors"], 0);
+    summary
+}
+
+#[test]
+fn redis_runs_with_a_pipeline() {
+    let Some(server) = Server::redis() else {
+        return;
+    };
+    let workload = "queue_depth = 16\nmix = { get = 50, update = 40, delete = 10 }";
+    redis_workload(&server, 5000, workload);
 }
 
 #[test]
@@ -146,21 +152,8 @@ fn redis_writes_and_reads_batches() {
     let Some(server) = Server::redis() else {
         return;
     };
-    let job = format!(
-        "run = {{ operations = 3000 }}\n[target]\ndriver = \"redis\"\npath = \
-         \"redis://127.0.0.1:{}/0\"\n[[workload]]\nworkers = 2\nqueue_depth = 4\nbatch = 16\n\
-         mix = {{ get = 50, insert = 50 }}\nblock_size = \"100B\"\nkeys = {{ count = 2000 }}\n",
-        server.port
-    );
-    std::fs::write(server.dir.path().join("job.toml"), job).expect("written");
-    run(
-        server.dir.path(),
-        &["run", "job.toml", "--output", "out"],
-        0,
-    );
-    let summary = server.summary("out");
-    assert_eq!(summary["totals"]["count"], 3000);
-    assert_eq!(summary["totals"]["errors"], 0);
+    let workload = "queue_depth = 4\nbatch = 16\nmix = { get = 50, insert = 50 }";
+    let summary = redis_workload(&server, 3000, workload);
     assert_eq!(summary["totals"]["records"], 3000 * 16);
     assert_eq!(summary["totals"]["bytes"], 3000 * 16 * 100);
 }

@@ -117,8 +117,8 @@ impl Packed {
     }
 }
 
-/// What every store here can do; all of them write in batches. `sync` here means a write that returns when it is durable; a store
-/// does not tell how much of its time the sync took.
+/// What every store here can do; all of them write in batches. `sync` here means a write that
+/// returns when it is durable; a store does not tell how much of its time the sync took.
 fn capabilities(direct: bool, reads_only: bool) -> Capabilities {
     let writes = [
         OpKind::Put,

@@ -7,6 +7,7 @@ use std::ptr::{null, null_mut};
 
 use anyhow::{Context, Result, bail};
 use libloading::Library;
+use std::mem::ManuallyDrop;
 
 type Obj = *mut c_void;
 type Text = *mut c_char;
@@ -30,7 +31,8 @@ pub struct Db {
     close: unsafe extern "C" fn(Obj),
     compact: unsafe extern "C" fn(Obj, Bytes, usize, Bytes, usize),
     /// Last: the functions above are its.
-    _library: Library,
+    /// Never unloaded: a thread of LevelDB's own goes on after the last database is closed.
+    _library: ManuallyDrop<Library>,
 }
 
 impl Db {
@@ -73,7 +75,7 @@ impl Db {
                 free: *library.get(b"leveldb_free")?,
                 close: *library.get(b"leveldb_close")?,
                 compact: *library.get(b"leveldb_compact_range")?,
-                _library: library,
+                _library: ManuallyDrop::new(library),
             })
         }
     }

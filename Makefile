@@ -4,9 +4,11 @@ CARGO ?= cargo
 .PHONY: help demo test ci tools
 
 help:
-	@echo 'make demo   measure the disk under this directory for a minute and write one report'
+	@echo 'make demo   build, measure the disk here and stores on it for a minute or two, write one report'
 	@echo 'make test   everything CI checks: format, lints, tests, docs, edges, a run of the binary'
 	@echo 'make ci     the same as make test'
+	@echo 'As root on Debian, all of them first install what is missing: C compiler, fio, RocksDB, LevelDB,'
+	@echo 'Redis, clang, bpftrace, file system tools, Python. As another user they only name it.'
 	@echo 'Single steps: cargo xtask help'
 
 # A Rust toolchain and a C compiler are needed before any Rust code of ours can run.

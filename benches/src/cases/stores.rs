@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::bare;
 use crate::pairs::{self, Arm, Bound, Report, Sample};
-use crate::{Setup, child, files, taillight};
+use crate::{Setup, child, files, machine, taillight};
 
 /// Records of a database.
 const RECORDS: u64 = 1_000_000;
@@ -23,7 +23,8 @@ const CACHE: u64 = 8 << 20;
 /// What a reader must know of the figures of RocksDB.
 const ROCKSDB_NOTE: &str = "Same library, same options (the OPTIONS file db_bench wrote), same \
      database for reads. db_bench takes no time of an operation (without --histogram it reads no \
-     clock for it); Taillight stamps and keeps every one. CPU is that of the measured time for \
+     clock for it); Taillight stamps and keeps every one. The arms called timed run \
+     with --histogram, which takes the time of each operation and keeps none of them. CPU is that of the measured time for \
      Taillight and of the whole process for db_bench, background threads included.";
 
 /// RocksDB, values of 100 B.
@@ -80,6 +81,12 @@ fn fresh(name: &str) -> Result<PathBuf> {
     Ok(dir)
 }
 
+/// Removes databases of a bench; Taillight has removed its own, unless told to keep it.
+fn cleared(dirs: &[PathBuf]) -> Result<()> {
+    let mut there = dirs.iter().filter(|d| d.exists());
+    Ok(there.try_for_each(fs::remove_dir_all)?)
+}
+
 /// The words of db_bench for the database in `dir`.
 fn db_bench_words(dir: &Path, shape: &Shape, benchmark: &str) -> Vec<String> {
     let mut words = vec![
@@ -95,6 +102,13 @@ fn db_bench_words(dir: &Path, shape: &Shape, benchmark: &str) -> Vec<String> {
             .split(' ')
             .map(String::from),
     );
+    words
+}
+
+/// The same with a histogram of latencies: db_bench then times every operation, and keeps none.
+fn timed(words: &[String]) -> Vec<String> {
+    let mut words = words.to_vec();
+    words.push("--histogram=1".into());
     words
 }
 
@@ -155,18 +169,45 @@ fn records(shape: &Shape, count: u64) -> String {
     )
 }
 
-/// A run of ours, from a job file; `fresh` directories are emptied before.
-fn own<'a>(name: &'static str, job: String, empty: Option<PathBuf>) -> Arm<'a> {
+/// An arm that starts as those of Taillight do.
+fn settled(mut arm: Arm<'_>, empty: Option<PathBuf>) -> Arm<'_> {
     Arm {
-        name,
-        command: taillight::shown(&job),
+        name: arm.name,
+        command: arm.command.clone(),
         run: Box::new(move || {
             if let Some(dir) = empty.as_ref().filter(|d| d.exists()) {
                 fs::remove_dir_all(dir)?;
             }
-            taillight::run(&job)
+            machine::settle()?;
+            (arm.run)()
         }),
     }
+}
+
+/// A run of ours, from a job file; `empty` is a directory to remove before.
+fn own<'a>(name: &'static str, job: String, empty: Option<PathBuf>) -> Arm<'a> {
+    let arm = Arm {
+        name,
+        command: taillight::shown(&job),
+        run: Box::new(move || taillight::run(&job)),
+    };
+    settled(arm, empty)
+}
+
+/// A run of db_bench with these words, of `what` with these records.
+fn peer<'a>(
+    name: &'static str,
+    words: &[String],
+    what: (&'static str, &'a Shape),
+    empty: Option<&Path>,
+) -> Arm<'a> {
+    let words = words.to_vec();
+    let arm = Arm {
+        name,
+        command: format!("db_bench {}", words.join(" ")),
+        run: Box::new(move || db_bench(&words, what.0, what.1)),
+    };
+    settled(arm, empty.map(Path::to_path_buf))
 }
 
 fn rocksdb(setup: &Setup, shape: &Shape) -> Result<Report> {
@@ -177,57 +218,31 @@ fn rocksdb(setup: &Setup, shape: &Shape) -> Result<Report> {
     let (theirs, ours) = (fresh("rocksdb-theirs")?, fresh("rocksdb-ours")?);
     let fill = db_bench_words(&theirs, shape, "fillseq");
     db_bench(&fill, "fillseq", shape)?;
-    let file = newest_options(&theirs)?;
-    let options = format!(
-        "options_file = \"{}\"\nblock_cache = \"{CACHE}B\"\n",
-        file.display()
-    );
-    let filler = job(
+    let options = same_options(&theirs)?;
+    let job = job(
         "rocksdb-fill.toml",
         "rocksdb",
         &ours,
         &options,
         &filling(shape),
     )?;
+    let what = ("fillseq", shape);
     report.arms = pairs::run(
         setup.pairs,
         vec![
-            own("taillight fill", filler, Some(ours.clone())),
-            Arm {
-                name: "db_bench fillseq",
-                command: format!("db_bench {}", fill.join(" ")),
-                run: Box::new(|| db_bench(&fill, "fillseq", shape)),
-            },
+            own("taillight fill", job, Some(ours.clone())),
+            peer("db_bench fillseq", &fill, what, Some(&theirs)),
+            peer(
+                "db_bench fillseq, timed",
+                &timed(&fill),
+                what,
+                Some(&theirs),
+            ),
         ],
     )?;
-    // One database for both: loaded by us, compacted by db_bench.
-    let kept = format!("{options}keep = true\n");
-    let reader = job(
-        "rocksdb-read.toml",
-        "rocksdb",
-        &ours,
-        &kept,
-        &reading(shape),
-    )?;
-    taillight::run(&reader)?;
-    let there = |benchmark: &str| {
-        let mut words = db_bench_words(&ours, shape, benchmark);
-        words.push("--use_existing_db=1".into());
-        words
-    };
-    child::run(Command::new("db_bench").args(there("compact")))?;
-    let read = there("readrandom");
-    report.arms.extend(pairs::run(
-        setup.pairs,
-        vec![
-            own("taillight read", reader, None),
-            Arm {
-                name: "db_bench readrandom",
-                command: format!("db_bench {}", read.join(" ")),
-                run: Box::new(|| db_bench(&read, "readrandom", shape)),
-            },
-        ],
-    )?);
+    report
+        .arms
+        .extend(rocksdb_reads(setup, shape, &ours, &options)?);
     compared(
         &mut report,
         &[
@@ -235,11 +250,48 @@ fn rocksdb(setup: &Setup, shape: &Shape) -> Result<Report> {
             ("taillight read", "db_bench readrandom"),
         ],
     )?;
+    report.ratio(
+        "iops",
+        "taillight fill",
+        "db_bench fillseq, timed",
+        Bound::None,
+    )?;
+    report.ratio(
+        "iops",
+        "taillight read",
+        "db_bench readrandom, timed",
+        Bound::None,
+    )?;
     report.notes.push(ROCKSDB_NOTE.into());
-    for dir in [theirs, ours] {
-        fs::remove_dir_all(dir)?;
-    }
+    cleared(&[theirs, ours])?;
     Ok(report)
+}
+
+/// Random reads of one database in `dir`: loaded by us, compacted by db_bench.
+fn rocksdb_reads(
+    setup: &Setup,
+    shape: &Shape,
+    dir: &Path,
+    options: &str,
+) -> Result<Vec<pairs::Rounds>> {
+    let kept = format!("{options}keep = true\n");
+    let job = job("rocksdb-read.toml", "rocksdb", dir, &kept, &reading(shape))?;
+    taillight::run(&job)?;
+    let there = |benchmark: &str| {
+        let mut words = db_bench_words(dir, shape, benchmark);
+        words.push("--use_existing_db=1".into());
+        words
+    };
+    child::run(Command::new("db_bench").args(there("compact")))?;
+    let (read, what) = (there("readrandom"), ("readrandom", shape));
+    pairs::run(
+        setup.pairs,
+        vec![
+            own("taillight read", job, None),
+            peer("db_bench readrandom", &read, what, None),
+            peer("db_bench readrandom, timed", &timed(&read), what, None),
+        ],
+    )
 }
 
 /// A fill in random order of the keys. db_bench's `fillrandom` draws numbers with repeats, so that a
@@ -254,11 +306,7 @@ fn rocksdb_random(setup: &Setup, shape: &Shape) -> Result<Report> {
     // Our keys are hashes in 20 decimal digits.
     fill.push("--key_size=20".into());
     db_bench(&fill, "filluniquerandom", shape)?;
-    let file = newest_options(&theirs)?;
-    let options = format!(
-        "options_file = \"{}\"\nblock_cache = \"{CACHE}B\"\n",
-        file.display()
-    );
+    let options = same_options(&theirs)?;
     let work = format!(
         "mix = \"insert\"\nblock_size = \"{}B\"\npayload = {{ kind = \"random\", compressible = 50 }}\n\
          keys = {{ count = 0, naming = \"hashed\", prefix = \"\", digits = 20 }}\n",
@@ -269,11 +317,12 @@ fn rocksdb_random(setup: &Setup, shape: &Shape) -> Result<Report> {
         setup.pairs,
         vec![
             own("taillight random fill", filler, Some(ours.clone())),
-            Arm {
-                name: "db_bench filluniquerandom",
-                command: format!("db_bench {}", fill.join(" ")),
-                run: Box::new(|| db_bench(&fill, "filluniquerandom", shape)),
-            },
+            peer(
+                "db_bench filluniquerandom",
+                &fill,
+                ("filluniquerandom", shape),
+                Some(&theirs),
+            ),
         ],
     )?;
     compared(
@@ -281,9 +330,7 @@ fn rocksdb_random(setup: &Setup, shape: &Shape) -> Result<Report> {
         &[("taillight random fill", "db_bench filluniquerandom")],
     )?;
     report.notes.push(ROCKSDB_NOTE.into());
-    for dir in [theirs, ours] {
-        fs::remove_dir_all(dir)?;
-    }
+    cleared(&[theirs, ours])?;
     Ok(report)
 }
 
@@ -294,6 +341,14 @@ fn compared(report: &mut Report, arms: &[(&str, &str)]) -> Result<()> {
         report.ratio("cpu_ns", own, other, Bound::AtMost(1.0))?;
     }
     Ok(())
+}
+
+/// Our options for a database like the one that db_bench made in `dir`.
+fn same_options(dir: &Path) -> Result<String> {
+    let file = newest_options(dir)?.display().to_string();
+    Ok(format!(
+        "options_file = \"{file}\"\nblock_cache = \"{CACHE}B\"\n"
+    ))
 }
 
 /// The options in force, as RocksDB wrote them last; copied, since the database goes.
@@ -324,7 +379,10 @@ fn leveldb(setup: &Setup, shape: &Shape) -> Result<Report> {
         setup.pairs,
         vec![
             own("taillight fill", filler, Some(ours.clone())),
-            bare("bare fill", words(&theirs, "fill")),
+            settled(
+                bare("bare fill", words(&theirs, "fill")),
+                Some(theirs.clone()),
+            ),
         ],
     )?;
     let reader = job(
@@ -341,7 +399,7 @@ fn leveldb(setup: &Setup, shape: &Shape) -> Result<Report> {
         setup.pairs,
         vec![
             own("taillight read", reader, None),
-            bare("bare read", words(&ours, "read")),
+            settled(bare("bare read", words(&ours, "read")), None),
         ],
     )?);
     compared(
@@ -357,9 +415,7 @@ fn leveldb(setup: &Setup, shape: &Shape) -> Result<Report> {
          closing; Taillight's is that of the measured time, background threads included."
             .into(),
     );
-    for dir in [theirs, ours] {
-        fs::remove_dir_all(dir)?;
-    }
+    cleared(&[theirs, ours])?;
     Ok(report)
 }
 

@@ -161,7 +161,7 @@ fn run(words: &str) -> Result<Sample> {
     let trace = &manifest["trace"];
     if !trace.is_null() {
         ensure!(
-            trace["rung"] == "trace_points",
+            trace["rung"] == "bpf",
             "the run was not traced: {} (needs root)",
             trace["why"]
         );

@@ -127,13 +127,15 @@ pub struct RunArgs {
     pub rate: Option<String>,
     /// How the rate is spread.
     #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
-    #[arg(help = "How the rate is spread: constant")]
+    #[arg(
+        help = "How the rate is spread: constant or poisson; a job file knows bursts, steps, ramp and replay, too"
+    )]
     pub arrival: Option<ArrivalFlag>,
     /// Bypass the page cache; `--direct=false` goes through it.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", hide_possible_values = true)]
     pub direct: Option<bool>,
-    /// Durability of writes: none, fdatasync:N, fsync:N, dsync or sync.
+    /// Durability of writes: none, fdatasync, fsync (:N for every N-th write), dsync or sync.
     #[arg(long, value_name = "KIND")]
     pub sync: Option<String>,
     /// Run directory, new or empty [default: taillight-runs/NAME-UTC].

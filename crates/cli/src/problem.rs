@@ -1,5 +1,6 @@
 //! An error as text on standard error, and as an exit code.
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use taillight_core::Error;
 use taillight_core::exit::Exit;
 
@@ -9,10 +10,77 @@ use crate::output;
 pub fn command_line(e: &clap::Error) -> Exit {
     // Nothing to do when nobody reads it.
     let _ = e.print();
+    if let Some(hint) = instead(e) {
+        output::note(&format!("hint: {hint}"));
+    }
     if e.use_stderr() {
         Exit::Usage
     } else {
         Exit::Ok
+    }
+}
+
+/// Flags that other tools have, or that people try, and what does the same here.
+const INSTEAD: &[(&str, &str)] = &[
+    (
+        "--name",
+        "--set run.name=NAME; it stands in reports and in the default --output",
+    ),
+    ("--seed", "--set run.seed=N"),
+    ("--warmup", "--set run.warmup=5s"),
+    ("--ramp_time", "--set run.warmup=5s"),
+    ("--duration", "--runtime TIME"),
+    ("--time", "--runtime TIME"),
+    ("--threads", "--workers N"),
+    ("--numjobs", "--workers N"),
+    ("--iodepth", "--depth N"),
+    ("--queue-depth", "--depth N"),
+    ("--filename", "--path PATH"),
+    ("--directory", "--path DIR/"),
+    ("--rate_iops", "--rate 1000/s"),
+    (
+        "--ioengine",
+        "--set target.options.engine=uring (`taillight drivers file`)",
+    ),
+    (
+        "--engine",
+        "--set target.options.engine=uring (`taillight drivers file`)",
+    ),
+    ("--keep", "--set target.options.keep=true"),
+    ("--trace", "--set trace.mode=outliers"),
+    ("--repeat", "--set run.repeat=N"),
+    ("--records", "--set workload.0.keys.count=N"),
+    (
+        "--mix",
+        "--set workload.0.mix=update (or another operation)",
+    ),
+    ("--option", "--set target.options.NAME=VALUE"),
+];
+
+/// What to write instead of an argument of `run` that is none.
+fn instead(e: &clap::Error) -> Option<String> {
+    if e.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let Some(ContextValue::String(given)) = e.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    if matches!(given.as_str(), "true" | "false") {
+        return Some(format!("a value of a switch needs `=`: --direct={given}"));
+    }
+    let flag = given.split('=').next().unwrap_or_default();
+    // Other commands have other flags, and their usage line names them.
+    let run = std::env::args().nth(1).is_some_and(|c| c == "run");
+    let known = INSTEAD.iter().find(|(name, _)| *name == flag && run);
+    match known {
+        Some((_, other)) => Some(format!("write {other}")),
+        None if run && flag.starts_with("--") && e.get(ContextKind::SuggestedArg).is_none() => {
+            Some(
+                "every field of a job can be set: --set table.field=value (docs/job-file.md)"
+                    .to_owned(),
+            )
+        }
+        None => None,
     }
 }
 

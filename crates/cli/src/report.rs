@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
-use taillight_report::format::count;
 use taillight_report::{Frame, Options, Report};
 use taillight_rundir::{RunDir, salvage};
 
@@ -17,8 +16,14 @@ use crate::{outcome, output};
 /// repeats how the runs went, so that a report made later still stops a script.
 ///
 /// # Errors
-/// `Unavailable` or `Corrupt` for a directory that is no readable run.
+/// `Usage` for an output that holds what Taillight did not make; `Unavailable` or `Corrupt` for a
+/// directory that is no readable run.
 pub fn main(args: &ReportArgs) -> Result<Exit> {
+    for run in &args.runs {
+        RunDir::open(run)?;
+    }
+    // Before the first write: salvaging writes, too.
+    taillight_report::check_output(&args.runs, args.output.as_deref())?;
     let mut shown = Shown::new();
     for run in &args.runs {
         rescue(run, &mut shown)?;
@@ -90,11 +95,7 @@ fn rescue(run: &Path, shown: &mut Shown) -> Result<()> {
     })?;
     shown.end();
     if let Some(salvaged) = salvaged {
-        output::note(&format!(
-            "{}: the run was killed; {} I/Os were saved",
-            run.display(),
-            count(salvaged.ios)
-        ));
+        output::note(&format!("{}: {}", run.display(), salvaged.text));
     }
     Ok(())
 }

@@ -63,7 +63,10 @@ pub fn main(args: &SuiteArgs) -> Result<Exit> {
         exit = run::worse(exit, problem::show(&e));
     }
     if !done.is_empty() {
-        conclude(&home, &done)?;
+        let ran = |s: &&Step| done.iter().any(|(name, _)| *name == s.name);
+        let left = steps.iter().filter(|s| !ran(s));
+        let left: Vec<&str> = left.map(|s| s.name.as_str()).collect();
+        conclude(&home, &done, &left)?;
     }
     Ok(exit)
 }
@@ -173,8 +176,8 @@ fn one(step: &Step, stay: &Stay, first: u16, used: bool) -> Result<run::Done> {
     Ok(done)
 }
 
-/// One report and one table over all runs.
-fn conclude(home: &Path, done: &[(&str, PathBuf)]) -> Result<()> {
+/// One report and one table over all runs. `left`: those that did not run.
+fn conclude(home: &Path, done: &[(&str, PathBuf)], left: &[&str]) -> Result<()> {
     let paths: Vec<PathBuf> = done.iter().map(|(_, path)| path.clone()).collect();
     let report = report::of_series(&paths, home, Frame::default())?;
     output::line(&format!("\n{}", report.text.trim_end()));
@@ -183,14 +186,13 @@ fn conclude(home: &Path, done: &[(&str, PathBuf)]) -> Result<()> {
         .zip(&report.summaries)
         .map(|((name, _), summary)| Phase { name, summary })
         .collect();
-    output::line(
-        "\nIn YCSB's terms (latencies in us, of successes; a read-modify-write is one operation):",
-    );
+    output::line("\nIn YCSB's terms, in us, of successes (a read-modify-write is one operation):");
     output::line(ycsb::table(&phases).trim_end());
-    let lines: Vec<String> = phases
+    let mut lines: Vec<String> = phases
         .iter()
-        .map(|p| format!("# {}\n{}", p.name, ycsb::lines(p)))
+        .map(|p| format!("# {}\n{}", p.title(), ycsb::lines(p)))
         .collect();
+    lines.extend(left.iter().map(|name| format!("# {name} (not run)\n")));
     let path = home.join(LINES);
     std::fs::write(&path, lines.join("\n")).map_err(|e| {
         Error::unavailable("cannot write the table")

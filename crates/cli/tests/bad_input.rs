@@ -274,8 +274,8 @@ const FLAGS: &[Case] = &[
         4,
         &[
             "not enough space",
-            "needed_bytes: ",
-            "available_bytes: ",
+            "needed: 902 TiB",
+            "available: ",
             "hint: free ",
         ],
     ),
@@ -331,6 +331,13 @@ const JOBS: &[(&str, &[&str])] = &[
     (
         "[target]\ndriver = \"null\"\n[[workload]]\nmix = \"scan\"\n",
         &["cannot scan", "it can: "],
+    ),
+    (
+        "[target]\ndriver = \"redis\"\npath = \"unix:/no\"\n[[workload]]\nmix = \"scan\"\n",
+        &[
+            "cannot scan",
+            "it can scan with target.options.index = true",
+        ],
     ),
     (
         "[target]\ndriver = \"null\"\n[[workload]]\nmix = { read = 0 }\n",

@@ -17,13 +17,17 @@ const REFUSED: &[(&str, &str)] = &[
     ("arrival-replay", "fio has no such schedule"),
     ("arrival-steps", "fio has no such schedule"),
     ("batch", "driver `rocksdb`"),
+    ("file-reverse", "fio has no `reverse`"),
     ("file-strided", "fio has no `strided`"),
     ("file-trim", "no mix of these operations"),
     ("filestream", "driver `filestream`"),
     ("leveldb", "driver `leveldb`"),
+    ("memory-end-to-end", "driver `memory`"),
+    ("memory-latest", "driver `memory`"),
     ("misses", "driver `memory`"),
     ("redis", "driver `redis`"),
     ("rocksdb", "driver `rocksdb`"),
+    ("snapshot", "driver `rocksdb`"),
     ("s3-mixed", "driver `s3`"),
     ("s3-multipart", "driver `s3`"),
     ("sbk-end-to-end", "writer's stamp"),
@@ -192,6 +196,27 @@ fn fio_does_the_same_with_an_exported_job() {
             );
         }
     }
+}
+
+#[test]
+fn what_fio_dies_of_is_said_in_the_exported_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let job = |arrival: &str| {
+        let text = format!(
+            "[target]\ndriver = \"file\"\npath = \"data\"\nsize = \"4MiB\"\n[[workload]]\n\
+             mix = \"write\"\nsync = \"fdatasync:1\"\narrival = {arrival}\n"
+        );
+        std::fs::write(dir.path().join("job.toml"), text).expect("written");
+        run(
+            dir.path(),
+            &["export", "job.toml", "--format", "fio-job"],
+            0,
+        )
+        .0
+    };
+    let what = ";   workload w0: arrival, sync: fio 3.33 dies of a division by zero";
+    assert!(job("{ kind = \"poisson\", rate = \"10/s\" }").contains(what));
+    assert!(!job("{ rate = \"10/s\" }").contains(what));
 }
 
 #[test]

@@ -175,3 +175,53 @@ fn a_run_is_exported_from_its_directory() {
     assert!(fio.lines().any(|l| l == "number_ios=1000"), "{fio}");
     assert!(err.contains("run.seed"), "{err}");
 }
+
+#[test]
+fn every_target_is_looked_at_before_the_first_job_runs() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path();
+    let write = |name: &str, text: &str| {
+        std::fs::write(path.join(name), text).expect("written");
+    };
+    write("precious", &"somebody's data\n".repeat(4096));
+    let jobs = |second: &str| {
+        format!(
+            "[global]\nsize=1m\nbs=4k\nnumber_ios=16\n[first]\nrw=write\nfilename=fresh\n\
+             [second]\nstonewall\n{second}\n"
+        )
+    };
+    let untouched = || {
+        assert!(!path.join("fresh").exists(), "the first job ran");
+        assert!(!path.join("taillight-runs").exists());
+        let text = std::fs::read_to_string(path.join("precious")).expect("kept");
+        assert_eq!(text, "somebody's data\n".repeat(4096));
+    };
+    for (second, code, what) in [
+        ("rw=write\nfilename=precious", 3, "did not make"),
+        ("rw=write\nfilename=absent/dir/file", 4, "absent"),
+        (
+            "rw=randread\nfilename=huge\nsize=4096t",
+            4,
+            "not enough space",
+        ),
+        ("rw=read\nfilename=/dev/null", 2, "/dev/null"),
+    ] {
+        write("two.fio", &jobs(second));
+        let (out, err) = run(path, &["run", "two.fio"], code);
+        assert!(err.contains(what) && err.contains("second"), "{err}");
+        assert!(!out.contains("=="), "{out}");
+        untouched();
+    }
+    // Where the second run would go.
+    write("two.fio", &jobs("rw=read\nfilename=fresh"));
+    std::fs::create_dir_all(path.join("out/second")).expect("made");
+    write("out/second/notes", "mine");
+    let (_, err) = run(path, &["run", "two.fio", "--output", "out"], 2);
+    assert!(err.contains("not empty") && err.contains("second"), "{err}");
+    untouched();
+    assert!(!path.join("out/first").exists());
+    // What the first job makes is no obstacle to the second.
+    std::fs::remove_file(path.join("out/second/notes")).expect("removed");
+    run(path, &["run", "two.fio", "--output", "out"], 0);
+    assert!(path.join("out/second/summary.json").exists());
+}

@@ -184,7 +184,14 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     let before = std::fs::read(dir.path().join("out/manifest.json")).unwrap();
     let far = "dev=8:0 sector=1 bytes=4096 op=R issue=1 done=2\n";
     let snoop = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)\n0.1 x 1 sda R 8 512 0.1\n";
-    let files: [(&str, &[u8], i32, &str); 5] = [
+    let files: [(&str, &[u8], i32, &str); 7] = [
+        ("other.json", b"{\"a\": 1}", 2, "no log that nvme-cli"),
+        (
+            "cut.json",
+            b"{\"critical_warning\": 0,",
+            2,
+            "nvme smart-log",
+        ),
         ("far.txt", far.as_bytes(), 2, "no time in common"),
         ("snoop.txt", snoop.as_bytes(), 2, "does not belong"),
         ("cut.blktrace.0", b"\x07taexxxxxxxx", 4, "no block I/O"),

@@ -5,7 +5,9 @@
 #[allow(dead_code)]
 mod traced;
 
+use std::path::Path;
 use std::process::{Child, Command};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -28,6 +30,16 @@ fn names_nothing_below(value: &Value) {
         let layer = io["layer"].as_str().expect("a name");
         assert!(!BELOW.contains(&layer), "{io}");
     }
+}
+
+/// Tests that fill a CPU, and the one that is about a program with a CPU to be had, take turns:
+/// the hogs of one would be the truth of the other.
+static CPUS: Mutex<()> = Mutex::new(());
+
+/// Waits for the turn; a test that failed in its own gives it back.
+fn turn() -> MutexGuard<'static, ()> {
+    CPUS.lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Busy processes on the first CPU, of higher weight than others; ended on drop.
@@ -77,6 +89,7 @@ const LOAD: &str = "--driver file --path data --size 64MiB --rw randread --bs 4K
 
 /// Runs the load with a CPU hog beside its worker for a while; from, to, and what it explains.
 fn hogged(before: &[&str], words: &str) -> (i64, i64, Value, String, String) {
+    let _turn = turn();
     let dir = open_place();
     let run = Run::start(
         dir.path(),
@@ -105,7 +118,7 @@ fn without_rights_a_cpu_hog_is_blamed_on_the_cpu() {
     let (from, to, value, text, err) = hogged(&before, "");
     assert_eq!(value["rung"], "perf", "{text}");
     let refused = &value["trace"]["refused"][0];
-    assert_eq!(refused["rung"], "trace_points");
+    assert_eq!(refused["rung"], "bpf");
     assert!(
         refused["why"]
             .as_str()
@@ -131,6 +144,7 @@ fn without_rights_a_cpu_hog_is_blamed_on_the_cpu() {
 
 #[test]
 fn a_stopped_program_is_not_blamed_on_a_device() {
+    let _turn = turn();
     let dir = open_place();
     let words = format!("{LOAD} --runtime 3s --set trace.threshold=300ms --set trace.rung=perf");
     let run = Run::start(dir.path(), &["env"], &words);
@@ -150,6 +164,25 @@ fn a_stopped_program_is_not_blamed_on_a_device() {
     assert!(value["blocked"]["outliers"].as_u64() >= Some(1), "{value}");
 }
 
+/// One link to the outliers of one run; among several, a link each with the run's name.
+fn links_name_the_run(out: &Path) {
+    let path = |p: &Path| p.to_str().expect("a plain path").to_owned();
+    let binary = path(&traced::binary());
+    let page = |name: &str, runs: &[&str]| {
+        let at = path(&out.with_file_name(name));
+        let words = [&[&*binary, "report"], runs, &["--output", &at]].concat();
+        tool(&words).expect("a report");
+        std::fs::read_to_string(at).expect("a page")
+    };
+    let out = path(out);
+    let one = page("one.html", &[&out]);
+    assert!(one.contains("#explain0\">Why the tail is slow</a>"));
+    let two = page("two.html", &[&out, &out]);
+    for link in ["#explain0\">out", "#explain1\">out", "#episodes1\">out"] {
+        assert!(two.contains(link), "{link}");
+    }
+}
+
 #[test]
 fn a_queue_of_io_uring_is_watched_too() {
     let dir = open_place();
@@ -157,6 +190,7 @@ fn a_queue_of_io_uring_is_watched_too() {
         "{LOAD} --depth 8 --ops 30000 --set target.options.engine=uring --set trace.rung=perf"
     );
     let (value, text, _) = Run::start(dir.path(), &["env"], &words).explained();
+    links_name_the_run(&dir.path().join("out"));
     assert_eq!(
         (&value["rung"], &value["trace"]["refused"]),
         (&"perf".into(), &Value::Null)

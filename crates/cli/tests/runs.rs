@@ -167,6 +167,51 @@ fn a_killed_run_is_salvaged() {
 }
 
 #[test]
+fn a_capture_that_is_deleted_in_the_run_is_said_and_counted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let child = started(dir.path());
+    let out = dir.path().join("out");
+    let id = json(&out.join("manifest.json"))["run_id"].clone();
+    let capture = format!("/dev/shm/taillight-{}", id.as_str().expect("a name"));
+    std::fs::remove_dir_all(&capture).expect("it is there");
+    signal(&child, "TERM");
+    let done = child.wait_with_output().expect("it ends");
+    let err = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(143), "{err}");
+    assert!(
+        err.contains("the capture was deleted while the run went"),
+        "{err}"
+    );
+    assert!(err.contains(&capture) && !err.contains("not lost"), "{err}");
+    // Rates and histograms are whole; what is gone is counted.
+    let (text, err) = run(dir.path(), &["report", "out"], 5);
+    assert!(!err.contains("killed"), "{err}");
+    assert!(text.contains("missing from the capture"), "{text}");
+    assert!(
+        !text.contains("nothing lost") && !text.contains("killed"),
+        "{text}"
+    );
+    let summary = json(&out.join("summary.json"));
+    let (lost, all) = (&summary["losses"]["ios"], &summary["totals"]["count"]);
+    assert!(lost.as_u64() > Some(100) && lost == all, "{lost} of {all}");
+}
+
+#[test]
+fn a_killed_run_whose_capture_is_gone_does_not_say_that_nothing_is_lost() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut child = started(dir.path());
+    signal(&child, "KILL");
+    child.wait().expect("it ends");
+    let id = json(&dir.path().join("out/manifest.json"))["run_id"].clone();
+    let capture = format!("/dev/shm/taillight-{}", id.as_str().expect("a name"));
+    std::fs::remove_dir_all(&capture).expect("it is there");
+    let (text, err) = run(dir.path(), &["report", "out"], 5);
+    assert!(err.contains("the capture in memory is gone"), "{err}");
+    assert!(!text.contains("nothing lost"), "{text}");
+    assert!(text.contains("capture files gone"), "{text}");
+}
+
+#[test]
 fn a_reader_that_went_away_does_not_matter() {
     let dir = tempfile::tempdir().expect("a directory");
     for args in [

@@ -41,14 +41,18 @@ fn the_rate_of_a_queue_is_the_one_theory_gives() {
     let text = std::fs::read_to_string(
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../jobs/search.toml"),
     );
-    let (out, _) = job(dir.path(), &text.expect("the example"), 0);
+    // Always the same draws: an interval of 95 % misses the truth now and then.
+    let text = text
+        .expect("the example")
+        .replace("[run]\n", "[run]\nseed = 1\n");
+    let (out, _) = job(dir.path(), &text, 0);
     let search = json(&dir.path().join("out/search.json"));
     fits(dir.path(), "search", &search);
     assert_eq!(search["outcome"], "found", "{out}");
     let (answer, theory) = (search["answer"]["value"].as_f64().expect("a rate"), 769.7);
     // Undecided counts as failed, so it lies below by up to the precision and the interval.
     assert!(
-        answer > 0.88 * theory && answer < 1.03 * theory,
+        answer > 0.9 * theory && answer < 1.03 * theory,
         "{answer}\n{out}"
     );
     let above = search["answer"]["failed_above"].as_f64().expect("a rate");
@@ -62,7 +66,16 @@ fn the_rate_of_a_queue_is_the_one_theory_gives() {
         let manifest = json(&place.join("manifest.json"));
         let arrival = &manifest["plan"]["workload"][0]["arrival"];
         assert_eq!(arrival["kind"], "poisson");
+        assert_eq!(probe["clustered"], true, "{probe}");
         assert!(place.join("report.html").is_file());
+        // Where there is no saturation, the interval holds the percentile that theory gives.
+        let rate = probe["value"].as_f64().expect("a rate");
+        let truth = 100f64.ln() / (1000.0 - rate) * 1e9;
+        let end = |name: &str| probe[name].as_f64();
+        if rate < 950.0 {
+            let (lo, hi) = (end("lo_ns").expect("an end"), end("hi_ns").expect("an end"));
+            assert!(lo <= truth && truth <= hi, "{truth}: {probe}");
+        }
     }
     let at_answer: Vec<_> = probes.iter().filter(|p| p["value"] == answer).collect();
     assert!(at_answer.len() >= 2, "it was verified");
@@ -72,6 +85,91 @@ fn the_rate_of_a_queue_is_the_one_theory_gives() {
     );
     assert!(dir.path().join("out/report.html").is_file());
     assert!(out.contains("The answer is"), "{out}");
+    assert_eq!(search["answer"]["clustered"], true);
+    assert!(out.contains("counted as one event"), "{out}");
+}
+
+/// Not every I/O kept, or a percentile below the 90th: the interval is the one for independent
+/// I/Os, and the answer says so.
+#[test]
+fn an_answer_says_when_ios_were_taken_for_independent() {
+    for (capture, at) in [("off", "99"), ("all", "50")] {
+        let dir = scratch();
+        let text = include_str!("../../../jobs/search.toml")
+            .replace(
+                "[search]\n",
+                &format!("[capture]\nmode = \"{capture}\"\n[search]\n"),
+            )
+            .replace("at = \"99\"", &format!("at = \"{at}\""))
+            .replace("to = \"5000/s\"", "to = \"200/s\"");
+        let (out, _) = job(dir.path(), &text, 0);
+        let search = json(&dir.path().join("out/search.json"));
+        assert_eq!(search["answer"]["clustered"], false, "{out}");
+        assert!(out.contains("taken for independent"), "{out}");
+        assert!(!out.contains("counted as one event"), "{out}");
+    }
+}
+
+/// How often the 95 % intervals of a probe hold the true percentile of a queue at 80 % load: 100
+/// seeds, 1 to 100, all counted. The counts are in docs/search.md; made again with
+/// `cargo test -p taillight-cli --test series coverage -- --ignored --nocapture`.
+#[test]
+#[ignore = "100 runs; a measurement, whose counts are in docs/search.md"]
+fn coverage_of_both_intervals() {
+    let truth = 100f64.ln() / (1000.0 - 800.0) * 1e9;
+    let text = include_str!("../../../jobs/search.toml");
+    // Every probe is far above the ceiling, so each search is one probe.
+    let text = text
+        .replace("from = \"100/s\"", "from = \"800/s\"")
+        .replace("ceiling = \"20ms\"", "ceiling = \"1us\"");
+    let (mut by_episodes, mut independent) = (Counts::default(), Counts::default());
+    for seed in 1..=100 {
+        let dir = scratch();
+        let text = text.replace("[run]\n", &format!("[run]\nseed = {seed}\n"));
+        job(dir.path(), &text, 7);
+        let search = json(&dir.path().join("out/search.json"));
+        let probe = &search["probes"][0];
+        assert_eq!(probe["clustered"], true, "{probe}");
+        by_episodes.add(probe, truth);
+        let place = dir
+            .path()
+            .join("out")
+            .join(probe["dir"].as_str().expect("a name"));
+        let summary = json(&place.join("summary.json"));
+        let response = &summary["workloads"][0]["totals"]["response"]["percentiles"];
+        let list = response.as_array().expect("percentiles");
+        let own = list.iter().find(|p| p["p"] == "99").expect("the 99th");
+        independent.add(own, truth);
+    }
+    println!("truth {truth} ns\nby episodes {by_episodes:?}\nindependent {independent:?}");
+    assert!(by_episodes.holds > independent.holds);
+}
+
+/// Where the truth lay against the interval of each probe.
+#[derive(Debug, Default)]
+struct Counts {
+    holds: u32,
+    /// The truth is below the lower end.
+    below: u32,
+    /// The truth is above the upper end: a false pass was possible.
+    above: u32,
+    /// Intervals without an upper end.
+    open: u32,
+    /// Sum of the widths of the others, ns.
+    width: f64,
+}
+
+impl Counts {
+    fn add(&mut self, of: &Value, truth: f64) {
+        let (lo, hi) = (of["lo_ns"].as_f64(), of["hi_ns"].as_f64());
+        let below = lo.is_some_and(|lo| truth < lo);
+        let above = hi.is_some_and(|hi| truth > hi);
+        self.below += u32::from(below);
+        self.above += u32::from(above);
+        self.holds += u32::from(!below && !above);
+        self.open += u32::from(hi.is_none());
+        self.width += lo.zip(hi).map_or(0.0, |(lo, hi)| hi - lo);
+    }
 }
 
 const SIM: &str = "[target]\ndriver = \"sim\"\nsize = \"1GiB\"\n\

@@ -32,7 +32,6 @@ fn the_study_in_small() {
         return;
     }
     let home = tempfile::tempdir().expect("a directory");
-    std::fs::create_dir(home.path().join("disk")).expect("made");
     let words = "suite slc-paper --path disk --runtime 100ms --output out";
     let words: Vec<&str> = words.split_whitespace().collect();
     let (out, _) = run(home.path(), &words, 0);
@@ -58,19 +57,17 @@ fn the_study_in_small() {
     }
     let page = std::fs::read_to_string(home.path().join("out/report.html")).expect("a page");
     assert!(page.contains("SLC1") && page.contains("RocksDB"));
-    // What it made on the disk is gone.
-    let left = std::fs::read_dir(home.path().join("disk"))
-        .expect("there")
-        .count();
-    assert_eq!(left, 0);
+    // What it made on the disk is gone, and the directory that was not there before.
+    assert!(!home.path().join("disk").exists());
 }
 
 #[test]
 fn places_and_flags_it_cannot_use() {
     let home = tempfile::tempdir().expect("a directory");
+    std::fs::write(home.path().join("a-file"), "").expect("a file");
     for (words, said) in [
         ("suite slc-paper", "needs a directory"),
-        ("suite slc-paper --path nowhere", "not a directory"),
+        ("suite slc-paper --path a-file", "not a directory"),
         ("suite slc-paper --path . --scale huge", "huge"),
         ("suite slc-paper --path . --records 5", "--records"),
     ] {
@@ -78,6 +75,10 @@ fn places_and_flags_it_cannot_use() {
         let (_, err) = run(home.path(), &words, 2);
         assert!(err.contains(said), "{err}");
     }
+    // A directory is made where there is a place for it, but not a whole path.
+    let words = ["suite", "slc-paper", "--path", "no/where"];
+    let (_, err) = run(home.path(), &words, 4);
+    assert!(err.contains("cannot make the directory"), "{err}");
     let left = std::fs::read_dir(home.path()).expect("there").count();
-    assert_eq!(left, 0);
+    assert_eq!(left, 1, "the file");
 }

@@ -459,3 +459,49 @@ fn batches_where_there_are_none_are_refused() {
     assert!(err.contains("1000 records at most"), "{err}");
     assert!(!home.path().join("db").exists());
 }
+
+/// Scans of a snapshot beside updates: the example itself, and what the store says of it.
+#[test]
+fn snapshots_are_read_while_others_write() {
+    let home = tempfile::tempdir().expect("a directory");
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../jobs/snapshot.toml");
+    for driver in ["rocksdb", "leveldb"] {
+        if !has(driver) {
+            continue;
+        }
+        let less = "--set workload.0.keys.count=2000 --set workload.1.keys.count=2000";
+        // Long enough for a sample of the store in the midst of it.
+        let long = "--runtime 500ms";
+        let args = format!("{example} --driver {driver} {less} {long} --output {driver}");
+        job(home.path(), &args, 0);
+        let manifest = manifest(home.path(), driver).to_string();
+        assert!(manifest.contains("store.snapshot"), "{manifest}");
+        if driver == "rocksdb" {
+            // The one worker that scans holds one, by the store's own count.
+            let held = &summary(home.path(), driver)["store"]["snapshots"];
+            assert_eq!(held["max"], 1.0, "{held}");
+        }
+        let ops = &summary(home.path(), driver)["ops"];
+        for op in ["scan", "update"] {
+            assert!(ops[op]["count"].as_u64() > Some(0), "{op} in {ops}");
+        }
+        assert_eq!(summary(home.path(), driver)["totals"]["errors"], 0);
+        let (_, err) = job(
+            home.path(),
+            &format!("{example} --driver {driver} --set workload.1.mix=insert --output no"),
+            2,
+        );
+        assert!(err.contains("hides records inserted"), "{err}");
+        assert!(!home.path().join("data-snapshot").exists());
+    }
+}
+
+#[test]
+fn a_sync_without_a_log_names_the_option() {
+    let home = tempfile::tempdir().expect("a directory");
+    let args = "--driver rocksdb --path db --set workload.0.mix=update --sync fdatasync:1 \
+        --set target.options.wal=false";
+    let (_, err) = job(home.path(), args, 2);
+    assert!(err.contains("target.options.wal = true"), "{err}");
+    assert!(!home.path().join("db").exists());
+}

@@ -101,7 +101,7 @@ fn switches_that_find_no_room_leave_gaps() {
         lost
     );
     assert!(text.contains("trace events were lost"), "{text}");
-    assert!(text.contains("trace records are missing"), "{text}");
+    assert!(text.contains("trace records were lost"), "{text}");
     // I/Os inside a gap have no time on the CPU.
     let ios = value["ios"].as_array().expect("a list");
     let blank = |io: &&Value| io["phases"]["submit"].is_null() && io["layer"] == "unknown";
@@ -266,6 +266,7 @@ fn a_trace_that_is_cut_or_gone() {
     let ios = value["ios"].as_array().expect("a list");
     assert!(ios.iter().all(|io| io["layer"] == "unknown"), "{text}");
     assert!(text.contains("counted as unknown"), "{text}");
+    assert!(text.contains("there is no layers.parquet"), "{text}");
 }
 
 fn report(dir: &Path) -> (Option<i32>, String) {

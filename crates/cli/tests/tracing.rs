@@ -55,7 +55,7 @@ fn off_is_off_and_on_says_what_it_cost() {
     let (seen, said) = bpf_of(load(dir.path(), "outliers"));
     let text = std::fs::read_to_string(dir.path().join("outliers/manifest.json")).expect("written");
     let manifest: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    if manifest["trace"]["rung"] != "trace_points" {
+    if manifest["trace"]["rung"] != "bpf" {
         eprintln!("skipped: what tracing costs: {}", manifest["trace"]["why"]);
         return;
     }

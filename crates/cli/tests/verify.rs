@@ -9,10 +9,12 @@ use std::path::Path;
 
 use common::run;
 use serde_json::{Value, json};
-use taillight_engine::payload::{Kind, PayloadSpec};
-use taillight_engine::verify::{Format, Mark, run_hash};
 
-const BLOCK: u64 = 4096;
+#[path = "common/blocks.rs"]
+mod blocks;
+
+use blocks::{BLOCK, sealed};
+
 const BLOCKS: u64 = 256;
 
 fn read_json(path: &Path) -> Value {
@@ -145,19 +147,6 @@ fn damage_is_found_buffered() {
 #[test]
 fn damage_is_found_direct() {
     damage_is_found(true);
-}
-
-/// The block that a run wrote at `block` as its write `generation` left it.
-fn sealed(run_id: &str, block: u64, generation: u64) -> Vec<u8> {
-    let payload = PayloadSpec::new(Kind::Random, 0, 0).expect("a payload");
-    let mut bytes = vec![0; BLOCK as usize];
-    let mark = Mark {
-        run: run_hash(run_id),
-        address: block * BLOCK,
-        generation,
-    };
-    Format::new(&payload).seal(&mut bytes, mark);
-    bytes
 }
 
 /// Changes the generation of a block, loses one, brings one back, misplaces one.

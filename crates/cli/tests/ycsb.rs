@@ -2,7 +2,9 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use common::run;
 use serde_json::Value;
@@ -180,4 +182,37 @@ fn values_of_another_kind_give_exit_code_6() {
     assert!(out.contains("data read is not the data written"), "{out}");
     let summary = summary(&dir.path().join("out"));
     assert_eq!(summary["ops"]["get"]["errors"], 100);
+}
+
+#[test]
+fn a_stopped_suite_marks_what_is_partial() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let args = "suite ycsb --workload a,b --driver memory --records 500 --runtime 60s --output out \
+                --set run.interval=200ms";
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin("taillight"))
+        .args(args.split_whitespace())
+        .current_dir(dir.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let mut until = |said: &str| {
+        let found = lines.find(|l| l.as_ref().is_ok_and(|l| l.contains(said)));
+        found.expect(said).expect("text");
+    };
+    until("== a (");
+    until("measure");
+    let kill = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(kill.expect("kill").success());
+    let rest: Vec<String> = lines.map(|l| l.expect("text")).collect();
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    let marked = |l: &&String| l.contains("a (partial)") && l.contains("[OVERALL]");
+    assert_eq!(rest.iter().filter(marked).count(), 1, "{rest:?}");
+    let text = std::fs::read_to_string(dir.path().join("out/ycsb.txt")).expect("the table");
+    let heads: Vec<&str> = text.lines().filter(|l| l.starts_with('#')).collect();
+    assert_eq!(heads, ["# load", "# a (partial)", "# b (not run)"]);
 }

@@ -13,6 +13,9 @@ pub const MAX_BATCH: u32 = 1000;
 pub struct Capabilities {
     /// Operations it performs.
     pub ops: Vec<OpKind>,
+    /// Operations that it performs with other options only: which, and what they take.
+    #[serde(skip)]
+    pub more_ops: Vec<(OpKind, &'static str)>,
     /// Addressed by offset (true) or by key (false).
     pub addressed: bool,
     /// Deepest queue per worker; 1 means no queue.
@@ -24,6 +27,9 @@ pub struct Capabilities {
     pub direct: bool,
     /// Can sync after a write and time it apart.
     pub sync: bool,
+    /// What a sync takes where it is possible with other options only.
+    #[serde(skip)]
+    pub sync_with: Option<&'static str>,
     /// Reads return what was written (false for `null` and `sim`).
     pub stores_data: bool,
     /// Runs on virtual time.

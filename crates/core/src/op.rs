@@ -136,9 +136,9 @@ pub struct Op {
     pub target: u16,
     /// Byte offset in that file; 0 where offsets mean nothing.
     pub offset: u64,
-    /// Bytes asked.
+    /// Bytes asked; of a batch, those of one record.
     pub size: u64,
-    /// Key number; 0 where keys mean nothing.
+    /// Key number, of a batch the first; 0 where keys mean nothing.
     pub key: u64,
     /// Items of a scan or batch; 1 elsewhere.
     pub count: u32,
@@ -161,6 +161,11 @@ impl Op {
             field: ALL_FIELDS,
             sync: None,
         }
+    }
+    /// Bytes asked of all its records: `size` is that of one.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.size * u64::from(self.count.max(1))
     }
     /// An operation on key number `key` with a value of `size` bytes.
     pub fn keyed(kind: OpKind, key: u64, size: u64) -> Op {

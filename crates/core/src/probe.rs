@@ -37,6 +37,11 @@ impl Token {
 
 /// Told of every operation by its worker, on the worker's thread.
 pub trait Probe: Send {
+    /// Whether it wants to know of anything: false where nothing is traced.
+    #[inline(always)]
+    fn watches(&self) -> bool {
+        true
+    }
     /// The first generation of this worker's tokens. Kernel programs tell operations apart by
     /// token, so that tokens of one run must be unlike those of another.
     #[inline(always)]
@@ -76,6 +81,10 @@ pub trait Probes: Send + Sync + 'static {
 pub struct NoProbe;
 
 impl Probe for NoProbe {
+    #[inline(always)]
+    fn watches(&self) -> bool {
+        false
+    }
     #[inline(always)]
     fn begin(&mut self, _: u32, _: Token, _: Stamp, _: &Op) {}
     #[inline(always)]

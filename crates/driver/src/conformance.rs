@@ -47,7 +47,7 @@ type Checked = Result<Outcome, String>;
 type Check = fn(&Bench<'_>) -> Checked;
 
 /// Every check by name.
-const CHECKS: [(&str, Check); 18] = [
+const CHECKS: [(&str, Check); 19] = [
     ("options resolve to themselves", options),
     ("buffers are apart and aligned", buffers),
     ("one completion per token", tokens),
@@ -65,6 +65,7 @@ const CHECKS: [(&str, Check); 18] = [
     ("updates replace, deletes remove", keyed::changes),
     ("scans follow the order of keys", keyed::scans),
     ("two writers lose nothing", keyed::two_writers),
+    ("at once means the same", keyed::at_once),
     ("records are remembered and purged", keyed::remembers),
 ];
 

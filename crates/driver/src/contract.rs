@@ -13,7 +13,7 @@ use taillight_core::capability::Capabilities;
 use taillight_core::plan::{Plan, TargetPlan, WorkloadPlan};
 use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
-use taillight_core::{Op, Result, Stamp, Status};
+use taillight_core::{Error, Op, Result, Stamp, Status};
 
 /// One technology. Stateless; lives in the static list [`crate::DRIVERS`].
 pub trait Driver: Send + std::marker::Sync {
@@ -261,6 +261,55 @@ impl Completion {
     }
 }
 
+/// How an operation ended that was performed at once: what a [`Completion`] says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// How it ended.
+    pub status: Status,
+    /// Bytes moved.
+    pub moved: u64,
+    /// Records a scan or batch returned; 0 elsewhere.
+    pub count: u32,
+}
+
+impl Outcome {
+    /// A success that moved `moved` bytes.
+    pub fn ok(moved: u64) -> Outcome {
+        Outcome {
+            status: Status::OK,
+            moved,
+            count: 0,
+        }
+    }
+    /// Anything that moved nothing.
+    pub fn status(status: Status) -> Outcome {
+        Outcome {
+            status,
+            moved: 0,
+            count: 0,
+        }
+    }
+    /// The same for the operation with this token.
+    #[inline]
+    pub fn completion(self, token: Token) -> Completion {
+        Completion {
+            status: self.status,
+            count: self.count,
+            ..Completion::ok(token, self.moved)
+        }
+    }
+}
+
+/// A session that performs inside `submit` and takes a value from wherever it lies: the engine may
+/// then make several values ahead and perform their operations back to back.
+pub trait AtOnce {
+    /// Performs `op`, one that covers a single record; `value` is what a write stores.
+    ///
+    /// # Errors
+    /// Only when the run cannot go on.
+    fn perform(&mut self, op: &Op, value: &[u8]) -> Result<Outcome>;
+}
+
 /// One worker's handle. Used by one thread only.
 pub trait Session {
     /// The buffer of a local slot, `buffer_size` bytes, aligned for direct I/O.
@@ -270,6 +319,16 @@ pub trait Session {
     /// # Errors
     /// Only when the run cannot go on.
     fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted>;
+    /// Starts a get or update of the `op.count` records with these key numbers, which may be
+    /// anywhere and some of them the same; [`Session::submit`] takes neighbours by number from
+    /// `op.key` on. The keys need not outlive the call. Only asked of drivers with such batches.
+    ///
+    /// # Errors
+    /// Only when the run cannot go on.
+    fn submit_many(&mut self, op: &Op, _keys: &[u64], _: u32, _: Token) -> Result<Submitted> {
+        let what = format!("this driver has no {} of drawn keys", op.kind.name());
+        Err(Error::internal(what))
+    }
     /// Queued operations that one `flush` hands over at most; asked once. At least 1; `u32::MAX`
     /// for all of them.
     fn submit_batch(&self) -> u32 {
@@ -287,6 +346,11 @@ pub trait Session {
     /// # Errors
     /// Only when the run cannot go on.
     fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()>;
+    /// The session as one that performs at once, if it is one. It means the same as `submit` with
+    /// the value in the slot's buffer.
+    fn at_once(&mut self) -> Option<&mut dyn AtOnce> {
+        None
+    }
     /// Gives up on what is in flight after the drain time-out. Buffers the kernel may still write
     /// to stay alive (leaked if need be).
     fn abandon(self: Box<Self>);

@@ -17,7 +17,7 @@ pub mod s3;
 pub mod sim;
 
 pub use contract::{
-    Admin, Completion, Driver, Geometry, Keyed, OpenSpec, OptionDoc, Session, SessionSpec,
-    Submitted, Target, VirtualTime,
+    Admin, AtOnce, Completion, Driver, Geometry, Keyed, OpenSpec, OptionDoc, Outcome, Session,
+    SessionSpec, Submitted, Target, VirtualTime,
 };
 pub use registry::{DRIVERS, find};

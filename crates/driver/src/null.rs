@@ -49,6 +49,8 @@ impl Driver for Null {
             stores_data: false,
             virtual_time: false,
             guarded: false,
+            more_ops: Vec::new(),
+            sync_with: None,
             own_stamps: false,
             before: vec![Before::Flush, Before::Compact, Before::DropCaches],
         })

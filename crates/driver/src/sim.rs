@@ -57,6 +57,8 @@ impl Driver for Sim {
             stores_data: false,
             virtual_time: true,
             guarded: false,
+            more_ops: Vec::new(),
+            sync_with: None,
             own_stamps: false,
             before: vec![Before::Flush, Before::Compact, Before::DropCaches],
         })

@@ -2,6 +2,8 @@
 //! fields, workers that end while they load. Each test runs on every store whose library is there.
 #![allow(clippy::unwrap_used)]
 
+#[path = "kv/snapshot.rs"]
+mod snapshot;
 mod support;
 
 use std::path::{Path, PathBuf};
@@ -249,6 +251,40 @@ fn missing_and_unfit_libraries() {
     }
 }
 
+/// Records 100 to 103 are there: an update of some of them, by keys in any order, and gets.
+fn drawn_keys(s: &mut dyn Session, store: &str) {
+    let mut many = |kind, keys: &[u64], size, count| {
+        let op = Op {
+            count,
+            ..Op::keyed(kind, keys[0], size)
+        };
+        let token = Token::new(1, 0);
+        for (n, part) in s.buffer(0).chunks_mut(10).enumerate() {
+            part.fill(b'a' + n as u8);
+        }
+        match s.submit_many(&op, keys, 0, token).unwrap() {
+            Submitted::Done(c) => {
+                assert_eq!(c.token, token);
+                c
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    // The last of two writes of a key counts, and no more keys than the operation has records.
+    let c = many(OpKind::Update, &[103, 100, 103, 101], 10, 3);
+    assert_eq!((c.status, c.count, c.moved), (Status::OK, 3, 30));
+    if store == "rocksdb" {
+        let c = many(OpKind::Get, &[103, 100, 103], 0, 3);
+        assert_eq!((c.status, c.count, c.moved), (Status::OK, 3, 30));
+        let c = many(OpKind::Get, &[103, 999, 100], 0, 3);
+        assert_eq!((c.status, c.count, c.moved), (Status::NOT_FOUND, 2, 20));
+    }
+    for (key, holds) in [(100, b'b'), (101, 1), (102, 2), (103, b'c')] {
+        let c = one(s, &Op::keyed(OpKind::Get, key, 0));
+        assert_eq!((c.moved, s.buffer(0)[0]), (10, holds), "{key}");
+    }
+}
+
 #[test]
 fn batches_and_many_gets() {
     for place in stores() {
@@ -280,6 +316,7 @@ fn batches_and_many_gets() {
             assert_eq!((c.count, c.moved), (there, 10 * u64::from(there)));
             assert_eq!(c.status.is_ok(), there == 4, "{c:?}");
         }
+        drawn_keys(s.as_mut(), place.store);
         drop(s);
         target.close().unwrap();
     }

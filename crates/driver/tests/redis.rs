@@ -8,7 +8,7 @@ use taillight_core::plan::{Plan, TargetPlan, Values};
 use taillight_core::probe::Token;
 use taillight_core::{ErrorKind, Op, OpKind, Result, Status};
 use taillight_driver::conformance::{Case, Outcome, keyed_plan, run};
-use taillight_driver::{Admin, Completion, OpenSpec, Session, SessionSpec, Target};
+use taillight_driver::{Admin, Completion, OpenSpec, Session, SessionSpec, Submitted, Target};
 
 struct Server {
     child: Child,
@@ -166,9 +166,19 @@ fn a_batch_is_one_command() {
         }
         let c = one(s.as_mut(), &Op::keyed(OpKind::Get, 102, 0));
         assert_eq!((c.moved, c.count, s.buffer(0)[0]), (10, 0, 2));
+        for (keys, there) in [([103, 100, 103, 101], 4), ([103, 999, 100, 100], 3)] {
+            let op = many(OpKind::Get, keys[0], 0);
+            let sent = s.submit_many(&op, &keys, 0, Token::new(7, 0)).unwrap();
+            assert_eq!(sent, Submitted::Queued);
+            let mut done = Vec::new();
+            s.poll(1, None, &mut done).unwrap();
+            let c = done[0];
+            assert_eq!((c.count, c.moved), (there, 10 * u64::from(there)));
+            assert_eq!(c.status.is_ok(), there == 4);
+        }
         let said = server.cli(&["INFO", "commandstats"]);
         assert!(said.contains("cmdstat_mset:calls=1,"), "{said}");
-        assert!(said.contains("cmdstat_mget:calls=3,"), "{said}");
+        assert!(said.contains("cmdstat_mget:calls=5,"), "{said}");
         assert!(!said.contains("cmdstat_set:"), "{said}");
         assert_eq!(said.contains("cmdstat_zadd:calls=1,"), !options.is_empty());
         drop(s);

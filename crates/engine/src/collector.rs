@@ -18,6 +18,9 @@ use crate::recorder::{Message, OpPart, Part, Thresholds, Timeline};
 
 pub use closed::{ClosedInterval, ClosedOp, Collected};
 
+/// Workers may be so late before anybody is told: usual I/Os in flight are done by then.
+const OVERTIME_NS: i64 = 300_000_000;
+
 /// Empty parts kept for reuse at most.
 pub const SPARE_PARTS: usize = 64;
 
@@ -27,6 +30,10 @@ pub trait Observer {
     fn phase(&mut self, name: &str);
     /// An interval is over (or provisional: see [`IntervalView::provisional`]).
     fn interval(&mut self, view: &IntervalView);
+    /// The measured time is over for a while, and workers still send what was due before, or wait
+    /// for I/Os in flight. Once at most. `backlog`: operations that were due and not sent at the end
+    /// of the last interval; `None` in a closed loop.
+    fn overtime(&mut self, _backlog: Option<u64>) {}
     /// Long work that is not measuring goes on.
     fn progress(&mut self, progress: Progress<'_>);
 }
@@ -112,6 +119,7 @@ pub struct Collector {
     spare: Sender<Box<Part>>,
     thresholds: Arc<Thresholds>,
     next: BTreeMap<bool, u32>,
+    told_overtime: bool,
     collected: Collected,
 }
 
@@ -142,6 +150,7 @@ impl Collector {
             spare,
             thresholds,
             next: BTreeMap::new(),
+            told_overtime: false,
             collected: Collected::new(plan),
         }
     }
@@ -199,6 +208,12 @@ impl Collector {
             self.close(key, open, observers);
         }
         self.show_late(now, observers);
+        let over = now.since(self.timeline.end) >= OVERTIME_NS;
+        if over && self.any_running() && !self.told_overtime {
+            self.told_overtime = true;
+            let backlog = self.collected.intervals.last().and_then(|i| i.backlog);
+            observers.iter_mut().for_each(|o| o.overtime(backlog));
+        }
     }
 
     /// Shows the oldest open interval, once, when a stuck worker keeps it from closing.

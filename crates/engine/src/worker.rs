@@ -11,9 +11,10 @@ mod follow;
 mod keyed;
 mod pace;
 mod parts;
+mod rounds;
 
 use taillight_core::probe::{Probe, Token};
-use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Stamp, Status};
+use taillight_core::{Error, Result, Stamp, Status};
 use taillight_driver::{Completion, Session, Submitted};
 use taillight_rundir::chunk::Sample;
 
@@ -22,6 +23,8 @@ pub use follow::{Follow, Layout, Role};
 pub use keyed::Keyed;
 pub use pace::Pace;
 pub use parts::{Limits, Parts, Wait, WorkerEnd};
+use rounds::Rounds;
+pub use rounds::fit as rounds_fit;
 
 use crate::clock::Kept;
 use crate::generator::Generator;
@@ -55,6 +58,8 @@ pub struct Worker<C: Kept, P: Probe> {
     keyed: Option<Box<Keyed>>,
     /// Only on a stream.
     follow: Option<Box<Follow>>,
+    /// Only where a store performs inside the call and nothing else is asked for.
+    rounds: Option<Box<Rounds>>,
     /// Something beyond the plain loop is asked for: keys, a stream, verification, passes, think
     /// time, a late start, an idle time-out. One flag, so that the plain loop pays for one branch.
     extras: bool,
@@ -89,8 +94,9 @@ pub struct Worker<C: Kept, P: Probe> {
 
 impl<C: Kept, P: Probe> Worker<C, P> {
     /// A worker ready to start at `timeline.start`.
-    pub fn new(parts: Parts<C, P>) -> Self {
+    pub fn new(mut parts: Parts<C, P>) -> Self {
         let extras = parts.extras();
+        let rounds = Rounds::of(&mut parts);
         let Parts {
             clock,
             probe,
@@ -104,22 +110,6 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         let first_generation = probe.first_generation();
         let depth = parts.depth as usize;
         let full_batch = session.submit_batch().max(1) as usize;
-        let idle = InFlight {
-            op: Op {
-                kind: OpKind::Read,
-                target: 0,
-                offset: 0,
-                size: 0,
-                key: 0,
-                count: 1,
-                field: ALL_FIELDS,
-                sync: None,
-            },
-            intended: None,
-            submit: Stamp(0),
-            issued: Stamp(0),
-            token: IDLE,
-        };
         let mut worker = Worker {
             clock,
             probe,
@@ -135,6 +125,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             keyed: parts.keyed,
             extras,
             follow: parts.follow,
+            rounds,
             pace: parts.pace,
             idle: parts.idle,
             measured: parts.measured,
@@ -142,7 +133,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             file_size: parts.header.file_size,
             first_size: parts.header.sizes[0],
             queued: parts.depth > 1,
-            slots: vec![idle; depth],
+            slots: vec![InFlight::none(); depth],
             free: (0..parts.depth).rev().collect(),
             batch: Vec::with_capacity(depth),
             done: Vec::with_capacity(depth),
@@ -207,6 +198,11 @@ impl<C: Kept, P: Probe> Worker<C, P> {
                 self.stop();
                 break;
             }
+            match self.next_round()? {
+                Some(true) => continue,
+                Some(false) => break,
+                None => {}
+            }
             let intended = self.schedule.peek();
             if let Some(at) = intended {
                 if at >= self.timeline.end {
@@ -234,9 +230,15 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         if !self.batch.is_empty() {
             self.issue()?;
         }
+        Ok(self.wait_until(wake))
+    }
+
+    /// What there is to wait for after a round of submits: `wake`, or earlier.
+    #[inline]
+    fn wait_until(&mut self, mut wake: Stamp) -> Wait {
         if self.stopping {
             if self.free.len() == self.slots.len() || self.now >= self.drain_until {
-                return Ok(Wait::Finished);
+                return Wait::Finished;
             }
             wake = wake.min(self.drain_until);
         } else if self.now < self.timeline.end {
@@ -247,10 +249,10 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         if self.extras {
             self.tell_idle();
         }
-        Ok(Wait::Until {
+        Wait::Until {
             until: wake,
             in_flight: self.in_flight(),
-        })
+        }
     }
 
     /// Past the end: a closed loop stops, a schedule may still issue what was due before it.
@@ -314,7 +316,10 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         {
             follow.stamp(slot, submit, self.session.buffer(slot));
         }
-        let answer = self.session.submit(&flight.op, slot, token);
+        let answer = match op.count {
+            0 | 1 => self.session.submit(&flight.op, slot, token),
+            _ => self.submit_batch(slot, token),
+        };
         self.accept(slot, submit, &answer)?;
         match answer {
             Ok(Submitted::Queued) => Ok(true),
@@ -339,7 +344,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         self.schedule.advance();
         if submit >= self.timeline.measure {
             let op = &self.slots[slot as usize].op;
-            self.count(op.size * u64::from(op.count));
+            self.count(op.bytes());
         }
         match done {
             Some(completion) => {
@@ -390,7 +395,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
                 return Ok(false);
             }
             self.slots[slot as usize] = flight;
-            let answer = self.session.submit(&flight.op, slot, flight.token);
+            let answer = self.submit_batch(slot, flight.token);
             self.accept(slot, flight.submit, &answer)?;
             match answer? {
                 Submitted::Full if self.free.len() < self.slots.len() => {}

@@ -108,6 +108,20 @@ fn a_saturated_schedule_stands_and_its_backlog_is_told() {
         backlogs.windows(2).take(8).all(|w| w[1] > w[0]),
         "{backlogs:?}"
     );
+    // What goes on after its time is said, once, with the backlog of the last interval that ended.
+    assert_eq!(done.overtimes, [Some(backlogs[8])]);
+    assert_eq!(backlogs[8], 45_000);
+}
+
+#[test]
+fn waiting_for_a_slow_operation_after_the_end_is_told_and_a_usual_end_is_not() {
+    let mut p = plan("sim", CONSTANT);
+    p.run.duration = Some(Span(1_000_000_000));
+    assert_eq!(run(&p).overtimes, []);
+    p.target.options = "service = { kind = \"constant\", time = \"900ms\" }"
+        .parse()
+        .unwrap();
+    assert_eq!(run(&p).overtimes, [None]);
 }
 
 #[test]

@@ -32,7 +32,8 @@ fn cache(options: &toml::Table) -> &'static str {
     }
 }
 
-fn workload(plan: &WorkloadPlan, named: bool) -> String {
+/// `read 70 %, write 30 %`.
+pub(crate) fn mix(plan: &WorkloadPlan) -> String {
     let total: u32 = plan.mix.iter().map(|m| m.weight).sum();
     let mix: Vec<String> = plan
         .mix
@@ -46,6 +47,10 @@ fn workload(plan: &WorkloadPlan, named: bool) -> String {
             }
         })
         .collect();
+    mix.join(", ")
+}
+
+fn workload(plan: &WorkloadPlan, named: bool) -> String {
     let size = match &plan.block_size {
         BlockSize::Fixed(size) => size.to_string(),
         size => format!(
@@ -54,10 +59,10 @@ fn workload(plan: &WorkloadPlan, named: bool) -> String {
             format::bytes(size.max())
         ),
     };
-    let kind = format!("{:?}", plan.access.kind).to_lowercase();
+    let kind = access(plan);
     let mut text = format!(
         "{kind} {}, {size}, {} x depth {}",
-        mix.join(", "),
+        mix(plan),
         workers(plan.workers),
         plan.queue_depth
     );
@@ -75,6 +80,11 @@ fn workload(plan: &WorkloadPlan, named: bool) -> String {
     } else {
         text
     }
+}
+
+/// The order of accesses, by its name in job files.
+pub(crate) fn access(plan: &WorkloadPlan) -> String {
+    format!("{:?}", plan.access.kind).to_lowercase()
 }
 
 fn workers(n: u32) -> String {

@@ -129,26 +129,29 @@ fn series(all: &mut Vec<Series>, analysis: &Analysis, group: &Group, name: &str)
         end_to_end,
         queue,
         after_issue,
+        first_byte,
     } = &group.parts;
-    let open = response.is_some();
+    let whole = end_to_end.as_ref().is_some_and(|d| !d.is_empty());
+    let counts = match (whole, response) {
+        (true, _) => Measure::EndToEnd,
+        (false, Some(_)) => Measure::Response,
+        (false, None) => Measure::Service,
+    };
     let measures = [
         (Measure::Response, response.as_ref()),
         (Measure::Service, Some(service)),
         (Measure::Wait, wait.as_ref()),
         (Measure::Queue, queue.as_ref()),
         (Measure::AfterIssue, after_issue.as_ref()),
+        (Measure::FirstByte, first_byte.as_ref()),
         (Measure::Sync, sync.as_ref()),
         (Measure::EndToEnd, end_to_end.as_ref()),
     ];
     for (measure, dist) in measures {
         if let Some(dist) = dist.filter(|d| !d.is_empty()).map(AsRef::as_ref) {
-            let main = measure
-                == if open {
-                    Measure::Response
-                } else {
-                    Measure::Service
-                };
-            let slowest = Some(&group.slowest).filter(|_| main);
+            let main = measure == counts;
+            // Kept by response or service time: no help for an end-to-end latency.
+            let slowest = Some(&group.slowest).filter(|_| main && !whole);
             all.push(one_series(
                 analysis,
                 group.op,
@@ -168,7 +171,7 @@ fn one_series(
     (dist, slowest): (&Dist, Option<&Exceedances>),
 ) -> Series {
     let seconds = analysis.duration_ns as f64 / 1e9;
-    let with_bins = matches!(measure, Measure::Response | Measure::Service);
+    let with_bins = main || matches!(measure, Measure::Response | Measure::Service);
     let bins = if with_bins {
         let all = latency::distribution(dist, seconds).bins.into_iter();
         all.map(|b| Bin {

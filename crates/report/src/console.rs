@@ -1,9 +1,9 @@
 //! The summary on a terminal: verdict first, at most 100 columns, colour only when asked.
 
 use taillight_rundir::Summary;
-use taillight_rundir::summary::Verdict;
+use taillight_rundir::summary::{Reason, Verdict};
 
-use crate::format::Script;
+use crate::format::{self, Script};
 use crate::model::{Cell, Model, Table, Tone, word};
 
 /// Words that stay on the line of the figure before them.
@@ -99,6 +99,9 @@ pub fn several<'a>(
         let head = out.paint(word, tone, true);
         out.text.push_str(&format!("{label}: {head}\n"));
         out.wrapped(&verdict.text, 2, 2, Tone::Plain);
+        let plain = |r: &Reason| format::written(&r.text, Script::Plain);
+        let reasons: Vec<String> = verdict.reasons.iter().map(plain).collect();
+        out.reasons(&reasons);
     }
     out.text.push('\n');
     for part in split(overview) {
@@ -121,8 +124,12 @@ impl Page {
         self.text.push_str(&word);
         self.text.push_str(":\n");
         self.wrapped(&model.verdict.text, 2, 2, Tone::Plain);
-        // The first reason is in the sentence already.
-        for reason in model.verdict.reasons.iter().skip(1) {
+        self.reasons(&model.verdict.reasons);
+    }
+
+    /// What the verdict says is below: the first reason is in its sentence already.
+    fn reasons(&mut self, reasons: &[String]) {
+        for reason in reasons.iter().skip(1) {
             self.text.push_str("  - ");
             let lines = wrap(reason, WIDTH - 4);
             self.text.push_str(&lines.join("\n    "));
@@ -295,6 +302,34 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use taillight_rundir::summary::VerdictStatus;
+
+    #[test]
+    fn what_is_said_to_be_below_is_below() {
+        let reason = |text: &str| Reason {
+            code: "x".to_owned(),
+            text: text.to_owned(),
+        };
+        let verdict = Verdict {
+            status: VerdictStatus::Warned,
+            text: "Fast. First. (2 more below.)".to_owned(),
+            reasons: ["First.", "Second.", "Third."].map(reason).to_vec(),
+        };
+        let overview = Table {
+            id: "x",
+            title: "T".to_owned(),
+            note: None,
+            columns: vec!["run".to_owned()],
+            rows: vec![],
+            detail: false,
+            words: false,
+        };
+        let text = several([("a", &verdict)].into_iter(), &overview, false);
+        assert!(
+            text.contains("(2 more below.)\n  - Second.\n  - Third.\n"),
+            "{text}"
+        );
+    }
 
     #[test]
     fn wide_tables_are_split_and_keep_their_first_column() {

@@ -57,6 +57,28 @@ fn fit<'u>(value: f64, units: &[(f64, &'u str)]) -> (f64, &'u str) {
     (value / best.0, best.1)
 }
 
+/// Text that holds durations, made as [`Script::Plain`] elsewhere (verdicts as they are stored, tables
+/// over several runs), as `script` writes them. The one place where a finished text changes script.
+pub fn written(text: &str, script: Script) -> String {
+    match script {
+        Script::Plain => text.to_owned(),
+        Script::Fine => {
+            let mut out = String::with_capacity(text.len());
+            let mut rest = text;
+            while let Some(at) = rest.find(" us") {
+                let (head, tail) = rest.split_at(at);
+                out.push_str(head);
+                let digit = head.ends_with(|c: char| c.is_ascii_digit());
+                let ends = !tail[3..].starts_with(|c: char| c.is_alphanumeric());
+                out.push_str(if digit && ends { " µs" } else { " us" });
+                rest = &tail[3..];
+            }
+            out.push_str(rest);
+            out
+        }
+    }
+}
+
 /// A duration: `842 ns`, `12.3 us`, `4.56 ms`, `1.20 s`, `10.0 min`.
 pub fn duration(ns: f64, script: Script) -> String {
     if !ns.is_finite() {
@@ -91,6 +113,12 @@ pub fn bytes(count: u64) -> String {
 pub fn bytes_per_s(rate: f64) -> String {
     let (value, unit) = fit(rate, &BYTES);
     format!("{} {unit}/s", digits3(value))
+}
+
+/// A count with its noun, which takes an `s` for any other number than one.
+pub fn counted(value: u64, one: &str) -> String {
+    let s = if value == 1 { "" } else { "s" };
+    format!("{} {one}{s}", count(value))
 }
 
 /// A whole number with thousands separated: `1,234,567`.
@@ -168,6 +196,15 @@ pub fn nines_label(k: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_units_become_micro() {
+        assert_eq!(
+            written("12 us, tell us. 3 usable", Script::Fine),
+            "12 µs, tell us. 3 usable"
+        );
+        assert_eq!(written("12 us", Script::Plain), "12 us");
+    }
 
     #[test]
     fn durations_fit() {

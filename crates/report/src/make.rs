@@ -14,6 +14,7 @@ use crate::attribution::{Explanation, explain, words};
 use crate::console::console_text;
 use crate::format::Script;
 use crate::model::{Table, overview};
+use crate::place::Place;
 use crate::plots::Group;
 use crate::render::{Run, TEXTS};
 use crate::summary::summarise;
@@ -130,7 +131,14 @@ pub fn make(
             explanation,
         });
     }
-    let Place { dir: output, page } = place(&dirs, options)?;
+    let paths: Vec<&Path> = dirs.iter().map(RunDir::path).collect();
+    let Place { dir: output, page } = Place::of(&paths, options.output.as_deref());
+    fs::create_dir_all(&output).map_err(|e| {
+        Error::unavailable("cannot make the report's directory")
+            .with("path", output.display())
+            .source(e)
+            .hint("name another directory with --output")
+    })?;
     let mut html = None;
     if options.html {
         let name = page.as_deref().unwrap_or(names::REPORT);
@@ -191,45 +199,6 @@ fn refresh_files(dir: &RunDir, summary: &mut Summary) -> Result<()> {
             .and_then(|old| old.rows);
     }
     Ok(())
-}
-
-/// Where renderings go.
-struct Place {
-    dir: PathBuf,
-    /// Name of the page, when it is the only thing asked for.
-    page: Option<String>,
-}
-
-fn place(dirs: &[RunDir], options: &Options) -> Result<Place> {
-    let here = |path: &Path| match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    };
-    let place = match (&options.output, dirs) {
-        (Some(path), _) if path.extension().is_some_and(|e| e == "html") => Place {
-            dir: here(path),
-            page: path.file_name().map(|n| n.to_string_lossy().into_owned()),
-        },
-        (Some(path), _) => Place {
-            dir: path.clone(),
-            page: None,
-        },
-        (None, [one]) => Place {
-            dir: one.path().to_owned(),
-            page: None,
-        },
-        (None, _) => Place {
-            dir: PathBuf::from("taillight-report"),
-            page: None,
-        },
-    };
-    fs::create_dir_all(&place.dir).map_err(|e| {
-        Error::unavailable("cannot make the report's directory")
-            .with("path", place.dir.display())
-            .source(e)
-            .hint("name another directory with --output")
-    })?;
-    Ok(place)
 }
 
 /// Names of runs, each once: the plan's name, the directory's where names repeat.

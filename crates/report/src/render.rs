@@ -26,10 +26,20 @@ pub struct Run {
     pub explanation: Option<Explanation>,
 }
 
+/// First line of the Markdown; no reader of the page sees it.
+const MARKDOWN: &str = "<!-- Made by Taillight -->\n\n";
+/// Header of the percentiles.
+const PERCENTILES: &str = "run,set,measure,percentile,ns,lo_ns,hi_ns,resolved,needs,count,source\n";
+/// Header of the intervals.
+const INTERVALS: &str = "run,workload,op,start_s,length_s,ops,errors,bytes,mean_ns,p50_ns,p99_ns,p999_ns,max_ns,\
+     response_p99_ns,backlog,depth_mean\n";
+
 /// A text file of a report.
 pub struct Text {
     /// File name.
     pub file: &'static str,
+    /// What the file begins with, whatever the runs: such a file may be made anew.
+    pub head: &'static str,
     /// Makes it.
     pub render: fn(&[Run]) -> String,
 }
@@ -38,21 +48,24 @@ pub struct Text {
 pub const TEXTS: &[Text] = &[
     Text {
         file: "report.md",
+        head: MARKDOWN,
         render: markdown,
     },
     Text {
         file: "percentiles.csv",
+        head: PERCENTILES,
         render: percentiles_csv,
     },
     Text {
         file: "intervals.csv",
+        head: INTERVALS,
         render: intervals_csv,
     },
 ];
 
 /// The report as Markdown.
 pub fn markdown(runs: &[Run]) -> String {
-    let mut out = String::new();
+    let mut out = MARKDOWN.to_owned();
     if runs.len() > 1 {
         out.push_str("# Taillight report\n\n");
         let pairs: Vec<(String, &Summary)> =
@@ -136,8 +149,7 @@ fn md(text: &str) -> String {
 
 /// Every percentile of every set of I/Os.
 pub fn percentiles_csv(runs: &[Run]) -> String {
-    let mut out =
-        String::from("run,set,measure,percentile,ns,lo_ns,hi_ns,resolved,needs,count,source\n");
+    let mut out = PERCENTILES.to_owned();
     for run in runs {
         let mut rows = |set: &str, totals: &Totals| {
             let measures = [
@@ -147,6 +159,7 @@ pub fn percentiles_csv(runs: &[Run]) -> String {
                 ("end_to_end", &totals.end_to_end),
                 ("queue", &totals.queue),
                 ("after_issue", &totals.after_issue),
+                ("first_byte", &totals.first_byte),
             ];
             latency_rows(&mut out, &run.label, set, "service", &totals.service);
             for (name, latency) in measures {
@@ -194,10 +207,7 @@ fn latency_rows(out: &mut String, run: &str, set: &str, measure: &str, latency: 
 
 /// The reporting intervals, as recorded.
 pub fn intervals_csv(runs: &[Run]) -> String {
-    let mut out = String::from(
-        "run,workload,op,start_s,length_s,ops,errors,bytes,mean_ns,p50_ns,p99_ns,p999_ns,max_ns,\
-         response_p99_ns,backlog,depth_mean\n",
-    );
+    let mut out = INTERVALS.to_owned();
     for run in runs {
         let analysis = &run.analysis;
         for row in &analysis.intervals {

@@ -11,6 +11,9 @@ use taillight_rundir::summary::StoreFigure;
 
 use crate::format::{self, Script};
 
+/// Space amplification is a guess of the store at what is live.
+const SPACE: &str = "space amplification, as RocksDB estimates,";
+
 /// One series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoreTrack {
@@ -118,7 +121,7 @@ pub fn words(summary: &Summary, script: Script) -> Option<String> {
     }
     for (what, name) in [
         ("write amplification", "write_amplification"),
-        ("space amplification", "space_amplification"),
+        (SPACE, "space_amplification"),
     ] {
         if let Some(last) = level(name).and_then(|f| f.last).filter(|v| *v > 0.0) {
             parts.push(format!("{what} {}", format::digits3(last)));

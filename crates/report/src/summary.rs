@@ -199,6 +199,7 @@ impl View<'_> {
             end_to_end: set.parts.end_to_end.as_ref().map(plain),
             queue: set.parts.queue.as_ref().map(plain),
             after_issue: set.parts.after_issue.as_ref().map(plain),
+            first_byte: set.parts.first_byte.as_ref().map(plain),
             depth_mean: (self.analysis.duration_ns > 0 && !self.analysis.outliers_only)
                 .then(|| set.tally.busy_ns as f64 / self.analysis.duration_ns as f64),
         }
@@ -295,9 +296,9 @@ fn slc(sets: &Sets) -> BTreeMap<OpKind, Slc> {
     let measured = sets
         .ops
         .iter()
-        .filter(|(_, set)| !set.parts.main().is_empty());
+        .filter(|(_, set)| !set.parts.told().is_empty());
     measured
-        .map(|(op, set)| (*op, latency::slc_factors(set.parts.main())))
+        .map(|(op, set)| (*op, latency::slc_factors(set.parts.told())))
         .collect()
 }
 

@@ -6,7 +6,7 @@
 mod failures;
 
 use taillight_core::OpKind;
-use taillight_core::plan::WorkloadPlan;
+use taillight_core::plan::{AccessKind, Plan, WorkloadPlan};
 use taillight_rundir::summary::{QosStatus, Reason, Summary, Totals, Verdict, VerdictStatus};
 use taillight_rundir::{Latency, LatencySource, RunStatus};
 use taillight_stats::littles_law_ratio;
@@ -28,6 +28,8 @@ const OVERHEAD_SHARE: f64 = 0.05;
 /// cent. The first is high because a run just before this one makes some of it.
 const BUSY_PERCENT: f64 = 50.0;
 const STOLEN_PERCENT: f64 = 1.0;
+/// CPUs as busy as this, percent, leave nothing for whoever comes next.
+const FULL_PERCENT: f64 = 90.0;
 
 /// Codes of the answers to a ceiling.
 pub const CEILING_FAILED: &str = "ceiling_failed";
@@ -335,7 +337,7 @@ fn lost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     add(l.ios, "I/Os missing from the capture");
     add(l.out_of_range, "latencies outside the histograms' range");
     add(l.intervals, "intervals not recorded");
-    add(l.chunks, "capture chunks unreadable");
+    add(l.chunks, "capture files gone or unreadable");
     add(l.trace_events.unwrap_or(0), "trace events lost");
     if parts.is_empty() {
         return None;
@@ -379,8 +381,11 @@ fn allocates(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, R
 /// In a closed loop, rate x mean latency must be the number of I/Os outstanding.
 fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let plan = &analysis.manifest.plan;
-    // Who pauses, or joins later, keeps less than its depth outstanding.
-    let full = |w: &WorkloadPlan| w.arrival.is_closed() && w.think.is_none() && w.ramp.is_none();
+    // Who pauses, joins later, or waits for writers keeps less than its depth outstanding.
+    let full = |w: &WorkloadPlan| {
+        let waits = w.access.kind == AccessKind::Follow;
+        w.arrival.is_closed() && w.think.is_none() && w.ramp.is_none() && !waits
+    };
     let closed = plan.workloads.iter().all(full);
     let mean = summary.totals.service.mean_ns?;
     if !closed || summary.totals.errors > 0 || mean < LITTLE_FROM_NS {
@@ -391,19 +396,47 @@ fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reas
     if (ratio - 1.0).abs() < LITTLE_OFF {
         return None;
     }
+    if ratio < 1.0 && early(analysis, summary).is_some() {
+        // Who was done has nothing outstanding; that is said already.
+        return None;
+    }
+    if ratio < 1.0 && plan.workloads.iter().all(|w| w.queue_depth == 1) {
+        let text = format!(
+            "For {} of the time the workers had no operation under way: {}making keys and data, \
+             recording, or waiting for a CPU. That is in no latency, and the rate is lower by it.",
+            format::percent(1.0 - ratio),
+            done_before_others(plan)
+        );
+        return Some((VerdictStatus::Warned, reason("littles_law", text)));
+    }
     let used = ratio * outstanding;
     let text = format!(
         "Little's law does not hold: IOPS x mean latency is {}, but {} I/Os were to be \
          outstanding. {}",
         format::factor(used),
         format::count(plan.outstanding()),
-        if ratio < 1.0 {
+        if ratio < 1.0 && !done_before_others(plan).is_empty() {
+            "Some workers were done before others, or the tool or the CPU did not keep the queue \
+             full: throughput is a lower bound."
+        } else if ratio < 1.0 {
             "The tool or the CPU did not keep the queue full, so throughput is a lower bound."
         } else {
             "Counts and times are of different periods; treat the rate with care."
         }
     );
     Some((VerdictStatus::Warned, reason("littles_law", text)))
+}
+
+/// Workers that end by themselves do not all end at once.
+fn done_before_others(plan: &Plan) -> &'static str {
+    let run = &plan.run;
+    let counted = run.operations.is_some() || run.bytes.is_some();
+    let ends = counted || plan.workloads.iter().any(|w| w.passes.is_some());
+    if ends && plan.workers() > 1 {
+        "done before others, "
+    } else {
+        ""
+    }
 }
 
 /// What else the machine did: waiting before the run, time the hypervisor gave to others.
@@ -414,6 +447,13 @@ fn busy_machine(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reas
     if let Some(share) = value("before", "cpu_pressure").filter(|v| *v >= BUSY_PERCENT) {
         parts.push(format!(
             "programs waited for a CPU {share:.0} % of the time before it"
+        ));
+    }
+    // Little is left for the run, and most of what is used is not its own.
+    let full = value("during", "busy_percent").is_some_and(|v| v >= FULL_PERCENT);
+    if let Some(share) = value("during", "others_percent").filter(|v| full && *v >= BUSY_PERCENT) {
+        parts.push(format!(
+            "other programs and the kernel's threads took {share:.0} % of the CPUs during it"
         ));
     }
     if let Some(share) = value("during", "steal_percent").filter(|v| *v >= STOLEN_PERCENT) {

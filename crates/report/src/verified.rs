@@ -105,31 +105,57 @@ pub fn table(summary: &Summary) -> Option<Table> {
     let report = summary.verify.as_ref().filter(|r| r.wrong > 0)?;
     let keyed = report.block == 0;
     let columns = ["", "where", "expected", "found", "by"];
-    let shown = report.findings.iter().take(SHOWN);
-    let more = report.wrong.saturating_sub(SHOWN as u64);
+    let places = places(&report.findings);
+    let shown = places.iter().take(SHOWN);
+    let more = places.len().saturating_sub(SHOWN);
+    let all = report.wrong == report.findings.len() as u64;
+    let note = match (more, all) {
+        (0, true) => None,
+        (0, false) => Some(String::new()),
+        (more, _) => Some(format!("{} more places; ", format::count(more as u64))),
+    };
     Some(Table {
         id: "verify",
         title: "Wrong blocks".to_owned(),
-        note: (more > 0).then(|| {
+        note: note.map(|more| {
             format!(
-                "{} more; the first {} are in {}",
-                format::count(more),
-                taillight_rundir::verify::FINDINGS_MAX,
+                "{more}the first {} wrong blocks are in {}",
+                format::count(taillight_rundir::verify::FINDINGS_MAX as u64),
                 names::VERIFY
             )
         }),
         columns: columns.map(str::to_owned).to_vec(),
-        rows: shown.map(|f| row(f, keyed)).collect(),
+        rows: shown.map(|(f, times)| row(f, *times, keyed)).collect(),
         detail: false,
         words: true,
     })
 }
 
-fn row(f: &Finding, keyed: bool) -> Vec<Cell> {
+/// What is wrong in the same way at the same place, once, with how often it was read.
+fn places(findings: &[Finding]) -> Vec<(&Finding, u64)> {
+    let same = |a: &Finding, b: &Finding| {
+        let key = |f: &Finding| (f.kind, f.target, f.address, f.expected, f.found);
+        key(a) == key(b)
+    };
+    let mut places: Vec<(&Finding, u64)> = Vec::new();
+    for finding in findings {
+        match places.iter_mut().find(|(known, _)| same(known, finding)) {
+            Some((_, times)) => *times += 1,
+            None => places.push((finding, 1)),
+        }
+    }
+    places
+}
+
+fn row(f: &Finding, times: u64, keyed: bool) -> Vec<Cell> {
     let write = |generation: u64| format!("write {generation}");
     let by = f
         .worker
         .map_or("the pass".to_owned(), |w| format!("worker {w}"));
+    let by = match times {
+        1 => by,
+        _ => format!("{by}, and {} times again", format::count(times - 1)),
+    };
     vec![
         Cell::toned(f.kind.text(), Tone::Bad),
         Cell::new(place(f, keyed)),

@@ -216,3 +216,47 @@ fn page() {
     let several = html::page_with(&[run(&small()), run(&open_loop())], "/* plotly */").unwrap();
     insta::assert_snapshot!("page_several", skeleton(&several));
 }
+
+/// What a stopped run says of itself, when `rmw` of its I/Os are halves of read-modify-writes.
+fn stopped(planned: impl Fn(u64, u64) -> u64) -> String {
+    let mut run = run(&small());
+    let whole = run.analysis.groups[0].clone();
+    let (all, twice) = (run.summary.totals.count, whole.tally.count);
+    run.analysis.groups.push(analyse::Group {
+        op: taillight_core::OpKind::Rmw,
+        ..whole
+    });
+    run.analysis.status = taillight_rundir::RunStatus::Partial;
+    run.analysis.manifest.plan.run.duration = None;
+    run.analysis.manifest.plan.run.operations = Some(planned(all, twice));
+    let verdict = summarise(&run.analysis).unwrap().verdict;
+    verdict.reasons[0].text.clone()
+}
+
+#[test]
+fn a_read_modify_write_counts_once_against_the_plan() {
+    let whole = stopped(|all, twice| all - twice);
+    assert!(whole.contains("measured to its end"), "{whole}");
+    let cut = stopped(|all, twice| all - twice + 1);
+    assert!(cut.contains("ended early"), "{cut}");
+}
+
+#[test]
+fn cpus_that_others_kept_busy_are_warned_about() {
+    let said = |busy: f64, others: f64| {
+        let mut run = run(&small());
+        let during = serde_json::json!({"busy_percent": busy, "others_percent": others});
+        let load = serde_json::json!({ "during": during });
+        run.analysis
+            .manifest
+            .environment
+            .insert("load".into(), load);
+        let reasons = summarise(&run.analysis).unwrap().verdict.reasons;
+        let quiet = reasons.into_iter().find(|r| r.code == "busy_machine");
+        quiet.map(|r| r.text)
+    };
+    let text = said(99.7, 80.0).unwrap();
+    assert!(text.contains("took 80 % of the CPUs"), "{text}");
+    // The run itself may use them all, and idle CPUs are free to be taken.
+    assert_eq!((said(99.7, 10.0), said(70.0, 65.0)), (None, None));
+}

@@ -150,6 +150,35 @@ fn a_slow_last_io_is_not_saturation() {
 }
 
 #[test]
+fn idle_workers_are_explained_by_what_the_plan_lets_them_do() {
+    let root = tempfile::tempdir().unwrap();
+    let one = Sample {
+        depth: 1,
+        ..sample()
+    };
+    let path = written(root.path(), "run", &one);
+    // More workers than there were: some of them had nothing under way.
+    edit(&path, |m| m.plan.workloads[0].workers *= 4);
+    let said = |made: &Summary| {
+        let mut reasons = made.verdict.reasons.iter();
+        let found = reasons.find(|r| r.code == "littles_law");
+        found.map(|r| r.text.clone())
+    };
+    let plain = said(&summary(&path)).unwrap();
+    assert!(plain.contains("under way: making keys"), "{plain}");
+    edit(&path, |m| m.plan.run.operations = Some(1000));
+    let counted = said(&summary(&path)).unwrap();
+    assert!(
+        counted.contains("under way: done before others, making"),
+        "{counted}"
+    );
+    edit(&path, |m| {
+        m.plan.workloads[0].access.kind = taillight_core::plan::AccessKind::Follow
+    });
+    assert_eq!(said(&summary(&path)), None, "readers wait for writers");
+}
+
+#[test]
 fn a_workload_done_early_has_rates_of_its_own_time() {
     let root = tempfile::tempdir().unwrap();
     let path = written(root.path(), "run", &sample());
@@ -162,6 +191,8 @@ fn a_workload_done_early_has_rates_of_its_own_time() {
         "{:?}",
         codes(&made)
     );
+    let twice = codes(&made).contains(&"littles_law");
+    assert!(!twice, "who was done has nothing outstanding");
     let ratio = made.workloads[0].totals.iops / made.totals.iops;
     assert!((4.9..5.1).contains(&ratio), "{ratio}");
     // The pause between two bursts is no end.

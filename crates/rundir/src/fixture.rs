@@ -140,6 +140,7 @@ fn totals() -> Totals {
         end_to_end: None,
         queue: None,
         after_issue: None,
+        first_byte: None,
         depth_mean: Some(0.98),
     }
 }

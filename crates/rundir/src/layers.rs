@@ -24,13 +24,16 @@ pub enum Kind {
     #[default]
     Io,
     /// A thread of the load off the CPU; `middle_ns` is its wake-up, null when it was preempted.
-    /// `comm` ran before it came back (preempted: took its place), `other` woke it up. On rung perf
+    /// `comm` ran before it came back (preempted: took its place), `other` woke it up, or was
+    /// interrupted by who did ([`flags::WOKEN_BY_OWN`]: surely woke it up). On rung perf
     /// the wake-up is not seen: then it was asleep for `blocked_ns` at least, and waited for a CPU
     /// for `waited_ns` at least, at the end.
     OffCpu,
     /// Part of an I/O that another process queued, because it had been held back.
     Held,
-    /// Somebody else's I/O on a disk under test, when it was queued.
+    /// I/O on a disk under test that was given to none of the run's I/Os, when it was queued: somebody
+    /// else's, what the kernel read ahead (`comm` says so), another thread's of this program, or a part of
+    /// one of the run's own, not known which (`other` says so).
     Neighbour,
     /// Commit of a file system's journal; `middle_ns` is the beginning of its writes.
     Commit,
@@ -51,11 +54,14 @@ pub enum Kind {
     /// A worker over an interval (rung procfs): `on_cpu_ns`, `waited_ns` for a CPU, `blocked_ns`
     /// for block I/O where the kernel accounts it, switches.
     Task,
+    /// The block layer's own flush of a disk's cache, from issue to completion: it gathers those of
+    /// several I/Os.
+    Flush,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 11] = [
+    pub const ALL: [Kind; 12] = [
         Kind::Io,
         Kind::OffCpu,
         Kind::Held,
@@ -67,6 +73,7 @@ impl Kind {
         Kind::Gap,
         Kind::Still,
         Kind::Task,
+        Kind::Flush,
     ];
     /// Name in the file.
     pub fn name(self) -> &'static str {
@@ -82,6 +89,7 @@ impl Kind {
             Kind::Gap => "gap",
             Kind::Still => "still",
             Kind::Task => "task",
+            Kind::Flush => "flush",
         }
     }
     /// The kind with this name.
@@ -106,10 +114,14 @@ pub mod flags {
     pub const FLUSH: u64 = 32;
     /// Stamps of the device below are there.
     pub const LOWER: u64 = 64;
+    /// A part may be of this I/O or of another: what is known of it may not be all there is.
+    pub const UNCLEAR: u64 = 256;
     /// Not chosen for being slow: part of the sample of usual I/Os.
     pub const SAMPLE: u64 = 1 << 16;
     /// Its worker has several in flight: what the thread did was not all for this one.
     pub const QUEUED: u64 = 1 << 17;
+    /// Of a thread off the CPU: one of the same program woke it up, and no interrupt did.
+    pub const WOKEN_BY_OWN: u64 = 1 << 18;
 }
 
 /// One row.
@@ -221,6 +233,14 @@ pub struct LayerRow {
     pub part_done_ns: Option<i64>,
     /// The sync that follows a write was handed to an io_uring worker thread.
     pub sync_punt_ns: Option<i64>,
+    /// As the `part_*` stamps, of the others of the earlier parts that took longest.
+    pub second_bio_ns: Option<i64>,
+    /// As `part_alloc_ns`.
+    pub second_alloc_ns: Option<i64>,
+    /// As `part_issue_ns`.
+    pub second_issue_ns: Option<i64>,
+    /// As `part_done_ns`.
+    pub second_done_ns: Option<i64>,
 }
 
 /// `layers.parquet` being written.

@@ -179,7 +179,7 @@ pub struct Losses {
     pub unfinished: u64,
     /// Interval snapshots that never reached `intervals.parquet`.
     pub intervals: u64,
-    /// Capture chunks that salvage could not read to their end.
+    /// Capture chunks that were gone, or could not be read to their end.
     pub chunks: u64,
     /// Events the tracer lost; absent when nothing was traced.
     #[serde(skip_serializing_if = "Option::is_none")]

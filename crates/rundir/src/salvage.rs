@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use taillight_core::plan::CaptureMode;
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, Result};
 
@@ -62,7 +63,9 @@ pub fn salvage(dir: &mut RunDir, progress: &mut OnProgress<'_>) -> Result<Option
     dir.take_lock()?;
     remove_leftovers(dir.path());
     let places = places(dir.manifest());
+    let gone = gone(dir, &places);
     let mut found = Found::list(&places)?;
+    found.damaged += gone;
     let phases = phases(dir.manifest());
     let converted = if dir.existing(names::IOS).is_some() {
         // Killed between conversion and the last manifest: the file is whole, as its name says.
@@ -94,7 +97,7 @@ pub fn salvage(dir: &mut RunDir, progress: &mut OnProgress<'_>) -> Result<Option
         converted
     };
     found.clean();
-    let salvaged = describe(&converted);
+    let salvaged = describe(&converted, gone > 0);
     let mut manifest = partial(dir.manifest(), &phases, &converted, &salvaged);
     manifest.files = sums::of(dir)?;
     dir.write_manifest(&manifest)?;
@@ -217,21 +220,33 @@ fn remove_leftovers(dir: &Path) {
     }
 }
 
-fn describe(converted: &Converted) -> Salvaged {
+/// Chunks of a capture that is no longer there: each worker had one at least.
+fn gone(dir: &RunDir, places: &[PathBuf]) -> u64 {
+    let manifest = dir.manifest();
+    let kept = manifest.plan.capture.mode != CaptureMode::Off && manifest.capture.path.is_some();
+    if !kept || dir.existing(names::IOS).is_some() || places.iter().any(|p| p.is_dir()) {
+        return 0;
+    }
+    manifest.plan.workers().into()
+}
+
+/// Why nobody wrote the end; which of the two, nothing tells.
+const WHY: &str = "it was killed or could not write its results";
+
+fn describe(converted: &Converted, gone: bool) -> Salvaged {
     let damaged = match converted.damaged {
+        _ if gone => ": the capture in memory is gone, deleted or lost with a restart".into(),
         0 => String::new(),
         1 => "; one capture chunk could not be read".into(),
         n => format!("; {n} capture chunks could not be read"),
     };
     let text = match converted.rows {
-        0 => format!("the run was killed, and none of its I/Os could be saved{damaged}"),
+        0 => format!("{WHY}, and none of its I/Os could be saved{damaged}"),
         n if converted.partial_from.is_some() => format!(
-            "the run was killed; {n} I/Os were saved from memory, from some point on only \
+            "{WHY}; {n} I/Os were saved from memory, from some point on only \
              outliers{damaged}"
         ),
-        n => format!(
-            "the run was killed; {n} I/Os were saved from memory, those in flight were not{damaged}"
-        ),
+        n => format!("{WHY}; {n} I/Os were saved from memory, those in flight were not{damaged}"),
     };
     Salvaged {
         ios: converted.rows,

@@ -83,9 +83,13 @@ pub struct SearchAnswer {
     pub shown: String,
     /// Numbers of the probes that passed at it.
     pub probes: Vec<u32>,
-    /// Confidence of each of them that the true percentile is under the ceiling, taking I/Os for
-    /// independent: 0.975, the upper end of a two-sided 95 % interval.
+    /// Nominal confidence of each of them that the true percentile is under the ceiling: 0.975, the
+    /// upper end of a two-sided 95 % interval.
     pub confidence: f64,
+    /// Whether the interval of every one of them counted slow I/Os close together as one event; if
+    /// not, I/Os were taken for independent.
+    #[serde(default)]
+    pub clustered: bool,
     /// Operations per second achieved in the last of them.
     pub achieved_per_s: f64,
     /// The lowest demand that counts as failed; null at the top of the range.
@@ -124,6 +128,10 @@ pub struct SearchProbe {
     pub lo_ns: Option<u64>,
     /// Upper end of its 95 % interval, ns; null when it does not exist.
     pub hi_ns: Option<u64>,
+    /// Whether the interval counts slow I/Os close together as one event; if not, it takes I/Os for
+    /// independent.
+    #[serde(default)]
+    pub clustered: bool,
     /// The verdict.
     pub verdict: ProbeVerdict,
     /// What the verdict rests on.

@@ -155,6 +155,10 @@ pub struct Totals {
     /// complete - issued; queued drivers only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_issue: Option<Latency>,
+    /// first - submit, up to the first byte of the answer's body; only of gets and lists that were
+    /// captured, of drivers that can know it. Its count says how many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_byte: Option<Latency>,
     /// Mean number of I/Os in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth_mean: Option<f64>,

@@ -9,6 +9,7 @@ use taillight_core::plan::TraceMode;
 #[serde(rename_all = "snake_case")]
 pub enum Rung {
     /// Programs on the kernel's trace points.
+    #[serde(rename = "bpf", alias = "trace_points")]
     TracePoints,
     /// When each worker left and entered the CPU, and its wait for one; nothing below.
     #[serde(alias = "threads")]
@@ -102,7 +103,9 @@ pub struct TraceInfo {
     /// Events that found the ring full, or no room.
     #[serde(default)]
     pub events_lost: u64,
-    /// Other users' I/Os on the disks under test.
+    /// I/Os on the disks under test that are none of the load's: other programs', those of the program's own
+    /// other threads, what the kernel read ahead. Parts of the load's own that could not be given to one of
+    /// its I/Os do not count.
     #[serde(default)]
     pub neighbours: u64,
     /// Stretches off the CPU shorter than this are only in sums, ns.

@@ -14,16 +14,26 @@ impl Certs {
     /// # Panics
     /// When there is no temporary directory.
     pub fn make() -> Option<Certs> {
+        Certs::make_for("IP:127.0.0.1,DNS:localhost", 2)
+    }
+
+    /// [`Certs::make`] with the server's names as `openssl` writes them, good for so many days from
+    /// now; a negative number has expired.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn make_for(names: &str, days: i32) -> Option<Certs> {
         let dir = tempfile::tempdir().expect("a directory");
-        let names = "subjectAltName=IP:127.0.0.1,DNS:localhost\n";
+        let names = format!("subjectAltName={names}\n");
         std::fs::write(dir.path().join("names"), names).expect("written");
         let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
         let steps = [
             format!("req -x509 {key} -keyout ca.key -out ca.crt -subj /CN=testca -days 2"),
             format!("req {key} -keyout private.key -out server.csr -subj /CN=test"),
-            "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out public.crt \
-             -days 2 -extfile names"
-                .to_owned(),
+            format!(
+                "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial \
+                 -out public.crt -days {days} -extfile names"
+            ),
         ];
         let all = steps.iter().all(|words| {
             let mut openssl = Command::new("openssl");

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use taillight_core::OpKind;
 use taillight_rundir::Summary;
 use taillight_rundir::latency::Latency;
-use taillight_rundir::summary::Totals;
+use taillight_rundir::summary::{Totals, VerdictStatus};
 
 /// Operations with YCSB's names, in its order.
 const NAMES: [(OpKind, &str); 5] = [
@@ -49,6 +49,15 @@ impl Phase<'_> {
         parts.saturating_sub(whole + half.min(failed_updates))
     }
 
+    /// Its name, marked when it did not reach its end: its figures are not those of a workload.
+    pub fn title(&self) -> String {
+        match self.summary.verdict.status {
+            VerdictStatus::Partial => format!("{} (partial)", self.name),
+            VerdictStatus::Failed => format!("{} (failed)", self.name),
+            _ => self.name.to_owned(),
+        }
+    }
+
     /// Measured time, seconds.
     pub fn seconds(&self) -> f64 {
         self.summary.totals.duration_ns as f64 / 1e9
@@ -60,42 +69,27 @@ impl Phase<'_> {
     }
 }
 
-/// One table over all phases, for people.
+/// One table over all phases, for people, and for a window of 80 columns: failures have a column
+/// only where there are any.
 pub fn table(phases: &[Phase<'_>]) -> String {
-    let mut rows = vec![
-        [
-            "phase",
-            "series",
-            "operations",
-            "ops/s",
-            "mean",
-            "p50",
-            "p95",
-            "p99",
-            "p99.9",
-            "max",
-            "failed",
-        ]
-        .map(str::to_owned),
-    ];
+    let mut heads = vec!["phase and series", "ops", "ops/s"];
+    heads.extend(["mean", "p50", "p95", "p99", "p99.9", "max", "failed"]);
+    let mut rows = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     for phase in phases {
-        let failed = phase.summary.errors.count;
-        rows.push([
-            phase.name.to_owned(),
-            "[OVERALL]".to_owned(),
+        let mut overall = vec![
+            format!("{} [OVERALL]", phase.title()),
             phase.operations().to_string(),
             format!("{:.0}", phase.throughput()),
-            String::new(),
-            String::new(),
-            String::new(),
-            String::new(),
-            String::new(),
-            String::new(),
-            failed.to_string(),
-        ]);
+        ];
+        overall.resize(FAILED, String::new());
+        overall.push(phase.summary.errors.count.to_string());
+        rows.push(overall);
         for (name, totals) in series(phase) {
             rows.push(row(name, totals));
         }
+    }
+    if phases.iter().all(|phase| phase.summary.errors.count == 0) {
+        rows.iter_mut().for_each(|row| row.truncate(FAILED));
     }
     aligned(&rows)
 }
@@ -186,13 +180,23 @@ fn percentile(latency: &Latency, p: &str) -> Option<u64> {
         .and_then(|at| at.ns)
 }
 
-fn row(name: &str, totals: &Totals) -> [String; 11] {
+/// The column of failures, the last one.
+const FAILED: usize = 9;
+
+/// Microseconds, with a digit behind the point where that says something.
+fn micros(ns: f64) -> String {
+    match ns / 1e3 {
+        us if us < 999.95 => format!("{us:.1}"),
+        us => format!("{us:.0}"),
+    }
+}
+
+fn row(name: &str, totals: &Totals) -> Vec<String> {
     let latency = &totals.service;
-    let time = |ns: Option<f64>| ns.map_or("-".to_owned(), |ns| format!("{:.1}", ns / 1e3));
+    let time = |ns: Option<f64>| ns.map_or("-".to_owned(), micros);
     let at = |p: &str| time(percentile(latency, p).map(|ns| ns as f64));
-    [
-        String::new(),
-        format!("[{name}]"),
+    vec![
+        format!("  [{name}]"),
         (totals.count - totals.errors).to_string(),
         format!("{:.0}", totals.iops),
         time(latency.mean_ns),
@@ -205,16 +209,16 @@ fn row(name: &str, totals: &Totals) -> [String; 11] {
     ]
 }
 
-/// Two columns of words, the others right-aligned.
-fn aligned(rows: &[[String; 11]]) -> String {
+/// A column of words, the others right-aligned.
+fn aligned(rows: &[Vec<String>]) -> String {
     let width = |i: usize| rows.iter().map(|r| r[i].len()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..11).map(width).collect();
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
     let mut out = String::new();
     for row in rows {
         let cells = row.iter().zip(&widths).enumerate();
         let line: Vec<String> = cells
             .map(|(i, (cell, width))| match i {
-                0 | 1 => format!("{cell:<width$}"),
+                0 => format!("{cell:<width$}"),
                 _ => format!("{cell:>width$}"),
             })
             .collect();

@@ -18,33 +18,55 @@ INLINE bool watched(u32 disk)
 			disk == cfg_disk3);
 }
 
-/* A part comes after all earlier ones were done: their stamps are put aside, if those before did not
- * take longer. */
+/* A part comes after all earlier ones were done: their stamps are put aside, if two of those before
+ * did not take longer. */
 INLINE void next_round(struct slot *s)
 {
 	u64 took = s->done - s->bio_first;
 
 	part_of(s);
 	s->rounds++;
+	second_of(s);
 	if (took > s->part_done - s->part_bio) {
+		s->second_bio = s->part_bio;
+		s->second_alloc = s->part_alloc;
+		s->second_issue = s->part_issue;
+		s->second_done = s->part_done;
 		s->part_bio = s->bio_first;
 		s->part_alloc = s->alloc;
 		s->part_issue = s->issue;
 		s->part_done = s->done;
+	} else if (took > s->second_done - s->second_bio) {
+		s->second_bio = s->bio_first;
+		s->second_alloc = s->alloc;
+		s->second_issue = s->issue;
+		s->second_done = s->done;
 	}
 	s->bio_first = s->alloc = s->issue = s->done = 0;
 	if (s->seen_more == s->token)
 		s->bio_last = 0;
 }
 
-/* Somebody else's I/O on a disk under test. */
-INLINE void neighbour(struct bio *bio, u32 pid)
+/* Whether the running thread of this program works for the load: its own, or io_uring's for them. */
+INLINE bool loads(u32 pid)
+{
+	u32 index;
+
+	return thread_of(pid, &index) || current_task()->flags & PF_IO_WORKER;
+}
+
+/* I/O on a disk under test that was given to no operation: somebody else's, that of another thread of
+ * this program, the kernel's own reading ahead, or the run's own where it is not known whose. */
+INLINE void neighbour(struct bio *bio, u32 pid, bool ours, bool reads_ahead)
 {
 	struct event *e;
+	bool of_load;
 
 	if (!watched(disk_of(bio->bi_bdev->bd_disk)))
 		return;
-	count(C_NEIGHBOURS);
+	of_load = ours && !reads_ahead && loads(pid);
+	if (!of_load)
+		count(C_NEIGHBOURS);
 	e = event(K_NEIGHBOUR, ~0u);
 	if (!e)
 		return;
@@ -53,7 +75,15 @@ INLINE void neighbour(struct bio *bio, u32 pid)
 	e->b = (u64)bio->bi_opf << 32 | bio->bi_iter.bi_size;
 	e->dev = bio->bi_bdev->bd_dev;
 	e->pid = pid;
-	current_comm(e->comm, sizeof(e->comm));
+	if (reads_ahead) {
+		__builtin_memcpy(e->comm, "readahead", 10);
+	} else {
+		current_comm(e->comm, sizeof(e->comm));
+		if (of_load)
+			__builtin_memcpy(e->other, "unplaced", 9);
+		else if (ours)
+			__builtin_memcpy(e->other, "own", 4);
+	}
 	ring_submit(e, RB_NO_WAKEUP);
 }
 
@@ -104,7 +134,7 @@ int bio_queue(u64 *ctx)
 {
 	struct bio *bio = (void *)ctx[0];
 	u64 ids = current_pid_tgid(), now, token, key = (u64)bio;
-	bool ours = (u32)(ids >> 32) == cfg_tgid;
+	bool ours = (u32)(ids >> 32) == cfg_tgid, reads_ahead = 0;
 	struct slot *s;
 
 	if (ours && late(bio))
@@ -115,15 +145,21 @@ int bio_queue(u64 *ctx)
 	if (s && !ours && !(current_task()->flags & PF_KTHREAD))
 		s = 0;
 	if (!s && ours) {
-		token = of_current((u32)ids);
-		s = touched(token);
+		token = of_current((u32)ids, bio);
+		s = slot_of(token);
+		if (s && ahead(s, bio)) {
+			reads_ahead = 1;
+			s = 0;
+		}
+		if (s)
+			s = touched(token);
 		if (s)
 			map_update(&bios, &key, &token, 0);
 	}
 	if (!s) {
 		/* Remembered from an earlier life of this address. */
 		map_delete(&bios, &key);
-		neighbour(bio, (u32)ids);
+		neighbour(bio, (u32)ids, ours, reads_ahead);
 		return 0;
 	}
 	now = ktime_ns();
@@ -211,6 +247,42 @@ INLINE void note_issues(bool stamped)
 		*issues = now;
 }
 
+/* The block layer gathers flushes of a disk's cache and sends one of its own for them, which belongs
+ * to no operation: a kernel thread issues it, and that may wait. */
+INLINE bool own_flush(struct request *rq)
+{
+	return (rq->cmd_flags & REQ_OP_MASK) == REQ_OP_FLUSH && watched(disk_of(rq->q->disk));
+}
+
+INLINE void flush_issued(struct request *rq)
+{
+	u64 key = address(rq), now = ktime_ns();
+
+	if (own_flush(rq))
+		map_update(&flushes, &key, &now, 0);
+}
+
+INLINE void flush_done(struct request *rq)
+{
+	u64 key = address(rq), *since, start = rq->io_start_time_ns;
+	struct event *e;
+
+	if (!own_flush(rq))
+		return;
+	since = map_lookup(&flushes, &key);
+	if (since) {
+		start = *since;
+		map_delete(&flushes, &key);
+	}
+	e = start ? event(K_FLUSH, ~0u) : 0;
+	if (!e)
+		return;
+	e->start = start;
+	e->end = ktime_ns();
+	e->dev = disk_of(rq->q->disk);
+	ring_submit(e, RB_NO_WAKEUP);
+}
+
 SEC("tp_btf/block_rq_issue")
 int rq_issue(u64 *ctx)
 {
@@ -218,6 +290,10 @@ int rq_issue(u64 *ctx)
 	struct bio *bio = rq->bio;
 	u64 now = 0;
 
+	if (!bio) {
+		flush_issued(rq);
+		return 0;
+	}
 	for (int i = 0; i < CHAIN && bio; i++) {
 		u64 token = resolve(bio);
 		struct slot *s = touched(token & ~LOWER);
@@ -297,6 +373,10 @@ int rq_complete(u64 *ctx)
 	bool data = bio && bio->bi_iter.bi_size;
 	u64 now = 0;
 
+	if (!bio) {
+		flush_done(rq);
+		return 0;
+	}
 	/* A part of it only: the rest follows. A bio that ends here is not seen to end. */
 	if ((u32)ctx[2] < rq->__data_len)
 		return 0;

@@ -39,6 +39,7 @@ static struct task_struct *(*current_task)(void) = (void *)158;
 		value_;                                                                 \
 	})
 #define OFFSET_OF(type, field) __builtin_preserve_field_info(((type *)0)->field, 0)
+#define EXISTS(type, field) __builtin_preserve_field_info(((type *)0)->field, 2)
 #define SIZE_OF(type) __builtin_preserve_type_info(*(type *)0, 1)
 
 /* A trusted pointer as a plain number, which the verifier lets us calculate with. */

@@ -33,6 +33,8 @@ struct block_device {
 struct bvec_iter {
 	u64 bi_sector;
 	u32 bi_size;
+	u32 bi_idx;
+	u32 bi_bvec_done;
 };
 
 struct bio {
@@ -42,6 +44,7 @@ struct bio {
 	struct bvec_iter bi_iter;
 	void *bi_end_io;
 	void *bi_private;
+	struct bio_vec *bi_io_vec;
 };
 
 struct request_queue {
@@ -50,13 +53,44 @@ struct request_queue {
 
 struct request {
 	struct request_queue *q;
+	u32 cmd_flags;
 	struct bio *bio;
 	u64 start_time_ns;
 	u64 io_start_time_ns;
 	u32 __data_len;
 };
 
+struct inode {
+	u16 i_mode;
+	unsigned long i_ino;
+	u32 i_rdev;
+};
+
+struct address_space {
+	struct inode *host;
+};
+
+struct folio {
+	struct address_space *mapping;
+	unsigned long index;
+};
+
+struct page {
+	unsigned long compound_head; /* of a folio's further pages: its first one, and 1 */
+};
+
+struct bio_vec {
+	struct page *bv_page;
+	u32 bv_offset; /* may reach beyond that page, inside of its folio */
+};
+
+struct file {
+	struct address_space *f_mapping;
+};
+
 struct kiocb {
+	struct file *ki_filp;
+	s64 ki_pos;
 	void *ki_complete;
 };
 
@@ -97,6 +131,7 @@ struct loop_cmd {
 
 struct io_cqe {
 	u64 user_data;
+	s32 res;
 };
 
 struct io_wq_work {
@@ -104,6 +139,8 @@ struct io_wq_work {
 };
 
 struct io_kiocb {
+	struct file *file; /* the request's own state begins here, of a read or write a kiocb */
+	u8 opcode;
 	struct io_cqe cqe;
 	struct io_wq_work work;
 };

@@ -7,6 +7,7 @@
 #include "shared.h"
 
 enum { DIO_IS_SYNC = 2 };
+enum { REQ_OP_MASK = 0xff, REQ_OP_FLUSH = 2, S_IFMT = 0170000, S_IFBLK = 0060000 };
 enum { PF_IO_WORKER = 0x10, PF_KTHREAD = 0x200000 };
 
 /* The operation a thread with one operation at a time is in. */
@@ -15,8 +16,8 @@ INLINE u64 of_thread(struct thread *t)
 	u32 index = t->slot & SLOT_MASK;
 	struct slot *s;
 
-	if (!t->single)
-		return t->current;
+	if (t->depth != 1)
+		return t->current & STALE ? 0 : t->current;
 	s = map_lookup(&slots, &index);
 	return s ? s->token : 0;
 }
@@ -205,9 +206,8 @@ INLINE u64 resolve_fresh(struct bio *bio)
 #define DEPTH 32
 #define SKIPPED 3
 
-/* Whether the running thread is taking requests from the queue of an io_uring. Else it goes on with
- * any of those under way, and nothing tells with which. */
-NOINLINE bool submitting(void)
+/* Whether the running thread is in one of the functions between two addresses. */
+NOINLINE bool inside(u64 from, u64 to)
 {
 	u64 stack[DEPTH];
 	long bytes = task_stack(current_task(), stack, sizeof(stack), SKIPPED);
@@ -215,14 +215,193 @@ NOINLINE bool submitting(void)
 	for (int i = 0; i < DEPTH; i++) {
 		if ((long)(i * sizeof(u64)) >= bytes)
 			return 0;
-		if (stack[i] - cfg_submit_from < cfg_submit_to - cfg_submit_from)
+		if (stack[i] - from < to - from)
 			return 1;
 	}
 	return 0;
 }
 
+/* Whether the running thread is taking requests from the queue of an io_uring. Else it goes on with
+ * any of those under way. */
+INLINE bool submitting(void)
+{
+	return inside(cfg_submit_from, cfg_submit_to);
+}
+
+/* Whether something else than the running thread may be at work: an interrupt. */
+INLINE bool interrupted(void)
+{
+	return !cfg_irq_to || inside(cfg_irq_from, cfg_irq_to);
+}
+
+/* Where a bio begins in the page cache. */
+struct page_place {
+	u64 mapping;
+	u64 index; /* of the page with its first byte */
+	u64 first; /* of the first page that comes together with that one (folio) */
+};
+
+/* Bits of a mapping that say: no file's (anonymous memory, or memory of a driver). */
+enum { NO_FILE = 3 };
+
+/* False for any other memory than a file's pages, and where a folio's further pages do not say which
+ * is its first. */
+INLINE bool cached(struct bio *bio, struct page_place *p)
+{
+	u64 vec, page, offset, head, folio;
+
+	/* What is without data may have vectors of an earlier use. */
+	if (!bio->bi_iter.bi_size || !EXISTS(struct page, compound_head))
+		return 0;
+	vec = (u64)bio->bi_io_vec + (u64)bio->bi_iter.bi_idx * SIZE_OF(struct bio_vec);
+	page = (u64)READ(struct bio_vec, vec, bv_page);
+	offset = (u64)READ(struct bio_vec, vec, bv_offset) + bio->bi_iter.bi_bvec_done;
+	head = READ(struct page, page, compound_head);
+	folio = head & 1 ? head - 1 : page;
+	p->mapping = (u64)READ(struct folio, folio, mapping);
+	if (!p->mapping || p->mapping & NO_FILE)
+		return 0;
+	p->first = READ(struct folio, folio, index);
+	p->index = p->first + (page - folio) / SIZE_OF(struct page) + (offset >> cfg_page_bits);
+	return 1;
+}
+
+/* What kind of file a mapping is of, and which: the number of its inode, of a block device its own.
+ * 0 for other kinds than the target's. */
+INLINE u64 file_of(u64 mapping)
+{
+	u64 host = (u64)READ(struct address_space, mapping, host);
+
+	if (!host || (READ(struct inode, host, i_mode) & S_IFMT) != cfg_kind)
+		return 0;
+	return cfg_kind == S_IFBLK ? READ(struct inode, host, i_rdev) :
+				     READ(struct inode, host, i_ino);
+}
+
+/* Slots of a thread looked at: of one with more, what is found may not be all there is. */
+#define SEARCHED 256
+
+/* Requests of io_uring that read or write, by their fixed numbers: READV, WRITEV, READ_FIXED,
+ * WRITE_FIXED, READ, WRITE. Others (a sync) have no place where these have it. */
+#define MOVES (1ull << 1 | 1ull << 2 | 1ull << 4 | 1ull << 5 | 1ull << 22 | 1ull << 23)
+
+/* Where a request stands in its file. */
+struct place {
+	u64 mapping;
+	u64 at;
+	u64 to;
+};
+
+/* False when the slot's request is that of another operation, moves no data, or has its answer. */
+INLINE bool place_of(struct slot *s, struct place *p)
+{
+	u64 token = s->token, request = s->request, kiocb;
+	u32 opcode;
+
+	if (!token || !request ||
+	    token_of(READ(struct io_kiocb, request, cqe.user_data)) != token)
+		return 0;
+	opcode = READ(struct io_kiocb, request, opcode);
+	if (opcode > 63 || !(MOVES >> opcode & 1) || (s->seen_more == token && s->cqe))
+		return 0;
+	kiocb = request + OFFSET_OF(struct io_kiocb, file);
+	p->at = READ(struct kiocb, kiocb, ki_pos);
+	p->to = p->at + (u32)READ(struct io_kiocb, request, cqe.res);
+	p->mapping = (u64)READ(struct file, READ(struct kiocb, kiocb, ki_filp), f_mapping);
+	return 1;
+}
+
+/* A part may be of this operation: what is seen of it may not be all. */
+INLINE void unclear(u64 token)
+{
+	struct slot *s = touched(token);
+
+	if (s)
+		s->flags |= F_UNCLEAR;
+}
+
+/* Parts of a thread with so many operations that not all are looked at. */
+INLINE void unplaced(struct thread *t)
+{
+	u32 index = t->slot & SLOT_MASK;
+	struct slot *s = map_lookup(&slots, &index);
+
+	if (s)
+		s->unplaced = ktime_ns();
+}
+
+/* An io_uring read goes on where a page has come that it waited for, and wants the next one, or
+ * several. It stands at the first of these, and no other read of the thread does: that one would
+ * have found the page wanted already. */
+NOINLINE u64 of_page(struct thread *t, struct bio *bio)
+{
+	struct page_place b;
+	struct place p;
+	struct slot *s;
+	u64 found = 0;
+	bool several = 0;
+
+	if (!cached(bio, &b))
+		return 0;
+	if (t->depth > SEARCHED) {
+		unplaced(t);
+		return 0;
+	}
+	for (u32 i = 0; i < SEARCHED; i++) {
+		u32 at = (t->slot + i) & SLOT_MASK;
+
+		if (i >= t->depth)
+			break;
+		s = map_lookup(&slots, &at);
+		if (!s)
+			break;
+		if (!place_of(s, &p) || p.at >> cfg_page_bits != b.index ||
+		    p.mapping != b.mapping)
+			continue;
+		if (found) {
+			several = 1;
+			unclear(s->token);
+		} else {
+			found = s->token;
+		}
+	}
+	if (several) {
+		unclear(found);
+		/* Nor is it known whose the other parts of this step are. */
+		t->current |= STALE;
+		return 0;
+	}
+	if (found) {
+		t->current = found;
+		return found;
+	}
+	/* Pages that lie apart on the disk are further parts of the same step; those that come
+	 * together with one that is wanted are waited for with it. */
+	s = slot_of(t->current);
+	if (!s || !place_of(s, &p) || p.mapping != b.mapping)
+		return 0;
+	return b.index << cfg_page_bits > p.at && b.first << cfg_page_bits < p.to ? t->current : 0;
+}
+
+/* The kernel reads on in the operation's file beyond what was asked for: nobody waits for that. What
+ * comes together with a page that was asked for is waited for, however far it reaches. */
+INLINE bool ahead(struct slot *s, struct bio *bio)
+{
+	struct page_place b;
+	u32 which = C_FILE;
+	u64 *own, file;
+
+	if (!s->to || bio->bi_opf & REQ_OP_MASK || !cached(bio, &b))
+		return 0;
+	file = file_of(b.mapping);
+	own = map_lookup(&counters, &which);
+	if (!file || (own && *own && *own != file))
+		return 0;
+	return b.first << cfg_page_bits >= s->to;
+}
+
 /* The operation that the running thread is submitting, for I/O that does not lead back. */
-INLINE u64 of_current(u32 pid)
+INLINE u64 of_current(u32 pid, struct bio *bio)
 {
 	u32 index;
 	struct thread *t = thread_of(pid, &index);
@@ -230,11 +409,15 @@ INLINE u64 of_current(u32 pid)
 
 	if (t) {
 		/* The programs that tell are attached when they are wanted. */
-		if (t->single)
+		if (t->depth == 1)
 			return of_thread(t);
 		if (!t->current)
 			count(C_WANTED);
-		return t->current && submitting() ? t->current : 0;
+		if (!t->current)
+			return 0;
+		if (submitting())
+			return t->current;
+		return bio ? of_page(t, bio) : 0;
 	}
 	me = current_task();
 	return me->flags & PF_IO_WORKER ? of_worker(address(me)) : 0;

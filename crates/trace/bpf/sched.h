@@ -28,6 +28,7 @@ INLINE void leaves(struct thread *t, u32 index, struct task_struct *next, u64 st
 	t->state = state;
 	t->wake = state ? 0 : now;
 	t->by = 0;
+	t->waker[0] = 0;
 	if (!state)
 		read_kernel(t->taker, sizeof(t->taker), next->comm);
 }
@@ -62,7 +63,8 @@ INLINE void enters(struct thread *t, u32 index, struct task_struct *prev,
 	e->end = now;
 	e->a = t->state;
 	e->pid = prev->pid;
-	e->waker = t->state ? t->by : 0;
+	e->waker = t->state ? t->by & ~BY_OWN : 0;
+	e->b = t->state ? t->by & BY_OWN : 0;
 	read_kernel(e->comm, sizeof(e->comm), t->state ? prev->comm : t->taker);
 	__builtin_memcpy(e->other, t->waker, sizeof(e->other));
 	bytes = task_stack(next, e->stack, sizeof(e->stack), 0);
@@ -165,44 +167,73 @@ int sched_switch(u64 *ctx)
 	return 0;
 }
 
-/* The index of the running thread of the load, from 1 on; 0 for any other. */
-INLINE u32 one_of_ours(void)
+/* Who wakes up: the running thread, but in an interrupt, where that has nothing to do with it. Only of
+ * this program's threads this is made sure. BY_OWN for these, with the index of one of the load, from
+ * 1 on; else 0. */
+INLINE u32 waker(char *name)
 {
 	u64 ids = current_pid_tgid();
 	u32 index;
 
-	if ((u32)(ids >> 32) != cfg_tgid || !thread_of((u32)ids, &index))
-		return 0;
-	return index + 1;
+	if ((u32)(ids >> 32) == cfg_tgid) {
+		if (interrupted())
+			return 0;
+		current_comm(name, 16);
+		return BY_OWN | (thread_of((u32)ids, &index) ? index + 1 : 0);
+	}
+	current_comm(name, 16);
+	return 0;
+}
+
+/* Who of this program sleeps and is not yet said to wake up: a thread of the load in `t`, else one of
+ * its io_uring worker threads in `i`, or neither. */
+INLINE void sleeper(struct task_struct *task, struct thread **t, struct idle **i)
+{
+	u32 index;
+
+	*t = 0;
+	*i = 0;
+	if ((u32)task->tgid != cfg_tgid)
+		return;
+	*t = thread_of(task->pid, &index);
+	if (*t) {
+		if (!(*t)->off || (*t)->wake)
+			*t = 0;
+		return;
+	}
+	if (!(task->flags & PF_IO_WORKER))
+		return;
+	index = task->pid;
+	*i = map_lookup(&idles, &index);
+	if (*i && (!(*i)->off || (*i)->wake))
+		*i = 0;
+}
+
+/* Here runs who wakes up; the wake-up itself may be left to an interrupt of another CPU. */
+SEC("tp_btf/sched_waking")
+int sched_waking(u64 *ctx)
+{
+	struct thread *t;
+	struct idle *i;
+
+	sleeper((void *)ctx[0], &t, &i);
+	if (t)
+		t->by = waker(t->waker);
+	else if (i)
+		i->waker = waker(i->name) & ~BY_OWN;
+	return 0;
 }
 
 SEC("tp_btf/sched_wakeup")
 int sched_wakeup(u64 *ctx)
 {
-	struct task_struct *task = (void *)ctx[0];
 	struct thread *t;
 	struct idle *i;
-	u32 index;
 
-	if ((u32)task->tgid != cfg_tgid)
-		return 0;
-	t = thread_of(task->pid, &index);
-	if (t) {
-		if (t->off && !t->wake) {
-			t->wake = ktime_ns();
-			t->by = one_of_ours();
-			current_comm(t->waker, sizeof(t->waker));
-		}
-		return 0;
-	}
-	if (!(task->flags & PF_IO_WORKER))
-		return 0;
-	index = task->pid;
-	i = map_lookup(&idles, &index);
-	if (i && i->off && !i->wake) {
+	sleeper((void *)ctx[0], &t, &i);
+	if (t)
+		t->wake = ktime_ns();
+	else if (i)
 		i->wake = ktime_ns();
-		i->waker = one_of_ours();
-		current_comm(i->name, sizeof(i->name));
-	}
 	return 0;
 }

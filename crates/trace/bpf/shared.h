@@ -26,6 +26,12 @@ const volatile u64 cfg_loop_done = 0;
 /* The kernel function that takes io_uring requests from the queue: from, to. */
 const volatile u64 cfg_submit_from = 0;
 const volatile u64 cfg_submit_to = 0;
+/* Where the kernel's code begins that interrupts run in: from, to. */
+const volatile u64 cfg_irq_from = 0;
+const volatile u64 cfg_irq_to = 0;
+/* Bits of an offset inside a page; the kind of file the target is (S_IFMT). */
+const volatile u32 cfg_page_bits = 12;
+const volatile u32 cfg_kind = 0;
 /* Only what is slow is kept, and I/O is direct: of I/O that leads back to its operation by itself,
  * the completion takes all stamps at once. */
 const volatile u32 cfg_late = 0;
@@ -44,6 +50,7 @@ enum flags {
 	F_FLUSH = 32,
 	F_LOWER = 64,   /* the lower stamps are filled */
 	F_INDIRECT = 128, /* matched by the thread that queued it, not by the I/O itself */
+	F_UNCLEAR = 256, /* a part may be of this operation or of another */
 };
 
 /* One operation in flight, a cache line for each who writes. The first is the process's, but for
@@ -56,7 +63,8 @@ struct slot {
 	u64 seen_served;
 	u64 served;   /* first request to a FUSE server, ns */
 	u64 answered; /* last answer of a FUSE server, ns */
-	u64 own[2];
+	u64 ended;    /* operations of the thread, in the first slot of each */
+	u64 to;       /* where it ends in the file, bytes; 0 when that is not known */
 
 	u64 seen;
 	u64 bio_first; /* of the parts that were in flight together last; so are the next three */
@@ -93,7 +101,7 @@ struct slot {
 	u32 low_bios;
 	u32 low_parts;
 	u32 low_pad;
-	u64 more;
+	u64 request; /* address of its io_uring request, of this operation or an earlier one */
 
 	/* Parts that came one after another: of all but the last, those that took longest. */
 	u64 seen_part;
@@ -105,15 +113,29 @@ struct slot {
 	u32 rounds;    /* how often all parts so far were done when another one came */
 	u32 part_pad;
 	u64 part_own;
+
+	/* The others of these that took longest. */
+	u64 seen_second;
+	u64 second_bio;
+	u64 second_alloc;
+	u64 second_issue;
+	u64 second_done;
+	u64 unplaced; /* last part that could be of any operation of the thread, ns; in its first slot */
+	u64 second_own[2];
 };
+
+/* In `by`: a thread of this program woke it up. */
+#define BY_OWN (1u << 31)
+/* In `current`: with which request the thread went on since is not known. */
+#define STALE LOWER
 
 /* One thread of the load. */
 struct thread {
 	u32 pid;
-	u32 slot;   /* its only slot, when it has one operation at a time */
-	u32 single; /* whether that is so */
-	u32 by; /* thread of the load that woke it up, from 1 on */
-	u64 current; /* token of the io_uring request being submitted */
+	u32 slot;  /* its first slot */
+	u32 depth; /* how many slots it has: operations at a time */
+	u32 by; /* thread of the load that woke it up, from 1 on; BY_OWN */
+	u64 current; /* token of the io_uring request submitted, or gone on with, last; STALE */
 	u64 off;     /* stamp of the last switch out, 0 while running */
 	u64 wake;    /* stamp of the wake-up after it */
 	u64 state;   /* task state at the switch out, 0 = still runnable */
@@ -135,6 +157,7 @@ enum kinds {
 	K_RECLAIM = 5,
 	K_WORKER = 6,
 	K_GAP = 7,
+	K_FLUSH = 8,
 };
 
 struct event {
@@ -160,6 +183,7 @@ enum counters {
 	C_PUNTED = 2,    /* handed to io_uring worker threads */
 	C_NEIGHBOURS = 3,
 	C_ISSUES = 4,    /* no count: whether requests know when they were issued */
+	C_FILE = 5,      /* no count: the one file of the run, as `file_of` tells it; 0 for unknown */
 	C_COUNTERS = 16,
 };
 
@@ -221,6 +245,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct idle);
 } idles SEC(".maps");
+
+/* Address of a device's own flush -> when it was issued. */
+struct {
+	__uint(type, MAP_LRU_HASH);
+	__uint(max_entries, 256);
+	__type(key, u64);
+	__type(value, u64);
+} flushes SEC(".maps");
 
 /* Address of a FUSE request under way -> token. */
 struct {
@@ -345,5 +377,16 @@ INLINE void part_of(struct slot *s)
 		s->part_bio = s->part_alloc = s->part_issue = s->part_done = 0;
 		s->sync_punt = s->rounds = 0;
 		s->seen_part = token;
+	}
+}
+
+/* The line of further parts, for this operation. */
+INLINE void second_of(struct slot *s)
+{
+	u64 token = s->token;
+
+	if (s->seen_second != token) {
+		s->second_bio = s->second_alloc = s->second_issue = s->second_done = 0;
+		s->seen_second = token;
 	}
 }

@@ -24,6 +24,7 @@ int uring_submit(u64 *ctx)
 	if (s) {
 		more_of(s);
 		s->enter = ktime_ns();
+		s->request = address(request);
 	}
 	return 0;
 }
@@ -46,7 +47,8 @@ int uring_punt(u64 *ctx)
 	more_of(s);
 	enter = s->enter;
 	/* What the first attempt queued came back undone (EAGAIN): the worker begins anew. */
-	s->seen = s->seen_more = s->seen_low = s->seen_part = s->seen_served = 0;
+	s->seen = s->seen_more = s->seen_low = s->seen_part = s->seen_second = 0;
+	s->seen_served = 0;
 	touched(s->token);
 	more_of(s);
 	s->enter = enter;

@@ -68,9 +68,12 @@ fn describe_dir(dir: &Path, levels: u32) -> Option<Map<String, Value>> {
     };
     let read = |path: &str| crate::sys::read(&disk.join(path));
     let mut map = Map::new();
+    let number = |dir: &Path| crate::sys::read(&dir.join("dev"));
     map.insert("name".into(), json!(name));
+    map.insert("number".into(), json!(number(dir)));
     if disk != dir {
         map.insert("disk".into(), json!(disk.file_name()?.to_str()));
+        map.insert("disk_number".into(), json!(number(disk)));
     }
     let mut put = |name: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -94,7 +97,8 @@ fn describe_dir(dir: &Path, levels: u32) -> Option<Map<String, Value>> {
         map.insert("size".into(), json!(sectors.saturating_mul(512)));
     }
     map.insert("queue".into(), Value::Object(queue(disk)));
-    let parts = slaves(dir, levels);
+    // A partition of a RAID is made of what the RAID is made of.
+    let parts = slaves(disk, levels);
     if !parts.is_empty() {
         map.insert("made_of".into(), Value::Array(parts));
     }
@@ -168,6 +172,8 @@ mod tests {
         put(root, &format!("{disk}/mq/1/cpu_list"), "1\n");
         put(root, &format!("{disk}/nvme0n1p1/partition"), "1\n");
         put(root, &format!("{disk}/nvme0n1p1/size"), "2048\n");
+        put(root, &format!("{disk}/nvme0n1p1/dev"), "259:1\n");
+        put(root, &format!("{disk}/dev"), "259:0\n");
         put(root, "sys/devices/virtual/md0/md/level", "raid1\n");
         let link = |target: &str, at: &str| {
             let at = root.join(at);
@@ -176,6 +182,9 @@ mod tests {
         };
         link(&format!("{disk}/nvme0n1p1"), "sys/dev/block/259:1");
         link("sys/devices/virtual/md0", "sys/dev/block/9:0");
+        put(root, "sys/devices/virtual/md0/md0p1/partition", "1\n");
+        put(root, "sys/devices/virtual/md0/md0p1/dev", "259:9\n");
+        link("sys/devices/virtual/md0/md0p1", "sys/dev/block/259:9");
         link(
             &format!("{disk}/nvme0n1p1"),
             "sys/devices/virtual/md0/slaves/nvme0n1p1",
@@ -189,6 +198,10 @@ mod tests {
         let map = describe(&tree(dir.path()), "259:1").unwrap();
         assert_eq!(map["name"], "nvme0n1p1");
         assert_eq!(map["disk"], "nvme0n1");
+        assert_eq!(
+            (&map["number"], &map["disk_number"]),
+            (&json!("259:1"), &json!("259:0"))
+        );
         assert_eq!(map["model"], "Example SSD 1TB");
         assert_eq!(map["size"], 1 << 20);
         assert_eq!(map["queue"]["scheduler"], "none");
@@ -200,9 +213,14 @@ mod tests {
     #[test]
     fn a_stacked_device_shows_its_parts() {
         let dir = tempfile::tempdir().unwrap();
-        let map = describe(&tree(dir.path()), "9:0").unwrap();
+        let sys = tree(dir.path());
+        let map = describe(&sys, "9:0").unwrap();
         assert_eq!(map["raid_level"], "raid1");
         assert_eq!(map["made_of"][0]["disk"], "nvme0n1");
+        assert_eq!(map["made_of"][0]["disk_number"], "259:0");
+        let part = describe(&sys, "259:9").unwrap();
+        assert_eq!(part["disk"], "md0");
+        assert_eq!(part["made_of"], map["made_of"], "as its disk");
     }
 
     #[test]

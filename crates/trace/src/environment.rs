@@ -20,6 +20,21 @@ use crate::{clock, device, direct, mounts};
 pub struct Environment {
     map: Map<String, Value>,
     ticks: Option<Ticks>,
+    /// CPU time of this process, s.
+    own_s: f64,
+}
+
+/// CPU time of this process so far, its kernel time and its io_uring threads included, s.
+fn own_s() -> f64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
+}
+
+/// Busy time of all but this process, percent of all CPUs; `own_s` is its own in the same time.
+fn others_percent(passed: Ticks, own_s: f64) -> f64 {
+    let ticks = own_s * rustix::param::clock_ticks_per_second() as f64;
+    let own = 100.0 * ticks / passed.total.max(1) as f64;
+    ((passed.busy_percent() - own).max(0.0) * 100.0).round() / 100.0
 }
 
 impl Environment {
@@ -42,6 +57,7 @@ impl Environment {
         Environment {
             map,
             ticks: load.ticks,
+            own_s: own_s(),
         }
     }
 
@@ -67,6 +83,7 @@ impl Environment {
             let passed = now.since(then);
             json!({
                 "busy_percent": passed.busy_percent(),
+                "others_percent": others_percent(passed, own_s() - self.own_s),
                 "steal_percent": passed.steal_percent(),
             })
         });
@@ -192,6 +209,20 @@ mod tests {
         assert!(after["load"]["before"].is_object());
         assert!(after["load"]["after"].is_object());
         assert!(after["target"]["file_system"]["kind"].is_string());
+    }
+
+    #[test]
+    fn what_this_process_used_is_not_others() {
+        let second = rustix::param::clock_ticks_per_second();
+        // Two CPUs for 10 s, one of them idle for 4 s.
+        let passed = Ticks {
+            total: 20 * second,
+            idle: 4 * second,
+            ..Ticks::default()
+        };
+        assert_eq!(passed.busy_percent(), 80.0);
+        assert_eq!(others_percent(passed, 9.0), 35.0);
+        assert_eq!(others_percent(passed, 16.5), 0.0, "clocks differ a little");
     }
 
     #[test]

@@ -74,7 +74,9 @@ pub fn main(args: &DoctorArgs) -> Result<Exit> {
     let sys = Sys::default();
     let path = args.path.as_deref().unwrap_or(std::path::Path::new("."));
     let mut checks = Vec::new();
-    if !args.trace {
+    if args.trace {
+        checks.extend(path::missing(path));
+    } else {
         checks.extend(system::checks(&sys));
         checks.extend(path::checks(&sys, path));
     }

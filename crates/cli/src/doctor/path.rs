@@ -15,7 +15,8 @@ pub fn checks(sys: &Sys, path: &Path) -> Vec<Check> {
         let fix = "give a path on a mounted file system, or a device";
         return vec![Check::no("path", format!("{shown} cannot be reached"), fix)];
     };
-    let mut all = vec![direct_io(&existing)];
+    let mut all: Vec<Check> = missing(path).into_iter().collect();
+    all.push(direct_io(&existing));
     let number = device::number_of(&existing);
     let mount = mounts::of(sys, path);
     if number.is_none() {
@@ -32,6 +33,34 @@ pub fn checks(sys: &Sys, path: &Path) -> Vec<Check> {
         ),
     });
     all
+}
+
+/// Says of a path that is not there what the other checks look at instead.
+pub fn missing(path: &Path) -> Option<Check> {
+    if path.exists() {
+        return None;
+    }
+    let shown = path.display();
+    let existing = mounts::existing(path)?;
+    let parent = std::path::absolute(path).ok()?.parent()?.exists();
+    Some(match parent {
+        true => Check::warn(
+            "path",
+            format!(
+                "{shown} does not exist; a run would make it. Looked at instead: {}",
+                existing.display()
+            ),
+            "correct the path, if that is not what you mean",
+        ),
+        false => Check::no(
+            "path",
+            format!(
+                "{shown} does not exist, nor does the directory it would be in. Looked at instead: {}",
+                existing.display()
+            ),
+            "correct the path, or make that directory",
+        ),
+    })
 }
 
 fn direct_io(path: &Path) -> Check {

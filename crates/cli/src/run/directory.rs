@@ -87,6 +87,19 @@ pub fn create(
     Ok(made)
 }
 
+/// Whether a run or a series may have this directory: it is absent or empty.
+///
+/// # Errors
+/// `Usage` when it holds something.
+pub(super) fn vacant(path: &Path) -> Result<()> {
+    match std::fs::read_dir(path).is_ok_and(|mut d| d.next().is_some()) {
+        false => Ok(()),
+        true => Err(Error::usage("the output directory is not empty")
+            .with("path", path.display())
+            .hint("name a new or empty directory with --output")),
+    }
+}
+
 /// An id for something that is no run but leaves marks like one.
 pub fn fresh_id() -> String {
     id(&utc(clock::realtime_ns()))

@@ -1,12 +1,15 @@
 //! `taillight run job.fio`: a job file of another benchmark, imported and run job by job.
 //!
-//! All jobs become plans before the first one starts. Each leaves a run directory of its own.
+//! All jobs become plans before the first one starts, and whatever can be known of their targets is
+//! checked then: a refusal after an hour of load would come too late. Each leaves a run directory of
+//! its own.
 
 use std::path::{Path, PathBuf};
 
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
+use taillight_trace::{Sys, tracer};
 
 use super::job::{self, Given};
 use super::signals::Signals;
@@ -62,6 +65,15 @@ pub fn run(args: &RunArgs, parts: &[Part]) -> Result<Exit> {
         }
         return Ok(Exit::Ok);
     }
+    for (number, (own, plan, part)) in steps.iter().enumerate() {
+        let made_before = steps[..number]
+            .iter()
+            .any(|(_, before, _)| before.target.path == plan.target.path);
+        beforehand(own, plan, made_before).map_err(|e| match steps.len() {
+            1 => e,
+            _ => e.with("job", &part.name),
+        })?;
+    }
     if let Some(parent) = args.output.as_ref().filter(|_| parts.len() > 1) {
         std::fs::create_dir_all(parent).map_err(|e| {
             Error::unavailable("cannot make the directory of the runs")
@@ -102,7 +114,43 @@ pub fn run(args: &RunArgs, parts: &[Part]) -> Result<Exit> {
             output::line(&format!("Run     {name}: {}", path.display()));
         }
     }
+    if !places.is_empty() {
+        kept(steps.iter().map(|(_, plan, _)| plan));
+    }
     Ok(worst)
+}
+
+/// Names the files that stay: a job file of fio leaves what it laid out, one of ours does not.
+fn kept<'a>(plans: impl Iterator<Item = &'a Plan>) {
+    let mut told: Vec<&str> = Vec::new();
+    for plan in plans {
+        let keep = plan.target.options.get("keep") == Some(&true.into());
+        let Some(path) = plan.target.path.as_deref().filter(|_| keep) else {
+            continue;
+        };
+        let files = std::fs::metadata(path).is_ok_and(|m| m.is_file() || m.is_dir());
+        if files && !told.contains(&path) {
+            told.push(path);
+            output::line(&format!("kept: {path}, as fio does"));
+        }
+    }
+}
+
+/// What would stop this job, as things stand before the first one: its output directory, the run it
+/// verifies against, tracing, the guard. A target without a size that a job before it makes
+/// (`made_before`) is looked at when its turn comes.
+fn beforehand(args: &RunArgs, plan: &Plan, made_before: bool) -> Result<()> {
+    if let Some(output) = &plan.run.output {
+        directory::vacant(Path::new(output))?;
+    }
+    if let Some(named) = &plan.verify.run {
+        taillight_engine::verify::PriorRun::find(named)?.fits(plan)?;
+    }
+    tracer::insist(plan, &Sys::default())?;
+    match made_before && plan.target.size.is_none() {
+        true => Ok(()),
+        false => super::check(args, plan),
+    }
 }
 
 /// The one that stands first in the documented order.

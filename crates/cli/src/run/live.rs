@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use taillight_core::plan::Plan;
 use taillight_core::progress::Progress;
+use taillight_core::units::Span;
 use taillight_engine::{IntervalView, Observer};
+
+use taillight_report::format::count;
 
 use super::numbers::Columns;
 use crate::progress::Shown;
@@ -25,6 +28,40 @@ pub struct Live {
     last_line: Option<Instant>,
     /// No line per interval.
     quiet: bool,
+    /// What is said when the time is over and the load is not.
+    overtime: Overtime,
+}
+
+/// The limits of what comes after the measured time, in words.
+struct Overtime {
+    time: String,
+    late: String,
+    drain: String,
+}
+
+impl Overtime {
+    fn of(plan: &Plan) -> Overtime {
+        let words = |span: Span| span.to_string();
+        Overtime {
+            time: plan.run.duration.map_or("the time".to_owned(), words),
+            late: words(plan.run.interval.min(plan.run.drain_timeout)),
+            drain: words(plan.run.drain_timeout),
+        }
+    }
+
+    fn text(&self, backlog: Option<u64>) -> String {
+        let Overtime { time, late, drain } = self;
+        match backlog.filter(|n| *n > 0) {
+            Some(n) => format!(
+                "the time ({time}) is over, with a backlog ({} operations when last counted): it is sent for \
+                 {late} more at most",
+                count(n)
+            ),
+            None => {
+                format!("the time ({time}) is over: waiting for I/Os in flight, {drain} at most")
+            }
+        }
+    }
 }
 
 impl Live {
@@ -45,6 +82,7 @@ impl Live {
             lines: 0,
             last_line: None,
             quiet,
+            overtime: Overtime::of(plan),
         }
     }
 
@@ -100,6 +138,12 @@ impl Observer for Live {
         }
         if view.phase == "measure" {
             self.measured(view);
+        }
+    }
+
+    fn overtime(&mut self, backlog: Option<u64>) {
+        if !self.quiet {
+            self.shown.line(&self.overtime.text(backlog));
         }
     }
 

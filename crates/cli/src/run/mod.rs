@@ -22,6 +22,7 @@ use taillight_core::job::{check_extents, check_ledger};
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_driver::{OpenSpec, Target};
+use taillight_engine::schedule::Schedules;
 use taillight_rundir::Summary;
 use taillight_trace::{Environment, Sys, disks, machine, tracer};
 
@@ -41,7 +42,20 @@ pub use signals::Signals;
 /// # Errors
 /// See the exit codes of [`Exit`]; partial results are kept once something was measured.
 pub fn main(args: RunArgs) -> Result<Exit> {
-    let given = args.job.as_deref().map(job::read).transpose()?;
+    let given = args.job.as_deref().map(job::read).transpose();
+    let given = given.map_err(|e| match &args.job {
+        // `--direct false`: the value was taken for a job file.
+        Some(job)
+            if args.direct.is_some()
+                && (job.as_os_str() == "false" || job.as_os_str() == "true") =>
+        {
+            e.hint(format!(
+                "a value of --direct needs `=`: --direct={}",
+                job.display()
+            ))
+        }
+        _ => e,
+    })?;
     if let Some(given) = &given
         && let Some(parts) = imported::parts(given)?
     {
@@ -60,16 +74,20 @@ pub fn main(args: RunArgs) -> Result<Exit> {
 /// Says beside a printed plan what the guard would refuse as things stand. No failure: printing is
 /// what was asked for.
 fn tell_refusal(args: &RunArgs, plan: &Plan) {
+    if let Err(e) = check(args, plan) {
+        output::note("as things stand, this run would be refused:");
+        let _ = problem::show(&e);
+    }
+}
+
+/// What opening the target would refuse as things stand; nothing is changed.
+fn check(args: &RunArgs, plan: &Plan) -> Result<()> {
     let spec = OpenSpec {
         plan,
         run_id: "",
         destroy: args.destroy.as_deref(),
     };
-    let checked = registry::driver(&plan.target.driver).and_then(|driver| driver.check(&spec));
-    if let Err(e) = checked {
-        output::note("as things stand, this run would be refused:");
-        let _ = problem::show(&e);
-    }
+    registry::driver(&plan.target.driver)?.check(&spec)
 }
 
 /// How a run ended.
@@ -105,11 +123,20 @@ fn any(args: &RunArgs, plan: &Plan, job: Option<&Given>, signals: &Signals) -> R
         signals,
         quiet: false,
     };
+    side_files(plan)?;
     match &plan.search {
         Some(search) => search::run(&order, search),
         None if plan.run.repeat > 1 => repeat::run(&order),
         None => one(&order),
     }
+}
+
+/// Whether the files that the plan names can be used: a wrong name must not cost a layout.
+fn side_files(plan: &Plan) -> Result<()> {
+    for workload in &plan.workloads {
+        Schedules::new(workload, plan.run.seed, 0)?;
+    }
+    Ok(())
 }
 
 /// Runs one plan.
@@ -138,6 +165,7 @@ pub fn on(
         // A wrong name must not cost a run.
         taillight_engine::verify::PriorRun::find(named)?.fits(plan)?;
     }
+    side_files(plan)?;
     let sys = Sys::default();
     // Nothing is laid out or loaded for a run that cannot be traced as it asks.
     tracer::insist(plan, &sys)?;

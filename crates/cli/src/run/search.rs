@@ -5,6 +5,7 @@
 //! not: the decision what to measure next, which is `taillight_suite::search`, or what a probe's
 //! result says, which is `judge`.
 
+mod clusters;
 mod judge;
 mod show;
 
@@ -132,7 +133,7 @@ impl Run<'_> {
                 return Ok(Some(done.exit));
             }
             let ended = series::ends(done.exit);
-            let judged = judge::judge(done.summary.as_ref(), self.search, &self.all.workload);
+            let judged = self.judge(&done)?;
             let whole = !ended && judged.is_some();
             let judged = judged.unwrap_or_default();
             self.all.probes.push(SearchProbe {
@@ -149,6 +150,7 @@ impl Run<'_> {
                 ns: judged.ns,
                 lo_ns: judged.lo_ns,
                 hi_ns: judged.hi_ns,
+                clustered: judged.clustered,
                 verdict: if whole {
                     judged.shown()
                 } else {
@@ -173,6 +175,30 @@ impl Run<'_> {
             state.tell(ask, judged.verdict);
         }
         Ok(None)
+    }
+
+    /// What a probe says, with the interval that counts slow I/Os close together as one event.
+    fn judge(&self, done: &Done) -> Result<Option<judge::Judged>> {
+        let summary = done.summary.as_ref();
+        let wanted = judge::latency(summary, self.search, &self.all.workload);
+        let of = wanted.and_then(|(at, ns, count)| {
+            Some(clusters::Of {
+                workload: u16::try_from(self.workload).ok()?,
+                at,
+                ns,
+                count,
+            })
+        });
+        let clusters = match (of, &done.path) {
+            (Some(of), Some(path)) => clusters::of_probe(path, of)?,
+            _ => None,
+        };
+        Ok(judge::judge(
+            summary,
+            self.search,
+            &self.all.workload,
+            clusters,
+        ))
     }
 
     fn number(&self) -> u32 {
@@ -312,6 +338,7 @@ fn answer(all: &SearchReport, value: f64, above: Option<f64>) -> Option<SearchAn
         shown: last.shown.clone(),
         probes: all.probes.iter().filter(passed).map(|p| p.number).collect(),
         confidence: CONFIDENCE,
+        clustered: all.probes.iter().filter(passed).all(|p| p.clustered),
         achieved_per_s: last.achieved_per_s,
         failed_above: above,
         limited_by: failed.map(|p| p.reason),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
-use taillight_core::{Error, Result, clock};
+use taillight_core::{Result, clock};
 use taillight_report::Frame;
 use taillight_rundir::{Percentile, atomic, names};
 use taillight_stats::Pct;
@@ -38,12 +38,7 @@ impl Series {
                 directory::utc(clock::realtime_ns())
             ))?,
         };
-        let holds = std::fs::read_dir(&path).is_ok_and(|mut d| d.next().is_some());
-        if holds {
-            return Err(Error::usage("the output directory is not empty")
-                .with("path", path.display())
-                .hint("name a new or empty directory with --output"));
-        }
+        directory::vacant(&path)?;
         Ok(Series {
             path,
             runs: Vec::new(),

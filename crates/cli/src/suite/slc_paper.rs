@@ -4,6 +4,7 @@
 //! gone afterwards. How much there is to read is known only when the writer is done, so the reader's
 //! plan is made then.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use taillight_core::exit::Exit;
@@ -70,33 +71,59 @@ pub fn main(args: &SuiteArgs) -> Result<Exit> {
     if args.print_plan {
         return Ok(Exit::Ok);
     }
-    let home = run::suite_home(args.output.as_deref(), &args.name)?;
-    let (mut exit, mut made): (Exit, Vec<Made>) = (Exit::Ok, Vec::new());
-    let all = places.len() * Side::BOTH.len();
-    for place in &places {
-        let ended = asked.place(place, seed, (&home, all), &mut made);
-        asked.json(&made, all).write(&home)?;
-        match ended {
-            Ok(one) => exit = run::worse(exit, one),
-            Err(e) => {
-                exit = run::worse(exit, problem::show(&e));
+    let made = asked.make_home()?;
+    let exit = asked.run(&places, seed);
+    if made {
+        // Only when it is empty: what is left in it is somebody's.
+        let _ = std::fs::remove_dir(&asked.home);
+    }
+    exit
+}
+
+impl Asked<'_> {
+    /// Makes the directory on the disk to be measured, unless it is there; whether it did.
+    fn make_home(&self) -> Result<bool> {
+        match std::fs::create_dir(&self.home) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(false),
+            Err(e) => Err(Error::unavailable("cannot make the directory of --path")
+                .with("path", self.home.display())
+                .source(e)
+                .hint("make it, or name one on the disk to be measured")),
+        }
+    }
+
+    /// Makes all runs, then what stands over them.
+    fn run(&self, places: &[Place<'_>], seed: Option<u64>) -> Result<Exit> {
+        let (asked, args) = (self, self.args);
+        let home = run::suite_home(args.output.as_deref(), &args.name)?;
+        let (mut exit, mut made): (Exit, Vec<Made>) = (Exit::Ok, Vec::new());
+        let all = places.len() * Side::BOTH.len();
+        for place in places {
+            let ended = asked.place(place, seed, (&home, all), &mut made);
+            asked.json(&made, all).write(&home)?;
+            match ended {
+                Ok(one) => exit = run::worse(exit, one),
+                Err(e) => {
+                    exit = run::worse(exit, problem::show(&e));
+                    break;
+                }
+            }
+            if matches!(exit, Exit::Interrupted | Exit::Terminated) {
                 break;
             }
         }
-        if matches!(exit, Exit::Interrupted | Exit::Terminated) {
-            break;
+        if made.is_empty() {
+            let _ = std::fs::remove_file(home.join(names::SLC_PAPER));
+            let _ = std::fs::remove_dir(&home);
+            return Ok(exit);
         }
+        if made.len() < all {
+            output::note(&format!("{} of {all} runs were made", made.len()));
+        }
+        asked.conclude(&home, &made)?;
+        Ok(exit)
     }
-    if made.is_empty() {
-        let _ = std::fs::remove_file(home.join(names::SLC_PAPER));
-        let _ = std::fs::remove_dir(&home);
-        return Ok(exit);
-    }
-    if made.len() < all {
-        output::note(&format!("{} of {all} runs were made", made.len()));
-    }
-    asked.conclude(&home, &made)?;
-    Ok(exit)
 }
 
 impl<'a> Asked<'a> {
@@ -125,10 +152,10 @@ impl<'a> Asked<'a> {
                     .hint("name one on the disk to be measured: --path /mnt/test")
             })?;
         let home = Path::new(path);
-        if !home.is_dir() {
+        if home.exists() && !home.is_dir() {
             return Err(Error::usage("--path is not a directory")
                 .with("path", path)
-                .hint("make it first: it stays, what the suite makes in it does not"));
+                .hint("name one on the disk to be measured: it is made if it is not there"));
         }
         let method = SlcPaper::new()?;
         let scale_name = args.scale.as_deref().unwrap_or("short");
@@ -442,8 +469,9 @@ fn one(step: &Step, stay: &Stay, view: u16) -> Result<run::Done> {
 
 /// The factors of every run beside the paper's.
 fn table(made: &[Made]) -> Table {
+    // The size stands in the name, and the title is short: all columns fit on a line of a terminal.
     let columns = [
-        "", "record", "records", "50 %", "99.99 %", "SLC1", "SLC2", "as SBK", "paper",
+        "", "records", "50 %", "99.99 %", "SLC1", "SLC2", "as SBK", "paper",
     ];
     let rows = made.iter().map(|m| {
         let row = &m.row;
@@ -459,8 +487,7 @@ fn table(made: &[Made]) -> Table {
             format!("{}{doubt} (Fig. {figure})", pair(p))
         });
         vec![
-            Cell::new(format!("{} {}", row.system, row.op)),
-            Cell::new(ByteSize(row.size).to_string()),
+            Cell::new(format!("{} {} {}", row.system, row.op, ByteSize(row.size))),
             match row.complete {
                 true => Cell::new(format::count(row.count)),
                 false => Cell::toned(
@@ -478,7 +505,7 @@ fn table(made: &[Made]) -> Table {
     });
     Table {
         id: "slc-paper",
-        title: "SLC factors beside the paper's".to_owned(),
+        title: "SLC, the paper's beside".to_owned(),
         note: Some(
             "SLC1 and SLC2 are real-valued; \"as SBK\" are the integers SBK would print for these \
              latencies in ns, the kind the paper prints. ?: the paper's own curve does not allow \

@@ -32,6 +32,12 @@ pub fn not_root() -> Option<String> {
     (!root).then(|| "needs root".to_owned())
 }
 
+/// What keeps the kernel's own log of block I/O from being set beside a trace here, if anything.
+pub fn no_block_log() -> Option<String> {
+    let tracefs = std::path::Path::new("/sys/kernel/tracing/instances").is_dir();
+    taillight_lab::trial::cannot().or_else(|| (!tracefs).then(|| "no tracefs here".to_owned()))
+}
+
 /// A command's output, or why there is none.
 pub fn tool(words: &[&str]) -> Result<String, String> {
     let out = Command::new(words[0])

@@ -109,6 +109,8 @@ fn unfit(message: &str) -> String {
             ("f64", _) => "a number",
             ("a boolean", _) => "true or false",
             ("a string", _) => "text in quotes",
+            ("a sequence", _) => "a list: [..]",
+            (table, _) if table.starts_with("struct ") => "a table: {..}",
             (other, _) => other,
         };
         Some(format!("{value} is not {expected}"))

@@ -50,6 +50,7 @@ impl Resolver<'_> {
             self.drivers.defaults(&target.driver, &mut w);
             workloads.push(w);
         }
+        let budget_written = job.capture.budget.is_some();
         let plan = Plan {
             run,
             target,
@@ -60,7 +61,7 @@ impl Resolver<'_> {
             verify: job.verify,
             search: job.search,
         };
-        let checked = check::plan(&plan, &capabilities, self.machine);
+        let checked = check::plan(&plan, &capabilities, self.machine, budget_written);
         // What can never fit is told before what does not fit this machine.
         if checked.as_ref().err().is_none_or(Complaint::is_unavailable)
             && let Some(size) = plan.target.size
@@ -188,7 +189,7 @@ fn size_file(file: &str, path: &str) -> Result<BlockSize, Complaint> {
     let fix = "write lines like 4KiB,70, or YCSB's BlockSize form";
     let bad = |what: String| Complaint::new(path, format!("{file}: {what}"), fix);
     let text = std::fs::read_to_string(file).map_err(|e| {
-        let hint = "give the path of a file that can be read, from where taillight is started";
+        let hint = "give a file that can be read; paths are relative to the directory the command is run in";
         Complaint::new(path, format!("{file}: {e}"), hint)
     })?;
     let mut parts = crate::histogram::parse(&text).map_err(|e| bad(e.to_string()))?;

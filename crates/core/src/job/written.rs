@@ -136,9 +136,11 @@ pub struct WorkloadTable {
     /// A worker ends after so many passes over its part of the data. Default: it goes on; the writer
     /// of a `filestream` ends after one.
     pub passes: Option<u64>,
-    /// Records an operation covers, neighbours by number, where the store takes several in one
-    /// call: a get becomes a multi-get, a write a batch. An I/O then is the whole call; the last
-    /// batch of a pass over the keys, or of `run.bytes`, may be a shorter one. Default: 1.
+    /// Records an operation covers where the store takes several in one call: a get becomes a
+    /// multi-get, a write a batch. Gets and updates draw each key of a batch by itself, so that one
+    /// may come twice; ordered access and inserts take neighbours by number. An I/O then is the
+    /// whole call; the last batch of a pass over the keys, or of `run.bytes`, may be a shorter one.
+    /// Default: 1.
     pub batch: Option<u32>,
     /// CPUs the workers are pinned to, round robin. Default: not pinned.
     pub cpus: Option<Vec<u32>>,

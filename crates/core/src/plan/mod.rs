@@ -27,6 +27,9 @@ pub use workload::{BlockSize, BlockSizePart, MixPart, SizeRange, Spread, Sync, W
 
 use crate::units::{ByteSize, Span};
 
+/// Bytes a worker's I/Os are kept in at a time: half a million usual records. Each worker has two.
+pub const CAPTURE_CHUNK: u64 = 8 << 20;
+
 /// A whole run, resolved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {

@@ -136,10 +136,20 @@ pub fn check_space(wanted: &Wanted, found: &[Found], steps: &[Step], file_size: 
     }
     Err(Error::unavailable("not enough space for the data set")
         .with("path", dir.display())
-        .with("needed_bytes", needed)
-        .with("available_bytes", available)
+        .with("needed", rounded(needed))
+        .with("available", rounded(available))
         .hint(format!(
-            "free another {} MiB, or ask for a smaller size",
-            (needed - available).div_ceil(1 << 20)
+            "free another {}, or ask for a smaller size",
+            rounded(needed - available)
         )))
+}
+
+/// A size for people, rounded up to whole MiB.
+fn rounded(bytes: u64) -> String {
+    let mib = bytes.div_ceil(1 << 20);
+    match mib {
+        0..10_240 => format!("{mib} MiB"),
+        10_240..10_485_760 => format!("{} GiB", mib.div_ceil(1 << 10)),
+        _ => format!("{} TiB", mib.div_ceil(1 << 20)),
+    }
 }

@@ -82,6 +82,8 @@ impl Driver for File {
             stores_data: true,
             virtual_time: false,
             guarded: true,
+            more_ops: Vec::new(),
+            sync_with: None,
             own_stamps: false,
             before: vec![Before::Flush, Before::DropCaches],
         })

@@ -62,7 +62,12 @@ impl Fault {
                 "end what uses it, or choose another path",
             );
         }
-        if says("Corruption") || says("CURRENT file does not end") || says("missing files") {
+        let manifest = says("MANIFEST-") && says("No such file or directory");
+        if says("Corruption")
+            || says("CURRENT file does not end")
+            || says("missing files")
+            || manifest
+        {
             return (
                 "the database is corrupt",
                 "repair it with the store's own tools, or delete it and load again",
@@ -120,6 +125,11 @@ mod tests {
             ),
             (
                 "Corruption: no meta-nextfile entry in descriptor",
+                "corrupt",
+            ),
+            (
+                "IO error: No such file or directory: While opening a file for sequentially \
+                 reading: /d/MANIFEST-000005: No such file or directory",
                 "corrupt",
             ),
             ("Invalid argument: Could not find option: : nope", "options"),

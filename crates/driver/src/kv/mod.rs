@@ -44,8 +44,8 @@ trait Store: Send + Sync + 'static {
     /// One worker's access.
     type Hand: Hand;
 
-    /// Access for one worker.
-    fn hand(self: &Arc<Self>) -> Self::Hand;
+    /// Access for one worker; with `snapshot`, its reads see the database as it is now.
+    fn hand(self: &Arc<Self>, snapshot: bool) -> Self::Hand;
     /// Everything written so far survives a crash of the machine.
     fn settle(&self) -> Result<(), Fault>;
     /// What is held in memory goes into the store's files.
@@ -60,8 +60,11 @@ trait Store: Send + Sync + 'static {
 
 /// One worker's access to a store. Allocates nothing per operation in our code.
 trait Hand: 'static {
-    /// Shows the value of `key` to `found`; false when there is none.
+    /// Shows the value of `key` to `found`; false when there is none. As all reads but the next one,
+    /// from the hand's snapshot if it has one.
     fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, Fault>;
+    /// As [`Hand::get`], but always the newest value: for a write that begins with a read.
+    fn get_newest(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, Fault>;
     /// Shows each key's value; returns how many there are. Only where the store has one call for it.
     fn multi_get(&mut self, _: &Packed, _: impl FnMut(&[u8])) -> Result<u32, Fault> {
         Err(Fault("this store has no multi-get".to_owned()))
@@ -141,6 +144,8 @@ fn capabilities(direct: bool, reads_only: bool) -> Capabilities {
         stores_data: true,
         virtual_time: false,
         guarded: true,
+        more_ops: Vec::new(),
+        sync_with: None,
         own_stamps: false,
         before: vec![Before::Flush, Before::Compact, Before::DropCaches],
     }

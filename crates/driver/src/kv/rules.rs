@@ -2,7 +2,7 @@
 //! writes are durable.
 
 use taillight_core::keys::{KEY_MAX, KeyFormat, KeyNaming};
-use taillight_core::plan::{Keys, Plan, Sync, WorkloadPlan};
+use taillight_core::plan::{Keys, Plan, Sync, VerifyMode, WorkloadPlan};
 use taillight_core::{Error, OpKind, Result};
 
 /// One workload's rules.
@@ -16,6 +16,8 @@ pub struct Rules {
     pub bounded: bool,
     /// Every write is durable before it returns, not only those that carry a sync.
     pub durable: bool,
+    /// Reads come from a snapshot that each session takes.
+    pub snapshot: bool,
 }
 
 impl Rules {
@@ -41,6 +43,7 @@ impl Rules {
             reverse: w.scan.as_ref().is_some_and(|s| s.reverse),
             bounded,
             durable: matches!(w.sync, Sync::Dsync | Sync::Sync),
+            snapshot: false,
         })
     }
 
@@ -65,6 +68,56 @@ fn ordered(keys: &Keys) -> bool {
         // Numbers stay below 2^63: 19 digits.
         KeyNaming::Ordered => keys.digits >= 19,
     }
+}
+
+/// Whether a workload has reads that may come from a snapshot.
+pub fn reads(w: &WorkloadPlan) -> bool {
+    let mut ops = w.mix.iter().map(|part| part.op);
+    ops.any(|op| matches!(op, OpKind::Get | OpKind::Scan))
+}
+
+/// Whether reads that see no write of the run make sense in it.
+///
+/// # Errors
+/// `Usage` when something in the plan needs reads that do see them, or when nothing reads.
+pub fn fit_snapshot(plan: &Plan) -> Result<()> {
+    let with = |op: OpKind| {
+        let mut all = plan.workloads.iter();
+        all.find(|w| w.mix.iter().any(|part| part.op == op))
+    };
+    let wrong = |what: &str| Error::usage(format!("options.snapshot = true {what}"));
+    if plan.verify.mode == VerifyMode::Inline {
+        return Err(wrong(
+            "and checks during the run exclude each other: reads do not see its writes",
+        )
+        .hint("use verify.mode = \"after\", or leave the snapshot out"));
+    }
+    if let Some(w) = with(OpKind::Rmw) {
+        return Err(wrong(
+            "leaves nothing to modify: a read-modify-write reads what was written last",
+        )
+        .with("workload", &w.name)
+        .hint("use get and update in its place, or leave the snapshot out"));
+    }
+    if let Some(w) = with(OpKind::Insert).or_else(|| with(OpKind::Put)) {
+        return Err(wrong(
+            "hides records inserted in the run, and gets and scans ask for them as well",
+        )
+        .with("workload", &w.name)
+        .hint("use update in place of insert and put, or leave the snapshot out"));
+    }
+    if !plan.workloads.iter().any(reads) {
+        return Err(wrong("has no use: no workload gets or scans")
+            .hint("add gets or scans, or leave the snapshot out"));
+    }
+    Ok(())
+}
+
+/// A library without the functions of snapshots.
+pub fn no_snapshots(store: &str, function: &str) -> Error {
+    Error::unavailable(format!("this {store} has no snapshots"))
+        .with("missing", format!("{function} or its companions"))
+        .hint("leave options.snapshot out, or name another build with options.library")
 }
 
 /// Whether the plan changes what is stored, and whether it removes records.
@@ -98,7 +151,7 @@ pub fn form(plan: &Plan) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taillight_core::plan::{MixPart, Scan};
+    use taillight_core::plan::{MixPart, Scan, TargetPlan};
     use taillight_core::units::ByteSize;
 
     fn scanner(keys: Keys, reverse: bool) -> WorkloadPlan {
@@ -141,5 +194,47 @@ mod tests {
         let down = Rules::of(&scanner(keys, true), true).unwrap();
         assert_eq!(down.stop(5, 3, &mut out), Some(&3u64.to_be_bytes()[..]));
         assert_eq!(down.stop(5, 10, &mut out), None);
+    }
+
+    #[test]
+    fn snapshots_fit_reads_beside_updates_only() {
+        let plan = |words: &str| {
+            let target = TargetPlan {
+                driver: "rocksdb".to_owned(),
+                path: None,
+                size: None,
+                destroy: false,
+                options: toml::Table::new(),
+            };
+            let mut plan = crate::conformance::keyed_plan(target, 10, 1, false);
+            let part = |word: &str| MixPart {
+                op: OpKind::from_name(word).unwrap(),
+                weight: 1,
+            };
+            plan.workloads[0].mix = words.split(' ').map(part).collect();
+            plan
+        };
+        for fine in ["get", "scan", "get update", "scan delete update"] {
+            fit_snapshot(&plan(fine)).unwrap();
+        }
+        for (wrong, says) in [
+            ("get insert", "hides records"),
+            ("scan put", "hides records"),
+            ("get rmw", "nothing to modify"),
+            ("update", "no workload gets"),
+        ] {
+            let e = fit_snapshot(&plan(wrong)).unwrap_err();
+            assert_eq!(e.kind(), taillight_core::ErrorKind::Usage);
+            assert!(e.to_string().contains(says), "{e}");
+            assert!(e.hint_text().unwrap().contains("snapshot"));
+        }
+        let mut checked = plan("get update");
+        checked.verify.mode = VerifyMode::After;
+        fit_snapshot(&checked).unwrap();
+        checked.verify.mode = VerifyMode::Inline;
+        let e = fit_snapshot(&checked).unwrap_err();
+        assert!(e.hint_text().unwrap().contains("after"), "{e}");
+        // A worker that only writes takes none.
+        assert!(!reads(&plan("update delete").workloads[0]));
     }
 }

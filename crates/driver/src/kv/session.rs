@@ -10,7 +10,7 @@ use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Stamp, Status};
 
 use super::rules::Rules;
 use super::{Fault, Hand, Packed, Range, fields};
-use crate::contract::{Completion, Session, SessionSpec, Submitted};
+use crate::contract::{AtOnce, Completion, Outcome, Session, SessionSpec, Submitted};
 
 /// The session.
 pub struct KvSession<H> {
@@ -25,33 +25,9 @@ pub struct KvSession<H> {
     value: Vec<u8>,
 }
 
-/// What an operation came to.
-struct Came {
-    status: Status,
-    moved: u64,
-    count: u32,
-}
-
-impl Came {
-    fn ok(moved: u64) -> Came {
-        Came {
-            status: Status::OK,
-            moved,
-            count: 0,
-        }
-    }
-    fn status(status: Status) -> Came {
-        Came {
-            status,
-            moved: 0,
-            count: 0,
-        }
-    }
-}
-
-impl From<Fault> for Came {
-    fn from(fault: Fault) -> Came {
-        Came::status(fault.status())
+impl From<Fault> for Outcome {
+    fn from(fault: Fault) -> Outcome {
+        Outcome::status(fault.status())
     }
 }
 
@@ -71,90 +47,111 @@ impl<H: Hand> KvSession<H> {
         }
     }
 
-    fn get(&mut self, op: &Op, slot: usize) -> Result<Came, Fault> {
+    #[inline(always)]
+    fn get(&mut self, op: &Op, slot: usize) -> Result<Outcome, Fault> {
+        if op.count > 1 {
+            return self.get_many(neighbours(op));
+        }
         let buffer = &mut self.buffers[slot];
         let keep = self.keep;
         let mut moved = 0;
-        let mut take = |value: &[u8]| {
+        let take = |value: &[u8]| {
             moved += value.len() as u64;
             if keep {
                 let fits = value.len().min(buffer.len());
                 buffer[..fits].copy_from_slice(&value[..fits]);
             }
         };
-        if op.count <= 1 {
-            let key = self.rules.format.write(op.key, &mut self.key);
-            return Ok(match self.hand.get(key, take)? {
-                true => Came::ok(moved),
-                false => Came::status(Status::NOT_FOUND),
-            });
-        }
+        let key = self.rules.format.write(op.key, &mut self.key);
+        Ok(match self.hand.get(key, take)? {
+            true => Outcome::ok(moved),
+            false => Outcome::status(Status::NOT_FOUND),
+        })
+    }
+
+    /// One call for all; the values are looked at where the store has them.
+    #[inline(never)]
+    fn get_many(&mut self, keys: impl Iterator<Item = u64>) -> Result<Outcome, Fault> {
         self.packed.clear();
-        for n in 0..u64::from(op.count) {
-            let key = self.rules.format.write(op.key + n, &mut self.key);
+        for n in keys {
+            let key = self.rules.format.write(n, &mut self.key);
             self.packed.push(key);
         }
-        let count = self.hand.multi_get(&self.packed, &mut take)?;
-        let status = match count == op.count {
+        let mut moved = 0;
+        let take = |value: &[u8]| moved += value.len() as u64;
+        let count = self.hand.multi_get(&self.packed, take)?;
+        let status = match count as usize == self.packed.len() {
             true => Status::OK,
             false => Status::NOT_FOUND,
         };
-        Ok(Came {
+        Ok(Outcome {
             status,
             moved,
             count,
         })
     }
 
-    fn put(&mut self, op: &Op, slot: usize) -> Result<Came, Fault> {
+    // Everything between the engine and the store is one frame: a store's system calls leave the
+    // CPU's return predictor empty, so that each return on the way out costs as much as a miss.
+    #[inline(always)]
+    fn put(&mut self, op: &Op, value: &[u8]) -> Result<Outcome, Fault> {
         let durable = op.sync.is_some() || self.rules.durable;
-        let buffer = &self.buffers[slot];
-        let size = op.size as usize;
-        if op.count <= 1 {
-            let key = self.rules.format.write(op.key, &mut self.key);
-            self.hand.put(key, &buffer[..size], durable)?;
-            return Ok(Came::ok(op.size));
-        }
-        for n in 0..op.count {
-            let at = n as usize * size;
-            let key = op.key + u64::from(n);
-            let key = self.rules.format.write(key, &mut self.key);
-            self.hand.stage(key, &buffer[at..at + size]);
+        let key = self.rules.format.write(op.key, &mut self.key);
+        self.hand.put(key, value, durable)?;
+        Ok(Outcome::ok(op.size))
+    }
+
+    /// Several values end to end, as one write.
+    #[inline(never)]
+    fn put_many(
+        &mut self,
+        op: &Op,
+        keys: impl Iterator<Item = u64>,
+        values: &[u8],
+    ) -> Result<Outcome, Fault> {
+        let durable = op.sync.is_some() || self.rules.durable;
+        let values = values.chunks_exact((op.size as usize).max(1));
+        for (n, value) in keys.zip(values) {
+            let key = self.rules.format.write(n, &mut self.key);
+            self.hand.stage(key, value);
         }
         self.hand.commit(durable)?;
-        Ok(Came {
+        Ok(Outcome {
             count: op.count,
-            ..Came::ok(op.size * u64::from(op.count))
+            ..Outcome::ok(op.bytes())
         })
     }
 
     /// Replaces one field: the stored value is read, changed and written back.
-    fn update_field(&mut self, op: &Op, slot: usize) -> Result<Came, Fault> {
+    #[inline(never)]
+    fn update_field(&mut self, op: &Op, field: &[u8]) -> Result<Outcome, Fault> {
         let durable = op.sync.is_some() || self.rules.durable;
         let key = self.rules.format.write(op.key, &mut self.key);
         let value = &mut self.value;
-        let found = self.hand.get(key, |stored| {
+        let found = self.hand.get_newest(key, |stored| {
             value.clear();
             value.extend_from_slice(stored);
         })?;
         if !found {
-            return Ok(Came::status(Status::NOT_FOUND));
+            return Ok(Outcome::status(Status::NOT_FOUND));
         }
-        if !fields::replace(value, &self.buffers[slot][..op.size as usize]) {
-            return Ok(Came::status(Status::STORE));
+        if !fields::replace(value, field) {
+            return Ok(Outcome::status(Status::STORE));
         }
         self.hand.put(key, value, durable)?;
-        Ok(Came::ok(op.size))
+        Ok(Outcome::ok(op.size))
     }
 
-    fn delete(&mut self, op: &Op) -> Result<Came, Fault> {
+    #[inline(never)]
+    fn delete(&mut self, op: &Op) -> Result<Outcome, Fault> {
         let durable = op.sync.is_some() || self.rules.durable;
         let key = self.rules.format.write(op.key, &mut self.key);
         self.hand.delete(key, durable)?;
-        Ok(Came::ok(0))
+        Ok(Outcome::ok(0))
     }
 
-    fn scan(&mut self, op: &Op, slot: usize) -> Result<Came, Fault> {
+    #[inline(never)]
+    fn scan(&mut self, op: &Op, slot: usize) -> Result<Outcome, Fault> {
         let range = Range {
             from: self.rules.format.write(op.key, &mut self.key),
             stop: self.rules.stop(op.key, op.count, &mut self.stop),
@@ -171,33 +168,83 @@ impl<H: Hand> KvSession<H> {
             }
             moved += value.len() as u64;
         })?;
-        Ok(Came {
+        Ok(Outcome {
             count,
-            ..Came::ok(moved)
+            ..Outcome::ok(moved)
         })
     }
 
-    fn perform(&mut self, op: &Op, slot: u32) -> Result<Came> {
+    /// Does `what` with a slot's buffer, which is out of the session for the call: the store needs all
+    /// of it. There is none in a slot that does not exist.
+    #[inline(always)]
+    fn with_buffer<T>(&mut self, slot: u32, what: impl FnOnce(&mut Self, &[u8]) -> T) -> T {
         let slot = slot as usize;
-        let room = self.buffers.get(slot).map(|b| b.len() as u64);
-        let asked = op.size * u64::from(op.count.max(1));
-        if room.is_none_or(|room| op.kind.writes() && asked > room) {
-            return Err(Error::internal("value larger than the buffer").with("size", op.size));
+        let buffer = self.buffers.get_mut(slot).map(std::mem::take);
+        let buffer = buffer.unwrap_or_default();
+        let came = what(self, &buffer);
+        if let Some(place) = self.buffers.get_mut(slot) {
+            *place = buffer;
         }
-        let came = match op.kind {
-            OpKind::Get => self.get(op, slot),
-            OpKind::Update if op.field != ALL_FIELDS => self.update_field(op, slot),
-            OpKind::Insert | OpKind::Put | OpKind::Update => self.put(op, slot),
+        came
+    }
+
+    /// A write of what lies in `buffer`.
+    #[inline(always)]
+    fn write(&mut self, op: &Op, buffer: &[u8]) -> Result<Result<Outcome, Fault>> {
+        let values = values(op, buffer)?;
+        Ok(match op.kind {
             OpKind::Delete => self.delete(op),
-            OpKind::Scan => self.scan(op, slot),
-            other => {
-                return Err(Error::internal(format!(
-                    "a key-value store knows no {}",
-                    other.name()
-                )));
+            OpKind::Update if op.field != ALL_FIELDS => self.update_field(op, values),
+            OpKind::Insert | OpKind::Put | OpKind::Update if op.count <= 1 => self.put(op, values),
+            OpKind::Insert | OpKind::Put | OpKind::Update => {
+                self.put_many(op, neighbours(op), values)
             }
+            other => return Err(unknown(other)),
+        })
+    }
+
+    /// What leaves its answer in the slot's buffer, if anywhere.
+    #[inline(always)]
+    fn read(&mut self, op: &Op, slot: u32) -> Result<Result<Outcome, Fault>> {
+        let slot = slot as usize;
+        if slot >= self.buffers.len() {
+            return Err(Error::internal("no such slot").with("slot", slot));
+        }
+        match op.kind {
+            OpKind::Get => Ok(self.get(op, slot)),
+            OpKind::Scan => Ok(self.scan(op, slot)),
+            other => Err(unknown(other)),
+        }
+    }
+}
+
+/// What a write stores, end to end in `buffer`.
+#[inline(always)]
+fn values<'a>(op: &Op, buffer: &'a [u8]) -> Result<&'a [u8]> {
+    match buffer.get(..op.bytes() as usize) {
+        Some(values) => Ok(values),
+        None => Err(Error::internal("value larger than the buffer").with("size", op.size)),
+    }
+}
+
+/// Key numbers of a batch whose records follow each other.
+fn neighbours(op: &Op) -> impl Iterator<Item = u64> + use<> {
+    op.key..op.key + u64::from(op.count)
+}
+
+#[cold]
+fn unknown(kind: OpKind) -> Error {
+    Error::internal(format!("a key-value store knows no {}", kind.name()))
+}
+
+impl<H: Hand> AtOnce for KvSession<H> {
+    #[inline]
+    fn perform(&mut self, op: &Op, value: &[u8]) -> Result<Outcome> {
+        let came = match op.kind.writes() {
+            true => self.write(op, value),
+            false => self.read(op, 0),
         };
-        Ok(came.unwrap_or_else(Came::from))
+        came.map(|came| came.unwrap_or_else(Outcome::from))
     }
 }
 
@@ -206,18 +253,33 @@ impl<H: Hand> Session for KvSession<H> {
         &mut self.buffers[slot as usize]
     }
     fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
-        let came = self.perform(op, slot)?;
-        Ok(Submitted::Done(Completion {
-            status: came.status,
-            count: came.count,
-            ..Completion::ok(token, came.moved)
-        }))
+        let came = match op.kind.writes() {
+            true => self.with_buffer(slot, |session, buffer| session.write(op, buffer)),
+            false => self.read(op, slot),
+        };
+        let outcome = came?.unwrap_or_else(Outcome::from);
+        Ok(Submitted::Done(outcome.completion(token)))
+    }
+    fn submit_many(&mut self, op: &Op, keys: &[u64], slot: u32, token: Token) -> Result<Submitted> {
+        let keys = keys.iter().copied().take(op.count as usize);
+        let came = match op.kind {
+            OpKind::Get => self.get_many(keys),
+            OpKind::Update => self.with_buffer(slot, |session, buffer| {
+                Ok::<_, Error>(session.put_many(op, keys, values(op, buffer)?))
+            })?,
+            other => return Err(unknown(other)),
+        };
+        let outcome = came.unwrap_or_else(Outcome::from);
+        Ok(Submitted::Done(outcome.completion(token)))
     }
     fn flush(&mut self) -> Result<()> {
         Ok(())
     }
     fn poll(&mut self, _: u32, _: Option<Stamp>, _: &mut Vec<Completion>) -> Result<()> {
         Ok(())
+    }
+    fn at_once(&mut self) -> Option<&mut dyn AtOnce> {
+        Some(self)
     }
     fn abandon(self: Box<Self>) {}
 }

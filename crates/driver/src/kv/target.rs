@@ -10,7 +10,7 @@ use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 
 use super::home::{Home, Wanted};
-use super::rules::Rules;
+use super::rules::{self, Rules};
 use super::session::KvSession;
 use super::{Engine, Fault, Store};
 use crate::contract::{Admin, Geometry, Keyed, OpenSpec, Session, SessionSpec, Target};
@@ -25,6 +25,8 @@ pub struct Ask<'a> {
     pub read_only: bool,
     /// Scans are told their end.
     pub bounded: bool,
+    /// Each worker reads from a snapshot of its own.
+    pub snapshot: bool,
 }
 
 /// The target.
@@ -47,7 +49,11 @@ impl<E: Engine> KvTarget<E> {
     pub fn open(engine: E, ask: &Ask<'_>) -> Result<KvTarget<E>> {
         let plan: &Plan = ask.spec.plan;
         let rules = plan.workloads.iter().map(|w| Rules::of(w, ask.bounded));
-        let rules = rules.collect::<Result<Vec<Rules>>>()?;
+        let mut rules = rules.collect::<Result<Vec<Rules>>>()?;
+        for (rules, w) in rules.iter_mut().zip(&plan.workloads) {
+            // One that only writes would hold a snapshot that nobody reads.
+            rules.snapshot = ask.snapshot && rules::reads(w);
+        }
         let wanted = Wanted {
             spec: ask.spec,
             driver: E::NAME,
@@ -69,6 +75,7 @@ impl<E: Engine> KvTarget<E> {
             home.dir().display().to_string(),
         ));
         store.facts(&mut facts);
+        facts.push(("store.snapshot".to_owned(), ask.snapshot.to_string()));
         let keys = plan.workloads.iter().filter_map(|w| w.keys.as_ref());
         Ok(KvTarget {
             believed: keys.map(|k| k.count).max().unwrap_or(0),
@@ -143,7 +150,8 @@ impl<E: Engine> Target for KvTarget<E> {
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
         let rules = self.rules.get(usize::from(spec.workload)).cloned();
         let rules = rules.ok_or_else(|| Error::internal("a session of no workload"))?;
-        Ok(Box::new(KvSession::new(self.store()?.hand(), rules, spec)))
+        let hand = self.store()?.hand(rules.snapshot);
+        Ok(Box::new(KvSession::new(hand, rules, spec)))
     }
     fn admin(&self, action: Admin) -> Result<()> {
         let failed = |what| move |fault: Fault| fault.into_error(what);

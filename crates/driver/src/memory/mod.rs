@@ -62,6 +62,8 @@ impl Driver for Memory {
             stores_data: true,
             virtual_time: false,
             guarded: false,
+            more_ops: Vec::new(),
+            sync_with: None,
             own_stamps: false,
             before: vec![Before::Flush, Before::DropCaches],
         })

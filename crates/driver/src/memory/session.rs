@@ -8,7 +8,7 @@ use taillight_core::probe::Token;
 use taillight_core::{ALL_FIELDS, Op, OpKind, Result, Stamp, Status};
 
 use super::store::Store;
-use crate::contract::{Completion, Session, SessionSpec, Submitted};
+use crate::contract::{AtOnce, Completion, Outcome, Session, SessionSpec, Submitted};
 use crate::kv::fields;
 
 /// How a workload names keys and scans.
@@ -52,13 +52,29 @@ impl MemorySession {
         }
     }
 
-    fn write(&mut self, op: &Op) -> (Status, u64) {
+    /// Performs `op`; `value` is what a write stores.
+    #[inline]
+    fn perform(&mut self, op: &Op, value: &[u8]) -> Outcome {
+        match op.kind {
+            OpKind::Get => self.read(op),
+            OpKind::Scan => self.scan(op),
+            OpKind::Delete => {
+                let key = self.shape.format.write(op.key, &mut self.key);
+                match self.store.delete(key) {
+                    true => Outcome::ok(0),
+                    false => Outcome::status(Status::NOT_FOUND),
+                }
+            }
+            _ => self.write(op, value),
+        }
+    }
+
+    fn write(&mut self, op: &Op, value: &[u8]) -> Outcome {
         let key = self.shape.format.write(op.key, &mut self.key);
-        let value = &self.buffer[..(op.size as usize).min(self.buffer.len())];
         let new = op.kind != OpKind::Update;
         if new {
             self.store.put(key, value);
-            return (Status::OK, op.size);
+            return Outcome::ok(op.size);
         }
         let changed = self.store.change(key, |held| {
             if op.field == ALL_FIELDS {
@@ -70,13 +86,13 @@ impl MemorySession {
             }
         });
         match changed {
-            Some(true) => (Status::OK, op.size),
-            Some(false) => (Status::STORE, 0),
-            None => (Status::NOT_FOUND, 0),
+            Some(true) => Outcome::ok(op.size),
+            Some(false) => Outcome::status(Status::STORE),
+            None => Outcome::status(Status::NOT_FOUND),
         }
     }
 
-    fn read(&mut self, op: &Op) -> (Status, u64) {
+    fn read(&mut self, op: &Op) -> Outcome {
         let key = self.shape.format.write(op.key, &mut self.key);
         let (buffer, keep) = (&mut self.buffer, self.keep);
         let found = self.store.look(key, |value| {
@@ -86,10 +102,26 @@ impl MemorySession {
             }
             value.len() as u64
         });
-        match found {
-            Some(bytes) => (Status::OK, bytes),
-            None => (Status::NOT_FOUND, 0),
+        found.map_or(Outcome::status(Status::NOT_FOUND), Outcome::ok)
+    }
+
+    fn scan(&mut self, op: &Op) -> Outcome {
+        let key = self.shape.format.write(op.key, &mut self.key);
+        let mut moved = 0;
+        let reverse = self.shape.reverse;
+        let count = self
+            .store
+            .scan(key, op.count, reverse, |value| moved += value.len() as u64);
+        Outcome {
+            count,
+            ..Outcome::ok(moved)
         }
+    }
+}
+
+impl AtOnce for MemorySession {
+    fn perform(&mut self, op: &Op, value: &[u8]) -> Result<Outcome> {
+        Ok(MemorySession::perform(self, op, value))
     }
 }
 
@@ -99,32 +131,17 @@ impl Session for MemorySession {
     }
 
     fn submit(&mut self, op: &Op, _: u32, token: Token) -> Result<Submitted> {
-        let mut count = 0;
-        let (status, moved) = match op.kind {
-            OpKind::Get => self.read(op),
-            OpKind::Scan => {
-                let key = self.shape.format.write(op.key, &mut self.key);
-                let mut bytes = 0;
-                let reverse = self.shape.reverse;
-                count = self
-                    .store
-                    .scan(key, op.count, reverse, |value| bytes += value.len() as u64);
-                (Status::OK, bytes)
-            }
-            OpKind::Delete => {
-                let key = self.shape.format.write(op.key, &mut self.key);
-                match self.store.delete(key) {
-                    true => (Status::OK, 0),
-                    false => (Status::NOT_FOUND, 0),
-                }
-            }
-            _ => self.write(op),
+        let outcome = if op.kind.writes() {
+            // Out of the session for the call, which needs all of it.
+            let buffer = std::mem::take(&mut self.buffer);
+            let size = buffer.len().min(op.size as usize);
+            let outcome = self.perform(op, &buffer[..size]);
+            self.buffer = buffer;
+            outcome
+        } else {
+            self.perform(op, &[])
         };
-        Ok(Submitted::Done(Completion {
-            status,
-            count,
-            ..Completion::ok(token, moved)
-        }))
+        Ok(Submitted::Done(outcome.completion(token)))
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -132,6 +149,9 @@ impl Session for MemorySession {
     }
     fn poll(&mut self, _: u32, _: Option<Stamp>, _: &mut Vec<Completion>) -> Result<()> {
         Ok(())
+    }
+    fn at_once(&mut self) -> Option<&mut dyn AtOnce> {
+        Some(self)
     }
     fn abandon(self: Box<Self>) {}
 }

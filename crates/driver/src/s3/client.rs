@@ -2,8 +2,8 @@
 //! the prefix is, lists, deletions. Never used while measuring.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use taillight_core::{Error, Result, Status};
 
@@ -20,6 +20,9 @@ use super::xml;
 const ANSWER_MAX: usize = 8 << 20;
 /// Objects deleted by one request.
 const BATCH: usize = 1000;
+/// Stores hang up on idle connections, the first of them after 5 s, and firewalls forget them: one
+/// that was idle for longer than this is made anew.
+const IDLE: Duration = Duration::from_secs(3);
 
 /// Everything that opening a connection needs; shared by all workers.
 pub struct Store {
@@ -27,12 +30,23 @@ pub struct Store {
     pub place: Place,
     /// Options.
     pub options: S3Options,
-    /// Address of each server.
-    pub addresses: Vec<SocketAddr>,
+    /// Addresses of each server, as the system orders them; at least one each.
+    addresses: Vec<Vec<SocketAddr>>,
+    /// The one of them that took the first connection; it is kept for the run.
+    settled: Vec<OnceLock<SocketAddr>>,
     /// TLS of each server, if any.
     pub tls: Vec<Tls>,
+    /// Housekeeping's connection is not used again after being idle for longer.
+    pub idle: Duration,
     credentials: Credentials,
-    admin: Mutex<Option<(Api, Lane)>>,
+    admin: Mutex<Option<Housekeeping>>,
+}
+
+/// The connection of housekeeping.
+struct Housekeeping {
+    api: Api,
+    lane: Lane,
+    used: Instant,
 }
 
 /// An answer to housekeeping.
@@ -45,9 +59,21 @@ pub struct Answer {
     pub server: String,
 }
 
+/// Why there is no answer.
+enum Unheard {
+    /// No connection was made.
+    Unmade(std::io::Error),
+    /// The connection ended.
+    Broken(Status),
+    /// Nothing came in time.
+    Late,
+    /// TLS itself failed.
+    Untrusted(rustls::Error),
+}
+
 impl Answer {
     /// The store's word for what is wrong.
-    fn word(&self) -> String {
+    pub fn word(&self) -> String {
         xml::first(&self.text, "Code").unwrap_or_else(|| format!("HTTP {}", self.code))
     }
 }
@@ -60,12 +86,25 @@ impl Store {
     pub fn new(place: Place, options: S3Options, credentials: Credentials) -> Result<Store> {
         let addresses = place.hosts.iter().map(|h| {
             let found = (h.bare(), h.port).to_socket_addrs();
-            let first = found
+            let all: Vec<SocketAddr> = found
                 .map_err(|e| unreachable(&h.name, h.port).source(e))?
-                .next();
-            first.ok_or_else(|| unreachable(&h.name, h.port))
+                .collect();
+            match all.is_empty() {
+                true => Err(unreachable(&h.name, h.port)),
+                false => Ok(all),
+            }
         });
         let addresses = addresses.collect::<Result<_>>()?;
+        Store::at(place, options, credentials, addresses)
+    }
+
+    /// [`Store::new`] with the addresses of each server, at least one each.
+    pub fn at(
+        place: Place,
+        options: S3Options,
+        credentials: Credentials,
+        addresses: Vec<Vec<SocketAddr>>,
+    ) -> Result<Store> {
         let virtual_hosted = options.addressing == Addressing::Virtual;
         let bucket = virtual_hosted.then_some(place.bucket.as_str());
         let tls = match place.tls {
@@ -75,8 +114,10 @@ impl Store {
         Ok(Store {
             place,
             options,
+            settled: addresses.iter().map(|_| OnceLock::new()).collect(),
             addresses,
             tls,
+            idle: IDLE,
             credentials,
             admin: Mutex::new(None),
         })
@@ -87,7 +128,46 @@ impl Store {
         Api::new(&self.place, &self.options, self.credentials.clone())
     }
 
-    /// Performs one request on the first server and waits for its answer.
+    /// How many servers there are.
+    pub fn servers(&self) -> usize {
+        self.addresses.len()
+    }
+
+    /// Where a server is: the address that took the first connection, until then the first one.
+    pub fn address(&self, server: usize) -> SocketAddr {
+        let known = self.settled[server].get();
+        known.copied().unwrap_or(self.addresses[server][0])
+    }
+
+    /// `HOST:PORT` of a server, as the user named it.
+    pub fn endpoint(&self, server: usize) -> String {
+        let host = &self.place.hosts[server];
+        format!("{}:{}", host.name, host.port)
+    }
+
+    /// Connects and waits for it. The first time, all addresses of the name are tried.
+    fn connect(&self, server: usize) -> std::io::Result<Wire> {
+        let timeout = Duration::from_nanos(self.options.timeout.0);
+        let tls = self.tls.get(server);
+        let settled = &self.settled[server];
+        if let Some(address) = settled.get() {
+            return Wire::blocking(*address, tls, timeout);
+        }
+        let mut failed = None;
+        for address in &self.addresses[server] {
+            match Wire::blocking(*address, tls, timeout) {
+                Ok(wire) => {
+                    let _ = settled.set(*address);
+                    return Ok(wire);
+                }
+                Err(e) => failed = Some(e),
+            }
+        }
+        Err(failed.unwrap_or_else(|| std::io::ErrorKind::AddrNotAvailable.into()))
+    }
+
+    /// Performs one request on the first server and waits for its answer. Between two of them the
+    /// run may last for hours: a connection idle for so long is not used again.
     ///
     /// # Errors
     /// `Unavailable` when no answer comes.
@@ -96,13 +176,40 @@ impl Store {
             .admin
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let (api, lane) = held.get_or_insert_with(|| (self.api(), Lane::new()));
-        if lane.wire().is_none() {
-            let timeout = Duration::from_nanos(self.options.timeout.0);
-            let wire = Wire::blocking(self.addresses[0], self.tls.first(), timeout);
-            lane.connect(wire.map_err(|e| self.silent(super::lane::status(&e)).source(e))?);
+        let kept = held.get_or_insert_with(|| Housekeeping {
+            api: self.api(),
+            lane: Lane::new(),
+            used: Instant::now(),
+        });
+        if kept.used.elapsed() > self.idle {
+            kept.lane.hang_up();
         }
-        api.write(0, request, &mut lane.head);
+        let answer = self.ask(0, &mut kept.api, &mut kept.lane, request);
+        kept.used = Instant::now();
+        answer.map_err(|why| self.error(0, why))
+    }
+
+    /// Performs one request on a connection of its own to this server.
+    ///
+    /// # Errors
+    /// `Unavailable` when no answer comes.
+    pub fn call_on(&self, server: usize, request: &Request<'_>) -> Result<Answer> {
+        self.ask(server, &mut self.api(), &mut Lane::new(), request)
+            .map_err(|why| self.error(server, why))
+    }
+
+    /// Sends a request to a server and waits; connects first where the lane has no connection.
+    fn ask(
+        &self,
+        server: usize,
+        api: &mut Api,
+        lane: &mut Lane,
+        request: &Request<'_>,
+    ) -> std::result::Result<Answer, Unheard> {
+        if lane.wire().is_none() {
+            lane.connect(self.connect(server).map_err(Unheard::Unmade)?);
+        }
+        api.write(server, request, &mut lane.head);
         lane.head.extend_from_slice(request.body);
         let ask = Ask {
             upload: (0, 0),
@@ -122,34 +229,74 @@ impl Store {
             Drive::Waits => {
                 // The waiting read gave up.
                 lane.hang_up();
-                Err(self.silent(Status::TIMEOUT))
+                Err(Unheard::Late)
             }
-            Drive::Failed(status) => match lane.tls_why.take() {
-                Some(why) => Err(self.untrusted(&why)),
-                None => Err(self.silent(status)),
-            },
+            Drive::Failed(status) => Err(match lane.tls_why.take() {
+                Some(why) => Unheard::Untrusted(why),
+                None => Unheard::Broken(status),
+            }),
         }
     }
 
-    /// TLS itself failed.
-    fn untrusted(&self, why: &str) -> Error {
-        let host = &self.place.hosts[0];
-        unreachable(&host.name, host.port).with("why", why).hint(
-            "a server with a certificate of its own: name the authority's PEM file in options.ca; \
-             a server without TLS: http://",
+    /// Why a server gave no answer, as an error with its name.
+    fn error(&self, server: usize, why: Unheard) -> Error {
+        let host = &self.place.hosts[server];
+        let gone = || unreachable(&host.name, host.port);
+        let errno = match &why {
+            Unheard::Late => return self.late(server),
+            Unheard::Untrusted(why) => {
+                return tls::untrusted(why, self.options.addressing, gone());
+            }
+            Unheard::Unmade(e) if super::lane::status(e) == Status::TIMEOUT => {
+                return self.late(server);
+            }
+            Unheard::Unmade(e) => e.raw_os_error(),
+            Unheard::Broken(status) => Some(status.0),
+        };
+        match (errno, why) {
+            (Some(errno), _) if errno == rustix::io::Errno::AGAIN.raw_os_error() => {
+                self.late(server)
+            }
+            (Some(errno), _) => gone().with("why", std::io::Error::from_raw_os_error(errno)),
+            // What has no number has words.
+            (None, Unheard::Unmade(e)) => gone().source(e),
+            (None, _) => gone(),
+        }
+    }
+
+    fn late(&self, server: usize) -> Error {
+        Error::unavailable("the object store does not answer in time")
+            .with("endpoint", self.endpoint(server))
+            .with("timeout", self.options.timeout)
+            .hint("see whether it runs; or set a longer options.timeout")
+    }
+
+    /// Whether this is a listing of the bucket that was asked for. A server that does not know
+    /// virtual hosts answers for another one, and would be written to beside the bucket.
+    ///
+    /// # Errors
+    /// `Unavailable` when it is not.
+    pub fn listed(&self, answer: &Answer) -> Result<()> {
+        if answer.code != 200 {
+            return Err(self.refusal("list the prefix", answer));
+        }
+        let of = xml::first(&answer.text, "Name");
+        if answer.text.contains("<ListBucketResult")
+            && of.as_ref().is_none_or(|name| *name == self.place.bucket)
+        {
+            return Ok(());
+        }
+        Err(
+            Error::unavailable("the server answers for something else than the bucket")
+                .with("bucket", &self.place.bucket)
+                .hint(match self.options.addressing {
+                    Addressing::Virtual => {
+                        "it may not know its own domain (MinIO: MINIO_DOMAIN); or use \
+                         options.addressing = \"path\""
+                    }
+                    Addressing::Path => "see whether it is an object store",
+                }),
         )
-    }
-
-    fn silent(&self, status: Status) -> Error {
-        let host = &self.place.hosts[0];
-        if status == Status::TIMEOUT || status.0 == rustix::io::Errno::AGAIN.raw_os_error() {
-            return Error::unavailable("the object store does not answer in time")
-                .with("endpoint", format!("{}:{}", host.name, host.port))
-                .with("timeout", self.options.timeout)
-                .hint("see whether it runs; or set a longer options.timeout");
-        }
-        let why = std::io::Error::from_raw_os_error(status.0);
-        unreachable(&host.name, host.port).with("why", why)
     }
 
     /// What a bad answer means.
@@ -224,9 +371,7 @@ impl Store {
                 query: &query,
                 ..Request::new("GET", b"")
             })?;
-            if answer.code != 200 {
-                return Err(self.refusal("list the prefix", &answer));
-            }
+            self.listed(&answer)?;
             let inside = |name: &String| name.starts_with(&self.place.prefix);
             let more = page(xml::all(&answer.text, "Key").filter(inside).collect())?;
             next = xml::first(&answer.text, "NextContinuationToken");

@@ -24,6 +24,9 @@ struct Mark {
     bucket: String,
     prefix: String,
     run_id: String,
+    /// The run that wrote this mark last: by it, one store is told from its copy.
+    #[serde(default)]
+    last_run: String,
     /// Objects stay after the run.
     keep: bool,
     /// Form of keys and values.
@@ -57,44 +60,35 @@ impl Home {
         let confirmed = guard::confirmed(target.destroy, spec.destroy, Path::new(&shown), same)?;
         let form = rules::form(spec.plan);
         let (found, server) = look(store, names)?;
-        let mark = match found.mark {
-            Some(mark) if mark.keep && mark.form == form && !confirmed => Some(mark),
-            Some(mark) if mark.keep && !confirmed => {
-                return Err(Error::refused("the prefix holds records of another form")
-                    .with("target", &shown)
-                    .with("there", &mark.form)
-                    .with("asked", &form)
-                    .hint(format!(
-                        "choose another prefix; or if it may be lost, set `destroy = true` under \
-                         [target] and add: --destroy {shown}"
-                    )));
-            }
-            owned => {
-                // What a killed run left goes; anything that no run of ours named is foreign.
-                if found.foreign || (owned.is_none() && found.any) {
-                    guard::foreign(confirmed, Path::new(&shown))?;
-                }
-                wipe(store)?;
-                None
-            }
-        };
+        store.meet()?;
+        let kept = kept(store, &found, &form, confirmed)?;
+        let goes = kept.is_none();
         let keys = spec.plan.workloads.iter().filter_map(|w| w.keys.as_ref());
         let start = keys.map(|k| k.start).min().unwrap_or(0);
+        let mut mark = kept.unwrap_or_else(|| Mark {
+            taillight_owner: 1,
+            bucket: store.place.bucket.clone(),
+            prefix: store.place.prefix.clone(),
+            run_id: spec.run_id.to_owned(),
+            last_run: String::new(),
+            keep: store.options.keep,
+            form,
+            records: 0,
+        });
+        spec.run_id.clone_into(&mut mark.last_run);
         let home = Home {
-            mark: Mutex::new(mark.unwrap_or_else(|| Mark {
-                taillight_owner: 1,
-                bucket: store.place.bucket.clone(),
-                prefix: store.place.prefix.clone(),
-                run_id: spec.run_id.to_owned(),
-                keep: store.options.keep,
-                form,
-                records: 0,
-            })),
+            mark: Mutex::new(mark),
             forget: rules::changes(spec.plan).1,
             start,
             written: AtomicU64::new(start),
         };
-        home.note(store, None)?;
+        let text = home.text()?;
+        store.put(&owner(store), &text)?;
+        let settled = store.agree(&owner(store), &text);
+        // What a killed run left, or the user gave up, goes once it is known to be the one store.
+        settled
+            .and_then(|()| if goes { wipe(store) } else { Ok(()) })
+            .map_err(|e| undo(store, found.text.as_deref(), e))?;
         Ok((home, server))
     }
 
@@ -116,17 +110,20 @@ impl Home {
     /// # Errors
     /// `Unavailable` when the owner object cannot be written.
     pub fn note(&self, store: &Store, records: Option<u64>) -> Result<()> {
-        let mut mark = self.lock();
         if let Some(records) = records {
-            mark.records = records;
+            self.lock().records = records;
         }
-        let mut lasting = mark.clone();
+        store.put(&owner(store), &self.text()?)
+    }
+
+    /// The owner object as it should outlast the run.
+    fn text(&self) -> Result<String> {
+        let mut lasting = self.lock().clone();
         if self.forget {
             lasting.records = 0;
         }
-        let text = serde_json::to_string(&lasting)
-            .map_err(|e| Error::internal("the owner mark cannot be written").source(e))?;
-        store.put(&owner(store), &text)
+        serde_json::to_string(&lasting)
+            .map_err(|e| Error::internal("the owner mark cannot be written").source(e))
     }
 
     /// Deletes the records written so far, by every naming.
@@ -162,8 +159,12 @@ impl Home {
         if self.lock().keep {
             return Ok(());
         }
-        self.purge(store, names)?;
-        store.delete(&[owner(store)])
+        let shown = store.place.shown();
+        self.purge(store, names)
+            .map_err(|e| e.with("leftovers", format!("objects under {shown}")))?;
+        store
+            .delete(&[owner(store)])
+            .map_err(|e| e.with("leftovers", format!("only the owner mark {shown}{OWNER}")))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Mark> {
@@ -175,9 +176,53 @@ fn owner(store: &Store) -> String {
     format!("{}{OWNER}", store.place.prefix)
 }
 
+/// Whether the guard lets the prefix be taken: the mark of records that stay; `None` when all that
+/// is there goes.
+fn kept(store: &Store, found: &Found, form: &str, confirmed: bool) -> Result<Option<Mark>> {
+    let shown = store.place.shown();
+    match &found.mark {
+        Some(mark) if mark.keep && mark.form == form && !confirmed => Ok(Some(mark.clone())),
+        Some(mark) if mark.keep && !confirmed => {
+            Err(Error::refused("the prefix holds records of another form")
+                .with("target", &shown)
+                .with("there", &mark.form)
+                .with("asked", form)
+                .hint(format!(
+                    "choose another prefix; or if it may be lost, set `destroy = true` under \
+                     [target] and add: --destroy {shown}"
+                )))
+        }
+        owned => {
+            // What a killed run left goes; anything that no run of ours named is foreign.
+            if found.foreign || (owned.is_none() && found.any) {
+                guard::foreign(confirmed, Path::new(&shown))?;
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Puts the owner object back as it was, since the prefix was not taken after all.
+fn undo(store: &Store, before: Option<&str>, why: Error) -> Error {
+    let name = owner(store);
+    let undone = match before {
+        Some(text) => store.put(&name, text),
+        None => store.delete(&[name]),
+    };
+    match undone {
+        Ok(()) => why,
+        Err(_) => why.with(
+            "leftovers",
+            format!("the owner mark {}{OWNER}", store.place.shown()),
+        ),
+    }
+}
+
 /// What is under the prefix.
 struct Found {
     mark: Option<Mark>,
+    /// The owner object, whoever wrote it.
+    text: Option<String>,
     /// Objects besides the mark.
     any: bool,
     /// Objects that no workload of this plan would name.
@@ -204,26 +249,28 @@ fn look(store: &Store, names: &[Names]) -> Result<(Found, String)> {
     } else {
         None
     };
-    let mark = match text {
+    let mark = match &text {
         None => None,
         Some(text) => {
-            let mark: Option<Mark> = serde_json::from_str(&text).ok();
+            let mark: Option<Mark> = serde_json::from_str(text).ok();
             mark.filter(|m| m.bucket == store.place.bucket && m.prefix == store.place.prefix)
         }
     };
     let found = Found {
         any: any || (marked && mark.is_none()),
         mark,
+        text,
         foreign,
     };
     Ok((found, server))
 }
 
-/// Deletes everything under the prefix; only after the guard has passed.
+/// Deletes everything under the prefix but the owner mark; only after the guard has passed.
 fn wipe(store: &Store) -> Result<()> {
     let mut all = Vec::new();
+    let owner = owner(store);
     store.list(&mut |page| {
-        all.extend(page);
+        all.extend(page.into_iter().filter(|name| *name != owner));
         Ok(true)
     })?;
     store.delete(&all)

@@ -75,7 +75,7 @@ pub struct Lane {
     /// When the first byte of the body was read.
     pub first: Option<Stamp>,
     /// What TLS says of the last failure, if it was its own.
-    pub tls_why: Option<String>,
+    pub tls_why: Option<rustls::Error>,
 }
 
 /// What a request is besides its head.
@@ -179,7 +179,7 @@ impl Lane {
             Err(e) => {
                 self.hang_up();
                 let tls = e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>());
-                self.tls_why = tls.map(ToString::to_string);
+                self.tls_why = tls.cloned();
                 Drive::Failed(status(&e))
             }
         }

@@ -10,6 +10,7 @@ mod api;
 mod client;
 mod counts;
 mod credentials;
+mod ends;
 mod home;
 mod lane;
 mod multipart;
@@ -17,6 +18,7 @@ mod names;
 mod options;
 mod place;
 mod reply;
+mod scan;
 mod session;
 mod sign;
 mod target;
@@ -50,7 +52,8 @@ impl Driver for S3 {
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
         let o = options::parse(&target.options)?;
         if target.path.is_some() || !o.endpoints.is_empty() {
-            Place::parse(target.path.as_deref(), &o.endpoints)?;
+            let place = Place::parse(target.path.as_deref(), &o.endpoints)?;
+            place.takes(o.addressing)?;
         }
         crate::kv::options::table(&o)
     }
@@ -65,6 +68,7 @@ impl Driver for S3 {
                 OpKind::Rmw,
                 OpKind::Stat,
                 OpKind::List,
+                OpKind::Scan,
                 OpKind::Delete,
             ],
             addressed: false,
@@ -75,6 +79,8 @@ impl Driver for S3 {
             stores_data: true,
             virtual_time: false,
             guarded: true,
+            more_ops: Vec::new(),
+            sync_with: None,
             own_stamps: true,
             before: vec![Before::Flush],
         })

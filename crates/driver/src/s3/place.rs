@@ -1,7 +1,11 @@
 //! Where the objects are: `http(s)://HOST[:PORT]/BUCKET/PREFIX/`, and further endpoints of the
 //! same store. A prefix is asked for always: a run never owns a whole bucket.
 
+use std::net::IpAddr;
+
 use taillight_core::{Error, Result};
+
+use super::options::Addressing;
 
 /// A store, its bucket and the prefix that the run keeps to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,6 +90,23 @@ impl Place {
         })
     }
 
+    /// Whether servers can be asked in this style: a bucket stands before a name, not before the
+    /// number of an address.
+    ///
+    /// # Errors
+    /// `Usage` naming the server that cannot.
+    pub fn takes(&self, addressing: Addressing) -> Result<()> {
+        let number = |host: &&Host| host.bare().parse::<IpAddr>().is_ok();
+        match self.hosts.iter().find(number) {
+            Some(host) if addressing == Addressing::Virtual => Err(Error::usage(
+                "virtual-host style needs the names of servers",
+            )
+            .with("server", &host.name)
+            .hint("give the name instead of the number, or use options.addressing = \"path\"")),
+            _ => Ok(()),
+        }
+    }
+
     /// As the user writes it.
     pub fn shown(&self) -> String {
         let scheme = if self.tls { "https" } else { "http" };
@@ -138,6 +159,23 @@ mod tests {
         assert_eq!(p.shown(), "http://127.0.0.1:9000/bench/a/b/");
         let v6 = Place::parse(Some("https://[::1]/bench/a/"), &[]).unwrap();
         assert_eq!((v6.hosts[0].bare(), v6.hosts[0].port), ("::1", 443));
+    }
+
+    #[test]
+    fn a_bucket_stands_before_a_name_only() {
+        for (path, named) in [
+            ("http://127.0.0.1:9000/bench/a/", false),
+            ("https://[::1]/bench/a/", false),
+            ("http://localhost/bench/a/", true),
+        ] {
+            let place = Place::parse(Some(path), &[]).unwrap();
+            assert!(place.takes(Addressing::Path).is_ok());
+            assert_eq!(place.takes(Addressing::Virtual).is_ok(), named, "{path}");
+        }
+        let more = ["10.0.0.7:9000".to_owned()];
+        let place = Place::parse(Some("http://localhost/bench/a/"), &more).unwrap();
+        let e = place.takes(Addressing::Virtual).unwrap_err();
+        assert!(e.to_string().contains("10.0.0.7"), "{e}");
     }
 
     #[test]

@@ -17,12 +17,17 @@ use taillight_core::{Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status}
 use super::api::{Api, Request};
 use super::lane::{Ask, Drive, Lane, Take, status};
 use super::multipart::{self, Upload};
+use super::scan::{self, Scan};
 use super::target::Shared;
 use super::wire::Wire;
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
 
 /// Bytes read at once.
 const SCRATCH: usize = 256 << 10;
+/// A connection whose last operation ended so many ns ago is looked at before it is used: stores
+/// hang up on idle ones, and the event that says so may have come with the last answer. Busier ones
+/// are spared the system call.
+const IDLE_NS: i64 = 100_000_000;
 
 /// The session.
 pub struct S3Session {
@@ -49,6 +54,9 @@ struct Slot {
     buffer: Box<[u8]>,
     job: Option<Job>,
     upload: Upload,
+    scan: Scan,
+    /// When the last operation ended.
+    ended: Stamp,
 }
 
 #[derive(Clone, Copy)]
@@ -69,13 +77,15 @@ impl S3Session {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|e| Error::unavailable("no epoll instance").source(e))?;
         let depth = spec.depth.max(1) as usize;
-        let hosts = shared.store.addresses.len();
+        let hosts = shared.store.servers();
         let slot = |n: usize| Slot {
             lane: Lane::new(),
             host: (usize::from(spec.worker) + n) % hosts,
             buffer: vec![0; spec.buffer_size as usize].into_boxed_slice(),
             job: None,
             upload: Upload::default(),
+            scan: Scan::default(),
+            ended: Stamp::NEVER,
         };
         Ok(S3Session {
             workload: usize::from(spec.workload),
@@ -102,7 +112,7 @@ impl S3Session {
             return Ok(false);
         }
         let store = &self.shared.store;
-        let wire = Wire::begin(store.addresses[slot.host], store.tls.get(slot.host))?;
+        let wire = Wire::begin(store.address(slot.host), store.tls.get(slot.host))?;
         let flags = epoll::EventFlags::IN
             | epoll::EventFlags::OUT
             | epoll::EventFlags::RDHUP
@@ -126,6 +136,9 @@ impl S3Session {
         };
         let Some(job) = self.slots[n].job else { return };
         self.shared.names[self.workload].write(job.op.key, &mut self.name);
+        if job.op.kind == OpKind::Scan {
+            scan::before(&mut self.name);
+        }
         let ask = self.write(n, &job);
         self.slots[n].lane.begin(&ask, fresh);
         // A new connection is not made yet: an event says when.
@@ -166,9 +179,23 @@ impl S3Session {
                 ask.timed = true;
                 ask.take = Take::Keys;
                 request.name = &[];
-                list_query(&self.shared, name, &mut self.query);
+                list_query(
+                    &self.shared,
+                    name,
+                    self.shared.store.options.max_keys,
+                    &mut self.query,
+                );
                 request.query = &self.query;
             }
+            OpKind::Scan => match slot.scan.name() {
+                Some(name) => request.name = name,
+                None => {
+                    ask.take = Take::Text(scan::ANSWER_MAX);
+                    request.name = &[];
+                    list_query(&self.shared, name, job.op.count, &mut self.query);
+                    request.query = &self.query;
+                }
+            },
             _ if slot.upload.active() => {
                 return multipart::write(slot, name, &mut self.api, ask);
             }
@@ -198,11 +225,18 @@ impl S3Session {
                 if !(200..300).contains(&code) {
                     self.shared.counts.code(code);
                 }
-                if slot.upload.active() {
-                    return match multipart::answered(slot, &self.api) {
-                        Some(status) => self.end(n, status),
-                        None => self.start(n),
-                    };
+                let next = match (slot.upload.active(), slot.scan.active()) {
+                    (true, _) => Some(multipart::answered(slot, &self.api)),
+                    (_, true) => {
+                        let names = &self.shared.names[self.workload];
+                        Some(slot.scan.answered(&slot.lane, names))
+                    }
+                    _ => None,
+                };
+                match next {
+                    Some(Some(status)) => return self.end(n, status),
+                    Some(None) => return self.start(n),
+                    None => {}
                 }
                 let status = match code {
                     200..300 => short(&job, &slot.lane),
@@ -218,6 +252,8 @@ impl S3Session {
         let slot = &mut self.slots[n];
         let Some(job) = slot.job.take() else { return };
         slot.upload.reset();
+        slot.scan.reset();
+        slot.ended = MonoClock.now();
         if status == Status::TIMEOUT {
             self.shared.counts.timeout();
         } else if status > Status::OK {
@@ -226,6 +262,7 @@ impl S3Session {
         let moved = match job.op.kind {
             _ if !status.is_ok() && status != Status::SHORT => 0,
             OpKind::Get | OpKind::List => slot.lane.moved,
+            OpKind::Scan => slot.scan.result().1,
             OpKind::Stat | OpKind::Delete => 0,
             _ => job.op.size,
         };
@@ -236,10 +273,10 @@ impl S3Session {
             } else {
                 None
             },
-            count: if job.op.kind == OpKind::List {
-                slot.lane.keys
-            } else {
-                0
+            count: match job.op.kind {
+                OpKind::List => slot.lane.keys,
+                OpKind::Scan => slot.scan.result().0,
+                _ => 0,
             },
             ..Completion::ok(job.token, moved)
         });
@@ -303,16 +340,12 @@ impl S3Session {
     }
 }
 
-/// What the listing asks: from behind the key on, encoded, names in order.
-fn list_query(shared: &Shared, name: &[u8], query: &mut String) {
+/// What the listing asks: at most `keys` from behind the key on, encoded, names in order.
+fn list_query(shared: &Shared, name: &[u8], keys: u32, query: &mut String) {
     use std::fmt::Write as _;
     let store = &shared.store;
     query.clear();
-    let _ = write!(
-        query,
-        "list-type=2&max-keys={}&prefix=",
-        store.options.max_keys
-    );
+    let _ = write!(query, "list-type=2&max-keys={keys}&prefix=");
     let mut bytes = std::mem::take(query).into_bytes();
     super::api::encode(store.place.prefix.as_bytes(), false, &mut bytes);
     bytes.extend_from_slice(b"&start-after=");
@@ -338,12 +371,19 @@ impl Session for S3Session {
         if self.slots[n].job.is_some() || self.in_flight as usize >= self.slots.len() {
             return Ok(Submitted::Full);
         }
+        let now = MonoClock.now();
+        if now.since(self.slots[n].ended) > IDLE_NS {
+            self.slots[n].lane.disturbed();
+        }
         let options = &self.shared.store.options;
-        let deadline = MonoClock.now().plus(options.timeout.0);
+        let deadline = now.plus(options.timeout.0);
         let writes = !matches!(
             op.kind,
-            OpKind::Get | OpKind::Stat | OpKind::List | OpKind::Delete
+            OpKind::Get | OpKind::Stat | OpKind::List | OpKind::Scan | OpKind::Delete
         );
+        if op.kind == OpKind::Scan {
+            self.slots[n].scan.begin();
+        }
         if writes {
             if op.size > self.slots[n].buffer.len() as u64 {
                 return Err(Error::internal("value larger than the buffer").with("size", op.size));

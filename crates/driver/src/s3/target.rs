@@ -12,6 +12,7 @@ use super::home::Home;
 use super::names::Names;
 use super::options::{PARTS_MAX, S3Options};
 use super::place::Place;
+use super::scan::SCAN_MAX;
 use super::session::S3Session;
 use crate::contract::{Admin, Geometry, Keyed, OpenSpec, Session, SessionSpec, Target};
 
@@ -42,6 +43,8 @@ impl S3Target {
     /// # Errors
     /// `Usage`, `Refused` or `Unavailable`; then nothing was changed.
     pub fn open(spec: &OpenSpec<'_>, options: S3Options) -> Result<S3Target> {
+        // A place that cannot be is told before credentials that are not there.
+        Place::parse(spec.plan.target.path.as_deref(), &options.endpoints)?;
         let found = Credentials::find(&options.profile)?;
         S3Target::open_as(spec, options, found)
     }
@@ -67,7 +70,7 @@ impl S3Target {
             ("s3.place".to_owned(), store.place.shown()),
             ("s3.credentials".to_owned(), origin),
         ];
-        let addresses = store.addresses.iter().map(ToString::to_string);
+        let addresses = (0..store.servers()).map(|n| store.address(n).to_string());
         facts.push((
             "s3.addresses".to_owned(),
             addresses.collect::<Vec<_>>().join(" "),
@@ -107,6 +110,15 @@ fn check(plan: &Plan, o: &S3Options) -> Result<Vec<u64>> {
             return Err(Error::usage("an object cannot be changed in one field")
                 .with("workload", &w.name)
                 .hint("set value = { write_all = true }: whole objects are written"));
+        }
+        let scans = w.mix.iter().any(|part| part.op == OpKind::Scan);
+        let scan = w.scan.clone().unwrap_or_default();
+        if scans && (scan.reverse || scan.max > SCAN_MAX) {
+            return Err(
+                Error::usage("S3 lists upwards, 1,000 names at a time: no such scan")
+                    .with("workload", &w.name)
+                    .hint("set scan = { max = 1000 } at most, without reverse"),
+            );
         }
         if o.range.0 > smallest {
             return Err(

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use taillight_core::{Error, Result};
 
+use super::options::Addressing;
 use super::place::Host;
 use super::wire::Tls;
 
@@ -64,4 +65,34 @@ pub fn prepare(hosts: &[Host], prefix: Option<&str>, ca: &str) -> Result<Vec<Tls
         })
     };
     hosts.iter().map(name).collect()
+}
+
+/// Why TLS failed with a server, and what to do about it. `gone` names the server.
+pub fn untrusted(why: &rustls::Error, addressing: Addressing, gone: Error) -> Error {
+    use CertificateError as Bad;
+    let hint = match why {
+        rustls::Error::InvalidCertificate(
+            Bad::NotValidForName | Bad::NotValidForNameContext { .. },
+        ) => match addressing {
+            Addressing::Path => {
+                "its certificate is for another name: name the server as its certificate does"
+            }
+            // A wildcard stands for one part of a name: none covers a bucket with a dot.
+            Addressing::Virtual => {
+                "its certificate does not cover BUCKET.HOST: use options.addressing = \"path\""
+            }
+        },
+        rustls::Error::InvalidCertificate(
+            Bad::Expired
+            | Bad::ExpiredContext { .. }
+            | Bad::NotValidYet
+            | Bad::NotValidYetContext { .. },
+        ) => "renew the server's certificate; or set this machine's clock",
+        rustls::Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
+            "a server with a certificate of its own: name the authority's PEM file in options.ca"
+        }
+        rustls::Error::InvalidMessage(_) => "the server may speak no TLS: http://",
+        _ => "see whether it is http or https, and the server's certificate",
+    };
+    gone.with("why", why).hint(hint)
 }

@@ -12,7 +12,7 @@ use taillight_core::{Error, Result};
 use super::sys::Mapping;
 
 /// Bytes of one chunk: half a million usual records.
-pub const CHUNK_BYTES: usize = 8 << 20;
+pub const CHUNK_BYTES: usize = taillight_core::plan::CAPTURE_CHUNK as usize;
 /// Chunks kept ready per worker.
 const READY_PER_WORKER: usize = 3;
 

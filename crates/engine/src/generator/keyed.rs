@@ -37,8 +37,10 @@ pub struct Keyed {
     pick: Pick,
     scan: Option<Lengths>,
     fields: u16,
-    /// Records an operation covers, unless fewer are left: neighbours by number.
+    /// Records an operation covers, unless fewer are left.
     batch: u64,
+    /// Key numbers of the batch drawn last; empty where batches are neighbours by number.
+    keys: Vec<u64>,
     /// Bytes that writes may still ask for.
     bytes_left: u64,
     read_all: bool,
@@ -88,6 +90,11 @@ pub(super) fn dist(access: &Access, new_keys: u64) -> Option<DistSpec> {
     })
 }
 
+/// Whether an access pattern draws its keys, rather than taking them in order.
+pub fn drawn(access: &Access) -> bool {
+    dist(access, 0).is_some()
+}
+
 /// Inserts a run is expected to make, as YCSB reckons them: twice its share of the operations.
 fn new_keys(plan: &Plan, w: &WorkloadPlan) -> u64 {
     let weight = |counts: fn(OpKind) -> bool| {
@@ -124,6 +131,7 @@ impl Keyed {
             scan: scan(w)?,
             fields: values.fields as u16,
             batch: u64::from(w.batch),
+            keys: Vec::with_capacity(w.batch as usize),
             bytes_left: u64::MAX,
             read_all: values.read_all || values.fields == 1,
             write_all: values.write_all || values.fields == 1,
@@ -258,7 +266,26 @@ impl Keyed {
         below(self.rng.next_u64(), u64::from(self.fields)) as u16
     }
 
-    /// An existing key and how many there are from it on, a batch at most; when everything is
+    /// Key numbers of the get or update drawn last, when it covers several records: each drawn by
+    /// itself. Empty where the access pattern has an order: then they follow `op.key`.
+    #[inline]
+    pub fn keys(&self) -> &[u64] {
+        &self.keys
+    }
+
+    /// Draws the keys of a batch, one by one, with repetition; the first one.
+    #[inline(never)]
+    fn draw_many(&mut self, first: u64, count: u64) -> u64 {
+        self.keys.clear();
+        if let Pick::Drawn(dist) = &mut self.pick {
+            for _ in 0..self.batch {
+                self.keys.push(first + dist.draw(&mut self.rng, count - 1));
+            }
+        }
+        self.keys.first().copied().unwrap_or(first)
+    }
+
+    /// An existing key and how many records come with it, a batch at most; when everything is
     /// deleted, the one that was deleted last. A delete may take the key before it is looked for:
     /// see [`KeySpace::deleted`].
     #[inline]
@@ -270,7 +297,8 @@ impl Keyed {
         }
         let batch = self.batch.min(count);
         match &mut self.pick {
-            Pick::Drawn(dist) => (first + dist.draw(&mut self.rng, count - batch), batch),
+            Pick::Drawn(_) if self.batch > 1 => (self.draw_many(first, count), self.batch),
+            Pick::Drawn(dist) => (first + dist.draw(&mut self.rng, count - 1), 1),
             Pick::Ordered {
                 next,
                 step,

@@ -19,7 +19,7 @@ use taillight_core::plan::{Plan, WorkloadPlan};
 use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, SyncKind};
 use taillight_driver::Geometry;
 
-pub use keyed::Keyed;
+pub use keyed::{Keyed, drawn};
 use mix::Mix;
 pub(crate) use pattern::Extent;
 use pattern::Pattern;
@@ -188,6 +188,12 @@ impl Generator {
     /// Bytes of data of each field of the value that was drawn last.
     pub fn field_sizes(&self) -> &[u32] {
         self.keyed.as_ref().map_or(&[], |k| k.field_sizes())
+    }
+
+    /// Key numbers of the batch that was drawn last; see [`Keyed::keys`].
+    #[inline]
+    pub fn batch_keys(&self) -> &[u64] {
+        self.keyed.as_ref().map_or(&[], |k| k.keys())
     }
 
     #[inline]

@@ -11,7 +11,8 @@ use crate::capture::{CHUNK_BYTES, Pool};
 const START: i64 = 1_000_000;
 const INTERVAL: u64 = 1_000_000;
 
-fn header() -> Header {
+/// What chunks of these tests, and of others on keys, have in common.
+pub(crate) fn header() -> Header {
     let mut sizes = [0; SIZES];
     sizes[0] = 100;
     Header {

@@ -1,13 +1,13 @@
 //! After the load: intervals, histograms and every I/O into the run directory.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use taillight_core::progress::Progress;
-use taillight_core::{OpKind, Result};
-use taillight_rundir::convert::{ChunkFiles, Counts, Options, Release, convert};
+use taillight_core::{Error, OpKind, Result};
+use taillight_rundir::convert::{ChunkFiles, Converted, Counts, Options, Release, convert};
 use taillight_rundir::salvage::spill_dir;
 
-use super::{Loaded, Outcome, Request, capture_dir};
+use super::{Loaded, Outcome, Request, StopReason, capture_dir};
 
 /// Name of the only phase that is captured.
 const PHASES: [&str; 1] = ["measure"];
@@ -35,13 +35,16 @@ pub fn write(request: &mut Request<'_>, loaded: Loaded, outcome: &mut Outcome) -
         paths = with_unfinished(paths, &capture);
     }
     let counts = counts(&loaded.collected);
+    let made = paths.len();
+    paths.retain(|path| path.exists());
+    let gone = (made - paths.len()) as u64;
     let whole = !stuck && outcome.capture.degraded.is_none() && outcome.losses.ios == 0;
     let whole = whole && request.plan.capture.mode == taillight_core::plan::CaptureMode::All;
     let phases = PHASES.map(String::from);
     let options = Options {
         phases: &phases,
-        expected: whole.then_some(&counts),
-        tolerant: stuck,
+        expected: (whole && gone == 0).then_some(&counts),
+        tolerant: stuck || gone > 0,
         release: Release::AtEnd,
     };
     let observers = &mut request.observers;
@@ -49,9 +52,22 @@ pub fn write(request: &mut Request<'_>, loaded: Loaded, outcome: &mut Outcome) -
         observers.iter_mut().for_each(|o| o.progress(p));
         true
     };
-    let converted = convert(dir, &mut ChunkFiles(paths), &options, &mut progress)?;
+    let converted = match paths.is_empty() && gone > 0 {
+        true => Converted::default(),
+        false => convert(dir, &mut ChunkFiles(paths), &options, &mut progress)?,
+    };
     outcome.capture.kept = converted.rows;
-    outcome.losses.chunks = converted.damaged;
+    outcome.losses.chunks = converted.damaged + gone;
+    if gone > 0 {
+        let counted: u64 = counts.values().sum();
+        let missing = if whole {
+            counted.saturating_sub(converted.rows)
+        } else {
+            0
+        };
+        outcome.losses.ios += missing;
+        outcome.lost_capture(made as u64, gone, missing, &capture);
+    }
     let _ = std::fs::remove_dir_all(&capture);
     if let Some(spill) = &request.plan.capture.dir {
         // Empty by now; kept if it is not.
@@ -60,8 +76,30 @@ pub fn write(request: &mut Request<'_>, loaded: Loaded, outcome: &mut Outcome) -
     Ok(())
 }
 
+impl Outcome {
+    /// Somebody deleted files of the capture while the run went. What they held is gone; rates and
+    /// histograms were counted apart from it.
+    fn lost_capture(&mut self, made: u64, gone: u64, ios: u64, dir: &Path) {
+        let what = match ios {
+            0 => "I/Os kept in them are lost".to_owned(),
+            n => format!("{n} single I/Os are lost"),
+        };
+        let error = Error::unavailable(format!(
+            "the capture was deleted while the run went: {what}; rates and histograms are whole"
+        ))
+        .with("path", dir.display())
+        .with("files", format!("{gone} of {made}"))
+        .hint("leave /dev/shm/taillight-* alone while a run goes");
+        // Why the load itself failed matters more.
+        if self.error.is_none() {
+            self.error = Some(error);
+            self.reason = StopReason::TargetFailed;
+        }
+    }
+}
+
 /// Every chunk file there is: a stuck worker never handed its last one back.
-fn with_unfinished(mut paths: Vec<PathBuf>, capture: &std::path::Path) -> Vec<PathBuf> {
+fn with_unfinished(mut paths: Vec<PathBuf>, capture: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(capture).into_iter().flatten().flatten();
     let found = entries
         .map(|e| e.path())

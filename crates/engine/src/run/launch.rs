@@ -23,7 +23,7 @@ use crate::collector::{Collector, Observer, SPARE_PARTS};
 use crate::keyspace::KeySpace;
 use crate::recorder::{Capture, Channels, Message, Part, Recorder, Thresholds, Timeline};
 use crate::simulate::SimClock;
-use crate::worker::{Pace, Parts, Worker, WorkerEnd};
+use crate::worker::{Pace, Parts, Worker, WorkerEnd, rounds_fit};
 
 /// From "all sessions are ready" to the first submit, ns.
 const LEAD_NS: u64 = 5_000_000;
@@ -230,6 +230,7 @@ fn worker<C: Kept, P: Probe, B>(
         ),
         idle: shared.idle.watch(seat.place.worker),
         measured: seat.measured,
+        rounds: rounds_fit(&shared.plan),
         depth: seat.session.depth,
         first_slot: seat.first_slot,
         header: seat.header,

@@ -73,8 +73,12 @@ pub fn read(path: &str) -> Result<Arc<[i64]>> {
             .with("arrival.file", path)
             .hint("write one time a line since the start, with a unit, ascending: 1.5ms")
     };
-    let file = std::fs::File::open(Path::new(path))
-        .map_err(|e| error("the recorded times cannot be opened").source(e))?;
+    let file = std::fs::File::open(Path::new(path)).map_err(|e| {
+        Error::usage("the recorded times cannot be opened")
+            .with("arrival.file", path)
+            .source(e)
+            .hint("give a file that can be read; paths are relative to the directory the command is run in")
+    })?;
     let mut times = Vec::new();
     for (number, line) in std::io::BufReader::new(file).lines().enumerate() {
         let at = number + 1;

@@ -16,6 +16,17 @@ pub struct InFlight {
 }
 
 impl InFlight {
+    /// What a slot holds before its first operation.
+    pub fn none() -> InFlight {
+        InFlight {
+            op: Op::keyed(OpKind::Read, 0, 0),
+            intended: None,
+            submit: Stamp(0),
+            issued: Stamp(0),
+            token: IDLE,
+        }
+    }
+
     fn by_offset(&self) -> bool {
         !self.op.kind.keyed() && self.op.kind != OpKind::Fsync
     }

@@ -3,18 +3,17 @@
 //! A read-modify-write is composed here, so that no driver needs to know it: a get, then an
 //! update of the same key in the same slot, one row each, and one row over both.
 
+mod complete;
+
 use std::sync::Arc;
 
 use taillight_core::plan::{Values, WorkloadPlan};
-use taillight_core::probe::{Probe, Token};
-use taillight_core::{ALL_FIELDS, Op, OpKind, Record, Result, Stamp, Status};
+use taillight_core::{ALL_FIELDS, Op, OpKind, Result, Stamp, Status};
+use taillight_driver::Completion;
 use taillight_driver::kv::fields;
-use taillight_driver::{Completion, Submitted};
-use taillight_rundir::chunk::Sample;
 
-use super::Worker;
-use super::flight::{IDLE, InFlight, record, unknown_token};
-use crate::clock::Kept;
+use super::flight::{IDLE, InFlight};
+use crate::generator::drawn;
 use crate::keyspace::KeySpace;
 use crate::verify::Integrity;
 
@@ -30,6 +29,10 @@ pub struct Keyed {
     sizes: Vec<u32>,
     /// Slots whose get is back and whose update is to be submitted.
     next: Vec<u32>,
+    /// Key numbers of batches in flight, `batch` of them a slot; empty where the keys of batches
+    /// follow each other.
+    keys: Vec<u64>,
+    batch: usize,
     /// Makes and checks values that follow from their keys.
     integrity: Option<Box<Integrity>>,
     /// Operations that found nothing because this run had deleted their key.
@@ -63,6 +66,11 @@ impl Keyed {
             composed: vec![None; depth],
             sizes: vec![0; depth * values.fields as usize],
             next: Vec::with_capacity(depth),
+            keys: match w.batch > 1 && drawn(&w.access) {
+                true => vec![0; depth * w.batch as usize],
+                false => Vec::new(),
+            },
+            batch: w.batch as usize,
             integrity,
             misses: 0,
         })
@@ -95,6 +103,22 @@ impl Keyed {
         }
     }
 
+    /// Keeps the keys that were drawn for the batch in `slot`.
+    #[inline(never)]
+    pub fn keep_keys(&mut self, slot: u32, op: &Op, keys: &[u64]) {
+        let at = slot as usize * self.batch;
+        if let Some(kept) = self.keys.get_mut(at..at + keys.len()).filter(|_| lists(op)) {
+            kept.copy_from_slice(keys);
+        }
+    }
+
+    /// The keys of the batch in `slot`; empty when they follow each other from `op.key` on.
+    pub fn keys_of(&self, slot: u32, op: &Op) -> &[u64] {
+        let at = slot as usize * self.batch;
+        let keys = self.keys.get(at..at + op.count as usize);
+        keys.filter(|_| lists(op)).unwrap_or(&[])
+    }
+
     /// Whether a completion is a plain success of a get, an insert or an update by itself.
     #[inline(always)]
     fn plain(&self, slot: u32, c: &Completion, op: &Op) -> bool {
@@ -115,11 +139,20 @@ impl Keyed {
     /// Whether an operation found nothing because a delete of this run has taken its key, before
     /// it or while it was in flight. That is an answer, and the right one: a miss, no failure. A
     /// delete of its own key must find it; only when all are deleted there are second deletes.
-    /// Deletes take the lowest numbers: of a batch, the first ones may be gone.
-    fn missed(&self, op: &Op, c: &Completion) -> bool {
+    fn missed(&self, slot: u32, op: &Op, c: &Completion) -> bool {
         c.status == Status::NOT_FOUND
-            && self.space.deleted(op.key + missing(op, c) - 1)
+            && self.gone(slot, op, missing(op, c))
             && (op.kind != OpKind::Delete || self.space.used_up())
+    }
+
+    /// Whether deletes have taken at least `missing` records of an operation. They take the lowest
+    /// numbers: of neighbours, the first ones may be gone.
+    fn gone(&self, slot: u32, op: &Op, missing: u64) -> bool {
+        let keys = self.keys_of(slot, op);
+        if keys.is_empty() {
+            return self.space.deleted(op.key + missing - 1);
+        }
+        keys.iter().filter(|key| self.space.deleted(**key)).count() as u64 >= missing
     }
 
     /// Takes note that an insert has ended, of a batch each.
@@ -130,6 +163,12 @@ impl Keyed {
                 self.space.acknowledge(key);
             }
         }
+    }
+
+    /// Takes note that the insert of one record has ended.
+    #[inline]
+    pub(super) fn acknowledge_one(&self, key: u64) {
+        self.space.acknowledge(key);
     }
 
     fn kept_sizes(&self, slot: u32) -> &[u32] {
@@ -191,263 +230,15 @@ impl Keyed {
     }
 }
 
+/// Whether an operation may cover records that do not follow each other.
+fn lists(op: &Op) -> bool {
+    op.count > 1 && matches!(op.kind, OpKind::Get | OpKind::Update)
+}
+
 /// Records that an operation did not find, at least one.
 fn missing(op: &Op, c: &Completion) -> u64 {
     match op.kind {
         OpKind::Get => u64::from(op.count.saturating_sub(c.count).max(1)),
         _ => 1,
-    }
-}
-
-impl<C: Kept, P: Probe> Worker<C, P> {
-    /// Takes a completion that [`Keyed::plain`] found plain: most of them, without a copy of
-    /// anything.
-    #[inline]
-    fn complete_single(&mut self, slot: u32, c: &Completion) -> Result<()> {
-        let flight = &mut self.slots[slot as usize];
-        flight.token = IDLE;
-        flight.op.size = c.moved;
-        if let (OpKind::Insert | OpKind::Put, Some(keyed)) = (flight.op.kind, &self.keyed) {
-            keyed.space.acknowledge(flight.op.key);
-        }
-        self.free.push(slot);
-        self.failures = 0;
-        let (op, submit) = (&flight.op, flight.submit.0);
-        let service = (self.now.0 - submit).max(0) as u64;
-        self.probe.end(self.first_slot + slot, c.token, service);
-        let sample = Sample {
-            op: op.kind,
-            global: 0,
-            size: op.size,
-            intended: flight.intended.map_or(submit, |at| at.0),
-            submit,
-            issued: if self.queued { flight.issued.0 } else { submit },
-            complete: self.now.0,
-            sync_ns: c.sync_ns,
-            key: op.key,
-        };
-        if !self.queued {
-            self.recorder.success_later(&sample);
-            return Ok(());
-        }
-        let now = self.now;
-        self.recorder
-            .success(&sample, op.size, || record(flight, c, c.status, now, true));
-        Ok(())
-    }
-
-    /// Takes the completion of an operation on a key.
-    pub(super) fn complete_keyed(&mut self, slot: u32, c: &Completion) -> Result<()> {
-        let now = self.now;
-        let queued = self.queued;
-        if let Some(left) = &mut self.limits.bytes
-            && !self.slots[slot as usize].op.kind.writes()
-        {
-            // Before a read is back, nobody knows its bytes.
-            *left = left.saturating_sub(c.moved);
-        }
-        let Some(keyed) = self.keyed.as_mut() else {
-            return Err(unknown_token());
-        };
-        if self.follow.is_none() && keyed.plain(slot, c, &self.slots[slot as usize].op) {
-            return self.complete_single(slot, c);
-        }
-        let flight = self.slots[slot as usize];
-        let mut op = flight.op;
-        keyed.acknowledge(&op);
-        if op.kind.writes() && op.count > 1 {
-            // What a batch asks to be written are all of its values.
-            op.size *= u64::from(op.count);
-        }
-        if keyed.missed(&op, c) {
-            return self.complete_missed(slot, c);
-        }
-        // What a read returns is its size; a write that moved less than asked is short.
-        let reads = !op.kind.writes();
-        let moved = if op.kind == OpKind::Delete {
-            0
-        } else {
-            c.moved
-        };
-        let short = c.status.is_ok() && !reads && moved != op.size;
-        let mut status = if short { Status::SHORT } else { c.status };
-        if let Some(integrity) = &mut keyed.integrity
-            && op.kind == OpKind::Get
-            && status.is_ok()
-        {
-            let value = self.session.buffer(slot).get(..moved as usize);
-            if !value.is_some_and(|value| integrity.holds(op.key, value)) {
-                status = Status::VERIFY;
-            }
-        }
-        let mut flight = InFlight { op, ..flight };
-        if reads && status.is_ok() {
-            flight.op.size = moved;
-        }
-        let composed = keyed.composed[slot as usize];
-        if composed.is_some() && op.kind == OpKind::Get && status.is_ok() {
-            // The slot stays taken: its update comes next.
-            keyed.next.push(slot);
-        } else {
-            self.slots[slot as usize].token = IDLE;
-            self.free.push(slot);
-        }
-        let service = now.since(flight.submit).max(0) as u64;
-        self.probe.end(self.first_slot + slot, c.token, service);
-        self.keep_keyed(&flight, c, status, now, queued);
-        self.compose(slot, composed, &flight, status, now);
-        self.fail_or_not(status);
-        Ok(())
-    }
-
-    /// Records a miss: a success that found no records, or not all of a batch. With a
-    /// read-modify-write nothing is written.
-    #[cold]
-    fn complete_missed(&mut self, slot: u32, c: &Completion) -> Result<()> {
-        let (now, mut flight) = (self.now, self.slots[slot as usize]);
-        self.slots[slot as usize].token = IDLE;
-        self.free.push(slot);
-        let missing = missing(&flight.op, c);
-        flight.op.size = c.moved;
-        let service = now.since(flight.submit).max(0) as u64;
-        self.probe.end(self.first_slot + slot, c.token, service);
-        let miss = |f: &InFlight, c: &Completion, queued| Record {
-            moved: None,
-            count: Some(c.count),
-            ..record(f, c, Status::OK, now, queued)
-        };
-        self.recorder.record(&miss(&flight, c, self.queued));
-        if let Some(keyed) = &mut self.keyed {
-            keyed.misses += missing;
-            if let Some(mut whole) = keyed.composed[slot as usize].take() {
-                if flight.op.kind == OpKind::Get {
-                    // Else the get went well, and the whole began with it.
-                    (whole.submit, whole.issued, whole.intended) =
-                        (flight.submit, flight.issued, flight.intended);
-                }
-                whole.op.size = 0;
-                // As in the totals, its part stands for it.
-                self.recorder.record(&miss(&whole, c, self.queued));
-            }
-        }
-        self.fail_or_not(Status::OK);
-        Ok(())
-    }
-
-    fn keep_keyed(
-        &mut self,
-        f: &InFlight,
-        c: &Completion,
-        status: Status,
-        now: Stamp,
-        queued: bool,
-    ) {
-        let plain = status.is_ok() && c.count == 0 && c.retries == 0 && c.first.is_none();
-        let origin = self.follow.as_ref().and_then(|f| f.origin);
-        let plain = plain && origin.is_none();
-        if !plain {
-            let mut whole = record(f, c, status, now, queued);
-            whole.origin = origin;
-            whole.moved = whole.moved.filter(|m| *m != f.op.size);
-            self.recorder.record(&whole);
-            return;
-        }
-        let (op, submit) = (&f.op, f.submit.0);
-        let sample = Sample {
-            op: op.kind,
-            global: 0,
-            size: if op.kind.sized() {
-                op.size
-            } else {
-                self.first_size
-            },
-            intended: f.intended.map_or(submit, |at| at.0),
-            submit,
-            issued: if queued { f.issued.0 } else { submit },
-            complete: now.0,
-            sync_ns: c.sync_ns,
-            key: op.key,
-        };
-        // What came before it is recorded before it.
-        self.recorder.catch_up();
-        self.recorder
-            .success(&sample, op.size, || record(f, c, status, now, queued));
-    }
-
-    /// Follows a read-modify-write: keeps where it began, and its row when it is over.
-    fn compose(
-        &mut self,
-        slot: u32,
-        composed: Option<InFlight>,
-        part: &InFlight,
-        status: Status,
-        now: Stamp,
-    ) {
-        let (Some(mut whole), Some(keyed)) = (composed, self.keyed.as_mut()) else {
-            return;
-        };
-        if part.op.kind == OpKind::Get {
-            (whole.submit, whole.issued, whole.intended) =
-                (part.submit, part.issued, part.intended);
-            if status.is_ok() {
-                keyed.composed[slot as usize] = Some(whole);
-                return;
-            }
-        }
-        keyed.composed[slot as usize] = None;
-        let end = Completion {
-            status,
-            ..Completion::ok(part.token, whole.op.size)
-        };
-        let row = record(&whole, &end, status, now, self.queued);
-        self.recorder.record(&row);
-    }
-
-    /// Submits the updates whose gets are back. Called before new operations.
-    pub(super) fn follow_up(&mut self) -> Result<()> {
-        while let Some(slot) = self.keyed.as_mut().and_then(|k| k.next.pop()) {
-            let Some(whole) = self.keyed.as_ref().and_then(|k| k.composed[slot as usize]) else {
-                return Err(unknown_token());
-            };
-            let op = Op {
-                kind: OpKind::Update,
-                ..whole.op
-            };
-            self.fill_payload(slot, &op);
-            if let Some(keyed) = &mut self.keyed {
-                keyed.encode_kept(slot, &op, self.session.buffer(slot));
-            }
-            self.generation += 1;
-            let token = Token::new(self.generation, self.first_slot + slot);
-            let submit = self.clock.now();
-            self.now = submit;
-            self.probe.begin(self.first_slot + slot, token, submit, &op);
-            self.slots[slot as usize] = InFlight {
-                op,
-                intended: None,
-                submit,
-                issued: submit,
-                token,
-            };
-            match self.session.submit(&op, slot, token)? {
-                Submitted::Queued => self.batch.push(slot),
-                Submitted::Done(completion) => {
-                    self.now = self.clock.now();
-                    self.tick();
-                    self.complete(&completion)?;
-                }
-                Submitted::Full => {
-                    self.drop_payload(&op);
-                    if let Some(keyed) = self.keyed.as_mut() {
-                        keyed.next.push(slot);
-                    }
-                    if !self.batch.is_empty() {
-                        self.issue()?;
-                    }
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
     }
 }

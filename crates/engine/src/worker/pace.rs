@@ -123,6 +123,9 @@ impl<C: Kept, P: Probe> Worker<C, P> {
     pub(super) fn dress(&mut self, slot: u32, op: &mut Op) -> bool {
         if let Some(keyed) = &mut self.keyed {
             *op = keyed.first(slot, *op, self.generator.field_sizes());
+            if op.count > 1 {
+                keyed.keep_keys(slot, op, self.generator.batch_keys());
+            }
         }
         if self.generator.ended() {
             self.reached_limit = true;

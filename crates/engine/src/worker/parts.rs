@@ -102,6 +102,8 @@ pub struct Parts<C: Kept, P: Probe> {
     pub idle: Option<IdleWatch>,
     /// False: load only.
     pub measured: bool,
+    /// What [`super::rounds_fit`] says of the plan.
+    pub rounds: bool,
     /// Operations in flight at most.
     pub depth: u32,
     /// First global slot.

@@ -33,12 +33,16 @@ pub struct Done {
     pub views: Vec<IntervalView>,
     #[allow(dead_code)]
     pub phases: Vec<String>,
+    /// The backlog told with each word that the load goes on beyond its time.
+    #[allow(dead_code)]
+    pub overtimes: Vec<Option<u64>>,
 }
 
 #[derive(Default)]
 struct Watch {
     views: Vec<IntervalView>,
     phases: Vec<String>,
+    overtimes: Vec<Option<u64>>,
     stop_after: Option<(usize, StopFlag)>,
 }
 
@@ -53,6 +57,9 @@ impl Observer for Watch {
         {
             stop.stop();
         }
+    }
+    fn overtime(&mut self, backlog: Option<u64>) {
+        self.overtimes.push(backlog);
     }
     fn progress(&mut self, _: taillight_core::progress::Progress<'_>) {}
 }
@@ -114,5 +121,6 @@ pub fn run_until(plan: &Plan, intervals: Option<usize>) -> Result<Done> {
         ios,
         views: watch.views,
         phases: watch.phases,
+        overtimes: watch.overtimes,
     })
 }

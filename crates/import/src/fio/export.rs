@@ -221,6 +221,14 @@ fn workload(plan: &Plan, w: &WorkloadPlan, target: &Target, out: &mut Out) -> Re
             "sync",
             "fio keeps the time of a sync out of the latency of the write",
         );
+        if matches!(w.arrival, Arrival::Poisson { .. }) {
+            // It draws the gap after the sync as well, from the rate of syncs, which is 0.
+            out.lacks(
+                "arrival, sync",
+                "fio 3.33 dies of a division by zero on rate_process=poisson with fsync or \
+                 fdatasync once a write is late; without rate_process=poisson it runs, evenly spaced",
+            );
+        }
     }
     payload(&w.payload, out);
     if !w.cpus.is_empty() {

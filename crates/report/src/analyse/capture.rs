@@ -73,6 +73,7 @@ pub fn read(path: &Path, window: Window, progress: &mut OnProgress<'_>) -> Resul
         | Columns::ORIGIN
         | Columns::SUBMIT
         | Columns::ISSUED
+        | Columns::FIRST
         | Columns::COMPLETE
         | Columns::SYNC
         | Columns::STATUS;
@@ -174,6 +175,7 @@ fn row_of(batch: &Batch, i: usize) -> Row {
         origin: batch.origin[i],
         submit: batch.submit[i],
         issued: batch.issued[i],
+        first: batch.first[i],
         complete: batch.complete[i],
         sync: batch.sync[i],
         status: batch.status[i],

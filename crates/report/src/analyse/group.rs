@@ -22,6 +22,7 @@ pub struct GroupCounter {
     end_to_end: Option<ExactCounter>,
     queue: Option<ExactCounter>,
     after_issue: Option<ExactCounter>,
+    first_byte: Option<ExactCounter>,
     outliers: TopK<Row>,
     slowest: SlowestKeeper,
     heat: HeatCounts,
@@ -80,6 +81,7 @@ impl GroupCounter {
             end_to_end: None,
             queue: None,
             after_issue: None,
+            first_byte: None,
             outliers: TopK::new(OUTLIERS),
             slowest: SlowestKeeper::new(super::exceed::KEPT),
             heat: HeatCounts::new(window),
@@ -129,6 +131,10 @@ impl GroupCounter {
             self.queue.get_or_insert_default().push(queue);
             self.after_issue.get_or_insert_default().push(after);
         }
+        if let Some(first) = row.first {
+            let heard = between(row.submit, first);
+            self.first_byte.get_or_insert_default().push(heard);
+        }
         if let Some(sync) = row.sync {
             self.sync.get_or_insert_default().push(sync);
         }
@@ -148,6 +154,7 @@ impl GroupCounter {
             &mut self.end_to_end,
             &mut self.queue,
             &mut self.after_issue,
+            &mut self.first_byte,
         ] {
             *part = None;
         }
@@ -162,6 +169,7 @@ impl GroupCounter {
             &self.end_to_end,
             &self.queue,
             &self.after_issue,
+            &self.first_byte,
         ];
         let counters = optional
             .into_iter()
@@ -185,6 +193,7 @@ impl GroupCounter {
                 end_to_end: dist(self.end_to_end),
                 queue: dist(self.queue),
                 after_issue: dist(self.after_issue),
+                first_byte: dist(self.first_byte),
             },
 
             outliers: self
@@ -223,12 +232,19 @@ pub struct Parts {
     pub queue: Option<Arc<Dist>>,
     /// complete - issued; queued drivers only.
     pub after_issue: Option<Arc<Dist>>,
+    /// first - submit; drivers that see the first byte of an answer only.
+    pub first_byte: Option<Arc<Dist>>,
 }
 
 impl Parts {
     /// The measure that counts: response with a schedule, else service.
     pub fn main(&self) -> &Dist {
         self.response.as_ref().unwrap_or(&self.service)
+    }
+    /// The measure that a reader of the report is after: end to end where there is one.
+    pub fn told(&self) -> &Dist {
+        let whole = self.end_to_end.as_deref();
+        whole.filter(|d| !d.is_empty()).unwrap_or(self.main())
     }
     /// Both together. Where only one side had a schedule, an I/O of the other was meant to be sent
     /// when it was: its response is its service time, its wait is none (design section 12).
@@ -266,6 +282,7 @@ impl Parts {
             end_to_end: both(&self.end_to_end, &other.end_to_end)?,
             queue: both(&self.queue, &other.queue)?,
             after_issue: both(&self.after_issue, &other.after_issue)?,
+            first_byte: both(&self.first_byte, &other.first_byte)?,
         })
     }
 }

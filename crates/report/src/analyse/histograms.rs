@@ -91,6 +91,7 @@ fn group(
         end_to_end: take(LatencyKind::EndToEnd)?,
         queue: None,
         after_issue: None,
+        first_byte: None,
     };
     let mut tally = tallies.get(&(workload, op)).cloned().unwrap_or_default();
     if tally.count == 0 {

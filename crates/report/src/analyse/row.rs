@@ -27,6 +27,8 @@ pub struct Row {
     pub submit: i64,
     /// After flush.
     pub issued: Option<i64>,
+    /// First byte of the answer's body.
+    pub first: Option<i64>,
     /// When the application saw it done.
     pub complete: i64,
     /// The sync inside it, ns.

@@ -2,12 +2,13 @@
 //!
 //! What it is: one round of parts that were in flight together, from the first one queued to the
 //! last one done. An fdatasync or a lookup in a store makes several rounds, one after another: known
-//! are the last one and the longest of the others. What it is not: what the thread did before, after
+//! are the last one and the two longest of the others. What it is not: what the thread did before, after
 //! and between, see `phases`.
 
-use taillight_rundir::layers::{LayerRow, flags};
+use taillight_rundir::layers::{Kind, LayerRow, flags};
 
 use super::phases::{Beside, Line, Phase, has, overlapping, stretch};
+use super::stacks::{self, Wait};
 
 /// Parts that were in flight together.
 #[derive(Debug, Clone, Copy)]
@@ -27,17 +28,28 @@ pub struct Round {
 pub fn rounds(io: &LayerRow) -> Vec<Round> {
     let known = |stamp: Option<i64>| stamp.filter(|s| *s != 0);
     let whole = io.parts.unwrap_or(0) >= io.bios.unwrap_or(u64::MAX);
-    let earlier = io
-        .part_bio_ns
-        .zip(io.part_done_ns)
-        .map(|(bio, done)| Round {
+    let early = |bio: Option<i64>, done: Option<i64>, alloc, issue| {
+        bio.zip(done).map(|(bio, done)| Round {
             bio,
             last: None,
-            alloc: known(io.part_alloc_ns),
-            issue: known(io.part_issue_ns),
+            alloc: known(alloc),
+            issue: known(issue),
             done: Some(done),
             ends: false,
-        });
+        })
+    };
+    let first = early(
+        io.part_bio_ns,
+        io.part_done_ns,
+        io.part_alloc_ns,
+        io.part_issue_ns,
+    );
+    let second = early(
+        io.second_bio_ns,
+        io.second_done_ns,
+        io.second_alloc_ns,
+        io.second_issue_ns,
+    );
     let last = io.bio_ns.map(|bio| Round {
         bio,
         last: io.bio_last_ns,
@@ -46,7 +58,10 @@ pub fn rounds(io: &LayerRow) -> Vec<Round> {
         done: known(io.done_ns).filter(|_| whole),
         ends: true,
     });
-    earlier.into_iter().chain(last).collect()
+    let mut rounds: Vec<Round> = first.into_iter().chain(second).collect();
+    rounds.sort_by_key(|r| r.bio);
+    rounds.extend(last);
+    rounds
 }
 
 impl Round {
@@ -80,7 +95,11 @@ pub fn round(line: &mut Line, io: &LayerRow, round: &Round, next: Option<i64>, d
     let Some(done) = round.done else {
         return unseen(line, io, next.unwrap_or(io.end_ns));
     };
-    if round.issue.is_none() && !has(io, flags::FLUSH) {
+    let flushes = round.issue.is_none() && has(io, flags::FLUSH);
+    if flushes && flush(line, io, round, done, doing) {
+        return;
+    }
+    if round.issue.is_none() && !flushes {
         // Issue was not seen: queue and device cannot be told apart.
         line.to(done, Phase::Unobserved);
     } else if round.ends {
@@ -88,6 +107,44 @@ pub fn round(line: &mut Line, io: &LayerRow, round: &Round, next: Option<i64>, d
     } else {
         line.to(done, Phase::Device);
     }
+}
+
+/// A flush is done when the device's is that the block layer sent for it, and maybe for others. It
+/// waits for one under way, and for the kernel thread that sends the next. False where the flushes of
+/// its disk were never seen, as in runs made before they were looked for: all of it is the device's. Where
+/// some were seen and nobody knows of which disk this one is, nothing is known.
+fn flush(line: &mut Line, io: &LayerRow, round: &Round, done: i64, doing: &Beside<'_>) -> bool {
+    let (Some(all), Some(dev)) = (doing.all, io.dev.as_deref()) else {
+        return false;
+    };
+    let Some(disks) = all.disks.flushed_for(dev) else {
+        line.to(done, Phase::Unobserved);
+        return true;
+    };
+    if disks.is_empty() {
+        return false;
+    }
+    let own = |r: &&LayerRow| r.dev.as_deref().is_some_and(|d| disks.contains(&d));
+    let sent = all
+        .within(Kind::Flush, round.bio, done)
+        .filter(own)
+        .filter(|r| r.start_ns >= round.bio && r.end_ns <= done)
+        .max_by_key(|r| r.end_ns);
+    if let Some(sent) = sent {
+        line.to(sent.start_ns, Phase::Queue);
+        line.to(sent.end_ns, Phase::Device);
+    }
+    // The rest is its end being told, one after another: short, or nobody saw why.
+    let told = sent.is_some() && done - line.at < AT_ONCE;
+    line.to(
+        done,
+        if told {
+            Phase::Device
+        } else {
+            Phase::Unobserved
+        },
+    );
+    true
 }
 
 /// After an earlier round: the thread is told of it.
@@ -100,12 +157,24 @@ fn told(line: &mut Line, to: i64, doing: &Beside<'_>) {
 }
 
 /// A thread that goes on at once after it came back to the CPU, ns.
-const AT_ONCE: i64 = 1_000_000;
+pub(super) const AT_ONCE: i64 = 1_000_000;
 
 /// In the block queue. Requests wait in the thread's own plug while it is preempted: that is no
 /// matter of the queue. (Going to sleep sends them on.)
 fn queued_until(line: &mut Line, to: i64, phase: Phase, doing: &Beside<'_>) {
     let to = to.clamp(line.at, line.end);
+    // Held back by a limit before a request is had at all.
+    let limit = |r: &&LayerRow| {
+        let wait = r.stack.as_deref().map(stacks::wait);
+        r.state != Some(0) && matches!(wait, Some(Wait::For(Phase::Throttle, _)))
+    };
+    for held in overlapping(doing.off, line.at, to).filter(limit) {
+        line.to(held.start_ns.min(to), phase);
+        line.to(
+            held.middle_ns.unwrap_or(held.end_ns).min(to),
+            Phase::Throttle,
+        );
+    }
     let robbed = overlapping(doing.off, line.at, to)
         .filter(|r| r.state == Some(0) && r.end_ns <= to && to - r.end_ns < AT_ONCE)
         .last();

@@ -1,7 +1,7 @@
 //! Outliers grouped into episodes: one stall at depth 32 is one event, not 32. Each with the layer
 //! to blame, the evidence in words, who else used the disk, and what its picture needs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use taillight_rundir::layers::{Kind, LayerRow, flags};
 use taillight_rundir::trace_info::TraceInfo;
@@ -10,6 +10,7 @@ use taillight_stats::{episodes::DEFAULT_GAP_NS, group_episodes};
 use super::around::Around;
 use super::judge::{Judged, Layer};
 use super::load::Events;
+use super::neighbours;
 use super::phases::{Phase, Piece};
 use super::stacks::{self, Wait};
 use crate::format::{self, Script};
@@ -43,6 +44,14 @@ pub struct EpisodeView {
 }
 
 impl EpisodeView {
+    /// How many outliers, and how slow, in words.
+    pub fn size(&self, script: Script) -> String {
+        let worst = format::duration_ns(self.worst_ns, script);
+        match self.ios {
+            1 => format!("1 outlier of {worst}"),
+            n => format!("{} outliers up to {worst}", format::count(n)),
+        }
+    }
     /// Where most of the excess went. The share of a mixed episode is that of its largest part.
     pub fn blame(&self) -> String {
         match self.layer {
@@ -137,7 +146,8 @@ fn evidence(list: &[Judged], seen: &Seen, span: (i64, i64)) -> Vec<String> {
     waits(list, events, &mut said);
     of_rows(list, &mut said);
     let held = events.within(Kind::Held, span.0, span.1);
-    if let Some(by) = most(held.filter_map(|r| Some((held_by(r.stack.as_deref()?), 1)))) {
+    if let Some(by) = neighbours::most(held.filter_map(|r| Some((held_by(r.stack.as_deref()?), 1))))
+    {
         said.push(format!(
             "I/Os had been taken away and were queued later by {}",
             by.0
@@ -160,8 +170,8 @@ fn evidence(list: &[Judged], seen: &Seen, span: (i64, i64)) -> Vec<String> {
         .collect();
     if let Some(longest) = commits.iter().max() {
         said.push(format!(
-            "{} journal commits, the longest {}",
-            commits.len(),
+            "{}, the longest {}",
+            format::counted(commits.len() as u64, "journal commit"),
             time(*longest)
         ));
     }
@@ -185,7 +195,7 @@ fn evidence(list: &[Judged], seen: &Seen, span: (i64, i64)) -> Vec<String> {
             "{pages} waited for a page that another I/O of the run was reading"
         ));
     }
-    neighbours(events, info, span, &mut said);
+    neighbours::said(events, info, span, &mut said);
     said.extend(seen.around.words(span.0, span.1));
     let lacking = list.iter().filter(|j| j.row.is_none()).count();
     if lacking > 0 {
@@ -223,7 +233,11 @@ fn unseen(list: &[Judged], events: &Events, span: (i64, i64), said: &mut Vec<Str
     }
     let gaps = events.gaps.values().flatten().filter(|g| overlap(g) > 0);
     if gaps.count() > 0 {
-        said.push("in a part of it nothing was seen: trace records are missing".to_owned());
+        said.push(
+            "in a part of it nothing was seen: trace records were lost, or the kernel did not run \
+             the trace programs"
+                .to_owned(),
+        );
     }
     if let Some(shares) = super::counters::within(events, span.0, span.1) {
         said.push(format!(
@@ -237,9 +251,9 @@ fn unseen(list: &[Judged], events: &Events, span: (i64, i64), said: &mut Vec<Str
 /// What the threads waited for, with who was running instead.
 fn waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
     let mut reasons: BTreeMap<&'static str, u64> = BTreeMap::new();
-    let mut instead: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut instead: BTreeMap<(&str, bool), u64> = BTreeMap::new();
     let mut wakers: BTreeMap<&str, u64> = BTreeMap::new();
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for one in list.iter().filter(|j| j.row.is_some()) {
         let off = events.beside(u64::from(one.slow.worker)).off;
         let first = off.partition_point(|r| r.end_ns <= one.slow.submit_ns);
@@ -257,9 +271,15 @@ fn waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
             {
                 let mut words = words;
                 if events.store && phase == Phase::Application {
-                    words = "asleep in the store";
-                    let by = row.other.as_deref().unwrap_or("nobody");
-                    *wakers.entry(by).or_insert(0) += 1;
+                    let braked = row.stack.as_deref().is_some_and(stacks::timed);
+                    words = match braked {
+                        true => "held back by the store, for a time that it set",
+                        false => "asleep in the store",
+                    };
+                    if !braked && neighbours::woken_by_own(row) {
+                        let by = row.other.as_deref().unwrap_or("nobody");
+                        *wakers.entry(by).or_insert(0) += 1;
+                    }
                 }
                 *reasons.entry(words).or_insert(0) += (wake - row.start_ns) as u64;
             }
@@ -269,7 +289,8 @@ fn waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
             };
             if waited > 0 {
                 let who = row.comm.as_deref().unwrap_or_default();
-                *instead.entry(who).or_insert(0) += waited;
+                let robbed = row.state == Some(0);
+                *instead.entry((who, robbed)).or_insert(0) += waited;
             }
         }
     }
@@ -282,13 +303,15 @@ fn waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
     if let Some((who, _)) = wakers.into_iter().max_by_key(|(_, n)| *n) {
         said.push(format!("mostly woken up by {who}"));
     }
-    if let Some((who, ns)) = instead.into_iter().max_by_key(|(_, ns)| *ns)
+    if let Some(((who, robbed), ns)) = instead.into_iter().max_by_key(|(_, ns)| *ns)
         && ns > 500_000
     {
         let behind = match who {
             "" => String::new(),
             who if who.starts_with("swapper") => " behind an idle CPU".to_owned(),
-            who => format!(" behind {who}"),
+            who if robbed => format!(", taken by {who}"),
+            // Several may have had it in turn: known is the last one.
+            who => format!(", which {who} had last"),
         };
         said.push(format!("waited {} for a CPU{behind}", time(ns)));
     }
@@ -332,33 +355,6 @@ fn of_rows(list: &[Judged], said: &mut Vec<String>) {
         let dev = dev.map_or(String::new(), |d| format!(" on device {d}{low}"));
         said.push(format!("the slowest{dev}: {}", text.join(", ")));
     }
-}
-
-fn neighbours(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut Vec<String>) {
-    let rows: Vec<&LayerRow> = events.within(Kind::Neighbour, span.0, span.1).collect();
-    if rows.is_empty() {
-        if info.whole() {
-            said.push("nobody else used the disk".to_owned());
-        }
-        return;
-    }
-    let bytes: u64 = rows.iter().filter_map(|r| r.size).sum();
-    let by = rows
-        .iter()
-        .filter_map(|r| Some((r.comm.as_deref()?.to_owned(), r.size?.max(1))));
-    let who = most(by).map_or(String::new(), |(who, _)| format!(", most by {who}"));
-    said.push(format!(
-        "{} I/Os of others on the disk, {}{who}",
-        format::count(rows.len() as u64),
-        format::bytes(bytes)
-    ));
-}
-
-/// The name with the largest sum.
-fn most(list: impl Iterator<Item = (String, u64)>) -> Option<(String, u64)> {
-    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
-    list.for_each(|(name, n)| *sums.entry(name).or_insert(0) += n);
-    sums.into_iter().max_by_key(|(_, n)| *n)
 }
 
 fn held_by(stack: &str) -> String {
@@ -417,8 +413,7 @@ mod tests {
             to: 1000,
             phase: Phase::PageCache,
         };
-        let info: TraceInfo =
-            serde_json::from_str(r#"{"mode":"outliers","rung":"trace_points"}"#).unwrap();
+        let info: TraceInfo = serde_json::from_str(r#"{"mode":"outliers","rung":"bpf"}"#).unwrap();
         let said = |shared: bool| {
             let judged = judge(
                 slow,
@@ -439,5 +434,60 @@ mod tests {
         assert!(said(true).contains(words), "{}", said(true));
         // Made room in memory instead, for example.
         assert!(!said(false).contains(words), "{}", said(false));
+    }
+
+    #[test]
+    fn a_timer_is_nobody_who_wakes_up() {
+        let off = |start: i64, stack: &str, other: &str| LayerRow {
+            kind: Kind::OffCpu,
+            start_ns: start,
+            middle_ns: Some(start + 80),
+            end_ns: start + 90,
+            state: Some(1),
+            stack: Some(stack.into()),
+            other: Some(other.into()),
+            worker: Some(0),
+            ..LayerRow::default()
+        };
+        let said = |rows: Vec<LayerRow>| {
+            let events = Events {
+                off: [(0, rows)].into(),
+                store: true,
+                ..Events::default()
+            };
+            let slow = Slow {
+                worker: 0,
+                op: OpKind::Update,
+                intended_ns: 0,
+                submit_ns: 0,
+                complete_ns: 1000,
+            };
+            let io = LayerRow {
+                end_ns: 1000,
+                op: Some(OpKind::Update),
+                worker: Some(0),
+                ..LayerRow::default()
+            };
+            let list = [judge(slow, Some(io), None, &Baseline::default())];
+            let mut said = Vec::new();
+            waits(&list, &events, &mut said);
+            said.join("; ")
+        };
+        // RocksDB's brake: the kernel was in a compiler when the time was over.
+        let braked = said(vec![off(100, "do_nanosleep;hrtimer_nanosleep", "rustc")]);
+        assert!(braked.starts_with("held back by the store"), "{braked}");
+        assert!(!braked.contains("rustc"), "{braked}");
+        let lock = |who: &str, flags: Option<u64>| {
+            let slept = off(100, "futex_wait_queue;futex_wait", who);
+            said(vec![LayerRow { flags, ..slept }])
+        };
+        let own = lock("rocksdb:low", Some(flags::WOKEN_BY_OWN));
+        assert!(own.contains("mostly woken up by rocksdb:low"), "{own}");
+        // The name alone may be that of one who was interrupted.
+        for who in ["rocksdb:low", "rustc"] {
+            let said = lock(who, None);
+            assert!(said.starts_with("asleep in the store"), "{said}");
+            assert!(!said.contains("woken up"), "{said}");
+        }
     }
 }

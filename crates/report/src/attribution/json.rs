@@ -21,6 +21,7 @@ pub fn value(it: &Explanation) -> Value {
             "traced": it.coverage.traced,
             "matched": it.coverage.matched,
             "unsplit": it.coverage.unsplit,
+            "unclear": it.coverage.unclear,
             "without": it.coverage.without,
         },
         "layers": it.layers,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use taillight_core::OpKind;
-use taillight_rundir::layers::LayerRow;
+use taillight_rundir::layers::{LayerRow, flags};
 
 use super::load::{Slow, Usual};
 use super::phases::{Phase, Phases, Piece, lengths};
@@ -265,7 +265,10 @@ pub fn judge(
         None => (Layer::Unknown, 0),
     };
     let phases = phases.unwrap_or_default();
-    let matched = row.as_ref().is_some_and(|r| r.parts >= r.bios);
+    let unclear = |r: &LayerRow| r.flags.unwrap_or(0) & flags::UNCLEAR != 0;
+    let matched = row
+        .as_ref()
+        .is_some_and(|r| r.parts >= r.bios && !unclear(r));
     // "On the CPU" is what remains when no event says otherwise: a conclusion, not a sight.
     let seen = !matches!(layer, Layer::Unknown | Layer::Mixed | Layer::Application);
     // Where only threads were watched no stamp of the I/O itself was seen.
@@ -367,6 +370,21 @@ mod tests {
         let stall = line(&[(Phase::Device, 5000), (Phase::Submit, 10)]);
         let judged = judge(slow(1000), row(), stall, &base);
         assert_eq!((judged.layer, judged.excess_ns), (Layer::Device, 4500));
+    }
+
+    #[test]
+    fn one_that_may_have_had_other_parts_is_never_sure() {
+        let it = line(&[(Phase::Cpu, 990), (Phase::Submit, 10)]);
+        let cached = |flags| LayerRow {
+            bios: Some(0),
+            parts: Some(0),
+            flags: Some(flags),
+            ..LayerRow::default()
+        };
+        let judged = |flags| judge(slow(1000), Some(cached(flags)), it.clone(), &base());
+        assert!(judged(flags::QUEUED).sure);
+        let unclear = judged(flags::QUEUED | flags::UNCLEAR);
+        assert_eq!((unclear.layer, unclear.sure), (Layer::Cpu, false));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use taillight_rundir::layers::{Kind, LayerRow, flags, read_layers};
 use taillight_rundir::store::read_store;
 use taillight_rundir::{RunDir, names};
 
+use super::disks::Disks;
 use super::gaps;
 use super::phases::{Beside, Phases, lengths, pieces};
 
@@ -53,8 +54,11 @@ pub struct Coverage {
     pub traced: u64,
     /// With every part seen from queue to completion.
     pub matched: u64,
-    /// Matched, but some completion was not seen, or not when each of many parts was done.
+    /// Matched, but some completion was not seen, or not when each of many parts was done; or some part may
+    /// have been another's.
     pub unsplit: u64,
+    /// Of these, such without a part that was surely theirs: the page cache may have had them whole.
+    pub unclear: u64,
     /// Without block I/O: cached, buffered, or not matched.
     pub without: u64,
 }
@@ -76,13 +80,19 @@ pub struct Events {
     pub threads_only: bool,
     /// The program has a store in it.
     pub store: bool,
+    /// The run's disks, and which of them were flushed.
+    pub disks: Disks,
     /// Between these two samples a store held its writers back for so long, ns.
     pub stalls: Vec<(i64, i64, u64)>,
 }
 
 impl Events {
-    fn add(&mut self, row: LayerRow) {
+    /// Takes an event in.
+    pub(super) fn add(&mut self, row: LayerRow) {
         let worker = row.worker.unwrap_or(u64::MAX);
+        if let (Kind::Flush, Some(disk)) = (row.kind, &row.dev) {
+            self.disks.flush(disk);
+        }
         match row.kind {
             Kind::OffCpu => self.off.entry(worker).or_default().push(row),
             Kind::Reclaim if row.token.is_none() => {
@@ -164,6 +174,7 @@ pub fn layers(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>, sight: Sight) ->
     loaded.events.threads_only = sight.threads_only;
     let driver = &dir.manifest().plan.target.driver;
     loaded.events.store = matches!(driver.as_str(), "rocksdb" | "leveldb");
+    loaded.events.disks = Disks::of(dir);
     loaded.events.stalls = stalls(dir)?;
     let measured = measured_from(dir);
     let mut sorted = false;
@@ -212,17 +223,27 @@ pub fn measured_from(dir: &RunDir) -> i64 {
     measure.map_or(i64::MIN, |p| p.start_ns)
 }
 
+impl Coverage {
+    fn see(&mut self, row: &LayerRow) {
+        self.traced += 1;
+        let unclear = row.flags.unwrap_or(0) & flags::UNCLEAR != 0;
+        match (row.bios.unwrap_or(0), row.parts.unwrap_or(0)) {
+            (0, _) if unclear => {
+                self.unsplit += 1;
+                self.unclear += 1;
+            }
+            (0, _) => self.without += 1,
+            (bios, parts) if parts < bios || unclear => self.unsplit += 1,
+            // The last round of parts and the two longest of the others are known.
+            _ if row.rounds.unwrap_or(0) > 2 => self.unsplit += 1,
+            _ => self.matched += 1,
+        }
+    }
+}
+
 impl Loaded {
     fn io(&mut self, row: LayerRow, thresholds: &BTreeMap<OpKind, u64>) {
-        let c = &mut self.coverage;
-        c.traced += 1;
-        match (row.bios.unwrap_or(0), row.parts.unwrap_or(0)) {
-            (0, _) => c.without += 1,
-            (bios, parts) if parts < bios => c.unsplit += 1,
-            // The last round of parts and the longest of the others are known.
-            _ if row.rounds.unwrap_or(0) > 1 => c.unsplit += 1,
-            _ => c.matched += 1,
-        }
+        self.coverage.see(&row);
         let Some(op) = row.op else {
             return;
         };
@@ -286,4 +307,30 @@ pub fn slow_ios(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>) -> Result<(Vec
         Ok(())
     })?;
     Ok((slow, more))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_have_had_other_parts_is_seen_in_part() {
+        let mut coverage = Coverage::default();
+        for (bios, parts, bits) in [(0, 0, 0), (0, 0, 256), (1, 1, 0), (2, 1, 0), (1, 1, 256)] {
+            coverage.see(&LayerRow {
+                bios: Some(bios),
+                parts: Some(parts),
+                flags: Some(bits),
+                ..LayerRow::default()
+            });
+        }
+        let expected = Coverage {
+            traced: 5,
+            matched: 1,
+            unsplit: 3,
+            unclear: 1,
+            without: 1,
+        };
+        assert_eq!(coverage, expected);
+    }
 }

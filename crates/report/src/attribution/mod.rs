@@ -7,11 +7,13 @@
 mod around;
 mod blocks;
 mod counters;
+mod disks;
 mod episodes;
 mod gaps;
 pub mod json;
 mod judge;
 mod load;
+mod neighbours;
 mod pages;
 mod phase;
 mod phases;
@@ -48,6 +50,8 @@ pub struct Explanation {
     pub info: TraceInfo,
     /// From which latency on an I/O is an outlier, by kind of operation, ns.
     pub thresholds: BTreeMap<OpKind, u64>,
+    /// The percentiles they are, where they were not given.
+    pub percentiles: BTreeMap<OpKind, String>,
     /// Whether the thresholds were given, not computed.
     pub given: bool,
     /// Outliers in `ios.parquet`.
@@ -134,7 +138,11 @@ pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
     let Some(info) = dir.manifest().trace.clone() else {
         return Ok(None);
     };
-    let (thresholds, given) = thresholds(dir, summary);
+    let Thresholds {
+        ns: thresholds,
+        percentiles,
+        given,
+    } = thresholds(dir, summary);
     let threads_only = info.rung == Rung::Perf;
     let watched = info.rung == Rung::TracePoints && info.saw("sched_switch");
     let sight = Sight {
@@ -172,6 +180,7 @@ pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
     let lacking = judged.iter().filter(|j| j.row.is_none()).count() as u64;
     Ok(Some(Explanation {
         thresholds,
+        percentiles,
         given,
         outliers: judged.len() as u64 + more,
         lacking: lacking + more,
@@ -195,20 +204,37 @@ pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
 }
 
 /// From which latency on an I/O is to be explained.
-fn thresholds(dir: &RunDir, summary: &Summary) -> (BTreeMap<OpKind, u64>, bool) {
+struct Thresholds {
+    ns: BTreeMap<OpKind, u64>,
+    /// Which percentile that is, where it was not given.
+    percentiles: BTreeMap<OpKind, String>,
+    given: bool,
+}
+
+fn thresholds(dir: &RunDir, summary: &Summary) -> Thresholds {
     let given = dir.manifest().plan.outlier_ns();
-    let of = |op: &OpKind| -> Option<u64> {
-        let totals = summary.ops.get(op)?;
+    let mut found = Thresholds {
+        ns: BTreeMap::new(),
+        percentiles: BTreeMap::new(),
+        given: given.is_some(),
+    };
+    for (op, totals) in &summary.ops {
+        if let Some(ns) = given {
+            found.ns.insert(*op, ns);
+            continue;
+        }
         let latency = totals.response.as_ref().unwrap_or(&totals.service);
         let mut list = latency.percentiles.iter().filter(|p| p.ns.is_some());
-        list.clone()
-            .find(|p| p.p == "99.9")
+        let best = list.clone().find(|p| p.p == "99.9");
+        if let Some((p, ns)) = best
             .or_else(|| list.rfind(|p| p.resolved))
-            .and_then(|p| p.ns)
-    };
-    let ops = summary.ops.keys();
-    let each = ops.filter_map(|op| Some((*op, given.or_else(|| of(op))?)));
-    (each.collect(), given.is_some())
+            .and_then(|p| Some((p.p.clone(), p.ns?)))
+        {
+            found.ns.insert(*op, ns);
+            found.percentiles.insert(*op, p);
+        }
+    }
+    found
 }
 
 fn blocked(judged: &[Judged]) -> Blocked {

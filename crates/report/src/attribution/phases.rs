@@ -155,7 +155,7 @@ fn hand_over(line: &mut Line, io: &LayerRow, at: i64, beside: &Beside<'_>, worke
     } else {
         after(line, io, at, beside);
     }
-    workers::wait(line, io, worker);
+    workers::wait(line, io, worker, beside);
 }
 
 /// An I/O without block I/O of its own.
@@ -293,15 +293,15 @@ fn asleep(off: &LayerRow, base: Phase, beside: &Beside<'_>) -> Phase {
 }
 
 /// What a waiter for a lock waited for: what who held it was asleep for, for at least half of the
-/// time. Who let go of it woke the waiter up. Where an idle CPU passed the wake-up on, nobody knows who
-/// that was: then another thread of the load that was asleep for so long.
+/// time. Who let go of it woke the waiter up. Where an idle CPU passed the wake-up on, or nobody was seen
+/// to wake it up, nobody knows who that was: then another thread of the load that was asleep for so long.
 fn holder(off: &LayerRow, beside: &Beside<'_>) -> Option<Phase> {
     let (from, to) = (off.start_ns, off.middle_ns?);
     let threads = &beside.all?.off;
     if let Some(waker) = off.waker {
         return slept_for(threads.get(&waker)?, from, to);
     }
-    let passed_on = off.other.as_deref().is_some_and(idle);
+    let passed_on = off.other.as_deref().is_none_or(idle);
     let mut others = threads
         .iter()
         .filter(|(worker, _)| Some(**worker) != off.worker);

@@ -164,6 +164,11 @@ pub fn wait(stack: &str) -> Wait {
     if has(OWN) { Wait::OwnIo } else { Wait::Unknown }
 }
 
+/// Whether a thread sleeps for a time that it has set itself.
+pub fn timed(stack: &str) -> bool {
+    stack.split(';').any(|f| f.contains("nanosleep"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

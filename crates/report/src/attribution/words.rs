@@ -2,7 +2,9 @@
 
 use super::{Explanation, Layer};
 use crate::format::{self, Script};
+use taillight_core::OpKind;
 use taillight_core::plan::TraceMode;
+use taillight_rundir::names;
 use taillight_rundir::trace_info::Rung;
 
 /// What blocks a thread, for all that rung perf can tell.
@@ -55,39 +57,49 @@ pub fn sentences(it: &Explanation, script: Script) -> Vec<String> {
     });
     parts.push(unknown);
     said.push(format!(
-        "Of {} outliers ({}), {}.",
-        format::count(it.outliers),
+        "Of {} ({}), {}.",
+        format::counted(it.outliers, "outlier"),
         threshold(it, script),
         parts.join("; ")
     ));
     said.push(format!(
-        "They make {} {}.",
-        format::count(it.episodes.len() as u64),
-        if it.episodes.len() == 1 {
-            "episode"
-        } else {
-            "episodes"
-        }
+        "They make {}.",
+        format::counted(it.episodes.len() as u64, "episode"),
     ));
     said.extend(limits(it));
     said
 }
 
+/// "1 outlier was", "2 outliers were".
+fn were(n: u64, what: &str) -> String {
+    let verb = if n == 1 { "was" } else { "were" };
+    format!("{} {verb}", format::counted(n, what))
+}
+
 /// What an outlier is here.
 fn threshold(it: &Explanation, script: Script) -> String {
-    let mut list: Vec<String> = it
-        .thresholds
-        .iter()
-        .map(|(op, ns)| format!("{}s above {}", op.name(), format::duration_ns(*ns, script)))
-        .collect();
+    let time = |ns: &u64| format::duration_ns(*ns, script);
     if it.given {
-        list.truncate(1);
         let ns = it.thresholds.values().next().copied().unwrap_or(0);
-        return format!("above {}", format::duration_ns(ns, script));
+        return format!("above {}", time(&ns));
     }
-    match list.is_empty() {
-        true => "no I/Os".to_owned(),
-        false => format!("{}: the slowest 0.1 %", list.join(", ")),
+    let slowest = |p: &String| {
+        let rest = p.parse::<f64>().map_or(0.0, |p| 100.0 - p);
+        // Without what binary fractions leave of 100 - 99.9.
+        format!("the slowest {} %", (rest * 1e6).round() / 1e6)
+    };
+    let mut levels: Vec<&String> = it.percentiles.values().collect();
+    levels.dedup();
+    let one = |(op, ns): (&OpKind, &u64)| {
+        let of = it.percentiles.get(op).filter(|_| levels.len() > 1);
+        let of = of.map_or(String::new(), |p| format!(", {}", slowest(p)));
+        format!("{}s above {}{of}", op.name(), time(ns))
+    };
+    let list: Vec<String> = it.thresholds.iter().map(one).collect();
+    match levels.as_slice() {
+        [] => "no I/Os".to_owned(),
+        [p] => format!("{}: {}", list.join(", "), slowest(p)),
+        _ => list.join("; "),
     }
 }
 
@@ -119,31 +131,42 @@ fn limits(it: &Explanation) -> Vec<String> {
         return said;
     }
     if it.info.rung == Rung::Perf {
-        let traced = format::count(c.traced);
         said.push(format!(
-            "{traced} I/Os were set beside what their threads did."
+            "{} set beside what their threads did.",
+            were(c.traced, "I/O")
         ));
     } else if block > 0 {
         said.push(format!(
-            "{}, {} reached a device; {} of these were seen from end to end.",
+            "{}, {} {}; {} of these were seen from end to end.",
             traced(it),
             format::count(block),
+            match c.unclear {
+                0 => "reached a device".to_owned(),
+                n => format!("reached a device ({} perhaps not)", format::count(n)),
+            },
             percent(c.matched, block)
         ));
     } else if c.traced > 0 {
         said.push(format!("{}, none had block I/O of its own.", traced(it)));
     }
+    if it.info.kept > 0 && c.traced == 0 {
+        said.push(format!(
+            "The trace is gone: there is no {} in the run directory; copy it back from where the run \
+             was made.",
+            names::LAYERS
+        ));
+    }
     if it.lacking > 0 {
         said.push(format!(
-            "{} outliers were not traced and are counted as unknown.",
-            format::count(it.lacking)
+            "{} not traced, and counted as unknown.",
+            were(it.lacking, "outlier")
         ));
     }
     let lost = it.info.events_lost + it.info.ios_lost;
     if lost > 0 {
         said.push(format!(
-            "{} trace events were lost: what was not seen counts as unknown.",
-            format::count(lost)
+            "{} lost: what was not seen counts as unknown.",
+            were(lost, "trace event")
         ));
     }
     if it.info.rung == Rung::Imported {
@@ -259,10 +282,9 @@ pub fn text(it: &Explanation, start_ns: i64) -> String {
         let at = (e.start_ns - start_ns) as f64 / 1e9;
         let span = (e.end_ns - e.start_ns).max(0) as u64;
         out.push_str(&format!(
-            "  at {at:.3} s, {} long: {} outliers up to {}, {}\n",
+            "  at {at:.3} s, {} long: {}, {}\n",
             time(span),
-            format::count(e.ios),
-            time(e.worst_ns),
+            e.size(Script::Plain),
             e.blame()
         ));
         for line in &e.evidence {
@@ -270,7 +292,8 @@ pub fn text(it: &Explanation, start_ns: i64) -> String {
         }
     }
     if heavy.len() > EPISODES {
-        out.push_str(&format!("  and {} lighter ones\n", heavy.len() - EPISODES));
+        let more = format::counted((heavy.len() - EPISODES) as u64, "lighter one");
+        out.push_str(&format!("  and {more}; all with --json\n"));
     }
     levels(it, &mut out);
     out
@@ -301,5 +324,62 @@ fn levels(it: &Explanation, out: &mut String) {
             format::count(level.ios),
             text.join(", ")
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn explained(levels: &[(OpKind, &str)]) -> Explanation {
+        Explanation {
+            info: serde_json::from_str(r#"{"mode":"outliers","rung":"bpf"}"#).unwrap(),
+            thresholds: levels.iter().map(|(op, _)| (*op, 2_000_000)).collect(),
+            percentiles: levels
+                .iter()
+                .map(|(op, p)| (*op, (*p).to_owned()))
+                .collect(),
+            given: false,
+            outliers: 1,
+            lacking: 1,
+            layers: Vec::new(),
+            episodes: Vec::new(),
+            levels: Vec::new(),
+            coverage: super::super::Coverage::default(),
+            ios: Vec::new(),
+            blocked: super::super::Blocked::default(),
+            counters: None,
+            begun_ns: None,
+        }
+    }
+
+    #[test]
+    fn the_percentile_that_was_used_is_named() {
+        let text = |levels: &[_]| threshold(&explained(levels), Script::Plain);
+        let read = "reads above 2.00 ms";
+        assert_eq!(
+            text(&[(OpKind::Read, "99.9")]),
+            format!("{read}: the slowest 0.1 %")
+        );
+        let both = [(OpKind::Read, "99"), (OpKind::Write, "99")];
+        let words = format!("{read}, writes above 2.00 ms: the slowest 1 %");
+        assert_eq!(text(&both), words);
+        let both = [(OpKind::Read, "99.9"), (OpKind::Write, "99")];
+        let words = format!("{read}, the slowest 0.1 %; writes above 2.00 ms, the slowest 1 %");
+        assert_eq!(text(&both), words);
+        let none = Explanation {
+            thresholds: BTreeMap::new(),
+            ..explained(&[])
+        };
+        assert_eq!(threshold(&none, Script::Plain), "no I/Os");
+    }
+
+    #[test]
+    fn one_is_one() {
+        let said = sentences(&explained(&[(OpKind::Read, "99.9")]), Script::Plain).join(" ");
+        assert!(said.starts_with("Of 1 outlier ("), "{said}");
+        assert!(said.contains("1 outlier was not traced"), "{said}");
     }
 }

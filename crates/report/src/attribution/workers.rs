@@ -6,6 +6,7 @@
 
 use taillight_rundir::layers::{Kind, LayerRow};
 
+use super::blocks::AT_ONCE;
 use super::phases::{Beside, Line, Phase, overlapping, stretch};
 use super::stacks::{self, Wait};
 
@@ -19,19 +20,29 @@ pub fn own(io: &LayerRow, kind: Kind, beside: &Beside<'_>) -> Vec<LayerRow> {
     rows.filter(|r| r.token == io.token).cloned().collect()
 }
 
-/// From the hand-over until the worker is known to be at it.
-pub fn wait(line: &mut Line, io: &LayerRow, doing: &Beside<'_>) {
+/// From the hand-over until the worker is known to be at it. `thread` is who handed it over.
+pub fn wait(line: &mut Line, io: &LayerRow, doing: &Beside<'_>, thread: &Beside<'_>) {
     let stretches = doing.off.iter().chain(doing.reclaim);
     let first = stretches
         .map(|r| r.start_ns)
         .filter(|from| *from >= line.at)
         .min();
-    let known = [io.held_ns, io.part_bio_ns, io.bio_ns, first, io.cqe_ns];
-    let begun = known.into_iter().flatten().filter(|at| *at >= line.at);
-    let begun = begun.min().unwrap_or(io.end_ns);
+    let known = [io.held_ns, io.part_bio_ns, io.bio_ns, first];
+    let known = known
+        .into_iter()
+        .flatten()
+        .filter(|at| *at >= line.at)
+        .min();
+    let told = io.cqe_ns.filter(|at| *at >= line.at);
+    let begun = known.into_iter().chain(told).min().unwrap_or(io.end_ns);
     if doing.blind {
         return line.to(begun, Phase::Unobserved);
     }
+    let late = known
+        .is_none()
+        .then(|| late(line.at, told?, thread))
+        .flatten();
+    let begun = late.map_or(begun, |(wake, _)| wake);
     let blockers = blockers(line.at, begun, io, doing);
     let sum: i64 = blockers.iter().map(|(from, to, _)| to - from).sum();
     if sum * 2 >= begun - line.at {
@@ -41,6 +52,21 @@ pub fn wait(line: &mut Line, io: &LayerRow, doing: &Beside<'_>) {
         }
     }
     line.to(begun, Phase::IoWorker);
+    if let Some((_, ran)) = late {
+        line.to(ran, Phase::Cpu);
+    }
+}
+
+/// The thread that handed an I/O over posts its end itself, once it runs. Where it was woken up,
+/// waited for a CPU and then found it done at once, that wait is what is known.
+fn late(from: i64, told: i64, thread: &Beside<'_>) -> Option<(i64, i64)> {
+    let row = overlapping(thread.off, from, told).last()?;
+    let wake = match row.state {
+        Some(0) => row.start_ns,
+        _ => row.middle_ns?,
+    };
+    let at_once = row.end_ns <= told && told - row.end_ns < AT_ONCE;
+    at_once.then_some((wake.max(from), row.end_ns))
 }
 
 /// What kept the workers meanwhile, by time, without overlaps: sleeps over other I/Os, room made in

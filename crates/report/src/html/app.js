@@ -71,7 +71,9 @@
     if (kind === "nines") { const v = ninesTicks(lo, hi); return [v, v.map(ninesLabel)]; }
     const units = { time: TIMES, bytes: BYTES, size: SIZES, number: COUNTS }[kind];
     if (!units) return null;
-    if (log) { const v = decades(lo, hi, 1.7 * room); return [v, v.map(x => label(units, x))]; }
+    // Decades of seconds are no round minutes.
+    const plain = units === TIMES ? TIMES.slice(1) : units;
+    if (log) { const v = decades(lo, hi, 1.7 * room); return [v, v.map(x => label(plain, x))]; }
     const v = linear(lo, hi, most, kind === "bytes" || kind === "size" ? 1024 : 10).filter(x => x >= 0);
     const unit = unitOf(units, Math.max(...v.map(Math.abs), 0));
     return [v, v.map(x => label(units, x, unit))];
@@ -192,6 +194,39 @@
       Plotly.relayout(other.node, { "xaxis.range": (range || other.home["xaxis.range"]).slice() });
     }
   };
+  // On a telephone: smaller words, a legend line for each entry below the others, fewer of the
+  // ticks that carry words of their own.
+  const SMALL = 10, CHAR = 0.56, LINE = 19;
+  const slim = (f, spec) => {
+    const room = f.node.clientWidth;
+    const layout = spec.layout;
+    layout.font = Object.assign({}, layout.font, { size: 11 });
+    layout.legend = Object.assign({}, layout.legend, { font: { size: SMALL } });
+    const listed = spec.data.filter(t => t.showlegend !== false && t.visible !== false && t.name);
+    const heads = new Set(listed.map(t => t.legendgroup).filter(group => group));
+    const lines = layout.showlegend === false ? 0 : listed.length + heads.size;
+    f.tall = f.tall || f.node.clientHeight;
+    f.node.style.height = f.tall + Math.max(0, lines - 2) * LINE + "px";
+    for (const note of layout.annotations || []) {
+      const fits = text => (room - 90) / (CHAR *
+        Math.max(...text.split("<br>").map(line => line.replace(/<[^>]*>/g, "").length)));
+      const size = (note.font && note.font.size) || 12;
+      if (!note.text || fits(note.text) >= size) continue;
+      // A panel's title stands above the words of its lines.
+      note.text = note.text.replace("</b>   ", "</b><br>").replaceAll("   ", "  ");
+      note.align = "left";
+      note.font = Object.assign({}, note.font, { size: Math.max(7, Math.min(9, fits(note.text))) });
+    }
+    for (const key of Object.keys(layout).filter(k => k.startsWith("xaxis"))) {
+      const axis = layout[key];
+      if (!axis.ticktext) continue;
+      // The last one is the tail's: the others are counted from it.
+      const step = Math.ceil(axis.ticktext.length * 15 / (room - 110));
+      const kept = (_, i, all) => (all.length - 1 - i) % step === 0;
+      axis.tickvals = axis.tickvals.filter(kept);
+      axis.ticktext = axis.ticktext.filter(kept);
+    }
+  };
   const draw = f => {
     if (f.drawn) return;
     f.drawn = true;
@@ -206,6 +241,7 @@
     if (f.node.clientWidth < 640) {
       for (const trace of spec.data) if (trace.mode === "lines+text") trace.mode = "lines";
     }
+    if (f.node.clientWidth < 480) slim(f, spec);
     spec.data.forEach((t, i) => { t.visible = effective(f, i); });
     for (const key of Object.keys(spec.layout).filter(isAxis)) {
       if (f.chosen[key + ".range"]) f.home[key + ".range"] = f.chosen[key + ".range"].slice();
@@ -215,7 +251,8 @@
     for (const [path, value] of Object.entries(colours(spec.layout))) put(spec.layout, path, value);
     const config = Object.assign({}, spec.config, {
       doubleClick: false,
-      displayModeBar: "hover",
+      // Where there is no room beside the legend the buttons would lie on it.
+      displayModeBar: f.node.clientWidth < 480 ? false : "hover",
       modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "resetScale2d", "zoomIn2d", "zoomOut2d"],
       toImageButtonOptions: { format: "png", scale: 2, filename: "taillight-" + f.id },
     });

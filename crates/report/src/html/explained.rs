@@ -16,6 +16,8 @@ pub struct Explained {
     stacks: Option<String>,
     /// The heaviest episodes.
     episodes: Vec<Episode>,
+    /// How many episodes are not shown, and where they are.
+    more: Option<String>,
     /// Layer, outliers, share, excess, with every stamp seen.
     layers: Vec<[String; 5]>,
     /// Trace points: what they see, and why not.
@@ -37,16 +39,16 @@ pub fn explained(it: &Explanation, start_ns: i64) -> Explained {
     let episodes = heavy.iter().filter_map(|e| {
         Some(Episode {
             title: format!(
-                "At {:.3} s: {} outliers up to {}, {}",
+                "At {:.3} s: {}, {}",
                 (e.start_ns - start_ns) as f64 / 1e9,
-                format::count(e.ios),
-                time(e.worst_ns),
+                e.size(Script::Fine),
                 e.blame()
             ),
             evidence: e.evidence.clone(),
             picture: picture::episode(e)?,
         })
     });
+    let episodes: Vec<Episode> = episodes.collect();
     let layers = it.layers.iter().map(|l| {
         [
             l.layer.name().replace('_', " "),
@@ -64,8 +66,46 @@ pub fn explained(it: &Explanation, start_ns: i64) -> Explained {
         sentences: words::sentences(it, Script::Fine),
         legend: picture::legend(it),
         stacks: picture::stacks(it),
-        episodes: episodes.collect(),
+        more: more(it.episodes.len(), episodes.len()),
+        episodes,
         layers: layers.collect(),
         programs: programs.collect(),
+    }
+}
+
+/// What is said of episodes without a place on the page.
+fn more(all: usize, shown: usize) -> Option<String> {
+    let hidden = all.saturating_sub(shown) as u64;
+    (hidden > 0).then(|| {
+        let which = if shown > 0 {
+            "lighter episode"
+        } else {
+            "episode"
+        };
+        format!(
+            "{} without a picture here: `taillight explain RUN --json` lists every one, with its \
+             evidence.",
+            format::counted(hidden, which)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_episodes_are_counted() {
+        assert_eq!(more(12, 12), None);
+        assert!(
+            more(13, 12)
+                .unwrap()
+                .starts_with("1 lighter episode without")
+        );
+        assert!(
+            more(23, 12)
+                .unwrap()
+                .starts_with("11 lighter episodes without")
+        );
     }
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use taillight_core::{Error, Result};
 use taillight_rundir::Summary;
 
-use crate::format::Script;
+use crate::format::{Script, written};
 use crate::make::{Brief, Frame};
 use crate::model::{Model, Table, overview};
 use crate::palette;
@@ -59,13 +59,13 @@ fn page_in(runs: &[Run], frame: &Frame, bundle: &str) -> Result<String> {
     let page = template
         .render(context! {
             title => frame.title.clone().unwrap_or_else(|| title(runs)),
-            lead => frame.text.clone(),
-            frame_tables => Serde(&frame.tables),
+            lead => written(&frame.text, Script::Fine),
+            frame_tables => Serde(frame_tables(frame)),
             version => env!("CARGO_PKG_VERSION"),
             several => runs.len() > 1,
             runs => Serde(run_views(runs)),
             overview => Serde(overview_table(runs)),
-            differs => Serde(differs::table(runs).filter(|_| frame.brief.is_none())),
+            differs => Serde(differs::table(runs).filter(|_| frame.brief.is_none() && frame.search.is_none())),
             charts => Serde(chart_views(&overlay, frame.brief.as_ref())?),
             links => Serde(links(runs, frame)),
             brief => frame.brief.is_some(),
@@ -129,6 +129,24 @@ fn run_views(runs: &[Run]) -> Vec<RunView> {
         details: details::details(run),
     };
     runs.iter().enumerate().map(view).collect()
+}
+
+/// Tables over the runs are made for the console as well, in its letters.
+fn frame_tables(frame: &Frame) -> Vec<Table> {
+    let mut tables = frame.tables.clone();
+    for table in &mut tables {
+        // Figures only: a name, in front or elsewhere, may have any letters.
+        for cell in table.rows.iter_mut().flat_map(|row| row.iter_mut().skip(1)) {
+            if cell.text.starts_with(|c: char| c.is_ascii_digit()) {
+                cell.text = written(&cell.text, Script::Fine);
+            }
+        }
+        table.note = table
+            .note
+            .as_deref()
+            .map(|note| written(note, Script::Fine));
+    }
+    tables
 }
 
 fn overview_table(runs: &[Run]) -> Option<Table> {
@@ -212,6 +230,7 @@ fn script_json(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Cell;
 
     #[test]
     fn the_bundle_is_the_library_alone() {
@@ -220,6 +239,27 @@ mod tests {
         assert!(!js.contains("MathJax-script"), "no typesetting library");
         assert!(js.len() < 5_000_000 && js.len() > 1_000_000, "{}", js.len());
         assert!(!js.contains("</script"));
+    }
+
+    #[test]
+    fn figures_of_the_frame_get_their_micro_sign_and_names_stay() {
+        let row = ["run 1 us", "12.0 us to 1.70 us", "host 9 us", "-"];
+        let table = Table {
+            id: "t",
+            title: String::new(),
+            note: None,
+            columns: Vec::new(),
+            rows: vec![row.map(Cell::new).to_vec()],
+            detail: false,
+            words: false,
+        };
+        let frame = Frame {
+            tables: vec![table],
+            ..Frame::default()
+        };
+        let made = frame_tables(&frame);
+        let texts: Vec<&str> = made[0].rows[0].iter().map(|c| c.text.as_str()).collect();
+        assert_eq!(texts, ["run 1 us", "12.0 µs to 1.70 µs", "host 9 us", "-"]);
     }
 
     #[test]

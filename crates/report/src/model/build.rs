@@ -19,38 +19,17 @@ pub fn model(summary: &Summary, script: Script) -> Model {
         verdict: VerdictView {
             tone,
             word: name,
-            text: fine(&summary.verdict.text, script),
+            text: format::written(&summary.verdict.text, script),
             reasons: summary
                 .verdict
                 .reasons
                 .iter()
-                .map(|r| fine(&r.text, script))
+                .map(|r| format::written(&r.text, script))
                 .collect(),
         },
         tiles: tiles(summary, script),
         tables: tables::all(summary, script),
         facts: facts(summary, script),
-    }
-}
-
-/// Verdicts are stored in plain letters; pages may show the real one.
-fn fine(text: &str, script: Script) -> String {
-    match script {
-        Script::Plain => text.to_owned(),
-        Script::Fine => {
-            let mut out = String::with_capacity(text.len());
-            let mut rest = text;
-            while let Some(at) = rest.find(" us") {
-                let (head, tail) = rest.split_at(at);
-                out.push_str(head);
-                let digit = head.ends_with(|c: char| c.is_ascii_digit());
-                let ends = !tail[3..].starts_with(|c: char| c.is_alphanumeric());
-                out.push_str(if digit && ends { " µs" } else { " us" });
-                rest = &tail[3..];
-            }
-            out.push_str(rest);
-            out
-        }
     }
 }
 
@@ -185,7 +164,12 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
 fn others(summary: &Summary, script: Script) -> Vec<(&'static str, String)> {
     let drives = summary.drives.iter();
     let mut said: Vec<_> = drives
-        .map(|d| ("Drive", format!("{}: {}", d.name, fine(&d.text, script))))
+        .map(|d| {
+            (
+                "Drive",
+                format!("{}: {}", d.name, format::written(&d.text, script)),
+            )
+        })
         .collect();
     said.extend(summary.bus.as_ref().map(|b| ("Bus", bus_words(b, script))));
     said.extend(crate::store::words(summary, script).map(|text| ("Store", text)));
@@ -298,7 +282,7 @@ fn losses(summary: &Summary) -> Vec<String> {
         (l.out_of_range, "latencies out of range"),
         (l.unfinished, "I/Os unfinished at the end"),
         (l.intervals, "intervals"),
-        (l.chunks, "capture chunks"),
+        (l.chunks, "capture files gone or unreadable"),
         (l.trace_events.unwrap_or(0), "trace events"),
     ];
     all.iter()
@@ -363,17 +347,4 @@ fn tracing(summary: &Summary, script: Script) -> Option<String> {
             format::percent(s)
         ))
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_units_become_micro() {
-        assert_eq!(
-            fine("12 us, tell us. 3 usable", Script::Fine),
-            "12 µs, tell us. 3 usable"
-        );
-    }
 }

@@ -146,6 +146,7 @@ fn measures(totals: &Totals) -> Vec<(&'static str, &Latency)> {
         ("end to end", &totals.end_to_end),
         (QUEUE, &totals.queue),
         (AFTER_ISSUE, &totals.after_issue),
+        ("first byte", &totals.first_byte),
     ];
     list.extend(
         rest.into_iter()

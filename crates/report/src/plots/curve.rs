@@ -102,6 +102,7 @@ fn split_one(overlay: &Overlay, i: usize, name: &str, run: usize) -> Option<Figu
             Measure::AfterIssue | Measure::EndToEnd => 0,
             Measure::Wait => 4,
             Measure::Sync => 3,
+            Measure::FirstByte => 2,
         };
         let look = Look {
             colour: palette::HUES[hue],
@@ -140,7 +141,7 @@ fn latencies(overlay: &Overlay) -> impl Iterator<Item = (usize, &Series)> {
         .flat_map(move |(run, data)| {
             data.series
                 .iter()
-                .filter(|s| matches!(s.measure, Measure::Response | Measure::Service))
+                .filter(|s| s.main || matches!(s.measure, Measure::Response | Measure::Service))
                 .filter(move |s| s.main || spare)
                 .filter(|s| !s.curve.is_empty())
                 .map(move |s| (run, s))

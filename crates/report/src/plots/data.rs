@@ -74,6 +74,8 @@ pub enum Measure {
     Queue,
     /// complete - issued.
     AfterIssue,
+    /// first - submit.
+    FirstByte,
     /// From the writer's stamp.
     EndToEnd,
     /// The sync inside a write.
@@ -89,6 +91,7 @@ impl Measure {
             Measure::Wait => "waiting to be sent",
             Measure::Queue => "before issue",
             Measure::AfterIssue => "after issue",
+            Measure::FirstByte => "first byte",
             Measure::EndToEnd => "end to end",
             Measure::Sync => "sync call",
         }
@@ -104,7 +107,8 @@ pub struct Series {
     pub name: String,
     /// What was timed.
     pub measure: Measure,
-    /// Whether it is the run's main measure (response when rate-limited, else service).
+    /// Whether it is the run's main measure: end to end where there is one, response when
+    /// rate-limited, else service.
     pub main: bool,
     /// Successful I/Os.
     pub count: u64,

@@ -4,7 +4,7 @@ use plotly::common::{Fill, Line, Mode, Visible};
 use plotly::{Plot, Scatter};
 use serde_json::json;
 
-use super::data::{Bin, Overlay, Series, escape};
+use super::data::{Bin, Measure, Overlay, Series, escape};
 use super::style::{self, Scale};
 use super::{AxisKind, Choice, Figure, Switch};
 use crate::format::{self, Script};
@@ -69,7 +69,8 @@ pub fn draw(overlay: &Overlay) -> Vec<Figure> {
 
 fn shown(series: &Series) -> bool {
     use super::data::Measure::{Response, Service};
-    matches!(series.measure, Response | Service) && !series.bins.is_empty()
+    let latency = series.main || matches!(series.measure, Response | Service);
+    latency && !series.bins.is_empty()
 }
 
 fn switch(top: f64, floor: f64) -> Switch {
@@ -134,10 +135,10 @@ fn trace(overlay: &Overlay, run: usize, series: &Series, crowded: bool) -> Box<d
 
 /// `read · 12.3 k IOPS`.
 pub fn legend(series: &Series) -> String {
-    let what = if series.main {
-        String::new()
-    } else {
-        format!(" ({})", series.measure.words())
+    // What a main line shows goes without saying, but for this.
+    let what = match series.main && series.measure != Measure::EndToEnd {
+        true => String::new(),
+        false => format!(" ({})", series.measure.words()),
     };
     format!(
         "{}{what} · {} IOPS",

@@ -91,20 +91,21 @@ pub const CHARTS: &[Chart] = &[
         draw: time::latency,
     },
     Chart {
+        id: "store-time",
+        title: "The store over time",
+        read: "What the store says of itself, sampled once an interval, on the time axis of the \
+               latency above: writes held back (of a single run also as the shaded ground of its \
+               latency), compaction, caches. It shows what happened at the same time; the store's \
+               words, not a cause.",
+        draw: store::draw,
+    },
+    Chart {
         id: "host-time",
         title: "The machine over time",
         read: "What disks, CPUs and memory did, on the time axis of the latency above them. Values are \
                means over one sample: they show what happened at the same time, not the cause. Thin \
                vertical lines are the slowest I/Os. Zooming one picture zooms the other.",
         draw: host::draw,
-    },
-    Chart {
-        id: "store-time",
-        title: "The store over time",
-        read: "What the store says of itself, sampled once an interval, on the time axis of the \
-               latency above: writes held back, compaction, caches. It shows what happened at the \
-               same time; the store's words, not a cause.",
-        draw: store::draw,
     },
     Chart {
         id: "throughput-time",
@@ -130,8 +131,8 @@ pub const CHARTS: &[Chart] = &[
         id: "split",
         title: "Where the time was spent",
         read: "Latency taken apart: waiting for a free slot, before issue (this tool's batch and the \
-               kernel's part of the call that submits it), after issue, and in the sync call \
-               inside a write.",
+               kernel's part of the call that submits it), after issue, in the sync call inside a \
+               write, and until the first byte of an object.",
         draw: curve::split,
     },
 ];

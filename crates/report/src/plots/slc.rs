@@ -78,7 +78,7 @@ fn figure(overlay: &Overlay, id: String, title: Option<String>, runs: &[usize]) 
 fn percentile_axis() -> Axis {
     let places: Vec<f64> = (0..SBK_21_LIST.len()).map(|i| i as f64).collect();
     let names = SBK_21_LIST.iter().map(ToString::to_string).collect();
-    style::axis("percentile; the factors split at the median")
+    style::axis("percentile, split at the median")
         .range(vec![-0.4, places.len() as f64 - 0.6])
         .tick_values(places)
         .tick_text(names)

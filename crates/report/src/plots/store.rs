@@ -1,6 +1,7 @@
 //! The target's own statistics over time: small pictures on the time axis of the latency.
 
 use plotly::common::{Line, Marker, Mode};
+use plotly::layout::{Shape, ShapeLayer, ShapeLine, ShapeType};
 use plotly::{Plot, Scatter};
 
 use super::data::{Overlay, RunData, escape};
@@ -63,6 +64,7 @@ const PANELS: [Panel; 6] = [
         entries: &[
             ("level0_files", "level-0 files", Level(1.0)),
             ("immutable_memtables", "memtables to flush", Level(1.0)),
+            ("snapshots", "snapshots held", Level(1.0)),
             ("running_compactions", "running compactions", Level(1.0)),
             ("running_flushes", "running flushes", Level(1.0)),
         ],
@@ -84,7 +86,11 @@ const PANELS: [Panel; 6] = [
         kind: AxisKind::Number,
         entries: &[
             ("write_amplification", "write", Level(1.0)),
-            ("space_amplification", "space", Level(1.0)),
+            (
+                "space_amplification",
+                "space, as RocksDB estimates",
+                Level(1.0),
+            ),
         ],
     },
     Panel {
@@ -156,7 +162,7 @@ fn hits(overlay: &Overlay) -> Option<Figure> {
             }
         }
     }
-    let words = ("Lookups answered from the cache", "%");
+    let words = ("Lookups that hit", "%");
     figure(overlay, "store-hits", words, AxisKind::Percent, &lines)
 }
 
@@ -263,6 +269,88 @@ fn points(data: &RunData, series: &str, how: How) -> Vec<(f64, f64)> {
     }
 }
 
+/// The ground of a picture of latency over time: darker the longer the store held writes back. Of one
+/// run only: the grounds of several would cover each other.
+pub fn stalls(overlay: &Overlay) -> Vec<Shape> {
+    let [data] = overlay.runs.as_slice() else {
+        return Vec::new();
+    };
+    let fine = joined(shares(data).into_iter());
+    if fine.len() <= MOST_BANDS {
+        return fine.iter().map(band).collect();
+    }
+    gridded(&shares(data)).iter().map(band).collect()
+}
+
+/// A page with more shapes is slow to move about in.
+const MOST_BANDS: usize = 300;
+
+/// From, to, and the share of the time that was stalled, per interval of the samples.
+fn shares(data: &RunData) -> Vec<(f64, f64, f64)> {
+    let stalls = data.store.iter().find(|(name, _)| name == "stall_ns_total");
+    let samples = stalls.map_or(Vec::new(), |(_, samples)| without_stub(samples));
+    let pairs = samples.windows(2).filter(|w| w[1].0 > w[0].0.max(0.0));
+    pairs
+        .map(|w| {
+            let share = (w[1].1 - w[0].1) * 1e-9 / (w[1].0 - w[0].0);
+            (w[0].0.max(0.0), w[1].0, share)
+        })
+        .collect()
+}
+
+/// From 1 to 4; whatever is more than nothing is seen.
+fn darkness(share: f64) -> u8 {
+    (share * 4.0).ceil().clamp(1.0, 4.0) as u8
+}
+
+/// From, to, and how dark; neighbours of one darkness are one.
+fn joined(shares: impl Iterator<Item = (f64, f64, f64)>) -> Vec<(f64, f64, u8)> {
+    let mut bands: Vec<(f64, f64, u8)> = Vec::new();
+    for (from, to, share) in shares.filter(|s| s.2 > 0.0) {
+        let dark = darkness(share);
+        match bands.last_mut() {
+            Some(last) if last.1 == from && last.2 == dark => last.1 = to,
+            _ => bands.push((from, to, dark)),
+        }
+    }
+    bands
+}
+
+/// The shares as means over cells of one length: at most [`MOST_BANDS`] over the whole run, so that
+/// no part of it looks calm only because the others had the shapes.
+fn gridded(shares: &[(f64, f64, f64)]) -> Vec<(f64, f64, u8)> {
+    let (Some(first), Some(last)) = (shares.first(), shares.last()) else {
+        return Vec::new();
+    };
+    let (begin, cell) = (first.0, (last.1 - first.0) / MOST_BANDS as f64);
+    let edge = |n: usize| begin + n as f64 * cell;
+    let mut stalled = vec![0.0; MOST_BANDS];
+    for (from, to, share) in shares.iter().filter(|s| s.2 > 0.0) {
+        let at = |t: f64| (((t - begin) / cell) as usize).min(MOST_BANDS - 1);
+        let (first, last) = (at(*from), at(*to));
+        for (n, sum) in (first..).zip(&mut stalled[first..=last]) {
+            *sum += (to.min(edge(n + 1)) - from.max(edge(n))).max(0.0) * share;
+        }
+    }
+    let cells = stalled.iter().enumerate();
+    joined(cells.map(|(n, s)| (edge(n), edge(n + 1), s / cell)))
+}
+
+fn band((from, to, dark): &(f64, f64, u8)) -> Shape {
+    let colour = palette::with_alpha(palette::CEILING, 0.03 * f64::from(*dark));
+    Shape::new()
+        .shape_type(ShapeType::Rect)
+        .layer(ShapeLayer::Below)
+        .x_ref("x")
+        .y_ref("paper")
+        .x0(*from)
+        .x1(*to)
+        .y0(0.0)
+        .y1(1.0)
+        .fill_color(colour)
+        .line(ShapeLine::new().width(0.0))
+}
+
 /// The samples without the last but one where the last follows it at once, as it does when a run ends:
 /// what is counted when it is over, such as a stall, would be a huge rate over that moment.
 fn without_stub(samples: &[(f64, f64)]) -> Vec<(f64, f64)> {
@@ -303,6 +391,54 @@ mod tests {
         let plot = serde_json::to_value(&figures[0].plot).unwrap();
         assert_eq!(plot["layout"]["yaxis"]["range"][1], 324.0);
         assert_eq!(plot["layout"]["yaxis"]["automargin"], false);
+    }
+
+    #[test]
+    fn a_stall_shades_the_latency_where_it_was() {
+        // Half a second of stalls, a whole one twice, none, a little one.
+        let stalls = [
+            (-0.5, 0.0),
+            (0.5, 5e8),
+            (1.5, 15e8),
+            (2.5, 25e8),
+            (3.5, 25e8),
+            (4.5, 26e8),
+        ];
+        let all = overlay(&[("stall_ns_total", &stalls)]);
+        let found = joined(shares(&all.runs[0]).into_iter());
+        assert_eq!(found, [(0.0, 0.5, 2), (0.5, 2.5, 4), (3.5, 4.5, 1)]);
+        assert_eq!(super::stalls(&all).len(), 3);
+        let none = overlay(&[("stall_ns_total", &[(0.0, 7.0), (1.0, 7.0)])]);
+        assert!(super::stalls(&none).is_empty());
+        let mut two = all.clone();
+        two.runs.push(two.runs[0].clone());
+        assert!(super::stalls(&two).is_empty(), "whose ground would it be?");
+    }
+
+    #[test]
+    fn stalls_that_come_and_go_shade_the_whole_run_with_few_shapes() {
+        // Every other second 0.4 s of stalls; none in the third quarter.
+        let calm = |n: u32| (2000..3000).contains(&n);
+        let mut total = 0.0;
+        let many: Vec<(f64, f64)> = (0..=4000)
+            .map(|n| {
+                total += if n % 2 == 1 && !calm(n) { 4e8 } else { 0.0 };
+                (f64::from(n), total)
+            })
+            .collect();
+        let busy = overlay(&[("stall_ns_total", &many)]);
+        let shapes = super::stalls(&busy);
+        assert!((1..=MOST_BANDS).contains(&shapes.len()), "{}", shapes.len());
+        let found = gridded(&shares(&busy.runs[0]));
+        let shaded = |from: f64, to: f64| -> f64 {
+            let cut = |b: &(f64, f64, u8)| (b.1.min(to) - b.0.max(from)).max(0.0);
+            found.iter().map(cut).sum()
+        };
+        let cell = 4000.0 / MOST_BANDS as f64;
+        assert!((shaded(0.0, 2000.0) - 2000.0).abs() <= cell, "{found:?}");
+        assert!(shaded(2000.0, 3000.0) <= 2.0 * cell, "{found:?}");
+        assert!((shaded(3000.0, 4000.0) - 1000.0).abs() <= cell, "{found:?}");
+        assert!(gridded(&[]).is_empty());
     }
 
     #[test]

@@ -102,7 +102,8 @@ fn latency_of(overlay: &Overlay, name: &str, id: String, title: Option<String>) 
         }))?;
     let layout = style::layout(if overlaid { tracks.len() } else { LEVELS.len() })
         .x_axis(style::elapsed_axis(overlay))
-        .y_axis(style::latency_axis("latency", lo, hi));
+        .y_axis(style::latency_axis("latency", lo, hi))
+        .shapes(super::store::stalls(overlay));
     let switches = if overlaid {
         vec![level_switch(&shown, first)]
     } else {

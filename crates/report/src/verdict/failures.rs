@@ -1,6 +1,6 @@
 //! What went wrong in a run: it failed, ended early, measured nothing, or I/Os of it failed.
 
-use taillight_core::Status;
+use taillight_core::{OpKind, Status};
 use taillight_rundir::RunStatus;
 use taillight_rundir::summary::{ErrorCount, Reason, Summary, VerdictStatus};
 
@@ -30,12 +30,40 @@ pub(super) fn partial(analysis: &Analysis, summary: &Summary) -> Option<(Verdict
                 .as_deref()
                 .unwrap_or("it was stopped or killed");
             let why = why.trim_end_matches('.');
-            format!("The run ended early: {why}.{}", kept(analysis, summary))
+            let how = match summary.losses.chunks {
+                0 if to_its_end(analysis, summary) => {
+                    "The run was measured to its end, but not completed"
+                }
+                0 => "The run ended early",
+                _ => "The run is not whole",
+            };
+            format!("{how}: {why}.{}", kept(analysis, summary))
         }
         RunStatus::Running => "The run is still going; this is what it has so far.".to_owned(),
         RunStatus::Complete | RunStatus::Failed => return None,
     };
     Some((VerdictStatus::Partial, reason("partial", text)))
+}
+
+/// Whether all that was planned was measured, so that what failed came after it: a check, or the
+/// clean-up. Only a run that wrote its intervals knows: of a killed one the last I/Os may be missing.
+fn to_its_end(analysis: &Analysis, summary: &Summary) -> bool {
+    if analysis.intervals.is_empty() {
+        return false;
+    }
+    let run = &analysis.manifest.plan.run;
+    let lasted = summary.totals.duration_ns;
+    run.duration.is_some_and(|time| lasted >= time.0)
+        || run
+            .operations
+            .is_some_and(|n| operations(analysis, summary) >= n)
+}
+
+/// Operations as the plan counts them. Totals hold both halves of a read-modify-write; it is one.
+fn operations(analysis: &Analysis, summary: &Summary) -> u64 {
+    let whole = analysis.groups.iter().filter(|g| g.op == OpKind::Rmw);
+    let twice: u64 = whole.map(|g| g.tally.count).sum();
+    summary.totals.count.saturating_sub(twice)
 }
 
 /// What there is of a run that ended early: `All 12,345 I/Os of its 3.2 s (of 10 s planned) were kept.`
@@ -57,6 +85,13 @@ fn kept(analysis: &Analysis, summary: &Summary) -> String {
         return format!(" Only its {count} slowest I/Os were kept.");
     }
     let time = format::duration_ns(summary.totals.duration_ns, Script::Plain);
+    if summary.losses.ios > 0 {
+        let lost = format::count(summary.losses.ios);
+        return format!(
+            " Of the {count} I/Os of its {time}{planned}, all are counted, but {lost} are not kept \
+             one by one."
+        );
+    }
     format!(" All {count} I/Os of its {time}{planned} were kept.")
 }
 

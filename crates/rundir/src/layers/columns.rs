@@ -71,4 +71,8 @@ pub(super) const COLUMNS: &[Column<Row>] = &[
     column!(part_issue_ns, OptI64),
     column!(part_done_ns, OptI64),
     column!(sync_punt_ns, OptI64),
+    column!(second_bio_ns, OptI64),
+    column!(second_alloc_ns, OptI64),
+    column!(second_issue_ns, OptI64),
+    column!(second_done_ns, OptI64),
 ];

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 use taillight_core::{Clock, MonoClock};
-use taillight_rundir::layers::{Kind, LayerRow};
+use taillight_rundir::layers::{Kind, LayerRow, flags};
 use taillight_rundir::trace_info::ProgramInfo;
 
 use super::cost::Cost;
@@ -172,6 +172,10 @@ pub fn io_row(s: &Seen) -> LayerRow {
         part_alloc_ns: stamp(s.part_alloc),
         part_issue_ns: stamp(s.part_issue),
         part_done_ns: stamp(s.part_done),
+        second_bio_ns: stamp(s.second_bio),
+        second_alloc_ns: stamp(s.second_alloc),
+        second_issue_ns: stamp(s.second_issue),
+        second_done_ns: stamp(s.second_done),
         sync_punt_ns: stamp(s.sync_punt),
         ..LayerRow::default()
     }
@@ -197,6 +201,7 @@ pub fn event_row(e: &Event, symbols: &Symbols) -> LayerRow {
             row.state = Some(e.a);
             row.middle_ns = stamp(e.middle).filter(|_| e.a != 0);
             row.waker = u64::from(e.waker).checked_sub(1);
+            row.flags = (e.b != 0).then_some(flags::WOKEN_BY_OWN);
         }
         EventKind::Worker => {
             row.kind = Kind::Worker;
@@ -221,6 +226,7 @@ pub fn event_row(e: &Event, symbols: &Symbols) -> LayerRow {
             row.token = (e.b != 0).then_some(e.b);
         }
         EventKind::Gap => row.kind = Kind::Gap,
+        EventKind::Flush => row.kind = Kind::Flush,
     }
     row
 }

@@ -26,7 +26,11 @@ pub const C_ISSUES: usize = 4;
 pub const STAMPED: u64 = 1;
 /// Some do not: the program on the issue is needed.
 pub const BARE: u64 = 2;
-/// Others' I/Os on the disks under test.
+/// No count: the one file of the run: its inode's number, of a block device the device's; 0 for
+/// unknown.
+pub const C_FILE: usize = 5;
+/// I/Os on the disks under test that are none of the load's: others', the program's own other threads',
+/// what the kernel reads ahead.
 pub const C_NEIGHBOURS: usize = 3;
 
 /// One operation in flight, a cache line for each who writes: the process, the block layer's
@@ -46,7 +50,8 @@ pub struct Slot {
     pub answered: AtomicU64,
     /// Operations of the thread that ended; in the first slot of each.
     pub ended: AtomicU64,
-    own: AtomicU64,
+    /// Where it ends in the file, bytes; 0 when that is not known.
+    pub to: AtomicU64,
 
     pub seen: AtomicU64,
     pub bio_first: AtomicU64,
@@ -79,7 +84,7 @@ pub struct Slot {
     pub low_bios: AtomicU32,
     pub low_parts: AtomicU32,
     low_pad: AtomicU32,
-    more: AtomicU64,
+    request: AtomicU64,
 
     pub seen_part: AtomicU64,
     pub part_bio: AtomicU64,
@@ -91,6 +96,15 @@ pub struct Slot {
     pub rounds: AtomicU32,
     part_pad: AtomicU32,
     part_own: AtomicU64,
+
+    pub seen_second: AtomicU64,
+    pub second_bio: AtomicU64,
+    pub second_alloc: AtomicU64,
+    pub second_issue: AtomicU64,
+    pub second_done: AtomicU64,
+    /// When a part came last that could be of any operation of the thread; in the first slot of each.
+    pub unplaced: AtomicU64,
+    second_own: [AtomicU64; 2],
 }
 
 /// One thread of the load.
@@ -98,10 +112,10 @@ pub struct Slot {
 #[repr(C)]
 pub struct Thread {
     pub pid: AtomicU32,
-    /// Its only slot.
+    /// Its first slot.
     pub slot: AtomicU32,
-    /// Whether it has one operation at a time.
-    pub single: AtomicU32,
+    /// How many slots it has.
+    pub depth: AtomicU32,
     by: AtomicU32,
     current: AtomicU64,
     /// When it left the CPU; 0 since it was seen to come back.
@@ -135,6 +149,8 @@ pub enum EventKind {
     Worker,
     /// One came back unseen, some time in between.
     Gap,
+    /// A disk flushed its cache.
+    Flush,
 }
 
 /// One event, as the programs write it.
@@ -192,6 +208,7 @@ impl Event {
             5 => EventKind::Reclaim,
             6 => EventKind::Worker,
             7 => EventKind::Gap,
+            8 => EventKind::Flush,
             _ => return None,
         };
         let mut stack = [0; FRAMES];
@@ -234,13 +251,14 @@ mod tests {
 
     #[test]
     fn layouts_are_those_of_the_header() {
-        assert_eq!(size_of::<Slot>(), 320);
+        assert_eq!(size_of::<Slot>(), 384);
         assert_eq!(size_of::<Thread>(), 128);
         assert_eq!(std::mem::offset_of!(Slot, seen), 64);
         assert_eq!(std::mem::offset_of!(Slot, flags), 116);
         assert_eq!(std::mem::offset_of!(Slot, seen_more), 128);
         assert_eq!(std::mem::offset_of!(Slot, seen_low), 192);
         assert_eq!(std::mem::offset_of!(Slot, seen_part), 256);
+        assert_eq!(std::mem::offset_of!(Slot, seen_second), 320);
         assert_eq!(std::mem::offset_of!(Thread, off), 24);
         assert_eq!(EVENT_BYTES, 256);
     }

@@ -7,6 +7,7 @@
 pub(crate) mod collect;
 pub(crate) mod cost;
 pub(crate) mod layout;
+mod own;
 pub(crate) mod probe;
 pub(crate) mod programs;
 mod pulse;

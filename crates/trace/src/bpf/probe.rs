@@ -4,6 +4,7 @@
 //! Hot path: a few stores into shared memory, one histogram bucket. What is kept goes into a batch
 //! that is swapped for an empty one when full; without an empty one it is counted as lost.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -13,7 +14,8 @@ use taillight_core::probe::{Probe, ProbeSeat, Probes, Token};
 use taillight_core::{Error, Op, OpKind, Result, Stamp};
 use taillight_rundir::layers::flags;
 
-use super::layout::{SLOTS, Slot};
+use super::layout::{C_FILE, SLOTS, Slot};
+use super::own;
 use super::programs::Programs;
 use super::pulse;
 use super::running::{Keep, Running};
@@ -65,6 +67,10 @@ pub struct Seen {
     pub part_alloc: u64,
     pub part_issue: u64,
     pub part_done: u64,
+    pub second_bio: u64,
+    pub second_alloc: u64,
+    pub second_issue: u64,
+    pub second_done: u64,
     pub sync_punt: u64,
     pub rounds: u32,
     /// From, to: the thread came back to the CPU meanwhile, unseen.
@@ -88,6 +94,10 @@ pub struct Common {
     pub late: bool,
     /// From this latency on an I/O is kept, ns.
     pub threshold: Option<u64>,
+    /// An operation's offset is one in the only file.
+    pub plain: bool,
+    /// What is measured.
+    pub path: Option<PathBuf>,
     /// Makes tokens unlike those of other processes.
     pub nonce: u64,
 }
@@ -108,7 +118,7 @@ impl Probes for BpfProbes {
         let thread = common.programs.threads.get(index);
         thread.pid.store(tid, Relaxed);
         thread.slot.store(seat.first_slot, Relaxed);
-        thread.single.store(u32::from(seat.depth == 1), Release);
+        thread.depth.store(seat.depth, Release);
         for slot in seat.first_slot..seat.first_slot + seat.depth {
             let slot = common.programs.slots.get(slot as usize);
             slot.worker.store(u64::from(seat.worker), Relaxed);
@@ -118,6 +128,11 @@ impl Probes for BpfProbes {
             .tids
             .lock()
             .map_err(|_| Error::internal("another worker panicked while it was registered"))?;
+        // The target is there by now, also when the run itself has made it.
+        let file = common.path.as_deref().and_then(own::number);
+        if let (true, Some(number)) = (common.plain, file) {
+            common.programs.counters.get(C_FILE).store(number, Relaxed);
+        }
         tids.insert(tid, u32::from(seat.worker), 0).map_err(|e| {
             Error::unavailable("a worker cannot be registered for tracing").source(e)
         })?;
@@ -177,6 +192,9 @@ impl Probe for BpfProbe {
             };
         }
         let shared = self.common.programs.slots.get(slot as usize);
+        if self.common.plain {
+            shared.to.store(op.offset.wrapping_add(op.size), Relaxed);
+        }
         shared.begin.store(at.0 as u64, Relaxed);
         shared.token.store(token.0, Release);
     }
@@ -258,6 +276,11 @@ impl BpfProbe {
             self.reaches |= seen.parts > 0;
             seen.bios = parts_of(&seen, self.reaches);
         }
+        let first = self.common.programs.slots.get(self.first_slot as usize);
+        if first.unplaced.load(Relaxed) >= begun.submit as u64 {
+            seen.flags |= flags::UNCLEAR as u32;
+        }
+        seen.bios = settled(&seen);
         seen.wake = thread.last_wake.load(Relaxed);
         seen.run = thread.last_in.load(Relaxed);
         let since = |now: &AtomicU64, then: u64| now.load(Relaxed).saturating_sub(then);
@@ -286,17 +309,15 @@ impl BpfProbe {
 /// What the programs wrote about this very operation.
 fn look(s: &Slot, token: Token) -> Seen {
     let of = |line: &AtomicU64| line.load(Ordering::Acquire) == token.0;
-    let (block, more, low, part, served) = (
+    let (block, more, low, served) = (
         of(&s.seen),
         of(&s.seen_more),
         of(&s.seen_low),
-        of(&s.seen_part),
         of(&s.seen_served),
     );
-    let get = |known: bool, v: &AtomicU64| if known { v.load(Relaxed) } else { 0 };
-    let half = |known: bool, v: &AtomicU32| if known { v.load(Relaxed) } else { 0 };
     let bio_first = get(block, &s.bio_first);
     let bio_last = get(more, &s.bio_last);
+    let early = early(s, token);
     Seen {
         worker: 0,
         op: OpKind::Read,
@@ -342,14 +363,61 @@ fn look(s: &Slot, token: Token) -> Seen {
         punt: get(more, &s.punt),
         served: get(served, &s.served),
         answered: get(served, &s.answered),
-        part_bio: get(part, &s.part_bio),
-        part_alloc: get(part, &s.part_alloc),
-        part_issue: get(part, &s.part_issue),
-        part_done: get(part, &s.part_done),
-        sync_punt: get(part, &s.sync_punt),
-        rounds: half(part, &s.rounds),
+        part_bio: early.part[0],
+        part_alloc: early.part[1],
+        part_issue: early.part[2],
+        part_done: early.part[3],
+        second_bio: early.second[0],
+        second_alloc: early.second[1],
+        second_issue: early.second[2],
+        second_done: early.second[3],
+        sync_punt: early.sync_punt,
+        rounds: early.rounds,
         unseen: (0, 0),
     }
+}
+
+/// What is known of rounds of parts before the last one; 0 where nothing is.
+struct Early {
+    /// First queued, allocated, issued, done: of the round that took longest.
+    part: [u64; 4],
+    /// The same, of the one next to it.
+    second: [u64; 4],
+    sync_punt: u64,
+    rounds: u32,
+}
+
+fn early(s: &Slot, token: Token) -> Early {
+    let of = |line: &AtomicU64| line.load(Ordering::Acquire) == token.0;
+    let (part, second) = (of(&s.seen_part), of(&s.seen_second));
+    let round = |known: bool, stamps: [&AtomicU64; 4]| stamps.map(|v| get(known, v));
+    Early {
+        part: round(
+            part,
+            [&s.part_bio, &s.part_alloc, &s.part_issue, &s.part_done],
+        ),
+        second: round(
+            second,
+            [
+                &s.second_bio,
+                &s.second_alloc,
+                &s.second_issue,
+                &s.second_done,
+            ],
+        ),
+        sync_punt: get(part, &s.sync_punt),
+        rounds: half(part, &s.rounds),
+    }
+}
+
+/// A field of a line that is known to be of this operation.
+fn get(known: bool, v: &AtomicU64) -> u64 {
+    if known { v.load(Relaxed) } else { 0 }
+}
+
+/// The same, of 32 bits.
+fn half(known: bool, v: &AtomicU32) -> u32 {
+    if known { v.load(Relaxed) } else { 0 }
 }
 
 /// How many parts an I/O has whose completions took all stamps: those seen, and one more when they
@@ -358,6 +426,14 @@ fn parts_of(seen: &Seen, reaches: bool) -> u32 {
     let data = matches!(seen.op, OpKind::Read | OpKind::Write) && seen.served == 0;
     let whole = u64::from(seen.sectors) * 512 >= seen.size;
     let least = seen.parts + u32::from(data && !whole && reaches);
+    seen.bios.max(least)
+}
+
+/// How many parts an I/O has. One that may have had more than those seen is seen in part. One without
+/// any may have had none: only its flag says that this is not known.
+fn settled(seen: &Seen) -> u32 {
+    let more = seen.flags & flags::UNCLEAR as u32 != 0 && seen.bios > 0;
+    let least = if more { seen.parts + 1 } else { 0 };
     seen.bios.max(least)
 }
 
@@ -399,6 +475,14 @@ mod tests {
         assert_eq!(parts_of(&io(1, 8), true), 2, "half of it");
         assert_eq!(parts_of(&io(0, 0), true), 1, "the completion went unseen");
         assert_eq!(parts_of(&io(0, 0), false), 0, "a hole: no disk has it");
+        let mut unclear = io(1, 16);
+        (unclear.bios, unclear.flags) = (1, flags::UNCLEAR as u32 | 8);
+        assert_eq!(settled(&unclear), 2, "perhaps not all of it");
+        unclear.bios = 0;
+        assert_eq!(settled(&unclear), 0, "the flag says that it is not known");
+        unclear.flags = 8;
+        unclear.bios = 1;
+        assert_eq!(settled(&unclear), 1);
         let mut sync = io(1, 0);
         sync.op = OpKind::Fsync;
         assert_eq!(parts_of(&sync, true), 1, "no data");

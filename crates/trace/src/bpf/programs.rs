@@ -87,6 +87,7 @@ const PROGRAMS: &[Program] = &[
         "sched_switch",
         "threads off the CPU and why",
     ),
+    always("sched_waking", "sched_waking", "who wakes a thread up"),
     always(
         "sched_wakeup",
         "sched_wakeup",
@@ -161,6 +162,8 @@ pub struct Config {
     pub all: bool,
     /// Of direct I/O, completions take all stamps.
     pub late: bool,
+    /// What kind of file the target is: bits of `S_IFMT`.
+    pub kind: u32,
     /// Some worker queues operations that are not direct.
     pub queued: bool,
     /// Bytes of the ring of events, a power of two; none for the usual size.
@@ -269,10 +272,21 @@ fn open(config: &Config, symbols: &Symbols, btf: &Btf) -> Result<Ebpf> {
         .override_global("cfg_tgid", &pid, true)
         .override_global("cfg_off_ns", &config.off_ns, true)
         .override_global("cfg_late", &late, true);
+    let page_bits = rustix::param::page_size().trailing_zeros();
+    loader
+        .override_global("cfg_page_bits", &page_bits, true)
+        .override_global("cfg_kind", &config.kind, true);
     let submit = symbols.range("io_submit_sqes").unwrap_or_default();
     loader
         .override_global("cfg_submit_from", &submit.start, true)
         .override_global("cfg_submit_to", &submit.end, true);
+    // Handlers of interrupts lie together; where is not known they are nowhere.
+    let irq = ["__irqentry_text_start", "__irqentry_text_end"];
+    let ends = symbols.addresses(&irq);
+    let irq = irq.map(|name| ends.get(name).copied().unwrap_or_default());
+    loader
+        .override_global("cfg_irq_from", &irq[0], true)
+        .override_global("cfg_irq_to", &irq[1], true);
     for (global, value) in &values {
         loader.override_global(global, value, true);
     }
@@ -403,4 +417,70 @@ fn region<T: super::sys::Shared>(ebpf: &Ebpf, name: &'static str, n: usize) -> R
             .with("map", name)
             .source(e)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often the program on the issue is attached, as the kernel says.
+    fn attached(programs: &Programs) -> usize {
+        let mut ebpf = programs.ebpf.lock().unwrap();
+        let id = known(&mut ebpf, ISSUE).unwrap().info().unwrap().id();
+        let links = aya::programs::loaded_links().flatten();
+        links.filter(|l| l.program_id() == id).count()
+    }
+
+    #[test]
+    fn the_program_on_the_issue_goes_and_comes_back_once() {
+        let sys = Sys::default();
+        let config = Config {
+            late: true,
+            ..Config::default()
+        };
+        let Ok((programs, _ring)) = load(&config, &Symbols::read(&sys), &sys) else {
+            eprintln!("skipped: no trace programs here");
+            return;
+        };
+        let say = |state| {
+            programs.counters.get(C_ISSUES).store(state, Relaxed);
+            programs.settle_issue();
+            attached(&programs)
+        };
+        assert_eq!(say(0), 1, "nothing is known yet");
+        assert_eq!(say(STAMPED), 0, "requests know by themselves");
+        assert_eq!(say(STAMPED), 0);
+        assert_eq!(say(BARE), 1, "one does not");
+        assert_eq!(say(BARE), 1);
+        assert_eq!(
+            say(STAMPED),
+            0,
+            "the programs do not say that again; it would do no harm"
+        );
+    }
+
+    #[test]
+    fn programs_that_wait_to_be_wanted_are_attached_once() {
+        let sys = Sys::default();
+        let config = Config {
+            queued: true,
+            ..Config::default()
+        };
+        let Ok((programs, _ring)) = load(&config, &Symbols::read(&sys), &sys) else {
+            eprintln!("skipped: no trace programs here");
+            return;
+        };
+        let points = || -> Vec<String> {
+            let came = programs.attach_wanted().into_iter();
+            came.inspect(|p| assert_eq!(p.missing, None))
+                .map(|p| p.trace_point)
+                .collect()
+        };
+        assert!(points().is_empty());
+        programs.counters.get(C_PUNTED).store(1, Relaxed);
+        assert_eq!(points(), ["io_uring_complete"]);
+        assert!(points().is_empty(), "only once");
+        programs.counters.get(C_WANTED).store(1, Relaxed);
+        assert_eq!(points(), ["io_uring_submit_req"]);
+    }
 }

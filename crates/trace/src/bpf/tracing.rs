@@ -3,12 +3,13 @@
 //! What it is: what `tracer` starts and ends when the kernel takes trace programs. What it is not:
 //! the choice of the rung.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::unbounded;
-use taillight_core::plan::TraceMode;
+use taillight_core::plan::{TargetPlan, TraceMode};
 use taillight_core::{Error, Result};
 use taillight_rundir::RunDir;
 use taillight_rundir::layers::LayerWriter;
@@ -17,6 +18,7 @@ use taillight_rundir::trace_info::{ProgramInfo, Stopped, TraceInfo};
 use super::collect::{self, Gathered, Sources};
 use super::cost;
 use super::layout::{C_LOST, C_NEIGHBOURS};
+use super::own;
 use super::probe::{BpfProbes, Common, Seen};
 use super::programs::{self, Config};
 use super::pulse::{self, Pulse};
@@ -122,6 +124,7 @@ impl Tracing {
             all,
             late: itself && !all,
             queued: queued && !itself,
+            kind: wish.path.map_or(0, own::kind),
             ring: plan.trace.buffer.and_then(|b| u32::try_from(b.0).ok()),
         };
         let symbols = Symbols::read(sys);
@@ -156,6 +159,8 @@ impl Tracing {
             tally: Arc::new(Tally::default()),
             all,
             late: config.late,
+            plain: plain(&plan.target),
+            path: wish.path.map(Path::to_owned),
             threshold: plan.outlier_ns(),
             nonce: nonce(),
         };
@@ -219,9 +224,18 @@ fn write(dir: &RunDir, gathered: Gathered, symbols: &Symbols) -> Result<()> {
     writer.rows(events.iter().map(|e| collect::event_row(e, symbols)))?;
     writer.rows(gathered.quota.iter().map(collect::quota_row))?;
     writer.rows(gathered.gaps.iter().map(collect::gap_row))?;
-    writer.rows(ios.iter().filter_map(|s| collect::unseen_row(s)))?;
+    // A queue's I/Os share the stretch in which their thread was not seen: one row tells it.
+    let mut unseen: Vec<_> = ios.iter().filter(|s| s.unseen.1 > 0).collect();
+    unseen.dedup_by_key(|s| (s.worker, s.unseen));
+    writer.rows(unseen.into_iter().filter_map(|s| collect::unseen_row(s)))?;
     writer.rows(ios.into_iter().map(collect::io_row))?;
     writer.commit()
+}
+
+/// Whether the offsets of operations are those in the one file there is.
+fn plain(target: &TargetPlan) -> bool {
+    let files = target.options.get("files").and_then(|v| v.as_integer());
+    target.driver == "file" && files == Some(1)
 }
 
 /// A start for generations: 14 random bits above 37 that count operations.

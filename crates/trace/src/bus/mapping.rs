@@ -258,7 +258,7 @@ impl Mapping {
             (_, Some((i, column))) => start.checked_add(column.unit.parse(at(i)?)?)?,
             _ => return None,
         };
-        if !align::is_stamp(start) || !align::is_stamp(end) {
+        if !align::is_stamp(start) || !align::is_stamp(end) || end < start {
             return None;
         }
         let block = self.lba.block.unwrap_or(512);

@@ -32,7 +32,7 @@ pub struct Commands {
     pub list: Vec<Cmd>,
     /// Lines of other commands.
     pub other: usize,
-    /// Lines that could not be read.
+    /// Lines that could not be read, or whose command ends before it begins.
     pub bad: usize,
 }
 
@@ -69,6 +69,7 @@ pub fn commands(text: &str, map: &Mapping) -> Result<Commands> {
 /// `Unavailable` when the directory cannot be written.
 pub fn join(dir: &RunDir, file: &str, commands: &Commands) -> Result<BusInfo> {
     sums::intact(dir)?;
+    readable(commands)?;
     let rows = traced(dir)?;
     let host: Vec<Cmd> = rows.iter().filter_map(cmd).collect();
     let refuse = |share: f64| {
@@ -114,6 +115,19 @@ pub fn join(dir: &RunDir, file: &str, commands: &Commands) -> Result<BusInfo> {
     };
     write_bus(dir, &info, &split)?;
     Ok(info)
+}
+
+/// A table most of which is no command is read by a wrong mapping, whatever its rest may fit.
+fn readable(commands: &Commands) -> Result<()> {
+    let all = commands.list.len() + commands.bad;
+    if (commands.bad as f64) <= all as f64 * (1.0 - LEAST) {
+        return Ok(());
+    }
+    Err(
+        Error::usage("too many lines of the table cannot be read, or end before they begin")
+            .with("lines", format!("{} of {all}", commands.bad))
+            .hint("check the columns and units of time, of end or latency, of lba and blocks in the mapping file"),
+    )
 }
 
 /// Traced I/Os that were one command each.
@@ -309,6 +323,23 @@ mod tests {
         assert!(dir.existing(names::BUS).is_none());
         let few_missing = commands(&table(|i| i % 40 != 1), &map).unwrap();
         assert!(join(&dir, "x", &few_missing).is_ok());
+    }
+
+    #[test]
+    fn a_latency_taken_for_the_end_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = run(&home.path().join("run"));
+        // The first commands of a capture that begins at 0 may still end after they begin.
+        let text: String = (0..600)
+            .map(|i| format!("{i}0.0,0x02,{i},0,80.0\n"))
+            .collect();
+        let text = format!("x\nStart,Op,SLBA,NLB,Response\n{text}");
+        let map = Mapping::parse(&MAP.replace("[latency]", "[end]")).unwrap();
+        let found = commands(&text, &map).unwrap();
+        assert_eq!((found.list.len(), found.bad), (9, 591));
+        let e = join(&dir, "x", &found).unwrap_err();
+        assert!(e.to_string().contains("591 of 600"), "{e}");
+        assert!(e.hint_text().is_some() && dir.existing(names::BUS).is_none());
     }
 
     #[test]

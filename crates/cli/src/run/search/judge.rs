@@ -10,6 +10,7 @@ use taillight_rundir::summary::Summary;
 use taillight_stats::{Pct, needed_two_sided};
 use taillight_suite::search::Verdict;
 
+use super::clusters::Clusters;
 use crate::run::series;
 
 /// A judged probe.
@@ -31,6 +32,8 @@ pub struct Judged {
     pub lo_ns: Option<u64>,
     /// Upper end.
     pub hi_ns: Option<u64>,
+    /// Whether the interval is the one by episodes.
+    pub clustered: bool,
 }
 
 impl Default for Judged {
@@ -47,6 +50,7 @@ impl Default for Judged {
             ns: None,
             lo_ns: None,
             hi_ns: None,
+            clustered: false,
         }
     }
 }
@@ -62,14 +66,39 @@ impl Judged {
     }
 }
 
-/// Judges a probe; none when there is no result of the workload.
-pub fn judge(summary: Option<&Summary>, search: &SearchPlan, workload: &str) -> Option<Judged> {
+/// The percentile a probe is judged by, as value and with the I/Os it rests on; none below the 90th,
+/// where slow I/Os are no exceptions that could come together.
+pub fn latency(
+    summary: Option<&Summary>,
+    search: &SearchPlan,
+    workload: &str,
+) -> Option<(Pct, u64, u64)> {
+    let of = summary?.workloads.iter().find(|w| w.name == workload)?;
+    let latency = of.totals.response.as_ref().unwrap_or(&of.totals.service);
+    let at: Pct = search.at.parse().ok()?;
+    let ns = series::percentile(&latency.percentiles, &search.at)?.ns?;
+    (at >= Pct::nines(1)?).then_some((at, ns, latency.count))
+}
+
+/// Judges a probe; none when there is no result of the workload. `clusters` is the interval by
+/// episodes, where there is one.
+pub fn judge(
+    summary: Option<&Summary>,
+    search: &SearchPlan,
+    workload: &str,
+    clusters: Option<Clusters>,
+) -> Option<Judged> {
     let summary = summary?;
     let of = summary.workloads.iter().find(|w| w.name == workload)?;
     let totals = &of.totals;
     let latency = totals.response.as_ref().unwrap_or(&totals.service);
     let it = series::percentile(&latency.percentiles, &search.at);
-    let (lo_ns, hi_ns) = (it.and_then(|p| p.lo_ns), it.and_then(|p| p.hi_ns));
+    let (mut lo_ns, mut hi_ns) = (it.and_then(|p| p.lo_ns), it.and_then(|p| p.hi_ns));
+    if let Some(wide) = clusters {
+        // An end that the episodes cannot give is open.
+        lo_ns = lo_ns.zip(wide.lo_ns).map(|(a, b)| a.min(b));
+        hi_ns = hi_ns.zip(wide.hi_ns).map(|(a, b)| a.max(b));
+    }
     let ceiling = search.ceiling.0;
     let saturation = &summary.saturation;
     let (verdict, reason) = if saturation.saturated {
@@ -81,7 +110,8 @@ pub fn judge(summary: Option<&Summary>, search: &SearchPlan, workload: &str) -> 
     } else if lo_ns.is_some_and(|lo| lo > ceiling) {
         (Verdict::Fail, ProbeReason::Ceiling)
     } else {
-        let lacks = lacks(&search.at, latency.count);
+        let count = clusters.map_or(latency.count, |c| c.effective);
+        let lacks = lacks(&search.at, count);
         (Verdict::Undecided { lacks }, ProbeReason::Undecided)
     };
     Some(Judged {
@@ -96,6 +126,7 @@ pub fn judge(summary: Option<&Summary>, search: &SearchPlan, workload: &str) -> 
         ns: it.and_then(|p| p.ns),
         lo_ns,
         hi_ns,
+        clustered: clusters.is_some(),
     })
 }
 

@@ -122,9 +122,14 @@ pub fn text(all: &SearchReport) -> String {
     let ceiling = duration_ns(all.ceiling_ns, Script::Plain);
     let at = &all.at;
     if let Some(answer) = &all.answer {
+        let counted = if answer.clustered {
+            "slow I/Os close together counted as one event"
+        } else {
+            "I/Os taken for independent: where slow ones come together it is less"
+        };
         let kept = format!(
             "{}: in {} separate probes the {at} % response time of `{}` stayed under {ceiling}, each \
-             with {} % confidence (I/Os taken for independent).",
+             with nominally {} % confidence ({counted}).",
             answer.shown,
             answer.probes.len(),
             all.workload,

@@ -12,7 +12,7 @@ mod workload;
 use crate::Error;
 use crate::capability::Capabilities;
 use crate::error::ErrorKind;
-use crate::plan::{CaptureMode, Plan, QosPlan, RunPlan, TraceMode};
+use crate::plan::{CAPTURE_CHUNK, CaptureMode, Plan, QosPlan, RunPlan, TraceMode};
 use crate::probe::MAX_SLOTS;
 use crate::units::ByteSize;
 
@@ -77,9 +77,15 @@ fn need(ok: bool, path: &str, what: impl Into<String>, fix: impl Into<String>) -
     }
 }
 
-/// Everything that needs no data set size.
-pub(super) fn plan(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked {
-    point(plan, can, machine)?;
+/// Everything that needs no data set size. `budget_written`: the job says what the capture may take,
+/// be it what the machine would have given.
+pub(super) fn plan(
+    plan: &Plan,
+    can: &Capabilities,
+    machine: Machine,
+    budget_written: bool,
+) -> Checked {
+    point(plan, can, machine, budget_written)?;
     search::search(plan)?;
     // The hardest probe of a search must be as possible as any other run.
     let hardest = plan.search.as_ref().and_then(|s| {
@@ -87,7 +93,7 @@ pub(super) fn plan(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked
         Some(plan.probe(workload, demand, s.probe))
     });
     hardest.map_or(Ok(()), |hardest| {
-        point(&hardest, can, machine).map_err(|mut c| {
+        point(&hardest, can, machine, budget_written).map_err(|mut c| {
             c.what = format!("its largest probe cannot run: {}: {}", c.path, c.what);
             c.path = "search".to_owned();
             c
@@ -96,13 +102,23 @@ pub(super) fn plan(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked
 }
 
 /// One point: everything but the search.
-fn point(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked {
+fn point(plan: &Plan, can: &Capabilities, machine: Machine, budget_written: bool) -> Checked {
     run(&plan.run)?;
     need(
         plan.target.size != Some(ByteSize(0)),
         "target.size",
         "the data set is empty",
         "give a size like \"1GiB\", or leave it out for the size of what exists",
+    )?;
+    need(
+        can.addressed || plan.target.size.is_none(),
+        "target.size",
+        format!(
+            "driver `{}` is addressed by key and takes no size",
+            plan.target.driver
+        ),
+        "give the number of records: --set workload.0.keys.count=1000000; and the size of a value \
+         with --bs or workload.0.block_size",
     )?;
     for (i, w) in plan.workloads.iter().enumerate() {
         let path = format!("workload.{i}");
@@ -127,7 +143,7 @@ fn point(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked {
     outstanding(plan, machine)?;
     qos(&plan.qos)?;
     data::verify(plan, can, machine)?;
-    capture(plan, machine)
+    capture(plan, machine, budget_written)
 }
 
 /// Steps between load and run: loading may take long, so that they are refused before it.
@@ -294,7 +310,7 @@ fn qos(q: &QosPlan) -> Checked {
     Ok(())
 }
 
-fn capture(plan: &Plan, machine: Machine) -> Checked {
+fn capture(plan: &Plan, machine: Machine, budget_written: bool) -> Checked {
     let c = &plan.capture;
     if c.mode == CaptureMode::Off {
         return Ok(());
@@ -305,6 +321,7 @@ fn capture(plan: &Plan, machine: Machine) -> Checked {
         format!("{} is too small to keep I/Os", c.budget),
         "use at least 1MiB, or capture.mode = \"off\"",
     )?;
+    room_for_workers(plan, budget_written)?;
     if c.budget > machine.free_memory {
         return Err(Complaint::new(
             "capture.budget",
@@ -318,6 +335,32 @@ fn capture(plan: &Plan, machine: Machine) -> Checked {
         .unavailable());
     }
     Ok(())
+}
+
+/// Whether the budget holds what every worker begins with.
+fn room_for_workers(plan: &Plan, budget_written: bool) -> Checked {
+    let (budget, workers) = (plan.capture.budget, plan.workers());
+    let each = 2 * CAPTURE_CHUNK;
+    let needed = u64::from(workers).saturating_mul(each);
+    if budget.0 >= needed {
+        return Ok(());
+    }
+    let what = format!(
+        "{} MiB is too small: each worker, of {workers}, begins with {} MiB",
+        budget.0 >> 20,
+        each >> 20
+    );
+    let enough = format!("{} MiB", needed >> 20);
+    if budget_written {
+        let how = format!("give it {enough}, use fewer workers, or set capture.mode = \"off\"");
+        return Err(Complaint::new("capture.budget", what, how));
+    }
+    // Nobody asked for so little: it is what this machine has to give.
+    let how = format!(
+        "it is a quarter of the free memory and less than /dev/shm holds: make room there, set {enough}, \
+         use fewer workers, or set capture.mode = \"off\""
+    );
+    Err(Complaint::new("capture.budget", what, how).unavailable())
 }
 
 /// A percentile in billionths of a percent, to sort by.

@@ -173,13 +173,18 @@ pub(super) fn abilities(
     let driver = &target.driver;
     if let Some(part) = w.mix.iter().find(|p| !can.ops.contains(&p.op)) {
         let known: Vec<_> = can.ops.iter().map(|op| op.name()).collect();
+        let known = known.join(", ");
+        let more = can.more_ops.iter().find(|(op, _)| *op == part.op);
         return Err(Complaint::new(
             format!("{path}.mix"),
             format!(
                 "driver `{driver}` cannot {} with these options",
                 part.op.name()
             ),
-            format!("it can: {}", known.join(", ")),
+            match more {
+                Some((op, with)) => format!("it can {} with {with}; without: {known}", op.name()),
+                None => format!("it can: {known}{}", for_blocks(part.op, path, can)),
+            },
         ));
     }
     need(
@@ -214,13 +219,42 @@ pub(super) fn abilities(
         can.sync || w.sync == Sync::None || !w.mix.iter().any(|p| p.op.writes()),
         &format!("{path}.sync"),
         format!("driver `{driver}` cannot sync with these options"),
-        "use sync = \"none\"",
+        match can.sync_with {
+            Some(with) => format!("it can with {with}; or use sync = \"none\""),
+            None => "use sync = \"none\"".to_owned(),
+        },
     )?;
     need(
         w.sync == Sync::None || w.mix.iter().any(|p| p.op.writes()),
         &format!("{path}.sync"),
         "there is no write to make durable",
         "leave the sync out, or add writes to the mix",
+    )
+}
+
+/// What who asked a store for blocks (`--rw`) writes instead.
+fn for_blocks(op: OpKind, path: &str, can: &Capabilities) -> String {
+    let block = matches!(op, OpKind::Read | OpKind::Write | OpKind::Trim);
+    if can.addressed || !block {
+        return String::new();
+    }
+    let able = |op: &OpKind| {
+        let other = *op == OpKind::Put && can.ops.contains(&OpKind::Update);
+        can.ops.contains(op) && !other
+    };
+    let said = [
+        (OpKind::Update, "overwrites records"),
+        (OpKind::Insert, "adds new ones"),
+        (OpKind::Put, "writes objects"),
+    ];
+    let ways: Vec<String> = said
+        .iter()
+        .filter(|(op, _)| able(op))
+        .map(|(op, does)| format!("--set {path}.mix={} {does}", op.name()))
+        .collect();
+    format!(
+        ". --rw is for blocks: without it records are read; {}",
+        ways.join(", ")
     )
 }
 

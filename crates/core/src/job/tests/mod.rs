@@ -36,6 +36,8 @@ impl DriverView for Fake {
             stores_data: false,
             virtual_time: false,
             guarded: false,
+            more_ops: Vec::new(),
+            sync_with: None,
             own_stamps: false,
             before: vec![Before::Flush],
         })

@@ -1,6 +1,7 @@
 //! One entry for each plan that cannot work: what is written, how the message begins.
 
 use super::*;
+use crate::ErrorKind;
 
 /// Lines below `[[workload]]`.
 const WORKLOAD: &[(&str, &str)] = &[
@@ -164,6 +165,10 @@ const TARGET: &[(&str, &str)] = &[
         "capture.budget: 1KiB is too small",
     ),
     (
+        "[capture]\nbudget = \"15MiB\"",
+        "capture.budget: 15 MiB is too small: each worker, of 1, begins with 16 MiB",
+    ),
+    (
         "[capture]\nbudget = \"8GiB\"",
         "capture.budget: 8192 MiB, but free are 4096 MiB",
     ),
@@ -189,4 +194,27 @@ fn plans_that_cannot_work_are_refused() {
     });
     let none = [("name = \"x\"", "no driver given; write driver")];
     all_refused(&none, |line| format!("[run]\n{line}"));
+}
+
+#[test]
+fn a_machine_that_cannot_hold_the_workers_is_told_from_a_budget_that_cannot() {
+    let job = |capture: &str| {
+        let text = format!(
+            "[target]\ndriver = \"null\"\n[[workload]]\nworkers = 100\n[capture]\n{capture}"
+        );
+        resolve(&text).map_err(|e| (e.kind(), said(&e)))
+    };
+    let (kind, _) = job("budget = \"512MiB\"").expect_err("too small");
+    assert_eq!(kind, ErrorKind::Usage);
+    // Written, it is the job's, even where it is just what the machine would have given.
+    let (kind, what) = job("budget = \"1GiB\"").expect_err("too small");
+    assert_eq!(kind, ErrorKind::Usage, "{what}");
+    let (kind, what) = job("").expect_err("a quarter of the machine's memory is too small");
+    assert_eq!(kind, ErrorKind::Unavailable);
+    assert!(
+        what.contains("1600 MiB") && what.contains("/dev/shm"),
+        "{what}"
+    );
+    assert!(job("budget = \"1600MiB\"").is_ok());
+    assert!(job("mode = \"off\"").is_ok());
 }

@@ -16,7 +16,7 @@ use taillight_core::plan::TargetPlan;
 use taillight_core::progress::OnProgress;
 
 use super::target::{Ask, KvTarget};
-use super::{Engine, Fault, Store};
+use super::{Engine, Fault, Store, rules};
 use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
 use options::{DOCS, LevelOptions};
 use sys::{Db, LevelHand, Library, Settings};
@@ -48,11 +48,18 @@ impl Driver for LevelDb {
             keep: options.keep,
             read_only: false,
             bounded: options.bounded_scans,
+            snapshot: options.snapshot,
         };
+        if options.snapshot {
+            rules::fit_snapshot(spec.plan)?;
+        }
         let engine = Level {
             library: Library::load(&options.library)?,
             settings: options.settings(),
         };
+        if options.snapshot && !engine.library.has_snapshots() {
+            return Err(rules::no_snapshots("LevelDB", "leveldb_create_snapshot"));
+        }
         Ok(Box::new(KvTarget::open(engine, &ask)?))
     }
 }
@@ -107,8 +114,8 @@ impl Level {
 impl Store for Db {
     type Hand = LevelHand;
 
-    fn hand(self: &Arc<Self>) -> LevelHand {
-        LevelHand::new(Arc::clone(self))
+    fn hand(self: &Arc<Self>, snapshot: bool) -> LevelHand {
+        LevelHand::new(Arc::clone(self), snapshot)
     }
     fn settle(&self) -> Result<(), Fault> {
         Db::settle(self)

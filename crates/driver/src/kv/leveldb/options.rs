@@ -43,6 +43,8 @@ pub struct LevelOptions {
     pub max_open_files: u32,
     /// Scans end where the key numbers say.
     pub bounded_scans: bool,
+    /// Reads come from a snapshot that each worker takes.
+    pub snapshot: bool,
     /// What the run makes stays.
     pub keep: bool,
 }
@@ -102,6 +104,16 @@ pub const DOCS: &[OptionDoc] = &[
         "bool",
         "false",
         "scans end at an upper (reverse: lower) key; needs keys in the order of their numbers",
+    ),
+    doc(
+        "snapshot",
+        "bool",
+        "false",
+        "each worker that gets or scans takes a snapshot of the database when it begins (after load, \
+         flush and compaction, before the warm-up) and reads from it until it ends: reads of a state \
+         that does not change while others write, as backups and analytics make them. They see no \
+         write of the run, so it has no insert, put, rmw or check inline; updates of one field read \
+         the newest value. LevelDB keeps old versions as long as a snapshot may ask for them",
     ),
     doc(
         "keep",

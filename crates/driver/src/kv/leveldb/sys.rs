@@ -73,7 +73,11 @@ functions! {
         iterator_error: "leveldb_iter_get_error" (Obj, *mut Text);
         compact: "leveldb_compact_range" (Obj, Bytes, usize, Bytes, usize);
         property: "leveldb_property_value" (Obj, Bytes) -> Text;
-    } optional {}
+    } optional {
+        snapshot: "leveldb_create_snapshot" (Obj) -> Obj;
+        snapshot_release: "leveldb_release_snapshot" (Obj, Obj);
+        read_snapshot: "leveldb_readoptions_set_snapshot" (Obj, Obj);
+    }
 }
 
 /// The library, loaded.
@@ -119,6 +123,12 @@ impl Library {
             api: Arc::new(api),
             file,
         })
+    }
+
+    /// Whether a hand can read from a snapshot.
+    pub fn has_snapshots(&self) -> bool {
+        let api = &self.api;
+        api.snapshot.is_some() && api.snapshot_release.is_some() && api.read_snapshot.is_some()
     }
 
     /// "1.23".
@@ -313,17 +323,25 @@ struct Near {
 
 type Get = unsafe extern "C" fn(Obj, Obj, Bytes, usize, *mut usize, *mut Text) -> Text;
 
+/// What a hand reads from.
+struct Held {
+    snapshot: Obj,
+    /// Read options without it.
+    newest: Obj,
+}
+
 /// One worker's access.
 pub struct LevelHand {
     near: Near,
+    held: Option<Held>,
     db: Arc<Db>,
     /// Raw pointers: stays on its thread.
     _not_send: PhantomData<*mut ()>,
 }
 
 impl LevelHand {
-    /// Access to a database.
-    pub fn new(db: Arc<Db>) -> LevelHand {
+    /// Access to a database; with `snapshot`, reads see it as it is now.
+    pub fn new(db: Arc<Db>, snapshot: bool) -> LevelHand {
         let api = &db.library.api;
         // SAFETY: creates objects that `drop` destroys, and sets their fields.
         unsafe {
@@ -343,12 +361,50 @@ impl LevelHand {
                 clear: api.batch_clear,
                 write,
             };
+            let held = match (snapshot, api.snapshot, api.read_snapshot) {
+                (true, Some(create), Some(set)) => {
+                    let snapshot = create(db.raw);
+                    set(near.read, snapshot);
+                    Some(Held {
+                        snapshot,
+                        newest: (api.read_options)(),
+                    })
+                }
+                _ => None,
+            };
             LevelHand {
                 near,
+                held,
                 _not_send: PhantomData,
                 db,
             }
         }
+    }
+}
+
+impl LevelHand {
+    /// Shows the value of `key` as these read options see it.
+    #[inline(always)]
+    fn look(&self, read: Obj, key: &[u8], mut found: impl FnMut(&[u8])) -> Result<bool, Fault> {
+        let near = &self.near;
+        let (mut size, mut error) = (0, null_mut());
+        // SAFETY: the database is open as long as `db` lives; the key outlives the call.
+        let value = unsafe {
+            let k = key.as_ptr().cast();
+            (near.get)(near.db, read, k, key.len(), &mut size, &mut error)
+        };
+        if !error.is_null() {
+            self.db.library.fault(error)?;
+        }
+        if value.is_null() {
+            return Ok(false);
+        }
+        // SAFETY: `size` bytes that are ours until they are freed, after `found` returned.
+        unsafe {
+            found(slice(value, size));
+            (near.free)(value.cast());
+        }
+        Ok(true)
     }
 }
 
@@ -383,44 +439,31 @@ unsafe fn begin(api: &Api, iterator: Obj, range: &Range<'_>) {
 }
 
 impl Hand for LevelHand {
-    #[inline]
-    fn get(&mut self, key: &[u8], mut found: impl FnMut(&[u8])) -> Result<bool, Fault> {
-        let near = &self.near;
-        let (mut size, mut error) = (0, null_mut());
-        // SAFETY: the database is open as long as `db` lives; the key outlives the call.
-        let value = unsafe {
-            let k = key.as_ptr().cast();
-            (near.get)(near.db, near.read, k, key.len(), &mut size, &mut error)
-        };
-        if !error.is_null() {
-            self.db.library.fault(error)?;
-        }
-        if value.is_null() {
-            return Ok(false);
-        }
-        // SAFETY: `size` bytes that are ours until they are freed, after `found` returned.
-        unsafe {
-            found(slice(value, size));
-            (near.free)(value.cast());
-        }
-        Ok(true)
+    #[inline(always)]
+    fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, Fault> {
+        self.look(self.near.read, key, found)
+    }
+
+    fn get_newest(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, Fault> {
+        let read = self.held.as_ref().map_or(self.near.read, |h| h.newest);
+        self.look(read, key, found)
     }
 
     /// Through the batch that is kept: LevelDB's own put makes one for every call, and frees it.
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, key: &[u8], value: &[u8], durable: bool) -> Result<(), Fault> {
         self.stage(key, value);
         self.commit(durable)
     }
 
-    #[inline]
+    #[inline(always)]
     fn stage(&mut self, key: &[u8], value: &[u8]) {
         let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
         // SAFETY: the batch is this hand's; key and value outlive the call, which copies them.
         unsafe { (self.near.put)(self.near.batch, k, key.len(), v, value.len()) };
     }
 
-    #[inline]
+    #[inline(always)]
     fn commit(&mut self, durable: bool) -> Result<(), Fault> {
         let near = &self.near;
         let options = near.write[usize::from(durable)];
@@ -486,6 +529,12 @@ impl Drop for LevelHand {
         unsafe {
             (api.batch_destroy)(self.near.batch);
             (api.read_options_destroy)(self.near.read);
+            if let Some(held) = &self.held {
+                (api.read_options_destroy)(held.newest);
+                if let Some(release) = api.snapshot_release {
+                    release(self.near.db, held.snapshot);
+                }
+            }
             for options in self.near.write {
                 (api.write_options_destroy)(options);
             }

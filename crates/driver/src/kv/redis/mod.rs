@@ -50,11 +50,15 @@ impl Driver for Redis {
             OpKind::Delete,
             OpKind::Rmw,
         ];
-        if options.index {
-            ops.push(OpKind::Scan);
+        let mut more_ops = Vec::new();
+        match options.index {
+            true => ops.push(OpKind::Scan),
+            false => more_ops.push((OpKind::Scan, "target.options.index = true")),
         }
         Ok(Capabilities {
             ops,
+            more_ops,
+            sync_with: None,
             addressed: false,
             max_depth: MAX_DEPTH,
             batches: vec![OpKind::Get, OpKind::Put, OpKind::Insert],

@@ -113,6 +113,33 @@ impl RedisSession {
         }
     }
 
+    /// Takes a slot for an operation; false when all are taken.
+    #[inline]
+    fn take(&mut self, op: &Op, slot: u32, token: Token) -> Result<bool> {
+        if let Some(why) = &self.lost {
+            return Err(Error::target("the connection to the Redis server is lost")
+                .with("why", why)
+                .hint("see the server's log; what was measured until then is kept"));
+        }
+        let state = &mut self.state;
+        if state.in_flight as usize == state.flights.len() {
+            return Ok(false);
+        }
+        let room = state.buffers.get(slot as usize).map(|b| b.len() as u64);
+        if room.is_none_or(|room| op.kind.writes() && op.bytes() > room) {
+            return Err(Error::internal("value larger than the buffer").with("size", op.size));
+        }
+        state.flights[slot as usize] = Flight {
+            token,
+            left: 0,
+            status: Status::OK,
+            moved: 0,
+            count: 0,
+            wanted: 0,
+        };
+        Ok(true)
+    }
+
     /// Ends everything in flight with an error each.
     #[cold]
     fn lose(&mut self, e: &io::Error) {
@@ -157,18 +184,31 @@ impl State {
     }
 
     fn get(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
-        let count = op.count.max(1);
-        self.flights[slot as usize].wanted = count;
-        if self.shape.names.is_empty() && count > 1 {
-            resp::command(send, 1 + count as usize);
+        if op.count > 1 {
+            return self.get_many(op, op.key..op.key + u64::from(op.count), slot, send);
+        }
+        self.flights[slot as usize].wanted = 1;
+        self.get_one(op.key, op.field, slot, send);
+    }
+
+    fn get_many(
+        &mut self,
+        op: &Op,
+        keys: impl Iterator<Item = u64>,
+        slot: u32,
+        send: &mut Vec<u8>,
+    ) {
+        self.flights[slot as usize].wanted = op.count;
+        if self.shape.names.is_empty() {
+            resp::command(send, 1 + op.count as usize);
             resp::part(send, b"MGET");
-            for n in 0..u64::from(count) {
-                self.key(op.key + n, send);
+            for n in keys {
+                self.key(n, send);
             }
             return self.expect(slot, Expect::Values);
         }
-        for n in 0..u64::from(count) {
-            self.get_one(op.key + n, op.field, slot, send);
+        for n in keys {
+            self.get_one(n, op.field, slot, send);
         }
     }
 
@@ -247,7 +287,7 @@ impl State {
         self.expect(slot, Expect::Written);
         self.index(op, slot, send);
         let flight = &mut self.flights[slot as usize];
-        (flight.moved, flight.count) = (op.size * u64::from(op.count), op.count);
+        (flight.moved, flight.count) = (op.bytes(), op.count);
     }
 
     /// Adds new keys to the sorted set of all, where there is one.
@@ -436,29 +476,10 @@ impl Session for RedisSession {
     }
 
     fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
-        if let Some(why) = &self.lost {
-            return Err(Error::target("the connection to the Redis server is lost")
-                .with("why", why)
-                .hint("see the server's log; what was measured until then is kept"));
-        }
-        let state = &mut self.state;
-        if state.in_flight as usize == state.flights.len() {
+        if !self.take(op, slot, token)? {
             return Ok(Submitted::Full);
         }
-        let room = state.buffers.get(slot as usize).map(|b| b.len() as u64);
-        let asked = op.size * u64::from(op.count.max(1));
-        if room.is_none_or(|room| op.kind.writes() && asked > room) {
-            return Err(Error::internal("value larger than the buffer").with("size", op.size));
-        }
-        state.flights[slot as usize] = Flight {
-            token,
-            left: 0,
-            status: Status::OK,
-            moved: 0,
-            count: 0,
-            wanted: 0,
-        };
-        let send = &mut self.wire.out;
+        let (state, send) = (&mut self.state, &mut self.wire.out);
         match op.kind {
             OpKind::Get => state.get(op, slot, send),
             OpKind::Insert | OpKind::Put | OpKind::Update => state.put(op, slot, send),
@@ -470,6 +491,19 @@ impl Session for RedisSession {
             }
         }
         state.in_flight += 1;
+        Ok(Submitted::Queued)
+    }
+
+    fn submit_many(&mut self, op: &Op, keys: &[u64], slot: u32, token: Token) -> Result<Submitted> {
+        if op.kind != OpKind::Get {
+            return Err(Error::internal("driver `redis` has batches of gets only"));
+        }
+        if !self.take(op, slot, token)? {
+            return Ok(Submitted::Full);
+        }
+        let keys = keys.iter().copied().take(op.count as usize);
+        self.state.get_many(op, keys, slot, &mut self.wire.out);
+        self.state.in_flight += 1;
         Ok(Submitted::Queued)
     }
 

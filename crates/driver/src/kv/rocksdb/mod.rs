@@ -23,7 +23,7 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 
 use super::target::{Ask, KvTarget};
-use super::{Engine, Fault, Store};
+use super::{Engine, Fault, Store, rules};
 use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
 use hand::RocksHand;
 use options::{DOCS, RocksOptions};
@@ -49,6 +49,7 @@ impl Driver for RocksDb {
         let o = RocksOptions::parse(&target.options)?;
         let mut can = super::capabilities(o.direct_reads || o.direct_writes, o.read_only);
         can.sync = o.wal;
+        can.sync_with = (!o.wal).then_some("target.options.wal = true");
         can.batches.push(OpKind::Get);
         Ok(can)
     }
@@ -63,17 +64,31 @@ impl Driver for RocksDb {
             keep: options.keep,
             read_only: options.read_only,
             bounded: options.bounded_scans,
+            snapshot: options.snapshot,
         };
+        if options.snapshot {
+            rules::fit_snapshot(spec.plan)?;
+        }
         let engine = Rocks {
             strings: options.strings()?,
             library: Library::load(&options.library)?,
             options,
         };
+        if ask.snapshot && options::updates_in_place(&engine.strings) {
+            return Err(Error::usage(
+                "options contradict each other: RocksDB takes no snapshots with \
+                 inplace_update_support",
+            )
+            .hint("leave one of them out"));
+        }
         let many = spec.plan.workloads.iter().any(gets_many);
         if many && engine.library.api.multi_get.is_none() {
             return Err(Error::unavailable("this RocksDB has no multi-get")
                 .with("missing", "rocksdb_batched_multi_get_cf")
                 .hint("leave `batch` out of workloads that get, or use RocksDB 6.23 or newer"));
+        }
+        if ask.snapshot && !engine.library.has_snapshots() {
+            return Err(rules::no_snapshots("RocksDB", "rocksdb_create_snapshot"));
         }
         Ok(Box::new(KvTarget::open(engine, &ask)?))
     }
@@ -149,8 +164,8 @@ impl Engine for Rocks {
 impl Store for Db {
     type Hand = RocksHand;
 
-    fn hand(self: &Arc<Self>) -> RocksHand {
-        RocksHand::new(Arc::clone(self))
+    fn hand(self: &Arc<Self>, snapshot: bool) -> RocksHand {
+        RocksHand::new(Arc::clone(self), snapshot)
     }
     fn settle(&self) -> Result<(), Fault> {
         Db::settle(self)
@@ -177,9 +192,6 @@ impl Store for Db {
             }
             out(series, value);
         }
-        if let Some(share) = sample::space_amplification(sst, live) {
-            out("space_amplification", share);
-        }
         let dbstats = self.property(c"rocksdb.dbstats");
         if let Some(ns) = dbstats.as_deref().and_then(sample::stall_ns) {
             out("stall_ns_total", ns);
@@ -187,6 +199,10 @@ impl Store for Db {
         let cfstats = self.property(c"rocksdb.cfstats-no-file-histogram");
         if let Some(times) = cfstats.as_deref().and_then(sample::write_amplification) {
             out("write_amplification", times);
+        }
+        let above = cfstats.as_deref().and_then(sample::above_last_level);
+        if let Some(times) = above.and_then(|a| sample::space_amplification(sst, live, a)) {
+            out("space_amplification", times);
         }
         if self.counts
             && let Some(text) = self.statistics()

@@ -83,6 +83,8 @@ pub struct RocksOptions {
     pub bounded_scans: bool,
     /// Open without changing anything.
     pub read_only: bool,
+    /// Reads come from a snapshot that each worker takes.
+    pub snapshot: bool,
     /// What the run makes stays.
     pub keep: bool,
 }
@@ -105,6 +107,7 @@ impl Default for RocksOptions {
             statistics: false,
             bounded_scans: false,
             read_only: false,
+            snapshot: false,
             keep: false,
         }
     }
@@ -214,6 +217,16 @@ pub const DOCS: &[OptionDoc] = &[
          records there are",
     ),
     doc(
+        "snapshot",
+        "bool",
+        "false",
+        "each worker that gets or scans takes a snapshot of the database when it begins (after load, \
+         flush and compaction, before the warm-up) and reads from it until it ends: reads of a state \
+         that does not change while others write, as backups and analytics make them. They see no \
+         write of the run, so it has no insert, put, rmw or check inline; updates of one field read \
+         the newest value. RocksDB keeps old versions as long as a snapshot may ask for them",
+    ),
+    doc(
         "keep",
         "bool",
         "false",
@@ -234,6 +247,13 @@ impl RocksOptions {
         if o.read_only && o.keep {
             return Err(Error::usage(
                 "options contradict each other: read_only = true makes nothing to keep",
+            )
+            .hint("leave one of them out"));
+        }
+        if o.read_only && o.snapshot {
+            return Err(Error::usage(
+                "options contradict each other: with read_only = true nothing changes that a \
+                 snapshot would hold still",
             )
             .hint("leave one of them out"));
         }
@@ -259,7 +279,10 @@ impl RocksOptions {
                 Error::unavailable("cannot read the options file")
                     .with("options_file", &self.options_file)
                     .source(e)
-                    .hint("correct target.options.options_file, or leave it out")
+                    .hint(
+                        "correct target.options.options_file, or leave it out; paths are relative \
+                         to the directory the command is run in",
+                    )
             })?;
             let string = from_file(&text, &self.column_family).ok_or_else(|| {
                 Error::usage("the options file has no section for this column family")
@@ -313,6 +336,18 @@ impl RocksOptions {
 /// Whether some option string, the file's too, says how much RocksDB logs.
 pub fn chooses_its_log(strings: &[(&'static str, String)]) -> bool {
     strings.iter().any(|(_, s)| s.contains("info_log_level="))
+}
+
+/// Whether some option string lets RocksDB overwrite values where they are, so that it keeps no older
+/// ones.
+pub fn updates_in_place(strings: &[(&'static str, String)]) -> bool {
+    let said = strings.iter().rev().find_map(|(_, s)| {
+        let s: String = s.split_whitespace().collect();
+        let at = s.rfind("inplace_update_support=")?;
+        let value = s[at..].split_once('=')?.1.to_owned();
+        Some(value.starts_with("true") || value.starts_with('1'))
+    });
+    said.unwrap_or(false)
 }
 
 /// The section of an options file that a line opens.
@@ -457,6 +492,7 @@ mod tests {
             "compression = \"rar\"",
             "column_family = \"\"",
             "read_only = true\nkeep = true",
+            "read_only = true\nsnapshot = true",
         ] {
             let e = parse(bad).unwrap_err();
             assert_eq!(e.kind(), taillight_core::ErrorKind::Usage, "{bad}: {e}");
@@ -502,6 +538,18 @@ mod tests {
         );
         assert_eq!(from_file(text, "b"), None);
         assert_eq!(from_file("nonsense", "default"), None);
+    }
+
+    #[test]
+    fn values_overwritten_in_place_are_found() {
+        let found = |text: &str| {
+            let o = parse(&format!("options = \"{text}\"\nbloom_bits = 1")).unwrap();
+            updates_in_place(&o.strings().unwrap())
+        };
+        assert!(found("max_open_files=9;inplace_update_support = true"));
+        assert!(found("inplace_update_support=1;max_open_files=9"));
+        assert!(!found("inplace_update_support=false"));
+        assert!(!found("max_open_files=9"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Text in, numbers out; which names become which series. The calls into the store are in `sys`.
 
 /// Whole-number properties, with the names of their series.
-pub const LEVELS: [(&std::ffi::CStr, &str); 12] = [
+pub const LEVELS: [(&std::ffi::CStr, &str); 13] = [
     (c"rocksdb.is-write-stopped", "writes_stopped"),
     (
         c"rocksdb.actual-delayed-write-rate",
@@ -17,6 +17,7 @@ pub const LEVELS: [(&std::ffi::CStr, &str); 12] = [
     ),
     (c"rocksdb.num-files-at-level0", "level0_files"),
     (c"rocksdb.num-immutable-mem-table", "immutable_memtables"),
+    (c"rocksdb.num-snapshots", "snapshots"),
     (c"rocksdb.cur-size-all-mem-tables", "memtable_bytes"),
     (c"rocksdb.block-cache-usage", "block_cache_bytes"),
     (c"rocksdb.total-sst-files-size", "sst_bytes"),
@@ -85,9 +86,44 @@ pub fn write_amplification(cfstats: &str) -> Option<f64> {
     sum.split_whitespace().nth(column)?.parse().ok()
 }
 
-/// Space amplification: what the tables take over what is live in them.
-pub fn space_amplification(sst_bytes: f64, live_bytes: f64) -> Option<f64> {
-    (live_bytes > 0.0).then(|| sst_bytes / live_bytes)
+/// Bytes outside the last level: the sizes of the rows `L0`, `L1`, ... in the text of
+/// `rocksdb.cfstats-no-file-histogram` but the last that is not empty. Level 0 is never the last one:
+/// its files overlap.
+pub fn above_last_level(cfstats: &str) -> Option<f64> {
+    let mut levels = Vec::new();
+    for line in cfstats.lines() {
+        let mut words = line.split_whitespace();
+        let number = words.next().and_then(|w| w.strip_prefix('L'));
+        let Some(number) = number.and_then(|n| n.parse::<u32>().ok()) else {
+            continue;
+        };
+        let size: f64 = words.nth(1)?.parse().ok()?;
+        let unit = match words.next()? {
+            "B" => 1.0,
+            "KB" => 1024.0,
+            "MB" => 1_048_576.0,
+            "GB" => 1_073_741_824.0,
+            "TB" => 1_099_511_627_776.0,
+            _ => return None,
+        };
+        levels.push((number, size * unit));
+    }
+    let held = levels.iter().filter(|(n, size)| *n > 0 && *size > 0.0);
+    let last = held.map(|(n, _)| *n).max();
+    (!levels.is_empty()).then(|| {
+        let above = levels.iter().filter(|(n, _)| Some(*n) != last);
+        above.map(|(_, size)| size).sum()
+    })
+}
+
+/// Space amplification: what the tables take over what RocksDB estimates to be live in them.
+///
+/// The estimate takes records that lie over a lower level's for newer versions of these, and counts
+/// one of several overlapping files only. It is right for what the last level holds. Where the other
+/// levels hold more than a quarter of the estimate, the truth may be a quarter off or far more, as
+/// after loading, when all is in level 0: then there is none.
+pub fn space_amplification(sst_bytes: f64, live_bytes: f64, above: f64) -> Option<f64> {
+    (live_bytes > 0.0 && above <= live_bytes / 4.0).then(|| sst_bytes / live_bytes)
 }
 
 /// Counters out of RocksDB's statistics text: lines like "rocksdb.wal.bytes COUNT : 12700000".
@@ -124,8 +160,27 @@ mod tests {
             Sum      3/0    1.66 MB   0.0      0.0     0.0   2.3     13.3\n";
         assert_eq!(write_amplification(text), Some(2.3));
         assert_eq!(write_amplification(""), None);
-        assert_eq!(space_amplification(3.0, 2.0), Some(1.5));
-        assert_eq!(space_amplification(3.0, 0.0), None);
+    }
+
+    #[test]
+    fn space_amplification_needs_a_last_level_that_holds_most() {
+        let stats =
+            |rows: &str| format!("Level Files Size\n---\n{rows} Sum 9/0 9.00 GB\n Low 1/0 8.00 MB");
+        let above = |rows: &str| above_last_level(&stats(rows));
+        let row = |level: u32, size: &str| format!("  L{level}      2/0   {size}   0.5  0.0\n");
+        // All in level 0: nothing is the last level.
+        assert_eq!(above(&row(0, "100.00 MB")), Some(104_857_600.0));
+        let loaded = row(0, "64.00 MB") + &row(1, "0.00 KB") + &row(6, "1.00 GB");
+        assert_eq!(above(&loaded), Some(67_108_864.0));
+        assert_eq!(
+            above(&(loaded.clone() + &row(5, "1.00 KB"))),
+            Some(67_109_888.0)
+        );
+        assert_eq!(above(""), None);
+        assert_eq!(above(&row(0, "1.00 parsec")), None);
+        assert_eq!(space_amplification(3.0, 2.0, 0.5), Some(1.5));
+        assert_eq!(space_amplification(3.0, 2.0, 0.6), None);
+        assert_eq!(space_amplification(3.0, 0.0, 0.0), None);
     }
 
     #[test]

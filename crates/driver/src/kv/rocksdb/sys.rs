@@ -94,6 +94,9 @@ functions! {
         statistics_level: "rocksdb_options_set_statistics_level" (Obj, c_int);
         perf_level: "rocksdb_set_perf_level" (c_int);
         info_log_level: "rocksdb_options_set_info_log_level" (Obj, c_int);
+        snapshot: "rocksdb_create_snapshot" (Obj) -> Obj;
+        snapshot_release: "rocksdb_release_snapshot" (Obj, Obj);
+        read_snapshot: "rocksdb_readoptions_set_snapshot" (Obj, Obj);
     }
 }
 
@@ -129,7 +132,14 @@ impl Library {
         })
     }
 
+    /// Whether a hand can read from a snapshot.
+    pub fn has_snapshots(&self) -> bool {
+        let api = &self.api;
+        api.snapshot.is_some() && api.snapshot_release.is_some() && api.read_snapshot.is_some()
+    }
+
     /// The fault a call left in `error`, if any.
+    #[cold]
     pub fn fault(&self, error: Text) -> Result<(), Fault> {
         // SAFETY: the C API sets `error` to null or to a string that rocksdb_free releases.
         match unsafe { taken(error, self.api.free) } {
@@ -317,13 +327,18 @@ impl Db {
         })
     }
 
-    /// Remembers that a write failed for a reason that stays, such as a full disk.
+    /// What a write left in `error`. Remembers that it failed for a reason that stays, such as a full
+    /// disk. The C API gives no number: the text begins with the name of the status. Where another
+    /// build words it in another way, the store's own count of errors speaks.
     #[cold]
-    pub fn broke(&self, fault: Fault) -> Fault {
-        if fault.0.starts_with("IO error") {
-            self.broken.get_or_init(|| fault.0.clone());
+    pub fn refused(&self, error: Text) -> Result<(), Fault> {
+        let refused = self.library.fault(error);
+        if let Err(Fault(said)) = &refused
+            && said.starts_with("IO error")
+        {
+            self.broken.get_or_init(|| said.clone());
         }
-        fault
+        refused
     }
 
     /// Fails once a write to the log has failed. RocksDB takes no write after that until it is opened

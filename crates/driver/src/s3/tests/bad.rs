@@ -1,8 +1,8 @@
 //! Bad input and bad servers: one clear error before the run, a status in it.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
-use std::time::Duration;
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 use taillight_core::{Error, ErrorKind, Op, OpKind, Status};
 
@@ -12,7 +12,7 @@ use super::server::{ID, SECRET, free_port, open, open_as, plan, plan_on};
 use super::{error, one, put, session};
 
 /// One clear error that says what to do, without secrets.
-fn clear(e: &Error, says: &str) {
+pub fn clear(e: &Error, says: &str) {
     assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
     let all = format!("{e} | {:?} | {e:?}", e.hint_text());
     assert!(all.contains(says), "{all}");
@@ -45,7 +45,7 @@ fn endpoints_that_are_not_there_or_slow() {
     let strange = TcpListener::bind("127.0.0.1:0").unwrap();
     let path = format!("http://{}/bench/p/", strange.local_addr().unwrap());
     let speaker = std::thread::spawn(move || {
-        let (mut peer, _) = strange.accept().unwrap();
+        let mut peer = accept(&strange);
         peer.write_all(b"SSH-2.0-OpenSSH_9.2\r\n\r\n").unwrap();
         let _ = peer.read(&mut [0; 4096]);
     });
@@ -76,6 +76,10 @@ fn a_server_killed_in_the_run_gives_errors_not_an_end() {
     clear(&target.close().unwrap_err(), "cannot be reached");
 }
 
+/// An answer that lists nothing of the bucket.
+pub const EMPTY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 59\r\n\r\n\
+    <ListBucketResult><Name>bench</Name></ListBucketResult>    ";
+
 /// What a stand-in answers: enough to open a prefix, then `answer` to everything else.
 fn stand_in(answer: &'static [u8]) -> (String, std::thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -83,14 +87,11 @@ fn stand_in(answer: &'static [u8]) -> (String, std::thread::JoinHandle<()>) {
     let serve = move || {
         // Housekeeping's connection, then the session's.
         for n in 0..2 {
-            let (mut peer, _) = listener.accept().unwrap();
-            peer.set_read_timeout(Some(Duration::from_secs(10)))
-                .unwrap();
+            let mut peer = accept(&listener);
             if n == 0 {
-                let empty = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
                 for _ in 0..3 {
                     read_request(&mut peer);
-                    peer.write_all(empty).unwrap();
+                    peer.write_all(EMPTY).unwrap();
                 }
                 continue;
             }
@@ -102,7 +103,29 @@ fn stand_in(answer: &'static [u8]) -> (String, std::thread::JoinHandle<()>) {
     (path, std::thread::spawn(serve))
 }
 
-fn read_request(peer: &mut std::net::TcpStream) {
+/// The next connection; both it and what comes on it are waited for 10 s at most.
+pub fn accept(listener: &TcpListener) -> TcpStream {
+    let until = Instant::now() + Duration::from_secs(10);
+    listener.set_nonblocking(true).unwrap();
+    loop {
+        match listener.accept() {
+            Ok((peer, _)) => {
+                peer.set_nonblocking(false).unwrap();
+                peer.set_read_timeout(Some(Duration::from_secs(10)))
+                    .unwrap();
+                return peer;
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
+                assert!(Instant::now() < until, "no connection came");
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Err(e) => panic!("{e}"),
+        }
+    }
+}
+
+/// A request up to its body; nothing when the other end hung up.
+pub fn read_request(peer: &mut TcpStream) {
     let mut all = Vec::new();
     let mut some = [0; 4096];
     while !all.windows(4).any(|w| w == b"\r\n\r\n") {
@@ -186,4 +209,108 @@ fn trouble_in_the_run_is_counted_and_passes() {
         target.close().unwrap();
         assert_eq!(store.names("p/"), [""; 0], "left by {trouble:?}");
     }
+}
+
+/// Stores hang up on connections without requests: no request of the run may meet such a one.
+#[test]
+fn connections_that_ended_while_idle_are_not_used() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let path = format!("http://{}/bench/p/", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        let answer = |peer: &mut TcpStream, requests: u32| {
+            for _ in 0..requests {
+                read_request(peer);
+                peer.write_all(EMPTY).unwrap();
+            }
+        };
+        // Two lists and the owner mark; a put on each of two connections; two deletions.
+        let mut kept = accept(&listener);
+        answer(&mut kept, 3);
+        for _ in 0..2 {
+            answer(&mut accept(&listener), 1);
+        }
+        answer(&mut kept, 2);
+    });
+    let target = open(&plan(&path, "timeout = \"5s\"", 10, 1), None).unwrap();
+    let mut s = session(target.as_ref(), 10, 1);
+    for key in 0..2 {
+        assert_eq!(put(s.as_mut(), key, 10).status, Status::OK);
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    drop(s);
+    target.close().unwrap();
+    server.join().unwrap();
+}
+
+#[test]
+fn leftovers_are_told_apart() {
+    for (key, wanted) in [(None, "only the owner mark"), (Some(1), "objects under")] {
+        let mut store = Server::start();
+        let target = open(&plan_on(&store, "timeout = \"2s\"", "p/", 10, 1), None).unwrap();
+        let mut s = session(target.as_ref(), 10, 1);
+        if let Some(key) = key {
+            assert!(put(s.as_mut(), key, 10).status.is_ok());
+        }
+        drop(s);
+        store.kill();
+        let e = target.close().unwrap_err();
+        let all = e.to_string();
+        let left = all
+            .split("leftovers")
+            .nth(1)
+            .unwrap_or_else(|| panic!("{all}"));
+        assert!(left.contains(wanted) && left.contains("/bench/p/"), "{all}");
+    }
+}
+
+#[test]
+fn scans_that_no_listing_gives_are_refused() {
+    for scan in ["reverse", "max"] {
+        let mut plan = plan("http://127.0.0.1:1/bench/p/", "", 10, 1);
+        let mut asked = taillight_core::plan::Scan::default();
+        match scan {
+            "max" => asked.max = 1001,
+            _ => asked.reverse = true,
+        }
+        let w = &mut plan.workloads[0];
+        w.scan = Some(asked);
+        w.mix.push(taillight_core::plan::MixPart {
+            op: OpKind::Scan,
+            weight: 1,
+        });
+        let e = error(&plan, None);
+        assert_eq!(e.kind(), ErrorKind::Usage, "{e}");
+        assert!(e.hint_text().unwrap().contains("1000"), "{e}");
+    }
+}
+
+#[test]
+fn a_further_endpoint_that_is_dead_is_named() {
+    let store = Server::start();
+    let dead = free_port();
+    let options = format!("endpoints = [\"127.0.0.1:{dead}\"]");
+    let e = error(&plan_on(&store, &options, "p/", 10, 1), None);
+    clear(&e, &format!("127.0.0.1:{dead}"));
+    assert!(!store.holds("p"), "nothing was written");
+}
+
+/// A server that does not know its domain takes the first part of the prefix for the bucket.
+#[test]
+fn a_server_without_virtual_hosts_is_not_written_to() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let mut peer = accept(&listener);
+        read_request(&mut peer);
+        let body = "<ListAllMyBucketsResult><Buckets><Bucket><Name>p</Name></Bucket></Buckets>\
+                    </ListAllMyBucketsResult>";
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        peer.write_all((head + body).as_bytes()).unwrap();
+        peer.read(&mut [0; 64]).unwrap_or(0)
+    });
+    let path = format!("http://localhost:{port}/bench/p/");
+    let e = error(&plan(&path, "addressing = \"virtual\"", 10, 1), None);
+    clear(&e, "something else than the bucket");
+    assert!(e.hint_text().unwrap().contains("MINIO_DOMAIN"));
+    assert_eq!(server.join().unwrap(), 0, "nothing is asked after the list");
 }

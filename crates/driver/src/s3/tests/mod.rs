@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod bad;
+mod ends;
 mod server;
+mod tls;
 
 use taillight_core::plan::MixPart;
 use taillight_core::probe::Token;
@@ -61,7 +63,8 @@ fn s3_keeps_the_contract() {
     ] {
         let mut plan = plan_on(&store, options, "contract/", 400, depth);
         plan.workloads[0].mix.extend(
-            [OpKind::Delete, OpKind::Stat, OpKind::List].map(|op| MixPart { op, weight: 1 }),
+            [OpKind::Delete, OpKind::Stat, OpKind::List, OpKind::Scan]
+                .map(|op| MixPart { op, weight: 1 }),
         );
         let case = Case {
             driver: &Known,

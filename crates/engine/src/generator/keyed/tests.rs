@@ -59,11 +59,79 @@ fn writes_end_with_the_bytes_that_are_left() {
 }
 
 #[test]
-fn fewer_keys_than_a_batch_are_one_short_batch() {
-    for access in [AccessKind::Random, AccessKind::Sequential] {
-        let mut g = keyed(OpKind::Get, access, (16, 5), 0);
-        assert_eq!(next(&mut g), (1000, 5));
+fn fewer_keys_than_a_batch_are_one_short_pass() {
+    let mut g = keyed(OpKind::Get, AccessKind::Sequential, (16, 5), 0);
+    assert_eq!(next(&mut g), (1000, 5));
+    assert!(
+        g.keys().is_empty(),
+        "the keys of ordered batches follow each other"
+    );
+}
+
+/// How often each of 50 keys comes, at each place of 6,000 batches of 8.
+fn seen(access: AccessKind) -> Vec<[f64; 50]> {
+    let mut g = keyed(OpKind::Get, access, (8, 50), 0);
+    let mut seen = vec![[0.0; 50]; 8];
+    for _ in 0..6000 {
+        let (first, count) = next(&mut g);
+        assert_eq!((first, count), (g.keys()[0], 8));
+        for (place, key) in seen.iter_mut().zip(g.keys()) {
+            place[(*key - 1000) as usize] += 1.0;
+        }
     }
+    seen
+}
+
+/// The chi-square statistic of 49 degrees of freedom; beyond 95 once in 10,000 times.
+fn chi_square(seen: &[f64; 50], expected: impl Fn(usize) -> f64) -> f64 {
+    let term = |(i, n): (usize, &f64)| (n - expected(i)).powi(2) / expected(i);
+    seen.iter().enumerate().map(term).sum()
+}
+
+#[test]
+fn every_key_of_a_batch_is_drawn_from_the_whole_distribution() {
+    for place in seen(AccessKind::Random) {
+        assert!(chi_square(&place, |_| 120.0) < 95.0, "{place:?}");
+    }
+    let weight = |i: usize| 1.0 / (i as f64 + 1.0).powf(0.99);
+    let all: f64 = (0..50).map(weight).sum();
+    let zipf = seen(AccessKind::Zipfian);
+    for place in &zipf {
+        // YCSB's generator approximates beyond the first two; these are exact.
+        let share = |i: usize| (place[i] / 6000.0 - weight(i) / all).abs();
+        assert!(share(0) < 0.025 && share(1) < 0.025, "{place:?}");
+    }
+    // The second key does not follow from the first: pairs of neighbours are no more than chance.
+    let mut g = keyed(OpKind::Get, AccessKind::Random, (2, 50), 0);
+    let pairs = (0..5000).filter(|_| {
+        g.next();
+        g.keys()[1] == g.keys()[0] + 1
+    });
+    assert!((40..170).contains(&pairs.count()), "98 expected");
+}
+
+#[test]
+fn the_same_seed_draws_the_same_batches() {
+    let draw = |index| {
+        let mut g = keyed(OpKind::Update, AccessKind::Zipfian, (8, 300), index);
+        let batch = |_| {
+            g.next();
+            g.keys().to_vec()
+        };
+        (0..50).map(batch).collect::<Vec<_>>()
+    };
+    assert_eq!(draw(0), draw(0));
+    assert_ne!(draw(0), draw(1));
+}
+
+#[test]
+fn drawing_batches_allocates_once() {
+    let mut g = keyed(OpKind::Get, AccessKind::Random, (16, 300), 0);
+    let place = g.keys.as_ptr();
+    for _ in 0..100 {
+        g.next();
+    }
+    assert_eq!((g.keys.as_ptr(), g.keys.capacity()), (place, 16));
 }
 
 proptest! {
@@ -73,8 +141,11 @@ proptest! {
         let mut g = keyed(OpKind::Update, access, (batch, keys), 0);
         for _ in 0..200 {
             let (key, count) = next(&mut g);
-            prop_assert_eq!(u64::from(count), u64::from(batch).min(keys));
-            prop_assert!(key >= 1000 && key + u64::from(count) <= 1000 + keys);
+            prop_assert_eq!(count, batch);
+            let drawn = [key];
+            let all = if batch == 1 { &drawn } else { g.keys() };
+            prop_assert_eq!((all.len(), all[0]), (batch as usize, key));
+            prop_assert!(all.iter().all(|key| (1000..1000 + keys).contains(key)));
         }
     }
 

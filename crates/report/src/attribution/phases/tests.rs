@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use taillight_rundir::layers::Kind;
 
+use super::super::disks::Disks;
 use super::*;
 
 const NONE: Beside<'static> = Beside {
@@ -419,4 +420,134 @@ proptest! {
             prop_assert!(pieces.windows(2).all(|w| w[0].to == w[1].from));
         }
     }
+}
+
+/// A flush of `dev`, queued at 1100 and done at 1800, on a target described as given; the flushes of
+/// the disks as seen.
+fn flushed(device: &str, dev: &str, sent: &[(&str, i64, i64)]) -> Vec<(u64, Phase)> {
+    let io = LayerRow {
+        flags: Some(flags::FLUSH),
+        dev: Some(dev.into()),
+        alloc_ns: Some(1100),
+        issue_ns: None,
+        ..io()
+    };
+    let device = serde_json::from_str(device).unwrap();
+    let mut events = Events {
+        disks: Disks::described(&device),
+        ..Events::default()
+    };
+    for (disk, start_ns, end_ns) in sent {
+        events.add(LayerRow {
+            kind: Kind::Flush,
+            start_ns: *start_ns,
+            end_ns: *end_ns,
+            dev: Some((*disk).into()),
+            ..LayerRow::default()
+        });
+    }
+    let mut found = all(&io, &events.beside(0));
+    let end = [
+        (10, Phase::Completion),
+        (90, Phase::Cpu),
+        (100, Phase::Application),
+    ];
+    assert_eq!(found.split_off(found.len() - 3), end);
+    found
+}
+
+const VDA1: &str = r#"{"number": "254:1", "disk_number": "254:0"}"#;
+
+#[test]
+fn a_flush_is_in_the_device_while_the_disks_own_one_is() {
+    use Phase::*;
+    let split = [(100, Submit), (500, Queue), (200, Device)];
+    let unseen = [(100, Submit), (700, Unobserved)];
+    assert_eq!(flushed(VDA1, "254:1", &[("254:0", 1600, 1790)]), split);
+    // One that began before this one was queued does not cover it.
+    assert_eq!(flushed(VDA1, "254:1", &[("254:0", 1050, 1200)]), unseen);
+}
+
+#[test]
+fn a_flush_is_in_the_device_where_nobody_saw_its_disks_own_ones() {
+    use Phase::*;
+    let device = [(100, Submit), (700, Device)];
+    // A run made before they were looked for.
+    assert_eq!(flushed(VDA1, "254:1", &[]), device);
+    // Another disk's only: this one has no cache.
+    assert_eq!(flushed(VDA1, "254:1", &[("254:16", 1600, 1790)]), device);
+}
+
+#[test]
+fn a_flush_of_a_device_that_nobody_knows_is_not_known() {
+    use Phase::*;
+    let unknown = [(100, Submit), (700, Unobserved)];
+    let vda = [("254:0", 1600, 1790)];
+    // An I/O of vdb.
+    assert_eq!(flushed(VDA1, "254:16", &vda), unknown);
+    // The device is not described, or without numbers, as in older runs.
+    assert_eq!(flushed("{}", "253:0", &vda), unknown);
+    let old = r#"{"name": "vda1", "disk": "vda"}"#;
+    assert_eq!(flushed(old, "254:1", &vda), unknown);
+}
+
+#[test]
+fn a_flush_of_a_stacked_device_is_that_of_the_disks_below() {
+    use Phase::*;
+    let dm = r#"{"number": "253:0", "made_of": [{"number": "254:2", "disk_number": "254:0"}]}"#;
+    let split = [(100, Submit), (500, Queue), (200, Device)];
+    assert_eq!(flushed(dm, "253:0", &[("254:0", 1600, 1790)]), split);
+    // A mirror's is done when the last one is.
+    let md = r#"{"number": "9:0", "made_of": [{"number": "8:0"}, {"number": "8:16"}]}"#;
+    let both = [("8:0", 1150, 1300), ("8:16", 1600, 1790)];
+    assert_eq!(flushed(md, "9:0", &both), split);
+}
+
+#[test]
+fn a_limit_before_the_request_is_no_matter_of_the_queue() {
+    use Phase::*;
+    let io = LayerRow {
+        alloc_ns: Some(1700),
+        issue_ns: Some(1750),
+        ..io()
+    };
+    let held = |stack: &str| {
+        let rows = [off(1150, Some(1650), 1660, stack)];
+        let beside = Beside { off: &rows, ..NONE };
+        all(&io, &beside)[..4].to_vec()
+    };
+    let limit = held("io_schedule;rq_qos_wait;wbt_wait");
+    assert_eq!(
+        limit,
+        [(100, Submit), (50, Tags), (500, Throttle), (50, Tags)]
+    );
+    let tags = held("io_schedule;blk_mq_get_tag");
+    assert_eq!(tags[..2], [(100, Submit), (600, Tags)]);
+}
+
+#[test]
+fn a_worker_is_not_blamed_while_the_thread_that_is_told_has_no_cpu() {
+    use Phase::*;
+    let io = LayerRow {
+        start_ns: 1_000_000,
+        punt_ns: Some(1_010_000),
+        cqe_ns: Some(9_990_000),
+        end_ns: 10_000_000,
+        flags: Some(flags::PUNTED | flags::QUEUED),
+        ..LayerRow::default()
+    };
+    let asleep = |wake: i64| [off(1_050_000, Some(wake), 9_950_000, "io_cqring_wait")];
+    let line = |off: &[LayerRow]| all(&io, &Beside { off, ..NONE });
+    // Woken up soon, by the worker that was done: no CPU for 8.85 ms.
+    let woken = line(&asleep(1_100_000));
+    assert_eq!(
+        woken[..3],
+        [(10_000, Submit), (90_000, IoWorker), (8_850_000, Cpu)]
+    );
+    // Woken up late: the worker was.
+    let late = line(&asleep(9_940_000));
+    assert_eq!(
+        late[..3],
+        [(10_000, Submit), (8_930_000, IoWorker), (10_000, Cpu)]
+    );
 }

@@ -48,9 +48,17 @@ type Put = unsafe extern "C" fn(Obj, Bytes, usize, Bytes, usize);
 type PutIn = unsafe extern "C" fn(Obj, Obj, Bytes, usize, Bytes, usize);
 type Write = unsafe extern "C" fn(Obj, Obj, Obj, *mut Text);
 
+/// What a hand reads from.
+struct Held {
+    snapshot: Obj,
+    /// Read options without it.
+    newest: Obj,
+}
+
 /// One worker's access.
 pub struct RocksHand {
     near: Near,
+    held: Option<Held>,
     db: Arc<Db>,
     keys: Vec<Bytes>,
     sizes: Vec<usize>,
@@ -61,8 +69,8 @@ pub struct RocksHand {
 }
 
 impl RocksHand {
-    /// Access to a database.
-    pub fn new(db: Arc<Db>) -> RocksHand {
+    /// Access to a database; with `snapshot`, reads see it as it is now.
+    pub fn new(db: Arc<Db>, snapshot: bool) -> RocksHand {
         let api = &db.library.api;
         // SAFETY: creates objects that `drop` destroys, and sets their fields; the level is a number
         // of this thread.
@@ -91,8 +99,20 @@ impl RocksHand {
                 clear: api.batch_clear,
                 write,
             };
+            let held = match (snapshot, api.snapshot, api.read_snapshot) {
+                (true, Some(create), Some(set)) => {
+                    let snapshot = create(db.raw);
+                    set(near.read, snapshot);
+                    Some(Held {
+                        snapshot,
+                        newest: (api.read_options)(),
+                    })
+                }
+                _ => None,
+            };
             RocksHand {
                 near,
+                held,
                 keys: Vec::new(),
                 sizes: Vec::new(),
                 values: Vec::new(),
@@ -103,11 +123,32 @@ impl RocksHand {
         }
     }
 
+    /// Shows the value of `key` as these read options see it.
+    #[inline(always)]
+    fn look(&self, read: Obj, key: &[u8], mut found: impl FnMut(&[u8])) -> Result<bool, Fault> {
+        let near = &self.near;
+        let mut error = null_mut();
+        // SAFETY: the database is open as long as `db` lives; the key outlives the call.
+        let pinned = unsafe {
+            let (at, size) = (key.as_ptr().cast(), key.len());
+            (near.get)(near.db, read, near.family, at, size, &mut error)
+        };
+        if !error.is_null() {
+            self.db.library.fault(error)?;
+        }
+        if pinned.is_null() {
+            return Ok(false);
+        }
+        // SAFETY: fresh from the get above.
+        unsafe { RocksHand::show(near, pinned, &mut found) };
+        Ok(true)
+    }
+
     /// Shows a pinned value and lets it go.
     ///
     /// # Safety
     /// `pinned` comes from a get of this database and is used once.
-    #[inline]
+    #[inline(always)]
     unsafe fn show(near: &Near, pinned: Obj, found: &mut impl FnMut(&[u8])) {
         let mut size = 0;
         // SAFETY: the value lives until the pinned slice is destroyed, after `found` returned.
@@ -120,24 +161,14 @@ impl RocksHand {
 }
 
 impl Hand for RocksHand {
-    #[inline]
-    fn get(&mut self, key: &[u8], mut found: impl FnMut(&[u8])) -> Result<bool, Fault> {
-        let near = &self.near;
-        let mut error = null_mut();
-        // SAFETY: the database is open as long as `db` lives; the key outlives the call.
-        let pinned = unsafe {
-            let (at, size) = (key.as_ptr().cast(), key.len());
-            (near.get)(near.db, near.read, near.family, at, size, &mut error)
-        };
-        if !error.is_null() {
-            self.db.library.fault(error)?;
-        }
-        if pinned.is_null() {
-            return Ok(false);
-        }
-        // SAFETY: fresh from the get above.
-        unsafe { RocksHand::show(near, pinned, &mut found) };
-        Ok(true)
+    #[inline(always)]
+    fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, Fault> {
+        self.look(self.near.read, key, found)
+    }
+
+    fn get_newest(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, Fault> {
+        let read = self.held.as_ref().map_or(self.near.read, |h| h.newest);
+        self.look(read, key, found)
     }
 
     fn multi_get(&mut self, keys: &Packed, mut found: impl FnMut(&[u8])) -> Result<u32, Fault> {
@@ -185,13 +216,13 @@ impl Hand for RocksHand {
     }
 
     /// Through the batch that is kept: RocksDB's own put makes one for every call, and frees it.
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, key: &[u8], value: &[u8], durable: bool) -> Result<(), Fault> {
         self.stage(key, value);
         self.commit(durable)
     }
 
-    #[inline]
+    #[inline(always)]
     fn stage(&mut self, key: &[u8], value: &[u8]) {
         let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
         let near = &self.near;
@@ -205,7 +236,7 @@ impl Hand for RocksHand {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn commit(&mut self, durable: bool) -> Result<(), Fault> {
         let (near, db) = (&self.near, &*self.db);
         if let Err(fault) = db.writable() {
@@ -223,7 +254,7 @@ impl Hand for RocksHand {
         if error.is_null() {
             return Ok(());
         }
-        db.library.fault(error).map_err(|f| db.broke(f))
+        db.refused(error)
     }
 
     fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), Fault> {
@@ -236,7 +267,7 @@ impl Hand for RocksHand {
             let k = key.as_ptr().cast();
             (db.library.api.delete)(db.raw, options, db.family, k, key.len(), &mut error);
         }
-        db.library.fault(error).map_err(|f| db.broke(f))
+        db.refused(error)
     }
 
     fn scan(&mut self, range: &Range<'_>, mut found: impl FnMut(&[u8])) -> Result<u32, Fault> {
@@ -289,6 +320,12 @@ impl Drop for RocksHand {
         unsafe {
             (api.batch_destroy)(self.near.batch);
             (api.read_options_destroy)(self.near.read);
+            if let Some(held) = &self.held {
+                (api.read_options_destroy)(held.newest);
+                if let Some(release) = api.snapshot_release {
+                    release(self.near.db, held.snapshot);
+                }
+            }
             for options in self.near.write {
                 (api.write_options_destroy)(options);
             }

@@ -1,0 +1,90 @@
+//! Several endpoints: that all of them lead to one store.
+//!
+//! A store that is not the first one would be written to without its prefix having been looked at,
+//! and nothing would be cleaned up there. What it is: one look at each before anything is written,
+//! one after the owner mark was. What it is not: a watch during the run. `Home::take` calls it.
+
+use taillight_core::{Error, Result};
+
+use super::api::{Request, encoded};
+use super::client::Store;
+use super::xml;
+
+/// The beginning of a listing of the prefix.
+struct Page {
+    names: Vec<String>,
+    /// There is more behind it.
+    more: bool,
+}
+
+impl Store {
+    fn page(&self, server: usize) -> Result<Page> {
+        let query = format!("list-type=2&prefix={}", encoded(&self.place.prefix));
+        let request = Request {
+            query: &query,
+            ..Request::new("GET", b"")
+        };
+        let answer = self.call_on(server, &request)?;
+        self.listed(&answer)
+            .map_err(|e| e.with("endpoint", self.endpoint(server)))?;
+        Ok(Page {
+            names: xml::all(&answer.text, "Key").collect(),
+            more: xml::first(&answer.text, "NextContinuationToken").is_some(),
+        })
+    }
+
+    /// Lists the prefix through every further server: one that is gone, that serves something else,
+    /// or that has objects there which the first has not, is told before anything is written.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Refused`, naming the server.
+    pub fn meet(&self) -> Result<()> {
+        if self.servers() == 1 {
+            return Ok(());
+        }
+        let first = self.page(0)?;
+        for server in 1..self.servers() {
+            let there = self.page(server)?;
+            let known = |name: &String| {
+                // What lies behind the first one's page is not known of it.
+                let behind = first.more && first.names.last().is_some_and(|last| name > last);
+                behind || first.names.contains(name)
+            };
+            if let Some(name) = there.names.iter().find(|name| !known(name)) {
+                return Err(self.another(server).with("object only there", name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every further server gives the object `name` with just this text, which was written
+    /// through the first one.
+    ///
+    /// # Errors
+    /// `Refused`, naming the server that does not; `Unavailable` when one gives no answer.
+    pub fn agree(&self, name: &str, text: &str) -> Result<()> {
+        for server in 1..self.servers() {
+            let answer = self.call_on(server, &Request::new("GET", name.as_bytes()))?;
+            match answer.code {
+                200 if answer.text == text => {}
+                200 => return Err(self.another(server)),
+                404 if answer.word() == "NoSuchKey" => return Err(self.another(server)),
+                _ => {
+                    let refusal = self.refusal("read its owner mark", &answer);
+                    return Err(refusal.with("endpoint", self.endpoint(server)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn another(&self, server: usize) -> Error {
+        Error::refused("an endpoint leads to another store than the first one")
+            .with("endpoint", self.endpoint(server))
+            .with("first", self.endpoint(0))
+            .hint(
+                "options.endpoints names servers of one store: a bucket of the same name elsewhere \
+                 would be written to and not cleaned up",
+            )
+    }
+}

@@ -1,0 +1,186 @@
+//! A worker on an embedded store allocates nothing per operation, of one record or of many: a run of
+//! ten times the operations makes exactly as many allocations on the worker's thread.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../../src/testing.rs"]
+mod testing;
+
+#[path = "../../../driver/tests/kv_alloc/sys.rs"]
+mod sys;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use taillight_core::plan::{AccessKind, BlockSize, Keys, MixPart, Plan};
+use taillight_core::probe::Token;
+use taillight_core::units::{ByteSize, Span};
+use taillight_core::{Op, OpKind, Result, Stamp};
+use taillight_driver::{
+    Admin, AtOnce, Completion, Geometry, Keyed, OpenSpec, Session, SessionSpec, Submitted, Target,
+};
+use taillight_engine::preload::preload;
+use taillight_engine::{Request, StopFlag};
+use taillight_rundir::{RunDir, fixture};
+
+/// A target whose sessions tell what their threads allocated while they were there.
+struct Counted {
+    target: Box<dyn Target>,
+    allocations: Arc<AtomicU64>,
+}
+
+struct CountedSession {
+    session: Box<dyn Session>,
+    before: u64,
+    allocations: Arc<AtomicU64>,
+}
+
+impl Target for Counted {
+    fn geometry(&self) -> Geometry {
+        self.target.geometry()
+    }
+    fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
+        Ok(Box::new(CountedSession {
+            session: self.target.session(spec)?,
+            allocations: self.allocations.clone(),
+            before: sys::allocations(),
+        }))
+    }
+    fn admin(&self, action: Admin) -> Result<()> {
+        self.target.admin(action)
+    }
+    fn facts(&self) -> Vec<(String, String)> {
+        self.target.facts()
+    }
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        self.target.keyed()
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        self.target.close()
+    }
+}
+
+impl Session for CountedSession {
+    fn buffer(&mut self, slot: u32) -> &mut [u8] {
+        self.session.buffer(slot)
+    }
+    fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted> {
+        self.session.submit(op, slot, token)
+    }
+    fn submit_many(&mut self, op: &Op, k: &[u64], slot: u32, token: Token) -> Result<Submitted> {
+        self.session.submit_many(op, k, slot, token)
+    }
+    fn flush(&mut self) -> Result<()> {
+        self.session.flush()
+    }
+    fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
+        self.session.poll(min, until, out)
+    }
+    fn at_once(&mut self) -> Option<&mut dyn AtOnce> {
+        self.session.at_once()
+    }
+    fn abandon(self: Box<Self>) {}
+}
+
+impl Drop for CountedSession {
+    fn drop(&mut self) {
+        let made = sys::allocations() - self.before;
+        self.allocations.fetch_add(made, Ordering::Relaxed);
+    }
+}
+
+fn plan(store: &str, mix: &[OpKind], batch: u32, operations: u64, dir: &str) -> Plan {
+    let mut plan = testing::plan();
+    plan.run.operations = Some(operations);
+    plan.run.drain_timeout = Span(10_000_000_000);
+    // No interval ends in the run: that is once a second, and not per operation.
+    plan.run.interval = Span(3600 * 1_000_000_000);
+    plan.capture.budget = ByteSize(1 << 28);
+    plan.target.driver = store.into();
+    plan.target.path = Some(dir.into());
+    plan.target.options = taillight_driver::find(store)
+        .unwrap()
+        .resolve(&plan.target)
+        .unwrap();
+    let w = &mut plan.workloads[0];
+    w.mix = mix
+        .iter()
+        .map(|op| MixPart { op: *op, weight: 1 })
+        .collect();
+    w.block_size = BlockSize::Fixed(ByteSize(100));
+    w.access.kind = AccessKind::Zipfian;
+    w.batch = batch;
+    w.keys = Some(Keys {
+        count: 2000,
+        ..Keys::default()
+    });
+    plan
+}
+
+/// Allocations of the worker in a whole run; `None` when the library is not here.
+fn made(store: &str, mix: &[OpKind], batch: u32, operations: u64) -> Option<u64> {
+    let tmp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = tmp.path().join("db");
+    let plan = plan(store, mix, batch, operations, dir.to_str().unwrap());
+    let id = format!("alloc-{}-{store}-{batch}-{operations}", std::process::id());
+    let spec = OpenSpec {
+        plan: &plan,
+        run_id: &id,
+        destroy: None,
+    };
+    let driver = taillight_driver::find(store).unwrap();
+    let target = match driver.open(&spec, &mut |_| true) {
+        Err(e) if e.message().contains("library") => {
+            eprintln!("skipped: a_worker_allocates_nothing_per_operation of {store}: {e}");
+            return None;
+        }
+        opened => opened.unwrap(),
+    };
+    let can = driver.capabilities(&plan.target).unwrap();
+    preload(&plan, &*target, &can, &id, &mut |_| true).unwrap();
+    let manifest = fixture::manifest(&id);
+    let rundir = RunDir::create(&tmp.path().join("run"), &manifest).unwrap();
+    let allocations = Arc::new(AtomicU64::new(0));
+    let outcome = taillight_engine::run::run(Request {
+        plan: &plan,
+        target: Box::new(Counted {
+            target,
+            allocations: allocations.clone(),
+        }),
+        rundir: &rundir,
+        run_id: &id,
+        loaded: 0,
+        clock: &manifest.clock,
+        stop: &StopFlag::default(),
+        observers: &mut [],
+    })
+    .unwrap();
+    assert!(outcome.operations >= operations, "{store} {mix:?}");
+    assert_eq!(outcome.errors, [], "{store} {mix:?}");
+    Some(allocations.load(Ordering::Relaxed))
+}
+
+#[test]
+fn a_worker_allocates_nothing_per_operation() {
+    use OpKind::{Get, Insert, Rmw, Scan, Update};
+    // The second and third of a store are driven in rounds.
+    let cases: [(&str, &[OpKind], u32); 8] = [
+        ("rocksdb", &[Get, Insert, Update, Scan, Rmw], 1),
+        ("rocksdb", &[Get, Update], 1),
+        ("rocksdb", &[Insert], 1),
+        ("rocksdb", &[Get, Insert, Update], 16),
+        ("leveldb", &[Get, Insert, Update, Scan, Rmw], 1),
+        ("leveldb", &[Get, Update], 1),
+        ("leveldb", &[Insert], 1),
+        ("leveldb", &[Insert, Update], 16),
+    ];
+    for (store, mix, batch) in cases {
+        let (Some(few), Some(many)) = (
+            made(store, mix, batch, 2_000),
+            made(store, mix, batch, 20_000),
+        ) else {
+            continue;
+        };
+        assert!(few > 0, "the counter counts");
+        assert_eq!(many, few, "{store}, batches of {batch}");
+    }
+}

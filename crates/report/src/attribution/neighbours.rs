@@ -1,0 +1,165 @@
+//! Who else used the disks of a run: other processes, the program's own other threads (a store's
+//! flushes and compactions), the kernel's reading ahead; and parts of the run's own I/Os of which only the
+//! thread is known.
+//!
+//! What it is: sentences for an episode, and who may have woken up a thread that slept in a store.
+//! What it is not: a verdict.
+
+use std::collections::BTreeMap;
+
+use taillight_rundir::layers::{Kind, LayerRow, flags};
+use taillight_rundir::trace_info::TraceInfo;
+
+use super::load::Events;
+use crate::format;
+
+/// The name that tracing gives to the kernel's reading ahead for the run's own reads.
+const READ_AHEAD: &str = "readahead";
+/// Beside the name of another thread of the program itself.
+const OWN: &str = "own";
+/// Beside the name of a thread of the load: the part belongs to one of the run's I/Os, not known which.
+const UNPLACED: &str = "unplaced";
+
+/// Who else used the disk. What the kernel read ahead for the run is nobody else's.
+pub fn said(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut Vec<String>) {
+    let (ahead, others): (Vec<&LayerRow>, Vec<&LayerRow>) = events
+        .within(Kind::Neighbour, span.0, span.1)
+        .partition(|r| r.comm.as_deref() == Some(READ_AHEAD));
+    let (unplaced, others) = marked(others, UNPLACED);
+    let (own, others) = marked(others, OWN);
+    let size = |rows: &[&LayerRow]| {
+        let bytes: u64 = rows.iter().filter_map(|r| r.size).sum();
+        (
+            format::counted(rows.len() as u64, "I/O"),
+            format::bytes(bytes),
+        )
+    };
+    if !ahead.is_empty() {
+        let (ios, bytes) = size(&ahead);
+        said.push(format!(
+            "the kernel read ahead for the run's own reads: {ios}, {bytes}"
+        ));
+    }
+    if !unplaced.is_empty() {
+        let parts = format::counted(unplaced.len() as u64, "part");
+        let (_, bytes) = size(&unplaced);
+        said.push(format!(
+            "{parts} of the run's own I/Os that could not be given to one, {bytes}"
+        ));
+    }
+    if !own.is_empty() {
+        let (ios, bytes) = size(&own);
+        let who = busiest(&own);
+        said.push(format!(
+            "{ios} of the program's own other threads on the disk, {bytes}{who}"
+        ));
+    }
+    if others.is_empty() {
+        if info.whole() {
+            said.push("nobody else used the disk".to_owned());
+        }
+        return;
+    }
+    let (ios, bytes) = size(&others);
+    let who = busiest(&others);
+    said.push(format!("{ios} of others on the disk, {bytes}{who}"));
+}
+
+/// Those with a word beside the name, and the rest.
+fn marked<'a>(rows: Vec<&'a LayerRow>, word: &str) -> (Vec<&'a LayerRow>, Vec<&'a LayerRow>) {
+    rows.into_iter()
+        .partition(|r| r.other.as_deref() == Some(word))
+}
+
+/// Whose I/Os were most of these.
+fn busiest(rows: &[&LayerRow]) -> String {
+    let by = rows
+        .iter()
+        .filter_map(|r| Some((r.comm.as_deref()?.to_owned(), r.size?.max(1))));
+    most(by).map_or(String::new(), |(who, _)| format!(", most by {who}"))
+}
+
+/// The name with the largest sum.
+pub fn most(list: impl Iterator<Item = (String, u64)>) -> Option<(String, u64)> {
+    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+    list.for_each(|(name, n)| *sums.entry(name).or_insert(0) += n);
+    sums.into_iter().max_by_key(|(_, n)| *n)
+}
+
+/// Whether a thread that slept in a store was woken up by one of the program itself. Anybody else was
+/// only interrupted when its time was over, or may have been.
+pub fn woken_by_own(row: &LayerRow) -> bool {
+    row.flags.unwrap_or(0) & flags::WOKEN_BY_OWN != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_ahead_for_the_run_is_nobody_elses() {
+        let info: TraceInfo = serde_json::from_str(r#"{"mode":"outliers","rung":"bpf"}"#).unwrap();
+        let row = |comm: &str| LayerRow {
+            kind: Kind::Neighbour,
+            start_ns: 10,
+            end_ns: 10,
+            size: Some(4096),
+            comm: Some(comm.into()),
+            ..LayerRow::default()
+        };
+        let said = |names: &[&str]| {
+            let mut events = Events::default();
+            let rows = names.iter().map(|n| row(n)).collect();
+            events.other.insert(Kind::Neighbour, rows);
+            let mut said = Vec::new();
+            super::said(&events, &info, (0, 100), &mut said);
+            said
+        };
+        let ahead = "the kernel read ahead for the run's own reads: 2 I/Os, 8.00 KiB";
+        assert_eq!(
+            said(&["readahead", "readahead"]),
+            [ahead, "nobody else used the disk"]
+        );
+        assert_eq!(
+            said(&["readahead", "backup", "readahead"]),
+            [
+                ahead,
+                "1 I/O of others on the disk, 4.00 KiB, most by backup"
+            ]
+        );
+        assert_eq!(said(&[]), ["nobody else used the disk"]);
+    }
+
+    #[test]
+    fn a_stores_own_threads_are_not_others() {
+        let info: TraceInfo = serde_json::from_str(r#"{"mode":"outliers","rung":"bpf"}"#).unwrap();
+        let row = |comm: &str, other: Option<&str>| LayerRow {
+            kind: Kind::Neighbour,
+            start_ns: 10,
+            end_ns: 10,
+            size: Some(4096),
+            comm: Some(comm.into()),
+            other: other.map(Into::into),
+            ..LayerRow::default()
+        };
+        let mut events = Events::default();
+        // LevelDB's thread has the name of the program that it is in.
+        let rows = vec![
+            row("taillight", Some("own")),
+            row("taillight", None),
+            row("worker-0", Some("unplaced")),
+            row("iou-wrk-77", Some("unplaced")),
+        ];
+        events.other.insert(Kind::Neighbour, rows);
+        let mut said = Vec::new();
+        super::said(&events, &info, (0, 100), &mut said);
+        assert_eq!(
+            said,
+            [
+                "2 parts of the run's own I/Os that could not be given to one, 8.00 KiB",
+                "1 I/O of the program's own other threads on the disk, 4.00 KiB, most by taillight",
+                "1 I/O of others on the disk, 4.00 KiB, most by taillight"
+            ]
+        );
+    }
+}

@@ -71,6 +71,11 @@ const NEEDS: &[Need] = &[
         why: "paired comparisons: what tracing costs, beside biosnoop",
     },
     Need {
+        program: "bpftool",
+        package: "bpftool",
+        why: "test of trace programs that somebody else takes away",
+    },
+    Need {
         program: "python3",
         package: "python3",
         why: "test that stock pyarrow reads ios.parquet",

@@ -146,13 +146,16 @@ fn without_rights_a_cpu_hog_is_blamed_on_the_cpu() {
 fn a_stopped_program_is_not_blamed_on_a_device() {
     let _turn = turn();
     let dir = open_place();
-    let words = format!("{LOAD} --runtime 3s --set trace.threshold=300ms --set trace.rung=perf");
+    let words = format!("{LOAD} --runtime 4s --set trace.threshold=300ms --set trace.rung=perf");
     let run = Run::start(dir.path(), &["env"], &words);
-    std::thread::sleep(Duration::from_millis(900));
     let from = now();
-    tool(&["kill", "-STOP", &run.pid()]).expect("stopped");
-    std::thread::sleep(Duration::from_millis(600));
-    tool(&["kill", "-CONT", &run.pid()]).expect("continued");
+    // A single stop could find the worker between two I/Os, and slow none.
+    for _ in 0..4 {
+        std::thread::sleep(Duration::from_millis(300));
+        tool(&["kill", "-STOP", &run.pid()]).expect("stopped");
+        std::thread::sleep(Duration::from_millis(500));
+        tool(&["kill", "-CONT", &run.pid()]).expect("continued");
+    }
     let to = now();
     let (value, text, _) = run.explained();
     names_nothing_below(&value);

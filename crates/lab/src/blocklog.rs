@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::guard::{NAME, Undo, set};
+use crate::guard::{NAME, Undo, set, tool};
 
 /// Where tracefs is, the newer place first.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -38,6 +38,22 @@ pub struct Event {
     pub sectors: u64,
 }
 
+/// Where tracefs is; a machine without desktop or tracing tools may not have mounted it yet.
+///
+/// # Errors
+/// Why there is none.
+pub fn root() -> Result<&'static Path> {
+    let found = || {
+        let mut places = PLACES.map(Path::new).into_iter();
+        places.find(|p| p.join("instances").is_dir())
+    };
+    if found().is_none() {
+        let words = ["-t", "tracefs", "tracefs", PLACES[0]].map(str::to_owned);
+        tool("mount", &words).context("no tracefs here")?;
+    }
+    found().context("no tracefs here")
+}
+
 /// A log under way.
 pub struct BlockLog {
     place: PathBuf,
@@ -49,13 +65,7 @@ impl BlockLog {
     /// # Errors
     /// When there is no tracefs, or no right to it.
     pub fn begin(undo: &mut Undo, device: &Path) -> Result<BlockLog> {
-        let Some(root) = PLACES
-            .map(Path::new)
-            .into_iter()
-            .find(|p| p.join("instances").is_dir())
-        else {
-            bail!("no tracefs here");
-        };
+        let root = root()?;
         let place = root.join("instances").join(NAME);
         let _ = std::fs::remove_dir(&place);
         std::fs::create_dir(&place).context("no instance of tracefs")?;

@@ -34,8 +34,8 @@ pub fn not_root() -> Option<String> {
 
 /// What keeps the kernel's own log of block I/O from being set beside a trace here, if anything.
 pub fn no_block_log() -> Option<String> {
-    let tracefs = std::path::Path::new("/sys/kernel/tracing/instances").is_dir();
-    taillight_lab::trial::cannot().or_else(|| (!tracefs).then(|| "no tracefs here".to_owned()))
+    let no_log = || taillight_lab::blocklog::root().err();
+    taillight_lab::trial::cannot().or_else(|| no_log().map(|e| format!("{e:#}")))
 }
 
 /// A command's output, or why there is none.

@@ -19,7 +19,7 @@ use taillight_rundir::trace_info::{ProgramInfo, TraceInfo};
 use crate::Sys;
 use crate::host::tasks;
 use crate::quota::Quota;
-use crate::still::Still;
+use crate::still::Watch;
 use crate::sys::field;
 use crate::tracer::Wish;
 
@@ -216,10 +216,11 @@ impl Tracing {
             lost: 0,
         };
         let quota = Quota::new(sys);
+        let still = Watch::start(sys)?;
         let thread = std::thread::Builder::new()
             .name("trace".to_owned())
             .spawn(move || {
-                gatherer.run(interval, quota, || {
+                gatherer.run(interval, quota, still, || {
                     ended.recv_timeout(Duration::ZERO) != Err(RecvTimeoutError::Timeout)
                 })
             })
@@ -272,9 +273,9 @@ impl Gatherer {
         mut self,
         interval: Duration,
         mut quota: Quota,
+        still: Watch,
         over: impl Fn() -> bool,
     ) -> (Vec<LayerRow>, u64) {
-        let mut still = Still::new(&self.sys);
         let step = interval.as_nanos() as i64;
         let mut due = MonoClock.now().0 + step;
         loop {
@@ -287,12 +288,12 @@ impl Gatherer {
                 row.into_iter().for_each(|row| self.put(row));
                 due = (due + step).max(MonoClock.now().0);
             }
+            still.seen().for_each(|row| self.put(row));
             if over {
+                still.end().into_iter().for_each(|row| self.put(row));
                 return (self.rows, self.lost);
             }
-            if let Some(row) = still.sleep(PAUSE) {
-                self.put(row);
-            }
+            std::thread::sleep(PAUSE);
         }
     }
 

@@ -4,45 +4,107 @@
 //! What it is: a sign seen from within, for rungs that see no stacks. What it is not: a proof of
 //! who did it; a signal, a freezer and a machine that stood still look the same from here.
 
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use taillight_core::{Clock, MonoClock};
+use taillight_core::{Clock, Error, MonoClock, Result};
 use taillight_rundir::layers::{Kind, LayerRow};
 
 use crate::Sys;
 use crate::perf::{Reading, Schedstat};
 
+/// How long the thread sleeps at a time.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Readings of the counters before one is given up.
+const READINGS: u32 = 16;
 /// Less is the usual lateness of a busy machine, ns.
 const LATE_NS: u64 = 50_000_000;
 
+/// A thread that does nothing but sleep. One with work to do would be blind to whatever stops it in
+/// the midst of that.
+pub struct Watch {
+    seen: Receiver<LayerRow>,
+    over: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Watch {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    /// `Unavailable` when there can be no thread.
+    pub fn start(sys: &Sys) -> Result<Watch> {
+        let sys = sys.clone();
+        let (events, seen) = channel();
+        let (over, ended) = channel::<()>();
+        let thread = std::thread::Builder::new()
+            .name("still".to_owned())
+            .spawn(move || {
+                let mut still = Still::new(&sys);
+                let mut last = MonoClock.now().0;
+                loop {
+                    let ended = ended.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout);
+                    let now = MonoClock.now().0;
+                    // From one look at the clock to the next: nothing falls between two sleeps.
+                    let due = last + PAUSE.as_nanos() as i64;
+                    last = now;
+                    if let Some(row) = still.judge(due, now) {
+                        // Nobody listens any more: the run is over.
+                        let _ = events.send(row);
+                    }
+                    if ended {
+                        return;
+                    }
+                }
+            })
+            .map_err(|e| Error::unavailable("cannot start a thread").source(e))?;
+        Ok(Watch { seen, over, thread })
+    }
+
+    /// What was seen since the last time.
+    pub fn seen(&self) -> impl Iterator<Item = LayerRow> + '_ {
+        self.seen.try_iter()
+    }
+
+    /// Ends it; what was seen since the last time.
+    pub fn end(self) -> Vec<LayerRow> {
+        drop(self.over);
+        // It cannot panic; if it did, what it had seen is still to be had.
+        let _ = self.thread.join();
+        self.seen.try_iter().collect()
+    }
+}
+
 /// Watches the thread that made it.
-pub struct Still {
+struct Still {
     schedstat: Option<Schedstat>,
     before: Option<Reading>,
 }
 
 impl Still {
     /// For the calling thread.
-    pub fn new(sys: &Sys) -> Still {
+    fn new(sys: &Sys) -> Still {
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let schedstat = Schedstat::open(sys, tid);
-        let before = schedstat.as_ref().and_then(Schedstat::read);
-        Still { schedstat, before }
+        // Nothing is late yet: this takes the first reading.
+        let mut still = Still {
+            schedstat,
+            before: None,
+        };
+        still.judge(0, 0);
+        still
     }
 
-    /// Sleeps; an event when it came back much too late and not for want of a CPU.
-    pub fn sleep(&mut self, pause: Duration) -> Option<LayerRow> {
-        let from = MonoClock.now().0;
-        std::thread::sleep(pause);
-        let to = MonoClock.now().0;
-        let due = from.saturating_add_unsigned(pause.as_nanos() as u64);
-        self.judge(due, to)
-    }
-
+    /// After a sleep that was due to end and has ended: an event when that was much too late and not
+    /// for want of a CPU.
     fn judge(&mut self, due: i64, to: i64) -> Option<LayerRow> {
-        let now = self.schedstat.as_ref()?.read();
-        let before = std::mem::replace(&mut self.before, now)?;
-        let waited = now?.waited.saturating_sub(before.waited);
+        // One that changed while it was read is read again: a thread that has just got its CPU is
+        // easily put off it.
+        let schedstat = self.schedstat.as_ref()?;
+        let now = (0..READINGS).find_map(|_| schedstat.read())?;
+        let before = self.before.replace(now)?;
+        let waited = now.waited.saturating_sub(before.waited);
         let late = (to - due).max(0) as u64;
         (late >= LATE_NS && waited < late / 4).then(|| LayerRow {
             kind: Kind::Still,
@@ -78,6 +140,11 @@ mod tests {
         );
         set(490_000_000);
         assert!(still.judge(0, 500_000_000).is_none());
+        // A reading that cannot be had does not hide what comes after it.
+        std::fs::write(&file, "half a li").unwrap();
+        assert!(still.judge(0, 0).is_none());
+        set(490_000_000);
+        assert!(still.judge(0, 500_000_000).is_some());
         let nothing = Sys::at(home.path().join("nowhere"));
         assert!(Still::new(&nothing).judge(0, 500_000_000).is_none());
     }

@@ -25,7 +25,7 @@ use crate::cgroup::Limits;
 use crate::memory::Memory;
 use crate::over::Over;
 use crate::quota::Quota;
-use crate::still::Still;
+use crate::still::Watch as StillWatch;
 use crate::tally::Tally;
 use crate::tracer::Wish;
 use crate::{Sys, machine};
@@ -102,6 +102,7 @@ impl Tracing {
             arrived,
             over: over.flag(),
             quota: Quota::new(sys),
+            still: StillWatch::start(sys)?,
             sys: sys.clone(),
             room: RECENT_MAX / common.workers.max(1),
             watches: Vec::new(),
@@ -225,6 +226,7 @@ struct Gatherer {
     arrived: Receiver<Arrival>,
     over: Arc<AtomicBool>,
     quota: Quota,
+    still: StillWatch,
     sys: Sys,
     /// Stretches kept of each worker until it is known whether an I/O needs them.
     room: usize,
@@ -236,7 +238,6 @@ struct Gatherer {
 
 impl Gatherer {
     fn run(mut self) -> Gathered {
-        let mut still = Still::new(&self.sys);
         for round in 0.. {
             let over = self.over.load(Relaxed);
             self.arrivals();
@@ -255,12 +256,11 @@ impl Gatherer {
                 ..LayerRow::default()
             });
             window.into_iter().for_each(|row| self.all.put(row));
+            self.still.seen().for_each(|row| self.all.put(row));
             if over {
                 return self.end();
             }
-            if let Some(row) = still.sleep(PAUSE) {
-                self.all.put(row);
-            }
+            std::thread::sleep(PAUSE);
         }
         self.all
     }
@@ -366,6 +366,10 @@ impl Gatherer {
 
     fn end(mut self) -> Gathered {
         let now = MonoClock.now().0;
+        self.still
+            .end()
+            .into_iter()
+            .for_each(|row| self.all.put(row));
         for watch in &mut self.watches {
             let all = &mut self.all;
             watch.stretches.close();

@@ -164,14 +164,16 @@ print(json.dumps({'types': {f.name: str(f.type) for f in table.schema},
 ";
 
 fn pyarrow(path: &Path) -> Option<serde_json::Value> {
-    let probe = Command::new("python3")
+    // `cargo xtask setup` makes one and `cargo xtask ci` names it.
+    let python = std::env::var_os("TAILLIGHT_PYTHON").unwrap_or_else(|| "python3".into());
+    let probe = Command::new(&python)
         .args(["-c", "import pyarrow"])
         .output();
     if !probe.is_ok_and(|o| o.status.success()) {
         println!("skipped: python3 with pyarrow is not installed (pip install pyarrow)");
         return None;
     }
-    let out = Command::new("python3")
+    let out = Command::new(&python)
         .args(["-c", SCRIPT])
         .arg(path)
         .output()

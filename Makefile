@@ -8,7 +8,7 @@ help:
 	@echo 'make test   everything CI checks: format, lints, tests, docs, edges, a run of the binary'
 	@echo 'make ci     the same as make test'
 	@echo 'As root on Debian, all of them first install what is missing: C compiler, fio, RocksDB, LevelDB,'
-	@echo 'Redis, clang, bpftrace, file system tools, Python. As another user they only name it.'
+	@echo 'Redis, clang, bpftrace, bpftool, file system tools, Python. As another user they only name it.'
 	@echo 'Single steps: cargo xtask help'
 
 # A Rust toolchain and a C compiler are needed before any Rust code of ours can run.

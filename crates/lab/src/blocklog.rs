@@ -38,7 +38,8 @@ pub struct Event {
     pub sectors: u64,
 }
 
-/// Where tracefs is; a machine without desktop or tracing tools may not have mounted it yet.
+/// Where tracefs is. Machines that nobody has traced yet may not have mounted it: then it is mounted
+/// at its usual place, and stays.
 ///
 /// # Errors
 /// Why there is none.

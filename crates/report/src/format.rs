@@ -154,6 +154,14 @@ pub fn short(value: f64) -> String {
     format!("{} {unit}", digits3(value)).trim_end().to_owned()
 }
 
+/// A moment of a run in tenths of a second. What a worker read of itself just before the run began
+/// is at `0.0 s`, never at `-0.0 s`.
+pub fn moment(ns: i64) -> String {
+    let tenths = (ns as f64 / 1e8).round();
+    // Adding nought takes its sign away.
+    format!("{:.1} s", tenths / 10.0 + 0.0)
+}
+
 /// A share of a whole as per cent, with as many digits as it takes to be different from 0 and 100.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
@@ -204,6 +212,12 @@ mod tests {
             "12 µs, tell us. 3 usable"
         );
         assert_eq!(written("12 us", Script::Plain), "12 us");
+    }
+
+    #[test]
+    fn nought_has_no_sign() {
+        let moments = [-40_000_000, -60_000_000, 0, 1_240_000_000].map(moment);
+        assert_eq!(moments, ["0.0 s", "-0.1 s", "0.0 s", "1.2 s"]);
     }
 
     #[test]

@@ -230,10 +230,10 @@ fn counters(it: &Explanation) -> Vec<String> {
         part(&sums.all, sums.all.waited_ns)
     )];
     if sums.slow_intervals > 0 {
-        let at = (sums.worst_at_ns - it.begun_ns.unwrap_or(sums.worst_at_ns)) as f64 / 1e9;
+        let at = format::moment(sums.worst_at_ns - it.begun_ns.unwrap_or(sums.worst_at_ns));
         said.push(format!(
             "In the {} intervals with outliers they waited for a CPU {} of the time, in the worst \
-             one, at {at:.1} s, {}.",
+             one, at {at}, {}.",
             format::count(sums.slow_intervals),
             part(&sums.slow, sums.slow.waited_ns),
             format::percent(sums.worst)

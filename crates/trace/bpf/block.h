@@ -120,6 +120,18 @@ INLINE bool late(struct bio *bio)
 	       (end_io == cfg_end_iomap || end_io == cfg_end_blkdev_async);
 }
 
+/* Where on the disk an operation begins: where its first part with data does. A flush has a disk, but
+ * no sector. */
+INLINE void stands(struct slot *s, struct bio *bio)
+{
+	if (!s->bios)
+		s->dev = bio->bi_bdev->bd_dev;
+	if (s->sector == NOWHERE && bio->bi_iter.bi_size) {
+		s->sector = bio->bi_iter.bi_sector;
+		s->dev = bio->bi_bdev->bd_dev;
+	}
+}
+
 /* As many parts are more than can be counted: the operation then counts as seen in part. */
 enum { BIOS_MANY = 0xffff };
 
@@ -180,10 +192,7 @@ int bio_queue(u64 *ctx)
 		next_round(s);
 	if (!s->bio_first) {
 		s->bio_first = now;
-		if (!s->bios) {
-			s->sector = bio->bi_iter.bi_sector;
-			s->dev = bio->bi_bdev->bd_dev;
-		}
+		stands(s, bio);
 	} else {
 		more_of(s);
 		s->bio_last = now;
@@ -212,13 +221,49 @@ int bio_split(u64 *ctx)
 	return 0;
 }
 
+INLINE struct stamps *stamps_of(struct request *rq)
+{
+	u32 tag = rq->internal_tag >= 0 ? rq->internal_tag : rq->tag;
+	u32 index = (tag + rq->mq_hctx->queue_num * 256 + rq->q->id * 1024) & (REQUESTS - 1);
+
+	return map_lookup(&requests, &index);
+}
+
+/* The place for a request's stamps: to find its operation costs more than to keep them until it ends,
+ * when that is looked for anyway. 0 when another request has the place. */
+INLINE struct stamps *claim(struct request *rq)
+{
+	struct stamps *own = stamps_of(rq);
+
+	if (!own || own->rq == (u64)rq)
+		return own;
+	if (__sync_val_compare_and_swap(&own->rq, 0, (u64)rq))
+		return 0;
+	own->insert = own->issue = 0;
+	return own;
+}
+
+/* What was kept of a request that ends, or what is kept of nobody. */
+INLINE struct stamps *kept(struct request *rq)
+{
+	struct stamps *own = stamps_of(rq);
+	u32 nobody = REQUESTS;
+
+	return own && own->rq == (u64)rq ? own : map_lookup(&requests, &nobody);
+}
+
 SEC("tp_btf/block_rq_insert")
 int rq_insert(u64 *ctx)
 {
 	struct request *rq = (void *)ctx[0];
 	struct bio *bio = rq->bio;
+	struct stamps *own = bio ? claim(rq) : 0;
 	u64 now = 0;
 
+	if (own) {
+		own->insert = ktime_ns();
+		return 0;
+	}
 	for (int i = 0; i < CHAIN && bio; i++) {
 		u64 token = resolve(bio);
 		struct slot *s = token & LOWER ? 0 : slot_of(token);
@@ -288,10 +333,16 @@ int rq_issue(u64 *ctx)
 {
 	struct request *rq = (void *)ctx[0];
 	struct bio *bio = rq->bio;
+	struct stamps *own;
 	u64 now = 0;
 
 	if (!bio) {
 		flush_issued(rq);
+		return 0;
+	}
+	own = claim(rq);
+	if (own) {
+		own->issue = ktime_ns();
 		return 0;
 	}
 	for (int i = 0; i < CHAIN && bio; i++) {
@@ -334,34 +385,46 @@ int rq_requeue(u64 *ctx)
 	return 0;
 }
 
-/* A request's own stamps, in the lines of an operation. */
-INLINE void complete(struct slot *s, struct request *rq, struct bio *bio, u64 now)
+/* Not one of an earlier life of the request, whose end nobody saw. */
+INLINE bool of_life(u64 stamp, struct request *rq)
+{
+	return stamp && stamp >= rq->start_time_ns;
+}
+
+/* A request's own stamps and what was kept for it, in the lines of an operation. */
+INLINE void complete(struct slot *s, struct request *rq, struct bio *bio,
+		     const struct stamps *own, u64 now)
 {
 	s->alloc = rq->start_time_ns;
 	s->done = now;
+	if (cfg_late && rq->io_start_time_ns)
+		s->issue = rq->io_start_time_ns;
+	else if (of_life(own->issue, rq))
+		s->issue = own->issue;
+	if (!cfg_late && of_life(own->insert, rq)) {
+		more_of(s);
+		s->insert = own->insert;
+	}
 	if (!cfg_late) {
 		__sync_fetch_and_add(&s->parts, 1);
 		return;
 	}
 	__sync_fetch_and_add(&s->both, (u64)(bio->bi_iter.bi_size >> 9) << 32 | 1);
-	if (rq->io_start_time_ns)
-		s->issue = rq->io_start_time_ns;
 	if (!s->bio_first) {
 		s->bio_first = s->alloc;
-		if (!s->bios) {
-			s->sector = bio->bi_iter.bi_sector;
-			s->dev = bio->bi_bdev->bd_dev;
-		}
+		stands(s, bio);
 	}
 }
 
-INLINE void complete_low(struct slot *s, struct request *rq, u64 now)
+INLINE void complete_low(struct slot *s, struct request *rq, const struct stamps *own, u64 now)
 {
 	low_of(s);
 	s->low_alloc = rq->start_time_ns;
 	s->low_done = now;
 	if (cfg_late && rq->io_start_time_ns)
 		s->low_issue = rq->io_start_time_ns;
+	else if (of_life(own->issue, rq))
+		s->low_issue = own->issue;
 	__sync_fetch_and_add(&s->low_parts, 1);
 }
 
@@ -371,6 +434,7 @@ int rq_complete(u64 *ctx)
 	struct request *rq = (void *)ctx[0];
 	struct bio *bio = rq->bio;
 	bool data = bio && bio->bi_iter.bi_size;
+	struct stamps *own;
 	u64 now = 0;
 
 	if (!bio) {
@@ -380,6 +444,9 @@ int rq_complete(u64 *ctx)
 	/* A part of it only: the rest follows. A bio that ends here is not seen to end. */
 	if ((u32)ctx[2] < rq->__data_len)
 		return 0;
+	own = kept(rq);
+	if (!own)
+		return 0;
 	for (int i = 0; i < CHAIN && bio; i++) {
 		u64 token = resolve(bio);
 		struct slot *s = touched(token & ~LOWER);
@@ -387,15 +454,19 @@ int rq_complete(u64 *ctx)
 		if (s) {
 			now = now ? now : ktime_ns();
 			if (token & LOWER) {
-				complete_low(s, rq, now);
+				complete_low(s, rq, own, now);
 			} else {
-				complete(s, rq, bio, now);
+				complete(s, rq, bio, own, now);
 				forget(bio);
 			}
 			if (i)
 				s->flags |= F_MERGED;
 		}
 		bio = bio->bi_next;
+	}
+	if (own->rq) {
+		own->insert = own->issue = 0;
+		own->rq = 0;
 	}
 	if (cfg_late && now && data)
 		note_issues(rq->io_start_time_ns);

@@ -42,6 +42,13 @@ static struct task_struct *(*current_task)(void) = (void *)158;
 #define EXISTS(type, field) __builtin_preserve_field_info(((type *)0)->field, 2)
 #define SIZE_OF(type) __builtin_preserve_type_info(*(type *)0, 1)
 
+/* An address as a pointer to a type of the kernel, so that its fields are read by plain loads and
+ * not by calls of a helper: bpf_rdonly_cast, a function of the kernel (6.2) without a fixed number.
+ * The loader puts the kernel's number for it in place of this one, or clears `cfg_cast`; src/bpf/cast.rs
+ * knows both. Only where the field is no pointer to calculate with. */
+static void *(*cast)(const void *object, u32 type) = (void *)0x7a11ca57;
+#define AS(type, pointer) ((type *)cast(pointer, __builtin_btf_type_id(*(type *)0, 1)))
+
 /* A trusted pointer as a plain number, which the verifier lets us calculate with. */
 INLINE u64 address(void *pointer)
 {

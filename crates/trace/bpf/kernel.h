@@ -49,10 +49,18 @@ struct bio {
 
 struct request_queue {
 	struct gendisk *disk;
+	s32 id;
+};
+
+struct blk_mq_hw_ctx {
+	u32 queue_num;
 };
 
 struct request {
 	struct request_queue *q;
+	struct blk_mq_hw_ctx *mq_hctx;
+	s32 tag; /* of the device, -1 while it waits for one */
+	s32 internal_tag; /* of the I/O scheduler, -1 without one */
 	u32 cmd_flags;
 	struct bio *bio;
 	u64 start_time_ns;

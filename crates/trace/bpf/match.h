@@ -119,6 +119,20 @@ INLINE u64 remembered(u64 bio)
 	return token ? *token : 0;
 }
 
+/* The operation of a file's direct I/O of io_uring, by plain loads; 0 for anything else. */
+INLINE u64 of_iomap(struct bio *bio)
+{
+	struct kiocb *kiocb = AS(struct iomap_dio, bio->bi_private)->iocb;
+	u64 done = (u64)AS(struct kiocb, kiocb)->ki_complete, data;
+
+	if (!done || (done != cfg_uring_done && done != cfg_uring_polled))
+		return 0;
+	data = AS(struct io_kiocb, kiocb)->cqe.user_data;
+	/* The verifier takes no load that the compiler shares with another kind of pointer. */
+	asm volatile("" : "+r"(data));
+	return token_of(data);
+}
+
 /* Bytes of an io_uring request that hold what is asked of it. */
 #define HEAD 96
 
@@ -131,6 +145,8 @@ INLINE u64 of_ring(struct bio *bio)
 	u64 end_io = (u64)bio->bi_end_io, kiocb, done;
 	u8 head[HEAD] __attribute__((aligned(8)));
 
+	if (cfg_cast && end_io == cfg_end_iomap)
+		return of_iomap(bio);
 	if (end_io == cfg_end_iomap)
 		kiocb = (u64)READ(struct iomap_dio, bio->bi_private, iocb);
 	else if (end_io == cfg_end_blkdev_async)
@@ -149,7 +165,7 @@ INLINE u64 of_ring(struct bio *bio)
 /* A bio that was remembered ends: its address may be somebody else's next. */
 INLINE void forget(struct bio *bio)
 {
-	u64 end_io = (u64)bio->bi_end_io, key = address(bio);
+	u64 end_io = (u64)bio->bi_end_io, key = (u64)bio;
 
 	if (end_io != cfg_end_iomap && end_io != cfg_end_blkdev && end_io != cfg_end_blkdev_async)
 		map_delete(&bios, &key);

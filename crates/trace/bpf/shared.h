@@ -35,6 +35,8 @@ const volatile u32 cfg_kind = 0;
 /* Only what is slow is kept, and I/O is direct: of I/O that leads back to its operation by itself,
  * the completion takes all stamps at once. */
 const volatile u32 cfg_late = 0;
+/* The kernel has the function `cast`. */
+const volatile u32 cfg_cast = 0;
 /* Disks whose other users are of interest: major << 20 | minor. */
 const volatile u32 cfg_disk0 = 0;
 const volatile u32 cfg_disk1 = 0;
@@ -52,6 +54,9 @@ enum flags {
 	F_INDIRECT = 128, /* matched by the thread that queued it, not by the I/O itself */
 	F_UNCLEAR = 256, /* a part may be of this operation or of another */
 };
+
+/* In `sector`: no part with data was seen. */
+#define NOWHERE (~0ull)
 
 /* One operation in flight, a cache line for each who writes. The first is the process's, but for
  * the FUSE stamps; the others are the programs'. What a line says belongs to the operation whose
@@ -71,7 +76,7 @@ struct slot {
 	u64 alloc;
 	u64 issue;
 	u64 done;
-	u64 sector;
+	u64 sector; /* of the first part with data that was seen; NOWHERE */
 	u32 dev;
 	u16 flags;
 	u16 bios;
@@ -219,6 +224,22 @@ struct {
 	__type(value, u32);
 } tids SEC(".maps");
 
+/* When a request was inserted and issued, until it ends. Requests are told apart by their tags, and
+ * what two share is the first's: the programs then look for the second's operation by its bios. */
+#define REQUESTS 4096 /* and one more, of nobody and always empty */
+struct stamps {
+	u64 rq; /* whose they are, 0 for nobody's */
+	u64 insert;
+	u64 issue;
+	u64 pad;
+};
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(max_entries, REQUESTS + 1);
+	__type(key, u32);
+	__type(value, struct stamps);
+} requests SEC(".maps");
+
 /* Address of a bio -> token, for bios that do not lead back to their operation by themselves. */
 struct {
 	__uint(type, MAP_LRU_HASH);
@@ -337,7 +358,8 @@ INLINE struct slot *touched(u64 token)
 	struct slot *s = slot_of(token);
 
 	if (s && s->seen != token) {
-		s->bio_first = s->alloc = s->issue = s->done = s->sector = 0;
+		s->bio_first = s->alloc = s->issue = s->done = 0;
+		s->sector = NOWHERE;
 		s->dev = s->flags = s->bios = s->parts = s->sectors = 0;
 		s->seen = token;
 	}

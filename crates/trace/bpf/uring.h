@@ -3,6 +3,16 @@
 
 #include "shared.h"
 
+/* The running thread of the load: most often the one that the slot belongs to, which is found without
+ * a search. 0 for another. */
+INLINE struct thread *submitter(struct slot *s, u32 pid)
+{
+	u32 index = s ? (u32)s->worker : 0;
+	struct thread *t = s ? map_lookup(&threads, &index) : 0;
+
+	return t && t->pid == pid ? t : thread_of(pid, &index);
+}
+
 SEC("tp_btf/io_uring_submit_req")
 int uring_submit(u64 *ctx)
 {
@@ -10,21 +20,21 @@ int uring_submit(u64 *ctx)
 	u64 ids = current_pid_tgid(), data, token;
 	struct thread *t;
 	struct slot *s;
-	u32 index;
 
 	if ((u32)(ids >> 32) != cfg_tgid)
 		return 0;
 	data = request->cqe.user_data;
 	token = token_of(data);
-	t = thread_of((u32)ids, &index);
+	s = slot_of(token);
+	t = submitter(s, (u32)ids);
 	if (t)
 		t->current = token;
 	/* A write is picked up once, whatever its sync does later. */
-	s = data & LOWER ? 0 : touched(token);
-	if (s) {
+	if (s && !(data & LOWER)) {
+		touched(token);
 		more_of(s);
 		s->enter = ktime_ns();
-		s->request = address(request);
+		s->request = (u64)request;
 	}
 	return 0;
 }

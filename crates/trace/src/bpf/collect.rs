@@ -11,8 +11,8 @@ use taillight_rundir::layers::{Kind, LayerRow, flags};
 use taillight_rundir::trace_info::ProgramInfo;
 
 use super::cost::Cost;
-use super::layout::{self, Event, EventKind};
-use super::probe::{BATCH, Seen};
+use super::layout::{self, Event, EventKind, NOWHERE};
+use super::probe::{self, BATCH, Seen};
 use super::programs::{Programs, Ring};
 use super::pulse::{self, Pulse};
 use super::symbols::Symbols;
@@ -71,9 +71,11 @@ pub fn ready(workers: usize) -> usize {
     workers.max(1) * READY
 }
 
-/// An empty batch.
+/// An empty batch. Its memory is there already: a worker that fills it meets no page fault.
 pub fn batch() -> Vec<Seen> {
-    Vec::with_capacity(BATCH)
+    let mut batch = vec![probe::nothing(); BATCH];
+    batch.clear();
+    batch
 }
 
 /// Gathers until the run is over and everything has arrived.
@@ -136,7 +138,7 @@ pub fn io_row(s: &Seen) -> LayerRow {
         size: Some(s.size),
         flags: Some(u64::from(s.flags)),
         dev: layout::device(s.dev).map(Into::into),
-        sector: seen.then_some(s.sector),
+        sector: (seen && s.sector != NOWHERE).then_some(s.sector),
         bios: Some(match s.bios {
             // More than the programs can count: never all of them.
             n if n >= u32::from(u16::MAX) => u64::from(n.max(s.parts)) + 1,

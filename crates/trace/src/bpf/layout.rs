@@ -33,6 +33,9 @@ pub const C_FILE: usize = 5;
 /// what the kernel reads ahead.
 pub const C_NEIGHBOURS: usize = 3;
 
+/// In [`Slot::sector`]: no part with data was seen.
+pub const NOWHERE: u64 = u64::MAX;
+
 /// One operation in flight, a cache line for each who writes: the process, the block layer's
 /// stamps, rarer ones, those of the lower device, those of earlier parts. What a line says is of the
 /// operation whose token it begins with.
@@ -58,6 +61,7 @@ pub struct Slot {
     pub alloc: AtomicU64,
     pub issue: AtomicU64,
     pub done: AtomicU64,
+    /// Of the first part with data that was seen; [`NOWHERE`].
     pub sector: AtomicU64,
     pub dev: AtomicU32,
     pub flags: AtomicU16,

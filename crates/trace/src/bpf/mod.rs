@@ -4,6 +4,7 @@
 //! the collector of what they saw. What it is not: judgement; the report draws the conclusions
 //! from `layers.parquet`. Called by `tracer`.
 
+mod cast;
 pub(crate) mod collect;
 pub(crate) mod cost;
 pub(crate) mod layout;

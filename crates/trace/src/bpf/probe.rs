@@ -14,7 +14,7 @@ use taillight_core::probe::{Probe, ProbeSeat, Probes, Token};
 use taillight_core::{Error, Op, OpKind, Result, Stamp};
 use taillight_rundir::layers::flags;
 
-use super::layout::{C_FILE, SLOTS, Slot};
+use super::layout::{C_FILE, NOWHERE, SLOTS, Slot};
 use super::own;
 use super::programs::Programs;
 use super::pulse;
@@ -306,6 +306,11 @@ impl BpfProbe {
     }
 }
 
+/// An I/O of which nothing was seen.
+pub fn nothing() -> Seen {
+    look(&Slot::default(), Token(0))
+}
+
 /// What the programs wrote about this very operation.
 fn look(s: &Slot, token: Token) -> Seen {
     let of = |line: &AtomicU64| line.load(Ordering::Acquire) == token.0;
@@ -330,7 +335,11 @@ fn look(s: &Slot, token: Token) -> Seen {
         complete: 0,
         offset: 0,
         size: 0,
-        sector: get(block, &s.sector),
+        sector: if block {
+            s.sector.load(Relaxed)
+        } else {
+            NOWHERE
+        },
         dev: half(block, &s.dev),
         low_dev: half(low, &s.low_dev),
         bios: if block {

@@ -11,6 +11,7 @@ use aya::{Btf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
 use taillight_core::{Error, Result};
 use taillight_rundir::trace_info::ProgramInfo;
 
+use super::cast::Cast;
 use super::layout::{
     BARE, C_ISSUES, C_PUNTED, C_WANTED, COUNTERS, SLOTS, STAMPED, Slot, THREADS, Thread,
 };
@@ -19,11 +20,11 @@ use super::sys::Region;
 use crate::Sys;
 
 /// The programs, built from `bpf/taillight.bpf.c`.
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/taillight.bpf.o");
+pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/taillight.bpf.o");
 
 /// One program: its name in the object, its trace point, what cannot be seen without it.
-struct Program {
-    name: &'static str,
+pub(super) struct Program {
+    pub(super) name: &'static str,
     trace_point: &'static str,
     sees: &'static str,
     /// When it is worth its cost.
@@ -54,7 +55,7 @@ const fn always(name: &'static str, trace_point: &'static str, sees: &'static st
 /// The program on the issue of a request.
 const ISSUE: &str = "rq_issue";
 
-const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[Program] = &[
     always(
         "bio_queue",
         "block_bio_queue",
@@ -208,13 +209,8 @@ pub type Ring = RingBuf<MapData>;
 /// # Errors
 /// `Unavailable` when nothing can be loaded at all.
 pub fn load(config: &Config, symbols: &Symbols, sys: &Sys) -> Result<(Programs, Ring)> {
-    let types = sys.path(TYPES);
-    let btf = Btf::parse_file(types, Endianness::default()).map_err(|e| {
-        Error::unavailable("the kernel does not describe its types")
-            .source(e)
-            .hint("tracing needs a kernel built with CONFIG_DEBUG_INFO_BTF")
-    })?;
-    let mut ebpf = open(config, symbols, &btf)?;
+    let btf = types(sys)?;
+    let mut ebpf = open(config, symbols, &btf, Cast::of(&btf))?;
     let (mut info, mut ready, mut issue) = (Vec::new(), Vec::new(), Issue::Missing);
     for program in PROGRAMS {
         let now = program.when == When::Always || config.all;
@@ -248,7 +244,16 @@ pub fn load(config: &Config, symbols: &Symbols, sys: &Sys) -> Result<(Programs, 
     share(ebpf, ready, info, issue)
 }
 
-fn open(config: &Config, symbols: &Symbols, btf: &Btf) -> Result<Ebpf> {
+pub(super) fn types(sys: &Sys) -> Result<Btf> {
+    Btf::parse_file(sys.path(TYPES), Endianness::default()).map_err(|e| {
+        Error::unavailable("the kernel does not describe its types")
+            .source(e)
+            .hint("tracing needs a kernel built with CONFIG_DEBUG_INFO_BTF")
+    })
+}
+
+/// The object with its maps, for this kernel and run; no program of it is loaded yet.
+pub(super) fn open(config: &Config, symbols: &Symbols, btf: &Btf, cast: Cast) -> Result<Ebpf> {
     let names = [
         ("cfg_end_iomap", "iomap_dio_bio_end_io"),
         ("cfg_end_blkdev", "blkdev_bio_end_io"),
@@ -296,7 +301,9 @@ fn open(config: &Config, symbols: &Symbols, btf: &Btf) -> Result<Ebpf> {
     if let Some(bytes) = config.ring {
         loader.map_max_entries("ring", bytes);
     }
-    loader.load(OBJECT).map_err(|e| {
+    let casts = u32::from(cast.known());
+    loader.override_global("cfg_cast", &casts, true);
+    loader.load(&cast.placed(OBJECT)).map_err(|e| {
         Error::unavailable("trace programs cannot be prepared")
             .source(e)
             .hint("run as root, or: setcap cap_bpf,cap_perfmon+ep on the taillight binary")
@@ -304,7 +311,11 @@ fn open(config: &Config, symbols: &Symbols, btf: &Btf) -> Result<Ebpf> {
 }
 
 /// Shows a program to the kernel's verifier. Why not, in one line.
-fn prepare(ebpf: &mut Ebpf, program: &Program, btf: &Btf) -> std::result::Result<(), String> {
+pub(super) fn prepare(
+    ebpf: &mut Ebpf,
+    program: &Program,
+    btf: &Btf,
+) -> std::result::Result<(), String> {
     let known = known(ebpf, program.name)?;
     known.load(program.trace_point, btf).map_err(one_line)
 }

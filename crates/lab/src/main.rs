@@ -131,6 +131,9 @@ fn made(name: &str, mut trial: impl FnMut() -> Result<Score>) -> Result<Score> {
 }
 
 fn append(wish: &Wish, score: &Score) -> Result<()> {
+    if let Some(dir) = wish.results.parent() {
+        std::fs::create_dir_all(dir)?;
+    }
     let mut options = std::fs::File::options();
     let mut file = options.create(true).append(true).open(&wish.results)?;
     Ok(writeln!(file, "{}", score.line())?)

@@ -29,7 +29,9 @@ pub fn dirty(b: &mut Bench<'_>) -> Result<()> {
     order.set.push("target.options.direct=false".into());
     order.more = ["--size", "16MiB"].map(String::from).to_vec();
     b.start(&order)?;
-    let (nap, on) = (b.amplitude / 2, b.amplitude * 8);
+    // How long a writer waits at a time depends on how fast the device was of late: one that answers in
+    // twice the amplitude, for long enough, makes even a single writer wait that long.
+    let (nap, on) = (b.amplitude * 2, b.amplitude * 16);
     b.pulses(Duration::from_millis(300), b.amplitude * 2, |stop| {
         slow.set(1, nap);
         let slept = stop.sleep(on);

@@ -54,6 +54,15 @@ const CASES: &[Case] = &[
         "outliers",
         "--rw randread --depth 32 --workers 2 --set target.options.engine=uring",
     ),
+    // Neighbouring blocks, which the block layer puts into common requests.
+    direct(
+        "all",
+        "--rw read --depth 32 --set target.options.engine=uring",
+    ),
+    direct(
+        "all",
+        "--rw write --depth 32 --workers 2 --set target.options.engine=uring",
+    ),
     direct(
         "all",
         "--rw randwrite --depth 32 --sync fdatasync --set target.options.engine=uring",
@@ -184,12 +193,32 @@ fn stamps(io: &LayerRow, late: bool) -> Vec<(What, Option<i64>)> {
     stamps
 }
 
+/// Stamps of the last parts that do not come one after another, if any.
+fn disordered(io: &LayerRow) -> Option<String> {
+    let steps = [
+        ("queued", io.bio_ns),
+        ("inserted", io.insert_ns),
+        ("issued", io.issue_ns),
+        ("done", io.done_ns),
+    ];
+    let seen: Vec<(&str, i64)> = steps
+        .iter()
+        .filter_map(|(k, at)| Some((*k, (*at)?)))
+        .collect();
+    let two = seen.windows(2).find(|w| w[0].1 > w[1].1)?;
+    Some(format!("{} before {}: {seen:?}", two[1].0, two[0].0))
+}
+
 /// What is wrong with one I/O, if anything.
 fn wrong(io: &LayerRow, log: &Log, late: bool) -> Option<String> {
     let own = sectors(io)?;
     let from = own.start;
     if !io.sector.is_some_and(|s| own.contains(&s)) {
         return Some(format!("sector {:?} is not of {own:?}", io.sector));
+    }
+    // Stamps that the kernel keeps itself are shared by requests that are made together.
+    if let Some(why) = disordered(io).filter(|_| !late) {
+        return Some(why);
     }
     for (what, at) in stamps(io, late) {
         let Some(at) = at else { continue };
@@ -272,6 +301,8 @@ fn made(case: &Case) -> Option<(Vec<LayerRow>, Log)> {
     let restored = ahead.clone();
     undo.add(move || drop(set(&restored, 128)));
     set(&ahead, 0).expect("no reading ahead");
+    // With an I/O scheduler requests are inserted first, and merged.
+    std::fs::write(disk.sys("queue/scheduler"), "mq-deadline").expect("an I/O scheduler");
     let log = BlockLog::begin(&mut undo, &disk.device).expect("a log");
     let device = disk.device.display();
     let dir = tempfile::tempdir().expect("a directory");

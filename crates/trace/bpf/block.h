@@ -44,7 +44,7 @@ INLINE void next_round(struct slot *s)
 	}
 	s->bio_first = s->alloc = s->issue = s->done = 0;
 	if (s->seen_more == s->token)
-		s->bio_last = 0;
+		s->bio_last = s->insert = 0;
 }
 
 /* Whether the running thread of this program works for the load: its own, or io_uring's for them. */
@@ -192,11 +192,11 @@ int bio_queue(u64 *ctx)
 		next_round(s);
 	if (!s->bio_first) {
 		s->bio_first = now;
-		stands(s, bio);
 	} else {
 		more_of(s);
 		s->bio_last = now;
 	}
+	stands(s, bio);
 	one_more(s);
 	if (bio->bi_opf & REQ_PREFLUSH)
 		s->flags |= F_FLUSH;
@@ -261,6 +261,7 @@ int rq_insert(u64 *ctx)
 	u64 now = 0;
 
 	if (own) {
+		own->issue = 0;
 		own->insert = ktime_ns();
 		return 0;
 	}
@@ -385,10 +386,21 @@ int rq_requeue(u64 *ctx)
 	return 0;
 }
 
-/* Not one of an earlier life of the request, whose end nobody saw. */
-INLINE bool of_life(u64 stamp, struct request *rq)
+INLINE u64 issued(struct request *rq, const struct stamps *own)
 {
-	return stamp && stamp >= rq->start_time_ns;
+	u64 at = rq->io_start_time_ns;
+
+	/* The verifier takes no load that the compiler shares with another kind of pointer. */
+	asm volatile("" : "+r"(at));
+	return cfg_late && at ? at : own->issue;
+}
+
+/* Whether a stamp is this operation's: not of an earlier life of the request, nor of a time when the
+ * operation had not begun (the kernel's own stamp is the one of a whole batch, and who issues the
+ * batch may have begun it before), and later than what it has already of another part. */
+INLINE bool newer(u64 stamp, u64 before, const struct slot *s)
+{
+	return stamp > before && stamp >= s->begin;
 }
 
 /* A request's own stamps and what was kept for it, in the lines of an operation. */
@@ -397,23 +409,22 @@ INLINE void complete(struct slot *s, struct request *rq, struct bio *bio,
 {
 	s->alloc = rq->start_time_ns;
 	s->done = now;
-	if (cfg_late && rq->io_start_time_ns)
-		s->issue = rq->io_start_time_ns;
-	else if (of_life(own->issue, rq))
-		s->issue = own->issue;
-	if (!cfg_late && of_life(own->insert, rq)) {
+	if (newer(issued(rq, own), s->issue, s))
+		s->issue = issued(rq, own);
+	/* What was merged into a request that had been inserted was not inserted itself. */
+	if (!cfg_late && own->insert >= s->bio_first) {
 		more_of(s);
-		s->insert = own->insert;
+		if (newer(own->insert, s->insert, s))
+			s->insert = own->insert;
 	}
 	if (!cfg_late) {
 		__sync_fetch_and_add(&s->parts, 1);
 		return;
 	}
 	__sync_fetch_and_add(&s->both, (u64)(bio->bi_iter.bi_size >> 9) << 32 | 1);
-	if (!s->bio_first) {
+	if (!s->bio_first)
 		s->bio_first = s->alloc;
-		stands(s, bio);
-	}
+	stands(s, bio);
 }
 
 INLINE void complete_low(struct slot *s, struct request *rq, const struct stamps *own, u64 now)
@@ -421,10 +432,8 @@ INLINE void complete_low(struct slot *s, struct request *rq, const struct stamps
 	low_of(s);
 	s->low_alloc = rq->start_time_ns;
 	s->low_done = now;
-	if (cfg_late && rq->io_start_time_ns)
-		s->low_issue = rq->io_start_time_ns;
-	else if (of_life(own->issue, rq))
-		s->low_issue = own->issue;
+	if (newer(issued(rq, own), s->low_issue, s))
+		s->low_issue = issued(rq, own);
 	__sync_fetch_and_add(&s->low_parts, 1);
 }
 
@@ -464,10 +473,8 @@ int rq_complete(u64 *ctx)
 		}
 		bio = bio->bi_next;
 	}
-	if (own->rq) {
-		own->insert = own->issue = 0;
+	if (own->rq)
 		own->rq = 0;
-	}
 	if (cfg_late && now && data)
 		note_issues(rq->io_start_time_ns);
 	return 0;

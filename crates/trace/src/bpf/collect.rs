@@ -12,7 +12,7 @@ use taillight_rundir::trace_info::ProgramInfo;
 
 use super::cost::Cost;
 use super::layout::{self, Event, EventKind, NOWHERE};
-use super::probe::{self, BATCH, Seen};
+use super::probe::{BATCH, Seen};
 use super::programs::{Programs, Ring};
 use super::pulse::{self, Pulse};
 use super::symbols::Symbols;
@@ -71,11 +71,9 @@ pub fn ready(workers: usize) -> usize {
     workers.max(1) * READY
 }
 
-/// An empty batch. Its memory is there already: a worker that fills it meets no page fault.
+/// An empty batch.
 pub fn batch() -> Vec<Seen> {
-    let mut batch = vec![probe::nothing(); BATCH];
-    batch.clear();
-    batch
+    Vec::with_capacity(BATCH)
 }
 
 /// Gathers until the run is over and everything has arrived.

@@ -306,11 +306,6 @@ impl BpfProbe {
     }
 }
 
-/// An I/O of which nothing was seen.
-pub fn nothing() -> Seen {
-    look(&Slot::default(), Token(0))
-}
-
 /// What the programs wrote about this very operation.
 fn look(s: &Slot, token: Token) -> Seen {
     let of = |line: &AtomicU64| line.load(Ordering::Acquire) == token.0;
@@ -335,11 +330,7 @@ fn look(s: &Slot, token: Token) -> Seen {
         complete: 0,
         offset: 0,
         size: 0,
-        sector: if block {
-            s.sector.load(Relaxed)
-        } else {
-            NOWHERE
-        },
+        sector: sector(block, s),
         dev: half(block, &s.dev),
         low_dev: half(low, &s.low_dev),
         bios: if block {
@@ -422,6 +413,14 @@ fn early(s: &Slot, token: Token) -> Early {
 /// A field of a line that is known to be of this operation.
 fn get(known: bool, v: &AtomicU64) -> u64 {
     if known { v.load(Relaxed) } else { 0 }
+}
+
+fn sector(known: bool, s: &Slot) -> u64 {
+    if known {
+        s.sector.load(Relaxed)
+    } else {
+        NOWHERE
+    }
 }
 
 /// The same, of 32 bits.

@@ -210,7 +210,7 @@ pub type Ring = RingBuf<MapData>;
 /// `Unavailable` when nothing can be loaded at all.
 pub fn load(config: &Config, symbols: &Symbols, sys: &Sys) -> Result<(Programs, Ring)> {
     let btf = types(sys)?;
-    let mut ebpf = open(config, symbols, &btf, Cast::of(&btf))?;
+    let mut ebpf = opened(config, symbols, &btf)?;
     let (mut info, mut ready, mut issue) = (Vec::new(), Vec::new(), Issue::Missing);
     for program in PROGRAMS {
         let now = program.when == When::Always || config.all;
@@ -250,6 +250,18 @@ pub(super) fn types(sys: &Sys) -> Result<Btf> {
             .source(e)
             .hint("tracing needs a kernel built with CONFIG_DEBUG_INFO_BTF")
     })
+}
+
+/// The object for this kernel, which may know the function of casts and still take no call of it
+/// (compilers for some processors cannot): then the programs do without.
+fn opened(config: &Config, symbols: &Symbols, btf: &Btf) -> Result<Ebpf> {
+    let cast = Cast::of(btf);
+    let mut ebpf = open(config, symbols, btf, cast)?;
+    let taken = |first| prepare(&mut ebpf, first, btf).is_ok();
+    if cast.known() && !PROGRAMS.first().is_some_and(taken) {
+        return open(config, symbols, btf, Cast::NONE);
+    }
+    Ok(ebpf)
 }
 
 /// The object with its maps, for this kernel and run; no program of it is loaded yet.
@@ -310,13 +322,16 @@ pub(super) fn open(config: &Config, symbols: &Symbols, btf: &Btf, cast: Cast) ->
     })
 }
 
-/// Shows a program to the kernel's verifier. Why not, in one line.
+/// Shows a program to the kernel's verifier, once. Why not, in one line.
 pub(super) fn prepare(
     ebpf: &mut Ebpf,
     program: &Program,
     btf: &Btf,
 ) -> std::result::Result<(), String> {
     let known = known(ebpf, program.name)?;
+    if known.fd().is_ok() {
+        return Ok(());
+    }
     known.load(program.trace_point, btf).map_err(one_line)
 }
 

@@ -302,7 +302,7 @@ fn made(case: &Case) -> Option<(Vec<LayerRow>, Log)> {
     undo.add(move || drop(set(&restored, 128)));
     set(&ahead, 0).expect("no reading ahead");
     // With an I/O scheduler requests are inserted first, and merged.
-    std::fs::write(disk.sys("queue/scheduler"), "mq-deadline").expect("an I/O scheduler");
+    set(&disk.sys("queue/scheduler"), "mq-deadline").expect("an I/O scheduler");
     let log = BlockLog::begin(&mut undo, &disk.device).expect("a log");
     let device = disk.device.display();
     let dir = tempfile::tempdir().expect("a directory");

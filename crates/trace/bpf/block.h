@@ -395,12 +395,12 @@ INLINE u64 issued(struct request *rq, const struct stamps *own)
 	return cfg_late && at ? at : own->issue;
 }
 
-/* Whether a stamp is this operation's: not of an earlier life of the request, nor of a time when the
- * operation had not begun (the kernel's own stamp is the one of a whole batch, and who issues the
- * batch may have begun it before), and later than what it has already of another part. */
-INLINE bool newer(u64 stamp, u64 before, const struct slot *s)
+/* The stamp that an operation has, or a later one. Not one from before it began: of an earlier life of
+ * the request, or of the kernel's own, which are those of a whole batch, and who issues that may have
+ * begun it earlier. */
+INLINE u64 latest(u64 before, u64 stamp, const struct slot *s)
 {
-	return stamp > before && stamp >= s->begin;
+	return stamp > before && stamp >= s->begin ? stamp : before;
 }
 
 /* A request's own stamps and what was kept for it, in the lines of an operation. */
@@ -409,15 +409,13 @@ INLINE void complete(struct slot *s, struct request *rq, struct bio *bio,
 {
 	s->alloc = rq->start_time_ns;
 	s->done = now;
-	if (newer(issued(rq, own), s->issue, s))
-		s->issue = issued(rq, own);
-	/* What was merged into a request that had been inserted was not inserted itself. */
-	if (!cfg_late && own->insert >= s->bio_first) {
-		more_of(s);
-		if (newer(own->insert, s->insert, s))
-			s->insert = own->insert;
-	}
+	s->issue = latest(s->issue, issued(rq, own), s);
 	if (!cfg_late) {
+		/* What was merged into a request that had been inserted was not inserted itself. */
+		if (own->insert >= s->bio_first) {
+			more_of(s);
+			s->insert = latest(s->insert, own->insert, s);
+		}
 		__sync_fetch_and_add(&s->parts, 1);
 		return;
 	}
@@ -432,8 +430,7 @@ INLINE void complete_low(struct slot *s, struct request *rq, const struct stamps
 	low_of(s);
 	s->low_alloc = rq->start_time_ns;
 	s->low_done = now;
-	if (newer(issued(rq, own), s->low_issue, s))
-		s->low_issue = issued(rq, own);
+	s->low_issue = latest(s->low_issue, issued(rq, own), s);
 	__sync_fetch_and_add(&s->low_parts, 1);
 }
 

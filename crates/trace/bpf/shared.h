@@ -225,7 +225,8 @@ struct {
 } tids SEC(".maps");
 
 /* When a request was inserted and issued, until it ends (of one that was merged into another, until
- * its tag is used again). Requests are told apart by their tags, and what two share is the first's: the programs then look for the second's operation by its bios. */
+ * its tag is used again). Requests are told apart by their tags, and what two share is the first's:
+ * the programs then look for the second's operation by its bios. */
 #define REQUESTS 4096 /* and one more, of nobody and always empty */
 struct stamps {
 	u64 rq; /* whose they are, 0 for nobody's */

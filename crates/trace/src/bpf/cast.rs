@@ -99,6 +99,7 @@ mod tests {
                 };
                 let symbols = Symbols::read(&sys);
                 let mut ebpf = programs::open(&config, &symbols, &types, cast).expect("maps");
+                // Those of a module are there only while it is loaded.
                 for program in PROGRAMS.iter().filter(|p| !p.name.contains("jbd2")) {
                     let done = programs::prepare(&mut ebpf, program, &types);
                     assert_eq!(done, Ok(()), "{} with {cast:?}", program.name);

@@ -415,17 +415,18 @@ fn get(known: bool, v: &AtomicU64) -> u64 {
     if known { v.load(Relaxed) } else { 0 }
 }
 
+/// The same, of 32 bits.
+fn half(known: bool, v: &AtomicU32) -> u32 {
+    if known { v.load(Relaxed) } else { 0 }
+}
+
+/// The same, of a place.
 fn sector(known: bool, s: &Slot) -> u64 {
     if known {
         s.sector.load(Relaxed)
     } else {
         NOWHERE
     }
-}
-
-/// The same, of 32 bits.
-fn half(known: bool, v: &AtomicU32) -> u32 {
-    if known { v.load(Relaxed) } else { 0 }
 }
 
 /// How many parts an I/O has whose completions took all stamps: those seen, and one more when they

@@ -102,6 +102,20 @@ const fn buffered(words: &'static str) -> Case {
     }
 }
 
+/// An I/O, and the parts of it that were done before its last ones were queued.
+struct Traced {
+    io: LayerRow,
+    rounds: Vec<LayerRow>,
+}
+
+impl std::ops::Deref for Traced {
+    type Target = LayerRow;
+
+    fn deref(&self) -> &LayerRow {
+        &self.io
+    }
+}
+
 /// Events of the log, by kind and time.
 struct Log {
     events: BTreeMap<u8, Vec<Event>>,
@@ -123,7 +137,7 @@ impl Log {
 
     /// Notes which events have their own I/O. The programs run once for an event, so that its stamp
     /// is no other I/O's.
-    fn claim(&mut self, ios: &[&LayerRow], late: bool) {
+    fn claim(&mut self, ios: &[&Traced], late: bool) {
         let mut claimed = BTreeSet::new();
         for io in ios {
             let Some(own) = sectors(io) else { continue };
@@ -178,13 +192,15 @@ fn sectors(io: &LayerRow) -> Option<Range<u64>> {
 }
 
 /// The stamps of an I/O that the log has, too.
-fn stamps(io: &LayerRow, late: bool) -> Vec<(What, Option<i64>)> {
-    let mut stamps = vec![
-        (What::Complete, io.part_done_ns),
-        (What::Issue, io.part_issue_ns),
-    ];
+fn stamps(io: &Traced, late: bool) -> Vec<(What, Option<i64>)> {
+    let of = |row: &LayerRow| {
+        let queued = (What::Queue, Some(row.start_ns).filter(|_| !late));
+        let done = (What::Complete, Some(row.end_ns));
+        [queued, (What::Issue, row.issue_ns), done]
+    };
+    let mut stamps: Vec<_> = io.rounds.iter().flat_map(of).collect();
     // The last round of a write and its sync is the flush, which has no sectors.
-    if io.rounds.is_none() && io.flags.unwrap_or(0) & flags::FLUSH == 0 {
+    if io.flags.unwrap_or(0) & flags::FLUSH == 0 {
         stamps.extend([(What::Complete, io.done_ns), (What::Issue, io.issue_ns)]);
         if !late {
             stamps.extend([(What::Queue, io.bio_ns), (What::Queue, io.bio_last_ns)]);
@@ -210,7 +226,7 @@ fn disordered(io: &LayerRow) -> Option<String> {
 }
 
 /// What is wrong with one I/O, if anything.
-fn wrong(io: &LayerRow, log: &Log, late: bool) -> Option<String> {
+fn wrong(io: &Traced, log: &Log, late: bool) -> Option<String> {
     let own = sectors(io)?;
     let from = own.start;
     if !io.sector.is_some_and(|s| own.contains(&s)) {
@@ -247,14 +263,15 @@ fn found(io: &LayerRow) -> bool {
 /// Whether all parts of a read that the log has are counted, or it is marked as seen in part. A part
 /// is this I/O's when the sectors are its alone among those in flight; where another wants the same
 /// pages, either may have queued it.
-fn accounted(io: &LayerRow, log: &Log, ios: &[LayerRow]) -> bool {
+fn accounted(io: &Traced, log: &Log, ios: &[Traced]) -> bool {
     let Some(own) = sectors(io) else { return true };
     let (bios, parts) = (io.bios.unwrap_or(0), io.parts.unwrap_or(0));
-    let partly = bios > 0 && (parts < bios || io.rounds.unwrap_or(0) > 2);
+    let all = io.rounds.len() as u64 == io.io.rounds.unwrap_or(0);
+    let partly = bios > 0 && (parts < bios || !all);
     let marked = partly || io.flags.unwrap_or(0) & flags::UNCLEAR != 0;
     let also = |e: &Event| {
-        let wants = |o: &&LayerRow| sectors(o).is_some_and(|s| meets(e, &s));
-        let flying = |o: &&LayerRow| o.start_ns - SAME <= e.at_ns && e.at_ns <= o.end_ns;
+        let wants = |o: &&Traced| sectors(o).is_some_and(|s| meets(e, &s));
+        let flying = |o: &&Traced| o.start_ns - SAME <= e.at_ns && e.at_ns <= o.end_ns;
         ios.iter().filter(wants).filter(flying).count() > 1
     };
     let queued = log.between(What::Queue, io.start_ns, io.end_ns).iter();
@@ -265,11 +282,11 @@ fn accounted(io: &LayerRow, log: &Log, ios: &[LayerRow]) -> bool {
 }
 
 /// Threads that queued the parts of a worker's I/Os.
-fn threads(ios: &[LayerRow], log: &Log) -> BTreeMap<u64, BTreeSet<u32>> {
+fn threads(ios: &[Traced], log: &Log) -> BTreeMap<u64, BTreeSet<u32>> {
     let mut map: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
     for io in ios
         .iter()
-        .filter(|io| io.punt_ns.is_none() && io.rounds.is_none())
+        .filter(|io| io.punt_ns.is_none() && io.rounds.is_empty())
     {
         let (Some(worker), Some(at), Some(sector)) = (io.worker, io.bio_ns, io.sector) else {
             continue;
@@ -282,10 +299,19 @@ fn threads(ios: &[LayerRow], log: &Log) -> BTreeMap<u64, BTreeSet<u32>> {
     map
 }
 
-fn rows(path: &Path) -> Vec<LayerRow> {
-    let mut ios = Vec::new();
+fn rows(path: &Path) -> Vec<Traced> {
+    let (mut ios, mut rounds) = (Vec::new(), Vec::new());
     let mut each = |rows: Vec<LayerRow>| {
-        ios.extend(rows.into_iter().filter(|r| r.kind == Kind::Io));
+        for row in rows {
+            match row.kind {
+                Kind::Round => rounds.push(row),
+                Kind::Io => ios.push(Traced {
+                    io: row,
+                    rounds: std::mem::take(&mut rounds),
+                }),
+                _ => {}
+            }
+        }
         Ok(())
     };
     read_layers(path, &mut each).expect("a good file");
@@ -293,7 +319,7 @@ fn rows(path: &Path) -> Vec<LayerRow> {
 }
 
 /// Makes a run on a device in memory; its I/Os and the log. None where there are no trace programs.
-fn made(case: &Case) -> Option<(Vec<LayerRow>, Log)> {
+fn made(case: &Case) -> Option<(Vec<Traced>, Log)> {
     let mut undo = Undo::default();
     let file = image(&mut undo, "image", 64 * MIB).expect("an image");
     let disk = Loop::over(&mut undo, &file, false).expect("a loop device");
@@ -340,7 +366,7 @@ fn stamps_are_those_of_the_ios_own_sectors() {
         };
         let words = format!("{} {}", case.mode, case.words);
         assert!(ios.len() >= 3900, "{words}: {} I/Os", ios.len());
-        let matched: Vec<&LayerRow> = ios.iter().filter(|io| found(io)).collect();
+        let matched: Vec<&Traced> = ios.iter().filter(|io| found(io)).collect();
         let late = case.mode == "outliers";
         log.claim(&matched, late);
         let bad: Vec<String> = matched

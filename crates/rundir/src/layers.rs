@@ -2,7 +2,8 @@
 //!
 //! One row per traced I/O (kind `io`) and per event. All `*_ns` stamps are absolute
 //! CLOCK_MONOTONIC; `blocked_ns`, `waited_ns` and `robbed_ns` are durations. What a kind does not
-//! have is null. Rows of kind `io` come last, by worker and submit stamp.
+//! have is null. Rows of kind `io` come last, by worker and submit stamp, each after its rows of kind `round`,
+//! which are by time.
 
 mod columns;
 
@@ -57,11 +58,15 @@ pub enum Kind {
     /// The block layer's own flush of a disk's cache, from issue to completion: it gathers those of
     /// several I/Os.
     Flush,
+    /// Parts of a traced I/O that were in flight together and done before its last ones were queued
+    /// (`rounds`), from the first one queued to the last one done; `alloc_ns` and `issue_ns` are of the
+    /// one done last. `token` is the I/O's.
+    Round,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 12] = [
+    pub const ALL: [Kind; 13] = [
         Kind::Io,
         Kind::OffCpu,
         Kind::Held,
@@ -74,6 +79,7 @@ impl Kind {
         Kind::Still,
         Kind::Task,
         Kind::Flush,
+        Kind::Round,
     ];
     /// Name in the file.
     pub fn name(self) -> &'static str {
@@ -90,6 +96,7 @@ impl Kind {
             Kind::Still => "still",
             Kind::Task => "task",
             Kind::Flush => "flush",
+            Kind::Round => "round",
         }
     }
     /// The kind with this name.
@@ -221,26 +228,10 @@ pub struct LayerRow {
     /// Times the CPU was taken from it.
     pub involuntary: Option<u64>,
     /// How often all parts so far were done when another one came: the stamps above are of the last
-    /// ones, those that follow of the earlier ones that took longest.
+    /// ones, rows of kind `round` have those of the earlier ones.
     pub rounds: Option<u64>,
-    /// First of these queued to the block layer.
-    pub part_bio_ns: Option<i64>,
-    /// Its last-completing request was allocated.
-    pub part_alloc_ns: Option<i64>,
-    /// It was given to the driver.
-    pub part_issue_ns: Option<i64>,
-    /// The device was done with them.
-    pub part_done_ns: Option<i64>,
     /// The sync that follows a write was handed to an io_uring worker thread.
     pub sync_punt_ns: Option<i64>,
-    /// As the `part_*` stamps, of the others of the earlier parts that took longest.
-    pub second_bio_ns: Option<i64>,
-    /// As `part_alloc_ns`.
-    pub second_alloc_ns: Option<i64>,
-    /// As `part_issue_ns`.
-    pub second_issue_ns: Option<i64>,
-    /// As `part_done_ns`.
-    pub second_done_ns: Option<i64>,
 }
 
 /// `layers.parquet` being written.

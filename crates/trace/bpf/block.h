@@ -18,29 +18,23 @@ INLINE bool watched(u32 disk)
 			disk == cfg_disk3);
 }
 
-/* A part comes after all earlier ones were done: their stamps are put aside, if two of those before
- * did not take longer. */
+/* A part comes after all earlier ones were done: their stamps are put aside. */
 INLINE void next_round(struct slot *s)
 {
-	u64 took = s->done - s->bio_first;
+	u32 index = s->token & SLOT_MASK, n;
+	struct earlier *all = map_lookup(&earlier, &index);
+	struct round *r;
 
 	part_of(s);
-	s->rounds++;
-	second_of(s);
-	if (took > s->part_done - s->part_bio) {
-		s->second_bio = s->part_bio;
-		s->second_alloc = s->part_alloc;
-		s->second_issue = s->part_issue;
-		s->second_done = s->part_done;
-		s->part_bio = s->bio_first;
-		s->part_alloc = s->alloc;
-		s->part_issue = s->issue;
-		s->part_done = s->done;
-	} else if (took > s->second_done - s->second_bio) {
-		s->second_bio = s->bio_first;
-		s->second_alloc = s->alloc;
-		s->second_issue = s->issue;
-		s->second_done = s->done;
+	n = s->rounds++;
+	if (all) {
+		r = &all->rounds[(n < EARLIER ? n : EARLIER - 1) & (EARLIER - 1)];
+		if (n < EARLIER || s->done - s->bio_first > r->done - r->bio) {
+			r->bio = s->bio_first;
+			r->alloc = s->alloc;
+			r->issue = s->issue;
+			r->done = s->done;
+		}
 	}
 	s->bio_first = s->alloc = s->issue = s->done = 0;
 	if (s->seen_more == s->token)

@@ -108,31 +108,33 @@ struct slot {
 	u32 low_pad;
 	u64 request; /* address of its io_uring request, of this operation or an earlier one */
 
-	/* Parts that came one after another: of all but the last, those that took longest. */
 	u64 seen_part;
-	u64 part_bio;
-	u64 part_alloc;
-	u64 part_issue;
-	u64 part_done;
 	u64 sync_punt; /* the sync of a write was handed to an io_uring worker thread */
 	u32 rounds;    /* how often all parts so far were done when another one came */
 	u32 part_pad;
-	u64 part_own;
-
-	/* The others of these that took longest. */
-	u64 seen_second;
-	u64 second_bio;
-	u64 second_alloc;
-	u64 second_issue;
-	u64 second_done;
 	u64 unplaced; /* last part that could be of any operation of the thread, ns; in its first slot */
-	u64 second_own[2];
+	u64 part_own[4];
 };
 
 /* In `by`: a thread of this program woke it up. */
 #define BY_OWN (1u << 31)
 /* In `current`: with which request the thread went on since is not known. */
 #define STALE LOWER
+
+/* Parts that were in flight together, before the last ones. */
+struct round {
+	u64 bio; /* the first was queued */
+	u64 alloc; /* of the request that was done last; so is the next one */
+	u64 issue;
+	u64 done;
+};
+
+/* All such rounds of an operation, by time: as many as `rounds` in its slot says. The last place is
+ * the one's that took longest of those that found no other. */
+#define EARLIER 32
+struct earlier {
+	struct round rounds[EARLIER];
+};
 
 /* One thread of the load. */
 struct thread {
@@ -199,6 +201,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct slot);
 } slots SEC(".maps");
+
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(map_flags, F_MMAPABLE);
+	__uint(max_entries, SLOTS);
+	__type(key, u32);
+	__type(value, struct earlier);
+} earlier SEC(".maps");
 
 struct {
 	__uint(type, MAP_ARRAY);
@@ -391,25 +401,13 @@ INLINE void low_of(struct slot *s)
 	}
 }
 
-/* The line of earlier parts, for this operation. */
+/* The line of parts that came one after another, for this operation. */
 INLINE void part_of(struct slot *s)
 {
 	u64 token = s->token;
 
 	if (s->seen_part != token) {
-		s->part_bio = s->part_alloc = s->part_issue = s->part_done = 0;
 		s->sync_punt = s->rounds = 0;
 		s->seen_part = token;
-	}
-}
-
-/* The line of further parts, for this operation. */
-INLINE void second_of(struct slot *s)
-{
-	u64 token = s->token;
-
-	if (s->seen_second != token) {
-		s->second_bio = s->second_alloc = s->second_issue = s->second_done = 0;
-		s->seen_second = token;
 	}
 }

@@ -57,7 +57,7 @@ int uring_punt(u64 *ctx)
 	more_of(s);
 	enter = s->enter;
 	/* What the first attempt queued came back undone (EAGAIN): the worker begins anew. */
-	s->seen = s->seen_more = s->seen_low = s->seen_part = s->seen_second = 0;
+	s->seen = s->seen_more = s->seen_low = s->seen_part = 0;
 	s->seen_served = 0;
 	touched(s->token);
 	more_of(s);

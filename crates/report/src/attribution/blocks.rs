@@ -1,9 +1,8 @@
 //! The part of a time line that an I/O spends in the block layer and below.
 //!
 //! What it is: one round of parts that were in flight together, from the first one queued to the
-//! last one done. An fdatasync or a lookup in a store makes several rounds, one after another: known
-//! are the last one and the two longest of the others. What it is not: what the thread did before, after
-//! and between, see `phases`.
+//! last one done. An fdatasync or a lookup in a store makes several rounds, one after another. Of very
+//! many some are not known. What it is not: what the thread did before, after and between, see `phases`.
 
 use taillight_rundir::layers::{Kind, LayerRow, flags};
 
@@ -24,32 +23,9 @@ pub struct Round {
     ends: bool,
 }
 
-/// The rounds of an I/O that are known, by time.
-pub fn rounds(io: &LayerRow) -> Vec<Round> {
-    let known = |stamp: Option<i64>| stamp.filter(|s| *s != 0);
+/// The rounds of an I/O that are known, by time: the `earlier` ones and the last one.
+pub fn rounds(io: &LayerRow, earlier: &[Round]) -> Vec<Round> {
     let whole = io.parts.unwrap_or(0) >= io.bios.unwrap_or(u64::MAX);
-    let early = |bio: Option<i64>, done: Option<i64>, alloc, issue| {
-        bio.zip(done).map(|(bio, done)| Round {
-            bio,
-            last: None,
-            alloc: known(alloc),
-            issue: known(issue),
-            done: Some(done),
-            ends: false,
-        })
-    };
-    let first = early(
-        io.part_bio_ns,
-        io.part_done_ns,
-        io.part_alloc_ns,
-        io.part_issue_ns,
-    );
-    let second = early(
-        io.second_bio_ns,
-        io.second_done_ns,
-        io.second_alloc_ns,
-        io.second_issue_ns,
-    );
     let last = io.bio_ns.map(|bio| Round {
         bio,
         last: io.bio_last_ns,
@@ -58,13 +34,40 @@ pub fn rounds(io: &LayerRow) -> Vec<Round> {
         done: known(io.done_ns).filter(|_| whole),
         ends: true,
     });
-    let mut rounds: Vec<Round> = first.into_iter().chain(second).collect();
-    rounds.sort_by_key(|r| r.bio);
-    rounds.extend(last);
-    rounds
+    earlier.iter().copied().chain(last).collect()
+}
+
+/// Whether all of its earlier rounds are known.
+pub fn all_known(io: &LayerRow, earlier: &[Round]) -> bool {
+    io.rounds.unwrap_or(0) <= earlier.len() as u64
+}
+
+/// Before which of the known rounds others were that are not known: the first one of them. The programs
+/// keep the first rounds, then the longest of the rest.
+pub fn first_unsure(io: &LayerRow, earlier: &[Round]) -> usize {
+    if all_known(io, earlier) {
+        return usize::MAX;
+    }
+    earlier.len().saturating_sub(1)
+}
+
+fn known(stamp: Option<i64>) -> Option<i64> {
+    stamp.filter(|s| *s != 0)
 }
 
 impl Round {
+    /// An earlier round, from a row of kind `round`.
+    pub fn earlier(row: &LayerRow) -> Round {
+        Round {
+            bio: row.start_ns,
+            last: None,
+            alloc: known(row.alloc_ns),
+            issue: known(row.issue_ns),
+            done: Some(row.end_ns),
+            ends: false,
+        }
+    }
+
     /// Whether its first part, or a later one, had been held back.
     fn held(&self, io: &LayerRow) -> bool {
         let within = |at: i64| at >= self.bio && self.done.is_none_or(|done| at <= done);
@@ -73,11 +76,21 @@ impl Round {
 }
 
 /// One round. `doing` is the thread that queues it; `next` is what came after it, if anything is
-/// known to.
-pub fn round(line: &mut Line, io: &LayerRow, round: &Round, next: Option<i64>, doing: &Beside<'_>) {
+/// known to; `sure` that none came before it that is not known.
+pub fn round(
+    line: &mut Line,
+    io: &LayerRow,
+    round: &Round,
+    (sure, next): (bool, Option<i64>),
+    doing: &Beside<'_>,
+) {
     let held = round.held(io);
     told(line, round.bio, doing);
-    before(line, io, round.bio, held, doing);
+    if sure {
+        before(line, io, round.bio, held, doing);
+    } else {
+        stretch(line, round.bio, Phase::Submit, true, doing);
+    }
     let queued = round.alloc.or(round.issue);
     let last = round.last.unwrap_or(round.bio);
     let last = queued.map_or(last, |q| last.min(q.max(round.bio)));

@@ -89,6 +89,7 @@ mod tests {
             store: false,
             usual: None,
             page_ns: None,
+            earlier: &[],
             blind: false,
             threads_only: false,
             gaps: [own, all],

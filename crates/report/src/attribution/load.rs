@@ -8,6 +8,7 @@ use taillight_rundir::layers::{Kind, LayerRow, flags, read_layers};
 use taillight_rundir::store::read_store;
 use taillight_rundir::{RunDir, names};
 
+use super::blocks::{Round, all_known};
 use super::disks::Disks;
 use super::gaps;
 use super::phases::{Beside, Phases, lengths, pieces};
@@ -125,6 +126,7 @@ impl Events {
             store: self.store,
             usual: None,
             page_ns: None,
+            earlier: &[],
         }
     }
 
@@ -150,9 +152,18 @@ pub struct Loaded {
     /// Phases of traced I/Os.
     pub usual: Vec<Usual>,
     /// Traced I/Os above their threshold, by (worker, submit).
-    pub slow: BTreeMap<(u64, i64), LayerRow>,
+    pub slow: BTreeMap<(u64, i64), Traced>,
     /// Matching.
     pub coverage: Coverage,
+}
+
+/// A traced I/O.
+#[derive(Debug)]
+pub struct Traced {
+    /// Its stamps.
+    pub row: LayerRow,
+    /// Its earlier rounds of parts, by time.
+    pub earlier: Vec<Round>,
 }
 
 /// How much could be seen at all.
@@ -177,21 +188,28 @@ pub fn layers(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>, sight: Sight) ->
     loaded.events.disks = Disks::of(dir);
     loaded.events.stalls = stalls(dir)?;
     let measured = measured_from(dir);
-    let mut sorted = false;
+    let (mut sorted, mut earlier) = (false, Vec::new());
     let path = dir.file(names::LAYERS);
     read_layers(&path, &mut |rows| {
         for row in rows {
+            if row.kind == Kind::Round {
+                // They come right before their I/O.
+                earlier.push((row.token, Round::earlier(&row)));
+                continue;
+            }
             if row.kind != Kind::Io {
                 loaded.events.add(row);
                 continue;
             }
+            let own = earlier.drain(..).filter(|(token, _)| *token == row.token);
+            let own: Vec<Round> = own.map(|(_, round)| round).collect();
             if !sorted {
                 // I/Os come after all events.
                 loaded.events.sort();
                 sorted = true;
             }
             if row.start_ns >= measured {
-                loaded.io(row, thresholds);
+                loaded.io(row, own, thresholds);
             }
         }
         Ok(())
@@ -224,7 +242,7 @@ pub fn measured_from(dir: &RunDir) -> i64 {
 }
 
 impl Coverage {
-    fn see(&mut self, row: &LayerRow) {
+    fn see(&mut self, row: &LayerRow, earlier: &[Round]) {
         self.traced += 1;
         let unclear = row.flags.unwrap_or(0) & flags::UNCLEAR != 0;
         match (row.bios.unwrap_or(0), row.parts.unwrap_or(0)) {
@@ -234,23 +252,26 @@ impl Coverage {
             }
             (0, _) => self.without += 1,
             (bios, parts) if parts < bios || unclear => self.unsplit += 1,
-            // The last round of parts and the two longest of the others are known.
-            _ if row.rounds.unwrap_or(0) > 2 => self.unsplit += 1,
+            _ if !all_known(row, earlier) => self.unsplit += 1,
             _ => self.matched += 1,
         }
     }
 }
 
 impl Loaded {
-    fn io(&mut self, row: LayerRow, thresholds: &BTreeMap<OpKind, u64>) {
-        self.coverage.see(&row);
+    fn io(&mut self, row: LayerRow, earlier: Vec<Round>, thresholds: &BTreeMap<OpKind, u64>) {
+        self.coverage.see(&row, &earlier);
         let Some(op) = row.op else {
             return;
         };
         let worker = row.worker.unwrap_or(u64::MAX);
         let service_ns = row.end_ns.saturating_sub(row.start_ns).max(0) as u64;
         if self.usual.len() < USUAL_MAX {
-            let pieces = pieces(&row, &self.events.beside(worker));
+            let beside = Beside {
+                earlier: &earlier,
+                ..self.events.beside(worker)
+            };
+            let pieces = pieces(&row, &beside);
             self.usual.push(Usual {
                 op,
                 service_ns,
@@ -261,7 +282,8 @@ impl Loaded {
         }
         let slow = thresholds.get(&op).is_some_and(|t| service_ns > *t);
         if slow && self.slow.len() < SLOW_MAX {
-            self.slow.insert((worker, row.start_ns), row);
+            let key = (worker, row.start_ns);
+            self.slow.insert(key, Traced { row, earlier });
         }
     }
 }
@@ -313,16 +335,21 @@ pub fn slow_ios(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>) -> Result<(Vec
 mod tests {
     use super::*;
 
+    fn seen(bios: u64, parts: u64, bits: u64, rounds: u64) -> LayerRow {
+        LayerRow {
+            bios: Some(bios),
+            parts: Some(parts),
+            flags: Some(bits),
+            rounds: Some(rounds),
+            ..LayerRow::default()
+        }
+    }
+
     #[test]
     fn what_may_have_had_other_parts_is_seen_in_part() {
         let mut coverage = Coverage::default();
         for (bios, parts, bits) in [(0, 0, 0), (0, 0, 256), (1, 1, 0), (2, 1, 0), (1, 1, 256)] {
-            coverage.see(&LayerRow {
-                bios: Some(bios),
-                parts: Some(parts),
-                flags: Some(bits),
-                ..LayerRow::default()
-            });
+            coverage.see(&seen(bios, parts, bits, 0), &[]);
         }
         let expected = Coverage {
             traced: 5,
@@ -332,5 +359,15 @@ mod tests {
             without: 1,
         };
         assert_eq!(coverage, expected);
+    }
+
+    #[test]
+    fn with_a_round_that_is_not_known_it_is_seen_in_part() {
+        let mut coverage = Coverage::default();
+        let earlier = vec![Round::earlier(&LayerRow::default()); 2];
+        coverage.see(&seen(3, 3, 0, 2), &earlier);
+        assert_eq!((coverage.matched, coverage.unsplit), (1, 0));
+        coverage.see(&seen(4, 4, 0, 3), &earlier);
+        assert_eq!((coverage.matched, coverage.unsplit), (1, 1));
     }
 }

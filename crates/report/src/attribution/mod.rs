@@ -156,24 +156,25 @@ pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
     let (slow, more) = load::slow_ios(dir, &thresholds)?;
     let base = Baseline::of(&loaded.usual);
     let events = &loaded.events;
-    let pages = pages::Pages::of(dir, loaded.slow.values());
+    let pages = pages::Pages::of(dir, loaded.slow.values().map(|t| &t.row));
     let traced = &mut loaded.slow;
     let judged: Vec<Judged> = slow
         .into_iter()
         .map(|slow| {
-            let row = traced.remove(&(u64::from(slow.worker), slow.submit_ns));
-            let page_ns = row.as_ref().and_then(|row| pages.read_by_another(row));
-            let pieces = row.as_ref().map(|row| {
+            let found = traced.remove(&(u64::from(slow.worker), slow.submit_ns));
+            let page_ns = found.as_ref().and_then(|t| pages.read_by_another(&t.row));
+            let pieces = found.as_ref().map(|load::Traced { row, earlier }| {
                 let beside = phases::Beside {
                     usual: Some(base.get(slow.op)),
                     page_ns,
+                    earlier,
                     ..events.beside(u64::from(slow.worker))
                 };
                 phases::pieces(row, &beside)
             });
             Judged {
                 shared: page_ns.is_some(),
-                ..judge(slow, row, pieces, &base)
+                ..judge(slow, found.map(|t| t.row), pieces, &base)
             }
         })
         .collect();

@@ -5,6 +5,7 @@
 
 use taillight_rundir::layers::{Kind, LayerRow, flags};
 
+use super::blocks::Round;
 use super::load::Events;
 pub use super::phase::{Phase, Phases};
 use super::stacks::{self, Wait};
@@ -43,6 +44,8 @@ pub struct Beside<'a> {
     pub usual: Option<Phases>,
     /// Another I/O of the run read the page that this one wanted, and had it then.
     pub page_ns: Option<i64>,
+    /// Its earlier rounds of parts, by time.
+    pub earlier: &'a [Round],
 }
 
 /// Builds a time line without gaps.
@@ -106,7 +109,8 @@ fn whole(io: &LayerRow, beside: &Beside<'_>) -> Vec<Piece> {
     let mut line = Line::of(io);
     let punt = io.punt_ns.filter(|_| has(io, flags::PUNTED));
     let mut handed = [punt, io.sync_punt_ns].into_iter().flatten().peekable();
-    let rounds = blocks::rounds(io);
+    let rounds = blocks::rounds(io, beside.earlier);
+    let unsure = blocks::first_unsure(io, beside.earlier);
     if rounds.is_empty() && handed.peek().is_none() {
         thread_only(&mut line, io, beside);
         return line.pieces;
@@ -127,7 +131,8 @@ fn whole(io: &LayerRow, beside: &Beside<'_>) -> Vec<Piece> {
             doing = &worker;
         }
         let next = rounds.get(i + 1).map(|r| r.bio);
-        blocks::round(&mut line, io, round, next.or(handed.peek().copied()), doing);
+        let next = next.or(handed.peek().copied());
+        blocks::round(&mut line, io, round, (i < unsure, next), doing);
     }
     let mut idle = rounds.is_empty();
     for at in handed {

@@ -64,6 +64,7 @@ mod tests {
             store: false,
             usual: None,
             page_ns: None,
+            earlier: &[],
             blind: false,
             threads_only: true,
             gaps: [&[], &[]],

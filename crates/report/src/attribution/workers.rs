@@ -27,10 +27,9 @@ pub fn wait(line: &mut Line, io: &LayerRow, doing: &Beside<'_>, thread: &Beside<
         .map(|r| r.start_ns)
         .filter(|from| *from >= line.at)
         .min();
-    let known = [io.held_ns, io.part_bio_ns, io.bio_ns, first];
+    let known = [io.held_ns, io.bio_ns, first].into_iter().flatten();
     let known = known
-        .into_iter()
-        .flatten()
+        .chain(doing.earlier.iter().map(|r| r.bio))
         .filter(|at| *at >= line.at)
         .min();
     let told = io.cqe_ns.filter(|at| *at >= line.at);

@@ -66,13 +66,5 @@ pub(super) const COLUMNS: &[Column<Row>] = &[
     column!(voluntary, OptU64),
     column!(involuntary, OptU64),
     column!(rounds, OptU64),
-    column!(part_bio_ns, OptI64),
-    column!(part_alloc_ns, OptI64),
-    column!(part_issue_ns, OptI64),
-    column!(part_done_ns, OptI64),
     column!(sync_punt_ns, OptI64),
-    column!(second_bio_ns, OptI64),
-    column!(second_alloc_ns, OptI64),
-    column!(second_issue_ns, OptI64),
-    column!(second_done_ns, OptI64),
 ];

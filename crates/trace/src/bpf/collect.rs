@@ -12,9 +12,9 @@ use taillight_rundir::trace_info::ProgramInfo;
 
 use super::cost::Cost;
 use super::layout::{self, Event, EventKind, NOWHERE};
-use super::probe::{BATCH, Seen};
 use super::programs::{Programs, Ring};
 use super::pulse::{self, Pulse};
+use super::seen::{Batch, EarlierRound, Seen};
 use super::symbols::Symbols;
 use crate::quota::Quota;
 
@@ -29,7 +29,7 @@ const READY: usize = 8;
 #[derive(Default)]
 pub struct Gathered {
     /// I/Os, in batches as they came.
-    pub ios: Vec<Vec<Seen>>,
+    pub ios: Vec<Batch>,
     /// Events as they came.
     pub events: Vec<Event>,
     /// Windows in which the CPU quota was spent: from, to, ns without CPU.
@@ -55,12 +55,12 @@ pub struct Sources {
     /// The programs' ring.
     pub ring: Ring,
     /// Full batches arrive here.
-    pub full: Receiver<Vec<Seen>>,
+    pub full: Receiver<Batch>,
     /// Empty ones go here.
-    pub spare: Sender<Vec<Seen>>,
+    pub spare: Sender<Batch>,
     /// Set when the run is over.
     pub over: Arc<AtomicBool>,
-    /// I/Os kept at most.
+    /// Memory for I/Os at most, bytes.
     pub ios_max: usize,
     /// Tells whether the programs still see anything.
     pub pulse: Pulse,
@@ -69,11 +69,6 @@ pub struct Sources {
 /// Batches made before the workers start.
 pub fn ready(workers: usize) -> usize {
     workers.max(1) * READY
-}
-
-/// An empty batch.
-pub fn batch() -> Vec<Seen> {
-    Vec::with_capacity(BATCH)
 }
 
 /// Gathers until the run is over and everything has arrived.
@@ -89,11 +84,11 @@ pub fn gather(mut sources: Sources, mut quota: Quota) -> Gathered {
         cost.step(Instant::now());
         drain(&mut sources.ring, &mut all);
         for batch in sources.full.try_iter() {
-            room = room.saturating_sub(batch.len());
+            room = room.saturating_sub(batch.bytes());
             all.ios.push(batch);
             // Without a new one the probes run dry and count what they cannot keep.
-            if room > BATCH {
-                let _ = sources.spare.try_send(self::batch());
+            if room > 0 {
+                let _ = sources.spare.try_send(Batch::empty());
             }
         }
         all.quota.extend(quota.window());
@@ -168,15 +163,21 @@ pub fn io_row(s: &Seen) -> LayerRow {
         served_ns: stamp(s.served),
         answered_ns: stamp(s.answered),
         rounds: (s.rounds != 0).then_some(u64::from(s.rounds)),
-        part_bio_ns: stamp(s.part_bio),
-        part_alloc_ns: stamp(s.part_alloc),
-        part_issue_ns: stamp(s.part_issue),
-        part_done_ns: stamp(s.part_done),
-        second_bio_ns: stamp(s.second_bio),
-        second_alloc_ns: stamp(s.second_alloc),
-        second_issue_ns: stamp(s.second_issue),
-        second_done_ns: stamp(s.second_done),
         sync_punt_ns: stamp(s.sync_punt),
+        ..LayerRow::default()
+    }
+}
+
+/// An earlier round of a traced I/O as a row.
+pub fn round_row(io: &Seen, round: &EarlierRound) -> LayerRow {
+    LayerRow {
+        kind: Kind::Round,
+        start_ns: round.bio as i64,
+        end_ns: round.done as i64,
+        worker: Some(u64::from(io.worker)),
+        alloc_ns: stamp(round.alloc),
+        issue_ns: stamp(round.issue),
+        token: Some(io.token),
         ..LayerRow::default()
     }
 }

@@ -37,7 +37,7 @@ pub const C_NEIGHBOURS: usize = 3;
 pub const NOWHERE: u64 = u64::MAX;
 
 /// One operation in flight, a cache line for each who writes: the process, the block layer's
-/// stamps, rarer ones, those of the lower device, those of earlier parts. What a line says is of the
+/// stamps, rarer ones, those of the lower device, what is counted of parts one after another. What a line says is of the
 /// operation whose token it begins with.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
@@ -91,25 +91,36 @@ pub struct Slot {
     request: AtomicU64,
 
     pub seen_part: AtomicU64,
-    pub part_bio: AtomicU64,
-    pub part_alloc: AtomicU64,
-    pub part_issue: AtomicU64,
-    pub part_done: AtomicU64,
+    /// The sync of a write was handed to an io_uring worker thread.
     pub sync_punt: AtomicU64,
     /// How often all parts so far were done when another one came.
     pub rounds: AtomicU32,
     part_pad: AtomicU32,
-    part_own: AtomicU64,
-
-    pub seen_second: AtomicU64,
-    pub second_bio: AtomicU64,
-    pub second_alloc: AtomicU64,
-    pub second_issue: AtomicU64,
-    pub second_done: AtomicU64,
     /// When a part came last that could be of any operation of the thread; in the first slot of each.
     pub unplaced: AtomicU64,
-    second_own: [AtomicU64; 2],
+    part_own: [AtomicU64; 4],
 }
+
+/// Rounds kept of an operation, but for its last one.
+pub const EARLIER: usize = 32;
+
+/// Parts that were in flight together, before the last ones.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Round {
+    /// The first was queued.
+    pub bio: AtomicU64,
+    /// Of the request that was done last; so is the next one.
+    pub alloc: AtomicU64,
+    pub issue: AtomicU64,
+    pub done: AtomicU64,
+}
+
+/// All such rounds of an operation, by time: as many as [`Slot::rounds`] says. The last place is the
+/// one's that took longest of those that found no other.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Earlier(pub [Round; EARLIER]);
 
 /// One thread of the load.
 #[derive(Debug, Default)]
@@ -255,14 +266,15 @@ mod tests {
 
     #[test]
     fn layouts_are_those_of_the_header() {
-        assert_eq!(size_of::<Slot>(), 384);
+        assert_eq!(size_of::<Slot>(), 320);
         assert_eq!(size_of::<Thread>(), 128);
         assert_eq!(std::mem::offset_of!(Slot, seen), 64);
         assert_eq!(std::mem::offset_of!(Slot, flags), 116);
         assert_eq!(std::mem::offset_of!(Slot, seen_more), 128);
         assert_eq!(std::mem::offset_of!(Slot, seen_low), 192);
         assert_eq!(std::mem::offset_of!(Slot, seen_part), 256);
-        assert_eq!(std::mem::offset_of!(Slot, seen_second), 320);
+        assert_eq!(std::mem::offset_of!(Slot, unplaced), 280);
+        assert_eq!(size_of::<Earlier>(), 1024);
         assert_eq!(std::mem::offset_of!(Thread, off), 24);
         assert_eq!(EVENT_BYTES, 256);
     }

@@ -13,6 +13,7 @@ pub(crate) mod probe;
 pub(crate) mod programs;
 mod pulse;
 pub(crate) mod running;
+mod seen;
 pub(crate) mod symbols;
 mod sys;
 mod tracing;

@@ -13,7 +13,7 @@ use taillight_rundir::trace_info::ProgramInfo;
 
 use super::cast::Cast;
 use super::layout::{
-    BARE, C_ISSUES, C_PUNTED, C_WANTED, COUNTERS, SLOTS, STAMPED, Slot, THREADS, Thread,
+    BARE, C_ISSUES, C_PUNTED, C_WANTED, COUNTERS, Earlier, SLOTS, STAMPED, Slot, THREADS, Thread,
 };
 use super::symbols::Symbols;
 use super::sys::Region;
@@ -179,6 +179,8 @@ pub struct Programs {
     ready: Mutex<Vec<&'static Program>>,
     /// Operations in flight.
     pub slots: Region<Slot>,
+    /// Earlier parts of each.
+    pub earlier: Region<Earlier>,
     /// The program [`ISSUE`].
     issue: Mutex<Issue>,
     /// Threads of the load.
@@ -423,6 +425,7 @@ fn share(
     let ring = ebpf.take_map("ring").ok_or_else(no("ring"))?;
     let programs = Programs {
         slots: region(&ebpf, "slots", SLOTS)?,
+        earlier: region(&ebpf, "earlier", SLOTS)?,
         threads: region(&ebpf, "threads", THREADS)?,
         counters: region(&ebpf, "counters", COUNTERS)?,
         tids: Mutex::new(HashMap::try_from(tids).map_err(unusable)?),

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::layout::{Slot, Thread};
+use super::layout::{Earlier, Slot, Thread};
 
 /// Types that may be seen through memory that others change.
 ///
@@ -17,6 +17,8 @@ pub unsafe trait Shared {}
 
 // SAFETY: only atomics.
 unsafe impl Shared for Slot {}
+// SAFETY: only atomics.
+unsafe impl Shared for Earlier {}
 // SAFETY: only atomics.
 unsafe impl Shared for Thread {}
 // SAFETY: an atomic.

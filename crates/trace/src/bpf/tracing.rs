@@ -12,16 +12,17 @@ use crossbeam_channel::unbounded;
 use taillight_core::plan::{TargetPlan, TraceMode};
 use taillight_core::{Error, Result};
 use taillight_rundir::RunDir;
-use taillight_rundir::layers::LayerWriter;
+use taillight_rundir::layers::{LayerRow, LayerWriter};
 use taillight_rundir::trace_info::{ProgramInfo, Stopped, TraceInfo};
 
 use super::collect::{self, Gathered, Sources};
 use super::cost;
 use super::layout::{C_LOST, C_NEIGHBOURS};
 use super::own;
-use super::probe::{BpfProbes, Common, Seen};
+use super::probe::{BpfProbes, Common};
 use super::programs::{self, Config};
 use super::pulse::{self, Pulse};
+use super::seen::{Batch, EarlierRound, Seen};
 use super::symbols::Symbols;
 use crate::over::Over;
 use crate::quota::Quota;
@@ -134,7 +135,7 @@ impl Tracing {
         let (full_in, full) = unbounded();
         let (spare_in, spare) = unbounded();
         for _ in 0..collect::ready(workers) {
-            let _ = spare_in.send(collect::batch());
+            let _ = spare_in.send(Batch::empty());
         }
         let over = Over::default();
         let sources = Sources {
@@ -144,7 +145,7 @@ impl Tracing {
             full,
             spare: spare_in,
             over: over.flag(),
-            ios_max: MEMORY / size_of::<Seen>(),
+            ios_max: MEMORY,
             pulse: Pulse::new(programs.clone()),
         };
         let quota = Quota::new(sys);
@@ -216,8 +217,8 @@ impl Tracing {
 }
 
 fn write(dir: &RunDir, gathered: Gathered, symbols: &Symbols) -> Result<()> {
-    let mut ios: Vec<&Seen> = gathered.ios.iter().flatten().collect();
-    ios.sort_unstable_by_key(|s| (s.worker, s.submit));
+    let mut ios: Vec<Traced<'_>> = gathered.ios.iter().flat_map(Batch::each).collect();
+    ios.sort_unstable_by_key(|(s, _)| (s.worker, s.submit));
     let mut events = gathered.events;
     events.sort_unstable_by_key(|e| e.start);
     let mut writer = LayerWriter::begin(dir)?;
@@ -225,11 +226,24 @@ fn write(dir: &RunDir, gathered: Gathered, symbols: &Symbols) -> Result<()> {
     writer.rows(gathered.quota.iter().map(collect::quota_row))?;
     writer.rows(gathered.gaps.iter().map(collect::gap_row))?;
     // A queue's I/Os share the stretch in which their thread was not seen: one row tells it.
-    let mut unseen: Vec<_> = ios.iter().filter(|s| s.unseen.1 > 0).collect();
+    let mut unseen: Vec<_> = ios
+        .iter()
+        .map(|(s, _)| *s)
+        .filter(|s| s.unseen.1 > 0)
+        .collect();
     unseen.dedup_by_key(|s| (s.worker, s.unseen));
-    writer.rows(unseen.into_iter().filter_map(|s| collect::unseen_row(s)))?;
-    writer.rows(ios.into_iter().map(collect::io_row))?;
+    writer.rows(unseen.into_iter().filter_map(collect::unseen_row))?;
+    writer.rows(ios.into_iter().flat_map(rows))?;
     writer.commit()
+}
+
+/// An I/O with its earlier rounds.
+type Traced<'a> = (&'a Seen, &'a [EarlierRound]);
+
+/// Its rows: itself comes last.
+fn rows((io, rounds): Traced<'_>) -> impl Iterator<Item = LayerRow> {
+    let rounds = rounds.iter().map(move |r| collect::round_row(io, r));
+    rounds.chain(std::iter::once_with(move || collect::io_row(io)))
 }
 
 /// Whether the offsets of operations are those in the one file there is.

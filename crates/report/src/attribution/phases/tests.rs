@@ -16,6 +16,7 @@ const NONE: Beside<'static> = Beside {
     store: false,
     usual: None,
     page_ns: None,
+    earlier: &[],
 };
 
 fn io() -> LayerRow {
@@ -45,6 +46,18 @@ fn off(from: i64, wake: Option<i64>, to: i64, stack: &str) -> LayerRow {
         stack: Some(stack.into()),
         ..LayerRow::default()
     }
+}
+
+/// Queued, allocated, issued, done.
+fn round(bio: i64, alloc: i64, issue: i64, done: i64) -> Round {
+    Round::earlier(&LayerRow {
+        kind: Kind::Round,
+        start_ns: bio,
+        end_ns: done,
+        alloc_ns: Some(alloc),
+        issue_ns: Some(issue),
+        ..LayerRow::default()
+    })
 }
 
 fn all(io: &LayerRow, beside: &Beside<'_>) -> Vec<(u64, Phase)> {
@@ -128,10 +141,6 @@ fn the_sync_of_a_write_begins_where_the_write_ends() {
     // Written in 1100..1300, the sync handed over at 1400, its flush in 1600..1800.
     let both = LayerRow {
         rounds: Some(1),
-        part_bio_ns: Some(1100),
-        part_alloc_ns: Some(1110),
-        part_issue_ns: Some(1120),
-        part_done_ns: Some(1300),
         sync_punt_ns: Some(1400),
         bio_ns: Some(1600),
         bio_last_ns: Some(1600),
@@ -153,7 +162,12 @@ fn the_sync_of_a_write_begins_where_the_write_ends() {
         (90, Cpu),
         (100, Application),
     ];
-    assert_eq!(all(&both, &NONE), expected);
+    let earlier = [round(1100, 1110, 1120, 1300)];
+    let beside = Beside {
+        earlier: &earlier,
+        ..NONE
+    };
+    assert_eq!(all(&both, &beside), expected);
     // The flush is another thread's: what the worker did meanwhile is not seen here.
     let one = LayerRow {
         sync_punt_ns: Some(1850),
@@ -169,6 +183,54 @@ fn the_sync_of_a_write_begins_where_the_write_ends() {
         (150, IoWorker),
     ];
     assert_eq!(all(&one, &NONE), expected);
+}
+
+/// Four rounds: in the device 1110..1200, 1310..1400, 1510..1600 and 1720..1800.
+#[test]
+fn rounds_one_after_another_are_each_cut_and_what_is_not_known_is_not_guessed() {
+    use Phase::*;
+    let lookup = LayerRow {
+        rounds: Some(3),
+        bios: Some(4),
+        parts: Some(4),
+        bio_ns: Some(1700),
+        bio_last_ns: Some(1700),
+        alloc_ns: Some(1700),
+        issue_ns: Some(1720),
+        ..io()
+    };
+    let earlier = [
+        round(1100, 1100, 1110, 1200),
+        round(1300, 1305, 1310, 1400),
+        round(1500, 1500, 1510, 1600),
+    ];
+    let cut = |earlier: &[Round]| all(&lookup, &Beside { earlier, ..NONE });
+    let end = [(20, Queue), (80, Device), (10, Completion), (90, Cpu)];
+    let end = end.into_iter().chain([(100, Application)]);
+    let begin = [(100, Submit), (10, Queue), (90, Device)];
+    let middle = [
+        (100, Submit),
+        (5, Tags),
+        (5, Queue),
+        (90, Device),
+        (100, Submit),
+        (10, Queue),
+        (90, Device),
+        (100, Submit),
+    ];
+    let whole = begin.into_iter().chain(middle).chain(end.clone());
+    assert_eq!(cut(&earlier), whole.collect::<Vec<_>>());
+    // The second of three found no place: it lies beside the longest of those that came late.
+    let partly = [
+        (300, Unobserved),
+        (10, Queue),
+        (90, Device),
+        (100, Unobserved),
+    ];
+    let first = begin.into_iter().chain(partly).chain(end.clone());
+    assert_eq!(cut(&[earlier[0], earlier[2]]), first.collect::<Vec<_>>());
+    let none = [(700, Unobserved)].into_iter().chain(end);
+    assert_eq!(cut(&[]), none.collect::<Vec<_>>());
 }
 
 #[test]
@@ -395,7 +457,7 @@ proptest! {
     fn phases_sum_to_the_latency_whatever_the_stamps(
         stamps in prop::collection::vec(prop::option::of(900i64..2100), 12),
         more in prop::collection::vec(prop::option::of(900i64..2100), 6),
-        bits in 0u64..128, bios in 0u64..3, parts in 0u64..3,
+        bits in 0u64..128, bios in 0u64..3, parts in 0u64..3, rounds in 0u64..3,
         offs in prop::collection::vec((0i64..1200, 0i64..300, 0i64..300, 0u64..2), 0..4),
     ) {
         let mut at = 900;
@@ -410,11 +472,15 @@ proptest! {
             held_ns: stamps[3], alloc_ns: stamps[4], issue_ns: stamps[5],
             done_ns: stamps[6], wake_ns: stamps[7], run_ns: stamps[8],
             low_issue_ns: stamps[9], low_done_ns: stamps[10],
-            part_bio_ns: more[0], part_alloc_ns: more[1], part_issue_ns: more[2],
-            part_done_ns: more[3], sync_punt_ns: more[4], punt_ns: more[5], ..io()
+            rounds: Some(rounds), sync_punt_ns: more[4], punt_ns: more[5], ..io()
         };
+        let early = more[0].zip(more[3]).map(|(start_ns, end_ns)| Round::earlier(&LayerRow {
+            kind: Kind::Round, start_ns, end_ns, alloc_ns: more[1], issue_ns: more[2],
+            ..LayerRow::default()
+        }));
+        let earlier: Vec<Round> = early.into_iter().collect();
         for blind in [false, true] {
-            let beside = Beside { off: &events, blind, ..NONE };
+            let beside = Beside { off: &events, blind, earlier: &earlier, ..NONE };
             let pieces = pieces(&io, &beside);
             prop_assert_eq!(lengths(&pieces).sum(), 1000);
             prop_assert!(pieces.windows(2).all(|w| w[0].to == w[1].from));

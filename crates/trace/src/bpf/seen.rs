@@ -1,0 +1,275 @@
+//! What the programs saw of one operation, taken out of the memory shared with them, and the batches in
+//! which it goes from the workers' probes to the collector.
+//!
+//! Hot path: one operation's stamps are copied where it is kept. A batch has its whole memory from the
+//! start.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use taillight_core::OpKind;
+use taillight_core::probe::Token;
+use taillight_rundir::layers::flags;
+
+use super::layout::{EARLIER, Earlier, NOWHERE, Slot};
+
+/// I/Os of one batch.
+pub const BATCH: usize = 1024;
+/// Earlier rounds of one batch, of all its I/Os.
+const ROUNDS: usize = 4 * BATCH;
+
+/// One I/O with what was seen of it. Stamps are 0 where nothing was seen.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen {
+    pub worker: u16,
+    pub op: OpKind,
+    pub flags: u32,
+    pub submit: i64,
+    pub complete: i64,
+    pub offset: u64,
+    pub size: u64,
+    pub sector: u64,
+    pub dev: u32,
+    pub low_dev: u32,
+    pub bios: u32,
+    pub parts: u32,
+    pub sectors: u32,
+    pub enter: u64,
+    pub bio_first: u64,
+    pub bio_last: u64,
+    pub held: u64,
+    pub alloc: u64,
+    pub insert: u64,
+    pub issue: u64,
+    pub requeue: u64,
+    pub done: u64,
+    pub cqe: u64,
+    pub low_bio: u64,
+    pub low_alloc: u64,
+    pub low_issue: u64,
+    pub low_done: u64,
+    pub wake: u64,
+    pub run: u64,
+    pub blocked: u64,
+    pub waited: u64,
+    pub robbed: u64,
+    pub token: u64,
+    pub punt: u64,
+    pub served: u64,
+    pub answered: u64,
+    pub sync_punt: u64,
+    pub rounds: u32,
+    /// From, to: the thread came back to the CPU meanwhile, unseen.
+    pub unseen: (u64, u64),
+}
+
+/// Parts of an I/O that were in flight together, before its last ones. Stamps are 0 where nothing was
+/// seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EarlierRound {
+    pub bio: u64,
+    pub alloc: u64,
+    pub issue: u64,
+    pub done: u64,
+}
+
+/// I/Os on their way to the collector.
+#[derive(Debug, Default)]
+pub struct Batch {
+    ios: Vec<Seen>,
+    /// Their earlier rounds, in the order of the I/Os.
+    rounds: Vec<EarlierRound>,
+}
+
+impl Batch {
+    /// An empty one, with its memory.
+    pub fn empty() -> Batch {
+        Batch {
+            ios: Vec::with_capacity(BATCH),
+            rounds: Vec::with_capacity(ROUNDS),
+        }
+    }
+
+    /// Whether one more I/O finds room, with any number of rounds.
+    pub fn has_room(&self) -> bool {
+        let rounds = self.rounds.capacity() - self.rounds.len();
+        self.ios.len() < self.ios.capacity() && rounds >= EARLIER
+    }
+
+    /// Takes an I/O in, with what is kept of its earlier rounds. Allocates nothing where there is
+    /// [room](Self::has_room).
+    pub(super) fn push(&mut self, seen: Seen, earlier: &Earlier) {
+        let kept = earlier.0.iter().take(seen.kept());
+        self.rounds.extend(kept.map(|r| EarlierRound {
+            bio: r.bio.load(Relaxed),
+            alloc: r.alloc.load(Relaxed),
+            issue: r.issue.load(Relaxed),
+            done: r.done.load(Relaxed),
+        }));
+        self.ios.push(seen);
+    }
+
+    /// How many I/Os are in it.
+    pub fn len(&self) -> usize {
+        self.ios.len()
+    }
+
+    /// Memory that is in use, bytes.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.ios) + size_of_val(&*self.rounds)
+    }
+
+    /// The I/Os with their earlier rounds.
+    pub fn each(&self) -> impl Iterator<Item = (&Seen, &[EarlierRound])> {
+        let mut rest = &*self.rounds;
+        self.ios.iter().map(move |seen| {
+            let (own, others) = rest.split_at(seen.kept().min(rest.len()));
+            rest = others;
+            (seen, own)
+        })
+    }
+}
+
+impl Seen {
+    /// How many of its earlier rounds are kept.
+    fn kept(&self) -> usize {
+        (self.rounds as usize).min(EARLIER)
+    }
+}
+
+/// What the programs wrote about this very operation.
+pub(super) fn look(s: &Slot, token: Token) -> Seen {
+    let of = |line: &AtomicU64| line.load(Acquire) == token.0;
+    let (block, more, low) = (of(&s.seen), of(&s.seen_more), of(&s.seen_low));
+    let (served, part) = (of(&s.seen_served), of(&s.seen_part));
+    let bio_first = get(block, &s.bio_first);
+    let bio_last = get(more, &s.bio_last);
+    Seen {
+        worker: 0,
+        op: OpKind::Read,
+        flags: if block {
+            s.flags.load(Relaxed).into()
+        } else {
+            0
+        },
+        submit: 0,
+        complete: 0,
+        offset: 0,
+        size: 0,
+        sector: sector(block, s),
+        dev: half(block, &s.dev),
+        low_dev: half(low, &s.low_dev),
+        bios: if block {
+            s.bios.load(Relaxed).into()
+        } else {
+            0
+        },
+        parts: half(block, &s.parts),
+        sectors: half(block, &s.sectors),
+        enter: get(more, &s.enter),
+        bio_first,
+        bio_last: if bio_last == 0 { bio_first } else { bio_last },
+        held: get(more, &s.held),
+        alloc: get(block, &s.alloc),
+        insert: get(more, &s.insert),
+        issue: get(block, &s.issue),
+        requeue: get(more, &s.requeue),
+        done: get(block, &s.done),
+        cqe: get(more, &s.cqe),
+        low_bio: get(low, &s.low_bio),
+        low_alloc: get(low, &s.low_alloc),
+        low_issue: get(low, &s.low_issue),
+        low_done: get(low, &s.low_done),
+        wake: 0,
+        run: 0,
+        blocked: 0,
+        waited: 0,
+        robbed: 0,
+        token: token.0,
+        punt: get(more, &s.punt),
+        served: get(served, &s.served),
+        answered: get(served, &s.answered),
+        sync_punt: get(part, &s.sync_punt),
+        rounds: half(part, &s.rounds),
+        unseen: (0, 0),
+    }
+}
+
+/// A field of a line that is known to be of this operation.
+fn get(known: bool, v: &AtomicU64) -> u64 {
+    if known { v.load(Relaxed) } else { 0 }
+}
+
+/// The same, of 32 bits.
+fn half(known: bool, v: &AtomicU32) -> u32 {
+    if known { v.load(Relaxed) } else { 0 }
+}
+
+/// The same, of a place.
+fn sector(known: bool, s: &Slot) -> u64 {
+    if known {
+        s.sector.load(Relaxed)
+    } else {
+        NOWHERE
+    }
+}
+
+/// How many parts an I/O has whose completions took all stamps: those seen, and one more when they
+/// are not all of it. Direct I/O has one at least, where it reaches a disk (holes do not).
+pub(super) fn parts_of(seen: &Seen, reaches: bool) -> u32 {
+    let data = matches!(seen.op, OpKind::Read | OpKind::Write) && seen.served == 0;
+    let whole = u64::from(seen.sectors) * 512 >= seen.size;
+    let least = seen.parts + u32::from(data && !whole && reaches);
+    seen.bios.max(least)
+}
+
+/// How many parts an I/O has. One that may have had more than those seen is seen in part. One without
+/// any may have had none: only its flag says that this is not known.
+pub(super) fn settled(seen: &Seen) -> u32 {
+    let more = seen.flags & flags::UNCLEAR as u32 != 0 && seen.bios > 0;
+    let least = if more { seen.parts + 1 } else { 0 };
+    seen.bios.max(least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_an_earlier_operation_are_not_read() {
+        let slot = Slot::default();
+        slot.seen.store(7, Relaxed);
+        slot.done.store(100, Relaxed);
+        slot.parts.store(1, Relaxed);
+        slot.seen_more.store(6, Relaxed);
+        slot.cqe.store(90, Relaxed);
+        let seen = look(&slot, Token(7));
+        assert_eq!((seen.done, seen.parts, seen.cqe), (100, 1, 0));
+        assert_eq!(look(&slot, Token(8)).done, 0);
+    }
+
+    #[test]
+    fn a_part_that_was_not_seen_is_counted() {
+        let io = |parts, sectors| Seen {
+            parts,
+            sectors,
+            size: 8192,
+            ..look(&Slot::default(), Token(1))
+        };
+        assert_eq!(parts_of(&io(1, 16), true), 1, "whole");
+        assert_eq!(parts_of(&io(1, 8), true), 2, "half of it");
+        assert_eq!(parts_of(&io(0, 0), true), 1, "the completion went unseen");
+        assert_eq!(parts_of(&io(0, 0), false), 0, "a hole: no disk has it");
+        let mut unclear = io(1, 16);
+        (unclear.bios, unclear.flags) = (1, flags::UNCLEAR as u32 | 8);
+        assert_eq!(settled(&unclear), 2, "perhaps not all of it");
+        unclear.bios = 0;
+        assert_eq!(settled(&unclear), 0, "the flag says that it is not known");
+        unclear.flags = 8;
+        unclear.bios = 1;
+        assert_eq!(settled(&unclear), 1);
+        let mut sync = io(1, 0);
+        sync.op = OpKind::Fsync;
+        assert_eq!(parts_of(&sync, true), 1, "no data");
+    }
+}

@@ -235,6 +235,42 @@ pub(super) fn settled(seen: &Seen) -> u32 {
 mod tests {
     use super::*;
 
+    /// An I/O with the stamps of so many earlier rounds, each unlike the others.
+    fn in_rounds(rounds: u32, token: u64) -> (Seen, Earlier) {
+        let earlier = Earlier::default();
+        for (i, round) in earlier.0.iter().enumerate() {
+            round.bio.store(token * 1000 + i as u64, Relaxed);
+        }
+        let seen = Seen {
+            rounds,
+            ..look(&Slot::default(), Token(token))
+        };
+        (seen, earlier)
+    }
+
+    #[test]
+    fn rounds_stay_with_their_io_and_a_full_batch_says_so() {
+        let mut batch = Batch::empty();
+        let room = (batch.ios.capacity(), batch.rounds.capacity());
+        for (token, rounds) in [(1, 2), (2, 0), (3, 40), (4, 1)] {
+            let (seen, earlier) = in_rounds(rounds, token);
+            batch.push(seen, &earlier);
+        }
+        let kept: Vec<(u64, Vec<u64>)> = batch
+            .each()
+            .map(|(io, rounds)| (io.token, rounds.iter().map(|r| r.bio).collect()))
+            .collect();
+        let of = |token: u64, n: u64| (token, (0..n).map(|i| token * 1000 + i).collect::<Vec<_>>());
+        assert_eq!(kept, [of(1, 2), of(2, 0), of(3, 32), of(4, 1)]);
+        let (seen, earlier) = in_rounds(32, 5);
+        while batch.has_room() {
+            batch.push(seen, &earlier);
+        }
+        assert_eq!(room, (batch.ios.capacity(), batch.rounds.capacity()));
+        assert!(batch.ios.len() < BATCH, "rounds filled it");
+        assert_eq!(size_of::<Seen>(), 280, "docs/explain.md says how many fit");
+    }
+
     #[test]
     fn lines_of_an_earlier_operation_are_not_read() {
         let slot = Slot::default();

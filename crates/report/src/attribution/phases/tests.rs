@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 use taillight_rundir::layers::Kind;
 
-use super::super::disks::Disks;
 use super::*;
+
+mod blocks;
 
 const NONE: Beside<'static> = Beside {
     all: None,
@@ -112,30 +113,6 @@ fn a_queued_io_is_not_what_its_thread_did() {
 }
 
 #[test]
-fn below_a_loop_device_the_queue_and_the_device_are_told_apart() {
-    use Phase::*;
-    let looped = LayerRow {
-        low_bio_ns: Some(1300),
-        low_issue_ns: Some(1350),
-        low_done_ns: Some(1750),
-        ..io()
-    };
-    let expected = [
-        (100, Submit),
-        (50, Tags),
-        (50, Queue),
-        (100, Device),
-        (50, LowerQueue),
-        (400, LowerDevice),
-        (50, Device),
-        (10, Completion),
-        (90, Cpu),
-        (100, Application),
-    ];
-    assert_eq!(all(&looped, &NONE), expected);
-}
-
-#[test]
 fn the_sync_of_a_write_begins_where_the_write_ends() {
     use Phase::*;
     // Written in 1100..1300, the sync handed over at 1400, its flush in 1600..1800.
@@ -183,54 +160,6 @@ fn the_sync_of_a_write_begins_where_the_write_ends() {
         (150, IoWorker),
     ];
     assert_eq!(all(&one, &NONE), expected);
-}
-
-/// Four rounds: in the device 1110..1200, 1310..1400, 1510..1600 and 1720..1800.
-#[test]
-fn rounds_one_after_another_are_each_cut_and_what_is_not_known_is_not_guessed() {
-    use Phase::*;
-    let lookup = LayerRow {
-        rounds: Some(3),
-        bios: Some(4),
-        parts: Some(4),
-        bio_ns: Some(1700),
-        bio_last_ns: Some(1700),
-        alloc_ns: Some(1700),
-        issue_ns: Some(1720),
-        ..io()
-    };
-    let earlier = [
-        round(1100, 1100, 1110, 1200),
-        round(1300, 1305, 1310, 1400),
-        round(1500, 1500, 1510, 1600),
-    ];
-    let cut = |earlier: &[Round]| all(&lookup, &Beside { earlier, ..NONE });
-    let end = [(20, Queue), (80, Device), (10, Completion), (90, Cpu)];
-    let end = end.into_iter().chain([(100, Application)]);
-    let begin = [(100, Submit), (10, Queue), (90, Device)];
-    let middle = [
-        (100, Submit),
-        (5, Tags),
-        (5, Queue),
-        (90, Device),
-        (100, Submit),
-        (10, Queue),
-        (90, Device),
-        (100, Submit),
-    ];
-    let whole = begin.into_iter().chain(middle).chain(end.clone());
-    assert_eq!(cut(&earlier), whole.collect::<Vec<_>>());
-    // The second of three found no place: it lies beside the longest of those that came late.
-    let partly = [
-        (300, Unobserved),
-        (10, Queue),
-        (90, Device),
-        (100, Unobserved),
-    ];
-    let first = begin.into_iter().chain(partly).chain(end.clone());
-    assert_eq!(cut(&[earlier[0], earlier[2]]), first.collect::<Vec<_>>());
-    let none = [(700, Unobserved)].into_iter().chain(end);
-    assert_eq!(cut(&[]), none.collect::<Vec<_>>());
 }
 
 #[test]
@@ -486,109 +415,6 @@ proptest! {
             prop_assert!(pieces.windows(2).all(|w| w[0].to == w[1].from));
         }
     }
-}
-
-/// A flush of `dev`, queued at 1100 and done at 1800, on a target described as given; the flushes of
-/// the disks as seen.
-fn flushed(device: &str, dev: &str, sent: &[(&str, i64, i64)]) -> Vec<(u64, Phase)> {
-    let io = LayerRow {
-        flags: Some(flags::FLUSH),
-        dev: Some(dev.into()),
-        alloc_ns: Some(1100),
-        issue_ns: None,
-        ..io()
-    };
-    let device = serde_json::from_str(device).unwrap();
-    let mut events = Events {
-        disks: Disks::described(&device),
-        ..Events::default()
-    };
-    for (disk, start_ns, end_ns) in sent {
-        events.add(LayerRow {
-            kind: Kind::Flush,
-            start_ns: *start_ns,
-            end_ns: *end_ns,
-            dev: Some((*disk).into()),
-            ..LayerRow::default()
-        });
-    }
-    let mut found = all(&io, &events.beside(0));
-    let end = [
-        (10, Phase::Completion),
-        (90, Phase::Cpu),
-        (100, Phase::Application),
-    ];
-    assert_eq!(found.split_off(found.len() - 3), end);
-    found
-}
-
-const VDA1: &str = r#"{"number": "254:1", "disk_number": "254:0"}"#;
-
-#[test]
-fn a_flush_is_in_the_device_while_the_disks_own_one_is() {
-    use Phase::*;
-    let split = [(100, Submit), (500, Queue), (200, Device)];
-    let unseen = [(100, Submit), (700, Unobserved)];
-    assert_eq!(flushed(VDA1, "254:1", &[("254:0", 1600, 1790)]), split);
-    // One that began before this one was queued does not cover it.
-    assert_eq!(flushed(VDA1, "254:1", &[("254:0", 1050, 1200)]), unseen);
-}
-
-#[test]
-fn a_flush_is_in_the_device_where_nobody_saw_its_disks_own_ones() {
-    use Phase::*;
-    let device = [(100, Submit), (700, Device)];
-    // A run made before they were looked for.
-    assert_eq!(flushed(VDA1, "254:1", &[]), device);
-    // Another disk's only: this one has no cache.
-    assert_eq!(flushed(VDA1, "254:1", &[("254:16", 1600, 1790)]), device);
-}
-
-#[test]
-fn a_flush_of_a_device_that_nobody_knows_is_not_known() {
-    use Phase::*;
-    let unknown = [(100, Submit), (700, Unobserved)];
-    let vda = [("254:0", 1600, 1790)];
-    // An I/O of vdb.
-    assert_eq!(flushed(VDA1, "254:16", &vda), unknown);
-    // The device is not described, or without numbers, as in older runs.
-    assert_eq!(flushed("{}", "253:0", &vda), unknown);
-    let old = r#"{"name": "vda1", "disk": "vda"}"#;
-    assert_eq!(flushed(old, "254:1", &vda), unknown);
-}
-
-#[test]
-fn a_flush_of_a_stacked_device_is_that_of_the_disks_below() {
-    use Phase::*;
-    let dm = r#"{"number": "253:0", "made_of": [{"number": "254:2", "disk_number": "254:0"}]}"#;
-    let split = [(100, Submit), (500, Queue), (200, Device)];
-    assert_eq!(flushed(dm, "253:0", &[("254:0", 1600, 1790)]), split);
-    // A mirror's is done when the last one is.
-    let md = r#"{"number": "9:0", "made_of": [{"number": "8:0"}, {"number": "8:16"}]}"#;
-    let both = [("8:0", 1150, 1300), ("8:16", 1600, 1790)];
-    assert_eq!(flushed(md, "9:0", &both), split);
-}
-
-#[test]
-fn a_limit_before_the_request_is_no_matter_of_the_queue() {
-    use Phase::*;
-    let io = LayerRow {
-        alloc_ns: Some(1700),
-        issue_ns: Some(1750),
-        ..io()
-    };
-    let held = |stack: &str| {
-        let rows = [off(1150, Some(1650), 1660, stack)];
-        let beside = Beside { off: &rows, ..NONE };
-        all(&io, &beside)[..4].to_vec()
-    };
-    let limit = held("io_schedule;rq_qos_wait;wbt_wait");
-    assert_eq!(
-        limit,
-        [(100, Submit), (50, Tags), (500, Throttle), (50, Tags)]
-    );
-    let tags = held("io_schedule;blk_mq_get_tag");
-    assert_eq!(tags[..2], [(100, Submit), (600, Tags)]);
 }
 
 #[test]

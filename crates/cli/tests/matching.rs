@@ -1,6 +1,7 @@
 //! Never one wrongly matched: what the kernel's own event log says of a disk's I/Os, beside what
-//! tracing gave to each I/O of a run. On a raw device the offset alone tells which sectors an I/O
-//! may have; stamps must be those of events on these sectors. Needs root and tracefs; else it skips.
+//! tracing gave to each I/O of a run. On a raw device, and in a file whose pieces are known, the
+//! offset alone tells which sectors an I/O may have; stamps must be those of events on these sectors.
+//! Needs root and tracefs; else it skips.
 
 #[path = "common/traced.rs"]
 #[allow(dead_code)]
@@ -8,7 +9,7 @@ mod traced;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use taillight_lab::blocklog::{BlockLog, Event, What};
 use taillight_lab::guard::{Lab, Undo, set};
@@ -31,6 +32,8 @@ struct Case {
     words: &'static str,
     /// Least share of I/Os that reach the disk and are matched, %.
     matched: usize,
+    /// On a file of ext4, else on the device itself.
+    file: bool,
 }
 
 const CASES: &[Case] = &[
@@ -83,6 +86,27 @@ const CASES: &[Case] = &[
     buffered("--rw randread --depth 8 --bs 64KiB --set target.options.engine=uring"),
     buffered("--rw randread --depth 32 --bs 128KiB --set target.options.engine=uring"),
     buffered("--rw randread --bs 128KiB --set target.options.engine=sync"),
+    // Here the way from a part to its I/O is the file system's.
+    in_file(
+        "all",
+        "--rw randread --depth 32 --set target.options.engine=uring",
+    ),
+    in_file(
+        "outliers",
+        "--rw randread --depth 32 --workers 2 --set target.options.engine=uring",
+    ),
+    in_file(
+        "all",
+        "--rw randread --workers 2 --set target.options.engine=sync",
+    ),
+    in_file(
+        "all",
+        "--rw randwrite --depth 32 --bs 16KiB --set target.options.engine=uring",
+    ),
+    in_file(
+        "outliers",
+        "--rw randwrite --depth 8 --sync fdatasync --set target.options.engine=uring",
+    ),
 ];
 
 const fn direct(mode: &'static str, words: &'static str) -> Case {
@@ -90,6 +114,14 @@ const fn direct(mode: &'static str, words: &'static str) -> Case {
         mode,
         words,
         matched: 98,
+        file: false,
+    }
+}
+
+const fn in_file(mode: &'static str, words: &'static str) -> Case {
+    Case {
+        file: true,
+        ..direct(mode, words)
     }
 }
 
@@ -99,6 +131,7 @@ const fn buffered(words: &'static str) -> Case {
         mode: "all",
         words,
         matched: 10,
+        file: false,
     }
 }
 
@@ -318,6 +351,25 @@ fn rows(path: &Path) -> Vec<Traced> {
     ios
 }
 
+/// A file in large pieces, and these: in the file, on the device, length; sectors.
+fn whole_file(home: &Path) -> (PathBuf, Vec<(u64, u64, u64)>) {
+    let path = home.join("data");
+    std::fs::write(&path, vec![7; 32 << 20]).expect("written");
+    let file = std::fs::File::open(&path).expect("a file");
+    file.sync_all().expect("on the device");
+    let pieces = traced::map(&path);
+    assert!((1..=16).contains(&pieces.len()), "{pieces:?}");
+    (path, pieces)
+}
+
+/// Where on the device an I/O of a file is, bytes; none across the border of two pieces.
+fn on_device(io: &LayerRow, pieces: &[(u64, u64, u64)]) -> Option<u64> {
+    let own = sectors(io)?;
+    let holds = |(at, _, len): &&(u64, u64, u64)| *at <= own.start && own.end <= at + len;
+    let (at, disk, _) = pieces.iter().find(holds)?;
+    Some((own.start - at + disk) * 512)
+}
+
 /// Makes a run on a device in memory; its I/Os and the log. None where there are no trace programs.
 fn made(case: &Case) -> Option<(Vec<Traced>, Log)> {
     let mut undo = Undo::default();
@@ -330,12 +382,16 @@ fn made(case: &Case) -> Option<(Vec<Traced>, Log)> {
     // With an I/O scheduler requests are inserted first, and merged.
     set(&disk.sys("queue/scheduler"), "mq-deadline").expect("an I/O scheduler");
     let log = BlockLog::begin(&mut undo, &disk.device).expect("a log");
-    let device = disk.device.display();
+    let (target, pieces) = match case.file {
+        true => whole_file(&disk.mount(&mut undo, "ext4").expect("mounted")),
+        false => (disk.device.clone(), vec![(0, 0, 64 * MIB / 512)]),
+    };
+    let target = target.display();
     let dir = tempfile::tempdir().expect("a directory");
     let through = case.matched < 50;
     let words = format!(
-        "--driver file --path {device} --ops 4000 --set trace.mode={} --set trace.threshold=1us \
-         --set target.options.direct={} --set target.destroy=true --destroy {device} {}",
+        "--driver file --path {target} --ops 4000 --set trace.mode={} --set trace.threshold=1us \
+         --set target.options.direct={} --set target.destroy=true --destroy {target} {}",
         case.mode, !through, case.words
     );
     let (code, out, err) = Run::start(dir.path(), &["env"], &words).end();
@@ -347,10 +403,12 @@ fn made(case: &Case) -> Option<(Vec<Traced>, Log)> {
         eprintln!("skipped: {NAME}: {}", manifest["trace"]["why"]);
         return None;
     }
-    Some((
-        rows(&dir.path().join("out/layers.parquet")),
-        Log::new(&events),
-    ))
+    let mut ios = rows(&dir.path().join("out/layers.parquet"));
+    // From here on an I/O's place is that on the device.
+    for one in &mut ios {
+        one.io.offset = on_device(&one.io, &pieces);
+    }
+    Some((ios, Log::new(&events)))
 }
 
 #[test]
@@ -364,8 +422,11 @@ fn stamps_are_those_of_the_ios_own_sectors() {
         let Some((ios, mut log)) = made(case) else {
             return;
         };
-        let words = format!("{} {}", case.mode, case.words);
+        let on = if case.file { "ext4" } else { "device" };
+        let words = format!("{on} {} {}", case.mode, case.words);
         assert!(ios.len() >= 3900, "{words}: {} I/Os", ios.len());
+        let placed = ios.iter().filter(|io| sectors(io).is_some()).count();
+        assert!(placed * 100 >= ios.len() * 99, "{words}: {placed} placed");
         let matched: Vec<&Traced> = ios.iter().filter(|io| found(io)).collect();
         let late = case.mode == "outliers";
         log.claim(&matched, late);

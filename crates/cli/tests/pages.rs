@@ -18,7 +18,7 @@ use taillight_lab::blocklog::{BlockLog, Event, What};
 use taillight_lab::guard::{Lab, Undo, set};
 use taillight_lab::stage::{Loop, image};
 use taillight_rundir::layers::{Kind, LayerRow, flags, read_layers};
-use traced::{Run, tool};
+use traced::{Run, map};
 
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;
@@ -166,26 +166,6 @@ fn forget(path: &Path) {
     let file = rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).expect("a file");
     rustix::fs::fsync(&file).expect("written");
     rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).expect("forgotten");
-}
-
-/// The pieces of a file: in the file, on the disk, length, in sectors.
-fn map(path: &Path) -> Vec<(u64, u64, u64)> {
-    let path = path.to_str().expect("a plain path");
-    let text = tool(&["filefrag", "-v", path]).expect("a map");
-    // `File size of ... is 16777216 (4096 blocks of 4096 bytes)`
-    let unit = text
-        .split_once(" blocks of ")
-        .and_then(|(_, rest)| rest.split_once(' '));
-    let unit: u64 = unit.and_then(|(n, _)| n.parse().ok()).expect("a unit");
-    let piece = |line: &str| {
-        let mut fields = line.split(':').map(str::trim);
-        let _number: u64 = fields.next()?.parse().ok()?;
-        let first = |field: &str| field.split_once("..")?.0.trim().parse::<u64>().ok();
-        let (file, disk) = (first(fields.next()?)?, first(fields.next()?)?);
-        let len: u64 = fields.next()?.parse().ok()?;
-        Some((file * unit / 512, disk * unit / 512, len * unit / 512))
-    };
-    text.lines().filter_map(piece).collect()
 }
 
 /// Earlier rounds of parts that are kept of an I/O.

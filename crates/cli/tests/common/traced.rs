@@ -54,6 +54,26 @@ pub fn tool(words: &[&str]) -> Result<String, String> {
     }
 }
 
+/// The pieces of a file: in the file, on the disk, length, in sectors.
+pub fn map(path: &Path) -> Vec<(u64, u64, u64)> {
+    let path = path.to_str().expect("a plain path");
+    let text = tool(&["filefrag", "-v", path]).expect("a map");
+    // `File size of ... is 16777216 (4096 blocks of 4096 bytes)`
+    let unit = text
+        .split_once(" blocks of ")
+        .and_then(|(_, rest)| rest.split_once(' '));
+    let unit: u64 = unit.and_then(|(n, _)| n.parse().ok()).expect("a unit");
+    let piece = |line: &str| {
+        let mut fields = line.split(':').map(str::trim);
+        let _number: u64 = fields.next()?.parse().ok()?;
+        let first = |field: &str| field.split_once("..")?.0.trim().parse::<u64>().ok();
+        let (file, disk) = (first(fields.next()?)?, first(fields.next()?)?);
+        let len: u64 = fields.next()?.parse().ok()?;
+        Some((file * unit / 512, disk * unit / 512, len * unit / 512))
+    };
+    text.lines().filter_map(piece).collect()
+}
+
 /// A run under way.
 pub struct Run {
     child: Child,

@@ -17,7 +17,7 @@ use taillight_core::OpKind;
 use taillight_lab::blocklog::{BlockLog, Event, What};
 use taillight_lab::guard::{Lab, Undo, set};
 use taillight_lab::stage::{Loop, image};
-use taillight_rundir::layers::{Kind, LayerRow, flags, read_layers};
+use taillight_rundir::layers::{EARLIER_ROUNDS, Kind, LayerRow, flags, read_layers};
 use traced::{Run, map};
 
 const MIB: u64 = 1 << 20;
@@ -169,7 +169,7 @@ fn forget(path: &Path) {
 }
 
 /// Earlier rounds of parts that are kept of an I/O.
-const EARLIER: u64 = 32;
+const EARLIER: u64 = EARLIER_ROUNDS as u64;
 
 /// Earlier rounds of an I/O: each after the one before, all of them inside of it.
 fn in_order(io: &LayerRow, rounds: &[LayerRow]) {

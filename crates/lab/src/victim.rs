@@ -119,6 +119,7 @@ impl Victim {
             std::thread::sleep(Duration::from_millis(20));
         };
         if !matches!(status.code(), Some(0 | 7 | 8)) {
+            forget(&self.dir);
             bail!("taillight: {status}\n{}", said());
         }
         Ok(std::mem::take(&mut self.dir))
@@ -133,13 +134,31 @@ impl Drop for Victim {
             let _ = signal(self.pid, "TERM");
             for _ in 0..100 {
                 if matches!(child.try_wait(), Ok(Some(_))) {
-                    return;
+                    break;
                 }
                 std::thread::sleep(Duration::from_millis(50));
             }
             let _ = child.kill();
             let _ = child.wait();
+            forget(&self.dir);
         }
+    }
+}
+
+/// What a run that was killed keeps in memory, to be salvaged: nobody will.
+fn forget(dir: &Path) {
+    let kept = || -> Option<PathBuf> {
+        let text = std::fs::read(dir.join("manifest.json")).ok()?;
+        let manifest: serde_json::Value = serde_json::from_slice(&text).ok()?;
+        Some(manifest["capture"]["path"].as_str()?.into())
+    };
+    let own = |path: &PathBuf| {
+        let name = path.file_name().and_then(|n| n.to_str());
+        path.parent() == Some(Path::new("/dev/shm"))
+            && name.is_some_and(|n| n.starts_with("taillight-"))
+    };
+    if let Some(kept) = kept().filter(own) {
+        let _ = std::fs::remove_dir_all(kept);
     }
 }
 

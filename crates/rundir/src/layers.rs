@@ -1,6 +1,6 @@
 //! `layers.parquet`: what the layers below did. Stamps of traced I/Os, and events around them.
 //!
-//! One row per traced I/O (kind `io`) and per event. All `*_ns` stamps are absolute
+//! One row per traced I/O (kind `io`), per earlier round of its parts, and per event. All `*_ns` stamps are absolute
 //! CLOCK_MONOTONIC; `blocked_ns`, `waited_ns` and `robbed_ns` are durations. What a kind does not
 //! have is null. Rows of kind `io` come last, by worker and submit stamp, each after its rows of kind `round`,
 //! which are by time.
@@ -15,6 +15,8 @@ use crate::columns::{TableWriter, read_table};
 use crate::dir::RunDir;
 use crate::names;
 
+/// Earlier rounds of parts kept of an I/O, see [`Kind::Round`]: the first ones, and the longest of the rest.
+pub const EARLIER_ROUNDS: usize = 32;
 /// Rows of a row group.
 const GROUP_ROWS: usize = 1 << 16;
 
@@ -59,8 +61,8 @@ pub enum Kind {
     /// several I/Os.
     Flush,
     /// Parts of a traced I/O that were in flight together and done before its last ones were queued
-    /// (`rounds`), from the first one queued to the last one done; `alloc_ns` and `issue_ns` are of the
-    /// one done last. `token` is the I/O's.
+    /// (`rounds`), from the first one queued to the last one done; `alloc_ns` is of the one done last,
+    /// `issue_ns` the latest. `token` is the I/O's.
     Round,
 }
 

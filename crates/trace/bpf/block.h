@@ -19,26 +19,31 @@ INLINE bool watched(u32 disk)
 }
 
 /* A part comes after all earlier ones were done: their stamps are put aside. */
-INLINE void next_round(struct slot *s)
+INLINE void next_round(struct slot *s, u64 token, u64 done)
 {
-	u32 index = s->token & SLOT_MASK, n;
+	u32 index = token & SLOT_MASK, n;
 	struct earlier *all = map_lookup(&earlier, &index);
+	bool more = s->seen_more == token;
 	struct round *r;
 
-	part_of(s);
-	n = s->rounds++;
+	part_of(s, token);
+	n = s->rounds;
 	if (all) {
 		r = &all->rounds[(n < EARLIER ? n : EARLIER - 1) & (EARLIER - 1)];
-		if (n < EARLIER || s->done - s->bio_first > r->done - r->bio) {
+		if (n < EARLIER || done - s->bio_first > r->done - r->bio) {
 			r->bio = s->bio_first;
 			r->alloc = s->alloc;
 			r->issue = s->issue;
-			r->done = s->done;
+			r->done = done;
+			r->held = more ? s->foreign : 0;
 		}
 	}
+	s->rounds = n + 1;
 	s->bio_first = s->alloc = s->issue = s->done = 0;
-	if (s->seen_more == s->token)
-		s->bio_last = s->insert = 0;
+	if (more)
+		s->bio_last = s->insert = s->foreign = 0;
+	if (s->seen_low == token)
+		s->low_bio = s->low_alloc = s->low_issue = s->low_done = 0;
 }
 
 /* Whether the running thread of this program works for the load: its own, or io_uring's for them. */
@@ -183,7 +188,7 @@ int bio_queue(u64 *ctx)
 	if (s->bios < s->parts)
 		s->bios = s->parts < BIOS_MANY ? s->parts : BIOS_MANY;
 	if (s->done && s->bios == s->parts)
-		next_round(s);
+		next_round(s, token, s->done);
 	if (!s->bio_first) {
 		s->bio_first = now;
 	} else {
@@ -398,9 +403,16 @@ INLINE u64 latest(u64 before, u64 stamp, const struct slot *s)
 }
 
 /* A request's own stamps and what was kept for it, in the lines of an operation. */
-INLINE void complete(struct slot *s, struct request *rq, struct bio *bio,
+INLINE void complete(struct slot *s, u64 token, struct request *rq, struct bio *bio,
 		     const struct stamps *own, u64 now)
 {
+	u64 done = s->done;
+
+	/* What was queued before it and counted there, such as the file's own map, was done: this one is
+	 * of a later round. The first of several that are done at once says so. */
+	if (cfg_late && done && s->bios && s->bios == s->parts && rq->start_time_ns >= done &&
+	    __sync_val_compare_and_swap(&s->done, done, 0) == done)
+		next_round(s, token, done);
 	s->alloc = rq->start_time_ns;
 	s->done = now;
 	s->issue = latest(s->issue, issued(rq, own), s);
@@ -456,7 +468,7 @@ int rq_complete(u64 *ctx)
 			if (token & LOWER) {
 				complete_low(s, rq, own, now);
 			} else {
-				complete(s, rq, bio, own, now);
+				complete(s, token, rq, bio, own, now);
 				forget(bio);
 			}
 			if (i)

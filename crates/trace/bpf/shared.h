@@ -93,7 +93,7 @@ struct slot {
 	u64 bio_last;
 	u64 insert;
 	u64 cqe;
-	u64 foreign; /* first bio queued by another process, ns */
+	u64 foreign; /* first bio queued by another process, ns; of the parts in flight together last */
 	u64 requeue; /* last requeue, ns */
 	u64 punt;    /* handed to an io_uring worker thread */
 
@@ -124,9 +124,10 @@ struct slot {
 /* Parts that were in flight together, before the last ones. */
 struct round {
 	u64 bio; /* the first was queued */
-	u64 alloc; /* of the request that was done last; so is the next one */
-	u64 issue;
+	u64 alloc; /* of the request that was done last */
+	u64 issue; /* the latest of its parts */
 	u64 done;
+	u64 held; /* first part queued by another process */
 };
 
 /* All such rounds of an operation, by time: as many as `rounds` in its slot says. The last place is
@@ -402,10 +403,8 @@ INLINE void low_of(struct slot *s)
 }
 
 /* The line of parts that came one after another, for this operation. */
-INLINE void part_of(struct slot *s)
+INLINE void part_of(struct slot *s, u64 token)
 {
-	u64 token = s->token;
-
 	if (s->seen_part != token) {
 		s->sync_punt = s->rounds = 0;
 		s->seen_part = token;

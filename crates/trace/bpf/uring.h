@@ -50,7 +50,7 @@ int uring_punt(u64 *ctx)
 		return 0;
 	count(C_PUNTED);
 	if (data & LOWER) {
-		part_of(s);
+		part_of(s, token_of(data));
 		s->sync_punt = ktime_ns();
 		return 0;
 	}

@@ -19,6 +19,8 @@ pub struct Round {
     issue: Option<i64>,
     /// All were done; absent when that was not seen.
     done: Option<i64>,
+    /// A part was queued by another process, first at this time: it had been held back.
+    held: Option<i64>,
     /// The last round of all.
     ends: bool,
 }
@@ -32,6 +34,7 @@ pub fn rounds(io: &LayerRow, earlier: &[Round]) -> Vec<Round> {
         alloc: known(io.alloc_ns),
         issue: known(io.issue_ns),
         done: known(io.done_ns).filter(|_| whole),
+        held: io.held_ns.filter(|_| has(io, flags::HELD)),
         ends: true,
     });
     earlier.iter().copied().chain(last).collect()
@@ -42,20 +45,16 @@ pub fn all_known(io: &LayerRow, earlier: &[Round]) -> bool {
     io.rounds.unwrap_or(0) <= earlier.len() as u64
 }
 
-/// Before which of the known rounds others were that are not known: the first one of them. The programs
-/// keep the first rounds, then the longest of the rest.
-pub fn first_unsure(io: &LayerRow, earlier: &[Round]) -> usize {
-    if all_known(io, earlier) {
-        return usize::MAX;
-    }
-    earlier.len().saturating_sub(1)
-}
-
 fn known(stamp: Option<i64>) -> Option<i64> {
     stamp.filter(|s| *s != 0)
 }
 
 impl Round {
+    /// When it was first seen.
+    pub fn begun(&self) -> i64 {
+        self.held.map_or(self.bio, |held| held.min(self.bio))
+    }
+
     /// An earlier round, from a row of kind `round`.
     pub fn earlier(row: &LayerRow) -> Round {
         Round {
@@ -64,19 +63,14 @@ impl Round {
             alloc: known(row.alloc_ns),
             issue: known(row.issue_ns),
             done: Some(row.end_ns),
+            held: row.held_ns,
             ends: false,
         }
-    }
-
-    /// Whether its first part, or a later one, had been held back.
-    fn held(&self, io: &LayerRow) -> bool {
-        let within = |at: i64| at >= self.bio && self.done.is_none_or(|done| at <= done);
-        has(io, flags::HELD) && io.held_ns.is_none_or(within)
     }
 }
 
 /// One round. `doing` is the thread that queues it; `next` is what came after it, if anything is
-/// known to; `sure` that none came before it that is not known.
+/// known to; `sure` that all rounds are known.
 pub fn round(
     line: &mut Line,
     io: &LayerRow,
@@ -84,10 +78,10 @@ pub fn round(
     (sure, next): (bool, Option<i64>),
     doing: &Beside<'_>,
 ) {
-    let held = round.held(io);
+    let held = round.held.is_some();
     told(line, round.bio, doing);
     if sure {
-        before(line, io, round.bio, held, doing);
+        before(line, io, round, doing);
     } else {
         stretch(line, round.bio, Phase::Submit, true, doing);
     }
@@ -199,15 +193,15 @@ fn queued_until(line: &mut Line, to: i64, phase: Phase, doing: &Beside<'_>) {
 }
 
 /// From what came before to the first part in the block layer.
-fn before(line: &mut Line, io: &LayerRow, first: i64, held: bool, b: &Beside<'_>) {
-    if held && io.held_ns.is_some_and(|h| h <= first) {
+fn before(line: &mut Line, io: &LayerRow, round: &Round, b: &Beside<'_>) {
+    if round.held.is_some_and(|h| h <= round.bio) {
         // The very first part came from somebody else's hands. When it was taken away is not
         // stamped; the way there is a matter of microseconds.
         let picked = io.enter_ns.unwrap_or(io.start_ns);
         stretch(line, picked, Phase::Submit, false, b);
-        line.to(first, Phase::Throttle);
+        line.to(round.bio, Phase::Throttle);
     } else {
-        stretch(line, first, Phase::Submit, false, b);
+        stretch(line, round.bio, Phase::Submit, false, b);
     }
 }
 

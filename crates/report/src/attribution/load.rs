@@ -242,7 +242,7 @@ pub fn measured_from(dir: &RunDir) -> i64 {
 }
 
 impl Coverage {
-    fn see(&mut self, row: &LayerRow, earlier: &[Round]) {
+    fn see(&mut self, row: &LayerRow) {
         self.traced += 1;
         let unclear = row.flags.unwrap_or(0) & flags::UNCLEAR != 0;
         match (row.bios.unwrap_or(0), row.parts.unwrap_or(0)) {
@@ -252,15 +252,18 @@ impl Coverage {
             }
             (0, _) => self.without += 1,
             (bios, parts) if parts < bios || unclear => self.unsplit += 1,
-            _ if !all_known(row, earlier) => self.unsplit += 1,
             _ => self.matched += 1,
         }
     }
 }
 
 impl Loaded {
-    fn io(&mut self, row: LayerRow, earlier: Vec<Round>, thresholds: &BTreeMap<OpKind, u64>) {
-        self.coverage.see(&row, &earlier);
+    fn io(&mut self, mut row: LayerRow, earlier: Vec<Round>, thresholds: &BTreeMap<OpKind, u64>) {
+        if !all_known(&row, &earlier) {
+            // No verdict is sure without the others.
+            row.flags = Some(row.flags.unwrap_or(0) | flags::UNCLEAR);
+        }
+        self.coverage.see(&row);
         let Some(op) = row.op else {
             return;
         };
@@ -333,23 +336,21 @@ pub fn slow_ios(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>) -> Result<(Vec
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use taillight_rundir::fixture;
+    use taillight_rundir::layers::LayerWriter;
 
-    fn seen(bios: u64, parts: u64, bits: u64, rounds: u64) -> LayerRow {
-        LayerRow {
-            bios: Some(bios),
-            parts: Some(parts),
-            flags: Some(bits),
-            rounds: Some(rounds),
-            ..LayerRow::default()
-        }
-    }
+    use super::*;
 
     #[test]
     fn what_may_have_had_other_parts_is_seen_in_part() {
         let mut coverage = Coverage::default();
         for (bios, parts, bits) in [(0, 0, 0), (0, 0, 256), (1, 1, 0), (2, 1, 0), (1, 1, 256)] {
-            coverage.see(&seen(bios, parts, bits, 0), &[]);
+            coverage.see(&LayerRow {
+                bios: Some(bios),
+                parts: Some(parts),
+                flags: Some(bits),
+                ..LayerRow::default()
+            });
         }
         let expected = Coverage {
             traced: 5,
@@ -361,13 +362,74 @@ mod tests {
         assert_eq!(coverage, expected);
     }
 
+    /// The measure phase begins, ns.
+    const BEGUN: i64 = 1_000_000_000;
+
+    /// An I/O of a worker in so many rounds before its last one, and of how many there are rows.
+    fn in_rounds(token: u64, rounds: u64, rows: u64) -> Vec<LayerRow> {
+        let start_ns = BEGUN + token as i64 * 1000;
+        let round = |i| LayerRow {
+            kind: Kind::Round,
+            start_ns: start_ns + i as i64,
+            end_ns: start_ns + i as i64 + 1,
+            token: Some(token),
+            ..LayerRow::default()
+        };
+        let io = LayerRow {
+            start_ns,
+            end_ns: start_ns + 900,
+            worker: Some(0),
+            op: Some(OpKind::Read),
+            bios: Some(rounds + 1),
+            parts: Some(rounds + 1),
+            rounds: Some(rounds),
+            token: Some(token),
+            ..LayerRow::default()
+        };
+        (0..rows).map(round).chain([io]).collect()
+    }
+
     #[test]
-    fn with_a_round_that_is_not_known_it_is_seen_in_part() {
-        let mut coverage = Coverage::default();
-        let earlier = vec![Round::earlier(&LayerRow::default()); 2];
-        coverage.see(&seen(3, 3, 0, 2), &earlier);
-        assert_eq!((coverage.matched, coverage.unsplit), (1, 0));
-        coverage.see(&seen(4, 4, 0, 3), &earlier);
-        assert_eq!((coverage.matched, coverage.unsplit), (1, 1));
+    fn rounds_go_with_their_io_and_without_one_of_them_it_is_seen_in_part() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&home.path().join("run"), &fixture::manifest("r")).unwrap();
+        let mut writer = LayerWriter::begin(&dir).unwrap();
+        let all = [
+            in_rounds(1, 2, 2),
+            in_rounds(2, 0, 0),
+            in_rounds(3, 3, 2),
+            // Of an I/O that is not there.
+            in_rounds(4, 1, 1).into_iter().take(1).collect(),
+            in_rounds(5, 1, 1),
+        ];
+        // Row groups end anywhere: here each has one row.
+        for row in all.into_iter().flatten() {
+            writer.rows(std::iter::once(row)).unwrap();
+        }
+        writer.commit().unwrap();
+        let sight = Sight {
+            blind: false,
+            threads_only: false,
+        };
+        let thresholds = BTreeMap::from([(OpKind::Read, 1)]);
+        let loaded = layers(&dir, &thresholds, sight).unwrap();
+        let found: Vec<(i64, Vec<i64>, bool)> = loaded
+            .slow
+            .values()
+            .map(|t| {
+                let unclear = t.row.flags.unwrap_or(0) & flags::UNCLEAR != 0;
+                let begins = t.earlier.iter().map(|r| r.bio - BEGUN);
+                (t.row.start_ns - BEGUN, begins.collect(), unclear)
+            })
+            .collect();
+        let expected = [
+            (1000, vec![1000, 1001], false),
+            (2000, vec![], false),
+            (3000, vec![3000, 3001], true),
+            (5000, vec![5000], false),
+        ];
+        assert_eq!(found, expected);
+        let coverage = loaded.coverage;
+        assert_eq!((coverage.matched, coverage.unsplit), (3, 1));
     }
 }

@@ -36,7 +36,8 @@ impl Pages {
             let (Some(from), Some(to)) = (row.bio_ns, row.done_ns) else {
                 continue;
             };
-            if row.bios == row.parts {
+            // Of several rounds nobody knows which page came in which.
+            if row.bios == row.parts && row.rounds.unwrap_or(0) == 0 {
                 of(row).for_each(|page| pages.0.entry(page).or_default().push((from, to)));
             }
         }
@@ -97,9 +98,15 @@ mod tests {
         assert_eq!(pages.read_by_another(&reader), None, "its own block I/O");
         let lost = LayerRow {
             parts: Some(0),
-            ..reader
+            ..reader.clone()
         };
-        let none = Pages::read([&lost].into_iter());
-        assert_eq!(none.read_by_another(&read(8192, 200, 530)), None, "unseen");
+        let rounds = LayerRow {
+            rounds: Some(1),
+            ..reader.clone()
+        };
+        for (row, why) in [(lost, "unseen"), (rounds, "in several rounds")] {
+            let none = Pages::read([&row].into_iter());
+            assert_eq!(none.read_by_another(&read(8192, 200, 530)), None, "{why}");
+        }
     }
 }

@@ -110,7 +110,7 @@ fn whole(io: &LayerRow, beside: &Beside<'_>) -> Vec<Piece> {
     let punt = io.punt_ns.filter(|_| has(io, flags::PUNTED));
     let mut handed = [punt, io.sync_punt_ns].into_iter().flatten().peekable();
     let rounds = blocks::rounds(io, beside.earlier);
-    let unsure = blocks::first_unsure(io, beside.earlier);
+    let sure = blocks::all_known(io, beside.earlier);
     if rounds.is_empty() && handed.peek().is_none() {
         thread_only(&mut line, io, beside);
         return line.pieces;
@@ -132,7 +132,7 @@ fn whole(io: &LayerRow, beside: &Beside<'_>) -> Vec<Piece> {
         }
         let next = rounds.get(i + 1).map(|r| r.bio);
         let next = next.or(handed.peek().copied());
-        blocks::round(&mut line, io, round, (i < unsure, next), doing);
+        blocks::round(&mut line, io, round, (sure, next), doing);
     }
     let mut idle = rounds.is_empty();
     for at in handed {

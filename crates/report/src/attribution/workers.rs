@@ -6,7 +6,7 @@
 
 use taillight_rundir::layers::{Kind, LayerRow};
 
-use super::blocks::AT_ONCE;
+use super::blocks::{AT_ONCE, Round};
 use super::phases::{Beside, Line, Phase, overlapping, stretch};
 use super::stacks::{self, Wait};
 
@@ -29,7 +29,7 @@ pub fn wait(line: &mut Line, io: &LayerRow, doing: &Beside<'_>, thread: &Beside<
         .min();
     let known = [io.held_ns, io.bio_ns, first].into_iter().flatten();
     let known = known
-        .chain(doing.earlier.iter().map(|r| r.bio))
+        .chain(doing.earlier.iter().map(Round::begun))
         .filter(|at| *at >= line.at)
         .min();
     let told = io.cqe_ns.filter(|at| *at >= line.at);

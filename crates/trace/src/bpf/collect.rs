@@ -60,8 +60,8 @@ pub struct Sources {
     pub spare: Sender<Batch>,
     /// Set when the run is over.
     pub over: Arc<AtomicBool>,
-    /// Memory for I/Os at most, bytes.
-    pub ios_max: usize,
+    /// Memory for I/Os at most.
+    pub ios_bytes_max: usize,
     /// Tells whether the programs still see anything.
     pub pulse: Pulse,
 }
@@ -74,7 +74,7 @@ pub fn ready(workers: usize) -> usize {
 /// Gathers until the run is over and everything has arrived.
 pub fn gather(mut sources: Sources, mut quota: Quota) -> Gathered {
     let mut all = Gathered::default();
-    let mut room = sources.ios_max;
+    let mut room = sources.ios_bytes_max;
     sources.pulse.here();
     let mut cost = Cost::new(sources.programs.clone(), sources.workers);
     loop {
@@ -88,7 +88,7 @@ pub fn gather(mut sources: Sources, mut quota: Quota) -> Gathered {
             all.ios.push(batch);
             // Without a new one the probes run dry and count what they cannot keep.
             if room > 0 {
-                let _ = sources.spare.try_send(Batch::empty());
+                let _ = sources.spare.try_send(Batch::touched());
             }
         }
         all.quota.extend(quota.window());
@@ -168,18 +168,21 @@ pub fn io_row(s: &Seen) -> LayerRow {
     }
 }
 
-/// An earlier round of a traced I/O as a row.
-pub fn round_row(io: &Seen, round: &EarlierRound) -> LayerRow {
-    LayerRow {
+/// An earlier round of a traced I/O as a row; none where it is not known when it began. (Where the kernel
+/// keeps no statistics, requests do not know when they were made.)
+pub fn round_row(io: &Seen, round: &EarlierRound) -> Option<LayerRow> {
+    let known = round.bio != 0 && round.done != 0;
+    known.then(|| LayerRow {
         kind: Kind::Round,
         start_ns: round.bio as i64,
         end_ns: round.done as i64,
         worker: Some(u64::from(io.worker)),
         alloc_ns: stamp(round.alloc),
         issue_ns: stamp(round.issue),
+        held_ns: stamp(round.held),
         token: Some(io.token),
         ..LayerRow::default()
-    }
+    })
 }
 
 /// An event as a row.

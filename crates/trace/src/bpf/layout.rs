@@ -37,8 +37,8 @@ pub const C_NEIGHBOURS: usize = 3;
 pub const NOWHERE: u64 = u64::MAX;
 
 /// One operation in flight, a cache line for each who writes: the process, the block layer's
-/// stamps, rarer ones, those of the lower device, what is counted of parts one after another. What a line says is of the
-/// operation whose token it begins with.
+/// stamps, rarer ones, those of the lower device, what is counted of parts one after another. What a
+/// line says is of the operation whose token it begins with.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Slot {
@@ -101,8 +101,7 @@ pub struct Slot {
     part_own: [AtomicU64; 4],
 }
 
-/// Rounds kept of an operation, but for its last one.
-pub const EARLIER: usize = 32;
+pub use taillight_rundir::layers::EARLIER_ROUNDS as EARLIER;
 
 /// Parts that were in flight together, before the last ones.
 #[derive(Debug, Default)]
@@ -110,10 +109,13 @@ pub const EARLIER: usize = 32;
 pub struct Round {
     /// The first was queued.
     pub bio: AtomicU64,
-    /// Of the request that was done last; so is the next one.
+    /// Of the request that was done last.
     pub alloc: AtomicU64,
+    /// The latest of its parts.
     pub issue: AtomicU64,
     pub done: AtomicU64,
+    /// First part queued by another process.
+    pub held: AtomicU64,
 }
 
 /// All such rounds of an operation, by time: as many as [`Slot::rounds`] says. The last place is the
@@ -274,7 +276,7 @@ mod tests {
         assert_eq!(std::mem::offset_of!(Slot, seen_low), 192);
         assert_eq!(std::mem::offset_of!(Slot, seen_part), 256);
         assert_eq!(std::mem::offset_of!(Slot, unplaced), 280);
-        assert_eq!(size_of::<Earlier>(), 1024);
+        assert_eq!(size_of::<Earlier>(), 1280);
         assert_eq!(std::mem::offset_of!(Thread, off), 24);
         assert_eq!(EVENT_BYTES, 256);
     }

@@ -441,6 +441,10 @@ fn region<T: super::sys::Shared>(ebpf: &Ebpf, name: &'static str, n: usize) -> R
     let Some(Map::Array(data)) = ebpf.map(name) else {
         return Err(Error::internal("a map is missing").with("map", name));
     };
+    let bytes = data.info().map(|i| i.value_size());
+    if bytes.is_ok_and(|b| b as usize != size_of::<T>()) {
+        return Err(Error::internal("the trace programs see other memory").with("map", name));
+    }
     Region::map(data.fd().as_fd(), n).map_err(|e| {
         Error::unavailable("cannot map memory shared with trace programs")
             .with("map", name)

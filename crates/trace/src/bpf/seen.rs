@@ -71,6 +71,7 @@ pub struct EarlierRound {
     pub alloc: u64,
     pub issue: u64,
     pub done: u64,
+    pub held: u64,
 }
 
 /// I/Os on their way to the collector.
@@ -90,6 +91,14 @@ impl Batch {
         }
     }
 
+    /// An empty one whose memory for I/Os is there: a worker that fills it meets no page faults.
+    pub fn touched() -> Batch {
+        let mut batch = Batch::empty();
+        batch.ios.resize(BATCH, look(&Slot::default(), Token(0)));
+        batch.ios.clear();
+        batch
+    }
+
     /// Whether one more I/O finds room, with any number of rounds.
     pub fn has_room(&self) -> bool {
         let rounds = self.rounds.capacity() - self.rounds.len();
@@ -105,6 +114,7 @@ impl Batch {
             alloc: r.alloc.load(Relaxed),
             issue: r.issue.load(Relaxed),
             done: r.done.load(Relaxed),
+            held: r.held.load(Relaxed),
         }));
         self.ios.push(seen);
     }

@@ -47,7 +47,7 @@ impl<T: Shared> Region<T> {
         let bytes = (count * size_of::<T>()).next_multiple_of(page);
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address the kernel chooses. The kernel refuses lengths
-        // beyond the array, whose entries have the size of `T` (checked by a test).
+        // beyond the array, whose entries have the size of `T` (checked before).
         let base = unsafe {
             mmap(
                 std::ptr::null_mut(),

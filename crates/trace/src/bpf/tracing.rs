@@ -32,7 +32,7 @@ use crate::tracer::Wish;
 use crate::{Sys, disks};
 
 /// Memory for traced I/Os, at most.
-const MEMORY: usize = 1 << 30;
+const MEMORY_BYTES: usize = 1 << 30;
 /// Shorter stretches off the CPU are events only when every I/O is traced, ns.
 const OFF_NS: u64 = 250_000;
 const OFF_ALL_NS: u64 = 100_000;
@@ -145,7 +145,7 @@ impl Tracing {
             full,
             spare: spare_in,
             over: over.flag(),
-            ios_max: MEMORY,
+            ios_bytes_max: MEMORY_BYTES,
             pulse: Pulse::new(programs.clone()),
         };
         let quota = Quota::new(sys);
@@ -242,7 +242,7 @@ type Traced<'a> = (&'a Seen, &'a [EarlierRound]);
 
 /// Its rows: itself comes last.
 fn rows((io, rounds): Traced<'_>) -> impl Iterator<Item = LayerRow> {
-    let rounds = rounds.iter().map(move |r| collect::round_row(io, r));
+    let rounds = rounds.iter().filter_map(move |r| collect::round_row(io, r));
     rounds.chain(std::iter::once_with(move || collect::io_row(io)))
 }
 

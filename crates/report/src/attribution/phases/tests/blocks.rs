@@ -62,14 +62,17 @@ fn rounds_one_after_another_are_each_cut_and_what_is_not_known_is_not_guessed() 
     ];
     let whole = begin.into_iter().chain(middle).chain(end.clone());
     assert_eq!(cut(&earlier), whole.collect::<Vec<_>>());
-    // The second of three found no place: it lies beside the longest of those that came late.
+    // The second of three found no place.
     let partly = [
+        (100, Unobserved),
+        (10, Queue),
+        (90, Device),
         (300, Unobserved),
         (10, Queue),
         (90, Device),
         (100, Unobserved),
     ];
-    let first = begin.into_iter().chain(partly).chain(end.clone());
+    let first = partly.into_iter().chain(end.clone());
     assert_eq!(cut(&[earlier[0], earlier[2]]), first.collect::<Vec<_>>());
     let none = [(700, Unobserved)].into_iter().chain(end);
     assert_eq!(cut(&[]), none.collect::<Vec<_>>());

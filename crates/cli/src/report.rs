@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use taillight_core::exit::Exit;
+use taillight_core::plan::TraceMode;
 use taillight_core::{Error, Result};
 use taillight_report::{Frame, Options, Report};
 use taillight_rundir::{RunDir, salvage};
@@ -74,9 +75,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     let Some(text) = report.explained.into_iter().flatten().next() else {
-        return Err(Error::usage("the run was not traced")
-            .with("run", args.run.display())
-            .hint("run it again with --set trace.mode=outliers"));
+        return Err(untraced(&args.run));
     };
     output::text(&text)?;
     match report.html {
@@ -84,6 +83,23 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit> {
         None => output::note("no pictures: the run directory cannot be written"),
     }
     Ok(Exit::Ok)
+}
+
+/// Why there is nothing to explain.
+fn untraced(run: &Path) -> Error {
+    let wanted = |dir: RunDir| dir.manifest().plan.trace.mode != TraceMode::Off;
+    let lost = RunDir::open(run).is_ok_and(wanted);
+    let (what, hint) = match lost {
+        true => (
+            "the run was killed, and its trace with it",
+            "the rest of the run can be read: taillight report",
+        ),
+        false => (
+            "the run was not traced",
+            "run it again with --set trace.mode=outliers",
+        ),
+    };
+    Error::usage(what).with("run", run.display()).hint(hint)
 }
 
 /// Recovers the I/Os of a run that was killed; a run that ended by itself stays as it is.

@@ -299,3 +299,37 @@ fn a_kernel_that_is_locked_down() {
         falls_to_perf(&before, "the kernel is locked down");
     }
 }
+
+/// With the two capabilities that programs take, and no more: the kernel hides its addresses, and which of
+/// several I/Os in flight a part is of cannot be told. All of it is said, and no verdict is sure.
+#[test]
+fn what_hidden_addresses_keep_from_sight_is_said() {
+    let name = "what_hidden_addresses_keep_from_sight_is_said";
+    let caps = ["--inh-caps=+bpf,+perfmon", "--ambient-caps=+bpf,+perfmon"];
+    let before = [&["setpriv"], &NOBODY[..], &caps].concat();
+    let cat = [&before[..], &["head", "-c16", "/proc/kallsyms"]].concat();
+    let shown = |text: String| {
+        let hidden = text.starts_with("0000000000000000");
+        (!hidden).then(|| "the kernel shows its addresses to all".to_owned())
+    };
+    let why = no_nobody().or_else(|| tool(&cat).map_or_else(Some, shown));
+    if skipped(name, why) {
+        return;
+    }
+    let _turn = turn();
+    for mode in ["all", "outliers"] {
+        let dir = open_place();
+        let words = format!(
+            "{LOAD} --depth 4 --ops 3000 --set target.options.engine=uring --set trace.mode={mode}"
+        );
+        let (value, text, _) = Run::start(dir.path(), &before, &words).explained();
+        if skipped(name, value["trace"]["why"].as_str().map(str::to_owned)) {
+            return;
+        }
+        assert!(text.contains("CAP_SYSLOG"), "{text}");
+        let coverage = &value["coverage"];
+        assert_eq!(coverage["traced"], coverage["unsplit"], "{mode}: {text}");
+        let ios = value["ios"].as_array().expect("a list");
+        assert!(ios.iter().all(|io| io["sure"] == false), "{text}");
+    }
+}

@@ -266,7 +266,8 @@ fn a_trace_that_is_cut_or_gone() {
     let ios = value["ios"].as_array().expect("a list");
     assert!(ios.iter().all(|io| io["layer"] == "unknown"), "{text}");
     assert!(text.contains("counted as unknown"), "{text}");
-    assert!(text.contains("there is no layers.parquet"), "{text}");
+    assert!(text.contains("The trace is gone: layers.parquet"), "{text}");
+    assert!(!text.contains("nobody else used the disk"), "{text}");
 }
 
 fn report(dir: &Path) -> (Option<i32>, String) {

@@ -427,6 +427,11 @@ INLINE u64 of_current(u32 pid, struct bio *bio)
 		/* The programs that tell are attached when they are wanted. */
 		if (t->depth == 1)
 			return of_thread(t);
+		/* Where the kernel hides its addresses nobody can tell. */
+		if (!cfg_submit_from) {
+			unplaced(t);
+			return 0;
+		}
 		if (!t->current)
 			count(C_WANTED);
 		if (!t->current)

@@ -22,7 +22,7 @@ fn capabilities(rights: Rights) -> Check {
     Check::no(
         "tracing rights",
         format!("missing {}", rights.missing_for_tracing().join(" and ")),
-        "run as root, or: setcap cap_bpf,cap_perfmon+ep on the taillight binary",
+        "run as root, or: setcap cap_bpf,cap_perfmon,cap_syslog+ep on the taillight binary",
     )
 }
 

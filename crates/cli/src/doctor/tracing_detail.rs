@@ -41,7 +41,8 @@ fn symbols(sys: &Sys) -> Check {
     }
     Check::warn(
         name,
-        "/proc/kallsyms hides addresses: reasons for sleeping stay unknown",
+        "/proc/kallsyms hides addresses: reasons for sleeping stay unknown, and which of several I/Os in \
+         flight a part is of",
         HIDDEN,
     )
 }

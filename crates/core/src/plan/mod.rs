@@ -202,7 +202,7 @@ pub enum TraceRung {
     /// The best that works here.
     #[default]
     Auto,
-    /// Programs on the kernel's trace points. Needs root or CAP_BPF and CAP_PERFMON.
+    /// Programs on the kernel's trace points. Needs root, or CAP_BPF, CAP_PERFMON and CAP_SYSLOG.
     Bpf,
     /// The kernel's log of when each worker left and entered the CPU. Needs no rights.
     Perf,

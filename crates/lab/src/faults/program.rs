@@ -34,7 +34,8 @@ pub fn pause(b: &mut Bench<'_>) -> Result<()> {
     let shared = std::fs::File::options().write(true).open(&words)?;
     b.start(&order)?;
     let (on, mut busy) = (b.amplitude, false);
-    b.pulses(Duration::from_millis(200), Duration::ZERO, |stop| {
+    // Many: half of them and more come between two operations, where no I/O waits.
+    b.pulses(Duration::from_millis(40), Duration::ZERO, |stop| {
         shared.write_all_at(&u64::from(busy).to_ne_bytes(), 8)?;
         let until = now_ns() + on.as_nanos() as i64;
         shared.write_all_at(&until.to_ne_bytes(), 0)?;

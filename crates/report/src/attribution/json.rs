@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{EpisodeView, Explanation, Phase, Phases, Verdict};
+use super::{EpisodeView, Explanation, Level, Phase, Phases, Verdict};
 
 /// The whole explanation; fields are added, never renamed.
 pub fn value(it: &Explanation) -> Value {
@@ -28,8 +28,20 @@ pub fn value(it: &Explanation) -> Value {
         "rung": it.info.rung.name(),
         "blocked": it.blocked,
         "counters": it.counters,
+        "levels": it.levels.iter().map(level).collect::<Vec<_>>(),
         "episodes": it.episodes.iter().map(episode).collect::<Vec<_>>(),
         "ios": it.ios.iter().map(io).collect::<Vec<_>>(),
+    })
+}
+
+/// Mean of the traced I/Os within 5 % of a percentile.
+fn level(l: &Level) -> Value {
+    json!({
+        "op": l.op.name(),
+        "percentile": l.p,
+        "latency_ns": l.ns,
+        "ios": l.ios,
+        "phases": phases(&l.phases),
     })
 }
 
@@ -53,6 +65,7 @@ fn io(v: &Verdict) -> Value {
         "intended_ns": v.slow.intended_ns,
         "submit_ns": v.slow.submit_ns,
         "complete_ns": v.slow.complete_ns,
+        "token": v.token,
         "layer": v.layer,
         "excess_ns": v.excess_ns,
         "sure": v.sure,

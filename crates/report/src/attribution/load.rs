@@ -77,6 +77,8 @@ pub struct Events {
     pub gaps: BTreeMap<u64, Vec<LayerRow>>,
     /// Sleeping without an event is possible.
     pub blind: bool,
+    /// There is nothing of the run's trace.
+    pub gone: bool,
     /// Only threads were watched.
     pub threads_only: bool,
     /// The program has a store in it.

@@ -92,6 +92,8 @@ pub struct Blocked {
 pub struct Verdict {
     /// As measured.
     pub slow: Slow,
+    /// Its row in the trace: [`LayerRow::token`](taillight_rundir::layers::LayerRow::token).
+    pub token: Option<u64>,
     /// The layer to blame.
     pub layer: Layer,
     /// Its excess, ns.
@@ -153,6 +155,7 @@ pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
         Some(_) => load::layers(dir, &thresholds, sight)?,
         None => load::Loaded::default(),
     };
+    loaded.events.gone = info.kept > 0 && loaded.coverage.traced == 0;
     let (slow, more) = load::slow_ios(dir, &thresholds)?;
     let base = Baseline::of(&loaded.usual);
     let events = &loaded.events;
@@ -314,6 +317,7 @@ impl Verdict {
     fn of(it: &Judged) -> Verdict {
         Verdict {
             slow: it.slow,
+            token: it.row.as_ref().and_then(|r| r.token),
             layer: it.layer,
             excess_ns: it.excess_ns,
             sure: it.sure,

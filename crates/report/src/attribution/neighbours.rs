@@ -55,7 +55,7 @@ pub fn said(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut Vec<
         ));
     }
     if others.is_empty() {
-        if info.whole() {
+        if info.whole() && !events.gone {
             said.push("nobody else used the disk".to_owned());
         }
         return;

@@ -46,14 +46,25 @@ pub fn sentences(it: &Explanation, script: Script) -> Vec<String> {
     let blocked = it.blocked.outliers;
     if blocked > 0 {
         parts.push(format!(
-            "{} ({}) were blocked in the kernel for {} of their time: {CANNOT_SEE}",
+            "{} ({}) {} blocked in the kernel for {} of the time: {CANNOT_SEE}",
             format::count(blocked),
             share(blocked),
+            if blocked == 1 { "was" } else { "were" },
             format::percent(it.blocked.blocked_ns as f64 / it.blocked.time_ns.max(1) as f64),
         ));
     }
-    let unknown = unknown.map_or("none is unexplained".to_owned(), |l| {
-        format!("{} unknown", share(l.outliers))
+    let named = it.layers.iter().filter(|l| l.layer != Layer::Unknown);
+    let more: u64 = named.skip(4).map(|l| l.outliers).sum();
+    if more > 0 {
+        parts.push(format!(
+            "{} ({}) elsewhere",
+            format::count(more),
+            share(more)
+        ));
+    }
+    let unknown = unknown.map_or("none is unexplained".to_owned(), |l| match blocked {
+        0 => format!("{} unknown", share(l.outliers)),
+        _ => format!("with these, {} unknown", share(l.outliers)),
     });
     parts.push(unknown);
     said.push(format!(
@@ -115,7 +126,7 @@ fn traced(it: &Explanation) -> String {
         false => "the first of each kind, then the slow ones",
     };
     let all = format::count(all);
-    format!("Of {traced} traced I/Os ({which}, of {all} in all)")
+    format!("Of {traced} traced I/Os ({which}, of {all} with those of the warm-up)")
 }
 
 /// What limits the answer.
@@ -151,8 +162,8 @@ fn limits(it: &Explanation) -> Vec<String> {
     }
     if it.info.kept > 0 && c.traced == 0 {
         said.push(format!(
-            "The trace is gone: there is no {} in the run directory; copy it back from where the run \
-             was made.",
+            "The trace is gone: {} of this run is not in the run directory; copy it back from where the \
+             run was made.",
             names::LAYERS
         ));
     }
@@ -184,7 +195,11 @@ fn limits(it: &Explanation) -> Vec<String> {
         ));
     }
     if it.info.rung == Rung::TracePoints && !it.info.symbols {
-        said.push("Kernel function names were hidden: reasons for sleeping are unknown.".into());
+        said.push(
+            "Kernel function names were hidden (they take CAP_SYSLOG): reasons for sleeping are unknown, and of \
+             workers with several I/Os in flight, which of them a part on the disk was of."
+                .into(),
+        );
     }
     said
 }

@@ -241,7 +241,9 @@ pub fn load(config: &Config, symbols: &Symbols, sys: &Sys) -> Result<(Programs, 
             .unwrap_or_default();
         return Err(Error::unavailable("the kernel refuses trace programs")
             .with("why", why)
-            .hint("run as root, or: setcap cap_bpf,cap_perfmon+ep on the taillight binary"));
+            .hint(
+                "run as root, or: setcap cap_bpf,cap_perfmon,cap_syslog+ep on the taillight binary",
+            ));
     }
     share(ebpf, ready, info, issue)
 }
@@ -320,7 +322,9 @@ pub(super) fn open(config: &Config, symbols: &Symbols, btf: &Btf, cast: Cast) ->
     loader.load(&cast.placed(OBJECT)).map_err(|e| {
         Error::unavailable("trace programs cannot be prepared")
             .source(e)
-            .hint("run as root, or: setcap cap_bpf,cap_perfmon+ep on the taillight binary")
+            .hint(
+                "run as root, or: setcap cap_bpf,cap_perfmon,cap_syslog+ep on the taillight binary",
+            )
     })
 }
 

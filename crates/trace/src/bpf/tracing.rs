@@ -71,7 +71,7 @@ fn allowed(sys: &Sys) -> Result<()> {
         return Err(
             Error::unavailable("this process may not load trace programs")
                 .with("missing", missing.join(" and "))
-                .hint("run as root, or: setcap cap_bpf,cap_perfmon+ep on the taillight binary"),
+                .hint("run as root, or: setcap cap_bpf,cap_perfmon,cap_syslog+ep on the taillight binary"),
         );
     }
     if rights::lockdown(sys).as_deref() == Some("confidentiality") {

@@ -56,7 +56,7 @@ impl Resolver<'_> {
             target,
             workloads,
             qos: qos(job.qos),
-            trace: trace(&job.trace),
+            trace: trace(&job.trace).map_err(|c| self.error(c))?,
             capture: capture(job.capture, self.machine),
             verify: job.verify,
             search: job.search,
@@ -291,14 +291,26 @@ fn qos(table: QosTable) -> QosPlan {
     }
 }
 
-fn trace(table: &TraceTable) -> TracePlan {
-    TracePlan {
+fn trace(table: &TraceTable) -> Result<TracePlan, Complaint> {
+    let asked = [
+        ("trace.threshold", table.threshold.is_some()),
+        ("trace.rung", table.rung.is_some()),
+        ("trace.buffer", table.buffer.is_some()),
+    ];
+    if let (None, Some((field, _))) = (table.mode, asked.into_iter().find(|(_, asked)| *asked)) {
+        return Err(Complaint::new(
+            field,
+            "nothing is traced without trace.mode".to_owned(),
+            "add trace.mode = \"outliers\" or \"all\", or \"off\"",
+        ));
+    }
+    Ok(TracePlan {
         mode: table.mode.unwrap_or(TraceMode::Off),
         threshold: table.threshold,
         host: table.host.unwrap_or(true),
         rung: table.rung.unwrap_or_default(),
         buffer: table.buffer,
-    }
+    })
 }
 
 fn capture(table: CaptureTable, machine: Machine) -> CapturePlan {

@@ -194,14 +194,18 @@ fn limits(it: &Explanation) -> Vec<String> {
             program.sees, program.trace_point
         ));
     }
-    if it.info.rung == Rung::TracePoints && !it.info.symbols {
-        said.push(
-            "Kernel function names were hidden (they take CAP_SYSLOG): reasons for sleeping are unknown, and of \
-             workers with several I/Os in flight, which of them a part on the disk was of."
-                .into(),
-        );
-    }
+    said.extend(hidden(it));
     said
+}
+
+/// What cannot be told without the kernel's addresses.
+fn hidden(it: &Explanation) -> Option<String> {
+    let hidden = it.info.rung == Rung::TracePoints && !it.info.symbols;
+    hidden.then(|| {
+        "Kernel function names were hidden (they take CAP_SYSLOG): reasons for sleeping are unknown, and \
+         of workers with several I/Os in flight, which of them a part on the disk was of."
+            .to_owned()
+    })
 }
 
 /// Which rung, and why not a better one.

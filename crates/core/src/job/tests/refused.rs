@@ -119,11 +119,15 @@ const WORKLOAD: &[(&str, &str)] = &[
         "trace.mode: 10000 operations at a time",
     ),
     (
-        "workers = 1\n[trace]\nbuffer = \"5KiB\"",
+        "workers = 1\n[trace]\nthreshold = \"5ms\"",
+        "trace.threshold: nothing is traced without trace.mode",
+    ),
+    (
+        "workers = 1\n[trace]\nmode = \"off\"\nbuffer = \"5KiB\"",
         "trace.buffer: 5120 bytes cannot be a ring",
     ),
     (
-        "workers = 1\n[trace]\nbuffer = \"2KiB\"",
+        "workers = 1\n[trace]\nmode = \"all\"\nbuffer = \"2KiB\"",
         "trace.buffer: 2048 bytes cannot be a ring",
     ),
     (

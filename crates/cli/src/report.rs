@@ -91,8 +91,8 @@ fn untraced(run: &Path) -> Error {
     let lost = RunDir::open(run).is_ok_and(wanted);
     let (what, hint) = match lost {
         true => (
-            "the run was killed, and its trace with it",
-            "the rest of the run can be read: taillight report",
+            "the run has no trace: it ended before that was written, or has not ended",
+            "what there is of the run can be read: taillight report",
         ),
         false => (
             "the run was not traced",

@@ -320,7 +320,8 @@ fn what_hidden_addresses_keep_from_sight_is_said() {
     for mode in ["all", "outliers"] {
         let dir = open_place();
         let words = format!(
-            "{LOAD} --depth 4 --ops 3000 --set target.options.engine=uring --set trace.mode={mode}"
+            "{LOAD} --depth 4 --ops 3000 --set target.options.engine=uring --set trace.mode={mode} \
+             --set trace.threshold=1us"
         );
         let (value, text, _) = Run::start(dir.path(), &before, &words).explained();
         if skipped(name, value["trace"]["why"].as_str().map(str::to_owned)) {
@@ -328,8 +329,14 @@ fn what_hidden_addresses_keep_from_sight_is_said() {
         }
         assert!(text.contains("CAP_SYSLOG"), "{text}");
         let coverage = &value["coverage"];
-        assert_eq!(coverage["traced"], coverage["unsplit"], "{mode}: {text}");
+        let of = |name: &str| coverage[name].as_u64().expect("a count");
+        assert!(of("traced") > 2000, "{text}");
+        assert!(of("unsplit") * 100 >= of("traced") * 99, "{mode}: {text}");
         let ios = value["ios"].as_array().expect("a list");
-        assert!(ios.iter().all(|io| io["sure"] == false), "{text}");
+        let sure = ios.iter().filter(|io| io["sure"] == true).count();
+        assert!(
+            ios.len() > 2000 && sure * 100 <= ios.len(),
+            "{sure}: {text}"
+        );
     }
 }

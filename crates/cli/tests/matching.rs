@@ -427,6 +427,15 @@ fn on_device(io: &LayerRow, pieces: &[(u64, u64, u64)]) -> Option<u64> {
     Some((own.start - at + disk) * 512)
 }
 
+/// Ends a neighbour, also when the test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// Makes a run on a device in memory; its I/Os and the log. None where there are no trace programs.
 fn made(case: &Case) -> Option<(Vec<Traced>, Log)> {
     let mut undo = Undo::default();
@@ -454,15 +463,15 @@ fn made(case: &Case) -> Option<(Vec<Traced>, Log)> {
     let over = AtomicBool::new(false);
     let (code, out, err) = std::thread::scope(|scope| {
         let writer = || {
+            let block = vec![9; 32 << 20];
             while case.dirty && !over.load(Relaxed) {
                 let file = OpenOptions::new().write(true).open(&path);
-                let _ = file.and_then(|mut f| f.write_all(&vec![9; 32 << 20]));
+                file.and_then(|mut f| f.write_all(&block)).expect("written");
             }
         };
         scope.spawn(writer);
-        let ended = Run::start(dir.path(), &["env"], &words).end();
-        over.store(true, Relaxed);
-        ended
+        let _over = Over(&over);
+        Run::start(dir.path(), &["env"], &words).end()
     });
     assert!(matches!(code, Some(0 | 7 | 8)), "{code:?}\n{out}\n{err}");
     let events = log.end().expect("the log");

@@ -33,17 +33,25 @@ INLINE void next_round(struct slot *s, u64 token, u64 done)
 		if (n < EARLIER || done - s->bio_first > r->done - r->bio) {
 			r->bio = s->bio_first;
 			r->alloc = s->alloc;
-			r->issue = s->issue;
+			r->issue = s->issue > done ? 0 : s->issue;
 			r->done = done;
 			r->held = more ? s->foreign : 0;
 		}
 	}
 	s->rounds = n + 1;
-	s->bio_first = s->alloc = s->issue = s->done = 0;
+	s->bio_first = s->alloc = s->done = 0;
+	/* A later stamp is the next one's already. */
+	if (s->issue <= done)
+		s->issue = 0;
 	if (more)
 		s->bio_last = s->insert = s->foreign = 0;
-	if (s->seen_low == token)
-		s->low_bio = s->low_alloc = s->low_issue = s->low_done = 0;
+}
+
+/* Whether all parts were done that were counted where they were queued, and nobody else has said so. */
+INLINE bool all_done(struct slot *s, u64 done)
+{
+	return done && s->bios && s->bios == s->parts &&
+	       __sync_val_compare_and_swap(&s->done, done, 0) == done;
 }
 
 /* Whether the running thread of this program works for the load: its own, or io_uring's for them. */
@@ -144,7 +152,7 @@ SEC("tp_btf/block_bio_queue")
 int bio_queue(u64 *ctx)
 {
 	struct bio *bio = (void *)ctx[0];
-	u64 ids = current_pid_tgid(), now, token, key = (u64)bio;
+	u64 ids = current_pid_tgid(), now, token, done, key = (u64)bio;
 	bool ours = (u32)(ids >> 32) == cfg_tgid, reads_ahead = 0;
 	struct slot *s;
 
@@ -187,8 +195,12 @@ int bio_queue(u64 *ctx)
 	/* Those that the completion takes all stamps of are not counted here. */
 	if (s->bios < s->parts)
 		s->bios = s->parts < BIOS_MANY ? s->parts : BIOS_MANY;
-	if (s->done && s->bios == s->parts)
-		next_round(s, token, s->done);
+	done = s->done;
+	if (all_done(s, done)) {
+		next_round(s, token, done);
+		if (s->seen_low == token)
+			s->low_bio = s->low_alloc = s->low_issue = s->low_done = 0;
+	}
 	if (!s->bio_first) {
 		s->bio_first = now;
 	} else {
@@ -408,10 +420,9 @@ INLINE void complete(struct slot *s, u64 token, struct request *rq, struct bio *
 {
 	u64 done = s->done;
 
-	/* What was queued before it and counted there, such as the file's own map, was done: this one is
-	 * of a later round. The first of several that are done at once says so. */
-	if (cfg_late && done && s->bios && s->bios == s->parts && rq->start_time_ns >= done &&
-	    __sync_val_compare_and_swap(&s->done, done, 0) == done)
+	/* What was queued before it, such as the file's own map, was done: this one, which was not looked
+	 * at when it was queued, is of a later round. */
+	if (late(bio) && rq->start_time_ns >= done && all_done(s, done))
 		next_round(s, token, done);
 	s->alloc = rq->start_time_ns;
 	s->done = now;

@@ -422,23 +422,21 @@ INLINE u64 of_current(u32 pid, struct bio *bio)
 	u32 index;
 	struct thread *t = thread_of(pid, &index);
 	struct task_struct *me;
+	u64 found;
 
 	if (t) {
 		/* The programs that tell are attached when they are wanted. */
 		if (t->depth == 1)
 			return of_thread(t);
-		/* Where the kernel hides its addresses nobody can tell. */
-		if (!cfg_submit_from) {
-			unplaced(t);
-			return 0;
-		}
 		if (!t->current)
 			count(C_WANTED);
-		if (!t->current)
-			return 0;
-		if (submitting())
+		if (t->current && submitting())
 			return t->current;
-		return bio ? of_page(t, bio) : 0;
+		found = t->current && bio ? of_page(t, bio) : 0;
+		/* Where the kernel hides its addresses nobody can tell whether it was being submitted. */
+		if (!found && !cfg_submit_from)
+			unplaced(t);
+		return found;
 	}
 	me = current_task();
 	return me->flags & PF_IO_WORKER ? of_worker(address(me)) : 0;

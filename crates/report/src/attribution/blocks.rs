@@ -194,7 +194,16 @@ fn queued_until(line: &mut Line, to: i64, phase: Phase, doing: &Beside<'_>) {
 
 /// From what came before to the first part in the block layer.
 fn before(line: &mut Line, io: &LayerRow, round: &Round, b: &Beside<'_>) {
-    if round.held.is_some_and(|h| h <= round.bio) {
+    let held = round.held.is_some_and(|h| h <= round.bio);
+    if held && line.begun() {
+        // Of a later round it was taken away, at the earliest, when the thread went to sleep over it.
+        let asleep = overlapping(b.off, line.at, round.bio).filter(|r| r.state != Some(0));
+        if let Some(row) = asleep.last().filter(|r| r.end_ns >= round.bio) {
+            stretch(line, row.start_ns, Phase::Submit, false, b);
+            line.to(round.bio, Phase::Throttle);
+        }
+        stretch(line, round.bio, Phase::Submit, false, b);
+    } else if held {
         // The very first part came from somebody else's hands. When it was taken away is not
         // stamped; the way there is a matter of microseconds.
         let picked = io.enter_ns.unwrap_or(io.start_ns);

@@ -77,7 +77,7 @@ pub struct Events {
     pub gaps: BTreeMap<u64, Vec<LayerRow>>,
     /// Sleeping without an event is possible.
     pub blind: bool,
-    /// There is nothing of the run's trace.
+    /// I/Os were traced, and there is none of them.
     pub gone: bool,
     /// Only threads were watched.
     pub threads_only: bool,
@@ -177,12 +177,17 @@ pub struct Sight {
     pub threads_only: bool,
 }
 
-/// Reads `layers.parquet`. `thresholds` say which I/Os are kept whole.
+/// Reads `layers.parquet`, in which `kept` I/Os were. `thresholds` say which of them are kept whole.
 ///
 /// # Errors
 /// `Corrupt` when the file is damaged.
-pub fn layers(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>, sight: Sight) -> Result<Loaded> {
-    let mut loaded = Loaded::default();
+pub fn layers(
+    dir: &RunDir,
+    kept: u64,
+    thresholds: &BTreeMap<OpKind, u64>,
+    sight: Sight,
+) -> Result<Loaded> {
+    let mut loaded = Loaded::gone(kept);
     loaded.events.blind = sight.blind;
     loaded.events.threads_only = sight.threads_only;
     let driver = &dir.manifest().plan.target.driver;
@@ -203,6 +208,7 @@ pub fn layers(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>, sight: Sight) ->
                 loaded.events.add(row);
                 continue;
             }
+            loaded.events.gone = false;
             let own = earlier.drain(..).filter(|(token, _)| *token == row.token);
             let own: Vec<Round> = own.map(|(_, round)| round).collect();
             if !sorted {
@@ -260,6 +266,13 @@ impl Coverage {
 }
 
 impl Loaded {
+    /// Nothing yet, or at all, of `kept` traced I/Os.
+    pub fn gone(kept: u64) -> Loaded {
+        let mut loaded = Loaded::default();
+        loaded.events.gone = kept > 0;
+        loaded
+    }
+
     fn io(&mut self, mut row: LayerRow, earlier: Vec<Round>, thresholds: &BTreeMap<OpKind, u64>) {
         if !all_known(&row, &earlier) {
             // No verdict is sure without the others.
@@ -414,7 +427,8 @@ mod tests {
             threads_only: false,
         };
         let thresholds = BTreeMap::from([(OpKind::Read, 1)]);
-        let loaded = layers(&dir, &thresholds, sight).unwrap();
+        let loaded = layers(&dir, 5, &thresholds, sight).unwrap();
+        assert!(!loaded.events.gone);
         let found: Vec<(i64, Vec<i64>, bool)> = loaded
             .slow
             .values()

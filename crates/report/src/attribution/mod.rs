@@ -66,6 +66,8 @@ pub struct Explanation {
     pub levels: Vec<Level>,
     /// How well I/Os were matched.
     pub coverage: Coverage,
+    /// I/Os were traced, and there is none of them in the run directory.
+    pub gone: bool,
     /// Every outlier with its verdict, in file order.
     pub ios: Vec<Verdict>,
     /// Outliers that were blocked in the kernel, without being seen by what.
@@ -152,10 +154,9 @@ pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
         threads_only,
     };
     let mut loaded = match dir.existing(names::LAYERS) {
-        Some(_) => load::layers(dir, &thresholds, sight)?,
-        None => load::Loaded::default(),
+        Some(_) => load::layers(dir, info.kept, &thresholds, sight)?,
+        None => load::Loaded::gone(info.kept),
     };
-    loaded.events.gone = info.kept > 0 && loaded.coverage.traced == 0;
     let (slow, more) = load::slow_ios(dir, &thresholds)?;
     let base = Baseline::of(&loaded.usual);
     let events = &loaded.events;
@@ -194,6 +195,7 @@ pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
         begun_ns: Some(load::measured_from(dir)).filter(|ns| *ns != i64::MIN),
         levels: levels(&loaded.usual, summary),
         coverage: loaded.coverage,
+        gone: loaded.events.gone,
         ios: judged.iter().map(Verdict::of).collect(),
         episodes: episodes::episodes(
             judged,

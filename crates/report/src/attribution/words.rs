@@ -160,7 +160,7 @@ fn limits(it: &Explanation) -> Vec<String> {
     } else if c.traced > 0 {
         said.push(format!("{}, none had block I/O of its own.", traced(it)));
     }
-    if it.info.kept > 0 && c.traced == 0 {
+    if it.gone {
         said.push(format!(
             "The trace is gone: {} of this run is not in the run directory; copy it back from where the \
              run was made.",
@@ -367,6 +367,7 @@ mod tests {
             episodes: Vec::new(),
             levels: Vec::new(),
             coverage: super::super::Coverage::default(),
+            gone: false,
             ios: Vec::new(),
             blocked: super::super::Blocked::default(),
             counters: None,

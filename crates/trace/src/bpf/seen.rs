@@ -124,9 +124,9 @@ impl Batch {
         self.ios.len()
     }
 
-    /// Memory that is in use, bytes.
+    /// Memory that was touched, bytes.
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.ios) + size_of_val(&*self.rounds)
+        self.ios.capacity() * size_of::<Seen>() + size_of_val(&*self.rounds)
     }
 
     /// The I/Os with their earlier rounds.

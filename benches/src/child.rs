@@ -14,7 +14,6 @@ use crate::sys;
 
 /// A finished program.
 pub struct Done {
-    /// What it printed.
     pub stdout: String,
     /// Start to end, seconds.
     pub wall_s: f64,

@@ -14,7 +14,6 @@ pub struct Arm<'a> {
     pub name: &'static str,
     /// What a person would type for the same.
     pub command: String,
-    /// Measures once.
     pub run: Box<dyn FnMut() -> Result<Sample> + 'a>,
 }
 
@@ -35,19 +34,16 @@ pub enum Bound {
     AtLeast(f64),
     /// The median must not be larger.
     AtMost(f64),
-    /// For information.
     None,
 }
 
 /// A figure over the rounds, with what is asked of it.
 pub struct Check {
-    /// What it is.
     pub what: String,
     /// Unit; `x` for ratios.
     pub unit: &'static str,
     /// One value a round.
     pub values: Vec<f64>,
-    /// What is asked.
     pub bound: Bound,
 }
 
@@ -66,7 +62,6 @@ impl Check {
 /// Outcome of a case.
 #[derive(Default)]
 pub struct Report {
-    /// Heading.
     pub title: String,
     /// Arms, in the order they ran.
     pub arms: Vec<Rounds>,

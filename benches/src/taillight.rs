@@ -38,7 +38,6 @@ impl RunDir {
         }
         Ok(RunDir(path))
     }
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.0
     }

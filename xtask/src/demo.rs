@@ -19,7 +19,6 @@ const UNAVAILABLE: i32 = 4;
 /// Free space asked for: data, runs and some air.
 const NEED_BYTES: u64 = 3 << 30;
 
-/// Runs the demo.
 pub fn main() -> Result<bool> {
     let here = std::env::current_dir()?;
     let home = here.join(HOME);

@@ -117,7 +117,6 @@ pub fn main() -> Result<bool> {
     Ok(wrong.is_empty())
 }
 
-/// The CI step.
 pub fn step() -> Result<Outcome> {
     let wrong = check()?;
     if !wrong.is_empty() {

@@ -32,7 +32,6 @@ impl Outcome {
 pub struct Step {
     /// Name for `--only` and `--skip`.
     pub name: &'static str,
-    /// Does it.
     pub run: fn() -> Result<Outcome>,
 }
 
@@ -49,7 +48,6 @@ struct Line {
 pub struct Tally {
     /// Steps that were fine.
     pub passed: usize,
-    /// Steps that failed.
     pub failed: usize,
     /// Steps not done here.
     pub skipped: usize,

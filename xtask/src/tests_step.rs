@@ -30,7 +30,6 @@ struct Sums {
     servers: BTreeSet<String>,
 }
 
-/// Runs the tests.
 pub fn step() -> Result<Outcome> {
     let mut cargo = bounded(&tool::cargo([
         "test",

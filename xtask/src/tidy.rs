@@ -50,7 +50,6 @@ pub fn main() -> Result<bool> {
     Ok(found.breaches.is_empty())
 }
 
-/// The CI step.
 pub fn step() -> Result<Outcome> {
     let found = check()?;
     for note in &found.notes {
@@ -69,7 +68,6 @@ pub fn step() -> Result<Outcome> {
 /// What a pass over the repository found.
 #[derive(Default)]
 pub struct Found {
-    /// Files looked at.
     pub files: usize,
     /// `path:line: rule`.
     pub breaches: Vec<String>,

@@ -80,7 +80,6 @@ impl Db {
         }
     }
 
-    /// Stores a record.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let mut error = null_mut();
         let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
@@ -107,7 +106,6 @@ impl Db {
         }
     }
 
-    /// Merges everything.
     pub fn compact(&self) {
         // SAFETY: the database is open; null bounds mean all keys.
         unsafe { (self.compact)(self.raw, null(), 0, null(), 0) };

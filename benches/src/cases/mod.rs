@@ -28,7 +28,6 @@ pub struct Case {
     pub name: &'static str,
     /// One line for people.
     pub about: &'static str,
-    /// Does it.
     pub run: fn(&Setup) -> Result<Report>,
 }
 

@@ -6,12 +6,10 @@ use std::path::Path;
 
 use common::run;
 
-/// A scratch directory.
 fn scratch() -> tempfile::TempDir {
     tempfile::tempdir().expect("a directory")
 }
 
-/// Nothing was made.
 fn untouched(dir: &Path) {
     let names: Vec<_> = std::fs::read_dir(dir)
         .expect("readable")

@@ -320,7 +320,6 @@ fn counted(stage: &Stage, ios: &[LayerRow], events: &[Event], ahead: u64) -> [us
 
 /// A run to be checked.
 struct Case {
-    /// File system.
     kind: &'static str,
     engine: &'static str,
     words: &'static str,

@@ -27,7 +27,6 @@ impl Stamp {
 
 /// A source of stamps.
 pub trait Clock: Clone + Send {
-    /// The current time.
     fn now(&self) -> Stamp;
 }
 

@@ -72,7 +72,6 @@ impl Error {
     pub fn corrupt(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Corrupt, message)
     }
-    /// A bug.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Internal, message)
     }
@@ -94,7 +93,6 @@ impl Error {
         self.0.source = Some(source.into());
         self
     }
-    /// The kind.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }

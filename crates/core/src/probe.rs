@@ -28,7 +28,6 @@ impl Token {
     pub fn slot(self) -> u32 {
         (self.0 as u32) & (MAX_SLOTS - 1)
     }
-    /// The generation.
     #[inline]
     pub fn generation(self) -> u64 {
         self.0 >> SLOT_BITS
@@ -59,7 +58,6 @@ pub trait Probe: Send {
 pub struct ProbeSeat {
     /// Number over all workloads.
     pub worker: u16,
-    /// First slot.
     pub first_slot: u32,
     /// Operations in flight at most.
     pub depth: u32,

@@ -5,9 +5,7 @@
 pub struct Progress<'a> {
     /// What is being done, for people ("laying out", "writing ios.parquet").
     pub what: &'a str,
-    /// Done so far.
     pub done: u64,
-    /// Of how many.
     pub total: u64,
     /// Unit of `done` and `total`: "bytes" or "I/Os".
     pub unit: &'a str,

@@ -25,7 +25,6 @@ impl Status {
     /// Refused by the driver without asking the store, which takes no write after its first error.
     pub const REFUSED: Status = Status(-7);
 
-    /// A positive errno.
     pub fn errno(errno: i32) -> Status {
         debug_assert!(errno > 0);
         Status(errno)
@@ -63,7 +62,6 @@ impl std::fmt::Display for Status {
 /// One I/O. Stamps are absolute CLOCK_MONOTONIC nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// Kind of operation.
     pub op: OpKind,
     /// Index of the file or endpoint.
     pub target: u16,
@@ -71,7 +69,6 @@ pub struct Record {
     pub offset: Option<u64>,
     /// Key number, where keys mean something.
     pub key: Option<u64>,
-    /// Bytes asked.
     pub size: u64,
     /// Bytes moved; `None` means equal to `size`.
     pub moved: Option<u64>,
@@ -93,12 +90,10 @@ pub struct Record {
     pub sync_ns: Option<u64>,
     /// Retries the driver made.
     pub retries: Option<u16>,
-    /// How it ended.
     pub status: Status,
 }
 
 impl Record {
-    /// complete - submit.
     pub fn service_ns(&self) -> u64 {
         self.complete.since(self.submit).max(0) as u64
     }

@@ -24,7 +24,6 @@ use crate::contract::{
 
 /// A driver with a plan to open it by.
 pub struct Case<'a> {
-    /// The driver.
     pub driver: &'a dyn Driver,
     /// The plan; [`plan`] makes one.
     pub plan: Plan,

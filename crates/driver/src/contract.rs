@@ -60,7 +60,6 @@ pub struct OptionDoc {
     pub values: &'static str,
     /// Default, as written in a job file.
     pub default: &'static str,
-    /// What it does.
     pub about: &'static str,
 }
 
@@ -119,7 +118,6 @@ impl Geometry {
 /// An action outside the measured loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admin {
-    /// Make everything durable.
     Flush,
     /// Forget cached data of this target.
     DropCaches,
@@ -131,7 +129,6 @@ pub enum Admin {
 
 /// An opened device, file set, database or bucket. Shared by all workers.
 pub trait Target: Send + std::marker::Sync {
-    /// Its shape.
     fn geometry(&self) -> Geometry;
     /// A worker's handle; called on the thread that will use it.
     ///
@@ -178,11 +175,9 @@ pub trait Keyed: Send + std::marker::Sync {
 
 /// Virtual time, owned by the `sim` target and driven by the engine's event loop.
 pub trait VirtualTime: Send + std::marker::Sync {
-    /// Now.
     fn now(&self) -> Stamp;
     /// The next completion of any session, if something is in flight.
     fn next_event(&self) -> Option<Stamp>;
-    /// Moves time forward.
     fn advance_to(&self, to: Stamp);
 }
 
@@ -207,7 +202,6 @@ pub struct SessionSpec {
 /// Answer to `submit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Submitted {
-    /// Performed at once.
     Done(Completion),
     /// Accepted; a later `poll` returns it.
     Queued,
@@ -220,9 +214,7 @@ pub enum Submitted {
 pub struct Completion {
     /// The token given to `submit`, unchanged.
     pub token: Token,
-    /// How it ended.
     pub status: Status,
-    /// Bytes moved.
     pub moved: u64,
     /// Time spent in the sync that belongs to this write, ns.
     pub sync_ns: Option<u64>,
@@ -247,7 +239,6 @@ impl Completion {
             retries: 0,
         }
     }
-    /// A failure.
     pub fn failed(token: Token, status: Status) -> Completion {
         Completion {
             token,
@@ -264,9 +255,7 @@ impl Completion {
 /// How an operation ended that was performed at once: what a [`Completion`] says of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// How it ended.
     pub status: Status,
-    /// Bytes moved.
     pub moved: u64,
     /// Records a scan or batch returned; 0 elsewhere.
     pub count: u32,

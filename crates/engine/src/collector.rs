@@ -26,7 +26,6 @@ pub const SPARE_PARTS: usize = 64;
 
 /// Watches a run. The engine knows no sink: the cli hands observers in.
 pub trait Observer {
-    /// A phase begins.
     fn phase(&mut self, name: &str);
     /// An interval is over (or provisional: see [`IntervalView::provisional`]).
     fn interval(&mut self, view: &IntervalView);
@@ -41,15 +40,10 @@ pub trait Observer {
 /// One line of an interval: a workload's kind of operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IntervalLine {
-    /// Workload index.
     pub workload: u16,
-    /// Kind of operation.
     pub op: OpKind,
-    /// Successes.
     pub ops: u64,
-    /// Bytes moved.
     pub bytes: u64,
-    /// Failures.
     pub errors: u64,
     /// Median service time, ns; `None` without successes. Likewise below.
     pub p50_ns: Option<u64>,

@@ -18,7 +18,6 @@ pub use part::{HIGHEST_NS, OpPart, Part, new_histogram};
 /// Where interval parts go and where empty ones come back from.
 #[derive(Clone)]
 pub struct Channels {
-    /// To the collector.
     pub parts: Sender<Message>,
     /// Cleared parts, to be reused.
     pub spare: Receiver<Box<Part>>,
@@ -30,7 +29,6 @@ pub enum Message {
     Part(Box<Part>),
     /// The worker has finished; no more parts.
     Done {
-        /// Worker number.
         worker: u16,
     },
 }
@@ -38,7 +36,6 @@ pub enum Message {
 /// Boundaries of the load on the clock, the same for all workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeline {
-    /// First submit allowed.
     pub start: Stamp,
     /// Operations submitted from here on are measured.
     pub measure: Stamp,

@@ -53,7 +53,6 @@ impl StopFlag {
 
 /// What a run needs.
 pub struct Request<'a> {
-    /// The resolved plan.
     pub plan: &'a Plan,
     /// The opened target; closed by the run.
     pub target: Box<dyn Target>,
@@ -67,25 +66,20 @@ pub struct Request<'a> {
     pub clock: &'a ClockInfo,
     /// Ends the run early.
     pub stop: &'a StopFlag,
-    /// Who watches.
     pub observers: &'a mut [&'a mut dyn Observer],
 }
 
 /// Why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
-    /// As planned.
     Planned,
-    /// Asked to stop.
     Stopped,
-    /// The target failed.
     TargetFailed,
 }
 
 /// What a run did; what is not in its files goes into the manifest.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Why it ended.
     pub reason: StopReason,
     /// The error that ended it, if one did.
     pub error: Option<Error>,
@@ -93,7 +87,6 @@ pub struct Outcome {
     pub phases: Vec<PhaseInfo>,
     /// Measured operations, failures included.
     pub operations: u64,
-    /// Failures by status.
     pub errors: Vec<(Status, u64)>,
     /// Operations due before the end that were never started (open loop).
     pub unsent: u64,
@@ -103,11 +96,8 @@ pub struct Outcome {
     pub misses: u64,
     /// Operations due and not yet submitted when the measured time was over: sent late, or never.
     pub left_at_end: u64,
-    /// The capture.
     pub capture: CaptureInfo,
-    /// Losses.
     pub losses: Losses,
-    /// Costs.
     pub overhead: Overhead,
     /// What made the stamps, and how far it was from CLOCK_MONOTONIC at worst.
     pub clock: String,
@@ -351,7 +341,6 @@ fn cpu_s() -> f64 {
     t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
 }
 
-/// Now, real time.
 fn now() -> Stamp {
     use taillight_core::Clock;
     MonoClock.now()

@@ -47,7 +47,6 @@ pub struct Stream {
 pub enum Turn {
     /// Write or read this block.
     Block(u64),
-    /// Not yet.
     Wait,
     /// Never again: the stream has ended.
     End,

@@ -65,7 +65,6 @@ pub struct Worker<C: Kept, P: Probe> {
     extras: bool,
     pace: Pace,
     idle: Option<IdleWatch>,
-    /// False: load only.
     measured: bool,
     first_slot: u32,
     /// Bytes in each file, for global offsets.

@@ -17,7 +17,6 @@ use taillight_core::plan::Plan;
 pub struct ImportedJob {
     /// Name of the run; unique among the jobs of the file.
     pub name: String,
-    /// The job file.
     pub toml: String,
     /// What a reader should know: options that changed nothing, and small differences. They stand
     /// in `toml` as comments as well.
@@ -59,7 +58,6 @@ pub const FORMATS: &[Format] = &[
 /// A job file of another benchmark, made from a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exported {
-    /// The file.
     pub text: String,
     /// Fields of the job that the other benchmark cannot express or takes differently. They stand
     /// in `text` as comments as well.
@@ -72,7 +70,6 @@ pub struct ExportFormat {
     pub name: &'static str,
     /// One line for people.
     pub about: &'static str,
-    /// Plan to file.
     pub export: fn(&Plan) -> Result<Exported>,
 }
 

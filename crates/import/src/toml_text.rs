@@ -3,7 +3,6 @@
 
 use std::fmt::Write;
 
-/// A TOML string.
 pub fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
@@ -23,7 +22,6 @@ impl Table {
     pub fn text(&mut self, key: &str, value: &str) {
         self.raw(key, quoted(value));
     }
-    /// Nothing in it.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }

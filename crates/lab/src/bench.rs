@@ -19,9 +19,7 @@ pub struct Bench<'a> {
     pub victim: Option<Victim>,
     /// What is to be undone.
     pub undo: Undo,
-    /// Signals.
     pub stop: &'a Stop,
-    /// The program.
     pub taillight: &'a Path,
     /// How strong the fault is.
     pub amplitude: Duration,
@@ -29,7 +27,6 @@ pub struct Bench<'a> {
     pub engine: &'static str,
     /// How long the victim runs.
     pub runtime: Duration,
-    /// What was done.
     pub truth: Truth,
     began: Instant,
 }
@@ -61,7 +58,6 @@ impl<'a> Bench<'a> {
         if self.engine == "uring" { 8 } else { 1 }
     }
 
-    /// Workers.
     pub fn workers(&self) -> u32 {
         if self.engine == "uring" { 1 } else { 2 }
     }

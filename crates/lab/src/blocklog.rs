@@ -26,7 +26,6 @@ pub enum What {
 /// One event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// What.
     pub what: What,
     /// When, CLOCK_MONOTONIC, rounded down to microseconds.
     pub at_ns: i64,
@@ -34,7 +33,6 @@ pub struct Event {
     pub tid: u32,
     /// First 512-byte sector.
     pub sector: u64,
-    /// Sectors.
     pub sectors: u64,
 }
 

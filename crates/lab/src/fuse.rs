@@ -75,7 +75,6 @@ impl Slow {
         self.syncs_ns.store(sleep.as_nanos() as u64, Relaxed);
     }
 
-    /// When it slept.
     pub fn naps(&self) -> Vec<(i64, i64)> {
         let naps = self.naps.lock().unwrap_or_else(PoisonError::into_inner);
         naps.clone()

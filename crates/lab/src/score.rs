@@ -33,7 +33,6 @@ pub struct Score {
 /// How I/Os were matched with what happened below.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Traced.
     pub traced: u64,
     /// Matched and seen from end to end.
     pub whole: u64,
@@ -79,7 +78,6 @@ impl Score {
         Ok(score)
     }
 
-    /// Injected outliers.
     pub fn injected(&self) -> u64 {
         self.blamed.values().sum()
     }

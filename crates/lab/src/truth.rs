@@ -18,7 +18,6 @@ pub fn now_ns() -> i64 {
 pub struct Window {
     /// From, CLOCK_MONOTONIC ns.
     pub start_ns: i64,
-    /// To.
     pub end_ns: i64,
 }
 
@@ -34,7 +33,6 @@ impl Truth {
         self.windows.push(Window { start_ns, end_ns });
     }
 
-    /// How often.
     pub fn len(&self) -> usize {
         self.windows.len()
     }

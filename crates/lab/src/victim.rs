@@ -12,9 +12,7 @@ use crate::guard::{NAME, Stop, Undo, home, make_home};
 /// Where and how.
 #[derive(Debug, Clone)]
 pub struct Order {
-    /// The program.
     pub taillight: PathBuf,
-    /// What is measured.
     pub path: PathBuf,
     /// `file`, or a store.
     pub driver: &'static str,
@@ -24,7 +22,6 @@ pub struct Order {
     pub engine: &'static str,
     /// Operations in flight of each worker.
     pub depth: u32,
-    /// Workers.
     pub workers: u32,
     /// How long it runs.
     pub runtime: Duration,
@@ -32,7 +29,6 @@ pub struct Order {
     pub threshold: Duration,
     /// Further `--set`.
     pub set: Vec<String>,
-    /// Further arguments.
     pub more: Vec<String>,
     /// What it finds in its environment.
     pub env: Vec<(&'static str, OsString)>,
@@ -41,9 +37,7 @@ pub struct Order {
 /// A run under way.
 pub struct Victim {
     child: Option<Child>,
-    /// Its process.
     pub pid: u32,
-    /// Its run directory.
     pub dir: PathBuf,
     deadline: Instant,
 }

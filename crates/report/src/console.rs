@@ -18,7 +18,6 @@ pub fn console_text(summary: &Summary, colour: bool) -> String {
     render(&Model::new(summary, Script::Plain), colour)
 }
 
-/// Renders a model.
 pub fn render(model: &Model, colour: bool) -> String {
     let mut out = Page {
         text: String::new(),

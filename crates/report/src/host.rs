@@ -13,7 +13,6 @@ use taillight_rundir::{RunDir, names};
 /// One metric of one thing over time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostTrack {
-    /// Which.
     pub metric: &'static Metric,
     /// Of what; none for the whole machine or process.
     pub item: Option<String>,

@@ -18,7 +18,6 @@ use crate::analyse::Exceedances;
 pub struct Asked {
     /// Percentiles, ascending, each once, 100 left out: the maximum stands beside them.
     pub percentiles: Vec<Pct>,
-    /// Deepest nine.
     pub nines: u8,
 }
 
@@ -42,9 +41,7 @@ impl Asked {
 /// Where a distribution came from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Origin {
-    /// Capture or histogram.
     pub source: LatencySource,
-    /// Largest relative error.
     pub error: f64,
 }
 

@@ -31,7 +31,6 @@ const OWNED: [&str; 5] = [
 
 /// Where renderings go.
 pub(crate) struct Place {
-    /// The directory.
     pub dir: PathBuf,
     /// Name of the page, when it is the only thing asked for.
     pub page: Option<String>,

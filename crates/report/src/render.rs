@@ -18,7 +18,6 @@ use crate::model::{Model, Table, overview};
 pub struct Run {
     /// Name shown, unique among the runs of a report.
     pub label: String,
-    /// What was read.
     pub analysis: Analysis,
     /// What is said about it.
     pub summary: Summary,
@@ -36,11 +35,9 @@ const INTERVALS: &str = "run,workload,op,start_s,length_s,ops,errors,bytes,mean_
 
 /// A text file of a report.
 pub struct Text {
-    /// File name.
     pub file: &'static str,
     /// What the file begins with, whatever the runs: such a file may be made anew.
     pub head: &'static str,
-    /// Makes it.
     pub render: fn(&[Run]) -> String,
 }
 

@@ -91,7 +91,6 @@ pub struct Set {
 }
 
 impl Set {
-    /// Groups together.
     pub fn of(groups: &[&Group]) -> Result<Set> {
         let mut set = Set {
             slowest: Exceedances::merged(groups.iter().map(|g| &g.slowest)),

@@ -104,7 +104,6 @@ pub fn placeholder() -> Verdict {
     }
 }
 
-/// Judges a run.
 pub fn verdict(analysis: &Analysis, summary: &Summary) -> Verdict {
     let mut status = VerdictStatus::Good;
     let mut reasons = Vec::new();

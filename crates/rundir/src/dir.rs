@@ -68,7 +68,6 @@ impl RunDir {
         })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

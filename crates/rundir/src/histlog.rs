@@ -24,11 +24,8 @@ use crate::names;
 /// Which latency a histogram holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LatencyKind {
-    /// complete - submit.
     Service,
-    /// complete - intended.
     Response,
-    /// submit - intended.
     Wait,
     /// The sync inside a write.
     Sync,
@@ -60,13 +57,10 @@ impl LatencyKind {
 /// What a histogram of the log is about: `phase/workload/op/kind`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HistTag {
-    /// Phase.
     pub phase: String,
     /// Name of the workload; characters that a tag cannot hold become `_`.
     pub workload: String,
-    /// Kind of operation.
     pub op: OpKind,
-    /// Kind of latency.
     pub kind: LatencyKind,
 }
 

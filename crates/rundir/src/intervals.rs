@@ -18,11 +18,9 @@ pub struct IntervalRow {
     pub start_ns: i64,
     /// Length, ns.
     pub length_ns: u64,
-    /// Phase.
     pub phase: String,
     /// Index of the workload in the plan.
     pub workload: u16,
-    /// Kind of operation.
     pub op: OpKind,
     /// I/Os completed, failed ones included.
     pub ops: u64,
@@ -30,7 +28,6 @@ pub struct IntervalRow {
     pub bytes: u64,
     /// Records that successes covered; absent where each operation is one record.
     pub records: Option<u64>,
-    /// Failed I/Os.
     pub errors: u64,
     /// Smallest, ns.
     pub min_ns: Option<u64>,

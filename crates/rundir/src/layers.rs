@@ -136,19 +136,16 @@ pub mod flags {
 /// One row.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LayerRow {
-    /// What it is.
     pub kind: Kind,
     /// Begin, CLOCK_MONOTONIC ns.
     pub start_ns: i64,
     /// End, CLOCK_MONOTONIC ns.
     pub end_ns: i64,
-    /// Worker.
     pub worker: Option<u64>,
     /// Kind of operation (I/Os).
     pub op: Option<OpKind>,
     /// Byte offset in the file.
     pub offset: Option<u64>,
-    /// Bytes.
     pub size: Option<u64>,
     /// See [`flags`]; the operation flags of a neighbour.
     pub flags: Option<u64>,
@@ -185,7 +182,6 @@ pub struct LayerRow {
     pub wake_ns: Option<i64>,
     /// It ran again last.
     pub run_ns: Option<i64>,
-    /// The device below.
     pub low_dev: Option<Box<str>>,
     /// First part queued there.
     pub low_bio_ns: Option<i64>,
@@ -205,9 +201,7 @@ pub struct LayerRow {
     pub middle_ns: Option<i64>,
     /// Task state when it left the CPU; 0 = it could have gone on.
     pub state: Option<u64>,
-    /// Process or thread.
     pub pid: Option<u64>,
-    /// Its name.
     pub comm: Option<Box<str>>,
     /// See [`Kind::OffCpu`].
     pub other: Option<Box<str>>,
@@ -219,7 +213,6 @@ pub struct LayerRow {
     pub punt_ns: Option<i64>,
     /// First request to a FUSE server.
     pub served_ns: Option<i64>,
-    /// Its last answer.
     pub answered_ns: Option<i64>,
     /// Worker that woke this thread up; null when it was none.
     pub waker: Option<u64>,

@@ -7,7 +7,6 @@ use crate::manifest::ProcessInfo;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 impl ProcessInfo {
-    /// The calling process.
     pub fn current() -> ProcessInfo {
         let pid = std::process::id();
         ProcessInfo {

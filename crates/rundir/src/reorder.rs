@@ -79,7 +79,6 @@ impl Scan {
         self.rows += 1;
     }
 
-    /// Records seen.
     pub fn rows(&self) -> u64 {
         self.rows
     }

@@ -23,7 +23,6 @@ pub struct StoreRow {
     pub at_ns: i64,
     /// Which value, with its unit.
     pub series: Box<str>,
-    /// The value.
     pub value: f64,
 }
 

@@ -65,7 +65,6 @@ struct Claim<'a> {
     id: &'a str,
     day: &'a str,
     region: &'a str,
-    /// Service and ending.
     rest: &'a str,
     headers: &'a str,
     signature: &'a str,

@@ -43,7 +43,6 @@ impl Certs {
         all.then_some(Certs(dir))
     }
 
-    /// Where they are.
     pub fn dir(&self) -> &Path {
         self.0.path()
     }

@@ -20,7 +20,6 @@ pub struct Request {
     pub query: String,
     /// Names in lower case, with values.
     pub headers: Vec<(String, String)>,
-    /// Body.
     pub body: Vec<u8>,
 }
 
@@ -35,11 +34,9 @@ impl Request {
 /// An answer.
 #[derive(Debug, Clone)]
 pub struct Reply {
-    /// HTTP status.
     pub code: u16,
     /// Headers besides the length.
     pub headers: Vec<(&'static str, String)>,
-    /// Body.
     pub body: Arc<[u8]>,
     /// Part of the body that is sent.
     pub range: (usize, usize),
@@ -59,7 +56,6 @@ impl Reply {
             body,
         }
     }
-    /// With XML.
     pub fn xml(code: u16, inside: &str) -> Reply {
         let text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{inside}");
         let reply = Reply::data(code, Arc::from(text.into_bytes()));

@@ -106,7 +106,6 @@ impl Minio {
         }
     }
 
-    /// Where it listens.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -116,7 +115,6 @@ impl Minio {
         self.tls
     }
 
-    /// Its process.
     pub fn id(&self) -> u32 {
         self.child.id()
     }

@@ -100,7 +100,6 @@ impl Own {
         }
     }
 
-    /// Where it listens.
     pub fn port(&self) -> u16 {
         self.port
     }

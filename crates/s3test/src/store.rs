@@ -49,9 +49,7 @@ impl Sum {
 /// An object or a part.
 #[derive(Debug, Clone)]
 pub struct Object {
-    /// What it holds.
     pub data: Arc<[u8]>,
-    /// Opaque, in quotes.
     pub etag: String,
 }
 
@@ -80,9 +78,7 @@ pub struct Upload {
 /// A bucket.
 #[derive(Debug, Default)]
 pub struct Bucket {
-    /// Objects by name.
     pub objects: BTreeMap<String, Object>,
-    /// Uploads by id.
     pub uploads: BTreeMap<String, Upload>,
     /// Number of the last upload.
     last: u64,
@@ -90,7 +86,6 @@ pub struct Bucket {
 
 /// A part as the request that completes names it.
 pub struct Named {
-    /// Number.
     pub number: u32,
     /// `ETag`.
     pub etag: String,

@@ -41,7 +41,6 @@ pub fn query(raw: &str) -> Option<Vec<(String, String)>> {
     pairs.map(pair).collect()
 }
 
-/// In lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -24,7 +24,6 @@ pub(crate) struct Chance {
 }
 
 impl Chance {
-    /// The opposite event.
     pub fn flipped(self) -> Self {
         Self {
             yes: self.no,

@@ -35,7 +35,6 @@ pub struct CeilingCheck {
     pub ceiling_ns: u64,
     /// The share of I/Os that must keep under it.
     pub at: Pct,
-    /// The answer.
     pub status: CeilingStatus,
     /// I/Os above the ceiling.
     pub above: u64,

@@ -59,7 +59,6 @@ impl Default for ExactCounter {
 }
 
 impl ExactCounter {
-    /// An empty counter.
     #[must_use]
     pub fn new() -> Self {
         Self::with_pending_limit(MIN_PENDING)

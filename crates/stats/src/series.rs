@@ -14,9 +14,7 @@ pub const MIN_FOR_AUTOCORRELATION: usize = 10;
 /// Order statistics of a series, in the unit of its values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SeriesSummary {
-    /// How many values.
     pub count: usize,
-    /// The smallest value.
     pub min: f64,
     /// Lower quartile, interpolated (type 7 of Hyndman and Fan, 1996).
     pub q1: f64,
@@ -24,7 +22,6 @@ pub struct SeriesSummary {
     pub median: f64,
     /// Upper quartile, interpolated as the lower one.
     pub q3: f64,
-    /// The largest value.
     pub max: f64,
     /// Distribution-free 95 % interval of the median; needs six values or more.
     pub median_ci: Option<(f64, f64)>,

@@ -24,7 +24,6 @@ pub struct Method {
     /// Properties of every workload.
     #[serde(default)]
     pub properties: BTreeMap<String, String>,
-    /// The workloads.
     #[serde(rename = "workload")]
     pub workloads: Vec<Workload>,
 }

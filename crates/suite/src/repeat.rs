@@ -13,11 +13,8 @@ pub const FOR_INTERVAL: usize = 6;
 pub struct Spread {
     /// Repetitions that have the figure.
     pub count: usize,
-    /// Smallest.
     pub min: f64,
-    /// Median.
     pub median: f64,
-    /// Largest.
     pub max: f64,
     /// Distribution-free 95 % interval of the median: two order statistics; none below
     /// [`FOR_INTERVAL`] values. It takes the repetitions for independent.

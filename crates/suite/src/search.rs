@@ -24,7 +24,6 @@ const ROOM: f64 = 1.25;
 pub enum Scale {
     /// Any positive value, shown with as many digits as the precision needs.
     Continuous,
-    /// Whole numbers.
     Whole,
 }
 
@@ -37,7 +36,6 @@ pub struct Range {
     pub to: f64,
     /// Ends when the bracket is this share of its lower end, 0 to 1.
     pub precision: f64,
-    /// Which values exist.
     pub scale: Scale,
 }
 
@@ -62,7 +60,6 @@ pub enum Purpose {
     Lowest,
     /// The upper end of the range.
     Highest,
-    /// Halves the bracket.
     Between,
     /// The last probe was undecided: the same point for longer.
     Longer,
@@ -73,11 +70,9 @@ pub enum Purpose {
 /// A point to measure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ask {
-    /// The demand.
     pub value: f64,
     /// Times the usual length.
     pub longer: u32,
-    /// Why.
     pub purpose: Purpose,
     /// Whether the point was measured before, so that new random draws are due.
     pub again: bool,
@@ -88,7 +83,6 @@ pub struct Ask {
 pub enum Step {
     /// Measure a point, then [`Search::tell`].
     Probe(Ask),
-    /// It is over.
     Done(Outcome),
 }
 
@@ -97,14 +91,12 @@ pub enum Step {
 pub enum Outcome {
     /// `value` passed twice and `above`, within the precision, counts as failed.
     Found {
-        /// The answer.
         value: f64,
         /// The lowest point that counts as failed.
         above: f64,
     },
     /// The upper end passed twice: the true answer may lie above the range.
     TopOfRange {
-        /// The answer.
         value: f64,
     },
     /// The lower end fails.

@@ -21,7 +21,6 @@ pub struct SlcPaper {
     pub name: String,
     /// One line for people.
     pub about: String,
-    /// Record sizes.
     pub sizes: Vec<ByteSize>,
     /// How long and how much, by name.
     scale: BTreeMap<String, Scale>,
@@ -35,7 +34,6 @@ pub struct SlcPaper {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scale {
-    /// Longest run.
     pub time: Span,
     /// Bytes written at most.
     pub bytes: ByteSize,
@@ -45,15 +43,11 @@ pub struct Scale {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct System {
-    /// Short name.
     pub name: String,
-    /// Name in figures.
     pub title: String,
     /// The driver it is measured through.
     pub driver: String,
-    /// Operation that writes.
     pub write: String,
-    /// Operation that reads.
     pub read: String,
 }
 
@@ -85,9 +79,7 @@ pub struct Printed {
 /// What a run does: one writer, or one reader of what was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Writes.
     Write,
-    /// Reads.
     Read,
 }
 

@@ -32,7 +32,6 @@ const PERCENTILES: [(&str, &str); 3] = [
 pub struct Phase<'a> {
     /// What it is called.
     pub name: &'a str,
-    /// Its results.
     pub summary: &'a Summary,
 }
 

@@ -15,9 +15,7 @@ pub struct Cmd {
     pub start: i64,
     /// End, ns.
     pub end: i64,
-    /// Kind.
     pub op: OpKind,
-    /// First byte.
     pub byte: u64,
     /// Length, bytes.
     pub bytes: u64,

@@ -94,7 +94,6 @@ pub fn cpu_stats(sys: &Sys) -> Vec<std::path::PathBuf> {
 /// A group of this process with an I/O controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IoGroup {
-    /// Its directory.
     pub dir: std::path::PathBuf,
     /// Version 2.
     pub second: bool,

@@ -9,15 +9,12 @@ use crate::sys::{Sys, field};
 /// The processors of the machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Cpu {
-    /// Model name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Logical processors the system shows.
     pub logical: u32,
-    /// Physical cores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cores: Option<u32>,
-    /// Sockets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sockets: Option<u32>,
     /// Processors this process may use, like `0-3,8`.
@@ -26,7 +23,6 @@ pub struct Cpu {
     /// Frequency governors in use, without repetition.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub governor: Vec<String>,
-    /// Frequency driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency_driver: Option<String>,
     /// Whether the clock may rise above its nominal rate.
@@ -66,7 +62,6 @@ pub fn parse_cpuinfo(text: &str) -> Cpu {
 }
 
 impl Cpu {
-    /// Reads everything.
     pub fn read(sys: &Sys) -> Cpu {
         let mut cpu = parse_cpuinfo(&sys.text("/proc/cpuinfo").unwrap_or_default());
         let status = sys.text("/proc/self/status").unwrap_or_default();

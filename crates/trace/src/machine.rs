@@ -32,7 +32,6 @@ pub fn capture_budget(free: u64, shm: Option<u64>) -> u64 {
     }
 }
 
-/// Reads them.
 pub fn read(sys: &Sys) -> Machine {
     let free = free_memory(&Memory::read(sys), &Limits::read(sys));
     let shm = space(Path::new(SHM)).map(|s| s.available);

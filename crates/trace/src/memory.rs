@@ -7,11 +7,9 @@ use crate::sys::{Sys, chosen, field};
 /// Memory of the machine, in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Memory {
-    /// All of it.
     pub total: u64,
     /// What new work can have without swapping.
     pub available: u64,
-    /// Swap space.
     pub swap_total: u64,
     /// Swap space in use.
     pub swap_used: u64,
@@ -59,7 +57,6 @@ fn kib(value: Option<&str>) -> Option<u64> {
 }
 
 impl Memory {
-    /// Reads everything.
     pub fn read(sys: &Sys) -> Memory {
         let mut memory = parse_meminfo(&sys.text("/proc/meminfo").unwrap_or_default());
         memory.transparent_hugepages = sys

@@ -9,7 +9,6 @@ use crate::sys::Sys;
 /// One mount, from `/proc/self/mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mount {
-    /// Where.
     pub point: PathBuf,
     /// Kind of file system: `ext4`, `xfs`, `tmpfs`.
     pub kind: String,

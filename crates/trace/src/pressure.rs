@@ -30,13 +30,11 @@ pub struct Load {
 /// Processor time since boot, in clock ticks over all processors.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Ticks {
-    /// All kinds together.
     pub total: u64,
     /// Idle, waiting for I/O included.
     pub idle: u64,
     /// Taken by the hypervisor for other machines.
     pub steal: u64,
-    /// Interrupts.
     pub interrupts: u64,
 }
 
@@ -107,7 +105,6 @@ pub fn parse_loadavg(text: &str) -> (Option<f64>, Option<u32>) {
 }
 
 impl Load {
-    /// Reads everything.
     pub fn read(sys: &Sys) -> Load {
         let pressure = |what: &str| {
             sys.text(&format!("/proc/pressure/{what}"))

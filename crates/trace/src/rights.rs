@@ -14,7 +14,6 @@ const SYS_NICE: u32 = 23;
 pub struct Rights(u64);
 
 impl Rights {
-    /// Reads them.
     pub fn read(sys: &Sys) -> Rights {
         let status = sys.text("/proc/self/status").unwrap_or_default();
         parse(&status)

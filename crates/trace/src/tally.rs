@@ -8,7 +8,6 @@ use std::sync::atomic::AtomicU64;
 /// Totals of a run.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Operations that ended.
     pub operations: AtomicU64,
     /// I/Os that found no room.
     pub lost: AtomicU64,

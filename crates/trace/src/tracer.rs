@@ -33,18 +33,14 @@ enum On {
 
 /// Probes for the workers, of the rung that was taken.
 pub enum AnyProbes {
-    /// Trace points.
     Bpf(Arc<BpfProbes>),
-    /// Context switches.
     Perf(Arc<PerfProbes>),
-    /// Counters.
     Procfs(Arc<ProcfsProbes>),
 }
 
 /// What a run asks of tracing.
 #[derive(Debug)]
 pub struct Wish<'a> {
-    /// The plan.
     pub plan: &'a Plan,
     /// What is measured, once it is there.
     pub path: Option<&'a Path>,
@@ -55,7 +51,6 @@ pub struct Wish<'a> {
 /// What can be had on one rung.
 #[derive(Debug)]
 pub struct Tried {
-    /// Which.
     pub rung: Rung,
     /// Programs, logs or counters, there or not; or why nothing.
     pub found: Result<Vec<ProgramInfo>>,

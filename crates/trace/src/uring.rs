@@ -9,9 +9,7 @@ pub enum Uring {
     Works,
     /// It cannot: why, and what to do.
     Blocked {
-        /// The reason.
         why: String,
-        /// What would help.
         fix: String,
     },
 }

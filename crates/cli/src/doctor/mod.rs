@@ -17,11 +17,9 @@ use crate::output;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// Fine.
     Ok,
     /// Works, with an influence on results.
     Warn,
-    /// Not possible here.
     No,
 }
 
@@ -30,9 +28,7 @@ pub enum State {
 pub struct Check {
     /// What was looked at.
     pub name: String,
-    /// How it went.
     pub state: State,
-    /// What was found.
     pub found: String,
     /// What to do, where something can be done.
     #[serde(skip_serializing_if = "Option::is_none")]

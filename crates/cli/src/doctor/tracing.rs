@@ -5,7 +5,6 @@ use taillight_trace::rights::{self, Rights};
 
 use super::Check;
 
-/// Every check.
 pub fn checks(sys: &Sys) -> Vec<Check> {
     vec![
         capabilities(Rights::read(sys)),

@@ -15,7 +15,6 @@ const HIDDEN: &str = "run as root, or add cap_syslog to the capabilities of the 
 /// Above this an unprivileged user may not watch even his own threads.
 const PARANOID_MOST: i64 = 2;
 
-/// Every check.
 pub fn checks(sys: &Sys, path: &Path) -> Vec<Check> {
     let mut all = vec![symbols(sys), paranoid(sys)];
     all.extend(accounting(sys, path));

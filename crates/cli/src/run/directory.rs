@@ -17,7 +17,6 @@ pub(super) const HOME: &str = "taillight-runs";
 
 /// A run directory that was just made.
 pub struct Made {
-    /// The directory.
     pub dir: RunDir,
     /// Id of the run.
     pub run_id: String,

@@ -19,7 +19,6 @@ const MOST_BYTES: u64 = 1 << 20;
 pub struct Given {
     /// Its name in messages.
     pub name: String,
-    /// Its text.
     pub text: String,
 }
 

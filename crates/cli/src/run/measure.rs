@@ -22,7 +22,6 @@ use crate::output;
 
 /// What a run left behind.
 pub struct Measured {
-    /// From the engine.
     pub outcome: Outcome,
     /// From tracing, if it was asked for.
     pub trace: Option<TraceInfo>,

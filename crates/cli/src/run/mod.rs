@@ -104,7 +104,6 @@ pub struct Done {
 pub struct Order<'a> {
     /// What the command line said.
     pub args: &'a RunArgs,
-    /// What to do.
     pub plan: &'a Plan,
     /// The job file it came from.
     pub job: Option<&'a Given>,
@@ -139,7 +138,6 @@ fn side_files(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Runs one plan.
 fn one(order: &Order<'_>) -> Result<Done> {
     on(order, |made, live| {
         open(order.plan, order.args, made, live, order.signals)

@@ -55,7 +55,6 @@ impl Columns {
         text + &format!(" {:>7}", "errors")
     }
 
-    /// One interval.
     pub fn row(&self, view: &IntervalView) -> String {
         let sum = |f: fn(&IntervalLine) -> u64| view.lines.iter().map(f).sum::<u64>();
         let seconds = view.length_ns.max(1) as f64 / 1e9;

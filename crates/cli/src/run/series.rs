@@ -45,7 +45,6 @@ impl Series {
         })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

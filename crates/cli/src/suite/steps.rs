@@ -25,7 +25,6 @@ pub struct Step {
     pub args: RunArgs,
     /// The job file it is made from.
     pub given: Given,
-    /// What it does.
     pub plan: Plan,
 }
 

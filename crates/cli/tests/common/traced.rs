@@ -9,7 +9,6 @@ use serde_json::Value;
 /// The arguments that make a user of nobody.
 pub const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
 
-/// The binary.
 pub fn binary() -> PathBuf {
     assert_cmd::cargo::cargo_bin("taillight")
 }
@@ -108,7 +107,6 @@ impl Run {
         run
     }
 
-    /// Its process.
     pub fn pid(&self) -> String {
         self.child.id().to_string()
     }
@@ -179,7 +177,6 @@ pub fn now() -> i64 {
 
 /// A loop device over a file; undone on drop.
 pub struct Loop {
-    /// The device.
     pub device: String,
     /// The file behind it.
     pub backing: PathBuf,

@@ -19,7 +19,6 @@ use crate::guard;
 pub struct Device {
     /// Its descriptor, without O_DIRECT yet.
     pub fd: OwnedFd,
-    /// Bytes used.
     pub size: u64,
 }
 

@@ -32,7 +32,6 @@ pub fn mount_of(fd: impl AsFd) -> Option<Mount> {
     mounts::mounts().ok()?.into_iter().find(|m| m.id == id)
 }
 
-/// File system facts.
 pub fn of_mount(mount: &Mount, facts: &mut Facts) {
     let mut add = |name: &str, value: &str| facts.push((name.to_owned(), value.to_owned()));
     add("fs.type", &mount.fs);
@@ -44,7 +43,6 @@ pub fn of_mount(mount: &Mount, facts: &mut Facts) {
     );
 }
 
-/// Device facts.
 pub fn of_device(block: &Block, facts: &mut Facts) {
     let whole = block.whole();
     let mut add = |name: String, value: Option<String>| {

@@ -23,11 +23,9 @@ use crate::guard::owner::{Mark, OwnedDir};
 
 /// Which files to open, from the resolved place.
 pub struct Wanted {
-    /// Their directory.
     pub dir: PathBuf,
     /// It is made first.
     pub dir_absent: bool,
-    /// Their names.
     pub names: Vec<OsString>,
 }
 
@@ -35,7 +33,6 @@ pub struct Wanted {
 pub struct Asked<'a> {
     /// The plan, run id and confirmation.
     pub spec: &'a OpenSpec<'a>,
-    /// The options.
     pub options: &'a FileOptions,
     /// What the plan does.
     pub uses: Uses,
@@ -78,7 +75,6 @@ pub struct There {
     pub fd: OwnedFd,
     /// As it was when opened.
     pub stat: Stat,
-    /// Its ownership mark.
     pub mark: Option<Mark>,
     /// Its data may be replaced: Taillight's own, empty, or confirmed.
     pub ours: bool,

@@ -11,7 +11,6 @@ impl Noise {
     pub fn new(seed: u64) -> Noise {
         Noise(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
-    /// Fills a buffer.
     pub fn fill(&mut self, buffer: &mut [u8]) {
         let mut words = buffer.chunks_exact_mut(8);
         for word in &mut words {

@@ -59,13 +59,10 @@ pub fn set_direct(fd: BorrowedFd<'_>, direct: bool) -> io::Result<()> {
 
 /// Counts bytes over all files for the progress line.
 pub struct Meter<'a, 'b> {
-    /// Who shows it.
     pub on: &'a mut OnProgress<'b>,
     /// What is being done.
     pub what: &'static str,
-    /// Bytes done.
     pub done: u64,
-    /// Bytes in all.
     pub total: u64,
 }
 

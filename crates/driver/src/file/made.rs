@@ -24,7 +24,6 @@ impl Made {
         }
     }
 
-    /// The directory.
     pub fn dir(&self) -> &OwnedDir {
         &self.dir
     }

@@ -40,7 +40,6 @@ pub enum Layout {
     Auto,
     /// Also where the plan only writes: measures overwriting instead of allocating.
     Always,
-    /// Never.
     Never,
 }
 

@@ -12,14 +12,12 @@ use crate::file::cannot::cannot;
 /// A target path, resolved: no symlink is left in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// A block device.
     Device {
         /// Its real path, `/dev/sda` behind `/dev/disk/by-id/...`.
         path: PathBuf,
     },
     /// Files in a directory.
     Files {
-        /// The directory.
         dir: PathBuf,
         /// The directory is not there yet.
         dir_absent: bool,

@@ -10,9 +10,7 @@ const MAX_BLOCK: u64 = 0x7fff_f000;
 /// What the plan does to the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Uses {
-    /// Some operation reads.
     pub reads: bool,
-    /// Some operation writes.
     pub writes: bool,
     /// Some operation trims.
     pub trims: bool,

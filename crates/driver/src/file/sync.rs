@@ -14,9 +14,7 @@ use crate::file::sys::{self, Buffers};
 
 /// One worker's handle.
 pub struct SyncSession {
-    /// The files.
     pub files: Arc<Vec<OwnedFd>>,
-    /// Slot buffers.
     pub buffers: Buffers,
     /// RWF_DSYNC, RWF_SYNC or none.
     pub write_flags: ReadWriteFlags,

@@ -89,7 +89,6 @@ impl Buffers {
         unsafe { self.base.as_ptr().add(slot * self.stride) }
     }
 
-    /// Bytes per slot.
     #[inline]
     pub fn size(&self) -> u64 {
         self.size as u64

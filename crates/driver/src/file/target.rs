@@ -19,7 +19,6 @@ use crate::file::uring::{Shared, UringSession};
 
 /// How sessions issue I/O.
 pub enum Issue {
-    /// pread and pwrite.
     Sync,
     /// `io_uring`.
     Uring(Shared),
@@ -29,15 +28,12 @@ pub enum Issue {
 pub struct FileTarget {
     /// Open files, or the one device.
     pub files: Arc<Vec<OwnedFd>>,
-    /// Its shape.
     pub geometry: Geometry,
     /// How sessions issue I/O.
     pub issue: Issue,
     /// It is a block device.
     pub device: bool,
-    /// Opened for writing.
     pub writable: bool,
-    /// Each worker's durability.
     pub durability: Vec<Sync>,
     /// Facts for the manifest.
     pub facts: Facts,

@@ -8,7 +8,6 @@ use rustix::fs::{major, minor};
 /// A block device, by number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// "major:minor".
     pub number: String,
     /// Kernel name: `sda1`, `nvme0n1`, `loop3p1`.
     pub name: String,
@@ -19,9 +18,7 @@ pub struct Block {
 /// Where a partition lies on its disk, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// First byte.
     pub start: u64,
-    /// Length.
     pub len: u64,
 }
 

@@ -15,9 +15,7 @@ pub struct Mount {
     pub device: String,
     /// Where it is mounted.
     pub point: PathBuf,
-    /// Per-mount options.
     pub options: String,
-    /// File system type.
     pub fs: String,
     /// What was mounted: a device path for most.
     pub source: PathBuf,

@@ -30,7 +30,6 @@ const VERSION: u32 = 1;
 pub struct Mark {
     /// Name in the directory.
     pub name: String,
-    /// Inode number.
     pub inode: u64,
     /// Device of the file system, "major:minor".
     pub device: String,
@@ -151,7 +150,6 @@ impl OwnedDir {
     pub fn fd(&self) -> &OwnedFd {
         &self.fd
     }
-    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -8,9 +8,7 @@
 /// One field of a stored value: name, data, and where the whole entry lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field<'a> {
-    /// Its name.
     pub name: &'a [u8],
-    /// Its data.
     pub data: &'a [u8],
     /// First byte of the entry in the value.
     pub start: usize,

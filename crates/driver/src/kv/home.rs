@@ -109,7 +109,6 @@ impl Home {
         Ok(Home { dir, owner: None })
     }
 
-    /// The directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }

@@ -50,7 +50,6 @@ trait Store: Send + Sync + 'static {
     fn settle(&self) -> Result<(), Fault>;
     /// What is held in memory goes into the store's files.
     fn flush(&self) -> Result<(), Fault>;
-    /// Full compaction.
     fn compact(&self) -> Result<(), Fault>;
     /// Facts for the manifest.
     fn facts(&self, out: &mut Vec<(String, String)>);
@@ -87,9 +86,7 @@ struct Range<'a> {
     from: &'a [u8],
     /// Where it ends at the latest: excluded upwards, included downwards.
     stop: Option<&'a [u8]>,
-    /// Descending key order.
     reverse: bool,
-    /// Records at most.
     count: u32,
 }
 

@@ -18,7 +18,6 @@ pub enum Or<T> {
     #[default]
     #[serde(with = "word")]
     Default,
-    /// This value.
     Set(T),
 }
 

@@ -20,11 +20,9 @@ pub struct Loaded {
 
 /// How people get it.
 pub struct Source {
-    /// The driver.
     pub driver: &'static str,
     /// Names tried when none is given, in this order.
     pub names: &'static [&'static str],
-    /// What to install.
     pub install: &'static str,
 }
 

@@ -21,7 +21,6 @@ pub struct Ask<'a> {
     pub spec: &'a OpenSpec<'a>,
     /// What the run makes stays.
     pub keep: bool,
-    /// Nothing is changed.
     pub read_only: bool,
     /// Scans are told their end.
     pub bounded: bool,

@@ -80,12 +80,10 @@ impl Store {
         }
     }
 
-    /// Removes everything.
     pub fn clear(&self) {
         self.map.clear();
     }
 
-    /// Records.
     pub fn len(&self) -> usize {
         self.map.len()
     }

@@ -32,7 +32,6 @@ pub struct Request<'a> {
     pub name: &'a [u8],
     /// Query with its names in order, encoded.
     pub query: &'a str,
-    /// Bytes to send.
     pub body: &'a [u8],
     /// Bytes to get, first and last.
     pub range: Option<(u64, u64)>,
@@ -61,7 +60,6 @@ impl<'a> Request<'a> {
 }
 
 impl Api {
-    /// For a place.
     pub fn new(place: &Place, o: &S3Options, credentials: Credentials) -> Api {
         let virtual_hosted = o.addressing == Addressing::Virtual;
         let standard = if place.tls { 443 } else { 80 };

@@ -26,9 +26,7 @@ const IDLE: Duration = Duration::from_secs(3);
 
 /// Everything that opening a connection needs; shared by all workers.
 pub struct Store {
-    /// Where.
     pub place: Place,
-    /// Options.
     pub options: S3Options,
     /// Addresses of each server, as the system orders them; at least one each.
     addresses: Vec<Vec<SocketAddr>>,
@@ -51,9 +49,7 @@ struct Housekeeping {
 
 /// An answer to housekeeping.
 pub struct Answer {
-    /// HTTP status.
     pub code: u16,
-    /// Body.
     pub text: String,
     /// `Server` header.
     pub server: String,
@@ -63,11 +59,9 @@ pub struct Answer {
 enum Unheard {
     /// No connection was made.
     Unmade(std::io::Error),
-    /// The connection ended.
     Broken(Status),
     /// Nothing came in time.
     Late,
-    /// TLS itself failed.
     Untrusted(rustls::Error),
 }
 

@@ -27,7 +27,6 @@ impl std::fmt::Debug for Credentials {
 pub type Origin = String;
 
 impl Credentials {
-    /// Of these values.
     pub fn new(id: &str, secret: &str, token: Option<&str>) -> Credentials {
         Credentials(Arc::new(Secret {
             id: id.to_owned(),

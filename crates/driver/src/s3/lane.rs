@@ -18,7 +18,6 @@ const ERROR_MAX: usize = 4 << 10;
 /// Where the body of a good answer goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Take {
-    /// Counted, not kept.
     Drop,
     /// Into the slot's buffer, as far as it fits.
     Slot,
@@ -61,13 +60,10 @@ pub struct Lane {
     filled: usize,
     bodiless: bool,
     take: Take,
-    /// The answer's head.
     pub reply: Reply,
     /// The answer's body where it is kept as text.
     pub text: Vec<u8>,
-    /// Bytes of body.
     pub moved: u64,
-    /// Keys counted.
     pub keys: u32,
     matched: usize,
     timed: bool,
@@ -93,7 +89,6 @@ pub struct Ask {
 }
 
 impl Lane {
-    /// Without a connection.
     pub fn new() -> Lane {
         Lane {
             wire: None,
@@ -117,7 +112,6 @@ impl Lane {
         }
     }
 
-    /// The connection.
     pub fn wire(&self) -> Option<&Wire> {
         self.wire.as_ref()
     }
@@ -127,7 +121,6 @@ impl Lane {
         self.wire = Some(wire);
     }
 
-    /// Ends the connection.
     pub fn hang_up(&mut self) {
         self.wire = None;
         self.phase = Phase::Idle;

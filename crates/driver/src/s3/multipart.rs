@@ -51,7 +51,6 @@ impl Upload {
     pub fn active(&self) -> bool {
         self.step != Step::None
     }
-    /// Forgets it.
     pub fn reset(&mut self) {
         self.step = Step::None;
         self.failed = None;

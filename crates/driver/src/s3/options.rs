@@ -22,7 +22,6 @@ pub enum Addressing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Checksum {
-    /// None.
     #[default]
     None,
     /// CRC-32C.
@@ -37,7 +36,6 @@ pub enum Checksum {
 pub struct S3Options {
     /// Further servers of the same store, `HOST[:PORT]`.
     pub endpoints: Vec<String>,
-    /// Region in signatures.
     pub region: String,
     /// See [`Addressing`].
     pub addressing: Addressing,

@@ -10,11 +10,9 @@ use super::options::Addressing;
 /// A store, its bucket and the prefix that the run keeps to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Encrypted.
     pub tls: bool,
     /// Servers, the first from the path.
     pub hosts: Vec<Host>,
-    /// The bucket.
     pub bucket: String,
     /// Ends in `/`.
     pub prefix: String,
@@ -25,7 +23,6 @@ pub struct Place {
 pub struct Host {
     /// Name or address; an IPv6 address in brackets.
     pub name: String,
-    /// TCP port.
     pub port: u16,
 }
 

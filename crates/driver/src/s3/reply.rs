@@ -5,7 +5,6 @@
 pub enum Framing {
     /// So many bytes are left.
     Length(u64),
-    /// In chunks.
     Chunks(Chunk),
     /// Until the connection closes.
     Close,

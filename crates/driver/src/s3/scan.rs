@@ -34,7 +34,6 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Begins one.
     pub fn begin(&mut self) {
         self.step = Step::List;
         self.names.clear();
@@ -45,7 +44,6 @@ impl Scan {
     pub fn active(&self) -> bool {
         self.step != Step::None
     }
-    /// Forgets it.
     pub fn reset(&mut self) {
         self.step = Step::None;
     }

@@ -31,7 +31,6 @@ pub struct Signer {
 pub struct Parts<'a> {
     /// `GET` and so on.
     pub method: &'a str,
-    /// Encoded path.
     pub path: &'a [u8],
     /// Encoded query, its names in order.
     pub query: &'a [u8],
@@ -158,7 +157,6 @@ fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     outer.finalize().into()
 }
 
-/// In lower-case hexadecimal.
 pub fn hex(bytes: &[u8; 32]) -> [u8; 64] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut out = [0; 64];

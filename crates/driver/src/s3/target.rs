@@ -18,15 +18,11 @@ use crate::contract::{Admin, Geometry, Keyed, OpenSpec, Session, SessionSpec, Ta
 
 /// What all workers share.
 pub struct Shared {
-    /// The store.
     pub store: Store,
-    /// The prefix.
     pub home: Home,
-    /// Names, by workload.
     pub names: Vec<Names>,
     /// Bytes of the smallest object, by workload.
     pub smallest: Vec<u64>,
-    /// What went wrong.
     pub counts: Counts,
 }
 

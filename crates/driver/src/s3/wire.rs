@@ -13,7 +13,6 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 /// What TLS needs to begin.
 #[derive(Clone)]
 pub struct Tls {
-    /// Trusted roots.
     pub config: Arc<ClientConfig>,
     /// The server's name in its certificate.
     pub name: ServerName<'static>,
@@ -21,9 +20,7 @@ pub struct Tls {
 
 /// A connection.
 pub enum Wire {
-    /// Plain TCP.
     Plain(TcpStream),
-    /// TLS over TCP.
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 

@@ -9,9 +9,7 @@ use super::options::{Errors, Service, SimOptions, Stall};
 /// How an operation ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Served {
-    /// When.
     pub at: Stamp,
-    /// With what.
     pub status: Status,
     /// Time of its sync.
     pub sync_ns: Option<u64>,

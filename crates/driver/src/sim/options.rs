@@ -12,13 +12,11 @@ use crate::contract::OptionDoc;
 pub struct SimOptions {
     /// Operations served at the same time.
     pub channels: u32,
-    /// Service time distribution.
     pub service: Service,
     /// Extra time of a sync inside a write.
     pub sync: Span,
     /// Times in which nothing is served.
     pub stalls: Vec<Stall>,
-    /// Failures.
     pub errors: Errors,
 }
 
@@ -40,26 +38,20 @@ impl Default for SimOptions {
 pub enum Service {
     /// Always `time`.
     Constant {
-        /// The time.
         time: Span,
     },
     /// Uniform from `min` to `max`, both included.
     Uniform {
-        /// Shortest.
         min: Span,
-        /// Longest.
         max: Span,
     },
     /// Exponential with this mean, rounded to whole ns.
     Exponential {
-        /// Mean.
         mean: Span,
     },
     /// `common`, except every `every`-th operation, which takes `rare`.
     Bimodal {
-        /// Usual time.
         common: Span,
-        /// Rare time.
         rare: Span,
         /// One in this many.
         every: u64,
@@ -80,9 +72,7 @@ impl Default for Service {
 pub struct Stall {
     /// First start, from the beginning of virtual time.
     pub start: Span,
-    /// Length.
     pub length: Span,
-    /// Distance between starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period: Option<Span>,
 }
@@ -93,7 +83,6 @@ pub struct Stall {
 pub struct Errors {
     /// One in this many.
     pub every: u64,
-    /// The error number.
     pub errno: u16,
 }
 

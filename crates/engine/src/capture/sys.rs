@@ -66,7 +66,6 @@ impl Mapping {
         })
     }
 
-    /// The memory.
     #[inline]
     pub fn words(&mut self) -> &mut [u64] {
         // SAFETY: `at` is valid for `words` u64s for the life of self, page-aligned, initialised

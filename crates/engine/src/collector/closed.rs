@@ -38,7 +38,6 @@ pub struct ClosedInterval {
     pub measured: bool,
     /// Number within the phase.
     pub index: u32,
-    /// Start.
     pub start: Stamp,
     /// Length, ns.
     pub length_ns: u64,

@@ -23,7 +23,6 @@ enum Pick {
         down: bool,
         passes: u64,
     },
-    /// Drawn.
     Drawn(Box<Dist>),
 }
 
@@ -146,7 +145,6 @@ impl Keyed {
         &self.space
     }
 
-    /// The next operation.
     #[inline]
     #[allow(clippy::should_implement_trait)] // endless, and never None: not an iterator
     pub fn next(&mut self) -> Op {

@@ -121,7 +121,6 @@ impl Generator {
         Sizes::new(&workload.block_size).ok()?.distinct(most)
     }
 
-    /// The next operation.
     #[inline(always)]
     #[allow(clippy::should_implement_trait)] // endless, and never None: not an iterator
     pub fn next(&mut self) -> Op {

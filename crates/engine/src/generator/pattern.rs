@@ -13,13 +13,11 @@ use super::{Place, Rng, worker_seed};
 /// The part of the data set a workload uses, global offsets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// First byte.
     pub start: u64,
     /// One past the last byte.
     pub end: u64,
     /// Offsets are multiples of this from `start`.
     pub align: u64,
-    /// Largest block.
     pub largest: u64,
     /// Bytes in each file: a block never crosses into the next.
     pub file_size: u64,
@@ -71,24 +69,17 @@ impl Extent {
 /// One worker's sequence of offsets.
 #[derive(Debug, Clone)]
 pub enum Pattern {
-    /// Sequential, reverse, strided.
     Ordered(Sequential),
     /// Random, each position once per pass over all workers together.
     Cover(Cover),
     /// Random by a skewed distribution over the positions.
     Drawn {
-        /// Where.
         extent: Extent,
-        /// Which position.
         dist: Box<Dist>,
-        /// The last position.
         last: u64,
     },
-    /// Random with replacement.
     Random {
-        /// Where.
         extent: Extent,
-        /// Positions.
         positions: u64,
     },
 }

@@ -46,7 +46,6 @@ impl Permutation {
         }
     }
 
-    /// How many numbers.
     pub fn len(&self) -> u64 {
         self.n
     }

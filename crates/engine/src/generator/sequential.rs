@@ -19,7 +19,6 @@ pub struct Sequential {
     at: u64,
     /// Strided: start of the current lap.
     lap: u64,
-    /// Passes begun.
     passes: u64,
 }
 

@@ -16,35 +16,27 @@ const FEW: usize = 16;
 /// Draws block sizes, bytes.
 #[derive(Debug, Clone)]
 pub enum Sizes {
-    /// Always this.
     Fixed(u64),
     /// Cumulative bounds of 2^32 and sizes.
     Split(Vec<(u64, u64)>),
     /// `min + step * k`, k below `count`.
     Range {
-        /// Smallest.
         min: u64,
-        /// Step.
         step: u64,
-        /// How many sizes.
         count: u64,
     },
     /// `min + step * k`, k below `count`, as likely as its step is wide on a logarithmic scale.
     Log {
         /// Smallest, at least 1.
         min: u64,
-        /// Step.
         step: u64,
-        /// How many sizes.
         count: u64,
         /// `ln((largest + step) / min)`.
         span: f64,
     },
     /// Sizes with weights, many of them.
     Table {
-        /// Which.
         choice: Alias,
-        /// Sizes, ascending.
         sizes: Box<[u64]>,
     },
 }

@@ -32,7 +32,6 @@ pub const LONGEST_PATTERN: usize = 64 << 10;
 pub enum Kind {
     /// Random bytes; no two blocks are equal (duplicates apart).
     Random,
-    /// Zeros.
     Zero,
     /// These bytes, over and over from the start of each block.
     Pattern(Vec<u8>),

@@ -17,7 +17,6 @@ const LEARN: u64 = 10_000;
 pub struct Thresholds([AtomicU64; OpKind::ALL.len()]);
 
 impl Thresholds {
-    /// Sets one.
     pub fn set(&self, kind: OpKind, ns: u64) {
         self.0[kind as usize].store(ns, Ordering::Relaxed);
     }
@@ -30,7 +29,6 @@ impl Thresholds {
 /// What a worker's capture did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CaptureState {
-    /// Records kept.
     pub kept: u64,
     /// Measured records not kept: below the outlier threshold, by request or past the budget.
     pub skipped: u64,
@@ -84,7 +82,6 @@ impl Capture {
         }
     }
 
-    /// Keeps nothing.
     pub fn off(header: Header) -> Capture {
         Capture {
             mode: Mode::Off,

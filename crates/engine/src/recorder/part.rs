@@ -17,9 +17,7 @@ pub fn new_histogram() -> Histogram<u64> {
 /// Counts and latencies of one kind of operation.
 #[derive(Debug, Clone)]
 pub struct OpPart {
-    /// Successes.
     pub ops: u64,
-    /// Bytes they moved.
     pub bytes: u64,
     /// Successes that said how many records they covered, and those records.
     pub several: (u64, u64),
@@ -37,7 +35,6 @@ pub struct OpPart {
     pub end_to_end: Option<Histogram<u64>>,
     /// Values beyond [`HIGHEST_NS`], in no histogram.
     pub beyond: u64,
-    /// Failures by status.
     pub errors: Vec<(Status, u64)>,
 }
 
@@ -157,7 +154,6 @@ impl OpPart {
 pub struct Part {
     /// Worker number over all workloads.
     pub worker: u16,
-    /// Workload index.
     pub workload: u16,
     /// Measure phase (true) or warm-up.
     pub measured: bool,
@@ -176,7 +172,6 @@ pub struct Part {
 }
 
 impl Part {
-    /// An empty part.
     pub fn new(worker: u16, workload: u16) -> Part {
         Part {
             worker,

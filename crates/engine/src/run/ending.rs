@@ -50,7 +50,6 @@ impl IdleEnd {
         IdleEnd(timeout.map(|t| Arc::new(Idle::new(t.0, workers))))
     }
 
-    /// A worker's side.
     pub fn watch(&self, worker: u16) -> Option<IdleWatch> {
         let shared = self.0.clone()?;
         Some(IdleWatch::new(shared, usize::from(worker)))

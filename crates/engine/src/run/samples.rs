@@ -63,7 +63,6 @@ impl Samples {
         }
     }
 
-    /// What was sampled.
     pub fn rows(self) -> Vec<StoreRow> {
         self.rows
     }

@@ -17,25 +17,17 @@ use super::streams::Streams;
 
 /// Everything about a worker that is known before its thread starts.
 pub struct Seat {
-    /// Where it stands.
     pub place: Place,
-    /// Its workload's index.
     pub workload: u16,
-    /// What.
     pub generator: Generator,
-    /// When.
     pub schedule: Schedule,
-    /// How much.
     pub limits: Limits,
-    /// For the driver.
     pub session: SessionSpec,
-    /// For the capture.
     pub header: Header,
     /// CPU to run on.
     pub cpu: Option<u32>,
     /// Kinds of operation, for counters made before the start.
     pub kinds: Vec<OpKind>,
-    /// What writes carry.
     pub payload: Filler,
     /// What operations on keys need.
     pub keyed: Option<Box<Keyed>>,
@@ -45,9 +37,7 @@ pub struct Seat {
     pub join: Option<u64>,
     /// Load only when false.
     pub measured: bool,
-    /// Open loop.
     pub open_loop: bool,
-    /// First global slot.
     pub first_slot: u32,
 }
 

@@ -9,7 +9,6 @@ use super::constant::Constant;
 /// One worker's instants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bursts {
-    /// Instants in on-time.
     spaced: Constant,
     on: i64,
     cycle: i64,
@@ -34,7 +33,6 @@ impl Bursts {
         bursts
     }
 
-    /// On-time to time.
     #[inline]
     fn real(&self, on_time: i64) -> i64 {
         let passed = (on_time / self.on).saturating_mul(self.cycle);

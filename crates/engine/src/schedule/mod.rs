@@ -34,19 +34,14 @@ pub use steps::Steps;
 /// One worker's intended times.
 #[derive(Debug, Clone)]
 pub enum Schedule {
-    /// Closed loop.
     Burst,
-    /// Evenly spaced.
     Constant(Constant),
-    /// Exponential gaps.
     Poisson(Box<Poisson>),
-    /// On and off.
     Bursts(Bursts),
     /// One rate after another.
     Steps(Box<Steps>),
     /// From one rate to another.
     Ramp(Box<Ramp>),
-    /// Recorded.
     Replay(Replay),
     /// A warm-up before a profile that begins with the measure phase.
     Warm(Box<Warm>),

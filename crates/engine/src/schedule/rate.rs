@@ -9,7 +9,6 @@ use taillight_core::{Error, Result};
 pub struct Gap {
     /// Nanoseconds.
     pub num: u128,
-    /// Operations.
     pub den: u128,
 }
 

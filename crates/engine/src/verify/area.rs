@@ -11,7 +11,6 @@ pub struct Area {
     pub unit: u64,
     /// Offset in the data set of the first block; first key.
     pub first: u64,
-    /// Blocks or keys.
     pub blocks: u64,
     /// Bytes in each file, for global offsets; `u64::MAX` = one file.
     pub file_size: u64,
@@ -26,9 +25,7 @@ pub struct Blocks {
     pub first: u64,
     /// Address of the first one.
     pub address: u64,
-    /// How many.
     pub count: usize,
-    /// Bytes in each.
     pub length: usize,
 }
 

@@ -62,7 +62,6 @@ pub enum Seen {
     Damaged(Mark),
     /// The header is right and says another length.
     OtherLength(Mark, u32),
-    /// Zeros only.
     Blank,
     /// No right header. The mark is what stands in its place.
     NoHeader(Mark),
@@ -71,7 +70,6 @@ pub enum Seen {
 /// How a block differs from the one that should be there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Difference {
-    /// First differing byte.
     pub first: u32,
     /// Differing bytes.
     pub bytes: u32,

@@ -212,7 +212,6 @@ impl Checker {
         self.shared.area.blocks(op).count as u64
     }
 
-    /// Addresses are keys.
     pub(super) fn keyed(&self) -> bool {
         self.shared.area.keyed
     }
@@ -228,7 +227,6 @@ impl Checker {
         self.shared.inline
     }
 
-    /// What was found.
     pub fn into_report(self) -> VerifyReport {
         self.report
     }

@@ -20,7 +20,6 @@ pub enum Judgement {
     Right,
     /// Nothing certain can be said.
     Unchecked(Reason),
-    /// Wrong.
     Wrong(Wrong, Detail),
 }
 
@@ -40,13 +39,11 @@ pub enum Reason {
 pub struct Detail {
     /// Oldest generation that would be right.
     pub expected: Option<u64>,
-    /// Generation found.
     pub found: Option<u64>,
     /// Address the block found belongs to.
     pub address: Option<u64>,
     /// Run the block found belongs to.
     pub run: Option<u64>,
-    /// First wrong byte.
     pub first: Option<u32>,
     /// Wrong bytes.
     pub bytes: Option<u32>,

@@ -24,13 +24,11 @@ pub const ENTRY: u64 = LEDGER_ENTRY;
 /// What is known of a block at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Entry {
-    /// Newest generation begun.
     pub last: u64,
     /// Generations before `last` that a read may see; `ANY` = any older.
     span: u64,
     /// Generations before `last` begun since no write was in flight.
     episode: u64,
-    /// Writes in flight.
     in_flight: u64,
     /// A write failed or the block was trimmed: it may hold anything.
     pub uncertain: bool,
@@ -142,7 +140,6 @@ impl Entry {
 /// Whether a read between the moments `before` and `after` may see a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Age {
-    /// It may.
     Right,
     /// It is this many generations too old.
     Old(u64),
@@ -198,7 +195,6 @@ impl Ledger {
         Ok(Ledger { entries })
     }
 
-    /// Blocks in it.
     pub fn len(&self) -> u64 {
         self.entries.len() as u64
     }
@@ -215,7 +211,6 @@ impl Ledger {
         }
     }
 
-    /// The block now.
     #[inline]
     pub fn get(&self, block: u64) -> Entry {
         match self.entries.get(block as usize) {

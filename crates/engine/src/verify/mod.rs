@@ -67,7 +67,6 @@ pub struct VerifySpec<'a> {
     pub run_id: &'a str,
     /// The run that wrote what is read where this run has not written.
     pub prior: Option<&'a PriorRun>,
-    /// Where blocks lie.
     pub area: Area,
     /// What each workload writes.
     pub payloads: &'a [PayloadSpec],
@@ -122,7 +121,6 @@ impl Shared {
         }))
     }
 
-    /// Where blocks lie.
     pub fn area(&self) -> Area {
         self.area
     }

@@ -34,7 +34,6 @@ pub struct Pass<'a> {
     pub depth: u32,
     /// The target was asked to forget cached data, and did.
     pub caches_dropped: bool,
-    /// Ends it early.
     pub stop: &'a AtomicBool,
     /// Told of bytes done and bytes in all.
     pub progress: &'a mut dyn FnMut(u64, u64),

@@ -29,7 +29,6 @@ const NONE: u64 = u64::MAX;
 pub struct Layout {
     /// First byte of the extent, and from one block to the next.
     pub start: u64,
-    /// Distance of blocks.
     pub step: u64,
     /// Blocks in each file, and its size.
     pub per_file: u64,

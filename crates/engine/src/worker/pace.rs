@@ -27,7 +27,6 @@ pub struct Pace {
     every: u32,
     pause_ns: u64,
     next_look: Stamp,
-    /// Deepest backlog seen.
     pub backlog_max: u64,
     /// Due and not yet started when the measured time was over; none before that.
     pub left_at_end: Option<u64>,

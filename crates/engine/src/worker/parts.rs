@@ -17,13 +17,10 @@ use crate::verify::Checker;
 /// What a worker waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Everything is done.
     Finished,
     /// Until this stamp or a completion (when something is in flight).
     Until {
-        /// Wake by then.
         until: Stamp,
-        /// Operations in flight.
         in_flight: u32,
     },
 }
@@ -44,13 +41,11 @@ pub struct Limits {
 /// What a worker did, besides what its recorder sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerEnd {
-    /// The capture.
     pub capture: CaptureState,
     /// Operations due before the end that were never started.
     pub unsent: u64,
     /// Operations abandoned at the drain time-out.
     pub unfinished: u64,
-    /// Deepest backlog seen.
     pub backlog_max: u64,
     /// Operations that found nothing because this run had deleted their key.
     pub misses: u64,
@@ -62,7 +57,6 @@ pub struct WorkerEnd {
     pub reached_end: bool,
     /// Too many failures in a row: the target is gone.
     pub gone: bool,
-    /// False: load only.
     pub measured: bool,
     /// How well its clock followed CLOCK_MONOTONIC.
     pub discipline: Discipline,
@@ -70,27 +64,18 @@ pub struct WorkerEnd {
 
 /// The parts of a worker.
 pub struct Parts<C: Kept, P: Probe> {
-    /// Source of stamps.
     pub clock: C,
     /// Told of every operation.
     pub probe: P,
-    /// The driver's handle.
     pub session: Box<dyn Session>,
-    /// What.
     pub generator: Generator,
-    /// When.
     pub schedule: Schedule,
-    /// What happened.
     pub recorder: Recorder,
-    /// Boundaries.
     pub timeline: Timeline,
-    /// How much.
     pub limits: Limits,
-    /// What writes carry.
     pub payload: Filler,
     /// Seals writes and judges reads, when the plan verifies.
     pub checker: Option<Box<Checker>>,
-    /// Some operation writes.
     pub writes: bool,
     /// What operations on keys need.
     pub keyed: Option<Box<Keyed>>,
@@ -100,13 +85,11 @@ pub struct Parts<C: Kept, P: Probe> {
     pub pace: Pace,
     /// Told what is waited for.
     pub idle: Option<IdleWatch>,
-    /// False: load only.
     pub measured: bool,
     /// What [`super::rounds_fit`] says of the plan.
     pub rounds: bool,
     /// Operations in flight at most.
     pub depth: u32,
-    /// First global slot.
     pub first_slot: u32,
     /// What capture records share.
     pub header: Header,

@@ -11,7 +11,6 @@ use super::value::{self, Way};
 /// When a section ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
-    /// After this time.
     pub runtime: Option<Span>,
     /// After that time only.
     pub time_based: bool,
@@ -30,7 +29,6 @@ pub struct Rate {
     pub amount: u64,
     /// It counts bytes.
     pub bytes: bool,
-    /// Random gaps.
     pub poisson: bool,
     /// Share of reads, when both directions have a rate of their own.
     pub shares: Option<(u64, u64)>,
@@ -39,7 +37,6 @@ pub struct Rate {
 /// How much and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Demand {
-    /// Its end.
     pub end: End,
     /// Load that is not measured, before.
     pub ramp: Span,

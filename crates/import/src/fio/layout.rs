@@ -16,7 +16,6 @@ const MOST_FILES: u64 = 65_535;
 /// One workload of a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
-    /// Its workers.
     pub workers: u32,
     /// Start of its extent.
     pub offset: u64,
@@ -31,7 +30,6 @@ pub struct Layout {
     pub path: Option<String>,
     /// Bytes, unless it is what exists.
     pub size: Option<u64>,
-    /// Files.
     pub files: u64,
     /// For each section its workloads.
     pub instances: Vec<Vec<Instance>>,

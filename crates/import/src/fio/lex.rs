@@ -20,7 +20,6 @@ pub struct Line {
 /// One job section with all that applies to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// Its name.
     pub name: String,
     /// Line of its heading.
     pub number: usize,

@@ -13,7 +13,6 @@ use super::value;
 /// A section of the file, understood.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// Its name.
     pub name: String,
     /// Line of its heading.
     pub number: usize,
@@ -23,15 +22,12 @@ pub struct Load {
     pub clones: u32,
     /// Operations in flight of each clone.
     pub depth: u32,
-    /// Where.
     pub place: Place,
-    /// What.
     pub pattern: Pattern,
     /// How much and when.
     pub demand: Demand,
     /// Durability of writes as the job file writes it.
     pub sync: Option<String>,
-    /// Payload as TOML.
     pub payload: Option<String>,
     /// Whether what was written is checked.
     pub verify: bool,

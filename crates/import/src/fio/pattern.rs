@@ -12,7 +12,6 @@ use crate::toml_text::Table;
 pub enum Block {
     /// One size, bytes.
     Fixed(u64),
-    /// Sizes with weights.
     Split(Vec<(u64, u64)>),
     /// Multiples of the smallest up to the largest.
     Range(u64, u64),
@@ -21,7 +20,6 @@ pub enum Block {
 /// Which offsets are drawn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Draw {
-    /// One after another.
     Walk,
     /// Uniform: each block once a pass, or any at any time.
     Uniform {
@@ -35,22 +33,17 @@ pub enum Draw {
 /// What a section does.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pattern {
-    /// Operations with weights.
     pub mix: Vec<(&'static str, u64)>,
-    /// Sizes.
     pub block: Block,
     /// Offsets are multiples of this, when given.
     pub align: Option<u64>,
-    /// Offsets.
     pub draw: Draw,
 }
 
 impl Pattern {
-    /// Some operation writes.
     pub fn writes(&self) -> bool {
         self.mix.iter().any(|(op, _)| *op == "write")
     }
-    /// Some operation reads.
     pub fn reads(&self) -> bool {
         self.mix.iter().any(|(op, _)| *op == "read")
     }

@@ -12,7 +12,6 @@ pub enum Engine {
     Sync,
     /// A ring with a queue.
     Uring,
-    /// Nothing is done.
     Null,
 }
 
@@ -36,7 +35,6 @@ pub struct Options {
     pub cache: &'static str,
     /// Lay out before writing too.
     pub overwrite: bool,
-    /// Files stay.
     pub keep: bool,
     /// Further options of a ring, name and value.
     pub ring: Vec<(&'static str, String)>,
@@ -45,15 +43,12 @@ pub struct Options {
 /// Where a section does its I/O.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// How.
     pub engine: Engine,
-    /// Which files.
     pub files: Files,
     /// Files of each clone.
     pub count: u32,
     /// Bytes of each clone; `None` = all there is.
     pub size: Option<u64>,
-    /// Where each begins.
     pub offset: u64,
     /// How much later each clone begins than the one before.
     pub increment: u64,

@@ -37,7 +37,6 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    /// The section.
     pub fn section(&self) -> &Section {
         self.section
     }

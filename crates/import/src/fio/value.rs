@@ -57,7 +57,6 @@ pub fn size(text: &str, base: KbBase) -> Parsed<ByteSize> {
 /// A size or a share of one: `50%`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amount {
-    /// Bytes.
     Bytes(u64),
     /// Percent of the file.
     Percent(u64),
@@ -115,7 +114,6 @@ pub fn truth(text: Option<&str>) -> Parsed<bool> {
     }
 }
 
-/// A whole number.
 pub fn integer(text: &str) -> Parsed<u64> {
     text.trim()
         .parse()
@@ -125,9 +123,7 @@ pub fn integer(text: &str) -> Parsed<u64> {
 /// The directions of I/O, in the order in which fio lists values for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// Reads.
     Read,
-    /// Writes.
     Write,
     /// Trims.
     Trim,

@@ -11,7 +11,6 @@ const WIDTH: usize = 98;
 pub const ANY_STORE: &str = "YCSB's files name no store: this one is in memory, so that the job runs \
                          as it is; name yours with --driver and --path, or here";
 
-/// The load phase.
 pub fn load(spec: &Spec, name: &str, source: &str) -> ImportedJob {
     let mut run = Table::default();
     let name = format!("{name}-load");
@@ -27,7 +26,6 @@ pub fn load(spec: &Spec, name: &str, source: &str) -> ImportedJob {
     whole(spec, name, source, "the load phase", &run, &workload)
 }
 
-/// The transactions.
 pub fn run(spec: &Spec, name: &str, source: &str) -> ImportedJob {
     let mut run = Table::default();
     run.text("name", name);

@@ -22,7 +22,6 @@ pub use properties::Properties;
 pub struct Phases {
     /// Inserts the records; `None` when there are none to insert.
     pub load: Option<ImportedJob>,
-    /// The transactions.
     pub run: ImportedJob,
 }
 

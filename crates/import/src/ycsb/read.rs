@@ -16,13 +16,11 @@ const MOST_LENGTHS: u32 = 4096;
 /// Lengths of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lengths {
-    /// All alike.
     Constant(u32),
     /// Each as likely, both ends included.
     Uniform(u32, u32),
     /// Short ones are the most frequent.
     Zipfian(u32, u32),
-    /// From this file.
     Histogram(String),
 }
 
@@ -42,7 +40,6 @@ pub enum Request {
 pub struct Store {
     /// Name of the driver.
     pub driver: &'static str,
-    /// Its path.
     pub path: Option<String>,
 }
 

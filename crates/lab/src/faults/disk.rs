@@ -20,7 +20,6 @@ const DIRECT: i32 = 0o40000;
 /// Threads of the neighbour that fills the queue.
 const RIVALS: u32 = 32;
 
-/// Nothing happens.
 pub fn clean(b: &mut Bench<'_>) -> Result<()> {
     let file = image(&mut b.undo, "image", 64 * MIB)?;
     let disk = Loop::over(&mut b.undo, &file, false)?;

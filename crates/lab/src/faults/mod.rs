@@ -17,7 +17,6 @@ use crate::bench::Bench;
 
 /// A fault.
 pub struct Fault {
-    /// Its name.
     pub name: &'static str,
     /// The layer to be blamed, as explain names it; several where more than one is right.
     pub layer: &'static str,

@@ -10,7 +10,6 @@ use crate::victim::signal;
 
 const MIB: u64 = 1 << 20;
 
-/// SIGSTOP and SIGCONT.
 pub fn signals(b: &mut Bench<'_>) -> Result<()> {
     let pid = victim(b)?;
     let on = b.amplitude;

@@ -48,7 +48,6 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Failed I/Os.
     pub fn failed(&self) -> u64 {
         self.errors.values().map(|(n, _)| n).sum()
     }
@@ -160,7 +159,6 @@ impl GroupCounter {
         }
     }
 
-    /// Bytes in use.
     pub fn memory(&self) -> usize {
         let optional = [
             &self.response,
@@ -178,7 +176,6 @@ impl GroupCounter {
         self.service.memory_bytes() + counters.sum::<usize>()
     }
 
-    /// The distributions.
     pub fn finish(self, workload: u16, op: OpKind) -> Group {
         let dist = |c: Option<ExactCounter>| c.map(|c| Arc::new(c.finish()));
         Group {
@@ -218,7 +215,6 @@ pub fn between(from: i64, to: i64) -> u64 {
 /// has one distribution, not one for the run, one for the operation and one for the workload.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Parts {
-    /// complete - submit.
     pub service: Arc<Dist>,
     /// complete - intended; with a schedule only.
     pub response: Option<Arc<Dist>>,
@@ -292,11 +288,8 @@ impl Parts {
 pub struct Group {
     /// Index of the workload in the plan.
     pub workload: u16,
-    /// Kind of operation.
     pub op: OpKind,
-    /// Counts.
     pub tally: Tally,
-    /// Distributions.
     pub parts: Parts,
     /// The slowest successes, slowest first: main latency and row.
     pub outliers: Vec<(u64, Row)>,

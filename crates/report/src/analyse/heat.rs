@@ -48,7 +48,6 @@ pub struct HeatCounts {
 }
 
 impl HeatCounts {
-    /// An empty grid.
     pub fn new(window: Window) -> Self {
         HeatCounts {
             window,
@@ -56,7 +55,6 @@ impl HeatCounts {
         }
     }
 
-    /// Counts one I/O.
     #[inline]
     pub fn push(&mut self, at_ns: i64, ns: u64) {
         self.add(at_ns, ns, 1);

@@ -38,7 +38,6 @@ use crate::store::{self, StoreTrack};
 /// Everything known about one run.
 #[derive(Debug, Clone)]
 pub struct Analysis {
-    /// The manifest.
     pub manifest: Manifest,
     /// How the run ended, as a reader should take it.
     pub status: RunStatus,
@@ -97,9 +96,7 @@ pub struct Counts {
 /// Something a reader of the report must know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
-    /// Stable word.
     pub code: &'static str,
-    /// One sentence.
     pub text: String,
 }
 

@@ -7,13 +7,9 @@ pub struct Row {
     pub workload: u16,
     /// Worker over all workloads.
     pub worker: u16,
-    /// File or endpoint.
     pub target: u16,
-    /// Byte offset.
     pub offset: Option<u64>,
-    /// Key number.
     pub key: Option<u64>,
-    /// Bytes asked.
     pub size: u64,
     /// Bytes moved; none = `size`.
     pub moved: Option<u64>,
@@ -23,9 +19,7 @@ pub struct Row {
     pub intended: Option<i64>,
     /// The writer's stamp, where there is one.
     pub origin: Option<i64>,
-    /// Just before submit.
     pub submit: i64,
-    /// After flush.
     pub issued: Option<i64>,
     /// First byte of the answer's body.
     pub first: Option<i64>,

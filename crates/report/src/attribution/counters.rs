@@ -36,7 +36,6 @@ pub struct Counters {
     pub all: Shares,
     /// Of them those with outliers of the same worker.
     pub slow: Shares,
-    /// Intervals with outliers.
     pub slow_intervals: u64,
     /// The largest share of an interval with outliers that its worker waited for a CPU, 0 to 1.
     pub worst: f64,

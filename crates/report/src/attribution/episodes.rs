@@ -25,9 +25,7 @@ const ROWS: usize = 24;
 pub struct EpisodeView {
     /// Earliest submit, CLOCK_MONOTONIC ns.
     pub start_ns: i64,
-    /// Latest completion.
     pub end_ns: i64,
-    /// Outliers in it.
     pub ios: u64,
     /// The slowest, ns.
     pub worst_ns: u64,
@@ -67,9 +65,7 @@ impl EpisodeView {
 /// One I/O in a picture.
 #[derive(Debug, Clone)]
 pub struct PictureRow {
-    /// What it is.
     pub label: String,
-    /// Its time line.
     pub pieces: Vec<Piece>,
 }
 
@@ -83,7 +79,6 @@ pub struct Seen<'a> {
     pub around: &'a Around,
 }
 
-/// Groups judged outliers.
 pub fn episodes(judged: Vec<Judged>, seen: &Seen) -> Vec<EpisodeView> {
     let spans: Vec<(i64, i64)> = judged
         .iter()

@@ -35,7 +35,6 @@ pub enum Layer {
     BlockQueue,
     /// The device, or its driver and what is below.
     Device,
-    /// Completion and wake-up.
     Completion,
     /// No io_uring worker thread was free.
     IoUring,
@@ -45,7 +44,6 @@ pub enum Layer {
     Store,
     /// Several layers, none with half of the excess.
     Mixed,
-    /// Not seen.
     Unknown,
 }
 
@@ -198,7 +196,6 @@ fn medians(list: &[&Usual]) -> Phases {
 /// The verdict on one slow I/O.
 #[derive(Debug, Clone)]
 pub struct Judged {
-    /// As measured.
     pub slow: Slow,
     /// As traced; absent when there is no evidence.
     pub row: Option<LayerRow>,

@@ -21,22 +21,17 @@ pub const SLOW_MAX: usize = 1 << 18;
 /// One I/O slower than its threshold, as measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slow {
-    /// Worker.
     pub worker: u16,
-    /// Kind of operation.
     pub op: OpKind,
     /// When the schedule wanted it, or submit.
     pub intended_ns: i64,
-    /// Submit stamp.
     pub submit_ns: i64,
-    /// Complete stamp.
     pub complete_ns: i64,
 }
 
 /// A traced I/O, reduced to its phases.
 #[derive(Debug, Clone, Copy)]
 pub struct Usual {
-    /// Kind of operation.
     pub op: OpKind,
     /// Complete - submit, ns.
     pub service_ns: u64,
@@ -51,7 +46,6 @@ pub struct Usual {
 /// How well I/Os were matched with what was seen below.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// Traced I/Os.
     pub traced: u64,
     /// With every part seen from queue to completion.
     pub matched: u64,
@@ -149,20 +143,17 @@ const LONGEST_NS: i64 = 10_000_000_000;
 /// What was read.
 #[derive(Debug, Default)]
 pub struct Loaded {
-    /// Events.
     pub events: Events,
     /// Phases of traced I/Os.
     pub usual: Vec<Usual>,
     /// Traced I/Os above their threshold, by (worker, submit).
     pub slow: BTreeMap<(u64, i64), Traced>,
-    /// Matching.
     pub coverage: Coverage,
 }
 
 /// A traced I/O.
 #[derive(Debug)]
 pub struct Traced {
-    /// Its stamps.
     pub row: LayerRow,
     /// Its earlier rounds of parts, by time.
     pub earlier: Vec<Round>,

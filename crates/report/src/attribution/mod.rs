@@ -81,7 +81,6 @@ pub struct Explanation {
 /// Outliers whose excess was spent blocked in the kernel, on a rung that sees no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Blocked {
-    /// How many.
     pub outliers: u64,
     /// Their time from submit to completion, ns.
     pub time_ns: u64,
@@ -92,7 +91,6 @@ pub struct Blocked {
 /// The verdict on one outlier.
 #[derive(Debug, Clone, Copy)]
 pub struct Verdict {
-    /// As measured.
     pub slow: Slow,
     /// Its row in the trace: [`LayerRow::token`](taillight_rundir::layers::LayerRow::token).
     pub token: Option<u64>,
@@ -109,7 +107,6 @@ pub struct Verdict {
 /// A layer's part in the outliers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct LayerShare {
-    /// The layer.
     pub layer: Layer,
     /// Outliers blamed on it.
     pub outliers: u64,
@@ -122,7 +119,6 @@ pub struct LayerShare {
 /// Mean phases of the traced I/Os around one percentile.
 #[derive(Debug, Clone)]
 pub struct Level {
-    /// Kind of operation.
     pub op: OpKind,
     /// The percentile.
     pub p: &'static str,

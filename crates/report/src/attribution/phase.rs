@@ -40,7 +40,6 @@ pub enum Phase {
     Store,
     /// Off the CPU in the kernel, without being seen what for.
     Blocked,
-    /// Not seen.
     Unobserved,
 }
 
@@ -89,7 +88,6 @@ impl Phase {
             Phase::Unobserved => "unobserved",
         }
     }
-    /// In words.
     pub fn words(self) -> &'static str {
         match self {
             Phase::Submit => "submission",
@@ -119,11 +117,9 @@ impl Phase {
 pub struct Phases(pub [u64; Phase::ALL.len()]);
 
 impl Phases {
-    /// Length of one.
     pub fn get(&self, phase: Phase) -> u64 {
         self.0[phase as usize]
     }
-    /// All together.
     pub fn sum(&self) -> u64 {
         self.0.iter().sum()
     }

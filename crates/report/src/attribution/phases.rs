@@ -17,9 +17,7 @@ use super::{blocks, gaps, threads};
 pub struct Piece {
     /// From, CLOCK_MONOTONIC ns.
     pub from: i64,
-    /// To.
     pub to: i64,
-    /// What.
     pub phase: Phase,
 }
 

@@ -11,7 +11,6 @@ pub enum Wait {
     Lock(Phase, &'static str),
     /// The thread waits for its own I/O; its stamps say more.
     OwnIo,
-    /// Nothing known.
     Unknown,
 }
 

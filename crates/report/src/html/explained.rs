@@ -10,11 +10,9 @@ use crate::format::{self, Script};
 pub struct Explained {
     /// The answer in words.
     sentences: Vec<String>,
-    /// Phase and colour.
     legend: Vec<(&'static str, &'static str)>,
     /// Percentiles as stacks of phases.
     stacks: Option<String>,
-    /// The heaviest episodes.
     episodes: Vec<Episode>,
     /// How many episodes are not shown, and where they are.
     more: Option<String>,

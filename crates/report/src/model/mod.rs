@@ -22,9 +22,7 @@ use crate::verified::WRONG_DATA;
 pub struct Model {
     /// Name of the run.
     pub run: String,
-    /// The answer.
     pub verdict: VerdictView,
-    /// Key figures.
     pub tiles: Vec<Tile>,
     /// Tables in order of importance.
     pub tables: Vec<Table>,
@@ -35,11 +33,9 @@ pub struct Model {
 /// The verdict in words.
 #[derive(Debug, Clone, Serialize)]
 pub struct VerdictView {
-    /// How bad.
     pub tone: Tone,
     /// One or two words: `Good`, `Valid, with warnings`.
     pub word: &'static str,
-    /// The sentence.
     pub text: String,
     /// Every reason, most important first.
     pub reasons: Vec<String>,
@@ -49,25 +45,19 @@ pub struct VerdictView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tone {
-    /// As it is.
     #[default]
     Plain,
     /// Less important, or not measured.
     Dim,
-    /// Good news.
     Good,
-    /// To be known.
     Warn,
-    /// Bad news.
     Bad,
 }
 
 /// A key figure.
 #[derive(Debug, Clone, Serialize)]
 pub struct Tile {
-    /// What.
     pub label: String,
-    /// The figure.
     pub value: String,
     /// A word on it.
     pub note: String,
@@ -76,9 +66,7 @@ pub struct Tile {
 /// A table.
 #[derive(Debug, Clone, Serialize)]
 pub struct Table {
-    /// Stable id.
     pub id: &'static str,
-    /// Heading.
     pub title: String,
     /// One line on how to read it.
     pub note: Option<String>,
@@ -95,14 +83,12 @@ pub struct Table {
 /// A cell.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Cell {
-    /// What it says.
     pub text: String,
     /// How it is meant.
     pub tone: Tone,
 }
 
 impl Cell {
-    /// Plain text.
     pub fn new(text: impl Into<String>) -> Cell {
         Cell {
             text: text.into(),
@@ -121,9 +107,7 @@ impl Cell {
 /// A fact with its label.
 #[derive(Debug, Clone, Serialize)]
 pub struct Fact {
-    /// What.
     pub label: &'static str,
-    /// The fact.
     pub text: String,
     /// How it is meant.
     pub tone: Tone,

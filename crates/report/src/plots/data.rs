@@ -31,7 +31,6 @@ pub struct Group {
 /// One run.
 #[derive(Debug, Clone, Default)]
 pub struct RunData {
-    /// Name in legends.
     pub label: String,
     /// Latency distributions per operation (and workload, when there are several).
     pub series: Vec<Series>,
@@ -52,9 +51,7 @@ pub struct RunData {
 /// One metric of the machine over time.
 #[derive(Debug, Clone)]
 pub struct HostLine {
-    /// Which.
     pub metric: &'static Metric,
-    /// Of what.
     pub item: Option<String>,
     /// Middle of the window, seconds since the start of the measure phase; the value, none where
     /// samples are missing.
@@ -66,15 +63,10 @@ pub struct HostLine {
 pub enum Measure {
     /// complete - intended: the main one of a rate-limited run.
     Response,
-    /// complete - submit.
     Service,
-    /// submit - intended.
     Wait,
-    /// issued - submit.
     Queue,
-    /// complete - issued.
     AfterIssue,
-    /// first - submit.
     FirstByte,
     /// From the writer's stamp.
     EndToEnd,
@@ -101,16 +93,13 @@ impl Measure {
 /// One latency distribution.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// The operation.
     pub op: OpKind,
     /// `read`, or `workload read` when there are several workloads.
     pub name: String,
-    /// What was timed.
     pub measure: Measure,
     /// Whether it is the run's main measure: end to end where there is one, response when
     /// rate-limited, else service.
     pub main: bool,
-    /// Successful I/Os.
     pub count: u64,
     /// Successful I/Os per second.
     pub iops: f64,
@@ -124,7 +113,6 @@ pub struct Series {
     pub curve: Vec<CurvePoint>,
     /// Share of slowest I/Os below which the curve is not resolved.
     pub resolved_share: f64,
-    /// Resolved nines.
     pub nines: Vec<NinePoint>,
     /// What the SLC factors are made of; the main measure only.
     pub slc: Option<SlcLine>,
@@ -148,7 +136,6 @@ pub struct Bin {
     pub lo_ns: u64,
     /// Upper edge, ns.
     pub hi_ns: u64,
-    /// I/Os.
     pub count: u64,
     /// I/Os per second.
     pub per_s: f64,
@@ -166,7 +153,6 @@ pub struct CurvePoint {
 /// A resolved nine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NinePoint {
-    /// How many nines.
     pub k: u32,
     /// Its value, ns.
     pub ns: u64,
@@ -181,7 +167,6 @@ pub struct NinePoint {
 /// Values over time of one operation.
 #[derive(Debug, Clone)]
 pub struct Track {
-    /// The operation.
     pub op: OpKind,
     /// As in [`Series::name`].
     pub name: String,
@@ -213,7 +198,6 @@ pub struct TrackPoint {
 /// I/Os counted on a grid of time and log latency.
 #[derive(Debug, Clone)]
 pub struct Heat {
-    /// The operation.
     pub op: OpKind,
     /// As in [`Series::name`].
     pub name: String,
@@ -228,11 +212,9 @@ pub struct Heat {
 /// The slowest I/Os of one operation.
 #[derive(Debug, Clone)]
 pub struct Slowest {
-    /// The operation.
     pub op: OpKind,
     /// As in [`Series::name`].
     pub name: String,
-    /// The I/Os.
     pub points: Vec<SlowPoint>,
 }
 

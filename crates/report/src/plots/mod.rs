@@ -27,7 +27,6 @@ pub use data::{Group, Overlay};
 pub struct Chart {
     /// Stable id, used in page anchors.
     pub id: &'static str,
-    /// Heading.
     pub title: &'static str,
     /// One line: how to read it.
     pub read: &'static str,
@@ -147,11 +146,9 @@ pub enum AxisKind {
     Number,
     /// Bytes per second.
     Bytes,
-    /// Bytes.
     Size,
     /// Share of I/Os not finished yet, falling: 90 %, 99 %, 99.9 %.
     Nines,
-    /// Per cent.
     Percent,
     /// Seconds since the start.
     Elapsed,
@@ -160,7 +157,6 @@ pub enum AxisKind {
 /// A row of buttons above a figure, of which one is active.
 #[derive(Debug, Clone, Serialize)]
 pub struct Switch {
-    /// What it switches.
     pub label: String,
     /// The choices; the first one is active at first.
     pub choices: Vec<Choice>,
@@ -169,7 +165,6 @@ pub struct Switch {
 /// One button: what it changes in traces and layout.
 #[derive(Debug, Clone, Serialize)]
 pub struct Choice {
-    /// Its text.
     pub label: String,
     /// Changes to trace attributes.
     pub data: serde_json::Value,
@@ -184,13 +179,10 @@ pub struct Figure {
     pub id: String,
     /// Heading when a chart has several figures.
     pub title: Option<String>,
-    /// Traces and layout.
     pub plot: Plot,
-    /// Height in pixels.
     pub height: usize,
     /// Kind of each axis.
     pub axes: BTreeMap<&'static str, AxisKind>,
-    /// Buttons.
     pub switches: Vec<Switch>,
     /// Whether two of these fit beside each other.
     pub half: bool,

@@ -162,9 +162,7 @@ pub fn latency_range(values: impl Iterator<Item = (u64, u64)>) -> Option<(f64, f
 /// Scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// Equal distances.
     Linear,
-    /// Equal ratios.
     Log,
 }
 

@@ -10,7 +10,6 @@ use super::{
 /// are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// Kind of operation.
     pub op: OpKind,
     /// target x file_size + offset, bytes; 0 for an fsync.
     pub global: u64,
@@ -27,7 +26,6 @@ pub struct Sample {
     pub complete: i64,
     /// Time of the sync inside a write, ns.
     pub sync_ns: Option<u64>,
-    /// Key number.
     pub key: u64,
 }
 

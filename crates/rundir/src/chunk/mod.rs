@@ -54,7 +54,6 @@ pub struct Columns {
     pub sync: bool,
     /// More sizes than the table holds: the size in bytes.
     pub size: bool,
-    /// Key number.
     pub key: bool,
 }
 
@@ -90,13 +89,11 @@ impl Columns {
 pub struct Header {
     /// Worker number over all workloads.
     pub worker: u16,
-    /// Workload index.
     pub workload: u16,
     /// Phase index in the manifest's list.
     pub phase: u16,
     /// Number of this chunk among the worker's chunks, from 0.
     pub seq: u32,
-    /// Optional words.
     pub columns: Columns,
     /// log2 of the offset unit (the alignment of all offsets).
     pub unit_shift: u8,

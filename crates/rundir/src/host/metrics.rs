@@ -7,9 +7,7 @@ pub struct Metric {
     pub source: &'static str,
     /// Name; that of iostat -x for disks.
     pub name: &'static str,
-    /// Unit.
     pub unit: &'static str,
-    /// Meaning.
     pub about: &'static str,
     /// The state at the end of the window, not something that happened in it.
     pub state: bool,

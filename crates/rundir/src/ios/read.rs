@@ -99,15 +99,10 @@ pub struct Batch {
     pub workload: Vec<u16>,
     /// Worker over all workloads.
     pub worker: Vec<u16>,
-    /// Kind of operation.
     pub op: Vec<OpKind>,
-    /// File or endpoint.
     pub target: Vec<u16>,
-    /// Byte offset.
     pub offset: Vec<Option<u64>>,
-    /// Key number.
     pub key: Vec<Option<u64>>,
-    /// Bytes asked.
     pub size: Vec<u64>,
     /// Bytes moved; `None` means equal to `size`.
     pub moved: Vec<Option<u64>>,
@@ -117,11 +112,9 @@ pub struct Batch {
     pub intended: Vec<Option<i64>>,
     /// The writer's stamp, end to end.
     pub origin: Vec<Option<i64>>,
-    /// Just before submit.
     pub submit: Vec<i64>,
     /// After the flush that issued it.
     pub issued: Vec<Option<i64>>,
-    /// First byte.
     pub first: Vec<Option<i64>>,
     /// Directly after the poll that returned it.
     pub complete: Vec<i64>,

@@ -19,7 +19,6 @@ use crate::{names, table};
 /// What rows share that one worker made in one phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowKey<'a> {
-    /// Phase.
     pub phase: &'a str,
     /// Index of the workload in the plan.
     pub workload: u16,

@@ -40,7 +40,6 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Nothing measured yet.
     pub fn new(programs: Arc<Programs>, workers: usize) -> Cost {
         Cost {
             programs,

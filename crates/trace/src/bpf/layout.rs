@@ -44,7 +44,6 @@ pub const NOWHERE: u64 = u64::MAX;
 pub struct Slot {
     /// Token of the operation in flight, 0 when there is none.
     pub token: AtomicU64,
-    /// Its submit stamp.
     pub begin: AtomicU64,
     /// Index of its thread; written once.
     pub worker: AtomicU64,
@@ -129,7 +128,6 @@ pub struct Earlier(pub [Round; EARLIER]);
 #[repr(C)]
 pub struct Thread {
     pub pid: AtomicU32,
-    /// Its first slot.
     pub slot: AtomicU32,
     /// How many slots it has.
     pub depth: AtomicU32,
@@ -156,7 +154,6 @@ pub enum EventKind {
     Off,
     /// A part was queued by another process.
     Held,
-    /// Somebody else's I/O.
     Neighbour,
     /// A journal's commit ended.
     Commit,

@@ -27,11 +27,8 @@ use crate::tally::Tally;
 pub struct Common {
     /// The programs' memory.
     pub programs: Arc<Programs>,
-    /// Full batches.
     pub full: Sender<Batch>,
-    /// Empty batches.
     pub spare: Receiver<Batch>,
-    /// Counts.
     pub tally: Arc<Tally>,
     /// Every I/O is kept.
     pub all: bool,
@@ -41,7 +38,6 @@ pub struct Common {
     pub threshold: Option<u64>,
     /// An operation's offset is one in the only file.
     pub plain: bool,
-    /// What is measured.
     pub path: Option<PathBuf>,
     /// Makes tokens unlike those of other processes.
     pub nonce: u64,

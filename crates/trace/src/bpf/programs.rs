@@ -177,7 +177,6 @@ pub struct Programs {
     ebpf: Mutex<Ebpf>,
     /// Loaded, and attached when they are wanted.
     ready: Mutex<Vec<&'static Program>>,
-    /// Operations in flight.
     pub slots: Region<Slot>,
     /// Earlier parts of each.
     pub earlier: Region<Earlier>,
@@ -189,15 +188,12 @@ pub struct Programs {
     pub counters: Region<AtomicU64>,
     /// Thread id to index.
     pub tids: Mutex<HashMap<MapData, u32, u32>>,
-    /// Attached or not.
     pub info: Vec<ProgramInfo>,
 }
 
 /// A program that comes and goes.
 enum Issue {
-    /// Attached.
     There(Link),
-    /// Taken away.
     Away,
     /// The kernel refuses it.
     Missing,

@@ -47,7 +47,6 @@ impl Pulse {
         }
     }
 
-    /// After each sleep.
     pub fn look(&mut self) {
         let stamp = self.programs.threads.get(PLACE).last_in.load(Relaxed);
         self.beat.look(stamp);

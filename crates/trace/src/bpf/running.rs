@@ -21,9 +21,7 @@ pub struct Running {
 /// Why an I/O is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
-    /// It is not.
     No,
-    /// It is slow.
     Slow,
     /// It is one of the first, or the next of a regular sample.
     Sample,

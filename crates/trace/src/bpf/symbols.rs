@@ -8,7 +8,6 @@ use crate::Sys;
 /// Names of functions by address.
 #[derive(Debug, Default)]
 pub struct Symbols {
-    /// Sorted by address.
     list: Vec<(u64, Box<str>)>,
 }
 

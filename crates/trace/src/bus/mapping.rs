@@ -23,11 +23,8 @@ pub struct Mapping {
     /// How long it took; or give `end`.
     #[serde(default)]
     pub latency: Option<TimeColumn>,
-    /// What it was.
     pub opcode: OpcodeColumn,
-    /// Its first block.
     pub lba: LbaColumn,
-    /// How many blocks.
     pub blocks: BlocksColumn,
     /// Only lines with this value in that column, like a namespace.
     #[serde(default)]
@@ -38,7 +35,6 @@ pub struct Mapping {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimeColumn {
-    /// Its heading.
     pub column: String,
     /// Unit of its numbers.
     pub unit: Unit,
@@ -48,7 +44,6 @@ pub struct TimeColumn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
-    /// Seconds.
     S,
     /// Milliseconds.
     Ms,
@@ -62,18 +57,13 @@ pub enum Unit {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpcodeColumn {
-    /// Its heading.
     pub column: String,
-    /// Reads.
     #[serde(default)]
     pub read: Vec<String>,
-    /// Writes.
     #[serde(default)]
     pub write: Vec<String>,
-    /// Deallocations.
     #[serde(default)]
     pub trim: Vec<String>,
-    /// Flushes.
     #[serde(default)]
     pub flush: Vec<String>,
 }
@@ -82,7 +72,6 @@ pub struct OpcodeColumn {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LbaColumn {
-    /// Its heading.
     pub column: String,
     /// Bytes of a block. Default: 512.
     #[serde(default)]
@@ -96,7 +85,6 @@ pub struct LbaColumn {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlocksColumn {
-    /// Its heading.
     pub column: String,
     /// Zero means one block, as in the command itself. Default: false.
     #[serde(default)]
@@ -112,7 +100,6 @@ pub struct BlocksColumn {
 pub struct Only {
     /// Heading of the column.
     pub column: String,
-    /// Its value.
     pub value: String,
 }
 

@@ -24,7 +24,6 @@ const LEAST: f64 = 0.95;
 pub struct Joined {
     /// I/Os of the run.
     pub ios: usize,
-    /// Matching.
     pub matched: Matched,
     /// How the clocks relate.
     pub clock: ClockFit,

@@ -22,7 +22,6 @@ pub struct BlockIo {
     pub dev: Box<str>,
     /// First sector of 512 bytes.
     pub sector: u64,
-    /// Bytes.
     pub bytes: u64,
     /// Read, write, trim or fsync (a flush).
     pub op: OpKind,
@@ -34,11 +33,9 @@ pub struct BlockIo {
     pub insert: Option<i64>,
     /// Given to the driver.
     pub issued: Option<i64>,
-    /// Done.
     pub done: i64,
     /// Thread that queued it.
     pub pid: u64,
-    /// Its name.
     pub comm: Box<str>,
 }
 
@@ -67,18 +64,14 @@ impl BlockIo {
 pub enum TraceClock {
     /// CLOCK_MONOTONIC, with one moment of it and of wall time where the trace says so.
     Monotonic(Option<(i64, i64)>),
-    /// Its own.
     Unknown,
 }
 
 /// A trace that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
-    /// The tool.
     pub tool: &'static str,
-    /// Completed block I/Os.
     pub ios: Vec<BlockIo>,
-    /// Its clock.
     pub clock: TraceClock,
     /// What a reader should know: lines left out, a cut end.
     pub notes: Vec<String>,

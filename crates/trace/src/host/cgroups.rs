@@ -27,7 +27,6 @@ pub(crate) struct CpuLimit {
 type Group = (PathBuf, Arc<str>, Option<(u64, u64)>);
 
 impl CpuLimit {
-    /// Finds the groups.
     pub fn new(sys: &Sys) -> CpuLimit {
         let root = sys.path("/sys/fs/cgroup");
         let name = |file: &PathBuf| {

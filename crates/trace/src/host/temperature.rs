@@ -26,7 +26,6 @@ pub(crate) struct Temperature {
 }
 
 impl Temperature {
-    /// Finds the sensors.
     pub fn new(sys: &Sys) -> Temperature {
         let mut sensors = Vec::new();
         for chip in sys.names(HWMON) {

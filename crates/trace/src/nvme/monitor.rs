@@ -76,7 +76,6 @@ impl FromStr for Thresholds {
 /// The monitor before and after a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed {
-    /// As it was.
     pub before: LatencyMonitor,
     /// As the drive shows it afterwards.
     pub after: LatencyMonitor,

@@ -9,11 +9,8 @@ use super::{le, wrong_size};
 /// What a controller says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// PCI vendor id.
     pub vendor: u16,
-    /// Model.
     pub model: String,
-    /// Firmware.
     pub firmware: String,
     /// Entries the error log holds.
     pub error_entries: u16,

@@ -11,17 +11,12 @@ use super::schedstat::Reading;
 /// One I/O that is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kept {
-    /// Kind of operation.
     pub op: OpKind,
     /// See `taillight_rundir::layers::flags`.
     pub flags: u32,
-    /// Submit stamp.
     pub submit: i64,
-    /// Complete stamp.
     pub complete: i64,
-    /// Byte offset.
     pub offset: u64,
-    /// Bytes.
     pub size: u64,
     /// The worker's counters right after it, when it was slow; read since `complete`.
     pub reading: Option<Reading>,

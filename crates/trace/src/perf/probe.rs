@@ -29,7 +29,6 @@ const QUEUED_EACH: std::ops::RangeInclusive<usize> = 1 << 10..=1 << 14;
 pub struct Arrival {
     /// Number over all workloads.
     pub worker: u16,
-    /// Its thread.
     pub tid: u32,
     /// When its log begins, ns.
     pub at: i64,
@@ -37,7 +36,6 @@ pub struct Arrival {
     pub ring: std::io::Result<Ring>,
     /// Its counters at that time: each record that follows is one more arrival on the CPU.
     pub first: Option<Reading>,
-    /// Its kept I/Os.
     pub queue: Arc<Queue>,
 }
 
@@ -62,7 +60,6 @@ fn begin(ring: &mut Ring, schedstat: &Schedstat) -> Option<Reading> {
 pub struct Common {
     /// Where workers announce themselves.
     pub arrivals: Sender<Arrival>,
-    /// Counts.
     pub tally: Arc<Tally>,
     /// Every I/O is kept.
     pub all: bool,

@@ -16,7 +16,6 @@ const IDENTITY: usize = 16;
 pub enum Record {
     /// It left the CPU: preempted, or because it waits.
     Out { at: i64, preempted: bool },
-    /// It came back.
     In { at: i64 },
     /// So many records found no room before this time.
     Lost { at: i64, count: u64 },

@@ -17,7 +17,6 @@ use super::schedstat::Reading;
 /// One stretch off the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stretch {
-    /// When it left.
     pub from: i64,
     /// When it came back.
     pub to: i64,
@@ -58,7 +57,6 @@ const USUAL_MIN: u64 = 100;
 /// Lengths of the stretches between two readings, ns.
 #[derive(Debug, Default)]
 struct Sums {
-    /// After a preemption.
     taken: u64,
     /// Long ones that began asleep.
     long: u64,
@@ -115,7 +113,6 @@ impl Stretches {
         }
     }
 
-    /// Takes a record.
     pub fn add(&mut self, record: Record) {
         match record {
             Record::Out { at, preempted } => {

@@ -36,7 +36,6 @@ pub struct Of {
     pub at: Pct,
     /// Its value, ns.
     pub ns: u64,
-    /// Successful I/Os.
     pub count: u64,
 }
 

@@ -16,7 +16,6 @@ use crate::run::series;
 /// A judged probe.
 #[derive(Debug, Clone, Copy)]
 pub struct Judged {
-    /// The verdict.
     pub verdict: Verdict,
     /// What it rests on.
     pub reason: ProbeReason,
@@ -28,16 +27,13 @@ pub struct Judged {
     pub count: u64,
     /// The percentile and the ends of its interval.
     pub ns: Option<u64>,
-    /// Lower end.
     pub lo_ns: Option<u64>,
-    /// Upper end.
     pub hi_ns: Option<u64>,
     /// Whether the interval is the one by episodes.
     pub clustered: bool,
 }
 
 impl Default for Judged {
-    /// Nothing is known.
     fn default() -> Judged {
         Judged {
             verdict: Verdict::Undecided {

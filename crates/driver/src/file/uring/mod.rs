@@ -66,7 +66,6 @@ pub struct UringSession {
 
 /// What all sessions of a target share.
 pub struct Shared {
-    /// The files.
     pub files: Arc<Vec<OwnedFd>>,
     /// How rings are made.
     pub setup: Setup,

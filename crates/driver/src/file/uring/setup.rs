@@ -23,9 +23,7 @@ pub struct Setup {
     pub sqpoll: bool,
     /// CPU of that thread.
     pub sqpoll_cpu: Option<u32>,
-    /// Buffers are registered.
     pub fixed_buffers: bool,
-    /// Files are registered.
     pub registered_files: bool,
     /// Worker threads of a ring at most; 0 leaves it to the kernel.
     pub io_workers: u32,

@@ -38,10 +38,8 @@ pub enum Entry {
     },
     /// fdatasync (true) or fsync.
     Sync {
-        /// Data only.
         data: bool,
     },
-    /// Punch a hole.
     Punch,
     /// Discard on a block device.
     Discard,
@@ -54,7 +52,6 @@ pub struct Place {
     pub file: u16,
     /// Local slot, for the buffer.
     pub slot: u32,
-    /// Byte offset.
     pub offset: u64,
     /// Bytes; at most the buffer's size for reads and writes.
     pub len: u64,

@@ -15,9 +15,7 @@ pub enum Compression {
     /// Left to LevelDB (Snappy where it is built in).
     #[default]
     Default,
-    /// None.
     None,
-    /// Snappy.
     Snappy,
 }
 

@@ -9,11 +9,9 @@ const MIB: f64 = 1_048_576.0;
 pub struct Compactions {
     /// Table files, all levels.
     pub files: f64,
-    /// Bytes in them.
     pub table_bytes: f64,
     /// Time spent compacting, ns.
     pub time_ns: f64,
-    /// Bytes compactions read.
     pub read_bytes: f64,
     /// Bytes compactions and memtables wrote.
     pub written_bytes: f64,

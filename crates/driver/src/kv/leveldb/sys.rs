@@ -99,7 +99,6 @@ pub struct Settings {
     pub compress: Option<bool>,
     /// Bytes of a memtable.
     pub write_buffer: Option<usize>,
-    /// Open files.
     pub open_files: Option<u32>,
     /// Bytes of a block before compression.
     pub block_size: Option<usize>,
@@ -267,7 +266,6 @@ impl Db {
         })
     }
 
-    /// A property.
     pub fn property(&self, name: &'static std::ffi::CStr) -> Option<String> {
         let api = &self.library.api;
         // SAFETY: the database is open; returns null or a string that leveldb_free releases.

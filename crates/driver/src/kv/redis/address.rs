@@ -8,16 +8,13 @@ const PORT: u16 = 6379;
 /// A server's place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// Host and port.
     Tcp(String, u16),
-    /// A socket file.
     Unix(String),
 }
 
 /// A server and the number of a database in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// Where it listens.
     pub place: Place,
     /// Database, as SELECT numbers them.
     pub db: u32,

@@ -54,7 +54,6 @@ pub enum Reply<'a> {
     Error(&'a [u8]),
     /// `:1`.
     Number(i64),
-    /// A string.
     Bulk(&'a [u8]),
     /// No such string, or no such array.
     Nil,
@@ -69,7 +68,6 @@ pub enum Parsed<'a> {
     Whole(Reply<'a>, usize),
     /// Not whole before there are at least so many bytes.
     Needs(usize),
-    /// No RESP.
     Broken,
 }
 

@@ -33,11 +33,8 @@ pub struct Shape {
 /// What a reply is to.
 #[derive(Debug, Clone, Copy)]
 enum Expect {
-    /// GET.
     Value,
-    /// MGET.
     Values,
-    /// HGETALL.
     Fields,
     /// HMGET of all fields in order, or HMGET of one.
     Named(Option<u16>),

@@ -226,7 +226,6 @@ impl Wire {
 pub enum Said {
     /// A string or a number.
     Text(Vec<u8>),
-    /// Nothing there.
     Nil,
     /// Strings; an array inside shows as an empty one, then its own.
     List(Vec<Vec<u8>>),

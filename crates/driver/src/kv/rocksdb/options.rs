@@ -20,17 +20,13 @@ pub enum Compression {
     /// Left to RocksDB (Snappy where it is built in).
     #[default]
     Default,
-    /// None.
     None,
-    /// Snappy.
     Snappy,
-    /// zlib.
     Zlib,
     /// LZ4.
     Lz4,
     /// LZ4, the slow strong kind.
     Lz4hc,
-    /// Zstandard.
     Zstd,
 }
 
@@ -55,9 +51,7 @@ impl Compression {
 pub struct RocksOptions {
     /// File or soname of the library; empty = the system's.
     pub library: String,
-    /// RocksDB option string.
     pub options: String,
-    /// RocksDB options file.
     pub options_file: String,
     /// Column family in use.
     pub column_family: String,

@@ -108,7 +108,6 @@ const COUNTERS_ONLY: c_int = 2;
 /// The library, loaded.
 #[derive(Clone)]
 pub struct Library {
-    /// Its functions.
     pub api: Arc<Api>,
     /// The file it was loaded from.
     pub file: Option<PathBuf>,
@@ -175,7 +174,6 @@ unsafe impl Send for Options {}
 unsafe impl Sync for Options {}
 
 impl Options {
-    /// RocksDB's defaults.
     pub fn new(library: &Library) -> Options {
         // SAFETY: creates an object that `drop` destroys.
         let raw = unsafe { (library.api.options_create)() };
@@ -256,7 +254,6 @@ pub struct Db {
     /// The library it belongs to.
     pub library: Library,
     options: Options,
-    /// The C object.
     pub raw: Obj,
     /// Every family's handle: RocksDB opens all or none.
     families: Vec<Obj>,
@@ -268,7 +265,6 @@ pub struct Db {
     pub wal: bool,
     /// What the manifest says about it.
     pub facts: Vec<(String, String)>,
-    /// Counters are on.
     pub counts: bool,
     /// What RocksDB said when a write failed first.
     broken: OnceLock<String>,

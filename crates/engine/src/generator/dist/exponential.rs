@@ -54,7 +54,6 @@ impl Exponential {
         last.checked_sub(back).unwrap_or(OUTSIDE)
     }
 
-    /// A standard exponential.
     #[inline]
     fn standard(&self, rng: &mut Rng) -> f64 {
         loop {

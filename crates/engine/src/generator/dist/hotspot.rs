@@ -36,7 +36,6 @@ impl Hotspot {
         })
     }
 
-    /// One item.
     #[inline]
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         let hot = unit(rng) < self.ops;

@@ -30,7 +30,6 @@ impl Lengths {
         Ok(Lengths { min, span, over })
     }
 
-    /// One length.
     #[inline]
     pub fn draw(&mut self, rng: &mut Rng) -> u64 {
         self.min + self.over.draw(rng, self.span)

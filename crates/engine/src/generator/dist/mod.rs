@@ -52,7 +52,6 @@ const MOST_REDRAWS: u32 = 4096;
 /// A distribution as asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DistSpec {
-    /// Each item alike.
     Uniform,
     /// Rank k (from 1) in proportion to `k^-theta`, exact; item 0 is the hottest.
     Zipf {

@@ -63,7 +63,6 @@ impl Normal {
         if x >= 0.0 { x as u64 } else { OUTSIDE }
     }
 
-    /// A standard normal.
     #[inline]
     fn standard(&self, rng: &mut Rng) -> f64 {
         loop {

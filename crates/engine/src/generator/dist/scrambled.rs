@@ -59,7 +59,6 @@ impl Scrambled {
         }
     }
 
-    /// One key.
     #[inline]
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         self.at(unit(rng))

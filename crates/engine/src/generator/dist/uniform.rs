@@ -17,7 +17,6 @@ impl Uniform {
         Uniform { n }
     }
 
-    /// One item.
     #[inline]
     pub fn draw(self, rng: &mut Rng) -> u64 {
         below(rng.next_u64(), self.n)

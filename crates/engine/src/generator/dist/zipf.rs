@@ -25,7 +25,6 @@ const TWO_64: f64 = 18_446_744_073_709_551_616.0;
 struct Step {
     /// First rank, from 1.
     start: u64,
-    /// How many.
     width: u64,
     /// The acceptance of the last rank, of 2^64: the lowest of the step.
     surely: u64,
@@ -71,7 +70,6 @@ impl Zipf {
         })
     }
 
-    /// One item.
     #[inline]
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         loop {

@@ -63,7 +63,6 @@ impl Zoned {
         })
     }
 
-    /// One item.
     #[inline]
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         let (start, width) = self.ranges[self.choice.pick(rng.next_u64())];

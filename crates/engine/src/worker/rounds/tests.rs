@@ -101,7 +101,6 @@ struct Case {
 struct Came {
     seen: Vec<(OpKind, u64, Vec<u8>)>,
     ios: Vec<Record>,
-    /// Interval, operations, failures.
     parts: Vec<(u32, u64, u64)>,
     end: WorkerEnd,
     /// One past the last acknowledged key.

@@ -28,9 +28,7 @@ pub enum Message {
     /// One interval of one worker.
     Part(Box<Part>),
     /// The worker has finished; no more parts.
-    Done {
-        worker: u16,
-    },
+    Done { worker: u16 },
 }
 
 /// Boundaries of the load on the clock, the same for all workers.

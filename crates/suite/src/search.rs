@@ -96,9 +96,7 @@ pub enum Outcome {
         above: f64,
     },
     /// The upper end passed twice: the true answer may lie above the range.
-    TopOfRange {
-        value: f64,
-    },
+    TopOfRange { value: f64 },
     /// The lower end fails.
     NothingPasses,
     /// Neither: the lower end could not be decided, or no answer passed a second time.

@@ -8,10 +8,7 @@ pub enum Uring {
     /// A ring can be made.
     Works,
     /// It cannot: why, and what to do.
-    Blocked {
-        why: String,
-        fix: String,
-    },
+    Blocked { why: String, fix: String },
 }
 
 /// Makes a small ring and lets it go.

@@ -37,18 +37,11 @@ impl Default for SimOptions {
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Service {
     /// Always `time`.
-    Constant {
-        time: Span,
-    },
+    Constant { time: Span },
     /// Uniform from `min` to `max`, both included.
-    Uniform {
-        min: Span,
-        max: Span,
-    },
+    Uniform { min: Span, max: Span },
     /// Exponential with this mean, rounded to whole ns.
-    Exponential {
-        mean: Span,
-    },
+    Exponential { mean: Span },
     /// `common`, except every `every`-th operation, which takes `rare`.
     Bimodal {
         common: Span,

@@ -15,10 +15,18 @@ const IDENTITY: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record {
     /// It left the CPU: preempted, or because it waits.
-    Out { at: i64, preempted: bool },
-    In { at: i64 },
+    Out {
+        at: i64,
+        preempted: bool,
+    },
+    In {
+        at: i64,
+    },
     /// So many records found no room before this time.
-    Lost { at: i64, count: u64 },
+    Lost {
+        at: i64,
+        count: u64,
+    },
 }
 
 /// Reads the records, in order. What cannot be a record ends the list.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
-use taillight_driver::{Admin, OpenSpec};
+use taillight_driver::{AdminAction, OpenSpec};
 use taillight_report::Frame;
 use taillight_suite::stay::Stay;
 use taillight_suite::ycsb::{self, Phase};
@@ -159,7 +159,7 @@ fn all<'a>(steps: &'a [Step], stay: &Stay) -> (Exit, Vec<(&'a str, PathBuf)>) {
 /// in the store's files, both outside of what is measured.
 fn one(step: &Step, stay: &Stay, first: u16, used: bool) -> Result<run::Done> {
     if step.load && used {
-        stay.target().admin(Admin::Purge)?;
+        stay.target().admin(AdminAction::Purge)?;
     }
     let signals = Signals::install()?;
     let order = run::Order {
@@ -171,7 +171,7 @@ fn one(step: &Step, stay: &Stay, first: u16, used: bool) -> Result<run::Done> {
     };
     let done = run::on(&order, |_, _| Ok((stay.view(first), 0)))?;
     if step.load {
-        stay.target().admin(Admin::Flush)?;
+        stay.target().admin(AdminAction::Flush)?;
     }
     Ok(done)
 }

@@ -19,11 +19,11 @@ use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Stamp, Status};
 pub use keyed::keyed_plan;
 
 use crate::contract::{
-    Admin, Completion, Driver, OpenSpec, Session, SessionSpec, Submitted, Target,
+    AdminAction, Completion, Driver, OpenSpec, Session, SessionSpec, Submitted, Target,
 };
 
 /// A driver with a plan to open it by.
-pub struct Case<'a> {
+pub struct TestCase<'a> {
     pub driver: &'a dyn Driver,
     /// The plan; [`plan`] makes one.
     pub plan: Plan,
@@ -33,7 +33,7 @@ pub struct Case<'a> {
 
 /// How a check ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CheckResult {
     /// The driver keeps the rule.
     Kept,
     /// The rule is not for this driver.
@@ -42,8 +42,8 @@ pub enum Outcome {
     Broken(String),
 }
 
-type Checked = Result<Outcome, String>;
-type Check = fn(&Bench<'_>) -> Checked;
+type Checked = Result<CheckResult, String>;
+type Check = fn(&CheckContext<'_>) -> Checked;
 
 /// Every check by name.
 const CHECKS: [(&str, Check); 19] = [
@@ -72,7 +72,7 @@ const CHECKS: [(&str, Check); 19] = [
 ///
 /// # Errors
 /// When the target cannot be opened or closed at all.
-pub fn run(case: &Case<'_>) -> Result<Vec<(&'static str, Outcome)>, String> {
+pub fn run(case: &TestCase<'_>) -> Result<Vec<(&'static str, CheckResult)>, String> {
     let text = |e: taillight_core::Error| e.to_string();
     let caps = case.driver.capabilities(&case.plan.target).map_err(text)?;
     let spec = OpenSpec {
@@ -81,11 +81,11 @@ pub fn run(case: &Case<'_>) -> Result<Vec<(&'static str, Outcome)>, String> {
         destroy: case.destroy,
     };
     let target = case.driver.open(&spec, &mut |_| true).map_err(text)?;
-    let bench = Bench { case, caps, target };
+    let bench = CheckContext { case, caps, target };
     if !bench.caps.addressed {
         keyed::load(&bench)?;
     }
-    let outcome = |check: Check| check(&bench).unwrap_or_else(Outcome::Broken);
+    let outcome = |check: Check| check(&bench).unwrap_or_else(CheckResult::Broken);
     let outcomes = CHECKS
         .iter()
         .map(|(name, check)| (*name, outcome(*check)))
@@ -145,8 +145,8 @@ pub fn plan(target: TargetPlan, ops: &[OpKind], block: u64, depth: u32) -> Plan 
 }
 
 /// An opened target and what the checks ask about it.
-struct Bench<'a> {
-    case: &'a Case<'a>,
+struct CheckContext<'a> {
+    case: &'a TestCase<'a>,
     caps: Capabilities,
     target: Box<dyn Target>,
 }
@@ -154,7 +154,7 @@ struct Bench<'a> {
 /// How long a completion may take before the check calls it lost.
 const PATIENCE_NS: u64 = 30_000_000_000;
 
-impl Bench<'_> {
+impl CheckContext<'_> {
     fn depth(&self) -> u32 {
         self.case
             .plan
@@ -260,7 +260,7 @@ fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String>
     if holds { Ok(()) } else { Err(otherwise()) }
 }
 
-fn options(b: &Bench<'_>) -> Checked {
+fn options(b: &CheckContext<'_>) -> Checked {
     let mut target = b.case.plan.target.clone();
     let resolve = |t: &TargetPlan| b.case.driver.resolve(t).map_err(|e| e.to_string());
     target.options = resolve(&target)?;
@@ -276,12 +276,12 @@ fn options(b: &Bench<'_>) -> Checked {
         .options
         .insert("no_such_option".to_owned(), toml::Value::Boolean(true));
     match b.case.driver.resolve(&target) {
-        Err(e) if e.kind() == ErrorKind::Usage => Ok(Outcome::Kept),
+        Err(e) if e.kind() == ErrorKind::Usage => Ok(CheckResult::Kept),
         other => Err(format!("an unknown option is not refused: {other:?}")),
     }
 }
 
-fn buffers(b: &Bench<'_>) -> Checked {
+fn buffers(b: &CheckContext<'_>) -> Checked {
     let mut session = b.session()?;
     let align = b.target.geometry().align.max(1) as usize;
     for slot in 0..b.depth() {
@@ -300,10 +300,10 @@ fn buffers(b: &Bench<'_>) -> Checked {
             ensure(whole, || format!("slot {slot} shares memory with another"))?;
         }
     }
-    Ok(Outcome::Kept)
+    Ok(CheckResult::Kept)
 }
 
-fn tokens(b: &Bench<'_>) -> Checked {
+fn tokens(b: &CheckContext<'_>) -> Checked {
     let mut session = b.session()?;
     let depth = b.depth();
     let total = u64::from(depth) * 8;
@@ -350,10 +350,10 @@ fn tokens(b: &Bench<'_>) -> Checked {
     ensure(free.len() == depth as usize, || {
         "more completions than operations".into()
     })?;
-    Ok(Outcome::Kept)
+    Ok(CheckResult::Kept)
 }
 
-fn full(b: &Bench<'_>) -> Checked {
+fn full(b: &CheckContext<'_>) -> Checked {
     let mut session = b.session()?;
     let mut in_flight = 0;
     for slot in 0..b.depth() {
@@ -368,7 +368,7 @@ fn full(b: &Bench<'_>) -> Checked {
         }
     }
     if in_flight == 0 {
-        return Ok(Outcome::NotForIt("it has no queue"));
+        return Ok(CheckResult::NotForIt("it has no queue"));
     }
     let op = b.op(OpKind::Read, 0);
     let answer = session
@@ -388,12 +388,12 @@ fn full(b: &Bench<'_>) -> Checked {
     ensure(out.iter().all(|c| c.token.generation() == 1), || {
         "Full accepted it".into()
     })?;
-    Ok(Outcome::Kept)
+    Ok(CheckResult::Kept)
 }
 
-fn read_back(b: &Bench<'_>) -> Checked {
+fn read_back(b: &CheckContext<'_>) -> Checked {
     if !(b.caps.stores_data && b.can(OpKind::Read) && b.can(OpKind::Write)) {
-        return Ok(Outcome::NotForIt("it stores no data"));
+        return Ok(CheckResult::NotForIt("it stores no data"));
     }
     let mut session = b.session()?;
     let geometry = b.target.geometry();
@@ -421,12 +421,12 @@ fn read_back(b: &Bench<'_>) -> Checked {
             .all(|(i, x)| *x == byte(n, i));
         ensure(same, || format!("block {n} is not what was written"))?;
     }
-    Ok(Outcome::Kept)
+    Ok(CheckResult::Kept)
 }
 
-fn sync_after_write(b: &Bench<'_>) -> Checked {
+fn sync_after_write(b: &CheckContext<'_>) -> Checked {
     if !(b.caps.sync && b.caps.stores_data && b.can(OpKind::Write)) {
-        return Ok(Outcome::NotForIt("it has no durable writes"));
+        return Ok(CheckResult::NotForIt("it has no durable writes"));
     }
     let mut session = b.session()?;
     for kind in [None, Some(SyncKind::Fdatasync), Some(SyncKind::Fsync)] {
@@ -467,10 +467,10 @@ fn sync_after_write(b: &Bench<'_>) -> Checked {
         out.len() as u32 == b.depth() && out.iter().all(good),
         || format!("{out:?}"),
     )?;
-    Ok(Outcome::Kept)
+    Ok(CheckResult::Kept)
 }
 
-fn every_op(b: &Bench<'_>) -> Checked {
+fn every_op(b: &CheckContext<'_>) -> Checked {
     let planned = |kind| {
         let mut mixes = b.case.plan.workloads.iter().flat_map(|w| &w.mix);
         mixes.any(|part| part.op == kind)
@@ -485,12 +485,12 @@ fn every_op(b: &Bench<'_>) -> Checked {
     if !b.caps.addressed {
         b.one(session.as_mut(), &b.op(OpKind::Write, 2))?;
     }
-    Ok(Outcome::Kept)
+    Ok(CheckResult::Kept)
 }
 
-fn past_the_end(b: &Bench<'_>) -> Checked {
+fn past_the_end(b: &CheckContext<'_>) -> Checked {
     if !(b.caps.stores_data && b.caps.addressed) {
-        return Ok(Outcome::NotForIt("it has no end"));
+        return Ok(CheckResult::NotForIt("it has no end"));
     }
     let mut session = b.session()?;
     // Far behind any file; within what a file offset can be.
@@ -502,12 +502,12 @@ fn past_the_end(b: &Bench<'_>) -> Checked {
     ensure(!c.status.is_ok() && c.moved < op.size, || {
         format!("ended {c:?}")
     })?;
-    Ok(Outcome::Kept)
+    Ok(CheckResult::Kept)
 }
 
-fn unaligned(b: &Bench<'_>) -> Checked {
+fn unaligned(b: &CheckContext<'_>) -> Checked {
     if !b.caps.stores_data || b.target.geometry().align < 2 {
-        return Ok(Outcome::NotForIt("any offset will do"));
+        return Ok(CheckResult::NotForIt("any offset will do"));
     }
     let mut session = b.session()?;
     let op = Op {
@@ -519,10 +519,10 @@ fn unaligned(b: &Bench<'_>) -> Checked {
     ensure(c.status.is_ok() || c.status > Status::OK, || {
         format!("ended {c:?}")
     })?;
-    Ok(Outcome::Kept)
+    Ok(CheckResult::Kept)
 }
 
-fn poll_nothing(b: &Bench<'_>) -> Checked {
+fn poll_nothing(b: &CheckContext<'_>) -> Checked {
     let mut session = b.session()?;
     let mut out = Vec::new();
     let soon = Some(MonoClock.now().plus(1_000_000));
@@ -538,12 +538,14 @@ fn poll_nothing(b: &Bench<'_>) -> Checked {
     }
     session.flush().map_err(|e| e.to_string())?;
     ensure(out.is_empty(), || "completions out of nothing".into())?;
-    Ok(Outcome::Kept)
+    Ok(CheckResult::Kept)
 }
 
-fn two_workers(b: &Bench<'_>) -> Checked {
+fn two_workers(b: &CheckContext<'_>) -> Checked {
     if b.caps.virtual_time {
-        return Ok(Outcome::NotForIt("one event queue drives all its workers"));
+        return Ok(CheckResult::NotForIt(
+            "one event queue drives all its workers",
+        ));
     }
     let work = |worker: u64| -> Result<(), String> {
         let mut session = b.session()?;
@@ -560,10 +562,10 @@ fn two_workers(b: &Bench<'_>) -> Checked {
             .join()
             .unwrap_or_else(|_| Err("a worker panicked".to_owned()))
     })?;
-    Ok(Outcome::Kept)
+    Ok(CheckResult::Kept)
 }
 
-fn give_up(b: &Bench<'_>) -> Checked {
+fn give_up(b: &CheckContext<'_>) -> Checked {
     for flushed in [true, false] {
         let mut session = b.session()?;
         for slot in 0..b.depth() {
@@ -584,10 +586,12 @@ fn give_up(b: &Bench<'_>) -> Checked {
     ensure(c.status.is_ok(), || {
         format!("a read afterwards ended {c:?}")
     })?;
-    Ok(Outcome::Kept)
+    Ok(CheckResult::Kept)
 }
 
-fn flush(b: &Bench<'_>) -> Checked {
-    b.target.admin(Admin::Flush).map_err(|e| e.to_string())?;
-    Ok(Outcome::Kept)
+fn flush(b: &CheckContext<'_>) -> Checked {
+    b.target
+        .admin(AdminAction::Flush)
+        .map_err(|e| e.to_string())?;
+    Ok(CheckResult::Kept)
 }

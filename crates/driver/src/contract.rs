@@ -117,7 +117,7 @@ impl Geometry {
 
 /// An action outside the measured loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Admin {
+pub enum AdminAction {
     Flush,
     /// Forget cached data of this target.
     DropCaches,
@@ -139,11 +139,11 @@ pub trait Target: Send + std::marker::Sync {
     ///
     /// # Errors
     /// `Unavailable` when the target does not know the action.
-    fn admin(&self, action: Admin) -> Result<()>;
+    fn admin(&self, action: AdminAction) -> Result<()>;
     /// Facts to disclose in the manifest: (name, value).
     fn facts(&self) -> Vec<(String, String)>;
     /// What only targets addressed by key have.
-    fn keyed(&self) -> Option<&dyn Keyed> {
+    fn keyed(&self) -> Option<&dyn KeyedTarget> {
         None
     }
     /// The target's own statistics now, as (name with unit suffix, value); called once an
@@ -162,7 +162,7 @@ pub trait Target: Send + std::marker::Sync {
 }
 
 /// A target addressed by key. Records are numbered; the plan's key naming makes them keys.
-pub trait Keyed: Send + std::marker::Sync {
+pub trait KeyedTarget: Send + std::marker::Sync {
     /// Records that a former load is known to have left: key numbers from the plan's `start` on.
     /// 0 when nothing is known.
     fn records(&self) -> u64;

@@ -17,7 +17,7 @@ pub mod s3;
 pub mod sim;
 
 pub use contract::{
-    Admin, AtOnce, Completion, Driver, Geometry, Keyed, OpenSpec, OptionDoc, Outcome, Session,
-    SessionSpec, Submitted, Target, VirtualTime,
+    AdminAction, AtOnce, Completion, Driver, Geometry, KeyedTarget, OpenSpec, OptionDoc, Outcome,
+    Session, SessionSpec, Submitted, Target, VirtualTime,
 };
 pub use registry::{DRIVERS, find};

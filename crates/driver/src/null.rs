@@ -10,17 +10,17 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{Error, Op, OpKind, Result, Stamp};
 
 use crate::contract::{
-    Admin, Completion, Driver, Geometry, OpenSpec, OptionDoc, Session, SessionSpec, Submitted,
-    Target,
+    AdminAction, Completion, Driver, Geometry, OpenSpec, OptionDoc, Session, SessionSpec,
+    Submitted, Target,
 };
 
 /// Size of the data set when the job gives none: 1 GiB.
 const DEFAULT_SIZE: u64 = 1 << 30;
 
 /// The driver.
-pub struct Null;
+pub struct NullDriver;
 
-impl Driver for Null {
+impl Driver for NullDriver {
     fn name(&self) -> &'static str {
         "null"
     }
@@ -82,7 +82,7 @@ impl Target for NullTarget {
             depth: spec.depth,
         }))
     }
-    fn admin(&self, _: Admin) -> Result<()> {
+    fn admin(&self, _: AdminAction) -> Result<()> {
         Ok(())
     }
     fn facts(&self) -> Vec<(String, String)> {

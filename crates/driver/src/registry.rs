@@ -6,14 +6,14 @@ use crate::Driver;
 pub static DRIVERS: &[&dyn Driver] = &[
     &crate::file::File,
     &crate::file::stream::FileStream,
-    &crate::memory::Memory,
-    &crate::kv::rocksdb::RocksDb,
-    &crate::kv::leveldb::LevelDb,
-    &crate::kv::redis::Redis,
+    &crate::memory::MemoryDriver,
+    &crate::kv::rocksdb::RocksDbDriver,
+    &crate::kv::leveldb::LevelDbDriver,
+    &crate::kv::redis::RedisDriver,
     #[cfg(feature = "s3")]
     &crate::s3::S3,
-    &crate::null::Null,
-    &crate::sim::Sim,
+    &crate::null::NullDriver,
+    &crate::sim::SimDriver,
 ];
 
 /// The driver with this name.

@@ -21,19 +21,19 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{Clock, Op, OpKind, Result, Stamp, Status};
 
 use crate::contract::{
-    Admin, Completion, Driver, Geometry, OpenSpec, OptionDoc, Session, SessionSpec, Submitted,
-    Target, VirtualTime,
+    AdminAction, Completion, Driver, Geometry, OpenSpec, OptionDoc, Session, SessionSpec,
+    Submitted, Target, VirtualTime,
 };
-use model::Model;
-pub use options::{Errors, Service, SimOptions, Stall};
+use model::DeviceModel;
+pub use options::{InjectedErrors, ServiceTime, SimOptions, SimulatedStall};
 
 /// Size of the data set when the job gives none: 1 GiB.
 const DEFAULT_SIZE: u64 = 1 << 30;
 
 /// The driver.
-pub struct Sim;
+pub struct SimDriver;
 
-impl Driver for Sim {
+impl Driver for SimDriver {
     fn name(&self) -> &'static str {
         "sim"
     }
@@ -67,10 +67,10 @@ impl Driver for Sim {
         let options = SimOptions::from_table(&spec.plan.target.options)?;
         let file_size = spec.plan.target.size.map_or(DEFAULT_SIZE, |s| s.0);
         let seed = spec.plan.run.seed;
-        let device = Device {
+        let device = SimDevice {
             clock: VirtualClock::default(),
-            state: Mutex::new(State {
-                model: Model::new(&options, seed),
+            state: Mutex::new(DeviceState {
+                model: DeviceModel::new(&options, seed),
                 flying: BinaryHeap::new(),
             }),
         };
@@ -86,25 +86,25 @@ impl Driver for Sim {
 }
 
 /// The device: one clock, one model, all sessions' operations in flight.
-struct Device {
+struct SimDevice {
     clock: VirtualClock,
-    state: Mutex<State>,
+    state: Mutex<DeviceState>,
 }
 
-struct State {
-    model: Model,
+struct DeviceState {
+    model: DeviceModel,
     /// Completion times of everything in flight.
     flying: BinaryHeap<Reverse<Stamp>>,
 }
 
-impl Device {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl SimDevice {
+    fn state(&self) -> MutexGuard<'_, DeviceState> {
         // The model holds plain numbers: a panic elsewhere leaves nothing half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl VirtualTime for Device {
+impl VirtualTime for SimDevice {
     fn now(&self) -> Stamp {
         self.clock.now()
     }
@@ -124,7 +124,7 @@ impl VirtualTime for Device {
 
 struct SimTarget {
     geometry: Geometry,
-    device: Arc<Device>,
+    device: Arc<SimDevice>,
 }
 
 impl Target for SimTarget {
@@ -140,7 +140,7 @@ impl Target for SimTarget {
             buffer_size: spec.buffer_size as usize,
         }))
     }
-    fn admin(&self, _: Admin) -> Result<()> {
+    fn admin(&self, _: AdminAction) -> Result<()> {
         Ok(())
     }
     fn facts(&self) -> Vec<(String, String)> {
@@ -155,7 +155,7 @@ impl Target for SimTarget {
 }
 
 struct SimSession {
-    device: Arc<Device>,
+    device: Arc<SimDevice>,
     depth: usize,
     flying: Vec<(Stamp, Completion)>,
     buffers: Vec<u8>,

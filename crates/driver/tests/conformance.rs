@@ -5,7 +5,7 @@ use taillight_core::plan::{AccessKind, Plan, TargetPlan};
 use taillight_core::units::ByteSize;
 use taillight_core::{ErrorKind, OpKind};
 use taillight_driver::OpenSpec;
-use taillight_driver::conformance::{Case, Outcome, keyed_plan, plan, run};
+use taillight_driver::conformance::{CheckResult, TestCase, keyed_plan, plan, run};
 
 const OPS: [OpKind; 4] = [OpKind::Read, OpKind::Write, OpKind::Fsync, OpKind::Trim];
 
@@ -27,7 +27,7 @@ fn check_plan(plan: Plan) {
     let target = &plan.target;
     let depth = plan.workloads[0].queue_depth;
     let name = format!("{} at depth {depth}: {}", target.driver, target.options);
-    let case = Case {
+    let case = TestCase {
         driver: taillight_driver::find(&target.driver).unwrap(),
         plan,
         destroy: None,
@@ -35,7 +35,7 @@ fn check_plan(plan: Plan) {
     let outcomes = run(&case).unwrap_or_else(|e| panic!("{name}: {e}"));
     let broken: Vec<_> = outcomes
         .iter()
-        .filter(|(_, o)| matches!(o, Outcome::Broken(_)))
+        .filter(|(_, o)| matches!(o, CheckResult::Broken(_)))
         .collect();
     assert!(broken.is_empty(), "{name}: {broken:#?}");
 }

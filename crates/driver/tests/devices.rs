@@ -12,8 +12,8 @@ use taillight_core::plan::TargetPlan;
 use taillight_core::probe::Token;
 use taillight_core::units::ByteSize;
 use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Status};
-use taillight_driver::conformance::{self, Case, Outcome};
-use taillight_driver::{Admin, Submitted};
+use taillight_driver::conformance::{self, CheckResult, TestCase};
+use taillight_driver::{AdminAction, Submitted};
 
 const OPS: [OpKind; 4] = [OpKind::Read, OpKind::Write, OpKind::Fsync, OpKind::Trim];
 const ENGINES: [(&str, u32); 3] = [("sync", 1), ("uring", 1), ("uring", 32)];
@@ -32,7 +32,7 @@ fn conforms(path: &Path, destroy: bool) {
             };
             let driver = taillight_driver::find("file").unwrap();
             let plan = conformance::plan(target, &OPS, BLOCK, depth);
-            let case = Case {
+            let case = TestCase {
                 driver,
                 plan,
                 destroy: destroy.then_some(text),
@@ -40,7 +40,7 @@ fn conforms(path: &Path, destroy: bool) {
             let outcomes = conformance::run(&case).unwrap_or_else(|e| panic!("{options}: {e}"));
             for (name, outcome) in outcomes {
                 assert!(
-                    !matches!(outcome, Outcome::Broken(_)),
+                    !matches!(outcome, CheckResult::Broken(_)),
                     "{options} {name}: {outcome:?}"
                 );
             }
@@ -250,8 +250,8 @@ fn trims_reach_the_device() {
         assert!(one(s.as_mut(), &op(OpKind::Read, MIB)).status.is_ok());
         assert!(s.buffer(0).iter().all(|b| *b == 0), "{engine}");
         drop(s);
-        target.admin(Admin::Purge).unwrap();
-        target.admin(Admin::DropCaches).unwrap();
+        target.admin(AdminAction::Purge).unwrap();
+        target.admin(AdminAction::DropCaches).unwrap();
         assert_eq!(
             fact(target.as_ref(), "device.name"),
             disk.name().trim_start_matches("/dev/")

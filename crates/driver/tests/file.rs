@@ -9,7 +9,7 @@ use support::{Ask, MIB, fact, one, op, scratch, session};
 use taillight_core::plan::{AccessKind, BlockSize};
 use taillight_core::units::ByteSize;
 use taillight_core::{ErrorKind, OpKind, Status};
-use taillight_driver::{Admin, OpenSpec, Target};
+use taillight_driver::{AdminAction, OpenSpec, Target};
 
 const READ: &[OpKind] = &[OpKind::Read];
 const WRITE: &[OpKind] = &[OpKind::Write];
@@ -42,7 +42,7 @@ fn files_of_others_are_read_but_not_written() {
         one(s.as_mut(), &op(OpKind::Write, 0)).status,
         Status::errno(libc::EBADF)
     );
-    assert!(target.admin(Admin::Purge).is_err());
+    assert!(target.admin(AdminAction::Purge).is_err());
     drop(s);
     target.close().unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), vec![7u8; 64 << 10]);
@@ -428,8 +428,8 @@ fn the_cache_is_dropped_or_warm_at_the_start() {
         .open()
         .unwrap();
         let share = fact(target.as_ref(), "cache.resident_at_start");
-        target.admin(Admin::Flush).unwrap();
-        target.admin(Admin::DropCaches).unwrap();
+        target.admin(AdminAction::Flush).unwrap();
+        target.admin(AdminAction::DropCaches).unwrap();
         target.close().unwrap();
         share
     };
@@ -454,7 +454,7 @@ fn purge_punches_files() {
         ..Ask::new(&path, &[OpKind::Read, OpKind::Trim])
     };
     let target = ask.open().unwrap();
-    target.admin(Admin::Purge).unwrap();
+    target.admin(AdminAction::Purge).unwrap();
     let mut s = session(target.as_ref(), 1);
     assert!(one(s.as_mut(), &op(OpKind::Read, 0)).status.is_ok());
     assert!(s.buffer(0).iter().all(|b| *b == 0));

@@ -13,7 +13,7 @@ use taillight_core::probe::Token;
 use taillight_core::{ErrorKind, Op, OpKind, Result, Status, SyncKind};
 use taillight_driver::kv::fields;
 use taillight_driver::{
-    Admin, Completion, OpenSpec, Session, SessionSpec, Submitted, Target, conformance,
+    AdminAction, Completion, OpenSpec, Session, SessionSpec, Submitted, Target, conformance,
 };
 
 const STORES: [&str; 2] = ["rocksdb", "leveldb"];
@@ -378,11 +378,15 @@ fn durable_writes_administration_and_samples() {
         };
         assert!(one(s.as_mut(), &durable).status.is_ok());
         // Workers are still there: not now.
-        assert!(target.admin(Admin::Purge).is_err());
-        assert!(target.admin(Admin::DropCaches).is_err());
+        assert!(target.admin(AdminAction::Purge).is_err());
+        assert!(target.admin(AdminAction::DropCaches).is_err());
         assert!(has(target.as_ref(), 7));
         drop(s);
-        for action in [Admin::Flush, Admin::Compact, Admin::DropCaches] {
+        for action in [
+            AdminAction::Flush,
+            AdminAction::Compact,
+            AdminAction::DropCaches,
+        ] {
             target.admin(action).unwrap();
             assert!(has(target.as_ref(), 7), "after {action:?}");
         }
@@ -395,7 +399,7 @@ fn durable_writes_administration_and_samples() {
         for name in ["level0_files", "sst_bytes"] {
             assert!(names.iter().any(|n| n == name), "{name} in {names:?}");
         }
-        target.admin(Admin::Purge).unwrap();
+        target.admin(AdminAction::Purge).unwrap();
         assert!(!has(target.as_ref(), 7));
         let facts = target.facts();
         for name in ["store.library", "store.version", "store.compression"] {
@@ -500,7 +504,7 @@ fn rocksdb_reads_a_foreign_database_without_changing_it() {
         let target = open(&plan, None).unwrap();
         assert_eq!(target.keyed().unwrap().records(), 256, "as the plan says");
         assert!(has(target.as_ref(), 49));
-        assert!(target.admin(Admin::Purge).is_err());
+        assert!(target.admin(AdminAction::Purge).is_err());
         // A run notes down what is there when it ends: here nothing was changed.
         target.keyed().unwrap().loaded(256).unwrap();
         target.close().unwrap();

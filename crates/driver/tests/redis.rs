@@ -7,8 +7,10 @@ use std::time::Duration;
 use taillight_core::plan::{Plan, TargetPlan, Values};
 use taillight_core::probe::Token;
 use taillight_core::{ErrorKind, Op, OpKind, Result, Status};
-use taillight_driver::conformance::{Case, Outcome, keyed_plan, run};
-use taillight_driver::{Admin, Completion, OpenSpec, Session, SessionSpec, Submitted, Target};
+use taillight_driver::conformance::{CheckResult, TestCase, keyed_plan, run};
+use taillight_driver::{
+    AdminAction, Completion, OpenSpec, Session, SessionSpec, Submitted, Target,
+};
 
 struct Server {
     child: Child,
@@ -119,7 +121,7 @@ fn redis_keeps_the_contract() {
     };
     for (options, reverse) in [("", false), ("index = true", false), ("index = true", true)] {
         for depth in [1, 8, 1024] {
-            let case = Case {
+            let case = TestCase {
                 driver: taillight_driver::find("redis").unwrap(),
                 plan: server.plan(options, depth, reverse),
                 destroy: None,
@@ -127,7 +129,7 @@ fn redis_keeps_the_contract() {
             let outcomes = run(&case).unwrap();
             let broken: Vec<_> = outcomes
                 .iter()
-                .filter(|(_, o)| matches!(o, Outcome::Broken(_)))
+                .filter(|(_, o)| matches!(o, CheckResult::Broken(_)))
                 .collect();
             assert!(broken.is_empty(), "{options} at {depth}: {broken:#?}");
             assert_eq!(server.cli(&["DBSIZE"]), "0");
@@ -326,8 +328,8 @@ fn what_a_server_in_memory_cannot_do_is_refused() {
         return;
     };
     let target = open(&server.plan("", 1, false), None).unwrap();
-    target.admin(Admin::Flush).unwrap();
-    for action in [Admin::Compact, Admin::DropCaches] {
+    target.admin(AdminAction::Flush).unwrap();
+    for action in [AdminAction::Compact, AdminAction::DropCaches] {
         assert_eq!(
             target.admin(action).unwrap_err().kind(),
             ErrorKind::Unavailable

@@ -11,7 +11,7 @@ use taillight_core::plan::{MixPart, Plan, WorkloadPlan};
 use taillight_core::probe::Token;
 use taillight_core::progress::{OnProgress, Progress};
 use taillight_core::{Clock, Error, MonoClock, OpKind, Result};
-use taillight_driver::{Admin, Completion, Session, SessionSpec, Submitted, Target};
+use taillight_driver::{AdminAction, Completion, Session, SessionSpec, Submitted, Target};
 
 use crate::generator::{Keyed as KeyedGenerator, Place, worker_seed};
 use crate::keyspace::KeySpace;
@@ -71,7 +71,7 @@ pub fn preload(
     }
     load.drain()?;
     drop(load);
-    target.admin(Admin::Flush)?;
+    target.admin(AdminAction::Flush)?;
     keyed.loaded(keys.count)?;
     Ok(missing)
 }

@@ -15,7 +15,9 @@ use taillight_core::units::ByteSize;
 use taillight_core::{Op, OpKind, Record, Result, Status};
 use taillight_driver::kv::fields::fields;
 use taillight_driver::memory::MemoryTarget;
-use taillight_driver::{Admin, DRIVERS, Geometry, Keyed, Session, SessionSpec, Target, find};
+use taillight_driver::{
+    AdminAction, DRIVERS, Geometry, KeyedTarget, Session, SessionSpec, Target, find,
+};
 use taillight_engine::preload::preload;
 use taillight_engine::{Outcome, Request, StopFlag};
 use taillight_rundir::ios::{Columns, read_ios};
@@ -45,13 +47,13 @@ impl Target for Kept {
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
         self.0.session(spec)
     }
-    fn admin(&self, action: Admin) -> Result<()> {
+    fn admin(&self, action: AdminAction) -> Result<()> {
         self.0.admin(action)
     }
     fn facts(&self) -> Vec<(String, String)> {
         self.0.facts()
     }
-    fn keyed(&self) -> Option<&dyn Keyed> {
+    fn keyed(&self) -> Option<&dyn KeyedTarget> {
         self.0.keyed()
     }
     fn close(self: Box<Self>) -> Result<()> {

@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use taillight_core::{Error, Result};
-use taillight_driver::{Admin, Geometry, Keyed, Session, SessionSpec, Target, VirtualTime};
+use taillight_driver::{
+    AdminAction, Geometry, KeyedTarget, Session, SessionSpec, Target, VirtualTime,
+};
 
 /// The target, held open.
 pub struct Stay {
@@ -63,13 +65,13 @@ impl Target for View {
             ..*spec
         })
     }
-    fn admin(&self, action: Admin) -> Result<()> {
+    fn admin(&self, action: AdminAction) -> Result<()> {
         self.target.admin(action)
     }
     fn facts(&self) -> Vec<(String, String)> {
         self.target.facts()
     }
-    fn keyed(&self) -> Option<&dyn Keyed> {
+    fn keyed(&self) -> Option<&dyn KeyedTarget> {
         self.target.keyed()
     }
     fn sample(&self, out: &mut dyn FnMut(&str, f64)) {

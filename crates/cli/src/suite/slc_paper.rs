@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use taillight_core::exit::Exit;
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
-use taillight_driver::Admin;
+use taillight_driver::AdminAction;
 use taillight_report::model::{Cell, Table, Tone};
 use taillight_report::{Brief, Frame, Group, format, table_text};
 use taillight_rundir::slc_paper::{SlcPaperReport, SlcPaperRun};
@@ -237,7 +237,7 @@ impl<'a> Asked<'a> {
                 break;
             }
             // Outside of what is measured: what the writer left in memory goes to the files.
-            stay.target().admin(Admin::Flush)?;
+            stay.target().admin(AdminAction::Flush)?;
         }
         Ok(worst)
     }

@@ -7,8 +7,8 @@ use taillight_core::plan::{Keys, Plan, Scan, Sync, TargetPlan};
 use taillight_core::units::ByteSize;
 use taillight_core::{Op, OpKind, Status};
 
-use super::{Bench, Checked, Outcome, ensure};
-use crate::contract::{Admin, Session};
+use super::{CheckContext, CheckResult, Checked, ensure};
+use crate::contract::{AdminAction, Session};
 
 /// Records that every check finds: key numbers from 0 on.
 pub(super) const RECORDS: u64 = 256;
@@ -52,7 +52,7 @@ pub(super) fn insert(can: &Capabilities) -> OpKind {
 }
 
 /// Puts the records there.
-pub(super) fn load(b: &Bench<'_>) -> Result<(), String> {
+pub(super) fn load(b: &CheckContext<'_>) -> Result<(), String> {
     let mut session = b.session()?;
     for key in 0..RECORDS {
         put(b, session.as_mut(), key, b.block())?;
@@ -60,7 +60,7 @@ pub(super) fn load(b: &Bench<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn put(b: &Bench<'_>, session: &mut dyn Session, key: u64, size: u64) -> Result<(), String> {
+fn put(b: &CheckContext<'_>, session: &mut dyn Session, key: u64, size: u64) -> Result<(), String> {
     session.buffer(0)[..size as usize].fill(key as u8);
     let c = b.one(session, &Op::keyed(insert(&b.caps), key, size))?;
     ensure(c.status.is_ok() && c.moved == size, || {
@@ -69,7 +69,11 @@ fn put(b: &Bench<'_>, session: &mut dyn Session, key: u64, size: u64) -> Result<
 }
 
 /// The bytes of a value, or the status that says why there is none.
-fn get(b: &Bench<'_>, session: &mut dyn Session, key: u64) -> Result<Result<u64, Status>, String> {
+fn get(
+    b: &CheckContext<'_>,
+    session: &mut dyn Session,
+    key: u64,
+) -> Result<Result<u64, Status>, String> {
     let c = b.one(session, &Op::keyed(OpKind::Get, key, 0))?;
     Ok(match c.status {
         Status::OK => Ok(c.moved),
@@ -77,13 +81,13 @@ fn get(b: &Bench<'_>, session: &mut dyn Session, key: u64) -> Result<Result<u64,
     })
 }
 
-fn keyed(b: &Bench<'_>) -> bool {
+fn keyed(b: &CheckContext<'_>) -> bool {
     !b.caps.addressed && b.caps.stores_data
 }
 
-const NOT_KEYED: Checked = Ok(Outcome::NotForIt("it is not addressed by key"));
+const NOT_KEYED: Checked = Ok(CheckResult::NotForIt("it is not addressed by key"));
 
-pub(super) fn missing(b: &Bench<'_>) -> Checked {
+pub(super) fn missing(b: &CheckContext<'_>) -> Checked {
     if !keyed(b) {
         return NOT_KEYED;
     }
@@ -92,12 +96,14 @@ pub(super) fn missing(b: &Bench<'_>) -> Checked {
     ensure(c.status == Status::NOT_FOUND && c.moved == 0, || {
         format!("ended {c:?}")
     })?;
-    Ok(Outcome::Kept)
+    Ok(CheckResult::Kept)
 }
 
-pub(super) fn changes(b: &Bench<'_>) -> Checked {
+pub(super) fn changes(b: &CheckContext<'_>) -> Checked {
     if !keyed(b) || !b.can(OpKind::Update) || !b.can(OpKind::Delete) {
-        return Ok(Outcome::NotForIt("it does not update and delete by key"));
+        return Ok(CheckResult::NotForIt(
+            "it does not update and delete by key",
+        ));
     }
     let key = 2 * APART;
     let mut session = b.session()?;
@@ -124,12 +130,12 @@ pub(super) fn changes(b: &Bench<'_>) -> Checked {
     ensure(read == Err(Status::NOT_FOUND), || {
         format!("after the delete: {read:?}")
     })?;
-    Ok(Outcome::Kept)
+    Ok(CheckResult::Kept)
 }
 
-pub(super) fn scans(b: &Bench<'_>) -> Checked {
+pub(super) fn scans(b: &CheckContext<'_>) -> Checked {
     if !keyed(b) || !b.can(OpKind::Scan) {
-        return Ok(Outcome::NotForIt("it does not scan"));
+        return Ok(CheckResult::NotForIt("it does not scan"));
     }
     let first = 3 * APART;
     let records = b.block().min(100);
@@ -174,10 +180,10 @@ pub(super) fn scans(b: &Bench<'_>) -> Checked {
     ensure(c.status.is_ok() && c.count == there, || {
         format!("a scan over the end: {c:?}")
     })?;
-    Ok(Outcome::Kept)
+    Ok(CheckResult::Kept)
 }
 
-pub(super) fn two_writers(b: &Bench<'_>) -> Checked {
+pub(super) fn two_writers(b: &CheckContext<'_>) -> Checked {
     if !keyed(b) || b.caps.virtual_time {
         return NOT_KEYED;
     }
@@ -204,15 +210,15 @@ pub(super) fn two_writers(b: &Bench<'_>) -> Checked {
             format!("record {n}: {read:?}")
         })?;
     }
-    Ok(Outcome::Kept)
+    Ok(CheckResult::Kept)
 }
 
 /// What [`crate::AtOnce`] performs is what `submit` would: the value is the one it is given, not the
 /// one in the slot's buffer, and every answer is the same.
-pub(super) fn at_once(b: &Bench<'_>) -> Checked {
+pub(super) fn at_once(b: &CheckContext<'_>) -> Checked {
     let mut session = b.session()?;
     if session.at_once().is_none() {
-        return Ok(Outcome::NotForIt("it does not perform at once"));
+        return Ok(CheckResult::NotForIt("it does not perform at once"));
     }
     let (key, size) = (5 * APART, b.block());
     let session = session.as_mut();
@@ -239,10 +245,10 @@ pub(super) fn at_once(b: &Bench<'_>) -> Checked {
     ensure(read == Ok(size), || format!("by submit: {read:?}"))?;
     let same = session.buffer(0).get(..size as usize) == Some(&value[..]);
     ensure(same, || "the value given is not there".to_owned())?;
-    Ok(Outcome::Kept)
+    Ok(CheckResult::Kept)
 }
 
-pub(super) fn remembers(b: &Bench<'_>) -> Checked {
+pub(super) fn remembers(b: &CheckContext<'_>) -> Checked {
     let Some(records) = b.target.keyed() else {
         return if b.caps.addressed {
             NOT_KEYED
@@ -254,7 +260,9 @@ pub(super) fn remembers(b: &Bench<'_>) -> Checked {
     ensure(records.records() == RECORDS, || {
         format!("{} records", records.records())
     })?;
-    b.target.admin(Admin::Purge).map_err(|e| e.to_string())?;
+    b.target
+        .admin(AdminAction::Purge)
+        .map_err(|e| e.to_string())?;
     ensure(records.records() == 0, || {
         format!("{} records after the purge", records.records())
     })?;
@@ -264,5 +272,5 @@ pub(super) fn remembers(b: &Bench<'_>) -> Checked {
         format!("after the purge: {read:?}")
     })?;
     put(b, session.as_mut(), 0, 1)?;
-    Ok(Outcome::Kept)
+    Ok(CheckResult::Kept)
 }

@@ -8,7 +8,7 @@ use rustix::io::ReadWriteFlags;
 use taillight_core::plan::Sync;
 use taillight_core::{Error, Result};
 
-use crate::contract::{Admin, Geometry, Session, SessionSpec, Target};
+use crate::contract::{AdminAction, Geometry, Session, SessionSpec, Target};
 use crate::file::cache;
 use crate::file::facts::Facts;
 use crate::file::fill::Noise;
@@ -104,14 +104,14 @@ impl Target for FileTarget {
         }
     }
 
-    fn admin(&self, action: Admin) -> Result<()> {
+    fn admin(&self, action: AdminAction) -> Result<()> {
         match action {
-            Admin::Flush => self.files.iter().try_for_each(|fd| {
+            AdminAction::Flush => self.files.iter().try_for_each(|fd| {
                 fsync(fd).map_err(|e| Error::target("cannot make the data durable").source(e))
             }),
-            Admin::DropCaches => cache::drop_cached(&self.files),
-            Admin::Purge => self.purge(),
-            Admin::Compact => Err(Error::unavailable("files have nothing to compact")),
+            AdminAction::DropCaches => cache::drop_cached(&self.files),
+            AdminAction::Purge => self.purge(),
+            AdminAction::Compact => Err(Error::unavailable("files have nothing to compact")),
         }
     }
 

@@ -5,7 +5,7 @@ use taillight_core::{Error, Status};
 
 /// What a store said instead of doing it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault(pub String);
+pub struct StoreError(pub String);
 
 /// System errors as stores spell them (strerror), so that a full disk is told from a broken store.
 const SPELLED: [(&str, Errno); 8] = [
@@ -22,10 +22,10 @@ const SPELLED: [(&str, Errno); 8] = [
 /// What a refusal begins with when the store was not asked.
 const NOT_ASKED: &str = "refused without asking the store, which had said: ";
 
-impl Fault {
+impl StoreError {
     /// Of a write that is kept from a store that takes none since it said `said`.
-    pub fn not_asked(said: &str) -> Fault {
-        Fault(format!("{NOT_ASKED}{said}"))
+    pub fn not_asked(said: &str) -> StoreError {
+        StoreError(format!("{NOT_ASKED}{said}"))
     }
 
     /// What the record of the operation says.
@@ -108,10 +108,10 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_told_from_a_broken_store() {
-        let full = Fault("IO error: No space left on device: While appending".into());
+        let full = StoreError("IO error: No space left on device: While appending".into());
         assert_eq!(full.status(), Status(Errno::NOSPC.raw_os_error()));
-        assert_eq!(Fault("Busy".into()).status(), Status::STORE);
-        assert_eq!(Fault::not_asked(&full.0).status(), Status::REFUSED);
+        assert_eq!(StoreError("Busy".into()).status(), Status::STORE);
+        assert_eq!(StoreError::not_asked(&full.0).status(), Status::REFUSED);
     }
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
             ("Invalid argument: Could not find option: : nope", "options"),
             ("whatever", "cannot be opened"),
         ] {
-            let e = Fault(says.to_owned()).on_open(dir);
+            let e = StoreError(says.to_owned()).on_open(dir);
             assert!(e.message().contains(what), "{says}: {e}");
             assert!(e.to_string().contains(says) && e.hint_text().is_some());
         }

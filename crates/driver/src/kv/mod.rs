@@ -2,7 +2,8 @@
 //!
 //! What it is: the guard's decision over a database directory, sessions and target written once
 //! over two small traits, the form of values, options helpers. What it is not: a store; each
-//! store's folder wraps its C API, loaded at run time, behind `Engine`, `Store` and `Hand`.
+//! store's folder wraps its C API, loaded at run time, behind `StoreEngine`, `KeyValueStore` and
+//! `Connection`.
 //! All of them are synchronous: one operation at a time per worker, many workers on one handle.
 
 mod fault;
@@ -24,33 +25,33 @@ use taillight_core::capability::Capabilities;
 use taillight_core::plan::Before;
 use taillight_core::{OpKind, Result};
 
-pub use fault::Fault;
+pub use fault::StoreError;
 
 /// A store's library with the options of the run: opens and destroys databases.
-trait Engine: Send + Sync + 'static {
+trait StoreEngine: Send + Sync + 'static {
     /// An opened database.
-    type Store: Store;
+    type KeyValueStore: KeyValueStore;
     /// Name of the driver.
     const NAME: &'static str;
 
     /// Opens the database in `dir`; makes it when there is none and `create` says so.
-    fn open(&self, dir: &Path, create: bool) -> Result<Self::Store>;
+    fn open(&self, dir: &Path, create: bool) -> Result<Self::KeyValueStore>;
     /// Deletes the database in `dir`: the store's own files, nothing else.
     fn destroy(&self, dir: &Path) -> Result<()>;
 }
 
 /// An opened database, shared by all workers. Dropping the last reference closes it.
-trait Store: Send + Sync + 'static {
+trait KeyValueStore: Send + Sync + 'static {
     /// One worker's access.
-    type Hand: Hand;
+    type Connection: Connection;
 
     /// Access for one worker; with `snapshot`, its reads see the database as it is now.
-    fn hand(self: &Arc<Self>, snapshot: bool) -> Self::Hand;
+    fn connection(self: &Arc<Self>, snapshot: bool) -> Self::Connection;
     /// Everything written so far survives a crash of the machine.
-    fn settle(&self) -> Result<(), Fault>;
+    fn settle(&self) -> Result<(), StoreError>;
     /// What is held in memory goes into the store's files.
-    fn flush(&self) -> Result<(), Fault>;
-    fn compact(&self) -> Result<(), Fault>;
+    fn flush(&self) -> Result<(), StoreError>;
+    fn compact(&self) -> Result<(), StoreError>;
     /// Facts for the manifest.
     fn facts(&self, out: &mut Vec<(String, String)>);
     /// Statistics now; see [`crate::Target::sample`].
@@ -58,30 +59,30 @@ trait Store: Send + Sync + 'static {
 }
 
 /// One worker's access to a store. Allocates nothing per operation in our code.
-trait Hand: 'static {
+trait Connection: 'static {
     /// Shows the value of `key` to `found`; false when there is none. As all reads but the next one,
-    /// from the hand's snapshot if it has one.
-    fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, Fault>;
-    /// As [`Hand::get`], but always the newest value: for a write that begins with a read.
-    fn get_newest(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, Fault>;
+    /// from the connection's snapshot if it has one.
+    fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError>;
+    /// As [`Connection::get`], but always the newest value: for a write that begins with a read.
+    fn get_newest(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError>;
     /// Shows each key's value; returns how many there are. Only where the store has one call for it.
-    fn multi_get(&mut self, _: &Packed, _: impl FnMut(&[u8])) -> Result<u32, Fault> {
-        Err(Fault("this store has no multi-get".to_owned()))
+    fn multi_get(&mut self, _: &KeyList, _: impl FnMut(&[u8])) -> Result<u32, StoreError> {
+        Err(StoreError("this store has no multi-get".to_owned()))
     }
     /// Stores a value; with `durable`, returns once it survives a crash of the machine.
-    fn put(&mut self, key: &[u8], value: &[u8], durable: bool) -> Result<(), Fault>;
+    fn put(&mut self, key: &[u8], value: &[u8], durable: bool) -> Result<(), StoreError>;
     /// Adds a write to the batch.
     fn stage(&mut self, key: &[u8], value: &[u8]);
     /// Applies the batch as one, and empties it.
-    fn commit(&mut self, durable: bool) -> Result<(), Fault>;
+    fn commit(&mut self, durable: bool) -> Result<(), StoreError>;
     /// Removes a key; one that is not there is no fault.
-    fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), Fault>;
+    fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), StoreError>;
     /// Shows values in key order; returns how many.
-    fn scan(&mut self, range: &Range<'_>, found: impl FnMut(&[u8])) -> Result<u32, Fault>;
+    fn scan(&mut self, range: &ScanRange<'_>, found: impl FnMut(&[u8])) -> Result<u32, StoreError>;
 }
 
 /// What a scan covers.
-struct Range<'a> {
+struct ScanRange<'a> {
     /// First key, or the nearest one in the direction of the scan.
     from: &'a [u8],
     /// Where it ends at the latest: excluded upwards, included downwards.
@@ -92,12 +93,12 @@ struct Range<'a> {
 
 /// Keys end to end in one piece of memory that is used again and again.
 #[derive(Default)]
-struct Packed {
+struct KeyList {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Packed {
+impl KeyList {
     fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();

@@ -13,7 +13,7 @@ use crate::contract::OptionDoc;
     untagged,
     expecting = "expected \"default\", or a value with its unit like \"64MiB\""
 )]
-pub enum Or<T> {
+pub enum OrDefault<T> {
     /// Left to the store.
     #[default]
     #[serde(with = "word")]
@@ -21,12 +21,12 @@ pub enum Or<T> {
     Set(T),
 }
 
-impl<T: Copy> Or<T> {
+impl<T: Copy> OrDefault<T> {
     /// The value, if one is set.
     pub fn set(&self) -> Option<T> {
         match self {
-            Or::Default => None,
-            Or::Set(value) => Some(*value),
+            OrDefault::Default => None,
+            OrDefault::Set(value) => Some(*value),
         }
     }
 }

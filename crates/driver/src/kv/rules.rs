@@ -7,7 +7,7 @@ use taillight_core::{Error, OpKind, Result};
 
 /// One workload's rules.
 #[derive(Debug, Clone)]
-pub struct Rules {
+pub struct WorkloadRules {
     /// How key numbers are written.
     pub format: KeyFormat,
     /// Scans run in descending key order.
@@ -20,12 +20,12 @@ pub struct Rules {
     pub snapshot: bool,
 }
 
-impl Rules {
+impl WorkloadRules {
     /// Of a workload.
     ///
     /// # Errors
     /// `Usage` when its keys cannot be made, or cannot be bounded.
-    pub fn of(w: &WorkloadPlan, bounded: bool) -> Result<Rules> {
+    pub fn of(w: &WorkloadPlan, bounded: bool) -> Result<WorkloadRules> {
         let keys = w.keys.clone().unwrap_or_default();
         let scans = w.mix.iter().any(|part| part.op == OpKind::Scan);
         if bounded && scans && !ordered(&keys) {
@@ -38,7 +38,7 @@ impl Rules {
                  digits = 19; or set options.bounded_scans = false",
             ));
         }
-        Ok(Rules {
+        Ok(WorkloadRules {
             format: keys.format()?,
             reverse: w.scan.as_ref().is_some_and(|s| s.reverse),
             bounded,
@@ -47,7 +47,7 @@ impl Rules {
         })
     }
 
-    /// The end of a scan of `count` records from key number `key`: see [`super::Range::stop`].
+    /// The end of a scan of `count` records from key number `key`: see [`super::ScanRange::stop`].
     /// `None` where the numbers end.
     pub fn stop<'k>(&self, key: u64, count: u32, out: &'k mut [u8; KEY_MAX]) -> Option<&'k [u8]> {
         let count = u64::from(count.max(1));
@@ -171,14 +171,14 @@ mod tests {
 
     #[test]
     fn only_keys_in_order_can_be_bounded() {
-        assert!(Rules::of(&scanner(Keys::default(), false), false).is_ok());
-        assert!(Rules::of(&scanner(Keys::default(), false), true).is_err());
+        assert!(WorkloadRules::of(&scanner(Keys::default(), false), false).is_ok());
+        assert!(WorkloadRules::of(&scanner(Keys::default(), false), true).is_err());
         let short = Keys {
             naming: KeyNaming::Ordered,
             digits: 4,
             ..Keys::default()
         };
-        assert!(Rules::of(&scanner(short, false), true).is_err());
+        assert!(WorkloadRules::of(&scanner(short, false), true).is_err());
     }
 
     #[test]
@@ -189,9 +189,9 @@ mod tests {
             ..Keys::default()
         };
         let mut out = [0; KEY_MAX];
-        let up = Rules::of(&scanner(keys.clone(), false), true).unwrap();
+        let up = WorkloadRules::of(&scanner(keys.clone(), false), true).unwrap();
         assert_eq!(up.stop(5, 10, &mut out), Some(&15u64.to_be_bytes()[..]));
-        let down = Rules::of(&scanner(keys, true), true).unwrap();
+        let down = WorkloadRules::of(&scanner(keys, true), true).unwrap();
         assert_eq!(down.stop(5, 3, &mut out), Some(&3u64.to_be_bytes()[..]));
         assert_eq!(down.stop(5, 10, &mut out), None);
     }

@@ -8,47 +8,47 @@ use taillight_core::keys::KEY_MAX;
 use taillight_core::probe::Token;
 use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Stamp, Status};
 
-use super::rules::Rules;
-use super::{Fault, Hand, Packed, Range, fields};
+use super::rules::WorkloadRules;
+use super::{Connection, KeyList, ScanRange, StoreError, fields};
 use crate::contract::{AtOnce, Completion, Outcome, Session, SessionSpec, Submitted};
 
 /// The session.
 pub struct KvSession<H> {
-    hand: H,
-    rules: Rules,
+    connection: H,
+    rules: WorkloadRules,
     keep: bool,
     buffers: Vec<Box<[u8]>>,
     key: Box<[u8; KEY_MAX]>,
     stop: Box<[u8; KEY_MAX]>,
-    packed: Packed,
+    packed: KeyList,
     /// A stored value while one of its fields is replaced.
     value: Vec<u8>,
 }
 
-impl From<Fault> for Outcome {
-    fn from(fault: Fault) -> Outcome {
+impl From<StoreError> for Outcome {
+    fn from(fault: StoreError) -> Outcome {
         Outcome::status(fault.status())
     }
 }
 
-impl<H: Hand> KvSession<H> {
+impl<H: Connection> KvSession<H> {
     /// A session by the rules of its workload.
-    pub fn new(hand: H, rules: Rules, spec: &SessionSpec) -> KvSession<H> {
+    pub fn new(connection: H, rules: WorkloadRules, spec: &SessionSpec) -> KvSession<H> {
         let buffer = || vec![0; spec.buffer_size as usize].into_boxed_slice();
         KvSession {
-            hand,
+            connection,
             rules,
             keep: spec.keep,
             buffers: (0..spec.depth.max(1)).map(|_| buffer()).collect(),
             key: Box::new([0; KEY_MAX]),
             stop: Box::new([0; KEY_MAX]),
-            packed: Packed::default(),
+            packed: KeyList::default(),
             value: Vec::with_capacity(spec.buffer_size as usize),
         }
     }
 
     #[inline(always)]
-    fn get(&mut self, op: &Op, slot: usize) -> Result<Outcome, Fault> {
+    fn get(&mut self, op: &Op, slot: usize) -> Result<Outcome, StoreError> {
         if op.count > 1 {
             return self.get_many(neighbours(op));
         }
@@ -63,7 +63,7 @@ impl<H: Hand> KvSession<H> {
             }
         };
         let key = self.rules.format.write(op.key, &mut self.key);
-        Ok(match self.hand.get(key, take)? {
+        Ok(match self.connection.get(key, take)? {
             true => Outcome::ok(moved),
             false => Outcome::status(Status::NOT_FOUND),
         })
@@ -71,7 +71,7 @@ impl<H: Hand> KvSession<H> {
 
     /// One call for all; the values are looked at where the store has them.
     #[inline(never)]
-    fn get_many(&mut self, keys: impl Iterator<Item = u64>) -> Result<Outcome, Fault> {
+    fn get_many(&mut self, keys: impl Iterator<Item = u64>) -> Result<Outcome, StoreError> {
         self.packed.clear();
         for n in keys {
             let key = self.rules.format.write(n, &mut self.key);
@@ -79,7 +79,7 @@ impl<H: Hand> KvSession<H> {
         }
         let mut moved = 0;
         let take = |value: &[u8]| moved += value.len() as u64;
-        let count = self.hand.multi_get(&self.packed, take)?;
+        let count = self.connection.multi_get(&self.packed, take)?;
         let status = match count as usize == self.packed.len() {
             true => Status::OK,
             false => Status::NOT_FOUND,
@@ -94,10 +94,10 @@ impl<H: Hand> KvSession<H> {
     // Everything between the engine and the store is one frame: a store's system calls leave the
     // CPU's return predictor empty, so that each return on the way out costs as much as a miss.
     #[inline(always)]
-    fn put(&mut self, op: &Op, value: &[u8]) -> Result<Outcome, Fault> {
+    fn put(&mut self, op: &Op, value: &[u8]) -> Result<Outcome, StoreError> {
         let durable = op.sync.is_some() || self.rules.durable;
         let key = self.rules.format.write(op.key, &mut self.key);
-        self.hand.put(key, value, durable)?;
+        self.connection.put(key, value, durable)?;
         Ok(Outcome::ok(op.size))
     }
 
@@ -108,14 +108,14 @@ impl<H: Hand> KvSession<H> {
         op: &Op,
         keys: impl Iterator<Item = u64>,
         values: &[u8],
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Outcome, StoreError> {
         let durable = op.sync.is_some() || self.rules.durable;
         let values = values.chunks_exact((op.size as usize).max(1));
         for (n, value) in keys.zip(values) {
             let key = self.rules.format.write(n, &mut self.key);
-            self.hand.stage(key, value);
+            self.connection.stage(key, value);
         }
-        self.hand.commit(durable)?;
+        self.connection.commit(durable)?;
         Ok(Outcome {
             count: op.count,
             ..Outcome::ok(op.bytes())
@@ -124,11 +124,11 @@ impl<H: Hand> KvSession<H> {
 
     /// Replaces one field: the stored value is read, changed and written back.
     #[inline(never)]
-    fn update_field(&mut self, op: &Op, field: &[u8]) -> Result<Outcome, Fault> {
+    fn update_field(&mut self, op: &Op, field: &[u8]) -> Result<Outcome, StoreError> {
         let durable = op.sync.is_some() || self.rules.durable;
         let key = self.rules.format.write(op.key, &mut self.key);
         let value = &mut self.value;
-        let found = self.hand.get_newest(key, |stored| {
+        let found = self.connection.get_newest(key, |stored| {
             value.clear();
             value.extend_from_slice(stored);
         })?;
@@ -138,21 +138,21 @@ impl<H: Hand> KvSession<H> {
         if !fields::replace(value, field) {
             return Ok(Outcome::status(Status::STORE));
         }
-        self.hand.put(key, value, durable)?;
+        self.connection.put(key, value, durable)?;
         Ok(Outcome::ok(op.size))
     }
 
     #[inline(never)]
-    fn delete(&mut self, op: &Op) -> Result<Outcome, Fault> {
+    fn delete(&mut self, op: &Op) -> Result<Outcome, StoreError> {
         let durable = op.sync.is_some() || self.rules.durable;
         let key = self.rules.format.write(op.key, &mut self.key);
-        self.hand.delete(key, durable)?;
+        self.connection.delete(key, durable)?;
         Ok(Outcome::ok(0))
     }
 
     #[inline(never)]
-    fn scan(&mut self, op: &Op, slot: usize) -> Result<Outcome, Fault> {
-        let range = Range {
+    fn scan(&mut self, op: &Op, slot: usize) -> Result<Outcome, StoreError> {
+        let range = ScanRange {
             from: self.rules.format.write(op.key, &mut self.key),
             stop: self.rules.stop(op.key, op.count, &mut self.stop),
             reverse: self.rules.reverse,
@@ -160,7 +160,7 @@ impl<H: Hand> KvSession<H> {
         };
         let (buffer, keep) = (&mut self.buffers[slot], self.keep);
         let mut moved = 0;
-        let count = self.hand.scan(&range, |value| {
+        let count = self.connection.scan(&range, |value| {
             if keep {
                 let at = (moved as usize).min(buffer.len());
                 let fits = value.len().min(buffer.len() - at);
@@ -190,7 +190,7 @@ impl<H: Hand> KvSession<H> {
 
     /// A write of what lies in `buffer`.
     #[inline(always)]
-    fn write(&mut self, op: &Op, buffer: &[u8]) -> Result<Result<Outcome, Fault>> {
+    fn write(&mut self, op: &Op, buffer: &[u8]) -> Result<Result<Outcome, StoreError>> {
         let values = values(op, buffer)?;
         Ok(match op.kind {
             OpKind::Delete => self.delete(op),
@@ -205,7 +205,7 @@ impl<H: Hand> KvSession<H> {
 
     /// What leaves its answer in the slot's buffer, if anywhere.
     #[inline(always)]
-    fn read(&mut self, op: &Op, slot: u32) -> Result<Result<Outcome, Fault>> {
+    fn read(&mut self, op: &Op, slot: u32) -> Result<Result<Outcome, StoreError>> {
         let slot = slot as usize;
         if slot >= self.buffers.len() {
             return Err(Error::internal("no such slot").with("slot", slot));
@@ -237,7 +237,7 @@ fn unknown(kind: OpKind) -> Error {
     Error::internal(format!("a key-value store knows no {}", kind.name()))
 }
 
-impl<H: Hand> AtOnce for KvSession<H> {
+impl<H: Connection> AtOnce for KvSession<H> {
     #[inline]
     fn perform(&mut self, op: &Op, value: &[u8]) -> Result<Outcome> {
         let came = match op.kind.writes() {
@@ -248,7 +248,7 @@ impl<H: Hand> AtOnce for KvSession<H> {
     }
 }
 
-impl<H: Hand> Session for KvSession<H> {
+impl<H: Connection> Session for KvSession<H> {
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
         &mut self.buffers[slot as usize]
     }

@@ -7,31 +7,31 @@
 use std::ffi::{CStr, CString, OsStr, c_char};
 use std::path::PathBuf;
 
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use libloading::os::unix::{Library as RawLibrary, RTLD_LOCAL, RTLD_NOW};
 use taillight_core::{Error, Result};
 
 /// A library in this process, and where it came from.
-pub struct Loaded {
-    library: Library,
+pub struct Library {
+    library: RawLibrary,
     /// As it was found.
     pub name: String,
     missing: Vec<&'static str>,
 }
 
 /// How people get it.
-pub struct Source {
+pub struct LibrarySource {
     pub driver: &'static str,
     /// Names tried when none is given, in this order.
     pub names: &'static [&'static str],
     pub install: &'static str,
 }
 
-impl Loaded {
+impl Library {
     /// Loads `given`, or the first of the usual names that there is.
     ///
     /// # Errors
     /// `Unavailable`, saying what was tried and what to install.
-    pub fn open(source: &Source, given: &str) -> Result<Loaded> {
+    pub fn open(source: &LibrarySource, given: &str) -> Result<Library> {
         let names = match given {
             "" => source.names,
             given => &[given],
@@ -40,10 +40,10 @@ impl Loaded {
         for name in names {
             // SAFETY: loading runs the library's initialisers. It is the store that the user asked
             // to measure; those of RocksDB and LevelDB only set up globals.
-            let opened = unsafe { Library::open(Some(OsStr::new(name)), RTLD_NOW | RTLD_LOCAL) };
+            let opened = unsafe { RawLibrary::open(Some(OsStr::new(name)), RTLD_NOW | RTLD_LOCAL) };
             match opened {
                 Ok(library) => {
-                    return Ok(Loaded {
+                    return Ok(Library {
                         library,
                         name: (*name).to_owned(),
                         missing: Vec::new(),
@@ -82,10 +82,10 @@ impl Loaded {
             .map(|symbol| *symbol)
     }
 
-    /// As [`Loaded::find`], and takes note when it is missing.
+    /// As [`Library::find`], and takes note when it is missing.
     ///
     /// # Safety
-    /// As [`Loaded::find`].
+    /// As [`Library::find`].
     pub unsafe fn need<F: Copy>(&mut self, name: &'static str) -> Option<F> {
         // SAFETY: passed on to the caller.
         let found = unsafe { self.find(name) };
@@ -96,7 +96,7 @@ impl Loaded {
     }
 
     /// Which functions were needed and are not there.
-    pub fn lacks(&self, source: &Source) -> Error {
+    pub fn lacks(&self, source: &LibrarySource) -> Error {
         Error::unavailable(format!(
             "the library is not one that driver `{}` can use",
             source.driver
@@ -188,7 +188,7 @@ macro_rules! functions {
         }
         impl $Table {
             /// Finds every function; `None` when one that is needed is missing.
-            fn find(loaded: &mut $crate::kv::sys::Loaded) -> Option<$Table> {
+            fn find(loaded: &mut $crate::kv::sys::Library) -> Option<$Table> {
                 // SAFETY: names and types are those of the store's C header.
                 unsafe {
                     $(let $name = loaded.need(concat!($symbol, "\0"));)*

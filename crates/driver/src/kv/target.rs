@@ -10,13 +10,13 @@ use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 
 use super::home::{Home, Wanted};
-use super::rules::{self, Rules};
+use super::rules::{self, WorkloadRules};
 use super::session::KvSession;
-use super::{Engine, Fault, Store};
-use crate::contract::{Admin, Geometry, Keyed, OpenSpec, Session, SessionSpec, Target};
+use super::{KeyValueStore, StoreEngine, StoreError};
+use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 
 /// What opening needs besides the engine.
-pub struct Ask<'a> {
+pub struct DatabaseSpec<'a> {
     /// The plan, run id and confirmation.
     pub spec: &'a OpenSpec<'a>,
     /// What the run makes stays.
@@ -29,26 +29,29 @@ pub struct Ask<'a> {
 }
 
 /// The target.
-pub struct KvTarget<E: Engine> {
+pub struct KvTarget<E: StoreEngine> {
     engine: E,
     /// Absent only while it is reopened, and when that failed.
-    store: RwLock<Option<Arc<E::Store>>>,
+    store: RwLock<Option<Arc<E::KeyValueStore>>>,
     home: Home,
-    rules: Vec<Rules>,
+    rules: Vec<WorkloadRules>,
     facts: Vec<(String, String)>,
     /// Records the plan says are there; believed of a database that is only read.
     believed: u64,
 }
 
-impl<E: Engine> KvTarget<E> {
+impl<E: StoreEngine> KvTarget<E> {
     /// Passes the guard and opens.
     ///
     /// # Errors
     /// `Usage`, `Refused` or `Unavailable`; then everything is as it was.
-    pub fn open(engine: E, ask: &Ask<'_>) -> Result<KvTarget<E>> {
+    pub fn open(engine: E, ask: &DatabaseSpec<'_>) -> Result<KvTarget<E>> {
         let plan: &Plan = ask.spec.plan;
-        let rules = plan.workloads.iter().map(|w| Rules::of(w, ask.bounded));
-        let mut rules = rules.collect::<Result<Vec<Rules>>>()?;
+        let rules = plan
+            .workloads
+            .iter()
+            .map(|w| WorkloadRules::of(w, ask.bounded));
+        let mut rules = rules.collect::<Result<Vec<WorkloadRules>>>()?;
         for (rules, w) in rules.iter_mut().zip(&plan.workloads) {
             // One that only writes would hold a snapshot that nobody reads.
             rules.snapshot = ask.snapshot && rules::reads(w);
@@ -86,7 +89,7 @@ impl<E: Engine> KvTarget<E> {
         })
     }
 
-    fn store(&self) -> Result<Arc<E::Store>> {
+    fn store(&self) -> Result<Arc<E::KeyValueStore>> {
         let held = self.store.read().unwrap_or_else(PoisonError::into_inner);
         held.clone()
             .ok_or_else(|| Error::target("the database is closed after a failed reopening"))
@@ -136,36 +139,36 @@ impl<E: Engine> KvTarget<E> {
     }
 }
 
-impl<E: Engine> Drop for KvTarget<E> {
+impl<E: StoreEngine> Drop for KvTarget<E> {
     fn drop(&mut self) {
         let _ = self.end();
     }
 }
 
-impl<E: Engine> Target for KvTarget<E> {
+impl<E: StoreEngine> Target for KvTarget<E> {
     fn geometry(&self) -> Geometry {
         Geometry::keyed()
     }
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
         let rules = self.rules.get(usize::from(spec.workload)).cloned();
         let rules = rules.ok_or_else(|| Error::internal("a session of no workload"))?;
-        let hand = self.store()?.hand(rules.snapshot);
-        Ok(Box::new(KvSession::new(hand, rules, spec)))
+        let connection = self.store()?.connection(rules.snapshot);
+        Ok(Box::new(KvSession::new(connection, rules, spec)))
     }
-    fn admin(&self, action: Admin) -> Result<()> {
-        let failed = |what| move |fault: Fault| fault.into_error(what);
+    fn admin(&self, action: AdminAction) -> Result<()> {
+        let failed = |what| move |fault: StoreError| fault.into_error(what);
         match action {
-            Admin::Flush => self.store()?.flush().map_err(failed("to flush")),
-            Admin::Compact => self.store()?.compact().map_err(failed("to compact")),
+            AdminAction::Flush => self.store()?.flush().map_err(failed("to flush")),
+            AdminAction::Compact => self.store()?.compact().map_err(failed("to compact")),
             // A database that is opened anew has no block in its cache.
-            Admin::DropCaches => self.reopen(|| forget_pages(self.home.dir())),
-            Admin::Purge => self.purge(),
+            AdminAction::DropCaches => self.reopen(|| forget_pages(self.home.dir())),
+            AdminAction::Purge => self.purge(),
         }
     }
     fn facts(&self) -> Vec<(String, String)> {
         self.facts.clone()
     }
-    fn keyed(&self) -> Option<&dyn Keyed> {
+    fn keyed(&self) -> Option<&dyn KeyedTarget> {
         Some(self)
     }
     fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
@@ -178,7 +181,7 @@ impl<E: Engine> Target for KvTarget<E> {
     }
 }
 
-impl<E: Engine> Keyed for KvTarget<E> {
+impl<E: StoreEngine> KeyedTarget for KvTarget<E> {
     fn records(&self) -> u64 {
         self.home.records().unwrap_or(self.believed)
     }

@@ -17,15 +17,15 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 
 use crate::contract::{
-    Admin, Driver, Geometry, Keyed, OpenSpec, OptionDoc, Session, SessionSpec, Target,
+    AdminAction, Driver, Geometry, KeyedTarget, OpenSpec, OptionDoc, Session, SessionSpec, Target,
 };
 use session::MemorySession;
-use store::Store;
+use store::OrderedMap;
 
 /// The driver.
-pub struct Memory;
+pub struct MemoryDriver;
 
-impl Driver for Memory {
+impl Driver for MemoryDriver {
     fn name(&self) -> &'static str {
         "memory"
     }
@@ -79,9 +79,9 @@ impl Driver for Memory {
 
 /// The opened store.
 pub struct MemoryTarget {
-    store: Arc<Store>,
+    store: Arc<OrderedMap>,
     /// How each workload names keys and scans.
-    shapes: Vec<session::Shape>,
+    key_rules: Vec<session::KeyRules>,
     records: AtomicU64,
 }
 
@@ -93,8 +93,10 @@ impl MemoryTarget {
     pub fn new(plan: &Plan) -> Result<MemoryTarget> {
         let workloads = plan.workloads.iter();
         Ok(MemoryTarget {
-            store: Arc::new(Store::default()),
-            shapes: workloads.map(session::Shape::of).collect::<Result<_>>()?,
+            store: Arc::new(OrderedMap::default()),
+            key_rules: workloads
+                .map(session::KeyRules::of)
+                .collect::<Result<_>>()?,
             records: AtomicU64::new(0),
         })
     }
@@ -110,19 +112,19 @@ impl Target for MemoryTarget {
         Geometry::keyed()
     }
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
-        let shape = self.shapes.get(usize::from(spec.workload)).cloned();
-        let shape = shape.ok_or_else(|| Error::internal("a session of no workload"))?;
+        let rules = self.key_rules.get(usize::from(spec.workload)).cloned();
+        let rules = rules.ok_or_else(|| Error::internal("a session of no workload"))?;
         Ok(Box::new(MemorySession::new(
             self.store.clone(),
-            shape,
+            rules,
             spec,
         )))
     }
-    fn admin(&self, action: Admin) -> Result<()> {
+    fn admin(&self, action: AdminAction) -> Result<()> {
         match action {
-            Admin::Flush | Admin::DropCaches => Ok(()),
-            Admin::Compact => Err(Error::unavailable("memory has nothing to compact")),
-            Admin::Purge => {
+            AdminAction::Flush | AdminAction::DropCaches => Ok(()),
+            AdminAction::Compact => Err(Error::unavailable("memory has nothing to compact")),
+            AdminAction::Purge => {
                 self.store.clear();
                 self.records.store(0, Ordering::Relaxed);
                 Ok(())
@@ -132,7 +134,7 @@ impl Target for MemoryTarget {
     fn facts(&self) -> Vec<(String, String)> {
         Vec::new()
     }
-    fn keyed(&self) -> Option<&dyn Keyed> {
+    fn keyed(&self) -> Option<&dyn KeyedTarget> {
         Some(self)
     }
     fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
@@ -143,7 +145,7 @@ impl Target for MemoryTarget {
     }
 }
 
-impl Keyed for MemoryTarget {
+impl KeyedTarget for MemoryTarget {
     fn records(&self) -> u64 {
         self.records.load(Ordering::Relaxed)
     }

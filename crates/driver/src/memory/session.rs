@@ -7,24 +7,24 @@ use taillight_core::plan::WorkloadPlan;
 use taillight_core::probe::Token;
 use taillight_core::{ALL_FIELDS, Op, OpKind, Result, Stamp, Status};
 
-use super::store::Store;
+use super::store::OrderedMap;
 use crate::contract::{AtOnce, Completion, Outcome, Session, SessionSpec, Submitted};
 use crate::kv::fields;
 
 /// How a workload names keys and scans.
 #[derive(Clone)]
-pub struct Shape {
+pub struct KeyRules {
     format: KeyFormat,
     reverse: bool,
 }
 
-impl Shape {
+impl KeyRules {
     /// Of a workload.
     ///
     /// # Errors
     /// `Usage` when its keys cannot be made.
-    pub fn of(w: &WorkloadPlan) -> Result<Shape> {
-        Ok(Shape {
+    pub fn of(w: &WorkloadPlan) -> Result<KeyRules> {
+        Ok(KeyRules {
             format: w.keys.clone().unwrap_or_default().format()?,
             reverse: w.scan.as_ref().is_some_and(|s| s.reverse),
         })
@@ -33,19 +33,19 @@ impl Shape {
 
 /// The session.
 pub struct MemorySession {
-    store: Arc<Store>,
-    shape: Shape,
+    store: Arc<OrderedMap>,
+    rules: KeyRules,
     keep: bool,
     buffer: Vec<u8>,
     key: [u8; KEY_MAX],
 }
 
 impl MemorySession {
-    /// A session of the workload with this shape.
-    pub fn new(store: Arc<Store>, shape: Shape, spec: &SessionSpec) -> MemorySession {
+    /// A session of the workload with this rules.
+    pub fn new(store: Arc<OrderedMap>, rules: KeyRules, spec: &SessionSpec) -> MemorySession {
         MemorySession {
             store,
-            shape,
+            rules,
             keep: spec.keep,
             buffer: vec![0; spec.buffer_size as usize],
             key: [0; KEY_MAX],
@@ -59,7 +59,7 @@ impl MemorySession {
             OpKind::Get => self.read(op),
             OpKind::Scan => self.scan(op),
             OpKind::Delete => {
-                let key = self.shape.format.write(op.key, &mut self.key);
+                let key = self.rules.format.write(op.key, &mut self.key);
                 match self.store.delete(key) {
                     true => Outcome::ok(0),
                     false => Outcome::status(Status::NOT_FOUND),
@@ -70,7 +70,7 @@ impl MemorySession {
     }
 
     fn write(&mut self, op: &Op, value: &[u8]) -> Outcome {
-        let key = self.shape.format.write(op.key, &mut self.key);
+        let key = self.rules.format.write(op.key, &mut self.key);
         let new = op.kind != OpKind::Update;
         if new {
             self.store.put(key, value);
@@ -93,7 +93,7 @@ impl MemorySession {
     }
 
     fn read(&mut self, op: &Op) -> Outcome {
-        let key = self.shape.format.write(op.key, &mut self.key);
+        let key = self.rules.format.write(op.key, &mut self.key);
         let (buffer, keep) = (&mut self.buffer, self.keep);
         let found = self.store.look(key, |value| {
             if keep {
@@ -106,9 +106,9 @@ impl MemorySession {
     }
 
     fn scan(&mut self, op: &Op) -> Outcome {
-        let key = self.shape.format.write(op.key, &mut self.key);
+        let key = self.rules.format.write(op.key, &mut self.key);
         let mut moved = 0;
-        let reverse = self.shape.reverse;
+        let reverse = self.rules.reverse;
         let count = self
             .store
             .scan(key, op.count, reverse, |value| moved += value.len() as u64);

@@ -7,11 +7,11 @@ use crossbeam_skiplist::SkipMap;
 
 /// Keys in byte order. A value keeps its memory when it is overwritten.
 #[derive(Default)]
-pub struct Store {
+pub struct OrderedMap {
     map: SkipMap<Box<[u8]>, RwLock<Vec<u8>>>,
 }
 
-impl Store {
+impl OrderedMap {
     /// Writes a whole value; the only step that may take memory.
     pub fn put(&self, key: &[u8], value: &[u8]) {
         match self.map.get(key) {

@@ -1,10 +1,10 @@
 //! The store by itself; the rules of the contract are checked by the conformance suite.
 
-use super::store::Store;
+use super::store::OrderedMap;
 
 #[test]
 fn keys_are_in_order_and_scans_go_both_ways() {
-    let store = Store::default();
+    let store = OrderedMap::default();
     for k in [b"b", b"d", b"a", b"c"] {
         store.put(k, k);
     }
@@ -21,7 +21,7 @@ fn keys_are_in_order_and_scans_go_both_ways() {
 
 #[test]
 fn a_value_is_overwritten_in_place() {
-    let store = Store::default();
+    let store = OrderedMap::default();
     store.put(b"k", &[1; 64]);
     let at = store.change(b"k", |v| v.as_ptr() as usize);
     store.put(b"k", &[2; 64]);

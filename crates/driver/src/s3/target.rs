@@ -14,7 +14,7 @@ use super::options::{PARTS_MAX, S3Options};
 use super::place::Place;
 use super::scan::SCAN_MAX;
 use super::session::S3Session;
-use crate::contract::{Admin, Geometry, Keyed, OpenSpec, Session, SessionSpec, Target};
+use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 
 /// What all workers share.
 pub struct Shared {
@@ -152,18 +152,18 @@ impl Target for S3Target {
         }
         Ok(Box::new(S3Session::new(self.shared.clone(), spec)?))
     }
-    fn admin(&self, action: Admin) -> Result<()> {
+    fn admin(&self, action: AdminAction) -> Result<()> {
         match action {
             // What a store acknowledged is durable as far as it says anything about it.
-            Admin::Flush => Ok(()),
-            Admin::Purge => {
+            AdminAction::Flush => Ok(()),
+            AdminAction::Purge => {
                 let Shared {
                     store, home, names, ..
                 } = &*self.shared;
                 home.purge(store, names)?;
                 home.note(store, Some(0))
             }
-            Admin::Compact | Admin::DropCaches => Err(Error::unavailable(
+            AdminAction::Compact | AdminAction::DropCaches => Err(Error::unavailable(
                 "an object store cannot be told to compact or to drop its caches",
             )),
         }
@@ -171,7 +171,7 @@ impl Target for S3Target {
     fn facts(&self) -> Vec<(String, String)> {
         self.facts.clone()
     }
-    fn keyed(&self) -> Option<&dyn Keyed> {
+    fn keyed(&self) -> Option<&dyn KeyedTarget> {
         Some(self)
     }
     fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
@@ -182,7 +182,7 @@ impl Target for S3Target {
     }
 }
 
-impl Keyed for S3Target {
+impl KeyedTarget for S3Target {
     fn records(&self) -> u64 {
         self.shared.home.records()
     }

@@ -4,11 +4,11 @@ use rand::{Rng as _, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use taillight_core::{Op, OpKind, Stamp, Status};
 
-use super::options::{Errors, Service, SimOptions, Stall};
+use super::options::{InjectedErrors, ServiceTime, SimOptions, SimulatedStall};
 
 /// How an operation ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Served {
+pub struct SimulatedOutcome {
     pub at: Stamp,
     pub status: Status,
     /// Time of its sync.
@@ -16,20 +16,20 @@ pub struct Served {
 }
 
 /// Servers, their stalls, and the draws.
-pub struct Model {
+pub struct DeviceModel {
     free_at: Vec<Stamp>,
-    service: Service,
+    service: ServiceTime,
     sync_ns: u64,
-    stalls: Vec<Stall>,
-    errors: Errors,
+    stalls: Vec<SimulatedStall>,
+    errors: InjectedErrors,
     rng: Xoshiro256PlusPlus,
     served: u64,
 }
 
-impl Model {
+impl DeviceModel {
     /// A model with all servers free.
-    pub fn new(options: &SimOptions, seed: u64) -> Model {
-        Model {
+    pub fn new(options: &SimOptions, seed: u64) -> DeviceModel {
+        DeviceModel {
             free_at: vec![Stamp(0); options.channels as usize],
             service: options.service,
             sync_ns: options.sync.0,
@@ -41,7 +41,7 @@ impl Model {
     }
 
     /// Serves `op`, which arrives at `now`.
-    pub fn serve(&mut self, now: Stamp, op: &Op) -> Served {
+    pub fn serve(&mut self, now: Stamp, op: &Op) -> SimulatedOutcome {
         self.served += 1;
         let sync = op.sync.is_some() || op.kind == OpKind::Fsync;
         let sync_ns = if sync { self.sync_ns } else { 0 };
@@ -63,7 +63,7 @@ impl Model {
         } else {
             Status::OK
         };
-        Served {
+        SimulatedOutcome {
             at,
             status,
             sync_ns: op.sync.map(|_| sync_ns),
@@ -72,17 +72,17 @@ impl Model {
 
     fn draw(&mut self) -> u64 {
         match self.service {
-            Service::Constant { time } => time.0,
-            Service::Uniform { min, max } => {
+            ServiceTime::Constant { time } => time.0,
+            ServiceTime::Uniform { min, max } => {
                 let span = u128::from(max.0 - min.0) + 1;
                 min.0 + ((u128::from(self.rng.next_u64()) * span) >> 64) as u64
             }
-            Service::Exponential { mean } => {
+            ServiceTime::Exponential { mean } => {
                 // 53 random bits in (0, 1]: the logarithm is finite.
                 let u = ((self.rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
                 (-u.ln() * mean.0 as f64).round() as u64
             }
-            Service::Bimodal {
+            ServiceTime::Bimodal {
                 common,
                 rare,
                 every,
@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    fn options(service: Service) -> SimOptions {
+    fn options(service: ServiceTime) -> SimOptions {
         SimOptions {
             service,
             ..SimOptions::default()
@@ -161,25 +161,25 @@ mod tests {
 
     #[test]
     fn one_channel_queues_and_two_do_not() {
-        let mut o = options(Service::Constant { time: Span(100) });
-        let mut m = Model::new(&o, 1);
+        let mut o = options(ServiceTime::Constant { time: Span(100) });
+        let mut m = DeviceModel::new(&o, 1);
         let ends: Vec<i64> = (0..3).map(|_| m.serve(Stamp(10), &read()).at.0).collect();
         assert_eq!(ends, [110, 210, 310]);
         o.channels = 2;
-        let mut m = Model::new(&o, 1);
+        let mut m = DeviceModel::new(&o, 1);
         let ends: Vec<i64> = (0..3).map(|_| m.serve(Stamp(10), &read()).at.0).collect();
         assert_eq!(ends, [110, 110, 210]);
     }
 
     #[test]
     fn stalls_delay_by_exactly_their_overlap() {
-        let mut o = options(Service::Constant { time: Span(100) });
-        o.stalls = vec![Stall {
+        let mut o = options(ServiceTime::Constant { time: Span(100) });
+        o.stalls = vec![SimulatedStall {
             start: Span(50),
             length: Span(1000),
             period: Some(Span(5000)),
         }];
-        let mut m = Model::new(&o, 1);
+        let mut m = DeviceModel::new(&o, 1);
         assert_eq!(m.serve(Stamp(0), &read()).at, Stamp(1100));
         assert_eq!(m.serve(Stamp(2000), &read()).at, Stamp(2100));
         // Begins inside the second stall (5050..6050).
@@ -190,12 +190,12 @@ mod tests {
 
     #[test]
     fn every_third_fails() {
-        let mut o = options(Service::Constant { time: Span(1) });
-        o.errors = Errors {
+        let mut o = options(ServiceTime::Constant { time: Span(1) });
+        o.errors = InjectedErrors {
             every: 3,
             errno: 28,
         };
-        let mut m = Model::new(&o, 1);
+        let mut m = DeviceModel::new(&o, 1);
         let s: Vec<i32> = (0..6)
             .map(|_| m.serve(Stamp(0), &read()).status.0)
             .collect();
@@ -204,8 +204,8 @@ mod tests {
 
     #[test]
     fn exponential_mean_is_within_five_sigma() {
-        let mut m = Model::new(
-            &options(Service::Exponential {
+        let mut m = DeviceModel::new(
+            &options(ServiceTime::Exponential {
                 mean: Span(1_000_000),
             }),
             9,

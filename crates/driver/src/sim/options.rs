@@ -12,30 +12,30 @@ use crate::contract::OptionDoc;
 pub struct SimOptions {
     /// Operations served at the same time.
     pub channels: u32,
-    pub service: Service,
+    pub service: ServiceTime,
     /// Extra time of a sync inside a write.
     pub sync: Span,
     /// Times in which nothing is served.
-    pub stalls: Vec<Stall>,
-    pub errors: Errors,
+    pub stalls: Vec<SimulatedStall>,
+    pub errors: InjectedErrors,
 }
 
 impl Default for SimOptions {
     fn default() -> Self {
         SimOptions {
             channels: 1,
-            service: Service::default(),
+            service: ServiceTime::default(),
             sync: Span(50_000),
             stalls: Vec::new(),
-            errors: Errors::default(),
+            errors: InjectedErrors::default(),
         }
     }
 }
 
-/// Service times.
+/// How service times are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-pub enum Service {
+pub enum ServiceTime {
     /// Always `time`.
     Constant { time: Span },
     /// Uniform from `min` to `max`, both included.
@@ -51,9 +51,9 @@ pub enum Service {
     },
 }
 
-impl Default for Service {
+impl Default for ServiceTime {
     fn default() -> Self {
-        Service::Constant {
+        ServiceTime::Constant {
             time: Span(100_000),
         }
     }
@@ -62,7 +62,7 @@ impl Default for Service {
 /// A stall: from `start`, `length` long, again every `period` if one is given.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Stall {
+pub struct SimulatedStall {
     /// First start, from the beginning of virtual time.
     pub start: Span,
     pub length: Span,
@@ -73,15 +73,15 @@ pub struct Stall {
 /// Failures: every `every`-th operation fails with `errno`; 0 = none.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Errors {
+pub struct InjectedErrors {
     /// One in this many.
     pub every: u64,
     pub errno: u16,
 }
 
-impl Default for Errors {
+impl Default for InjectedErrors {
     fn default() -> Self {
-        Errors { every: 0, errno: 5 }
+        InjectedErrors { every: 0, errno: 5 }
     }
 }
 
@@ -105,14 +105,18 @@ impl SimOptions {
             return bad("channels must be at least 1");
         }
         match self.service {
-            Service::Uniform { min, max } if min > max => return bad("service.min is over max"),
-            Service::Bimodal { every: 0, .. } => return bad("service.every must be at least 1"),
+            ServiceTime::Uniform { min, max } if min > max => {
+                return bad("service.min is over max");
+            }
+            ServiceTime::Bimodal { every: 0, .. } => {
+                return bad("service.every must be at least 1");
+            }
             _ => {}
         }
         if self.errors.errno == 0 {
             return bad("errors.errno must be at least 1");
         }
-        let overlap = |s: &Stall| s.period.is_some_and(|p| p <= s.length);
+        let overlap = |s: &SimulatedStall| s.period.is_some_and(|p| p <= s.length);
         if self.stalls.iter().any(overlap) {
             return bad("a stall's period must be longer than its length");
         }

@@ -72,7 +72,9 @@ fn reads_do_not_see_what_comes_after_their_snapshot() {
         }
         // Nor do its own writes show, nor what a flush moves.
         put(held.as_mut(), 5, 0xEF);
-        target.admin(taillight_driver::Admin::Compact).unwrap();
+        target
+            .admin(taillight_driver::AdminAction::Compact)
+            .unwrap();
         for key in 0..10 {
             assert_eq!(first(held.as_mut(), key), Some(key as u8));
         }

@@ -2,7 +2,7 @@
 
 use taillight_core::plan::Before;
 use taillight_core::{Clock, Error, MonoClock, Result};
-use taillight_driver::Admin;
+use taillight_driver::AdminAction;
 use taillight_rundir::manifest::PhaseInfo;
 
 use super::Request;
@@ -37,11 +37,11 @@ pub fn run(request: &mut Request<'_>) -> Result<Vec<PhaseInfo>> {
     Ok(phases)
 }
 
-fn action(step: Before) -> Admin {
+fn action(step: Before) -> AdminAction {
     match step {
-        Before::Flush => Admin::Flush,
-        Before::Compact => Admin::Compact,
-        Before::DropCaches => Admin::DropCaches,
+        Before::Flush => AdminAction::Flush,
+        Before::Compact => AdminAction::Compact,
+        Before::DropCaches => AdminAction::DropCaches,
     }
 }
 

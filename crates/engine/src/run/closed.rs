@@ -1,7 +1,7 @@
 //! What stands where a run's target was once the workers have it.
 
 use taillight_core::{Error, Result};
-use taillight_driver::{Admin, Geometry, Session, SessionSpec, Target};
+use taillight_driver::{AdminAction, Geometry, Session, SessionSpec, Target};
 
 /// Stands where the target was.
 pub struct Closed;
@@ -17,7 +17,7 @@ impl Target for Closed {
     fn session(&self, _: &SessionSpec) -> Result<Box<dyn Session>> {
         Err(Error::internal("the target is closed"))
     }
-    fn admin(&self, _: Admin) -> Result<()> {
+    fn admin(&self, _: AdminAction) -> Result<()> {
         Err(Error::internal("the target is closed"))
     }
     fn facts(&self) -> Vec<(String, String)> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use taillight_core::plan::{Plan, VerifyMode};
 use taillight_core::progress::Progress;
 use taillight_core::{Error, Result};
-use taillight_driver::{Admin, Geometry, SessionSpec, Target};
+use taillight_driver::{AdminAction, Geometry, SessionSpec, Target};
 use taillight_rundir::verify::{PassInfo, VerifyReport};
 
 use super::{StopFlag, buffer_size};
@@ -77,9 +77,9 @@ pub fn after(
     if plan.verify.mode != VerifyMode::After {
         return Ok(());
     }
-    target.admin(Admin::Flush)?;
+    target.admin(AdminAction::Flush)?;
     // Best effort, and told: else the pass may only see what the cache holds.
-    let caches_dropped = target.admin(Admin::DropCaches).is_ok();
+    let caches_dropped = target.admin(AdminAction::DropCaches).is_ok();
     let mut progress = |done, total| {
         let told = Progress {
             what: "verifying",

@@ -8,7 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use proptest::prelude::*;
 use taillight_core::probe::Token;
 use taillight_core::{Op, OpKind, Result, Stamp};
-use taillight_driver::{Admin, Completion, Geometry, Session, SessionSpec, Submitted, Target};
+use taillight_driver::{
+    AdminAction, Completion, Geometry, Session, SessionSpec, Submitted, Target,
+};
 use taillight_rundir::verify::{Counts, Finding, VerifyReport, Wrong};
 
 use super::*;
@@ -39,7 +41,7 @@ impl Target for Memory {
             buffers: vec![vec![0; spec.buffer_size as usize]; spec.depth as usize],
         }))
     }
-    fn admin(&self, _: Admin) -> Result<()> {
+    fn admin(&self, _: AdminAction) -> Result<()> {
         Ok(())
     }
     fn facts(&self) -> Vec<(String, String)> {

@@ -16,7 +16,8 @@ use taillight_core::probe::Token;
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Op, OpKind, Result, Stamp};
 use taillight_driver::{
-    Admin, AtOnce, Completion, Geometry, Keyed, OpenSpec, Session, SessionSpec, Submitted, Target,
+    AdminAction, AtOnce, Completion, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec,
+    Submitted, Target,
 };
 use taillight_engine::preload::preload;
 use taillight_engine::{Request, StopFlag};
@@ -45,13 +46,13 @@ impl Target for Counted {
             before: sys::allocations(),
         }))
     }
-    fn admin(&self, action: Admin) -> Result<()> {
+    fn admin(&self, action: AdminAction) -> Result<()> {
         self.target.admin(action)
     }
     fn facts(&self) -> Vec<(String, String)> {
         self.target.facts()
     }
-    fn keyed(&self) -> Option<&dyn Keyed> {
+    fn keyed(&self) -> Option<&dyn KeyedTarget> {
         self.target.keyed()
     }
     fn close(self: Box<Self>) -> Result<()> {

@@ -15,18 +15,18 @@ use taillight_core::capability::Capabilities;
 use taillight_core::plan::TargetPlan;
 use taillight_core::progress::OnProgress;
 
-use super::target::{Ask, KvTarget};
-use super::{Engine, Fault, Store, rules};
+use super::target::{DatabaseSpec, KvTarget};
+use super::{KeyValueStore, StoreEngine, StoreError, rules};
 use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
-use options::{DOCS, LevelOptions};
-use sys::{Db, LevelHand, Library, Settings};
+use options::{DOCS, LevelDbOptions};
+use sys::{LevelDbConnection, LevelDbLibrary, LevelDbSettings, LevelDbStore};
 
 /// The driver.
-pub struct LevelDb;
+pub struct LevelDbDriver;
 
-impl Driver for LevelDb {
+impl Driver for LevelDbDriver {
     fn name(&self) -> &'static str {
-        Level::NAME
+        LevelDbEngine::NAME
     }
     fn about(&self) -> &'static str {
         "LevelDB through its C library, loaded at run time"
@@ -35,15 +35,15 @@ impl Driver for LevelDb {
         DOCS.to_vec()
     }
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        LevelOptions::parse(&target.options)?.table()
+        LevelDbOptions::parse(&target.options)?.table()
     }
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        LevelOptions::parse(&target.options)?;
+        LevelDbOptions::parse(&target.options)?;
         Ok(super::capabilities(false, false))
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        let options = LevelOptions::parse(&spec.plan.target.options)?;
-        let ask = Ask {
+        let options = LevelDbOptions::parse(&spec.plan.target.options)?;
+        let ask = DatabaseSpec {
             spec,
             keep: options.keep,
             read_only: false,
@@ -53,8 +53,8 @@ impl Driver for LevelDb {
         if options.snapshot {
             rules::fit_snapshot(spec.plan)?;
         }
-        let engine = Level {
-            library: Library::load(&options.library)?,
+        let engine = LevelDbEngine {
+            library: LevelDbLibrary::load(&options.library)?,
             settings: options.settings(),
         };
         if options.snapshot && !engine.library.has_snapshots() {
@@ -65,17 +65,17 @@ impl Driver for LevelDb {
 }
 
 /// The library with this run's options.
-struct Level {
-    library: Library,
-    settings: Settings,
+struct LevelDbEngine {
+    library: LevelDbLibrary,
+    settings: LevelDbSettings,
 }
 
-impl Engine for Level {
-    type Store = Db;
+impl StoreEngine for LevelDbEngine {
+    type KeyValueStore = LevelDbStore;
     const NAME: &'static str = "leveldb";
 
-    fn open(&self, dir: &Path, create: bool) -> Result<Db> {
-        let mut db = Db::open(&self.library, &self.settings, dir, create)?;
+    fn open(&self, dir: &Path, create: bool) -> Result<LevelDbStore> {
+        let mut db = LevelDbStore::open(&self.library, &self.settings, dir, create)?;
         db.facts = self.facts();
         Ok(db)
     }
@@ -84,7 +84,7 @@ impl Engine for Level {
     }
 }
 
-impl Level {
+impl LevelDbEngine {
     fn facts(&self) -> Vec<(String, String)> {
         let s = &self.settings;
         let or = |n: Option<usize>| n.map_or("default".to_owned(), |n| n.to_string());
@@ -111,21 +111,21 @@ impl Level {
     }
 }
 
-impl Store for Db {
-    type Hand = LevelHand;
+impl KeyValueStore for LevelDbStore {
+    type Connection = LevelDbConnection;
 
-    fn hand(self: &Arc<Self>, snapshot: bool) -> LevelHand {
-        LevelHand::new(Arc::clone(self), snapshot)
+    fn connection(self: &Arc<Self>, snapshot: bool) -> LevelDbConnection {
+        LevelDbConnection::new(Arc::clone(self), snapshot)
     }
-    fn settle(&self) -> Result<(), Fault> {
-        Db::settle(self)
+    fn settle(&self) -> Result<(), StoreError> {
+        LevelDbStore::settle(self)
     }
     /// LevelDB writes its memtable out only when it is full or compacted; its log is made durable.
-    fn flush(&self) -> Result<(), Fault> {
-        Db::settle(self)
+    fn flush(&self) -> Result<(), StoreError> {
+        LevelDbStore::settle(self)
     }
-    fn compact(&self) -> Result<(), Fault> {
-        Db::compact(self);
+    fn compact(&self) -> Result<(), StoreError> {
+        LevelDbStore::compact(self);
         Ok(())
     }
     fn facts(&self, out: &mut Vec<(String, String)>) {

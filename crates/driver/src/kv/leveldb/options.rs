@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 use taillight_core::Result;
 use taillight_core::units::ByteSize;
 
-use super::sys::Settings;
+use super::sys::LevelDbSettings;
 use crate::contract::{OptionDoc, doc};
-use crate::kv::options::{self, Or};
+use crate::kv::options::{self, OrDefault};
 
-/// Compression of blocks.
+/// LevelDbCompression of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Compression {
+pub enum LevelDbCompression {
     /// Left to LevelDB (Snappy where it is built in).
     #[default]
     Default,
@@ -22,21 +22,21 @@ pub enum Compression {
 /// The options, resolved. Absent ones take the defaults below.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct LevelOptions {
+pub struct LevelDbOptions {
     /// File or soname of the library; empty = the system's.
     pub library: String,
     /// Size of the block cache.
-    pub block_cache: Or<ByteSize>,
+    pub block_cache: OrDefault<ByteSize>,
     /// Bits per key of a Bloom filter; 0 = none.
     pub bloom_bits: u32,
-    /// See [`Compression`].
-    pub compression: Compression,
+    /// See [`LevelDbCompression`].
+    pub compression: LevelDbCompression,
     /// Size of a memtable.
-    pub write_buffer_size: Or<ByteSize>,
+    pub write_buffer_size: OrDefault<ByteSize>,
     /// Size of a block before compression.
-    pub block_size: Or<ByteSize>,
+    pub block_size: OrDefault<ByteSize>,
     /// Size of a table file.
-    pub max_file_size: Or<ByteSize>,
+    pub max_file_size: OrDefault<ByteSize>,
     /// Open files at most; 0 = LevelDB's default.
     pub max_open_files: u32,
     /// Scans end where the key numbers say.
@@ -121,12 +121,12 @@ pub const DOCS: &[OptionDoc] = &[
     ),
 ];
 
-impl LevelOptions {
+impl LevelDbOptions {
     /// Reads them as written.
     ///
     /// # Errors
     /// `Usage` for unknown or mistyped options.
-    pub fn parse(table: &toml::Table) -> Result<LevelOptions> {
+    pub fn parse(table: &toml::Table) -> Result<LevelDbOptions> {
         options::parse("leveldb", DOCS, table)
     }
 
@@ -139,15 +139,15 @@ impl LevelOptions {
     }
 
     /// As LevelDB takes them.
-    pub fn settings(&self) -> Settings {
-        let bytes = |size: Or<ByteSize>| size.set().map(|s| s.0 as usize);
-        Settings {
+    pub fn settings(&self) -> LevelDbSettings {
+        let bytes = |size: OrDefault<ByteSize>| size.set().map(|s| s.0 as usize);
+        LevelDbSettings {
             block_cache: bytes(self.block_cache),
             bloom_bits: self.bloom_bits,
             compress: match self.compression {
-                Compression::Default => None,
-                Compression::None => Some(false),
-                Compression::Snappy => Some(true),
+                LevelDbCompression::Default => None,
+                LevelDbCompression::None => Some(false),
+                LevelDbCompression::Snappy => Some(true),
             },
             write_buffer: bytes(self.write_buffer_size),
             open_files: Some(self.max_open_files).filter(|n| *n > 0),
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn docs_and_struct_agree() {
-        let table = LevelOptions::default().table().unwrap();
+        let table = LevelDbOptions::default().table().unwrap();
         let names: Vec<&str> = table.keys().map(String::as_str).collect();
         let docs: Vec<&str> = DOCS.iter().map(|d| d.name).collect();
         assert_eq!(names, docs);
@@ -179,12 +179,12 @@ mod tests {
     #[test]
     fn written_options_reach_the_settings() {
         let text = "block_cache = \"1MiB\"\ncompression = \"none\"\nmax_open_files = 20";
-        let o = LevelOptions::parse(&text.parse().unwrap()).unwrap();
-        assert_eq!(LevelOptions::parse(&o.table().unwrap()).unwrap(), o);
+        let o = LevelDbOptions::parse(&text.parse().unwrap()).unwrap();
+        assert_eq!(LevelDbOptions::parse(&o.table().unwrap()).unwrap(), o);
         let s = o.settings();
         assert_eq!((s.block_cache, s.open_files), (Some(1 << 20), Some(20)));
         assert_eq!((s.compress, s.write_buffer), (Some(false), None));
-        let wrong = LevelOptions::parse(&"compression = \"lz4\"".parse().unwrap());
+        let wrong = LevelDbOptions::parse(&"compression = \"lz4\"".parse().unwrap());
         let wrong = format!("{:?}", wrong.unwrap_err());
         assert!(wrong.contains("lz4"), "{wrong}");
     }

@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use taillight_core::Result;
 
-use crate::kv::sys::{Loaded, Source, c_text, file_of, functions, slice, taken};
-use crate::kv::{Fault, Hand, Range};
+use crate::kv::sys::{Library, LibrarySource, c_text, file_of, functions, slice, taken};
+use crate::kv::{Connection, ScanRange, StoreError};
 
 /// Names of the library, the unversioned one (a user's own build) first.
-pub const SOURCE: Source = Source {
+pub const SOURCE: LibrarySource = LibrarySource {
     driver: "leveldb",
     names: &["libleveldb.so", "libleveldb.so.1d", "libleveldb.so.1"],
     install: "Debian: libleveldb1d",
@@ -28,7 +28,7 @@ type Bytes = *const c_char;
 
 functions! {
     /// What is used of `leveldb/c.h`. Every opaque object is a `void *` here.
-    struct Api {
+    struct LevelDbApi {
         major: "leveldb_major_version" () -> c_int;
         minor: "leveldb_minor_version" () -> c_int;
         options_create: "leveldb_options_create" () -> Obj;
@@ -82,15 +82,15 @@ functions! {
 
 /// The library, loaded.
 #[derive(Clone)]
-pub struct Library {
-    api: Arc<Api>,
+pub struct LevelDbLibrary {
+    api: Arc<LevelDbApi>,
     /// The file it was loaded from.
     pub file: Option<PathBuf>,
 }
 
 /// What a database is opened with; absent = LevelDB's default.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Settings {
+pub struct LevelDbSettings {
     /// Bytes of the block cache.
     pub block_cache: Option<usize>,
     /// Bits per key of a Bloom filter; 0 = none.
@@ -106,25 +106,25 @@ pub struct Settings {
     pub file_size: Option<usize>,
 }
 
-impl Library {
+impl LevelDbLibrary {
     /// Loads it: the file or soname given, or the system's.
     ///
     /// # Errors
     /// `Unavailable` when it is missing, or lacks functions.
-    pub fn load(given: &str) -> Result<Library> {
-        let mut loaded = Loaded::open(&SOURCE, given)?;
-        let Some(api) = Api::find(&mut loaded) else {
+    pub fn load(given: &str) -> Result<LevelDbLibrary> {
+        let mut loaded = Library::open(&SOURCE, given)?;
+        let Some(api) = LevelDbApi::find(&mut loaded) else {
             return Err(loaded.lacks(&SOURCE));
         };
         let file = file_of(api.open as *const ());
         loaded.keep();
-        Ok(Library {
+        Ok(LevelDbLibrary {
             api: Arc::new(api),
             file,
         })
     }
 
-    /// Whether a hand can read from a snapshot.
+    /// Whether a connection can read from a snapshot.
     pub fn has_snapshots(&self) -> bool {
         let api = &self.api;
         api.snapshot.is_some() && api.snapshot_release.is_some() && api.read_snapshot.is_some()
@@ -138,11 +138,11 @@ impl Library {
     }
 
     /// The fault a call left in `error`, if any.
-    fn fault(&self, error: Text) -> Result<(), Fault> {
+    fn fault(&self, error: Text) -> Result<(), StoreError> {
         // SAFETY: the C API sets `error` to null or to a string that leveldb_free releases.
         match unsafe { taken(error, self.api.free) } {
             None => Ok(()),
-            Some(text) => Err(Fault(text)),
+            Some(text) => Err(StoreError(text)),
         }
     }
 
@@ -151,7 +151,7 @@ impl Library {
     /// # Errors
     /// The store's words, for example that another process holds it.
     pub fn destroy(&self, dir: &Path) -> Result<()> {
-        let options = Options::new(self, &Settings::default(), false);
+        let options = LevelDbConfig::new(self, &LevelDbSettings::default(), false);
         let name = c_text(&dir.to_string_lossy())?;
         let mut error = null_mut();
         // SAFETY: options and name are alive; the call keeps neither.
@@ -160,16 +160,16 @@ impl Library {
     }
 }
 
-/// Options with the cache and filter they refer to; all live as long as the database.
-struct Options {
-    library: Library,
+/// LevelDbConfig with the cache and filter they refer to; all live as long as the database.
+struct LevelDbConfig {
+    library: LevelDbLibrary,
     raw: Obj,
     cache: Obj,
     filter: Obj,
 }
 
-impl Options {
-    fn new(library: &Library, s: &Settings, create: bool) -> Options {
+impl LevelDbConfig {
+    fn new(library: &LevelDbLibrary, s: &LevelDbSettings, create: bool) -> LevelDbConfig {
         let api = &library.api;
         let int = |n: u32| c_int::try_from(n).unwrap_or(c_int::MAX);
         // SAFETY: creates objects that `drop` destroys, and sets fields of the options.
@@ -204,7 +204,7 @@ impl Options {
             if let Some(size) = s.file_size {
                 (api.set_file_size)(raw, size);
             }
-            Options {
+            LevelDbConfig {
                 library: library.clone(),
                 raw,
                 cache,
@@ -214,7 +214,7 @@ impl Options {
     }
 }
 
-impl Drop for Options {
+impl Drop for LevelDbConfig {
     fn drop(&mut self) {
         let api = &self.library.api;
         // SAFETY: created in `new`, destroyed once, after the database that refers to them.
@@ -231,34 +231,39 @@ impl Drop for Options {
 }
 
 /// An opened database.
-pub struct Db {
-    library: Library,
+pub struct LevelDbStore {
+    library: LevelDbLibrary,
     raw: Obj,
     /// Dropped after the database is closed.
-    _options: Options,
+    _options: LevelDbConfig,
     /// What the manifest says about it.
     pub facts: Vec<(String, String)>,
 }
 
 // SAFETY: LevelDB's database handle may be used by any thread at a time; its options are not
 // touched after opening.
-unsafe impl Send for Db {}
+unsafe impl Send for LevelDbStore {}
 // SAFETY: see above.
-unsafe impl Sync for Db {}
+unsafe impl Sync for LevelDbStore {}
 
-impl Db {
+impl LevelDbStore {
     /// Opens the database in `dir`.
     ///
     /// # Errors
     /// The store's words, as a reason why it cannot be opened.
-    pub fn open(library: &Library, settings: &Settings, dir: &Path, create: bool) -> Result<Db> {
-        let options = Options::new(library, settings, create);
+    pub fn open(
+        library: &LevelDbLibrary,
+        settings: &LevelDbSettings,
+        dir: &Path,
+        create: bool,
+    ) -> Result<LevelDbStore> {
+        let options = LevelDbConfig::new(library, settings, create);
         let path = c_text(&dir.to_string_lossy())?;
         let mut error = null_mut();
         // SAFETY: the options outlive the database, see the struct; the path is copied.
         let raw = unsafe { (library.api.open)(options.raw, path.as_ptr(), &mut error) };
         library.fault(error).map_err(|f| f.on_open(dir))?;
-        Ok(Db {
+        Ok(LevelDbStore {
             library: library.clone(),
             raw,
             _options: options,
@@ -276,7 +281,7 @@ impl Db {
     ///
     /// # Errors
     /// The store's words.
-    pub fn settle(&self) -> Result<(), Fault> {
+    pub fn settle(&self) -> Result<(), StoreError> {
         let api = &self.library.api;
         let mut error = null_mut();
         // SAFETY: the database is open; both objects live for the call.
@@ -297,7 +302,7 @@ impl Db {
     }
 }
 
-impl Drop for Db {
+impl Drop for LevelDbStore {
     fn drop(&mut self) {
         // SAFETY: no access refers to it any more (they hold an `Arc`); closed once.
         unsafe { (self.library.api.close)(self.raw) };
@@ -306,7 +311,7 @@ impl Drop for Db {
 
 /// What every get and put needs, side by side: found through the database and its library they
 /// would be in several places, which the CPU's caches do not hold over an operation of a store.
-struct Near {
+struct LevelDbCalls {
     db: Obj,
     read: Obj,
     get: Get,
@@ -321,25 +326,25 @@ struct Near {
 
 type Get = unsafe extern "C" fn(Obj, Obj, Bytes, usize, *mut usize, *mut Text) -> Text;
 
-/// What a hand reads from.
-struct Held {
+/// What a connection reads from.
+struct LevelDbSnapshot {
     snapshot: Obj,
     /// Read options without it.
     newest: Obj,
 }
 
 /// One worker's access.
-pub struct LevelHand {
-    near: Near,
-    held: Option<Held>,
-    db: Arc<Db>,
+pub struct LevelDbConnection {
+    near: LevelDbCalls,
+    held: Option<LevelDbSnapshot>,
+    db: Arc<LevelDbStore>,
     /// Raw pointers: stays on its thread.
     _not_send: PhantomData<*mut ()>,
 }
 
-impl LevelHand {
+impl LevelDbConnection {
     /// Access to a database; with `snapshot`, reads see it as it is now.
-    pub fn new(db: Arc<Db>, snapshot: bool) -> LevelHand {
+    pub fn new(db: Arc<LevelDbStore>, snapshot: bool) -> LevelDbConnection {
         let api = &db.library.api;
         // SAFETY: creates objects that `drop` destroys, and sets their fields.
         unsafe {
@@ -348,7 +353,7 @@ impl LevelHand {
                 (api.write_sync)(options, sync);
                 options
             });
-            let near = Near {
+            let near = LevelDbCalls {
                 db: db.raw,
                 read: (api.read_options)(),
                 get: api.get,
@@ -363,14 +368,14 @@ impl LevelHand {
                 (true, Some(create), Some(set)) => {
                     let snapshot = create(db.raw);
                     set(near.read, snapshot);
-                    Some(Held {
+                    Some(LevelDbSnapshot {
                         snapshot,
                         newest: (api.read_options)(),
                     })
                 }
                 _ => None,
             };
-            LevelHand {
+            LevelDbConnection {
                 near,
                 held,
                 _not_send: PhantomData,
@@ -380,10 +385,15 @@ impl LevelHand {
     }
 }
 
-impl LevelHand {
+impl LevelDbConnection {
     /// Shows the value of `key` as these read options see it.
     #[inline(always)]
-    fn look(&self, read: Obj, key: &[u8], mut found: impl FnMut(&[u8])) -> Result<bool, Fault> {
+    fn look(
+        &self,
+        read: Obj,
+        key: &[u8],
+        mut found: impl FnMut(&[u8]),
+    ) -> Result<bool, StoreError> {
         let near = &self.near;
         let (mut size, mut error) = (0, null_mut());
         // SAFETY: the database is open as long as `db` lives; the key outlives the call.
@@ -421,7 +431,7 @@ unsafe fn at<'a>(iterator: Obj, part: unsafe extern "C" fn(Obj, *mut usize) -> B
 ///
 /// # Safety
 /// The iterator is open.
-unsafe fn begin(api: &Api, iterator: Obj, range: &Range<'_>) {
+unsafe fn begin(api: &LevelDbApi, iterator: Obj, range: &ScanRange<'_>) {
     // SAFETY: the iterator is open; the key outlives the call.
     unsafe {
         (api.seek)(iterator, range.from.as_ptr().cast(), range.from.len());
@@ -436,20 +446,20 @@ unsafe fn begin(api: &Api, iterator: Obj, range: &Range<'_>) {
     }
 }
 
-impl Hand for LevelHand {
+impl Connection for LevelDbConnection {
     #[inline(always)]
-    fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, Fault> {
+    fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError> {
         self.look(self.near.read, key, found)
     }
 
-    fn get_newest(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, Fault> {
+    fn get_newest(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError> {
         let read = self.held.as_ref().map_or(self.near.read, |h| h.newest);
         self.look(read, key, found)
     }
 
     /// Through the batch that is kept: LevelDB's own put makes one for every call, and frees it.
     #[inline(always)]
-    fn put(&mut self, key: &[u8], value: &[u8], durable: bool) -> Result<(), Fault> {
+    fn put(&mut self, key: &[u8], value: &[u8], durable: bool) -> Result<(), StoreError> {
         self.stage(key, value);
         self.commit(durable)
     }
@@ -457,16 +467,16 @@ impl Hand for LevelHand {
     #[inline(always)]
     fn stage(&mut self, key: &[u8], value: &[u8]) {
         let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
-        // SAFETY: the batch is this hand's; key and value outlive the call, which copies them.
+        // SAFETY: the batch is this connection's; key and value outlive the call, which copies them.
         unsafe { (self.near.put)(self.near.batch, k, key.len(), v, value.len()) };
     }
 
     #[inline(always)]
-    fn commit(&mut self, durable: bool) -> Result<(), Fault> {
+    fn commit(&mut self, durable: bool) -> Result<(), StoreError> {
         let near = &self.near;
         let options = near.write[usize::from(durable)];
         let mut error = null_mut();
-        // SAFETY: the database is open; the batch is this hand's.
+        // SAFETY: the database is open; the batch is this connection's.
         unsafe {
             (near.commit)(near.db, options, near.batch, &mut error);
             (near.clear)(near.batch);
@@ -477,7 +487,7 @@ impl Hand for LevelHand {
         self.db.library.fault(error)
     }
 
-    fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), Fault> {
+    fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), StoreError> {
         let db = &*self.db;
         let options = self.near.write[usize::from(durable)];
         let mut error = null_mut();
@@ -489,7 +499,11 @@ impl Hand for LevelHand {
         db.library.fault(error)
     }
 
-    fn scan(&mut self, range: &Range<'_>, mut found: impl FnMut(&[u8])) -> Result<u32, Fault> {
+    fn scan(
+        &mut self,
+        range: &ScanRange<'_>,
+        mut found: impl FnMut(&[u8]),
+    ) -> Result<u32, StoreError> {
         let db = &*self.db;
         let api = &*db.library.api;
         let (mut seen, mut error) = (0, null_mut());
@@ -520,7 +534,7 @@ impl Hand for LevelHand {
     }
 }
 
-impl Drop for LevelHand {
+impl Drop for LevelDbConnection {
     fn drop(&mut self) {
         let api = &self.db.library.api;
         // SAFETY: created in `new`, destroyed once, before the database may close.

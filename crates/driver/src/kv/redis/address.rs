@@ -7,25 +7,25 @@ const PORT: u16 = 6379;
 
 /// A server's place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum ServerAddress {
     Tcp(String, u16),
     Unix(String),
 }
 
 /// A server and the number of a database in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
-    pub place: Place,
+pub struct DatabaseAddress {
+    pub server: ServerAddress,
     /// Database, as SELECT numbers them.
     pub db: u32,
 }
 
-impl Address {
+impl DatabaseAddress {
     /// Reads `target.path`.
     ///
     /// # Errors
     /// `Usage` when it is no address, or carries a password.
-    pub fn parse(path: Option<&str>) -> Result<Address> {
+    pub fn parse(path: Option<&str>) -> Result<DatabaseAddress> {
         let wrong = |what: &str| {
             Error::usage(what.to_owned())
                 .hint("--path redis://127.0.0.1:6379/0, or --path unix:/run/redis/redis.sock")
@@ -36,8 +36,8 @@ impl Address {
             if !file.starts_with('/') {
                 return Err(wrong("the path of a unix socket begins with /"));
             }
-            let place = Place::Unix(file.to_owned());
-            return Ok(Address { place, db: 0 });
+            let server = ServerAddress::Unix(file.to_owned());
+            return Ok(DatabaseAddress { server, db: 0 });
         }
         let Some(rest) = path.strip_prefix("redis://") else {
             return Err(wrong("not the address of a Redis server"));
@@ -69,18 +69,18 @@ impl Address {
         if host.is_empty() {
             return Err(wrong("no host in the address of a server"));
         }
-        let place = Place::Tcp(host.to_owned(), port);
-        Ok(Address { place, db })
+        let server = ServerAddress::Tcp(host.to_owned(), port);
+        Ok(DatabaseAddress { server, db })
     }
 
     /// As it is shown; also what `--destroy` names.
     pub fn shown(&self) -> String {
-        match &self.place {
-            Place::Unix(file) => format!("unix:{file}"),
-            Place::Tcp(host, port) if host.contains(':') => {
+        match &self.server {
+            ServerAddress::Unix(file) => format!("unix:{file}"),
+            ServerAddress::Tcp(host, port) if host.contains(':') => {
                 format!("redis://[{host}]:{port}/{}", self.db)
             }
-            Place::Tcp(host, port) => format!("redis://{host}:{port}/{}", self.db),
+            ServerAddress::Tcp(host, port) => format!("redis://{host}:{port}/{}", self.db),
         }
     }
 }
@@ -98,7 +98,7 @@ mod tests {
             ("redis://[::1]", "redis://[::1]:6379/0"),
             ("unix:/run/r.sock", "unix:/run/r.sock"),
         ] {
-            assert_eq!(Address::parse(Some(path)).unwrap().shown(), shown);
+            assert_eq!(DatabaseAddress::parse(Some(path)).unwrap().shown(), shown);
         }
         for bad in [
             "",
@@ -108,13 +108,13 @@ mod tests {
             "redis://h/x",
             "unix:r",
         ] {
-            assert!(Address::parse(Some(bad)).is_err(), "{bad}");
+            assert!(DatabaseAddress::parse(Some(bad)).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn a_password_is_refused_and_not_shown() {
-        let e = Address::parse(Some("redis://:secret@h")).unwrap_err();
+        let e = DatabaseAddress::parse(Some("redis://:secret@h")).unwrap_err();
         assert!(!e.to_string().contains("secret"), "{e}");
     }
 }

@@ -25,9 +25,9 @@ use options::{DOCS, RedisOptions};
 const MAX_DEPTH: u32 = 1024;
 
 /// The driver.
-pub struct Redis;
+pub struct RedisDriver;
 
-impl Driver for Redis {
+impl Driver for RedisDriver {
     fn name(&self) -> &'static str {
         "redis"
     }

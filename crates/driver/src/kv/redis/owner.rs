@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use taillight_core::{Clock, Error, MonoClock, Result, Stamp};
 
-use super::address::Address;
-use super::wire::{Said, Wire, refused, unreachable};
+use super::address::DatabaseAddress;
+use super::wire::{Reply, RespSocket, refused, unreachable};
 use crate::guard;
 
 /// What the mark says.
@@ -34,11 +34,11 @@ const REST_NS: u64 = 10_000_000_000;
 const NOTICE: Duration = Duration::from_secs(1);
 
 /// A server asked outside the measured loop.
-pub struct Keeper {
+pub struct AdminConnection {
     /// None after a command failed: its answer may still come, and would be taken for the next
     /// one's. The next command connects anew.
-    wire: Option<Wire>,
-    address: Address,
+    wire: Option<RespSocket>,
+    address: DatabaseAddress,
     password: Option<String>,
     prefix: String,
     timeout: Duration,
@@ -46,7 +46,7 @@ pub struct Keeper {
     rests: Option<Stamp>,
 }
 
-impl Keeper {
+impl AdminConnection {
     /// Connects and locks the prefix: keeps other runs off it as long as the connection lives. The
     /// connection gets a name that says which prefix it holds, and is refused when another one has
     /// the same name. The server forgets it with the connection, so that a killed run locks nothing.
@@ -55,12 +55,12 @@ impl Keeper {
     /// `Refused` when another run holds the prefix; of two that begin at the same moment both may
     /// be. `Unavailable` when the server cannot be used, or does not let its clients be listed.
     pub fn open(
-        address: Address,
+        address: DatabaseAddress,
         password: Option<String>,
         prefix: &str,
         timeout: Duration,
-    ) -> Result<Keeper> {
-        let mut keeper = Keeper {
+    ) -> Result<AdminConnection> {
+        let mut admin = AdminConnection {
             wire: None,
             address,
             password,
@@ -68,12 +68,12 @@ impl Keeper {
             timeout,
             rests: None,
         };
-        keeper.wire = Some(keeper.connect(timeout, Duration::ZERO)?);
-        Ok(keeper)
+        admin.wire = Some(admin.connect(timeout, Duration::ZERO)?);
+        Ok(admin)
     }
 
     /// A connection that holds the lock; `patience` is for one with the same name to go.
-    fn connect(&self, timeout: Duration, patience: Duration) -> Result<Wire> {
+    fn connect(&self, timeout: Duration, patience: Duration) -> Result<RespSocket> {
         let mut wire = greet(&self.address, self.password.as_deref(), timeout)?;
         self.lock(&mut wire, timeout, patience)?;
         Ok(wire)
@@ -84,11 +84,11 @@ impl Keeper {
     /// # Errors
     /// `Unavailable` when the server is gone or refuses; `Refused` when the connection was lost and
     /// another run has taken the prefix since.
-    pub fn ask(&mut self, parts: &[&[u8]]) -> Result<Said> {
+    pub fn ask(&mut self, parts: &[&[u8]]) -> Result<Reply> {
         self.ask_within(parts, self.timeout)
     }
 
-    fn ask_within(&mut self, parts: &[&[u8]], timeout: Duration) -> Result<Said> {
+    fn ask_within(&mut self, parts: &[&[u8]], timeout: Duration) -> Result<Reply> {
         let mut wire = match self.wire.take() {
             Some(wire) => wire,
             None => self.connect(timeout, NOTICE)?,
@@ -99,19 +99,19 @@ impl Keeper {
             self.wire = Some(wire);
         }
         match said? {
-            Said::Error(says) => Err(refused(&self.address, &says)),
+            Reply::Error(says) => Err(refused(&self.address, &says)),
             said => Ok(said),
         }
     }
 
-    fn said(&self, wire: &mut Wire, parts: &[&[u8]], timeout: Duration) -> Result<Said> {
+    fn said(&self, wire: &mut RespSocket, parts: &[&[u8]], timeout: Duration) -> Result<Reply> {
         wire.ask(parts, timeout)
             .map_err(|e| unreachable(&self.address, e))
     }
 
     /// One command whose answer is not needed: not asked for a while after it failed, so that a
     /// server that hangs does not hold up whoever asks.
-    pub fn glance(&mut self, parts: &[&[u8]]) -> Option<Said> {
+    pub fn glance(&mut self, parts: &[&[u8]]) -> Option<Reply> {
         if self.rests.is_some_and(|until| MonoClock.now() < until) {
             return None;
         }
@@ -128,7 +128,7 @@ impl Keeper {
     fn mark(&mut self) -> Result<Option<Mark>> {
         let key = self.mark_key();
         match self.ask(&[b"GET", key.as_bytes()])? {
-            Said::Text(text) => serde_json::from_slice(&text).map(Some).map_err(|e| {
+            Reply::Text(text) => serde_json::from_slice(&text).map(Some).map_err(|e| {
                 Error::refused("the owner's mark under the prefix is not Taillight's")
                     .with("key", &key)
                     .source(e)
@@ -149,18 +149,18 @@ impl Keeper {
         self.ask(&[b"SET", key.as_bytes(), &text]).map(|_| ())
     }
 
-    /// Locks the prefix; see [`Keeper::open`].
-    fn lock(&self, wire: &mut Wire, timeout: Duration, patience: Duration) -> Result<()> {
+    /// Locks the prefix; see [`AdminConnection::open`].
+    fn lock(&self, wire: &mut RespSocket, timeout: Duration, patience: Duration) -> Result<()> {
         let name = format!("taillight:db{}:{}", self.address.db, self.prefix);
         let set: [&[u8]; 3] = [b"CLIENT", b"SETNAME", name.as_bytes()];
-        if let Said::Error(says) = self.said(wire, &set, timeout)? {
+        if let Reply::Error(says) = self.said(wire, &set, timeout)? {
             return Err(refused(&self.address, &says));
         }
         let until = MonoClock.now().plus(patience.as_nanos() as u64);
         loop {
             let list = match self.said(wire, &[b"CLIENT", b"LIST"], timeout)? {
-                Said::Text(list) => String::from_utf8_lossy(&list).into_owned(),
-                Said::Error(says) => return Err(refused(&self.address, &says)),
+                Reply::Text(list) => String::from_utf8_lossy(&list).into_owned(),
+                Reply::Error(says) => return Err(refused(&self.address, &says)),
                 _ => {
                     return Err(Error::unavailable(
                         "the server's answer to CLIENT LIST is no text",
@@ -196,7 +196,7 @@ impl Keeper {
     /// whole database.
     fn walk(
         &mut self,
-        mut each: impl FnMut(&mut Keeper, &[Vec<u8>]) -> Result<bool>,
+        mut each: impl FnMut(&mut AdminConnection, &[Vec<u8>]) -> Result<bool>,
     ) -> Result<()> {
         let pattern = format!("{}:*", self.prefix);
         let mut cursor = b"0".to_vec();
@@ -209,7 +209,7 @@ impl Keeper {
                 b"COUNT",
                 b"1000",
             ];
-            let Said::List(all) = self.ask(&scan)? else {
+            let Reply::List(all) = self.ask(&scan)? else {
                 return Err(Error::unavailable("the server's answer to SCAN is no list"));
             };
             // The cursor, the head of the list of keys, the keys.
@@ -230,12 +230,12 @@ impl Keeper {
     /// `Unavailable` when the server is gone or refuses.
     pub fn wipe(&mut self, mark_too: bool) -> Result<()> {
         let mark = self.mark_key();
-        self.walk(|keeper, keys| {
+        self.walk(|admin, keys| {
             let mut parts: Vec<&[u8]> = vec![b"UNLINK"];
             let others = keys.iter().filter(|k| k.as_slice() != mark.as_bytes());
             parts.extend(others.map(Vec::as_slice));
             if parts.len() > 1 {
-                keeper.ask(&parts)?;
+                admin.ask(&parts)?;
             }
             Ok(true)
         })?;
@@ -312,8 +312,8 @@ fn holders<'a>(list: &'a str, name: &str) -> Vec<&'a str> {
 ///
 /// # Errors
 /// `Refused` when only half of the confirmation is there, or it names something else.
-pub fn confirmed(destroy: bool, name: Option<&str>, address: &Address) -> Result<bool> {
-    let same = |name: &str| Address::parse(Some(name)).is_ok_and(|a| a == *address);
+pub fn confirmed(destroy: bool, name: Option<&str>, address: &DatabaseAddress) -> Result<bool> {
+    let same = |name: &str| DatabaseAddress::parse(Some(name)).is_ok_and(|a| a == *address);
     guard::confirmed(destroy, name, Path::new(&address.shown()), same)
 }
 
@@ -321,15 +321,19 @@ pub fn confirmed(destroy: bool, name: Option<&str>, address: &Address) -> Result
 ///
 /// # Errors
 /// `Unavailable` when the server cannot be reached or refuses.
-pub fn greet(address: &Address, password: Option<&str>, timeout: Duration) -> Result<Wire> {
+pub fn greet(
+    address: &DatabaseAddress,
+    password: Option<&str>,
+    timeout: Duration,
+) -> Result<RespSocket> {
     let gone = |e| unreachable(address, e);
-    let mut wire = Wire::connect(address, timeout).map_err(gone)?;
+    let mut wire = RespSocket::connect(address, timeout).map_err(gone)?;
     let db = address.db.to_string();
     let select: [&[u8]; 2] = [b"SELECT", db.as_bytes()];
     let auth = password.map(|p| [&b"AUTH"[..], p.as_bytes()]);
     let commands = auth.iter().map(|a| &a[..]).chain([&select[..]]);
     for command in commands {
-        if let Said::Error(says) = wire.ask(command, timeout).map_err(gone)? {
+        if let Reply::Error(says) = wire.ask(command, timeout).map_err(gone)? {
             return Err(refused(address, &says));
         }
     }

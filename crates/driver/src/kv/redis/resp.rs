@@ -47,7 +47,7 @@ fn decimal(mut n: u64, digits: &mut [u8; 20]) -> &[u8] {
 
 /// A reply, or the head of an array whose elements follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reply<'a> {
+pub enum RespValue<'a> {
     /// `+OK`.
     Simple(&'a [u8]),
     /// `-ERR ...`, without the sign.
@@ -63,9 +63,9 @@ pub enum Reply<'a> {
 
 /// What the bytes so far are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parsed<'a> {
+pub enum ParsedReply<'a> {
     /// A whole reply of so many bytes.
-    Whole(Reply<'a>, usize),
+    Whole(RespValue<'a>, usize),
     /// Not whole before there are at least so many bytes.
     Needs(usize),
     Broken,
@@ -73,73 +73,73 @@ pub enum Parsed<'a> {
 
 /// The reply at the start of `bytes`. An array inside an array counts as one element, its head,
 /// and is followed by its own elements.
-pub fn parse(bytes: &[u8]) -> Parsed<'_> {
+pub fn parse(bytes: &[u8]) -> ParsedReply<'_> {
     match single(bytes) {
-        Parsed::Whole(Reply::Array(count, _), start) => {
+        ParsedReply::Whole(RespValue::Array(count, _), start) => {
             let (mut at, mut left) = (start, count);
             while left > 0 {
                 left -= 1;
                 match single(&bytes[at..]) {
-                    Parsed::Broken => return Parsed::Broken,
-                    Parsed::Whole(Reply::Array(more, _), used) => {
+                    ParsedReply::Broken => return ParsedReply::Broken,
+                    ParsedReply::Whole(RespValue::Array(more, _), used) => {
                         left = left.saturating_add(more);
                         at += used;
                     }
-                    Parsed::Whole(_, used) => at += used,
-                    Parsed::Needs(n) => return Parsed::Needs(at + n),
+                    ParsedReply::Whole(_, used) => at += used,
+                    ParsedReply::Needs(n) => return ParsedReply::Needs(at + n),
                 }
             }
-            Parsed::Whole(Reply::Array(count, &bytes[start..at]), at)
+            ParsedReply::Whole(RespValue::Array(count, &bytes[start..at]), at)
         }
         other => other,
     }
 }
 
 /// A reply without the elements of an array.
-fn single(bytes: &[u8]) -> Parsed<'_> {
+fn single(bytes: &[u8]) -> ParsedReply<'_> {
     let Some(end) = bytes.iter().position(|b| *b == b'\n') else {
-        return Parsed::Needs(bytes.len() + 1);
+        return ParsedReply::Needs(bytes.len() + 1);
     };
     let Some((kind, line)) = bytes[..end]
         .strip_suffix(b"\r")
         .and_then(<[u8]>::split_first)
     else {
-        return Parsed::Broken;
+        return ParsedReply::Broken;
     };
     let start = end + 1;
     let number = || std::str::from_utf8(line).ok()?.parse::<i64>().ok();
     let reply = match (kind, number()) {
-        (b'+', _) => Reply::Simple(line),
-        (b'-', _) => Reply::Error(line),
-        (b':', Some(n)) => Reply::Number(n),
-        (b'$' | b'*', Some(-1)) => Reply::Nil,
+        (b'+', _) => RespValue::Simple(line),
+        (b'-', _) => RespValue::Error(line),
+        (b':', Some(n)) => RespValue::Number(n),
+        (b'$' | b'*', Some(-1)) => RespValue::Nil,
         (b'*', Some(n)) => match usize::try_from(n) {
-            Ok(n) => Reply::Array(n, &[]),
-            Err(_) => return Parsed::Broken,
+            Ok(n) => RespValue::Array(n, &[]),
+            Err(_) => return ParsedReply::Broken,
         },
         (b'$', Some(n)) => return bulk(bytes, start, n),
-        _ => return Parsed::Broken,
+        _ => return ParsedReply::Broken,
     };
-    Parsed::Whole(reply, start)
+    ParsedReply::Whole(reply, start)
 }
 
-fn bulk(bytes: &[u8], start: usize, length: i64) -> Parsed<'_> {
+fn bulk(bytes: &[u8], start: usize, length: i64) -> ParsedReply<'_> {
     // A server's own limit is 512 MiB.
     let Some(length) = usize::try_from(length).ok().filter(|n| *n <= 1 << 30) else {
-        return Parsed::Broken;
+        return ParsedReply::Broken;
     };
     let end = start + length;
     match bytes.get(end..end + 2) {
-        None => Parsed::Needs(end + 2),
-        Some(b"\r\n") => Parsed::Whole(Reply::Bulk(&bytes[start..end]), end + 2),
-        Some(_) => Parsed::Broken,
+        None => ParsedReply::Needs(end + 2),
+        Some(b"\r\n") => ParsedReply::Whole(RespValue::Bulk(&bytes[start..end]), end + 2),
+        Some(_) => ParsedReply::Broken,
     }
 }
 
 /// Walks over the elements of an array.
-pub fn elements(mut bytes: &[u8]) -> impl Iterator<Item = Reply<'_>> {
+pub fn elements(mut bytes: &[u8]) -> impl Iterator<Item = RespValue<'_>> {
     std::iter::from_fn(move || match single(bytes) {
-        Parsed::Whole(reply, used) if used > 0 => {
+        ParsedReply::Whole(reply, used) if used > 0 => {
             bytes = &bytes[used..];
             Some(reply)
         }
@@ -164,28 +164,28 @@ mod tests {
     #[test]
     fn replies_whole_and_in_pieces() {
         for (bytes, reply) in [
-            (&b"+OK\r\n"[..], Reply::Simple(b"OK")),
-            (b"-ERR no\r\n", Reply::Error(b"ERR no")),
-            (b":-3\r\n", Reply::Number(-3)),
-            (b"$-1\r\n", Reply::Nil),
-            (b"*-1\r\n", Reply::Nil),
-            (b"$4\r\na\r\nb\r\n", Reply::Bulk(b"a\r\nb")),
-            (b"*0\r\n", Reply::Array(0, b"")),
+            (&b"+OK\r\n"[..], RespValue::Simple(b"OK")),
+            (b"-ERR no\r\n", RespValue::Error(b"ERR no")),
+            (b":-3\r\n", RespValue::Number(-3)),
+            (b"$-1\r\n", RespValue::Nil),
+            (b"*-1\r\n", RespValue::Nil),
+            (b"$4\r\na\r\nb\r\n", RespValue::Bulk(b"a\r\nb")),
+            (b"*0\r\n", RespValue::Array(0, b"")),
             (
                 b"*2\r\n$1\r\na\r\n$-1\r\n",
-                Reply::Array(2, b"$1\r\na\r\n$-1\r\n"),
+                RespValue::Array(2, b"$1\r\na\r\n$-1\r\n"),
             ),
         ] {
-            assert_eq!(parse(bytes), Parsed::Whole(reply, bytes.len()));
+            assert_eq!(parse(bytes), ParsedReply::Whole(reply, bytes.len()));
             for cut in 0..bytes.len() {
                 match parse(&bytes[..cut]) {
-                    Parsed::Needs(n) => assert!(n > cut && n <= bytes.len()),
+                    ParsedReply::Needs(n) => assert!(n > cut && n <= bytes.len()),
                     other => panic!("{other:?} after {cut} of {bytes:?}"),
                 }
             }
         }
         let all: Vec<_> = elements(b"$1\r\na\r\n$-1\r\n").collect();
-        assert_eq!(all, [Reply::Bulk(b"a"), Reply::Nil]);
+        assert_eq!(all, [RespValue::Bulk(b"a"), RespValue::Nil]);
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
             b"\n",
             b"$-2\r\n",
         ] {
-            assert_eq!(parse(bytes), Parsed::Broken, "{bytes:?}");
+            assert_eq!(parse(bytes), ParsedReply::Broken, "{bytes:?}");
         }
     }
 }

@@ -12,16 +12,16 @@ use taillight_core::keys::KEY_MAX;
 use taillight_core::probe::Token;
 use taillight_core::{ALL_FIELDS, Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status};
 
-use super::resp::{self, Reply};
-use super::wire::Wire;
+use super::resp::{self, RespValue};
+use super::wire::RespSocket;
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
-use crate::kv::{fields, rules::Rules};
+use crate::kv::{fields, rules::WorkloadRules};
 
 /// How a workload's records are stored.
 #[derive(Debug, Clone)]
-pub struct Shape {
+pub struct RecordLayout {
     /// Keys and the direction of scans.
-    pub rules: Rules,
+    pub rules: WorkloadRules,
     /// What every key begins with, colon included.
     pub prefix: Vec<u8>,
     /// The sorted set of all keys; empty for none.
@@ -32,7 +32,7 @@ pub struct Shape {
 
 /// What a reply is to.
 #[derive(Debug, Clone, Copy)]
-enum Expect {
+enum ExpectedReply {
     Value,
     Values,
     Fields,
@@ -48,7 +48,7 @@ enum Expect {
 
 /// An operation in flight.
 #[derive(Debug, Clone, Copy)]
-struct Flight {
+struct PendingOp {
     token: Token,
     /// Replies that are still to come; 0 = the slot is free.
     left: u32,
@@ -60,21 +60,21 @@ struct Flight {
 }
 
 /// Everything but the connection.
-struct State {
-    shape: Shape,
+struct Pipeline {
+    layout: RecordLayout,
     keep: bool,
     buffers: Vec<Box<[u8]>>,
-    flights: Vec<Flight>,
+    flights: Vec<PendingOp>,
     in_flight: u32,
     /// Slot and meaning of each reply to come.
-    replies: VecDeque<(u32, Expect)>,
+    replies: VecDeque<(u32, ExpectedReply)>,
     key: Box<[u8; KEY_MAX]>,
 }
 
 /// The session.
 pub struct RedisSession {
-    wire: Wire,
-    state: State,
+    wire: RespSocket,
+    state: Pipeline,
     /// Why the connection is gone.
     lost: Option<String>,
     /// What was in flight then.
@@ -83,9 +83,9 @@ pub struct RedisSession {
 
 impl RedisSession {
     /// Over a connection of its own.
-    pub fn new(wire: Wire, shape: Shape, spec: &SessionSpec) -> RedisSession {
+    pub fn new(wire: RespSocket, layout: RecordLayout, spec: &SessionSpec) -> RedisSession {
         let depth = spec.depth.max(1) as usize;
-        let free = Flight {
+        let free = PendingOp {
             token: Token::new(0, 0),
             left: 0,
             status: Status::OK,
@@ -96,8 +96,8 @@ impl RedisSession {
         let buffer = || vec![0; spec.buffer_size as usize].into_boxed_slice();
         RedisSession {
             wire,
-            state: State {
-                shape,
+            state: Pipeline {
+                layout,
                 keep: spec.keep,
                 buffers: (0..depth).map(|_| buffer()).collect(),
                 flights: vec![free; depth],
@@ -126,7 +126,7 @@ impl RedisSession {
         if room.is_none_or(|room| op.kind.writes() && op.bytes() > room) {
             return Err(Error::internal("value larger than the buffer").with("size", op.size));
         }
-        state.flights[slot as usize] = Flight {
+        state.flights[slot as usize] = PendingOp {
             token,
             left: 0,
             status: Status::OK,
@@ -168,14 +168,14 @@ impl RedisSession {
     }
 }
 
-impl State {
+impl Pipeline {
     /// Appends a key of the run as part of a command.
     fn key(&mut self, n: u64, send: &mut Vec<u8>) {
-        let key = self.shape.rules.format.write(n, &mut self.key);
-        resp::joined(send, &self.shape.prefix, key);
+        let key = self.layout.rules.format.write(n, &mut self.key);
+        resp::joined(send, &self.layout.prefix, key);
     }
 
-    fn expect(&mut self, slot: u32, what: Expect) {
+    fn expect(&mut self, slot: u32, what: ExpectedReply) {
         self.flights[slot as usize].left += 1;
         self.replies.push_back((slot, what));
     }
@@ -196,13 +196,13 @@ impl State {
         send: &mut Vec<u8>,
     ) {
         self.flights[slot as usize].wanted = op.count;
-        if self.shape.names.is_empty() {
+        if self.layout.names.is_empty() {
             resp::command(send, 1 + op.count as usize);
             resp::part(send, b"MGET");
             for n in keys {
                 self.key(n, send);
             }
-            return self.expect(slot, Expect::Values);
+            return self.expect(slot, ExpectedReply::Values);
         }
         for n in keys {
             self.get_one(n, op.field, slot, send);
@@ -210,29 +210,29 @@ impl State {
     }
 
     fn get_one(&mut self, n: u64, field: u16, slot: u32, send: &mut Vec<u8>) {
-        if self.shape.names.is_empty() {
+        if self.layout.names.is_empty() {
             resp::command(send, 2);
             resp::part(send, b"GET");
             self.key(n, send);
-            return self.expect(slot, Expect::Value);
+            return self.expect(slot, ExpectedReply::Value);
         }
         let one = (field != ALL_FIELDS).then_some(field);
         if one.is_none() && !self.keep {
             resp::command(send, 2);
             resp::part(send, b"HGETALL");
             self.key(n, send);
-            return self.expect(slot, Expect::Fields);
+            return self.expect(slot, ExpectedReply::Fields);
         }
         // HGETALL does not promise an order; what is checked must have one.
-        let names = self.shape.names.len();
+        let names = self.layout.names.len();
         resp::command(send, 2 + one.map_or(names, |_| 1));
         resp::part(send, b"HMGET");
         self.key(n, send);
-        let names = self.shape.names.iter().enumerate();
+        let names = self.layout.names.iter().enumerate();
         for (_, name) in names.filter(|(i, _)| one.is_none_or(|f| usize::from(f) == *i)) {
             resp::part(send, name.as_bytes());
         }
-        self.expect(slot, Expect::Named(one));
+        self.expect(slot, ExpectedReply::Named(one));
     }
 
     fn put(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
@@ -247,7 +247,7 @@ impl State {
     }
 
     fn put_one(&mut self, op: &Op, slot: u32, value: &[u8], send: &mut Vec<u8>) {
-        if self.shape.names.is_empty() {
+        if self.layout.names.is_empty() {
             // An update is of a key that is there.
             let only = op.kind == OpKind::Update;
             resp::command(send, 3 + usize::from(only));
@@ -266,7 +266,7 @@ impl State {
                 resp::part(send, field.data);
             }
         }
-        self.expect(slot, Expect::Written);
+        self.expect(slot, ExpectedReply::Written);
         if op.kind != OpKind::Update {
             self.index(op, slot, send);
         }
@@ -281,7 +281,7 @@ impl State {
             self.key(key, send);
             resp::part(send, value);
         }
-        self.expect(slot, Expect::Written);
+        self.expect(slot, ExpectedReply::Written);
         self.index(op, slot, send);
         let flight = &mut self.flights[slot as usize];
         (flight.moved, flight.count) = (op.bytes(), op.count);
@@ -289,54 +289,54 @@ impl State {
 
     /// Adds new keys to the sorted set of all, where there is one.
     fn index(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
-        if self.shape.index.is_empty() {
+        if self.layout.index.is_empty() {
             return;
         }
         let count = op.count.max(1);
         resp::command(send, 2 + 2 * count as usize);
         resp::part(send, b"ZADD");
-        resp::part(send, &self.shape.index);
+        resp::part(send, &self.layout.index);
         for key in op.key..op.key + u64::from(count) {
             resp::part(send, b"0");
             self.key(key, send);
         }
-        self.expect(slot, Expect::Written);
+        self.expect(slot, ExpectedReply::Written);
     }
 
     fn delete(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
         resp::command(send, 2);
         resp::part(send, b"DEL");
         self.key(op.key, send);
-        self.expect(slot, Expect::Removed);
-        if !self.shape.index.is_empty() {
+        self.expect(slot, ExpectedReply::Removed);
+        if !self.layout.index.is_empty() {
             resp::command(send, 3);
             resp::part(send, b"ZREM");
-            resp::part(send, &self.shape.index);
+            resp::part(send, &self.layout.index);
             self.key(op.key, send);
-            self.expect(slot, Expect::Written);
+            self.expect(slot, ExpectedReply::Written);
         }
     }
 
     /// Keys sort as bytes: all have the score 0.
     fn scan(&mut self, op: &Op, slot: u32, send: &mut Vec<u8>) {
-        let (command, end): (&[u8], &[u8]) = match self.shape.rules.reverse {
+        let (command, end): (&[u8], &[u8]) = match self.layout.rules.reverse {
             false => (b"ZRANGEBYLEX", b"+"),
             true => (b"ZREVRANGEBYLEX", b"-"),
         };
         resp::command(send, 7);
         resp::part(send, command);
-        resp::part(send, &self.shape.index);
+        resp::part(send, &self.layout.index);
         let mut from = [0; 1 + 256];
         from[0] = b'[';
-        let prefix = self.shape.prefix.len();
-        from[1..=prefix].copy_from_slice(&self.shape.prefix);
-        let key = self.shape.rules.format.write(op.key, &mut self.key);
+        let prefix = self.layout.prefix.len();
+        from[1..=prefix].copy_from_slice(&self.layout.prefix);
+        let key = self.layout.rules.format.write(op.key, &mut self.key);
         resp::joined(send, &from[..=prefix], key);
         resp::part(send, end);
         resp::part(send, b"LIMIT");
         resp::part(send, b"0");
         resp::number(send, u64::from(op.count));
-        self.expect(slot, Expect::Keys);
+        self.expect(slot, ExpectedReply::Keys);
     }
 
     /// A value that came, into the buffer behind those before it.
@@ -360,33 +360,40 @@ impl State {
     }
 
     /// Takes a reply; the completion if it was the operation's last. `Err` when nothing was asked.
-    fn answer(&mut self, reply: Reply<'_>, send: &mut Vec<u8>) -> io::Result<Option<Completion>> {
+    fn answer(
+        &mut self,
+        reply: RespValue<'_>,
+        send: &mut Vec<u8>,
+    ) -> io::Result<Option<Completion>> {
         let Some((slot, expect)) = self.replies.pop_front() else {
             return Err(io::ErrorKind::InvalidData.into());
         };
         match (expect, reply) {
-            (_, Reply::Error(_)) => self.flights[slot as usize].status = Status::STORE,
-            (Expect::Value, Reply::Bulk(value)) => {
+            (_, RespValue::Error(_)) => self.flights[slot as usize].status = Status::STORE,
+            (ExpectedReply::Value, RespValue::Bulk(value)) => {
                 self.land(slot, value);
                 self.flights[slot as usize].count += 1;
             }
-            (Expect::Values, Reply::Array(_, all)) => {
+            (ExpectedReply::Values, RespValue::Array(_, all)) => {
                 for value in resp::elements(all) {
-                    if let Reply::Bulk(value) = value {
+                    if let RespValue::Bulk(value) = value {
                         self.land(slot, value);
                         self.flights[slot as usize].count += 1;
                     }
                 }
             }
-            (Expect::Fields, Reply::Array(_, all)) => self.hash(slot, all),
-            (Expect::Named(one), Reply::Array(_, all)) => self.named(slot, one, all),
-            (Expect::Written, Reply::Nil) | (Expect::Removed, Reply::Number(0)) => {
+            (ExpectedReply::Fields, RespValue::Array(_, all)) => self.hash(slot, all),
+            (ExpectedReply::Named(one), RespValue::Array(_, all)) => self.named(slot, one, all),
+            (ExpectedReply::Written, RespValue::Nil)
+            | (ExpectedReply::Removed, RespValue::Number(0)) => {
                 self.flights[slot as usize].status = Status::NOT_FOUND;
             }
-            (Expect::Value, Reply::Nil)
-            | (Expect::Written, Reply::Simple(_) | Reply::Number(_))
-            | (Expect::Removed, Reply::Number(_)) => {}
-            (Expect::Keys, Reply::Array(count, all)) => self.fetch(slot, count, all, send),
+            (ExpectedReply::Value, RespValue::Nil)
+            | (ExpectedReply::Written, RespValue::Simple(_) | RespValue::Number(_))
+            | (ExpectedReply::Removed, RespValue::Number(_)) => {}
+            (ExpectedReply::Keys, RespValue::Array(count, all)) => {
+                self.fetch(slot, count, all, send)
+            }
             _ => return Err(io::ErrorKind::InvalidData.into()),
         }
         Ok(self.finish(slot))
@@ -395,7 +402,8 @@ impl State {
     fn hash(&mut self, slot: u32, all: &[u8]) {
         let mut parts = resp::elements(all);
         let mut some = false;
-        while let (Some(Reply::Bulk(name)), Some(Reply::Bulk(data))) = (parts.next(), parts.next())
+        while let (Some(RespValue::Bulk(name)), Some(RespValue::Bulk(data))) =
+            (parts.next(), parts.next())
         {
             some = true;
             self.land_field(slot, name, data);
@@ -405,15 +413,15 @@ impl State {
 
     fn named(&mut self, slot: u32, one: Option<u16>, all: &[u8]) {
         let first = one.map_or(0, usize::from);
-        let names = std::mem::take(&mut self.shape.names);
+        let names = std::mem::take(&mut self.layout.names);
         let mut some = false;
         for (name, data) in names.iter().skip(first).zip(resp::elements(all)) {
-            if let Reply::Bulk(data) = data {
+            if let RespValue::Bulk(data) = data {
                 some = true;
                 self.land_field(slot, name.as_bytes(), data);
             }
         }
-        self.shape.names = names;
+        self.layout.names = names;
         self.flights[slot as usize].count += u32::from(some);
     }
 
@@ -422,24 +430,24 @@ impl State {
         if count == 0 {
             return;
         }
-        let strings = self.shape.names.is_empty();
+        let strings = self.layout.names.is_empty();
         if strings {
             resp::command(send, 1 + count);
             resp::part(send, b"MGET");
         }
         for key in resp::elements(keys) {
-            let Reply::Bulk(key) = key else { continue };
+            let RespValue::Bulk(key) = key else { continue };
             if !strings {
                 resp::command(send, 2);
                 resp::part(send, b"HGETALL");
             }
             resp::part(send, key);
             if !strings {
-                self.expect(slot, Expect::Fields);
+                self.expect(slot, ExpectedReply::Fields);
             }
         }
         if strings {
-            self.expect(slot, Expect::Values);
+            self.expect(slot, ExpectedReply::Values);
         }
     }
 

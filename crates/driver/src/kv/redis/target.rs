@@ -6,13 +6,13 @@ use std::time::Duration;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 
-use super::address::Address;
+use super::address::DatabaseAddress;
 use super::options::RedisOptions;
-use super::owner::{self, Keeper, Mark};
-use super::session::{RedisSession, Shape};
-use super::wire::Said;
-use crate::contract::{Admin, Geometry, Keyed, OpenSpec, Session, SessionSpec, Target};
-use crate::kv::rules::{self, Rules};
+use super::owner::{self, AdminConnection, Mark};
+use super::session::{RecordLayout, RedisSession};
+use super::wire::Reply;
+use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
+use crate::kv::rules::{self, WorkloadRules};
 
 /// Where the password comes from.
 const PASSWORD: &str = "REDIS_PASSWORD";
@@ -40,11 +40,11 @@ const FACTS: [&str; 5] = [
 
 /// The target.
 pub struct RedisTarget {
-    address: Address,
+    address: DatabaseAddress,
     options: RedisOptions,
     password: Option<String>,
-    shapes: Vec<Shape>,
-    keeper: Mutex<Keeper>,
+    layouts: Vec<RecordLayout>,
+    admin: Mutex<AdminConnection>,
     mark: Mutex<Mark>,
     /// Records do not outlast this run: it deletes some.
     forget: bool,
@@ -61,12 +61,13 @@ impl RedisTarget {
         let plan = spec.plan;
         let target = &plan.target;
         let options = RedisOptions::parse(&target.options)?;
-        let address = Address::parse(target.path.as_deref())?;
+        let address = DatabaseAddress::parse(target.path.as_deref())?;
         let confirmed = owner::confirmed(target.destroy, spec.destroy, &address)?;
-        let shapes = shapes(plan, &options)?;
+        let layouts = layouts(plan, &options)?;
         let password = std::env::var(PASSWORD).ok().filter(|p| !p.is_empty());
         let timeout = Duration::from_nanos(options.timeout.0);
-        let mut keeper = Keeper::open(address.clone(), password.clone(), &options.prefix, timeout)?;
+        let mut admin =
+            AdminConnection::open(address.clone(), password.clone(), &options.prefix, timeout)?;
         let index = if options.index { "; indexed" } else { "" };
         let new = Mark {
             run_id: spec.run_id.to_owned(),
@@ -74,14 +75,14 @@ impl RedisTarget {
             form: rules::form(plan) + index,
             records: 0,
         };
-        let mark = keeper.take(new, confirmed)?;
-        let facts = facts(&mut keeper, &address)?;
+        let mark = admin.take(new, confirmed)?;
+        let facts = facts(&mut admin, &address)?;
         Ok(RedisTarget {
             address,
             options,
             password,
-            shapes,
-            keeper: Mutex::new(keeper),
+            layouts,
+            admin: Mutex::new(admin),
             mark: Mutex::new(mark),
             forget: rules::changes(plan).1,
             facts,
@@ -89,8 +90,8 @@ impl RedisTarget {
         })
     }
 
-    fn keeper(&self) -> MutexGuard<'_, Keeper> {
-        self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
+    fn admin(&self) -> MutexGuard<'_, AdminConnection> {
+        self.admin.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn note(&self, records: u64) -> Result<()> {
@@ -100,7 +101,7 @@ impl RedisTarget {
         if self.forget {
             lasting.records = 0;
         }
-        self.keeper().note(&lasting)
+        self.admin().note(&lasting)
     }
 
     /// Deletes what this run made; what was kept before stays.
@@ -109,34 +110,31 @@ impl RedisTarget {
             return Ok(());
         }
         let mark = self.mark.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let keeper = self
-            .keeper
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
+        let admin = self.admin.get_mut().unwrap_or_else(PoisonError::into_inner);
         if mark.keep {
             return Ok(());
         }
-        if !keeper.still_of(&mark.run_id)? {
+        if !admin.still_of(&mark.run_id)? {
             return Err(Error::target(
                 "another run took the prefix over; its keys were left alone",
             )
             .with("options.prefix", &self.options.prefix)
             .hint("look what is under the prefix before you use it again"));
         }
-        keeper.wipe(true)
+        admin.wipe(true)
     }
 }
 
 /// How each workload's records are stored.
-fn shapes(plan: &Plan, options: &RedisOptions) -> Result<Vec<Shape>> {
-    let shape = |w| -> Result<Shape> {
-        let rules = Rules::of(w, false)?;
+fn layouts(plan: &Plan, options: &RedisOptions) -> Result<Vec<RecordLayout>> {
+    let layout = |w| -> Result<RecordLayout> {
+        let rules = WorkloadRules::of(w, false)?;
         let value = w.value.clone().unwrap_or_default();
         let names = match value.fields {
             1 => Vec::new(),
             n => (0..n).map(|i| format!("{}{i}", value.prefix)).collect(),
         };
-        Ok(Shape {
+        Ok(RecordLayout {
             rules,
             prefix: format!("{}:", options.prefix).into_bytes(),
             index: match options.index {
@@ -146,15 +144,15 @@ fn shapes(plan: &Plan, options: &RedisOptions) -> Result<Vec<Shape>> {
             names,
         })
     };
-    plan.workloads.iter().map(shape).collect()
+    plan.workloads.iter().map(layout).collect()
 }
 
-fn facts(keeper: &mut Keeper, address: &Address) -> Result<Vec<(String, String)>> {
+fn facts(admin: &mut AdminConnection, address: &DatabaseAddress) -> Result<Vec<(String, String)>> {
     let mut facts = vec![
         ("target.kind".to_owned(), "server".to_owned()),
         ("target.server".to_owned(), address.shown()),
     ];
-    let Said::Text(text) = keeper.ask(&[b"INFO"])? else {
+    let Reply::Text(text) = admin.ask(&[b"INFO"])? else {
         return Err(Error::unavailable("the server's answer to INFO is no text"));
     };
     let text = String::from_utf8_lossy(&text);
@@ -175,21 +173,21 @@ impl Target for RedisTarget {
         Geometry::keyed()
     }
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
-        let shape = self.shapes.get(usize::from(spec.workload)).cloned();
-        let shape = shape.ok_or_else(|| Error::internal("a session of no workload"))?;
+        let layout = self.layouts.get(usize::from(spec.workload)).cloned();
+        let layout = layout.ok_or_else(|| Error::internal("a session of no workload"))?;
         let timeout = Duration::from_nanos(self.options.timeout.0);
         let wire = owner::greet(&self.address, self.password.as_deref(), timeout)?;
-        Ok(Box::new(RedisSession::new(wire, shape, spec)))
+        Ok(Box::new(RedisSession::new(wire, layout, spec)))
     }
-    fn admin(&self, action: Admin) -> Result<()> {
+    fn admin(&self, action: AdminAction) -> Result<()> {
         match action {
             // What is written is in the server's memory; when it saves is its own affair.
-            Admin::Flush => Ok(()),
-            Admin::Compact | Admin::DropCaches => Err(Error::unavailable(
+            AdminAction::Flush => Ok(()),
+            AdminAction::Compact | AdminAction::DropCaches => Err(Error::unavailable(
                 "a server in memory has nothing to compact and no caches to drop",
             )),
-            Admin::Purge => {
-                self.keeper().wipe(false)?;
+            AdminAction::Purge => {
+                self.admin().wipe(false)?;
                 self.note(0)
             }
         }
@@ -197,11 +195,11 @@ impl Target for RedisTarget {
     fn facts(&self) -> Vec<(String, String)> {
         self.facts.clone()
     }
-    fn keyed(&self) -> Option<&dyn Keyed> {
+    fn keyed(&self) -> Option<&dyn KeyedTarget> {
         Some(self)
     }
     fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
-        let Some(Said::Text(text)) = self.keeper().glance(&[b"INFO"]) else {
+        let Some(Reply::Text(text)) = self.admin().glance(&[b"INFO"]) else {
             return;
         };
         let text = String::from_utf8_lossy(&text);
@@ -217,7 +215,7 @@ impl Target for RedisTarget {
     }
 }
 
-impl Keyed for RedisTarget {
+impl KeyedTarget for RedisTarget {
     fn records(&self) -> u64 {
         let mark = self.mark.lock().unwrap_or_else(PoisonError::into_inner);
         mark.records

@@ -9,42 +9,42 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use taillight_core::{Clock, Error, MonoClock, Stamp};
 
-use super::address::{Address, Place};
-use super::resp::{self, Parsed, Reply};
+use super::address::{DatabaseAddress, ServerAddress};
+use super::resp::{self, ParsedReply, RespValue};
 
 /// Bytes read in one call at least.
 const CHUNK: usize = 64 << 10;
 
 /// Either kind of socket.
-enum Socket {
+enum ServerSocket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-impl Socket {
+impl ServerSocket {
     fn fd(&self) -> BorrowedFd<'_> {
         match self {
-            Socket::Tcp(s) => s.as_fd(),
-            Socket::Unix(s) => s.as_fd(),
+            ServerSocket::Tcp(s) => s.as_fd(),
+            ServerSocket::Unix(s) => s.as_fd(),
         }
     }
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
-            Socket::Tcp(s) => s.read(into),
-            Socket::Unix(s) => s.read(into),
+            ServerSocket::Tcp(s) => s.read(into),
+            ServerSocket::Unix(s) => s.read(into),
         }
     }
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
         match self {
-            Socket::Tcp(s) => s.write(from),
-            Socket::Unix(s) => s.write(from),
+            ServerSocket::Tcp(s) => s.write(from),
+            ServerSocket::Unix(s) => s.write(from),
         }
     }
 }
 
-/// A connection that never blocks except in [`Wire::wait`].
-pub struct Wire {
-    socket: Socket,
+/// A connection that never blocks except in [`RespSocket::wait`].
+pub struct RespSocket {
+    socket: ServerSocket,
     /// Commands; `sent` bytes of them are gone.
     pub out: Vec<u8>,
     sent: usize,
@@ -56,19 +56,19 @@ pub struct Wire {
     needs: usize,
 }
 
-impl Wire {
+impl RespSocket {
     /// Connects.
     ///
     /// # Errors
     /// What the system says.
-    pub fn connect(address: &Address, timeout: Duration) -> io::Result<Wire> {
-        let socket = match &address.place {
-            Place::Unix(file) => {
+    pub fn connect(address: &DatabaseAddress, timeout: Duration) -> io::Result<RespSocket> {
+        let socket = match &address.server {
+            ServerAddress::Unix(file) => {
                 let socket = UnixStream::connect(file)?;
                 socket.set_nonblocking(true)?;
-                Socket::Unix(socket)
+                ServerSocket::Unix(socket)
             }
-            Place::Tcp(host, port) => {
+            ServerAddress::Tcp(host, port) => {
                 let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
                 let mut found = None;
                 for at in (host.as_str(), *port).to_socket_addrs()? {
@@ -83,10 +83,10 @@ impl Wire {
                 let socket = found.ok_or(last)?;
                 socket.set_nodelay(true)?;
                 socket.set_nonblocking(true)?;
-                Socket::Tcp(socket)
+                ServerSocket::Tcp(socket)
             }
         };
-        Ok(Wire {
+        Ok(RespSocket {
             socket,
             out: Vec::with_capacity(CHUNK),
             sent: 0,
@@ -151,24 +151,24 @@ impl Wire {
     /// When what came is no reply.
     pub fn take<T>(
         &mut self,
-        take: impl FnOnce(Reply<'_>, &mut Vec<u8>) -> T,
+        take: impl FnOnce(RespValue<'_>, &mut Vec<u8>) -> T,
     ) -> io::Result<Option<T>> {
         let held = &self.input[self.start..self.end];
         if held.len() < self.needs {
             return Ok(None);
         }
         match resp::parse(held) {
-            Parsed::Whole(reply, used) => {
+            ParsedReply::Whole(reply, used) => {
                 let taken = take(reply, &mut self.out);
                 self.start += used;
                 self.needs = 1;
                 Ok(Some(taken))
             }
-            Parsed::Needs(n) => {
+            ParsedReply::Needs(n) => {
                 self.needs = n;
                 Ok(None)
             }
-            Parsed::Broken => Err(ErrorKind::InvalidData.into()),
+            ParsedReply::Broken => Err(ErrorKind::InvalidData.into()),
         }
     }
 
@@ -199,7 +199,7 @@ impl Wire {
     ///
     /// # Errors
     /// When the connection is lost or no reply comes in time.
-    pub fn ask(&mut self, parts: &[&[u8]], timeout: Duration) -> io::Result<Said> {
+    pub fn ask(&mut self, parts: &[&[u8]], timeout: Duration) -> io::Result<Reply> {
         resp::command(&mut self.out, parts.len());
         for part in parts {
             resp::part(&mut self.out, part);
@@ -207,7 +207,7 @@ impl Wire {
         let until = MonoClock.now().plus(timeout.as_nanos() as u64);
         loop {
             self.send()?;
-            if let Some(said) = self.take(|reply, _| Said::of(reply))? {
+            if let Some(said) = self.take(|reply, _| Reply::of(reply))? {
                 return Ok(said);
             }
             if self.receive()? {
@@ -223,7 +223,7 @@ impl Wire {
 
 /// A reply kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
+pub enum Reply {
     /// A string or a number.
     Text(Vec<u8>),
     Nil,
@@ -233,24 +233,24 @@ pub enum Said {
     Error(String),
 }
 
-impl Said {
-    fn of(reply: Reply<'_>) -> Said {
+impl Reply {
+    fn of(reply: RespValue<'_>) -> Reply {
         let text = |reply| match reply {
-            Reply::Simple(s) | Reply::Bulk(s) => s.to_vec(),
-            Reply::Number(n) => n.to_string().into_bytes(),
+            RespValue::Simple(s) | RespValue::Bulk(s) => s.to_vec(),
+            RespValue::Number(n) => n.to_string().into_bytes(),
             _ => Vec::new(),
         };
         match reply {
-            Reply::Nil => Said::Nil,
-            Reply::Error(e) => Said::Error(String::from_utf8_lossy(e).into_owned()),
-            Reply::Array(_, all) => Said::List(resp::elements(all).map(text).collect()),
-            other => Said::Text(text(other)),
+            RespValue::Nil => Reply::Nil,
+            RespValue::Error(e) => Reply::Error(String::from_utf8_lossy(e).into_owned()),
+            RespValue::Array(_, all) => Reply::List(resp::elements(all).map(text).collect()),
+            other => Reply::Text(text(other)),
         }
     }
 }
 
 /// Why a server cannot be used, in words.
-pub fn unreachable(address: &Address, e: io::Error) -> Error {
+pub fn unreachable(address: &DatabaseAddress, e: io::Error) -> Error {
     let hint = match e.kind() {
         ErrorKind::InvalidData => "what answers there does not speak RESP: check the port",
         ErrorKind::TimedOut | ErrorKind::WouldBlock => {
@@ -265,7 +265,7 @@ pub fn unreachable(address: &Address, e: io::Error) -> Error {
 }
 
 /// What a server's refusal means, in words.
-pub fn refused(address: &Address, says: &str) -> Error {
+pub fn refused(address: &DatabaseAddress, says: &str) -> Error {
     let code = says.split_whitespace().next().unwrap_or_default();
     let (what, hint) = match code {
         "NOAUTH" => (

@@ -9,9 +9,9 @@ mod sample;
 mod sys;
 
 /// The hot path apart from the rest of the C API.
-mod hand {
+mod connection {
     mod sys;
-    pub use sys::RocksHand;
+    pub use sys::RocksDbConnection;
 }
 
 use std::path::Path;
@@ -22,19 +22,19 @@ use taillight_core::plan::{Plan, Sync, TargetPlan, WorkloadPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 
-use super::target::{Ask, KvTarget};
-use super::{Engine, Fault, Store, rules};
+use super::target::{DatabaseSpec, KvTarget};
+use super::{KeyValueStore, StoreEngine, StoreError, rules};
 use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
-use hand::RocksHand;
-use options::{DOCS, RocksOptions};
-use sys::{Db, Library, Options};
+use connection::RocksDbConnection;
+use options::{DOCS, RocksDbOptions};
+use sys::{RocksDbConfig, RocksDbLibrary, RocksDbStore};
 
 /// The driver.
-pub struct RocksDb;
+pub struct RocksDbDriver;
 
-impl Driver for RocksDb {
+impl Driver for RocksDbDriver {
     fn name(&self) -> &'static str {
-        Rocks::NAME
+        RocksDbEngine::NAME
     }
     fn about(&self) -> &'static str {
         "RocksDB through its C library, loaded at run time"
@@ -43,10 +43,10 @@ impl Driver for RocksDb {
         DOCS.to_vec()
     }
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        RocksOptions::parse(&target.options)?.table()
+        RocksDbOptions::parse(&target.options)?.table()
     }
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        let o = RocksOptions::parse(&target.options)?;
+        let o = RocksDbOptions::parse(&target.options)?;
         let mut can = super::capabilities(o.direct_reads || o.direct_writes, o.read_only);
         can.sync = o.wal;
         can.sync_with = (!o.wal).then_some("target.options.wal = true");
@@ -54,12 +54,12 @@ impl Driver for RocksDb {
         Ok(can)
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        let options = RocksOptions::parse(&spec.plan.target.options)?;
+        let options = RocksDbOptions::parse(&spec.plan.target.options)?;
         if !options.wal && syncs(spec.plan) {
             return Err(Error::usage("a write without a log cannot be synced")
                 .hint("use sync = \"none\", or set options.wal = true"));
         }
-        let ask = Ask {
+        let ask = DatabaseSpec {
             spec,
             keep: options.keep,
             read_only: options.read_only,
@@ -69,9 +69,9 @@ impl Driver for RocksDb {
         if options.snapshot {
             rules::fit_snapshot(spec.plan)?;
         }
-        let engine = Rocks {
+        let engine = RocksDbEngine {
             strings: options.strings()?,
-            library: Library::load(&options.library)?,
+            library: RocksDbLibrary::load(&options.library)?,
             options,
         };
         if ask.snapshot && options::updates_in_place(&engine.strings) {
@@ -104,18 +104,18 @@ fn gets_many(w: &WorkloadPlan) -> bool {
 }
 
 /// The library with this run's options.
-struct Rocks {
-    library: Library,
+struct RocksDbEngine {
+    library: RocksDbLibrary,
     strings: Vec<(&'static str, String)>,
-    options: RocksOptions,
+    options: RocksDbOptions,
 }
 
-impl Engine for Rocks {
-    type Store = Db;
+impl StoreEngine for RocksDbEngine {
+    type KeyValueStore = RocksDbStore;
     const NAME: &'static str = "rocksdb";
 
-    fn open(&self, dir: &Path, create: bool) -> Result<Db> {
-        let mut options = Options::new(&self.library);
+    fn open(&self, dir: &Path, create: bool) -> Result<RocksDbStore> {
+        let mut options = RocksDbConfig::new(&self.library);
         for (from, string) in &self.strings {
             options = options.with(string).map_err(|fault| {
                 Error::usage("RocksDB does not accept the options")
@@ -136,7 +136,7 @@ impl Engine for Rocks {
             "on, with clocks (this version has no other)"
         };
         let family = &self.options.column_family;
-        let mut db = Db::open(options, dir, family, create, self.options.wal)?;
+        let mut db = RocksDbStore::open(options, dir, family, create, self.options.wal)?;
         let mut facts = Vec::new();
         let mut add = |name: &str, value: String| facts.push((name.to_owned(), value));
         let file = self.library.file.as_ref().map(|f| f.display().to_string());
@@ -161,20 +161,20 @@ impl Engine for Rocks {
     }
 }
 
-impl Store for Db {
-    type Hand = RocksHand;
+impl KeyValueStore for RocksDbStore {
+    type Connection = RocksDbConnection;
 
-    fn hand(self: &Arc<Self>, snapshot: bool) -> RocksHand {
-        RocksHand::new(Arc::clone(self), snapshot)
+    fn connection(self: &Arc<Self>, snapshot: bool) -> RocksDbConnection {
+        RocksDbConnection::new(Arc::clone(self), snapshot)
     }
-    fn settle(&self) -> Result<(), Fault> {
-        Db::settle(self)
+    fn settle(&self) -> Result<(), StoreError> {
+        RocksDbStore::settle(self)
     }
-    fn flush(&self) -> Result<(), Fault> {
-        Db::flush(self)
+    fn flush(&self) -> Result<(), StoreError> {
+        RocksDbStore::flush(self)
     }
-    fn compact(&self) -> Result<(), Fault> {
-        Db::compact(self);
+    fn compact(&self) -> Result<(), StoreError> {
+        RocksDbStore::compact(self);
         Ok(())
     }
     fn facts(&self, out: &mut Vec<(String, String)>) {

@@ -11,12 +11,12 @@ use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 
 use crate::contract::{OptionDoc, doc};
-use crate::kv::options::{self, Or};
+use crate::kv::options::{self, OrDefault};
 
-/// Compression of blocks.
+/// RocksDbCompression of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Compression {
+pub enum RocksDbCompression {
     /// Left to RocksDB (Snappy where it is built in).
     #[default]
     Default,
@@ -30,17 +30,17 @@ pub enum Compression {
     Zstd,
 }
 
-impl Compression {
+impl RocksDbCompression {
     /// RocksDB's name for it.
     fn name(self) -> Option<&'static str> {
         Some(match self {
-            Compression::Default => return None,
-            Compression::None => "kNoCompression",
-            Compression::Snappy => "kSnappyCompression",
-            Compression::Zlib => "kZlibCompression",
-            Compression::Lz4 => "kLZ4Compression",
-            Compression::Lz4hc => "kLZ4HCCompression",
-            Compression::Zstd => "kZSTD",
+            RocksDbCompression::Default => return None,
+            RocksDbCompression::None => "kNoCompression",
+            RocksDbCompression::Snappy => "kSnappyCompression",
+            RocksDbCompression::Zlib => "kZlibCompression",
+            RocksDbCompression::Lz4 => "kLZ4Compression",
+            RocksDbCompression::Lz4hc => "kLZ4HCCompression",
+            RocksDbCompression::Zstd => "kZSTD",
         })
     }
 }
@@ -48,7 +48,7 @@ impl Compression {
 /// The options, resolved. Absent ones take the defaults below.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct RocksOptions {
+pub struct RocksDbOptions {
     /// File or soname of the library; empty = the system's.
     pub library: String,
     pub options: String,
@@ -56,13 +56,13 @@ pub struct RocksOptions {
     /// Column family in use.
     pub column_family: String,
     /// Size of the block cache.
-    pub block_cache: Or<ByteSize>,
+    pub block_cache: OrDefault<ByteSize>,
     /// Bits per key of a Bloom filter; 0 adds none.
     pub bloom_bits: u32,
-    /// See [`Compression`].
-    pub compression: Compression,
+    /// See [`RocksDbCompression`].
+    pub compression: RocksDbCompression,
     /// Size of a memtable.
-    pub write_buffer_size: Or<ByteSize>,
+    pub write_buffer_size: OrDefault<ByteSize>,
     /// Threads of flush and compaction together; 0 = RocksDB's default.
     pub max_background_jobs: u32,
     /// Reads bypass the page cache.
@@ -83,17 +83,17 @@ pub struct RocksOptions {
     pub keep: bool,
 }
 
-impl Default for RocksOptions {
+impl Default for RocksDbOptions {
     fn default() -> Self {
-        RocksOptions {
+        RocksDbOptions {
             library: String::new(),
             options: String::new(),
             options_file: String::new(),
             column_family: "default".to_owned(),
-            block_cache: Or::Default,
+            block_cache: OrDefault::Default,
             bloom_bits: 0,
-            compression: Compression::Default,
-            write_buffer_size: Or::Default,
+            compression: RocksDbCompression::Default,
+            write_buffer_size: OrDefault::Default,
             max_background_jobs: 0,
             direct_reads: false,
             direct_writes: false,
@@ -228,13 +228,13 @@ pub const DOCS: &[OptionDoc] = &[
     ),
 ];
 
-impl RocksOptions {
+impl RocksDbOptions {
     /// Reads them as written.
     ///
     /// # Errors
     /// `Usage` for unknown, mistyped or contradicting options.
-    pub fn parse(table: &toml::Table) -> Result<RocksOptions> {
-        let o: RocksOptions = options::parse("rocksdb", DOCS, table)?;
+    pub fn parse(table: &toml::Table) -> Result<RocksDbOptions> {
+        let o: RocksDbOptions = options::parse("rocksdb", DOCS, table)?;
         if o.column_family.is_empty() {
             return Err(Error::usage("`column_family` is empty").hint("leave it out, or name one"));
         }
@@ -406,7 +406,7 @@ fn pair(name: &str, value: &str) -> String {
     }
 }
 
-/// Options in force worth showing without looking for them.
+/// RocksDbConfig in force worth showing without looking for them.
 const SHOWN: [&str; 19] = [
     "max_background_jobs",
     "use_direct_reads",
@@ -459,13 +459,13 @@ pub fn in_force(dir: &Path, family: &str, out: &mut Vec<(String, String)>) {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<RocksOptions> {
-        RocksOptions::parse(&text.parse().unwrap())
+    fn parse(text: &str) -> Result<RocksDbOptions> {
+        RocksDbOptions::parse(&text.parse().unwrap())
     }
 
     #[test]
     fn docs_and_struct_agree() {
-        let table = RocksOptions::default().table().unwrap();
+        let table = RocksDbOptions::default().table().unwrap();
         let names: Vec<&str> = table.keys().map(String::as_str).collect();
         let docs: Vec<&str> = DOCS.iter().map(|d| d.name).collect();
         assert_eq!(names, docs);
@@ -503,7 +503,7 @@ mod tests {
              options = \"max_open_files=9\"",
         );
         let o = o.unwrap();
-        assert_eq!(RocksOptions::parse(&o.table().unwrap()).unwrap(), o);
+        assert_eq!(RocksDbOptions::parse(&o.table().unwrap()).unwrap(), o);
         assert_eq!(
             o.strings().unwrap(),
             [

@@ -1,6 +1,6 @@
 //! The C API of RocksDB behind safe types: library, options, database.
 //!
-//! All calls into the library are here and in `hand`. Objects are released in the reverse order of their making
+//! All calls into the library are here and in `connection`. Objects are released in the reverse order of their making
 //! by `Drop`; a database stays open as long as any worker's access refers to it.
 #![allow(unsafe_code)]
 
@@ -11,11 +11,11 @@ use std::sync::{Arc, OnceLock};
 
 use taillight_core::Result;
 
-use crate::kv::Fault;
-use crate::kv::sys::{Loaded, Source, c_text, file_of, functions, taken};
+use crate::kv::StoreError;
+use crate::kv::sys::{Library, LibrarySource, c_text, file_of, functions, taken};
 
 /// Names of the library, the unversioned one (a user's own build) first.
-pub const SOURCE: Source = Source {
+pub const SOURCE: LibrarySource = LibrarySource {
     driver: "rocksdb",
     names: &[
         "librocksdb.so",
@@ -37,7 +37,7 @@ pub type Bytes = *const c_char;
 
 functions! {
     /// What is used of `rocksdb/c.h`. Every opaque object is a `void *` here.
-    struct Api {
+    struct RocksDbApi {
         options_create: "rocksdb_options_create" () -> Obj;
         options_destroy: "rocksdb_options_destroy" (Obj);
         options_from_string: "rocksdb_get_options_from_string" (Obj, Bytes, Obj, *mut Text);
@@ -107,31 +107,31 @@ const COUNTERS_ONLY: c_int = 2;
 
 /// The library, loaded.
 #[derive(Clone)]
-pub struct Library {
-    pub api: Arc<Api>,
+pub struct RocksDbLibrary {
+    pub api: Arc<RocksDbApi>,
     /// The file it was loaded from.
     pub file: Option<PathBuf>,
 }
 
-impl Library {
+impl RocksDbLibrary {
     /// Loads it: the file or soname given, or the system's.
     ///
     /// # Errors
     /// `Unavailable` when it is missing, or lacks functions.
-    pub fn load(given: &str) -> Result<Library> {
-        let mut loaded = Loaded::open(&SOURCE, given)?;
-        let Some(api) = Api::find(&mut loaded) else {
+    pub fn load(given: &str) -> Result<RocksDbLibrary> {
+        let mut loaded = Library::open(&SOURCE, given)?;
+        let Some(api) = RocksDbApi::find(&mut loaded) else {
             return Err(loaded.lacks(&SOURCE));
         };
         let file = file_of(api.open as *const ());
         loaded.keep();
-        Ok(Library {
+        Ok(RocksDbLibrary {
             api: Arc::new(api),
             file,
         })
     }
 
-    /// Whether a hand can read from a snapshot.
+    /// Whether a connection can read from a snapshot.
     pub fn has_snapshots(&self) -> bool {
         let api = &self.api;
         api.snapshot.is_some() && api.snapshot_release.is_some() && api.read_snapshot.is_some()
@@ -139,11 +139,11 @@ impl Library {
 
     /// The fault a call left in `error`, if any.
     #[cold]
-    pub fn fault(&self, error: Text) -> Result<(), Fault> {
+    pub fn fault(&self, error: Text) -> Result<(), StoreError> {
         // SAFETY: the C API sets `error` to null or to a string that rocksdb_free releases.
         match unsafe { taken(error, self.api.free) } {
             None => Ok(()),
-            Some(text) => Err(Fault(text)),
+            Some(text) => Err(StoreError(text)),
         }
     }
 
@@ -152,7 +152,7 @@ impl Library {
     /// # Errors
     /// The store's words, for example that another process holds it.
     pub fn destroy(&self, dir: &Path) -> Result<()> {
-        let options = Options::new(self);
+        let options = RocksDbConfig::new(self);
         let name = c_text(&dir.to_string_lossy())?;
         let mut error = null_mut();
         // SAFETY: options and name are alive; the call keeps neither.
@@ -161,23 +161,23 @@ impl Library {
     }
 }
 
-/// Options of a database and its column families.
-pub struct Options {
-    library: Library,
+/// RocksDbConfig of a database and its column families.
+pub struct RocksDbConfig {
+    library: RocksDbLibrary,
     raw: Obj,
 }
 
 // SAFETY: the C object is plain data with shared pointers inside; it is changed only before the
 // database opens, by its one owner, and read afterwards.
-unsafe impl Send for Options {}
+unsafe impl Send for RocksDbConfig {}
 // SAFETY: see above.
-unsafe impl Sync for Options {}
+unsafe impl Sync for RocksDbConfig {}
 
-impl Options {
-    pub fn new(library: &Library) -> Options {
+impl RocksDbConfig {
+    pub fn new(library: &RocksDbLibrary) -> RocksDbConfig {
         // SAFETY: creates an object that `drop` destroys.
         let raw = unsafe { (library.api.options_create)() };
-        Options {
+        RocksDbConfig {
             library: library.clone(),
             raw,
         }
@@ -196,12 +196,12 @@ impl Options {
     ///
     /// # Errors
     /// The store's words about the string.
-    pub fn with(self, text: &str) -> Result<Options, Fault> {
+    pub fn with(self, text: &str) -> Result<RocksDbConfig, StoreError> {
         if text.is_empty() {
             return Ok(self);
         }
-        let c = c_text(text).map_err(|e| Fault(e.to_string()))?;
-        let new = Options::new(&self.library);
+        let c = c_text(text).map_err(|e| StoreError(e.to_string()))?;
+        let new = RocksDbConfig::new(&self.library);
         let mut error = null_mut();
         // SAFETY: both objects and the string are alive; the call copies what it needs.
         unsafe {
@@ -242,7 +242,7 @@ impl Options {
     }
 }
 
-impl Drop for Options {
+impl Drop for RocksDbConfig {
     fn drop(&mut self) {
         // SAFETY: created by `new`, destroyed once; databases hold copies.
         unsafe { (self.library.api.options_destroy)(self.raw) };
@@ -250,10 +250,10 @@ impl Drop for Options {
 }
 
 /// An opened database with the column family in use.
-pub struct Db {
+pub struct RocksDbStore {
     /// The library it belongs to.
-    pub library: Library,
-    options: Options,
+    pub library: RocksDbLibrary,
+    options: RocksDbConfig,
     pub raw: Obj,
     /// Every family's handle: RocksDB opens all or none.
     families: Vec<Obj>,
@@ -271,17 +271,23 @@ pub struct Db {
 }
 
 // SAFETY: RocksDB's database and column family handles may be used by any thread at a time.
-unsafe impl Send for Db {}
+unsafe impl Send for RocksDbStore {}
 // SAFETY: see above.
-unsafe impl Sync for Db {}
+unsafe impl Sync for RocksDbStore {}
 
-impl Db {
+impl RocksDbStore {
     /// Opens the database in `dir` with `options` for every column family, to use `family`.
     /// Unless `writes`, nothing is changed.
     ///
     /// # Errors
     /// The store's words, as a reason why it cannot be opened.
-    pub fn open(options: Options, dir: &Path, family: &str, writes: bool, wal: bool) -> Result<Db> {
+    pub fn open(
+        options: RocksDbConfig,
+        dir: &Path,
+        family: &str,
+        writes: bool,
+        wal: bool,
+    ) -> Result<RocksDbStore> {
         let library = options.library.clone();
         let path = c_text(&dir.to_string_lossy())?;
         let mut names = list_families(&options, &path);
@@ -309,7 +315,7 @@ impl Db {
         };
         library.fault(error).map_err(|f| f.on_open(dir))?;
         let used = names.iter().position(|n| n == family).unwrap_or(0);
-        Ok(Db {
+        Ok(RocksDbStore {
             family: families[used],
             default: family == "default",
             library,
@@ -327,9 +333,9 @@ impl Db {
     /// disk. The C API gives no number: the text begins with the name of the status. Where another
     /// build words it in another way, the store's own count of errors speaks.
     #[cold]
-    pub fn refused(&self, error: Text) -> Result<(), Fault> {
+    pub fn refused(&self, error: Text) -> Result<(), StoreError> {
         let refused = self.library.fault(error);
-        if let Err(Fault(said)) = &refused
+        if let Err(StoreError(said)) = &refused
             && said.starts_with("IO error")
         {
             self.broken.get_or_init(|| said.clone());
@@ -340,9 +346,9 @@ impl Db {
     /// Fails once a write to the log has failed. RocksDB takes no write after that until it is opened
     /// anew, and a build of it with assertions (Debian's) ends the process when it is asked.
     #[inline]
-    pub fn writable(&self) -> Result<(), Fault> {
+    pub fn writable(&self) -> Result<(), StoreError> {
         match self.broken.get() {
-            Some(said) => Err(Fault::not_asked(said)),
+            Some(said) => Err(StoreError::not_asked(said)),
             None => Ok(()),
         }
     }
@@ -368,7 +374,7 @@ impl Db {
     ///
     /// # Errors
     /// The store's words.
-    pub fn flush(&self) -> Result<(), Fault> {
+    pub fn flush(&self) -> Result<(), StoreError> {
         let api = &self.library.api;
         let mut error = null_mut();
         // SAFETY: handles are open; the options object lives for the call and waits by default.
@@ -384,7 +390,7 @@ impl Db {
     ///
     /// # Errors
     /// The store's words.
-    pub fn settle(&self) -> Result<(), Fault> {
+    pub fn settle(&self) -> Result<(), StoreError> {
         self.writable()?;
         if !self.wal {
             return self.flush();
@@ -404,7 +410,7 @@ impl Db {
     }
 }
 
-impl Drop for Db {
+impl Drop for RocksDbStore {
     fn drop(&mut self) {
         // SAFETY: no access refers to it any more (they hold an `Arc`); handles go before the
         // database, each once.
@@ -418,7 +424,7 @@ impl Drop for Db {
 }
 
 /// Column families of a database that is there; none otherwise.
-fn list_families(options: &Options, path: &std::ffi::CStr) -> Vec<String> {
+fn list_families(options: &RocksDbConfig, path: &std::ffi::CStr) -> Vec<String> {
     let api = &options.library.api;
     let (mut count, mut error) = (0, null_mut());
     // SAFETY: options and path are alive; the list is copied, then given back with its length.

@@ -12,8 +12,8 @@ use taillight_core::probe::Token;
 use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Status};
 use taillight_s3test::{Certs, Server, Settings};
 
-use crate::conformance::{self, Case, Outcome};
-use crate::contract::{Admin, Completion, Session, SessionSpec, Submitted, Target};
+use crate::conformance::{self, CheckResult, TestCase};
+use crate::contract::{AdminAction, Completion, Session, SessionSpec, Submitted, Target};
 use server::{Known, SECRET, open, plan, plan_on};
 
 fn session(target: &dyn Target, size: u64, depth: u32) -> Box<dyn Session> {
@@ -66,7 +66,7 @@ fn s3_keeps_the_contract() {
             [OpKind::Delete, OpKind::Stat, OpKind::List, OpKind::Scan]
                 .map(|op| MixPart { op, weight: 1 }),
         );
-        let case = Case {
+        let case = TestCase {
             driver: &Known,
             plan,
             destroy: None,
@@ -74,7 +74,7 @@ fn s3_keeps_the_contract() {
         let outcomes = conformance::run(&case).unwrap();
         let broken: Vec<_> = outcomes
             .iter()
-            .filter(|(_, o)| matches!(o, Outcome::Broken(_)))
+            .filter(|(_, o)| matches!(o, CheckResult::Broken(_)))
             .collect();
         assert!(broken.is_empty(), "depth {depth}, {options}: {broken:#?}");
         assert!(!store.holds("contract"), "objects left behind by {options}");
@@ -233,7 +233,7 @@ fn what_others_add_while_it_runs_stays() {
     )
     .unwrap();
     other.close().unwrap();
-    target.admin(Admin::Flush).unwrap();
+    target.admin(AdminAction::Flush).unwrap();
     target.close().unwrap();
     assert!(store.holds("shared/other"));
     let left = store.names("shared/");
@@ -254,14 +254,14 @@ fn tls_trusts_the_ca_it_is_given_and_no_other() {
         ..Settings::default()
     });
     let ca = format!("ca = \"{}\"", certs.ca().display());
-    let case = Case {
+    let case = TestCase {
         driver: &Known,
         plan: plan_on(&store, &ca, "tls/", 300_000, 8),
         destroy: None,
     };
     for (name, outcome) in conformance::run(&case).unwrap() {
         assert!(
-            !matches!(outcome, Outcome::Broken(_)),
+            !matches!(outcome, CheckResult::Broken(_)),
             "{name}: {outcome:?}"
         );
     }

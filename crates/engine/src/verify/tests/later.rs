@@ -192,7 +192,7 @@ impl Target for Keyed {
             buffer: vec![0; spec.buffer_size as usize],
         }))
     }
-    fn admin(&self, _: Admin) -> Result<()> {
+    fn admin(&self, _: AdminAction) -> Result<()> {
         Ok(())
     }
     fn facts(&self) -> Vec<(String, String)> {

@@ -9,9 +9,9 @@ use std::marker::PhantomData;
 use std::ptr::{self, null_mut};
 use std::sync::Arc;
 
-use crate::kv::rocksdb::sys::{Bytes, Db, Obj, Text};
+use crate::kv::rocksdb::sys::{Bytes, Obj, RocksDbStore, Text};
 use crate::kv::sys::slice;
-use crate::kv::{Fault, Hand, Packed, Range};
+use crate::kv::{Connection, KeyList, ScanRange, StoreError};
 
 /// RocksDB's `PerfLevel::kDisable`. Its default counts blocks and bytes in each thread, for readers
 /// that do not exist here; db_bench turns it off as well.
@@ -23,7 +23,7 @@ const NO_MULTI_GET: &str = "the library has no rocksdb_batched_multi_get_cf";
 /// What every get and put needs, side by side: found through the database and its library they
 /// would be in several places, which the CPU's caches do not hold over an operation of a store.
 #[derive(Clone, Copy)]
-struct Near {
+struct RocksDbCalls {
     db: Obj,
     family: Obj,
     read: Obj,
@@ -48,18 +48,18 @@ type Put = unsafe extern "C" fn(Obj, Bytes, usize, Bytes, usize);
 type PutIn = unsafe extern "C" fn(Obj, Obj, Bytes, usize, Bytes, usize);
 type Write = unsafe extern "C" fn(Obj, Obj, Obj, *mut Text);
 
-/// What a hand reads from.
-struct Held {
+/// What a connection reads from.
+struct RocksDbSnapshot {
     snapshot: Obj,
     /// Read options without it.
     newest: Obj,
 }
 
 /// One worker's access.
-pub struct RocksHand {
-    near: Near,
-    held: Option<Held>,
-    db: Arc<Db>,
+pub struct RocksDbConnection {
+    near: RocksDbCalls,
+    held: Option<RocksDbSnapshot>,
+    db: Arc<RocksDbStore>,
     keys: Vec<Bytes>,
     sizes: Vec<usize>,
     values: Vec<Obj>,
@@ -68,9 +68,9 @@ pub struct RocksHand {
     _not_send: PhantomData<*mut ()>,
 }
 
-impl RocksHand {
+impl RocksDbConnection {
     /// Access to a database; with `snapshot`, reads see it as it is now.
-    pub fn new(db: Arc<Db>, snapshot: bool) -> RocksHand {
+    pub fn new(db: Arc<RocksDbStore>, snapshot: bool) -> RocksDbConnection {
         let api = &db.library.api;
         // SAFETY: creates objects that `drop` destroys, and sets their fields; the level is a number
         // of this thread.
@@ -84,7 +84,7 @@ impl RocksHand {
                 (api.write_no_wal)(options, c_int::from(!db.wal));
                 options
             });
-            let near = Near {
+            let near = RocksDbCalls {
                 db: db.raw,
                 family: db.family,
                 read: (api.read_options)(),
@@ -103,14 +103,14 @@ impl RocksHand {
                 (true, Some(create), Some(set)) => {
                     let snapshot = create(db.raw);
                     set(near.read, snapshot);
-                    Some(Held {
+                    Some(RocksDbSnapshot {
                         snapshot,
                         newest: (api.read_options)(),
                     })
                 }
                 _ => None,
             };
-            RocksHand {
+            RocksDbConnection {
                 near,
                 held,
                 keys: Vec::new(),
@@ -125,7 +125,12 @@ impl RocksHand {
 
     /// Shows the value of `key` as these read options see it.
     #[inline(always)]
-    fn look(&self, read: Obj, key: &[u8], mut found: impl FnMut(&[u8])) -> Result<bool, Fault> {
+    fn look(
+        &self,
+        read: Obj,
+        key: &[u8],
+        mut found: impl FnMut(&[u8]),
+    ) -> Result<bool, StoreError> {
         let near = &self.near;
         let mut error = null_mut();
         // SAFETY: the database is open as long as `db` lives; the key outlives the call.
@@ -140,7 +145,7 @@ impl RocksHand {
             return Ok(false);
         }
         // SAFETY: fresh from the get above.
-        unsafe { RocksHand::show(near, pinned, &mut found) };
+        unsafe { RocksDbConnection::show(near, pinned, &mut found) };
         Ok(true)
     }
 
@@ -149,7 +154,7 @@ impl RocksHand {
     /// # Safety
     /// `pinned` comes from a get of this database and is used once.
     #[inline(always)]
-    unsafe fn show(near: &Near, pinned: Obj, found: &mut impl FnMut(&[u8])) {
+    unsafe fn show(near: &RocksDbCalls, pinned: Obj, found: &mut impl FnMut(&[u8])) {
         let mut size = 0;
         // SAFETY: the value lives until the pinned slice is destroyed, after `found` returned.
         unsafe {
@@ -160,20 +165,24 @@ impl RocksHand {
     }
 }
 
-impl Hand for RocksHand {
+impl Connection for RocksDbConnection {
     #[inline(always)]
-    fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, Fault> {
+    fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError> {
         self.look(self.near.read, key, found)
     }
 
-    fn get_newest(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, Fault> {
+    fn get_newest(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError> {
         let read = self.held.as_ref().map_or(self.near.read, |h| h.newest);
         self.look(read, key, found)
     }
 
-    fn multi_get(&mut self, keys: &Packed, mut found: impl FnMut(&[u8])) -> Result<u32, Fault> {
+    fn multi_get(
+        &mut self,
+        keys: &KeyList,
+        mut found: impl FnMut(&[u8]),
+    ) -> Result<u32, StoreError> {
         let Some(multi_get) = self.db.library.api.multi_get else {
-            return Err(Fault(NO_MULTI_GET.to_owned()));
+            return Err(StoreError(NO_MULTI_GET.to_owned()));
         };
         self.keys.clear();
         self.sizes.clear();
@@ -209,7 +218,7 @@ impl Hand for RocksHand {
             if !pinned.is_null() {
                 there += 1;
                 // SAFETY: fresh from the call above, each once.
-                unsafe { RocksHand::show(&self.near, *pinned, &mut found) };
+                unsafe { RocksDbConnection::show(&self.near, *pinned, &mut found) };
             }
         }
         first.map(|()| there)
@@ -217,7 +226,7 @@ impl Hand for RocksHand {
 
     /// Through the batch that is kept: RocksDB's own put makes one for every call, and frees it.
     #[inline(always)]
-    fn put(&mut self, key: &[u8], value: &[u8], durable: bool) -> Result<(), Fault> {
+    fn put(&mut self, key: &[u8], value: &[u8], durable: bool) -> Result<(), StoreError> {
         self.stage(key, value);
         self.commit(durable)
     }
@@ -226,7 +235,7 @@ impl Hand for RocksHand {
     fn stage(&mut self, key: &[u8], value: &[u8]) {
         let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
         let near = &self.near;
-        // SAFETY: the batch is this hand's; key and value outlive the call, which copies them.
+        // SAFETY: the batch is this connection's; key and value outlive the call, which copies them.
         unsafe {
             if near.default {
                 (near.put)(near.batch, k, key.len(), v, value.len());
@@ -237,16 +246,16 @@ impl Hand for RocksHand {
     }
 
     #[inline(always)]
-    fn commit(&mut self, durable: bool) -> Result<(), Fault> {
+    fn commit(&mut self, durable: bool) -> Result<(), StoreError> {
         let (near, db) = (&self.near, &*self.db);
         if let Err(fault) = db.writable() {
-            // SAFETY: the batch is this hand's; what was staged is not written any more.
+            // SAFETY: the batch is this connection's; what was staged is not written any more.
             unsafe { (near.clear)(near.batch) };
             return Err(fault);
         }
         let options = near.write[usize::from(durable)];
         let mut error = null_mut();
-        // SAFETY: the database is open; the batch is this hand's.
+        // SAFETY: the database is open; the batch is this connection's.
         unsafe {
             (near.commit)(near.db, options, near.batch, &mut error);
             (near.clear)(near.batch);
@@ -257,7 +266,7 @@ impl Hand for RocksHand {
         db.refused(error)
     }
 
-    fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), Fault> {
+    fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), StoreError> {
         let db = &*self.db;
         db.writable()?;
         let options = self.near.write[usize::from(durable)];
@@ -270,7 +279,11 @@ impl Hand for RocksHand {
         db.refused(error)
     }
 
-    fn scan(&mut self, range: &Range<'_>, mut found: impl FnMut(&[u8])) -> Result<u32, Fault> {
+    fn scan(
+        &mut self,
+        range: &ScanRange<'_>,
+        mut found: impl FnMut(&[u8]),
+    ) -> Result<u32, StoreError> {
         let db = &*self.db;
         let api = &*db.library.api;
         let (mut seen, mut error) = (0, null_mut());
@@ -313,7 +326,7 @@ impl Hand for RocksHand {
     }
 }
 
-impl Drop for RocksHand {
+impl Drop for RocksDbConnection {
     fn drop(&mut self) {
         let api = &self.db.library.api;
         // SAFETY: created in `new`, destroyed once, before the database may close.

@@ -10,6 +10,7 @@ pub mod exit;
 pub mod histogram;
 pub mod job;
 pub mod keys;
+pub mod latency;
 pub mod op;
 pub mod plan;
 pub mod probe;
@@ -19,5 +20,6 @@ pub mod units;
 
 pub use clock::{Clock, MonoClock, Stamp};
 pub use error::{Error, ErrorKind, Result};
+pub use latency::{LatencyKind, LatencyMap};
 pub use op::{ALL_FIELDS, Op, OpKind, SyncKind};
 pub use record::{Record, Status};

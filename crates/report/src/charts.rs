@@ -1,7 +1,7 @@
 //! From an [`Analysis`] to what the charts are drawn from.
 
 use taillight_core::plan::WorkloadPlan;
-use taillight_core::{OpKind, Result};
+use taillight_core::{LatencyKind, OpKind, Result};
 use taillight_stats::pct::SBK_21_LIST;
 use taillight_stats::{Dist, Slc, percentile_curve};
 
@@ -10,8 +10,7 @@ use crate::format;
 use crate::host::HostTrack;
 use crate::latency::{self, Asked, Origin, per_s};
 use crate::plots::data::{
-    Bin, CurvePoint, Heat, HostLine, Measure, NinePoint, RunData, Series, SlcLine, SlowPoint,
-    Slowest,
+    Bin, CurvePoint, Heat, HostLine, NinePoint, RunData, Series, SlcLine, SlowPoint, Slowest,
 };
 
 /// Points of a curve on the scale of nines, and in per cent.
@@ -133,19 +132,19 @@ fn series(all: &mut Vec<Series>, analysis: &Analysis, group: &Group, name: &str)
     } = &group.parts;
     let whole = end_to_end.as_ref().is_some_and(|d| !d.is_empty());
     let counts = match (whole, response) {
-        (true, _) => Measure::EndToEnd,
-        (false, Some(_)) => Measure::Response,
-        (false, None) => Measure::Service,
+        (true, _) => LatencyKind::EndToEnd,
+        (false, Some(_)) => LatencyKind::Response,
+        (false, None) => LatencyKind::Service,
     };
     let measures = [
-        (Measure::Response, response.as_ref()),
-        (Measure::Service, Some(service)),
-        (Measure::Wait, wait.as_ref()),
-        (Measure::Queue, queue.as_ref()),
-        (Measure::AfterIssue, after_issue.as_ref()),
-        (Measure::FirstByte, first_byte.as_ref()),
-        (Measure::Sync, sync.as_ref()),
-        (Measure::EndToEnd, end_to_end.as_ref()),
+        (LatencyKind::Response, response.as_ref()),
+        (LatencyKind::Service, Some(service)),
+        (LatencyKind::Wait, wait.as_ref()),
+        (LatencyKind::BeforeIssue, queue.as_ref()),
+        (LatencyKind::AfterIssue, after_issue.as_ref()),
+        (LatencyKind::FirstByte, first_byte.as_ref()),
+        (LatencyKind::Sync, sync.as_ref()),
+        (LatencyKind::EndToEnd, end_to_end.as_ref()),
     ];
     for (measure, dist) in measures {
         if let Some(dist) = dist.filter(|d| !d.is_empty()).map(AsRef::as_ref) {
@@ -167,11 +166,11 @@ fn one_series(
     analysis: &Analysis,
     op: OpKind,
     name: &str,
-    (measure, main): (Measure, bool),
+    (measure, main): (LatencyKind, bool),
     (dist, slowest): (&Dist, Option<&Exceedances>),
 ) -> Series {
     let seconds = analysis.duration_ns as f64 / 1e9;
-    let with_bins = main || matches!(measure, Measure::Response | Measure::Service);
+    let with_bins = main || matches!(measure, LatencyKind::Response | LatencyKind::Service);
     let bins = if with_bins {
         let all = latency::distribution(dist, seconds).bins.into_iter();
         all.map(|b| Bin {

@@ -14,45 +14,12 @@ use hdrhistogram::serialization::interval_log::{
     IntervalLogIterator, IntervalLogWriterBuilder, LogEntry, Tag,
 };
 use hdrhistogram::serialization::{Deserializer, V2DeflateSerializer};
-use taillight_core::{Error, OpKind, Result};
+use taillight_core::{Error, LatencyKind, OpKind, Result};
 
 use crate::atomic::cannot;
 use crate::dir::RunDir;
 use crate::manifest::ClockInfo;
 use crate::names;
-
-/// Which latency a histogram holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LatencyKind {
-    Service,
-    Response,
-    Wait,
-    /// The sync inside a write.
-    Sync,
-    /// complete - origin, the writer's stamp.
-    EndToEnd,
-}
-
-impl LatencyKind {
-    /// Every kind.
-    pub const ALL: [LatencyKind; 5] = [
-        LatencyKind::Service,
-        LatencyKind::Response,
-        LatencyKind::Wait,
-        LatencyKind::Sync,
-        LatencyKind::EndToEnd,
-    ];
-    /// The name in tags.
-    pub fn name(self) -> &'static str {
-        match self {
-            LatencyKind::Service => "service",
-            LatencyKind::Response => "response",
-            LatencyKind::Wait => "wait",
-            LatencyKind::Sync => "sync",
-            LatencyKind::EndToEnd => "end_to_end",
-        }
-    }
-}
 
 /// What a histogram of the log is about: `phase/workload/op/kind`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,8 +47,7 @@ impl HistTag {
         let mut parts = text.split('/');
         let (phase, workload) = (parts.next()?, parts.next()?);
         let op = OpKind::from_name(parts.next()?)?;
-        let kind = parts.next()?;
-        let kind = LatencyKind::ALL.into_iter().find(|k| k.name() == kind)?;
+        let kind = LatencyKind::from_name(parts.next()?)?;
         parts.next().is_none().then(|| HistTag {
             phase: phase.to_owned(),
             workload: workload.to_owned(),

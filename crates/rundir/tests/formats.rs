@@ -7,10 +7,8 @@
 use std::path::{Path, PathBuf};
 
 use hdrhistogram::Histogram;
-use taillight_core::OpKind;
-use taillight_rundir::histlog::{
-    HistEntry, HistTag, LatencyKind, read_histograms, write_histograms,
-};
+use taillight_core::{LatencyKind, OpKind};
+use taillight_rundir::histlog::{HistEntry, HistTag, read_histograms, write_histograms};
 use taillight_rundir::intervals::{IntervalRow, read_intervals, write_intervals};
 use taillight_rundir::ios::{IosWriter, RowKey};
 use taillight_rundir::manifest::{PhaseInfo, ProcessInfo};

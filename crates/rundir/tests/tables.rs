@@ -4,10 +4,8 @@
 use std::fs;
 
 use hdrhistogram::Histogram;
-use taillight_core::{ErrorKind, OpKind};
-use taillight_rundir::histlog::{
-    HistEntry, HistTag, LatencyKind, read_histograms, write_histograms,
-};
+use taillight_core::{ErrorKind, LatencyKind, OpKind};
+use taillight_rundir::histlog::{HistEntry, HistTag, read_histograms, write_histograms};
 use taillight_rundir::intervals::{IntervalRow, read_intervals, write_intervals};
 use taillight_rundir::{RunDir, fixture, names};
 

@@ -3,8 +3,8 @@
 
 use hdrhistogram::Histogram;
 use taillight_core::plan::Plan;
-use taillight_core::{OpKind, Stamp, Status};
-use taillight_rundir::histlog::{HistEntry, HistTag, LatencyKind};
+use taillight_core::{LatencyKind, OpKind, Stamp, Status};
+use taillight_rundir::histlog::{HistEntry, HistTag};
 use taillight_rundir::intervals::IntervalRow;
 
 use super::IntervalLine;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use taillight_core::{Error, OpKind, Result};
-use taillight_rundir::histlog::{LatencyKind, each_histogram, list_histograms};
+use taillight_core::{Error, LatencyKind, OpKind, Result};
+use taillight_rundir::histlog::{each_histogram, list_histograms};
 use taillight_rundir::intervals::IntervalRow;
 use taillight_rundir::{Manifest, RunDir, names};
 use taillight_stats::Dist;

@@ -6,8 +6,9 @@ use plotly::common::{
 };
 use plotly::layout::{Axis, AxisType};
 use plotly::{Plot, Scatter};
+use taillight_core::LatencyKind;
 
-use super::data::{CurvePoint, Look, Measure, NinePoint, Overlay, Series, escape};
+use super::data::{CurvePoint, Look, NinePoint, Overlay, Series, escape};
 use super::distribution::legend;
 use super::{AxisKind, Figure, style};
 use crate::format::{self, Script};
@@ -77,7 +78,7 @@ pub fn split(overlay: &Overlay) -> Vec<Figure> {
     let mut names: Vec<(&str, usize)> = Vec::new();
     for (run, data) in overlay.runs.iter().enumerate() {
         for series in &data.series {
-            let part = !matches!(series.measure, Measure::Response | Measure::Service);
+            let part = !matches!(series.measure, LatencyKind::Response | LatencyKind::Service);
             let key = (series.name.as_str(), run);
             if part && !names.contains(&key) {
                 names.push(key);
@@ -97,16 +98,16 @@ fn split_one(overlay: &Overlay, i: usize, name: &str, run: usize) -> Option<Figu
     let all: Vec<&Series> = data.series.iter().filter(|s| s.name == name).collect();
     for series in &all {
         let hue = match series.measure {
-            Measure::Response | Measure::Service => 6,
-            Measure::Queue => 1,
-            Measure::AfterIssue | Measure::EndToEnd => 0,
-            Measure::Wait => 4,
-            Measure::Sync => 3,
-            Measure::FirstByte => 2,
+            LatencyKind::Response | LatencyKind::Service => 6,
+            LatencyKind::BeforeIssue => 1,
+            LatencyKind::AfterIssue | LatencyKind::EndToEnd => 0,
+            LatencyKind::Wait => 4,
+            LatencyKind::Sync => 3,
+            LatencyKind::FirstByte => 2,
         };
         let look = Look {
             colour: palette::HUES[hue],
-            dash: usize::from(series.measure == Measure::Service && !series.main) * 2,
+            dash: usize::from(series.measure == LatencyKind::Service && !series.main) * 2,
             group: None,
             key: format!("{run}|{}", series.measure.words()),
         };
@@ -141,7 +142,9 @@ fn latencies(overlay: &Overlay) -> impl Iterator<Item = (usize, &Series)> {
         .flat_map(move |(run, data)| {
             data.series
                 .iter()
-                .filter(|s| s.main || matches!(s.measure, Measure::Response | Measure::Service))
+                .filter(|s| {
+                    s.main || matches!(s.measure, LatencyKind::Response | LatencyKind::Service)
+                })
                 .filter(move |s| s.main || spare)
                 .filter(|s| !s.curve.is_empty())
                 .map(move |s| (run, s))

@@ -2,7 +2,7 @@
 //!
 //! Filled by `analyse`; drawn by the functions beside this file. Nothing here knows plotly.
 
-use taillight_core::OpKind;
+use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::host::Metric;
 use taillight_rundir::search::SearchReport;
 
@@ -58,45 +58,13 @@ pub struct HostLine {
     pub points: Vec<(f64, Option<f64>)>,
 }
 
-/// What was timed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Measure {
-    /// complete - intended: the main one of a rate-limited run.
-    Response,
-    Service,
-    Wait,
-    Queue,
-    AfterIssue,
-    FirstByte,
-    /// From the writer's stamp.
-    EndToEnd,
-    /// The sync inside a write.
-    Sync,
-}
-
-impl Measure {
-    /// In words, for legends.
-    pub fn words(self) -> &'static str {
-        match self {
-            Measure::Response => "response",
-            Measure::Service => "service",
-            Measure::Wait => "waiting to be sent",
-            Measure::Queue => "before issue",
-            Measure::AfterIssue => "after issue",
-            Measure::FirstByte => "first byte",
-            Measure::EndToEnd => "end to end",
-            Measure::Sync => "sync call",
-        }
-    }
-}
-
 /// One latency distribution.
 #[derive(Debug, Clone)]
 pub struct Series {
     pub op: OpKind,
     /// `read`, or `workload read` when there are several workloads.
     pub name: String,
-    pub measure: Measure,
+    pub measure: LatencyKind,
     /// Whether it is the run's main measure: end to end where there is one, response when
     /// rate-limited, else service.
     pub main: bool,

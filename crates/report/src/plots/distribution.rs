@@ -3,8 +3,9 @@
 use plotly::common::{Fill, Line, Mode, Visible};
 use plotly::{Plot, Scatter};
 use serde_json::json;
+use taillight_core::LatencyKind;
 
-use super::data::{Bin, Measure, Overlay, Series, escape};
+use super::data::{Bin, Overlay, Series, escape};
 use super::style::{self, Scale};
 use super::{AxisKind, Choice, Figure, Switch};
 use crate::format::{self, Script};
@@ -68,7 +69,7 @@ pub fn draw(overlay: &Overlay) -> Vec<Figure> {
 }
 
 fn shown(series: &Series) -> bool {
-    use super::data::Measure::{Response, Service};
+    use taillight_core::LatencyKind::{Response, Service};
     let latency = series.main || matches!(series.measure, Response | Service);
     latency && !series.bins.is_empty()
 }
@@ -136,7 +137,7 @@ fn trace(overlay: &Overlay, run: usize, series: &Series, crowded: bool) -> Box<d
 /// `read · 12.3 k IOPS`.
 pub fn legend(series: &Series) -> String {
     // What a main line shows goes without saying, but for this.
-    let what = match series.main && series.measure != Measure::EndToEnd {
+    let what = match series.main && series.measure != LatencyKind::EndToEnd {
         true => String::new(),
         false => format!(" ({})", series.measure.words()),
     };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use taillight_core::plan::{Arrival, WorkloadPlan};
-use taillight_core::{OpKind, Record, Stamp, Status};
-use taillight_rundir::histlog::{HistEntry, HistTag, LatencyKind, write_histograms};
+use taillight_core::{LatencyKind, OpKind, Record, Stamp, Status};
+use taillight_rundir::histlog::{HistEntry, HistTag, write_histograms};
 use taillight_rundir::intervals::{IntervalRow, write_intervals};
 use taillight_rundir::ios::{IosWriter, RowKey};
 use taillight_rundir::manifest::{Manifest, Overhead, PhaseInfo, RunStatus};

@@ -145,7 +145,7 @@ fn number(value: f64) -> String {
 pub fn keep(name: &str, report: &Report) -> Result<()> {
     let results = Path::new("benches/results");
     fs::create_dir_all(results)?;
-    let text = serde_json::to_string_pretty(&json(report))? + "\n";
+    let text = serde_json::to_string(&json(report))? + "\n";
     fs::write(results.join(format!("{name}.json")), text)?;
     let page = PathBuf::from("docs/overhead.md");
     let old = fs::read_to_string(&page).context("docs/overhead.md: run in the repository")?;

@@ -9,7 +9,6 @@ mod demo;
 mod docs;
 mod edges;
 mod lab;
-mod lex;
 mod minio;
 mod overhead;
 mod setup;

@@ -25,7 +25,7 @@ tools:
 	    echo 'A C compiler is missing. As root: apt-get install gcc libc6-dev'; exit 1; fi; }
 
 demo: tools
-	@$(CARGO) xtask setup
+	@$(CARGO) xtask setup demo
 	@$(CARGO) xtask demo
 
 test: tools

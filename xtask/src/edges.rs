@@ -44,15 +44,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "taillight-cluster",
-        &[
-            "taillight-core",
-            "taillight-rundir",
-            "taillight-stats",
-            "taillight-engine",
-        ],
-    ),
-    (
         "taillight-cli",
         &[
             "taillight-core",
@@ -64,7 +55,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "taillight-report",
             "taillight-import",
             "taillight-suite",
-            "taillight-cluster",
             // Its tests only: what explain says of faults made on purpose.
             "taillight-lab",
             "taillight-s3test",

@@ -25,7 +25,7 @@ use anyhow::Result;
 const HELP: &str = "\
 cargo xtask CHORE
 
-  setup                 install the Debian packages that are missing, or say which
+  setup [demo]          install the Debian packages that are missing, or say which
   ci [--only A,B] [--skip A,B] [--list]
                         every check that CI makes
   tidy                  house rules over the source
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let rest: Vec<&str> = args.iter().skip(1).map(String::as_str).collect();
     let done = match args.first().map(String::as_str) {
-        Some("setup") => setup::main(),
+        Some("setup") => setup::main(&rest),
         Some("ci") => ci::main(&rest),
         Some("tidy") => tidy::main(),
         Some("edges") => edges::main(),

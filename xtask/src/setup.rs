@@ -18,88 +18,76 @@ struct Need {
     why: &'static str,
 }
 
-/// Everything used from outside the Rust world.
-const NEEDS: &[Need] = &[
+const fn need(program: &'static str, package: &'static str, why: &'static str) -> Need {
     Need {
-        program: "cc",
-        package: "gcc",
-        why: "links Rust programs, compiles zstd",
-    },
-    Need {
-        program: "git",
-        package: "git",
-        why: "tidy asks it for the list of files",
-    },
-    Need {
-        program: "fio",
-        package: "fio",
-        why: "paired comparisons (cargo xtask overhead)",
-    },
-    Need {
-        program: "mkfs.ext4",
-        package: "e2fsprogs",
-        why: "tests on loop devices: guard, injected faults",
-    },
-    Need {
-        program: "mkfs.xfs",
-        package: "xfsprogs",
-        why: "tests on loop devices: a second file system",
-    },
-    Need {
-        program: "losetup",
-        package: "mount",
-        why: "tests on loop devices",
-    },
-    Need {
-        program: "sfdisk",
-        package: "fdisk",
-        why: "tests of the guard: partitions",
-    },
-    Need {
-        program: "clang-14",
-        package: "clang-14",
-        why: "rebuilding the trace programs (cargo xtask bpf)",
-    },
-    Need {
-        program: "llvm-strip-14",
-        package: "llvm-14",
-        why: "rebuilding the trace programs (cargo xtask bpf)",
-    },
-    Need {
-        program: "bpftrace",
-        package: "bpftrace",
-        why: "paired comparisons: what tracing costs, beside biosnoop",
-    },
-    Need {
-        program: "bpftool",
-        package: "bpftool",
-        why: "test of trace programs that somebody else takes away",
-    },
-    Need {
-        program: "python3",
-        package: "python3",
-        why: "test that stock pyarrow reads ios.parquet",
-    },
-    Need {
-        program: "librocksdb.so.7.8",
-        package: "librocksdb7.8",
-        why: "driver rocksdb: tests, demo, comparisons",
-    },
-    Need {
-        program: "libleveldb.so.1d",
-        package: "libleveldb1d",
-        why: "driver leveldb: tests, demo, comparisons",
-    },
-    Need {
-        program: "redis-server",
-        package: "redis-server",
-        why: "driver redis: tests",
-    },
-    Need {
-        program: "db_bench",
-        package: "rocksdb-tools",
-        why: "paired comparisons with RocksDB's own benchmark",
-    },
+        program,
+        package,
+        why,
+    }
+}
+
+/// What the demo uses; without the stores it leaves them out.
+const DEMO: &[Need] = &[
+    need("cc", "gcc", "links Rust programs, compiles zstd"),
+    need(
+        "librocksdb.so.7.8",
+        "librocksdb7.8",
+        "driver rocksdb: tests, demo, comparisons",
+    ),
+    need(
+        "libleveldb.so.1d",
+        "libleveldb1d",
+        "driver leveldb: tests, demo, comparisons",
+    ),
+];
+
+/// What only tests and comparisons use.
+const TESTS: &[Need] = &[
+    need("git", "git", "tidy asks it for the list of files"),
+    need("fio", "fio", "paired comparisons (cargo xtask overhead)"),
+    need(
+        "mkfs.ext4",
+        "e2fsprogs",
+        "tests on loop devices: guard, injected faults",
+    ),
+    need(
+        "mkfs.xfs",
+        "xfsprogs",
+        "tests on loop devices: a second file system",
+    ),
+    need("losetup", "mount", "tests on loop devices"),
+    need("sfdisk", "fdisk", "tests of the guard: partitions"),
+    need(
+        "clang-14",
+        "clang-14",
+        "rebuilding the trace programs (cargo xtask bpf)",
+    ),
+    need(
+        "llvm-strip-14",
+        "llvm-14",
+        "rebuilding the trace programs (cargo xtask bpf)",
+    ),
+    need(
+        "bpftrace",
+        "bpftrace",
+        "paired comparisons: what tracing costs, beside biosnoop",
+    ),
+    need(
+        "bpftool",
+        "bpftool",
+        "test of trace programs that somebody else takes away",
+    ),
+    need(
+        "python3",
+        "python3",
+        "test that stock pyarrow reads ios.parquet",
+    ),
+    need("redis-server", "redis-server", "driver redis: tests"),
+    need(
+        "db_bench",
+        "rocksdb-tools",
+        "paired comparisons with RocksDB's own benchmark",
+    ),
 ];
 
 /// Whether a program can be run or a library loaded.
@@ -118,11 +106,17 @@ fn is_there(name: &str) -> bool {
     .any(|dir| Path::new(dir).join(name).exists())
 }
 
-/// `cargo xtask setup`.
-pub fn main() -> Result<bool> {
+/// `cargo xtask setup [demo]`: everything, or only what the demo uses.
+pub fn main(args: &[&str]) -> Result<bool> {
+    let demo_only = match args {
+        [] => false,
+        ["demo"] => true,
+        _ => bail!("setup takes nothing, or the word demo"),
+    };
     let mut missing: Vec<&Need> = Vec::new();
     println!("setup: what Taillight uses from the system");
-    for need in NEEDS {
+    let tests = if demo_only { &[][..] } else { TESTS };
+    for need in DEMO.iter().chain(tests) {
         let found = is_there(need.program);
         let word = if found { "found" } else { "MISSING" };
         println!(
@@ -138,6 +132,9 @@ pub fn main() -> Result<bool> {
         println!("setup: nothing to install");
     } else {
         report(install(&packages), &packages);
+    }
+    if demo_only {
+        return Ok(true);
     }
     match make_python() {
         Ok(python) => println!("setup: pyarrow is there ({})", shown(&python)),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use taillight_core::exit::Exit;
 use taillight_core::plan::TraceMode;
 use taillight_core::{Error, Result};
-use taillight_report::{Frame, Options, Report};
+use taillight_report::{MadeReport, ReportContext, ReportOptions};
 use taillight_rundir::{RunDir, salvage};
 
 use crate::args::{ExplainArgs, ReportArgs};
@@ -29,10 +29,10 @@ pub fn main(args: &ReportArgs) -> Result<Exit> {
     for run in &args.runs {
         rescue(run, &mut shown)?;
     }
-    let options = Options {
+    let options = ReportOptions {
         output: args.output.clone(),
         colour: colour(),
-        ..Options::default()
+        ..ReportOptions::default()
     };
     let report = taillight_report::make(&args.runs, &options, &mut |p| {
         shown.step(p);
@@ -52,12 +52,12 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit> {
     rescue(&args.run, &mut shown)?;
     // Somebody else's run, or a copy on a medium that is read only, is explained all the same.
     let write = rustix::fs::access(&args.run, rustix::fs::Access::WRITE_OK).is_ok();
-    let options = Options {
+    let options = ReportOptions {
         colour: colour(),
         html: !args.json && write,
         texts: !args.json && write,
         write,
-        ..Options::default()
+        ..ReportOptions::default()
     };
     let mut report = taillight_report::make(&[&args.run], &options, &mut |p| {
         shown.step(p);
@@ -70,7 +70,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit> {
     if args.json
         && let Some(it) = report.explanations.iter().flatten().next()
     {
-        let value = taillight_report::attribution::json::value(it);
+        let value = taillight_report::render::explain_json::value(it);
         output::text(&format!("{value}\n"))?;
         return Ok(Exit::Ok);
     }
@@ -120,11 +120,11 @@ fn rescue(run: &Path, shown: &mut Shown) -> Result<()> {
 ///
 /// # Errors
 /// `Unavailable` when the directory cannot be written.
-pub fn of_run(path: &Path) -> Result<Report> {
+pub fn of_run(path: &Path) -> Result<MadeReport> {
     let mut shown = Shown::new();
-    let options = Options {
+    let options = ReportOptions {
         colour: colour(),
-        ..Options::default()
+        ..ReportOptions::default()
     };
     let report = taillight_report::make(&[path], &options, &mut |p| {
         shown.step(p);
@@ -138,13 +138,13 @@ pub fn of_run(path: &Path) -> Result<Report> {
 ///
 /// # Errors
 /// `Unavailable` when the directory cannot be written.
-pub fn of_series(runs: &[PathBuf], into: &Path, frame: Frame) -> Result<Report> {
+pub fn of_series(runs: &[PathBuf], into: &Path, frame: ReportContext) -> Result<MadeReport> {
     let mut shown = Shown::new();
-    let options = Options {
+    let options = ReportOptions {
         output: Some(into.to_owned()),
-        frame,
+        context: frame,
         colour: colour(),
-        ..Options::default()
+        ..ReportOptions::default()
     };
     let report = taillight_report::make(runs, &options, &mut |p| {
         shown.step(p);

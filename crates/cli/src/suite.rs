@@ -12,7 +12,7 @@ use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_driver::{AdminAction, OpenSpec};
-use taillight_report::Frame;
+use taillight_report::ReportContext;
 use taillight_suite::stay::Stay;
 use taillight_suite::ycsb::{self, Phase};
 
@@ -179,7 +179,7 @@ fn one(step: &Step, stay: &Stay, first: u16, used: bool) -> Result<run::Done> {
 /// One report and one table over all runs. `left`: those that did not run.
 fn conclude(home: &Path, done: &[(&str, PathBuf)], left: &[&str]) -> Result<()> {
     let paths: Vec<PathBuf> = done.iter().map(|(_, path)| path.clone()).collect();
-    let report = report::of_series(&paths, home, Frame::default())?;
+    let report = report::of_series(&paths, home, ReportContext::default())?;
     output::line(&format!("\n{}", report.text.trim_end()));
     let phases: Vec<Phase<'_>> = done
         .iter()

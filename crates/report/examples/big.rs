@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use taillight_core::plan::TraceMode;
 use taillight_core::{OpKind, Record, Stamp, Status};
-use taillight_report::{Options, make};
+use taillight_report::{ReportOptions, make};
 use taillight_rundir::ios::{IosWriter, RowKey};
 use taillight_rundir::layers::{LayerRow, LayerWriter};
 use taillight_rundir::manifest::{PhaseInfo, RunStatus};
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         )?;
     }
     let start = Instant::now();
-    let options = Options::default();
+    let options = ReportOptions::default();
     let report = make(&[&path], &options, &mut |_| true)?;
     println!(
         "{}\n{rows} I/Os in {:.1} s",

@@ -7,13 +7,13 @@ mod common;
 use std::path::PathBuf;
 
 use common::Sample;
-use taillight_report::{Options, make};
+use taillight_report::{ReportOptions, make};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let root = PathBuf::from(args.next().ok_or("usage: sample DIR [again]")?);
     let again = args.next().is_some();
-    let options = Options::default();
+    let options = ReportOptions::default();
     for (name, sample) in &samples() {
         let path = root.join(name);
         if !again {
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{}", make(&[path], &options, &mut |_| true)?.text);
     }
     let several = ["one", "slow", "fast"].map(|n| root.join(n)).to_vec();
-    let options = Options {
+    let options = ReportOptions {
         output: Some(root.join("several")),
         ..options
     };

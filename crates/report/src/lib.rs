@@ -3,36 +3,25 @@
 //! What it is: everything between a run directory and what a person reads. What it is not: it
 //! measures nothing and changes no captured data. Called by `cli`.
 //!
-//! [`make`] reads run directories and writes every rendering; [`console_text`] shows a summary on
-//! a terminal. To add a chart see [`plots::CHARTS`], to add an export [`render::TEXTS`].
+//! Each folder is one stage, and a stage uses only those before it:
+//! [`analyse`] (figures of a run directory) -> [`attribution`] (why the tail is slow), `verdict`
+//! (what is wrong with the run) -> `summary` (`summary.json`) -> [`model`] (words, tables and chart
+//! data) -> [`render`] (console, Markdown, CSV, JSON, page) -> [`make()`]. `text` is below all.
 
-pub mod about;
 pub mod analyse;
 pub mod attribution;
-mod charts;
-mod console;
-mod differs;
-pub mod format;
-mod host;
-pub mod html;
-mod latency;
-mod load;
 mod make;
 pub mod model;
-mod nvme;
-mod palette;
-mod place;
-pub mod plots;
 pub mod render;
-mod saturation;
-mod store;
 mod summary;
+mod text;
 mod verdict;
-mod verified;
 
 pub use analyse::damage::damaged;
-pub use console::{console_text, table_text};
-pub use make::{Brief, Frame, Options, Report, make};
-pub use place::check_output;
-pub use plots::Group;
+pub use make::{MadeReport, ReportOptions, check_output, make};
+pub use model::charts::RunGroup;
+pub use model::{AnalysedRun, ReportContext, ReportSummary};
+pub use render::console::console_text;
+pub use render::html;
 pub use summary::summarise;
+pub use text::{format, table};

@@ -5,12 +5,12 @@
 mod common;
 
 use common::Sample;
-use taillight_report::render::{Run, TEXTS};
-use taillight_report::{analyse, console_text, html, summarise};
+use taillight_report::render::TEXTS;
+use taillight_report::{AnalysedRun, analyse, console_text, html, summarise};
 use taillight_rundir::RunDir;
 
 /// Writes, reads and summarises a small run.
-fn run(sample: &Sample) -> Run {
+fn run(sample: &Sample) -> AnalysedRun {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("run");
     common::write(&path, sample);
@@ -22,7 +22,7 @@ fn run(sample: &Sample) -> Run {
     }
     let mut summary = summarise(&analysis).unwrap();
     summary.taillight = "0.1.0".to_owned();
-    Run {
+    AnalysedRun {
         label: sample.name.to_owned(),
         analysis,
         summary,
@@ -222,7 +222,7 @@ fn stopped(planned: impl Fn(u64, u64) -> u64) -> String {
     let mut run = run(&small());
     let whole = run.analysis.groups[0].clone();
     let (all, twice) = (run.summary.totals.count, whole.tally.count);
-    run.analysis.groups.push(analyse::Group {
+    run.analysis.groups.push(analyse::IoGroup {
         op: taillight_core::OpKind::Rmw,
         ..whole
     });

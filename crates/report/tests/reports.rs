@@ -11,7 +11,7 @@ use common::Sample;
 use taillight_core::OpKind;
 use taillight_core::plan::Arrival;
 use taillight_core::units::Span;
-use taillight_report::{Options, Report, format, make};
+use taillight_report::{MadeReport, ReportOptions, format, make};
 use taillight_rundir::manifest::ScheduleInfo;
 use taillight_rundir::summary::{QosStatus, VerdictStatus};
 use taillight_rundir::{LatencySource, Manifest, RunDir, RunStatus, Summary, names};
@@ -30,8 +30,8 @@ fn written(root: &Path, name: &str, sample: &Sample) -> PathBuf {
     path
 }
 
-fn report(path: &Path) -> Report {
-    make(&[path], &Options::default(), &mut |_| true).unwrap()
+fn report(path: &Path) -> MadeReport {
+    make(&[path], &ReportOptions::default(), &mut |_| true).unwrap()
 }
 
 fn summary(path: &Path) -> Summary {
@@ -257,7 +257,7 @@ fn damaged_files_become_troubles() {
         assert!(made.verdict.text.len() > 20);
     }
     let root = tempfile::tempdir().unwrap();
-    let missing = make(&[root.path()], &Options::default(), &mut |_| true);
+    let missing = make(&[root.path()], &ReportOptions::default(), &mut |_| true);
     assert!(missing.is_err_and(|e| e.message().contains("no manifest")));
 }
 
@@ -524,9 +524,9 @@ fn several_runs_share_their_charts_and_keep_their_names() {
         },
     );
     let output = root.path().join("both.html");
-    let options = Options {
+    let options = ReportOptions {
         output: Some(output.clone()),
-        ..Options::default()
+        ..ReportOptions::default()
     };
     let made = make(&[first, second], &options, &mut |_| true).unwrap();
     assert_eq!(made.summaries.len(), 2);
@@ -549,6 +549,6 @@ fn several_runs_share_their_charts_and_keep_their_names() {
 fn work_can_be_stopped() {
     let root = tempfile::tempdir().unwrap();
     let path = written(root.path(), "run", &sample());
-    let stopped = make(&[path], &Options::default(), &mut |_| false);
+    let stopped = make(&[path], &ReportOptions::default(), &mut |_| false);
     assert!(stopped.is_err());
 }

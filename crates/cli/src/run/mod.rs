@@ -177,7 +177,7 @@ pub fn on(
     if !quiet {
         // Named only now: a run that could not begin leaves no directory.
         output::line(&format!("run directory: {}", made.dir.path().display()));
-        output::line(&taillight_report::about::about(made.dir.manifest()));
+        output::line(&taillight_report::model::about::about(made.dir.manifest()));
     }
     let measured = match measure::run(plan, target, &made, signals, &mut live, &sys) {
         Ok(measured) => measured,

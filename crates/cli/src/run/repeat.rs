@@ -5,9 +5,9 @@
 
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
-use taillight_report::Frame;
+use taillight_report::ReportContext;
 use taillight_report::format::{self, Script, count, duration};
-use taillight_report::model::{Cell, Table};
+use taillight_report::table::{Cell, Table};
 use taillight_rundir::repeat::{FigureSpread, RepeatReport, Repetition};
 use taillight_rundir::{RunDir, RunStatus, SCHEMA_VERSION};
 use taillight_suite::repeat::{FOR_INTERVAL, spread};
@@ -204,13 +204,13 @@ fn finish(mut all: RepeatReport, series: &Series) -> Result<()> {
     }
     output::line(&format!("\n{}", text(&all)));
     let dirs: Vec<String> = all.runs.iter().map(|r| r.dir.clone()).collect();
-    let frame = Frame {
+    let frame = ReportContext {
         title: Some(format!("{}: {} repetitions", all.name, all.runs.len())),
         text: text(&all),
         tables: vec![runs_table(&all), spread],
         one_clock: all.one_clock,
         search: None,
-        brief: None,
+        summary: None,
     };
     series.report(&dirs, frame)
 }

@@ -13,7 +13,7 @@ use taillight_core::exit::Exit;
 use taillight_core::plan::{Ceiling, Demand, Plan, SearchPlan};
 use taillight_core::units::{Rate, RateUnit, Span};
 use taillight_core::{Error, Result};
-use taillight_report::Frame;
+use taillight_report::ReportContext;
 use taillight_rundir::search::{
     ProbePurpose, ProbeReason, ProbeVerdict, SearchAnswer, SearchOutcome, SearchProbe,
     SearchReport, Varied,
@@ -298,13 +298,13 @@ impl Run<'_> {
         let mut ordered: Vec<&SearchProbe> = all.probes.iter().collect();
         ordered.sort_by(|a, b| a.value.total_cmp(&b.value).then(a.number.cmp(&b.number)));
         let dirs: Vec<String> = ordered.iter().map(|p| p.dir.clone()).collect();
-        let frame = Frame {
+        let frame = ReportContext {
             title: Some(show::title(all)),
             text: all.text.clone(),
             tables: vec![show::table(all)],
             one_clock: false,
             search: Some(all.clone()),
-            brief: None,
+            summary: None,
         };
         let made = self.series.report(&dirs, frame);
         let exit = ended.unwrap_or(match kind {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_core::{Result, clock};
-use taillight_report::Frame;
+use taillight_report::ReportContext;
 use taillight_rundir::{Percentile, atomic, names};
 use taillight_stats::Pct;
 
@@ -92,7 +92,7 @@ impl Series {
     ///
     /// # Errors
     /// As [`report::of_series`].
-    pub fn report(&self, runs: &[String], frame: Frame) -> Result<()> {
+    pub fn report(&self, runs: &[String], frame: ReportContext) -> Result<()> {
         if runs.is_empty() {
             return Ok(());
         }

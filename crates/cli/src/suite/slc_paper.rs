@@ -11,8 +11,8 @@ use taillight_core::exit::Exit;
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 use taillight_driver::AdminAction;
-use taillight_report::model::{Cell, Table, Tone};
-use taillight_report::{Brief, Frame, Group, format, table_text};
+use taillight_report::table::{Cell, Table, Tone};
+use taillight_report::{ReportContext, ReportSummary, RunGroup, format};
 use taillight_rundir::slc_paper::{SlcPaperReport, SlcPaperRun};
 use taillight_rundir::summary::{SlcPair, Summary};
 use taillight_rundir::{RunDir, SCHEMA_VERSION, names};
@@ -384,7 +384,7 @@ impl<'a> Asked<'a> {
     fn conclude(&self, home: &Path, made: &[Made]) -> Result<()> {
         let table = table(made);
         let systems = systems(&self.method, made)?;
-        let frame = Frame {
+        let frame = ReportContext {
             title: Some("SLC factors: write and read, one writer and one reader".to_owned()),
             text: format!(
                 "The study that introduced the SLC factors, on this machine ({} runs of at most {}). \
@@ -398,7 +398,7 @@ impl<'a> Asked<'a> {
             tables: vec![table.clone(), systems],
             one_clock: false,
             search: None,
-            brief: Some(Brief {
+            summary: Some(ReportSummary {
                 charts: vec!["slc"],
                 groups: self.groups(made),
                 links: made
@@ -410,7 +410,7 @@ impl<'a> Asked<'a> {
         let paths: Vec<PathBuf> = made.iter().map(|m| m.dir.clone()).collect();
         let report = report::of_series(&paths, home, frame)?;
         output::line("");
-        output::text(&table_text(&table))?;
+        output::text(&table.to_text())?;
         if let Some(page) = report.html {
             output::line(&format!("\nReport  {}", page.display()));
         }
@@ -423,7 +423,7 @@ impl<'a> Asked<'a> {
     }
 
     /// A figure per system and operation, a line per size.
-    fn groups(&self, made: &[Made]) -> Vec<Group> {
+    fn groups(&self, made: &[Made]) -> Vec<RunGroup> {
         let sides = |s: &System| Side::BOTH.map(|side| (s.clone(), side));
         self.method
             .systems
@@ -431,7 +431,7 @@ impl<'a> Asked<'a> {
             .flat_map(sides)
             .map(|(system, side)| {
                 let of = |m: &Made| m.row.system == system.name && m.row.op == side.name();
-                Group {
+                RunGroup {
                     title: format!("{}, {}", system.title, side.name()),
                     runs: (0..made.len()).filter(|i| of(&made[*i])).collect(),
                 }

@@ -6,7 +6,7 @@ use taillight_core::progress::{OnProgress, Progress};
 use taillight_core::{Error, ErrorKind, OpKind, Result};
 use taillight_rundir::ios::{Batch, Columns, IosFile};
 
-use super::group::{Group, GroupCounter};
+use super::group::{IoGroup, IoGroupCounter};
 use super::heat::Window;
 use super::row::Row;
 
@@ -18,7 +18,7 @@ const BUDGET: usize = 384 << 20;
 #[derive(Debug, Default)]
 pub struct Captured {
     /// Groups in order of workload and operation.
-    pub groups: Vec<Group>,
+    pub groups: Vec<IoGroup>,
     /// Rows in the file, of every phase.
     pub rows: u64,
     /// Rows of the measure and drain phases.
@@ -99,7 +99,7 @@ pub fn stopped() -> Error {
 struct Reader {
     window: Window,
     /// By workload and operation.
-    counters: Vec<Vec<Option<Box<GroupCounter>>>>,
+    counters: Vec<Vec<Option<Box<IoGroupCounter>>>>,
     captured: Captured,
 }
 
@@ -134,7 +134,7 @@ impl Reader {
         }
     }
 
-    fn counter(&mut self, workload: u16, op: OpKind) -> &mut GroupCounter {
+    fn counter(&mut self, workload: u16, op: OpKind) -> &mut IoGroupCounter {
         let workload = usize::from(workload);
         if self.counters.len() <= workload {
             self.counters.resize_with(workload + 1, Vec::new);
@@ -144,7 +144,7 @@ impl Reader {
             row.resize_with(OpKind::ALL.len(), || None);
         }
         let window = self.window;
-        row[op as usize].get_or_insert_with(|| Box::new(GroupCounter::new(window)))
+        row[op as usize].get_or_insert_with(|| Box::new(IoGroupCounter::new(window)))
     }
 
     fn finish(self) -> Captured {

@@ -7,7 +7,7 @@ use taillight_core::Result;
 use taillight_rundir::summary::Verdict;
 use taillight_rundir::{RunDir, names, sums};
 
-use super::Trouble;
+use super::analysis::Trouble;
 
 /// Codes of troubles that mean a measured file is not what it was.
 const CODES: [&str; 4] = [

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use taillight_core::OpKind;
 use taillight_stats::{Dist, DistError, ExactCounter, TopK};
 
-use super::exceed::{Exceedances, SlowestKeeper};
 use super::heat::{HeatCounts, Window};
 use super::row::Row;
+use super::slowest::{SlowestIos, SlowestKeeper};
 
 /// Outliers kept per operation (design section 12).
 pub const OUTLIERS: usize = taillight_rundir::summary::OUTLIERS_MAX;
 
 /// Counts while rows stream by.
-pub struct GroupCounter {
+pub struct IoGroupCounter {
     service: ExactCounter,
     response: Option<ExactCounter>,
     wait: Option<ExactCounter>,
@@ -69,10 +69,10 @@ impl Tally {
     }
 }
 
-impl GroupCounter {
+impl IoGroupCounter {
     /// Empty, with a heat map over `window`.
     pub fn new(window: Window) -> Self {
-        GroupCounter {
+        IoGroupCounter {
             service: ExactCounter::new(),
             response: None,
             wait: None,
@@ -82,7 +82,7 @@ impl GroupCounter {
             after_issue: None,
             first_byte: None,
             outliers: TopK::new(OUTLIERS),
-            slowest: SlowestKeeper::new(super::exceed::KEPT),
+            slowest: SlowestKeeper::new(super::slowest::KEPT),
             heat: HeatCounts::new(window),
             tally: Tally::default(),
             span_ns: window.span_ns(),
@@ -176,9 +176,9 @@ impl GroupCounter {
         self.service.memory_bytes() + counters.sum::<usize>()
     }
 
-    pub fn finish(self, workload: u16, op: OpKind) -> Group {
+    pub fn finish(self, workload: u16, op: OpKind) -> IoGroup {
         let dist = |c: Option<ExactCounter>| c.map(|c| Arc::new(c.finish()));
-        Group {
+        IoGroup {
             workload,
             op,
             tally: self.tally,
@@ -285,7 +285,7 @@ impl Parts {
 
 /// One workload's I/Os of one kind.
 #[derive(Debug, Clone)]
-pub struct Group {
+pub struct IoGroup {
     /// Index of the workload in the plan.
     pub workload: u16,
     pub op: OpKind,
@@ -294,15 +294,15 @@ pub struct Group {
     /// The slowest successes, slowest first: main latency and row.
     pub outliers: Vec<(u64, Row)>,
     /// More of them, with stamps only.
-    pub slowest: Exceedances,
+    pub slowest: SlowestIos,
     /// I/Os over time and latency.
     pub heat: HeatCounts,
 }
 
-impl Group {
+impl IoGroup {
     /// Only the outliers: what was made of them as if they were all I/Os is gone.
-    pub fn without_sample(self) -> Group {
-        Group {
+    pub fn without_sample(self) -> IoGroup {
+        IoGroup {
             parts: Parts::default(),
             tally: Tally {
                 busy_ns: 0,

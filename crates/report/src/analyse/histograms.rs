@@ -10,9 +10,9 @@ use taillight_rundir::{Manifest, RunDir, names};
 use taillight_stats::Dist;
 
 use super::capture::counts;
-use super::exceed::Exceedances;
-use super::group::{Group, Parts, Tally};
+use super::group::{IoGroup, Parts, Tally};
 use super::heat::{COLUMNS, HeatCounts, Window};
+use super::slowest::SlowestIos;
 
 /// The status written for failures of which only the number is known.
 pub const STATUS_UNKNOWN: i32 = i32::MIN;
@@ -26,7 +26,7 @@ struct Sums {
 }
 
 /// Groups from histograms and interval counts.
-pub fn read(dir: &RunDir, start_ns: i64, rows: &[IntervalRow]) -> Result<Vec<Group>> {
+pub fn read(dir: &RunDir, start_ns: i64, rows: &[IntervalRow]) -> Result<Vec<IoGroup>> {
     let manifest = dir.manifest();
     let mut sums: BTreeMap<(u16, OpKind), Sums> = BTreeMap::new();
     if let Some(path) = dir.existing(names::HISTOGRAMS) {
@@ -79,7 +79,7 @@ fn group(
     (workload, op): (u16, OpKind),
     mut sum: Sums,
     tallies: &BTreeMap<(u16, OpKind), Tally>,
-) -> Result<Group> {
+) -> Result<IoGroup> {
     let mut take = |kind: LatencyKind| -> Result<Option<Arc<Dist>>> {
         Ok(sum.kinds.remove(&kind).map(dist).transpose()?.map(Arc::new))
     };
@@ -97,13 +97,13 @@ fn group(
     if tally.count == 0 {
         tally.count = parts.service.count();
     }
-    Ok(Group {
+    Ok(IoGroup {
         workload,
         op,
         tally,
         parts,
         outliers: Vec::new(),
-        slowest: Exceedances::default(),
+        slowest: SlowestIos::default(),
         heat: sum.heat,
     })
 }

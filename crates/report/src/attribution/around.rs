@@ -5,8 +5,8 @@
 
 use taillight_rundir::RunDir;
 
+use crate::analyse::host::{self, HostTrack};
 use crate::format::{self, Script};
-use crate::host::{self, HostTrack};
 
 /// A metric that is worth a word when it stands out.
 #[derive(Debug)]

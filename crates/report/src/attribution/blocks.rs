@@ -6,77 +6,20 @@
 
 use taillight_rundir::layers::{Kind, LayerRow, flags};
 
-use super::phases::{Beside, Line, Phase, has, overlapping, stretch};
-use super::stacks::{self, Wait};
-
-/// Parts that were in flight together.
-#[derive(Debug, Clone, Copy)]
-pub struct Round {
-    /// The first one was queued.
-    pub bio: i64,
-    last: Option<i64>,
-    alloc: Option<i64>,
-    issue: Option<i64>,
-    /// All were done; absent when that was not seen.
-    done: Option<i64>,
-    /// A part was queued by another process, first at this time: it had been held back.
-    held: Option<i64>,
-    /// The last round of all.
-    ends: bool,
-}
-
-/// The rounds of an I/O that are known, by time: the `earlier` ones and the last one.
-pub fn rounds(io: &LayerRow, earlier: &[Round]) -> Vec<Round> {
-    let whole = io.parts.unwrap_or(0) >= io.bios.unwrap_or(u64::MAX);
-    let last = io.bio_ns.map(|bio| Round {
-        bio,
-        last: io.bio_last_ns,
-        alloc: known(io.alloc_ns),
-        issue: known(io.issue_ns),
-        done: known(io.done_ns).filter(|_| whole),
-        held: io.held_ns.filter(|_| has(io, flags::HELD)),
-        ends: true,
-    });
-    earlier.iter().copied().chain(last).collect()
-}
-
-/// Whether all of its earlier rounds are known.
-pub fn all_known(io: &LayerRow, earlier: &[Round]) -> bool {
-    io.rounds.unwrap_or(0) <= earlier.len() as u64
-}
-
-fn known(stamp: Option<i64>) -> Option<i64> {
-    stamp.filter(|s| *s != 0)
-}
-
-impl Round {
-    /// When it was first seen.
-    pub fn begun(&self) -> i64 {
-        self.held.map_or(self.bio, |held| held.min(self.bio))
-    }
-
-    /// An earlier round, from a row of kind `round`.
-    pub fn earlier(row: &LayerRow) -> Round {
-        Round {
-            bio: row.start_ns,
-            last: None,
-            alloc: known(row.alloc_ns),
-            issue: known(row.issue_ns),
-            done: Some(row.end_ns),
-            held: row.held_ns,
-            ends: false,
-        }
-    }
-}
+use super::context::IoContext;
+use super::phase::Phase;
+use super::rounds::BlockRound;
+use super::stacks::{self, SleepReason};
+use super::timeline::{AT_ONCE, TimeLine, has, overlapping, stretch};
 
 /// One round. `doing` is the thread that queues it; `next` is what came after it, if anything is
 /// known to; `sure` that all rounds are known.
 pub fn round(
-    line: &mut Line,
+    line: &mut TimeLine,
     io: &LayerRow,
-    round: &Round,
+    round: &BlockRound,
     (sure, next): (bool, Option<i64>),
-    doing: &Beside<'_>,
+    doing: &IoContext<'_>,
 ) {
     let held = round.held.is_some();
     told(line, round.bio, doing);
@@ -120,7 +63,13 @@ pub fn round(
 /// waits for one under way, and for the kernel thread that sends the next. False where the flushes of
 /// its disk were never seen, as in runs made before they were looked for: all of it is the device's. Where
 /// some were seen and nobody knows of which disk this one is, nothing is known.
-fn flush(line: &mut Line, io: &LayerRow, round: &Round, done: i64, doing: &Beside<'_>) -> bool {
+fn flush(
+    line: &mut TimeLine,
+    io: &LayerRow,
+    round: &BlockRound,
+    done: i64,
+    doing: &IoContext<'_>,
+) -> bool {
     let (Some(all), Some(dev)) = (doing.all, io.dev.as_deref()) else {
         return false;
     };
@@ -155,7 +104,7 @@ fn flush(line: &mut Line, io: &LayerRow, round: &Round, done: i64, doing: &Besid
 }
 
 /// After an earlier round: the thread is told of it.
-fn told(line: &mut Line, to: i64, doing: &Beside<'_>) {
+fn told(line: &mut TimeLine, to: i64, doing: &IoContext<'_>) {
     let first = overlapping(doing.off, line.at, to).next();
     if let Some(row) = first.filter(|r| line.begun() && r.start_ns <= line.at && r.state != Some(0))
     {
@@ -163,17 +112,14 @@ fn told(line: &mut Line, to: i64, doing: &Beside<'_>) {
     }
 }
 
-/// A thread that goes on at once after it came back to the CPU, ns.
-pub(super) const AT_ONCE: i64 = 1_000_000;
-
 /// In the block queue. Requests wait in the thread's own plug while it is preempted: that is no
 /// matter of the queue. (Going to sleep sends them on.)
-fn queued_until(line: &mut Line, to: i64, phase: Phase, doing: &Beside<'_>) {
+fn queued_until(line: &mut TimeLine, to: i64, phase: Phase, doing: &IoContext<'_>) {
     let to = to.clamp(line.at, line.end);
     // Held back by a limit before a request is had at all.
     let limit = |r: &&LayerRow| {
         let wait = r.stack.as_deref().map(stacks::wait);
-        r.state != Some(0) && matches!(wait, Some(Wait::For(Phase::Throttle, _)))
+        r.state != Some(0) && matches!(wait, Some(SleepReason::For(Phase::Throttle, _)))
     };
     for held in overlapping(doing.off, line.at, to).filter(limit) {
         line.to(held.start_ns.min(to), phase);
@@ -193,7 +139,7 @@ fn queued_until(line: &mut Line, to: i64, phase: Phase, doing: &Beside<'_>) {
 }
 
 /// From what came before to the first part in the block layer.
-fn before(line: &mut Line, io: &LayerRow, round: &Round, b: &Beside<'_>) {
+fn before(line: &mut TimeLine, io: &LayerRow, round: &BlockRound, b: &IoContext<'_>) {
     let held = round.held.is_some_and(|h| h <= round.bio);
     if held && line.begun() {
         // Of a later round it was taken away, at the earliest, when the thread went to sleep over it.
@@ -215,7 +161,7 @@ fn before(line: &mut Line, io: &LayerRow, round: &Round, b: &Beside<'_>) {
 }
 
 /// The completion was not seen.
-fn unseen(line: &mut Line, io: &LayerRow, to: i64) {
+fn unseen(line: &mut TimeLine, io: &LayerRow, to: i64) {
     let from = line.at;
     if let (Some(wake), Some(run)) = (io.wake_ns, io.run_ns)
         && wake > from
@@ -229,7 +175,7 @@ fn unseen(line: &mut Line, io: &LayerRow, to: i64) {
 }
 
 /// In the device, or in the one below it.
-fn device(line: &mut Line, io: &LayerRow, done: i64) {
+fn device(line: &mut TimeLine, io: &LayerRow, done: i64) {
     if let (Some(issue), Some(low)) = (io.low_issue_ns, io.low_done_ns)
         && issue >= line.at
         && low >= issue

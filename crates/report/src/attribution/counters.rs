@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use taillight_rundir::layers::{Kind, LayerRow};
 
+use super::events::Events;
 use super::judge::Judged;
-use super::load::Events;
 
 /// What workers did in a set of intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
@@ -116,7 +116,7 @@ mod tests {
     use taillight_core::OpKind;
 
     use super::super::judge::{Baseline, judge};
-    use super::super::load::Slow;
+    use super::super::layers::Slow;
     use super::*;
 
     #[test]

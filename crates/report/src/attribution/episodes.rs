@@ -8,12 +8,17 @@ use taillight_rundir::trace_info::TraceInfo;
 use taillight_stats::{episodes::DEFAULT_GAP_NS, group_episodes};
 
 use super::around::Around;
+use super::context::IoContext;
+use super::events::Events;
 use super::judge::{Judged, Layer};
-use super::load::Events;
 use super::neighbours;
-use super::phases::{Phase, Piece};
-use super::stacks::{self, Wait};
+use super::phase::Phase;
+use super::stacks::{self, SleepReason};
+use super::timeline::Piece;
 use crate::format::{self, Script};
+
+/// What blocks a thread, for all that rung perf can tell.
+pub const CANNOT_SEE: &str = "storage, file system, lock or server, this rung cannot see which";
 
 /// Episodes with a picture, the heaviest ones.
 const PICTURES: usize = 12;
@@ -70,7 +75,7 @@ pub struct PictureRow {
 }
 
 /// What was seen beside the I/Os themselves.
-pub struct Seen<'a> {
+pub struct EpisodeContext<'a> {
     /// Events of the trace.
     pub events: &'a Events,
     /// How it was traced.
@@ -79,7 +84,7 @@ pub struct Seen<'a> {
     pub around: &'a Around,
 }
 
-pub fn episodes(judged: Vec<Judged>, seen: &Seen) -> Vec<EpisodeView> {
+pub fn episodes(judged: Vec<Judged>, seen: &EpisodeContext) -> Vec<EpisodeView> {
     let spans: Vec<(i64, i64)> = judged
         .iter()
         .map(|j| (j.slow.submit_ns, j.slow.complete_ns))
@@ -106,7 +111,7 @@ pub fn episodes(judged: Vec<Judged>, seen: &Seen) -> Vec<EpisodeView> {
     views
 }
 
-fn view(list: &[Judged], seen: &Seen) -> EpisodeView {
+fn view(list: &[Judged], seen: &EpisodeContext) -> EpisodeView {
     let start_ns = list.iter().map(|j| j.slow.submit_ns).min().unwrap_or(0);
     let end_ns = list.iter().map(|j| j.slow.complete_ns).max().unwrap_or(0);
     let mut sums: BTreeMap<Layer, u64> = BTreeMap::new();
@@ -135,8 +140,8 @@ fn view(list: &[Judged], seen: &Seen) -> EpisodeView {
     }
 }
 
-fn evidence(list: &[Judged], seen: &Seen, span: (i64, i64)) -> Vec<String> {
-    let Seen { events, info, .. } = *seen;
+fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<String> {
+    let EpisodeContext { events, info, .. } = *seen;
     let mut said = Vec::new();
     waits(list, events, &mut said);
     of_rows(list, &mut said);
@@ -204,14 +209,14 @@ fn unseen(list: &[Judged], events: &Events, span: (i64, i64), said: &mut Vec<Str
     let time = |ns: u64| format::duration_ns(ns, Script::Plain);
     let sum = |phase| list.iter().map(|j| j.phases.get(phase)).sum::<u64>();
     let (blocked, all): (u64, u64) = (
-        sum(super::Phase::Blocked),
+        sum(Phase::Blocked),
         list.iter().map(|j| j.phases.sum()).sum(),
     );
     if blocked * 20 >= all.max(1) {
         said.push(format!(
             "blocked in the kernel for {} of their time: {}",
             format::percent(blocked as f64 / all.max(1) as f64),
-            super::words::CANNOT_SEE
+            CANNOT_SEE
         ));
     }
     let overlap = |r: &LayerRow| (r.end_ns.min(span.1) - r.start_ns.max(span.0)).max(0) as u64;
@@ -250,7 +255,7 @@ fn waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
     let mut wakers: BTreeMap<&str, u64> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for one in list.iter().filter(|j| j.row.is_some()) {
-        let off = events.beside(u64::from(one.slow.worker)).off;
+        let off = IoContext::of(events, u64::from(one.slow.worker)).off;
         let first = off.partition_point(|r| r.end_ns <= one.slow.submit_ns);
         let rows = off[first..]
             .iter()
@@ -260,7 +265,7 @@ fn waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
                 Some(0) => row.start_ns,
                 _ => row.end_ns,
             });
-            if let Some(Wait::For(phase, words) | Wait::Lock(phase, words)) =
+            if let Some(SleepReason::For(phase, words) | SleepReason::Lock(phase, words)) =
                 row.stack.as_deref().map(stacks::wait)
                 && wake > row.start_ns
             {
@@ -333,7 +338,7 @@ fn of_rows(list: &[Judged], said: &mut Vec<String>) {
     }
     let worst = list.iter().max_by_key(|j| j.phases.sum());
     if let Some(worst) = worst.filter(|j| j.row.is_some()) {
-        let mut parts: Vec<_> = super::Phase::ALL
+        let mut parts: Vec<_> = Phase::ALL
             .into_iter()
             .map(|p| (worst.phases.get(p), p))
             .filter(|(ns, _)| *ns > 0)
@@ -354,7 +359,7 @@ fn of_rows(list: &[Judged], said: &mut Vec<String>) {
 
 fn held_by(stack: &str) -> String {
     match stacks::wait(stack) {
-        Wait::For(_, words) | Wait::Lock(_, words) => words.to_owned(),
+        SleepReason::For(_, words) | SleepReason::Lock(_, words) => words.to_owned(),
         _ => format!("`{}`", stack.split(';').nth(1).unwrap_or(stack)),
     }
 }
@@ -385,7 +390,7 @@ mod tests {
     use taillight_core::OpKind;
 
     use super::super::judge::{Baseline, judge};
-    use super::super::load::Slow;
+    use super::super::layers::Slow;
     use super::*;
 
     #[test]
@@ -418,7 +423,7 @@ mod tests {
             );
             assert_eq!(judged.layer, Layer::PageCache);
             let list = [Judged { shared, ..judged }];
-            let seen = Seen {
+            let seen = EpisodeContext {
                 events: &Events::default(),
                 info: &info,
                 around: &Around::default(),

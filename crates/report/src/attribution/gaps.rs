@@ -2,7 +2,9 @@
 
 use taillight_rundir::layers::LayerRow;
 
-use super::phases::{Beside, Phase, Piece, overlapping};
+use super::context::IoContext;
+use super::phase::Phase;
+use super::timeline::{Piece, overlapping};
 
 /// Phases that are a conclusion: nothing else was seen at that time.
 fn concluded(phase: Phase) -> bool {
@@ -12,21 +14,8 @@ fn concluded(phase: Phase) -> bool {
     )
 }
 
-/// Gaps by time, without overlaps.
-pub fn merged(mut gaps: Vec<LayerRow>) -> Vec<LayerRow> {
-    gaps.sort_by_key(|g| g.start_ns);
-    gaps.dedup_by(|later, kept| {
-        let touch = later.start_ns <= kept.end_ns;
-        if touch {
-            kept.end_ns = kept.end_ns.max(later.end_ns);
-        }
-        touch
-    });
-    gaps
-}
-
 /// Takes the conclusions out of a time line where there was nothing to conclude from.
-pub fn blot(line: Vec<Piece>, io: &LayerRow, beside: &Beside<'_>) -> Vec<Piece> {
+pub fn blot(line: Vec<Piece>, io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
     let of = |list| overlapping(list, io.start_ns, io.end_ns);
     let gaps: Vec<&LayerRow> = beside.gaps.into_iter().flat_map(of).collect();
     if gaps.is_empty() {
@@ -60,6 +49,7 @@ pub fn blot(line: Vec<Piece>, io: &LayerRow, beside: &Beside<'_>) -> Vec<Piece> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::events::merged;
     use super::*;
 
     fn gap(from: i64, to: i64) -> LayerRow {
@@ -82,17 +72,9 @@ mod tests {
         let own = merged(vec![gap(15, 40), gap(10, 20)]);
         assert_eq!(own, [gap(10, 40)]);
         let all = [gap(90, 250)];
-        let beside = |own, all| Beside {
-            all: None,
-            off: &[],
-            reclaim: &[],
-            store: false,
-            usual: None,
-            page_ns: None,
-            earlier: &[],
-            blind: false,
-            threads_only: false,
+        let beside = |own, all| IoContext {
             gaps: [own, all],
+            ..IoContext::default()
         };
         assert_eq!(blot(line.clone(), &io, &beside(&[], &[])), line);
         let expected = [

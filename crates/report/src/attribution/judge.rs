@@ -10,8 +10,9 @@ use serde::Serialize;
 use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerRow, flags};
 
-use super::load::{Slow, Usual};
-use super::phases::{Phase, Phases, Piece, lengths};
+use super::layers::{Slow, UsualIo};
+use super::phase::{Phase, Phases};
+use super::timeline::{Piece, lengths};
 
 /// Where a slow I/O's time went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -150,19 +151,19 @@ struct Times {
 
 impl Baseline {
     /// From the sample; from all traced I/Os where the sample is small.
-    pub fn of(usual: &[Usual]) -> Baseline {
-        let mut by_op: BTreeMap<OpKind, Vec<&Usual>> = BTreeMap::new();
+    pub fn of(usual: &[UsualIo]) -> Baseline {
+        let mut by_op: BTreeMap<OpKind, Vec<&UsualIo>> = BTreeMap::new();
         for one in usual {
             by_op.entry(one.op).or_default().push(one);
         }
-        let times = |list: Vec<&Usual>| {
-            let sample: Vec<&Usual> = list.iter().copied().filter(|u| u.sample).collect();
+        let times = |list: Vec<&UsualIo>| {
+            let sample: Vec<&UsualIo> = list.iter().copied().filter(|u| u.sample).collect();
             let sample = if sample.len() >= FEWEST {
                 &sample
             } else {
                 &list
             };
-            let missed: Vec<&Usual> = list.iter().copied().filter(|u| u.block).collect();
+            let missed: Vec<&UsualIo> = list.iter().copied().filter(|u| u.block).collect();
             let hits = sample.iter().filter(|u| !u.block).count() * 2 > sample.len();
             Times {
                 usual: medians(sample),
@@ -183,7 +184,7 @@ impl Baseline {
     }
 }
 
-fn medians(list: &[&Usual]) -> Phases {
+fn medians(list: &[&UsualIo]) -> Phases {
     let mut phases = Phases::default();
     for (i, median) in phases.0.iter_mut().enumerate() {
         let mut values: Vec<u64> = list.iter().map(|u| u.phases.0[i]).collect();
@@ -319,7 +320,7 @@ mod tests {
     }
 
     fn base() -> Baseline {
-        let usual = Usual {
+        let usual = UsualIo {
             op: OpKind::Read,
             service_ns: 100,
             sample: true,
@@ -351,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_cache_miss_is_no_fault_of_the_device() {
-        let usual = |block: bool, device: u64| Usual {
+        let usual = |block: bool, device: u64| UsualIo {
             op: OpKind::Read,
             service_ns: device + 10,
             sample: !block,

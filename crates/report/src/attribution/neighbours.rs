@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use taillight_rundir::layers::{Kind, LayerRow, flags};
 use taillight_rundir::trace_info::TraceInfo;
 
-use super::load::Events;
+use super::events::Events;
 use crate::format;
 
 /// The name that tracing gives to the kernel's reading ahead for the run's own reads.
 const READ_AHEAD: &str = "readahead";
-/// Beside the name of another thread of the program itself.
+/// IoContext the name of another thread of the program itself.
 const OWN: &str = "own";
-/// Beside the name of a thread of the load: the part belongs to one of the run's I/Os, not known which.
+/// IoContext the name of a thread of the load: the part belongs to one of the run's I/Os, not known which.
 const UNPLACED: &str = "unplaced";
 
 /// Who else used the disk. What the kernel read ahead for the run is nobody else's.

@@ -1,10 +1,10 @@
 //! What a sleeping thread waits for, read from the kernel functions it sleeps in.
 
-use super::phases::Phase;
+use super::phase::Phase;
 
 /// What a stack says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
+pub enum SleepReason {
     /// A wait of a phase, with the reason in words.
     For(Phase, &'static str),
     /// A wait for a lock in the kernel, which whoever holds it explains.
@@ -147,20 +147,24 @@ const OWN: &[&str] = &[
 ];
 
 /// Reads a stack (functions separated by `;`, innermost first).
-pub fn wait(stack: &str) -> Wait {
+pub fn wait(stack: &str) -> SleepReason {
     let has = |names: &[&str]| {
         stack
             .split(';')
             .any(|f| names.iter().any(|n| f.starts_with(n)))
     };
     if let Some((_, phase, words)) = KNOWN.iter().find(|(names, _, _)| has(names)) {
-        return Wait::For(*phase, words);
+        return SleepReason::For(*phase, words);
     }
     let innermost = stack.split(';').next().unwrap_or_default();
     if has(LOCKS) || FILE_SYSTEMS.iter().any(|n| innermost.starts_with(n)) {
-        return Wait::Lock(Phase::FileSystem, "waiting for a lock in the kernel");
+        return SleepReason::Lock(Phase::FileSystem, "waiting for a lock in the kernel");
     }
-    if has(OWN) { Wait::OwnIo } else { Wait::Unknown }
+    if has(OWN) {
+        SleepReason::OwnIo
+    } else {
+        SleepReason::Unknown
+    }
 }
 
 /// Whether a thread sleeps for a time that it has set itself.
@@ -209,19 +213,22 @@ mod tests {
         ];
         for (stack, phase) in cases {
             assert!(
-                matches!(wait(stack), Wait::For(p, _) if p == phase),
+                matches!(wait(stack), SleepReason::For(p, _) if p == phase),
                 "{stack}"
             );
         }
-        assert_eq!(wait("io_cqring_wait;__do_sys_io_uring_enter"), Wait::OwnIo);
-        assert_eq!(wait("io_schedule;__iomap_dio_rw"), Wait::OwnIo);
-        assert_eq!(wait("something_new"), Wait::Unknown);
+        assert_eq!(
+            wait("io_cqring_wait;__do_sys_io_uring_enter"),
+            SleepReason::OwnIo
+        );
+        assert_eq!(wait("io_schedule;__iomap_dio_rw"), SleepReason::OwnIo);
+        assert_eq!(wait("something_new"), SleepReason::Unknown);
         for lock in [
             "ext4_buffered_write_iter;vfs_write",
             "rwsem_down_write_slowpath;x",
         ] {
             assert!(
-                matches!(wait(lock), Wait::Lock(Phase::FileSystem, _)),
+                matches!(wait(lock), SleepReason::Lock(Phase::FileSystem, _)),
                 "{lock}"
             );
         }

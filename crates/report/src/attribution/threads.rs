@@ -5,11 +5,13 @@
 
 use taillight_rundir::layers::{LayerRow, flags};
 
-use super::phases::{Beside, Line, Phase, Piece, overlapping};
+use super::context::IoContext;
+use super::phase::Phase;
+use super::timeline::{Piece, TimeLine, overlapping};
 
 /// The time line of such an I/O.
-pub fn line(io: &LayerRow, beside: &Beside<'_>) -> Vec<Piece> {
-    let mut line = Line::of(io);
+pub fn line(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
+    let mut line = TimeLine::of(io);
     // With several in flight a running thread may be busy with any of them.
     let queued = io.flags.unwrap_or(0) & flags::QUEUED != 0;
     let running = if queued {
@@ -57,17 +59,10 @@ mod tests {
     }
 
     fn lengths(io: &LayerRow, list: &[LayerRow]) -> Vec<(i64, Phase)> {
-        let beside = Beside {
-            all: None,
+        let beside = IoContext {
             off: list,
-            reclaim: &[],
-            store: false,
-            usual: None,
-            page_ns: None,
-            earlier: &[],
-            blind: false,
             threads_only: true,
-            gaps: [&[], &[]],
+            ..IoContext::default()
         };
         let pieces = line(io, &beside);
         let sum: i64 = pieces.iter().map(|p| p.to - p.from).sum();

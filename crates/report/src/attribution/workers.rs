@@ -6,13 +6,15 @@
 
 use taillight_rundir::layers::{Kind, LayerRow};
 
-use super::blocks::{AT_ONCE, Round};
-use super::phases::{Beside, Line, Phase, overlapping, stretch};
-use super::stacks::{self, Wait};
+use super::context::IoContext;
+use super::phase::Phase;
+use super::rounds::BlockRound;
+use super::stacks::{self, SleepReason};
+use super::timeline::{AT_ONCE, TimeLine, overlapping, stretch};
 
 /// What the worker that did this very I/O left of a kind, by time: `Kind::Worker` its stretches off
 /// the CPU, `Kind::Reclaim` its direct reclaims.
-pub fn own(io: &LayerRow, kind: Kind, beside: &Beside<'_>) -> Vec<LayerRow> {
+pub fn own(io: &LayerRow, kind: Kind, beside: &IoContext<'_>) -> Vec<LayerRow> {
     let Some(all) = beside.all.filter(|_| io.token.is_some()) else {
         return Vec::new();
     };
@@ -21,7 +23,7 @@ pub fn own(io: &LayerRow, kind: Kind, beside: &Beside<'_>) -> Vec<LayerRow> {
 }
 
 /// From the hand-over until the worker is known to be at it. `thread` is who handed it over.
-pub fn wait(line: &mut Line, io: &LayerRow, doing: &Beside<'_>, thread: &Beside<'_>) {
+pub fn wait(line: &mut TimeLine, io: &LayerRow, doing: &IoContext<'_>, thread: &IoContext<'_>) {
     let stretches = doing.off.iter().chain(doing.reclaim);
     let first = stretches
         .map(|r| r.start_ns)
@@ -29,7 +31,7 @@ pub fn wait(line: &mut Line, io: &LayerRow, doing: &Beside<'_>, thread: &Beside<
         .min();
     let known = [io.held_ns, io.bio_ns, first].into_iter().flatten();
     let known = known
-        .chain(doing.earlier.iter().map(Round::begun))
+        .chain(doing.earlier.iter().map(BlockRound::begun))
         .filter(|at| *at >= line.at)
         .min();
     let told = io.cqe_ns.filter(|at| *at >= line.at);
@@ -58,7 +60,7 @@ pub fn wait(line: &mut Line, io: &LayerRow, doing: &Beside<'_>, thread: &Beside<
 
 /// The thread that handed an I/O over posts its end itself, once it runs. Where it was woken up,
 /// waited for a CPU and then found it done at once, that wait is what is known.
-fn late(from: i64, told: i64, thread: &Beside<'_>) -> Option<(i64, i64)> {
+fn late(from: i64, told: i64, thread: &IoContext<'_>) -> Option<(i64, i64)> {
     let row = overlapping(thread.off, from, told).last()?;
     let wake = match row.state {
         Some(0) => row.start_ns,
@@ -70,7 +72,7 @@ fn late(from: i64, told: i64, thread: &Beside<'_>) -> Option<(i64, i64)> {
 
 /// What kept the workers meanwhile, by time, without overlaps: sleeps over other I/Os, room made in
 /// memory for them, or a CPU that was not to be had.
-fn blockers(from: i64, to: i64, io: &LayerRow, doing: &Beside<'_>) -> Vec<(i64, i64, Phase)> {
+fn blockers(from: i64, to: i64, io: &LayerRow, doing: &IoContext<'_>) -> Vec<(i64, i64, Phase)> {
     let others = |kind| {
         let rows = doing.all.map(|all| all.within(kind, from, to));
         rows.into_iter().flatten().filter(|r| r.token != io.token)
@@ -83,7 +85,7 @@ fn blockers(from: i64, to: i64, io: &LayerRow, doing: &Beside<'_>) -> Vec<(i64, 
         }
         let wake = row.middle_ns.unwrap_or(row.end_ns);
         if row.token.is_some()
-            && let Some(Wait::For(phase, _) | Wait::Lock(phase, _)) =
+            && let Some(SleepReason::For(phase, _) | SleepReason::Lock(phase, _)) =
                 row.stack.as_deref().map(stacks::wait)
         {
             // As long as such I/Os always take: then it is not this one that is to blame, but that
@@ -122,7 +124,7 @@ fn disjoint(mut list: Vec<(i64, i64, Phase)>, from: i64, to: i64) -> Vec<(i64, i
 
 /// A worker that slept until its parts were done is told, and waits for a CPU, before it can tell who
 /// waits for the I/O.
-pub fn told(line: &mut Line, own: &[LayerRow]) {
+pub fn told(line: &mut TimeLine, own: &[LayerRow]) {
     let asleep = own
         .iter()
         .find(|r| r.start_ns <= line.at && r.end_ns > line.at);
@@ -137,7 +139,7 @@ pub fn told(line: &mut Line, own: &[LayerRow]) {
 }
 
 /// An I/O that the worker did without block I/O: its sleeps say what for.
-pub fn busy(line: &mut Line, io: &LayerRow, doing: &Beside<'_>) {
+pub fn busy(line: &mut TimeLine, io: &LayerRow, doing: &IoContext<'_>) {
     let kinds = [doing.off, doing.reclaim];
     let last = kinds
         .iter()

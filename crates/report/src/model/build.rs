@@ -6,13 +6,21 @@ use taillight_rundir::latency::LatencySource;
 use taillight_rundir::manifest::RunStatus;
 use taillight_rundir::summary::Distribution;
 
-use super::tables;
-use super::{Fact, Model, Tile, Tone, VerdictView, word};
+use super::view::{Fact, Model, Tile, VerdictView, word};
+use super::{store, tables, wrong_blocks};
 use crate::format::{self, Script};
+use crate::table::Tone;
+use crate::verdict::saturation::achieved;
 use crate::verdict::{asked_for, unmeasured};
 
-/// Builds the whole model.
-pub fn model(summary: &Summary, script: Script) -> Model {
+impl Model {
+    /// The model of a summary.
+    pub fn new(summary: &Summary, script: Script) -> Model {
+        model(summary, script)
+    }
+}
+
+fn model(summary: &Summary, script: Script) -> Model {
     let (name, tone) = word(&summary.verdict);
     Model {
         run: summary.run_id.clone(),
@@ -108,7 +116,7 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
             detail: label == PICTURES,
         });
     };
-    if let Some((text, tone)) = crate::verified::fact(summary) {
+    if let Some((text, tone)) = wrong_blocks::fact(summary) {
         fact("Verify", text, tone);
     }
     let it = &summary.saturation;
@@ -116,7 +124,7 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
         let text = format!(
             "{} operations/s asked, {}; at most {} waiting, {} never sent",
             format::rate(asked),
-            crate::saturation::achieved(it),
+            achieved(it),
             format::count(it.backlog_max),
             format::count(it.unsent)
         );
@@ -172,7 +180,7 @@ fn others(summary: &Summary, script: Script) -> Vec<(&'static str, String)> {
         })
         .collect();
     said.extend(summary.bus.as_ref().map(|b| ("Bus", bus_words(b, script))));
-    said.extend(crate::store::words(summary, script).map(|text| ("Store", text)));
+    said.extend(store::words(summary, script).map(|text| ("Store", text)));
     said
 }
 

@@ -5,8 +5,9 @@ use taillight_rundir::Summary;
 use taillight_rundir::latency::{Episodes, Latency, Percentile};
 use taillight_rundir::summary::{QosStatus, Totals};
 
-use super::{Cell, Table, Tone};
+use super::wrong_blocks;
 use crate::format::{self, Script};
+use crate::table::{Cell, Table, Tone};
 use crate::verdict::{asked_for, main, unsampled};
 
 /// Percentiles of the compact table, of those that were asked for.
@@ -21,7 +22,7 @@ const UNRESOLVED: &str = "-";
 /// All tables of one run.
 pub fn all(summary: &Summary, script: Script) -> Vec<Table> {
     let tables = [
-        crate::verified::table(summary),
+        wrong_blocks::table(summary),
         Some(throughput(summary)),
         Some(load(summary)),
         latency(summary, script),

@@ -4,7 +4,7 @@ use taillight_core::{OpKind, Status};
 use taillight_rundir::RunStatus;
 use taillight_rundir::summary::{ErrorCount, Reason, Summary, VerdictStatus};
 
-use super::{reason, unsampled};
+use super::basis::{reason, unsampled};
 use crate::analyse::Analysis;
 use crate::format::{self, Script};
 

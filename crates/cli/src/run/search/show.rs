@@ -2,7 +2,7 @@
 
 use taillight_core::plan::Plan;
 use taillight_report::format::{Script, count, duration_ns, rate};
-use taillight_report::model::{Cell, Table, Tone};
+use taillight_report::table::{Cell, Table, Tone};
 use taillight_rundir::search::{
     ProbePurpose, ProbeReason, ProbeVerdict, SearchOutcome, SearchProbe, SearchReport, Varied,
 };

@@ -3,22 +3,12 @@
 use proptest::prelude::*;
 use taillight_rundir::layers::Kind;
 
+use super::super::events::Events;
+use super::super::rounds::BlockRound;
+use super::super::timeline::lengths;
 use super::*;
 
 mod blocks;
-
-const NONE: Beside<'static> = Beside {
-    all: None,
-    off: &[],
-    reclaim: &[],
-    blind: false,
-    threads_only: false,
-    gaps: [&[], &[]],
-    store: false,
-    usual: None,
-    page_ns: None,
-    earlier: &[],
-};
 
 fn io() -> LayerRow {
     LayerRow {
@@ -50,8 +40,8 @@ fn off(from: i64, wake: Option<i64>, to: i64, stack: &str) -> LayerRow {
 }
 
 /// Queued, allocated, issued, done.
-fn round(bio: i64, alloc: i64, issue: i64, done: i64) -> Round {
-    Round::earlier(&LayerRow {
+fn round(bio: i64, alloc: i64, issue: i64, done: i64) -> BlockRound {
+    BlockRound::earlier(&LayerRow {
         kind: Kind::Round,
         start_ns: bio,
         end_ns: done,
@@ -61,7 +51,7 @@ fn round(bio: i64, alloc: i64, issue: i64, done: i64) -> Round {
     })
 }
 
-fn all(io: &LayerRow, beside: &Beside<'_>) -> Vec<(u64, Phase)> {
+fn all(io: &LayerRow, beside: &IoContext<'_>) -> Vec<(u64, Phase)> {
     let pieces = pieces(io, beside);
     assert_eq!(lengths(&pieces).sum(), (io.end_ns - io.start_ns) as u64);
     let length = |p: &Piece| ((p.to - p.from) as u64, p.phase);
@@ -80,7 +70,7 @@ fn a_whole_io_has_every_phase() {
         (90, Cpu),
         (100, Application),
     ];
-    assert_eq!(all(&io(), &NONE), expected);
+    assert_eq!(all(&io(), &IoContext::default()), expected);
 }
 
 #[test]
@@ -93,7 +83,10 @@ fn a_queued_io_is_not_what_its_thread_did() {
         wake_ns: None,
         ..io()
     };
-    assert_eq!(all(&queued, &NONE), [(1000, Phase::Unobserved)]);
+    assert_eq!(
+        all(&queued, &IoContext::default()),
+        [(1000, Phase::Unobserved)]
+    );
     let served = LayerRow {
         served_ns: Some(1100),
         answered_ns: Some(1900),
@@ -104,12 +97,12 @@ fn a_queued_io_is_not_what_its_thread_did() {
         (800, Phase::FileSystem),
         (100, Phase::Application),
     ];
-    assert_eq!(all(&served, &NONE), expected);
+    assert_eq!(all(&served, &IoContext::default()), expected);
     let inline = LayerRow {
         blocked_ns: Some(0),
         ..queued
     };
-    assert_eq!(all(&inline, &NONE), [(1000, Phase::Submit)]);
+    assert_eq!(all(&inline, &IoContext::default()), [(1000, Phase::Submit)]);
 }
 
 #[test]
@@ -140,9 +133,9 @@ fn the_sync_of_a_write_begins_where_the_write_ends() {
         (100, Application),
     ];
     let earlier = [round(1100, 1110, 1120, 1300)];
-    let beside = Beside {
+    let beside = IoContext {
         earlier: &earlier,
-        ..NONE
+        ..IoContext::default()
     };
     assert_eq!(all(&both, &beside), expected);
     // The flush is another thread's: what the worker did meanwhile is not seen here.
@@ -159,7 +152,7 @@ fn the_sync_of_a_write_begins_where_the_write_ends() {
         (50, Application),
         (150, IoWorker),
     ];
-    assert_eq!(all(&one, &NONE), expected);
+    assert_eq!(all(&one, &IoContext::default()), expected);
 }
 
 #[test]
@@ -171,7 +164,7 @@ fn a_worker_that_waits_for_a_cpu_after_its_flush_is_no_late_completion() {
             wake_ns: None,
             ..io()
         };
-        lengths(&pieces(&both, &events.beside(0)))
+        lengths(&pieces(&both, &IoContext::of(&events, 0)))
     };
     let mut events = Events::default();
     let slept = LayerRow {
@@ -219,7 +212,7 @@ fn behind_a_worker_the_write_waits_for_what_that_one_waits_for() {
         worker(Some(6), 1020, Some(1900), 1910, room),
     ];
     events.other.insert(Kind::Worker, rows);
-    let it = lengths(&pieces(&punted(Some(1960)), &events.beside(0)));
+    let it = lengths(&pieces(&punted(Some(1960)), &IoContext::of(&events, 0)));
     let expected = [
         (Phase::PageCache, 880),
         (Phase::Cpu, 10 + 20),
@@ -240,7 +233,7 @@ fn a_write_waits_for_its_worker_no_longer_than_until_it_is_done() {
     // The program's thread is told of it and has no CPU either.
     let asleep = off(1020, Some(1410), 1990, "io_cqring_wait");
     events.off.insert(0, vec![asleep]);
-    let it = lengths(&pieces(&punted(Some(1405)), &events.beside(0)));
+    let it = lengths(&pieces(&punted(Some(1405)), &IoContext::of(&events, 0)));
     assert_eq!(it.get(Phase::Cpu), 385 + 580);
     assert_eq!(it.get(Phase::IoWorker), 5 + 5);
 }
@@ -259,7 +252,7 @@ fn a_worker_that_makes_room_in_memory_on_the_cpu_is_in_the_page_cache() {
         events.other.insert(Kind::Reclaim, vec![room(token)]);
         let robbed = worker(Some(token), 1200, None, 1300, "shrink_lruvec");
         events.other.insert(Kind::Worker, vec![robbed]);
-        let it = lengths(&pieces(&punted(Some(1950)), &events.beside(0)));
+        let it = lengths(&pieces(&punted(Some(1950)), &IoContext::of(&events, 0)));
         let both = (it.get(Phase::PageCache), it.get(Phase::Cpu));
         assert_eq!(both, (700, 100), "its own or another's: {token}");
     }
@@ -283,7 +276,7 @@ fn who_waits_for_a_lock_waits_for_what_its_holder_waits_for() {
         events
             .off
             .insert(1, vec![off(1000, Some(1080), 1085, holder)]);
-        lengths(&pieces(&io(), &events.beside(0)))
+        lengths(&pieces(&io(), &IoContext::of(&events, 0)))
     };
     let reclaims = waits("swapper/1", "reclaim_throttle;try_to_free_pages");
     assert_eq!(reclaims.get(Phase::PageCache), 80);
@@ -305,7 +298,8 @@ fn a_thread_that_dozed_was_not_busy_with_what_had_not_come() {
         wake_ns: None,
         ..io()
     };
-    let application = |io: LayerRow| lengths(&pieces(&io, &NONE)).get(Phase::Application);
+    let application =
+        |io: LayerRow| lengths(&pieces(&io, &IoContext::default())).get(Phase::Application);
     assert_eq!(application(queued(10)), 200);
     assert_eq!(application(queued(700)), 0);
 }
@@ -318,9 +312,9 @@ fn a_wake_up_that_went_unseen_is_known_where_the_cpu_was_free() {
             state: Some(1),
             ..off(1010, None, 1060, "request_wait_answer;fuse_read")
         };
-        let beside = Beside {
+        let beside = IoContext {
             off: &[row],
-            ..NONE
+            ..IoContext::default()
         };
         lengths(&pieces(&io(), &beside))
     };
@@ -337,7 +331,10 @@ fn an_unseen_completion_is_unobserved() {
         wake_ns: None,
         ..io()
     };
-    assert_eq!(all(&lost, &NONE).last(), Some(&(800, Phase::Unobserved)));
+    assert_eq!(
+        all(&lost, &IoContext::default()).last(),
+        Some(&(800, Phase::Unobserved))
+    );
 }
 
 #[test]
@@ -347,7 +344,7 @@ fn a_held_io_was_throttled() {
         held_ns: Some(1100),
         ..io()
     };
-    assert_eq!(all(&held, &NONE)[0], (100, Phase::Throttle));
+    assert_eq!(all(&held, &IoContext::default())[0], (100, Phase::Throttle));
 }
 
 #[test]
@@ -356,9 +353,9 @@ fn a_sleep_is_named_by_its_stack() {
         off(1010, Some(1050), 1060, "request_wait_answer;fuse_read"),
         off(1820, None, 1870, "exit_to_user_mode_loop"),
     ];
-    let beside = Beside {
+    let beside = IoContext {
         off: &events,
-        ..NONE
+        ..IoContext::default()
     };
     let lengths = lengths(&pieces(&io(), &beside));
     assert_eq!(lengths.get(Phase::FileSystem), 40);
@@ -373,11 +370,11 @@ fn nothing_is_known_to_be_on_cpu_when_events_were_lost() {
         bios: Some(0),
         ..io()
     };
-    let blind = Beside {
+    let blind = IoContext {
         blind: true,
-        ..NONE
+        ..IoContext::default()
     };
-    assert_eq!(all(&cached, &NONE), [(1000, Phase::Submit)]);
+    assert_eq!(all(&cached, &IoContext::default()), [(1000, Phase::Submit)]);
     assert_eq!(all(&cached, &blind), [(1000, Phase::Unobserved)]);
 }
 
@@ -403,13 +400,13 @@ proptest! {
             low_issue_ns: stamps[9], low_done_ns: stamps[10],
             rounds: Some(rounds), sync_punt_ns: more[4], punt_ns: more[5], ..io()
         };
-        let early = more[0].zip(more[3]).map(|(start_ns, end_ns)| Round::earlier(&LayerRow {
+        let early = more[0].zip(more[3]).map(|(start_ns, end_ns)| BlockRound::earlier(&LayerRow {
             kind: Kind::Round, start_ns, end_ns, alloc_ns: more[1], issue_ns: more[2],
             ..LayerRow::default()
         }));
-        let earlier: Vec<Round> = early.into_iter().collect();
+        let earlier: Vec<BlockRound> = early.into_iter().collect();
         for blind in [false, true] {
-            let beside = Beside { off: &events, blind, earlier: &earlier, ..NONE };
+            let beside = IoContext { off: &events, blind, earlier: &earlier, ..IoContext::default() };
             let pieces = pieces(&io, &beside);
             prop_assert_eq!(lengths(&pieces).sum(), 1000);
             prop_assert!(pieces.windows(2).all(|w| w[0].to == w[1].from));
@@ -429,7 +426,15 @@ fn a_worker_is_not_blamed_while_the_thread_that_is_told_has_no_cpu() {
         ..LayerRow::default()
     };
     let asleep = |wake: i64| [off(1_050_000, Some(wake), 9_950_000, "io_cqring_wait")];
-    let line = |off: &[LayerRow]| all(&io, &Beside { off, ..NONE });
+    let line = |off: &[LayerRow]| {
+        all(
+            &io,
+            &IoContext {
+                off,
+                ..IoContext::default()
+            },
+        )
+    };
     // Woken up soon, by the worker that was done: no CPU for 8.85 ms.
     let woken = line(&asleep(1_100_000));
     assert_eq!(

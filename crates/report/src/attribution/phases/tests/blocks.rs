@@ -1,6 +1,8 @@
 //! The block layer's part of time lines.
 
 use super::super::super::disks::Disks;
+use super::super::super::events::Events;
+use super::super::super::rounds::BlockRound;
 use super::*;
 
 #[test]
@@ -24,7 +26,7 @@ fn below_a_loop_device_the_queue_and_the_device_are_told_apart() {
         (90, Cpu),
         (100, Application),
     ];
-    assert_eq!(all(&looped, &NONE), expected);
+    assert_eq!(all(&looped, &IoContext::default()), expected);
 }
 
 /// Four rounds: in the device 1110..1200, 1310..1400, 1510..1600 and 1720..1800.
@@ -46,7 +48,15 @@ fn rounds_one_after_another_are_each_cut_and_what_is_not_known_is_not_guessed() 
         round(1300, 1305, 1310, 1400),
         round(1500, 1500, 1510, 1600),
     ];
-    let cut = |earlier: &[Round]| all(&lookup, &Beside { earlier, ..NONE });
+    let cut = |earlier: &[BlockRound]| {
+        all(
+            &lookup,
+            &IoContext {
+                earlier,
+                ..IoContext::default()
+            },
+        )
+    };
     let end = [(20, Queue), (80, Device), (10, Completion), (90, Cpu)];
     let end = end.into_iter().chain([(100, Application)]);
     let begin = [(100, Submit), (10, Queue), (90, Device)];
@@ -102,7 +112,7 @@ fn flushed(device: &str, dev: &str, sent: &[(&str, i64, i64)]) -> Vec<(u64, Phas
             ..LayerRow::default()
         });
     }
-    let mut found = all(&io, &events.beside(0));
+    let mut found = all(&io, &IoContext::of(&events, 0));
     let end = [
         (10, Phase::Completion),
         (90, Phase::Cpu),
@@ -169,7 +179,10 @@ fn a_limit_before_the_request_is_no_matter_of_the_queue() {
     };
     let held = |stack: &str| {
         let rows = [off(1150, Some(1650), 1660, stack)];
-        let beside = Beside { off: &rows, ..NONE };
+        let beside = IoContext {
+            off: &rows,
+            ..IoContext::default()
+        };
         all(&io, &beside)[..4].to_vec()
     };
     let limit = held("io_schedule;rq_qos_wait;wbt_wait");

@@ -1,0 +1,78 @@
+//! What one reading of a run directory gives: the types that all later stages work with.
+
+use taillight_rundir::bus::BusInfo;
+use taillight_rundir::intervals::IntervalRow;
+use taillight_rundir::nvme::NvmeFile;
+use taillight_rundir::summary::FileEntry;
+use taillight_rundir::verify::VerifyReport;
+use taillight_rundir::{Manifest, RunStatus};
+
+use super::group::IoGroup;
+use super::host::HostTrack;
+use super::latency::Origin;
+use super::store::StoreTrack;
+
+/// Everything known about one run.
+#[derive(Debug, Clone)]
+pub struct Analysis {
+    pub manifest: Manifest,
+    /// How the run ended, as a reader should take it.
+    pub status: RunStatus,
+    /// Per workload and operation, in that order.
+    pub groups: Vec<IoGroup>,
+    /// Where the distributions come from.
+    pub origin: Origin,
+    /// Some workload and operation is known by its outliers only: no rate, no percentiles.
+    pub outliers_only: bool,
+    /// Start of the measure phase, CLOCK_MONOTONIC ns.
+    pub start_ns: i64,
+    /// From the start of measuring to its end or the last success, whichever is later, ns.
+    pub duration_ns: u64,
+    /// Intervals of the measure and drain phases.
+    pub intervals: Vec<IntervalRow>,
+    /// What else was seen of the machine.
+    pub machine: Machine,
+    /// Counts that must agree.
+    pub counts: Counts,
+    /// What went wrong while reading, in words; each is a reason of the verdict.
+    pub troubles: Vec<Trouble>,
+    /// What checking the data found, when the plan verifies.
+    pub verify: Option<VerifyReport>,
+    /// The target's own statistics while measuring.
+    pub store: Vec<StoreTrack>,
+    /// Files of the directory.
+    pub files: Vec<FileEntry>,
+    /// The job file as given.
+    pub job: Option<String>,
+}
+
+/// What was seen of the machine beside the I/Os.
+#[derive(Debug, Clone, Default)]
+pub struct Machine {
+    /// Host samples of the measure phase.
+    pub host: Vec<HostTrack>,
+    /// What NVMe drives said before and after.
+    pub nvme: Option<NvmeFile>,
+    /// What a bus analyser saw.
+    pub bus: Option<BusInfo>,
+}
+
+/// Counts of the same I/Os from different places.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Rows in `ios.parquet`, every phase.
+    pub rows: u64,
+    /// Rows of measure and drain.
+    pub analysed: u64,
+    /// I/Os the recorder counted in measure and drain; none when the manifest does not say.
+    pub recorded: Option<u64>,
+    /// The same from the intervals; none without intervals.
+    pub in_intervals: Option<u64>,
+}
+
+/// Something a reader of the report must know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    pub code: &'static str,
+    pub text: String,
+}

@@ -1,0 +1,259 @@
+//! From a distribution to the numbers of `summary.json`: percentiles, nines, moments, bins, SLC.
+//!
+//! What it is: the one place where a distribution becomes something that may be shown. Nothing
+//! unresolved leaves here with a value. What it is not: the verdict (see `verdict`).
+
+use taillight_rundir::latency::{Episodes, Latency, LatencySource, Nine, Percentile};
+use taillight_rundir::summary::{Bin, Distribution, Slc, SlcPair};
+use taillight_stats::bins::{BINS_PER_DECADE, whole_ns};
+use taillight_stats::episodes::DEFAULT_GAP_NS;
+use taillight_stats::{
+    Dist, LogBins, Pct, SbkSlc, episode_ci, estimate, group_episodes, needed_one_sided, slc,
+};
+
+use super::slowest::SlowestIos;
+
+/// Which percentiles are asked for.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// Percentiles, ascending, each once, 100 left out: the maximum stands beside them.
+    pub percentiles: Vec<Pct>,
+    pub nines: u8,
+}
+
+impl Asked {
+    /// From the plan's texts; what is no percentile is left out (the plan was checked before).
+    pub fn new(percentiles: &[String], nines: u32) -> Asked {
+        let mut list: Vec<Pct> = percentiles
+            .iter()
+            .filter_map(|text| text.parse::<Pct>().ok())
+            .filter(|p| *p != Pct::MAX)
+            .collect();
+        list.sort_unstable();
+        list.dedup();
+        Asked {
+            percentiles: list,
+            nines: nines.clamp(1, 9) as u8,
+        }
+    }
+}
+
+/// Where a distribution came from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Origin {
+    pub source: LatencySource,
+    pub error: f64,
+}
+
+impl Origin {
+    /// Every I/O: exact.
+    pub const CAPTURE: Origin = Origin {
+        source: LatencySource::Capture,
+        error: 0.0,
+    };
+    /// An HdrHistogram of three digits.
+    pub const HISTOGRAM: Origin = Origin {
+        source: LatencySource::Histogram,
+        error: 0.001,
+    };
+}
+
+/// The latency object of one distribution. `slowest` are its slowest I/Os, for episodes.
+pub fn latency(
+    dist: &Dist,
+    origin: Origin,
+    asked: &Asked,
+    slowest: Option<&SlowestIos>,
+    out_of_range: Option<u64>,
+) -> Latency {
+    let percentiles = asked
+        .percentiles
+        .iter()
+        .map(|p| percentile(dist, p, slowest))
+        .collect();
+    let nines = (1..=asked.nines)
+        .filter_map(|k| Some((k, Pct::nines(k)?)))
+        .map(|(k, p)| {
+            let it = percentile(dist, &p, slowest);
+            Nine {
+                k: u32::from(k),
+                ns: it.ns,
+                lo_ns: it.lo_ns,
+                hi_ns: it.hi_ns,
+                resolved: it.resolved,
+                needs: it.needs,
+                above: it.above,
+                episodes: it.episodes,
+            }
+        })
+        .collect();
+    Latency {
+        count: dist.count(),
+        min_ns: dist.min(),
+        max_ns: dist.max(),
+        mean_ns: dist.mean(),
+        stddev_ns: dist.stddev(),
+        skewness: dist.skewness(),
+        kurtosis: dist.kurtosis(),
+        source: origin.source,
+        error: origin.error,
+        percentiles,
+        nines,
+        out_of_range,
+    }
+}
+
+fn percentile(dist: &Dist, pct: &Pct, slowest: Option<&SlowestIos>) -> Percentile {
+    let it = estimate(dist, pct);
+    Percentile {
+        p: pct.to_string(),
+        ns: it.value,
+        lo_ns: it.lo,
+        hi_ns: it.hi,
+        resolved: it.resolved,
+        needs: needed_one_sided(pct).unwrap_or(u64::MAX),
+        above: it.value.map(|ns| dist.count_above(ns)),
+        episodes: it.value.and_then(|ns| episodes(dist, pct, ns, slowest?)),
+    }
+}
+
+/// The episodes of a percentile, when one of them holds more than half of the I/Os above it.
+fn episodes(dist: &Dist, pct: &Pct, ns: u64, slowest: &SlowestIos) -> Option<Episodes> {
+    // Below the 90th percentile the slow ones are no longer exceptions.
+    if *pct < Pct::nines(1)? {
+        return None;
+    }
+    let above = slowest.above(ns, dist.count_above(ns))?;
+    if above.len() < 2 {
+        return None;
+    }
+    let groups = events(&above, slowest.span_ns());
+    let largest = groups.largest()?;
+    // What fills half of the run is its usual state and no event.
+    if !groups.is_dominated() || largest.span_ns() > slowest.span_ns() / 2 {
+        return None;
+    }
+    let (lo_ns, hi_ns) = episode_ci(dist.count(), pct, &groups).ci.values(dist);
+    Some(Episodes {
+        count: groups.list().len() as u64,
+        largest: groups.largest().map_or(0, |e| e.count),
+        lo_ns,
+        hi_ns,
+    })
+}
+
+/// Groups slow I/Os into events. The default gap is for rare ones: where they come so often that
+/// it would join strangers, the gap shrinks to a tenth of their mean distance.
+pub fn events(stamps: &[(i64, i64)], span_ns: u64) -> taillight_stats::Episodes {
+    let usual = span_ns / (stamps.len() as u64).max(1);
+    group_episodes(stamps, DEFAULT_GAP_NS.min(usual / 10))
+}
+
+/// The distribution in 50 bins per decade; `seconds` is what rates divide by.
+pub fn distribution(dist: &Dist, seconds: f64) -> Distribution {
+    let bins = LogBins::from_dist(dist);
+    let occupied = bins.occupied();
+    let list = occupied
+        .into_iter()
+        .flat_map(|(first, last)| first..=last)
+        .filter_map(|i| Some((whole_ns(i), *bins.counts.get(i)?)))
+        .filter(|(range, _)| !range.is_empty())
+        .map(|(range, count)| Bin {
+            lo_ns: range.start,
+            hi_ns: range.end,
+            count,
+            per_s: per_s(count as f64, seconds),
+        })
+        .collect();
+    Distribution {
+        bins_per_decade: BINS_PER_DECADE as u32,
+        below: bins.below,
+        above: bins.above,
+        bins: list,
+    }
+}
+
+/// A rate; 0 when no time passed, so that JSON stays readable.
+pub fn per_s(amount: f64, seconds: f64) -> f64 {
+    if seconds > 0.0 { amount / seconds } else { 0.0 }
+}
+
+/// All variants of the SLC factors.
+pub fn slc_factors(dist: &Dist) -> Slc {
+    let real = slc::Slc::from_dist(dist);
+    let pair = |s: SbkSlc| SlcPair {
+        slc1: s.slc1,
+        slc2: s.slc2,
+    };
+    Slc {
+        slc1: real.slc1,
+        slc2: real.slc2,
+        sbk21: pair(SbkSlc::list_21(dist)),
+        sbk28: pair(SbkSlc::list_28(dist)),
+        unit: "ns".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyse::slowest::SlowestKeeper;
+
+    fn asked() -> Asked {
+        Asked::new(&["50", "99", "99.99", "100", "50.0"].map(String::from), 4)
+    }
+
+    #[test]
+    fn unresolved_has_no_value() {
+        let dist: Dist = (1..=1_000).collect();
+        let it = latency(&dist, Origin::CAPTURE, &asked(), None, None);
+        let shown: Vec<_> = it
+            .percentiles
+            .iter()
+            .map(|p| (p.p.as_str(), p.ns))
+            .collect();
+        assert_eq!(
+            shown,
+            [("50", Some(500)), ("99", Some(990)), ("99.99", None)]
+        );
+        assert_eq!(it.percentiles[2].needs, 29_956);
+        assert_eq!(it.nines[2].ns, None, "1,000 I/Os cannot resolve 99.9 %");
+    }
+
+    #[test]
+    fn one_stall_is_named_as_one_episode() {
+        let mut values = vec![100; 100_000];
+        let mut slowest = SlowestKeeper::new(1_000);
+        for i in 0..500 {
+            let ns = 5_000_000 + i as u64;
+            values.push(ns);
+            slowest.push(ns, i, i + ns as i64);
+        }
+        let dist = Dist::from_values(values);
+        let asked = Asked::new(&[], 3);
+        let it = latency(
+            &dist,
+            Origin::CAPTURE,
+            &asked,
+            Some(&slowest.finish(1_000_000_000)),
+            None,
+        );
+        let three = &it.nines[2];
+        let episodes = three.episodes.clone().unwrap();
+        assert_eq!((episodes.count, Some(episodes.largest)), (1, three.above));
+        assert_eq!(episodes.hi_ns, None, "one event bounds nothing");
+    }
+
+    #[test]
+    fn bins_are_contiguous_and_complete() {
+        let dist = Dist::from_values(vec![5, 12, 1_000, 1_000, 2_000_000, 200_000_000_000]);
+        let it = distribution(&dist, 2.0);
+        assert_eq!((it.below, it.above), (1, 1));
+        assert_eq!(it.bins.iter().map(|b| b.count).sum::<u64>(), 4);
+        assert!(it.bins.windows(2).all(|w| w[0].hi_ns == w[1].lo_ns));
+        assert_eq!(
+            it.bins.iter().find(|b| b.count == 2).map(|b| b.per_s),
+            Some(1.0)
+        );
+    }
+}

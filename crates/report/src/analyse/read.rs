@@ -1,0 +1,310 @@
+//! From a run directory to an [`Analysis`]: exact where every I/O was kept, else from histograms.
+//!
+//! What it is: one streaming pass over `ios.parquet`, the intervals, and the decision which of the
+//! two sources may speak. What it is not: rounding, wording or judging (see `summary`, `verdict`).
+
+use taillight_core::plan::CaptureMode;
+use taillight_core::progress::OnProgress;
+use taillight_core::{ErrorKind, Result};
+use taillight_rundir::bus::read_bus;
+use taillight_rundir::intervals::{IntervalRow, read_intervals};
+use taillight_rundir::nvme::read_nvme;
+use taillight_rundir::store::read_store;
+use taillight_rundir::summary::FileEntry;
+use taillight_rundir::{Manifest, RunDir, RunStatus, names};
+
+use super::analysis::{Analysis, Counts, Machine, Trouble};
+use super::group::IoGroup;
+use super::heat::Window;
+use super::histograms::{self, STATUS_UNKNOWN, is_load};
+use super::host;
+use super::latency::Origin;
+use super::store::{self, StoreTrack};
+use super::{capture, damage};
+
+/// Reads a run directory.
+///
+/// # Errors
+/// `Corrupt` when nothing in it can be read; a single damaged file becomes a trouble instead.
+pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> {
+    let manifest = dir.manifest().clone();
+    let mut troubles = Vec::new();
+    let damaged = damage::check(dir, &mut troubles)?;
+    let (intervals, all_intervals) =
+        or_trouble(load_intervals(dir), "intervals_unreadable", &mut troubles)?;
+    let verify = or_trouble(dir.verify(), "verify_unreadable", &mut troubles)?;
+    let job = or_trouble(dir.job(), "job_unreadable", &mut troubles)?;
+    let span = span(dir, &manifest, &intervals, &mut troubles)?;
+    let captured = match dir.existing(names::IOS).filter(|_| !damaged.capture) {
+        Some(path) => {
+            let window = Window::new(span.0, span.1.max(drained(&manifest)));
+            let read = capture::read(&path, window, progress);
+            or_trouble(read, "capture_unreadable", &mut troubles)?
+        }
+        None => capture::Captured::default(),
+    };
+    let counts = Counts {
+        rows: captured.rows,
+        analysed: captured.counted,
+        recorded: recorded(&manifest),
+        in_intervals: (!intervals.is_empty()).then(|| {
+            let rows = intervals.iter();
+            let measured = rows.filter(|r| !is_load(&manifest, r.workload));
+            measured.map(|r| r.ops).sum()
+        }),
+    };
+    let log = dir.existing(names::HISTOGRAMS).is_some();
+    let whole =
+        !damaged.capture && whole_capture(&manifest, &captured, &counts, log, &mut troubles);
+    // Without a log, what there is of the capture is all there is; but outliers alone are no
+    // sample of all I/Os.
+    let every = manifest.capture.mode == CaptureMode::All && manifest.capture.degraded.is_none();
+    let only = !log && every && captured.counted > 0 && !captured.overflowed;
+    let mut outliers_only = false;
+    let (groups, origin) = if whole || only {
+        (captured.groups, Origin::CAPTURE)
+    } else {
+        let from_log = histograms::read(dir, span.0, &intervals);
+        let mut groups = or_trouble(from_log, "histograms_unreadable", &mut troubles)?;
+        outliers_only = adopt(&mut groups, captured.groups);
+        troubles.extend(outliers_only.then(only_outliers));
+        (groups, Origin::HISTOGRAM)
+    };
+    let last = groups.iter().map(|g| g.tally.last_ns);
+    let last = last.max().unwrap_or(span.1);
+    let interval_rows = (!intervals.is_empty()).then_some(all_intervals as u64);
+    let files = files(dir, captured.rows, interval_rows)?;
+    let until = last.max(span.1);
+    let machine = machine(dir, (span.0, until), &mut troubles)?;
+    Ok(Analysis {
+        status: dir.status(),
+        manifest,
+        groups,
+        origin,
+        outliers_only,
+        start_ns: span.0,
+        duration_ns: until.saturating_sub(span.0).max(0) as u64,
+        intervals,
+        machine,
+        counts,
+        store: stored(dir, (span.0, last.max(span.1)), &mut troubles)?,
+        troubles,
+        verify,
+        files,
+        job,
+    })
+}
+
+fn machine(dir: &RunDir, span: (i64, i64), troubles: &mut Vec<Trouble>) -> Result<Machine> {
+    let host = host::tracks(dir, span.0, span.1);
+    Ok(Machine {
+        host: or_trouble(host, "host_unreadable", troubles)?,
+        nvme: or_trouble(read_nvme(dir), "nvme_unreadable", troubles)?,
+        bus: or_trouble(read_bus(dir), "bus_unreadable", troubles)?,
+    })
+}
+
+fn only_outliers() -> Trouble {
+    let text = "Of the I/Os only outliers and failures were kept, and there are no histograms: rate \
+                and percentiles are unknown, the list of outliers is what there is.";
+    Trouble {
+        code: "outliers_only",
+        text: text.to_owned(),
+    }
+}
+
+/// The target's own statistics, as far as they tell of the time between these stamps.
+fn stored(
+    dir: &RunDir,
+    (start_ns, end_ns): (i64, i64),
+    troubles: &mut Vec<Trouble>,
+) -> Result<Vec<StoreTrack>> {
+    let Some(path) = dir.existing(names::STORE) else {
+        return Ok(Vec::new());
+    };
+    let rows = or_trouble(read_store(&path), "store_unreadable", troubles)?;
+    Ok(store::tracks(&rows, start_ns, end_ns))
+}
+
+/// The files of the directory, with their rows where they have some.
+fn files(dir: &RunDir, ios: u64, intervals: Option<u64>) -> Result<Vec<FileEntry>> {
+    let mut files = dir.files()?;
+    for file in &mut files {
+        file.rows = match file.name.as_str() {
+            names::IOS => Some(ios),
+            names::INTERVALS => intervals,
+            _ => None,
+        };
+    }
+    Ok(files)
+}
+
+/// Turns a damaged file into a trouble; any other error stands.
+fn or_trouble<T: Default>(
+    result: Result<T>,
+    code: &'static str,
+    troubles: &mut Vec<Trouble>,
+) -> Result<T> {
+    match result {
+        Err(e) if e.kind() == ErrorKind::Corrupt => {
+            troubles.push(Trouble {
+                code,
+                text: format!("{e}."),
+            });
+            Ok(T::default())
+        }
+        other => other,
+    }
+}
+
+/// Intervals of measure and drain, and how many rows the file has in all.
+fn load_intervals(dir: &RunDir) -> Result<(Vec<IntervalRow>, usize)> {
+    let Some(path) = dir.existing(names::INTERVALS) else {
+        return Ok((Vec::new(), 0));
+    };
+    let mut rows = read_intervals(&path)?;
+    let all = rows.len();
+    rows.retain(|r| capture::counts(&r.phase));
+    rows.sort_by_key(|r| (r.workload, r.op, r.start_ns));
+    Ok((rows, all))
+}
+
+/// Start and end of measuring: from the manifest, else the intervals, else the capture.
+fn span(
+    dir: &RunDir,
+    manifest: &Manifest,
+    intervals: &[IntervalRow],
+    troubles: &mut Vec<Trouble>,
+) -> Result<(i64, i64)> {
+    let measure = manifest.phases.iter().find(|p| p.name == "measure");
+    if let Some(start) = measure.map(|p| p.start_ns)
+        && let Some(end) = measure.and_then(|p| p.end_ns)
+    {
+        return Ok((start, end.max(start)));
+    }
+    let from = intervals.iter().map(|r| r.start_ns).min();
+    let to = intervals
+        .iter()
+        .map(|r| r.start_ns.saturating_add(r.length_ns as i64))
+        .max();
+    let from_ios = match dir.existing(names::IOS) {
+        Some(path) => or_trouble(capture::span(&path), "capture_unreadable", troubles)?,
+        None => None,
+    };
+    let starts = [measure.map(|p| p.start_ns), from, from_ios.map(|s| s.0)];
+    let start = starts
+        .into_iter()
+        .flatten()
+        .min()
+        .unwrap_or(manifest.clock.monotonic_ns);
+    let ends = [to, from_ios.map(|s| s.1)];
+    let end = ends.into_iter().flatten().max().unwrap_or(start);
+    Ok((start, end.max(start)))
+}
+
+/// The end of the last phase that counts; pictures reach that far.
+fn drained(manifest: &Manifest) -> i64 {
+    let counted = manifest.phases.iter().filter(|p| capture::counts(&p.name));
+    counted.filter_map(|p| p.end_ns).max().unwrap_or(i64::MIN)
+}
+
+/// I/Os the recorder counted in measure and drain. A killed run's manifest still says 0.
+fn recorded(manifest: &Manifest) -> Option<u64> {
+    let phases = || manifest.phases.iter().filter(|p| capture::counts(&p.name));
+    let known = phases().next().is_some() && manifest.status != RunStatus::Running;
+    known.then(|| phases().map(|p| p.ios).sum())
+}
+
+/// Whether the capture holds every I/O, so that it may speak for the run.
+fn whole_capture(
+    manifest: &Manifest,
+    captured: &capture::Captured,
+    counts: &Counts,
+    log: bool,
+    troubles: &mut Vec<Trouble>,
+) -> bool {
+    let mut trouble = |code, text: String| troubles.push(Trouble { code, text });
+    if captured.overflowed {
+        trouble(
+            "memory",
+            "The run has too many different latencies to count exactly in memory; percentiles come \
+             from histograms (error up to 0.1 %)."
+                .to_owned(),
+        );
+        return false;
+    }
+    if let Some(degraded) = &manifest.capture.degraded {
+        let missing = match degraded.not_kept {
+            0 => String::new(),
+            n if log => format!(
+                " ({} I/Os are in the histograms only)",
+                crate::format::count(n)
+            ),
+            n => format!(" ({} I/Os were left out)", crate::format::count(n)),
+        };
+        let then = if log {
+            "Percentiles come from histograms (error up to 0.1 %)."
+        } else {
+            "There are no histograms to take percentiles from."
+        };
+        trouble(
+            "capture_degraded",
+            format!(
+                "Not every I/O was kept: {}{missing}. {then}",
+                degraded.reason.trim_end_matches('.'),
+            ),
+        );
+        return false;
+    }
+    if manifest.capture.mode != CaptureMode::All {
+        return false;
+    }
+    let killed = counts.recorded.is_none();
+    let all = counts
+        .recorded
+        .or(counts.in_intervals)
+        .unwrap_or(counts.analysed);
+    // A killed run has no count of its own: what was salvaged speaks, as partial.
+    if counts.analysed == all || (killed && counts.analysed > 0) {
+        return true;
+    }
+    trouble(
+        "counts_differ",
+        format!(
+            "The recorder counted {} I/Os, the capture holds {}. Percentiles come from histograms \
+             (error up to 0.1 %).",
+            crate::format::count(all),
+            crate::format::count(counts.analysed)
+        ),
+    );
+    false
+}
+
+/// Gives histogram groups what an incomplete capture still knows: the slowest, and which errors.
+/// Returns whether there are groups of which nothing else is known.
+fn adopt(groups: &mut Vec<IoGroup>, captured: Vec<IoGroup>) -> bool {
+    let mut outliers_only = false;
+    for kept in captured {
+        let place = groups
+            .iter()
+            .position(|g| (g.workload, g.op) == (kept.workload, kept.op));
+        let Some(group) = place.map(|i| &mut groups[i]) else {
+            outliers_only = true;
+            groups.push(kept.without_sample());
+            continue;
+        };
+        let failed = group.tally.failed();
+        let known = kept.tally.failed();
+        group.tally.errors = kept.tally.errors;
+        if failed > known {
+            group
+                .tally
+                .errors
+                .insert(STATUS_UNKNOWN, (failed - known, None));
+        }
+        group.tally.last_ns = group.tally.last_ns.max(kept.tally.last_ns);
+        group.outliers = kept.outliers;
+        group.slowest = kept.slowest;
+    }
+    outliers_only
+}

@@ -1,0 +1,87 @@
+//! The slowest I/Os with their stamps, for episodes: which exceedances belong to one event.
+//!
+//! Bounded: keeps the largest so many, so any threshold that at most so many exceed is answered
+//! exactly, and a lower threshold is not answered at all.
+
+use taillight_stats::TopK;
+
+/// I/Os kept per operation.
+pub const KEPT: usize = 100_000;
+
+/// Collects the slowest I/Os.
+#[derive(Debug, Clone)]
+pub struct SlowestKeeper(TopK<(i64, i64)>);
+
+impl SlowestKeeper {
+    /// Keeps the largest `limit`.
+    pub fn new(limit: usize) -> Self {
+        SlowestKeeper(TopK::new(limit))
+    }
+    /// Offers one I/O: its latency and its stamps.
+    #[inline]
+    pub fn push(&mut self, ns: u64, start_ns: i64, end_ns: i64) {
+        // The kept set must not depend on the order of rows: ties go by stamp.
+        self.0.push(ns, start_ns as u64, (start_ns, end_ns));
+    }
+    /// What was kept of a run of `span_ns`, slowest first.
+    pub fn finish(self, span_ns: u64) -> SlowestIos {
+        let sorted = self.0.into_sorted();
+        SlowestIos {
+            slowest: sorted.into_iter().map(|r| (r.value, r.item)).collect(),
+            span_ns,
+        }
+    }
+}
+
+/// The slowest I/Os, slowest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SlowestIos {
+    slowest: Vec<(u64, (i64, i64))>,
+    span_ns: u64,
+}
+
+impl SlowestIos {
+    /// How long the run was, ns.
+    pub fn span_ns(&self) -> u64 {
+        self.span_ns
+    }
+    /// The stamps of all I/Os above `ns`, of which there are `count`; none when not all are kept.
+    pub fn above(&self, ns: u64, count: u64) -> Option<Vec<(i64, i64)>> {
+        let kept = self.kept_above(ns);
+        (kept.len() as u64 == count).then_some(kept)
+    }
+    /// The stamps of the kept I/Os above `ns`: all of them, or the slowest.
+    pub fn kept_above(&self, ns: u64) -> Vec<(i64, i64)> {
+        let end = self.slowest.partition_point(|(value, _)| *value > ns);
+        self.slowest[..end].iter().map(|(_, at)| *at).collect()
+    }
+    /// Those of several operations together.
+    pub fn merged<'a>(all: impl Iterator<Item = &'a SlowestIos>) -> SlowestIos {
+        let mut sum = SlowestKeeper::new(KEPT);
+        let mut span_ns = 0;
+        for one in all {
+            span_ns = span_ns.max(one.span_ns);
+            for (ns, (start, end)) in &one.slowest {
+                sum.push(*ns, *start, *end);
+            }
+        }
+        sum.finish(span_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_threshold_is_answered_exactly_or_not_at_all() {
+        let mut keeper = SlowestKeeper::new(3);
+        for ns in 1..=10 {
+            keeper.push(ns, ns as i64 * 100, ns as i64 * 100 + 5);
+        }
+        let kept = keeper.finish(2_000);
+        assert_eq!(kept.above(8, 2), Some(vec![(1000, 1005), (900, 905)]));
+        assert_eq!(kept.above(5, 5), None, "only three of five are kept");
+        assert_eq!(kept.kept_above(5).len(), 3);
+    }
+}

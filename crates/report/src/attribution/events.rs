@@ -1,0 +1,87 @@
+//! The events of a trace, by kind, thread and time.
+
+use std::collections::BTreeMap;
+
+use taillight_rundir::layers::{Kind, LayerRow};
+
+use super::disks::Disks;
+
+/// Events by kind; those of threads by worker.
+#[derive(Debug, Default)]
+pub struct Events {
+    /// Threads off the CPU, by worker and time.
+    pub off: BTreeMap<u64, Vec<LayerRow>>,
+    /// Direct reclaims of the workers themselves, by worker and time.
+    pub reclaim: BTreeMap<u64, Vec<LayerRow>>,
+    /// Everything else, by kind and time.
+    pub other: BTreeMap<Kind, Vec<LayerRow>>,
+    /// Times in which nothing was seen, by worker; of all workers under `u64::MAX`.
+    pub gaps: BTreeMap<u64, Vec<LayerRow>>,
+    /// Sleeping without an event is possible.
+    pub blind: bool,
+    /// I/Os were traced, and there is none of them.
+    pub gone: bool,
+    /// Only threads were watched.
+    pub threads_only: bool,
+    /// The program has a store in it.
+    pub store: bool,
+    /// The run's disks, and which of them were flushed.
+    pub disks: Disks,
+    /// Between these two samples a store held its writers back for so long, ns.
+    pub stalls: Vec<(i64, i64, u64)>,
+}
+
+impl Events {
+    /// Takes an event in.
+    pub fn add(&mut self, row: LayerRow) {
+        let worker = row.worker.unwrap_or(u64::MAX);
+        if let (Kind::Flush, Some(disk)) = (row.kind, &row.dev) {
+            self.disks.flush(disk);
+        }
+        match row.kind {
+            Kind::OffCpu => self.off.entry(worker).or_default().push(row),
+            Kind::Reclaim if row.token.is_none() => {
+                self.reclaim.entry(worker).or_default().push(row)
+            }
+            Kind::Gap => self.gaps.entry(worker).or_default().push(row),
+            kind => self.other.entry(kind).or_default().push(row),
+        }
+    }
+
+    /// Puts every list in order of time; gaps that touch become one.
+    pub fn sort(&mut self) {
+        let lists = self.off.values_mut().chain(self.reclaim.values_mut());
+        for list in lists.chain(self.other.values_mut()) {
+            list.sort_by_key(|r| r.start_ns);
+        }
+        for list in self.gaps.values_mut() {
+            *list = merged(std::mem::take(list));
+        }
+    }
+
+    /// Events of a kind that overlap a window.
+    pub fn within(&self, kind: Kind, from: i64, to: i64) -> impl Iterator<Item = &LayerRow> {
+        let list = self.other.get(&kind).map_or(&[][..], Vec::as_slice);
+        let first = list.partition_point(|r| r.start_ns < from - LONGEST_NS);
+        list[first..]
+            .iter()
+            .take_while(move |r| r.start_ns <= to)
+            .filter(move |r| r.end_ns >= from)
+    }
+}
+
+/// Gaps by time, without overlaps.
+pub fn merged(mut gaps: Vec<LayerRow>) -> Vec<LayerRow> {
+    gaps.sort_by_key(|g| g.start_ns);
+    gaps.dedup_by(|later, kept| {
+        let touch = later.start_ns <= kept.end_ns;
+        if touch {
+            kept.end_ns = kept.end_ns.max(later.end_ns);
+        }
+        touch
+    });
+    gaps
+}
+
+/// Events longer than this may be missed in a window that begins late in them.
+const LONGEST_NS: i64 = 10_000_000_000;

@@ -1,0 +1,199 @@
+//! Explains the outliers of a run: reads the trace, judges each slow I/O, groups them.
+
+use std::collections::BTreeMap;
+
+use taillight_core::{OpKind, Result};
+use taillight_rundir::summary::Summary;
+use taillight_rundir::trace_info::Rung;
+use taillight_rundir::{RunDir, names};
+
+use super::context::IoContext;
+use super::explanation::{Blocked, Explanation, LayerShare, OutlierVerdict, PhaseLevel};
+use super::judge::{Baseline, Judged, Layer, judge};
+use super::layers::{TracedIoRow, UsualIo, Visibility};
+use super::phase::{Phase, Phases};
+use super::{around, counters, episodes, layers, pages, phases};
+
+/// Percentiles that are shown as stacks of phases.
+const LEVELS: [&str; 4] = ["50", "99", "99.9", "99.99"];
+
+/// Explains the outliers of a run; `None` when it was not traced.
+///
+/// # Errors
+/// `Corrupt` when a file is damaged.
+pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
+    let Some(info) = dir.manifest().trace.clone() else {
+        return Ok(None);
+    };
+    let OutlierThresholds {
+        ns: thresholds,
+        percentiles,
+        given,
+    } = thresholds(dir, summary);
+    let threads_only = info.rung == Rung::Perf;
+    let watched = info.rung == Rung::TracePoints && info.saw("sched_switch");
+    let sight = Visibility {
+        blind: !threads_only && (!watched || info.events_lost > 0),
+        threads_only,
+    };
+    let mut loaded = match dir.existing(names::LAYERS) {
+        Some(_) => layers::layers(dir, info.kept, &thresholds, sight)?,
+        None => layers::TracedRun::gone(info.kept),
+    };
+    let (slow, more) = layers::slow_ios(dir, &thresholds)?;
+    let base = Baseline::of(&loaded.usual);
+    let events = &loaded.events;
+    let pages = pages::Pages::of(dir, loaded.slow.values().map(|t| &t.row));
+    let traced = &mut loaded.slow;
+    let judged: Vec<Judged> = slow
+        .into_iter()
+        .map(|slow| {
+            let found = traced.remove(&(u64::from(slow.worker), slow.submit_ns));
+            let page_ns = found.as_ref().and_then(|t| pages.read_by_another(&t.row));
+            let pieces = found.as_ref().map(|TracedIoRow { row, earlier }| {
+                let beside = IoContext {
+                    usual: Some(base.get(slow.op)),
+                    page_ns,
+                    earlier,
+                    ..IoContext::of(events, u64::from(slow.worker))
+                };
+                phases::pieces(row, &beside)
+            });
+            Judged {
+                shared: page_ns.is_some(),
+                ..judge(slow, found.map(|t| t.row), pieces, &base)
+            }
+        })
+        .collect();
+    let lacking = judged.iter().filter(|j| j.row.is_none()).count() as u64;
+    Ok(Some(Explanation {
+        thresholds,
+        percentiles,
+        given,
+        outliers: judged.len() as u64 + more,
+        lacking: lacking + more,
+        layers: shares(&judged, more),
+        blocked: blocked(&judged),
+        counters: counters::counters(&loaded.events, &judged, layers::measured_from(dir)),
+        begun_ns: Some(layers::measured_from(dir)).filter(|ns| *ns != i64::MIN),
+        levels: levels(&loaded.usual, summary),
+        coverage: loaded.coverage,
+        gone: loaded.events.gone,
+        ios: judged.iter().map(OutlierVerdict::of).collect(),
+        episodes: episodes::episodes(
+            judged,
+            &episodes::EpisodeContext {
+                events: &loaded.events,
+                info: &info,
+                around: &around::Around::of(dir),
+            },
+        ),
+        info,
+    }))
+}
+
+/// From which latency on an I/O is to be explained.
+struct OutlierThresholds {
+    ns: BTreeMap<OpKind, u64>,
+    /// Which percentile that is, where it was not given.
+    percentiles: BTreeMap<OpKind, String>,
+    given: bool,
+}
+
+fn thresholds(dir: &RunDir, summary: &Summary) -> OutlierThresholds {
+    let given = dir.manifest().plan.outlier_ns();
+    let mut found = OutlierThresholds {
+        ns: BTreeMap::new(),
+        percentiles: BTreeMap::new(),
+        given: given.is_some(),
+    };
+    for (op, totals) in &summary.ops {
+        if let Some(ns) = given {
+            found.ns.insert(*op, ns);
+            continue;
+        }
+        let latency = totals.response.as_ref().unwrap_or(&totals.service);
+        let mut list = latency.percentiles.iter().filter(|p| p.ns.is_some());
+        let best = list.clone().find(|p| p.p == "99.9");
+        if let Some((p, ns)) = best
+            .or_else(|| list.rfind(|p| p.resolved))
+            .and_then(|p| Some((p.p.clone(), p.ns?)))
+        {
+            found.ns.insert(*op, ns);
+            found.percentiles.insert(*op, p);
+        }
+    }
+    found
+}
+
+fn blocked(judged: &[Judged]) -> Blocked {
+    let mut sums = Blocked::default();
+    for one in judged.iter().filter(|j| j.layer == Layer::Unknown) {
+        let blocked = one.phases.get(Phase::Blocked);
+        if blocked > one.phases.get(Phase::Unobserved) {
+            sums.outliers += 1;
+            sums.time_ns += one.phases.sum();
+            sums.blocked_ns += blocked;
+        }
+    }
+    sums
+}
+
+fn shares(judged: &[Judged], more: u64) -> Vec<LayerShare> {
+    let mut by: BTreeMap<Layer, LayerShare> = BTreeMap::new();
+    for one in judged {
+        let share = by.entry(one.layer).or_insert(LayerShare {
+            layer: one.layer,
+            outliers: 0,
+            excess_ns: 0,
+            sure: 0,
+        });
+        share.outliers += 1;
+        share.excess_ns += one.excess_ns;
+        share.sure += u64::from(one.sure);
+    }
+    if more > 0 {
+        let unknown = by.entry(Layer::Unknown).or_insert(LayerShare {
+            layer: Layer::Unknown,
+            outliers: 0,
+            excess_ns: 0,
+            sure: 0,
+        });
+        unknown.outliers += more;
+    }
+    let mut list: Vec<LayerShare> = by.into_values().collect();
+    list.sort_by_key(|s| (std::cmp::Reverse(s.outliers), s.layer));
+    list
+}
+
+/// Mean phases of the traced I/Os within 5 % of each percentile's latency.
+fn levels(usual: &[UsualIo], summary: &Summary) -> Vec<PhaseLevel> {
+    let mut levels = Vec::new();
+    for (op, totals) in &summary.ops {
+        for p in LEVELS {
+            let known = totals.service.percentiles.iter().find(|it| it.p == p);
+            let Some(ns) = known.and_then(|it| it.ns) else {
+                continue;
+            };
+            let near = |u: &&UsualIo| u.op == *op && u.service_ns.abs_diff(ns) <= ns / 20;
+            let mut level = PhaseLevel {
+                op: *op,
+                p,
+                ns,
+                ios: 0,
+                phases: Phases::default(),
+            };
+            for one in usual.iter().filter(near) {
+                level.ios += 1;
+                for (sum, more) in level.phases.0.iter_mut().zip(one.phases.0) {
+                    *sum += more;
+                }
+            }
+            if level.ios > 0 {
+                level.phases.0.iter_mut().for_each(|sum| *sum /= level.ios);
+                levels.push(level);
+            }
+        }
+    }
+    levels
+}

@@ -1,0 +1,127 @@
+//! Why the tail is slow: what attribution found, for the model and the renderers.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use taillight_core::OpKind;
+use taillight_rundir::summary::Cause;
+use taillight_rundir::trace_info::TraceInfo;
+
+use super::counters::Counters;
+use super::episodes::EpisodeView;
+use super::judge::{Judged, Layer};
+use super::layers::{Coverage, Slow};
+use super::phase::Phases;
+
+/// Everything said about the causes of one run's tail.
+#[derive(Debug, Clone)]
+pub struct Explanation {
+    /// How it was traced.
+    pub info: TraceInfo,
+    /// From which latency on an I/O is an outlier, by kind of operation, ns.
+    pub thresholds: BTreeMap<OpKind, u64>,
+    /// The percentiles they are, where they were not given.
+    pub percentiles: BTreeMap<OpKind, String>,
+    /// Whether the thresholds were given, not computed.
+    pub given: bool,
+    /// Outliers in `ios.parquet`.
+    pub outliers: u64,
+    /// Of them without evidence.
+    pub lacking: u64,
+    /// By layer, most I/Os first.
+    pub layers: Vec<LayerShare>,
+    /// Outliers that belong together, by time.
+    pub episodes: Vec<EpisodeView>,
+    /// Where the time goes at some percentiles.
+    pub levels: Vec<PhaseLevel>,
+    /// How well I/Os were matched.
+    pub coverage: Coverage,
+    /// I/Os were traced, and there is none of them in the run directory.
+    pub gone: bool,
+    /// Every outlier with its verdict, in file order.
+    pub ios: Vec<OutlierVerdict>,
+    /// Outliers that were blocked in the kernel, without being seen by what.
+    pub blocked: Blocked,
+    /// What the workers did over intervals, on rung procfs.
+    pub counters: Option<Counters>,
+    /// Begin of the measure phase, CLOCK_MONOTONIC ns; none in old runs.
+    pub begun_ns: Option<i64>,
+}
+
+/// Outliers whose excess was spent blocked in the kernel, on a rung that sees no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Blocked {
+    pub outliers: u64,
+    /// Their time from submit to completion, ns.
+    pub time_ns: u64,
+    /// Of it blocked, ns.
+    pub blocked_ns: u64,
+}
+
+/// The verdict on one outlier.
+#[derive(Debug, Clone, Copy)]
+pub struct OutlierVerdict {
+    pub slow: Slow,
+    /// Its row in the trace: [`LayerRow::token`](taillight_rundir::layers::LayerRow::token).
+    pub token: Option<u64>,
+    /// The layer to blame.
+    pub layer: Layer,
+    /// Its excess, ns.
+    pub excess_ns: u64,
+    /// Every stamp that the verdict rests on was seen.
+    pub sure: bool,
+    /// Where its service time went; all 0 without evidence.
+    pub phases: Phases,
+}
+
+/// A layer's part in the outliers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct LayerShare {
+    pub layer: Layer,
+    /// Outliers blamed on it.
+    pub outliers: u64,
+    /// Their excess in this layer, ns.
+    pub excess_ns: u64,
+    /// Of them with every stamp seen.
+    pub sure: u64,
+}
+
+/// Mean phases of the traced I/Os around one percentile.
+#[derive(Debug, Clone)]
+pub struct PhaseLevel {
+    pub op: OpKind,
+    /// The percentile.
+    pub p: &'static str,
+    /// Its latency, ns.
+    pub ns: u64,
+    /// I/Os that were averaged.
+    pub ios: u64,
+    /// Mean lengths, ns.
+    pub phases: Phases,
+}
+
+impl OutlierVerdict {
+    pub fn of(it: &Judged) -> OutlierVerdict {
+        OutlierVerdict {
+            slow: it.slow,
+            token: it.row.as_ref().and_then(|r| r.token),
+            layer: it.layer,
+            excess_ns: it.excess_ns,
+            sure: it.sure,
+            phases: it.phases,
+        }
+    }
+}
+
+impl Explanation {
+    /// For `summary.json`.
+    pub fn causes(&self) -> Vec<Cause> {
+        let cause = |s: &LayerShare| Cause {
+            layer: s.layer.name().to_owned(),
+            outliers: s.outliers,
+            excess_ns: s.excess_ns,
+            sure: s.sure == s.outliers,
+        };
+        self.layers.iter().map(cause).collect()
+    }
+}

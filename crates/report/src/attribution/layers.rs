@@ -1,0 +1,368 @@
+//! Reads `layers.parquet` and the slow rows of `ios.parquet` into what attribution works with.
+
+use std::collections::BTreeMap;
+
+use taillight_core::{OpKind, Result};
+use taillight_rundir::ios::{Columns, read_ios};
+use taillight_rundir::layers::{Kind, LayerRow, flags, read_layers};
+use taillight_rundir::store::read_store;
+use taillight_rundir::{RunDir, names};
+
+use super::context::IoContext;
+use super::disks::Disks;
+use super::events::Events;
+use super::phase::Phases;
+use super::phases::pieces;
+use super::rounds::{BlockRound, all_known};
+use super::timeline::lengths;
+
+/// TracedIoRow I/Os whose phases are kept for the usual times and the stacked picture.
+const USUAL_MAX: usize = 1 << 20;
+/// Slow I/Os looked at singly.
+pub const SLOW_MAX: usize = 1 << 18;
+
+/// One I/O slower than its threshold, as measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slow {
+    pub worker: u16,
+    pub op: OpKind,
+    /// When the schedule wanted it, or submit.
+    pub intended_ns: i64,
+    pub submit_ns: i64,
+    pub complete_ns: i64,
+}
+
+/// A traced I/O, reduced to its phases.
+#[derive(Debug, Clone, Copy)]
+pub struct UsualIo {
+    pub op: OpKind,
+    /// Complete - submit, ns.
+    pub service_ns: u64,
+    /// Taken without regard to its latency.
+    pub sample: bool,
+    /// It had block I/O of its own.
+    pub block: bool,
+    /// Where the time went.
+    pub phases: Phases,
+}
+
+/// How well I/Os were matched with what was seen below.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Coverage {
+    pub traced: u64,
+    /// With every part seen from queue to completion.
+    pub matched: u64,
+    /// Matched, but some completion was not seen, or not when each of many parts was done; or some part may
+    /// have been another's.
+    pub unsplit: u64,
+    /// Of these, such without a part that was surely theirs: the page cache may have had them whole.
+    pub unclear: u64,
+    /// Without block I/O: cached, buffered, or not matched.
+    pub without: u64,
+}
+
+/// What was read.
+#[derive(Debug, Default)]
+pub struct TracedRun {
+    pub events: Events,
+    /// Phases of traced I/Os.
+    pub usual: Vec<UsualIo>,
+    /// TracedIoRow I/Os above their threshold, by (worker, submit).
+    pub slow: BTreeMap<(u64, i64), TracedIoRow>,
+    pub coverage: Coverage,
+}
+
+/// A traced I/O.
+#[derive(Debug)]
+pub struct TracedIoRow {
+    pub row: LayerRow,
+    /// Its earlier rounds of parts, by time.
+    pub earlier: Vec<BlockRound>,
+}
+
+/// How much could be seen at all.
+#[derive(Debug, Clone, Copy)]
+pub struct Visibility {
+    /// See [`Events::blind`].
+    pub blind: bool,
+    /// See [`Events::threads_only`].
+    pub threads_only: bool,
+}
+
+/// Reads `layers.parquet`, in which `kept` I/Os were. `thresholds` say which of them are kept whole.
+///
+/// # Errors
+/// `Corrupt` when the file is damaged.
+pub fn layers(
+    dir: &RunDir,
+    kept: u64,
+    thresholds: &BTreeMap<OpKind, u64>,
+    sight: Visibility,
+) -> Result<TracedRun> {
+    let mut loaded = TracedRun::gone(kept);
+    loaded.events.blind = sight.blind;
+    loaded.events.threads_only = sight.threads_only;
+    let driver = &dir.manifest().plan.target.driver;
+    loaded.events.store = matches!(driver.as_str(), "rocksdb" | "leveldb");
+    loaded.events.disks = Disks::of(dir);
+    loaded.events.stalls = stalls(dir)?;
+    let measured = measured_from(dir);
+    let (mut sorted, mut earlier) = (false, Vec::new());
+    let path = dir.file(names::LAYERS);
+    read_layers(&path, &mut |rows| {
+        for row in rows {
+            if row.kind == Kind::Round {
+                // They come right before their I/O.
+                earlier.push((row.token, BlockRound::earlier(&row)));
+                continue;
+            }
+            if row.kind != Kind::Io {
+                loaded.events.add(row);
+                continue;
+            }
+            loaded.events.gone = false;
+            let own = earlier.drain(..).filter(|(token, _)| *token == row.token);
+            let own: Vec<BlockRound> = own.map(|(_, round)| round).collect();
+            if !sorted {
+                // I/Os come after all events.
+                loaded.events.sort();
+                sorted = true;
+            }
+            if row.start_ns >= measured {
+                loaded.io(row, own, thresholds);
+            }
+        }
+        Ok(())
+    })?;
+    if !sorted {
+        loaded.events.sort();
+    }
+    Ok(loaded)
+}
+
+/// What a store says of holding its writers back, from sample to sample.
+fn stalls(dir: &RunDir) -> Result<Vec<(i64, i64, u64)>> {
+    let Some(path) = dir.existing(names::STORE) else {
+        return Ok(Vec::new());
+    };
+    let rows = read_store(&path)?;
+    let counted = rows.iter().filter(|r| &*r.series == "stall_ns_total");
+    let points: Vec<(i64, f64)> = counted.map(|r| (r.at_ns, r.value)).collect();
+    let rises = points
+        .windows(2)
+        .map(|w| (w[0].0, w[1].0, (w[1].1 - w[0].1).max(0.0) as u64));
+    Ok(rises.filter(|(_, _, ns)| *ns > 0).collect())
+}
+
+/// Start of the measure phase.
+pub fn measured_from(dir: &RunDir) -> i64 {
+    let mut phases = dir.manifest().phases.iter();
+    let measure = phases.find(|p| p.name == "measure");
+    measure.map_or(i64::MIN, |p| p.start_ns)
+}
+
+impl Coverage {
+    fn see(&mut self, row: &LayerRow) {
+        self.traced += 1;
+        let unclear = row.flags.unwrap_or(0) & flags::UNCLEAR != 0;
+        match (row.bios.unwrap_or(0), row.parts.unwrap_or(0)) {
+            (0, _) if unclear => {
+                self.unsplit += 1;
+                self.unclear += 1;
+            }
+            (0, _) => self.without += 1,
+            (bios, parts) if parts < bios || unclear => self.unsplit += 1,
+            _ => self.matched += 1,
+        }
+    }
+}
+
+impl TracedRun {
+    /// Nothing yet, or at all, of `kept` traced I/Os.
+    pub fn gone(kept: u64) -> TracedRun {
+        let mut loaded = TracedRun::default();
+        loaded.events.gone = kept > 0;
+        loaded
+    }
+
+    fn io(
+        &mut self,
+        mut row: LayerRow,
+        earlier: Vec<BlockRound>,
+        thresholds: &BTreeMap<OpKind, u64>,
+    ) {
+        if !all_known(&row, &earlier) {
+            // No verdict is sure without the others.
+            row.flags = Some(row.flags.unwrap_or(0) | flags::UNCLEAR);
+        }
+        self.coverage.see(&row);
+        let Some(op) = row.op else {
+            return;
+        };
+        let worker = row.worker.unwrap_or(u64::MAX);
+        let service_ns = row.end_ns.saturating_sub(row.start_ns).max(0) as u64;
+        if self.usual.len() < USUAL_MAX {
+            let beside = IoContext {
+                earlier: &earlier,
+                ..IoContext::of(&self.events, worker)
+            };
+            let pieces = pieces(&row, &beside);
+            self.usual.push(UsualIo {
+                op,
+                service_ns,
+                sample: row.flags.unwrap_or(0) & flags::SAMPLE != 0,
+                block: row.bios.unwrap_or(0) > 0,
+                phases: lengths(&pieces),
+            });
+        }
+        let slow = thresholds.get(&op).is_some_and(|t| service_ns > *t);
+        if slow && self.slow.len() < SLOW_MAX {
+            let key = (worker, row.start_ns);
+            self.slow.insert(key, TracedIoRow { row, earlier });
+        }
+    }
+}
+
+/// The measured I/Os above their threshold (response time in a rate-limited run), in file order,
+/// and how many more there are.
+///
+/// # Errors
+/// `Corrupt` when `ios.parquet` is damaged.
+pub fn slow_ios(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>) -> Result<(Vec<Slow>, u64)> {
+    let (mut slow, mut more) = (Vec::new(), 0);
+    let Some(path) = dir.existing(names::IOS) else {
+        return Ok((slow, more));
+    };
+    let columns = Columns::PHASE
+        | Columns::WORKER
+        | Columns::OP
+        | Columns::INTENDED
+        | Columns::SUBMIT
+        | Columns::COMPLETE
+        | Columns::STATUS;
+    read_ios(&path, columns, &mut |batch| {
+        for i in 0..batch.rows {
+            let (op, submit_ns, complete_ns) = (batch.op[i], batch.submit[i], batch.complete[i]);
+            let intended_ns = batch.intended[i].unwrap_or(submit_ns).min(submit_ns);
+            let response = complete_ns.saturating_sub(intended_ns).max(0) as u64;
+            let above = thresholds.get(&op).is_some_and(|t| response > *t);
+            if !above || batch.status[i] != 0 || batch.phase_name(i) == "warmup" {
+                continue;
+            }
+            if slow.len() >= SLOW_MAX {
+                more += 1;
+                continue;
+            }
+            slow.push(Slow {
+                worker: batch.worker[i],
+                op,
+                intended_ns,
+                submit_ns,
+                complete_ns,
+            });
+        }
+        Ok(())
+    })?;
+    Ok((slow, more))
+}
+
+#[cfg(test)]
+mod tests {
+    use taillight_rundir::fixture;
+    use taillight_rundir::layers::LayerWriter;
+
+    use super::*;
+
+    #[test]
+    fn what_may_have_had_other_parts_is_seen_in_part() {
+        let mut coverage = Coverage::default();
+        for (bios, parts, bits) in [(0, 0, 0), (0, 0, 256), (1, 1, 0), (2, 1, 0), (1, 1, 256)] {
+            coverage.see(&LayerRow {
+                bios: Some(bios),
+                parts: Some(parts),
+                flags: Some(bits),
+                ..LayerRow::default()
+            });
+        }
+        let expected = Coverage {
+            traced: 5,
+            matched: 1,
+            unsplit: 3,
+            unclear: 1,
+            without: 1,
+        };
+        assert_eq!(coverage, expected);
+    }
+
+    /// The measure phase begins, ns.
+    const BEGUN: i64 = 1_000_000_000;
+
+    /// An I/O of a worker in so many rounds before its last one, and of how many there are rows.
+    fn in_rounds(token: u64, rounds: u64, rows: u64) -> Vec<LayerRow> {
+        let start_ns = BEGUN + token as i64 * 1000;
+        let round = |i| LayerRow {
+            kind: Kind::Round,
+            start_ns: start_ns + i as i64,
+            end_ns: start_ns + i as i64 + 1,
+            token: Some(token),
+            ..LayerRow::default()
+        };
+        let io = LayerRow {
+            start_ns,
+            end_ns: start_ns + 900,
+            worker: Some(0),
+            op: Some(OpKind::Read),
+            bios: Some(rounds + 1),
+            parts: Some(rounds + 1),
+            rounds: Some(rounds),
+            token: Some(token),
+            ..LayerRow::default()
+        };
+        (0..rows).map(round).chain([io]).collect()
+    }
+
+    #[test]
+    fn rounds_go_with_their_io_and_without_one_of_them_it_is_seen_in_part() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&home.path().join("run"), &fixture::manifest("r")).unwrap();
+        let mut writer = LayerWriter::begin(&dir).unwrap();
+        let all = [
+            in_rounds(1, 2, 2),
+            in_rounds(2, 0, 0),
+            in_rounds(3, 3, 2),
+            // Of an I/O that is not there.
+            in_rounds(4, 1, 1).into_iter().take(1).collect(),
+            in_rounds(5, 1, 1),
+        ];
+        // Row groups end anywhere: here each has one row.
+        for row in all.into_iter().flatten() {
+            writer.rows(std::iter::once(row)).unwrap();
+        }
+        writer.commit().unwrap();
+        let sight = Visibility {
+            blind: false,
+            threads_only: false,
+        };
+        let thresholds = BTreeMap::from([(OpKind::Read, 1)]);
+        let loaded = layers(&dir, 5, &thresholds, sight).unwrap();
+        assert!(!loaded.events.gone);
+        let found: Vec<(i64, Vec<i64>, bool)> = loaded
+            .slow
+            .values()
+            .map(|t| {
+                let unclear = t.row.flags.unwrap_or(0) & flags::UNCLEAR != 0;
+                let begins = t.earlier.iter().map(|r| r.bio - BEGUN);
+                (t.row.start_ns - BEGUN, begins.collect(), unclear)
+            })
+            .collect();
+        let expected = [
+            (1000, vec![1000, 1001], false),
+            (2000, vec![], false),
+            (3000, vec![3000, 3001], true),
+            (5000, vec![5000], false),
+        ];
+        assert_eq!(found, expected);
+        let coverage = loaded.coverage;
+        assert_eq!((coverage.matched, coverage.unsplit), (3, 1));
+    }
+}

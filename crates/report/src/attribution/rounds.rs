@@ -1,0 +1,67 @@
+//! Rounds of parts: the block I/O that one operation made, as far as it is known.
+//!
+//! An fdatasync or a lookup in a store makes several rounds, one after another.
+
+use taillight_rundir::layers::{LayerRow, flags};
+
+/// Parts that were in flight together.
+#[derive(Debug, Clone, Copy)]
+pub struct BlockRound {
+    /// The first one was queued.
+    pub bio: i64,
+    pub last: Option<i64>,
+    pub alloc: Option<i64>,
+    pub issue: Option<i64>,
+    /// All were done; absent when that was not seen.
+    pub done: Option<i64>,
+    /// A part was queued by another process, first at this time: it had been held back.
+    pub held: Option<i64>,
+    /// The last round of all.
+    pub ends: bool,
+}
+
+/// The rounds of an I/O that are known, by time: the `earlier` ones and the last one.
+pub fn rounds(io: &LayerRow, earlier: &[BlockRound]) -> Vec<BlockRound> {
+    let whole = io.parts.unwrap_or(0) >= io.bios.unwrap_or(u64::MAX);
+    let last = io.bio_ns.map(|bio| BlockRound {
+        bio,
+        last: io.bio_last_ns,
+        alloc: known(io.alloc_ns),
+        issue: known(io.issue_ns),
+        done: known(io.done_ns).filter(|_| whole),
+        held: io
+            .held_ns
+            .filter(|_| io.flags.unwrap_or(0) & flags::HELD != 0),
+        ends: true,
+    });
+    earlier.iter().copied().chain(last).collect()
+}
+
+/// Whether all of its earlier rounds are known.
+pub fn all_known(io: &LayerRow, earlier: &[BlockRound]) -> bool {
+    io.rounds.unwrap_or(0) <= earlier.len() as u64
+}
+
+fn known(stamp: Option<i64>) -> Option<i64> {
+    stamp.filter(|s| *s != 0)
+}
+
+impl BlockRound {
+    /// When it was first seen.
+    pub fn begun(&self) -> i64 {
+        self.held.map_or(self.bio, |held| held.min(self.bio))
+    }
+
+    /// An earlier round, from a row of kind `round`.
+    pub fn earlier(row: &LayerRow) -> BlockRound {
+        BlockRound {
+            bio: row.start_ns,
+            last: None,
+            alloc: known(row.alloc_ns),
+            issue: known(row.issue_ns),
+            done: Some(row.end_ns),
+            held: row.held_ns,
+            ends: false,
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The time line of one I/O as it is built, and what a sleeping thread adds to it.
+//!
+//! What it is: pieces without gaps, and the thread's off-CPU intervals put into them. Which stamps
+//! bound which piece is in `phases` and the files it calls.
+
+use taillight_rundir::layers::LayerRow;
+
+use super::context::IoContext;
+use super::phase::{Phase, Phases};
+use super::stacks::{self, SleepReason};
+
+/// A piece of an I/O's time line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// From, CLOCK_MONOTONIC ns.
+    pub from: i64,
+    pub to: i64,
+    pub phase: Phase,
+}
+
+/// Builds a time line without gaps.
+pub struct TimeLine {
+    pieces: Vec<Piece>,
+    /// How far it is.
+    pub at: i64,
+    /// Where it must end.
+    pub end: i64,
+}
+
+impl TimeLine {
+    /// At the begin of an I/O.
+    pub fn of(io: &LayerRow) -> TimeLine {
+        TimeLine {
+            pieces: Vec::with_capacity(8),
+            at: io.start_ns,
+            end: io.end_ns,
+        }
+    }
+
+    /// Whether anything is behind it.
+    pub fn begun(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
+    /// What was built.
+    pub fn pieces(self) -> Vec<Piece> {
+        self.pieces
+    }
+
+    /// What was built; the rest of the I/O is `rest`.
+    pub fn end(mut self, rest: Phase) -> Vec<Piece> {
+        self.to(self.end, rest);
+        self.pieces
+    }
+
+    /// Everything up to `to` is `phase`.
+    pub fn to(&mut self, to: i64, phase: Phase) {
+        let to = to.clamp(self.at, self.end);
+        if to > self.at {
+            match self.pieces.last_mut() {
+                Some(last) if last.phase == phase => last.to = to,
+                _ => self.pieces.push(Piece {
+                    from: self.at,
+                    to,
+                    phase,
+                }),
+            }
+            self.at = to;
+        }
+    }
+}
+
+/// Whether a flag is set.
+pub fn has(io: &LayerRow, bit: u64) -> bool {
+    io.flags.unwrap_or(0) & bit != 0
+}
+
+/// A thread that goes on at once after it came back to the CPU, ns.
+pub const AT_ONCE: i64 = 1_000_000;
+
+pub fn overlapping(rows: &[LayerRow], from: i64, to: i64) -> impl Iterator<Item = &LayerRow> {
+    let first = rows.partition_point(|r| r.end_ns <= from);
+    rows[first..].iter().take_while(move |r| r.start_ns < to)
+}
+
+/// Up to `to`, the thread's stretches off the CPU say what it was waiting for; the rest is `base`.
+pub fn stretch(line: &mut TimeLine, to: i64, base: Phase, elsewhere: bool, beside: &IoContext<'_>) {
+    let to = to.clamp(line.at, line.end);
+    let idle = if beside.blind || elsewhere {
+        Phase::Unobserved
+    } else {
+        base
+    };
+    for off in overlapping(beside.off, line.at, to) {
+        busy(line, off.start_ns.min(to), idle, beside);
+        let back = off.end_ns.min(to);
+        if off.state == Some(0) {
+            line.to(back, Phase::Cpu);
+            continue;
+        }
+        let Some(wake) = woken(off) else {
+            line.to(back, Phase::Unobserved);
+            continue;
+        };
+        line.to(wake.min(to), asleep(off, base, beside));
+        line.to(back, Phase::Cpu);
+    }
+    busy(line, to, idle, beside);
+}
+
+/// Whether this is the name of a CPU that has nothing to do.
+fn idle(name: &str) -> bool {
+    name.starts_with("swapper/")
+}
+
+/// When a sleeping thread was woken up. A wake-up that was not seen was only just before, where the
+/// CPU had nothing else to do; else nobody knows for how long the thread then waited for it.
+fn woken(off: &LayerRow) -> Option<i64> {
+    off.middle_ns
+        .or_else(|| off.comm.as_deref().is_some_and(idle).then_some(off.end_ns))
+}
+
+/// On the CPU: making room in memory, or what the stretch is about.
+fn busy(line: &mut TimeLine, to: i64, idle: Phase, beside: &IoContext<'_>) {
+    for reclaim in overlapping(beside.reclaim, line.at, to) {
+        line.to(reclaim.start_ns.min(to), idle);
+        line.to(reclaim.end_ns.min(to), Phase::PageCache);
+    }
+    line.to(to, idle);
+}
+
+/// What a sleeping thread waited for.
+fn asleep(off: &LayerRow, base: Phase, beside: &IoContext<'_>) -> Phase {
+    match off.stack.as_deref().map(stacks::wait) {
+        Some(SleepReason::Lock(phase, _)) => holder(off, beside).unwrap_or(phase),
+        Some(SleepReason::For(Phase::Application, _)) if beside.store => Phase::Store,
+        Some(SleepReason::For(phase, _)) => phase,
+        // Its own I/O was done: nobody had told it yet.
+        Some(SleepReason::OwnIo) if matches!(base, Phase::Completion | Phase::Application) => {
+            Phase::Completion
+        }
+        _ => Phase::Unobserved,
+    }
+}
+
+/// What a waiter for a lock waited for: what who held it was asleep for, for at least half of the
+/// time. Who let go of it woke the waiter up. Where an idle CPU passed the wake-up on, or nobody was seen
+/// to wake it up, nobody knows who that was: then another thread of the load that was asleep for so long.
+fn holder(off: &LayerRow, beside: &IoContext<'_>) -> Option<Phase> {
+    let (from, to) = (off.start_ns, off.middle_ns?);
+    let threads = &beside.all?.off;
+    if let Some(waker) = off.waker {
+        return slept_for(threads.get(&waker)?, from, to);
+    }
+    let passed_on = off.other.as_deref().is_none_or(idle);
+    let mut others = threads
+        .iter()
+        .filter(|(worker, _)| Some(**worker) != off.worker);
+    passed_on.then(|| others.find_map(|(_, rows)| slept_for(rows, from, to)))?
+}
+
+/// What a thread was asleep for, for at least half of a time.
+fn slept_for(rows: &[LayerRow], from: i64, to: i64) -> Option<Phase> {
+    let mut sums = Phases::default();
+    for row in overlapping(rows, from, to).filter(|r| r.state != Some(0)) {
+        let until = row.middle_ns.unwrap_or(row.end_ns).min(to);
+        if let Some(SleepReason::For(phase, _)) = row.stack.as_deref().map(stacks::wait) {
+            sums.0[phase as usize] += (until - row.start_ns.max(from)).max(0) as u64;
+        }
+    }
+    let most = Phase::ALL.into_iter().max_by_key(|p| sums.get(*p))?;
+    (sums.get(most) * 2 >= (to - from).max(1) as u64).then_some(most)
+}
+
+/// Lengths of the pieces.
+pub fn lengths(pieces: &[Piece]) -> Phases {
+    let mut phases = Phases::default();
+    for piece in pieces {
+        phases.0[piece.phase as usize] += (piece.to - piece.from) as u64;
+    }
+    phases
+}

@@ -1,0 +1,245 @@
+//! Makes reports: reads run directories, writes every rendering, returns what the console shows.
+
+mod output;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use taillight_core::progress::OnProgress;
+use taillight_core::{Error, ErrorKind, Result};
+use taillight_rundir::summary::Reason;
+use taillight_rundir::{RunDir, Summary, atomic, names};
+
+use output::OutputPlace;
+
+pub use output::check_output;
+
+use crate::analyse::analyse;
+use crate::attribution::{Explanation, explain};
+use crate::format::Script;
+use crate::model::{AnalysedRun, ReportContext, differences, overview, sentences};
+use crate::render::{TEXTS, console, explain_text, html};
+use crate::summary::summarise;
+use crate::table::paragraph;
+
+/// What is made and where.
+#[derive(Debug, Clone)]
+pub struct ReportOptions {
+    /// Where renderings go: a directory, or a path ending in `.html` for the page alone. None =
+    /// into the run directory itself (one run), or the current directory's `taillight-report`
+    /// (several).
+    pub output: Option<PathBuf>,
+    /// Whether to write `report.html`.
+    pub html: bool,
+    /// Whether to write `report.md` and the CSV files.
+    pub texts: bool,
+    /// Whether the console text has ANSI colours.
+    pub colour: bool,
+    /// What runs have in common that none of them says by itself.
+    pub context: ReportContext,
+    /// Whether `summary.json` is written anew into each run directory.
+    pub write: bool,
+}
+
+impl Default for ReportOptions {
+    fn default() -> Self {
+        ReportOptions {
+            output: None,
+            html: true,
+            texts: true,
+            colour: false,
+            context: ReportContext::default(),
+            write: true,
+        }
+    }
+}
+
+/// A report that was made.
+#[derive(Debug)]
+pub struct MadeReport {
+    /// What the console shows.
+    pub text: String,
+    /// For each run, what `taillight explain` shows; none when it was not traced.
+    pub explained: Vec<Option<String>>,
+    /// For each run, the same for programs.
+    pub explanations: Vec<Option<Explanation>>,
+    /// One summary per run, in the order given.
+    pub summaries: Vec<Summary>,
+    /// `report.html`, if it was made.
+    pub html: Option<PathBuf>,
+    /// For each run, why its trace cannot be read, if so.
+    pub unexplained: Vec<Option<Error>>,
+}
+
+/// Reads run directories and (re)writes `summary.json` in each, and the renderings. With several
+/// runs the renderings overlay them.
+///
+/// # Errors
+/// `Usage` without a run; `Unavailable` when a directory cannot be read or written; `Corrupt` when
+/// nothing in it can be read.
+pub fn make(
+    paths: &[impl AsRef<Path>],
+    options: &ReportOptions,
+    progress: &mut OnProgress<'_>,
+) -> Result<MadeReport> {
+    if paths.is_empty() {
+        return Err(Error::usage("name at least one run directory"));
+    }
+    let dirs: Vec<RunDir> = paths
+        .iter()
+        .map(|p| RunDir::open(p.as_ref()))
+        .collect::<Result<_>>()?;
+    let mut runs = Vec::with_capacity(dirs.len());
+    let mut unexplained = Vec::with_capacity(dirs.len());
+    for (dir, label) in dirs.iter().zip(labels(&dirs)) {
+        let analysis = analyse(dir, progress)?;
+        let mut summary = summarise(&analysis)?;
+        let (explanation, damage) = explained(dir, &mut summary)?;
+        unexplained.push(damage);
+        runs.push(AnalysedRun {
+            label,
+            analysis,
+            summary,
+            explanation,
+        });
+    }
+    let paths: Vec<&Path> = dirs.iter().map(RunDir::path).collect();
+    let OutputPlace { dir: output, page } = OutputPlace::of(&paths, options.output.as_deref());
+    fs::create_dir_all(&output).map_err(|e| {
+        Error::unavailable("cannot make the report's directory")
+            .with("path", output.display())
+            .source(e)
+            .hint("name another directory with --output")
+    })?;
+    let mut html = None;
+    if options.html {
+        let name = page.as_deref().unwrap_or(names::REPORT);
+        atomic::write(
+            &output,
+            name,
+            html::page(&runs, &options.context)?.as_bytes(),
+        )?;
+        html = Some(output.join(name));
+    }
+    if options.texts && page.is_none() {
+        for text in TEXTS {
+            atomic::write(&output, text.file, (text.render)(&runs).as_bytes())?;
+        }
+    }
+    for (dir, run) in dirs.iter().zip(&mut runs) {
+        refresh_files(dir, &mut run.summary)?;
+        if options.write {
+            dir.write_summary(&run.summary)?;
+        }
+    }
+    Ok(MadeReport {
+        text: text(&runs, html.as_deref(), options.colour),
+        explained: runs
+            .iter()
+            .map(|r| {
+                Some(explain_text::text(
+                    r.explanation.as_ref()?,
+                    r.analysis.start_ns,
+                ))
+            })
+            .collect(),
+        explanations: runs.iter().map(|r| r.explanation.clone()).collect(),
+        summaries: runs.into_iter().map(|r| r.summary).collect(),
+        html,
+        unexplained,
+    })
+}
+
+/// Why the tail is slow; a damaged file is a reason of the verdict, not the end of the report.
+fn explained(dir: &RunDir, summary: &mut Summary) -> Result<(Option<Explanation>, Option<Error>)> {
+    match explain(dir, summary) {
+        Ok(explanation) => {
+            summary.cause = explanation.as_ref().map(Explanation::causes);
+            Ok((explanation, None))
+        }
+        Err(e) if e.kind() == ErrorKind::Corrupt => {
+            summary.verdict.reasons.push(Reason {
+                code: "layers_unreadable".to_owned(),
+                text: format!("{e}. Why the tail is slow is unknown."),
+            });
+            Ok((None, Some(e)))
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Lists the files as they are now; the summary cannot know its own size.
+fn refresh_files(dir: &RunDir, summary: &mut Summary) -> Result<()> {
+    let rows: Vec<_> = std::mem::take(&mut summary.files);
+    summary.files = dir.files()?;
+    summary.files.retain(|f| f.name != names::SUMMARY);
+    for file in &mut summary.files {
+        file.rows = rows
+            .iter()
+            .find(|old| old.name == file.name)
+            .and_then(|old| old.rows);
+    }
+    Ok(())
+}
+
+/// Names of runs, each once: the plan's name, the directory's where names repeat.
+fn labels(dirs: &[RunDir]) -> Vec<String> {
+    let names: Vec<String> = dirs
+        .iter()
+        .map(|d| d.manifest().plan.run.name.clone())
+        .collect();
+    let folder = |d: &RunDir| {
+        let name = d
+            .path()
+            .file_name()
+            .map(|n| n.to_string_lossy().into_owned());
+        name.unwrap_or_else(|| d.manifest().run_id.clone())
+    };
+    let mut labels: Vec<String> = Vec::new();
+    for (dir, name) in dirs.iter().zip(&names) {
+        let unique = names.iter().filter(|n| *n == name).count() == 1 && !name.is_empty();
+        let mut label = if unique { name.clone() } else { folder(dir) };
+        let wanted = label.clone();
+        let mut nth = 2;
+        while labels.contains(&label) {
+            label = format!("{wanted} ({nth})");
+            nth += 1;
+        }
+        labels.push(label);
+    }
+    labels
+}
+
+fn text(runs: &[AnalysedRun], html: Option<&Path>, colour: bool) -> String {
+    let mut text = match runs {
+        [one] => {
+            let mut text = console::console_text(&one.summary, colour);
+            if let Some(explanation) = &one.explanation {
+                text.push_str("\nWhy the tail is slow\n");
+                for line in sentences(explanation, Script::Plain) {
+                    text.push_str(&paragraph(&line));
+                }
+            }
+            text
+        }
+        several => {
+            let pairs: Vec<(String, &Summary)> = several
+                .iter()
+                .map(|r| (r.label.clone(), &r.summary))
+                .collect();
+            let verdicts = several
+                .iter()
+                .map(|r| (r.label.as_str(), &r.summary.verdict));
+            let mut text = console::several(verdicts, &overview(&pairs, Script::Plain), colour);
+            if let Some(table) = differences(several) {
+                text.push('\n');
+                text.push_str(&table.to_text());
+            }
+            text
+        }
+    };
+    if let Some(path) = html {
+        text.push_str(&format!("\nReport  {}\n", path.display()));
+    }
+    text
+}

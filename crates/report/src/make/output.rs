@@ -1,0 +1,191 @@
+//! Where renderings go, and whether what is there may be replaced.
+//!
+//! What it is: the answer before anything is written. What it is not: the writing. Reports that
+//! end a run or a series go into directories made for them and are not checked; `cli` checks
+//! those that a person names.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use taillight_core::{Error, Result};
+use taillight_rundir::names;
+
+use crate::render::TEXTS;
+
+/// How a page of ours is known: as it begins now, and what pages of former versions hold.
+const PAGE: &str = r#"<meta name="generator" content="Taillight">"#;
+const FORMER_PAGE: &str = r#"<span class="brand">Taillight storage benchmark</span>"#;
+
+/// A page has either mark after its styles at the latest.
+const HEAD_BYTES: u64 = 256 << 10;
+
+/// Directories with one of these hold a run, or runs that belong together.
+const OWNED: [&str; 5] = [
+    names::MANIFEST,
+    names::SEARCH,
+    names::REPEAT,
+    names::SLC_PAPER,
+    "ycsb.txt",
+];
+
+/// Where renderings go.
+pub struct OutputPlace {
+    pub dir: PathBuf,
+    /// Name of the page, when it is the only thing asked for.
+    pub page: Option<String>,
+}
+
+impl OutputPlace {
+    /// The place asked for, or the default for these runs.
+    pub fn of(runs: &[&Path], output: Option<&Path>) -> OutputPlace {
+        let here = |path: &Path| match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        match (output, runs) {
+            (Some(path), _) if path.extension().is_some_and(|e| e == "html") => OutputPlace {
+                dir: here(path),
+                page: path.file_name().map(|n| n.to_string_lossy().into_owned()),
+            },
+            (Some(path), _) => OutputPlace {
+                dir: path.to_owned(),
+                page: None,
+            },
+            (None, [one]) => OutputPlace {
+                dir: (*one).to_owned(),
+                page: None,
+            },
+            (None, _) => OutputPlace {
+                dir: PathBuf::from("taillight-report"),
+                page: None,
+            },
+        }
+    }
+}
+
+/// Whether a report over these runs may be written to `output` (None = the default of
+/// [`crate::ReportOptions::output`]): it is new or empty, the directory of the only run, or a report of
+/// Taillight. Reads only.
+///
+/// # Errors
+/// `Usage` when something else is there.
+pub fn check_output(runs: &[PathBuf], output: Option<&Path>) -> Result<()> {
+    let paths: Vec<&Path> = runs.iter().map(PathBuf::as_path).collect();
+    let place = OutputPlace::of(&paths, output);
+    if let [one] = paths.as_slice()
+        && same(one, &place.dir)
+        && place.page.as_deref().is_none_or(|p| p == names::REPORT)
+    {
+        return Ok(());
+    }
+    match &place.page {
+        Some(name) => page(&place.dir, name),
+        None => directory(&place.dir),
+    }
+}
+
+/// The page alone: a new file, or a page of ours that is no run's own.
+fn page(dir: &Path, name: &str) -> Result<()> {
+    let path = dir.join(name);
+    if name == names::REPORT && owned(dir).is_some() {
+        return Err(of_a_run(&path));
+    }
+    match is_new(&path) || is_page(&path) {
+        true => Ok(()),
+        false => Err(Error::usage("the output file exists already")
+            .with("path", path.display())
+            .hint("it is no report of Taillight: remove it, or give another name")),
+    }
+}
+
+/// The whole report: a new or empty directory, or one that holds a report of ours.
+fn directory(dir: &Path) -> Result<()> {
+    if is_new(dir) {
+        return Ok(());
+    }
+    if !dir.is_dir() {
+        return Err(Error::usage("the output file exists already")
+            .with("path", dir.display())
+            .hint("name a directory, or an .html file for the page alone"));
+    }
+    if fs::read_dir(dir).is_ok_and(|mut d| d.next().is_none()) {
+        return Ok(());
+    }
+    if owned(dir).is_some() {
+        return Err(of_a_run(dir));
+    }
+    let page = dir.join(names::REPORT);
+    let foreign = TEXTS.iter().map(|t| (dir.join(t.file), t.head));
+    let foreign = foreign.filter(|(path, head)| !is_new(path) && !begins(path, head));
+    let foreign = match is_page(&page) {
+        true => foreign.map(|(path, _)| path).next(),
+        false => Some(dir.to_owned()),
+    };
+    match foreign {
+        None => Ok(()),
+        Some(path) if path == dir => Err(Error::usage("the output directory is not empty")
+            .with("path", path.display())
+            .hint("name a new or empty directory with --output")),
+        Some(path) => Err(Error::usage("the output file exists already")
+            .with("path", path.display())
+            .hint("it is no report of Taillight: remove it, or name another directory")),
+    }
+}
+
+fn of_a_run(path: &Path) -> Error {
+    Error::usage("the output directory is not empty")
+        .with("path", path.display())
+        .hint("it holds another run or a series with its own report; name a new or empty directory with --output")
+}
+
+/// What marks the directory of a run or a series.
+fn owned(dir: &Path) -> Option<&'static str> {
+    OWNED.into_iter().find(|name| !is_new(&dir.join(name)))
+}
+
+fn same(a: &Path, b: &Path) -> bool {
+    match (fs::canonicalize(a), fs::canonicalize(b)) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// Nothing has this name, not even a link that leads nowhere.
+fn is_new(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+}
+
+fn is_page(path: &Path) -> bool {
+    head(path).is_some_and(|h| {
+        let text = String::from_utf8_lossy(&h);
+        text.contains(PAGE) || text.contains(FORMER_PAGE)
+    })
+}
+
+fn begins(path: &Path, with: &str) -> bool {
+    head(path).is_some_and(|h| h.starts_with(with.as_bytes()))
+}
+
+/// The first bytes of a regular file; a pipe of that name is not waited for.
+fn head(path: &Path) -> Option<Vec<u8>> {
+    if !path.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).ok()?;
+    file.take(HEAD_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_known_by_what_it_says() {
+        let template = include_str!("../render/html/report.html");
+        assert!(template.contains(PAGE));
+        assert!(template.contains(FORMER_PAGE));
+    }
+}

@@ -1,0 +1,332 @@
+//! From an [`Analysis`] to what the charts are drawn from.
+
+use taillight_core::plan::WorkloadPlan;
+use taillight_core::{LatencyKind, OpKind, Result};
+use taillight_stats::pct::SBK_21_LIST;
+use taillight_stats::{Dist, Slc, percentile_curve};
+
+use super::data::{
+    Bin, CurvePoint, HeatGrid, HostLine, LatencySeries, NinePoint, OpOutliers, RunCharts, SlcLine,
+    SlowPoint,
+};
+use super::tracks::tracks;
+use crate::analyse::host::HostTrack;
+use crate::analyse::latency::{self, Asked, Origin, per_s};
+use crate::analyse::{Analysis, IoGroup, Parts, Row, SlowestIos};
+use crate::format;
+
+/// Points of a curve on the scale of nines, and in per cent.
+const NINES_POINTS: usize = 900;
+const PERCENT_POINTS: u64 = 500;
+
+/// The chart data of one run, shown under `label`.
+///
+/// # Errors
+/// `Corrupt` when counts exceed 64 bits.
+pub fn run_charts(analysis: &Analysis, label: &str) -> Result<RunCharts> {
+    let names = Names::new(analysis);
+    let mut data = RunCharts {
+        label: label.to_owned(),
+        ceilings: analysis
+            .manifest
+            .plan
+            .qos
+            .ceilings
+            .iter()
+            .map(|c| c.ceiling.0)
+            .collect(),
+        ..RunCharts::default()
+    };
+    for group in &analysis.groups {
+        let name = names.of(group.workload, group.op);
+        series(&mut data.series, analysis, group, &name);
+        let (times_s, edges_ns, counts) = group.heat.picture();
+        data.heats.push(HeatGrid {
+            op: group.op,
+            name: name.clone(),
+            times_s,
+            edges_ns,
+            counts,
+        });
+        data.outliers.push(OpOutliers {
+            op: group.op,
+            name,
+            points: group
+                .outliers
+                .iter()
+                .map(|(ns, row)| slow(analysis, *ns, row))
+                .collect(),
+        });
+    }
+    data.host = analysis
+        .machine
+        .host
+        .iter()
+        .map(|t| host_line(t, analysis.start_ns))
+        .collect();
+    data.store = analysis
+        .store
+        .iter()
+        .map(|t| (t.series.clone(), t.seconds(analysis.start_ns)))
+        .collect();
+    data.tracks = tracks(&analysis.intervals, analysis.start_ns, |row| {
+        names.of(row.workload, row.op)
+    });
+    Ok(data)
+}
+
+/// Most points of one line of the machine.
+const HOST_POINTS: usize = 1_500;
+
+/// A metric as a line; where there are too many samples the highest of each stretch.
+fn host_line(track: &HostTrack, start_ns: i64) -> HostLine {
+    let stretch = track.points.len().div_ceil(HOST_POINTS).max(1);
+    let mut points = Vec::new();
+    let mut until = None;
+    for part in track.points.chunks(stretch) {
+        let highest = part.iter().max_by(|a, b| a.2.total_cmp(&b.2)).copied();
+        let Some(((start, end, value), first)) = highest.zip(part.first()) else {
+            continue;
+        };
+        let at = |ns: i64| ns.saturating_sub(start_ns) as f64 / 1e9;
+        // Samples without a value are a gap in the line, not a straight one across.
+        let gap = until.filter(|until| first.0 - until > (end - start) / 2);
+        points.extend(gap.map(|until| (at(until), None)));
+        points.push((at(start + (end - start) / 2), Some(value)));
+        until = part.last().map(|p| p.1);
+    }
+    HostLine {
+        metric: track.metric,
+        item: track.item.clone(),
+        points,
+    }
+}
+
+/// How series are named: by operation, and by workload when there are several.
+struct Names<'a> {
+    workloads: &'a [WorkloadPlan],
+}
+
+impl<'a> Names<'a> {
+    fn new(analysis: &'a Analysis) -> Self {
+        Names {
+            workloads: &analysis.manifest.plan.workloads,
+        }
+    }
+    fn of(&self, workload: u16, op: OpKind) -> String {
+        match self.workloads.get(usize::from(workload)) {
+            Some(plan) if self.workloads.len() > 1 => format!("{} {}", plan.name, op.name()),
+            _ => op.name().to_owned(),
+        }
+    }
+}
+
+fn series(all: &mut Vec<LatencySeries>, analysis: &Analysis, group: &IoGroup, name: &str) {
+    let Parts {
+        service,
+        response,
+        wait,
+        sync,
+        end_to_end,
+        queue,
+        after_issue,
+        first_byte,
+    } = &group.parts;
+    let whole = end_to_end.as_ref().is_some_and(|d| !d.is_empty());
+    let counts = match (whole, response) {
+        (true, _) => LatencyKind::EndToEnd,
+        (false, Some(_)) => LatencyKind::Response,
+        (false, None) => LatencyKind::Service,
+    };
+    let measures = [
+        (LatencyKind::Response, response.as_ref()),
+        (LatencyKind::Service, Some(service)),
+        (LatencyKind::Wait, wait.as_ref()),
+        (LatencyKind::BeforeIssue, queue.as_ref()),
+        (LatencyKind::AfterIssue, after_issue.as_ref()),
+        (LatencyKind::FirstByte, first_byte.as_ref()),
+        (LatencyKind::Sync, sync.as_ref()),
+        (LatencyKind::EndToEnd, end_to_end.as_ref()),
+    ];
+    for (measure, dist) in measures {
+        if let Some(dist) = dist.filter(|d| !d.is_empty()).map(AsRef::as_ref) {
+            let main = measure == counts;
+            // Kept by response or service time: no help for an end-to-end latency.
+            let slowest = Some(&group.slowest).filter(|_| main && !whole);
+            all.push(series_of(
+                analysis,
+                group.op,
+                name,
+                (measure, main),
+                (dist, slowest),
+            ));
+        }
+    }
+}
+
+fn series_of(
+    analysis: &Analysis,
+    op: OpKind,
+    name: &str,
+    (measure, main): (LatencyKind, bool),
+    (dist, slowest): (&Dist, Option<&SlowestIos>),
+) -> LatencySeries {
+    let seconds = analysis.duration_ns as f64 / 1e9;
+    let with_bins = main || matches!(measure, LatencyKind::Response | LatencyKind::Service);
+    let bins = if with_bins {
+        let all = latency::distribution(dist, seconds).bins.into_iter();
+        all.map(|b| Bin {
+            lo_ns: b.lo_ns,
+            hi_ns: b.hi_ns,
+            count: b.count,
+            per_s: b.per_s,
+        })
+        .collect()
+    } else {
+        Vec::new()
+    };
+    LatencySeries {
+        op,
+        name: name.to_owned(),
+        measure,
+        main,
+        count: dist.count(),
+        iops: per_s(dist.count() as f64, seconds),
+        mean_ns: dist.mean().unwrap_or(0.0),
+        max_ns: dist.max().unwrap_or(0),
+        bins,
+        curve: curve(dist),
+        resolved_share: -(0.05f64.ln() / dist.count().max(1) as f64).exp_m1(),
+        nines: nines(dist, slowest),
+        slc: slc_line(dist).filter(|_| main),
+    }
+}
+
+/// The percentiles of the SLC factors, and the factors.
+fn slc_line(dist: &Dist) -> Option<SlcLine> {
+    let mut values = [0; 21];
+    for (value, pct) in values.iter_mut().zip(&SBK_21_LIST) {
+        *value = dist.percentile(pct)?;
+    }
+    let Slc { slc1, slc2 } = Slc::from_values(&values);
+    Some(SlcLine { values, slc1, slc2 })
+}
+
+/// The resolved nines, as the tables show them.
+fn nines(dist: &Dist, slowest: Option<&SlowestIos>) -> Vec<NinePoint> {
+    let asked = Asked {
+        percentiles: Vec::new(),
+        nines: 9,
+    };
+    // Where the distribution came from does not matter for its ranks.
+    let all = latency::latency(dist, Origin::CAPTURE, &asked, slowest, None).nines;
+    all.into_iter()
+        .filter_map(|nine| {
+            let (lo_ns, hi_ns) = match &nine.episodes {
+                Some(events) => (events.lo_ns, events.hi_ns),
+                None => (nine.lo_ns, nine.hi_ns),
+            };
+            Some(NinePoint {
+                k: nine.k,
+                ns: nine.ns?,
+                lo_ns,
+                hi_ns,
+                one_event: nine.episodes.is_some(),
+            })
+        })
+        .collect()
+}
+
+/// At most some 1,400 points: even in per cent for the body, even in nines for the tail, every
+/// I/O where there are few, the slowest always.
+fn curve(dist: &Dist) -> Vec<CurvePoint> {
+    let n = dist.count();
+    let mut values: Vec<u64> = percentile_curve(dist, NINES_POINTS)
+        .into_iter()
+        .map(|p| p.value)
+        .collect();
+    let body = (0..PERCENT_POINTS).filter_map(|i| {
+        let rank = (u128::from(n) * u128::from(i) / u128::from(PERCENT_POINTS)) as u64 + 1;
+        dist.value_at_rank(rank.min(n))
+    });
+    values.extend(body);
+    values.sort_unstable();
+    values.dedup();
+    values
+        .into_iter()
+        .map(|ns| {
+            let faster = ns
+                .checked_sub(1)
+                .map_or(0, |below| dist.count_at_or_below(below));
+            CurvePoint {
+                ns,
+                share: (n - faster) as f64 / n as f64,
+            }
+        })
+        .collect()
+}
+
+fn slow(analysis: &Analysis, ns: u64, row: &Row) -> SlowPoint {
+    let mut what = format!("worker {}, {}", row.worker, format::bytes(row.size));
+    if let Some(offset) = row.offset {
+        what.push_str(&format!(" at offset {}", format::count(offset)));
+    }
+    if let Some(key) = row.key {
+        what.push_str(&format!(", key {}", format::count(key)));
+    }
+    if row.target > 0 {
+        what.push_str(&format!(", target {}", row.target));
+    }
+    SlowPoint {
+        at_s: row.submit.saturating_sub(analysis.start_ns) as f64 / 1e9,
+        ns,
+        what,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_samples_are_a_gap_in_the_line() {
+        let metric = taillight_rundir::host::metric("disk", "r_await").unwrap();
+        let track = HostTrack {
+            metric,
+            item: None,
+            points: vec![(0, 10, 1.0), (10, 20, 2.0), (40, 50, 3.0)],
+        };
+        let values: Vec<_> = host_line(&track, 0).points.iter().map(|p| p.1).collect();
+        assert_eq!(values, [Some(1.0), Some(2.0), None, Some(3.0)]);
+    }
+
+    #[test]
+    fn a_curve_keeps_its_ends_and_stays_small() {
+        let dist: Dist = (0..300_000u64).map(|i| i * i % 1_000_003 + 50).collect();
+        let points = curve(&dist);
+        assert!(points.len() <= 1_500, "{}", points.len());
+        assert_eq!(
+            points.first().map(|p| (p.ns, p.share)),
+            Some((dist.min().unwrap(), 1.0))
+        );
+        assert_eq!(points.last().map(|p| p.ns), dist.max());
+        assert!(
+            points
+                .windows(2)
+                .all(|w| w[0].ns < w[1].ns && w[0].share > w[1].share)
+        );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_point_of_a_curve_is_a_true_share(
+            values in proptest::collection::vec(0u64..100_000, 1..5_000)
+        ) {
+            let dist = Dist::from_values(values.clone());
+            for point in curve(&dist) {
+                let slower = values.iter().filter(|v| **v >= point.ns).count();
+                proptest::prop_assert_eq!(point.share, slower as f64 / values.len() as f64);
+            }
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! What charts are drawn from: per run, ready numbers, already thinned to what a screen can show.
+//!
+//! Filled by `build` from an analysis; drawn by `render::plots`. Nothing here knows plotly.
+
+use taillight_core::{LatencyKind, OpKind};
+use taillight_rundir::host::Metric;
+use taillight_rundir::search::SearchReport;
+
+/// The runs laid over each other.
+#[derive(Debug, Clone, Default)]
+pub struct ChartModel {
+    /// One entry per run directory, in the order given.
+    pub runs: Vec<RunCharts>,
+    /// Runs to be seen together, where the caller knows which; charts may use it.
+    pub groups: Vec<RunGroup>,
+    /// The search that the runs are probes of.
+    pub search: Option<SearchReport>,
+}
+
+/// Runs that one figure shows together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunGroup {
+    /// Heading of the figure.
+    pub title: String,
+    /// Their places among the runs.
+    pub runs: Vec<usize>,
+}
+
+/// One run.
+#[derive(Debug, Clone, Default)]
+pub struct RunCharts {
+    pub label: String,
+    /// Latency distributions per operation (and workload, when there are several).
+    pub series: Vec<LatencySeries>,
+    /// Interval values per operation (and workload).
+    pub tracks: Vec<OpTrack>,
+    /// HeatGrid maps per operation.
+    pub heats: Vec<HeatGrid>,
+    /// OpOutliers I/Os per operation.
+    pub outliers: Vec<OpOutliers>,
+    /// What the machine did.
+    pub host: Vec<HostLine>,
+    /// The target's own statistics: name, and (seconds since the start, value) of each sample.
+    pub store: Vec<(String, Vec<(f64, f64)>)>,
+    /// Response-time ceilings asked for, ns.
+    pub ceilings: Vec<u64>,
+}
+
+/// One metric of the machine over time.
+#[derive(Debug, Clone)]
+pub struct HostLine {
+    pub metric: &'static Metric,
+    pub item: Option<String>,
+    /// Middle of the window, seconds since the start of the measure phase; the value, none where
+    /// samples are missing.
+    pub points: Vec<(f64, Option<f64>)>,
+}
+
+/// One latency distribution.
+#[derive(Debug, Clone)]
+pub struct LatencySeries {
+    pub op: OpKind,
+    /// `read`, or `workload read` when there are several workloads.
+    pub name: String,
+    pub measure: LatencyKind,
+    /// Whether it is the run's main measure: end to end where there is one, response when
+    /// rate-limited, else service.
+    pub main: bool,
+    pub count: u64,
+    /// Successful I/Os per second.
+    pub iops: f64,
+    /// Mean, ns.
+    pub mean_ns: f64,
+    /// Largest, ns.
+    pub max_ns: u64,
+    /// 50 bins per decade, ascending, only those that hold an I/O.
+    pub bins: Vec<Bin>,
+    /// The percentile curve, thinned, ascending.
+    pub curve: Vec<CurvePoint>,
+    /// Share of slowest I/Os below which the curve is not resolved.
+    pub resolved_share: f64,
+    pub nines: Vec<NinePoint>,
+    /// What the SLC factors are made of; the main measure only.
+    pub slc: Option<SlcLine>,
+}
+
+/// The listed percentiles of the SLC factors.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SlcLine {
+    /// Latencies at the 21 percentiles, ns.
+    pub values: [u64; 21],
+    /// SLC1; none when undefined.
+    pub slc1: Option<f64>,
+    /// SLC2; none when undefined.
+    pub slc2: Option<f64>,
+}
+
+/// One bin: `lo <= latency < hi`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bin {
+    /// Lower edge, ns.
+    pub lo_ns: u64,
+    /// Upper edge, ns.
+    pub hi_ns: u64,
+    pub count: u64,
+    /// I/Os per second.
+    pub per_s: f64,
+}
+
+/// A step of the percentile curve.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CurvePoint {
+    /// Latency, ns.
+    pub ns: u64,
+    /// Share of I/Os that took this long or longer, in (0, 1].
+    pub share: f64,
+}
+
+/// A resolved nine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NinePoint {
+    pub k: u32,
+    /// Its value, ns.
+    pub ns: u64,
+    /// Lower end of the 95 % interval, ns, where it exists.
+    pub lo_ns: Option<u64>,
+    /// Upper end of the 95 % interval, ns, where it exists.
+    pub hi_ns: Option<u64>,
+    /// Whether one event holds most of the slower I/Os; then the interval counts events.
+    pub one_event: bool,
+}
+
+/// Values over time of one operation.
+#[derive(Debug, Clone)]
+pub struct OpTrack {
+    pub op: OpKind,
+    /// As in [`LatencySeries::name`].
+    pub name: String,
+    /// Intervals in order of time.
+    pub points: Vec<TrackPoint>,
+}
+
+/// One interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TrackPoint {
+    /// Middle of the interval, seconds since the start of the measure phase.
+    pub at_s: f64,
+    /// Successful operations per second.
+    pub iops: f64,
+    /// Bytes per second.
+    pub bytes_per_s: f64,
+    /// Median, ns; none without I/Os.
+    pub p50_ns: Option<u64>,
+    /// 99 %, ns.
+    pub p99_ns: Option<u64>,
+    /// 99.9 %, ns.
+    pub p999_ns: Option<u64>,
+    /// 99 % of the response time, ns; with a schedule only.
+    pub response_p99_ns: Option<u64>,
+    /// Largest, ns.
+    pub max_ns: Option<u64>,
+}
+
+/// I/Os counted on a grid of time and log latency.
+#[derive(Debug, Clone)]
+pub struct HeatGrid {
+    pub op: OpKind,
+    /// As in [`LatencySeries::name`].
+    pub name: String,
+    /// Edges of the columns, seconds since the start; one more than columns.
+    pub times_s: Vec<f64>,
+    /// Edges of the rows, ns, ascending; one more than rows.
+    pub edges_ns: Vec<f64>,
+    /// Counts, row by row from the fastest.
+    pub counts: Vec<Vec<u64>>,
+}
+
+/// The slowest I/Os of one operation.
+#[derive(Debug, Clone)]
+pub struct OpOutliers {
+    pub op: OpKind,
+    /// As in [`LatencySeries::name`].
+    pub name: String,
+    pub points: Vec<SlowPoint>,
+}
+
+/// One slow I/O.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SlowPoint {
+    /// Submit, seconds since the start of the measure phase.
+    pub at_s: f64,
+    /// Latency, ns.
+    pub ns: u64,
+    /// Worker, offset and size, for the hover text.
+    pub what: String,
+}
+
+impl ChartModel {
+    /// The end of the time axis: the latest interval, heat map or outlier, seconds.
+    pub fn end_s(&self) -> f64 {
+        let runs = || self.runs.iter();
+        let tracks = runs()
+            .flat_map(|r| &r.tracks)
+            .filter_map(|t| t.points.last());
+        let heats = runs()
+            .flat_map(|r| &r.heats)
+            .filter_map(|h| h.times_s.last().copied());
+        let slow = runs()
+            .flat_map(|r| &r.outliers)
+            .flat_map(|o| &o.points)
+            .map(|p| p.at_s);
+        tracks
+            .map(|p| p.at_s)
+            .chain(heats)
+            .chain(slow)
+            .fold(0.0, f64::max)
+    }
+}
+
+impl RunCharts {
+    /// Moves everything on a time axis by `seconds`.
+    pub fn shift(&mut self, seconds: f64) {
+        let tracks = self.tracks.iter_mut().flat_map(|t| &mut t.points);
+        tracks.for_each(|p| p.at_s += seconds);
+        let heats = self.heats.iter_mut().flat_map(|h| &mut h.times_s);
+        heats.for_each(|t| *t += seconds);
+        let slow = self.outliers.iter_mut().flat_map(|o| &mut o.points);
+        slow.for_each(|p| p.at_s += seconds);
+        let host = self.host.iter_mut().flat_map(|h| &mut h.points);
+        host.for_each(|p| p.0 += seconds);
+        let store = self.store.iter_mut().flat_map(|(_, points)| points);
+        store.for_each(|p| p.0 += seconds);
+    }
+    /// The names of its series in order, each once.
+    pub fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for series in &self.series {
+            if !names.contains(&series.name.as_str()) {
+                names.push(&series.name);
+            }
+        }
+        names
+    }
+    /// The operations of its series, each once.
+    pub fn ops(&self) -> Vec<OpKind> {
+        let mut ops: Vec<OpKind> = self.series.iter().map(|s| s.op).collect();
+        ops.sort_unstable();
+        ops.dedup();
+        ops
+    }
+}

@@ -1,0 +1,324 @@
+//! An explanation in plain words, for the console, Markdown and the page.
+
+use crate::attribution::{CANNOT_SEE, Explanation, Layer};
+use crate::format::{self, Script};
+use taillight_core::OpKind;
+use taillight_core::plan::TraceMode;
+use taillight_rundir::names;
+use taillight_rundir::trace_info::Rung;
+
+/// The answer in one to a few sentences.
+pub fn sentences(it: &Explanation, script: Script) -> Vec<String> {
+    let mut said = Vec::new();
+    if it.info.rung == Rung::None {
+        let why = it.info.why.as_deref().unwrap_or("no reason given");
+        said.push(format!("The layers below were not seen: {why}."));
+        return said;
+    }
+    if it.outliers == 0 {
+        said.push(format!("There is no outlier ({}).", threshold(it, script)));
+        said.extend(limits(it));
+        return said;
+    }
+    let share = |n: u64| format::percent(n as f64 / it.outliers as f64);
+    let mut parts = Vec::new();
+    for layer in it
+        .layers
+        .iter()
+        .filter(|l| l.layer != Layer::Unknown)
+        .take(4)
+    {
+        parts.push(format!(
+            "{} ({}) {}",
+            format::count(layer.outliers),
+            share(layer.outliers),
+            layer.layer.did()
+        ));
+    }
+    let unknown = it.layers.iter().find(|l| l.layer == Layer::Unknown);
+    let blocked = it.blocked.outliers;
+    if blocked > 0 {
+        parts.push(format!(
+            "{} ({}) {} blocked in the kernel for {} of the time: {CANNOT_SEE}",
+            format::count(blocked),
+            share(blocked),
+            if blocked == 1 { "was" } else { "were" },
+            format::percent(it.blocked.blocked_ns as f64 / it.blocked.time_ns.max(1) as f64),
+        ));
+    }
+    let named = it.layers.iter().filter(|l| l.layer != Layer::Unknown);
+    let more: u64 = named.skip(4).map(|l| l.outliers).sum();
+    if more > 0 {
+        parts.push(format!(
+            "{} ({}) elsewhere",
+            format::count(more),
+            share(more)
+        ));
+    }
+    let unknown = unknown.map_or("none is unexplained".to_owned(), |l| match blocked {
+        0 => format!("{} unknown", share(l.outliers)),
+        _ => format!("with these, {} unknown", share(l.outliers)),
+    });
+    parts.push(unknown);
+    said.push(format!(
+        "Of {} ({}), {}.",
+        format::counted(it.outliers, "outlier"),
+        threshold(it, script),
+        parts.join("; ")
+    ));
+    said.push(format!(
+        "They make {}.",
+        format::counted(it.episodes.len() as u64, "episode"),
+    ));
+    said.extend(limits(it));
+    said
+}
+
+/// "1 outlier was", "2 outliers were".
+fn were(n: u64, what: &str) -> String {
+    let verb = if n == 1 { "was" } else { "were" };
+    format!("{} {verb}", format::counted(n, what))
+}
+
+/// What an outlier is here.
+fn threshold(it: &Explanation, script: Script) -> String {
+    let time = |ns: &u64| format::duration_ns(*ns, script);
+    if it.given {
+        let ns = it.thresholds.values().next().copied().unwrap_or(0);
+        return format!("above {}", time(&ns));
+    }
+    let slowest = |p: &String| {
+        let rest = p.parse::<f64>().map_or(0.0, |p| 100.0 - p);
+        // Without what binary fractions leave of 100 - 99.9.
+        format!("the slowest {} %", (rest * 1e6).round() / 1e6)
+    };
+    let mut levels: Vec<&String> = it.percentiles.values().collect();
+    levels.dedup();
+    let one = |(op, ns): (&OpKind, &u64)| {
+        let of = it.percentiles.get(op).filter(|_| levels.len() > 1);
+        let of = of.map_or(String::new(), |p| format!(", {}", slowest(p)));
+        format!("{}s above {}{of}", op.name(), time(ns))
+    };
+    let list: Vec<String> = it.thresholds.iter().map(one).collect();
+    match levels.as_slice() {
+        [] => "no I/Os".to_owned(),
+        [p] => format!("{}: {}", list.join(", "), slowest(p)),
+        _ => list.join("; "),
+    }
+}
+
+/// Which I/Os have a trace at all.
+fn traced(it: &Explanation) -> String {
+    let traced = format::count(it.coverage.traced);
+    let all = it.info.operations;
+    if it.info.mode != TraceMode::Outliers || all <= it.coverage.traced {
+        return format!("Of {traced} traced I/Os");
+    }
+    let which = match it.given {
+        true => "those above the threshold",
+        false => "the first of each kind, then the slow ones",
+    };
+    let all = format::count(all);
+    format!("Of {traced} traced I/Os ({which}, of {all} with those of the warm-up)")
+}
+
+/// What limits the answer.
+fn limits(it: &Explanation) -> Vec<String> {
+    let mut said = Vec::new();
+    let c = &it.coverage;
+    let percent = |n: u64, of: u64| format::percent(n as f64 / of.max(1) as f64);
+    let block = c.matched + c.unsplit;
+    said.extend(rung(it));
+    said.extend(stopped(it));
+    if it.info.rung == Rung::Procfs {
+        said.extend(counters(it));
+        return said;
+    }
+    if it.info.rung == Rung::Perf {
+        said.push(format!(
+            "{} set beside what their threads did.",
+            were(c.traced, "I/O")
+        ));
+    } else if block > 0 {
+        said.push(format!(
+            "{}, {} {}; {} of these were seen from end to end.",
+            traced(it),
+            format::count(block),
+            match c.unclear {
+                0 => "reached a device".to_owned(),
+                n => format!("reached a device ({} perhaps not)", format::count(n)),
+            },
+            percent(c.matched, block)
+        ));
+    } else if c.traced > 0 {
+        said.push(format!("{}, none had block I/O of its own.", traced(it)));
+    }
+    if it.gone {
+        said.push(format!(
+            "The trace is gone: {} of this run is not in the run directory; copy it back from where the \
+             run was made.",
+            names::LAYERS
+        ));
+    }
+    if it.lacking > 0 {
+        said.push(format!(
+            "{} not traced, and counted as unknown.",
+            were(it.lacking, "outlier")
+        ));
+    }
+    let lost = it.info.events_lost + it.info.ios_lost;
+    if lost > 0 {
+        said.push(format!(
+            "{} lost: what was not seen counts as unknown.",
+            were(lost, "trace event")
+        ));
+    }
+    if it.info.rung == Rung::Imported {
+        let from = it.info.why.as_deref().unwrap_or("another tool");
+        said.push(format!(
+            "The trace is not Taillight's own ({from}): threads were not watched, so what happened \
+             before the block layer and after the completion is unknown."
+        ));
+        return said;
+    }
+    for program in it.info.programs.iter().filter(|p| p.missing.is_some()) {
+        said.push(format!(
+            "Not seen: {} ({}).",
+            program.sees, program.trace_point
+        ));
+    }
+    said.extend(hidden(it));
+    said
+}
+
+/// What cannot be told without the kernel's addresses.
+fn hidden(it: &Explanation) -> Option<String> {
+    let hidden = it.info.rung == Rung::TracePoints && !it.info.symbols;
+    hidden.then(|| {
+        "Kernel function names were hidden (they take CAP_SYSLOG): reasons for sleeping are unknown, and \
+         of workers with several I/Os in flight, which of them a part on the disk was of."
+            .to_owned()
+    })
+}
+
+/// Which rung, and why not a better one.
+fn rung(it: &Explanation) -> Option<String> {
+    let rung = it.info.rung;
+    if rung == Rung::Imported {
+        return None;
+    }
+    let why = it.info.why.as_ref();
+    let why = why.map_or(String::new(), |w| format!(" Not more: {w}."));
+    Some(format!(
+        "Traced on rung {} ({}).{why}",
+        rung.name(),
+        rung.sees()
+    ))
+}
+
+/// From when on nothing was seen.
+fn stopped(it: &Explanation) -> Option<String> {
+    let stopped = it.info.stopped.as_ref()?;
+    let at = match it.begun_ns {
+        Some(begun) => format!("From {:.3} s on", (stopped.at_ns - begun) as f64 / 1e9),
+        None => "Before the end".to_owned(),
+    };
+    Some(format!(
+        "{at} tracing was stopped by something else ({}): what happened then is unknown.",
+        stopped.what
+    ))
+}
+
+/// What the counters of procfs say.
+fn counters(it: &Explanation) -> Vec<String> {
+    let Some(sums) = &it.counters else {
+        return vec!["There are no counters: the workers ended before the first sample.".into()];
+    };
+    let part = |s: &crate::attribution::Shares, ns: u64| format::percent(s.of(ns));
+    let mut said = vec![format!(
+        "No single I/O can be explained on this rung. Over the run the workers ran {} of the time, \
+         waited for a CPU {}, and were away the rest (blocked, asleep or waiting for I/O).",
+        part(&sums.all, sums.all.on_cpu_ns),
+        part(&sums.all, sums.all.waited_ns)
+    )];
+    if sums.slow_intervals > 0 {
+        let at = format::moment(sums.worst_at_ns - it.begun_ns.unwrap_or(sums.worst_at_ns));
+        said.push(format!(
+            "In the {} intervals with outliers they waited for a CPU {} of the time, in the worst \
+             one, at {at}, {}.",
+            format::count(sums.slow_intervals),
+            part(&sums.slow, sums.slow.waited_ns),
+            format::percent(sums.worst)
+        ));
+    }
+    if let Some(ns) = sums.all.blkio_ns {
+        let share = part(&sums.all, ns);
+        said.push(format!("They waited for block I/O {share} of the time."));
+    }
+    for counter in it.info.programs.iter().filter(|p| p.missing.is_some()) {
+        let why = counter.missing.as_deref().unwrap_or_default();
+        said.push(format!(
+            "Not counted: {} ({}: {why}).",
+            counter.sees, counter.trace_point
+        ));
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn explained(levels: &[(OpKind, &str)]) -> Explanation {
+        Explanation {
+            info: serde_json::from_str(r#"{"mode":"outliers","rung":"bpf"}"#).unwrap(),
+            thresholds: levels.iter().map(|(op, _)| (*op, 2_000_000)).collect(),
+            percentiles: levels
+                .iter()
+                .map(|(op, p)| (*op, (*p).to_owned()))
+                .collect(),
+            given: false,
+            outliers: 1,
+            lacking: 1,
+            layers: Vec::new(),
+            episodes: Vec::new(),
+            levels: Vec::new(),
+            coverage: crate::attribution::Coverage::default(),
+            gone: false,
+            ios: Vec::new(),
+            blocked: crate::attribution::Blocked::default(),
+            counters: None,
+            begun_ns: None,
+        }
+    }
+
+    #[test]
+    fn the_percentile_that_was_used_is_named() {
+        let text = |levels: &[_]| threshold(&explained(levels), Script::Plain);
+        let read = "reads above 2.00 ms";
+        assert_eq!(
+            text(&[(OpKind::Read, "99.9")]),
+            format!("{read}: the slowest 0.1 %")
+        );
+        let both = [(OpKind::Read, "99"), (OpKind::Write, "99")];
+        let words = format!("{read}, writes above 2.00 ms: the slowest 1 %");
+        assert_eq!(text(&both), words);
+        let both = [(OpKind::Read, "99.9"), (OpKind::Write, "99")];
+        let words = format!("{read}, the slowest 0.1 %; writes above 2.00 ms, the slowest 1 %");
+        assert_eq!(text(&both), words);
+        let none = Explanation {
+            thresholds: BTreeMap::new(),
+            ..explained(&[])
+        };
+        assert_eq!(threshold(&none, Script::Plain), "no I/Os");
+    }
+
+    #[test]
+    fn one_is_one() {
+        let said = sentences(&explained(&[(OpKind::Read, "99.9")]), Script::Plain).join(" ");
+        assert!(said.starts_with("Of 1 outlier ("), "{said}");
+        assert!(said.contains("1 outlier was not traced"), "{said}");
+    }
+}

@@ -1,0 +1,17 @@
+//! One run with all that was found out about it.
+
+use taillight_rundir::Summary;
+
+use crate::analyse::Analysis;
+use crate::attribution::Explanation;
+
+/// One run with everything renderers may use.
+pub struct AnalysedRun {
+    /// Name shown, unique among the runs of a report.
+    pub label: String,
+    pub analysis: Analysis,
+    /// What is said about it.
+    pub summary: Summary,
+    /// Why its tail is slow; absent when it was not traced.
+    pub explanation: Option<Explanation>,
+}

@@ -1,0 +1,277 @@
+//! `report.html`: one file, works offline, light and dark, on screen and on paper.
+//!
+//! What it is: the model and the figures put into a template. Everything that comes from a run
+//! directory is escaped: by the template engine in text, by `script_json` inside scripts. A
+//! content security policy forbids the page to load anything from anywhere.
+
+mod details;
+mod explained;
+mod timelines;
+
+use minijinja::value::Serde;
+use minijinja::{Environment, context};
+use plotly::Plot;
+use serde::Serialize;
+use serde_json::{Value, json};
+use taillight_core::{Error, Result};
+use taillight_rundir::Summary;
+
+use super::palette;
+use super::plots::{CHARTS, Figure, Switch};
+use crate::format::{Script, written};
+use crate::model::charts::{ChartModel, RunCharts, run_charts};
+use crate::model::{
+    AnalysedRun, Model, ReportContext, ReportSummary, about, differences, overview,
+};
+use crate::table::Table;
+
+const TEMPLATE: &str = include_str!("report.html");
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("app.js");
+
+/// The page of one or several runs.
+///
+/// # Errors
+/// `Internal` when the template does not fit its data.
+pub fn page(runs: &[AnalysedRun], context: &ReportContext) -> Result<String> {
+    page_in(runs, context, &bundle())
+}
+
+/// The page with another script in the place of the plotting library, for tests.
+///
+/// # Errors
+/// As [`page`].
+pub fn page_with(runs: &[AnalysedRun], bundle: &str) -> Result<String> {
+    page_in(runs, &ReportContext::default(), bundle)
+}
+
+fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Result<String> {
+    let overlay = ChartModel {
+        runs: all_charts(runs, context.one_clock)?,
+        groups: context
+            .summary
+            .iter()
+            .flat_map(|b| b.groups.clone())
+            .collect(),
+        search: context.search.clone(),
+    };
+    let bug = |e: minijinja::Error| Error::internal("the report's template does not fit").source(e);
+    let mut environment = Environment::new();
+    environment
+        .add_template("report.html", TEMPLATE)
+        .map_err(bug)?;
+    let template = environment.get_template("report.html").map_err(bug)?;
+    let page = template
+        .render(context! {
+            title => context.title.clone().unwrap_or_else(|| title(runs)),
+            lead => written(&context.text, Script::Fine),
+            frame_tables => Serde(frame_tables(context)),
+            version => env!("CARGO_PKG_VERSION"),
+            several => runs.len() > 1,
+            runs => Serde(run_views(runs)),
+            overview => Serde(overview_table(runs)),
+            differs => Serde(differences(runs).filter(|_| context.summary.is_none() && context.search.is_none())),
+            charts => Serde(chart_views(&overlay, context.summary.as_ref())?),
+            links => Serde(links(runs, context)),
+            brief => context.summary.is_some(),
+            style => STYLE,
+            script => SCRIPT,
+        })
+        .map_err(bug)?;
+    // The library is large and holds no markup: it is put in last, outside the template engine.
+    Ok(page.replacen("/*plotly*/", bundle, 1))
+}
+
+/// The chart data of every run. On one clock all times count from the start of the first run.
+fn all_charts(runs: &[AnalysedRun], one_clock: bool) -> Result<Vec<RunCharts>> {
+    let first = runs.iter().map(|r| r.analysis.start_ns).min().unwrap_or(0);
+    let one = |run: &AnalysedRun| {
+        let mut data = run_charts(&run.analysis, &run.label)?;
+        if one_clock {
+            data.shift(run.analysis.start_ns.saturating_sub(first) as f64 / 1e9);
+        }
+        Ok(data)
+    };
+    runs.iter().map(one).collect()
+}
+
+/// The plotting library without the typesetting library that comes along with it.
+fn bundle() -> String {
+    let sources = Plot::offline_js_sources();
+    let start = sources.find('>').map_or(0, |i| i + 1);
+    let end = sources.find("</script>").unwrap_or(sources.len());
+    sources.get(start..end).unwrap_or_default().to_owned()
+}
+
+fn title(runs: &[AnalysedRun]) -> String {
+    match runs {
+        [one] => one.label.clone(),
+        several => format!("{} runs", several.len()),
+    }
+}
+
+#[derive(Serialize)]
+struct RunView {
+    label: String,
+    colour: &'static str,
+    /// What was driven how, in one line.
+    about: String,
+    model: Model,
+    explained: Option<explained::Explained>,
+    details: details::Details,
+}
+
+fn run_views(runs: &[AnalysedRun]) -> Vec<RunView> {
+    let view = |(i, run): (usize, &AnalysedRun)| RunView {
+        label: run.label.clone(),
+        colour: palette::of_run(i),
+        about: about::about(&run.analysis.manifest),
+        model: Model::new(&run.summary, Script::Fine),
+        explained: run
+            .explanation
+            .as_ref()
+            .map(|e| explained::explained(e, run.analysis.start_ns)),
+        details: details::details(run),
+    };
+    runs.iter().enumerate().map(view).collect()
+}
+
+/// Tables over the runs are made for the console as well, in its letters.
+fn frame_tables(context: &ReportContext) -> Vec<Table> {
+    let mut tables = context.tables.clone();
+    for table in &mut tables {
+        // Figures only: a name, in front or elsewhere, may have any letters.
+        for cell in table.rows.iter_mut().flat_map(|row| row.iter_mut().skip(1)) {
+            if cell.text.starts_with(|c: char| c.is_ascii_digit()) {
+                cell.text = written(&cell.text, Script::Fine);
+            }
+        }
+        table.note = table
+            .note
+            .as_deref()
+            .map(|note| written(note, Script::Fine));
+    }
+    tables
+}
+
+fn overview_table(runs: &[AnalysedRun]) -> Option<Table> {
+    let pairs: Vec<(String, &Summary)> =
+        runs.iter().map(|r| (r.label.clone(), &r.summary)).collect();
+    (runs.len() > 1).then(|| overview(&pairs, Script::Fine))
+}
+
+#[derive(Serialize)]
+struct ChartView {
+    id: &'static str,
+    title: &'static str,
+    read: &'static str,
+    figures: Vec<FigureView>,
+}
+
+#[derive(Serialize)]
+struct FigureView {
+    id: String,
+    title: Option<String>,
+    height: usize,
+    half: bool,
+    switches: Vec<Switch>,
+    json: String,
+}
+
+/// Names of the runs with where their own reports are, from this page.
+fn links(runs: &[AnalysedRun], context: &ReportContext) -> Vec<(String, String)> {
+    let links = context.summary.iter().flat_map(|b| b.links.iter().cloned());
+    runs.iter().map(|r| r.label.clone()).zip(links).collect()
+}
+
+fn chart_views(overlay: &ChartModel, brief: Option<&ReportSummary>) -> Result<Vec<ChartView>> {
+    let mut views = Vec::new();
+    let wanted = |id| brief.is_none_or(|b| b.charts.contains(&id));
+    for chart in CHARTS.iter().filter(|c| wanted(c.id)) {
+        let figures: Vec<FigureView> = (chart.draw)(overlay)
+            .into_iter()
+            .map(figure_view)
+            .collect::<Result<_>>()?;
+        if !figures.is_empty() {
+            views.push(ChartView {
+                id: chart.id,
+                title: chart.title,
+                read: chart.read,
+                figures,
+            });
+        }
+    }
+    Ok(views)
+}
+
+fn figure_view(figure: Figure) -> Result<FigureView> {
+    let mut value = serde_json::to_value(&figure.plot)
+        .map_err(|e| Error::internal("a figure cannot be written as JSON").source(e))?;
+    if let Value::Object(map) = &mut value {
+        map.insert("axes".to_owned(), json!(figure.axes));
+        map.insert("switches".to_owned(), json!(figure.switches));
+    }
+    Ok(FigureView {
+        id: figure.id,
+        title: figure.title,
+        height: figure.height,
+        half: figure.half,
+        switches: figure.switches,
+        json: script_json(&value),
+    })
+}
+
+/// JSON that cannot end the script element it stands in.
+fn script_json(value: &Value) -> String {
+    value
+        .to_string()
+        .replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
+        .replace('\u{2028}', "\\u2028")
+        .replace('\u{2029}', "\\u2029")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Cell;
+
+    #[test]
+    fn the_bundle_is_the_library_alone() {
+        let js = bundle();
+        assert!(js.contains("plotly.js v"));
+        assert!(!js.contains("MathJax-script"), "no typesetting library");
+        assert!(js.len() < 5_000_000 && js.len() > 1_000_000, "{}", js.len());
+        assert!(!js.contains("</script"));
+    }
+
+    #[test]
+    fn figures_of_the_frame_get_their_micro_sign_and_names_stay() {
+        let row = ["run 1 us", "12.0 us to 1.70 us", "host 9 us", "-"];
+        let table = Table {
+            id: "t",
+            title: String::new(),
+            note: None,
+            columns: Vec::new(),
+            rows: vec![row.map(Cell::new).to_vec()],
+            detail: false,
+            words: false,
+        };
+        let context = ReportContext {
+            tables: vec![table],
+            ..ReportContext::default()
+        };
+        let made = frame_tables(&context);
+        let texts: Vec<&str> = made[0].rows[0].iter().map(|c| c.text.as_str()).collect();
+        assert_eq!(texts, ["run 1 us", "12.0 µs to 1.70 µs", "host 9 us", "-"]);
+    }
+
+    #[test]
+    fn json_cannot_leave_its_script() {
+        let text = script_json(&json!({ "a": "</script><script>alert(1)//" }));
+        assert!(!text.contains('<'));
+        let back: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(back["a"], "</script><script>alert(1)//");
+    }
+}

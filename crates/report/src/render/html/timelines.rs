@@ -1,0 +1,165 @@
+//! Pictures of an explanation as SVG: one time line per episode, and the percentiles as stacks.
+//!
+//! All text that comes from a run is escaped here; the page puts these in as they are.
+
+use std::fmt::Write;
+
+use crate::attribution::{EpisodeView, Explanation, Phase, PhaseLevel};
+use crate::format::{self, Script};
+
+const WIDTH: f64 = 900.0;
+const LABELS: f64 = 190.0;
+const ROW: f64 = 16.0;
+const HEAD: f64 = 22.0;
+
+/// Colour of a phase: hues by layer, grey for what was not seen.
+pub fn colour(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Submit => "#7f9fd4",
+        Phase::FileSystem => "#8f6bb8",
+        Phase::PageCache => "#c27ba0",
+        Phase::Throttle => "#b5473c",
+        Phase::Tags => "#d98f3d",
+        Phase::Queue => "#e3b65a",
+        Phase::Device => "#3d8c5f",
+        Phase::LowerQueue => "#c9b458",
+        Phase::LowerDevice => "#7bbd8f",
+        Phase::Completion => "#4aa3b5",
+        Phase::Cpu => "#d46a9a",
+        Phase::Stopped => "#444444",
+        Phase::Application => "#5566aa",
+        Phase::IoWorker => "#9a7b4f",
+        Phase::Server => "#2f6f8f",
+        Phase::Blocked => "#8a8a8a",
+        Phase::Store => "#a3662c",
+        Phase::Unobserved => "#b0b0b0",
+    }
+}
+
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '"' => out.push_str("&quot;"),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn open(height: f64, title: &str) -> String {
+    format!(
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{0}\" \
+         style=\"width:100%;font:11px sans-serif\"><title>{0}</title>",
+        escape(title)
+    )
+}
+
+fn bar(out: &mut String, x: f64, y: f64, width: f64, phase: Phase, ns: u64) {
+    let _ = write!(
+        out,
+        "<rect x=\"{x:.2}\" y=\"{y:.1}\" width=\"{:.2}\" height=\"{:.0}\" fill=\"{}\">\
+         <title>{} {}</title></rect>",
+        width.max(0.3),
+        ROW - 3.0,
+        colour(phase),
+        phase.words(),
+        format::duration_ns(ns, Script::Fine)
+    );
+}
+
+fn label(out: &mut String, x: f64, y: f64, anchor: &str, text: &str) {
+    let _ = write!(
+        out,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"currentColor\">{}</text>",
+        escape(text)
+    );
+}
+
+/// The slow I/Os of an episode, each a line of its phases on a common time axis.
+pub fn episode(e: &EpisodeView) -> Option<String> {
+    if e.picture.is_empty() {
+        return None;
+    }
+    let height = HEAD + ROW * e.picture.len() as f64 + 4.0;
+    let span = (e.end_ns - e.start_ns).max(1) as f64;
+    let x = |ns: i64| LABELS + (ns - e.start_ns) as f64 / span * (WIDTH - LABELS - 8.0);
+    let mut out = open(height, "slow I/Os of one episode by phase");
+    for i in 0..=4 {
+        let at = e.start_ns + (span * f64::from(i) / 4.0) as i64;
+        let anchor = if i == 4 { "end" } else { "middle" };
+        let text = format::duration_ns((at - e.start_ns) as u64, Script::Fine);
+        label(&mut out, x(at), 12.0, anchor, &text);
+        let _ = write!(
+            out,
+            "<line x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"16\" y2=\"{height}\" stroke=\"currentColor\" \
+             stroke-opacity=\".15\"/>",
+            x(at)
+        );
+    }
+    for (i, row) in e.picture.iter().enumerate() {
+        let y = HEAD + ROW * i as f64;
+        label(&mut out, LABELS - 6.0, y + 10.0, "end", &row.label);
+        for p in &row.pieces {
+            let ns = (p.to - p.from).max(0) as u64;
+            bar(&mut out, x(p.from), y, x(p.to) - x(p.from), p.phase, ns);
+        }
+    }
+    out.push_str("</svg>");
+    Some(out)
+}
+
+/// Phases at some percentiles, each stack to its own full width.
+pub fn stacks(it: &Explanation) -> Option<String> {
+    if it.levels.is_empty() {
+        return None;
+    }
+    let height = ROW * it.levels.len() as f64 + 4.0;
+    let mut out = open(height, "latency by phase at some percentiles");
+    for (i, level) in it.levels.iter().enumerate() {
+        stack(&mut out, level, ROW * i as f64);
+    }
+    out.push_str("</svg>");
+    Some(out)
+}
+
+fn stack(out: &mut String, level: &PhaseLevel, y: f64) {
+    let time = format::duration_ns(level.ns, Script::Fine);
+    let text = format!("{} {} %: {time}", level.op.name(), level.p);
+    label(out, LABELS - 6.0, y + 10.0, "end", &text);
+    let total = level.phases.sum().max(1) as f64;
+    let mut at = LABELS;
+    for phase in Phase::ALL {
+        let ns = level.phases.get(phase);
+        let width = ns as f64 / total * (WIDTH - LABELS - 8.0);
+        if ns > 0 {
+            bar(out, at, y, width, phase, ns);
+        }
+        at += width;
+    }
+}
+
+/// The phases that occur, with their colours.
+pub fn legend(it: &Explanation) -> Vec<(&'static str, &'static str)> {
+    let used = |phase: &Phase| {
+        let mut rows = it.episodes.iter().flat_map(|e| e.picture.iter());
+        rows.any(|r| r.pieces.iter().any(|p| p.phase == *phase))
+            || it.levels.iter().any(|l| l.phases.get(*phase) > 0)
+    };
+    let phases = Phase::ALL.into_iter().filter(used);
+    phases.map(|p| (p.words(), colour(p))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_cannot_leave_its_element() {
+        assert_eq!(escape("<a b=\"&\">"), "&lt;a b=&quot;&amp;&quot;&gt;");
+    }
+}

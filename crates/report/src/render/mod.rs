@@ -1,0 +1,45 @@
+//! Renderers: the model as console text, Markdown, CSV, JSON and a page with charts.
+//!
+//! What it is: layout. What it is not: figures or words, which the model holds. To add a text export
+//! write one function and add one line to [`TEXTS`]; to add a chart see [`plots::CHARTS`].
+
+pub mod console;
+mod csv;
+pub mod explain_json;
+pub mod explain_text;
+pub mod html;
+mod markdown;
+mod palette;
+pub mod plots;
+
+use crate::model::AnalysedRun;
+use csv::{INTERVALS, PERCENTILES, intervals_csv, percentiles_csv};
+use markdown::MARKDOWN;
+pub use markdown::markdown;
+
+/// A text file of a report.
+pub struct TextExport {
+    pub file: &'static str,
+    /// What the file begins with, whatever the runs: such a file may be made anew.
+    pub head: &'static str,
+    pub render: fn(&[AnalysedRun]) -> String,
+}
+
+/// Every text file, in the order they are written.
+pub const TEXTS: &[TextExport] = &[
+    TextExport {
+        file: "report.md",
+        head: MARKDOWN,
+        render: markdown,
+    },
+    TextExport {
+        file: "percentiles.csv",
+        head: PERCENTILES,
+        render: percentiles_csv,
+    },
+    TextExport {
+        file: "intervals.csv",
+        head: INTERVALS,
+        render: intervals_csv,
+    },
+];

@@ -1,0 +1,364 @@
+//! Percentile curves: in per cent, zoomed to the tail, and taken apart by where the time went.
+
+use plotly::color::NamedColor;
+use plotly::common::{
+    DashType, ErrorData, ErrorType, Line, LineShape, Marker, Mode, TickMode, Visible,
+};
+use plotly::layout::{Axis, AxisType};
+use plotly::{Plot, Scatter};
+use taillight_core::LatencyKind;
+
+use super::distribution::legend;
+use super::figure::{AxisKind, Figure};
+use super::look::{Look, escape};
+use super::style;
+use crate::format::{self, Script};
+use crate::model::charts::{ChartModel, CurvePoint, LatencySeries, NinePoint};
+use crate::render::palette;
+
+/// All series in per cent.
+pub fn percentile(overlay: &ChartModel) -> Vec<Figure> {
+    let mut plot = Plot::new();
+    let mut lines = 0;
+    for (run, series) in latencies(overlay) {
+        let look = look_of(overlay, run, series);
+        let points = percent_points(series);
+        plot.add_trace(line(points, series, &look, true));
+        lines += 1;
+    }
+    let Some((lo, hi)) = range(latencies(overlay).map(|(_, s)| s).filter(|s| s.main)) else {
+        return Vec::new();
+    };
+    let layout = style::layout(lines)
+        .x_axis(style::latency_axis("latency", lo, hi))
+        .y_axis(
+            style::axis("I/Os finished")
+                .range(vec![-1.5, 101.5])
+                .tick_suffix(" %"),
+        );
+    vec![Figure {
+        id: "percentile".to_owned(),
+        title: None,
+        plot: style::finish(plot, layout),
+        height: style::height(440, overlay),
+        axes: [("xaxis", AxisKind::Time), ("yaxis", AxisKind::Percent)].into(),
+        switches: Vec::new(),
+        half: false,
+    }]
+}
+
+/// The curve in per cent, up to 100.
+pub fn percent_points(series: &LatencySeries) -> Vec<(f64, f64)> {
+    let percent = |p: &CurvePoint| (p.ns as f64, style::round(100.0 * (1.0 - p.share)));
+    let mut points: Vec<(f64, f64)> = series.curve.iter().map(percent).collect();
+    points.push((series.max_ns as f64, 100.0));
+    points
+}
+
+/// All series on a scale of nines.
+pub fn tail(overlay: &ChartModel) -> Vec<Figure> {
+    let mut plot = Plot::new();
+    let mut lines = 0;
+    for (run, series) in latencies(overlay) {
+        let look = look_of(overlay, run, series);
+        nines_lines(&mut plot, series, &look, true);
+        if series.main && !series.nines.is_empty() {
+            plot.add_trace(nine_points(series, &look));
+        }
+        lines += 1;
+    }
+    let all: Vec<&LatencySeries> = latencies(overlay).map(|(_, s)| s).collect();
+    let figure = figure("tail", None, plot, &all, lines).map(|mut figure| {
+        figure.height = style::height(figure.height, overlay);
+        figure
+    });
+    figure.into_iter().collect()
+}
+
+/// Per operation: the parts of the latency on a scale of nines.
+pub fn split(overlay: &ChartModel) -> Vec<Figure> {
+    let mut names: Vec<(&str, usize)> = Vec::new();
+    for (run, data) in overlay.runs.iter().enumerate() {
+        for series in &data.series {
+            let part = !matches!(series.measure, LatencyKind::Response | LatencyKind::Service);
+            let key = (series.name.as_str(), run);
+            if part && !names.contains(&key) {
+                names.push(key);
+            }
+        }
+    }
+    names
+        .iter()
+        .enumerate()
+        .filter_map(|(i, (name, run))| split_one(overlay, i, name, *run))
+        .collect()
+}
+
+fn split_one(overlay: &ChartModel, i: usize, name: &str, run: usize) -> Option<Figure> {
+    let data = overlay.runs.get(run)?;
+    let mut plot = Plot::new();
+    let all: Vec<&LatencySeries> = data.series.iter().filter(|s| s.name == name).collect();
+    for series in &all {
+        let hue = match series.measure {
+            LatencyKind::Response | LatencyKind::Service => 6,
+            LatencyKind::BeforeIssue => 1,
+            LatencyKind::AfterIssue | LatencyKind::EndToEnd => 0,
+            LatencyKind::Wait => 4,
+            LatencyKind::Sync => 3,
+            LatencyKind::FirstByte => 2,
+        };
+        let look = Look {
+            colour: palette::HUES[hue],
+            dash: usize::from(series.measure == LatencyKind::Service && !series.main) * 2,
+            group: None,
+            key: format!("{run}|{}", series.measure.words()),
+        };
+        nines_lines(&mut plot, series, &look, false);
+    }
+    let title = if overlay.runs.len() > 1 {
+        format!("{}: {name}", data.label)
+    } else {
+        name.to_owned()
+    };
+    let mut figure = figure(&format!("split-{i}"), Some(title), plot, &all, all.len())?;
+    figure.half = true;
+    figure.height = 380;
+    Some(figure)
+}
+
+/// The look of a series; response and service of one operation are hidden apart.
+fn look_of(overlay: &ChartModel, run: usize, series: &LatencySeries) -> Look {
+    let mut look = overlay.look(run, series.op, &series.name);
+    if !series.main {
+        look.key.push_str(series.measure.words());
+    }
+    look
+}
+
+fn latencies(overlay: &ChartModel) -> impl Iterator<Item = (usize, &LatencySeries)> {
+    let spare = !style::crowded(overlay);
+    overlay
+        .runs
+        .iter()
+        .enumerate()
+        .flat_map(move |(run, data)| {
+            data.series
+                .iter()
+                .filter(|s| {
+                    s.main || matches!(s.measure, LatencyKind::Response | LatencyKind::Service)
+                })
+                .filter(move |s| s.main || spare)
+                .filter(|s| !s.curve.is_empty())
+                .map(move |s| (run, s))
+        })
+}
+
+fn range<'s>(series: impl Iterator<Item = &'s LatencySeries>) -> Option<(f64, f64)> {
+    style::latency_range(series.filter_map(|s| {
+        let first = s.curve.iter().find(|p| p.ns > 0)?;
+        Some((first.ns, s.max_ns))
+    }))
+}
+
+fn figure(
+    id: &str,
+    title: Option<String>,
+    plot: Plot,
+    all: &[&LatencySeries],
+    lines: usize,
+) -> Option<Figure> {
+    // What is hidden at first must not take the room: the service times of a saturated run lie
+    // decades below its response times.
+    let main = || all.iter().copied().filter(|s| s.main);
+    let whole = id != "tail" || main().next().is_none();
+    let (lo, hi) = if whole {
+        range(all.iter().copied())?
+    } else {
+        range(main())?
+    };
+    let deepest = all
+        .iter()
+        .filter_map(|s| s.curve.last())
+        .map(|p| p.share)
+        .fold(1.0, f64::min);
+    let layout = style::layout(lines)
+        .x_axis(style::latency_axis("latency", lo, hi))
+        .y_axis(nines_axis(deepest));
+    Some(Figure {
+        id: id.to_owned(),
+        title,
+        plot: style::finish(plot, layout),
+        height: 460,
+        axes: [("xaxis", AxisKind::Time), ("yaxis", AxisKind::Nines)].into(),
+        switches: Vec::new(),
+        half: false,
+    })
+}
+
+/// The share not finished yet, falling: every nine gets equal room.
+fn nines_axis(deepest: f64) -> Axis {
+    let end = deepest.max(1e-12).log10();
+    let mut values = vec![1.0, 0.5];
+    let mut text = vec!["0 %".to_owned(), "50 %".to_owned()];
+    for k in 1..=(-end).ceil() as u32 {
+        values.push(10f64.powi(-(k as i32)));
+        text.push(format::nines_label(k));
+    }
+    style::axis("I/Os finished")
+        .type_(AxisType::Log)
+        .range(vec![0.05, end - 0.15])
+        .tick_mode(TickMode::Array)
+        .tick_values(values)
+        .tick_text(text)
+}
+
+/// The curve, solid where it is resolved and dotted beyond.
+fn nines_lines(plot: &mut Plot, series: &LatencySeries, look: &Look, with_iops: bool) {
+    let mut points = series.curve.clone();
+    // Where many I/Os share the largest value the line still reaches the last of them.
+    let last = 1.0 / series.count.max(1) as f64;
+    if points.last().is_some_and(|p| p.share > last * 1.5) {
+        points.push(CurvePoint {
+            ns: series.max_ns,
+            share: last,
+        });
+    }
+    let cut = points.partition_point(|p| p.share >= series.resolved_share);
+    let rest = points.split_off(cut);
+    let mut sure = points;
+    // The line rises at a value and then runs to the next: the solid part ends on the rise.
+    let joint = sure
+        .last()
+        .filter(|_| !rest.is_empty())
+        .map(|p| CurvePoint {
+            ns: p.ns,
+            share: series.resolved_share,
+        });
+    sure.extend(joint);
+    let rest: Vec<CurvePoint> = joint.into_iter().chain(rest).collect();
+    let place = |p: &CurvePoint| (p.ns as f64, style::round(p.share));
+    plot.add_trace(line(
+        sure.iter().map(place).collect(),
+        series,
+        look,
+        with_iops,
+    ));
+    if rest.len() > 1 {
+        let dotted = line(rest.iter().map(place).collect(), series, look, with_iops)
+            .show_legend(false)
+            .opacity(0.75)
+            .hover_template(hover(
+                &name(series, with_iops),
+                "%{hovertext}<br>too few I/Os to call this measured",
+            ))
+            .line(
+                Line::new()
+                    .color(look.colour)
+                    .width(1.4)
+                    .dash(DashType::Dot)
+                    .shape(LineShape::Vh),
+            );
+        plot.add_trace(dotted);
+    }
+}
+
+fn name(series: &LatencySeries, with_iops: bool) -> String {
+    if with_iops {
+        legend(series)
+    } else {
+        let main = if series.main { ", all of it" } else { "" };
+        format!("{}{main}", series.measure.words())
+    }
+}
+
+/// The page fills in `%{hovertext}` of curves from their points, which keeps the file small.
+fn hover(name: &str, text: &str) -> String {
+    format!("{name}<br>{text}<extra></extra>")
+}
+
+fn line(
+    points: Vec<(f64, f64)>,
+    series: &LatencySeries,
+    look: &Look,
+    with_iops: bool,
+) -> Box<Scatter<f64, f64>> {
+    let name = name(series, with_iops);
+    let (x, y) = points.into_iter().unzip();
+    let main = series.main || !with_iops;
+    let trace = Scatter::new(x, y)
+        .name(&name)
+        .mode(Mode::Lines)
+        .line(
+            Line::new()
+                .color(look.colour)
+                .width(if main { 2.0 } else { 1.2 })
+                .dash(palette::dash(look.dash + usize::from(!main)))
+                .shape(LineShape::Vh),
+        )
+        .hover_template(hover(&name, "%{hovertext}"));
+    let trace = style::group(trace, look);
+    if main {
+        trace
+    } else {
+        trace.visible(Visible::LegendOnly)
+    }
+}
+
+/// Resolved nines with their 95 % intervals.
+fn nine_points(series: &LatencySeries, look: &Look) -> Box<Scatter<f64, f64>> {
+    let x: Vec<f64> = series.nines.iter().map(|n| n.ns as f64).collect();
+    let y: Vec<f64> = series
+        .nines
+        .iter()
+        .map(|n| 10f64.powi(-(n.k as i32)))
+        .collect();
+    let side = |end: fn(&NinePoint) -> Option<u64>| -> Vec<f64> {
+        let length = |n: &NinePoint| end(n).map_or(0.0, |v| v.abs_diff(n.ns) as f64);
+        series.nines.iter().map(length).collect()
+    };
+    let text: Vec<String> = series.nines.iter().map(nine_words).collect();
+    let points = Scatter::new(x, y)
+        .name(escape(&series.name))
+        .mode(Mode::Markers)
+        .marker(
+            Marker::new()
+                .size(8)
+                .color(look.colour)
+                .line(Line::new().color(NamedColor::White).width(1.0)),
+        )
+        .error_x(
+            ErrorData::new(ErrorType::Data)
+                .symmetric(false)
+                .array(side(|n| n.hi_ns))
+                .array_minus(side(|n| n.lo_ns))
+                .color(look.colour)
+                .thickness(1.4)
+                .width(5),
+        )
+        .hover_text_array(text)
+        .hover_template(format!(
+            "{}<br>%{{hovertext}}<extra></extra>",
+            escape(&series.name)
+        ))
+        .show_legend(false);
+    style::group(points, look)
+}
+
+fn nine_words(nine: &NinePoint) -> String {
+    let time = |ns: Option<u64>| match ns {
+        Some(ns) => format::duration_ns(ns, Script::Fine),
+        None => "unknown".to_owned(),
+    };
+    let event = if nine.one_event {
+        "<br>one event holds most of the slower I/Os"
+    } else {
+        ""
+    };
+    format!(
+        "{} within {}<br>95 % interval: {} to {}{event}",
+        format::nines_label(nine.k),
+        format::duration_ns(nine.ns, Script::Fine),
+        time(nine.lo_ns),
+        time(nine.hi_ns)
+    )
+}

@@ -1,0 +1,191 @@
+//! Latency distribution: I/Os per second in each of 50 bins per decade.
+
+use plotly::common::{Fill, Line, Mode, Visible};
+use plotly::{Plot, Scatter};
+use serde_json::json;
+use taillight_core::LatencyKind;
+
+use super::figure::{AxisKind, Choice, Figure, Switch};
+use super::look::escape;
+use super::style::{self, Scale};
+use crate::format::{self, Script};
+use crate::model::charts::{Bin, ChartModel, LatencySeries};
+use crate::render::palette;
+
+/// Drawn for an empty bin: below every logarithmic range, and indistinguishable from zero on a
+/// linear one, so that a lone bin in the tail is still a visible spike.
+const NOTHING: f64 = 1e-9;
+
+/// One figure with all series.
+pub fn draw(overlay: &ChartModel) -> Vec<Figure> {
+    let mut plot = Plot::new();
+    let (mut top, mut floor, mut lines) = (0f64, f64::INFINITY, 0);
+    let crowded = overlay
+        .runs
+        .iter()
+        .flat_map(|r| &r.series)
+        .filter(|s| s.main)
+        .count()
+        > 4;
+    for (run, data) in overlay.runs.iter().enumerate() {
+        for series in data.series.iter().filter(|s| shown(s)) {
+            if !series.main && style::crowded(overlay) {
+                continue;
+            }
+            for bin in series.bins.iter().filter(|b| b.count > 0) {
+                if series.main {
+                    top = top.max(bin.per_s);
+                }
+                floor = floor.min(bin.per_s);
+            }
+            plot.add_trace(trace(overlay, run, series, crowded));
+            lines += 1;
+        }
+    }
+    // Hidden series take no room.
+    let main = overlay
+        .runs
+        .iter()
+        .flat_map(|r| &r.series)
+        .filter(|s| s.main);
+    let range = style::latency_range(main.filter_map(|s| {
+        let first = s.bins.iter().find(|b| b.count > 0)?;
+        Some((first.lo_ns, s.bins.iter().rfind(|b| b.count > 0)?.hi_ns))
+    }));
+    let Some((lo, hi)) = range.filter(|_| top > 0.0) else {
+        return Vec::new();
+    };
+    let layout = style::layout(lines)
+        .x_axis(style::latency_axis("latency", lo, hi))
+        .y_axis(style::axis("I/Os per second per bin").range(vec![0.0, top * 1.06]));
+    vec![Figure {
+        id: "distribution".to_owned(),
+        title: None,
+        plot: style::finish(plot, layout),
+        height: style::height(460, overlay),
+        axes: [("xaxis", AxisKind::Time), ("yaxis", AxisKind::Number)].into(),
+        switches: vec![switch(top, floor)],
+        half: false,
+    }]
+}
+
+fn shown(series: &LatencySeries) -> bool {
+    use taillight_core::LatencyKind::{Response, Service};
+    let latency = series.main || matches!(series.measure, Response | Service);
+    latency && !series.bins.is_empty()
+}
+
+fn switch(top: f64, floor: f64) -> Switch {
+    let choice = |label: &str, scale: Scale, range: [f64; 2]| Choice {
+        label: label.to_owned(),
+        data: json!({}),
+        layout: json!({ "yaxis.type": scale.plotly(), "yaxis.range": range }),
+    };
+    Switch {
+        label: "Vertical scale".to_owned(),
+        choices: vec![
+            choice("linear", Scale::Linear, [0.0, top * 1.06]),
+            choice(
+                "logarithmic",
+                Scale::Log,
+                [(floor * 0.5).log10(), (top * 1.6).log10()],
+            ),
+        ],
+    }
+}
+
+fn trace(
+    overlay: &ChartModel,
+    run: usize,
+    series: &LatencySeries,
+    crowded: bool,
+) -> Box<dyn plotly::Trace> {
+    let mut look = overlay.look(run, series.op, &series.name);
+    if !series.main {
+        look.key.push_str(series.measure.words());
+    }
+    let bins = padded(&series.bins);
+    let x: Vec<f64> = bins.iter().map(|b| centre(b).round()).collect();
+    let y: Vec<f64> = bins
+        .iter()
+        .map(|b| {
+            if b.count == 0 {
+                NOTHING
+            } else {
+                style::round(b.per_s)
+            }
+        })
+        .collect();
+    let text: Vec<String> = bins.iter().map(hover).collect();
+    let name = legend(series);
+    let line = Line::new()
+        .color(look.colour)
+        .width(if series.main { 2.0 } else { 1.2 })
+        .dash(palette::dash(look.dash + usize::from(!series.main)));
+    let mut trace = Scatter::new(x, y)
+        .name(&name)
+        .mode(Mode::Lines)
+        .line(line)
+        .hover_text_array(text)
+        .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"));
+    trace = style::group(trace, &look);
+    if series.main && !crowded {
+        trace = trace
+            .fill(Fill::ToZeroY)
+            .fill_color(palette::with_alpha(look.colour, 0.12));
+    }
+    if !series.main {
+        trace = trace.visible(Visible::LegendOnly);
+    }
+    trace
+}
+
+/// `read · 12.3 k IOPS`.
+pub fn legend(series: &LatencySeries) -> String {
+    // What a main line shows goes without saying, but for this.
+    let what = match series.main && series.measure != LatencyKind::EndToEnd {
+        true => String::new(),
+        false => format!(" ({})", series.measure.words()),
+    };
+    format!(
+        "{}{what} · {} IOPS",
+        escape(&series.name),
+        format::short(series.iops)
+    )
+}
+
+fn hover(bin: &Bin) -> String {
+    format!(
+        "{} to {}<br>{} I/Os/s, {} in all",
+        format::duration_ns(bin.lo_ns, Script::Fine),
+        format::duration_ns(bin.hi_ns, Script::Fine),
+        format::rate(bin.per_s),
+        format::count(bin.count)
+    )
+}
+
+/// The middle of a bin on the logarithmic axis.
+fn centre(bin: &Bin) -> f64 {
+    (bin.lo_ns.max(1) as f64 * bin.hi_ns.max(1) as f64).sqrt()
+}
+
+/// An empty bin at either end brings the line down to the axis.
+fn padded(bins: &[Bin]) -> Vec<Bin> {
+    let edge = |lo_ns: u64, hi_ns: u64| Bin {
+        lo_ns,
+        hi_ns,
+        count: 0,
+        per_s: 0.0,
+    };
+    let mut all = Vec::with_capacity(bins.len() + 2);
+    if let Some(first) = bins.first() {
+        let lo = (first.lo_ns as f64 * first.lo_ns as f64 / first.hi_ns.max(1) as f64) as u64;
+        all.push(edge(lo.max(1), first.lo_ns.max(1)));
+    }
+    all.extend_from_slice(bins);
+    if let Some(last) = bins.last() {
+        let hi = last.hi_ns as f64 * last.hi_ns as f64 / last.lo_ns.max(1) as f64;
+        all.push(edge(last.hi_ns, hi as u64));
+    }
+    all
+}

@@ -1,0 +1,58 @@
+//! A figure: a plotly plot with what the page adds to it.
+
+use std::collections::BTreeMap;
+
+use plotly::Plot;
+use serde::Serialize;
+
+/// What an axis counts; decides how its ticks are written at every zoom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AxisKind {
+    /// Nanoseconds.
+    Time,
+    /// A plain number or a rate.
+    Number,
+    /// Bytes per second.
+    Bytes,
+    Size,
+    /// Share of I/Os not finished yet, falling: 90 %, 99 %, 99.9 %.
+    Nines,
+    Percent,
+    /// Seconds since the start.
+    Elapsed,
+}
+
+/// A row of buttons above a figure, of which one is active.
+#[derive(Debug, Clone, Serialize)]
+pub struct Switch {
+    pub label: String,
+    /// The choices; the first one is active at first.
+    pub choices: Vec<Choice>,
+}
+
+/// One button: what it changes in traces and layout.
+#[derive(Debug, Clone, Serialize)]
+pub struct Choice {
+    pub label: String,
+    /// Changes to trace attributes.
+    pub data: serde_json::Value,
+    /// Changes to layout attributes.
+    pub layout: serde_json::Value,
+}
+
+/// One drawing.
+#[derive(Clone)]
+pub struct Figure {
+    /// Unique in the page.
+    pub id: String,
+    /// Heading when a chart has several figures.
+    pub title: Option<String>,
+    pub plot: Plot,
+    pub height: usize,
+    /// Kind of each axis.
+    pub axes: BTreeMap<&'static str, AxisKind>,
+    pub switches: Vec<Switch>,
+    /// Whether two of these fit beside each other.
+    pub half: bool,
+}

@@ -1,0 +1,126 @@
+//! Latency heat map over time: one at a time, chosen by buttons when there are several.
+
+use plotly::common::{ColorBar, ColorScale, ColorScaleElement, TickMode, Title, Visible};
+use plotly::{HeatMap, Plot};
+use serde_json::json;
+
+use super::figure::{AxisKind, Choice, Figure, Switch};
+use super::look::escape;
+use super::style;
+use crate::model::charts::{ChartModel, HeatGrid};
+use crate::render::palette;
+
+/// One figure; a button per run and operation.
+pub fn draw(overlay: &ChartModel) -> Vec<Figure> {
+    let several = overlay.runs.len() > 1;
+    let heats: Vec<(String, &HeatGrid)> = overlay
+        .runs
+        .iter()
+        .flat_map(|run| run.heats.iter().map(move |h| (run, h)))
+        .filter(|(_, h)| h.counts.iter().flatten().any(|c| *c > 0))
+        .map(|(run, h)| {
+            let name = if several {
+                format!("{}: {}", run.label, h.name)
+            } else {
+                h.name.clone()
+            };
+            (name, h)
+        })
+        .collect();
+    let most = heats
+        .iter()
+        .flat_map(|(_, h)| h.counts.iter().flatten())
+        .copied()
+        .max();
+    let Some(most) = most else { return Vec::new() };
+    let mut plot = Plot::new();
+    for (nth, (name, heat)) in heats.iter().enumerate() {
+        plot.add_trace(trace(name, heat, most, nth == 0));
+    }
+    let edges = heats.iter().flat_map(|(_, h)| {
+        let (first, last) = (h.edges_ns.first(), h.edges_ns.last());
+        first.zip(last).map(|(a, b)| (*a as u64, *b as u64))
+    });
+    let Some((lo, hi)) = style::latency_range(edges) else {
+        return Vec::new();
+    };
+    let layout = style::layout(0)
+        .x_axis(style::elapsed_axis(overlay).show_grid(false))
+        .y_axis(style::latency_axis("latency", lo, hi).show_grid(false));
+    vec![Figure {
+        id: "heat".to_owned(),
+        title: None,
+        plot: style::finish(plot, layout),
+        height: 460,
+        axes: [("xaxis", AxisKind::Elapsed), ("yaxis", AxisKind::Time)].into(),
+        switches: switch(&heats),
+        half: false,
+    }]
+}
+
+fn switch(heats: &[(String, &HeatGrid)]) -> Vec<Switch> {
+    if heats.len() < 2 {
+        return Vec::new();
+    }
+    let choice = |wanted: usize, name: &String| {
+        let visible: Vec<bool> = (0..heats.len()).map(|nth| nth == wanted).collect();
+        Choice {
+            label: name.clone(),
+            data: json!({ "visible": visible }),
+            layout: json!({}),
+        }
+    };
+    vec![Switch {
+        label: "Show".to_owned(),
+        choices: heats
+            .iter()
+            .enumerate()
+            .map(|(i, (name, _))| choice(i, name))
+            .collect(),
+    }]
+}
+
+fn trace(name: &str, heat: &HeatGrid, most: u64, visible: bool) -> Box<dyn plotly::Trace> {
+    let log = |count: u64| (count > 0).then(|| ((count as f64).log10() * 1000.0).round() / 1000.0);
+    let z: Vec<Vec<Option<f64>>> = heat
+        .counts
+        .iter()
+        .map(|row| row.iter().map(|c| log(*c)).collect())
+        .collect();
+    let scale = palette::HEAT
+        .iter()
+        .map(|(at, colour)| ColorScaleElement(*at, (*colour).to_owned()))
+        .collect();
+    let trace = HeatMap::new(
+        heat.times_s.iter().map(|t| style::round(*t)).collect(),
+        heat.edges_ns.iter().map(|e| style::round(*e)).collect(),
+        z,
+    )
+    .name(escape(name))
+    .color_scale(ColorScale::Vector(scale))
+    .zmin(0.0)
+    .zmax((most as f64).log10().max(1.0))
+    .color_bar(colour_bar(most))
+    .hover_on_gaps(false)
+    .hover_template("%{x:.1f} s<br>%{hovertext}<extra></extra>");
+    if visible {
+        trace
+    } else {
+        trace.visible(Visible::False)
+    }
+}
+
+fn colour_bar(most: u64) -> ColorBar {
+    let decades: Vec<f64> = (0..=most.max(10).ilog10()).map(f64::from).collect();
+    let text = decades
+        .iter()
+        .map(|d| style::short_tick(10f64.powf(*d)))
+        .collect();
+    ColorBar::new()
+        .title(Title::with_text("I/Os"))
+        .thickness(12)
+        .outline_width(0)
+        .tick_mode(TickMode::Array)
+        .tick_vals(decades)
+        .tick_text(text)
+}

@@ -1,0 +1,288 @@
+//! Response-time histogram: counts, vertical lines at mean, nines, ceilings and maximum, and the
+//! cumulative line on a second axis. One figure per operation; several runs lie over each other.
+
+use plotly::common::{AxisSide, DashType, Fill, Font, Line, LineShape, Mode, Position, TickMode};
+use plotly::layout::{Axis, AxisType};
+use plotly::{Plot, Scatter};
+
+use super::curve::percent_points;
+use super::distribution::legend;
+use super::figure::{AxisKind, Figure};
+use super::look::escape;
+use super::style;
+use crate::format::{self, Script};
+use crate::model::charts::{ChartModel, LatencySeries};
+use crate::render::palette;
+
+/// Drawn for an empty bin: below the axis, which starts at half an I/O.
+const NOTHING: f64 = 1e-3;
+/// Plot width that label places are reckoned with, pixels.
+const WIDTH: f64 = 960.0;
+/// Width of a label's letter, pixels.
+const LETTER: f64 = 6.4;
+/// Height of a row of labels, per cent of the plot's.
+const ROW: f64 = 7.0;
+/// Room right of the slowest I/O for its label, share of the axis.
+const ROOM: f64 = 0.11;
+
+/// One figure per operation.
+pub fn draw(overlay: &ChartModel) -> Vec<Figure> {
+    let mut names: Vec<&str> = Vec::new();
+    for series in overlay.runs.iter().flat_map(|r| &r.series) {
+        if series.main && !series.bins.is_empty() && !names.contains(&series.name.as_str()) {
+            names.push(&series.name);
+        }
+    }
+    let several = names.len() > 1;
+    names
+        .iter()
+        .enumerate()
+        .filter_map(|(i, name)| {
+            let title = several.then(|| (*name).to_owned());
+            one(overlay, name, format!("histogram-{i}"), title)
+        })
+        .collect()
+}
+
+/// A vertical line with its words.
+struct Mark {
+    ns: u64,
+    words: String,
+    colour: &'static str,
+    dash: DashType,
+    /// Labelled, or in words on hover only.
+    labelled: bool,
+    /// What it is hidden with.
+    key: String,
+}
+
+fn one(overlay: &ChartModel, name: &str, id: String, title: Option<String>) -> Option<Figure> {
+    let chosen: Vec<(usize, &LatencySeries)> = overlay
+        .runs
+        .iter()
+        .enumerate()
+        .flat_map(|(run, data)| data.series.iter().map(move |s| (run, s)))
+        .filter(|(_, s)| s.main && s.name == name && !s.bins.is_empty())
+        .collect();
+    let marks = marks(overlay, &chosen);
+    let (lo, hi) = style::latency_range(chosen.iter().filter_map(|(_, s)| {
+        let first = s.bins.iter().find(|b| b.count > 0)?;
+        Some((first.lo_ns, s.max_ns.max(marks.last().map_or(0, |m| m.ns))))
+    }))?;
+    let hi = hi * (hi / lo).powf(ROOM);
+    let rows = place(&marks, lo, hi);
+    let height = 100.0 + ROW * (1.0 + rows.iter().copied().max().unwrap_or(0) as f64);
+    let mut plot = Plot::new();
+    for (run, series) in &chosen {
+        counts(&mut plot, overlay, *run, series);
+        cumulative(&mut plot, overlay, *run, series);
+    }
+    for (mark, row) in marks.iter().zip(&rows) {
+        plot.add_trace(mark_line(mark, *row));
+    }
+    let all = chosen.iter().flat_map(|(_, s)| &s.bins);
+    let top = all.map(|b| b.count).max()?;
+    let layout = style::layout(2 * chosen.len())
+        .x_axis(style::latency_axis("latency", lo, hi))
+        .y_axis(count_axis(top as f64, height))
+        .y_axis2(share_axis(height));
+    Some(Figure {
+        id,
+        title,
+        plot: style::finish(plot, layout),
+        height: 470,
+        axes: [("xaxis", AxisKind::Time), ("yaxis2", AxisKind::Percent)].into(),
+        switches: Vec::new(),
+        half: false,
+    })
+}
+
+/// All vertical lines, ascending. Alone, a series shows mean, 2 to 5 nines and maximum; among
+/// others, mean and 3 nines.
+fn marks(overlay: &ChartModel, chosen: &[(usize, &LatencySeries)]) -> Vec<Mark> {
+    let alone = chosen.len() == 1;
+    let mut marks = Vec::new();
+    for (run, series) in chosen {
+        let look = overlay.look(*run, series.op, &series.name);
+        let mut add = |ns: u64, what: &str, dash: DashType| {
+            marks.push(Mark {
+                ns,
+                words: format!("{what}: {}", format::duration_ns(ns, Script::Fine)),
+                colour: look.colour,
+                dash,
+                labelled: alone,
+                key: look.key.clone(),
+            });
+        };
+        add(series.mean_ns.round() as u64, "mean", DashType::Dash);
+        let shown = if alone { 2..=5 } else { 3..=3 };
+        for nine in series.nines.iter().filter(|n| shown.contains(&n.k)) {
+            add(nine.ns, &format::nines_label(nine.k), DashType::Dot);
+        }
+        if alone {
+            add(series.max_ns, "max", DashType::DashDot);
+        }
+    }
+    let mut ceilings: Vec<u64> = overlay
+        .runs
+        .iter()
+        .flat_map(|r| r.ceilings.clone())
+        .collect();
+    ceilings.sort_unstable();
+    ceilings.dedup();
+    marks.extend(ceilings.into_iter().map(|ns| Mark {
+        ns,
+        words: format!("ceiling: {}", format::duration_ns(ns, Script::Fine)),
+        colour: palette::CEILING,
+        dash: DashType::Solid,
+        labelled: true,
+        key: String::new(),
+    }));
+    marks.sort_by_key(|m| m.ns);
+    marks
+}
+
+/// Rows of labels; marks come sorted. A label starts at its line and runs to the right, so a line
+/// is crossed by no label when every label stands above those that start under it.
+fn place(marks: &[Mark], lo: f64, hi: f64) -> Vec<usize> {
+    let at = |ns: u64| (ns.max(1) as f64 / lo).ln() / (hi / lo).ln() * WIDTH;
+    let mut rows = vec![0; marks.len()];
+    for (i, mark) in marks.iter().enumerate().rev().filter(|(_, m)| m.labelled) {
+        let end = at(mark.ns) + mark.words.chars().count() as f64 * LETTER + 10.0;
+        let under = marks.iter().zip(&rows).skip(i + 1);
+        rows[i] = under
+            .filter(|(m, _)| m.labelled && at(m.ns) < end)
+            .map(|(_, row)| row + 1)
+            .max()
+            .unwrap_or(0);
+    }
+    rows
+}
+
+fn mark_line(mark: &Mark, row: usize) -> Box<dyn plotly::Trace> {
+    let top = 100.0 + ROW * row as f64;
+    let x = mark.ns.max(1);
+    let text = if mark.labelled {
+        mark.words.clone()
+    } else {
+        String::new()
+    };
+    Scatter::new(vec![x, x], vec![0.0, top])
+        .mode(Mode::LinesText)
+        .line(
+            Line::new()
+                .color(mark.colour)
+                .width(1.3)
+                .dash(mark.dash.clone()),
+        )
+        .text_array(vec![String::new(), text])
+        .text_position(Position::TopRight)
+        .text_font(Font::new().size(11))
+        .hover_template(format!("{}<extra></extra>", mark.words))
+        .show_legend(false)
+        .meta(mark.key.clone())
+        .y_axis("y2")
+}
+
+fn counts(plot: &mut Plot, overlay: &ChartModel, run: usize, series: &LatencySeries) {
+    let look = overlay.look(run, series.op, &series.name);
+    let show = |count: u64| if count == 0 { NOTHING } else { count as f64 };
+    let mut x: Vec<u64> = series.bins.iter().map(|b| b.lo_ns).collect();
+    let mut y: Vec<f64> = series.bins.iter().map(|b| show(b.count)).collect();
+    let words = |b: &crate::model::charts::Bin| {
+        format!(
+            "{} I/Os from {} to {}",
+            format::count(b.count),
+            format::duration_ns(b.lo_ns, Script::Fine),
+            format::duration_ns(b.hi_ns, Script::Fine)
+        )
+    };
+    let mut text: Vec<String> = series.bins.iter().map(words).collect();
+    if let (Some(first), Some(last)) = (series.bins.first(), series.bins.last()) {
+        x.insert(0, first.lo_ns);
+        y.insert(0, NOTHING);
+        text.insert(0, String::new());
+        x.push(last.hi_ns);
+        y.push(NOTHING);
+        text.push(String::new());
+    }
+    let name = legend(series);
+    let trace = Scatter::new(x, y)
+        .name(&name)
+        .mode(Mode::Lines)
+        .line(
+            Line::new()
+                .color(look.colour)
+                .width(1.2)
+                .shape(LineShape::Hv),
+        )
+        .fill(Fill::ToZeroY)
+        .fill_color(palette::with_alpha(look.colour, 0.22))
+        .hover_text_array(text)
+        .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"));
+    plot.add_trace(style::group(trace, &look));
+}
+
+fn cumulative(plot: &mut Plot, overlay: &ChartModel, run: usize, series: &LatencySeries) {
+    let mut look = overlay.look(run, series.op, &series.name);
+    look.key.push_str("cumulative");
+    let (x, y) = percent_points(series).into_iter().unzip();
+    let name = format!("{}, share finished", escape(&series.name));
+    let line = Line::new().color(look.colour).width(2.0);
+    let trace = Scatter::<f64, f64>::new(x, y)
+        .name(&name)
+        .mode(Mode::Lines)
+        .line(line.dash(DashType::Dash).shape(LineShape::Vh))
+        .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
+        .y_axis("y2");
+    plot.add_trace(style::group(trace, &look));
+}
+
+/// Counts on a logarithmic axis whose upper end leaves room for the labels.
+fn count_axis(top: f64, height: f64) -> Axis {
+    let lo = 0.5f64.log10();
+    let hi = (top * 1.3).log10();
+    let decades: Vec<f64> = (0..=hi.floor() as i32).map(|d| 10f64.powi(d)).collect();
+    let text = decades.iter().map(|v| style::short_tick(*v)).collect();
+    style::axis("I/Os per bin")
+        .type_(AxisType::Log)
+        .range(vec![lo, lo + (hi - lo) * height / 100.0])
+        .tick_mode(TickMode::Array)
+        .tick_values(decades)
+        .tick_text(text)
+}
+
+fn share_axis(height: f64) -> Axis {
+    let values = vec![0.0, 20.0, 40.0, 60.0, 80.0, 100.0];
+    let text = values.iter().map(|v| format!("{v} %")).collect();
+    style::axis("I/Os finished")
+        .range(vec![0.0, height])
+        .tick_mode(TickMode::Array)
+        .tick_values(values)
+        .tick_text(text)
+        .show_grid(false)
+        .side(AxisSide::Right)
+        .overlaying("y")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(ns: u64) -> Mark {
+        Mark {
+            ns,
+            words: "99.99 %: 1.20 ms".to_owned(),
+            colour: "#000000",
+            dash: DashType::Solid,
+            labelled: true,
+            key: String::new(),
+        }
+    }
+
+    #[test]
+    fn no_label_is_crossed() {
+        let marks = [mark(1_000), mark(1_100), mark(1_200), mark(900_000)];
+        assert_eq!(place(&marks, 500.0, 1e6), [2, 1, 0, 0]);
+    }
+}

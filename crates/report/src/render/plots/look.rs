@@ -1,0 +1,56 @@
+//! How a line looks, so that the same thing looks the same in every chart.
+
+use taillight_core::OpKind;
+
+use crate::model::charts::ChartModel;
+use crate::render::palette;
+
+/// How one line is drawn so that the same thing looks the same in every chart.
+#[derive(Debug, Clone)]
+pub struct Look {
+    /// Colour, `#RRGGBB`.
+    pub colour: &'static str,
+    /// Which line style (`palette::dash`).
+    pub dash: usize,
+    /// Legend group and its heading, when several runs are shown.
+    pub group: Option<(String, String)>,
+    /// What is hidden and shown together: `run|series`.
+    pub key: String,
+}
+
+impl ChartModel {
+    /// Colour and line style of one operation of one run; `nth` is its place within the run.
+    pub fn look(&self, run: usize, op: OpKind, name: &str) -> Look {
+        let Some(data) = self.runs.get(run) else {
+            return Look {
+                colour: palette::HUES[6],
+                dash: 0,
+                group: None,
+                key: String::new(),
+            };
+        };
+        let names = data.names();
+        let nth = names.iter().position(|n| *n == name).unwrap_or(0);
+        let several = self.runs.len() > 1;
+        // Workloads that share an operation would share its colour: then names get the colours.
+        let crowded = names.len() > data.ops().len();
+        Look {
+            colour: match (several, crowded) {
+                (true, _) => palette::of_run(run),
+                (false, true) => palette::of_run(nth),
+                (false, false) => palette::of_op(op),
+            },
+            dash: if several { nth } else { 0 },
+            group: several.then(|| (format!("{run}"), escape(&data.label))),
+            key: format!("{run}|{name}"),
+        }
+    }
+}
+
+/// Makes text safe where plotly would read markup.
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace("%{", "% {")
+}

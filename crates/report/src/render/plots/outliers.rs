@@ -1,0 +1,93 @@
+//! OpOutliers I/Os: when, how slow, what.
+
+use plotly::common::{Line, Marker, MarkerSymbol, Mode};
+use plotly::{Plot, Scatter};
+
+use super::figure::{AxisKind, Figure};
+use super::look::escape;
+use super::style;
+use crate::format::{self, Script};
+use crate::model::charts::{ChartModel, OpOutliers};
+use crate::render::palette;
+
+/// Most points drawn over all series; each series keeps its slowest.
+const POINTS: usize = 6_000;
+
+/// One figure with all operations and runs.
+pub fn draw(overlay: &ChartModel) -> Vec<Figure> {
+    let sets: Vec<(usize, &OpOutliers)> = overlay
+        .runs
+        .iter()
+        .enumerate()
+        .flat_map(|(run, data)| data.outliers.iter().map(move |s| (run, s)))
+        .filter(|(_, s)| !s.points.is_empty())
+        .collect();
+    let limit = (POINTS / sets.len().max(1)).max(100);
+    let drawn = sets.iter().flat_map(|(_, s)| s.points.iter().take(limit));
+    let Some((lo, hi)) = style::latency_range(drawn.map(|p| (p.ns, p.ns))) else {
+        return Vec::new();
+    };
+    let mut plot = Plot::new();
+    for (run, set) in &sets {
+        plot.add_trace(trace(overlay, *run, set, limit));
+    }
+    let layout = style::layout(sets.len())
+        .x_axis(style::elapsed_axis(overlay))
+        .y_axis(style::latency_axis("latency", lo, hi));
+    vec![Figure {
+        id: "outliers".to_owned(),
+        title: None,
+        plot: style::finish(plot, layout),
+        height: 420,
+        axes: [("xaxis", AxisKind::Elapsed), ("yaxis", AxisKind::Time)].into(),
+        switches: Vec::new(),
+        half: false,
+    }]
+}
+
+fn trace(
+    overlay: &ChartModel,
+    run: usize,
+    set: &OpOutliers,
+    limit: usize,
+) -> Box<dyn plotly::Trace> {
+    let look = overlay.look(run, set.op, &set.name);
+    let points = &set.points[..set.points.len().min(limit)];
+    let symbols = [
+        MarkerSymbol::Circle,
+        MarkerSymbol::Diamond,
+        MarkerSymbol::Square,
+    ];
+    let text: Vec<String> = points
+        .iter()
+        .map(|p| {
+            format!(
+                "{} at {:.3} s<br>{}",
+                format::duration_ns(p.ns, Script::Fine),
+                p.at_s,
+                escape(&p.what)
+            )
+        })
+        .collect();
+    let name = escape(&set.name);
+    let trace = Scatter::new(
+        points.iter().map(|p| style::round(p.at_s)).collect(),
+        points.iter().map(|p| p.ns).collect(),
+    )
+    .name(format!(
+        "{name} ({} slowest)",
+        format::count(points.len() as u64)
+    ))
+    .mode(Mode::Markers)
+    .marker(
+        Marker::new()
+            .size(6)
+            .opacity(0.65)
+            .symbol(symbols[look.dash % symbols.len()].clone())
+            .color(palette::with_alpha(look.colour, 1.0))
+            .line(Line::new().width(0.0)),
+    )
+    .hover_text_array(text)
+    .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"));
+    style::group(trace, &look)
+}

@@ -1,0 +1,137 @@
+//! Latency against percentile as the SLC factors see it: the 21 listed percentiles side by side.
+
+use plotly::common::{Line, Marker, Mode};
+use plotly::layout::{Axis, Shape, ShapeLine, ShapeType, TicksDirection};
+use plotly::{Plot, Scatter};
+use taillight_stats::pct::SBK_21_LIST;
+
+use super::figure::{AxisKind, Figure};
+use super::look::escape;
+use super::style;
+use crate::format::{self, Script};
+use crate::model::charts::{ChartModel, LatencySeries};
+use crate::render::palette;
+
+/// Where the median stands among the percentiles.
+const MEDIAN: f64 = 5.0;
+
+/// One figure over all runs, or one per group of runs.
+pub fn draw(overlay: &ChartModel) -> Vec<Figure> {
+    if overlay.groups.is_empty() {
+        let all: Vec<usize> = (0..overlay.runs.len()).collect();
+        return figure(overlay, "slc".to_owned(), None, &all)
+            .into_iter()
+            .collect();
+    }
+    let groups = overlay.groups.iter().enumerate();
+    groups
+        .filter_map(|(i, group)| {
+            let title = Some(group.title.clone());
+            let mut figure = figure(overlay, format!("slc-{i}"), title, &group.runs)?;
+            figure.half = true;
+            figure.height = 340;
+            Some(figure)
+        })
+        .collect()
+}
+
+fn figure(
+    overlay: &ChartModel,
+    id: String,
+    title: Option<String>,
+    runs: &[usize],
+) -> Option<Figure> {
+    let mut plot = Plot::new();
+    let mut drawn: Vec<&LatencySeries> = Vec::new();
+    for (nth, run) in runs.iter().enumerate() {
+        let series = overlay.runs.get(*run).into_iter().flat_map(|r| &r.series);
+        for series in series.filter(|s| s.main && s.slc.is_some()) {
+            // In a group of its own each run has a colour of that group.
+            let colour = title.is_some().then(|| palette::of_run(nth));
+            plot.add_trace(line(overlay, *run, series, colour)?);
+            drawn.push(series);
+        }
+    }
+    let ends = drawn.iter().filter_map(|s| {
+        let values = &s.slc.as_ref()?.values;
+        Some((values[0], values[values.len() - 1]))
+    });
+    let (lo, hi) = style::latency_range(ends)?;
+    let median = Shape::new()
+        .shape_type(ShapeType::Line)
+        .x_ref("x")
+        .y_ref("paper")
+        .x0(MEDIAN)
+        .x1(MEDIAN)
+        .y0(0.0)
+        .y1(1.0)
+        .line(ShapeLine::new().width(1.0).color("#8a8f98"));
+    let layout = style::layout(drawn.len())
+        .x_axis(percentile_axis())
+        .y_axis(style::latency_axis("latency", lo, hi))
+        .shapes(vec![median]);
+    Some(Figure {
+        id,
+        title,
+        plot: style::finish(plot, layout),
+        height: 400,
+        axes: [("yaxis", AxisKind::Time)].into(),
+        switches: Vec::new(),
+        half: false,
+    })
+}
+
+/// The percentiles at equal distances, as the factors weigh them.
+fn percentile_axis() -> Axis {
+    let places: Vec<f64> = (0..SBK_21_LIST.len()).map(|i| i as f64).collect();
+    let names = SBK_21_LIST.iter().map(ToString::to_string).collect();
+    style::axis("percentile, split at the median")
+        .range(vec![-0.4, places.len() as f64 - 0.6])
+        .tick_values(places)
+        .tick_text(names)
+        .tick_angle(-60.0)
+        .ticks(TicksDirection::Outside)
+}
+
+fn line(
+    overlay: &ChartModel,
+    run: usize,
+    series: &LatencySeries,
+    colour: Option<&'static str>,
+) -> Option<Box<Scatter<f64, u64>>> {
+    let slc = series.slc.as_ref()?;
+    let look = overlay.look(run, series.op, &series.name);
+    let factor = |v: Option<f64>| v.map_or("undefined".to_owned(), format::factor);
+    let factors = format!("SLC1 {}, SLC2 {}", factor(slc.slc1), factor(slc.slc2));
+    let name = match (overlay.runs.len() > 1, colour.is_some()) {
+        (true, true) => escape(&overlay.runs.get(run)?.label),
+        (true, false) => format!(
+            "{}, {}",
+            escape(&overlay.runs.get(run)?.label),
+            escape(&series.name)
+        ),
+        (false, _) => escape(&series.name),
+    };
+    let text: Vec<String> = SBK_21_LIST
+        .iter()
+        .zip(&slc.values)
+        .map(|(p, ns)| format!("{p} %: {}", format::duration_ns(*ns, Script::Fine)))
+        .collect();
+    let colour = colour.unwrap_or(look.colour);
+    let places = (0..slc.values.len()).map(|i| i as f64).collect();
+    Some(
+        Scatter::new(places, slc.values.to_vec())
+            .name(format!("{name}: {factors}"))
+            .mode(Mode::LinesMarkers)
+            .marker(Marker::new().size(5).color(colour))
+            .line(
+                Line::new()
+                    .color(colour)
+                    .width(2.0)
+                    .dash(palette::dash(look.dash)),
+            )
+            .hover_text_array(text)
+            .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
+            .meta(look.key),
+    )
+}

@@ -1,0 +1,178 @@
+//! The common look of all figures: axes, margins, legends, hover texts.
+//!
+//! Colours of text, grid and background come from the page (light or dark), so none is set here.
+
+use plotly::common::{Anchor, Font, LegendGroupTitle, Orientation, TickMode, Title};
+use plotly::configuration::DisplayModeBar;
+use plotly::layout::{Axis, AxisType, GroupClick, HoverMode, Legend, Margin};
+use plotly::{Configuration, Layout, Plot, Scatter};
+use serde::Serialize;
+
+use super::look::Look;
+use crate::format::{self, Script};
+use crate::model::charts::ChartModel;
+
+/// A layout with a legend above the plot; it names the throughput even of a single line.
+pub fn layout(entries: usize) -> Layout {
+    let legend = Legend::new()
+        .orientation(Orientation::Horizontal)
+        .x(0.0)
+        .x_anchor(Anchor::Left)
+        .y(1.02)
+        .y_anchor(Anchor::Bottom)
+        .group_click(GroupClick::ToggleItem)
+        .trace_group_gap(4);
+    Layout::new()
+        .auto_size(true)
+        .margin(
+            Margin::new()
+                .left(78)
+                .right(24)
+                .top(30)
+                .bottom(52)
+                .auto_expand(true),
+        )
+        .legend(legend)
+        .show_legend(entries > 0)
+        .hover_mode(HoverMode::Closest)
+        .font(Font::new().size(13))
+}
+
+/// More runs than this share a legend only with what is shown: hidden lines are left out.
+const FEW_RUNS: usize = 4;
+/// Runs beside each other in a legend of headings, at least.
+const RUNS_IN_ROW: usize = 4;
+
+/// Whether there are too many runs for lines that are hidden at first.
+pub fn crowded(overlay: &ChartModel) -> bool {
+    overlay.runs.len() > FEW_RUNS
+}
+
+/// `height` pixels, and more where the legend of many runs would leave no room for the lines.
+pub fn height(height: usize, overlay: &ChartModel) -> usize {
+    let entries = overlay
+        .runs
+        .iter()
+        .map(|r| r.tracks.len())
+        .max()
+        .unwrap_or(0);
+    let rows = overlay.runs.len().div_ceil(RUNS_IN_ROW).saturating_sub(1);
+    height + rows * (22 + 19 * entries.max(1))
+}
+
+/// Puts a line under its run's heading in the legend and names what it is hidden with.
+pub fn group<X, Y>(trace: Box<Scatter<X, Y>>, look: &Look) -> Box<Scatter<X, Y>>
+where
+    X: Serialize + Clone + 'static,
+    Y: Serialize + Clone + 'static,
+{
+    let trace = trace.meta(look.key.clone());
+    match &look.group {
+        Some((group, heading)) => trace
+            .legend_group(group)
+            .legend_group_title(LegendGroupTitle::from(heading)),
+        None => trace,
+    }
+}
+
+/// Six digits are more than a screen shows, and keep the file small.
+pub fn round(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return 0.0;
+    }
+    let scale = 10f64.powi(5 - value.abs().log10().floor() as i32);
+    if scale.is_finite() {
+        (value * scale).round() / scale
+    } else {
+        value
+    }
+}
+
+/// Seconds since the start of the measure phase, over the whole run.
+pub fn elapsed_axis(overlay: &ChartModel) -> Axis {
+    axis("time since the start of measuring")
+        .range(vec![0.0, overlay.end_s().max(1e-3)])
+        .tick_suffix(" s")
+}
+
+/// Buttons and behaviour common to all figures.
+pub fn finish(mut plot: Plot, layout: Layout) -> Plot {
+    plot.set_layout(layout);
+    plot.set_configuration(
+        Configuration::new()
+            .responsive(true)
+            .display_logo(false)
+            .display_mode_bar(DisplayModeBar::Hover),
+    );
+    plot
+}
+
+/// An axis with a title.
+pub fn axis(title: &str) -> Axis {
+    Axis::new()
+        .title(Title::with_text(title))
+        .show_line(true)
+        .zero_line(false)
+}
+
+/// A logarithmic latency axis over `lo..hi` nanoseconds, with a tick at every decade.
+pub fn latency_axis(title: &str, lo_ns: f64, hi_ns: f64) -> Axis {
+    let (lo, hi) = (lo_ns.max(1.0).log10(), hi_ns.max(2.0).log10());
+    let decades: Vec<f64> = (lo.floor() as i32..=hi.ceil() as i32)
+        .map(|d| 10f64.powi(d))
+        .collect();
+    let text = decades.iter().map(|v| tick(*v)).collect();
+    axis(title)
+        .type_(AxisType::Log)
+        .range(vec![lo, hi])
+        .tick_mode(TickMode::Array)
+        .tick_values(decades)
+        .tick_text(text)
+}
+
+/// A tick label: `10 µs`, not `10.0 µs`.
+pub fn tick(ns: f64) -> String {
+    if ns >= 100e9 {
+        // Decades of seconds are no round minutes.
+        return format!("{} s", format::count((ns / 1e9).round() as u64));
+    }
+    format::duration(ns, Script::Fine)
+        .replace(".00 ", " ")
+        .replace(".0 ", " ")
+}
+
+/// A tick label of a count: `10k`.
+pub fn short_tick(count: f64) -> String {
+    format::short(count)
+        .replace(".00", "")
+        .replace(".0", "")
+        .replace(' ', "")
+}
+
+/// The latency range that shows every given value, with a little room.
+pub fn latency_range(values: impl Iterator<Item = (u64, u64)>) -> Option<(f64, f64)> {
+    let (lo, hi) = values.fold((u64::MAX, 0), |(lo, hi), (a, b)| (lo.min(a), hi.max(b)));
+    if lo > hi {
+        return None;
+    }
+    let (lo, hi) = ((lo.max(1)) as f64, (hi.max(2)) as f64);
+    let room = ((hi / lo).log10() * 0.03).max(0.05);
+    Some((lo / 10f64.powf(room), hi * 10f64.powf(room)))
+}
+
+/// Scale of an axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    Linear,
+    Log,
+}
+
+impl Scale {
+    /// The name plotly gives it.
+    pub fn plotly(self) -> &'static str {
+        match self {
+            Scale::Linear => "linear",
+            Scale::Log => "log",
+        }
+    }
+}

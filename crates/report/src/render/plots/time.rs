@@ -1,0 +1,316 @@
+//! Latency and throughput over time, from the reporting intervals.
+
+use plotly::common::{DashType, Line, Marker, Mode, Visible};
+use plotly::{Plot, Scatter};
+use serde_json::json;
+
+use super::figure::{AxisKind, Choice, Figure, Switch};
+use super::look::escape;
+use super::style;
+use crate::format::{self, Script};
+use crate::model::charts::{ChartModel, OpTrack, TrackPoint};
+use crate::render::palette;
+
+/// A value of an interval: its name, its place, its line.
+struct Level {
+    name: &'static str,
+    pick: fn(&TrackPoint) -> Option<u64>,
+    dash: DashType,
+    width: f64,
+    alpha: f64,
+}
+
+const LEVELS: [Level; 5] = [
+    Level {
+        name: "max",
+        pick: |p| p.max_ns,
+        dash: DashType::Solid,
+        width: 1.1,
+        alpha: 0.6,
+    },
+    Level {
+        name: "99.9 %",
+        pick: |p| p.p999_ns,
+        dash: DashType::Dot,
+        width: 1.6,
+        alpha: 1.0,
+    },
+    Level {
+        name: "99 %",
+        pick: |p| p.p99_ns,
+        dash: DashType::Dash,
+        width: 1.6,
+        alpha: 1.0,
+    },
+    Level {
+        name: "50 %",
+        pick: |p| p.p50_ns,
+        dash: DashType::Solid,
+        width: 2.4,
+        alpha: 1.0,
+    },
+    Level {
+        name: "99 % of response time",
+        pick: |p| p.response_p99_ns,
+        dash: DashType::DashDot,
+        width: 2.0,
+        alpha: 1.0,
+    },
+];
+/// Shown first when several runs lie over each other: 99 % ...
+const USUAL: usize = 2;
+/// ... or, where most intervals have too few I/Os for that, what every interval has.
+const ALWAYS: usize = 0;
+
+/// One figure per operation.
+pub fn latency(overlay: &ChartModel) -> Vec<Figure> {
+    let mut names: Vec<&str> = Vec::new();
+    for track in overlay.runs.iter().flat_map(|r| &r.tracks) {
+        if !names.contains(&track.name.as_str()) {
+            names.push(&track.name);
+        }
+    }
+    let several = names.len() > 1;
+    names
+        .iter()
+        .enumerate()
+        .filter_map(|(i, name)| {
+            let title = several.then(|| (*name).to_owned());
+            latency_of(overlay, name, format!("latency-time-{i}"), title)
+        })
+        .collect()
+}
+
+fn latency_of(
+    overlay: &ChartModel,
+    name: &str,
+    id: String,
+    title: Option<String>,
+) -> Option<Figure> {
+    let tracks: Vec<(usize, &OpTrack)> = tracks(overlay).filter(|(_, t)| t.name == name).collect();
+    let overlaid = overlay.runs.len() > 1;
+    let mut plot = Plot::new();
+    let mut shown: Vec<usize> = Vec::new();
+    let first = first_level(&tracks);
+    for (run, track) in &tracks {
+        for (nth, level) in LEVELS.iter().enumerate() {
+            if track.points.iter().all(|p| (level.pick)(p).is_none()) {
+                continue;
+            }
+            let visible = !overlaid || nth == first;
+            plot.add_trace(level_line(overlay, *run, track, level, visible));
+            shown.push(nth);
+        }
+    }
+    let (lo, hi) =
+        style::latency_range(tracks.iter().flat_map(|(_, t)| &t.points).filter_map(|p| {
+            let low = p.p50_ns.or(p.max_ns)?;
+            Some((low, p.max_ns?.max(p.response_p99_ns.unwrap_or(0))))
+        }))?;
+    let layout = style::layout(if overlaid { tracks.len() } else { LEVELS.len() })
+        .x_axis(style::elapsed_axis(overlay))
+        .y_axis(style::latency_axis("latency", lo, hi))
+        .shapes(super::store::stalls(overlay));
+    let switches = if overlaid {
+        vec![level_switch(&shown, first)]
+    } else {
+        Vec::new()
+    };
+    Some(Figure {
+        id,
+        title,
+        plot: style::finish(plot, layout),
+        height: if overlaid {
+            style::height(380, overlay)
+        } else {
+            380
+        },
+        axes: [("xaxis", AxisKind::Elapsed), ("yaxis", AxisKind::Time)].into(),
+        switches,
+        half: false,
+    })
+}
+
+/// The level of several runs that is shown until another is chosen.
+fn first_level(tracks: &[(usize, &OpTrack)]) -> usize {
+    let points = || tracks.iter().flat_map(|(_, track)| &track.points);
+    let known = points().filter_map(LEVELS[USUAL].pick).count();
+    if known * 2 >= points().count() {
+        USUAL
+    } else {
+        ALWAYS
+    }
+}
+
+fn level_switch(shown: &[usize], first: usize) -> Switch {
+    let choice = |wanted: usize| {
+        let visible: Vec<bool> = shown.iter().map(|nth| *nth == wanted).collect();
+        Choice {
+            label: LEVELS[wanted].name.to_owned(),
+            data: json!({ "visible": visible }),
+            layout: json!({}),
+        }
+    };
+    Switch {
+        label: "Show".to_owned(),
+        choices: [first]
+            .into_iter()
+            .chain([USUAL, 3, 1, ALWAYS, 4].into_iter().filter(|l| *l != first))
+            .filter(|level| shown.contains(level))
+            .map(choice)
+            .collect(),
+    }
+}
+
+fn level_line(
+    overlay: &ChartModel,
+    run: usize,
+    track: &OpTrack,
+    level: &Level,
+    visible: bool,
+) -> Box<dyn plotly::Trace> {
+    let overlaid = overlay.runs.len() > 1;
+    let look = overlay.look(run, track.op, &track.name);
+    let values: Vec<Option<u64>> = track.points.iter().map(level.pick).collect();
+    let text: Vec<String> = track
+        .points
+        .iter()
+        .zip(&values)
+        .map(|(p, v)| match v {
+            Some(ns) => format!(
+                "{:.1} s: {}",
+                p.at_s,
+                format::duration_ns(*ns, Script::Fine)
+            ),
+            None => String::new(),
+        })
+        .collect();
+    let name = match &look.group {
+        Some((_, heading)) => format!("{heading}, {}", level.name),
+        None => level.name.to_owned(),
+    };
+    // An interval between two that know nothing has no line to either side.
+    let alone = values.iter().any(Option::is_none);
+    let dash = if overlaid {
+        DashType::Solid
+    } else {
+        level.dash.clone()
+    };
+    let trace = Scatter::new(
+        track.points.iter().map(|p| style::round(p.at_s)).collect(),
+        values,
+    )
+    .name(&name)
+    .mode(if alone {
+        Mode::LinesMarkers
+    } else {
+        Mode::Lines
+    })
+    .marker(
+        Marker::new()
+            .size(4)
+            .color(palette::with_alpha(look.colour, level.alpha)),
+    )
+    .line(
+        Line::new()
+            .color(palette::with_alpha(look.colour, level.alpha))
+            .width(level.width)
+            .dash(dash),
+    )
+    .hover_text_array(text)
+    .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
+    .meta(format!("{}{}", look.key, level.name));
+    if visible {
+        trace
+    } else {
+        trace.visible(Visible::False)
+    }
+}
+
+/// Operations and bytes per second, beside each other.
+pub fn throughput(overlay: &ChartModel) -> Vec<Figure> {
+    let ops = throughput_of(
+        overlay,
+        ("throughput-ops", "Operations per second", "operations/s"),
+        |p| p.iops,
+        AxisKind::Number,
+        |v| format!("{} IOPS", format::rate(v)),
+    );
+    let bytes = throughput_of(
+        overlay,
+        ("throughput-bytes", "Bytes per second", "bytes/s"),
+        |p| p.bytes_per_s,
+        AxisKind::Bytes,
+        format::bytes_per_s,
+    );
+    ops.into_iter().chain(bytes).collect()
+}
+
+fn throughput_of(
+    overlay: &ChartModel,
+    (id, title, axis): (&str, &str, &str),
+    pick: fn(&TrackPoint) -> f64,
+    kind: AxisKind,
+    words: fn(f64) -> String,
+) -> Option<Figure> {
+    let mut plot = Plot::new();
+    let (mut top, mut lines) = (0f64, 0);
+    for (run, track) in tracks(overlay) {
+        let look = overlay.look(run, track.op, &track.name);
+        let y: Vec<f64> = track.points.iter().map(|p| style::round(pick(p))).collect();
+        top = y.iter().copied().fold(top, f64::max);
+        let text: Vec<String> = track
+            .points
+            .iter()
+            .map(|p| format!("{:.1} s: {}", p.at_s, words(pick(p))))
+            .collect();
+        let name = match &look.group {
+            Some((_, heading)) => format!("{heading}, {}", escape(&track.name)),
+            None => escape(&track.name),
+        };
+        let few = track.points.len() < 40;
+        plot.add_trace(
+            Scatter::new(
+                track.points.iter().map(|p| style::round(p.at_s)).collect(),
+                y,
+            )
+            .name(&name)
+            .mode(if few { Mode::LinesMarkers } else { Mode::Lines })
+            .marker(Marker::new().size(4).color(look.colour))
+            .line(
+                Line::new()
+                    .color(look.colour)
+                    .width(2.0)
+                    .dash(palette::dash(look.dash)),
+            )
+            .hover_text_array(text)
+            .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
+            .meta(look.key.clone()),
+        );
+        lines += 1;
+    }
+    if top <= 0.0 {
+        return None;
+    }
+    let layout = style::layout(lines)
+        .x_axis(style::elapsed_axis(overlay))
+        .y_axis(style::axis(axis).range(vec![0.0, top * 1.08]));
+    Some(Figure {
+        id: id.to_owned(),
+        title: Some(title.to_owned()),
+        plot: style::finish(plot, layout),
+        height: 320,
+        axes: [("xaxis", AxisKind::Elapsed), ("yaxis", kind)].into(),
+        switches: Vec::new(),
+        half: lines <= 4,
+    })
+}
+
+fn tracks(overlay: &ChartModel) -> impl Iterator<Item = (usize, &OpTrack)> {
+    overlay
+        .runs
+        .iter()
+        .enumerate()
+        .flat_map(|(run, data)| data.tracks.iter().map(move |t| (run, t)))
+        .filter(|(_, t)| !t.points.is_empty())
+}

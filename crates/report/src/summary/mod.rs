@@ -1,0 +1,371 @@
+//! From an [`Analysis`] to the `summary.json` of design section 12.
+
+mod drives;
+mod unmeasured;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use taillight_core::plan::{Arrival, WorkloadPlan};
+use taillight_core::{OpKind, Result, Status};
+use taillight_rundir::summary::{
+    Distributions, ErrorCount, Errors, Outlier, Qos, QosStatus, Slc, Summary, Totals,
+    WorkloadSummary,
+};
+use taillight_rundir::{SCHEMA_VERSION, Summary as RundirSummary};
+use taillight_stats::{CeilingStatus, Dist, Pct, check_ceiling};
+
+use crate::analyse::latency::{self, Asked, Origin, per_s};
+use crate::analyse::{Analysis, IoGroup, Parts, STATUS_UNKNOWN, SlowestIos, Tally, host, store};
+use crate::verdict::{self, saturation, wrong_data};
+
+/// The summary, verdict included.
+///
+/// # Errors
+/// `Corrupt` when counts exceed 64 bits.
+pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
+    let asked = Asked::new(
+        &analysis.manifest.plan.qos.percentiles,
+        analysis.manifest.plan.qos.nines,
+    );
+    let sets = Sets::of(analysis)?;
+    let view = View {
+        analysis,
+        asked: &asked,
+    };
+    let mut losses = analysis.manifest.losses.clone();
+    let counts = &analysis.counts;
+    // What the recorder counted and the capture lacks is lost, whoever noticed it first.
+    if analysis.origin == Origin::CAPTURE
+        && let Some(recorded) = counts.recorded
+    {
+        losses.ios = losses.ios.max(recorded.saturating_sub(counts.analysed));
+    }
+    let above = |ns: u64| {
+        let groups = analysis.groups.iter().filter(|g| is_one_io(g));
+        let dists = groups.map(|g| &g.parts.service);
+        let slow = |d: &Arc<Dist>| d.count() - d.count_at_or_below(ns.saturating_sub(1));
+        dists.map(slow).sum()
+    };
+    let mut summary = Summary {
+        schema: SCHEMA_VERSION,
+        taillight: env!("CARGO_PKG_VERSION").to_owned(),
+        run_id: analysis.manifest.run_id.clone(),
+        status: analysis.status,
+        verdict: verdict::placeholder(),
+        totals: view.totals(&sets.all),
+        ops: sets
+            .ops
+            .iter()
+            .map(|(op, set)| (*op, view.totals(set)))
+            .collect(),
+        workloads: view.workloads()?,
+        load: unmeasured::load(analysis),
+        qos: view.qos(&sets)?,
+        slc: slc(&sets),
+        distribution: view.distributions(&sets),
+        outliers: outliers(analysis),
+        saturation: saturation::saturation(analysis),
+        errors: errors(&sets),
+        misses: analysis.manifest.misses,
+        verify: wrong_data::of(analysis),
+        losses,
+        overhead: analysis.manifest.overhead.clone(),
+        store: store::summary(&analysis.store),
+        cause: None,
+        host: host::summary(analysis.manifest.host.as_ref(), &analysis.machine.host),
+        drives: drives::drives(&analysis.machine.nvme, &above),
+        bus: analysis.machine.bus.clone(),
+        files: analysis.files.clone(),
+    };
+    if analysis.origin == Origin::HISTOGRAM {
+        summary.totals.service.out_of_range = Some(analysis.manifest.losses.out_of_range);
+    }
+    summary.verdict = verdict::verdict(analysis, &summary);
+    Ok(summary)
+}
+
+/// A set of I/Os put together from groups.
+#[derive(Debug, Default)]
+pub struct Set {
+    tally: Tally,
+    parts: Parts,
+    slowest: SlowestIos,
+}
+
+impl Set {
+    pub fn of(groups: &[&IoGroup]) -> Result<Set> {
+        let mut set = Set {
+            slowest: SlowestIos::merged(groups.iter().map(|g| &g.slowest)),
+            ..Set::default()
+        };
+        for group in groups {
+            set.tally.add(&group.tally);
+            set.parts = set.parts.merge(&group.parts).map_err(|e| {
+                taillight_core::Error::corrupt("the run holds more I/Os than can be counted")
+                    .source(e)
+            })?;
+        }
+        Ok(set)
+    }
+}
+
+/// The sets a summary speaks of.
+struct Sets {
+    all: Set,
+    ops: BTreeMap<OpKind, Set>,
+}
+
+impl Sets {
+    fn of(analysis: &Analysis) -> Result<Sets> {
+        let mut by_op: BTreeMap<OpKind, Vec<&IoGroup>> = BTreeMap::new();
+        for group in &analysis.groups {
+            by_op.entry(group.op).or_default().push(group);
+        }
+        let ops = by_op
+            .iter()
+            .map(|(op, groups)| Ok((*op, Set::of(groups)?)))
+            .collect::<Result<_>>()?;
+        let all: Vec<&IoGroup> = analysis.groups.iter().filter(|g| is_one_io(g)).collect();
+        Ok(Sets {
+            all: Set::of(&all)?,
+            ops,
+        })
+    }
+}
+
+/// Whether rows of a group are operations of the target. A read-modify-write is the row over a get
+/// and an update that have rows of their own: totals count those.
+fn is_one_io(group: &IoGroup) -> bool {
+    group.op != OpKind::Rmw
+}
+
+/// Records of a set whose operations cover more than one.
+fn several(tally: &Tally) -> Option<u64> {
+    let good = tally.count.saturating_sub(tally.failed());
+    (tally.records > good).then_some(tally.records)
+}
+
+/// Mean gaps after which an open schedule is taken for ended.
+const GAPS: f64 = 10.0;
+
+/// How long a workload that goes on may do nothing, ns: the pause of its bursts, some gaps of its
+/// schedule, its think time.
+fn lull_ns(w: &WorkloadPlan, seconds: f64) -> f64 {
+    let think = w.think.map_or(0, |t| t.time.0) as f64;
+    match &w.arrival {
+        Arrival::Bursts { off, .. } => off.0 as f64,
+        _ => match saturation::asked(w, seconds) {
+            Some(rate) if rate > 0.0 => GAPS * 1e9 / rate,
+            _ => think,
+        },
+    }
+}
+
+struct View<'a> {
+    analysis: &'a Analysis,
+    asked: &'a Asked,
+}
+
+impl View<'_> {
+    fn seconds(&self) -> f64 {
+        self.analysis.duration_ns as f64 / 1e9
+    }
+
+    fn totals(&self, set: &Set) -> Totals {
+        let origin = self.analysis.origin;
+        let failed = set.tally.failed();
+        // Outliers are no rate.
+        let good = match self.analysis.outliers_only {
+            true => 0,
+            false => set.tally.count.saturating_sub(failed),
+        };
+        // Episodes are known for the main measure only.
+        let open = set.parts.response.is_some();
+        let plain = |dist: &Arc<Dist>| latency::latency(dist, origin, self.asked, None, None);
+        let main =
+            |dist: &Arc<Dist>| latency::latency(dist, origin, self.asked, Some(&set.slowest), None);
+        let service = &set.parts.service;
+        Totals {
+            count: set.tally.count,
+            bytes: set.tally.bytes,
+            duration_ns: self.analysis.duration_ns,
+            iops: per_s(good as f64, self.seconds()),
+            bytes_per_s: per_s(set.tally.bytes as f64, self.seconds()),
+            records: several(&set.tally),
+            errors: failed,
+            service: if open { plain(service) } else { main(service) },
+            response: set.parts.response.as_ref().map(main),
+            wait: set.parts.wait.as_ref().map(plain),
+            sync: set.parts.sync.as_ref().map(plain),
+            end_to_end: set.parts.end_to_end.as_ref().map(plain),
+            queue: set.parts.queue.as_ref().map(plain),
+            after_issue: set.parts.after_issue.as_ref().map(plain),
+            first_byte: set.parts.first_byte.as_ref().map(plain),
+            depth_mean: (self.analysis.duration_ns > 0 && !self.analysis.outliers_only)
+                .then(|| set.tally.busy_ns as f64 / self.analysis.duration_ns as f64),
+        }
+    }
+
+    fn workloads(&self) -> Result<Vec<WorkloadSummary>> {
+        let plan = &self.analysis.manifest.plan;
+        let of = |(index, workload): (usize, &WorkloadPlan)| {
+            let groups = || {
+                let groups = self.analysis.groups.iter();
+                groups.filter(move |g| usize::from(g.workload) == index)
+            };
+            let all: Vec<&IoGroup> = groups().collect();
+            let ios: Vec<&IoGroup> = groups().filter(|g| is_one_io(g)).collect();
+            // One that ended early is measured by its own time.
+            let whole = self.analysis.duration_ns;
+            let last = all.iter().map(|g| g.tally.last_ns).max().unwrap_or(0);
+            let own = last.saturating_sub(self.analysis.start_ns).max(0) as u64;
+            let lull = lull_ns(workload, self.seconds());
+            let early = own > 0 && own as f64 + lull < whole as f64 * 0.9;
+            let span = if early { own } else { whole };
+            let totals = |set: &Set| {
+                let mut it = self.totals(set);
+                let longer = whole as f64 / span.max(1) as f64;
+                if early {
+                    it.duration_ns = span;
+                    it.iops *= longer;
+                    it.bytes_per_s *= longer;
+                    it.depth_mean = it.depth_mean.map(|d| d * longer);
+                }
+                it
+            };
+            Ok(WorkloadSummary {
+                name: workload.name.clone(),
+                totals: totals(&Set::of(&ios)?),
+                ops: groups()
+                    .map(|g| Ok((g.op, totals(&Set::of(&[g])?))))
+                    .collect::<Result<_>>()?,
+            })
+        };
+        let measured = plan.workloads.iter().enumerate();
+        measured.filter(|(_, w)| w.measured).map(of).collect()
+    }
+
+    fn distributions(&self, sets: &Sets) -> BTreeMap<OpKind, Distributions> {
+        let of = |set: &Set| Distributions {
+            service: latency::distribution(&set.parts.service, self.seconds()),
+            response: set
+                .parts
+                .response
+                .as_ref()
+                .map(|d| latency::distribution(d, self.seconds())),
+        };
+        sets.ops.iter().map(|(op, set)| (*op, of(set))).collect()
+    }
+
+    /// Every ceiling, over all operations together: that is what the job asked about.
+    fn qos(&self, sets: &Sets) -> Result<Vec<Qos>> {
+        let mut checks = Vec::new();
+        for ceiling in &self.analysis.manifest.plan.qos.ceilings {
+            let at: Pct = ceiling.at.parse().map_err(|e| {
+                taillight_core::Error::corrupt("the plan's ceiling names no percentile")
+                    .with("at", &ceiling.at)
+                    .source(e)
+            })?;
+            checks.push(ceiling_check(&sets.all, ceiling.ceiling.0, &at));
+        }
+        Ok(checks)
+    }
+}
+
+fn ceiling_check(set: &Set, ceiling_ns: u64, at: &Pct) -> Qos {
+    let dist = set.parts.main();
+    let check = check_ceiling(dist, ceiling_ns, at);
+    let above = set.slowest.kept_above(ceiling_ns);
+    let episodes = latency::events(&above, set.slowest.span_ns());
+    Qos {
+        ceiling_ns,
+        at: at.to_string(),
+        status: match check.status {
+            CeilingStatus::Pass => QosStatus::Pass,
+            CeilingStatus::Fail => QosStatus::Fail,
+            CeilingStatus::Undecided => QosStatus::Undecided,
+        },
+        above: check.above,
+        episodes: episodes.list().len() as u64,
+        needs: check.needs,
+        op: None,
+        count: Some(dist.count()),
+    }
+}
+
+fn slc(sets: &Sets) -> BTreeMap<OpKind, Slc> {
+    let measured = sets
+        .ops
+        .iter()
+        .filter(|(_, set)| !set.parts.told().is_empty());
+    measured
+        .map(|(op, set)| (*op, latency::slc_factors(set.parts.told())))
+        .collect()
+}
+
+fn outliers(analysis: &Analysis) -> BTreeMap<OpKind, Vec<Outlier>> {
+    let mut all: BTreeMap<OpKind, Vec<Outlier>> = BTreeMap::new();
+    for group in &analysis.groups {
+        let list = all.entry(group.op).or_default();
+        list.extend(group.outliers.iter().map(|(latency_ns, row)| Outlier {
+            submit_ns: row.submit,
+            workload: row.workload,
+            worker: row.worker,
+            target: row.target,
+            offset: row.offset,
+            key: row.key,
+            size: row.size,
+            latency_ns: *latency_ns,
+            status: row.status,
+        }));
+    }
+    for list in all.values_mut() {
+        list.sort_by_key(|o| (std::cmp::Reverse(o.latency_ns), o.submit_ns));
+        list.truncate(taillight_rundir::summary::OUTLIERS_MAX);
+    }
+    all
+}
+
+fn errors(sets: &Sets) -> Errors {
+    let mut kinds: Vec<ErrorCount> = Vec::new();
+    for (op, set) in &sets.ops {
+        kinds.extend(
+            set.tally
+                .errors
+                .iter()
+                .map(|(status, (count, first))| ErrorCount {
+                    op: *op,
+                    status: *status,
+                    text: status_text(*status),
+                    count: *count,
+                    first_ns: *first,
+                }),
+        );
+    }
+    kinds.sort_by_key(|k| (std::cmp::Reverse(k.count), k.op, k.status));
+    Errors {
+        count: sets.all.tally.failed(),
+        kinds,
+    }
+}
+
+/// A status in words.
+pub fn status_text(status: i32) -> String {
+    match status {
+        STATUS_UNKNOWN => "failed; which error was not kept".to_owned(),
+        known => Status(known).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_in_words() {
+        assert_eq!(status_text(5), "input/output error (errno 5)");
+        assert_eq!(status_text(-1), "timed out");
+        assert_eq!(status_text(-99), "unknown status -99");
+    }
+}

@@ -1,0 +1,339 @@
+//! Tables and paragraphs on a terminal: aligned columns, at most 100 columns wide.
+//!
+//! What it is: the one renderer of tables as plain text, used by reports, `explain` and every
+//! command of the binary that prints a table. What it is not: Markdown or HTML (see `render`).
+
+use serde::Serialize;
+
+/// Words that stay on the line of the figure before them.
+const UNITS: [&str; 12] = [
+    "ns", "us", "ms", "s", "min", "%", "B/s", "KiB/s", "MiB/s", "GiB/s", "IOPS", "I/Os",
+];
+/// Widest line.
+const WIDTH: usize = 100;
+
+/// How something is to be felt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tone {
+    #[default]
+    Plain,
+    /// Less important, or not measured.
+    Dim,
+    Good,
+    Warn,
+    Bad,
+}
+
+/// A table.
+#[derive(Debug, Clone, Serialize)]
+pub struct Table {
+    pub id: &'static str,
+    pub title: String,
+    /// One line on how to read it.
+    pub note: Option<String>,
+    /// Headings of the columns; the first names the rows.
+    pub columns: Vec<String>,
+    /// Rows of as many cells.
+    pub rows: Vec<Vec<Cell>>,
+    /// Too long for a terminal.
+    pub detail: bool,
+    /// Whether cells are words, not figures.
+    pub words: bool,
+}
+
+/// A cell.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Cell {
+    pub text: String,
+    /// How it is meant.
+    pub tone: Tone,
+}
+
+impl Cell {
+    pub fn new(text: impl Into<String>) -> Cell {
+        Cell {
+            text: text.into(),
+            tone: Tone::Plain,
+        }
+    }
+    /// Text with a tone.
+    pub fn toned(text: impl Into<String>, tone: Tone) -> Cell {
+        Cell {
+            text: text.into(),
+            tone,
+        }
+    }
+}
+
+impl Table {
+    /// A table of figures without rows. The first column names the rows; where its heading is empty the
+    /// title stands there.
+    pub fn new(id: &'static str, title: &str, columns: &[&str]) -> Table {
+        Table {
+            id,
+            title: title.to_owned(),
+            note: None,
+            columns: columns.iter().map(|c| (*c).to_owned()).collect(),
+            rows: Vec::new(),
+            detail: false,
+            words: false,
+        }
+    }
+    /// The same for words: every column is aligned left.
+    pub fn of_words(id: &'static str, title: &str, columns: &[&str]) -> Table {
+        Table {
+            words: true,
+            ..Table::new(id, title, columns)
+        }
+    }
+    /// The table as text for a terminal, without colours.
+    pub fn to_text(&self) -> String {
+        let mut page = TextPage::new(false);
+        page.table(self);
+        page.text
+    }
+}
+
+/// A paragraph for a terminal, indented by two columns.
+pub fn paragraph(text: &str) -> String {
+    let mut page = TextPage::new(false);
+    page.indented(text, Tone::Plain);
+    page.text
+}
+
+/// Text for a terminal as it grows.
+pub(crate) struct TextPage {
+    pub text: String,
+    /// Whether tones become ANSI colours.
+    colour: bool,
+}
+
+impl TextPage {
+    pub fn new(colour: bool) -> TextPage {
+        TextPage {
+            text: String::new(),
+            colour,
+        }
+    }
+
+    /// A table, in several parts when it is too wide, and its note.
+    pub fn table(&mut self, table: &Table) {
+        self.parts(table);
+        self.note(table);
+    }
+
+    /// The table without its note.
+    pub fn parts(&mut self, table: &Table) {
+        for part in split(table) {
+            self.part(&part);
+        }
+    }
+
+    pub fn note(&mut self, table: &Table) {
+        if let Some(note) = &table.note {
+            self.indented(note, Tone::Dim);
+        }
+    }
+
+    fn part(&mut self, table: &Table) {
+        let widths = widths(table);
+        let mut head = format!("{:<w$}", table.columns[0], w = widths[0]);
+        if table.columns[0].is_empty() || table.columns[0] == "share" {
+            head = format!("{:<w$}", table.title, w = widths[0]);
+        }
+        for (name, width) in table.columns.iter().zip(&widths).skip(1) {
+            head.push_str(&pad(name, *width, table.words));
+        }
+        let head = self.paint(head.trim_end(), Tone::Plain, true);
+        self.text.push_str(&head);
+        self.text.push('\n');
+        for row in &table.rows {
+            let mut line = String::new();
+            for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                let room = " ".repeat(width - cell.text.chars().count().min(*width));
+                let text = self.paint(&cell.text, cell.tone, false);
+                let (before, after) = match (i, table.words) {
+                    (0, _) => ("", room.as_str()),
+                    (_, true) => ("  ", room.as_str()),
+                    (_, false) => ("  ", ""),
+                };
+                line.push_str(before);
+                if before == "  " && after.is_empty() {
+                    line.push_str(&room);
+                }
+                line.push_str(&text);
+                line.push_str(after);
+            }
+            self.text.push_str(line.trim_end());
+            self.text.push('\n');
+        }
+    }
+
+    /// A label and what it says, which goes on in the same column.
+    pub fn labelled(&mut self, label: &str, text: &str, tone: Tone) {
+        let indent = label.chars().count();
+        let lines = wrap(text, WIDTH - indent);
+        for (i, line) in lines.iter().enumerate() {
+            let lead = if i == 0 {
+                label.to_owned()
+            } else {
+                " ".repeat(indent)
+            };
+            let line = self.paint(line, tone, false);
+            self.text.push_str(&format!("{lead}{line}\n"));
+        }
+    }
+
+    /// A paragraph, indented by two columns.
+    pub fn indented(&mut self, text: &str, tone: Tone) {
+        for line in wrap(text, WIDTH - 2) {
+            let line = self.paint(&line, tone, false);
+            self.text.push_str(&format!("  {line}\n"));
+        }
+    }
+
+    /// A point of a list.
+    pub fn bullet(&mut self, text: &str) {
+        let lines = wrap(text, WIDTH - 4);
+        self.text
+            .push_str(&format!("  - {}\n", lines.join("\n    ")));
+    }
+
+    /// The text in the colour of its tone.
+    pub fn paint(&self, text: &str, tone: Tone, bold: bool) -> String {
+        let code = match (tone, bold) {
+            (Tone::Plain, false) => return text.to_owned(),
+            (Tone::Plain, true) => "1",
+            (Tone::Dim, _) => "2",
+            (Tone::Good, true) => "1;32",
+            (Tone::Good, false) => "32",
+            (Tone::Warn, true) => "1;33",
+            (Tone::Warn, false) => "33",
+            (Tone::Bad, true) => "1;31",
+            (Tone::Bad, false) => "31",
+        };
+        if self.colour {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// Figures stand right, words left, two spaces between columns.
+fn pad(text: &str, width: usize, words: bool) -> String {
+    if words {
+        format!("  {text:<width$}")
+    } else {
+        format!("  {text:>width$}")
+    }
+}
+
+fn widths(table: &Table) -> Vec<usize> {
+    let length = |cell: &Cell| cell.text.chars().count();
+    let mut widths: Vec<usize> = table.columns.iter().map(|c| c.chars().count()).collect();
+    if let Some(first) = widths.first_mut() {
+        *first = (*first).max(table.title.chars().count());
+    }
+    for row in &table.rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(length(cell));
+        }
+    }
+    widths
+}
+
+/// Splits a table that is too wide into several with the same first column.
+fn split(table: &Table) -> Vec<Table> {
+    let widths = widths(table);
+    let mut parts: Vec<Vec<usize>> = vec![Vec::new()];
+    let mut used = widths.first().copied().unwrap_or(0);
+    for (i, width) in widths.iter().enumerate().skip(1) {
+        let full = parts.last().is_some_and(|p| !p.is_empty()) && used + width + 2 > WIDTH;
+        if full {
+            parts.push(Vec::new());
+            used = widths[0];
+        }
+        used += width + 2;
+        if let Some(part) = parts.last_mut() {
+            part.push(i);
+        }
+    }
+    let pick = |columns: &[usize]| Table {
+        columns: std::iter::once(0)
+            .chain(columns.iter().copied())
+            .filter_map(|i| table.columns.get(i).cloned())
+            .collect(),
+        rows: table
+            .rows
+            .iter()
+            .map(|row| {
+                let all = std::iter::once(0).chain(columns.iter().copied());
+                all.filter_map(|i| row.get(i).cloned()).collect()
+            })
+            .collect(),
+        ..table.clone()
+    };
+    parts.iter().map(|columns| pick(columns)).collect()
+}
+
+/// Breaks text at spaces into lines of at most `width` columns. A word longer than a line stands
+/// alone.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    // A figure and its unit stay together.
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let unit = UNITS.contains(&word.trim_end_matches([',', ';', '.', ')', ':']));
+        match words.last_mut() {
+            Some(last) if unit && last.ends_with(|c: char| c.is_ascii_digit()) => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => words.push(word.to_owned()),
+        }
+    }
+    for word in &words {
+        let Some(line) = lines.last_mut() else { break };
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.clone());
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_tables_are_split_and_keep_their_first_column() {
+        let table = Table {
+            columns: (0..8).map(|i| format!("column {i}")).collect(),
+            rows: vec![(0..8).map(|i| Cell::new(format!("{i:>20}"))).collect()],
+            ..Table::new("x", "T", &[])
+        };
+        let parts = split(&table);
+        assert!(parts.len() > 1);
+        assert!(parts.iter().all(|p| p.columns[0] == "column 0"));
+        assert_eq!(parts.iter().map(|p| p.columns.len() - 1).sum::<usize>(), 7);
+        assert!(
+            parts
+                .iter()
+                .all(|p| widths(p).iter().map(|w| w + 2).sum::<usize>() <= WIDTH + 2)
+        );
+    }
+
+    #[test]
+    fn wrapping() {
+        assert_eq!(wrap("aa bb cc", 5), ["aa bb", "cc"]);
+        assert_eq!(wrap("", 5), [""]);
+        assert_eq!(wrap("within 3 ms.", 9), ["within", "3 ms."]);
+    }
+}

@@ -1,0 +1,39 @@
+//! What all rules of the verdict rest on: which latency a run is judged by, and whether it has one.
+
+use taillight_rundir::Latency;
+use taillight_rundir::summary::{Reason, Summary, Totals};
+
+/// Whether only outliers are known: neither a rate nor a distribution.
+pub fn unmeasured(summary: &Summary) -> bool {
+    unsampled(&summary.totals)
+}
+
+/// The same of one set of I/Os.
+pub fn unsampled(totals: &Totals) -> bool {
+    totals.service.count == 0 && totals.iops == 0.0 && totals.count > totals.errors
+}
+
+/// The measure that counts: response with a schedule, else service.
+pub fn main(totals: &Totals) -> &Latency {
+    totals.response.as_ref().unwrap_or(&totals.service)
+}
+
+/// What [`asked_for`] calls the time from a writer's stamp.
+pub const END_TO_END: &str = "end to end";
+
+/// The measure the run was made for, and its name: the time from the writer's stamp where readers
+/// follow writers, else the one that counts.
+pub fn asked_for(totals: &Totals) -> (&Latency, &'static str) {
+    match (&totals.end_to_end, &totals.response) {
+        (Some(latency), _) => (latency, END_TO_END),
+        (_, Some(latency)) => (latency, "response"),
+        _ => (&totals.service, "latency"),
+    }
+}
+
+pub fn reason(code: &str, text: impl Into<String>) -> Reason {
+    Reason {
+        code: code.to_owned(),
+        text: text.into(),
+    }
+}

@@ -1,0 +1,11 @@
+//! The judgement of a run: its status, and every reason for it.
+
+mod basis;
+mod failures;
+mod rules;
+pub mod saturation;
+pub mod wrong_data;
+
+pub use basis::{asked_for, main, unmeasured, unsampled};
+pub use rules::{CEILING_FAILED, CEILING_UNDECIDED, placeholder, verdict};
+pub use wrong_data::WRONG_DATA;

@@ -1,0 +1,504 @@
+//! The answer in words: one status, one sentence, and every reason for it.
+//!
+//! Rules are functions in [`RULES`], worst first; the worst that speaks sets the status. A rule
+//! says what is wrong and what it means for the numbers.
+
+use taillight_core::OpKind;
+use taillight_core::plan::{AccessKind, Plan, WorkloadPlan};
+use taillight_rundir::summary::{QosStatus, Reason, Summary, Verdict, VerdictStatus};
+use taillight_rundir::{Latency, LatencySource, RunStatus};
+use taillight_stats::littles_law_ratio;
+
+use super::basis::{END_TO_END, asked_for, main, reason, unmeasured};
+use super::failures::{errors, failed, nothing, partial, refused};
+use super::saturation::achieved;
+use super::wrong_data::{WRONG_DATA, wrong_data};
+use crate::analyse::Analysis;
+use crate::analyse::damage::is_damage;
+use crate::format::{self, Script};
+
+/// Little's law is checked from this mean latency on: below, the clock itself is felt.
+const LITTLE_FROM_NS: f64 = 5_000.0;
+/// And warned about from this distance from 1.
+const LITTLE_OFF: f64 = 0.05;
+/// The tool's own cost is warned about from this share of the mean latency.
+const OVERHEAD_SHARE: f64 = 0.05;
+
+/// Waiting for a CPU before the run, and CPU taken by the hypervisor, that are warned about, per
+/// cent. The first is high because a run just before this one makes some of it.
+const BUSY_PERCENT: f64 = 50.0;
+const STOLEN_PERCENT: f64 = 1.0;
+/// CPUs as busy as this, percent, leave nothing for whoever comes next.
+const FULL_PERCENT: f64 = 90.0;
+
+/// Codes of the answers to a ceiling.
+pub const CEILING_FAILED: &str = "ceiling_failed";
+/// The same, when there were too few I/Os.
+pub const CEILING_UNDECIDED: &str = "ceiling_undecided";
+
+type Rule = fn(&Analysis, &Summary) -> Option<(VerdictStatus, Reason)>;
+
+/// All rules, in the order reasons are listed.
+const RULES: &[Rule] = &[
+    failed,
+    partial,
+    nothing,
+    wrong_data,
+    errors,
+    refused,
+    load_failed,
+    load_behind,
+    saturated,
+    ceiling_failed,
+    ceiling_undecided,
+    lost,
+    early,
+    allocates,
+    little,
+    busy_machine,
+    own_cost,
+    late,
+    few,
+    from_histogram,
+];
+
+/// Load below this share of what its schedule asked is told.
+const LOAD_REACHED: f64 = 0.99;
+
+/// Load that fails is not the load that was asked for.
+fn load_failed(_: &Analysis, s: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let it = s.load.iter().find(|l| l.errors > 0)?;
+    let text = format!(
+        "{} of {} operations of the load `{}` failed.",
+        format::count(it.errors),
+        format::count(it.count),
+        it.name
+    );
+    Some((VerdictStatus::Errors, reason("load_failed", text)))
+}
+
+/// Load that is late says nothing about what was measured, but it was less load than asked.
+fn load_behind(a: &Analysis, s: &Summary) -> Option<(VerdictStatus, Reason)> {
+    // A run that ends by a count may end before a slow schedule had its first turn.
+    a.manifest.plan.run.duration?;
+    let behind = |l: &&taillight_rundir::summary::LoadSummary| {
+        let asked = l.asked_per_s.unwrap_or(0.0);
+        asked * a.duration_ns as f64 / 1e9 >= 100.0 && l.per_s < asked * LOAD_REACHED
+    };
+    let it = s.load.iter().find(behind)?;
+    let text = format!(
+        "The load `{}` made {} of {} operations/s asked.",
+        it.name,
+        format::rate(it.per_s),
+        format::rate(it.asked_per_s.unwrap_or(0.0))
+    );
+    Some((VerdictStatus::Warned, reason("load_behind", text)))
+}
+
+/// Filled in before the verdict is known.
+pub fn placeholder() -> Verdict {
+    Verdict {
+        status: VerdictStatus::Good,
+        text: String::new(),
+        reasons: Vec::new(),
+    }
+}
+
+pub fn verdict(analysis: &Analysis, summary: &Summary) -> Verdict {
+    let mut status = VerdictStatus::Good;
+    let mut reasons = Vec::new();
+    for rule in RULES {
+        if let Some((worse, reason)) = rule(analysis, summary) {
+            if weight(worse) > weight(status) {
+                status = worse;
+            }
+            reasons.push(reason);
+        }
+    }
+    for trouble in &analysis.troubles {
+        if weight(status) < weight(VerdictStatus::Warned) {
+            status = VerdictStatus::Warned;
+        }
+        reasons.push(reason(trouble.code, trouble.text.clone()));
+    }
+    // Damage stands before all else: it says how far the rest can be believed.
+    reasons.sort_by_key(|r| !is_damage(&r.code));
+    Verdict {
+        status,
+        text: text(status, summary, &reasons),
+        reasons,
+    }
+}
+
+/// How bad a status is.
+fn weight(status: VerdictStatus) -> u8 {
+    match status {
+        VerdictStatus::Good => 0,
+        VerdictStatus::Warned => 1,
+        VerdictStatus::Saturated => 2,
+        VerdictStatus::Errors => 3,
+        VerdictStatus::Partial => 4,
+        VerdictStatus::Failed => 5,
+    }
+}
+
+/// Whether a reason is the answer itself, so that it stands before the figures.
+fn leads(code: &str) -> bool {
+    is_damage(code) || matches!(code, CEILING_FAILED | CEILING_UNDECIDED | WRONG_DATA)
+}
+
+/// The sentence: what was measured, then what to know first; a question the job asked is answered
+/// before the figures.
+fn text(status: VerdictStatus, summary: &Summary, reasons: &[Reason]) -> String {
+    let first = reasons.first().map(|r| r.text.as_str()).unwrap_or_default();
+    if status == VerdictStatus::Failed {
+        return first.to_owned();
+    }
+    let result = if unmeasured(summary) {
+        unknown(summary)
+    } else {
+        result(summary)
+    };
+    let leads = reasons.first().is_some_and(|r| leads(&r.code));
+    let both = match leads {
+        true => format!("{first} {result}"),
+        false => format!("{result} {first}"),
+    };
+    match reasons.len() {
+        0 => result,
+        1 => both,
+        n => format!("{both} ({} more below.)", n - 1),
+    }
+}
+
+/// `98,304 IOPS at 384 MiB/s; reads: half within 81.2 us, 99 % within 212 us, 99.99 % within 2 ms.`
+fn result(summary: &Summary) -> String {
+    let mut text = format!(
+        "{} IOPS at {}",
+        format::rate(summary.totals.iops),
+        format::bytes_per_s(summary.totals.bytes_per_s)
+    );
+    for (op, totals) in summary.ops.iter().take(2) {
+        let asked = asked_for(totals);
+        let named = match (asked.1, summary.ops.len()) {
+            (END_TO_END, _) => format!("{} {END_TO_END}: ", op.name()),
+            (_, 0 | 1) => String::new(),
+            _ => format!("{}: ", op.name()),
+        };
+        if let Some(shape) = shape(asked.0) {
+            text.push_str(&format!("; {named}{shape}"));
+        }
+    }
+    text.push('.');
+    text
+}
+
+fn unknown(summary: &Summary) -> String {
+    format!(
+        "Rate and percentiles are unknown: only {} outliers and failures were kept.",
+        format::count(summary.totals.count)
+    )
+}
+
+fn shape(latency: &Latency) -> Option<String> {
+    let find = |p: &str| {
+        latency
+            .percentiles
+            .iter()
+            .find(|it| it.p == p)
+            .and_then(|it| it.ns)
+    };
+    let mut parts = Vec::new();
+    if let Some(ns) = find("50") {
+        parts.push(format!(
+            "half within {}",
+            format::duration_ns(ns, Script::Plain)
+        ));
+    }
+    // Only what has an upper bound: a nine that rests on a single event is no promise.
+    let nines = latency
+        .nines
+        .iter()
+        .filter(|n| n.resolved && n.hi_ns.is_some());
+    let deepest = nines.clone().filter(|n| n.k <= 5).max_by_key(|n| n.k);
+    let two = nines.clone().find(|n| n.k == 2);
+    for nine in [two, deepest.filter(|n| n.k > 2)].into_iter().flatten() {
+        let ns = nine.ns?;
+        parts.push(format!(
+            "{} within {}",
+            format::nines_label(nine.k),
+            format::duration_ns(ns, Script::Plain)
+        ));
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn saturated(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let it = &summary.saturation;
+    let asked = it.asked_per_s.filter(|_| it.saturated)?;
+    let text = format!(
+        "The rate was not reached: {} operations/s asked, {}; {} were waiting at worst and {} \
+         never sent. Response times then depend on how long the run was.",
+        format::rate(asked),
+        achieved(it),
+        format::count(it.backlog_max),
+        format::count(it.unsent)
+    );
+    Some((VerdictStatus::Saturated, reason("saturated", text)))
+}
+
+fn ceiling_failed(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    ceiling(summary, QosStatus::Fail, CEILING_FAILED, "Over the ceiling")
+}
+
+fn ceiling_undecided(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    ceiling(
+        summary,
+        QosStatus::Undecided,
+        CEILING_UNDECIDED,
+        "Not decided by so few I/Os",
+    )
+}
+
+fn ceiling(
+    summary: &Summary,
+    status: QosStatus,
+    code: &str,
+    what: &str,
+) -> Option<(VerdictStatus, Reason)> {
+    let mut checks = summary.qos.iter().filter(|q| q.status == status);
+    let check = checks.next()?;
+    let op = check
+        .op
+        .map_or(String::new(), |op| format!("{}: ", op.name()));
+    let needs = match check.needs {
+        Some(n) if status == QosStatus::Undecided => {
+            format!("; needs at least {} I/Os", format::count(n))
+        }
+        _ => String::new(),
+    };
+    let more = match checks.count() {
+        0 => String::new(),
+        n => format!("; the same for {n} more"),
+    };
+    let text = format!(
+        "{what}: {op}{} I/Os took longer than {}, with {} % to stay under it{needs}{more}.",
+        format::count(check.above),
+        format::duration_ns(check.ceiling_ns, Script::Plain),
+        check.at
+    );
+    Some((VerdictStatus::Warned, reason(code, text)))
+}
+
+fn lost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let l = &summary.losses;
+    let mut parts = Vec::new();
+    let mut add = |n: u64, what: &str| {
+        if n > 0 {
+            parts.push(format!("{} {what}", format::count(n)));
+        }
+    };
+    add(l.ios, "I/Os missing from the capture");
+    add(l.out_of_range, "latencies outside the histograms' range");
+    add(l.intervals, "intervals not recorded");
+    add(l.chunks, "capture files gone or unreadable");
+    add(l.trace_events.unwrap_or(0), "trace events lost");
+    if parts.is_empty() {
+        return None;
+    }
+    let text = format!("Data was lost: {}.", parts.join(", "));
+    Some((VerdictStatus::Warned, reason("lost", text)))
+}
+
+/// A workload that was done long before the others: the totals' rate is not one load's.
+fn early(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    // That a run ended early, and all of its one workload with it, is said elsewhere.
+    if summary.status == RunStatus::Partial && summary.workloads.len() < 2 {
+        return None;
+    }
+    let whole = summary.totals.duration_ns;
+    let mut all = summary.workloads.iter();
+    let it = all.find(|w| w.totals.count > 0 && w.totals.duration_ns < whole)?;
+    let text = format!(
+        "Workload {} finished early ({} of {}); its own rates are over that time.",
+        it.name,
+        format::duration_ns(it.totals.duration_ns, Script::Plain),
+        format::duration_ns(whole, Script::Plain)
+    );
+    Some((VerdictStatus::Warned, reason("finished_early", text)))
+}
+
+/// Writes into a file that had no blocks yet measure the file system's allocation too.
+fn allocates(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let driver = analysis.manifest.environment.get("driver")?;
+    let allocates = driver.get("files.writes_allocate")?.as_str()? == "true";
+    // Appending is what a stream is for: nobody takes it for overwriting.
+    let grows = driver.get("files.grows").and_then(|f| f.as_str()) == Some("true");
+    if grows || !allocates || !summary.ops.contains_key(&OpKind::Write) {
+        return None;
+    }
+    let text = "The file had no blocks when the writes began: they measure allocating it as well. \
+                To measure overwriting, add --set target.options.layout=always.";
+    Some((VerdictStatus::Warned, reason("writes_allocate", text)))
+}
+
+/// In a closed loop, rate x mean latency must be the number of I/Os outstanding.
+fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let plan = &analysis.manifest.plan;
+    // Who pauses, joins later, or waits for writers keeps less than its depth outstanding.
+    let full = |w: &WorkloadPlan| {
+        let waits = w.access.kind == AccessKind::Follow;
+        w.arrival.is_closed() && w.think.is_none() && w.ramp.is_none() && !waits
+    };
+    let closed = plan.workloads.iter().all(full);
+    let mean = summary.totals.service.mean_ns?;
+    if !closed || summary.totals.errors > 0 || mean < LITTLE_FROM_NS {
+        return None;
+    }
+    let outstanding = plan.outstanding() as f64;
+    let ratio = littles_law_ratio(summary.totals.iops, mean, outstanding)?;
+    if (ratio - 1.0).abs() < LITTLE_OFF {
+        return None;
+    }
+    if ratio < 1.0 && early(analysis, summary).is_some() {
+        // Who was done has nothing outstanding; that is said already.
+        return None;
+    }
+    if ratio < 1.0 && plan.workloads.iter().all(|w| w.queue_depth == 1) {
+        let text = format!(
+            "For {} of the time the workers had no operation under way: {}making keys and data, \
+             recording, or waiting for a CPU. That is in no latency, and the rate is lower by it.",
+            format::percent(1.0 - ratio),
+            done_before_others(plan)
+        );
+        return Some((VerdictStatus::Warned, reason("littles_law", text)));
+    }
+    let used = ratio * outstanding;
+    let text = format!(
+        "Little's law does not hold: IOPS x mean latency is {}, but {} I/Os were to be \
+         outstanding. {}",
+        format::factor(used),
+        format::count(plan.outstanding()),
+        if ratio < 1.0 && !done_before_others(plan).is_empty() {
+            "Some workers were done before others, or the tool or the CPU did not keep the queue \
+             full: throughput is a lower bound."
+        } else if ratio < 1.0 {
+            "The tool or the CPU did not keep the queue full, so throughput is a lower bound."
+        } else {
+            "Counts and times are of different periods; treat the rate with care."
+        }
+    );
+    Some((VerdictStatus::Warned, reason("littles_law", text)))
+}
+
+/// Workers that end by themselves do not all end at once.
+fn done_before_others(plan: &Plan) -> &'static str {
+    let run = &plan.run;
+    let counted = run.operations.is_some() || run.bytes.is_some();
+    let ends = counted || plan.workloads.iter().any(|w| w.passes.is_some());
+    if ends && plan.workers() > 1 {
+        "done before others, "
+    } else {
+        ""
+    }
+}
+
+/// What else the machine did: waiting before the run, time the hypervisor gave to others.
+fn busy_machine(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let load = analysis.manifest.environment.get("load")?;
+    let value = |when: &str, what: &str| load.get(when)?.get(what)?.as_f64();
+    let mut parts = Vec::new();
+    if let Some(share) = value("before", "cpu_pressure").filter(|v| *v >= BUSY_PERCENT) {
+        parts.push(format!(
+            "programs waited for a CPU {share:.0} % of the time before it"
+        ));
+    }
+    // Little is left for the run, and most of what is used is not its own.
+    let full = value("during", "busy_percent").is_some_and(|v| v >= FULL_PERCENT);
+    if let Some(share) = value("during", "others_percent").filter(|v| full && *v >= BUSY_PERCENT) {
+        parts.push(format!(
+            "other programs and the kernel's threads took {share:.0} % of the CPUs during it"
+        ));
+    }
+    if let Some(share) = value("during", "steal_percent").filter(|v| *v >= STOLEN_PERCENT) {
+        parts.push(format!(
+            "the hypervisor took {share:.1} % of the CPU during it"
+        ));
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    let text = format!(
+        "The machine was not quiet for this run: {}. Tails may be theirs.",
+        parts.join(", ")
+    );
+    Some((VerdictStatus::Warned, reason("busy_machine", text)))
+}
+
+fn own_cost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let own = summary.overhead.null_ns_per_op?;
+    let mean = summary.totals.service.mean_ns?;
+    if mean < LITTLE_FROM_NS || own < mean * OVERHEAD_SHARE {
+        return None;
+    }
+    let text = format!(
+        "The tool itself takes {} per I/O, {} of the mean latency.",
+        format::duration(own, Script::Plain),
+        format::percent(own / mean)
+    );
+    Some((VerdictStatus::Warned, reason("own_cost", text)))
+}
+
+/// With a schedule: the tool's own lateness must be small against the service time.
+fn late(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    if summary.saturation.saturated {
+        return None;
+    }
+    let wait = summary.totals.wait.as_ref()?;
+    let late = wait.nines.iter().find(|n| n.k == 3).and_then(|n| n.ns)?;
+    let usual = summary
+        .totals
+        .service
+        .percentiles
+        .iter()
+        .find(|p| p.p == "50")?
+        .ns?;
+    if late as f64 <= usual as f64 * 0.1 || (late as f64) < LITTLE_FROM_NS {
+        return None;
+    }
+    let text = format!(
+        "1 I/O in 1,000 was sent {} late or more, against a usual service time of {}: slots or CPU \
+         were short. Response times include this wait.",
+        format::duration_ns(late, Script::Plain),
+        format::duration_ns(usual, Script::Plain)
+    );
+    Some((VerdictStatus::Warned, reason("late", text)))
+}
+
+fn few(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let (op, totals) = summary.ops.iter().min_by_key(|(_, t)| main(t).count)?;
+    let count = main(totals).count;
+    if count == 0 || count >= 2_995 {
+        return None;
+    }
+    let text = format!(
+        "Only {} {}s were measured: 99.9 % needs 2,995. Run longer for a tail.",
+        format::count(count),
+        op.name()
+    );
+    Some((VerdictStatus::Warned, reason("few_ios", text)))
+}
+
+/// Asked-for histograms are no fault, but the reader must know the error.
+fn from_histogram(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let told = analysis
+        .troubles
+        .iter()
+        .any(|t| t.text.contains("histograms"));
+    if summary.totals.service.source == LatencySource::Capture || told {
+        return None;
+    }
+    let text = "Percentiles come from histograms (error up to 0.1 %), because not every I/O was \
+                asked to be kept.";
+    Some((VerdictStatus::Good, reason("from_histogram", text)))
+}

@@ -1,0 +1,229 @@
+//! Asked against achieved: did the run reach the rate it was told to make.
+
+use std::collections::BTreeMap;
+
+use taillight_core::OpKind;
+use taillight_core::plan::WorkloadPlan;
+use taillight_rundir::summary::Saturation;
+
+use crate::analyse::Analysis;
+use crate::analyse::latency::per_s;
+use crate::format;
+
+/// Achieved below this share of asked is saturated.
+const REACHED: f64 = 0.99;
+
+/// The saturation object. In a closed loop nothing is asked and nothing can be missed.
+pub fn saturation(analysis: &Analysis) -> Saturation {
+    // What was started counts, over the time it was to be started in: the last completion may
+    // come much later.
+    let timed = analysis.manifest.plan.run.duration.is_some();
+    let length = measured_ns(analysis).filter(|_| timed);
+    let seconds = length.unwrap_or(analysis.duration_ns) as f64 / 1e9;
+    let open: Vec<(u16, f64)> = analysis
+        .manifest
+        .plan
+        .workloads
+        .iter()
+        .enumerate()
+        .filter(|(_, w)| w.measured)
+        .filter_map(|(i, w)| Some((i as u16, asked(w, seconds)?)))
+        .collect();
+    let done = |only_open: bool| -> u64 {
+        let groups = analysis.groups.iter();
+        groups
+            .filter(|g| !only_open || open.iter().any(|(w, _)| *w == g.workload))
+            // A read-modify-write is asked for once and has three rows.
+            .map(|g| match g.op {
+                OpKind::Rmw => -(g.tally.count as i64),
+                _ => g.tally.count as i64,
+            })
+            .sum::<i64>()
+            .max(0) as u64
+    };
+    let counted = analysis.manifest.schedule;
+    // What was sent only after the time was over reached no rate.
+    let late = counted.map_or(0, |c| c.left_at_end.saturating_sub(c.unsent));
+    let late = if timed { late } else { 0 };
+    let in_time = done(!open.is_empty()).saturating_sub(late);
+    let achieved_per_s = per_s(in_time as f64, seconds);
+    if open.is_empty() || analysis.outliers_only {
+        return Saturation {
+            asked_per_s: None,
+            achieved_per_s: if analysis.outliers_only {
+                0.0
+            } else {
+                achieved_per_s
+            },
+            backlog_max: 0,
+            unsent: 0,
+            unsent_age_ns: None,
+            late: 0,
+            saturated: false,
+        };
+    }
+    let asked_per_s: f64 = open.iter().map(|(_, rate)| rate).sum();
+    let backlog = backlog(analysis);
+    // The run's own count comes first; the last interval's backlog is what was never sent.
+    let unsent = match (counted, backlog.last()) {
+        (Some(counted), _) => counted.unsent,
+        (None, Some(last)) => *last,
+        (None, None) => unsent(analysis, asked_per_s, done(true)),
+    };
+    let deepest = backlog.iter().copied().max().unwrap_or(0);
+    let deepest = deepest.max(counted.map_or(0, |c| c.backlog_max));
+    let outstanding = analysis.manifest.plan.outstanding();
+    // Slow I/Os alone are no missed rate: something must have been left waiting.
+    let known = counted.is_some() || !backlog.is_empty();
+    let waited = known.then_some(deepest > 2 * outstanding);
+    let behind = unsent > 0 || (!timed && waited.unwrap_or(true));
+    let left = counted.map_or(0, |c| c.left_at_end) as f64;
+    let worked_off = timed
+        && left > (1.0 - REACHED) * asked_per_s * seconds
+        && grew_till_the_end(&backlog, left as u64, outstanding);
+    let grew = grows(&backlog, outstanding) || worked_off;
+    Saturation {
+        asked_per_s: Some(asked_per_s),
+        achieved_per_s,
+        backlog_max: deepest.max(unsent),
+        unsent,
+        unsent_age_ns: (unsent > 0).then(|| (unsent as f64 / asked_per_s * 1e9) as u64),
+        late,
+        saturated: grew || (behind && achieved_per_s < asked_per_s * REACHED),
+    }
+}
+
+/// Operations per second a workload asks for on average over `seconds`; none in a closed loop.
+pub fn asked(workload: &WorkloadPlan, seconds: f64) -> Option<f64> {
+    let size = workload.mean_bytes();
+    workload.arrival.asked_per_s(size, seconds * 1e9)
+}
+
+/// Operations the schedule wanted inside the measure phase and that were never sent, reckoned
+/// from the rate when no interval says it.
+fn unsent(analysis: &Analysis, asked_per_s: f64, sent: u64) -> u64 {
+    let plan = &analysis.manifest.plan;
+    // A run that ends by a count sends all it was told to.
+    if plan.run.duration.is_none() {
+        return 0;
+    }
+    let Some(length) = measured_ns(analysis) else {
+        return 0;
+    };
+    let due = (asked_per_s * length as f64 / 1e9).floor() as u64;
+    // Every worker rounds its own part of the schedule.
+    let slack = u64::from(plan.workers()) + due / 10_000;
+    match due.saturating_sub(sent) {
+        missing if missing <= slack => 0,
+        missing => missing,
+    }
+}
+
+/// Length of the measure phase, when the manifest knows it.
+fn measured_ns(analysis: &Analysis) -> Option<u64> {
+    let mut phases = analysis.manifest.phases.iter();
+    let measure = phases.find(|p| p.name == "measure")?;
+    Some(measure.end_ns?.saturating_sub(measure.start_ns).max(0) as u64)
+}
+
+/// Backlog over time, summed over workloads. Rows of one workload repeat its backlog.
+fn backlog(analysis: &Analysis) -> Vec<u64> {
+    let mut by_time: BTreeMap<i64, BTreeMap<u16, u64>> = BTreeMap::new();
+    for row in &analysis.intervals {
+        if let Some(backlog) = row.backlog {
+            let of = by_time
+                .entry(row.start_ns)
+                .or_default()
+                .entry(row.workload)
+                .or_default();
+            *of = (*of).max(backlog);
+        }
+    }
+    by_time
+        .values()
+        .map(|workloads| workloads.values().sum())
+        .collect()
+}
+
+/// Whether the backlog still grew at the end: its last third lies well above the one before.
+fn grows(backlog: &[u64], outstanding: u64) -> bool {
+    let third = backlog.len() / 3;
+    if third == 0 {
+        return false;
+    }
+    let mean = |part: &[u64]| part.iter().sum::<u64>() as f64 / part.len() as f64;
+    let last = mean(&backlog[backlog.len() - third..]);
+    let before = mean(&backlog[backlog.len() - 2 * third..backlog.len() - third]);
+    last > 2.0 * outstanding.max(1) as f64 && last > before * 1.1
+}
+
+/// The same where the backlog was worked off after the end, inside the last interval, `left` being
+/// what it was at the end. There must have been one before, too: a last moment is no trend.
+fn grew_till_the_end(backlog: &[u64], left: u64, outstanding: u64) -> bool {
+    let Some((_, earlier)) = backlog.split_last() else {
+        return false;
+    };
+    let mut till = earlier.to_vec();
+    till.push(left);
+    let third = till.len() / 3;
+    let floor = 2 * outstanding.max(1);
+    let lasting = earlier.iter().rev().take(third.max(1)).all(|b| *b > floor);
+    lasting && !earlier.is_empty() && (third == 0 || grows(&till, outstanding))
+}
+
+/// `34,577 achieved`, and how many more the other figures count.
+pub fn achieved(it: &Saturation) -> String {
+    let achieved = format::rate(it.achieved_per_s);
+    match it.late {
+        0 => format!("{achieved} achieved"),
+        late => format!(
+            "{achieved} achieved in the measured time ({} more were sent after it, which all other \
+             figures count)",
+            format::count(late)
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backlog_worked_off_after_the_end_is_one() {
+        assert!(grew_till_the_end(&[2000, 4000, 6000, 8000, 0], 10_000, 1));
+        assert!(grew_till_the_end(&[2000, 0], 4_000, 1), "two intervals");
+        assert!(
+            !grew_till_the_end(&[0, 0, 0, 0, 0], 300, 1),
+            "a stall in the last moment is none"
+        );
+        assert!(!grew_till_the_end(&[900, 600, 300, 200, 0], 100, 1));
+        assert!(!grew_till_the_end(&[0], 100, 1));
+    }
+
+    #[test]
+    fn what_was_late_is_told() {
+        let mut it = Saturation {
+            asked_per_s: Some(100.0),
+            achieved_per_s: 60.0,
+            backlog_max: 40,
+            unsent: 0,
+            unsent_age_ns: None,
+            late: 0,
+            saturated: true,
+        };
+        assert_eq!(achieved(&it), "60.0 achieved");
+        it.late = 1234;
+        assert!(achieved(&it).contains("(1,234 more were sent after it"));
+    }
+
+    #[test]
+    fn growth_is_not_noise() {
+        assert!(grows(&[0, 100, 200, 300, 400, 500], 4));
+        assert!(
+            !grows(&[0, 3, 0, 5, 1, 4], 4),
+            "a backlog within the depth is none"
+        );
+        assert!(!grows(&[900, 500, 400, 300, 10, 0], 4), "it was worked off");
+        assert!(!grows(&[5_000], 1), "one interval is no trend");
+    }
+}

@@ -1,0 +1,75 @@
+//! Wrong data found by verification, as a reason of the verdict.
+//!
+//! What it is not: the judgement of a block, which the run made. The whole list is in `verify.json`.
+
+use taillight_core::plan::Plan;
+use taillight_rundir::summary::{Reason, Summary, VerdictStatus};
+use taillight_rundir::verify::{Finding, VerifyReport, Wrong};
+
+use crate::analyse::Analysis;
+use crate::format;
+
+/// Code of the reason that says so.
+pub const WRONG_DATA: &str = "wrong_data";
+/// Findings in `summary.json`.
+const KEPT: usize = 100;
+
+/// The result for `summary.json`: everything but the end of a long list.
+pub fn of(analysis: &Analysis) -> Option<VerifyReport> {
+    let mut report = analysis.verify.clone()?;
+    report.findings.truncate(KEPT);
+    Some(report)
+}
+
+/// Wrong data is the answer to a run that verifies.
+pub fn wrong_data(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
+    let report = summary.verify.as_ref().filter(|r| r.failed())?;
+    let first = report.findings.first().map_or(String::new(), |f| {
+        format!(
+            " The first: {} at {}.",
+            f.kind.text(),
+            place(f, keyed(&analysis.manifest.plan))
+        )
+    });
+    let text = match report.wrong {
+        0 => format!(
+            "{} blocks could not be read back.",
+            format::count(report.unchecked.unreadable)
+        ),
+        wrong => format!(
+            "{} of {} blocks read back are not what was written: {}.{first}",
+            format::count(wrong),
+            format::count(report.checked),
+            kinds(report)
+        ),
+    };
+    let reason = Reason {
+        code: WRONG_DATA.to_owned(),
+        text,
+    };
+    Some((VerdictStatus::Errors, reason))
+}
+
+fn keyed(plan: &Plan) -> bool {
+    plan.workloads.iter().any(|w| w.keys.is_some())
+}
+
+/// `2 x lost write, 1 x stale block`.
+pub fn kinds(report: &VerifyReport) -> String {
+    let mut counts = report.kinds;
+    let all = Wrong::ALL.into_iter().map(|kind| (*counts.of(kind), kind));
+    let parts: Vec<String> = all
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, kind)| format!("{} x {}", format::count(count), kind.text()))
+        .collect();
+    parts.join(", ")
+}
+
+/// `offset 20480`, `offset 20480 of file 3`, `key 17`.
+pub fn place(f: &Finding, keyed: bool) -> String {
+    match (keyed, f.target) {
+        (true, _) => format!("key {}", f.address),
+        (false, 0) => format!("offset {}", f.address),
+        (false, file) => format!("offset {} of file {file}", f.address),
+    }
+}

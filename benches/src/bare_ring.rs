@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 
-use crate::sys::{BLOCK, Block, O_DIRECT, Ring};
+use crate::sys::{AlignedBlock, BLOCK, BareRing, O_DIRECT};
 
 /// Turns of the loop between two looks at the clock.
 const TURNS_PER_LOOK: u32 = 256;
@@ -46,7 +46,7 @@ fn read(path: &Path, depth: u16, time: Duration, direct: bool) -> Result<(u64, f
         .with_context(|| path.display().to_string())?;
     let blocks = file.metadata()?.len() / u64::from(BLOCK);
     ensure!(blocks > 0 && depth > 0, "nothing to read");
-    let mut ring = Ring::new(&file, u32::from(depth)).context("io_uring")?;
+    let mut ring = BareRing::new(&file, u32::from(depth)).context("io_uring")?;
     let mut free: Vec<u16> = (0..depth).collect();
     let mut random = seed();
     let mut ios = 0_u64;
@@ -78,7 +78,7 @@ pub fn sync_main(args: &[&str]) -> Result<()> {
     let blocks = file.metadata()?.len() / u64::from(BLOCK);
     ensure!(blocks > 0, "nothing to read");
     // Where malloc would put it, 16 bytes into a page, the kernel's copy takes 70 ns longer.
-    let mut block = Box::new(Block([0; BLOCK as usize]));
+    let mut block = Box::new(AlignedBlock([0; BLOCK as usize]));
     let buffer = &mut block.0;
     let (mut random, mut ios) = (seed(), 0_u64);
     let start = Instant::now();

@@ -13,7 +13,7 @@ use crate::machine;
 use crate::sys;
 
 /// A finished program.
-pub struct Done {
+pub struct ChildUsage {
     pub stdout: String,
     /// Start to end, seconds.
     pub wall_s: f64,
@@ -26,7 +26,7 @@ pub struct Done {
 }
 
 /// A started program.
-struct Running {
+struct ChildProcess {
     child: Child,
     shown: String,
     stderr: PathBuf,
@@ -37,7 +37,7 @@ struct Running {
 ///
 /// # Errors
 /// When it cannot start or fails.
-pub fn run(command: &mut Command) -> Result<Done> {
+pub fn run(command: &mut Command) -> Result<ChildUsage> {
     let mut all = run_together(&mut [command])?;
     all.pop().context("nothing ran")
 }
@@ -46,7 +46,7 @@ pub fn run(command: &mut Command) -> Result<Done> {
 ///
 /// # Errors
 /// When one cannot start or fails.
-pub fn run_together(commands: &mut [&mut Command]) -> Result<Vec<Done>> {
+pub fn run_together(commands: &mut [&mut Command]) -> Result<Vec<ChildUsage>> {
     let busy = machine::busy_s()?;
     let mut running = Vec::new();
     for (number, command) in commands.iter_mut().enumerate() {
@@ -59,7 +59,7 @@ pub fn run_together(commands: &mut [&mut Command]) -> Result<Vec<Done>> {
             .stderr(File::create(&stderr)?)
             .spawn()
             .with_context(|| format!("cannot start {shown}"))?;
-        running.push(Running {
+        running.push(ChildProcess {
             child,
             shown,
             stderr,
@@ -77,7 +77,7 @@ pub fn run_together(commands: &mut [&mut Command]) -> Result<Vec<Done>> {
     Ok(done)
 }
 
-fn finish(one: &mut Running) -> Result<Done> {
+fn finish(one: &mut ChildProcess) -> Result<ChildUsage> {
     let mut stdout = String::new();
     if let Some(pipe) = one.child.stdout.as_mut() {
         pipe.read_to_string(&mut stdout)?;
@@ -93,7 +93,7 @@ fn finish(one: &mut Running) -> Result<Done> {
             usage.code
         );
     }
-    Ok(Done {
+    Ok(ChildUsage {
         stdout,
         wall_s: one.start.elapsed().as_secs_f64(),
         cpu_s: usage.user_s + usage.system_s,

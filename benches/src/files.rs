@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::sys::Mapping;
+use crate::sys::PinnedMapping;
 
 /// Where files and runs of the benches live: in the current directory, ignored by git.
 const HOME: &str = "taillight-runs/bench";
@@ -47,18 +47,18 @@ pub fn laid_out(name: &str, mib: u64) -> Result<PathBuf> {
 
 /// A file whose pages all stay in the page cache while this lives. A helper process holds them, so
 /// that they do not count as memory of this one or of what it starts.
-pub struct Held {
+pub struct PinnedFile {
     helper: Child,
-    mapping: Mapping,
+    mapping: PinnedMapping,
 }
 
-impl Held {
+impl PinnedFile {
     /// Starts the helper and waits until every page is in.
     ///
     /// # Errors
     /// When the pages cannot be pinned: a reclaim daemon could drop them unseen.
-    pub fn new(path: &Path) -> Result<Held> {
-        let mapping = Mapping::new(&File::open(path)?)?;
+    pub fn new(path: &Path) -> Result<PinnedFile> {
+        let mapping = PinnedMapping::new(&File::open(path)?)?;
         let mut helper = Command::new(std::env::current_exe()?)
             .arg("hold")
             .arg(path)
@@ -69,7 +69,7 @@ impl Held {
         if let Some(out) = helper.stdout.take() {
             BufReader::new(out).read_line(&mut said)?;
         }
-        let held = Held { helper, mapping };
+        let held = PinnedFile { helper, mapping };
         ensure!(said == "held\n", "the helper could not pin the file");
         held.check()?;
         Ok(held)
@@ -89,7 +89,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for PinnedFile {
     fn drop(&mut self) {
         // The helper ends when its input does.
         drop(self.helper.stdin.take());
@@ -105,7 +105,7 @@ pub fn hold(args: &[&str]) -> Result<()> {
     let [path] = args else {
         bail!("hold FILE");
     };
-    let mapping = Mapping::new(&File::open(path)?)?;
+    let mapping = PinnedMapping::new(&File::open(path)?)?;
     mapping
         .lock()
         .context("cannot pin the file in memory (ulimit -l)")?;
@@ -123,7 +123,7 @@ mod tests {
     fn a_pinned_file_is_resident() {
         let path = std::env::temp_dir().join(format!("taillight-held-{}", std::process::id()));
         std::fs::write(&path, vec![7_u8; 1 << 20]).unwrap();
-        let mapping = Mapping::new(&File::open(&path).unwrap()).unwrap();
+        let mapping = PinnedMapping::new(&File::open(&path).unwrap()).unwrap();
         std::fs::remove_file(&path).unwrap();
         match mapping.lock() {
             Ok(()) => assert_eq!(mapping.resident().unwrap(), 1.0),

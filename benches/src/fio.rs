@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::child;
-use crate::pairs::Sample;
+use crate::pairs::Figures;
 
 /// Null engine, one at a time, random offsets.
 pub const NULL_1: &str = "fio --name=null --ioengine=null --rw=randread --norandommap --bs=4k \
@@ -70,7 +70,7 @@ pub fn line(template: &str, file: Option<&Path>, seconds: u64) -> String {
 ///
 /// # Errors
 /// When fio fails or its JSON is not as expected.
-pub fn run(line: &str) -> Result<Sample> {
+pub fn run(line: &str) -> Result<Figures> {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().context("empty line")?);
     let done = child::run(command.args(words))?;
@@ -81,7 +81,7 @@ pub fn run(line: &str) -> Result<Sample> {
 
 /// Figures of the first job. Latency is `lat` (submit to completion): the only one of fio's
 /// latencies that is comparable between its engines.
-fn parse(text: &str) -> Result<Sample> {
+fn parse(text: &str) -> Result<Figures> {
     // fio may print notes before its JSON.
     let start = text.find('{').context("fio printed no JSON")?;
     let all: Value = serde_json::from_str(&text[start..])?;
@@ -91,7 +91,7 @@ fn parse(text: &str) -> Result<Sample> {
     let runtime_s = number(&read["runtime"], "runtime")? / 1e3;
     let busy = number(&job["usr_cpu"], "usr_cpu")? + number(&job["sys_cpu"], "sys_cpu")?;
     let iops = ios / runtime_s;
-    let mut sample = Sample::from([
+    let mut sample = Figures::from([
         ("iops", iops),
         ("ns_per_io", 1e9 / iops),
         ("cpu_ns", busy / 100.0 * runtime_s * 1e9 / ios),

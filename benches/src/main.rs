@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 /// What all cases share.
-pub struct Setup {
+pub struct BenchSetup {
     /// Rounds of every comparison.
     pub pairs: usize,
     /// Seconds of one measurement.
@@ -74,7 +74,7 @@ fn run(args: &[&str]) -> Result<bool> {
         }
         _ => {}
     }
-    let mut setup = Setup {
+    let mut setup = BenchSetup {
         pairs: 5,
         seconds: 5,
     };
@@ -99,7 +99,7 @@ fn run(args: &[&str]) -> Result<bool> {
 }
 
 /// Runs the chosen cases; `Ok(false)` when a bound was missed.
-fn measure(setup: &Setup, names: &[&str], dry: bool) -> Result<bool> {
+fn measure(setup: &BenchSetup, names: &[&str], dry: bool) -> Result<bool> {
     let mut all_met = true;
     for case in cases::CASES {
         if !names.is_empty() && !names.contains(&case.name) {
@@ -108,7 +108,7 @@ fn measure(setup: &Setup, names: &[&str], dry: bool) -> Result<bool> {
         println!("== {}: {}", case.name, case.about);
         let report = (case.run)(setup).with_context(|| format!("case {}", case.name))?;
         println!("{}", render::markdown(&report));
-        all_met &= report.checks.iter().all(pairs::Check::met);
+        all_met &= report.checks.iter().all(pairs::BoundCheck::met);
         if !dry {
             render::keep(case.name, &report)?;
         }

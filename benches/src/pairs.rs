@@ -6,25 +6,25 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 
 /// Figures of one run of one arm, by name (`iops`, `cpu_ns`, `p50_ns`, `mean_ns`, ...).
-pub type Sample = BTreeMap<&'static str, f64>;
+pub type Figures = BTreeMap<&'static str, f64>;
 
 /// One side of a comparison.
-pub struct Arm<'a> {
+pub struct BenchArm<'a> {
     /// Short name in tables.
     pub name: &'static str,
     /// What a person would type for the same.
     pub command: String,
-    pub run: Box<dyn FnMut() -> Result<Sample> + 'a>,
+    pub run: Box<dyn FnMut() -> Result<Figures> + 'a>,
 }
 
 /// All rounds of one arm.
-pub struct Rounds {
+pub struct PairedRounds {
     /// Short name in tables.
     pub name: &'static str,
     /// What a person would type for the same.
     pub command: String,
     /// One sample a round.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<Figures>,
 }
 
 /// What is asked of a figure.
@@ -38,7 +38,7 @@ pub enum Bound {
 }
 
 /// A figure over the rounds, with what is asked of it.
-pub struct Check {
+pub struct BoundCheck {
     pub what: String,
     /// Unit; `x` for ratios.
     pub unit: &'static str,
@@ -47,7 +47,7 @@ pub struct Check {
     pub bound: Bound,
 }
 
-impl Check {
+impl BoundCheck {
     /// Whether the median keeps the bound.
     pub fn met(&self) -> bool {
         let middle = median(&self.values);
@@ -61,22 +61,22 @@ impl Check {
 
 /// Outcome of a case.
 #[derive(Default)]
-pub struct Report {
+pub struct Comparison {
     pub title: String,
     /// Arms, in the order they ran.
-    pub arms: Vec<Rounds>,
+    pub arms: Vec<PairedRounds>,
     /// Ratios and single figures.
-    pub checks: Vec<Check>,
+    pub checks: Vec<BoundCheck>,
     /// What a reader must know to judge them.
     pub notes: Vec<String>,
 }
 
-impl Report {
+impl Comparison {
     /// A report with its heading.
-    pub fn titled(title: &str) -> Report {
-        Report {
+    pub fn titled(title: &str) -> Comparison {
+        Comparison {
             title: title.into(),
-            ..Report::default()
+            ..Comparison::default()
         }
     }
     /// `metric` of arm `over` divided by that of arm `under`, round by round.
@@ -92,7 +92,7 @@ impl Report {
     ) -> Result<()> {
         let (top, bottom) = (self.column(over, metric)?, self.column(under, metric)?);
         let values = top.iter().zip(&bottom).map(|(a, b)| a / b).collect();
-        self.checks.push(Check {
+        self.checks.push(BoundCheck {
             what: format!("{metric}: {over} / {under}"),
             unit: "x",
             values,
@@ -121,10 +121,10 @@ impl Report {
 ///
 /// # Errors
 /// The first failure of an arm.
-pub fn run(rounds: usize, arms: Vec<Arm<'_>>) -> Result<Vec<Rounds>> {
-    let mut results: Vec<Rounds> = arms
+pub fn run(rounds: usize, arms: Vec<BenchArm<'_>>) -> Result<Vec<PairedRounds>> {
+    let mut results: Vec<PairedRounds> = arms
         .iter()
-        .map(|arm| Rounds {
+        .map(|arm| PairedRounds {
             name: arm.name,
             command: arm.command.clone(),
             samples: Vec::with_capacity(rounds),
@@ -170,13 +170,13 @@ mod tests {
     fn ratios_are_taken_pair_by_pair() {
         let arm = |name, values: [f64; 3]| {
             let mut values = values.into_iter();
-            Arm {
+            BenchArm {
                 name,
                 command: String::new(),
-                run: Box::new(move || Ok(Sample::from([("iops", values.next().unwrap())]))),
+                run: Box::new(move || Ok(Figures::from([("iops", values.next().unwrap())]))),
             }
         };
-        let mut report = Report::titled("t");
+        let mut report = Comparison::titled("t");
         report.arms = run(3, vec![arm("a", [10., 40., 90.]), arm("b", [5., 10., 30.])]).unwrap();
         report.ratio("iops", "a", "b", Bound::AtLeast(3.0)).unwrap();
         assert_eq!(report.checks[0].values, [2.0, 4.0, 3.0]);

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::machine;
-use crate::pairs::{Bound, Check, Report, median, spread};
+use crate::pairs::{Bound, BoundCheck, Comparison, median, spread};
 
 /// Columns of the table of arms that exist in at least one arm, with their headings.
 const COLUMNS: &[(&str, &str)] = &[
@@ -21,7 +21,7 @@ const COLUMNS: &[(&str, &str)] = &[
 ];
 
 /// Tables of a report.
-pub fn markdown(report: &Report) -> String {
+pub fn markdown(report: &Comparison) -> String {
     let mut text = format!("### {}\n\n", report.title);
     arms(report, &mut text);
     checks(&report.checks, &mut text);
@@ -38,7 +38,7 @@ pub fn markdown(report: &Report) -> String {
     text
 }
 
-fn arms(report: &Report, text: &mut String) {
+fn arms(report: &Comparison, text: &mut String) {
     let has = |name: &str| {
         report
             .arms
@@ -71,7 +71,7 @@ fn arms(report: &Report, text: &mut String) {
     text.push('\n');
 }
 
-fn checks(checks: &[Check], text: &mut String) {
+fn checks(checks: &[BoundCheck], text: &mut String) {
     if checks.is_empty() {
         return;
     }
@@ -142,7 +142,7 @@ fn number(value: f64) -> String {
 ///
 /// # Errors
 /// When a file cannot be written.
-pub fn keep(name: &str, report: &Report) -> Result<()> {
+pub fn keep(name: &str, report: &Comparison) -> Result<()> {
     let results = Path::new("benches/results");
     fs::create_dir_all(results)?;
     let text = serde_json::to_string(&json(report))? + "\n";
@@ -154,7 +154,7 @@ pub fn keep(name: &str, report: &Report) -> Result<()> {
     Ok(())
 }
 
-fn json(report: &Report) -> Value {
+fn json(report: &Comparison) -> Value {
     let arms: Vec<Value> = report
         .arms
         .iter()

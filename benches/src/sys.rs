@@ -13,7 +13,7 @@ use io_uring::{IoUring, opcode, types};
 
 /// What a finished child used.
 #[derive(Debug, Clone, Copy)]
-pub struct Usage {
+pub struct CpuUsage {
     /// Exit code; `None` after a signal.
     pub code: Option<i32>,
     /// CPU seconds in user mode, its waited-for children included.
@@ -25,7 +25,7 @@ pub struct Usage {
 }
 
 /// Waits for a child and returns what it used. The child must not be waited for again.
-pub fn wait4(child: &Child) -> io::Result<Usage> {
+pub fn wait4(child: &Child) -> io::Result<CpuUsage> {
     let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
@@ -43,7 +43,7 @@ pub fn wait4(child: &Child) -> io::Result<Usage> {
     // SAFETY: zeroed is a valid rusage (plain integers), and the kernel has filled it.
     let usage = unsafe { usage.assume_init() };
     let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
-    Ok(Usage {
+    Ok(CpuUsage {
         code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
         user_s: seconds(usage.ru_utime),
         system_s: seconds(usage.ru_stime),
@@ -52,14 +52,14 @@ pub fn wait4(child: &Child) -> io::Result<Usage> {
 }
 
 /// A file mapped for reading, so that its pages count as mapped and are not reclaimed as idle.
-pub struct Mapping {
+pub struct PinnedMapping {
     start: *mut libc::c_void,
     len: usize,
 }
 
-impl Mapping {
+impl PinnedMapping {
     /// Maps the whole file.
-    pub fn new(file: &File) -> io::Result<Mapping> {
+    pub fn new(file: &File) -> io::Result<PinnedMapping> {
         let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
         // SAFETY: a new read-only mapping at an address the kernel picks aliases nothing of ours;
         // it is never turned into a reference.
@@ -70,7 +70,7 @@ impl Mapping {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Mapping { start, len })
+        Ok(PinnedMapping { start, len })
     }
     /// Brings every page in and pins it. Needs the right to lock that much memory.
     pub fn lock(&self) -> io::Result<()> {
@@ -94,7 +94,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for PinnedMapping {
     fn drop(&mut self) {
         // SAFETY: start and len are exactly a mapping of this process, used by nobody after this.
         unsafe { libc::munmap(self.start, self.len) };
@@ -106,25 +106,27 @@ pub const BLOCK: u32 = 4096;
 
 /// Memory for one block, at the start of a page.
 #[repr(C, align(4096))]
-pub struct Block(pub [u8; BLOCK as usize]);
+pub struct AlignedBlock(pub [u8; BLOCK as usize]);
 
 /// A ring with a registered file and registered buffers, one per slot: the least work that can
 /// be done per read.
-pub struct Ring {
+pub struct BareRing {
     ring: IoUring,
-    blocks: Vec<Block>,
+    blocks: Vec<AlignedBlock>,
     in_flight: usize,
 }
 
-impl Ring {
+impl BareRing {
     /// A ring of `depth` slots over `file`.
-    pub fn new(file: &File, depth: u32) -> io::Result<Ring> {
+    pub fn new(file: &File, depth: u32) -> io::Result<BareRing> {
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_coop_taskrun()
             .build(depth)
             .or_else(|_| IoUring::new(depth))?;
-        let blocks: Vec<Block> = (0..depth).map(|_| Block([0; BLOCK as usize])).collect();
+        let blocks: Vec<AlignedBlock> = (0..depth)
+            .map(|_| AlignedBlock([0; BLOCK as usize]))
+            .collect();
         let vectors: Vec<libc::iovec> = blocks
             .iter()
             .map(|block| libc::iovec {
@@ -136,7 +138,7 @@ impl Ring {
         // ring has no I/O in flight (see `drop`).
         unsafe { ring.submitter().register_buffers(&vectors)? };
         ring.submitter().register_files(&[file.as_raw_fd()])?;
-        Ok(Ring {
+        Ok(BareRing {
             ring,
             blocks,
             in_flight: 0,
@@ -168,7 +170,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for BareRing {
     fn drop(&mut self) {
         let mut free = Vec::new();
         while self.in_flight > 0 {

@@ -7,9 +7,9 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::child::{self, Done};
+use crate::child::{self, ChildUsage};
 use crate::files;
-use crate::pairs::Sample;
+use crate::pairs::Figures;
 
 /// The binary: named by the environment, built beside this one, or in the path.
 pub fn binary() -> PathBuf {
@@ -24,19 +24,19 @@ pub fn binary() -> PathBuf {
 }
 
 /// A run directory that is deleted with this value: it holds every I/O and is large.
-pub struct RunDir(PathBuf);
+pub struct BenchRun(PathBuf);
 
-impl RunDir {
+impl BenchRun {
     /// A place that does not exist yet.
     ///
     /// # Errors
     /// When an old one cannot be removed.
-    pub fn new(name: &str) -> Result<RunDir> {
+    pub fn new(name: &str) -> Result<BenchRun> {
         let path = files::place(name)?;
         if path.exists() {
             fs::remove_dir_all(&path)?;
         }
-        Ok(RunDir(path))
+        Ok(BenchRun(path))
     }
     pub fn path(&self) -> &Path {
         &self.0
@@ -52,7 +52,7 @@ impl RunDir {
     }
 }
 
-impl Drop for RunDir {
+impl Drop for BenchRun {
     fn drop(&mut self) {
         // Left-overs only cost space; the next run with this name removes them.
         let _ = fs::remove_dir_all(&self.0);
@@ -60,7 +60,7 @@ impl Drop for RunDir {
 }
 
 /// The command for the words after `taillight run`, leaving its directory at `dir`.
-pub fn command(words: &str, dir: &RunDir) -> Command {
+pub fn command(words: &str, dir: &BenchRun) -> Command {
     let mut command = Command::new(binary());
     command.arg("run").args(words.split_whitespace());
     command.arg("--output").arg(dir.path());
@@ -77,8 +77,8 @@ pub fn shown(words: &str) -> String {
 ///
 /// # Errors
 /// When the run fails, or its summary admits errors or losses.
-pub fn run(words: &str) -> Result<Sample> {
-    let dir = RunDir::new("run")?;
+pub fn run(words: &str) -> Result<Figures> {
+    let dir = BenchRun::new("run")?;
     let done = child::run(&mut command(words, &dir))?;
     figures(&dir, &done)
 }
@@ -87,7 +87,7 @@ pub fn run(words: &str) -> Result<Sample> {
 ///
 /// # Errors
 /// When the summary is missing or admits errors.
-pub fn figures(dir: &RunDir, done: &Done) -> Result<Sample> {
+pub fn figures(dir: &BenchRun, done: &ChildUsage) -> Result<Figures> {
     let summary = dir.json("summary.json")?;
     let mut sample = parse(&summary)?;
     sample.insert("foreign", done.foreign);
@@ -99,7 +99,7 @@ pub fn figures(dir: &RunDir, done: &Done) -> Result<Sample> {
     Ok(sample)
 }
 
-fn parse(summary: &Value) -> Result<Sample> {
+fn parse(summary: &Value) -> Result<Figures> {
     ensure!(
         summary["status"] == "complete",
         "status {}",
@@ -117,7 +117,7 @@ fn parse(summary: &Value) -> Result<Sample> {
     let number = |value: &Value, name: &str| value.as_f64().with_context(|| format!("no {name}"));
     let iops = number(&read["iops"], "iops")?;
     let count = number(&read["count"], "count")?;
-    let mut sample = Sample::from([
+    let mut sample = Figures::from([
         ("iops", iops),
         ("ns_per_io", 1e9 / iops),
         ("count", count),

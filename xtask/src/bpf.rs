@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::steps::Outcome;
+use crate::steps::StepOutcome;
 use crate::tool;
 
 /// Major version of clang that the committed object was built with: other versions make other code.
@@ -18,7 +18,7 @@ const OBJECT: &str = "taillight.bpf.o";
 
 /// `cargo xtask bpf`.
 pub fn main() -> Result<bool> {
-    let Some(tools) = Tools::find() else {
+    let Some(tools) = BpfTools::find() else {
         bail!(
             "clang-{CLANG} and llvm-strip-{CLANG} are missing; `cargo xtask setup` installs them"
         );
@@ -37,9 +37,9 @@ pub fn main() -> Result<bool> {
 }
 
 /// The CI step: the committed object is what the source gives.
-pub fn step() -> Result<Outcome> {
-    let Some(tools) = Tools::find() else {
-        return Outcome::skip(format!("clang-{CLANG} is not installed"));
+pub fn step() -> Result<StepOutcome> {
+    let Some(tools) = BpfTools::find() else {
+        return StepOutcome::skip(format!("clang-{CLANG} is not installed"));
     };
     let fresh = tool::target_dir().join(OBJECT);
     tools.build(&fresh)?;
@@ -47,21 +47,21 @@ pub fn step() -> Result<Outcome> {
     if !same {
         bail!("{OBJECT} is not what {SOURCE} gives; run cargo xtask bpf and commit it");
     }
-    Outcome::ok()
+    StepOutcome::ok()
 }
 
 fn dir() -> PathBuf {
     tool::root().join("crates/trace/bpf")
 }
 
-struct Tools {
+struct BpfTools {
     clang: PathBuf,
     strip: PathBuf,
 }
 
-impl Tools {
-    fn find() -> Option<Tools> {
-        Some(Tools {
+impl BpfTools {
+    fn find() -> Option<BpfTools> {
+        Some(BpfTools {
             clang: tool::which(&format!("clang-{CLANG}"))?,
             strip: tool::which(&format!("llvm-strip-{CLANG}"))?,
         })

@@ -4,52 +4,52 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::steps::{self, Outcome, Step};
+use crate::steps::{self, CiStep, StepOutcome};
 use crate::{bpf, docs, edges, smoke, tests_step, tidy, tool};
 
 /// The whole of CI. `.ci/run` and `make test` run exactly this.
-const STEPS: &[Step] = &[
-    Step {
+const STEPS: &[CiStep] = &[
+    CiStep {
         name: "fmt",
         run: fmt,
     },
-    Step {
+    CiStep {
         name: "tidy",
         run: tidy::step,
     },
-    Step {
+    CiStep {
         name: "edges",
         run: edges::step,
     },
-    Step {
+    CiStep {
         name: "bpf",
         run: bpf::step,
     },
-    Step {
+    CiStep {
         name: "clippy",
         run: clippy,
     },
-    Step {
+    CiStep {
         name: "test",
         run: tests_step::step,
     },
-    Step {
+    CiStep {
         name: "doc",
         run: doc,
     },
-    Step {
+    CiStep {
         name: "deny",
         run: deny,
     },
-    Step {
+    CiStep {
         name: "release",
         run: smoke::release_step,
     },
-    Step {
+    CiStep {
         name: "docs",
         run: docs::step,
     },
-    Step {
+    CiStep {
         name: "smoke",
         run: smoke::step,
     },
@@ -57,7 +57,7 @@ const STEPS: &[Step] = &[
 
 /// Runs the steps chosen by the arguments.
 pub fn main(args: &[&str]) -> Result<bool> {
-    let mut chosen: Vec<&Step> = STEPS.iter().collect();
+    let mut chosen: Vec<&CiStep> = STEPS.iter().collect();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match *arg {
@@ -92,12 +92,12 @@ fn names<'a>(list: Option<&&'a str>) -> Result<Vec<&'a str>> {
     Ok(names)
 }
 
-fn fmt() -> Result<Outcome> {
+fn fmt() -> Result<StepOutcome> {
     tool::run(&mut tool::cargo(["fmt", "--all", "--check"]))?;
-    Outcome::ok()
+    StepOutcome::ok()
 }
 
-fn clippy() -> Result<Outcome> {
+fn clippy() -> Result<StepOutcome> {
     let mut cargo = tool::cargo([
         "clippy",
         "--workspace",
@@ -106,23 +106,23 @@ fn clippy() -> Result<Outcome> {
         "--quiet",
     ]);
     tool::run(cargo.args(["--", "-D", "warnings"]))?;
-    Outcome::ok()
+    StepOutcome::ok()
 }
 
-fn doc() -> Result<Outcome> {
+fn doc() -> Result<StepOutcome> {
     let mut cargo = tool::cargo(["doc", "--workspace", "--no-deps", "--locked", "--quiet"]);
     tool::run(cargo.env("RUSTDOCFLAGS", "-D warnings"))?;
-    Outcome::ok()
+    StepOutcome::ok()
 }
 
-fn deny() -> Result<Outcome> {
+fn deny() -> Result<StepOutcome> {
     if tool::which("cargo-deny").is_none() {
-        return Outcome::skip("cargo-deny is not installed");
+        return StepOutcome::skip("cargo-deny is not installed");
     }
     let mut deny = Command::new("cargo-deny");
     deny.args(["--offline", "check", "licenses", "bans", "sources"]);
     tool::run(deny.current_dir(tool::root()))?;
-    Outcome::ok()
+    StepOutcome::ok()
 }
 
 #[cfg(test)]

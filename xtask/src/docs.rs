@@ -6,11 +6,11 @@ use std::process::Command;
 
 use anyhow::{Result, bail, ensure};
 
-use crate::steps::Outcome;
+use crate::steps::StepOutcome;
 use crate::{smoke, tool};
 
 /// One generated file: where, relative to the root, and its text.
-struct Page {
+struct GeneratedPage {
     path: PathBuf,
     text: String,
 }
@@ -38,7 +38,7 @@ pub fn main(args: &[&str]) -> Result<bool> {
 }
 
 /// The CI step: writing them again would change nothing.
-pub fn step() -> Result<Outcome> {
+pub fn step() -> Result<StepOutcome> {
     ensure!(
         tool::taillight().is_file(),
         "no release binary; run the step `release` first"
@@ -58,17 +58,17 @@ pub fn step() -> Result<Outcome> {
             stale.join(", ")
         );
     }
-    Outcome::note(format!("{} pages", pages.len()))
+    StepOutcome::note(format!("{} pages", pages.len()))
 }
 
 /// Every page as it should be.
-fn pages() -> Result<Vec<Page>> {
-    let mut pages = vec![Page {
+fn pages() -> Result<Vec<GeneratedPage>> {
+    let mut pages = vec![GeneratedPage {
         path: "docs/job-file.md".into(),
         text: say(&["schema", "job", "--markdown"])?,
     }];
     for name in driver_names(&say(&["drivers"])?) {
-        pages.push(Page {
+        pages.push(GeneratedPage {
             path: Path::new("docs/drivers").join(format!("{name}.md")),
             text: say(&["drivers", name, "--markdown"])?,
         });

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::steps::Outcome;
+use crate::steps::StepOutcome;
 use crate::tool;
 
 /// Every package of the workspace with the workspace packages it may use. `dev` dependencies keep
@@ -107,12 +107,12 @@ pub fn main() -> Result<bool> {
     Ok(wrong.is_empty())
 }
 
-pub fn step() -> Result<Outcome> {
+pub fn step() -> Result<StepOutcome> {
     let wrong = check()?;
     if !wrong.is_empty() {
         bail!("{}", wrong.join("\n"));
     }
-    Outcome::note(format!("{} rules", ALLOWED.len() + HEAVY.len()))
+    StepOutcome::note(format!("{} rules", ALLOWED.len() + HEAVY.len()))
 }
 
 /// Wrong edges of this workspace, as text.

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use crate::{minio, tool};
 
 /// One thing the project uses from the distribution.
-struct Need {
+struct Requirement {
     /// Program or shared library that shows it is there.
     program: &'static str,
     /// Debian package that brings it.
@@ -18,8 +18,8 @@ struct Need {
     why: &'static str,
 }
 
-const fn need(program: &'static str, package: &'static str, why: &'static str) -> Need {
-    Need {
+const fn need(program: &'static str, package: &'static str, why: &'static str) -> Requirement {
+    Requirement {
         program,
         package,
         why,
@@ -27,7 +27,7 @@ const fn need(program: &'static str, package: &'static str, why: &'static str) -
 }
 
 /// What the demo uses; without the stores it leaves them out.
-const DEMO: &[Need] = &[
+const DEMO: &[Requirement] = &[
     need("cc", "gcc", "links Rust programs, compiles zstd"),
     need(
         "librocksdb.so.7.8",
@@ -42,7 +42,7 @@ const DEMO: &[Need] = &[
 ];
 
 /// What only tests and comparisons use.
-const TESTS: &[Need] = &[
+const TESTS: &[Requirement] = &[
     need("git", "git", "tidy asks it for the list of files"),
     need("fio", "fio", "paired comparisons (cargo xtask overhead)"),
     need(
@@ -113,7 +113,7 @@ pub fn main(args: &[&str]) -> Result<bool> {
         ["demo"] => true,
         _ => bail!("setup takes nothing, or the word demo"),
     };
-    let mut missing: Vec<&Need> = Vec::new();
+    let mut missing: Vec<&Requirement> = Vec::new();
     println!("setup: what Taillight uses from the system");
     let tests = if demo_only { &[][..] } else { TESTS };
     for need in DEMO.iter().chain(tests) {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::steps::Outcome;
+use crate::steps::StepOutcome;
 use crate::tool;
 
 /// The binary must stay a single small file that people can copy around.
@@ -33,7 +33,7 @@ const OPS: u64 = 100_000;
 /// `cargo xtask smoke`.
 pub fn main() -> Result<bool> {
     build()?;
-    if let Outcome::Ok(note) = step()? {
+    if let StepOutcome::Ok(note) = step()? {
         println!("smoke: {note}");
     }
     Ok(true)
@@ -52,7 +52,7 @@ pub fn build() -> Result<()> {
 }
 
 /// The CI step: release build and its size.
-pub fn release_step() -> Result<Outcome> {
+pub fn release_step() -> Result<StepOutcome> {
     build()?;
     let bytes = std::fs::metadata(tool::taillight())?.len();
     let mib = bytes as f64 / f64::from(1 << 20);
@@ -60,11 +60,11 @@ pub fn release_step() -> Result<Outcome> {
         bytes <= MOST_BYTES,
         "binary is {mib:.1} MiB, at most 40 MiB"
     );
-    Outcome::note(format!("binary {mib:.1} MiB"))
+    StepOutcome::note(format!("binary {mib:.1} MiB"))
 }
 
 /// The CI step: the binary at work.
-pub fn step() -> Result<Outcome> {
+pub fn step() -> Result<StepOutcome> {
     let dir = tool::target_dir().join("smoke");
     if dir.exists() {
         std::fs::remove_dir_all(&dir)?;
@@ -83,7 +83,7 @@ pub fn step() -> Result<Outcome> {
         println!("  {name}: ok");
     }
     std::fs::remove_dir_all(&dir)?;
-    Outcome::note(format!("{} checks", checks.len()))
+    StepOutcome::note(format!("{} checks", checks.len()))
 }
 
 /// Runs the binary; the exit code must be the expected one. Returns what it printed.

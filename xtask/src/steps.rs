@@ -6,37 +6,37 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 /// How a step that did not fail ended.
-pub enum Outcome {
+pub enum StepOutcome {
     /// Fine; the note is shown (may be empty).
     Ok(String),
     /// Not done here, with the reason.
     Skip(String),
 }
 
-impl Outcome {
+impl StepOutcome {
     /// Fine, nothing to add.
-    pub fn ok() -> Result<Outcome> {
-        Ok(Outcome::Ok(String::new()))
+    pub fn ok() -> Result<StepOutcome> {
+        Ok(StepOutcome::Ok(String::new()))
     }
     /// Fine, with a note.
-    pub fn note(text: impl Into<String>) -> Result<Outcome> {
-        Ok(Outcome::Ok(text.into()))
+    pub fn note(text: impl Into<String>) -> Result<StepOutcome> {
+        Ok(StepOutcome::Ok(text.into()))
     }
     /// Not done, with the reason.
-    pub fn skip(why: impl Into<String>) -> Result<Outcome> {
-        Ok(Outcome::Skip(why.into()))
+    pub fn skip(why: impl Into<String>) -> Result<StepOutcome> {
+        Ok(StepOutcome::Skip(why.into()))
     }
 }
 
 /// One step.
-pub struct Step {
+pub struct CiStep {
     /// Name for `--only` and `--skip`.
     pub name: &'static str,
-    pub run: fn() -> Result<Outcome>,
+    pub run: fn() -> Result<StepOutcome>,
 }
 
 /// What became of one step.
-struct Line {
+struct StepLine {
     name: &'static str,
     took: Duration,
     word: &'static str,
@@ -45,7 +45,7 @@ struct Line {
 
 /// Counts over all steps.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct StepCounts {
     /// Steps that were fine.
     pub passed: usize,
     pub failed: usize,
@@ -53,7 +53,7 @@ pub struct Tally {
     pub skipped: usize,
 }
 
-impl std::fmt::Display for Tally {
+impl std::fmt::Display for StepCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
@@ -64,19 +64,19 @@ impl std::fmt::Display for Tally {
 }
 
 /// Runs every step and prints the table and the closing line.
-pub fn run_all(steps: &[&Step]) -> Tally {
+pub fn run_all(steps: &[&CiStep]) -> StepCounts {
     let mut lines = Vec::with_capacity(steps.len());
-    let mut tally = Tally::default();
+    let mut tally = StepCounts::default();
     for step in steps {
         println!("== {}", step.name);
         let start = Instant::now();
         let result = (step.run)();
         let (word, note) = match result {
-            Ok(Outcome::Ok(note)) => {
+            Ok(StepOutcome::Ok(note)) => {
                 tally.passed += 1;
                 ("ok", note)
             }
-            Ok(Outcome::Skip(why)) => {
+            Ok(StepOutcome::Skip(why)) => {
                 tally.skipped += 1;
                 ("skip", why)
             }
@@ -85,7 +85,7 @@ pub fn run_all(steps: &[&Step]) -> Tally {
                 ("FAIL", format!("{error:#}"))
             }
         };
-        let line = Line {
+        let line = StepLine {
             name: step.name,
             took: start.elapsed(),
             word,
@@ -102,7 +102,7 @@ pub fn run_all(steps: &[&Step]) -> Tally {
     tally
 }
 
-fn print_line(line: &Line, first_line_only: bool) {
+fn print_line(line: &StepLine, first_line_only: bool) {
     let mut note = line.note.as_str();
     if first_line_only {
         note = note.lines().next().unwrap_or("");
@@ -123,17 +123,17 @@ mod tests {
     #[test]
     fn one_failure_does_not_stop_the_rest() {
         let steps = [
-            Step {
+            CiStep {
                 name: "a",
                 run: || anyhow::bail!("no"),
             },
-            Step {
+            CiStep {
                 name: "b",
-                run: || Outcome::skip("because"),
+                run: || StepOutcome::skip("because"),
             },
-            Step {
+            CiStep {
                 name: "c",
-                run: || Outcome::note("fine"),
+                run: || StepOutcome::note("fine"),
             },
         ];
         let tally = run_all(&steps.iter().collect::<Vec<_>>());

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::setup;
-use crate::steps::Outcome;
+use crate::steps::StepOutcome;
 use crate::tool;
 
 /// Longest time for building and running all tests, as `timeout` reads it.
@@ -21,7 +21,7 @@ const TIMED_OUT: i32 = 124;
 
 /// Sums over the `test result:` lines.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Sums {
+struct TestCounts {
     passed: u64,
     failed: u64,
     ignored: u64,
@@ -30,7 +30,7 @@ struct Sums {
     servers: BTreeSet<String>,
 }
 
-pub fn step() -> Result<Outcome> {
+pub fn step() -> Result<StepOutcome> {
     let mut cargo = bounded(&tool::cargo([
         "test",
         "--workspace",
@@ -60,7 +60,7 @@ pub fn step() -> Result<Outcome> {
     if sums.passed == 0 {
         bail!("no test ran");
     }
-    Outcome::note(text)
+    StepOutcome::note(text)
 }
 
 /// The command with an end to its time, so that a test that hangs fails instead of holding CI.
@@ -77,7 +77,7 @@ fn bounded(command: &Command) -> Command {
 }
 
 /// Runs the command, keeps all lines in the log, shows those worth it.
-fn stream(cargo: &mut Command) -> Result<(Sums, Option<i32>)> {
+fn stream(cargo: &mut Command) -> Result<(TestCounts, Option<i32>)> {
     let dir = tool::target_dir().join("ci");
     std::fs::create_dir_all(&dir)?;
     let mut log = std::fs::File::create(dir.join("tests.log"))?;
@@ -87,7 +87,7 @@ fn stream(cargo: &mut Command) -> Result<(Sums, Option<i32>)> {
         .spawn()
         .context("cannot start cargo test")?;
     let out = child.stdout.take().context("no standard output")?;
-    let mut sums = Sums::default();
+    let mut sums = TestCounts::default();
     let mut failing = false;
     for line in BufReader::new(out).split(b'\n') {
         let line = line?;
@@ -103,7 +103,7 @@ fn stream(cargo: &mut Command) -> Result<(Sums, Option<i32>)> {
 }
 
 /// Counts what a line says; whether it is worth showing.
-fn note(line: &str, sums: &mut Sums) -> bool {
+fn note(line: &str, sums: &mut TestCounts) -> bool {
     if let Some(rest) = line.strip_prefix("test result: ") {
         let number = |word: &str| -> u64 {
             rest.split([';', '.'])
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn counts_results_and_skips() {
-        let mut sums = Sums::default();
+        let mut sums = TestCounts::default();
         let result = "test result: ok. 12 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out";
         assert!(note(result, &mut sums));
         assert!(note("skipped: loop_device: not root", &mut sums));
@@ -139,7 +139,7 @@ mod tests {
         assert!(note(server, &mut sums) && !note(server, &mut sums));
         assert!(note("test a::b ... FAILED", &mut sums));
         assert!(!note("test a::c ... ok", &mut sums));
-        let expected = Sums {
+        let expected = TestCounts {
             passed: 12,
             failed: 1,
             ignored: 2,

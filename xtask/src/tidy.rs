@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::steps::Outcome;
+use crate::steps::StepOutcome;
 use crate::tool;
 
 /// Lines of a source file above which it is named in the output.
@@ -52,13 +52,13 @@ pub fn main() -> Result<bool> {
     Ok(found.breaches.is_empty())
 }
 
-pub fn step() -> Result<Outcome> {
+pub fn step() -> Result<StepOutcome> {
     let found = check()?;
     for note in &found.notes {
         println!("note: {note}");
     }
     if found.breaches.is_empty() {
-        return Outcome::note(format!("{} files", found.files));
+        return StepOutcome::note(format!("{} files", found.files));
     }
     anyhow::bail!(
         "{} breaches\n{}",
@@ -69,7 +69,7 @@ pub fn step() -> Result<Outcome> {
 
 /// What a pass over the repository found.
 #[derive(Default)]
-pub struct Found {
+pub struct TidyReport {
     pub files: usize,
     /// `path:line: rule`.
     pub breaches: Vec<String>,
@@ -80,8 +80,8 @@ pub struct Found {
 }
 
 /// Looks at every file git knows.
-pub fn check() -> Result<Found> {
-    let mut found = Found::default();
+pub fn check() -> Result<TidyReport> {
+    let mut found = TidyReport::default();
     let root = tool::root();
     let licence = std::fs::read_to_string(root.join("LICENSE")).unwrap_or_default();
     if !licence.contains("Apache License") {
@@ -134,7 +134,7 @@ fn check_text(name: &str, text: &str, breaches: &mut Vec<String>) {
 }
 
 /// Rules for Rust sources that the compiler and clippy do not have.
-fn check_source(name: &str, text: &str, found: &mut Found) {
+fn check_source(name: &str, text: &str, found: &mut TidyReport) {
     let breaches = &mut found.breaches;
     let lines = text.lines().count();
     if lines > MOST_LINES && !listed(LONG_FILES, name) {
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     fn breaches(name: &str, text: &str) -> Vec<String> {
-        let mut found = Found::default();
+        let mut found = TidyReport::default();
         check_text(name, text, &mut found.breaches);
         check_source(name, text, &mut found);
         check_types(&found.types, &mut found.breaches);

@@ -30,7 +30,7 @@ pub fn main(args: &[&str]) -> Result<()> {
     if *what == "fill" && dir.exists() {
         std::fs::remove_dir_all(dir).with_context(|| dir.display().to_string())?;
     }
-    let db = sys::Db::open(dir)?;
+    let db = sys::BareDatabase::open(dir)?;
     let start = Instant::now();
     match *what {
         "fill" => fill(&db, records, bytes)?,
@@ -71,7 +71,7 @@ fn pool() -> Vec<u8> {
     pool
 }
 
-fn fill(db: &sys::Db, records: u64, bytes: usize) -> Result<()> {
+fn fill(db: &sys::BareDatabase, records: u64, bytes: usize) -> Result<()> {
     let (pool, mut at, mut name) = (pool(), 0, [0; KEY]);
     for number in 0..records {
         if at + bytes > pool.len() {
@@ -84,7 +84,7 @@ fn fill(db: &sys::Db, records: u64, bytes: usize) -> Result<()> {
     Ok(())
 }
 
-fn read(db: &sys::Db, records: u64) -> Result<()> {
+fn read(db: &sys::BareDatabase, records: u64) -> Result<()> {
     let (mut random, mut name) = (0x9E37_79B9_7F4A_7C15, [0; KEY]);
     for _ in 0..records {
         let number = ((u128::from(next(&mut random)) * u128::from(records)) >> 64) as u64;

@@ -17,7 +17,7 @@ type Put = unsafe extern "C" fn(Obj, Bytes, usize, Bytes, usize);
 type Write = unsafe extern "C" fn(Obj, Obj, Obj, *mut Text);
 
 /// An open database with the functions of the loop.
-pub struct Db {
+pub struct BareDatabase {
     raw: Obj,
     read: Obj,
     write: Obj,
@@ -35,9 +35,9 @@ pub struct Db {
     _library: ManuallyDrop<Library>,
 }
 
-impl Db {
+impl BareDatabase {
     /// Opens or makes a database with LevelDB's default options.
-    pub fn open(dir: &Path) -> Result<Db> {
+    pub fn open(dir: &Path) -> Result<BareDatabase> {
         let path = CString::new(dir.to_str().context("the path is no text")?)?;
         let mut error: Text = null_mut();
         // SAFETY: names and types are those of `leveldb/c.h`; options, path and error live for the
@@ -63,7 +63,7 @@ impl Db {
                 make("leveldb_writeoptions_create")?,
                 make("leveldb_writebatch_create")?,
             );
-            Ok(Db {
+            Ok(BareDatabase {
                 raw,
                 read,
                 write,
@@ -124,7 +124,7 @@ impl Db {
     }
 }
 
-impl Drop for Db {
+impl Drop for BareDatabase {
     fn drop(&mut self) {
         // SAFETY: open until here, closed once. The small option objects end with the process.
         unsafe { (self.close)(self.raw) };

@@ -19,13 +19,13 @@ use tokio::net::TcpStream;
 use tokio::task::LocalSet;
 
 use crate::sys;
-use sign::Signer;
+use sign::BareSigner;
 
 type Sender = SendRequest<Full<Bytes>>;
 
 /// What all connections share.
-struct Client {
-    signer: RefCell<Signer>,
+struct BareClient {
+    signer: RefCell<BareSigner>,
     host: String,
     /// `/bucket/prefix/`.
     root: String,
@@ -55,8 +55,8 @@ pub fn main(args: &[&str]) -> Result<()> {
     let seconds: u64 = seconds.parse()?;
     let env = |name: &str| std::env::var(name).with_context(|| name.to_owned());
     let (id, secret) = (env("AWS_ACCESS_KEY_ID")?, env("AWS_SECRET_ACCESS_KEY")?);
-    let mut client = Client {
-        signer: RefCell::new(Signer::new(&id, &secret, host)),
+    let mut client = BareClient {
+        signer: RefCell::new(BareSigner::new(&id, &secret, host)),
         host: host.to_owned(),
         root: format!("/{root}"),
         bytes,
@@ -76,11 +76,15 @@ pub fn main(args: &[&str]) -> Result<()> {
         let (start, cpu) = (Instant::now(), sys::process_cpu_s()?);
         client.end = start + Duration::from_secs(seconds);
         let client = Rc::new(client);
-        let turn = if put { Turn::Put } else { Turn::Get };
+        let turn = if put {
+            NextRequest::Put
+        } else {
+            NextRequest::Get
+        };
         let (ios, senders) = all(&client, senders, turn, &data).await?;
         let (took, cpu) = (start.elapsed().as_secs_f64(), sys::process_cpu_s()? - cpu);
         if put {
-            all(&client, senders, Turn::Delete, &data).await?;
+            all(&client, senders, NextRequest::Delete, &data).await?;
         }
         anyhow::Ok((ios, took, cpu))
     })?;
@@ -123,7 +127,7 @@ async fn connect(host: &str) -> Result<Sender> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Turn {
+enum NextRequest {
     Get,
     Put,
     Delete,
@@ -131,9 +135,9 @@ enum Turn {
 
 /// Lets every connection work until the end; requests made, and the connections.
 async fn all(
-    client: &Rc<Client>,
+    client: &Rc<BareClient>,
     senders: Vec<Sender>,
-    turn: Turn,
+    turn: NextRequest,
     data: &[Bytes],
 ) -> Result<(u64, Vec<Sender>)> {
     let work = |(sender, data): (_, &Bytes)| {
@@ -150,15 +154,15 @@ async fn all(
 }
 
 async fn work(
-    client: Rc<Client>,
+    client: Rc<BareClient>,
     mut sender: Sender,
-    turn: Turn,
+    turn: NextRequest,
     data: Bytes,
 ) -> Result<(u64, Sender)> {
     let mut ios = 0;
     loop {
         let name = match turn {
-            Turn::Delete => {
+            NextRequest::Delete => {
                 let mut made = client.made.borrow_mut();
                 if *made == 0 {
                     return Ok((ios, sender));
@@ -167,12 +171,12 @@ async fn work(
                 format!("{}bare{:08}", client.root, *made)
             }
             _ if Instant::now() >= client.end => return Ok((ios, sender)),
-            Turn::Put => {
+            NextRequest::Put => {
                 let mut made = client.made.borrow_mut();
                 *made += 1;
                 format!("{}bare{:08}", client.root, *made - 1)
             }
-            Turn::Get => {
+            NextRequest::Get => {
                 let drawn = u128::from(next(&mut client.random.borrow_mut()));
                 let number = (drawn * u128::from(client.objects)) >> 64;
                 format!("{}o{number:08}", client.root)
@@ -185,19 +189,19 @@ async fn work(
 
 /// One request, its answer read to the end.
 async fn one(
-    client: &Client,
+    client: &BareClient,
     sender: &mut Sender,
-    turn: Turn,
+    turn: NextRequest,
     name: String,
     data: &Bytes,
 ) -> Result<()> {
     let (method, body) = match turn {
-        Turn::Get => ("GET", Bytes::new()),
-        Turn::Put => ("PUT", data.clone()),
-        Turn::Delete => ("DELETE", Bytes::new()),
+        NextRequest::Get => ("GET", Bytes::new()),
+        NextRequest::Put => ("PUT", data.clone()),
+        NextRequest::Delete => ("DELETE", Bytes::new()),
     };
     let payload = match turn {
-        Turn::Put => sign::UNSIGNED,
+        NextRequest::Put => sign::UNSIGNED,
         _ => sign::EMPTY,
     };
     let request = {
@@ -219,7 +223,10 @@ async fn one(
     while let Some(frame) = answer.frame().await {
         moved += frame?.data_ref().map_or(0, Bytes::len);
     }
-    ensure!(turn != Turn::Get || moved == client.bytes, "{moved} bytes");
+    ensure!(
+        turn != NextRequest::Get || moved == client.bytes,
+        "{moved} bytes"
+    );
     Ok(())
 }
 
@@ -233,8 +240,8 @@ mod tests {
     fn the_client_is_let_in() {
         let store = Own::start(Settings::default());
         let host = format!("127.0.0.1:{}", store.port());
-        let client = |secret: &str, root: &str| Client {
-            signer: RefCell::new(Signer::new(taillight_s3test::ID, secret, &host)),
+        let client = |secret: &str, root: &str| BareClient {
+            signer: RefCell::new(BareSigner::new(taillight_s3test::ID, secret, &host)),
             host: host.clone(),
             root: root.to_owned(),
             bytes: 100,
@@ -250,18 +257,18 @@ mod tests {
             let good = client(SECRET, "/bench/p/");
             let name = || "/bench/p/k".to_owned();
             let data = Bytes::from(noise(100, 1));
-            for turn in [Turn::Put, Turn::Get] {
+            for turn in [NextRequest::Put, NextRequest::Get] {
                 one(&good, &mut sender, turn, name(), &data).await.unwrap();
             }
             assert_eq!(store.names("p/"), ["p/k"]);
             let bad = client("other", "/bench/p/");
             assert!(
-                one(&bad, &mut sender, Turn::Get, name(), &data)
+                one(&bad, &mut sender, NextRequest::Get, name(), &data)
                     .await
                     .is_err()
             );
             let mut sender = connect(&host).await.unwrap();
-            one(&good, &mut sender, Turn::Delete, name(), &data)
+            one(&good, &mut sender, NextRequest::Delete, name(), &data)
                 .await
                 .unwrap();
             assert_eq!(store.names("p/"), [""; 0]);

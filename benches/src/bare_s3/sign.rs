@@ -12,7 +12,7 @@ pub const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991
 const HEADERS: &str = "host;x-amz-content-sha256;x-amz-date";
 
 /// Signs for one pair of credentials and one server.
-pub struct Signer {
+pub struct BareSigner {
     id: String,
     secret: String,
     host: String,
@@ -25,10 +25,10 @@ pub struct Signer {
     canonical: String,
 }
 
-impl Signer {
+impl BareSigner {
     /// For requests to `host`.
-    pub fn new(id: &str, secret: &str, host: &str) -> Signer {
-        Signer {
+    pub fn new(id: &str, secret: &str, host: &str) -> BareSigner {
+        BareSigner {
             id: id.to_owned(),
             secret: secret.to_owned(),
             host: host.to_owned(),

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::{at_rest, bare, bare_arm, fio_arm, own_arm};
-use crate::files::{self, Held};
-use crate::pairs::{self, Bound, Report};
-use crate::{Setup, fio};
+use crate::files::{self, PinnedFile};
+use crate::pairs::{self, Bound, Comparison};
+use crate::{BenchSetup, fio};
 
 /// Size of the file, MiB.
 const MIB: u64 = 1024;
@@ -17,7 +17,7 @@ pub const NOTE: &str = "The 1 GiB file is mapped and pinned by the bench program
     memory before and after.";
 
 /// The load as words of the command line.
-pub fn words(file: &Path, engine: &str, depth: u32, setup: &Setup) -> String {
+pub fn words(file: &Path, engine: &str, depth: u32, setup: &BenchSetup) -> String {
     format!(
         "--driver file --path {} --rw randread --bs 4KiB --depth {depth} --runtime {}s \
          --set target.options.engine={engine} --set target.options.direct=false \
@@ -28,9 +28,9 @@ pub fn words(file: &Path, engine: &str, depth: u32, setup: &Setup) -> String {
 }
 
 /// Engine `sync` against psync.
-pub fn sync(setup: &Setup) -> Result<Report> {
+pub fn sync(setup: &BenchSetup) -> Result<Comparison> {
     let (file, held) = prepare()?;
-    let mut report = Report::titled("Page-cached 4 KiB reads, one at a time");
+    let mut report = Comparison::titled("Page-cached 4 KiB reads, one at a time");
     let (name, seconds) = (file.display().to_string(), setup.seconds.to_string());
     let bare_words = vec!["bare-sync".to_string(), name, seconds];
     report.arms = pairs::run(
@@ -51,9 +51,9 @@ pub fn sync(setup: &Setup) -> Result<Report> {
 }
 
 /// Engine `uring` at depth 32 against io_uring and the bare loop.
-pub fn uring(setup: &Setup) -> Result<Report> {
+pub fn uring(setup: &BenchSetup) -> Result<Comparison> {
     let (file, held) = prepare()?;
-    let mut report = Report::titled("Page-cached 4 KiB reads, 32 in flight");
+    let mut report = Comparison::titled("Page-cached 4 KiB reads, 32 in flight");
     report.arms = pairs::run(
         setup.pairs,
         vec![
@@ -79,7 +79,7 @@ pub fn uring(setup: &Setup) -> Result<Report> {
         ),
         ("after_issue_mean_ns", "from issued to seen, mean"),
     ] {
-        let check = pairs::Check {
+        let check = pairs::BoundCheck {
             what: format!("taillight uring: {what}"),
             unit: "ns",
             values: report.column("taillight uring", metric)?,
@@ -94,10 +94,10 @@ pub fn uring(setup: &Setup) -> Result<Report> {
 
 /// Lays out and pins the file, and reads each page a few times: the first reads of a page also pay
 /// for its way through the kernel's lists.
-pub fn prepare() -> Result<(PathBuf, Held)> {
+pub fn prepare() -> Result<(PathBuf, PinnedFile)> {
     let file = files::laid_out("cached.bin", MIB)?;
-    let held = Held::new(&file)?;
-    let warm = Setup {
+    let held = PinnedFile::new(&file)?;
+    let warm = BenchSetup {
         pairs: 1,
         seconds: 3,
     };

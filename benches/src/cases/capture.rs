@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::pairs::{Bound, Check, Report};
-use crate::taillight::{self, RunDir};
-use crate::{Setup, child};
+use crate::pairs::{Bound, BoundCheck, Comparison};
+use crate::taillight::{self, BenchRun};
+use crate::{BenchSetup, child};
 
 /// I/Os of the long run.
 const IOS: u64 = 100_000_000;
 
 /// 100 million I/Os and the report on them.
-pub fn run(_: &Setup) -> Result<Report> {
+pub fn run(_: &BenchSetup) -> Result<Comparison> {
     let half = long_run(IOS / 2)?;
     let whole = long_run(IOS)?;
     let dir = whole.dir;
@@ -32,9 +32,9 @@ pub fn run(_: &Setup) -> Result<Report> {
         .arg(&html);
     let report_cost = child::run(&mut again)?;
 
-    let mut report = Report::titled("100 million I/Os on `null`, all kept");
+    let mut report = Comparison::titled("100 million I/Os on `null`, all kept");
     let mut add = |what: &str, unit, value: f64, bound| {
-        report.checks.push(Check {
+        report.checks.push(BoundCheck {
             what: what.into(),
             unit,
             values: vec![value],
@@ -92,8 +92,8 @@ pub fn run(_: &Setup) -> Result<Report> {
 }
 
 /// A run that kept every I/O.
-struct Long {
-    dir: RunDir,
+struct LongRun {
+    dir: BenchRun,
     in_memory: u64,
     missing: f64,
     wall_s: f64,
@@ -106,8 +106,8 @@ fn words(ios: u64) -> String {
     )
 }
 
-fn long_run(ios: u64) -> Result<Long> {
-    let dir = RunDir::new("capture")?;
+fn long_run(ios: u64) -> Result<LongRun> {
+    let dir = BenchRun::new("capture")?;
     let mut command = taillight::command(&words(ios), &dir);
     let (done, in_memory) = watched(&dir, || child::run(&mut command))?;
     let count = dir.json("summary.json")?["totals"]["count"].as_u64();
@@ -115,7 +115,7 @@ fn long_run(ios: u64) -> Result<Long> {
     let fewest = count
         .context("no totals.count")?
         .min(kept.context("no capture.kept")?);
-    Ok(Long {
+    Ok(LongRun {
         dir,
         in_memory,
         missing: ios as f64 - fewest as f64,
@@ -128,7 +128,7 @@ fn mib(bytes: u64) -> f64 {
 }
 
 /// Runs `work` and returns the most memory that the capture of the run in `dir` had meanwhile.
-fn watched<T>(dir: &RunDir, work: impl FnOnce() -> Result<T>) -> Result<(T, u64)> {
+fn watched<T>(dir: &BenchRun, work: impl FnOnce() -> Result<T>) -> Result<(T, u64)> {
     let (most, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let done = thread::scope(|scope| {
         scope.spawn(|| {
@@ -148,7 +148,7 @@ fn watched<T>(dir: &RunDir, work: impl FnOnce() -> Result<T>) -> Result<(T, u64)
 }
 
 /// Where a run keeps its capture: named after its id, which its manifest says from the start.
-fn capture_place(dir: &RunDir) -> Option<PathBuf> {
+fn capture_place(dir: &BenchRun) -> Option<PathBuf> {
     let manifest = dir.json("manifest.json").ok()?;
     let id = manifest["run_id"].as_str()?;
     Some(Path::new("/dev/shm").join(format!("taillight-{id}")))

@@ -6,26 +6,26 @@ use std::process::Command;
 use anyhow::Result;
 
 use super::{at_rest, bare_arm, fio_arm, own_arm};
-use crate::pairs::{self, Bound, Check, Report};
-use crate::{Setup, child, files, fio};
+use crate::pairs::{self, Bound, BoundCheck, Comparison};
+use crate::{BenchSetup, child, files, fio};
 
 /// Size of the file, MiB.
 const MIB: u64 = 4096;
 
 /// Depth 1.
-pub fn depth_1(setup: &Setup) -> Result<Report> {
+pub fn depth_1(setup: &BenchSetup) -> Result<Comparison> {
     case(setup, 1, fio::DIRECT_1)
 }
 
 /// Depth 32.
-pub fn depth_32(setup: &Setup) -> Result<Report> {
+pub fn depth_32(setup: &BenchSetup) -> Result<Comparison> {
     case(setup, 32, fio::DIRECT_32)
 }
 
-fn case(setup: &Setup, depth: u32, template: &str) -> Result<Report> {
+fn case(setup: &BenchSetup, depth: u32, template: &str) -> Result<Comparison> {
     let file = prepare()?;
     let words = words(&file, depth, setup);
-    let mut report = Report::titled(&format!("Direct 4 KiB reads on the disk, depth {depth}"));
+    let mut report = Comparison::titled(&format!("Direct 4 KiB reads on the disk, depth {depth}"));
     report.arms = pairs::run(
         setup.pairs,
         vec![
@@ -59,7 +59,7 @@ pub fn prepare() -> Result<PathBuf> {
 }
 
 /// The load as words of the command line.
-pub fn words(file: &Path, depth: u32, setup: &Setup) -> String {
+pub fn words(file: &Path, depth: u32, setup: &BenchSetup) -> String {
     format!(
         "--driver file --path {} --rw randread --bs 4KiB --depth {depth} --runtime {}s --direct \
          --set target.options.engine=uring --set target.options.cache=keep \
@@ -80,13 +80,13 @@ fn read_through(file: &Path) -> Result<()> {
 }
 
 /// How far IOPS x mean latency is from the depth, in percent of the depth.
-fn little(report: &Report, arm: &str, depth: u32) -> Result<Check> {
+fn little(report: &Comparison, arm: &str, depth: u32) -> Result<BoundCheck> {
     let (iops, mean) = (report.column(arm, "iops")?, report.column(arm, "mean_ns")?);
     let off = |(iops, mean): (&f64, &f64)| {
         let in_flight = iops * mean / 1e9;
         (in_flight / f64::from(depth) - 1.0).abs() * 100.0
     };
-    Ok(Check {
+    Ok(BoundCheck {
         what: "Little's law: IOPS x mean latency is off the depth by".into(),
         unit: "%",
         values: iops.iter().zip(&mean).map(off).collect(),

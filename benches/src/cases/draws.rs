@@ -9,8 +9,8 @@ use taillight_core::keys::{KEY_MAX, KeyFormat, KeyNaming};
 use taillight_engine::generator::Rng;
 use taillight_engine::generator::dist::{Dist, DistSpec, Zone};
 
-use crate::Setup;
-use crate::pairs::{Bound, Check, Report};
+use crate::BenchSetup;
+use crate::pairs::{Bound, BoundCheck, Comparison};
 
 /// Draws of one round.
 const DRAWS: u64 = 10_000_000;
@@ -19,8 +19,8 @@ const DRAWS: u64 = 10_000_000;
 const SPACES: [u64; 3] = [1_000, 1_000_000, 1 << 38];
 
 /// ns a draw of each distribution, and of writing a key.
-pub fn run(setup: &Setup) -> Result<Report> {
-    let mut report = Report::titled("Draws");
+pub fn run(setup: &BenchSetup) -> Result<Comparison> {
+    let mut report = Comparison::titled("Draws");
     for (name, spec) in specs() {
         for n in SPACES {
             let dist = Dist::new(&spec, n).map_err(|e| anyhow!("{name}: {e}"))?;
@@ -54,8 +54,8 @@ pub fn run(setup: &Setup) -> Result<Report> {
     Ok(report)
 }
 
-fn add(report: &mut Report, what: String, values: Vec<f64>) {
-    report.checks.push(Check {
+fn add(report: &mut Comparison, what: String, values: Vec<f64>) {
+    report.checks.push(BoundCheck {
         what,
         unit: "ns",
         values,

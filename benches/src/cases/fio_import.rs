@@ -16,8 +16,8 @@ use taillight_core::OpKind;
 use taillight_core::units::ByteSize;
 use taillight_rundir::ios::{Columns, read_ios};
 
-use crate::pairs::{Bound, Check, Report, median};
-use crate::{Setup, child, files, taillight};
+use crate::pairs::{Bound, BoundCheck, Comparison, median};
+use crate::{BenchSetup, child, files, taillight};
 
 /// The examples.
 const JOBS: &str = "crates/import/tests/fio";
@@ -30,7 +30,7 @@ const PARTS: usize = 10;
 
 /// One I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Io {
+struct LoggedIo {
     way: OpKind,
     at: u64,
     size: u64,
@@ -40,16 +40,16 @@ struct Io {
 
 /// What one tool did for one section in one direction.
 #[derive(Debug, Default, Clone)]
-struct Side {
+struct ToolRun {
     iops: f64,
-    ios: Vec<Io>,
+    ios: Vec<LoggedIo>,
 }
 
 /// Sections and directions of one run of one tool.
-type Sides = BTreeMap<(String, &'static str), Side>;
+type ToolRuns = BTreeMap<(String, &'static str), ToolRun>;
 
 /// What is compared of the I/Os of one side.
-struct Shape {
+struct AccessProfile {
     /// Mean size, bytes.
     block: f64,
     /// Share of each size.
@@ -64,7 +64,7 @@ struct Shape {
 
 /// Differences of everything compared, to find the worst.
 #[derive(Default)]
-struct Worst {
+struct WorstDifferences {
     sizes: Vec<f64>,
     parts: Vec<f64>,
     top: Vec<f64>,
@@ -77,8 +77,8 @@ const HEADING: &str = "| job | section | | IOPS fio | IOPS Taillight | ratio (ea
     | on the busiest 1 % | in sequence |\n|---|---|---|---|---|---|---|---|---|---|---|\n";
 
 /// Runs the examples in both tools.
-pub fn run(setup: &Setup) -> Result<Report> {
-    let mut report = Report::titled("Imported fio jobs against fio");
+pub fn run(setup: &BenchSetup) -> Result<Comparison> {
+    let mut report = Comparison::titled("Imported fio jobs against fio");
     let only = std::env::var(ONLY).unwrap_or_default();
     let wanted = |path: &Path| {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -91,7 +91,7 @@ pub fn run(setup: &Setup) -> Result<Report> {
     jobs.retain(|path| wanted(path));
     jobs.sort();
     ensure!(!jobs.is_empty(), "{ONLY} names no example");
-    let (mut table, mut worst) = (HEADING.to_owned(), Worst::default());
+    let (mut table, mut worst) = (HEADING.to_owned(), WorstDifferences::default());
     for job in &jobs {
         println!("  {}", job.display());
         let text = shortened(&fs::read_to_string(job)?, setup.seconds);
@@ -118,7 +118,7 @@ pub fn run(setup: &Setup) -> Result<Report> {
         ),
     ] {
         if !values.is_empty() {
-            report.checks.push(Check {
+            report.checks.push(BoundCheck {
                 what: what.into(),
                 unit: "%",
                 values: vec![values.into_iter().fold(0.0, f64::max)],
@@ -179,13 +179,19 @@ fn says(text: &str, section: &str, option: &str) -> Option<String> {
 }
 
 /// The rows of one job.
-fn rows(stem: &str, text: &str, rounds: &[(Sides, Sides)], table: &mut String, worst: &mut Worst) {
+fn rows(
+    stem: &str,
+    text: &str,
+    rounds: &[(ToolRuns, ToolRuns)],
+    table: &mut String,
+    worst: &mut WorstDifferences,
+) {
     let Some((theirs, ours)) = rounds.last() else {
         return;
     };
     for (key, fio) in theirs {
         let (section, way) = key;
-        let iops = |of: fn(&(Sides, Sides)) -> &Sides| -> Vec<f64> {
+        let iops = |of: fn(&(ToolRuns, ToolRuns)) -> &ToolRuns| -> Vec<f64> {
             let each = rounds.iter().filter_map(|r| of(r).get(key));
             each.map(|side| side.iops).collect()
         };
@@ -207,7 +213,7 @@ fn rows(stem: &str, text: &str, rounds: &[(Sides, Sides)], table: &mut String, w
             let drawn = drawn(text, section, ours, way);
             worst.paced.push((off - 3.0 * drawn).max(0.0) * 100.0);
         }
-        let empty = Side::default();
+        let empty = ToolRun::default();
         let own = ours.get(key).unwrap_or(&empty);
         let count = fio.ios.len().min(own.ios.len());
         let size = says(text, section, "size")
@@ -231,7 +237,7 @@ fn rows(stem: &str, text: &str, rounds: &[(Sides, Sides)], table: &mut String, w
 /// The relative standard deviation that drawing alone gives the count of one direction: of a
 /// section with two, each operation is drawn; of a Poisson process, each gap. All rounds have one
 /// seed, so that their median is no better than one of them.
-fn drawn(text: &str, section: &str, ours: &Sides, way: &'static str) -> f64 {
+fn drawn(text: &str, section: &str, ours: &ToolRuns, way: &'static str) -> f64 {
     let of_section = ours.iter().filter(|((s, _), _)| s == section);
     let all: usize = of_section.map(|(_, side)| side.ios.len()).sum();
     let own = ours.get(&(section.to_owned(), way));
@@ -245,7 +251,12 @@ fn drawn(text: &str, section: &str, ours: &Sides, way: &'static str) -> f64 {
 }
 
 /// The cells about the I/Os.
-fn compared(x: &Shape, y: &Shape, scattered: bool, worst: &mut Worst) -> String {
+fn compared(
+    x: &AccessProfile,
+    y: &AccessProfile,
+    scattered: bool,
+    worst: &mut WorstDifferences,
+) -> String {
     let size = |sizes: &BTreeMap<u64, f64>, key| sizes.get(key).copied().unwrap_or(0.0);
     let all = x.sizes.keys().chain(y.sizes.keys());
     let sizes = all
@@ -272,7 +283,7 @@ fn compared(x: &Shape, y: &Shape, scattered: bool, worst: &mut Worst) -> String 
 }
 
 /// One example once in each tool, in the order asked for.
-fn both(text: &str, ours_first: bool) -> Result<(Sides, Sides)> {
+fn both(text: &str, ours_first: bool) -> Result<(ToolRuns, ToolRuns)> {
     let home = files::place("fio-import")?;
     if home.exists() {
         fs::remove_dir_all(&home)?;
@@ -294,7 +305,7 @@ fn both(text: &str, ours_first: bool) -> Result<(Sides, Sides)> {
     Ok((fio, own))
 }
 
-fn fio_side(text: &str, dir: &Path) -> Result<Sides> {
+fn fio_side(text: &str, dir: &Path) -> Result<ToolRuns> {
     let logged = !text.contains("ioengine=null");
     let mut own = String::new();
     for line in text.lines() {
@@ -316,7 +327,7 @@ fn fio_side(text: &str, dir: &Path) -> Result<Sides> {
     let done = child::run(&mut command)?;
     let start = done.stdout.find('{').context("fio printed no JSON")?;
     let all: Value = serde_json::from_str(&done.stdout[start..])?;
-    let mut sides = Sides::new();
+    let mut sides = ToolRuns::new();
     for job in all["jobs"].as_array().context("no jobs")? {
         let name = job["jobname"].as_str().context("no jobname")?;
         for way in [OpKind::Read, OpKind::Write, OpKind::Trim] {
@@ -330,7 +341,7 @@ fn fio_side(text: &str, dir: &Path) -> Result<Sides> {
     for ((name, way), side) in sides.iter_mut().filter(|_| logged) {
         let log = fs::read_to_string(dir.join(format!("{name}.log")))?;
         let ios = log.lines().filter_map(logged_io);
-        let all: Vec<Io> = ios.filter(|io| io.way.name() == *way).collect();
+        let all: Vec<LoggedIo> = ios.filter(|io| io.way.name() == *way).collect();
         ensure!(!all.is_empty(), "fio logged no I/O of {name}");
         side.ios = whole(&all);
         let torn = all.len() - side.ios.len();
@@ -346,13 +357,13 @@ fn fio_side(text: &str, dir: &Path) -> Result<Sides> {
 /// Jobs of one section write one log from several processes: at the ends of their buffers lines are
 /// cut and glued. What they say then lies beyond the file or has a size that nobody asked for, which
 /// is seen by its being rare. Such lines are no I/Os of fio.
-fn whole(all: &[Io]) -> Vec<Io> {
+fn whole(all: &[LoggedIo]) -> Vec<LoggedIo> {
     let mut sizes: HashMap<u64, usize> = HashMap::new();
     for io in all {
         *sizes.entry(io.size).or_default() += 1;
     }
     let rare = (all.len() / 1000).max(1);
-    let kept = |io: &&Io| {
+    let kept = |io: &&LoggedIo| {
         let inside = io.at.checked_add(io.size).is_some_and(|end| end <= MOST);
         inside && (all.len() < 100 || sizes[&io.size] > rare)
     };
@@ -360,7 +371,7 @@ fn whole(all: &[Io]) -> Vec<Io> {
 }
 
 /// `TIME FILE read OFFSET SIZE`.
-fn logged_io(line: &str) -> Option<Io> {
+fn logged_io(line: &str) -> Option<LoggedIo> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [_, file, what, at, size] = words[..] else {
         return None;
@@ -368,7 +379,7 @@ fn logged_io(line: &str) -> Option<Io> {
     let way = [OpKind::Read, OpKind::Write, OpKind::Trim]
         .into_iter()
         .find(|way| way.name() == what)?;
-    Some(Io {
+    Some(LoggedIo {
         way,
         at: at.parse().ok()?,
         size: size.parse().ok()?,
@@ -378,7 +389,7 @@ fn logged_io(line: &str) -> Option<Io> {
     })
 }
 
-fn own_side(text: &str, dir: &Path) -> Result<Sides> {
+fn own_side(text: &str, dir: &Path) -> Result<ToolRuns> {
     fs::write(dir.join("job.fio"), text)?;
     let binary = fs::canonicalize(taillight::binary()).unwrap_or_else(|_| taillight::binary());
     let mut command = Command::new(binary);
@@ -393,14 +404,14 @@ fn own_side(text: &str, dir: &Path) -> Result<Sides> {
             .map(|e| e.map(|e| e.path()))
             .collect::<Result<_, _>>()?;
     }
-    let mut sides = Sides::new();
+    let mut sides = ToolRuns::new();
     for run in runs {
         one_run(text, &run, &mut sides)?;
     }
     Ok(sides)
 }
 
-fn one_run(text: &str, run: &Path, sides: &mut Sides) -> Result<()> {
+fn one_run(text: &str, run: &Path, sides: &mut ToolRuns) -> Result<()> {
     let manifest = fs::read_to_string(run.join("manifest.json"))?;
     let manifest: Value = serde_json::from_str(&manifest)?;
     let phases = manifest["phases"].as_array().context("no phases")?;
@@ -413,7 +424,7 @@ fn one_run(text: &str, run: &Path, sides: &mut Sides) -> Result<()> {
     let workloads = manifest["plan"]["workload"]
         .as_array()
         .context("no workloads")?;
-    let mut ios: Vec<Vec<(i64, Io)>> = vec![Vec::new(); workloads.len()];
+    let mut ios: Vec<Vec<(i64, LoggedIo)>> = vec![Vec::new(); workloads.len()];
     let file_size = file_size(&manifest["plan"]["target"])?;
     let columns = Columns::PHASE
         | Columns::WORKLOAD
@@ -425,7 +436,7 @@ fn one_run(text: &str, run: &Path, sides: &mut Sides) -> Result<()> {
         | Columns::SUBMIT;
     let read = read_ios(&run.join("ios.parquet"), columns, &mut |batch| {
         for i in (0..batch.rows).filter(|i| batch.phase_name(*i) == "measure") {
-            let io = Io {
+            let io = LoggedIo {
                 way: batch.op[i],
                 at: u64::from(batch.target[i]) * file_size + batch.offset[i].unwrap_or(0),
                 size: batch.size[i],
@@ -465,11 +476,11 @@ fn file_size(target: &Value) -> Result<u64> {
     Ok(size.0 / target["options"]["files"].as_u64().unwrap_or(1).max(1))
 }
 
-fn shape(ios: &[Io], extent: u64) -> Option<Shape> {
+fn shape(ios: &[LoggedIo], extent: u64) -> Option<AccessProfile> {
     let count = ios.len() as f64;
     let unit = ios.iter().map(|io| io.size).min()?.max(1);
     let mut visits: HashMap<u64, u64> = HashMap::new();
-    let mut shape = Shape {
+    let mut shape = AccessProfile {
         block: ios.iter().map(|io| io.size as f64).sum::<f64>() / count,
         sizes: BTreeMap::new(),
         parts: [0.0; PARTS],
@@ -503,33 +514,33 @@ mod tests {
         let io = logged_io("106 t.0.0 read 8192 4096").unwrap();
         assert_eq!((io.way, io.at, io.size), (OpKind::Read, 8192, 4096));
         assert_eq!(logged_io("98 t.0.0 open"), None);
-        let one = |n: u64| Io {
+        let one = |n: u64| LoggedIo {
             way: OpKind::Write,
             at: n * 4096,
             size: 4096,
             lane: n % 2,
         };
-        let ios: Vec<Io> = (0..100).map(one).collect();
+        let ios: Vec<LoggedIo> = (0..100).map(one).collect();
         let s = shape(&ios, 100 * 4096).unwrap();
         assert_eq!((s.block, s.follows), (4096.0, 0.0));
         assert!((s.parts[9] - 0.1).abs() < 1e-9 && (s.top - 0.01).abs() < 1e-9);
-        let walk: Vec<Io> = ios.iter().map(|io| Io { lane: 0, ..*io }).collect();
+        let walk: Vec<LoggedIo> = ios.iter().map(|io| LoggedIo { lane: 0, ..*io }).collect();
         assert!((shape(&walk, 100 * 4096).unwrap().follows - 0.99).abs() < 1e-9);
     }
 
     #[test]
     fn a_drawn_mix_and_poisson_gaps_have_their_noise() {
-        let io = Io {
+        let io = LoggedIo {
             way: OpKind::Read,
             at: 0,
             size: 4096,
             lane: 0,
         };
-        let side = |count: usize| Side {
+        let side = |count: usize| ToolRun {
             iops: 0.0,
             ios: vec![io; count],
         };
-        let mut sides = Sides::new();
+        let mut sides = ToolRuns::new();
         sides.insert(("a".into(), "read"), side(300));
         sides.insert(("a".into(), "write"), side(100));
         sides.insert(("b".into(), "read"), side(400));
@@ -549,13 +560,13 @@ mod tests {
 
     #[test]
     fn torn_lines_of_a_shared_log_are_no_ios() {
-        let one = |at: u64, size: u64| Io {
+        let one = |at: u64, size: u64| LoggedIo {
             way: OpKind::Read,
             at,
             size,
             lane: 0,
         };
-        let mut all: Vec<Io> = (0..1000).map(|n| one(n * 4096, 4096)).collect();
+        let mut all: Vec<LoggedIo> = (0..1000).map(|n| one(n * 4096, 4096)).collect();
         let sound = all.clone();
         // Cut, glued, and beyond the file.
         all.extend([one(8192, 4), one(0, 40_964_096), one(MOST, 4096)]);

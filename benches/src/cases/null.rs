@@ -5,21 +5,21 @@ use anyhow::{Context, Result};
 
 use super::{fio_arm, own_arm};
 use crate::child;
-use crate::pairs::{self, Arm, Bound, Report, Sample};
-use crate::taillight::{self, RunDir};
-use crate::{Setup, fio};
+use crate::pairs::{self, BenchArm, Bound, Comparison, Figures};
+use crate::taillight::{self, BenchRun};
+use crate::{BenchSetup, fio};
 
 /// Longest measurement, seconds: every I/O is kept, and these are tens of millions a second.
 const MOST_SECONDS: u64 = 3;
 
-fn short(setup: &Setup) -> Setup {
-    Setup {
+fn short(setup: &BenchSetup) -> BenchSetup {
+    BenchSetup {
         pairs: setup.pairs,
         seconds: setup.seconds.min(MOST_SECONDS),
     }
 }
 
-fn words(setup: &Setup, rw: &str, depth: u32, workers: u32) -> String {
+fn words(setup: &BenchSetup, rw: &str, depth: u32, workers: u32) -> String {
     format!(
         "--driver null --size 1GiB --rw {rw} --bs 4KiB --depth {depth} --workers {workers} \
          --runtime {}s",
@@ -28,9 +28,9 @@ fn words(setup: &Setup, rw: &str, depth: u32, workers: u32) -> String {
 }
 
 /// Depth 1.
-pub fn depth_1(setup: &Setup) -> Result<Report> {
+pub fn depth_1(setup: &BenchSetup) -> Result<Comparison> {
     let setup = &short(setup);
-    let mut report = Report::titled("`null`, depth 1, every I/O kept");
+    let mut report = Comparison::titled("`null`, depth 1, every I/O kept");
     report.arms = pairs::run(
         setup.pairs,
         vec![
@@ -46,9 +46,9 @@ pub fn depth_1(setup: &Setup) -> Result<Report> {
 }
 
 /// Depth 32.
-pub fn depth_32(setup: &Setup) -> Result<Report> {
+pub fn depth_32(setup: &BenchSetup) -> Result<Comparison> {
     let setup = &short(setup);
-    let mut report = Report::titled("`null`, depth 32, every I/O kept");
+    let mut report = Comparison::titled("`null`, depth 32, every I/O kept");
     let best = best_batch()?;
     report.arms = pairs::run(
         setup.pairs,
@@ -71,9 +71,9 @@ pub fn depth_32(setup: &Setup) -> Result<Report> {
     Ok(report)
 }
 
-fn goal(report: &mut Report, ns: f64) -> Result<()> {
+fn goal(report: &mut Comparison, ns: f64) -> Result<()> {
     let values = report.column("taillight", "ns_per_io")?;
-    report.checks.push(pairs::Check {
+    report.checks.push(pairs::BoundCheck {
         what: "taillight: time of one I/O (goal)".into(),
         unit: "ns",
         values,
@@ -99,9 +99,9 @@ fn best_batch() -> Result<String> {
 }
 
 /// Two workers of one process against two processes of one worker.
-pub fn two_workers(setup: &Setup) -> Result<Report> {
+pub fn two_workers(setup: &BenchSetup) -> Result<Comparison> {
     let setup = &short(setup);
-    let mut report = Report::titled("`null`, two workers against two processes");
+    let mut report = Comparison::titled("`null`, two workers against two processes");
     for depth in [1, 32] {
         let (one, two) = (
             words(setup, "randread", depth, 1),
@@ -113,7 +113,7 @@ pub fn two_workers(setup: &Setup) -> Result<Report> {
         };
         let arms = vec![
             own_arm(names.0, two),
-            Arm {
+            BenchArm {
                 name: names.1,
                 command: format!("{} (twice at the same time)", taillight::shown(&one)),
                 run: Box::new(move || two_processes(&one)),
@@ -125,15 +125,15 @@ pub fn two_workers(setup: &Setup) -> Result<Report> {
     Ok(report)
 }
 
-fn two_processes(words: &str) -> Result<Sample> {
-    let (first, second) = (RunDir::new("run-1")?, RunDir::new("run-2")?);
+fn two_processes(words: &str) -> Result<Figures> {
+    let (first, second) = (BenchRun::new("run-1")?, BenchRun::new("run-2")?);
     let mut commands = [
         taillight::command(words, &first),
         taillight::command(words, &second),
     ];
     let [a, b] = &mut commands;
     let done = child::run_together(&mut [a, b])?;
-    let mut sum = Sample::new();
+    let mut sum = Figures::new();
     for (dir, done) in [&first, &second].into_iter().zip(&done) {
         let sample = taillight::figures(dir, done)?;
         *sum.entry("iops").or_default() += sample["iops"];

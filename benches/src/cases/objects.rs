@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use taillight_s3test::{ID, Minio, SECRET, Settings, minio_program};
 
-use crate::pairs::{self, Arm, Bound, Report, Sample};
-use crate::{Setup, child, taillight};
+use crate::pairs::{self, BenchArm, Bound, Comparison, Figures};
+use crate::{BenchSetup, child, taillight};
 
 /// Objects that are there to get.
 const OBJECTS: u64 = 100;
@@ -17,25 +17,26 @@ const OBJECTS: u64 = 100;
 const DEPTHS: [u32; 3] = [1, 4, 32];
 
 /// Objects of 4 KiB.
-pub fn small(setup: &Setup) -> Result<Report> {
+pub fn small(setup: &BenchSetup) -> Result<Comparison> {
     run(setup, 4 << 10, "4 KiB")
 }
 
 /// Objects of 64 KiB.
-pub fn middle(setup: &Setup) -> Result<Report> {
+pub fn middle(setup: &BenchSetup) -> Result<Comparison> {
     run(setup, 64 << 10, "64 KiB")
 }
 
 /// Objects of 1 MiB.
-pub fn large(setup: &Setup) -> Result<Report> {
+pub fn large(setup: &BenchSetup) -> Result<Comparison> {
     run(setup, 1 << 20, "1 MiB")
 }
 
 /// The same bare client as both arms: the spread that no difference of clients explains.
-pub fn equal(setup: &Setup) -> Result<Report> {
+pub fn equal(setup: &BenchSetup) -> Result<Comparison> {
     let bytes = 64 << 10;
     let (_minio, url) = store()?;
-    let mut report = Report::titled("S3, objects of 64 KiB, the bare hyper client against itself");
+    let mut report =
+        Comparison::titled("S3, objects of 64 KiB, the bare hyper client against itself");
     own(&url, "get", bytes, 1, 1)?;
     let pairs = [
         ("get", 4, ["first get 4", "second get 4"]),
@@ -45,7 +46,7 @@ pub fn equal(setup: &Setup) -> Result<Report> {
     ];
     for (what, depth, names) in pairs {
         let words = format!("get/ {what} {bytes} {depth} {} {OBJECTS}", setup.seconds);
-        let arm = |name| Arm {
+        let arm = |name| BenchArm {
             name,
             command: format!("taillight-bench bare-s3 http://127.0.0.1:9000/bench/{words}"),
             run: Box::new(|| hyper(&format!("{url}{words}"))),
@@ -90,9 +91,9 @@ const NAMES: [[&str; 2]; 6] = [
     ["taillight put 32", "hyper put 32"],
 ];
 
-fn run(setup: &Setup, bytes: u64, shown: &str) -> Result<Report> {
+fn run(setup: &BenchSetup, bytes: u64, shown: &str) -> Result<Comparison> {
     let (_minio, url) = store()?;
-    let mut report = Report::titled(&format!(
+    let mut report = Comparison::titled(&format!(
         "S3, objects of {shown}, against a bare hyper client"
     ));
     // Loads what all gets read; does not count.
@@ -104,12 +105,12 @@ fn run(setup: &Setup, bytes: u64, shown: &str) -> Result<Report> {
         report.arms.extend(pairs::run(
             setup.pairs,
             vec![
-                Arm {
+                BenchArm {
                     name: names[0],
                     command: taillight::shown(&ours.replace(&url, "http://127.0.0.1:9000/bench/")),
                     run: Box::new(|| own(&url, what, bytes, depth, setup.seconds)),
                 },
-                Arm {
+                BenchArm {
                     name: names[1],
                     command: format!("taillight-bench bare-s3 http://127.0.0.1:9000/bench/{bare}"),
                     run: Box::new(|| hyper(&format!("{theirs}{bare}"))),
@@ -147,21 +148,21 @@ fn words(url: &str, what: &str, bytes: u64, depth: u32, seconds: u64) -> String 
     )
 }
 
-fn own(url: &str, what: &str, bytes: u64, depth: u32, seconds: u64) -> Result<Sample> {
-    let dir = taillight::RunDir::new("run")?;
+fn own(url: &str, what: &str, bytes: u64, depth: u32, seconds: u64) -> Result<Figures> {
+    let dir = taillight::BenchRun::new("run")?;
     let mut command = taillight::command(&words(url, what, bytes, depth, seconds), &dir);
     let done = child::run(known(&mut command))?;
     taillight::figures(&dir, &done)
 }
 
-fn hyper(words: &str) -> Result<Sample> {
+fn hyper(words: &str) -> Result<Figures> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("bare-s3").args(words.split(' '));
     let done = child::run(known(&mut command))?;
     let said: Value = serde_json::from_str(&done.stdout)?;
     let figure = |name: &str| said[name].as_f64().with_context(|| format!("no {name}"));
     let (iops, ios) = (figure("iops")?, figure("ios")?);
-    Ok(Sample::from([
+    Ok(Figures::from([
         ("iops", iops),
         ("ns_per_io", 1e9 / iops),
         ("cpu_ns", figure("cpu_s")? * 1e9 / ios),

@@ -4,8 +4,8 @@
 use anyhow::{Result, ensure};
 
 use super::{direct, fio_arm, own_arm};
-use crate::pairs::{self, Bound, Check, Report};
-use crate::{Setup, fio};
+use crate::pairs::{self, Bound, BoundCheck, Comparison};
+use crate::{BenchSetup, fio};
 
 /// Rates, operations a second, with a name for each.
 const RATES: [(u64, &str); 6] = [
@@ -22,8 +22,8 @@ const SECONDS: u64 = 3;
 const QUIET_TO: u64 = 10_000;
 
 /// One worker at each rate, depth 32.
-pub fn run(setup: &Setup) -> Result<Report> {
-    let mut report = Report::titled("Pacing: `null`, one worker, depth 32");
+pub fn run(setup: &BenchSetup) -> Result<Comparison> {
+    let mut report = Comparison::titled("Pacing: `null`, one worker, depth 32");
     let words = |rate: &str| {
         format!(
             "--driver null --size 1GiB --rw randread --bs 4KiB --depth 32 --runtime {SECONDS}s \
@@ -42,7 +42,7 @@ pub fn run(setup: &Setup) -> Result<Report> {
         let cpu = report.column(name, "cpu_ns")?;
         let busy = cpu.iter().zip(&counts);
         let busy = busy.map(|(ns, count)| ns * count / SECONDS as f64 / 1e7);
-        report.checks.push(Check {
+        report.checks.push(BoundCheck {
             what: format!("{name}: every operation issued, CPU of one core"),
             unit: "%",
             values: busy.collect(),
@@ -60,9 +60,9 @@ const DISK_RATES: [(u64, &str, &str); 3] = [
 ];
 
 /// Direct reads at fixed rates, depth 32, in both tools.
-pub fn on_disk(setup: &Setup) -> Result<Report> {
+pub fn on_disk(setup: &BenchSetup) -> Result<Comparison> {
     let file = direct::prepare()?;
-    let mut report = Report::titled("Direct 4 KiB reads at a fixed rate, depth 32");
+    let mut report = Comparison::titled("Direct 4 KiB reads at a fixed rate, depth 32");
     let mut arms = Vec::new();
     for (rate, own, other) in DISK_RATES {
         let words = direct::words(&file, 32, setup);
@@ -80,13 +80,13 @@ pub fn on_disk(setup: &Setup) -> Result<Report> {
                 .map(|iops| (iops / rate as f64 - 1.0).abs() * 100.0);
             let busy = iops.iter().zip(&cpu).map(|(iops, ns)| iops * ns / 1e7);
             let (off, busy) = (kept.collect(), busy.collect());
-            report.checks.push(Check {
+            report.checks.push(BoundCheck {
                 what: format!("{arm}: achieved is off what was asked by"),
                 unit: "%",
                 values: off,
                 bound: bound(Bound::AtMost(0.1)),
             });
-            report.checks.push(Check {
+            report.checks.push(BoundCheck {
                 what: format!("{arm}: CPU of one core, the I/O's own included"),
                 unit: "%",
                 values: busy,

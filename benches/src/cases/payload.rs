@@ -11,8 +11,8 @@ use taillight_core::{Op, OpKind, Stamp};
 use taillight_engine::payload::{Filler, Kind, PayloadSpec};
 use taillight_engine::verify::{Area, Checker, LEDGER_BUDGET, Shared, VerifySpec};
 
-use crate::Setup;
-use crate::pairs::{Bound, Check, Report};
+use crate::BenchSetup;
+use crate::pairs::{Bound, BoundCheck, Comparison};
 
 /// Block sizes, bytes.
 const SIZES: [(usize, &str); 3] = [(4 << 10, "4 KiB"), (64 << 10, "64 KiB"), (1 << 20, "1 MiB")];
@@ -76,13 +76,13 @@ fn kinds() -> Vec<(&'static str, Kind, u32, u32, bool)> {
 }
 
 /// Each kind, by itself.
-pub fn run(setup: &Setup) -> Result<Report> {
-    let mut report = Report::titled("Payload and verification, one core");
+pub fn run(setup: &BenchSetup) -> Result<Comparison> {
+    let mut report = Comparison::titled("Payload and verification, one core");
     let kinds = kinds();
     for (size, shown) in SIZES {
         let mut check = |what: String, bound, mut once: Box<dyn FnMut() -> f64>| {
             let values: Vec<f64> = (0..setup.pairs).map(|_| once()).collect();
-            report.checks.push(Check {
+            report.checks.push(BoundCheck {
                 what,
                 unit: "GB/s",
                 values,

@@ -4,15 +4,15 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::pairs::{Bound, Check, Report};
-use crate::{Setup, child, files, taillight};
+use crate::pairs::{Bound, BoundCheck, Comparison};
+use crate::{BenchSetup, child, files, taillight};
 
 /// Calls of `--help` in one round; the median counts.
 const CALLS: usize = 20;
 
 /// Time of `--help` and size of the binary.
-pub fn run(setup: &Setup) -> Result<Report> {
-    let mut report = Report::titled("Start-up and size");
+pub fn run(setup: &BenchSetup) -> Result<Comparison> {
+    let mut report = Comparison::titled("Start-up and size");
     let binary = taillight::binary();
     let mut rounds = Vec::new();
     for _ in 0..setup.pairs {
@@ -22,13 +22,13 @@ pub fn run(setup: &Setup) -> Result<Report> {
         }
         rounds.push(crate::pairs::median(&times));
     }
-    report.checks.push(Check {
+    report.checks.push(BoundCheck {
         what: format!("`taillight --help`, median of {CALLS}"),
         unit: "ms",
         values: rounds,
         bound: Bound::AtMost(20.0),
     });
-    report.checks.push(Check {
+    report.checks.push(BoundCheck {
         what: "release binary".into(),
         unit: "MiB",
         values: vec![std::fs::metadata(&binary)?.len() as f64 / f64::from(1 << 20)],
@@ -38,8 +38,8 @@ pub fn run(setup: &Setup) -> Result<Report> {
 }
 
 /// A release build with nothing built before.
-pub fn build(_: &Setup) -> Result<Report> {
-    let mut report = Report::titled("Release build from clean");
+pub fn build(_: &BenchSetup) -> Result<Comparison> {
+    let mut report = Comparison::titled("Release build from clean");
     let target = files::place("build")?;
     if target.exists() {
         std::fs::remove_dir_all(&target)?;
@@ -55,7 +55,7 @@ pub fn build(_: &Setup) -> Result<Report> {
     ]);
     let done = child::run(cargo.arg("--target-dir").arg(&target))?;
     std::fs::remove_dir_all(&target)?;
-    report.checks.push(Check {
+    report.checks.push(BoundCheck {
         what: "`cargo build --release`, packages already fetched".into(),
         unit: "s",
         values: vec![done.wall_s],

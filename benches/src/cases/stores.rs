@@ -12,8 +12,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::bare;
-use crate::pairs::{self, Arm, Bound, Report, Sample};
-use crate::{Setup, child, files, machine, taillight};
+use crate::pairs::{self, BenchArm, Bound, Comparison, Figures};
+use crate::{BenchSetup, child, files, machine, taillight};
 
 /// Records of a database.
 const RECORDS: u64 = 1_000_000;
@@ -28,44 +28,44 @@ const ROCKSDB_NOTE: &str = "Same library, same options (the OPTIONS file db_benc
      Taillight and of the whole process for db_bench, background threads included.";
 
 /// RocksDB, values of 100 B.
-pub fn rocksdb_100(setup: &Setup) -> Result<Report> {
-    rocksdb(setup, &Shape::of(100))
+pub fn rocksdb_100(setup: &BenchSetup) -> Result<Comparison> {
+    rocksdb(setup, &RecordSet::of(100))
 }
 
 /// RocksDB, values of 1 KiB.
-pub fn rocksdb_1k(setup: &Setup) -> Result<Report> {
-    rocksdb(setup, &Shape::of(1024))
+pub fn rocksdb_1k(setup: &BenchSetup) -> Result<Comparison> {
+    rocksdb(setup, &RecordSet::of(1024))
 }
 
 /// RocksDB, values of 100 B, keys in random order.
-pub fn rocksdb_random_100(setup: &Setup) -> Result<Report> {
-    rocksdb_random(setup, &Shape::of(100))
+pub fn rocksdb_random_100(setup: &BenchSetup) -> Result<Comparison> {
+    rocksdb_random(setup, &RecordSet::of(100))
 }
 
 /// RocksDB, values of 1 KiB, keys in random order.
-pub fn rocksdb_random_1k(setup: &Setup) -> Result<Report> {
-    rocksdb_random(setup, &Shape::of(1024))
+pub fn rocksdb_random_1k(setup: &BenchSetup) -> Result<Comparison> {
+    rocksdb_random(setup, &RecordSet::of(1024))
 }
 
 /// LevelDB, values of 100 B.
-pub fn leveldb_100(setup: &Setup) -> Result<Report> {
-    leveldb(setup, &Shape::of(100))
+pub fn leveldb_100(setup: &BenchSetup) -> Result<Comparison> {
+    leveldb(setup, &RecordSet::of(100))
 }
 
 /// LevelDB, values of 1 KiB.
-pub fn leveldb_1k(setup: &Setup) -> Result<Report> {
-    leveldb(setup, &Shape::of(1024))
+pub fn leveldb_1k(setup: &BenchSetup) -> Result<Comparison> {
+    leveldb(setup, &RecordSet::of(1024))
 }
 
 /// How many records of which size.
-struct Shape {
+struct RecordSet {
     records: u64,
     value: u64,
 }
 
-impl Shape {
-    fn of(value: u64) -> Shape {
-        Shape {
+impl RecordSet {
+    fn of(value: u64) -> RecordSet {
+        RecordSet {
             records: RECORDS,
             value,
         }
@@ -88,7 +88,7 @@ fn cleared(dirs: &[PathBuf]) -> Result<()> {
 }
 
 /// The words of db_bench for the database in `dir`.
-fn db_bench_words(dir: &Path, shape: &Shape, benchmark: &str) -> Vec<String> {
+fn db_bench_words(dir: &Path, shape: &RecordSet, benchmark: &str) -> Vec<String> {
     let mut words = vec![
         format!("--benchmarks={benchmark}"),
         format!("--db={}", dir.display()),
@@ -113,7 +113,7 @@ fn timed(words: &[String]) -> Vec<String> {
 }
 
 /// db_bench's own rate of one benchmark, and the CPU of its whole process an operation.
-fn db_bench(words: &[String], benchmark: &str, shape: &Shape) -> Result<Sample> {
+fn db_bench(words: &[String], benchmark: &str, shape: &RecordSet) -> Result<Figures> {
     let done = child::run(Command::new("db_bench").args(words))?;
     let rate = rate(&done.stdout, benchmark)
         .with_context(|| format!("db_bench said no rate:\n{}", done.stdout))?;
@@ -122,7 +122,7 @@ fn db_bench(words: &[String], benchmark: &str, shape: &Shape) -> Result<Sample> 
             .stdout
             .contains(&format!("({0} of {0} found)", shape.records));
     ensure!(!lost, "db_bench did not find every key:\n{}", done.stdout);
-    Ok(Sample::from([
+    Ok(Figures::from([
         ("iops", rate),
         ("ns_per_io", 1e9 / rate),
         ("cpu_ns", done.cpu_s * 1e9 / shape.records as f64),
@@ -151,17 +151,17 @@ fn job(name: &str, driver: &str, dir: &Path, options: &str, work: &str) -> Resul
 }
 
 /// Inserts of all records into an empty database.
-fn filling(shape: &Shape) -> String {
+fn filling(shape: &RecordSet) -> String {
     format!("mix = \"insert\"\n{}", records(shape, 0))
 }
 
 /// Reads at random of records that are there, or are loaded before.
-fn reading(shape: &Shape) -> String {
+fn reading(shape: &RecordSet) -> String {
     let records = records(shape, shape.records);
     format!("mix = \"get\"\naccess = \"random\"\n{records}")
 }
 
-fn records(shape: &Shape, count: u64) -> String {
+fn records(shape: &RecordSet, count: u64) -> String {
     format!(
         "block_size = \"{}B\"\nkeys = {{ count = {count}, naming = \"binary\", size = \"16B\" }}\n\
          payload = {{ kind = \"random\", compressible = 50 }}\n",
@@ -170,8 +170,8 @@ fn records(shape: &Shape, count: u64) -> String {
 }
 
 /// An arm that starts as those of Taillight do.
-fn settled(mut arm: Arm<'_>, empty: Option<PathBuf>) -> Arm<'_> {
-    Arm {
+fn settled(mut arm: BenchArm<'_>, empty: Option<PathBuf>) -> BenchArm<'_> {
+    BenchArm {
         name: arm.name,
         command: arm.command.clone(),
         run: Box::new(move || {
@@ -185,8 +185,8 @@ fn settled(mut arm: Arm<'_>, empty: Option<PathBuf>) -> Arm<'_> {
 }
 
 /// A run of ours, from a job file; `empty` is a directory to remove before.
-fn own<'a>(name: &'static str, job: String, empty: Option<PathBuf>) -> Arm<'a> {
-    let arm = Arm {
+fn own<'a>(name: &'static str, job: String, empty: Option<PathBuf>) -> BenchArm<'a> {
+    let arm = BenchArm {
         name,
         command: taillight::shown(&job),
         run: Box::new(move || taillight::run(&job)),
@@ -198,11 +198,11 @@ fn own<'a>(name: &'static str, job: String, empty: Option<PathBuf>) -> Arm<'a> {
 fn peer<'a>(
     name: &'static str,
     words: &[String],
-    what: (&'static str, &'a Shape),
+    what: (&'static str, &'a RecordSet),
     empty: Option<&Path>,
-) -> Arm<'a> {
+) -> BenchArm<'a> {
     let words = words.to_vec();
-    let arm = Arm {
+    let arm = BenchArm {
         name,
         command: format!("db_bench {}", words.join(" ")),
         run: Box::new(move || db_bench(&words, what.0, what.1)),
@@ -210,8 +210,8 @@ fn peer<'a>(
     settled(arm, empty.map(Path::to_path_buf))
 }
 
-fn rocksdb(setup: &Setup, shape: &Shape) -> Result<Report> {
-    let mut report = Report::titled(&format!(
+fn rocksdb(setup: &BenchSetup, shape: &RecordSet) -> Result<Comparison> {
+    let mut report = Comparison::titled(&format!(
         "RocksDB, {} records of {} B, against db_bench",
         shape.records, shape.value
     ));
@@ -269,11 +269,11 @@ fn rocksdb(setup: &Setup, shape: &Shape) -> Result<Report> {
 
 /// Random reads of one database in `dir`: loaded by us, compacted by db_bench.
 fn rocksdb_reads(
-    setup: &Setup,
-    shape: &Shape,
+    setup: &BenchSetup,
+    shape: &RecordSet,
     dir: &Path,
     options: &str,
-) -> Result<Vec<pairs::Rounds>> {
+) -> Result<Vec<pairs::PairedRounds>> {
     let kept = format!("{options}keep = true\n");
     let job = job("rocksdb-read.toml", "rocksdb", dir, &kept, &reading(shape))?;
     taillight::run(&job)?;
@@ -296,8 +296,8 @@ fn rocksdb_reads(
 
 /// A fill in random order of the keys. db_bench's `fillrandom` draws numbers with repeats, so that a
 /// third of its records are overwritten; its `filluniquerandom` writes each key once, as we do.
-fn rocksdb_random(setup: &Setup, shape: &Shape) -> Result<Report> {
-    let mut report = Report::titled(&format!(
+fn rocksdb_random(setup: &BenchSetup, shape: &RecordSet) -> Result<Comparison> {
+    let mut report = Comparison::titled(&format!(
         "RocksDB, {} records of {} B in random order, against db_bench",
         shape.records, shape.value
     ));
@@ -335,7 +335,7 @@ fn rocksdb_random(setup: &Setup, shape: &Shape) -> Result<Report> {
 }
 
 /// What is asked of each pair of arms.
-fn compared(report: &mut Report, arms: &[(&str, &str)]) -> Result<()> {
+fn compared(report: &mut Comparison, arms: &[(&str, &str)]) -> Result<()> {
     for (own, other) in arms {
         report.ratio("iops", own, other, Bound::AtLeast(1.0))?;
         report.ratio("cpu_ns", own, other, Bound::AtMost(1.0))?;
@@ -361,8 +361,8 @@ fn newest_options(dir: &Path) -> Result<PathBuf> {
     Ok(copy)
 }
 
-fn leveldb(setup: &Setup, shape: &Shape) -> Result<Report> {
-    let mut report = Report::titled(&format!(
+fn leveldb(setup: &BenchSetup, shape: &RecordSet) -> Result<Comparison> {
+    let mut report = Comparison::titled(&format!(
         "LevelDB, {} records of {} B, against a bare loop on its C API",
         shape.records, shape.value
     ));

@@ -12,8 +12,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::{cached, direct};
-use crate::pairs::{self, Arm, Bound, Check, Report, Sample};
-use crate::{Setup, child, taillight};
+use crate::pairs::{self, BenchArm, Bound, BoundCheck, Comparison, Figures};
+use crate::{BenchSetup, child, taillight};
 
 /// biosnoop's table from trace points alone: its usual form needs kprobes.
 const BIOSNOOP: &str = r#"
@@ -35,9 +35,9 @@ END { clear(@at); clear(@who); clear(@pid); }
 "#;
 
 /// Direct reads, 32 in flight: off, `outliers`, `all`, off again, off beside biosnoop.
-pub fn direct(setup: &Setup) -> Result<Report> {
+pub fn direct(setup: &BenchSetup) -> Result<Comparison> {
     let file = direct::prepare()?;
-    let mut report = Report::titled("Tracing direct 4 KiB reads on the disk, 32 in flight");
+    let mut report = Comparison::titled("Tracing direct 4 KiB reads on the disk, 32 in flight");
     let words = |mode: &str| {
         let load = direct::words(&file, 32, setup);
         format!("{load} --set trace.mode={mode}")
@@ -85,9 +85,9 @@ pub fn direct(setup: &Setup) -> Result<Report> {
 }
 
 /// Page-cached reads, one at a time and 32 in flight: off and `outliers`.
-pub fn cached(setup: &Setup) -> Result<Report> {
+pub fn cached(setup: &BenchSetup) -> Result<Comparison> {
     let (file, held) = cached::prepare()?;
-    let mut report = Report::titled("Tracing page-cached 4 KiB reads");
+    let mut report = Comparison::titled("Tracing page-cached 4 KiB reads");
     let words = |engine: &str, depth: u32, mode: &str| {
         let load = cached::words(&file, engine, depth, setup);
         format!("{load} --set trace.mode={mode}")
@@ -117,7 +117,7 @@ pub fn cached(setup: &Setup) -> Result<Report> {
 }
 
 /// What the traced runs themselves say of the cost.
-fn own_cost(report: &mut Report, arms: &[&str]) -> Result<()> {
+fn own_cost(report: &mut Comparison, arms: &[&str]) -> Result<()> {
     for arm in arms {
         for (metric, what) in [
             (
@@ -135,8 +135,8 @@ fn own_cost(report: &mut Report, arms: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn check(what: &str, unit: &'static str, values: Vec<f64>) -> Check {
-    Check {
+fn check(what: &str, unit: &'static str, values: Vec<f64>) -> BoundCheck {
+    BoundCheck {
         what: what.into(),
         unit,
         values,
@@ -144,8 +144,8 @@ fn check(what: &str, unit: &'static str, values: Vec<f64>) -> Check {
     }
 }
 
-fn arm<'a>(name: &'static str, words: String) -> Arm<'a> {
-    Arm {
+fn arm<'a>(name: &'static str, words: String) -> BenchArm<'a> {
+    BenchArm {
         name,
         command: taillight::shown(&words),
         run: Box::new(move || run(&words)),
@@ -153,8 +153,8 @@ fn arm<'a>(name: &'static str, words: String) -> Arm<'a> {
 }
 
 /// One run; a traced one says what tracing cost, and one that could not be traced is an error.
-fn run(words: &str) -> Result<Sample> {
-    let dir = taillight::RunDir::new("run")?;
+fn run(words: &str) -> Result<Figures> {
+    let dir = taillight::BenchRun::new("run")?;
     let done = child::run(&mut taillight::command(words, &dir))?;
     let mut sample = taillight::figures(&dir, &done)?;
     let manifest = dir.json("manifest.json")?;
@@ -172,8 +172,8 @@ fn run(words: &str) -> Result<Sample> {
     Ok(sample)
 }
 
-fn beside_biosnoop<'a>(words: String) -> Arm<'a> {
-    Arm {
+fn beside_biosnoop<'a>(words: String) -> BenchArm<'a> {
+    BenchArm {
         name: "off, biosnoop beside",
         command: format!("{} (bpftrace beside it)", taillight::shown(&words)),
         run: Box::new(move || {

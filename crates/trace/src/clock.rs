@@ -1,8 +1,7 @@
 //! The clock behind every stamp: its kernel source and what reading it costs.
 
 use taillight_core::{Clock, MonoClock};
-
-use crate::sys::Sys;
+use taillight_machine::Sys;
 
 const SOURCES: &str = "/sys/devices/system/clocksource/clocksource0";
 

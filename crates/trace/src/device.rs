@@ -1,12 +1,8 @@
-//! The block device under a path: model, firmware, scheduler, queue settings, what it is made of.
-
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+//! The block device under a path for people: model, firmware, scheduler, queue settings, what it is
+//! made of.
 
 use serde_json::{Map, Value, json};
-
-use crate::mounts::Mount;
-use crate::sys::{Sys, chosen};
+use taillight_machine::{BlockDevice, chosen};
 
 /// Queue settings that change results, as the kernel names them.
 const QUEUE: [&str; 14] = [
@@ -29,121 +25,77 @@ const QUEUE: [&str; 14] = [
 /// How deep stacked devices are followed.
 const LEVELS: u32 = 4;
 
-/// The number (`8:1`) of the device that `path` is, if it is one.
-pub fn number_of(path: &Path) -> Option<String> {
-    let meta = std::fs::metadata(path).ok()?;
-    meta.file_type().is_block_device().then(|| {
-        let (major, minor) = (
-            rustix::fs::major(meta.rdev()),
-            rustix::fs::minor(meta.rdev()),
-        );
-        format!("{major}:{minor}")
-    })
+/// What sysfs says about a device, an ordered map for people.
+pub fn describe(device: &BlockDevice) -> Map<String, Value> {
+    describe_within(device, LEVELS)
 }
 
-/// The number of the device a file system is on; some file systems have only a source path.
-pub fn number_under(sys: &Sys, mount: &Mount) -> Option<String> {
-    if sys.exists(&format!("/sys/dev/block/{}", mount.device)) {
-        return Some(mount.device.clone());
-    }
-    number_of(Path::new(&mount.source))
-}
-
-/// What sysfs says about the device with this number, an ordered map for people.
-pub fn describe(sys: &Sys, number: &str) -> Option<Map<String, Value>> {
-    let dir = sys
-        .path(&format!("/sys/dev/block/{number}"))
-        .canonicalize()
-        .ok()?;
-    describe_dir(&dir, LEVELS)
-}
-
-fn describe_dir(dir: &Path, levels: u32) -> Option<Map<String, Value>> {
-    let name = dir.file_name()?.to_str()?.to_owned();
-    // A partition shares the model and the queue of its disk.
-    let disk = if dir.join("partition").exists() {
-        dir.parent()?
-    } else {
-        dir
-    };
-    let read = |path: &str| crate::sys::read(&disk.join(path));
+fn describe_within(device: &BlockDevice, levels: u32) -> Map<String, Value> {
+    let disk = device.whole();
     let mut map = Map::new();
-    let number = |dir: &Path| crate::sys::read(&dir.join("dev"));
-    map.insert("name".into(), json!(name));
-    map.insert("number".into(), json!(number(dir)));
-    if disk != dir {
-        map.insert("disk".into(), json!(disk.file_name()?.to_str()));
-        map.insert("disk_number".into(), json!(number(disk)));
+    map.insert("name".into(), json!(device.name));
+    map.insert("number".into(), json!(device.number.to_string()));
+    if disk != *device {
+        map.insert("disk".into(), json!(disk.name));
+        map.insert("disk_number".into(), json!(disk.number.to_string()));
     }
-    let mut put = |name: &str, value: Option<String>| {
+    let vendor = disk.attr("device/vendor").filter(|v| !v.starts_with("0x"));
+    let firmware = disk
+        .attr("device/firmware_rev")
+        .or_else(|| disk.attr("device/rev"));
+    let texts = [
+        ("vendor", vendor),
+        ("model", disk.attr("device/model")),
+        ("firmware", firmware),
+        ("transport", disk.attr("device/transport")),
+        ("backing_file", disk.backing_file()),
+        ("dm_name", disk.attr("dm/name")),
+        ("raid_level", disk.attr("md/level")),
+    ];
+    for (name, value) in texts {
         if let Some(value) = value {
             map.insert(name.into(), json!(value));
         }
-    };
-    put(
-        "vendor",
-        read("device/vendor").filter(|v| !v.starts_with("0x")),
-    );
-    put("model", read("device/model"));
-    put(
-        "firmware",
-        read("device/firmware_rev").or_else(|| read("device/rev")),
-    );
-    put("transport", read("device/transport"));
-    put("backing_file", read("loop/backing_file"));
-    put("dm_name", read("dm/name"));
-    put("raid_level", read("md/level"));
-    if let Some(sectors) = crate::sys::read(&dir.join("size")).and_then(|t| t.parse::<u64>().ok()) {
-        map.insert("size".into(), json!(sectors.saturating_mul(512)));
     }
-    map.insert("queue".into(), Value::Object(queue(disk)));
+    if let Some(size) = device.size() {
+        map.insert("size".into(), json!(size));
+    }
+    map.insert("queue".into(), Value::Object(queue(&disk)));
     // A partition of a RAID is made of what the RAID is made of.
-    let parts = slaves(disk, levels);
-    if !parts.is_empty() {
-        map.insert("made_of".into(), Value::Array(parts));
-    }
-    Some(map)
-}
-
-fn queue(disk: &Path) -> Map<String, Value> {
-    let read = |name: &str| crate::sys::read(&disk.join("queue").join(name));
-    let mut map = Map::new();
-    if let Some(list) = read("scheduler") {
-        map.insert("scheduler".into(), json!(chosen(&list)));
-    }
-    for name in QUEUE {
-        if let Some(text) = read(name) {
-            let value = text.parse::<u64>().map_or(json!(text), |n| json!(n));
-            map.insert(name.into(), value);
-        }
-    }
-    if let Ok(queues) = std::fs::read_dir(disk.join("mq")) {
-        map.insert("hardware_queues".into(), json!(queues.count()));
+    let members = match levels {
+        0 => Vec::new(),
+        _ => disk.members(),
+    };
+    if !members.is_empty() {
+        let members = members.iter().map(|m| describe_within(m, levels - 1));
+        map.insert("made_of".into(), members.map(Value::Object).collect());
     }
     map
 }
 
-/// The devices a stacked one (device mapper, RAID) is made of.
-fn slaves(dir: &Path, levels: u32) -> Vec<Value> {
-    let Ok(entries) = std::fs::read_dir(dir.join("slaves")) else {
-        return Vec::new();
-    };
-    if levels == 0 {
-        return Vec::new();
+fn queue(disk: &BlockDevice) -> Map<String, Value> {
+    let mut map = Map::new();
+    if let Some(list) = disk.queue("scheduler") {
+        map.insert("scheduler".into(), json!(chosen(&list)));
     }
-    let mut dirs: Vec<_> = entries
-        .flatten()
-        .filter_map(|e| e.path().canonicalize().ok())
-        .collect();
-    dirs.sort();
-    dirs.iter()
-        .filter_map(|d| describe_dir(d, levels - 1))
-        .map(Value::Object)
-        .collect()
+    for name in QUEUE {
+        if let Some(text) = disk.queue(name) {
+            let value = text.parse::<u64>().map_or(json!(text), |n| json!(n));
+            map.insert(name.into(), value);
+        }
+    }
+    if let Some(queues) = disk.hardware_queues() {
+        map.insert("hardware_queues".into(), json!(queues));
+    }
+    map
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use taillight_machine::Sys;
+
     use super::*;
 
     fn put(root: &Path, path: &str, text: &str) {
@@ -175,6 +127,7 @@ mod tests {
         put(root, &format!("{disk}/nvme0n1p1/dev"), "259:1\n");
         put(root, &format!("{disk}/dev"), "259:0\n");
         put(root, "sys/devices/virtual/md0/md/level", "raid1\n");
+        put(root, "sys/devices/virtual/md0/dev", "9:0\n");
         let link = |target: &str, at: &str| {
             let at = root.join(at);
             std::fs::create_dir_all(at.parent().unwrap()).unwrap();
@@ -192,10 +145,15 @@ mod tests {
         Sys::at(root)
     }
 
+    fn described(sys: &Sys, number: &str) -> Map<String, Value> {
+        let device = BlockDevice::find(sys, number.parse().unwrap());
+        describe(&device.unwrap())
+    }
+
     #[test]
     fn a_partition_shows_its_disk() {
         let dir = tempfile::tempdir().unwrap();
-        let map = describe(&tree(dir.path()), "259:1").unwrap();
+        let map = described(&tree(dir.path()), "259:1");
         assert_eq!(map["name"], "nvme0n1p1");
         assert_eq!(map["disk"], "nvme0n1");
         assert_eq!(
@@ -214,19 +172,12 @@ mod tests {
     fn a_stacked_device_shows_its_parts() {
         let dir = tempfile::tempdir().unwrap();
         let sys = tree(dir.path());
-        let map = describe(&sys, "9:0").unwrap();
+        let map = described(&sys, "9:0");
         assert_eq!(map["raid_level"], "raid1");
         assert_eq!(map["made_of"][0]["disk"], "nvme0n1");
         assert_eq!(map["made_of"][0]["disk_number"], "259:0");
-        let part = describe(&sys, "259:9").unwrap();
+        let part = described(&sys, "259:9");
         assert_eq!(part["disk"], "md0");
         assert_eq!(part["made_of"], map["made_of"], "as its disk");
-    }
-
-    #[test]
-    fn no_device_is_none() {
-        let dir = tempfile::tempdir().unwrap();
-        assert!(describe(&Sys::at(dir.path()), "1:1").is_none());
-        assert!(number_of(dir.path()).is_none());
     }
 }

@@ -8,18 +8,19 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::cgroup::Limits;
-use crate::cpu::Cpu;
-use crate::memory::Memory;
-use crate::pressure::{Load, Ticks};
-use crate::sys::{Sys, field};
-use crate::{clock, device, direct, mounts};
+use taillight_machine::cgroup::CgroupLimits;
+use taillight_machine::cpu::{CpuInfo, CpuTicks};
+use taillight_machine::memory::{Memory, space};
+use taillight_machine::pressure::MachineLoad;
+use taillight_machine::{BlockDevice, DeviceNumber, Sys, field, mounts};
+
+use crate::{clock, device, direct};
 
 /// What was read before the run.
 #[derive(Debug, Clone)]
 pub struct Environment {
     map: Map<String, Value>,
-    ticks: Option<Ticks>,
+    ticks: Option<CpuTicks>,
     /// CPU time of this process, s.
     own_s: f64,
 }
@@ -31,7 +32,7 @@ fn own_s() -> f64 {
 }
 
 /// Busy time of all but this process, percent of all CPUs; `own_s` is its own in the same time.
-fn others_percent(passed: Ticks, own_s: f64) -> f64 {
+fn others_percent(passed: CpuTicks, own_s: f64) -> f64 {
     let ticks = own_s * rustix::param::clock_ticks_per_second() as f64;
     let own = 100.0 * ticks / passed.total.max(1) as f64;
     ((passed.busy_percent() - own).max(0.0) * 100.0).round() / 100.0
@@ -40,16 +41,16 @@ fn others_percent(passed: Ticks, own_s: f64) -> f64 {
 impl Environment {
     /// Reads everything; `target` is the path under test, which may not exist yet.
     pub fn before(sys: &Sys, target: Option<&Path>) -> Environment {
-        let load = Load::read(sys);
+        let load = MachineLoad::read(sys);
         let mut map = Map::new();
         map.insert("system".into(), Value::Object(system(sys)));
-        put(&mut map, "cpu", &Cpu::read(sys));
+        put(&mut map, "cpu", &CpuInfo::read(sys));
         put(&mut map, "memory", &Memory::read(sys));
         map.insert(
             "clock".into(),
             json!({ "source": clock::source(sys), "available": clock::available(sys) }),
         );
-        put(&mut map, "limits", &Limits::read(sys));
+        put(&mut map, "limits", &CgroupLimits::read(sys));
         if let Some(path) = target {
             map.insert("target".into(), Value::Object(target_facts(sys, path)));
         }
@@ -77,7 +78,7 @@ impl Environment {
 
     /// Adds the load after the run, and the processor time of everyone during it.
     pub fn after(&self, sys: &Sys) -> Map<String, Value> {
-        let load = Load::read(sys);
+        let load = MachineLoad::read(sys);
         let mut map = self.map.clone();
         let during = load.ticks.zip(self.ticks).map(|(now, then)| {
             let passed = now.since(then);
@@ -160,30 +161,30 @@ fn boot_options(cmdline: &str) -> String {
 fn target_facts(sys: &Sys, path: &Path) -> Map<String, Value> {
     let mut map = Map::new();
     map.insert("path".into(), json!(path.to_string_lossy()));
-    let number = device::number_of(path);
-    let mount = mounts::of(sys, path).filter(|_| number.is_none());
-    let number = number.or_else(|| device::number_under(sys, mount.as_ref()?));
+    let number = DeviceNumber::of_path(path);
+    let mount = mounts::mount_of(sys, path).filter(|_| number.is_none());
+    let number = number.or_else(|| mount.as_ref()?.block_device(sys));
     if let Some(mount) = &mount {
         map.insert(
             "file_system".into(),
             json!({
-                "kind": mount.kind,
+                "kind": mount.fs,
                 "mounted_on": mount.point.to_string_lossy(),
-                "source": mount.source,
-                "options": mount.options,
+                "source": mount.source.to_string_lossy(),
+                "options": mount.all_options(),
             }),
         );
     }
     if let Some(existing) = mounts::existing(path) {
-        if let Some(space) = crate::memory::space(&existing).filter(|_| mount.is_some()) {
+        if let Some(space) = space(&existing).filter(|_| mount.is_some()) {
             map.insert("space".into(), json!(space));
         }
         if let Ok(direct) = direct::probe(&existing) {
             map.insert("direct_io".into(), json!(direct));
         }
     }
-    if let Some(device) = number.and_then(|n| device::describe(sys, &n)) {
-        map.insert("device".into(), Value::Object(device));
+    if let Some(device) = number.and_then(|n| BlockDevice::find(sys, n)) {
+        map.insert("device".into(), Value::Object(device::describe(&device)));
     }
     map
 }
@@ -215,10 +216,10 @@ mod tests {
     fn what_this_process_used_is_not_others() {
         let second = rustix::param::clock_ticks_per_second();
         // Two CPUs for 10 s, one of them idle for 4 s.
-        let passed = Ticks {
+        let passed = CpuTicks {
             total: 20 * second,
             idle: 4 * second,
-            ..Ticks::default()
+            ..CpuTicks::default()
         };
         assert_eq!(passed.busy_percent(), 80.0);
         assert_eq!(others_percent(passed, 9.0), 35.0);

@@ -8,32 +8,25 @@ pub mod align;
 #[cfg(feature = "bpf")]
 pub mod bpf;
 pub mod bus;
-pub mod cgroup;
 pub mod clock;
-pub mod cpu;
 pub mod device;
 pub mod direct;
-pub mod disks;
 pub mod environment;
 pub mod foreign;
 pub mod host;
 pub mod libraries;
 pub mod machine;
-pub mod memory;
-pub mod mounts;
 pub mod nvme;
 #[cfg(feature = "bpf")]
 mod over;
 #[cfg(feature = "bpf")]
 pub mod perf;
-pub mod pressure;
 #[cfg(feature = "bpf")]
 pub mod procfs;
 pub mod quota;
 pub mod rights;
 #[cfg(feature = "bpf")]
 mod still;
-pub mod sys;
 #[cfg(feature = "bpf")]
 mod tally;
 #[cfg(feature = "bpf")]
@@ -41,4 +34,4 @@ pub mod tracer;
 pub mod uring;
 
 pub use environment::Environment;
-pub use sys::Sys;
+pub use taillight_machine::Sys;

@@ -5,15 +5,15 @@ use std::path::Path;
 use taillight_core::job::Machine;
 use taillight_core::units::ByteSize;
 
-use crate::cgroup::Limits;
-use crate::memory::{Memory, space};
-use crate::sys::Sys;
+use taillight_machine::Sys;
+use taillight_machine::cgroup::CgroupLimits;
+use taillight_machine::memory::{Memory, space};
 
 /// Where capture chunks live: memory with a name, so that they survive a killed process.
 pub const SHM: &str = "/dev/shm";
 
 /// Memory a new process can have: what the machine has left, within the limits of its group.
-pub fn free_memory(memory: &Memory, limits: &Limits) -> u64 {
+pub fn free_memory(memory: &Memory, limits: &CgroupLimits) -> u64 {
     let group = match limits.memory_max {
         Some(max) => max.saturating_sub(limits.memory_used.unwrap_or(0)),
         None => u64::MAX,
@@ -33,7 +33,7 @@ pub fn capture_budget(free: u64, shm: Option<u64>) -> u64 {
 }
 
 pub fn read(sys: &Sys) -> Machine {
-    let free = free_memory(&Memory::read(sys), &Limits::read(sys));
+    let free = free_memory(&Memory::read(sys), &CgroupLimits::read(sys));
     let shm = space(Path::new(SHM)).map(|s| s.available);
     Machine {
         capture_budget: ByteSize(capture_budget(free, shm)),
@@ -59,12 +59,12 @@ mod tests {
             available: 1000,
             ..Memory::default()
         };
-        let limits = Limits {
+        let limits = CgroupLimits {
             memory_max: Some(500),
             memory_used: Some(100),
-            ..Limits::default()
+            ..CgroupLimits::default()
         };
         assert_eq!(free_memory(&memory, &limits), 400);
-        assert_eq!(free_memory(&memory, &Limits::default()), 1000);
+        assert_eq!(free_memory(&memory, &CgroupLimits::default()), 1000);
     }
 }

@@ -20,8 +20,8 @@ use crate::Sys;
 use crate::host::tasks;
 use crate::quota::Quota;
 use crate::still::Watch;
-use crate::sys::field;
 use crate::tracer::Wish;
+use taillight_machine::field;
 
 /// Shortest time between samples.
 const SHORTEST: Duration = Duration::from_millis(100);

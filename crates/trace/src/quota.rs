@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 
 use taillight_core::{Clock, MonoClock};
-
-use crate::cgroup;
-use crate::sys::{Sys, read};
+use taillight_machine::{Sys, cgroup, read};
 
 /// Reads `cpu.stat` of every group on the way up.
 #[derive(Debug)]
@@ -29,7 +27,10 @@ impl Quota {
 
     fn total(&self) -> u64 {
         let texts = self.files.iter().filter_map(|f| read(f));
-        texts.filter_map(|t| parse(&t)).sum()
+        texts
+            .filter_map(|t| cgroup::cpu_throttling(&t))
+            .map(|t| t.ns)
+            .sum()
     }
 
     /// From the last call to now, when the groups were without CPU in between: from, to, ns.
@@ -42,31 +43,5 @@ impl Quota {
         let without = total.saturating_sub(self.last);
         self.last = total;
         (without > 0).then_some((from, self.at, without))
-    }
-}
-
-/// Throttled time in ns: version 1 says ns, version 2 us.
-fn parse(text: &str) -> Option<u64> {
-    let value = |name: &str| {
-        let mut lines = text.lines().filter_map(|l| l.split_once(' '));
-        lines
-            .find(|(k, _)| *k == name)?
-            .1
-            .trim()
-            .parse::<u64>()
-            .ok()
-    };
-    value("throttled_time").or_else(|| value("throttled_usec").map(|us| us * 1000))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn both_versions_are_read() {
-        assert_eq!(parse("nr_periods 1\nthrottled_time 5\n"), Some(5));
-        assert_eq!(parse("usage_usec 9\nthrottled_usec 5\n"), Some(5000));
-        assert_eq!(parse("usage_usec 9\n"), None);
     }
 }

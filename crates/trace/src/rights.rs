@@ -1,6 +1,11 @@
 //! What this process is allowed to do, as far as tracing needs it.
 
-use crate::sys::{Sys, chosen, field};
+use std::os::unix::fs::MetadataExt;
+
+use taillight_machine::{Sys, chosen, field};
+
+/// The kernel's first PID namespace has this inode.
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// Capabilities that matter here, with their bit numbers.
 const SYS_ADMIN: u32 = 21;
@@ -49,6 +54,12 @@ impl Rights {
 fn parse(status: &str) -> Rights {
     let mask = field(status, ':', "CapEff").and_then(|hex| u64::from_str_radix(hex, 16).ok());
     Rights(mask.unwrap_or(0))
+}
+
+/// Whether thread ids here are those the kernel's trace points show.
+pub fn same_pid_namespace(sys: &Sys) -> bool {
+    std::fs::metadata(sys.path("/proc/self/ns/pid"))
+        .map_or(true, |m| m.ino() == FIRST_PID_NAMESPACE)
 }
 
 /// The kernel lockdown mode: none, integrity or confidentiality.

@@ -1,6 +1,6 @@
 //! Whether this process may use `io_uring`, and what stops it if not.
 
-use crate::sys::{Sys, field};
+use taillight_machine::{Sys, field};
 
 /// The answer for people.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use taillight_machine::memory::space;
+use taillight_machine::{BlockDevice, DeviceNumber, Sys, mounts};
 use taillight_report::format::bytes;
-use taillight_trace::memory::space;
-use taillight_trace::{Sys, device, direct, mounts};
+use taillight_trace::{device, direct};
 
 use super::Check;
 
@@ -17,15 +18,15 @@ pub fn checks(sys: &Sys, path: &Path) -> Vec<Check> {
     };
     let mut all: Vec<Check> = missing(path).into_iter().collect();
     all.push(direct_io(&existing));
-    let number = device::number_of(&existing);
-    let mount = mounts::of(sys, path);
+    let number = DeviceNumber::of_path(&existing);
+    let mount = mounts::mount_of(sys, path);
     if number.is_none() {
         all.push(file_system(mount.as_ref(), &existing));
     }
-    let number = number.or_else(|| device::number_under(sys, mount.as_ref()?));
-    let device = number.and_then(|n| device::describe(sys, &n));
+    let number = number.or_else(|| mount.as_ref()?.block_device(sys));
+    let device = number.and_then(|n| BlockDevice::find(sys, n));
     all.push(match device {
-        Some(map) => Check::ok("device", device_text(&map)),
+        Some(device) => Check::ok("device", device_text(&device::describe(&device))),
         None => Check::warn(
             "device",
             "no local block device is behind this path",
@@ -99,15 +100,15 @@ fn file_system(mount: Option<&mounts::Mount>, path: &Path) -> Check {
     let room = space(path).map_or(String::new(), |s| format!(", {} free", bytes(s.available)));
     let found = format!(
         "{} on {} ({}){room}",
-        mount.kind,
+        mount.fs,
         mount.point.display(),
-        mount.options
+        mount.all_options()
     );
     let read_only = mount.options.split(',').any(|o| o == "ro");
     if read_only {
         return Check::no(name, found, "mount it for writing, or only read from it");
     }
-    if matches!(mount.kind.as_str(), "tmpfs" | "ramfs" | "overlay") {
+    if matches!(mount.fs.as_str(), "tmpfs" | "ramfs" | "overlay") {
         return Check::warn(
             name,
             found,
@@ -148,11 +149,13 @@ mod tests {
     #[test]
     fn memory_file_systems_are_named() {
         let mount = |kind: &str, options: &str| mounts::Mount {
+            id: 1,
             point: "/x".into(),
-            kind: kind.into(),
+            fs: kind.into(),
             source: "none".into(),
             options: options.into(),
-            device: "0:1".into(),
+            super_options: String::new(),
+            device: DeviceNumber { major: 0, minor: 1 },
         };
         let state = |m: mounts::Mount| file_system(Some(&m), Path::new("/")).state;
         assert_eq!(state(mount("tmpfs", "rw")), State::Warn);

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use taillight_machine::cgroup::CgroupLimits;
+use taillight_machine::cpu::CpuInfo;
+use taillight_machine::memory::{Memory, space};
+use taillight_machine::pressure::MachineLoad;
 use taillight_report::format::{Script, bytes, duration};
-use taillight_trace::cgroup::Limits;
-use taillight_trace::cpu::Cpu;
-use taillight_trace::memory::{Memory, space};
-use taillight_trace::pressure::Load;
 use taillight_trace::uring::{self, Uring};
 use taillight_trace::{Sys, clock, libraries, machine};
 
@@ -17,8 +17,8 @@ const SLOW_CLOCK_NS: f64 = 100.0;
 
 /// Every check, in the order of the table.
 pub fn checks(sys: &Sys) -> Vec<Check> {
-    let cpu = Cpu::read(sys);
-    let load = Load::read(sys);
+    let cpu = CpuInfo::read(sys);
+    let load = MachineLoad::read(sys);
     let mut all = vec![
         clock_source(sys),
         clock_cost(clock::cost_ns()),
@@ -70,7 +70,7 @@ fn clock_cost(ns: f64) -> Check {
     )
 }
 
-fn governor(cpu: &Cpu) -> Check {
+fn governor(cpu: &CpuInfo) -> Check {
     let name = "governor";
     let turbo = match cpu.turbo {
         Some(true) => ", turbo on",
@@ -94,7 +94,7 @@ fn governor(cpu: &Cpu) -> Check {
     )
 }
 
-fn busy(cpu: &Cpu, load: &Load) -> Check {
+fn busy(cpu: &CpuInfo, load: &MachineLoad) -> Check {
     let name = "load";
     let Some(average) = load.load_1min else {
         return Check::warn(name, "unknown", "check that nothing else runs");
@@ -119,7 +119,7 @@ fn busy(cpu: &Cpu, load: &Load) -> Check {
     Check::ok(name, found)
 }
 
-fn steal(cpu: &Cpu, load: &Load) -> Check {
+fn steal(cpu: &CpuInfo, load: &MachineLoad) -> Check {
     let name = "virtual machine";
     let share = load.ticks.map_or(0.0, |t| t.steal_percent());
     match (cpu.hypervisor || share > 0.0, share) {
@@ -137,7 +137,7 @@ fn steal(cpu: &Cpu, load: &Load) -> Check {
 }
 
 fn memory(sys: &Sys) -> Check {
-    let free = machine::free_memory(&Memory::read(sys), &Limits::read(sys));
+    let free = machine::free_memory(&Memory::read(sys), &CgroupLimits::read(sys));
     let budget = machine::read(sys).capture_budget.0;
     // About 16 bytes an I/O: a GiB keeps 67 million.
     let ios = budget / 16 / 1_000_000;
@@ -182,7 +182,7 @@ fn ring(sys: &Sys) -> Check {
 
 /// Limits of the control group, only where there are some.
 fn limits(sys: &Sys) -> Option<Check> {
-    let limits = Limits::read(sys);
+    let limits = CgroupLimits::read(sys);
     let cpus = limits.cpus.map(|n| format!("{n} processors"));
     let memory = limits.memory_max.map(|n| format!("{} memory", bytes(n)));
     let list: Vec<String> = cpus.into_iter().chain(memory).collect();
@@ -233,10 +233,10 @@ mod tests {
     fn slow_clocks_and_governors_are_seen() {
         assert_eq!(clock_cost(25.0).state, State::Ok);
         assert_eq!(clock_cost(900.0).state, State::Warn);
-        let mut cpu = Cpu {
+        let mut cpu = CpuInfo {
             governor: vec!["powersave".into()],
             logical: 4,
-            ..Cpu::default()
+            ..CpuInfo::default()
         };
         assert_eq!(governor(&cpu).state, State::Warn);
         cpu.governor = vec!["performance".into()];
@@ -245,13 +245,13 @@ mod tests {
 
     #[test]
     fn a_busy_machine_is_seen() {
-        let cpu = Cpu {
+        let cpu = CpuInfo {
             logical: 4,
-            ..Cpu::default()
+            ..CpuInfo::default()
         };
-        let mut load = Load {
+        let mut load = MachineLoad {
             load_1min: Some(0.5),
-            ..Load::default()
+            ..MachineLoad::default()
         };
         assert_eq!(busy(&cpu, &load).state, State::Ok);
         load.io_pressure = Some(40.0);

@@ -4,9 +4,10 @@
 use std::path::Path;
 
 use taillight_core::Error;
+use taillight_machine::block::disks_below;
 use taillight_rundir::trace_info::{ProgramInfo, Rung};
+use taillight_trace::Sys;
 use taillight_trace::tracer::{self, Tried};
-use taillight_trace::{Sys, disks};
 
 use super::Check;
 
@@ -72,16 +73,16 @@ fn paranoid(sys: &Sys) -> Check {
 fn accounting(sys: &Sys, path: &Path) -> Vec<Check> {
     let name = "disk statistics";
     let mut all = Vec::new();
-    for disk in disks::under(sys, path) {
-        let (major, minor) = (disk >> 20, disk & 0xf_ffff);
-        let file = format!("/sys/dev/block/{major}:{minor}/queue/iostats");
+    for disk in disks_below(sys, path) {
+        let number = disk.number;
+        let file = format!("/sys/dev/block/{number}/queue/iostats");
         match sys.text(&file).as_deref() {
             Some("0") => all.push(Check::warn(
                 name,
-                format!("off on {major}:{minor}: waits for a request cannot be told apart"),
+                format!("off on {number}: waits for a request cannot be told apart"),
                 &format!("echo 1 > {file}"),
             )),
-            Some(_) => all.push(Check::ok(name, format!("on for {major}:{minor}"))),
+            Some(_) => all.push(Check::ok(name, format!("on for {number}"))),
             None => {}
         }
     }

@@ -7,13 +7,13 @@ use taillight_core::{Error, Result};
 use taillight_driver::Target;
 use taillight_engine::run::run_probed;
 use taillight_engine::{Observer, Outcome, Request};
+use taillight_machine::{Sys, block};
 use taillight_rundir::host::HostInfo;
 use taillight_rundir::nvme::write_nvme;
 use taillight_rundir::trace_info::TraceInfo;
 use taillight_trace::host::Sampler;
 use taillight_trace::nvme::Drives;
 use taillight_trace::tracer::{self, AnyProbes, Tracer, Wish};
-use taillight_trace::{Sys, disks};
 
 use super::directory::Made;
 use super::live::Live;
@@ -100,7 +100,7 @@ fn sampler(plan: &Plan, made: &Made, sys: &Sys) -> Option<Sampler> {
     if !plan.trace.host || made.clock.source == "virtual" {
         return None;
     }
-    let path = plan.target.path.as_deref().and_then(disks::local);
+    let path = plan.target.path.as_deref().and_then(block::local);
     let interval = Duration::from_nanos(plan.run.interval.0);
     match Sampler::start(interval, path, sys) {
         Ok(sampler) => Some(sampler),
@@ -113,9 +113,10 @@ fn sampler(plan: &Plan, made: &Made, sys: &Sys) -> Option<Sampler> {
 
 /// Reads the logs of the NVMe drives below the target.
 fn drives(plan: &Plan, made: &Made, sys: &Sys) -> Option<Drives> {
-    let path = plan.target.path.as_deref().and_then(disks::local)?;
+    let path = plan.target.path.as_deref().and_then(block::local)?;
     let real = plan.trace.host && made.clock.source != "virtual";
-    real.then(|| Drives::before(sys, &disks::names(sys, path)))
+    let disks = block::disks_below(sys, path).into_iter().map(|d| d.name);
+    real.then(|| Drives::before(sys, &disks.collect::<Vec<_>>()))
 }
 
 /// Reads them again; logs that cannot be written are told and missed.
@@ -151,7 +152,7 @@ fn start(plan: &Plan, made: &Made, sys: &Sys) -> Option<Result<Tracer>> {
     let direct = plan.target.options.get("direct");
     let wish = Wish {
         plan,
-        path: plan.target.path.as_deref().and_then(disks::local),
+        path: plan.target.path.as_deref().and_then(block::local),
         direct: direct.and_then(toml::Value::as_bool).unwrap_or(false),
     };
     Some(Tracer::start(&wish, sys))

@@ -23,8 +23,9 @@ use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_driver::{OpenSpec, Target};
 use taillight_engine::schedule::Schedules;
+use taillight_machine::{Sys, block};
 use taillight_rundir::Summary;
-use taillight_trace::{Environment, Sys, disks, machine, tracer};
+use taillight_trace::{Environment, machine, tracer};
 
 use crate::args::RunArgs;
 use crate::{output, problem, registry};
@@ -167,7 +168,7 @@ pub fn on(
     let sys = Sys::default();
     // Nothing is laid out or loaded for a run that cannot be traced as it asks.
     tracer::insist(plan, &sys)?;
-    let environment = Environment::before(&sys, plan.target.path.as_deref().and_then(disks::local));
+    let environment = Environment::before(&sys, plan.target.path.as_deref().and_then(block::local));
     let made = directory::create(plan, job, args, environment.map())?;
     let mut live = Live::new(plan, quiet);
     let target = match open(&made, &mut live) {

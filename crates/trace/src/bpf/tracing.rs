@@ -29,7 +29,8 @@ use crate::quota::Quota;
 use crate::rights::{self, Rights};
 use crate::tally::Tally;
 use crate::tracer::Wish;
-use crate::{Sys, disks};
+use taillight_machine::Sys;
+use taillight_machine::block::disks_below;
 
 /// Memory for traced I/Os, at most.
 const MEMORY_BYTES: usize = 1 << 30;
@@ -85,7 +86,7 @@ fn allowed(sys: &Sys) -> Result<()> {
 
 /// Trace programs know threads by the numbers of the first PID namespace.
 fn own_numbers(sys: &Sys) -> Result<()> {
-    if disks::same_pid_namespace(sys) {
+    if rights::same_pid_namespace(sys) {
         return Ok(());
     }
     Err(
@@ -116,7 +117,8 @@ impl Tracing {
         places(plan.workers())?;
         let all = plan.trace.mode == TraceMode::All;
         let queued = plan.workloads.iter().any(|w| w.queue_depth > 1);
-        let disks = wish.path.map_or_else(Vec::new, |p| disks::under(sys, p));
+        let disks = wish.path.map_or_else(Vec::new, |p| disks_below(sys, p));
+        let disks: Vec<u32> = disks.iter().map(|d| d.number.in_kernel()).collect();
         // I/O that reaches a disk past the page cache leads back to its operation by itself.
         let itself = wish.direct && !disks.is_empty();
         let config = Config {

@@ -1,30 +1,29 @@
 //! Limits of the control groups this process lives in: CPU quota spent, I/O let through.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Out, Source, numbers, window};
-use crate::sys::read;
-use crate::{Sys, cgroup};
+use taillight_machine::cgroup::{self, CpuThrottling, GroupIo, IoControlGroup};
+use taillight_machine::{DeviceNumber, read};
+
+use super::{Out, Source, window};
+use crate::Sys;
 
 const CPU: &str = "cgroup_cpu";
 const IO: &str = "cgroup_io";
 
-/// Throttled time (ns) and throttled periods of a `cpu.stat`: version 1 says ns, version 2 us.
-pub(crate) fn cpu_stat(text: &str) -> Option<(u64, u64)> {
-    let first = |key| numbers(text, key)?.first().copied();
-    let ns = first("throttled_time").or_else(|| Some(first("throttled_usec")? * 1000))?;
-    Some((ns, first("nr_throttled")?))
-}
-
 /// CPU quota of the group and those above it.
 #[derive(Debug)]
 pub(crate) struct CpuLimit {
-    groups: Vec<Group>,
+    groups: Vec<ThrottledGroup>,
 }
 
 /// One group: its `cpu.stat`, its name, the last reading.
-type Group = (PathBuf, Arc<str>, Option<(u64, u64)>);
+type ThrottledGroup = (PathBuf, Arc<str>, Option<CpuThrottling>);
+
+fn throttling(file: &Path) -> Option<CpuThrottling> {
+    cgroup::cpu_throttling(&read(file)?)
+}
 
 impl CpuLimit {
     pub fn new(sys: &Sys) -> CpuLimit {
@@ -36,7 +35,7 @@ impl CpuLimit {
         };
         let files = cgroup::cpu_stats(sys).into_iter();
         // A group without the controller has no such counters.
-        let with = files.filter(|f| read(f).is_some_and(|t| cpu_stat(&t).is_some()));
+        let with = files.filter(|f| throttling(f).is_some());
         CpuLimit {
             groups: with.map(|f| (f.clone(), name(&f), None)).collect(),
         }
@@ -50,11 +49,11 @@ impl Source for CpuLimit {
 
     fn sample(&mut self, _sys: &Sys, mut out: Option<&mut Out>) {
         for (file, name, before) in &mut self.groups {
-            let now = read(file).and_then(|t| cpu_stat(&t));
+            let now = throttling(file);
             window(before, now, out.as_deref_mut(), |before, now, out| {
-                let ns = now.0.saturating_sub(before.0) as f64;
+                let ns = now.ns.saturating_sub(before.ns) as f64;
                 out.rate(CPU, "throttled", Some(name), ns / 1e6);
-                let periods = now.1.saturating_sub(before.1) as f64;
+                let periods = now.periods.saturating_sub(before.periods) as f64;
                 out.rate(CPU, "nr_throttled/s", Some(name), periods);
             });
         }
@@ -66,92 +65,40 @@ impl Source for CpuLimit {
     }
 }
 
-/// Reads, read bytes, writes, written bytes of a device.
-type Passed = [u64; 4];
-
-/// The line of a device in `io.stat` (version 2): `8:0 rbytes=1 wbytes=2 rios=3 wios=4 ...`.
-pub(crate) fn io_stat(text: &str, device: &str) -> Option<Passed> {
-    let mut lines = text.lines().filter_map(|l| l.split_once(' '));
-    let rest = lines.find(|(d, _)| *d == device)?.1;
-    let value = |key: &str| {
-        let mut words = rest.split_whitespace().filter_map(|w| w.split_once('='));
-        words.find(|(k, _)| *k == key)?.1.parse().ok()
-    };
-    Some([
-        value("rios")?,
-        value("rbytes")?,
-        value("wios")?,
-        value("wbytes")?,
-    ])
-}
-
-/// `8:0 Read 5` lines of a blkio file (version 1).
-pub(crate) fn blkio(text: &str, device: &str, kind: &str) -> Option<u64> {
-    text.lines().find_map(|line| {
-        let mut words = line.split_whitespace();
-        let mine = words.next() == Some(device) && words.next() == Some(kind);
-        words.next().filter(|_| mine)?.parse().ok()
-    })
-}
-
-/// One group and one disk.
+/// One disk and what the group had done on it.
 #[derive(Debug)]
-struct Pair {
-    dir: PathBuf,
-    second: bool,
-    device: String,
+struct GroupDisk {
+    number: DeviceNumber,
     name: Arc<str>,
-    before: Option<Passed>,
-}
-
-impl Pair {
-    fn read(&self) -> Option<Passed> {
-        if self.second {
-            let text = std::fs::read_to_string(self.dir.join("io.stat")).ok()?;
-            // A device the group has not used yet has no line: that is zero, seen.
-            return io_stat(&text, &self.device).or(Some([0; 4]));
-        }
-        let file = |what: &str| read(&self.dir.join(format!("blkio.throttle.{what}")));
-        let (ios, bytes) = (file("io_serviced")?, file("io_service_bytes")?);
-        let of = |text: &str, kind: &str| blkio(text, &self.device, kind);
-        Some([
-            of(&ios, "Read")?,
-            of(&bytes, "Read")?,
-            of(&ios, "Write")?,
-            of(&bytes, "Write")?,
-        ])
-    }
+    before: Option<GroupIo>,
 }
 
 /// I/O of the group this process is in.
 #[derive(Debug)]
 pub(crate) struct IoLimit {
-    pairs: Vec<Pair>,
+    group: Option<IoControlGroup>,
+    disks: Vec<GroupDisk>,
     missing: Option<&'static str>,
     seen: bool,
 }
 
 impl IoLimit {
     /// For the given disks: number and name.
-    pub fn new(sys: &Sys, disks: Vec<((u32, u32), Arc<str>)>) -> IoLimit {
+    pub fn new(sys: &Sys, disks: Vec<(DeviceNumber, Arc<str>)>) -> IoLimit {
         let group = cgroup::io_group(sys);
         let missing = match (&group, disks.is_empty()) {
             (_, true) => Some("the target is on no local disk"),
             (None, _) => Some("this process is in no control group with an I/O controller"),
             _ => None,
         };
-        let pairs = group.into_iter().flat_map(|group| {
-            let pair = move |((major, minor), name)| Pair {
-                dir: group.dir.clone(),
-                second: group.second,
-                device: format!("{major}:{minor}"),
-                name,
-                before: None,
-            };
-            disks.clone().into_iter().map(pair)
-        });
+        let disk = |(number, name)| GroupDisk {
+            number,
+            name,
+            before: None,
+        };
         IoLimit {
-            pairs: pairs.collect(),
+            group,
+            disks: disks.into_iter().map(disk).collect(),
             missing,
             seen: false,
         }
@@ -164,16 +111,19 @@ impl Source for IoLimit {
     }
 
     fn sample(&mut self, _sys: &Sys, mut out: Option<&mut Out>) {
-        for pair in &mut self.pairs {
-            let now = pair.read();
+        let Some(group) = &self.group else { return };
+        for disk in &mut self.disks {
+            let now = group.io(disk.number);
             self.seen |= now.is_some();
-            let item = Some(&pair.name);
-            window(&mut pair.before, now, out.as_deref_mut(), |b, n, out| {
-                let count = |i: usize| n[i].saturating_sub(b[i]) as f64;
-                out.rate(IO, "r/s", item, count(0));
-                out.rate(IO, "rkB/s", item, count(1) / 1024.0);
-                out.rate(IO, "w/s", item, count(2));
-                out.rate(IO, "wkB/s", item, count(3) / 1024.0);
+            let item = Some(&disk.name);
+            window(&mut disk.before, now, out.as_deref_mut(), |b, n, out| {
+                let count = |now: u64, before: u64| now.saturating_sub(before) as f64;
+                out.rate(IO, "r/s", item, count(n.reads, b.reads));
+                let kib = count(n.read_bytes, b.read_bytes) / 1024.0;
+                out.rate(IO, "rkB/s", item, kib);
+                out.rate(IO, "w/s", item, count(n.writes, b.writes));
+                let kib = count(n.written_bytes, b.written_bytes) / 1024.0;
+                out.rate(IO, "wkB/s", item, kib);
             });
         }
     }
@@ -189,15 +139,6 @@ impl Source for IoLimit {
 mod tests {
     use super::super::testing::{of, put, two};
     use super::*;
-
-    #[test]
-    fn both_versions_of_cpu_stat() {
-        let one = "nr_periods 9\nnr_throttled 4\nthrottled_time 5000\n";
-        assert_eq!(cpu_stat(one), Some((5000, 4)));
-        let two = "usage_usec 1\nnr_throttled 4\nthrottled_usec 5\n";
-        assert_eq!(cpu_stat(two), Some((5000, 4)));
-        assert_eq!(cpu_stat("usage_usec 1\n"), None);
-    }
 
     #[test]
     fn a_quota_of_version_2_is_followed() {
@@ -218,7 +159,7 @@ mod tests {
     fn io_of_both_versions() {
         let home = tempfile::tempdir().unwrap();
         let root = home.path();
-        let disks = || vec![((8, 0), Arc::from("sda"))];
+        let disks = || vec![(DeviceNumber { major: 8, minor: 0 }, Arc::from("sda"))];
         put(root, "proc/self/cgroup", "0::/job\n");
         put(
             root,

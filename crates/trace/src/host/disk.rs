@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use taillight_machine::DeviceNumber;
+
 use super::{Out, Source, window};
 use crate::Sys;
 
@@ -22,11 +24,11 @@ impl Counters {
 }
 
 /// The line of one disk.
-pub(crate) fn parse(text: &str, major: u32, minor: u32) -> Option<Counters> {
+fn parse(text: &str, device: DeviceNumber) -> Option<Counters> {
     text.lines().find_map(|line| {
         let mut words = line.split_whitespace();
         let number = |w: Option<&str>| w?.parse::<u32>().ok();
-        if number(words.next())? != major || number(words.next())? != minor {
+        if number(words.next())? != device.major || number(words.next())? != device.minor {
             return None;
         }
         Some(Counters {
@@ -118,7 +120,7 @@ pub(crate) fn values(before: &Counters, now: &Counters, item: &Arc<str>, out: &m
 
 /// One disk below the target.
 struct Disk {
-    number: (u32, u32),
+    number: DeviceNumber,
     name: Arc<str>,
     before: Option<Counters>,
     gone: bool,
@@ -132,14 +134,13 @@ pub(crate) struct Disks {
 }
 
 impl Disks {
-    /// `numbers` as `disks::under` gives them.
-    pub fn new(sys: &Sys, numbers: Vec<u32>) -> Disks {
+    /// For the disks below a target.
+    pub fn new(sys: &Sys, numbers: Vec<DeviceNumber>) -> Disks {
         let text = sys.text("/proc/diskstats").unwrap_or_default();
-        let known = |n: &u32| {
-            let number = (n >> 20, n & 0xf_ffff);
-            let counters = parse(&text, number.0, number.1)?;
+        let known = |number: &DeviceNumber| {
+            let counters = parse(&text, *number)?;
             Some(Disk {
-                number,
+                number: *number,
                 name: counters.name.as_str().into(),
                 before: None,
                 gone: false,
@@ -158,7 +159,7 @@ impl Disks {
     }
 
     /// Their numbers and names.
-    pub fn numbers(&self) -> Vec<((u32, u32), Arc<str>)> {
+    pub fn numbers(&self) -> Vec<(DeviceNumber, Arc<str>)> {
         let list = self.list.iter();
         list.map(|d| (d.number, d.name.clone())).collect()
     }
@@ -175,7 +176,7 @@ impl Source for Disks {
         }
         let text = sys.text("/proc/diskstats").unwrap_or_default();
         for disk in &mut self.list {
-            let now = parse(&text, disk.number.0, disk.number.1);
+            let now = parse(&text, disk.number);
             disk.gone |= now.is_none();
             self.fields = now.as_ref().map_or(self.fields, |n| n.fields.len());
             let name = disk.name.clone();
@@ -223,7 +224,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let root = home.path();
         put(root, "proc/diskstats", before);
-        let mut disks = Disks::new(&Sys::at(root), vec![254 << 20, 8 << 20]);
+        let numbers = ["254:0", "8:0"].map(|n| n.parse().unwrap()).to_vec();
+        let mut disks = Disks::new(&Sys::at(root), numbers);
         let values = two(&mut disks, root, || put(root, "proc/diskstats", after));
         (disks, values)
     }

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use taillight_core::{Clock, Error, MonoClock, Result};
+use taillight_machine::block::disks_below;
 use taillight_rundir::RunDir;
 use taillight_rundir::host::{HostInfo, HostRow, Metric, SourceInfo, metric, write_host};
 
@@ -123,7 +124,8 @@ impl Sampler {
     /// `Unavailable` when no thread can be started.
     pub fn start(interval: Duration, path: Option<&Path>, sys: &Sys) -> Result<Sampler> {
         let interval = interval.max(SHORTEST);
-        let numbers = path.map_or_else(Vec::new, |p| crate::disks::under(sys, p));
+        let numbers = path.map_or_else(Vec::new, |p| disks_below(sys, p));
+        let numbers = numbers.iter().map(|d| d.number).collect();
         let disks = disk::Disks::new(sys, numbers);
         let info = HostInfo {
             interval_ns: interval.as_nanos() as u64,
@@ -167,10 +169,10 @@ fn sources(disks: disk::Disks, sys: &Sys) -> Vec<Box<dyn Source>> {
     let numbers = disks.numbers();
     vec![
         Box::new(disks),
-        Box::new(cpu::Cpu::default()),
+        Box::new(cpu::CpuSource::default()),
         Box::new(tasks::Tasks::default()),
-        Box::new(psi::Psi::default()),
-        Box::new(memory::Memory::default()),
+        Box::new(psi::PressureSource::default()),
+        Box::new(memory::MemorySource::default()),
         Box::new(cgroups::CpuLimit::new(sys)),
         Box::new(cgroups::IoLimit::new(sys, numbers)),
         Box::new(temperature::Temperature::new(sys)),
@@ -235,13 +237,6 @@ fn rows((start_ns, end_ns, values): &Sample) -> impl Iterator<Item = HostRow> {
         metric: v.metric.name.into(),
         value: v.value,
     })
-}
-
-/// The numbers after the first word of the line that begins with `key`.
-pub(crate) fn numbers(text: &str, key: &str) -> Option<Vec<u64>> {
-    let mut lines = text.lines().map(str::split_whitespace);
-    let mut words = lines.find_map(|mut w| (w.next() == Some(key)).then_some(w))?;
-    Some(words.by_ref().map_while(|v| v.parse().ok()).collect())
 }
 
 /// Synthetic trees.

@@ -1,46 +1,42 @@
 //! Pressure stall information: the share of time in which tasks waited for a resource.
 
+use taillight_machine::pressure::Pressure;
+
 use super::{Out, Source, window};
 use crate::Sys;
 
 const NAME: &str = "psi";
 
-/// File, line, metric.
-const LINES: [(&str, &str, &str); 6] = [
-    ("cpu", "some", "cpu_some"),
-    ("cpu", "full", "cpu_full"),
-    ("io", "some", "io_some"),
-    ("io", "full", "io_full"),
-    ("memory", "some", "memory_some"),
-    ("memory", "full", "memory_full"),
-];
+const RESOURCES: [&str; 3] = ["cpu", "io", "memory"];
 
-/// `total=` of a line, microseconds.
-pub(crate) fn total(text: &str, line: &str) -> Option<u64> {
-    let mut lines = text.lines().filter_map(|l| l.split_once(' '));
-    let rest = lines.find(|(name, _)| *name == line)?.1;
-    let mut words = rest.split_whitespace();
-    words.find_map(|w| w.strip_prefix("total="))?.parse().ok()
-}
+/// Metrics of each resource: of some tasks, of all.
+const METRICS: [&str; 6] = [
+    "cpu_some",
+    "cpu_full",
+    "io_some",
+    "io_full",
+    "memory_some",
+    "memory_full",
+];
 
 /// Pressure of the whole machine.
 #[derive(Debug, Default)]
-pub(crate) struct Psi {
-    before: Option<[Option<u64>; 6]>,
+pub(crate) struct PressureSource {
+    before: Option<Vec<Option<u64>>>,
     missing: Option<String>,
 }
 
-impl Source for Psi {
+impl Source for PressureSource {
     fn name(&self) -> &'static str {
         NAME
     }
 
     fn sample(&mut self, sys: &Sys, out: Option<&mut Out>) {
-        let texts = ["cpu", "io", "memory"].map(|f| sys.text(&format!("/proc/pressure/{f}")));
-        let now = LINES.map(|(file, line, _)| {
-            let i = ["cpu", "io", "memory"].iter().position(|f| *f == file)?;
-            total(texts[i].as_ref()?, line)
+        let now = RESOURCES.map(|resource| {
+            let pressure = Pressure::read(sys, resource).unwrap_or_default();
+            [pressure.some, pressure.full].map(|line| Some(line?.total_us))
         });
+        let now: Vec<Option<u64>> = now.into_iter().flatten().collect();
         if now.iter().all(Option::is_none) {
             self.missing = Some(
                 "the kernel keeps no pressure information: boot it with psi=1, or build it with \
@@ -49,7 +45,7 @@ impl Source for Psi {
             );
         }
         window(&mut self.before, Some(now), out, |before, now, out| {
-            for ((_, _, name), (now, before)) in LINES.iter().zip(now.iter().zip(before)) {
+            for (name, (now, before)) in METRICS.iter().zip(now.iter().zip(before)) {
                 if let Some(us) = now.zip(*before).and_then(|(n, b)| n.checked_sub(b)) {
                     let share = us as f64 / 1e4 / out.seconds;
                     out.put(NAME, name, None, share.min(100.0));
@@ -80,7 +76,7 @@ mod tests {
         let root = home.path();
         put(root, "proc/pressure/io", &text(1_000_000, 500_000));
         put(root, "proc/pressure/cpu", "some avg10=0.00 total=5\n");
-        let mut psi = Psi::default();
+        let mut psi = PressureSource::default();
         let values = two(&mut psi, root, || {
             put(root, "proc/pressure/io", &text(2_500_000, 600_000));
         });
@@ -95,7 +91,7 @@ mod tests {
     #[test]
     fn a_kernel_without_it_is_named() {
         let home = tempfile::tempdir().unwrap();
-        let mut psi = Psi::default();
+        let mut psi = PressureSource::default();
         assert!(two(&mut psi, home.path(), || ()).is_empty());
         assert!(psi.missing().unwrap().contains("psi=1"));
     }

@@ -21,14 +21,14 @@ use super::record::records;
 use super::schedstat::{Reading, Schedstat};
 use super::stretch::{LONG_NS, Stretches};
 use super::sys::Ring;
-use crate::cgroup::Limits;
-use crate::memory::Memory;
 use crate::over::Over;
 use crate::quota::Quota;
 use crate::still::Watch as StillWatch;
 use crate::tally::Tally;
 use crate::tracer::Wish;
 use crate::{Sys, machine};
+use taillight_machine::cgroup::CgroupLimits;
+use taillight_machine::memory::Memory;
 
 /// How often logs are emptied.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -153,7 +153,7 @@ impl Tracing {
 /// # Errors
 /// `Unavailable` when not.
 pub(crate) fn room(plan: &Plan, sys: &Sys) -> Result<usize> {
-    let free = machine::free_memory(&Memory::read(sys), &Limits::read(sys));
+    let free = machine::free_memory(&Memory::read(sys), &CgroupLimits::read(sys));
     let bytes = fitting(plan.trace.buffer, plan.workers(), free)?;
     allowed(bytes)?;
     Ok(bytes)

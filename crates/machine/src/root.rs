@@ -69,6 +69,13 @@ pub fn field<'a>(text: &'a str, separator: char, key: &str) -> Option<&'a str> {
         .map(|(_, v)| v.trim())
 }
 
+/// The numbers after the first word of the line that begins with `key`.
+pub fn numbers(text: &str, key: &str) -> Option<Vec<u64>> {
+    let mut lines = text.lines().map(str::split_whitespace);
+    let mut words = lines.find_map(|mut w| (w.next() == Some(key)).then_some(w))?;
+    Some(words.by_ref().map_while(|v| v.parse().ok()).collect())
+}
+
 /// The chosen word in lists like `[mq-deadline] none`; the whole text if nothing is marked.
 pub fn chosen(text: &str) -> &str {
     match (text.find('['), text.find(']')) {
@@ -87,5 +94,7 @@ mod tests {
         assert_eq!(field("NAME=\"x\"", '=', "ID"), None);
         assert_eq!(chosen("none [mq-deadline] kyber"), "mq-deadline");
         assert_eq!(chosen("none"), "none");
+        assert_eq!(numbers("a 1\ncpu 2 3 x\n", "cpu"), Some(vec![2, 3]));
+        assert_eq!(numbers("a 1\n", "cpu"), None);
     }
 }

@@ -1,8 +1,8 @@
-//! Memory: sizes, swap, huge pages, NUMA nodes, `/dev/shm`.
+//! Memory: sizes, swap, huge pages, NUMA nodes, reclaim, space of file systems.
 
 use serde::Serialize;
 
-use crate::sys::{Sys, chosen, field};
+use crate::{Sys, chosen, field};
 
 /// Memory of the machine, in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -20,24 +20,32 @@ pub struct Memory {
     pub transparent_hugepages: Option<String>,
     /// One entry per NUMA node: its processors and memory.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub numa: Vec<Node>,
+    pub numa: Vec<NumaNode>,
 }
 
 /// A NUMA node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Node {
+pub struct NumaNode {
     /// Its processors, like `0-7`.
     pub cpus: String,
     /// Its memory, bytes.
     pub total: u64,
 }
 
+/// The line of what can be had without swapping.
+const AVAILABLE: &str = "MemAvailable";
+
+/// What the kernel says can be had without swapping, bytes; none where it does not say.
+pub fn available(sys: &Sys) -> Option<u64> {
+    kib(field(&sys.text("/proc/meminfo")?, ':', AVAILABLE))
+}
+
 /// What `/proc/meminfo` says.
 pub fn parse_meminfo(text: &str) -> Memory {
     let bytes = |key: &str| kib(field(text, ':', key)).unwrap_or(0);
     // Kernels before 3.14 have no MemAvailable; free plus cached is close.
-    let available =
-        kib(field(text, ':', "MemAvailable")).unwrap_or_else(|| bytes("MemFree") + bytes("Cached"));
+    let available = kib(field(text, ':', AVAILABLE));
+    let available = available.unwrap_or_else(|| bytes("MemFree") + bytes("Cached"));
     let swap_total = bytes("SwapTotal");
     Memory {
         total: bytes("MemTotal"),
@@ -71,7 +79,7 @@ impl Memory {
             .names(nodes)
             .into_iter()
             .filter(is_node)
-            .map(|name| Node {
+            .map(|name| NumaNode {
                 cpus: sys
                     .text(&format!("{nodes}/{name}/cpulist"))
                     .unwrap_or_default(),
@@ -93,9 +101,9 @@ fn node_total(text: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// Size and free bytes of a file system, and whether it can be written.
+/// Size and free bytes of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Space {
+pub struct FileSystemSpace {
     /// All bytes.
     pub total: u64,
     /// Bytes this process can have.
@@ -103,12 +111,55 @@ pub struct Space {
 }
 
 /// Space of the file system that holds `path`.
-pub fn space(path: &std::path::Path) -> Option<Space> {
+pub fn space(path: &std::path::Path) -> Option<FileSystemSpace> {
     let s = rustix::fs::statvfs(path).ok()?;
-    Some(Space {
+    Some(FileSystemSpace {
         total: s.f_blocks.saturating_mul(s.f_frsize),
         available: s.f_bavail.saturating_mul(s.f_frsize),
     })
+}
+
+/// Counters of `/proc/vmstat` that tell of writeback and reclaim; none where the kernel lacks one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VmStat {
+    /// Pages now, as are those in writeback.
+    pub dirty: Option<u64>,
+    pub writeback: Option<u64>,
+    /// Pages scanned since boot by tasks that needed memory, and by the kernel's own threads.
+    pub scanned_direct: Option<u64>,
+    pub scanned_kswapd: Option<u64>,
+    /// Allocations that waited for reclaim.
+    pub stalls: Option<u64>,
+    pub major_faults: Option<u64>,
+}
+
+impl VmStat {
+    pub fn read(sys: &Sys) -> Option<VmStat> {
+        VmStat::parse(&sys.text("/proc/vmstat")?)
+    }
+
+    /// Reads the text of `/proc/vmstat`; none when it has none of the counters.
+    pub fn parse(text: &str) -> Option<VmStat> {
+        let mut vm = VmStat::default();
+        let add = |sum: &mut Option<u64>, n: u64| *sum = Some(sum.map_or(n, |known| known + n));
+        for (name, value) in text.lines().filter_map(|l| l.split_once(' ')) {
+            let Ok(n) = value.trim().parse::<u64>() else {
+                continue;
+            };
+            match name {
+                "nr_dirty" => vm.dirty = Some(n),
+                "nr_writeback" => vm.writeback = Some(n),
+                "pgmajfault" => vm.major_faults = Some(n),
+                "pgscan_direct_throttle" => {}
+                // One per kind of memory; older kernels have them per zone for scans as well.
+                _ if name.starts_with("pgscan_direct") => add(&mut vm.scanned_direct, n),
+                _ if name.starts_with("pgscan_kswapd") => add(&mut vm.scanned_kswapd, n),
+                _ if name.starts_with("allocstall") => add(&mut vm.stalls, n),
+                _ => {}
+            }
+        }
+        (vm != VmStat::default()).then_some(vm)
+    }
 }
 
 #[cfg(test)]
@@ -136,5 +187,12 @@ mod tests {
             node_total("Node 0 MemTotal:   2048 kB\nNode 0 MemFree: 1 kB"),
             2 << 20
         );
+    }
+
+    #[test]
+    fn scans_of_every_zone_are_added() {
+        let vm = VmStat::parse("pgscan_direct_dma 3\npgscan_direct_normal 4\n").unwrap();
+        assert_eq!(vm.scanned_direct, Some(7));
+        assert_eq!(VmStat::parse("nr_free_pages 1\n"), None);
     }
 }

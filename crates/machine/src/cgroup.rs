@@ -1,12 +1,12 @@
-//! Limits of the control groups this process lives in, version 1 and 2.
+//! The control groups this process lives in, version 1 and 2: their limits and their counters.
 
 use serde::Serialize;
 
-use crate::sys::Sys;
+use crate::{DeviceNumber, Sys, numbers, read};
 
 /// The tightest limits on the way up to the root.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Limits {
+pub struct CgroupLimits {
     /// Processors' worth of time: 1.5 means 150 ms in each 100 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<f64>,
@@ -20,17 +20,17 @@ pub struct Limits {
 
 /// One line of `/proc/self/cgroup`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Group {
+struct GroupEntry {
     /// Controllers; empty for version 2.
     controllers: Vec<String>,
     path: String,
 }
 
-fn parse_groups(text: &str) -> Vec<Group> {
+fn parse_groups(text: &str) -> Vec<GroupEntry> {
     let group = |line: &str| {
         let mut parts = line.splitn(3, ':').skip(1);
         let controllers = parts.next()?;
-        Some(Group {
+        Some(GroupEntry {
             controllers: controllers
                 .split(',')
                 .filter(|c| !c.is_empty())
@@ -93,21 +93,22 @@ pub fn cpu_stats(sys: &Sys) -> Vec<std::path::PathBuf> {
 
 /// A group of this process with an I/O controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IoGroup {
+pub struct IoControlGroup {
     pub dir: std::path::PathBuf,
     /// Version 2.
     pub second: bool,
 }
 
 /// The group whose I/O counters this process is in; version 2 where both are there.
-pub fn io_group(sys: &Sys) -> Option<IoGroup> {
+pub fn io_group(sys: &Sys) -> Option<IoControlGroup> {
     let groups = parse_groups(&sys.text("/proc/self/cgroup").unwrap_or_default());
-    let of = |group: &Group, mount: &str, file: &str, second: bool| {
+    let of = |group: &GroupEntry, mount: &str, file: &str, second: bool| {
         let path = format!("/sys/fs/cgroup{mount}{}", group.path.trim_end_matches('/'));
-        sys.exists(&format!("{path}/{file}")).then(|| IoGroup {
-            dir: sys.path(&path),
-            second,
-        })
+        sys.exists(&format!("{path}/{file}"))
+            .then(|| IoControlGroup {
+                dir: sys.path(&path),
+                second,
+            })
     };
     let two = groups.iter().filter(|g| g.controllers.is_empty());
     let mut two = two.flat_map(|g| ["", "/unified"].map(|m| of(g, m, "io.stat", true)));
@@ -118,10 +119,82 @@ pub fn io_group(sys: &Sys) -> Option<IoGroup> {
     two.find_map(|g| g).or_else(|| one.find_map(|g| g))
 }
 
-impl Limits {
+/// How long a group was without CPU because its quota was spent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CpuThrottling {
+    pub ns: u64,
+    /// Periods in which that happened.
+    pub periods: u64,
+}
+
+/// Reads the text of `cpu.stat`: version 1 says ns, version 2 us. A group without the controller
+/// has no such counters.
+pub fn cpu_throttling(text: &str) -> Option<CpuThrottling> {
+    let first = |key| numbers(text, key)?.first().copied();
+    Some(CpuThrottling {
+        ns: first("throttled_time").or_else(|| Some(first("throttled_usec")? * 1000))?,
+        periods: first("nr_throttled")?,
+    })
+}
+
+/// I/O of a group on one device, since the group was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GroupIo {
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub writes: u64,
+    pub written_bytes: u64,
+}
+
+/// The line of a device in `io.stat` (version 2): `8:0 rbytes=1 wbytes=2 rios=3 wios=4 ...`.
+fn io_stat(text: &str, device: &str) -> Option<GroupIo> {
+    let mut lines = text.lines().filter_map(|l| l.split_once(' '));
+    let rest = lines.find(|(d, _)| *d == device)?.1;
+    let value = |key: &str| {
+        let mut words = rest.split_whitespace().filter_map(|w| w.split_once('='));
+        words.find(|(k, _)| *k == key)?.1.parse().ok()
+    };
+    Some(GroupIo {
+        reads: value("rios")?,
+        read_bytes: value("rbytes")?,
+        writes: value("wios")?,
+        written_bytes: value("wbytes")?,
+    })
+}
+
+/// `8:0 Read 5` lines of a blkio file (version 1).
+fn blkio(text: &str, device: &str, kind: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let mut words = line.split_whitespace();
+        let mine = words.next() == Some(device) && words.next() == Some(kind);
+        words.next().filter(|_| mine)?.parse().ok()
+    })
+}
+
+impl IoControlGroup {
+    /// What the group did on a device; none when it does not count that.
+    pub fn io(&self, device: DeviceNumber) -> Option<GroupIo> {
+        let device = device.to_string();
+        if self.second {
+            let text = std::fs::read_to_string(self.dir.join("io.stat")).ok()?;
+            // A device the group has not used yet has no line: that is zero, seen.
+            return io_stat(&text, &device).or(Some(GroupIo::default()));
+        }
+        let file = |what: &str| read(&self.dir.join(format!("blkio.throttle.{what}")));
+        let (ios, bytes) = (file("io_serviced")?, file("io_service_bytes")?);
+        Some(GroupIo {
+            reads: blkio(&ios, &device, "Read")?,
+            read_bytes: blkio(&bytes, &device, "Read")?,
+            writes: blkio(&ios, &device, "Write")?,
+            written_bytes: blkio(&bytes, &device, "Write")?,
+        })
+    }
+}
+
+impl CgroupLimits {
     /// Reads every group on the way up and keeps the tightest limits.
-    pub fn read(sys: &Sys) -> Limits {
-        let mut limits = Limits::default();
+    pub fn read(sys: &Sys) -> CgroupLimits {
+        let mut limits = CgroupLimits::default();
         let groups = parse_groups(&sys.text("/proc/self/cgroup").unwrap_or_default());
         for group in groups {
             let has = |name: &str| group.controllers.iter().any(|c| c == name);
@@ -151,7 +224,7 @@ impl Limits {
         }
     }
 
-    fn cpu_1(&mut self, sys: &Sys, group: &Group) {
+    fn cpu_1(&mut self, sys: &Sys, group: &GroupEntry) {
         for mount in [group.controllers.join(","), "cpu".to_owned()] {
             for path in upwards(&group.path) {
                 let read = |name: &str| {
@@ -193,12 +266,7 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn put(root: &std::path::Path, path: &str, text: &str) {
-        let file = root.join(path);
-        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        std::fs::write(file, text).unwrap();
-    }
+    use crate::testing::put;
 
     #[test]
     fn version_2_takes_the_tightest() {
@@ -210,7 +278,7 @@ mod tests {
         put(root, "sys/fs/cgroup/a/b/memory.max", "max\n");
         put(root, "sys/fs/cgroup/a/memory.max", "1073741824\n");
         put(root, "sys/fs/cgroup/a/memory.current", "4096\n");
-        let limits = Limits::read(&Sys::at(root));
+        let limits = CgroupLimits::read(&Sys::at(root));
         assert_eq!(limits.cpus, Some(1.5));
         assert_eq!(limits.memory_max, Some(1 << 30));
         assert_eq!(limits.memory_used, Some(4096));
@@ -245,7 +313,7 @@ mod tests {
             "sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us",
             "100000\n",
         );
-        let limits = Limits::read(&Sys::at(root));
+        let limits = CgroupLimits::read(&Sys::at(root));
         assert_eq!(limits.cpus, Some(0.5));
         assert_eq!(limits.memory_max, Some(512 << 20));
     }
@@ -254,8 +322,24 @@ mod tests {
     fn no_limit_is_no_entry() {
         let dir = tempfile::tempdir().unwrap();
         put(dir.path(), "proc/self/cgroup", "0::/\n");
-        assert_eq!(Limits::read(&Sys::at(dir.path())), Limits::default());
+        assert_eq!(
+            CgroupLimits::read(&Sys::at(dir.path())),
+            CgroupLimits::default()
+        );
         assert_eq!(upwards("/"), [""]);
         assert_eq!(upwards("/a/b"), ["/a/b", "/a", ""]);
+    }
+
+    #[test]
+    fn both_versions_of_cpu_stat() {
+        let both = CpuThrottling {
+            ns: 5000,
+            periods: 4,
+        };
+        let one = "nr_periods 9\nnr_throttled 4\nthrottled_time 5000\n";
+        assert_eq!(cpu_throttling(one), Some(both));
+        let two = "usage_usec 1\nnr_throttled 4\nthrottled_usec 5\n";
+        assert_eq!(cpu_throttling(two), Some(both));
+        assert_eq!(cpu_throttling("usage_usec 1\n"), None);
     }
 }

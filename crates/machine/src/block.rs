@@ -1,0 +1,372 @@
+//! Block devices as sysfs shows them: numbers, disks and partitions, what is built on them and what
+//! they are built of, attributes and queue settings.
+
+use std::fmt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::{Sys, read};
+
+/// How deep loop devices and stacked devices are followed.
+const LEVELS: u32 = 4;
+
+/// Major and minor number of a device; shown as `8:1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DeviceNumber {
+    pub major: u32,
+    pub minor: u32,
+}
+
+impl DeviceNumber {
+    /// Of a `dev_t` as stat gives it.
+    pub fn from_dev(dev: u64) -> DeviceNumber {
+        DeviceNumber {
+            major: rustix::fs::major(dev),
+            minor: rustix::fs::minor(dev),
+        }
+    }
+
+    /// The block device at `path`; none when it is something else.
+    pub fn of_path(path: &Path) -> Option<DeviceNumber> {
+        let meta = std::fs::metadata(path).ok()?;
+        let block = meta.file_type().is_block_device();
+        block.then(|| DeviceNumber::from_dev(meta.rdev()))
+    }
+
+    /// As the kernel keeps it, and trace programs see it: `major << 20 | minor`.
+    pub fn in_kernel(self) -> u32 {
+        self.major << 20 | self.minor
+    }
+
+    /// Of the kernel's own form.
+    pub fn from_kernel(number: u32) -> DeviceNumber {
+        DeviceNumber {
+            major: number >> 20,
+            minor: number & 0xf_ffff,
+        }
+    }
+
+    /// The device that `path` is, or is on; for a path that does not exist yet, its parent's.
+    fn below(path: &Path) -> Option<DeviceNumber> {
+        let mut existing = path.ancestors().filter(|p| p.exists());
+        let meta = match existing.next() {
+            Some(p) => std::fs::metadata(p).ok()?,
+            // A relative path that is to be made in the working directory.
+            None => {
+                local(path.to_str().unwrap_or("."))?;
+                std::fs::metadata(".").ok()?
+            }
+        };
+        let block = meta.file_type().is_block_device();
+        let dev = if block { meta.rdev() } else { meta.dev() };
+        Some(DeviceNumber::from_dev(dev))
+    }
+}
+
+impl fmt::Display for DeviceNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
+/// A text that is no device number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoDeviceNumber;
+
+impl FromStr for DeviceNumber {
+    type Err = NoDeviceNumber;
+
+    fn from_str(text: &str) -> Result<DeviceNumber, NoDeviceNumber> {
+        let (major, minor) = text.split_once(':').ok_or(NoDeviceNumber)?;
+        Ok(DeviceNumber {
+            major: major.parse().map_err(|_| NoDeviceNumber)?,
+            minor: minor.parse().map_err(|_| NoDeviceNumber)?,
+        })
+    }
+}
+
+/// Where a partition lies on its disk, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartitionRange {
+    pub start: u64,
+    pub len: u64,
+}
+
+/// A block device that sysfs knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockDevice {
+    pub number: DeviceNumber,
+    /// Kernel name: `sda1`, `nvme0n1`, `loop3p1`.
+    pub name: String,
+    /// Its directory in sysfs, resolved.
+    dir: PathBuf,
+}
+
+impl BlockDevice {
+    /// The device with this number; `None` when sysfs knows none (anonymous file system devices).
+    pub fn find(sys: &Sys, number: DeviceNumber) -> Option<BlockDevice> {
+        BlockDevice::at(&sys.path(&format!("/sys/dev/block/{number}")))
+    }
+
+    /// The device with this `dev_t`.
+    pub fn from_dev(sys: &Sys, dev: u64) -> Option<BlockDevice> {
+        BlockDevice::find(sys, DeviceNumber::from_dev(dev))
+    }
+
+    fn at(path: &Path) -> Option<BlockDevice> {
+        let dir = path.canonicalize().ok()?;
+        Some(BlockDevice {
+            number: read(&dir.join("dev"))?.parse().ok()?,
+            name: dir.file_name()?.to_str()?.to_owned(),
+            dir,
+        })
+    }
+
+    pub fn is_partition(&self) -> bool {
+        self.dir.join("partition").exists()
+    }
+
+    /// The disk it is on, whose model and queue it shares; itself when it is a whole one.
+    pub fn whole(&self) -> BlockDevice {
+        let parent = self.is_partition().then(|| self.dir.parent()).flatten();
+        parent
+            .and_then(BlockDevice::at)
+            .unwrap_or_else(|| self.clone())
+    }
+
+    /// Its partitions, in no order.
+    pub fn partitions(&self) -> Vec<BlockDevice> {
+        let children = entries(&self.dir).into_iter();
+        let partitions = children.filter(|child| child.join("partition").exists());
+        partitions.filter_map(|p| BlockDevice::at(&p)).collect()
+    }
+
+    /// Where it lies on its disk, for a partition.
+    pub fn range(&self) -> Option<PartitionRange> {
+        Some(PartitionRange {
+            start: self.sectors("start")?,
+            len: self.sectors("size")?,
+        })
+    }
+
+    /// Its size, bytes.
+    pub fn size(&self) -> Option<u64> {
+        self.sectors("size")
+    }
+
+    /// An attribute in sectors of 512 bytes, as bytes.
+    fn sectors(&self, name: &str) -> Option<u64> {
+        self.attr(name)?.parse::<u64>().ok()?.checked_mul(512)
+    }
+
+    /// Devices built on it: LVM volumes, RAID arrays, crypt and multipath maps.
+    pub fn holders(&self) -> Vec<BlockDevice> {
+        self.linked("holders")
+    }
+
+    /// Devices it is built of, for device mapper and RAID, by name.
+    pub fn members(&self) -> Vec<BlockDevice> {
+        self.linked("slaves")
+    }
+
+    fn linked(&self, folder: &str) -> Vec<BlockDevice> {
+        let mut links = entries(&self.dir.join(folder));
+        links.sort();
+        links.iter().filter_map(|l| BlockDevice::at(l)).collect()
+    }
+
+    /// What a holder is, for people: `md0 (RAID)`, `dm-1 (LVM vg-root)`.
+    pub fn describe(&self) -> String {
+        let md = self.attr("md/level").map(|level| format!("RAID {level}"));
+        let dm = self.attr("dm/name").map(|name| {
+            let uuid = self.attr("dm/uuid").unwrap_or_default();
+            let kind = uuid.split('-').next().unwrap_or_default();
+            format!("{} {name}", if kind.is_empty() { "mapped" } else { kind })
+        });
+        match md.or(dm) {
+            Some(what) => format!("{} ({what})", self.name),
+            None => self.name.clone(),
+        }
+    }
+
+    /// The file behind a loop device.
+    pub fn backing_file(&self) -> Option<String> {
+        self.attr("loop/backing_file")
+    }
+
+    /// An attribute of this device.
+    pub fn attr(&self, name: &str) -> Option<String> {
+        read(&self.dir.join(name))
+    }
+
+    /// An attribute of its request queue, which partitions share with their disk.
+    pub fn queue(&self, name: &str) -> Option<String> {
+        self.whole().attr(&format!("queue/{name}"))
+    }
+
+    /// How many hardware queues its disk has.
+    pub fn hardware_queues(&self) -> Option<usize> {
+        let list = std::fs::read_dir(self.whole().dir.join("mq")).ok()?;
+        Some(list.count())
+    }
+}
+
+/// Loop devices, by name, with the path of the file behind each.
+pub fn loop_backings(sys: &Sys) -> Vec<(String, String)> {
+    let all = entries(&sys.path("/sys/block")).into_iter();
+    all.filter_map(|dir| BlockDevice::at(&dir))
+        .filter_map(|b| b.backing_file().map(|file| (b.name, file)))
+        .collect()
+}
+
+/// The path of a target's data on this machine; none for an address (`http://...`, `unix:...`),
+/// whose data another process or machine holds.
+pub fn local(target: &str) -> Option<&Path> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    let scheme = target.split_once("://").map(|(scheme, _)| scheme);
+    let address = scheme.is_some_and(|s| s.chars().all(plain)) || target.starts_with("unix:");
+    (!address && !target.is_empty()).then(|| Path::new(target))
+}
+
+/// Every disk below `path` (a file, a directory, a device), upper ones first.
+pub fn disks_below(sys: &Sys, path: &Path) -> Vec<BlockDevice> {
+    let mut found = Vec::new();
+    if let Some(number) = DeviceNumber::below(path) {
+        follow(sys, number, LEVELS, &mut found);
+    }
+    found
+}
+
+fn follow(sys: &Sys, number: DeviceNumber, levels: u32, found: &mut Vec<BlockDevice>) {
+    let Some(disk) = BlockDevice::find(sys, number).map(|d| d.whole()) else {
+        return;
+    };
+    if found.contains(&disk) {
+        return;
+    }
+    let below = disk.backing_file();
+    let below = below.and_then(|file| DeviceNumber::below(Path::new(&file)));
+    let members: Vec<DeviceNumber> = disk.members().iter().map(|m| m.number).collect();
+    found.push(disk);
+    if levels > 0 {
+        for number in below.into_iter().chain(members) {
+            follow(sys, number, levels - 1, found);
+        }
+    }
+}
+
+fn entries(dir: &Path) -> Vec<PathBuf> {
+    let list = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    list.map(|e| e.path()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::put;
+
+    /// A device in a synthetic sysfs: its directory below `root`, its number, its attributes.
+    fn device(root: &Path, dir: &str, number: &str, attributes: &[(&str, &str)]) {
+        for (name, value) in [("dev", number)].iter().chain(attributes) {
+            put(root, &format!("{dir}/{name}"), &format!("{value}\n"));
+        }
+        let link = root.join(format!("sys/dev/block/{number}"));
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(root.join(dir), link).unwrap();
+    }
+
+    fn find(sys: &Sys, number: &str) -> BlockDevice {
+        BlockDevice::find(sys, number.parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_partition_under_a_crypt_map_and_a_raid() {
+        let tmp = tempfile::tempdir().unwrap();
+        let root = tmp.path();
+        device(root, "sda", "8:0", &[("queue/scheduler", "[none]")]);
+        let part = [("partition", "1"), ("start", "2048"), ("size", "4096")];
+        device(root, "sda/sda1", "8:1", &part);
+        let map = [("dm/name", "vault"), ("dm/uuid", "CRYPT-LUKS2-1234-vault")];
+        device(root, "dm-0", "252:0", &map);
+        device(root, "md0", "9:0", &[("md/level", "raid1")]);
+        for (of, holder) in [("sda/sda1", "dm-0"), ("dm-0", "md0")] {
+            for (place, name, target) in [(of, "holders", holder), (holder, "slaves", of)] {
+                let folder = root.join(place).join(name);
+                std::fs::create_dir_all(&folder).unwrap();
+                let link = folder.join(root.join(target).file_name().unwrap());
+                std::os::unix::fs::symlink(root.join(target), link).unwrap();
+            }
+        }
+        let sys = Sys::at(root);
+        let disk = find(&sys, "8:0");
+        let part = disk.partitions().pop().unwrap();
+        assert_eq!((part.name.as_str(), part.number.minor), ("sda1", 1));
+        assert!(part.is_partition() && part.whole() == disk && disk.whole() == disk);
+        let range = PartitionRange {
+            start: 1 << 20,
+            len: 2 << 20,
+        };
+        assert_eq!(part.range(), Some(range));
+        assert_eq!(part.queue("scheduler").as_deref(), Some("[none]"));
+        let map = part.holders().pop().unwrap();
+        assert_eq!(map.describe(), "dm-0 (CRYPT vault)");
+        assert_eq!(map.holders()[0].describe(), "md0 (RAID raid1)");
+        assert_eq!(map.holders()[0].members(), [map]);
+        assert!(disk.holders().is_empty());
+        assert_eq!(BlockDevice::find(&sys, DeviceNumber::from_kernel(7)), None);
+        let mut below = Vec::new();
+        follow(&sys, "9:0".parse().unwrap(), LEVELS, &mut below);
+        let names: Vec<&str> = below.iter().map(|d| d.name.as_str()).collect();
+        assert_eq!(names, ["md0", "dm-0", "sda"]);
+    }
+
+    #[test]
+    fn numbers_have_three_forms() {
+        let number: DeviceNumber = "259:3".parse().unwrap();
+        assert_eq!(number.to_string(), "259:3");
+        assert_eq!(DeviceNumber::from_kernel(number.in_kernel()), number);
+        for wrong in ["", "8", "8:", "x:1", "8:1:2"] {
+            assert!(wrong.parse::<DeviceNumber>().is_err(), "{wrong}");
+        }
+        assert_eq!(DeviceNumber::of_path(Path::new("/proc")), None);
+    }
+
+    #[test]
+    fn an_address_is_on_no_disk() {
+        for address in [
+            "http://127.0.0.1:9000/bucket/",
+            "redis://127.0.0.1:6379/0",
+            "unix:/run/redis.sock",
+        ] {
+            assert_eq!(local(address), None);
+            assert_eq!(DeviceNumber::below(Path::new(address)), None, "{address}");
+        }
+        assert_eq!(local("/a/x://b"), Some(Path::new("/a/x://b")));
+        assert_eq!(local("dir/file"), Some(Path::new("dir/file")));
+        // Not there yet: it will be made in the working directory.
+        assert_eq!(
+            DeviceNumber::below(Path::new("no-such-dir/x")),
+            DeviceNumber::below(Path::new("."))
+        );
+    }
+
+    #[test]
+    fn a_partition_is_its_disk() {
+        let tmp = tempfile::tempdir().unwrap();
+        let root = tmp.path();
+        let number = DeviceNumber::below(root).unwrap().to_string();
+        let of = "sys/devices/sda/sda1";
+        for (file, text) in [("../dev", "8:0\n"), ("dev", "8:1\n"), ("partition", "1\n")] {
+            std::fs::create_dir_all(root.join(of)).unwrap();
+            std::fs::write(root.join(of).join(file), text).unwrap();
+        }
+        let link = root.join(format!("sys/dev/block/{number}"));
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(root.join(of), link).unwrap();
+        let disks = disks_below(&Sys::at(root), &root.join("not/there"));
+        assert_eq!(disks[0].name, "sda");
+        assert_eq!(disks.len(), 1);
+        assert_eq!(disks[0].number.in_kernel(), 8 << 20);
+    }
+}

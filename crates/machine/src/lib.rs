@@ -1,0 +1,33 @@
+//! What the kernel says of this machine: mounts, memory, processors, pressure, control groups and
+//! block devices, read from `/proc` and `/sys` below a root that tests can move.
+//!
+//! What it is: the one owner of these formats; small parsers that keep every field an old kernel
+//! or a container still shows. What it is not: a judgement, a sampler or a name for JSON; `trace`,
+//! the drivers' guard, the injection lab and `taillight doctor` put these readings to use.
+//!
+//! The crate `procfs` was looked at and left out: its readers fail as a whole when one field is
+//! missing, lose the order of mount options, and do not undo the escapes in paths.
+
+pub mod block;
+pub mod cgroup;
+pub mod cpu;
+pub mod memory;
+pub mod mounts;
+pub mod pressure;
+mod root;
+
+pub use block::{BlockDevice, DeviceNumber};
+pub use root::{Sys, chosen, field, numbers, read};
+
+/// A synthetic tree.
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::path::Path;
+
+    /// Writes a file below `root`, with the directories it needs.
+    pub fn put(root: &Path, path: &str, text: &str) {
+        let file = root.join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+}

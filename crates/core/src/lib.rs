@@ -3,15 +3,16 @@
 //! What it is: plain types with their meaning and units. What it is not: threads, network,
 //! storage access, or policy. Every other crate depends on this one and on nothing sideways.
 
+pub mod block_size_file;
 pub mod capability;
 pub mod clock;
 pub mod error;
 pub mod exit;
-pub mod histogram;
 pub mod job;
 pub mod keys;
 pub mod latency;
 pub mod op;
+pub mod percentile;
 pub mod plan;
 pub mod probe;
 pub mod progress;
@@ -22,4 +23,5 @@ pub use clock::{Clock, MonoClock, Stamp};
 pub use error::{Error, ErrorKind, Result};
 pub use latency::{LatencyKind, LatencyMap};
 pub use op::{ALL_FIELDS, Op, OpKind, SyncKind};
+pub use percentile::Percentile;
 pub use record::{Record, Status};

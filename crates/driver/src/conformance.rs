@@ -123,7 +123,7 @@ pub fn plan(target: TargetPlan, ops: &[OpKind], block: u64, depth: u32) -> Plan 
             ..WorkloadPlan::simple("all", OpKind::Read, ByteSize(block))
         }],
         qos: QosPlan {
-            percentiles: vec!["99".to_owned()],
+            percentiles: vec![taillight_core::Percentile::hundredths(99_00)],
             nines: 3,
             ceilings: Vec::new(),
         },

@@ -1,8 +1,8 @@
 //! Plans for this crate's tests.
 
-use taillight_core::OpKind;
 use taillight_core::plan::*;
 use taillight_core::units::{ByteSize, Span};
+use taillight_core::{OpKind, Percentile};
 
 /// One worker reading 4 KiB at random from `null`, 1000 operations.
 pub fn plan() -> Plan {
@@ -30,7 +30,7 @@ pub fn plan() -> Plan {
         },
         workloads: vec![WorkloadPlan::simple("main", OpKind::Read, ByteSize(4096))],
         qos: QosPlan {
-            percentiles: vec!["50".into()],
+            percentiles: vec![Percentile::MEDIAN],
             nines: 9,
             ceilings: Vec::new(),
         },

@@ -5,13 +5,14 @@
 mod common;
 
 use common::{Done, plan, run};
+use taillight_core::Percentile;
 use taillight_core::plan::{
     AccessKind, Arrival, CaptureMode, MixPart, Plan, RateStep, Think, WorkerRamp, WorkloadPlan,
 };
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{OpKind, Record, Status};
 use taillight_engine::StopReason;
-use taillight_stats::{Dist, Pct};
+use taillight_stats::Dist;
 
 const FAST: &str = "service = { kind = \"constant\", time = \"10us\" }";
 const WIDE: &str = "channels = 64\nservice = { kind = \"constant\", time = \"10us\" }";
@@ -31,7 +32,7 @@ fn rate(text: &str) -> taillight_core::units::Rate {
 
 fn percentile(ios: &[Record], of: fn(&Record) -> u64, p: &str) -> u64 {
     let dist: Dist = ios.iter().filter(|r| r.status.is_ok()).map(of).collect();
-    dist.percentile(&p.parse::<Pct>().unwrap()).unwrap()
+    dist.percentile(&p.parse::<Percentile>().unwrap()).unwrap()
 }
 
 /// I/Os that were meant to start in each second.

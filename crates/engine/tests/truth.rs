@@ -5,15 +5,16 @@
 mod common;
 
 use common::{plan, run, run_until};
+use taillight_core::Percentile;
 use taillight_core::plan::{Arrival, CaptureMode, MixPart, Sync};
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{OpKind, Record, Status};
 use taillight_engine::StopReason;
-use taillight_stats::{Dist, Pct};
+use taillight_stats::Dist;
 
 fn percentile(ios: &[Record], of: fn(&Record) -> u64, p: &str) -> u64 {
     let dist: Dist = ios.iter().filter(|r| r.status.is_ok()).map(of).collect();
-    dist.percentile(&p.parse::<Pct>().unwrap()).unwrap()
+    dist.percentile(&p.parse::<Percentile>().unwrap()).unwrap()
 }
 
 const CONSTANT: &str = "service = { kind = \"constant\", time = \"100us\" }";

@@ -442,7 +442,7 @@ fn ceilings_are_answered_with_what_they_need() {
     edit(&path, |m| {
         let ceiling = |ceiling: &str, at: &str| taillight_core::plan::Ceiling {
             ceiling: ceiling.parse().unwrap(),
-            at: at.into(),
+            at: at.parse().unwrap(),
         };
         m.plan.qos.ceilings = vec![
             ceiling("1s", "99.9"),

@@ -4,7 +4,7 @@ use serde_json::json;
 use taillight_core::OpKind;
 use taillight_core::plan::{CaptureMode, Plan};
 
-use crate::latency::{Episodes, Latency, LatencySource, Nine, Percentile};
+use crate::latency::{Episodes, Latency, LatencySource, Nine, PercentileEntry};
 use crate::manifest::{
     CaptureInfo, ClockInfo, Losses, Manifest, Overhead, PhaseInfo, ProcessInfo, RunStatus,
 };
@@ -95,7 +95,7 @@ pub fn latency() -> Latency {
         kurtosis: None,
         source: LatencySource::Capture,
         error: 0.0,
-        percentiles: vec![Percentile {
+        percentiles: vec![PercentileEntry {
             p: "99".into(),
             ns: Some(110),
             lo_ns: Some(105),

@@ -27,7 +27,7 @@ pub struct Latency {
     /// histogram of three digits.
     pub error: f64,
     /// Asked percentiles, ascending.
-    pub percentiles: Vec<Percentile>,
+    pub percentiles: Vec<PercentileEntry>,
     /// Nines from 1 up, ascending.
     pub nines: Vec<Nine>,
     /// Values outside the histogram's range, counted apart and never clamped; only in
@@ -48,7 +48,7 @@ pub enum LatencySource {
 
 /// One percentile by nearest rank, with its 95 % confidence interval (independent I/Os).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Percentile {
+pub struct PercentileEntry {
     /// The percentile as a decimal string, as asked: `"99.9"`.
     pub p: String,
     /// Its value, ns; null when not resolved.

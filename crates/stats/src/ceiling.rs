@@ -12,7 +12,7 @@
 use crate::binomial::{Chance, upper_tail};
 use crate::confidence::chance_below;
 use crate::dist::Dist;
-use crate::pct::Pct;
+use taillight_core::Percentile;
 
 /// Probability left outside on each side of the 95 % interval.
 const ALPHA: f64 = 0.025;
@@ -34,7 +34,7 @@ pub struct CeilingCheck {
     /// The ceiling in nanoseconds; an I/O of exactly this time keeps under it.
     pub ceiling_ns: u64,
     /// The share of I/Os that must keep under it.
-    pub at: Pct,
+    pub at: Percentile,
     pub status: CeilingStatus,
     /// I/Os above the ceiling.
     pub above: u64,
@@ -49,7 +49,7 @@ pub struct CeilingCheck {
 
 /// Checks that at least `at` of all I/Os take no longer than `ceiling_ns`.
 #[must_use]
-pub fn check_ceiling(dist: &Dist, ceiling_ns: u64, at: &Pct) -> CeilingCheck {
+pub fn check_ceiling(dist: &Dist, ceiling_ns: u64, at: &Percentile) -> CeilingCheck {
     let (n, above) = (dist.count(), dist.count_above(ceiling_ns));
     let below = chance_below(at);
     let status = if passes(n, above, below) {
@@ -156,7 +156,7 @@ mod tests {
     use crate::confidence::quantile_ci;
     use proptest::prelude::*;
 
-    fn pct(text: &str) -> Pct {
+    fn pct(text: &str) -> Percentile {
         text.parse().expect("valid percentile")
     }
 
@@ -195,11 +195,11 @@ mod tests {
             (CeilingStatus::Undecided, Some(368))
         );
         assert_eq!((none.share_lo, none.share_hi), (0.0, 1.0));
-        let all = check_ceiling(&run(1_000, 0), 100, &Pct::MAX);
+        let all = check_ceiling(&run(1_000, 0), 100, &Percentile::MAX);
         assert_eq!((all.status, all.needs), (CeilingStatus::Undecided, None));
-        let one = check_ceiling(&run(1_000, 1), 100, &Pct::MAX);
+        let one = check_ceiling(&run(1_000, 1), 100, &Percentile::MAX);
         assert_eq!(one.status, CeilingStatus::Fail);
-        let only_slow = check_ceiling(&run(50, 50), 100, &Pct::MEDIAN);
+        let only_slow = check_ceiling(&run(50, 50), 100, &Percentile::MEDIAN);
         assert_eq!(only_slow.status, CeilingStatus::Fail);
     }
 
@@ -225,7 +225,7 @@ mod tests {
         fn verdict_agrees_with_both_intervals(
             n in 1u64..3_000_000, k in 1u8..6, tenth in 0u64..40,
         ) {
-            let p = Pct::nines(k).expect("valid");
+            let p = Percentile::nines(k).expect("valid");
             let above = ((n as f64 * p.tail_share() * tenth as f64 / 10.0) as u64).min(n);
             let check = check_ceiling(&run(n, above), 500, &p);
             let allowed = p.tail_share();

@@ -10,7 +10,7 @@
 
 use crate::binomial::{Chance, all_can_reach, critical_count};
 use crate::dist::Dist;
-use crate::pct::Pct;
+use taillight_core::Percentile;
 
 /// Probability left outside a 95 % bound on one side.
 const ONE_SIDED: f64 = 0.05;
@@ -42,7 +42,7 @@ impl Ci {
 }
 
 /// The percentile as the chance that one I/O is at or below it.
-pub(crate) fn chance_below(pct: &Pct) -> Chance {
+pub(crate) fn chance_below(pct: &Percentile) -> Chance {
     Chance {
         yes: pct.share(),
         no: pct.tail_share(),
@@ -51,7 +51,7 @@ pub(crate) fn chance_below(pct: &Pct) -> Chance {
 
 /// The two-sided 95 % interval of a percentile over `n` independent I/Os: 2.5 % on either side.
 #[must_use]
-pub fn quantile_ci(n: u64, pct: &Pct) -> Ci {
+pub fn quantile_ci(n: u64, pct: &Percentile) -> Ci {
     let below = chance_below(pct);
     Ci {
         lo_rank: critical_count(n, below.flipped(), TWO_SIDED).map(|from_top| n - from_top + 1),
@@ -61,13 +61,13 @@ pub fn quantile_ci(n: u64, pct: &Pct) -> Ci {
 
 /// Rank whose value is above the true percentile with 95 % confidence, if `n` suffices.
 #[must_use]
-pub fn upper_bound_rank(n: u64, pct: &Pct) -> Option<u64> {
+pub fn upper_bound_rank(n: u64, pct: &Percentile) -> Option<u64> {
     critical_count(n, chance_below(pct), ONE_SIDED)
 }
 
 /// Rank whose value is below the true percentile with 95 % confidence, if `n` suffices.
 #[must_use]
-pub fn lower_bound_rank(n: u64, pct: &Pct) -> Option<u64> {
+pub fn lower_bound_rank(n: u64, pct: &Percentile) -> Option<u64> {
     critical_count(n, chance_below(pct).flipped(), ONE_SIDED).map(|from_top| n - from_top + 1)
 }
 
@@ -77,7 +77,7 @@ pub fn lower_bound_rank(n: u64, pct: &Pct) -> Option<u64> {
 /// Above the median that is the upper bound, below it the lower one. None for 100, and where the
 /// count exceeds 64 bits.
 #[must_use]
-pub fn needed_one_sided(pct: &Pct) -> Option<u64> {
+pub fn needed_one_sided(pct: &Percentile) -> Option<u64> {
     needed(pct, ONE_SIDED)
 }
 
@@ -85,12 +85,12 @@ pub fn needed_one_sided(pct: &Pct) -> Option<u64> {
 ///
 /// None for 100, and where the count exceeds 64 bits.
 #[must_use]
-pub fn needed_two_sided(pct: &Pct) -> Option<u64> {
+pub fn needed_two_sided(pct: &Percentile) -> Option<u64> {
     needed(pct, TWO_SIDED)
 }
 
 /// The smallest `n` for which `max(p, 1 - p)^n <= alpha`.
-fn needed(pct: &Pct, alpha: f64) -> Option<u64> {
+fn needed(pct: &Percentile, alpha: f64) -> Option<u64> {
     let below = chance_below(pct);
     let likelier = if below.yes >= below.no {
         below
@@ -117,8 +117,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn nines(k: u8) -> Pct {
-        Pct::nines(k).expect("1..=18")
+    fn nines(k: u8) -> Percentile {
+        Percentile::nines(k).expect("1..=18")
     }
 
     #[test]
@@ -155,9 +155,9 @@ mod tests {
                 "two-sided, {k} nines"
             );
         }
-        assert_eq!(needed_two_sided(&Pct::MEDIAN), Some(6));
-        assert_eq!(needed_two_sided(&Pct::MAX), None);
-        let low: Pct = "1".parse().expect("valid");
+        assert_eq!(needed_two_sided(&Percentile::MEDIAN), Some(6));
+        assert_eq!(needed_two_sided(&Percentile::MAX), None);
+        let low: Percentile = "1".parse().expect("valid");
         assert_eq!(needed_one_sided(&low), Some(299));
     }
 
@@ -218,8 +218,8 @@ mod tests {
     #[test]
     fn known_small_intervals() {
         // Medians: the classical table of order-statistic ranks.
-        assert_eq!(quantile_ci(5, &Pct::MEDIAN), Ci::default());
-        let ranks = |n| quantile_ci(n, &Pct::MEDIAN);
+        assert_eq!(quantile_ci(5, &Percentile::MEDIAN), Ci::default());
+        let ranks = |n| quantile_ci(n, &Percentile::MEDIAN);
         assert_eq!(
             ranks(6),
             Ci {
@@ -241,16 +241,16 @@ mod tests {
                 hi_rank: Some(61)
             }
         );
-        assert_eq!(quantile_ci(0, &Pct::MEDIAN), Ci::default());
+        assert_eq!(quantile_ci(0, &Percentile::MEDIAN), Ci::default());
         assert!(!quantile_ci(367, &nines(2)).is_complete());
         assert!(quantile_ci(368, &nines(2)).is_complete());
-        assert_eq!(quantile_ci(1_000_000, &Pct::MAX).hi_rank, None);
+        assert_eq!(quantile_ci(1_000_000, &Percentile::MAX).hi_rank, None);
     }
 
     #[test]
     fn huge_counts_are_symmetric_about_the_median() {
         let n = 100_000_000_000;
-        let ci = quantile_ci(n, &Pct::MEDIAN);
+        let ci = quantile_ci(n, &Percentile::MEDIAN);
         let (lo, hi) = (ci.lo_rank.expect("exists"), ci.hi_rank.expect("exists"));
         assert_eq!(lo + hi, n + 1);
         // 1.959964 standard deviations of sqrt(n)/2, give or take a rank.
@@ -260,9 +260,12 @@ mod tests {
 
     #[test]
     fn the_largest_counts_do_not_overflow() {
-        let ci = quantile_ci(u64::MAX, &Pct::MEDIAN);
+        let ci = quantile_ci(u64::MAX, &Percentile::MEDIAN);
         assert!(ci.lo_rank < Some(1 << 63) && ci.hi_rank > Some(1 << 63));
-        assert_eq!(quantile_ci(u64::MAX, &Pct::MAX).lo_rank, Some(u64::MAX));
+        assert_eq!(
+            quantile_ci(u64::MAX, &Percentile::MAX).lo_rank,
+            Some(u64::MAX)
+        );
         assert!(quantile_ci(u64::MAX, &nines(9)).is_complete());
     }
 
@@ -270,7 +273,7 @@ mod tests {
     fn values_are_looked_up() {
         let dist: Dist = (1..=100).map(|v| v * 10).collect();
         assert_eq!(
-            quantile_ci(100, &Pct::MEDIAN).values(&dist),
+            quantile_ci(100, &Percentile::MEDIAN).values(&dist),
             (Some(400), Some(610))
         );
     }
@@ -292,7 +295,7 @@ mod tests {
         fn the_interval_encloses_the_percentile(
             n in 1u64..100_000_000_000, units in 1u64..100_000,
         ) {
-            let p: Pct = format!("{}.{:03}", units / 1000, units % 1000).parse().expect("valid");
+            let p: Percentile = format!("{}.{:03}", units / 1000, units % 1000).parse().expect("valid");
             let (ci, rank) = (quantile_ci(n, &p), p.rank(n));
             if let Some(lo) = ci.lo_rank {
                 prop_assert!(lo >= 1 && lo <= rank);

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use crate::pct::Pct;
+use taillight_core::Percentile;
 
 /// One distinct value and how many values are at or below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,34 +158,8 @@ impl Dist {
     ///
     /// This is the bare sample value; [`estimate`](crate::estimate()) says whether it may be shown.
     #[must_use]
-    pub fn percentile(&self, pct: &Pct) -> Option<u64> {
+    pub fn percentile(&self, pct: &Percentile) -> Option<u64> {
         self.value_at_rank(pct.rank(self.count()))
-    }
-
-    /// The percentile of *waiting time* in nanoseconds: the smallest value such that the I/Os at or
-    /// below it hold at least this share of the sum of all values.
-    ///
-    /// Each I/O weighs its own duration here (PCPer's "latency percentile"), while
-    /// [`percentile`](Self::percentile) counts each I/O once; name the two apart when showing both.
-    /// None when the sum is zero.
-    #[must_use]
-    pub fn waiting_percentile(&self, pct: &Pct) -> Option<u64> {
-        let total = self.sum();
-        if total == 0 {
-            return None;
-        }
-        let (num, den) = pct.fraction();
-        let (num, den) = (u128::from(num), u128::from(den));
-        // total * num / den, rounded up, in two parts so that nothing overflows.
-        let target = (total / den) * num + (total % den * num).div_ceil(den);
-        let mut waited = 0;
-        for (value, count) in self.iter() {
-            waited += u128::from(value) * u128::from(count);
-            if waited >= target {
-                return Some(value);
-            }
-        }
-        self.max()
     }
 
     /// How many values are at or below `value`.
@@ -259,7 +233,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn pct(text: &str) -> Pct {
+    fn pct(text: &str) -> Percentile {
         text.parse().expect("valid percentile")
     }
 
@@ -271,7 +245,7 @@ mod tests {
             (d.mean(), d.stddev(), d.skewness(), d.kurtosis()),
             (None, None, None, None)
         );
-        assert_eq!(d.percentile(&Pct::MEDIAN), None);
+        assert_eq!(d.percentile(&Percentile::MEDIAN), None);
         assert_eq!(d.count_above(0), 0);
         assert_eq!(d, Dist::from_values(vec![]));
     }
@@ -288,25 +262,6 @@ mod tests {
         assert_eq!(
             (d.count_above(0), d.count_above(40), d.count_above(100)),
             (100, 60, 0)
-        );
-    }
-
-    #[test]
-    fn waiting_percentiles_weigh_by_duration() {
-        // 90 I/Os of 1 and 10 of 91: the ten hold 910 of 1000 waited.
-        let d = Dist::from_sorted_pairs([(1, 90), (91, 10)]).expect("sorted");
-        assert_eq!(d.percentile(&pct("50")), Some(1));
-        assert_eq!(d.waiting_percentile(&pct("9")), Some(1));
-        assert_eq!(d.waiting_percentile(&pct("9.001")), Some(91));
-        assert_eq!(d.waiting_percentile(&Pct::MAX), Some(91));
-        assert_eq!(
-            Dist::from_values(vec![0, 0]).waiting_percentile(&Pct::MEDIAN),
-            None
-        );
-        let full = Dist::from_sorted_pairs([(u64::MAX, u64::MAX)]).expect("sorted");
-        assert_eq!(
-            full.waiting_percentile(&pct("99.99999999999999999")),
-            Some(u64::MAX)
         );
     }
 

@@ -7,7 +7,7 @@
 //! mostly one episode.
 
 use crate::confidence::{Ci, quantile_ci};
-use crate::pct::Pct;
+use taillight_core::Percentile;
 
 /// Exceedances no further apart than this belong to one episode: 10 ms.
 pub const DEFAULT_GAP_NS: u64 = 10_000_000;
@@ -69,13 +69,6 @@ impl Episodes {
     #[must_use]
     pub fn largest(&self) -> Option<&Episode> {
         self.list.iter().rev().max_by_key(|e| e.count)
-    }
-
-    /// Share of the exceedances that the largest episode holds, 0 to 1; none without exceedances.
-    #[must_use]
-    pub fn largest_share(&self) -> Option<f64> {
-        self.largest()
-            .map(|e| e.count as f64 / self.exceedances as f64)
     }
 
     /// Whether one episode holds more than half of the exceedances, so that the percentile hangs
@@ -153,7 +146,7 @@ pub struct EpisodeCi {
 /// two events, where resampling what was seen cannot show what was not. The sizes are those of the
 /// sample, so with few episodes the interval is itself uncertain.
 #[must_use]
-pub fn episode_ci(n: u64, pct: &Pct, episodes: &Episodes) -> EpisodeCi {
+pub fn episode_ci(n: u64, pct: &Percentile, episodes: &Episodes) -> EpisodeCi {
     let total = u128::from(episodes.exceedances).max(1);
     let squares = episodes.squares.max(1);
     let effective = u128::from(n) * total / squares;
@@ -208,7 +201,7 @@ mod tests {
             (first.start_ns, first.end_ns, first.span_ns()),
             (0, 210, 210)
         );
-        assert_eq!(episodes.largest_share(), Some(0.8));
+        assert_eq!(episodes.largest().map(|e| e.count), Some(4));
         assert!(episodes.is_dominated());
         assert_eq!(counts(&group_episodes(&ios, 4)), [3, 1, 1]);
         assert_eq!(counts(&group_episodes(&ios, 290)), [5]);
@@ -223,10 +216,7 @@ mod tests {
     #[test]
     fn empty_and_extreme_inputs() {
         let none = group_episodes(&[], DEFAULT_GAP_NS);
-        assert_eq!(
-            (none.exceedances(), none.largest(), none.largest_share()),
-            (0, None, None)
-        );
+        assert_eq!((none.exceedances(), none.largest()), (0, None));
         assert!(!none.is_dominated());
         let far = group_episodes(&[(i64::MIN, i64::MIN), (i64::MAX, i64::MAX), (9, 3)], 1);
         assert_eq!(counts(&far), [1, 1, 1]);
@@ -245,7 +235,7 @@ mod tests {
 
     #[test]
     fn single_io_episodes_change_nothing() {
-        let pct: Pct = "99".parse().expect("valid");
+        let pct: Percentile = "99".parse().expect("valid");
         let ios: Vec<(i64, i64)> = (0..100).map(|i| (i * 1_000, i * 1_000 + 1)).collect();
         let episodes = group_episodes(&ios, 10);
         let got = episode_ci(10_000, &pct, &episodes);
@@ -260,7 +250,7 @@ mod tests {
     #[test]
     fn one_event_is_one_observation() {
         // 300 exceedances of five nines, all in one stall: no upper end, a far lower one.
-        let pct = Pct::nines(5).expect("valid");
+        let pct = Percentile::nines(5).expect("valid");
         let stall: Vec<(i64, i64)> = (0..300).map(|i| (i, 1_000)).collect();
         let got = episode_ci(30_000_000, &pct, &group_episodes(&stall, 10));
         assert_eq!((got.design_effect, got.effective_n), (300.0, 100_000));
@@ -299,7 +289,7 @@ mod tests {
     #[test]
     fn covers_the_truth_where_independent_ranks_do_not() {
         const RUNS: u32 = 200;
-        let pct: Pct = "99".parse().expect("valid");
+        let pct: Percentile = "99".parse().expect("valid");
         let mut state = 7;
         let (mut by_episode, mut by_io) = (0, 0);
         for _ in 0..RUNS {
@@ -354,7 +344,7 @@ mod tests {
                 let at = i64::try_from(i).unwrap() * 100;
                 Episode { start_ns: at, end_ns: at, count }
             });
-            let pct = Pct::nines(k).expect("valid");
+            let pct = Percentile::nines(k).expect("valid");
             let wide = episode_ci(n, &pct, &Episodes::new(list.collect()));
             let narrow = quantile_ci(n, &pct);
             let rank = pct.rank(n);

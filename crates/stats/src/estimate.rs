@@ -7,14 +7,14 @@
 
 use crate::confidence::{needed_one_sided, needed_two_sided, quantile_ci};
 use crate::dist::Dist;
-use crate::pct::Pct;
+use taillight_core::Percentile;
 
 /// One percentile as it may be shown. All values in nanoseconds, intervals at 95 % confidence for
 /// independent I/Os.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
     /// Which percentile.
-    pub pct: Pct,
+    pub pct: Percentile,
     /// The nearest-rank value; none when unresolved.
     pub value: Option<u64>,
     /// Lower end of the two-sided interval; none until both ends exist.
@@ -38,7 +38,7 @@ pub struct Nine {
 
 /// A percentile with its interval, or with the count it needs.
 #[must_use]
-pub fn estimate(dist: &Dist, pct: &Pct) -> Estimate {
+pub fn estimate(dist: &Dist, pct: &Percentile) -> Estimate {
     let n = dist.count();
     let needed = needed_one_sided(pct);
     if needed.is_none_or(|needed| n < needed) {
@@ -74,7 +74,7 @@ pub fn nines(dist: &Dist) -> Vec<Nine> {
         .filter_map(|k| {
             Some(Nine {
                 k,
-                estimate: estimate(dist, &Pct::nines(k)?),
+                estimate: estimate(dist, &Percentile::nines(k)?),
             })
         })
         .collect()
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_threshold_itself_resolves() {
-        let p: Pct = "99".parse().expect("valid");
+        let p: Percentile = "99".parse().expect("valid");
         let at = |n: u64| estimate(&(1..=n).collect(), &p);
         assert!(!at(298).resolved);
         assert_eq!(at(298).needs, Some(299));
@@ -122,12 +122,12 @@ mod tests {
 
     #[test]
     fn nothing_is_invented() {
-        let none = estimate(&Dist::default(), &Pct::MEDIAN);
+        let none = estimate(&Dist::default(), &Percentile::MEDIAN);
         assert_eq!(
             (none.value, none.resolved, none.needs),
             (None, false, Some(5))
         );
-        let max = estimate(&(1..=1_000).collect(), &Pct::MAX);
+        let max = estimate(&(1..=1_000).collect(), &Percentile::MAX);
         assert_eq!((max.value, max.resolved, max.needs), (None, false, None));
     }
 }

@@ -89,13 +89,6 @@ impl ExactCounter {
         }
     }
 
-    /// Counts all values of a slice, in nanoseconds.
-    pub fn push_all(&mut self, values: &[u64]) {
-        for &value in values {
-            self.push(value);
-        }
-    }
-
     /// Takes over everything another counter has counted.
     pub fn merge(&mut self, other: Self) {
         for (index, page) in other.pages.into_iter().enumerate() {
@@ -275,7 +268,7 @@ mod tests {
             4096,
         ];
         let mut counter = ExactCounter::default();
-        counter.push_all(&values);
+        values.iter().for_each(|v| counter.push(*v));
         assert_eq!(counter.finish(), Dist::from_values(values.to_vec()));
     }
 
@@ -321,7 +314,7 @@ mod tests {
 
     fn counted(values: &[u64], pending_limit: usize) -> ExactCounter {
         let mut c = ExactCounter::with_pending_limit(pending_limit);
-        c.push_all(values);
+        values.iter().for_each(|v| c.push(*v));
         c
     }
 

@@ -7,7 +7,30 @@
 //! SLC2 and still be the faster one. Called by the report, per interval and for the whole run.
 
 use crate::dist::Dist;
-use crate::pct::{Pct, SBK_21_LIST, SBK_28_LIST};
+use taillight_core::Percentile;
+
+/// The 21 percentiles of the SLC paper and of SBK 0.97.
+pub const SBK_21_LIST: [Percentile; 21] = from_hundredths([
+    1000, 2000, 2500, 3000, 4000, 5000, 6000, 7000, 7500, 8000, 9000, 9250, 9500, 9750, 9900, 9925,
+    9950, 9975, 9990, 9995, 9999,
+]);
+
+/// The 28 percentiles SBK prints by default since 10.x.
+pub const SBK_28_LIST: [Percentile; 28] = from_hundredths([
+    500, 1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000, 5500, 6000, 6500, 7000, 7500, 8000,
+    8500, 9000, 9250, 9500, 9750, 9900, 9925, 9950, 9975, 9990, 9995, 9999,
+]);
+
+/// A list of percentiles from hundredths of a per cent.
+const fn from_hundredths<const N: usize>(hundredths: [u64; N]) -> [Percentile; N] {
+    let mut list = [Percentile::MAX; N];
+    let mut i = 0;
+    while i < N {
+        list[i] = Percentile::hundredths(hundredths[i]);
+        i += 1;
+    }
+    list
+}
 
 /// Where the 50th percentile stands in the list of 21.
 const MEDIAN_OF_21: usize = 5;
@@ -87,7 +110,7 @@ impl SbkSlc {
 
     /// Over any rising list of percentiles.
     #[must_use]
-    pub fn from_dist(dist: &Dist, list: &[Pct]) -> Self {
+    pub fn from_dist(dist: &Dist, list: &[Percentile]) -> Self {
         Self::from_values(&sbk_percentiles(dist, list), sbk_median(dist))
     }
 
@@ -149,7 +172,7 @@ impl Terms {
 /// Sample number `trunc(count * (p / 100))`, counted from 0 and computed in binary floating point,
 /// rounding errors included. At 100 % that sample does not exist and SBK prints 0.
 #[must_use]
-pub fn sbk_percentiles(dist: &Dist, list: &[Pct]) -> Vec<i64> {
+pub fn sbk_percentiles(dist: &Dist, list: &[Percentile]) -> Vec<i64> {
     let count = dist.count();
     list.iter()
         .map(|pct| {
@@ -195,11 +218,11 @@ mod tests {
         2000, 4000, 8000, 15000,
     ];
 
-    fn list(text: &str) -> Vec<Pct> {
+    fn list(text: &str) -> Vec<Percentile> {
         text.split(' ').map(|p| p.parse().expect("valid")).collect()
     }
 
-    fn list_8() -> Vec<Pct> {
+    fn list_8() -> Vec<Percentile> {
         list("10 25 50 75 95 99 99.9 99.99")
     }
 
@@ -214,7 +237,7 @@ mod tests {
         (slc.slc1, slc.slc2)
     }
 
-    fn sbk_of(dist: &Dist, list: &[Pct]) -> (i64, i64) {
+    fn sbk_of(dist: &Dist, list: &[Percentile]) -> (i64, i64) {
         let slc = SbkSlc::from_dist(dist, list);
         (slc.slc1, slc.slc2)
     }

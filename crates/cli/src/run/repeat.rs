@@ -4,7 +4,7 @@
 //! Every repetition has the plan's seed: the same operations in the same order.
 
 use taillight_core::exit::Exit;
-use taillight_core::{Error, Result};
+use taillight_core::{Error, Percentile, Result};
 use taillight_report::ReportContext;
 use taillight_report::format::{self, Script, count, duration};
 use taillight_report::table::{Cell, Table};
@@ -70,7 +70,10 @@ pub fn run(order: &Order<'_>) -> Result<Done> {
     let plan = order.plan;
     let mut series = Series::new(plan)?;
     let mut each = plan.clone();
-    series::ask_for(&mut each, &["50", "99", "99.9"]);
+    series::ask_for(
+        &mut each,
+        &[50_00, 99_00, 99_90].map(Percentile::hundredths),
+    );
     let mut all = RepeatReport {
         schema: SCHEMA_VERSION,
         taillight: env!("CARGO_PKG_VERSION").to_owned(),

@@ -109,7 +109,7 @@ fn empty(plan: &Plan, search: &SearchPlan, workload: usize, range: Range) -> Sea
         from: range.from,
         to: range.to,
         precision: range.precision,
-        at: search.at.clone(),
+        at: search.at.to_string(),
         ceiling_ns: search.ceiling.0,
         probes: Vec::new(),
     }
@@ -214,13 +214,13 @@ impl Run<'_> {
         let before = self.all.probes.iter().filter(|p| p.value == ask.value);
         let seed = plan.run.seed.wrapping_add(before.count() as u64);
         plan.run.seed = seed & i64::MAX as u64;
-        series::ask_for(&mut plan, &[&self.search.at]);
+        series::ask_for(&mut plan, &[self.search.at]);
         // With one workload the report's own check is the search's; with several it would take
         // them together.
         if plan.workloads.len() == 1 {
             plan.qos.ceilings.push(Ceiling {
                 ceiling: self.search.ceiling,
-                at: self.search.at.clone(),
+                at: self.search.at,
             });
         }
         Ok((plan, demand))

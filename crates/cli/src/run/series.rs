@@ -5,12 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
+use taillight_core::Percentile;
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_core::{Result, clock};
 use taillight_report::ReportContext;
-use taillight_rundir::{Percentile, atomic, names};
-use taillight_stats::Pct;
+use taillight_rundir::{PercentileEntry, atomic, names};
 
 use super::{Done, Order, directory, one};
 use crate::{output, report};
@@ -115,20 +115,19 @@ pub fn ends(exit: Exit) -> bool {
 }
 
 /// Lets the summary of a plan answer these percentiles as well.
-pub fn ask_for(plan: &mut Plan, percentiles: &[&str]) {
+pub fn ask_for(plan: &mut Plan, percentiles: &[Percentile]) {
     for wanted in percentiles {
-        let known = plan.qos.percentiles.iter().any(|p| same(p, wanted));
-        if !known {
-            plan.qos.percentiles.push((*wanted).to_owned());
+        if !plan.qos.percentiles.contains(wanted) {
+            plan.qos.percentiles.push(*wanted);
         }
     }
 }
 
 /// The entry of a percentile.
-pub fn percentile<'a>(list: &'a [Percentile], wanted: &str) -> Option<&'a Percentile> {
+pub fn percentile<'a>(list: &'a [PercentileEntry], wanted: &str) -> Option<&'a PercentileEntry> {
     list.iter().find(|p| same(&p.p, wanted))
 }
 
 fn same(a: &str, b: &str) -> bool {
-    a == b || a.parse::<Pct>().is_ok_and(|a| b.parse() == Ok(a))
+    a == b || a.parse::<Percentile>().is_ok_and(|a| b.parse() == Ok(a))
 }

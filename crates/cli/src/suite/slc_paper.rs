@@ -16,7 +16,7 @@ use taillight_report::{ReportContext, ReportSummary, RunGroup, format};
 use taillight_rundir::slc_paper::{SlcPaperReport, SlcPaperRun};
 use taillight_rundir::summary::{SlcPair, Summary};
 use taillight_rundir::{RunDir, SCHEMA_VERSION, names};
-use taillight_stats::pct::SBK_21_LIST;
+use taillight_stats::slc::SBK_21_LIST;
 use taillight_suite::slc_paper::{Scale, Side, SlcPaper, System};
 use taillight_suite::stay::Stay;
 
@@ -264,9 +264,7 @@ impl<'a> Asked<'a> {
             text,
         };
         let mut plan = run::plan(&args, Some(&given))?;
-        let listed: Vec<String> = SBK_21_LIST.iter().map(ToString::to_string).collect();
-        let listed: Vec<&str> = listed.iter().map(String::as_str).collect();
-        run::ask_for(&mut plan, &listed);
+        run::ask_for(&mut plan, &SBK_21_LIST);
         Ok(Step {
             about: format!(
                 "{} of {} on {}",

@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
+use crate::percentile::Percentile;
 use crate::units::{ByteSize, Span};
 
 /// Measured time when the job names no end.
@@ -14,25 +15,13 @@ pub(super) const DRAIN_TIMEOUT: Span = Span(30_000_000_000);
 pub(super) const BLOCK_SIZE: ByteSize = ByteSize(4096);
 /// Deepest nine.
 pub(super) const NINES: u32 = 9;
-/// Percentiles of the report.
-pub(super) const PERCENTILES: [&str; 16] = [
-    "1",
-    "5",
-    "10",
-    "25",
-    "50",
-    "75",
-    "90",
-    "95",
-    "99",
-    "99.9",
-    "99.99",
-    "99.999",
-    "99.9999",
-    "99.99999",
-    "99.999999",
-    "99.9999999",
-];
+/// Percentiles of the report: the body, then two to nine nines.
+pub(super) fn percentiles() -> Vec<Percentile> {
+    let body = [100, 500, 1_000, 2_500, 5_000, 7_500, 9_000, 9_500].map(Percentile::hundredths);
+    body.into_iter()
+        .chain((2..=9).filter_map(Percentile::nines))
+        .collect()
+}
 
 /// A seed nobody chose: 48 bits, so that every reader of JSON keeps it exactly.
 pub(super) fn seed() -> u64 {

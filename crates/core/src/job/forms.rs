@@ -149,10 +149,6 @@ pub struct ArrivalTable {
 #[derive(Debug, Clone)]
 pub struct ArrivalForm(pub ArrivalTable);
 
-/// A percentile as text, so that `99.9` stays exactly that.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Percentile(pub String);
-
 /// A one-word form: reads the word as `T`.
 fn word<'a, T: Deserialize<'a>, E: de::Error>(s: &'a str) -> Result<T, E> {
     T::deserialize(StrDeserializer::<E>::new(s))
@@ -254,83 +250,5 @@ impl JsonSchema for ArrivalForm {
             SchemaGenerator::subschema_for::<ArrivalKind>,
             SchemaGenerator::subschema_for::<ArrivalTable>,
         )
-    }
-}
-
-impl<'de> Deserialize<'de> for Percentile {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        struct Text;
-        impl de::Visitor<'_> for Text {
-            type Value = Percentile;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a percentile as text, like \"99.9\"")
-            }
-            fn visit_str<E: de::Error>(self, s: &str) -> Result<Percentile, E> {
-                percentile(s).map(Percentile).map_err(E::custom)
-            }
-        }
-        d.deserialize_any(Text)
-    }
-}
-
-impl JsonSchema for Percentile {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Percentile".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "pattern": r"^[0-9]{1,2}(\.[0-9]{1,9})?$",
-            "description": "a percentile as text, like \"99.9\""
-        })
-    }
-}
-
-/// The shortest decimal text of a percentile between 0 and 100, both excluded.
-///
-/// # Errors
-/// Says what a percentile looks like.
-pub fn percentile(text: &str) -> Result<String, String> {
-    let fail =
-        || format!("`{text}` is not a percentile; write a number between 0 and 100, like \"99.9\"");
-    let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
-    let (whole, part) = match text.split_once('.') {
-        Some((whole, part)) if digits(part) => (whole, part.trim_end_matches('0')),
-        Some(_) => return Err(fail()),
-        None => (text, ""),
-    };
-    let value: u32 = Some(whole)
-        .filter(|w| digits(w) && w.len() <= 2)
-        .and_then(|w| w.parse().ok())
-        .ok_or_else(fail)?;
-    if part.len() > 9 {
-        return Err(format!("`{text}` has more than 9 decimals"));
-    }
-    match (value, part) {
-        (0, "") => Err(fail()),
-        (_, "") => Ok(value.to_string()),
-        _ => Ok(format!("{value}.{part}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::percentile;
-
-    #[test]
-    fn percentiles_are_canonical_text() {
-        for (given, kept) in [
-            ("99.90", "99.9"),
-            ("50", "50"),
-            ("05.0", "5"),
-            ("0.1", "0.1"),
-        ] {
-            assert_eq!(percentile(given).as_deref(), Ok(kept));
-        }
-        for bad in [
-            "0", "100", "100.0", "-1", "99.", ".9", "p99", "", "1e1", "0.0",
-        ] {
-            assert!(percentile(bad).is_err(), "{bad}");
-        }
     }
 }

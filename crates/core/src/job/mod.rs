@@ -21,7 +21,6 @@ mod written;
 pub use extent::{check_extents, check_ledger};
 pub use forms::{
     AccessForm, AccessTable, ArrivalForm, ArrivalKind, ArrivalTable, BlockSizeForm, MixForm,
-    Percentile, percentile,
 };
 pub use message::suggest;
 pub use written::{

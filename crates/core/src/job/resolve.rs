@@ -192,7 +192,7 @@ fn size_file(file: &str, path: &str) -> Result<BlockSize, Complaint> {
         let hint = "give a file that can be read; paths are relative to the directory the command is run in";
         Complaint::new(path, format!("{file}: {e}"), hint)
     })?;
-    let mut parts = crate::histogram::parse(&text).map_err(|e| bad(e.to_string()))?;
+    let mut parts = crate::block_size_file::parse(&text).map_err(|e| bad(e.to_string()))?;
     parts.retain(|(_, count)| *count > 0);
     let total: u128 = parts.iter().map(|(_, count)| u128::from(*count)).sum();
     if total == 0 {
@@ -279,10 +279,10 @@ fn gcd(a: u64, b: u64) -> u64 {
 
 fn qos(table: QosTable) -> QosPlan {
     let mut percentiles = match table.percentiles {
-        Some(list) => list.into_iter().map(|p| p.0).collect(),
-        None => defaults::PERCENTILES.map(str::to_owned).to_vec(),
+        Some(list) => list,
+        None => defaults::percentiles(),
     };
-    percentiles.sort_by_key(|p| check::billionths(p));
+    percentiles.sort_unstable();
     percentiles.dedup();
     QosPlan {
         percentiles,

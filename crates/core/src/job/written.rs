@@ -6,7 +6,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::forms::{AccessForm, ArrivalForm, BlockSizeForm, MixForm, Percentile};
+use super::forms::{AccessForm, ArrivalForm, BlockSizeForm, MixForm};
+use crate::percentile::Percentile;
 use crate::plan::{
     Before, CaptureMode, Ceiling, Keys, Payload, Scan, SearchPlan, Sync, Think, TraceMode,
     TraceRung, Values, VerifyPlan, WorkerRamp,

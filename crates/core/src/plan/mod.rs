@@ -25,6 +25,7 @@ pub use search::{Demand, DepthBetween, RateBetween, SearchPlan};
 pub use verified::LEDGER_ENTRY;
 pub use workload::{BlockSize, BlockSizePart, MixPart, SizeRange, Spread, Sync, WorkloadPlan};
 
+use crate::percentile::Percentile;
 use crate::units::{ByteSize, Span};
 
 /// Bytes a worker's I/Os are kept in at a time: half a million usual records. Each worker has two.
@@ -141,8 +142,7 @@ pub struct TargetPlan {
 /// `[qos]`: what the report answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QosPlan {
-    /// Percentiles as decimal strings.
-    pub percentiles: Vec<String>,
+    pub percentiles: Vec<Percentile>,
     /// Deepest nine reported, 1 to 9.
     pub nines: u32,
     /// Response-time ceilings to check.
@@ -156,8 +156,8 @@ pub struct QosPlan {
 pub struct Ceiling {
     /// The ceiling.
     pub ceiling: Span,
-    /// The percentile (decimal string) that must stay under it.
-    pub at: String,
+    /// The percentile that must stay under it.
+    pub at: Percentile,
 }
 
 /// `[trace]`: layer tracing.

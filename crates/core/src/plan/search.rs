@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Arrival, Plan};
+use crate::percentile::Percentile;
 use crate::units::{Rate, Span};
 
 /// The highest rate or depth at which a percentile of the response time stays under a ceiling.
@@ -21,7 +22,7 @@ pub struct SearchPlan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
     /// The percentile (decimal text) that must stay under the ceiling.
-    pub at: String,
+    pub at: Percentile,
     /// The ceiling.
     pub ceiling: Span,
     /// Measured time of each probe. Default: 10s.

@@ -161,7 +161,7 @@ fn fill_latency(row: &mut IntervalRow, p: &OpPart) {
     (row.p75_ns, row.p90_ns, row.p95_ns) = (at(0.75), at(0.9), at(0.95));
     (row.p99_ns, row.p999_ns, row.p9999_ns) = (at(0.99), at(0.999), at(0.9999));
     row.response_p99_ns = p.response.as_ref().map(|r| r.value_at_quantile(0.99));
-    let listed = taillight_stats::pct::SBK_21_LIST.map(|pct| {
+    let listed = taillight_stats::slc::SBK_21_LIST.map(|pct| {
         p.service
             .value_at_quantile(pct.as_f64() / 100.0)
             .min(p.max_ns)

@@ -108,7 +108,7 @@ impl Sizes {
         })
     }
 
-    /// Sizes with counts, as from [`taillight_core::histogram::parse`].
+    /// Sizes with counts, as from [`taillight_core::block_size_file::parse`].
     ///
     /// # Errors
     /// `Usage` when a size is 0 or comes twice, or no count is above 0.

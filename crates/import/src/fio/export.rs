@@ -153,7 +153,8 @@ fn rest(plan: &Plan, out: &mut Out) {
     }
     let kept = &list[list.len().saturating_sub(MOST_PERCENTILES)..];
     if !kept.is_empty() {
-        out.set("percentile_list", kept.join(":"));
+        let list: Vec<String> = kept.iter().map(ToString::to_string).collect();
+        out.set("percentile_list", list.join(":"));
     }
     if !plan.qos.ceilings.is_empty() {
         out.lacks("qos.ceilings", "fio checks no ceiling of a percentile");

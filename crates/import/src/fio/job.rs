@@ -327,7 +327,7 @@ fn tail(file: &str, group: &[Load], text: &mut String) -> Result<()> {
         return Err(layout::differ(file, first, other, "percentile_list"));
     }
     if let Some(list) = &first.percentiles {
-        let list: Vec<String> = list.iter().map(|p| quoted(p)).collect();
+        let list: Vec<String> = list.iter().map(|p| quoted(&p.to_string())).collect();
         let mut table = Table::default();
         table.raw("percentiles", format!("[{}]", list.join(", ")));
         table.write("[qos]", text);

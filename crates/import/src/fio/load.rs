@@ -1,7 +1,7 @@
 //! One section understood: what its options mean together, in the words of a workload. The parts
 //! are read in `place` (target), `pattern` (what) and `demand` (how much, when).
 
-use taillight_core::Result;
+use taillight_core::{Percentile, Result};
 
 use super::demand::{self, Demand};
 use super::lex::Section;
@@ -36,7 +36,7 @@ pub struct Load {
     /// Seed, when every run is to be the same.
     pub seed: Option<u64>,
     /// Percentiles of the report.
-    pub percentiles: Option<Vec<String>>,
+    pub percentiles: Option<Vec<Percentile>>,
     /// What a reader should know.
     pub notes: Vec<String>,
 }
@@ -251,7 +251,7 @@ fn seed(r: &Reader<'_>) -> Result<Option<u64>> {
     Ok(r.integer("randseed")?.or(repeat.then_some(1)))
 }
 
-fn percentiles(r: &Reader<'_>, notes: &mut Vec<String>) -> Result<Option<Vec<String>>> {
+fn percentiles(r: &Reader<'_>, notes: &mut Vec<String>) -> Result<Option<Vec<Percentile>>> {
     let Some(line) = r.line("percentile_list") else {
         return Ok(None);
     };
@@ -261,8 +261,7 @@ fn percentiles(r: &Reader<'_>, notes: &mut Vec<String>) -> Result<Option<Vec<Str
             notes.push(r.note(line, "the maximum is always reported, so 100 is left out"));
             continue;
         }
-        let p = taillight_core::job::percentile(text.trim())
-            .map_err(|what| r.error("percentile_list", &what))?;
+        let p = Percentile::asked(text.trim()).map_err(|what| r.error("percentile_list", &what))?;
         list.push(p);
     }
     Ok(Some(list).filter(|l| !l.is_empty()))

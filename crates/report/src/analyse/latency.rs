@@ -3,12 +3,13 @@
 //! What it is: the one place where a distribution becomes something that may be shown. Nothing
 //! unresolved leaves here with a value. What it is not: the verdict (see `verdict`).
 
-use taillight_rundir::latency::{Episodes, Latency, LatencySource, Nine, Percentile};
+use taillight_core::Percentile;
+use taillight_rundir::latency::{Episodes, Latency, LatencySource, Nine, PercentileEntry};
 use taillight_rundir::summary::{Bin, Distribution, Slc, SlcPair};
 use taillight_stats::bins::{BINS_PER_DECADE, whole_ns};
 use taillight_stats::episodes::DEFAULT_GAP_NS;
 use taillight_stats::{
-    Dist, LogBins, Pct, SbkSlc, episode_ci, estimate, group_episodes, needed_one_sided, slc,
+    Dist, LogBins, SbkSlc, episode_ci, estimate, group_episodes, needed_one_sided, slc,
 };
 
 use super::slowest::SlowestIos;
@@ -17,17 +18,16 @@ use super::slowest::SlowestIos;
 #[derive(Debug, Clone)]
 pub struct Asked {
     /// Percentiles, ascending, each once, 100 left out: the maximum stands beside them.
-    pub percentiles: Vec<Pct>,
+    pub percentiles: Vec<Percentile>,
     pub nines: u8,
 }
 
 impl Asked {
-    /// From the plan's texts; what is no percentile is left out (the plan was checked before).
-    pub fn new(percentiles: &[String], nines: u32) -> Asked {
-        let mut list: Vec<Pct> = percentiles
+    pub fn new(percentiles: &[Percentile], nines: u32) -> Asked {
+        let mut list: Vec<Percentile> = percentiles
             .iter()
-            .filter_map(|text| text.parse::<Pct>().ok())
-            .filter(|p| *p != Pct::MAX)
+            .copied()
+            .filter(|p| *p != Percentile::MAX)
             .collect();
         list.sort_unstable();
         list.dedup();
@@ -72,7 +72,7 @@ pub fn latency(
         .map(|p| percentile(dist, p, slowest))
         .collect();
     let nines = (1..=asked.nines)
-        .filter_map(|k| Some((k, Pct::nines(k)?)))
+        .filter_map(|k| Some((k, Percentile::nines(k)?)))
         .map(|(k, p)| {
             let it = percentile(dist, &p, slowest);
             Nine {
@@ -103,9 +103,9 @@ pub fn latency(
     }
 }
 
-fn percentile(dist: &Dist, pct: &Pct, slowest: Option<&SlowestIos>) -> Percentile {
+fn percentile(dist: &Dist, pct: &Percentile, slowest: Option<&SlowestIos>) -> PercentileEntry {
     let it = estimate(dist, pct);
-    Percentile {
+    PercentileEntry {
         p: pct.to_string(),
         ns: it.value,
         lo_ns: it.lo,
@@ -118,9 +118,9 @@ fn percentile(dist: &Dist, pct: &Pct, slowest: Option<&SlowestIos>) -> Percentil
 }
 
 /// The episodes of a percentile, when one of them holds more than half of the I/Os above it.
-fn episodes(dist: &Dist, pct: &Pct, ns: u64, slowest: &SlowestIos) -> Option<Episodes> {
+fn episodes(dist: &Dist, pct: &Percentile, ns: u64, slowest: &SlowestIos) -> Option<Episodes> {
     // Below the 90th percentile the slow ones are no longer exceptions.
-    if *pct < Pct::nines(1)? {
+    if *pct < Percentile::nines(1)? {
         return None;
     }
     let above = slowest.above(ns, dist.count_above(ns))?;
@@ -200,7 +200,8 @@ mod tests {
     use crate::analyse::slowest::SlowestKeeper;
 
     fn asked() -> Asked {
-        Asked::new(&["50", "99", "99.99", "100", "50.0"].map(String::from), 4)
+        let list = ["50", "99", "99.99", "100", "50.0"].map(|p| p.parse().expect("a percentile"));
+        Asked::new(&list, 4)
     }
 
     #[test]

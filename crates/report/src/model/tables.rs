@@ -2,7 +2,7 @@
 
 use taillight_core::OpKind;
 use taillight_rundir::Summary;
-use taillight_rundir::latency::{Episodes, Latency, Percentile};
+use taillight_rundir::latency::{Episodes, Latency, PercentileEntry};
 use taillight_rundir::summary::{QosStatus, Totals};
 
 use super::wrong_blocks;
@@ -210,7 +210,7 @@ fn latency_row(label: String, latency: &Latency, shown: &[&str], script: Script)
 }
 
 /// `1.90 ms`, its interval, or what it needs.
-fn estimate(it: &Percentile, script: Script) -> Cell {
+fn estimate(it: &PercentileEntry, script: Script) -> Cell {
     let Some(ns) = it.ns.filter(|_| it.resolved) else {
         return Cell::toned(needs(it.needs), Tone::Dim);
     };
@@ -253,8 +253,8 @@ fn needs(n: u64) -> String {
 }
 
 /// A percentile's view of a nine.
-fn as_percentile(nine: &taillight_rundir::latency::Nine) -> Percentile {
-    Percentile {
+fn as_percentile(nine: &taillight_rundir::latency::Nine) -> PercentileEntry {
+    PercentileEntry {
         p: format::nines_label(nine.k),
         ns: nine.ns,
         lo_ns: nine.lo_ns,
@@ -270,10 +270,10 @@ fn as_percentile(nine: &taillight_rundir::latency::Nine) -> Percentile {
 fn estimates(
     mut table: Table,
     sets: &[(String, &Totals)],
-    pick: impl Fn(&Latency) -> Vec<Percentile>,
+    pick: impl Fn(&Latency) -> Vec<PercentileEntry>,
     script: Script,
 ) -> Table {
-    let lists: Vec<Vec<Percentile>> = sets.iter().map(|(_, t)| pick(asked_for(t).0)).collect();
+    let lists: Vec<Vec<PercentileEntry>> = sets.iter().map(|(_, t)| pick(asked_for(t).0)).collect();
     table
         .columns
         .extend(sets.iter().map(|(name, t)| match asked_for(t).1 {

@@ -6,14 +6,14 @@ mod unmeasured;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use taillight_core::plan::{Arrival, WorkloadPlan};
-use taillight_core::{OpKind, Result, Status};
+use taillight_core::plan::{Arrival, Ceiling, WorkloadPlan};
+use taillight_core::{OpKind, Percentile, Result, Status};
 use taillight_rundir::summary::{
     Distributions, ErrorCount, Errors, Outlier, Qos, QosStatus, Slc, Summary, Totals,
     WorkloadSummary,
 };
 use taillight_rundir::{SCHEMA_VERSION, Summary as RundirSummary};
-use taillight_stats::{CeilingStatus, Dist, Pct, check_ceiling};
+use taillight_stats::{CeilingStatus, Dist, check_ceiling};
 
 use crate::analyse::latency::{self, Asked, Origin, per_s};
 use crate::analyse::{Analysis, IoGroup, Parts, STATUS_UNKNOWN, SlowestIos, Tally, host, store};
@@ -61,7 +61,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
             .collect(),
         workloads: view.workloads()?,
         load: unmeasured::load(analysis),
-        qos: view.qos(&sets)?,
+        qos: view.qos(&sets),
         slc: slc(&sets),
         distribution: view.distributions(&sets),
         outliers: outliers(analysis),
@@ -259,21 +259,14 @@ impl View<'_> {
     }
 
     /// Every ceiling, over all operations together: that is what the job asked about.
-    fn qos(&self, sets: &Sets) -> Result<Vec<Qos>> {
-        let mut checks = Vec::new();
-        for ceiling in &self.analysis.manifest.plan.qos.ceilings {
-            let at: Pct = ceiling.at.parse().map_err(|e| {
-                taillight_core::Error::corrupt("the plan's ceiling names no percentile")
-                    .with("at", &ceiling.at)
-                    .source(e)
-            })?;
-            checks.push(ceiling_check(&sets.all, ceiling.ceiling.0, &at));
-        }
-        Ok(checks)
+    fn qos(&self, sets: &Sets) -> Vec<Qos> {
+        let ceilings = &self.analysis.manifest.plan.qos.ceilings;
+        let check = |c: &Ceiling| ceiling_check(&sets.all, c.ceiling.0, &c.at);
+        ceilings.iter().map(check).collect()
     }
 }
 
-fn ceiling_check(set: &Set, ceiling_ns: u64, at: &Pct) -> Qos {
+fn ceiling_check(set: &Set, ceiling_ns: u64, at: &Percentile) -> Qos {
     let dist = set.parts.main();
     let check = check_ceiling(dist, ceiling_ns, at);
     let above = set.slowest.kept_above(ceiling_ns);

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use taillight_core::Percentile;
 use taillight_core::plan::{Arrival, WorkloadPlan};
 use taillight_core::{LatencyKind, OpKind, Record, Stamp, Status};
 use taillight_rundir::histlog::{HistEntry, HistTag, write_histograms};
@@ -11,7 +12,7 @@ use taillight_rundir::intervals::{IntervalRow, write_intervals};
 use taillight_rundir::ios::{IosWriter, RowKey};
 use taillight_rundir::manifest::{Manifest, Overhead, PhaseInfo, RunStatus};
 use taillight_rundir::{RunDir, fixture};
-use taillight_stats::{Dist, Pct};
+use taillight_stats::Dist;
 
 /// Start of the measure phase.
 pub const START: i64 = 5_000_000_000;
@@ -228,11 +229,11 @@ pub fn manifest(sample: &Sample, ios: u64, last: i64) -> Manifest {
     plan.qos.percentiles = [
         "10", "25", "50", "75", "90", "95", "99", "99.9", "99.99", "99.999",
     ]
-    .map(String::from)
+    .map(|p| p.parse().unwrap())
     .to_vec();
     plan.qos.ceilings = vec![taillight_core::plan::Ceiling {
         ceiling: "20ms".parse().unwrap(),
-        at: "99.9".into(),
+        at: "99.9".parse().unwrap(),
     }];
     let workload = &mut plan.workloads[0];
     workload.name = "mixed".into();
@@ -277,7 +278,7 @@ fn interval_rows(all: &[Record], seconds: u64, rate: Option<u64>) -> Vec<Interva
         .map(|((op, second), records)| {
             let good = || records.iter().filter(|r| r.status.is_ok());
             let dist: Dist = good().map(|r| r.service_ns()).collect();
-            let at = |p: &str| dist.percentile(&p.parse::<Pct>().unwrap());
+            let at = |p: &str| dist.percentile(&p.parse::<Percentile>().unwrap());
             let busy: u64 = records.iter().map(|r| r.service_ns()).sum();
             IntervalRow {
                 start_ns: START + second * 1_000_000_000,

@@ -2,7 +2,8 @@
 //! ceiling check on a target that draws its I/Os.
 
 use proptest::prelude::*;
-use taillight_stats::{CeilingStatus, Dist, Pct, check_ceiling};
+use taillight_core::Percentile;
+use taillight_stats::{CeilingStatus, Dist, check_ceiling};
 
 use super::*;
 
@@ -108,7 +109,7 @@ impl Random {
 fn probe(n: u64, share: f64, random: &mut Random) -> Verdict {
     let above = (0..n).filter(|_| random.share() < share).count() as u64;
     let dist = Dist::from_sorted_pairs([(100, n - above), (1000, above)]).expect("sorted");
-    let check = check_ceiling(&dist, 500, &Pct::nines(2).expect("99"));
+    let check = check_ceiling(&dist, 500, &Percentile::nines(2).expect("99"));
     match check.status {
         CeilingStatus::Pass => Verdict::Pass,
         CeilingStatus::Fail => Verdict::Fail,

@@ -8,10 +8,11 @@
 use std::path::Path;
 
 use hdrhistogram::Histogram;
+use taillight_core::Percentile;
 use taillight_core::{Error, Result};
 use taillight_rundir::ios::{Columns, read_ios};
 use taillight_rundir::{RunDir, names};
-use taillight_stats::{Pct, episode_ci, group_episodes};
+use taillight_stats::{episode_ci, group_episodes};
 
 /// Where slow I/Os are rare in the probe, those within this time belong together, ns.
 const GAP_NS: u64 = taillight_stats::episodes::DEFAULT_GAP_NS;
@@ -33,7 +34,7 @@ pub struct Of {
     /// Index of the workload.
     pub workload: u16,
     /// The percentile.
-    pub at: Pct,
+    pub at: Percentile,
     /// Its value, ns.
     pub ns: u64,
     pub count: u64,

@@ -4,10 +4,11 @@
 //! above it a fail: the same statement as `taillight_stats::check_ceiling`, for the varied workload
 //! alone. A probe that did not meet its demand fails whatever its percentile is.
 
+use taillight_core::Percentile;
 use taillight_core::plan::SearchPlan;
 use taillight_rundir::search::{ProbeReason, ProbeVerdict};
 use taillight_rundir::summary::Summary;
-use taillight_stats::{Pct, needed_two_sided};
+use taillight_stats::needed_two_sided;
 use taillight_suite::search::Verdict;
 
 use super::clusters::Clusters;
@@ -68,12 +69,11 @@ pub fn latency(
     summary: Option<&Summary>,
     search: &SearchPlan,
     workload: &str,
-) -> Option<(Pct, u64, u64)> {
+) -> Option<(Percentile, u64, u64)> {
     let of = summary?.workloads.iter().find(|w| w.name == workload)?;
     let latency = of.totals.response.as_ref().unwrap_or(&of.totals.service);
-    let at: Pct = search.at.parse().ok()?;
-    let ns = series::percentile(&latency.percentiles, &search.at)?.ns?;
-    (at >= Pct::nines(1)?).then_some((at, ns, latency.count))
+    let ns = series::percentile(&latency.percentiles, &search.at.to_string())?.ns?;
+    (search.at >= Percentile::nines(1)?).then_some((search.at, ns, latency.count))
 }
 
 /// Judges a probe; none when there is no result of the workload. `clusters` is the interval by
@@ -88,7 +88,7 @@ pub fn judge(
     let of = summary.workloads.iter().find(|w| w.name == workload)?;
     let totals = &of.totals;
     let latency = totals.response.as_ref().unwrap_or(&totals.service);
-    let it = series::percentile(&latency.percentiles, &search.at);
+    let it = series::percentile(&latency.percentiles, &search.at.to_string());
     let (mut lo_ns, mut hi_ns) = (it.and_then(|p| p.lo_ns), it.and_then(|p| p.hi_ns));
     if let Some(wide) = clusters {
         // An end that the episodes cannot give is open.
@@ -107,7 +107,7 @@ pub fn judge(
         (Verdict::Fail, ProbeReason::Ceiling)
     } else {
         let count = clusters.map_or(latency.count, |c| c.effective);
-        let lacks = lacks(&search.at, count);
+        let lacks = lacks(search.at, count);
         (Verdict::Undecided { lacks }, ProbeReason::Undecided)
     };
     Some(Judged {
@@ -127,9 +127,8 @@ pub fn judge(
 }
 
 /// The I/Os a pass needs at least, over those there are.
-fn lacks(at: &str, count: u64) -> f64 {
-    let needed = at.parse::<Pct>().ok().and_then(|p| needed_two_sided(&p));
-    match needed {
+fn lacks(at: Percentile, count: u64) -> f64 {
+    match needed_two_sided(&at) {
         Some(needed) if count > 0 => needed as f64 / count as f64,
         _ => f64::INFINITY,
     }

@@ -19,7 +19,7 @@ use crate::units::ByteSize;
 pub(super) use data::ledger;
 pub(super) use workload::block_size;
 
-use super::{Machine, percentile};
+use super::Machine;
 
 /// Most workers of a run: the `worker` column and the thread count stay sane.
 const MAX_WORKERS: u32 = 4096;
@@ -299,13 +299,6 @@ fn qos(q: &QosPlan) -> Checked {
             "it is zero",
             "give a time like \"10ms\"",
         )?;
-        percentile(&c.at).map_err(|what| {
-            Complaint::new(
-                format!("{path}.at"),
-                what,
-                "write it as text: at = \"99.99\"",
-            )
-        })?;
     }
     Ok(())
 }
@@ -361,10 +354,4 @@ fn room_for_workers(plan: &Plan, budget_written: bool) -> Checked {
          use fewer workers, or set capture.mode = \"off\""
     );
     Err(Complaint::new("capture.budget", what, how).unavailable())
-}
-
-/// A percentile in billionths of a percent, to sort by.
-pub(super) fn billionths(p: &str) -> u64 {
-    let (whole, part) = p.split_once('.').unwrap_or((p, ""));
-    format!("{whole}{part:0<9}").parse().unwrap_or(u64::MAX)
 }

@@ -1,7 +1,6 @@
 //! A search must have room to search in.
 
 use super::{Checked, Complaint, need};
-use crate::job::percentile;
 use crate::plan::{Arrival, Plan, SearchPlan, WorkloadPlan};
 
 /// Everything about `[search]`.
@@ -45,8 +44,6 @@ pub(super) fn search(plan: &Plan) -> Checked {
             "give from at least 1 and below to",
         )?;
     }
-    percentile(&s.at)
-        .map_err(|what| Complaint::new("search.at", what, "write it as text: at = \"99.9\""))?;
     need(
         s.ceiling.0 > 0 && s.probe.0 > 0,
         "search",

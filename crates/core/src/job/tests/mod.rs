@@ -81,7 +81,11 @@ fn the_smallest_job_gets_every_default() {
     assert_eq!(w.access.kind, AccessKind::Random);
     assert_eq!(w.access.align, ByteSize(4096));
     assert_eq!(w.arrival, Arrival::Burst);
-    assert_eq!(plan.qos.percentiles.last().unwrap(), "99.9999999");
+    assert_eq!(plan.qos.percentiles.len(), 16);
+    assert_eq!(
+        plan.qos.percentiles.last().unwrap().to_string(),
+        "99.9999999"
+    );
 }
 
 #[test]
@@ -194,6 +198,10 @@ fn units_and_types_are_asked_for() {
             "qos.percentiles.0: `101` is not a percentile",
         ),
         (
+            "[qos]\nceilings = [{ ceiling = \"1ms\", at = \"x\" }]".into(),
+            "qos.ceilings.0.at: `x` is not a percentile",
+        ),
+        (
             workload("arrival = { kind = \"constant\", rate = 5 }"),
             "workload.0.arrival.rate: `5` has no unit; expected a rate",
         ),
@@ -243,7 +251,13 @@ fn set_reaches_every_field() {
     assert_eq!(plan.workloads[0].access.align, ByteSize(512));
     assert_eq!(plan.workloads[0].cpus, [3]);
     assert_eq!(plan.workloads[1].queue_depth, 7);
-    assert_eq!(plan.qos.percentiles, ["50", "99"]);
+    let list: Vec<String> = plan
+        .qos
+        .percentiles
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(list, ["50", "99"]);
 }
 
 #[test]

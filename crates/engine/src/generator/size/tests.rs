@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use rand::SeedableRng;
 use taillight_core::ErrorKind;
-use taillight_core::histogram::parse as parse_histogram;
+use taillight_core::block_size_file::parse as parse_histogram;
 
 use super::super::Rng;
 use super::*;

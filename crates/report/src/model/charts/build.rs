@@ -2,7 +2,7 @@
 
 use taillight_core::plan::WorkloadPlan;
 use taillight_core::{LatencyKind, OpKind, Result};
-use taillight_stats::pct::SBK_21_LIST;
+use taillight_stats::slc::SBK_21_LIST;
 use taillight_stats::{Dist, Slc, percentile_curve};
 
 use super::data::{

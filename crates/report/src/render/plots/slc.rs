@@ -3,7 +3,7 @@
 use plotly::common::{Line, Marker, Mode};
 use plotly::layout::{Axis, Shape, ShapeLine, ShapeType, TicksDirection};
 use plotly::{Plot, Scatter};
-use taillight_stats::pct::SBK_21_LIST;
+use taillight_stats::slc::SBK_21_LIST;
 
 use super::figure::{AxisKind, Figure};
 use super::look::escape;

@@ -1,16 +1,21 @@
 //! A percentile held exactly.
 //!
-//! What it is: [`Pct`], a decimal percentage such as `99.999` kept as an integer fraction, so that
-//! ranks come from integer arithmetic and the text people typed comes back unchanged. Also the
-//! percentile lists Taillight and SBK use. What it is not: a measured value. Everybody who names a
-//! percentile uses it: job file, statistics, report.
+//! What it is: [`Percentile`], a decimal percentage such as `99.999` kept as an integer fraction, so
+//! that ranks come from integer arithmetic and the text people typed comes back unchanged. What it
+//! is not: a measured value. Job file, plan, statistics and report use it.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
 /// Most decimals a percentage may have; `100 * 10^17` still fits in 64 bits.
 const MAX_DECIMALS: u8 = 17;
+
+/// Most decimals in a job file: nine nines are as deep as a report goes.
+const MAX_ASKED_DECIMALS: u8 = 9;
 
 /// Powers of ten up to `10^17`.
 const POW10: [u64; MAX_DECIMALS as usize + 1] = {
@@ -28,14 +33,14 @@ const POW10: [u64; MAX_DECIMALS as usize + 1] = {
 /// The value is `units / 10^decimals` per cent; `units` has no trailing zero when `decimals > 0`,
 /// so equal percentages are equal values and print alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Pct {
+pub struct Percentile {
     units: u64,
     decimals: u8,
 }
 
 /// Why a text is not a percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PctError {
+pub enum PercentileError {
     /// Not digits with at most one decimal point between digits.
     NotDecimal,
     /// Zero, or above 100.
@@ -44,7 +49,7 @@ pub enum PctError {
     TooPrecise,
 }
 
-impl fmt::Display for PctError {
+impl fmt::Display for PercentileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotDecimal => "a percentile is a plain decimal number such as 99.9",
@@ -54,17 +59,49 @@ impl fmt::Display for PctError {
     }
 }
 
-impl std::error::Error for PctError {}
+impl std::error::Error for PercentileError {}
 
-impl Pct {
+impl Percentile {
     /// The median, 50 %.
     pub const MEDIAN: Self = Self::of(50, 0);
     /// 100 %, the maximum. No count of I/Os bounds it from above.
     pub const MAX: Self = Self::of(100, 0);
 
-    /// A literal of this crate's lists; the caller guarantees lowest form and range.
+    /// Lowest form and range are the caller's duty.
     const fn of(units: u64, decimals: u8) -> Self {
         Self { units, decimals }
+    }
+
+    /// `n` hundredths of a per cent, for lists of constants: 9,950 is 99.5 %.
+    ///
+    /// # Panics
+    /// Outside 1 to 10,000, when the constant is compiled.
+    #[must_use]
+    pub const fn hundredths(n: u64) -> Self {
+        assert!(n > 0 && n <= 10_000, "not a percentile");
+        match (n % 100, n % 10) {
+            (0, _) => Self::of(n / 100, 0),
+            (_, 0) => Self::of(n / 10, 1),
+            _ => Self::of(n, 2),
+        }
+    }
+
+    /// Reads what a job asks for: between 0 and 100, both excluded, with up to nine decimals.
+    ///
+    /// # Errors
+    /// What a percentile looks like, in words.
+    pub fn asked(text: &str) -> Result<Self, String> {
+        match text.parse::<Self>() {
+            Ok(Self::MAX) | Err(PercentileError::NotDecimal | PercentileError::OutOfRange) => {
+                Err(format!(
+                    "`{text}` is not a percentile; write a number between 0 and 100, like \"99.9\""
+                ))
+            }
+            Ok(p) if p.decimals <= MAX_ASKED_DECIMALS => Ok(p),
+            Ok(_) | Err(PercentileError::TooPrecise) => Err(format!(
+                "`{text}` has more than {MAX_ASKED_DECIMALS} decimals"
+            )),
+        }
     }
 
     /// The percentile of `k` nines: 90, 99, 99.9, ... for `k` = 1, 2, 3, ...; none outside 1..=18.
@@ -123,27 +160,27 @@ impl Pct {
     }
 }
 
-impl FromStr for Pct {
-    type Err = PctError;
+impl FromStr for Percentile {
+    type Err = PercentileError;
 
-    fn from_str(text: &str) -> Result<Self, PctError> {
+    fn from_str(text: &str) -> Result<Self, PercentileError> {
         let (whole, part) = match text.split_once('.') {
-            Some((_, "")) => return Err(PctError::NotDecimal),
+            Some((_, "")) => return Err(PercentileError::NotDecimal),
             Some((whole, part)) => (whole, part),
             None => (text, ""),
         };
         let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
         if whole.is_empty() || !digits(whole) || !digits(part) {
-            return Err(PctError::NotDecimal);
+            return Err(PercentileError::NotDecimal);
         }
         let whole = whole.trim_start_matches('0');
         let part = part.trim_end_matches('0');
         if whole.len() > 3 {
-            return Err(PctError::OutOfRange);
+            return Err(PercentileError::OutOfRange);
         }
         let decimals = u8::try_from(part.len()).unwrap_or(u8::MAX);
         if decimals > MAX_DECIMALS {
-            return Err(PctError::TooPrecise);
+            return Err(PercentileError::TooPrecise);
         }
         let mut units: u128 = 0;
         for b in whole.bytes().chain(part.bytes()) {
@@ -152,12 +189,12 @@ impl FromStr for Pct {
         let limit = 100 * POW10[usize::from(decimals)];
         match u64::try_from(units) {
             Ok(units) if units > 0 && units <= limit => Ok(Self { units, decimals }),
-            _ => Err(PctError::OutOfRange),
+            _ => Err(PercentileError::OutOfRange),
         }
     }
 }
 
-impl fmt::Display for Pct {
+impl fmt::Display for Percentile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scale = POW10[usize::from(self.decimals)];
         if self.decimals == 0 {
@@ -172,99 +209,59 @@ impl fmt::Display for Pct {
     }
 }
 
-impl Ord for Pct {
+impl Serialize for Percentile {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Percentile {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl de::Visitor<'_> for Text {
+            type Value = Percentile;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a percentile as text, like \"99.9\"")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Percentile, E> {
+                Percentile::asked(text).map_err(E::custom)
+            }
+        }
+        d.deserialize_any(Text)
+    }
+}
+
+impl JsonSchema for Percentile {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Percentile".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "pattern": r"^[0-9]{1,2}(\.[0-9]{1,9})?$",
+            "description": "a percentile as text, like \"99.9\""
+        })
+    }
+}
+
+impl Ord for Percentile {
     fn cmp(&self, other: &Self) -> Ordering {
         self.scaled().cmp(&other.scaled())
     }
 }
 
-impl PartialOrd for Pct {
+impl PartialOrd for Percentile {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
-
-/// What a report shows unless the job asks otherwise: the body, then two to nine nines.
-pub const DEFAULT_LIST: [Pct; 14] = [
-    Pct::of(10, 0),
-    Pct::of(25, 0),
-    Pct::of(50, 0),
-    Pct::of(75, 0),
-    Pct::of(90, 0),
-    Pct::of(95, 0),
-    Pct::of(99, 0),
-    Pct::of(999, 1),
-    Pct::of(9_999, 2),
-    Pct::of(99_999, 3),
-    Pct::of(999_999, 4),
-    Pct::of(9_999_999, 5),
-    Pct::of(99_999_999, 6),
-    Pct::of(999_999_999, 7),
-];
-
-/// The 21 percentiles of the SLC paper and of SBK 0.97.
-pub const SBK_21_LIST: [Pct; 21] = [
-    Pct::of(10, 0),
-    Pct::of(20, 0),
-    Pct::of(25, 0),
-    Pct::of(30, 0),
-    Pct::of(40, 0),
-    Pct::of(50, 0),
-    Pct::of(60, 0),
-    Pct::of(70, 0),
-    Pct::of(75, 0),
-    Pct::of(80, 0),
-    Pct::of(90, 0),
-    Pct::of(925, 1),
-    Pct::of(95, 0),
-    Pct::of(975, 1),
-    Pct::of(99, 0),
-    Pct::of(9_925, 2),
-    Pct::of(995, 1),
-    Pct::of(9_975, 2),
-    Pct::of(999, 1),
-    Pct::of(9_995, 2),
-    Pct::of(9_999, 2),
-];
-
-/// The 28 percentiles SBK prints by default since 10.x.
-pub const SBK_28_LIST: [Pct; 28] = [
-    Pct::of(5, 0),
-    Pct::of(10, 0),
-    Pct::of(15, 0),
-    Pct::of(20, 0),
-    Pct::of(25, 0),
-    Pct::of(30, 0),
-    Pct::of(35, 0),
-    Pct::of(40, 0),
-    Pct::of(45, 0),
-    Pct::of(50, 0),
-    Pct::of(55, 0),
-    Pct::of(60, 0),
-    Pct::of(65, 0),
-    Pct::of(70, 0),
-    Pct::of(75, 0),
-    Pct::of(80, 0),
-    Pct::of(85, 0),
-    Pct::of(90, 0),
-    Pct::of(925, 1),
-    Pct::of(95, 0),
-    Pct::of(975, 1),
-    Pct::of(99, 0),
-    Pct::of(9_925, 2),
-    Pct::of(995, 1),
-    Pct::of(9_975, 2),
-    Pct::of(999, 1),
-    Pct::of(9_995, 2),
-    Pct::of(9_999, 2),
-];
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn pct(text: &str) -> Pct {
+    fn pct(text: &str) -> Percentile {
         text.parse().expect("valid percentile")
     }
 
@@ -292,7 +289,11 @@ mod tests {
         for text in [
             "", ".", "5.", ".5", "-1", "+5", "1e2", "p99", "99,9", " 9", "9.9.9", "٩",
         ] {
-            assert_eq!(text.parse::<Pct>(), Err(PctError::NotDecimal), "{text:?}");
+            assert_eq!(
+                text.parse::<Percentile>(),
+                Err(PercentileError::NotDecimal),
+                "{text:?}"
+            );
         }
         for text in [
             "0",
@@ -302,16 +303,48 @@ mod tests {
             "100.00000000000000001",
             "99999999999999999999",
         ] {
-            assert_eq!(text.parse::<Pct>(), Err(PctError::OutOfRange), "{text:?}");
+            assert_eq!(
+                text.parse::<Percentile>(),
+                Err(PercentileError::OutOfRange),
+                "{text:?}"
+            );
         }
         assert_eq!(
-            "0.000000000000000001".parse::<Pct>(),
-            Err(PctError::TooPrecise)
+            "0.000000000000000001".parse::<Percentile>(),
+            Err(PercentileError::TooPrecise)
         );
         assert_eq!(
-            format!("1.{}", "1".repeat(400)).parse::<Pct>(),
-            Err(PctError::TooPrecise)
+            format!("1.{}", "1".repeat(400)).parse::<Percentile>(),
+            Err(PercentileError::TooPrecise)
         );
+    }
+
+    #[test]
+    fn jobs_ask_between_0_and_100_with_up_to_nine_decimals() {
+        for (given, kept) in [
+            ("99.90", "99.9"),
+            ("50", "50"),
+            ("05.0", "5"),
+            ("0.1", "0.1"),
+        ] {
+            assert_eq!(
+                Percentile::asked(given).map(|p| p.to_string()).as_deref(),
+                Ok(kept)
+            );
+        }
+        for bad in [
+            "0", "100", "100.0", "-1", "99.", ".9", "p99", "", "1e1", "0.0",
+        ] {
+            let refusal = Percentile::asked(bad).unwrap_err();
+            assert!(
+                refusal.starts_with(&format!("`{bad}` is not a percentile")),
+                "{refusal}"
+            );
+        }
+        for deep in ["99.9999999999", "1.0000000000000000001"] {
+            let refusal = Percentile::asked(deep).unwrap_err();
+            assert_eq!(refusal, format!("`{deep}` has more than 9 decimals"));
+        }
     }
 
     #[test]
@@ -329,22 +362,27 @@ mod tests {
     }
 
     #[test]
-    fn nines_and_lists_agree_with_their_text() {
-        assert_eq!(Pct::nines(0), None);
-        assert_eq!(Pct::nines(1).map(|p| p.to_string()).as_deref(), Some("90"));
+    fn nines_and_hundredths_agree_with_their_text() {
+        assert_eq!(Percentile::nines(0), None);
         assert_eq!(
-            Pct::nines(9).map(|p| p.to_string()).as_deref(),
+            Percentile::nines(1).map(|p| p.to_string()).as_deref(),
+            Some("90")
+        );
+        assert_eq!(
+            Percentile::nines(9).map(|p| p.to_string()).as_deref(),
             Some("99.9999999")
         );
-        assert_eq!(Pct::nines(18), Some(pct("99.9999999999999999")));
-        assert_eq!(Pct::nines(19), None);
-        for p in DEFAULT_LIST.iter().chain(&SBK_21_LIST).chain(&SBK_28_LIST) {
-            assert_eq!(pct(&p.to_string()), *p, "{p}");
+        assert_eq!(Percentile::nines(18), Some(pct("99.9999999999999999")));
+        assert_eq!(Percentile::nines(19), None);
+        for (n, text) in [
+            (5, "0.05"),
+            (50, "0.5"),
+            (9_900, "99"),
+            (9_925, "99.25"),
+            (9_950, "99.5"),
+        ] {
+            assert_eq!(Percentile::hundredths(n), pct(text));
         }
-        for list in [&DEFAULT_LIST[..], &SBK_21_LIST, &SBK_28_LIST] {
-            assert!(list.windows(2).all(|w| w[0] < w[1]));
-        }
-        assert_eq!(DEFAULT_LIST.last().copied(), Pct::nines(9));
     }
 
     #[test]
@@ -357,7 +395,7 @@ mod tests {
     proptest! {
         #[test]
         fn parse_never_panics(text in "\\PC{0,24}") {
-            let _ = text.parse::<Pct>();
+            let _ = text.parse::<Percentile>();
         }
 
         #[test]

@@ -1,5 +1,5 @@
-//! Histogram files of sizes: text in, sizes with counts out. Read when a job is resolved, so that a
-//! plan holds the sizes themselves. What it is not: the draw (the engine's generator).
+//! Block-size files: text in, sizes with counts out. Read when a job is resolved, so that a plan holds
+//! the sizes themselves. What it is not: the draw of a size (the engine's generator).
 
 use std::str::FromStr as _;
 

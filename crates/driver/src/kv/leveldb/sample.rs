@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn levels_are_summed() {
         let text = "                               Compactions\n\
-            LevelDbEngine  Files Size(MB) Time(sec) Read(MB) Write(MB)\n\
+            Level  Files Size(MB) Time(sec) Read(MB) Write(MB)\n\
             --------------------------------------------------\n\
             \x20 0        2        4         1        0         4\n\
             \x20 1        5        9         2       13         9\n";

@@ -77,7 +77,7 @@ pub fn stall_ns(dbstats: &str) -> Option<f64> {
 pub fn write_amplification(cfstats: &str) -> Option<f64> {
     let heads = cfstats
         .lines()
-        .find(|l| l.trim_start().starts_with("RocksDbEngine"))?;
+        .find(|l| l.trim_start().starts_with("Level"))?;
     // The column "Size" is two words in a row, and one in the heading.
     let column = heads.split_whitespace().position(|h| h == "W-Amp")? + 1;
     let sum = cfstats
@@ -87,7 +87,7 @@ pub fn write_amplification(cfstats: &str) -> Option<f64> {
 }
 
 /// Bytes outside the last level: the sizes of the rows `L0`, `L1`, ... in the text of
-/// `rocksdb.cfstats-no-file-histogram` but the last that is not empty. RocksDbEngine 0 is never the last one:
+/// `rocksdb.cfstats-no-file-histogram` but the last that is not empty. Level 0 is never the last one:
 /// its files overlap.
 pub fn above_last_level(cfstats: &str) -> Option<f64> {
     let mut levels = Vec::new();
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn write_amplification_is_read_from_text() {
         let text = "** Compaction Stats [default] **\n\
-            RocksDbEngine    Files   Size     Score Read(GB)  Write(GB) W-Amp Rd(MB/s)\n\
+            Level    Files   Size     Score Read(GB)  Write(GB) W-Amp Rd(MB/s)\n\
             ------------\n  \
             L0      2/0   317.59 KB   0.5      0.0     0.0      1.0  3.0\n \
             Sum      3/0    1.66 MB   0.0      0.0     0.0   2.3     13.3\n";
@@ -164,9 +164,8 @@ mod tests {
 
     #[test]
     fn space_amplification_needs_a_last_level_that_holds_most() {
-        let stats = |rows: &str| {
-            format!("RocksDbEngine Files Size\n---\n{rows} Sum 9/0 9.00 GB\n Low 1/0 8.00 MB")
-        };
+        let stats =
+            |rows: &str| format!("Level Files Size\n---\n{rows} Sum 9/0 9.00 GB\n Low 1/0 8.00 MB");
         let above = |rows: &str| above_last_level(&stats(rows));
         let row = |level: u32, size: &str| format!("  L{level}      2/0   {size}   0.5  0.0\n");
         // All in level 0: nothing is the last level.

@@ -123,7 +123,7 @@ fn plain(driver: &dyn Driver) -> String {
     for option in options {
         let _ = writeln!(text, "\n  {} = {}", option.name, option.default);
         let _ = writeln!(text, "      {}", option.values);
-        for line in wrap(option.about, 90) {
+        for line in wrap(&option.about, 90) {
             let _ = writeln!(text, "      {line}");
         }
     }
@@ -180,9 +180,9 @@ fn markdown(driver: &dyn Driver) -> String {
             text,
             "| `{}` | {} | `{}` | {} |",
             o.name,
-            cell(o.values),
-            cell(o.default),
-            cell(o.about)
+            cell(&o.values),
+            cell(&o.default),
+            cell(&o.about)
         );
     }
     text

@@ -268,7 +268,7 @@ fn options(b: &CheckContext<'_>) -> Checked {
         "resolved options resolve otherwise".into()
     })?;
     for doc in b.case.driver.options() {
-        ensure(target.options.contains_key(doc.name), || {
+        ensure(target.options.contains_key(&doc.name), || {
             format!("`{}` has no default", doc.name)
         })?;
     }

@@ -15,13 +15,15 @@ use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, Op, Result, Stamp, Status};
 
+pub use crate::options::OptionDoc;
+
 /// One technology. Stateless; lives in the static list [`crate::DRIVERS`].
 pub trait Driver: Send + std::marker::Sync {
     /// Name in job files.
     fn name(&self) -> &'static str;
     /// One line for people.
     fn about(&self) -> &'static str;
-    /// Its options, for docs and suggestions. The single owner of their names.
+    /// Its options, for docs.
     fn options(&self) -> Vec<OptionDoc>;
     /// Checks the options as written (unknown ones refused, with a suggestion) and returns them
     /// with every default filled in. Touches nothing.
@@ -49,33 +51,6 @@ pub trait Driver: Send + std::marker::Sync {
     /// # Errors
     /// `Refused` by the guard, `Unavailable` when it cannot be opened here.
     fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>>;
-}
-
-/// One option of a driver.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct OptionDoc {
-    /// Name under `[target.options]`.
-    pub name: &'static str,
-    /// Type and allowed values, for people: "bool", "sync | uring".
-    pub values: &'static str,
-    /// Default, as written in a job file.
-    pub default: &'static str,
-    pub about: &'static str,
-}
-
-/// An [`OptionDoc`] in one call: tables of options read line by line.
-pub(crate) const fn doc(
-    name: &'static str,
-    values: &'static str,
-    default: &'static str,
-    about: &'static str,
-) -> OptionDoc {
-    OptionDoc {
-        name,
-        values,
-        default,
-        about,
-    }
 }
 
 /// What `open` needs.

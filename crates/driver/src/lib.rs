@@ -11,6 +11,7 @@ pub mod guard;
 pub mod kv;
 pub mod memory;
 pub mod null;
+mod options;
 pub mod registry;
 #[cfg(feature = "s3")]
 pub mod s3;

@@ -7,12 +7,13 @@ use taillight_core::capability::Capabilities;
 use taillight_core::plan::{Before, TargetPlan};
 use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
-use taillight_core::{Error, Op, OpKind, Result, Stamp};
+use taillight_core::{Op, OpKind, Result, Stamp};
 
 use crate::contract::{
     AdminAction, Completion, Driver, Geometry, OpenSpec, OptionDoc, Session, SessionSpec,
     Submitted, Target,
 };
+use crate::options::{self, NoOptions};
 
 /// Size of the data set when the job gives none: 1 GiB.
 const DEFAULT_SIZE: u64 = 1 << 30;
@@ -31,11 +32,7 @@ impl Driver for NullDriver {
         Vec::new()
     }
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        if let Some(name) = target.options.keys().next() {
-            return Err(Error::usage("driver `null` has no options")
-                .with("option", name)
-                .hint("leave it out"));
-        }
+        options::parse::<NoOptions>(self.name(), &target.options)?;
         Ok(toml::Table::new())
     }
     fn capabilities(&self, _: &TargetPlan) -> Result<Capabilities> {

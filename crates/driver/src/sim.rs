@@ -41,10 +41,10 @@ impl Driver for SimDriver {
         "a device model on virtual time with known latencies; tests the whole pipeline"
     }
     fn options(&self) -> Vec<OptionDoc> {
-        options::docs()
+        crate::options::docs::<SimOptions>()
     }
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        options::resolve(&target.options)
+        crate::options::complete(&SimOptions::from_table(&target.options)?)
     }
     fn capabilities(&self, _: &TargetPlan) -> Result<Capabilities> {
         Ok(Capabilities {

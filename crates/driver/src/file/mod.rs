@@ -40,7 +40,7 @@ use facts::Facts;
 use files::{Asked, Wanted};
 use layout::Meter;
 use made::Made;
-use options::{Cache, DOCS, Engine, FileOptions};
+use options::{Cache, Engine, FileOptions};
 use place::Place;
 use shape::Uses;
 use target::{FileTarget, Issue};
@@ -61,10 +61,10 @@ impl Driver for File {
         "files, directories and block devices, by pread/pwrite or io_uring"
     }
     fn options(&self) -> Vec<OptionDoc> {
-        DOCS.to_vec()
+        crate::options::docs::<FileOptions>()
     }
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        FileOptions::parse(&target.options)?.table()
+        crate::options::complete(&FileOptions::parse(&target.options)?)
     }
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
         let options = FileOptions::parse(&target.options)?;

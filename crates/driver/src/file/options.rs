@@ -1,12 +1,13 @@
-//! `[target.options]` of driver `file`: the one owner of their names, defaults and docs.
+//! `[target.options]` of driver `file`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result};
 
-use crate::contract::{OptionDoc, doc};
+use crate::options;
 
 /// How I/O is issued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
     /// `uring` when any workload has a queue deeper than 1, else `sync`.
@@ -19,7 +20,7 @@ pub enum Engine {
 }
 
 /// What the page cache holds of the target when the run starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Cache {
     /// Whatever it happens to hold.
@@ -32,7 +33,7 @@ pub enum Cache {
 }
 
 /// When files are filled with real data before the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
     /// Where the plan reads or trims.
@@ -98,38 +99,52 @@ impl<'de> Deserialize<'de> for SubmitBatch {
 }
 
 /// The options, resolved. Absent ones take the defaults below.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FileOptions {
-    /// See [`Engine`].
+    /// How I/O is issued: pread/pwrite one at a time, or io_uring with one ring per worker; auto
+    /// takes uring when a queue is deeper than 1.
     pub engine: Engine,
-    /// Bypass the page cache.
+    /// Bypass the page cache (O_DIRECT); sizes and offsets must then fit the device's blocks.
     pub direct: bool,
-    /// Files in the data set.
+    /// Files in the data set; `size` is their total.
+    #[schemars(title = "1 to 65535")]
     pub files: u16,
-    /// See [`Cache`].
+    /// Page cache before the start: as it is, written back and dropped, or filled and kept mapped
+    /// (buffered only).
     pub cache: Cache,
-    /// See [`Layout`].
+    /// Fill files with random data first: where the plan reads or trims, also for plans that only
+    /// write (overwrites instead of allocations), or never.
     pub layout: Layout,
-    /// Read holes and unwritten extents all the same.
+    /// Read holes and unwritten extents all the same; such reads never reach the device.
     pub allow_holes: bool,
-    /// Leave the files this run makes behind.
+    /// Leave the files this run makes behind, for later runs to reuse; otherwise they are deleted
+    /// at the end.
     pub keep: bool,
-    /// Read a device or file that is mounted, locked or held by something else.
+    /// Let a plan that only reads open a device or file that is mounted, locked or held by
+    /// something else.
     pub read_in_use: bool,
-    /// Register the buffers with the ring.
+    /// uring: buffers are registered with the ring once (needs locked memory of workers x depth x
+    /// block size).
     pub fixed_buffers: bool,
-    /// Register the files with the ring.
+    /// uring: files are registered with the ring once.
     pub registered_files: bool,
-    /// See [`SubmitBatch`].
+    /// uring: operations handed to the kernel in one call; 0 is everything that is due, which
+    /// costs the least CPU; auto is 2 with direct I/O, so that a full queue does not reach the
+    /// device, and come back, in waves, and 0 through the page cache.
+    #[schemars(with = "u32", title = "auto | 0 to 4096")]
     pub submit_batch: SubmitBatch,
-    /// Poll the device for completions.
+    /// uring: poll the device instead of waiting for interrupts; needs direct and a device with
+    /// poll queues.
     pub iopoll: bool,
-    /// A kernel thread submits.
+    /// uring: a kernel thread per worker submits; it takes a CPU of its own.
     pub sqpoll: bool,
-    /// CPU of that thread; -1 lets the kernel choose.
+    /// uring: CPU of the first worker's submitting thread; later workers take the CPUs after it.
+    #[schemars(title = "CPU number, -1 = any")]
     pub sqpoll_cpu: i32,
-    /// Worker threads of each ring at most; 0 leaves it to the kernel.
+    /// uring: kernel threads of each ring at most, for I/O that cannot be done at once (buffered
+    /// writes, syncs, FUSE); too few and I/O waits for a thread.
+    #[schemars(title = "0 to 4096, 0 = the kernel's limit")]
     pub io_workers: u32,
     /// A plan that writes begins with an empty file and appends; set by `filestream` alone.
     #[serde(skip)]
@@ -159,137 +174,15 @@ impl Default for FileOptions {
     }
 }
 
-/// Docs of every option, in the order people look for them.
-pub const DOCS: [OptionDoc; 15] = [
-    doc(
-        "engine",
-        "auto | sync | uring",
-        "auto",
-        "how I/O is issued: pread/pwrite one at a time, or io_uring with one ring per worker; \
-         auto takes uring when a queue is deeper than 1",
-    ),
-    doc(
-        "direct",
-        "bool",
-        "true",
-        "bypass the page cache (O_DIRECT); sizes and offsets must then fit the device's blocks",
-    ),
-    doc(
-        "files",
-        "1 to 65535",
-        "1",
-        "files in the data set; `size` is their total",
-    ),
-    doc(
-        "cache",
-        "keep | drop | warm",
-        "drop",
-        "page cache before the start: as it is, written back and dropped, or filled and kept \
-         mapped (buffered only)",
-    ),
-    doc(
-        "layout",
-        "auto | always | never",
-        "auto",
-        "fill files with random data first: where the plan reads or trims, also for plans that \
-         only write (overwrites instead of allocations), or never",
-    ),
-    doc(
-        "allow_holes",
-        "bool",
-        "false",
-        "read holes and unwritten extents all the same; such reads never reach the device",
-    ),
-    doc(
-        "keep",
-        "bool",
-        "false",
-        "leave the files this run makes behind, for later runs to reuse; otherwise they are \
-         deleted at the end",
-    ),
-    doc(
-        "read_in_use",
-        "bool",
-        "false",
-        "let a plan that only reads open a device or file that is mounted, locked or held by \
-         something else",
-    ),
-    doc(
-        "fixed_buffers",
-        "bool",
-        "true",
-        "uring: buffers are registered with the ring once (needs locked memory of workers x \
-         depth x block size)",
-    ),
-    doc(
-        "registered_files",
-        "bool",
-        "true",
-        "uring: files are registered with the ring once",
-    ),
-    doc(
-        "submit_batch",
-        "auto | 0 to 4096",
-        "auto",
-        "uring: operations handed to the kernel in one call; 0 is everything that is due, which \
-         costs the least CPU; auto is 2 with direct I/O, so that a full queue does not reach the \
-         device, and come back, in waves, and 0 through the page cache",
-    ),
-    doc(
-        "iopoll",
-        "bool",
-        "false",
-        "uring: poll the device instead of waiting for interrupts; needs direct and a device \
-         with poll queues",
-    ),
-    doc(
-        "sqpoll",
-        "bool",
-        "false",
-        "uring: a kernel thread per worker submits; it takes a CPU of its own",
-    ),
-    doc(
-        "sqpoll_cpu",
-        "CPU number, -1 = any",
-        "-1",
-        "uring: CPU of the first worker's submitting thread; later workers take the CPUs after it",
-    ),
-    doc(
-        "io_workers",
-        "0 to 4096, 0 = the kernel's limit",
-        "0",
-        "uring: kernel threads of each ring at most, for I/O that cannot be done at once (buffered \
-         writes, syncs, FUSE); too few and I/O waits for a thread",
-    ),
-];
-
 impl FileOptions {
     /// Reads them as written. Unknown names are refused, with the nearest known one.
     ///
     /// # Errors
     /// `Usage` for unknown, mistyped or contradicting options.
     pub fn parse(table: &toml::Table) -> Result<FileOptions> {
-        for name in table.keys() {
-            if !DOCS.iter().any(|d| d.name == name) {
-                return Err(unknown(name));
-            }
-        }
-        let options: FileOptions = table.clone().try_into().map_err(|e: toml::de::Error| {
-            Error::usage("wrong value in [target.options] of driver `file`")
-                .with("why", e.message())
-                .hint("`taillight drivers file` lists every option with its values")
-        })?;
+        let options: FileOptions = options::parse("file", table)?;
         options.check()?;
         Ok(options)
-    }
-
-    /// As a table with every default filled in.
-    ///
-    /// # Errors
-    /// Never in practice; `Internal` if the struct stops being a table.
-    pub fn table(&self) -> Result<toml::Table> {
-        toml::Table::try_from(self)
-            .map_err(|e| Error::internal("file options are not a table").source(e))
     }
 
     /// Refuses options that contradict each other.
@@ -341,19 +234,6 @@ impl FileOptions {
     }
 }
 
-fn unknown(name: &str) -> Error {
-    let near = DOCS
-        .iter()
-        .map(|d| (strsim::jaro_winkler(name, d.name), d.name))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|(score, _)| *score > 0.7);
-    let error = Error::usage(format!("driver `file` has no option `{name}`"));
-    match near {
-        Some((_, near)) => error.hint(format!("did you mean `{near}`?")),
-        None => error.hint("`taillight drivers file` lists every option"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -363,31 +243,22 @@ mod tests {
     }
 
     #[test]
-    fn docs_and_struct_agree() {
-        let table = FileOptions::default().table().unwrap();
-        let names: Vec<&str> = table.keys().map(String::as_str).collect();
-        let docs: Vec<&str> = DOCS.iter().map(|d| d.name).collect();
-        assert_eq!(names, docs);
-        for doc in DOCS {
-            let shown = match &table[doc.name] {
-                toml::Value::String(s) => s.clone(),
-                other => other.to_string(),
-            };
-            assert_eq!(shown, doc.default, "{}", doc.name);
-        }
-    }
-
-    #[test]
     fn resolved_options_parse_again() {
         let o = parse("engine = \"sync\"\ndirect = false\nfiles = 3").unwrap();
-        assert_eq!(FileOptions::parse(&o.table().unwrap()).unwrap(), o);
+        assert_eq!(
+            FileOptions::parse(&options::complete(&o).unwrap()).unwrap(),
+            o
+        );
     }
 
     #[test]
     fn batches_are_small_for_devices_only() {
         let batch = |text: &str| {
             let o = parse(text).unwrap();
-            assert_eq!(FileOptions::parse(&o.table().unwrap()).unwrap(), o);
+            assert_eq!(
+                FileOptions::parse(&options::complete(&o).unwrap()).unwrap(),
+                o
+            );
             o.submit_batch.resolve(o.direct)
         };
         assert_eq!(batch(""), DIRECT_BATCH);
@@ -395,19 +266,6 @@ mod tests {
         assert_eq!(batch("submit_batch = 0"), u32::MAX);
         assert_eq!(batch("direct = false\nsubmit_batch = 3"), 3);
         assert_eq!(batch("submit_batch = \"auto\""), DIRECT_BATCH);
-    }
-
-    #[test]
-    fn unknown_names_get_a_suggestion() {
-        let e = parse("fixed_bufers = true").unwrap_err();
-        assert_eq!(e.hint_text(), Some("did you mean `fixed_buffers`?"));
-        assert!(
-            parse("zzz = 1")
-                .unwrap_err()
-                .hint_text()
-                .unwrap()
-                .contains("drivers file")
-        );
     }
 
     #[test]

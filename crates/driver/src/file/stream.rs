@@ -5,6 +5,7 @@
 //! file and makes it grow. What it is not: a second way to do I/O. Who reads what, and when, is the
 //! engine's stream (`access = "follow"`) or its sequential pattern.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::capability::Capabilities;
 use taillight_core::plan::{AccessKind, Before, BlockSize, Plan, TargetPlan, WorkloadPlan};
@@ -13,7 +14,7 @@ use taillight_core::{Error, OpKind, Result};
 
 use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
 use crate::file::options::{Cache, Engine, FileOptions, Layout};
-use crate::kv::options::parse;
+use crate::options;
 
 /// Name of the driver.
 const NAME: &str = "filestream";
@@ -22,16 +23,18 @@ const NAME: &str = "filestream";
 pub struct FileStream;
 
 /// The options, resolved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StreamOptions {
-    /// Bypass the page cache.
+    /// Bypass the page cache (O_DIRECT); sizes must then fit the device's blocks.
     pub direct: bool,
-    /// See [`Cache`].
+    /// Page cache before a plan that only reads: as the writer left it, written back and dropped,
+    /// or filled and kept mapped.
     pub cache: Cache,
-    /// Leave the file this run makes behind.
+    /// Leave the file this run makes behind, for a later run to read; otherwise it is deleted at
+    /// the end.
     pub keep: bool,
-    /// Read a file that something else holds.
+    /// Let a plan that only reads open a file that something else holds.
     pub read_in_use: bool,
 }
 
@@ -46,38 +49,9 @@ impl Default for StreamOptions {
     }
 }
 
-const DOCS: [OptionDoc; 4] = [
-    OptionDoc {
-        name: "direct",
-        values: "bool",
-        default: "false",
-        about: "bypass the page cache (O_DIRECT); sizes must then fit the device's blocks",
-    },
-    OptionDoc {
-        name: "cache",
-        values: "keep | drop | warm",
-        default: "keep",
-        about: "page cache before a plan that only reads: as the writer left it, written back and \
-                dropped, or filled and kept mapped",
-    },
-    OptionDoc {
-        name: "keep",
-        values: "bool",
-        default: "false",
-        about: "leave the file this run makes behind, for a later run to read; otherwise it is \
-                deleted at the end",
-    },
-    OptionDoc {
-        name: "read_in_use",
-        values: "bool",
-        default: "false",
-        about: "let a plan that only reads open a file that something else holds",
-    },
-];
-
 impl StreamOptions {
     fn read(target: &TargetPlan) -> Result<StreamOptions> {
-        let o: StreamOptions = parse(NAME, &DOCS, &target.options)?;
+        let o: StreamOptions = options::parse(NAME, &target.options)?;
         o.file(true).check()?;
         Ok(o)
     }
@@ -106,11 +80,10 @@ impl Driver for FileStream {
         "one file as a stream: a writer appends, readers read in order or follow it"
     }
     fn options(&self) -> Vec<OptionDoc> {
-        DOCS.to_vec()
+        options::docs::<StreamOptions>()
     }
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        toml::Table::try_from(StreamOptions::read(target)?)
-            .map_err(|e| Error::internal("filestream options are not a table").source(e))
+        options::complete(&StreamOptions::read(target)?)
     }
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
         let options = StreamOptions::read(target)?;
@@ -304,18 +277,5 @@ mod tests {
         plan.workloads[0].passes = None;
         FileStream.defaults(&mut plan.workloads[0]);
         assert_eq!(plan.workloads[0].passes, Some(1));
-    }
-
-    #[test]
-    fn docs_and_struct_agree() {
-        let table = toml::Table::try_from(StreamOptions::default()).unwrap();
-        for doc in DOCS {
-            let shown = match &table[doc.name] {
-                toml::Value::String(s) => s.clone(),
-                other => other.to_string(),
-            };
-            assert_eq!(shown, doc.default, "{}", doc.name);
-        }
-        assert_eq!(table.len(), DOCS.len());
     }
 }

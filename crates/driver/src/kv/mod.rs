@@ -10,7 +10,6 @@ mod fault;
 pub mod fields;
 mod home;
 pub mod leveldb;
-pub(crate) mod options;
 pub mod redis;
 pub mod rocksdb;
 pub(crate) mod rules;

@@ -19,6 +19,7 @@ use taillight_core::{Error, OpKind, Result};
 use crate::contract::{
     AdminAction, Driver, Geometry, KeyedTarget, OpenSpec, OptionDoc, Session, SessionSpec, Target,
 };
+use crate::options::{self, NoOptions};
 use session::MemorySession;
 use store::OrderedMap;
 
@@ -36,11 +37,7 @@ impl Driver for MemoryDriver {
         Vec::new()
     }
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        if let Some(name) = target.options.keys().next() {
-            return Err(Error::usage("driver `memory` has no options")
-                .with("option", name)
-                .hint("remove it"));
-        }
+        options::parse::<NoOptions>(self.name(), &target.options)?;
         Ok(toml::Table::new())
     }
     fn capabilities(&self, _: &TargetPlan) -> Result<Capabilities> {

@@ -47,7 +47,7 @@ impl Driver for S3 {
         "objects in MinIO, AWS S3 or any compatible store"
     }
     fn options(&self) -> Vec<OptionDoc> {
-        options::DOCS.to_vec()
+        crate::options::docs::<options::S3Options>()
     }
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
         let o = options::parse(&target.options)?;
@@ -55,7 +55,7 @@ impl Driver for S3 {
             let place = Place::parse(target.path.as_deref(), &o.endpoints)?;
             place.takes(o.addressing)?;
         }
-        crate::kv::options::table(&o)
+        crate::options::complete(&o)
     }
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
         options::parse(&target.options)?;

@@ -1,14 +1,14 @@
-//! `[target.options]` of driver `s3`: names, defaults, docs. No option holds a secret.
+//! `[target.options]` of driver `s3`. No option holds a secret.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Error, Result};
 
-use crate::contract::{OptionDoc, doc};
-use crate::kv::options;
+use crate::options;
 
 /// How the bucket is named in a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Addressing {
     /// `host/bucket/key`.
@@ -19,7 +19,7 @@ pub enum Addressing {
 }
 
 /// A checksum sent with every upload, for the store to check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Checksum {
     #[default]
@@ -31,31 +31,38 @@ pub enum Checksum {
 }
 
 /// The options, resolved. Absent ones take the defaults below.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct S3Options {
-    /// Further servers of the same store, `HOST[:PORT]`.
+    /// Further servers of the same store; connections take turns over all of them.
+    #[schemars(title = "list of HOST[:PORT]")]
     pub endpoints: Vec<String>,
+    /// The region that signatures name.
+    #[schemars(title = "name")]
     pub region: String,
-    /// See [`Addressing`].
+    /// Host/bucket/key, or bucket.host/key as AWS prefers.
     pub addressing: Addressing,
-    /// Profile of the credentials file.
+    /// Profile of the AWS credentials file; empty = the environment, else AWS_PROFILE or default.
+    #[schemars(title = "name")]
     pub profile: String,
-    /// PEM file of trusted roots.
+    /// The only certificates trusted by https; empty = the system's.
+    #[schemars(title = "PEM file")]
     pub ca: String,
-    /// Longest wait for an answer, connecting included.
+    /// A request without an answer by then is a time-out, and its connection is closed.
     pub timeout: Span,
-    /// Bytes of a range get; 0 = whole objects.
+    /// Get a random range of this size of each object; 0B = whole objects.
     pub range: ByteSize,
-    /// Larger objects are uploaded in parts of this size.
+    /// Larger objects are uploaded in parts, one after the other, as one operation.
+    #[schemars(title = "size, at least 5MiB")]
     pub part_size: ByteSize,
-    /// Keys asked of a listing at most.
+    /// Keys that a listing asks for; it starts behind the key drawn.
+    #[schemars(title = "1 to 1000")]
     pub max_keys: u32,
-    /// See [`Checksum`].
+    /// Sent with every upload, for the store to check.
     pub checksum: Checksum,
-    /// Bodies are part of the signature.
+    /// Upload bodies are hashed into the signature; false = UNSIGNED-PAYLOAD.
     pub signed_payload: bool,
-    /// What the run makes stays.
+    /// Objects stay for later runs; false = what the run wrote is deleted at the end.
     pub keep: bool,
 }
 
@@ -78,82 +85,6 @@ impl Default for S3Options {
     }
 }
 
-/// Their docs, in the order of the struct.
-pub const DOCS: &[OptionDoc] = &[
-    doc(
-        "endpoints",
-        "list of HOST[:PORT]",
-        "[]",
-        "further servers of the same store; connections take turns over all of them",
-    ),
-    doc(
-        "region",
-        "name",
-        "us-east-1",
-        "the region that signatures name",
-    ),
-    doc(
-        "addressing",
-        "path | virtual",
-        "path",
-        "host/bucket/key, or bucket.host/key as AWS prefers",
-    ),
-    doc(
-        "profile",
-        "name",
-        "",
-        "profile of the AWS credentials file; empty = the environment, else AWS_PROFILE or default",
-    ),
-    doc(
-        "ca",
-        "PEM file",
-        "",
-        "the only certificates trusted by https; empty = the system's",
-    ),
-    doc(
-        "timeout",
-        "time",
-        "30s",
-        "a request without an answer by then is a time-out, and its connection is closed",
-    ),
-    doc(
-        "range",
-        "size",
-        "0B",
-        "get a random range of this size of each object; 0B = whole objects",
-    ),
-    doc(
-        "part_size",
-        "size, at least 5MiB",
-        "64MiB",
-        "larger objects are uploaded in parts, one after the other, as one operation",
-    ),
-    doc(
-        "max_keys",
-        "1 to 1000",
-        "1000",
-        "keys that a listing asks for; it starts behind the key drawn",
-    ),
-    doc(
-        "checksum",
-        "none | crc32c | sha256",
-        "none",
-        "sent with every upload, for the store to check",
-    ),
-    doc(
-        "signed_payload",
-        "bool",
-        "false",
-        "upload bodies are hashed into the signature; false = UNSIGNED-PAYLOAD",
-    ),
-    doc(
-        "keep",
-        "bool",
-        "false",
-        "objects stay for later runs; false = what the run wrote is deleted at the end",
-    ),
-];
-
 /// Smallest part that S3 takes, except for the last.
 const PART_MIN: u64 = 5 << 20;
 /// Parts of one object at most.
@@ -164,7 +95,7 @@ pub const PARTS_MAX: u64 = 10_000;
 /// # Errors
 /// `Usage` for unknown or impossible ones.
 pub fn parse(table: &toml::Table) -> Result<S3Options> {
-    let o: S3Options = options::parse("s3", DOCS, table)?;
+    let o: S3Options = options::parse("s3", table)?;
     let wrong = |what: &str, hint: &str| Err(Error::usage(what).hint(hint));
     if o.part_size.0 < PART_MIN {
         return wrong(

@@ -1,22 +1,31 @@
 //! Options of `sim`: the single owner of their names and defaults.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::units::Span;
 use taillight_core::{Error, Result};
 
-use crate::contract::OptionDoc;
+use crate::options;
 
 /// `[target.options]` of `sim`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SimOptions {
     /// Operations served at the same time.
+    #[schemars(title = "1 or more")]
     pub channels: u32,
+    /// Service time of an operation.
+    #[schemars(
+        title = "{ kind = \"constant\", time } | { kind = \"uniform\", min, max } | { kind = \"exponential\", mean } | { kind = \"bimodal\", common, rare, every }"
+    )]
     pub service: ServiceTime,
-    /// Extra time of a sync inside a write.
+    /// Extra time of a sync inside a write, and of an fsync.
     pub sync: Span,
-    /// Times in which nothing is served.
+    /// Times in which nothing is served, from the start of virtual time; period repeats one.
+    #[schemars(title = "[{ start, length, period }]")]
     pub stalls: Vec<SimulatedStall>,
+    /// Every N-th operation fails with errno; 0 = none.
+    #[schemars(title = "{ every, errno }")]
     pub errors: InjectedErrors,
 }
 
@@ -33,7 +42,7 @@ impl Default for SimOptions {
 }
 
 /// How service times are drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum ServiceTime {
     /// Always `time`.
@@ -60,7 +69,7 @@ impl Default for ServiceTime {
 }
 
 /// A stall: from `start`, `length` long, again every `period` if one is given.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SimulatedStall {
     /// First start, from the beginning of virtual time.
@@ -71,7 +80,7 @@ pub struct SimulatedStall {
 }
 
 /// Failures: every `every`-th operation fails with `errno`; 0 = none.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct InjectedErrors {
     /// One in this many.
@@ -91,11 +100,7 @@ impl SimOptions {
     /// # Errors
     /// `Usage` when a name or value is wrong.
     pub fn from_table(table: &toml::Table) -> Result<SimOptions> {
-        let options: SimOptions = table.clone().try_into().map_err(|e: toml::de::Error| {
-            Error::usage("bad [target.options] of driver `sim`")
-                .with("why", e.message())
-                .hint("see `taillight drivers sim`")
-        })?;
+        let options: SimOptions = options::parse("sim", table)?;
         options.check().map(|()| options)
     }
 
@@ -122,54 +127,4 @@ impl SimOptions {
         }
         Ok(())
     }
-}
-
-/// Checks `table` and fills in the defaults.
-pub(super) fn resolve(table: &toml::Table) -> Result<toml::Table> {
-    let options = SimOptions::from_table(table)?;
-    toml::Table::try_from(options)
-        .map_err(|e| Error::internal("the options of `sim` do not serialise").source(e))
-}
-
-/// For `taillight drivers sim`.
-pub(super) fn docs() -> Vec<OptionDoc> {
-    let doc = |name, values, default, about| OptionDoc {
-        name,
-        values,
-        default,
-        about,
-    };
-    vec![
-        doc(
-            "channels",
-            "1 or more",
-            "1",
-            "operations served at the same time",
-        ),
-        doc(
-            "service",
-            "{ kind = \"constant\", time } | { kind = \"uniform\", min, max } | \
-             { kind = \"exponential\", mean } | { kind = \"bimodal\", common, rare, every }",
-            "{ kind = \"constant\", time = \"100us\" }",
-            "service time of an operation",
-        ),
-        doc(
-            "sync",
-            "time",
-            "\"50us\"",
-            "extra time of a sync inside a write, and of an fsync",
-        ),
-        doc(
-            "stalls",
-            "[{ start, length, period }]",
-            "[]",
-            "times in which nothing is served, from the start of virtual time; period repeats one",
-        ),
-        doc(
-            "errors",
-            "{ every, errno }",
-            "{ every = 0, errno = 5 }",
-            "every N-th operation fails with errno; 0 = none",
-        ),
-    ]
 }

@@ -18,7 +18,7 @@ use taillight_core::progress::OnProgress;
 use super::target::{DatabaseSpec, KvTarget};
 use super::{KeyValueStore, StoreEngine, StoreError, rules};
 use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
-use options::{DOCS, LevelDbOptions};
+use options::LevelDbOptions;
 use sys::{LevelDbConnection, LevelDbLibrary, LevelDbSettings, LevelDbStore};
 
 /// The driver.
@@ -32,10 +32,10 @@ impl Driver for LevelDbDriver {
         "LevelDB through its C library, loaded at run time"
     }
     fn options(&self) -> Vec<OptionDoc> {
-        DOCS.to_vec()
+        crate::options::docs::<LevelDbOptions>()
     }
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        LevelDbOptions::parse(&target.options)?.table()
+        crate::options::complete(&LevelDbOptions::parse(&target.options)?)
     }
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
         LevelDbOptions::parse(&target.options)?;

@@ -19,7 +19,7 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{OpKind, Result};
 
 use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
-use options::{DOCS, RedisOptions};
+use options::RedisOptions;
 
 /// Deepest pipeline of a worker.
 const MAX_DEPTH: u32 = 1024;
@@ -35,10 +35,10 @@ impl Driver for RedisDriver {
         "Redis or Valkey over a socket; the pipeline is the queue"
     }
     fn options(&self) -> Vec<OptionDoc> {
-        DOCS.to_vec()
+        crate::options::docs::<RedisOptions>()
     }
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        super::options::table(&RedisOptions::parse(&target.options)?)
+        crate::options::complete(&RedisOptions::parse(&target.options)?)
     }
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
         let options = RedisOptions::parse(&target.options)?;

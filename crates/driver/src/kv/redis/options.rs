@@ -1,26 +1,28 @@
-//! `[target.options]` of driver `redis`: names, defaults, docs.
+//! `[target.options]` of driver `redis`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::units::Span;
 use taillight_core::{Error, Result};
 
-use crate::contract::{OptionDoc, doc};
-use crate::kv::options;
+use crate::options;
 
 /// Longest prefix of keys, bytes.
 const PREFIX_MAX: usize = 128;
 
 /// The options, resolved.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RedisOptions {
-    /// What every key of the run begins with, before a colon.
+    /// Only keys that begin with this and a colon are touched.
+    #[schemars(title = "letters, digits, _ - . :")]
     pub prefix: String,
-    /// Keep a sorted set of all keys, so that scans are possible.
+    /// Keep a sorted set of all keys: makes scans possible, and costs a ZADD with every insert
+    /// (O(log n), in its latency) and the memory of every key again.
     pub index: bool,
-    /// What the run makes stays.
+    /// Leave the records this run makes.
     pub keep: bool,
-    /// Longest wait for a connection, and for an answer outside the measured loop.
+    /// Longest wait to connect, and for an answer outside the measured loop.
     pub timeout: Span,
 }
 
@@ -41,7 +43,7 @@ impl RedisOptions {
     /// # Errors
     /// `Usage` for unknown or wrong ones.
     pub fn parse(table: &toml::Table) -> Result<RedisOptions> {
-        let parsed: RedisOptions = options::parse("redis", DOCS, table)?;
+        let parsed: RedisOptions = options::parse("redis", table)?;
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
         let prefix = &parsed.prefix;
         if prefix.is_empty() || prefix.len() > PREFIX_MAX || !prefix.chars().all(plain) {
@@ -55,30 +57,6 @@ impl RedisOptions {
         Ok(parsed)
     }
 }
-
-/// Their docs, in the order of the struct.
-pub const DOCS: &[OptionDoc] = &[
-    doc(
-        "prefix",
-        "letters, digits, _ - . :",
-        "taillight",
-        "only keys that begin with this and a colon are touched",
-    ),
-    doc(
-        "index",
-        "bool",
-        "false",
-        "keep a sorted set of all keys: makes scans possible, and costs a ZADD with every insert \
-         (O(log n), in its latency) and the memory of every key again",
-    ),
-    doc("keep", "bool", "false", "leave the records this run makes"),
-    doc(
-        "timeout",
-        "time",
-        "5s",
-        "longest wait to connect, and for an answer outside the measured loop",
-    ),
-];
 
 #[cfg(test)]
 mod tests {

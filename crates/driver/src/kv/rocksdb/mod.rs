@@ -26,7 +26,7 @@ use super::target::{DatabaseSpec, KvTarget};
 use super::{KeyValueStore, StoreEngine, StoreError, rules};
 use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
 use connection::RocksDbConnection;
-use options::{DOCS, RocksDbOptions};
+use options::RocksDbOptions;
 use sys::{RocksDbConfig, RocksDbLibrary, RocksDbStore};
 
 /// The driver.
@@ -40,10 +40,10 @@ impl Driver for RocksDbDriver {
         "RocksDB through its C library, loaded at run time"
     }
     fn options(&self) -> Vec<OptionDoc> {
-        DOCS.to_vec()
+        crate::options::docs::<RocksDbOptions>()
     }
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        RocksDbOptions::parse(&target.options)?.table()
+        crate::options::complete(&RocksDbOptions::parse(&target.options)?)
     }
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
         let o = RocksDbOptions::parse(&target.options)?;

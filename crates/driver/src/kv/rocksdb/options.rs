@@ -1,4 +1,4 @@
-//! `[target.options]` of driver `rocksdb`: names, defaults, docs, and how they become RocksDB's own
+//! `[target.options]` of driver `rocksdb`, and how they become RocksDB's own
 //! option strings.
 //!
 //! Order of precedence, weakest first: RocksDB's defaults, `options_file`, `options`, then the
@@ -6,15 +6,15 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 
-use crate::contract::{OptionDoc, doc};
-use crate::kv::options::{self, OrDefault};
+use crate::options::{self, OrDefault};
 
 /// RocksDbCompression of blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RocksDbCompression {
     /// Left to RocksDB (Snappy where it is built in).
@@ -46,40 +46,64 @@ impl RocksDbCompression {
 }
 
 /// The options, resolved. Absent ones take the defaults below.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RocksDbOptions {
-    /// File or soname of the library; empty = the system's.
+    /// Which RocksDB is measured; empty = the system's (Debian 12: librocksdb7.8).
+    #[schemars(title = "file or name of a shared library")]
     pub library: String,
+    /// Any of RocksDB's own options: "max_open_files=100;level0_file_num_compaction_trigger=2".
+    /// RocksDB's own LOG keeps to fatal messages (a build with assertions would end the process
+    /// on a full disk) unless info_log_level is given here or in options_file, as in
+    /// "info_log_level=INFO_LEVEL".
+    #[schemars(title = "RocksDB option string")]
     pub options: String,
+    /// An OPTIONS file as RocksDB writes it: its [DBOptions], and the [CFOptions] and
+    /// [TableOptions] of the column family; `options` goes on top.
+    #[schemars(title = "file")]
     pub options_file: String,
-    /// Column family in use.
+    /// Where the records are; made when it is not there.
+    #[schemars(title = "name")]
     pub column_family: String,
-    /// Size of the block cache.
+    /// Uncompressed blocks held in memory, beside the page cache.
     pub block_cache: OrDefault<ByteSize>,
-    /// Bits per key of a Bloom filter; 0 adds none.
+    /// A Bloom filter per table; 0 adds none; 10 gives about 1 % false positives.
+    #[schemars(title = "bits per key")]
     pub bloom_bits: u32,
-    /// See [`RocksDbCompression`].
+    /// Of blocks in tables; default = RocksDB's, Snappy where it is built in.
     pub compression: RocksDbCompression,
-    /// Size of a memtable.
+    /// A memtable is written out when it has this size.
     pub write_buffer_size: OrDefault<ByteSize>,
-    /// Threads of flush and compaction together; 0 = RocksDB's default.
+    /// Flushes and compactions at a time.
+    #[schemars(title = "threads, 0 = default")]
     pub max_background_jobs: u32,
-    /// Reads bypass the page cache.
+    /// Reads bypass the page cache (use_direct_reads).
     pub direct_reads: bool,
-    /// Flush and compaction bypass the page cache.
+    /// Flushes and compactions bypass the page cache (use_direct_io_for_flush_and_compaction);
+    /// the write-ahead log never does.
     pub direct_writes: bool,
-    /// Writes go to the write-ahead log.
+    /// Writes go to the write-ahead log; false: what is not flushed is lost in a crash. After a
+    /// write that failed with an I/O error RocksDB takes none until it is opened again, and a
+    /// build with assertions ends the process when it is asked: Taillight refuses later writes
+    /// itself (status -7), and the report says how many.
     pub wal: bool,
-    /// RocksDB counts cache hits, bytes and more.
+    /// RocksDB's counters join the samples: cache hits, bytes, write amplification; they cost
+    /// every operation some CPU.
     pub statistics: bool,
-    /// Scans are told where they end.
+    /// Scans carry an upper (reverse: lower) bound, so that RocksDB reads no further; needs keys
+    /// in the order of their numbers.
     pub bounded_scans: bool,
-    /// Open without changing anything.
+    /// Open any database without changing it; the plan only reads, and says with keys how many
+    /// records there are.
     pub read_only: bool,
-    /// Reads come from a snapshot that each worker takes.
+    /// Each worker that gets or scans takes a snapshot of the database when it begins (after
+    /// load, flush and compaction, before the warm-up) and reads from it until it ends: reads of
+    /// a state that does not change while others write, as backups and analytics make them. They
+    /// see no write of the run, so it has no insert, put, rmw or check inline; updates of one
+    /// field read the newest value. RocksDB keeps old versions as long as a snapshot may ask for
+    /// them.
     pub snapshot: bool,
-    /// What the run makes stays.
+    /// Leave the database behind; a later run goes on with its records.
     pub keep: bool,
 }
 
@@ -107,134 +131,13 @@ impl Default for RocksDbOptions {
     }
 }
 
-/// Their docs, in the order of the struct.
-pub const DOCS: &[OptionDoc] = &[
-    doc(
-        "library",
-        "file or name of a shared library",
-        "",
-        "which RocksDB is measured; empty = the system's (Debian 12: librocksdb7.8)",
-    ),
-    doc(
-        "options",
-        "RocksDB option string",
-        "",
-        "any of RocksDB's own options: \"max_open_files=100;level0_file_num_compaction_trigger=2\". \
-         RocksDB's own LOG keeps to fatal messages (a build with assertions would end the process on \
-         a full disk) unless info_log_level is given here or in options_file, as in \
-         \"info_log_level=INFO_LEVEL\"",
-    ),
-    doc(
-        "options_file",
-        "file",
-        "",
-        "an OPTIONS file as RocksDB writes it: its [DBOptions], and the [CFOptions] and \
-         [TableOptions] of the column family; `options` goes on top",
-    ),
-    doc(
-        "column_family",
-        "name",
-        "default",
-        "where the records are; made when it is not there",
-    ),
-    doc(
-        "block_cache",
-        "size | default",
-        "default",
-        "uncompressed blocks held in memory, beside the page cache",
-    ),
-    doc(
-        "bloom_bits",
-        "bits per key",
-        "0",
-        "a Bloom filter per table; 0 adds none; 10 gives about 1 % false positives",
-    ),
-    doc(
-        "compression",
-        "default | none | snappy | zlib | lz4 | lz4hc | zstd",
-        "default",
-        "of blocks in tables; default = RocksDB's, Snappy where it is built in",
-    ),
-    doc(
-        "write_buffer_size",
-        "size | default",
-        "default",
-        "a memtable is written out when it has this size",
-    ),
-    doc(
-        "max_background_jobs",
-        "threads, 0 = default",
-        "0",
-        "flushes and compactions at a time",
-    ),
-    doc(
-        "direct_reads",
-        "bool",
-        "false",
-        "reads bypass the page cache (use_direct_reads)",
-    ),
-    doc(
-        "direct_writes",
-        "bool",
-        "false",
-        "flushes and compactions bypass the page cache (use_direct_io_for_flush_and_compaction); \
-         the write-ahead log never does",
-    ),
-    doc(
-        "wal",
-        "bool",
-        "true",
-        "writes go to the write-ahead log; false: what is not flushed is lost in a crash. After a \
-         write that failed with an I/O error RocksDB takes none until it is opened again, and a build \
-         with assertions ends the process when it is asked: Taillight refuses later writes itself \
-         (status -7), and the report says how many",
-    ),
-    doc(
-        "statistics",
-        "bool",
-        "false",
-        "RocksDB's counters join the samples: cache hits, bytes, write amplification; they cost \
-         every operation some CPU",
-    ),
-    doc(
-        "bounded_scans",
-        "bool",
-        "false",
-        "scans carry an upper (reverse: lower) bound, so that RocksDB reads no further; needs keys \
-         in the order of their numbers",
-    ),
-    doc(
-        "read_only",
-        "bool",
-        "false",
-        "open any database without changing it; the plan only reads, and says with keys how many \
-         records there are",
-    ),
-    doc(
-        "snapshot",
-        "bool",
-        "false",
-        "each worker that gets or scans takes a snapshot of the database when it begins (after load, \
-         flush and compaction, before the warm-up) and reads from it until it ends: reads of a state \
-         that does not change while others write, as backups and analytics make them. They see no \
-         write of the run, so it has no insert, put, rmw or check inline; updates of one field read \
-         the newest value. RocksDB keeps old versions as long as a snapshot may ask for them",
-    ),
-    doc(
-        "keep",
-        "bool",
-        "false",
-        "leave the database behind; a later run goes on with its records",
-    ),
-];
-
 impl RocksDbOptions {
     /// Reads them as written.
     ///
     /// # Errors
     /// `Usage` for unknown, mistyped or contradicting options.
     pub fn parse(table: &toml::Table) -> Result<RocksDbOptions> {
-        let o: RocksDbOptions = options::parse("rocksdb", DOCS, table)?;
+        let o: RocksDbOptions = options::parse("rocksdb", table)?;
         if o.column_family.is_empty() {
             return Err(Error::usage("`column_family` is empty").hint("leave it out, or name one"));
         }
@@ -252,14 +155,6 @@ impl RocksDbOptions {
             .hint("leave one of them out"));
         }
         Ok(o)
-    }
-
-    /// As a table with every default filled in.
-    ///
-    /// # Errors
-    /// `Internal` if they stop being a table.
-    pub fn table(&self) -> Result<toml::Table> {
-        options::table(self)
     }
 
     /// RocksDB option strings in the order they are applied, each with where it comes from.
@@ -464,21 +359,6 @@ mod tests {
     }
 
     #[test]
-    fn docs_and_struct_agree() {
-        let table = RocksDbOptions::default().table().unwrap();
-        let names: Vec<&str> = table.keys().map(String::as_str).collect();
-        let docs: Vec<&str> = DOCS.iter().map(|d| d.name).collect();
-        assert_eq!(names, docs);
-        for doc in DOCS {
-            let shown = match &table[doc.name] {
-                toml::Value::String(s) => s.clone(),
-                other => other.to_string(),
-            };
-            assert_eq!(shown, doc.default, "{}", doc.name);
-        }
-    }
-
-    #[test]
     fn wrong_values_and_unknown_names() {
         for bad in [
             "block_cache = 64",
@@ -503,7 +383,10 @@ mod tests {
              options = \"max_open_files=9\"",
         );
         let o = o.unwrap();
-        assert_eq!(RocksDbOptions::parse(&o.table().unwrap()).unwrap(), o);
+        assert_eq!(
+            RocksDbOptions::parse(&options::complete(&o).unwrap()).unwrap(),
+            o
+        );
         assert_eq!(
             o.strings().unwrap(),
             [

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 use rand::SeedableRng;
 use taillight_core::keys::{KEY_MAX, KeyFormat, KeyNaming};
 use taillight_engine::generator::Rng;
-use taillight_engine::generator::dist::{Dist, DistSpec, Zone};
+use taillight_engine::generator::dist::{Distribution, DistributionSpec, ZoneShare};
 
 use crate::BenchSetup;
 use crate::pairs::{Bound, BoundCheck, Comparison};
@@ -23,7 +23,7 @@ pub fn run(setup: &BenchSetup) -> Result<Comparison> {
     let mut report = Comparison::titled("Draws");
     for (name, spec) in specs() {
         for n in SPACES {
-            let dist = Dist::new(&spec, n).map_err(|e| anyhow!("{name}: {e}"))?;
+            let dist = Distribution::new(&spec, n).map_err(|e| anyhow!("{name}: {e}"))?;
             let mut values = Vec::new();
             for _ in 0..setup.pairs {
                 values.push(draws(dist.clone(), n));
@@ -31,7 +31,7 @@ pub fn run(setup: &BenchSetup) -> Result<Comparison> {
             add(&mut report, format!("{name}, {n} items"), values);
         }
     }
-    let hot = Dist::new(&DistSpec::Zipf { theta: 0.99 }, 1_000_000);
+    let hot = Distribution::new(&DistributionSpec::Zipf { theta: 0.99 }, 1_000_000);
     let hot = hot.and_then(|d| d.spread(1)).map_err(|e| anyhow!("{e}"))?;
     let values = (0..setup.pairs)
         .map(|_| draws(hot.clone(), 1_000_000))
@@ -41,7 +41,8 @@ pub fn run(setup: &BenchSetup) -> Result<Comparison> {
         "zipf 0.99 spread, 1000000 items".into(),
         values,
     );
-    let latest = Dist::new(&DistSpec::Latest, 1_000_000).map_err(|e| anyhow!("{e}"))?;
+    let latest =
+        Distribution::new(&DistributionSpec::Latest, 1_000_000).map_err(|e| anyhow!("{e}"))?;
     let values = (0..setup.pairs)
         .map(|_| growing(latest.clone(), 1_000_000))
         .collect();
@@ -63,44 +64,47 @@ fn add(report: &mut Comparison, what: String, values: Vec<f64>) {
     });
 }
 
-fn specs() -> Vec<(&'static str, DistSpec)> {
+fn specs() -> Vec<(&'static str, DistributionSpec)> {
     let zones = [(60.0, 10.0), (30.0, 20.0), (10.0, 70.0)];
-    let zone = |(access, space)| Zone { access, space };
+    let zone = |(access, space)| ZoneShare { access, space };
     vec![
-        ("uniform", DistSpec::Uniform),
-        ("zipf 0.99", DistSpec::Zipf { theta: 0.99 }),
-        ("zipf 1", DistSpec::Zipf { theta: 1.0 }),
-        ("zipf 1.2", DistSpec::Zipf { theta: 1.2 }),
-        ("YCSB zipfian", DistSpec::YcsbZipfian),
-        ("YCSB scrambled", DistSpec::YcsbScrambled { new_keys: 0 }),
-        ("latest", DistSpec::Latest),
+        ("uniform", DistributionSpec::Uniform),
+        ("zipf 0.99", DistributionSpec::Zipf { theta: 0.99 }),
+        ("zipf 1", DistributionSpec::Zipf { theta: 1.0 }),
+        ("zipf 1.2", DistributionSpec::Zipf { theta: 1.2 }),
+        ("YCSB zipfian", DistributionSpec::YcsbZipfian),
+        (
+            "YCSB scrambled",
+            DistributionSpec::YcsbScrambled { new_keys: 0 },
+        ),
+        ("latest", DistributionSpec::Latest),
         (
             "hot spot",
-            DistSpec::Hotspot {
+            DistributionSpec::Hotspot {
                 data: 0.2,
                 ops: 0.8,
             },
         ),
         (
             "exponential",
-            DistSpec::Exponential {
+            DistributionSpec::Exponential {
                 percentile: 95.0,
                 frac: 0.857_142_857_1,
             },
         ),
-        ("pareto 0.2", DistSpec::Pareto { h: 0.2 }),
+        ("pareto 0.2", DistributionSpec::Pareto { h: 0.2 }),
         (
             "normal",
-            DistSpec::Normal {
+            DistributionSpec::Normal {
                 centre: 0.5,
                 deviation: 0.1,
             },
         ),
-        ("zoned", DistSpec::Zoned(zones.map(zone).into())),
+        ("zoned", DistributionSpec::Zoned(zones.map(zone).into())),
     ]
 }
 
-fn draws(mut dist: Dist, n: u64) -> f64 {
+fn draws(mut dist: Distribution, n: u64) -> f64 {
     let mut rng = Rng::seed_from_u64(1);
     let mut sum = 0u64;
     let start = Instant::now();
@@ -113,7 +117,7 @@ fn draws(mut dist: Dist, n: u64) -> f64 {
 }
 
 /// As [`draws`], while keys are added: YCSB's workload D.
-fn growing(mut dist: Dist, n: u64) -> f64 {
+fn growing(mut dist: Distribution, n: u64) -> f64 {
     let mut rng = Rng::seed_from_u64(1);
     let mut sum = 0u64;
     let start = Instant::now();

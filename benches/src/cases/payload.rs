@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use taillight_core::{Op, OpKind, Stamp};
-use taillight_engine::payload::{Filler, Kind, PayloadSpec};
-use taillight_engine::verify::{Area, Checker, LEDGER_BUDGET, Shared, VerifySpec};
+use taillight_engine::payload::{ContentKind, Filler, PayloadSpec};
+use taillight_engine::verify::{Checker, LEDGER_BUDGET, VerifiedArea, VerifySpec, VerifyState};
 
 use crate::BenchSetup;
 use crate::pairs::{Bound, BoundCheck, Comparison};
@@ -45,33 +45,45 @@ fn rate(size: usize, mut each: impl FnMut(u64, &mut [u8])) -> f64 {
 }
 
 /// Name, kind, compressible and duplicate percent, whether reads use the buffers too.
-fn kinds() -> Vec<(&'static str, Kind, u32, u32, bool)> {
+fn kinds() -> Vec<(&'static str, ContentKind, u32, u32, bool)> {
     vec![
         (
             "random, the buffers only written from",
-            Kind::Random,
+            ContentKind::Random,
             0,
             0,
             false,
         ),
         (
             "random, the buffers read into too",
-            Kind::Random,
+            ContentKind::Random,
             0,
             0,
             true,
         ),
-        ("random, 50 % compressible", Kind::Random, 50, 0, true),
-        ("random, 30 % duplicates", Kind::Random, 0, 30, true),
-        ("zero, the buffers read into too", Kind::Zero, 0, 0, true),
+        (
+            "random, 50 % compressible",
+            ContentKind::Random,
+            50,
+            0,
+            true,
+        ),
+        ("random, 30 % duplicates", ContentKind::Random, 0, 30, true),
+        (
+            "zero, the buffers read into too",
+            ContentKind::Zero,
+            0,
+            0,
+            true,
+        ),
         (
             "pattern of 7 bytes",
-            Kind::Pattern(b"storage".to_vec()),
+            ContentKind::Pattern(b"storage".to_vec()),
             0,
             0,
             true,
         ),
-        ("text", Kind::Text, 0, 0, true),
+        ("text", ContentKind::Text, 0, 0, true),
     ]
 }
 
@@ -134,23 +146,25 @@ pub fn run(setup: &BenchSetup) -> Result<Comparison> {
 const BLOCKS: u64 = 1 << 20;
 
 fn checker(size: usize) -> Result<Checker> {
-    let shared = Shared::new(&VerifySpec {
+    let shared = VerifyState::new(&VerifySpec {
         run_id: "bench",
         prior: None,
-        area: Area {
+        area: VerifiedArea {
             unit: size as u64,
             first: 0,
             blocks: BLOCKS,
             file_size: u64::MAX,
             keyed: false,
         },
-        payloads: &[PayloadSpec::new(Kind::Random, 0, 0).map_err(|e| anyhow!(e.to_string()))?],
+        payloads: &[
+            PayloadSpec::new(ContentKind::Random, 0, 0).map_err(|e| anyhow!(e.to_string()))?
+        ],
         outstanding: 1,
         whole_writes: true,
         inline: true,
         budget: LEDGER_BUDGET,
     });
-    let shared: Arc<Shared> = shared.map_err(|e| anyhow!(e.to_string()))?;
+    let shared: Arc<VerifyState> = shared.map_err(|e| anyhow!(e.to_string()))?;
     Ok(Checker::new(shared, 0, None, 1, size as u64))
 }
 

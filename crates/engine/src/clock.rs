@@ -18,25 +18,25 @@ const STEP_NS: i64 = 1_000_000;
 
 /// The counter and CLOCK_MONOTONIC at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pair {
+pub struct ClockPair {
     ticks: u64,
     ns: i64,
 }
 
-impl Pair {
+impl ClockPair {
     /// Its moment on CLOCK_MONOTONIC.
     pub fn at(&self) -> Stamp {
         Stamp(self.ns)
     }
     /// Reads both: the tightest of several tries, the counter taken as the middle.
-    fn read() -> Option<Pair> {
+    fn read() -> Option<ClockPair> {
         let once = || {
             let before = sys::ticks()?;
             let ns = MonoClock.now().0;
             let width = sys::ticks()?.wrapping_sub(before);
             Some((
                 width,
-                Pair {
+                ClockPair {
                     ticks: before.wrapping_add(width / 2),
                     ns,
                 },
@@ -51,7 +51,7 @@ impl Pair {
 
 /// How well a counter clock followed CLOCK_MONOTONIC.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Discipline {
+pub struct ClockDrift {
     /// Largest difference seen at a comparison, ns.
     pub worst_ns: u64,
     /// Times the line was set anew.
@@ -60,35 +60,35 @@ pub struct Discipline {
 
 /// A clock of the hot loop.
 #[derive(Debug, Clone)]
-pub struct LoopClock {
-    origin: Pair,
-    anchor: Pair,
+pub struct TscClock {
+    origin: ClockPair,
+    anchor: ClockPair,
     /// Nanoseconds per tick, times 2^32.
     rate: u64,
     next_sync: i64,
-    discipline: Discipline,
+    discipline: ClockDrift,
 }
 
-impl LoopClock {
+impl TscClock {
     /// The first of the two readings that the rate comes from; `None` where the counter cannot be
     /// used: another architecture, or the kernel does not trust it either.
-    pub fn origin() -> Option<Pair> {
+    pub fn origin() -> Option<ClockPair> {
         let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
         let trusted = std::fs::read_to_string(source).is_ok_and(|s| s.trim() == "tsc");
-        trusted.then(Pair::read).flatten()
+        trusted.then(ClockPair::read).flatten()
     }
 
     /// A clock whose rate comes from `origin` to now; `None` when too little time has passed.
-    pub fn new(origin: Pair) -> Option<LoopClock> {
-        let anchor = Pair::read()?;
+    pub fn new(origin: ClockPair) -> Option<TscClock> {
+        let anchor = ClockPair::read()?;
         let rate = rate(origin, anchor)?;
         let next_sync = anchor.ns + SYNC_EVERY_NS / 8;
-        Some(LoopClock {
+        Some(TscClock {
             origin,
             anchor,
             rate,
             next_sync,
-            discipline: Discipline::default(),
+            discipline: ClockDrift::default(),
         })
     }
 
@@ -100,7 +100,7 @@ impl LoopClock {
     }
 
     /// Compares with CLOCK_MONOTONIC and bends the line.
-    fn sync_with(&mut self, now: Pair) {
+    fn sync_with(&mut self, now: ClockPair) {
         let shown = self.at(now.ticks);
         let off = now.ns - shown;
         self.discipline.worst_ns = self.discipline.worst_ns.max(off.unsigned_abs());
@@ -115,7 +115,7 @@ impl LoopClock {
             }
         };
         // From where the line is, at the true rate plus what closes the gap in one period.
-        self.anchor = Pair {
+        self.anchor = ClockPair {
             ticks: now.ticks,
             ns: shown,
         };
@@ -125,7 +125,7 @@ impl LoopClock {
 }
 
 /// Nanoseconds per tick times 2^32 between two readings at least a millisecond apart.
-fn rate(from: Pair, to: Pair) -> Option<u64> {
+fn rate(from: ClockPair, to: ClockPair) -> Option<u64> {
     let ticks = to.ticks.checked_sub(from.ticks).filter(|t| *t > 0)?;
     let ns = u128::try_from(to.ns - from.ns)
         .ok()
@@ -133,7 +133,7 @@ fn rate(from: Pair, to: Pair) -> Option<u64> {
     u64::try_from((ns << 32) / u128::from(ticks)).ok()
 }
 
-impl Clock for LoopClock {
+impl Clock for TscClock {
     #[inline]
     fn now(&self) -> Stamp {
         match sys::ticks() {
@@ -144,28 +144,28 @@ impl Clock for LoopClock {
 }
 
 /// A clock that a worker looks after between I/Os.
-pub trait Kept: Clock {
+pub trait DisciplinedClock: Clock {
     /// Called about once per poll with the last stamp; cheap when nothing is due.
     #[inline(always)]
     fn keep(&mut self, _: Stamp) {}
     /// How well it followed CLOCK_MONOTONIC.
-    fn discipline(&self) -> Discipline {
-        Discipline::default()
+    fn discipline(&self) -> ClockDrift {
+        ClockDrift::default()
     }
 }
 
-impl Kept for MonoClock {}
+impl DisciplinedClock for MonoClock {}
 
-impl Kept for LoopClock {
+impl DisciplinedClock for TscClock {
     #[inline]
     fn keep(&mut self, now: Stamp) {
         if now.0 >= self.next_sync
-            && let Some(pair) = Pair::read()
+            && let Some(pair) = ClockPair::read()
         {
             self.sync_with(pair);
         }
     }
-    fn discipline(&self) -> Discipline {
+    fn discipline(&self) -> ClockDrift {
         self.discipline
     }
 }
@@ -174,20 +174,20 @@ impl Kept for LoopClock {
 mod tests {
     use super::*;
 
-    fn pair(ticks: u64, ns: i64) -> Pair {
-        Pair { ticks, ns }
+    fn pair(ticks: u64, ns: i64) -> ClockPair {
+        ClockPair { ticks, ns }
     }
 
     /// A 2.5 GHz counter: 0.4 ns per tick.
-    fn clock() -> LoopClock {
+    fn clock() -> TscClock {
         let origin = pair(1000, 50);
         let anchor = pair(1000 + 250_000_000, 50 + 100_000_000);
-        LoopClock {
+        TscClock {
             origin,
             anchor,
             rate: rate(origin, anchor).unwrap(),
             next_sync: 0,
-            discipline: Discipline::default(),
+            discipline: ClockDrift::default(),
         }
     }
 
@@ -242,19 +242,19 @@ mod tests {
 
     #[test]
     fn stays_near_the_kernels_clock() {
-        let Some(origin) = LoopClock::origin() else {
+        let Some(origin) = TscClock::origin() else {
             println!("skipped: the kernel's clock source is not the counter");
             return;
         };
         std::thread::sleep(std::time::Duration::from_millis(50));
-        let mut clock = LoopClock::new(origin).unwrap();
+        let mut clock = TscClock::new(origin).unwrap();
         let mut last = clock.now();
         for _ in 0..1000 {
             let now = clock.now();
             assert!(now >= last, "goes back");
             last = now;
         }
-        clock.sync_with(Pair::read().unwrap());
+        clock.sync_with(ClockPair::read().unwrap());
         assert!(
             clock.discipline.worst_ns < 100_000,
             "{:?}",

@@ -14,7 +14,7 @@ use taillight_core::plan::Plan;
 use taillight_core::progress::Progress;
 use taillight_core::{OpKind, Stamp};
 
-use crate::recorder::{Message, OpPart, Part, Thresholds, Timeline};
+use crate::recorder::{IntervalStats, OpStats, OutlierThresholds, Timeline, WorkerMessage};
 
 pub use closed::{ClosedInterval, ClosedOp, Collected};
 
@@ -22,7 +22,7 @@ pub use closed::{ClosedInterval, ClosedOp, Collected};
 const OVERTIME_NS: i64 = 300_000_000;
 
 /// Empty parts kept for reuse at most.
-pub const SPARE_PARTS: usize = 64;
+pub const SPARE_INTERVALS: usize = 64;
 
 /// Watches a run. The engine knows no sink: the cli hands observers in.
 pub trait Observer {
@@ -95,7 +95,7 @@ struct Open {
 
 #[derive(Default)]
 struct OpenWorkload {
-    ops: [Option<Box<OpPart>>; OpKind::ALL.len()],
+    ops: [Option<Box<OpStats>>; OpKind::ALL.len()],
     depth_ns: u64,
     backlog: u64,
 }
@@ -110,8 +110,8 @@ pub struct Collector {
     open: BTreeMap<Key, Open>,
     reached: Vec<Option<Key>>,
     running: Vec<bool>,
-    spare: Sender<Box<Part>>,
-    thresholds: Arc<Thresholds>,
+    spare: Sender<Box<IntervalStats>>,
+    thresholds: Arc<OutlierThresholds>,
     next: BTreeMap<bool, u32>,
     told_overtime: bool,
     collected: Collected,
@@ -122,8 +122,8 @@ impl Collector {
     pub fn new(
         plan: &Plan,
         timeline: Timeline,
-        spare: Sender<Box<Part>>,
-        thresholds: Arc<Thresholds>,
+        spare: Sender<Box<IntervalStats>>,
+        thresholds: Arc<OutlierThresholds>,
     ) -> Collector {
         let workers = plan.workers() as usize;
         let open_loop =
@@ -155,14 +155,14 @@ impl Collector {
     }
 
     /// Takes a worker's message.
-    pub fn accept(&mut self, message: Message) {
+    pub fn accept(&mut self, message: WorkerMessage) {
         match message {
-            Message::Done { worker } => self.running[usize::from(worker)] = false,
-            Message::Part(part) => self.merge(part),
+            WorkerMessage::Done { worker } => self.running[usize::from(worker)] = false,
+            WorkerMessage::IntervalStats(part) => self.merge(part),
         }
     }
 
-    fn merge(&mut self, mut part: Box<Part>) {
+    fn merge(&mut self, mut part: Box<IntervalStats>) {
         let key = (part.measured, part.index);
         let count = self.kinds.len();
         let open = self.open.entry(key).or_insert_with(|| Open {

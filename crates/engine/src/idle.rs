@@ -13,11 +13,11 @@ use taillight_core::{Error, Stamp};
 #[derive(Debug)]
 pub struct Idle {
     timeout_ns: u64,
-    workers: Box<[One]>,
+    workers: Box<[WorkerActivity]>,
 }
 
 #[derive(Debug, Default)]
-struct One {
+struct WorkerActivity {
     /// The last completion, or when it began to wait for one.
     last: AtomicI64,
     /// Something is due or in flight.
@@ -29,7 +29,7 @@ impl Idle {
     pub fn new(timeout_ns: u64, workers: usize) -> Idle {
         Idle {
             timeout_ns,
-            workers: (0..workers).map(|_| One::default()).collect(),
+            workers: (0..workers).map(|_| WorkerActivity::default()).collect(),
         }
     }
 
@@ -42,8 +42,8 @@ impl Idle {
 
     /// Whether somebody waits and nobody has had a completion for the whole time-out.
     pub fn fires(&self, now: Stamp) -> bool {
-        let busy = |w: &&One| w.busy.load(Ordering::Acquire);
-        let last = |w: &One| w.last.load(Ordering::Relaxed);
+        let busy = |w: &&WorkerActivity| w.busy.load(Ordering::Acquire);
+        let last = |w: &WorkerActivity| w.last.load(Ordering::Relaxed);
         let latest = self.workers.iter().map(last).max().unwrap_or(0);
         self.workers.iter().any(|w| busy(&w))
             && now.since(Stamp(latest)) > i64::try_from(self.timeout_ns).unwrap_or(i64::MAX)

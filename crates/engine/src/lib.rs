@@ -26,4 +26,4 @@ pub mod verify;
 mod worker;
 
 pub use collector::{IntervalView, Observer};
-pub use run::{Outcome, Request, StopFlag, StopReason};
+pub use run::{EngineOutcome, EngineRequest, StopFlag, StopReason};

@@ -13,12 +13,12 @@ use taillight_core::progress::{OnProgress, Progress};
 use taillight_core::{Clock, Error, MonoClock, OpKind, Result};
 use taillight_driver::{AdminAction, Completion, Session, SessionSpec, Submitted, Target};
 
-use crate::generator::{Keyed as KeyedGenerator, Place, worker_seed};
+use crate::generator::{KeyGenerator, WorkerIndex, worker_seed};
 use crate::keyspace::KeySpace;
 use crate::payload::{Filler, PayloadSpec};
 use crate::run::{buffer_size, whole_values};
-use crate::verify::{Format, Mark, run_hash};
-use crate::worker::Keyed;
+use crate::verify::{BlockFormat, BlockHeader, run_hash};
+use crate::worker::KeyedWorker;
 
 /// Operations in flight while loading, where the driver queues.
 const DEPTH: u32 = 32;
@@ -49,9 +49,9 @@ pub fn preload(
         return Ok(0);
     }
     let space = KeySpace::new(keys.start, have).for_one();
-    let mut load = Load::new(plan, w, target, can, space)?;
+    let mut load = PreloadLoop::new(plan, w, target, can, space)?;
     if !plan.verify.is_off() {
-        let format = Format::new(&PayloadSpec::of(&w.payload)?);
+        let format = BlockFormat::new(&PayloadSpec::of(&w.payload)?);
         load.seal = Some((format, run_hash(run_id)));
     }
     for done in 1..=missing {
@@ -77,27 +77,27 @@ pub fn preload(
 }
 
 /// A session that only inserts.
-struct Load {
+struct PreloadLoop {
     session: Box<dyn Session>,
-    generator: KeyedGenerator,
-    values: Keyed,
+    generator: KeyGenerator,
+    values: KeyedWorker,
     payload: Filler,
     /// Marks every value as a write of this run.
-    seal: Option<(Format, u64)>,
+    seal: Option<(BlockFormat, u64)>,
     free: Vec<u32>,
     depth: usize,
     made: u64,
     done: Vec<Completion>,
 }
 
-impl Load {
+impl PreloadLoop {
     fn new(
         plan: &Plan,
         w: &WorkloadPlan,
         target: &dyn Target,
         can: &Capabilities,
         space: KeySpace,
-    ) -> Result<Load> {
+    ) -> Result<PreloadLoop> {
         let depth = can.max_depth.clamp(1, DEPTH);
         let mut session = target.session(&SessionSpec {
             worker: 0,
@@ -123,17 +123,17 @@ impl Load {
         let mut payload = Filler::new(&PayloadSpec::of(&w.payload)?, seed, whole_values(w));
         (0..depth).for_each(|slot| payload.prepare(session.buffer(slot)));
         // A stream of its own: worker numbers end well below this.
-        let place = Place {
+        let place = WorkerIndex {
             worker: u16::MAX,
             index: 0,
             of: 1,
         };
-        Ok(Load {
+        Ok(PreloadLoop {
             session,
             payload,
             seal: None,
-            generator: KeyedGenerator::new(plan, &inserts, space.clone(), place)?,
-            values: Keyed::new(w, space, depth as usize)?,
+            generator: KeyGenerator::new(plan, &inserts, space.clone(), place)?,
+            values: KeyedWorker::new(w, space, depth as usize)?,
             free: (0..depth).collect(),
             depth: depth as usize,
             made: 0,
@@ -157,7 +157,7 @@ impl Load {
         self.values
             .encode(&op, buffer, self.generator.field_sizes());
         if let Some((format, run)) = &self.seal {
-            let mark = Mark {
+            let mark = BlockHeader {
                 run: *run,
                 address: op.key,
                 generation: 1,

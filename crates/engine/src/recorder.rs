@@ -4,7 +4,7 @@
 //! operation, takes a lock or reads a clock. Interval parts go to the collector by channel.
 
 mod capture;
-mod part;
+mod interval_stats;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -12,21 +12,21 @@ use crossbeam_channel::{Receiver, Sender};
 use taillight_core::{OpKind, Record, Stamp, Status};
 use taillight_rundir::chunk::Sample;
 
-pub use capture::{Capture, CaptureState, Thresholds};
-pub use part::{HIGHEST_NS, OpPart, Part, new_histogram};
+pub use capture::{Capture, CaptureState, OutlierThresholds};
+pub use interval_stats::{HIGHEST_NS, IntervalStats, OpStats, new_histogram};
 
 /// Where interval parts go and where empty ones come back from.
 #[derive(Clone)]
 pub struct Channels {
-    pub parts: Sender<Message>,
+    pub parts: Sender<WorkerMessage>,
     /// Cleared parts, to be reused.
-    pub spare: Receiver<Box<Part>>,
+    pub spare: Receiver<Box<IntervalStats>>,
 }
 
 /// From a worker to the collector.
-pub enum Message {
+pub enum WorkerMessage {
     /// One interval of one worker.
-    Part(Box<Part>),
+    IntervalStats(Box<IntervalStats>),
     /// The worker has finished; no more parts.
     Done { worker: u16 },
 }
@@ -113,7 +113,7 @@ fn record_of(s: &Sample, open_loop: bool) -> Record {
 /// One worker's recorder.
 pub struct Recorder {
     timeline: Timeline,
-    part: Box<Part>,
+    part: Box<IntervalStats>,
     boundary: Stamp,
     channels: Channels,
     capture: Capture,
@@ -135,7 +135,7 @@ impl Recorder {
         capture: Capture,
     ) -> Recorder {
         let (measured, index) = timeline.interval(timeline.start);
-        let mut part = Box::new(Part::new(place.0, place.1));
+        let mut part = Box::new(IntervalStats::new(place.0, place.1));
         part.open(measured, index);
         // Counters and histograms exist before the first operation.
         for kind in kinds {
@@ -178,10 +178,10 @@ impl Recorder {
         self.part.backlog = backlog;
         let (worker, workload) = (self.part.worker, self.part.workload);
         let fresh = self.channels.spare.try_recv();
-        let fresh = fresh.unwrap_or_else(|_| Box::new(Part::new(worker, workload)));
+        let fresh = fresh.unwrap_or_else(|_| Box::new(IntervalStats::new(worker, workload)));
         let old = std::mem::replace(&mut self.part, fresh);
         // The collector outlives the workers; a closed channel means the run is being torn down.
-        let _ = self.channels.parts.send(Message::Part(old));
+        let _ = self.channels.parts.send(WorkerMessage::IntervalStats(old));
         let (measured, index) = self.timeline.interval(now);
         self.part.worker = worker;
         self.part.workload = workload;
@@ -296,8 +296,11 @@ impl Recorder {
         self.part.backlog = unsent;
         self.part.last = Some(now);
         let worker = self.part.worker;
-        let _ = self.channels.parts.send(Message::Part(self.part));
-        let _ = self.channels.parts.send(Message::Done { worker });
+        let _ = self
+            .channels
+            .parts
+            .send(WorkerMessage::IntervalStats(self.part));
+        let _ = self.channels.parts.send(WorkerMessage::Done { worker });
         self.capture.finish()
     }
 }

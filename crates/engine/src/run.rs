@@ -52,7 +52,7 @@ impl StopFlag {
 }
 
 /// What a run needs.
-pub struct Request<'a> {
+pub struct EngineRequest<'a> {
     pub plan: &'a Plan,
     /// The opened target; closed by the run.
     pub target: Box<dyn Target>,
@@ -79,7 +79,7 @@ pub enum StopReason {
 
 /// What a run did; what is not in its files goes into the manifest.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct EngineOutcome {
     pub reason: StopReason,
     /// The error that ended it, if one did.
     pub error: Option<Error>,
@@ -111,7 +111,7 @@ pub struct Outcome {
 }
 
 /// Everything that load generation left behind, before files are written.
-struct Loaded {
+struct LoadResult {
     collected: Collected,
     ends: Vec<WorkerEnd>,
     pool: Option<PoolReport>,
@@ -121,7 +121,7 @@ struct Loaded {
     measure_end: Stamp,
     drained: Stamp,
     cpu_s: f64,
-    verify: Option<Arc<crate::verify::Shared>>,
+    verify: Option<Arc<crate::verify::VerifyState>>,
     /// The target's own statistics.
     samples: Vec<StoreRow>,
     /// The workers read the CPU's counter.
@@ -132,8 +132,8 @@ struct Loaded {
 ///
 /// # Errors
 /// When nothing could be measured. A target that fails while measuring, or files that cannot be
-/// written afterwards, are no errors here: see [`Outcome::error`] and [`Outcome::unsaved`].
-pub fn run(request: Request<'_>) -> Result<Outcome> {
+/// written afterwards, are no errors here: see [`EngineOutcome::error`] and [`EngineOutcome::unsaved`].
+pub fn run(request: EngineRequest<'_>) -> Result<EngineOutcome> {
     run_probed(request, Arc::new(NoProbe))
 }
 
@@ -141,7 +141,10 @@ pub fn run(request: Request<'_>) -> Result<Outcome> {
 ///
 /// # Errors
 /// As [`run`], and when a worker cannot be traced.
-pub fn run_probed<B: Probes>(mut request: Request<'_>, probes: Arc<B>) -> Result<Outcome> {
+pub fn run_probed<B: Probes>(
+    mut request: EngineRequest<'_>,
+    probes: Arc<B>,
+) -> Result<EngineOutcome> {
     let overhead = crate::calibrate::calibrate(request.plan, request.target.geometry().size())?;
     check_spill(request.plan)?;
     let facts = request.target.facts();
@@ -198,11 +201,11 @@ fn check_spill(plan: &Plan) -> Result<()> {
 }
 
 fn outcome(
-    request: &Request<'_>,
-    loaded: &Loaded,
+    request: &EngineRequest<'_>,
+    loaded: &LoadResult,
     mut overhead: Overhead,
     target_facts: Vec<(String, String)>,
-) -> Outcome {
+) -> EngineOutcome {
     overhead.cpu_s = Some(loaded.cpu_s);
     let reason = if loaded.error.is_some() {
         StopReason::TargetFailed
@@ -218,7 +221,7 @@ fn outcome(
         let ends = loaded.ends.iter().filter(|e| e.measured);
         ends.map(f).sum::<u64>()
     };
-    Outcome {
+    EngineOutcome {
         reason,
         error: None,
         phases: phases(loaded, operations),
@@ -246,7 +249,7 @@ fn outcome(
 }
 
 /// The clock of the stamps, for the manifest.
-fn clock_text(clock: &ClockInfo, loaded: &Loaded) -> String {
+fn clock_text(clock: &ClockInfo, loaded: &LoadResult) -> String {
     let worst = loaded
         .ends
         .iter()
@@ -267,7 +270,7 @@ fn clock_text(clock: &ClockInfo, loaded: &Loaded) -> String {
     }
 }
 
-fn phases(loaded: &Loaded, operations: u64) -> Vec<PhaseInfo> {
+fn phases(loaded: &LoadResult, operations: u64) -> Vec<PhaseInfo> {
     let phase = |name: &str, start: Stamp, end: Stamp, ios| PhaseInfo {
         name: name.into(),
         start_ns: start.0,
@@ -294,7 +297,7 @@ fn phases(loaded: &Loaded, operations: u64) -> Vec<PhaseInfo> {
     phases
 }
 
-fn capture_info(plan: &Plan, loaded: &Loaded) -> CaptureInfo {
+fn capture_info(plan: &Plan, loaded: &LoadResult) -> CaptureInfo {
     let skipped = loaded.ends.iter().filter(|e| e.measured);
     let skipped = skipped.map(|e| e.capture.skipped).sum::<u64>();
     let degraded = loaded
@@ -323,7 +326,7 @@ fn capture_info(plan: &Plan, loaded: &Loaded) -> CaptureInfo {
     }
 }
 
-fn degraded_reason(loaded: &Loaded) -> String {
+fn degraded_reason(loaded: &LoadResult) -> String {
     let problems = loaded.pool.iter().flat_map(|p| p.problems.iter());
     let why = problems.cloned().reduce(|all, one| format!("{all}; {one}"));
     let why = why.unwrap_or_else(|| "the capture budget was spent".into());

@@ -1,13 +1,13 @@
 //! Drives all workers on virtual time with one event queue: no threads, no sleeping, exact.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use taillight_core::probe::Probe;
 use taillight_core::{Clock, Result, Stamp};
 use taillight_driver::VirtualTime;
 
-use crate::worker::{Wait, Worker, WorkerEnd};
+use crate::threaded::StopSignals;
+use crate::worker::{Worker, WorkerEnd, WorkerWait};
 
 /// A clock that shows the target's virtual time.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ impl Clock for SimClock {
     }
 }
 
-impl crate::clock::Kept for SimClock {}
+impl crate::clock::DisciplinedClock for SimClock {}
 
 /// Runs `workers` to their ends, calling `between` after every step of time.
 ///
@@ -37,7 +37,7 @@ impl crate::clock::Kept for SimClock {}
 pub fn drive<P: Probe>(
     workers: Vec<Worker<SimClock, P>>,
     time: &Arc<dyn VirtualTime>,
-    stop: [&AtomicBool; 2],
+    stop: StopSignals<'_>,
     mut between: impl FnMut(),
 ) -> (Result<()>, Vec<WorkerEnd>) {
     let mut workers: Vec<_> = workers.into_iter().map(Some).collect();
@@ -55,7 +55,7 @@ fn event_loop<P: Probe>(
     workers: &mut [Option<Worker<SimClock, P>>],
     ends: &mut [Option<WorkerEnd>],
     time: &Arc<dyn VirtualTime>,
-    stop: [&AtomicBool; 2],
+    stop: StopSignals<'_>,
     between: &mut impl FnMut(),
 ) -> Result<()> {
     loop {
@@ -66,12 +66,12 @@ fn event_loop<P: Probe>(
             let Some(worker) = slot else { continue };
             // Load ends when everything that is measured has.
             let over = !measuring && !worker.measured();
-            if over || stop.iter().any(|s| s.load(Ordering::Relaxed)) {
+            if over || stop.any() {
                 worker.stop();
             }
             match worker.fill()? {
-                Wait::Finished => *end = slot.take().map(Worker::finish),
-                Wait::Until { until, .. } => {
+                WorkerWait::Finished => *end = slot.take().map(Worker::finish),
+                WorkerWait::Until { until, .. } => {
                     alive = true;
                     next = next.min(until);
                 }

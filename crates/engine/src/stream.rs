@@ -21,7 +21,7 @@ const NAP_NS: u64 = 50_000_000;
 
 /// A stream.
 #[derive(Debug)]
-pub struct Stream {
+pub struct SharedStream {
     /// Places in the extent.
     places: u64,
     /// Blocks the writers append in all.
@@ -44,7 +44,7 @@ pub struct Stream {
 
 /// What a worker may do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum NextBlock {
     /// Write or read this block.
     Block(u64),
     Wait,
@@ -52,16 +52,16 @@ pub enum Turn {
     End,
 }
 
-impl Stream {
+impl SharedStream {
     /// A stream over `places`, of at most `limit` blocks, for so many writers and readers.
     /// `keeps_data`: what is read is what was written.
     pub fn new(
         (places, limit): (u64, u64),
         (writers, readers): (u32, u32),
         keeps_data: bool,
-    ) -> Stream {
+    ) -> SharedStream {
         let ring = || (0..WINDOW).map(|_| AtomicU64::new(0)).collect();
-        Stream {
+        SharedStream {
             places,
             limit,
             claimed: AtomicU64::new(0),
@@ -81,11 +81,11 @@ impl Stream {
     }
 
     /// Takes the next block to write.
-    pub fn claim(&self) -> Turn {
+    pub fn claim(&self) -> NextBlock {
         loop {
             let block = self.claimed.load(Ordering::SeqCst);
             if block >= self.limit {
-                return Turn::End;
+                return NextBlock::End;
             }
             let mut room = self.written.load(Ordering::SeqCst).saturating_add(WINDOW);
             // Without data of its own the stream's stamps must not be overwritten either.
@@ -98,13 +98,13 @@ impl Stream {
                 room = room.min(slowest.unwrap_or(u64::MAX).saturating_add(kept));
             }
             if block >= room {
-                return Turn::Wait;
+                return NextBlock::Wait;
             }
             let taken =
                 self.claimed
                     .compare_exchange(block, block + 1, Ordering::SeqCst, Ordering::SeqCst);
             if taken.is_ok() {
-                return Turn::Block(block);
+                return NextBlock::Block(block);
             }
         }
     }
@@ -134,16 +134,20 @@ impl Stream {
     }
 
     /// Whether a reader may read `block`.
-    pub fn readable(&self, block: u64) -> Turn {
+    pub fn readable(&self, block: u64) -> NextBlock {
         if block < self.written.load(Ordering::SeqCst) {
-            return Turn::Block(block);
+            return NextBlock::Block(block);
         }
         // The last writer leaves after its last block: looked at in this order nothing is missed.
         let ended = self.writers_left.load(Ordering::SeqCst) == 0;
         if block < self.written.load(Ordering::SeqCst) {
-            return Turn::Block(block);
+            return NextBlock::Block(block);
         }
-        if ended { Turn::End } else { Turn::Wait }
+        if ended {
+            NextBlock::End
+        } else {
+            NextBlock::Wait
+        }
     }
 
     /// Reader `number` has read every block before `next`; `u64::MAX`: it has ended.
@@ -209,55 +213,73 @@ mod tests {
 
     #[test]
     fn blocks_become_readable_in_order() {
-        let s = Stream::new((8, u64::MAX), (1, 1), true);
-        assert_eq!((s.claim(), s.claim()), (Turn::Block(0), Turn::Block(1)));
+        let s = SharedStream::new((8, u64::MAX), (1, 1), true);
+        assert_eq!(
+            (s.claim(), s.claim()),
+            (NextBlock::Block(0), NextBlock::Block(1))
+        );
         s.wrote(1);
-        assert_eq!(s.readable(0), Turn::Wait, "block 0 is still in flight");
+        assert_eq!(s.readable(0), NextBlock::Wait, "block 0 is still in flight");
         s.wrote(0);
-        assert_eq!(s.readable(1), Turn::Block(1));
-        assert_eq!(s.readable(2), Turn::Wait);
+        assert_eq!(s.readable(1), NextBlock::Block(1));
+        assert_eq!(s.readable(2), NextBlock::Wait);
         s.writer_left();
-        assert_eq!(s.readable(1), Turn::Block(1), "what is there is read first");
-        assert_eq!(s.readable(2), Turn::End);
+        assert_eq!(
+            s.readable(1),
+            NextBlock::Block(1),
+            "what is there is read first"
+        );
+        assert_eq!(s.readable(2), NextBlock::End);
     }
 
     #[test]
     fn a_writer_does_not_lap_the_slowest_reader() {
-        let s = Stream::new((4, u64::MAX), (1, 2), true);
+        let s = SharedStream::new((4, u64::MAX), (1, 2), true);
         for block in 0..4 {
-            assert_eq!(s.claim(), Turn::Block(block));
+            assert_eq!(s.claim(), NextBlock::Block(block));
             s.wrote(block);
         }
-        assert_eq!(s.claim(), Turn::Wait);
+        assert_eq!(s.claim(), NextBlock::Wait);
         s.read(0, 3);
-        assert_eq!(s.claim(), Turn::Wait, "the other reader has read nothing");
+        assert_eq!(
+            s.claim(),
+            NextBlock::Wait,
+            "the other reader has read nothing"
+        );
         s.read(1, 1);
-        assert_eq!(s.claim(), Turn::Block(4));
-        assert_eq!(s.claim(), Turn::Wait);
+        assert_eq!(s.claim(), NextBlock::Block(4));
+        assert_eq!(s.claim(), NextBlock::Wait);
         s.read(1, u64::MAX);
-        assert_eq!(s.claim(), Turn::Block(5), "who has ended holds nobody up");
+        assert_eq!(
+            s.claim(),
+            NextBlock::Block(5),
+            "who has ended holds nobody up"
+        );
     }
 
     #[test]
     fn it_ends_at_its_limit() {
-        let s = Stream::new((4, 2), (1, 0), true);
-        assert_eq!((s.claim(), s.claim()), (Turn::Block(0), Turn::Block(1)));
-        assert_eq!(s.claim(), Turn::End);
+        let s = SharedStream::new((4, 2), (1, 0), true);
+        assert_eq!(
+            (s.claim(), s.claim()),
+            (NextBlock::Block(0), NextBlock::Block(1))
+        );
+        assert_eq!(s.claim(), NextBlock::End);
     }
 
     #[test]
     fn writers_and_readers_on_threads_pass_every_block_in_order() {
         const BLOCKS: u64 = 20_000;
-        let s = Stream::new((64, BLOCKS), (3, 2), true);
+        let s = SharedStream::new((64, BLOCKS), (3, 2), true);
         let nap = || MonoClock.now().plus(10_000_000);
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
                     loop {
                         match s.claim() {
-                            Turn::Block(block) => s.wrote(block),
-                            Turn::Wait => s.wait(nap(), || false),
-                            Turn::End => return s.writer_left(),
+                            NextBlock::Block(block) => s.wrote(block),
+                            NextBlock::Wait => s.wait(nap(), || false),
+                            NextBlock::End => return s.writer_left(),
                         }
                     }
                 });
@@ -268,12 +290,14 @@ mod tests {
                     let mut next = 0;
                     loop {
                         match s.readable(next) {
-                            Turn::Block(block) => {
+                            NextBlock::Block(block) => {
                                 next = block + 1;
                                 s.read(number, next);
                             }
-                            Turn::Wait => s.wait(nap(), || s.readable(next) != Turn::Wait),
-                            Turn::End => break,
+                            NextBlock::Wait => {
+                                s.wait(nap(), || s.readable(next) != NextBlock::Wait)
+                            }
+                            NextBlock::End => break,
                         }
                     }
                     assert_eq!(next, BLOCKS);

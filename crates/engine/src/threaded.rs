@@ -6,8 +6,8 @@ use rustix::thread::{ClockId, clock_nanosleep_absolute};
 use taillight_core::probe::Probe;
 use taillight_core::{Clock, MonoClock, Result, Stamp};
 
-use crate::clock::Kept;
-use crate::worker::{Wait, Worker, WorkerEnd};
+use crate::clock::DisciplinedClock;
+use crate::worker::{Worker, WorkerEnd, WorkerWait};
 
 /// A sleeping thread wakes late by at least this much; shorter waits are spun.
 const SPIN_NS: u64 = 10_000;
@@ -28,16 +28,35 @@ pub fn longest_spin(workers: usize) -> u64 {
     }
 }
 
+/// What ends a worker before its own limits do: in-flight operations are still recorded.
+#[derive(Clone, Copy)]
+pub struct StopSignals<'a> {
+    /// Somebody asked the run to end.
+    pub requested: &'a AtomicBool,
+    /// Another worker failed, or nothing completes any more.
+    pub abort: &'a AtomicBool,
+    /// Everything that is measured has ended; only load looks at it.
+    pub load_over: Option<&'a AtomicBool>,
+}
+
+impl StopSignals<'_> {
+    /// Whether any of them is set.
+    pub fn any(&self) -> bool {
+        let set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        set(self.requested) || set(self.abort) || self.load_over.is_some_and(set)
+    }
+}
+
 /// Runs `worker` to its end. `stop` ends it early: in-flight operations are still recorded. `spin`
 /// is what [`longest_spin`] says.
 ///
 /// # Errors
 /// Only when the run cannot go on; what was recorded is kept.
-pub fn drive<C: Kept, P: Probe>(
+pub fn drive<C: DisciplinedClock, P: Probe>(
     mut worker: Worker<C, P>,
     start: Stamp,
     spin: u64,
-    stop: [&AtomicBool; 3],
+    stop: StopSignals<'_>,
 ) -> (Result<()>, WorkerEnd) {
     while MonoClock.now() < start {
         sleep_until(start, spin);
@@ -46,18 +65,18 @@ pub fn drive<C: Kept, P: Probe>(
     (result, worker.finish())
 }
 
-fn drive_loop<C: Kept, P: Probe>(
+fn drive_loop<C: DisciplinedClock, P: Probe>(
     worker: &mut Worker<C, P>,
     spin: u64,
-    stop: [&AtomicBool; 3],
+    stop: StopSignals<'_>,
 ) -> Result<()> {
     loop {
-        if stop.iter().any(|s| s.load(Ordering::Relaxed)) {
+        if stop.any() {
             worker.stop();
         }
         match worker.fill()? {
-            Wait::Finished => return Ok(()),
-            Wait::Until {
+            WorkerWait::Finished => return Ok(()),
+            WorkerWait::Until {
                 until,
                 in_flight: 0,
             } => {
@@ -66,7 +85,7 @@ fn drive_loop<C: Kept, P: Probe>(
                 }
                 worker.reap(0, until)?;
             }
-            Wait::Until { until, .. } => worker.reap(1, until)?,
+            WorkerWait::Until { until, .. } => worker.reap(1, until)?,
         }
     }
 }

@@ -4,29 +4,29 @@
 //! what to wait for, [`Worker::reap`] polls, stamps once per poll, and records. `threaded` and
 //! `simulate` drive it. Per operation: no allocation, no lock, no syscall beyond the I/O.
 
+mod config;
 mod data;
 mod fail;
 mod flight;
-mod follow;
 mod keyed;
-mod pace;
-mod parts;
+mod pacing;
 mod rounds;
+mod stream;
 
 use taillight_core::probe::{Probe, Token};
 use taillight_core::{Error, Result, Stamp, Status};
 use taillight_driver::{Completion, Session, Submitted};
 use taillight_rundir::chunk::Sample;
 
+pub use config::{WorkerConfig, WorkerEnd, WorkerLimits, WorkerWait};
 use flight::{IDLE, InFlight, record, unknown_token};
-pub use follow::{Follow, Layout, Role};
-pub use keyed::Keyed;
-pub use pace::Pace;
-pub use parts::{Limits, Parts, Wait, WorkerEnd};
+pub use keyed::KeyedWorker;
+pub use pacing::Pacing;
 use rounds::Rounds;
 pub use rounds::fit as rounds_fit;
+pub use stream::{StreamLayout, StreamRole, StreamWorker};
 
-use crate::clock::Kept;
+use crate::clock::DisciplinedClock;
 use crate::generator::Generator;
 use crate::idle::IdleWatch;
 use crate::payload::Filler;
@@ -42,7 +42,7 @@ const ROUND_NS: u64 = 10_000_000;
 const GONE_AFTER: u32 = 1000;
 
 /// One worker.
-pub struct Worker<C: Kept, P: Probe> {
+pub struct Worker<C: DisciplinedClock, P: Probe> {
     clock: C,
     probe: P,
     session: Box<dyn Session>,
@@ -50,20 +50,20 @@ pub struct Worker<C: Kept, P: Probe> {
     schedule: Schedule,
     recorder: Recorder,
     timeline: Timeline,
-    limits: Limits,
+    limits: WorkerLimits,
     payload: Filler,
     /// Only when the plan verifies; it then makes the payload too.
     checker: Option<Box<Checker>>,
     /// Only on targets addressed by key.
-    keyed: Option<Box<Keyed>>,
+    keyed: Option<Box<KeyedWorker>>,
     /// Only on a stream.
-    follow: Option<Box<Follow>>,
+    follow: Option<Box<StreamWorker>>,
     /// Only where a store performs inside the call and nothing else is asked for.
     rounds: Option<Box<Rounds>>,
     /// Something beyond the plain loop is asked for: keys, a stream, verification, passes, think
     /// time, a late start, an idle time-out. One flag, so that the plain loop pays for one branch.
     extras: bool,
-    pace: Pace,
+    pace: Pacing,
     idle: Option<IdleWatch>,
     measured: bool,
     first_slot: u32,
@@ -91,12 +91,12 @@ pub struct Worker<C: Kept, P: Probe> {
     reached_limit: bool,
 }
 
-impl<C: Kept, P: Probe> Worker<C, P> {
+impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     /// A worker ready to start at `timeline.start`.
-    pub fn new(mut parts: Parts<C, P>) -> Self {
+    pub fn new(mut parts: WorkerConfig<C, P>) -> Self {
         let extras = parts.extras();
         let rounds = Rounds::of(&mut parts);
-        let Parts {
+        let WorkerConfig {
             clock,
             probe,
             session,
@@ -173,7 +173,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
     /// # Errors
     /// Only when the run cannot go on.
     #[inline]
-    pub fn fill(&mut self) -> Result<Wait> {
+    pub fn fill(&mut self) -> Result<WorkerWait> {
         if self.now >= self.timeline.end {
             self.stop_at_end();
         }
@@ -234,10 +234,10 @@ impl<C: Kept, P: Probe> Worker<C, P> {
 
     /// What there is to wait for after a round of submits: `wake`, or earlier.
     #[inline]
-    fn wait_until(&mut self, mut wake: Stamp) -> Wait {
+    fn wait_until(&mut self, mut wake: Stamp) -> WorkerWait {
         if self.stopping {
             if self.free.len() == self.slots.len() || self.now >= self.drain_until {
-                return Wait::Finished;
+                return WorkerWait::Finished;
             }
             wake = wake.min(self.drain_until);
         } else if self.now < self.timeline.end {
@@ -248,7 +248,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
         if self.extras {
             self.tell_idle();
         }
-        Wait::Until {
+        WorkerWait::Until {
             until: wake,
             in_flight: self.in_flight(),
         }

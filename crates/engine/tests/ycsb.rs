@@ -19,7 +19,7 @@ use taillight_driver::{
     AdminAction, DRIVERS, Geometry, KeyedTarget, Session, SessionSpec, Target, find,
 };
 use taillight_engine::preload::preload;
-use taillight_engine::{Outcome, Request, StopFlag};
+use taillight_engine::{EngineOutcome, EngineRequest, StopFlag};
 use taillight_rundir::ios::{Columns, read_ios};
 use taillight_rundir::{RunDir, fixture, names};
 
@@ -73,7 +73,7 @@ fn plan(run: &str, workloads: &str) -> Plan {
 }
 
 struct Done {
-    outcome: Outcome,
+    outcome: EngineOutcome,
     ios: Vec<Record>,
     stored: BTreeMap<String, Vec<u8>>,
 }
@@ -95,7 +95,7 @@ fn run_on(plan: &Plan, spoil: impl FnOnce(&MemoryTarget)) -> Done {
     let can = View.capabilities(&plan.target).unwrap();
     preload(plan, &*store, &can, &id, &mut |_| true).unwrap();
     spoil(&store);
-    let outcome = taillight_engine::run::run(Request {
+    let outcome = taillight_engine::run::run(EngineRequest {
         plan,
         target: Box::new(Kept(store.clone())),
         rundir: &rundir,

@@ -6,7 +6,7 @@ use taillight_core::plan::{Plan, TraceMode, TraceRung};
 use taillight_core::{Error, Result};
 use taillight_driver::Target;
 use taillight_engine::run::run_probed;
-use taillight_engine::{Observer, Outcome, Request};
+use taillight_engine::{EngineOutcome, EngineRequest, Observer};
 use taillight_machine::{Sys, block};
 use taillight_rundir::host::HostInfo;
 use taillight_rundir::nvme::write_nvme;
@@ -22,7 +22,7 @@ use crate::output;
 
 /// What a run left behind.
 pub struct Measured {
-    pub outcome: Outcome,
+    pub outcome: EngineOutcome,
     /// From tracing, if it was asked for.
     pub trace: Option<TraceInfo>,
     /// Why what was traced could not be written.
@@ -44,7 +44,7 @@ pub fn run(
     sys: &Sys,
 ) -> Result<Measured> {
     let mut observers: [&mut dyn Observer; 1] = [live];
-    let request = Request {
+    let request = EngineRequest {
         plan,
         target,
         rundir: &made.dir,

@@ -3,7 +3,7 @@
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, ErrorKind, Result};
-use taillight_engine::{Outcome, StopReason};
+use taillight_engine::{EngineOutcome, StopReason};
 use taillight_rundir::manifest::ScheduleInfo;
 use taillight_rundir::summary::Summary;
 use taillight_rundir::verify::VerifyReport;
@@ -115,7 +115,7 @@ fn scheduled(plan: &Plan) -> bool {
     plan.workloads.iter().any(|w| !w.arrival.is_closed())
 }
 
-fn status(outcome: &Outcome) -> RunStatus {
+fn status(outcome: &EngineOutcome) -> RunStatus {
     match outcome.reason {
         StopReason::Planned => RunStatus::Complete,
         _ if outcome.operations == 0 => RunStatus::Failed,
@@ -123,7 +123,7 @@ fn status(outcome: &Outcome) -> RunStatus {
     }
 }
 
-fn reason(outcome: &Outcome, signals: &Signals) -> Option<String> {
+fn reason(outcome: &EngineOutcome, signals: &Signals) -> Option<String> {
     match outcome.reason {
         StopReason::Planned => None,
         StopReason::Stopped => Some(match signals.exit() {

@@ -9,4 +9,4 @@
 mod pool;
 mod sys;
 
-pub use pool::{CHUNK_BYTES, Chunk, ChunkKey, Pool, PoolReport, Source};
+pub use pool::{CHUNK_BYTES, CaptureChunk, ChunkKey, ChunkSource, Pool, PoolReport};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, unbounded};
 use taillight_core::{Error, Result};
 
-use super::sys::Mapping;
+use super::sys::ChunkMapping;
 
 /// Bytes of one chunk: half a million usual records.
 pub const CHUNK_BYTES: usize = taillight_core::plan::CAPTURE_CHUNK as usize;
@@ -23,12 +23,12 @@ const READY_AT_START: usize = 8;
 const LOOK_AROUND: Duration = Duration::from_millis(250);
 
 /// A chunk a worker writes into.
-pub struct Chunk {
-    map: Mapping,
+pub struct CaptureChunk {
+    map: ChunkMapping,
     path: PathBuf,
 }
 
-impl Chunk {
+impl CaptureChunk {
     /// The memory, header included.
     #[inline]
     pub fn words(&mut self) -> &mut [u64] {
@@ -38,10 +38,10 @@ impl Chunk {
 
 /// What a worker holds: where chunks come from and where full ones go.
 #[derive(Clone)]
-pub struct Source {
-    ready: Receiver<Chunk>,
-    full: Sender<(ChunkKey, Chunk)>,
-    shared: Arc<Shared>,
+pub struct ChunkSource {
+    ready: Receiver<CaptureChunk>,
+    full: Sender<(ChunkKey, CaptureChunk)>,
+    shared: Arc<PoolState>,
 }
 
 /// Orders chunks: worker, then sequence number.
@@ -53,7 +53,7 @@ pub struct ChunkKey {
     pub seq: u32,
 }
 
-struct Shared {
+struct PoolState {
     dir: PathBuf,
     made: AtomicU64,
     budget: u64,
@@ -70,7 +70,7 @@ struct Shared {
 
 /// The capture memory of a run.
 pub struct Pool {
-    source: Source,
+    source: ChunkSource,
     keeper: Option<JoinHandle<()>>,
     collected: Receiver<(ChunkKey, PathBuf)>,
 }
@@ -120,7 +120,7 @@ impl Pool {
                     .source(e)
             })?;
         }
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PoolState {
             dir: dir.to_owned(),
             made: AtomicU64::new(0),
             budget,
@@ -147,7 +147,7 @@ impl Pool {
             }
             let _ = ready_in.try_send(shared.build()?);
         }
-        let keeper = Keeper {
+        let keeper = SpillThread {
             shared: shared.clone(),
             ready: ready_in,
             full: full_out,
@@ -157,7 +157,7 @@ impl Pool {
             .name("capture".into())
             .spawn(move || keeper.run())
             .map_err(|e| Error::unavailable("cannot start a thread").source(e))?;
-        let source = Source {
+        let source = ChunkSource {
             ready,
             full,
             shared,
@@ -170,7 +170,7 @@ impl Pool {
     }
 
     /// A worker's end of the pool.
-    pub fn source(&self) -> Source {
+    pub fn source(&self) -> ChunkSource {
         self.source.clone()
     }
 
@@ -204,10 +204,10 @@ impl Pool {
     }
 }
 
-impl Source {
+impl ChunkSource {
     /// The next chunk, or `None` when the budget is spent or memory cannot be had. Makes one
     /// itself (and counts that) when the keeper is behind.
-    pub fn next(&self) -> Option<Chunk> {
+    pub fn next(&self) -> Option<CaptureChunk> {
         if let Ok(chunk) = self.ready.try_recv() {
             return Some(chunk);
         }
@@ -225,7 +225,7 @@ impl Source {
 
     /// A chunk from the reserve, for outliers after the budget is spent; `None` when that is
     /// spent too.
-    pub fn next_reserved(&self) -> Option<Chunk> {
+    pub fn next_reserved(&self) -> Option<CaptureChunk> {
         if let Ok(chunk) = self.ready.try_recv() {
             return Some(chunk);
         }
@@ -236,13 +236,13 @@ impl Source {
     }
 
     /// Hands back a chunk that holds records.
-    pub fn full(&self, key: ChunkKey, chunk: Chunk) {
+    pub fn full(&self, key: ChunkKey, chunk: CaptureChunk) {
         // The keeper outlives every source; if it has died, its error is reported by `finish`.
         let _ = self.full.send((key, chunk));
     }
 }
 
-impl Shared {
+impl PoolState {
     /// Takes one chunk's bytes from the budget.
     fn take(&self, reserved: bool) -> bool {
         let limit = if reserved {
@@ -260,7 +260,7 @@ impl Shared {
     }
 
     /// A worker's first chunk; `start` has checked that the budget holds one for each.
-    fn first(&self) -> Result<Chunk> {
+    fn first(&self) -> Result<CaptureChunk> {
         if !self.take(false) {
             return Err(Error::internal(
                 "the capture budget was checked and is now spent",
@@ -285,28 +285,28 @@ impl Shared {
 
     /// A chunk, or none: memory that the budget allows but the machine does not have ends the
     /// growth of the capture, not the run.
-    fn build_or_note(&self) -> Option<Chunk> {
+    fn build_or_note(&self) -> Option<CaptureChunk> {
         self.build().map_err(|e| self.note(e.to_string())).ok()
     }
 
-    fn build(&self) -> Result<Chunk> {
+    fn build(&self) -> Result<CaptureChunk> {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.join(format!("{number:08}.chunk"));
-        Ok(Chunk {
-            map: Mapping::create(&path, CHUNK_BYTES)?,
+        Ok(CaptureChunk {
+            map: ChunkMapping::create(&path, CHUNK_BYTES)?,
             path,
         })
     }
 }
 
-struct Keeper {
-    shared: Arc<Shared>,
-    ready: Sender<Chunk>,
-    full: Receiver<(ChunkKey, Chunk)>,
+struct SpillThread {
+    shared: Arc<PoolState>,
+    ready: Sender<CaptureChunk>,
+    full: Receiver<(ChunkKey, CaptureChunk)>,
     done: Sender<(ChunkKey, PathBuf)>,
 }
 
-impl Keeper {
+impl SpillThread {
     fn run(self) {
         let mut spare = None;
         loop {
@@ -337,7 +337,7 @@ impl Keeper {
 
     /// Stores a full chunk's path; spills it when memory is short and a directory was given. A
     /// chunk that cannot be spilled stays where it is.
-    fn keep(&self, key: ChunkKey, chunk: Chunk) {
+    fn keep(&self, key: ChunkKey, chunk: CaptureChunk) {
         let path = chunk.path.clone();
         drop(chunk);
         let Some(spill) = self.shared.spill.as_ref().filter(|_| self.short()) else {

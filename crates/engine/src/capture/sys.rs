@@ -9,22 +9,22 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use taillight_core::{Error, Result};
 
 /// A whole file mapped for writing, as words. Unmapped on drop; the file stays.
-pub struct Mapping {
+pub struct ChunkMapping {
     at: std::ptr::NonNull<u64>,
     words: usize,
 }
 
 // SAFETY: the mapping is plain memory owned by this value alone (the file is created new, with
 // O_EXCL, and mapped once); moving it to another thread moves that ownership.
-unsafe impl Send for Mapping {}
+unsafe impl Send for ChunkMapping {}
 
-impl Mapping {
+impl ChunkMapping {
     /// Creates a new file of `bytes` (a multiple of the page size), reserves its memory, maps it
     /// and touches every page, so that no later store faults.
     ///
     /// # Errors
     /// `Unavailable` when the file cannot be made or there is no room for it.
-    pub fn create(path: &Path, bytes: usize) -> Result<Mapping> {
+    pub fn create(path: &Path, bytes: usize) -> Result<ChunkMapping> {
         let fail = |e: std::io::Error| {
             Error::unavailable("cannot reserve memory for the capture")
                 .with("path", path.display())
@@ -60,7 +60,7 @@ impl Mapping {
         let _ = unsafe { rustix::mm::madvise(at, bytes, Advice::LinuxPopulateWrite) };
         let at = std::ptr::NonNull::new(at.cast::<u64>())
             .ok_or_else(|| Error::internal("mmap returned address zero"))?;
-        Ok(Mapping {
+        Ok(ChunkMapping {
             at,
             words: bytes / 8,
         })
@@ -74,7 +74,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for ChunkMapping {
     fn drop(&mut self) {
         // SAFETY: exactly the range that `create` mapped; no reference outlives self.
         let _ = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), self.words * 8) };

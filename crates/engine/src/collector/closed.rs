@@ -8,9 +8,9 @@ use taillight_rundir::histlog::{HistEntry, HistTag};
 use taillight_rundir::intervals::IntervalRow;
 
 use super::IntervalLine;
-use crate::recorder::{OpPart, new_histogram};
+use crate::recorder::{OpStats, new_histogram};
 
-type Ops = [Option<Box<OpPart>>; OpKind::ALL.len()];
+type Ops = [Option<Box<OpStats>>; OpKind::ALL.len()];
 /// Value and count of each non-empty histogram bucket.
 type Sparse = Vec<(u64, u64)>;
 
@@ -111,10 +111,10 @@ impl ClosedInterval {
 }
 
 /// Load that is not measured has counts, and no latency anywhere.
-fn close_op(mut row: IntervalRow, part: Option<&OpPart>, load: bool) -> ClosedOp {
+fn close_op(mut row: IntervalRow, part: Option<&OpStats>, load: bool) -> ClosedOp {
     let measured = part.filter(|_| !load);
     let service = measured.map_or_else(Vec::new, |p| sparse(&p.service));
-    let of = |kind: fn(&OpPart) -> &Option<Histogram<u64>>| {
+    let of = |kind: fn(&OpStats) -> &Option<Histogram<u64>>| {
         measured.and_then(|p| kind(p).as_ref()).map(sparse)
     };
     let (response, end_to_end) = (of(|p| &p.response), of(|p| &p.end_to_end));
@@ -148,7 +148,7 @@ fn close_op(mut row: IntervalRow, part: Option<&OpPart>, load: bool) -> ClosedOp
     }
 }
 
-fn fill_latency(row: &mut IntervalRow, p: &OpPart) {
+fn fill_latency(row: &mut IntervalRow, p: &OpStats) {
     if p.ops == 0 {
         return;
     }

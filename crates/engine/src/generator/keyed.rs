@@ -6,11 +6,11 @@ use rand::{Rng as _, SeedableRng};
 use taillight_core::plan::{Access, AccessKind, Plan, ScanSpread, WorkloadPlan};
 use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result};
 
-use super::dist::{Dist, DistSpec, Lengths, Zone};
+use super::dist::{Distribution, DistributionSpec, ScanLengths, ZoneShare};
 use super::mix::Mix;
 use super::permute::below;
 use super::size::Sizes;
-use super::{Place, Rng, worker_seed};
+use super::{Rng, WorkerIndex, worker_seed};
 use crate::keyspace::KeySpace;
 
 /// Which existing key.
@@ -23,18 +23,18 @@ enum Pick {
         down: bool,
         passes: u64,
     },
-    Drawn(Box<Dist>),
+    Drawn(Box<Distribution>),
 }
 
 /// Yields one worker's operations on keys.
 #[derive(Debug, Clone)]
-pub struct Keyed {
+pub struct KeyGenerator {
     rng: Rng,
     mix: Mix,
     sizes: Sizes,
     space: Arc<KeySpace>,
     pick: Pick,
-    scan: Option<Lengths>,
+    scan: Option<ScanLengths>,
     fields: u16,
     /// Records an operation covers, unless fewer are left.
     batch: u64,
@@ -51,33 +51,33 @@ pub struct Keyed {
 }
 
 /// The distribution that an access pattern asks for. `new_keys`: inserts expected in the run.
-pub(super) fn dist(access: &Access, new_keys: u64) -> Option<DistSpec> {
+pub(super) fn dist(access: &Access, new_keys: u64) -> Option<DistributionSpec> {
     Some(match access.kind {
-        AccessKind::Random => DistSpec::Uniform,
-        AccessKind::Zipf => DistSpec::Zipf {
+        AccessKind::Random => DistributionSpec::Uniform,
+        AccessKind::Zipf => DistributionSpec::Zipf {
             theta: access.theta?,
         },
-        AccessKind::Zipfian => DistSpec::YcsbZipfian,
-        AccessKind::Scrambled => DistSpec::YcsbScrambled { new_keys },
-        AccessKind::Latest => DistSpec::Latest,
-        AccessKind::Hotspot => DistSpec::Hotspot {
+        AccessKind::Zipfian => DistributionSpec::YcsbZipfian,
+        AccessKind::Scrambled => DistributionSpec::YcsbScrambled { new_keys },
+        AccessKind::Latest => DistributionSpec::Latest,
+        AccessKind::Hotspot => DistributionSpec::Hotspot {
             data: access.hot?.space,
             ops: access.hot?.share,
         },
-        AccessKind::Exponential => DistSpec::Exponential {
+        AccessKind::Exponential => DistributionSpec::Exponential {
             percentile: access.reach?.percentile,
             frac: access.reach?.space,
         },
-        AccessKind::Pareto => DistSpec::Pareto { h: access.h? },
-        AccessKind::Normal => DistSpec::Normal {
+        AccessKind::Pareto => DistributionSpec::Pareto { h: access.h? },
+        AccessKind::Normal => DistributionSpec::Normal {
             centre: access.center?,
             deviation: access.deviation?,
         },
-        AccessKind::Zoned => DistSpec::Zoned(
+        AccessKind::Zoned => DistributionSpec::Zoned(
             access
                 .zones
                 .iter()
-                .map(|z| Zone {
+                .map(|z| ZoneShare {
                     access: f64::from(z.share),
                     space: f64::from(z.space),
                 })
@@ -107,12 +107,17 @@ fn new_keys(plan: &Plan, w: &WorkloadPlan) -> u64 {
     (u128::from(operations) * 2 * u128::from(inserts) / u128::from(all)) as u64
 }
 
-impl Keyed {
+impl KeyGenerator {
     /// The generator of the worker at `place`.
     ///
     /// # Errors
     /// `Usage` when there is nothing to read, or a parameter makes no sense.
-    pub fn new(plan: &Plan, w: &WorkloadPlan, space: Arc<KeySpace>, place: Place) -> Result<Keyed> {
+    pub fn new(
+        plan: &Plan,
+        w: &WorkloadPlan,
+        space: Arc<KeySpace>,
+        place: WorkerIndex,
+    ) -> Result<KeyGenerator> {
         let (first, end) = space.live();
         let count = end - first;
         let reads = w.mix.iter().any(|m| picks(m.op));
@@ -122,7 +127,7 @@ impl Keyed {
                 .hint("give keys = { count = N }: that many records are loaded before"));
         }
         let values = w.value.clone().unwrap_or_default();
-        Ok(Keyed {
+        Ok(KeyGenerator {
             rng: Rng::seed_from_u64(worker_seed(plan.run.seed, place.worker, 1)),
             mix: Mix::new(&w.mix),
             sizes: Sizes::new(&w.block_size)?,
@@ -322,9 +327,9 @@ pub fn picks(op: OpKind) -> bool {
     )
 }
 
-fn pick(plan: &Plan, w: &WorkloadPlan, count: u64, place: Place) -> Result<Pick> {
+fn pick(plan: &Plan, w: &WorkloadPlan, count: u64, place: WorkerIndex) -> Result<Pick> {
     if let Some(spec) = dist(&w.access, new_keys(plan, w)) {
-        let dist = Dist::new(&spec, count.max(1))?;
+        let dist = Distribution::new(&spec, count.max(1))?;
         let dist = match w.access.scatter {
             true => dist.spread(worker_seed(plan.run.seed, 0, 4))?,
             false => dist,
@@ -346,15 +351,15 @@ fn pick(plan: &Plan, w: &WorkloadPlan, count: u64, place: Place) -> Result<Pick>
     }
 }
 
-fn scan(w: &WorkloadPlan) -> Result<Option<Lengths>> {
+fn scan(w: &WorkloadPlan) -> Result<Option<ScanLengths>> {
     let Some(s) = &w.scan else {
         return Ok(None);
     };
     let spec = match s.spread {
-        ScanSpread::Uniform => DistSpec::Uniform,
-        ScanSpread::Zipfian => DistSpec::YcsbZipfian,
+        ScanSpread::Uniform => DistributionSpec::Uniform,
+        ScanSpread::Zipfian => DistributionSpec::YcsbZipfian,
     };
-    Lengths::new(&spec, u64::from(s.min), u64::from(s.max)).map(Some)
+    ScanLengths::new(&spec, u64::from(s.min), u64::from(s.max)).map(Some)
 }
 
 #[cfg(test)]

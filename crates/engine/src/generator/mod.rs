@@ -1,7 +1,7 @@
 //! What to do next: operation, size, offset. One generator per worker, seeded, without a clock.
 //!
 //! The same seed gives the same operations in the same order per worker. Adding an access
-//! pattern: one file here and one line in `Pattern::new`.
+//! pattern: one file here and one line in `AccessPattern::new`.
 
 pub mod dist;
 mod keyed;
@@ -19,10 +19,10 @@ use taillight_core::plan::{Plan, WorkloadPlan};
 use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, SyncKind};
 use taillight_driver::Geometry;
 
-pub use keyed::{Keyed, drawn};
+pub use keyed::{KeyGenerator, drawn};
 use mix::Mix;
-pub(crate) use pattern::Extent;
-use pattern::Pattern;
+pub(crate) use pattern::AccessExtent;
+use pattern::AccessPattern;
 
 use size::Sizes;
 
@@ -43,7 +43,7 @@ pub fn worker_seed(run_seed: u64, worker: u16, purpose: u64) -> u64 {
 
 /// Where a worker stands among the workers of its workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct WorkerIndex {
     /// Worker number over all workloads (seeds).
     pub worker: u16,
     /// Number within the workload, from 0.
@@ -58,12 +58,12 @@ pub struct Generator {
     rng: Rng,
     mix: Mix,
     sizes: Sizes,
-    pattern: Pattern,
+    pattern: AccessPattern,
     file_size: u64,
     sync: Option<(SyncKind, u32)>,
     writes: u32,
     /// On targets addressed by key everything comes from here.
-    keyed: Option<Box<Keyed>>,
+    keyed: Option<Box<KeyGenerator>>,
     /// Passes over the worker's part, at most.
     passes: u64,
     ended: bool,
@@ -78,15 +78,20 @@ impl Generator {
         plan: &Plan,
         workload: &WorkloadPlan,
         shape: Geometry,
-        place: Place,
+        place: WorkerIndex,
         space: Option<&Arc<KeySpace>>,
     ) -> Result<Self> {
         let seed = worker_seed(plan.run.seed, place.worker, 1);
         let keyed = match space {
-            Some(space) => Some(Box::new(Keyed::new(plan, workload, space.clone(), place)?)),
+            Some(space) => Some(Box::new(KeyGenerator::new(
+                plan,
+                workload,
+                space.clone(),
+                place,
+            )?)),
             None => None,
         };
-        let extent = Extent::of(workload, shape)?;
+        let extent = AccessExtent::of(workload, shape)?;
         let fsync_only = workload
             .mix
             .iter()
@@ -99,8 +104,8 @@ impl Generator {
                 .hint("make target.size or access.length larger, or block_size smaller"));
         }
         let pattern = match space {
-            Some(_) => Pattern::unused(&extent),
-            None => Pattern::new(plan.run.seed, workload, &extent, place)?,
+            Some(_) => AccessPattern::unused(&extent),
+            None => AccessPattern::new(plan.run.seed, workload, &extent, place)?,
         };
         Ok(Generator {
             rng: Rng::seed_from_u64(seed),
@@ -189,7 +194,7 @@ impl Generator {
         self.keyed.as_ref().map_or(&[], |k| k.field_sizes())
     }
 
-    /// Key numbers of the batch that was drawn last; see [`Keyed::keys`].
+    /// Key numbers of the batch that was drawn last; see [`KeyGenerator::keys`].
     #[inline]
     pub fn batch_keys(&self) -> &[u64] {
         self.keyed.as_ref().map_or(&[], |k| k.keys())

@@ -5,14 +5,14 @@ use taillight_core::plan::{AccessKind, WorkloadPlan};
 use taillight_core::{Error, Result};
 use taillight_driver::Geometry;
 
-use super::dist::Dist;
+use super::dist::Distribution;
 use super::permute::{Permutation, below};
 use super::sequential::Sequential;
-use super::{Place, Rng, worker_seed};
+use super::{Rng, WorkerIndex, worker_seed};
 
 /// The part of the data set a workload uses, global offsets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Extent {
+pub struct AccessExtent {
     pub start: u64,
     /// One past the last byte.
     pub end: u64,
@@ -23,12 +23,12 @@ pub struct Extent {
     pub file_size: u64,
 }
 
-impl Extent {
+impl AccessExtent {
     /// The extent of a workload.
     ///
     /// # Errors
     /// `Usage` when it lies outside the data set.
-    pub fn of(workload: &WorkloadPlan, shape: Geometry) -> Result<Extent> {
+    pub fn of(workload: &WorkloadPlan, shape: Geometry) -> Result<AccessExtent> {
         let start = workload.access.offset.0;
         let end = match workload.access.length {
             Some(length) => start.saturating_add(length.0),
@@ -44,7 +44,7 @@ impl Extent {
         }
         let align = workload.access.align.0.max(1);
         let largest = workload.block_size.max();
-        Ok(Extent {
+        Ok(AccessExtent {
             start,
             end,
             align,
@@ -68,59 +68,64 @@ impl Extent {
 
 /// One worker's sequence of offsets.
 #[derive(Debug, Clone)]
-pub enum Pattern {
+pub enum AccessPattern {
     Ordered(Sequential),
     /// Random, each position once per pass over all workers together.
     Cover(Cover),
     /// Random by a skewed distribution over the positions.
     Drawn {
-        extent: Extent,
-        dist: Box<Dist>,
+        extent: AccessExtent,
+        dist: Box<Distribution>,
         last: u64,
     },
     Random {
-        extent: Extent,
+        extent: AccessExtent,
         positions: u64,
     },
 }
 
-impl Pattern {
+impl AccessPattern {
     /// The pattern of the worker at `place`.
     ///
     /// # Errors
     /// `Usage` when a sequential worker's slice is empty.
-    pub fn new(seed: u64, w: &WorkloadPlan, extent: &Extent, place: Place) -> Result<Pattern> {
+    pub fn new(
+        seed: u64,
+        w: &WorkloadPlan,
+        extent: &AccessExtent,
+        place: WorkerIndex,
+    ) -> Result<AccessPattern> {
         match w.access.kind {
             AccessKind::Random if w.access.cover => {
-                Ok(Pattern::Cover(Cover::new(seed, extent, place)))
+                Ok(AccessPattern::Cover(Cover::new(seed, extent, place)))
             }
-            AccessKind::Random => Ok(Pattern::Random {
+            AccessKind::Random => Ok(AccessPattern::Random {
                 extent: *extent,
                 positions: extent.positions(),
             }),
             AccessKind::Sequential | AccessKind::Reverse | AccessKind::Strided => {
-                Ok(Pattern::Ordered(Sequential::new(w, extent, place)?))
+                Ok(AccessPattern::Ordered(Sequential::new(w, extent, place)?))
             }
             // The stream says which block; see `worker::follow`.
-            AccessKind::Follow => Ok(Pattern::unused(extent)),
+            AccessKind::Follow => Ok(AccessPattern::unused(extent)),
             AccessKind::Latest => Err(Error::usage("this access pattern needs keys")
                 .with("workload", &w.name)
                 .hint("use it on a target addressed by key, or another pattern here")),
-            _ => Pattern::drawn(seed, w, extent),
+            _ => AccessPattern::drawn(seed, w, extent),
         }
     }
 
-    fn drawn(seed: u64, w: &WorkloadPlan, extent: &Extent) -> Result<Pattern> {
+    fn drawn(seed: u64, w: &WorkloadPlan, extent: &AccessExtent) -> Result<AccessPattern> {
         let positions = extent.positions().max(1);
         let spec = super::keyed::dist(&w.access, 0)
             .ok_or_else(|| Error::internal("a pattern without a distribution"))?;
-        let dist = Dist::new(&spec, positions)?;
+        let dist = Distribution::new(&spec, positions)?;
         // Scattered the same way for all workers, so that hot places are shared.
         let dist = match w.access.scatter {
             true => dist.spread(worker_seed(seed, 0, 4))?,
             false => dist,
         };
-        Ok(Pattern::Drawn {
+        Ok(AccessPattern::Drawn {
             extent: *extent,
             dist: Box::new(dist),
             last: positions - 1,
@@ -128,8 +133,8 @@ impl Pattern {
     }
 
     /// Of a worker whose operations have no offsets.
-    pub fn unused(extent: &Extent) -> Pattern {
-        Pattern::Random {
+    pub fn unused(extent: &AccessExtent) -> AccessPattern {
+        AccessPattern::Random {
             extent: *extent,
             positions: 1,
         }
@@ -139,8 +144,8 @@ impl Pattern {
     #[inline]
     pub fn passes(&self) -> u64 {
         match self {
-            Pattern::Ordered(ordered) => ordered.passes(),
-            Pattern::Cover(cover) => cover.pass + 1,
+            AccessPattern::Ordered(ordered) => ordered.passes(),
+            AccessPattern::Cover(cover) => cover.pass + 1,
             _ => 0,
         }
     }
@@ -150,7 +155,7 @@ impl Pattern {
     /// The plain random draw stands in the hot loop itself; the others are a call.
     #[inline(always)]
     pub fn next(&mut self, rng: &mut Rng, size: u64) -> u64 {
-        if let Pattern::Random { extent, positions } = self {
+        if let AccessPattern::Random { extent, positions } = self {
             let at = below(rng.next_u64(), *positions);
             return fit(extent, extent.start + at * extent.align, size);
         }
@@ -159,23 +164,23 @@ impl Pattern {
 
     fn next_of_others(&mut self, rng: &mut Rng, size: u64) -> u64 {
         match self {
-            Pattern::Random { extent, positions } => {
+            AccessPattern::Random { extent, positions } => {
                 let at = below(rng.next_u64(), *positions);
                 fit(extent, extent.start + at * extent.align, size)
             }
-            Pattern::Drawn { extent, dist, last } => {
+            AccessPattern::Drawn { extent, dist, last } => {
                 let at = dist.draw(rng, *last);
                 fit(extent, extent.start + at * extent.align, size)
             }
-            Pattern::Cover(cover) => cover.next(size),
-            Pattern::Ordered(ordered) => ordered.next(size),
+            AccessPattern::Cover(cover) => cover.next(size),
+            AccessPattern::Ordered(ordered) => ordered.next(size),
         }
     }
 }
 
 /// Moves a block back when it would cross into the next file.
 #[inline]
-fn fit(extent: &Extent, offset: u64, size: u64) -> u64 {
+fn fit(extent: &AccessExtent, offset: u64, size: u64) -> u64 {
     if extent.end <= extent.file_size {
         return offset;
     }
@@ -187,7 +192,7 @@ fn fit(extent: &Extent, offset: u64, size: u64) -> u64 {
 /// Full coverage: worker k of W takes positions k, k + W, k + 2W, ... of one permutation per pass.
 #[derive(Debug, Clone)]
 pub struct Cover {
-    extent: Extent,
+    extent: AccessExtent,
     seed: u64,
     pass: u64,
     permutation: Permutation,
@@ -196,7 +201,7 @@ pub struct Cover {
 }
 
 impl Cover {
-    fn new(seed: u64, extent: &Extent, place: Place) -> Cover {
+    fn new(seed: u64, extent: &AccessExtent, place: WorkerIndex) -> Cover {
         // Blocks that do not overlap: a block per `largest` bytes, not per alignment step.
         let mut extent = *extent;
         extent.align = extent.largest.max(1).next_multiple_of(extent.align);

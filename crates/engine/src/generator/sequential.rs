@@ -3,8 +3,8 @@
 use taillight_core::plan::{AccessKind, WorkloadPlan};
 use taillight_core::{Error, Result};
 
-use super::Place;
-use super::pattern::Extent;
+use super::WorkerIndex;
+use super::pattern::AccessExtent;
 
 /// An ordered walk over `[start, end)`.
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ impl Sequential {
     ///
     /// # Errors
     /// `Usage` when its slice cannot hold one block.
-    pub fn new(w: &WorkloadPlan, extent: &Extent, place: Place) -> Result<Sequential> {
+    pub fn new(w: &WorkloadPlan, extent: &AccessExtent, place: WorkerIndex) -> Result<Sequential> {
         let share = extent.bytes() / u64::from(place.of.max(1)) / extent.align * extent.align;
         if share < extent.largest {
             return Err(

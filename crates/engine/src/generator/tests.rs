@@ -18,15 +18,15 @@ fn shape(size: u64) -> Geometry {
     }
 }
 
-fn place(index: u32, of: u32) -> Place {
-    Place {
+fn place(index: u32, of: u32) -> WorkerIndex {
+    WorkerIndex {
         worker: index as u16,
         index,
         of,
     }
 }
 
-fn offsets(plan: &Plan, shape: Geometry, place: Place, n: usize) -> Vec<u64> {
+fn offsets(plan: &Plan, shape: Geometry, place: WorkerIndex, n: usize) -> Vec<u64> {
     let mut g = Generator::new(plan, &plan.workloads[0], shape, place, None).unwrap();
     (0..n)
         .map(|_| g.next())

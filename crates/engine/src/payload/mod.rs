@@ -18,7 +18,7 @@ mod tests;
 use taillight_core::plan::{Payload, PayloadKind};
 use taillight_core::{Error, Result};
 
-use pool::{Noise, Place, repeat};
+use pool::{NoiseOffsets, NoisePool, repeat};
 
 /// Bytes that have the compressible share each.
 pub const CHUNK: usize = 4096;
@@ -29,7 +29,7 @@ pub const LONGEST_PATTERN: usize = 64 << 10;
 
 /// The bytes of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum ContentKind {
     /// Random bytes; no two blocks are equal (duplicates apart).
     Random,
     Zero,
@@ -42,7 +42,7 @@ pub enum Kind {
 /// What writes carry, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PayloadSpec {
-    kind: Kind,
+    kind: ContentKind,
     compressible: u32,
     duplicate: u32,
 }
@@ -54,11 +54,11 @@ impl PayloadSpec {
     /// As [`PayloadSpec::new`], and for a pattern of damaged hexadecimal digits.
     pub fn of(plan: &Payload) -> Result<PayloadSpec> {
         let kind = match plan.kind {
-            PayloadKind::Random => Kind::Random,
-            PayloadKind::Zero => Kind::Zero,
-            PayloadKind::Text => Kind::Text,
+            PayloadKind::Random => ContentKind::Random,
+            PayloadKind::Zero => ContentKind::Zero,
+            PayloadKind::Text => ContentKind::Text,
             PayloadKind::Pattern => {
-                Kind::Pattern(pattern(plan.pattern.as_deref().unwrap_or_default())?)
+                ContentKind::Pattern(pattern(plan.pattern.as_deref().unwrap_or_default())?)
             }
         };
         PayloadSpec::new(kind, plan.compressible, plan.duplicate)
@@ -69,7 +69,7 @@ impl PayloadSpec {
     /// # Errors
     /// `Usage` when a share is above 100 or means nothing for the kind, or the pattern is empty or
     /// too long.
-    pub fn new(kind: Kind, compressible: u32, duplicate: u32) -> Result<PayloadSpec> {
+    pub fn new(kind: ContentKind, compressible: u32, duplicate: u32) -> Result<PayloadSpec> {
         for (name, share) in [("compressible", compressible), ("duplicate", duplicate)] {
             if share > 100 {
                 return Err(Error::usage(format!("payload.{name} is above 100 %"))
@@ -77,20 +77,20 @@ impl PayloadSpec {
                     .hint("it is a percentage: write 0 to 100"));
             }
         }
-        if kind != Kind::Random && compressible > 0 {
+        if kind != ContentKind::Random && compressible > 0 {
             return Err(
                 Error::usage("payload.compressible is only for payloads of kind `random`").hint(
                     "leave it out: zeros and patterns compress away altogether, text as it does",
                 ),
             );
         }
-        if matches!(kind, Kind::Zero | Kind::Pattern(_)) && duplicate > 0 {
+        if matches!(kind, ContentKind::Zero | ContentKind::Pattern(_)) && duplicate > 0 {
             return Err(
                 Error::usage("payload.duplicate is for kinds `random` and `text`")
                     .hint("leave it out: all blocks of zeros or of one pattern are equal anyway"),
             );
         }
-        if let Kind::Pattern(bytes) = &kind
+        if let ContentKind::Pattern(bytes) = &kind
             && (bytes.is_empty() || bytes.len() > LONGEST_PATTERN)
         {
             return Err(Error::usage("payload.pattern is empty or too long")
@@ -105,7 +105,7 @@ impl PayloadSpec {
     }
 
     /// The bytes.
-    pub fn kind(&self) -> &Kind {
+    pub fn kind(&self) -> &ContentKind {
         &self.kind
     }
     /// Percent of each block that compresses away.
@@ -137,11 +137,11 @@ fn pattern(text: &str) -> Result<Vec<u8>> {
 
 /// What is left to do per write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum FillMethod {
     /// The buffer holds random bytes already: only make them unlike any other block.
     Stamp,
     /// The buffer holds the right bytes already.
-    Kept,
+    DisciplinedClock,
     /// Random bytes go on where the last block ended: nothing of a block is in another one.
     Walk,
     /// Every byte is written.
@@ -151,11 +151,11 @@ enum Way {
 /// Makes the bytes of one worker's writes.
 #[derive(Debug, Clone)]
 pub struct Filler {
-    way: Way,
+    way: FillMethod,
     content: Content,
     ids: Ids,
-    /// Where [`Way::Walk`] is.
-    place: Place,
+    /// Where [`FillMethod::Walk`] is.
+    place: NoiseOffsets,
 }
 
 impl Filler {
@@ -165,11 +165,15 @@ impl Filler {
     pub fn new(spec: &PayloadSpec, seed: u64, whole: bool) -> Filler {
         let (content, ids) = (Content::new(spec), Ids::new(seed, spec.duplicate));
         let way = match spec.kind {
-            Kind::Random if spec.duplicate == 0 && (whole || spec.compressible > 0) => Way::Walk,
-            _ if whole => Way::Whole,
-            Kind::Random if spec.compressible == 0 && spec.duplicate == 0 => Way::Stamp,
-            Kind::Zero | Kind::Pattern(_) => Way::Kept,
-            _ => Way::Whole,
+            ContentKind::Random if spec.duplicate == 0 && (whole || spec.compressible > 0) => {
+                FillMethod::Walk
+            }
+            _ if whole => FillMethod::Whole,
+            ContentKind::Random if spec.compressible == 0 && spec.duplicate == 0 => {
+                FillMethod::Stamp
+            }
+            ContentKind::Zero | ContentKind::Pattern(_) => FillMethod::DisciplinedClock,
+            _ => FillMethod::Whole,
         };
         Filler {
             way,
@@ -189,16 +193,16 @@ impl Filler {
     #[inline]
     pub fn fill(&mut self, block: &mut [u8]) {
         match self.way {
-            Way::Stamp => {
+            FillMethod::Stamp => {
                 let id = self.ids.unique();
                 stamp(block, id);
             }
-            Way::Kept => {}
-            Way::Walk => {
+            FillMethod::DisciplinedClock => {}
+            FillMethod::Walk => {
                 let id = self.ids.unique();
                 self.content.go_on(block, id, &mut self.place);
             }
-            Way::Whole => {
+            FillMethod::Whole => {
                 let id = self.ids.next();
                 self.content.write(block, id);
             }
@@ -209,15 +213,15 @@ impl Filler {
 /// The bytes that belong to an id: the same id gives the same bytes, in any process.
 #[derive(Debug, Clone)]
 pub struct Content {
-    source: Source,
+    source: ContentSource,
     /// Random bytes in each whole [`CHUNK`].
     random: usize,
 }
 
 #[derive(Debug, Clone)]
-enum Source {
-    Random(Noise),
-    Text(Noise),
+enum ContentSource {
+    Random(NoisePool),
+    Text(NoisePool),
     /// Repeats of a pattern, a whole number of them.
     Pattern(Vec<u8>),
     Zero,
@@ -227,10 +231,10 @@ impl Content {
     /// The content that `spec` describes.
     pub fn new(spec: &PayloadSpec) -> Content {
         let source = match &spec.kind {
-            Kind::Random => Source::Random(Noise::new()),
-            Kind::Text => Source::Text(Noise::text()),
-            Kind::Pattern(bytes) => Source::Pattern(repeat(bytes, LONGEST_PATTERN)),
-            Kind::Zero => Source::Zero,
+            ContentKind::Random => ContentSource::Random(NoisePool::new()),
+            ContentKind::Text => ContentSource::Text(NoisePool::text()),
+            ContentKind::Pattern(bytes) => ContentSource::Pattern(repeat(bytes, LONGEST_PATTERN)),
+            ContentKind::Zero => ContentSource::Zero,
         };
         let random = CHUNK * (100 - spec.compressible as usize) / 100;
         Content {
@@ -243,44 +247,44 @@ impl Content {
     /// Writes the block with this id.
     pub fn write(&self, block: &mut [u8], id: u64) {
         match &self.source {
-            Source::Zero => block.fill(0),
-            Source::Pattern(repeats) => {
+            ContentSource::Zero => block.fill(0),
+            ContentSource::Pattern(repeats) => {
                 for part in block.chunks_mut(repeats.len()) {
                     let n = part.len();
                     part.copy_from_slice(&repeats[..n]);
                 }
             }
-            Source::Text(noise) => {
+            ContentSource::Text(noise) => {
                 noise.write(block, id);
                 stamp_text(block, id);
             }
-            Source::Random(noise) if self.random >= CHUNK => {
+            ContentSource::Random(noise) if self.random >= CHUNK => {
                 noise.write(block, id);
                 stamp(block, id);
             }
-            Source::Random(noise) => {
+            ContentSource::Random(noise) => {
                 self.compressible(block, id, |head, id| noise.write(head, id));
             }
         }
     }
 
     /// Where the bytes of `id` begin.
-    fn place(&self, id: u64) -> Place {
+    fn place(&self, id: u64) -> NoiseOffsets {
         match &self.source {
-            Source::Random(noise) | Source::Text(noise) => noise.place(id),
-            _ => Place::default(),
+            ContentSource::Random(noise) | ContentSource::Text(noise) => noise.place(id),
+            _ => NoiseOffsets::default(),
         }
     }
 
     /// Writes a block of random bytes that go on at `place`, with the stamps of `id`.
     #[inline]
-    fn go_on(&self, block: &mut [u8], id: u64, place: &mut Place) {
+    fn go_on(&self, block: &mut [u8], id: u64, place: &mut NoiseOffsets) {
         match &self.source {
-            Source::Random(noise) if self.random >= CHUNK => {
+            ContentSource::Random(noise) if self.random >= CHUNK => {
                 noise.walk(block, place);
                 stamp(block, id);
             }
-            Source::Random(noise) => {
+            ContentSource::Random(noise) => {
                 self.compressible(block, id, |head, _| noise.walk(head, place));
             }
             _ => self.write(block, id),

@@ -23,7 +23,7 @@ const TEXT_BITS: [u8; 3] = [31, 63, 95];
 
 /// The two pools.
 #[derive(Debug, Clone)]
-pub struct Noise {
+pub struct NoisePool {
     first: Box<[u8]>,
     second: Box<[u8]>,
     /// Blocks begin at multiples of this.
@@ -34,21 +34,21 @@ pub struct Noise {
 
 /// A place in both pools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct NoiseOffsets {
     a: usize,
     b: usize,
 }
 
-impl Noise {
+impl NoisePool {
     /// Random bytes, always the same.
-    pub fn new() -> Noise {
+    pub fn new() -> NoisePool {
         let mut rng = Rng::seed_from_u64(POOL_SEED);
         let mut pool = |length| {
             let mut bytes = vec![0; length];
             rng.fill_bytes(&mut bytes);
             bytes.into_boxed_slice()
         };
-        Noise {
+        NoisePool {
             first: pool(FIRST),
             second: pool(SECOND),
             step: 8,
@@ -58,15 +58,15 @@ impl Noise {
 
     /// Printable characters, space and above, always the same. Only bits that vary are in the
     /// pools, and blocks begin at whole turns of them, so that both pools agree on which do.
-    pub fn text() -> Noise {
-        let mut noise = Noise::new();
+    pub fn text() -> NoisePool {
+        let mut noise = NoisePool::new();
         for pool in [&mut noise.first, &mut noise.second] {
             let bits = TEXT_BITS.iter().cycle();
             pool.iter_mut()
                 .zip(bits)
                 .for_each(|(byte, bits)| *byte &= bits);
         }
-        Noise {
+        NoisePool {
             step: WORD,
             base: b' ',
             ..noise
@@ -81,12 +81,12 @@ impl Noise {
 
     /// Where the bytes of `id` begin in both pools.
     #[inline]
-    pub fn place(&self, id: u64) -> Place {
+    pub fn place(&self, id: u64) -> NoiseOffsets {
         let drawn = scramble(id);
         let place = |half: u64, length: usize| {
             ((half * (length / self.step) as u64) >> 32) as usize * self.step
         };
-        Place {
+        NoiseOffsets {
             a: place(drawn & 0xFFFF_FFFF, FIRST),
             b: place(drawn >> 32, SECOND),
         }
@@ -95,8 +95,8 @@ impl Noise {
     /// Fills the block from `place` on, and moves it to where the next block goes on: neighbours in
     /// the pools are neighbours in memory, which is what makes short blocks cheap.
     #[inline]
-    pub fn walk(&self, block: &mut [u8], place: &mut Place) {
-        let Place { mut a, mut b } = *place;
+    pub fn walk(&self, block: &mut [u8], place: &mut NoiseOffsets) {
+        let NoiseOffsets { mut a, mut b } = *place;
         let mut rest = block;
         while !rest.is_empty() {
             let n = rest.len().min(FIRST - a).min(SECOND - b);
@@ -110,7 +110,7 @@ impl Noise {
             b = if b + n == SECOND { 0 } else { b + n };
             rest = after;
         }
-        *place = Place { a, b };
+        *place = NoiseOffsets { a, b };
     }
 }
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn spec(kind: Kind, compressible: u32, duplicate: u32) -> PayloadSpec {
+fn spec(kind: ContentKind, compressible: u32, duplicate: u32) -> PayloadSpec {
     PayloadSpec::new(kind, compressible, duplicate).unwrap()
 }
 
@@ -21,7 +21,7 @@ fn saved(block: &[u8]) -> f64 {
 fn every_block_has_the_compressible_share() {
     for percent in [0, 1, 10, 25, 33, 50, 67, 75, 90, 99, 100] {
         for size in [4096, 16384, 128 << 10, 1 << 20] {
-            let mut filler = Filler::new(&spec(Kind::Random, percent, 0), 3, true);
+            let mut filler = Filler::new(&spec(ContentKind::Random, percent, 0), 3, true);
             let mut block = vec![0xAA; size];
             filler.prepare(&mut block);
             for _ in 0..5 {
@@ -39,7 +39,7 @@ fn every_block_has_the_compressible_share() {
 
 #[test]
 fn odd_sizes_have_the_share_too() {
-    let mut filler = Filler::new(&spec(Kind::Random, 50, 0), 3, true);
+    let mut filler = Filler::new(&spec(ContentKind::Random, 50, 0), 3, true);
     for size in [1, 7, 8, 100, 511, 513, 5000, 70_001] {
         let mut block = vec![0xAA; size];
         filler.fill(&mut block);
@@ -52,7 +52,7 @@ fn odd_sizes_have_the_share_too() {
 
 #[test]
 fn random_data_holds_nothing_to_compress_in_a_large_block() {
-    let mut filler = Filler::new(&spec(Kind::Random, 0, 0), 9, true);
+    let mut filler = Filler::new(&spec(ContentKind::Random, 0, 0), 9, true);
     let mut block = vec![0; 16 << 20];
     filler.fill(&mut block);
     let saved = saved(&block);
@@ -81,7 +81,7 @@ fn repeated(filler: &mut Filler, size: usize, blocks: usize) -> f64 {
 #[test]
 fn duplicates_have_the_share_over_100_000_blocks() {
     for percent in [0, 1, 5, 30, 50, 80, 99] {
-        for kind in [Kind::Random, Kind::Text] {
+        for kind in [ContentKind::Random, ContentKind::Text] {
             let mut filler = Filler::new(&spec(kind, 0, percent), 11, true);
             let found = repeated(&mut filler, 512, 100_000);
             assert!(
@@ -90,14 +90,14 @@ fn duplicates_have_the_share_over_100_000_blocks() {
             );
         }
     }
-    let mut filler = Filler::new(&spec(Kind::Random, 50, 30), 11, true);
+    let mut filler = Filler::new(&spec(ContentKind::Random, 50, 30), 11, true);
     let found = repeated(&mut filler, 4096, 100_000);
     assert!((found - 30.0).abs() < 0.05, "{found}");
 }
 
 #[test]
 fn all_duplicates_means_one_content() {
-    let mut filler = Filler::new(&spec(Kind::Random, 0, 100), 11, false);
+    let mut filler = Filler::new(&spec(ContentKind::Random, 0, 100), 11, false);
     assert_eq!(repeated(&mut filler, 512, 1000), 99.9);
 }
 
@@ -125,8 +125,8 @@ fn duplicates_reach_back_over_all_blocks_alike() {
 
 #[test]
 fn the_cheap_way_still_makes_every_sector_new() {
-    let mut filler = Filler::new(&spec(Kind::Random, 0, 0), 1, false);
-    assert_eq!(filler.way, Way::Stamp);
+    let mut filler = Filler::new(&spec(ContentKind::Random, 0, 0), 1, false);
+    assert_eq!(filler.way, FillMethod::Stamp);
     let mut block = vec![0; 4096];
     filler.prepare(&mut block);
     let mut seen = HashSet::new();
@@ -141,8 +141,8 @@ fn the_cheap_way_still_makes_every_sector_new() {
 #[test]
 fn neighbouring_records_have_the_share_together() {
     for percent in [0, 50] {
-        let mut filler = Filler::new(&spec(Kind::Random, percent, 0), 5, true);
-        assert_eq!(filler.way, Way::Walk);
+        let mut filler = Filler::new(&spec(ContentKind::Random, percent, 0), 5, true);
+        assert_eq!(filler.way, FillMethod::Walk);
         let mut record = [0; 100];
         filler.prepare(&mut record);
         let mut all = Vec::new();
@@ -164,7 +164,7 @@ fn neighbouring_records_have_the_share_together() {
 
 #[test]
 fn workers_write_different_bytes() {
-    let spec = spec(Kind::Random, 0, 0);
+    let spec = spec(ContentKind::Random, 0, 0);
     let blocks = (0..100).map(|seed| {
         let mut filler = Filler::new(&spec, seed, true);
         let mut block = vec![0; 512];
@@ -176,7 +176,11 @@ fn workers_write_different_bytes() {
 
 #[test]
 fn what_was_read_into_the_buffer_does_not_last() {
-    for kind in [Kind::Zero, Kind::Pattern(b"abc".to_vec()), Kind::Random] {
+    for kind in [
+        ContentKind::Zero,
+        ContentKind::Pattern(b"abc".to_vec()),
+        ContentKind::Random,
+    ] {
         let mut filler = Filler::new(&spec(kind.clone(), 0, 0), 1, true);
         let mut block = vec![0x55; 10_000];
         filler.fill(&mut block);
@@ -187,16 +191,21 @@ fn what_was_read_into_the_buffer_does_not_last() {
 #[test]
 fn zeros_patterns_and_text_are_what_they_say() {
     let mut block = vec![1; 200_000];
-    Filler::new(&spec(Kind::Zero, 0, 0), 1, false).prepare(&mut block);
+    Filler::new(&spec(ContentKind::Zero, 0, 0), 1, false).prepare(&mut block);
     assert!(block.iter().all(|b| *b == 0));
-    Filler::new(&spec(Kind::Pattern(b"storage".to_vec()), 0, 0), 1, false).prepare(&mut block);
+    Filler::new(
+        &spec(ContentKind::Pattern(b"storage".to_vec()), 0, 0),
+        1,
+        false,
+    )
+    .prepare(&mut block);
     assert!(
         block
             .iter()
             .zip(b"storage".iter().cycle())
             .all(|(a, b)| a == b)
     );
-    let mut filler = Filler::new(&spec(Kind::Text, 0, 0), 1, false);
+    let mut filler = Filler::new(&spec(ContentKind::Text, 0, 0), 1, false);
     filler.prepare(&mut block);
     assert!(block.iter().all(|b| (32..128).contains(b)));
     // YCSB's text compresses to about 0.79 of its size.
@@ -207,14 +216,14 @@ fn zeros_patterns_and_text_are_what_they_say() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     for (kind, compressible, duplicate) in [
-        (Kind::Random, 101, 0),
-        (Kind::Random, 0, 101),
-        (Kind::Zero, 50, 0),
-        (Kind::Text, 50, 0),
-        (Kind::Zero, 0, 5),
-        (Kind::Pattern(Vec::new()), 0, 0),
-        (Kind::Pattern(vec![1; LONGEST_PATTERN + 1]), 0, 0),
-        (Kind::Pattern(vec![1]), 0, 5),
+        (ContentKind::Random, 101, 0),
+        (ContentKind::Random, 0, 101),
+        (ContentKind::Zero, 50, 0),
+        (ContentKind::Text, 50, 0),
+        (ContentKind::Zero, 0, 5),
+        (ContentKind::Pattern(Vec::new()), 0, 0),
+        (ContentKind::Pattern(vec![1; LONGEST_PATTERN + 1]), 0, 0),
+        (ContentKind::Pattern(vec![1]), 0, 5),
     ] {
         let refused = PayloadSpec::new(kind.clone(), compressible, duplicate);
         assert!(refused.is_err(), "{kind:?} {compressible} {duplicate}");
@@ -231,8 +240,11 @@ fn patterns_are_text_or_hexadecimal() {
         };
         PayloadSpec::of(&plan).map(|spec| spec.kind)
     };
-    assert_eq!(of("abc").unwrap(), Kind::Pattern(b"abc".to_vec()));
-    assert_eq!(of("0xDEad01").unwrap(), Kind::Pattern(vec![0xDE, 0xAD, 1]));
+    assert_eq!(of("abc").unwrap(), ContentKind::Pattern(b"abc".to_vec()));
+    assert_eq!(
+        of("0xDEad01").unwrap(),
+        ContentKind::Pattern(vec![0xDE, 0xAD, 1])
+    );
     for bad in ["0xabc", "0xzz", "0x", ""] {
         assert!(of(bad).is_err(), "{bad}");
     }
@@ -246,10 +258,10 @@ proptest! {
         shorter in 1usize..20_000,
         percent in 0u32..=100,
     ) {
-        let content = Content::new(&spec(Kind::Random, percent, 0));
+        let content = Content::new(&spec(ContentKind::Random, percent, 0));
         let (mut one, mut two) = (vec![1; size], vec![2; size]);
         content.write(&mut one, id);
-        Content::new(&spec(Kind::Random, percent, 0)).write(&mut two, id);
+        Content::new(&spec(ContentKind::Random, percent, 0)).write(&mut two, id);
         prop_assert_eq!(&one, &two);
         // A shorter block has the same first chunks.
         let whole = shorter.min(size) / CHUNK * CHUNK;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use taillight_core::{OpKind, Record};
 use taillight_rundir::chunk::{Encoder, HEADER_BYTES, Header, Sample, mark_partial};
 
-use crate::capture::{Chunk, ChunkKey, Source};
+use crate::capture::{CaptureChunk, ChunkKey, ChunkSource};
 
 /// I/Os of each kind that outlier mode keeps before it has a threshold.
 const LEARN: u64 = 10_000;
@@ -14,9 +14,9 @@ const LEARN: u64 = 10_000;
 /// The running p99.9 per kind of operation, ns: set by the collector after each interval, read by
 /// workers that keep outliers only. Zero keeps everything.
 #[derive(Debug, Default)]
-pub struct Thresholds([AtomicU64; OpKind::ALL.len()]);
+pub struct OutlierThresholds([AtomicU64; OpKind::ALL.len()]);
 
-impl Thresholds {
+impl OutlierThresholds {
     pub fn set(&self, kind: OpKind, ns: u64) {
         self.0[kind as usize].store(ns, Ordering::Relaxed);
     }
@@ -50,12 +50,12 @@ enum Mode {
 pub struct Capture {
     mode: Mode,
     state: CaptureState,
-    source: Option<Source>,
+    source: Option<ChunkSource>,
     header: Header,
     encoder: Encoder,
-    chunk: Option<Chunk>,
+    chunk: Option<CaptureChunk>,
     position: usize,
-    thresholds: Arc<Thresholds>,
+    thresholds: Arc<OutlierThresholds>,
     seen: [u64; OpKind::ALL.len()],
     /// The reserve is spent too.
     spent: bool,
@@ -64,9 +64,9 @@ pub struct Capture {
 impl Capture {
     /// Keeps every record (`outliers` false) or outliers only.
     pub fn new(
-        source: Source,
+        source: ChunkSource,
         header: Header,
-        thresholds: Arc<Thresholds>,
+        thresholds: Arc<OutlierThresholds>,
         outliers: bool,
     ) -> Capture {
         let header = Header {

@@ -37,7 +37,7 @@ pub(crate) fn header() -> Header {
 }
 
 /// A recorder with a channel for its parts.
-fn recorder(capture: Capture) -> (Recorder, Receiver<Message>) {
+fn recorder(capture: Capture) -> (Recorder, Receiver<WorkerMessage>) {
     let timeline = Timeline {
         start: Stamp(START),
         measure: Stamp(START),
@@ -80,13 +80,13 @@ fn failure(key: u64, at: i64) -> Record {
 }
 
 /// Successes, bytes and failures by interval.
-fn counts(taken: &Receiver<Message>) -> Vec<(u32, u64, u64, u64)> {
+fn counts(taken: &Receiver<WorkerMessage>) -> Vec<(u32, u64, u64, u64)> {
     let part = |message| match message {
-        Message::Part(part) => Some(part),
-        Message::Done { .. } => None,
+        WorkerMessage::IntervalStats(part) => Some(part),
+        WorkerMessage::Done { .. } => None,
     };
     let parts = taken.try_iter().filter_map(part);
-    let one = |part: Box<Part>| {
+    let one = |part: Box<IntervalStats>| {
         let op = part.ops[OpKind::Get as usize].as_deref().unwrap();
         assert_eq!(op.service.len(), op.ops);
         (part.index, op.ops, op.bytes, op.failed())

@@ -5,13 +5,13 @@ use taillight_core::{Clock, Error, MonoClock, Result};
 use taillight_driver::AdminAction;
 use taillight_rundir::manifest::PhaseInfo;
 
-use super::Request;
+use super::EngineRequest;
 
 /// Does the plan's steps in order; each with its stamps.
 ///
 /// # Errors
 /// The driver's word, when it cannot do a step or the step fails; `Unavailable` when asked to stop.
-pub fn run(request: &mut Request<'_>) -> Result<Vec<PhaseInfo>> {
+pub fn run(request: &mut EngineRequest<'_>) -> Result<Vec<PhaseInfo>> {
     let mut phases = Vec::new();
     for step in &request.plan.run.before {
         let observers = request.observers.iter_mut();

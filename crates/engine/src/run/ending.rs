@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use taillight_core::units::Span;
 use taillight_core::{Error, Stamp};
 
-use super::Loaded;
+use super::LoadResult;
 use crate::collector::Collected;
 use crate::idle::{Idle, IdleWatch};
 use crate::recorder::Timeline;
@@ -70,7 +70,7 @@ pub fn loaded(
     ends: Vec<WorkerEnd>,
     error: Option<Error>,
     cpu_s: f64,
-) -> Loaded {
+) -> LoadResult {
     let drained = ends
         .iter()
         .map(|e| e.finished)
@@ -84,7 +84,7 @@ pub fn loaded(
         timeline.end.min(drained)
     };
     let measure_end = measure_end.max(timeline.measure);
-    Loaded {
+    LoadResult {
         collected,
         ends,
         pool: None,

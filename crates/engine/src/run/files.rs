@@ -7,13 +7,17 @@ use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::convert::{ChunkFiles, Converted, Counts, Options, Release, convert};
 use taillight_rundir::salvage::spill_dir;
 
-use super::{Loaded, Outcome, Request, StopReason, capture_dir};
+use super::{EngineOutcome, EngineRequest, LoadResult, StopReason, capture_dir};
 
 /// Name of the only phase that is captured.
 const PHASES: [&str; 1] = ["measure"];
 
 /// Writes what was measured. The capture's chunks are freed once `ios.parquet` has its name.
-pub fn write(request: &mut Request<'_>, loaded: Loaded, outcome: &mut Outcome) -> Result<()> {
+pub fn write(
+    request: &mut EngineRequest<'_>,
+    loaded: LoadResult,
+    outcome: &mut EngineOutcome,
+) -> Result<()> {
     let dir = request.rundir;
     outcome.error = loaded.error;
     if let Some(verify) = &loaded.verify {
@@ -76,7 +80,7 @@ pub fn write(request: &mut Request<'_>, loaded: Loaded, outcome: &mut Outcome) -
     Ok(())
 }
 
-impl Outcome {
+impl EngineOutcome {
     /// Somebody deleted files of the capture while the run went. What they held is gone; rates and
     /// histograms were counted apart from it.
     fn lost_capture(&mut self, made: u64, gone: u64, ios: u64, dir: &Path) {

@@ -15,15 +15,18 @@ use taillight_rundir::salvage::spill_dir;
 use super::closed::Closed;
 use super::ending::{IdleEnd, LoadEnd, gave_up, loaded};
 use super::samples::Samples;
-use super::setup::{Seat, seats};
-use super::{Loaded, Request, StopFlag, capture_dir, captures, cpu_s, now};
+use super::setup::{WorkerSpec, worker_specs};
+use super::{EngineRequest, LoadResult, StopFlag, capture_dir, captures, cpu_s, now};
 use crate::capture::{Pool, PoolReport};
-use crate::clock::{Kept, LoopClock, Pair};
-use crate::collector::{Collector, Observer, SPARE_PARTS};
+use crate::clock::{ClockPair, DisciplinedClock, TscClock};
+use crate::collector::{Collector, Observer, SPARE_INTERVALS};
 use crate::keyspace::KeySpace;
-use crate::recorder::{Capture, Channels, Message, Part, Recorder, Thresholds, Timeline};
+use crate::recorder::{
+    Capture, Channels, IntervalStats, OutlierThresholds, Recorder, Timeline, WorkerMessage,
+};
 use crate::simulate::SimClock;
-use crate::worker::{Pace, Parts, Worker, WorkerEnd, rounds_fit};
+use crate::threaded::StopSignals;
+use crate::worker::{Pacing, Worker, WorkerConfig, WorkerEnd, rounds_fit};
 
 /// From "all sessions are ready" to the first submit, ns.
 const LEAD_NS: u64 = 5_000_000;
@@ -34,16 +37,16 @@ const BASELINE_NS: i64 = 20_000_000;
 const STUCK_NS: u64 = 5_000_000_000;
 
 /// What the workers share.
-struct Shared<B> {
+struct SharedParts<B> {
     plan: Plan,
     probes: Arc<B>,
-    thresholds: Arc<Thresholds>,
+    thresholds: Arc<OutlierThresholds>,
     channels: Channels,
-    pool: Option<crate::capture::Source>,
+    pool: Option<crate::capture::ChunkSource>,
     /// Keys of the target, when it has keys.
     space: Option<Arc<KeySpace>>,
     /// What was written where, when the plan verifies.
-    verify: Option<Arc<crate::verify::Shared>>,
+    verify: Option<Arc<crate::verify::VerifyState>>,
     /// A worker failed: the others end too.
     abort: AtomicBool,
     /// Whoever is load only ends when nobody else is left.
@@ -53,7 +56,7 @@ struct Shared<B> {
 }
 
 /// Generates the load of a request.
-pub fn load<B: Probes>(request: &mut Request<'_>, probes: Arc<B>) -> Result<Loaded> {
+pub fn load<B: Probes>(request: &mut EngineRequest<'_>, probes: Arc<B>) -> Result<LoadResult> {
     // The target is moved out for the workers; a stand-in is never used again.
     let target = std::mem::replace(&mut request.target, Box::new(Closed));
     load_with(
@@ -67,7 +70,7 @@ pub fn load<B: Probes>(request: &mut Request<'_>, probes: Arc<B>) -> Result<Load
 }
 
 /// Generates load with nobody watching.
-pub fn load_bare(plan: &Plan, target: Box<dyn Target>, run_id: &str) -> Result<Loaded> {
+pub fn load_bare(plan: &Plan, target: Box<dyn Target>, run_id: &str) -> Result<LoadResult> {
     let probes = Arc::new(NoProbe);
     let stop = StopFlag::default();
     load_with(plan, target, (run_id, 0), &stop, &mut [], probes)
@@ -80,9 +83,9 @@ fn load_with<B: Probes>(
     stop: &StopFlag,
     observers: &mut [&mut dyn Observer],
     probes: Arc<B>,
-) -> Result<Loaded> {
+) -> Result<LoadResult> {
     let space = keyspace(plan, target.as_ref());
-    let seats = seats(plan, target.geometry(), space.as_ref())?;
+    let worker_specs = worker_specs(plan, target.geometry(), space.as_ref())?;
     let verify = super::verify::prepare(plan, target.geometry(), run_id, loaded)?;
     let pool = match captures(plan) {
         true => {
@@ -96,14 +99,14 @@ fn load_with<B: Probes>(
                 &capture_dir(run_id),
                 budget,
                 spill.as_deref(),
-                seats.len(),
+                worker_specs.len(),
             )?)
         }
         false => None,
     };
     let (parts, messages) = unbounded();
-    let (spare_in, spare) = bounded(SPARE_PARTS);
-    let shared = Shared {
+    let (spare_in, spare) = bounded(SPARE_INTERVALS);
+    let shared = SharedParts {
         plan: plan.clone(),
         probes,
         thresholds: Arc::default(),
@@ -112,18 +115,18 @@ fn load_with<B: Probes>(
         space,
         verify: verify.clone(),
         abort: AtomicBool::new(false),
-        load: LoadEnd::new(seats.iter().filter(|s| s.measured).count()),
-        idle: IdleEnd::new(plan.run.idle_timeout, seats.len()),
+        load: LoadEnd::new(worker_specs.iter().filter(|s| s.measured).count()),
+        idle: IdleEnd::new(plan.run.idle_timeout, worker_specs.len()),
     };
-    let context = Context {
+    let context = RunContext {
         messages,
         spare_in,
         stop,
         observers,
     };
     let result = match target.virtual_time() {
-        Some(time) => simulated(shared, seats, target, time, context),
-        None => threaded(shared, seats, target, context),
+        Some(time) => simulated(shared, worker_specs, target, time, context),
+        None => threaded(shared, worker_specs, target, context),
     };
     let report = pool.map(Pool::finish).transpose();
     let mut loaded = match result {
@@ -157,9 +160,9 @@ fn keyspace(plan: &Plan, target: &dyn Target) -> Option<Arc<KeySpace>> {
     }))
 }
 
-struct Context<'a, 'b> {
-    messages: Receiver<Message>,
-    spare_in: crossbeam_channel::Sender<Box<Part>>,
+struct RunContext<'a, 'b> {
+    messages: Receiver<WorkerMessage>,
+    spare_in: crossbeam_channel::Sender<Box<IntervalStats>>,
     stop: &'a StopFlag,
     observers: &'a mut [&'b mut dyn Observer],
 }
@@ -178,96 +181,102 @@ fn timeline(plan: &Plan, start: Stamp) -> Timeline {
     }
 }
 
-fn worker<C: Kept, P: Probe, B>(
-    shared: &Shared<B>,
-    seat: Seat,
+fn worker<C: DisciplinedClock, P: Probe, B>(
+    shared: &SharedParts<B>,
+    spec: WorkerSpec,
     timeline: Timeline,
     handles: (Box<dyn Session>, P),
     clock: C,
 ) -> Worker<C, P> {
     let capture = match &shared.pool {
-        None => Capture::off(seat.header),
-        Some(_) if !seat.measured => Capture::off(seat.header),
+        None => Capture::off(spec.header),
+        Some(_) if !spec.measured => Capture::off(spec.header),
         Some(source) => {
             let outliers = shared.plan.capture.mode == CaptureMode::Outliers;
             Capture::new(
                 source.clone(),
-                seat.header,
+                spec.header,
                 shared.thresholds.clone(),
                 outliers,
             )
         }
     };
-    let place = (seat.place.worker, seat.workload);
+    let place = (spec.place.worker, spec.workload);
     let recorder = Recorder::new(
         place,
         timeline,
-        (seat.open_loop, &seat.kinds),
+        (spec.open_loop, &spec.kinds),
         shared.channels.clone(),
         capture,
     );
-    Worker::new(Parts {
+    Worker::new(WorkerConfig {
         clock,
         probe: handles.1,
         session: handles.0,
-        generator: seat.generator,
-        schedule: seat.schedule,
+        generator: spec.generator,
+        schedule: spec.schedule,
         recorder,
         timeline,
-        limits: seat.limits,
-        payload: seat.payload,
+        limits: spec.limits,
+        payload: spec.payload,
         checker: shared
             .verify
             .as_ref()
-            .map(|v| super::verify::checker(v, &seat.session)),
-        writes: seat.kinds.iter().any(|kind| kind.writes()),
-        keyed: seat.keyed,
-        follow: seat.follow,
-        pace: Pace::new(
-            shared.plan.workloads[usize::from(seat.workload)].think,
-            seat.join
+            .map(|v| super::verify::checker(v, &spec.session)),
+        writes: spec.kinds.iter().any(|kind| kind.writes()),
+        keyed: spec.keyed,
+        follow: spec.follow,
+        pace: Pacing::new(
+            shared.plan.workloads[usize::from(spec.workload)].think,
+            spec.join
                 .map_or(timeline.start, |join| timeline.measure.plus(join)),
         ),
-        idle: shared.idle.watch(seat.place.worker),
-        measured: seat.measured,
+        idle: shared.idle.watch(spec.place.worker),
+        measured: spec.measured,
         rounds: rounds_fit(&shared.plan),
-        depth: seat.session.depth,
-        first_slot: seat.first_slot,
-        header: seat.header,
+        depth: spec.session.depth,
+        first_slot: spec.first_slot,
+        header: spec.header,
     })
 }
 
 fn simulated<B: Probes>(
-    shared: Shared<B>,
-    seats: Vec<Seat>,
+    shared: SharedParts<B>,
+    worker_specs: Vec<WorkerSpec>,
     target: Box<dyn Target>,
     time: Arc<dyn VirtualTime>,
-    context: Context<'_, '_>,
-) -> Result<Loaded> {
+    context: RunContext<'_, '_>,
+) -> Result<LoadResult> {
     let timeline = timeline(&shared.plan, time.now());
     let clock = SimClock::new(time.clone());
     let mut workers = Vec::new();
-    for seat in seats {
-        let session = target.session(&seat.session)?;
-        let probe = shared.probes.probe(probe_seat(&seat))?;
+    for spec in worker_specs {
+        let session = target.session(&spec.session)?;
+        let probe = shared.probes.probe(probe_seat(&spec))?;
         workers.push(worker(
             &shared,
-            seat,
+            spec,
             timeline,
             (session, probe),
             clock.clone(),
         ));
     }
-    let Context {
+    let RunContext {
         messages,
         spare_in,
         stop,
         observers,
     } = context;
     let mut collector = Collector::new(&shared.plan, timeline, spare_in, shared.thresholds.clone());
-    let mut phase = Phases::begin(&shared.plan, observers);
+    let mut phase = PhaseNotifier::begin(&shared.plan, observers);
     let cpu = cpu_s();
-    let ending = [&*stop.raw(), &shared.abort];
+    let requested = stop.raw();
+    let ending = StopSignals {
+        requested: &requested,
+        abort: &shared.abort,
+        // The event loop sees for itself when nothing measured is left.
+        load_over: None,
+    };
     let mut idle = None;
     let (result, ends) = crate::simulate::drive(workers, &time, ending, || {
         idle = idle
@@ -285,35 +294,35 @@ fn simulated<B: Probes>(
     Ok(loaded(timeline, collected, ends, error, cpu_s))
 }
 
-type Ready = std::result::Result<(), Error>;
+type ReadyAnswer = std::result::Result<(), Error>;
 /// Number, how its loop ended, and what it did (nothing is known of a worker that panicked).
-type Ended = (usize, Result<()>, Option<WorkerEnd>);
+type WorkerEnded = (usize, Result<()>, Option<WorkerEnd>);
 
 fn threaded<B: Probes>(
-    shared: Shared<B>,
-    seats: Vec<Seat>,
+    shared: SharedParts<B>,
+    worker_specs: Vec<WorkerSpec>,
     target: Box<dyn Target>,
-    context: Context<'_, '_>,
-) -> Result<Loaded> {
-    let count = seats.len();
+    context: RunContext<'_, '_>,
+) -> Result<LoadResult> {
+    let count = worker_specs.len();
     let (shared, target) = (Arc::new(shared), Arc::new(target));
-    let origin = LoopClock::origin();
-    let (ready_in, ready) = mpsc::channel::<Ready>();
-    let (ended_in, ended) = mpsc::channel::<Ended>();
+    let origin = TscClock::origin();
+    let (ready_in, ready) = mpsc::channel::<ReadyAnswer>();
+    let (ended_in, ended) = mpsc::channel::<WorkerEnded>();
     let mut starts = Vec::new();
     let mut threads = Vec::new();
-    for (number, seat) in seats.into_iter().enumerate() {
+    for (number, spec) in worker_specs.into_iter().enumerate() {
         let (start_in, start) = mpsc::channel::<Timeline>();
         starts.push(start_in);
         let (shared, target) = (shared.clone(), target.clone());
         let (ready, ended) = (ready_in.clone(), ended_in.clone());
         let stop = context.stop.raw();
         let body = move || {
-            let name = seat.place.worker;
+            let name = spec.place.worker;
             let parts = shared.channels.parts.clone();
             let report = ended.clone();
             let all = AssertUnwindSafe(|| {
-                work(&shared, &**target, seat, origin, &stop, &ready, start).map(|(result, end)| {
+                work(&shared, &**target, spec, origin, &stop, &ready, start).map(|(result, end)| {
                     if end.measured {
                         shared.load.left();
                     }
@@ -328,7 +337,7 @@ fn threaded<B: Probes>(
                 shared.abort.store(true, Ordering::Relaxed);
                 let bug = || Error::internal("a worker panicked; this is a bug");
                 let _ = ready.send(Err(bug()));
-                let _ = parts.send(Message::Done { worker: name });
+                let _ = parts.send(WorkerMessage::Done { worker: name });
                 let _ = ended.send((number, Err(bug()), None));
             }
         };
@@ -364,7 +373,7 @@ fn threaded<B: Probes>(
         let _ = start.send(timeline);
     }
     let loaded = watch(shared, target, threads, ended, timeline, context)?;
-    Ok(Loaded {
+    Ok(LoadResult {
         counter: origin.is_some(),
         ..loaded
     })
@@ -372,17 +381,17 @@ fn threaded<B: Probes>(
 
 /// One worker's life: session, start signal, load. `None` when it never started.
 fn work<B: Probes>(
-    shared: &Shared<B>,
+    shared: &SharedParts<B>,
     target: &dyn Target,
-    seat: Seat,
-    origin: Option<Pair>,
+    spec: WorkerSpec,
+    origin: Option<ClockPair>,
     stop: &AtomicBool,
-    ready: &mpsc::Sender<Ready>,
+    ready: &mpsc::Sender<ReadyAnswer>,
     start: mpsc::Receiver<Timeline>,
 ) -> Option<(Result<()>, WorkerEnd)> {
-    let handles = prepare(&seat)
-        .and_then(|()| target.session(&seat.session))
-        .and_then(|session| Ok((session, shared.probes.probe(probe_seat(&seat))?)));
+    let handles = prepare(&spec)
+        .and_then(|()| target.session(&spec.session))
+        .and_then(|session| Ok((session, shared.probes.probe(probe_seat(&spec))?)));
     // A refused session is reported; the others are then never started.
     let handles = match handles {
         Ok(handles) => handles,
@@ -393,37 +402,35 @@ fn work<B: Probes>(
     };
     let _ = ready.send(Ok(()));
     let timeline = start.recv().ok()?;
-    // A worker that is measured never looks at the end of load.
-    let over = if seat.measured {
-        &shared.abort
-    } else {
-        shared.load.over()
+    let stop = StopSignals {
+        requested: stop,
+        abort: &shared.abort,
+        load_over: (!spec.measured).then(|| shared.load.over()),
     };
-    let stop = [stop, &shared.abort, over];
     let spin = crate::threaded::longest_spin(shared.plan.workers() as usize);
-    Some(match origin.and_then(LoopClock::new) {
+    Some(match origin.and_then(TscClock::new) {
         Some(clock) => {
-            let worker = worker(shared, seat, timeline, handles, clock);
+            let worker = worker(shared, spec, timeline, handles, clock);
             crate::threaded::drive(worker, timeline.start, spin, stop)
         }
         None => {
-            let worker = worker(shared, seat, timeline, handles, MonoClock);
+            let worker = worker(shared, spec, timeline, handles, MonoClock);
             crate::threaded::drive(worker, timeline.start, spin, stop)
         }
     })
 }
 
-fn probe_seat(seat: &Seat) -> ProbeSeat {
+fn probe_seat(spec: &WorkerSpec) -> ProbeSeat {
     ProbeSeat {
-        worker: seat.place.worker,
-        first_slot: seat.first_slot,
-        depth: seat.session.depth,
+        worker: spec.place.worker,
+        first_slot: spec.first_slot,
+        depth: spec.session.depth,
     }
 }
 
 /// Pins the thread and makes its sleeps precise.
-fn prepare(seat: &Seat) -> Result<()> {
-    if let Some(cpu) = seat.cpu {
+fn prepare(spec: &WorkerSpec) -> Result<()> {
+    if let Some(cpu) = spec.cpu {
         let mut set = rustix::thread::CpuSet::new();
         if cpu as usize >= rustix::thread::CpuSet::MAX_CPU {
             return Err(Error::usage("no such CPU").with("cpu", cpu));
@@ -443,14 +450,14 @@ fn prepare(seat: &Seat) -> Result<()> {
 
 /// Collects intervals until every worker has ended, or is given up as stuck.
 fn watch<B: Probes>(
-    shared: Arc<Shared<B>>,
+    shared: Arc<SharedParts<B>>,
     target: Arc<Box<dyn Target>>,
     threads: Vec<std::thread::JoinHandle<()>>,
-    ended: mpsc::Receiver<Ended>,
+    ended: mpsc::Receiver<WorkerEnded>,
     timeline: Timeline,
-    context: Context<'_, '_>,
-) -> Result<Loaded> {
-    let Context {
+    context: RunContext<'_, '_>,
+) -> Result<LoadResult> {
+    let RunContext {
         messages,
         spare_in,
         stop,
@@ -461,7 +468,7 @@ fn watch<B: Probes>(
     let mut give_up = timeline.end.plus(patience);
     let mut cpu = cpu_s();
     let mut idle = None;
-    let mut phase = Phases::begin(&shared.plan, observers);
+    let mut phase = PhaseNotifier::begin(&shared.plan, observers);
     let mut samples = Samples::new(timeline.start, timeline.interval_ns);
     while collector.any_running() && now() < give_up {
         if let Ok(message) = messages.recv_timeout(Duration::from_millis(20)) {
@@ -514,7 +521,7 @@ fn watch<B: Probes>(
         }
     }
     let collected = collector.into_collected(observers);
-    Ok(Loaded {
+    Ok(LoadResult {
         samples: samples.rows(),
         ..loaded(timeline, collected, ends, error, cpu_s)
     })
@@ -524,7 +531,7 @@ fn watch<B: Probes>(
 /// failed is not checked: each read may take its time-out.
 fn part<B>(
     target: Box<dyn Target>,
-    shared: &Shared<B>,
+    shared: &SharedParts<B>,
     failed: bool,
     stop: &StopFlag,
     observers: &mut [&mut dyn Observer],
@@ -548,16 +555,16 @@ fn part<B>(
 }
 
 /// Tells observers of each phase once.
-struct Phases {
+struct PhaseNotifier {
     measuring: bool,
 }
 
-impl Phases {
-    fn begin(plan: &Plan, observers: &mut [&mut dyn Observer]) -> Phases {
+impl PhaseNotifier {
+    fn begin(plan: &Plan, observers: &mut [&mut dyn Observer]) -> PhaseNotifier {
         let measuring = plan.run.warmup.0 == 0;
         let name = if measuring { "measure" } else { "warmup" };
         observers.iter_mut().for_each(|o| o.phase(name));
-        Phases { measuring }
+        PhaseNotifier { measuring }
     }
 
     /// True once, when the measure phase begins.

@@ -7,21 +7,21 @@ use taillight_core::{OpKind, Result};
 use taillight_driver::{Geometry, SessionSpec};
 use taillight_rundir::chunk::{Columns, Header, SIZES};
 
-use crate::generator::{Generator, Place, worker_seed};
+use crate::generator::{Generator, WorkerIndex, worker_seed};
 use crate::keyspace::KeySpace;
 use crate::payload::{Filler, PayloadSpec};
 use crate::schedule::{Schedule, Schedules};
-use crate::worker::{Follow, Keyed, Limits};
+use crate::worker::{KeyedWorker, StreamWorker, WorkerLimits};
 
 use super::streams::Streams;
 
 /// Everything about a worker that is known before its thread starts.
-pub struct Seat {
-    pub place: Place,
+pub struct WorkerSpec {
+    pub place: WorkerIndex,
     pub workload: u16,
     pub generator: Generator,
     pub schedule: Schedule,
-    pub limits: Limits,
+    pub limits: WorkerLimits,
     pub session: SessionSpec,
     pub header: Header,
     /// CPU to run on.
@@ -30,9 +30,9 @@ pub struct Seat {
     pub kinds: Vec<OpKind>,
     pub payload: Filler,
     /// What operations on keys need.
-    pub keyed: Option<Box<Keyed>>,
+    pub keyed: Option<Box<KeyedWorker>>,
     /// What operations on a stream need.
-    pub follow: Option<Box<Follow>>,
+    pub follow: Option<Box<StreamWorker>>,
     /// When it joins, after the start of the measure phase.
     pub join: Option<u64>,
     /// Load only when false.
@@ -41,12 +41,16 @@ pub struct Seat {
     pub first_slot: u32,
 }
 
-/// One seat per worker, in order.
+/// The spec of each worker, in order.
 ///
 /// # Errors
 /// `Usage` when an extent, slice or rate is impossible.
-pub fn seats(plan: &Plan, shape: Geometry, space: Option<&Arc<KeySpace>>) -> Result<Vec<Seat>> {
-    let mut seats = Vec::new();
+pub fn worker_specs(
+    plan: &Plan,
+    shape: Geometry,
+    space: Option<&Arc<KeySpace>>,
+) -> Result<Vec<WorkerSpec>> {
+    let mut worker_specs = Vec::new();
     let streams = Streams::of(plan, shape, space)?;
     let counted = Counted::of(plan);
     // Slots are unique over all workers where 12 bits suffice; tracing insists on that.
@@ -55,15 +59,15 @@ pub fn seats(plan: &Plan, shape: Geometry, space: Option<&Arc<KeySpace>>) -> Res
     for (w, workload) in plan.workloads.iter().enumerate() {
         let schedules = Schedules::new(workload, plan.run.seed, plan.run.warmup.0)?;
         for index in 0..workload.workers {
-            let worker = seats.len() as u16;
-            let place = Place {
+            let worker = worker_specs.len() as u16;
+            let place = WorkerIndex {
                 worker,
                 index,
                 of: workload.workers,
             };
             let first_slot = if unique { next_slot } else { 0 };
             next_slot += workload.queue_depth;
-            seats.push(Seat {
+            worker_specs.push(WorkerSpec {
                 place,
                 workload: w as u16,
                 generator: Generator::new(plan, workload, shape, place, space)?,
@@ -93,7 +97,7 @@ pub fn seats(plan: &Plan, shape: Geometry, space: Option<&Arc<KeySpace>>) -> Res
             });
         }
     }
-    Ok(seats)
+    Ok(worker_specs)
 }
 
 /// How long after the start of the measure phase a worker joins; `None`: there from the start.
@@ -111,8 +115,8 @@ pub(crate) fn buffer_size(w: &WorkloadPlan) -> u64 {
 }
 
 /// What operations on keys need.
-fn keyed(w: &WorkloadPlan, space: Option<&Arc<KeySpace>>) -> Result<Option<Box<Keyed>>> {
-    let keyed = space.map(|space| Keyed::new(w, space.clone(), w.queue_depth as usize));
+fn keyed(w: &WorkloadPlan, space: Option<&Arc<KeySpace>>) -> Result<Option<Box<KeyedWorker>>> {
+    let keyed = space.map(|space| KeyedWorker::new(w, space.clone(), w.queue_depth as usize));
     Ok(keyed.transpose()?.map(Box::new))
 }
 
@@ -189,14 +193,14 @@ impl Counted {
     }
 
     /// A worker's share of operations and bytes: the first ones take the remainder.
-    fn limits(&self, plan: &Plan, workload: usize, index: u32) -> Limits {
+    fn limits(&self, plan: &Plan, workload: usize, index: u32) -> WorkerLimits {
         let number = self.first.get(workload).copied().flatten();
         let number = number.map(|first| u64::from(first + index));
         let share = |total: u64| {
             let workers = u64::from(self.workers.max(1));
             number.map(|n| total / workers + u64::from(n < total % workers))
         };
-        Limits {
+        WorkerLimits {
             operations: plan.run.operations.and_then(share),
             bytes: plan.run.bytes.and_then(|b| share(b.0)),
             drain_timeout_ns: plan.run.drain_timeout.0,

@@ -6,15 +6,15 @@ use taillight_core::plan::{AccessKind, Plan, WorkloadPlan};
 use taillight_core::{Error, Result};
 use taillight_driver::Geometry;
 
-use crate::generator::Extent;
+use crate::generator::AccessExtent;
 use crate::keyspace::KeySpace;
-use crate::stream::Stream;
-use crate::worker::{Follow, Layout, Role};
+use crate::stream::SharedStream;
+use crate::worker::{StreamLayout, StreamRole, StreamWorker};
 
 /// The stream of a plan, if it has one.
 pub struct Streams<'a> {
     plan: &'a Plan,
-    shared: Option<(Arc<Stream>, Layout)>,
+    shared: Option<(Arc<SharedStream>, StreamLayout)>,
 }
 
 impl<'a> Streams<'a> {
@@ -41,7 +41,7 @@ impl<'a> Streams<'a> {
             let workers = followers().filter(|w| of(w)).map(|w| w.workers);
             workers.sum::<u32>()
         };
-        let stream = Stream::new(
+        let stream = SharedStream::new(
             (places, limit.unwrap_or(0)),
             (count(writes), count(|w| !writes(w))),
             keeps_data(plan),
@@ -51,7 +51,7 @@ impl<'a> Streams<'a> {
     }
 
     /// The side of worker `index` of a workload.
-    pub fn follow(&self, workload: usize, index: u32) -> Option<Box<Follow>> {
+    pub fn follow(&self, workload: usize, index: u32) -> Option<Box<StreamWorker>> {
         let (stream, layout) = self.shared.as_ref()?;
         let w = self.plan.workloads.get(workload).filter(|w| follows(w))?;
         let before = self.plan.workloads[..workload].iter();
@@ -59,12 +59,12 @@ impl<'a> Streams<'a> {
             .filter(|w| follows(w) && !writes(w))
             .map(|w| w.workers);
         let number = before.sum::<u32>() + index;
-        let role = Role {
+        let role = StreamRole {
             reader: (!writes(w)).then_some(number as usize),
             limit: blocks(w, stream.places()),
             stamps: w.end_to_end,
         };
-        let follow = Follow::new(stream.clone(), *layout, role, w.queue_depth as usize);
+        let follow = StreamWorker::new(stream.clone(), *layout, role, w.queue_depth as usize);
         Some(Box::new(follow))
     }
 }
@@ -87,9 +87,9 @@ fn layout(
     w: &WorkloadPlan,
     shape: Geometry,
     space: Option<&Arc<KeySpace>>,
-) -> Result<(Layout, u64)> {
+) -> Result<(StreamLayout, u64)> {
     if let Some(space) = space {
-        let layout = Layout {
+        let layout = StreamLayout {
             start: 0,
             step: 0,
             per_file: u64::MAX,
@@ -98,7 +98,7 @@ fn layout(
         };
         return Ok((layout, u64::MAX));
     }
-    let extent = Extent::of(w, shape)?;
+    let extent = AccessExtent::of(w, shape)?;
     let step = extent.largest.max(1).next_multiple_of(extent.align);
     let one_file = extent.end <= shape.file_size;
     if !one_file && !extent.start.is_multiple_of(shape.file_size.max(1)) {
@@ -118,7 +118,7 @@ fn layout(
     } else {
         extent.bytes() / shape.file_size.max(1) * per_file
     };
-    let layout = Layout {
+    let layout = StreamLayout {
         start: extent.start,
         step,
         per_file,

@@ -11,7 +11,9 @@ use taillight_rundir::verify::{PassInfo, VerifyReport};
 use super::{StopFlag, buffer_size};
 use crate::collector::Observer;
 use crate::payload::PayloadSpec;
-use crate::verify::{Area, Checker, LEDGER_BUDGET, Pass, PriorRun, Shared, VerifySpec, pass};
+use crate::verify::{
+    Checker, LEDGER_BUDGET, PassSpec, PriorRun, VerifiedArea, VerifySpec, VerifyState, pass,
+};
 
 /// What workers share when the plan verifies. `loaded`: records that were loaded for this run, the
 /// last ones of those there are.
@@ -23,19 +25,19 @@ pub fn prepare(
     shape: Geometry,
     run_id: &str,
     loaded: u64,
-) -> Result<Option<Arc<Shared>>> {
+) -> Result<Option<Arc<VerifyState>>> {
     if plan.verify.is_off() {
         return Ok(None);
     }
     let payloads = plan.workloads.iter().map(|w| PayloadSpec::of(&w.payload));
     let keys = plan.workloads.first().and_then(|w| w.keys.as_ref());
     let area = match (keys, plan.verified_keys()) {
-        (Some(keys), Some(count)) => Area::keys(keys.start, count),
-        _ => Area::of(plan, shape),
+        (Some(keys), Some(count)) => VerifiedArea::keys(keys.start, count),
+        _ => VerifiedArea::of(plan, shape),
     };
     let prior = plan.verify.run.as_deref().map(PriorRun::find).transpose()?;
     prior.as_ref().map_or(Ok(()), |p| p.fits(plan))?;
-    let shared = Shared::new(&VerifySpec {
+    let shared = VerifyState::new(&VerifySpec {
         run_id,
         prior: prior.as_ref(),
         area,
@@ -53,7 +55,7 @@ pub fn prepare(
 }
 
 /// The checker of one worker.
-pub fn checker(shared: &Arc<Shared>, session: &SessionSpec) -> Box<Checker> {
+pub fn checker(shared: &Arc<VerifyState>, session: &SessionSpec) -> Box<Checker> {
     Box::new(Checker::new(
         shared.clone(),
         usize::from(session.workload),
@@ -70,7 +72,7 @@ pub fn checker(shared: &Arc<Shared>, session: &SessionSpec) -> Box<Checker> {
 pub fn after(
     plan: &Plan,
     target: &dyn Target,
-    shared: &Arc<Shared>,
+    shared: &Arc<VerifyState>,
     stop: &StopFlag,
     observers: &mut [&mut dyn Observer],
 ) -> Result<()> {
@@ -98,7 +100,7 @@ pub fn after(
     let report = pass(
         target,
         shared,
-        Pass {
+        PassSpec {
             worker,
             value: plan.workloads.iter().map(buffer_size).max().unwrap_or(0),
             depth: plan
@@ -117,7 +119,7 @@ pub fn after(
 }
 
 /// Notes that the pass the plan asks for was not made: the verification is not complete.
-pub fn left_out(plan: &Plan, shared: &Shared) {
+pub fn left_out(plan: &Plan, shared: &VerifyState) {
     if plan.verify.mode == VerifyMode::After {
         shared.hand_in(&VerifyReport {
             pass: Some(PassInfo::default()),

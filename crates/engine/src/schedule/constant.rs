@@ -1,7 +1,7 @@
 //! Evenly spaced instants: `floor(i x step)`, step an exact fraction. No drift, ever.
 
 use super::rate::Gap;
-use crate::generator::Place;
+use crate::generator::WorkerIndex;
 
 /// One worker's evenly spaced instants.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Constant {
 
 impl Constant {
     /// Instants k, k + W, ... of the workload's sequence, for worker k of W.
-    pub fn new(gap: Gap, place: Place) -> Constant {
+    pub fn new(gap: Gap, place: WorkerIndex) -> Constant {
         let first = gap.num * u128::from(place.index);
         let step = gap.num * u128::from(place.of.max(1));
         Constant::walk((0, first, step), gap.den)

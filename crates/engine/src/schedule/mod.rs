@@ -22,7 +22,7 @@ use taillight_core::plan::{Arrival, WorkloadPlan};
 use taillight_core::units::Rate;
 use taillight_core::{Result, Stamp};
 
-use crate::generator::Place;
+use crate::generator::WorkerIndex;
 pub use bursts::Bursts;
 pub use constant::Constant;
 pub use poisson::Poisson;
@@ -89,7 +89,7 @@ impl<'a> Schedules<'a> {
     ///
     /// # Errors
     /// `Usage` for a rate slower than one operation a year or faster than 1 per ns.
-    pub fn of(&self, place: Place, join_ns: Option<u64>) -> Result<Schedule> {
+    pub fn of(&self, place: WorkerIndex, join_ns: Option<u64>) -> Result<Schedule> {
         let w = self.workload;
         let even = |rate: Rate| Ok(Constant::new(Gap::of(rate, w)?, place));
         // What runs from the start of the load, and what begins with the measure phase.

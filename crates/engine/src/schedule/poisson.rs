@@ -6,7 +6,7 @@
 use rand::{Rng as _, SeedableRng};
 
 use super::rate::Gap;
-use crate::generator::{Place, Rng, worker_seed};
+use crate::generator::{Rng, WorkerIndex, worker_seed};
 
 /// Purpose of the seed, unlike those of generator and session.
 const PURPOSE: u64 = 4;
@@ -51,7 +51,7 @@ pub struct Poisson {
 
 impl Poisson {
     /// The stream of the worker at `place`.
-    pub fn new(gap: Gap, seed: u64, place: Place) -> Poisson {
+    pub fn new(gap: Gap, seed: u64, place: WorkerIndex) -> Poisson {
         let mean_ns = gap.num as f64 * f64::from(place.of.max(1)) / gap.den as f64;
         let mut now = Walk {
             rng: Rng::seed_from_u64(worker_seed(seed, place.worker, PURPOSE)),

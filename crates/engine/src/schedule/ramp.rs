@@ -9,8 +9,8 @@ use taillight_core::Result;
 use taillight_core::plan::WorkloadPlan;
 use taillight_core::units::{Rate, Span};
 
-use super::rate::{Common, Gap, owned};
-use crate::generator::Place;
+use super::rate::{CommonRate, Gap, owned};
+use crate::generator::WorkerIndex;
 
 /// One worker's instants.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,10 +36,10 @@ impl Ramp {
     pub fn new(
         (from, to, over): (Rate, Rate, Span),
         workload: &WorkloadPlan,
-        place: Place,
+        place: WorkerIndex,
     ) -> Result<Ramp> {
         let gaps = [Gap::of(from, workload)?, Gap::of(to, workload)?];
-        let common = Common::of(&gaps, workload)?;
+        let common = CommonRate::of(&gaps, workload)?;
         let mut ramp = Ramp {
             from: common.rates[0],
             to: common.rates[1],

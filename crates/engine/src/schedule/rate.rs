@@ -50,19 +50,19 @@ fn out_of_range(workload: &WorkloadPlan, rate: Rate) -> Error {
 
 /// Rates in a common unit: `unit` of it is one operation, `rates[i]` of it come in a nanosecond.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Common {
+pub struct CommonRate {
     /// Work of one operation.
     pub unit: u128,
     /// Work done in one nanosecond, per rate.
     pub rates: Vec<u128>,
 }
 
-impl Common {
+impl CommonRate {
     /// The common unit of several rates.
     ///
     /// # Errors
     /// `Usage` when the rates have no common fraction of a usable size.
-    pub fn of(gaps: &[Gap], workload: &WorkloadPlan) -> Result<Common> {
+    pub fn of(gaps: &[Gap], workload: &WorkloadPlan) -> Result<CommonRate> {
         let unfit = || {
             Error::usage("these rates cannot be computed exactly together")
                 .with("workload", &workload.name)
@@ -85,7 +85,7 @@ impl Common {
         if unit >= 1 << 62 {
             return Err(unfit());
         }
-        Ok(Common { unit, rates })
+        Ok(CommonRate { unit, rates })
     }
 }
 

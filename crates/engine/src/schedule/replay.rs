@@ -10,7 +10,7 @@ use std::sync::Arc;
 use taillight_core::units::Span;
 use taillight_core::{Error, Result, Stamp};
 
-use crate::generator::Place;
+use crate::generator::WorkerIndex;
 
 /// One worker's instants.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Replay {
 
 impl Replay {
     /// The share of the worker at `place`: every W-th time.
-    pub fn new(times: Arc<[i64]>, place: Place) -> Replay {
+    pub fn new(times: Arc<[i64]>, place: WorkerIndex) -> Replay {
         Replay {
             times,
             position: place.index as usize,

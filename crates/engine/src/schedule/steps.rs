@@ -7,8 +7,8 @@ use taillight_core::Result;
 use taillight_core::plan::{RateStep, WorkloadPlan};
 
 use super::constant::Constant;
-use super::rate::{Common, Gap, owned};
-use crate::generator::Place;
+use super::rate::{CommonRate, Gap, owned};
+use crate::generator::WorkerIndex;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Segment {
@@ -39,9 +39,9 @@ impl Steps {
     ///
     /// # Errors
     /// `Usage` for rates out of range.
-    pub fn new(steps: &[RateStep], workload: &WorkloadPlan, place: Place) -> Result<Steps> {
+    pub fn new(steps: &[RateStep], workload: &WorkloadPlan, place: WorkerIndex) -> Result<Steps> {
         let gaps = steps.iter().map(|s| Gap::of(s.rate, workload));
-        let common = Common::of(&gaps.collect::<Result<Vec<_>>>()?, workload)?;
+        let common = CommonRate::of(&gaps.collect::<Result<Vec<_>>>()?, workload)?;
         let (mut start, mut work) = (0i64, 0u128);
         let mut segments = Vec::with_capacity(steps.len());
         for (step, rate) in steps.iter().zip(&common.rates) {

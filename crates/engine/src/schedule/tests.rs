@@ -6,15 +6,15 @@ use proptest::prelude::*;
 use taillight_core::plan::{BlockSize, BlockSizePart, RateStep};
 use taillight_core::units::{ByteSize, Span};
 
-fn place(index: u32, of: u32) -> Place {
-    Place {
+fn place(index: u32, of: u32) -> WorkerIndex {
+    WorkerIndex {
         worker: index as u16,
         index,
         of,
     }
 }
 
-fn schedule_of(arrival: &Arrival, at: Place, warmup_ns: u64, join: Option<u64>) -> Schedule {
+fn schedule_of(arrival: &Arrival, at: WorkerIndex, warmup_ns: u64, join: Option<u64>) -> Schedule {
     let mut w = plan().workloads.remove(0);
     w.arrival = arrival.clone();
     let all = Schedules::new(&w, 7, warmup_ns).unwrap();

@@ -6,7 +6,7 @@ use taillight_driver::Geometry;
 
 /// The part of the data set that is verified, in blocks of one size; or a range of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Area {
+pub struct VerifiedArea {
     /// Bytes in a block; 0 for keys.
     pub unit: u64,
     /// Offset in the data set of the first block; first key.
@@ -20,7 +20,7 @@ pub struct Area {
 
 /// The blocks of one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Blocks {
+pub struct AreaBlocks {
     /// Number of the first one.
     pub first: u64,
     /// Address of the first one.
@@ -29,12 +29,12 @@ pub struct Blocks {
     pub length: usize,
 }
 
-impl Area {
+impl VerifiedArea {
     /// The extents of all workloads of a plan, in the largest blocks that fit all of them.
-    pub fn of(plan: &Plan, shape: Geometry) -> Area {
+    pub fn of(plan: &Plan, shape: Geometry) -> VerifiedArea {
         let unit = plan.verified_unit(if shape.files > 1 { shape.file_size } else { 0 });
         let (first, end) = plan.verified_extent(shape.size());
-        Area {
+        VerifiedArea {
             unit,
             first,
             blocks: end.saturating_sub(first) / unit,
@@ -48,8 +48,8 @@ impl Area {
     }
 
     /// A range of keys; each value is a block.
-    pub fn keys(first: u64, count: u64) -> Area {
-        Area {
+    pub fn keys(first: u64, count: u64) -> VerifiedArea {
+        VerifiedArea {
             unit: 0,
             first,
             blocks: count,
@@ -60,9 +60,9 @@ impl Area {
 
     /// The blocks of an operation.
     #[inline]
-    pub fn blocks(&self, op: &Op) -> Blocks {
+    pub fn blocks(&self, op: &Op) -> AreaBlocks {
         if self.keyed {
-            return Blocks {
+            return AreaBlocks {
                 first: op.key.wrapping_sub(self.first),
                 address: op.key,
                 count: 1,
@@ -73,7 +73,7 @@ impl Area {
             0 => op.offset,
             file => u64::from(file) * self.file_size + op.offset,
         };
-        Blocks {
+        AreaBlocks {
             first: address.wrapping_sub(self.first) / self.unit,
             address,
             count: (op.size / self.unit) as usize,

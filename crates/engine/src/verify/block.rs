@@ -18,7 +18,7 @@
 
 use crc_fast::{CrcAlgorithm::Crc32Iscsi, checksum};
 
-use crate::payload::{Content, Kind, PayloadSpec, scramble};
+use crate::payload::{Content, ContentKind, PayloadSpec, scramble};
 
 /// First bytes of a verified block.
 pub const MAGIC: [u8; 8] = *b"TLBLOCK1";
@@ -44,7 +44,7 @@ pub fn run_hash(run_id: &str) -> u64 {
 
 /// Whose block, where and which of its writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mark {
+pub struct BlockHeader {
     /// Hash of the run's id.
     pub run: u64,
     /// Byte offset in the data set, or key number.
@@ -55,16 +55,16 @@ pub struct Mark {
 
 /// What a block is seen to be, by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum BlockContent {
     /// Header and checksum are right.
-    Whole(Mark),
+    Whole(BlockHeader),
     /// The header is right, the block's checksum is not.
-    Damaged(Mark),
+    Damaged(BlockHeader),
     /// The header is right and says another length.
-    OtherLength(Mark, u32),
+    OtherLength(BlockHeader, u32),
     Blank,
     /// No right header. The mark is what stands in its place.
-    NoHeader(Mark),
+    NoHeader(BlockHeader),
 }
 
 /// How a block differs from the one that should be there.
@@ -79,28 +79,28 @@ pub struct Difference {
 
 /// Makes blocks, and makes them again to compare.
 #[derive(Debug, Clone)]
-pub struct Format {
+pub struct BlockFormat {
     content: Content,
     kind: [u8; 2],
 }
 
-impl Format {
+impl BlockFormat {
     /// Blocks with this payload. Its duplicates are not used: verified blocks are all different.
-    pub fn new(payload: &PayloadSpec) -> Format {
+    pub fn new(payload: &PayloadSpec) -> BlockFormat {
         let kind = match payload.kind() {
-            Kind::Random => 0,
-            Kind::Zero => 1,
-            Kind::Pattern(_) => 2,
-            Kind::Text => 3,
+            ContentKind::Random => 0,
+            ContentKind::Zero => 1,
+            ContentKind::Pattern(_) => 2,
+            ContentKind::Text => 3,
         };
-        Format {
+        BlockFormat {
             content: Content::new(payload),
             kind: [kind, payload.compressible() as u8],
         }
     }
 
     /// Writes the whole block; it has [`SMALLEST`] bytes or more.
-    pub fn seal(&self, block: &mut [u8], mark: Mark) {
+    pub fn seal(&self, block: &mut [u8], mark: BlockHeader) {
         let id = scramble(scramble(mark.run ^ scramble(mark.address)) ^ mark.generation);
         self.content.write(block, id);
         let mut header = [0; HEADER];
@@ -128,7 +128,12 @@ impl Format {
     }
 
     /// Compares a block with the one `mark` should have; `scratch` is made as long.
-    pub fn compare(&self, block: &[u8], mark: Mark, scratch: &mut Vec<u8>) -> Option<Difference> {
+    pub fn compare(
+        &self,
+        block: &[u8],
+        mark: BlockHeader,
+        scratch: &mut Vec<u8>,
+    ) -> Option<Difference> {
         scratch.resize(block.len(), 0);
         self.seal(scratch, mark);
         let mut first = None;
@@ -150,7 +155,13 @@ impl Format {
     }
 
     /// Whether `block` from byte `from` on is what `mark` has there: the rest of an older write.
-    pub fn continues(&self, block: &[u8], mark: Mark, from: usize, scratch: &mut Vec<u8>) -> bool {
+    pub fn continues(
+        &self,
+        block: &[u8],
+        mark: BlockHeader,
+        from: usize,
+        scratch: &mut Vec<u8>,
+    ) -> bool {
         scratch.resize(block.len(), 0);
         self.seal(scratch, mark);
         // Both ends: at the difference, and at the checksum.
@@ -161,31 +172,31 @@ impl Format {
 }
 
 /// Looks at a block of [`SMALLEST`] bytes or more by itself.
-pub fn inspect(block: &[u8]) -> Seen {
+pub fn inspect(block: &[u8]) -> BlockContent {
     let Some((header, _)) = block.split_first_chunk::<HEADER>() else {
-        return Seen::Blank;
+        return BlockContent::Blank;
     };
     let mark = mark_of(header);
     let [length, sum] = [number(header, 32) as u32, (number(header, 40) >> 32) as u32];
     if header[..8] != MAGIC || crc32c(&header[..SUM]) != sum {
         return match block.iter().all(|b| *b == 0) {
-            true => Seen::Blank,
-            false => Seen::NoHeader(mark),
+            true => BlockContent::Blank,
+            false => BlockContent::NoHeader(mark),
         };
     }
     if length as usize != block.len() {
-        return Seen::OtherLength(mark, length);
+        return BlockContent::OtherLength(mark, length);
     }
     let (all, last) = block.split_at(block.len() - 4);
     match crc32c(all).to_le_bytes() == *last {
-        true => Seen::Whole(mark),
-        false => Seen::Damaged(mark),
+        true => BlockContent::Whole(mark),
+        false => BlockContent::Damaged(mark),
     }
 }
 
 /// The mark of a header in which one byte is wrong, found by its sum. Slow: for a block that is
 /// known to be damaged.
-pub fn repaired(block: &[u8]) -> Option<Mark> {
+pub fn repaired(block: &[u8]) -> Option<BlockHeader> {
     let (header, _) = block.split_first_chunk::<HEADER>()?;
     let mut tried = *header;
     let right = |tried: &[u8; HEADER]| {
@@ -209,8 +220,8 @@ fn number(header: &[u8; HEADER], at: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-fn mark_of(header: &[u8; HEADER]) -> Mark {
-    Mark {
+fn mark_of(header: &[u8; HEADER]) -> BlockHeader {
+    BlockHeader {
         run: number(header, 8),
         address: number(header, 16),
         generation: number(header, 24),
@@ -223,8 +234,8 @@ mod tests {
 
     use super::*;
 
-    fn format(kind: Kind, compressible: u32) -> Format {
-        Format::new(&PayloadSpec::new(kind, compressible, 0).unwrap())
+    fn format(kind: ContentKind, compressible: u32) -> BlockFormat {
+        BlockFormat::new(&PayloadSpec::new(kind, compressible, 0).unwrap())
     }
 
     #[test]
@@ -234,22 +245,22 @@ mod tests {
         assert_eq!(crc32c(&[0; 32]), 0x8A91_36AA);
     }
 
-    fn mark() -> Mark {
-        Mark {
+    fn mark() -> BlockHeader {
+        BlockHeader {
             run: run_hash("a run"),
             address: 1 << 40,
             generation: 3,
         }
     }
 
-    fn formats() -> Vec<Format> {
+    fn formats() -> Vec<BlockFormat> {
         vec![
-            format(Kind::Random, 0),
-            format(Kind::Random, 70),
-            format(Kind::Random, 100),
-            format(Kind::Zero, 0),
-            format(Kind::Pattern(b"abc".to_vec()), 0),
-            format(Kind::Text, 0),
+            format(ContentKind::Random, 0),
+            format(ContentKind::Random, 70),
+            format(ContentKind::Random, 100),
+            format(ContentKind::Zero, 0),
+            format(ContentKind::Pattern(b"abc".to_vec()), 0),
+            format(ContentKind::Text, 0),
         ]
     }
 
@@ -264,10 +275,10 @@ mod tests {
             let format = &formats()[which];
             let mut block = vec![7; size];
             format.seal(&mut block, mark());
-            prop_assert_eq!(inspect(&block), Seen::Whole(mark()));
+            prop_assert_eq!(inspect(&block), BlockContent::Whole(mark()));
             let at = at.index(size);
             block[at] ^= bits;
-            prop_assert_ne!(inspect(&block), Seen::Whole(mark()));
+            prop_assert_ne!(inspect(&block), BlockContent::Whole(mark()));
             let mut scratch = Vec::new();
             let found = format.compare(&block, mark(), &mut scratch);
             let expected = Difference { first: at as u32, bytes: 1, mostly_right: true };
@@ -276,16 +287,19 @@ mod tests {
 
         #[test]
         fn any_bytes_are_looked_at_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert!(!matches!(inspect(&bytes), Seen::Whole(_)));
+            prop_assert!(!matches!(inspect(&bytes), BlockContent::Whole(_)));
         }
     }
 
     #[test]
     fn blank_and_foreign_blocks() {
-        assert_eq!(inspect(&[0; 4096]), Seen::Blank);
-        assert!(matches!(inspect(&[9; 4096]), Seen::NoHeader(_)));
+        assert_eq!(inspect(&[0; 4096]), BlockContent::Blank);
+        assert!(matches!(inspect(&[9; 4096]), BlockContent::NoHeader(_)));
         let mut block = vec![0; 4096];
-        format(Kind::Random, 0).seal(&mut block, mark());
-        assert_eq!(inspect(&block[..2048]), Seen::OtherLength(mark(), 4096));
+        format(ContentKind::Random, 0).seal(&mut block, mark());
+        assert_eq!(
+            inspect(&block[..2048]),
+            BlockContent::OtherLength(mark(), 4096)
+        );
     }
 }

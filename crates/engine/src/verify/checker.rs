@@ -9,22 +9,22 @@ use std::sync::Arc;
 use taillight_core::{Op, OpKind, Stamp};
 use taillight_rundir::verify::{FINDINGS_MAX, Finding, VerifyReport, Wrong};
 
-use super::Shared;
-use super::block::Mark;
-use super::judge::{Case, Detail, Judgement, Reason};
-use super::ledger::Entry;
+use super::VerifyState;
+use super::block::BlockHeader;
+use super::judge::{FaultDetail, FaultReason, Judgement, ReadCheck};
+use super::ledger::LedgerEntry;
 
 /// Seals and judges for one worker, or for the pass.
 #[derive(Debug)]
 pub struct Checker {
-    shared: Arc<Shared>,
+    shared: Arc<VerifyState>,
     /// Index of the payload it writes.
     format: usize,
     worker: Option<u16>,
     /// Blocks in the largest operation.
     per_op: usize,
     /// The ledger when each slot's read began, `per_op` entries a slot.
-    before: Vec<Entry>,
+    before: Vec<LedgerEntry>,
     scratch: Vec<u8>,
     report: VerifyReport,
 }
@@ -33,7 +33,7 @@ impl Checker {
     /// A checker for `depth` slots of operations of `largest` bytes at most. `format`: which of the
     /// payloads it writes.
     pub fn new(
-        shared: Arc<Shared>,
+        shared: Arc<VerifyState>,
         format: usize,
         worker: Option<u16>,
         depth: u32,
@@ -44,7 +44,7 @@ impl Checker {
             format,
             worker,
             per_op,
-            before: vec![Entry::default(); per_op * depth as usize],
+            before: vec![LedgerEntry::default(); per_op * depth as usize],
             scratch: Vec::with_capacity(largest as usize),
             report: VerifyReport::default(),
             shared,
@@ -65,7 +65,7 @@ impl Checker {
             }
             let generation = self.shared.ledger.begin(blocks.first + i);
             if let Some(part) = parts.next() {
-                let mark = Mark {
+                let mark = BlockHeader {
                     run: self.shared.run,
                     address: blocks.address + i * blocks.length as u64,
                     generation,
@@ -114,7 +114,7 @@ impl Checker {
         let parts = buffer.chunks_exact(blocks.length.max(1)).take(blocks.count);
         for (i, block) in parts.enumerate() {
             let number = blocks.first + i as u64;
-            let case = Case {
+            let case = ReadCheck {
                 shared: &self.shared,
                 run: self.shared.run,
                 block,
@@ -145,7 +145,7 @@ impl Checker {
     #[cold]
     pub fn on_missing(&mut self, slot: u32, op: &Op, now: Stamp) -> bool {
         let blocks = self.shared.area.blocks(op);
-        let case = Case {
+        let case = ReadCheck {
             shared: &self.shared,
             run: self.shared.run,
             block: &[],
@@ -167,17 +167,17 @@ impl Checker {
         }
     }
 
-    fn unchecked(&mut self, reason: Reason) {
+    fn unchecked(&mut self, reason: FaultReason) {
         let counts = &mut self.report.unchecked;
         *match reason {
-            Reason::Unwritten => &mut counts.unwritten,
-            Reason::Overlapped => &mut counts.overlapped,
-            Reason::Uncertain => &mut counts.uncertain,
+            FaultReason::Unwritten => &mut counts.unwritten,
+            FaultReason::Overlapped => &mut counts.overlapped,
+            FaultReason::Uncertain => &mut counts.uncertain,
         } += 1;
     }
 
     #[cold]
-    fn wrong(&mut self, op: &Op, place: (u64, u64), kind: Wrong, detail: &Detail, now: Stamp) {
+    fn wrong(&mut self, op: &Op, place: (u64, u64), kind: Wrong, detail: &FaultDetail, now: Stamp) {
         self.report.checked += 1;
         self.report.wrong += 1;
         *self.report.kinds.of(kind) += 1;

@@ -6,9 +6,9 @@
 
 use taillight_rundir::verify::Wrong;
 
-use super::Shared;
-use super::block::{Difference, Mark, Seen, inspect, repaired};
-use super::ledger::{Age, Entry, age};
+use super::VerifyState;
+use super::block::{BlockContent, BlockHeader, Difference, inspect, repaired};
+use super::ledger::{GenerationAge, LedgerEntry, age};
 
 /// Candidates tried when a block's header is damaged.
 const CANDIDATES: u64 = 4;
@@ -19,13 +19,13 @@ pub enum Judgement {
     /// What must be there.
     Right,
     /// Nothing certain can be said.
-    Unchecked(Reason),
-    Wrong(Wrong, Detail),
+    Unchecked(FaultReason),
+    Wrong(Wrong, FaultDetail),
 }
 
 /// Why a block cannot be judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum FaultReason {
     /// This run wrote nothing there.
     Unwritten,
     /// Writes overlapped the read or each other.
@@ -36,7 +36,7 @@ pub enum Reason {
 
 /// What is known of a wrong block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Detail {
+pub struct FaultDetail {
     /// Oldest generation that would be right.
     pub expected: Option<u64>,
     pub found: Option<u64>,
@@ -50,26 +50,26 @@ pub struct Detail {
 }
 
 /// One block that was read, and what the ledger said before and after.
-pub struct Case<'a> {
-    pub shared: &'a Shared,
+pub struct ReadCheck<'a> {
+    pub shared: &'a VerifyState,
     /// The run whose block is expected.
     pub run: u64,
     pub block: &'a [u8],
     /// Its number in the ledgers.
     pub number: u64,
     pub address: u64,
-    pub before: Entry,
-    pub after: Entry,
+    pub before: LedgerEntry,
+    pub after: LedgerEntry,
 }
 
-impl Case<'_> {
+impl ReadCheck<'_> {
     /// Judges the block. `scratch` is used when it has to be made again.
     pub fn judge(&self, scratch: &mut Vec<u8>) -> Judgement {
         let seen = inspect(self.block);
-        if let Seen::Whole(mark) = seen
+        if let BlockContent::Whole(mark) = seen
             && mark.run == self.run
             && mark.address == self.address
-            && age(&self.before, &self.after, mark.generation) == Age::Right
+            && age(&self.before, &self.after, mark.generation) == GenerationAge::Right
         {
             return Judgement::Right;
         }
@@ -80,21 +80,21 @@ impl Case<'_> {
     #[cold]
     pub fn judge_missing(&self) -> Judgement {
         if self.before.uncertain || self.after.uncertain {
-            return Judgement::Unchecked(Reason::Uncertain);
+            return Judgement::Unchecked(FaultReason::Uncertain);
         }
         match (self.before.settled, self.then()) {
-            (true, _) => self.judgement(Wrong::Lost, Detail::default()),
-            (false, _) if self.after.touched() => Judgement::Unchecked(Reason::Overlapped),
+            (true, _) => self.judgement(Wrong::Lost, FaultDetail::default()),
+            (false, _) if self.after.touched() => Judgement::Unchecked(FaultReason::Overlapped),
             (false, Some(then)) if then.before.settled => then.judge_missing(),
-            (false, _) => Judgement::Unchecked(Reason::Unwritten),
+            (false, _) => Judgement::Unchecked(FaultReason::Unwritten),
         }
     }
 
     /// The same block as the earlier run's ledger knows it, when there is one.
-    fn then(&self) -> Option<Case<'_>> {
+    fn then(&self) -> Option<ReadCheck<'_>> {
         let prior = self.shared.prior.as_ref()?;
         let entry = prior.ledger.as_ref()?.get(self.number);
-        (self.run != prior.run).then_some(Case {
+        (self.run != prior.run).then_some(ReadCheck {
             run: prior.run,
             before: entry,
             after: entry,
@@ -103,92 +103,94 @@ impl Case<'_> {
     }
 
     #[cold]
-    fn judge_other(&self, seen: Seen, scratch: &mut Vec<u8>) -> Judgement {
-        if let Seen::Whole(m) | Seen::Damaged(m) = seen
+    fn judge_other(&self, seen: BlockContent, scratch: &mut Vec<u8>) -> Judgement {
+        if let BlockContent::Whole(m) | BlockContent::Damaged(m) = seen
             && m.run == self.run
             && m.address != self.address
         {
             return self.wrong(Wrong::Misplaced, m, None);
         }
         if self.before.uncertain || self.after.uncertain {
-            return Judgement::Unchecked(Reason::Uncertain);
+            return Judgement::Unchecked(FaultReason::Uncertain);
         }
         match (self.before.settled, &self.shared.prior) {
             (true, _) => self.judge_ours(seen, scratch),
-            (false, _) if self.after.touched() => Judgement::Unchecked(Reason::Overlapped),
+            (false, _) if self.after.touched() => Judgement::Unchecked(FaultReason::Overlapped),
             (false, Some(prior)) => match self.then() {
                 Some(then) => then.judge(scratch),
                 // That run wrote nothing here.
-                None if prior.ledger.is_some() => Judgement::Unchecked(Reason::Unwritten),
+                None if prior.ledger.is_some() => Judgement::Unchecked(FaultReason::Unwritten),
                 None => self.judge_prior(seen, prior.run, scratch),
             },
             (false, None) => match seen {
                 // Not ours to expect, but it does contradict itself.
-                Seen::Damaged(m) => self.damaged(m, scratch),
-                _ => Judgement::Unchecked(Reason::Unwritten),
+                BlockContent::Damaged(m) => self.damaged(m, scratch),
+                _ => Judgement::Unchecked(FaultReason::Unwritten),
             },
         }
     }
 
     /// A write of this run was acknowledged: only its blocks are right.
-    fn judge_ours(&self, seen: Seen, scratch: &mut Vec<u8>) -> Judgement {
+    fn judge_ours(&self, seen: BlockContent, scratch: &mut Vec<u8>) -> Judgement {
         match seen {
-            Seen::Blank => self.judgement(Wrong::Lost, Detail::default()),
-            Seen::Whole(m) | Seen::OtherLength(m, _) if m.run != self.run => {
+            BlockContent::Blank => self.judgement(Wrong::Lost, FaultDetail::default()),
+            BlockContent::Whole(m) | BlockContent::OtherLength(m, _) if m.run != self.run => {
                 self.wrong(Wrong::OtherRun, m, None)
             }
-            Seen::OtherLength(m, _) => self.wrong(Wrong::OtherSize, m, None),
-            Seen::Whole(m) => {
+            BlockContent::OtherLength(m, _) => self.wrong(Wrong::OtherSize, m, None),
+            BlockContent::Whole(m) => {
                 let age = age(&self.before, &self.after, m.generation);
-                let lost = age == Age::Old(1) && !self.before.seen;
+                let lost = age == GenerationAge::Old(1) && !self.before.seen;
                 let kind = if lost { Wrong::Lost } else { Wrong::Stale };
                 self.wrong(kind, m, None)
             }
             _ if self.mixed() && !self.shared.whole_writes => {
-                Judgement::Unchecked(Reason::Overlapped)
+                Judgement::Unchecked(FaultReason::Overlapped)
             }
-            Seen::Damaged(m) | Seen::NoHeader(m) if self.mixed() => {
+            BlockContent::Damaged(m) | BlockContent::NoHeader(m) if self.mixed() => {
                 self.wrong(Wrong::Torn, m, None)
             }
-            Seen::Damaged(m) => self.damaged(m, scratch),
-            Seen::NoHeader(m) => self.headless(m, scratch),
+            BlockContent::Damaged(m) => self.damaged(m, scratch),
+            BlockContent::NoHeader(m) => self.headless(m, scratch),
         }
     }
 
     /// Nothing of this run: only blocks of the run that was named are right.
-    fn judge_prior(&self, seen: Seen, prior: u64, scratch: &mut Vec<u8>) -> Judgement {
+    fn judge_prior(&self, seen: BlockContent, prior: u64, scratch: &mut Vec<u8>) -> Judgement {
         match seen {
-            Seen::Whole(m) | Seen::Damaged(m) | Seen::OtherLength(m, _) if m.run != prior => {
+            BlockContent::Whole(m) | BlockContent::Damaged(m) | BlockContent::OtherLength(m, _)
+                if m.run != prior =>
+            {
                 self.wrong(Wrong::OtherRun, m, None)
             }
-            Seen::Whole(m) | Seen::Damaged(m) if m.address != self.address => {
+            BlockContent::Whole(m) | BlockContent::Damaged(m) if m.address != self.address => {
                 self.wrong(Wrong::Misplaced, m, None)
             }
-            Seen::Whole(_) => Judgement::Right,
-            Seen::Damaged(m) => self.damaged(m, scratch),
-            Seen::OtherLength(m, _) => self.wrong(Wrong::OtherSize, m, None),
-            Seen::Blank => self.judgement(Wrong::Lost, Detail::default()),
-            Seen::NoHeader(m) => {
-                let near = Mark {
+            BlockContent::Whole(_) => Judgement::Right,
+            BlockContent::Damaged(m) => self.damaged(m, scratch),
+            BlockContent::OtherLength(m, _) => self.wrong(Wrong::OtherSize, m, None),
+            BlockContent::Blank => self.judgement(Wrong::Lost, FaultDetail::default()),
+            BlockContent::NoHeader(m) => {
+                let near = BlockHeader {
                     run: prior,
                     address: self.address,
                     ..m
                 };
-                let first = (1..=CANDIDATES).map(|generation| Mark { generation, ..near });
+                let first = (1..=CANDIDATES).map(|generation| BlockHeader { generation, ..near });
                 // The header's sum says which generation it was, if one byte of it is wrong.
-                let was = repaired(self.block).map(|was| Mark {
+                let was = repaired(self.block).map(|was| BlockHeader {
                     run: prior,
                     address: self.address,
                     ..was
                 });
-                let all: Vec<Mark> = first.chain([near]).chain(was).collect();
+                let all: Vec<BlockHeader> = first.chain([near]).chain(was).collect();
                 self.nearest(&all, scratch)
             }
         }
     }
 
     /// The header says whose block it is; the rest does not fit.
-    fn damaged(&self, mark: Mark, scratch: &mut Vec<u8>) -> Judgement {
+    fn damaged(&self, mark: BlockHeader, scratch: &mut Vec<u8>) -> Judgement {
         let Some(found) = self.compare(mark, scratch) else {
             return self.wrong(Wrong::Flipped, mark, None);
         };
@@ -198,7 +200,7 @@ impl Case<'_> {
             || self.shared.formats.iter().any(|f| {
                 let neighbours = [mark.generation.wrapping_sub(1), mark.generation + 1];
                 neighbours.into_iter().any(|generation| {
-                    let other = Mark { generation, ..mark };
+                    let other = BlockHeader { generation, ..mark };
                     f.continues(self.block, other, from, scratch)
                 })
             });
@@ -214,23 +216,23 @@ impl Case<'_> {
     }
 
     /// No header: one of the blocks that may be here with a damaged beginning, or none at all.
-    fn headless(&self, mark: Mark, scratch: &mut Vec<u8>) -> Judgement {
-        let near = Mark {
+    fn headless(&self, mark: BlockHeader, scratch: &mut Vec<u8>) -> Judgement {
+        let near = BlockHeader {
             run: self.run,
             address: self.address,
             ..mark
         };
         let last = self.after.last;
-        let newest = (0..CANDIDATES.min(last + 1)).map(|back| Mark {
+        let newest = (0..CANDIDATES.min(last + 1)).map(|back| BlockHeader {
             generation: last - back,
             ..near
         });
         // Not what the damaged header says: it would take a changed generation for true.
-        let all: Vec<Mark> = newest.collect();
+        let all: Vec<BlockHeader> = newest.collect();
         self.nearest(&all, scratch)
     }
 
-    fn nearest(&self, candidates: &[Mark], scratch: &mut Vec<u8>) -> Judgement {
+    fn nearest(&self, candidates: &[BlockHeader], scratch: &mut Vec<u8>) -> Judgement {
         let found = candidates
             .iter()
             .filter_map(|m| Some((*m, self.compare(*m, scratch)?)))
@@ -239,12 +241,12 @@ impl Case<'_> {
         match found {
             Some((mark, difference)) => self.wrong(Wrong::Flipped, mark, Some(difference)),
             // Nothing of ours: whatever was there before.
-            None => self.judgement(Wrong::Lost, Detail::default()),
+            None => self.judgement(Wrong::Lost, FaultDetail::default()),
         }
     }
 
     /// The smallest difference from the block `mark` has with any workload's payload.
-    fn compare(&self, mark: Mark, scratch: &mut Vec<u8>) -> Option<Difference> {
+    fn compare(&self, mark: BlockHeader, scratch: &mut Vec<u8>) -> Option<Difference> {
         let formats = self.shared.formats.iter();
         let differences = formats.filter_map(|f| f.compare(self.block, mark, scratch));
         differences.min_by_key(|d| d.bytes)
@@ -255,9 +257,9 @@ impl Case<'_> {
         self.before.mixed() || self.after.mixed() || self.before.last != self.after.last
     }
 
-    fn wrong(&self, kind: Wrong, mark: Mark, difference: Option<Difference>) -> Judgement {
+    fn wrong(&self, kind: Wrong, mark: BlockHeader, difference: Option<Difference>) -> Judgement {
         let other_run = kind == Wrong::OtherRun;
-        let detail = Detail {
+        let detail = FaultDetail {
             expected: None,
             found: (!other_run).then_some(mark.generation),
             address: (kind == Wrong::Misplaced).then_some(mark.address),
@@ -268,8 +270,8 @@ impl Case<'_> {
         self.judgement(kind, detail)
     }
 
-    fn judgement(&self, kind: Wrong, detail: Detail) -> Judgement {
+    fn judgement(&self, kind: Wrong, detail: FaultDetail) -> Judgement {
         let expected = self.before.oldest();
-        Judgement::Wrong(kind, Detail { expected, ..detail })
+        Judgement::Wrong(kind, FaultDetail { expected, ..detail })
     }
 }

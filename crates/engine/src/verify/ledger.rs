@@ -23,7 +23,7 @@ pub const ENTRY: u64 = LEDGER_ENTRY;
 
 /// What is known of a block at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Entry {
+pub struct LedgerEntry {
     pub last: u64,
     /// Generations before `last` that a read may see; `ANY` = any older.
     span: u64,
@@ -38,9 +38,9 @@ pub struct Entry {
     pub seen: bool,
 }
 
-impl Entry {
-    fn unpack(word: u64) -> Entry {
-        Entry {
+impl LedgerEntry {
+    fn unpack(word: u64) -> LedgerEntry {
+        LedgerEntry {
             last: word & (GENERATIONS - 1),
             span: word >> 28 & ANY,
             episode: word >> 38 & ANY,
@@ -61,7 +61,7 @@ impl Entry {
             | u64::from(self.seen) << 62
     }
 
-    fn begin(mut self) -> Entry {
+    fn begin(mut self) -> LedgerEntry {
         self.last = (self.last + 1) % GENERATIONS;
         self.span = (self.span + 1).min(ANY);
         self.episode = match self.in_flight {
@@ -73,7 +73,7 @@ impl Entry {
         self
     }
 
-    fn end(mut self, ok: bool) -> Entry {
+    fn end(mut self, ok: bool) -> LedgerEntry {
         self.in_flight = self.in_flight.saturating_sub(1);
         if !ok {
             self.uncertain = true;
@@ -117,16 +117,16 @@ impl Entry {
     }
 
     /// The entry that was kept.
-    pub fn of(row: &LedgerRow) -> Entry {
+    pub fn of(row: &LedgerRow) -> LedgerEntry {
         let last = row.newest % GENERATIONS;
         let back = |oldest: u64| (last + GENERATIONS - oldest % GENERATIONS) % GENERATIONS;
-        Entry {
+        LedgerEntry {
             last,
             span: row.oldest.map_or(ANY, |oldest| back(oldest).min(ANY)),
             uncertain: row.state == Known::Unsure,
             settled: true,
             seen: row.state == Known::Seen,
-            ..Entry::default()
+            ..LedgerEntry::default()
         }
     }
 
@@ -139,7 +139,7 @@ impl Entry {
 
 /// Whether a read between the moments `before` and `after` may see a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Age {
+pub enum GenerationAge {
     Right,
     /// It is this many generations too old.
     Old(u64),
@@ -148,38 +148,38 @@ pub enum Age {
 }
 
 /// How old `generation` is for a read that began at `before` and ended at `after`.
-pub fn age(before: &Entry, after: &Entry, generation: u64) -> Age {
+pub fn age(before: &LedgerEntry, after: &LedgerEntry, generation: u64) -> GenerationAge {
     if generation >= GENERATIONS {
-        return Age::Future;
+        return GenerationAge::Future;
     }
     let back = |from: u64| (from + GENERATIONS - generation) % GENERATIONS;
     let behind = back(after.last);
     if behind >= GENERATIONS / 2 {
-        return Age::Future;
+        return GenerationAge::Future;
     }
     match before.oldest() {
-        None => Age::Right,
+        None => GenerationAge::Right,
         Some(oldest) => match back(oldest) {
             // At or after the oldest.
-            0 => Age::Right,
-            d if d >= GENERATIONS / 2 => Age::Right,
-            d => Age::Old(d),
+            0 => GenerationAge::Right,
+            d if d >= GENERATIONS / 2 => GenerationAge::Right,
+            d => GenerationAge::Old(d),
         },
     }
 }
 
 /// The ledger.
 #[derive(Debug)]
-pub struct Ledger {
+pub struct WriteLedger {
     entries: Box<[AtomicU64]>,
 }
 
-impl Ledger {
+impl WriteLedger {
     /// A ledger for `blocks` blocks, none of them written.
     ///
     /// # Errors
     /// `Usage` when it needs more than `budget` bytes.
-    pub fn new(blocks: u64, budget: u64) -> Result<Ledger> {
+    pub fn new(blocks: u64, budget: u64) -> Result<WriteLedger> {
         let needs = blocks.saturating_mul(ENTRY);
         if needs > budget {
             return Err(
@@ -192,7 +192,7 @@ impl Ledger {
         }
         // All of it is touched now, so that no page is faulted in while measuring.
         let entries = (0..blocks).map(|_| AtomicU64::new(0)).collect();
-        Ok(Ledger { entries })
+        Ok(WriteLedger { entries })
     }
 
     pub fn len(&self) -> u64 {
@@ -205,28 +205,28 @@ impl Ledger {
     }
 
     /// Sets a block to what is known of it. Before anything is in flight.
-    pub fn restore(&self, block: u64, entry: Entry) {
+    pub fn restore(&self, block: u64, entry: LedgerEntry) {
         if let Some(held) = self.entries.get(block as usize) {
             held.store(entry.pack(), Ordering::Release);
         }
     }
 
     #[inline]
-    pub fn get(&self, block: u64) -> Entry {
+    pub fn get(&self, block: u64) -> LedgerEntry {
         match self.entries.get(block as usize) {
-            Some(entry) => Entry::unpack(entry.load(Ordering::Acquire)),
-            None => Entry::default(),
+            Some(entry) => LedgerEntry::unpack(entry.load(Ordering::Acquire)),
+            None => LedgerEntry::default(),
         }
     }
 
     #[inline]
-    fn change(&self, block: u64, change: impl Fn(Entry) -> Entry) -> Entry {
+    fn change(&self, block: u64, change: impl Fn(LedgerEntry) -> LedgerEntry) -> LedgerEntry {
         let Some(entry) = self.entries.get(block as usize) else {
-            return Entry::default();
+            return LedgerEntry::default();
         };
         let mut old = entry.load(Ordering::Relaxed);
         loop {
-            let new = change(Entry::unpack(old));
+            let new = change(LedgerEntry::unpack(old));
             // Release: who sees a write acknowledged here may expect its data.
             let swap =
                 entry.compare_exchange_weak(old, new.pack(), Ordering::AcqRel, Ordering::Relaxed);
@@ -240,12 +240,12 @@ impl Ledger {
     /// A write begins; returns its generation. Before the data is handed over.
     #[inline]
     pub fn begin(&self, block: u64) -> u64 {
-        self.change(block, Entry::begin).last
+        self.change(block, LedgerEntry::begin).last
     }
 
     /// A trim begins: from now on the block may hold anything.
     pub fn begin_trim(&self, block: u64) {
-        self.change(block, |e| Entry {
+        self.change(block, |e| LedgerEntry {
             uncertain: true,
             ..e.begin()
         });
@@ -289,8 +289,8 @@ mod tests {
 
     use super::*;
 
-    fn ledger() -> Ledger {
-        Ledger::new(4, 1 << 20).unwrap()
+    fn ledger() -> WriteLedger {
+        WriteLedger::new(4, 1 << 20).unwrap()
     }
 
     #[test]
@@ -300,17 +300,17 @@ mod tests {
             let before = ledger.get(1);
             assert_eq!(ledger.begin(1), expected);
             let during = ledger.get(1);
-            assert_eq!(age(&before, &during, expected), Age::Right);
+            assert_eq!(age(&before, &during, expected), GenerationAge::Right);
             if expected > 1 {
                 // Old and new are both right while it is in flight.
-                assert_eq!(age(&during, &during, expected - 1), Age::Right);
+                assert_eq!(age(&during, &during, expected - 1), GenerationAge::Right);
             }
             ledger.end(1, true);
             let now = ledger.get(1);
-            assert_eq!(age(&now, &now, expected), Age::Right);
-            assert_eq!(age(&now, &now, expected + 1), Age::Future);
+            assert_eq!(age(&now, &now, expected), GenerationAge::Right);
+            assert_eq!(age(&now, &now, expected + 1), GenerationAge::Future);
             if expected > 1 {
-                assert_eq!(age(&now, &now, expected - 1), Age::Old(1));
+                assert_eq!(age(&now, &now, expected - 1), GenerationAge::Old(1));
             }
         }
         assert!(!ledger.get(0).touched());
@@ -324,18 +324,18 @@ mod tests {
         let (a, b) = (ledger.begin(0), ledger.begin(0));
         ledger.end(0, true);
         let half = ledger.get(0);
-        assert_eq!(age(&half, &half, first), Age::Right);
+        assert_eq!(age(&half, &half, first), GenerationAge::Right);
         ledger.end(0, true);
         let now = ledger.get(0);
-        assert_eq!(age(&now, &now, first), Age::Old(1));
-        assert_eq!(age(&now, &now, a), Age::Right);
-        assert_eq!(age(&now, &now, b), Age::Right);
+        assert_eq!(age(&now, &now, first), GenerationAge::Old(1));
+        assert_eq!(age(&now, &now, a), GenerationAge::Right);
+        assert_eq!(age(&now, &now, b), GenerationAge::Right);
         assert!(now.mixed());
         let alone = ledger.begin(0);
         ledger.end(0, true);
         let now = ledger.get(0);
-        assert_eq!(age(&now, &now, b), Age::Old(1));
-        assert_eq!(age(&now, &now, alone), Age::Right);
+        assert_eq!(age(&now, &now, b), GenerationAge::Old(1));
+        assert_eq!(age(&now, &now, alone), GenerationAge::Right);
         assert!(!now.mixed());
     }
 
@@ -376,23 +376,23 @@ mod tests {
 
     #[test]
     fn generations_wrap_around() {
-        let entry = Entry {
+        let entry = LedgerEntry {
             last: GENERATIONS - 1,
             settled: true,
-            ..Entry::default()
+            ..LedgerEntry::default()
         };
         let now = entry.begin().end(true);
         assert_eq!(now.last, 0);
         assert!(now.touched());
-        assert_eq!(age(&now, &now, 0), Age::Right);
-        assert_eq!(age(&now, &now, GENERATIONS - 1), Age::Old(1));
-        assert_eq!(age(&now, &now, 1), Age::Future);
-        assert_eq!(age(&entry, &now, GENERATIONS - 1), Age::Right);
+        assert_eq!(age(&now, &now, 0), GenerationAge::Right);
+        assert_eq!(age(&now, &now, GENERATIONS - 1), GenerationAge::Old(1));
+        assert_eq!(age(&now, &now, 1), GenerationAge::Future);
+        assert_eq!(age(&entry, &now, GENERATIONS - 1), GenerationAge::Right);
     }
 
     #[test]
     fn too_much_memory_is_refused() {
-        let error = Ledger::new(1 << 30, 1 << 30).unwrap_err();
+        let error = WriteLedger::new(1 << 30, 1 << 30).unwrap_err();
         assert!(error.to_string().contains("memory"), "{error}");
     }
 
@@ -411,26 +411,26 @@ mod tests {
         ledger.begin_trim(2);
         ledger.end(2, false);
         for (block, generation, right) in [
-            (0, 2, Age::Right),
-            (0, 1, Age::Right),
-            (0, 3, Age::Future),
-            (1, 1, Age::Right),
-            (1, 0, Age::Old(1)),
+            (0, 2, GenerationAge::Right),
+            (0, 1, GenerationAge::Right),
+            (0, 3, GenerationAge::Future),
+            (1, 1, GenerationAge::Right),
+            (1, 0, GenerationAge::Old(1)),
         ] {
-            let back = Entry::of(&ledger.get(block).kept(4096).unwrap());
+            let back = LedgerEntry::of(&ledger.get(block).kept(4096).unwrap());
             assert_eq!(age(&back, &back, generation), right, "{block} {generation}");
             assert_eq!(back.seen, block == 1);
             assert!(back.settled && !back.uncertain);
         }
-        let trimmed = Entry::of(&ledger.get(2).kept(0).unwrap());
+        let trimmed = LedgerEntry::of(&ledger.get(2).kept(0).unwrap());
         assert!(trimmed.uncertain);
     }
 
     proptest! {
         #[test]
         fn entries_pack_and_unpack(word: u64) {
-            let entry = Entry::unpack(word);
-            prop_assert_eq!(Entry::unpack(entry.pack()), entry);
+            let entry = LedgerEntry::unpack(word);
+            prop_assert_eq!(LedgerEntry::unpack(entry.pack()), entry);
         }
 
         /// A model device that applies each write at any moment between begin and end: whatever a
@@ -465,12 +465,12 @@ mod tests {
                 }
                 if device > 0 {
                     let after = ledger.get(0);
-                    prop_assert_eq!(age(&after, &after, device), Age::Right);
+                    prop_assert_eq!(age(&after, &after, device), GenerationAge::Right);
                 }
                 // Reads that have begun earlier and see the device now.
                 for before in &reading {
                     if device > 0 {
-                        prop_assert_eq!(age(before, &ledger.get(0), device), Age::Right);
+                        prop_assert_eq!(age(before, &ledger.get(0), device), GenerationAge::Right);
                     }
                 }
             }
@@ -479,7 +479,7 @@ mod tests {
 
     #[test]
     fn threads_on_the_same_blocks_raise_no_false_alarm() {
-        let ledger = Ledger::new(8, 1 << 20).unwrap();
+        let ledger = WriteLedger::new(8, 1 << 20).unwrap();
         let device: Vec<Mutex<u64>> = (0..8).map(|_| Mutex::new(0)).collect();
         let writes = AtomicU64::new(0);
         std::thread::scope(|scope| {
@@ -500,7 +500,7 @@ mod tests {
                             let after = ledger.get(block);
                             if found > 0 || before.settled {
                                 let found = age(&before, &after, found);
-                                assert_eq!(found, Age::Right, "{before:?} {after:?}");
+                                assert_eq!(found, GenerationAge::Right, "{before:?} {after:?}");
                             }
                         }
                     }

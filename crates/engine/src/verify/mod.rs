@@ -2,7 +2,7 @@
 //!
 //! Each block (or value) a run writes carries the run, its address, the number of the write to that
 //! address, and a checksum. Reads of the run, or a pass after it, compare what comes back with the
-//! [`Ledger`] and tell apart: changed bytes, torn, lost, stale and misplaced blocks, and blocks of
+//! [`WriteLedger`] and tell apart: changed bytes, torn, lost, stale and misplaced blocks, and blocks of
 //! another run. What this cannot see: damage that nobody reads. It does not decide what is written
 //! (`generator`) and prints nothing; findings go into `verify.json`.
 //!
@@ -25,14 +25,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use taillight_core::{Error, Result};
 use taillight_rundir::verify::VerifyReport;
 
-pub use area::Area;
-pub use block::{Difference, Format, Mark, SMALLEST, Seen, crc32c, inspect, run_hash};
+pub use area::VerifiedArea;
+pub use block::{
+    BlockContent, BlockFormat, BlockHeader, Difference, SMALLEST, crc32c, inspect, run_hash,
+};
 pub use checker::Checker;
 pub use integrity::Integrity;
-pub use judge::{Detail, Judgement, Reason};
-pub use ledger::{Age, ENTRY, Entry, Ledger, MOST_IN_FLIGHT, age};
-pub use pass::{Pass, pass};
-use prior::Prior;
+pub use judge::{FaultDetail, FaultReason, Judgement};
+pub use ledger::{ENTRY, GenerationAge, LedgerEntry, MOST_IN_FLIGHT, WriteLedger, age};
+pub use pass::{PassSpec, pass};
+use prior::PriorLedger;
 pub use prior::PriorRun;
 use taillight_rundir::ledger::LedgerRow;
 
@@ -44,16 +46,16 @@ pub const LEDGER_BUDGET: u64 = 64 << 30;
 
 /// What all workers of a verifying run share.
 #[derive(Debug)]
-pub struct Shared {
+pub struct VerifyState {
     run_id: String,
     run: u64,
     /// Whose blocks must be where this run has written nothing; `None` = anything may be there.
-    prior: Option<Prior>,
-    area: Area,
-    formats: Vec<Format>,
+    prior: Option<PriorLedger>,
+    area: VerifiedArea,
+    formats: Vec<BlockFormat>,
     /// The target promises that a write of a block is seen whole or not at all.
     whole_writes: bool,
-    ledger: Ledger,
+    ledger: WriteLedger,
     /// Workers judge what they read.
     inline: bool,
     /// What workers have handed in at their end.
@@ -67,7 +69,7 @@ pub struct VerifySpec<'a> {
     pub run_id: &'a str,
     /// The run that wrote what is read where this run has not written.
     pub prior: Option<&'a PriorRun>,
-    pub area: Area,
+    pub area: VerifiedArea,
     /// What each workload writes.
     pub payloads: &'a [PayloadSpec],
     /// Operations in flight at most, all workers together.
@@ -80,13 +82,13 @@ pub struct VerifySpec<'a> {
     pub budget: u64,
 }
 
-impl Shared {
+impl VerifyState {
     /// Prepares verification.
     ///
     /// # Errors
     /// `Usage` when blocks are too small, payloads repeat blocks, too many operations are in flight
     /// or the ledger would be larger than its budget.
-    pub fn new(spec: &VerifySpec<'_>) -> Result<Arc<Shared>> {
+    pub fn new(spec: &VerifySpec<'_>) -> Result<Arc<VerifyState>> {
         if spec.area.unit < SMALLEST && !spec.area.keyed {
             return Err(Error::usage("blocks are too small to be verified")
                 .with("block", spec.area.unit)
@@ -105,7 +107,7 @@ impl Shared {
                 .with("most", MOST_IN_FLIGHT)
                 .hint("use fewer workers or a smaller queue_depth"));
         }
-        Ok(Arc::new(Shared {
+        Ok(Arc::new(VerifyState {
             run_id: spec.run_id.into(),
             run: run_hash(spec.run_id),
             prior: spec
@@ -113,20 +115,20 @@ impl Shared {
                 .map(|p| p.load(&spec.area, spec.budget))
                 .transpose()?,
             area: spec.area,
-            formats: spec.payloads.iter().map(Format::new).collect(),
+            formats: spec.payloads.iter().map(BlockFormat::new).collect(),
             whole_writes: spec.whole_writes,
-            ledger: Ledger::new(spec.area.blocks, spec.budget)?,
+            ledger: WriteLedger::new(spec.area.blocks, spec.budget)?,
             inline: spec.inline,
             found: Mutex::default(),
         }))
     }
 
-    pub fn area(&self) -> Area {
+    pub fn area(&self) -> VerifiedArea {
         self.area
     }
 
     /// What was written where.
-    pub fn ledger(&self) -> &Ledger {
+    pub fn ledger(&self) -> &WriteLedger {
         &self.ledger
     }
 
@@ -149,7 +151,7 @@ impl Shared {
 
     /// Whether the pass has something to judge in this block.
     fn wanted(&self, number: u64) -> bool {
-        let known = |ledger: &Ledger| ledger.get(number).settled;
+        let known = |ledger: &WriteLedger| ledger.get(number).settled;
         known(&self.ledger)
             || self
                 .prior
@@ -177,7 +179,7 @@ impl Shared {
                     .prior
                     .as_ref()
                     .and_then(|p| p.ledger.as_ref())
-                    .map_or(0, Ledger::len))
+                    .map_or(0, WriteLedger::len))
                 * ENTRY,
             ..found.clone()
         }

@@ -12,7 +12,7 @@ use taillight_core::{Clock, MonoClock, Op, OpKind, Result, Status};
 use taillight_driver::{Completion, Session, SessionSpec, Submitted, Target};
 use taillight_rundir::verify::{PassInfo, VerifyReport};
 
-use super::{Checker, Shared};
+use super::{Checker, VerifyState};
 
 /// Bytes of a read, or one block if that is larger.
 const READ: u64 = 1 << 20;
@@ -25,7 +25,7 @@ const UNREADABLE: u32 = 64;
 pub const DEEPEST: u32 = 4;
 
 /// How a pass goes about it.
-pub struct Pass<'a> {
+pub struct PassSpec<'a> {
     /// Number of the session, for the driver.
     pub worker: u16,
     /// Bytes of the largest value, for targets addressed by key.
@@ -44,7 +44,11 @@ pub struct Pass<'a> {
 /// # Errors
 /// When no session can be opened or the target fails altogether. A read that fails is counted; 64
 /// in a row end the pass, which then is not complete.
-pub fn pass(target: &dyn Target, shared: &Arc<Shared>, how: Pass<'_>) -> Result<VerifyReport> {
+pub fn pass(
+    target: &dyn Target,
+    shared: &Arc<VerifyState>,
+    how: PassSpec<'_>,
+) -> Result<VerifyReport> {
     let began = MonoClock.now();
     let unit = shared.area.unit.max(1);
     let largest = match shared.area.keyed {
@@ -60,7 +64,7 @@ pub fn pass(target: &dyn Target, shared: &Arc<Shared>, how: Pass<'_>) -> Result<
         buffer_size: largest,
         seed: 0,
     })?;
-    let mut reader = Reader {
+    let mut reader = PassReader {
         checker: Checker::new(shared.clone(), 0, None, depth, largest),
         session: &mut *session,
         flying: vec![None; depth as usize],
@@ -98,7 +102,7 @@ pub fn pass(target: &dyn Target, shared: &Arc<Shared>, how: Pass<'_>) -> Result<
 }
 
 /// The operation that reads `count` blocks from number `at` on, or one record.
-fn read(shared: &Shared, at: u64, count: u64) -> Op {
+fn read(shared: &VerifyState, at: u64, count: u64) -> Op {
     let area = &shared.area;
     if area.keyed {
         return Op::keyed(OpKind::Get, area.first + at, 0);
@@ -108,7 +112,7 @@ fn read(shared: &Shared, at: u64, count: u64) -> Op {
 }
 
 /// Blocks to read from `at` on: no further than the file and the area.
-fn step(shared: &Shared, at: u64, most: u64) -> u64 {
+fn step(shared: &VerifyState, at: u64, most: u64) -> u64 {
     let area = &shared.area;
     if area.keyed {
         return 1;
@@ -118,7 +122,7 @@ fn step(shared: &Shared, at: u64, most: u64) -> u64 {
     most.min(in_file).min(area.blocks - at).max(1)
 }
 
-struct Reader<'a> {
+struct PassReader<'a> {
     checker: Checker,
     session: &'a mut dyn Session,
     flying: Vec<Option<Op>>,
@@ -128,7 +132,7 @@ struct Reader<'a> {
     failed: u32,
 }
 
-impl Reader<'_> {
+impl PassReader<'_> {
     fn read(&mut self, op: &Op) -> Result<()> {
         let slot = loop {
             match self.flying.iter().position(Option::is_none) {

@@ -10,9 +10,9 @@ use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::{Error, Result};
 use taillight_rundir::{RunDir, ledger, names, sums};
 
-use super::Area;
+use super::VerifiedArea;
 use super::block::run_hash;
-use super::ledger::{Entry, Ledger};
+use super::ledger::{LedgerEntry, WriteLedger};
 
 /// The earlier run as it was named.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,11 +26,11 @@ pub struct PriorRun {
 
 /// What is expected of the earlier run.
 #[derive(Debug)]
-pub(super) struct Prior {
+pub(super) struct PriorLedger {
     /// Hash of its id.
     pub run: u64,
     /// Its last writes; `None` = any of its writes is right.
-    pub ledger: Option<Ledger>,
+    pub ledger: Option<WriteLedger>,
 }
 
 impl PriorRun {
@@ -125,10 +125,10 @@ impl PriorRun {
     ///
     /// # Errors
     /// `Usage` when its blocks have another size; `Corrupt` when its ledger cannot be read.
-    pub(super) fn load(&self, area: &Area, budget: u64) -> Result<Prior> {
+    pub(super) fn load(&self, area: &VerifiedArea, budget: u64) -> Result<PriorLedger> {
         let run = run_hash(&self.run_id);
         let Some((file, block)) = &self.kept else {
-            return Ok(Prior { run, ledger: None });
+            return Ok(PriorLedger { run, ledger: None });
         };
         let unit = if area.keyed { 0 } else { area.unit };
         if *block != unit {
@@ -139,13 +139,13 @@ impl PriorRun {
                     .hint("read with the block size and alignment of the run that wrote"),
             );
         }
-        let ledger = Ledger::new(area.blocks, budget)?;
+        let ledger = WriteLedger::new(area.blocks, budget)?;
         ledger::read_ledger(file, &mut |row| {
             if let Some(number) = area.number(row.address) {
-                ledger.restore(number, Entry::of(row));
+                ledger.restore(number, LedgerEntry::of(row));
             }
         })?;
-        Ok(Prior {
+        Ok(PriorLedger {
             run,
             ledger: Some(ledger),
         })

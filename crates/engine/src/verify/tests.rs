@@ -14,7 +14,7 @@ use taillight_driver::{
 use taillight_rundir::verify::{Counts, Finding, VerifyReport, Wrong};
 
 use super::*;
-use crate::payload::Kind;
+use crate::payload::ContentKind;
 
 const UNIT: u64 = 4096;
 const BLOCKS: u64 = 64;
@@ -79,12 +79,12 @@ fn op(kind: OpKind, block: u64, blocks: u64) -> Op {
 /// A device, what was written to it, and who checks.
 struct Bench {
     data: Vec<u8>,
-    shared: Arc<Shared>,
+    shared: Arc<VerifyState>,
     checker: Checker,
 }
 
-fn area() -> Area {
-    Area {
+fn area() -> VerifiedArea {
+    VerifiedArea {
         unit: UNIT,
         first: 0,
         blocks: BLOCKS,
@@ -93,10 +93,15 @@ fn area() -> Area {
     }
 }
 
-fn shared(run_id: &str, prior: Option<&str>, kind: Kind, whole_writes: bool) -> Arc<Shared> {
+fn shared(
+    run_id: &str,
+    prior: Option<&str>,
+    kind: ContentKind,
+    whole_writes: bool,
+) -> Arc<VerifyState> {
     let prior = prior.map(PriorRun::id);
     let prior = prior.as_ref();
-    Shared::new(&VerifySpec {
+    VerifyState::new(&VerifySpec {
         run_id,
         prior,
         area: area(),
@@ -110,11 +115,11 @@ fn shared(run_id: &str, prior: Option<&str>, kind: Kind, whole_writes: bool) -> 
 }
 
 impl Bench {
-    fn new(kind: Kind) -> Bench {
+    fn new(kind: ContentKind) -> Bench {
         Bench::of(shared("this run", None, kind, false), Vec::new())
     }
 
-    fn of(shared: Arc<Shared>, data: Vec<u8>) -> Bench {
+    fn of(shared: Arc<VerifyState>, data: Vec<u8>) -> Bench {
         let mut data = data;
         data.resize((UNIT * BLOCKS) as usize, 0);
         Bench {
@@ -155,7 +160,7 @@ impl Bench {
 
     fn pass(&self) -> VerifyReport {
         let target = Memory(Arc::new(Mutex::new(self.data.clone())));
-        let how = Pass {
+        let how = PassSpec {
             worker: 9,
             value: 0,
             depth: 4,
@@ -185,17 +190,17 @@ impl Bench {
     }
 }
 
-fn kinds() -> Vec<Kind> {
+fn kinds() -> Vec<ContentKind> {
     vec![
-        Kind::Random,
-        Kind::Zero,
-        Kind::Pattern(b"pattern".to_vec()),
-        Kind::Text,
+        ContentKind::Random,
+        ContentKind::Zero,
+        ContentKind::Pattern(b"pattern".to_vec()),
+        ContentKind::Text,
     ]
 }
 
 /// A device where every block was written twice and block 5 three times.
-fn written(kind: Kind) -> Bench {
+fn written(kind: ContentKind) -> Bench {
     let mut bench = Bench::new(kind);
     for _ in 0..2 {
         for i in 0..BLOCKS / 8 {
@@ -238,7 +243,7 @@ fn a_flipped_byte_is_found_and_located() {
 #[test]
 fn a_sector_of_rubbish_is_changed_bytes_too() {
     for at in [0, 1024, 3584] {
-        let mut bench = written(Kind::Random);
+        let mut bench = written(ContentKind::Random);
         bench.block(9)[at..at + 512].fill(0x77);
         let found = bench.only();
         assert_eq!(found.kind, Wrong::Flipped);
@@ -285,7 +290,7 @@ fn an_older_block_that_came_back_is_stale() {
 
 #[test]
 fn a_block_seen_new_and_then_one_write_old_is_stale_not_lost() {
-    let mut bench = Bench::new(Kind::Random);
+    let mut bench = Bench::new(ContentKind::Random);
     bench.write(12, 1, true);
     let old = bench.block(12).to_vec();
     bench.write(12, 1, true);
@@ -308,10 +313,13 @@ fn a_misplaced_block_is_found_with_its_own_address() {
 
 #[test]
 fn a_block_of_another_run_is_told_apart() {
-    let mut other = Bench::of(shared("other", None, Kind::Random, false), Vec::new());
+    let mut other = Bench::of(
+        shared("other", None, ContentKind::Random, false),
+        Vec::new(),
+    );
     other.write(6, 1, true);
     let foreign = other.block(6).to_vec();
-    let mut bench = written(Kind::Random);
+    let mut bench = written(ContentKind::Random);
     bench.block(6).copy_from_slice(&foreign);
     let found = bench.only();
     assert_eq!((found.kind, found.address), (Wrong::OtherRun, 6 * UNIT));
@@ -321,7 +329,7 @@ fn a_block_of_another_run_is_told_apart() {
 #[test]
 fn half_a_write_is_torn() {
     for kept in [512, 2048, 3584] {
-        let mut bench = written(Kind::Random);
+        let mut bench = written(ContentKind::Random);
         let old = bench.block(9).to_vec();
         bench.write(9, 1, true);
         bench.block(9)[kept..].copy_from_slice(&old[kept..]);
@@ -330,7 +338,7 @@ fn half_a_write_is_torn() {
         assert_eq!(found.first_byte, Some(kept as u32));
 
         // The beginning is old, the end is new.
-        let mut bench = written(Kind::Random);
+        let mut bench = written(ContentKind::Random);
         let old = bench.block(9).to_vec();
         bench.write(9, 1, true);
         bench.block(9)[..kept].copy_from_slice(&old[..kept]);
@@ -341,8 +349,8 @@ fn half_a_write_is_torn() {
 #[test]
 fn a_read_during_a_write_may_see_old_new_or_a_mixture() {
     for whole in [false, true] {
-        let mut bench = written(Kind::Random);
-        bench.shared = shared("this run", None, Kind::Random, whole);
+        let mut bench = written(ContentKind::Random);
+        bench.shared = shared("this run", None, ContentKind::Random, whole);
         bench = Bench::of(bench.shared, Vec::new());
         bench.write(3, 1, true);
         let write = op(OpKind::Write, 3, 1);
@@ -372,7 +380,7 @@ fn a_read_during_a_write_may_see_old_new_or_a_mixture() {
 
 #[test]
 fn what_the_run_did_not_write_is_not_judged() {
-    let mut bench = Bench::new(Kind::Random);
+    let mut bench = Bench::new(ContentKind::Random);
     bench.block(1).fill(0x33);
     bench.write(2, 1, true);
     assert!(bench.all_good());
@@ -383,7 +391,7 @@ fn what_the_run_did_not_write_is_not_judged() {
 
 #[test]
 fn failed_and_trimmed_blocks_are_not_judged_until_written_again() {
-    let mut bench = written(Kind::Random);
+    let mut bench = written(ContentKind::Random);
     let failed = op(OpKind::Write, 4, 1);
     bench.checker.on_write(&failed, &mut vec![0; UNIT as usize]);
     bench.checker.on_write_done(&failed, false);
@@ -402,9 +410,9 @@ fn failed_and_trimmed_blocks_are_not_judged_until_written_again() {
 
 #[test]
 fn after_a_restart_the_run_id_suffices() {
-    let mut data = written(Kind::Random).data;
+    let mut data = written(ContentKind::Random).data;
     let good = Bench::of(
-        shared("later", Some("this run"), Kind::Random, false),
+        shared("later", Some("this run"), ContentKind::Random, false),
         data.clone(),
     );
     let report = good.pass();
@@ -415,7 +423,7 @@ fn after_a_restart_the_run_id_suffices() {
     data[place(3)].fill(0);
     data.copy_within(place(20), place(4).start);
     let report = Bench::of(
-        shared("later", Some("this run"), Kind::Random, false),
+        shared("later", Some("this run"), ContentKind::Random, false),
         data.clone(),
     )
     .pass();
@@ -431,17 +439,20 @@ fn after_a_restart_the_run_id_suffices() {
         (Wrong::Misplaced, 4, None),
     ];
     assert_eq!(kinds, expected);
-    let strange = Bench::of(shared("later", Some("third"), Kind::Random, false), data);
+    let strange = Bench::of(
+        shared("later", Some("third"), ContentKind::Random, false),
+        data,
+    );
     assert_eq!(strange.pass().kinds.other_run, BLOCKS - 2);
 }
 
 #[test]
 fn values_are_blocks_of_any_length() {
-    let shared = Shared::new(&VerifySpec {
+    let shared = VerifyState::new(&VerifySpec {
         run_id: "this run",
         prior: None,
-        area: Area::keys(1000, 50),
-        payloads: &[PayloadSpec::new(Kind::Random, 50, 0).unwrap()],
+        area: VerifiedArea::keys(1000, 50),
+        payloads: &[PayloadSpec::new(ContentKind::Random, 50, 0).unwrap()],
         outstanding: 1,
         whole_writes: true,
         inline: true,
@@ -472,7 +483,7 @@ fn values_are_blocks_of_any_length() {
 
 #[test]
 fn plans_that_cannot_be_verified_are_refused() {
-    let payload = PayloadSpec::new(Kind::Random, 0, 0).unwrap();
+    let payload = PayloadSpec::new(ContentKind::Random, 0, 0).unwrap();
     let good = VerifySpec {
         run_id: "r",
         prior: None,
@@ -483,9 +494,9 @@ fn plans_that_cannot_be_verified_are_refused() {
         inline: true,
         budget: LEDGER_BUDGET,
     };
-    assert!(Shared::new(&good).is_ok());
-    let repeats = [PayloadSpec::new(Kind::Random, 0, 10).unwrap()];
-    let small = Area { unit: 32, ..area() };
+    assert!(VerifyState::new(&good).is_ok());
+    let repeats = [PayloadSpec::new(ContentKind::Random, 0, 10).unwrap()];
+    let small = VerifiedArea { unit: 32, ..area() };
     for bad in [
         VerifySpec {
             area: small,
@@ -504,13 +515,13 @@ fn plans_that_cannot_be_verified_are_refused() {
             ..good.clone()
         },
     ] {
-        assert!(Shared::new(&bad).is_err(), "{bad:?}");
+        assert!(VerifyState::new(&bad).is_err(), "{bad:?}");
     }
 }
 
 #[test]
 fn findings_are_bounded_and_counts_are_not() {
-    let mut bench = written(Kind::Random);
+    let mut bench = written(ContentKind::Random);
     bench.data.fill(0);
     for round in 0..20 {
         for i in 0..BLOCKS / 8 {

@@ -5,7 +5,7 @@ use taillight_core::{Op, OpKind, Status};
 use taillight_driver::Completion;
 
 use super::Worker;
-use crate::clock::Kept;
+use crate::clock::DisciplinedClock;
 
 /// Whether the operation leaves data of its own behind.
 #[inline]
@@ -13,7 +13,7 @@ fn carries(kind: OpKind) -> bool {
     kind.writes() && !matches!(kind, OpKind::Trim | OpKind::Delete)
 }
 
-impl<C: Kept, P: Probe> Worker<C, P> {
+impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     /// Fills every buffer once, so that a cheap payload only has to change a little of it.
     pub(super) fn prepare_buffers(&mut self) {
         for slot in 0..self.slots.len() as u32 {

@@ -6,9 +6,9 @@ use taillight_driver::Completion;
 
 use super::flight::{InFlight, record};
 use super::{GONE_AFTER, Worker};
-use crate::clock::Kept;
+use crate::clock::DisciplinedClock;
 
-impl<C: Kept, P: Probe> Worker<C, P> {
+impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     /// A failure, a short I/O, or a success with stamps of the driver's own.
     #[cold]
     pub(super) fn complete_other(&mut self, flight: &InFlight, c: &Completion) {

@@ -18,7 +18,7 @@ use crate::keyspace::KeySpace;
 use crate::verify::Integrity;
 
 /// What a worker on keys knows besides its operations in flight.
-pub struct Keyed {
+pub struct KeyedWorker {
     space: Arc<KeySpace>,
     fields: u32,
     /// Names of the fields.
@@ -39,12 +39,12 @@ pub struct Keyed {
     pub(super) misses: u64,
 }
 
-impl Keyed {
+impl KeyedWorker {
     /// For a workload with `depth` slots.
     ///
     /// # Errors
     /// `Usage` when its keys cannot be made.
-    pub fn new(w: &WorkloadPlan, space: Arc<KeySpace>, depth: usize) -> Result<Keyed> {
+    pub fn new(w: &WorkloadPlan, space: Arc<KeySpace>, depth: usize) -> Result<KeyedWorker> {
         let values: Values = w.value.clone().unwrap_or_default();
         let name = |n: u32| {
             format!("{}{n}", values.prefix)
@@ -59,7 +59,7 @@ impl Keyed {
         } else {
             None
         };
-        Ok(Keyed {
+        Ok(KeyedWorker {
             space,
             fields: values.fields,
             names,
@@ -192,7 +192,7 @@ impl Keyed {
         }
     }
 
-    /// As [`Keyed::encode`], for the update that `slot` goes on with.
+    /// As [`KeyedWorker::encode`], for the update that `slot` goes on with.
     #[inline]
     fn encode_kept(&mut self, slot: u32, op: &Op, buffer: &mut [u8]) {
         self.encode_fields(op, buffer, self.kept_sizes(slot));

@@ -17,8 +17,8 @@ use taillight_driver::Outcome;
 use taillight_rundir::chunk::Sample;
 
 use super::flight::InFlight;
-use super::{Parts, Worker};
-use crate::clock::Kept;
+use super::{Worker, WorkerConfig};
+use crate::clock::DisciplinedClock;
 
 /// Operations of a round at most: what a process loses when it is killed.
 const AHEAD: usize = 16;
@@ -63,7 +63,9 @@ pub fn fit(plan: &Plan) -> bool {
 
 impl Rounds {
     /// For a worker made of `parts`, if it can work in rounds.
-    pub fn of<C: Kept, P: Probe>(parts: &mut Parts<C, P>) -> Option<Box<Rounds>> {
+    pub fn of<C: DisciplinedClock, P: Probe>(
+        parts: &mut WorkerConfig<C, P>,
+    ) -> Option<Box<Rounds>> {
         let plain = parts.rounds
             && parts.depth == 1
             && parts.schedule.peek().is_none()
@@ -123,7 +125,7 @@ fn plain(op: &Op, outcome: &Outcome) -> bool {
     outcome.status.is_ok() && outcome.count == 0 && whole
 }
 
-impl<C: Kept, P: Probe> Worker<C, P> {
+impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     /// Works one round, if it works in rounds; false when the time is up.
     #[inline(always)]
     pub(super) fn next_round(&mut self) -> Result<Option<bool>> {

@@ -7,7 +7,7 @@ use taillight_core::plan::Plan;
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Record, Result};
 use taillight_driver::OpenSpec;
-use taillight_engine::{IntervalView, Observer, Outcome, Request, StopFlag};
+use taillight_engine::{EngineOutcome, EngineRequest, IntervalView, Observer, StopFlag};
 use taillight_rundir::intervals::{IntervalRow, read_intervals};
 use taillight_rundir::ios::{Columns, read_ios};
 use taillight_rundir::{RunDir, fixture, names};
@@ -26,7 +26,7 @@ pub fn plan(driver: &str, options: &str) -> Plan {
 
 /// A finished run.
 pub struct Done {
-    pub outcome: Outcome,
+    pub outcome: EngineOutcome,
     pub rows: Vec<IntervalRow>,
     pub ios: Vec<Record>,
     #[allow(dead_code)] // not every test binary looks at them
@@ -93,7 +93,7 @@ pub fn run_until(plan: &Plan, intervals: Option<usize>) -> Result<Done> {
         stop_after: intervals.map(|n| (n, stop.clone())),
         ..Watch::default()
     };
-    let outcome = taillight_engine::run::run(Request {
+    let outcome = taillight_engine::run::run(EngineRequest {
         plan: &plan,
         target,
         rundir: &rundir,

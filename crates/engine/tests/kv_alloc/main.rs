@@ -20,7 +20,7 @@ use taillight_driver::{
     Submitted, Target,
 };
 use taillight_engine::preload::preload;
-use taillight_engine::{Request, StopFlag};
+use taillight_engine::{EngineRequest, StopFlag};
 use taillight_rundir::{RunDir, fixture};
 
 /// A target whose sessions tell what their threads allocated while they were there.
@@ -141,7 +141,7 @@ fn made(store: &str, mix: &[OpKind], batch: u32, operations: u64) -> Option<u64>
     let manifest = fixture::manifest(&id);
     let rundir = RunDir::create(&tmp.path().join("run"), &manifest).unwrap();
     let allocations = Arc::new(AtomicU64::new(0));
-    let outcome = taillight_engine::run::run(Request {
+    let outcome = taillight_engine::run::run(EngineRequest {
         plan: &plan,
         target: Box::new(Counted {
             target,

@@ -7,7 +7,7 @@ use taillight_core::{Error, Result};
 
 /// One slot: itself below `threshold`, else `other`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Slot {
+struct AliasSlot {
     threshold: u64,
     other: u32,
 }
@@ -15,7 +15,7 @@ struct Slot {
 /// A weighted choice among `0..len`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alias {
-    slots: Box<[Slot]>,
+    slots: Box<[AliasSlot]>,
 }
 
 impl Alias {
@@ -64,13 +64,13 @@ impl Alias {
     }
 }
 
-fn build(weights: &[f64], total: f64) -> Box<[Slot]> {
+fn build(weights: &[f64], total: f64) -> Box<[AliasSlot]> {
     let scale = weights.len() as f64 / total;
     // How full each slot is, 1 being exactly its own.
     let mut level: Vec<f64> = weights.iter().map(|w| w * scale).collect();
     let heaviest = (0..level.len()).fold(0, |a, b| if level[b] > level[a] { b } else { a });
-    let mut slots: Vec<Slot> = (0..level.len())
-        .map(|i| Slot {
+    let mut slots: Vec<AliasSlot> = (0..level.len())
+        .map(|i| AliasSlot {
             threshold: u64::MAX,
             // What rounding leaves over must not go to a weight of 0.
             other: if weights[i] > 0.0 { i } else { heaviest } as u32,
@@ -79,7 +79,7 @@ fn build(weights: &[f64], total: f64) -> Box<[Slot]> {
     let (mut small, mut large): (Vec<usize>, Vec<usize>) =
         (0..level.len()).partition(|&i| level[i] < 1.0);
     while let (Some(poor), Some(&rich)) = (small.pop(), large.last()) {
-        slots[poor] = Slot {
+        slots[poor] = AliasSlot {
             threshold: (level[poor] * 2f64.powi(64)) as u64,
             other: rich as u32,
         };

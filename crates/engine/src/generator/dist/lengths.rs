@@ -3,31 +3,31 @@
 use taillight_core::{Error, Result};
 
 use super::super::Rng;
-use super::{Dist, DistSpec};
+use super::{Distribution, DistributionSpec};
 
 /// Draws lengths from `min` to `max`, both included.
 #[derive(Debug, Clone)]
-pub struct Lengths {
+pub struct ScanLengths {
     min: u64,
     span: u64,
-    over: Dist,
+    over: Distribution,
 }
 
-impl Lengths {
+impl ScanLengths {
     /// With any distribution over the possible lengths, the shortest being its item 0. YCSB has
-    /// [`DistSpec::Uniform`] and [`DistSpec::YcsbZipfian`].
+    /// [`DistributionSpec::Uniform`] and [`DistributionSpec::YcsbZipfian`].
     ///
     /// # Errors
     /// `Usage` when the bounds are out of order or the distribution makes no sense.
-    pub fn new(spec: &DistSpec, min: u64, max: u64) -> Result<Lengths> {
+    pub fn new(spec: &DistributionSpec, min: u64, max: u64) -> Result<ScanLengths> {
         let Some(span) = max.checked_sub(min) else {
             return Err(Error::usage("the shortest length is above the longest")
                 .with("min", min)
                 .with("max", max)
                 .hint("swap them"));
         };
-        let over = Dist::new(spec, span.saturating_add(1))?;
-        Ok(Lengths { min, span, over })
+        let over = Distribution::new(spec, span.saturating_add(1))?;
+        Ok(ScanLengths { min, span, over })
     }
 
     #[inline]

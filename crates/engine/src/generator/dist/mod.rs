@@ -1,8 +1,8 @@
 //! Which item of many: the distributions behind block positions and key numbers.
 //!
-//! What it is: pure, seeded draws over `0..n`, one file each, listed once in `Shape`. What it is
+//! What it is: pure, seeded draws over `0..n`, one file each, listed once in `DistributionKind`. What it is
 //! not: offsets, key names, or the choice of a distribution by a job. Callers: the generator.
-//! Adding one: a file here, a line in [`DistSpec`], a line in `Shape` and its arms.
+//! Adding one: a file here, a line in [`DistributionSpec`], a line in `DistributionKind` and its arms.
 //!
 //! Numbers above 2^53 are reached by the integer distributions (uniform, Zipf, hot spot, zoned);
 //! those that scale a double (Pareto, normal, YCSB's) have its 53 bits of resolution.
@@ -30,13 +30,13 @@ use exponential::Exponential;
 pub use gray::Gray;
 use hotspot::Hotspot;
 use latest::Latest;
-pub use lengths::Lengths;
+pub use lengths::ScanLengths;
 use normal::Normal;
 use pareto::Pareto;
 use scrambled::Scrambled;
 use uniform::Uniform;
 use zipf::Zipf;
-pub use zoned::Zone;
+pub use zoned::ZoneShare;
 use zoned::Zoned;
 
 /// What a shape answers when its draw fell outside the space: above every item.
@@ -51,7 +51,7 @@ const MOST_REDRAWS: u32 = 4096;
 
 /// A distribution as asked for.
 #[derive(Debug, Clone, PartialEq)]
-pub enum DistSpec {
+pub enum DistributionSpec {
     Uniform,
     /// Rank k (from 1) in proportion to `k^-theta`, exact; item 0 is the hottest.
     Zipf {
@@ -94,12 +94,12 @@ pub enum DistSpec {
         deviation: f64,
     },
     /// fio's zoned: ranges one after the other, each with its share of the draws.
-    Zoned(Vec<Zone>),
+    Zoned(Vec<ZoneShare>),
 }
 
 /// Every distribution, ready to draw: the one visible list.
 #[derive(Debug, Clone)]
-enum Shape {
+enum DistributionKind {
     Uniform(Uniform),
     Zipf(Zipf),
     Gray(Gray),
@@ -114,20 +114,20 @@ enum Shape {
 
 /// A seeded source of item numbers. One per worker.
 #[derive(Debug, Clone)]
-pub struct Dist {
-    shape: Shape,
+pub struct Distribution {
+    shape: DistributionKind,
     spread: Option<Permutation>,
     /// No item above this, whatever exists: n - 1, or no limit when the shape follows the newest.
     top: u64,
     redrawn: u64,
 }
 
-impl Dist {
+impl Distribution {
     /// The distribution `spec` over `0..n`.
     ///
     /// # Errors
     /// `Usage` when n is 0 or above 2^62, or a parameter makes no sense.
-    pub fn new(spec: &DistSpec, n: u64) -> Result<Dist> {
+    pub fn new(spec: &DistributionSpec, n: u64) -> Result<Distribution> {
         if n == 0 || n > MOST_ITEMS {
             return Err(
                 Error::usage("a distribution needs between 1 and 2^62 items")
@@ -136,27 +136,33 @@ impl Dist {
             );
         }
         let shape = match spec {
-            DistSpec::Uniform => Shape::Uniform(Uniform::new(n)),
-            DistSpec::Zipf { theta } => Shape::Zipf(Zipf::new(n, *theta)?),
-            DistSpec::YcsbZipfian => Shape::Gray(Gray::ycsb(n)),
-            DistSpec::YcsbScrambled { new_keys } => Shape::Scrambled(Scrambled::new(n, *new_keys)),
-            DistSpec::Latest => Shape::Latest(Latest::new(n)),
-            DistSpec::Hotspot { data, ops } => Shape::Hotspot(Hotspot::new(n, *data, *ops)?),
-            DistSpec::Exponential { percentile, frac } => {
-                Shape::Exponential(Exponential::new(n, *percentile, *frac)?)
+            DistributionSpec::Uniform => DistributionKind::Uniform(Uniform::new(n)),
+            DistributionSpec::Zipf { theta } => DistributionKind::Zipf(Zipf::new(n, *theta)?),
+            DistributionSpec::YcsbZipfian => DistributionKind::Gray(Gray::ycsb(n)),
+            DistributionSpec::YcsbScrambled { new_keys } => {
+                DistributionKind::Scrambled(Scrambled::new(n, *new_keys))
             }
-            DistSpec::Pareto { h } => Shape::Pareto(Pareto::new(n, *h)?),
-            DistSpec::Normal { centre, deviation } => {
-                Shape::Normal(Normal::new(n, *centre, *deviation)?)
+            DistributionSpec::Latest => DistributionKind::Latest(Latest::new(n)),
+            DistributionSpec::Hotspot { data, ops } => {
+                DistributionKind::Hotspot(Hotspot::new(n, *data, *ops)?)
             }
-            DistSpec::Zoned(zones) => Shape::Zoned(Zoned::new(n, zones)?),
+            DistributionSpec::Exponential { percentile, frac } => {
+                DistributionKind::Exponential(Exponential::new(n, *percentile, *frac)?)
+            }
+            DistributionSpec::Pareto { h } => DistributionKind::Pareto(Pareto::new(n, *h)?),
+            DistributionSpec::Normal { centre, deviation } => {
+                DistributionKind::Normal(Normal::new(n, *centre, *deviation)?)
+            }
+            DistributionSpec::Zoned(zones) => DistributionKind::Zoned(Zoned::new(n, zones)?),
         };
         let top = match &shape {
-            Shape::Gray(_) | Shape::Latest(_) | Shape::Exponential(_) => MOST_ITEMS,
-            Shape::Scrambled(s) => s.items() - 1,
+            DistributionKind::Gray(_)
+            | DistributionKind::Latest(_)
+            | DistributionKind::Exponential(_) => MOST_ITEMS,
+            DistributionKind::Scrambled(s) => s.items() - 1,
             _ => n - 1,
         };
-        Ok(Dist {
+        Ok(Distribution {
             shape,
             spread: None,
             top,
@@ -168,10 +174,13 @@ impl Dist {
     ///
     /// # Errors
     /// `Usage` for the distributions that follow the newest key or scatter by themselves.
-    pub fn spread(mut self, key: u64) -> Result<Dist> {
+    pub fn spread(mut self, key: u64) -> Result<Distribution> {
         let fixed = !matches!(
             self.shape,
-            Shape::Gray(_) | Shape::Scrambled(_) | Shape::Latest(_) | Shape::Exponential(_)
+            DistributionKind::Gray(_)
+                | DistributionKind::Scrambled(_)
+                | DistributionKind::Latest(_)
+                | DistributionKind::Exponential(_)
         );
         if !fixed {
             return Err(
@@ -222,17 +231,19 @@ impl Dist {
     fn raw(&mut self, rng: &mut Rng, last: u64) -> u64 {
         let item = match &mut self.shape {
             // Uniform below n, redrawn above `last`, is uniform up to `last`; not so when spread.
-            Shape::Uniform(_) if self.spread.is_none() => below(rng.next_u64(), last + 1),
-            Shape::Uniform(d) => d.draw(rng),
-            Shape::Zipf(d) => d.draw(rng),
-            Shape::Gray(d) => d.draw(rng, last + 1),
-            Shape::Scrambled(d) => d.draw(rng),
-            Shape::Latest(d) => d.draw(rng, last),
-            Shape::Hotspot(d) => d.draw(rng),
-            Shape::Exponential(d) => d.draw(rng, last),
-            Shape::Pareto(d) => d.draw(rng),
-            Shape::Normal(d) => d.draw(rng),
-            Shape::Zoned(d) => d.draw(rng),
+            DistributionKind::Uniform(_) if self.spread.is_none() => {
+                below(rng.next_u64(), last + 1)
+            }
+            DistributionKind::Uniform(d) => d.draw(rng),
+            DistributionKind::Zipf(d) => d.draw(rng),
+            DistributionKind::Gray(d) => d.draw(rng, last + 1),
+            DistributionKind::Scrambled(d) => d.draw(rng),
+            DistributionKind::Latest(d) => d.draw(rng, last),
+            DistributionKind::Hotspot(d) => d.draw(rng),
+            DistributionKind::Exponential(d) => d.draw(rng, last),
+            DistributionKind::Pareto(d) => d.draw(rng),
+            DistributionKind::Normal(d) => d.draw(rng),
+            DistributionKind::Zoned(d) => d.draw(rng),
         };
         match &self.spread {
             Some(order) if item <= self.top => order.at(item),

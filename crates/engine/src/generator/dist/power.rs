@@ -19,7 +19,7 @@ const ROUNDING: f64 = 1e-12;
 /// What belongs to one point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[repr(align(64))]
-struct Row {
+struct TaylorRow {
     terms: [f64; 7],
     error: f64,
 }
@@ -27,7 +27,7 @@ struct Row {
 /// A power of a linear function, tabulated.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Power {
-    rows: Box<[Row; ROOM]>,
+    rows: Box<[TaylorRow; ROOM]>,
 }
 
 impl Power {
@@ -51,9 +51,9 @@ impl Power {
                 true => 2.0 * (term * 0.5f64.powi(7) / terms[0]).abs() + ROUNDING,
                 false => f64::INFINITY,
             };
-            Row { terms, error }
+            TaylorRow { terms, error }
         };
-        let none = Row {
+        let none = TaylorRow {
             terms: [0.0; 7],
             error: f64::INFINITY,
         };
@@ -67,7 +67,7 @@ impl Power {
     #[inline]
     pub fn at(&self, scaled: f64) -> (f64, f64) {
         let near = scaled + WHOLE;
-        let Row { terms, error } = &self.rows[near.to_bits() as usize % ROOM];
+        let TaylorRow { terms, error } = &self.rows[near.to_bits() as usize % ROOM];
         let t = scaled - (near - WHOLE);
         // In pairs, so that the CPU need not wait for one term after the other.
         let (square, [a, b, c, d, e, f, g]) = (t * t, *terms);

@@ -22,7 +22,7 @@ const TWO_64: f64 = 18_446_744_073_709_551_616.0;
 
 /// Some ranks with nearly the same weight.
 #[derive(Debug, Clone, Copy)]
-struct Step {
+struct RankBand {
     /// First rank, from 1.
     start: u64,
     width: u64,
@@ -34,7 +34,7 @@ struct Step {
 #[derive(Debug, Clone)]
 pub struct Zipf {
     theta: f64,
-    steps: Box<[Step]>,
+    steps: Box<[RankBand]>,
     choice: Alias,
 }
 
@@ -55,7 +55,7 @@ impl Zipf {
             let octave = 1 << start.ilog2();
             let width = (octave / PARTS).clamp(1, n - start + 1);
             let last = (start + width - 1) as f64;
-            steps.push(Step {
+            steps.push(RankBand {
                 start,
                 width,
                 surely: ((last / start as f64).powf(-theta) * TWO_64) as u64,
@@ -90,7 +90,7 @@ impl Zipf {
     }
 
     #[cold]
-    fn accepts(&self, step: &Step, rank: u64, coin: u64) -> bool {
+    fn accepts(&self, step: &RankBand, rank: u64, coin: u64) -> bool {
         let acceptance = (rank as f64 / step.start as f64).powf(-self.theta);
         (coin as f64) < acceptance * TWO_64
     }

@@ -9,7 +9,7 @@ use super::alias::Alias;
 
 /// One range. Both numbers are relative to their sums: percent, fractions and bytes all work.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Zone {
+pub struct ZoneShare {
     /// Share of the draws; 0 leaves the range alone.
     pub access: f64,
     /// Share of the space.
@@ -29,7 +29,7 @@ impl Zoned {
     ///
     /// # Errors
     /// `Usage` when the shares do not sum to something positive, or a zone with draws gets no item.
-    pub fn new(n: u64, zones: &[Zone]) -> Result<Zoned> {
+    pub fn new(n: u64, zones: &[ZoneShare]) -> Result<Zoned> {
         let choice = Alias::new(&zones.iter().map(|z| z.access).collect::<Vec<_>>())?;
         let total: f64 = zones.iter().map(|z| z.space).sum();
         let valid = zones.iter().all(|z| z.space >= 0.0);

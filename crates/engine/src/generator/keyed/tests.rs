@@ -8,22 +8,22 @@ use super::*;
 use crate::testing::plan;
 
 /// The generator of worker `index` of two, over `keys` records.
-fn keyed(op: OpKind, access: AccessKind, (batch, keys): (u32, u64), index: u32) -> Keyed {
+fn keyed(op: OpKind, access: AccessKind, (batch, keys): (u32, u64), index: u32) -> KeyGenerator {
     let mut plan = plan();
     let w = &mut plan.workloads[0];
     (w.batch, w.access.kind) = (batch, access);
     w.mix = vec![MixPart { op, weight: 1 }];
     w.block_size = BlockSize::Fixed(ByteSize(100));
     let space = Arc::new(KeySpace::new(1000, keys));
-    let place = Place {
+    let place = WorkerIndex {
         worker: index as u16,
         index,
         of: 2,
     };
-    Keyed::new(&plan, &plan.workloads[0], space, place).unwrap()
+    KeyGenerator::new(&plan, &plan.workloads[0], space, place).unwrap()
 }
 
-fn next(g: &mut Keyed) -> (u64, u32) {
+fn next(g: &mut KeyGenerator) -> (u64, u32) {
     let op = g.next();
     (op.key, op.count)
 }

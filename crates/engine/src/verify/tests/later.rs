@@ -10,7 +10,7 @@ use super::*;
 
 /// The blocks of `this run`: each written three times, and its run directory.
 fn kept() -> (Bench, tempfile::TempDir) {
-    let mut bench = Bench::new(Kind::Random);
+    let mut bench = Bench::new(ContentKind::Random);
     for _ in 0..3 {
         for i in 0..BLOCKS / 8 {
             bench.write(i * 8, 8, true);
@@ -29,11 +29,11 @@ fn keep(bench: &Bench, home: &tempfile::TempDir) -> PriorRun {
 }
 
 fn later(prior: &PriorRun, data: Vec<u8>) -> Bench {
-    let shared = Shared::new(&VerifySpec {
+    let shared = VerifyState::new(&VerifySpec {
         run_id: "later",
         prior: Some(prior),
         area: area(),
-        payloads: &[PayloadSpec::new(Kind::Random, 0, 0).unwrap()],
+        payloads: &[PayloadSpec::new(ContentKind::Random, 0, 0).unwrap()],
         outstanding: 64,
         whole_writes: false,
         inline: true,
@@ -45,12 +45,12 @@ fn later(prior: &PriorRun, data: Vec<u8>) -> Bench {
 /// The block of `this run` at a place as its write `generation` left it.
 fn sealed(block: u64, generation: u64) -> Vec<u8> {
     let mut bytes = vec![0; UNIT as usize];
-    let mark = Mark {
+    let mark = BlockHeader {
         run: run_hash("this run"),
         address: block * UNIT,
         generation,
     };
-    Format::new(&PayloadSpec::new(Kind::Random, 0, 0).unwrap()).seal(&mut bytes, mark);
+    BlockFormat::new(&PayloadSpec::new(ContentKind::Random, 0, 0).unwrap()).seal(&mut bytes, mark);
     bytes
 }
 
@@ -90,7 +90,7 @@ fn a_later_run_finds_lost_writes_and_older_blocks_by_the_ledger() {
 
 #[test]
 fn what_the_earlier_run_did_not_write_is_not_judged() {
-    let mut bench = Bench::new(Kind::Random);
+    let mut bench = Bench::new(ContentKind::Random);
     bench.write(0, 8, true);
     let trimmed = op(OpKind::Trim, 3, 1);
     bench.checker.on_write(&trimmed, &mut []);
@@ -107,7 +107,7 @@ fn what_the_earlier_run_did_not_write_is_not_judged() {
 fn a_damaged_ledger_and_other_blocks_are_refused() {
     let (bench, home) = kept();
     let prior = keep(&bench, &home);
-    let other = Area {
+    let other = VerifiedArea {
         unit: 2 * UNIT,
         ..area()
     };
@@ -148,7 +148,7 @@ fn every_byte_of_the_header_may_be_damaged() {
 
 /// A keyed target of which a test says only what a read gives: the session's buffer takes the value.
 #[derive(Clone)]
-struct Keyed(Arc<Answer>);
+struct KeyedTarget(Arc<Answer>);
 
 /// What the stand-in says to an operation.
 type Answer = dyn Fn(&Op, &mut [u8]) -> Reply + Send + Sync;
@@ -157,7 +157,7 @@ type Answer = dyn Fn(&Op, &mut [u8]) -> Reply + Send + Sync;
 type Reply = std::result::Result<usize, Status>;
 
 struct KeyedSession {
-    target: Keyed,
+    target: KeyedTarget,
     buffer: Vec<u8>,
 }
 
@@ -182,7 +182,7 @@ impl Session for KeyedSession {
     fn abandon(self: Box<Self>) {}
 }
 
-impl Target for Keyed {
+impl Target for KeyedTarget {
     fn geometry(&self) -> Geometry {
         Geometry::keyed()
     }
@@ -206,8 +206,8 @@ impl Target for Keyed {
 /// Records in memory.
 type Records = Arc<Mutex<BTreeMap<u64, Vec<u8>>>>;
 
-fn holding(records: Records) -> Keyed {
-    Keyed(Arc::new(move |op, buffer| {
+fn holding(records: Records) -> KeyedTarget {
+    KeyedTarget(Arc::new(move |op, buffer| {
         let records = records.lock().unwrap();
         let value = records.get(&op.key).ok_or(Status::NOT_FOUND)?;
         buffer[..value.len()].copy_from_slice(value);
@@ -216,8 +216,8 @@ fn holding(records: Records) -> Keyed {
 }
 
 /// `good` reads work (there is nothing), all others fail; counts them.
-fn dying(good: u32, reads: Arc<AtomicU32>) -> Keyed {
-    Keyed(Arc::new(move |_, _| {
+fn dying(good: u32, reads: Arc<AtomicU32>) -> KeyedTarget {
+    KeyedTarget(Arc::new(move |_, _| {
         Err(match reads.fetch_add(1, Ordering::Relaxed) {
             n if n < good => Status::NOT_FOUND,
             _ => Status::TIMEOUT,
@@ -229,11 +229,11 @@ fn dying(good: u32, reads: Arc<AtomicU32>) -> Keyed {
 fn the_pass_reads_records_one_by_one() {
     const FIRST: u64 = 1000;
     let records = Records::default();
-    let shared = Shared::new(&VerifySpec {
+    let shared = VerifyState::new(&VerifySpec {
         run_id: "this run",
         prior: None,
-        area: Area::keys(FIRST, 50),
-        payloads: &[PayloadSpec::new(Kind::Random, 0, 0).unwrap()],
+        area: VerifiedArea::keys(FIRST, 50),
+        payloads: &[PayloadSpec::new(ContentKind::Random, 0, 0).unwrap()],
         outstanding: 1,
         whole_writes: false,
         inline: false,
@@ -256,7 +256,7 @@ fn the_pass_reads_records_one_by_one() {
     checker.on_write(&delete, &mut []);
     checker.on_write_done(&delete, true);
     let pass_over = || {
-        let how = Pass {
+        let how = PassSpec {
             worker: 1,
             value: 500,
             depth: 1,
@@ -299,11 +299,11 @@ fn the_pass_ends_where_nothing_can_be_read_any_more() {
     const RECORDS: u64 = 1000;
     // The last 63 failures in a row are not enough.
     for (good, reads, complete) in [(100, 164, false), (RECORDS as u32 - 63, 1000, true)] {
-        let shared = Shared::new(&VerifySpec {
+        let shared = VerifyState::new(&VerifySpec {
             run_id: "this run",
             prior: None,
-            area: Area::keys(0, RECORDS),
-            payloads: &[PayloadSpec::new(Kind::Random, 0, 0).unwrap()],
+            area: VerifiedArea::keys(0, RECORDS),
+            payloads: &[PayloadSpec::new(ContentKind::Random, 0, 0).unwrap()],
             outstanding: 1,
             whole_writes: false,
             inline: false,
@@ -312,7 +312,7 @@ fn the_pass_ends_where_nothing_can_be_read_any_more() {
         .unwrap();
         shared.preloaded(0, RECORDS);
         let seen = Arc::new(AtomicU32::new(0));
-        let how = Pass {
+        let how = PassSpec {
             worker: 0,
             value: 500,
             depth: 1,

@@ -1,5 +1,5 @@
 //! The worker's side of operations on keys: completions, misses, read-modify-writes and batches. Only
-//! moves between the worker, its [`super::Keyed`] and its recorder; what keys and values are is said
+//! moves between the worker, its [`super::KeyedWorker`] and its recorder; what keys and values are is said
 //! there. Called by the worker's loop.
 
 use taillight_core::probe::{Probe, Token};
@@ -8,12 +8,12 @@ use taillight_driver::{Completion, Submitted};
 use taillight_rundir::chunk::Sample;
 
 use super::missing;
-use crate::clock::Kept;
+use crate::clock::DisciplinedClock;
 use crate::worker::Worker;
 use crate::worker::flight::{IDLE, InFlight, record, unknown_token};
 
-impl<C: Kept, P: Probe> Worker<C, P> {
-    /// Takes a completion that [`Keyed::plain`] found plain: most of them, without a copy of
+impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
+    /// Takes a completion that [`KeyedWorker::plain`] found plain: most of them, without a copy of
     /// anything.
     #[inline]
     fn complete_single(&mut self, slot: u32, c: &Completion) -> Result<()> {

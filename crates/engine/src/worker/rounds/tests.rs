@@ -15,14 +15,14 @@ use taillight_rundir::chunk::ChunkReader;
 
 use super::*;
 use crate::capture::{CHUNK_BYTES, Pool};
-use crate::generator::{Generator, Place};
+use crate::generator::{Generator, WorkerIndex};
 use crate::keyspace::KeySpace;
 use crate::payload::{Filler, PayloadSpec};
 use crate::recorder::tests::header;
-use crate::recorder::{Capture, Channels, Message, Recorder, Timeline};
+use crate::recorder::{Capture, Channels, Recorder, Timeline, WorkerMessage};
 use crate::schedule::Schedule;
 use crate::testing;
-use crate::worker::{Keyed, Limits, Pace, Wait, WorkerEnd};
+use crate::worker::{KeyedWorker, Pacing, WorkerEnd, WorkerLimits, WorkerWait};
 
 const START: i64 = 1_000_000_000;
 const MS: i64 = 1_000_000;
@@ -37,7 +37,7 @@ impl Clock for Time {
     }
 }
 
-impl Kept for Time {}
+impl DisciplinedClock for Time {}
 
 /// What the session saw: kind, key, bytes of the value.
 type Seen = Rc<RefCell<Vec<(OpKind, u64, Vec<u8>)>>>;
@@ -134,10 +134,10 @@ fn case(mix: &[OpKind]) -> Case {
     }
 }
 
-fn parts_of(taken: &Receiver<Message>) -> Vec<(u32, u64, u64)> {
+fn parts_of(taken: &Receiver<WorkerMessage>) -> Vec<(u32, u64, u64)> {
     let part = |message| match message {
-        Message::Part(part) => Some(part),
-        Message::Done { .. } => None,
+        WorkerMessage::IntervalStats(part) => Some(part),
+        WorkerMessage::Done { .. } => None,
     };
     let all = taken.try_iter().filter_map(part).map(|part| {
         let ops = part.ops.iter().flatten();
@@ -162,7 +162,7 @@ fn run(case: &Case, answer: impl FnMut(usize, &Op) -> (i64, Outcome) + 'static) 
     let time = Time(Arc::new(AtomicI64::new(START)), case.step);
     let seen = Seen::default();
     let space = Arc::new(KeySpace::new(0, 1000).for_one());
-    let place = Place {
+    let place = WorkerIndex {
         worker: 0,
         index: 0,
         of: 1,
@@ -180,7 +180,7 @@ fn run(case: &Case, answer: impl FnMut(usize, &Op) -> (i64, Outcome) + 'static) 
     let (_, spare) = unbounded();
     let kinds: Vec<OpKind> = w.mix.iter().map(|part| part.op).collect();
     let channels = Channels { parts, spare };
-    let mut worker = Worker::new(Parts {
+    let mut worker = Worker::new(WorkerConfig {
         clock: time.clone(),
         probe: NoProbe,
         session: Box::new(Store {
@@ -194,7 +194,7 @@ fn run(case: &Case, answer: impl FnMut(usize, &Op) -> (i64, Outcome) + 'static) 
         schedule: Schedule::Burst,
         recorder: Recorder::new((0, 0), timeline, (false, &kinds), channels, capture),
         timeline,
-        limits: Limits {
+        limits: WorkerLimits {
             operations: case.operations,
             bytes: None,
             drain_timeout_ns: 0,
@@ -203,9 +203,9 @@ fn run(case: &Case, answer: impl FnMut(usize, &Op) -> (i64, Outcome) + 'static) 
         payload: Filler::new(&PayloadSpec::of(&w.payload).unwrap(), 7, true),
         checker: None,
         writes: kinds.iter().any(|kind| kind.writes()),
-        keyed: Some(Box::new(Keyed::new(w, space.clone(), 1).unwrap())),
+        keyed: Some(Box::new(KeyedWorker::new(w, space.clone(), 1).unwrap())),
         follow: None,
-        pace: Pace::new(None, Stamp(START)),
+        pace: Pacing::new(None, Stamp(START)),
         idle: None,
         measured: true,
         rounds: fit(plan),
@@ -213,7 +213,7 @@ fn run(case: &Case, answer: impl FnMut(usize, &Op) -> (i64, Outcome) + 'static) 
         first_slot: 0,
         header: header(),
     });
-    while let Wait::Until { until, .. } = worker.fill().unwrap() {
+    while let WorkerWait::Until { until, .. } = worker.fill().unwrap() {
         worker.reap(0, until).unwrap();
     }
     let end = worker.finish();

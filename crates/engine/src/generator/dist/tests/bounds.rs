@@ -3,65 +3,68 @@
 use proptest::prelude::*;
 use taillight_core::ErrorKind;
 
-use super::super::Zone;
+use super::super::ZoneShare;
 use super::*;
 
-const HOT: Zone = Zone {
+const HOT: ZoneShare = ZoneShare {
     access: 70.0,
     space: 10.0,
 };
-const REST: Zone = Zone {
+const REST: ZoneShare = ZoneShare {
     access: 30.0,
     space: 90.0,
 };
 
 /// One of each, valid for every n (zones need an item each).
-fn all(n: u64) -> Vec<DistSpec> {
+fn all(n: u64) -> Vec<DistributionSpec> {
     let mut all = vec![
-        DistSpec::Uniform,
-        DistSpec::Zipf { theta: 0.99 },
-        DistSpec::Zipf { theta: 1.0 },
-        DistSpec::Zipf { theta: 3.5 },
-        DistSpec::Zipf { theta: 1e300 },
-        DistSpec::YcsbZipfian,
-        DistSpec::YcsbScrambled { new_keys: 10 },
-        DistSpec::Latest,
-        DistSpec::Hotspot {
+        DistributionSpec::Uniform,
+        DistributionSpec::Zipf { theta: 0.99 },
+        DistributionSpec::Zipf { theta: 1.0 },
+        DistributionSpec::Zipf { theta: 3.5 },
+        DistributionSpec::Zipf { theta: 1e300 },
+        DistributionSpec::YcsbZipfian,
+        DistributionSpec::YcsbScrambled { new_keys: 10 },
+        DistributionSpec::Latest,
+        DistributionSpec::Hotspot {
             data: 0.2,
             ops: 0.8,
         },
-        DistSpec::Hotspot {
+        DistributionSpec::Hotspot {
             data: 1e-9,
             ops: 1.0,
         },
-        DistSpec::Exponential {
+        DistributionSpec::Exponential {
             percentile: 95.0,
             frac: 0.857_142_857_1,
         },
-        DistSpec::Pareto { h: 0.2 },
-        DistSpec::Pareto { h: 0.999 },
-        DistSpec::Normal {
+        DistributionSpec::Pareto { h: 0.2 },
+        DistributionSpec::Pareto { h: 0.999 },
+        DistributionSpec::Normal {
             centre: 0.5,
             deviation: 0.2,
         },
-        DistSpec::Normal {
+        DistributionSpec::Normal {
             centre: 1.0,
             deviation: 1e-12,
         },
-        DistSpec::Normal {
+        DistributionSpec::Normal {
             centre: 0.0,
             deviation: 1.0,
         },
     ];
     if n >= 10 {
-        all.push(DistSpec::Zoned(vec![HOT, REST]));
+        all.push(DistributionSpec::Zoned(vec![HOT, REST]));
     }
     all
 }
 
 /// Zeta is a long sum for large n; these two are looked at with few cases.
-fn slow(spec: &DistSpec) -> bool {
-    matches!(spec, DistSpec::YcsbZipfian | DistSpec::Latest)
+fn slow(spec: &DistributionSpec) -> bool {
+    matches!(
+        spec,
+        DistributionSpec::YcsbZipfian | DistributionSpec::Latest
+    )
 }
 
 #[test]
@@ -77,7 +80,7 @@ fn every_space_from_one_item_to_2_to_the_62() {
         1 << 62,
     ] {
         for spec in all(n) {
-            let mut dist = Dist::new(&spec, n).unwrap();
+            let mut dist = Distribution::new(&spec, n).unwrap();
             let mut rng = rng(n);
             let mut largest = 0;
             for _ in 0..300 {
@@ -85,8 +88,8 @@ fn every_space_from_one_item_to_2_to_the_62() {
                 assert!(item < n, "{spec:?} over {n}: {item}");
                 largest = largest.max(item);
             }
-            let far = !matches!(spec, DistSpec::Zipf { theta } if theta > 1.0)
-                && !matches!(spec, DistSpec::Hotspot { ops, .. } if ops == 1.0);
+            let far = !matches!(spec, DistributionSpec::Zipf { theta } if theta > 1.0)
+                && !matches!(spec, DistributionSpec::Hotspot { ops, .. } if ops == 1.0);
             if far {
                 assert!(
                     largest >= n / 2,
@@ -107,10 +110,10 @@ proptest! {
             let n = if slow(&spec) { n % 5000 + 1 } else { n };
             let last = if slow(&spec) { last % 6000 } else { last };
             let fixed = !slow(&spec) && !matches!(
-                spec, DistSpec::YcsbScrambled { .. } | DistSpec::Exponential { .. });
-            let mut dist = Dist::new(&spec, n).unwrap();
-            let mut spread = fixed.then(|| Dist::new(&spec, n).unwrap().spread(seed).unwrap());
-            prop_assert_eq!(fixed, Dist::new(&spec, n).unwrap().spread(seed).is_ok());
+                spec, DistributionSpec::YcsbScrambled { .. } | DistributionSpec::Exponential { .. });
+            let mut dist = Distribution::new(&spec, n).unwrap();
+            let mut spread = fixed.then(|| Distribution::new(&spec, n).unwrap().spread(seed).unwrap());
+            prop_assert_eq!(fixed, Distribution::new(&spec, n).unwrap().spread(seed).is_ok());
             let mut rng = rng(seed);
             for _ in 0..20 {
                 let item = dist.draw(&mut rng, last);
@@ -128,7 +131,7 @@ proptest! {
 #[test]
 fn what_does_not_exist_is_redrawn_not_moved() {
     // Half of the space exists: what is drawn there keeps its proportions.
-    let mut dist = Dist::new(&DistSpec::Zipf { theta: 0.5 }, 1000).unwrap();
+    let mut dist = Distribution::new(&DistributionSpec::Zipf { theta: 0.5 }, 1000).unwrap();
     let mut rng = rng(1);
     let mut found = vec![0u64; 500];
     (0..DRAWS).for_each(|_| found[dist.draw(&mut rng, 499) as usize] += 1);
@@ -142,17 +145,17 @@ fn what_does_not_exist_is_redrawn_not_moved() {
 #[test]
 fn a_space_where_nothing_can_be_drawn_still_answers() {
     // The first zone gets no draws, and only it exists so far.
-    let spec = DistSpec::Zoned(vec![
-        Zone {
+    let spec = DistributionSpec::Zoned(vec![
+        ZoneShare {
             access: 0.0,
             space: 1.0,
         },
-        Zone {
+        ZoneShare {
             access: 1.0,
             space: 1.0,
         },
     ]);
-    let mut dist = Dist::new(&spec, 100).unwrap();
+    let mut dist = Distribution::new(&spec, 100).unwrap();
     assert!(dist.draw(&mut rng(1), 9) <= 9);
 }
 
@@ -160,35 +163,35 @@ fn a_space_where_nothing_can_be_drawn_still_answers() {
 fn nonsense_is_a_usage_error_with_a_hint() {
     let mut bad = Vec::new();
     for x in [f64::NAN, 0.0, -1.0, f64::INFINITY, f64::NEG_INFINITY] {
-        bad.push(DistSpec::Zipf { theta: x });
+        bad.push(DistributionSpec::Zipf { theta: x });
     }
     for x in [f64::NAN, 0.0, -0.1, 1.1, f64::INFINITY] {
-        bad.push(DistSpec::Hotspot { data: x, ops: 0.5 });
-        bad.push(DistSpec::Hotspot { data: 0.5, ops: x });
-        bad.push(DistSpec::Exponential {
+        bad.push(DistributionSpec::Hotspot { data: x, ops: 0.5 });
+        bad.push(DistributionSpec::Hotspot { data: 0.5, ops: x });
+        bad.push(DistributionSpec::Exponential {
             percentile: 95.0,
             frac: x,
         });
-        bad.push(DistSpec::Normal {
+        bad.push(DistributionSpec::Normal {
             centre: 0.5,
             deviation: x,
         });
-        bad.push(DistSpec::Pareto { h: x });
+        bad.push(DistributionSpec::Pareto { h: x });
     }
     for x in [f64::NAN, 0.0, 100.0, -5.0, 101.0] {
-        bad.push(DistSpec::Exponential {
+        bad.push(DistributionSpec::Exponential {
             percentile: x,
             frac: 0.5,
         });
     }
     for x in [f64::NAN, -0.1, 1.1] {
-        bad.push(DistSpec::Normal {
+        bad.push(DistributionSpec::Normal {
             centre: x,
             deviation: 0.5,
         });
     }
-    bad.push(DistSpec::Pareto { h: 1.0 });
-    bad.push(DistSpec::Normal {
+    bad.push(DistributionSpec::Pareto { h: 1.0 });
+    bad.push(DistributionSpec::Normal {
         centre: 0.5,
         deviation: 1e-13,
     });
@@ -203,12 +206,15 @@ fn nonsense_is_a_usage_error_with_a_hint() {
         &[(1.0, 1.0), (1.0, 1e-9)],
     ];
     for parts in zones {
-        let zone = |&(access, space)| Zone { access, space };
-        bad.push(DistSpec::Zoned(parts.iter().map(zone).collect()));
+        let zone = |&(access, space)| ZoneShare { access, space };
+        bad.push(DistributionSpec::Zoned(parts.iter().map(zone).collect()));
     }
-    let empty = [(DistSpec::Uniform, 0), (DistSpec::Uniform, (1 << 62) + 1)];
+    let empty = [
+        (DistributionSpec::Uniform, 0),
+        (DistributionSpec::Uniform, (1 << 62) + 1),
+    ];
     for (spec, n) in bad.into_iter().map(|spec| (spec, 1000)).chain(empty) {
-        let error = Dist::new(&spec, n).expect_err(&format!("{spec:?} over {n}"));
+        let error = Distribution::new(&spec, n).expect_err(&format!("{spec:?} over {n}"));
         assert_eq!(error.kind(), ErrorKind::Usage, "{spec:?}");
         assert!(error.hint_text().is_some(), "{spec:?}");
     }

@@ -1,6 +1,6 @@
 //! Uniform, hot spot, Pareto, normal, zoned: frequencies against their formulas.
 
-use super::super::{Lengths, Zone};
+use super::super::{ScanLengths, ZoneShare};
 use super::*;
 
 const N: u64 = 10_000;
@@ -10,7 +10,7 @@ fn cell(item: u64) -> usize {
     (item / (N / CELLS as u64)) as usize
 }
 
-fn check(spec: &DistSpec, below: impl Fn(f64) -> f64) {
+fn check(spec: &DistributionSpec, below: impl Fn(f64) -> f64) {
     let found = counts(spec, N, CELLS, cell);
     let expected: Vec<f64> = (0..CELLS)
         .map(|i| below((i + 1) as f64 / 100.0) - below(i as f64 / 100.0))
@@ -20,13 +20,13 @@ fn check(spec: &DistSpec, below: impl Fn(f64) -> f64) {
 
 #[test]
 fn uniform_is_flat() {
-    check(&DistSpec::Uniform, |x| x);
+    check(&DistributionSpec::Uniform, |x| x);
 }
 
 #[test]
 fn hotspot_has_two_flat_parts() {
     for (data, ops) in [(0.2, 0.8), (0.01, 0.5), (1.0, 0.3), (0.5, 1.0)] {
-        check(&DistSpec::Hotspot { data, ops }, |x| {
+        check(&DistributionSpec::Hotspot { data, ops }, |x| {
             let ops = if data == 1.0 { 1.0 } else { ops };
             let (hot, cold) = (
                 x.min(data) / data,
@@ -42,7 +42,7 @@ fn pareto_gives_a_share_h_all_but_h_of_the_draws() {
     for h in [0.2, 0.1, 0.4, 0.7] {
         let power = f64::ln(1.0 - h) / h.ln();
         assert!((h.powf(power) - (1.0 - h)).abs() < 1e-12);
-        check(&DistSpec::Pareto { h }, |x| x.powf(power));
+        check(&DistributionSpec::Pareto { h }, |x| x.powf(power));
     }
 }
 
@@ -67,10 +67,10 @@ fn normal_is_a_normal_cut_to_the_space() {
     for (centre, deviation) in [(0.5, 0.1), (0.5, 0.02), (0.0, 0.3), (1.0, 0.05), (0.3, 1.0)] {
         let at = |x: f64| phi((x - centre) / deviation);
         let inside = at(1.0) - at(0.0);
-        let spec = DistSpec::Normal { centre, deviation };
+        let spec = DistributionSpec::Normal { centre, deviation };
         check(&spec, |x| (at(x) - at(0.0)) / inside);
 
-        let mut dist = Dist::new(&spec, N).unwrap();
+        let mut dist = Distribution::new(&spec, N).unwrap();
         let mut rng = rng(4);
         for _ in 0..DRAWS {
             dist.draw(&mut rng, N - 1);
@@ -89,7 +89,7 @@ fn normal_is_a_normal_cut_to_the_space() {
 fn the_normal_tail_beyond_the_ziggurat_is_right() {
     // Items more than 3.5 deviations out: only the tail's own loop makes them.
     let found = counts(
-        &DistSpec::Normal {
+        &DistributionSpec::Normal {
             centre: 0.5,
             deviation: 0.1,
         },
@@ -116,8 +116,8 @@ fn the_normal_tail_beyond_the_ziggurat_is_right() {
 #[test]
 fn zones_get_their_share_of_the_draws() {
     let zones = |parts: &[(f64, f64)]| {
-        let zone = |&(access, space)| Zone { access, space };
-        DistSpec::Zoned(parts.iter().map(zone).collect())
+        let zone = |&(access, space)| ZoneShare { access, space };
+        DistributionSpec::Zoned(parts.iter().map(zone).collect())
     };
     let parts = [(60.0, 10.0), (30.0, 20.0), (0.0, 30.0), (10.0, 40.0)];
     let at = |x: f64| {
@@ -146,22 +146,22 @@ fn zones_get_their_share_of_the_draws() {
 
 #[test]
 fn lengths_lie_between_their_bounds() {
-    for spec in [DistSpec::Uniform, DistSpec::YcsbZipfian] {
-        let mut lengths = Lengths::new(&spec, 1, 100).unwrap();
+    for spec in [DistributionSpec::Uniform, DistributionSpec::YcsbZipfian] {
+        let mut lengths = ScanLengths::new(&spec, 1, 100).unwrap();
         let mut rng = rng(6);
         let mut found = [0u64; 101];
         (0..DRAWS).for_each(|_| found[lengths.draw(&mut rng) as usize] += 1);
         assert_eq!(found[0], 0);
         match spec {
-            DistSpec::Uniform => assert_fits(&found[1..], &[0.01; 100], "scan lengths"),
+            DistributionSpec::Uniform => assert_fits(&found[1..], &[0.01; 100], "scan lengths"),
             _ => assert!(found[1] > found[2] && found[2] > found[50] && found[100] > 0),
         }
     }
     assert_eq!(
-        Lengths::new(&DistSpec::Uniform, 7, 7)
+        ScanLengths::new(&DistributionSpec::Uniform, 7, 7)
             .unwrap()
             .draw(&mut rng(1)),
         7
     );
-    assert!(Lengths::new(&DistSpec::Uniform, 8, 7).is_err());
+    assert!(ScanLengths::new(&DistributionSpec::Uniform, 8, 7).is_err());
 }

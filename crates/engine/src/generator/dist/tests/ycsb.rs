@@ -175,7 +175,7 @@ fn zipfian_has_the_published_frequencies() {
     close(p[..10].iter().sum(), 39.83, 0.006, "top 10");
     close(p[..100].iter().sum(), 69.57, 0.006, "top 100");
     // Drawn frequencies are those of the grid.
-    let found = counts(&DistSpec::YcsbZipfian, 1000, 1000, |k| k as usize);
+    let found = counts(&DistributionSpec::YcsbZipfian, 1000, 1000, |k| k as usize);
     let expected: Vec<f64> = p.iter().map(|p| p / 100.0).collect();
     assert_fits(&found, &expected, "zipfian");
 }
@@ -234,7 +234,7 @@ fn scrambled_zipfian_has_the_published_frequencies() {
     close(top(&p, &order, 10), 12.61, 0.01, "top 10");
     close(top(&p, &order, 100), 29.0, 0.1, "top 100");
     // And the draws themselves.
-    let spec = DistSpec::YcsbScrambled { new_keys: 0 };
+    let spec = DistributionSpec::YcsbScrambled { new_keys: 0 };
     let found = counts(&spec, 1000, 1000, |k| k as usize);
     let expected: Vec<f64> = p.iter().map(|p| p / 100.0).collect();
     assert_fits(&found, &expected, "request, 1000 records");
@@ -264,7 +264,8 @@ fn scrambled_zipfian_over_a_million_records() {
 
 #[test]
 fn scrambled_zipfian_reads_only_acknowledged_keys_and_keeps_them_popular() {
-    let mut dist = Dist::new(&DistSpec::YcsbScrambled { new_keys: 1000 }, 1000).unwrap();
+    let mut dist =
+        Distribution::new(&DistributionSpec::YcsbScrambled { new_keys: 1000 }, 1000).unwrap();
     let mut rng = rng(2);
     let mut hottest_at = |last: u64| {
         let mut found = vec![0u64; last as usize + 1];
@@ -281,7 +282,7 @@ fn scrambled_zipfian_reads_only_acknowledged_keys_and_keeps_them_popular() {
 /// Latest over 1000 records: 999 hottest, key 0 never.
 #[test]
 fn latest_follows_the_newest_key() {
-    let found = counts(&DistSpec::Latest, 1000, 1000, |k| k as usize);
+    let found = counts(&DistributionSpec::Latest, 1000, 1000, |k| k as usize);
     let percent = |k: usize| found[k] as f64 / DRAWS as f64 * 100.0;
     for (key, expected) in [(999, 12.95), (998, 6.51), (997, 5.10), (996, 3.64)] {
         // 4 sigma and the table's rounding.
@@ -290,7 +291,7 @@ fn latest_follows_the_newest_key() {
     close(percent(1), 0.0136, 0.005, "oldest");
     assert_eq!(found[0], 0);
 
-    let mut dist = Dist::new(&DistSpec::Latest, 1000).unwrap();
+    let mut dist = Distribution::new(&DistributionSpec::Latest, 1000).unwrap();
     let mut rng = rng(8);
     let mut newest = 0;
     for last in 999..20_999 {
@@ -304,7 +305,7 @@ fn latest_follows_the_newest_key() {
 
 #[test]
 fn exponential_is_ycsb_s_with_its_redraws() {
-    let spec = DistSpec::Exponential {
+    let spec = DistributionSpec::Exponential {
         percentile: 95.0,
         frac: 0.857_142_857_1,
     };
@@ -316,7 +317,7 @@ fn exponential_is_ycsb_s_with_its_redraws() {
         .collect();
     assert_fits(&found, &expected, "exponential");
 
-    let mut dist = Dist::new(&spec, 10_000).unwrap();
+    let mut dist = Distribution::new(&spec, 10_000).unwrap();
     let mut rng = rng(3);
     for _ in 0..DRAWS {
         dist.draw(&mut rng, 9_999);
@@ -324,6 +325,6 @@ fn exponential_is_ycsb_s_with_its_redraws() {
     let share = dist.redrawn() as f64 / (DRAWS + dist.redrawn()) as f64 * 100.0;
     close(share, 3.04, 0.07, "redrawn");
     // It follows the newest key.
-    let mut newest = Dist::new(&spec, 10).unwrap();
+    let mut newest = Distribution::new(&spec, 10).unwrap();
     assert!((0..1000).any(|_| newest.draw(&mut rng, 1_000_000) > 999_990));
 }

@@ -11,7 +11,7 @@ use taillight_driver::Completion;
 
 use super::Worker;
 use super::flight::unknown_token;
-use crate::clock::Kept;
+use crate::clock::DisciplinedClock;
 use crate::schedule::Schedule;
 
 /// The backlog is looked at no more often than this, ns; a stall is seen by the first poll after.
@@ -19,7 +19,7 @@ const LOOK_NS: u64 = 1_000_000;
 
 /// Holds a worker back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
+pub struct Pacing {
     /// Nothing is started before.
     pub hold: Stamp,
     /// Completions until the next pause; 0: never.
@@ -34,11 +34,11 @@ pub struct Pace {
     pub last: Stamp,
 }
 
-impl Pace {
+impl Pacing {
     /// A worker that begins at `start`.
-    pub fn new(think: Option<Think>, start: Stamp) -> Pace {
+    pub fn new(think: Option<Think>, start: Stamp) -> Pacing {
         let every = think.map_or(0, |t| t.every);
-        Pace {
+        Pacing {
             hold: start,
             left: every,
             every,
@@ -88,7 +88,7 @@ impl Pace {
     }
 }
 
-impl<C: Kept, P: Probe> Worker<C, P> {
+impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     /// Before a round of submits.
     pub(super) fn begin_round(&mut self) -> Result<()> {
         if self.keyed.is_some() {

@@ -16,7 +16,7 @@ pub fn new_histogram() -> Histogram<u64> {
 
 /// Counts and latencies of one kind of operation.
 #[derive(Debug, Clone)]
-pub struct OpPart {
+pub struct OpStats {
     pub ops: u64,
     pub bytes: u64,
     /// Successes that said how many records they covered, and those records.
@@ -38,9 +38,9 @@ pub struct OpPart {
     pub errors: Vec<(Status, u64)>,
 }
 
-impl OpPart {
-    fn new(open_loop: bool) -> OpPart {
-        OpPart {
+impl OpStats {
+    fn new(open_loop: bool) -> OpStats {
+        OpStats {
             ops: 0,
             bytes: 0,
             several: (0, 0),
@@ -108,7 +108,7 @@ impl OpPart {
     }
 
     /// Adds `other`.
-    pub fn merge(&mut self, other: &OpPart) {
+    pub fn merge(&mut self, other: &OpStats) {
         self.ops += other.ops;
         self.bytes += other.bytes;
         self.several.0 += other.several.0;
@@ -151,7 +151,7 @@ impl OpPart {
 }
 
 /// One worker's share of one interval.
-pub struct Part {
+pub struct IntervalStats {
     /// Worker number over all workloads.
     pub worker: u16,
     pub workload: u16,
@@ -160,7 +160,7 @@ pub struct Part {
     /// Interval number within the phase.
     pub index: u32,
     /// Per kind of operation.
-    pub ops: [Option<Box<OpPart>>; OpKind::ALL.len()],
+    pub ops: [Option<Box<OpStats>>; OpKind::ALL.len()],
     /// Integral of operations in flight over time, ns.
     pub depth_ns: u64,
     /// Operations due and not yet started, at the end of the interval; open loop only.
@@ -171,9 +171,9 @@ pub struct Part {
     pub last: Option<Stamp>,
 }
 
-impl Part {
-    pub fn new(worker: u16, workload: u16) -> Part {
-        Part {
+impl IntervalStats {
+    pub fn new(worker: u16, workload: u16) -> IntervalStats {
+        IntervalStats {
             worker,
             workload,
             measured: false,
@@ -194,8 +194,8 @@ impl Part {
 
     /// The counters of a kind of operation; made on its first use.
     #[inline]
-    pub fn op(&mut self, kind: OpKind, open_loop: bool) -> &mut OpPart {
-        self.ops[kind as usize].get_or_insert_with(|| Box::new(OpPart::new(open_loop)))
+    pub fn op(&mut self, kind: OpKind, open_loop: bool) -> &mut OpStats {
+        self.ops[kind as usize].get_or_insert_with(|| Box::new(OpStats::new(open_loop)))
     }
 
     /// Makes every operation's counters fit an open or a closed loop.

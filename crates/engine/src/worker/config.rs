@@ -5,8 +5,8 @@ use taillight_core::probe::Probe;
 use taillight_driver::Session;
 use taillight_rundir::chunk::Header;
 
-use super::{Follow, Keyed, Pace};
-use crate::clock::{Discipline, Kept};
+use super::{KeyedWorker, Pacing, StreamWorker};
+use crate::clock::{ClockDrift, DisciplinedClock};
 use crate::generator::Generator;
 use crate::idle::IdleWatch;
 use crate::payload::Filler;
@@ -16,7 +16,7 @@ use crate::verify::Checker;
 
 /// What a worker waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
+pub enum WorkerWait {
     Finished,
     /// Until this stamp or a completion (when something is in flight).
     Until {
@@ -27,7 +27,7 @@ pub enum Wait {
 
 /// How much a worker may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct WorkerLimits {
     /// Operations in the measure phase.
     pub operations: Option<u64>,
     /// Bytes asked in the measure phase.
@@ -59,11 +59,11 @@ pub struct WorkerEnd {
     pub gone: bool,
     pub measured: bool,
     /// How well its clock followed CLOCK_MONOTONIC.
-    pub discipline: Discipline,
+    pub discipline: ClockDrift,
 }
 
 /// The parts of a worker.
-pub struct Parts<C: Kept, P: Probe> {
+pub struct WorkerConfig<C: DisciplinedClock, P: Probe> {
     pub clock: C,
     /// Told of every operation.
     pub probe: P,
@@ -72,17 +72,17 @@ pub struct Parts<C: Kept, P: Probe> {
     pub schedule: Schedule,
     pub recorder: Recorder,
     pub timeline: Timeline,
-    pub limits: Limits,
+    pub limits: WorkerLimits,
     pub payload: Filler,
     /// Seals writes and judges reads, when the plan verifies.
     pub checker: Option<Box<Checker>>,
     pub writes: bool,
     /// What operations on keys need.
-    pub keyed: Option<Box<Keyed>>,
+    pub keyed: Option<Box<KeyedWorker>>,
     /// What operations on a stream need.
-    pub follow: Option<Box<Follow>>,
+    pub follow: Option<Box<StreamWorker>>,
     /// What holds it back besides its schedule; starts with the load.
-    pub pace: Pace,
+    pub pace: Pacing,
     /// Told what is waited for.
     pub idle: Option<IdleWatch>,
     pub measured: bool,
@@ -95,7 +95,7 @@ pub struct Parts<C: Kept, P: Probe> {
     pub header: Header,
 }
 
-impl<C: Kept, P: Probe> Parts<C, P> {
+impl<C: DisciplinedClock, P: Probe> WorkerConfig<C, P> {
     /// Whether the plain loop is not enough.
     pub fn extras(&self) -> bool {
         self.keyed.is_some()

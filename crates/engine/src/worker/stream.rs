@@ -12,8 +12,8 @@ use taillight_driver::Completion;
 
 use super::Worker;
 use super::flight::IDLE;
-use crate::clock::Kept;
-use crate::stream::{Stream, Turn};
+use crate::clock::DisciplinedClock;
+use crate::stream::{NextBlock, SharedStream};
 
 /// First bytes of a stamped block, so that any other data is told apart.
 const MARK: [u8; 8] = *b"TLstamp\x01";
@@ -26,7 +26,7 @@ const NONE: u64 = u64::MAX;
 
 /// Where blocks lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Layout {
+pub struct StreamLayout {
     /// First byte of the extent, and from one block to the next.
     pub start: u64,
     pub step: u64,
@@ -39,11 +39,11 @@ pub struct Layout {
 }
 
 /// A worker's side of a stream.
-pub struct Follow {
-    stream: Arc<Stream>,
+pub struct StreamWorker {
+    stream: Arc<SharedStream>,
     /// A reader's number; none for a writer.
     reader: Option<usize>,
-    layout: Layout,
+    layout: StreamLayout,
     /// Whether blocks carry stamps.
     stamps: bool,
     /// The block to do next, when it is known.
@@ -61,7 +61,7 @@ pub struct Follow {
 
 /// How a worker follows.
 #[derive(Debug, Clone, Copy)]
-pub struct Role {
+pub struct StreamRole {
     /// A reader's number; none for a writer.
     pub reader: Option<usize>,
     /// Blocks a reader reads.
@@ -70,10 +70,15 @@ pub struct Role {
     pub stamps: bool,
 }
 
-impl Follow {
+impl StreamWorker {
     /// A worker with `depth` slots.
-    pub fn new(stream: Arc<Stream>, layout: Layout, role: Role, depth: usize) -> Follow {
-        Follow {
+    pub fn new(
+        stream: Arc<SharedStream>,
+        layout: StreamLayout,
+        role: StreamRole,
+        depth: usize,
+    ) -> StreamWorker {
+        StreamWorker {
             stream,
             reader: role.reader,
             layout,
@@ -88,16 +93,16 @@ impl Follow {
     }
 
     /// Whether there is a block to do.
-    fn turn(&mut self) -> Turn {
+    fn turn(&mut self) -> NextBlock {
         if let Some(block) = self.turn {
-            return Turn::Block(block);
+            return NextBlock::Block(block);
         }
         let turn = match self.reader {
             None => self.stream.claim(),
-            Some(_) if self.next >= self.limit => Turn::End,
+            Some(_) if self.next >= self.limit => NextBlock::End,
             Some(_) => self.stream.readable(self.next),
         };
-        if let Turn::Block(block) = turn {
+        if let NextBlock::Block(block) = turn {
             self.turn = Some(block);
         }
         turn
@@ -192,7 +197,7 @@ impl Follow {
     }
 }
 
-impl<C: Kept, P: Probe> Worker<C, P> {
+impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     /// Whether there is a block to start now; if not, sets when to look again.
     #[cold]
     pub(super) fn take_turn(&mut self, wake: &mut Stamp) -> bool {
@@ -200,7 +205,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             Some(follow) => follow.turn(),
             None => return true,
         };
-        let waits = turn == Turn::Wait;
+        let waits = turn == NextBlock::Wait;
         if let Some(follow) = &mut self.follow {
             follow.waiting = waits;
         }
@@ -210,11 +215,11 @@ impl<C: Kept, P: Probe> Worker<C, P> {
                 *wake = self.clock.now().plus(GLANCE_NS).min(*wake);
             }
         }
-        if turn == Turn::End {
+        if turn == NextBlock::End {
             self.reached_limit = true;
             self.stop();
         }
-        !waits && turn != Turn::End
+        !waits && turn != NextBlock::End
     }
 
     /// Sleeps until the stream moves or `until`; false when this worker does not wait for one.
@@ -223,7 +228,7 @@ impl<C: Kept, P: Probe> Worker<C, P> {
             return false;
         };
         let stream = follow.stream.clone();
-        stream.wait(until, || follow.turn() != Turn::Wait);
+        stream.wait(until, || follow.turn() != NextBlock::Wait);
         true
     }
 

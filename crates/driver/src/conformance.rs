@@ -46,7 +46,7 @@ type Checked = Result<CheckResult, String>;
 type Check = fn(&CheckContext<'_>) -> Checked;
 
 /// Every check by name.
-const CHECKS: [(&str, Check); 19] = [
+const CHECKS: [(&str, Check); 18] = [
     ("options resolve to themselves", options),
     ("buffers are apart and aligned", buffers),
     ("one completion per token", tokens),
@@ -64,7 +64,6 @@ const CHECKS: [(&str, Check); 19] = [
     ("updates replace, deletes remove", keyed::changes),
     ("scans follow the order of keys", keyed::scans),
     ("two writers lose nothing", keyed::two_writers),
-    ("at once means the same", keyed::at_once),
     ("records are remembered and purged", keyed::remembers),
 ];
 

@@ -264,16 +264,6 @@ impl Outcome {
     }
 }
 
-/// A session that performs inside `submit` and takes a value from wherever it lies: the engine may
-/// then make several values ahead and perform their operations back to back.
-pub trait AtOnce {
-    /// Performs `op`, one that covers a single record; `value` is what a write stores.
-    ///
-    /// # Errors
-    /// Only when the run cannot go on.
-    fn perform(&mut self, op: &Op, value: &[u8]) -> Result<Outcome>;
-}
-
 /// One worker's handle. Used by one thread only.
 pub trait Session {
     /// The buffer of a local slot, `buffer_size` bytes, aligned for direct I/O.
@@ -310,11 +300,6 @@ pub trait Session {
     /// # Errors
     /// Only when the run cannot go on.
     fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()>;
-    /// The session as one that performs at once, if it is one. It means the same as `submit` with
-    /// the value in the slot's buffer.
-    fn at_once(&mut self) -> Option<&mut dyn AtOnce> {
-        None
-    }
     /// Gives up on what is in flight after the drain time-out. Buffers the kernel may still write
     /// to stay alive (leaked if need be).
     fn abandon(self: Box<Self>);

@@ -18,7 +18,7 @@ pub mod s3;
 pub mod sim;
 
 pub use contract::{
-    AdminAction, AtOnce, Completion, Driver, Geometry, KeyedTarget, OpenSpec, OptionDoc, Outcome,
-    Session, SessionSpec, Submitted, Target, VirtualTime,
+    AdminAction, Completion, Driver, Geometry, KeyedTarget, OpenSpec, OptionDoc, Outcome, Session,
+    SessionSpec, Submitted, Target, VirtualTime,
 };
 pub use registry::{DRIVERS, find};

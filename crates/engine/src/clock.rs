@@ -66,7 +66,7 @@ pub struct TscClock {
     /// Nanoseconds per tick, times 2^32.
     rate: u64,
     next_sync: i64,
-    discipline: ClockDrift,
+    drift: ClockDrift,
 }
 
 impl TscClock {
@@ -88,7 +88,7 @@ impl TscClock {
             anchor,
             rate,
             next_sync,
-            discipline: ClockDrift::default(),
+            drift: ClockDrift::default(),
         })
     }
 
@@ -103,13 +103,13 @@ impl TscClock {
     fn sync_with(&mut self, now: ClockPair) {
         let shown = self.at(now.ticks);
         let off = now.ns - shown;
-        self.discipline.worst_ns = self.discipline.worst_ns.max(off.unsigned_abs());
+        self.drift.worst_ns = self.drift.worst_ns.max(off.unsigned_abs());
         self.next_sync = now.ns + SYNC_EVERY_NS;
         let true_rate = match rate(self.origin, now) {
             Some(true_rate) if off.abs() <= STEP_NS => true_rate,
             _ => {
                 // A jump says nothing about the rate: keep it, and begin a new baseline.
-                self.discipline.steps += 1;
+                self.drift.steps += 1;
                 (self.origin, self.anchor) = (now, now);
                 return;
             }
@@ -149,7 +149,7 @@ pub trait DisciplinedClock: Clock {
     #[inline(always)]
     fn keep(&mut self, _: Stamp) {}
     /// How well it followed CLOCK_MONOTONIC.
-    fn discipline(&self) -> ClockDrift {
+    fn drift(&self) -> ClockDrift {
         ClockDrift::default()
     }
 }
@@ -165,8 +165,8 @@ impl DisciplinedClock for TscClock {
             self.sync_with(pair);
         }
     }
-    fn discipline(&self) -> ClockDrift {
-        self.discipline
+    fn drift(&self) -> ClockDrift {
+        self.drift
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
             anchor,
             rate: rate(origin, anchor).unwrap(),
             next_sync: 0,
-            discipline: ClockDrift::default(),
+            drift: ClockDrift::default(),
         }
     }
 
@@ -208,15 +208,11 @@ mod tests {
         let before = c.at(now.ticks);
         c.sync_with(now);
         assert_eq!(c.at(now.ticks), before, "no step");
-        assert!(
-            (9_000..11_000).contains(&c.discipline.worst_ns),
-            "{:?}",
-            c.discipline
-        );
+        assert!((9_000..11_000).contains(&c.drift.worst_ns), "{:?}", c.drift);
         let later = pair(now.ticks + 2_500_025_000, now.ns + 1_000_000_000);
         let off = c.at(later.ticks) - later.ns;
         assert!(off.abs() < 1_500, "{off}");
-        assert_eq!(c.discipline.steps, 0);
+        assert_eq!(c.drift.steps, 0);
     }
 
     #[test]
@@ -224,14 +220,14 @@ mod tests {
         let mut c = clock();
         let now = pair(c.anchor.ticks + 2_500_000_000, c.anchor.ns + 9_000_000_000);
         c.sync_with(now);
-        assert_eq!((c.at(now.ticks), c.discipline.steps), (now.ns, 1));
+        assert_eq!((c.at(now.ticks), c.drift.steps), (now.ns, 1));
         let later = pair(now.ticks + 2_500_000_000, now.ns + 1_000_000_000);
         assert!(
             (c.at(later.ticks) - later.ns).abs() < 10,
             "the rate is the old one"
         );
         c.sync_with(pair(now.ticks - 5, now.ns + 5));
-        assert_eq!(c.discipline.steps, 2, "a counter that went back");
+        assert_eq!(c.drift.steps, 2, "a counter that went back");
     }
 
     #[test]
@@ -255,10 +251,6 @@ mod tests {
             last = now;
         }
         clock.sync_with(ClockPair::read().unwrap());
-        assert!(
-            clock.discipline.worst_ns < 100_000,
-            "{:?}",
-            clock.discipline
-        );
+        assert!(clock.drift.worst_ns < 100_000, "{:?}", clock.drift);
     }
 }

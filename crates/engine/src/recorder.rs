@@ -222,23 +222,6 @@ impl Recorder {
         }
     }
 
-    /// Records plain operations on keys that followed each other without a gap, the first of which
-    /// began at the last tick. Only the last one may be past the end of the interval.
-    pub fn round(&mut self, samples: &[Sample]) {
-        let Some((last, earlier)) = samples.split_last() else {
-            return;
-        };
-        if !self.put_off.is_empty() {
-            self.catch_up();
-        }
-        let open_loop = self.open_loop;
-        for sample in earlier {
-            self.success(sample, sample.size, || record_of(sample, open_loop));
-        }
-        self.tick(Stamp(last.complete), 1, || 0);
-        self.success(last, last.size, || record_of(last, open_loop));
-    }
-
     /// Records what was kept aside.
     #[inline(never)]
     pub fn catch_up(&mut self) {

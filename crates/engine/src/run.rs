@@ -253,10 +253,10 @@ fn clock_text(clock: &ClockInfo, loaded: &LoadResult) -> String {
     let worst = loaded
         .ends
         .iter()
-        .map(|e| e.discipline.worst_ns)
+        .map(|e| e.drift.worst_ns)
         .max()
         .unwrap_or(0);
-    let steps: u64 = loaded.ends.iter().map(|e| e.discipline.steps).sum();
+    let steps: u64 = loaded.ends.iter().map(|e| e.drift.steps).sum();
     match (loaded.counter, steps) {
         (false, _) => clock.source.clone(),
         (true, 0) => format!(

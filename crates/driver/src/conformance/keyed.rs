@@ -213,41 +213,6 @@ pub(super) fn two_writers(b: &CheckContext<'_>) -> Checked {
     Ok(CheckResult::Kept)
 }
 
-/// What [`crate::AtOnce`] performs is what `submit` would: the value is the one it is given, not the
-/// one in the slot's buffer, and every answer is the same.
-pub(super) fn at_once(b: &CheckContext<'_>) -> Checked {
-    let mut session = b.session()?;
-    if session.at_once().is_none() {
-        return Ok(CheckResult::NotForIt("it does not perform at once"));
-    }
-    let (key, size) = (5 * APART, b.block());
-    let session = session.as_mut();
-    session.buffer(0).fill(0xEE);
-    let value: Vec<u8> = (0..size).map(|n| n as u8).collect();
-    let mut perform = |op: Op, value: &[u8]| match session.at_once() {
-        Some(at_once) => at_once.perform(&op, value).map_err(|e| e.to_string()),
-        None => Err("the session no longer performs at once".to_owned()),
-    };
-    let missing = perform(Op::keyed(OpKind::Get, key, 0), &[])?;
-    ensure(missing.status == Status::NOT_FOUND, || {
-        format!("before the insert: {missing:?}")
-    })?;
-    let added = perform(Op::keyed(insert(&b.caps), key, size), &value)?;
-    ensure(added.status.is_ok() && added.moved == size, || {
-        format!("the insert ended {added:?}")
-    })?;
-    let read = perform(Op::keyed(OpKind::Get, key, 0), &[])?;
-    ensure(read.status.is_ok() && read.moved == size, || {
-        format!("after the insert: {read:?}")
-    })?;
-    session.buffer(0).fill(0);
-    let read = get(b, session, key)?;
-    ensure(read == Ok(size), || format!("by submit: {read:?}"))?;
-    let same = session.buffer(0).get(..size as usize) == Some(&value[..]);
-    ensure(same, || "the value given is not there".to_owned())?;
-    Ok(CheckResult::Kept)
-}
-
 pub(super) fn remembers(b: &CheckContext<'_>) -> Checked {
     let Some(records) = b.target.keyed() else {
         return if b.caps.addressed {

@@ -10,7 +10,7 @@ use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Stamp, Status};
 
 use super::rules::WorkloadRules;
 use super::{Connection, KeyList, ScanRange, StoreError, fields};
-use crate::contract::{AtOnce, Completion, Outcome, Session, SessionSpec, Submitted};
+use crate::contract::{Completion, Outcome, Session, SessionSpec, Submitted};
 
 /// The session.
 pub struct KvSession<H> {
@@ -237,17 +237,6 @@ fn unknown(kind: OpKind) -> Error {
     Error::internal(format!("a key-value store knows no {}", kind.name()))
 }
 
-impl<H: Connection> AtOnce for KvSession<H> {
-    #[inline]
-    fn perform(&mut self, op: &Op, value: &[u8]) -> Result<Outcome> {
-        let came = match op.kind.writes() {
-            true => self.write(op, value),
-            false => self.read(op, 0),
-        };
-        came.map(|came| came.unwrap_or_else(Outcome::from))
-    }
-}
-
 impl<H: Connection> Session for KvSession<H> {
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
         &mut self.buffers[slot as usize]
@@ -277,9 +266,6 @@ impl<H: Connection> Session for KvSession<H> {
     }
     fn poll(&mut self, _: u32, _: Option<Stamp>, _: &mut Vec<Completion>) -> Result<()> {
         Ok(())
-    }
-    fn at_once(&mut self) -> Option<&mut dyn AtOnce> {
-        Some(self)
     }
     fn abandon(self: Box<Self>) {}
 }

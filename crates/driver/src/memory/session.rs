@@ -8,7 +8,7 @@ use taillight_core::probe::Token;
 use taillight_core::{ALL_FIELDS, Op, OpKind, Result, Stamp, Status};
 
 use super::store::OrderedMap;
-use crate::contract::{AtOnce, Completion, Outcome, Session, SessionSpec, Submitted};
+use crate::contract::{Completion, Outcome, Session, SessionSpec, Submitted};
 use crate::kv::fields;
 
 /// How a workload names keys and scans.
@@ -119,12 +119,6 @@ impl MemorySession {
     }
 }
 
-impl AtOnce for MemorySession {
-    fn perform(&mut self, op: &Op, value: &[u8]) -> Result<Outcome> {
-        Ok(MemorySession::perform(self, op, value))
-    }
-}
-
 impl Session for MemorySession {
     fn buffer(&mut self, _: u32) -> &mut [u8] {
         &mut self.buffer
@@ -149,9 +143,6 @@ impl Session for MemorySession {
     }
     fn poll(&mut self, _: u32, _: Option<Stamp>, _: &mut Vec<Completion>) -> Result<()> {
         Ok(())
-    }
-    fn at_once(&mut self) -> Option<&mut dyn AtOnce> {
-        Some(self)
     }
     fn abandon(self: Box<Self>) {}
 }

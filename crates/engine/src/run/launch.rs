@@ -26,7 +26,7 @@ use crate::recorder::{
 };
 use crate::simulate::SimClock;
 use crate::threaded::StopSignals;
-use crate::worker::{Pacing, Worker, WorkerConfig, WorkerEnd, rounds_fit};
+use crate::worker::{Pacing, Worker, WorkerConfig, WorkerEnd};
 
 /// From "all sessions are ready" to the first submit, ns.
 const LEAD_NS: u64 = 5_000_000;
@@ -224,16 +224,15 @@ fn worker<C: DisciplinedClock, P: Probe, B>(
             .as_ref()
             .map(|v| super::verify::checker(v, &spec.session)),
         writes: spec.kinds.iter().any(|kind| kind.writes()),
-        keyed: spec.keyed,
-        follow: spec.follow,
-        pace: Pacing::new(
+        keys: spec.keyed,
+        stream: spec.stream,
+        pacing: Pacing::new(
             shared.plan.workloads[usize::from(spec.workload)].think,
             spec.join
                 .map_or(timeline.start, |join| timeline.measure.plus(join)),
         ),
         idle: shared.idle.watch(spec.place.worker),
         measured: spec.measured,
-        rounds: rounds_fit(&shared.plan),
         depth: spec.session.depth,
         first_slot: spec.first_slot,
         header: spec.header,

@@ -32,7 +32,7 @@ pub struct WorkerSpec {
     /// What operations on keys need.
     pub keyed: Option<Box<KeyedWorker>>,
     /// What operations on a stream need.
-    pub follow: Option<Box<StreamWorker>>,
+    pub stream: Option<Box<StreamWorker>>,
     /// When it joins, after the start of the measure phase.
     pub join: Option<u64>,
     /// Load only when false.
@@ -72,7 +72,7 @@ pub fn worker_specs(
                 workload: w as u16,
                 generator: Generator::new(plan, workload, shape, place, space)?,
                 schedule: schedules.of(place, join(workload, index))?,
-                follow: streams.follow(w, index),
+                stream: streams.worker(w, index),
                 join: join(workload, index),
                 measured: workload.measured,
                 limits: counted.limits(plan, w, index),

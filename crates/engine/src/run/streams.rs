@@ -51,7 +51,7 @@ impl<'a> Streams<'a> {
     }
 
     /// The side of worker `index` of a workload.
-    pub fn follow(&self, workload: usize, index: u32) -> Option<Box<StreamWorker>> {
+    pub fn worker(&self, workload: usize, index: u32) -> Option<Box<StreamWorker>> {
         let (stream, layout) = self.shared.as_ref()?;
         let w = self.plan.workloads.get(workload).filter(|w| follows(w))?;
         let before = self.plan.workloads[..workload].iter();
@@ -64,8 +64,8 @@ impl<'a> Streams<'a> {
             limit: blocks(w, stream.places()),
             stamps: w.end_to_end,
         };
-        let follow = StreamWorker::new(stream.clone(), *layout, role, w.queue_depth as usize);
-        Some(Box::new(follow))
+        let worker = StreamWorker::new(stream.clone(), *layout, role, w.queue_depth as usize);
+        Some(Box::new(worker))
     }
 }
 

@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use taillight_core::{Op, OpKind, Stamp};
+use taillight_core::{Op, OpKind, Stamp, Status};
+use taillight_driver::Session;
 use taillight_rundir::verify::{FINDINGS_MAX, Finding, VerifyReport, Wrong};
 
 use super::VerifyState;
@@ -105,6 +106,56 @@ impl Checker {
         }
     }
 
+    /// An operation has ended: notes a write, judges a read. Returns its status, or `VERIFY` for a
+    /// read that brought what must not be there.
+    #[inline(never)]
+    pub fn on_complete(
+        &mut self,
+        slot: u32,
+        op: &Op,
+        (status, moved): (Status, u64),
+        session: &mut dyn Session,
+        now: Stamp,
+    ) -> Status {
+        if op.kind.writes() {
+            self.on_write_done(op, status.is_ok() && moved == op.size);
+            return status;
+        }
+        if !self.inline() {
+            return status;
+        }
+        match self.judge_read(slot, op, (status, moved), session, now) {
+            Some(false) => Status::VERIFY,
+            _ => status,
+        }
+    }
+
+    /// Whether a read brought what must be there; `None` when it brought nothing to judge.
+    pub(super) fn judge_read(
+        &mut self,
+        slot: u32,
+        op: &Op,
+        (status, moved): (Status, u64),
+        session: &mut dyn Session,
+        now: Stamp,
+    ) -> Option<bool> {
+        let whole = match op.kind {
+            OpKind::Get if status == Status::NOT_FOUND => {
+                return Some(self.on_missing(slot, op, now));
+            }
+            OpKind::Get => true,
+            OpKind::Read => moved == op.size,
+            _ => false,
+        };
+        if !whole || !status.is_ok() {
+            return None;
+        }
+        let read = Op { size: moved, ..*op };
+        let buffer = session.buffer(slot);
+        let size = buffer.len().min(moved as usize);
+        Some(self.on_read_done(slot, &read, &buffer[..size], now))
+    }
+
     /// A read has succeeded with these bytes; false when something in them is wrong.
     #[inline]
     pub fn on_read_done(&mut self, slot: u32, op: &Op, buffer: &[u8], now: Stamp) -> bool {
@@ -143,7 +194,7 @@ impl Checker {
 
     /// A read has found no record; false when there must be one.
     #[cold]
-    pub fn on_missing(&mut self, slot: u32, op: &Op, now: Stamp) -> bool {
+    fn on_missing(&mut self, slot: u32, op: &Op, now: Stamp) -> bool {
         let blocks = self.shared.area.blocks(op);
         let case = ReadCheck {
             shared: &self.shared,
@@ -202,18 +253,9 @@ impl Checker {
         });
     }
 
-    /// Blocks of a read that failed in the pass.
-    pub(super) fn unreadable(&mut self, blocks: u64) {
-        self.report.unchecked.unreadable += blocks;
-    }
-
-    /// Blocks in an operation.
-    pub(super) fn blocks(&self, op: &Op) -> u64 {
-        self.shared.area.blocks(op).count as u64
-    }
-
-    pub(super) fn keyed(&self) -> bool {
-        self.shared.area.keyed
+    /// A read failed in the pass.
+    pub(super) fn unreadable(&mut self, op: &Op) {
+        self.report.unchecked.unreadable += self.shared.area.blocks(op).count as u64;
     }
 
     /// Hands in what was found.

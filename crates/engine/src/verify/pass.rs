@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use taillight_core::probe::Token;
-use taillight_core::{Clock, MonoClock, Op, OpKind, Result, Status};
+use taillight_core::{Clock, MonoClock, Op, OpKind, Result};
 use taillight_driver::{Completion, Session, SessionSpec, Submitted, Target};
 use taillight_rundir::verify::{PassInfo, VerifyReport};
 
@@ -184,25 +184,16 @@ impl PassReader<'_> {
         let Some(op) = self.flying.get_mut(slot as usize).and_then(Option::take) else {
             return;
         };
-        let now = MonoClock.now();
-        let keyed = self.checker.keyed();
-        self.failed = match c.status.is_ok() || (keyed && c.status == Status::NOT_FOUND) {
+        let result = (c.status, c.moved);
+        let judged = self
+            .checker
+            .judge_read(slot, &op, result, self.session, MonoClock.now());
+        if judged.is_none() {
+            self.checker.unreadable(&op);
+        }
+        self.failed = match judged.is_some() || c.status.is_ok() {
             true => 0,
             false => self.failed + 1,
         };
-        if keyed && c.status == Status::NOT_FOUND {
-            self.checker.on_missing(slot, &op, now);
-        } else if c.status.is_ok() && (keyed || c.moved == op.size) {
-            let read = Op {
-                size: c.moved,
-                ..op
-            };
-            let buffer = self.session.buffer(slot);
-            let size = buffer.len().min(c.moved as usize);
-            self.checker.on_read_done(slot, &read, &buffer[..size], now);
-        } else {
-            let blocks = self.checker.blocks(&op);
-            self.checker.unreadable(blocks);
-        }
     }
 }

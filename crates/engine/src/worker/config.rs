@@ -1,4 +1,5 @@
-//! What a worker is made of, what it may do, what it says in the end.
+//! What a worker is made of, what it may do, what it says in the end: plain data between `run` and
+//! the loop.
 
 use taillight_core::Stamp;
 use taillight_core::probe::Probe;
@@ -38,6 +39,31 @@ pub struct WorkerLimits {
     pub late_ns: u64,
 }
 
+impl WorkerLimits {
+    /// Whether nothing more may be submitted.
+    #[inline(always)]
+    pub fn reached(&self) -> bool {
+        self.operations == Some(0) || self.bytes == Some(0)
+    }
+
+    /// Takes note of an operation in the measure phase that asks for `bytes`.
+    #[inline(always)]
+    pub fn count(&mut self, bytes: u64) {
+        if let Some(left) = &mut self.operations {
+            *left = left.saturating_sub(1);
+        }
+        self.count_bytes(bytes);
+    }
+
+    /// Takes note of bytes that were not known when the operation was submitted.
+    #[inline(always)]
+    pub fn count_bytes(&mut self, bytes: u64) {
+        if let Some(left) = &mut self.bytes {
+            *left = left.saturating_sub(bytes);
+        }
+    }
+}
+
 /// What a worker did, besides what its recorder sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerEnd {
@@ -59,10 +85,10 @@ pub struct WorkerEnd {
     pub gone: bool,
     pub measured: bool,
     /// How well its clock followed CLOCK_MONOTONIC.
-    pub discipline: ClockDrift,
+    pub drift: ClockDrift,
 }
 
-/// The parts of a worker.
+/// What a worker is made of.
 pub struct WorkerConfig<C: DisciplinedClock, P: Probe> {
     pub clock: C,
     /// Told of every operation.
@@ -78,31 +104,17 @@ pub struct WorkerConfig<C: DisciplinedClock, P: Probe> {
     pub checker: Option<Box<Checker>>,
     pub writes: bool,
     /// What operations on keys need.
-    pub keyed: Option<Box<KeyedWorker>>,
+    pub keys: Option<Box<KeyedWorker>>,
     /// What operations on a stream need.
-    pub follow: Option<Box<StreamWorker>>,
+    pub stream: Option<Box<StreamWorker>>,
     /// What holds it back besides its schedule; starts with the load.
-    pub pace: Pacing,
+    pub pacing: Pacing,
     /// Told what is waited for.
     pub idle: Option<IdleWatch>,
     pub measured: bool,
-    /// What [`super::rounds_fit`] says of the plan.
-    pub rounds: bool,
     /// Operations in flight at most.
     pub depth: u32,
     pub first_slot: u32,
     /// What capture records share.
     pub header: Header,
-}
-
-impl<C: DisciplinedClock, P: Probe> WorkerConfig<C, P> {
-    /// Whether the plain loop is not enough.
-    pub fn extras(&self) -> bool {
-        self.keyed.is_some()
-            || self.follow.is_some()
-            || self.checker.is_some()
-            || self.idle.is_some()
-            || self.generator.ends()
-            || self.pace.matters(self.timeline.start)
-    }
 }

@@ -3,19 +3,28 @@
 //! A read-modify-write is composed here, so that no driver needs to know it: a get, then an
 //! update of the same key in the same slot, one row each, and one row over both.
 
-mod complete;
-
 use std::sync::Arc;
 
 use taillight_core::plan::{Values, WorkloadPlan};
-use taillight_core::{ALL_FIELDS, Op, OpKind, Result, Stamp, Status};
-use taillight_driver::Completion;
+use taillight_core::{ALL_FIELDS, Op, OpKind, Result, Status};
 use taillight_driver::kv::fields;
+use taillight_driver::{Completion, Session};
 
-use super::flight::{IDLE, InFlight};
+use super::slots::{InFlight, whole_or_short};
 use crate::generator::drawn;
 use crate::keyspace::KeySpace;
 use crate::verify::Integrity;
+
+/// What the end of an operation on keys comes to.
+pub(super) enum KeyedEnd {
+    /// An operation by itself.
+    Single(Status),
+    /// A part of this read-modify-write.
+    Composed(Status, InFlight),
+    /// It found nothing, or not all of a batch, because this run had deleted it; with the
+    /// read-modify-write it was a part of.
+    Missed(Option<InFlight>),
+}
 
 /// What a worker on keys knows besides its operations in flight.
 pub struct KeyedWorker {
@@ -27,8 +36,8 @@ pub struct KeyedWorker {
     composed: Vec<Option<InFlight>>,
     /// Sizes of their fields: `fields` numbers a slot.
     sizes: Vec<u32>,
-    /// Slots whose get is back and whose update is to be submitted.
-    next: Vec<u32>,
+    /// Updates to be submitted, whose gets are back.
+    updates: Vec<(u32, Op)>,
     /// Key numbers of batches in flight, `batch` of them a slot; empty where the keys of batches
     /// follow each other.
     keys: Vec<u64>,
@@ -65,7 +74,7 @@ impl KeyedWorker {
             names,
             composed: vec![None; depth],
             sizes: vec![0; depth * values.fields as usize],
-            next: Vec::with_capacity(depth),
+            updates: Vec::with_capacity(depth),
             keys: match w.batch > 1 && drawn(&w.access) {
                 true => vec![0; depth * w.batch as usize],
                 false => Vec::new(),
@@ -91,10 +100,7 @@ impl KeyedWorker {
         }
         *composed = Some(InFlight {
             op,
-            intended: None,
-            submit: Stamp(0),
-            issued: Stamp(0),
-            token: IDLE,
+            ..InFlight::none()
         });
         Op {
             kind: OpKind::Get,
@@ -119,30 +125,86 @@ impl KeyedWorker {
         keys.filter(|_| lists(op)).unwrap_or(&[])
     }
 
-    /// Whether a completion is a plain success of a get, an insert or an update by itself.
-    #[inline(always)]
-    fn plain(&self, slot: u32, c: &Completion, op: &Op) -> bool {
-        let asked = match op.kind {
-            OpKind::Get => true,
-            OpKind::Insert | OpKind::Put | OpKind::Update => c.moved == op.size,
-            _ => false,
+    /// Takes the end of an operation with this status. Its size becomes what its record says: of a
+    /// batch that is written all of its values, of a read what came back.
+    #[inline]
+    pub(super) fn complete(
+        &mut self,
+        slot: u32,
+        op: &mut Op,
+        (status, c): (Status, &Completion),
+        session: &mut dyn Session,
+    ) -> KeyedEnd {
+        self.acknowledge(op);
+        if status == Status::NOT_FOUND && self.missed(slot, op, c) {
+            self.misses += missing(op, c);
+            op.size = c.moved;
+            return KeyedEnd::Missed(self.composed[slot as usize].take());
+        }
+        let mut status = status;
+        if op.kind.writes() {
+            if op.count > 1 {
+                op.size = op.bytes();
+            }
+            let moved = if op.kind == OpKind::Delete {
+                0
+            } else {
+                c.moved
+            };
+            status = whole_or_short(status, moved == op.size);
+        } else if status.is_ok() {
+            status = self.check(slot, op, c.moved, session);
+            if status.is_ok() {
+                op.size = c.moved;
+            }
+        }
+        match self.composed[slot as usize] {
+            None => KeyedEnd::Single(status),
+            Some(whole) => KeyedEnd::Composed(status, whole),
+        }
+    }
+
+    /// The status of a read that succeeded: whether its value is what its key says it must be.
+    #[inline]
+    fn check(&mut self, slot: u32, op: &Op, moved: u64, session: &mut dyn Session) -> Status {
+        let Some(integrity) = self.integrity.as_mut().filter(|_| op.kind == OpKind::Get) else {
+            return Status::OK;
         };
-        asked
-            && c.status.is_ok()
-            && c.count == 0
-            && c.retries == 0
-            && c.first.is_none()
-            && self.integrity.is_none()
-            && self.composed[slot as usize].is_none()
+        let value = session.buffer(slot).get(..moved as usize);
+        match value.is_some_and(|value| integrity.holds(op.key, value)) {
+            true => Status::OK,
+            false => Status::VERIFY,
+        }
+    }
+
+    /// What is known of the read-modify-write in `slot` after one of its parts; `Some` when its
+    /// update comes next.
+    pub(super) fn set_composed(&mut self, slot: u32, whole: Option<InFlight>) {
+        self.composed[slot as usize] = whole;
+        if let Some(whole) = whole {
+            let update = Op {
+                kind: OpKind::Update,
+                ..whole.op
+            };
+            self.update_later(slot, update);
+        }
+    }
+
+    /// An update to submit, whose get is back.
+    pub(super) fn next_update(&mut self) -> Option<(u32, Op)> {
+        self.updates.pop()
+    }
+
+    /// The session takes no update now.
+    pub(super) fn update_later(&mut self, slot: u32, update: Op) {
+        self.updates.push((slot, update));
     }
 
     /// Whether an operation found nothing because a delete of this run has taken its key, before
     /// it or while it was in flight. That is an answer, and the right one: a miss, no failure. A
     /// delete of its own key must find it; only when all are deleted there are second deletes.
     fn missed(&self, slot: u32, op: &Op, c: &Completion) -> bool {
-        c.status == Status::NOT_FOUND
-            && self.gone(slot, op, missing(op, c))
-            && (op.kind != OpKind::Delete || self.space.used_up())
+        self.gone(slot, op, missing(op, c)) && (op.kind != OpKind::Delete || self.space.used_up())
     }
 
     /// Whether deletes have taken at least `missing` records of an operation. They take the lowest
@@ -163,12 +225,6 @@ impl KeyedWorker {
                 self.space.acknowledge(key);
             }
         }
-    }
-
-    /// Takes note that the insert of one record has ended.
-    #[inline]
-    pub(super) fn acknowledge_one(&self, key: u64) {
-        self.space.acknowledge(key);
     }
 
     fn kept_sizes(&self, slot: u32) -> &[u32] {
@@ -194,7 +250,7 @@ impl KeyedWorker {
 
     /// As [`KeyedWorker::encode`], for the update that `slot` goes on with.
     #[inline]
-    fn encode_kept(&mut self, slot: u32, op: &Op, buffer: &mut [u8]) {
+    pub(super) fn encode_kept(&mut self, slot: u32, op: &Op, buffer: &mut [u8]) {
         self.encode_fields(op, buffer, self.kept_sizes(slot));
         if let Some(integrity) = &mut self.integrity {
             integrity.fill(op, buffer);

@@ -6,21 +6,15 @@
 
 use std::sync::Arc;
 
-use taillight_core::probe::Probe;
-use taillight_core::{Op, Result, Stamp, Status};
-use taillight_driver::Completion;
+use taillight_core::{Op, Stamp, Status};
+use taillight_driver::Session;
 
-use super::Worker;
-use super::flight::IDLE;
-use crate::clock::DisciplinedClock;
 use crate::stream::{NextBlock, SharedStream};
 
 /// First bytes of a stamped block, so that any other data is told apart.
 const MARK: [u8; 8] = *b"TLstamp\x01";
 /// Bytes a stamp takes: mark, block number, stamp.
 const STAMP_BYTES: usize = 24;
-/// With operations in flight a completion wakes the worker; news of the stream waits this long, ns.
-const GLANCE_NS: u64 = 100_000;
 /// No block in this slot.
 const NONE: u64 = u64::MAX;
 
@@ -54,9 +48,7 @@ pub struct StreamWorker {
     /// Blocks in flight by slot.
     blocks: Vec<u64>,
     /// Nothing can be started until the stream moves.
-    waiting: bool,
-    /// Origin of the block that was completed last.
-    pub origin: Option<Stamp>,
+    pub waiting: bool,
 }
 
 /// How a worker follows.
@@ -88,12 +80,26 @@ impl StreamWorker {
             limit: role.limit,
             blocks: vec![NONE; depth],
             waiting: false,
-            origin: None,
         }
     }
 
-    /// Whether there is a block to do.
-    fn turn(&mut self) -> NextBlock {
+    /// Whether there is a block to start now; notes whether the worker waits for the stream.
+    pub fn look(&mut self) -> NextBlock {
+        let next = self.next_block();
+        self.waiting = next == NextBlock::Wait;
+        next
+    }
+
+    /// Sleeps until the stream moves or `until`; false when it does not wait.
+    pub fn sleep(&mut self, until: Stamp) -> bool {
+        if self.waiting {
+            let stream = self.stream.clone();
+            stream.wait(until, || self.next_block() != NextBlock::Wait);
+        }
+        self.waiting
+    }
+
+    fn next_block(&mut self) -> NextBlock {
         if let Some(block) = self.turn {
             return NextBlock::Block(block);
         }
@@ -147,6 +153,24 @@ impl StreamWorker {
         }
     }
 
+    /// The status of a completion and, for a block that was read, the writer's stamp in it: without
+    /// one it is not the block that was asked for.
+    pub fn judge(
+        &self,
+        slot: u32,
+        status: Status,
+        session: &mut dyn Session,
+    ) -> (Status, Option<Stamp>) {
+        if !self.stamps || self.reader.is_none() || !status.is_ok() {
+            return (status, None);
+        }
+        let block = self.blocks.get(slot as usize).copied().unwrap_or(NONE);
+        match self.stamp_of(block, session.buffer(slot)) {
+            None => (Status::VERIFY, None),
+            origin => (status, origin),
+        }
+    }
+
     /// The writer's stamp of `block` out of what was read.
     fn stamp_of(&self, block: u64, buffer: &[u8]) -> Option<Stamp> {
         if let Some(kept) = self.stream.kept_stamp(block) {
@@ -163,7 +187,7 @@ impl StreamWorker {
     }
 
     /// The block in `slot` is done: everybody who waits for it may go on.
-    fn tell(&mut self, slot: u32) {
+    pub fn tell(&mut self, slot: u32) {
         let Some(kept) = self.blocks.get_mut(slot as usize) else {
             return;
         };
@@ -184,80 +208,5 @@ impl StreamWorker {
             None => self.stream.writer_left(),
             Some(number) => self.stream.read(number, u64::MAX),
         }
-    }
-
-    /// A new round begins: whether it waits is found out again.
-    pub fn begin(&mut self) {
-        self.waiting = false;
-    }
-
-    /// Whether it waits for the stream.
-    pub fn waiting(&self) -> bool {
-        self.waiting
-    }
-}
-
-impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
-    /// Whether there is a block to start now; if not, sets when to look again.
-    #[cold]
-    pub(super) fn take_turn(&mut self, wake: &mut Stamp) -> bool {
-        let turn = match &mut self.follow {
-            Some(follow) => follow.turn(),
-            None => return true,
-        };
-        let waits = turn == NextBlock::Wait;
-        if let Some(follow) = &mut self.follow {
-            follow.waiting = waits;
-        }
-        if waits {
-            *wake = self.recorder.boundary();
-            if self.in_flight() > 0 {
-                *wake = self.clock.now().plus(GLANCE_NS).min(*wake);
-            }
-        }
-        if turn == NextBlock::End {
-            self.reached_limit = true;
-            self.stop();
-        }
-        !waits && turn != NextBlock::End
-    }
-
-    /// Sleeps until the stream moves or `until`; false when this worker does not wait for one.
-    pub fn await_stream(&mut self, until: Stamp) -> bool {
-        let Some(follow) = self.follow.as_mut().filter(|f| f.waiting) else {
-            return false;
-        };
-        let stream = follow.stream.clone();
-        stream.wait(until, || follow.turn() != NextBlock::Wait);
-        true
-    }
-
-    /// Takes the completion of an operation on a stream.
-    #[cold]
-    pub(super) fn complete_followed(&mut self, slot: u32, c: &Completion) -> Result<()> {
-        let mut c = *c;
-        if let Some(follow) = &mut self.follow {
-            follow.origin = None;
-            let block = follow.blocks.get(slot as usize).copied().unwrap_or(NONE);
-            if follow.stamps && follow.reader.is_some() && c.status.is_ok() {
-                follow.origin = follow.stamp_of(block, self.session.buffer(slot));
-                if follow.origin.is_none() {
-                    c.status = Status::VERIFY;
-                }
-            }
-        }
-        let result = if self.keyed.is_some() {
-            self.complete_keyed(slot, &c)
-        } else {
-            let flight = self.slots[slot as usize];
-            self.slots[slot as usize].token = IDLE;
-            self.free.push(slot);
-            self.complete_other(&flight, &c);
-            Ok(())
-        };
-        if let Some(follow) = &mut self.follow {
-            follow.tell(slot);
-        }
-        result
     }
 }

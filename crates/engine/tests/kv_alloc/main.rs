@@ -16,8 +16,8 @@ use taillight_core::probe::Token;
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Op, OpKind, Result, Stamp};
 use taillight_driver::{
-    AdminAction, AtOnce, Completion, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec,
-    Submitted, Target,
+    AdminAction, Completion, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Submitted,
+    Target,
 };
 use taillight_engine::preload::preload;
 use taillight_engine::{EngineRequest, StopFlag};
@@ -75,9 +75,6 @@ impl Session for CountedSession {
     }
     fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
         self.session.poll(min, until, out)
-    }
-    fn at_once(&mut self) -> Option<&mut dyn AtOnce> {
-        self.session.at_once()
     }
     fn abandon(self: Box<Self>) {}
 }

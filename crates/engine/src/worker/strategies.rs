@@ -1,0 +1,318 @@
+//! What only some plans ask of a worker: keys, a stream, verification, think time, an idle time-out.
+//!
+//! The plain loop has no [`Strategies`]; the others are called at five places of it, all of them
+//! here: before a round of submits, before a draw, after it, at a completion, and before waiting.
+//! What keys, streams and checks are stands in `keyed`, `stream` and `verify`.
+
+use taillight_core::probe::Probe;
+use taillight_core::{Op, OpKind, Record, Result, Stamp, Status};
+use taillight_driver::{Completion, Submitted};
+
+use super::keyed::KeyedEnd;
+use super::slots::{InFlight, record_of, unknown_token, whole_or_short};
+use super::{KeyedWorker, OperationEnd, Pacing, StreamWorker, Worker, WorkerConfig};
+use crate::clock::DisciplinedClock;
+use crate::idle::IdleWatch;
+use crate::stream::NextBlock;
+use crate::verify::Checker;
+
+/// With operations in flight a completion wakes the worker; news of the stream waits this long, ns.
+const GLANCE_NS: u64 = 100_000;
+
+/// What a worker does beyond the plain loop.
+pub struct Strategies {
+    /// Only on targets addressed by key.
+    pub keys: Option<Box<KeyedWorker>>,
+    /// Only on a stream.
+    pub stream: Option<Box<StreamWorker>>,
+    /// Only when the plan verifies; it then makes the payload too.
+    pub checker: Option<Box<Checker>>,
+    pacing: Pacing,
+    idle: Option<IdleWatch>,
+}
+
+impl Strategies {
+    /// Those of a worker; `None` where the plain loop is enough.
+    pub fn of<C: DisciplinedClock, P: Probe>(
+        config: &mut WorkerConfig<C, P>,
+    ) -> Option<Box<Strategies>> {
+        let needed = config.keys.is_some()
+            || config.stream.is_some()
+            || config.checker.is_some()
+            || config.idle.is_some()
+            || config.generator.ends()
+            || config.pacing.matters(config.timeline.start);
+        needed.then(|| {
+            Box::new(Strategies {
+                keys: config.keys.take(),
+                stream: config.stream.take(),
+                checker: config.checker.take(),
+                pacing: config.pacing,
+                idle: config.idle.take(),
+            })
+        })
+    }
+
+    /// The worker has ended: tells the others. Returns how many operations were misses.
+    pub fn finish(self) -> u64 {
+        if let Some(stream) = &self.stream {
+            stream.leave();
+        }
+        if let Some(checker) = self.checker {
+            checker.finish();
+        }
+        self.keys.map_or(0, |keys| keys.misses)
+    }
+}
+
+impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
+    /// Before a round of submits: updates whose gets are back go first.
+    pub(super) fn before_submits(&mut self) -> Result<()> {
+        self.submit_updates()?;
+        // Before the stream is looked at anew: who waits for it goes on waiting from round to round.
+        self.tell_idle();
+        if let Some(stream) = self.strategies.as_mut().and_then(|s| s.stream.as_mut()) {
+            stream.waiting = false;
+        }
+        Ok(())
+    }
+
+    /// Whether it may not start anything yet; then `wake` is when it may.
+    #[inline]
+    pub(super) fn held(&mut self, wake: &mut Stamp) -> bool {
+        let hold = self.strategies.as_ref().map_or(Stamp(0), |s| s.pacing.hold);
+        if hold <= self.now {
+            return false;
+        }
+        self.now = self.clock.now();
+        if hold <= self.now {
+            return false;
+        }
+        *wake = self.recorder.boundary().min(hold);
+        true
+    }
+
+    /// Whether there is something to draw now; if not, sets when to look again.
+    #[inline]
+    pub(super) fn may_draw(&mut self, wake: &mut Stamp) -> bool {
+        if let Some(bytes) = self.limits.bytes {
+            self.generator.leave(bytes);
+        }
+        let stream = self.strategies.as_mut().and_then(|s| s.stream.as_mut());
+        let Some(next) = stream.map(|stream| stream.look()) else {
+            return true;
+        };
+        match next {
+            NextBlock::Block(_) => return true,
+            NextBlock::End => self.stop_at_limit(),
+            NextBlock::Wait if self.slots.idle() => *wake = self.recorder.boundary(),
+            NextBlock::Wait => {
+                *wake = self
+                    .clock
+                    .now()
+                    .plus(GLANCE_NS)
+                    .min(self.recorder.boundary());
+            }
+        }
+        false
+    }
+
+    /// Makes the drawn operation what keys, streams and verification need; false at the end of the
+    /// worker's part of the data.
+    #[inline]
+    pub(super) fn adapt(&mut self, slot: u32, op: &mut Op) -> bool {
+        let Some(strategies) = &mut self.strategies else {
+            return true;
+        };
+        if let Some(keys) = &mut strategies.keys {
+            *op = keys.first(slot, *op, self.generator.field_sizes());
+            if op.count > 1 {
+                keys.keep_keys(slot, op, self.generator.batch_keys());
+            }
+        }
+        if self.generator.ended() {
+            self.stop_at_limit();
+            return false;
+        }
+        if let Some(stream) = &mut strategies.stream {
+            stream.place(slot, op);
+        }
+        if let Some(checker) = strategies.checker.as_mut().filter(|c| c.inline())
+            && matches!(op.kind, OpKind::Read | OpKind::Get)
+        {
+            checker.on_read(slot, op);
+        }
+        true
+    }
+
+    /// A completion of a worker with strategies: they say what it comes to, then it is recorded.
+    pub(super) fn complete_with_strategies(&mut self, slot: u32, c: &Completion) -> Result<()> {
+        let Some(strategies) = &mut self.strategies else {
+            return Err(unknown_token());
+        };
+        strategies.pacing.completed(self.now);
+        let op = &mut self.slots.flights[slot as usize].op;
+        let session = &mut *self.session;
+        let mut end = OperationEnd {
+            status: c.status,
+            origin: None,
+            later: strategies.keys.is_some() && !self.slots.queued,
+        };
+        if let Some(stream) = &strategies.stream {
+            (end.status, end.origin) = stream.judge(slot, c.status, session);
+        }
+        if let Some(checker) = &mut strategies.checker {
+            end.status = checker.on_complete(slot, op, (end.status, c.moved), session, self.now);
+        }
+        let keyed = strategies.keys.as_mut().map(|keys| {
+            if !op.kind.writes() {
+                // Before a read is back, nobody knows its bytes.
+                self.limits.count_bytes(c.moved);
+            }
+            keys.complete(slot, op, (end.status, c), session)
+        });
+        match keyed {
+            None => {
+                end.status = whole_or_short(end.status, c.moved == op.size);
+                self.slots.release(slot);
+                self.record(slot, c, end);
+            }
+            Some(KeyedEnd::Single(status)) => {
+                end.status = status;
+                self.slots.release(slot);
+                self.record(slot, c, end);
+            }
+            Some(KeyedEnd::Composed(status, whole)) => {
+                end.status = status;
+                self.complete_part(slot, c, end, whole);
+            }
+            Some(KeyedEnd::Missed(whole)) => self.complete_missed(slot, c, whole),
+        }
+        if let Some(stream) = self.strategies.as_mut().and_then(|s| s.stream.as_mut()) {
+            stream.tell(slot);
+        }
+        Ok(())
+    }
+
+    /// Records a part of a read-modify-write: its update follows its get, and after either's failure
+    /// or the update's end comes the row over both.
+    fn complete_part(&mut self, slot: u32, c: &Completion, end: OperationEnd, mut whole: InFlight) {
+        let status = end.status;
+        let flight = &self.slots.flights[slot as usize];
+        let goes_on = flight.op.kind == OpKind::Get && status.is_ok();
+        if flight.op.kind == OpKind::Get {
+            whole.began_with(flight);
+        }
+        if !goes_on {
+            self.slots.release(slot);
+        }
+        self.record(slot, c, end);
+        let keys = self.strategies.as_mut().and_then(|s| s.keys.as_mut());
+        if let Some(keys) = keys {
+            keys.set_composed(slot, goes_on.then_some(whole));
+        }
+        if !goes_on {
+            let end = Completion {
+                status,
+                ..Completion::ok(c.token, whole.op.size)
+            };
+            let row = record_of(&whole, &end, status, self.now, self.slots.queued);
+            self.recorder.record(&row);
+        }
+    }
+
+    /// Records a miss: a success that found no records, or not all of a batch. With a
+    /// read-modify-write nothing is written.
+    #[cold]
+    fn complete_missed(&mut self, slot: u32, c: &Completion, whole: Option<InFlight>) {
+        self.slots.release(slot);
+        let flight = self.slots.flights[slot as usize];
+        let service = self.now.since(flight.submit).max(0) as u64;
+        self.probe.end(c.token.slot(), c.token, service);
+        let miss = |f: &InFlight| Record {
+            moved: None,
+            count: Some(c.count),
+            ..record_of(f, c, Status::OK, self.now, self.slots.queued)
+        };
+        let part = miss(&flight);
+        let whole = whole.map(|mut whole| {
+            if flight.op.kind == OpKind::Get {
+                // Else the get went well, and the whole began with it.
+                whole.began_with(&flight);
+            }
+            // As in the totals, its part stands for it.
+            whole.op.size = 0;
+            miss(&whole)
+        });
+        self.record_whole(&part);
+        if let Some(whole) = whole {
+            self.recorder.record(&whole);
+        }
+    }
+
+    /// Submits the updates whose gets are back. Called before new operations.
+    fn submit_updates(&mut self) -> Result<()> {
+        while let Some((slot, op)) = self.keys_mut().and_then(KeyedWorker::next_update) {
+            self.fill_payload(slot, &op);
+            let buffer = self.session.buffer(slot);
+            if let Some(keys) = self.strategies.as_mut().and_then(|s| s.keys.as_mut()) {
+                keys.encode_kept(slot, &op, buffer);
+            }
+            let token = self.slots.next_token(slot);
+            let submit = self.clock.now();
+            self.now = submit;
+            self.probe.begin(token.slot(), token, submit, &op);
+            self.slots.flights[slot as usize] = InFlight {
+                op,
+                intended: None,
+                submit,
+                issued: submit,
+                token,
+            };
+            match self.session.submit(&op, slot, token)? {
+                Submitted::Queued => self.slots.batch.push(slot),
+                Submitted::Done(completion) => {
+                    self.now = self.clock.now();
+                    self.tick();
+                    self.complete(&completion)?;
+                }
+                Submitted::Full => {
+                    self.drop_payload(&op);
+                    if let Some(keys) = self.keys_mut() {
+                        keys.update_later(slot, op);
+                    }
+                    if !self.slots.batch.is_empty() {
+                        self.issue()?;
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn keys_mut(&mut self) -> Option<&mut KeyedWorker> {
+        self.strategies.as_mut()?.keys.as_deref_mut()
+    }
+
+    /// Sleeps until the stream moves or `until`; false when this worker does not wait for one.
+    pub fn await_stream(&mut self, until: Stamp) -> bool {
+        let stream = self.strategies.as_mut().and_then(|s| s.stream.as_mut());
+        stream.is_some_and(|stream| stream.sleep(until))
+    }
+
+    /// Tells whether something is due or in flight: a submit may block, and a poll may wait.
+    pub(super) fn tell_idle(&mut self) {
+        let Some(strategies) = &mut self.strategies else {
+            return;
+        };
+        let Some(idle) = &mut strategies.idle else {
+            return;
+        };
+        let due = self.schedule.peek().is_none_or(|at| at <= self.now);
+        let waits = strategies.stream.as_ref().is_some_and(|s| s.waiting);
+        let started = self.now >= strategies.pacing.hold;
+        let busy = !self.slots.idle() || waits || (due && started);
+        idle.tell(busy, self.now, strategies.pacing.last);
+    }
+}

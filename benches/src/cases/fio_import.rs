@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use taillight_core::OpKind;
 use taillight_core::units::ByteSize;
-use taillight_rundir::ios::{Columns, read_ios};
+use taillight_rundir::ios::{ColumnSet, read_ios};
 
 use crate::pairs::{Bound, BoundCheck, Comparison, median};
 use crate::{BenchSetup, child, files, taillight};
@@ -426,14 +426,14 @@ fn one_run(text: &str, run: &Path, sides: &mut ToolRuns) -> Result<()> {
         .context("no workloads")?;
     let mut ios: Vec<Vec<(i64, LoggedIo)>> = vec![Vec::new(); workloads.len()];
     let file_size = file_size(&manifest["plan"]["target"])?;
-    let columns = Columns::PHASE
-        | Columns::WORKLOAD
-        | Columns::WORKER
-        | Columns::OP
-        | Columns::TARGET
-        | Columns::OFFSET
-        | Columns::SIZE
-        | Columns::SUBMIT;
+    let columns = ColumnSet::PHASE
+        | ColumnSet::WORKLOAD
+        | ColumnSet::WORKER
+        | ColumnSet::OP
+        | ColumnSet::TARGET
+        | ColumnSet::OFFSET
+        | ColumnSet::SIZE
+        | ColumnSet::SUBMIT;
     let read = read_ios(&run.join("ios.parquet"), columns, &mut |batch| {
         for i in (0..batch.rows).filter(|i| batch.phase_name(*i) == "measure") {
             let io = LoggedIo {

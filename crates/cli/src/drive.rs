@@ -6,7 +6,7 @@
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
 use taillight_report::format::{bytes, count};
-use taillight_rundir::nvme::{Drive, LatencyMonitor, Logs, Smart};
+use taillight_rundir::nvme::{LatencyMonitor, Logs, NvmeDrive, Smart};
 use taillight_trace::Sys;
 use taillight_trace::nvme::monitor::{self, Thresholds, words};
 use taillight_trace::nvme::{look, open_to_change};
@@ -28,7 +28,7 @@ pub fn main(args: &DriveArgs) -> Result<Exit> {
     }
 }
 
-fn show(args: &DriveArgs, drive: &Drive) -> Result<Exit> {
+fn show(args: &DriveArgs, drive: &NvmeDrive) -> Result<Exit> {
     match args.json {
         true => output::json(drive)?,
         false => output::text(&text(drive))?,
@@ -80,7 +80,7 @@ fn state(monitor: &LatencyMonitor) -> String {
     format!("{on}, {}", words(&monitor.thresholds_ms))
 }
 
-fn text(drive: &Drive) -> String {
+fn text(drive: &NvmeDrive) -> String {
     let mut text = format!(
         "{}  {}  firmware {}\n",
         drive.name, drive.model, drive.firmware
@@ -191,13 +191,13 @@ mod tests {
             latency_monitor: Some(monitor(true, [5, 10, 50, 100])),
             ..Logs::default()
         };
-        let drive = Drive {
+        let drive = NvmeDrive {
             name: "nvme0".to_owned(),
             model: "Example SSD".to_owned(),
             firmware: "1.0A".to_owned(),
             before: Some(logs),
             missing: vec!["no such page".to_owned()],
-            ..Drive::default()
+            ..NvmeDrive::default()
         };
         insta::assert_snapshot!(text(&drive), @r"
         nvme0  Example SSD  firmware 1.0A

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
-use taillight_rundir::nvme::{Drive, Logs, NvmeFile, read_nvme, write_nvme};
+use taillight_rundir::nvme::{Logs, NvmeDrive, NvmeFile, read_nvme, write_nvme};
 use taillight_rundir::{RunDir, SCHEMA_VERSION};
 use taillight_trace::bus::{self, mapping::Mapping};
 use taillight_trace::foreign::{self, Trace, biosnoop, blktrace, bpftrace};
@@ -123,9 +123,9 @@ fn logs(dir: &RunDir, args: &ImportArgs, new: Logs) -> Result<()> {
     });
     let drive = match file.drives.as_mut_slice() {
         [] => {
-            file.drives.push(Drive {
+            file.drives.push(NvmeDrive {
                 name: "drive".to_owned(),
-                ..Drive::default()
+                ..NvmeDrive::default()
             });
             file.drives.last_mut()
         }

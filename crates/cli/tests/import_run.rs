@@ -8,8 +8,8 @@ use std::path::Path;
 
 use common::run;
 use serde_json::Value;
-use taillight_rundir::ios::{Columns, read_ios};
-use taillight_rundir::layers::{Kind, read_layers};
+use taillight_rundir::ios::{ColumnSet, read_ios};
+use taillight_rundir::layers::{LayerKind, read_layers};
 
 fn json(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
@@ -25,7 +25,7 @@ fn measured(dir: &Path) {
 /// Submit, complete and offset of every I/O.
 fn ios(dir: &Path) -> Vec<(i64, i64, u64)> {
     let mut all = Vec::new();
-    let columns = Columns::SUBMIT | Columns::COMPLETE | Columns::OFFSET;
+    let columns = ColumnSet::SUBMIT | ColumnSet::COMPLETE | ColumnSet::OFFSET;
     read_ios(&dir.join("out/ios.parquet"), columns, &mut |batch| {
         let row = |i: usize| (batch.submit[i], batch.complete[i], batch.offset[i].unwrap());
         all.extend((0..batch.rows).map(row));
@@ -91,7 +91,7 @@ fn a_bpftrace_trace_is_joined_and_explained() {
     assert!(out.contains("bpftrace: "), "{out}");
     let (mut rows, mut wrong) = (0, 0);
     read_layers(&dir.path().join("out/layers.parquet"), &mut |group| {
-        for row in group.iter().filter(|r| r.kind == Kind::Io) {
+        for row in group.iter().filter(|r| r.kind == LayerKind::Io) {
             rows += 1;
             wrong += usize::from(row.sector.unwrap() != 2048 + row.offset.unwrap() / 512);
         }

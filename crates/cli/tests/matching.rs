@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use taillight_lab::blocklog::{BlockLog, Event, What};
 use taillight_lab::guard::{Lab, Undo, set};
 use taillight_lab::stage::{Loop, image};
-use taillight_rundir::layers::{EARLIER_ROUNDS, Kind, LayerRow, flags, read_layers};
+use taillight_rundir::layers::{EARLIER_ROUNDS, LayerKind, LayerRow, flags, read_layers};
 use traced::Run;
 
 const NAME: &str = "stamps_are_those_of_the_ios_own_sectors";
@@ -394,8 +394,8 @@ fn rows(path: &Path) -> Vec<Traced> {
     let mut each = |rows: Vec<LayerRow>| {
         for row in rows {
             match row.kind {
-                Kind::Round => earlier.push(row),
-                Kind::Io => ios.push(Traced {
+                LayerKind::Round => earlier.push(row),
+                LayerKind::Io => ios.push(Traced {
                     io: row,
                     earlier: std::mem::take(&mut earlier),
                 }),

@@ -17,7 +17,7 @@ use taillight_core::OpKind;
 use taillight_lab::blocklog::{BlockLog, Event, What};
 use taillight_lab::guard::{Lab, Undo, set};
 use taillight_lab::stage::{Loop, image};
-use taillight_rundir::layers::{EARLIER_ROUNDS, Kind, LayerRow, flags, read_layers};
+use taillight_rundir::layers::{EARLIER_ROUNDS, LayerKind, LayerRow, flags, read_layers};
 use traced::{Run, map};
 
 const MIB: u64 = 1 << 20;
@@ -198,15 +198,15 @@ fn rows(path: &Path) -> Vec<LayerRow> {
     let mut each = |rows: Vec<LayerRow>| {
         for row in &rows {
             let by = row.comm.as_deref().unwrap_or_default();
-            if row.kind == Kind::Neighbour && by.starts_with("worker-") {
+            if row.kind == LayerKind::Neighbour && by.starts_with("worker-") {
                 assert_eq!(row.other.as_deref(), Some("unplaced"), "{row:?}");
                 unplaced += 1;
             }
         }
         for row in rows {
             match row.kind {
-                Kind::Round => rounds.push(row),
-                Kind::Io => {
+                LayerKind::Round => rounds.push(row),
+                LayerKind::Io => {
                     in_order(&row, &rounds);
                     rounds.clear();
                     ios.push(row);

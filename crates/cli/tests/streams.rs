@@ -9,7 +9,7 @@ use std::path::Path;
 use common::run;
 use serde_json::Value;
 use taillight_core::OpKind;
-use taillight_rundir::ios::{Columns, read_ios};
+use taillight_rundir::ios::{ColumnSet, read_ios};
 
 fn summary(dir: &Path) -> Value {
     let text = std::fs::read_to_string(dir.join("out/summary.json")).expect("a summary");
@@ -122,12 +122,12 @@ fn readers_are_timed_while_writers_only_load() {
 /// Every I/O of a run: its operation, its block or key, submit, complete, the writer's stamp.
 fn ios(dir: &Path) -> Vec<(OpKind, u64, i64, i64, Option<i64>)> {
     let mut all = Vec::new();
-    let columns = Columns::OP
-        | Columns::OFFSET
-        | Columns::KEY
-        | Columns::SUBMIT
-        | Columns::COMPLETE
-        | Columns::ORIGIN;
+    let columns = ColumnSet::OP
+        | ColumnSet::OFFSET
+        | ColumnSet::KEY
+        | ColumnSet::SUBMIT
+        | ColumnSet::COMPLETE
+        | ColumnSet::ORIGIN;
     read_ios(&dir.join("out/ios.parquet"), columns, &mut |b| {
         let place = |i: usize| b.offset[i].or(b.key[i]).expect("a place");
         let row = |i: usize| (b.op[i], place(i), b.submit[i], b.complete[i], b.origin[i]);

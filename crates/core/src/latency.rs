@@ -27,7 +27,7 @@ pub enum LatencyKind {
     FirstByte,
 }
 
-struct Properties {
+struct KindProperties {
     kind: LatencyKind,
     name: &'static str,
     words: &'static str,
@@ -36,8 +36,8 @@ struct Properties {
     of: fn(&Record) -> Option<u64>,
 }
 
-const TABLE: [Properties; LatencyKind::COUNT] = [
-    Properties {
+const TABLE: [KindProperties; LatencyKind::COUNT] = [
+    KindProperties {
         kind: LatencyKind::Service,
         name: "service",
         words: "service",
@@ -45,7 +45,7 @@ const TABLE: [Properties; LatencyKind::COUNT] = [
         logged: true,
         of: |r| Some(between(r.submit, r.complete)),
     },
-    Properties {
+    KindProperties {
         kind: LatencyKind::Response,
         name: "response",
         words: "response",
@@ -53,7 +53,7 @@ const TABLE: [Properties; LatencyKind::COUNT] = [
         logged: true,
         of: |r| r.intended.map(|intended| between(intended, r.complete)),
     },
-    Properties {
+    KindProperties {
         kind: LatencyKind::Wait,
         name: "wait",
         words: "waiting to be sent",
@@ -61,7 +61,7 @@ const TABLE: [Properties; LatencyKind::COUNT] = [
         logged: false,
         of: |r| r.intended.map(|intended| between(intended, r.submit)),
     },
-    Properties {
+    KindProperties {
         kind: LatencyKind::Sync,
         name: "sync",
         words: "sync call",
@@ -69,7 +69,7 @@ const TABLE: [Properties; LatencyKind::COUNT] = [
         logged: false,
         of: |r| r.sync_ns,
     },
-    Properties {
+    KindProperties {
         kind: LatencyKind::EndToEnd,
         name: "end_to_end",
         words: "end to end",
@@ -77,7 +77,7 @@ const TABLE: [Properties; LatencyKind::COUNT] = [
         logged: true,
         of: |r| r.origin.map(|origin| between(origin, r.complete)),
     },
-    Properties {
+    KindProperties {
         kind: LatencyKind::BeforeIssue,
         name: "queue",
         words: "before issue",
@@ -86,7 +86,7 @@ const TABLE: [Properties; LatencyKind::COUNT] = [
         logged: false,
         of: |r| r.issued.map(|issued| between(r.submit, issued)),
     },
-    Properties {
+    KindProperties {
         kind: LatencyKind::AfterIssue,
         name: "after_issue",
         words: "after issue",
@@ -94,7 +94,7 @@ const TABLE: [Properties; LatencyKind::COUNT] = [
         logged: false,
         of: |r| r.issued.map(|issued| between(issued, r.complete)),
     },
-    Properties {
+    KindProperties {
         kind: LatencyKind::FirstByte,
         name: "first_byte",
         words: "first byte",
@@ -105,7 +105,7 @@ const TABLE: [Properties; LatencyKind::COUNT] = [
     },
 ];
 
-// Properties are found by discriminant: the table stands in the order of the enum.
+// KindProperties are found by discriminant: the table stands in the order of the enum.
 const _: () = {
     let mut i = 0;
     while i < TABLE.len() {
@@ -138,7 +138,7 @@ impl LatencyKind {
         LatencyKind::FirstByte,
     ];
 
-    fn properties(self) -> &'static Properties {
+    fn properties(self) -> &'static KindProperties {
         &TABLE[self as usize]
     }
     /// The name in JSON and in tags of the histogram log.
@@ -353,7 +353,7 @@ mod tests {
     use crate::record::Status;
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    struct Around {
+    struct Surrounding {
         count: u64,
         #[serde(flatten)]
         latencies: LatencyMap<u64>,
@@ -366,7 +366,7 @@ mod tests {
         let mut latencies = LatencyMap::new(u64::MAX);
         latencies.insert(LatencyKind::BeforeIssue, 2);
         latencies.insert(LatencyKind::Wait, 3);
-        let around = Around {
+        let around = Surrounding {
             count: 1,
             latencies,
             depth: Some(0.5),
@@ -376,16 +376,19 @@ mod tests {
             text,
             r#"{"count":1,"service":18446744073709551615,"wait":3,"queue":2,"depth":0.5}"#
         );
-        assert_eq!(serde_json::from_str::<Around>(&text).unwrap(), around);
+        assert_eq!(serde_json::from_str::<Surrounding>(&text).unwrap(), around);
         let old = r#"{"count":1,"service":5,"response":null,"later":7}"#;
-        let read: Around = serde_json::from_str(old).unwrap();
+        let read: Surrounding = serde_json::from_str(old).unwrap();
         assert_eq!(read.latencies, LatencyMap::new(5));
         for wrong in [
             r#"{"count":1}"#,
             r#"{"count":1,"service":null}"#,
             r#"{"count":1,"service":5,"wait":"long"}"#,
         ] {
-            assert!(serde_json::from_str::<Around>(wrong).is_err(), "{wrong}");
+            assert!(
+                serde_json::from_str::<Surrounding>(wrong).is_err(),
+                "{wrong}"
+            );
         }
     }
 

@@ -10,7 +10,7 @@ pub(crate) mod tests;
 
 use crossbeam_channel::{Receiver, Sender};
 use taillight_core::{OpKind, Record, Stamp, Status};
-use taillight_rundir::chunk::Sample;
+use taillight_rundir::chunk::ShortRecord;
 
 pub use capture::{Capture, CaptureState, OutlierThresholds};
 pub use interval_stats::{HIGHEST_NS, IntervalStats, OpStats, new_histogram};
@@ -89,7 +89,7 @@ const PUT_OFF_NS: i64 = 200_000;
 
 /// The whole record of a plain operation on a key, one at a time.
 #[cold]
-fn record_of(s: &Sample, open_loop: bool) -> Record {
+fn record_of(s: &ShortRecord, open_loop: bool) -> Record {
     Record {
         op: s.op,
         target: 0,
@@ -120,7 +120,7 @@ pub struct Recorder {
     open_loop: bool,
     last_poll: Stamp,
     /// Plain successes that are not yet in histograms and capture, in completion order.
-    put_off: Vec<Sample>,
+    put_off: Vec<ShortRecord>,
     /// Completion stamp at which `put_off` was last empty, ns.
     emptied: i64,
 }
@@ -193,7 +193,7 @@ impl Recorder {
 
     /// Records a plain success: the hot loop's way in. `bytes` were moved.
     #[inline(always)]
-    pub fn success(&mut self, sample: &Sample, bytes: u64, record: impl FnOnce() -> Record) {
+    pub fn success(&mut self, sample: &ShortRecord, bytes: u64, record: impl FnOnce() -> Record) {
         if sample.submit < self.timeline.measure.0 && self.part.measured {
             self.part.stragglers += 1;
             return;
@@ -203,7 +203,7 @@ impl Recorder {
         self.part
             .op(sample.op, self.open_loop)
             .success(service, response, bytes);
-        if self.part.measured && !self.capture.keep_sample(sample, record) {
+        if self.part.measured && !self.capture.keep_short(sample, record) {
             self.teach();
         }
     }
@@ -212,7 +212,7 @@ impl Recorder {
     /// that follow and recorded with them. A store's operation leaves little of our code and
     /// histograms in the CPU's caches; several in a row fetch them once.
     #[inline(always)]
-    pub fn success_later(&mut self, sample: &Sample) {
+    pub fn success_later(&mut self, sample: &ShortRecord) {
         let complete = sample.complete;
         self.put_off.push(*sample);
         let long = complete.wrapping_sub(self.emptied) >= PUT_OFF_NS;

@@ -20,7 +20,7 @@ mod stream;
 use taillight_core::probe::{Probe, Token};
 use taillight_core::{Error, Record, Result, Stamp, Status};
 use taillight_driver::{Completion, Session, Submitted};
-use taillight_rundir::chunk::Sample;
+use taillight_rundir::chunk::ShortRecord;
 
 use backlog::Backlog;
 pub use config::{WorkerConfig, WorkerEnd, WorkerLimits, WorkerWait};
@@ -465,7 +465,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             return;
         }
         self.ending.failures = 0;
-        let sample = Sample {
+        let sample = ShortRecord {
             op: op.kind,
             global: u64::from(op.target) * self.file_size + op.offset,
             size: if op.kind.sized() {

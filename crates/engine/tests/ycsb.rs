@@ -20,7 +20,7 @@ use taillight_driver::{
 };
 use taillight_engine::preload::preload;
 use taillight_engine::{EngineOutcome, EngineRequest, StopFlag};
-use taillight_rundir::ios::{Columns, read_ios};
+use taillight_rundir::ios::{ColumnSet, read_ios};
 use taillight_rundir::{RunDir, fixture, names};
 
 struct View;
@@ -107,7 +107,7 @@ fn run_on(plan: &Plan, spoil: impl FnOnce(&MemoryTarget)) -> Done {
     })
     .unwrap();
     let mut ios = Vec::new();
-    read_ios(&rundir.file(names::IOS), Columns::ALL, &mut |batch| {
+    read_ios(&rundir.file(names::IOS), ColumnSet::ALL, &mut |batch| {
         ios.extend((0..batch.rows).map(|i| batch.record(i)));
         Ok(())
     })

@@ -5,6 +5,7 @@
 mod common;
 
 use common::Sample;
+use taillight_core::LatencyKind;
 use taillight_report::render::TEXTS;
 use taillight_report::{AnalysedRun, analyse, console_text, html, summarise};
 use taillight_rundir::RunDir;
@@ -158,7 +159,7 @@ fn summary_json() {
     summary.workloads.truncate(0);
     for bins in summary.distribution.values_mut() {
         bins.service.bins.truncate(1);
-        if let Some(response) = &mut bins.response {
+        if let Some(response) = bins.get_mut(LatencyKind::Response) {
             response.bins.truncate(1);
         }
     }
@@ -166,15 +167,10 @@ fn summary_json() {
         list.truncate(1);
     }
     for totals in summary.ops.values_mut().chain([&mut summary.totals]) {
-        for latency in [
-            &mut totals.wait,
-            &mut totals.sync,
-            &mut totals.queue,
-            &mut totals.after_issue,
-        ]
-        .into_iter()
-        .flatten()
-        {
+        for (kind, latency) in totals.latencies.iter_mut() {
+            if matches!(kind, LatencyKind::Service | LatencyKind::Response) {
+                continue;
+            }
             latency.percentiles.truncate(1);
             latency.nines.truncate(1);
         }

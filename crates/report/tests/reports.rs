@@ -8,9 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::Sample;
-use taillight_core::OpKind;
 use taillight_core::plan::Arrival;
 use taillight_core::units::Span;
+use taillight_core::{LatencyKind, OpKind};
 use taillight_report::{MadeReport, ReportOptions, format, make};
 use taillight_rundir::manifest::ScheduleInfo;
 use taillight_rundir::summary::{QosStatus, VerdictStatus};
@@ -77,15 +77,21 @@ fn numbers_are_those_of_the_ios() {
         assert_eq!(totals.count, of_op().count() as u64);
         assert_eq!(totals.errors, totals.count - good.len() as u64);
         assert_eq!(totals.bytes, good.len() as u64 * 4096);
-        assert_eq!(totals.service.max_ns, good.last().copied());
-        assert_eq!(totals.service.source, LatencySource::Capture);
-        for it in totals.service.percentiles.iter().filter(|p| p.resolved) {
+        assert_eq!(totals.latencies.service.max_ns, good.last().copied());
+        assert_eq!(totals.latencies.service.source, LatencySource::Capture);
+        for it in totals
+            .latencies
+            .service
+            .percentiles
+            .iter()
+            .filter(|p| p.resolved)
+        {
             let share: f64 = it.p.parse().unwrap();
             let rank = (good.len() as f64 * share / 100.0 - 1e-6).ceil() as usize;
             assert_eq!(it.ns, Some(good[rank - 1]), "{} of {op:?}", it.p);
         }
         let worst = &made.outliers[&op][0];
-        assert_eq!(Some(worst.latency_ns), totals.service.max_ns);
+        assert_eq!(Some(worst.latency_ns), totals.latencies.service.max_ns);
         let bins = &made.distribution[&op].service;
         let binned = bins.below + bins.above + bins.bins.iter().map(|b| b.count).sum::<u64>();
         assert_eq!(binned, good.len() as u64);
@@ -117,8 +123,8 @@ fn an_open_loop_leads_with_response_and_names_saturation() {
         "{:?}",
         made.verdict
     );
-    let response = made.totals.response.as_ref().unwrap();
-    assert!(response.mean_ns > made.totals.service.mean_ns);
+    let response = made.totals.latencies.get(LatencyKind::Response).unwrap();
+    assert!(response.mean_ns > made.totals.latencies.service.mean_ns);
     let over = Sample {
         rate: Some(200_000),
         ..calm
@@ -218,11 +224,18 @@ fn without_the_capture_histograms_speak_and_say_so() {
         m.capture.mode = taillight_core::plan::CaptureMode::Off
     });
     let made = summary(&path);
-    assert_eq!(made.totals.service.source, LatencySource::Histogram);
-    assert_eq!(made.totals.service.error, 0.001);
+    assert_eq!(
+        made.totals.latencies.service.source,
+        LatencySource::Histogram
+    );
+    assert_eq!(made.totals.latencies.service.error, 0.001);
     assert_eq!(codes(&made), ["from_histogram"]);
     assert_eq!(made.totals.count, exact.totals.count);
-    let at = |s: &Summary| s.ops[&OpKind::Read].service.percentiles[6].ns.unwrap() as f64;
+    let at = |s: &Summary| {
+        s.ops[&OpKind::Read].latencies.service.percentiles[6]
+            .ns
+            .unwrap() as f64
+    };
     assert!((at(&made) / at(&exact) - 1.0).abs() <= 0.001);
 }
 
@@ -238,7 +251,10 @@ fn a_count_that_does_not_match_is_said() {
         "{:?}",
         codes(&made)
     );
-    assert_eq!(made.totals.service.source, LatencySource::Histogram);
+    assert_eq!(
+        made.totals.latencies.service.source,
+        LatencySource::Histogram
+    );
 }
 
 #[test]
@@ -297,7 +313,7 @@ fn one_flipped_bit_is_said_first_and_the_sound_file_speaks() {
             names::IOS => LatencySource::Histogram,
             _ => LatencySource::Capture,
         };
-        assert_eq!(it.totals.service.source, source, "{name}");
+        assert_eq!(it.totals.latencies.service.source, source, "{name}");
         // A capture that is not believed gives nothing: no outliers, no failed I/Os of its own.
         let none = it.outliers.values().all(Vec::is_empty);
         assert_eq!(none, name == names::IOS, "{name}");
@@ -422,10 +438,13 @@ fn a_killed_run_of_outliers_only_gives_no_percentiles() {
             "{}",
             made.verdict.text
         );
-        assert_eq!((made.totals.iops, made.totals.service.count), (0.0, 0));
+        assert_eq!(
+            (made.totals.iops, made.totals.latencies.service.count),
+            (0.0, 0)
+        );
         let sets = made.ops.values().chain([&made.totals]);
         assert!(
-            sets.flat_map(|t| &t.service.percentiles)
+            sets.flat_map(|t| &t.latencies.service.percentiles)
                 .all(|p| p.ns.is_none())
         );
         assert!(!made.outliers[&OpKind::Read].is_empty());

@@ -7,7 +7,7 @@ use std::time::Instant;
 use taillight_core::{OpKind, Record, Result, Stamp, Status};
 use taillight_rundir::chunk::{self, SIZES};
 use taillight_rundir::convert::{self, MemoryChunks};
-use taillight_rundir::ios::{Columns, IosFile, IosWriter, RowKey};
+use taillight_rundir::ios::{ColumnSet, IosFile, IosWriter, RowKey};
 use taillight_rundir::{RunDir, fixture};
 
 /// CPU seconds of this process (to 10 ms): other load on the machine then hardly matters.
@@ -131,8 +131,8 @@ fn measure(name: &str, shape: Shape, rows: u64) -> Result<()> {
     let file = IosFile::open(&dir.file("ios.parquet"))?;
     let bytes = std::fs::metadata(dir.file("ios.parquet")).map_or(0, |m| m.len());
     let (few, all) = (
-        Columns::OP | Columns::SUBMIT | Columns::COMPLETE | Columns::STATUS,
-        Columns::ALL,
+        ColumnSet::OP | ColumnSet::SUBMIT | ColumnSet::COMPLETE | ColumnSet::STATUS,
+        ColumnSet::ALL,
     );
     let time = |columns| {
         let start = cpu_s();
@@ -167,9 +167,9 @@ fn pack(shape: Shape, rows: u64) -> MemoryChunks {
     let (mut random, mut now, mut batch) = (Random(7), 1_000_000_000_000i64, 0);
     let mut sizes = [0; SIZES];
     (sizes[0], sizes[1]) = (4096, 65536);
-    let columns = chunk::Columns {
+    let columns = chunk::OptionalWords {
         issued: matches!(shape, Shape::Depth32 | Shape::Disk),
-        ..chunk::Columns::default()
+        ..chunk::OptionalWords::default()
     };
     let mut header = chunk::Header {
         worker: 0,
@@ -185,7 +185,7 @@ fn pack(shape: Shape, rows: u64) -> MemoryChunks {
         partial: false,
     };
     let mut store = MemoryChunks::default();
-    let mut encoder = chunk::Encoder::new(&header);
+    let mut encoder = chunk::ChunkEncoder::new(&header);
     let (mut words, mut at) = (vec![0u64; 1 << 20], 0);
     for part in 0..rows.div_ceil(1 << 16) {
         let first = part << 16;
@@ -209,7 +209,7 @@ fn pack(shape: Shape, rows: u64) -> MemoryChunks {
                 header.base_ns = r.complete.0;
                 header.write(&mut words);
                 header.seq += 1;
-                encoder = chunk::Encoder::new(&header);
+                encoder = chunk::ChunkEncoder::new(&header);
                 at = chunk::HEADER_BYTES / 8;
                 at += encoder.encode(&mut words[at..], r).unwrap_or(0);
             }
@@ -230,11 +230,11 @@ fn measure_convert(name: &str, shape: Shape, rows: u64) -> Result<()> {
     let memory: usize = store.0.iter().map(Vec::len).sum();
     let (start, wall) = (cpu_s(), Instant::now());
     let phases = ["measure".to_owned()];
-    let options = convert::Options {
+    let options = convert::ConvertOptions {
         phases: &phases,
         expected: None,
         tolerant: false,
-        release: convert::Release::AtEnd,
+        release: convert::ChunkRelease::AtEnd,
     };
     let done = convert::convert(&dir, &mut store, &options, &mut |_| true)?;
     println!(

@@ -15,11 +15,11 @@ use crate::ios::{IosWriter, RowKey};
 use crate::reorder::{Order, Scan};
 
 /// I/Os by phase (index) and kind of operation.
-pub type Counts = BTreeMap<(u16, OpKind), u64>;
+pub type RowCounts = BTreeMap<(u16, OpKind), u64>;
 
 /// When chunks may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Release {
+pub enum ChunkRelease {
     /// After `ios.parquet` has its name: a crash in between loses nothing.
     AtEnd,
     /// Each one as it has been read: takes no memory beyond the chunks, but a crash loses what
@@ -29,15 +29,15 @@ pub enum Release {
 
 /// How to convert.
 #[derive(Debug)]
-pub struct Options<'a> {
+pub struct ConvertOptions<'a> {
     /// Names of the phases, by the index chunks hold.
     pub phases: &'a [String],
     /// What the recorder counted; the rows must agree.
-    pub expected: Option<&'a Counts>,
+    pub expected: Option<&'a RowCounts>,
     /// Leave out chunks that cannot be read, and count them, instead of failing.
     pub tolerant: bool,
     /// When chunks may go.
-    pub release: Release,
+    pub release: ChunkRelease,
 }
 
 /// What became of the chunks.
@@ -46,7 +46,7 @@ pub struct Converted {
     /// Rows in `ios.parquet`.
     pub rows: u64,
     /// Rows by phase and operation.
-    pub counts: Counts,
+    pub counts: RowCounts,
     /// Chunks that were missing or could not be read.
     pub damaged: u64,
     /// First submit and last completion stamp of each phase, ns.
@@ -70,11 +70,11 @@ impl Converted {
 /// # Errors
 /// `Unavailable` when the file cannot be written or `progress` asked to stop (the chunks are
 /// then still there); `Corrupt` when a chunk cannot be read; `Internal` when rows and
-/// `expected` differ (the file is kept, and with [`Release::AtEnd`] the chunks too).
+/// `expected` differ (the file is kept, and with [`ChunkRelease::AtEnd`] the chunks too).
 pub fn convert(
     dir: &RunDir,
     store: &mut dyn ChunkStore,
-    options: &Options<'_>,
+    options: &ConvertOptions<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<Converted> {
     let mut done = Converted::default();
@@ -93,7 +93,7 @@ pub fn convert(
     if let Some(expected) = options.expected {
         compare(expected, &done.counts)?;
     }
-    if options.release == Release::AtEnd {
+    if options.release == ChunkRelease::AtEnd {
         for chunk in 0..store.count() {
             store.release(chunk)?;
         }
@@ -114,7 +114,7 @@ type Place = (u32, usize, Header);
 /// Sorts the chunks into streams by worker, then phase.
 fn streams(
     store: &dyn ChunkStore,
-    options: &Options<'_>,
+    options: &ConvertOptions<'_>,
     done: &mut Converted,
 ) -> Result<Vec<Stream>> {
     let mut sorted: BTreeMap<(u16, u16, u16), Vec<Place>> = BTreeMap::new();
@@ -193,7 +193,7 @@ impl Stream {
     fn write(
         self,
         store: &mut dyn ChunkStore,
-        options: &Options<'_>,
+        options: &ConvertOptions<'_>,
         writer: &mut IosWriter,
         done: &mut Converted,
         total: u64,
@@ -219,11 +219,11 @@ impl Stream {
                 order.push(&record, &mut emit)?;
             }
             drop(bytes);
-            if options.release == Release::AsRead {
+            if options.release == ChunkRelease::AsRead {
                 store.release(chunk)?;
             }
             let told = tell(progress, "writing ios.parquet", done.rows, total, "I/Os");
-            if options.release == Release::AtEnd {
+            if options.release == ChunkRelease::AtEnd {
                 told?;
             }
         }
@@ -272,11 +272,11 @@ fn tell(
     )
 }
 
-fn compare(expected: &Counts, found: &Counts) -> Result<()> {
+fn compare(expected: &RowCounts, found: &RowCounts) -> Result<()> {
     if expected == found {
         return Ok(());
     }
-    let show = |counts: &Counts| {
+    let show = |counts: &RowCounts| {
         let list: Vec<String> = counts
             .iter()
             .map(|((phase, op), n)| format!("phase {phase} {}: {n}", op.name()))

@@ -1,10 +1,10 @@
 //! A small complete manifest and summary, for tests and examples of this and other crates.
 
 use serde_json::json;
-use taillight_core::OpKind;
 use taillight_core::plan::{CaptureMode, Plan};
+use taillight_core::{LatencyKind, LatencyMap, OpKind};
 
-use crate::latency::{Episodes, Latency, LatencySource, Nine, PercentileEntry};
+use crate::latency::{EpisodesEntry, Latency, LatencySource, NineEntry, PercentileEntry};
 use crate::manifest::{
     CaptureInfo, ClockInfo, Losses, Manifest, Overhead, PhaseInfo, ProcessInfo, RunStatus,
 };
@@ -103,14 +103,14 @@ pub fn latency() -> Latency {
             resolved: true,
             needs: 299,
             above: Some(10),
-            episodes: Some(Episodes {
+            episodes: Some(EpisodesEntry {
                 count: 2,
                 largest: 8,
                 lo_ns: None,
                 hi_ns: Some(9_000),
             }),
         }],
-        nines: vec![Nine {
+        nines: vec![NineEntry {
             k: 5,
             ns: None,
             lo_ns: None,
@@ -125,6 +125,8 @@ pub fn latency() -> Latency {
 }
 
 fn totals() -> Totals {
+    let mut latencies = LatencyMap::new(latency());
+    latencies.insert(LatencyKind::Response, latency());
     Totals {
         count: 1001,
         bytes: 4_096_000,
@@ -133,20 +135,13 @@ fn totals() -> Totals {
         bytes_per_s: 4_096_000.0,
         records: None,
         errors: 1,
-        service: latency(),
-        response: Some(latency()),
-        wait: None,
-        sync: None,
-        end_to_end: None,
-        queue: None,
-        after_issue: None,
-        first_byte: None,
+        latencies,
         depth_mean: Some(0.98),
     }
 }
 
-fn slc() -> Slc {
-    Slc {
+fn slc() -> SlcFactors {
+    SlcFactors {
         slc1: Some(0.25),
         slc2: None,
         sbk21: SlcPair { slc1: 0, slc2: 3 },
@@ -155,8 +150,8 @@ fn slc() -> Slc {
     }
 }
 
-fn distributions() -> Distributions {
-    let service = Distribution {
+fn distributions() -> LatencyMap<Distribution> {
+    LatencyMap::new(Distribution {
         bins_per_decade: 50,
         below: 0,
         above: 1,
@@ -166,11 +161,7 @@ fn distributions() -> Distributions {
             count: 999,
             per_s: 999.0,
         }],
-    };
-    Distributions {
-        service,
-        response: None,
-    }
+    })
 }
 
 fn outlier() -> Outlier {

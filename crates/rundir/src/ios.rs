@@ -9,7 +9,7 @@ mod schema;
 mod source;
 mod write;
 
-pub use read::{Batch, Columns, IosFile, read_ios};
+pub use read::{ColumnSet, IosFile, RowBatch, read_ios};
 pub use write::{IosWriter, RowKey};
 
 /// Rows of a full row group.

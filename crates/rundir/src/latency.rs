@@ -29,7 +29,7 @@ pub struct Latency {
     /// Asked percentiles, ascending.
     pub percentiles: Vec<PercentileEntry>,
     /// Nines from 1 up, ascending.
-    pub nines: Vec<Nine>,
+    pub nines: Vec<NineEntry>,
     /// Values outside the histogram's range, counted apart and never clamped; only in
     /// distributions that come from a histogram.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,12 +66,12 @@ pub struct PercentileEntry {
     pub above: Option<u64>,
     /// Present when one episode holds more than half of the I/Os above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub episodes: Option<Episodes>,
+    pub episodes: Option<EpisodesEntry>,
 }
 
 /// One nine: the quantile 1 - 10^-k, with its 95 % confidence interval (independent I/Os).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Nine {
+pub struct NineEntry {
     /// Number of nines, 1 to 9.
     pub k: u32,
     /// Its value, ns; null when not resolved.
@@ -89,12 +89,12 @@ pub struct Nine {
     pub above: Option<u64>,
     /// Present when one episode holds more than half of the I/Os above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub episodes: Option<Episodes>,
+    pub episodes: Option<EpisodesEntry>,
 }
 
 /// The I/Os above a quantile, merged where they overlap or lie close in time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Episodes {
+pub struct EpisodesEntry {
     /// Number of episodes.
     pub count: u64,
     /// I/Os in the largest episode.

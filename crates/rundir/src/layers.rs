@@ -15,14 +15,14 @@ use crate::columns::{TableWriter, read_table};
 use crate::dir::RunDir;
 use crate::names;
 
-/// Earlier rounds of parts kept of an I/O, see [`Kind::Round`]: the first ones, and the longest of the rest.
+/// Earlier rounds of parts kept of an I/O, see [`LayerKind::Round`]: the first ones, and the longest of the rest.
 pub const EARLIER_ROUNDS: usize = 32;
 /// Rows of a row group.
 const GROUP_ROWS: usize = 1 << 16;
 
 /// What a row is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Kind {
+pub enum LayerKind {
     /// A traced I/O: `start_ns` is its submit, `end_ns` its complete stamp.
     #[default]
     Io,
@@ -66,44 +66,44 @@ pub enum Kind {
     Round,
 }
 
-impl Kind {
+impl LayerKind {
     /// Every kind.
-    pub const ALL: [Kind; 13] = [
-        Kind::Io,
-        Kind::OffCpu,
-        Kind::Held,
-        Kind::Neighbour,
-        Kind::Commit,
-        Kind::Reclaim,
-        Kind::CpuQuota,
-        Kind::Worker,
-        Kind::Gap,
-        Kind::Still,
-        Kind::Task,
-        Kind::Flush,
-        Kind::Round,
+    pub const ALL: [LayerKind; 13] = [
+        LayerKind::Io,
+        LayerKind::OffCpu,
+        LayerKind::Held,
+        LayerKind::Neighbour,
+        LayerKind::Commit,
+        LayerKind::Reclaim,
+        LayerKind::CpuQuota,
+        LayerKind::Worker,
+        LayerKind::Gap,
+        LayerKind::Still,
+        LayerKind::Task,
+        LayerKind::Flush,
+        LayerKind::Round,
     ];
     /// Name in the file.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Io => "io",
-            Kind::OffCpu => "off_cpu",
-            Kind::Held => "held",
-            Kind::Neighbour => "neighbour",
-            Kind::Commit => "commit",
-            Kind::Reclaim => "reclaim",
-            Kind::CpuQuota => "cpu_quota",
-            Kind::Worker => "io_worker",
-            Kind::Gap => "gap",
-            Kind::Still => "still",
-            Kind::Task => "task",
-            Kind::Flush => "flush",
-            Kind::Round => "round",
+            LayerKind::Io => "io",
+            LayerKind::OffCpu => "off_cpu",
+            LayerKind::Held => "held",
+            LayerKind::Neighbour => "neighbour",
+            LayerKind::Commit => "commit",
+            LayerKind::Reclaim => "reclaim",
+            LayerKind::CpuQuota => "cpu_quota",
+            LayerKind::Worker => "io_worker",
+            LayerKind::Gap => "gap",
+            LayerKind::Still => "still",
+            LayerKind::Task => "task",
+            LayerKind::Flush => "flush",
+            LayerKind::Round => "round",
         }
     }
     /// The kind with this name.
-    pub fn from_name(name: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|k| k.name() == name)
+    pub fn from_name(name: &str) -> Option<LayerKind> {
+        LayerKind::ALL.into_iter().find(|k| k.name() == name)
     }
 }
 
@@ -136,7 +136,7 @@ pub mod flags {
 /// One row.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LayerRow {
-    pub kind: Kind,
+    pub kind: LayerKind,
     /// Begin, CLOCK_MONOTONIC ns.
     pub start_ns: i64,
     /// End, CLOCK_MONOTONIC ns.
@@ -197,13 +197,13 @@ pub struct LayerRow {
     pub waited_ns: Option<u64>,
     /// The thread was preempted and waited for a CPU, during the I/O.
     pub robbed_ns: Option<u64>,
-    /// See [`Kind`].
+    /// See [`LayerKind`].
     pub middle_ns: Option<i64>,
     /// Task state when it left the CPU; 0 = it could have gone on.
     pub state: Option<u64>,
     pub pid: Option<u64>,
     pub comm: Option<Box<str>>,
-    /// See [`Kind::OffCpu`].
+    /// See [`LayerKind::OffCpu`].
     pub other: Option<Box<str>>,
     /// Kernel functions, innermost first, separated by `;`.
     pub stack: Option<Box<str>>,
@@ -216,7 +216,7 @@ pub struct LayerRow {
     pub answered_ns: Option<i64>,
     /// Worker that woke this thread up; null when it was none.
     pub waker: Option<u64>,
-    /// See [`Kind::Task`].
+    /// See [`LayerKind::Task`].
     pub on_cpu_ns: Option<u64>,
     /// Times it left the CPU by itself.
     pub voluntary: Option<u64>,
@@ -284,7 +284,7 @@ mod tests {
         let docs = include_str!("../../../docs/run-directory.md");
         let section = docs.split("## `layers.parquet`").nth(1).unwrap();
         let section = section.split("\n## ").next().unwrap();
-        let kinds = Kind::ALL.iter().map(|k| k.name());
+        let kinds = LayerKind::ALL.iter().map(|k| k.name());
         for name in kinds.chain(columns::COLUMNS.iter().map(|c| c.name)) {
             assert!(section.contains(&format!("| `{name}` |")), "{name}");
         }
@@ -307,7 +307,7 @@ mod tests {
                 ..LayerRow::default()
             },
             LayerRow {
-                kind: Kind::OffCpu,
+                kind: LayerKind::OffCpu,
                 stack: Some("io_schedule;blk_mq_get_tag".into()),
                 comm: Some("a \"b\"".into()),
                 ..LayerRow::default()
@@ -327,8 +327,8 @@ mod tests {
 
     #[test]
     fn kinds_have_names() {
-        for kind in Kind::ALL {
-            assert_eq!(Kind::from_name(kind.name()), Some(kind));
+        for kind in LayerKind::ALL {
+            assert_eq!(LayerKind::from_name(kind.name()), Some(kind));
         }
     }
 }

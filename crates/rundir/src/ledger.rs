@@ -18,7 +18,7 @@ const GROUP: usize = 1 << 20;
 
 /// How much is known of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Known {
+pub enum LedgerState {
     /// A write failed or never ended, or it was trimmed or deleted: it may hold anything.
     #[default]
     Unsure,
@@ -28,17 +28,17 @@ pub enum Known {
     Seen,
 }
 
-impl Known {
+impl LedgerState {
     fn name(self) -> &'static str {
         match self {
-            Known::Unsure => "unsure",
-            Known::Written => "written",
-            Known::Seen => "seen",
+            LedgerState::Unsure => "unsure",
+            LedgerState::Written => "written",
+            LedgerState::Seen => "seen",
         }
     }
 
-    fn from_name(name: &str) -> Option<Known> {
-        let all = [Known::Unsure, Known::Written, Known::Seen];
+    fn from_name(name: &str) -> Option<LedgerState> {
+        let all = [LedgerState::Unsure, LedgerState::Written, LedgerState::Seen];
         all.into_iter().find(|k| k.name() == name)
     }
 }
@@ -53,7 +53,7 @@ pub struct LedgerRow {
     /// Oldest generation that is right too, after writes that overlapped; null: any older one.
     pub oldest: Option<u64>,
     /// How much is known.
-    pub state: Known,
+    pub state: LedgerState,
 }
 
 const COLUMNS: &[Column<LedgerRow>] = &[
@@ -64,7 +64,7 @@ const COLUMNS: &[Column<LedgerRow>] = &[
         name: "state",
         access: Access::Text(
             |r| r.state.name(),
-            |r, t| Known::from_name(t).map(|k| r.state = k).is_some(),
+            |r, t| LedgerState::from_name(t).map(|k| r.state = k).is_some(),
         ),
     },
 ];
@@ -114,7 +114,8 @@ mod tests {
                 address: i * 4096,
                 newest: i % 7 + 1,
                 oldest: (i % 5 > 0).then_some(i % 7),
-                state: [Known::Unsure, Known::Written, Known::Seen][i as usize % 3],
+                state: [LedgerState::Unsure, LedgerState::Written, LedgerState::Seen]
+                    [i as usize % 3],
             })
             .collect();
         write_ledger(&dir, rows.iter().cloned()).unwrap();

@@ -36,7 +36,7 @@ pub mod trace_info;
 pub mod verify;
 
 pub use dir::RunDir;
-pub use latency::{Episodes, Latency, LatencySource, Nine, PercentileEntry};
+pub use latency::{EpisodesEntry, Latency, LatencySource, NineEntry, PercentileEntry};
 pub use manifest::{Manifest, RunStatus};
 pub use summary::Summary;
 

@@ -15,13 +15,13 @@ pub struct NvmeFile {
     /// Version of the run directory layout ([`crate::SCHEMA_VERSION`]).
     pub schema: u32,
     /// NVMe drives below the target.
-    pub drives: Vec<Drive>,
+    pub drives: Vec<NvmeDrive>,
 }
 
 /// One drive.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Drive {
+pub struct NvmeDrive {
     /// Controller, like `nvme0`; the file name of an import.
     pub name: String,
     /// Model.

@@ -13,7 +13,7 @@ use taillight_core::{Error, Result};
 
 use crate::atomic::cannot;
 use crate::chunk::MAGIC;
-use crate::convert::{ChunkFiles, ChunkStore, Converted, Options, Release, convert};
+use crate::convert::{ChunkFiles, ChunkRelease, ChunkStore, ConvertOptions, Converted, convert};
 use crate::dir::RunDir;
 use crate::ios::IosFile;
 use crate::manifest::{Degraded, Manifest, PhaseInfo, ProcessInfo, RunStatus};
@@ -86,11 +86,11 @@ pub fn salvage(dir: &mut RunDir, progress: &mut OnProgress<'_>) -> Result<Option
             ..Converted::default()
         }
     } else {
-        let options = Options {
+        let options = ConvertOptions {
             phases: &phases,
             expected: None,
             tolerant: true,
-            release: Release::AtEnd,
+            release: ChunkRelease::AtEnd,
         };
         let mut converted = convert(dir, &mut found.chunks, &options, progress)?;
         converted.damaged = converted.damaged.max(found.damaged);

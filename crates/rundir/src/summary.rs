@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taillight_core::OpKind;
+use taillight_core::{LatencyMap, OpKind};
 
 use crate::bus::BusInfo;
 use crate::host::HostInfo;
@@ -37,9 +37,9 @@ pub struct Summary {
     /// Ceiling checks.
     pub qos: Vec<Qos>,
     /// Sliding latency coverage factors per kind of operation.
-    pub slc: BTreeMap<OpKind, Slc>,
+    pub slc: BTreeMap<OpKind, SlcFactors>,
     /// Latency distribution for pictures, per kind of operation.
-    pub distribution: BTreeMap<OpKind, Distributions>,
+    pub distribution: BTreeMap<OpKind, LatencyMap<Distribution>>,
     /// The largest successes of each kind of operation, at most [`OUTLIERS_MAX`], largest first.
     pub outliers: BTreeMap<OpKind, Vec<Outlier>>,
     /// Asked against achieved.
@@ -134,31 +134,8 @@ pub struct Totals {
     pub records: Option<u64>,
     /// Failed I/Os (any status but 0).
     pub errors: u64,
-    /// complete - submit.
-    pub service: Latency,
-    /// complete - intended; rate-limited runs only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub response: Option<Latency>,
-    /// submit - intended; rate-limited runs only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wait: Option<Latency>,
-    /// The sync inside writes; writes with a sync only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sync: Option<Latency>,
-    /// complete - origin, the writer's stamp; reads of stamped data only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub end_to_end: Option<Latency>,
-    /// issued - submit: waiting in the tool for the rest of the batch, and the kernel's part of the
-    /// call that submits it; queued drivers only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub queue: Option<Latency>,
-    /// complete - issued; queued drivers only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after_issue: Option<Latency>,
-    /// first - submit, up to the first byte of the answer's body; only of gets and lists that were
-    /// captured, of drivers that can know it. Its count says how many.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_byte: Option<Latency>,
+    #[serde(flatten)]
+    pub latencies: LatencyMap<Latency>,
     /// Mean number of I/Os in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth_mean: Option<f64>,
@@ -230,7 +207,7 @@ pub enum QosStatus {
 
 /// SLC factors: the real-valued ones, and the integers that SBK prints.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Slc {
+pub struct SlcFactors {
     /// Spread below the median; null when undefined.
     pub slc1: Option<f64>,
     /// Spread above the median; null when undefined.
@@ -250,16 +227,6 @@ pub struct SlcPair {
     pub slc1: i64,
     /// SLC2, truncated as SBK does.
     pub slc2: i64,
-}
-
-/// The binned latencies of one kind of operation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Distributions {
-    /// complete - submit.
-    pub service: Distribution,
-    /// complete - intended; rate-limited runs only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub response: Option<Distribution>,
 }
 
 /// Latencies in bins of equal width on a log axis.

@@ -20,7 +20,7 @@ const STEP: usize = 1 << 20;
 
 /// A file that is not what it was when the run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Changed {
+pub struct ChangedFile {
     /// Name inside the run directory.
     pub name: String,
     /// What is different, as the end of a sentence.
@@ -76,7 +76,7 @@ pub fn intact(dir: &RunDir) -> Result<()> {
 ///
 /// # Errors
 /// `Unavailable` when one cannot be read.
-pub fn changed(dir: &RunDir) -> Result<Vec<Changed>> {
+pub fn changed(dir: &RunDir) -> Result<Vec<ChangedFile>> {
     let mut changed = Vec::new();
     for was in &dir.manifest().files {
         // A manifest may come from anywhere: only the names this crate owns are opened.
@@ -94,7 +94,7 @@ pub fn changed(dir: &RunDir) -> Result<Vec<Changed>> {
                 }
             }
         };
-        changed.push(Changed {
+        changed.push(ChangedFile {
             name: was.name.clone(),
             what,
         });

@@ -32,7 +32,7 @@ pub struct VerifyReport {
     /// Blocks found wrong.
     pub wrong: u64,
     /// Wrong blocks by kind.
-    pub kinds: Counts,
+    pub kinds: VerifyCounts,
     /// The pass after the run; null when there was none.
     pub pass: Option<PassInfo>,
     /// The first findings, by time.
@@ -76,7 +76,7 @@ pub enum Wrong {
 }
 
 impl Wrong {
-    /// Every kind, in the order of [`Counts`].
+    /// Every kind, in the order of [`VerifyCounts`].
     pub const ALL: [Wrong; 7] = [
         Wrong::Flipped,
         Wrong::Torn,
@@ -103,7 +103,7 @@ impl Wrong {
 
 /// Wrong blocks by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Counts {
+pub struct VerifyCounts {
     /// The right block with some bytes changed.
     pub flipped: u64,
     /// A new write and what was there before it, in one block.
@@ -120,7 +120,7 @@ pub struct Counts {
     pub other_size: u64,
 }
 
-impl Counts {
+impl VerifyCounts {
     /// The count of a kind.
     pub fn of(&mut self, kind: Wrong) -> &mut u64 {
         match kind {

@@ -5,7 +5,8 @@ use std::fs;
 
 use taillight_core::{ErrorKind, OpKind, Record};
 use taillight_rundir::convert::{
-    ChunkFiles, ChunkStore, Converted, Counts, MemoryChunks, Options, Release, convert,
+    ChunkFiles, ChunkRelease, ChunkStore, ConvertOptions, Converted, MemoryChunks, RowCounts,
+    convert,
 };
 use taillight_rundir::{RunDir, fixture, names};
 
@@ -42,17 +43,17 @@ fn store(workers: u16, n: usize) -> (MemoryChunks, Vec<Vec<Record>>) {
     (MemoryChunks(chunks), expected)
 }
 
-fn options<'a>(phases: &'a [String], expected: Option<&'a Counts>) -> Options<'a> {
-    Options {
+fn options<'a>(phases: &'a [String], expected: Option<&'a RowCounts>) -> ConvertOptions<'a> {
+    ConvertOptions {
         phases,
         expected,
         tolerant: false,
-        release: Release::AtEnd,
+        release: ChunkRelease::AtEnd,
     }
 }
 
-fn counts(n: u64) -> Counts {
-    Counts::from([((0, OpKind::Read), n - n / 3), ((0, OpKind::Write), n / 3)])
+fn counts(n: u64) -> RowCounts {
+    RowCounts::from([((0, OpKind::Read), n - n / 3), ((0, OpKind::Write), n / 3)])
 }
 
 #[test]
@@ -129,11 +130,11 @@ fn files_are_unlinked_one_by_one_when_asked() {
         fs::write(&path, chunk).unwrap();
         files.0.push(path);
     }
-    let options = Options {
+    let options = ConvertOptions {
         phases: &[],
         expected: None,
         tolerant: false,
-        release: Release::AsRead,
+        release: ChunkRelease::AsRead,
     };
     let mut most = 0;
     convert(&dir, &mut files, &options, &mut |p| {
@@ -158,11 +159,11 @@ fn missing_chunks_are_an_error_or_counted() {
     chunks.push(vec![7; 100]);
     chunks.push(vec![0; 8192]);
     let run = |tolerant, chunks: &Vec<Vec<u8>>| -> taillight_core::Result<Converted> {
-        let options = Options {
+        let options = ConvertOptions {
             phases: &[],
             expected: None,
             tolerant,
-            release: Release::AtEnd,
+            release: ChunkRelease::AtEnd,
         };
         convert(
             &dir,

@@ -110,7 +110,10 @@ fn version_1_is_readable() {
     assert!(dir.job().unwrap().unwrap().starts_with("[run]"));
     let summary = dir.summary().unwrap().unwrap();
     assert_eq!(summary.files.len(), 5);
-    assert_eq!(summary.ops[&OpKind::Read].service.percentiles[0].p, "99");
+    assert_eq!(
+        summary.ops[&OpKind::Read].latencies.service.percentiles[0].p,
+        "99"
+    );
     let rows = common::rows(&dir.file(names::IOS));
     let records = common::varied(200, 1);
     assert_eq!(rows.len(), 200);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use taillight_core::{ErrorKind, OpKind, Record, Status};
-use taillight_rundir::ios::{Columns, GROUP_ROWS, IosFile, IosWriter, RowKey, read_ios};
+use taillight_rundir::ios::{ColumnSet, GROUP_ROWS, IosFile, IosWriter, RowKey, read_ios};
 use taillight_rundir::{RunDir, fixture, names};
 
 mod common;
@@ -77,7 +77,7 @@ fn row_groups_nulls_and_constants() {
     let file = IosFile::open(&path).unwrap();
     assert_eq!((file.rows(), file.groups()), (total as u64, 2));
     let (mut seen, mut nulls, mut retried, mut failed) = (0, 0, 0, 0);
-    let columns = Columns::OFFSET | Columns::RETRIES | Columns::STATUS | Columns::OP;
+    let columns = ColumnSet::OFFSET | ColumnSet::RETRIES | ColumnSet::STATUS | ColumnSet::OP;
     file.read(columns, &mut |b| {
         assert!(b.submit.is_empty() && b.key.is_empty());
         assert!(b.op.iter().all(|op| *op == OpKind::Read));
@@ -90,7 +90,7 @@ fn row_groups_nulls_and_constants() {
     .unwrap();
     assert_eq!((seen, nulls, retried, failed), (total, 1, 1, 1));
     let mut second = 0;
-    file.read_group(1, Columns::SUBMIT, &mut |b| {
+    file.read_group(1, ColumnSet::SUBMIT, &mut |b| {
         assert_eq!(b.submit[0], GROUP_ROWS as i64 * 45);
         second += b.rows;
         Ok(())
@@ -119,7 +119,7 @@ fn an_empty_file_and_an_abandoned_one() {
 fn an_error_of_the_caller_ends_the_reading() {
     let root = tempfile::tempdir().unwrap();
     let dir = write(root.path(), &common::varied(100, 1));
-    let e = read_ios(&dir.file(names::IOS), Columns::SUBMIT, &mut |_| {
+    let e = read_ios(&dir.file(names::IOS), ColumnSet::SUBMIT, &mut |_| {
         Err(taillight_core::Error::usage("enough"))
     });
     assert_eq!(e.unwrap_err().message(), "enough");
@@ -132,7 +132,7 @@ fn cut_and_flipped_files_are_errors_not_panics() {
     let path = dir.file(names::IOS);
     let good = fs::read(&path).unwrap();
     let bad = root.path().join("bad.parquet");
-    let read = || read_ios(&bad, Columns::ALL, &mut |_| Ok(()));
+    let read = || read_ios(&bad, ColumnSet::ALL, &mut |_| Ok(()));
     for cut in (0..good.len()).step_by(97) {
         fs::write(&bad, &good[..cut]).unwrap();
         let e = read().unwrap_err();

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use taillight_core::OpKind;
+use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::Summary;
 use taillight_rundir::latency::Latency;
 use taillight_rundir::summary::{Totals, VerdictStatus};
@@ -106,10 +106,14 @@ pub fn lines(phase: &Phase<'_>) -> String {
     for (name, totals) in series(phase) {
         let ok = totals.count - totals.errors;
         if ok > 0 {
-            latencies(name, ok, &totals.service, &mut out);
+            latencies(name, ok, &totals.latencies.service, &mut out);
             let _ = writeln!(out, "[{name}], Return=OK, {ok}");
         }
-        if let Some(response) = totals.response.as_ref().filter(|_| ok > 0) {
+        if let Some(response) = totals
+            .latencies
+            .get(LatencyKind::Response)
+            .filter(|_| ok > 0)
+        {
             latencies(&format!("Intended-{name}"), ok, response, &mut out);
         }
         if totals.errors > 0 {
@@ -191,7 +195,7 @@ fn micros(ns: f64) -> String {
 }
 
 fn row(name: &str, totals: &Totals) -> Vec<String> {
-    let latency = &totals.service;
+    let latency = &totals.latencies.service;
     let time = |ns: Option<f64>| ns.map_or("-".to_owned(), micros);
     let at = |p: &str| time(percentile(latency, p).map(|ns| ns as f64));
     vec![

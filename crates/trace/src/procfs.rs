@@ -13,7 +13,7 @@ use crossbeam_channel::{Receiver, unbounded};
 use taillight_core::probe::{Probe, ProbeSeat, Probes, Token};
 use taillight_core::{Clock, Error, MonoClock, Op, Result, Stamp};
 use taillight_rundir::RunDir;
-use taillight_rundir::layers::{Kind, LayerRow, LayerWriter};
+use taillight_rundir::layers::{LayerKind, LayerRow, LayerWriter};
 use taillight_rundir::trace_info::{ProgramInfo, TraceInfo};
 
 use crate::Sys;
@@ -78,7 +78,7 @@ fn row(worker: u16, from: &Counters, to: &Counters) -> LayerRow {
     let switches = pair(to.switches, from.switches);
     let blkio = to.blkio.zip(from.blkio);
     LayerRow {
-        kind: Kind::Task,
+        kind: LayerKind::Task,
         start_ns: from.at,
         end_ns: to.at,
         worker: Some(worker.into()),

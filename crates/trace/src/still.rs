@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use taillight_core::{Clock, Error, MonoClock, Result};
-use taillight_rundir::layers::{Kind, LayerRow};
+use taillight_rundir::layers::{LayerKind, LayerRow};
 
 use crate::Sys;
 use crate::perf::{Reading, Schedstat};
@@ -107,7 +107,7 @@ impl Still {
         let waited = now.waited.saturating_sub(before.waited);
         let late = (to - due).max(0) as u64;
         (late >= LATE_NS && waited < late / 4).then(|| LayerRow {
-            kind: Kind::Still,
+            kind: LayerKind::Still,
             start_ns: due,
             end_ns: to,
             blocked_ns: Some(late - waited),
@@ -136,7 +136,7 @@ mod tests {
         let row = still.judge(1000, 500_001_000).unwrap();
         assert_eq!(
             (row.kind, row.start_ns, row.end_ns),
-            (Kind::Still, 1000, 500_001_000)
+            (LayerKind::Still, 1000, 500_001_000)
         );
         set(490_000_000);
         assert!(still.judge(0, 500_000_000).is_none());

@@ -144,7 +144,7 @@ fn add(
     let before = all.runs.last().map(|r| r.end_ns);
     let gap_ns = before.filter(|_| all.one_clock).map(|end| start_ns - end);
     let totals = done.summary.as_ref().map(|s| &s.totals);
-    let latency = totals.map(|t| t.response.as_ref().unwrap_or(&t.service));
+    let latency = totals.map(|t| t.latencies.main());
     let at = |p: &str| series::percentile(&latency?.percentiles, p)?.ns;
     all.runs.push(Repetition {
         number,

@@ -344,7 +344,8 @@ impl<'a> Asked<'a> {
             None => (None, &summary.totals),
         };
         let slc = op.and_then(|op| summary.slc.get(&op));
-        let at = |p: &str| run::percentile(&totals.service.percentiles, p).and_then(|p| p.ns);
+        let at =
+            |p: &str| run::percentile(&totals.latencies.service.percentiles, p).and_then(|p| p.ns);
         SlcPaperRun {
             system: place.system.name.clone(),
             op: side.name().to_owned(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use taillight_core::{OpKind, Record};
-use taillight_rundir::chunk::{Encoder, HEADER_BYTES, Header, Sample, mark_partial};
+use taillight_rundir::chunk::{ChunkEncoder, HEADER_BYTES, Header, ShortRecord, mark_partial};
 
 use crate::capture::{CaptureChunk, ChunkKey, ChunkSource};
 
@@ -52,7 +52,7 @@ pub struct Capture {
     state: CaptureState,
     source: Option<ChunkSource>,
     header: Header,
-    encoder: Encoder,
+    encoder: ChunkEncoder,
     chunk: Option<CaptureChunk>,
     position: usize,
     thresholds: Arc<OutlierThresholds>,
@@ -87,7 +87,7 @@ impl Capture {
             mode: Mode::Off,
             state: CaptureState::default(),
             source: None,
-            encoder: Encoder::new(&header),
+            encoder: ChunkEncoder::new(&header),
             header,
             chunk: None,
             position: 0,
@@ -100,10 +100,10 @@ impl Capture {
     /// Keeps a plain success; `record` makes the whole record for the rare case that needs it.
     /// False when the capture has just degraded and wants [`Capture::learn`].
     #[inline(always)]
-    pub fn keep_sample(&mut self, sample: &Sample, record: impl FnOnce() -> Record) -> bool {
+    pub fn keep_short(&mut self, sample: &ShortRecord, record: impl FnOnce() -> Record) -> bool {
         if let (Mode::All, Some(chunk)) = (&self.mode, &mut self.chunk) {
             let out = chunk.words().get_mut(self.position..).unwrap_or_default();
-            if let Ok(Some(words)) = self.encoder.encode_sample(out, sample) {
+            if let Ok(Some(words)) = self.encoder.encode_short(out, sample) {
                 self.position += words;
                 self.state.kept += 1;
                 return true;
@@ -112,7 +112,7 @@ impl Capture {
         self.keep(&record())
     }
 
-    /// Keeps `record`, if the mode says so. False as for [`Capture::keep_sample`].
+    /// Keeps `record`, if the mode says so. False as for [`Capture::keep_short`].
     #[cold]
     pub fn keep(&mut self, record: &Record) -> bool {
         let before = self.state.degraded;
@@ -193,7 +193,7 @@ impl Capture {
         self.header.base_ns = self.encoder.base_ns().max(record.submit.0);
         self.header.write(chunk.words());
         self.header.seq += 1;
-        self.encoder = Encoder::new(&self.header);
+        self.encoder = ChunkEncoder::new(&self.header);
         self.position = HEADER_BYTES / 8;
         self.chunk = Some(chunk);
         self.store(record);

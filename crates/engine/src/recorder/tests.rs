@@ -3,7 +3,7 @@
 
 use crossbeam_channel::unbounded;
 use proptest::prelude::*;
-use taillight_rundir::chunk::{ChunkReader, Columns, Header, SIZES};
+use taillight_rundir::chunk::{ChunkReader, Header, OptionalWords, SIZES};
 
 use super::*;
 use crate::capture::{CHUNK_BYTES, Pool};
@@ -20,7 +20,7 @@ pub(crate) fn header() -> Header {
         workload: 0,
         phase: 0,
         seq: 0,
-        columns: Columns {
+        columns: OptionalWords {
             issued: false,
             intended: false,
             sync: false,
@@ -52,8 +52,8 @@ fn recorder(capture: Capture) -> (Recorder, Receiver<WorkerMessage>) {
     (recorder, taken)
 }
 
-fn get(key: u64, submit: i64, complete: i64) -> Sample {
-    Sample {
+fn get(key: u64, submit: i64, complete: i64) -> ShortRecord {
+    ShortRecord {
         op: OpKind::Get,
         global: 0,
         size: 100,
@@ -67,7 +67,7 @@ fn get(key: u64, submit: i64, complete: i64) -> Sample {
 }
 
 /// As the worker does it: a tick at the completion, then the operation.
-fn done(r: &mut Recorder, sample: &Sample) {
+fn done(r: &mut Recorder, sample: &ShortRecord) {
     r.tick(Stamp(sample.complete), 1, || 0);
     r.success_later(sample);
 }

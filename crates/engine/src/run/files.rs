@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use taillight_core::progress::Progress;
 use taillight_core::{Error, OpKind, Result};
-use taillight_rundir::convert::{ChunkFiles, Converted, Counts, Options, Release, convert};
+use taillight_rundir::convert::{
+    ChunkFiles, ChunkRelease, ConvertOptions, Converted, RowCounts, convert,
+};
 use taillight_rundir::salvage::spill_dir;
 
 use super::{EngineOutcome, EngineRequest, LoadResult, StopReason, capture_dir};
@@ -45,11 +47,11 @@ pub fn write(
     let whole = !stuck && outcome.capture.degraded.is_none() && outcome.losses.ios == 0;
     let whole = whole && request.plan.capture.mode == taillight_core::plan::CaptureMode::All;
     let phases = PHASES.map(String::from);
-    let options = Options {
+    let options = ConvertOptions {
         phases: &phases,
         expected: (whole && gone == 0).then_some(&counts),
         tolerant: stuck || gone > 0,
-        release: Release::AtEnd,
+        release: ChunkRelease::AtEnd,
     };
     let observers = &mut request.observers;
     let mut progress = |p: Progress<'_>| {
@@ -114,8 +116,8 @@ fn with_unfinished(mut paths: Vec<PathBuf>, capture: &Path) -> Vec<PathBuf> {
 }
 
 /// What the recorders counted, by phase and operation.
-fn counts(collected: &crate::collector::Collected) -> Counts {
-    let mut counts = Counts::new();
+fn counts(collected: &crate::collector::Collected) -> RowCounts {
+    let mut counts = RowCounts::new();
     for (kind, op) in OpKind::ALL.iter().flat_map(|kind| {
         collected
             .counted()

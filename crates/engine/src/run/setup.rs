@@ -5,7 +5,7 @@ use std::sync::Arc;
 use taillight_core::plan::{Plan, VerifyMode, WorkloadPlan};
 use taillight_core::{OpKind, Result};
 use taillight_driver::{Geometry, SessionSpec};
-use taillight_rundir::chunk::{Columns, Header, SIZES};
+use taillight_rundir::chunk::{Header, OptionalWords, SIZES};
 
 use crate::generator::{Generator, WorkerIndex, worker_seed};
 use crate::keyspace::KeySpace;
@@ -223,7 +223,7 @@ fn header(w: &WorkloadPlan, shape: Geometry, workload: u16, worker: u16) -> Head
         workload,
         phase: 0,
         seq: 0,
-        columns: Columns {
+        columns: OptionalWords {
             issued: w.queue_depth > 1,
             intended: !w.arrival.is_closed(),
             sync: w.sync.every().is_some(),

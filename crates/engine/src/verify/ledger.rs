@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use taillight_core::plan::LEDGER_ENTRY;
 use taillight_core::{Error, Result};
-use taillight_rundir::ledger::{Known, LedgerRow};
+use taillight_rundir::ledger::{LedgerRow, LedgerState};
 
 /// Bits of a generation.
 pub const GENERATION_BITS: u32 = 28;
@@ -109,9 +109,9 @@ impl LedgerEntry {
             newest: self.last,
             oldest: self.oldest().filter(|_| sure),
             state: match (sure, self.seen) {
-                (false, _) => Known::Unsure,
-                (true, false) => Known::Written,
-                (true, true) => Known::Seen,
+                (false, _) => LedgerState::Unsure,
+                (true, false) => LedgerState::Written,
+                (true, true) => LedgerState::Seen,
             },
         })
     }
@@ -123,9 +123,9 @@ impl LedgerEntry {
         LedgerEntry {
             last,
             span: row.oldest.map_or(ANY, |oldest| back(oldest).min(ANY)),
-            uncertain: row.state == Known::Unsure,
+            uncertain: row.state == LedgerState::Unsure,
             settled: true,
-            seen: row.state == Known::Seen,
+            seen: row.state == LedgerState::Seen,
             ..LedgerEntry::default()
         }
     }
@@ -401,7 +401,7 @@ mod tests {
         let ledger = ledger();
         assert_eq!(ledger.get(0).kept(0), None);
         ledger.begin(0);
-        assert_eq!(ledger.get(0).kept(0).unwrap().state, Known::Unsure);
+        assert_eq!(ledger.get(0).kept(0).unwrap().state, LedgerState::Unsure);
         ledger.begin(0);
         ledger.end(0, true);
         ledger.end(0, true);

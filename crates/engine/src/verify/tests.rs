@@ -11,7 +11,7 @@ use taillight_core::{Op, OpKind, Result, Stamp};
 use taillight_driver::{
     AdminAction, Completion, Geometry, Session, SessionSpec, Submitted, Target,
 };
-use taillight_rundir::verify::{Counts, Finding, VerifyReport, Wrong};
+use taillight_rundir::verify::{Finding, VerifyCounts, VerifyReport, Wrong};
 
 use super::*;
 use crate::payload::ContentKind;
@@ -368,10 +368,10 @@ fn a_read_during_a_write_may_see_old_new_or_a_mixture() {
         bench.block(3).copy_from_slice(&old);
         assert!(!bench.read(3, 1), "old again");
         let report = bench.checker.into_report();
-        let expected = Counts {
+        let expected = VerifyCounts {
             stale: 1,
             torn: u64::from(whole),
-            ..Counts::default()
+            ..VerifyCounts::default()
         };
         assert_eq!(report.kinds, expected);
         assert_eq!(report.unchecked.overlapped, u64::from(!whole));

@@ -9,7 +9,7 @@ use taillight_core::{Record, Result};
 use taillight_driver::OpenSpec;
 use taillight_engine::{EngineOutcome, EngineRequest, IntervalView, Observer, StopFlag};
 use taillight_rundir::intervals::{IntervalRow, read_intervals};
-use taillight_rundir::ios::{Columns, read_ios};
+use taillight_rundir::ios::{ColumnSet, read_ios};
 use taillight_rundir::{RunDir, fixture, names};
 
 /// One worker, depth 1, 4 KiB random reads, closed loop, all captured.
@@ -110,7 +110,7 @@ pub fn run_until(plan: &Plan, intervals: Option<usize>) -> Result<Done> {
     let rows = read_intervals(&rundir.file(names::INTERVALS))?;
     let mut ios = Vec::new();
     if rundir.existing(names::IOS).is_some() {
-        read_ios(&rundir.file(names::IOS), Columns::ALL, &mut |batch| {
+        read_ios(&rundir.file(names::IOS), ColumnSet::ALL, &mut |batch| {
             ios.extend((0..batch.rows).map(|i| batch.record(i)));
             Ok(())
         })?;

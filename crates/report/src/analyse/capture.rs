@@ -4,7 +4,7 @@ use std::path::Path;
 
 use taillight_core::progress::{OnProgress, Progress};
 use taillight_core::{Error, ErrorKind, OpKind, Result};
-use taillight_rundir::ios::{Batch, Columns, IosFile};
+use taillight_rundir::ios::{ColumnSet, IosFile, RowBatch};
 
 use super::group::{IoGroup, IoGroupCounter};
 use super::heat::Window;
@@ -35,7 +35,7 @@ pub fn counts(phase: &str) -> bool {
 /// The span of submits and completions of the measured rows; none without rows.
 pub fn span(path: &Path) -> Result<Option<(i64, i64)>> {
     let mut span: Option<(i64, i64)> = None;
-    let columns = Columns::PHASE | Columns::SUBMIT | Columns::COMPLETE;
+    let columns = ColumnSet::PHASE | ColumnSet::SUBMIT | ColumnSet::COMPLETE;
     IosFile::open(path)?.read(columns, &mut |batch| {
         for i in (0..batch.rows).filter(|i| counts(batch.phase_name(*i))) {
             let at = (batch.submit[i], batch.complete[i]);
@@ -59,24 +59,24 @@ pub fn read(path: &Path, window: Window, progress: &mut OnProgress<'_>) -> Resul
         },
     };
     let mut done = 0;
-    let columns = Columns::PHASE
-        | Columns::WORKLOAD
-        | Columns::WORKER
-        | Columns::OP
-        | Columns::TARGET
-        | Columns::OFFSET
-        | Columns::KEY
-        | Columns::SIZE
-        | Columns::MOVED
-        | Columns::COUNT
-        | Columns::INTENDED
-        | Columns::ORIGIN
-        | Columns::SUBMIT
-        | Columns::ISSUED
-        | Columns::FIRST
-        | Columns::COMPLETE
-        | Columns::SYNC
-        | Columns::STATUS;
+    let columns = ColumnSet::PHASE
+        | ColumnSet::WORKLOAD
+        | ColumnSet::WORKER
+        | ColumnSet::OP
+        | ColumnSet::TARGET
+        | ColumnSet::OFFSET
+        | ColumnSet::KEY
+        | ColumnSet::SIZE
+        | ColumnSet::MOVED
+        | ColumnSet::COUNT
+        | ColumnSet::INTENDED
+        | ColumnSet::ORIGIN
+        | ColumnSet::SUBMIT
+        | ColumnSet::ISSUED
+        | ColumnSet::FIRST
+        | ColumnSet::COMPLETE
+        | ColumnSet::SYNC
+        | ColumnSet::STATUS;
     file.read(columns, &mut |batch| {
         reader.batch(batch);
         done += batch.rows as u64;
@@ -104,7 +104,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn batch(&mut self, batch: &Batch) {
+    fn batch(&mut self, batch: &RowBatch) {
         let wanted: Vec<bool> = batch.phase_names.iter().map(|name| counts(name)).collect();
         for i in 0..batch.rows {
             if !wanted
@@ -161,7 +161,7 @@ impl Reader {
 }
 
 #[inline]
-fn row_of(batch: &Batch, i: usize) -> Row {
+fn row_of(batch: &RowBatch, i: usize) -> Row {
     Row {
         workload: batch.workload[i],
         worker: batch.worker[i],

@@ -4,8 +4,10 @@
 //! unresolved leaves here with a value. What it is not: the verdict (see `verdict`).
 
 use taillight_core::Percentile;
-use taillight_rundir::latency::{Episodes, Latency, LatencySource, Nine, PercentileEntry};
-use taillight_rundir::summary::{Bin, Distribution, Slc, SlcPair};
+use taillight_rundir::latency::{
+    EpisodesEntry, Latency, LatencySource, NineEntry, PercentileEntry,
+};
+use taillight_rundir::summary::{Bin, Distribution, SlcFactors, SlcPair};
 use taillight_stats::bins::{BINS_PER_DECADE, whole_ns};
 use taillight_stats::episodes::DEFAULT_GAP_NS;
 use taillight_stats::{
@@ -75,7 +77,7 @@ pub fn latency(
         .filter_map(|k| Some((k, Percentile::nines(k)?)))
         .map(|(k, p)| {
             let it = percentile(dist, &p, slowest);
-            Nine {
+            NineEntry {
                 k: u32::from(k),
                 ns: it.ns,
                 lo_ns: it.lo_ns,
@@ -118,7 +120,7 @@ fn percentile(dist: &Dist, pct: &Percentile, slowest: Option<&SlowestIos>) -> Pe
 }
 
 /// The episodes of a percentile, when one of them holds more than half of the I/Os above it.
-fn episodes(dist: &Dist, pct: &Percentile, ns: u64, slowest: &SlowestIos) -> Option<Episodes> {
+fn episodes(dist: &Dist, pct: &Percentile, ns: u64, slowest: &SlowestIos) -> Option<EpisodesEntry> {
     // Below the 90th percentile the slow ones are no longer exceptions.
     if *pct < Percentile::nines(1)? {
         return None;
@@ -134,7 +136,7 @@ fn episodes(dist: &Dist, pct: &Percentile, ns: u64, slowest: &SlowestIos) -> Opt
         return None;
     }
     let (lo_ns, hi_ns) = episode_ci(dist.count(), pct, &groups).ci.values(dist);
-    Some(Episodes {
+    Some(EpisodesEntry {
         count: groups.list().len() as u64,
         largest: groups.largest().map_or(0, |e| e.count),
         lo_ns,
@@ -179,13 +181,13 @@ pub fn per_s(amount: f64, seconds: f64) -> f64 {
 }
 
 /// All variants of the SLC factors.
-pub fn slc_factors(dist: &Dist) -> Slc {
+pub fn slc_factors(dist: &Dist) -> SlcFactors {
     let real = slc::Slc::from_dist(dist);
     let pair = |s: SbkSlc| SlcPair {
         slc1: s.slc1,
         slc2: s.slc2,
     };
-    Slc {
+    SlcFactors {
         slc1: real.slc1,
         slc2: real.slc2,
         sbk21: pair(SbkSlc::list_21(dist)),

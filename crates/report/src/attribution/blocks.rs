@@ -4,7 +4,7 @@
 //! last one done. An fdatasync or a lookup in a store makes several rounds, one after another. Of very
 //! many some are not known. What it is not: what the thread did before, after and between, see `phases`.
 
-use taillight_rundir::layers::{Kind, LayerRow, flags};
+use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
 use super::context::IoContext;
 use super::phase::Phase;
@@ -82,7 +82,7 @@ fn flush(
     }
     let own = |r: &&LayerRow| r.dev.as_deref().is_some_and(|d| disks.contains(&d));
     let sent = all
-        .within(Kind::Flush, round.bio, done)
+        .within(LayerKind::Flush, round.bio, done)
         .filter(own)
         .filter(|r| r.start_ns >= round.bio && r.end_ns <= done)
         .max_by_key(|r| r.end_ns);

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use taillight_rundir::layers::{Kind, LayerRow};
+use taillight_rundir::layers::{LayerKind, LayerRow};
 
 use super::events::Events;
 use super::judge::Judged;
@@ -67,7 +67,7 @@ fn length(row: &LayerRow) -> u64 {
 
 /// Sums the counters up; none where there are none. `from` is the begin of the measure phase.
 pub fn counters(events: &Events, judged: &[Judged], from: i64) -> Option<Counters> {
-    let rows = events.other.get(&Kind::Task)?;
+    let rows = events.other.get(&LayerKind::Task)?;
     let mut by_worker: BTreeMap<u64, Vec<&LayerRow>> = BTreeMap::new();
     let mut sums = Counters::default();
     for row in rows.iter().filter(|r| r.end_ns > from) {
@@ -106,7 +106,7 @@ pub fn counters(events: &Events, judged: &[Judged], from: i64) -> Option<Counter
 pub fn within(events: &Events, from: i64, to: i64) -> Option<Shares> {
     let mut sums = Shares::default();
     events
-        .within(Kind::Task, from, to)
+        .within(LayerKind::Task, from, to)
         .for_each(|row| sums.add(row));
     (sums.time_ns > 0).then_some(sums)
 }
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn intervals_with_outliers_are_told_from_the_others() {
         let row = |start_ns: i64, waited: u64| LayerRow {
-            kind: Kind::Task,
+            kind: LayerKind::Task,
             start_ns,
             end_ns: start_ns + 100,
             worker: Some(0),
@@ -133,7 +133,7 @@ mod tests {
         };
         let mut events = Events::default();
         let rows = vec![row(0, 90), row(100, 0), row(200, 40), row(300, 0)];
-        events.other.insert(Kind::Task, rows);
+        events.other.insert(LayerKind::Task, rows);
         let slow = Slow {
             worker: 0,
             op: OpKind::Read,

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use taillight_rundir::layers::{Kind, LayerRow, flags};
+use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 use taillight_rundir::trace_info::TraceInfo;
 use taillight_stats::{episodes::DEFAULT_GAP_NS, group_episodes};
 
@@ -145,7 +145,7 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
     let mut said = Vec::new();
     waits(list, events, &mut said);
     of_rows(list, &mut said);
-    let held = events.within(Kind::Held, span.0, span.1);
+    let held = events.within(LayerKind::Held, span.0, span.1);
     if let Some(by) = neighbours::most(held.filter_map(|r| Some((held_by(r.stack.as_deref()?), 1))))
     {
         said.push(format!(
@@ -155,7 +155,7 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
     }
     let time = |ns: u64| format::duration_ns(ns, Script::Plain);
     let without: u64 = events
-        .within(Kind::CpuQuota, span.0, span.1)
+        .within(LayerKind::CpuQuota, span.0, span.1)
         .filter_map(|r| r.blocked_ns)
         .sum();
     if without > 0 {
@@ -165,7 +165,7 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
         ));
     }
     let commits: Vec<u64> = events
-        .within(Kind::Commit, span.0, span.1)
+        .within(LayerKind::Commit, span.0, span.1)
         .map(|r| (r.end_ns - r.start_ns).max(0) as u64)
         .collect();
     if let Some(longest) = commits.iter().max() {
@@ -221,7 +221,7 @@ fn unseen(list: &[Judged], events: &Events, span: (i64, i64), said: &mut Vec<Str
     }
     let overlap = |r: &LayerRow| (r.end_ns.min(span.1) - r.start_ns.max(span.0)).max(0) as u64;
     let still: u64 = events
-        .within(Kind::Still, span.0, span.1)
+        .within(LayerKind::Still, span.0, span.1)
         .map(overlap)
         .sum();
     if still > 0 {
@@ -439,7 +439,7 @@ mod tests {
     #[test]
     fn a_timer_is_nobody_who_wakes_up() {
         let off = |start: i64, stack: &str, other: &str| LayerRow {
-            kind: Kind::OffCpu,
+            kind: LayerKind::OffCpu,
             start_ns: start,
             middle_ns: Some(start + 80),
             end_ns: start + 90,

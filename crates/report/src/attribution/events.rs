@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use taillight_rundir::layers::{Kind, LayerRow};
+use taillight_rundir::layers::{LayerKind, LayerRow};
 
 use super::disks::Disks;
 
@@ -14,7 +14,7 @@ pub struct Events {
     /// Direct reclaims of the workers themselves, by worker and time.
     pub reclaim: BTreeMap<u64, Vec<LayerRow>>,
     /// Everything else, by kind and time.
-    pub other: BTreeMap<Kind, Vec<LayerRow>>,
+    pub other: BTreeMap<LayerKind, Vec<LayerRow>>,
     /// Times in which nothing was seen, by worker; of all workers under `u64::MAX`.
     pub gaps: BTreeMap<u64, Vec<LayerRow>>,
     /// Sleeping without an event is possible.
@@ -35,15 +35,15 @@ impl Events {
     /// Takes an event in.
     pub fn add(&mut self, row: LayerRow) {
         let worker = row.worker.unwrap_or(u64::MAX);
-        if let (Kind::Flush, Some(disk)) = (row.kind, &row.dev) {
+        if let (LayerKind::Flush, Some(disk)) = (row.kind, &row.dev) {
             self.disks.flush(disk);
         }
         match row.kind {
-            Kind::OffCpu => self.off.entry(worker).or_default().push(row),
-            Kind::Reclaim if row.token.is_none() => {
+            LayerKind::OffCpu => self.off.entry(worker).or_default().push(row),
+            LayerKind::Reclaim if row.token.is_none() => {
                 self.reclaim.entry(worker).or_default().push(row)
             }
-            Kind::Gap => self.gaps.entry(worker).or_default().push(row),
+            LayerKind::Gap => self.gaps.entry(worker).or_default().push(row),
             kind => self.other.entry(kind).or_default().push(row),
         }
     }
@@ -60,7 +60,7 @@ impl Events {
     }
 
     /// Events of a kind that overlap a window.
-    pub fn within(&self, kind: Kind, from: i64, to: i64) -> impl Iterator<Item = &LayerRow> {
+    pub fn within(&self, kind: LayerKind, from: i64, to: i64) -> impl Iterator<Item = &LayerRow> {
         let list = self.other.get(&kind).map_or(&[][..], Vec::as_slice);
         let first = list.partition_point(|r| r.start_ns < from - LONGEST_NS);
         list[first..]

@@ -112,7 +112,7 @@ fn thresholds(dir: &RunDir, summary: &Summary) -> OutlierThresholds {
             found.ns.insert(*op, ns);
             continue;
         }
-        let latency = totals.response.as_ref().unwrap_or(&totals.service);
+        let latency = totals.latencies.main();
         let mut list = latency.percentiles.iter().filter(|p| p.ns.is_some());
         let best = list.clone().find(|p| p.p == "99.9");
         if let Some((p, ns)) = best
@@ -171,7 +171,12 @@ fn levels(usual: &[UsualIo], summary: &Summary) -> Vec<PhaseLevel> {
     let mut levels = Vec::new();
     for (op, totals) in &summary.ops {
         for p in LEVELS {
-            let known = totals.service.percentiles.iter().find(|it| it.p == p);
+            let known = totals
+                .latencies
+                .service
+                .percentiles
+                .iter()
+                .find(|it| it.p == p);
             let Some(ns) = known.and_then(|it| it.ns) else {
                 continue;
             };

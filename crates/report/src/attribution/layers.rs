@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use taillight_core::{OpKind, Result};
-use taillight_rundir::ios::{Columns, read_ios};
-use taillight_rundir::layers::{Kind, LayerRow, flags, read_layers};
+use taillight_rundir::ios::{ColumnSet, read_ios};
+use taillight_rundir::layers::{LayerKind, LayerRow, flags, read_layers};
 use taillight_rundir::store::read_store;
 use taillight_rundir::{RunDir, names};
 
@@ -111,12 +111,12 @@ pub fn layers(
     let path = dir.file(names::LAYERS);
     read_layers(&path, &mut |rows| {
         for row in rows {
-            if row.kind == Kind::Round {
+            if row.kind == LayerKind::Round {
                 // They come right before their I/O.
                 earlier.push((row.token, BlockRound::earlier(&row)));
                 continue;
             }
-            if row.kind != Kind::Io {
+            if row.kind != LayerKind::Io {
                 loaded.events.add(row);
                 continue;
             }
@@ -233,13 +233,13 @@ pub fn slow_ios(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>) -> Result<(Vec
     let Some(path) = dir.existing(names::IOS) else {
         return Ok((slow, more));
     };
-    let columns = Columns::PHASE
-        | Columns::WORKER
-        | Columns::OP
-        | Columns::INTENDED
-        | Columns::SUBMIT
-        | Columns::COMPLETE
-        | Columns::STATUS;
+    let columns = ColumnSet::PHASE
+        | ColumnSet::WORKER
+        | ColumnSet::OP
+        | ColumnSet::INTENDED
+        | ColumnSet::SUBMIT
+        | ColumnSet::COMPLETE
+        | ColumnSet::STATUS;
     read_ios(&path, columns, &mut |batch| {
         for i in 0..batch.rows {
             let (op, submit_ns, complete_ns) = (batch.op[i], batch.submit[i], batch.complete[i]);
@@ -301,7 +301,7 @@ mod tests {
     fn in_rounds(token: u64, rounds: u64, rows: u64) -> Vec<LayerRow> {
         let start_ns = BEGUN + token as i64 * 1000;
         let round = |i| LayerRow {
-            kind: Kind::Round,
+            kind: LayerKind::Round,
             start_ns: start_ns + i as i64,
             end_ns: start_ns + i as i64 + 1,
             token: Some(token),

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use taillight_rundir::layers::{Kind, LayerRow, flags};
+use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 use taillight_rundir::trace_info::TraceInfo;
 
 use super::events::Events;
@@ -23,7 +23,7 @@ const UNPLACED: &str = "unplaced";
 /// Who else used the disk. What the kernel read ahead for the run is nobody else's.
 pub fn said(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut Vec<String>) {
     let (ahead, others): (Vec<&LayerRow>, Vec<&LayerRow>) = events
-        .within(Kind::Neighbour, span.0, span.1)
+        .within(LayerKind::Neighbour, span.0, span.1)
         .partition(|r| r.comm.as_deref() == Some(READ_AHEAD));
     let (unplaced, others) = marked(others, UNPLACED);
     let (own, others) = marked(others, OWN);
@@ -100,7 +100,7 @@ mod tests {
     fn reading_ahead_for_the_run_is_nobody_elses() {
         let info: TraceInfo = serde_json::from_str(r#"{"mode":"outliers","rung":"bpf"}"#).unwrap();
         let row = |comm: &str| LayerRow {
-            kind: Kind::Neighbour,
+            kind: LayerKind::Neighbour,
             start_ns: 10,
             end_ns: 10,
             size: Some(4096),
@@ -110,7 +110,7 @@ mod tests {
         let said = |names: &[&str]| {
             let mut events = Events::default();
             let rows = names.iter().map(|n| row(n)).collect();
-            events.other.insert(Kind::Neighbour, rows);
+            events.other.insert(LayerKind::Neighbour, rows);
             let mut said = Vec::new();
             super::said(&events, &info, (0, 100), &mut said);
             said
@@ -134,7 +134,7 @@ mod tests {
     fn a_stores_own_threads_are_not_others() {
         let info: TraceInfo = serde_json::from_str(r#"{"mode":"outliers","rung":"bpf"}"#).unwrap();
         let row = |comm: &str, other: Option<&str>| LayerRow {
-            kind: Kind::Neighbour,
+            kind: LayerKind::Neighbour,
             start_ns: 10,
             end_ns: 10,
             size: Some(4096),
@@ -150,7 +150,7 @@ mod tests {
             row("worker-0", Some("unplaced")),
             row("iou-wrk-77", Some("unplaced")),
         ];
-        events.other.insert(Kind::Neighbour, rows);
+        events.other.insert(LayerKind::Neighbour, rows);
         let mut said = Vec::new();
         super::said(&events, &info, (0, 100), &mut said);
         assert_eq!(

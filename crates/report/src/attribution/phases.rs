@@ -3,7 +3,7 @@
 //! What it is: stamps and the thread's stretches off the CPU turned into lengths. What cannot be
 //! told apart is `Unobserved`, never guessed. What it is not: judgement, see `judge`.
 
-use taillight_rundir::layers::{Kind, LayerRow, flags};
+use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
 use super::context::IoContext;
 use super::phase::Phase;
@@ -30,7 +30,7 @@ fn whole(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
         thread_only(&mut line, io, beside);
         return line.pieces();
     }
-    let [own, room] = [Kind::Worker, Kind::Reclaim].map(|kind| match handed.peek() {
+    let [own, room] = [LayerKind::Worker, LayerKind::Reclaim].map(|kind| match handed.peek() {
         Some(_) => workers::own(io, kind, beside),
         None => Vec::new(),
     });

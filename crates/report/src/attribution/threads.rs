@@ -42,13 +42,13 @@ pub fn line(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
 
 #[cfg(test)]
 mod tests {
-    use taillight_rundir::layers::Kind;
+    use taillight_rundir::layers::LayerKind;
 
     use super::*;
 
     fn off(from: i64, to: i64, blocked: u64, waited: u64, state: u64) -> LayerRow {
         LayerRow {
-            kind: Kind::OffCpu,
+            kind: LayerKind::OffCpu,
             start_ns: from,
             end_ns: to,
             state: Some(state),

@@ -4,7 +4,7 @@
 //! is not: the block layer, see `phases`. A worker that sleeps or waits for a CPU leaves an event
 //! that names the I/O it was doing.
 
-use taillight_rundir::layers::{Kind, LayerRow};
+use taillight_rundir::layers::{LayerKind, LayerRow};
 
 use super::context::IoContext;
 use super::phase::Phase;
@@ -12,9 +12,9 @@ use super::rounds::BlockRound;
 use super::stacks::{self, SleepReason};
 use super::timeline::{AT_ONCE, TimeLine, overlapping, stretch};
 
-/// What the worker that did this very I/O left of a kind, by time: `Kind::Worker` its stretches off
-/// the CPU, `Kind::Reclaim` its direct reclaims.
-pub fn own(io: &LayerRow, kind: Kind, beside: &IoContext<'_>) -> Vec<LayerRow> {
+/// What the worker that did this very I/O left of a kind, by time: `LayerKind::Worker` its stretches off
+/// the CPU, `LayerKind::Reclaim` its direct reclaims.
+pub fn own(io: &LayerRow, kind: LayerKind, beside: &IoContext<'_>) -> Vec<LayerRow> {
     let Some(all) = beside.all.filter(|_| io.token.is_some()) else {
         return Vec::new();
     };
@@ -78,7 +78,7 @@ fn blockers(from: i64, to: i64, io: &LayerRow, doing: &IoContext<'_>) -> Vec<(i6
         rows.into_iter().flatten().filter(|r| r.token != io.token)
     };
     let mut waits: Vec<(i64, i64, Phase)> = Vec::new();
-    for row in others(Kind::Worker) {
+    for row in others(LayerKind::Worker) {
         if row.state == Some(0) {
             waits.push((row.start_ns, row.end_ns, Phase::Cpu));
             continue;
@@ -97,7 +97,7 @@ fn blockers(from: i64, to: i64, io: &LayerRow, doing: &IoContext<'_>) -> Vec<(i6
         }
         waits.push((wake, row.end_ns, Phase::Cpu));
     }
-    let room = others(Kind::Reclaim).map(|r| (r.start_ns, r.end_ns, Phase::PageCache));
+    let room = others(LayerKind::Reclaim).map(|r| (r.start_ns, r.end_ns, Phase::PageCache));
     let room: Vec<(i64, i64, Phase)> = room.collect();
     // Making room is what is left of its time: sleeps and waits for a CPU in it say more.
     let (mut list, mut at) = (Vec::new(), from);

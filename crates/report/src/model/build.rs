@@ -1,5 +1,6 @@
 //! Summary -> model: verdict, key figures, facts; tables are beside this file.
 
+use taillight_core::LatencyKind;
 use taillight_rundir::Summary;
 use taillight_rundir::bus::BusInfo;
 use taillight_rundir::latency::LatencySource;
@@ -229,12 +230,12 @@ fn pictures(summary: &Summary) -> Option<String> {
 
 /// What the percentiles come from.
 fn source(summary: &Summary) -> String {
-    match summary.totals.service.source {
+    match summary.totals.latencies.service.source {
         _ if unmeasured(summary) => "none: only outliers were kept".to_owned(),
         LatencySource::Capture => "every I/O, exact".to_owned(),
         LatencySource::Histogram => format!(
             "histograms, error up to {}",
-            format::percent(summary.totals.service.error)
+            format::percent(summary.totals.latencies.service.error)
         ),
     }
 }
@@ -242,7 +243,10 @@ fn source(summary: &Summary) -> String {
 /// Both factors of each operation in one line.
 fn slc(summary: &Summary) -> Option<String> {
     let factor = |v: Option<f64>| v.map_or("undefined".to_owned(), format::factor);
-    let of = |(op, slc): (&taillight_core::OpKind, &taillight_rundir::summary::Slc)| {
+    let of = |(op, slc): (
+        &taillight_core::OpKind,
+        &taillight_rundir::summary::SlcFactors,
+    )| {
         let (below, above) = (factor(slc.slc1), factor(slc.slc2));
         format!("{} {below}, {above}", op.name())
     };
@@ -257,8 +261,17 @@ fn slc(summary: &Summary) -> Option<String> {
 
 /// The time I/Os spend before they are issued.
 fn queue(summary: &Summary, script: Script) -> Option<String> {
-    let mean = summary.totals.queue.as_ref()?.mean_ns?;
-    let of = summary.totals.service.mean_ns.filter(|m| *m > 0.0)?;
+    let mean = summary
+        .totals
+        .latencies
+        .get(LatencyKind::BeforeIssue)?
+        .mean_ns?;
+    let of = summary
+        .totals
+        .latencies
+        .service
+        .mean_ns
+        .filter(|m| *m > 0.0)?;
     Some(format!(
         "{} of the mean {} (the batch, and the kernel's part of the submitting call)",
         format::percent(mean / of),

@@ -1,8 +1,8 @@
 //! The tables of the model.
 
-use taillight_core::OpKind;
+use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::Summary;
-use taillight_rundir::latency::{Episodes, Latency, PercentileEntry};
+use taillight_rundir::latency::{EpisodesEntry, Latency, PercentileEntry};
 use taillight_rundir::summary::{QosStatus, Totals};
 
 use super::wrong_blocks;
@@ -136,30 +136,36 @@ fn load(summary: &Summary) -> Table {
 
 /// The parts of a set's latency that were measured, main one first.
 fn measures(totals: &Totals) -> Vec<(&'static str, &Latency)> {
-    let mut list = Vec::new();
-    if let Some(response) = &totals.response {
-        list.push(("response", response));
+    let known = &totals.latencies;
+    let mut list: Vec<_> = known
+        .iter()
+        .map(|(kind, latency)| (measure_name(kind), latency))
+        .collect();
+    // The latency that counts stands first.
+    if known.get(LatencyKind::Response).is_some() {
+        list.swap(0, 1);
     }
-    list.push(("service", &totals.service));
-    let rest = [
-        ("wait", &totals.wait),
-        ("sync", &totals.sync),
-        ("end to end", &totals.end_to_end),
-        (QUEUE, &totals.queue),
-        (AFTER_ISSUE, &totals.after_issue),
-        ("first byte", &totals.first_byte),
-    ];
-    list.extend(
-        rest.into_iter()
-            .filter_map(|(name, l)| Some((name, l.as_ref()?))),
-    );
     list
+}
+
+fn measure_name(kind: LatencyKind) -> &'static str {
+    match kind {
+        LatencyKind::Wait => "wait",
+        LatencyKind::Sync => "sync",
+        LatencyKind::BeforeIssue => QUEUE,
+        LatencyKind::AfterIssue => AFTER_ISSUE,
+        other => other.words(),
+    }
 }
 
 /// Whether the time before issue takes enough of the latency to be told apart at a glance.
 fn queue_matters(totals: &Totals) -> bool {
-    let queue = totals.queue.as_ref().and_then(|q| q.mean_ns).unwrap_or(0.0);
-    queue > totals.service.mean_ns.unwrap_or(0.0) * QUEUE_SHARE
+    let known = &totals.latencies;
+    let queue = known
+        .get(LatencyKind::BeforeIssue)
+        .and_then(|q| q.mean_ns)
+        .unwrap_or(0.0);
+    queue > known.service.mean_ns.unwrap_or(0.0) * QUEUE_SHARE
 }
 
 fn latency(summary: &Summary, script: Script) -> Option<Table> {
@@ -253,7 +259,7 @@ fn needs(n: u64) -> String {
 }
 
 /// A percentile's view of a nine.
-fn as_percentile(nine: &taillight_rundir::latency::Nine) -> PercentileEntry {
+fn as_percentile(nine: &taillight_rundir::latency::NineEntry) -> PercentileEntry {
     PercentileEntry {
         p: format::nines_label(nine.k),
         ns: nine.ns,
@@ -280,7 +286,7 @@ fn estimates(
             "latency" => name.clone(),
             kind => format!("{name} {kind}"),
         }));
-    let mut starred: Option<Episodes> = None;
+    let mut starred: Option<EpisodesEntry> = None;
     for nth in 0..lists.iter().map(Vec::len).max().unwrap_or(0) {
         let label = lists.iter().find_map(|l| l.get(nth)).map(|p| p.p.clone());
         let mut row = vec![Cell::new(label.unwrap_or_default())];

@@ -19,20 +19,8 @@ pub fn percentiles_csv(runs: &[AnalysedRun]) -> String {
     let mut out = PERCENTILES.to_owned();
     for run in runs {
         let mut rows = |set: &str, totals: &Totals| {
-            let measures = [
-                ("response", &totals.response),
-                ("wait", &totals.wait),
-                ("sync", &totals.sync),
-                ("end_to_end", &totals.end_to_end),
-                ("queue", &totals.queue),
-                ("after_issue", &totals.after_issue),
-                ("first_byte", &totals.first_byte),
-            ];
-            latency_rows(&mut out, &run.label, set, "service", &totals.service);
-            for (name, latency) in measures {
-                if let Some(latency) = latency {
-                    latency_rows(&mut out, &run.label, set, name, latency);
-                }
+            for (kind, latency) in totals.latencies.iter() {
+                latency_rows(&mut out, &run.label, set, kind.name(), latency);
             }
         };
         rows("all", &run.summary.totals);

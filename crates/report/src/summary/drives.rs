@@ -4,7 +4,7 @@
 //! drive. Zero is proof that the drive kept none that long; a count is agreement only as far as it
 //! fits what the host saw.
 
-use taillight_rundir::nvme::{Drive, LatencyMonitor, Logs, MonitorBucket, NvmeFile, Smart};
+use taillight_rundir::nvme::{LatencyMonitor, Logs, MonitorBucket, NvmeDrive, NvmeFile, Smart};
 use taillight_rundir::summary::DriveSummary;
 
 use crate::format;
@@ -15,7 +15,7 @@ pub fn drives(file: &Option<NvmeFile>, above: &dyn Fn(u64) -> u64) -> Vec<DriveS
     drives.map(|d| drive(d, above)).collect()
 }
 
-fn drive(drive: &Drive, above: &dyn Fn(u64) -> u64) -> DriveSummary {
+fn drive(drive: &NvmeDrive, above: &dyn Fn(u64) -> u64) -> DriveSummary {
     let mut it = DriveSummary {
         name: drive.name.clone(),
         text: String::new(),
@@ -212,11 +212,11 @@ mod tests {
     }
 
     fn said(before: Logs, after: Logs, host: u64) -> DriveSummary {
-        let one = Drive {
+        let one = NvmeDrive {
             name: "nvme0".to_owned(),
             before: Some(before),
             after: Some(after),
-            ..Drive::default()
+            ..NvmeDrive::default()
         };
         drive(&one, &|ns| if ns == 5_000_000 { host } else { 0 })
     }
@@ -263,9 +263,9 @@ mod tests {
         let it = said(off.clone(), off, 1);
         assert!(it.text.contains("was off"));
         assert_eq!(it.host, None);
-        let one = Drive {
+        let one = NvmeDrive {
             missing: vec!["no rights.".to_owned()],
-            ..Drive::default()
+            ..NvmeDrive::default()
         };
         let text = drive(&one, &|_| 0).text;
         assert!(

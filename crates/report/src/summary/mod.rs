@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use taillight_core::plan::{Arrival, Ceiling, WorkloadPlan};
-use taillight_core::{OpKind, Percentile, Result, Status};
+use taillight_core::{LatencyKind, LatencyMap, OpKind, Percentile, Result, Status};
 use taillight_rundir::summary::{
-    Distributions, ErrorCount, Errors, Outlier, Qos, QosStatus, Slc, Summary, Totals,
+    Distribution, ErrorCount, Errors, Outlier, Qos, QosStatus, SlcFactors, Summary, Totals,
     WorkloadSummary,
 };
 use taillight_rundir::{SCHEMA_VERSION, Summary as RundirSummary};
@@ -79,7 +79,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         files: analysis.files.clone(),
     };
     if analysis.origin == Origin::HISTOGRAM {
-        summary.totals.service.out_of_range = Some(analysis.manifest.losses.out_of_range);
+        summary.totals.latencies.service.out_of_range = Some(analysis.manifest.losses.out_of_range);
     }
     summary.verdict = verdict::verdict(analysis, &summary);
     Ok(summary)
@@ -185,7 +185,27 @@ impl View<'_> {
         let plain = |dist: &Arc<Dist>| latency::latency(dist, origin, self.asked, None, None);
         let main =
             |dist: &Arc<Dist>| latency::latency(dist, origin, self.asked, Some(&set.slowest), None);
-        let service = &set.parts.service;
+        let parts = &set.parts;
+        let mut latencies = LatencyMap::new(match open {
+            true => plain(&parts.service),
+            false => main(&parts.service),
+        });
+        if let Some(response) = &parts.response {
+            latencies.insert(LatencyKind::Response, main(response));
+        }
+        let others = [
+            (LatencyKind::Wait, &parts.wait),
+            (LatencyKind::Sync, &parts.sync),
+            (LatencyKind::EndToEnd, &parts.end_to_end),
+            (LatencyKind::BeforeIssue, &parts.queue),
+            (LatencyKind::AfterIssue, &parts.after_issue),
+            (LatencyKind::FirstByte, &parts.first_byte),
+        ];
+        for (kind, dist) in others {
+            if let Some(dist) = dist {
+                latencies.insert(kind, plain(dist));
+            }
+        }
         Totals {
             count: set.tally.count,
             bytes: set.tally.bytes,
@@ -194,14 +214,7 @@ impl View<'_> {
             bytes_per_s: per_s(set.tally.bytes as f64, self.seconds()),
             records: several(&set.tally),
             errors: failed,
-            service: if open { plain(service) } else { main(service) },
-            response: set.parts.response.as_ref().map(main),
-            wait: set.parts.wait.as_ref().map(plain),
-            sync: set.parts.sync.as_ref().map(plain),
-            end_to_end: set.parts.end_to_end.as_ref().map(plain),
-            queue: set.parts.queue.as_ref().map(plain),
-            after_issue: set.parts.after_issue.as_ref().map(plain),
-            first_byte: set.parts.first_byte.as_ref().map(plain),
+            latencies,
             depth_mean: (self.analysis.duration_ns > 0 && !self.analysis.outliers_only)
                 .then(|| set.tally.busy_ns as f64 / self.analysis.duration_ns as f64),
         }
@@ -246,14 +259,14 @@ impl View<'_> {
         measured.filter(|(_, w)| w.measured).map(of).collect()
     }
 
-    fn distributions(&self, sets: &Sets) -> BTreeMap<OpKind, Distributions> {
-        let of = |set: &Set| Distributions {
-            service: latency::distribution(&set.parts.service, self.seconds()),
-            response: set
-                .parts
-                .response
-                .as_ref()
-                .map(|d| latency::distribution(d, self.seconds())),
+    fn distributions(&self, sets: &Sets) -> BTreeMap<OpKind, LatencyMap<Distribution>> {
+        let of = |set: &Set| {
+            let binned = |dist: &Arc<Dist>| latency::distribution(dist, self.seconds());
+            let mut all = LatencyMap::new(binned(&set.parts.service));
+            if let Some(response) = &set.parts.response {
+                all.insert(LatencyKind::Response, binned(response));
+            }
+            all
         };
         sets.ops.iter().map(|(op, set)| (*op, of(set))).collect()
     }
@@ -287,7 +300,7 @@ fn ceiling_check(set: &Set, ceiling_ns: u64, at: &Percentile) -> Qos {
     }
 }
 
-fn slc(sets: &Sets) -> BTreeMap<OpKind, Slc> {
+fn slc(sets: &Sets) -> BTreeMap<OpKind, SlcFactors> {
     let measured = sets
         .ops
         .iter()

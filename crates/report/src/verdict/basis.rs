@@ -1,5 +1,6 @@
 //! What all rules of the verdict rest on: which latency a run is judged by, and whether it has one.
 
+use taillight_core::LatencyKind;
 use taillight_rundir::Latency;
 use taillight_rundir::summary::{Reason, Summary, Totals};
 
@@ -10,12 +11,12 @@ pub fn unmeasured(summary: &Summary) -> bool {
 
 /// The same of one set of I/Os.
 pub fn unsampled(totals: &Totals) -> bool {
-    totals.service.count == 0 && totals.iops == 0.0 && totals.count > totals.errors
+    totals.latencies.service.count == 0 && totals.iops == 0.0 && totals.count > totals.errors
 }
 
 /// The measure that counts: response with a schedule, else service.
 pub fn main(totals: &Totals) -> &Latency {
-    totals.response.as_ref().unwrap_or(&totals.service)
+    totals.latencies.main()
 }
 
 /// What [`asked_for`] calls the time from a writer's stamp.
@@ -24,10 +25,14 @@ pub const END_TO_END: &str = "end to end";
 /// The measure the run was made for, and its name: the time from the writer's stamp where readers
 /// follow writers, else the one that counts.
 pub fn asked_for(totals: &Totals) -> (&Latency, &'static str) {
-    match (&totals.end_to_end, &totals.response) {
+    let known = &totals.latencies;
+    match (
+        known.get(LatencyKind::EndToEnd),
+        known.get(LatencyKind::Response),
+    ) {
         (Some(latency), _) => (latency, END_TO_END),
         (_, Some(latency)) => (latency, "response"),
-        _ => (&totals.service, "latency"),
+        _ => (&totals.latencies.service, "latency"),
     }
 }
 

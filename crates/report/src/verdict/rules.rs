@@ -3,8 +3,8 @@
 //! Rules are functions in [`RULES`], worst first; the worst that speaks sets the status. A rule
 //! says what is wrong and what it means for the numbers.
 
-use taillight_core::OpKind;
 use taillight_core::plan::{AccessKind, Plan, WorkloadPlan};
+use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::summary::{QosStatus, Reason, Summary, Verdict, VerdictStatus};
 use taillight_rundir::{Latency, LatencySource, RunStatus};
 use taillight_stats::littles_law_ratio;
@@ -351,7 +351,7 @@ fn little(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reas
         w.arrival.is_closed() && w.think.is_none() && w.ramp.is_none() && !waits
     };
     let closed = plan.workloads.iter().all(full);
-    let mean = summary.totals.service.mean_ns?;
+    let mean = summary.totals.latencies.service.mean_ns?;
     if !closed || summary.totals.errors > 0 || mean < LITTLE_FROM_NS {
         return None;
     }
@@ -437,7 +437,7 @@ fn busy_machine(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reas
 
 fn own_cost(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let own = summary.overhead.null_ns_per_op?;
-    let mean = summary.totals.service.mean_ns?;
+    let mean = summary.totals.latencies.service.mean_ns?;
     if mean < LITTLE_FROM_NS || own < mean * OVERHEAD_SHARE {
         return None;
     }
@@ -454,10 +454,11 @@ fn late(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     if summary.saturation.saturated {
         return None;
     }
-    let wait = summary.totals.wait.as_ref()?;
+    let wait = summary.totals.latencies.get(LatencyKind::Wait)?;
     let late = wait.nines.iter().find(|n| n.k == 3).and_then(|n| n.ns)?;
     let usual = summary
         .totals
+        .latencies
         .service
         .percentiles
         .iter()
@@ -495,7 +496,7 @@ fn from_histogram(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStat
         .troubles
         .iter()
         .any(|t| t.text.contains("histograms"));
-    if summary.totals.service.source == LatencySource::Capture || told {
+    if summary.totals.latencies.service.source == LatencySource::Capture || told {
         return None;
     }
     let text = "Percentiles come from histograms (error up to 0.1 %), because not every I/O was \

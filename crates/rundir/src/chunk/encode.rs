@@ -3,13 +3,18 @@
 use taillight_core::{OpKind, Record};
 
 use super::{
-    Columns, DELTA_BITS, Header, ISSUED_BITS, LATENCY_BITS, LONG, LONG_WORDS, SIZES, UNIT_BITS,
+    DELTA_BITS, Header, ISSUED_BITS, LATENCY_BITS, LONG, LONG_WORDS, OptionalWords, SIZES,
+    UNIT_BITS,
 };
 
-/// A success in plain numbers: what a short record can say. Columns that the chunk does not have
-/// are ignored.
+/// A success in plain numbers: what a short record of a chunk can hold. Optional words that the
+/// chunk does not have are ignored.
+///
+/// The hot loop makes this instead of a [`Record`]: it is a third of the bytes, and all of it is
+/// read again at once. With a `Record` built for each operation, loads of optional fields wait for
+/// the stores just before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sample {
+pub struct ShortRecord {
     pub op: OpKind,
     /// target x file_size + offset, bytes; 0 for an fsync.
     pub global: u64,
@@ -35,8 +40,8 @@ pub struct DoesNotFit;
 
 /// Packs records into the words of a chunk. Lives as long as a worker's phase, over many chunks.
 #[derive(Debug, Clone)]
-pub struct Encoder {
-    columns: Columns,
+pub struct ChunkEncoder {
+    columns: OptionalWords,
     short_words: usize,
     unit_shift: u8,
     file_size: u64,
@@ -45,10 +50,10 @@ pub struct Encoder {
     previous_complete: i64,
 }
 
-impl Encoder {
+impl ChunkEncoder {
     /// An encoder for chunks with this header.
-    pub fn new(header: &Header) -> Encoder {
-        Encoder {
+    pub fn new(header: &Header) -> ChunkEncoder {
+        ChunkEncoder {
             columns: header.columns,
             short_words: header.columns.short_words(),
             unit_shift: header.unit_shift,
@@ -76,12 +81,12 @@ impl Encoder {
     }
 
     /// Packs a plain success: the hot loop's way in. `Err` when a number does not fit a short
-    /// record: call [`Encoder::encode`] then. `Ok(None)` when `out` is full.
+    /// record: call [`ChunkEncoder::encode`] then. `Ok(None)` when `out` is full.
     #[inline(always)]
-    pub fn encode_sample(
+    pub fn encode_short(
         &mut self,
         out: &mut [u64],
-        sample: &Sample,
+        sample: &ShortRecord,
     ) -> Result<Option<usize>, DoesNotFit> {
         if self.fits(sample) {
             Ok(self.pack(out, sample))
@@ -92,7 +97,7 @@ impl Encoder {
 
     /// Whether every number fits a short record.
     #[inline(always)]
-    fn fits(&self, s: &Sample) -> bool {
+    fn fits(&self, s: &ShortRecord) -> bool {
         let latency = s.complete.wrapping_sub(s.submit) as u64;
         let delta = s.complete.wrapping_sub(self.previous_complete) as u64;
         let issued = s.issued.wrapping_sub(s.submit) as u64;
@@ -107,7 +112,7 @@ impl Encoder {
 
     /// Writes a sample that fits.
     #[inline(always)]
-    fn pack(&mut self, out: &mut [u64], s: &Sample) -> Option<usize> {
+    fn pack(&mut self, out: &mut [u64], s: &ShortRecord) -> Option<usize> {
         let words = self.short_words;
         let out = out.get_mut(..words)?;
         let size = self.size_index(s.size).unwrap_or(0);
@@ -124,7 +129,7 @@ impl Encoder {
     }
 
     /// The sample of a record that has nothing a short record cannot say.
-    fn sample(&self, r: &Record) -> Option<Sample> {
+    fn sample(&self, r: &Record) -> Option<ShortRecord> {
         let fsync = r.op == OpKind::Fsync;
         let sized = r.op.sized();
         let plain = r.status.is_ok()
@@ -140,7 +145,7 @@ impl Encoder {
             && (self.columns.sync || r.sync_ns.is_none())
             && (sized || r.size == 0)
             && (!fsync || r.target == 0);
-        plain.then(|| Sample {
+        plain.then(|| ShortRecord {
             op: r.op,
             global: u64::from(r.target) * self.file_size + r.offset.unwrap_or(0),
             size: if sized { r.size } else { self.sizes[0] },
@@ -164,7 +169,7 @@ impl Encoder {
             .map(|i| i as u64)
     }
 
-    fn optional(&self, out: &mut [u64], s: &Sample) {
+    fn optional(&self, out: &mut [u64], s: &ShortRecord) {
         let mut words = out.iter_mut();
         let mut put = |wanted: bool, value: u64| {
             if wanted && let Some(word) = words.next() {

@@ -19,7 +19,7 @@
 mod encode;
 mod read;
 
-pub use encode::{DoesNotFit, Encoder, Sample};
+pub use encode::{ChunkEncoder, DoesNotFit, ShortRecord};
 pub use read::{ChunkReader, RecordIter};
 
 use taillight_core::{Error, Result};
@@ -45,7 +45,7 @@ const UNIT_BITS: u32 = 36;
 
 /// Which optional words a short record carries, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Columns {
+pub struct OptionalWords {
     /// Queued driver: word 0 holds issued - submit (no extra word).
     pub issued: bool,
     /// Open loop: submit - intended, as i64.
@@ -57,7 +57,7 @@ pub struct Columns {
     pub key: bool,
 }
 
-impl Columns {
+impl OptionalWords {
     fn bits(self) -> u32 {
         u32::from(self.issued)
             | u32::from(self.intended) << 1
@@ -65,9 +65,9 @@ impl Columns {
             | u32::from(self.size) << 3
             | u32::from(self.key) << 4
     }
-    fn from_bits(bits: u32) -> Option<Columns> {
+    fn from_bits(bits: u32) -> Option<OptionalWords> {
         let bit = |n: u32| bits >> n & 1 == 1;
-        (bits < 1 << 5).then(|| Columns {
+        (bits < 1 << 5).then(|| OptionalWords {
             issued: bit(0),
             intended: bit(1),
             sync: bit(2),
@@ -94,7 +94,7 @@ pub struct Header {
     pub phase: u16,
     /// Number of this chunk among the worker's chunks, from 0.
     pub seq: u32,
-    pub columns: Columns,
+    pub columns: OptionalWords,
     /// log2 of the offset unit (the alignment of all offsets).
     pub unit_shift: u8,
     /// Bytes in each file of the data set: global offset = target x file_size + offset.
@@ -151,7 +151,7 @@ impl Header {
             return Err(bad("wrong magic or version"));
         }
         let word = |i: usize| read::word(bytes, i);
-        let columns = Columns::from_bits((word(2) >> 32) as u32)
+        let columns = OptionalWords::from_bits((word(2) >> 32) as u32)
             .ok_or_else(|| bad("unknown optional columns"))?;
         let unit_shift = (word(1) >> 48) as u8;
         if unit_shift > 40 || word(3) == 0 {

@@ -5,7 +5,7 @@ use taillight_core::{OpKind, Record, Stamp, Status};
 
 use super::*;
 
-fn header(columns: Columns) -> Header {
+fn header(columns: OptionalWords) -> Header {
     let mut sizes = [0; SIZES];
     sizes[0] = 4096;
     sizes[1] = 8192;
@@ -51,10 +51,10 @@ fn record(submit: i64, latency: i64, block: u64) -> Record {
 
 #[test]
 fn header_round_trip_and_bad_headers() {
-    let h = header(Columns {
+    let h = header(OptionalWords {
         issued: true,
         sync: true,
-        ..Columns::default()
+        ..OptionalWords::default()
     });
     let mut words = vec![7u64; 1024];
     h.write(&mut words);
@@ -75,8 +75,8 @@ fn header_round_trip_and_bad_headers() {
 
 #[test]
 fn a_usual_record_takes_sixteen_bytes() {
-    let h = header(Columns::default());
-    let mut e = Encoder::new(&h);
+    let h = header(OptionalWords::default());
+    let mut e = ChunkEncoder::new(&h);
     let mut out = [0u64; 32];
     assert_eq!(e.encode(&mut out, &record(1_000_000, 80_000, 12)), Some(2));
     assert_eq!(
@@ -92,13 +92,13 @@ proptest! {
             (0i64..400_000_000, 0i64..6_000_000_000, 0u64..700_000, 0u8..20, any::<bool>()), 1..200),
         columns in (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()),
     ) {
-        let columns = Columns {
+        let columns = OptionalWords {
             issued: columns.0, intended: columns.1, sync: columns.2, size: columns.3, key: columns.4,
         };
         let h = header(columns);
         let mut words = vec![0u64; HEADER_BYTES / 8 + 200 * LONG_WORDS];
         h.write(&mut words);
-        let mut encoder = Encoder::new(&h);
+        let mut encoder = ChunkEncoder::new(&h);
         let (mut complete, mut pos, mut written) = (h.base_ns, HEADER_BYTES / 8, Vec::new());
         for (delta, latency, block, odd, matches) in ops {
             complete += delta;

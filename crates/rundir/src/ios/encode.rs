@@ -18,7 +18,7 @@ use crate::table;
 
 /// How the values of a column are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Layout {
+pub(super) enum ColumnLayout {
     /// DELTA_BINARY_PACKED: stamps, runs, constants.
     Delta,
     /// BYTE_STREAM_SPLIT: numbers without order.
@@ -29,7 +29,7 @@ pub(super) enum Layout {
 
 /// Writer properties of each layout, made once per file.
 #[derive(Debug)]
-pub(super) struct Layouts {
+pub(super) struct ColumnLayouts {
     delta: WriterPropertiesPtr,
     split: WriterPropertiesPtr,
     dictionary: WriterPropertiesPtr,
@@ -40,12 +40,12 @@ const PAGE_ROWS: usize = 1 << 18;
 /// Dictionary bytes before a column falls back to delta encoding.
 const DICTIONARY_BYTES: usize = 64 << 10;
 
-impl Layouts {
-    pub fn new() -> taillight_core::Result<Layouts> {
+impl ColumnLayouts {
+    pub fn new() -> taillight_core::Result<ColumnLayouts> {
         let base = || -> taillight_core::Result<_> {
             Ok(table::properties()?.set_data_page_row_count_limit(PAGE_ROWS))
         };
-        Ok(Layouts {
+        Ok(ColumnLayouts {
             delta: Arc::new(base()?.set_encoding(Encoding::DELTA_BINARY_PACKED).build()),
             split: Arc::new(base()?.set_encoding(Encoding::BYTE_STREAM_SPLIT).build()),
             dictionary: Arc::new(
@@ -57,18 +57,18 @@ impl Layouts {
         })
     }
 
-    fn get(&self, layout: Layout) -> WriterPropertiesPtr {
+    fn get(&self, layout: ColumnLayout) -> WriterPropertiesPtr {
         Arc::clone(match layout {
-            Layout::Delta => &self.delta,
-            Layout::Split => &self.split,
-            Layout::Dictionary => &self.dictionary,
+            ColumnLayout::Delta => &self.delta,
+            ColumnLayout::Split => &self.split,
+            ColumnLayout::Dictionary => &self.dictionary,
         })
     }
 
     /// Encodes one column chunk; `fill` hands its values to the writer.
     pub fn encode<T: DataType>(
         &self,
-        layout: Layout,
+        layout: ColumnLayout,
         descr: ColumnDescPtr,
         fill: impl FnOnce(&mut ColumnWriterImpl<'_, T>) -> Result<()>,
     ) -> Result<(bytes::Bytes, ColumnCloseResult)> {
@@ -83,7 +83,7 @@ impl Layouts {
 
 /// Values of an optional column. Levels exist only once nulls and values mix.
 #[derive(Debug, Default)]
-pub(super) struct Sparse<T> {
+pub(super) struct OptionalColumn<T> {
     values: Vec<T>,
     rows: usize,
     levels: Vec<i16>,
@@ -93,7 +93,7 @@ pub(super) struct Sparse<T> {
 static NULL: [i16; 4096] = [0; 4096];
 static PRESENT: [i16; 4096] = [1; 4096];
 
-impl<T: Clone> Sparse<T> {
+impl<T: Clone> OptionalColumn<T> {
     #[inline]
     pub fn push(&mut self, value: Option<T>) {
         if self.levels.is_empty() {

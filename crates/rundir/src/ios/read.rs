@@ -8,7 +8,7 @@ use parquet::file::serialized_reader::SerializedFileReader;
 use taillight_core::{Error, OpKind, Record, Result, Stamp, Status};
 
 use super::schema;
-use super::source::Source;
+use super::source::ColumnSource;
 use crate::table;
 
 /// Rows of a batch at most.
@@ -18,11 +18,11 @@ const GROUP_ROWS_MAX: usize = 1 << 26;
 
 /// A set of columns to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Columns(u32);
+pub struct ColumnSet(u32);
 
 macro_rules! columns {
     ($($(#[$doc:meta])* $name:ident = $index:expr;)*) => {
-        impl Columns { $($(#[$doc])* pub const $name: Columns = Columns(1 << $index);)* }
+        impl ColumnSet { $($(#[$doc])* pub const $name: ColumnSet = ColumnSet(1 << $index);)* }
     };
 }
 columns! {
@@ -66,27 +66,27 @@ columns! {
     STATUS = schema::STATUS;
 }
 
-impl Columns {
+impl ColumnSet {
     /// Every column.
-    pub const ALL: Columns = Columns((1 << schema::NAMES.len()) - 1);
+    pub const ALL: ColumnSet = ColumnSet((1 << schema::NAMES.len()) - 1);
 
     /// Whether all of `other` are in `self`.
-    pub fn has(self, other: Columns) -> bool {
+    pub fn has(self, other: ColumnSet) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-impl std::ops::BitOr for Columns {
-    type Output = Columns;
-    fn bitor(self, other: Columns) -> Columns {
-        Columns(self.0 | other.0)
+impl std::ops::BitOr for ColumnSet {
+    type Output = ColumnSet;
+    fn bitor(self, other: ColumnSet) -> ColumnSet {
+        ColumnSet(self.0 | other.0)
     }
 }
 
 /// Consecutive rows. A column that was not asked for is empty; an asked one has one entry a row.
 /// Stamps are CLOCK_MONOTONIC ns.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub struct RowBatch {
     /// Rows in the batch.
     pub rows: usize,
     /// Number of the first row in the file.
@@ -126,7 +126,7 @@ pub struct Batch {
     pub status: Vec<i32>,
 }
 
-impl Batch {
+impl RowBatch {
     /// Row `i` as a record. Columns that were not read come back as if they were null, 0 or ok.
     pub fn record(&self, i: usize) -> Record {
         let opt = |column: &[Option<u64>]| column.get(i).copied().flatten();
@@ -222,8 +222,12 @@ impl IosFile {
     ///
     /// # Errors
     /// `Corrupt` when a page is damaged, else what `each` returns.
-    pub fn read(&self, columns: Columns, each: &mut dyn FnMut(&Batch) -> Result<()>) -> Result<()> {
-        let mut batch = Batch::default();
+    pub fn read(
+        &self,
+        columns: ColumnSet,
+        each: &mut dyn FnMut(&RowBatch) -> Result<()>,
+    ) -> Result<()> {
+        let mut batch = RowBatch::default();
         for g in 0..self.groups() {
             self.read_group_into(g, columns, &mut batch, each)?;
         }
@@ -237,18 +241,18 @@ impl IosFile {
     pub fn read_group(
         &self,
         group: usize,
-        columns: Columns,
-        each: &mut dyn FnMut(&Batch) -> Result<()>,
+        columns: ColumnSet,
+        each: &mut dyn FnMut(&RowBatch) -> Result<()>,
     ) -> Result<()> {
-        self.read_group_into(group, columns, &mut Batch::default(), each)
+        self.read_group_into(group, columns, &mut RowBatch::default(), each)
     }
 
     fn read_group_into(
         &self,
         group: usize,
-        columns: Columns,
-        batch: &mut Batch,
-        each: &mut dyn FnMut(&Batch) -> Result<()>,
+        columns: ColumnSet,
+        batch: &mut RowBatch,
+        each: &mut dyn FnMut(&RowBatch) -> Result<()>,
     ) -> Result<()> {
         let reader = table::guarded(&self.path, || self.reader.get_row_group(group))?;
         let rows = usize::try_from(reader.metadata().num_rows())
@@ -276,17 +280,17 @@ impl IosFile {
     fn sources(
         &self,
         group: &dyn RowGroupReader,
-        columns: Columns,
+        columns: ColumnSet,
         rows: usize,
-    ) -> Result<Vec<(usize, Source)>> {
+    ) -> Result<Vec<(usize, ColumnSource)>> {
         let mut sources = Vec::new();
         for (index, place) in self.places.iter().enumerate() {
             if columns.0 >> index & 1 == 1 {
                 let source = match place {
                     Some(place) => {
-                        table::guarded(&self.path, || Source::open(group, *place, rows))?
+                        table::guarded(&self.path, || ColumnSource::open(group, *place, rows))?
                     }
-                    None => Source::null(),
+                    None => ColumnSource::null(),
                 };
                 sources.push((index, source));
             }
@@ -310,8 +314,8 @@ impl std::fmt::Debug for IosFile {
 /// As [`IosFile::open`] and [`IosFile::read`].
 pub fn read_ios(
     path: &Path,
-    columns: Columns,
-    each: &mut dyn FnMut(&Batch) -> Result<()>,
+    columns: ColumnSet,
+    each: &mut dyn FnMut(&RowBatch) -> Result<()>,
 ) -> Result<()> {
     IosFile::open(path)?.read(columns, each)
 }

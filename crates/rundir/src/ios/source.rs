@@ -7,11 +7,11 @@ use parquet::file::reader::RowGroupReader;
 use parquet::file::statistics::Statistics;
 use taillight_core::OpKind;
 
-use super::read::Batch;
+use super::read::RowBatch;
 use super::schema;
 
 /// Where the values of a column come from.
-pub(super) struct Source {
+pub(super) struct ColumnSource {
     from: From,
     levels: Vec<i16>,
     ints: Vec<i32>,
@@ -27,14 +27,14 @@ enum From {
     Reader(Box<ColumnReader>),
 }
 
-impl Source {
+impl ColumnSource {
     /// A column the file lacks.
-    pub fn null() -> Source {
-        Source::new(From::Null)
+    pub fn null() -> ColumnSource {
+        ColumnSource::new(From::Null)
     }
 
-    fn new(from: From) -> Source {
-        Source {
+    fn new(from: From) -> ColumnSource {
+        ColumnSource {
             from,
             levels: Vec::new(),
             ints: Vec::new(),
@@ -44,16 +44,16 @@ impl Source {
     }
 
     /// Opens column `place` of a row group of `rows` rows.
-    pub fn open(group: &dyn RowGroupReader, place: usize, rows: usize) -> Result<Source> {
+    pub fn open(group: &dyn RowGroupReader, place: usize, rows: usize) -> Result<ColumnSource> {
         let meta = group.metadata().column(place);
         if usize::try_from(meta.num_values()) != Ok(rows) {
             return Err(ParquetError::General("columns differ in length".into()));
         }
         if let Some(constant) = meta.statistics().and_then(|s| constant(s, rows as u64)) {
-            return Ok(Source::new(constant));
+            return Ok(ColumnSource::new(constant));
         }
         let reader = group.get_column_reader(place)?;
-        Ok(Source::new(From::Reader(Box::new(reader))))
+        Ok(ColumnSource::new(From::Reader(Box::new(reader))))
     }
 
     /// Reads the next `n` values into the scratch vectors: present values, and levels when the
@@ -126,7 +126,7 @@ fn impossible() -> ParquetError {
 
 /// Puts the next `n` 32-bit values, which may not be null, into `out`.
 fn ints<T: Clone>(
-    s: &mut Source,
+    s: &mut ColumnSource,
     n: usize,
     out: &mut Vec<T>,
     get: impl Fn(i32) -> Option<T>,
@@ -146,7 +146,12 @@ fn ints<T: Clone>(
 }
 
 /// Puts the next `n` 64-bit values, which may not be null, into `out`.
-fn longs<T: Clone>(s: &mut Source, n: usize, out: &mut Vec<T>, get: fn(i64) -> T) -> Result<()> {
+fn longs<T: Clone>(
+    s: &mut ColumnSource,
+    n: usize,
+    out: &mut Vec<T>,
+    get: fn(i64) -> T,
+) -> Result<()> {
     out.clear();
     match s.from {
         From::Long(v) => out.resize(n, get(v)),
@@ -161,7 +166,7 @@ fn longs<T: Clone>(s: &mut Source, n: usize, out: &mut Vec<T>, get: fn(i64) -> T
 
 /// Puts the next `n` texts into `out`, translated by `get`.
 fn texts<T: Clone>(
-    s: &mut Source,
+    s: &mut ColumnSource,
     n: usize,
     out: &mut Vec<T>,
     mut get: impl FnMut(&[u8]) -> Option<T>,
@@ -182,7 +187,7 @@ fn texts<T: Clone>(
 
 /// Puts the next `n` optional values into `out`.
 fn options<T: Clone>(
-    s: &mut Source,
+    s: &mut ColumnSource,
     n: usize,
     out: &mut Vec<Option<T>>,
     get: fn(i64) -> Option<T>,
@@ -195,7 +200,7 @@ fn options<T: Clone>(
         From::Long(v) => out.resize(n, present(v)?),
         From::Reader(_) => {
             s.read(n)?;
-            let Source {
+            let ColumnSource {
                 levels,
                 ints,
                 longs,
@@ -231,9 +236,9 @@ fn full<T>(out: &[T], n: usize) -> Result<()> {
     }
 }
 
-impl Batch {
+impl RowBatch {
     /// Replaces column `index` by its next `self.rows` values.
-    pub(super) fn fill(&mut self, index: usize, s: &mut Source) -> Result<()> {
+    pub(super) fn fill(&mut self, index: usize, s: &mut ColumnSource) -> Result<()> {
         let n = self.rows;
         let half = |v: i32| u16::try_from(v).ok();
         let stamp = |v: i64| Some(v);

@@ -10,7 +10,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 use taillight_core::{OpKind, Record, Result, Stamp};
 
-use super::encode::{Layout, Layouts, Sparse, repeat, repeat_text, stepped};
+use super::encode::{ColumnLayout, ColumnLayouts, OptionalColumn, repeat, repeat_text, stepped};
 use super::{GROUP_ROWS, schema};
 use crate::atomic::TempFile;
 use crate::dir::RunDir;
@@ -30,14 +30,14 @@ pub struct RowKey<'a> {
 pub struct IosWriter {
     file: TempFile,
     writer: SerializedFileWriter<std::fs::File>,
-    layouts: Layouts,
-    buffers: Buffers,
+    layouts: ColumnLayouts,
+    buffers: ColumnBuffers,
     rows: u64,
 }
 
 /// A run of rows with the same key.
 #[derive(Debug)]
-struct Run {
+struct KeyRun {
     phase: String,
     workload: u16,
     worker: u16,
@@ -45,23 +45,23 @@ struct Run {
 }
 
 #[derive(Debug, Default)]
-struct Buffers {
-    runs: Vec<Run>,
+struct ColumnBuffers {
+    runs: Vec<KeyRun>,
     op: Vec<OpKind>,
     target: Vec<i32>,
-    offset: Sparse<i64>,
-    key: Sparse<i64>,
+    offset: OptionalColumn<i64>,
+    key: OptionalColumn<i64>,
     size: Vec<i64>,
-    moved: Sparse<i64>,
-    count: Sparse<i32>,
-    intended: Sparse<i64>,
-    origin: Sparse<i64>,
+    moved: OptionalColumn<i64>,
+    count: OptionalColumn<i32>,
+    intended: OptionalColumn<i64>,
+    origin: OptionalColumn<i64>,
     submit: Vec<i64>,
-    issued: Sparse<i64>,
-    first: Sparse<i64>,
+    issued: OptionalColumn<i64>,
+    first: OptionalColumn<i64>,
     complete: Vec<i64>,
-    sync: Sparse<i64>,
-    retries: Sparse<i32>,
+    sync: OptionalColumn<i64>,
+    retries: OptionalColumn<i32>,
     status: Vec<i32>,
 }
 
@@ -79,8 +79,8 @@ impl IosWriter {
         Ok(IosWriter {
             file,
             writer,
-            layouts: Layouts::new()?,
-            buffers: Buffers::default(),
+            layouts: ColumnLayouts::new()?,
+            buffers: ColumnBuffers::default(),
             rows: 0,
         })
     }
@@ -123,7 +123,7 @@ impl IosWriter {
         }
         let bad = |e| table::unwritten(names::IOS, e);
         let schema = self.writer.schema_descr().clone();
-        let encoder = Encoder {
+        let encoder = GroupEncoder {
             layouts: &self.layouts,
             schema: &schema,
         };
@@ -138,7 +138,7 @@ impl IosWriter {
     }
 }
 
-impl Buffers {
+impl ColumnBuffers {
     #[inline]
     fn push(&mut self, key: RowKey<'_>, r: &Record) {
         match self.runs.last_mut() {
@@ -149,7 +149,7 @@ impl Buffers {
             {
                 run.rows += 1;
             }
-            _ => self.runs.push(Run {
+            _ => self.runs.push(KeyRun {
                 phase: key.phase.to_owned(),
                 workload: key.workload,
                 worker: key.worker,
@@ -202,26 +202,26 @@ impl Buffers {
 }
 
 /// Pages of a column chunk, and what the row group must know of them.
-type Chunk = (bytes::Bytes, ColumnCloseResult);
+type EncodedColumn = (bytes::Bytes, ColumnCloseResult);
 
 /// Threads that encode a row group at most; four columns hold nearly all of it.
 const THREADS: usize = 4;
 /// Rows from which threads pay.
 const THREADS_FROM: usize = 1 << 16;
 
-struct Encoder<'a> {
-    layouts: &'a Layouts,
+struct GroupEncoder<'a> {
+    layouts: &'a ColumnLayouts,
     schema: &'a SchemaDescriptor,
 }
 
-impl Encoder<'_> {
+impl GroupEncoder<'_> {
     fn descr(&self, index: usize) -> ColumnDescPtr {
         self.schema.column(index)
     }
 
     /// Encodes every column, on as many threads as help: columns do not depend on each other,
     /// and nothing is being measured any more.
-    fn columns(&self, b: &Buffers) -> ParquetResult<Vec<Chunk>> {
+    fn columns(&self, b: &ColumnBuffers) -> ParquetResult<Vec<EncodedColumn>> {
         let next = AtomicUsize::new(0);
         let work = || {
             let mut done = Vec::new();
@@ -253,36 +253,38 @@ impl Encoder<'_> {
         all.into_iter().map(|(_, chunk)| chunk).collect()
     }
 
-    fn column(&self, b: &Buffers, index: usize) -> ParquetResult<Chunk> {
+    fn column(&self, b: &ColumnBuffers, index: usize) -> ParquetResult<EncodedColumn> {
         match index {
             schema::PHASE => self.phase(b),
             schema::WORKLOAD => self.run_number(b, index, |r| r.workload),
             schema::WORKER => self.run_number(b, index, |r| r.worker),
             schema::OP => self.op(b),
-            schema::TARGET => self.dense::<Int32Type>(index, Layout::Delta, &b.target),
+            schema::TARGET => self.dense::<Int32Type>(index, ColumnLayout::Delta, &b.target),
             schema::OFFSET => self.address(index, &b.offset),
             schema::KEY => self.address(index, &b.key),
             schema::SIZE => self.dense::<Int64Type>(index, few(&b.size), &b.size),
-            schema::MOVED => self.sparse::<Int64Type>(index, Layout::Dictionary, &b.moved),
-            schema::COUNT => self.sparse::<Int32Type>(index, Layout::Dictionary, &b.count),
-            schema::INTENDED => self.sparse::<Int64Type>(index, Layout::Delta, &b.intended),
-            schema::ORIGIN => self.sparse::<Int64Type>(index, Layout::Delta, &b.origin),
-            schema::SUBMIT => self.dense::<Int64Type>(index, Layout::Delta, &b.submit),
-            schema::ISSUED => self.sparse::<Int64Type>(index, Layout::Delta, &b.issued),
-            schema::FIRST => self.sparse::<Int64Type>(index, Layout::Delta, &b.first),
-            schema::COMPLETE => self.dense::<Int64Type>(index, Layout::Delta, &b.complete),
-            schema::SYNC => self.sparse::<Int64Type>(index, Layout::Delta, &b.sync),
-            schema::RETRIES => self.sparse::<Int32Type>(index, Layout::Dictionary, &b.retries),
-            _ => self.dense::<Int32Type>(index, Layout::Delta, &b.status),
+            schema::MOVED => self.sparse::<Int64Type>(index, ColumnLayout::Dictionary, &b.moved),
+            schema::COUNT => self.sparse::<Int32Type>(index, ColumnLayout::Dictionary, &b.count),
+            schema::INTENDED => self.sparse::<Int64Type>(index, ColumnLayout::Delta, &b.intended),
+            schema::ORIGIN => self.sparse::<Int64Type>(index, ColumnLayout::Delta, &b.origin),
+            schema::SUBMIT => self.dense::<Int64Type>(index, ColumnLayout::Delta, &b.submit),
+            schema::ISSUED => self.sparse::<Int64Type>(index, ColumnLayout::Delta, &b.issued),
+            schema::FIRST => self.sparse::<Int64Type>(index, ColumnLayout::Delta, &b.first),
+            schema::COMPLETE => self.dense::<Int64Type>(index, ColumnLayout::Delta, &b.complete),
+            schema::SYNC => self.sparse::<Int64Type>(index, ColumnLayout::Delta, &b.sync),
+            schema::RETRIES => {
+                self.sparse::<Int32Type>(index, ColumnLayout::Dictionary, &b.retries)
+            }
+            _ => self.dense::<Int32Type>(index, ColumnLayout::Delta, &b.status),
         }
     }
 
     fn dense<T: DataType>(
         &self,
         index: usize,
-        layout: Layout,
+        layout: ColumnLayout,
         values: &[T::T],
-    ) -> ParquetResult<Chunk> {
+    ) -> ParquetResult<EncodedColumn> {
         self.layouts.encode::<T>(layout, self.descr(index), |out| {
             out.write_batch(values, None, None).map(|_| ())
         })
@@ -291,26 +293,26 @@ impl Encoder<'_> {
     fn sparse<T: DataType>(
         &self,
         index: usize,
-        layout: Layout,
-        column: &Sparse<T::T>,
-    ) -> ParquetResult<Chunk> {
+        layout: ColumnLayout,
+        column: &OptionalColumn<T::T>,
+    ) -> ParquetResult<EncodedColumn> {
         self.layouts
             .encode::<T>(layout, self.descr(index), |out| column.write(out))
     }
 
-    fn address(&self, index: usize, column: &Sparse<i64>) -> ParquetResult<Chunk> {
+    fn address(&self, index: usize, column: &OptionalColumn<i64>) -> ParquetResult<EncodedColumn> {
         let layout = if stepped(column.values()) {
-            Layout::Delta
+            ColumnLayout::Delta
         } else {
-            Layout::Split
+            ColumnLayout::Split
         };
         self.sparse::<Int64Type>(index, layout, column)
     }
 
-    fn phase(&self, b: &Buffers) -> ParquetResult<Chunk> {
+    fn phase(&self, b: &ColumnBuffers) -> ParquetResult<EncodedColumn> {
         let descr = self.descr(schema::PHASE);
         self.layouts
-            .encode::<ByteArrayType>(Layout::Dictionary, descr, |out| {
+            .encode::<ByteArrayType>(ColumnLayout::Dictionary, descr, |out| {
                 for run in &b.runs {
                     repeat_text(out, &run.phase, run.rows)?;
                 }
@@ -318,9 +320,14 @@ impl Encoder<'_> {
             })
     }
 
-    fn run_number(&self, b: &Buffers, index: usize, get: fn(&Run) -> u16) -> ParquetResult<Chunk> {
+    fn run_number(
+        &self,
+        b: &ColumnBuffers,
+        index: usize,
+        get: fn(&KeyRun) -> u16,
+    ) -> ParquetResult<EncodedColumn> {
         self.layouts
-            .encode::<Int32Type>(Layout::Delta, self.descr(index), |out| {
+            .encode::<Int32Type>(ColumnLayout::Delta, self.descr(index), |out| {
                 for run in &b.runs {
                     repeat(out, i32::from(get(run)), run.rows)?;
                 }
@@ -328,14 +335,14 @@ impl Encoder<'_> {
             })
     }
 
-    fn op(&self, b: &Buffers) -> ParquetResult<Chunk> {
+    fn op(&self, b: &ColumnBuffers) -> ParquetResult<EncodedColumn> {
         let texts: Vec<ByteArray> = OpKind::ALL
             .iter()
             .map(|op| ByteArray::from(op.name()))
             .collect();
         let descr = self.descr(schema::OP);
         self.layouts
-            .encode::<ByteArrayType>(Layout::Dictionary, descr, |out| {
+            .encode::<ByteArrayType>(ColumnLayout::Dictionary, descr, |out| {
                 let mut block = Vec::with_capacity(1024);
                 for ops in b.op.chunks(1024) {
                     block.clear();
@@ -348,11 +355,11 @@ impl Encoder<'_> {
 }
 
 /// Sizes: one value packs to nothing as deltas, several are few.
-fn few(values: &[i64]) -> Layout {
+fn few(values: &[i64]) -> ColumnLayout {
     if values.windows(2).all(|w| w[0] == w[1]) {
-        Layout::Delta
+        ColumnLayout::Delta
     } else {
-        Layout::Dictionary
+        ColumnLayout::Dictionary
     }
 }
 

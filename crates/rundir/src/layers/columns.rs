@@ -2,7 +2,7 @@
 
 use taillight_core::OpKind;
 
-use super::{Kind, LayerRow as Row};
+use super::{LayerKind, LayerRow as Row};
 use crate::columns::{Access, Column, column};
 
 /// Every column, in file order.
@@ -11,7 +11,7 @@ pub(super) const COLUMNS: &[Column<Row>] = &[
         name: "kind",
         access: Access::Text(
             |r| r.kind.name(),
-            |r, t| Kind::from_name(t).map(|kind| r.kind = kind).is_some(),
+            |r, t| LayerKind::from_name(t).map(|kind| r.kind = kind).is_some(),
         ),
     },
     column!(start_ns, I64),

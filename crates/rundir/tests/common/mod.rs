@@ -2,8 +2,10 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 use taillight_core::{OpKind, Record, Stamp, Status};
-use taillight_rundir::chunk::{Columns, Encoder, HEADER_BYTES, Header, LONG_WORDS, SIZES};
-use taillight_rundir::ios::{self, Batch, Columns as IosColumns};
+use taillight_rundir::chunk::{
+    ChunkEncoder, HEADER_BYTES, Header, LONG_WORDS, OptionalWords, SIZES,
+};
+use taillight_rundir::ios::{self, ColumnSet, RowBatch};
 use taillight_rundir::{Manifest, fixture};
 
 /// A small generator of pseudo-random numbers (splitmix64).
@@ -80,7 +82,7 @@ pub fn header(worker: u16, seq: u32) -> Header {
         workload: 0,
         phase: 0,
         seq,
-        columns: Columns::default(),
+        columns: OptionalWords::default(),
         unit_shift: 12,
         file_size: 1 << 40,
         base_ns: 0,
@@ -99,7 +101,7 @@ pub fn chunks(worker: u16, records: &[Record], per_chunk: usize) -> Vec<Vec<u8>>
         head.base_ns = base;
         let mut words = vec![0u64; HEADER_BYTES / 8 + (part.len() + 1) * LONG_WORDS];
         head.write(&mut words);
-        let mut encoder = Encoder::new(&head);
+        let mut encoder = ChunkEncoder::new(&head);
         let mut at = HEADER_BYTES / 8;
         for r in part {
             at += encoder.encode(&mut words[at..], r).unwrap();
@@ -113,7 +115,7 @@ pub fn chunks(worker: u16, records: &[Record], per_chunk: usize) -> Vec<Vec<u8>>
 /// All rows of an `ios.parquet`: phase, workload, worker, record.
 pub fn rows(path: &std::path::Path) -> Vec<(String, u16, u16, Record)> {
     let mut rows = Vec::new();
-    ios::read_ios(path, IosColumns::ALL, &mut |b: &Batch| {
+    ios::read_ios(path, ColumnSet::ALL, &mut |b: &RowBatch| {
         assert_eq!(b.first_row, rows.len() as u64);
         for i in 0..b.rows {
             rows.push((

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 use taillight_core::{Clock, MonoClock};
-use taillight_rundir::layers::{Kind, LayerRow, flags};
+use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 use taillight_rundir::trace_info::ProgramInfo;
 
 use super::cost::Cost;
@@ -122,7 +122,7 @@ fn stamp(ns: u64) -> Option<i64> {
 pub fn io_row(s: &Seen) -> LayerRow {
     let seen = s.bios != 0;
     LayerRow {
-        kind: Kind::Io,
+        kind: LayerKind::Io,
         start_ns: s.submit,
         end_ns: s.complete,
         worker: Some(u64::from(s.worker)),
@@ -173,7 +173,7 @@ pub fn io_row(s: &Seen) -> LayerRow {
 pub fn round_row(io: &Seen, round: &EarlierRound) -> Option<LayerRow> {
     let known = round.bio != 0 && round.done != 0;
     known.then(|| LayerRow {
-        kind: Kind::Round,
+        kind: LayerKind::Round,
         start_ns: round.bio as i64,
         end_ns: round.done as i64,
         worker: Some(u64::from(io.worker)),
@@ -201,36 +201,36 @@ pub fn event_row(e: &Event, symbols: &Symbols) -> LayerRow {
     };
     match e.kind {
         EventKind::Off => {
-            row.kind = Kind::OffCpu;
+            row.kind = LayerKind::OffCpu;
             row.state = Some(e.a);
             row.middle_ns = stamp(e.middle).filter(|_| e.a != 0);
             row.waker = u64::from(e.waker).checked_sub(1);
             row.flags = (e.b != 0).then_some(flags::WOKEN_BY_OWN);
         }
         EventKind::Worker => {
-            row.kind = Kind::Worker;
+            row.kind = LayerKind::Worker;
             row.state = Some(e.a);
             row.middle_ns = stamp(e.middle).filter(|_| e.a != 0);
             row.waker = u64::from(e.waker).checked_sub(1);
             row.token = (e.b != 0).then_some(e.b);
         }
-        EventKind::Held => row.kind = Kind::Held,
+        EventKind::Held => row.kind = LayerKind::Held,
         EventKind::Neighbour => {
-            row.kind = Kind::Neighbour;
+            row.kind = LayerKind::Neighbour;
             row.sector = Some(e.a);
             row.size = Some(e.b & 0xffff_ffff);
             row.flags = Some(e.b >> 32);
         }
         EventKind::Commit => {
-            row.kind = Kind::Commit;
+            row.kind = LayerKind::Commit;
             row.middle_ns = stamp(e.middle);
         }
         EventKind::Reclaim => {
-            row.kind = Kind::Reclaim;
+            row.kind = LayerKind::Reclaim;
             row.token = (e.b != 0).then_some(e.b);
         }
-        EventKind::Gap => row.kind = Kind::Gap,
-        EventKind::Flush => row.kind = Kind::Flush,
+        EventKind::Gap => row.kind = LayerKind::Gap,
+        EventKind::Flush => row.kind = LayerKind::Flush,
     }
     row
 }
@@ -238,7 +238,7 @@ pub fn event_row(e: &Event, symbols: &Symbols) -> LayerRow {
 /// A window in which the CPU quota was spent.
 pub fn quota_row(window: &(i64, i64, u64)) -> LayerRow {
     LayerRow {
-        kind: Kind::CpuQuota,
+        kind: LayerKind::CpuQuota,
         start_ns: window.0,
         end_ns: window.1,
         blocked_ns: Some(window.2),
@@ -258,7 +258,7 @@ pub fn unseen_row(s: &Seen) -> Option<LayerRow> {
 /// A time in which the programs saw nothing.
 pub fn gap_row(gap: &(i64, i64)) -> LayerRow {
     LayerRow {
-        kind: Kind::Gap,
+        kind: LayerKind::Gap,
         start_ns: gap.0,
         end_ns: gap.1,
         ..LayerRow::default()

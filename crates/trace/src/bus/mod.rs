@@ -9,7 +9,7 @@ pub mod mapping;
 
 use taillight_core::{Error, OpKind, Result};
 use taillight_rundir::bus::{BusInfo, BusRow, BusSplit, write_bus};
-use taillight_rundir::layers::{Kind, LayerRow, read_layers};
+use taillight_rundir::layers::{LayerKind, LayerRow, read_layers};
 use taillight_rundir::{RunDir, SCHEMA_VERSION, names, sums};
 
 use crate::align::{self, Cmd};
@@ -139,7 +139,7 @@ fn traced(dir: &RunDir) -> Result<Vec<LayerRow>> {
     })?;
     let mut all = Vec::new();
     read_layers(&path, &mut |rows| {
-        let one = |r: &LayerRow| r.kind == Kind::Io && r.bios == Some(1) && cmd(r).is_some();
+        let one = |r: &LayerRow| r.kind == LayerKind::Io && r.bios == Some(1) && cmd(r).is_some();
         all.extend(rows.into_iter().filter(one));
         Ok(())
     })?;

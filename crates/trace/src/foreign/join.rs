@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use taillight_core::plan::TraceMode;
 use taillight_core::{Error, OpKind, Result};
-use taillight_rundir::ios::{Columns, read_ios};
-use taillight_rundir::layers::{Kind, LayerRow, LayerWriter};
+use taillight_rundir::ios::{ColumnSet, read_ios};
+use taillight_rundir::layers::{LayerKind, LayerRow, LayerWriter};
 use taillight_rundir::trace_info::{ProgramInfo, Rung, TraceInfo};
 use taillight_rundir::{RunDir, names, sums};
 
@@ -130,12 +130,12 @@ fn own(dir: &RunDir) -> Result<Vec<Own>> {
             .with("path", dir.path().display())
             .hint("run with capture.mode = \"all\"")
     })?;
-    let columns = Columns::WORKER
-        | Columns::OP
-        | Columns::OFFSET
-        | Columns::SIZE
-        | Columns::SUBMIT
-        | Columns::COMPLETE;
+    let columns = ColumnSet::WORKER
+        | ColumnSet::OP
+        | ColumnSet::OFFSET
+        | ColumnSet::SIZE
+        | ColumnSet::SUBMIT
+        | ColumnSet::COMPLETE;
     let mut own = Vec::new();
     read_ios(&path, columns, &mut |batch| {
         for i in 0..batch.rows {
@@ -200,7 +200,7 @@ fn write(dir: &mut RunDir, trace: &Trace, own: &[Own], joined: &mut Joined) -> R
 fn io_row(own: &Own, io: &BlockIo, clock: &ClockFit) -> LayerRow {
     let at = |stamp: Option<i64>| stamp.map(|s| clock.to_host(s));
     LayerRow {
-        kind: Kind::Io,
+        kind: LayerKind::Io,
         start_ns: own.cmd.start,
         end_ns: own.cmd.end,
         worker: Some(u64::from(own.worker)),
@@ -223,7 +223,7 @@ fn io_row(own: &Own, io: &BlockIo, clock: &ClockFit) -> LayerRow {
 
 fn neighbour(io: &BlockIo, clock: &ClockFit) -> LayerRow {
     LayerRow {
-        kind: Kind::Neighbour,
+        kind: LayerKind::Neighbour,
         start_ns: clock.to_host(io.first()),
         end_ns: clock.to_host(io.done),
         dev: Some(io.dev.clone()),
@@ -357,9 +357,9 @@ mod tests {
         let joined = join(&mut dir, &trace).unwrap();
         assert_eq!((joined.matched.pairs.len(), joined.neighbours), (400, 1));
         let rows = rows(&dir);
-        assert_eq!(rows[0].kind, Kind::Neighbour);
+        assert_eq!(rows[0].kind, LayerKind::Neighbour);
         assert_eq!(rows[0].comm.as_deref(), Some("kworker"));
-        for row in rows.iter().filter(|r| r.kind == Kind::Io) {
+        for row in rows.iter().filter(|r| r.kind == LayerKind::Io) {
             assert_eq!(row.sector.unwrap() * 512, row.offset.unwrap() + 2_048 * 512);
             assert_eq!(row.bio_ns, Some(row.start_ns + 3_000));
             assert_eq!(row.done_ns, Some(row.start_ns + 93_000));

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use taillight_core::{Error, Result};
 use taillight_rundir::SCHEMA_VERSION;
-use taillight_rundir::nvme::{Drive, Logs, NvmeFile};
+use taillight_rundir::nvme::{Logs, NvmeDrive, NvmeFile};
 
 use crate::Sys;
 use pages::Identity;
@@ -44,14 +44,14 @@ pub trait Admin {
 /// Drives below a target, and what they said before the run.
 #[derive(Debug)]
 pub struct Drives {
-    list: Vec<(PathBuf, Drive)>,
+    list: Vec<(PathBuf, NvmeDrive)>,
 }
 
 impl Drives {
     /// Finds the NVMe drives among `disks` (names like `nvme0n1`) and reads their logs. A drive
     /// that cannot be read is kept with the reason.
     pub fn before(sys: &Sys, disks: &[String]) -> Drives {
-        let mut list: Vec<(PathBuf, Drive)> = Vec::new();
+        let mut list: Vec<(PathBuf, NvmeDrive)> = Vec::new();
         for disk in disks.iter().filter(|d| is_nvme(d)) {
             let (name, why) = match controller(sys, disk) {
                 Ok(name) => (name, None),
@@ -61,9 +61,9 @@ impl Drives {
                 continue;
             }
             let path = sys.path(&format!("/dev/{name}"));
-            let mut drive = Drive {
+            let mut drive = NvmeDrive {
                 name,
-                ..Drive::default()
+                ..NvmeDrive::default()
             };
             if let Some(why) = why {
                 drive.missing.push(why);
@@ -84,7 +84,7 @@ impl Drives {
 
     /// Reads the logs again; none when there is no NVMe drive.
     pub fn after(self) -> Option<NvmeFile> {
-        let again = |(path, mut drive): (PathBuf, Drive)| {
+        let again = |(path, mut drive): (PathBuf, NvmeDrive)| {
             if drive.before.is_some() {
                 drive.missing.clear();
                 match open(&path).and_then(|d| read(&d, &mut drive)) {
@@ -94,7 +94,7 @@ impl Drives {
             }
             drive
         };
-        let drives: Vec<Drive> = self.list.into_iter().map(again).collect();
+        let drives: Vec<NvmeDrive> = self.list.into_iter().map(again).collect();
         (!drives.is_empty()).then_some(NvmeFile {
             schema: SCHEMA_VERSION,
             drives,
@@ -111,12 +111,12 @@ fn open(path: &Path) -> Result<sys::Device> {
 ///
 /// # Errors
 /// `Usage` when it is no NVMe drive, `Unavailable` when it cannot be read.
-pub fn look(sys: &Sys, path: &Path) -> Result<Drive> {
+pub fn look(sys: &Sys, path: &Path) -> Result<NvmeDrive> {
     let name = controller_of(sys, path)?;
     let device = open(&sys.path(&format!("/dev/{name}")))?;
-    let mut drive = Drive {
+    let mut drive = NvmeDrive {
         name,
-        ..Drive::default()
+        ..NvmeDrive::default()
     };
     drive.before = Some(read(&device, &mut drive)?);
     Ok(drive)
@@ -193,7 +193,7 @@ fn controller(sys: &Sys, disk: &str) -> std::result::Result<String, String> {
 
 /// Reads every log the drive says it has. Nothing is asked before it identified itself, and vendor
 /// pages only when the drive lists them: a page it does not know would add to its error log.
-fn read(device: &dyn Admin, drive: &mut Drive) -> Result<Logs> {
+fn read(device: &dyn Admin, drive: &mut NvmeDrive) -> Result<Logs> {
     let identity = pages::identity(&device.identify()?)?;
     drive.model = identity.model.clone();
     drive.firmware = identity.firmware.clone();
@@ -210,7 +210,7 @@ fn read(device: &dyn Admin, drive: &mut Drive) -> Result<Logs> {
     Ok(logs)
 }
 
-fn vendor(device: &dyn Admin, identity: &Identity, drive: &mut Drive, logs: &mut Logs) {
+fn vendor(device: &dyn Admin, identity: &Identity, drive: &mut NvmeDrive, logs: &mut Logs) {
     if !identity.lists_logs {
         drive.missing.push(
             "the drive does not list its log pages (before NVMe 2.0), so vendor pages are not \
@@ -250,7 +250,7 @@ fn vendor(device: &dyn Admin, identity: &Identity, drive: &mut Drive, logs: &mut
 }
 
 /// A log, or the reason why it is missing.
-fn keep<T>(log: Result<T>, drive: &mut Drive) -> Option<T> {
+fn keep<T>(log: Result<T>, drive: &mut NvmeDrive) -> Option<T> {
     match log {
         Ok(log) => Some(log),
         Err(e) => {
@@ -307,13 +307,13 @@ mod tests {
         }
     }
 
-    fn asked(lists: bool, vendor: u16) -> (Vec<u8>, Drive, Logs) {
+    fn asked(lists: bool, vendor: u16) -> (Vec<u8>, NvmeDrive, Logs) {
         let fake = Fake {
             lists,
             vendor,
             asked: RefCell::default(),
         };
-        let mut drive = Drive::default();
+        let mut drive = NvmeDrive::default();
         let logs = read(&fake, &mut drive).unwrap();
         (fake.asked.into_inner(), drive, logs)
     }

@@ -12,7 +12,7 @@ use taillight_core::plan::{Plan, TraceMode};
 use taillight_core::units::ByteSize;
 use taillight_core::{Clock, Error, MonoClock, Result};
 use taillight_rundir::RunDir;
-use taillight_rundir::layers::{Kind, LayerRow, LayerWriter};
+use taillight_rundir::layers::{LayerKind, LayerRow, LayerWriter};
 use taillight_rundir::trace_info::{ProgramInfo, Stopped, TraceInfo};
 
 use super::kept::{Kept, Queue};
@@ -199,7 +199,7 @@ fn write(dir: &RunDir, mut all: Gathered) -> Result<()> {
 
 fn io_row((worker, kept): &(u16, Kept)) -> LayerRow {
     LayerRow {
-        kind: Kind::Io,
+        kind: LayerKind::Io,
         start_ns: kept.submit,
         end_ns: kept.complete,
         worker: Some((*worker).into()),
@@ -213,7 +213,7 @@ fn io_row((worker, kept): &(u16, Kept)) -> LayerRow {
 
 fn gap(worker: Option<u16>, from: i64, to: i64) -> LayerRow {
     LayerRow {
-        kind: Kind::Gap,
+        kind: LayerKind::Gap,
         start_ns: from,
         end_ns: to.max(from),
         worker: worker.map(Into::into),
@@ -249,7 +249,7 @@ impl Gatherer {
             }
             self.join();
             let window = self.quota.window().map(|w| LayerRow {
-                kind: Kind::CpuQuota,
+                kind: LayerKind::CpuQuota,
                 start_ns: w.0,
                 end_ns: w.1,
                 blocked_ns: Some(w.2),

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use taillight_rundir::layers::{Kind, LayerRow};
+use taillight_rundir::layers::{LayerKind, LayerRow};
 
 use super::record::Record;
 use super::schedstat::Reading;
@@ -37,7 +37,7 @@ impl Stretch {
 
     fn row(&self, worker: u16) -> LayerRow {
         LayerRow {
-            kind: Kind::OffCpu,
+            kind: LayerKind::OffCpu,
             start_ns: self.from,
             end_ns: self.to,
             worker: Some(worker.into()),

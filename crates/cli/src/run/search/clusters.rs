@@ -10,7 +10,7 @@ use std::path::Path;
 use hdrhistogram::Histogram;
 use taillight_core::Percentile;
 use taillight_core::{Error, Result};
-use taillight_rundir::ios::{Columns, read_ios};
+use taillight_rundir::ios::{ColumnSet, read_ios};
 use taillight_rundir::{RunDir, names};
 use taillight_stats::{episode_ci, group_episodes};
 
@@ -52,12 +52,12 @@ pub fn of_probe(dir: &Path, of: Of) -> Result<Option<Clusters>> {
     let Some(path) = dir.existing(names::IOS) else {
         return Ok(None);
     };
-    let columns = Columns::PHASE
-        | Columns::WORKLOAD
-        | Columns::INTENDED
-        | Columns::SUBMIT
-        | Columns::COMPLETE
-        | Columns::STATUS;
+    let columns = ColumnSet::PHASE
+        | ColumnSet::WORKLOAD
+        | ColumnSet::INTENDED
+        | ColumnSet::SUBMIT
+        | ColumnSet::COMPLETE
+        | ColumnSet::STATUS;
     let mut ios = Ios::new(of)?;
     read_ios(&path, columns, &mut |b| {
         for i in 0..b.rows {

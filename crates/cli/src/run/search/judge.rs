@@ -71,7 +71,7 @@ pub fn latency(
     workload: &str,
 ) -> Option<(Percentile, u64, u64)> {
     let of = summary?.workloads.iter().find(|w| w.name == workload)?;
-    let latency = of.totals.response.as_ref().unwrap_or(&of.totals.service);
+    let latency = of.totals.latencies.main();
     let ns = series::percentile(&latency.percentiles, &search.at.to_string())?.ns?;
     (search.at >= Percentile::nines(1)?).then_some((search.at, ns, latency.count))
 }
@@ -87,7 +87,7 @@ pub fn judge(
     let summary = summary?;
     let of = summary.workloads.iter().find(|w| w.name == workload)?;
     let totals = &of.totals;
-    let latency = totals.response.as_ref().unwrap_or(&totals.service);
+    let latency = totals.latencies.main();
     let it = series::percentile(&latency.percentiles, &search.at.to_string());
     let (mut lo_ns, mut hi_ns) = (it.and_then(|p| p.lo_ns), it.and_then(|p| p.hi_ns));
     if let Some(wide) = clusters {

@@ -1,7 +1,7 @@
 //! Time lines of made-up I/Os.
 
 use proptest::prelude::*;
-use taillight_rundir::layers::Kind;
+use taillight_rundir::layers::LayerKind;
 
 use super::super::events::Events;
 use super::super::rounds::BlockRound;
@@ -29,7 +29,7 @@ fn io() -> LayerRow {
 
 fn off(from: i64, wake: Option<i64>, to: i64, stack: &str) -> LayerRow {
     LayerRow {
-        kind: Kind::OffCpu,
+        kind: LayerKind::OffCpu,
         start_ns: from,
         end_ns: to,
         middle_ns: wake,
@@ -42,7 +42,7 @@ fn off(from: i64, wake: Option<i64>, to: i64, stack: &str) -> LayerRow {
 /// Queued, allocated, issued, done.
 fn round(bio: i64, alloc: i64, issue: i64, done: i64) -> BlockRound {
     BlockRound::earlier(&LayerRow {
-        kind: Kind::Round,
+        kind: LayerKind::Round,
         start_ns: bio,
         end_ns: done,
         alloc_ns: Some(alloc),
@@ -168,12 +168,12 @@ fn a_worker_that_waits_for_a_cpu_after_its_flush_is_no_late_completion() {
     };
     let mut events = Events::default();
     let slept = LayerRow {
-        kind: Kind::Worker,
+        kind: LayerKind::Worker,
         token: Some(7),
         ..off(1110, Some(1820), 1950, "submit_bio_wait;blkdev_issue_flush")
     };
     assert_eq!(all_of(&events).get(Phase::Cpu), 0);
-    events.other.insert(Kind::Worker, vec![slept]);
+    events.other.insert(LayerKind::Worker, vec![slept]);
     let it = all_of(&events);
     assert_eq!((it.get(Phase::Cpu), it.get(Phase::Completion)), (130, 20));
 }
@@ -196,7 +196,7 @@ fn punted(cqe: Option<i64>) -> LayerRow {
 
 fn worker(token: Option<u64>, from: i64, wake: Option<i64>, to: i64, stack: &str) -> LayerRow {
     LayerRow {
-        kind: Kind::Worker,
+        kind: LayerKind::Worker,
         token,
         ..off(from, wake, to, stack)
     }
@@ -211,7 +211,7 @@ fn behind_a_worker_the_write_waits_for_what_that_one_waits_for() {
         worker(None, 500, Some(1940), 1990, "io_wq_worker"),
         worker(Some(6), 1020, Some(1900), 1910, room),
     ];
-    events.other.insert(Kind::Worker, rows);
+    events.other.insert(LayerKind::Worker, rows);
     let it = lengths(&pieces(&punted(Some(1960)), &IoContext::of(&events, 0)));
     let expected = [
         (Phase::PageCache, 880),
@@ -229,7 +229,7 @@ fn behind_a_worker_the_write_waits_for_what_that_one_waits_for() {
 fn a_write_waits_for_its_worker_no_longer_than_until_it_is_done() {
     let mut events = Events::default();
     let late = worker(None, 500, Some(1015), 1400, "io_wq_worker");
-    events.other.insert(Kind::Worker, vec![late]);
+    events.other.insert(LayerKind::Worker, vec![late]);
     // The program's thread is told of it and has no CPU either.
     let asleep = off(1020, Some(1410), 1990, "io_cqring_wait");
     events.off.insert(0, vec![asleep]);
@@ -241,7 +241,7 @@ fn a_write_waits_for_its_worker_no_longer_than_until_it_is_done() {
 #[test]
 fn a_worker_that_makes_room_in_memory_on_the_cpu_is_in_the_page_cache() {
     let room = |token| LayerRow {
-        kind: Kind::Reclaim,
+        kind: LayerKind::Reclaim,
         start_ns: 1100,
         end_ns: 1900,
         token: Some(token),
@@ -249,9 +249,9 @@ fn a_worker_that_makes_room_in_memory_on_the_cpu_is_in_the_page_cache() {
     };
     for token in [7, 6] {
         let mut events = Events::default();
-        events.other.insert(Kind::Reclaim, vec![room(token)]);
+        events.other.insert(LayerKind::Reclaim, vec![room(token)]);
         let robbed = worker(Some(token), 1200, None, 1300, "shrink_lruvec");
-        events.other.insert(Kind::Worker, vec![robbed]);
+        events.other.insert(LayerKind::Worker, vec![robbed]);
         let it = lengths(&pieces(&punted(Some(1950)), &IoContext::of(&events, 0)));
         let both = (it.get(Phase::PageCache), it.get(Phase::Cpu));
         assert_eq!(both, (700, 100), "its own or another's: {token}");
@@ -401,7 +401,7 @@ proptest! {
             rounds: Some(rounds), sync_punt_ns: more[4], punt_ns: more[5], ..io()
         };
         let early = more[0].zip(more[3]).map(|(start_ns, end_ns)| BlockRound::earlier(&LayerRow {
-            kind: Kind::Round, start_ns, end_ns, alloc_ns: more[1], issue_ns: more[2],
+            kind: LayerKind::Round, start_ns, end_ns, alloc_ns: more[1], issue_ns: more[2],
             ..LayerRow::default()
         }));
         let earlier: Vec<BlockRound> = early.into_iter().collect();

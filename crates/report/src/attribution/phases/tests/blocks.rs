@@ -105,7 +105,7 @@ fn flushed(device: &str, dev: &str, sent: &[(&str, i64, i64)]) -> Vec<(u64, Phas
     };
     for (disk, start_ns, end_ns) in sent {
         events.add(LayerRow {
-            kind: Kind::Flush,
+            kind: LayerKind::Flush,
             start_ns: *start_ns,
             end_ns: *end_ns,
             dev: Some((*disk).into()),

@@ -8,11 +8,9 @@ use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_import::EXPORTS;
 use taillight_rundir::RunDir;
-use taillight_trace::{Sys, machine};
 
 use crate::args::ExportArgs;
 use crate::import::write_new;
-use crate::registry::Registry;
 use crate::{output, run};
 
 /// Runs the command.
@@ -49,5 +47,5 @@ fn plan(of: &Path) -> Result<Plan> {
                 .hint("`taillight import` makes Taillight job files of it"),
         );
     }
-    Job::from_toml(&given.text, &given.name)?.resolve(&Registry, machine::read(&Sys::default()))
+    run::resolve(&Job::from_toml(&given.text, &given.name)?)
 }

@@ -17,7 +17,7 @@ pub fn driver(name: &str) -> Result<&'static dyn Driver> {
     taillight_driver::find(name).ok_or_else(|| {
         let names: Vec<_> = DRIVERS.iter().map(|d| d.name()).collect();
         Error::usage(format!("there is no driver `{name}`"))
-            .hint(taillight_core::job::suggest(name, &names))
+            .hint(taillight_core::suggest::did_you_mean(name, &names))
     })
 }
 

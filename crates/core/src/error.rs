@@ -38,6 +38,7 @@ struct Inner {
     message: String,
     context: Vec<(&'static str, String)>,
     hint: Option<String>,
+    field: Option<String>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -49,6 +50,7 @@ impl Error {
             message: message.into(),
             context: Vec::new(),
             hint: None,
+            field: None,
             source: None,
         }))
     }
@@ -92,6 +94,16 @@ impl Error {
     pub fn source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
+    }
+    /// Names the option or field it is about, for the caller that knows where it was written.
+    #[must_use]
+    pub fn of_field(mut self, field: impl Into<String>) -> Self {
+        self.0.field = Some(field.into());
+        self
+    }
+    /// The option or field it is about, if it names one.
+    pub fn field(&self) -> Option<&str> {
+        self.0.field.as_deref()
     }
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

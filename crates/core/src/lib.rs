@@ -12,11 +12,13 @@ pub mod job;
 pub mod keys;
 pub mod latency;
 pub mod op;
+pub mod options;
 pub mod percentile;
 pub mod plan;
 pub mod probe;
 pub mod progress;
 pub mod record;
+pub mod suggest;
 pub mod units;
 
 pub use clock::{Clock, MonoClock, Stamp};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use taillight_core::capability::Capabilities;
-use taillight_core::job::{DriverView, Job, Machine};
+use taillight_core::job::{DriverView, Job, MachineMemory};
 use taillight_core::keys::hash;
 use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::probe::Token;
@@ -64,12 +64,13 @@ impl Target for Kept {
 /// A job on the memory driver: the end of the run, and its workloads.
 fn plan(run: &str, workloads: &str) -> Plan {
     let text = format!("[run]\nseed = 5\n{run}\n[target]\ndriver = \"memory\"\n{workloads}");
-    let machine = Machine {
+    let machine = MachineMemory {
         capture_budget: ByteSize(1 << 28),
         free_memory: ByteSize(1 << 33),
     };
     let job = Job::from_toml(&text, "ycsb.toml").unwrap();
-    job.resolve(&View, machine).unwrap()
+    job.resolve(&View, machine, &|path| std::fs::read_to_string(path))
+        .unwrap()
 }
 
 struct Done {

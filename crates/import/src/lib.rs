@@ -6,10 +6,10 @@
 //! the same checks as any other. `cli` calls it for `import`, `export` and `run job.fio`.
 
 pub mod fio;
-mod toml_text;
 pub mod ycsb;
 
 use taillight_core::Result;
+use taillight_core::job::JobFile;
 use taillight_core::plan::Plan;
 
 /// One Taillight job made from a part of the other file. The jobs of a file run in order.
@@ -23,8 +23,42 @@ pub struct ImportedJob {
     pub notes: Vec<String>,
 }
 
+/// Width of comments.
+const WIDTH: usize = 98;
+
+impl ImportedJob {
+    /// The job as text, with its `source` and its notes as comments.
+    fn new(name: String, source: &str, notes: Vec<String>, job: &JobFile) -> Result<ImportedJob> {
+        let mut toml = String::new();
+        comment(
+            &format!("Made by `taillight import` from {source}."),
+            &mut toml,
+        );
+        notes.iter().for_each(|note| comment(note, &mut toml));
+        toml.push('\n');
+        toml.push_str(&job.to_toml()?);
+        Ok(ImportedJob { name, toml, notes })
+    }
+}
+
+/// Appends `text` as comment lines.
+fn comment(text: &str, out: &mut String) {
+    let mut line = String::from("#");
+    for word in text.split_whitespace() {
+        if line.chars().count() + 1 + word.chars().count() > WIDTH && line.len() > 1 {
+            out.push_str(&line);
+            out.push('\n');
+            line = String::from("#  ");
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    out.push_str(&line);
+    out.push('\n');
+}
+
 /// A format that can be imported.
-pub struct Format {
+pub struct ImportFormat {
     /// Name on the command line.
     pub name: &'static str,
     /// One line for people.
@@ -38,15 +72,15 @@ pub struct Format {
 }
 
 /// Every format, one line each.
-pub const FORMATS: &[Format] = &[
-    Format {
+pub const FORMATS: &[ImportFormat] = &[
+    ImportFormat {
         name: "fio",
         about: "fio job file",
         extensions: &["fio"],
         looks_like: fio::looks_like,
         import: fio::import,
     },
-    Format {
+    ImportFormat {
         name: "ycsb",
         about: "YCSB property file",
         extensions: &["properties"],
@@ -81,20 +115,20 @@ pub const EXPORTS: &[ExportFormat] = &[ExportFormat {
 }];
 
 /// The format called `name`.
-pub fn by_name(name: &str) -> Option<&'static Format> {
+pub fn by_name(name: &str) -> Option<&'static ImportFormat> {
     FORMATS.iter().find(|f| f.name == name)
 }
 
 /// The format of a file, by the ending of its name and else by its text. `None` for Taillight's
 /// own job files and for everything unknown.
-pub fn detect(file_name: &str, text: &str) -> Option<&'static Format> {
+pub fn detect(file_name: &str, text: &str) -> Option<&'static ImportFormat> {
     let path = std::path::Path::new(file_name);
     let ending = path.extension().map(|e| e.to_string_lossy().to_lowercase());
     if let Some(ending) = &ending {
         if ending == "toml" {
             return None;
         }
-        let named = |f: &&Format| f.extensions.contains(&ending.as_str());
+        let named = |f: &&ImportFormat| f.extensions.contains(&ending.as_str());
         if let Some(format) = FORMATS.iter().find(named) {
             return Some(format);
         }
@@ -105,6 +139,18 @@ pub fn detect(file_name: &str, text: &str) -> Option<&'static Format> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_notes_become_several_comment_lines() {
+        let mut out = String::new();
+        comment(&"word ".repeat(30), &mut out);
+        let lines: Vec<&str> = out.lines().collect();
+        assert_eq!(lines.len(), 2);
+        assert!(
+            lines[0].len() <= WIDTH && lines[1].starts_with("#   word"),
+            "{out}"
+        );
+    }
 
     #[test]
     fn formats_are_told_by_name_and_text() {

@@ -126,7 +126,7 @@ fn meanings_that_are_easily_missed() {
         // The map of visited blocks is on by default, the page cache is used and dropped first.
         ("rw=randread", "cover = true"),
         ("rw=randread", "direct = false\ncache = \"drop\""),
-        ("rw=randread\nnorandommap", "access = { kind = \"random\" }"),
+        ("rw=randread\nnorandommap", "access = \"random\"\n"),
         // Amounts count for each job.
         ("numjobs=4\nrw=randread", "bytes = \"256MiB\""),
         ("numjobs=4\nrw=randread", "files = 4"),

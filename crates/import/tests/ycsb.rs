@@ -33,10 +33,13 @@ fn defaults_are_those_of_the_core() {
         ("mix", "{ get = 19, update = 1 }"),
         ("access", "\"random\""),
         ("block_size", "\"100B\""),
-        ("keys", "{ count = 1000, naming = \"hashed\" }"),
+        (
+            "keys",
+            "{ count = 1000, start = 0, naming = \"hashed\", prefix = \"user\", digits = 1 }",
+        ),
         (
             "value",
-            "{ fields = 10, read_all = true, write_all = false }",
+            "{ fields = 10, prefix = \"field\", read_all = true, write_all = false, integrity = false }",
         ),
         ("payload", "\"text\""),
     ] {
@@ -52,7 +55,11 @@ fn values_are_mapped() {
                readmodifywriteproportion=2\n";
     for (lines, name, value) in [
         (mix, "mix", "{ insert = 50, scan = 333, rmw = 2000 }"),
-        (mix, "scan", "{ min = 1, max = 1000, spread = \"uniform\" }"),
+        (
+            mix,
+            "scan",
+            "{ min = 1, max = 1000, spread = \"uniform\", reverse = false }",
+        ),
         ("requestdistribution=zipfian", "access", "\"scrambled\""),
         ("requestdistribution=latest", "access", "\"latest\""),
         ("requestdistribution=sequential", "access", "\"sequential\""),
@@ -75,12 +82,12 @@ fn values_are_mapped() {
         (
             "insertorder=ordered\nzeropadding=8",
             "keys",
-            "{ count = 1000, naming = \"ordered\", digits = 8 }",
+            "{ count = 1000, start = 0, naming = \"ordered\", prefix = \"user\", digits = 8 }",
         ),
         (
             "insertstart=100\ninsertcount=200",
             "keys",
-            "{ count = 200, start = 100, naming = \"hashed\" }",
+            "{ count = 200, start = 100, naming = \"hashed\", prefix = \"user\", digits = 1 }",
         ),
         (
             "fieldcount=2\nfieldnameprefix=f\nreadallfields=false\nwriteallfields=true\n\
@@ -102,7 +109,7 @@ fn values_are_mapped() {
     );
     assert_eq!(zipfian.matches("size").count(), 30, "{zipfian}");
     let (job, notes) = job("operationcount=0\nmaxexecutiontime=60");
-    assert_eq!(job["run"]["duration"].as_str(), Some("60s"));
+    assert_eq!(job["run"]["duration"].as_str(), Some("1min"));
     assert!(job["run"].get("operations").is_none());
     assert!(
         notes.iter().any(|n| n.contains("maxexecutiontime")),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use taillight_core::job::Machine;
+use taillight_core::job::MachineMemory;
 use taillight_core::units::ByteSize;
 
 use taillight_machine::Sys;
@@ -32,10 +32,10 @@ pub fn capture_budget(free: u64, shm: Option<u64>) -> u64 {
     }
 }
 
-pub fn read(sys: &Sys) -> Machine {
+pub fn read(sys: &Sys) -> MachineMemory {
     let free = free_memory(&Memory::read(sys), &CgroupLimits::read(sys));
     let shm = space(Path::new(SHM)).map(|s| s.available);
-    Machine {
+    MachineMemory {
         capture_budget: ByteSize(capture_budget(free, shm)),
         free_memory: ByteSize(free),
     }

@@ -37,7 +37,7 @@ pub fn plan(args: &RunArgs, given: Option<&Given>) -> Result<Plan> {
     for assignment in &args.set {
         job.apply_set(assignment)?;
     }
-    let plan = job.resolve(&Registry, machine::read(&Sys::default()))?;
+    let plan = resolve(&job)?;
     if args.destroy.is_some() && !plan.target.destroy {
         return Err(
             Error::usage("--destroy needs `destroy = true` in [target] as well")
@@ -45,6 +45,16 @@ pub fn plan(args: &RunArgs, given: Option<&Given>) -> Result<Plan> {
         );
     }
     Ok(plan)
+}
+
+/// The plan of a job, with the drivers, the memory and the files of this machine.
+///
+/// # Errors
+/// As [`plan`].
+pub fn resolve(job: &Job) -> Result<Plan> {
+    job.resolve(&Registry, machine::read(&Sys::default()), &|path| {
+        std::fs::read_to_string(path)
+    })
 }
 
 fn nothing_asked() -> Error {

@@ -33,7 +33,7 @@ use directory::Made;
 
 pub use directory::{fresh_id, plan_text, suite_home};
 pub use imported::worse;
-pub use job::{Given, plan, read};
+pub use job::{Given, plan, read, resolve};
 pub use live::Live;
 pub use series::{ask_for, percentile};
 pub use signals::Signals;

@@ -1,6 +1,6 @@
 //! Checks that need the size of the data set: known from the plan, or once the target is open.
 
-use super::Machine;
+use super::MachineMemory;
 use super::check::{Complaint, ledger};
 use crate::Result;
 use crate::plan::{Access, AccessKind, Plan, WorkloadPlan};
@@ -31,7 +31,7 @@ pub fn check_extents(plan: &Plan, size: u64, align: u64) -> Result<()> {
 ///
 /// # Errors
 /// `Unavailable`, with the memory it needs and the memory there is.
-pub fn check_ledger(plan: &Plan, size: u64, machine: Machine) -> Result<()> {
+pub fn check_ledger(plan: &Plan, size: u64, machine: MachineMemory) -> Result<()> {
     ledger(plan, Some(ByteSize(size)), machine).map_err(|c| c.into_error(None))
 }
 

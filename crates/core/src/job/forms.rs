@@ -6,7 +6,7 @@ use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::op::OpKind;
 use crate::plan::{AccessKind, BlockSize, Hot, MixPart, RateStep, Reach, Zone};
@@ -17,11 +17,11 @@ use crate::units::{ByteSize, Rate, Span};
 pub struct MixForm(pub Vec<MixPart>);
 
 /// Sizes in the job itself, or `block_size = { file = "sizes.csv" }`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum BlockSizeForm {
     /// As in a plan.
     Sizes(BlockSize),
-    /// A histogram file: lines `size,count`, or YCSB's form.
+    /// A block-size file: lines `size,count`, or YCSB's form.
     File(String),
 }
 
@@ -34,30 +34,25 @@ impl<'de> Deserialize<'de> for BlockSizeForm {
     }
 }
 
-/// A histogram file.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[allow(dead_code)] // only its schema is used
+impl Serialize for BlockSizeForm {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self {
+            BlockSizeForm::Sizes(sizes) => sizes.serialize(s),
+            BlockSizeForm::File(file) => SizeFile { file: file.clone() }.serialize(s),
+        }
+    }
+}
+
+/// A block-size file.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 struct SizeFile {
     /// Path of a text file with lines `size,count`, or in YCSB's form.
     file: String,
 }
 
-impl JsonSchema for BlockSizeForm {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "BlockSizeForm".into()
-    }
-    fn json_schema(g: &mut SchemaGenerator) -> Schema {
-        either(
-            g,
-            SchemaGenerator::subschema_for::<BlockSize>,
-            SchemaGenerator::subschema_for::<SizeFile>,
-        )
-    }
-}
-
 /// `access = "random"` or `access = { kind = "random", align = "512B" }`.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AccessTable {
     /// The pattern. Default: random.
@@ -97,11 +92,11 @@ pub struct AccessTable {
 }
 
 /// An access pattern as written.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct AccessForm(pub AccessTable);
 
 /// Kinds of arrival.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ArrivalKind {
     /// Closed loop: the next operation starts when a slot is free.
@@ -121,7 +116,7 @@ pub enum ArrivalKind {
 }
 
 /// `arrival = "burst"` or `arrival = { kind = "constant", rate = "1000/s" }`.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ArrivalTable {
     /// The kind. Default: constant with a rate, burst without.
@@ -146,7 +141,7 @@ pub struct ArrivalTable {
 }
 
 /// An arrival as written.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ArrivalForm(pub ArrivalTable);
 
 /// A one-word form: reads the word as `T`.
@@ -166,10 +161,10 @@ macro_rules! word_or_table {
                         f.write_str($what)
                     }
                     fn visit_str<E: de::Error>(self, $w: &str) -> Result<$form, E> {
-                        $from_word.map($form)
+                        $from_word
                     }
                     fn visit_map<A: de::MapAccess<'de>>(self, $m: A) -> Result<$form, A::Error> {
-                        $from_map.map($form)
+                        $from_map
                     }
                 }
                 d.deserialize_any(Form)
@@ -182,73 +177,97 @@ word_or_table!(
     MixForm,
     "the name of an operation like \"read\", or a table of operations and their weights like \
      { read = 70, write = 30 }",
-    |w| word(w).map(|op| vec![MixPart { op, weight: 1 }]),
-    |m| crate::plan::mix_shares(m)
+    |w| word::<OpKind, _>(w).map(MixForm::from),
+    |m| crate::plan::mix_shares(m).map(MixForm)
 );
 word_or_table!(
     AccessForm,
     "a pattern like \"random\", or a table like { kind = \"random\", align = \"4KiB\" }",
-    |w| word(w).map(|kind| AccessTable {
-        kind: Some(kind),
-        ..AccessTable::default()
-    }),
-    |m| AccessTable::deserialize(MapAccessDeserializer::new(m))
+    |w| word::<AccessKind, _>(w).map(AccessForm::from),
+    |m| AccessTable::deserialize(MapAccessDeserializer::new(m)).map(AccessForm)
 );
 word_or_table!(
     ArrivalForm,
     "\"burst\", or a table like { kind = \"constant\", rate = \"1000/s\" }",
-    |w| word(w).map(|kind| ArrivalTable {
-        kind: Some(kind),
-        ..ArrivalTable::default()
-    }),
-    |m| ArrivalTable::deserialize(MapAccessDeserializer::new(m))
+    |w| word::<ArrivalKind, _>(w).map(ArrivalForm::from),
+    |m| ArrivalTable::deserialize(MapAccessDeserializer::new(m)).map(ArrivalForm)
 );
 
-/// A schema that allows the word or the table.
-fn either(
-    generator: &mut SchemaGenerator,
-    word: impl FnOnce(&mut SchemaGenerator) -> Schema,
-    table: impl FnOnce(&mut SchemaGenerator) -> Schema,
-) -> Schema {
-    let (word, table) = (word(generator), table(generator));
-    json_schema!({ "anyOf": [word, table] })
-}
-
-impl JsonSchema for MixForm {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Mix".into()
-    }
-    fn json_schema(g: &mut SchemaGenerator) -> Schema {
-        either(
-            g,
-            SchemaGenerator::subschema_for::<OpKind>,
-            SchemaGenerator::subschema_for::<std::collections::BTreeMap<OpKind, u32>>,
-        )
+impl Serialize for MixForm {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self.0.as_slice() {
+            [MixPart { op, weight: 1 }] => op.serialize(s),
+            parts => crate::plan::mix_serialize(parts, s),
+        }
     }
 }
 
-impl JsonSchema for AccessForm {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Access".into()
-    }
-    fn json_schema(g: &mut SchemaGenerator) -> Schema {
-        either(
-            g,
-            SchemaGenerator::subschema_for::<AccessKind>,
-            SchemaGenerator::subschema_for::<AccessTable>,
-        )
+impl Serialize for AccessForm {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let word = |kind| AccessForm::from(kind) == *self;
+        match self.0.kind.filter(|kind| word(*kind)) {
+            Some(kind) => kind.serialize(s),
+            None => self.0.serialize(s),
+        }
     }
 }
 
-impl JsonSchema for ArrivalForm {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Arrival".into()
-    }
-    fn json_schema(g: &mut SchemaGenerator) -> Schema {
-        either(
-            g,
-            SchemaGenerator::subschema_for::<ArrivalKind>,
-            SchemaGenerator::subschema_for::<ArrivalTable>,
-        )
+impl Serialize for ArrivalForm {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let word = |kind| ArrivalForm::from(kind) == *self;
+        match self.0.kind.filter(|kind| word(*kind)) {
+            Some(kind) => kind.serialize(s),
+            None => self.0.serialize(s),
+        }
     }
 }
+
+impl From<OpKind> for MixForm {
+    fn from(op: OpKind) -> MixForm {
+        MixForm(vec![MixPart { op, weight: 1 }])
+    }
+}
+
+impl From<AccessKind> for AccessForm {
+    fn from(kind: AccessKind) -> AccessForm {
+        AccessForm(AccessTable {
+            kind: Some(kind),
+            ..AccessTable::default()
+        })
+    }
+}
+
+impl From<ArrivalKind> for ArrivalForm {
+    fn from(kind: ArrivalKind) -> ArrivalForm {
+        ArrivalForm(ArrivalTable {
+            kind: Some(kind),
+            ..ArrivalTable::default()
+        })
+    }
+}
+
+impl From<ByteSize> for BlockSizeForm {
+    fn from(size: ByteSize) -> BlockSizeForm {
+        BlockSizeForm::Sizes(BlockSize::Fixed(size))
+    }
+}
+
+/// Publishes a form under `name` as a word or a table.
+macro_rules! either_schema {
+    ($form:ty, $name:literal, $word:ty, $table:ty) => {
+        impl JsonSchema for $form {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                $name.into()
+            }
+            fn json_schema(g: &mut SchemaGenerator) -> Schema {
+                let (word, table) = (g.subschema_for::<$word>(), g.subschema_for::<$table>());
+                json_schema!({ "anyOf": [word, table] })
+            }
+        }
+    };
+}
+
+either_schema!(MixForm, "Mix", OpKind, std::collections::BTreeMap<OpKind, u32>);
+either_schema!(AccessForm, "Access", AccessKind, AccessTable);
+either_schema!(ArrivalForm, "Arrival", ArrivalKind, ArrivalTable);
+either_schema!(BlockSizeForm, "BlockSizeForm", BlockSize, SizeFile);

@@ -2,7 +2,7 @@
 //!
 //! What it is: one parser for job files, `--set` and quick flags, so that an error always names
 //! the field, its place (file and line, or the flag) and the likely correction. What it is not:
-//! knowledge of a driver (asked through [`DriverView`]) or of the machine ([`Machine`]).
+//! knowledge of a driver (asked through [`DriverView`]) or of the machine ([`MachineMemory`]).
 //! `taillight run` and tests call it; the as-written types are the owner of the option docs.
 
 mod arrival;
@@ -12,6 +12,7 @@ mod extent;
 mod forms;
 mod message;
 mod place;
+pub(crate) mod read;
 mod resolve;
 #[cfg(test)]
 mod tests;
@@ -22,7 +23,6 @@ pub use extent::{check_extents, check_ledger};
 pub use forms::{
     AccessForm, AccessTable, ArrivalForm, ArrivalKind, ArrivalTable, BlockSizeForm, MixForm,
 };
-pub use message::suggest;
 pub use written::{
     CaptureTable, JobFile, QosTable, RunTable, TargetTable, TraceTable, WorkloadTable,
 };
@@ -50,9 +50,12 @@ pub trait DriverView {
     fn defaults(&self, _driver: &str, _workload: &mut WorkloadPlan) {}
 }
 
+/// Gives the text of a file that a job names, so that this crate reads none.
+pub type ReadFile<'a> = &'a dyn Fn(&str) -> std::io::Result<String>;
+
 /// Facts of this machine that defaults depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Machine {
+pub struct MachineMemory {
     /// Memory the capture may take if the job does not say: a quarter of what is free.
     pub capture_budget: ByteSize,
     /// Memory that can be had for buffers.
@@ -132,29 +135,32 @@ impl Job {
     /// # Errors
     /// `Usage`, naming field and place.
     pub fn written(&self) -> Result<JobFile> {
-        use serde::Deserialize;
         let tree = self.tree()?;
         self.refuse_future_tables(&tree)?;
-        JobFile::deserialize(toml::de::Deserializer::from(tree.clone())).map_err(|e| {
-            let (path, at) = match e.span() {
-                Some(span) => (place::path_of(&tree, &span), self.place(span.start)),
-                None => (String::new(), None),
-            };
-            message::typed(e.message(), &path, at)
+        read::read(&tree).map_err(|e| {
+            let place = e.start().and_then(|at| self.place(at));
+            e.into_error(place)
         })
     }
 
     /// The plan: defaults filled in and everything checked that can be before the target opens.
+    /// `read_file` gives the text of a block-size file.
     ///
     /// # Errors
     /// `Usage` for a plan that cannot work; each message says what to change.
-    pub fn resolve(&self, drivers: &dyn DriverView, machine: Machine) -> Result<Plan> {
+    pub fn resolve(
+        &self,
+        drivers: &dyn DriverView,
+        machine: MachineMemory,
+        read_file: ReadFile<'_>,
+    ) -> Result<Plan> {
         let written = self.written()?;
         let tree = self.tree()?;
         let locate = |path: &str| place::nearest(&tree, path).and_then(|at| self.place(at));
         resolve::Resolver {
             drivers,
             machine,
+            read_file,
             locate: &locate,
             default_name: self.stem(),
         }

@@ -1,4 +1,4 @@
-//! From a span to the path of a field, and from a path to a place.
+//! From the path of a field to its place in the text of the job.
 
 use std::ops::Range;
 
@@ -6,18 +6,6 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 type Root<'a> = Spanned<DeTable<'a>>;
-
-/// The dotted path of the smallest key or value that holds `span`.
-pub(super) fn path_of(root: &Root<'_>, span: &Range<usize>) -> String {
-    let mut best: Option<(usize, String)> = None;
-    visit_table(root.get_ref(), "", &mut |path, own| {
-        let holds = own.start <= span.start && span.end <= own.end;
-        if holds && best.as_ref().is_none_or(|(len, _)| own.len() <= *len) {
-            best = Some((own.len(), path.to_owned()));
-        }
-    });
-    best.map(|(_, path)| path).unwrap_or_default()
-}
 
 /// The start of the value at exactly `path`.
 pub(super) fn exact(root: &Root<'_>, path: &str) -> Option<usize> {

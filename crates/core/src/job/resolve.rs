@@ -3,24 +3,25 @@
 use super::arrival::arrival;
 use super::check::{self, Complaint};
 use super::forms::{AccessTable, BlockSizeForm};
-use super::message::suggest;
 use super::written::{
     CaptureTable, JobFile, QosTable, RunTable, TargetTable, TraceTable, WorkloadTable,
 };
-use super::{DriverView, Machine, defaults, extent, message};
+use super::{DriverView, MachineMemory, ReadFile, defaults, extent, message};
 use crate::capability::Capabilities;
 use crate::op::OpKind;
 use crate::plan::{
     Access, AccessKind, BlockSize, BlockSizePart, CaptureMode, CapturePlan, Hot, MixPart, Plan,
     QosPlan, Reach, RunPlan, Sync, TargetPlan, TraceMode, TracePlan, WorkloadPlan,
 };
+use crate::suggest::did_you_mean;
 use crate::units::{ByteSize, Span};
 use crate::{Error, Result};
 
 /// What resolution works with.
 pub(super) struct Resolver<'a> {
     pub(super) drivers: &'a dyn DriverView,
-    pub(super) machine: Machine,
+    pub(super) machine: MachineMemory,
+    pub(super) read_file: ReadFile<'a>,
     /// The place (file and line, or flag) of a field.
     pub(super) locate: &'a dyn Fn(&str) -> Option<String>,
     pub(super) default_name: Option<String>,
@@ -33,7 +34,7 @@ impl Resolver<'_> {
         let capabilities = self
             .drivers
             .capabilities(&target)
-            .map_err(|e| self.driver_error(e, &target))?;
+            .map_err(|e| self.driver_error(e))?;
         let name = self.default_name.clone();
         // A probe of a search is measured for its own time.
         let duration = job.search.as_ref().map_or(defaults::DURATION, |s| s.probe);
@@ -46,7 +47,7 @@ impl Resolver<'_> {
         };
         let mut workloads = Vec::with_capacity(written.len());
         for (i, w) in written.into_iter().enumerate() {
-            let mut w = workload(w, i, &capabilities).map_err(|c| self.error(c))?;
+            let mut w = workload(w, i, &capabilities, self.read_file).map_err(|c| self.error(c))?;
             self.drivers.defaults(&target.driver, &mut w);
             workloads.push(w);
         }
@@ -84,7 +85,7 @@ impl Resolver<'_> {
             return Err(self.error(Complaint::new(
                 "target.driver",
                 format!("there is no driver `{driver}`"),
-                suggest(&driver, &names),
+                did_you_mean(&driver, &names),
             )));
         }
         let mut target = TargetPlan {
@@ -97,16 +98,14 @@ impl Resolver<'_> {
         target.options = self
             .drivers
             .resolve(&target)
-            .map_err(|e| self.driver_error(e, &target))?;
+            .map_err(|e| self.driver_error(e))?;
         Ok(target)
     }
 
-    /// A driver's own complaint, with the place of the option it names.
-    fn driver_error(&self, e: Error, target: &TargetPlan) -> Error {
-        let text = e.to_string();
-        let named = target.options.keys().find(|k| text.contains(k.as_str()));
-        let path = match named {
-            Some(key) => format!("target.options.{key}"),
+    /// A driver's own complaint, with the place of the option it is about.
+    fn driver_error(&self, e: Error) -> Error {
+        let path = match e.field() {
+            Some(option) => format!("target.options.{option}"),
             None => "target.options".to_owned(),
         };
         message::with_place(e, (self.locate)(&path))
@@ -142,11 +141,12 @@ fn workload(
     table: WorkloadTable,
     index: usize,
     can: &Capabilities,
+    read_file: ReadFile<'_>,
 ) -> Result<WorkloadPlan, Complaint> {
     let path = |field: &str| format!("workload.{index}.{field}");
     let block_size = match table.block_size {
         Some(BlockSizeForm::Sizes(sizes)) => sizes,
-        Some(BlockSizeForm::File(file)) => size_file(&file, &path("block_size"))?,
+        Some(BlockSizeForm::File(file)) => size_file(&file, &path("block_size"), read_file)?,
         None => BlockSize::Fixed(defaults::BLOCK_SIZE),
     };
     check::block_size(&block_size, &path("block_size"))?;
@@ -184,11 +184,11 @@ fn workload(
     })
 }
 
-/// The sizes of a histogram file, weights scaled to fit.
-fn size_file(file: &str, path: &str) -> Result<BlockSize, Complaint> {
+/// The sizes of a block-size file, weights scaled to fit.
+fn size_file(file: &str, path: &str, read: ReadFile<'_>) -> Result<BlockSize, Complaint> {
     let fix = "write lines like 4KiB,70, or YCSB's BlockSize form";
     let bad = |what: String| Complaint::new(path, format!("{file}: {what}"), fix);
-    let text = std::fs::read_to_string(file).map_err(|e| {
+    let text = read(file).map_err(|e| {
         let hint = "give a file that can be read; paths are relative to the directory the command is run in";
         Complaint::new(path, format!("{file}: {e}"), hint)
     })?;
@@ -239,7 +239,7 @@ fn resolved_access(table: AccessTable, block_size: &BlockSize) -> Access {
     let only = |k: AccessKind, default: f64| (kind == k).then_some(default);
     Access {
         kind,
-        align: table.align.unwrap_or(ByteSize(common_divisor(block_size))),
+        align: table.align.unwrap_or(ByteSize(block_size.common_divisor())),
         offset: table.offset.unwrap_or_default(),
         length: table.length,
         stride: table.stride,
@@ -261,20 +261,6 @@ fn resolved_access(table: AccessTable, block_size: &BlockSize) -> Access {
         zones: table.zones.unwrap_or_default(),
         scatter: table.scatter.unwrap_or(false),
     }
-}
-
-/// The largest size that divides every block size.
-fn common_divisor(block_size: &BlockSize) -> u64 {
-    match block_size {
-        BlockSize::Fixed(size) => size.0,
-        BlockSize::Split(parts) => parts.iter().map(|p| p.size.0).fold(0, gcd),
-        BlockSize::Range(range) if range.min == range.max => range.min.0,
-        BlockSize::Range(range) => gcd(range.min.0, range.step.0),
-    }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 fn qos(table: QosTable) -> QosPlan {
@@ -313,7 +299,7 @@ fn trace(table: &TraceTable) -> Result<TracePlan, Complaint> {
     })
 }
 
-fn capture(table: CaptureTable, machine: Machine) -> CapturePlan {
+fn capture(table: CaptureTable, machine: MachineMemory) -> CapturePlan {
     CapturePlan {
         mode: table.mode.unwrap_or(CaptureMode::All),
         budget: table.budget.unwrap_or(machine.capture_budget),

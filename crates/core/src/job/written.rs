@@ -1,10 +1,12 @@
 //! The job file as written: one struct per table, everything optional, unknown fields refused.
 //!
 //! The comments on these fields are the option documentation: `taillight schema job` and
-//! `docs/job-file.md` are made from them. Defaults are filled in by `resolve`, nowhere else.
+//! `docs/job-file.md` are made from them. Defaults are filled in by `resolve`, nowhere else. Who
+//! makes a job file (imports, suites) fills in these types and writes them with
+//! [`JobFile::to_toml`].
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::forms::{AccessForm, ArrivalForm, BlockSizeForm, MixForm};
 use crate::percentile::Percentile;
@@ -13,9 +15,10 @@ use crate::plan::{
     TraceRung, Values, VerifyPlan, WorkerRamp,
 };
 use crate::units::{ByteSize, Span};
+use crate::{Error, Result};
 
 /// A Taillight job: what to drive, with which load, for how long. Sizes and times need a unit.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobFile {
     /// Name, seed, end, warm-up, interval.
@@ -37,14 +40,63 @@ pub struct JobFile {
     #[serde(default)]
     pub capture: CaptureTable,
     /// Checks of what is read against what was written.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "VerifyPlan::is_off")]
     pub verify: VerifyPlan,
     /// Search for the highest demand under a response-time ceiling.
     pub search: Option<SearchPlan>,
 }
 
+impl JobFile {
+    /// The job as a file for people: a table for each noun, what lies deeper on one line.
+    ///
+    /// # Errors
+    /// `Internal` when a value has no TOML form.
+    pub fn to_toml(&self) -> Result<String> {
+        let whole = toml::Table::try_from(self)
+            .map_err(|e| Error::internal("the job cannot be written as TOML").source(e))?;
+        let mut text = String::new();
+        for (name, value) in &whole {
+            match value {
+                toml::Value::Table(table) => section(name, table, &mut text),
+                toml::Value::Array(items) => {
+                    for item in items.iter().filter_map(toml::Value::as_table) {
+                        lines(&format!("[[{name}]]"), item.iter(), &mut text);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(text)
+    }
+}
+
+/// A table with its values, then the tables in it, which have a heading of their own.
+fn section(name: &str, table: &toml::Table, text: &mut String) {
+    let plain = table.iter().filter(|(_, value)| !value.is_table());
+    lines(&format!("[{name}]"), plain, text);
+    for (inner, value) in table {
+        if let Some(inner_table) = value.as_table() {
+            section(&format!("{name}.{inner}"), inner_table, text);
+        }
+    }
+}
+
+/// A heading and `name = value` below it, with an empty line before; nothing without values.
+fn lines<'a>(
+    heading: &str,
+    values: impl Iterator<Item = (&'a String, &'a toml::Value)>,
+    text: &mut String,
+) {
+    let lines: Vec<String> = values.map(|(k, v)| format!("{k} = {v}\n")).collect();
+    if lines.is_empty() {
+        return;
+    }
+    let gap = if text.is_empty() { "" } else { "\n" };
+    text.push_str(&format!("{gap}{heading}\n{}", lines.concat()));
+}
+
 /// `[run]`
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunTable {
     /// Name of the run, used for the output directory. Default: the name of the job file.
@@ -77,7 +129,7 @@ pub struct RunTable {
 }
 
 /// `[target]`
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TargetTable {
     /// Driver name; `taillight drivers` lists them. Required.
@@ -96,7 +148,7 @@ pub struct TargetTable {
 }
 
 /// `[[workload]]`
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadTable {
     /// Name in outputs. Default: w0, w1, ...
@@ -148,7 +200,7 @@ pub struct WorkloadTable {
 }
 
 /// `[qos]`
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QosTable {
     /// Percentiles in the report, as text: "99.9". Default: from 1 to 99.9999999.
@@ -160,7 +212,7 @@ pub struct QosTable {
 }
 
 /// `[trace]`
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TraceTable {
     /// Layers traced: off, outliers or all. Default: off.
@@ -179,7 +231,7 @@ pub struct TraceTable {
 }
 
 /// `[capture]`
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CaptureTable {
     /// I/Os kept: all, outliers, or off (histograms only). Default: all.

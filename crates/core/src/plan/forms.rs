@@ -7,7 +7,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer, StrDeserial
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::data::{Payload, PayloadKind};
-use super::workload::{BlockSize, BlockSizePart, SizeRange, Spread};
+use super::workload::{BlockSize, BlockSizePart, SizeRange, SizeSpread};
 use crate::units::ByteSize;
 
 /// A mix is written as a table of weights: `{ read = 70, write = 30 }`.
@@ -81,7 +81,7 @@ struct RangeOrFile {
     max: Option<ByteSize>,
     step: Option<ByteSize>,
     #[serde(default)]
-    spread: Spread,
+    spread: SizeSpread,
 }
 
 /// Reads a block size by the shape of what is written, so that errors name the real mistake.

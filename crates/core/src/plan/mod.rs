@@ -20,10 +20,10 @@ pub use crate::keys::KeyNaming;
 pub use access::{Access, AccessKind, Hot, Reach, Zone};
 pub use arrival::{Arrival, RateStep, Think, WorkerRamp};
 pub use data::{Keys, Payload, PayloadKind, Scan, ScanSpread, Values, VerifyMode, VerifyPlan};
-pub(crate) use forms::mix::shares as mix_shares;
+pub(crate) use forms::mix::{serialize as mix_serialize, shares as mix_shares};
 pub use search::{Demand, DepthBetween, RateBetween, SearchPlan};
 pub use verified::LEDGER_ENTRY;
-pub use workload::{BlockSize, BlockSizePart, MixPart, SizeRange, Spread, Sync, WorkloadPlan};
+pub use workload::{BlockSize, BlockSizePart, MixPart, SizeRange, SizeSpread, Sync, WorkloadPlan};
 
 use crate::percentile::Percentile;
 use crate::units::{ByteSize, Span};

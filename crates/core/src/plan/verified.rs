@@ -1,13 +1,11 @@
 //! What verification covers and what it costs: the unit it checks by, the extent, the memory.
 
+use num_integer::gcd;
+
 use super::{BlockSize, Plan};
 
 /// Memory of the record of writes: bytes per block or record.
 pub const LEDGER_ENTRY: u64 = 8;
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
-}
 
 impl Plan {
     /// The largest size that divides every block size, alignment and extent border, and `file`
@@ -19,9 +17,8 @@ impl Plan {
             let unit = gcd(unit, access.offset.0);
             let unit = gcd(unit, access.stride.map_or(0, |s| s.0));
             match &w.block_size {
-                BlockSize::Fixed(size) => gcd(unit, size.0),
-                BlockSize::Split(parts) => parts.iter().fold(unit, |u, p| gcd(u, p.size.0)),
                 BlockSize::Range(range) => gcd(gcd(unit, range.step.0), range.min.0),
+                sizes => gcd(unit, sizes.common_divisor()),
             }
         });
         unit.max(1)

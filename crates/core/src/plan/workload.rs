@@ -1,5 +1,6 @@
 //! One `[[workload]]`, resolved: who (workers), what (mix, sizes, access), when (arrival).
 
+use num_integer::gcd;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -155,13 +156,13 @@ pub struct SizeRange {
     pub step: ByteSize,
     /// Each size alike, or each magnitude alike.
     #[serde(default, skip_serializing_if = "is_uniform")]
-    pub spread: Spread,
+    pub spread: SizeSpread,
 }
 
 /// How sizes spread over a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Spread {
+pub enum SizeSpread {
     /// Every size is equally likely.
     #[default]
     Uniform,
@@ -169,8 +170,8 @@ pub enum Spread {
     Log,
 }
 
-fn is_uniform(s: &Spread) -> bool {
-    *s == Spread::Uniform
+fn is_uniform(s: &SizeSpread) -> bool {
+    *s == SizeSpread::Uniform
 }
 
 impl BlockSize {
@@ -190,6 +191,15 @@ impl BlockSize {
             BlockSize::Range(r) => r.max.0,
         }
     }
+    /// The largest size that divides every size, bytes.
+    pub fn common_divisor(&self) -> u64 {
+        match self {
+            BlockSize::Fixed(size) => size.0,
+            BlockSize::Split(parts) => parts.iter().map(|p| p.size.0).fold(0, gcd),
+            BlockSize::Range(range) if range.min == range.max => range.min.0,
+            BlockSize::Range(range) => gcd(range.min.0, range.step.0),
+        }
+    }
     /// Mean size, bytes.
     pub fn mean(&self) -> f64 {
         match self {
@@ -202,7 +212,7 @@ impl BlockSize {
                     .sum::<f64>()
                     / weights
             }
-            BlockSize::Range(r) if r.spread == Spread::Log && r.max > r.min => {
+            BlockSize::Range(r) if r.spread == SizeSpread::Log && r.max > r.min => {
                 // Density 1 / (x ln(max / min)) over [min, max].
                 let (min, max) = (r.min.0 as f64, r.max.0 as f64);
                 (max - min) / (max / min).ln()

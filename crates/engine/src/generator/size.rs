@@ -3,7 +3,7 @@
 //! What it is: the draw. What it is not: files (a job's histogram is read when it is resolved). Callers: the generator.
 
 use rand::Rng as _;
-use taillight_core::plan::{BlockSize, Spread};
+use taillight_core::plan::{BlockSize, SizeSpread};
 use taillight_core::{Error, Result};
 
 use super::dist::alias::Alias;
@@ -65,7 +65,7 @@ impl Sizes {
                 });
                 Sizes::Split(bounds.collect())
             }
-            BlockSize::Range(r) if r.spread == Spread::Log => {
+            BlockSize::Range(r) if r.spread == SizeSpread::Log => {
                 return Sizes::log_uniform(r.min.0, r.max.0, r.step.0);
             }
             BlockSize::Range(r) => Sizes::Range {

@@ -1,16 +1,16 @@
 //! How much a section does and when: its end, warm-up, rates, pauses.
 
 use taillight_core::Result;
-use taillight_core::units::{ByteSize, Span};
+use taillight_core::units::{Rate, RateUnit, Span};
 
-use super::pattern::Pattern;
-use super::place::Place;
-use super::read::Reader;
-use super::value::{self, Way};
+use super::pattern::OffsetPattern;
+use super::read::SectionReader;
+use super::target::TargetSpec;
+use super::value::{self, Direction};
 
 /// When a section ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct End {
+pub struct SectionEnd {
     pub runtime: Option<Span>,
     /// After that time only.
     pub time_based: bool,
@@ -24,7 +24,7 @@ pub struct End {
 
 /// A rate of one clone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate {
+pub struct SectionRate {
     /// Operations or bytes a second, all directions together.
     pub amount: u64,
     /// It counts bytes.
@@ -36,12 +36,12 @@ pub struct Rate {
 
 /// How much and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Demand {
-    pub end: End,
+pub struct SectionDemand {
+    pub end: SectionEnd,
     /// Load that is not measured, before.
     pub ramp: Span,
     /// Rate of each clone.
-    pub rate: Option<Rate>,
+    pub rate: Option<SectionRate>,
     /// Pause and after how many operations.
     pub think: Option<(Span, u32)>,
 }
@@ -53,11 +53,11 @@ const SECOND: u64 = 1_000_000_000;
 /// # Errors
 /// `Usage` with its place.
 pub fn demand(
-    r: &Reader<'_>,
-    pattern: &Pattern,
-    place: &Place,
+    r: &SectionReader<'_>,
+    pattern: &OffsetPattern,
+    target: &TargetSpec,
     notes: &mut Vec<String>,
-) -> Result<Demand> {
+) -> Result<SectionDemand> {
     let rate = rate(r, pattern)?;
     if rate.is_some() {
         notes.push(format!(
@@ -80,8 +80,8 @@ pub fn demand(
             "a rate and pauses together cannot be expressed",
         ));
     }
-    Ok(Demand {
-        end: end(r, place)?,
+    Ok(SectionDemand {
+        end: end(r, target)?,
         ramp: r
             .value("ramp_time", |t| value::time(t, SECOND))?
             .unwrap_or_default(),
@@ -90,7 +90,7 @@ pub fn demand(
     })
 }
 
-fn end(r: &Reader<'_>, place: &Place) -> Result<End> {
+fn end(r: &SectionReader<'_>, target: &TargetSpec) -> Result<SectionEnd> {
     let runtime = r
         .value("runtime", |t| value::time(t, SECOND))?
         .filter(|t| t.0 > 0);
@@ -100,20 +100,20 @@ fn end(r: &Reader<'_>, place: &Place) -> Result<End> {
     }
     let loops = r.integer("loops")?.unwrap_or(1).max(1);
     let once = match r.amount("io_size")? {
-        None => place.size,
+        None => target.size,
         Some(value::Amount::Bytes(bytes)) => Some(bytes),
-        Some(value::Amount::Percent(p)) => match place.size {
+        Some(value::Amount::Percent(p)) => match target.size {
             Some(size) => Some(value::share(size, p)),
             None => return Err(r.error("io_size", "a percentage needs a size")),
         },
     };
     let bytes = once.map(|b| b.saturating_mul(loops));
-    let passes = match (bytes, place.size) {
+    let passes = match (bytes, target.size) {
         (Some(bytes), Some(size)) => (bytes % size == 0).then(|| bytes / size),
         (None, None) => Some(loops),
         _ => None,
     };
-    Ok(End {
+    Ok(SectionEnd {
         runtime,
         time_based,
         bytes,
@@ -122,7 +122,7 @@ fn end(r: &Reader<'_>, place: &Place) -> Result<End> {
     })
 }
 
-fn rate(r: &Reader<'_>, pattern: &Pattern) -> Result<Option<Rate>> {
+fn rate(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Result<Option<SectionRate>> {
     let poisson = match r.raw("rate_process")? {
         None | Some("linear") => false,
         Some("poisson") => true,
@@ -136,19 +136,21 @@ fn rate(r: &Reader<'_>, pattern: &Pattern) -> Result<Option<Rate>> {
             return Err(r.error("rate_iops", "it and rate together cannot be expressed"));
         }
     };
-    let of = |way: Way| -> Result<u64> {
+    let of = |direction: Direction| -> Result<u64> {
         let given = if bytes {
-            r.size_for(name, way)?.map(|s| s.0)
+            r.size_for(name, direction)?.map(|s| s.0)
         } else {
             let n = r.value(name, |t| {
-                value::for_way(t, way).map(|p| r.parse_size(p)).transpose()
+                value::for_direction(t, direction)
+                    .map(|p| r.parse_size(p))
+                    .transpose()
             })?;
             n.flatten()
         };
         Ok(given.unwrap_or(0))
     };
     let amounts = pattern
-        .ways()
+        .directions()
         .into_iter()
         .map(of)
         .collect::<Result<Vec<u64>>>()?;
@@ -168,7 +170,7 @@ fn rate(r: &Reader<'_>, pattern: &Pattern) -> Result<Option<Rate>> {
         [reads, writes] => Some((reads, writes)),
         _ => None,
     };
-    Ok(Some(Rate {
+    Ok(Some(SectionRate {
         amount: amounts.iter().fold(0, |sum, n| sum.saturating_add(*n)),
         bytes,
         poisson,
@@ -176,20 +178,23 @@ fn rate(r: &Reader<'_>, pattern: &Pattern) -> Result<Option<Rate>> {
     }))
 }
 
-fn think(r: &Reader<'_>) -> Result<Option<(Span, u32)>> {
+fn think(r: &SectionReader<'_>) -> Result<Option<(Span, u32)>> {
     let time = r.value("thinktime", |t| value::time(t, 1_000))?;
     let every = r.small("thinktime_blocks")?.unwrap_or(1).max(1);
     Ok(time.filter(|t| t.0 > 0).map(|time| (time, every)))
 }
 
-impl Rate {
-    /// The rate of `clones` together, as the job file writes it.
-    pub fn text(&self, clones: u32) -> String {
-        let all = self.amount.saturating_mul(u64::from(clones));
-        if self.bytes {
-            format!("{}/s", ByteSize(all))
-        } else {
-            format!("{all}/s")
+impl SectionRate {
+    /// The rate of `clones` together.
+    pub fn of_clones(&self, clones: u32) -> Rate {
+        Rate {
+            unit: match self.bytes {
+                true => RateUnit::Bytes,
+                false => RateUnit::Ops,
+            },
+            num: self.amount.saturating_mul(u64::from(clones)),
+            den: 1,
+            per_ns: SECOND,
         }
     }
 }

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use taillight_core::plan::{
-    Access, AccessKind, Arrival, BlockSize, CaptureMode, Payload, PayloadKind, Plan, Spread, Sync,
-    TraceMode, VerifyMode, WorkloadPlan,
+    Access, AccessKind, Arrival, BlockSize, CaptureMode, Payload, PayloadKind, Plan, SizeSpread,
+    Sync, TraceMode, VerifyMode, WorkloadPlan,
 };
 use taillight_core::units::{Rate, RateUnit, Span};
 use taillight_core::{Error, OpKind, Result};
@@ -398,7 +398,7 @@ fn block(block: &BlockSize, out: &mut Out) {
         }
         BlockSize::Range(range) => {
             out.set("bsrange", format!("{}-{}", range.min.0, range.max.0));
-            if range.step != range.min || range.spread != Spread::Uniform {
+            if range.step != range.min || range.spread != SizeSpread::Uniform {
                 out.lacks(
                     "block_size",
                     "fio draws evenly among multiples of the smallest size",

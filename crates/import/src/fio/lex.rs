@@ -8,8 +8,8 @@ use super::options;
 
 /// One option as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
-    /// Line in the file, from 1.
+pub struct OptionLine {
+    /// OptionLine in the file, from 1.
     pub number: usize,
     /// The option's first name, whatever alias was written.
     pub name: &'static str,
@@ -19,17 +19,17 @@ pub struct Line {
 
 /// One job section with all that applies to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Section {
+pub struct RawSection {
     pub name: String,
-    /// Line of its heading.
+    /// OptionLine of its heading.
     pub number: usize,
     /// What `[global]` sections before it say, then its own; the last of a name counts.
-    pub lines: Vec<Line>,
+    pub lines: Vec<OptionLine>,
 }
 
-impl Section {
+impl RawSection {
     /// The line that counts for an option.
-    pub fn line(&self, name: &str) -> Option<&Line> {
+    pub fn line(&self, name: &str) -> Option<&OptionLine> {
         self.lines.iter().rev().find(|l| l.name == name)
     }
 }
@@ -38,9 +38,9 @@ impl Section {
 ///
 /// # Errors
 /// `Usage`, naming file and line.
-pub fn sections(text: &str, file: &str) -> Result<Vec<Section>> {
-    let mut global: Vec<Line> = Vec::new();
-    let mut sections: Vec<Section> = Vec::new();
+pub fn sections(text: &str, file: &str) -> Result<Vec<RawSection>> {
+    let mut global: Vec<OptionLine> = Vec::new();
+    let mut sections: Vec<RawSection> = Vec::new();
     let mut in_global = None;
     for (index, raw) in text.lines().enumerate() {
         let number = index + 1;
@@ -57,7 +57,7 @@ pub fn sections(text: &str, file: &str) -> Result<Vec<Section>> {
                 .ok_or_else(|| bad(format!("`{line}` is no section heading")))?;
             in_global = Some(name == "global");
             if name != "global" {
-                sections.push(Section {
+                sections.push(RawSection {
                     name: name.to_owned(),
                     number,
                     lines: global.clone(),
@@ -105,7 +105,7 @@ fn expressible(text: &str, bad: &dyn Fn(String) -> Error) -> Result<()> {
 }
 
 /// `name=value` or `name`.
-fn option(text: &str, number: usize, bad: &dyn Fn(String) -> Error) -> Result<Line> {
+fn option(text: &str, number: usize, bad: &dyn Fn(String) -> Error) -> Result<OptionLine> {
     let (written, value) = match text.split_once('=') {
         Some((name, value)) => (name.trim(), Some(value.trim().to_owned())),
         None => (text, None),
@@ -113,7 +113,7 @@ fn option(text: &str, number: usize, bad: &dyn Fn(String) -> Error) -> Result<Li
     let Some(name) = options::first_name(written) else {
         return Err(bad(format!("unknown option `{written}`")).hint(options::nearest(written)));
     };
-    Ok(Line {
+    Ok(OptionLine {
         number,
         name,
         value: value.filter(|v| !v.is_empty()),

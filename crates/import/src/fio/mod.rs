@@ -1,9 +1,9 @@
 //! fio job files: into Taillight job files ([`import`]) and from plans ([`export`]).
 //!
 //! The way in: `lex` (sections, line numbers) -> `options` (the one list of what is mapped,
-//! harmless or refused) -> `read` and `value` (typed values with their places) -> `load` with
-//! `place`, `pattern`, `demand` (what a section means) -> `layout` (one target for sections side
-//! by side) -> `job` (TOML). Facts about fio's behaviour were measured with fio 3.33.
+//! harmless or refused) -> `read` and `value` (typed values with their places) -> `section` with
+//! `target`, `pattern`, `demand` (what a section means) -> `layout` (one target for sections side
+//! by side) -> `job` (a job file). Facts about fio's behaviour were measured with fio 3.33.
 
 mod demand;
 mod export;
@@ -11,11 +11,11 @@ mod export_target;
 mod job;
 mod layout;
 mod lex;
-mod load;
 pub mod options;
 mod pattern;
-mod place;
 mod read;
+mod section;
+mod target;
 mod value;
 
 use std::collections::BTreeSet;
@@ -24,19 +24,19 @@ use taillight_core::Result;
 
 use crate::ImportedJob;
 pub use export::export;
-use load::Load;
+use section::JobSection;
 
 /// Reads a job file: one job for each group of sections that run side by side.
 ///
 /// # Errors
 /// `Usage` with file and line: unknown options, and options without equivalent.
 pub fn import(text: &str, file: &str) -> Result<Vec<ImportedJob>> {
-    let mut groups: Vec<Vec<Load>> = Vec::new();
+    let mut groups: Vec<Vec<JobSection>> = Vec::new();
     for section in lex::sections(text, file)? {
-        let load = load::load(file, &section)?;
+        let section = section::section(file, &section)?;
         match groups.last_mut() {
-            Some(group) if !load.stonewall => group.push(load),
-            _ => groups.push(vec![load]),
+            Some(group) if !section.stonewall => group.push(section),
+            _ => groups.push(vec![section]),
         }
     }
     let mut taken = BTreeSet::new();

@@ -1,68 +1,61 @@
 //! What a section does: operations, block sizes, and which offsets.
 
-use taillight_core::Result;
+use taillight_core::job::{AccessForm, AccessTable};
+use taillight_core::plan::{
+    AccessKind, BlockSize, BlockSizePart, MixPart, SizeRange, SizeSpread, Zone,
+};
 use taillight_core::units::ByteSize;
+use taillight_core::{OpKind, Result};
 
-use super::read::Reader;
-use super::value::{self, Way};
-use crate::toml_text::Table;
+use super::read::SectionReader;
+use super::value::{self, Direction};
 
-/// Sizes of blocks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Block {
-    /// One size, bytes.
-    Fixed(u64),
-    Split(Vec<(u64, u64)>),
-    /// Multiples of the smallest up to the largest.
-    Range(u64, u64),
-}
-
-/// Which offsets are drawn.
+/// In which order offsets come.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Draw {
-    Walk,
-    /// Uniform: each block once a pass, or any at any time.
+pub enum OffsetOrder {
+    Sequential,
+    /// Drawn evenly.
     Uniform {
-        /// Each once a pass.
+        /// Each block once a pass.
         cover: bool,
     },
-    /// By `kind` with these further fields of `access`, as TOML.
-    Skewed(&'static str, Vec<(&'static str, String)>),
+    /// Drawn by another pattern, with its parameters.
+    Skewed(Box<AccessTable>),
 }
 
 /// What a section does.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pattern {
-    pub mix: Vec<(&'static str, u64)>,
-    pub block: Block,
+pub struct OffsetPattern {
+    pub mix: Vec<MixPart>,
+    pub block: BlockSize,
     /// Offsets are multiples of this, when given.
     pub align: Option<u64>,
-    pub draw: Draw,
+    pub order: OffsetOrder,
 }
 
-impl Pattern {
+impl OffsetPattern {
     pub fn writes(&self) -> bool {
-        self.mix.iter().any(|(op, _)| *op == "write")
+        self.mix.iter().any(|p| p.op == OpKind::Write)
     }
     pub fn reads(&self) -> bool {
-        self.mix.iter().any(|(op, _)| *op == "read")
+        self.mix.iter().any(|p| p.op == OpKind::Read)
     }
-    /// Reads and writes in one walk.
-    pub fn mixed_walk(&self) -> bool {
-        self.draw == Draw::Walk && self.mix.len() > 1
+    /// Reads and writes in one sequence of offsets.
+    pub fn mixed_sequence(&self) -> bool {
+        self.order == OffsetOrder::Sequential && self.mix.len() > 1
     }
     /// The directions in it.
-    pub fn ways(&self) -> Vec<Way> {
-        ways(&self.mix)
+    pub fn directions(&self) -> Vec<Direction> {
+        directions(&self.mix)
     }
 }
 
-fn ways(mix: &[(&'static str, u64)]) -> Vec<Way> {
+fn directions(mix: &[MixPart]) -> Vec<Direction> {
     mix.iter()
-        .map(|(op, _)| match *op {
-            "read" => Way::Read,
-            "write" => Way::Write,
-            _ => Way::Trim,
+        .map(|part| match part.op {
+            OpKind::Read => Direction::Read,
+            OpKind::Write => Direction::Write,
+            _ => Direction::Trim,
         })
         .collect()
 }
@@ -71,39 +64,38 @@ fn ways(mix: &[(&'static str, u64)]) -> Vec<Way> {
 ///
 /// # Errors
 /// `Usage` with its place.
-pub fn pattern(r: &Reader<'_>, notes: &mut Vec<String>) -> Result<Pattern> {
+pub fn pattern(r: &SectionReader<'_>, notes: &mut Vec<String>) -> Result<OffsetPattern> {
     let (mix, random) = mix(r)?;
-    let ways = ways(&mix);
-    let block = block(r, &ways)?;
-    let align = same(r, "ba", &ways, |way| r.size_for("ba", way))?.map(|s| s.0);
-    let draw = match (random, walks_apart(r)?) {
-        (true, _) => draw(r, &block, align, notes)?,
+    let directions = directions(&mix);
+    let block = block(r, &directions)?;
+    let align = same(r, "ba", &directions, |d| r.size_for("ba", d))?.map(|s| s.0);
+    let order = match (random, visits_files_in_turns(r)?) {
+        (true, _) => random_order(r, &block, align, notes)?,
         (false, true) => {
             return Err(r
                 .error(
                     "nrfiles",
-                    "fio goes round the files, a walk here takes them in order",
+                    "fio goes round the files, sequential access here takes them in order",
                 )
                 .hint("write file_service_type=sequential, or nrfiles=1"));
         }
-        (false, false) => Draw::Walk,
+        (false, false) => OffsetOrder::Sequential,
     };
-    Ok(Pattern {
+    Ok(OffsetPattern {
         mix,
         block,
         align,
-        draw,
+        order,
     })
 }
 
-/// Several files are visited in turns.
-fn walks_apart(r: &Reader<'_>) -> Result<bool> {
+fn visits_files_in_turns(r: &SectionReader<'_>) -> Result<bool> {
     let in_order = r.raw("file_service_type")? == Some("sequential");
     Ok(r.small("nrfiles")?.unwrap_or(1) > 1 && !in_order)
 }
 
 /// Operations and whether offsets are drawn at random.
-fn mix(r: &Reader<'_>) -> Result<(Vec<(&'static str, u64)>, bool)> {
+fn mix(r: &SectionReader<'_>) -> Result<(Vec<MixPart>, bool)> {
     let word = r.raw("rw")?.unwrap_or("read");
     if let Some((_, modifier)) = word.split_once(':') {
         return Err(r.error(
@@ -121,18 +113,23 @@ fn mix(r: &Reader<'_>) -> Result<(Vec<(&'static str, u64)>, bool)> {
     if reads > 100 {
         return Err(r.error("rwmixread", "it is a percentage"));
     }
+    let part = |op, weight: u64| MixPart {
+        op,
+        weight: weight as u32,
+    };
+    let only = |op| vec![part(op, 1)];
     let both = || {
-        let mut mix = vec![("read", reads), ("write", 100 - reads)];
-        mix.retain(|(_, share)| *share > 0);
+        let mut mix = vec![part(OpKind::Read, reads), part(OpKind::Write, 100 - reads)];
+        mix.retain(|part| part.weight > 0);
         mix
     };
     Ok(match word {
-        "read" => (vec![("read", 1)], false),
-        "write" => (vec![("write", 1)], false),
-        "trim" => (vec![("trim", 1)], false),
-        "randread" => (vec![("read", 1)], true),
-        "randwrite" => (vec![("write", 1)], true),
-        "randtrim" => (vec![("trim", 1)], true),
+        "read" => (only(OpKind::Read), false),
+        "write" => (only(OpKind::Write), false),
+        "trim" => (only(OpKind::Trim), false),
+        "randread" => (only(OpKind::Read), true),
+        "randwrite" => (only(OpKind::Write), true),
+        "randtrim" => (only(OpKind::Trim), true),
         "rw" | "readwrite" => (both(), false),
         "randrw" => (both(), true),
         "trimwrite" | "randtrimwrite" => {
@@ -148,14 +145,14 @@ fn mix(r: &Reader<'_>) -> Result<(Vec<(&'static str, u64)>, bool)> {
 
 /// The one value of all directions in use.
 fn same<T: PartialEq>(
-    r: &Reader<'_>,
+    r: &SectionReader<'_>,
     name: &str,
-    ways: &[Way],
-    of: impl Fn(Way) -> Result<T>,
+    directions: &[Direction],
+    of: impl Fn(Direction) -> Result<T>,
 ) -> Result<T> {
-    let first = of(ways.first().copied().unwrap_or(Way::Read))?;
-    for way in ways.iter().skip(1) {
-        if of(*way)? != first {
+    let first = of(directions.first().copied().unwrap_or(Direction::Read))?;
+    for direction in directions.iter().skip(1) {
+        if of(*direction)? != first {
             return Err(r
                 .error(
                     name,
@@ -167,45 +164,47 @@ fn same<T: PartialEq>(
     Ok(first)
 }
 
-fn block(r: &Reader<'_>, ways: &[Way]) -> Result<Block> {
-    let split = same(r, "bssplit", ways, |way| split(r, way))?;
-    if let Some(parts) = split {
-        return Ok(Block::Split(parts));
+fn block(r: &SectionReader<'_>, directions: &[Direction]) -> Result<BlockSize> {
+    if let Some(parts) = same(r, "bssplit", directions, |d| split(r, d))? {
+        return Ok(BlockSize::Split(parts));
     }
-    let range = same(r, "bsrange", ways, |way| range(r, way))?;
-    if let Some((min, max)) = range {
-        return Ok(if min == max {
-            Block::Fixed(min)
-        } else {
-            Block::Range(min, max)
+    if let Some((min, max)) = same(r, "bsrange", directions, |d| range(r, d))? {
+        return Ok(match min == max {
+            true => BlockSize::Fixed(min),
+            false => BlockSize::Range(SizeRange {
+                min,
+                max,
+                step: min,
+                spread: SizeSpread::Uniform,
+            }),
         });
     }
-    let size = same(r, "bs", ways, |way| r.size_for("bs", way))?.map_or(4096, |s| s.0);
-    match size {
-        0 => Err(r.error("bs", "a block of zero bytes")),
-        size => Ok(Block::Fixed(size)),
+    match same(r, "bs", directions, |d| r.size_for("bs", d))? {
+        Some(ByteSize(0)) => Err(r.error("bs", "a block of zero bytes")),
+        size => Ok(BlockSize::Fixed(size.unwrap_or(ByteSize(4096)))),
     }
 }
 
-fn split(r: &Reader<'_>, way: Way) -> Result<Option<Vec<(u64, u64)>>> {
+fn split(r: &SectionReader<'_>, direction: Direction) -> Result<Option<Vec<BlockSizePart>>> {
     let parsed = r.value("bssplit", |text| {
-        let Some(text) = value::for_way(text, way) else {
+        let Some(text) = value::for_direction(text, direction) else {
             return Ok(None);
         };
         let (mut sizes, mut percents) = (Vec::new(), Vec::new());
         for (size, percent) in value::pairs(text) {
-            sizes.push(r.parse_size(size)?);
+            sizes.push(ByteSize(r.parse_size(size)?));
             percents.push(percent.map(value::integer).transpose()?);
         }
         let parts = sizes.into_iter().zip(value::weights(&percents)?);
-        Ok(Some(parts.filter(|(_, weight)| *weight > 0).collect()))
+        let parts = parts.map(|(size, weight)| BlockSizePart { size, weight });
+        Ok(Some(parts.filter(|p| p.weight > 0).collect()))
     })?;
     Ok(parsed.flatten())
 }
 
-fn range(r: &Reader<'_>, way: Way) -> Result<Option<(u64, u64)>> {
+fn range(r: &SectionReader<'_>, direction: Direction) -> Result<Option<(ByteSize, ByteSize)>> {
     let parsed = r.value("bsrange", |text| {
-        let Some(text) = value::for_way(text, way) else {
+        let Some(text) = value::for_direction(text, direction) else {
             return Ok(None);
         };
         let (min, max) = text.split_once('-').unwrap_or((text, text));
@@ -215,17 +214,17 @@ fn range(r: &Reader<'_>, way: Way) -> Result<Option<(u64, u64)>> {
                 "only a range whose end is a multiple of its begin can be expressed".into(),
             );
         }
-        Ok(Some((min, max)))
+        Ok(Some((ByteSize(min), ByteSize(max))))
     })?;
     Ok(parsed.flatten())
 }
 
-fn draw(
-    r: &Reader<'_>,
-    block: &Block,
+fn random_order(
+    r: &SectionReader<'_>,
+    block: &BlockSize,
     align: Option<u64>,
     notes: &mut Vec<String>,
-) -> Result<Draw> {
+) -> Result<OffsetOrder> {
     let text = r.raw("random_distribution")?.unwrap_or("random");
     if text.contains(',') {
         return Err(r.error(
@@ -242,7 +241,7 @@ fn draw(
         return skewed(r, text, notes);
     }
     let mapped = lfsr || !r.truth("norandommap", false)?;
-    let single = matches!(block, Block::Fixed(size) if align.is_none_or(|a| a == *size));
+    let single = matches!(block, BlockSize::Fixed(size) if align.is_none_or(|a| a == size.0));
     if mapped && !single {
         notes.push(format!(
             "[{}]: fio keeps a map of visited blocks and shortens blocks that would meet one; here \
@@ -250,20 +249,18 @@ fn draw(
             r.section().name
         ));
     }
-    Ok(Draw::Uniform {
+    Ok(OffsetOrder::Uniform {
         cover: mapped && single,
     })
 }
 
-fn skewed(r: &Reader<'_>, text: &str, notes: &mut Vec<String>) -> Result<Draw> {
+fn skewed(r: &SectionReader<'_>, text: &str, notes: &mut Vec<String>) -> Result<OffsetOrder> {
     const NAME: &str = "random_distribution";
     let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
-    let number = |text: &str, default: &str| -> Result<String> {
-        let text = if text.is_empty() { default } else { text };
-        match text.parse::<f64>() {
-            Ok(n) if n.is_finite() && n >= 0.0 => Ok(format!("{n:?}")),
-            _ => Err(r.error(NAME, &format!("`{text}` is not a number of 0 or more"))),
-        }
+    let number = |text: &str, default: f64| match text.parse::<f64>() {
+        _ if text.is_empty() => Ok(default),
+        Ok(n) if n.is_finite() && n >= 0.0 => Ok(n),
+        _ => Err(r.error(NAME, &format!("`{text}` is not a number of 0 or more"))),
     };
     let (first, centre) = rest.split_once(':').unwrap_or((rest, ""));
     let mut note = |text: &str| {
@@ -274,40 +271,50 @@ fn skewed(r: &Reader<'_>, text: &str, notes: &mut Vec<String>) -> Result<Draw> {
     if matches!(kind, "zipf" | "pareto") && !centre.is_empty() {
         note("the centre only moves the scattered hot blocks; it is left out");
     }
-    let scatter = ("scatter", "true".to_owned());
-    match kind {
-        "zipf" => Ok(Draw::Skewed(
-            "zipf",
-            vec![("theta", number(first, "1.1")?), scatter],
-        )),
-        "pareto" => Ok(Draw::Skewed(
-            "pareto",
-            vec![("h", number(first, "0.2")?), scatter],
-        )),
+    let table = |kind| AccessForm::from(kind).0;
+    let table = match kind {
+        "zipf" => AccessTable {
+            theta: Some(number(first, 1.1)?),
+            scatter: Some(true),
+            ..table(AccessKind::Zipf)
+        },
+        "pareto" => AccessTable {
+            h: Some(number(first, 0.2)?),
+            scatter: Some(true),
+            ..table(AccessKind::Pareto)
+        },
         "normal" => {
             note(
                 "a bell of that standard deviation over the space; fio 3.33 scatters its bell over \
                  the whole file by a hash, and its width is not what the number says",
             );
-            let percent: f64 = number(first, "0")?.parse().unwrap_or(0.0);
-            let mut fields = vec![("deviation", format!("{:?}", percent / 100.0))];
-            if !centre.is_empty() {
-                fields.push(("center", number(centre, "0.5")?));
+            AccessTable {
+                deviation: Some(number(first, 0.0)? / 100.0),
+                center: match centre {
+                    "" => None,
+                    centre => Some(number(centre, 0.5)?),
+                },
+                ..table(AccessKind::Normal)
             }
-            Ok(Draw::Skewed("normal", fields))
         }
-        "zoned" => Ok(Draw::Skewed("zoned", vec![("zones", zones(r, rest)?)])),
-        _ => Err(r
-            .error(
-                NAME,
-                &format!("`{kind}` has no equivalent; it would change the offsets"),
-            )
-            .hint("known: random, zipf, pareto, normal and zoned")),
-    }
+        "zoned" => AccessTable {
+            zones: Some(zones(r, rest)?),
+            ..table(AccessKind::Zoned)
+        },
+        _ => {
+            return Err(r
+                .error(
+                    NAME,
+                    &format!("`{kind}` has no equivalent; it would change the offsets"),
+                )
+                .hint("known: random, zipf, pareto, normal and zoned"));
+        }
+    };
+    Ok(OffsetOrder::Skewed(Box::new(table)))
 }
 
 /// `share/space:share/space`, percentages of both.
-fn zones(r: &Reader<'_>, text: &str) -> Result<String> {
+fn zones(r: &SectionReader<'_>, text: &str) -> Result<Vec<Zone>> {
     let fail = |what: String| r.error("random_distribution", &what);
     let (mut shares, mut spaces) = (Vec::new(), Vec::new());
     for (share, space) in value::pairs(text) {
@@ -316,39 +323,6 @@ fn zones(r: &Reader<'_>, text: &str) -> Result<String> {
     }
     let shares = value::weights(&shares).map_err(fail)?;
     let spaces = value::weights(&spaces).map_err(fail)?;
-    let zones: Vec<String> = shares
-        .iter()
-        .zip(&spaces)
-        .map(|(share, space)| format!("{{ space = {space}, share = {share} }}"))
-        .collect();
-    Ok(format!("[{}]", zones.join(", ")))
-}
-
-impl Block {
-    /// As the job file writes it.
-    pub fn toml(&self) -> String {
-        let size = |bytes: u64| crate::toml_text::quoted(&ByteSize(bytes).to_string());
-        match self {
-            Block::Fixed(bytes) => size(*bytes),
-            Block::Split(parts) => {
-                let parts: Vec<String> = parts
-                    .iter()
-                    .map(|(bytes, weight)| {
-                        let mut t = Table::default();
-                        t.raw("size", size(*bytes));
-                        t.raw("weight", weight.to_string());
-                        t.inline()
-                    })
-                    .collect();
-                format!("[{}]", parts.join(", "))
-            }
-            Block::Range(min, max) => {
-                let mut t = Table::default();
-                t.raw("min", size(*min));
-                t.raw("max", size(*max));
-                t.raw("step", size(*min));
-                t.inline()
-            }
-        }
-    }
+    let zones = shares.into_iter().zip(spaces);
+    Ok(zones.map(|(share, space)| Zone { share, space }).collect())
 }

@@ -4,24 +4,24 @@
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 
-use super::lex::{Line, Section};
+use super::lex::{OptionLine, RawSection};
 use super::options::{self, Effect};
-use super::value::{self, KbBase, Parsed, Way};
+use super::value::{self, Direction, KbBase, Parsed};
 
 /// Reads options of one section.
-pub struct Reader<'a> {
+pub struct SectionReader<'a> {
     file: &'a str,
-    section: &'a Section,
+    section: &'a RawSection,
     base: KbBase,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SectionReader<'a> {
     /// For a section of `file`.
     ///
     /// # Errors
     /// `Usage` for an option without equivalent.
-    pub fn new(file: &'a str, section: &'a Section) -> Result<Reader<'a>> {
-        let mut reader = Reader {
+    pub fn new(file: &'a str, section: &'a RawSection) -> Result<SectionReader<'a>> {
+        let mut reader = SectionReader {
             file,
             section,
             base: KbBase::Binary,
@@ -37,12 +37,12 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    pub fn section(&self) -> &Section {
+    pub fn section(&self) -> &RawSection {
         self.section
     }
 
     /// Fails for an option without equivalent whose value asks for something.
-    fn refuse(&self, line: &Line) -> Result<()> {
+    fn refuse(&self, line: &OptionLine) -> Result<()> {
         let Some(Effect::Refused { unless, changes }) = options::effect(line.name) else {
             return Ok(());
         };
@@ -72,12 +72,12 @@ impl<'a> Reader<'a> {
     }
 
     /// A note about a line.
-    pub fn note(&self, line: &Line, text: &str) -> String {
+    pub fn note(&self, line: &OptionLine, text: &str) -> String {
         format!("line {}, {}: {text}", line.number, line.name)
     }
 
     /// The line of an option, if given.
-    pub fn line(&self, name: &str) -> Option<&Line> {
+    pub fn line(&self, name: &str) -> Option<&OptionLine> {
         self.section.line(name)
     }
 
@@ -167,9 +167,9 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// `Usage` with its place.
-    pub fn size_for(&self, name: &str, way: Way) -> Result<Option<ByteSize>> {
+    pub fn size_for(&self, name: &str, direction: Direction) -> Result<Option<ByteSize>> {
         let parsed = self.value(name, |t| {
-            value::for_way(t, way)
+            value::for_direction(t, direction)
                 .map(|part| value::size(part, self.base))
                 .transpose()
         })?;

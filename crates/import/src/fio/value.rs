@@ -122,7 +122,7 @@ pub fn integer(text: &str) -> Parsed<u64> {
 
 /// The directions of I/O, in the order in which fio lists values for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     Read,
     Write,
     /// Trims.
@@ -131,9 +131,9 @@ pub enum Way {
 
 /// The value for one direction: `a`, `a,b` or `a,b,c`; later directions take the last one given,
 /// and an empty one is not given.
-pub fn for_way(text: &str, way: Way) -> Option<&str> {
+pub fn for_direction(text: &str, direction: Direction) -> Option<&str> {
     let parts: Vec<&str> = text.split(',').map(str::trim).collect();
-    let at = (way as usize).min(parts.len() - 1);
+    let at = (direction as usize).min(parts.len() - 1);
     Some(parts[at]).filter(|p| !p.is_empty())
 }
 
@@ -149,8 +149,11 @@ pub fn pairs(text: &str) -> Vec<(&str, Option<&str>)> {
 
 /// Percentages of which some may be left out: those share the rest evenly. Scaled to whole
 /// weights.
-pub fn weights(percents: &[Option<u64>]) -> Parsed<Vec<u64>> {
-    let given: u64 = percents.iter().flatten().sum();
+pub fn weights(percents: &[Option<u64>]) -> Parsed<Vec<u32>> {
+    let given = percents
+        .iter()
+        .flatten()
+        .fold(0u64, |sum, p| sum.saturating_add(*p));
     let open = percents.iter().filter(|p| p.is_none()).count() as u64;
     if given > 100 || (open == 0 && given != 100) {
         return Err(format!("the percentages add up to {given}, not to 100"));
@@ -162,10 +165,10 @@ pub fn weights(percents: &[Option<u64>]) -> Parsed<Vec<u64>> {
         open
     };
     let share = rest * scale / open.max(1);
-    Ok(percents
-        .iter()
-        .map(|p| p.map_or(share, |p| p * scale))
-        .collect())
+    // At most 100 times the number of parts.
+    let weight = |p: &Option<u64>| u32::try_from(p.map_or(share, |p| p * scale));
+    let weights: Result<_, _> = percents.iter().map(weight).collect();
+    weights.map_err(|_| "there are too many parts".to_owned())
 }
 
 /// CPU numbers: `0-3,6`.
@@ -226,8 +229,8 @@ mod tests {
 
     #[test]
     fn lists() {
-        assert_eq!(for_way("4k,8k", Way::Trim), Some("8k"));
-        assert_eq!(for_way(",8k", Way::Read), None);
+        assert_eq!(for_direction("4k,8k", Direction::Trim), Some("8k"));
+        assert_eq!(for_direction(",8k", Direction::Read), None);
         assert_eq!(
             pairs("4k/60:8k/:1m"),
             [("4k", Some("60")), ("8k", None), ("1m", None)]

@@ -1,15 +1,15 @@
 //! YCSB property files: into a job for the load phase and a job for the transactions.
 //!
 //! The way in: `properties` (Java's file format, files and single assignments merged in order,
-//! each value with its place) -> `list` (every property: mapped, harmless or refused) -> `read`
-//! (typed values, as YCSB's `CoreWorkload` and `Client` understand them) -> `job` (TOML). What it
-//! is not: the runner of the phases; the `ycsb` suite is, and uses [`phases`] for what they mean.
+//! each value with its place) -> `known` (every property: mapped, harmless or refused) ->
+//! `workload` (typed values, as YCSB's `CoreWorkload` and `Client` understand them) -> `job` (a job
+//! file each). What it is not: the runner of the phases; the `ycsb` suite is, and uses [`phases`] for what they mean.
 
 mod job;
+mod known;
 mod lengths;
-mod list;
 mod properties;
-mod read;
+mod workload;
 
 use taillight_core::Result;
 
@@ -19,7 +19,7 @@ pub use properties::Properties;
 
 /// The two jobs that the properties of one workload mean.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Phases {
+pub struct PhaseJobs {
     /// Inserts the records; `None` when there are none to insert.
     pub load: Option<ImportedJob>,
     pub run: ImportedJob,
@@ -43,7 +43,7 @@ pub fn import_all(properties: &Properties, file: &str) -> Result<Vec<ImportedJob
         Some(stem) if stem != "-" && stem != "stdin" => stem,
         _ => "ycsb".to_owned(),
     };
-    let Phases { load, run } = phases(properties, &name, file)?;
+    let PhaseJobs { load, run } = phases(properties, &name, file)?;
     Ok(load.into_iter().chain([run]).collect())
 }
 
@@ -51,8 +51,8 @@ pub fn import_all(properties: &Properties, file: &str) -> Result<Vec<ImportedJob
 ///
 /// # Errors
 /// As [`import`].
-pub fn phases(properties: &Properties, name: &str, source: &str) -> Result<Phases> {
-    let spec = read::spec(properties)?;
+pub fn phases(properties: &Properties, name: &str, source: &str) -> Result<PhaseJobs> {
+    let core = workload::workload(properties)?;
     let name: String = name
         .chars()
         .map(|c| {
@@ -61,9 +61,9 @@ pub fn phases(properties: &Properties, name: &str, source: &str) -> Result<Phase
         })
         .take(48)
         .collect();
-    Ok(Phases {
-        load: (spec.insert_count > 0).then(|| job::load(&spec, &name, source)),
-        run: job::run(&spec, &name, source),
+    Ok(PhaseJobs {
+        load: Some(job::load(&core, &name, source)?),
+        run: job::run(&core, &name, source)?,
     })
 }
 
@@ -75,5 +75,5 @@ pub fn looks_like(text: &str) -> bool {
         .map(str::trim)
         .filter(|l| !l.is_empty() && !l.starts_with(['#', '!']));
     let mut names = lines.map(|l| l.split(['=', ':']).next().unwrap_or_default().trim());
-    names.next().is_some_and(list::is_core)
+    names.next().is_some_and(known::is_core)
 }

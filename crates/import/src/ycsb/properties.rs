@@ -6,7 +6,7 @@ use taillight_core::{Error, Result};
 
 /// A value and where it was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Value {
+pub struct PropertyValue {
     /// The text, without spaces around it.
     pub text: String,
     /// `file:line`, or the flag.
@@ -16,7 +16,7 @@ pub struct Value {
 /// Properties by name. Later ones win over earlier ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Properties {
-    values: BTreeMap<String, Value>,
+    values: BTreeMap<String, PropertyValue>,
 }
 
 impl Properties {
@@ -36,7 +36,7 @@ impl Properties {
                     .hint("write name=value, or start a comment with #"));
             }
             let text = unescape(value, &at)?.trim().to_owned();
-            properties.values.insert(name, Value { text, at });
+            properties.values.insert(name, PropertyValue { text, at });
         }
         Ok(properties)
     }
@@ -48,7 +48,7 @@ impl Properties {
 
     /// Sets one property; `at` says where that was asked.
     pub fn set(&mut self, name: &str, text: &str, at: &str) {
-        let value = Value {
+        let value = PropertyValue {
             text: text.trim().to_owned(),
             at: at.to_owned(),
         };
@@ -69,12 +69,12 @@ impl Properties {
     }
 
     /// The value of a property.
-    pub fn get(&self, name: &str) -> Option<&Value> {
+    pub fn get(&self, name: &str) -> Option<&PropertyValue> {
         self.values.get(name)
     }
 
     /// All of them, by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &PropertyValue)> {
         self.values
             .iter()
             .map(|(name, value)| (name.as_str(), value))

@@ -2,7 +2,7 @@
 
 use super::{Checked, Complaint, need};
 use crate::capability::Capabilities;
-use crate::job::Machine;
+use crate::job::MachineMemory;
 use crate::op::OpKind;
 use crate::plan::{AccessKind, BlockSize, KeyNaming, MixPart, PayloadKind, Plan, WorkloadPlan};
 use crate::units::ByteSize;
@@ -71,7 +71,7 @@ fn payload(w: &WorkloadPlan, path: &str) -> Checked {
 }
 
 /// Verification: a target that keeps data, and blocks that are all different.
-pub(super) fn verify(plan: &Plan, can: &Capabilities, machine: Machine) -> Checked {
+pub(super) fn verify(plan: &Plan, can: &Capabilities, machine: MachineMemory) -> Checked {
     let off = plan.verify.is_off();
     need(
         !off || plan.verify.run.is_none(),
@@ -112,7 +112,11 @@ pub(super) fn verify(plan: &Plan, can: &Capabilities, machine: Machine) -> Check
 }
 
 /// The record of writes must fit into memory. `size`: of the data set, when it is known.
-pub(in crate::job) fn ledger(plan: &Plan, size: Option<ByteSize>, machine: Machine) -> Checked {
+pub(in crate::job) fn ledger(
+    plan: &Plan,
+    size: Option<ByteSize>,
+    machine: MachineMemory,
+) -> Checked {
     let Some((blocks, bytes)) = plan.ledger(size.map(|s| s.0)) else {
         return Ok(());
     };

@@ -19,7 +19,7 @@ use crate::units::ByteSize;
 pub(super) use data::ledger;
 pub(super) use workload::block_size;
 
-use super::Machine;
+use super::MachineMemory;
 
 /// Most workers of a run: the `worker` column and the thread count stay sane.
 const MAX_WORKERS: u32 = 4096;
@@ -82,7 +82,7 @@ fn need(ok: bool, path: &str, what: impl Into<String>, fix: impl Into<String>) -
 pub(super) fn plan(
     plan: &Plan,
     can: &Capabilities,
-    machine: Machine,
+    machine: MachineMemory,
     budget_written: bool,
 ) -> Checked {
     point(plan, can, machine, budget_written)?;
@@ -102,7 +102,7 @@ pub(super) fn plan(
 }
 
 /// One point: everything but the search.
-fn point(plan: &Plan, can: &Capabilities, machine: Machine, budget_written: bool) -> Checked {
+fn point(plan: &Plan, can: &Capabilities, machine: MachineMemory, budget_written: bool) -> Checked {
     run(&plan.run)?;
     need(
         plan.target.size != Some(ByteSize(0)),
@@ -233,7 +233,7 @@ fn one_key_space(plan: &Plan) -> Checked {
     Ok(())
 }
 
-fn outstanding(plan: &Plan, machine: Machine) -> Checked {
+fn outstanding(plan: &Plan, machine: MachineMemory) -> Checked {
     let workers: u64 = plan.workloads.iter().map(|w| u64::from(w.workers)).sum();
     need(
         workers <= u64::from(MAX_WORKERS),
@@ -303,7 +303,7 @@ fn qos(q: &QosPlan) -> Checked {
     Ok(())
 }
 
-fn capture(plan: &Plan, machine: Machine, budget_written: bool) -> Checked {
+fn capture(plan: &Plan, machine: MachineMemory, budget_written: bool) -> Checked {
     let c = &plan.capture;
     if c.mode == CaptureMode::Off {
         return Ok(());

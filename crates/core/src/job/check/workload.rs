@@ -53,7 +53,7 @@ pub(in crate::job) fn block_size(block_size: &BlockSize, path: &str) -> Checked 
             )?;
             let step = r.step.0;
             need(
-                r.spread == crate::plan::Spread::Uniform || r.min.0 > 0,
+                r.spread == crate::plan::SizeSpread::Uniform || r.min.0 > 0,
                 path,
                 "a log-uniform range that begins at zero",
                 "give a min above zero",

@@ -10,15 +10,15 @@ use crate::plan::{AccessKind, Arrival, Before, BlockSize, Sync};
 const GIB: u64 = 1 << 30;
 
 /// A driver with a queue, and one without when `queue = false`.
-struct Fake;
+struct FakeDrivers;
 
-impl DriverView for Fake {
+impl DriverView for FakeDrivers {
     fn names(&self) -> Vec<&'static str> {
         vec!["null", "file"]
     }
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
         if let Some(name) = target.options.keys().find(|k| *k != "queue") {
-            return Err(Error::usage(format!("unknown option `{name}`")));
+            return Err(Error::usage(format!("unknown option `{name}`")).of_field(name.as_str()));
         }
         let mut options = target.options.clone();
         options.entry("queue").or_insert(toml::Value::Boolean(true));
@@ -44,15 +44,19 @@ impl DriverView for Fake {
     }
 }
 
-fn machine() -> Machine {
-    Machine {
+fn machine() -> MachineMemory {
+    MachineMemory {
         capture_budget: ByteSize(GIB),
         free_memory: ByteSize(4 * GIB),
     }
 }
 
+fn no_file(path: &str) -> std::io::Result<String> {
+    panic!("{path} is read")
+}
+
 fn resolve(text: &str) -> Result<Plan> {
-    Job::from_toml(text, "job.toml")?.resolve(&Fake, machine())
+    Job::from_toml(text, "job.toml")?.resolve(&FakeDrivers, machine(), &no_file)
 }
 
 /// The whole message with its hint.
@@ -102,6 +106,35 @@ fn every_form_is_read() {
     assert_eq!(w.access.kind, AccessKind::Reverse);
     assert_eq!(w.sync, Sync::Fdatasync(8));
     assert!(matches!(w.arrival, Arrival::Constant { .. }));
+}
+
+#[test]
+fn a_block_size_file_is_read_by_the_caller() {
+    let job = workload("block_size = { file = \"sizes.csv\" }");
+    let job = Job::from_toml(&job, "job.toml").unwrap();
+    let read = |text: std::io::Result<&'static str>| {
+        let text = std::cell::Cell::new(Some(text.map(str::to_owned)));
+        job.resolve(&FakeDrivers, machine(), &|path| {
+            assert_eq!(path, "sizes.csv");
+            text.take().expect("read once")
+        })
+    };
+    let plan = read(Ok("4KiB,3\n8KiB,1\n")).unwrap();
+    assert_eq!(
+        (
+            plan.workloads[0].block_size.min(),
+            plan.workloads[0].access.align.0
+        ),
+        (4096, 4096)
+    );
+    let missing = said(&read(Err(std::io::ErrorKind::NotFound.into())).unwrap_err());
+    assert!(
+        missing.starts_with("workload.0.block_size: sizes.csv: "),
+        "{missing}"
+    );
+    assert!(missing.contains("(at: job.toml:5)"), "{missing}");
+    let empty = said(&read(Ok("4KiB,0\n")).unwrap_err());
+    assert!(empty.contains("no size has a count above 0"), "{empty}");
 }
 
 #[test]
@@ -243,7 +276,7 @@ fn set_reaches_every_field() {
     ] {
         job.apply_set(assignment).unwrap();
     }
-    let plan = job.resolve(&Fake, machine()).unwrap();
+    let plan = job.resolve(&FakeDrivers, machine(), &no_file).unwrap();
     assert_eq!(
         plan.workloads[0].block_size,
         BlockSize::Fixed(ByteSize(8192))
@@ -301,7 +334,7 @@ fn flags_are_named_in_errors() {
         .unwrap();
     job.apply("--depth", "workload.0.queue_depth", Value::Toml("0"))
         .unwrap();
-    let got = said(&job.resolve(&Fake, machine()).unwrap_err());
+    let got = said(&job.resolve(&FakeDrivers, machine(), &no_file).unwrap_err());
     assert!(got.starts_with("workload.0.queue_depth: a depth of zero does nothing (at: --depth)"));
     let bad = job
         .apply("--bs", "workload.0.block_size", Value::Toml("4"))

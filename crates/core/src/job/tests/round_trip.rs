@@ -7,7 +7,7 @@ use super::*;
 fn again(plan: &Plan) -> Plan {
     let text = plan.to_toml().unwrap();
     Job::from_toml(&text, "plan.toml")
-        .and_then(|job| job.resolve(&Fake, machine()))
+        .and_then(|job| job.resolve(&FakeDrivers, machine(), &no_file))
         .unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 

@@ -1,72 +1,51 @@
-//! Properties as YCSB's client and core workload understand them: typed, with its defaults.
+//! Properties as YCSB's client and core workload understand them, with its defaults, in the types of
+//! a job file.
 
 use std::str::FromStr;
 
-use taillight_core::keys::KEY_MAX;
-use taillight_core::{Error, Result};
+use num_integer::gcd;
+use taillight_core::job::{
+    AccessForm, AccessTable, ArrivalForm, ArrivalKind, ArrivalTable, BlockSizeForm, MixForm,
+};
+use taillight_core::keys::{KEY_MAX, KeyNaming};
+use taillight_core::plan::{
+    AccessKind, BlockSize, BlockSizePart, Hot, Keys, MixPart, Reach, Scan, ScanSpread, SizeRange,
+    SizeSpread, Values,
+};
+use taillight_core::units::{ByteSize, Rate, RateUnit};
+use taillight_core::{Error, OpKind, Result};
 
-use super::list::{self, Fate};
-use super::properties::{Properties, Value};
+use super::known::{self, PropertyEffect};
+use super::lengths;
+use super::properties::{Properties, PropertyValue};
 
 /// Digits after the point that weights keep.
 const DIGITS: i32 = 9;
 /// Most zipfian lengths written out one by one.
 const MOST_LENGTHS: u32 = 4096;
 
-/// Lengths of a field.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lengths {
-    Constant(u32),
-    /// Each as likely, both ends included.
-    Uniform(u32, u32),
-    /// Short ones are the most frequent.
-    Zipfian(u32, u32),
-    Histogram(String),
-}
-
-/// Which key.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Request {
-    /// A word that is the same here.
-    Word(&'static str),
-    /// `hotspot`: share of the keys, share of the operations.
-    Hotspot(f64, f64),
-    /// `exponential`: percentile, share of the keys.
-    Exponential(f64, f64),
-}
-
-/// What is driven.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Store {
-    /// Name of the driver.
-    pub driver: &'static str,
+/// The RocksDB binding, when the properties name it.
+#[derive(Debug, Clone)]
+pub struct RocksDbBinding {
     pub path: Option<String>,
 }
 
-/// A workload.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Spec {
-    pub insert_start: u64,
-    pub insert_count: u64,
+/// A workload of YCSB's core, understood.
+#[derive(Debug, Clone)]
+pub struct CoreWorkload {
     pub operations: Option<u64>,
     pub seconds: Option<u64>,
     pub threads: u32,
-    /// Operations a second over all threads.
-    pub rate: Option<u64>,
-    /// Operations in YCSB's order with whole weights; those of weight 0 are left out.
-    pub mix: Vec<(&'static str, u32)>,
-    pub request: Request,
-    pub fields: u32,
-    pub lengths: Lengths,
-    pub prefix: String,
-    pub digits: u32,
-    pub hashed: bool,
-    pub integrity: bool,
-    pub read_all: bool,
-    pub write_all: bool,
-    pub scan: (u32, u32),
-    pub scan_word: &'static str,
-    pub store: Option<Store>,
+    pub arrival: Option<ArrivalForm>,
+    pub mix: MixForm,
+    pub access: AccessForm,
+    /// Sizes of a field.
+    pub block_size: BlockSizeForm,
+    /// The records that the load inserts.
+    pub keys: Keys,
+    pub value: Values,
+    pub scan: Scan,
+    pub rocksdb: Option<RocksDbBinding>,
     pub notes: Vec<String>,
 }
 
@@ -74,15 +53,15 @@ pub struct Spec {
 ///
 /// # Errors
 /// `Usage`, naming property and place.
-pub fn spec(p: &Properties) -> Result<Spec> {
-    let r = Reader { p };
+pub fn workload(p: &Properties) -> Result<CoreWorkload> {
+    let r = PropertyReader { p };
     let mut notes = r.judge()?;
     let (insert_start, insert_count) = r.records()?;
     let records = insert_start + insert_count;
     let split = insert_start != 0 || r.number("recordcount", 0)? != records;
     let mix = r.mix(&mut notes)?;
-    let request = r.request(split)?;
-    if split && mix.iter().any(|(op, _)| *op == "insert") {
+    let access = r.access(split)?;
+    if split && mix.iter().any(|part| part.op == OpKind::Insert) {
         return Err(r.bad(
             "insertproportion",
             "with a part of the records (insertstart, insertcount) every YCSB client would insert \
@@ -104,45 +83,52 @@ pub fn spec(p: &Properties) -> Result<Spec> {
             "give operationcount or maxexecutiontime above 0",
         ));
     }
-    let lengths = r.lengths()?;
+    let block_size = r.lengths()?;
     let integrity = r.yes("dataintegrity", false)?;
-    if integrity && !matches!(lengths, Lengths::Constant(_)) {
+    let one_length = matches!(block_size, BlockSizeForm::Sizes(BlockSize::Fixed(_)));
+    if integrity && !one_length {
         return Err(r.bad(
             "dataintegrity",
             "it needs fields of one length, here as in YCSB",
             "set fieldlengthdistribution=constant, or dataintegrity=false",
         ));
     }
-    let scan = r.range("minscanlength", 1, "maxscanlength", 1000)?;
-    Ok(Spec {
-        insert_start,
-        insert_count,
+    Ok(CoreWorkload {
         operations,
         seconds,
         threads: r.at_least("threadcount", 1, 1)?,
-        rate: Some(r.number("target", 0u64)?).filter(|n| *n > 0),
-        mix,
-        request,
-        fields: r.at_least("fieldcount", 10, 1)?,
-        lengths,
-        prefix: r.text("fieldnameprefix").unwrap_or("field").to_owned(),
-        digits: r.digits()?,
-        hashed: r.text("insertorder").is_none_or(|t| t == "hashed"),
-        integrity,
-        read_all: r.yes("readallfields", true)?,
-        write_all: r.yes("writeallfields", false)?,
-        scan,
-        scan_word: r.one_of("scanlengthdistribution", &["uniform", "zipfian"])?,
-        store: r.store()?,
+        arrival: r.arrival()?,
+        mix: MixForm(mix),
+        access,
+        block_size,
+        keys: Keys {
+            count: insert_count,
+            start: insert_start,
+            naming: match r.text("insertorder").is_none_or(|t| t == "hashed") {
+                true => KeyNaming::Hashed,
+                false => KeyNaming::Ordered,
+            },
+            digits: r.digits()?,
+            ..Keys::default()
+        },
+        value: Values {
+            fields: r.at_least("fieldcount", 10, 1)?,
+            prefix: r.text("fieldnameprefix").unwrap_or("field").to_owned(),
+            read_all: r.yes("readallfields", true)?,
+            write_all: r.yes("writeallfields", false)?,
+            integrity,
+        },
+        scan: r.scan()?,
+        rocksdb: r.rocksdb()?,
         notes,
     })
 }
 
-struct Reader<'a> {
+struct PropertyReader<'a> {
     p: &'a Properties,
 }
 
-impl Reader<'_> {
+impl PropertyReader<'_> {
     fn text(&self, name: &str) -> Option<&str> {
         self.p.get(name).map(|v| v.text.as_str())
     }
@@ -151,7 +137,7 @@ impl Reader<'_> {
     fn bad(&self, name: &str, what: impl AsRef<str>, hint: &str) -> Error {
         let error = Error::usage(format!("`{name}`: {}", what.as_ref()));
         let error = match self.p.get(name) {
-            Some(Value { at, .. }) => error.with("at", at),
+            Some(PropertyValue { at, .. }) => error.with("at", at),
             None => error,
         };
         error.hint(hint)
@@ -161,13 +147,15 @@ impl Reader<'_> {
     fn judge(&self) -> Result<Vec<String>> {
         let mut notes = Vec::new();
         for (name, value) in self.p.iter() {
-            match list::fate(name) {
-                Some(Fate::Mapped) => {}
-                Some(Fate::Harmless(why)) => notes.push(format!("{}, {name}: {why}", value.at)),
-                Some(Fate::Refused(what)) => {
+            match known::effect(name) {
+                Some(PropertyEffect::Mapped) => {}
+                Some(PropertyEffect::Harmless(why)) => {
+                    notes.push(format!("{}, {name}: {why}", value.at))
+                }
+                Some(PropertyEffect::Refused(what)) => {
                     return Err(self.bad(name, what, "take the line out"));
                 }
-                None if list::is_binding(name) => {
+                None if known::is_binding(name) => {
                     return Err(self.bad(
                         name,
                         "it belongs to one of YCSB's database bindings, which are not used here",
@@ -176,7 +164,7 @@ impl Reader<'_> {
                     ));
                 }
                 None => {
-                    let hint = match list::nearest(name) {
+                    let hint = match known::nearest(name) {
                         Some(near) => format!("did you mean `{near}`?"),
                         None => "take the line out; docs/ycsb.md lists what is known".to_owned(),
                     };
@@ -347,13 +335,13 @@ impl Reader<'_> {
     }
 
     /// Whole weights that stand to each other as the proportions do.
-    fn mix(&self, notes: &mut Vec<String>) -> Result<Vec<(&'static str, u32)>> {
+    fn mix(&self, notes: &mut Vec<String>) -> Result<Vec<MixPart>> {
         let parts = [
-            ("readproportion", "get", 0.95),
-            ("updateproportion", "update", 0.05),
-            ("insertproportion", "insert", 0.0),
-            ("scanproportion", "scan", 0.0),
-            ("readmodifywriteproportion", "rmw", 0.0),
+            ("readproportion", OpKind::Get, 0.95),
+            ("updateproportion", OpKind::Update, 0.05),
+            ("insertproportion", OpKind::Insert, 0.0),
+            ("scanproportion", OpKind::Scan, 0.0),
+            ("readmodifywriteproportion", OpKind::Rmw, 0.0),
         ];
         let mut shares = Vec::new();
         for (name, op, default) in parts {
@@ -387,13 +375,46 @@ impl Reader<'_> {
             .map(|(op, s)| (*op, whole(*s) as u32))
             .collect();
         let common = weights.iter().fold(0, |d, (_, w)| gcd(d, *w)).max(1);
-        Ok(weights
-            .into_iter()
-            .map(|(op, w)| (op, w / common))
-            .collect())
+        let part = |(op, weight)| MixPart {
+            op,
+            weight: weight / common,
+        };
+        Ok(weights.into_iter().map(part).collect())
     }
 
-    fn request(&self, split: bool) -> Result<Request> {
+    /// `target`: operations a second over all threads.
+    fn arrival(&self) -> Result<Option<ArrivalForm>> {
+        let per_s = Some(self.number("target", 0u64)?).filter(|n| *n > 0);
+        Ok(per_s.map(|num| {
+            ArrivalForm(ArrivalTable {
+                kind: Some(ArrivalKind::Constant),
+                rate: Some(Rate {
+                    unit: RateUnit::Ops,
+                    num,
+                    den: 1,
+                    per_ns: 1_000_000_000,
+                }),
+                ..ArrivalTable::default()
+            })
+        }))
+    }
+
+    fn scan(&self) -> Result<Scan> {
+        let (min, max) = self.range("minscanlength", 1, "maxscanlength", 1000)?;
+        let word = self.one_of("scanlengthdistribution", &["uniform", "zipfian"])?;
+        Ok(Scan {
+            min,
+            max,
+            spread: match word {
+                "zipfian" => ScanSpread::Zipfian,
+                _ => ScanSpread::Uniform,
+            },
+            reverse: false,
+        })
+    }
+
+    /// `split`: several clients share the records.
+    fn access(&self, split: bool) -> Result<AccessForm> {
         let words = [
             "uniform",
             "sequential",
@@ -410,31 +431,41 @@ impl Reader<'_> {
                 "use it without insertstart and insertcount",
             ));
         }
+        let table = |kind| AccessForm::from(kind).0;
         Ok(match word {
-            "uniform" => Request::Word("random"),
-            "zipfian" => Request::Word("scrambled"),
-            "hotspot" => Request::Hotspot(
-                self.some("hotspotdatafraction", 0.2, 1.0)?,
-                self.some("hotspotopnfraction", 0.8, 1.0)?,
-            ),
-            "exponential" => Request::Exponential(
-                self.percentile()?,
-                self.some("exponential.frac", 0.857_142_857_1, 1.0)?,
-            ),
-            same => Request::Word(same),
+            "uniform" => AccessKind::Random.into(),
+            "sequential" => AccessKind::Sequential.into(),
+            "zipfian" => AccessKind::Scrambled.into(),
+            "latest" => AccessKind::Latest.into(),
+            "hotspot" => AccessForm(AccessTable {
+                hot: Some(Hot {
+                    space: self.some("hotspotdatafraction", 0.2, 1.0)?,
+                    share: self.some("hotspotopnfraction", 0.8, 1.0)?,
+                }),
+                ..table(AccessKind::Hotspot)
+            }),
+            _ => AccessForm(AccessTable {
+                reach: Some(Reach {
+                    percentile: self.percentile()?,
+                    space: self.some("exponential.frac", 0.857_142_857_1, 1.0)?,
+                }),
+                ..table(AccessKind::Exponential)
+            }),
         })
     }
 
-    fn lengths(&self) -> Result<Lengths> {
+    /// Lengths of a field.
+    fn lengths(&self) -> Result<BlockSizeForm> {
         let words = ["constant", "uniform", "zipfian", "histogram"];
         let word = self.one_of("fieldlengthdistribution", &words)?;
         let longest = self.at_least("fieldlength", 100, 1)?;
         if word == "histogram" {
             let file = self.text("fieldlengthhistogram").unwrap_or("hist.txt");
-            return Ok(Lengths::Histogram(file.to_owned()));
+            return Ok(BlockSizeForm::File(file.to_owned()));
         }
+        let size = |bytes: u32| ByteSize(u64::from(bytes));
         if word == "constant" {
-            return Ok(Lengths::Constant(longest));
+            return Ok(size(longest).into());
         }
         let (min, max) = self.range("minfieldlength", 1, "fieldlength", 100)?;
         if word == "zipfian" && max - min >= MOST_LENGTHS {
@@ -444,28 +475,33 @@ impl Reader<'_> {
                 "at most 4096 lengths can be written out; use a shorter fieldlength or uniform",
             ));
         }
-        Ok(match word {
-            _ if min == max => Lengths::Constant(min),
-            "uniform" => Lengths::Uniform(min, max),
-            _ => Lengths::Zipfian(min, max),
-        })
+        Ok(BlockSizeForm::Sizes(match word {
+            _ if min == max => BlockSize::Fixed(size(min)),
+            "uniform" => BlockSize::Range(SizeRange {
+                min: size(min),
+                max: size(max),
+                step: ByteSize(1),
+                spread: SizeSpread::Uniform,
+            }),
+            _ => {
+                let parts = lengths::weighted(min, max).into_iter();
+                let part = |(bytes, weight)| BlockSizePart {
+                    size: size(bytes),
+                    weight,
+                };
+                BlockSize::Split(parts.map(part).collect())
+            }
+        }))
     }
 
-    /// The driver of a binding's class.
-    fn store(&self) -> Result<Option<Store>> {
+    /// The only binding with an equivalent; the others say where a store is in their own way.
+    fn rocksdb(&self) -> Result<Option<RocksDbBinding>> {
         let path = self.text("rocksdb.dir").map(str::to_owned);
-        let Some(class) = self.text("db") else {
-            return Ok(path.map(|path| Store {
-                driver: "rocksdb",
-                path: Some(path),
-            }));
-        };
-        match class.rsplit('.').next().unwrap_or(class) {
-            "RocksDBClient" | "rocksdb" => Ok(Some(Store {
-                driver: "rocksdb",
-                path,
-            })),
-            _ => Err(self.bad(
+        let class = self.text("db");
+        match class.map(|class| class.rsplit('.').next().unwrap_or(class)) {
+            None if path.is_none() => Ok(None),
+            None | Some("RocksDBClient" | "rocksdb") => Ok(Some(RocksDbBinding { path })),
+            Some(class) => Err(self.bad(
                 "db",
                 format!("the binding `{class}` says where a store is in properties of its own"),
                 "take the line out, and name the store with --driver and --path \
@@ -473,8 +509,4 @@ impl Reader<'_> {
             )),
         }
     }
-}
-
-fn gcd(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -1,13 +1,13 @@
-//! Where a section does its I/O: engine, files, size and the options of the target.
+//! The target of a section: how I/O is issued, files, size and the options of the target.
 
 use taillight_core::Result;
 
-use super::read::Reader;
+use super::read::SectionReader;
 use super::value::{self, Amount};
 
 /// How I/O is issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engine {
+pub enum IoEngine {
     /// One blocking call at a time.
     Sync,
     /// A ring with a queue.
@@ -17,7 +17,7 @@ pub enum Engine {
 
 /// Which files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Files {
+pub enum FilePlacement {
     /// Every clone has files of its own in this directory (`.` without one).
     Own(String),
     /// One file or device, named; all clones share it.
@@ -26,46 +26,41 @@ pub enum Files {
     None,
 }
 
-/// Options of the target: one set for all sections that run side by side.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// Past the page cache.
-    pub direct: bool,
-    /// Page cache at the start.
-    pub cache: &'static str,
-    /// Lay out before writing too.
-    pub overwrite: bool,
-    pub keep: bool,
-    /// Further options of a ring, name and value.
-    pub ring: Vec<(&'static str, String)>,
-}
-
-/// Where a section does its I/O.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    pub engine: Engine,
-    pub files: Files,
-    /// Files of each clone.
+/// The target of a section.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TargetSpec {
+    pub engine: IoEngine,
+    pub files: FilePlacement,
+    /// FilePlacement of each clone.
     pub count: u32,
     /// Bytes of each clone; `None` = all there is.
     pub size: Option<u64>,
     pub offset: u64,
     /// How much later each clone begins than the one before.
     pub increment: u64,
-    /// Options of the target.
-    pub options: Options,
+    /// Past the page cache.
+    pub direct: bool,
+    /// Laid out before writing too.
+    pub overwrite: bool,
+    /// `[target.options]`: one set for all sections that run side by side.
+    pub options: toml::Table,
 }
 
-/// Reads everything about the place.
+/// Reads everything about the target.
 ///
 /// # Errors
 /// `Usage` with its place.
-pub fn place(r: &Reader<'_>, notes: &mut Vec<String>) -> Result<Place> {
+pub fn target(r: &SectionReader<'_>, notes: &mut Vec<String>) -> Result<TargetSpec> {
     let engine = engine(r, notes)?;
-    let options = options(r, engine)?;
+    let direct = match r.line("direct") {
+        Some(_) => r.truth("direct", false)?,
+        None => !r.truth("buffered", true)?,
+    };
+    let overwrite = r.truth("overwrite", false)?;
+    let options = options(r, engine, direct, overwrite)?;
     let files = files(r, engine)?;
     let count = r.small("nrfiles")?.unwrap_or(1).max(1);
-    if count > 1 && matches!(files, Files::Named(_)) {
+    if count > 1 && matches!(files, FilePlacement::Named(_)) {
         return Err(r.error(
             "nrfiles",
             "several files of given names cannot be expressed",
@@ -94,24 +89,26 @@ pub fn place(r: &Reader<'_>, notes: &mut Vec<String>) -> Result<Place> {
             "an offset in each of several files cannot be expressed",
         ));
     }
-    if size == Some(0) || (size.is_none() && !matches!(files, Files::Named(_))) {
+    if size == Some(0) || (size.is_none() && !matches!(files, FilePlacement::Named(_))) {
         return Err(r
             .error("size", "no size is given")
             .hint("fio refuses this too: write size=1g, or name an existing file"));
     }
-    Ok(Place {
+    Ok(TargetSpec {
         engine,
         files,
         count,
         size,
         offset,
         increment: part_of(r, "offset_increment", whole)?.unwrap_or(0),
+        direct,
+        overwrite,
         options,
     })
 }
 
 /// A size that may be a share of `whole`.
-fn part_of(r: &Reader<'_>, name: &str, whole: Option<u64>) -> Result<Option<u64>> {
+fn part_of(r: &SectionReader<'_>, name: &str, whole: Option<u64>) -> Result<Option<u64>> {
     match (r.amount(name)?, whole) {
         (None, _) => Ok(None),
         (Some(Amount::Bytes(bytes)), _) => Ok(Some(bytes)),
@@ -126,27 +123,27 @@ fn part_of(r: &Reader<'_>, name: &str, whole: Option<u64>) -> Result<Option<u64>
     }
 }
 
-fn engine(r: &Reader<'_>, notes: &mut Vec<String>) -> Result<Engine> {
+fn engine(r: &SectionReader<'_>, notes: &mut Vec<String>) -> Result<IoEngine> {
     let Some(line) = r.line("ioengine") else {
-        return Ok(Engine::Sync);
+        return Ok(IoEngine::Sync);
     };
     let mut note = |text: &str| notes.push(r.note(line, text));
     match line.value.as_deref() {
-        Some("psync") => Ok(Engine::Sync),
+        Some("psync") => Ok(IoEngine::Sync),
         Some("sync" | "pvsync" | "pvsync2" | "vsync") => {
             note("pread and pwrite instead; one blocking call an operation, too");
-            Ok(Engine::Sync)
+            Ok(IoEngine::Sync)
         }
-        Some("io_uring") => Ok(Engine::Uring),
+        Some("io_uring") => Ok(IoEngine::Uring),
         Some("libaio") => {
             note("io_uring instead; it has a real queue without direct=1 too");
-            Ok(Engine::Uring)
+            Ok(IoEngine::Uring)
         }
         Some("posixaio") => {
             note("io_uring instead of the C library's threads");
-            Ok(Engine::Uring)
+            Ok(IoEngine::Uring)
         }
-        Some("null") => Ok(Engine::Null),
+        Some("null") => Ok(IoEngine::Null),
         other => Err(r
             .error(
                 "ioengine",
@@ -159,15 +156,15 @@ fn engine(r: &Reader<'_>, notes: &mut Vec<String>) -> Result<Engine> {
     }
 }
 
-fn files(r: &Reader<'_>, engine: Engine) -> Result<Files> {
-    if engine == Engine::Null {
-        return Ok(Files::None);
+fn files(r: &SectionReader<'_>, engine: IoEngine) -> Result<FilePlacement> {
+    if engine == IoEngine::Null {
+        return Ok(FilePlacement::None);
     }
     let dir = r.value("directory", one_path)?;
     let Some(name) = r.value("filename", one_path)? else {
-        return Ok(Files::Own(dir.unwrap_or_else(|| ".".to_owned())));
+        return Ok(FilePlacement::Own(dir.unwrap_or_else(|| ".".to_owned())));
     };
-    Ok(Files::Named(match dir {
+    Ok(FilePlacement::Named(match dir {
         Some(dir) => format!("{}/{name}", dir.trim_end_matches('/')),
         None => name,
     }))
@@ -185,11 +182,12 @@ fn one_path(text: &str) -> Result<String, String> {
     Ok(plain.replace('\u{0}', ":"))
 }
 
-fn options(r: &Reader<'_>, engine: Engine) -> Result<Options> {
-    let direct = match r.line("direct") {
-        Some(_) => r.truth("direct", false)?,
-        None => !r.truth("buffered", true)?,
-    };
+fn options(
+    r: &SectionReader<'_>,
+    engine: IoEngine,
+    direct: bool,
+    overwrite: bool,
+) -> Result<toml::Table> {
     let pre_read = r.truth("pre_read", false)?;
     if pre_read && direct {
         return Err(r.error(
@@ -202,7 +200,16 @@ fn options(r: &Reader<'_>, engine: Engine) -> Result<Options> {
         (false, true) => "drop",
         (false, false) => "keep",
     };
-    let mut ring = Vec::new();
+    let ring = engine == IoEngine::Uring;
+    let mut options = toml::Table::new();
+    let mut set = |name: &str, value: toml::Value| options.insert(name.to_owned(), value);
+    set("engine", if ring { "uring" } else { "sync" }.into());
+    set("direct", direct.into());
+    set("cache", cache.into());
+    if overwrite {
+        set("layout", "always".into());
+    }
+    set("keep", (!r.truth("unlink", false)?).into());
     for (name, field) in [
         ("fixedbufs", "fixed_buffers"),
         ("registerfiles", "registered_files"),
@@ -210,23 +217,17 @@ fn options(r: &Reader<'_>, engine: Engine) -> Result<Options> {
         ("sqthread_poll", "sqpoll"),
     ] {
         let on = r.truth(name, false)?;
-        if on && engine != Engine::Uring {
+        if on && !ring {
             return Err(r.error(name, "only the ring engine can do it"));
         }
         // Both are on by default here, and off in fio.
-        let says_no = matches!(field, "fixed_buffers" | "registered_files");
-        if engine == Engine::Uring && (on || says_no) {
-            ring.push((field, on.to_string()));
+        let on_by_default = matches!(field, "fixed_buffers" | "registered_files");
+        if ring && (on || on_by_default) {
+            set(field, on.into());
         }
     }
     if let Some(cpu) = r.small("sqthread_poll_cpu")? {
-        ring.push(("sqpoll_cpu", cpu.to_string()));
+        set("sqpoll_cpu", i64::from(cpu).into());
     }
-    Ok(Options {
-        direct,
-        cache,
-        overwrite: r.truth("overwrite", false)?,
-        keep: !r.truth("unlink", false)?,
-        ring,
-    })
+    Ok(options)
 }

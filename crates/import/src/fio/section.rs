@@ -1,18 +1,19 @@
-//! One section understood: what its options mean together, in the words of a workload. The parts
-//! are read in `place` (target), `pattern` (what) and `demand` (how much, when).
+//! One section understood: what its options mean together, in the types of a job file. The parts
+//! are read in `target` (files and engine), `pattern` (what) and `demand` (how much, when).
 
+use taillight_core::plan::{Payload, PayloadKind, Sync};
 use taillight_core::{Percentile, Result};
 
-use super::demand::{self, Demand};
-use super::lex::Section;
-use super::pattern::{self, Pattern};
-use super::place::{self, Place};
-use super::read::Reader;
+use super::demand::{self, SectionDemand};
+use super::lex::RawSection;
+use super::pattern::{self, OffsetPattern};
+use super::read::SectionReader;
+use super::target::{self, IoEngine, TargetSpec};
 use super::value;
 
 /// A section of the file, understood.
 #[derive(Debug, Clone)]
-pub struct Load {
+pub struct JobSection {
     pub name: String,
     /// Line of its heading.
     pub number: usize,
@@ -22,13 +23,12 @@ pub struct Load {
     pub clones: u32,
     /// Operations in flight of each clone.
     pub depth: u32,
-    pub place: Place,
-    pub pattern: Pattern,
+    pub target: TargetSpec,
+    pub pattern: OffsetPattern,
     /// How much and when.
-    pub demand: Demand,
-    /// Durability of writes as the job file writes it.
-    pub sync: Option<String>,
-    pub payload: Option<String>,
+    pub demand: SectionDemand,
+    pub sync: Option<Sync>,
+    pub payload: Option<Payload>,
     /// Whether what was written is checked.
     pub verify: bool,
     /// CPUs of the workers.
@@ -45,35 +45,35 @@ pub struct Load {
 ///
 /// # Errors
 /// `Usage` with file, line and option.
-pub fn load(file: &str, section: &Section) -> Result<Load> {
-    let r = Reader::new(file, section)?;
+pub fn section(file: &str, section: &RawSection) -> Result<JobSection> {
+    let r = SectionReader::new(file, section)?;
     let mut notes = r.accepted();
-    let place = place::place(&r, &mut notes)?;
+    let target = target::target(&r, &mut notes)?;
     let pattern = pattern::pattern(&r, &mut notes)?;
-    let demand = demand::demand(&r, &pattern, &place, &mut notes)?;
+    let demand = demand::demand(&r, &pattern, &target, &mut notes)?;
     let clones = r.small("numjobs")?.unwrap_or(1);
     if clones == 0 {
         return Err(r.error("numjobs", "0 does nothing"));
     }
-    if pattern.mixed_walk() {
+    if pattern.mixed_sequence() {
         notes.push(format!(
             "[{}]: in fio reads and writes walk through the file apart; here they share one walk",
             section.name
         ));
     }
-    Ok(Load {
+    Ok(JobSection {
         name: r.raw("name")?.unwrap_or(&section.name).to_owned(),
         number: section.number,
         stonewall: r.truth("stonewall", false)?,
         clones,
-        depth: depth(&r, &place, &mut notes)?,
+        depth: depth(&r, &target, &mut notes)?,
         sync: sync(&r, &pattern)?,
         payload: payload(&r, &pattern)?,
         verify: verify(&r, &pattern, &mut notes)?,
         cpus: cpus(&r, clones)?,
         seed: seed(&r)?,
         percentiles: percentiles(&r, &mut notes)?,
-        place,
+        target,
         pattern,
         demand,
         notes,
@@ -81,13 +81,13 @@ pub fn load(file: &str, section: &Section) -> Result<Load> {
 }
 
 /// Operations in flight: engines that block have one.
-fn depth(r: &Reader<'_>, place: &Place, notes: &mut Vec<String>) -> Result<u32> {
+fn depth(r: &SectionReader<'_>, target: &TargetSpec, notes: &mut Vec<String>) -> Result<u32> {
     let depth = r.small("iodepth")?.unwrap_or(1);
     if depth == 0 {
         return Err(r.error("iodepth", "0 does nothing"));
     }
     match (
-        depth > 1 && place.engine == place::Engine::Sync,
+        depth > 1 && target.engine == IoEngine::Sync,
         r.line("iodepth"),
     ) {
         (true, Some(line)) => {
@@ -100,72 +100,66 @@ fn depth(r: &Reader<'_>, place: &Place, notes: &mut Vec<String>) -> Result<u32> 
     }
 }
 
-fn sync(r: &Reader<'_>, pattern: &Pattern) -> Result<Option<String>> {
+fn sync(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Result<Option<Sync>> {
     let each = match r.line("sync").map(|l| l.value.as_deref()) {
         None | Some(Some("0" | "none")) => None,
-        Some(None | Some("1" | "sync")) => Some("sync".to_owned()),
-        Some(Some("dsync")) => Some("dsync".to_owned()),
+        Some(None | Some("1" | "sync")) => Some(Sync::Sync),
+        Some(Some("dsync")) => Some(Sync::Dsync),
         Some(Some(_)) => return Err(r.error("sync", "it is none, sync or dsync")),
     };
-    let every = |name: &str| -> Result<Option<String>> {
-        let n = r.small(name)?.filter(|n| *n > 0);
-        Ok(n.map(|n| format!("{name}:{n}")))
-    };
-    let mut given: Vec<String> = [each, every("fsync")?, every("fdatasync")?]
-        .into_iter()
-        .flatten()
-        .collect();
-    if given.len() > 1 {
+    let every = |name: &str| r.small(name).map(|n| n.filter(|n| *n > 0));
+    let given = [
+        each,
+        every("fsync")?.map(Sync::Fsync),
+        every("fdatasync")?.map(Sync::Fdatasync),
+    ];
+    let mut given = given.into_iter().flatten();
+    let sync = given.next();
+    if given.next().is_some() {
         return Err(r.error(
             "fsync",
             "only one of sync, fsync and fdatasync can be expressed",
         ));
     }
     // Without writes there is nothing to sync, in fio as here.
-    Ok(given.pop().filter(|_| pattern.writes()))
+    Ok(sync.filter(|_| pattern.writes()))
 }
 
-fn payload(r: &Reader<'_>, pattern: &Pattern) -> Result<Option<String>> {
-    let share = |name: &str| -> Result<u32> {
-        let n = r.small(name)?.unwrap_or(0);
-        if n > 100 {
-            return Err(r.error(name, "it is a percentage"));
-        }
-        Ok(n)
+fn payload(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Result<Option<Payload>> {
+    let share = |name: &str| match r.small(name)?.unwrap_or(0) {
+        n if n > 100 => Err(r.error(name, "it is a percentage")),
+        n => Ok(n),
     };
-    let (compress, dedupe) = (
-        share("buffer_compress_percentage")?,
-        share("dedupe_percentage")?,
-    );
-    let shaped = compress > 0 || dedupe > 0;
-    let mut table = crate::toml_text::Table::default();
-    if let Some(text) = r.raw("buffer_pattern")? {
+    let random = Payload {
+        compressible: share("buffer_compress_percentage")?,
+        duplicate: share("dedupe_percentage")?,
+        ..Payload::default()
+    };
+    let shaped = random != Payload::default();
+    let payload = if let Some(text) = r.raw("buffer_pattern")? {
         if shaped {
             return Err(r.error(
                 "buffer_pattern",
                 "a pattern with shares that compress or repeat",
             ));
         }
-        table.text("kind", "pattern");
-        table.text("pattern", &pattern_text(r, text)?);
+        Payload {
+            pattern: Some(pattern_text(r, text)?),
+            ..Payload::from(PayloadKind::Pattern)
+        }
     } else if r.truth("zero_buffers", false)? {
         if shaped {
             return Err(r.error("zero_buffers", "zeros with shares that compress or repeat"));
         }
-        return Ok(pattern.writes().then(|| "\"zero\"".to_owned()));
-    } else if shaped {
-        table.text("kind", "random");
-        for (name, share) in [("compressible", compress), ("duplicate", dedupe)] {
-            if share > 0 {
-                table.raw(name, share.to_string());
-            }
-        }
-    }
-    Ok((pattern.writes() && !table.is_empty()).then(|| table.inline()))
+        Payload::from(PayloadKind::Zero)
+    } else {
+        random
+    };
+    Ok(Some(payload).filter(|p| pattern.writes() && *p != Payload::default()))
 }
 
 /// `0xdeadbeef` and `"text"`; numbers and file names are left to fio.
-fn pattern_text(r: &Reader<'_>, text: &str) -> Result<String> {
+fn pattern_text(r: &SectionReader<'_>, text: &str) -> Result<String> {
     let quoted = text.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
     let hex = |t: &str| t.len() > 2 && t[2..].bytes().all(|b| b.is_ascii_hexdigit());
     match quoted {
@@ -180,30 +174,15 @@ fn pattern_text(r: &Reader<'_>, text: &str) -> Result<String> {
     }
 }
 
-fn verify(r: &Reader<'_>, pattern: &Pattern, notes: &mut Vec<String>) -> Result<bool> {
-    const SUMS: &[&str] = &[
-        "md5",
-        "crc64",
-        "crc32c",
-        "crc32c-intel",
-        "crc32",
-        "crc16",
-        "crc7",
-        "xxhash",
-        "sha512",
-        "sha256",
-        "sha1",
-        "sha3-224",
-        "sha3-256",
-        "sha3-384",
-        "sha3-512",
-        "1",
-    ];
+fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern, notes: &mut Vec<String>) -> Result<bool> {
+    const SUMS: &str = "md5 crc64 crc32c crc32c-intel crc32 crc16 crc7 xxhash sha512 sha256 sha1 \
+                        sha3-224 sha3-256 sha3-384 sha3-512 1";
+    let known = |v: &str| SUMS.split_whitespace().any(|sum| sum == v);
     let line = match r.line("verify") {
         Some(line) if line.value.as_deref() != Some("0") => line,
         _ => return Ok(false),
     };
-    if !line.value.as_deref().is_some_and(|v| SUMS.contains(&v)) {
+    if !line.value.as_deref().is_some_and(known) {
         return Err(r.error("verify", "only checksums of the content can be expressed"));
     }
     if !r.truth("do_verify", true)? {
@@ -233,7 +212,7 @@ fn verify(r: &Reader<'_>, pattern: &Pattern, notes: &mut Vec<String>) -> Result<
     Ok(true)
 }
 
-fn cpus(r: &Reader<'_>, clones: u32) -> Result<Vec<u32>> {
+fn cpus(r: &SectionReader<'_>, clones: u32) -> Result<Vec<u32>> {
     let cpus = r.value("cpus_allowed", value::cpus)?.unwrap_or_default();
     let split = r.raw("cpus_allowed_policy")? == Some("split");
     if split && cpus.len() < clones as usize {
@@ -246,12 +225,12 @@ fn cpus(r: &Reader<'_>, clones: u32) -> Result<Vec<u32>> {
 }
 
 /// fio repeats its random numbers by default; a fixed seed does the same.
-fn seed(r: &Reader<'_>) -> Result<Option<u64>> {
+fn seed(r: &SectionReader<'_>) -> Result<Option<u64>> {
     let repeat = r.truth("randrepeat", true)? || r.truth("allrandrepeat", false)?;
     Ok(r.integer("randseed")?.or(repeat.then_some(1)))
 }
 
-fn percentiles(r: &Reader<'_>, notes: &mut Vec<String>) -> Result<Option<Vec<Percentile>>> {
+fn percentiles(r: &SectionReader<'_>, notes: &mut Vec<String>) -> Result<Option<Vec<Percentile>>> {
     let Some(line) = r.line("percentile_list") else {
         return Ok(None);
     };

@@ -1,0 +1,361 @@
+//! The tree of a job as its types, with errors that know their field.
+//!
+//! What it is: a `serde` deserializer over spanned TOML values. Its error type keeps what serde
+//! hands over (the unknown name with the known ones, the value with what was expected) and the path
+//! to the field, so that no message has to be taken apart again. What it is not: checks of meaning
+//! (`check`), or TOML syntax (`message`).
+
+use std::fmt;
+
+use serde::de::value::{BorrowedStrDeserializer, StrDeserializer};
+use serde::de::{self, DeserializeSeed, Expected, Unexpected, Visitor};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::message::with_place;
+use crate::Error;
+use crate::suggest::{did_you_mean, nearest};
+
+/// What does not fit the types of a job file.
+#[derive(Debug)]
+enum Mismatch {
+    UnknownField {
+        given: String,
+        known: &'static [&'static str],
+    },
+    UnknownWord {
+        given: String,
+        known: &'static [&'static str],
+    },
+    /// A value of another type, or outside the range of its type.
+    Unfit {
+        given: String,
+        expected: String,
+    },
+    Missing(&'static str),
+    /// A field's own words.
+    Text(String),
+}
+
+/// A mismatch with its field.
+#[derive(Debug)]
+pub(crate) struct FieldError {
+    mismatch: Box<Mismatch>,
+    /// Names from the root to the field, the last one first.
+    path: Vec<String>,
+    /// Where in the text of the job the value or the unknown name begins.
+    at: Option<usize>,
+}
+
+impl FieldError {
+    /// The start of the value or unknown name it is about, in the text of the job.
+    pub(super) fn start(&self) -> Option<usize> {
+        self.at
+    }
+
+    /// In the words of a user's error; `place` is file and line, or the flag.
+    pub(super) fn into_error(self, place: Option<String>) -> Error {
+        let path: Vec<&str> = self.path.iter().rev().map(String::as_str).collect();
+        let path = path.join(".");
+        let named = |what: String| match path.as_str() {
+            "" => Error::usage(what),
+            path => Error::usage(format!("{path}: {what}")),
+        };
+        let (error, hint) = match *self.mismatch {
+            Mismatch::UnknownField { given, known } => {
+                let table = match path.as_str() {
+                    "" => String::new(),
+                    path => format!(" in `{path}`"),
+                };
+                let what = format!("unknown field `{given}`{table}");
+                (Error::usage(what), Some(did_you_mean(&given, known)))
+            }
+            Mismatch::UnknownWord { given, known } => {
+                let what = format!("unknown word `{given}` for `{path}`");
+                (Error::usage(what), Some(did_you_mean(&given, known)))
+            }
+            Mismatch::Unfit { given, expected } => {
+                (named(format!("{given} is not {expected}")), None)
+            }
+            Mismatch::Missing(field) => (named(format!("missing field `{field}`")), None),
+            Mismatch::Text(text) => (named(text), None),
+        };
+        let error = with_place(error, place);
+        match hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        }
+    }
+
+    /// In the words of an error about an option of `driver`.
+    pub(crate) fn into_option_error(self, driver: &str) -> Error {
+        let list = format!("`taillight drivers {driver}` lists every option");
+        let option = self.path.last().cloned();
+        let what = match *self.mismatch {
+            Mismatch::UnknownField { given, known } if option.is_none() => {
+                let error = Error::usage(format!("driver `{driver}` has no option `{given}`"));
+                let hint = match nearest(&given, known.iter().copied()) {
+                    Some(near) => format!("did you mean `{near}`? {list}"),
+                    None => list,
+                };
+                return error.of_field(given).hint(hint);
+            }
+            Mismatch::UnknownField { given, known } => {
+                format!("unknown field `{given}`; {}", did_you_mean(&given, known))
+            }
+            Mismatch::UnknownWord { given, known } => {
+                format!("unknown word `{given}`; {}", did_you_mean(&given, known))
+            }
+            Mismatch::Unfit { given, expected } => format!("{given} is not {expected}"),
+            Mismatch::Missing(field) => format!("missing field `{field}`"),
+            Mismatch::Text(text) => text,
+        };
+        match option {
+            Some(option) => Error::usage(format!("option `{option}` of driver `{driver}`: {what}"))
+                .of_field(option)
+                .hint(list),
+            None => Error::usage(format!("options of driver `{driver}`: {what}")).hint(list),
+        }
+    }
+
+    fn new(mismatch: Mismatch) -> FieldError {
+        FieldError {
+            mismatch: Box::new(mismatch),
+            path: Vec::new(),
+            at: None,
+        }
+    }
+
+    /// The same below the field or list item `name`.
+    fn below(mut self, name: String) -> FieldError {
+        self.path.push(name);
+        self
+    }
+
+    /// With the place of the innermost value it came from.
+    fn or_at(mut self, at: usize) -> FieldError {
+        self.at.get_or_insert(at);
+        self
+    }
+
+    fn unfit(given: Unexpected<'_>, expected: &dyn Expected) -> FieldError {
+        let negative = matches!(given, Unexpected::Signed(n) if n < 0);
+        let expected = expected.to_string();
+        // The names serde has for types of Rust, in words; everything else is words already.
+        let expected = match (expected.as_str(), negative) {
+            ("u64" | "u32" | "u16", true) => "a whole number, 0 or above".to_owned(),
+            ("u64", _) => "a whole number below 2^64".to_owned(),
+            ("u32", _) => format!("a whole number, at most {}", u32::MAX),
+            ("u16", _) => format!("a whole number from 0 to {}", u16::MAX),
+            ("f64", _) => "a number".to_owned(),
+            ("a boolean", _) => "true or false".to_owned(),
+            ("a string", _) => "text in quotes".to_owned(),
+            ("a sequence", _) => "a list: [..]".to_owned(),
+            (other, _) if other.starts_with("struct ") || other == "a map" => {
+                "a table: {..}".to_owned()
+            }
+            _ => expected,
+        };
+        let given = match given {
+            Unexpected::Bool(b) => format!("`{b}`"),
+            Unexpected::Signed(n) => format!("`{n}`"),
+            Unexpected::Unsigned(n) => format!("`{n}`"),
+            Unexpected::Float(x) => format!("`{x}`"),
+            Unexpected::Str(s) => format!("`{s}`"),
+            Unexpected::Seq => "a list".to_owned(),
+            Unexpected::Map => "a table".to_owned(),
+            other => other.to_string(),
+        };
+        FieldError::new(Mismatch::Unfit { given, expected })
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} at {:?}", self.mismatch, self.path)
+    }
+}
+
+impl std::error::Error for FieldError {}
+
+impl de::Error for FieldError {
+    fn custom<T: fmt::Display>(text: T) -> FieldError {
+        FieldError::new(Mismatch::Text(text.to_string()))
+    }
+    fn invalid_type(given: Unexpected<'_>, expected: &dyn Expected) -> FieldError {
+        FieldError::unfit(given, expected)
+    }
+    fn invalid_value(given: Unexpected<'_>, expected: &dyn Expected) -> FieldError {
+        FieldError::unfit(given, expected)
+    }
+    fn unknown_variant(given: &str, known: &'static [&'static str]) -> FieldError {
+        let given = given.to_owned();
+        FieldError::new(Mismatch::UnknownWord { given, known })
+    }
+    fn unknown_field(given: &str, known: &'static [&'static str]) -> FieldError {
+        let given = given.to_owned();
+        FieldError::new(Mismatch::UnknownField { given, known })
+    }
+    fn missing_field(field: &'static str) -> FieldError {
+        FieldError::new(Mismatch::Missing(field))
+    }
+}
+
+/// Reads a whole tree as `T`.
+pub(crate) fn read<'de, T: de::Deserialize<'de>>(
+    root: &'de Spanned<DeTable<'de>>,
+) -> Result<T, FieldError> {
+    T::deserialize(Table(root.get_ref())).map_err(|e| e.or_at(root.span().start))
+}
+
+/// A table to read.
+struct Table<'de>(&'de DeTable<'de>);
+
+impl<'de> de::Deserializer<'de> for Table<'de> {
+    type Error = FieldError;
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
+        visitor.visit_map(Fields {
+            rest: self.0.iter(),
+            value: None,
+        })
+    }
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option
+        unit unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier
+        ignored_any
+    }
+}
+
+/// Any value to read.
+struct Node<'de>(&'de Spanned<DeValue<'de>>);
+
+impl<'de> de::Deserializer<'de> for Node<'de> {
+    type Error = FieldError;
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
+        let read = match self.0.get_ref() {
+            DeValue::String(text) => visitor.visit_str(text),
+            DeValue::Integer(n) => integer(n, visitor),
+            DeValue::Float(x) => match x.as_str().parse() {
+                Ok(x) => visitor.visit_f64(x),
+                Err(_) => Err(de::Error::custom(format!("`{x}` is not a number"))),
+            },
+            DeValue::Boolean(b) => visitor.visit_bool(*b),
+            DeValue::Datetime(time) => {
+                let given = time.to_string();
+                Err(de::Error::invalid_type(
+                    Unexpected::Other(&format!("`{given}`")),
+                    &visitor,
+                ))
+            }
+            DeValue::Array(items) => visitor.visit_seq(Items(items.iter().enumerate())),
+            DeValue::Table(table) => Table(table).deserialize_any(visitor),
+        };
+        read.map_err(|e| e.or_at(self.0.span().start))
+    }
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
+        visitor.visit_some(self)
+    }
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, FieldError> {
+        visitor.visit_newtype_struct(self)
+    }
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, FieldError> {
+        match self.0.get_ref() {
+            DeValue::String(word) => StrDeserializer::<FieldError>::new(word)
+                .deserialize_enum(name, variants, visitor)
+                .map_err(|e| e.or_at(self.0.span().start)),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
+        unit unit_struct seq tuple tuple_struct map struct identifier ignored_any
+    }
+}
+
+fn integer<'de, V: Visitor<'de>>(
+    n: &toml::de::DeInteger<'_>,
+    visitor: V,
+) -> Result<V::Value, FieldError> {
+    if let Ok(n) = i64::from_str_radix(n.as_str(), n.radix()) {
+        return visitor.visit_i64(n);
+    }
+    match u64::from_str_radix(n.as_str(), n.radix()) {
+        Ok(n) => visitor.visit_u64(n),
+        Err(_) => Err(de::Error::invalid_value(
+            Unexpected::Other(&format!("`{n}`")),
+            &visitor,
+        )),
+    }
+}
+
+/// The fields of a table in turn.
+struct Fields<'de, I> {
+    rest: I,
+    /// The value of the name read last.
+    value: Option<(&'de str, &'de Spanned<DeValue<'de>>)>,
+}
+
+impl<'de, I> de::MapAccess<'de> for Fields<'de, I>
+where
+    I: Iterator<
+        Item = (
+            &'de Spanned<std::borrow::Cow<'de, str>>,
+            &'de Spanned<DeValue<'de>>,
+        ),
+    >,
+{
+    type Error = FieldError;
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, FieldError> {
+        let Some((key, value)) = self.rest.next() else {
+            return Ok(None);
+        };
+        self.value = Some((key.get_ref(), value));
+        seed.deserialize(BorrowedStrDeserializer::new(key.get_ref()))
+            .map(Some)
+            .map_err(|e: FieldError| e.or_at(key.span().start))
+    }
+    fn next_value_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<S::Value, FieldError> {
+        match self.value.take() {
+            Some((name, value)) => seed
+                .deserialize(Node(value))
+                .map_err(|e| e.below(name.to_owned())),
+            None => Err(de::Error::custom("a value was read before its name")),
+        }
+    }
+}
+
+/// The items of a list in turn, with their index.
+struct Items<I>(I);
+
+impl<'de, I> de::SeqAccess<'de> for Items<I>
+where
+    I: Iterator<Item = (usize, &'de Spanned<DeValue<'de>>)>,
+{
+    type Error = FieldError;
+    fn next_element_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, FieldError> {
+        let Some((i, item)) = self.0.next() else {
+            return Ok(None);
+        };
+        seed.deserialize(Node(item))
+            .map(Some)
+            .map_err(|e| e.below(i.to_string()))
+    }
+}

@@ -1,0 +1,59 @@
+//! A driver's own options: the table of a job file as the driver's struct.
+//!
+//! What it is: the one reader of `[target.options]`, so that unknown names and wrong values read
+//! alike for every driver. What it is not: knowledge of an option. Drivers call it.
+
+use serde::de::DeserializeOwned;
+use toml::de::DeTable;
+
+use crate::job::read;
+use crate::{Error, Result};
+
+/// Reads the options of `driver`. Errors name their option ([`Error::field`]).
+///
+/// # Errors
+/// `Usage` for an unknown option, with a suggestion, or a value that does not fit.
+pub fn from_table<T: DeserializeOwned>(driver: &str, table: &toml::Table) -> Result<T> {
+    let text = toml::to_string(table)
+        .map_err(|e| Error::internal("the options cannot be written as TOML").source(e))?;
+    let tree = DeTable::parse(&text)
+        .map_err(|e| Error::internal("the options cannot be read back").source(e))?;
+    read::read(&tree).map_err(|e| e.into_option_error(driver))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    struct Ring {
+        depth: u32,
+        fixed_buffers: bool,
+    }
+
+    fn ring(text: &str) -> Result<Ring> {
+        from_table("ring", &text.parse().unwrap())
+    }
+
+    #[test]
+    fn errors_name_their_option() {
+        assert_eq!(ring("depth = 3").unwrap().depth, 3);
+        assert!(!ring("").unwrap().fixed_buffers);
+        let e = ring("fixd_buffers = true").unwrap_err();
+        assert_eq!(e.message(), "driver `ring` has no option `fixd_buffers`");
+        assert_eq!(
+            e.hint_text(),
+            Some("did you mean `fixed_buffers`? `taillight drivers ring` lists every option")
+        );
+        assert_eq!(e.field(), Some("fixd_buffers"));
+        let e = ring("depth = \"deep\"").unwrap_err();
+        assert_eq!(
+            e.message(),
+            "option `depth` of driver `ring`: `deep` is not a whole number, at most 4294967295"
+        );
+        assert_eq!(e.field(), Some("depth"));
+    }
+}

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{Advice, fadvise, fdatasync};
 use taillight_core::{Error, Result};
 
-use crate::file::layout::Meter;
+use crate::file::layout::LayoutProgress;
 use crate::file::sys::{self, Buffers, Mapping, PAGE};
 
 /// Bytes per read when filling.
@@ -28,7 +28,11 @@ pub fn drop_cached(files: &[OwnedFd]) -> Result<()> {
 ///
 /// # Errors
 /// `Unavailable` when a file cannot be read whole.
-pub fn warm(files: &[OwnedFd], len: u64, meter: &mut Meter<'_, '_>) -> Result<Vec<Mapping>> {
+pub fn warm(
+    files: &[OwnedFd],
+    len: u64,
+    meter: &mut LayoutProgress<'_, '_>,
+) -> Result<Vec<Mapping>> {
     let failed = |e: std::io::Error| Error::unavailable("cannot fill the page cache").source(e);
     let mut buffers = Buffers::new(1, CHUNK).map_err(failed)?;
     let mut maps = Vec::with_capacity(files.len());

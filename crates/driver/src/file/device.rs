@@ -11,12 +11,12 @@ use rustix::io::Errno;
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 
-use crate::file::files::Asked;
-use crate::file::shape;
+use crate::file::needs;
+use crate::file::regular::FileOpenSpec;
 use crate::guard;
 
 /// A device ready for sessions.
-pub struct Device {
+pub struct OpenedDevice {
     /// Its descriptor, without O_DIRECT yet.
     pub fd: OwnedFd,
     pub size: u64,
@@ -26,8 +26,8 @@ pub struct Device {
 ///
 /// # Errors
 /// `Refused` by the guard, `Usage` for sizes, `Unavailable` when it cannot be opened.
-pub fn open(path: &Path, asked: &Asked<'_>) -> Result<Device> {
-    let changes = asked.uses.changes();
+pub fn open(path: &Path, asked: &FileOpenSpec<'_>) -> Result<OpenedDevice> {
+    let changes = asked.needs.changes();
     let shared = !changes && asked.options.read_in_use;
     let rdev = std::fs::metadata(path).map(|m| m.rdev());
     if let (false, Ok(rdev)) = (shared, rdev)
@@ -38,7 +38,7 @@ pub fn open(path: &Path, asked: &Asked<'_>) -> Result<Device> {
     if changes {
         guard::foreign(asked.confirmed, path)?;
     }
-    let asked_size = shape::asked_file_size(asked.spec.plan, asked.options.files)?;
+    let asked_size = needs::asked_file_size(asked.spec.plan, asked.options.files)?;
     let fd = open_exclusively(path, changes, shared)?;
     let size = seek(&fd, SeekFrom::End(0)).map_err(|e| {
         Error::unavailable("cannot tell the size of the device")
@@ -49,7 +49,7 @@ pub fn open(path: &Path, asked: &Asked<'_>) -> Result<Device> {
         guard::device(fd.as_fd(), path, size)?;
     }
     let size = match asked_size {
-        None => shape::usable_size(asked.spec.plan, size)?,
+        None => needs::usable_size(asked.spec.plan, size)?,
         Some(asked) if asked <= size => asked,
         Some(asked) => {
             return Err(Error::usage("the device is smaller than the job asks")
@@ -59,7 +59,7 @@ pub fn open(path: &Path, asked: &Asked<'_>) -> Result<Device> {
                 .hint("leave the size out to use the whole device"));
         }
     };
-    Ok(Device { fd, size })
+    Ok(OpenedDevice { fd, size })
 }
 
 /// An earlier run in this process that gave up on I/O in flight lets go a moment after it closed.

@@ -4,12 +4,12 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 /// A source of bytes that no device can compress.
-pub struct Noise(Xoshiro256PlusPlus);
+pub struct RandomBytes(Xoshiro256PlusPlus);
 
-impl Noise {
+impl RandomBytes {
     /// The same seed gives the same bytes.
-    pub fn new(seed: u64) -> Noise {
-        Noise(Xoshiro256PlusPlus::seed_from_u64(seed))
+    pub fn new(seed: u64) -> RandomBytes {
+        RandomBytes(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
     pub fn fill(&mut self, buffer: &mut [u8]) {
         let mut words = buffer.chunks_exact_mut(8);

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use taillight_core::progress::{OnProgress, Progress};
 use taillight_core::{Error, Result};
 
-use crate::file::fill::Noise;
+use crate::file::fill::RandomBytes;
 use crate::file::sys::{self, Buffers};
 
 /// Bytes per write of the layout.
@@ -58,7 +58,7 @@ pub fn set_direct(fd: BorrowedFd<'_>, direct: bool) -> io::Result<()> {
 }
 
 /// Counts bytes over all files for the progress line.
-pub struct Meter<'a, 'b> {
+pub struct LayoutProgress<'a, 'b> {
     pub on: &'a mut OnProgress<'b>,
     /// What is being done.
     pub what: &'static str,
@@ -66,7 +66,7 @@ pub struct Meter<'a, 'b> {
     pub total: u64,
 }
 
-impl Meter<'_, '_> {
+impl LayoutProgress<'_, '_> {
     /// Tells of `bytes` more.
     ///
     /// # Errors
@@ -90,13 +90,18 @@ impl Meter<'_, '_> {
 ///
 /// # Errors
 /// `Unavailable` when writing fails or progress says stop.
-pub fn fill(fd: BorrowedFd<'_>, len: u64, seed: u64, meter: &mut Meter<'_, '_>) -> Result<()> {
+pub fn fill(
+    fd: BorrowedFd<'_>,
+    len: u64,
+    seed: u64,
+    meter: &mut LayoutProgress<'_, '_>,
+) -> Result<()> {
     let failed = |e: io::Error| Error::unavailable("laying out the data failed").source(e);
     let direct = set_direct(fd, true).is_ok();
     // One large allocation keeps the file in few extents. Where it is not known, writes allocate.
     let _ = fallocate(fd, FallocateFlags::KEEP_SIZE, 0, len);
     let mut buffers = Buffers::new(1, CHUNK).map_err(failed)?;
-    let mut noise = Noise::new(seed);
+    let mut noise = RandomBytes::new(seed);
     let mut at = 0;
     while at < len {
         let bytes = CHUNK.min(len - at);
@@ -152,7 +157,7 @@ mod tests {
         }
 
         let mut on = quiet();
-        let mut meter = Meter {
+        let mut meter = LayoutProgress {
             on: &mut on,
             what: "laying out",
             done: 0,
@@ -172,7 +177,7 @@ mod tests {
     fn progress_stops_it() {
         let file = tempfile::tempfile().unwrap();
         let mut stop = |_: Progress<'_>| false;
-        let mut meter = Meter {
+        let mut meter = LayoutProgress {
             on: &mut stop,
             what: "laying out",
             done: 0,

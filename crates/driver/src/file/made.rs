@@ -6,17 +6,17 @@ use taillight_core::Result;
 use crate::guard::owner::{Mark, OwnedDir};
 
 /// Files and directory that stand under this run's marks.
-pub struct Made {
+pub struct MadeFiles {
     dir: OwnedDir,
     doomed: Vec<Mark>,
     kept: Vec<Mark>,
     made_dir: bool,
 }
 
-impl Made {
+impl MadeFiles {
     /// Nothing yet; with `made_dir`, the directory itself goes in the end.
-    pub fn new(dir: OwnedDir, made_dir: bool) -> Made {
-        Made {
+    pub fn new(dir: OwnedDir, made_dir: bool) -> MadeFiles {
+        MadeFiles {
             dir,
             doomed: Vec::new(),
             kept: Vec::new(),
@@ -80,7 +80,7 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for MadeFiles {
     fn drop(&mut self) {
         let _ = self.finish();
     }

@@ -7,17 +7,17 @@
 
 mod cache;
 pub(crate) mod cannot;
-mod decide;
 mod device;
 mod facts;
-mod files;
 mod fill;
 mod layout;
 mod made;
+mod needs;
 pub mod options;
-mod place;
+mod path;
+mod plan;
 mod prepare;
-mod shape;
+mod regular;
 pub mod stream;
 mod sync;
 mod sys;
@@ -37,15 +37,15 @@ use crate::contract::{Driver, Geometry, OpenSpec, OptionDoc, Target};
 use crate::guard;
 use crate::guard::block::Block;
 use facts::Facts;
-use files::{Asked, Wanted};
-use layout::Meter;
-use made::Made;
-use options::{Cache, Engine, FileOptions};
-use place::Place;
-use shape::Uses;
-use target::{FileTarget, Issue};
-use uring::Shared;
-use uring::setup::{Setup, probe_discard};
+use layout::LayoutProgress;
+use made::MadeFiles;
+use needs::AccessNeeds;
+use options::{CacheState, FileOptions, IoEngine};
+use path::TargetPath;
+use regular::{FileOpenSpec, FileSet};
+use target::{FileTarget, IoMethod};
+use uring::RingConfig;
+use uring::setup::{RingSetup, probe_discard};
 
 /// Deepest queue of a worker: its token slots.
 const MAX_DEPTH: u32 = 4096;
@@ -71,7 +71,7 @@ impl Driver for File {
         Ok(Capabilities {
             ops: vec![OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync],
             addressed: true,
-            max_depth: if options.engine == Engine::Sync {
+            max_depth: if options.engine == IoEngine::Sync {
                 1
             } else {
                 MAX_DEPTH
@@ -100,21 +100,21 @@ impl Driver for File {
 
 /// The first half of [`open`]: up to where something would be created or written.
 fn check(driver: &str, options: &FileOptions, spec: &OpenSpec<'_>) -> Result<()> {
-    let (_, place, asked) = asked(driver, options, spec)?;
-    match place {
-        Place::Device { path } => device::open(&path, &asked).map(drop),
-        Place::Files {
+    let (_, resolved, asked) = asked(driver, options, spec)?;
+    match resolved {
+        TargetPath::Device { path } => device::open(&path, &asked).map(drop),
+        TargetPath::Files {
             dir,
             dir_absent,
             names,
             ..
         } => {
-            let wanted = Wanted {
+            let file_set = FileSet {
                 dir,
                 dir_absent,
                 names,
             };
-            files::check(&wanted, &asked)
+            regular::check(&file_set, &asked)
         }
     }
 }
@@ -126,10 +126,10 @@ fn open(
     spec: &OpenSpec<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<Box<dyn Target>> {
-    let (issue, place, asked) = asked(driver, options, spec)?;
-    let opened = Opened::from(place, &asked, progress)?;
+    let (method, resolved, asked) = asked(driver, options, spec)?;
+    let opened = OpenedTarget::from(resolved, &asked, progress)?;
     opened
-        .into_target(&asked, issue, progress)
+        .into_target(&asked, method, progress)
         .map(|t| Box::new(t) as Box<dyn Target>)
 }
 
@@ -138,52 +138,54 @@ fn asked<'a>(
     driver: &str,
     options: &'a FileOptions,
     spec: &'a OpenSpec<'a>,
-) -> Result<(Engine, Place, Asked<'a>)> {
-    let uses = Uses::of(spec.plan);
-    let issue = choose(options, &uses)?;
+) -> Result<(IoEngine, TargetPath, FileOpenSpec<'a>)> {
+    let needs = AccessNeeds::of(spec.plan);
+    let method = choose(options, &needs)?;
     let target = &spec.plan.target;
     let path = target.path.as_deref().filter(|p| !p.is_empty());
     let path = path.ok_or_else(|| {
         Error::usage(format!("driver `{driver}` needs a path"))
             .hint("a file, a directory ending in `/`, or a block device: --path /mnt/test/")
     })?;
-    let place = Place::find(path, options.files)?;
-    if options.grows && matches!(place, Place::Device { .. }) {
+    let resolved = TargetPath::find(path, options.files)?;
+    if options.grows && matches!(resolved, TargetPath::Device { .. }) {
         return Err(Error::usage("a device cannot grow")
             .with("path", path)
             .hint("name a file or a directory, or use driver `file`"));
     }
-    let name = place.name();
-    let same = |n: &str| Place::find(n, options.files).is_ok_and(|p| p == place);
+    let name = resolved.name();
+    let same = |n: &str| TargetPath::find(n, options.files).is_ok_and(|p| p == resolved);
     let confirmed = guard::confirmed(target.destroy, spec.destroy, &name, same)?;
-    let asked = Asked {
+    let asked = FileOpenSpec {
         spec,
         options,
-        uses,
+        needs,
         confirmed,
     };
-    Ok((issue, place, asked))
+    Ok((method, resolved, asked))
 }
 
 /// What `engine = "auto"` becomes with this plan; none when the plan names an engine itself.
 pub fn engine(plan: &Plan) -> Option<&'static str> {
     let options = FileOptions::parse(&plan.target.options).ok()?;
-    let auto = options.engine == Engine::Auto;
-    let chosen = choose(&options, &Uses::of(plan)).ok().filter(|_| auto)?;
+    let auto = options.engine == IoEngine::Auto;
+    let chosen = choose(&options, &AccessNeeds::of(plan))
+        .ok()
+        .filter(|_| auto)?;
     Some(match chosen {
-        Engine::Uring => "\"uring\"",
+        IoEngine::Uring => "\"uring\"",
         _ => "\"sync\"",
     })
 }
 
 /// Which engine, and what it cannot do.
-fn choose(options: &FileOptions, uses: &Uses) -> Result<Engine> {
+fn choose(options: &FileOptions, uses: &AccessNeeds) -> Result<IoEngine> {
     let engine = match options.engine {
-        Engine::Auto if uses.depth > 1 || options.iopoll || options.sqpoll => Engine::Uring,
-        Engine::Auto => Engine::Sync,
+        IoEngine::Auto if uses.depth > 1 || options.iopoll || options.sqpoll => IoEngine::Uring,
+        IoEngine::Auto => IoEngine::Sync,
         given => given,
     };
-    if engine == Engine::Sync && uses.depth > 1 {
+    if engine == IoEngine::Sync && uses.depth > 1 {
         return Err(Error::usage("engine = \"sync\" has no queue")
             .with("queue_depth", uses.depth)
             .hint("use --set target.options.engine=uring, or more workers instead of depth"));
@@ -204,18 +206,22 @@ fn choose(options: &FileOptions, uses: &Uses) -> Result<Engine> {
 }
 
 /// A target past the guard, data in place.
-struct Opened {
+struct OpenedTarget {
     files: Vec<OwnedFd>,
     file_size: u64,
-    made: Option<Made>,
+    made: Option<MadeFiles>,
     facts: Facts,
     device: Option<Block>,
 }
 
-impl Opened {
-    fn from(place: Place, asked: &Asked<'_>, progress: &mut OnProgress<'_>) -> Result<Opened> {
-        match place {
-            Place::Device { path } => {
+impl OpenedTarget {
+    fn from(
+        resolved: TargetPath,
+        asked: &FileOpenSpec<'_>,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<OpenedTarget> {
+        match resolved {
+            TargetPath::Device { path } => {
                 if asked.options.files > 1 {
                     return Err(Error::usage("`files` is for directories, not for devices")
                         .hint("leave `files` out"));
@@ -223,7 +229,7 @@ impl Opened {
                 let opened = device::open(&path, asked)?;
                 let stat = rustix::fs::fstat(&opened.fd)
                     .map_err(|e| Error::unavailable("cannot stat the device").source(e))?;
-                Ok(Opened {
+                Ok(OpenedTarget {
                     files: vec![opened.fd],
                     file_size: opened.size,
                     made: None,
@@ -231,22 +237,22 @@ impl Opened {
                     device: Block::from_number(stat.st_rdev),
                 })
             }
-            Place::Files {
+            TargetPath::Files {
                 dir,
                 dir_absent,
                 names,
                 whole_dir,
             } => {
-                let wanted = Wanted {
+                let file_set = FileSet {
                     dir,
                     dir_absent,
                     names,
                 };
-                let ready = files::open(wanted, asked, progress)?;
+                let ready = regular::open(file_set, asked, progress)?;
                 let kind = if whole_dir { "directory" } else { "file" };
                 let mut facts = vec![("target.kind".to_owned(), kind.to_owned())];
                 facts.extend(ready.facts);
-                Ok(Opened {
+                Ok(OpenedTarget {
                     files: ready.files,
                     file_size: ready.file_size,
                     made: Some(ready.made),
@@ -259,11 +265,11 @@ impl Opened {
 
     fn into_target(
         self,
-        asked: &Asked<'_>,
-        engine: Engine,
+        asked: &FileOpenSpec<'_>,
+        engine: IoEngine,
         progress: &mut OnProgress<'_>,
     ) -> Result<FileTarget> {
-        let Opened {
+        let OpenedTarget {
             files,
             file_size,
             made,
@@ -284,11 +290,11 @@ impl Opened {
         let total = file_size * files.len() as u64;
         let mut warm = Vec::new();
         match options.cache {
-            Cache::Keep => {}
-            Cache::Drop => cache::drop_cached(&files)?,
-            Cache::Warm => {
+            CacheState::Keep => {}
+            CacheState::Drop => cache::drop_cached(&files)?,
+            CacheState::Warm => {
                 let what = "filling the page cache";
-                let mut meter = Meter {
+                let mut meter = LayoutProgress {
                     on: progress,
                     what,
                     done: 0,
@@ -299,13 +305,13 @@ impl Opened {
         }
         let resident = cache::resident_share(&files, file_size);
         let files = Arc::new(files);
-        let issue = issue(engine, &files, asked, is_device)?;
+        let method = io_method(engine, &files, asked, is_device)?;
         facts.push(("size.used".to_owned(), total.to_string()));
         facts.push(("io.direct".to_owned(), options.direct.to_string()));
         facts.push(("io.align".to_owned(), align.to_string()));
-        match &issue {
-            Issue::Sync => facts.push(("io.engine".to_owned(), "sync".to_owned())),
-            Issue::Uring(shared) => {
+        match &method {
+            IoMethod::Sync => facts.push(("io.engine".to_owned(), "sync".to_owned())),
+            IoMethod::Uring(shared) => {
                 let ring = format!("uring {}", shared.setup.describe());
                 facts.push(("io.engine".to_owned(), ring));
                 let batch = match shared.submit_batch {
@@ -324,10 +330,10 @@ impl Opened {
                 file_size,
                 align,
             },
-            issue,
+            method,
             device: is_device,
-            writable: asked.uses.changes(),
-            durability: shape::durability(asked.spec.plan),
+            writable: asked.needs.changes(),
+            durability: needs::durability(asked.spec.plan),
             facts,
             warm,
             made,
@@ -336,23 +342,23 @@ impl Opened {
     }
 }
 
-fn issue(
-    engine: Engine,
+fn io_method(
+    engine: IoEngine,
     files: &Arc<Vec<OwnedFd>>,
-    asked: &Asked<'_>,
+    asked: &FileOpenSpec<'_>,
     device: bool,
-) -> Result<Issue> {
-    if engine != Engine::Uring {
-        return Ok(Issue::Sync);
+) -> Result<IoMethod> {
+    if engine != IoEngine::Uring {
+        return Ok(IoMethod::Sync);
     }
-    let setup = Setup::probe(asked.options)?;
+    let setup = RingSetup::probe(asked.options)?;
     if asked.options.iopoll {
         polled(&files[0])?;
     }
-    if device && asked.uses.trims {
+    if device && asked.needs.trims {
         probe_discard(&files[0])?;
     }
-    Ok(Issue::Uring(Shared {
+    Ok(IoMethod::Uring(RingConfig {
         files: Arc::clone(files),
         setup,
         device,
@@ -361,7 +367,7 @@ fn issue(
 }
 
 /// Sets direct I/O and returns the alignment that the plan was checked against.
-fn prepare_io(files: &[OwnedFd], asked: &Asked<'_>, device: bool) -> Result<u64> {
+fn prepare_io(files: &[OwnedFd], asked: &FileOpenSpec<'_>, device: bool) -> Result<u64> {
     let direct = asked.options.direct;
     for fd in files {
         layout::set_direct(fd.as_fd(), direct).map_err(|e| {
@@ -372,7 +378,7 @@ fn prepare_io(files: &[OwnedFd], asked: &Asked<'_>, device: bool) -> Result<u64>
     }
     let Some(fd) = files
         .first()
-        .filter(|_| direct || (device && asked.uses.trims))
+        .filter(|_| direct || (device && asked.needs.trims))
     else {
         return Ok(1);
     };
@@ -385,7 +391,7 @@ fn prepare_io(files: &[OwnedFd], asked: &Asked<'_>, device: bool) -> Result<u64>
     } else {
         "trims do"
     };
-    shape::aligned(asked.spec.plan, align, why)?;
+    needs::aligned(asked.spec.plan, align, why)?;
     Ok(align)
 }
 

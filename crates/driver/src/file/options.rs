@@ -9,7 +9,7 @@ use crate::options;
 /// How I/O is issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Engine {
+pub enum IoEngine {
     /// `uring` when any workload has a queue deeper than 1, else `sync`.
     #[default]
     Auto,
@@ -22,7 +22,7 @@ pub enum Engine {
 /// What the page cache holds of the target when the run starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Cache {
+pub enum CacheState {
     /// Whatever it happens to hold.
     Keep,
     /// Nothing: written back and dropped.
@@ -35,7 +35,7 @@ pub enum Cache {
 /// When files are filled with real data before the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Layout {
+pub enum LayoutPolicy {
     /// Where the plan reads or trims.
     #[default]
     Auto,
@@ -104,7 +104,7 @@ impl<'de> Deserialize<'de> for SubmitBatch {
 pub struct FileOptions {
     /// How I/O is issued: pread/pwrite one at a time, or io_uring with one ring per worker; auto
     /// takes uring when a queue is deeper than 1.
-    pub engine: Engine,
+    pub engine: IoEngine,
     /// Bypass the page cache (O_DIRECT); sizes and offsets must then fit the device's blocks.
     pub direct: bool,
     /// Files in the data set; `size` is their total.
@@ -112,10 +112,10 @@ pub struct FileOptions {
     pub files: u16,
     /// Page cache before the start: as it is, written back and dropped, or filled and kept mapped
     /// (buffered only).
-    pub cache: Cache,
+    pub cache: CacheState,
     /// Fill files with random data first: where the plan reads or trims, also for plans that only
     /// write (overwrites instead of allocations), or never.
-    pub layout: Layout,
+    pub layout: LayoutPolicy,
     /// Read holes and unwritten extents all the same; such reads never reach the device.
     pub allow_holes: bool,
     /// Leave the files this run makes behind, for later runs to reuse; otherwise they are deleted
@@ -154,11 +154,11 @@ pub struct FileOptions {
 impl Default for FileOptions {
     fn default() -> Self {
         FileOptions {
-            engine: Engine::default(),
+            engine: IoEngine::default(),
             direct: true,
             files: 1,
-            cache: Cache::default(),
-            layout: Layout::default(),
+            cache: CacheState::default(),
+            layout: LayoutPolicy::default(),
             allow_holes: false,
             keep: false,
             read_in_use: false,
@@ -198,13 +198,13 @@ impl FileOptions {
                 Error::usage("`files` must be at least 1").hint("leave it out for one file")
             );
         }
-        if self.direct && self.cache == Cache::Warm {
+        if self.direct && self.cache == CacheState::Warm {
             return clash("cache = \"warm\" fills the page cache, which direct = true bypasses");
         }
         if self.iopoll && !self.direct {
             return clash("iopoll = true polls the device and needs direct = true");
         }
-        if self.engine == Engine::Sync && (self.iopoll || self.sqpoll) {
+        if self.engine == IoEngine::Sync && (self.iopoll || self.sqpoll) {
             return clash("iopoll and sqpoll belong to engine = \"uring\"");
         }
         if let SubmitBatch::At(n) = self.submit_batch {
@@ -214,7 +214,7 @@ impl FileOptions {
                     .with("most", MOST_BATCHED)
                     .hint("0 hands over everything that is due"));
             }
-            if self.engine == Engine::Sync {
+            if self.engine == IoEngine::Sync {
                 return clash("submit_batch belongs to engine = \"uring\"");
             }
         }
@@ -224,7 +224,7 @@ impl FileOptions {
                 .with("most", MOST_BATCHED)
                 .hint("0 leaves the limit to the kernel"));
         }
-        if self.engine == Engine::Sync && self.io_workers > 0 {
+        if self.engine == IoEngine::Sync && self.io_workers > 0 {
             return clash("io_workers belongs to engine = \"uring\"");
         }
         if self.sqpoll_cpu < -1 || (self.sqpoll_cpu >= 0 && !self.sqpoll) {

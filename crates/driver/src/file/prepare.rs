@@ -9,10 +9,10 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{Error, Result};
 
 use crate::file::cannot::cannot;
-use crate::file::decide::Step;
-use crate::file::files::{Asked, Found, Ready, There, lock};
-use crate::file::layout::{self, Meter};
-use crate::file::made::Made;
+use crate::file::layout::{self, LayoutProgress};
+use crate::file::made::MadeFiles;
+use crate::file::plan::FilePreparation;
+use crate::file::regular::{ExistingFile, FileEntry, FileOpenSpec, PreparedFiles, lock};
 use crate::guard::owner::{Mark, OwnedDir, device};
 
 /// Creates, marks, sizes and fills.
@@ -20,28 +20,31 @@ use crate::guard::owner::{Mark, OwnedDir, device};
 /// # Errors
 /// `Unavailable` when it cannot be done or progress says stop; what was made is then deleted.
 pub fn prepare(
-    found: Vec<Found>,
-    steps: &[Step],
+    entries: Vec<FileEntry>,
+    preparations: &[FilePreparation],
     file_size: u64,
-    mut made: Made,
-    asked: &Asked<'_>,
+    mut made: MadeFiles,
+    asked: &FileOpenSpec<'_>,
     progress: &mut OnProgress<'_>,
-) -> Result<Ready> {
-    let to_fill = steps.iter().filter(|s| **s == Step::Fill).count() as u64;
-    let mut meter = Meter {
+) -> Result<PreparedFiles> {
+    let to_fill = preparations
+        .iter()
+        .filter(|s| **s == FilePreparation::Fill)
+        .count() as u64;
+    let mut meter = LayoutProgress {
         on: progress,
         what: "laying out",
         done: 0,
         total: to_fill * file_size,
     };
-    let mut ready = Vec::with_capacity(found.len());
+    let mut ready = Vec::with_capacity(entries.len());
     let (mut new, mut reused) = (0, 0);
     let mut allocates = false;
-    for (n, (found, step)) in found.into_iter().zip(steps).enumerate() {
-        let is_new = found.there.is_none();
-        let blocks = found.there.as_ref().map_or(0, There::allocated);
-        let writes = asked.uses.writes && *step != Step::Fill;
-        allocates |= writes && (*step == Step::Empty || blocks < file_size);
+    for (n, (found, preparation)) in entries.into_iter().zip(preparations).enumerate() {
+        let is_new = found.existing.is_none();
+        let blocks = found.existing.as_ref().map_or(0, ExistingFile::allocated);
+        let writes = asked.needs.writes && *preparation != FilePreparation::Fill;
+        allocates |= writes && (*preparation == FilePreparation::Truncate || blocks < file_size);
         let (held, mark) = own(found, file_size, made.dir(), asked)?;
         if let Some(mark) = mark {
             made.mark(mark)?;
@@ -49,7 +52,7 @@ pub fn prepare(
         new += u32::from(is_new);
         reused += u32::from(!is_new);
         let seed = asked.spec.plan.run.seed.wrapping_add(n as u64);
-        perform(*step, &held, file_size, seed, made.dir(), &mut meter)?;
+        perform(*preparation, &held, file_size, seed, made.dir(), &mut meter)?;
         ready.push(held.file);
     }
     let mut facts = vec![
@@ -62,7 +65,7 @@ pub fn prepare(
     if asked.grows() {
         facts.push(("files.grows".to_owned(), true.to_string()));
     }
-    Ok(Ready {
+    Ok(PreparedFiles {
         files: ready,
         file_size,
         made,
@@ -71,7 +74,7 @@ pub fn prepare(
 }
 
 /// A file that is ours to prepare, or only to read.
-struct Held {
+struct OpenFile {
     file: OwnedFd,
     name: String,
     size: u64,
@@ -79,11 +82,11 @@ struct Held {
 
 /// Creates what is absent; says under which mark the file stands from now on.
 fn own(
-    found: Found,
+    found: FileEntry,
     file_size: u64,
     dir: &OwnedDir,
-    asked: &Asked<'_>,
-) -> Result<(Held, Option<Mark>)> {
+    asked: &FileOpenSpec<'_>,
+) -> Result<(OpenFile, Option<Mark>)> {
     let keep = asked.options.keep;
     let name = found.name;
     let mark_of = |stat: &Stat, size: u64, keep: bool| Mark {
@@ -96,7 +99,7 @@ fn own(
         keep,
         modified_ns: None,
     };
-    let (file, mark, size) = match found.there {
+    let (file, mark, size) = match found.existing {
         None => {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
             let created = openat(
@@ -110,19 +113,19 @@ fn own(
             lock(&fd, &found.path, true)?;
             (fd, Some(mark_of(&stat, file_size, keep)), 0)
         }
-        Some(there) => {
-            let size = there.size();
-            let mark = match &there.mark {
+        Some(existing) => {
+            let size = existing.size();
+            let mark = match &existing.mark {
                 // What an earlier run was asked to keep stays; what it left by accident goes.
-                Some(m) => Some(mark_of(&there.stat, size.max(file_size), m.keep || keep)),
+                Some(m) => Some(mark_of(&existing.stat, size.max(file_size), m.keep || keep)),
                 // Empty and not ours: usable, never deleted.
-                None if size == 0 => Some(mark_of(&there.stat, file_size, true)),
+                None if size == 0 => Some(mark_of(&existing.stat, file_size, true)),
                 None => None,
             };
-            (there.fd, mark, size)
+            (existing.fd, mark, size)
         }
     };
-    Ok((Held { file, name, size }, mark))
+    Ok((OpenFile { file, name, size }, mark))
 }
 
 fn no_create(path: &Path, e: Errno) -> Error {
@@ -130,14 +133,14 @@ fn no_create(path: &Path, e: Errno) -> Error {
 }
 
 fn perform(
-    step: Step,
-    held: &Held,
+    preparation: FilePreparation,
+    held: &OpenFile,
     file_size: u64,
     seed: u64,
     dir: &OwnedDir,
-    meter: &mut Meter<'_, '_>,
+    meter: &mut LayoutProgress<'_, '_>,
 ) -> Result<()> {
-    if step == Step::Nothing {
+    if preparation == FilePreparation::Nothing {
         return Ok(());
     }
     let failed = |what: &str, e: Errno| cannot(what, &dir.path().join(&held.name), e);
@@ -152,14 +155,14 @@ fn perform(
             Error::refused("the file was replaced while it was opened").with("file", &held.name)
         );
     }
-    if step == Step::Empty {
+    if preparation == FilePreparation::Truncate {
         return ftruncate(&writable, 0).map_err(|e| failed("cannot empty the file", e));
     }
     if held.size < file_size {
         ftruncate(&writable, file_size).map_err(|e| failed("cannot set the file's size", e))?;
     }
-    match step {
-        Step::Fill => {
+    match preparation {
+        FilePreparation::Fill => {
             lock(&held.file, &dir.path().join(&held.name), true)?;
             layout::fill(writable.as_fd(), file_size, seed, meter)
         }

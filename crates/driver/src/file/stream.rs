@@ -13,7 +13,7 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 
 use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
-use crate::file::options::{Cache, Engine, FileOptions, Layout};
+use crate::file::options::{CacheState, IoEngine, FileOptions, LayoutPolicy};
 use crate::options;
 
 /// Name of the driver.
@@ -30,7 +30,7 @@ pub struct StreamOptions {
     pub direct: bool,
     /// Page cache before a plan that only reads: as the writer left it, written back and dropped,
     /// or filled and kept mapped.
-    pub cache: Cache,
+    pub cache: CacheState,
     /// Leave the file this run makes behind, for a later run to read; otherwise it is deleted at
     /// the end.
     pub keep: bool,
@@ -42,7 +42,7 @@ impl Default for StreamOptions {
     fn default() -> Self {
         StreamOptions {
             direct: false,
-            cache: Cache::Keep,
+            cache: CacheState::Keep,
             keep: false,
             read_in_use: false,
         }
@@ -59,10 +59,14 @@ impl StreamOptions {
     /// What `file` is told. `appends`: the plan makes the file grow.
     fn file(self, appends: bool) -> FileOptions {
         FileOptions {
-            engine: Engine::Sync,
+            engine: IoEngine::Sync,
             direct: self.direct,
             cache: self.cache,
-            layout: if appends { Layout::Never } else { Layout::Auto },
+            layout: if appends {
+                LayoutPolicy::Never
+            } else {
+                LayoutPolicy::Auto
+            },
             allow_holes: appends,
             keep: self.keep,
             read_in_use: self.read_in_use,
@@ -112,7 +116,7 @@ impl Driver for FileStream {
     fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         let options = StreamOptions::read(&spec.plan.target)?;
         let appends = appends(spec.plan)?;
-        if appends && options.cache == Cache::Warm {
+        if appends && options.cache == CacheState::Warm {
             return Err(Error::usage(
                 "cache = \"warm\" fills the page cache from a file that is still empty",
             )

@@ -1,4 +1,4 @@
-//! Engine `sync`: one call per operation, done when it returns.
+//! IoEngine `sync`: one call per operation, done when it returns.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

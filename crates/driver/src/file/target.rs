@@ -11,17 +11,17 @@ use taillight_core::{Error, Result};
 use crate::contract::{AdminAction, Geometry, Session, SessionSpec, Target};
 use crate::file::cache;
 use crate::file::facts::Facts;
-use crate::file::fill::Noise;
-use crate::file::made::Made;
+use crate::file::fill::RandomBytes;
+use crate::file::made::MadeFiles;
 use crate::file::sync::SyncSession;
 use crate::file::sys::{self, Buffers, Mapping};
-use crate::file::uring::{Shared, UringSession};
+use crate::file::uring::{RingConfig, UringSession};
 
-/// How sessions issue I/O.
-pub enum Issue {
+/// How sessions method I/O.
+pub enum IoMethod {
     Sync,
     /// `io_uring`.
-    Uring(Shared),
+    Uring(RingConfig),
 }
 
 /// The target.
@@ -29,8 +29,8 @@ pub struct FileTarget {
     /// Open files, or the one device.
     pub files: Arc<Vec<OwnedFd>>,
     pub geometry: Geometry,
-    /// How sessions issue I/O.
-    pub issue: Issue,
+    /// How sessions method I/O.
+    pub method: IoMethod,
     /// It is a block device.
     pub device: bool,
     pub writable: bool,
@@ -40,7 +40,7 @@ pub struct FileTarget {
     /// Keeps a warmed cache in use.
     pub warm: Vec<Mapping>,
     /// What the end deletes or seals; `None` for devices.
-    pub made: Option<Made>,
+    pub made: Option<MadeFiles>,
 }
 
 impl FileTarget {
@@ -85,19 +85,19 @@ impl Target for FileTarget {
                 .with("buffer_bytes", spec.buffer_size)
                 .source(e)
         })?;
-        Noise::new(spec.seed).fill(buffers.all());
+        RandomBytes::new(spec.seed).fill(buffers.all());
         let write_flags = self.write_flags(spec.worker);
-        match &self.issue {
-            Issue::Sync if spec.depth > 1 => Err(Error::usage("engine = \"sync\" has no queue")
+        match &self.method {
+            IoMethod::Sync if spec.depth > 1 => Err(Error::usage("engine = \"sync\" has no queue")
                 .with("queue_depth", spec.depth)
                 .hint("set options.engine = \"uring\", or more workers instead of depth")),
-            Issue::Sync => Ok(Box::new(SyncSession {
+            IoMethod::Sync => Ok(Box::new(SyncSession {
                 files: Arc::clone(&self.files),
                 buffers,
                 write_flags,
                 device: self.device,
             })),
-            Issue::Uring(shared) => {
+            IoMethod::Uring(shared) => {
                 let flags = write_flags.bits() as i32;
                 Ok(Box::new(UringSession::new(shared, spec, buffers, flags)?))
             }

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use taillight_core::{Error, Result, Status};
 
-use super::api::{Api, Request, encoded};
+use super::connection::{BodySink, HttpConnection, IoProgress, RequestSpec};
 use super::credentials::Credentials;
-use super::lane::{Ask, Drive, Lane, Take};
+use super::location::PrefixLocation;
 use super::options::{Addressing, S3Options};
-use super::place::Place;
+use super::request::{RequestWriter, S3Request, encoded};
 use super::tls;
-use super::wire::{Tls, Wire};
+use super::transport::{TlsServer, Transport};
 use super::xml;
 
 /// Largest answer that is kept.
@@ -25,15 +25,15 @@ const BATCH: usize = 1000;
 const IDLE: Duration = Duration::from_secs(3);
 
 /// Everything that opening a connection needs; shared by all workers.
-pub struct Store {
-    pub place: Place,
+pub struct S3Client {
+    pub place: PrefixLocation,
     pub options: S3Options,
     /// Addresses of each server, as the system orders them; at least one each.
     addresses: Vec<Vec<SocketAddr>>,
     /// The one of them that took the first connection; it is kept for the run.
     settled: Vec<OnceLock<SocketAddr>>,
     /// TLS of each server, if any.
-    pub tls: Vec<Tls>,
+    pub tls: Vec<TlsServer>,
     /// Housekeeping's connection is not used again after being idle for longer.
     pub idle: Duration,
     credentials: Credentials,
@@ -42,13 +42,13 @@ pub struct Store {
 
 /// The connection of housekeeping.
 struct Housekeeping {
-    api: Api,
-    lane: Lane,
+    api: RequestWriter,
+    connection: HttpConnection,
     used: Instant,
 }
 
 /// An answer to housekeeping.
-pub struct Answer {
+pub struct S3Answer {
     pub code: u16,
     pub text: String,
     /// `Server` header.
@@ -56,7 +56,7 @@ pub struct Answer {
 }
 
 /// Why there is no answer.
-enum Unheard {
+enum NoAnswer {
     /// No connection was made.
     Unmade(std::io::Error),
     Broken(Status),
@@ -65,19 +65,23 @@ enum Unheard {
     Untrusted(rustls::Error),
 }
 
-impl Answer {
+impl S3Answer {
     /// The store's word for what is wrong.
     pub fn word(&self) -> String {
         xml::first(&self.text, "Code").unwrap_or_else(|| format!("HTTP {}", self.code))
     }
 }
 
-impl Store {
+impl S3Client {
     /// Resolves addresses and reads certificates; connects to nothing.
     ///
     /// # Errors
     /// `Unavailable` when a name or file cannot be resolved.
-    pub fn new(place: Place, options: S3Options, credentials: Credentials) -> Result<Store> {
+    pub fn new(
+        place: PrefixLocation,
+        options: S3Options,
+        credentials: Credentials,
+    ) -> Result<S3Client> {
         let addresses = place.hosts.iter().map(|h| {
             let found = (h.bare(), h.port).to_socket_addrs();
             let all: Vec<SocketAddr> = found
@@ -89,23 +93,23 @@ impl Store {
             }
         });
         let addresses = addresses.collect::<Result<_>>()?;
-        Store::at(place, options, credentials, addresses)
+        S3Client::at(place, options, credentials, addresses)
     }
 
     /// [`Store::new`] with the addresses of each server, at least one each.
     pub fn at(
-        place: Place,
+        place: PrefixLocation,
         options: S3Options,
         credentials: Credentials,
         addresses: Vec<Vec<SocketAddr>>,
-    ) -> Result<Store> {
+    ) -> Result<S3Client> {
         let virtual_hosted = options.addressing == Addressing::Virtual;
         let bucket = virtual_hosted.then_some(place.bucket.as_str());
         let tls = match place.tls {
             true => tls::prepare(&place.hosts, bucket, &options.ca)?,
             false => Vec::new(),
         };
-        Ok(Store {
+        Ok(S3Client {
             place,
             options,
             settled: addresses.iter().map(|_| OnceLock::new()).collect(),
@@ -118,8 +122,8 @@ impl Store {
     }
 
     /// For the requests of one worker.
-    pub fn api(&self) -> Api {
-        Api::new(&self.place, &self.options, self.credentials.clone())
+    pub fn api(&self) -> RequestWriter {
+        RequestWriter::new(&self.place, &self.options, self.credentials.clone())
     }
 
     /// How many servers there are.
@@ -140,19 +144,19 @@ impl Store {
     }
 
     /// Connects and waits for it. The first time, all addresses of the name are tried.
-    fn connect(&self, server: usize) -> std::io::Result<Wire> {
+    fn connect(&self, server: usize) -> std::io::Result<Transport> {
         let timeout = Duration::from_nanos(self.options.timeout.0);
         let tls = self.tls.get(server);
         let settled = &self.settled[server];
         if let Some(address) = settled.get() {
-            return Wire::blocking(*address, tls, timeout);
+            return Transport::blocking(*address, tls, timeout);
         }
         let mut failed = None;
         for address in &self.addresses[server] {
-            match Wire::blocking(*address, tls, timeout) {
-                Ok(wire) => {
+            match Transport::blocking(*address, tls, timeout) {
+                Ok(transport) => {
                     let _ = settled.set(*address);
-                    return Ok(wire);
+                    return Ok(transport);
                 }
                 Err(e) => failed = Some(e),
             }
@@ -165,20 +169,20 @@ impl Store {
     ///
     /// # Errors
     /// `Unavailable` when no answer comes.
-    pub fn call(&self, request: &Request<'_>) -> Result<Answer> {
+    pub fn call(&self, request: &S3Request<'_>) -> Result<S3Answer> {
         let mut held = self
             .admin
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let kept = held.get_or_insert_with(|| Housekeeping {
             api: self.api(),
-            lane: Lane::new(),
+            connection: HttpConnection::new(),
             used: Instant::now(),
         });
         if kept.used.elapsed() > self.idle {
-            kept.lane.hang_up();
+            kept.connection.hang_up();
         }
-        let answer = self.ask(0, &mut kept.api, &mut kept.lane, request);
+        let answer = self.ask(0, &mut kept.api, &mut kept.connection, request);
         kept.used = Instant::now();
         answer.map_err(|why| self.error(0, why))
     }
@@ -187,65 +191,65 @@ impl Store {
     ///
     /// # Errors
     /// `Unavailable` when no answer comes.
-    pub fn call_on(&self, server: usize, request: &Request<'_>) -> Result<Answer> {
-        self.ask(server, &mut self.api(), &mut Lane::new(), request)
+    pub fn call_on(&self, server: usize, request: &S3Request<'_>) -> Result<S3Answer> {
+        self.ask(server, &mut self.api(), &mut HttpConnection::new(), request)
             .map_err(|why| self.error(server, why))
     }
 
-    /// Sends a request to a server and waits; connects first where the lane has no connection.
+    /// Sends a request to a server and waits; connects first where the connection has no connection.
     fn ask(
         &self,
         server: usize,
-        api: &mut Api,
-        lane: &mut Lane,
-        request: &Request<'_>,
-    ) -> std::result::Result<Answer, Unheard> {
-        if lane.wire().is_none() {
-            lane.connect(self.connect(server).map_err(Unheard::Unmade)?);
+        api: &mut RequestWriter,
+        connection: &mut HttpConnection,
+        request: &S3Request<'_>,
+    ) -> std::result::Result<S3Answer, NoAnswer> {
+        if connection.transport().is_none() {
+            connection.connect(self.connect(server).map_err(NoAnswer::Unmade)?);
         }
-        api.write(server, request, &mut lane.head);
-        lane.head.extend_from_slice(request.body);
-        let ask = Ask {
+        api.write(server, request, &mut connection.head);
+        connection.head.extend_from_slice(request.body);
+        let ask = RequestSpec {
             upload: (0, 0),
             bodiless: request.method == "HEAD",
-            take: Take::Text(ANSWER_MAX),
+            take: BodySink::Text(ANSWER_MAX),
             timed: false,
             told: false,
         };
-        lane.begin(&ask, false);
+        connection.begin(&ask, false);
         let mut scratch = vec![0; 64 << 10];
-        match lane.drive(&mut [], &mut scratch) {
-            Drive::Answered => Ok(Answer {
-                code: lane.reply.code,
-                text: String::from_utf8_lossy(&lane.text).into_owned(),
-                server: lane.reply.server.clone(),
+        match connection.drive(&mut [], &mut scratch) {
+            IoProgress::Answered => Ok(S3Answer {
+                code: connection.reply.code,
+                text: String::from_utf8_lossy(&connection.text).into_owned(),
+                server: connection.reply.server.clone(),
             }),
-            Drive::Waits => {
+            IoProgress::Waits => {
                 // The waiting read gave up.
-                lane.hang_up();
-                Err(Unheard::Late)
+                connection.hang_up();
+                Err(NoAnswer::Late)
             }
-            Drive::Failed(status) => Err(match lane.tls_why.take() {
-                Some(why) => Unheard::Untrusted(why),
-                None => Unheard::Broken(status),
+            IoProgress::Failed(status) => Err(match connection.tls_error.take() {
+                Some(why) => NoAnswer::Untrusted(why),
+                None => NoAnswer::Broken(status),
             }),
         }
     }
 
     /// Why a server gave no answer, as an error with its name.
-    fn error(&self, server: usize, why: Unheard) -> Error {
+    fn error(&self, server: usize, why: NoAnswer) -> Error {
         let host = &self.place.hosts[server];
         let gone = || unreachable(&host.name, host.port);
         let errno = match &why {
-            Unheard::Late => return self.late(server),
-            Unheard::Untrusted(why) => {
+            NoAnswer::Late => return self.late(server),
+            NoAnswer::Untrusted(why) => {
                 return tls::untrusted(why, self.options.addressing, gone());
             }
-            Unheard::Unmade(e) if super::lane::status(e) == Status::TIMEOUT => {
+            NoAnswer::Unmade(e) if super::connection::status(e) == Status::TIMEOUT => {
                 return self.late(server);
             }
-            Unheard::Unmade(e) => e.raw_os_error(),
-            Unheard::Broken(status) => Some(status.0),
+            NoAnswer::Unmade(e) => e.raw_os_error(),
+            NoAnswer::Broken(status) => Some(status.0),
         };
         match (errno, why) {
             (Some(errno), _) if errno == rustix::io::Errno::AGAIN.raw_os_error() => {
@@ -253,7 +257,7 @@ impl Store {
             }
             (Some(errno), _) => gone().with("why", std::io::Error::from_raw_os_error(errno)),
             // What has no number has words.
-            (None, Unheard::Unmade(e)) => gone().source(e),
+            (None, NoAnswer::Unmade(e)) => gone().source(e),
             (None, _) => gone(),
         }
     }
@@ -270,7 +274,7 @@ impl Store {
     ///
     /// # Errors
     /// `Unavailable` when it is not.
-    pub fn listed(&self, answer: &Answer) -> Result<()> {
+    pub fn listed(&self, answer: &S3Answer) -> Result<()> {
         if answer.code != 200 {
             return Err(self.refusal("list the prefix", answer));
         }
@@ -294,7 +298,7 @@ impl Store {
     }
 
     /// What a bad answer means.
-    pub fn refusal(&self, what: &str, answer: &Answer) -> Error {
+    pub fn refusal(&self, what: &str, answer: &S3Answer) -> Error {
         let word = answer.word();
         let hint = match (word.as_str(), answer.code) {
             ("NoSuchBucket", _) => "make the bucket first, or correct the path; none is ever made",
@@ -326,7 +330,7 @@ impl Store {
     /// # Errors
     /// `Unavailable`.
     pub fn get(&self, name: &str) -> Result<Option<String>> {
-        let answer = self.call(&Request::new("GET", name.as_bytes()))?;
+        let answer = self.call(&S3Request::new("GET", name.as_bytes()))?;
         match answer.code {
             200 => Ok(Some(answer.text)),
             404 if answer.word() == "NoSuchKey" => Ok(None),
@@ -339,10 +343,10 @@ impl Store {
     /// # Errors
     /// `Unavailable`.
     pub fn put(&self, name: &str, body: &str) -> Result<()> {
-        let answer = self.call(&Request {
+        let answer = self.call(&S3Request {
             body: body.as_bytes(),
             data: true,
-            ..Request::new("PUT", name.as_bytes())
+            ..S3Request::new("PUT", name.as_bytes())
         })?;
         match answer.code {
             200 => Ok(()),
@@ -361,9 +365,9 @@ impl Store {
                 format!("continuation-token={}&", encoded(token))
             });
             let query = format!("{from}list-type=2&prefix={}", encoded(&self.place.prefix));
-            let answer = self.call(&Request {
+            let answer = self.call(&S3Request {
                 query: &query,
-                ..Request::new("GET", b"")
+                ..S3Request::new("GET", b"")
             })?;
             self.listed(&answer)?;
             let inside = |name: &String| name.starts_with(&self.place.prefix);
@@ -389,11 +393,11 @@ impl Store {
                 body += &format!("<Object><Key>{}</Key></Object>", xml::escape(name));
             }
             body += "</Delete>";
-            let answer = self.call(&Request {
+            let answer = self.call(&S3Request {
                 query: "delete=",
                 body: body.as_bytes(),
                 hashed: true,
-                ..Request::new("POST", b"")
+                ..S3Request::new("POST", b"")
             })?;
             if answer.code != 200 || answer.text.contains("<Error>") {
                 return Err(self.refusal("delete", &answer));

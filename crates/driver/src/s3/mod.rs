@@ -6,18 +6,18 @@
 //! the record. It touches one prefix of one bucket, and knows credentials only from the
 //! environment or the AWS credentials file.
 
-mod api;
 mod client;
-mod counts;
+mod connection;
+mod counters;
 mod credentials;
-mod ends;
-mod home;
-mod lane;
+mod endpoints;
+mod location;
 mod multipart;
-mod names;
+mod naming;
 mod options;
-mod place;
-mod reply;
+mod prefix;
+mod request;
+mod response;
 mod scan;
 mod session;
 mod sign;
@@ -25,7 +25,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod tls;
-mod wire;
+mod transport;
 mod xml;
 
 use taillight_core::capability::Capabilities;
@@ -34,7 +34,7 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{OpKind, Result};
 
 use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
-use place::Place;
+use location::PrefixLocation;
 
 /// The driver.
 pub struct S3;
@@ -52,7 +52,7 @@ impl Driver for S3 {
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
         let o = options::parse(&target.options)?;
         if target.path.is_some() || !o.endpoints.is_empty() {
-            let place = Place::parse(target.path.as_deref(), &o.endpoints)?;
+            let place = PrefixLocation::parse(target.path.as_deref(), &o.endpoints)?;
             place.takes(o.addressing)?;
         }
         crate::options::complete(&o)

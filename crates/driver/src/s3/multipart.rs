@@ -3,18 +3,18 @@
 
 use taillight_core::Status;
 
-use super::api::{Api, Request};
-use super::lane::{Ask, Lane, Take};
+use super::connection::{BodySink, HttpConnection, RequestSpec};
+use super::request::{RequestWriter, S3Request};
 use super::xml;
 
 /// What a slot lends to its upload.
-pub trait Part {
-    /// Lane, upload, the slot's data, number of its server.
-    fn parts(&mut self) -> (&mut Lane, &mut Upload, &[u8], usize);
+pub trait UploadSlot {
+    /// HttpConnection, upload, the slot's data, number of its server.
+    fn parts(&mut self) -> (&mut HttpConnection, &mut MultipartUpload, &[u8], usize);
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Step {
+enum UploadStep {
     #[default]
     None,
     Create,
@@ -25,12 +25,12 @@ enum Step {
 
 /// An upload under way.
 #[derive(Default)]
-pub struct Upload {
-    step: Step,
+pub struct MultipartUpload {
+    step: UploadStep,
     size: u64,
     part: u64,
     id: String,
-    /// Names parts in the request that completes.
+    /// ObjectNaming parts in the request that completes.
     list: String,
     query: String,
     /// Checksum of the part under way.
@@ -39,20 +39,20 @@ pub struct Upload {
     failed: Option<Status>,
 }
 
-impl Upload {
+impl MultipartUpload {
     /// Begins one of `size` bytes.
     pub fn begin(&mut self, size: u64, part: u64) {
         self.reset();
         self.size = size;
         self.part = part;
-        self.step = Step::Create;
+        self.step = UploadStep::Create;
     }
     /// Whether one is under way.
     pub fn active(&self) -> bool {
-        self.step != Step::None
+        self.step != UploadStep::None
     }
     pub fn reset(&mut self) {
-        self.step = Step::None;
+        self.step = UploadStep::None;
         self.failed = None;
         self.list.clear();
     }
@@ -65,38 +65,43 @@ impl Upload {
 const ANSWER_MAX: usize = 16 << 10;
 
 /// Writes the next request.
-pub fn write(slot: &mut impl Part, name: &[u8], api: &mut Api, mut ask: Ask) -> Ask {
+pub fn write(
+    slot: &mut impl UploadSlot,
+    name: &[u8],
+    api: &mut RequestWriter,
+    mut ask: RequestSpec,
+) -> RequestSpec {
     use std::fmt::Write as _;
-    let (lane, upload, data, host) = slot.parts();
+    let (connection, upload, data, host) = slot.parts();
     upload.query.clear();
-    let mut request = Request::new("POST", name);
+    let mut request = S3Request::new("POST", name);
     let mut own: &[u8] = &[];
-    ask.take = Take::Text(ANSWER_MAX);
+    ask.take = BodySink::Text(ANSWER_MAX);
     match upload.step {
-        Step::None | Step::Create => upload.query.push_str("uploads="),
-        Step::Part(n) => {
+        UploadStep::None | UploadStep::Create => upload.query.push_str("uploads="),
+        UploadStep::Part(n) => {
             let _ = write!(upload.query, "partNumber={n}&uploadId={}", upload.id);
             ask.upload = upload.range(n);
             request.method = "PUT";
             request.data = true;
             request.body = &data[ask.upload.0..ask.upload.1];
         }
-        Step::Complete => {
+        UploadStep::Complete => {
             let _ = write!(upload.query, "uploadId={}", upload.id);
             upload.list.insert_str(0, "<CompleteMultipartUpload>");
             upload.list.push_str("</CompleteMultipartUpload>");
             own = upload.list.as_bytes();
             request.body = own;
         }
-        Step::Abort => {
+        UploadStep::Abort => {
             let _ = write!(upload.query, "uploadId={}", upload.id);
             request.method = "DELETE";
         }
     }
     request.query = &upload.query;
-    request.creates = upload.step == Step::Create;
-    api.write(host, &request, &mut lane.head);
-    lane.head.extend_from_slice(own);
+    request.creates = upload.step == UploadStep::Create;
+    api.write(host, &request, &mut connection.head);
+    connection.head.extend_from_slice(own);
     // Other slots write requests before this one's answer comes.
     if let Some((_, sum)) = api.checksum() {
         upload.sum.clear();
@@ -106,26 +111,26 @@ pub fn write(slot: &mut impl Part, name: &[u8], api: &mut Api, mut ask: Ask) -> 
 }
 
 /// Takes an answer; the status when the operation has ended.
-pub fn answered(slot: &mut impl Part, api: &Api) -> Option<Status> {
+pub fn answered(slot: &mut impl UploadSlot, api: &RequestWriter) -> Option<Status> {
     use std::fmt::Write as _;
-    let (lane, upload, _, _) = slot.parts();
-    let good = (200..300).contains(&lane.reply.code);
-    let text = std::str::from_utf8(&lane.text).unwrap_or("");
-    let failed = match lane.reply.code {
+    let (connection, upload, _, _) = slot.parts();
+    let good = (200..300).contains(&connection.reply.code);
+    let text = std::str::from_utf8(&connection.text).unwrap_or("");
+    let failed = match connection.reply.code {
         404 => Status::NOT_FOUND,
         _ => Status::STORE,
     };
     upload.step = match upload.step {
-        Step::Create if good => match xml::first(text, "UploadId") {
+        UploadStep::Create if good => match xml::first(text, "UploadId") {
             Some(id) => {
-                upload.id = super::api::encoded(&id);
-                Step::Part(1)
+                upload.id = super::request::encoded(&id);
+                UploadStep::Part(1)
             }
             None => return Some(Status::STORE),
         },
-        Step::None | Step::Create => return Some(failed),
-        Step::Part(n) if good => {
-            let etag = &lane.reply.etag;
+        UploadStep::None | UploadStep::Create => return Some(failed),
+        UploadStep::Part(n) if good => {
+            let etag = &connection.reply.etag;
             let _ = write!(upload.list, "<Part><ETag>{}</ETag>", xml::escape(etag));
             if let Some((kind, _)) = api.checksum() {
                 let sum = &upload.sum;
@@ -133,16 +138,16 @@ pub fn answered(slot: &mut impl Part, api: &Api) -> Option<Status> {
             }
             let _ = write!(upload.list, "<PartNumber>{n}</PartNumber></Part>");
             match upload.range(n).1 as u64 == upload.size {
-                true => Step::Complete,
-                false => Step::Part(n + 1),
+                true => UploadStep::Complete,
+                false => UploadStep::Part(n + 1),
             }
         }
         // An error can come with code 200: the store began its answer before it knew.
-        Step::Complete if good && !text.contains("<Error>") => return Some(Status::OK),
-        Step::Abort => return Some(upload.failed.unwrap_or(Status::STORE)),
-        Step::Part(_) | Step::Complete => {
+        UploadStep::Complete if good && !text.contains("<Error>") => return Some(Status::OK),
+        UploadStep::Abort => return Some(upload.failed.unwrap_or(Status::STORE)),
+        UploadStep::Part(_) | UploadStep::Complete => {
             upload.failed = Some(failed);
-            Step::Abort
+            UploadStep::Abort
         }
     };
     None

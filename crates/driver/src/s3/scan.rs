@@ -3,8 +3,8 @@
 
 use taillight_core::Status;
 
-use super::lane::Lane;
-use super::names::Names;
+use super::connection::HttpConnection;
+use super::naming::ObjectNaming;
 
 /// Objects of one scan at most: what a listing names at a time.
 pub const SCAN_MAX: u32 = 1000;
@@ -12,7 +12,7 @@ pub const SCAN_MAX: u32 = 1000;
 pub const ANSWER_MAX: usize = 2 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Step {
+enum ScanStep {
     #[default]
     None,
     List,
@@ -21,9 +21,9 @@ enum Step {
 
 /// A scan under way; its memory is used again.
 #[derive(Default)]
-pub struct Scan {
-    step: Step,
-    /// Names listed, one behind the other, and where each ends.
+pub struct ObjectScan {
+    step: ScanStep,
+    /// ObjectNaming listed, one behind the other, and where each ends.
     names: Vec<u8>,
     ends: Vec<usize>,
     /// The one under way.
@@ -33,19 +33,19 @@ pub struct Scan {
     moved: u64,
 }
 
-impl Scan {
+impl ObjectScan {
     pub fn begin(&mut self) {
-        self.step = Step::List;
+        self.step = ScanStep::List;
         self.names.clear();
         self.ends.clear();
         (self.at, self.found, self.moved) = (0, 0, 0);
     }
     /// Whether one is under way.
     pub fn active(&self) -> bool {
-        self.step != Step::None
+        self.step != ScanStep::None
     }
     pub fn reset(&mut self) {
-        self.step = Step::None;
+        self.step = ScanStep::None;
     }
     /// The object to get next; none while it is listed.
     pub fn name(&self) -> Option<&[u8]> {
@@ -63,25 +63,29 @@ impl Scan {
 
     /// Takes an answer; the status when the scan has ended. `names` says which of those listed are
     /// records.
-    pub fn answered(&mut self, lane: &Lane, names: &Names) -> Option<Status> {
-        match (self.step, lane.reply.code) {
-            (Step::List, 200..300) => {
-                let Ok(text) = std::str::from_utf8(&lane.text) else {
+    pub fn answered(
+        &mut self,
+        connection: &HttpConnection,
+        names: &ObjectNaming,
+    ) -> Option<Status> {
+        match (self.step, connection.reply.code) {
+            (ScanStep::List, 200..300) => {
+                let Ok(text) = std::str::from_utf8(&connection.text) else {
                     return Some(Status::STORE);
                 };
-                self.step = Step::Get;
+                self.step = ScanStep::Get;
                 for name in keys(text).filter(|name| names.could_be(name)) {
                     self.names.extend_from_slice(name.as_bytes());
                     self.ends.push(self.names.len());
                 }
             }
-            (Step::Get, 200..300) => {
+            (ScanStep::Get, 200..300) => {
                 self.found += 1;
-                self.moved += lane.moved;
+                self.moved += connection.moved;
                 self.at += 1;
             }
             // Deleted since it was listed: no record any more.
-            (Step::Get, 404) => self.at += 1,
+            (ScanStep::Get, 404) => self.at += 1,
             (_, 404) => return Some(Status::NOT_FOUND),
             _ => return Some(Status::STORE),
         }
@@ -89,7 +93,7 @@ impl Scan {
     }
 }
 
-/// Names in a listing, as they stand there: those of records need no escapes.
+/// ObjectNaming in a listing, as they stand there: those of records need no escapes.
 fn keys(text: &str) -> impl Iterator<Item = &str> {
     let after = text.split("<Key>").skip(1);
     after.filter_map(|rest| rest.split_once("</Key>").map(|(name, _)| name))

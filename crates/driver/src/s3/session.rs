@@ -1,6 +1,6 @@
-//! One worker's handle: a lane per slot, driven by one epoll instance.
+//! One worker's handle: a connection per slot, driven by one epoll instance.
 //!
-//! Requests leave in `submit`, as far as the socket takes them; `poll` waits for whichever lane
+//! Requests leave in `submit`, as far as the socket takes them; `poll` waits for whichever connection
 //! can go on. Nothing is sent twice: a broken connection fails its operation, and the next
 //! operation of that slot connects anew. Nothing is allocated per operation, except for the parts
 //! of a multipart upload.
@@ -14,12 +14,12 @@ use rustix::event::{Timespec, epoll};
 use taillight_core::probe::Token;
 use taillight_core::{Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status};
 
-use super::api::{Api, Request};
-use super::lane::{Ask, Drive, Lane, Take, status};
-use super::multipart::{self, Upload};
-use super::scan::{self, Scan};
-use super::target::Shared;
-use super::wire::Wire;
+use super::connection::{BodySink, HttpConnection, IoProgress, RequestSpec, status};
+use super::multipart::{self, MultipartUpload};
+use super::request::{RequestWriter, S3Request};
+use super::scan::{self, ObjectScan};
+use super::target::S3Shared;
+use super::transport::Transport;
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
 
 /// Bytes read at once.
@@ -31,13 +31,13 @@ const IDLE_NS: i64 = 100_000_000;
 
 /// The session.
 pub struct S3Session {
-    shared: Arc<Shared>,
+    shared: Arc<S3Shared>,
     workload: usize,
     keep: bool,
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
-    slots: Vec<Slot>,
-    api: Api,
+    slots: Vec<S3Slot>,
+    api: RequestWriter,
     name: Vec<u8>,
     query: String,
     scratch: Box<[u8]>,
@@ -48,19 +48,19 @@ pub struct S3Session {
     rng: Xoshiro256PlusPlus,
 }
 
-struct Slot {
-    lane: Lane,
+struct S3Slot {
+    connection: HttpConnection,
     host: usize,
     buffer: Box<[u8]>,
-    job: Option<Job>,
-    upload: Upload,
-    scan: Scan,
+    job: Option<PendingOp>,
+    upload: MultipartUpload,
+    scan: ObjectScan,
     /// When the last operation ended.
     ended: Stamp,
 }
 
 #[derive(Clone, Copy)]
-struct Job {
+struct PendingOp {
     token: Token,
     op: Op,
     /// Bytes of a range asked; 0 = the whole object.
@@ -73,18 +73,18 @@ impl S3Session {
     ///
     /// # Errors
     /// `Unavailable` when the system gives no epoll instance.
-    pub fn new(shared: Arc<Shared>, spec: &SessionSpec) -> Result<S3Session> {
+    pub fn new(shared: Arc<S3Shared>, spec: &SessionSpec) -> Result<S3Session> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|e| Error::unavailable("no epoll instance").source(e))?;
         let depth = spec.depth.max(1) as usize;
         let hosts = shared.store.servers();
-        let slot = |n: usize| Slot {
-            lane: Lane::new(),
+        let slot = |n: usize| S3Slot {
+            connection: HttpConnection::new(),
             host: (usize::from(spec.worker) + n) % hosts,
             buffer: vec![0; spec.buffer_size as usize].into_boxed_slice(),
             job: None,
-            upload: Upload::default(),
-            scan: Scan::default(),
+            upload: MultipartUpload::default(),
+            scan: ObjectScan::default(),
             ended: Stamp::NEVER,
         };
         Ok(S3Session {
@@ -108,23 +108,23 @@ impl S3Session {
     /// Makes sure there is a connection, or one on its way; whether it is new.
     fn connect(&mut self, n: usize) -> std::io::Result<bool> {
         let slot = &mut self.slots[n];
-        if slot.lane.wire().is_some() {
+        if slot.connection.transport().is_some() {
             return Ok(false);
         }
         let store = &self.shared.store;
-        let wire = Wire::begin(store.address(slot.host), store.tls.get(slot.host))?;
+        let transport = Transport::begin(store.address(slot.host), store.tls.get(slot.host))?;
         let flags = epoll::EventFlags::IN
             | epoll::EventFlags::OUT
             | epoll::EventFlags::RDHUP
             | epoll::EventFlags::ET;
         epoll::add(
             &self.epoll,
-            &wire,
+            &transport,
             epoll::EventData::new_u64(n as u64),
             flags,
         )?;
         self.shared.counts.connect();
-        slot.lane.connect(wire);
+        slot.connection.connect(transport);
         Ok(true)
     }
 
@@ -140,29 +140,29 @@ impl S3Session {
             scan::before(&mut self.name);
         }
         let ask = self.write(n, &job);
-        self.slots[n].lane.begin(&ask, fresh);
+        self.slots[n].connection.begin(&ask, fresh);
         // A new connection is not made yet: an event says when.
         if !fresh {
             self.drive(n);
         }
     }
 
-    fn write(&mut self, n: usize, job: &Job) -> Ask {
+    fn write(&mut self, n: usize, job: &PendingOp) -> RequestSpec {
         let slot = &mut self.slots[n];
-        let mut ask = Ask {
+        let mut ask = RequestSpec {
             upload: (0, 0),
             bodiless: false,
-            take: Take::Drop,
+            take: BodySink::Drop,
             timed: false,
             told: true,
         };
         let name = &self.name;
-        let mut request = Request::new("GET", name);
+        let mut request = S3Request::new("GET", name);
         match job.op.kind {
             OpKind::Get => {
                 ask.timed = true;
                 if self.keep {
-                    ask.take = Take::Slot;
+                    ask.take = BodySink::Buffer;
                 }
                 if job.range > 0 {
                     let room = self.shared.smallest[self.workload].saturating_sub(job.range);
@@ -177,7 +177,7 @@ impl S3Session {
             OpKind::Delete => request.method = "DELETE",
             OpKind::List => {
                 ask.timed = true;
-                ask.take = Take::Keys;
+                ask.take = BodySink::Keys;
                 request.name = &[];
                 list_query(
                     &self.shared,
@@ -190,7 +190,7 @@ impl S3Session {
             OpKind::Scan => match slot.scan.name() {
                 Some(name) => request.name = name,
                 None => {
-                    ask.take = Take::Text(scan::ANSWER_MAX);
+                    ask.take = BodySink::Text(scan::ANSWER_MAX);
                     request.name = &[];
                     list_query(&self.shared, name, job.op.count, &mut self.query);
                     request.query = &self.query;
@@ -207,7 +207,8 @@ impl S3Session {
                 request.body = &slot.buffer[..size];
             }
         }
-        self.api.write(slot.host, &request, &mut slot.lane.head);
+        self.api
+            .write(slot.host, &request, &mut slot.connection.head);
         ask
     }
 
@@ -215,13 +216,13 @@ impl S3Session {
     fn drive(&mut self, n: usize) {
         let slot = &mut self.slots[n];
         let Some(job) = slot.job else {
-            return slot.lane.disturbed();
+            return slot.connection.disturbed();
         };
-        match slot.lane.drive(&mut slot.buffer, &mut self.scratch) {
-            Drive::Waits => {}
-            Drive::Failed(status) => self.end(n, status),
-            Drive::Answered => {
-                let code = slot.lane.reply.code;
+        match slot.connection.drive(&mut slot.buffer, &mut self.scratch) {
+            IoProgress::Waits => {}
+            IoProgress::Failed(status) => self.end(n, status),
+            IoProgress::Answered => {
+                let code = slot.connection.reply.code;
                 if !(200..300).contains(&code) {
                     self.shared.counts.code(code);
                 }
@@ -229,7 +230,7 @@ impl S3Session {
                     (true, _) => Some(multipart::answered(slot, &self.api)),
                     (_, true) => {
                         let names = &self.shared.names[self.workload];
-                        Some(slot.scan.answered(&slot.lane, names))
+                        Some(slot.scan.answered(&slot.connection, names))
                     }
                     _ => None,
                 };
@@ -239,7 +240,7 @@ impl S3Session {
                     None => {}
                 }
                 let status = match code {
-                    200..300 => short(&job, &slot.lane),
+                    200..300 => short(&job, &slot.connection),
                     404 => Status::NOT_FOUND,
                     _ => Status::STORE,
                 };
@@ -261,7 +262,7 @@ impl S3Session {
         }
         let moved = match job.op.kind {
             _ if !status.is_ok() && status != Status::SHORT => 0,
-            OpKind::Get | OpKind::List => slot.lane.moved,
+            OpKind::Get | OpKind::List => slot.connection.moved,
             OpKind::Scan => slot.scan.result().1,
             OpKind::Stat | OpKind::Delete => 0,
             _ => job.op.size,
@@ -269,12 +270,12 @@ impl S3Session {
         self.ready.push(Completion {
             status,
             first: if status.is_ok() {
-                slot.lane.first
+                slot.connection.first
             } else {
                 None
             },
             count: match job.op.kind {
-                OpKind::List => slot.lane.keys,
+                OpKind::List => slot.connection.keys,
                 OpKind::Scan => slot.scan.result().0,
                 _ => 0,
             },
@@ -293,7 +294,7 @@ impl S3Session {
                 continue;
             };
             if job.deadline <= now {
-                self.slots[n].lane.hang_up();
+                self.slots[n].connection.hang_up();
                 self.end(n, Status::TIMEOUT);
             } else {
                 self.next_deadline = self.next_deadline.min(job.deadline);
@@ -341,22 +342,22 @@ impl S3Session {
 }
 
 /// What the listing asks: at most `keys` from behind the key on, encoded, names in order.
-fn list_query(shared: &Shared, name: &[u8], keys: u32, query: &mut String) {
+fn list_query(shared: &S3Shared, name: &[u8], keys: u32, query: &mut String) {
     use std::fmt::Write as _;
     let store = &shared.store;
     query.clear();
     let _ = write!(query, "list-type=2&max-keys={keys}&prefix=");
     let mut bytes = std::mem::take(query).into_bytes();
-    super::api::encode(store.place.prefix.as_bytes(), false, &mut bytes);
+    super::request::encode(store.place.prefix.as_bytes(), false, &mut bytes);
     bytes.extend_from_slice(b"&start-after=");
-    super::api::encode(name, false, &mut bytes);
+    super::request::encode(name, false, &mut bytes);
     *query = String::from_utf8(bytes).unwrap_or_default();
 }
 
-fn short(job: &Job, lane: &Lane) -> Status {
+fn short(job: &PendingOp, connection: &HttpConnection) -> Status {
     match job.range {
         0 => Status::OK,
-        asked if lane.moved == asked => Status::OK,
+        asked if connection.moved == asked => Status::OK,
         _ => Status::SHORT,
     }
 }
@@ -373,7 +374,7 @@ impl Session for S3Session {
         }
         let now = MonoClock.now();
         if now.since(self.slots[n].ended) > IDLE_NS {
-            self.slots[n].lane.disturbed();
+            self.slots[n].connection.disturbed();
         }
         let options = &self.shared.store.options;
         let deadline = now.plus(options.timeout.0);
@@ -393,7 +394,7 @@ impl Session for S3Session {
                 self.slots[n].upload.begin(op.size, options.part_size.0);
             }
         }
-        self.slots[n].job = Some(Job {
+        self.slots[n].job = Some(PendingOp {
             token,
             op: *op,
             range: if op.kind == OpKind::Get {
@@ -443,8 +444,13 @@ impl Session for S3Session {
     fn abandon(self: Box<Self>) {}
 }
 
-impl multipart::Part for Slot {
-    fn parts(&mut self) -> (&mut Lane, &mut Upload, &[u8], usize) {
-        (&mut self.lane, &mut self.upload, &self.buffer, self.host)
+impl multipart::UploadSlot for S3Slot {
+    fn parts(&mut self) -> (&mut HttpConnection, &mut MultipartUpload, &[u8], usize) {
+        (
+            &mut self.connection,
+            &mut self.upload,
+            &self.buffer,
+            self.host,
+        )
     }
 }

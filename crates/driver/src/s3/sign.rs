@@ -28,7 +28,7 @@ pub struct Signer {
 }
 
 /// A request as far as it is signed.
-pub struct Parts<'a> {
+pub struct CanonicalRequest<'a> {
     /// `GET` and so on.
     pub method: &'a str,
     pub path: &'a [u8],
@@ -81,7 +81,7 @@ impl Signer {
     }
 
     /// Appends the value of the `authorization` header, for the second last given to `stamp`.
-    pub fn authorize(&mut self, parts: &Parts<'_>, out: &mut Vec<u8>) {
+    pub fn authorize(&mut self, parts: &CanonicalRequest<'_>, out: &mut Vec<u8>) {
         self.canonical.clear();
         let text = &mut self.canonical;
         for line in [parts.method.as_bytes(), parts.path, parts.query] {
@@ -203,7 +203,7 @@ mod tests {
     const MAY_2013: i64 = 1_369_353_600;
     const AUG_2015: i64 = 1_440_938_160;
 
-    fn signature(signer: &mut Signer, second: i64, parts: &Parts<'_>) -> String {
+    fn signature(signer: &mut Signer, second: i64, parts: &CanonicalRequest<'_>) -> String {
         signer.stamp(second);
         let mut out = Vec::new();
         signer.authorize(parts, &mut out);
@@ -225,7 +225,7 @@ mod tests {
         let secret = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
         let credentials = Credentials::new("AKIDEXAMPLE", secret, None);
         let mut signer = Signer::new(credentials, "us-east-1", "service");
-        let parts = Parts {
+        let parts = CanonicalRequest {
             method: "GET",
             path: b"/",
             query: b"",
@@ -250,7 +250,7 @@ mod tests {
         let host: (&str, &[u8]) = ("host", b"examplebucket.s3.amazonaws.com");
         let date: (&str, &[u8]) = ("x-amz-date", b"20130524T000000Z");
         let empty = ("x-amz-content-sha256", EMPTY_SHA256.as_bytes());
-        let get = Parts {
+        let get = CanonicalRequest {
             method: "GET",
             path: b"/test.txt",
             query: b"",
@@ -261,7 +261,7 @@ mod tests {
             signature(&mut signer, MAY_2013, &get),
             "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"
         );
-        let list = Parts {
+        let list = CanonicalRequest {
             path: b"/",
             query: b"max-keys=2&prefix=J",
             headers: &[host, empty, date],
@@ -272,7 +272,7 @@ mod tests {
             "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"
         );
         let body = hex(&Sha256::digest(b"Welcome to Amazon S3.").into());
-        let put = Parts {
+        let put = CanonicalRequest {
             method: "PUT",
             path: b"/test%24file.text",
             query: b"",

@@ -5,30 +5,30 @@ use std::sync::Arc;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, OpKind, Result};
 
-use super::client::Store;
-use super::counts::Counts;
+use super::client::S3Client;
+use super::counters::S3Counters;
 use super::credentials::{Credentials, Origin};
-use super::home::Home;
-use super::names::Names;
+use super::location::PrefixLocation;
+use super::naming::ObjectNaming;
 use super::options::{PARTS_MAX, S3Options};
-use super::place::Place;
+use super::prefix::OwnedPrefix;
 use super::scan::SCAN_MAX;
 use super::session::S3Session;
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 
 /// What all workers share.
-pub struct Shared {
-    pub store: Store,
-    pub home: Home,
-    pub names: Vec<Names>,
+pub struct S3Shared {
+    pub store: S3Client,
+    pub home: OwnedPrefix,
+    pub names: Vec<ObjectNaming>,
     /// Bytes of the smallest object, by workload.
     pub smallest: Vec<u64>,
-    pub counts: Counts,
+    pub counts: S3Counters,
 }
 
 /// The target.
 pub struct S3Target {
-    shared: Arc<Shared>,
+    shared: Arc<S3Shared>,
     facts: Vec<(String, String)>,
     closed: bool,
 }
@@ -40,7 +40,7 @@ impl S3Target {
     /// `Usage`, `Refused` or `Unavailable`; then nothing was changed.
     pub fn open(spec: &OpenSpec<'_>, options: S3Options) -> Result<S3Target> {
         // A place that cannot be is told before credentials that are not there.
-        Place::parse(spec.plan.target.path.as_deref(), &options.endpoints)?;
+        PrefixLocation::parse(spec.plan.target.path.as_deref(), &options.endpoints)?;
         let found = Credentials::find(&options.profile)?;
         S3Target::open_as(spec, options, found)
     }
@@ -55,12 +55,15 @@ impl S3Target {
         (credentials, origin): (Credentials, Origin),
     ) -> Result<S3Target> {
         let plan = spec.plan;
-        let place = Place::parse(plan.target.path.as_deref(), &options.endpoints)?;
-        let names = plan.workloads.iter().map(|w| Names::of(w, &place.prefix));
+        let place = PrefixLocation::parse(plan.target.path.as_deref(), &options.endpoints)?;
+        let names = plan
+            .workloads
+            .iter()
+            .map(|w| ObjectNaming::of(w, &place.prefix));
         let names = names.collect::<Result<Vec<_>>>()?;
         let smallest = check(plan, &options)?;
-        let store = Store::new(place, options, credentials)?;
-        let (home, server) = Home::take(&store, spec, &names)?;
+        let store = S3Client::new(place, options, credentials)?;
+        let (home, server) = OwnedPrefix::take(&store, spec, &names)?;
         let mut facts = vec![
             ("target.kind".to_owned(), "bucket prefix".to_owned()),
             ("s3.place".to_owned(), store.place.shown()),
@@ -73,12 +76,12 @@ impl S3Target {
         ));
         facts.push(("s3.server".to_owned(), server));
         Ok(S3Target {
-            shared: Arc::new(Shared {
+            shared: Arc::new(S3Shared {
                 store,
                 home,
                 names,
                 smallest,
-                counts: Counts::default(),
+                counts: S3Counters::default(),
             }),
             facts,
             closed: false,
@@ -157,7 +160,7 @@ impl Target for S3Target {
             // What a store acknowledged is durable as far as it says anything about it.
             AdminAction::Flush => Ok(()),
             AdminAction::Purge => {
-                let Shared {
+                let S3Shared {
                     store, home, names, ..
                 } = &*self.shared;
                 home.purge(store, names)?;

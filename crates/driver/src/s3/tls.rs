@@ -7,9 +7,9 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CertificateError, ClientConfig, RootCertStore};
 use taillight_core::{Error, Result};
 
+use super::location::Endpoint;
 use super::options::Addressing;
-use super::place::Host;
-use super::wire::Tls;
+use super::transport::TlsServer;
 
 /// Where systems keep their bundle.
 const BUNDLES: [&str; 3] = [
@@ -22,7 +22,7 @@ const BUNDLES: [&str; 3] = [
 ///
 /// # Errors
 /// `Unavailable` when no certificates can be read.
-pub fn prepare(hosts: &[Host], prefix: Option<&str>, ca: &str) -> Result<Vec<Tls>> {
+pub fn prepare(hosts: &[Endpoint], prefix: Option<&str>, ca: &str) -> Result<Vec<TlsServer>> {
     let file = match ca {
         "" => BUNDLES
             .into_iter()
@@ -51,7 +51,7 @@ pub fn prepare(hosts: &[Host], prefix: Option<&str>, ca: &str) -> Result<Vec<Tls
         .with_root_certificates(roots)
         .with_no_client_auth();
     let config = Arc::new(config);
-    let name = |host: &Host| {
+    let name = |host: &Endpoint| {
         let name = match prefix {
             Some(bucket) => format!("{bucket}.{}", host.bare()),
             None => host.bare().to_owned(),
@@ -59,7 +59,7 @@ pub fn prepare(hosts: &[Host], prefix: Option<&str>, ca: &str) -> Result<Vec<Tls
         let name = ServerName::try_from(name.clone()).map_err(|_| {
             Error::usage("no certificate can have this name").with("endpoint", name)
         })?;
-        Ok(Tls {
+        Ok(TlsServer {
             config: config.clone(),
             name,
         })

@@ -1,4 +1,4 @@
-//! Engine `uring`: one ring per worker, queued, batched.
+//! IoEngine `uring`: one ring per worker, queued, batched.
 //!
 //! How calls are spent: `submit` only writes a queue entry; `flush` hands the batch over in one
 //! call, which runs cached reads to their end and (with deferred task work) also collects what
@@ -28,15 +28,15 @@ use taillight_core::{Clock, Error, MonoClock, Op, OpKind, Result, Stamp, Status}
 
 use crate::contract::{Completion, Session, SessionSpec, Submitted};
 use crate::file::sys::Buffers;
-use setup::Setup;
-use sys::{Entry, Place, Ring};
+use setup::RingSetup;
+use sys::{Ring, RingOp, SlotRef};
 
 /// Marks the completion of the sync that follows a write; tokens leave this bit free.
 const SYNC_BIT: u64 = 1 << 63;
 
 /// What a slot has in flight.
 #[derive(Debug, Clone, Copy, Default)]
-struct Slot {
+struct RingSlot {
     token: u64,
     asked: u64,
     sync_start: Stamp,
@@ -50,14 +50,14 @@ struct Slot {
 /// One worker's ring.
 pub struct UringSession {
     ring: Ring,
-    slots: Vec<Slot>,
+    slots: Vec<RingSlot>,
     /// Local slot of each token slot.
     local: Box<[u16]>,
     in_flight: u32,
     /// Writes whose sync is still to be issued when their completion is seen.
     sync_due: u32,
     write_flags: i32,
-    trim: Entry,
+    trim: RingOp,
     iopoll: bool,
     submit_batch: u32,
     files: usize,
@@ -65,10 +65,10 @@ pub struct UringSession {
 }
 
 /// What all sessions of a target share.
-pub struct Shared {
+pub struct RingConfig {
     pub files: Arc<Vec<OwnedFd>>,
     /// How rings are made.
-    pub setup: Setup,
+    pub setup: RingSetup,
     /// Trims are device discards.
     pub device: bool,
     /// Operations handed over in one call at most; `u32::MAX` when only the queue limits it.
@@ -81,7 +81,7 @@ impl UringSession {
     /// # Errors
     /// `Unavailable` when the kernel refuses the ring, its buffers or files.
     pub fn new(
-        shared: &Shared,
+        shared: &RingConfig,
         spec: &SessionSpec,
         buffers: Buffers,
         write_flags: i32,
@@ -94,15 +94,15 @@ impl UringSession {
             .map_err(|e| no_session(e, spec, &setup))?;
         Ok(UringSession {
             ring,
-            slots: vec![Slot::default(); spec.depth as usize],
+            slots: vec![RingSlot::default(); spec.depth as usize],
             local: vec![0; MAX_SLOTS as usize].into(),
             in_flight: 0,
             sync_due: 0,
             write_flags,
             trim: if shared.device {
-                Entry::Discard
+                RingOp::Discard
             } else {
-                Entry::Punch
+                RingOp::Punch
             },
             iopoll: setup.iopoll,
             submit_batch: shared.submit_batch,
@@ -112,7 +112,7 @@ impl UringSession {
     }
 
     #[inline]
-    fn entry_for(&self, op: &Op) -> Result<Entry> {
+    fn entry_for(&self, op: &Op) -> Result<RingOp> {
         let moves = matches!(op.kind, OpKind::Read | OpKind::Write);
         if usize::from(op.target) >= self.files || (moves && op.size > self.buffer_size) {
             return Err(
@@ -122,11 +122,11 @@ impl UringSession {
             );
         }
         match op.kind {
-            OpKind::Read => Ok(Entry::Read),
-            OpKind::Write => Ok(Entry::Write {
+            OpKind::Read => Ok(RingOp::Read),
+            OpKind::Write => Ok(RingOp::Write {
                 flags: self.write_flags,
             }),
-            OpKind::Fsync => Ok(Entry::Sync { data: false }),
+            OpKind::Fsync => Ok(RingOp::Sync { data: false }),
             OpKind::Trim => Ok(self.trim),
             other => Err(Error::internal(format!(
                 "driver `file` knows no {}",
@@ -193,16 +193,16 @@ impl UringSession {
             return Some(Completion::ok(token, moved));
         };
         slot.sync_start = MonoClock.now();
-        let place = Place {
+        let slot_ref = SlotRef {
             file: slot.file,
             slot: local,
             offset: 0,
             len: 0,
         };
-        let entry = Entry::Sync {
+        let entry = RingOp::Sync {
             data: kind == SyncKind::Fdatasync,
         };
-        if self.ring.push(entry, place, user_data | SYNC_BIT) {
+        if self.ring.push(entry, slot_ref, user_data | SYNC_BIT) {
             return None;
         }
         // Cannot happen: the queue has two entries for each slot. Said rather than lost.
@@ -241,13 +241,13 @@ impl Session for UringSession {
         if state.busy || token.0 & SYNC_BIT != 0 {
             return Err(Error::internal("slot or token is in use").with("slot", slot));
         }
-        let place = Place {
+        let slot_ref = SlotRef {
             file: op.target,
             slot,
             offset: op.offset,
             len: op.size,
         };
-        while !self.ring.push(entry, place, token.0) {
+        while !self.ring.push(entry, slot_ref, token.0) {
             if self.in_flight > 0 {
                 return Ok(Submitted::Full);
             }
@@ -255,7 +255,7 @@ impl Session for UringSession {
             std::hint::spin_loop();
         }
         self.sync_due += u32::from(op.kind == OpKind::Write && op.sync.is_some());
-        *state = Slot {
+        *state = RingSlot {
             token: token.0,
             asked: op.size,
             sync_start: Stamp(0),
@@ -321,7 +321,7 @@ fn failed(e: io::Error) -> Error {
     Error::target("io_uring failed").source(e)
 }
 
-fn no_session(e: io::Error, spec: &SessionSpec, setup: &Setup) -> Error {
+fn no_session(e: io::Error, spec: &SessionSpec, setup: &RingSetup) -> Error {
     let bytes = u64::from(spec.depth) * spec.buffer_size;
     let error = Error::unavailable("cannot make the worker's io_uring")
         .with("worker", spec.worker)

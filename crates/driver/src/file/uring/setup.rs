@@ -10,7 +10,7 @@ use crate::file::options::FileOptions;
 
 /// How rings are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Setup {
+pub struct RingSetup {
     /// One thread only; completion work runs in our own calls (Linux 6.1).
     pub deferred: bool,
     /// Completion work never interrupts us (Linux 5.19).
@@ -32,13 +32,13 @@ pub struct Setup {
 /// Idle time after which a submitting kernel thread sleeps.
 const SQPOLL_IDLE_MS: u32 = 1000;
 
-impl Setup {
+impl RingSetup {
     /// The best ring this kernel gives for these options.
     ///
     /// # Errors
     /// `Unavailable` when there is no io_uring here.
-    pub fn probe(options: &FileOptions) -> Result<Setup> {
-        let wanted = Setup {
+    pub fn probe(options: &FileOptions) -> Result<RingSetup> {
+        let wanted = RingSetup {
             deferred: !options.sqpoll,
             cooperative: !options.sqpoll,
             no_array: true,
@@ -49,15 +49,15 @@ impl Setup {
             registered_files: options.registered_files,
             io_workers: options.io_workers,
         };
-        let older = Setup {
+        let older = RingSetup {
             no_array: false,
             ..wanted
         };
-        let old = Setup {
+        let old = RingSetup {
             deferred: false,
             ..older
         };
-        let oldest = Setup {
+        let oldest = RingSetup {
             cooperative: false,
             ..old
         };
@@ -98,7 +98,7 @@ impl Setup {
 }
 
 /// A builder with room for `entries` submissions and their completions.
-pub fn builder(setup: &Setup, entries: u32) -> Builder {
+pub fn builder(setup: &RingSetup, entries: u32) -> Builder {
     let mut b = IoUring::builder();
     b.dontfork().setup_cqsize((entries * 2).max(2));
     if setup.deferred {

@@ -15,7 +15,7 @@ use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, opcode, squeue};
 
 use crate::file::sys::Buffers;
-use crate::file::uring::setup::{Setup, builder};
+use crate::file::uring::setup::{RingSetup, builder};
 
 const ENTER_GETEVENTS: u32 = 1;
 const ENTER_SQ_WAKEUP: u32 = 1 << 1;
@@ -28,7 +28,7 @@ const BLOCK_URING_CMD_DISCARD: u32 = 0x1200;
 
 /// One operation for the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Entry {
+pub enum RingOp {
     /// Read into the slot's buffer.
     Read,
     /// Write from the slot's buffer, with RWF flags.
@@ -47,7 +47,7 @@ pub enum Entry {
 
 /// Where an operation goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct SlotRef {
     /// Index of the file.
     pub file: u16,
     /// Local slot, for the buffer.
@@ -70,7 +70,7 @@ pub struct Ring {
     uring: ManuallyDrop<IoUring>,
     buffers: ManuallyDrop<Buffers>,
     files: Arc<Vec<OwnedFd>>,
-    setup: Setup,
+    setup: RingSetup,
     enter_fd: RawFd,
     enter_flags: u32,
     /// Pushed, not yet handed to the kernel.
@@ -85,7 +85,7 @@ impl Ring {
     /// # Errors
     /// What the kernel says; `ENOMEM` when registered buffers exceed the locked-memory limit.
     pub fn new(
-        setup: Setup,
+        setup: RingSetup,
         entries: u32,
         buffers: Buffers,
         files: Arc<Vec<OwnedFd>>,
@@ -138,9 +138,9 @@ impl Ring {
     /// # Panics
     /// When the slot or file does not exist or `len` exceeds the buffer: a bug of the caller.
     #[inline]
-    pub fn push(&mut self, entry: Entry, place: Place, user_data: u64) -> bool {
-        let sqe = self.entry(entry, place).user_data(user_data);
-        // SAFETY: `entry` points reads and writes at the slot's buffer with a checked length; the
+    pub fn push(&mut self, entry: RingOp, slot_ref: SlotRef, user_data: u64) -> bool {
+        let sqe = self.entry(entry, slot_ref).user_data(user_data);
+        // SAFETY: `entry` points reads and writes slot_ref the slot's buffer with a checked length; the
         // buffer stays mapped while anything is in flight (see Drop). Files are held by the Arc.
         let pushed = unsafe { self.uring.submission().push(&sqe).is_ok() };
         self.unsubmitted += u32::from(pushed);
@@ -149,28 +149,28 @@ impl Ring {
     }
 
     #[inline]
-    fn entry(&self, entry: Entry, place: Place) -> squeue::Entry {
-        let raw = self.files[usize::from(place.file)].as_raw_fd();
+    fn entry(&self, entry: RingOp, slot_ref: SlotRef) -> squeue::Entry {
+        let raw = self.files[usize::from(slot_ref.file)].as_raw_fd();
         if self.setup.registered_files {
-            let index = Fd(RawFd::from(place.file));
-            self.entry_on(entry, place, index)
+            let index = Fd(RawFd::from(slot_ref.file));
+            self.entry_on(entry, slot_ref, index)
                 .flags(squeue::Flags::FIXED_FILE)
         } else {
-            self.entry_on(entry, place, Fd(raw))
+            self.entry_on(entry, slot_ref, Fd(raw))
         }
     }
 
     #[inline]
-    fn entry_on(&self, entry: Entry, place: Place, file: Fd) -> squeue::Entry {
-        let Place {
+    fn entry_on(&self, entry: RingOp, slot_ref: SlotRef, file: Fd) -> squeue::Entry {
+        let SlotRef {
             slot, offset, len, ..
-        } = place;
+        } = slot_ref;
         let data = || {
             assert!(len <= self.buffers.size(), "block larger than the buffer");
             (self.buffers.ptr(slot), len as u32, slot as u16)
         };
         match entry {
-            Entry::Read => {
+            RingOp::Read => {
                 let (at, len, index) = data();
                 if self.setup.fixed_buffers {
                     opcode::ReadFixed::new(file, at, len, index)
@@ -180,7 +180,7 @@ impl Ring {
                     opcode::Read::new(file, at, len).offset(offset).build()
                 }
             }
-            Entry::Write { flags } => {
+            RingOp::Write { flags } => {
                 let (at, len, index) = data();
                 if self.setup.fixed_buffers {
                     let op = opcode::WriteFixed::new(file, at, len, index);
@@ -192,7 +192,7 @@ impl Ring {
                         .build()
                 }
             }
-            Entry::Sync { data } => {
+            RingOp::Sync { data } => {
                 let flags = if data {
                     FsyncFlags::DATASYNC
                 } else {
@@ -200,14 +200,14 @@ impl Ring {
                 };
                 opcode::Fsync::new(file).flags(flags).build()
             }
-            Entry::Punch => {
+            RingOp::Punch => {
                 let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
                 opcode::Fallocate::new(file, len)
                     .offset(offset)
                     .mode(mode)
                     .build()
             }
-            Entry::Discard => {
+            RingOp::Discard => {
                 let mut command = [0u8; 16];
                 command[..8].copy_from_slice(&len.to_ne_bytes());
                 opcode::UringCmd16::new(file, BLOCK_URING_CMD_DISCARD)

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bad;
-mod ends;
+mod endpoints;
 mod server;
 mod tls;
 

@@ -10,9 +10,9 @@ use taillight_s3test::{Own, Server, Settings};
 use super::bad::{EMPTY, accept, clear, read_request};
 use super::server::{ID, SECRET, free_port, open, plan, plan_on};
 use super::{error, put, session};
-use crate::s3::client::Store;
+use crate::s3::client::S3Client;
 use crate::s3::credentials::Credentials;
-use crate::s3::{options, place::Place};
+use crate::s3::{location::PrefixLocation, options};
 
 fn elsewhere(e: &Error, port: u16) {
     assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
@@ -79,11 +79,11 @@ fn a_refused_endpoint_changes_nothing_on_the_first() {
     again.close().unwrap();
 }
 
-fn store_at(path: &str, addresses: Vec<SocketAddr>) -> Store {
+fn store_at(path: &str, addresses: Vec<SocketAddr>) -> S3Client {
     let options = options::parse(&"timeout = \"5s\"".parse().unwrap()).unwrap();
-    let place = Place::parse(Some(path), &[]).unwrap();
+    let place = PrefixLocation::parse(Some(path), &[]).unwrap();
     let credentials = Credentials::new(ID, SECRET, None);
-    Store::at(place, options, credentials, vec![addresses]).unwrap()
+    S3Client::at(place, options, credentials, vec![addresses]).unwrap()
 }
 
 #[test]

@@ -9,7 +9,7 @@ const MAX_BLOCK: u64 = 0x7fff_f000;
 
 /// What the plan does to the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Uses {
+pub struct AccessNeeds {
     pub reads: bool,
     pub writes: bool,
     /// Some operation trims.
@@ -20,15 +20,15 @@ pub struct Uses {
     pub depth: u32,
 }
 
-impl Uses {
+impl AccessNeeds {
     /// Adds up all workloads.
-    pub fn of(plan: &Plan) -> Uses {
+    pub fn of(plan: &Plan) -> AccessNeeds {
         let any = |kind| {
             let mut mixes = plan.workloads.iter().flat_map(|w| &w.mix);
             mixes.any(|part| part.op == kind && part.weight > 0)
         };
         let after_write = plan.workloads.iter().any(|w| w.sync.every().is_some());
-        Uses {
+        AccessNeeds {
             reads: any(OpKind::Read),
             writes: any(OpKind::Write),
             trims: any(OpKind::Trim),

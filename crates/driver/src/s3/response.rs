@@ -2,17 +2,17 @@
 
 /// How the end of a body is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Framing {
+pub enum BodyFraming {
     /// So many bytes are left.
     Length(u64),
-    Chunks(Chunk),
+    Chunks(ChunkState),
     /// Until the connection closes.
     Close,
 }
 
 /// Where in the chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Chunk {
+pub enum ChunkState {
     /// In the line that gives the size read so far; whether its digits ended.
     Size(u64, bool),
     /// So many bytes of data are left.
@@ -27,11 +27,11 @@ pub enum Chunk {
 
 /// An answer's head.
 #[derive(Debug, Clone)]
-pub struct Reply {
+pub struct ResponseHead {
     /// HTTP status; 0 before there is one.
     pub code: u16,
     /// How its body ends.
-    pub framing: Framing,
+    pub framing: BodyFraming,
     /// The connection ends with this answer.
     pub close: bool,
     /// `ETag`, quotes included; memory is used again.
@@ -40,11 +40,11 @@ pub struct Reply {
     pub server: String,
 }
 
-impl Default for Reply {
-    fn default() -> Reply {
-        Reply {
+impl Default for ResponseHead {
+    fn default() -> ResponseHead {
+        ResponseHead {
             code: 0,
-            framing: Framing::Length(0),
+            framing: BodyFraming::Length(0),
             close: false,
             etag: String::new(),
             server: String::new(),
@@ -54,29 +54,38 @@ impl Default for Reply {
 
 /// Not HTTP/1.1, or not as it should be.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Malformed;
+pub struct MalformedResponse;
 
-impl Reply {
+impl ResponseHead {
     /// Reads a head; its bytes, or `None` while it is not whole. `bodiless`: the answer to HEAD.
     ///
     /// # Errors
     /// When it is no head.
-    pub fn parse(&mut self, raw: &[u8], bodiless: bool) -> Result<Option<usize>, Malformed> {
+    pub fn parse(
+        &mut self,
+        raw: &[u8],
+        bodiless: bool,
+    ) -> Result<Option<usize>, MalformedResponse> {
         let mut lines = [httparse::EMPTY_HEADER; 96];
         let mut head = httparse::Response::new(&mut lines);
-        let length = match head.parse(raw).map_err(|_| Malformed)? {
+        let length = match head.parse(raw).map_err(|_| MalformedResponse)? {
             httparse::Status::Partial => return Ok(None),
             httparse::Status::Complete(length) => length,
         };
-        self.code = head.code.ok_or(Malformed)?;
+        self.code = head.code.ok_or(MalformedResponse)?;
         self.close = head.version == Some(0);
         self.etag.clear();
         let (mut size, mut chunked) = (None, false);
         for line in head.headers.iter() {
-            let text = || std::str::from_utf8(line.value).map_err(|_| Malformed);
+            let text = || std::str::from_utf8(line.value).map_err(|_| MalformedResponse);
             let is = |name: &str| line.name.eq_ignore_ascii_case(name);
             if is("content-length") {
-                size = Some(text()?.trim().parse::<u64>().map_err(|_| Malformed)?);
+                size = Some(
+                    text()?
+                        .trim()
+                        .parse::<u64>()
+                        .map_err(|_| MalformedResponse)?,
+                );
             } else if is("transfer-encoding") {
                 chunked = text()?.trim().eq_ignore_ascii_case("chunked");
             } else if is("connection") {
@@ -89,12 +98,12 @@ impl Reply {
         }
         let none = bodiless || self.code == 204 || self.code == 304 || self.code < 200;
         self.framing = match (none, chunked, size) {
-            (true, ..) => Framing::Length(0),
-            (_, true, _) => Framing::Chunks(Chunk::Size(0, false)),
-            (_, _, Some(size)) => Framing::Length(size),
-            _ => Framing::Close,
+            (true, ..) => BodyFraming::Length(0),
+            (_, true, _) => BodyFraming::Chunks(ChunkState::Size(0, false)),
+            (_, _, Some(size)) => BodyFraming::Length(size),
+            _ => BodyFraming::Close,
         };
-        self.close |= self.framing == Framing::Close;
+        self.close |= self.framing == BodyFraming::Close;
         Ok(Some(length))
     }
 
@@ -102,7 +111,7 @@ impl Reply {
     pub fn ended(&self) -> bool {
         matches!(
             self.framing,
-            Framing::Length(0) | Framing::Chunks(Chunk::End)
+            BodyFraming::Length(0) | BodyFraming::Chunks(ChunkState::End)
         )
     }
 
@@ -114,9 +123,9 @@ impl Reply {
         &mut self,
         bytes: &[u8],
         show: &mut dyn FnMut(&[u8]),
-    ) -> Result<usize, Malformed> {
+    ) -> Result<usize, MalformedResponse> {
         match &mut self.framing {
-            Framing::Length(left) => {
+            BodyFraming::Length(left) => {
                 let n = bytes
                     .len()
                     .min(usize::try_from(*left).unwrap_or(usize::MAX));
@@ -124,47 +133,53 @@ impl Reply {
                 show(&bytes[..n]);
                 Ok(n)
             }
-            Framing::Close => {
+            BodyFraming::Close => {
                 show(bytes);
                 Ok(bytes.len())
             }
-            Framing::Chunks(at) => chunks(at, bytes, show),
+            BodyFraming::Chunks(at) => chunks(at, bytes, show),
         }
     }
 }
 
-fn chunks(at: &mut Chunk, bytes: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<usize, Malformed> {
+fn chunks(
+    at: &mut ChunkState,
+    bytes: &[u8],
+    show: &mut dyn FnMut(&[u8]),
+) -> Result<usize, MalformedResponse> {
     let mut used = 0;
-    while used < bytes.len() && *at != Chunk::End {
+    while used < bytes.len() && *at != ChunkState::End {
         let byte = bytes[used];
-        if let Chunk::Data(left) = at {
+        if let ChunkState::Data(left) = at {
             let n = (bytes.len() - used).min(usize::try_from(*left).unwrap_or(usize::MAX));
             show(&bytes[used..used + n]);
             used += n;
             *left -= n as u64;
             if *left == 0 {
-                *at = Chunk::DataEnd;
+                *at = ChunkState::DataEnd;
             }
             continue;
         }
         used += 1;
         *at = match (*at, byte) {
-            (Chunk::Size(0, _), b'\n') => Chunk::Trailer(0),
-            (Chunk::Size(size, _), b'\n') => Chunk::Data(size),
-            (Chunk::Size(size, ended), b'\r' | b';' | b' ') if !ended => Chunk::Size(size, true),
-            (Chunk::Size(size, true), _) => Chunk::Size(size, true),
-            (Chunk::Size(size, false), digit) => {
-                let digit = (digit as char).to_digit(16).ok_or(Malformed)?;
-                let size = size.checked_mul(16).ok_or(Malformed)?;
-                Chunk::Size(size + u64::from(digit), false)
+            (ChunkState::Size(0, _), b'\n') => ChunkState::Trailer(0),
+            (ChunkState::Size(size, _), b'\n') => ChunkState::Data(size),
+            (ChunkState::Size(size, ended), b'\r' | b';' | b' ') if !ended => {
+                ChunkState::Size(size, true)
             }
-            (Chunk::DataEnd, b'\r') => Chunk::DataEnd,
-            (Chunk::DataEnd, b'\n') => Chunk::Size(0, false),
-            (Chunk::Trailer(0), b'\n') => Chunk::End,
-            (Chunk::Trailer(_), b'\n') => Chunk::Trailer(0),
-            (Chunk::Trailer(n), b'\r') => Chunk::Trailer(n),
-            (Chunk::Trailer(n), _) => Chunk::Trailer(n + 1),
-            _ => return Err(Malformed),
+            (ChunkState::Size(size, true), _) => ChunkState::Size(size, true),
+            (ChunkState::Size(size, false), digit) => {
+                let digit = (digit as char).to_digit(16).ok_or(MalformedResponse)?;
+                let size = size.checked_mul(16).ok_or(MalformedResponse)?;
+                ChunkState::Size(size + u64::from(digit), false)
+            }
+            (ChunkState::DataEnd, b'\r') => ChunkState::DataEnd,
+            (ChunkState::DataEnd, b'\n') => ChunkState::Size(0, false),
+            (ChunkState::Trailer(0), b'\n') => ChunkState::End,
+            (ChunkState::Trailer(_), b'\n') => ChunkState::Trailer(0),
+            (ChunkState::Trailer(n), b'\r') => ChunkState::Trailer(n),
+            (ChunkState::Trailer(n), _) => ChunkState::Trailer(n + 1),
+            _ => return Err(MalformedResponse),
         };
     }
     Ok(used)
@@ -176,13 +191,13 @@ mod tests {
 
     #[test]
     fn heads_say_how_their_bodies_end() {
-        let mut r = Reply::default();
+        let mut r = ResponseHead::default();
         let raw = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"x\"\r\nServer: s\r\n\r\nhello";
         assert_eq!(r.parse(&raw[..30], false), Ok(None));
         assert_eq!(r.parse(raw, false), Ok(Some(raw.len() - 5)));
         assert_eq!(
             (r.code, r.framing, r.close),
-            (200, Framing::Length(5), false)
+            (200, BodyFraming::Length(5), false)
         );
         assert_eq!((r.etag.as_str(), r.server.as_str()), ("\"x\"", "s"));
         r.parse(raw, true).unwrap();
@@ -194,19 +209,19 @@ mod tests {
         .unwrap();
         assert!(r.ended() && r.close);
         r.parse(b"HTTP/1.0 200 OK\r\n\r\n", false).unwrap();
-        assert_eq!((r.framing, r.close), (Framing::Close, true));
-        assert_eq!(r.parse(b"SSH-2.0-x\r\n\r\n", false), Err(Malformed));
+        assert_eq!((r.framing, r.close), (BodyFraming::Close, true));
+        assert_eq!(r.parse(b"SSH-2.0-x\r\n\r\n", false), Err(MalformedResponse));
         let signed = b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n";
-        assert_eq!(r.parse(signed, false), Err(Malformed));
+        assert_eq!(r.parse(signed, false), Err(MalformedResponse));
     }
 
     #[test]
     fn chunks_come_in_any_pieces() {
         let whole = b"4\r\nWiki\r\nA;x=y\r\n0123456789\r\n0\r\nsome: trailer\r\n\r\nnext";
         for step in 1..whole.len() {
-            let mut r = Reply {
-                framing: Framing::Chunks(Chunk::Size(0, false)),
-                ..Reply::default()
+            let mut r = ResponseHead {
+                framing: BodyFraming::Chunks(ChunkState::Size(0, false)),
+                ..ResponseHead::default()
             };
             let (mut seen, mut used) = (Vec::new(), 0);
             for piece in whole.chunks(step) {
@@ -216,10 +231,10 @@ mod tests {
             assert_eq!(seen, b"Wiki0123456789");
             assert_eq!(used, whole.len() - 4, "in steps of {step}");
         }
-        let mut r = Reply {
-            framing: Framing::Chunks(Chunk::Size(0, false)),
-            ..Reply::default()
+        let mut r = ResponseHead {
+            framing: BodyFraming::Chunks(ChunkState::Size(0, false)),
+            ..ResponseHead::default()
         };
-        assert_eq!(r.absorb(b"xyz\r\n", &mut |_| ()), Err(Malformed));
+        assert_eq!(r.absorb(b"xyz\r\n", &mut |_| ()), Err(MalformedResponse));
     }
 }

@@ -13,16 +13,16 @@ use taillight_core::{Error, Result};
 
 use crate::contract::OpenSpec;
 use crate::file::cannot::cannot;
-use crate::file::decide::{Step, check_space, decide, size_of_existing};
-use crate::file::made::Made;
+use crate::file::made::MadeFiles;
+use crate::file::needs::{self, AccessNeeds};
 use crate::file::options::FileOptions;
+use crate::file::plan::{FilePreparation, check_space, decide, size_of_existing};
 use crate::file::prepare::prepare;
-use crate::file::shape::{self, Uses};
 use crate::guard;
 use crate::guard::owner::{Mark, OwnedDir};
 
 /// Which files to open, from the resolved place.
-pub struct Wanted {
+pub struct FileSet {
     pub dir: PathBuf,
     /// It is made first.
     pub dir_absent: bool,
@@ -30,17 +30,17 @@ pub struct Wanted {
 }
 
 /// Everything the decision needs.
-pub struct Asked<'a> {
+pub struct FileOpenSpec<'a> {
     /// The plan, run id and confirmation.
     pub spec: &'a OpenSpec<'a>,
     pub options: &'a FileOptions,
     /// What the plan does.
-    pub uses: Uses,
+    pub needs: AccessNeeds,
     /// `--destroy` names this target.
     pub confirmed: bool,
 }
 
-impl Asked<'_> {
+impl FileOpenSpec<'_> {
     /// The run appends to a file that begins empty.
     pub fn grows(&self) -> bool {
         self.options.grows && self.uses.writes
@@ -48,30 +48,30 @@ impl Asked<'_> {
 }
 
 /// Files ready for sessions.
-pub struct Ready {
+pub struct PreparedFiles {
     /// Descriptors, in order, without O_DIRECT yet.
     pub files: Vec<OwnedFd>,
     /// Bytes of each that are used.
     pub file_size: u64,
     /// What to delete in the end.
-    pub made: Made,
+    pub made: MadeFiles,
     /// Facts for the manifest.
     pub facts: Vec<(String, String)>,
 }
 
 /// A name and what is there.
-pub struct Found {
+pub struct FileEntry {
     /// Name in the directory.
     pub name: String,
     /// Whole path, for people.
     pub path: PathBuf,
     /// The file, if there is one.
-    pub there: Option<There>,
+    pub existing: Option<ExistingFile>,
 }
 
 /// A file that exists.
-pub struct There {
-    /// Opened for what the plan does.
+pub struct ExistingFile {
+    /// OpenedTarget for what the plan does.
     pub fd: OwnedFd,
     /// As it was when opened.
     pub stat: Stat,
@@ -80,7 +80,7 @@ pub struct There {
     pub ours: bool,
 }
 
-impl There {
+impl ExistingFile {
     /// Its size, bytes.
     pub fn size(&self) -> u64 {
         u64::try_from(self.stat.st_size).unwrap_or(0)
@@ -97,60 +97,64 @@ impl There {
 ///
 /// # Errors
 /// `Usage`, `Refused` or `Unavailable`, before anything was touched; a failed layout is undone.
-pub fn open(wanted: Wanted, asked: &Asked<'_>, progress: &mut OnProgress<'_>) -> Result<Ready> {
-    let decided = decided(&wanted, asked)?;
+pub fn open(
+    file_set: FileSet,
+    asked: &FileOpenSpec<'_>,
+    progress: &mut OnProgress<'_>,
+) -> Result<PreparedFiles> {
+    let decided = decided(&file_set, asked)?;
     let made_dir = decided.dir.is_none();
     let dir = match decided.dir {
         Some(dir) => dir,
-        None => make_dir(&wanted.dir)?,
+        None => make_dir(&file_set.dir)?,
     };
-    let made = Made::new(dir, made_dir && !asked.options.keep);
-    let Decided {
-        found,
-        steps,
+    let made = MadeFiles::new(dir, made_dir && !asked.options.keep);
+    let PreparationPlan {
+        entries,
+        preparations,
         file_size,
         ..
     } = decided;
-    prepare(found, &steps, file_size, made, asked, progress)
+    prepare(entries, &preparations, file_size, made, asked, progress)
 }
 
 /// What [`open`] finds and decides before it creates anything.
 ///
 /// # Errors
 /// `Usage`, `Refused` or `Unavailable`.
-pub fn check(wanted: &Wanted, asked: &Asked<'_>) -> Result<()> {
-    decided(wanted, asked).map(drop)
+pub fn check(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<()> {
+    decided(file_set, asked).map(drop)
 }
 
 /// What is there, and what is to be done with each file.
-struct Decided {
+struct PreparationPlan {
     dir: Option<OwnedDir>,
-    found: Vec<Found>,
-    steps: Vec<Step>,
+    entries: Vec<FileEntry>,
+    preparations: Vec<FilePreparation>,
     file_size: u64,
 }
 
-fn decided(wanted: &Wanted, asked: &Asked<'_>) -> Result<Decided> {
-    let asked_size = shape::asked_file_size(asked.spec.plan, asked.options.files)?;
-    let dir = if wanted.dir_absent {
+fn decided(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<PreparationPlan> {
+    let asked_size = needs::asked_file_size(asked.spec.plan, asked.options.files)?;
+    let dir = if file_set.dir_absent {
         None
     } else {
-        Some(OwnedDir::open(&wanted.dir)?)
+        Some(OwnedDir::open(&file_set.dir)?)
     };
-    let found = look(wanted, dir.as_ref(), asked)?;
+    let entries = look(file_set, dir.as_ref(), asked)?;
     let file_size = match asked_size {
         Some(size) => size,
-        None => size_of_existing(&found, asked)?,
+        None => size_of_existing(&entries, asked)?,
     };
-    let steps = found
+    let preparations = entries
         .iter()
         .map(|f| decide(f, file_size, asked))
-        .collect::<Result<Vec<Step>>>()?;
-    check_space(wanted, &found, &steps, file_size)?;
-    Ok(Decided {
+        .collect::<Result<Vec<FilePreparation>>>()?;
+    check_space(file_set, &entries, &preparations, file_size)?;
+    Ok(PreparationPlan {
         dir,
-        found,
-        steps,
+        entries,
+        preparations,
         file_size,
     })
 }
@@ -161,21 +165,29 @@ fn make_dir(path: &Path) -> Result<OwnedDir> {
 }
 
 /// Opens what exists and lets the guard look at each descriptor.
-fn look(wanted: &Wanted, dir: Option<&OwnedDir>, asked: &Asked<'_>) -> Result<Vec<Found>> {
+fn look(
+    file_set: &FileSet,
+    dir: Option<&OwnedDir>,
+    asked: &FileOpenSpec<'_>,
+) -> Result<Vec<FileEntry>> {
     let marks = dir.map_or(Ok(Vec::new()), OwnedDir::marks)?;
-    let mut found = Vec::with_capacity(wanted.names.len());
-    for name in &wanted.names {
-        let path = wanted.dir.join(name);
+    let mut entries = Vec::with_capacity(file_set.names.len());
+    for name in &file_set.names {
+        let path = file_set.dir.join(name);
         let name = name.to_str().map(str::to_owned).ok_or_else(|| {
             Error::usage("the file name is not UTF-8").with("path", path.display())
         })?;
-        let there = match dir {
+        let existing = match dir {
             Some(dir) => examine(dir, &name, &path, &marks, asked)?,
             None => None,
         };
-        found.push(Found { name, path, there });
+        entries.push(FileEntry {
+            name,
+            path,
+            existing,
+        });
     }
-    Ok(found)
+    Ok(entries)
 }
 
 fn examine(
@@ -183,10 +195,10 @@ fn examine(
     name: &str,
     path: &Path,
     marks: &[Mark],
-    asked: &Asked<'_>,
-) -> Result<Option<There>> {
+    asked: &FileOpenSpec<'_>,
+) -> Result<Option<ExistingFile>> {
     let failed = |what: &str, e: Errno| cannot(what, path, e);
-    let mode = if asked.uses.changes() {
+    let mode = if asked.needs.changes() {
         OFlags::RDWR
     } else {
         OFlags::RDONLY
@@ -203,9 +215,9 @@ fn examine(
     if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
         return Err(Error::usage("the target is not a regular file").with("path", path.display()));
     }
-    if asked.uses.changes() || !asked.options.read_in_use {
+    if asked.needs.changes() || !asked.options.read_in_use {
         guard::file(&stat, path)?;
-        lock(&fd, path, asked.uses.changes())?;
+        lock(&fd, path, asked.needs.changes())?;
     }
     let unfinished =
         stat.st_size > 0 && marks.iter().any(|m| m.name == name && m.unfinished(&stat));
@@ -213,19 +225,19 @@ fn examine(
     // in the end either.
     let known = |m: &&Mark| m.name == name && m.fits(&stat) && (!unfinished || asked.confirmed);
     let mark = marks.iter().find(known).cloned();
-    let there = There {
+    let existing = ExistingFile {
         ours: mark.is_some() || stat.st_size == 0 || asked.confirmed,
         fd,
         stat,
         mark,
     };
-    if asked.uses.changes() && !there.ours {
+    if asked.needs.changes() && !existing.ours {
         if unfinished {
             guard::unfinished(asked.confirmed, path)?;
         }
         guard::foreign(asked.confirmed, path)?;
     }
-    Ok(Some(there))
+    Ok(Some(existing))
 }
 
 /// Two runs on one file would measure each other. File systems without locks are let through.

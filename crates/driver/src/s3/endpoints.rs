@@ -2,32 +2,32 @@
 //!
 //! A store that is not the first one would be written to without its prefix having been looked at,
 //! and nothing would be cleaned up there. What it is: one look at each before anything is written,
-//! one after the owner mark was. What it is not: a watch during the run. `Home::take` calls it.
+//! one after the owner mark was. What it is not: a watch during the run. `OwnedPrefix::take` calls it.
 
 use taillight_core::{Error, Result};
 
-use super::api::{Request, encoded};
-use super::client::Store;
+use super::client::S3Client;
+use super::request::{S3Request, encoded};
 use super::xml;
 
 /// The beginning of a listing of the prefix.
-struct Page {
+struct ListingPage {
     names: Vec<String>,
     /// There is more behind it.
     more: bool,
 }
 
-impl Store {
-    fn page(&self, server: usize) -> Result<Page> {
+impl S3Client {
+    fn page(&self, server: usize) -> Result<ListingPage> {
         let query = format!("list-type=2&prefix={}", encoded(&self.place.prefix));
-        let request = Request {
+        let request = S3Request {
             query: &query,
-            ..Request::new("GET", b"")
+            ..S3Request::new("GET", b"")
         };
         let answer = self.call_on(server, &request)?;
         self.listed(&answer)
             .map_err(|e| e.with("endpoint", self.endpoint(server)))?;
-        Ok(Page {
+        Ok(ListingPage {
             names: xml::all(&answer.text, "Key").collect(),
             more: xml::first(&answer.text, "NextContinuationToken").is_some(),
         })
@@ -64,7 +64,7 @@ impl Store {
     /// `Refused`, naming the server that does not; `Unavailable` when one gives no answer.
     pub fn agree(&self, name: &str, text: &str) -> Result<()> {
         for server in 1..self.servers() {
-            let answer = self.call_on(server, &Request::new("GET", name.as_bytes()))?;
+            let answer = self.call_on(server, &S3Request::new("GET", name.as_bytes()))?;
             match answer.code {
                 200 if answer.text == text => {}
                 200 => return Err(self.another(server)),

@@ -11,7 +11,7 @@ use crate::file::cannot::cannot;
 
 /// A target path, resolved: no symlink is left in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum TargetPath {
     Device {
         /// Its real path, `/dev/sda` behind `/dev/disk/by-id/...`.
         path: PathBuf,
@@ -28,14 +28,14 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl TargetPath {
     /// Resolves `path`. Touches nothing.
     ///
     /// # Errors
     /// `Usage` for a path that is none of the three, `Unavailable` when its parent is missing.
-    pub fn find(path: &str, files: u16) -> Result<Place> {
+    pub fn find(path: &str, files: u16) -> Result<TargetPath> {
         let given = Path::new(path);
-        let place = match std::fs::canonicalize(given) {
+        let resolved = match std::fs::canonicalize(given) {
             Ok(real) => existing(real, path, files)?,
             Err(e) if e.kind() == io::ErrorKind::NotFound => absent(given, path, files)?,
             Err(e) => {
@@ -43,8 +43,8 @@ impl Place {
             }
         };
         let one = !matches!(
-            &place,
-            Place::Files {
+            &resolved,
+            TargetPath::Files {
                 whole_dir: true,
                 ..
             }
@@ -55,19 +55,21 @@ impl Place {
                 .with("files", files)
                 .hint("write the directory, ending in `/`"));
         }
-        Ok(place)
+        Ok(resolved)
     }
 
     /// The path a user would call this target by.
     pub fn name(&self) -> PathBuf {
         match self {
-            Place::Device { path } => path.clone(),
-            Place::Files {
+            TargetPath::Device { path } => path.clone(),
+            TargetPath::Files {
                 dir,
                 whole_dir: true,
                 ..
             } => dir.clone(),
-            Place::Files { dir, names, .. } => names.iter().fold(dir.clone(), |d, n| d.join(n)),
+            TargetPath::Files { dir, names, .. } => {
+                names.iter().fold(dir.clone(), |d, n| d.join(n))
+            }
         }
     }
 }
@@ -78,15 +80,15 @@ fn names(files: u16) -> Vec<OsString> {
         .collect()
 }
 
-fn existing(real: PathBuf, path: &str, files: u16) -> Result<Place> {
+fn existing(real: PathBuf, path: &str, files: u16) -> Result<TargetPath> {
     let kind = std::fs::metadata(&real)
         .map_err(|e| cannot("cannot stat the target", &real, e))?
         .file_type();
     if kind.is_block_device() {
-        return Ok(Place::Device { path: real });
+        return Ok(TargetPath::Device { path: real });
     }
     if kind.is_dir() {
-        return Ok(Place::Files {
+        return Ok(TargetPath::Files {
             dir: real,
             dir_absent: false,
             names: names(files),
@@ -104,9 +106,9 @@ fn existing(real: PathBuf, path: &str, files: u16) -> Result<Place> {
 }
 
 /// A file in the directory that holds it.
-fn in_parent(real: &Path, path: &str, dir_absent: bool) -> Result<Place> {
+fn in_parent(real: &Path, path: &str, dir_absent: bool) -> Result<TargetPath> {
     match (real.parent(), real.file_name()) {
-        (Some(dir), Some(name)) => Ok(Place::Files {
+        (Some(dir), Some(name)) => Ok(TargetPath::Files {
             dir: dir.to_path_buf(),
             dir_absent,
             names: vec![name.to_owned()],
@@ -116,7 +118,7 @@ fn in_parent(real: &Path, path: &str, dir_absent: bool) -> Result<Place> {
     }
 }
 
-fn absent(given: &Path, path: &str, files: u16) -> Result<Place> {
+fn absent(given: &Path, path: &str, files: u16) -> Result<TargetPath> {
     if given.symlink_metadata().is_ok() {
         return Err(Error::usage("the target is a symbolic link to nothing")
             .with("path", path)
@@ -136,7 +138,7 @@ fn absent(given: &Path, path: &str, files: u16) -> Result<Place> {
             .hint(format!("create it first: mkdir -p {}", parent.display()))
     })?;
     if path.ends_with('/') {
-        return Ok(Place::Files {
+        return Ok(TargetPath::Files {
             dir: parent.join(name),
             dir_absent: true,
             names: names(files),
@@ -159,20 +161,20 @@ mod tests {
         std::os::unix::fs::symlink(root.join("f"), root.join("l")).unwrap();
         std::os::unix::fs::symlink(root.join("gone"), root.join("dangling")).unwrap();
 
-        let file = Place::find(&text(&root.join("f")), 1).unwrap();
-        assert_eq!(Place::find(&text(&root.join("l")), 1).unwrap(), file);
+        let file = TargetPath::find(&text(&root.join("f")), 1).unwrap();
+        assert_eq!(TargetPath::find(&text(&root.join("l")), 1).unwrap(), file);
         assert_eq!(file.name(), root.join("f"));
-        assert!(Place::find(&text(&root.join("f")), 2).is_err());
-        assert!(Place::find(&text(&root.join("dangling")), 1).is_err());
-        assert!(Place::find("/dev/null", 1).is_err());
-        assert!(Place::find(&text(&root.join("no/such")), 1).is_err());
+        assert!(TargetPath::find(&text(&root.join("f")), 2).is_err());
+        assert!(TargetPath::find(&text(&root.join("dangling")), 1).is_err());
+        assert!(TargetPath::find("/dev/null", 1).is_err());
+        assert!(TargetPath::find(&text(&root.join("no/such")), 1).is_err());
 
-        let Place::Files { names, .. } = Place::find(&text(&root), 2).unwrap() else {
+        let TargetPath::Files { names, .. } = TargetPath::find(&text(&root), 2).unwrap() else {
             panic!("a directory holds files")
         };
         assert_eq!(names, ["taillight-0.dat", "taillight-1.dat"]);
         let new = format!("{}/", text(&root.join("new")));
-        let Place::Files { dir_absent, .. } = Place::find(&new, 1).unwrap() else {
+        let TargetPath::Files { dir_absent, .. } = TargetPath::find(&new, 1).unwrap() else {
             panic!("a new directory")
         };
         assert!(dir_absent);

@@ -6,38 +6,38 @@ use std::path::Path;
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 
-use crate::file::files::{Asked, Found, There, Wanted};
 use crate::file::layout;
-use crate::file::options::Layout;
-use crate::file::shape;
+use crate::file::needs;
+use crate::file::options::LayoutPolicy;
+use crate::file::regular::{ExistingFile, FileEntry, FileOpenSpec, FileSet};
 
 /// What to do to one file before the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum FilePreparation {
     /// It is good as it is.
     Nothing,
     /// Set its size; data come with the run's writes.
-    Size,
+    Resize,
     /// Set its size and fill it.
     Fill,
     /// Begin with nothing: the run appends.
-    Empty,
+    Truncate,
 }
 
 /// Size of the data set when the job gives none: what is there.
 ///
 /// # Errors
 /// `Usage` when there is nothing.
-pub fn size_of_existing(found: &[Found], asked: &Asked<'_>) -> Result<u64> {
-    let sizes = found
+pub fn size_of_existing(entries: &[FileEntry], asked: &FileOpenSpec<'_>) -> Result<u64> {
+    let sizes = entries
         .iter()
-        .map(|f| f.there.as_ref().map_or(0, There::size));
+        .map(|f| f.existing.as_ref().map_or(0, ExistingFile::size));
     match sizes.min().unwrap_or(0) {
         0 => Err(
             Error::usage("the target holds no data yet and the job gives no size")
                 .hint("write how much to lay out: size = \"1GiB\" under [target], or --size 1GiB"),
         ),
-        smallest => shape::usable_size(asked.spec.plan, smallest),
+        smallest => needs::usable_size(asked.spec.plan, smallest),
     }
 }
 
@@ -45,51 +45,59 @@ pub fn size_of_existing(found: &[Found], asked: &Asked<'_>) -> Result<u64> {
 ///
 /// # Errors
 /// `Usage` for a file that is too small, `Refused` for holes that would be read.
-pub fn decide(found: &Found, file_size: u64, asked: &Asked<'_>) -> Result<Step> {
-    let uses = asked.uses;
+pub fn decide(
+    found: &FileEntry,
+    file_size: u64,
+    asked: &FileOpenSpec<'_>,
+) -> Result<FilePreparation> {
+    let needs = asked.needs;
     if asked.grows() {
-        return Ok(Step::Empty);
+        return Ok(FilePreparation::Truncate);
     }
     let fills = match asked.options.layout {
-        Layout::Auto => uses.reads || uses.trims,
-        Layout::Always => true,
-        Layout::Never => false,
+        LayoutPolicy::Auto => needs.reads || needs.trims,
+        LayoutPolicy::Always => true,
+        LayoutPolicy::Never => false,
     };
-    let needs_data = uses.reads && !asked.options.allow_holes;
-    let Some(there) = &found.there else {
+    let needs_data = needs.reads && !asked.options.allow_holes;
+    let Some(existing) = &found.existing else {
         return match (fills, needs_data) {
-            (true, _) => Ok(Step::Fill),
-            (false, true) => Err(
-                Error::usage("layout = \"never\", but there is no file to read")
-                    .with("path", found.path.display())
-                    .hint("leave `layout` out, or set allow_holes = true to read a file of holes"),
-            ),
-            (false, false) => Ok(Step::Size),
+            (true, _) => Ok(FilePreparation::Fill),
+            (false, true) => Err(Error::usage(
+                "layout = \"never\", but existing is no file to read",
+            )
+            .with("path", found.path.display())
+            .hint("leave `layout` out, or set allow_holes = true to read a file of holes")),
+            (false, false) => Ok(FilePreparation::Resize),
         };
     };
-    if there.size() < file_size {
-        return match (there.ours, fills || !needs_data) {
-            (true, true) => Ok(if fills { Step::Fill } else { Step::Size }),
+    if existing.size() < file_size {
+        return match (existing.ours, fills || !needs_data) {
+            (true, true) => Ok(if fills {
+                FilePreparation::Fill
+            } else {
+                FilePreparation::Resize
+            }),
             _ => Err(Error::usage("the file is smaller than the job asks")
                 .with("path", found.path.display())
-                .with("bytes", there.size())
+                .with("bytes", existing.size())
                 .with("asked", ByteSize(file_size))
-                .hint("leave the size out to use what is there")),
+                .hint("leave the size out to use what is existing")),
         };
     }
     if !(fills || needs_data) {
-        return Ok(Step::Nothing);
+        return Ok(FilePreparation::Nothing);
     }
-    let empty = layout::holes(there.fd.as_fd(), file_size).map_err(|e| {
+    let empty = layout::holes(existing.fd.as_fd(), file_size).map_err(|e| {
         Error::unavailable("cannot tell holes from data")
             .with("path", found.path.display())
             .source(e)
     })?;
-    match (empty, fills && there.ours) {
-        (0, _) => Ok(Step::Nothing),
-        (_, true) => Ok(Step::Fill),
+    match (empty, fills && existing.ours) {
+        (0, _) => Ok(FilePreparation::Nothing),
+        (_, true) => Ok(FilePreparation::Fill),
         (_, false) if needs_data => Err(holey(&found.path, empty, file_size)),
-        (_, false) => Ok(Step::Nothing),
+        (_, false) => Ok(FilePreparation::Nothing),
     }
 }
 
@@ -107,22 +115,27 @@ fn holey(path: &Path, empty: u64, of: u64) -> Error {
 ///
 /// # Errors
 /// `Unavailable`, with the numbers.
-pub fn check_space(wanted: &Wanted, found: &[Found], steps: &[Step], file_size: u64) -> Result<()> {
-    let allocated = |f: &Found| f.there.as_ref().map_or(0, There::allocated);
-    let needed: u64 = found
+pub fn check_space(
+    file_set: &FileSet,
+    entries: &[FileEntry],
+    preparations: &[FilePreparation],
+    file_size: u64,
+) -> Result<()> {
+    let allocated = |f: &FileEntry| f.existing.as_ref().map_or(0, ExistingFile::allocated);
+    let needed: u64 = entries
         .iter()
-        .zip(steps)
-        .filter(|(_, step)| **step != Step::Nothing)
+        .zip(preparations)
+        .filter(|(_, preparation)| **preparation != FilePreparation::Nothing)
         .map(|(f, _)| file_size.saturating_sub(allocated(f)))
         .fold(0, u64::saturating_add);
     if needed == 0 {
         return Ok(());
     }
     let needed = needed.saturating_add(needed / 512);
-    let dir = if wanted.dir_absent {
-        wanted.dir.parent()
+    let dir = if file_set.dir_absent {
+        file_set.dir.parent()
     } else {
-        Some(wanted.dir.as_path())
+        Some(file_set.dir.as_path())
     };
     let dir = dir.unwrap_or(Path::new("/"));
     let fs = rustix::fs::statvfs(dir).map_err(|e| {

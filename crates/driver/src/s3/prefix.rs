@@ -11,8 +11,8 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result};
 
-use super::client::Store;
-use super::names::{Names, OWNER};
+use super::client::S3Client;
+use super::naming::{OWNER, ObjectNaming};
 use crate::contract::OpenSpec;
 use crate::guard;
 use crate::kv::rules;
@@ -36,7 +36,7 @@ struct Mark {
 }
 
 /// A prefix past the guard.
-pub struct Home {
+pub struct OwnedPrefix {
     mark: Mutex<Mark>,
     /// The run deletes records, so none are known to outlast it.
     forget: bool,
@@ -45,17 +45,21 @@ pub struct Home {
     written: AtomicU64,
 }
 
-impl Home {
+impl OwnedPrefix {
     /// Asks the guard and writes the owner object. `names`: of every workload.
     ///
     /// # Errors
     /// `Refused` by the guard, `Unavailable` when the store refuses.
-    pub fn take(store: &Store, spec: &OpenSpec<'_>, names: &[Names]) -> Result<(Home, String)> {
+    pub fn take(
+        store: &S3Client,
+        spec: &OpenSpec<'_>,
+        names: &[ObjectNaming],
+    ) -> Result<(OwnedPrefix, String)> {
         let target = &spec.plan.target;
         let shown = store.place.shown();
         let same = |name: &str| {
             let more = &store.options.endpoints;
-            super::place::Place::parse(Some(name), more).is_ok_and(|p| p == store.place)
+            super::location::PrefixLocation::parse(Some(name), more).is_ok_and(|p| p == store.place)
         };
         let confirmed = guard::confirmed(target.destroy, spec.destroy, Path::new(&shown), same)?;
         let form = rules::form(spec.plan);
@@ -76,7 +80,7 @@ impl Home {
             records: 0,
         });
         spec.run_id.clone_into(&mut mark.last_run);
-        let home = Home {
+        let home = OwnedPrefix {
             mark: Mutex::new(mark),
             forget: rules::changes(spec.plan).1,
             start,
@@ -109,7 +113,7 @@ impl Home {
     ///
     /// # Errors
     /// `Unavailable` when the owner object cannot be written.
-    pub fn note(&self, store: &Store, records: Option<u64>) -> Result<()> {
+    pub fn note(&self, store: &S3Client, records: Option<u64>) -> Result<()> {
         if let Some(records) = records {
             self.lock().records = records;
         }
@@ -130,7 +134,7 @@ impl Home {
     ///
     /// # Errors
     /// `Unavailable` when one stays.
-    pub fn purge(&self, store: &Store, names: &[Names]) -> Result<()> {
+    pub fn purge(&self, store: &S3Client, names: &[ObjectNaming]) -> Result<()> {
         // Records of earlier runs are ours as well: the mark vouches for them.
         let end = self.written.load(Ordering::Relaxed);
         let end = end.max(self.start.saturating_add(self.records()));
@@ -155,7 +159,7 @@ impl Home {
     ///
     /// # Errors
     /// `Unavailable` when something cannot be removed.
-    pub fn leave(&self, store: &Store, names: &[Names]) -> Result<()> {
+    pub fn leave(&self, store: &S3Client, names: &[ObjectNaming]) -> Result<()> {
         if self.lock().keep {
             return Ok(());
         }
@@ -172,13 +176,18 @@ impl Home {
     }
 }
 
-fn owner(store: &Store) -> String {
+fn owner(store: &S3Client) -> String {
     format!("{}{OWNER}", store.place.prefix)
 }
 
 /// Whether the guard lets the prefix be taken: the mark of records that stay; `None` when all that
 /// is there goes.
-fn kept(store: &Store, found: &Found, form: &str, confirmed: bool) -> Result<Option<Mark>> {
+fn kept(
+    store: &S3Client,
+    found: &PrefixContents,
+    form: &str,
+    confirmed: bool,
+) -> Result<Option<Mark>> {
     let shown = store.place.shown();
     match &found.mark {
         Some(mark) if mark.keep && mark.form == form && !confirmed => Ok(Some(mark.clone())),
@@ -203,7 +212,7 @@ fn kept(store: &Store, found: &Found, form: &str, confirmed: bool) -> Result<Opt
 }
 
 /// Puts the owner object back as it was, since the prefix was not taken after all.
-fn undo(store: &Store, before: Option<&str>, why: Error) -> Error {
+fn undo(store: &S3Client, before: Option<&str>, why: Error) -> Error {
     let name = owner(store);
     let undone = match before {
         Some(text) => store.put(&name, text),
@@ -219,7 +228,7 @@ fn undo(store: &Store, before: Option<&str>, why: Error) -> Error {
 }
 
 /// What is under the prefix.
-struct Found {
+struct PrefixContents {
     mark: Option<Mark>,
     /// The owner object, whoever wrote it.
     text: Option<String>,
@@ -229,7 +238,7 @@ struct Found {
     foreign: bool,
 }
 
-fn look(store: &Store, names: &[Names]) -> Result<(Found, String)> {
+fn look(store: &S3Client, names: &[ObjectNaming]) -> Result<(PrefixContents, String)> {
     let owner = owner(store);
     let (mut any, mut foreign, mut marked) = (false, false, false);
     let server = store.list(&mut |page| {
@@ -256,7 +265,7 @@ fn look(store: &Store, names: &[Names]) -> Result<(Found, String)> {
             mark.filter(|m| m.bucket == store.place.bucket && m.prefix == store.place.prefix)
         }
     };
-    let found = Found {
+    let found = PrefixContents {
         any: any || (marked && mark.is_none()),
         mark,
         text,
@@ -266,7 +275,7 @@ fn look(store: &Store, names: &[Names]) -> Result<(Found, String)> {
 }
 
 /// Deletes everything under the prefix but the owner mark; only after the guard has passed.
-fn wipe(store: &Store) -> Result<()> {
+fn wipe(store: &S3Client) -> Result<()> {
     let mut all = Vec::new();
     let owner = owner(store);
     store.list(&mut |page| {

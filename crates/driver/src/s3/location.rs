@@ -9,10 +9,10 @@ use super::options::Addressing;
 
 /// A store, its bucket and the prefix that the run keeps to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct PrefixLocation {
     pub tls: bool,
     /// Servers, the first from the path.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<Endpoint>,
     pub bucket: String,
     /// Ends in `/`.
     pub prefix: String,
@@ -20,13 +20,13 @@ pub struct Place {
 
 /// A server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Host {
+pub struct Endpoint {
     /// Name or address; an IPv6 address in brackets.
     pub name: String,
     pub port: u16,
 }
 
-impl Host {
+impl Endpoint {
     /// The name as certificates and resolvers know it.
     pub fn bare(&self) -> &str {
         self.name.trim_start_matches('[').trim_end_matches(']')
@@ -36,12 +36,12 @@ impl Host {
 const FORM: &str = "the form is http(s)://HOST[:PORT]/BUCKET/PREFIX/, for example \
     http://127.0.0.1:9000/bench/taillight/";
 
-impl Place {
+impl PrefixLocation {
     /// From the path and the further endpoints, `HOST[:PORT]` each.
     ///
     /// # Errors
     /// `Usage` saying the form; no part of a URL that could be a password is shown.
-    pub fn parse(path: Option<&str>, more: &[String]) -> Result<Place> {
+    pub fn parse(path: Option<&str>, more: &[String]) -> Result<PrefixLocation> {
         let path = path.filter(|p| !p.is_empty()).ok_or_else(|| {
             Error::usage("driver `s3` needs a path: it has no default endpoint").hint(FORM)
         })?;
@@ -79,7 +79,7 @@ impl Place {
                 .with("prefix", prefix)
                 .hint("no empty part, no . or .., and at most 200 bytes"));
         }
-        Ok(Place {
+        Ok(PrefixLocation {
             tls,
             hosts,
             bucket: bucket.to_owned(),
@@ -93,7 +93,7 @@ impl Place {
     /// # Errors
     /// `Usage` naming the server that cannot.
     pub fn takes(&self, addressing: Addressing) -> Result<()> {
-        let number = |host: &&Host| host.bare().parse::<IpAddr>().is_ok();
+        let number = |host: &&Endpoint| host.bare().parse::<IpAddr>().is_ok();
         match self.hosts.iter().find(number) {
             Some(host) if addressing == Addressing::Virtual => Err(Error::usage(
                 "virtual-host style needs the names of servers",
@@ -113,7 +113,7 @@ impl Place {
     }
 }
 
-fn host(text: &str, tls: bool) -> Result<Host> {
+fn host(text: &str, tls: bool) -> Result<Endpoint> {
     if text.contains('@') {
         return Err(Error::usage("an address holds no credentials").hint(
             "remove what stands before the @, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
@@ -136,7 +136,7 @@ fn host(text: &str, tls: bool) -> Result<Host> {
     if name.is_empty() || port == 0 || !name.bytes().all(plain) {
         return Err(wrong());
     }
-    Ok(Host {
+    Ok(Endpoint {
         name: name.to_owned(),
         port,
     })
@@ -149,12 +149,12 @@ mod tests {
     #[test]
     fn a_path_names_everything() {
         let more = ["h2:9001".to_owned()];
-        let p = Place::parse(Some("http://127.0.0.1:9000/bench/a/b/"), &more).unwrap();
+        let p = PrefixLocation::parse(Some("http://127.0.0.1:9000/bench/a/b/"), &more).unwrap();
         assert!(!p.tls);
         assert_eq!((p.bucket.as_str(), p.prefix.as_str()), ("bench", "a/b/"));
         assert_eq!((p.hosts[1].name.as_str(), p.hosts[1].port), ("h2", 9001));
         assert_eq!(p.shown(), "http://127.0.0.1:9000/bench/a/b/");
-        let v6 = Place::parse(Some("https://[::1]/bench/a/"), &[]).unwrap();
+        let v6 = PrefixLocation::parse(Some("https://[::1]/bench/a/"), &[]).unwrap();
         assert_eq!((v6.hosts[0].bare(), v6.hosts[0].port), ("::1", 443));
     }
 
@@ -165,12 +165,12 @@ mod tests {
             ("https://[::1]/bench/a/", false),
             ("http://localhost/bench/a/", true),
         ] {
-            let place = Place::parse(Some(path), &[]).unwrap();
+            let place = PrefixLocation::parse(Some(path), &[]).unwrap();
             assert!(place.takes(Addressing::Path).is_ok());
             assert_eq!(place.takes(Addressing::Virtual).is_ok(), named, "{path}");
         }
         let more = ["10.0.0.7:9000".to_owned()];
-        let place = Place::parse(Some("http://localhost/bench/a/"), &more).unwrap();
+        let place = PrefixLocation::parse(Some("http://localhost/bench/a/"), &more).unwrap();
         let e = place.takes(Addressing::Virtual).unwrap_err();
         assert!(e.to_string().contains("10.0.0.7"), "{e}");
     }
@@ -193,10 +193,10 @@ mod tests {
             "http://h/bench/p q/",
             "http://h\r\nx/bench/p/",
         ] {
-            let e = Place::parse(Some(path), &[]).unwrap_err();
+            let e = PrefixLocation::parse(Some(path), &[]).unwrap_err();
             assert!(e.hint_text().is_some(), "{path}: {e}");
         }
-        let e = Place::parse(Some("http://me:s3cr3t@h/bench/p/"), &[]).unwrap_err();
+        let e = PrefixLocation::parse(Some("http://me:s3cr3t@h/bench/p/"), &[]).unwrap_err();
         assert!(!format!("{e} {:?}", e.hint_text()).contains("s3cr3t"));
     }
 }

@@ -7,8 +7,8 @@ use std::io;
 use rustix::io::Errno;
 use taillight_core::{Clock, MonoClock, Stamp, Status};
 
-use super::reply::{Malformed, Reply};
-use super::wire::Wire;
+use super::response::{MalformedResponse, ResponseHead};
+use super::transport::Transport;
 
 /// Room for the head of an answer.
 const HEAD_MAX: usize = 16 << 10;
@@ -17,10 +17,10 @@ const ERROR_MAX: usize = 4 << 10;
 
 /// Where the body of a good answer goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Take {
+pub enum BodySink {
     Drop,
     /// Into the slot's buffer, as far as it fits.
-    Slot,
+    Buffer,
     /// Into `text`, up to so many bytes.
     Text(usize),
     /// Keys of a listing are counted.
@@ -29,7 +29,7 @@ pub enum Take {
 
 /// How far it came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drive {
+pub enum IoProgress {
     /// Waits for the connection.
     Waits,
     /// The answer is there, whatever its code.
@@ -39,7 +39,7 @@ pub enum Drive {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum HttpPhase {
     Idle,
     Connect,
     Send,
@@ -48,9 +48,9 @@ enum Phase {
 }
 
 /// A connection and the request on it.
-pub struct Lane {
-    wire: Option<Wire>,
-    phase: Phase,
+pub struct HttpConnection {
+    transport: Option<Transport>,
+    phase: HttpPhase,
     /// The request's head (and a small body of its own); made by the caller.
     pub head: Vec<u8>,
     /// Part of the slot's buffer that follows the head.
@@ -59,8 +59,8 @@ pub struct Lane {
     raw: Box<[u8]>,
     filled: usize,
     bodiless: bool,
-    take: Take,
-    pub reply: Reply,
+    take: BodySink,
+    pub reply: ResponseHead,
     /// The answer's body where it is kept as text.
     pub text: Vec<u8>,
     pub moved: u64,
@@ -71,36 +71,36 @@ pub struct Lane {
     /// When the first byte of the body was read.
     pub first: Option<Stamp>,
     /// What TLS says of the last failure, if it was its own.
-    pub tls_why: Option<rustls::Error>,
+    pub tls_error: Option<rustls::Error>,
 }
 
 /// What a request is besides its head.
-pub struct Ask {
+pub struct RequestSpec {
     /// Part of the slot's buffer to send.
     pub upload: (usize, usize),
     /// The answer has no body: HEAD.
     pub bodiless: bool,
     /// Where its body goes.
-    pub take: Take,
+    pub take: BodySink,
     /// The first byte is stamped.
     pub timed: bool,
     /// An event says when there is something to read: none is tried right after sending.
     pub told: bool,
 }
 
-impl Lane {
-    pub fn new() -> Lane {
-        Lane {
-            wire: None,
-            phase: Phase::Idle,
+impl HttpConnection {
+    pub fn new() -> HttpConnection {
+        HttpConnection {
+            transport: None,
+            phase: HttpPhase::Idle,
             head: Vec::with_capacity(2048),
             upload: (0, 0),
             sent: 0,
             raw: vec![0; HEAD_MAX].into_boxed_slice(),
             filled: 0,
             bodiless: false,
-            take: Take::Drop,
-            reply: Reply::default(),
+            take: BodySink::Drop,
+            reply: ResponseHead::default(),
             text: Vec::with_capacity(ERROR_MAX),
             moved: 0,
             keys: 0,
@@ -108,40 +108,46 @@ impl Lane {
             timed: false,
             told: false,
             first: None,
-            tls_why: None,
+            tls_error: None,
         }
     }
 
-    pub fn wire(&self) -> Option<&Wire> {
-        self.wire.as_ref()
+    pub fn transport(&self) -> Option<&Transport> {
+        self.transport.as_ref()
     }
 
     /// Takes a new connection, made or about to be.
-    pub fn connect(&mut self, wire: Wire) {
-        self.wire = Some(wire);
+    pub fn connect(&mut self, transport: Transport) {
+        self.transport = Some(transport);
     }
 
     pub fn hang_up(&mut self) {
-        self.wire = None;
-        self.phase = Phase::Idle;
+        self.transport = None;
+        self.phase = HttpPhase::Idle;
     }
 
     /// Something came of a connection without a request: it has ended, or is of no use.
     pub fn disturbed(&mut self) {
-        if self.phase != Phase::Idle {
+        if self.phase != HttpPhase::Idle {
             return;
         }
-        let Some(wire) = &mut self.wire else { return };
+        let Some(transport) = &mut self.transport else {
+            return;
+        };
         let mut byte = [0];
-        match wire.read(&mut byte) {
+        match transport.read(&mut byte) {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-            _ => self.wire = None,
+            _ => self.transport = None,
         }
     }
 
     /// Begins the request in `head`. `fresh`: the connection is new and may not be made yet.
-    pub fn begin(&mut self, ask: &Ask, fresh: bool) {
-        self.phase = if fresh { Phase::Connect } else { Phase::Send };
+    pub fn begin(&mut self, ask: &RequestSpec, fresh: bool) {
+        self.phase = if fresh {
+            HttpPhase::Connect
+        } else {
+            HttpPhase::Send
+        };
         self.upload = ask.upload;
         self.bodiless = ask.bodiless;
         self.take = ask.take;
@@ -159,37 +165,37 @@ impl Lane {
 
     /// Goes on as far as the connection lets it. `slot` is sent from or read into; `scratch` holds
     /// what is not kept.
-    pub fn drive(&mut self, slot: &mut [u8], scratch: &mut [u8]) -> Drive {
+    pub fn drive(&mut self, slot: &mut [u8], scratch: &mut [u8]) -> IoProgress {
         match self.advance(slot, scratch) {
             Ok(()) => {
-                self.phase = Phase::Idle;
+                self.phase = HttpPhase::Idle;
                 if self.reply.close {
-                    self.wire = None;
+                    self.transport = None;
                 }
-                Drive::Answered
+                IoProgress::Answered
             }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Drive::Waits,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => IoProgress::Waits,
             Err(e) => {
                 self.hang_up();
                 let tls = e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>());
-                self.tls_why = tls.cloned();
-                Drive::Failed(status(&e))
+                self.tls_error = tls.cloned();
+                IoProgress::Failed(status(&e))
             }
         }
     }
 
     fn advance(&mut self, slot: &mut [u8], scratch: &mut [u8]) -> io::Result<()> {
-        let Some(wire) = &mut self.wire else {
+        let Some(transport) = &mut self.transport else {
             return Err(Errno::NOTCONN.into());
         };
         loop {
             match self.phase {
-                Phase::Idle => return Err(io::ErrorKind::WouldBlock.into()),
-                Phase::Connect => {
-                    wire.connected()?;
-                    self.phase = Phase::Send;
+                HttpPhase::Idle => return Err(io::ErrorKind::WouldBlock.into()),
+                HttpPhase::Connect => {
+                    transport.connected()?;
+                    self.phase = HttpPhase::Send;
                 }
-                Phase::Send => {
+                HttpPhase::Send => {
                     // An answer that came while sending has had its event already.
                     let at_once = self.told && self.sent == 0;
                     let body = &slot[self.upload.0..self.upload.1];
@@ -197,7 +203,7 @@ impl Lane {
                     while self.sent < total {
                         let head = &self.head[self.sent.min(self.head.len())..];
                         let at = self.sent.saturating_sub(self.head.len());
-                        self.sent += match wire.write(head, &body[at..]) {
+                        self.sent += match transport.write(head, &body[at..]) {
                             // Made only when the first write is taken.
                             Err(e) if e.kind() == io::ErrorKind::NotConnected => {
                                 return Err(io::ErrorKind::WouldBlock.into());
@@ -205,23 +211,25 @@ impl Lane {
                             written => written?,
                         };
                     }
-                    wire.flush()?;
-                    self.phase = Phase::Head;
-                    if at_once && matches!(wire, Wire::Plain(_)) {
+                    transport.flush()?;
+                    self.phase = HttpPhase::Head;
+                    if at_once && matches!(transport, Transport::Plain(_)) {
                         return Err(io::ErrorKind::WouldBlock.into());
                     }
                 }
-                Phase::Head => {
-                    let n = read(wire, &mut self.raw[self.filled..])?;
+                HttpPhase::Head => {
+                    let n = read(transport, &mut self.raw[self.filled..])?;
                     self.filled += n;
                     let parsed = self.reply.parse(&self.raw[..self.filled], self.bodiless);
                     match parsed.map_err(malformed)? {
-                        None if self.filled == self.raw.len() => return Err(malformed(Malformed)),
+                        None if self.filled == self.raw.len() => {
+                            return Err(malformed(MalformedResponse));
+                        }
                         None => {}
                         Some(length) => return self.headed(length, slot, scratch),
                     }
                 }
-                Phase::Body => return self.body(slot, scratch),
+                HttpPhase::Body => return self.body(slot, scratch),
             }
         }
     }
@@ -242,9 +250,9 @@ impl Lane {
             };
         }
         if self.reply.code >= 300 {
-            self.take = Take::Text(ERROR_MAX);
+            self.take = BodySink::Text(ERROR_MAX);
         }
-        self.phase = Phase::Body;
+        self.phase = HttpPhase::Body;
         if self.filled > length {
             let raw = std::mem::take(&mut self.raw);
             let used = self.absorb(&raw[length..self.filled], slot);
@@ -258,11 +266,11 @@ impl Lane {
 
     fn body(&mut self, slot: &mut [u8], scratch: &mut [u8]) -> io::Result<()> {
         while !self.reply.ended() {
-            let Some(wire) = &mut self.wire else {
+            let Some(transport) = &mut self.transport else {
                 return Err(Errno::NOTCONN.into());
             };
-            let n = match wire.read(scratch) {
-                Ok(0) if self.reply.framing == super::reply::Framing::Close => return Ok(()),
+            let n = match transport.read(scratch) {
+                Ok(0) if self.reply.framing == super::response::BodyFraming::Close => return Ok(()),
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 read => read?,
@@ -282,19 +290,19 @@ impl Lane {
         let (keys, matched) = (&mut self.keys, &mut self.matched);
         let mut show = |data: &[u8]| {
             match take {
-                Take::Drop => {}
-                Take::Slot => {
+                BodySink::Drop => {}
+                BodySink::Buffer => {
                     let at = usize::try_from(*moved)
                         .unwrap_or(usize::MAX)
                         .min(slot.len());
                     let fits = data.len().min(slot.len() - at);
                     slot[at..at + fits].copy_from_slice(&data[..fits]);
                 }
-                Take::Text(most) => {
+                BodySink::Text(most) => {
                     let fits = data.len().min(most.saturating_sub(text.len()));
                     text.extend_from_slice(&data[..fits]);
                 }
-                Take::Keys => *keys += count(matched, data),
+                BodySink::Keys => *keys += count(matched, data),
             }
             *moved += data.len() as u64;
         };
@@ -302,7 +310,7 @@ impl Lane {
     }
 }
 
-/// Counts `<Key>` over pieces; `matched` is how much of one the last piece ended in.
+/// S3Counters `<Key>` over pieces; `matched` is how much of one the last piece ended in.
 fn count(matched: &mut usize, data: &[u8]) -> u32 {
     const TAG: &[u8] = b"<Key>";
     let mut found = 0;
@@ -321,9 +329,9 @@ fn count(matched: &mut usize, data: &[u8]) -> u32 {
     found
 }
 
-fn read(wire: &mut Wire, into: &mut [u8]) -> io::Result<usize> {
+fn read(transport: &mut Transport, into: &mut [u8]) -> io::Result<usize> {
     loop {
-        match wire.read(into) {
+        match transport.read(into) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             other => return other,
@@ -331,7 +339,7 @@ fn read(wire: &mut Wire, into: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-fn malformed(_: Malformed) -> io::Error {
+fn malformed(_: MalformedResponse) -> io::Error {
     Errno::PROTO.into()
 }
 

@@ -6,14 +6,14 @@ use rustix::time::ClockId;
 use sha2::{Digest, Sha256};
 
 use super::credentials::Credentials;
+use super::location::PrefixLocation;
 use super::options::{Addressing, Checksum, S3Options};
-use super::place::Place;
-use super::sign::{EMPTY_SHA256, Parts, Signer, UNSIGNED, hex};
+use super::sign::{CanonicalRequest, EMPTY_SHA256, Signer, UNSIGNED, hex};
 
 /// Writes requests of one worker. Nothing is allocated once its buffers have grown.
-pub struct Api {
+pub struct RequestWriter {
     signer: Signer,
-    /// `Host` of each server.
+    /// `Endpoint` of each server.
     hosts: Vec<String>,
     /// What paths begin with.
     root: String,
@@ -25,7 +25,7 @@ pub struct Api {
 }
 
 /// One request.
-pub struct Request<'a> {
+pub struct S3Request<'a> {
     /// `GET` and so on.
     pub method: &'static str,
     /// Name of the object; empty for the bucket itself.
@@ -43,10 +43,10 @@ pub struct Request<'a> {
     pub creates: bool,
 }
 
-impl<'a> Request<'a> {
+impl<'a> S3Request<'a> {
     /// Without body and query.
-    pub fn new(method: &'static str, name: &'a [u8]) -> Request<'a> {
-        Request {
+    pub fn new(method: &'static str, name: &'a [u8]) -> S3Request<'a> {
+        S3Request {
             method,
             name,
             query: "",
@@ -59,11 +59,11 @@ impl<'a> Request<'a> {
     }
 }
 
-impl Api {
-    pub fn new(place: &Place, o: &S3Options, credentials: Credentials) -> Api {
+impl RequestWriter {
+    pub fn new(place: &PrefixLocation, o: &S3Options, credentials: Credentials) -> RequestWriter {
         let virtual_hosted = o.addressing == Addressing::Virtual;
         let standard = if place.tls { 443 } else { 80 };
-        let host = |h: &super::place::Host| {
+        let host = |h: &super::location::Endpoint| {
             let name = match virtual_hosted {
                 true => format!("{}.{}", place.bucket, h.name),
                 false => h.name.clone(),
@@ -73,7 +73,7 @@ impl Api {
                 false => format!("{name}:{}", h.port),
             }
         };
-        Api {
+        RequestWriter {
             token: credentials.token().map(str::to_owned),
             signer: Signer::new(credentials, &o.region, "s3"),
             hosts: place.hosts.iter().map(host).collect(),
@@ -98,7 +98,7 @@ impl Api {
     }
 
     /// Writes the head of a request to server number `host`.
-    pub fn write(&mut self, host: usize, r: &Request<'_>, out: &mut Vec<u8>) {
+    pub fn write(&mut self, host: usize, r: &S3Request<'_>, out: &mut Vec<u8>) {
         let second = rustix::time::clock_gettime(ClockId::RealtimeCoarse).tv_sec;
         let date = self.signer.stamp(second);
         self.path.clear();
@@ -161,7 +161,7 @@ impl Api {
             out.extend_from_slice(b"\r\n");
         }
         out.extend_from_slice(b"authorization: ");
-        let parts = Parts {
+        let parts = CanonicalRequest {
             method: r.method,
             path: &self.path,
             query: r.query.as_bytes(),
@@ -173,7 +173,7 @@ impl Api {
     }
 
     /// Makes the checksum of the body; the name of its header.
-    fn sum(&mut self, r: &Request<'_>, digest: Option<&[u8; 32]>) -> Option<&'static str> {
+    fn sum(&mut self, r: &S3Request<'_>, digest: Option<&[u8; 32]>) -> Option<&'static str> {
         self.sum.clear();
         let kind = match (r.data, r.hashed) {
             (true, _) => self.checksum,
@@ -244,12 +244,12 @@ pub fn encoded(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn api(options: &str, token: Option<&str>) -> Api {
-        let place = Place::parse(Some("http://127.0.0.1:9000/bench/p/"), &[]).unwrap();
+    fn api(options: &str, token: Option<&str>) -> RequestWriter {
+        let place = PrefixLocation::parse(Some("http://127.0.0.1:9000/bench/p/"), &[]).unwrap();
         let options = crate::s3::options::parse(&options.parse().unwrap()).unwrap();
-        Api::new(&place, &options, Credentials::new("ID", "SECRET", token))
+        RequestWriter::new(&place, &options, Credentials::new("ID", "SECRET", token))
     }
-    fn text(api: &mut Api, r: &Request<'_>) -> String {
+    fn text(api: &mut RequestWriter, r: &S3Request<'_>) -> String {
         let mut out = Vec::new();
         api.write(0, r, &mut out);
         String::from_utf8(out).unwrap()
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn requests_are_signed_and_hold_no_secret() {
         let mut path = api("", Some("TOKEN"));
-        let get = text(&mut path, &Request::new("GET", b"p/a b"));
+        let get = text(&mut path, &S3Request::new("GET", b"p/a b"));
         assert!(get.starts_with("GET /bench/p/a%20b HTTP/1.1\r\nhost: 127.0.0.1:9000\r\n"));
         assert!(
             get.contains(
@@ -268,17 +268,17 @@ mod tests {
         assert!(!get.contains("SECRET"));
         let virtual_hosted = text(
             &mut api("addressing = \"virtual\"", None),
-            &Request::new("GET", b"k"),
+            &S3Request::new("GET", b"k"),
         );
         assert!(virtual_hosted.starts_with("GET /k HTTP/1.1\r\nhost: bench.127.0.0.1:9000\r\n"));
     }
 
     #[test]
     fn checksums_of_uploads() {
-        let put = Request {
+        let put = S3Request {
             body: b"123456789",
             data: true,
-            ..Request::new("PUT", b"k")
+            ..S3Request::new("PUT", b"k")
         };
         let plain = text(&mut api("", None), &put);
         assert!(plain.contains("UNSIGNED-PAYLOAD") && plain.contains("content-length: 9\r\n"));

@@ -1,4 +1,4 @@
-//! Names of objects: prefix and key. Binary keys are written in hexadecimal, since names are text;
+//! ObjectNaming of objects: prefix and key. Binary keys are written in hexadecimal, since names are text;
 //! their order stays.
 
 use taillight_core::keys::{KEY_MAX, KeyFormat, KeyNaming};
@@ -10,18 +10,18 @@ pub const OWNER: &str = ".taillight-owner.json";
 
 /// How one workload names its objects.
 #[derive(Debug, Clone)]
-pub struct Names {
+pub struct ObjectNaming {
     prefix: String,
     format: KeyFormat,
     text: String,
 }
 
-impl Names {
+impl ObjectNaming {
     /// Of a workload under `prefix`.
     ///
     /// # Errors
     /// `Usage` when its keys cannot be made, or are too long for S3.
-    pub fn of(w: &WorkloadPlan, prefix: &str) -> Result<Names> {
+    pub fn of(w: &WorkloadPlan, prefix: &str) -> Result<ObjectNaming> {
         let keys: Keys = w.keys.clone().unwrap_or_default();
         let format = keys.format()?;
         let binary = format.naming() == KeyNaming::Binary;
@@ -33,7 +33,7 @@ impl Names {
                 .with("keys.prefix", format!("{:?}", keys.prefix))
                 .hint("1024 bytes at most; printable letters without / in keys.prefix"));
         }
-        Ok(Names {
+        Ok(ObjectNaming {
             prefix: prefix.to_owned(),
             format,
             text: keys.prefix,
@@ -81,12 +81,12 @@ mod tests {
     use taillight_core::OpKind;
     use taillight_core::units::ByteSize;
 
-    fn names(keys: Keys) -> Result<Names> {
+    fn names(keys: Keys) -> Result<ObjectNaming> {
         let w = WorkloadPlan {
             keys: Some(keys),
             ..WorkloadPlan::simple("w", OpKind::Get, ByteSize(1))
         };
-        Names::of(&w, "p/")
+        ObjectNaming::of(&w, "p/")
     }
 
     #[test]

@@ -12,24 +12,24 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 /// What TLS needs to begin.
 #[derive(Clone)]
-pub struct Tls {
+pub struct TlsServer {
     pub config: Arc<ClientConfig>,
     /// The server's name in its certificate.
     pub name: ServerName<'static>,
 }
 
 /// A connection.
-pub enum Wire {
+pub enum Transport {
     Plain(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+    Encrypted(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
-impl Wire {
+impl Transport {
     /// Begins a connection that never waits; it is made when it becomes writable.
     ///
     /// # Errors
     /// What the system says.
-    pub fn begin(to: SocketAddr, tls: Option<&Tls>) -> io::Result<Wire> {
+    pub fn begin(to: SocketAddr, tls: Option<&TlsServer>) -> io::Result<Transport> {
         let family = match to {
             SocketAddr::V4(_) => AddressFamily::INET,
             SocketAddr::V6(_) => AddressFamily::INET6,
@@ -40,34 +40,40 @@ impl Wire {
             Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
             Err(e) => return Err(e.into()),
         }
-        Wire::over(TcpStream::from(fd), tls)
+        Transport::over(TcpStream::from(fd), tls)
     }
 
     /// Makes a connection that waits at most `timeout` for each step.
     ///
     /// # Errors
     /// What the system says.
-    pub fn blocking(to: SocketAddr, tls: Option<&Tls>, timeout: Duration) -> io::Result<Wire> {
+    pub fn blocking(
+        to: SocketAddr,
+        tls: Option<&TlsServer>,
+        timeout: Duration,
+    ) -> io::Result<Transport> {
         let tcp = TcpStream::connect_timeout(&to, timeout)?;
         tcp.set_read_timeout(Some(timeout))?;
         tcp.set_write_timeout(Some(timeout))?;
-        Wire::over(tcp, tls)
+        Transport::over(tcp, tls)
     }
 
-    fn over(tcp: TcpStream, tls: Option<&Tls>) -> io::Result<Wire> {
+    fn over(tcp: TcpStream, tls: Option<&TlsServer>) -> io::Result<Transport> {
         tcp.set_nodelay(true)?;
         let Some(tls) = tls else {
-            return Ok(Wire::Plain(tcp));
+            return Ok(Transport::Plain(tcp));
         };
         let connection = ClientConnection::new(tls.config.clone(), tls.name.clone())
             .map_err(io::Error::other)?;
-        Ok(Wire::Tls(Box::new(StreamOwned::new(connection, tcp))))
+        Ok(Transport::Encrypted(Box::new(StreamOwned::new(
+            connection, tcp,
+        ))))
     }
 
     fn tcp(&self) -> &TcpStream {
         match self {
-            Wire::Plain(tcp) => tcp,
-            Wire::Tls(tls) => &tls.sock,
+            Transport::Plain(tcp) => tcp,
+            Transport::Encrypted(tls) => &tls.sock,
         }
     }
 
@@ -85,8 +91,8 @@ impl Wire {
     /// `WouldBlock`, or that the connection is broken.
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
-            Wire::Plain(tcp) => tcp.read(into),
-            Wire::Tls(tls) => tls.read(into),
+            Transport::Plain(tcp) => tcp.read(into),
+            Transport::Encrypted(tls) => tls.read(into),
         }
     }
 
@@ -96,10 +102,10 @@ impl Wire {
     /// `WouldBlock`, or that the connection is broken.
     pub fn write(&mut self, head: &[u8], body: &[u8]) -> io::Result<usize> {
         match self {
-            Wire::Plain(tcp) if body.is_empty() => tcp.write(head),
-            Wire::Plain(tcp) => tcp.write_vectored(&[IoSlice::new(head), IoSlice::new(body)]),
-            Wire::Tls(tls) if !head.is_empty() => tls.write(head),
-            Wire::Tls(tls) => tls.write(body),
+            Transport::Plain(tcp) if body.is_empty() => tcp.write(head),
+            Transport::Plain(tcp) => tcp.write_vectored(&[IoSlice::new(head), IoSlice::new(body)]),
+            Transport::Encrypted(tls) if !head.is_empty() => tls.write(head),
+            Transport::Encrypted(tls) => tls.write(body),
         }
     }
 
@@ -109,13 +115,13 @@ impl Wire {
     /// `WouldBlock`, or that the connection is broken.
     pub fn flush(&mut self) -> io::Result<()> {
         match self {
-            Wire::Plain(_) => Ok(()),
-            Wire::Tls(tls) => tls.flush(),
+            Transport::Plain(_) => Ok(()),
+            Transport::Encrypted(tls) => tls.flush(),
         }
     }
 }
 
-impl AsFd for Wire {
+impl AsFd for Transport {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.tcp().as_fd()
     }

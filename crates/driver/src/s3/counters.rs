@@ -8,16 +8,16 @@ const FIRST: u16 = 300;
 const LAST: u16 = 599;
 
 /// The counters.
-pub struct Counts {
+pub struct S3Counters {
     codes: Box<[AtomicU64]>,
     connects: AtomicU64,
     timeouts: AtomicU64,
     broken: AtomicU64,
 }
 
-impl Default for Counts {
-    fn default() -> Counts {
-        Counts {
+impl Default for S3Counters {
+    fn default() -> S3Counters {
+        S3Counters {
             codes: (FIRST..=LAST).map(|_| AtomicU64::new(0)).collect(),
             connects: AtomicU64::new(0),
             timeouts: AtomicU64::new(0),
@@ -26,7 +26,7 @@ impl Default for Counts {
     }
 }
 
-impl Counts {
+impl S3Counters {
     /// An answer with this code.
     pub fn code(&self, code: u16) {
         let at = usize::from(code.clamp(FIRST, LAST) - FIRST);

@@ -11,7 +11,10 @@ pub mod guard;
 pub mod kv;
 pub mod memory;
 pub mod null;
+pub mod null;
 mod options;
+pub mod ownership;
+mod path_error;
 pub mod registry;
 #[cfg(feature = "s3")]
 pub mod s3;

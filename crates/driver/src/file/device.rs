@@ -14,6 +14,7 @@ use taillight_core::{Error, Result};
 use crate::file::needs;
 use crate::file::regular::FileOpenSpec;
 use crate::guard;
+use crate::ownership::{NamedTarget, refusal};
 
 /// A device ready for sessions.
 pub struct OpenedDevice {
@@ -36,7 +37,7 @@ pub fn open(path: &Path, asked: &FileOpenSpec<'_>) -> Result<OpenedDevice> {
         return Err(guard::in_use(path, &reason));
     }
     if changes {
-        guard::foreign(asked.confirmed, path)?;
+        refusal::foreign(asked.confirmed, &NamedTarget::from(path), None)?;
     }
     let asked_size = needs::asked_file_size(asked.spec.plan, asked.options.files)?;
     let fd = open_exclusively(path, changes, shared)?;

@@ -6,12 +6,10 @@
 //! ring. Nothing is touched before the guard and the sizes have passed.
 
 mod cache;
-pub(crate) mod cannot;
 mod device;
 mod facts;
 mod fill;
 mod layout;
-mod made;
 mod needs;
 pub mod options;
 mod path;
@@ -34,11 +32,10 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 
 use crate::contract::{Driver, Geometry, OpenSpec, OptionDoc, Target};
-use crate::guard;
 use crate::guard::block::Block;
+use crate::ownership::{MarkedFiles, NamedTarget, refusal};
 use facts::Facts;
 use layout::LayoutProgress;
-use made::MadeFiles;
 use needs::AccessNeeds;
 use options::{CacheState, FileOptions, IoEngine};
 use path::TargetPath;
@@ -155,7 +152,8 @@ fn asked<'a>(
     }
     let name = resolved.name();
     let same = |n: &str| TargetPath::find(n, options.files).is_ok_and(|p| p == resolved);
-    let confirmed = guard::confirmed(target.destroy, spec.destroy, &name, same)?;
+    let named = NamedTarget::of(name.display());
+    let confirmed = refusal::confirmed(target.destroy, spec.destroy, &named, same)?;
     let asked = FileOpenSpec {
         spec,
         options,
@@ -209,7 +207,7 @@ fn choose(options: &FileOptions, uses: &AccessNeeds) -> Result<IoEngine> {
 struct OpenedTarget {
     files: Vec<OwnedFd>,
     file_size: u64,
-    made: Option<MadeFiles>,
+    made: Option<MarkedFiles>,
     facts: Facts,
     device: Option<Block>,
 }

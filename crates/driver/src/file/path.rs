@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use taillight_core::{Error, Result};
 
-use crate::file::cannot::cannot;
+use crate::path_error::cannot;
 
 /// A target path, resolved: no symlink is left in it.
 #[derive(Debug, Clone, PartialEq, Eq)]

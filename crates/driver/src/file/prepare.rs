@@ -8,12 +8,13 @@ use rustix::io::Errno;
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, Result};
 
-use crate::file::cannot::cannot;
 use crate::file::layout::{self, LayoutProgress};
-use crate::file::made::MadeFiles;
+use crate::path_error::cannot;
+
 use crate::file::plan::FilePreparation;
 use crate::file::regular::{ExistingFile, FileEntry, FileOpenSpec, PreparedFiles, lock};
-use crate::guard::owner::{Mark, OwnedDir, device};
+use crate::ownership::sidecar::device;
+use crate::ownership::{FileMark, MarkedFiles, OwnedDirectory};
 
 /// Creates, marks, sizes and fills.
 ///
@@ -23,7 +24,7 @@ pub fn prepare(
     entries: Vec<FileEntry>,
     preparations: &[FilePreparation],
     file_size: u64,
-    mut made: MadeFiles,
+    mut made: MarkedFiles,
     asked: &FileOpenSpec<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<PreparedFiles> {
@@ -84,12 +85,12 @@ struct OpenFile {
 fn own(
     found: FileEntry,
     file_size: u64,
-    dir: &OwnedDir,
+    dir: &OwnedDirectory,
     asked: &FileOpenSpec<'_>,
-) -> Result<(OpenFile, Option<Mark>)> {
+) -> Result<(OpenFile, Option<FileMark>)> {
     let keep = asked.options.keep;
     let name = found.name;
-    let mark_of = |stat: &Stat, size: u64, keep: bool| Mark {
+    let mark_of = |stat: &Stat, size: u64, keep: bool| FileMark {
         name: name.clone(),
         inode: stat.st_ino,
         device: device(stat),
@@ -137,7 +138,7 @@ fn perform(
     held: &OpenFile,
     file_size: u64,
     seed: u64,
-    dir: &OwnedDir,
+    dir: &OwnedDirectory,
     meter: &mut LayoutProgress<'_, '_>,
 ) -> Result<()> {
     if preparation == FilePreparation::Nothing {

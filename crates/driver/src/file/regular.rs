@@ -12,14 +12,14 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{Error, Result};
 
 use crate::contract::OpenSpec;
-use crate::file::cannot::cannot;
-use crate::file::made::MadeFiles;
+use crate::path_error::cannot;
+
 use crate::file::needs::{self, AccessNeeds};
 use crate::file::options::FileOptions;
 use crate::file::plan::{FilePreparation, check_space, decide, size_of_existing};
 use crate::file::prepare::prepare;
 use crate::guard;
-use crate::guard::owner::{Mark, OwnedDir};
+use crate::ownership::{FileMark, MarkedFiles, NamedTarget, OwnedDirectory, refusal};
 
 /// Which files to open, from the resolved place.
 pub struct FileSet {
@@ -43,7 +43,7 @@ pub struct FileOpenSpec<'a> {
 impl FileOpenSpec<'_> {
     /// The run appends to a file that begins empty.
     pub fn grows(&self) -> bool {
-        self.options.grows && self.uses.writes
+        self.options.grows && self.needs.writes
     }
 }
 
@@ -54,7 +54,7 @@ pub struct PreparedFiles {
     /// Bytes of each that are used.
     pub file_size: u64,
     /// What to delete in the end.
-    pub made: MadeFiles,
+    pub made: MarkedFiles,
     /// Facts for the manifest.
     pub facts: Vec<(String, String)>,
 }
@@ -75,7 +75,7 @@ pub struct ExistingFile {
     pub fd: OwnedFd,
     /// As it was when opened.
     pub stat: Stat,
-    pub mark: Option<Mark>,
+    pub mark: Option<FileMark>,
     /// Its data may be replaced: Taillight's own, empty, or confirmed.
     pub ours: bool,
 }
@@ -108,7 +108,7 @@ pub fn open(
         Some(dir) => dir,
         None => make_dir(&file_set.dir)?,
     };
-    let made = MadeFiles::new(dir, made_dir && !asked.options.keep);
+    let made = MarkedFiles::new(dir, made_dir && !asked.options.keep);
     let PreparationPlan {
         entries,
         preparations,
@@ -128,7 +128,7 @@ pub fn check(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<()> {
 
 /// What is there, and what is to be done with each file.
 struct PreparationPlan {
-    dir: Option<OwnedDir>,
+    dir: Option<OwnedDirectory>,
     entries: Vec<FileEntry>,
     preparations: Vec<FilePreparation>,
     file_size: u64,
@@ -139,7 +139,7 @@ fn decided(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<PreparationPl
     let dir = if file_set.dir_absent {
         None
     } else {
-        Some(OwnedDir::open(&file_set.dir)?)
+        Some(OwnedDirectory::open(&file_set.dir)?)
     };
     let entries = look(file_set, dir.as_ref(), asked)?;
     let file_size = match asked_size {
@@ -159,18 +159,18 @@ fn decided(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<PreparationPl
     })
 }
 
-fn make_dir(path: &Path) -> Result<OwnedDir> {
+fn make_dir(path: &Path) -> Result<OwnedDirectory> {
     std::fs::create_dir(path).map_err(|e| cannot("cannot create the directory", path, e))?;
-    OwnedDir::open(path)
+    OwnedDirectory::open(path)
 }
 
 /// Opens what exists and lets the guard look at each descriptor.
 fn look(
     file_set: &FileSet,
-    dir: Option<&OwnedDir>,
+    dir: Option<&OwnedDirectory>,
     asked: &FileOpenSpec<'_>,
 ) -> Result<Vec<FileEntry>> {
-    let marks = dir.map_or(Ok(Vec::new()), OwnedDir::marks)?;
+    let marks = dir.map_or(Ok(Vec::new()), OwnedDirectory::marks)?;
     let mut entries = Vec::with_capacity(file_set.names.len());
     for name in &file_set.names {
         let path = file_set.dir.join(name);
@@ -191,10 +191,10 @@ fn look(
 }
 
 fn examine(
-    dir: &OwnedDir,
+    dir: &OwnedDirectory,
     name: &str,
     path: &Path,
-    marks: &[Mark],
+    marks: &[FileMark],
     asked: &FileOpenSpec<'_>,
 ) -> Result<Option<ExistingFile>> {
     let failed = |what: &str, e: Errno| cannot(what, path, e);
@@ -223,7 +223,7 @@ fn examine(
         stat.st_size > 0 && marks.iter().any(|m| m.name == name && m.unfinished(&stat));
     // Unconfirmed, such a mark counts for nothing: a run that only reads must not delete the file
     // in the end either.
-    let known = |m: &&Mark| m.name == name && m.fits(&stat) && (!unfinished || asked.confirmed);
+    let known = |m: &&FileMark| m.name == name && m.fits(&stat) && (!unfinished || asked.confirmed);
     let mark = marks.iter().find(known).cloned();
     let existing = ExistingFile {
         ours: mark.is_some() || stat.st_size == 0 || asked.confirmed,
@@ -233,9 +233,9 @@ fn examine(
     };
     if asked.needs.changes() && !existing.ours {
         if unfinished {
-            guard::unfinished(asked.confirmed, path)?;
+            refusal::unfinished(asked.confirmed, &NamedTarget::from(path))?;
         }
-        guard::foreign(asked.confirmed, path)?;
+        refusal::foreign(asked.confirmed, &NamedTarget::from(path), None)?;
     }
     Ok(Some(existing))
 }

@@ -13,7 +13,7 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 
 use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
-use crate::file::options::{CacheState, IoEngine, FileOptions, LayoutPolicy};
+use crate::file::options::{CacheState, FileOptions, IoEngine, LayoutPolicy};
 use crate::options;
 
 /// Name of the driver.

@@ -12,10 +12,11 @@ use crate::contract::{AdminAction, Geometry, Session, SessionSpec, Target};
 use crate::file::cache;
 use crate::file::facts::Facts;
 use crate::file::fill::RandomBytes;
-use crate::file::made::MadeFiles;
+
 use crate::file::sync::SyncSession;
 use crate::file::sys::{self, Buffers, Mapping};
 use crate::file::uring::{RingConfig, UringSession};
+use crate::ownership::MarkedFiles;
 
 /// How sessions method I/O.
 pub enum IoMethod {
@@ -40,7 +41,7 @@ pub struct FileTarget {
     /// Keeps a warmed cache in use.
     pub warm: Vec<Mapping>,
     /// What the end deletes or seals; `None` for devices.
-    pub made: Option<MadeFiles>,
+    pub made: Option<MarkedFiles>,
 }
 
 impl FileTarget {

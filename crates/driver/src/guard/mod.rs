@@ -1,8 +1,8 @@
-//! The guard: what stands between a benchmark and somebody's data (design section 8).
+//! The guard: whether a target is in use by something else, or part of something larger.
 //!
-//! Three questions, each answered with `Refused` when in doubt: did the user confirm this very
-//! target; is the target in use by something else; is it part of something larger. It only
-//! reads tables and the opened descriptor; opening and writing is the driver's.
+//! Both questions are answered with `Refused` when in doubt. Whether the data there is Taillight's is
+//! asked in `ownership`. The guard only reads tables and the opened descriptor; opening and writing
+//! is the driver's.
 //!
 //! Races: the driver resolves all symlinks once, opens the result with `O_NOFOLLOW` (so that the
 //! last component cannot become a link in between) and passes the *descriptor* here. Everything is
@@ -11,7 +11,6 @@
 
 pub mod block;
 pub mod mounts;
-pub mod owner;
 mod signature;
 
 use std::os::fd::BorrowedFd;
@@ -22,82 +21,6 @@ use rustix::fs::{Stat, fstat, major, minor};
 use taillight_core::{Error, Result};
 
 use block::{Block, Window};
-
-/// Checks that `destroy = true` and `--destroy NAME` come together and name the target.
-/// `same` tells whether a name means the target once resolved. Returns whether destroying is
-/// confirmed.
-///
-/// # Errors
-/// `Refused` when one is missing or the name is another one's.
-pub fn confirmed(
-    destroy: bool,
-    name: Option<&str>,
-    target: &Path,
-    same: impl Fn(&str) -> bool,
-) -> Result<bool> {
-    let shown = target.display().to_string();
-    match (destroy, name) {
-        (false, None) => Ok(false),
-        (true, None) => Err(
-            Error::refused("`destroy = true` needs the target confirmed by name")
-                .with("target", &shown)
-                .hint(format!(
-                    "if all its data may be lost, add: --destroy {shown}"
-                )),
-        ),
-        (false, Some(_)) => Err(
-            Error::refused("--destroy needs `destroy = true` under [target]")
-                .with("target", &shown)
-                .hint("if all its data may be lost, add: --set target.destroy=true"),
-        ),
-        (true, Some(name)) if same(name) => Ok(true),
-        (true, Some(name)) => Err(
-            Error::refused("--destroy names something else than the target")
-                .with("target", &shown)
-                .with("destroy", name)
-                .hint(format!(
-                    "if all data of the target may be lost, write: --destroy {shown}"
-                )),
-        ),
-    }
-}
-
-/// Refuses to write what Taillight did not make, unless confirmed.
-///
-/// # Errors
-/// `Refused`, saying how to confirm.
-pub fn foreign(confirmed: bool, target: &Path) -> Result<()> {
-    if confirmed {
-        return Ok(());
-    }
-    Err(
-        Error::refused("the plan would overwrite data that Taillight did not make")
-            .with("target", target.display())
-            .hint(if_lost(target)),
-    )
-}
-
-/// Refuses to write over what a killed run was appending to: nobody knows its last size, so that it
-/// cannot be told from what somebody wrote into it since.
-///
-/// # Errors
-/// `Refused`, saying how to confirm.
-pub fn unfinished(confirmed: bool, target: &Path) -> Result<()> {
-    if confirmed {
-        return Ok(());
-    }
-    let what = "the file was left by a killed run, or changed since";
-    Err(Error::refused(what)
-        .with("target", target.display())
-        .hint(format!("delete it, or {}", if_lost(target))))
-}
-
-fn if_lost(target: &Path) -> String {
-    format!(
-        "if all of it may be lost, set `destroy = true` under [target] and add: --destroy {}",
-        target.display()
-    )
-}
 
 /// Refuses a block device that is mounted, swap, held or a member of something, whole or in part.
 ///
@@ -229,21 +152,6 @@ fn cannot_stat(path: &Path, e: std::io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taillight_core::ErrorKind;
-
-    #[test]
-    fn confirmation_needs_both_and_the_right_name() {
-        let t = Path::new("/t");
-        let same = |n: &str| n == "/t";
-        assert!(!confirmed(false, None, t, same).unwrap());
-        assert!(confirmed(true, Some("/t"), t, same).unwrap());
-        for (destroy, name) in [(true, None), (false, Some("/t")), (true, Some("/other"))] {
-            let e = confirmed(destroy, name, t, same).unwrap_err();
-            assert_eq!(e.kind(), ErrorKind::Refused);
-        }
-        assert!(foreign(true, t).is_ok());
-        assert_eq!(foreign(false, t).unwrap_err().kind(), ErrorKind::Refused);
-    }
 
     #[test]
     fn a_mounted_root_device_is_seen() {

@@ -6,9 +6,9 @@
 //! `Connection`.
 //! All of them are synchronous: one operation at a time per worker, many workers on one handle.
 
+mod directory;
 mod fault;
 pub mod fields;
-mod home;
 pub mod leveldb;
 pub mod redis;
 pub mod rocksdb;

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 
-use super::home::{Home, Wanted};
+use super::directory::{DatabaseDirectory, DirectoryRequest};
 use super::rules::{self, WorkloadRules};
 use super::session::KvSession;
 use super::{KeyValueStore, StoreEngine, StoreError};
@@ -33,7 +33,7 @@ pub struct KvTarget<E: StoreEngine> {
     engine: E,
     /// Absent only while it is reopened, and when that failed.
     store: RwLock<Option<Arc<E::KeyValueStore>>>,
-    home: Home,
+    directory: DatabaseDirectory,
     rules: Vec<WorkloadRules>,
     facts: Vec<(String, String)>,
     /// Records the plan says are there; believed of a database that is only read.
@@ -56,25 +56,25 @@ impl<E: StoreEngine> KvTarget<E> {
             // One that only writes would hold a snapshot that nobody reads.
             rules.snapshot = ask.snapshot && rules::reads(w);
         }
-        let wanted = Wanted {
+        let request = DirectoryRequest {
             spec: ask.spec,
             driver: E::NAME,
             keep: ask.keep,
             read_only: ask.read_only,
         };
         let wipe = |dir: &Path| engine.destroy(dir);
-        let mut home = Home::take(&wanted, &wipe)?;
-        let store = match engine.open(home.dir(), home.creates()) {
+        let mut directory = DatabaseDirectory::take(&request, &wipe)?;
+        let store = match engine.open(directory.path(), directory.creates()) {
             Ok(store) => store,
             Err(e) => {
-                let _ = home.leave(&wipe);
+                let _ = directory.leave(&wipe);
                 return Err(e);
             }
         };
         let mut facts = vec![("target.kind".to_owned(), "database".to_owned())];
         facts.push((
             "target.directory".to_owned(),
-            home.dir().display().to_string(),
+            directory.path().display().to_string(),
         ));
         store.facts(&mut facts);
         facts.push(("store.snapshot".to_owned(), ask.snapshot.to_string()));
@@ -83,7 +83,7 @@ impl<E: StoreEngine> KvTarget<E> {
             believed: keys.map(|k| k.count).max().unwrap_or(0),
             engine,
             store: RwLock::new(Some(Arc::new(store))),
-            home,
+            directory,
             rules,
             facts,
         })
@@ -106,20 +106,22 @@ impl<E: StoreEngine> KvTarget<E> {
                 .hint("do this before they start or after they ended"));
         }
         between()?;
-        let store = self.engine.open(self.home.dir(), self.home.creates())?;
+        let store = self
+            .engine
+            .open(self.directory.path(), self.directory.creates())?;
         *held = Some(Arc::new(store));
         Ok(())
     }
 
     fn purge(&self) -> Result<()> {
-        if !self.home.creates() {
+        if !self.directory.creates() {
             return Err(Error::refused(
                 "a database opened with read_only is not purged",
             ));
         }
         self.reopen(|| {
-            self.engine.destroy(self.home.dir())?;
-            self.home.note(Some(0))
+            self.engine.destroy(self.directory.path())?;
+            self.directory.note(0)
         })
     }
 
@@ -135,7 +137,7 @@ impl<E: StoreEngine> KvTarget<E> {
             ));
         }
         let engine = &self.engine;
-        self.home.leave(&|dir: &Path| engine.destroy(dir))
+        self.directory.leave(&|dir: &Path| engine.destroy(dir))
     }
 }
 
@@ -161,7 +163,7 @@ impl<E: StoreEngine> Target for KvTarget<E> {
             AdminAction::Flush => self.store()?.flush().map_err(failed("to flush")),
             AdminAction::Compact => self.store()?.compact().map_err(failed("to compact")),
             // A database that is opened anew has no block in its cache.
-            AdminAction::DropCaches => self.reopen(|| forget_pages(self.home.dir())),
+            AdminAction::DropCaches => self.reopen(|| forget_pages(self.directory.path())),
             AdminAction::Purge => self.purge(),
         }
     }
@@ -183,10 +185,10 @@ impl<E: StoreEngine> Target for KvTarget<E> {
 
 impl<E: StoreEngine> KeyedTarget for KvTarget<E> {
     fn records(&self) -> u64 {
-        self.home.records().unwrap_or(self.believed)
+        self.directory.records().unwrap_or(self.believed)
     }
     fn loaded(&self, records: u64) -> Result<()> {
-        if !self.home.creates() {
+        if !self.directory.creates() {
             // Opened to be read only: nothing was written, and nothing is noted down.
             return Ok(());
         }
@@ -194,7 +196,7 @@ impl<E: StoreEngine> KeyedTarget for KvTarget<E> {
         store
             .settle()
             .map_err(|f| f.into_error("to make what was loaded durable"))?;
-        self.home.note(Some(records))
+        self.directory.note(records)
     }
 }
 

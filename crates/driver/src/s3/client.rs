@@ -26,7 +26,7 @@ const IDLE: Duration = Duration::from_secs(3);
 
 /// Everything that opening a connection needs; shared by all workers.
 pub struct S3Client {
-    pub place: PrefixLocation,
+    pub location: PrefixLocation,
     pub options: S3Options,
     /// Addresses of each server, as the system orders them; at least one each.
     addresses: Vec<Vec<SocketAddr>>,
@@ -78,11 +78,11 @@ impl S3Client {
     /// # Errors
     /// `Unavailable` when a name or file cannot be resolved.
     pub fn new(
-        place: PrefixLocation,
+        location: PrefixLocation,
         options: S3Options,
         credentials: Credentials,
     ) -> Result<S3Client> {
-        let addresses = place.hosts.iter().map(|h| {
+        let addresses = location.hosts.iter().map(|h| {
             let found = (h.bare(), h.port).to_socket_addrs();
             let all: Vec<SocketAddr> = found
                 .map_err(|e| unreachable(&h.name, h.port).source(e))?
@@ -93,24 +93,24 @@ impl S3Client {
             }
         });
         let addresses = addresses.collect::<Result<_>>()?;
-        S3Client::at(place, options, credentials, addresses)
+        S3Client::at(location, options, credentials, addresses)
     }
 
     /// [`Store::new`] with the addresses of each server, at least one each.
     pub fn at(
-        place: PrefixLocation,
+        location: PrefixLocation,
         options: S3Options,
         credentials: Credentials,
         addresses: Vec<Vec<SocketAddr>>,
     ) -> Result<S3Client> {
         let virtual_hosted = options.addressing == Addressing::Virtual;
-        let bucket = virtual_hosted.then_some(place.bucket.as_str());
-        let tls = match place.tls {
-            true => tls::prepare(&place.hosts, bucket, &options.ca)?,
+        let bucket = virtual_hosted.then_some(location.bucket.as_str());
+        let tls = match location.tls {
+            true => tls::prepare(&location.hosts, bucket, &options.ca)?,
             false => Vec::new(),
         };
         Ok(S3Client {
-            place,
+            location,
             options,
             settled: addresses.iter().map(|_| OnceLock::new()).collect(),
             addresses,
@@ -123,7 +123,7 @@ impl S3Client {
 
     /// For the requests of one worker.
     pub fn api(&self) -> RequestWriter {
-        RequestWriter::new(&self.place, &self.options, self.credentials.clone())
+        RequestWriter::new(&self.location, &self.options, self.credentials.clone())
     }
 
     /// How many servers there are.
@@ -139,7 +139,7 @@ impl S3Client {
 
     /// `HOST:PORT` of a server, as the user named it.
     pub fn endpoint(&self, server: usize) -> String {
-        let host = &self.place.hosts[server];
+        let host = &self.location.hosts[server];
         format!("{}:{}", host.name, host.port)
     }
 
@@ -238,7 +238,7 @@ impl S3Client {
 
     /// Why a server gave no answer, as an error with its name.
     fn error(&self, server: usize, why: NoAnswer) -> Error {
-        let host = &self.place.hosts[server];
+        let host = &self.location.hosts[server];
         let gone = || unreachable(&host.name, host.port);
         let errno = match &why {
             NoAnswer::Late => return self.late(server),
@@ -280,13 +280,13 @@ impl S3Client {
         }
         let of = xml::first(&answer.text, "Name");
         if answer.text.contains("<ListBucketResult")
-            && of.as_ref().is_none_or(|name| *name == self.place.bucket)
+            && of.as_ref().is_none_or(|name| *name == self.location.bucket)
         {
             return Ok(());
         }
         Err(
             Error::unavailable("the server answers for something else than the bucket")
-                .with("bucket", &self.place.bucket)
+                .with("bucket", &self.location.bucket)
                 .hint(match self.options.addressing {
                     Addressing::Virtual => {
                         "it may not know its own domain (MinIO: MINIO_DOMAIN); or use \
@@ -318,8 +318,8 @@ impl S3Client {
             _ => "see the store's own log",
         };
         Error::unavailable(format!("the object store refuses to {what}"))
-            .with("bucket", &self.place.bucket)
-            .with("prefix", &self.place.prefix)
+            .with("bucket", &self.location.bucket)
+            .with("prefix", &self.location.prefix)
             .with("store says", word)
             .with("code", answer.code)
             .hint(hint)
@@ -342,9 +342,9 @@ impl S3Client {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub fn put(&self, name: &str, body: &str) -> Result<()> {
+    pub fn put(&self, name: &str, body: &[u8]) -> Result<()> {
         let answer = self.call(&S3Request {
-            body: body.as_bytes(),
+            body,
             data: true,
             ..S3Request::new("PUT", name.as_bytes())
         })?;
@@ -364,13 +364,16 @@ impl S3Client {
             let from = next.as_ref().map_or(String::new(), |token| {
                 format!("continuation-token={}&", encoded(token))
             });
-            let query = format!("{from}list-type=2&prefix={}", encoded(&self.place.prefix));
+            let query = format!(
+                "{from}list-type=2&prefix={}",
+                encoded(&self.location.prefix)
+            );
             let answer = self.call(&S3Request {
                 query: &query,
                 ..S3Request::new("GET", b"")
             })?;
             self.listed(&answer)?;
-            let inside = |name: &String| name.starts_with(&self.place.prefix);
+            let inside = |name: &String| name.starts_with(&self.location.prefix);
             let more = page(xml::all(&answer.text, "Key").filter(inside).collect())?;
             next = xml::first(&answer.text, "NextContinuationToken");
             if !more || next.is_none() {
@@ -387,7 +390,7 @@ impl S3Client {
         for batch in names.chunks(BATCH) {
             let mut body = String::from("<Delete><Quiet>true</Quiet>");
             for name in batch {
-                if !name.starts_with(&self.place.prefix) {
+                if !name.starts_with(&self.location.prefix) {
                     return Err(Error::internal("a deletion outside the prefix").with("name", name));
                 }
                 body += &format!("<Object><Key>{}</Key></Object>", xml::escape(name));

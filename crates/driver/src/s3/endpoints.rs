@@ -19,7 +19,7 @@ struct ListingPage {
 
 impl S3Client {
     fn page(&self, server: usize) -> Result<ListingPage> {
-        let query = format!("list-type=2&prefix={}", encoded(&self.place.prefix));
+        let query = format!("list-type=2&prefix={}", encoded(&self.location.prefix));
         let request = S3Request {
             query: &query,
             ..S3Request::new("GET", b"")
@@ -62,11 +62,11 @@ impl S3Client {
     ///
     /// # Errors
     /// `Refused`, naming the server that does not; `Unavailable` when one gives no answer.
-    pub fn agree(&self, name: &str, text: &str) -> Result<()> {
+    pub fn agree(&self, name: &str, text: &[u8]) -> Result<()> {
         for server in 1..self.servers() {
             let answer = self.call_on(server, &S3Request::new("GET", name.as_bytes()))?;
             match answer.code {
-                200 if answer.text == text => {}
+                200 if answer.text.as_bytes() == text => {}
                 200 => return Err(self.another(server)),
                 404 if answer.word() == "NoSuchKey" => return Err(self.another(server)),
                 _ => {

@@ -165,13 +165,13 @@ mod tests {
             ("https://[::1]/bench/a/", false),
             ("http://localhost/bench/a/", true),
         ] {
-            let place = PrefixLocation::parse(Some(path), &[]).unwrap();
-            assert!(place.takes(Addressing::Path).is_ok());
-            assert_eq!(place.takes(Addressing::Virtual).is_ok(), named, "{path}");
+            let location = PrefixLocation::parse(Some(path), &[]).unwrap();
+            assert!(location.takes(Addressing::Path).is_ok());
+            assert_eq!(location.takes(Addressing::Virtual).is_ok(), named, "{path}");
         }
         let more = ["10.0.0.7:9000".to_owned()];
-        let place = PrefixLocation::parse(Some("http://localhost/bench/a/"), &more).unwrap();
-        let e = place.takes(Addressing::Virtual).unwrap_err();
+        let location = PrefixLocation::parse(Some("http://localhost/bench/a/"), &more).unwrap();
+        let e = location.takes(Addressing::Virtual).unwrap_err();
         assert!(e.to_string().contains("10.0.0.7"), "{e}");
     }
 

@@ -52,8 +52,8 @@ impl Driver for S3 {
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
         let o = options::parse(&target.options)?;
         if target.path.is_some() || !o.endpoints.is_empty() {
-            let place = PrefixLocation::parse(target.path.as_deref(), &o.endpoints)?;
-            place.takes(o.addressing)?;
+            let location = PrefixLocation::parse(target.path.as_deref(), &o.endpoints)?;
+            location.takes(o.addressing)?;
         }
         crate::options::complete(&o)
     }

@@ -5,9 +5,6 @@ use taillight_core::keys::{KEY_MAX, KeyFormat, KeyNaming};
 use taillight_core::plan::{Keys, WorkloadPlan};
 use taillight_core::{Error, Result};
 
-/// The object that says whose a prefix is.
-pub const OWNER: &str = ".taillight-owner.json";
-
 /// How one workload names its objects.
 #[derive(Debug, Clone)]
 pub struct ObjectNaming {

@@ -4,42 +4,34 @@
 //! objects need `destroy` and `--destroy`. What goes at the end are the names of the key numbers
 //! that this run wrote, and nothing else.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result};
 
 use super::client::S3Client;
-use super::naming::{OWNER, ObjectNaming};
+use super::location::PrefixLocation;
+use super::naming::ObjectNaming;
 use crate::contract::OpenSpec;
-use crate::guard;
 use crate::kv::rules;
+use crate::ownership::{
+    Contents, Decision, HeldMark, MarkStore, NamedTarget, OwnershipMark, SIDECAR, refusal,
+};
 
-/// The owner object.
+/// What tells the owner object of a prefix from a copy of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Mark {
+pub struct PrefixIdentity {
     taillight_owner: u32,
     bucket: String,
     prefix: String,
-    run_id: String,
-    /// The run that wrote this mark last: by it, one store is told from its copy.
-    #[serde(default)]
-    last_run: String,
-    /// Objects stay after the run.
-    keep: bool,
-    /// Form of keys and values.
-    form: String,
-    /// Records known to be there.
-    records: u64,
 }
+
+/// The owner object.
+type PrefixMark = OwnershipMark<PrefixIdentity>;
 
 /// A prefix past the guard.
 pub struct OwnedPrefix {
-    mark: Mutex<Mark>,
-    /// The run deletes records, so none are known to outlast it.
-    forget: bool,
+    mark: HeldMark<PrefixIdentity>,
     start: u64,
     /// One past the highest key number written; `start` when none is.
     written: AtomicU64,
@@ -56,49 +48,55 @@ impl OwnedPrefix {
         names: &[ObjectNaming],
     ) -> Result<(OwnedPrefix, String)> {
         let target = &spec.plan.target;
-        let shown = store.place.shown();
+        let named = NamedTarget {
+            instead: "another prefix",
+            ..NamedTarget::of(store.location.shown())
+        };
         let same = |name: &str| {
             let more = &store.options.endpoints;
-            super::location::PrefixLocation::parse(Some(name), more).is_ok_and(|p| p == store.place)
+            PrefixLocation::parse(Some(name), more).is_ok_and(|p| p == store.location)
         };
-        let confirmed = guard::confirmed(target.destroy, spec.destroy, Path::new(&shown), same)?;
-        let form = rules::form(spec.plan);
+        let confirmed = refusal::confirmed(target.destroy, spec.destroy, &named, same)?;
         let (found, server) = look(store, names)?;
         store.meet()?;
-        let kept = kept(store, &found, &form, confirmed)?;
-        let goes = kept.is_none();
-        let keys = spec.plan.workloads.iter().filter_map(|w| w.keys.as_ref());
-        let start = keys.map(|k| k.start).min().unwrap_or(0);
-        let mut mark = kept.unwrap_or_else(|| Mark {
-            taillight_owner: 1,
-            bucket: store.place.bucket.clone(),
-            prefix: store.place.prefix.clone(),
+        let mut mark = PrefixMark {
+            identity: identity(store),
             run_id: spec.run_id.to_owned(),
             last_run: String::new(),
             keep: store.options.keep,
-            form,
+            form: rules::form(spec.plan),
             records: 0,
-        });
+        };
+        let before = found.mark.as_ref();
+        let decision = PrefixMark::decide(&mark, before, found.contents, confirmed, &named)?;
+        let goes = match decision {
+            Decision::Reuse(kept) => {
+                mark = kept;
+                false
+            }
+            Decision::Create | Decision::Wipe => true,
+        };
         spec.run_id.clone_into(&mut mark.last_run);
-        let home = OwnedPrefix {
-            mark: Mutex::new(mark),
-            forget: rules::changes(spec.plan).1,
+        let keys = spec.plan.workloads.iter().filter_map(|w| w.keys.as_ref());
+        let start = keys.map(|k| k.start).min().unwrap_or(0);
+        let owned = OwnedPrefix {
+            mark: HeldMark::new(mark, rules::changes(spec.plan).1),
             start,
             written: AtomicU64::new(start),
         };
-        let text = home.text()?;
-        store.put(&owner(store), &text)?;
+        let text = owned.mark.bytes()?;
+        store.create(&text)?;
         let settled = store.agree(&owner(store), &text);
         // What a killed run left, or the user gave up, goes once it is known to be the one store.
         settled
             .and_then(|()| if goes { wipe(store) } else { Ok(()) })
             .map_err(|e| undo(store, found.text.as_deref(), e))?;
-        Ok((home, server))
+        Ok((owned, server))
     }
 
     /// Records known to be there.
     pub fn records(&self) -> u64 {
-        self.lock().records
+        self.mark.records()
     }
 
     /// A key number is about to be written.
@@ -109,25 +107,12 @@ impl OwnedPrefix {
         }
     }
 
-    /// Takes note of `records`; `None` notes what is known, as it should outlast the run.
+    /// Takes note of `records`.
     ///
     /// # Errors
     /// `Unavailable` when the owner object cannot be written.
-    pub fn note(&self, store: &S3Client, records: Option<u64>) -> Result<()> {
-        if let Some(records) = records {
-            self.lock().records = records;
-        }
-        store.put(&owner(store), &self.text()?)
-    }
-
-    /// The owner object as it should outlast the run.
-    fn text(&self) -> Result<String> {
-        let mut lasting = self.lock().clone();
-        if self.forget {
-            lasting.records = 0;
-        }
-        serde_json::to_string(&lasting)
-            .map_err(|e| Error::internal("the owner mark cannot be written").source(e))
+    pub fn note(&self, store: &S3Client, records: u64) -> Result<()> {
+        self.mark.note(store, records)
     }
 
     /// Deletes the records written so far, by every naming.
@@ -160,118 +145,108 @@ impl OwnedPrefix {
     /// # Errors
     /// `Unavailable` when something cannot be removed.
     pub fn leave(&self, store: &S3Client, names: &[ObjectNaming]) -> Result<()> {
-        if self.lock().keep {
+        if self.mark.keeps() {
             return Ok(());
         }
-        let shown = store.place.shown();
+        let shown = store.location.shown();
         self.purge(store, names)
             .map_err(|e| e.with("leftovers", format!("objects under {shown}")))?;
-        store
-            .delete(&[owner(store)])
-            .map_err(|e| e.with("leftovers", format!("only the owner mark {shown}{OWNER}")))
+        MarkStore::remove(store)
+            .map_err(|e| e.with("leftovers", format!("only the owner mark {shown}{SIDECAR}")))
     }
+}
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Mark> {
-        self.mark.lock().unwrap_or_else(PoisonError::into_inner)
+/// An owner object is an object like others: no compatible store can be relied on to make it only
+/// where there is none, so that two runs that begin at the same moment are told apart by `last_run`.
+impl MarkStore for S3Client {
+    fn read(&self) -> Result<Option<Vec<u8>>> {
+        Ok(self.get(&owner(self))?.map(String::into_bytes))
+    }
+    fn create(&self, mark: &[u8]) -> Result<()> {
+        self.put(&owner(self), mark)
+    }
+    fn renew(&self, mark: &[u8]) -> Result<()> {
+        self.put(&owner(self), mark)
+    }
+    fn remove(&self) -> Result<()> {
+        self.delete(&[owner(self)])
+    }
+}
+
+fn identity(store: &S3Client) -> PrefixIdentity {
+    PrefixIdentity {
+        taillight_owner: 1,
+        bucket: store.location.bucket.clone(),
+        prefix: store.location.prefix.clone(),
     }
 }
 
 fn owner(store: &S3Client) -> String {
-    format!("{}{OWNER}", store.place.prefix)
-}
-
-/// Whether the guard lets the prefix be taken: the mark of records that stay; `None` when all that
-/// is there goes.
-fn kept(
-    store: &S3Client,
-    found: &PrefixContents,
-    form: &str,
-    confirmed: bool,
-) -> Result<Option<Mark>> {
-    let shown = store.place.shown();
-    match &found.mark {
-        Some(mark) if mark.keep && mark.form == form && !confirmed => Ok(Some(mark.clone())),
-        Some(mark) if mark.keep && !confirmed => {
-            Err(Error::refused("the prefix holds records of another form")
-                .with("target", &shown)
-                .with("there", &mark.form)
-                .with("asked", form)
-                .hint(format!(
-                    "choose another prefix; or if it may be lost, set `destroy = true` under \
-                     [target] and add: --destroy {shown}"
-                )))
-        }
-        owned => {
-            // What a killed run left goes; anything that no run of ours named is foreign.
-            if found.foreign || (owned.is_none() && found.any) {
-                guard::foreign(confirmed, Path::new(&shown))?;
-            }
-            Ok(None)
-        }
-    }
+    format!("{}{SIDECAR}", store.location.prefix)
 }
 
 /// Puts the owner object back as it was, since the prefix was not taken after all.
-fn undo(store: &S3Client, before: Option<&str>, why: Error) -> Error {
-    let name = owner(store);
+fn undo(store: &S3Client, before: Option<&[u8]>, why: Error) -> Error {
     let undone = match before {
-        Some(text) => store.put(&name, text),
-        None => store.delete(&[name]),
+        Some(text) => store.renew(text),
+        None => MarkStore::remove(store),
     };
     match undone {
         Ok(()) => why,
         Err(_) => why.with(
             "leftovers",
-            format!("the owner mark {}{OWNER}", store.place.shown()),
+            format!("the owner mark {}{SIDECAR}", store.location.shown()),
         ),
     }
 }
 
 /// What is under the prefix.
 struct PrefixContents {
-    mark: Option<Mark>,
+    mark: Option<PrefixMark>,
     /// The owner object, whoever wrote it.
-    text: Option<String>,
-    /// Objects besides the mark.
-    any: bool,
-    /// Objects that no workload of this plan would name.
-    foreign: bool,
+    text: Option<Vec<u8>>,
+    contents: Contents,
 }
 
 fn look(store: &S3Client, names: &[ObjectNaming]) -> Result<(PrefixContents, String)> {
     let owner = owner(store);
-    let (mut any, mut foreign, mut marked) = (false, false, false);
+    let (mut contents, mut marked) = (Contents::Empty, false);
     let server = store.list(&mut |page| {
-        for name in page.iter() {
-            if *name == owner {
+        for name in page {
+            if name == owner {
                 marked = true;
-                continue;
+            } else if !names.iter().any(|n| n.could_be(&name)) {
+                contents = Contents::Foreign(Some(name));
+                return Ok(false);
+            } else {
+                contents = Contents::Records;
             }
-            any = true;
-            foreign |= !names.iter().any(|n| n.could_be(name));
         }
-        Ok(!foreign)
+        Ok(true)
     })?;
     // A list may be behind, or have ended early: the mark itself decides.
-    let text = if marked || any {
-        store.get(&owner)?
-    } else {
-        None
+    let text = match (marked, &contents) {
+        (false, Contents::Empty) => None,
+        _ => store.read()?,
     };
-    let mark = match &text {
-        None => None,
-        Some(text) => {
-            let mark: Option<Mark> = serde_json::from_str(text).ok();
-            mark.filter(|m| m.bucket == store.place.bucket && m.prefix == store.place.prefix)
-        }
-    };
-    let found = PrefixContents {
-        any: any || (marked && mark.is_none()),
-        mark,
-        text,
-        foreign,
-    };
-    Ok((found, server))
+    let mark = text
+        .as_deref()
+        .and_then(|text| PrefixMark::parse(text).ok());
+    let mark = mark.filter(|mark| {
+        let (is, here) = (&mark.identity, identity(store));
+        is.bucket == here.bucket && is.prefix == here.prefix
+    });
+    if mark.is_none() && marked && contents == Contents::Empty {
+        contents = Contents::Foreign(Some(owner));
+    }
+    Ok((
+        PrefixContents {
+            mark,
+            text,
+            contents,
+        },
+        server,
+    ))
 }
 
 /// Deletes everything under the prefix but the owner mark; only after the guard has passed.
@@ -283,4 +258,22 @@ fn wipe(store: &S3Client) -> Result<()> {
         Ok(true)
     })?;
     store.delete(&all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_of_earlier_versions_are_read() {
+        let text = br#"{"taillight_owner":1,"bucket":"bench","prefix":"p/","run_id":"r1","last_run":"r2","keep":true,"form":"keys hashed","records":5}"#;
+        let mark = PrefixMark::parse(text).unwrap();
+        assert_eq!(
+            (mark.keep, mark.records, mark.last_run.as_str()),
+            (true, 5, "r2")
+        );
+        assert_eq!(mark.bytes().unwrap(), text);
+        let older = br#"{"taillight_owner":1,"bucket":"bench","prefix":"p/","run_id":"r1","keep":false,"form":"f","records":0}"#;
+        assert!(PrefixMark::parse(older).unwrap().last_run.is_empty());
+    }
 }

@@ -60,12 +60,16 @@ impl<'a> S3Request<'a> {
 }
 
 impl RequestWriter {
-    pub fn new(place: &PrefixLocation, o: &S3Options, credentials: Credentials) -> RequestWriter {
+    pub fn new(
+        location: &PrefixLocation,
+        o: &S3Options,
+        credentials: Credentials,
+    ) -> RequestWriter {
         let virtual_hosted = o.addressing == Addressing::Virtual;
-        let standard = if place.tls { 443 } else { 80 };
+        let standard = if location.tls { 443 } else { 80 };
         let host = |h: &super::location::Endpoint| {
             let name = match virtual_hosted {
-                true => format!("{}.{}", place.bucket, h.name),
+                true => format!("{}.{}", location.bucket, h.name),
                 false => h.name.clone(),
             };
             match h.port == standard {
@@ -76,10 +80,10 @@ impl RequestWriter {
         RequestWriter {
             token: credentials.token().map(str::to_owned),
             signer: Signer::new(credentials, &o.region, "s3"),
-            hosts: place.hosts.iter().map(host).collect(),
+            hosts: location.hosts.iter().map(host).collect(),
             root: match virtual_hosted {
                 true => "/".to_owned(),
-                false => format!("/{}/", place.bucket),
+                false => format!("/{}/", location.bucket),
             },
             checksum: o.checksum,
             signed: o.signed_payload,
@@ -245,9 +249,9 @@ mod tests {
     use super::*;
 
     fn api(options: &str, token: Option<&str>) -> RequestWriter {
-        let place = PrefixLocation::parse(Some("http://127.0.0.1:9000/bench/p/"), &[]).unwrap();
+        let location = PrefixLocation::parse(Some("http://127.0.0.1:9000/bench/p/"), &[]).unwrap();
         let options = crate::s3::options::parse(&options.parse().unwrap()).unwrap();
-        RequestWriter::new(&place, &options, Credentials::new("ID", "SECRET", token))
+        RequestWriter::new(&location, &options, Credentials::new("ID", "SECRET", token))
     }
     fn text(api: &mut RequestWriter, r: &S3Request<'_>) -> String {
         let mut out = Vec::new();

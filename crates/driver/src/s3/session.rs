@@ -348,7 +348,7 @@ fn list_query(shared: &S3Shared, name: &[u8], keys: u32, query: &mut String) {
     query.clear();
     let _ = write!(query, "list-type=2&max-keys={keys}&prefix=");
     let mut bytes = std::mem::take(query).into_bytes();
-    super::request::encode(store.place.prefix.as_bytes(), false, &mut bytes);
+    super::request::encode(store.location.prefix.as_bytes(), false, &mut bytes);
     bytes.extend_from_slice(b"&start-after=");
     super::request::encode(name, false, &mut bytes);
     *query = String::from_utf8(bytes).unwrap_or_default();
@@ -389,7 +389,7 @@ impl Session for S3Session {
             if op.size > self.slots[n].buffer.len() as u64 {
                 return Err(Error::internal("value larger than the buffer").with("size", op.size));
             }
-            self.shared.home.writes(op.key);
+            self.shared.prefix.writes(op.key);
             if op.size > options.part_size.0 {
                 self.slots[n].upload.begin(op.size, options.part_size.0);
             }

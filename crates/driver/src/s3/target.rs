@@ -19,7 +19,7 @@ use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, Ses
 /// What all workers share.
 pub struct S3Shared {
     pub store: S3Client,
-    pub home: OwnedPrefix,
+    pub prefix: OwnedPrefix,
     pub names: Vec<ObjectNaming>,
     /// Bytes of the smallest object, by workload.
     pub smallest: Vec<u64>,
@@ -55,18 +55,18 @@ impl S3Target {
         (credentials, origin): (Credentials, Origin),
     ) -> Result<S3Target> {
         let plan = spec.plan;
-        let place = PrefixLocation::parse(plan.target.path.as_deref(), &options.endpoints)?;
+        let location = PrefixLocation::parse(plan.target.path.as_deref(), &options.endpoints)?;
         let names = plan
             .workloads
             .iter()
-            .map(|w| ObjectNaming::of(w, &place.prefix));
+            .map(|w| ObjectNaming::of(w, &location.prefix));
         let names = names.collect::<Result<Vec<_>>>()?;
         let smallest = check(plan, &options)?;
-        let store = S3Client::new(place, options, credentials)?;
-        let (home, server) = OwnedPrefix::take(&store, spec, &names)?;
+        let store = S3Client::new(location, options, credentials)?;
+        let (prefix, server) = OwnedPrefix::take(&store, spec, &names)?;
         let mut facts = vec![
             ("target.kind".to_owned(), "bucket prefix".to_owned()),
-            ("s3.place".to_owned(), store.place.shown()),
+            ("s3.place".to_owned(), store.location.shown()),
             ("s3.credentials".to_owned(), origin),
         ];
         let addresses = (0..store.servers()).map(|n| store.address(n).to_string());
@@ -78,7 +78,7 @@ impl S3Target {
         Ok(S3Target {
             shared: Arc::new(S3Shared {
                 store,
-                home,
+                prefix,
                 names,
                 smallest,
                 counts: S3Counters::default(),
@@ -93,7 +93,7 @@ impl S3Target {
             return Ok(());
         }
         self.shared
-            .home
+            .prefix
             .leave(&self.shared.store, &self.shared.names)
     }
 }
@@ -161,10 +161,13 @@ impl Target for S3Target {
             AdminAction::Flush => Ok(()),
             AdminAction::Purge => {
                 let S3Shared {
-                    store, home, names, ..
+                    store,
+                    prefix,
+                    names,
+                    ..
                 } = &*self.shared;
-                home.purge(store, names)?;
-                home.note(store, Some(0))
+                prefix.purge(store, names)?;
+                prefix.note(store, 0)
             }
             AdminAction::Compact | AdminAction::DropCaches => Err(Error::unavailable(
                 "an object store cannot be told to compact or to drop its caches",
@@ -187,9 +190,9 @@ impl Target for S3Target {
 
 impl KeyedTarget for S3Target {
     fn records(&self) -> u64 {
-        self.shared.home.records()
+        self.shared.prefix.records()
     }
     fn loaded(&self, records: u64) -> Result<()> {
-        self.shared.home.note(&self.shared.store, Some(records))
+        self.shared.prefix.note(&self.shared.store, records)
     }
 }

@@ -6,8 +6,8 @@
 //! with an error each; the next operation then ends the run.
 
 mod address;
+mod admin;
 mod options;
-mod owner;
 mod resp;
 mod session;
 mod target;

@@ -1,18 +1,19 @@
 //! A server's keys under one prefix as a target: sessions, administration, statistics, clean-up.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 
 use super::address::DatabaseAddress;
+use super::admin::{self, AdminConnection, KeyIdentity, KeyMark};
 use super::options::RedisOptions;
-use super::owner::{self, AdminConnection, Mark};
 use super::session::{RecordLayout, RedisSession};
 use super::wire::Reply;
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::kv::rules::{self, WorkloadRules};
+use crate::ownership::{HeldMark, MarkStore};
 
 /// Where the password comes from.
 const PASSWORD: &str = "REDIS_PASSWORD";
@@ -45,9 +46,7 @@ pub struct RedisTarget {
     password: Option<String>,
     layouts: Vec<RecordLayout>,
     admin: Mutex<AdminConnection>,
-    mark: Mutex<Mark>,
-    /// Records do not outlast this run: it deletes some.
-    forget: bool,
+    mark: HeldMark<KeyIdentity>,
     facts: Vec<(String, String)>,
     closed: bool,
 }
@@ -62,46 +61,38 @@ impl RedisTarget {
         let target = &plan.target;
         let options = RedisOptions::parse(&target.options)?;
         let address = DatabaseAddress::parse(target.path.as_deref())?;
-        let confirmed = owner::confirmed(target.destroy, spec.destroy, &address)?;
+        let confirmed = admin::confirmed(target.destroy, spec.destroy, &address)?;
         let layouts = layouts(plan, &options)?;
         let password = std::env::var(PASSWORD).ok().filter(|p| !p.is_empty());
         let timeout = Duration::from_nanos(options.timeout.0);
-        let mut admin =
+        let admin =
             AdminConnection::open(address.clone(), password.clone(), &options.prefix, timeout)?;
+        let admin = Mutex::new(admin);
         let index = if options.index { "; indexed" } else { "" };
-        let new = Mark {
+        let new = KeyMark {
+            identity: KeyIdentity {},
             run_id: spec.run_id.to_owned(),
+            last_run: String::new(),
             keep: options.keep,
             form: rules::form(plan) + index,
             records: 0,
         };
-        let mark = admin.take(new, confirmed)?;
-        let facts = facts(&mut admin, &address)?;
+        let mark = admin::claim(&admin, new, confirmed, rules::changes(plan).1)?;
+        let facts = facts(&mut admin::lock(&admin), &address)?;
         Ok(RedisTarget {
             address,
             options,
             password,
             layouts,
-            admin: Mutex::new(admin),
-            mark: Mutex::new(mark),
-            forget: rules::changes(plan).1,
+            admin,
+            mark,
             facts,
             closed: false,
         })
     }
 
     fn admin(&self) -> MutexGuard<'_, AdminConnection> {
-        self.admin.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn note(&self, records: u64) -> Result<()> {
-        let mut mark = self.mark.lock().unwrap_or_else(PoisonError::into_inner);
-        mark.records = records;
-        let mut lasting = mark.clone();
-        if self.forget {
-            lasting.records = 0;
-        }
-        self.admin().note(&lasting)
+        admin::lock(&self.admin)
     }
 
     /// Deletes what this run made; what was kept before stays.
@@ -109,19 +100,20 @@ impl RedisTarget {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
-        let mark = self.mark.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let admin = self.admin.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if mark.keep {
+        if self.mark.keeps() {
             return Ok(());
         }
-        if !admin.still_of(&mark.run_id)? {
+        // An absent mark is nobody's.
+        let run_id = self.mark.run_id();
+        if admin::mark(&self.admin)?.is_some_and(|mark| mark.run_id != run_id) {
             return Err(Error::target(
                 "another run took the prefix over; its keys were left alone",
             )
             .with("options.prefix", &self.options.prefix)
             .hint("look what is under the prefix before you use it again"));
         }
-        admin.wipe(true)
+        self.admin().wipe()?;
+        self.admin.remove()
     }
 }
 
@@ -176,7 +168,7 @@ impl Target for RedisTarget {
         let layout = self.layouts.get(usize::from(spec.workload)).cloned();
         let layout = layout.ok_or_else(|| Error::internal("a session of no workload"))?;
         let timeout = Duration::from_nanos(self.options.timeout.0);
-        let wire = owner::greet(&self.address, self.password.as_deref(), timeout)?;
+        let wire = admin::greet(&self.address, self.password.as_deref(), timeout)?;
         Ok(Box::new(RedisSession::new(wire, layout, spec)))
     }
     fn admin(&self, action: AdminAction) -> Result<()> {
@@ -187,8 +179,8 @@ impl Target for RedisTarget {
                 "a server in memory has nothing to compact and no caches to drop",
             )),
             AdminAction::Purge => {
-                self.admin().wipe(false)?;
-                self.note(0)
+                self.admin().wipe()?;
+                self.mark.note(&self.admin, 0)
             }
         }
     }
@@ -217,10 +209,9 @@ impl Target for RedisTarget {
 
 impl KeyedTarget for RedisTarget {
     fn records(&self) -> u64 {
-        let mark = self.mark.lock().unwrap_or_else(PoisonError::into_inner);
-        mark.records
+        self.mark.records()
     }
     fn loaded(&self, records: u64) -> Result<()> {
-        self.note(records)
+        self.mark.note(&self.admin, records)
     }
 }

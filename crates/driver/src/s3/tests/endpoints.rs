@@ -81,9 +81,9 @@ fn a_refused_endpoint_changes_nothing_on_the_first() {
 
 fn store_at(path: &str, addresses: Vec<SocketAddr>) -> S3Client {
     let options = options::parse(&"timeout = \"5s\"".parse().unwrap()).unwrap();
-    let place = PrefixLocation::parse(Some(path), &[]).unwrap();
+    let location = PrefixLocation::parse(Some(path), &[]).unwrap();
     let credentials = Credentials::new(ID, SECRET, None);
-    S3Client::at(place, options, credentials, vec![addresses]).unwrap()
+    S3Client::at(location, options, credentials, vec![addresses]).unwrap()
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Whose the keys under a prefix are, the mark that says so, and what goes in the end.
+//! The connection to a server outside the measured loop: it locks the prefix, keeps the ownership
+//! mark in the key `PREFIX:taillight-owner`, walks and deletes keys, and asks for statistics.
 //!
-//! The mark is the key `PREFIX:taillight-owner`. Keys under the prefix without it are somebody
-//! else's: refused, unless their loss is confirmed.
+//! Keys under the prefix without a mark are somebody else's: refused, unless their loss is confirmed.
 
-use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -11,20 +11,16 @@ use taillight_core::{Clock, Error, MonoClock, Result, Stamp};
 
 use super::address::DatabaseAddress;
 use super::wire::{Reply, RespSocket, refused, unreachable};
-use crate::guard;
+use crate::ownership::{
+    Contents, Decision, HeldMark, MarkStore, NamedTarget, OwnershipMark, refusal,
+};
 
-/// What the mark says.
+/// A key cannot be copied unnoticed: its name is all the identity it has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
-    /// The run that made it.
-    pub run_id: String,
-    /// The records outlast their run.
-    pub keep: bool,
-    /// Form of keys and values.
-    pub form: String,
-    /// Records from the first key number on.
-    pub records: u64,
-}
+pub struct KeyIdentity {}
+
+/// The mark of the keys under a prefix.
+pub type KeyMark = OwnershipMark<KeyIdentity>;
 
 /// How long a look at statistics may take.
 const GLANCE: Duration = Duration::from_secs(1);
@@ -124,31 +120,6 @@ impl AdminConnection {
         format!("{}:taillight-owner", self.prefix)
     }
 
-    /// The mark that is there.
-    fn mark(&mut self) -> Result<Option<Mark>> {
-        let key = self.mark_key();
-        match self.ask(&[b"GET", key.as_bytes()])? {
-            Reply::Text(text) => serde_json::from_slice(&text).map(Some).map_err(|e| {
-                Error::refused("the owner's mark under the prefix is not Taillight's")
-                    .with("key", &key)
-                    .source(e)
-                    .hint("choose another options.prefix")
-            }),
-            _ => Ok(None),
-        }
-    }
-
-    /// Writes the mark.
-    ///
-    /// # Errors
-    /// `Unavailable` when the server is gone or refuses.
-    pub fn note(&mut self, mark: &Mark) -> Result<()> {
-        let text = serde_json::to_vec(mark)
-            .map_err(|e| Error::internal("the mark is no JSON").source(e))?;
-        let key = self.mark_key();
-        self.ask(&[b"SET", key.as_bytes(), &text]).map(|_| ())
-    }
-
     /// Locks the prefix; see [`AdminConnection::open`].
     fn lock(&self, wire: &mut RespSocket, timeout: Duration, patience: Duration) -> Result<()> {
         let name = format!("taillight:db{}:{}", self.address.db, self.prefix);
@@ -173,23 +144,12 @@ impl AdminConnection {
             }
             if MonoClock.now() >= until {
                 return Err(Error::refused("another run is using the prefix")
-                    .with(
-                        "where",
-                        format!("{} keys {}:*", self.address.shown(), self.prefix),
-                    )
+                    .with("target", self.named().shown)
                     .with("connections", others.join(" "))
                     .hint("wait until it is over, or choose another options.prefix"));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-    }
-
-    /// Whether the mark is still that of `run_id`; an absent one is nobody's.
-    ///
-    /// # Errors
-    /// `Unavailable` when the server is gone or refuses.
-    pub fn still_of(&mut self, run_id: &str) -> Result<bool> {
-        Ok(self.mark()?.is_none_or(|mark| mark.run_id == run_id))
     }
 
     /// Shows every key under the prefix, some at a time, until `each` says stop. Walks over the
@@ -224,11 +184,11 @@ impl AdminConnection {
         }
     }
 
-    /// Deletes every key under the prefix; the mark last, so that a broken-off end is known.
+    /// Deletes every key under the prefix but the mark, so that a broken-off end is known.
     ///
     /// # Errors
     /// `Unavailable` when the server is gone or refuses.
-    pub fn wipe(&mut self, mark_too: bool) -> Result<()> {
+    pub fn wipe(&mut self) -> Result<()> {
         let mark = self.mark_key();
         self.walk(|admin, keys| {
             let mut parts: Vec<&[u8]> = vec![b"UNLINK"];
@@ -238,63 +198,107 @@ impl AdminConnection {
                 admin.ask(&parts)?;
             }
             Ok(true)
+        })
+    }
+
+    /// The prefix and its server, for refusals.
+    pub fn named(&self) -> NamedTarget {
+        NamedTarget {
+            shown: format!("{} keys {}:*", self.address.shown(), self.prefix),
+            confirm: self.address.shown(),
+            instead: "another options.prefix",
+        }
+    }
+
+    fn unreadable(&self, e: serde_json::Error) -> Error {
+        Error::refused("the owner's mark under the prefix is not Taillight's")
+            .with("key", self.mark_key())
+            .source(e)
+            .hint("choose another options.prefix")
+    }
+}
+
+/// The connection for one command.
+pub fn lock(admin: &Mutex<AdminConnection>) -> MutexGuard<'_, AdminConnection> {
+    admin.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl MarkStore for Mutex<AdminConnection> {
+    fn read(&self) -> Result<Option<Vec<u8>>> {
+        let mut admin = lock(self);
+        let key = admin.mark_key();
+        match admin.ask(&[b"GET", key.as_bytes()])? {
+            Reply::Text(text) => Ok(Some(text)),
+            _ => Ok(None),
+        }
+    }
+
+    fn create(&self, mark: &[u8]) -> Result<()> {
+        let mut admin = lock(self);
+        let key = admin.mark_key();
+        match admin.ask(&[b"SET", key.as_bytes(), mark, b"NX"])? {
+            Reply::Nil => Err(refusal::taken(admin.named().shown)),
+            _ => Ok(()),
+        }
+    }
+
+    fn renew(&self, mark: &[u8]) -> Result<()> {
+        let mut admin = lock(self);
+        let key = admin.mark_key();
+        admin.ask(&[b"SET", key.as_bytes(), mark]).map(drop)
+    }
+
+    fn remove(&self) -> Result<()> {
+        let mut admin = lock(self);
+        let key = admin.mark_key();
+        admin.ask(&[b"UNLINK", key.as_bytes()]).map(drop)
+    }
+}
+
+/// The mark under the prefix.
+///
+/// # Errors
+/// `Refused` for one that no version of Taillight wrote.
+pub fn mark(admin: &Mutex<AdminConnection>) -> Result<Option<KeyMark>> {
+    let mark = admin.read()?.map(|bytes| KeyMark::parse(&bytes));
+    mark.transpose().map_err(|e| lock(admin).unreadable(e))
+}
+
+/// Decides whose the keys under the prefix are; writes the mark `new` or takes the one that is
+/// there over. `forgets`: no records outlast the run.
+///
+/// # Errors
+/// `Refused` when keys are there that Taillight did not make, or of another form.
+pub fn claim(
+    admin: &Mutex<AdminConnection>,
+    new: KeyMark,
+    confirmed: bool,
+    forgets: bool,
+) -> Result<HeldMark<KeyIdentity>> {
+    let found = mark(admin)?;
+    let mut contents = Contents::Records;
+    if found.is_none() {
+        contents = Contents::Empty;
+        lock(admin).walk(|_, keys| {
+            let key = keys
+                .first()
+                .map(|key| String::from_utf8_lossy(key).into_owned());
+            contents = Contents::Foreign(key);
+            Ok(false)
         })?;
-        if mark_too {
-            self.ask(&[b"UNLINK", mark.as_bytes()])?;
-        }
-        Ok(())
     }
-
-    /// Decides whose the keys under the prefix are, and makes the mark `new` or finds one.
-    ///
-    /// # Errors
-    /// `Refused` when keys are there that Taillight did not make, or of another form.
-    pub fn take(&mut self, new: Mark, confirmed: bool) -> Result<Mark> {
-        let there = self.mark()?;
-        let shown = format!("{} keys {}:*", self.address.shown(), self.prefix);
-        match there {
-            None => {
-                let mut foreign = None;
-                self.walk(|_, keys| {
-                    foreign = keys.first().cloned();
-                    Ok(false)
-                })?;
-                if let Some(key) = foreign {
-                    if !confirmed {
-                        return Err(Error::refused(
-                            "keys that Taillight did not make begin with the prefix",
-                        )
-                        .with("where", shown)
-                        .with("one of them", String::from_utf8_lossy(&key))
-                        .hint(self.way_out()));
-                    }
-                    self.wipe(false)?;
-                }
-            }
-            Some(mark) if mark.keep && !confirmed => {
-                if mark.form != new.form {
-                    return Err(Error::refused("the prefix holds records of another form")
-                        .with("where", shown)
-                        .with("there", &mark.form)
-                        .with("asked", &new.form)
-                        .hint(self.way_out()));
-                }
-                return Ok(mark);
-            }
-            // What a killed run left behind, or what the user gave up.
-            Some(_) => self.wipe(false)?,
-        }
-        self.note(&new)?;
-        Ok(new)
+    let named = lock(admin).named();
+    match KeyMark::decide(&new, found.as_ref(), contents, confirmed, &named)? {
+        Decision::Reuse(kept) => return Ok(HeldMark::new(kept, forgets)),
+        Decision::Wipe => lock(admin).wipe()?,
+        Decision::Create => {}
     }
-
-    fn way_out(&self) -> String {
-        format!(
-            "choose another options.prefix; or if they may be lost, set `destroy = true` under \
-             [target] and add: --destroy {}",
-            self.address.shown()
-        )
+    let text = new.bytes()?;
+    match found {
+        None => admin.create(&text)?,
+        Some(_) => admin.renew(&text)?,
     }
+    Ok(HeldMark::new(new, forgets))
 }
 
 /// Addresses of the clients of this name, from CLIENT LIST.
@@ -314,7 +318,7 @@ fn holders<'a>(list: &'a str, name: &str) -> Vec<&'a str> {
 /// `Refused` when only half of the confirmation is there, or it names something else.
 pub fn confirmed(destroy: bool, name: Option<&str>, address: &DatabaseAddress) -> Result<bool> {
     let same = |name: &str| DatabaseAddress::parse(Some(name)).is_ok_and(|a| a == *address);
-    guard::confirmed(destroy, name, Path::new(&address.shown()), same)
+    refusal::confirmed(destroy, name, &NamedTarget::of(address.shown()), same)
 }
 
 /// Connects, gives the password, selects the database.
@@ -338,4 +342,22 @@ pub fn greet(
         }
     }
     Ok(wire)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_of_earlier_versions_are_read() {
+        let text =
+            br#"{"run_id":"r1","keep":true,"form":"keys hashed; values one piece","records":9}"#;
+        let mark = KeyMark::parse(text).unwrap();
+        assert_eq!(
+            (mark.keep, mark.records, mark.run_id.as_str()),
+            (true, 9, "r1")
+        );
+        assert_eq!(mark.bytes().unwrap(), text);
+        assert!(KeyMark::parse(b"hello").is_err());
+    }
 }

@@ -1,12 +1,7 @@
-//! The ownership mark: `.taillight-owner.json` beside the files that Taillight made.
+//! The sidecar `.taillight-owner.json` of a directory: the marks of files in it, and the mark of a
+//! database that has the directory for its own, because its store makes and deletes files as it likes.
 //!
-//! A file is Taillight's when the mark names its inode, device and size, and nobody changed it
-//! since the run that kept it ended. A file that a killed run was still appending to has neither a
-//! final size nor a time of change: its mark proves nothing, so that it needs confirmation. The mark
-//! is written before the first byte of data and removed
-//! after the file, so that a killed run leaves files that the next run still knows. Changes happen
-//! under a lock on the directory. A database has one mark for its whole directory, because its store
-//! makes and deletes files as it likes.
+//! It is replaced as a whole, under a lock on the directory. A sidecar of another user is not trusted.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -18,66 +13,14 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result};
 
-use crate::file::cannot::cannot;
+use super::files::FileMark;
+use super::{MarkStore, OwnershipMark, refusal};
+use crate::path_error::cannot;
 
-/// Name of the mark.
+/// Name of the sidecar; an object store has its mark in an object of this name.
 pub const SIDECAR: &str = ".taillight-owner.json";
 /// Version of its format.
 const VERSION: u32 = 1;
-
-/// One file that Taillight made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
-    /// Name in the directory.
-    pub name: String,
-    pub inode: u64,
-    /// Device of the file system, "major:minor".
-    pub device: String,
-    /// Size, bytes.
-    pub size: u64,
-    /// It is being appended to: any size up to `size` is right.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub grows: bool,
-    /// Run that made it.
-    pub run_id: String,
-    /// Stays after the run.
-    pub keep: bool,
-    /// When it was last changed, ns since the epoch; absent while a run uses it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub modified_ns: Option<i64>,
-}
-
-impl Mark {
-    /// Whether this is the mark of the file with this `stat`, as far as the run that uses it can
-    /// tell; a later run asks [`Mark::unfinished`] too.
-    pub fn fits(&self, stat: &Stat) -> bool {
-        let size = u64::try_from(stat.st_size);
-        self.same_file(stat)
-            && size.is_ok_and(|size| size == self.size || (self.grows && size < self.size))
-            && self.modified_ns.is_none_or(|at| at == modified_ns(stat))
-    }
-    /// Notes when the file was last changed and how large it became: from now on a later change
-    /// makes it foreign.
-    pub fn seal(&mut self, stat: &Stat) {
-        self.size = u64::try_from(stat.st_size).unwrap_or(self.size);
-        self.grows = false;
-        self.modified_ns = Some(modified_ns(stat));
-    }
-    /// Whether a run that appended to this very file was killed: what is in it now may be anybody's.
-    pub fn unfinished(&self, stat: &Stat) -> bool {
-        self.grows && self.modified_ns.is_none() && self.same_file(stat)
-    }
-    fn same_file(&self, stat: &Stat) -> bool {
-        self.inode == stat.st_ino && self.device == device(stat)
-    }
-}
-
-fn modified_ns(stat: &Stat) -> i64 {
-    let nanos = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
-    stat.st_mtime
-        .saturating_mul(1_000_000_000)
-        .saturating_add(nanos)
-}
 
 /// "major:minor" of the file system that holds a file.
 pub fn device(stat: &Stat) -> String {
@@ -88,36 +31,31 @@ pub fn device(stat: &Stat) -> String {
     )
 }
 
-/// A database that Taillight made: everything else in the directory belongs to it.
+/// What tells a database directory from a copy of it, and from a database of another driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoreMark {
-    /// Driver that made it.
+pub struct DirectoryIdentity {
+    /// Driver that made the database.
     pub driver: String,
     /// Inode number of the directory.
     pub inode: u64,
     /// Device of the file system, "major:minor".
     pub device: String,
-    /// Run that made it.
-    pub run_id: String,
-    /// Stays after the run.
-    pub keep: bool,
-    /// Form of its keys and values: records of another form are other records.
-    pub form: String,
-    /// Records known to be there, from the first key number on.
-    pub records: u64,
 }
+
+/// The mark of a database.
+pub type DatabaseMark = OwnershipMark<DirectoryIdentity>;
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Ledger {
+struct Sidecar {
     taillight_owner: u32,
-    files: Vec<Mark>,
+    files: Vec<FileMark>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    store: Option<StoreMark>,
+    store: Option<DatabaseMark>,
 }
 
-impl Default for Ledger {
+impl Default for Sidecar {
     fn default() -> Self {
-        Ledger {
+        Sidecar {
             taillight_owner: VERSION,
             files: Vec::new(),
             store: None,
@@ -127,21 +65,21 @@ impl Default for Ledger {
 
 /// An opened directory with its marks.
 #[derive(Debug)]
-pub struct OwnedDir {
+pub struct OwnedDirectory {
     fd: OwnedFd,
     path: PathBuf,
 }
 
-impl OwnedDir {
+impl OwnedDirectory {
     /// Opens a directory; its path must hold no symlink in the last component.
     ///
     /// # Errors
     /// `Unavailable` when it cannot be opened.
-    pub fn open(path: &Path) -> Result<OwnedDir> {
+    pub fn open(path: &Path) -> Result<OwnedDirectory> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
         let fd = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|e| cannot("cannot open the directory", path, e))?;
-        Ok(OwnedDir {
+        Ok(OwnedDirectory {
             fd,
             path: path.to_path_buf(),
         })
@@ -158,28 +96,8 @@ impl OwnedDir {
     ///
     /// # Errors
     /// `Corrupt` when it cannot be understood, `Unavailable` when it cannot be read.
-    pub fn marks(&self) -> Result<Vec<Mark>> {
-        Ok(self.read()?.unwrap_or_default().files)
-    }
-
-    /// The mark of the database in this directory, if it still means this directory.
-    ///
-    /// # Errors
-    /// As [`OwnedDir::marks`].
-    pub fn store(&self) -> Result<Option<StoreMark>> {
-        let Some(mark) = self.read()?.unwrap_or_default().store else {
-            return Ok(None);
-        };
-        let (inode, device) = self.identity()?;
-        Ok(Some(mark).filter(|m| m.inode == inode && m.device == device))
-    }
-
-    /// Replaces or removes the mark of the database.
-    ///
-    /// # Errors
-    /// `Unavailable` when the mark cannot be written.
-    pub fn set_store(&self, mark: Option<StoreMark>) -> Result<()> {
-        self.change(|ledger| ledger.store = mark)
+    pub fn marks(&self) -> Result<Vec<FileMark>> {
+        Ok(self.load()?.unwrap_or_default().files)
     }
 
     /// Inode and device of the directory itself.
@@ -193,11 +111,11 @@ impl OwnedDir {
     }
 
     /// `None`: the mark file is another user's.
-    fn read(&self) -> Result<Option<Ledger>> {
+    fn load(&self) -> Result<Option<Sidecar>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let fd = match rustix::fs::openat(&self.fd, SIDECAR, flags, Mode::empty()) {
             Ok(fd) => fd,
-            Err(Errno::NOENT) => return Ok(Some(Ledger::default())),
+            Err(Errno::NOENT) => return Ok(Some(Sidecar::default())),
             Err(e) => return Err(self.failed("cannot open the ownership mark", e)),
         };
         let stat =
@@ -210,14 +128,14 @@ impl OwnedDir {
         std::fs::File::from(fd)
             .read_to_string(&mut text)
             .map_err(|e| self.failed("cannot read the ownership mark", e))?;
-        let ledger: Ledger = serde_json::from_str(&text).map_err(|e| {
+        let sidecar: Sidecar = serde_json::from_str(&text).map_err(|e| {
             Error::corrupt("the ownership mark cannot be understood")
                 .with("path", self.path.join(SIDECAR).display())
                 .source(e)
                 .hint("delete it; files it named then count as not made by Taillight")
         })?;
-        match ledger.taillight_owner {
-            VERSION => Ok(Some(ledger)),
+        match sidecar.taillight_owner {
+            VERSION => Ok(Some(sidecar)),
             other => Err(Error::corrupt("the ownership mark has an unknown version")
                 .with("path", self.path.join(SIDECAR).display())
                 .with("version", other)),
@@ -228,12 +146,12 @@ impl OwnedDir {
     ///
     /// # Errors
     /// `Unavailable` when the mark cannot be written.
-    pub fn add(&self, new: &[Mark]) -> Result<()> {
-        self.change(|ledger| {
-            ledger
+    pub fn add(&self, new: &[FileMark]) -> Result<()> {
+        self.change(|sidecar| {
+            sidecar
                 .files
                 .retain(|m| !new.iter().any(|n| n.name == m.name));
-            ledger.files.extend_from_slice(new);
+            sidecar.files.extend_from_slice(new);
         })
     }
 
@@ -241,7 +159,7 @@ impl OwnedDir {
     ///
     /// # Errors
     /// `Unavailable` for the first file or mark that cannot be removed.
-    pub fn delete(&self, gone: &[Mark]) -> Result<()> {
+    pub fn delete(&self, gone: &[FileMark]) -> Result<()> {
         let mut first_error = None;
         for mark in gone {
             match rustix::fs::statat(&self.fd, mark.name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
@@ -256,18 +174,18 @@ impl OwnedDir {
         }
         match first_error {
             Some(e) => Err(e),
-            None => self.change(|ledger| ledger.files.retain(|m| !gone.contains(m))),
+            None => self.change(|sidecar| sidecar.files.retain(|m| !gone.contains(m))),
         }
     }
 
     /// Reads, changes and replaces the mark file under a lock on the directory.
-    fn change(&self, change: impl FnOnce(&mut Ledger)) -> Result<()> {
+    fn change<T>(&self, change: impl FnOnce(&mut Sidecar) -> T) -> Result<T> {
         // Some network file systems know no locks; two runs in one directory are then on their own.
         let locked = rustix::fs::flock(&self.fd, FlockOperation::LockExclusive).is_ok();
-        let result = match self.read() {
-            Ok(Some(mut ledger)) => {
-                change(&mut ledger);
-                self.write(&ledger)
+        let result = match self.load() {
+            Ok(Some(mut sidecar)) => {
+                let changed = change(&mut sidecar);
+                self.write(&sidecar).map(|()| changed)
             }
             Ok(None) => Err(
                 Error::unavailable("the ownership mark belongs to another user")
@@ -282,14 +200,14 @@ impl OwnedDir {
         result
     }
 
-    fn write(&self, ledger: &Ledger) -> Result<()> {
-        if ledger.files.is_empty() && ledger.store.is_none() {
+    fn write(&self, sidecar: &Sidecar) -> Result<()> {
+        if sidecar.files.is_empty() && sidecar.store.is_none() {
             return match rustix::fs::unlinkat(&self.fd, SIDECAR, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => Ok(()),
                 Err(e) => Err(self.failed("cannot remove the ownership mark", e)),
             };
         }
-        let text = serde_json::to_vec_pretty(ledger)
+        let text = serde_json::to_vec_pretty(sidecar)
             .map_err(|e| Error::internal("the ownership mark is not JSON").source(e))?;
         let temporary = format!("{SIDECAR}.{}", std::process::id());
         let temporary = OsStr::new(&temporary);
@@ -311,8 +229,44 @@ impl OwnedDir {
         })
     }
 
+    fn parsed(&self, mark: &[u8]) -> Result<DatabaseMark> {
+        let wrong = |e| Error::internal("the mark of a database is none").source(e);
+        OwnershipMark::parse(mark).map_err(wrong)
+    }
+
     fn failed(&self, what: &str, e: impl Into<std::io::Error>) -> Error {
         cannot(what, &self.path, e)
+    }
+}
+
+impl MarkStore for OwnedDirectory {
+    fn read(&self) -> Result<Option<Vec<u8>>> {
+        let sidecar = self.load()?.unwrap_or_default();
+        sidecar.store.map(|mark| mark.bytes()).transpose()
+    }
+
+    fn create(&self, mark: &[u8]) -> Result<()> {
+        let mark = self.parsed(mark)?;
+        let taken = self.change(|sidecar| match &sidecar.store {
+            None => {
+                sidecar.store = Some(mark);
+                false
+            }
+            Some(_) => true,
+        })?;
+        match taken {
+            false => Ok(()),
+            true => Err(refusal::taken(self.path.display())),
+        }
+    }
+
+    fn renew(&self, mark: &[u8]) -> Result<()> {
+        let mark = self.parsed(mark)?;
+        self.change(|sidecar| sidecar.store = Some(mark))
+    }
+
+    fn remove(&self) -> Result<()> {
+        self.change(|sidecar| sidecar.store = None)
     }
 }
 
@@ -321,9 +275,9 @@ mod tests {
     use super::*;
     use std::os::fd::AsFd;
 
-    fn mark(dir: &OwnedDir, name: &str) -> Mark {
+    fn mark(dir: &OwnedDirectory, name: &str) -> FileMark {
         let stat = rustix::fs::statat(&dir.fd, name, AtFlags::empty()).unwrap();
-        Mark {
+        FileMark {
             name: name.to_owned(),
             inode: stat.st_ino,
             device: device(&stat),
@@ -338,10 +292,10 @@ mod tests {
     #[test]
     fn a_growing_file_is_known_at_any_size_until_it_is_sealed() {
         let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDir::open(tmp.path()).unwrap();
+        let dir = OwnedDirectory::open(tmp.path()).unwrap();
         std::fs::write(tmp.path().join("a"), b"12345").unwrap();
         let stat = || rustix::fs::statat(&dir.fd, "a", AtFlags::empty()).unwrap();
-        let mut mark = Mark {
+        let mut mark = FileMark {
             size: 9,
             grows: true,
             ..mark(&dir, "a")
@@ -359,7 +313,7 @@ mod tests {
     #[test]
     fn marks_come_and_go_with_their_files() {
         let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDir::open(tmp.path()).unwrap();
+        let dir = OwnedDirectory::open(tmp.path()).unwrap();
         for name in ["a", "b"] {
             std::fs::write(tmp.path().join(name), b"x").unwrap();
             dir.add(&[mark(&dir, name)]).unwrap();
@@ -379,7 +333,7 @@ mod tests {
     #[test]
     fn a_replaced_file_is_not_deleted() {
         let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDir::open(tmp.path()).unwrap();
+        let dir = OwnedDirectory::open(tmp.path()).unwrap();
         std::fs::write(tmp.path().join("a"), b"x").unwrap();
         let mine = mark(&dir, "a");
         dir.add(std::slice::from_ref(&mine)).unwrap();
@@ -392,35 +346,47 @@ mod tests {
     #[test]
     fn a_database_has_one_mark_beside_those_of_files() {
         let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDir::open(tmp.path()).unwrap();
+        let dir = OwnedDirectory::open(tmp.path()).unwrap();
         let (inode, device) = dir.identity().unwrap();
-        let store = StoreMark {
-            driver: "rocksdb".to_owned(),
-            inode,
-            device,
+        let database = DatabaseMark {
+            identity: DirectoryIdentity {
+                driver: "rocksdb".to_owned(),
+                inode,
+                device,
+            },
             run_id: "r1".to_owned(),
+            last_run: String::new(),
             keep: true,
             form: "user".to_owned(),
             records: 10,
         };
-        dir.set_store(Some(store.clone())).unwrap();
+        let bytes = database.bytes().unwrap();
+        dir.create(&bytes).unwrap();
+        let e = dir.create(&bytes).unwrap_err();
+        assert_eq!(e.kind(), taillight_core::ErrorKind::Refused);
         std::fs::write(tmp.path().join("a"), b"x").unwrap();
         dir.add(&[mark(&dir, "a")]).unwrap();
-        assert_eq!(dir.store().unwrap(), Some(store.clone()));
-        let elsewhere = StoreMark {
-            inode: inode + 1,
-            ..store
+        let read = || {
+            dir.read()
+                .unwrap()
+                .map(|b| DatabaseMark::parse(&b).unwrap())
         };
-        dir.set_store(Some(elsewhere)).unwrap();
-        assert_eq!(dir.store().unwrap(), None, "a mark that was copied here");
-        dir.set_store(None).unwrap();
+        assert_eq!(read(), Some(database.clone()));
+        let more = DatabaseMark {
+            records: 11,
+            ..database
+        };
+        dir.renew(&more.bytes().unwrap()).unwrap();
+        assert_eq!(read(), Some(more));
+        MarkStore::remove(&dir).unwrap();
+        assert_eq!(read(), None);
         assert_eq!(dir.marks().unwrap().len(), 1);
     }
 
     #[test]
     fn a_grown_file_and_a_broken_mark() {
         let tmp = tempfile::tempdir().unwrap();
-        let dir = OwnedDir::open(tmp.path()).unwrap();
+        let dir = OwnedDirectory::open(tmp.path()).unwrap();
         std::fs::write(tmp.path().join("a"), b"x").unwrap();
         let mut mine = mark(&dir, "a");
         let stat = rustix::fs::statat(&dir.fd, "a", AtFlags::empty()).unwrap();
@@ -445,6 +411,62 @@ mod tests {
         assert_eq!(
             dir.marks().unwrap_err().kind(),
             taillight_core::ErrorKind::Corrupt
+        );
+    }
+
+    /// Marks as earlier versions wrote them, byte by byte.
+    #[test]
+    fn marks_of_earlier_versions_are_read() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = OwnedDirectory::open(tmp.path()).unwrap();
+        let text = r#"{
+  "taillight_owner": 1,
+  "files": [
+    {
+      "name": "taillight-0.dat",
+      "inode": 18446744073709551615,
+      "device": "254:0",
+      "size": 1048576,
+      "run_id": "20260101T000000Z-1",
+      "keep": true,
+      "modified_ns": 1767225600000000000
+    },
+    {
+      "name": "stream.dat",
+      "inode": 12,
+      "device": "254:0",
+      "size": 67108864,
+      "grows": true,
+      "run_id": "r2",
+      "keep": false
+    }
+  ],
+  "store": {
+    "driver": "rocksdb",
+    "inode": 4711,
+    "device": "254:0",
+    "run_id": "r1",
+    "keep": true,
+    "form": "keys hashed \"user\" 1 from 0; values one piece",
+    "records": 1000
+  }
+}"#;
+        std::fs::write(tmp.path().join(SIDECAR), text).unwrap();
+        let files = dir.marks().unwrap();
+        assert_eq!((files[0].inode, files[0].grows), (u64::MAX, false));
+        assert_eq!(files[0].modified_ns, Some(1_767_225_600_000_000_000));
+        assert_eq!((files[1].grows, files[1].modified_ns), (true, None));
+        let mark = DatabaseMark::parse(&dir.read().unwrap().unwrap()).unwrap();
+        assert_eq!(mark.identity.driver, "rocksdb");
+        assert_eq!(
+            (mark.identity.inode, mark.records, mark.keep),
+            (4711, 1000, true)
+        );
+        // Unchanged, it is written as it was.
+        dir.renew(&mark.bytes().unwrap()).unwrap();
+        assert_eq!(
+            std::fs::read_to_string(tmp.path().join(SIDECAR)).unwrap(),
+            text
         );
     }
 }

@@ -1,0 +1,250 @@
+//! The directory of a database: found, claimed by the rules of `ownership`, and left in the end.
+//!
+//! Decides before anything is touched. A database is Taillight's when the mark in its directory
+//! names that directory; everything else needs `destroy` and `--destroy`. What this run made is
+//! deleted at the end unless it is kept; what was kept before stays.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use taillight_core::{Error, Result};
+
+use super::rules;
+use crate::contract::OpenSpec;
+use crate::ownership::sidecar::DatabaseMark;
+use crate::ownership::{
+    Contents, Decision, DirectoryIdentity, HeldMark, MarkStore, NamedTarget, OwnedDirectory,
+    OwnershipMark, SIDECAR, refusal,
+};
+use crate::path_error::cannot;
+
+/// What this run asks of the directory.
+pub struct DirectoryRequest<'a> {
+    /// The plan, run id and confirmation.
+    pub spec: &'a OpenSpec<'a>,
+    /// Name of the driver.
+    pub driver: &'static str,
+    /// What this run makes stays.
+    pub keep: bool,
+    /// Nothing is changed, whoever made it.
+    pub read_only: bool,
+}
+
+/// A database directory past the guard.
+pub struct DatabaseDirectory {
+    path: PathBuf,
+    /// Absent when the database is only read.
+    owned: Option<OwnedDatabase>,
+}
+
+struct OwnedDatabase {
+    dir: OwnedDirectory,
+    mark: HeldMark<DirectoryIdentity>,
+    /// The directory itself goes too.
+    made_dir: bool,
+}
+
+impl DatabaseDirectory {
+    /// Finds the directory, asks the guard, makes directory and mark. `wipe` deletes a database
+    /// that is there and must not stay.
+    ///
+    /// # Errors
+    /// `Usage` for a path that is no directory, `Refused` by the guard, `Unavailable`.
+    pub fn take(
+        request: &DirectoryRequest<'_>,
+        wipe: &dyn Fn(&Path) -> Result<()>,
+    ) -> Result<DatabaseDirectory> {
+        let target = &request.spec.plan.target;
+        let path = target.path.as_deref().filter(|p| !p.is_empty());
+        let path = path.ok_or_else(|| {
+            Error::usage(format!("driver `{}` needs a path", request.driver))
+                .hint("a directory for the database: --path /mnt/test/db/")
+        })?;
+        let (path, absent) = find(path)?;
+        let same = |name: &str| find(name).is_ok_and(|(found, _)| found == path);
+        let named = NamedTarget::from(path.as_path());
+        let confirmed = refusal::confirmed(target.destroy, request.spec.destroy, &named, same)?;
+        if request.read_only {
+            return DatabaseDirectory::visit(request, path, absent);
+        }
+        let mut mark = DatabaseMark {
+            identity: DirectoryIdentity {
+                driver: request.driver.to_owned(),
+                inode: 0,
+                device: String::new(),
+            },
+            run_id: request.spec.run_id.to_owned(),
+            last_run: String::new(),
+            keep: request.keep,
+            form: rules::form(request.spec.plan),
+            records: 0,
+        };
+        if !absent && !is_empty(&path)? {
+            match existing(&mark, &path, confirmed, &named)? {
+                Decision::Reuse(kept) => mark = kept,
+                Decision::Wipe => wipe(&path)?,
+                Decision::Create => {}
+            }
+        }
+        if absent {
+            std::fs::create_dir(&path)
+                .map_err(|e| cannot("cannot make the directory", &path, e))?;
+        }
+        let dir = OwnedDirectory::open(&path)?;
+        (mark.identity.inode, mark.identity.device) = dir.identity()?;
+        let (_, forgets) = rules::changes(request.spec.plan);
+        let mark = HeldMark::new(mark, forgets);
+        // Before the first byte of data, so that a killed run leaves what the next one knows.
+        match dir.read()? {
+            None => dir.create(&mark.bytes()?)?,
+            Some(_) => dir.renew(&mark.bytes()?)?,
+        }
+        Ok(DatabaseDirectory {
+            path,
+            owned: Some(OwnedDatabase {
+                dir,
+                mark,
+                made_dir: absent,
+            }),
+        })
+    }
+
+    fn visit(
+        request: &DirectoryRequest<'_>,
+        path: PathBuf,
+        absent: bool,
+    ) -> Result<DatabaseDirectory> {
+        if absent {
+            return Err(Error::unavailable("there is no database to read")
+                .with("path", path.display())
+                .hint("load it first, without options.read_only"));
+        }
+        if rules::changes(request.spec.plan).0 {
+            return Err(Error::usage("read_only = true, but the plan writes")
+                .hint("leave only get and scan in the mix, or set options.read_only = false"));
+        }
+        Ok(DatabaseDirectory { path, owned: None })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the database may be made.
+    pub fn creates(&self) -> bool {
+        self.owned.is_some()
+    }
+
+    /// Records known to be there; `None` when nothing is known of a database that is only read.
+    pub fn records(&self) -> Option<u64> {
+        self.owned.as_ref().map(|owned| owned.mark.records())
+    }
+
+    /// Takes note of `records`.
+    ///
+    /// # Errors
+    /// `Unavailable` when the note cannot be written.
+    pub fn note(&self, records: u64) -> Result<()> {
+        match &self.owned {
+            Some(owned) => owned.mark.note(&owned.dir, records),
+            None => Ok(()),
+        }
+    }
+
+    /// Deletes what goes: `wipe` the database, then the mark, then the directory.
+    ///
+    /// # Errors
+    /// `Unavailable` when something cannot be removed.
+    pub fn leave(&mut self, wipe: &dyn Fn(&Path) -> Result<()>) -> Result<()> {
+        let Some(owned) = self.owned.take_if(|owned| !owned.mark.keeps()) else {
+            return Ok(());
+        };
+        wipe(&self.path)?;
+        owned.dir.remove()?;
+        if owned.made_dir {
+            // Not empty any more: somebody else's files are in it, so it stays.
+            let _ = std::fs::remove_dir(&self.path);
+        }
+        Ok(())
+    }
+}
+
+/// What a directory with something in it means for the run that would write the mark `wanted`.
+fn existing(
+    wanted: &DatabaseMark,
+    path: &Path,
+    confirmed: bool,
+    named: &NamedTarget,
+) -> Result<Decision<DirectoryIdentity>> {
+    let dir = OwnedDirectory::open(path)?;
+    let found = dir.read()?.map(|bytes| DatabaseMark::parse(&bytes));
+    let found = found.transpose().map_err(|e| {
+        Error::corrupt("the ownership mark cannot be understood")
+            .with("path", path.join(SIDECAR).display())
+            .source(e)
+    })?;
+    // A mark that came here with a copy of its directory says nothing.
+    let (inode, device) = dir.identity()?;
+    let found = found.filter(|mark| mark.identity.inode == inode && mark.identity.device == device);
+    if let Some(mark) = &found
+        && mark.identity.driver != wanted.identity.driver
+    {
+        return Err(
+            Error::refused("the directory holds a database of another driver")
+                .with("path", path.display())
+                .with("driver", &mark.identity.driver)
+                .hint("choose another path, or delete the directory"),
+        );
+    }
+    let contents = match found {
+        Some(_) => Contents::Records,
+        None => Contents::Foreign(None),
+    };
+    OwnershipMark::decide(wanted, found.as_ref(), contents, confirmed, named)
+}
+
+/// The directory that `path` means, and whether it is not there yet. No symlink is left in it.
+fn find(path: &str) -> Result<(PathBuf, bool)> {
+    let given = Path::new(path);
+    match std::fs::canonicalize(given) {
+        Ok(real) if real.is_dir() => return Ok((real, false)),
+        Ok(_) => {
+            return Err(
+                Error::usage("a database is a directory, and the path is not one")
+                    .with("path", path)
+                    .hint("name a directory, or one that is to be made"),
+            );
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        Err(e) => return Err(cannot("cannot resolve the path", given, e)),
+    }
+    if given.symlink_metadata().is_ok() {
+        return Err(Error::usage("the path is a symbolic link to nothing").with("path", path));
+    }
+    let Some(name) = given.file_name() else {
+        return Err(Error::usage("the path names no directory").with("path", path));
+    };
+    let parent = given.parent().filter(|p| !p.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    let real = std::fs::canonicalize(parent).map_err(|e| {
+        cannot(
+            "cannot find the directory that would hold the database",
+            parent,
+            e,
+        )
+        .hint("make it first, or correct the path")
+    })?;
+    Ok((real.join(name), true))
+}
+
+/// Nothing in it that anyone could miss.
+fn is_empty(dir: &Path) -> Result<bool> {
+    let failed = |e| cannot("cannot list the directory", dir, e);
+    for entry in std::fs::read_dir(dir).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if name != SIDECAR && name != "lost+found" {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,269 @@
+//! Ownership marks: the record that data is Taillight's, and the rules that follow from it.
+//!
+//! A target that holds records (a database directory, a prefix of a bucket, the keys of a server)
+//! has one [`OwnershipMark`], kept where its [`MarkStore`] puts it: in the sidecar of the directory,
+//! in an object, in a key. A regular file has an entry in the sidecar of its directory
+//! ([`FileMark`]). What a mark allows is decided in [`OwnershipMark::decide`]; the refusals are in
+//! [`refusal`]. Drivers ask before anything is created or written, and when a run ends. Whether a
+//! target is in use by something else is not asked here but in `guard`.
+
+pub mod files;
+pub mod refusal;
+pub mod sidecar;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use taillight_core::{Error, Result};
+
+pub use files::{FileMark, MarkedFiles};
+pub use refusal::NamedTarget;
+pub use sidecar::{DirectoryIdentity, OwnedDirectory, SIDECAR};
+
+/// Where the mark of a target with records is kept. It moves bytes and decides nothing.
+pub trait MarkStore {
+    /// The mark; `None` when there is none.
+    ///
+    /// # Errors
+    /// `Unavailable` when it cannot be read, `Corrupt` where the store tells that it is damaged.
+    fn read(&self) -> Result<Option<Vec<u8>>>;
+
+    /// Writes a mark where `read` found none. A store that can tell refuses when another run has
+    /// written one since.
+    ///
+    /// # Errors
+    /// `Refused` for the mark of another run, `Unavailable` when it cannot be written.
+    fn create(&self, mark: &[u8]) -> Result<()>;
+
+    /// Replaces the mark.
+    ///
+    /// # Errors
+    /// `Unavailable` when it cannot be written.
+    fn renew(&self, mark: &[u8]) -> Result<()>;
+
+    /// Removes the mark; an absent one is no error.
+    ///
+    /// # Errors
+    /// `Unavailable` when it cannot be removed.
+    fn remove(&self) -> Result<()>;
+}
+
+/// "These records are Taillight's." `I` are the fields by which a mark is told from a copy of it
+/// that came with the data to another place; they and all other names are fixed, since marks outlive
+/// the program that wrote them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnershipMark<I> {
+    #[serde(flatten)]
+    pub identity: I,
+    /// The run that made the records.
+    pub run_id: String,
+    /// The run that wrote the mark last, where copies of a store are told apart by it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub last_run: String,
+    /// The records stay after the run.
+    pub keep: bool,
+    /// Form of keys and values: records of another form are other records.
+    pub form: String,
+    /// Records known to be there, from the first key number on.
+    pub records: u64,
+}
+
+/// What is at the target beside the mark.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Contents {
+    Empty,
+    /// Only what a run could have written.
+    Records,
+    /// Something that no run wrote, perhaps with an example.
+    Foreign(Option<String>),
+}
+
+/// What a run may do with what it found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision<I> {
+    /// Nothing is there: begin.
+    Create,
+    /// The records of an earlier run stay, under its mark.
+    Reuse(OwnershipMark<I>),
+    /// What is there goes: a killed run left it, or the user gave it up.
+    Wipe,
+}
+
+impl<I: Serialize + DeserializeOwned + Clone> OwnershipMark<I> {
+    /// Reads a mark.
+    ///
+    /// # Errors
+    /// When the bytes are no mark.
+    pub fn parse(bytes: &[u8]) -> serde_json::Result<OwnershipMark<I>> {
+        serde_json::from_slice(bytes)
+    }
+
+    /// The mark as it is stored.
+    ///
+    /// # Errors
+    /// `Internal` when it cannot be JSON.
+    pub fn bytes(&self) -> Result<Vec<u8>> {
+        serde_json::to_vec(self)
+            .map_err(|e| Error::internal("the ownership mark is not JSON").source(e))
+    }
+
+    /// The rules: what a run that would write the mark `wanted` may do where it found the mark
+    /// `found` and `contents` beside it. Nothing that Taillight did not make is lost unless
+    /// `confirmed`; kept records are reused or refused, never wiped, unless `confirmed`.
+    ///
+    /// # Errors
+    /// `Refused`, saying how to confirm.
+    pub fn decide(
+        wanted: &OwnershipMark<I>,
+        found: Option<&OwnershipMark<I>>,
+        contents: Contents,
+        confirmed: bool,
+        target: &NamedTarget,
+    ) -> Result<Decision<I>> {
+        match (found, contents) {
+            (Some(mark), _) if mark.keep && !confirmed => {
+                if mark.form != wanted.form {
+                    return Err(refusal::other_form(target, &mark.form, &wanted.form));
+                }
+                Ok(Decision::Reuse(mark.clone()))
+            }
+            (None, Contents::Empty) => Ok(Decision::Create),
+            (_, Contents::Foreign(example)) => {
+                refusal::foreign(confirmed, target, example.as_deref())?;
+                Ok(Decision::Wipe)
+            }
+            // Whatever they look like, without a mark they are somebody else's.
+            (None, Contents::Records) => {
+                refusal::foreign(confirmed, target, None)?;
+                Ok(Decision::Wipe)
+            }
+            (Some(_), Contents::Empty | Contents::Records) => Ok(Decision::Wipe),
+        }
+    }
+}
+
+/// The mark under which this run uses its target.
+pub struct HeldMark<I> {
+    mark: Mutex<OwnershipMark<I>>,
+    /// The run deletes records, so that none are known to outlast it.
+    forgets: bool,
+}
+
+impl<I: Serialize + DeserializeOwned + Clone> HeldMark<I> {
+    pub fn new(mark: OwnershipMark<I>, forgets: bool) -> HeldMark<I> {
+        HeldMark {
+            mark: Mutex::new(mark),
+            forgets,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, OwnershipMark<I>> {
+        self.mark.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records known to be there.
+    pub fn records(&self) -> u64 {
+        self.lock().records
+    }
+
+    /// Whether the records stay after the run.
+    pub fn keeps(&self) -> bool {
+        self.lock().keep
+    }
+
+    /// The run that made the records.
+    pub fn run_id(&self) -> String {
+        self.lock().run_id.clone()
+    }
+
+    /// The mark as it should outlast the run.
+    ///
+    /// # Errors
+    /// `Internal` when it cannot be JSON.
+    pub fn bytes(&self) -> Result<Vec<u8>> {
+        let mut lasting = self.lock().clone();
+        if self.forgets {
+            lasting.records = 0;
+        }
+        lasting.bytes()
+    }
+
+    /// Takes note of so many `records` and renews the mark.
+    ///
+    /// # Errors
+    /// `Unavailable` when the mark cannot be written.
+    pub fn note(&self, store: &(impl MarkStore + ?Sized), records: u64) -> Result<()> {
+        self.lock().records = records;
+        store.renew(&self.bytes()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taillight_core::ErrorKind;
+
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    struct ByName {
+        name: String,
+    }
+
+    fn mark(keep: bool, form: &str) -> OwnershipMark<ByName> {
+        OwnershipMark {
+            identity: ByName { name: "t".into() },
+            run_id: "r1".into(),
+            last_run: String::new(),
+            keep,
+            form: form.into(),
+            records: 7,
+        }
+    }
+
+    #[test]
+    fn what_a_mark_allows() {
+        let target = NamedTarget::of("/t");
+        let foreign = || Contents::Foreign(Some("thesis".into()));
+        let decide = |found: Option<&OwnershipMark<ByName>>, contents, confirmed| {
+            OwnershipMark::decide(&mark(false, "f"), found, contents, confirmed, &target)
+        };
+        let (kept, killed, other) = (mark(true, "f"), mark(false, "f"), mark(true, "g"));
+        for (found, contents, confirmed, wanted) in [
+            (None, Contents::Empty, false, Decision::Create),
+            (None, foreign(), true, Decision::Wipe),
+            (
+                Some(&kept),
+                Contents::Records,
+                false,
+                Decision::Reuse(kept.clone()),
+            ),
+            (Some(&kept), foreign(), false, Decision::Reuse(kept.clone())),
+            (Some(&kept), Contents::Records, true, Decision::Wipe),
+            (Some(&killed), Contents::Records, false, Decision::Wipe),
+            (Some(&killed), foreign(), true, Decision::Wipe),
+            (Some(&other), Contents::Records, true, Decision::Wipe),
+        ] {
+            assert_eq!(decide(found, contents.clone(), confirmed).unwrap(), wanted);
+        }
+        for (found, contents, says) in [
+            (None, foreign(), "did not make"),
+            (None, Contents::Records, "did not make"),
+            (Some(&killed), foreign(), "did not make"),
+            (Some(&other), Contents::Records, "another form"),
+        ] {
+            let e = decide(found, contents, false).unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::Refused);
+            assert!(e.message().contains(says), "{e}");
+            assert!(e.hint_text().unwrap().contains("--destroy /t"));
+        }
+    }
+
+    #[test]
+    fn a_run_that_deletes_leaves_no_count_of_records() {
+        let lasting = |forgets| {
+            let held = HeldMark::new(mark(true, "f"), forgets);
+            OwnershipMark::<ByName>::parse(&held.bytes().unwrap()).unwrap()
+        };
+        assert_eq!((lasting(false).records, lasting(true).records), (7, 0));
+    }
+}

@@ -11,7 +11,6 @@ pub mod guard;
 pub mod kv;
 pub mod memory;
 pub mod null;
-pub mod null;
 mod options;
 pub mod ownership;
 mod path_error;

@@ -4,8 +4,8 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{AtFlags, StatxFlags, statx};
 
-use crate::guard::block::Block;
-use crate::guard::mounts::{self, Mount};
+use taillight_machine::mounts::{self, Mount};
+use taillight_machine::{BlockDevice, Sys};
 
 /// Names and values, in the order they are shown.
 pub type Facts = Vec<(String, String)>;
@@ -29,7 +29,10 @@ const QUEUE: [&str; 11] = [
 pub fn mount_of(fd: impl AsFd) -> Option<Mount> {
     let flags = AtFlags::EMPTY_PATH;
     let id = statx(fd, c"", flags, StatxFlags::MNT_ID).ok()?.stx_mnt_id;
-    mounts::mounts().ok()?.into_iter().find(|m| m.id == id)
+    mounts::mounts(&Sys::default())
+        .ok()?
+        .into_iter()
+        .find(|m| m.id == id)
 }
 
 pub fn of_mount(mount: &Mount, facts: &mut Facts) {
@@ -43,13 +46,13 @@ pub fn of_mount(mount: &Mount, facts: &mut Facts) {
     );
 }
 
-pub fn of_device(block: &Block, facts: &mut Facts) {
+pub fn of_device(block: &BlockDevice, facts: &mut Facts) {
     let whole = block.whole();
     let mut add = |name: String, value: Option<String>| {
         facts.extend(value.map(|v| (name, v)));
     };
     add("device.name".to_owned(), Some(block.name.clone()));
-    add("device.number".to_owned(), Some(block.number.clone()));
+    add("device.number".to_owned(), Some(block.number.to_string()));
     if whole != *block {
         add("device.disk".to_owned(), Some(whole.name.clone()));
     }

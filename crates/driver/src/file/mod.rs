@@ -30,9 +30,9 @@ use taillight_core::capability::Capabilities;
 use taillight_core::plan::{Before, Plan, TargetPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
+use taillight_machine::{BlockDevice, Sys};
 
 use crate::contract::{Driver, Geometry, OpenSpec, OptionDoc, Target};
-use crate::guard::block::Block;
 use crate::ownership::{MarkedFiles, NamedTarget, refusal};
 use facts::Facts;
 use layout::LayoutProgress;
@@ -209,7 +209,7 @@ struct OpenedTarget {
     file_size: u64,
     made: Option<MarkedFiles>,
     facts: Facts,
-    device: Option<Block>,
+    device: Option<BlockDevice>,
 }
 
 impl OpenedTarget {
@@ -232,7 +232,7 @@ impl OpenedTarget {
                     file_size: opened.size,
                     made: None,
                     facts: vec![("target.kind".to_owned(), "block device".to_owned())],
-                    device: Block::from_number(stat.st_rdev),
+                    device: block_device(stat.st_rdev),
                 })
             }
             TargetPath::Files {
@@ -393,6 +393,10 @@ fn prepare_io(files: &[OwnedFd], asked: &FileOpenSpec<'_>, device: bool) -> Resu
     Ok(align)
 }
 
+fn block_device(dev: u64) -> Option<BlockDevice> {
+    BlockDevice::from_dev(&Sys::default(), dev)
+}
+
 /// Alignment of direct I/O on a file: as the kernel says (6.1), else the device's logical block.
 fn direct_align(fd: &OwnedFd) -> Result<u64> {
     if let Ok(s) = statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
@@ -411,16 +415,16 @@ fn direct_align(fd: &OwnedFd) -> Result<u64> {
         };
     }
     let number = rustix::fs::fstat(fd).map(|s| s.st_dev);
-    let block = number.ok().and_then(Block::from_number);
+    let block = number.ok().and_then(block_device);
     let logical = block.and_then(|b| b.queue("logical_block_size")?.parse().ok());
     Ok(logical.unwrap_or(512))
 }
 
 /// A polled ring on a device without poll queues fails every I/O: better said here.
 fn polled(fd: &OwnedFd) -> Result<()> {
-    let on_device = rustix::fs::fstat(fd).ok().and_then(|stat| {
-        Block::from_number(stat.st_rdev).or_else(|| Block::from_number(stat.st_dev))
-    });
+    let on_device = rustix::fs::fstat(fd)
+        .ok()
+        .and_then(|stat| block_device(stat.st_rdev).or_else(|| block_device(stat.st_dev)));
     match on_device.and_then(|b| b.queue("io_poll")).as_deref() {
         Some("0") => Err(Error::unavailable("the device has no poll queues")
             .hint("set options.iopoll = false (NVMe: poll queues come with nvme.poll_queues=N)")),
@@ -428,7 +432,7 @@ fn polled(fd: &OwnedFd) -> Result<()> {
     }
 }
 
-fn describe(fd: &OwnedFd, device: Option<Block>, facts: &mut Facts) {
+fn describe(fd: &OwnedFd, device: Option<BlockDevice>, facts: &mut Facts) {
     let mut below = device;
     if below.is_none() {
         if let Some(mount) = facts::mount_of(fd) {
@@ -436,7 +440,7 @@ fn describe(fd: &OwnedFd, device: Option<Block>, facts: &mut Facts) {
         }
         below = rustix::fs::fstat(fd)
             .ok()
-            .and_then(|stat| Block::from_number(stat.st_dev));
+            .and_then(|stat| block_device(stat.st_dev));
     }
     if let Some(block) = below {
         facts::of_device(&block, facts);

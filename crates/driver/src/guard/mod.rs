@@ -9,18 +9,17 @@
 //! decided on that descriptor and the driver keeps it, so a path that changes later changes
 //! nothing. A block device is opened with `O_EXCL`: from then on the kernel keeps others out.
 
-pub mod block;
-pub mod mounts;
 mod signature;
 
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::{Stat, fstat, major, minor};
+use rustix::fs::{Stat, fstat};
 use taillight_core::{Error, Result};
 
-use block::{Block, Window};
+use taillight_machine::block::{BlockDevice, PartitionRange, loop_backings};
+use taillight_machine::{DeviceNumber, Sys, mounts};
 
 /// Refuses a block device that is mounted, swap, held or a member of something, whole or in part.
 ///
@@ -31,14 +30,14 @@ pub fn device(fd: BorrowedFd<'_>, path: &Path, size: u64) -> Result<()> {
     if let Some(reason) = device_in_use(stat.st_rdev)? {
         return Err(in_use(path, &reason));
     }
-    let mut windows = vec![Window {
+    let mut ranges = vec![PartitionRange {
         start: 0,
         len: size,
     }];
-    if let Some(b) = Block::from_number(stat.st_rdev) {
-        windows.extend(b.partitions().iter().filter_map(Block::window));
+    if let Some(b) = BlockDevice::from_dev(&Sys::default(), stat.st_rdev) {
+        ranges.extend(b.partitions().iter().filter_map(BlockDevice::range));
     }
-    match windows.into_iter().find_map(|w| signature::member(fd, w)) {
+    match ranges.into_iter().find_map(|r| signature::member(fd, r)) {
         None => Ok(()),
         Some(of) => Err(Error::refused(format!("the device is a member of {of}"))
             .with("target", path.display())
@@ -51,7 +50,7 @@ pub fn device(fd: BorrowedFd<'_>, path: &Path, size: u64) -> Result<()> {
 /// # Errors
 /// `Unavailable` when the tables cannot be read.
 pub fn device_in_use(rdev: u64) -> Result<Option<String>> {
-    let Some(target) = Block::from_number(rdev) else {
+    let Some(target) = BlockDevice::from_dev(&Sys::default(), rdev) else {
         return Ok(None);
     };
     let mut parts = vec![target.clone()];
@@ -76,14 +75,15 @@ pub fn device_in_use(rdev: u64) -> Result<Option<String>> {
 /// Holders of holders are followed this deep (crypt on LVM on RAID is three).
 const MAX_STACK: u32 = 8;
 
-fn part_in_use(part: &Block, depth: u32) -> Result<Option<String>> {
-    for m in mounts::mounts()? {
-        if m.device == part.number || number_of(&m.source).as_ref() == Some(&part.number) {
+fn part_in_use(part: &BlockDevice, depth: u32) -> Result<Option<String>> {
+    let sys = Sys::default();
+    for m in mounts::mounts(&sys)? {
+        if m.device == part.number || m.source_device() == Some(part.number) {
             return Ok(Some(format!("mounted at {}", m.point.display())));
         }
     }
-    for swap in mounts::swaps()? {
-        if number_of(&swap).as_ref() == Some(&part.number) {
+    for swap in mounts::swaps(&sys)? {
+        if DeviceNumber::of_path(&swap) == Some(part.number) {
             return Ok(Some("used as swap".to_owned()));
         }
     }
@@ -102,19 +102,6 @@ fn part_in_use(part: &Block, depth: u32) -> Result<Option<String>> {
     }))
 }
 
-/// "major:minor" of the block device at `path`.
-fn number_of(path: &Path) -> Option<String> {
-    use std::os::unix::fs::FileTypeExt;
-    let meta = path
-        .is_absolute()
-        .then(|| std::fs::metadata(path).ok())
-        .flatten()?;
-    let rdev = meta.rdev();
-    meta.file_type()
-        .is_block_device()
-        .then(|| format!("{}:{}", major(rdev), minor(rdev)))
-}
-
 /// Refuses a regular file that is swap or backs an active loop device.
 ///
 /// # Errors
@@ -123,10 +110,11 @@ pub fn file(stat: &Stat, path: &Path) -> Result<()> {
     let is_it = |other: &Path| {
         std::fs::metadata(other).is_ok_and(|m| (m.dev(), m.ino()) == (stat.st_dev, stat.st_ino))
     };
-    if mounts::swaps()?.iter().any(|swap| is_it(swap)) {
+    let sys = Sys::default();
+    if mounts::swaps(&sys)?.iter().any(|swap| is_it(swap)) {
         return Err(in_use(path, "used as swap"));
     }
-    let mut loops = block::loop_backings().into_iter();
+    let mut loops = loop_backings(&sys).into_iter();
     match loops.find(|(_, backing)| is_it(Path::new(backing))) {
         Some((name, _)) => Err(in_use(path, &format!("behind /dev/{name}"))),
         None => Ok(()),
@@ -156,7 +144,7 @@ mod tests {
     #[test]
     fn a_mounted_root_device_is_seen() {
         let root = std::fs::metadata("/").unwrap();
-        if Block::from_number(root.dev()).is_none() {
+        if BlockDevice::from_dev(&Sys::default(), root.dev()).is_none() {
             eprintln!("skipped: / is not on a block device");
             return;
         }

@@ -4,7 +4,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use crate::guard::block::Window;
+use taillight_machine::block::PartitionRange;
 
 const MD: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
 const BCACHE: [u8; 16] = [
@@ -13,14 +13,14 @@ const BCACHE: [u8; 16] = [
 const ZFS_UBERBLOCK: [u8; 8] = 0x00ba_b10c_u64.to_le_bytes();
 
 /// What the device is a member of, if a mark says so. What cannot be read has no mark.
-pub fn member(fd: BorrowedFd<'_>, window: Window) -> Option<&'static str> {
-    let has = |offset: u64, mark: &[u8]| has(fd, window, offset, mark);
-    let sectors = window.len / 512;
+pub fn member(fd: BorrowedFd<'_>, range: PartitionRange) -> Option<&'static str> {
+    let has = |offset: u64, mark: &[u8]| has(fd, range, offset, mark);
+    let sectors = range.len / 512;
     let md_offsets = [
         0,
         4096,
         (sectors.saturating_sub(16) & !7) * 512,
-        (window.len & !0xffff).saturating_sub(0x1_0000),
+        (range.len & !0xffff).saturating_sub(0x1_0000),
     ];
     if md_offsets.iter().any(|at| has(*at, &MD)) {
         return Some("a Linux RAID array");
@@ -37,12 +37,12 @@ pub fn member(fd: BorrowedFd<'_>, window: Window) -> Option<&'static str> {
     None
 }
 
-fn has(fd: BorrowedFd<'_>, window: Window, offset: u64, mark: &[u8]) -> bool {
+fn has(fd: BorrowedFd<'_>, range: PartitionRange, offset: u64, mark: &[u8]) -> bool {
     let mut seen = [0u8; 16];
     let seen = &mut seen[..mark.len()];
-    let inside = offset + mark.len() as u64 <= window.len;
+    let inside = offset + mark.len() as u64 <= range.len;
     inside
-        && rustix::io::pread(fd, &mut *seen, window.start + offset) == Ok(mark.len())
+        && rustix::io::pread(fd, &mut *seen, range.start + offset) == Ok(mark.len())
         && seen == mark
 }
 
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn marks_are_found_where_they_belong() {
         let len = 1 << 20;
-        let window = Window { start: 0, len };
+        let range = PartitionRange { start: 0, len };
         let cases: [(u64, &[u8], &str); 4] = [
             (4096, &MD, "RAID"),
             ((len & !0xffff) - 0x1_0000, &MD, "RAID"),
@@ -65,10 +65,10 @@ mod tests {
         for (at, mark, what) in cases {
             let file = tempfile::tempfile().unwrap();
             file.set_len(len).unwrap();
-            assert_eq!(member(file.as_fd(), window), None);
+            assert_eq!(member(file.as_fd(), range), None);
             file.write_all_at(mark, at).unwrap();
-            assert!(member(file.as_fd(), window).unwrap().contains(what));
-            let behind = Window {
+            assert!(member(file.as_fd(), range).unwrap().contains(what));
+            let behind = PartitionRange {
                 start: at + 1,
                 len: 64,
             };
@@ -77,8 +77,8 @@ mod tests {
         let lvm = tempfile::tempfile().unwrap();
         lvm.set_len(len).unwrap();
         lvm.write_all_at(b"LABELONE", 512).unwrap();
-        assert_eq!(member(lvm.as_fd(), window), None);
+        assert_eq!(member(lvm.as_fd(), range), None);
         lvm.write_all_at(b"LVM2 001", 512 + 24).unwrap();
-        assert!(member(lvm.as_fd(), window).unwrap().contains("LVM"));
+        assert!(member(lvm.as_fd(), range).unwrap().contains("LVM"));
     }
 }

@@ -15,6 +15,7 @@ use taillight_core::capability::Capabilities;
 use taillight_core::plan::{Before, Plan, TargetPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
+use taillight_machine::Sys;
 
 use crate::contract::{
     AdminAction, Driver, Geometry, KeyedTarget, OpenSpec, OptionDoc, Session, SessionSpec, Target,
@@ -66,7 +67,10 @@ impl Driver for MemoryDriver {
         })
     }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
-        room::check(spec.plan, room::available())
+        room::check(
+            spec.plan,
+            taillight_machine::memory::available(&Sys::default()),
+        )
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         self.check(spec)?;

@@ -51,14 +51,6 @@ fn of(plan: &Plan, w: &WorkloadPlan) -> Option<u64> {
     Some(records.saturating_mul(value.saturating_add(key).saturating_add(RECORD)))
 }
 
-/// What the kernel says can be had without swapping, bytes; none where it does not say.
-pub fn available() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    kib.checked_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -299,12 +299,7 @@ impl Collector {
                 .filter_map(|(w, _)| w.ops[kind as usize].as_deref());
             let slow = parts
                 .filter(|op| op.ops >= 1000)
-                .map(|op| {
-                    op.response
-                        .as_ref()
-                        .unwrap_or(&op.service)
-                        .value_at_quantile(0.999)
-                })
+                .map(|op| op.latencies.main().value_at_quantile(0.999))
                 .min();
             if let Some(ns) = slow {
                 self.thresholds.set(kind, ns);

@@ -41,7 +41,7 @@ impl Idle {
     }
 
     /// Whether somebody waits and nobody has had a completion for the whole time-out.
-    pub fn fires(&self, now: Stamp) -> bool {
+    pub fn timed_out(&self, now: Stamp) -> bool {
         let busy = |w: &&WorkerActivity| w.busy.load(Ordering::Acquire);
         let last = |w: &WorkerActivity| w.last.load(Ordering::Relaxed);
         let latest = self.workers.iter().map(last).max().unwrap_or(0);
@@ -100,17 +100,17 @@ mod tests {
         let idle = Arc::new(Idle::new(100, 2));
         let mut a = IdleWatch::new(idle.clone(), 0);
         let mut b = IdleWatch::new(idle.clone(), 1);
-        assert!(!idle.fires(Stamp(1_000_000)), "nobody waits");
+        assert!(!idle.timed_out(Stamp(1_000_000)), "nobody waits");
         a.tell(true, Stamp(1_000_000), Stamp(0));
-        assert!(!idle.fires(Stamp(1_000_100)));
-        assert!(idle.fires(Stamp(1_000_101)));
+        assert!(!idle.timed_out(Stamp(1_000_100)));
+        assert!(idle.timed_out(Stamp(1_000_101)));
         b.tell(true, Stamp(1_000_050), Stamp(0));
         b.tell(false, Stamp(1_000_090), Stamp(1_000_080));
-        assert!(!idle.fires(Stamp(1_000_180)), "the other one completes");
-        assert!(idle.fires(Stamp(1_000_181)));
+        assert!(!idle.timed_out(Stamp(1_000_180)), "the other one completes");
+        assert!(idle.timed_out(Stamp(1_000_181)));
         drop(a);
         assert!(
-            !idle.fires(Stamp(2_000_000)),
+            !idle.timed_out(Stamp(2_000_000)),
             "who has ended waits for nothing"
         );
     }

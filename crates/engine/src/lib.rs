@@ -18,6 +18,7 @@ pub mod recorder;
 pub mod run;
 pub mod schedule;
 mod simulate;
+mod splitmix;
 mod stream;
 #[cfg(test)]
 mod testing;

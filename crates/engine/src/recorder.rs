@@ -186,7 +186,7 @@ impl Recorder {
         self.part.worker = worker;
         self.part.workload = workload;
         // Parts are reused by all workers: the last one may have had another kind of arrival.
-        self.part.suit(self.open_loop);
+        self.part.fit_arrival(self.open_loop);
         self.part.open(measured, index);
         self.boundary = self.timeline.interval_end(now);
     }
@@ -204,7 +204,7 @@ impl Recorder {
             .op(sample.op, self.open_loop)
             .success(service, response, bytes);
         if self.part.measured && !self.capture.keep_short(sample, record) {
-            self.teach();
+            self.set_thresholds();
         }
     }
 
@@ -243,24 +243,18 @@ impl Recorder {
         }
         let op = self.part.op(r.op, self.open_loop);
         if r.status.is_ok() {
-            op.success(r.service_ns(), r.response_ns(), r.moved.unwrap_or(r.size));
-            if let Some(records) = r.count {
-                op.covered(records);
-            }
-            if let Some(origin) = r.origin {
-                op.from_origin(r.complete.since(origin).max(0) as u64);
-            }
+            op.success_of(r);
         } else {
             op.failure(r);
         }
         if self.part.measured && !self.capture.keep(r) {
-            self.teach();
+            self.set_thresholds();
         }
     }
 
     /// The capture has just degraded: outlier thresholds from the interval so far.
     #[cold]
-    fn teach(&mut self) {
+    fn set_thresholds(&mut self) {
         for kind in OpKind::ALL {
             let Some(op) = self.part.ops[kind as usize]
                 .as_deref()
@@ -268,8 +262,8 @@ impl Recorder {
             else {
                 continue;
             };
-            let histogram = op.response.as_ref().unwrap_or(&op.service);
-            self.capture.learn(kind, histogram.value_at_quantile(0.999));
+            let slow = op.latencies.main().value_at_quantile(0.999);
+            self.capture.learn(kind, slow);
         }
     }
 

@@ -4,13 +4,13 @@
 //! (`worker`), time (`threaded`, `simulate`) or analysis (`report`). Callers: `cli`, `suite`.
 
 mod before;
-mod closed;
 mod ending;
 mod files;
 mod launch;
 mod samples;
 mod setup;
 mod streams;
+mod threads;
 mod verify;
 
 use std::path::Path;
@@ -54,8 +54,6 @@ impl StopFlag {
 /// What a run needs.
 pub struct EngineRequest<'a> {
     pub plan: &'a Plan,
-    /// The opened target; closed by the run.
-    pub target: Box<dyn Target>,
     /// Where the files go.
     pub rundir: &'a RunDir,
     /// Id of the run: names the capture's files.
@@ -128,13 +126,13 @@ struct LoadResult {
     counter: bool,
 }
 
-/// Runs the plan against the target and writes intervals, histograms and I/Os.
+/// Runs the plan against the opened target, closes it, and writes intervals, histograms and I/Os.
 ///
 /// # Errors
 /// When nothing could be measured. A target that fails while measuring, or files that cannot be
 /// written afterwards, are no errors here: see [`EngineOutcome::error`] and [`EngineOutcome::unsaved`].
-pub fn run(request: EngineRequest<'_>) -> Result<EngineOutcome> {
-    run_probed(request, Arc::new(NoProbe))
+pub fn run(target: Box<dyn Target>, request: EngineRequest<'_>) -> Result<EngineOutcome> {
+    run_probed(target, request, Arc::new(NoProbe))
 }
 
 /// As [`run`], with a probe on each worker.
@@ -142,21 +140,22 @@ pub fn run(request: EngineRequest<'_>) -> Result<EngineOutcome> {
 /// # Errors
 /// As [`run`], and when a worker cannot be traced.
 pub fn run_probed<B: Probes>(
+    target: Box<dyn Target>,
     mut request: EngineRequest<'_>,
     probes: Arc<B>,
 ) -> Result<EngineOutcome> {
-    let overhead = crate::calibrate::calibrate(request.plan, request.target.geometry().size())?;
+    let overhead = crate::calibrate::calibrate(request.plan, &*target)?;
     check_spill(request.plan)?;
-    let facts = request.target.facts();
-    let before = match before::run(&mut request) {
+    let facts = target.facts();
+    let before = match before::run(&*target, &mut request) {
         Ok(phases) => phases,
         Err(error) => {
             // The reason matters more than how closing went.
-            let _ = std::mem::replace(&mut request.target, Box::new(closed::Closed)).close();
+            let _ = target.close();
             return Err(error);
         }
     };
-    let loaded = launch::load(&mut request, probes)?;
+    let loaded = launch::load(target, &mut request, probes)?;
     let mut outcome = outcome(&request, &loaded, overhead, facts);
     outcome.phases.splice(0..0, before);
     if let Err(error) = files::write(&mut request, loaded, &mut outcome) {

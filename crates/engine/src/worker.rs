@@ -419,7 +419,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
 
     #[inline(always)]
     fn tick(&mut self) {
-        self.clock.keep(self.now);
+        self.clock.discipline(self.now);
         let in_flight = self.slots.in_flight();
         let schedule = &mut self.schedule;
         let (end, now) = (self.timeline.end, self.now);

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Done, plan, run};
+use common::{EngineRun, plan, run};
 use taillight_core::Percentile;
 use taillight_core::plan::{
     AccessKind, Arrival, CaptureMode, MixPart, Plan, RateStep, Think, WorkerRamp, WorkloadPlan,
@@ -36,12 +36,12 @@ fn percentile(ios: &[Record], of: fn(&Record) -> u64, p: &str) -> u64 {
 }
 
 /// I/Os that were meant to start in each second.
-fn per_second(done: &Done) -> Vec<usize> {
+fn per_second(done: &EngineRun) -> Vec<usize> {
     per_second_of(done, |r| r.intended.unwrap_or(r.submit).0 as u64 / SECOND)
 }
 
 /// I/Os by the second that `of` names.
-fn per_second_of(done: &Done, of: fn(&Record) -> u64) -> Vec<usize> {
+fn per_second_of(done: &EngineRun, of: fn(&Record) -> u64) -> Vec<usize> {
     let mut counts = Vec::new();
     for r in &done.ios {
         let second = of(r) as usize;

@@ -23,9 +23,9 @@ use taillight_engine::{EngineOutcome, EngineRequest, StopFlag};
 use taillight_rundir::ios::{ColumnSet, read_ios};
 use taillight_rundir::{RunDir, fixture, names};
 
-struct View;
+struct MemoryView;
 
-impl DriverView for View {
+impl DriverView for MemoryView {
     fn names(&self) -> Vec<&'static str> {
         DRIVERS.iter().map(|d| d.name()).collect()
     }
@@ -38,9 +38,9 @@ impl DriverView for View {
 }
 
 /// The store, still there after its run.
-struct Kept(Arc<MemoryTarget>);
+struct SharedStore(Arc<MemoryTarget>);
 
-impl Target for Kept {
+impl Target for SharedStore {
     fn geometry(&self) -> Geometry {
         self.0.geometry()
     }
@@ -69,23 +69,23 @@ fn plan(run: &str, workloads: &str) -> Plan {
         free_memory: ByteSize(1 << 33),
     };
     let job = Job::from_toml(&text, "ycsb.toml").unwrap();
-    job.resolve(&View, machine, &|path| std::fs::read_to_string(path))
+    job.resolve(&MemoryView, machine, &|path| std::fs::read_to_string(path))
         .unwrap()
 }
 
-struct Done {
+struct YcsbRun {
     outcome: EngineOutcome,
     ios: Vec<Record>,
     stored: BTreeMap<String, Vec<u8>>,
 }
 
 /// Loads what is missing, runs, reads everything back.
-fn run(plan: &Plan) -> Done {
+fn run(plan: &Plan) -> YcsbRun {
     run_on(plan, |_| ())
 }
 
 /// As [`run`], with `spoil` between load and run.
-fn run_on(plan: &Plan, spoil: impl FnOnce(&MemoryTarget)) -> Done {
+fn run_on(plan: &Plan, spoil: impl FnOnce(&MemoryTarget)) -> YcsbRun {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let id = format!("ycsb-{}-{number}", std::process::id());
@@ -93,19 +93,21 @@ fn run_on(plan: &Plan, spoil: impl FnOnce(&MemoryTarget)) -> Done {
     let manifest = fixture::manifest(&id);
     let rundir = RunDir::create(&dir.path().join("run"), &manifest).unwrap();
     let store = Arc::new(MemoryTarget::new(plan).unwrap());
-    let can = View.capabilities(&plan.target).unwrap();
+    let can = MemoryView.capabilities(&plan.target).unwrap();
     preload(plan, &*store, &can, &id, &mut |_| true).unwrap();
     spoil(&store);
-    let outcome = taillight_engine::run::run(EngineRequest {
-        plan,
-        target: Box::new(Kept(store.clone())),
-        rundir: &rundir,
-        run_id: &id,
-        loaded: 0,
-        clock: &manifest.clock,
-        stop: &StopFlag::default(),
-        observers: &mut [],
-    })
+    let outcome = taillight_engine::run::run(
+        Box::new(SharedStore(store.clone())),
+        EngineRequest {
+            plan,
+            rundir: &rundir,
+            run_id: &id,
+            loaded: 0,
+            clock: &manifest.clock,
+            stop: &StopFlag::default(),
+            observers: &mut [],
+        },
+    )
     .unwrap();
     let mut ios = Vec::new();
     read_ios(&rundir.file(names::IOS), ColumnSet::ALL, &mut |batch| {
@@ -118,7 +120,7 @@ fn run_on(plan: &Plan, spoil: impl FnOnce(&MemoryTarget)) -> Done {
         let key = String::from_utf8(key.to_vec()).unwrap();
         stored.insert(key, value.to_vec());
     });
-    Done {
+    YcsbRun {
         outcome,
         ios,
         stored,
@@ -140,7 +142,7 @@ fn text(key: &str, field: &str, length: usize) -> String {
     all
 }
 
-fn load(count: u64, workers: u32, keys: &str) -> Done {
+fn load(count: u64, workers: u32, keys: &str) -> YcsbRun {
     run(&plan(
         &format!("operations = {count}"),
         &format!(
@@ -298,7 +300,7 @@ fn nothing_is_read_before_it_is_acknowledged() {
 }
 
 /// Rows of operations that found nothing, as no failures. A read-modify-write counts by its part.
-fn missed(done: &Done) -> u64 {
+fn missed(done: &YcsbRun) -> u64 {
     let missed = |r: &&Record| r.count == Some(0);
     for row in done.ios.iter().filter(missed) {
         assert_eq!((row.status, row.size), (Status::OK, 0), "{row:?}");

@@ -46,7 +46,6 @@ pub fn run(
     let mut observers: [&mut dyn Observer; 1] = [live];
     let request = EngineRequest {
         plan,
-        target,
         rundir: &made.dir,
         run_id: &made.run_id,
         loaded,
@@ -66,7 +65,7 @@ pub fn run(
     let drives = drives(plan, made, sys);
     let sampler = sampler(plan, made, sys);
     let Some(tracer) = tracer else {
-        let outcome = taillight_engine::run::run(request)?;
+        let outcome = taillight_engine::run::run(target, request)?;
         logs(drives, made);
         return Ok(Measured {
             outcome,
@@ -77,9 +76,9 @@ pub fn run(
     };
     tracer.missing().iter().for_each(|m| output::note(m));
     let outcome = match tracer.probes() {
-        AnyProbes::Bpf(probes) => run_probed(request, probes)?,
-        AnyProbes::Perf(probes) => run_probed(request, probes)?,
-        AnyProbes::Procfs(probes) => run_probed(request, probes)?,
+        AnyProbes::Bpf(probes) => run_probed(target, request, probes)?,
+        AnyProbes::Perf(probes) => run_probed(target, request, probes)?,
+        AnyProbes::Procfs(probes) => run_probed(target, request, probes)?,
     };
     let host = sampled(sampler, made);
     logs(drives, made);

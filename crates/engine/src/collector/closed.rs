@@ -3,7 +3,7 @@
 
 use hdrhistogram::Histogram;
 use taillight_core::plan::Plan;
-use taillight_core::{LatencyKind, OpKind, Stamp, Status};
+use taillight_core::{LatencyKind, LatencyMap, OpKind, Stamp, Status};
 use taillight_rundir::histlog::{HistEntry, HistTag};
 use taillight_rundir::intervals::IntervalRow;
 
@@ -19,9 +19,8 @@ type Sparse = Vec<(u64, u64)>;
 pub struct ClosedOp {
     row: IntervalRow,
     line: IntervalLine,
-    service: Sparse,
-    response: Option<Sparse>,
-    end_to_end: Option<Sparse>,
+    /// None of load that is not measured.
+    latencies: Option<LatencyMap<Sparse>>,
 }
 
 impl ClosedOp {
@@ -113,11 +112,12 @@ impl ClosedInterval {
 /// Load that is not measured has counts, and no latency anywhere.
 fn close_op(mut row: IntervalRow, part: Option<&OpStats>, load: bool) -> ClosedOp {
     let measured = part.filter(|_| !load);
-    let service = measured.map_or_else(Vec::new, |p| sparse(&p.service));
-    let of = |kind: fn(&OpStats) -> &Option<Histogram<u64>>| {
-        measured.and_then(|p| kind(p).as_ref()).map(sparse)
-    };
-    let (response, end_to_end) = (of(|p| &p.response), of(|p| &p.end_to_end));
+    let latencies = measured.map(|p| {
+        let mut all = LatencyMap::new(sparse(&p.latencies.service));
+        let kinds = p.latencies.iter().skip(1);
+        kinds.for_each(|(kind, h)| all.insert(kind, sparse(h)));
+        all
+    });
     if let Some(p) = part {
         row.ops = p.ops + p.failed();
         row.bytes = p.bytes;
@@ -142,9 +142,7 @@ fn close_op(mut row: IntervalRow, part: Option<&OpStats>, load: bool) -> ClosedO
     ClosedOp {
         row,
         line,
-        service,
-        response,
-        end_to_end,
+        latencies,
     }
 }
 
@@ -153,16 +151,20 @@ fn fill_latency(row: &mut IntervalRow, p: &OpStats) {
         return;
     }
     // A bucket's upper edge may lie above the exact maximum.
-    let at = |q: f64| Some(p.service.value_at_quantile(q).min(p.max_ns));
+    let at = |q: f64| Some(p.latencies.service.value_at_quantile(q).min(p.max_ns));
     row.min_ns = Some(p.min_ns);
     row.mean_ns = Some(p.sum_ns as f64 / p.ops as f64);
     row.max_ns = Some(p.max_ns);
     (row.p10_ns, row.p25_ns, row.p50_ns) = (at(0.1), at(0.25), at(0.5));
     (row.p75_ns, row.p90_ns, row.p95_ns) = (at(0.75), at(0.9), at(0.95));
     (row.p99_ns, row.p999_ns, row.p9999_ns) = (at(0.99), at(0.999), at(0.9999));
-    row.response_p99_ns = p.response.as_ref().map(|r| r.value_at_quantile(0.99));
+    row.response_p99_ns = {
+        let responses = p.latencies.get(LatencyKind::Response);
+        responses.map(|r| r.value_at_quantile(0.99))
+    };
     let listed = taillight_stats::slc::SBK_21_LIST.map(|pct| {
-        p.service
+        p.latencies
+            .service
             .value_at_quantile(pct.as_f64() / 100.0)
             .min(p.max_ns)
     });
@@ -268,13 +270,9 @@ impl Collected {
     pub fn histograms(&self) -> impl Iterator<Item = HistEntry<Histogram<u64>>> {
         self.intervals.iter().flat_map(move |interval| {
             interval.ops.iter().flat_map(move |op| {
-                let kinds = [
-                    (LatencyKind::Service, Some(&op.service)),
-                    (LatencyKind::Response, op.response.as_ref()),
-                    (LatencyKind::EndToEnd, op.end_to_end.as_ref()),
-                ];
-                kinds.into_iter().filter_map(move |(kind, values)| {
-                    let values = values.filter(|v| !v.is_empty())?;
+                let kinds = op.latencies.iter().flat_map(LatencyMap::iter);
+                let kinds = kinds.filter(|(_, values)| !values.is_empty());
+                kinds.map(move |(kind, values)| {
                     let tag = HistTag {
                         phase: op.row.phase.clone(),
                         workload: self.names[usize::from(op.row.workload)].clone(),
@@ -282,12 +280,12 @@ impl Collected {
                         kind,
                     };
                     let (start_ns, length_ns) = (op.row.start_ns, op.row.length_ns);
-                    Some(HistEntry {
+                    HistEntry {
                         start_ns,
                         length_ns,
                         tag,
                         histogram: dense(values),
-                    })
+                    }
                 })
             })
         })

@@ -27,18 +27,15 @@ use pattern::AccessPattern;
 use size::Sizes;
 
 use crate::keyspace::KeySpace;
+use crate::splitmix;
 
 /// The random generator of all draws: small, fast, seedable.
 pub type Rng = Xoshiro256PlusPlus;
 
 /// A generator seed from the run's seed and a worker's number. Different streams per purpose.
 pub fn worker_seed(run_seed: u64, worker: u16, purpose: u64) -> u64 {
-    let mut x = run_seed ^ (u64::from(worker) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    x ^= purpose.wrapping_mul(0xD1B5_4A32_D192_ED03);
-    // SplitMix64's finaliser: neighbouring workers get unrelated seeds.
-    x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ x >> 31
+    let x = run_seed ^ (u64::from(worker) + 1).wrapping_mul(splitmix::STEP);
+    splitmix::finish(x ^ purpose.wrapping_mul(0xD1B5_4A32_D192_ED03))
 }
 
 /// Where a worker stands among the workers of its workload.

@@ -4,6 +4,8 @@
 //! invertible), walked until it lands below `n` ("cycle walking", Black and Rogaway, CT-RSA 2002,
 //! section 3). Less than two steps per draw on average, no memory, any position at random access.
 
+use crate::splitmix;
+
 /// A number below `n` from 64 random bits (Lemire's multiply-shift; bias below n / 2^64).
 #[inline]
 pub fn below(random: u64, n: u64) -> u64 {
@@ -31,10 +33,8 @@ impl Permutation {
         };
         let mut state = key;
         let mut draw = || {
-            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let x = (state ^ state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            let x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-            x ^ x >> 31
+            state = state.wrapping_add(splitmix::STEP);
+            splitmix::finish(state)
         };
         let multiply = [draw() | 1, draw() | 1, draw() | 1];
         Permutation {

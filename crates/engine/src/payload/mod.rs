@@ -15,6 +15,7 @@ mod pool;
 #[cfg(test)]
 mod tests;
 
+use crate::splitmix::{self, scramble};
 use taillight_core::plan::{Payload, PayloadKind};
 use taillight_core::{Error, Result};
 
@@ -311,7 +312,7 @@ impl Content {
 /// Writes 8 bytes of its own into every sector; returns a state to go on from.
 #[inline]
 pub fn stamp(block: &mut [u8], id: u64) -> u64 {
-    let mut x = id.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut x = id.wrapping_mul(splitmix::STEP);
     for sector in block.chunks_mut(SECTOR) {
         x = x.rotate_left(23).wrapping_add(0xD1B5_4A32_D192_ED03);
         if let Some(head) = sector.first_chunk_mut::<8>() {
@@ -323,7 +324,7 @@ pub fn stamp(block: &mut [u8], id: u64) -> u64 {
 
 /// The same in printable characters, six bits each.
 fn stamp_text(block: &mut [u8], id: u64) {
-    let mut x = id.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut x = id.wrapping_mul(splitmix::STEP);
     for sector in block.chunks_mut(SECTOR) {
         x = x.rotate_left(23).wrapping_add(0xD1B5_4A32_D192_ED03);
         if let Some(head) = sector.first_chunk_mut::<10>() {
@@ -387,18 +388,9 @@ impl Ids {
         if u64::from(self.turn) >= self.share || self.unique == 0 {
             return self.unique();
         }
-        self.draw = self.draw.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.draw = self.draw.wrapping_add(splitmix::STEP);
         let drawn = scramble(self.draw);
         // One of those before, each alike.
         self.id(1 + ((u128::from(drawn) * u128::from(self.unique)) >> 64) as u64)
     }
-}
-
-/// `SplitMix64`'s finaliser: one to one, neighbours become unrelated.
-#[inline]
-pub fn scramble(mut x: u64) -> u64 {
-    x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ x >> 31
 }

@@ -1,7 +1,7 @@
 //! One worker's share of one interval: exact sums and histograms per kind of operation.
 
 use hdrhistogram::Histogram;
-use taillight_core::{OpKind, Record, Stamp, Status};
+use taillight_core::{LatencyKind, LatencyMap, OpKind, Record, Stamp, Status};
 
 /// Largest value the histograms hold: one hour. Larger ones are counted apart, never clamped.
 pub const HIGHEST_NS: u64 = 3_600_000_000_000;
@@ -27,12 +27,9 @@ pub struct OpStats {
     pub min_ns: u64,
     /// Longest service time, ns.
     pub max_ns: u64,
-    /// Service times of successes.
-    pub service: Histogram<u64>,
-    /// Response times of successes; open loop only.
-    pub response: Option<Histogram<u64>>,
-    /// complete - origin of successes; only where blocks carry the writer's stamp.
-    pub end_to_end: Option<Histogram<u64>>,
+    /// Latencies of successes: response times in an open loop only, others where an operation had
+    /// them.
+    pub latencies: LatencyMap<Histogram<u64>>,
     /// Values beyond [`HIGHEST_NS`], in no histogram.
     pub beyond: u64,
     pub errors: Vec<(Status, u64)>,
@@ -40,6 +37,10 @@ pub struct OpStats {
 
 impl OpStats {
     fn new(open_loop: bool) -> OpStats {
+        let mut latencies = LatencyMap::new(new_histogram());
+        if open_loop {
+            latencies.insert(LatencyKind::Response, new_histogram());
+        }
         OpStats {
             ops: 0,
             bytes: 0,
@@ -47,9 +48,7 @@ impl OpStats {
             sum_ns: 0,
             min_ns: u64::MAX,
             max_ns: 0,
-            service: new_histogram(),
-            response: open_loop.then(new_histogram),
-            end_to_end: None,
+            latencies,
             beyond: 0,
             errors: Vec::with_capacity(8),
         }
@@ -64,29 +63,34 @@ impl OpStats {
         self.min_ns = self.min_ns.min(service);
         self.max_ns = self.max_ns.max(service);
         // Zero is below the histogram's unit of 1 ns and is counted in its first bucket.
-        let mut beyond = self.service.record(service).is_err();
-        if let Some(responses) = &mut self.response {
+        let mut beyond = self.latencies.service.record(service).is_err();
+        if let Some(responses) = self.latencies.get_mut(LatencyKind::Response) {
             beyond |= responses.record(response).is_err();
         }
         self.beyond += u64::from(beyond);
     }
 
-    /// Adds the records of a success that was counted.
-    pub fn covered(&mut self, records: u32) {
-        self.several.0 += 1;
-        self.several.1 += u64::from(records);
+    /// Counts a success of which the whole record is known.
+    pub fn success_of(&mut self, r: &Record) {
+        self.success(r.service_ns(), r.response_ns(), r.moved.unwrap_or(r.size));
+        let counted = [LatencyKind::Service, LatencyKind::Response];
+        let others = LatencyKind::ALL.into_iter();
+        for kind in others.filter(|kind| kind.logged() && !counted.contains(kind)) {
+            if let Some(ns) = kind.of(r) {
+                let all = self.latencies.get_or_insert_with(kind, new_histogram);
+                self.beyond += u64::from(all.record(ns).is_err());
+            }
+        }
+        if let Some(records) = r.count {
+            self.several.0 += 1;
+            self.several.1 += u64::from(records);
+        }
     }
 
     /// Records that successes covered: one each where none said more. `None` when all had one.
     pub fn records(&self) -> Option<u64> {
         let (ops, records) = self.several;
         (ops > 0).then(|| self.ops - ops + records)
-    }
-
-    /// Adds the time since the writer's stamp to a success that was counted.
-    pub fn from_origin(&mut self, ns: u64) {
-        let all = self.end_to_end.get_or_insert_with(new_histogram);
-        self.beyond += u64::from(all.record(ns).is_err());
     }
 
     /// Counts a failure; its time is in no latency figure.
@@ -118,16 +122,9 @@ impl OpStats {
         self.max_ns = self.max_ns.max(other.max_ns);
         self.beyond += other.beyond;
         // Same bounds on both sides, so that adding cannot fail.
-        let _ = self.service.add(&other.service);
-        if let (Some(mine), Some(theirs)) = (&mut self.response, &other.response) {
+        self.latencies.merge(&other.latencies, |mine, theirs| {
             let _ = mine.add(theirs);
-        }
-        if let Some(theirs) = other.end_to_end.as_ref().filter(|h| !h.is_empty()) {
-            let _ = self
-                .end_to_end
-                .get_or_insert_with(new_histogram)
-                .add(theirs);
-        }
+        });
         for (status, n) in &other.errors {
             match self.errors.iter_mut().find(|(s, _)| s == status) {
                 Some((_, count)) => *count += n,
@@ -140,13 +137,7 @@ impl OpStats {
         (self.ops, self.bytes, self.sum_ns, self.min_ns, self.max_ns) = (0, 0, 0, u64::MAX, 0);
         (self.beyond, self.several) = (0, (0, 0));
         self.errors.clear();
-        self.service.reset();
-        if let Some(response) = &mut self.response {
-            response.reset();
-        }
-        if let Some(end_to_end) = &mut self.end_to_end {
-            end_to_end.reset();
-        }
+        self.latencies.iter_mut().for_each(|(_, h)| h.reset());
     }
 }
 
@@ -199,12 +190,13 @@ impl IntervalStats {
     }
 
     /// Makes every operation's counters fit an open or a closed loop.
-    pub fn suit(&mut self, open_loop: bool) {
+    pub fn fit_arrival(&mut self, open_loop: bool) {
         for op in self.ops.iter_mut().flatten() {
-            match (open_loop, &op.response) {
-                (true, None) => op.response = Some(new_histogram()),
-                (false, Some(_)) => op.response = None,
-                _ => {}
+            let latencies = &mut op.latencies;
+            if open_loop {
+                latencies.get_or_insert_with(LatencyKind::Response, new_histogram);
+            } else {
+                latencies.remove(LatencyKind::Response);
             }
         }
     }

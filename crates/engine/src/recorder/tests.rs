@@ -88,7 +88,7 @@ fn counts(taken: &Receiver<WorkerMessage>) -> Vec<(u32, u64, u64, u64)> {
     let parts = taken.try_iter().filter_map(part);
     let one = |part: Box<IntervalStats>| {
         let op = part.ops[OpKind::Get as usize].as_deref().unwrap();
-        assert_eq!(op.service.len(), op.ops);
+        assert_eq!(op.latencies.service.len(), op.ops);
         (part.index, op.ops, op.bytes, op.failed())
     };
     parts.map(one).collect()

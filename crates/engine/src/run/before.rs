@@ -2,7 +2,7 @@
 
 use taillight_core::plan::Before;
 use taillight_core::{Clock, Error, MonoClock, Result};
-use taillight_driver::AdminAction;
+use taillight_driver::{AdminAction, Target};
 use taillight_rundir::manifest::PhaseInfo;
 
 use super::EngineRequest;
@@ -11,7 +11,7 @@ use super::EngineRequest;
 ///
 /// # Errors
 /// The driver's word, when it cannot do a step or the step fails; `Unavailable` when asked to stop.
-pub fn run(request: &mut EngineRequest<'_>) -> Result<Vec<PhaseInfo>> {
+pub fn run(target: &dyn Target, request: &mut EngineRequest<'_>) -> Result<Vec<PhaseInfo>> {
     let mut phases = Vec::new();
     for step in &request.plan.run.before {
         let observers = request.observers.iter_mut();
@@ -23,8 +23,7 @@ pub fn run(request: &mut EngineRequest<'_>) -> Result<Vec<PhaseInfo>> {
             )));
         }
         let start = MonoClock.now();
-        request
-            .target
+        target
             .admin(action(*step))
             .map_err(|e| refused(e, *step, &request.plan.target.driver))?;
         phases.push(PhaseInfo {

@@ -52,7 +52,7 @@ pub fn worker_specs(
 ) -> Result<Vec<WorkerSpec>> {
     let mut worker_specs = Vec::new();
     let streams = Streams::of(plan, shape, space)?;
-    let counted = Counted::of(plan);
+    let counted = LimitShares::of(plan);
     // Slots are unique over all workers where 12 bits suffice; tracing insists on that.
     let unique = plan.outstanding() <= u64::from(taillight_core::probe::MAX_SLOTS);
     let mut next_slot = 0;
@@ -79,7 +79,7 @@ pub fn worker_specs(
                 session: SessionSpec {
                     worker,
                     workload: w as u16,
-                    keep: keeps(plan, workload),
+                    keep: keeps_data(plan, workload),
                     depth: workload.queue_depth,
                     buffer_size: buffer_size(workload),
                     seed: worker_seed(plan.run.seed, worker, 3),
@@ -168,28 +168,28 @@ fn distinct_sizes(w: &WorkloadPlan) -> Option<Vec<u64>> {
 }
 
 /// Whether what is read is looked at.
-fn keeps(plan: &Plan, w: &WorkloadPlan) -> bool {
+fn keeps_data(plan: &Plan, w: &WorkloadPlan) -> bool {
     let integrity = w.value.as_ref().is_some_and(|v| v.integrity);
     plan.verify.mode == VerifyMode::Inline || w.end_to_end || integrity
 }
 
 /// The workers that operations and bytes of the plan are shared by: those that are measured. Load
 /// goes on until they are done.
-struct Counted {
+struct LimitShares {
     /// First number of each workload's workers among them; `None` for load.
     first: Vec<Option<u32>>,
     workers: u32,
 }
 
-impl Counted {
-    fn of(plan: &Plan) -> Counted {
+impl LimitShares {
+    fn of(plan: &Plan) -> LimitShares {
         let mut workers = 0;
         let mut first = Vec::with_capacity(plan.workloads.len());
         for w in &plan.workloads {
             first.push(w.measured.then_some(workers));
             workers += if w.measured { w.workers } else { 0 };
         }
-        Counted { first, workers }
+        LimitShares { first, workers }
     }
 
     /// A worker's share of operations and bytes: the first ones take the remainder.

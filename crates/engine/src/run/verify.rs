@@ -114,14 +114,14 @@ pub fn after(
             progress: &mut progress,
         },
     )?;
-    shared.hand_in(&report);
+    shared.add_report(&report);
     Ok(())
 }
 
 /// Notes that the pass the plan asks for was not made: the verification is not complete.
-pub fn left_out(plan: &Plan, shared: &VerifyState) {
+pub fn pass_not_made(plan: &Plan, shared: &VerifyState) {
     if plan.verify.mode == VerifyMode::After {
-        shared.hand_in(&VerifyReport {
+        shared.add_report(&VerifyReport {
             pass: Some(PassInfo::default()),
             ..VerifyReport::default()
         });

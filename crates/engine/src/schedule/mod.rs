@@ -44,12 +44,12 @@ pub enum Schedule {
     Ramp(Box<Ramp>),
     Replay(Replay),
     /// A warm-up before a profile that begins with the measure phase.
-    Warm(Box<Warm>),
+    Warm(Box<WarmupProfile>),
 }
 
 /// Two schedules in turn.
 #[derive(Debug, Clone)]
-pub struct Warm {
+pub struct WarmupProfile {
     before: Schedule,
     until: i64,
     then: Schedule,
@@ -138,7 +138,7 @@ impl<'a> Schedules<'a> {
 
 impl Schedule {
     fn warm(before: Schedule, until: i64, then: Schedule) -> Schedule {
-        let mut warm = Schedule::Warm(Box::new(Warm {
+        let mut warm = Schedule::Warm(Box::new(WarmupProfile {
             before,
             until,
             then,

@@ -13,7 +13,7 @@ const PURPOSE: u64 = 4;
 
 /// A walk over the instants.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Walk {
+struct PoissonWalk {
     rng: Rng,
     next: i64,
     /// Fraction carried, in 2^-32 ns.
@@ -22,7 +22,7 @@ struct Walk {
     index: u64,
 }
 
-impl Walk {
+impl PoissonWalk {
     #[inline]
     fn advance(&mut self, mean_ns: f64) {
         // Uniform over (0, 1]: never the logarithm of zero.
@@ -44,16 +44,16 @@ impl Walk {
 pub struct Poisson {
     /// Mean gap of this worker, ns.
     mean_ns: f64,
-    now: Walk,
+    now: PoissonWalk,
     /// Walks ahead to count what is due; each instant once.
-    ahead: Walk,
+    ahead: PoissonWalk,
 }
 
 impl Poisson {
     /// The stream of the worker at `place`.
     pub fn new(gap: Gap, seed: u64, place: WorkerIndex) -> Poisson {
         let mean_ns = gap.num as f64 * f64::from(place.of.max(1)) / gap.den as f64;
-        let mut now = Walk {
+        let mut now = PoissonWalk {
             rng: Rng::seed_from_u64(worker_seed(seed, place.worker, PURPOSE)),
             next: 0,
             carry: 0,

@@ -11,7 +11,7 @@ use super::rate::{CommonRate, Gap, owned};
 use crate::generator::WorkerIndex;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Segment {
+struct RateSegment {
     start: i64,
     /// Work done before it.
     work: u128,
@@ -22,7 +22,7 @@ struct Segment {
 /// One worker's instants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Steps {
-    segments: Vec<Segment>,
+    segments: Vec<RateSegment>,
     /// Work of one operation.
     unit: u128,
     /// Number of the next operation in the workload, and from one of ours to the next.
@@ -45,7 +45,7 @@ impl Steps {
         let (mut start, mut work) = (0i64, 0u128);
         let mut segments = Vec::with_capacity(steps.len());
         for (step, rate) in steps.iter().zip(&common.rates) {
-            segments.push(Segment {
+            segments.push(RateSegment {
                 start,
                 work,
                 rate: *rate,

@@ -18,7 +18,8 @@
 
 use crc_fast::{CrcAlgorithm::Crc32Iscsi, checksum};
 
-use crate::payload::{Content, ContentKind, PayloadSpec, scramble};
+use crate::payload::{Content, ContentKind, PayloadSpec};
+use crate::splitmix::scramble;
 
 /// First bytes of a verified block.
 pub const MAGIC: [u8; 8] = *b"TLBLOCK1";

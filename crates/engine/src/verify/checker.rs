@@ -12,7 +12,7 @@ use taillight_rundir::verify::{FINDINGS_MAX, Finding, VerifyReport, Wrong};
 
 use super::VerifyState;
 use super::block::BlockHeader;
-use super::judge::{FaultDetail, FaultReason, Judgement, ReadCheck};
+use super::judge::{FaultDetail, Judgement, ReadCheck, UncheckedReason};
 use super::ledger::LedgerEntry;
 
 /// Seals and judges for one worker, or for the pass.
@@ -218,12 +218,12 @@ impl Checker {
         }
     }
 
-    fn unchecked(&mut self, reason: FaultReason) {
+    fn unchecked(&mut self, reason: UncheckedReason) {
         let counts = &mut self.report.unchecked;
         *match reason {
-            FaultReason::Unwritten => &mut counts.unwritten,
-            FaultReason::Overlapped => &mut counts.overlapped,
-            FaultReason::Uncertain => &mut counts.uncertain,
+            UncheckedReason::Unwritten => &mut counts.unwritten,
+            UncheckedReason::Overlapped => &mut counts.overlapped,
+            UncheckedReason::Uncertain => &mut counts.uncertain,
         } += 1;
     }
 
@@ -260,7 +260,7 @@ impl Checker {
 
     /// Hands in what was found.
     pub fn finish(self) {
-        self.shared.hand_in(&self.report);
+        self.shared.add_report(&self.report);
     }
 
     /// Whether workers judge what they read.

@@ -19,13 +19,13 @@ pub enum Judgement {
     /// What must be there.
     Right,
     /// Nothing certain can be said.
-    Unchecked(FaultReason),
+    Unchecked(UncheckedReason),
     Wrong(Wrong, FaultDetail),
 }
 
 /// Why a block cannot be judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FaultReason {
+pub enum UncheckedReason {
     /// This run wrote nothing there.
     Unwritten,
     /// Writes overlapped the read or each other.
@@ -80,13 +80,13 @@ impl ReadCheck<'_> {
     #[cold]
     pub fn judge_missing(&self) -> Judgement {
         if self.before.uncertain || self.after.uncertain {
-            return Judgement::Unchecked(FaultReason::Uncertain);
+            return Judgement::Unchecked(UncheckedReason::Uncertain);
         }
         match (self.before.settled, self.then()) {
             (true, _) => self.judgement(Wrong::Lost, FaultDetail::default()),
-            (false, _) if self.after.touched() => Judgement::Unchecked(FaultReason::Overlapped),
+            (false, _) if self.after.touched() => Judgement::Unchecked(UncheckedReason::Overlapped),
             (false, Some(then)) if then.before.settled => then.judge_missing(),
-            (false, _) => Judgement::Unchecked(FaultReason::Unwritten),
+            (false, _) => Judgement::Unchecked(UncheckedReason::Unwritten),
         }
     }
 
@@ -111,21 +111,21 @@ impl ReadCheck<'_> {
             return self.wrong(Wrong::Misplaced, m, None);
         }
         if self.before.uncertain || self.after.uncertain {
-            return Judgement::Unchecked(FaultReason::Uncertain);
+            return Judgement::Unchecked(UncheckedReason::Uncertain);
         }
         match (self.before.settled, &self.shared.prior) {
             (true, _) => self.judge_ours(seen, scratch),
-            (false, _) if self.after.touched() => Judgement::Unchecked(FaultReason::Overlapped),
+            (false, _) if self.after.touched() => Judgement::Unchecked(UncheckedReason::Overlapped),
             (false, Some(prior)) => match self.then() {
                 Some(then) => then.judge(scratch),
                 // That run wrote nothing here.
-                None if prior.ledger.is_some() => Judgement::Unchecked(FaultReason::Unwritten),
+                None if prior.ledger.is_some() => Judgement::Unchecked(UncheckedReason::Unwritten),
                 None => self.judge_prior(seen, prior.run, scratch),
             },
             (false, None) => match seen {
                 // Not ours to expect, but it does contradict itself.
                 BlockContent::Damaged(m) => self.damaged(m, scratch),
-                _ => Judgement::Unchecked(FaultReason::Unwritten),
+                _ => Judgement::Unchecked(UncheckedReason::Unwritten),
             },
         }
     }
@@ -145,7 +145,7 @@ impl ReadCheck<'_> {
                 self.wrong(kind, m, None)
             }
             _ if self.mixed() && !self.shared.whole_writes => {
-                Judgement::Unchecked(FaultReason::Overlapped)
+                Judgement::Unchecked(UncheckedReason::Overlapped)
             }
             BlockContent::Damaged(m) | BlockContent::NoHeader(m) if self.mixed() => {
                 self.wrong(Wrong::Torn, m, None)

@@ -487,7 +487,7 @@ mod tests {
                 let (ledger, device, writes) = (&ledger, &device, &writes);
                 scope.spawn(move || {
                     for i in 0..20_000u64 {
-                        let drawn = crate::payload::scramble(seed << 32 | i);
+                        let drawn = crate::splitmix::scramble(seed << 32 | i);
                         let block = drawn % 8;
                         if drawn >> 32 & 1 == 0 {
                             let generation = ledger.begin(block);

@@ -31,7 +31,7 @@ pub use block::{
 };
 pub use checker::Checker;
 pub use integrity::Integrity;
-pub use judge::{FaultDetail, FaultReason, Judgement};
+pub use judge::{FaultDetail, Judgement, UncheckedReason};
 pub use ledger::{ENTRY, GenerationAge, LedgerEntry, MOST_IN_FLIGHT, WriteLedger, age};
 pub use pass::{PassSpec, pass};
 use prior::PriorLedger;
@@ -150,7 +150,7 @@ impl VerifyState {
     }
 
     /// Whether the pass has something to judge in this block.
-    fn wanted(&self, number: u64) -> bool {
+    fn expects(&self, number: u64) -> bool {
         let known = |ledger: &WriteLedger| ledger.get(number).settled;
         known(&self.ledger)
             || self
@@ -160,7 +160,7 @@ impl VerifyState {
     }
 
     /// Takes what a worker or the pass found. Once each, at its end.
-    pub fn hand_in(&self, part: &VerifyReport) {
+    pub fn add_report(&self, part: &VerifyReport) {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.add(part);
         found.pass = part.pass.or(found.pass);

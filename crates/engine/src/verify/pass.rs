@@ -81,7 +81,7 @@ pub fn pass(
             break;
         }
         let count = step(shared, at, largest / unit);
-        if (at..at + count).any(|n| shared.wanted(n)) {
+        if (at..at + count).any(|n| shared.expects(n)) {
             reader.read(&read(shared, at, count))?;
             blocks += count;
         }

@@ -20,14 +20,14 @@ const UNIT: u64 = 4096;
 const BLOCKS: u64 = 64;
 
 /// Bytes in memory, as a target.
-struct Memory(Arc<Mutex<Vec<u8>>>);
+struct BytesTarget(Arc<Mutex<Vec<u8>>>);
 
-struct MemorySession {
+struct BytesSession {
     data: Arc<Mutex<Vec<u8>>>,
     buffers: Vec<Vec<u8>>,
 }
 
-impl Target for Memory {
+impl Target for BytesTarget {
     fn geometry(&self) -> Geometry {
         Geometry {
             files: 1,
@@ -36,7 +36,7 @@ impl Target for Memory {
         }
     }
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
-        Ok(Box::new(MemorySession {
+        Ok(Box::new(BytesSession {
             data: self.0.clone(),
             buffers: vec![vec![0; spec.buffer_size as usize]; spec.depth as usize],
         }))
@@ -52,7 +52,7 @@ impl Target for Memory {
     }
 }
 
-impl Session for MemorySession {
+impl Session for BytesSession {
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
         &mut self.buffers[slot as usize]
     }
@@ -77,7 +77,7 @@ fn op(kind: OpKind, block: u64, blocks: u64) -> Op {
 }
 
 /// A device, what was written to it, and who checks.
-struct Bench {
+struct FaultBench {
     data: Vec<u8>,
     shared: Arc<VerifyState>,
     checker: Checker,
@@ -114,15 +114,15 @@ fn shared(
     .unwrap()
 }
 
-impl Bench {
-    fn new(kind: ContentKind) -> Bench {
-        Bench::of(shared("this run", None, kind, false), Vec::new())
+impl FaultBench {
+    fn new(kind: ContentKind) -> FaultBench {
+        FaultBench::of(shared("this run", None, kind, false), Vec::new())
     }
 
-    fn of(shared: Arc<VerifyState>, data: Vec<u8>) -> Bench {
+    fn of(shared: Arc<VerifyState>, data: Vec<u8>) -> FaultBench {
         let mut data = data;
         data.resize((UNIT * BLOCKS) as usize, 0);
-        Bench {
+        FaultBench {
             data,
             checker: Checker::new(shared.clone(), 0, Some(3), 4, 8 * UNIT),
             shared,
@@ -159,7 +159,7 @@ impl Bench {
     }
 
     fn pass(&self) -> VerifyReport {
-        let target = Memory(Arc::new(Mutex::new(self.data.clone())));
+        let target = BytesTarget(Arc::new(Mutex::new(self.data.clone())));
         let how = PassSpec {
             worker: 9,
             value: 0,
@@ -200,8 +200,8 @@ fn kinds() -> Vec<ContentKind> {
 }
 
 /// A device where every block was written twice and block 5 three times.
-fn written(kind: ContentKind) -> Bench {
-    let mut bench = Bench::new(kind);
+fn written(kind: ContentKind) -> FaultBench {
+    let mut bench = FaultBench::new(kind);
     for _ in 0..2 {
         for i in 0..BLOCKS / 8 {
             bench.write(i * 8, 8, true);
@@ -263,7 +263,7 @@ fn a_lost_write_is_found_and_told_from_a_stale_block() {
 
         // Nothing there at all, or what some other program left.
         for left in [0, 0xA5] {
-            let mut bench = Bench::new(kind.clone());
+            let mut bench = FaultBench::new(kind.clone());
             bench.block(7).fill(left);
             bench.write(7, 1, false);
             let found = bench.only();
@@ -276,7 +276,7 @@ fn a_lost_write_is_found_and_told_from_a_stale_block() {
 #[test]
 fn an_older_block_that_came_back_is_stale() {
     for kind in kinds() {
-        let mut bench = Bench::new(kind);
+        let mut bench = FaultBench::new(kind);
         bench.write(12, 1, true);
         let old = bench.block(12).to_vec();
         bench.write(12, 1, true);
@@ -290,7 +290,7 @@ fn an_older_block_that_came_back_is_stale() {
 
 #[test]
 fn a_block_seen_new_and_then_one_write_old_is_stale_not_lost() {
-    let mut bench = Bench::new(ContentKind::Random);
+    let mut bench = FaultBench::new(ContentKind::Random);
     bench.write(12, 1, true);
     let old = bench.block(12).to_vec();
     bench.write(12, 1, true);
@@ -313,7 +313,7 @@ fn a_misplaced_block_is_found_with_its_own_address() {
 
 #[test]
 fn a_block_of_another_run_is_told_apart() {
-    let mut other = Bench::of(
+    let mut other = FaultBench::of(
         shared("other", None, ContentKind::Random, false),
         Vec::new(),
     );
@@ -351,7 +351,7 @@ fn a_read_during_a_write_may_see_old_new_or_a_mixture() {
     for whole in [false, true] {
         let mut bench = written(ContentKind::Random);
         bench.shared = shared("this run", None, ContentKind::Random, whole);
-        bench = Bench::of(bench.shared, Vec::new());
+        bench = FaultBench::of(bench.shared, Vec::new());
         bench.write(3, 1, true);
         let write = op(OpKind::Write, 3, 1);
         let mut new = vec![0; UNIT as usize];
@@ -380,7 +380,7 @@ fn a_read_during_a_write_may_see_old_new_or_a_mixture() {
 
 #[test]
 fn what_the_run_did_not_write_is_not_judged() {
-    let mut bench = Bench::new(ContentKind::Random);
+    let mut bench = FaultBench::new(ContentKind::Random);
     bench.block(1).fill(0x33);
     bench.write(2, 1, true);
     assert!(bench.all_good());
@@ -411,7 +411,7 @@ fn failed_and_trimmed_blocks_are_not_judged_until_written_again() {
 #[test]
 fn after_a_restart_the_run_id_suffices() {
     let mut data = written(ContentKind::Random).data;
-    let good = Bench::of(
+    let good = FaultBench::of(
         shared("later", Some("this run"), ContentKind::Random, false),
         data.clone(),
     );
@@ -422,7 +422,7 @@ fn after_a_restart_the_run_id_suffices() {
     data[place(2)][3] ^= 1;
     data[place(3)].fill(0);
     data.copy_within(place(20), place(4).start);
-    let report = Bench::of(
+    let report = FaultBench::of(
         shared("later", Some("this run"), ContentKind::Random, false),
         data.clone(),
     )
@@ -439,7 +439,7 @@ fn after_a_restart_the_run_id_suffices() {
         (Wrong::Misplaced, 4, None),
     ];
     assert_eq!(kinds, expected);
-    let strange = Bench::of(
+    let strange = FaultBench::of(
         shared("later", Some("third"), ContentKind::Random, false),
         data,
     );

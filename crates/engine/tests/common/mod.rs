@@ -25,7 +25,7 @@ pub fn plan(driver: &str, options: &str) -> Plan {
 }
 
 /// A finished run.
-pub struct Done {
+pub struct EngineRun {
     pub outcome: EngineOutcome,
     pub rows: Vec<IntervalRow>,
     pub ios: Vec<Record>,
@@ -39,14 +39,14 @@ pub struct Done {
 }
 
 #[derive(Default)]
-struct Watch {
+struct WatchingObserver {
     views: Vec<IntervalView>,
     phases: Vec<String>,
     overtimes: Vec<Option<u64>>,
     stop_after: Option<(usize, StopFlag)>,
 }
 
-impl Observer for Watch {
+impl Observer for WatchingObserver {
     fn phase(&mut self, name: &str) {
         self.phases.push(name.into());
     }
@@ -65,12 +65,12 @@ impl Observer for Watch {
 }
 
 /// Runs to the end.
-pub fn run(plan: &Plan) -> Done {
+pub fn run(plan: &Plan) -> EngineRun {
     run_until(plan, None).unwrap()
 }
 
 /// Runs; stops after `intervals` of them.
-pub fn run_until(plan: &Plan, intervals: Option<usize>) -> Result<Done> {
+pub fn run_until(plan: &Plan, intervals: Option<usize>) -> Result<EngineRun> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run");
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
@@ -89,20 +89,22 @@ pub fn run_until(plan: &Plan, intervals: Option<usize>) -> Result<Done> {
     };
     let target = driver.open(&spec, &mut |_| true)?;
     let stop = StopFlag::default();
-    let mut watch = Watch {
+    let mut watch = WatchingObserver {
         stop_after: intervals.map(|n| (n, stop.clone())),
-        ..Watch::default()
+        ..WatchingObserver::default()
     };
-    let outcome = taillight_engine::run::run(EngineRequest {
-        plan: &plan,
+    let outcome = taillight_engine::run::run(
         target,
-        rundir: &rundir,
-        run_id: &id,
-        loaded: 0,
-        clock: &manifest.clock,
-        stop: &stop,
-        observers: &mut [&mut watch],
-    })?;
+        EngineRequest {
+            plan: &plan,
+            rundir: &rundir,
+            run_id: &id,
+            loaded: 0,
+            clock: &manifest.clock,
+            stop: &stop,
+            observers: &mut [&mut watch],
+        },
+    )?;
     assert!(
         !taillight_engine::run::capture_dir(&id).exists(),
         "chunks are gone"
@@ -115,7 +117,7 @@ pub fn run_until(plan: &Plan, intervals: Option<usize>) -> Result<Done> {
             Ok(())
         })?;
     }
-    Ok(Done {
+    Ok(EngineRun {
         outcome,
         rows,
         ios,

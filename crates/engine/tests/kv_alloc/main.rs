@@ -24,23 +24,23 @@ use taillight_engine::{EngineRequest, StopFlag};
 use taillight_rundir::{RunDir, fixture};
 
 /// A target whose sessions tell what their threads allocated while they were there.
-struct Counted {
+struct CountingTarget {
     target: Box<dyn Target>,
     allocations: Arc<AtomicU64>,
 }
 
-struct CountedSession {
+struct CountingSession {
     session: Box<dyn Session>,
     before: u64,
     allocations: Arc<AtomicU64>,
 }
 
-impl Target for Counted {
+impl Target for CountingTarget {
     fn geometry(&self) -> Geometry {
         self.target.geometry()
     }
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
-        Ok(Box::new(CountedSession {
+        Ok(Box::new(CountingSession {
             session: self.target.session(spec)?,
             allocations: self.allocations.clone(),
             before: sys::allocations(),
@@ -60,7 +60,7 @@ impl Target for Counted {
     }
 }
 
-impl Session for CountedSession {
+impl Session for CountingSession {
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
         self.session.buffer(slot)
     }
@@ -79,7 +79,7 @@ impl Session for CountedSession {
     fn abandon(self: Box<Self>) {}
 }
 
-impl Drop for CountedSession {
+impl Drop for CountingSession {
     fn drop(&mut self) {
         let made = sys::allocations() - self.before;
         self.allocations.fetch_add(made, Ordering::Relaxed);
@@ -138,19 +138,22 @@ fn made(store: &str, mix: &[OpKind], batch: u32, operations: u64) -> Option<u64>
     let manifest = fixture::manifest(&id);
     let rundir = RunDir::create(&tmp.path().join("run"), &manifest).unwrap();
     let allocations = Arc::new(AtomicU64::new(0));
-    let outcome = taillight_engine::run::run(EngineRequest {
-        plan: &plan,
-        target: Box::new(Counted {
-            target,
-            allocations: allocations.clone(),
-        }),
-        rundir: &rundir,
-        run_id: &id,
-        loaded: 0,
-        clock: &manifest.clock,
-        stop: &StopFlag::default(),
-        observers: &mut [],
-    })
+    let target = Box::new(CountingTarget {
+        target,
+        allocations: allocations.clone(),
+    });
+    let outcome = taillight_engine::run::run(
+        target,
+        EngineRequest {
+            plan: &plan,
+            rundir: &rundir,
+            run_id: &id,
+            loaded: 0,
+            clock: &manifest.clock,
+            stop: &StopFlag::default(),
+            observers: &mut [],
+        },
+    )
     .unwrap();
     assert!(outcome.operations >= operations, "{store} {mix:?}");
     assert_eq!(outcome.errors, [], "{store} {mix:?}");

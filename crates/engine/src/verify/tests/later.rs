@@ -9,8 +9,8 @@ use taillight_rundir::{RunDir, fixture, ledger::write_ledger};
 use super::*;
 
 /// The blocks of `this run`: each written three times, and its run directory.
-fn kept() -> (Bench, tempfile::TempDir) {
-    let mut bench = Bench::new(ContentKind::Random);
+fn kept() -> (FaultBench, tempfile::TempDir) {
+    let mut bench = FaultBench::new(ContentKind::Random);
     for _ in 0..3 {
         for i in 0..BLOCKS / 8 {
             bench.write(i * 8, 8, true);
@@ -20,7 +20,7 @@ fn kept() -> (Bench, tempfile::TempDir) {
     (bench, home)
 }
 
-fn keep(bench: &Bench, home: &tempfile::TempDir) -> PriorRun {
+fn keep(bench: &FaultBench, home: &tempfile::TempDir) -> PriorRun {
     let path = home.path().join("run");
     let dir = RunDir::create(&path, &fixture::manifest("this run")).unwrap();
     dir.write_verify(&bench.shared.report()).unwrap();
@@ -28,7 +28,7 @@ fn keep(bench: &Bench, home: &tempfile::TempDir) -> PriorRun {
     PriorRun::find(path.to_str().unwrap()).unwrap()
 }
 
-fn later(prior: &PriorRun, data: Vec<u8>) -> Bench {
+fn later(prior: &PriorRun, data: Vec<u8>) -> FaultBench {
     let shared = VerifyState::new(&VerifySpec {
         run_id: "later",
         prior: Some(prior),
@@ -39,7 +39,7 @@ fn later(prior: &PriorRun, data: Vec<u8>) -> Bench {
         inline: true,
         budget: LEDGER_BUDGET,
     });
-    Bench::of(shared.unwrap(), data)
+    FaultBench::of(shared.unwrap(), data)
 }
 
 /// The block of `this run` at a place as its write `generation` left it.
@@ -90,7 +90,7 @@ fn a_later_run_finds_lost_writes_and_older_blocks_by_the_ledger() {
 
 #[test]
 fn what_the_earlier_run_did_not_write_is_not_judged() {
-    let mut bench = Bench::new(ContentKind::Random);
+    let mut bench = FaultBench::new(ContentKind::Random);
     bench.write(0, 8, true);
     let trimmed = op(OpKind::Trim, 3, 1);
     bench.checker.on_write(&trimmed, &mut []);

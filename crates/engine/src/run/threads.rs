@@ -1,0 +1,284 @@
+//! Workers on threads of their own: started behind a barrier, watched while their intervals are
+//! collected, given up when they are stuck; then the target is checked and closed. Called by `launch`.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use taillight_core::probe::Probes;
+use taillight_core::{Error, MonoClock, Result};
+use taillight_driver::Target;
+
+use super::ending::{gave_up, loaded};
+use super::launch::{PhaseNotifier, RunContext, SharedParts, build_worker, probe_seat, timeline};
+use super::samples::Samples;
+use super::setup::WorkerSpec;
+use super::{LoadResult, StopFlag, cpu_s, now};
+use crate::clock::{ClockPair, TscClock};
+use crate::collector::{Collector, Observer};
+use crate::recorder::{Timeline, WorkerMessage};
+use crate::threaded::StopSignals;
+use crate::worker::WorkerEnd;
+
+/// From "all sessions are ready" to the first submit, ns.
+const LEAD_NS: u64 = 5_000_000;
+/// Least time between the two readings that give the counter's rate: 20 ns of error in each make
+/// it wrong by 2 ppm at most, until the workers' first comparison.
+const BASELINE_NS: i64 = 20_000_000;
+/// How long past the drain time-out a worker stuck inside a call is waited for, ns.
+const STUCK_NS: u64 = 5_000_000_000;
+
+type ReadyAnswer = std::result::Result<(), Error>;
+/// Number, how its loop ended, and what it did (nothing is known of a worker that panicked).
+type WorkerEnded = (usize, Result<()>, Option<WorkerEnd>);
+
+pub fn run<B: Probes>(
+    shared: SharedParts<B>,
+    worker_specs: Vec<WorkerSpec>,
+    target: Box<dyn Target>,
+    context: RunContext<'_, '_>,
+) -> Result<LoadResult> {
+    let count = worker_specs.len();
+    let (shared, target) = (Arc::new(shared), Arc::new(target));
+    let origin = TscClock::origin();
+    let (ready_in, ready) = mpsc::channel::<ReadyAnswer>();
+    let (ended_in, ended) = mpsc::channel::<WorkerEnded>();
+    let mut starts = Vec::new();
+    let mut threads = Vec::new();
+    for (number, spec) in worker_specs.into_iter().enumerate() {
+        let (start_in, start) = mpsc::channel::<Timeline>();
+        starts.push(start_in);
+        let (shared, target) = (shared.clone(), target.clone());
+        let (ready, ended) = (ready_in.clone(), ended_in.clone());
+        let stop = context.stop.raw();
+        let body = move || {
+            let name = spec.place.worker;
+            let parts = shared.channels.parts.clone();
+            let report = ended.clone();
+            let all = AssertUnwindSafe(|| {
+                run_worker(&shared, &**target, spec, origin, &stop, &ready, start).map(
+                    |(result, end)| {
+                        if end.measured {
+                            shared.load.left();
+                        }
+                        if result.is_err() || end.gone {
+                            shared.abort.store(true, Ordering::Relaxed);
+                        }
+                        let _ = report.send((number, result, Some(end)));
+                    },
+                )
+            });
+            if catch_unwind(all).is_err() {
+                // Whatever it was doing, nobody may wait for it.
+                shared.abort.store(true, Ordering::Relaxed);
+                let bug = || Error::internal("a worker panicked; this is a bug");
+                let _ = ready.send(Err(bug()));
+                let _ = parts.send(WorkerMessage::Done { worker: name });
+                let _ = ended.send((number, Err(bug()), None));
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name(format!("worker-{number}"))
+            .spawn(body);
+        let thread = thread.map_err(|e| Error::unavailable("cannot start a thread").source(e));
+        threads.push(thread?);
+    }
+    drop((ready_in, ended_in));
+    let answers = (0..count).map(|_| {
+        ready
+            .recv()
+            .unwrap_or_else(|_| Err(Error::internal("a worker died while starting")))
+    });
+    if let Err(error) = answers.collect::<Result<Vec<()>>>() {
+        // Nobody starts: the others see their start signal gone and leave.
+        drop(starts);
+        threads.into_iter().for_each(|t| drop(t.join()));
+        if let Some(target) = Arc::into_inner(target) {
+            // The reason matters more than how closing went.
+            let _ = target.close();
+        }
+        return Err(error);
+    }
+    if let Some(origin) = origin {
+        // The counter's rate comes from here to the workers' start.
+        let left = BASELINE_NS - now().since(origin.at()).clamp(0, BASELINE_NS);
+        std::thread::sleep(Duration::from_nanos(left as u64));
+    }
+    let timeline = timeline(&shared.plan, now().plus(LEAD_NS));
+    for start in starts {
+        let _ = start.send(timeline);
+    }
+    let loaded = collect(shared, target, threads, ended, timeline, context)?;
+    Ok(LoadResult {
+        counter: origin.is_some(),
+        ..loaded
+    })
+}
+
+/// One worker's life: session, start signal, load. `None` when it never started.
+fn run_worker<B: Probes>(
+    shared: &SharedParts<B>,
+    target: &dyn Target,
+    spec: WorkerSpec,
+    origin: Option<ClockPair>,
+    stop: &AtomicBool,
+    ready: &mpsc::Sender<ReadyAnswer>,
+    start: mpsc::Receiver<Timeline>,
+) -> Option<(Result<()>, WorkerEnd)> {
+    let handles = pin_thread(&spec)
+        .and_then(|()| target.session(&spec.session))
+        .and_then(|session| Ok((session, shared.probes.probe(probe_seat(&spec))?)));
+    // A refused session is reported; the others are then never started.
+    let handles = match handles {
+        Ok(handles) => handles,
+        Err(error) => {
+            let _ = ready.send(Err(error));
+            return None;
+        }
+    };
+    let _ = ready.send(Ok(()));
+    let timeline = start.recv().ok()?;
+    let stop = StopSignals {
+        requested: stop,
+        abort: &shared.abort,
+        load_over: (!spec.measured).then(|| shared.load.over()),
+    };
+    let spin = crate::threaded::longest_spin(shared.plan.workers() as usize);
+    Some(match origin.and_then(TscClock::new) {
+        Some(clock) => {
+            let worker = build_worker(shared, spec, timeline, handles, clock);
+            crate::threaded::drive(worker, timeline.start, spin, stop)
+        }
+        None => {
+            let worker = build_worker(shared, spec, timeline, handles, MonoClock);
+            crate::threaded::drive(worker, timeline.start, spin, stop)
+        }
+    })
+}
+
+/// Pins the thread and makes its sleeps precise.
+fn pin_thread(spec: &WorkerSpec) -> Result<()> {
+    if let Some(cpu) = spec.cpu {
+        let mut set = rustix::thread::CpuSet::new();
+        if cpu as usize >= rustix::thread::CpuSet::MAX_CPU {
+            return Err(Error::usage("no such CPU").with("cpu", cpu));
+        }
+        set.set(cpu as usize);
+        rustix::thread::sched_setaffinity(None, &set).map_err(|e| {
+            Error::unavailable("cannot pin a worker to a CPU")
+                .with("cpu", cpu)
+                .source(std::io::Error::from(e))
+                .hint("list only CPUs this process may use (see `nproc`, cgroup cpuset)")
+        })?;
+    }
+    // Best effort: without it sleeps are up to 50 us late, which is recorded as waiting time.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    Ok(())
+}
+
+/// Collects intervals until every worker has ended, or is given up as stuck.
+fn collect<B: Probes>(
+    shared: Arc<SharedParts<B>>,
+    target: Arc<Box<dyn Target>>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+    ended: mpsc::Receiver<WorkerEnded>,
+    timeline: Timeline,
+    context: RunContext<'_, '_>,
+) -> Result<LoadResult> {
+    let RunContext {
+        messages,
+        spare_in,
+        stop,
+        observers,
+    } = context;
+    let mut collector = Collector::new(&shared.plan, timeline, spare_in, shared.thresholds.clone());
+    let patience = shared.plan.run.drain_timeout.0 + STUCK_NS;
+    let mut give_up = timeline.end.plus(patience);
+    let mut cpu = cpu_s();
+    let mut idle = None;
+    let mut phase = PhaseNotifier::begin(&shared.plan, observers);
+    let mut samples = Samples::new(timeline.start, timeline.interval_ns);
+    while collector.any_running() && now() < give_up {
+        if let Ok(message) = messages.recv_timeout(Duration::from_millis(20)) {
+            collector.accept(message);
+        }
+        messages.try_iter().for_each(|m| collector.accept(m));
+        if phase.at(now() >= timeline.measure, observers) {
+            cpu = cpu_s();
+        }
+        samples.due(&**target);
+        collector.settle(now(), observers);
+        idle = idle.or_else(|| shared.idle.look(now(), &shared.abort));
+        if stop.stopped() || shared.abort.load(Ordering::Relaxed) {
+            give_up = give_up.min(now().plus(patience));
+        }
+    }
+    let cpu_s = cpu_s() - cpu;
+    let stuck = collector.any_running();
+    if !stuck {
+        samples.take(&**target);
+    }
+    let (mut ends, mut error) = (Vec::new(), idle);
+    // Ends follow the last message at once; a stuck worker has none.
+    for _ in 0..threads.len() {
+        let Ok((number, result, end)) = ended.recv_timeout(Duration::from_secs(2)) else {
+            break;
+        };
+        error = error.or(result.err());
+        ends.extend(end.map(|end| (number, end)));
+    }
+    ends.sort_unstable_by_key(|(number, _)| *number);
+    let ends: Vec<WorkerEnd> = ends.into_iter().map(|(_, end)| end).collect();
+    if stuck {
+        error = error.or_else(|| {
+            Some(Error::target(
+                "a worker is stuck inside an I/O and was given up",
+            ))
+        });
+    } else {
+        for thread in threads {
+            if thread.join().is_err() {
+                error = error.or_else(|| Some(Error::internal("a worker panicked")));
+            }
+        }
+        error = error.or(gave_up(&ends));
+        // Every session is gone with its thread, so that this is the last reference.
+        if let Some(target) = Arc::into_inner(target) {
+            let closing = close_target(target, &shared, error.is_some(), stop, observers);
+            error = error.or(closing.err());
+        }
+    }
+    let collected = collector.into_collected(observers);
+    Ok(LoadResult {
+        samples: samples.rows(),
+        ..loaded(timeline, collected, ends, error, cpu_s)
+    })
+}
+
+/// Notes what the target holds now, checks it where the plan says so, and closes it. A target that
+/// failed is not checked: each read may take its time-out.
+fn close_target<B>(
+    target: Box<dyn Target>,
+    shared: &SharedParts<B>,
+    failed: bool,
+    stop: &StopFlag,
+    observers: &mut [&mut dyn Observer],
+) -> Result<()> {
+    let mut error = None;
+    if let (Some(keyed), Some(space)) = (target.keyed(), &shared.space) {
+        let records = space.live().1 - space.start();
+        error = keyed.loaded(records.max(keyed.records())).err();
+    }
+    if let Some(verify) = &shared.verify {
+        if failed || error.is_some() {
+            super::verify::pass_not_made(&shared.plan, verify);
+        } else {
+            error = super::verify::after(&shared.plan, &*target, verify, stop, observers).err();
+        }
+    }
+    match error.or(target.close().err()) {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 use rand::SeedableRng;
 use taillight_core::keys::{KEY_MAX, KeyFormat, KeyNaming};
 use taillight_engine::generator::Rng;
-use taillight_engine::generator::dist::{Distribution, DistributionSpec, ZoneShare};
+use taillight_engine::generator::dist::{DistributionSpec, ItemDistribution, ZoneShare};
 
 use crate::BenchSetup;
 use crate::pairs::{Bound, BoundCheck, Comparison};
@@ -23,7 +23,7 @@ pub fn run(setup: &BenchSetup) -> Result<Comparison> {
     let mut report = Comparison::titled("Draws");
     for (name, spec) in specs() {
         for n in SPACES {
-            let dist = Distribution::new(&spec, n).map_err(|e| anyhow!("{name}: {e}"))?;
+            let dist = ItemDistribution::new(&spec, n).map_err(|e| anyhow!("{name}: {e}"))?;
             let mut values = Vec::new();
             for _ in 0..setup.pairs {
                 values.push(draws(dist.clone(), n));
@@ -31,7 +31,7 @@ pub fn run(setup: &BenchSetup) -> Result<Comparison> {
             add(&mut report, format!("{name}, {n} items"), values);
         }
     }
-    let hot = Distribution::new(&DistributionSpec::Zipf { theta: 0.99 }, 1_000_000);
+    let hot = ItemDistribution::new(&DistributionSpec::Zipf { theta: 0.99 }, 1_000_000);
     let hot = hot.and_then(|d| d.spread(1)).map_err(|e| anyhow!("{e}"))?;
     let values = (0..setup.pairs)
         .map(|_| draws(hot.clone(), 1_000_000))
@@ -42,7 +42,7 @@ pub fn run(setup: &BenchSetup) -> Result<Comparison> {
         values,
     );
     let latest =
-        Distribution::new(&DistributionSpec::Latest, 1_000_000).map_err(|e| anyhow!("{e}"))?;
+        ItemDistribution::new(&DistributionSpec::Latest, 1_000_000).map_err(|e| anyhow!("{e}"))?;
     let values = (0..setup.pairs)
         .map(|_| growing(latest.clone(), 1_000_000))
         .collect();
@@ -104,7 +104,7 @@ fn specs() -> Vec<(&'static str, DistributionSpec)> {
     ]
 }
 
-fn draws(mut dist: Distribution, n: u64) -> f64 {
+fn draws(mut dist: ItemDistribution, n: u64) -> f64 {
     let mut rng = Rng::seed_from_u64(1);
     let mut sum = 0u64;
     let start = Instant::now();
@@ -117,7 +117,7 @@ fn draws(mut dist: Distribution, n: u64) -> f64 {
 }
 
 /// As [`draws`], while keys are added: YCSB's workload D.
-fn growing(mut dist: Distribution, n: u64) -> f64 {
+fn growing(mut dist: ItemDistribution, n: u64) -> f64 {
     let mut rng = Rng::seed_from_u64(1);
     let mut sum = 0u64;
     let start = Instant::now();

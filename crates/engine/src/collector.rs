@@ -14,7 +14,7 @@ use taillight_core::plan::Plan;
 use taillight_core::progress::Progress;
 use taillight_core::{OpKind, Stamp};
 
-use crate::recorder::{IntervalStats, OpStats, OutlierThresholds, Timeline, WorkerMessage};
+use crate::recorder::{CaptureThresholds, IntervalStats, OpStats, Timeline, WorkerMessage};
 
 pub use closed::{ClosedInterval, ClosedOp, Collected};
 
@@ -111,7 +111,7 @@ pub struct Collector {
     reached: Vec<Option<Key>>,
     running: Vec<bool>,
     spare: Sender<Box<IntervalStats>>,
-    thresholds: Arc<OutlierThresholds>,
+    thresholds: Arc<CaptureThresholds>,
     next: BTreeMap<bool, u32>,
     told_overtime: bool,
     collected: Collected,
@@ -123,7 +123,7 @@ impl Collector {
         plan: &Plan,
         timeline: Timeline,
         spare: Sender<Box<IntervalStats>>,
-        thresholds: Arc<OutlierThresholds>,
+        thresholds: Arc<CaptureThresholds>,
     ) -> Collector {
         let workers = plan.workers() as usize;
         let open_loop =

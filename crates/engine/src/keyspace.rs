@@ -1,4 +1,4 @@
-//! Which keys exist: the one feedback from completions to generators (design section 4.10).
+//! Which keys exist: the one feedback from completions to generators.
 //!
 //! What it is: atomics shared by all workers of one target: the next key number to insert, how
 //! far inserts are acknowledged without a gap, the oldest key not yet deleted. What it is not: a

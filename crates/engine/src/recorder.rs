@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender};
 use taillight_core::{OpKind, Record, Stamp, Status};
 use taillight_rundir::chunk::ShortRecord;
 
-pub use capture::{Capture, CaptureState, OutlierThresholds};
+pub use capture::{Capture, CaptureState, CaptureThresholds};
 pub use interval_stats::{HIGHEST_NS, IntervalStats, OpStats, new_histogram};
 
 /// Where interval parts go and where empty ones come back from.

@@ -91,8 +91,18 @@ struct OperationEnd {
     status: Status,
     /// The writer's stamp in a block that was read.
     origin: Option<Stamp>,
+    /// A success with nothing to say that a sample does not hold.
+    sample: bool,
     /// It may be recorded together with those that follow.
     later: bool,
+}
+
+impl OperationEnd {
+    /// Sets the status for good.
+    fn settle(&mut self, status: Status) {
+        self.status = status;
+        self.sample &= status.is_ok();
+    }
 }
 
 impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
@@ -271,8 +281,11 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         let token = self.slots.next_token(slot);
         let submit = self.clock.now();
         self.now = submit;
-        let late_ns = intended.map_or(0, |_| self.limits.late_ns);
-        if submit >= self.timeline.end.plus(late_ns) {
+        let end = match intended {
+            None => self.timeline.end,
+            Some(_) => self.timeline.end.plus(self.limits.late_ns),
+        };
+        if submit >= end {
             self.stop_at_end();
             self.drop_payload(&op);
             return Ok(false);
@@ -435,14 +448,16 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         if self.strategies.is_some() {
             return self.complete_with_strategies(slot, c);
         }
-        self.slots.release(slot);
         let moved_all = c.moved == self.slots.flights[slot as usize].op.size;
+        let status = whole_or_short(c.status, moved_all);
         let end = OperationEnd {
-            status: whole_or_short(c.status, moved_all),
+            status,
             origin: None,
+            sample: status.is_ok() && c.first.is_none(),
             later: false,
         };
         self.record(slot, c, end);
+        self.slots.release(slot);
         Ok(())
     }
 
@@ -455,8 +470,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         let service = (self.now.0 - submit).max(0) as u64;
         self.probe.end(c.token.slot(), c.token, service);
         let (now, queued) = (self.now, self.slots.queued);
-        let more = c.first.is_some() || c.count != 0 || c.retries != 0 || origin.is_some();
-        if !status.is_ok() || more {
+        if !end.sample {
             let whole = Record {
                 origin,
                 ..record_of(flight, c, status, now, queued)

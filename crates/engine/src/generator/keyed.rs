@@ -6,7 +6,7 @@ use rand::{Rng as _, SeedableRng};
 use taillight_core::plan::{Access, AccessKind, Plan, ScanSpread, WorkloadPlan};
 use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result};
 
-use super::dist::{Distribution, DistributionSpec, ScanLengths, ZoneShare};
+use super::dist::{DistributionSpec, ItemDistribution, ScanLengths, ZoneShare};
 use super::mix::Mix;
 use super::permute::below;
 use super::size::Sizes;
@@ -23,7 +23,7 @@ enum Pick {
         down: bool,
         passes: u64,
     },
-    Drawn(Box<Distribution>),
+    Drawn(Box<ItemDistribution>),
 }
 
 /// Yields one worker's operations on keys.
@@ -329,7 +329,7 @@ pub fn picks(op: OpKind) -> bool {
 
 fn pick(plan: &Plan, w: &WorkloadPlan, count: u64, place: WorkerIndex) -> Result<Pick> {
     if let Some(spec) = dist(&w.access, new_keys(plan, w)) {
-        let dist = Distribution::new(&spec, count.max(1))?;
+        let dist = ItemDistribution::new(&spec, count.max(1))?;
         let dist = match w.access.scatter {
             true => dist.spread(worker_seed(plan.run.seed, 0, 4))?,
             false => dist,

@@ -5,7 +5,7 @@ use taillight_core::plan::{AccessKind, WorkloadPlan};
 use taillight_core::{Error, Result};
 use taillight_driver::Geometry;
 
-use super::dist::Distribution;
+use super::dist::ItemDistribution;
 use super::permute::{Permutation, below};
 use super::sequential::Sequential;
 use super::{Rng, WorkerIndex, worker_seed};
@@ -75,7 +75,7 @@ pub enum AccessPattern {
     /// Random by a skewed distribution over the positions.
     Drawn {
         extent: AccessExtent,
-        dist: Box<Distribution>,
+        dist: Box<ItemDistribution>,
         last: u64,
     },
     Random {
@@ -119,7 +119,7 @@ impl AccessPattern {
         let positions = extent.positions().max(1);
         let spec = super::keyed::dist(&w.access, 0)
             .ok_or_else(|| Error::internal("a pattern without a distribution"))?;
-        let dist = Distribution::new(&spec, positions)?;
+        let dist = ItemDistribution::new(&spec, positions)?;
         // Scattered the same way for all workers, so that hot places are shared.
         let dist = match w.access.scatter {
             true => dist.spread(worker_seed(seed, 0, 4))?,

@@ -14,9 +14,9 @@ const LEARN: u64 = 10_000;
 /// The running p99.9 per kind of operation, ns: set by the collector after each interval, read by
 /// workers that keep outliers only. Zero keeps everything.
 #[derive(Debug, Default)]
-pub struct OutlierThresholds([AtomicU64; OpKind::ALL.len()]);
+pub struct CaptureThresholds([AtomicU64; OpKind::ALL.len()]);
 
-impl OutlierThresholds {
+impl CaptureThresholds {
     pub fn set(&self, kind: OpKind, ns: u64) {
         self.0[kind as usize].store(ns, Ordering::Relaxed);
     }
@@ -55,7 +55,7 @@ pub struct Capture {
     encoder: ChunkEncoder,
     chunk: Option<CaptureChunk>,
     position: usize,
-    thresholds: Arc<OutlierThresholds>,
+    thresholds: Arc<CaptureThresholds>,
     seen: [u64; OpKind::ALL.len()],
     /// The reserve is spent too.
     spent: bool,
@@ -66,7 +66,7 @@ impl Capture {
     pub fn new(
         source: ChunkSource,
         header: Header,
-        thresholds: Arc<OutlierThresholds>,
+        thresholds: Arc<CaptureThresholds>,
         outliers: bool,
     ) -> Capture {
         let header = Header {

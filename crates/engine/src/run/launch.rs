@@ -19,7 +19,7 @@ use crate::clock::DisciplinedClock;
 use crate::collector::{Collector, Observer, SPARE_INTERVALS};
 use crate::keyspace::KeySpace;
 use crate::recorder::{
-    Capture, Channels, IntervalStats, OutlierThresholds, Recorder, Timeline, WorkerMessage,
+    Capture, CaptureThresholds, Channels, IntervalStats, Recorder, Timeline, WorkerMessage,
 };
 use crate::simulate::SimClock;
 use crate::threaded::StopSignals;
@@ -29,7 +29,7 @@ use crate::worker::{Pacing, Worker, WorkerConfig};
 pub(super) struct SharedParts<B> {
     pub plan: Plan,
     pub probes: Arc<B>,
-    pub thresholds: Arc<OutlierThresholds>,
+    pub thresholds: Arc<CaptureThresholds>,
     pub channels: Channels,
     pub pool: Option<crate::capture::ChunkSource>,
     /// Keys of the target, when it has keys.

@@ -156,6 +156,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         let mut end = OperationEnd {
             status: c.status,
             origin: None,
+            sample: c.first.is_none() && c.count == 0 && c.retries == 0,
             later: strategies.keys.is_some() && !self.slots.queued,
         };
         if let Some(stream) = &strategies.stream {
@@ -171,19 +172,20 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             }
             keys.complete(slot, op, (end.status, c), session)
         });
+        end.sample &= end.origin.is_none();
         match keyed {
             None => {
-                end.status = whole_or_short(end.status, c.moved == op.size);
+                end.settle(whole_or_short(end.status, c.moved == op.size));
                 self.slots.release(slot);
                 self.record(slot, c, end);
             }
             Some(KeyedEnd::Single(status)) => {
-                end.status = status;
+                end.settle(status);
                 self.slots.release(slot);
                 self.record(slot, c, end);
             }
             Some(KeyedEnd::Composed(status, whole)) => {
-                end.status = status;
+                end.settle(status);
                 self.complete_part(slot, c, end, whole);
             }
             Some(KeyedEnd::Missed(whole)) => self.complete_missed(slot, c, whole),

@@ -3,14 +3,14 @@
 use taillight_core::{Error, Result};
 
 use super::super::Rng;
-use super::{Distribution, DistributionSpec};
+use super::{DistributionSpec, ItemDistribution};
 
 /// Draws lengths from `min` to `max`, both included.
 #[derive(Debug, Clone)]
 pub struct ScanLengths {
     min: u64,
     span: u64,
-    over: Distribution,
+    over: ItemDistribution,
 }
 
 impl ScanLengths {
@@ -26,7 +26,7 @@ impl ScanLengths {
                 .with("max", max)
                 .hint("swap them"));
         };
-        let over = Distribution::new(spec, span.saturating_add(1))?;
+        let over = ItemDistribution::new(spec, span.saturating_add(1))?;
         Ok(ScanLengths { min, span, over })
     }
 

@@ -114,7 +114,7 @@ enum DistributionKind {
 
 /// A seeded source of item numbers. One per worker.
 #[derive(Debug, Clone)]
-pub struct Distribution {
+pub struct ItemDistribution {
     shape: DistributionKind,
     spread: Option<Permutation>,
     /// No item above this, whatever exists: n - 1, or no limit when the shape follows the newest.
@@ -122,12 +122,12 @@ pub struct Distribution {
     redrawn: u64,
 }
 
-impl Distribution {
+impl ItemDistribution {
     /// The distribution `spec` over `0..n`.
     ///
     /// # Errors
     /// `Usage` when n is 0 or above 2^62, or a parameter makes no sense.
-    pub fn new(spec: &DistributionSpec, n: u64) -> Result<Distribution> {
+    pub fn new(spec: &DistributionSpec, n: u64) -> Result<ItemDistribution> {
         if n == 0 || n > MOST_ITEMS {
             return Err(
                 Error::usage("a distribution needs between 1 and 2^62 items")
@@ -162,7 +162,7 @@ impl Distribution {
             DistributionKind::Scrambled(s) => s.items() - 1,
             _ => n - 1,
         };
-        Ok(Distribution {
+        Ok(ItemDistribution {
             shape,
             spread: None,
             top,
@@ -174,7 +174,7 @@ impl Distribution {
     ///
     /// # Errors
     /// `Usage` for the distributions that follow the newest key or scatter by themselves.
-    pub fn spread(mut self, key: u64) -> Result<Distribution> {
+    pub fn spread(mut self, key: u64) -> Result<ItemDistribution> {
         let fixed = !matches!(
             self.shape,
             DistributionKind::Gray(_)

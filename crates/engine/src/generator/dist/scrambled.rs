@@ -2,7 +2,7 @@
 //!
 //! A zipfian over 0 to 10^10 inclusive with a zeta fixed in its source, hashed onto the keys. The
 //! skew therefore does not follow the number of records. The keys are those loaded, those the run
-//! is expected to add, and one more; draws of keys not there yet are redrawn by [`super::Distribution`].
+//! is expected to add, and one more; draws of keys not there yet are redrawn by [`super::ItemDistribution`].
 
 use taillight_core::keys::hash;
 

@@ -148,7 +148,7 @@ fn every_byte_of_the_header_may_be_damaged() {
 
 /// A keyed target of which a test says only what a read gives: the session's buffer takes the value.
 #[derive(Clone)]
-struct KeyedTarget(Arc<Answer>);
+struct RecordsTarget(Arc<Answer>);
 
 /// What the stand-in says to an operation.
 type Answer = dyn Fn(&Op, &mut [u8]) -> Reply + Send + Sync;
@@ -157,7 +157,7 @@ type Answer = dyn Fn(&Op, &mut [u8]) -> Reply + Send + Sync;
 type Reply = std::result::Result<usize, Status>;
 
 struct KeyedSession {
-    target: KeyedTarget,
+    target: RecordsTarget,
     buffer: Vec<u8>,
 }
 
@@ -182,7 +182,7 @@ impl Session for KeyedSession {
     fn abandon(self: Box<Self>) {}
 }
 
-impl Target for KeyedTarget {
+impl Target for RecordsTarget {
     fn geometry(&self) -> Geometry {
         Geometry::keyed()
     }
@@ -206,8 +206,8 @@ impl Target for KeyedTarget {
 /// Records in memory.
 type Records = Arc<Mutex<BTreeMap<u64, Vec<u8>>>>;
 
-fn holding(records: Records) -> KeyedTarget {
-    KeyedTarget(Arc::new(move |op, buffer| {
+fn holding(records: Records) -> RecordsTarget {
+    RecordsTarget(Arc::new(move |op, buffer| {
         let records = records.lock().unwrap();
         let value = records.get(&op.key).ok_or(Status::NOT_FOUND)?;
         buffer[..value.len()].copy_from_slice(value);
@@ -216,8 +216,8 @@ fn holding(records: Records) -> KeyedTarget {
 }
 
 /// `good` reads work (there is nothing), all others fail; counts them.
-fn dying(good: u32, reads: Arc<AtomicU32>) -> KeyedTarget {
-    KeyedTarget(Arc::new(move |_, _| {
+fn dying(good: u32, reads: Arc<AtomicU32>) -> RecordsTarget {
+    RecordsTarget(Arc::new(move |_, _| {
         Err(match reads.fetch_add(1, Ordering::Relaxed) {
             n if n < good => Status::NOT_FOUND,
             _ => Status::TIMEOUT,

@@ -80,7 +80,7 @@ fn every_space_from_one_item_to_2_to_the_62() {
         1 << 62,
     ] {
         for spec in all(n) {
-            let mut dist = Distribution::new(&spec, n).unwrap();
+            let mut dist = ItemDistribution::new(&spec, n).unwrap();
             let mut rng = rng(n);
             let mut largest = 0;
             for _ in 0..300 {
@@ -111,9 +111,9 @@ proptest! {
             let last = if slow(&spec) { last % 6000 } else { last };
             let fixed = !slow(&spec) && !matches!(
                 spec, DistributionSpec::YcsbScrambled { .. } | DistributionSpec::Exponential { .. });
-            let mut dist = Distribution::new(&spec, n).unwrap();
-            let mut spread = fixed.then(|| Distribution::new(&spec, n).unwrap().spread(seed).unwrap());
-            prop_assert_eq!(fixed, Distribution::new(&spec, n).unwrap().spread(seed).is_ok());
+            let mut dist = ItemDistribution::new(&spec, n).unwrap();
+            let mut spread = fixed.then(|| ItemDistribution::new(&spec, n).unwrap().spread(seed).unwrap());
+            prop_assert_eq!(fixed, ItemDistribution::new(&spec, n).unwrap().spread(seed).is_ok());
             let mut rng = rng(seed);
             for _ in 0..20 {
                 let item = dist.draw(&mut rng, last);
@@ -131,7 +131,7 @@ proptest! {
 #[test]
 fn what_does_not_exist_is_redrawn_not_moved() {
     // Half of the space exists: what is drawn there keeps its proportions.
-    let mut dist = Distribution::new(&DistributionSpec::Zipf { theta: 0.5 }, 1000).unwrap();
+    let mut dist = ItemDistribution::new(&DistributionSpec::Zipf { theta: 0.5 }, 1000).unwrap();
     let mut rng = rng(1);
     let mut found = vec![0u64; 500];
     (0..DRAWS).for_each(|_| found[dist.draw(&mut rng, 499) as usize] += 1);
@@ -155,7 +155,7 @@ fn a_space_where_nothing_can_be_drawn_still_answers() {
             space: 1.0,
         },
     ]);
-    let mut dist = Distribution::new(&spec, 100).unwrap();
+    let mut dist = ItemDistribution::new(&spec, 100).unwrap();
     assert!(dist.draw(&mut rng(1), 9) <= 9);
 }
 
@@ -214,7 +214,7 @@ fn nonsense_is_a_usage_error_with_a_hint() {
         (DistributionSpec::Uniform, (1 << 62) + 1),
     ];
     for (spec, n) in bad.into_iter().map(|spec| (spec, 1000)).chain(empty) {
-        let error = Distribution::new(&spec, n).expect_err(&format!("{spec:?} over {n}"));
+        let error = ItemDistribution::new(&spec, n).expect_err(&format!("{spec:?} over {n}"));
         assert_eq!(error.kind(), ErrorKind::Usage, "{spec:?}");
         assert!(error.hint_text().is_some(), "{spec:?}");
     }

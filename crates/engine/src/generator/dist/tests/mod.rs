@@ -8,7 +8,7 @@ mod zipf;
 use rand::SeedableRng;
 
 use super::super::Rng;
-use super::{Distribution, DistributionSpec};
+use super::{DistributionSpec, ItemDistribution};
 
 /// Draws of most checks.
 const DRAWS: u64 = 1_000_000;
@@ -19,7 +19,7 @@ fn rng(seed: u64) -> Rng {
 
 /// Counts of `draws` over `0..n`, put into the cell that `cell` names.
 fn counts(spec: &DistributionSpec, n: u64, cells: usize, cell: impl Fn(u64) -> usize) -> Vec<u64> {
-    let mut dist = Distribution::new(spec, n).unwrap();
+    let mut dist = ItemDistribution::new(spec, n).unwrap();
     let mut rng = rng(n ^ 0x5EED);
     let mut counts = vec![0; cells];
     for _ in 0..DRAWS {
@@ -72,7 +72,8 @@ fn chi_square_tells_unlike_from_like() {
 #[test]
 fn same_seed_same_items() {
     let draw = |seed| {
-        let mut dist = Distribution::new(&DistributionSpec::Zipf { theta: 0.9 }, 1 << 40).unwrap();
+        let mut dist =
+            ItemDistribution::new(&DistributionSpec::Zipf { theta: 0.9 }, 1 << 40).unwrap();
         let mut rng = rng(seed);
         (0..1000)
             .map(|_| dist.draw(&mut rng, (1 << 40) - 1))

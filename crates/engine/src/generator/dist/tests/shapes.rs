@@ -70,7 +70,7 @@ fn normal_is_a_normal_cut_to_the_space() {
         let spec = DistributionSpec::Normal { centre, deviation };
         check(&spec, |x| (at(x) - at(0.0)) / inside);
 
-        let mut dist = Distribution::new(&spec, N).unwrap();
+        let mut dist = ItemDistribution::new(&spec, N).unwrap();
         let mut rng = rng(4);
         for _ in 0..DRAWS {
             dist.draw(&mut rng, N - 1);

@@ -265,7 +265,7 @@ fn scrambled_zipfian_over_a_million_records() {
 #[test]
 fn scrambled_zipfian_reads_only_acknowledged_keys_and_keeps_them_popular() {
     let mut dist =
-        Distribution::new(&DistributionSpec::YcsbScrambled { new_keys: 1000 }, 1000).unwrap();
+        ItemDistribution::new(&DistributionSpec::YcsbScrambled { new_keys: 1000 }, 1000).unwrap();
     let mut rng = rng(2);
     let mut hottest_at = |last: u64| {
         let mut found = vec![0u64; last as usize + 1];
@@ -291,7 +291,7 @@ fn latest_follows_the_newest_key() {
     close(percent(1), 0.0136, 0.005, "oldest");
     assert_eq!(found[0], 0);
 
-    let mut dist = Distribution::new(&DistributionSpec::Latest, 1000).unwrap();
+    let mut dist = ItemDistribution::new(&DistributionSpec::Latest, 1000).unwrap();
     let mut rng = rng(8);
     let mut newest = 0;
     for last in 999..20_999 {
@@ -317,7 +317,7 @@ fn exponential_is_ycsb_s_with_its_redraws() {
         .collect();
     assert_fits(&found, &expected, "exponential");
 
-    let mut dist = Distribution::new(&spec, 10_000).unwrap();
+    let mut dist = ItemDistribution::new(&spec, 10_000).unwrap();
     let mut rng = rng(3);
     for _ in 0..DRAWS {
         dist.draw(&mut rng, 9_999);
@@ -325,6 +325,6 @@ fn exponential_is_ycsb_s_with_its_redraws() {
     let share = dist.redrawn() as f64 / (DRAWS + dist.redrawn()) as f64 * 100.0;
     close(share, 3.04, 0.07, "redrawn");
     // It follows the newest key.
-    let mut newest = Distribution::new(&spec, 10).unwrap();
+    let mut newest = ItemDistribution::new(&spec, 10).unwrap();
     assert!((0..1000).any(|_| newest.draw(&mut rng, 1_000_000) > 999_990));
 }

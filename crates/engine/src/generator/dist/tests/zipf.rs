@@ -95,7 +95,7 @@ fn the_published_shares_of_an_ideal_zipf() {
 fn spread_moves_ranks_but_keeps_their_popularity() {
     let n = 1000;
     let draw = |spread: Option<u64>| {
-        let mut dist = Distribution::new(&zipf(1.2), n).unwrap();
+        let mut dist = ItemDistribution::new(&zipf(1.2), n).unwrap();
         if let Some(key) = spread {
             dist = dist.spread(key).unwrap();
         }

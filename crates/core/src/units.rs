@@ -1,6 +1,8 @@
 //! Quantities with units: sizes, durations, rates. A bare number where a unit is meant is refused.
 //!
-//! Text forms: `4KiB`, `1GB`, `512B`; `250us`, `1.5s`, `2min`; `1000/s`, `0.5MB/s`, `90/min`.
+//! QuantityVisitor forms: `4KiB`, `1GB`, `512B`; `250us`, `1.5s`, `2min`; `1000/s`, `0.5MB/s`, `90/min`.
+
+pub mod readable;
 
 use std::fmt;
 use std::str::FromStr;
@@ -39,6 +41,7 @@ pub struct Rate {
     pub per_ns: u64,
 }
 
+/// Binary units, rising, then decimal ones.
 const SIZES: [(&str, u64); 11] = [
     ("B", 1),
     ("KiB", 1 << 10),
@@ -275,8 +278,8 @@ macro_rules! as_text {
         }
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-                struct Text;
-                impl de::Visitor<'_> for Text {
+                struct QuantityVisitor;
+                impl de::Visitor<'_> for QuantityVisitor {
                     type Value = $type;
                     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                         f.write_str($what)
@@ -294,7 +297,7 @@ macro_rules! as_text {
                         Err(E::custom(<$type>::unitless(n)))
                     }
                 }
-                d.deserialize_any(Text)
+                d.deserialize_any(QuantityVisitor)
             }
         }
         impl $type {

@@ -1,7 +1,11 @@
 //! Numbers as people read them: fitting units, three digits, thousands separated.
 //!
-//! What it is: the only place where a nanosecond or a byte becomes text. What it is not: rounding
-//! before arithmetic; everything upstream stays exact. Called by the model and the charts.
+//! What it is: counts, shares and moments as text, and the units of `taillight_core` in the script of
+//! the output. What it is not: rounding before arithmetic; everything upstream stays exact. Called by
+//! the model and the charts.
+
+use taillight_core::units::readable::{self, fit};
+pub use taillight_core::units::readable::{bytes, bytes_per_s, digits3};
 
 /// How the micro sign is written: plain text keeps to ASCII, pages may use the real letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -11,50 +15,6 @@ pub enum Script {
     Plain,
     /// `µs`, for HTML and charts.
     Fine,
-}
-
-const TIMES: [(f64, &str); 5] = [
-    (1.0, "ns"),
-    (1e3, "us"),
-    (1e6, "ms"),
-    (1e9, "s"),
-    (60e9, "min"),
-];
-const BYTES: [(f64, &str); 6] = [
-    (1.0, "B"),
-    (1024.0, "KiB"),
-    (1_048_576.0, "MiB"),
-    (1_073_741_824.0, "GiB"),
-    (1_099_511_627_776.0, "TiB"),
-    (1_125_899_906_842_624.0, "PiB"),
-];
-
-/// Three significant digits, without exponent; whole numbers from 100 on.
-pub fn digits3(value: f64) -> String {
-    let size = value.abs();
-    if size >= 99.95 {
-        format!("{value:.0}")
-    } else if size >= 9.995 {
-        format!("{value:.1}")
-    } else if size >= 0.9995 || size == 0.0 {
-        format!("{value:.2}")
-    } else if size >= 0.001 {
-        format!("{value:.3}")
-    } else {
-        format!("{value:.1e}")
-    }
-}
-
-/// Picks the largest unit in which the rounded number is at least 1.
-fn fit<'u>(value: f64, units: &[(f64, &'u str)]) -> (f64, &'u str) {
-    let mut best = units[0];
-    for unit in units {
-        // 999.6 us would be printed as 1000 us: half a unit in the last place counts as reached.
-        if value.abs() >= unit.0 * 0.9995 {
-            best = *unit;
-        }
-    }
-    (value / best.0, best.1)
 }
 
 /// Text that holds durations, made as [`Script::Plain`] elsewhere (verdicts as they are stored, tables
@@ -81,38 +41,12 @@ pub fn written(text: &str, script: Script) -> String {
 
 /// A duration: `842 ns`, `12.3 us`, `4.56 ms`, `1.20 s`, `10.0 min`.
 pub fn duration(ns: f64, script: Script) -> String {
-    if !ns.is_finite() {
-        return "?".to_owned();
-    }
-    let (value, unit) = fit(ns, &TIMES);
-    let unit = match (unit, script) {
-        ("us", Script::Fine) => "µs",
-        (unit, _) => unit,
-    };
-    if unit == "ns" && ns.fract() == 0.0 {
-        return format!("{ns:.0} ns");
-    }
-    format!("{} {unit}", digits3(value))
+    written(&readable::duration(ns), script)
 }
 
 /// A duration held as whole nanoseconds.
 pub fn duration_ns(ns: u64, script: Script) -> String {
     duration(ns as f64, script)
-}
-
-/// A number of bytes: `512 B`, `4.00 KiB`, `1.20 GiB`.
-pub fn bytes(count: u64) -> String {
-    if count < 1024 {
-        return format!("{count} B");
-    }
-    let (value, unit) = fit(count as f64, &BYTES);
-    format!("{} {unit}", digits3(value))
-}
-
-/// A byte rate: `1.20 GiB/s`.
-pub fn bytes_per_s(rate: f64) -> String {
-    let (value, unit) = fit(rate, &BYTES);
-    format!("{} {unit}/s", digits3(value))
 }
 
 /// A count with its noun, which takes an `s` for any other number than one.
@@ -150,7 +84,15 @@ pub fn rate(per_s: f64) -> String {
 
 /// A short number for legends: `950`, `12.3 k`, `4.56 M`.
 pub fn short(value: f64) -> String {
-    let (value, unit) = fit(value, &[(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")]);
+    let (value, unit) = fit(
+        value,
+        &[
+            ("", 1),
+            ("k", 1_000),
+            ("M", 1_000_000),
+            ("G", 1_000_000_000),
+        ],
+    );
     format!("{} {unit}", digits3(value)).trim_end().to_owned()
 }
 
@@ -221,30 +163,13 @@ mod tests {
     }
 
     #[test]
-    fn durations_fit() {
-        for (ns, text) in [
-            (0.0, "0 ns"),
-            (842.0, "842 ns"),
-            (36.4, "36.4 ns"),
-            (999.6, "1.00 us"),
-            (1_000.0, "1.00 us"),
-            (12_345.0, "12.3 us"),
-            (999_949.0, "1.00 ms"),
-            (999_400.0, "999 us"),
-            (4_560_000.0, "4.56 ms"),
-            (1.2e9, "1.20 s"),
-            (600e9, "10.0 min"),
-        ] {
-            assert_eq!(duration(ns, Script::Plain), text);
-        }
+    fn durations_take_the_script() {
+        assert_eq!(duration(12_345.0, Script::Plain), "12.3 us");
         assert_eq!(duration(12_345.0, Script::Fine), "12.3 µs");
     }
 
     #[test]
     fn amounts_fit() {
-        assert_eq!(bytes(4096), "4.00 KiB");
-        assert_eq!(bytes(1023), "1023 B");
-        assert_eq!(bytes_per_s(1_288_490_188.8), "1.20 GiB/s");
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(count(999), "999");
         assert_eq!(rate(123_456.4), "123,456");

@@ -1,0 +1,93 @@
+//! Quantities as people read them: a fitting unit and three digits, `12.3 us`, `4.56 GiB`.
+//!
+//! What it is not: the exact text of job files, which [`Display`](std::fmt::Display) of the types
+//! gives, or rounding before arithmetic. Report, guard and console call it.
+
+use super::{SIZES, TIMES};
+
+/// Three significant digits, without exponent; whole numbers from 100 on.
+pub fn digits3(value: f64) -> String {
+    let size = value.abs();
+    if size >= 99.95 {
+        format!("{value:.0}")
+    } else if size >= 9.995 {
+        format!("{value:.1}")
+    } else if size >= 0.9995 || size == 0.0 {
+        format!("{value:.2}")
+    } else if size >= 0.001 {
+        format!("{value:.3}")
+    } else {
+        format!("{value:.1e}")
+    }
+}
+
+/// The value in the largest of the rising `units` in which its rounded number is at least 1.
+pub fn fit<'u>(value: f64, units: &[(&'u str, u64)]) -> (f64, &'u str) {
+    // 999.6 us would be printed as 1000 us: half a unit in the last place counts as reached.
+    let reached = |unit: &&(&str, u64)| value.abs() >= unit.1 as f64 * 0.9995;
+    match units.iter().rev().find(reached).or(units.first()) {
+        Some((name, unit)) => (value / *unit as f64, name),
+        None => (value, ""),
+    }
+}
+
+/// A duration in nanoseconds: `842 ns`, `12.3 us`, `4.56 ms`, `1.20 s`, `10.0 min`.
+pub fn duration(ns: f64) -> String {
+    if !ns.is_finite() {
+        return "?".to_owned();
+    }
+    // Up to minutes: hours would hide them.
+    match fit(ns, &TIMES[..5]) {
+        (_, "ns") if ns.fract() == 0.0 => format!("{ns:.0} ns"),
+        (value, unit) => format!("{} {unit}", digits3(value)),
+    }
+}
+
+/// A number of bytes: `512 B`, `4.00 KiB`, `1.20 GiB`.
+pub fn bytes(count: u64) -> String {
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let (value, unit) = fit(count as f64, &SIZES[..6]);
+    format!("{} {unit}", digits3(value))
+}
+
+/// A byte rate: `1.20 GiB/s`.
+pub fn bytes_per_s(rate: f64) -> String {
+    let (value, unit) = fit(rate, &SIZES[..6]);
+    format!("{} {unit}/s", digits3(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_fit() {
+        for (ns, text) in [
+            (0.0, "0 ns"),
+            (842.0, "842 ns"),
+            (36.4, "36.4 ns"),
+            (999.6, "1.00 us"),
+            (1_000.0, "1.00 us"),
+            (12_345.0, "12.3 us"),
+            (999_949.0, "1.00 ms"),
+            (999_400.0, "999 us"),
+            (4_560_000.0, "4.56 ms"),
+            (1.2e9, "1.20 s"),
+            (600e9, "10.0 min"),
+            (7_200e9, "120 min"),
+            (f64::NAN, "?"),
+        ] {
+            assert_eq!(duration(ns), text);
+        }
+    }
+
+    #[test]
+    fn amounts_fit() {
+        assert_eq!(bytes(4096), "4.00 KiB");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(5 << 50), "5.00 PiB");
+        assert_eq!(bytes_per_s(1_288_490_188.8), "1.20 GiB/s");
+    }
+}

@@ -37,19 +37,7 @@ pub struct OptionDoc {
 /// # Errors
 /// `Usage` for unknown or mistyped options.
 pub fn parse<T: DriverOptions>(driver: &str, written: &toml::Table) -> Result<T> {
-    let known = complete(&T::default())?;
-    if let Some(name) = written.keys().find(|name| !known.contains_key(*name)) {
-        return Err(unknown(driver, &known, name));
-    }
-    written.clone().try_into().map_err(|e: toml::de::Error| {
-        Error::usage(format!(
-            "wrong value in [target.options] of driver `{driver}`"
-        ))
-        .with("why", e.message())
-        .hint(format!(
-            "`taillight drivers {driver}` lists every option with its values"
-        ))
-    })
+    taillight_core::options::from_table(driver, written)
 }
 
 /// Options as a table with every default filled in.
@@ -59,19 +47,6 @@ pub fn parse<T: DriverOptions>(driver: &str, written: &toml::Table) -> Result<T>
 pub fn complete<T: Serialize>(options: &T) -> Result<toml::Table> {
     toml::Table::try_from(options)
         .map_err(|e| Error::internal("the options are not a table").source(e))
-}
-
-fn unknown(driver: &str, known: &toml::Table, name: &str) -> Error {
-    let near = known
-        .keys()
-        .map(|known| (strsim::jaro_winkler(name, known), known))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|(score, _)| *score > 0.7);
-    let error = Error::usage(format!("driver `{driver}` has no option `{name}`"));
-    match near {
-        Some((_, near)) => error.hint(format!("did you mean `{near}`?")),
-        None => error.hint(format!("`taillight drivers {driver}` lists every option")),
-    }
 }
 
 /// Describes the fields of `T` in their order.

@@ -95,7 +95,7 @@ impl FieldError {
             Mismatch::UnknownField { given, known } if option.is_none() => {
                 let error = Error::usage(format!("driver `{driver}` has no option `{given}`"));
                 let hint = match nearest(&given, known.iter().copied()) {
-                    Some(near) => format!("did you mean `{near}`? {list}"),
+                    Some(near) => format!("did you mean `{near}`?"),
                     None => list,
                 };
                 return error.of_field(given).hint(hint);
@@ -205,16 +205,16 @@ impl de::Error for FieldError {
 pub(crate) fn read<'de, T: de::Deserialize<'de>>(
     root: &'de Spanned<DeTable<'de>>,
 ) -> Result<T, FieldError> {
-    T::deserialize(Table(root.get_ref())).map_err(|e| e.or_at(root.span().start))
+    T::deserialize(TableReader(root.get_ref())).map_err(|e| e.or_at(root.span().start))
 }
 
 /// A table to read.
-struct Table<'de>(&'de DeTable<'de>);
+struct TableReader<'de>(&'de DeTable<'de>);
 
-impl<'de> de::Deserializer<'de> for Table<'de> {
+impl<'de> de::Deserializer<'de> for TableReader<'de> {
     type Error = FieldError;
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
-        visitor.visit_map(Fields {
+        visitor.visit_map(FieldReader {
             rest: self.0.iter(),
             value: None,
         })
@@ -227,9 +227,9 @@ impl<'de> de::Deserializer<'de> for Table<'de> {
 }
 
 /// Any value to read.
-struct Node<'de>(&'de Spanned<DeValue<'de>>);
+struct ValueReader<'de>(&'de Spanned<DeValue<'de>>);
 
-impl<'de> de::Deserializer<'de> for Node<'de> {
+impl<'de> de::Deserializer<'de> for ValueReader<'de> {
     type Error = FieldError;
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
         let read = match self.0.get_ref() {
@@ -247,8 +247,8 @@ impl<'de> de::Deserializer<'de> for Node<'de> {
                     &visitor,
                 ))
             }
-            DeValue::Array(items) => visitor.visit_seq(Items(items.iter().enumerate())),
-            DeValue::Table(table) => Table(table).deserialize_any(visitor),
+            DeValue::Array(items) => visitor.visit_seq(ItemReader(items.iter().enumerate())),
+            DeValue::Table(table) => TableReader(table).deserialize_any(visitor),
         };
         read.map_err(|e| e.or_at(self.0.span().start))
     }
@@ -298,13 +298,13 @@ fn integer<'de, V: Visitor<'de>>(
 }
 
 /// The fields of a table in turn.
-struct Fields<'de, I> {
+struct FieldReader<'de, I> {
     rest: I,
     /// The value of the name read last.
     value: Option<(&'de str, &'de Spanned<DeValue<'de>>)>,
 }
 
-impl<'de, I> de::MapAccess<'de> for Fields<'de, I>
+impl<'de, I> de::MapAccess<'de> for FieldReader<'de, I>
 where
     I: Iterator<
         Item = (
@@ -332,7 +332,7 @@ where
     ) -> Result<S::Value, FieldError> {
         match self.value.take() {
             Some((name, value)) => seed
-                .deserialize(Node(value))
+                .deserialize(ValueReader(value))
                 .map_err(|e| e.below(name.to_owned())),
             None => Err(de::Error::custom("a value was read before its name")),
         }
@@ -340,9 +340,9 @@ where
 }
 
 /// The items of a list in turn, with their index.
-struct Items<I>(I);
+struct ItemReader<I>(I);
 
-impl<'de, I> de::SeqAccess<'de> for Items<I>
+impl<'de, I> de::SeqAccess<'de> for ItemReader<I>
 where
     I: Iterator<Item = (usize, &'de Spanned<DeValue<'de>>)>,
 {
@@ -354,7 +354,7 @@ where
         let Some((i, item)) = self.0.next() else {
             return Ok(None);
         };
-        seed.deserialize(Node(item))
+        seed.deserialize(ValueReader(item))
             .map(Some)
             .map_err(|e| e.below(i.to_string()))
     }

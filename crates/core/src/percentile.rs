@@ -217,8 +217,8 @@ impl Serialize for Percentile {
 
 impl<'de> Deserialize<'de> for Percentile {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        struct Text;
-        impl de::Visitor<'_> for Text {
+        struct PercentileVisitor;
+        impl de::Visitor<'_> for PercentileVisitor {
             type Value = Percentile;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a percentile as text, like \"99.9\"")
@@ -227,7 +227,7 @@ impl<'de> Deserialize<'de> for Percentile {
                 Percentile::asked(text).map_err(E::custom)
             }
         }
-        d.deserialize_any(Text)
+        d.deserialize_any(PercentileVisitor)
     }
 }
 

@@ -11,7 +11,7 @@ use taillight_core::Percentile;
 
 /// One distinct value and how many values are at or below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct CumulativeCount {
     /// The value, in nanoseconds.
     pub value: u64,
     /// How many measured values are at or below it.
@@ -25,7 +25,7 @@ pub(crate) struct Step {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dist {
     /// Values strictly rising, cumulative counts strictly rising.
-    steps: Vec<Step>,
+    steps: Vec<CumulativeCount>,
 }
 
 /// Why pairs do not make a distribution.
@@ -53,12 +53,12 @@ impl Dist {
     #[must_use]
     pub fn from_values(mut values: Vec<u64>) -> Self {
         values.sort_unstable();
-        let mut steps: Vec<Step> = Vec::new();
+        let mut steps: Vec<CumulativeCount> = Vec::new();
         for (i, &value) in values.iter().enumerate() {
             let cum = i as u64 + 1;
             match steps.last_mut() {
                 Some(last) if last.value == value => last.cum = cum,
-                _ => steps.push(Step { value, cum }),
+                _ => steps.push(CumulativeCount { value, cum }),
             }
         }
         Self { steps }
@@ -74,7 +74,7 @@ impl Dist {
     pub fn from_sorted_pairs(
         pairs: impl IntoIterator<Item = (u64, u64)>,
     ) -> Result<Self, DistError> {
-        let mut steps: Vec<Step> = Vec::new();
+        let mut steps: Vec<CumulativeCount> = Vec::new();
         let mut cum: u64 = 0;
         let mut previous = 0;
         for (value, count) in pairs {
@@ -88,14 +88,14 @@ impl Dist {
             cum = cum.checked_add(count).ok_or(DistError::CountOverflow)?;
             match steps.last_mut() {
                 Some(last) if last.value == value => last.cum = cum,
-                _ => steps.push(Step { value, cum }),
+                _ => steps.push(CumulativeCount { value, cum }),
             }
         }
         Ok(Self { steps })
     }
 
     /// Takes over steps already in order (values and counts strictly rising).
-    pub(crate) fn from_steps(steps: Vec<Step>) -> Self {
+    pub(crate) fn from_steps(steps: Vec<CumulativeCount>) -> Self {
         debug_assert!(
             steps
                 .windows(2)
@@ -213,7 +213,7 @@ impl Dist {
                 below_b = y.cum;
                 j += 1;
             }
-            steps.push(Step {
+            steps.push(CumulativeCount {
                 value,
                 cum: below_a + below_b,
             });

@@ -14,7 +14,7 @@
 //! in use, so that a caller with a budget can stop and fall back to a histogram with a stated
 //! error.
 
-use crate::dist::{Dist, Step};
+use crate::dist::{CumulativeCount, Dist};
 
 /// Values below `2^DENSE_BITS` nanoseconds are counted in tables.
 const DENSE_BITS: u32 = 22;
@@ -32,7 +32,7 @@ type Page = Box<[u32; PAGE_LEN]>;
 
 /// A distinct slow value and how often it came.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct ValueRun {
     value: u64,
     count: u64,
 }
@@ -46,7 +46,7 @@ pub struct ExactCounter {
     /// Slow values not yet sorted in.
     pending: Vec<u64>,
     /// Slow values, distinct and rising.
-    runs: Vec<Run>,
+    runs: Vec<ValueRun>,
     /// Length of `pending` at which it is sorted in: grows with `runs`, so that sorting in stays
     /// cheap per value.
     pending_limit: usize,
@@ -120,7 +120,7 @@ impl ExactCounter {
         pages
             + size_of_val(&*self.pages)
             + (self.carries.capacity() + self.pending.capacity()) * size_of::<u64>()
-            + self.runs.capacity() * size_of::<Run>()
+            + self.runs.capacity() * size_of::<ValueRun>()
     }
 
     /// The distribution of everything counted; 16 bytes per distinct value.
@@ -134,7 +134,7 @@ impl ExactCounter {
         let mut cum = 0;
         let steps = runs.into_iter().map(|run| {
             cum += run.count;
-            Step {
+            CumulativeCount {
                 value: run.value,
                 cum,
             }
@@ -143,7 +143,7 @@ impl ExactCounter {
     }
 
     /// The fast values as runs; drops the tables on the way.
-    fn fast_runs(&mut self) -> Vec<Run> {
+    fn fast_runs(&mut self) -> Vec<ValueRun> {
         self.carries.sort_unstable();
         let mut carries = self.carries.iter().copied().peekable();
         let mut runs = Vec::new();
@@ -156,7 +156,7 @@ impl ExactCounter {
                     count += CARRY;
                 }
                 if count > 0 {
-                    runs.push(Run { value, count });
+                    runs.push(ValueRun { value, count });
                 }
             }
         }
@@ -177,7 +177,7 @@ impl ExactCounter {
         let mut from = runs.len();
         let mut to = from + count_new(pending, runs);
         runs.reserve_exact(to - from);
-        runs.resize(to, Run { value: 0, count: 0 });
+        runs.resize(to, ValueRun { value: 0, count: 0 });
         let mut left = pending.len();
         while left > 0 {
             let value = pending[left - 1];
@@ -196,7 +196,7 @@ impl ExactCounter {
                 count += runs[from].count;
             }
             to -= 1;
-            runs[to] = Run { value, count };
+            runs[to] = ValueRun { value, count };
         }
         pending.clear();
         self.pending_limit = self.pending_limit.max(runs.len() / 4);
@@ -208,7 +208,7 @@ fn new_page() -> Page {
 }
 
 /// How many distinct values of `pending` are not among `runs`; both rising.
-fn count_new(pending: &[u64], runs: &[Run]) -> usize {
+fn count_new(pending: &[u64], runs: &[ValueRun]) -> usize {
     let mut at = 0;
     let mut new = 0;
     for (i, &value) in pending.iter().enumerate() {
@@ -226,11 +226,11 @@ fn count_new(pending: &[u64], runs: &[Run]) -> usize {
 }
 
 /// Both lists of rising runs as one.
-fn merge_runs(a: Vec<Run>, b: Vec<Run>) -> Vec<Run> {
+fn merge_runs(a: Vec<ValueRun>, b: Vec<ValueRun>) -> Vec<ValueRun> {
     if a.is_empty() || b.is_empty() {
         return if a.is_empty() { b } else { a };
     }
-    let mut merged: Vec<Run> = Vec::with_capacity(a.len().max(b.len()));
+    let mut merged: Vec<ValueRun> = Vec::with_capacity(a.len().max(b.len()));
     let (mut a, mut b) = (a.into_iter().peekable(), b.into_iter().peekable());
     loop {
         let next = match (a.peek(), b.peek()) {

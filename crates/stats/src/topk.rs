@@ -21,29 +21,29 @@ pub struct Ranked<T> {
 
 /// Heap entry: the greatest one is the first to go.
 #[derive(Clone, Debug)]
-struct Entry<T>(Ranked<T>);
+struct RankedEntry<T>(Ranked<T>);
 
-impl<T> Entry<T> {
+impl<T> RankedEntry<T> {
     fn order(&self) -> (std::cmp::Reverse<u64>, u64) {
         (std::cmp::Reverse(self.0.value), self.0.tie)
     }
 }
 
-impl<T> PartialEq for Entry<T> {
+impl<T> PartialEq for RankedEntry<T> {
     fn eq(&self, other: &Self) -> bool {
         self.order() == other.order()
     }
 }
 
-impl<T> Eq for Entry<T> {}
+impl<T> Eq for RankedEntry<T> {}
 
-impl<T> PartialOrd for Entry<T> {
+impl<T> PartialOrd for RankedEntry<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> Ord for Entry<T> {
+impl<T> Ord for RankedEntry<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.order().cmp(&other.order())
     }
@@ -54,7 +54,7 @@ impl<T> Ord for Entry<T> {
 #[derive(Clone, Debug)]
 pub struct TopK<T> {
     limit: usize,
-    heap: BinaryHeap<Entry<T>>,
+    heap: BinaryHeap<RankedEntry<T>>,
 }
 
 impl<T> TopK<T> {
@@ -95,7 +95,7 @@ impl<T> TopK<T> {
         if self.floor().is_some_and(|floor| value < floor) {
             return;
         }
-        let entry = Entry(Ranked { value, tie, item });
+        let entry = RankedEntry(Ranked { value, tie, item });
         if self.heap.len() < self.limit {
             self.heap.push(entry);
         } else if let Some(mut last) = self.heap.peek_mut()

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use taillight_core::job::{Job, Value};
+use taillight_core::job::{FlagValue, Job};
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
 use taillight_trace::{Sys, machine};
@@ -101,7 +101,7 @@ pub fn read(path: &Path) -> Result<Given> {
 }
 
 /// Sets `path` from a flag that may be absent.
-fn set(job: &mut Job, flag: &str, path: &str, value: Option<Value<'_>>) -> Result<()> {
+fn set(job: &mut Job, flag: &str, path: &str, value: Option<FlagValue<'_>>) -> Result<()> {
     match value {
         Some(value) => job.apply(flag, path, value),
         None => Ok(()),
@@ -117,11 +117,11 @@ fn apply_target(args: &RunArgs, job: &mut Job) -> Result<()> {
         ("--output", "run.output", text(&args.output)),
         ("--runtime", "run.duration", text(&args.runtime)),
     ] {
-        set(job, flag, path, value.as_deref().map(Value::Text))?;
+        set(job, flag, path, value.as_deref().map(FlagValue::Text))?;
     }
     if let Some(direct) = args.direct {
         let value = direct.to_string();
-        job.apply("--direct", "target.options.direct", Value::Toml(&value))?;
+        job.apply("--direct", "target.options.direct", FlagValue::Toml(&value))?;
     }
     Ok(())
 }
@@ -142,18 +142,18 @@ fn apply_load(args: &RunArgs, job: &mut Job) -> Result<()> {
         ),
         ("--bs", "workload.0.block_size", args.bs.clone()),
     ] {
-        set(job, flag, path, value.as_deref().map(Value::Toml))?;
+        set(job, flag, path, value.as_deref().map(FlagValue::Toml))?;
     }
     if let Some(rw) = args.rw {
         let (mix, access) = words(rw);
-        job.apply("--rw", "workload.0.mix", Value::Toml(mix))?;
-        job.apply("--rw", "workload.0.access.kind", Value::Text(access))?;
+        job.apply("--rw", "workload.0.mix", FlagValue::Toml(mix))?;
+        job.apply("--rw", "workload.0.access.kind", FlagValue::Text(access))?;
     }
     set(
         job,
         "--sync",
         "workload.0.sync",
-        args.sync.as_deref().map(Value::Text),
+        args.sync.as_deref().map(FlagValue::Text),
     )?;
     let kind = match args.arrival {
         Some(ArrivalFlag::Poisson) => "poisson",
@@ -164,11 +164,15 @@ fn apply_load(args: &RunArgs, job: &mut Job) -> Result<()> {
         job.apply(
             "--rate",
             "workload.0.arrival",
-            Value::Toml(&format!("{{ kind = \"{kind}\" }}")),
+            FlagValue::Toml(&format!("{{ kind = \"{kind}\" }}")),
         )?;
-        job.apply("--rate", "workload.0.arrival.rate", Value::Text(rate))?;
+        job.apply("--rate", "workload.0.arrival.rate", FlagValue::Text(rate))?;
     } else if args.arrival.is_some() {
-        job.apply("--arrival", "workload.0.arrival.kind", Value::Text(kind))?;
+        job.apply(
+            "--arrival",
+            "workload.0.arrival.kind",
+            FlagValue::Text(kind),
+        )?;
     }
     Ok(())
 }

@@ -154,8 +154,8 @@ macro_rules! word_or_table {
     ($form:ident, $what:literal, |$w:ident| $from_word:expr, |$m:ident| $from_map:expr) => {
         impl<'de> Deserialize<'de> for $form {
             fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-                struct Form;
-                impl<'de> de::Visitor<'de> for Form {
+                struct WordOrTable;
+                impl<'de> de::Visitor<'de> for WordOrTable {
                     type Value = $form;
                     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                         f.write_str($what)
@@ -167,7 +167,7 @@ macro_rules! word_or_table {
                         $from_map
                     }
                 }
-                d.deserialize_any(Form)
+                d.deserialize_any(WordOrTable)
             }
         }
     };

@@ -64,7 +64,7 @@ pub struct MachineMemory {
 
 /// A value given on the command line.
 #[derive(Debug, Clone, Copy)]
-pub enum Value<'a> {
+pub enum FlagValue<'a> {
     /// As in a job file; what is no TOML value is taken as text, so `4KiB` needs no quotes.
     Toml(&'a str),
     /// Text, whatever it looks like (a path may be called `123`).
@@ -112,14 +112,14 @@ impl Job {
             return Err(Error::usage(format!("--set `{assignment}` has no `=`"))
                 .hint("write --set PATH=VALUE, for example --set workload.0.queue_depth=8"));
         };
-        self.apply("--set", path.trim(), Value::Toml(value.trim()))
+        self.apply("--set", path.trim(), FlagValue::Toml(value.trim()))
     }
 
     /// Applies the value of `flag` (its name, for messages) to the field at `path`.
     ///
     /// # Errors
     /// `Usage` for a value that does not fit.
-    pub fn apply(&mut self, flag: &str, path: &str, value: Value<'_>) -> Result<()> {
+    pub fn apply(&mut self, flag: &str, path: &str, value: FlagValue<'_>) -> Result<()> {
         self.edits.push(tree::Edit::new(flag, path, value)?);
         self.written().map(|_| ())
     }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use super::{Job, Value, message};
+use super::{FlagValue, Job, message};
 use crate::{Error, Result};
 
 /// One assignment from the command line.
@@ -30,7 +30,7 @@ type Refusal = (String, Option<String>);
 
 impl Edit {
     /// Checks the form; the meaning is checked when the tree is read.
-    pub(super) fn new(flag: &str, path: &str, value: Value<'_>) -> Result<Edit> {
+    pub(super) fn new(flag: &str, path: &str, value: FlagValue<'_>) -> Result<Edit> {
         let segment_ok = |s: &str| {
             !s.is_empty()
                 && s.chars()
@@ -41,8 +41,8 @@ impl Edit {
                 .hint("write field names with dots, and numbers for list items: workload.0.mix"));
         }
         let (value, verbatim) = match value {
-            Value::Toml(text) => (text, false),
-            Value::Text(text) => (text, true),
+            FlagValue::Toml(text) => (text, false),
+            FlagValue::Text(text) => (text, true),
         };
         Ok(Edit {
             flag: flag.to_owned(),

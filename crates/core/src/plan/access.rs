@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::absent;
 use crate::units::ByteSize;
 
 /// Which offsets (or keys), in which order.
@@ -44,12 +45,8 @@ pub struct Access {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub zones: Vec<Zone>,
     /// For skewed patterns: the hot ranks lie scattered over the space instead of at its start.
-    #[serde(default, skip_serializing_if = "is_no")]
+    #[serde(default, skip_serializing_if = "absent::is_no")]
     pub scatter: bool,
-}
-
-fn is_no(b: &bool) -> bool {
-    !*b
 }
 
 impl Access {

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::absent;
 use crate::units::{Rate, Span};
 
 /// When operations start. Rates are those of all workers of the workload together.
@@ -133,12 +134,8 @@ pub struct Think {
     /// Pause.
     pub time: Span,
     /// After every N-th completion of the worker. Default: 1.
-    #[serde(default = "one")]
+    #[serde(default = "absent::one")]
     pub every: u32,
-}
-
-fn one() -> u32 {
-    1
 }
 
 /// Workers that join step by step: `step` at the start, `step` more after each `every`.

@@ -6,6 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer, StrDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::absent;
 use super::data::{Payload, PayloadKind};
 use super::workload::{BlockSize, BlockSizePart, SizeRange, SizeSpread};
 use crate::units::ByteSize;
@@ -31,8 +32,8 @@ pub mod mix {
 
     /// Reads operation = weight.
     pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<MixPart>, D::Error> {
-        struct Shares;
-        impl<'de> de::Visitor<'de> for Shares {
+        struct MixVisitor;
+        impl<'de> de::Visitor<'de> for MixVisitor {
             type Value = Vec<MixPart>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a table of weights, like { read = 70, write = 30 }")
@@ -41,7 +42,7 @@ pub mod mix {
                 shares(map)
             }
         }
-        d.deserialize_map(Shares)
+        d.deserialize_map(MixVisitor)
     }
 
     /// Reads the entries of a table of weights.
@@ -59,7 +60,7 @@ pub mod mix {
 impl<'de> Deserialize<'de> for BlockSize {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         let no_file = |_| de::Error::custom("a plan holds sizes, not the file they came from");
-        d.deserialize_any(BlockSizes)?.map_err(no_file)
+        d.deserialize_any(BlockSizeVisitor)?.map_err(no_file)
     }
 }
 
@@ -68,7 +69,7 @@ impl BlockSize {
     pub(crate) fn or_file<'de, D: Deserializer<'de>>(
         d: D,
     ) -> Result<Result<BlockSize, String>, D::Error> {
-        d.deserialize_any(BlockSizes)
+        d.deserialize_any(BlockSizeVisitor)
     }
 }
 
@@ -85,9 +86,9 @@ struct RangeOrFile {
 }
 
 /// Reads a block size by the shape of what is written, so that errors name the real mistake.
-struct BlockSizes;
+struct BlockSizeVisitor;
 
-impl<'de> de::Visitor<'de> for BlockSizes {
+impl<'de> de::Visitor<'de> for BlockSizeVisitor {
     type Value = Result<BlockSize, String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -144,18 +145,14 @@ struct PayloadTable {
     #[serde(default)]
     kind: PayloadKind,
     /// Percent of each block that compresses away, 0 to 100. Default: 0.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "absent::is_zero")]
     compressible: u32,
     /// Percent of blocks that repeat an earlier block, 0 to 100. Default: 0.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "absent::is_zero")]
     duplicate: u32,
     /// For `pattern`: the text that repeats, or bytes as 0x and hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pattern: Option<String>,
-}
-
-fn is_zero(n: &u32) -> bool {
-    *n == 0
 }
 
 impl Serialize for Payload {
@@ -175,8 +172,8 @@ impl Serialize for Payload {
 
 impl<'de> Deserialize<'de> for Payload {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        struct Form;
-        impl<'de> de::Visitor<'de> for Form {
+        struct PayloadVisitor;
+        impl<'de> de::Visitor<'de> for PayloadVisitor {
             type Value = Payload;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(
@@ -196,7 +193,7 @@ impl<'de> Deserialize<'de> for Payload {
                 })
             }
         }
-        d.deserialize_any(Form)
+        d.deserialize_any(PayloadVisitor)
     }
 }
 

@@ -5,6 +5,7 @@
 //! again as the same run. Built by [`crate::job`], checked against driver capabilities,
 //! stored in the manifest, read by engine and report.
 
+mod absent;
 mod access;
 mod arrival;
 mod data;
@@ -84,7 +85,7 @@ pub struct RunPlan {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<Before>,
     /// Runs back to back on one time axis.
-    #[serde(default = "once", skip_serializing_if = "is_once")]
+    #[serde(default = "absent::one", skip_serializing_if = "absent::is_one")]
     pub repeat: u32,
     /// Run directory; absent = `taillight-runs/<name>-<UTC>`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,13 +113,6 @@ impl Before {
             Before::DropCaches => "drop_caches",
         }
     }
-}
-
-fn once() -> u32 {
-    1
-}
-fn is_once(n: &u32) -> bool {
-    *n == 1
 }
 
 /// `[target]`: the driver and what it opens.
@@ -169,7 +163,7 @@ pub struct TracePlan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<Span>,
     /// Sample the machine at each interval.
-    #[serde(default = "yes")]
+    #[serde(default = "absent::yes")]
     pub host: bool,
     /// How tracing sees; auto takes the best that works.
     #[serde(default, skip_serializing_if = "TraceRung::is_auto")]
@@ -177,10 +171,6 @@ pub struct TracePlan {
     /// Memory for events that the kernel hands over; absent = what each rung takes by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<ByteSize>,
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// How much is traced.

@@ -4,6 +4,7 @@ use num_integer::gcd;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::absent;
 use super::{Access, Arrival, Keys, Payload, Scan, Think, Values, WorkerRamp};
 use crate::op::{OpKind, SyncKind};
 use crate::units::ByteSize;
@@ -48,16 +49,16 @@ pub struct WorkloadPlan {
     pub ramp: Option<WorkerRamp>,
     /// False: load only, kept out of every latency figure (it still counts as throughput of its
     /// own workload in the intervals).
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    #[serde(default = "absent::yes", skip_serializing_if = "absent::is_yes")]
     pub measured: bool,
     /// Writers stamp each block or value; readers measure from the writer's stamp.
-    #[serde(default, skip_serializing_if = "is_no")]
+    #[serde(default, skip_serializing_if = "absent::is_no")]
     pub end_to_end: bool,
     /// A worker ends after this many passes over its part of the data; absent = it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passes: Option<u64>,
     /// Records an operation covers: neighbours by number, written or read in one call of the store.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[serde(default = "absent::one", skip_serializing_if = "absent::is_one")]
     pub batch: u32,
     /// CPUs the workers are pinned to, round robin; empty = not pinned.
     pub cpus: Vec<u32>,
@@ -94,22 +95,6 @@ impl WorkloadPlan {
     pub fn mean_bytes(&self) -> f64 {
         self.block_size.mean() * f64::from(self.batch)
     }
-}
-
-fn one() -> u32 {
-    1
-}
-fn is_one(n: &u32) -> bool {
-    *n == 1
-}
-fn yes() -> bool {
-    true
-}
-fn is_yes(b: &bool) -> bool {
-    *b
-}
-fn is_no(b: &bool) -> bool {
-    !*b
 }
 
 /// A share of one operation in a mix.

@@ -10,14 +10,14 @@ use taillight_core::plan::{
 use taillight_core::units::{Rate, RateUnit, Span};
 use taillight_core::{Error, OpKind, Result};
 
-use super::export_target::{self, Target};
+use super::export_target::{self, ExportTarget};
 use crate::Exported;
 
 /// Most percentiles fio reports.
 const MOST_PERCENTILES: usize = 20;
 
 /// Options of one section, and what it cannot say.
-pub(super) struct Out {
+pub(super) struct SectionText {
     /// `name=value` in order.
     pub(super) lines: Vec<(&'static str, String)>,
     /// What fio cannot say, with the same load.
@@ -26,9 +26,9 @@ pub(super) struct Out {
     pub(super) cannot: Vec<String>,
 }
 
-impl Out {
-    fn new() -> Out {
-        Out {
+impl SectionText {
+    fn new() -> SectionText {
+        SectionText {
             lines: Vec::new(),
             missing: Vec::new(),
             cannot: Vec::new(),
@@ -51,7 +51,7 @@ impl Out {
 /// `Usage` for a plan that is no load on files at all (keys, simulated devices, other stores), or
 /// whose pattern or schedule fio does not have: each is named.
 pub fn export(plan: &Plan) -> Result<Exported> {
-    let mut global = Out::new();
+    let mut global = SectionText::new();
     let target = export_target::target(plan, &mut global)?;
     run(plan, &mut global);
     rest(plan, &mut global);
@@ -59,7 +59,7 @@ pub fn export(plan: &Plan) -> Result<Exported> {
     let mut cannot = std::mem::take(&mut global.cannot);
     let mut body = section("global", &global);
     for w in &plan.workloads {
-        let mut out = Out::new();
+        let mut out = SectionText::new();
         workload(plan, w, &target, &mut out)?;
         missing.extend(
             out.missing
@@ -94,7 +94,7 @@ pub fn export(plan: &Plan) -> Result<Exported> {
     })
 }
 
-fn section(name: &str, out: &Out) -> String {
+fn section(name: &str, out: &SectionText) -> String {
     let mut text = format!("\n[{name}]\n");
     for (name, value) in &out.lines {
         let _ = writeln!(text, "{name}={value}");
@@ -103,7 +103,7 @@ fn section(name: &str, out: &Out) -> String {
 }
 
 /// When it ends, seed, warm-up.
-fn run(plan: &Plan, out: &mut Out) {
+fn run(plan: &Plan, out: &mut SectionText) {
     let run = &plan.run;
     out.set("thread", 1);
     out.set("group_reporting", 1);
@@ -143,7 +143,7 @@ pub(super) fn time_text(span: Span) -> String {
 }
 
 /// What the report and the rest of the job ask.
-fn rest(plan: &Plan, out: &mut Out) {
+fn rest(plan: &Plan, out: &mut SectionText) {
     let list = &plan.qos.percentiles;
     if list.len() > MOST_PERCENTILES {
         out.lacks(
@@ -180,7 +180,12 @@ fn rest(plan: &Plan, out: &mut Out) {
     }
 }
 
-fn workload(plan: &Plan, w: &WorkloadPlan, target: &Target, out: &mut Out) -> Result<()> {
+fn workload(
+    plan: &Plan,
+    w: &WorkloadPlan,
+    target: &ExportTarget,
+    out: &mut SectionText,
+) -> Result<()> {
     let reads = mix(w, out)?;
     access(w, target, out);
     block(&w.block_size, out);
@@ -257,7 +262,7 @@ fn workload(plan: &Plan, w: &WorkloadPlan, target: &Target, out: &mut Out) -> Re
 }
 
 /// `rw` and the share of reads in percent, if there are reads and writes.
-fn mix(w: &WorkloadPlan, out: &mut Out) -> Result<Option<u64>> {
+fn mix(w: &WorkloadPlan, out: &mut SectionText) -> Result<Option<u64>> {
     let random = w.access.kind.draws();
     let weight = |op: OpKind| -> u64 {
         let parts = w.mix.iter().filter(|p| p.op == op);
@@ -300,7 +305,7 @@ fn mix(w: &WorkloadPlan, out: &mut Out) -> Result<Option<u64>> {
     Ok(Some(percent))
 }
 
-fn access(w: &WorkloadPlan, target: &Target, out: &mut Out) {
+fn access(w: &WorkloadPlan, target: &ExportTarget, out: &mut SectionText) {
     let a = &w.access;
     let number = |n: Option<f64>| n.unwrap_or_default();
     let mut distribution = None;
@@ -351,7 +356,7 @@ fn access(w: &WorkloadPlan, target: &Target, out: &mut Out) {
     export_target::extent(w, target, out);
 }
 
-fn zoned(a: &Access, out: &mut Out) -> Option<String> {
+fn zoned(a: &Access, out: &mut SectionText) -> Option<String> {
     let sum = |f: fn(&taillight_core::plan::Zone) -> u32| -> u64 {
         a.zones.iter().map(|z| u64::from(f(z))).sum()
     };
@@ -373,7 +378,7 @@ fn zoned(a: &Access, out: &mut Out) -> Option<String> {
     Some(format!("zoned:{}", zones.join(":")))
 }
 
-fn block(block: &BlockSize, out: &mut Out) {
+fn block(block: &BlockSize, out: &mut SectionText) {
     match block {
         BlockSize::Fixed(size) => out.set("bs", size.0),
         BlockSize::Split(parts) => {
@@ -408,7 +413,7 @@ fn block(block: &BlockSize, out: &mut Out) {
     }
 }
 
-fn arrival(w: &WorkloadPlan, reads: Option<u64>, out: &mut Out) {
+fn arrival(w: &WorkloadPlan, reads: Option<u64>, out: &mut SectionText) {
     let rate = match &w.arrival {
         Arrival::Burst => return,
         Arrival::Constant { rate } => rate,
@@ -453,7 +458,7 @@ fn per_second(rate: &Rate) -> f64 {
     rate.num as f64 / rate.den as f64 * 1e9 / rate.per_ns as f64
 }
 
-fn payload(p: &Payload, out: &mut Out) {
+fn payload(p: &Payload, out: &mut SectionText) {
     match p.kind {
         PayloadKind::Random => out.set("refill_buffers", 1),
         PayloadKind::Zero => out.set("zero_buffers", 1),

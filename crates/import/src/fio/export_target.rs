@@ -3,10 +3,10 @@
 use taillight_core::plan::{AccessKind, Plan, WorkloadPlan};
 use taillight_core::{Error, Result};
 
-use super::export::Out;
+use super::export::SectionText;
 
 /// What sections need to know of the target.
-pub(super) struct Target {
+pub(super) struct ExportTarget {
     /// Files; an extent can be said of one only.
     files: u64,
     /// Bytes, if the plan says.
@@ -14,7 +14,7 @@ pub(super) struct Target {
 }
 
 /// Writes the target into the global section.
-pub(super) fn target(plan: &Plan, out: &mut Out) -> Result<Target> {
+pub(super) fn target(plan: &Plan, out: &mut SectionText) -> Result<ExportTarget> {
     let t = &plan.target;
     let size = t.size.map(|s| s.0);
     match t.driver.as_str() {
@@ -22,7 +22,7 @@ pub(super) fn target(plan: &Plan, out: &mut Out) -> Result<Target> {
             out.set("ioengine", "null");
             // As large as the driver makes it when nothing is said.
             let size = size.or(Some(1 << 30));
-            return Ok(Target { files: 1, size });
+            return Ok(ExportTarget { files: 1, size });
         }
         "file" => {}
         other => {
@@ -72,11 +72,11 @@ pub(super) fn target(plan: &Plan, out: &mut Out) -> Result<Target> {
     if files > 1 {
         out.set("file_service_type", "random");
     }
-    Ok(Target { files, size })
+    Ok(ExportTarget { files, size })
 }
 
 /// What an io_uring engine is asked for beyond its depth.
-fn ring_options(options: &toml::Table, out: &mut Out) {
+fn ring_options(options: &toml::Table, out: &mut SectionText) {
     let option = |name: &str| options.get(name);
     let on = |name: &str| option(name).and_then(toml::Value::as_bool).unwrap_or(false);
     for (field, name) in [
@@ -116,7 +116,7 @@ fn names(path: &str, files: u64) -> String {
 }
 
 /// The extent of a workload: offset and size, or a slice of it for each worker.
-pub(super) fn extent(w: &WorkloadPlan, target: &Target, out: &mut Out) {
+pub(super) fn extent(w: &WorkloadPlan, target: &ExportTarget, out: &mut SectionText) {
     let a = &w.access;
     let whole = a.offset.0 == 0 && (a.length.is_none() || a.length.map(|l| l.0) == target.size);
     if target.files > 1 {

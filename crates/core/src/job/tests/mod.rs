@@ -328,16 +328,16 @@ fn bad_sets_say_why() {
 #[test]
 fn flags_are_named_in_errors() {
     let mut job = Job::empty();
-    job.apply("--driver", "target.driver", Value::Text("null"))
+    job.apply("--driver", "target.driver", FlagValue::Text("null"))
         .unwrap();
-    job.apply("--path", "target.path", Value::Text("123"))
+    job.apply("--path", "target.path", FlagValue::Text("123"))
         .unwrap();
-    job.apply("--depth", "workload.0.queue_depth", Value::Toml("0"))
+    job.apply("--depth", "workload.0.queue_depth", FlagValue::Toml("0"))
         .unwrap();
     let got = said(&job.resolve(&FakeDrivers, machine(), &no_file).unwrap_err());
     assert!(got.starts_with("workload.0.queue_depth: a depth of zero does nothing (at: --depth)"));
     let bad = job
-        .apply("--bs", "workload.0.block_size", Value::Toml("4"))
+        .apply("--bs", "workload.0.block_size", FlagValue::Toml("4"))
         .unwrap_err();
     assert!(said(&bad).contains("has no unit"));
     assert!(said(&bad).contains("(at: --bs)"), "{bad}");

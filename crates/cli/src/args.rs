@@ -36,7 +36,7 @@ pub enum Command {
     Drivers(DriversArgs),
     /// What this machine allows, and what to do about the rest.
     Doctor(DoctorArgs),
-    /// What an NVMe drive says of itself; sets the thresholds of its latency monitor.
+    /// What an NVMe drive says of itself: health, errors, latency monitor.
     Drive(DriveArgs),
     /// JSON Schema of job files and outputs.
     Schema(SchemaArgs),
@@ -219,20 +219,13 @@ pub struct DoctorArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   taillight drive /dev/nvme0
-  taillight drive /dev/nvme0 --thresholds 5ms,10ms,50ms,100ms --change /dev/nvme0
 
-A run reads these logs by itself, before and after. Thresholds go from 5ms to 1280ms in steps of
-5ms; they are not saved, so a reset of the drive undoes them.")]
+A run reads these logs by itself, before and after. nvme-cli sets the thresholds of the latency
+monitor (`nvme ocp set-latency-monitor-feature`).")]
 pub struct DriveArgs {
     /// Controller or disk, like /dev/nvme0.
     #[arg(value_name = "DEVICE")]
     pub device: PathBuf,
-    /// New thresholds of the OCP latency monitor, which also turn it on.
-    #[arg(long, value_name = "A,B,C,D")]
-    pub thresholds: Option<taillight_trace::nvme::monitor::Thresholds>,
-    /// Confirm the change by naming the drive again.
-    #[arg(long, value_name = "DEVICE", requires = "thresholds")]
-    pub change: Option<PathBuf>,
     /// As JSON, for programs (`taillight schema nvme`).
     #[arg(long)]
     pub json: bool,
@@ -280,7 +273,6 @@ pub struct SchemaArgs {
   taillight import job.fio
   taillight import job.fio --output jobs/
   taillight import workloada -p recordcount=1000000 --output jobs/
-  taillight import sda.blktrace.0 --run RUN
   taillight import smart.json --run RUN --moment after
   taillight import bus.csv --run RUN --map docs/bus-mapping.toml
 
@@ -302,7 +294,7 @@ pub struct ImportArgs {
     /// YCSB: set a property, as -p of YCSB does (repeatable).
     #[arg(short = 'p', value_name = "K=V", action = ArgAction::Append)]
     pub properties: Vec<String>,
-    /// Add what another tool saw to this run: blktrace, biosnoop, bpftrace, nvme-cli JSON, bus table.
+    /// Add what another tool saw to this run: a drive's log as nvme-cli's JSON, or a bus table.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["output", "format", "more", "properties"])]
     pub run: Option<PathBuf>,
     /// What is what in the table of a bus analyser (docs/bus-mapping.toml).

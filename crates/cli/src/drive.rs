@@ -1,15 +1,12 @@
-//! `taillight drive`: what an NVMe drive says of itself, and the thresholds of its latency monitor.
-//!
-//! What it is: a look at one drive outside of any run, and the one setting Taillight may change,
-//! which needs the drive's name twice. What it is not: a part of a run. Called by `main`.
+//! `taillight drive`: what an NVMe drive says of itself. Reads the same logs as a run does, and sets
+//! nothing. Called by `main`.
 
+use taillight_core::Result;
 use taillight_core::exit::Exit;
-use taillight_core::{Error, Result};
+use taillight_machine::Sys;
 use taillight_report::format::{bytes, count};
 use taillight_rundir::nvme::{LatencyMonitor, Logs, NvmeDrive, Smart};
-use taillight_trace::Sys;
-use taillight_trace::nvme::monitor::{self, Thresholds, words};
-use taillight_trace::nvme::{look, open_to_change};
+use taillight_trace::nvme::look;
 
 use crate::args::DriveArgs;
 use crate::output;
@@ -17,67 +14,20 @@ use crate::output;
 /// Runs the command.
 ///
 /// # Errors
-/// `Usage` when the path is no NVMe drive, `Refused` for a change that was not confirmed,
-/// `Unavailable` when the drive cannot be read or has no monitor, `Target` when it kept its own
-/// thresholds.
+/// `Usage` when the path is no NVMe drive, `Unavailable` when the drive cannot be read.
 pub fn main(args: &DriveArgs) -> Result<Exit> {
-    let sys = Sys::default();
-    match args.thresholds {
-        None => show(args, &look(&sys, &args.device)?),
-        Some(thresholds) => change(args, &sys, thresholds),
-    }
-}
-
-fn show(args: &DriveArgs, drive: &NvmeDrive) -> Result<Exit> {
+    let drive = look(&Sys::default(), &args.device)?;
     match args.json {
-        true => output::json(drive)?,
-        false => output::text(&text(drive))?,
+        true => output::json(&drive)?,
+        false => output::text(&text(&drive))?,
     }
     Ok(Exit::Ok)
-}
-
-/// Sets the thresholds, once the drive was named a second time.
-fn change(args: &DriveArgs, sys: &Sys, thresholds: Thresholds) -> Result<Exit> {
-    let (name, device) = open_to_change(sys, &args.device)?;
-    if args.change.as_ref() != Some(&args.device) {
-        let now = monitor::look(&device)?;
-        return Err(
-            Error::refused("setting the thresholds of a drive needs a confirmation")
-                .with("drive", &name)
-                .with("now", state(&now))
-                .with("asked", thresholds)
-                .hint(format!(
-                    "add --change {}; its active counters may begin anew",
-                    args.device.display()
-                )),
-        );
-    }
-    let changed = monitor::set(&device, thresholds)?;
-    if args.json {
-        output::json(&changed.after)?;
-    } else {
-        output::text(&told(&name, &changed))?;
-    }
-    Ok(Exit::Ok)
-}
-
-fn told(name: &str, changed: &monitor::Changed) -> String {
-    let old = words(&changed.before.thresholds_ms);
-    let on = match changed.before.enabled {
-        true => "",
-        false => " (it stays on)",
-    };
-    format!(
-        "latency monitor of {name}: was {}; is {}\nA reset of the drive undoes it. Back by hand{on}: \
-         taillight drive /dev/{name} --thresholds {old} --change /dev/{name}\n",
-        state(&changed.before),
-        state(&changed.after),
-    )
 }
 
 fn state(monitor: &LatencyMonitor) -> String {
     let on = if monitor.enabled { "on" } else { "off" };
-    format!("{on}, {}", words(&monitor.thresholds_ms))
+    let thresholds = monitor.thresholds_ms.map(|ms| format!("{ms}ms"));
+    format!("{on}, {}", thresholds.join(","))
 }
 
 fn text(drive: &NvmeDrive) -> String {
@@ -99,10 +49,6 @@ fn lines(logs: &Logs) -> Vec<String> {
     let errors = logs.errors.iter().map(Vec::len);
     lines.extend(errors.map(|n| format!("error log: {} entries held", count(n as u64))));
     lines.extend(logs.latency_monitor.iter().flat_map(counters));
-    let slow = logs.slow_commands.iter().map(Vec::len);
-    lines.extend(slow.map(|n| format!("log of slow commands: {} entries held", count(n as u64))));
-    let bins = logs.slow_in_histogram().map(count);
-    lines.extend(bins.map(|n| format!("histogram of the vendor: {n} commands of 5 ms or longer")));
     lines
 }
 
@@ -210,18 +156,6 @@ mod tests {
             50 to 100 ms: 3 reads, 0 writes, 0 deallocations
             100 ms or longer: 3 reads, 0 writes, 0 deallocations
           not read: no such page
-        ");
-    }
-
-    #[test]
-    fn a_change_says_the_way_back() {
-        let changed = monitor::Changed {
-            before: monitor(false, [30, 100, 155, 235]),
-            after: monitor(true, [5, 10, 50, 100]),
-        };
-        insta::assert_snapshot!(told("nvme0", &changed), @r"
-        latency monitor of nvme0: was off, 30ms,100ms,155ms,235ms; is on, 5ms,10ms,50ms,100ms
-        A reset of the drive undoes it. Back by hand (it stays on): taillight drive /dev/nvme0 --thresholds 30ms,100ms,155ms,235ms --change /dev/nvme0
         ");
     }
 }

@@ -1,17 +1,16 @@
 //! `taillight import FILE --run RUN`: what other tools saw of a run, added to its directory.
 //!
-//! Logs of drives, block traces and bus captures. The run's own measurements are never changed; a
+//! Logs of drives and bus captures. The run's own measurements are never changed; a
 //! file that does not fit is refused and leaves the directory as it was.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use taillight_core::exit::Exit;
 use taillight_core::{Error, Result};
 use taillight_rundir::nvme::{Logs, NvmeDrive, NvmeFile, read_nvme, write_nvme};
 use taillight_rundir::{RunDir, SCHEMA_VERSION};
-use taillight_trace::bus::{self, mapping::Mapping};
-use taillight_trace::foreign::{self, Trace, biosnoop, blktrace, bpftrace};
+use taillight_trace::bus::{self, mapping::BusMapping};
 use taillight_trace::nvme::json;
 
 use crate::args::{ImportArgs, Moment};
@@ -25,21 +24,22 @@ const MOST_BYTES: u64 = 8 << 30;
 /// # Errors
 /// `Usage` for files of no known kind and for those that do not belong to the run.
 pub fn main(args: &ImportArgs, run: &Path) -> Result<Exit> {
-    let mut dir = RunDir::open(run)?;
+    let dir = RunDir::open(run)?;
     if dir.is_live() {
         return Err(Error::usage("the run is still going on")
             .with("path", run.display())
             .hint("import when it has ended"));
     }
-    let bytes = read(&args.file)?;
-    if let Some(map) = &args.map {
-        let map = Mapping::parse(&text(read(map)?, map)?)?;
-        captured(&dir, &args.file, &text(bytes, &args.file)?, &map)?;
-    } else if blktrace::looks_like(&bytes) {
-        let trace = blktrace::parse(&siblings(&args.file, bytes)?)?;
-        traced(&mut dir, &trace)?;
-    } else {
-        known(&mut dir, args, &text(bytes, &args.file)?)?;
+    let given = read(&args.file)?;
+    match &args.map {
+        Some(map) => captured(&dir, &args.file, &given, &BusMapping::parse(&read(map)?)?)?,
+        None if json::looks_like(&given) => logs(&dir, args, json::parse(&given)?)?,
+        None => {
+            let what = "the file is of no kind that can be added to a run";
+            return Err(Error::usage(what)
+                .with("path", args.file.display())
+                .hint("known: JSON of nvme-cli, and with --map the table of a bus analyser"));
+        }
     }
     report::of_run(dir.path())?;
     let page = dir.file(taillight_rundir::names::REPORT);
@@ -47,49 +47,7 @@ pub fn main(args: &ImportArgs, run: &Path) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// A text, by what it looks like.
-fn known(dir: &mut RunDir, args: &ImportArgs, text: &str) -> Result<()> {
-    if json::looks_like(text) {
-        return logs(dir, args, json::parse(text)?);
-    }
-    if biosnoop::looks_like(text) {
-        return traced(dir, &biosnoop::parse(text)?);
-    }
-    if bpftrace::looks_like(text) {
-        return traced(dir, &bpftrace::parse(text)?);
-    }
-    Err(Error::usage("the file is of no kind that can be added to a run")
-        .with("path", args.file.display())
-        .hint(
-            "known: blktrace's binary files, biosnoop's and bpftrace's text, JSON of nvme-cli, and \
-             with --map the table of a bus analyser",
-        ))
-}
-
-fn traced(dir: &mut RunDir, trace: &Trace) -> Result<()> {
-    let joined = foreign::join(dir, trace)?;
-    trace.notes.iter().for_each(|n| output::note(n));
-    output::line(&format!(
-        "{}: {} of {} I/Os have their block I/O ({:.1} % of those in the time of the trace); {} \
-         block I/Os of others",
-        trace.tool,
-        joined.matched.pairs.len(),
-        joined.ios,
-        joined.matched.share() * 100.0,
-        joined.neighbours
-    ));
-    if joined.clock.residual_ns != [0, 0] {
-        output::line(&format!(
-            "clocks fitted: drift {:.2} ppm, residual {} ns (99 %: {} ns)",
-            joined.clock.drift * 1e6,
-            joined.clock.residual_ns[0],
-            joined.clock.residual_ns[1]
-        ));
-    }
-    Ok(())
-}
-
-fn captured(dir: &RunDir, file: &Path, text: &str, map: &Mapping) -> Result<()> {
+fn captured(dir: &RunDir, file: &Path, text: &str, map: &BusMapping) -> Result<()> {
     let commands = bus::commands(text, map)?;
     if commands.bad > 0 {
         output::note(&format!(
@@ -153,44 +111,13 @@ fn logs(dir: &RunDir, args: &ImportArgs, new: Logs) -> Result<()> {
     write_nvme(dir, &file)
 }
 
-/// The other per-CPU files of a blktrace, with this one.
-fn siblings(file: &Path, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
-    let own = name(file);
-    let stem = own.rsplit_once('.').filter(|(stem, cpu)| {
-        stem.ends_with(".blktrace") && cpu.chars().all(|c| c.is_ascii_digit())
-    });
-    let mut all = vec![bytes];
-    let Some((stem, _)) = stem else {
-        return Ok(all);
-    };
-    let here = file.parent().filter(|p| !p.as_os_str().is_empty());
-    let entries = std::fs::read_dir(here.unwrap_or(Path::new("."))).into_iter();
-    let mut others: Vec<PathBuf> = entries
-        .flatten()
-        .flatten()
-        .map(|e| e.path())
-        .filter(|p| {
-            let other = name(p);
-            let cpu = other.strip_prefix(stem).and_then(|r| r.strip_prefix('.'));
-            other != own && cpu.is_some_and(|c| c.chars().all(|c| c.is_ascii_digit()))
-        })
-        .collect();
-    others.sort();
-    for path in others {
-        let bytes = read(&path)?;
-        if !bytes.is_empty() {
-            all.push(bytes);
-        }
-    }
-    Ok(all)
-}
-
 fn name(path: &Path) -> String {
     path.file_name()
         .map_or_else(String::new, |n| n.to_string_lossy().into_owned())
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
+/// A whole file of text.
+fn read(path: &Path) -> Result<String> {
     let cannot = |e: std::io::Error| {
         Error::usage("cannot read the file")
             .with("path", path.display())
@@ -206,12 +133,6 @@ fn read(path: &Path) -> Result<Vec<u8>> {
             .with("path", path.display())
             .hint("cut out the time of the run"));
     }
-    Ok(bytes)
-}
-
-fn text(bytes: Vec<u8>, path: &Path) -> Result<String> {
-    String::from_utf8(bytes).map_err(|_| {
-        Error::usage("the file is neither text nor a trace of blktrace")
-            .with("path", path.display())
-    })
+    String::from_utf8(bytes)
+        .map_err(|_| Error::usage("the file is no text").with("path", path.display()))
 }

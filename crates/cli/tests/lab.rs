@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use taillight_lab::cleanup::{LabLock, StopSignal};
 use taillight_lab::faults::find;
-use taillight_lab::guard::{Lab, Stop};
 use taillight_lab::score::Score;
 use taillight_lab::trial;
 
@@ -32,8 +32,8 @@ fn faults_are_blamed_on_their_layers() {
         return;
     }
     let taillight = assert_cmd::cargo::cargo_bin("taillight");
-    let stop = Stop::install().expect("signal handlers");
-    let lab = Lab::enter().expect("the only lab");
+    let stop = StopSignal::install().expect("signal handlers");
+    let lab = LabLock::enter().expect("the only lab");
     let mut sum = Score::default();
     let (mut right, mut wrong) = (0, 0);
     for (name, engine) in SHORT {

@@ -1,5 +1,5 @@
 //! The ladder of tracing: what a run sees without rights, without BTF, or when it is told to see
-//! less; and that no layer is named which the rung cannot see.
+//! less; and that no layer is named which the backend cannot see.
 
 #[path = "common/traced.rs"]
 #[allow(dead_code)]
@@ -124,9 +124,9 @@ fn without_rights_a_cpu_hog_is_blamed_on_the_cpu() {
             .as_str()
             .is_some_and(|w| w.contains("CAP_BPF"))
     );
-    assert!(text.contains("Traced on rung perf"), "{text}");
+    assert!(text.contains("Traced with backend perf"), "{text}");
     assert!(
-        err.contains("not on rung bpf") && err.contains("setcap"),
+        err.contains("not with backend bpf") && err.contains("setcap"),
         "{err}"
     );
     names_nothing_below(&value);
@@ -166,7 +166,7 @@ fn a_stopped_program_is_not_blamed_on_a_device() {
     // Each of them says so.
     let said = text.matches("the program was stopped or frozen").count();
     assert!(said >= slow.len(), "{said} of {}\n{text}", slow.len());
-    assert!(text.contains("this rung cannot see which"), "{text}");
+    assert!(text.contains("this backend cannot see which"), "{text}");
     assert!(value["blocked"]["outliers"].as_u64() >= Some(1), "{value}");
 }
 
@@ -210,37 +210,6 @@ fn a_queue_of_io_uring_is_watched_too() {
     assert!(ios.iter().all(|io| of(io).is_none()));
 }
 
-#[test]
-fn counters_alone_explain_no_io() {
-    if skipped("counters_alone_explain_no_io", not_root()) {
-        return;
-    }
-    let (_, _, value, text, err) =
-        hogged(&["env"], "--set trace.rung=procfs --set run.interval=200ms");
-    assert_eq!(value["rung"], "procfs");
-    let ios = value["ios"].as_array().expect("a list");
-    assert!(!ios.is_empty(), "{text}");
-    // Lateness is known to the program itself; this load has none.
-    assert!(
-        ios.iter()
-            .all(|io| io["layer"] == "unknown" && io["sure"] == false)
-    );
-    let sums = &value["counters"];
-    let number = |set: &str, name: &str| sums[set][name].as_u64().expect("a number");
-    assert!(sums["slow_intervals"].as_u64() >= Some(1), "{sums}");
-    for set in ["all", "slow"] {
-        let parts = number(set, "on_cpu_ns") + number(set, "waited_ns");
-        assert!(parts <= number(set, "time_ns") / 100 * 105, "{sums}");
-    }
-    assert!(
-        number("all", "voluntary") > 0 && number("slow", "waited_ns") > 0,
-        "{sums}"
-    );
-    assert!(text.contains("No single I/O can be explained"), "{text}");
-    assert!(text.contains("waited for a CPU"), "{text}");
-    assert!(err.contains("rung procfs"), "{err}");
-}
-
 /// Runs in a mount namespace in which `place` is empty but for what `and` puts there.
 fn elsewhere(place: &str, and: &str) -> Vec<String> {
     let script = format!("mount -t tmpfs none {place} && {and} && exec \"$@\"");
@@ -254,7 +223,7 @@ fn cannot_unshare() -> Option<String> {
         .or_else(|| tool(&["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"]).err())
 }
 
-/// A traced run there takes rung perf and says why; one that insists on programs does not begin.
+/// A traced run there takes backend perf and says why; one that insists on programs does not begin.
 fn falls_to_perf(before: &[String], why: &str) {
     let before: Vec<&str> = before.iter().map(String::as_str).collect();
     let dir = open_place();
@@ -277,7 +246,7 @@ fn falls_to_perf(before: &[String], why: &str) {
     let words = [&before[..], &[program, "doctor", "--trace"]].concat();
     let said = tool(&words).expect("the doctor");
     assert!(
-        said.contains(why) && said.contains("takes rung perf"),
+        said.contains(why) && said.contains("takes backend perf"),
         "{said}"
     );
 }

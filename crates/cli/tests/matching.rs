@@ -14,9 +14,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use taillight_lab::blocklog::{BlockLog, Event, What};
-use taillight_lab::guard::{Lab, Undo, set};
-use taillight_lab::stage::{Loop, image};
+use taillight_lab::blocklog::{BlockEvent, BlockEventKind, BlockLog};
+use taillight_lab::cleanup::{LabLock, Undo, set};
+use taillight_lab::stage::{LoopDevice, image};
 use taillight_rundir::layers::{EARLIER_ROUNDS, LayerKind, LayerRow, flags, read_layers};
 use traced::Run;
 
@@ -169,14 +169,14 @@ impl std::ops::Deref for Traced {
 
 /// Events of the log, by kind and time.
 struct Log {
-    events: BTreeMap<u8, Vec<Event>>,
+    events: BTreeMap<u8, Vec<BlockEvent>>,
     /// Events whose own I/O has their stamp: kind, time and sector.
     claimed: BTreeSet<(u8, i64, u64)>,
 }
 
 impl Log {
-    fn new(events: &[Event]) -> Log {
-        let mut map: BTreeMap<u8, Vec<Event>> = BTreeMap::new();
+    fn new(events: &[BlockEvent]) -> Log {
+        let mut map: BTreeMap<u8, Vec<BlockEvent>> = BTreeMap::new();
         for e in events {
             map.entry(e.what as u8).or_default().push(*e);
         }
@@ -202,7 +202,7 @@ impl Log {
         self.claimed = claimed;
     }
 
-    fn between(&self, what: What, from: i64, to: i64) -> &[Event] {
+    fn between(&self, what: BlockEventKind, from: i64, to: i64) -> &[BlockEvent] {
         let list = self
             .events
             .get(&(what as u8))
@@ -214,12 +214,12 @@ impl Log {
     }
 
     /// Whether a stamp is that of another I/O's event.
-    fn strange(&self, what: What, at: i64, own: &Range<u64>) -> bool {
+    fn strange(&self, what: BlockEventKind, at: i64, own: &Range<u64>) -> bool {
         // An interrupt, or the hypervisor, can come between the log's stamp and the program's: then
         // the I/O's own event is the last one before, or others' events came on another CPU, whose
         // own I/Os have them.
         let before = self.between(what, at - TOGETHER, at);
-        let others = |e: &&Event| !self.claimed.contains(&(what as u8, e.at_ns, e.sector));
+        let others = |e: &&BlockEvent| !self.claimed.contains(&(what as u8, e.at_ns, e.sector));
         !before.last().is_some_and(|e| meets(e, own))
             && !self
                 .between(what, at - SAME, at + SAME)
@@ -232,7 +232,7 @@ impl Log {
     }
 }
 
-fn meets(e: &Event, own: &Range<u64>) -> bool {
+fn meets(e: &BlockEvent, own: &Range<u64>) -> bool {
     e.sector < own.end && e.sector + e.sectors > own.start
 }
 
@@ -243,18 +243,24 @@ fn sectors(io: &LayerRow) -> Option<Range<u64>> {
 }
 
 /// The stamps of an I/O that the log has, too.
-fn stamps(io: &Traced, late: bool) -> Vec<(What, Option<i64>)> {
+fn stamps(io: &Traced, late: bool) -> Vec<(BlockEventKind, Option<i64>)> {
     let of = |row: &LayerRow| {
-        let queued = (What::Queue, Some(row.start_ns).filter(|_| !late));
-        let done = (What::Complete, Some(row.end_ns));
-        [queued, (What::Issue, row.issue_ns), done]
+        let queued = (BlockEventKind::Queue, Some(row.start_ns).filter(|_| !late));
+        let done = (BlockEventKind::Complete, Some(row.end_ns));
+        [queued, (BlockEventKind::Issue, row.issue_ns), done]
     };
     let mut stamps: Vec<_> = io.earlier.iter().flat_map(of).collect();
     // The last round of a write and its sync is the flush, which has no sectors.
     if io.flags.unwrap_or(0) & flags::FLUSH == 0 {
-        stamps.extend([(What::Complete, io.done_ns), (What::Issue, io.issue_ns)]);
+        stamps.extend([
+            (BlockEventKind::Complete, io.done_ns),
+            (BlockEventKind::Issue, io.issue_ns),
+        ]);
         if !late {
-            stamps.extend([(What::Queue, io.bio_ns), (What::Queue, io.bio_last_ns)]);
+            stamps.extend([
+                (BlockEventKind::Queue, io.bio_ns),
+                (BlockEventKind::Queue, io.bio_last_ns),
+            ]);
         }
     }
     stamps
@@ -292,7 +298,7 @@ fn wrong(io: &Traced, log: &Log, late: bool) -> Option<String> {
         if at < io.start_ns || at > io.end_ns {
             return Some(format!("{what:?} at {at} is outside of the I/O"));
         }
-        if late && what == What::Issue {
+        if late && what == BlockEventKind::Issue {
             // An interrupt can come between the event and the kernel's own stamp after it.
             let after = log.between(what, at - SAME, at + TOGETHER);
             if !after.iter().any(|e| meets(e, &own)) {
@@ -321,13 +327,15 @@ fn accounted(io: &Traced, log: &Log, ios: &[Traced]) -> bool {
     let all = io.earlier.len() as u64 == io.rounds.unwrap_or(0);
     let partly = bios > 0 && (parts < bios || !all);
     let marked = partly || io.flags.unwrap_or(0) & flags::UNCLEAR != 0;
-    let also = |e: &Event| {
+    let also = |e: &BlockEvent| {
         let wants = |o: &&Traced| sectors(o).is_some_and(|s| meets(e, &s));
         let flying = |o: &&Traced| o.start_ns - SAME <= e.at_ns && e.at_ns <= o.end_ns;
         ios.iter().filter(wants).filter(flying).count() > 1
     };
-    let queued = log.between(What::Queue, io.start_ns, io.end_ns).iter();
-    let (shared, alone): (Vec<&Event>, Vec<&Event>) =
+    let queued = log
+        .between(BlockEventKind::Queue, io.start_ns, io.end_ns)
+        .iter();
+    let (shared, alone): (Vec<&BlockEvent>, Vec<&BlockEvent>) =
         queued.filter(|e| meets(e, &own)).partition(|e| also(e));
     let exact = (alone.len()..=alone.len() + shared.len()).contains(&(bios as usize));
     exact || marked
@@ -345,9 +353,11 @@ fn longest_of_the_rest(ios: &[Traced], log: &Log) {
             let events = log.between(what, first, io.bio_ns.unwrap_or(io.end_ns) - 1000);
             events.iter().filter(|e| meets(e, &own) && e.at_ns > first)
         };
-        let ends: BTreeMap<u64, i64> = of(What::Complete).map(|e| (e.sector, e.at_ns)).collect();
-        let took = |e: &Event| Some((ends.get(&e.sector)? - e.at_ns, e.at_ns));
-        let Some((_, at)) = of(What::Queue).filter_map(took).max() else {
+        let ends: BTreeMap<u64, i64> = of(BlockEventKind::Complete)
+            .map(|e| (e.sector, e.at_ns))
+            .collect();
+        let took = |e: &BlockEvent| Some((ends.get(&e.sector)? - e.at_ns, e.at_ns));
+        let Some((_, at)) = of(BlockEventKind::Queue).filter_map(took).max() else {
             continue;
         };
         let kept = &io.earlier[EARLIER_ROUNDS - 1];
@@ -381,7 +391,7 @@ fn threads(ios: &[Traced], log: &Log) -> BTreeMap<u64, BTreeSet<u32>> {
         let (Some(worker), Some(at), Some(sector)) = (io.worker, io.bio_ns, io.sector) else {
             continue;
         };
-        let near = log.between(What::Queue, at - SAME, at + SAME);
+        let near = log.between(BlockEventKind::Queue, at - SAME, at + SAME);
         if let Some(e) = near.iter().find(|e| e.sector == sector) {
             map.entry(worker).or_default().insert(e.tid);
         }
@@ -440,7 +450,7 @@ impl Drop for Over<'_> {
 fn made(case: &Case) -> Option<(Vec<Traced>, Log)> {
     let mut undo = Undo::default();
     let file = image(&mut undo, "image", 64 * MIB).expect("an image");
-    let disk = Loop::over(&mut undo, &file, false).expect("a loop device");
+    let disk = LoopDevice::over(&mut undo, &file, false).expect("a loop device");
     let ahead = disk.sys("queue/read_ahead_kb");
     let restored = ahead.clone();
     undo.add(move || drop(set(&restored, 128)));
@@ -495,7 +505,7 @@ fn stamps_are_those_of_the_ios_own_sectors() {
         eprintln!("skipped: {NAME}: {why}");
         return;
     }
-    let _lab = Lab::enter().expect("the only lab");
+    let _lab = LabLock::enter().expect("the only lab");
     for case in CASES {
         let Some((mut ios, mut log)) = made(case) else {
             return;

@@ -14,9 +14,9 @@ use std::thread::JoinHandle;
 
 use rustix::fs::{Advice, FallocateFlags, Mode, OFlags};
 use taillight_core::OpKind;
-use taillight_lab::blocklog::{BlockLog, Event, What};
-use taillight_lab::guard::{Lab, Undo, set};
-use taillight_lab::stage::{Loop, image};
+use taillight_lab::blocklog::{BlockEvent, BlockEventKind, BlockLog};
+use taillight_lab::cleanup::{LabLock, Undo, set};
+use taillight_lab::stage::{LoopDevice, image};
 use taillight_rundir::layers::{EARLIER_ROUNDS, LayerKind, LayerRow, flags, read_layers};
 use traced::{Run, map};
 
@@ -35,7 +35,7 @@ const SAME: i64 = 1000;
 /// A file system over a loop device, with one file in small pieces, and a log of the device.
 struct Stage {
     undo: Undo,
-    disk: Loop,
+    disk: LoopDevice,
     file: std::path::PathBuf,
     /// In the file, on the disk, length; sectors.
     map: Vec<(u64, u64, u64)>,
@@ -89,7 +89,7 @@ impl Stage {
         let mut undo = Undo::default();
         let name = format!("pages-{kind}");
         let image = image(&mut undo, &name, 320 * MIB).expect("an image");
-        let disk = Loop::over(&mut undo, &image, false).expect("a loop device");
+        let disk = LoopDevice::over(&mut undo, &image, false).expect("a loop device");
         let ahead = disk.sys("queue/read_ahead_kb");
         let restored = ahead.clone();
         undo.add(move || drop(set(&restored, 128)));
@@ -107,7 +107,7 @@ impl Stage {
     }
 
     /// Makes a traced run; its I/Os and the log. None where there are no trace programs.
-    fn run(&mut self, words: &str) -> Option<(Vec<LayerRow>, Vec<Event>)> {
+    fn run(&mut self, words: &str) -> Option<(Vec<LayerRow>, Vec<BlockEvent>)> {
         forget(&self.file);
         let log = BlockLog::begin(&mut self.undo, &self.disk.device).expect("a log");
         let dir = tempfile::tempdir().expect("a directory");
@@ -286,10 +286,10 @@ fn judge(
 
 /// How the reads of a run were matched, where the kernel reads `ahead` so many bytes: right, in part,
 /// less, more.
-fn counted(stage: &Stage, ios: &[LayerRow], events: &[Event], ahead: u64) -> [usize; 4] {
+fn counted(stage: &Stage, ios: &[LayerRow], events: &[BlockEvent], ahead: u64) -> [usize; 4] {
     let queued: Vec<(i64, u64)> = events
         .iter()
-        .filter(|e| e.what == What::Queue)
+        .filter(|e| e.what == BlockEventKind::Queue)
         .filter_map(|e| Some((e.at_ns, stage.at(e.sector)?)))
         .collect();
     let mut counts = [0; 4];
@@ -400,7 +400,7 @@ fn a_read_has_the_parts_that_it_asked_for() {
         eprintln!("skipped: {why}");
         return;
     }
-    let _lab = Lab::enter().expect("the only lab");
+    let _lab = LabLock::enter().expect("the only lab");
     let begin = std::time::Instant::now();
     for kind in ["ext4", "xfs"] {
         let mut stage = Stage::new(kind);

@@ -177,10 +177,10 @@ fn a_traced_device_that_loses_its_backing() {
     let Some(disk) = disk("a_traced_device_that_loses_its_backing") else {
         return;
     };
-    for rung in ["auto", "perf"] {
+    for backend in ["auto", "perf"] {
         let dir = open_place();
         let words =
-            format!("--runtime 20s --rate 2000/s --set trace.mode=all --set trace.rung={rung}");
+            format!("--runtime 20s --rate 2000/s --set trace.mode=all --set trace.rung={backend}");
         let run = under_load(&dir, &disk, &words);
         std::thread::sleep(Duration::from_millis(700));
         let file = std::fs::OpenOptions::new().write(true).open(&disk.backing);
@@ -192,12 +192,12 @@ fn a_traced_device_that_loses_its_backing() {
         assert!(err.contains("too many I/O errors in a row"), "{err}");
         let (value, text) = explain(dir.path());
         assert!(value["coverage"]["traced"].as_u64() > Some(0), "{text}");
-        assert!(text.contains("Traced on rung"), "{text}");
+        assert!(text.contains("Traced with backend"), "{text}");
         assert_eq!(manifest(dir.path())["status"], "partial");
     }
 }
 
-/// A run that was traced on rung perf, which needs no rights.
+/// A run that was traced with backend perf, which needs no rights.
 fn traced_run() -> tempfile::TempDir {
     let dir = open_place();
     let words = "--driver file --path data --size 8MiB --rw randread --bs 4KiB --ops 20000 \

@@ -10,7 +10,7 @@ use taillight_core::capability::Capabilities;
 use taillight_core::op::SyncKind;
 use taillight_core::plan::{
     CaptureMode, CapturePlan, MixPart, Plan, QosPlan, RunPlan, Sync, TargetPlan, TraceMode,
-    TracePlan, TraceRung, VerifyPlan, WorkloadPlan,
+    TracePlan, TracingBackendChoice, VerifyPlan, WorkloadPlan,
 };
 use taillight_core::probe::Token;
 use taillight_core::units::{ByteSize, Span};
@@ -130,7 +130,7 @@ pub fn plan(target: TargetPlan, ops: &[OpKind], block: u64, depth: u32) -> Plan 
             mode: TraceMode::Off,
             threshold: None,
             host: false,
-            rung: TraceRung::Auto,
+            backend: TracingBackendChoice::Auto,
             buffer: None,
         },
         capture: CapturePlan {

@@ -38,7 +38,7 @@ pub fn plan() -> Plan {
             mode: TraceMode::Off,
             threshold: None,
             host: false,
-            rung: TraceRung::Auto,
+            backend: TracingBackendChoice::Auto,
             buffer: None,
         },
         capture: CapturePlan {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::guard::{NAME, Undo, set, tool};
+use crate::cleanup::{NAME, Undo, set, tool};
 
 /// Where tracefs is, the newer place first.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -14,7 +14,7 @@ const ROOM_KIB: u32 = 32 << 10;
 
 /// What happened to a block I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum What {
+pub enum BlockEventKind {
     /// Queued to the block layer.
     Queue,
     /// Given to the driver.
@@ -25,8 +25,8 @@ pub enum What {
 
 /// One event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event {
-    pub what: What,
+pub struct BlockEvent {
+    pub what: BlockEventKind,
     /// When, CLOCK_MONOTONIC, rounded down to microseconds.
     pub at_ns: i64,
     /// Thread that was running.
@@ -90,7 +90,7 @@ impl BlockLog {
     ///
     /// # Errors
     /// When it cannot be read, or events were overwritten.
-    pub fn end(self) -> Result<Vec<Event>> {
+    pub fn end(self) -> Result<Vec<BlockEvent>> {
         set(&self.place.join("tracing_on"), 0)?;
         for cpu in std::fs::read_dir(self.place.join("per_cpu"))? {
             let stats = std::fs::read_to_string(cpu?.path().join("stats"))?;
@@ -100,14 +100,14 @@ impl BlockLog {
             }
         }
         let text = std::fs::read_to_string(self.place.join("trace"))?;
-        let mut events: Vec<Event> = text.lines().filter_map(parse).collect();
+        let mut events: Vec<BlockEvent> = text.lines().filter_map(parse).collect();
         events.sort_by_key(|e| e.at_ns);
         Ok(events)
     }
 }
 
 /// `worker-0-123 [001] d..1. 45.678901: block_rq_issue: 7,0 RM 4096 () 8 + 8 none,0,0 [worker-0]`
-fn parse(line: &str) -> Option<Event> {
+fn parse(line: &str) -> Option<BlockEvent> {
     let (head, rest) = line.split_once(" [")?;
     let tid = head.trim_end().rsplit_once('-')?.1.parse().ok()?;
     let (time, rest) = rest.split_once(": ")?;
@@ -115,13 +115,13 @@ fn parse(line: &str) -> Option<Event> {
     let at_ns = seconds.parse::<i64>().ok()? * 1_000_000_000 + micros.parse::<i64>().ok()? * 1000;
     let (name, rest) = rest.split_once(": ")?;
     let what = match name {
-        "block_bio_queue" => What::Queue,
-        "block_rq_issue" => What::Issue,
-        "block_rq_complete" => What::Complete,
+        "block_bio_queue" => BlockEventKind::Queue,
+        "block_rq_issue" => BlockEventKind::Issue,
+        "block_rq_complete" => BlockEventKind::Complete,
         _ => return None,
     };
     let (before, after) = rest.split_once(" + ")?;
-    Some(Event {
+    Some(BlockEvent {
         what,
         at_ns,
         tid,
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn lines_of_the_kernel_are_read() {
-        let event = |what, at_us: i64, tid, sector| Event {
+        let event = |what, at_us: i64, tid, sector| BlockEvent {
             what,
             at_ns: at_us * 1000,
             tid,
@@ -150,15 +150,15 @@ mod tests {
         let cases = [
             (
                 "        worker-0-4711    [000] ..... 52.000017: block_bio_queue: 7,0 R 8192 + 8 [worker-0]",
-                event(What::Queue, 52_000_017, 4711, 8192),
+                event(BlockEventKind::Queue, 52_000_017, 4711, 8192),
             ),
             (
                 "  kworker/u8:1-77      [001] ...1. 52.100000: block_rq_issue: 7,0 R 4096 () 16 + 8 none,0,0 [kworker/u8:1]",
-                event(What::Issue, 52_100_000, 77, 16),
+                event(BlockEventKind::Issue, 52_100_000, 77, 16),
             ),
             (
                 "    <idle>-0       [001] d.h2. 52.100009: block_rq_complete: 7,0 R () 16 + 8 none,0,0 [0]",
-                event(What::Complete, 52_100_009, 0, 16),
+                event(BlockEventKind::Complete, 52_100_009, 0, 16),
             ),
         ];
         for (line, expected) in cases {

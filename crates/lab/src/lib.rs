@@ -6,11 +6,11 @@
 //! devices, mounts and control groups with its name; all is taken back on every way out, and a lab
 //! that was killed is swept up by the next. Called by `cargo xtask lab` and by a test.
 
-pub mod bench;
 pub mod blocklog;
+pub mod cleanup;
+pub mod fault_trial;
 pub mod faults;
 pub mod fuse;
-pub mod guard;
 pub mod proxy;
 pub mod score;
 pub mod stage;

@@ -1,98 +1,86 @@
 //! `taillight-lab`: makes trials, appends their scores to a file, prints the matrix.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use clap::Parser;
+use taillight_lab::cleanup::{LabLock, StopSignal};
 use taillight_lab::faults::{FAULTS, Fault, find};
-use taillight_lab::guard::{Lab, Stop};
 use taillight_lab::score::{Score, matrix};
 use taillight_lab::trial::{self, NotMade};
-
-const HELP: &str = "\
-taillight-lab TAILLIGHT [--only A,B] [--engine sync|uring] [--ms N] [--repeats N]
-              [--results FILE] [--keep DIR] [--list] [--matrix]
-";
 
 /// How often a trial whose fault goes too far is made.
 const TRIES: u32 = 3;
 
-struct Wish {
-    taillight: PathBuf,
-    faults: Vec<&'static Fault>,
+/// Makes faults beside traced runs and scores what `taillight explain` blames them on.
+#[derive(Debug, Parser)]
+#[command(name = "taillight-lab")]
+struct LabArgs {
+    /// The program under test.
+    #[arg(required_unless_present_any = ["list"])]
+    taillight: Option<PathBuf>,
+    /// Only these faults, separated by commas.
+    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = fault)]
+    only: Vec<&'static Fault>,
+    /// Only with this engine of the run, `sync` or `uring`.
+    #[arg(long)]
     engine: Option<String>,
+    /// Only of this strength.
+    #[arg(long)]
     ms: Option<u64>,
+    #[arg(long, default_value_t = 3)]
     repeats: u32,
+    /// Where scores are appended.
+    #[arg(long, value_name = "FILE", default_value = "lab.jsonl")]
     results: PathBuf,
+    /// Keep the run directories of the first round here.
+    #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    only_matrix: bool,
+    /// List the faults.
+    #[arg(long)]
+    list: bool,
+    /// Only print the matrix of the scores that are there.
+    #[arg(long)]
+    matrix: bool,
 }
 
-fn wish() -> Result<Option<Wish>> {
-    let mut args = std::env::args().skip(1);
-    let Some(taillight) = args.next().filter(|a| !a.starts_with('-')) else {
-        print!("{HELP}");
-        return Ok(None);
-    };
-    let mut wish = Wish {
-        taillight: taillight.into(),
-        faults: FAULTS.iter().collect(),
-        engine: None,
-        ms: None,
-        repeats: 3,
-        results: "lab.jsonl".into(),
-        keep: None,
-        only_matrix: false,
-    };
-    while let Some(arg) = args.next() {
-        let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
-        match arg.as_str() {
-            "--only" => {
-                let names = value()?;
-                let known = |n: &str| find(n).with_context(|| format!("no fault is called {n}"));
-                wish.faults = names.split(',').map(known).collect::<Result<_>>()?;
-            }
-            "--engine" => wish.engine = Some(value()?),
-            "--ms" => wish.ms = Some(value()?.parse()?),
-            "--repeats" => wish.repeats = value()?.parse()?,
-            "--results" => wish.results = value()?.into(),
-            "--keep" => wish.keep = Some(value()?.into()),
-            "--matrix" => wish.only_matrix = true,
-            "--list" => {
-                FAULTS
-                    .iter()
-                    .for_each(|f| println!("{} ({})", f.name, f.layer));
-                return Ok(None);
-            }
-            other => bail!("the lab does not know {other}\n{HELP}"),
+impl LabArgs {
+    fn faults(&self) -> Vec<&'static Fault> {
+        match self.only.as_slice() {
+            [] => FAULTS.iter().collect(),
+            only => only.to_vec(),
         }
     }
-    Ok(Some(wish))
 }
 
-fn trials(wish: &Wish) -> Result<bool> {
+fn fault(name: &str) -> Result<&'static Fault> {
+    find(name).with_context(|| format!("no fault is called {name}"))
+}
+
+fn trials(args: &LabArgs, taillight: &Path) -> Result<bool> {
     if let Some(why) = trial::cannot() {
         println!("skipped: lab: {why}");
         return Ok(true);
     }
-    let stop = Stop::install()?;
-    let _lab = Lab::enter()?;
+    let stop = StopSignal::install()?;
+    let _lab = LabLock::enter()?;
     let mut fine = true;
-    for repeat in 0..wish.repeats {
-        for fault in &wish.faults {
+    for repeat in 0..args.repeats {
+        for fault in args.faults() {
             for engine in fault.engines {
-                if wish.engine.as_ref().is_some_and(|e| e != engine) {
+                if args.engine.as_ref().is_some_and(|e| e != engine) {
                     continue;
                 }
                 for ms in fault.ms {
-                    if wish.ms.is_some_and(|only| only != ms) {
+                    if args.ms.is_some_and(|only| only != ms) {
                         continue;
                     }
-                    let keep = wish.keep.as_deref().filter(|_| repeat == 0);
+                    let keep = args.keep.as_deref().filter(|_| repeat == 0);
                     let name = format!("{} {engine} {ms} ms", fault.name);
                     let made = made(&name, || {
-                        trial::trial(&stop, &wish.taillight, fault, engine, ms, keep)
+                        trial::trial(&stop, taillight, fault, engine, ms, keep)
                     });
                     match made {
                         Ok(score) => {
@@ -104,7 +92,7 @@ fn trials(wish: &Wish) -> Result<bool> {
                                 score.blamed,
                                 score.others
                             );
-                            append(wish, &score)?;
+                            append(args, &score)?;
                         }
                         Err(e) => {
                             stop.check()?;
@@ -130,21 +118,27 @@ fn made(name: &str, mut trial: impl FnMut() -> Result<Score>) -> Result<Score> {
     trial()
 }
 
-fn append(wish: &Wish, score: &Score) -> Result<()> {
-    if let Some(dir) = wish.results.parent() {
+fn append(args: &LabArgs, score: &Score) -> Result<()> {
+    if let Some(dir) = args.results.parent() {
         std::fs::create_dir_all(dir)?;
     }
     let mut options = std::fs::File::options();
-    let mut file = options.create(true).append(true).open(&wish.results)?;
+    let mut file = options.create(true).append(true).open(&args.results)?;
     Ok(writeln!(file, "{}", score.line())?)
 }
 
 fn run() -> Result<bool> {
-    let Some(wish) = wish()? else {
+    let args = LabArgs::parse();
+    if args.list {
+        let faults = FAULTS.iter();
+        faults.for_each(|f| println!("{} ({})", f.name, f.layer));
         return Ok(true);
+    }
+    let fine = match &args.taillight {
+        Some(taillight) if !args.matrix => trials(&args, taillight)?,
+        _ => true,
     };
-    let fine = wish.only_matrix || trials(&wish)?;
-    let text = std::fs::read_to_string(&wish.results).unwrap_or_default();
+    let text = std::fs::read_to_string(&args.results).unwrap_or_default();
     let scores: Vec<Score> = text.lines().map(Score::parse).collect::<Result<_>>()?;
     print!("\n{}", matrix(&scores));
     Ok(fine)

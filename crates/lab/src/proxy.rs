@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::fuse::Slow;
-use crate::guard::Undo;
+use crate::cleanup::Undo;
+use crate::fuse::Brake;
 
 /// How often the end is looked for.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -21,11 +21,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// When there is no port.
-pub fn serve(undo: &mut Undo, server: &Path) -> Result<(u16, Arc<Slow>)> {
+pub fn serve(undo: &mut Undo, server: &Path) -> Result<(u16, Arc<Brake>)> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("a port on loopback")?;
     listener.set_nonblocking(true)?;
     let port = listener.local_addr()?.port();
-    let (slow, over) = (Arc::new(Slow::default()), Arc::new(AtomicBool::new(false)));
+    let (slow, over) = (Arc::new(Brake::default()), Arc::new(AtomicBool::new(false)));
     let (brake, ended, server) = (slow.clone(), over.clone(), server.to_owned());
     let thread = std::thread::Builder::new().name("proxy".into());
     let thread = thread.spawn(move || listen(&listener, &server, &brake, &ended))?;
@@ -36,7 +36,7 @@ pub fn serve(undo: &mut Undo, server: &Path) -> Result<(u16, Arc<Slow>)> {
     Ok((port, slow))
 }
 
-fn listen(listener: &TcpListener, server: &PathBuf, slow: &Arc<Slow>, over: &AtomicBool) {
+fn listen(listener: &TcpListener, server: &PathBuf, slow: &Arc<Brake>, over: &AtomicBool) {
     while !over.load(Relaxed) {
         match listener.accept() {
             // A client that cannot be served sees its connection end.
@@ -48,7 +48,7 @@ fn listen(listener: &TcpListener, server: &PathBuf, slow: &Arc<Slow>, over: &Ato
 }
 
 /// Two threads for a connection; they end when either side closes it.
-fn join(client: TcpStream, server: &PathBuf, slow: &Arc<Slow>) -> std::io::Result<()> {
+fn join(client: TcpStream, server: &PathBuf, slow: &Arc<Brake>) -> std::io::Result<()> {
     client.set_nonblocking(false)?;
     client.set_nodelay(true)?;
     let server = UnixStream::connect(server)?;

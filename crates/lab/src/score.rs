@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::guard::tool;
+use crate::cleanup::tool;
 use crate::truth::Truth;
 
 /// One run, scored.
@@ -27,12 +27,12 @@ pub struct Score {
     /// Outliers that were not injected, by blamed layer.
     pub others: BTreeMap<String, u64>,
     /// Where each I/O has block I/O of its own: how many were seen how well.
-    pub seen: Option<Seen>,
+    pub seen: Option<MatchCounts>,
 }
 
 /// How I/Os were matched with what happened below.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct MatchCounts {
     pub traced: u64,
     /// Matched and seen from end to end.
     pub whole: u64,
@@ -58,7 +58,7 @@ impl Score {
             ..Score::default()
         };
         let count = |name: &str| value["coverage"][name].as_u64().unwrap_or(0);
-        score.seen = Some(Seen {
+        score.seen = Some(MatchCounts {
             traced: count("traced"),
             whole: count("matched"),
             unsplit: count("unsplit"),
@@ -126,7 +126,7 @@ impl Score {
             others: counts("others"),
             seen: v["seen"].as_array().map(|list| {
                 let at = |i: usize| list.get(i).and_then(Value::as_u64).unwrap_or(0);
-                Seen {
+                MatchCounts {
                     traced: at(0),
                     whole: at(1),
                     unsplit: at(2),
@@ -202,7 +202,7 @@ pub fn matrix(scores: &[Score]) -> String {
 
 /// How I/Os were matched, over all runs in which every I/O must reach a device.
 fn coverage(scores: &[Score], out: &mut String) {
-    let mut sum = Seen::default();
+    let mut sum = MatchCounts::default();
     for seen in scores.iter().filter_map(|s| s.seen) {
         sum.traced += seen.traced;
         sum.whole += seen.whole;
@@ -231,7 +231,7 @@ mod tests {
             windows: 3,
             blamed: blamed.iter().map(|(l, n)| (l.to_string(), *n)).collect(),
             others: BTreeMap::new(),
-            seen: Some(Seen {
+            seen: Some(MatchCounts {
                 traced: 1000,
                 whole: 990,
                 unsplit: 8,

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::guard::{CGROUPS, NAME, Undo, dissolve, home, make_home, set, tool};
+use crate::cleanup::{CGROUPS, NAME, Undo, dissolve, lab_dir, make_lab_dir, set, tool};
 
 /// A file of zeros in memory.
 ///
 /// # Errors
 /// When there is no room.
 pub fn image(undo: &mut Undo, name: &str, bytes: u64) -> Result<PathBuf> {
-    make_home()?;
-    let path = home().join(format!("{NAME}-{name}"));
+    make_lab_dir()?;
+    let path = lab_dir().join(format!("{NAME}-{name}"));
     let file = std::fs::File::create_new(&path).context("an image")?;
     let gone = path.clone();
     undo.add(move || drop(std::fs::remove_file(gone)));
@@ -24,19 +24,19 @@ pub fn image(undo: &mut Undo, name: &str, bytes: u64) -> Result<PathBuf> {
 
 /// A block device over a file.
 #[derive(Debug, Clone)]
-pub struct Loop {
+pub struct LoopDevice {
     /// `/dev/loopN`.
     pub device: PathBuf,
     /// `loopN`.
     pub name: String,
 }
 
-impl Loop {
+impl LoopDevice {
     /// Attaches one.
     ///
     /// # Errors
     /// When there is none free, or no right to.
-    pub fn over(undo: &mut Undo, file: &Path, direct: bool) -> Result<Loop> {
+    pub fn over(undo: &mut Undo, file: &Path, direct: bool) -> Result<LoopDevice> {
         let direct = format!("--direct-io={}", if direct { "on" } else { "off" });
         let file = file.to_string_lossy();
         let device = tool("losetup", &["--find", "--show", &direct, &file])?;
@@ -52,7 +52,7 @@ impl Loop {
         });
         let device = PathBuf::from(device);
         let name = device.file_name().unwrap_or_default().to_string_lossy();
-        Ok(Loop {
+        Ok(LoopDevice {
             name: name.into_owned(),
             device: device.clone(),
         })
@@ -81,7 +81,7 @@ impl Loop {
             "ext4" => tool("mkfs.ext4", &["-q", "-E", "nodiscard", &device])?,
             _ => tool("mkfs.xfs", &["-q", "-f", "-K", &device])?,
         };
-        let at = home().join(format!("{NAME}-{kind}"));
+        let at = lab_dir().join(format!("{NAME}-{kind}"));
         std::fs::create_dir_all(&at)?;
         let place = at.to_string_lossy().into_owned();
         tool("mount", &["-t", kind, &device, &place])?;
@@ -102,25 +102,25 @@ impl Loop {
 
 /// A control group.
 #[derive(Debug, Clone)]
-pub struct Group {
+pub struct LabCgroup {
     path: PathBuf,
     /// Of the hierarchy of all controllers.
     unified: bool,
 }
 
-impl Group {
+impl LabCgroup {
     /// Makes one of one controller.
     ///
     /// # Errors
     /// When the controller is not mounted as version 1.
-    pub fn of(undo: &mut Undo, controller: &str) -> Result<Group> {
+    pub fn of(undo: &mut Undo, controller: &str) -> Result<LabCgroup> {
         let parent = Path::new(CGROUPS).join(controller);
         let path = parent.join(NAME);
         std::fs::create_dir(&path)
             .with_context(|| format!("no control group of {controller} (version 1) here"))?;
         let group = path.clone();
         undo.add(move || dissolve(&parent, &group));
-        Ok(Group {
+        Ok(LabCgroup {
             path,
             unified: false,
         })
@@ -130,7 +130,7 @@ impl Group {
     ///
     /// # Errors
     /// When there is no such controller, or it is not given to groups of version 2.
-    pub fn of_memory(undo: &mut Undo) -> Result<Group> {
+    pub fn of_memory(undo: &mut Undo) -> Result<LabCgroup> {
         let both = [CGROUPS.to_owned(), format!("{CGROUPS}/unified")];
         let memory = |hierarchy: &&String| {
             let file = Path::new(hierarchy).join("cgroup.subtree_control");
@@ -138,13 +138,13 @@ impl Group {
             list.split_whitespace().any(|name| name == "memory")
         };
         let Some(parent) = both.iter().find(memory).map(PathBuf::from) else {
-            return Group::of(undo, "memory");
+            return LabCgroup::of(undo, "memory");
         };
         let path = parent.join(NAME);
         std::fs::create_dir(&path).context("no control group of memory (version 2) here")?;
         let group = path.clone();
         undo.add(move || dissolve(&parent, &group));
-        Ok(Group {
+        Ok(LabCgroup {
             path,
             unified: true,
         })
@@ -154,7 +154,7 @@ impl Group {
     ///
     /// # Errors
     /// When the kernel refuses it.
-    pub fn room(&self, bytes: Option<u64>) -> Result<()> {
+    pub fn limit_memory(&self, bytes: Option<u64>) -> Result<()> {
         let word = |bytes: Option<u64>, none: &str| bytes.map_or(none.into(), |b| b.to_string());
         if self.unified {
             self.set("memory.max", word(bytes, "max"))
@@ -167,7 +167,7 @@ impl Group {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn held(&self) -> Result<u64> {
+    pub fn unreclaimable(&self) -> Result<u64> {
         let text = self.get("memory.stat")?;
         let known = |name: &str| ["rss", "anon", "shmem"].contains(&name);
         let pairs = text.lines().filter_map(|l| l.split_once(' '));
@@ -199,7 +199,7 @@ impl Group {
     ///
     /// # Errors
     /// When it is gone.
-    pub fn take(&self, pid: u32) -> Result<()> {
+    pub fn add_process(&self, pid: u32) -> Result<()> {
         self.set("cgroup.procs", pid)
     }
 

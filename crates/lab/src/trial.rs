@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::bench::Bench;
+use crate::cleanup::{StopSignal, lab_dir};
+use crate::fault_trial::FaultTrial;
 use crate::faults::Fault;
-use crate::guard::{Stop, home};
 use crate::score::Score;
 
 /// Why a trial cannot be made here, if so.
@@ -41,13 +41,13 @@ impl std::fmt::Display for NotMade {
 
 impl std::error::Error for NotMade {}
 
-/// Makes one trial. Its run directory stays below [`home`] until the next one or a sweep; `keep`
+/// Makes one trial. Its run directory stays below [`lab_dir`] until the next one or a sweep; `keep`
 /// copies it.
 ///
 /// # Errors
 /// When it cannot be made, or the victim fails.
 pub fn trial(
-    stop: &Stop,
+    stop: &StopSignal,
     taillight: &Path,
     fault: &Fault,
     engine: &'static str,
@@ -55,7 +55,7 @@ pub fn trial(
     keep: Option<&Path>,
 ) -> Result<Score> {
     let amplitude = Duration::from_millis(ms);
-    let mut bench = Bench::new(stop, taillight, amplitude, engine, fault.runtime);
+    let mut bench = FaultTrial::new(stop, taillight, amplitude, engine, fault.runtime);
     (fault.run)(&mut bench)?;
     let run = bench.end()?;
     let truth = std::mem::take(&mut bench.truth);
@@ -71,7 +71,7 @@ pub fn trial(
     score.truth = fault.layer.to_owned();
     score.seen = score.seen.filter(|_| fault.blocks);
     if let Some(to) = keep {
-        crate::guard::tool(
+        crate::cleanup::tool(
             "cp",
             &[
                 Path::new("-rT"),
@@ -80,6 +80,6 @@ pub fn trial(
             ],
         )?;
     }
-    let _ = std::fs::remove_dir_all(home().join("run"));
+    let _ = std::fs::remove_dir_all(lab_dir().join("run"));
     Ok(score)
 }

@@ -15,7 +15,7 @@ pub fn now_ns() -> i64 {
 
 /// A time in which a fault was in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
+pub struct FaultWindow {
     /// From, CLOCK_MONOTONIC ns.
     pub start_ns: i64,
     pub end_ns: i64,
@@ -24,13 +24,13 @@ pub struct Window {
 /// Everything done to one run.
 #[derive(Debug, Clone, Default)]
 pub struct Truth {
-    windows: Vec<Window>,
+    windows: Vec<FaultWindow>,
 }
 
 impl Truth {
     /// A fault was in force.
     pub fn add(&mut self, start_ns: i64, end_ns: i64) {
-        self.windows.push(Window { start_ns, end_ns });
+        self.windows.push(FaultWindow { start_ns, end_ns });
     }
 
     pub fn len(&self) -> usize {

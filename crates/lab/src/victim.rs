@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::guard::{NAME, Stop, Undo, home, make_home};
+use crate::cleanup::{NAME, StopSignal, Undo, lab_dir, make_lab_dir};
 
 /// Where and how.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct VictimOptions {
     pub taillight: PathBuf,
     pub path: PathBuf,
     /// `file`, or a store.
@@ -47,14 +47,14 @@ impl Victim {
     ///
     /// # Errors
     /// When it ends before that, with what it said.
-    pub fn start(undo: &mut Undo, stop: &Stop, order: &Order) -> Result<Victim> {
-        make_home()?;
-        let dir = home().join(format!("{NAME}-run"));
+    pub fn start(undo: &mut Undo, stop: &StopSignal, options: &VictimOptions) -> Result<Victim> {
+        make_lab_dir()?;
+        let dir = lab_dir().join(format!("{NAME}-run"));
         let _ = std::fs::remove_dir_all(&dir);
-        let log = std::fs::File::create(home().join("run.log"))?;
-        let child = Command::new(&order.taillight)
-            .args(arguments(order, &dir))
-            .envs(order.env.iter().cloned())
+        let log = std::fs::File::create(lab_dir().join("run.log"))?;
+        let child = Command::new(&options.taillight)
+            .args(arguments(options, &dir))
+            .envs(options.env.iter().cloned())
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -65,7 +65,7 @@ impl Victim {
             child: Some(child),
             pid,
             dir,
-            deadline: Instant::now() + order.runtime + Duration::from_secs(60),
+            deadline: Instant::now() + options.runtime + Duration::from_secs(60),
         };
         // A stopped or frozen process must be able to end.
         undo.add(move || drop(signal(pid, "CONT")));
@@ -98,7 +98,7 @@ impl Victim {
     ///
     /// # Errors
     /// When it fails or does not end.
-    pub fn end(mut self, stop: &Stop) -> Result<PathBuf> {
+    pub fn end(mut self, stop: &StopSignal) -> Result<PathBuf> {
         let Some(mut child) = self.child.take() else {
             bail!("it ended before");
         };
@@ -156,26 +156,26 @@ fn forget(dir: &Path) {
     }
 }
 
-fn arguments(order: &Order, dir: &Path) -> Vec<String> {
+fn arguments(options: &VictimOptions, dir: &Path) -> Vec<String> {
     let text = |p: &Path| p.to_string_lossy().into_owned();
     let ns = |d: Duration| format!("{}ns", d.as_nanos());
     let mut args: Vec<String> = vec!["run".into()];
     let mut flag = |name: &str, value: String| args.extend([format!("--{name}"), value]);
-    flag("path", text(&order.path));
-    flag("depth", order.depth.to_string());
-    flag("workers", order.workers.to_string());
-    flag("runtime", ns(order.runtime));
+    flag("path", text(&options.path));
+    flag("depth", options.depth.to_string());
+    flag("workers", options.workers.to_string());
+    flag("runtime", ns(options.runtime));
     flag("output", text(dir));
     flag("set", "trace.mode=outliers".into());
-    flag("set", format!("trace.threshold={}", ns(order.threshold)));
-    flag("driver", order.driver.into());
-    if order.driver == "file" {
-        flag("rw", order.rw.into());
+    flag("set", format!("trace.threshold={}", ns(options.threshold)));
+    flag("driver", options.driver.into());
+    if options.driver == "file" {
+        flag("rw", options.rw.into());
         flag("bs", "4KiB".into());
-        flag("set", format!("target.options.engine={}", order.engine));
+        flag("set", format!("target.options.engine={}", options.engine));
     }
-    order.set.iter().for_each(|s| flag("set", s.clone()));
-    args.extend(order.more.iter().cloned());
+    options.set.iter().for_each(|s| flag("set", s.clone()));
+    args.extend(options.more.iter().cloned());
     args
 }
 
@@ -190,7 +190,7 @@ fn working(pid: u32) -> bool {
 }
 
 fn said() -> String {
-    std::fs::read_to_string(home().join("run.log")).unwrap_or_default()
+    std::fs::read_to_string(lab_dir().join("run.log")).unwrap_or_default()
 }
 
 /// Sends a signal to a process of the lab.
@@ -198,5 +198,5 @@ fn said() -> String {
 /// # Errors
 /// When it is gone.
 pub fn signal(pid: u32, name: &str) -> Result<()> {
-    crate::guard::tool("kill", &[format!("-{name}"), pid.to_string()]).map(drop)
+    crate::cleanup::tool("kill", &[format!("-{name}"), pid.to_string()]).map(drop)
 }

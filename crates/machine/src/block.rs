@@ -39,14 +39,6 @@ impl DeviceNumber {
         self.major << 20 | self.minor
     }
 
-    /// Of the kernel's own form.
-    pub fn from_kernel(number: u32) -> DeviceNumber {
-        DeviceNumber {
-            major: number >> 20,
-            minor: number & 0xf_ffff,
-        }
-    }
-
     /// The device that `path` is, or is on; for a path that does not exist yet, its parent's.
     fn below(path: &Path) -> Option<DeviceNumber> {
         let mut existing = path.ancestors().filter(|p| p.exists());
@@ -314,7 +306,7 @@ mod tests {
         assert_eq!(map.holders()[0].describe(), "md0 (RAID raid1)");
         assert_eq!(map.holders()[0].members(), [map]);
         assert!(disk.holders().is_empty());
-        assert_eq!(BlockDevice::find(&sys, DeviceNumber::from_kernel(7)), None);
+        assert_eq!(BlockDevice::from_dev(&sys, 7), None);
         let mut below = Vec::new();
         follow(&sys, "9:0".parse().unwrap(), LEVELS, &mut below);
         let names: Vec<&str> = below.iter().map(|d| d.name.as_str()).collect();
@@ -325,7 +317,7 @@ mod tests {
     fn numbers_have_three_forms() {
         let number: DeviceNumber = "259:3".parse().unwrap();
         assert_eq!(number.to_string(), "259:3");
-        assert_eq!(DeviceNumber::from_kernel(number.in_kernel()), number);
+        assert_eq!(number.in_kernel(), 259 << 20 | 3);
         for wrong in ["", "8", "8:", "x:1", "8:1:2"] {
             assert!(wrong.parse::<DeviceNumber>().is_err(), "{wrong}");
         }

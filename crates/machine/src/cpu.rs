@@ -140,7 +140,6 @@ pub struct KernelStat {
     /// Busy and whole time of each CPU, by its line.
     pub each: Vec<(u64, u64)>,
     pub interrupts: Option<u64>,
-    /// Context switches.
     pub switches: Option<u64>,
     /// Tasks that wait for I/O now.
     pub blocked: Option<u64>,

@@ -12,7 +12,7 @@ use taillight_report::{ReportOptions, make};
 use taillight_rundir::ios::{IosWriter, RowKey};
 use taillight_rundir::layers::{LayerRow, LayerWriter};
 use taillight_rundir::manifest::{PhaseInfo, RunStatus};
-use taillight_rundir::trace_info::{ProgramInfo, Rung, TraceInfo};
+use taillight_rundir::trace_info::{ProgramInfo, TraceInfo, TracingBackend};
 use taillight_rundir::{RunDir, fixture};
 
 const WORKERS: u64 = 2;
@@ -128,7 +128,7 @@ fn write(
 fn trace() -> TraceInfo {
     TraceInfo {
         mode: TraceMode::All,
-        rung: Rung::TracePoints,
+        backend: TracingBackend::TracePoints,
         why: None,
         refused: Vec::new(),
         stopped: None,

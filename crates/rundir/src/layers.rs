@@ -28,7 +28,7 @@ pub enum LayerKind {
     Io,
     /// A thread of the load off the CPU; `middle_ns` is its wake-up, null when it was preempted.
     /// `comm` ran before it came back (preempted: took its place), `other` woke it up, or was
-    /// interrupted by who did ([`flags::WOKEN_BY_OWN`]: surely woke it up). On rung perf
+    /// interrupted by who did ([`flags::WOKEN_BY_OWN`]: surely woke it up). With backend perf
     /// the wake-up is not seen: then it was asleep for `blocked_ns` at least, and waited for a CPU
     /// for `waited_ns` at least, at the end.
     OffCpu,
@@ -54,7 +54,7 @@ pub enum LayerKind {
     /// The thread that gathers events did not run although it could have: the whole program stood
     /// still, or the machine did.
     Still,
-    /// A worker over an interval (rung procfs): `on_cpu_ns`, `waited_ns` for a CPU, `blocked_ns`
+    /// A worker over an interval (backend procfs, only in old runs): `on_cpu_ns`, `waited_ns` for a CPU, `blocked_ns`
     /// for block I/O where the kernel accounts it, switches.
     Task,
     /// The block layer's own flush of a disk's cache, from issue to completion: it gathers those of

@@ -4,52 +4,55 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::plan::TraceMode;
 
-/// How far down the ladder tracing had to go.
+/// By which means a run was traced, from the best to the least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Rung {
+pub enum TracingBackend {
     /// Programs on the kernel's trace points.
     #[serde(rename = "bpf", alias = "trace_points")]
     TracePoints,
     /// When each worker left and entered the CPU, and its wait for one; nothing below.
     #[serde(alias = "threads")]
     Perf,
-    /// Counters of each worker over intervals; nothing of a single I/O.
+    /// Counters of each worker over intervals; nothing of a single I/O. Only in old runs.
     Procfs,
-    /// Another tool's trace, imported: block I/Os only.
+    /// Another tool's trace: block I/Os only. Only in old runs, which could take one.
     Imported,
     /// Nothing was seen.
     None,
 }
 
-impl Rung {
+impl TracingBackend {
     /// Name for people, as `trace.rung` takes it.
     pub fn name(self) -> &'static str {
         match self {
-            Rung::TracePoints => "bpf",
-            Rung::Perf => "perf",
-            Rung::Procfs => "procfs",
-            Rung::Imported => "imported",
-            Rung::None => "none",
+            TracingBackend::TracePoints => "bpf",
+            TracingBackend::Perf => "perf",
+            TracingBackend::Procfs => "procfs",
+            TracingBackend::Imported => "imported",
+            TracingBackend::None => "none",
         }
     }
     /// What it sees, in words.
     pub fn sees(self) -> &'static str {
         match self {
-            Rung::TracePoints => "trace points: every layer",
-            Rung::Perf => "when each worker was on a CPU, waited for one, or was blocked",
-            Rung::Procfs => "CPU waits of each worker over intervals, nothing of a single I/O",
-            Rung::Imported => "another tool's block I/Os",
-            Rung::None => "nothing",
+            TracingBackend::TracePoints => "trace points: every layer",
+            TracingBackend::Perf => "when each worker was on a CPU, waited for one, or was blocked",
+            TracingBackend::Procfs => {
+                "CPU waits of each worker over intervals, nothing of a single I/O"
+            }
+            TracingBackend::Imported => "another tool's block I/Os",
+            TracingBackend::None => "nothing",
         }
     }
 }
 
-/// A better rung that could not be used.
+/// A better backend that could not be used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Refused {
+pub struct RefusedBackend {
     /// Which.
-    pub rung: Rung,
+    #[serde(rename = "rung")]
+    pub backend: TracingBackend,
     /// Why.
     pub why: String,
     /// What to do about it.
@@ -59,7 +62,7 @@ pub struct Refused {
 
 /// Tracing ended before the run did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Stopped {
+pub struct TracingStopped {
     /// From when on nothing was seen, CLOCK_MONOTONIC ns.
     pub at_ns: i64,
     /// What was not seen from then on, and how it was noticed.
@@ -72,16 +75,17 @@ pub struct TraceInfo {
     /// What was asked.
     pub mode: TraceMode,
     /// What was reached.
-    pub rung: Rung,
+    #[serde(rename = "rung")]
+    pub backend: TracingBackend,
     /// Why it was not more; absent when everything was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Better rungs that could not be used.
+    /// Better backends that could not be used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedBackend>,
     /// Something stopped tracing before the run ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stopped: Option<Stopped>,
+    pub stopped: Option<TracingStopped>,
     /// Programs, attached or not.
     #[serde(default)]
     pub programs: Vec<ProgramInfo>,
@@ -135,7 +139,7 @@ pub struct ProgramInfo {
 impl TraceInfo {
     /// Whether everything that was asked for was seen: no program missing, nothing lost.
     pub fn whole(&self) -> bool {
-        self.rung == Rung::TracePoints
+        self.backend == TracingBackend::TracePoints
             && self.ios_lost == 0
             && self.events_lost == 0
             && self.stopped.is_none()

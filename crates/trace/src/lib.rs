@@ -1,37 +1,21 @@
-//! What the machine is and what it allows: environment disclosure, availability probes.
+//! What the machine is, what it allows, and what it did while a run went on.
 //!
-//! What it is: readers of procfs and sysfs with parsers tested on text fixtures, and the checks
-//! behind `taillight doctor`. What it is not: part of the measurement; everything here runs
-//! before or after. Called by `cli`.
+//! What it is: the environment for the manifest, the checks behind `taillight doctor`, the tracing
+//! of layers below a run, samples of the host, logs of NVMe drives and captures of a bus. What it is
+//! not: the load, or a judgement of it; it writes into the run directory and the report judges.
+//! Called by `cli`.
 
-pub mod align;
+pub mod availability;
 #[cfg(feature = "bpf")]
-pub mod bpf;
+mod bpf;
 pub mod bus;
-pub mod clock;
-pub mod device;
-pub mod direct;
 pub mod environment;
-pub mod foreign;
 pub mod host;
-pub mod libraries;
-pub mod machine;
+pub mod memory_budget;
 pub mod nvme;
 #[cfg(feature = "bpf")]
-mod over;
+mod perf;
 #[cfg(feature = "bpf")]
-pub mod perf;
-#[cfg(feature = "bpf")]
-pub mod procfs;
-pub mod quota;
-pub mod rights;
-#[cfg(feature = "bpf")]
-mod still;
-#[cfg(feature = "bpf")]
-mod tally;
-#[cfg(feature = "bpf")]
-pub mod tracer;
-pub mod uring;
+pub mod tracing;
 
 pub use environment::Environment;
-pub use taillight_machine::Sys;

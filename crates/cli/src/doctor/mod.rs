@@ -3,12 +3,11 @@
 mod path;
 mod system;
 mod tracing;
-mod tracing_detail;
 
 use serde::Serialize;
 use taillight_core::Result;
 use taillight_core::exit::Exit;
-use taillight_trace::Sys;
+use taillight_machine::Sys;
 
 use crate::args::DoctorArgs;
 use crate::output;
@@ -16,7 +15,7 @@ use crate::output;
 /// How a check went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum CheckState {
     Ok,
     /// Works, with an influence on results.
     Warn,
@@ -28,7 +27,7 @@ pub enum State {
 pub struct Check {
     /// What was looked at.
     pub name: String,
-    pub state: State,
+    pub state: CheckState,
     pub found: String,
     /// What to do, where something can be done.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,29 +35,25 @@ pub struct Check {
 }
 
 impl Check {
-    /// Nothing to object to.
-    pub fn ok(name: &str, found: impl Into<String>) -> Check {
+    fn new(state: CheckState, name: &str, found: impl Into<String>, fix: Option<&str>) -> Check {
         Check {
             name: name.to_owned(),
-            state: State::Ok,
+            state,
             found: found.into(),
-            fix: None,
+            fix: fix.map(str::to_owned),
         }
+    }
+    /// Nothing to object to.
+    pub fn ok(name: &str, found: impl Into<String>) -> Check {
+        Check::new(CheckState::Ok, name, found, None)
     }
     /// Works, but look at it.
     pub fn warn(name: &str, found: impl Into<String>, fix: &str) -> Check {
-        Check {
-            state: State::Warn,
-            fix: Some(fix.to_owned()),
-            ..Check::ok(name, found)
-        }
+        Check::new(CheckState::Warn, name, found, Some(fix))
     }
     /// Does not work here.
     pub fn no(name: &str, found: impl Into<String>, fix: &str) -> Check {
-        Check {
-            state: State::No,
-            ..Check::warn(name, found, fix)
-        }
+        Check::new(CheckState::No, name, found, Some(fix))
     }
 }
 
@@ -78,7 +73,7 @@ pub fn main(args: &DoctorArgs) -> Result<Exit> {
     }
     checks.extend(tracing::checks(&sys));
     if args.trace {
-        checks.extend(tracing_detail::checks(&sys, path));
+        checks.extend(tracing::detailed(&sys, path));
     }
     if args.json {
         output::json(&checks)?;
@@ -90,9 +85,9 @@ pub fn main(args: &DoctorArgs) -> Result<Exit> {
 
 fn table(checks: &[Check]) -> String {
     let word = |state| match state {
-        State::Ok => "ok",
-        State::Warn => "warn",
-        State::No => "no",
+        CheckState::Ok => "ok",
+        CheckState::Warn => "warn",
+        CheckState::No => "no",
     };
     let width = checks
         .iter()
@@ -110,9 +105,9 @@ fn table(checks: &[Check]) -> String {
     let count = |state| checks.iter().filter(|c| c.state == state).count();
     text.push_str(&format!(
         "\n{} ok, {} to look at, {} not possible\n",
-        count(State::Ok),
-        count(State::Warn),
-        count(State::No)
+        count(CheckState::Ok),
+        count(CheckState::Warn),
+        count(CheckState::No)
     ));
     text
 }
@@ -143,7 +138,11 @@ mod tests {
         checks.extend(tracing::checks(&sys));
         for check in &checks {
             assert!(!check.found.is_empty(), "{check:?}");
-            assert_eq!(check.fix.is_none(), check.state == State::Ok, "{check:?}");
+            assert_eq!(
+                check.fix.is_none(),
+                check.state == CheckState::Ok,
+                "{check:?}"
+            );
         }
         assert!(checks.len() >= 12, "{checks:?}");
     }

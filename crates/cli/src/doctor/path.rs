@@ -5,7 +5,8 @@ use std::path::Path;
 use taillight_machine::memory::space;
 use taillight_machine::{BlockDevice, DeviceNumber, Sys, mounts};
 use taillight_report::format::bytes;
-use taillight_trace::{device, direct};
+use taillight_trace::availability::direct;
+use taillight_trace::environment::device;
 
 use super::Check;
 
@@ -143,7 +144,7 @@ fn device_text(map: &serde_json::Map<String, serde_json::Value>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::CheckState;
     use super::*;
 
     #[test]
@@ -158,9 +159,9 @@ mod tests {
             device: DeviceNumber { major: 0, minor: 1 },
         };
         let state = |m: mounts::Mount| file_system(Some(&m), Path::new("/")).state;
-        assert_eq!(state(mount("tmpfs", "rw")), State::Warn);
-        assert_eq!(state(mount("ext4", "ro,relatime")), State::No);
-        assert_eq!(state(mount("xfs", "rw,noatime")), State::Ok);
+        assert_eq!(state(mount("tmpfs", "rw")), CheckState::Warn);
+        assert_eq!(state(mount("ext4", "ro,relatime")), CheckState::No);
+        assert_eq!(state(mount("xfs", "rw,noatime")), CheckState::Ok);
     }
 
     #[test]

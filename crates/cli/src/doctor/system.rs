@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
+use taillight_machine::Sys;
 use taillight_machine::cgroup::CgroupLimits;
 use taillight_machine::cpu::CpuInfo;
 use taillight_machine::memory::{Memory, space};
 use taillight_machine::pressure::MachineLoad;
 use taillight_report::format::{Script, bytes, duration};
-use taillight_trace::uring::{self, Uring};
-use taillight_trace::{Sys, clock, libraries, machine};
+use taillight_trace::availability::uring::{self, UringAccess};
+use taillight_trace::availability::{clock, libraries};
+use taillight_trace::memory_budget;
 
 use super::Check;
 
@@ -26,7 +28,7 @@ pub fn checks(sys: &Sys) -> Vec<Check> {
         busy(&cpu, &load),
         steal(&cpu, &load),
         memory(sys),
-        shared_memory(space(Path::new(machine::SHM)).map(|s| s.available)),
+        shared_memory(space(Path::new(memory_budget::SHM)).map(|s| s.available)),
         ring(sys),
     ];
     all.extend(limits(sys));
@@ -137,8 +139,8 @@ fn steal(cpu: &CpuInfo, load: &MachineLoad) -> Check {
 }
 
 fn memory(sys: &Sys) -> Check {
-    let free = machine::free_memory(&Memory::read(sys), &CgroupLimits::read(sys));
-    let budget = machine::read(sys).capture_budget.0;
+    let free = memory_budget::free_memory(&Memory::read(sys), &CgroupLimits::read(sys));
+    let budget = memory_budget::read(sys).capture_budget.0;
     // About 16 bytes an I/O: a GiB keeps 67 million.
     let ios = budget / 16 / 1_000_000;
     let found = format!(
@@ -157,7 +159,7 @@ fn memory(sys: &Sys) -> Check {
 }
 
 fn shared_memory(available: Option<u64>) -> Check {
-    let name = machine::SHM;
+    let name = memory_budget::SHM;
     match available {
         Some(n) if n >= 1 << 30 => Check::ok(name, format!("{} free", bytes(n))),
         Some(n) => Check::warn(
@@ -175,8 +177,8 @@ fn shared_memory(available: Option<u64>) -> Check {
 
 fn ring(sys: &Sys) -> Check {
     match uring::probe(sys) {
-        Uring::Works => Check::ok("io_uring", "works"),
-        Uring::Blocked { why, fix } => Check::no("io_uring", why, &fix),
+        UringAccess::Works => Check::ok("io_uring", "works"),
+        UringAccess::Blocked { why, fix } => Check::no("io_uring", why, &fix),
     }
 }
 
@@ -226,21 +228,21 @@ fn library(name: &str, driver: &str) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::CheckState;
     use super::*;
 
     #[test]
     fn slow_clocks_and_governors_are_seen() {
-        assert_eq!(clock_cost(25.0).state, State::Ok);
-        assert_eq!(clock_cost(900.0).state, State::Warn);
+        assert_eq!(clock_cost(25.0).state, CheckState::Ok);
+        assert_eq!(clock_cost(900.0).state, CheckState::Warn);
         let mut cpu = CpuInfo {
             governor: vec!["powersave".into()],
             logical: 4,
             ..CpuInfo::default()
         };
-        assert_eq!(governor(&cpu).state, State::Warn);
+        assert_eq!(governor(&cpu).state, CheckState::Warn);
         cpu.governor = vec!["performance".into()];
-        assert_eq!(governor(&cpu).state, State::Ok);
+        assert_eq!(governor(&cpu).state, CheckState::Ok);
     }
 
     #[test]
@@ -253,16 +255,16 @@ mod tests {
             load_1min: Some(0.5),
             ..MachineLoad::default()
         };
-        assert_eq!(busy(&cpu, &load).state, State::Ok);
+        assert_eq!(busy(&cpu, &load).state, CheckState::Ok);
         load.io_pressure = Some(40.0);
-        assert_eq!(busy(&cpu, &load).state, State::Warn);
+        assert_eq!(busy(&cpu, &load).state, CheckState::Warn);
         assert!(busy(&cpu, &load).found.contains("wait for I/O 40 %"));
     }
 
     #[test]
     fn small_shared_memory_is_seen() {
-        assert_eq!(shared_memory(Some(64 << 20)).state, State::Warn);
-        assert_eq!(shared_memory(Some(8 << 30)).state, State::Ok);
-        assert_eq!(shared_memory(None).state, State::No);
+        assert_eq!(shared_memory(Some(64 << 20)).state, CheckState::Warn);
+        assert_eq!(shared_memory(Some(8 << 30)).state, CheckState::Ok);
+        assert_eq!(shared_memory(None).state, CheckState::No);
     }
 }

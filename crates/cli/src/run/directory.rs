@@ -161,7 +161,7 @@ fn clock_info(plan: &Plan) -> Result<ClockInfo> {
             source: "virtual".to_owned(),
         });
     }
-    let source = taillight_trace::clock::source(&taillight_trace::Sys::default());
+    let source = taillight_trace::availability::clock::source(&taillight_machine::Sys::default());
     Ok(ClockInfo {
         monotonic_ns: MonoClock.now().0,
         realtime_ns,

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
-use taillight_trace::{Sys, tracer};
+use taillight_machine::Sys;
+use taillight_trace::tracing;
 
 use super::job::{self, Given};
 use super::signals::Signals;
@@ -146,7 +147,7 @@ fn beforehand(args: &RunArgs, plan: &Plan, made_before: bool) -> Result<()> {
     if let Some(named) = &plan.verify.run {
         taillight_engine::verify::PriorRun::find(named)?.fits(plan)?;
     }
-    tracer::insist(plan, &Sys::default())?;
+    tracing::require_backend(plan, &Sys::default())?;
     match made_before && plan.target.size.is_none() {
         true => Ok(()),
         false => super::check(args, plan),

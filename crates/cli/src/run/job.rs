@@ -6,7 +6,8 @@ use std::path::Path;
 use taillight_core::job::{FlagValue, Job};
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
-use taillight_trace::{Sys, machine};
+use taillight_machine::Sys;
+use taillight_trace::memory_budget;
 
 use crate::args::{ArrivalFlag, RunArgs, Rw};
 use crate::registry::Registry;
@@ -52,7 +53,7 @@ pub fn plan(args: &RunArgs, given: Option<&Given>) -> Result<Plan> {
 /// # Errors
 /// As [`plan`].
 pub fn resolve(job: &Job) -> Result<Plan> {
-    job.resolve(&Registry, machine::read(&Sys::default()), &|path| {
+    job.resolve(&Registry, memory_budget::read(&Sys::default()), &|path| {
         std::fs::read_to_string(path)
     })
 }

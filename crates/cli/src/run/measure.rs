@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use taillight_core::plan::{Plan, TraceMode, TraceRung};
+use taillight_core::plan::{Plan, TraceMode, TracingBackendChoice};
 use taillight_core::{Error, Result};
 use taillight_driver::Target;
 use taillight_engine::run::run_probed;
@@ -13,7 +13,7 @@ use taillight_rundir::nvme::write_nvme;
 use taillight_rundir::trace_info::TraceInfo;
 use taillight_trace::host::Sampler;
 use taillight_trace::nvme::Drives;
-use taillight_trace::tracer::{self, AnyProbes, Tracer, Wish};
+use taillight_trace::tracing::{self, AnyProbes, Tracer, TracingRequest};
 
 use super::directory::Made;
 use super::live::Live;
@@ -56,10 +56,10 @@ pub fn run(
     let (tracer, trace) = match start(plan, made, sys) {
         None => (None, None),
         Some(Ok(tracer)) => (Some(tracer), None),
-        Some(Err(why)) if plan.trace.rung != TraceRung::Auto => return Err(why),
+        Some(Err(why)) if plan.trace.backend != TracingBackendChoice::Auto => return Err(why),
         Some(Err(why)) => {
             output::note(&untraced(&why));
-            (None, Some(tracer::untraced(plan, &why)))
+            (None, Some(tracing::untraced(plan, &why)))
         }
     };
     let drives = drives(plan, made, sys);
@@ -78,13 +78,12 @@ pub fn run(
     let outcome = match tracer.probes() {
         AnyProbes::Bpf(probes) => run_probed(target, request, probes)?,
         AnyProbes::Perf(probes) => run_probed(target, request, probes)?,
-        AnyProbes::Procfs(probes) => run_probed(target, request, probes)?,
     };
     let host = sampled(sampler, made);
     logs(drives, made);
     let (trace, untraced) = match tracer.finish(&made.dir) {
         Ok(info) => (info, None),
-        Err(e) => (tracer::untraced(plan, &e), Some(e)),
+        Err(e) => (tracing::untraced(plan, &e), Some(e)),
     };
     Ok(Measured {
         outcome,
@@ -149,7 +148,7 @@ fn start(plan: &Plan, made: &Made, sys: &Sys) -> Option<Result<Tracer>> {
         return Some(Err(why));
     }
     let direct = plan.target.options.get("direct");
-    let wish = Wish {
+    let wish = TracingRequest {
         plan,
         path: plan.target.path.as_deref().and_then(block::local),
         direct: direct.and_then(toml::Value::as_bool).unwrap_or(false),

@@ -25,7 +25,7 @@ use taillight_driver::{OpenSpec, Target};
 use taillight_engine::schedule::Schedules;
 use taillight_machine::{Sys, block};
 use taillight_rundir::Summary;
-use taillight_trace::{Environment, machine, tracer};
+use taillight_trace::{Environment, memory_budget, tracing};
 
 use crate::args::RunArgs;
 use crate::{output, problem, registry};
@@ -167,7 +167,7 @@ pub fn on(
     side_files(plan)?;
     let sys = Sys::default();
     // Nothing is laid out or loaded for a run that cannot be traced as it asks.
-    tracer::insist(plan, &sys)?;
+    tracing::require_backend(plan, &sys)?;
     let environment = Environment::before(&sys, plan.target.path.as_deref().and_then(block::local));
     let made = directory::create(plan, job, args, environment.map())?;
     let mut live = Live::new(plan, quiet);
@@ -229,7 +229,7 @@ fn open(
     };
     let shape = target.geometry();
     let fits = check_extents(plan, shape.size(), shape.align)
-        .and_then(|()| check_ledger(plan, shape.size(), machine::read(&Sys::default())));
+        .and_then(|()| check_ledger(plan, shape.size(), memory_budget::read(&Sys::default())));
     match fits {
         Ok(()) => Ok((target, loaded)),
         Err(e) => {

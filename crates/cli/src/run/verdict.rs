@@ -4,11 +4,12 @@ use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, ErrorKind, Result};
 use taillight_engine::{EngineOutcome, StopReason};
+use taillight_machine::Sys;
 use taillight_rundir::manifest::ScheduleInfo;
 use taillight_rundir::summary::Summary;
 use taillight_rundir::verify::VerifyReport;
 use taillight_rundir::{RunStatus, sums};
-use taillight_trace::{Environment, Sys};
+use taillight_trace::Environment;
 
 use super::Order;
 use super::directory::Made;

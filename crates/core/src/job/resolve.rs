@@ -11,7 +11,8 @@ use crate::capability::Capabilities;
 use crate::op::OpKind;
 use crate::plan::{
     Access, AccessKind, BlockSize, BlockSizePart, CaptureMode, CapturePlan, Hot, MixPart, Plan,
-    QosPlan, Reach, RunPlan, Sync, TargetPlan, TraceMode, TracePlan, WorkloadPlan,
+    QosPlan, Reach, RunPlan, Sync, TargetPlan, TraceMode, TracePlan, TracingBackendChoice,
+    WorkloadPlan,
 };
 use crate::suggest::did_you_mean;
 use crate::units::{ByteSize, Span};
@@ -280,7 +281,7 @@ fn qos(table: QosTable) -> QosPlan {
 fn trace(table: &TraceTable) -> Result<TracePlan, Complaint> {
     let asked = [
         ("trace.threshold", table.threshold.is_some()),
-        ("trace.rung", table.rung.is_some()),
+        ("trace.rung", table.backend.is_some()),
         ("trace.buffer", table.buffer.is_some()),
     ];
     if let (None, Some((field, _))) = (table.mode, asked.into_iter().find(|(_, asked)| *asked)) {
@@ -290,11 +291,18 @@ fn trace(table: &TraceTable) -> Result<TracePlan, Complaint> {
             "add trace.mode = \"outliers\" or \"all\", or \"off\"",
         ));
     }
+    if table.backend == Some(TracingBackendChoice::Procfs) {
+        return Err(Complaint::new(
+            "trace.rung",
+            "`procfs` was removed: it explained no single I/O".to_owned(),
+            "use bpf, perf or auto; trace.host samples the machine at each interval",
+        ));
+    }
     Ok(TracePlan {
         mode: table.mode.unwrap_or(TraceMode::Off),
         threshold: table.threshold,
         host: table.host.unwrap_or(true),
-        rung: table.rung.unwrap_or_default(),
+        backend: table.backend.unwrap_or_default(),
         buffer: table.buffer,
     })
 }

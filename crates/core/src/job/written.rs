@@ -12,7 +12,7 @@ use super::forms::{AccessForm, ArrivalForm, BlockSizeForm, MixForm};
 use crate::percentile::Percentile;
 use crate::plan::{
     Before, CaptureMode, Ceiling, Keys, Payload, Scan, SearchPlan, Sync, Think, TraceMode,
-    TraceRung, Values, VerifyPlan, WorkerRamp,
+    TracingBackendChoice, Values, VerifyPlan, WorkerRamp,
 };
 use crate::units::{ByteSize, Span};
 use crate::{Error, Result};
@@ -223,10 +223,12 @@ pub struct TraceTable {
     /// Sample disks, CPUs, pressure and memory of the machine at each interval (at most every
     /// 100 ms). Default: true.
     pub host: Option<bool>,
-    /// How tracing sees: bpf, perf, procfs, or auto, the best of them that works. Default: auto.
-    pub rung: Option<TraceRung>,
-    /// Memory for events that the kernel hands over, a power of two: all of rung bpf, or of each
-    /// worker on rung perf. Default: 8 MiB (bpf), 64 KiB (perf).
+    /// How tracing sees: bpf, perf, or auto, the better of them that works. May also be written
+    /// `backend`. Default: auto.
+    #[serde(rename = "rung", alias = "backend")]
+    pub backend: Option<TracingBackendChoice>,
+    /// Memory for events that the kernel hands over, a power of two: all of backend bpf, or of each
+    /// worker with backend perf. Default: 8 MiB (bpf), 64 KiB (perf).
     pub buffer: Option<ByteSize>,
 }
 

@@ -166,9 +166,13 @@ pub struct TracePlan {
     #[serde(default = "absent::yes")]
     pub host: bool,
     /// How tracing sees; auto takes the best that works.
-    #[serde(default, skip_serializing_if = "TraceRung::is_auto")]
-    pub rung: TraceRung,
-    /// Memory for events that the kernel hands over; absent = what each rung takes by itself.
+    #[serde(
+        rename = "rung",
+        default,
+        skip_serializing_if = "TracingBackendChoice::is_auto"
+    )]
+    pub backend: TracingBackendChoice,
+    /// Memory for events that the kernel hands over; absent = what each backend takes by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<ByteSize>,
 }
@@ -188,7 +192,7 @@ pub enum TraceMode {
 /// How tracing sees, from the best to the least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum TraceRung {
+pub enum TracingBackendChoice {
     /// The best that works here.
     #[default]
     Auto,
@@ -196,14 +200,15 @@ pub enum TraceRung {
     Bpf,
     /// The kernel's log of when each worker left and entered the CPU. Needs no rights.
     Perf,
-    /// Counters of each worker at the reporting interval. Needs nothing.
+    /// Counters of each worker, removed: only plans of old runs name it.
+    #[schemars(skip)]
     Procfs,
 }
 
-impl TraceRung {
-    /// Whether no rung was asked for.
+impl TracingBackendChoice {
+    /// Whether no backend was asked for.
     pub fn is_auto(&self) -> bool {
-        *self == TraceRung::Auto
+        *self == TracingBackendChoice::Auto
     }
 }
 

@@ -7,28 +7,28 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 
-use crate::bench::Bench;
-use crate::guard::tool;
-use crate::stage::{Group, Loop, image};
-use crate::victim::Order;
+use crate::cleanup::tool;
+use crate::fault_trial::FaultTrial;
+use crate::stage::{LabCgroup, LoopDevice, image};
+use crate::victim::VictimOptions;
 
 const MIB: u64 = 1 << 20;
 
 /// The victim's control group may run only so long in each period.
-pub fn quota(b: &mut Bench<'_>) -> Result<()> {
+pub fn quota(b: &mut FaultTrial<'_>) -> Result<()> {
     let file = image(&mut b.undo, "image", 64 * MIB)?;
-    let disk = Loop::over(&mut b.undo, &file, false)?;
-    let group = Group::of(&mut b.undo, "cpu")?;
-    let mut order = b.order(disk.device.clone(), "randread");
+    let disk = LoopDevice::over(&mut b.undo, &file, false)?;
+    let group = LabCgroup::of(&mut b.undo, "cpu")?;
+    let mut options = b.options(disk.device.clone(), "randread");
     // Cached reads without pauses: it must want more CPU than it may have.
-    order.set = vec![
+    options.set = vec![
         "target.options.direct=false".into(),
         "target.options.cache=warm".into(),
         "workload.0.block_size=\"256KiB\"".into(),
     ];
-    order.workers = 1;
-    let pid = b.start(&order)?;
-    group.take(pid)?;
+    options.workers = 1;
+    let pid = b.start(&options)?;
+    group.add_process(pid)?;
     let period = b.amplitude.as_micros() + 4000;
     let set = |quota: i64| group.set("cpu.cfs_quota_us", quota);
     group.set("cpu.cfs_period_us", period)?;
@@ -44,12 +44,12 @@ pub fn quota(b: &mut Bench<'_>) -> Result<()> {
 
 /// Many threads of higher weight want the victim's CPU. Where the other one is busy, the kernel's
 /// thread that does the loop device's work waits among them: then it is the device that is slow.
-pub fn spinners(b: &mut Bench<'_>) -> Result<()> {
-    let mut order = pinned(b)?;
+pub fn spinners(b: &mut FaultTrial<'_>) -> Result<()> {
+    let mut options = pinned(b)?;
     // Each gets a slice of about 3 ms before the victim's turn comes.
     let crowd = (b.amplitude.as_millis() as usize / 4).max(4);
-    order.threshold = Duration::from_millis(6);
-    b.start(&order)?;
+    options.threshold = Duration::from_millis(6);
+    b.start(&options)?;
     pin(b)?;
     let on = b.amplitude * 5;
     b.pulses(
@@ -69,9 +69,9 @@ pub fn spinners(b: &mut Bench<'_>) -> Result<()> {
 }
 
 /// One thread with real-time priority.
-pub fn hog(b: &mut Bench<'_>) -> Result<()> {
-    let order = pinned(b)?;
-    b.start(&order)?;
+pub fn hog(b: &mut FaultTrial<'_>) -> Result<()> {
+    let options = pinned(b)?;
+    b.start(&options)?;
     pin(b)?;
     let on = b.amplitude;
     b.pulses(
@@ -86,14 +86,14 @@ pub fn hog(b: &mut Bench<'_>) -> Result<()> {
     )
 }
 
-fn pinned(b: &mut Bench<'_>) -> Result<Order> {
+fn pinned(b: &mut FaultTrial<'_>) -> Result<VictimOptions> {
     let file = image(&mut b.undo, "image", 64 * MIB)?;
-    let disk = Loop::over(&mut b.undo, &file, false)?;
-    Ok(b.order(disk.device.clone(), "randread"))
+    let disk = LoopDevice::over(&mut b.undo, &file, false)?;
+    Ok(b.options(disk.device.clone(), "randread"))
 }
 
 /// Keeps the victim on the first CPU.
-fn pin(b: &Bench<'_>) -> Result<()> {
+fn pin(b: &FaultTrial<'_>) -> Result<()> {
     let pid = b.victim.as_ref().context("a victim")?.pid;
     tool("taskset", &["-a", "-c", "-p", "0", &pid.to_string()]).map(drop)
 }

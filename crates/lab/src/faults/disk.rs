@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::bench::Bench;
+use crate::cleanup::set;
+use crate::fault_trial::FaultTrial;
 use crate::fuse;
-use crate::guard::set;
-use crate::stage::{Group, Loop, image};
+use crate::stage::{LabCgroup, LoopDevice, image};
 
 const MIB: u64 = 1 << 20;
 /// O_DIRECT where loop devices are made (x86-64; others use another bit, and the rival then reads
@@ -20,22 +20,22 @@ const DIRECT: i32 = 0o40000;
 /// Threads of the neighbour that fills the queue.
 const RIVALS: u32 = 32;
 
-pub fn clean(b: &mut Bench<'_>) -> Result<()> {
+pub fn clean(b: &mut FaultTrial<'_>) -> Result<()> {
     let file = image(&mut b.undo, "image", 64 * MIB)?;
-    let disk = Loop::over(&mut b.undo, &file, false)?;
-    let order = b.order(disk.device.clone(), "randread");
-    b.start(&order)?;
+    let disk = LoopDevice::over(&mut b.undo, &file, false)?;
+    let options = b.options(disk.device.clone(), "randread");
+    b.start(&options)?;
     b.stop.sleep(b.runtime)
 }
 
 /// A limit of I/Os per second for the victim's control group.
-pub fn cgroup_io(b: &mut Bench<'_>) -> Result<()> {
+pub fn cgroup_io(b: &mut FaultTrial<'_>) -> Result<()> {
     let file = image(&mut b.undo, "image", 64 * MIB)?;
-    let disk = Loop::over(&mut b.undo, &file, false)?;
-    let group = Group::of(&mut b.undo, "blkio")?;
-    let order = b.order(disk.device.clone(), "randread");
-    let pid = b.start(&order)?;
-    group.take(pid)?;
+    let disk = LoopDevice::over(&mut b.undo, &file, false)?;
+    let group = LabCgroup::of(&mut b.undo, "blkio")?;
+    let options = b.options(disk.device.clone(), "randread");
+    let pid = b.start(&options)?;
+    group.add_process(pid)?;
     let number = disk.number()?;
     let in_flight = u64::from(b.workers() * b.depth());
     let per_s = (in_flight * 1000 / b.amplitude.as_millis() as u64).max(1);
@@ -51,25 +51,25 @@ pub fn cgroup_io(b: &mut Bench<'_>) -> Result<()> {
 }
 
 /// Every so often the device takes longer: a loop device over a file that sleeps.
-pub fn slow_device(b: &mut Bench<'_>) -> Result<()> {
+pub fn slow_device(b: &mut FaultTrial<'_>) -> Result<()> {
     let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
-    let disk = Loop::over(&mut b.undo, &file, true)?;
-    let order = b.order(disk.device.clone(), "randread");
-    b.start(&order)?;
+    let disk = LoopDevice::over(&mut b.undo, &file, true)?;
+    let options = b.options(disk.device.clone(), "randread");
+    b.start(&options)?;
     b.slowed(&slow)
 }
 
 /// A queue of four requests, and a neighbour with 32.
-pub fn tags(b: &mut Bench<'_>) -> Result<()> {
+pub fn tags(b: &mut FaultTrial<'_>) -> Result<()> {
     let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
-    let disk = Loop::over(&mut b.undo, &file, true)?;
+    let disk = LoopDevice::over(&mut b.undo, &file, true)?;
     let undone = disk.sys("queue/scheduler");
     b.undo.add(move || drop(set(&undone, "none")));
     set(&disk.sys("queue/scheduler"), "mq-deadline")?;
     set(&disk.sys("queue/nr_requests"), 4)?;
-    let order = b.order(disk.device.clone(), "randread");
+    let options = b.options(disk.device.clone(), "randread");
     slow.set(1, b.amplitude * 4 / RIVALS);
-    b.start(&order)?;
+    b.start(&options)?;
     let (on, after) = (b.amplitude * 4, b.amplitude);
     b.pulses(Duration::from_millis(200), after, |stop| {
         rival(&disk.device, || stop.sleep(on))

@@ -5,42 +5,42 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::bench::Bench;
+use crate::cleanup::tool;
+use crate::fault_trial::FaultTrial;
 use crate::fuse;
-use crate::guard::tool;
-use crate::stage::{Loop, image};
+use crate::stage::{LoopDevice, image};
 
 const MIB: u64 = 1 << 20;
 /// Directories that the neighbour of a journal makes at once.
 const CROWD: usize = 48;
 
 /// The victim's own file system is served by a process that sleeps every so often.
-pub fn slow_fuse(b: &mut Bench<'_>) -> Result<()> {
+pub fn slow_fuse(b: &mut FaultTrial<'_>) -> Result<()> {
     let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
-    let mut order = b.order(file, "randread");
-    order.set.push("target.options.allow_holes=true".into());
-    order.set.push("target.options.read_in_use=true".into());
-    b.start(&order)?;
+    let mut options = b.options(file, "randread");
+    options.set.push("target.options.allow_holes=true".into());
+    options.set.push("target.options.read_in_use=true".into());
+    b.start(&options)?;
     b.slowed(&slow)
 }
 
 /// Frozen and thawed again, ext4.
-pub fn freeze_ext4(b: &mut Bench<'_>) -> Result<()> {
+pub fn freeze_ext4(b: &mut FaultTrial<'_>) -> Result<()> {
     freeze(b, "ext4", 64 * MIB)
 }
 
 /// Frozen and thawed again, XFS.
-pub fn freeze_xfs(b: &mut Bench<'_>) -> Result<()> {
+pub fn freeze_xfs(b: &mut FaultTrial<'_>) -> Result<()> {
     freeze(b, "xfs", 320 * MIB)
 }
 
-fn freeze(b: &mut Bench<'_>, kind: &str, bytes: u64) -> Result<()> {
+fn freeze(b: &mut FaultTrial<'_>, kind: &str, bytes: u64) -> Result<()> {
     let file = image(&mut b.undo, "image", bytes)?;
-    let disk = Loop::over(&mut b.undo, &file, false)?;
+    let disk = LoopDevice::over(&mut b.undo, &file, false)?;
     let at = disk.mount(&mut b.undo, kind)?;
-    let mut order = b.order(at.join("victim"), "randwrite");
-    order.more = ["--size", "16MiB"].map(String::from).to_vec();
-    b.start(&order)?;
+    let mut options = b.options(at.join("victim"), "randwrite");
+    options.more = ["--size", "16MiB"].map(String::from).to_vec();
+    b.start(&options)?;
     let place = at.to_string_lossy().into_owned();
     let on = b.amplitude;
     b.pulses(
@@ -57,15 +57,15 @@ fn freeze(b: &mut Bench<'_>, kind: &str, bytes: u64) -> Result<()> {
 
 /// The victim syncs each write; a neighbour on the same journal makes many directories and syncs, so
 /// that a commit has much to write. Only large writes are slow, as the victim's are not.
-pub fn journal(b: &mut Bench<'_>) -> Result<()> {
+pub fn journal(b: &mut FaultTrial<'_>) -> Result<()> {
     let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
-    let disk = Loop::over(&mut b.undo, &file, true)?;
+    let disk = LoopDevice::over(&mut b.undo, &file, true)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
-    let mut order = b.order(at.join("victim"), "write");
-    order.more = ["--size", "4MiB", "--sync", "fsync"]
+    let mut options = b.options(at.join("victim"), "write");
+    options.more = ["--size", "4MiB", "--sync", "fsync"]
         .map(String::from)
         .to_vec();
-    b.start(&order)?;
+    b.start(&options)?;
     slow.least.store(32 << 10, Relaxed);
     let crowd = at.join("crowd");
     std::fs::create_dir(&crowd)?;

@@ -5,18 +5,18 @@ use std::time::Duration;
 use anyhow::Result;
 use rustix::fs::{Advice, fadvise};
 
-use crate::bench::Bench;
-use crate::fuse::{self, Slow};
-use crate::guard::set;
-use crate::stage::{Group, Loop};
+use crate::cleanup::set;
+use crate::fault_trial::FaultTrial;
+use crate::fuse::{self, Brake};
+use crate::stage::{LabCgroup, LoopDevice};
 use crate::trial::NotMade;
 
 const MIB: u64 = 1 << 20;
 
 /// A device with a strict limit of dirty pages becomes slow: buffered writers have to wait.
-pub fn dirty(b: &mut Bench<'_>) -> Result<()> {
+pub fn dirty(b: &mut FaultTrial<'_>) -> Result<()> {
     let (file, slow) = fuse::serve(&mut b.undo, 64 << 20)?;
-    let disk = Loop::over(&mut b.undo, &file, true)?;
+    let disk = LoopDevice::over(&mut b.undo, &file, true)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
     let (strict, most) = (disk.sys("bdi/strict_limit"), disk.sys("bdi/max_ratio"));
     b.undo.add(move || {
@@ -25,10 +25,10 @@ pub fn dirty(b: &mut Bench<'_>) -> Result<()> {
     });
     set(&disk.sys("bdi/strict_limit"), 1)?;
     set(&disk.sys("bdi/max_bytes"), MIB)?;
-    let mut order = b.order(at.join("victim"), "write");
-    order.set.push("target.options.direct=false".into());
-    order.more = ["--size", "16MiB"].map(String::from).to_vec();
-    b.start(&order)?;
+    let mut options = b.options(at.join("victim"), "write");
+    options.set.push("target.options.direct=false".into());
+    options.more = ["--size", "16MiB"].map(String::from).to_vec();
+    b.start(&options)?;
     // How long a writer waits at a time depends on how fast the device was of late: one that answers in
     // twice the amplitude, for long enough, makes even a single writer wait that long.
     let (nap, on) = (b.amplitude * 2, b.amplitude * 16);
@@ -45,20 +45,20 @@ const ROOM: u64 = 12 * MIB;
 
 /// The victim's control group has less memory than it writes: each write has to make room first,
 /// which takes long when the device that dirty pages go to is slow.
-pub fn reclaim(b: &mut Bench<'_>) -> Result<()> {
+pub fn reclaim(b: &mut FaultTrial<'_>) -> Result<()> {
     let (file, slow) = fuse::serve(&mut b.undo, 224 << 20)?;
-    let disk = Loop::over(&mut b.undo, &file, true)?;
+    let disk = LoopDevice::over(&mut b.undo, &file, true)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
-    let group = Group::of_memory(&mut b.undo)?;
-    let mut order = b.order(at.join("victim"), "write");
-    order.set.push("target.options.direct=false".into());
+    let group = LabCgroup::of_memory(&mut b.undo)?;
+    let mut options = b.options(at.join("victim"), "write");
+    options.set.push("target.options.direct=false".into());
     // Else writeback holds the file's lock of its blocks while it reads a bitmap of the slow device,
     // and writers wait for that: a fault of another layer.
-    order.set.push("target.options.layout=always".into());
-    order.more = ["--size", "160MiB"].map(String::from).to_vec();
-    b.start_then(&order, |pid| group.take(pid))?;
+    options.set.push("target.options.layout=always".into());
+    options.more = ["--size", "160MiB"].map(String::from).to_vec();
+    b.start_then(&options, |pid| group.add_process(pid))?;
     let done = short_of_memory(b, &slow, &group);
-    group.room(None)?;
+    group.limit_memory(None)?;
     match group.killed()? {
         0 => done,
         _ => Err(NotMade(
@@ -68,12 +68,12 @@ pub fn reclaim(b: &mut Bench<'_>) -> Result<()> {
     }
 }
 
-fn short_of_memory(b: &mut Bench<'_>, slow: &Slow, group: &Group) -> Result<()> {
+fn short_of_memory(b: &mut FaultTrial<'_>, slow: &Brake, group: &LabCgroup) -> Result<()> {
     let (nap, on) = (b.amplitude / 2, b.amplitude * 8);
     while b.more() {
         // What it keeps in memory of the run counts as well, and grows. Setting the limit is the
         // lab's own work, on the CPU: the fault begins after it.
-        group.room(Some(group.held()? + ROOM))?;
+        group.limit_memory(Some(group.unreclaimable()? + ROOM))?;
         b.pulse(Duration::from_millis(300), b.amplitude * 2, |stop| {
             slow.set(1, nap);
             let slept = stop.sleep(on);
@@ -86,12 +86,12 @@ fn short_of_memory(b: &mut Bench<'_>, slow: &Slow, group: &Group) -> Result<()> 
 
 /// Pages that were in memory are dropped; who needs one waits for the device, which is as fast as
 /// ever.
-pub fn evict(b: &mut Bench<'_>) -> Result<()> {
+pub fn evict(b: &mut FaultTrial<'_>) -> Result<()> {
     let (file, slow) = fuse::serve(&mut b.undo, 16 << 20)?;
-    let disk = Loop::over(&mut b.undo, &file, true)?;
-    let mut order = b.order(disk.device.clone(), "randread");
-    order.set.push("target.options.direct=false".into());
-    order.set.push("target.options.cache=keep".into());
+    let disk = LoopDevice::over(&mut b.undo, &file, true)?;
+    let mut options = b.options(disk.device.clone(), "randread");
+    options.set.push("target.options.direct=false".into());
+    options.set.push("target.options.cache=keep".into());
     let ahead = disk.sys("queue/read_ahead_kb");
     b.undo.add(move || drop(set(&ahead, 128)));
     set(&disk.sys("queue/read_ahead_kb"), 0)?;
@@ -99,7 +99,7 @@ pub fn evict(b: &mut Bench<'_>) -> Result<()> {
     let device = std::fs::File::open(&disk.device)?;
     std::io::copy(&mut &device, &mut std::io::sink())?;
     slow.set(1, b.amplitude);
-    b.start(&order)?;
+    b.start(&options)?;
     let mut at = 0;
     b.pulses(Duration::from_millis(150), Duration::ZERO, |_| {
         let (from, length) = (at, std::num::NonZeroU64::new(MIB / 8));

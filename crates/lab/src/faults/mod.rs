@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::bench::Bench;
+use crate::fault_trial::FaultTrial;
 
 /// A fault.
+#[derive(Debug)]
 pub struct Fault {
     pub name: &'static str,
     /// The layer to be blamed, as explain names it; several where more than one is right.
@@ -29,7 +30,7 @@ pub struct Fault {
     /// Each I/O of the victim has block I/O of its own.
     pub blocks: bool,
     /// Makes stage and victim, and does it until the victim's end.
-    pub run: fn(&mut Bench<'_>) -> Result<()>,
+    pub run: fn(&mut FaultTrial<'_>) -> Result<()>,
 }
 
 const BOTH: &[&str] = &["sync", "uring"];
@@ -38,7 +39,7 @@ const SHORT: Duration = Duration::from_millis(3500);
 const fn fault(
     name: &'static str,
     layer: &'static str,
-    run: fn(&mut Bench<'_>) -> Result<()>,
+    run: fn(&mut FaultTrial<'_>) -> Result<()>,
 ) -> Fault {
     Fault {
         name,
@@ -55,7 +56,7 @@ const fn fault(
 const fn block(
     name: &'static str,
     layer: &'static str,
-    run: fn(&mut Bench<'_>) -> Result<()>,
+    run: fn(&mut FaultTrial<'_>) -> Result<()>,
 ) -> Fault {
     Fault {
         blocks: true,

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::bench::Bench;
-use crate::guard::{NAME, Undo, home, make_home, tool};
-use crate::stage::{Loop, image};
+use crate::cleanup::{NAME, Undo, lab_dir, make_lab_dir, tool};
+use crate::fault_trial::FaultTrial;
+use crate::stage::{LoopDevice, image};
 use crate::truth::now_ns;
 
 const MIB: u64 = 1 << 20;
@@ -16,23 +16,23 @@ const SOURCE: &str = include_str!("pause.c");
 
 /// A thread of the load pauses in the program's own code, in turns asleep and busy. A library that
 /// is loaded beside the program does it.
-pub fn pause(b: &mut Bench<'_>) -> Result<()> {
+pub fn pause(b: &mut FaultTrial<'_>) -> Result<()> {
     let library = library(&mut b.undo)?;
-    let words = home().join(format!("{NAME}-pause"));
+    let words = lab_dir().join(format!("{NAME}-pause"));
     std::fs::write(&words, [0; 16])?;
     let gone = words.clone();
     b.undo.add(move || drop(std::fs::remove_file(gone)));
     let file = image(&mut b.undo, "image", 64 * MIB)?;
-    let disk = Loop::over(&mut b.undo, &file, false)?;
-    let mut order = b.order(disk.device.clone(), "randread");
+    let disk = LoopDevice::over(&mut b.undo, &file, false)?;
+    let mut options = b.options(disk.device.clone(), "randread");
     // A second busy one would take the other CPU from everybody else.
-    order.workers = 1;
-    order.env = vec![
+    options.workers = 1;
+    options.env = vec![
         ("LD_PRELOAD", library.into()),
         ("TAILLIGHT_LAB_PAUSE", words.clone().into()),
     ];
     let shared = std::fs::File::options().write(true).open(&words)?;
-    b.start(&order)?;
+    b.start(&options)?;
     let (on, mut busy) = (b.amplitude, false);
     // Many: half of them and more come between two operations, where no I/O waits.
     b.pulses(Duration::from_millis(40), Duration::ZERO, |stop| {
@@ -46,8 +46,8 @@ pub fn pause(b: &mut Bench<'_>) -> Result<()> {
 
 /// Builds the library. Where this lab was built there is a C compiler: it also links Rust.
 fn library(undo: &mut Undo) -> Result<PathBuf> {
-    make_home()?;
-    let (source, library) = (home().join("pause.c"), home().join("pause.so"));
+    make_lab_dir()?;
+    let (source, library) = (lab_dir().join("pause.c"), lab_dir().join("pause.so"));
     let gone = [source.clone(), library.clone()];
     undo.add(move || gone.iter().for_each(|f| drop(std::fs::remove_file(f))));
     std::fs::write(&source, SOURCE)?;

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::bench::Bench;
-use crate::stage::{Group, Loop, image};
+use crate::fault_trial::FaultTrial;
+use crate::stage::{LabCgroup, LoopDevice, image};
 use crate::victim::signal;
 
 const MIB: u64 = 1 << 20;
 
-pub fn signals(b: &mut Bench<'_>) -> Result<()> {
+pub fn signals(b: &mut FaultTrial<'_>) -> Result<()> {
     let pid = victim(b)?;
     let on = b.amplitude;
     b.pulses(
@@ -26,10 +26,10 @@ pub fn signals(b: &mut Bench<'_>) -> Result<()> {
 }
 
 /// The freezer control group.
-pub fn freezer(b: &mut Bench<'_>) -> Result<()> {
-    let group = Group::of(&mut b.undo, "freezer")?;
+pub fn freezer(b: &mut FaultTrial<'_>) -> Result<()> {
+    let group = LabCgroup::of(&mut b.undo, "freezer")?;
     let pid = victim(b)?;
-    group.take(pid)?;
+    group.add_process(pid)?;
     let on = b.amplitude;
     b.pulses(
         Duration::from_millis(200),
@@ -43,11 +43,11 @@ pub fn freezer(b: &mut Bench<'_>) -> Result<()> {
     )
 }
 
-fn victim(b: &mut Bench<'_>) -> Result<u32> {
+fn victim(b: &mut FaultTrial<'_>) -> Result<u32> {
     let file = image(&mut b.undo, "image", 64 * MIB)?;
-    let disk = Loop::over(&mut b.undo, &file, false)?;
-    let mut order = b.order(disk.device.clone(), "randread");
+    let disk = LoopDevice::over(&mut b.undo, &file, false)?;
+    let mut options = b.options(disk.device.clone(), "randread");
     // A stop that finds nothing in flight, as in a pause to think, slows no I/O.
-    order.set.clear();
-    b.start(&order)
+    options.set.clear();
+    b.start(&options)
 }

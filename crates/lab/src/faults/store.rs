@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::bench::Bench;
+use crate::cleanup::{NAME, StopSignal, Undo, lab_dir, make_lab_dir};
+use crate::fault_trial::FaultTrial;
 use crate::fuse;
-use crate::guard::{NAME, Stop, Undo, home, make_home};
 use crate::proxy;
-use crate::stage::Loop;
+use crate::stage::LoopDevice;
 
 /// RocksDB stops its writers: two small memtables, and a flush that takes long. There is no
 /// write-ahead log, so that a writer touches memory only; what it waits for is the store.
-pub fn stall(b: &mut Bench<'_>) -> Result<()> {
+pub fn stall(b: &mut FaultTrial<'_>) -> Result<()> {
     let (file, slow) = fuse::serve(&mut b.undo, 128 << 20)?;
-    let disk = Loop::over(&mut b.undo, &file, true)?;
+    let disk = LoopDevice::over(&mut b.undo, &file, true)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
-    let mut order = b.order(at.join("db/"), "");
-    order.driver = "rocksdb";
-    order.set.extend(
+    let mut options = b.options(at.join("db/"), "");
+    options.driver = "rocksdb";
+    options.set.extend(
         [
             "workload.0.mix={update=1}",
             "workload.0.block_size=\"1KiB\"",
@@ -33,7 +33,7 @@ pub fn stall(b: &mut Bench<'_>) -> Result<()> {
         ]
         .map(String::from),
     );
-    b.start(&order)?;
+    b.start(&options)?;
     let on = b.amplitude * 5;
     let nap = b.amplitude / 2;
     b.pulses(Duration::from_millis(300), b.amplitude * 4, |stop| {
@@ -45,13 +45,13 @@ pub fn stall(b: &mut Bench<'_>) -> Result<()> {
 }
 
 /// A Redis server behind a proxy that holds an answer back now and then.
-pub fn slow_server(b: &mut Bench<'_>) -> Result<()> {
+pub fn slow_server(b: &mut FaultTrial<'_>) -> Result<()> {
     let socket = redis(&mut b.undo, b.stop)?;
     let (port, slow) = proxy::serve(&mut b.undo, &socket)?;
     let address = format!("redis://127.0.0.1:{port}/0");
-    let mut order = b.order(address.into(), "");
-    order.driver = "redis";
-    order.set.extend(
+    let mut options = b.options(address.into(), "");
+    options.driver = "redis";
+    options.set.extend(
         [
             "workload.0.mix={get=50,update=50}",
             "workload.0.block_size=\"1KiB\"",
@@ -59,19 +59,19 @@ pub fn slow_server(b: &mut Bench<'_>) -> Result<()> {
         ]
         .map(String::from),
     );
-    b.start(&order)?;
+    b.start(&options)?;
     b.slowed(&slow)
 }
 
 /// Starts a server of our own without a port; its socket. It ends with this process in any case.
-fn redis(undo: &mut Undo, stop: &Stop) -> Result<std::path::PathBuf> {
-    make_home()?;
-    let socket = home().join(format!("{NAME}-redis.sock"));
+fn redis(undo: &mut Undo, stop: &StopSignal) -> Result<std::path::PathBuf> {
+    make_lab_dir()?;
+    let socket = lab_dir().join(format!("{NAME}-redis.sock"));
     let _ = std::fs::remove_file(&socket);
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "redis-server", "--port", "0"]);
     command.args(["--save", "", "--appendonly", "no", "--unixsocket"]);
-    command.arg(&socket).arg("--dir").arg(home());
+    command.arg(&socket).arg("--dir").arg(lab_dir());
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut child = command.spawn().context("cannot start redis-server")?;
     for _ in 0..250 {

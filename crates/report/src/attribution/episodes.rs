@@ -17,8 +17,8 @@ use super::stacks::{self, SleepReason};
 use super::timeline::Piece;
 use crate::format::{self, Script};
 
-/// What blocks a thread, for all that rung perf can tell.
-pub const CANNOT_SEE: &str = "storage, file system, lock or server, this rung cannot see which";
+/// What blocks a thread, for all that backend perf can tell.
+pub const CANNOT_SEE: &str = "storage, file system, lock or server, this backend cannot see which";
 
 /// Episodes with a picture, the heaviest ones.
 const PICTURES: usize = 12;
@@ -238,13 +238,6 @@ fn unseen(list: &[Judged], events: &Events, span: (i64, i64), said: &mut Vec<Str
              the trace programs"
                 .to_owned(),
         );
-    }
-    if let Some(shares) = super::counters::within(events, span.0, span.1) {
-        said.push(format!(
-            "in the intervals around it workers waited for a CPU {} of the time and ran {}",
-            format::percent(shares.of(shares.waited_ns)),
-            format::percent(shares.of(shares.on_cpu_ns))
-        ));
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use taillight_core::{OpKind, Result};
 use taillight_rundir::summary::Summary;
-use taillight_rundir::trace_info::Rung;
+use taillight_rundir::trace_info::TracingBackend;
 use taillight_rundir::{RunDir, names};
 
 use super::context::IoContext;
@@ -12,7 +12,7 @@ use super::explanation::{Blocked, Explanation, LayerShare, OutlierVerdict, Phase
 use super::judge::{Baseline, Judged, Layer, judge};
 use super::layers::{TracedIoRow, UsualIo, Visibility};
 use super::phase::{Phase, Phases};
-use super::{around, counters, episodes, layers, pages, phases};
+use super::{around, episodes, layers, pages, phases};
 
 /// Percentiles that are shown as stacks of phases.
 const LEVELS: [&str; 4] = ["50", "99", "99.9", "99.99"];
@@ -30,8 +30,8 @@ pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
         percentiles,
         given,
     } = thresholds(dir, summary);
-    let threads_only = info.rung == Rung::Perf;
-    let watched = info.rung == Rung::TracePoints && info.saw("sched_switch");
+    let threads_only = info.backend == TracingBackend::Perf;
+    let watched = info.backend == TracingBackend::TracePoints && info.saw("sched_switch");
     let sight = Visibility {
         blind: !threads_only && (!watched || info.events_lost > 0),
         threads_only,
@@ -74,7 +74,6 @@ pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
         lacking: lacking + more,
         layers: shares(&judged, more),
         blocked: blocked(&judged),
-        counters: counters::counters(&loaded.events, &judged, layers::measured_from(dir)),
         begun_ns: Some(layers::measured_from(dir)).filter(|ns| *ns != i64::MIN),
         levels: levels(&loaded.usual, summary),
         coverage: loaded.coverage,

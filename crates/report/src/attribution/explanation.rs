@@ -7,7 +7,6 @@ use taillight_core::OpKind;
 use taillight_rundir::summary::Cause;
 use taillight_rundir::trace_info::TraceInfo;
 
-use super::counters::Counters;
 use super::episodes::EpisodeView;
 use super::judge::{Judged, Layer};
 use super::layers::{Coverage, Slow};
@@ -42,13 +41,11 @@ pub struct Explanation {
     pub ios: Vec<OutlierVerdict>,
     /// Outliers that were blocked in the kernel, without being seen by what.
     pub blocked: Blocked,
-    /// What the workers did over intervals, on rung procfs.
-    pub counters: Option<Counters>,
     /// Begin of the measure phase, CLOCK_MONOTONIC ns; none in old runs.
     pub begun_ns: Option<i64>,
 }
 
-/// Outliers whose excess was spent blocked in the kernel, on a rung that sees no more.
+/// Outliers whose excess was spent blocked in the kernel, with a backend that sees no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Blocked {
     pub outliers: u64,

@@ -7,7 +7,6 @@
 mod around;
 mod blocks;
 mod context;
-mod counters;
 mod disks;
 mod episodes;
 mod events;
@@ -26,7 +25,6 @@ mod threads;
 mod timeline;
 mod workers;
 
-pub use counters::{Counters, Shares};
 pub use episodes::{CANNOT_SEE, EpisodeView};
 pub use explain::explain;
 pub use explanation::{Blocked, Explanation, LayerShare, OutlierVerdict, PhaseLevel};

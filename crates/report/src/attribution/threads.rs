@@ -1,4 +1,4 @@
-//! An I/O of a run in which only the threads were watched (rung perf).
+//! An I/O of a run in which only the threads were watched (backend perf).
 //!
 //! What it is: time on the CPU, without a CPU, and blocked in the kernel. What it is not: a guess
 //! at what is below; a thread that is blocked waits for storage, a file system, a lock or a server.

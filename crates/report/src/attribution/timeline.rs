@@ -42,7 +42,6 @@ impl TimeLine {
         !self.pieces.is_empty()
     }
 
-    /// What was built.
     pub fn pieces(self) -> Vec<Piece> {
         self.pieces
     }

@@ -5,12 +5,12 @@ use crate::format::{self, Script};
 use taillight_core::OpKind;
 use taillight_core::plan::TraceMode;
 use taillight_rundir::names;
-use taillight_rundir::trace_info::Rung;
+use taillight_rundir::trace_info::TracingBackend;
 
 /// The answer in one to a few sentences.
 pub fn sentences(it: &Explanation, script: Script) -> Vec<String> {
     let mut said = Vec::new();
-    if it.info.rung == Rung::None {
+    if it.info.backend == TracingBackend::None {
         let why = it.info.why.as_deref().unwrap_or("no reason given");
         said.push(format!("The layers below were not seen: {why}."));
         return said;
@@ -128,13 +128,13 @@ fn limits(it: &Explanation) -> Vec<String> {
     let c = &it.coverage;
     let percent = |n: u64, of: u64| format::percent(n as f64 / of.max(1) as f64);
     let block = c.matched + c.unsplit;
-    said.extend(rung(it));
+    said.extend(backend(it));
     said.extend(stopped(it));
-    if it.info.rung == Rung::Procfs {
-        said.extend(counters(it));
+    if it.info.backend == TracingBackend::Procfs {
+        said.push("No single I/O can be explained with this backend.".to_owned());
         return said;
     }
-    if it.info.rung == Rung::Perf {
+    if it.info.backend == TracingBackend::Perf {
         said.push(format!(
             "{} set beside what their threads did.",
             were(c.traced, "I/O")
@@ -173,7 +173,7 @@ fn limits(it: &Explanation) -> Vec<String> {
             were(lost, "trace event")
         ));
     }
-    if it.info.rung == Rung::Imported {
+    if it.info.backend == TracingBackend::Imported {
         let from = it.info.why.as_deref().unwrap_or("another tool");
         said.push(format!(
             "The trace is not Taillight's own ({from}): threads were not watched, so what happened \
@@ -193,7 +193,7 @@ fn limits(it: &Explanation) -> Vec<String> {
 
 /// What cannot be told without the kernel's addresses.
 fn hidden(it: &Explanation) -> Option<String> {
-    let hidden = it.info.rung == Rung::TracePoints && !it.info.symbols;
+    let hidden = it.info.backend == TracingBackend::TracePoints && !it.info.symbols;
     hidden.then(|| {
         "Kernel function names were hidden (they take CAP_SYSLOG): reasons for sleeping are unknown, and \
          of workers with several I/Os in flight, which of them a part on the disk was of."
@@ -201,18 +201,18 @@ fn hidden(it: &Explanation) -> Option<String> {
     })
 }
 
-/// Which rung, and why not a better one.
-fn rung(it: &Explanation) -> Option<String> {
-    let rung = it.info.rung;
-    if rung == Rung::Imported {
+/// Which backend, and why not a better one.
+fn backend(it: &Explanation) -> Option<String> {
+    let backend = it.info.backend;
+    if backend == TracingBackend::Imported {
         return None;
     }
     let why = it.info.why.as_ref();
     let why = why.map_or(String::new(), |w| format!(" Not more: {w}."));
     Some(format!(
-        "Traced on rung {} ({}).{why}",
-        rung.name(),
-        rung.sees()
+        "Traced with backend {} ({}).{why}",
+        backend.name(),
+        backend.sees()
     ))
 }
 
@@ -227,42 +227,6 @@ fn stopped(it: &Explanation) -> Option<String> {
         "{at} tracing was stopped by something else ({}): what happened then is unknown.",
         stopped.what
     ))
-}
-
-/// What the counters of procfs say.
-fn counters(it: &Explanation) -> Vec<String> {
-    let Some(sums) = &it.counters else {
-        return vec!["There are no counters: the workers ended before the first sample.".into()];
-    };
-    let part = |s: &crate::attribution::Shares, ns: u64| format::percent(s.of(ns));
-    let mut said = vec![format!(
-        "No single I/O can be explained on this rung. Over the run the workers ran {} of the time, \
-         waited for a CPU {}, and were away the rest (blocked, asleep or waiting for I/O).",
-        part(&sums.all, sums.all.on_cpu_ns),
-        part(&sums.all, sums.all.waited_ns)
-    )];
-    if sums.slow_intervals > 0 {
-        let at = format::moment(sums.worst_at_ns - it.begun_ns.unwrap_or(sums.worst_at_ns));
-        said.push(format!(
-            "In the {} intervals with outliers they waited for a CPU {} of the time, in the worst \
-             one, at {at}, {}.",
-            format::count(sums.slow_intervals),
-            part(&sums.slow, sums.slow.waited_ns),
-            format::percent(sums.worst)
-        ));
-    }
-    if let Some(ns) = sums.all.blkio_ns {
-        let share = part(&sums.all, ns);
-        said.push(format!("They waited for block I/O {share} of the time."));
-    }
-    for counter in it.info.programs.iter().filter(|p| p.missing.is_some()) {
-        let why = counter.missing.as_deref().unwrap_or_default();
-        said.push(format!(
-            "Not counted: {} ({}: {why}).",
-            counter.sees, counter.trace_point
-        ));
-    }
-    said
 }
 
 #[cfg(test)]
@@ -289,7 +253,6 @@ mod tests {
             gone: false,
             ios: Vec::new(),
             blocked: crate::attribution::Blocked::default(),
-            counters: None,
             begun_ns: None,
         }
     }

@@ -25,9 +25,10 @@ pub fn value(it: &Explanation) -> Value {
             "without": it.coverage.without,
         },
         "layers": it.layers,
-        "rung": it.info.rung.name(),
+        "rung": it.info.backend.name(),
         "blocked": it.blocked,
-        "counters": it.counters,
+        // Of a tracing backend that is no more.
+        "counters": null,
         "levels": it.levels.iter().map(level).collect::<Vec<_>>(),
         "episodes": it.episodes.iter().map(episode).collect::<Vec<_>>(),
         "ios": it.ios.iter().map(io).collect::<Vec<_>>(),

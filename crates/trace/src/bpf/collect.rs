@@ -10,13 +10,13 @@ use taillight_core::{Clock, MonoClock};
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 use taillight_rundir::trace_info::ProgramInfo;
 
-use super::cost::Cost;
-use super::layout::{self, Event, EventKind, NOWHERE};
-use super::programs::{Programs, Ring};
-use super::pulse::{self, Pulse};
-use super::seen::{Batch, EarlierRound, Seen};
-use super::symbols::Symbols;
-use crate::quota::Quota;
+use super::cost::ProgramCost;
+use super::heartbeat::{self, Heartbeat};
+use super::layout::{self, NOWHERE, TraceEvent, TraceEventKind};
+use super::programs::{EventRing, LoadedPrograms};
+use super::symbols::KernelSymbols;
+use super::traced_io::{EarlierRound, TracedBatch, TracedIo};
+use crate::tracing::quota::QuotaWatch;
 
 /// Events kept at most.
 const EVENTS_MAX: usize = 1 << 20;
@@ -27,13 +27,13 @@ const READY: usize = 8;
 
 /// What was gathered.
 #[derive(Default)]
-pub struct Gathered {
+pub struct CollectedTrace {
     /// I/Os, in batches as they came.
-    pub ios: Vec<Batch>,
+    pub ios: Vec<TracedBatch>,
     /// Events as they came.
-    pub events: Vec<Event>,
-    /// Windows in which the CPU quota was spent: from, to, ns without CPU.
-    pub quota: Vec<(i64, i64, u64)>,
+    pub events: Vec<TraceEvent>,
+    /// Windows in which the CPU quota was spent.
+    pub quota: Vec<LayerRow>,
     /// Events that found no room here.
     pub events_lost: u64,
     /// From, to: the programs saw nothing.
@@ -47,23 +47,23 @@ pub struct Gathered {
 }
 
 /// What the collector works with.
-pub struct Sources {
+pub struct CollectorInputs {
     /// The programs.
-    pub programs: Arc<Programs>,
+    pub programs: Arc<LoadedPrograms>,
     /// How many workers there are.
     pub workers: usize,
     /// The programs' ring.
-    pub ring: Ring,
+    pub ring: EventRing,
     /// Full batches arrive here.
-    pub full: Receiver<Batch>,
+    pub full: Receiver<TracedBatch>,
     /// Empty ones go here.
-    pub spare: Sender<Batch>,
+    pub spare: Sender<TracedBatch>,
     /// Set when the run is over.
-    pub over: Arc<AtomicBool>,
+    pub stop: Arc<AtomicBool>,
     /// Memory for I/Os at most.
     pub ios_bytes_max: usize,
     /// Tells whether the programs still see anything.
-    pub pulse: Pulse,
+    pub pulse: Heartbeat,
 }
 
 /// Batches made before the workers start.
@@ -72,13 +72,13 @@ pub fn ready(workers: usize) -> usize {
 }
 
 /// Gathers until the run is over and everything has arrived.
-pub fn gather(mut sources: Sources, mut quota: Quota) -> Gathered {
-    let mut all = Gathered::default();
+pub fn gather(mut sources: CollectorInputs, mut quota: QuotaWatch) -> CollectedTrace {
+    let mut all = CollectedTrace::default();
     let mut room = sources.ios_bytes_max;
     sources.pulse.here();
-    let mut cost = Cost::new(sources.programs.clone(), sources.workers);
+    let mut cost = ProgramCost::new(sources.programs.clone(), sources.workers);
     loop {
-        let over = sources.over.load(Relaxed);
+        let stop = sources.stop.load(Relaxed);
         all.programs.extend(sources.programs.attach_wanted());
         sources.programs.settle_issue();
         cost.step(Instant::now());
@@ -88,11 +88,11 @@ pub fn gather(mut sources: Sources, mut quota: Quota) -> Gathered {
             all.ios.push(batch);
             // Without a new one the probes run dry and count what they cannot keep.
             if room > 0 {
-                let _ = sources.spare.try_send(Batch::touched());
+                let _ = sources.spare.try_send(TracedBatch::touched());
             }
         }
         all.quota.extend(quota.window());
-        if over {
+        if stop {
             (all.gaps, all.stopped) = sources.pulse.end(MonoClock.now().0);
             all.program_ns = cost.finish();
             return all;
@@ -102,10 +102,10 @@ pub fn gather(mut sources: Sources, mut quota: Quota) -> Gathered {
     }
 }
 
-fn drain(ring: &mut Ring, all: &mut Gathered) {
+fn drain(ring: &mut EventRing, all: &mut CollectedTrace) {
     while let Some(item) = ring.next() {
-        match Event::parse(&item) {
-            Some(event) if event.worker as usize == pulse::PLACE => {}
+        match TraceEvent::parse(&item) {
+            Some(event) if event.worker as usize == heartbeat::COLLECTOR_INDEX => {}
             Some(event) if all.events.len() < EVENTS_MAX => all.events.push(event),
             Some(_) => all.events_lost += 1,
             None => {}
@@ -119,7 +119,7 @@ fn stamp(ns: u64) -> Option<i64> {
 }
 
 /// A traced I/O as a row.
-pub fn io_row(s: &Seen) -> LayerRow {
+pub fn io_row(s: &TracedIo) -> LayerRow {
     let seen = s.bios != 0;
     LayerRow {
         kind: LayerKind::Io,
@@ -170,7 +170,7 @@ pub fn io_row(s: &Seen) -> LayerRow {
 
 /// An earlier round of a traced I/O as a row; none where it is not known when it began. (Where the kernel
 /// keeps no statistics, requests do not know when they were made.)
-pub fn round_row(io: &Seen, round: &EarlierRound) -> Option<LayerRow> {
+pub fn round_row(io: &TracedIo, round: &EarlierRound) -> Option<LayerRow> {
     let known = round.bio != 0 && round.done != 0;
     known.then(|| LayerRow {
         kind: LayerKind::Round,
@@ -186,7 +186,7 @@ pub fn round_row(io: &Seen, round: &EarlierRound) -> Option<LayerRow> {
 }
 
 /// An event as a row.
-pub fn event_row(e: &Event, symbols: &Symbols) -> LayerRow {
+pub fn event_row(e: &TraceEvent, symbols: &KernelSymbols) -> LayerRow {
     let text = |t: Option<String>| t.map(String::into_boxed_str);
     let mut row = LayerRow {
         start_ns: e.start as i64,
@@ -200,54 +200,43 @@ pub fn event_row(e: &Event, symbols: &Symbols) -> LayerRow {
         ..LayerRow::default()
     };
     match e.kind {
-        EventKind::Off => {
+        TraceEventKind::Off => {
             row.kind = LayerKind::OffCpu;
             row.state = Some(e.a);
             row.middle_ns = stamp(e.middle).filter(|_| e.a != 0);
             row.waker = u64::from(e.waker).checked_sub(1);
             row.flags = (e.b != 0).then_some(flags::WOKEN_BY_OWN);
         }
-        EventKind::Worker => {
+        TraceEventKind::Worker => {
             row.kind = LayerKind::Worker;
             row.state = Some(e.a);
             row.middle_ns = stamp(e.middle).filter(|_| e.a != 0);
             row.waker = u64::from(e.waker).checked_sub(1);
             row.token = (e.b != 0).then_some(e.b);
         }
-        EventKind::Held => row.kind = LayerKind::Held,
-        EventKind::Neighbour => {
+        TraceEventKind::Held => row.kind = LayerKind::Held,
+        TraceEventKind::Neighbour => {
             row.kind = LayerKind::Neighbour;
             row.sector = Some(e.a);
             row.size = Some(e.b & 0xffff_ffff);
             row.flags = Some(e.b >> 32);
         }
-        EventKind::Commit => {
+        TraceEventKind::Commit => {
             row.kind = LayerKind::Commit;
             row.middle_ns = stamp(e.middle);
         }
-        EventKind::Reclaim => {
+        TraceEventKind::Reclaim => {
             row.kind = LayerKind::Reclaim;
             row.token = (e.b != 0).then_some(e.b);
         }
-        EventKind::Gap => row.kind = LayerKind::Gap,
-        EventKind::Flush => row.kind = LayerKind::Flush,
+        TraceEventKind::Gap => row.kind = LayerKind::Gap,
+        TraceEventKind::Flush => row.kind = LayerKind::Flush,
     }
     row
 }
 
-/// A window in which the CPU quota was spent.
-pub fn quota_row(window: &(i64, i64, u64)) -> LayerRow {
-    LayerRow {
-        kind: LayerKind::CpuQuota,
-        start_ns: window.0,
-        end_ns: window.1,
-        blocked_ns: Some(window.2),
-        ..LayerRow::default()
-    }
-}
-
 /// The time in which the thread of a traced I/O came back to the CPU unseen, if it did.
-pub fn unseen_row(s: &Seen) -> Option<LayerRow> {
+pub fn unseen_row(s: &TracedIo) -> Option<LayerRow> {
     let (from, to) = s.unseen;
     (to > from).then(|| LayerRow {
         worker: Some(u64::from(s.worker)),

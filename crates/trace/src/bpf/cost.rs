@@ -15,10 +15,10 @@ use taillight_core::probe::{Probe, ProbeSeat, Token};
 use taillight_core::{Clock, MonoClock, Op, OpKind, Stamp};
 
 use super::layout::{SLOTS, THREADS};
-use super::probe::{BpfProbe, Common};
-use super::programs::Programs;
-use super::seen::Batch;
-use crate::tally::Tally;
+use super::probe::{BpfProbe, BpfProbeShared};
+use super::programs::LoadedPrograms;
+use super::traced_io::TracedBatch;
+use crate::tracing::TraceCounts;
 
 /// Length of a window. While it is open the kernel reads its clock twice for each program run.
 const WINDOW: Duration = Duration::from_millis(100);
@@ -28,8 +28,8 @@ const FIRST: Duration = Duration::from_millis(100);
 const EVERY: Duration = Duration::from_secs(5);
 
 /// Measures the programs.
-pub struct Cost {
-    programs: Arc<Programs>,
+pub struct ProgramCost {
+    programs: Arc<LoadedPrograms>,
     workers: usize,
     /// Open: the kernel counts as long as this lives.
     counting: Option<(OwnedFd, u64, u64)>,
@@ -39,9 +39,9 @@ pub struct Cost {
     operations: u64,
 }
 
-impl Cost {
-    pub fn new(programs: Arc<Programs>, workers: usize) -> Cost {
-        Cost {
+impl ProgramCost {
+    pub fn new(programs: Arc<LoadedPrograms>, workers: usize) -> ProgramCost {
+        ProgramCost {
             programs,
             workers,
             counting: None,
@@ -103,31 +103,31 @@ impl Cost {
 
 /// Time of the probe for one operation, ns, measured on the last slot before the load: the slot of a
 /// worker is in the same cache lines or nearer.
-pub fn probe_ns(common: &Common) -> f64 {
+pub fn probe_ns(shared: &BpfProbeShared) -> f64 {
     const LEARN: u64 = 16_384;
     const TIMED: u64 = 16_384;
     let (full, kept) = unbounded();
     let (spare_in, spare) = unbounded();
-    let common = Common {
+    let shared = BpfProbeShared {
         full,
         spare,
-        tally: Arc::new(Tally::default()),
-        ..common.clone()
+        counts: Arc::new(TraceCounts::default()),
+        ..shared.clone()
     };
-    let again = || drop(spare_in.send(Batch::empty()));
+    let again = || drop(spare_in.send(TracedBatch::empty()));
     again();
     let seat = ProbeSeat {
         worker: THREADS as u16 - 1,
         first_slot: SLOTS as u32 - 1,
         depth: 1,
     };
-    let mut probe = BpfProbe::new(&common, seat);
+    let mut probe = BpfProbe::new(&shared, seat);
     let mut start = MonoClock.now();
     for i in 0..LEARN + TIMED {
         if i == LEARN {
             start = MonoClock.now();
         }
-        let token = Token::new(common.nonce + i, seat.first_slot);
+        let token = Token::new(shared.nonce + i, seat.first_slot);
         let op = Op::block(OpKind::Read, 0, i * 4096, 4096);
         probe.begin(seat.first_slot, token, Stamp(i as i64), &op);
         // All alike and fast: the slow ones of a run are few.
@@ -138,7 +138,7 @@ pub fn probe_ns(common: &Common) -> f64 {
         }
     }
     let ns = MonoClock.now().since(start) as f64;
-    let slot = common.programs.slots.get(seat.first_slot as usize);
+    let slot = shared.programs.slots.get(seat.first_slot as usize);
     slot.ended.store(0, Relaxed);
     ns / TIMED as f64
 }

@@ -33,7 +33,7 @@ pub const C_FILE: usize = 5;
 /// what the kernel reads ahead.
 pub const C_NEIGHBOURS: usize = 3;
 
-/// In [`Slot::sector`]: no part with data was seen.
+/// In [`OperationSlot::sector`]: no part with data was seen.
 pub const NOWHERE: u64 = u64::MAX;
 
 /// One operation in flight, a cache line for each who writes: the process, the block layer's
@@ -41,7 +41,7 @@ pub const NOWHERE: u64 = u64::MAX;
 /// line says is of the operation whose token it begins with.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-pub struct Slot {
+pub struct OperationSlot {
     /// Token of the operation in flight, 0 when there is none.
     pub token: AtomicU64,
     pub begin: AtomicU64,
@@ -105,7 +105,7 @@ pub use taillight_rundir::layers::EARLIER_ROUNDS as EARLIER;
 /// Parts that were in flight together, before the last ones.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Round {
+pub struct RoundStamps {
     /// The first was queued.
     pub bio: AtomicU64,
     /// Of the request that was done last.
@@ -117,16 +117,16 @@ pub struct Round {
     pub held: AtomicU64,
 }
 
-/// All such rounds of an operation, by time: as many as [`Slot::rounds`] says. The last place is the
+/// All such rounds of an operation, by time: as many as [`OperationSlot::rounds`] says. The last place is the
 /// one's that took longest of those that found no other.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Earlier(pub [Round; EARLIER]);
+pub struct EarlierRounds(pub [RoundStamps; EARLIER]);
 
 /// One thread of the load.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Thread {
+pub struct ThreadState {
     pub pid: AtomicU32,
     pub slot: AtomicU32,
     /// How many slots it has.
@@ -149,7 +149,7 @@ pub struct Thread {
 
 /// What an event says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EventKind {
+pub enum TraceEventKind {
     /// A thread came back to the CPU.
     Off,
     /// A part was queued by another process.
@@ -169,8 +169,8 @@ pub enum EventKind {
 
 /// One event, as the programs write it.
 #[derive(Debug, Clone, Copy)]
-pub struct Event {
-    pub kind: EventKind,
+pub struct TraceEvent {
+    pub kind: TraceEventKind,
     /// Index of the thread, `u32::MAX` for none.
     pub worker: u32,
     pub start: u64,
@@ -193,9 +193,9 @@ const HEAD: usize = 96;
 /// Bytes of an event.
 pub const EVENT_BYTES: usize = HEAD + FRAMES * 8;
 
-impl Event {
+impl TraceEvent {
     /// Reads an event; `None` for one this version does not know.
-    pub fn parse(bytes: &[u8]) -> Option<Event> {
+    pub fn parse(bytes: &[u8]) -> Option<TraceEvent> {
         if bytes.len() < EVENT_BYTES {
             return None;
         }
@@ -215,21 +215,21 @@ impl Event {
         };
         let name = |at: usize| bytes.get(at..at + 16)?.try_into().ok();
         let kind = match half(0)? {
-            1 => EventKind::Off,
-            2 => EventKind::Held,
-            3 => EventKind::Neighbour,
-            4 => EventKind::Commit,
-            5 => EventKind::Reclaim,
-            6 => EventKind::Worker,
-            7 => EventKind::Gap,
-            8 => EventKind::Flush,
+            1 => TraceEventKind::Off,
+            2 => TraceEventKind::Held,
+            3 => TraceEventKind::Neighbour,
+            4 => TraceEventKind::Commit,
+            5 => TraceEventKind::Reclaim,
+            6 => TraceEventKind::Worker,
+            7 => TraceEventKind::Gap,
+            8 => TraceEventKind::Flush,
             _ => return None,
         };
         let mut stack = [0; FRAMES];
         for (i, frame) in stack.iter_mut().enumerate() {
             *frame = word(HEAD + i * 8)?;
         }
-        Some(Event {
+        Some(TraceEvent {
             kind,
             worker: half(4)?,
             start: word(8)?,
@@ -265,16 +265,16 @@ mod tests {
 
     #[test]
     fn layouts_are_those_of_the_header() {
-        assert_eq!(size_of::<Slot>(), 320);
-        assert_eq!(size_of::<Thread>(), 128);
-        assert_eq!(std::mem::offset_of!(Slot, seen), 64);
-        assert_eq!(std::mem::offset_of!(Slot, flags), 116);
-        assert_eq!(std::mem::offset_of!(Slot, seen_more), 128);
-        assert_eq!(std::mem::offset_of!(Slot, seen_low), 192);
-        assert_eq!(std::mem::offset_of!(Slot, seen_part), 256);
-        assert_eq!(std::mem::offset_of!(Slot, unplaced), 280);
-        assert_eq!(size_of::<Earlier>(), 1280);
-        assert_eq!(std::mem::offset_of!(Thread, off), 24);
+        assert_eq!(size_of::<OperationSlot>(), 320);
+        assert_eq!(size_of::<ThreadState>(), 128);
+        assert_eq!(std::mem::offset_of!(OperationSlot, seen), 64);
+        assert_eq!(std::mem::offset_of!(OperationSlot, flags), 116);
+        assert_eq!(std::mem::offset_of!(OperationSlot, seen_more), 128);
+        assert_eq!(std::mem::offset_of!(OperationSlot, seen_low), 192);
+        assert_eq!(std::mem::offset_of!(OperationSlot, seen_part), 256);
+        assert_eq!(std::mem::offset_of!(OperationSlot, unplaced), 280);
+        assert_eq!(size_of::<EarlierRounds>(), 1280);
+        assert_eq!(std::mem::offset_of!(ThreadState, off), 24);
         assert_eq!(EVENT_BYTES, 256);
     }
 
@@ -287,13 +287,13 @@ mod tests {
         bytes[56..59].copy_from_slice(b"fio");
         bytes[88] = 16;
         bytes[HEAD + 8] = 5;
-        let event = Event::parse(&bytes).unwrap();
+        let event = TraceEvent::parse(&bytes).unwrap();
         assert_eq!((event.worker, event.start, event.frames), (7, 9, 2));
         assert_eq!(name(&event.comm).as_deref(), Some("fio"));
         assert_eq!(event.stack[1], 5);
-        assert!(Event::parse(&bytes[1..]).is_none(), "cut short");
+        assert!(TraceEvent::parse(&bytes[1..]).is_none(), "cut short");
         bytes[0] = 99;
-        assert!(Event::parse(&bytes).is_none(), "unknown kind");
+        assert!(TraceEvent::parse(&bytes).is_none(), "unknown kind");
     }
 
     #[test]

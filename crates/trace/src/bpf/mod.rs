@@ -2,21 +2,20 @@
 //!
 //! What it is: the programs' loader, the memory shared with them, the probe of the hot loop and
 //! the collector of what they saw. What it is not: judgement; the report draws the conclusions
-//! from `layers.parquet`. Called by `tracer`.
+//! from `layers.parquet`. Called by `tracing`.
 
-mod cast;
-pub(crate) mod collect;
-pub(crate) mod cost;
-pub(crate) mod layout;
-mod own;
-pub(crate) mod probe;
-pub(crate) mod programs;
-mod pulse;
-pub(crate) mod running;
-mod seen;
-pub(crate) mod symbols;
+mod collect;
+mod cost;
+mod heartbeat;
+mod kernel_cast;
+mod layout;
+mod probe;
+mod programs;
+mod session;
+mod symbols;
 mod sys;
-mod tracing;
+mod target_file;
+mod traced_io;
 
-pub use probe::{BpfProbe, BpfProbes};
-pub(crate) use tracing::{Tracing, places, try_programs};
+pub use probe::BpfProbes;
+pub(crate) use session::{BpfTracing, check_workers, try_programs};

@@ -14,22 +14,22 @@ use taillight_core::probe::{Probe, ProbeSeat, Probes, Token};
 use taillight_core::{Error, Op, OpKind, Result, Stamp};
 use taillight_rundir::layers::flags;
 
+use super::heartbeat;
 use super::layout::{C_FILE, SLOTS};
-use super::own;
-use super::programs::Programs;
-use super::pulse;
-use super::running::{Keep, Running};
-use super::seen::{Batch, look, parts_of, settled};
-use crate::tally::Tally;
+use super::programs::LoadedPrograms;
+use super::target_file;
+use super::traced_io::{TracedBatch, parts_of, read_slot, settled};
+use crate::tracing::TraceCounts;
+use crate::tracing::threshold::{KeepReason, TailThreshold};
 
 /// What all probes share.
 #[derive(Clone)]
-pub struct Common {
+pub struct BpfProbeShared {
     /// The programs' memory.
-    pub programs: Arc<Programs>,
-    pub full: Sender<Batch>,
-    pub spare: Receiver<Batch>,
-    pub tally: Arc<Tally>,
+    pub programs: Arc<LoadedPrograms>,
+    pub full: Sender<TracedBatch>,
+    pub spare: Receiver<TracedBatch>,
+    pub counts: Arc<TraceCounts>,
     /// Every I/O is kept.
     pub all: bool,
     /// Completions take all stamps of direct I/O.
@@ -44,46 +44,46 @@ pub struct Common {
 }
 
 /// Makes the workers' probes.
-pub struct BpfProbes(pub(crate) Common);
+pub struct BpfProbes(pub(crate) BpfProbeShared);
 
 impl Probes for BpfProbes {
     type Probe = BpfProbe;
 
     fn probe(&self, seat: ProbeSeat) -> Result<BpfProbe> {
-        let common = &self.0;
+        let shared = &self.0;
         let index = usize::from(seat.worker);
-        if index >= pulse::PLACE || (seat.first_slot + seat.depth) as usize > SLOTS {
+        if index >= heartbeat::COLLECTOR_INDEX || (seat.first_slot + seat.depth) as usize > SLOTS {
             return Err(Error::internal("more workers or slots than can be traced"));
         }
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        let thread = common.programs.threads.get(index);
+        let thread = shared.programs.threads.get(index);
         thread.pid.store(tid, Relaxed);
         thread.slot.store(seat.first_slot, Relaxed);
         thread.depth.store(seat.depth, Release);
         for slot in seat.first_slot..seat.first_slot + seat.depth {
-            let slot = common.programs.slots.get(slot as usize);
+            let slot = shared.programs.slots.get(slot as usize);
             slot.worker.store(u64::from(seat.worker), Relaxed);
         }
-        let mut tids = common
+        let mut tids = shared
             .programs
             .tids
             .lock()
             .map_err(|_| Error::internal("another worker panicked while it was registered"))?;
         // The target is there by now, also when the run itself has made it.
-        let file = common.path.as_deref().and_then(own::number);
-        if let (true, Some(number)) = (common.plain, file) {
-            common.programs.counters.get(C_FILE).store(number, Relaxed);
+        let file = shared.path.as_deref().and_then(target_file::number);
+        if let (true, Some(number)) = (shared.plain, file) {
+            shared.programs.counters.get(C_FILE).store(number, Relaxed);
         }
         tids.insert(tid, u32::from(seat.worker), 0).map_err(|e| {
             Error::unavailable("a worker cannot be registered for tracing").source(e)
         })?;
-        Ok(BpfProbe::new(common, seat))
+        Ok(BpfProbe::new(shared, seat))
     }
 }
 
 /// What is remembered of an operation at its begin.
 #[derive(Debug, Clone, Copy, Default)]
-struct Begun {
+struct OperationStart {
     kind: u8,
     offset: u64,
     size: u64,
@@ -95,34 +95,34 @@ struct Begun {
 
 /// The probe of one worker.
 pub struct BpfProbe {
-    common: Common,
+    shared: BpfProbeShared,
     worker: u16,
     first_slot: u32,
-    running: Box<[Option<Running>]>,
-    begun: Box<[Begun]>,
-    batch: Batch,
+    running: Box<[Option<TailThreshold>]>,
+    begun: Box<[OperationStart]>,
+    batch: TracedBatch,
     /// Some I/O was seen to reach a disk.
-    reaches: bool,
+    reaches_disk: bool,
     operations: u64,
     lost: u64,
-    /// See [`Seen::unseen`]: the last such stretch.
+    /// See [`TracedIo::unseen`]: the last such interval.
     unseen: (u64, u64),
 }
 
 impl Probe for BpfProbe {
     fn first_generation(&self) -> u64 {
-        self.common.nonce
+        self.shared.nonce
     }
 
     #[inline]
     fn begin(&mut self, slot: u32, token: Token, at: Stamp, op: &Op) {
-        let thread = self.common.programs.threads.get(usize::from(self.worker));
+        let thread = self.shared.programs.threads.get(usize::from(self.worker));
         if thread.off.load(Relaxed) != 0 {
             self.came_back(at.0 as u64);
         }
-        let thread = self.common.programs.threads.get(usize::from(self.worker));
+        let thread = self.shared.programs.threads.get(usize::from(self.worker));
         if let Some(begun) = self.begun.get_mut((slot - self.first_slot) as usize) {
-            *begun = Begun {
+            *begun = OperationStart {
                 kind: op.kind as u8,
                 offset: op.offset,
                 size: op.size,
@@ -132,8 +132,8 @@ impl Probe for BpfProbe {
                 robbed: thread.robbed_ns.load(Relaxed),
             };
         }
-        let shared = self.common.programs.slots.get(slot as usize);
-        if self.common.plain {
+        let shared = self.shared.programs.slots.get(slot as usize);
+        if self.shared.plain {
             shared.to.store(op.offset.wrapping_add(op.size), Relaxed);
         }
         shared.begin.store(at.0 as u64, Relaxed);
@@ -147,21 +147,21 @@ impl Probe for BpfProbe {
         let Some(begun) = self.begun.get(index).copied() else {
             return;
         };
-        let threshold = self.common.threshold;
+        let threshold = self.shared.threshold;
         let Some(running) = self.running.get_mut(usize::from(begun.kind)) else {
             return;
         };
         let keep = running
-            .get_or_insert_with(|| Running::new(threshold))
+            .get_or_insert_with(|| TailThreshold::new(threshold))
             .keep(latency_ns);
-        let thread = self.common.programs.threads.get(usize::from(self.worker));
+        let thread = self.shared.programs.threads.get(usize::from(self.worker));
         if thread.off.load(Relaxed) != 0 {
             self.came_back(begun.submit as u64 + latency_ns);
         }
-        if self.common.all || keep != Keep::No {
+        if self.shared.all || keep != KeepReason::No {
             self.keep(slot, token, latency_ns, &begun, keep);
         }
-        let slots = &self.common.programs.slots;
+        let slots = &self.shared.programs.slots;
         slots.get(slot as usize).token.store(0, Relaxed);
         let first = slots.get(self.first_slot as usize);
         first.ended.store(self.operations, Relaxed);
@@ -170,15 +170,15 @@ impl Probe for BpfProbe {
 
 impl BpfProbe {
     /// The probe of a seat that lies inside the shared memory.
-    pub(super) fn new(common: &Common, seat: ProbeSeat) -> BpfProbe {
+    pub(super) fn new(shared: &BpfProbeShared, seat: ProbeSeat) -> BpfProbe {
         BpfProbe {
-            common: common.clone(),
+            shared: shared.clone(),
             worker: seat.worker,
             first_slot: seat.first_slot,
             running: (0..OpKind::ALL.len()).map(|_| None).collect(),
-            begun: vec![Begun::default(); seat.depth as usize].into(),
-            batch: common.spare.try_recv().unwrap_or_default(),
-            reaches: false,
+            begun: vec![OperationStart::default(); seat.depth as usize].into(),
+            batch: shared.spare.try_recv().unwrap_or_default(),
+            reaches_disk: false,
             operations: 0,
             lost: 0,
             unseen: (0, 0),
@@ -189,22 +189,29 @@ impl BpfProbe {
     /// certain other threads are on it. Nothing is known of the time since it left.
     #[cold]
     fn came_back(&mut self, now: u64) {
-        let thread = self.common.programs.threads.get(usize::from(self.worker));
+        let thread = self.shared.programs.threads.get(usize::from(self.worker));
         self.unseen = (thread.off.swap(0, Relaxed), now);
     }
 
     #[cold]
-    fn keep(&mut self, slot: u32, token: Token, latency: u64, begun: &Begun, keep: Keep) {
+    fn keep(
+        &mut self,
+        slot: u32,
+        token: Token,
+        latency: u64,
+        begun: &OperationStart,
+        keep: KeepReason,
+    ) {
         if !self.batch.has_room() && !self.swap() {
             self.lost += 1;
             return;
         }
-        let thread = self.common.programs.threads.get(usize::from(self.worker));
-        let shared = self.common.programs.slots.get(slot as usize);
-        let mut seen = look(shared, token);
+        let thread = self.shared.programs.threads.get(usize::from(self.worker));
+        let shared = self.shared.programs.slots.get(slot as usize);
+        let mut seen = read_slot(shared, token);
         seen.worker = self.worker;
         seen.op = OpKind::from_index(begun.kind).unwrap_or(OpKind::Read);
-        if keep != Keep::Slow {
+        if keep != KeepReason::Slow {
             seen.flags |= flags::SAMPLE as u32;
         }
         if self.begun.len() > 1 {
@@ -213,11 +220,11 @@ impl BpfProbe {
         seen.submit = begun.submit;
         seen.complete = begun.submit + latency as i64;
         (seen.offset, seen.size) = (begun.offset, begun.size);
-        if self.common.late {
-            self.reaches |= seen.parts > 0;
-            seen.bios = parts_of(&seen, self.reaches);
+        if self.shared.late {
+            self.reaches_disk |= seen.parts > 0;
+            seen.bios = parts_of(&seen, self.reaches_disk);
         }
-        let first = self.common.programs.slots.get(self.first_slot as usize);
+        let first = self.shared.programs.slots.get(self.first_slot as usize);
         if first.unplaced.load(Relaxed) >= begun.submit as u64 {
             seen.flags |= flags::UNCLEAR as u32;
         }
@@ -232,27 +239,27 @@ impl BpfProbe {
         if to > seen.submit as u64 && from < seen.complete as u64 {
             seen.unseen = (from, to);
         }
-        let earlier = self.common.programs.earlier.get(slot as usize);
+        let earlier = self.shared.programs.earlier.get(slot as usize);
         self.batch.push(seen, earlier);
     }
 
     /// Hands a full batch over and takes an empty one.
     fn swap(&mut self) -> bool {
-        let Ok(empty) = self.common.spare.try_recv() else {
+        let Ok(empty) = self.shared.spare.try_recv() else {
             return false;
         };
         let full = std::mem::replace(&mut self.batch, empty);
         // The collector outlives the workers; without it nobody reads them anyway.
-        let _ = self.common.full.send(full);
+        let _ = self.shared.full.send(full);
         true
     }
 }
 
 impl Drop for BpfProbe {
     fn drop(&mut self) {
-        let tally = &self.common.tally;
-        tally.operations.fetch_add(self.operations, Relaxed);
-        tally.lost.fetch_add(self.lost, Relaxed);
-        let _ = self.common.full.send(std::mem::take(&mut self.batch));
+        let counts = &self.shared.counts;
+        counts.operations.fetch_add(self.operations, Relaxed);
+        counts.lost.fetch_add(self.lost, Relaxed);
+        let _ = self.shared.full.send(std::mem::take(&mut self.batch));
     }
 }

@@ -9,31 +9,32 @@ use aya::programs::BtfTracePoint;
 use aya::programs::tp_btf::BtfTracePointLinkId as Link;
 use aya::{Btf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
 use taillight_core::{Error, Result};
+use taillight_machine::Sys;
 use taillight_rundir::trace_info::ProgramInfo;
 
-use super::cast::Cast;
+use super::kernel_cast::KernelCast;
 use super::layout::{
-    BARE, C_ISSUES, C_PUNTED, C_WANTED, COUNTERS, Earlier, SLOTS, STAMPED, Slot, THREADS, Thread,
+    BARE, C_ISSUES, C_PUNTED, C_WANTED, COUNTERS, EarlierRounds, OperationSlot, SLOTS, STAMPED,
+    THREADS, ThreadState,
 };
-use super::symbols::Symbols;
-use super::sys::Region;
-use crate::Sys;
+use super::symbols::KernelSymbols;
+use super::sys::SharedRegion;
 
 /// The programs, built from `bpf/taillight.bpf.c`.
 pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/taillight.bpf.o");
 
 /// One program: its name in the object, its trace point, what cannot be seen without it.
-pub(super) struct Program {
+pub(super) struct TraceProgram {
     pub(super) name: &'static str,
     trace_point: &'static str,
     sees: &'static str,
     /// When it is worth its cost.
-    when: When,
+    when: LoadWhen,
 }
 
 /// When a program is loaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum When {
+enum LoadWhen {
     Always,
     /// Every I/O is traced in full.
     All,
@@ -43,19 +44,19 @@ enum When {
     Wanted(&'static [usize]),
 }
 
-const fn always(name: &'static str, trace_point: &'static str, sees: &'static str) -> Program {
-    Program {
+const fn always(name: &'static str, trace_point: &'static str, sees: &'static str) -> TraceProgram {
+    TraceProgram {
         name,
         trace_point,
         sees,
-        when: When::Always,
+        when: LoadWhen::Always,
     }
 }
 
 /// The program on the issue of a request.
 const ISSUE: &str = "rq_issue";
 
-pub(super) const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[TraceProgram] = &[
     always(
         "bio_queue",
         "block_bio_queue",
@@ -77,11 +78,11 @@ pub(super) const PROGRAMS: &[Program] = &[
         "I/Os given back by the driver",
     ),
     always("bio_split", "block_split", "I/Os cut by the block layer"),
-    Program {
+    TraceProgram {
         name: "rq_insert",
         trace_point: "block_rq_insert",
         sees: "when an I/O is given to the I/O scheduler",
-        when: When::All,
+        when: LoadWhen::All,
     },
     always(
         "sched_switch",
@@ -94,22 +95,22 @@ pub(super) const PROGRAMS: &[Program] = &[
         "sched_wakeup",
         "waiting for a CPU after a wake-up",
     ),
-    Program {
+    TraceProgram {
         name: "uring_submit",
         trace_point: "io_uring_submit_req",
         sees: "when io_uring picks an I/O up; buffered I/Os of io_uring",
-        when: When::Wanted(&[C_WANTED]),
+        when: LoadWhen::Wanted(&[C_WANTED]),
     },
     always(
         "uring_punt",
         "io_uring_queue_async_work",
         "I/Os handed to io_uring worker threads",
     ),
-    Program {
+    TraceProgram {
         name: "uring_complete",
         trace_point: "io_uring_complete",
         sees: "when io_uring posts a completion",
-        when: When::Wanted(&[C_WANTED, C_PUNTED]),
+        when: LoadWhen::Wanted(&[C_WANTED, C_PUNTED]),
     },
     always("jbd2_start", "jbd2_start_commit", "commits of a journal"),
     always(
@@ -154,10 +155,10 @@ const UNKNOWN: u64 = u64::MAX;
 
 /// What the programs are told.
 #[derive(Debug, Clone, Default)]
-pub struct Config {
+pub struct ProgramConfig {
     /// Disks under test, kernel numbers; at most four are watched.
     pub disks: Vec<u32>,
-    /// Shorter stretches off the CPU are no events, ns.
+    /// Shorter intervals off the CPU are no events, ns.
     pub off_ns: u64,
     /// Every I/O is kept.
     pub all: bool,
@@ -172,27 +173,27 @@ pub struct Config {
 }
 
 /// Loaded and attached programs with their memory. Dropped, they are gone.
-pub struct Programs {
+pub struct LoadedPrograms {
     /// Keeps the programs attached.
     ebpf: Mutex<Ebpf>,
     /// Loaded, and attached when they are wanted.
-    ready: Mutex<Vec<&'static Program>>,
-    pub slots: Region<Slot>,
+    ready: Mutex<Vec<&'static TraceProgram>>,
+    pub slots: SharedRegion<OperationSlot>,
     /// Earlier parts of each.
-    pub earlier: Region<Earlier>,
+    pub earlier: SharedRegion<EarlierRounds>,
     /// The program [`ISSUE`].
-    issue: Mutex<Issue>,
+    issue: Mutex<IssueStamps>,
     /// Threads of the load.
-    pub threads: Region<Thread>,
+    pub threads: SharedRegion<ThreadState>,
     /// See `layout::C_*`.
-    pub counters: Region<AtomicU64>,
+    pub counters: SharedRegion<AtomicU64>,
     /// Thread id to index.
     pub tids: Mutex<HashMap<MapData, u32, u32>>,
     pub info: Vec<ProgramInfo>,
 }
 
 /// A program that comes and goes.
-enum Issue {
+enum IssueStamps {
     There(Link),
     Away,
     /// The kernel refuses it.
@@ -200,19 +201,23 @@ enum Issue {
 }
 
 /// Where events arrive.
-pub type Ring = RingBuf<MapData>;
+pub type EventRing = RingBuf<MapData>;
 
 /// Loads and attaches what the kernel allows.
 ///
 /// # Errors
 /// `Unavailable` when nothing can be loaded at all.
-pub fn load(config: &Config, symbols: &Symbols, sys: &Sys) -> Result<(Programs, Ring)> {
+pub fn load(
+    config: &ProgramConfig,
+    symbols: &KernelSymbols,
+    sys: &Sys,
+) -> Result<(LoadedPrograms, EventRing)> {
     let btf = types(sys)?;
     let mut ebpf = opened(config, symbols, &btf)?;
-    let (mut info, mut ready, mut issue) = (Vec::new(), Vec::new(), Issue::Missing);
+    let (mut info, mut ready, mut issue) = (Vec::new(), Vec::new(), IssueStamps::Missing);
     for program in PROGRAMS {
-        let now = program.when == When::Always || config.all;
-        if !now && (program.when == When::All || !config.queued) {
+        let now = program.when == LoadWhen::Always || config.all;
+        if !now && (program.when == LoadWhen::All || !config.queued) {
             continue;
         }
         let mut done = prepare(&mut ebpf, program, &btf);
@@ -221,7 +226,7 @@ pub fn load(config: &Config, symbols: &Symbols, sys: &Sys) -> Result<(Programs, 
                 .and_then(|()| attach(&mut ebpf, program.name))
                 .map(|link| {
                     if program.name == ISSUE {
-                        issue = Issue::There(link);
+                        issue = IssueStamps::There(link);
                     }
                 });
         } else if done.is_ok() {
@@ -254,18 +259,23 @@ pub(super) fn types(sys: &Sys) -> Result<Btf> {
 
 /// The object for this kernel, which may know the function of casts and still take no call of it
 /// (compilers for some processors cannot): then the programs do without.
-fn opened(config: &Config, symbols: &Symbols, btf: &Btf) -> Result<Ebpf> {
-    let cast = Cast::of(btf);
+fn opened(config: &ProgramConfig, symbols: &KernelSymbols, btf: &Btf) -> Result<Ebpf> {
+    let cast = KernelCast::of(btf);
     let mut ebpf = open(config, symbols, btf, cast)?;
     let taken = |first| prepare(&mut ebpf, first, btf).is_ok();
     if cast.known() && !PROGRAMS.first().is_some_and(taken) {
-        return open(config, symbols, btf, Cast::NONE);
+        return open(config, symbols, btf, KernelCast::NONE);
     }
     Ok(ebpf)
 }
 
 /// The object with its maps, for this kernel and run; no program of it is loaded yet.
-pub(super) fn open(config: &Config, symbols: &Symbols, btf: &Btf, cast: Cast) -> Result<Ebpf> {
+pub(super) fn open(
+    config: &ProgramConfig,
+    symbols: &KernelSymbols,
+    btf: &Btf,
+    cast: KernelCast,
+) -> Result<Ebpf> {
     let names = [
         ("cfg_end_iomap", "iomap_dio_bio_end_io"),
         ("cfg_end_blkdev", "blkdev_bio_end_io"),
@@ -327,7 +337,7 @@ pub(super) fn open(config: &Config, symbols: &Symbols, btf: &Btf, cast: Cast) ->
 /// Shows a program to the kernel's verifier, once. Why not, in one line.
 pub(super) fn prepare(
     ebpf: &mut Ebpf,
-    program: &Program,
+    program: &TraceProgram,
     btf: &Btf,
 ) -> std::result::Result<(), String> {
     let known = known(ebpf, program.name)?;
@@ -346,7 +356,7 @@ fn known<'a>(ebpf: &'a mut Ebpf, name: &str) -> std::result::Result<&'a mut BtfT
     known.try_into().map_err(one_line)
 }
 
-impl Program {
+impl TraceProgram {
     fn info(&self, attached: std::result::Result<(), String>) -> ProgramInfo {
         ProgramInfo {
             trace_point: self.trace_point.to_owned(),
@@ -356,19 +366,19 @@ impl Program {
     }
 }
 
-impl Programs {
+impl LoadedPrograms {
     /// Attaches what was left for later, as soon as some I/O asks for it, and says how that went.
     pub fn attach_wanted(&self) -> Vec<ProgramInfo> {
         let (Ok(mut ebpf), Ok(mut ready)) = (self.ebpf.lock(), self.ready.lock()) else {
             return Vec::new();
         };
         let counted = |which: &usize| self.counters.get(*which).load(Relaxed) > 0;
-        let wanted = |p: &mut &'static Program| match p.when {
-            When::Wanted(counters) => counters.iter().any(counted),
+        let wanted = |p: &mut &'static TraceProgram| match p.when {
+            LoadWhen::Wanted(counters) => counters.iter().any(counted),
             _ => false,
         };
         let programs = ready.extract_if(.., wanted);
-        let attached = |p: &'static Program| p.info(attach(&mut ebpf, p.name).map(drop));
+        let attached = |p: &'static TraceProgram| p.info(attach(&mut ebpf, p.name).map(drop));
         programs.map(attached).collect()
     }
 
@@ -382,13 +392,15 @@ impl Programs {
             return;
         };
         let state = self.counters.get(C_ISSUES).load(Relaxed);
-        *issue = match (std::mem::replace(&mut *issue, Issue::Missing), state) {
+        *issue = match (std::mem::replace(&mut *issue, IssueStamps::Missing), state) {
             // One that cannot be taken away costs a little and does no harm.
-            (Issue::There(link), STAMPED) => {
+            (IssueStamps::There(link), STAMPED) => {
                 let _ = program.detach(link);
-                Issue::Away
+                IssueStamps::Away
             }
-            (Issue::Away, BARE) => program.attach().map_or(Issue::Missing, Issue::There),
+            (IssueStamps::Away, BARE) => program
+                .attach()
+                .map_or(IssueStamps::Missing, IssueStamps::There),
             (same, _) => same,
         };
     }
@@ -415,15 +427,15 @@ fn one_line(e: impl std::error::Error) -> String {
 
 fn share(
     mut ebpf: Ebpf,
-    ready: Vec<&'static Program>,
+    ready: Vec<&'static TraceProgram>,
     info: Vec<ProgramInfo>,
-    issue: Issue,
-) -> Result<(Programs, Ring)> {
+    issue: IssueStamps,
+) -> Result<(LoadedPrograms, EventRing)> {
     let no = |what: &'static str| move || Error::internal("a map is missing").with("map", what);
     let unusable = |e: aya::maps::MapError| Error::internal("a map is unusable").source(e);
     let tids = ebpf.take_map("tids").ok_or_else(no("tids"))?;
     let ring = ebpf.take_map("ring").ok_or_else(no("ring"))?;
-    let programs = Programs {
+    let programs = LoadedPrograms {
         slots: region(&ebpf, "slots", SLOTS)?,
         earlier: region(&ebpf, "earlier", SLOTS)?,
         threads: region(&ebpf, "threads", THREADS)?,
@@ -437,7 +449,11 @@ fn share(
     Ok((programs, RingBuf::try_from(ring).map_err(unusable)?))
 }
 
-fn region<T: super::sys::Shared>(ebpf: &Ebpf, name: &'static str, n: usize) -> Result<Region<T>> {
+fn region<T: super::sys::KernelShared>(
+    ebpf: &Ebpf,
+    name: &'static str,
+    n: usize,
+) -> Result<SharedRegion<T>> {
     let Some(Map::Array(data)) = ebpf.map(name) else {
         return Err(Error::internal("a map is missing").with("map", name));
     };
@@ -445,7 +461,7 @@ fn region<T: super::sys::Shared>(ebpf: &Ebpf, name: &'static str, n: usize) -> R
     if bytes.is_ok_and(|b| b as usize != size_of::<T>()) {
         return Err(Error::internal("the trace programs see other memory").with("map", name));
     }
-    Region::map(data.fd().as_fd(), n).map_err(|e| {
+    SharedRegion::map(data.fd().as_fd(), n).map_err(|e| {
         Error::unavailable("cannot map memory shared with trace programs")
             .with("map", name)
             .source(e)
@@ -457,7 +473,7 @@ mod tests {
     use super::*;
 
     /// How often the program on the issue is attached, as the kernel says.
-    fn attached(programs: &Programs) -> usize {
+    fn attached(programs: &LoadedPrograms) -> usize {
         let mut ebpf = programs.ebpf.lock().unwrap();
         let id = known(&mut ebpf, ISSUE).unwrap().info().unwrap().id();
         let links = aya::programs::loaded_links().flatten();
@@ -467,11 +483,11 @@ mod tests {
     #[test]
     fn the_program_on_the_issue_goes_and_comes_back_once() {
         let sys = Sys::default();
-        let config = Config {
+        let config = ProgramConfig {
             late: true,
-            ..Config::default()
+            ..ProgramConfig::default()
         };
-        let Ok((programs, _ring)) = load(&config, &Symbols::read(&sys), &sys) else {
+        let Ok((programs, _ring)) = load(&config, &KernelSymbols::read(&sys), &sys) else {
             eprintln!("skipped: no trace programs here");
             return;
         };
@@ -495,11 +511,11 @@ mod tests {
     #[test]
     fn programs_that_wait_to_be_wanted_are_attached_once() {
         let sys = Sys::default();
-        let config = Config {
+        let config = ProgramConfig {
             queued: true,
-            ..Config::default()
+            ..ProgramConfig::default()
         };
-        let Ok((programs, _ring)) = load(&config, &Symbols::read(&sys), &sys) else {
+        let Ok((programs, _ring)) = load(&config, &KernelSymbols::read(&sys), &sys) else {
             eprintln!("skipped: no trace programs here");
             return;
         };

@@ -3,19 +3,19 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 
-use crate::Sys;
+use taillight_machine::Sys;
 
 /// Names of functions by address.
 #[derive(Debug, Default)]
-pub struct Symbols {
+pub struct KernelSymbols {
     list: Vec<(u64, Box<str>)>,
 }
 
-impl Symbols {
+impl KernelSymbols {
     /// Reads all functions. Empty when the kernel hides their addresses.
-    pub fn read(sys: &Sys) -> Symbols {
+    pub fn read(sys: &Sys) -> KernelSymbols {
         let Ok(file) = std::fs::File::open(sys.path("/proc/kallsyms")) else {
-            return Symbols::default();
+            return KernelSymbols::default();
         };
         parse(BufReader::new(file))
     }
@@ -58,7 +58,7 @@ impl Symbols {
     }
 }
 
-fn parse(lines: impl BufRead) -> Symbols {
+fn parse(lines: impl BufRead) -> KernelSymbols {
     let mut list: Vec<(u64, Box<str>)> = Vec::new();
     for line in lines.lines().map_while(Result::ok) {
         let mut words = line.split_ascii_whitespace();
@@ -75,7 +75,7 @@ fn parse(lines: impl BufRead) -> Symbols {
         }
     }
     list.sort_unstable();
-    Symbols { list }
+    KernelSymbols { list }
 }
 
 #[cfg(test)]

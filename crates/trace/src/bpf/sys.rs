@@ -7,42 +7,42 @@ use std::ptr::NonNull;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::layout::{Earlier, Slot, Thread};
+use super::layout::{EarlierRounds, OperationSlot, ThreadState};
 
 /// Types that may be seen through memory that others change.
 ///
 /// # Safety
 /// Every field is an atomic, so that any bit pattern is valid and concurrent changes are defined.
-pub unsafe trait Shared {}
+pub unsafe trait KernelShared {}
 
 // SAFETY: only atomics.
-unsafe impl Shared for Slot {}
+unsafe impl KernelShared for OperationSlot {}
 // SAFETY: only atomics.
-unsafe impl Shared for Earlier {}
+unsafe impl KernelShared for EarlierRounds {}
 // SAFETY: only atomics.
-unsafe impl Shared for Thread {}
+unsafe impl KernelShared for ThreadState {}
 // SAFETY: an atomic.
-unsafe impl Shared for std::sync::atomic::AtomicU64 {}
+unsafe impl KernelShared for std::sync::atomic::AtomicU64 {}
 
 /// An array of `T` that kernel programs see too.
 #[derive(Debug)]
-pub struct Region<T> {
+pub struct SharedRegion<T> {
     base: NonNull<T>,
     count: usize,
     bytes: usize,
 }
 
-// SAFETY: `Region` hands out shared references to atomics only.
-unsafe impl<T: Shared + Sync> Send for Region<T> {}
+// SAFETY: `SharedRegion` hands out shared references to atomics only.
+unsafe impl<T: KernelShared + Sync> Send for SharedRegion<T> {}
 // SAFETY: as above.
-unsafe impl<T: Shared + Sync> Sync for Region<T> {}
+unsafe impl<T: KernelShared + Sync> Sync for SharedRegion<T> {}
 
-impl<T: Shared> Region<T> {
+impl<T: KernelShared> SharedRegion<T> {
     /// Maps an array of `count` entries.
     ///
     /// # Errors
     /// What mmap says.
-    pub fn map(fd: BorrowedFd<'_>, count: usize) -> io::Result<Region<T>> {
+    pub fn map(fd: BorrowedFd<'_>, count: usize) -> io::Result<SharedRegion<T>> {
         let page = rustix::param::page_size();
         let bytes = (count * size_of::<T>()).next_multiple_of(page);
         let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -59,7 +59,7 @@ impl<T: Shared> Region<T> {
             )?
         };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Region { base, count, bytes })
+        Ok(SharedRegion { base, count, bytes })
     }
 
     /// Entry `index`; the first one when there is no such entry.
@@ -72,7 +72,7 @@ impl<T: Shared> Region<T> {
     }
 }
 
-impl<T> Drop for Region<T> {
+impl<T> Drop for SharedRegion<T> {
     fn drop(&mut self) {
         // SAFETY: unmaps exactly the mapping made in `map`; no reference outlives `self`.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };

@@ -3,12 +3,12 @@
 use serde::Deserialize;
 use taillight_core::{Error, OpKind, Result};
 
-use crate::align::{self, Cmd};
+use super::align::{self, TimedCommand};
 
 /// The file.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Mapping {
+pub struct BusMapping {
     /// Between columns. Default: a comma; `tab` is known.
     #[serde(default)]
     pub separator: Option<String>,
@@ -28,7 +28,7 @@ pub struct Mapping {
     pub blocks: BlocksColumn,
     /// Only lines with this value in that column, like a namespace.
     #[serde(default)]
-    pub only: Option<Only>,
+    pub only: Option<RowFilter>,
 }
 
 /// A column of times.
@@ -37,13 +37,13 @@ pub struct Mapping {
 pub struct TimeColumn {
     pub column: String,
     /// Unit of its numbers.
-    pub unit: Unit,
+    pub unit: TimeUnit,
 }
 
 /// Units of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Unit {
+pub enum TimeUnit {
     S,
     /// Milliseconds.
     Ms,
@@ -97,7 +97,7 @@ pub struct BlocksColumn {
 /// A choice of lines.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Only {
+pub struct RowFilter {
     /// Heading of the column.
     pub column: String,
     pub value: String,
@@ -105,7 +105,7 @@ pub struct Only {
 
 /// Places of the columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Spots {
+pub(super) struct ColumnIndices {
     time: usize,
     end: Option<usize>,
     latency: Option<usize>,
@@ -115,14 +115,14 @@ pub(super) struct Spots {
     only: Option<usize>,
 }
 
-impl Unit {
+impl TimeUnit {
     /// Nanoseconds of one, as a power of ten.
     fn digits(self) -> usize {
         match self {
-            Unit::S => 9,
-            Unit::Ms => 6,
-            Unit::Us => 3,
-            Unit::Ns => 0,
+            TimeUnit::S => 9,
+            TimeUnit::Ms => 6,
+            TimeUnit::Us => 3,
+            TimeUnit::Ns => 0,
         }
     }
 
@@ -161,13 +161,13 @@ fn number(text: &str, hex: bool) -> Option<u64> {
     }
 }
 
-impl Mapping {
+impl BusMapping {
     /// Reads the file.
     ///
     /// # Errors
     /// `Usage` when it is no such file, or says neither where commands end nor how long they took.
-    pub fn parse(text: &str) -> Result<Mapping> {
-        let map: Mapping = toml::from_str(text).map_err(|e| {
+    pub fn parse(text: &str) -> Result<BusMapping> {
+        let map: BusMapping = toml::from_str(text).map_err(|e| {
             Error::usage("the mapping file cannot be used")
                 .source(e)
                 .hint("docs/bus-mapping.toml is an example with every field")
@@ -196,7 +196,7 @@ impl Mapping {
         }
     }
 
-    pub(super) fn spots(&self, heading: &[String]) -> Result<Spots> {
+    pub(super) fn spots(&self, heading: &[String]) -> Result<ColumnIndices> {
         let place = |name: &str| {
             let found = heading.iter().position(|h| h.trim() == name);
             found.ok_or_else(|| {
@@ -207,7 +207,7 @@ impl Mapping {
             })
         };
         let maybe = |name: Option<&str>| name.map(place).transpose();
-        Ok(Spots {
+        Ok(ColumnIndices {
             time: place(&self.time.column)?,
             end: maybe(self.end.as_ref().map(|c| c.column.as_str()))?,
             latency: maybe(self.latency.as_ref().map(|c| c.column.as_str()))?,
@@ -220,7 +220,11 @@ impl Mapping {
 
     /// The command of a line; `Some(None)` for one that is of no interest, `None` for one that
     /// cannot be read.
-    pub(super) fn command(&self, record: &[String], spots: &Spots) -> Option<Option<Cmd>> {
+    pub(super) fn command(
+        &self,
+        record: &[String],
+        spots: &ColumnIndices,
+    ) -> Option<Option<TimedCommand>> {
         let at = |i: usize| record.get(i).map(|c| c.trim());
         if let (Some(i), Some(only)) = (spots.only, &self.only)
             && at(i) != Some(only.value.as_str())
@@ -250,7 +254,7 @@ impl Mapping {
         }
         let block = self.lba.block.unwrap_or(512);
         let blocks = number(at(spots.blocks)?, self.blocks.hex)?;
-        Some(Some(Cmd {
+        Some(Some(TimedCommand {
             start,
             end,
             op,
@@ -269,13 +273,13 @@ mod tests {
     #[test]
     fn times_keep_every_digit() {
         assert_eq!(
-            Unit::S.parse("1234567.123456789"),
+            TimeUnit::S.parse("1234567.123456789"),
             Some(1_234_567_123_456_789)
         );
-        assert_eq!(Unit::Us.parse("1,000.5"), Some(1_000_500));
-        assert_eq!(Unit::Ns.parse("-7.9"), Some(-7));
-        assert_eq!(Unit::Ms.parse("x"), None);
-        assert_eq!(Unit::Ms.parse(""), None);
+        assert_eq!(TimeUnit::Us.parse("1,000.5"), Some(1_000_500));
+        assert_eq!(TimeUnit::Ns.parse("-7.9"), Some(-7));
+        assert_eq!(TimeUnit::Ms.parse("x"), None);
+        assert_eq!(TimeUnit::Ms.parse(""), None);
     }
 
     #[test]
@@ -289,23 +293,23 @@ mod tests {
     #[test]
     fn the_example_is_sound_and_wrong_files_are_refused() {
         let text = include_str!("../../../../docs/bus-mapping.toml");
-        let map = Mapping::parse(text).unwrap();
+        let map = BusMapping::parse(text).unwrap();
         let heading = "Nothing here"
             .split(',')
             .map(str::to_owned)
             .collect::<Vec<_>>();
         let e = map.spots(&heading).unwrap_err();
         assert!(e.to_string().contains("no such column") && e.hint_text().is_some());
-        assert!(Mapping::parse(&format!("{text}\n[wrong]\n")).is_err());
+        assert!(BusMapping::parse(&format!("{text}\n[wrong]\n")).is_err());
         let both = format!("{text}\n[end]\ncolumn = \"x\"\nunit = \"ns\"\n");
         assert!(
-            Mapping::parse(&both)
+            BusMapping::parse(&both)
                 .unwrap_err()
                 .to_string()
                 .contains("one of them")
         );
         assert!(
-            Mapping::parse("[time]\n")
+            BusMapping::parse("[time]\n")
                 .unwrap_err()
                 .hint_text()
                 .is_some()

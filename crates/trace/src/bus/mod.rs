@@ -4,6 +4,7 @@
 //! Column names differ with maker, version and view, so a mapping file says what is what. The
 //! clocks are fitted by matching the sequence of commands; below 95 % matched it is refused.
 
+pub(crate) mod align;
 mod csv;
 pub mod mapping;
 
@@ -12,8 +13,8 @@ use taillight_rundir::bus::{BusInfo, BusRow, BusSplit, write_bus};
 use taillight_rundir::layers::{LayerKind, LayerRow, read_layers};
 use taillight_rundir::{RunDir, SCHEMA_VERSION, names, sums};
 
-use crate::align::{self, Cmd};
-use mapping::Mapping;
+use align::TimedCommand;
+use mapping::BusMapping;
 
 /// Below this share of matches the alignment is not believed.
 const LEAST: f64 = 0.95;
@@ -27,9 +28,9 @@ const LEVELS: [(&str, u64); 4] = [
 
 /// Commands of a table, and lines that were left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Commands {
+pub struct BusCommands {
     /// Read, write, trim and flush commands, bus clock.
-    pub list: Vec<Cmd>,
+    pub list: Vec<TimedCommand>,
     /// Lines of other commands.
     pub other: usize,
     /// Lines that could not be read, or whose command ends before it begins.
@@ -40,11 +41,11 @@ pub struct Commands {
 ///
 /// # Errors
 /// `Usage` when the mapping does not fit the table.
-pub fn commands(text: &str, map: &Mapping) -> Result<Commands> {
+pub fn commands(text: &str, map: &BusMapping) -> Result<BusCommands> {
     let mut lines = csv::records(text, map.delimiter()?).skip(map.skip);
     let heading = lines.next().unwrap_or_default();
     let spots = map.spots(&heading)?;
-    let mut all = Commands::default();
+    let mut all = BusCommands::default();
     for record in lines.filter(|r| r.iter().any(|c| !c.trim().is_empty())) {
         match map.command(&record, &spots) {
             Some(Some(cmd)) => all.list.push(cmd),
@@ -67,11 +68,11 @@ pub fn commands(text: &str, map: &Mapping) -> Result<Commands> {
 /// # Errors
 /// `Usage` when the run was not traced or too few commands match; `Corrupt` when it is damaged;
 /// `Unavailable` when the directory cannot be written.
-pub fn join(dir: &RunDir, file: &str, commands: &Commands) -> Result<BusInfo> {
+pub fn join(dir: &RunDir, file: &str, commands: &BusCommands) -> Result<BusInfo> {
     sums::intact(dir)?;
     readable(commands)?;
-    let rows = traced(dir)?;
-    let host: Vec<Cmd> = rows.iter().filter_map(cmd).collect();
+    let ios = traced(dir)?;
+    let host: Vec<TimedCommand> = ios.iter().map(|io| io.command).collect();
     let refuse = |share: f64| {
         Error::usage("the bus capture does not fit the run: too few commands match")
             .with("matched", format!("{:.1} %", share * 100.0))
@@ -89,14 +90,14 @@ pub fn join(dir: &RunDir, file: &str, commands: &Commands) -> Result<BusInfo> {
         .pairs
         .iter()
         .map(|(i, j)| {
-            let (io, seen) = (&rows[*i], &commands.list[*j]);
+            let (io, seen) = (&ios[*i], &commands.list[*j]);
             BusRow {
-                worker: io.worker.unwrap_or(0),
-                submit_ns: io.start_ns,
-                issue_ns: io.issue_ns.unwrap_or(0),
+                worker: io.worker,
+                submit_ns: io.submit_ns,
+                issue_ns: io.command.start,
                 start_ns: fit.to_host(seen.start),
                 end_ns: fit.to_host(seen.end),
-                done_ns: io.done_ns.unwrap_or(0),
+                done_ns: io.command.end,
             }
         })
         .collect();
@@ -118,7 +119,7 @@ pub fn join(dir: &RunDir, file: &str, commands: &Commands) -> Result<BusInfo> {
 }
 
 /// A table most of which is no command is read by a wrong mapping, whatever its rest may fit.
-fn readable(commands: &Commands) -> Result<()> {
+fn readable(commands: &BusCommands) -> Result<()> {
     let all = commands.list.len() + commands.bad;
     if (commands.bad as f64) <= all as f64 * (1.0 - LEAST) {
         return Ok(());
@@ -130,30 +131,43 @@ fn readable(commands: &Commands) -> Result<()> {
     )
 }
 
-/// Traced I/Os that were one command each.
-fn traced(dir: &RunDir) -> Result<Vec<LayerRow>> {
+/// A traced I/O that was one command.
+struct TracedCommand {
+    worker: u64,
+    submit_ns: i64,
+    command: TimedCommand,
+}
+
+/// Traced I/Os that were one command each, with all its stamps.
+fn traced(dir: &RunDir) -> Result<Vec<TracedCommand>> {
     let path = dir.existing(names::LAYERS).ok_or_else(|| {
         Error::usage("the run was not traced, so there is nothing to match the bus with")
             .with("path", dir.path().display())
-            .hint("run with trace.mode = \"all\", or import a block trace first")
+            .hint("run with trace.mode = \"all\"")
     })?;
     let mut all = Vec::new();
     read_layers(&path, &mut |rows| {
-        let one = |r: &LayerRow| r.kind == LayerKind::Io && r.bios == Some(1) && cmd(r).is_some();
-        all.extend(rows.into_iter().filter(one));
+        let single = rows
+            .iter()
+            .filter(|r| r.kind == LayerKind::Io && r.bios == Some(1));
+        all.extend(single.filter_map(traced_command));
         Ok(())
     })?;
     Ok(all)
 }
 
-fn cmd(row: &LayerRow) -> Option<Cmd> {
+fn traced_command(row: &LayerRow) -> Option<TracedCommand> {
     let stamp = |s: Option<i64>| s.filter(|s| *s != 0 && align::is_stamp(*s));
-    Some(Cmd {
-        start: stamp(row.issue_ns)?,
-        end: stamp(row.done_ns)?,
-        op: disk_op(row.op?),
-        byte: row.sector?.checked_mul(512)?,
-        bytes: row.size?,
+    Some(TracedCommand {
+        worker: row.worker?,
+        submit_ns: row.start_ns,
+        command: TimedCommand {
+            start: stamp(row.issue_ns)?,
+            end: stamp(row.done_ns)?,
+            op: disk_op(row.op?),
+            byte: row.sector?.checked_mul(512)?,
+            bytes: row.size?,
+        },
     })
 }
 
@@ -265,7 +279,7 @@ mod tests {
     fn d2c_is_split_with_a_known_offset_and_drift() {
         let home = tempfile::tempdir().unwrap();
         let dir = run(&home.path().join("run"));
-        let map = Mapping::parse(MAP).unwrap();
+        let map = BusMapping::parse(MAP).unwrap();
         let commands = commands(&table(|_| true), &map).unwrap();
         assert_eq!(
             (commands.list.len(), commands.other, commands.bad),
@@ -288,7 +302,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_counted_and_left_out() {
-        let map = Mapping::parse(MAP).unwrap();
+        let map = BusMapping::parse(MAP).unwrap();
         let (max, far) = (u64::MAX, i64::MAX);
         let mut text = "x\nStart,Op,SLBA,NLB,Response\n1.0,0x02,8,0,1.0\n".to_owned();
         for line in [
@@ -302,6 +316,7 @@ mod tests {
         let found = commands(&text, &map).unwrap();
         assert_eq!((found.list.len(), found.bad), (1, 4));
         let row = LayerRow {
+            worker: Some(0),
             op: Some(OpKind::Read),
             size: Some(4096),
             sector: Some(max),
@@ -309,14 +324,14 @@ mod tests {
             done_ns: Some(2),
             ..LayerRow::default()
         };
-        assert_eq!(cmd(&row), None);
+        assert!(traced_command(&row).is_none());
     }
 
     #[test]
     fn captures_with_too_few_commands_are_refused() {
         let home = tempfile::tempdir().unwrap();
         let dir = run(&home.path().join("run"));
-        let map = Mapping::parse(MAP).unwrap();
+        let map = BusMapping::parse(MAP).unwrap();
         let some = commands(&table(|i| i % 8 != 1), &map).unwrap();
         let e = join(&dir, "x", &some).unwrap_err();
         assert!(e.to_string().contains("too few"), "{e}");
@@ -334,7 +349,7 @@ mod tests {
             .map(|i| format!("{i}0.0,0x02,{i},0,80.0\n"))
             .collect();
         let text = format!("x\nStart,Op,SLBA,NLB,Response\n{text}");
-        let map = Mapping::parse(&MAP.replace("[latency]", "[end]")).unwrap();
+        let map = BusMapping::parse(&MAP.replace("[latency]", "[end]")).unwrap();
         let found = commands(&text, &map).unwrap();
         assert_eq!((found.list.len(), found.bad), (9, 591));
         let e = join(&dir, "x", &found).unwrap_err();
@@ -346,7 +361,7 @@ mod tests {
     fn an_untraced_run_is_refused() {
         let home = tempfile::tempdir().unwrap();
         let dir = RunDir::create(&home.path().join("r"), &fixture::manifest("r")).unwrap();
-        let map = Mapping::parse(MAP).unwrap();
+        let map = BusMapping::parse(MAP).unwrap();
         let commands = commands(&table(|_| true), &map).unwrap();
         let e = join(&dir, "x", &commands).unwrap_err();
         assert!(e.hint_text().unwrap().contains("trace.mode"));

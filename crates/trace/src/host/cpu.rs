@@ -1,13 +1,13 @@
 //! `/proc/stat`: where CPU time went, interrupts, context switches.
 
+use taillight_machine::Sys;
 use taillight_machine::cpu::KernelStat;
 
-use super::{Out, Source, window};
-use crate::Sys;
+use super::{HostSource, SampleOutput, window};
 
 const NAME: &str = "cpu";
 
-fn values(before: &KernelStat, now: &KernelStat, out: &mut Out) {
+fn values(before: &KernelStat, now: &KernelStat, out: &mut SampleOutput) {
     let pairs = || now.ticks.iter().zip(&before.ticks);
     // iowait may go back a little.
     let part: Vec<f64> = pairs().map(|(n, b)| n.saturating_sub(*b) as f64).collect();
@@ -58,12 +58,12 @@ pub(crate) struct CpuSource {
     before: Option<KernelStat>,
 }
 
-impl Source for CpuSource {
+impl HostSource for CpuSource {
     fn name(&self) -> &'static str {
         NAME
     }
 
-    fn sample(&mut self, sys: &Sys, out: Option<&mut Out>) {
+    fn sample(&mut self, sys: &Sys, out: Option<&mut SampleOutput>) {
         let now = KernelStat::read(sys);
         window(&mut self.before, now, out, values);
     }

@@ -3,35 +3,35 @@
 use std::sync::Arc;
 
 use taillight_machine::DeviceNumber;
+use taillight_machine::Sys;
 
-use super::{Out, Source, window};
-use crate::Sys;
+use super::{HostSource, SampleOutput, window};
 
 const NAME: &str = "disk";
 
 /// Counters of a disk, in the order of the kernel's iostats documentation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Counters {
+pub(crate) struct DiskCounters {
     name: String,
     /// As many as the kernel has: 11, with discards 15, with flushes 17.
     fields: Vec<u64>,
 }
 
-impl Counters {
+impl DiskCounters {
     fn at(&self, i: usize) -> Option<u64> {
         self.fields.get(i).copied()
     }
 }
 
 /// The line of one disk.
-fn parse(text: &str, device: DeviceNumber) -> Option<Counters> {
+fn parse(text: &str, device: DeviceNumber) -> Option<DiskCounters> {
     text.lines().find_map(|line| {
         let mut words = line.split_whitespace();
         let number = |w: Option<&str>| w?.parse::<u32>().ok();
         if number(words.next())? != device.major || number(words.next())? != device.minor {
             return None;
         }
-        Some(Counters {
+        Some(DiskCounters {
             name: words.next()?.to_owned(),
             fields: words.map_while(|w| w.parse().ok()).collect(),
         })
@@ -39,7 +39,7 @@ fn parse(text: &str, device: DeviceNumber) -> Option<Counters> {
 }
 
 /// One kind of request: its names, and where its counters begin (count, merged, sectors, ms).
-struct Kind {
+struct RequestKind {
     first: usize,
     per_s: &'static str,
     kib: &'static str,
@@ -49,8 +49,8 @@ struct Kind {
     size: &'static str,
 }
 
-const KINDS: [Kind; 3] = [
-    Kind {
+const KINDS: [RequestKind; 3] = [
+    RequestKind {
         first: 0,
         per_s: "r/s",
         kib: "rkB/s",
@@ -59,7 +59,7 @@ const KINDS: [Kind; 3] = [
         wait: "r_await",
         size: "rareq-sz",
     },
-    Kind {
+    RequestKind {
         first: 4,
         per_s: "w/s",
         kib: "wkB/s",
@@ -68,7 +68,7 @@ const KINDS: [Kind; 3] = [
         wait: "w_await",
         size: "wareq-sz",
     },
-    Kind {
+    RequestKind {
         first: 11,
         per_s: "d/s",
         kib: "dkB/s",
@@ -80,7 +80,12 @@ const KINDS: [Kind; 3] = [
 ];
 
 /// What a disk did between two readings. Nothing when its counters went back: another device.
-pub(crate) fn values(before: &Counters, now: &Counters, item: &Arc<str>, out: &mut Out) {
+pub(crate) fn values(
+    before: &DiskCounters,
+    now: &DiskCounters,
+    item: &Arc<str>,
+    out: &mut SampleOutput,
+) {
     // Milliseconds are 32 bits wide in the kernel and wrap.
     let ms = |i: usize| {
         Some(f64::from(
@@ -119,34 +124,34 @@ pub(crate) fn values(before: &Counters, now: &Counters, item: &Arc<str>, out: &m
 }
 
 /// One disk below the target.
-struct Disk {
+struct SampledDisk {
     number: DeviceNumber,
     name: Arc<str>,
-    before: Option<Counters>,
+    before: Option<DiskCounters>,
     gone: bool,
 }
 
 /// The disks below the target.
-pub(crate) struct Disks {
-    list: Vec<Disk>,
+pub(crate) struct DiskSource {
+    list: Vec<SampledDisk>,
     readable: bool,
     fields: usize,
 }
 
-impl Disks {
+impl DiskSource {
     /// For the disks below a target.
-    pub fn new(sys: &Sys, numbers: Vec<DeviceNumber>) -> Disks {
+    pub fn new(sys: &Sys, numbers: Vec<DeviceNumber>) -> DiskSource {
         let text = sys.text("/proc/diskstats").unwrap_or_default();
         let known = |number: &DeviceNumber| {
             let counters = parse(&text, *number)?;
-            Some(Disk {
+            Some(SampledDisk {
                 number: *number,
                 name: counters.name.as_str().into(),
                 before: None,
                 gone: false,
             })
         };
-        Disks {
+        DiskSource {
             list: numbers.iter().filter_map(known).collect(),
             readable: !text.is_empty(),
             fields: 17,
@@ -165,12 +170,12 @@ impl Disks {
     }
 }
 
-impl Source for Disks {
+impl HostSource for DiskSource {
     fn name(&self) -> &'static str {
         NAME
     }
 
-    fn sample(&mut self, sys: &Sys, mut out: Option<&mut Out>) {
+    fn sample(&mut self, sys: &Sys, mut out: Option<&mut SampleOutput>) {
         if self.list.is_empty() {
             return;
         }
@@ -212,7 +217,7 @@ impl Source for Disks {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Values, of, put, two};
+    use super::super::testing::{SampledValues, of, put, two};
     use super::*;
 
     const BEFORE: &str =
@@ -220,12 +225,12 @@ mod tests {
     const AFTER: &str =
         " 254       0 vda 300 30 4800 450 200 100 6400 400 3 1300 4450 7 0 112 3 15 109\n";
 
-    fn sampled(before: &str, after: &str) -> (Disks, Values) {
+    fn sampled(before: &str, after: &str) -> (DiskSource, SampledValues) {
         let home = tempfile::tempdir().unwrap();
         let root = home.path();
         put(root, "proc/diskstats", before);
         let numbers = ["254:0", "8:0"].map(|n| n.parse().unwrap()).to_vec();
-        let mut disks = Disks::new(&Sys::at(root), numbers);
+        let mut disks = DiskSource::new(&Sys::at(root), numbers);
         let values = two(&mut disks, root, || put(root, "proc/diskstats", after));
         (disks, values)
     }

@@ -1,13 +1,13 @@
 //! `/proc/vmstat`: dirty pages, writeback, reclaim.
 
+use taillight_machine::Sys;
 use taillight_machine::memory::VmStat;
 
-use super::{Out, Source, window};
-use crate::Sys;
+use super::{HostSource, SampleOutput, window};
 
 const NAME: &str = "memory";
 
-fn values(before: &VmStat, now: &VmStat, out: &mut Out) {
+fn values(before: &VmStat, now: &VmStat, out: &mut SampleOutput) {
     let page = rustix::param::page_size() as f64;
     for (name, pages) in [("dirty", now.dirty), ("writeback", now.writeback)] {
         if let Some(pages) = pages {
@@ -33,12 +33,12 @@ pub(crate) struct MemorySource {
     before: Option<VmStat>,
 }
 
-impl Source for MemorySource {
+impl HostSource for MemorySource {
     fn name(&self) -> &'static str {
         NAME
     }
 
-    fn sample(&mut self, sys: &Sys, out: Option<&mut Out>) {
+    fn sample(&mut self, sys: &Sys, out: Option<&mut SampleOutput>) {
         let now = VmStat::read(sys);
         window(&mut self.before, now, out, values);
     }

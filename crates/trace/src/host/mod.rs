@@ -6,12 +6,12 @@
 //! is a file beside this one: pure parsers of kernel text, and differences of two readings.
 //! `cli` starts and ends it.
 
-mod cgroups;
+mod cgroup;
 mod cpu;
 mod disk;
 mod memory;
-mod psi;
-pub(crate) mod tasks;
+mod pressure;
+mod tasks;
 mod temperature;
 
 use std::path::Path;
@@ -22,11 +22,10 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use taillight_core::{Clock, Error, MonoClock, Result};
+use taillight_machine::Sys;
 use taillight_machine::block::disks_below;
 use taillight_rundir::RunDir;
 use taillight_rundir::host::{HostInfo, HostRow, Metric, SourceInfo, metric, write_host};
-
-use crate::Sys;
 
 /// Shortest time between samples: shorter ones cost more than they tell.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -35,7 +34,7 @@ const VALUES_MAX: usize = 2 << 20;
 
 /// One value of a sample.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Value {
+pub(crate) struct MetricValue {
     metric: &'static Metric,
     item: Option<Arc<str>>,
     value: f64,
@@ -43,15 +42,15 @@ pub(crate) struct Value {
 
 /// Where sources put the values of one sample.
 #[derive(Debug)]
-pub(crate) struct Out {
+pub(crate) struct SampleOutput {
     /// Length of the window, seconds.
     seconds: f64,
-    values: Vec<Value>,
+    values: Vec<MetricValue>,
 }
 
-impl Out {
-    fn new(seconds: f64) -> Out {
-        Out {
+impl SampleOutput {
+    fn new(seconds: f64) -> SampleOutput {
+        SampleOutput {
             seconds,
             values: Vec::new(),
         }
@@ -62,7 +61,7 @@ impl Out {
         let known = metric(source, name);
         debug_assert!(known.is_some(), "{source} {name}");
         if let Some(metric) = known.filter(|_| value.is_finite()) {
-            self.values.push(Value {
+            self.values.push(MetricValue {
                 metric,
                 item: item.cloned(),
                 value,
@@ -77,11 +76,11 @@ impl Out {
 }
 
 /// A place where samples come from.
-pub(crate) trait Source: Send {
+pub(crate) trait HostSource: Send {
     /// Name, as in `host.parquet`.
     fn name(&self) -> &'static str;
     /// Reads the counters and puts what they did since the last call; the first call only reads.
-    fn sample(&mut self, sys: &Sys, out: Option<&mut Out>);
+    fn sample(&mut self, sys: &Sys, out: Option<&mut SampleOutput>);
     /// Why it says nothing, or not everything.
     fn missing(&self) -> Option<String>;
 }
@@ -91,8 +90,8 @@ pub(crate) trait Source: Send {
 pub(crate) fn window<T>(
     before: &mut Option<T>,
     now: Option<T>,
-    out: Option<&mut Out>,
-    put: impl FnOnce(&T, &T, &mut Out),
+    out: Option<&mut SampleOutput>,
+    put: impl FnOnce(&T, &T, &mut SampleOutput),
 ) {
     if let (Some(before), Some(now), Some(out)) = (before.as_ref(), now.as_ref(), out) {
         put(before, now, out);
@@ -101,11 +100,11 @@ pub(crate) fn window<T>(
 }
 
 /// A sample: begin and end, CLOCK_MONOTONIC ns, and its values.
-type Sample = (i64, i64, Vec<Value>);
+type HostSample = (i64, i64, Vec<MetricValue>);
 
 /// What the helper thread leaves.
-struct Gathered {
-    samples: Vec<Sample>,
+struct HostSamples {
+    samples: Vec<HostSample>,
     sources: Vec<SourceInfo>,
     cpu_ns: u64,
 }
@@ -113,7 +112,7 @@ struct Gathered {
 /// Sampling under way.
 pub struct Sampler {
     over: Sender<()>,
-    thread: JoinHandle<Gathered>,
+    thread: JoinHandle<HostSamples>,
     info: HostInfo,
 }
 
@@ -126,7 +125,7 @@ impl Sampler {
         let interval = interval.max(SHORTEST);
         let numbers = path.map_or_else(Vec::new, |p| disks_below(sys, p));
         let numbers = numbers.iter().map(|d| d.number).collect();
-        let disks = disk::Disks::new(sys, numbers);
+        let disks = disk::DiskSource::new(sys, numbers);
         let info = HostInfo {
             interval_ns: interval.as_nanos() as u64,
             disks: disks.names(),
@@ -165,28 +164,28 @@ impl Sampler {
     }
 }
 
-fn sources(disks: disk::Disks, sys: &Sys) -> Vec<Box<dyn Source>> {
+fn sources(disks: disk::DiskSource, sys: &Sys) -> Vec<Box<dyn HostSource>> {
     let numbers = disks.numbers();
     vec![
         Box::new(disks),
         Box::new(cpu::CpuSource::default()),
-        Box::new(tasks::Tasks::default()),
-        Box::new(psi::PressureSource::default()),
+        Box::new(tasks::TaskSource::default()),
+        Box::new(pressure::PressureSource::default()),
         Box::new(memory::MemorySource::default()),
-        Box::new(cgroups::CpuLimit::new(sys)),
-        Box::new(cgroups::IoLimit::new(sys, numbers)),
-        Box::new(temperature::Temperature::new(sys)),
+        Box::new(cgroup::CpuLimit::new(sys)),
+        Box::new(cgroup::IoLimit::new(sys, numbers)),
+        Box::new(temperature::TemperatureSource::new(sys)),
     ]
 }
 
 /// Samples until `pause` returns false; the last window ends then, however short.
 fn gather(
-    mut sources: Vec<Box<dyn Source>>,
+    mut sources: Vec<Box<dyn HostSource>>,
     sys: &Sys,
     mut interval: Duration,
     mut pause: impl FnMut(Duration) -> bool,
-) -> Gathered {
-    let mut samples: Vec<Sample> = Vec::new();
+) -> HostSamples {
+    let mut samples: Vec<HostSample> = Vec::new();
     let mut kept = 0;
     let mut start = MonoClock.now().0;
     sources.iter_mut().for_each(|s| s.sample(sys, None));
@@ -196,7 +195,7 @@ fn gather(
         let wait = due.saturating_sub(MonoClock.now().0).max(0) as u64;
         let more = pause(Duration::from_nanos(wait));
         let end = MonoClock.now().0;
-        let mut out = Out::new((end - start).max(1) as f64 / 1e9);
+        let mut out = SampleOutput::new((end - start).max(1) as f64 / 1e9);
         // A last piece too short for counters of 1 to 10 ms steps says nothing.
         if more || end - start >= 50_000_000 {
             sources
@@ -221,14 +220,14 @@ fn gather(
     });
     let said = said.collect();
     let used = clock_gettime(ClockId::ThreadCPUTime);
-    Gathered {
+    HostSamples {
         samples,
         sources: said,
         cpu_ns: used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64,
     }
 }
 
-fn rows((start_ns, end_ns, values): &Sample) -> impl Iterator<Item = HostRow> {
+fn rows((start_ns, end_ns, values): &HostSample) -> impl Iterator<Item = HostRow> {
     values.iter().map(|v| HostRow {
         start_ns: *start_ns,
         end_ns: *end_ns,
@@ -252,14 +251,14 @@ pub(crate) mod testing {
     }
 
     /// Metric, item and value of each value of a sample.
-    pub type Values = Vec<(&'static str, Option<String>, f64)>;
+    pub type SampledValues = Vec<(&'static str, Option<String>, f64)>;
 
     /// Two samples two seconds apart; `change` runs in between.
-    pub fn two(source: &mut dyn Source, root: &Path, change: impl FnOnce()) -> Values {
+    pub fn two(source: &mut dyn HostSource, root: &Path, change: impl FnOnce()) -> SampledValues {
         let sys = Sys::at(root);
         source.sample(&sys, None);
         change();
-        let mut out = Out::new(2.0);
+        let mut out = SampleOutput::new(2.0);
         source.sample(&sys, Some(&mut out));
         let values = out.values.into_iter();
         values
@@ -282,7 +281,7 @@ mod tests {
     fn a_machine_without_any_source_says_so_and_gives_nothing() {
         let home = tempfile::tempdir().unwrap();
         let sys = Sys::at(home.path());
-        let list = sources(disk::Disks::new(&sys, vec![]), &sys);
+        let list = sources(disk::DiskSource::new(&sys, vec![]), &sys);
         let mut left = 3;
         let gathered = gather(list, &sys, SHORTEST, |_| {
             left -= 1;

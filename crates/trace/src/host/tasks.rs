@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Out, Source};
-use crate::Sys;
+use taillight_machine::Sys;
+
+use super::{HostSource, SampleOutput};
 
 const NAME: &str = "tasks";
 /// Threads looked at; more would make a sample dear.
@@ -14,7 +15,7 @@ const TICKS: f64 = 100.0;
 
 /// Counters of one thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Thread {
+struct ThreadTimes {
     /// CPU time and wait for a CPU, ns.
     sched: Option<(u64, u64)>,
     /// Wait for block I/O, ticks.
@@ -22,28 +23,28 @@ struct Thread {
 }
 
 /// `cpu_ns wait_ns slices` of a schedstat file.
-pub(crate) fn schedstat(text: &str) -> Option<(u64, u64)> {
+fn schedstat(text: &str) -> Option<(u64, u64)> {
     let mut words = text.split_whitespace().map_while(|w| w.parse().ok());
     Some((words.next()?, words.next()?))
 }
 
 /// Field 42 of a stat file: wait for block I/O, ticks. The name in field 2 may hold anything.
-pub(crate) fn blkio(text: &str) -> Option<u64> {
+fn blkio(text: &str) -> Option<u64> {
     let rest = text.rsplit_once(')')?.1;
     rest.split_whitespace().nth(39)?.parse().ok()
 }
 
 /// Threads of this process.
 #[derive(Debug, Default)]
-pub(crate) struct Tasks {
-    before: BTreeMap<String, Thread>,
+pub(crate) struct TaskSource {
+    before: BTreeMap<String, ThreadTimes>,
     accounted: bool,
     lacks: Option<String>,
     cut: bool,
 }
 
-impl Tasks {
-    fn read(&mut self, sys: &Sys) -> BTreeMap<String, Thread> {
+impl TaskSource {
+    fn read(&mut self, sys: &Sys) -> BTreeMap<String, ThreadTimes> {
         let mut names = sys.names("/proc/self/task");
         self.cut |= names.len() > THREADS_MAX;
         names.truncate(THREADS_MAX);
@@ -51,7 +52,7 @@ impl Tasks {
         let read = |name: String| {
             let text = |file: &str| sys.text(&format!("/proc/self/task/{name}/{file}"));
             let blkio = || text("stat").and_then(|t| blkio(&t));
-            let thread = Thread {
+            let thread = ThreadTimes {
                 sched: text("schedstat").and_then(|t| schedstat(&t)),
                 blkio: if accounted { blkio() } else { None },
             };
@@ -61,12 +62,12 @@ impl Tasks {
     }
 }
 
-impl Source for Tasks {
+impl HostSource for TaskSource {
     fn name(&self) -> &'static str {
         NAME
     }
 
-    fn sample(&mut self, sys: &Sys, out: Option<&mut Out>) {
+    fn sample(&mut self, sys: &Sys, out: Option<&mut SampleOutput>) {
         if out.is_none() {
             self.accounted = sys.number("/proc/sys/kernel/task_delayacct") == Some(1);
         }
@@ -81,7 +82,7 @@ impl Source for Tasks {
         };
         // A new thread began at zero; what a thread did after its last reading is not seen.
         let was = |name: &String| {
-            before.get(name).copied().unwrap_or(Thread {
+            before.get(name).copied().unwrap_or(ThreadTimes {
                 sched: Some((0, 0)),
                 blkio: Some(0),
             })
@@ -143,7 +144,7 @@ mod tests {
         put(root, "proc/sys/kernel/task_delayacct", "1\n");
         put(root, "proc/self/task/7/schedstat", "1000000 500000 3\n");
         put(root, "proc/self/task/7/stat", &stat(10));
-        let mut tasks = Tasks::default();
+        let mut tasks = TaskSource::default();
         let values = two(&mut tasks, root, || {
             put(root, "proc/self/task/7/schedstat", "5000000 2500000 9\n");
             put(root, "proc/self/task/7/stat", &stat(30));
@@ -163,7 +164,7 @@ mod tests {
         let root = home.path();
         put(root, "proc/sys/kernel/task_delayacct", "0\n");
         put(root, "proc/self/task/7/stat", &stat(10));
-        let mut tasks = Tasks::default();
+        let mut tasks = TaskSource::default();
         let values = two(&mut tasks, root, || ());
         assert_eq!((of(&values, "wait"), of(&values, "blkio")), (None, None));
         let said = tasks.missing().unwrap();

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Out, Source};
-use crate::Sys;
+use taillight_machine::Sys;
+
+use super::{HostSource, SampleOutput};
 
 const NAME: &str = "temperature";
 /// Time between readings, at least.
@@ -20,13 +21,13 @@ struct Sensor {
 
 /// Every temperature sensor.
 #[derive(Debug)]
-pub(crate) struct Temperature {
+pub(crate) struct TemperatureSource {
     sensors: Vec<Sensor>,
     last: Option<Instant>,
 }
 
-impl Temperature {
-    pub fn new(sys: &Sys) -> Temperature {
+impl TemperatureSource {
+    pub fn new(sys: &Sys) -> TemperatureSource {
         let mut sensors = Vec::new();
         for chip in sys.names(HWMON) {
             let dir = format!("{HWMON}/{chip}");
@@ -51,19 +52,19 @@ impl Temperature {
                 });
             }
         }
-        Temperature {
+        TemperatureSource {
             sensors,
             last: None,
         }
     }
 }
 
-impl Source for Temperature {
+impl HostSource for TemperatureSource {
     fn name(&self) -> &'static str {
         NAME
     }
 
-    fn sample(&mut self, sys: &Sys, out: Option<&mut Out>) {
+    fn sample(&mut self, sys: &Sys, out: Option<&mut SampleOutput>) {
         let Some(out) = out else {
             return;
         };
@@ -107,7 +108,7 @@ mod tests {
                 "Composite\n",
             );
         }
-        let mut it = Temperature::new(&Sys::at(root));
+        let mut it = TemperatureSource::new(&Sys::at(root));
         let values = two(&mut it, root, || ());
         let names: Vec<_> = values.iter().filter_map(|v| v.1.as_deref()).collect();
         assert_eq!(names, ["nvme Composite", "nvme Composite (hwmon1)"]);

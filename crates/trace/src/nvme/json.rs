@@ -10,23 +10,23 @@ pub fn looks_like(text: &str) -> bool {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum LogKind {
     Smart,
     Errors,
     Monitor,
 }
 
-fn kind(value: &Value) -> Option<Kind> {
+fn kind(value: &Value) -> Option<LogKind> {
     let map = value.as_object()?;
     let has = |key: &str| map.contains_key(key);
     if has("Log Page GUID") || has("Active Bucket Counter: Bucket 0") {
-        return Some(Kind::Monitor);
+        return Some(LogKind::Monitor);
     }
     if has("errors") {
-        return Some(Kind::Errors);
+        return Some(LogKind::Errors);
     }
     let smart = has("critical_warning") && has("power_on_hours");
-    smart.then_some(Kind::Smart)
+    smart.then_some(LogKind::Smart)
 }
 
 /// Parses it into the logs it holds.
@@ -43,9 +43,9 @@ pub fn parse(text: &str) -> Result<Logs> {
     let value: Value = serde_json::from_str(text).map_err(|e| unknown().source(e))?;
     let mut logs = Logs::default();
     match kind(&value).ok_or_else(unknown)? {
-        Kind::Smart => logs.smart = Some(smart(&value)),
-        Kind::Errors => logs.errors = Some(errors(&value)),
-        Kind::Monitor => logs.latency_monitor = Some(monitor(&value)?),
+        LogKind::Smart => logs.smart = Some(smart(&value)),
+        LogKind::Errors => logs.errors = Some(errors(&value)),
+        LogKind::Monitor => logs.latency_monitor = Some(monitor(&value)?),
     }
     Ok(logs)
 }

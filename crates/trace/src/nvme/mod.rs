@@ -1,14 +1,10 @@
 //! The drive's own view: logs of the NVMe drives below the target, before and after a run.
 //!
 //! What it is: parsers of log pages (tested with synthetic pages), a reader that sends nothing but
-//! Identify and Get Log Page, the JSON of nvme-cli, and [`monitor`], which sets one feature on
-//! request. What it is not: a judgement; `report` sets these counters beside the host's outliers.
-//! Called by `cli`.
+//! Identify and Get Log Page, and the JSON of nvme-cli. What it is not: a judgement, or a way to
+//! set anything in a drive; `report` sets these counters beside the host's outliers. Called by `cli`.
 
-mod intel;
 pub mod json;
-pub mod micron;
-pub mod monitor;
 pub mod ocp;
 pub mod pages;
 mod sys;
@@ -16,19 +12,17 @@ mod sys;
 use std::path::{Path, PathBuf};
 
 use taillight_core::{Error, Result};
+use taillight_machine::Sys;
 use taillight_rundir::SCHEMA_VERSION;
-use taillight_rundir::nvme::{Logs, NvmeDrive, NvmeFile};
+use taillight_rundir::nvme::{LatencyMonitor, Logs, NvmeDrive, NvmeFile};
 
-use crate::Sys;
-use pages::Identity;
+use pages::ControllerIdentity;
 
-/// Micron's PCI vendor id.
-const MICRON: u16 = 0x1344;
-/// Intel's and Solidigm's.
-const INTEL: [u16; 2] = [0x8086, 0x025e];
+/// Intel's PCI vendor id: its drives had a page C3h of their own before OCP.
+const INTEL: u16 = 0x8086;
 
 /// Sends the two commands that only read.
-pub trait Admin {
+pub trait NvmeAdmin {
     /// Identify controller, 4,096 bytes.
     ///
     /// # Errors
@@ -102,8 +96,8 @@ impl Drives {
     }
 }
 
-fn open(path: &Path) -> Result<sys::Device> {
-    sys::Device::open(path)
+fn open(path: &Path) -> Result<sys::NvmeDevice> {
+    sys::NvmeDevice::open(path)
 }
 
 /// What one drive says now. `path` is a controller, a disk or a partition: `/dev/nvme0`,
@@ -120,16 +114,6 @@ pub fn look(sys: &Sys, path: &Path) -> Result<NvmeDrive> {
     };
     drive.before = Some(read(&device, &mut drive)?);
     Ok(drive)
-}
-
-/// Opens the controller of a drive, to change its latency monitor.
-///
-/// # Errors
-/// As [`look`].
-pub fn open_to_change(sys: &Sys, path: &Path) -> Result<(String, impl monitor::Change)> {
-    let name = controller_of(sys, path)?;
-    let device = open(&sys.path(&format!("/dev/{name}")))?;
-    Ok((name, device))
 }
 
 /// The controller a path means.
@@ -191,9 +175,9 @@ fn controller(sys: &Sys, disk: &str) -> std::result::Result<String, String> {
     }
 }
 
-/// Reads every log the drive says it has. Nothing is asked before it identified itself, and vendor
-/// pages only when the drive lists them: a page it does not know would add to its error log.
-fn read(device: &dyn Admin, drive: &mut NvmeDrive) -> Result<Logs> {
+/// Reads every log the drive says it has. Nothing is asked before it identified itself, and the
+/// latency monitor only when the drive lists them: a page it does not know would add to its error log.
+fn read(device: &dyn NvmeAdmin, drive: &mut NvmeDrive) -> Result<Logs> {
     let identity = pages::identity(&device.identify()?)?;
     drive.model = identity.model.clone();
     drive.firmware = identity.firmware.clone();
@@ -206,47 +190,32 @@ fn read(device: &dyn Admin, drive: &mut NvmeDrive) -> Result<Logs> {
         .log(0x01, entries * 64)
         .and_then(|p| pages::errors(&p));
     logs.errors = keep(errors, drive);
-    vendor(device, &identity, drive, &mut logs);
+    logs.latency_monitor = latency_monitor(device, &identity, drive);
     Ok(logs)
 }
 
-fn vendor(device: &dyn Admin, identity: &Identity, drive: &mut NvmeDrive, logs: &mut Logs) {
+/// The page of the OCP latency monitor, if the drive lists it.
+fn latency_monitor(
+    device: &dyn NvmeAdmin,
+    identity: &ControllerIdentity,
+    drive: &mut NvmeDrive,
+) -> Option<LatencyMonitor> {
     if !identity.lists_logs {
         drive.missing.push(
-            "the drive does not list its log pages (before NVMe 2.0), so vendor pages are not \
-             asked for; `nvme ocp latency-monitor-log -o json` can be imported"
+            "the drive does not list its log pages (before NVMe 2.0), so the latency monitor's is \
+             not asked for; `nvme ocp latency-monitor-log -o json` can be imported"
                 .to_owned(),
         );
-        return;
+        return None;
     }
-    let Some(known) = keep(
-        device.log(0x00, 1024).and_then(|p| pages::supported(&p)),
-        drive,
-    ) else {
-        return;
-    };
-    let has = |id: usize| known.get(id) == Some(&true);
-    if has(0xc3) && identity.vendor != INTEL[0] {
-        logs.latency_monitor = keep(device.log(0xc3, 512).and_then(|p| ocp::parse(&p)), drive);
-    } else {
+    let supported = device.log(0x00, 1024).and_then(|p| pages::supported(&p));
+    let supported = keep(supported, drive)?;
+    if identity.vendor == INTEL || supported.get(0xc3) != Some(&true) {
         let none = "no OCP latency monitor (log page C3h)";
         drive.missing.push(none.to_owned());
+        return None;
     }
-    if identity.vendor == MICRON && has(0xd0) {
-        let page = device.log(0xd0, micron::STATS_BYTES);
-        logs.histogram = keep(page.and_then(|p| micron::stats(&p)), drive);
-    }
-    if identity.vendor == MICRON && has(0xd1) {
-        let page = device.log(0xd1, micron::LOGS_BYTES);
-        logs.slow_commands = keep(page.and_then(|p| micron::logs(&p)), drive);
-    }
-    // Other vendors mean other things by these pages, and so does OCP by C1h.
-    if INTEL.contains(&identity.vendor) && has(0xc1) && has(0xc2) {
-        let pages = device
-            .log(0xc1, intel::BYTES)
-            .and_then(|reads| Ok((reads, device.log(0xc2, intel::BYTES)?)));
-        logs.histogram = keep(pages.and_then(|(r, w)| intel::stats(&r, &w)), drive);
-    }
+    keep(device.log(0xc3, 512).and_then(|p| ocp::parse(&p)), drive)
 }
 
 /// A log, or the reason why it is missing.
@@ -281,13 +250,13 @@ mod tests {
     use std::cell::RefCell;
 
     /// A drive that answers from memory and notes what it was asked.
-    struct Fake {
+    struct FakeDrive {
         lists: bool,
         vendor: u16,
         asked: RefCell<Vec<u8>>,
     }
 
-    impl Admin for Fake {
+    impl NvmeAdmin for FakeDrive {
         fn identify(&self) -> Result<Vec<u8>> {
             Ok(pages::testing::identity(self.vendor, self.lists))
         }
@@ -299,7 +268,6 @@ mod tests {
                     let pages = [0xc1, 0xc2, 0xc3, 0xd0, 0xd1];
                     pages.iter().for_each(|i| page[i * 4] = 1);
                 }
-                0xc1 | 0xc2 => page[0] = 4,
                 0xc3 => page = ocp::testing::page(),
                 _ => {}
             }
@@ -308,7 +276,7 @@ mod tests {
     }
 
     fn asked(lists: bool, vendor: u16) -> (Vec<u8>, NvmeDrive, Logs) {
-        let fake = Fake {
+        let fake = FakeDrive {
             lists,
             vendor,
             asked: RefCell::default(),
@@ -319,21 +287,18 @@ mod tests {
     }
 
     #[test]
-    fn vendor_pages_are_asked_for_only_when_listed() {
-        let (asked_for, drive, logs) = asked(false, MICRON);
+    fn the_latency_monitor_is_asked_for_only_when_listed() {
+        let (asked_for, drive, logs) = asked(false, 0x1234);
         assert_eq!(asked_for, [0x02, 0x01]);
         assert!(logs.latency_monitor.is_none());
         assert!(drive.missing[0].contains("does not list"));
-        let (asked_for, drive, logs) = asked(true, MICRON);
-        assert_eq!(asked_for, [0x02, 0x01, 0x00, 0xc3, 0xd0, 0xd1]);
+        let (asked_for, drive, logs) = asked(true, 0x1234);
+        assert_eq!(asked_for, [0x02, 0x01, 0x00, 0xc3], "no page of a vendor");
         assert!(logs.latency_monitor.unwrap().enabled);
         assert_eq!(drive.model, "Example SSD");
-        let (asked_for, ..) = asked(true, 0x1234);
-        let of_vendors = [0xc1, 0xc2, 0xd0];
-        assert!(!asked_for.iter().any(|id| of_vendors.contains(id)));
-        let (asked_for, drive, logs) = asked(true, INTEL[1]);
-        assert_eq!(asked_for, [0x02, 0x01, 0x00, 0xc3, 0xc1, 0xc2]);
-        assert!(logs.histogram.is_some(), "{:?}", drive.missing);
+        let (asked_for, drive, _) = asked(true, INTEL);
+        assert_eq!(asked_for, [0x02, 0x01, 0x00]);
+        assert!(drive.missing[0].contains("C3h"), "{:?}", drive.missing);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::{le, wrong_size};
 
 /// What a controller says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct ControllerIdentity {
     pub vendor: u16,
     pub model: String,
     pub firmware: String,
@@ -22,7 +22,7 @@ pub struct Identity {
 ///
 /// # Errors
 /// `Corrupt` when it is no such answer.
-pub fn identity(page: &[u8]) -> Result<Identity> {
+pub fn identity(page: &[u8]) -> Result<ControllerIdentity> {
     if page.len() != 4096 {
         return Err(wrong_size("the answer to identify", page.len(), 4096));
     }
@@ -31,7 +31,7 @@ pub fn identity(page: &[u8]) -> Result<Identity> {
         text.trim_matches(|c: char| c == ' ' || c == '\0')
             .to_owned()
     };
-    let it = Identity {
+    let it = ControllerIdentity {
         vendor: le(page, 0, 2) as u16,
         model: text(24, 64),
         firmware: text(64, 72),

@@ -1,5 +1,4 @@
-//! Three admin commands of an NVMe controller: two that only read, and one that sets the latency
-//! monitor.
+//! Two admin commands of an NVMe controller, which only read.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -10,13 +9,12 @@ use std::path::Path;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl, opcode};
 use taillight_core::{Error, Result};
 
-use super::Admin;
-use super::monitor::{Change, FEATURE_BYTES};
+use super::NvmeAdmin;
 
 /// The kernel's `struct nvme_passthru_cmd`.
 #[repr(C)]
 #[derive(Debug, Default)]
-struct Command {
+struct PassthruCommand {
     opcode: u8,
     flags: u8,
     reserved: u16,
@@ -37,13 +35,12 @@ struct Command {
     result: u32,
 }
 
-const _: () = assert!(size_of::<Command>() == 72);
+const _: () = assert!(size_of::<PassthruCommand>() == 72);
 
 /// What may be sent: nothing else can be said.
-enum Ask {
+enum AdminCommand {
     Identify,
     Log(u8),
-    SetMonitor,
 }
 
 /// Dword 10 of Get Log Page: page, how many dwords less one, and that the drive retains its
@@ -53,19 +50,16 @@ fn get_log(id: u8, dwords: u32) -> u32 {
     u32::from(id) | RETAIN_EVENT | (dwords & 0xffff) << 16
 }
 
-/// Dword 10 of Set Features: the latency monitor, without the bit that saves it.
-const SET_MONITOR: u32 = 0xc5;
-
 /// The ioctl; its answer is the status of the drive.
-struct Passthru(Command);
+struct Passthru(PassthruCommand);
 
-// SAFETY: the opcode is the one of `struct nvme_passthru_cmd`, which `Command` mirrors (its size is
+// SAFETY: the opcode is the one of `struct nvme_passthru_cmd`, which `PassthruCommand` mirrors (its size is
 // checked above); the pointer is to that struct, and the kernel writes inside it only.
 unsafe impl Ioctl for Passthru {
     type Output = i32;
     const IS_MUTATING: bool = true;
     fn opcode(&self) -> Opcode {
-        opcode::read_write::<Command>(b'N', 0x41)
+        opcode::read_write::<PassthruCommand>(b'N', 0x41)
     }
     fn as_ptr(&mut self) -> *mut c_void {
         (&raw mut self.0).cast()
@@ -77,17 +71,17 @@ unsafe impl Ioctl for Passthru {
 
 /// An open controller.
 #[derive(Debug)]
-pub struct Device {
+pub struct NvmeDevice {
     file: File,
     name: String,
 }
 
-impl Device {
+impl NvmeDevice {
     /// Opens `/dev/nvmeN` for reading.
     ///
     /// # Errors
     /// `Unavailable` when it is absent, no character device, or not permitted.
-    pub fn open(path: &Path) -> Result<Device> {
+    pub fn open(path: &Path) -> Result<NvmeDevice> {
         let cannot = |e: std::io::Error| {
             Error::unavailable("the drive's logs cannot be read")
                 .with("path", path.display())
@@ -101,44 +95,39 @@ impl Device {
                 Error::unavailable("this is no NVMe controller").with("path", path.display())
             );
         }
-        Ok(Device {
+        Ok(NvmeDevice {
             file,
             name: path.display().to_string(),
         })
     }
 
-    fn send(&self, ask: &Ask, mut data: Vec<u8>) -> Result<Vec<u8>> {
+    fn send(&self, ask: &AdminCommand, mut data: Vec<u8>) -> Result<Vec<u8>> {
         let bytes = data.len();
         let dwords = (bytes / 4).saturating_sub(1) as u32;
-        let mut command = Command {
+        let mut command = PassthruCommand {
             address: data.as_mut_ptr() as u64,
             bytes: bytes as u32,
             timeout_ms: 5_000,
-            ..Command::default()
+            ..PassthruCommand::default()
         };
         match ask {
-            Ask::Identify => {
+            AdminCommand::Identify => {
                 command.opcode = 0x06;
                 command.cdw10 = 1;
             }
-            Ask::Log(id) => {
+            AdminCommand::Log(id) => {
                 command.opcode = 0x02;
                 command.namespace = u32::MAX;
                 command.cdw10 = get_log(*id, dwords);
                 command.cdw11 = dwords >> 16;
             }
-            Ask::SetMonitor => {
-                command.opcode = 0x09;
-                command.cdw10 = SET_MONITOR;
-            }
         }
         let what = match ask {
-            Ask::Identify => "identify".to_owned(),
-            Ask::Log(id) => format!("log page {id:02X}h"),
-            Ask::SetMonitor => "new thresholds (feature C5h)".to_owned(),
+            AdminCommand::Identify => "identify".to_owned(),
+            AdminCommand::Log(id) => format!("log page {id:02X}h"),
         };
         // SAFETY: `data` outlives the call and is `bytes` long as the command says; each of the
-        // commands fills or reads at most that much of it, and touches no other memory of ours.
+        // commands fills at most that much of it, and touches no other memory of ours.
         let status = unsafe { ioctl(&self.file, Passthru(command)) };
         match status {
             Ok(0) => Ok(data),
@@ -154,18 +143,12 @@ impl Device {
     }
 }
 
-impl Admin for Device {
+impl NvmeAdmin for NvmeDevice {
     fn identify(&self) -> Result<Vec<u8>> {
-        self.send(&Ask::Identify, vec![0; 4096])
+        self.send(&AdminCommand::Identify, vec![0; 4096])
     }
     fn log(&self, id: u8, bytes: usize) -> Result<Vec<u8>> {
-        self.send(&Ask::Log(id), vec![0; bytes])
-    }
-}
-
-impl Change for Device {
-    fn set_monitor(&self, data: &[u8; FEATURE_BYTES]) -> Result<()> {
-        self.send(&Ask::SetMonitor, data.to_vec()).map(|_| ())
+        self.send(&AdminCommand::Log(id), vec![0; bytes])
     }
 }
 

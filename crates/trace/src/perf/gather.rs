@@ -11,24 +11,22 @@ use crossbeam_channel::{Receiver, unbounded};
 use taillight_core::plan::{Plan, TraceMode};
 use taillight_core::units::ByteSize;
 use taillight_core::{Clock, Error, MonoClock, Result};
-use taillight_rundir::RunDir;
-use taillight_rundir::layers::{LayerKind, LayerRow, LayerWriter};
-use taillight_rundir::trace_info::{ProgramInfo, Stopped, TraceInfo};
-
-use super::kept::{Kept, Queue};
-use super::probe::{Arrival, Common, PerfProbes};
-use super::record::records;
-use super::schedstat::{Reading, Schedstat};
-use super::stretch::{LONG_NS, Stretches};
-use super::sys::Ring;
-use crate::over::Over;
-use crate::quota::Quota;
-use crate::still::Watch as StillWatch;
-use crate::tally::Tally;
-use crate::tracer::Wish;
-use crate::{Sys, machine};
+use taillight_machine::Sys;
 use taillight_machine::cgroup::CgroupLimits;
 use taillight_machine::memory::Memory;
+use taillight_rundir::RunDir;
+use taillight_rundir::layers::{LayerKind, LayerRow, LayerWriter};
+use taillight_rundir::trace_info::{ProgramInfo, TraceInfo, TracingStopped};
+
+use super::off_cpu::{LONG_NS, OffCpuLog};
+use super::probe::{KeptIo, PerfProbeShared, PerfProbes, WorkerArrival};
+use super::record::records;
+use super::schedstat::{Schedstat, SchedstatReading};
+use super::sys::SwitchLog;
+use crate::memory_budget;
+use crate::tracing::quota::QuotaWatch;
+use crate::tracing::standstill::StandstillWatch;
+use crate::tracing::{EndSignal, TraceCounts, TracingRequest};
 
 /// How often logs are emptied.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -40,73 +38,73 @@ const SLACK_NS: i64 = 10_000;
 const SILENT: u64 = 8;
 /// Bytes of a worker's log, unless the user says otherwise.
 const RING: u64 = 64 << 10;
-/// Kept I/Os, events, and stretches not yet decided on, at most.
+/// Kept I/Os, events, and intervals not yet decided on, at most.
 const IOS_MAX: usize = 1 << 24;
 const EVENTS_MAX: usize = 1 << 21;
 const RECENT_MAX: usize = 1 << 20;
 
-/// Tracing on this rung, under way.
-pub(crate) struct Tracing {
-    common: Common,
-    over: Over,
-    thread: JoinHandle<Gathered>,
+/// Tracing with this backend, under way.
+pub(crate) struct PerfTracing {
+    shared: PerfProbeShared,
+    stop: EndSignal,
+    thread: JoinHandle<WatchedTrace>,
 }
 
 /// What was gathered.
 #[derive(Default)]
-struct Gathered {
-    ios: Vec<(u16, Kept)>,
+struct WatchedTrace {
+    ios: Vec<(u16, KeptIo)>,
     events: Vec<LayerRow>,
     events_lost: u64,
     ios_lost: u64,
-    stopped: Option<Stopped>,
+    stopped: Option<TracingStopped>,
     watched: Vec<ProgramInfo>,
 }
 
 /// One worker that is watched.
-struct Watch {
+struct WatchedThread {
     worker: u16,
-    ring: Option<Ring>,
-    queue: Arc<Queue>,
+    ring: Option<SwitchLog>,
+    kept: Receiver<KeptIo>,
     schedstat: Option<Schedstat>,
-    stretches: Stretches,
+    intervals: OffCpuLog,
     /// Readings by the worker itself and by the gatherer, not yet used.
-    readings: Vec<Reading>,
+    readings: Vec<SchedstatReading>,
     /// Arrivals on the CPU and records at the last check, for a log that fell silent.
     checked: (u64, i64),
     /// Since when nothing is logged although the thread ran.
-    silent: Option<i64>,
+    silent_since: Option<i64>,
     /// Since when there is no log at all, if it could not be opened.
-    dark: Option<i64>,
+    unwatched_since: Option<i64>,
 }
 
-impl Tracing {
+impl PerfTracing {
     /// Begins to watch.
     ///
     /// # Errors
     /// `Unavailable` when the kernel does not let a thread be watched by its own process.
-    pub fn start(wish: &Wish<'_>, sys: &Sys) -> Result<Tracing> {
-        let plan = wish.plan;
+    pub fn start(request: &TracingRequest<'_>, sys: &Sys) -> Result<PerfTracing> {
+        let plan = request.plan;
         let bytes = room(plan, sys)?;
         let (arrivals, arrived) = unbounded();
-        let common = Common {
+        let shared = PerfProbeShared {
             arrivals,
-            tally: Arc::new(Tally::default()),
+            counts: Arc::new(TraceCounts::default()),
             all: plan.trace.mode == TraceMode::All,
             threshold: plan.outlier_ns(),
             ring: bytes,
             workers: plan.workers() as usize,
         };
-        let over = Over::default();
-        let gatherer = Gatherer {
+        let stop = EndSignal::default();
+        let gatherer = LogReader {
             arrived,
-            over: over.flag(),
-            quota: Quota::new(sys),
-            still: StillWatch::start(sys)?,
+            stop: stop.flag(),
+            quota: QuotaWatch::new(sys),
+            standstill: StandstillWatch::start(sys)?,
             sys: sys.clone(),
-            room: RECENT_MAX / common.workers.max(1),
+            room: RECENT_MAX / shared.workers.max(1),
             watches: Vec::new(),
-            all: Gathered::default(),
+            all: WatchedTrace::default(),
             bytes: Vec::new(),
             ended: Vec::new(),
         };
@@ -114,16 +112,16 @@ impl Tracing {
             .name("trace".to_owned())
             .spawn(move || gatherer.run())
             .map_err(|e| Error::unavailable("cannot start a thread").source(e))?;
-        Ok(Tracing {
-            common,
-            over,
+        Ok(PerfTracing {
+            shared,
+            stop,
             thread,
         })
     }
 
     /// Probes for the workers.
     pub fn probes(&self) -> Arc<PerfProbes> {
-        Arc::new(PerfProbes(self.common.clone()))
+        Arc::new(PerfProbes(self.shared.clone()))
     }
 
     /// Ends watching, writes `layers.parquet` and completes `info`.
@@ -131,13 +129,13 @@ impl Tracing {
     /// # Errors
     /// `Unavailable` when the file cannot be written.
     pub fn finish(self, dir: &RunDir, info: &mut TraceInfo) -> Result<()> {
-        drop(self.over);
+        drop(self.stop);
         let mut all = self
             .thread
             .join()
             .map_err(|_| Error::internal("the collector of trace events panicked"))?;
-        info.operations = self.common.tally.operations.load(Relaxed);
-        info.ios_lost = self.common.tally.lost.load(Relaxed) + all.ios_lost;
+        info.operations = self.shared.counts.operations.load(Relaxed);
+        info.ios_lost = self.shared.counts.lost.load(Relaxed) + all.ios_lost;
         info.events_lost = all.events_lost;
         info.kept = all.ios.len() as u64;
         info.off_cpu_ns = LONG_NS;
@@ -153,7 +151,7 @@ impl Tracing {
 /// # Errors
 /// `Unavailable` when not.
 pub(crate) fn room(plan: &Plan, sys: &Sys) -> Result<usize> {
-    let free = machine::free_memory(&Memory::read(sys), &CgroupLimits::read(sys));
+    let free = memory_budget::free_memory(&Memory::read(sys), &CgroupLimits::read(sys));
     let bytes = fitting(plan.trace.buffer, plan.workers(), free)?;
     allowed(bytes)?;
     Ok(bytes)
@@ -177,7 +175,7 @@ fn fitting(buffer: Option<ByteSize>, workers: u32, free: u64) -> Result<usize> {
 
 /// Whether this process may watch its own threads.
 pub(crate) fn allowed(bytes: usize) -> Result<()> {
-    let tried = Ring::of_this_thread(bytes);
+    let tried = SwitchLog::of_this_thread(bytes);
     tried.map(drop).map_err(|e| {
         Error::unavailable("the kernel does not log context switches for this process")
             .source(e)
@@ -188,7 +186,7 @@ pub(crate) fn allowed(bytes: usize) -> Result<()> {
     })
 }
 
-fn write(dir: &RunDir, mut all: Gathered) -> Result<()> {
+fn write(dir: &RunDir, mut all: WatchedTrace) -> Result<()> {
     all.events.sort_unstable_by_key(|e| e.start_ns);
     all.ios.sort_unstable_by_key(|(w, k)| (*w, k.submit));
     let mut writer = LayerWriter::begin(dir)?;
@@ -197,7 +195,7 @@ fn write(dir: &RunDir, mut all: Gathered) -> Result<()> {
     writer.commit()
 }
 
-fn io_row((worker, kept): &(u16, Kept)) -> LayerRow {
+fn io_row((worker, kept): &(u16, KeptIo)) -> LayerRow {
     LayerRow {
         kind: LayerKind::Io,
         start_ns: kept.submit,
@@ -222,42 +220,38 @@ fn gap(worker: Option<u16>, from: i64, to: i64) -> LayerRow {
 }
 
 /// The gathering thread.
-struct Gatherer {
-    arrived: Receiver<Arrival>,
-    over: Arc<AtomicBool>,
-    quota: Quota,
-    still: StillWatch,
+struct LogReader {
+    arrived: Receiver<WorkerArrival>,
+    stop: Arc<AtomicBool>,
+    quota: QuotaWatch,
+    standstill: StandstillWatch,
     sys: Sys,
-    /// Stretches kept of each worker until it is known whether an I/O needs them.
+    /// Intervals kept of each worker until it is known whether an I/O needs them.
     room: usize,
-    watches: Vec<Watch>,
-    all: Gathered,
+    watches: Vec<WatchedThread>,
+    all: WatchedTrace,
     bytes: Vec<u8>,
-    ended: Vec<(usize, Kept)>,
+    ended: Vec<(usize, KeptIo)>,
 }
 
-impl Gatherer {
-    fn run(mut self) -> Gathered {
+impl LogReader {
+    fn run(mut self) -> WatchedTrace {
         for round in 0.. {
-            let over = self.over.load(Relaxed);
+            let stop = self.stop.load(Relaxed);
             self.arrivals();
             // I/Os first: whatever a thread did within them is in its log by now.
             self.ios();
-            let due = over || round % READ_EVERY == 0;
+            let due = stop || round % READ_EVERY == 0;
             for index in 0..self.watches.len() {
                 self.log(index, due);
             }
             self.join();
-            let window = self.quota.window().map(|w| LayerRow {
-                kind: LayerKind::CpuQuota,
-                start_ns: w.0,
-                end_ns: w.1,
-                blocked_ns: Some(w.2),
-                ..LayerRow::default()
-            });
-            window.into_iter().for_each(|row| self.all.put(row));
-            self.still.seen().for_each(|row| self.all.put(row));
-            if over {
+            self.quota
+                .window()
+                .into_iter()
+                .for_each(|row| self.all.put(row));
+            self.standstill.seen().for_each(|row| self.all.put(row));
+            if stop {
                 return self.end();
             }
             std::thread::sleep(PAUSE);
@@ -275,34 +269,36 @@ impl Gatherer {
             if let Err(e) = &new.ring {
                 info.missing = Some(e.to_string());
             }
-            let dark = new.ring.is_err().then_some(new.at);
+            let unwatched_since = new.ring.is_err().then_some(new.at);
             // Without counters to begin with, later ones cannot be set beside the records.
             let schedstat = Schedstat::open(&self.sys, new.tid).filter(|_| new.first.is_some());
-            let mut stretches = Stretches::new(new.at);
+            let mut intervals = OffCpuLog::new(new.at);
             if let Some(first) = new.first {
-                stretches.settle(first);
+                intervals.settle(first);
             } else if info.missing.is_none() {
                 info.missing = Some("no schedstat: waits for a CPU are not known".to_owned());
             }
             self.all.watched.push(info);
-            self.watches.push(Watch {
+            self.watches.push(WatchedThread {
                 worker: new.worker,
                 ring: new.ring.ok(),
-                queue: new.queue,
+                kept: new.kept,
                 schedstat,
-                stretches,
+                intervals,
                 readings: Vec::new(),
                 checked: (0, new.at),
-                silent: None,
-                dark,
+                silent_since: None,
+                unwatched_since,
             });
         }
     }
 
     fn ios(&mut self) {
         for (index, watch) in self.watches.iter_mut().enumerate() {
-            while let Some(kept) = watch.queue.pop() {
-                watch.readings.extend(kept.reading);
+            for kept in watch.kept.try_iter() {
+                watch
+                    .readings
+                    .extend(kept.reading.filter(|r| r.arrivals > 0));
                 self.ended.push((index, kept));
             }
         }
@@ -313,42 +309,44 @@ impl Gatherer {
         let Some(watch) = self.watches.get_mut(index) else {
             return;
         };
-        // Long stretches are settled soon, while few others share the reading.
-        let wanted = due || watch.stretches.wants_reading(LONG_NS);
+        // Long intervals are settled soon, while few others share the reading.
+        let wanted = due || watch.intervals.wants_reading(LONG_NS);
         let schedstat = watch.schedstat.as_ref().filter(|_| wanted);
-        let reading = schedstat.and_then(Schedstat::read).map(|r| Reading {
-            from: r.from - SLACK_NS,
-            to: r.to + SLACK_NS,
-            ..r
-        });
+        let reading = schedstat
+            .and_then(Schedstat::read)
+            .map(|r| SchedstatReading {
+                from: r.from - SLACK_NS,
+                to: r.to + SLACK_NS,
+                ..r
+            });
         if let Some(ring) = &mut watch.ring {
             self.bytes.clear();
             ring.drain(&mut self.bytes);
-            records(&self.bytes).for_each(|r| watch.stretches.add(r));
+            records(&self.bytes).for_each(|r| watch.intervals.add(r));
         }
         watch.readings.extend(reading);
         watch.readings.sort_unstable_by_key(|r| r.from);
         for reading in watch.readings.drain(..) {
-            watch.stretches.settle(reading);
+            watch.intervals.settle(reading);
         }
         if let Some(reading) = reading.filter(|_| due) {
             watch.check(reading.arrivals);
         } else if watch.schedstat.is_none() {
-            watch.stretches.close();
+            watch.intervals.close();
         }
-        for (from, to) in std::mem::take(&mut watch.stretches.gaps) {
+        for (from, to) in std::mem::take(&mut watch.intervals.gaps) {
             self.all.put(gap(Some(watch.worker), from, to));
         }
     }
 
-    /// Decides which stretches belong to kept I/Os.
+    /// Decides which intervals belong to kept I/Os.
     fn join(&mut self) {
         for (index, kept) in self.ended.drain(..) {
             let Some(watch) = self.watches.get_mut(index) else {
                 continue;
             };
-            if !watch.stretches.keep(kept.submit, kept.complete) {
-                let to = watch.stretches.forgotten.min(kept.complete);
+            if !watch.intervals.keep(kept.submit, kept.complete) {
+                let to = watch.intervals.forgotten.min(kept.complete);
                 self.all.put(gap(Some(watch.worker), kept.submit, to));
             }
             if self.all.ios.len() < IOS_MAX {
@@ -360,31 +358,31 @@ impl Gatherer {
         for watch in &mut self.watches {
             let (worker, all) = (watch.worker, &mut self.all);
             let put = |row| all.put(row);
-            watch.stretches.shrink(self.room, LONG_NS, put, worker);
+            watch.intervals.shrink(self.room, LONG_NS, put, worker);
         }
     }
 
-    fn end(mut self) -> Gathered {
+    fn end(mut self) -> WatchedTrace {
         let now = MonoClock.now().0;
-        self.still
+        self.standstill
             .end()
             .into_iter()
             .for_each(|row| self.all.put(row));
         for watch in &mut self.watches {
             let all = &mut self.all;
-            watch.stretches.close();
+            watch.intervals.close();
             watch
-                .stretches
+                .intervals
                 .shrink(0, LONG_NS, |row| all.put(row), watch.worker);
-            all.events_lost += watch.stretches.lost;
-            if let Some(at_ns) = watch.dark {
+            all.events_lost += watch.intervals.lost;
+            if let Some(at_ns) = watch.unwatched_since {
                 all.put(gap(Some(watch.worker), at_ns, now));
             }
-            if let Some(at_ns) = watch.silent {
+            if let Some(at_ns) = watch.silent_since {
                 all.put(gap(Some(watch.worker), at_ns, now));
                 let earlier = all.stopped.as_ref().is_some_and(|s| s.at_ns <= at_ns);
                 if !earlier {
-                    all.stopped = Some(Stopped {
+                    all.stopped = Some(TracingStopped {
                         at_ns,
                         what: "the log of context switches fell silent although threads ran"
                             .to_owned(),
@@ -396,7 +394,7 @@ impl Gatherer {
     }
 }
 
-impl Gathered {
+impl WatchedTrace {
     fn put(&mut self, row: LayerRow) {
         if self.events.len() < EVENTS_MAX {
             self.events.push(row);
@@ -406,19 +404,19 @@ impl Gathered {
     }
 }
 
-impl Watch {
+impl WatchedThread {
     /// A thread that comes back to the CPU again and again leaves records, unless somebody switched
     /// its log off.
     fn check(&mut self, arrivals: u64) {
         let (before, seen) = self.checked;
-        if self.stretches.seen > seen || before == 0 {
+        if self.intervals.seen > seen || before == 0 {
             // Records came: also after a silence, whose length is then known.
-            if let Some(from) = self.silent.take() {
-                self.stretches.gaps.push((from, self.stretches.seen));
+            if let Some(from) = self.silent_since.take() {
+                self.intervals.gaps.push((from, self.intervals.seen));
             }
-            self.checked = (arrivals, self.stretches.seen);
+            self.checked = (arrivals, self.intervals.seen);
         } else if self.ring.is_some() && arrivals >= before + SILENT {
-            self.silent.get_or_insert(seen);
+            self.silent_since.get_or_insert(seen);
         }
     }
 }

@@ -1,22 +1,21 @@
-//! The probe of a worker on rung perf: opens the worker's log at the start, then tells which of its
+//! The probe of a worker with backend perf: opens the worker's log at the start, then tells which of its
 //! I/Os are kept. No system call and no allocation
 //! per operation; one small read after a slow one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crossbeam_channel::Sender;
+use crossbeam_channel::{Receiver, Sender, bounded};
 use taillight_core::probe::{Probe, ProbeSeat, Probes, Token};
 use taillight_core::{Clock, MonoClock, Op, OpKind, Result, Stamp};
+use taillight_machine::Sys;
 use taillight_rundir::layers::flags;
 
-use super::kept::{Kept, Queue};
-use super::schedstat::{Reading, Schedstat};
-use super::stretch::LONG_NS;
-use super::sys::Ring;
-use crate::Sys;
-use crate::bpf::running::{Keep, Running};
-use crate::tally::Tally;
+use super::off_cpu::LONG_NS;
+use super::schedstat::{Schedstat, SchedstatReading};
+use super::sys::SwitchLog;
+use crate::tracing::TraceCounts;
+use crate::tracing::threshold::{KeepReason, TailThreshold};
 
 /// I/Os on their way to the gatherer, over all workers.
 const QUEUED: usize = 1 << 18;
@@ -25,22 +24,36 @@ const TRIES: usize = 100;
 /// At least and at most of one worker.
 const QUEUED_EACH: std::ops::RangeInclusive<usize> = 1 << 10..=1 << 14;
 
+/// One I/O that is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct KeptIo {
+    pub op: OpKind,
+    /// See `taillight_rundir::layers::flags`.
+    pub flags: u32,
+    pub submit: i64,
+    pub complete: i64,
+    pub offset: u64,
+    pub size: u64,
+    /// The worker's counters right after it, when it was slow; read since `complete`.
+    pub reading: Option<SchedstatReading>,
+}
+
 /// A worker that wants to be watched.
-pub struct Arrival {
+pub struct WorkerArrival {
     /// Number over all workloads.
     pub worker: u16,
     pub tid: u32,
     /// When its log begins, ns.
     pub at: i64,
     /// Its log, or why there is none.
-    pub ring: std::io::Result<Ring>,
+    pub ring: std::io::Result<SwitchLog>,
     /// Its counters at that time: each record that follows is one more arrival on the CPU.
-    pub first: Option<Reading>,
-    pub queue: Arc<Queue>,
+    pub first: Option<SchedstatReading>,
+    pub kept: Receiver<KeptIo>,
 }
 
 /// Empties the log of the calling thread at a moment whose counters are known.
-fn begin(ring: &mut Ring, schedstat: &Schedstat) -> Option<Reading> {
+fn begin(ring: &mut SwitchLog, schedstat: &Schedstat) -> Option<SchedstatReading> {
     let mut early = Vec::new();
     for _ in 0..TRIES {
         let before = schedstat.read();
@@ -57,10 +70,10 @@ fn begin(ring: &mut Ring, schedstat: &Schedstat) -> Option<Reading> {
 
 /// What all probes share.
 #[derive(Clone)]
-pub struct Common {
+pub struct PerfProbeShared {
     /// Where workers announce themselves.
-    pub arrivals: Sender<Arrival>,
-    pub tally: Arc<Tally>,
+    pub arrivals: Sender<WorkerArrival>,
+    pub counts: Arc<TraceCounts>,
     /// Every I/O is kept.
     pub all: bool,
     /// From this latency on an I/O is kept, ns.
@@ -72,42 +85,43 @@ pub struct Common {
 }
 
 /// Makes the workers' probes.
-pub struct PerfProbes(pub(super) Common);
+pub struct PerfProbes(pub(super) PerfProbeShared);
 
 impl Probes for PerfProbes {
     type Probe = PerfProbe;
 
     fn probe(&self, seat: ProbeSeat) -> Result<PerfProbe> {
-        let common = &self.0;
-        let each = (QUEUED / common.workers.max(1)).clamp(*QUEUED_EACH.start(), *QUEUED_EACH.end());
-        let queue = Arc::new(Queue::new(each));
+        let shared = &self.0;
+        let each = (QUEUED / shared.workers.max(1)).clamp(*QUEUED_EACH.start(), *QUEUED_EACH.end());
+        // Its memory is there from the start; one that finds it full counts a loss.
+        let (queue, kept) = bounded(each);
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let schedstat = Schedstat::open(&Sys::default(), tid);
-        let mut ring = Ring::of_this_thread(common.ring);
+        let mut ring = SwitchLog::of_this_thread(shared.ring);
         let first = ring
             .as_mut()
             .ok()
             .and_then(|r| begin(r, schedstat.as_ref()?));
         // One that cannot be watched is no reason not to run: the gatherer says so.
-        let arrival = Arrival {
+        let arrival = WorkerArrival {
             worker: seat.worker,
             tid,
             ring,
             first,
             at: MonoClock.now().0,
-            queue: queue.clone(),
+            kept,
         };
         // The gatherer outlives the workers.
-        let _ = common.arrivals.send(arrival);
+        let _ = shared.arrivals.send(arrival);
         Ok(PerfProbe {
-            all: common.all,
-            threshold: common.threshold,
-            tally: common.tally.clone(),
+            all: shared.all,
+            threshold: shared.threshold,
+            counts: shared.counts.clone(),
             queue,
             schedstat,
             first_slot: seat.first_slot,
             running: (0..OpKind::ALL.len()).map(|_| None).collect(),
-            begun: vec![Begun::default(); seat.depth as usize].into(),
+            begun: vec![IoStart::default(); seat.depth as usize].into(),
             operations: 0,
             lost: 0,
         })
@@ -116,7 +130,7 @@ impl Probes for PerfProbes {
 
 /// What is remembered of an operation at its begin.
 #[derive(Debug, Clone, Copy, Default)]
-struct Begun {
+struct IoStart {
     kind: u8,
     offset: u64,
     size: u64,
@@ -127,12 +141,12 @@ struct Begun {
 pub struct PerfProbe {
     all: bool,
     threshold: Option<u64>,
-    tally: Arc<Tally>,
-    queue: Arc<Queue>,
+    counts: Arc<TraceCounts>,
+    queue: Sender<KeptIo>,
     schedstat: Option<Schedstat>,
     first_slot: u32,
-    running: Box<[Option<Running>]>,
-    begun: Box<[Begun]>,
+    running: Box<[Option<TailThreshold>]>,
+    begun: Box<[IoStart]>,
     operations: u64,
     lost: u64,
 }
@@ -141,7 +155,7 @@ impl Probe for PerfProbe {
     #[inline]
     fn begin(&mut self, slot: u32, _: Token, at: Stamp, op: &Op) {
         if let Some(begun) = self.begun.get_mut((slot - self.first_slot) as usize) {
-            *begun = Begun {
+            *begun = IoStart {
                 kind: op.kind as u8,
                 offset: op.offset,
                 size: op.size,
@@ -161,9 +175,9 @@ impl Probe for PerfProbe {
             return;
         };
         let keep = running
-            .get_or_insert_with(|| Running::new(threshold))
+            .get_or_insert_with(|| TailThreshold::new(threshold))
             .keep(latency_ns);
-        if self.all || keep != Keep::No {
+        if self.all || keep != KeepReason::No {
             self.keep(&begun, latency_ns, keep);
         }
     }
@@ -171,14 +185,18 @@ impl Probe for PerfProbe {
 
 impl PerfProbe {
     #[cold]
-    fn keep(&mut self, begun: &Begun, latency: u64, keep: Keep) {
-        let sample = if keep == Keep::Slow { 0 } else { flags::SAMPLE };
+    fn keep(&mut self, begun: &IoStart, latency: u64, keep: KeepReason) {
+        let sample = if keep == KeepReason::Slow {
+            0
+        } else {
+            flags::SAMPLE
+        };
         let queued = if self.begun.len() > 1 {
             flags::QUEUED
         } else {
             0
         };
-        let kept = Kept {
+        let kept = KeptIo {
             op: OpKind::from_index(begun.kind).unwrap_or(OpKind::Read),
             flags: (sample | queued) as u32,
             submit: begun.submit,
@@ -187,22 +205,22 @@ impl PerfProbe {
             size: begun.size,
             reading: self.read(latency, keep),
         };
-        self.lost += u64::from(!self.queue.push(&kept));
+        self.lost += u64::from(self.queue.try_send(kept).is_err());
     }
 }
 
 impl PerfProbe {
     /// What the worker's waits for a CPU are right after a slow I/O: the next reading by the gatherer
     /// comes milliseconds later. Not for all I/Os of a queue, which may all be slow.
-    fn read(&self, latency: u64, keep: Keep) -> Option<Reading> {
-        let worth = latency >= LONG_NS && (keep == Keep::Slow || self.begun.len() == 1);
+    fn read(&self, latency: u64, keep: KeepReason) -> Option<SchedstatReading> {
+        let worth = latency >= LONG_NS && (keep == KeepReason::Slow || self.begun.len() == 1);
         self.schedstat.as_ref().filter(|_| worth)?.read()
     }
 }
 
 impl Drop for PerfProbe {
     fn drop(&mut self) {
-        self.tally.operations.fetch_add(self.operations, Relaxed);
-        self.tally.lost.fetch_add(self.lost, Relaxed);
+        self.counts.operations.fetch_add(self.operations, Relaxed);
+        self.counts.lost.fetch_add(self.lost, Relaxed);
     }
 }

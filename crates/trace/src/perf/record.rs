@@ -13,7 +13,7 @@ const IDENTITY: usize = 16;
 
 /// What happened to a thread. Stamps are CLOCK_MONOTONIC ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Record {
+pub enum SwitchRecord {
     /// It left the CPU: preempted, or because it waits.
     Out {
         at: i64,
@@ -30,7 +30,7 @@ pub enum Record {
 }
 
 /// Reads the records, in order. What cannot be a record ends the list.
-pub fn records(mut bytes: &[u8]) -> impl Iterator<Item = Record> {
+pub fn records(mut bytes: &[u8]) -> impl Iterator<Item = SwitchRecord> {
     std::iter::from_fn(move || {
         loop {
             let size = usize::from(half(bytes, 6)?);
@@ -43,20 +43,20 @@ pub fn records(mut bytes: &[u8]) -> impl Iterator<Item = Record> {
     })
 }
 
-fn parse(record: &[u8]) -> Option<Record> {
+fn parse(record: &[u8]) -> Option<SwitchRecord> {
     let marks = half(record, 4)?;
     let at = word(record, record.len().checked_sub(8)?)? as i64;
     let kind = u32::from(half(record, 0)?) | u32::from(half(record, 2)?) << 16;
     match kind {
         SWITCH if record.len() >= HEADER + IDENTITY => Some(if marks & OUT != 0 {
-            Record::Out {
+            SwitchRecord::Out {
                 at,
                 preempted: marks & PREEMPT != 0,
             }
         } else {
-            Record::In { at }
+            SwitchRecord::In { at }
         }),
-        LOST if record.len() >= HEADER + 16 + IDENTITY => Some(Record::Lost {
+        LOST if record.len() >= HEADER + 16 + IDENTITY => Some(SwitchRecord::Lost {
             at,
             count: word(record, HEADER + 8)?,
         }),
@@ -98,16 +98,16 @@ mod tests {
         ]
         .concat();
         let expected = [
-            Record::Out {
+            SwitchRecord::Out {
                 at: 10,
                 preempted: true,
             },
-            Record::In { at: 20 },
-            Record::Out {
+            SwitchRecord::In { at: 20 },
+            SwitchRecord::Out {
                 at: 30,
                 preempted: false,
             },
-            Record::Lost { at: 40, count: 9 },
+            SwitchRecord::Lost { at: 40, count: 9 },
         ];
         assert_eq!(records(&bytes).collect::<Vec<_>>(), expected);
         // Cut anywhere, nothing is made up.

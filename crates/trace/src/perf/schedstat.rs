@@ -4,12 +4,11 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use taillight_core::{Clock, MonoClock};
-
-use crate::Sys;
+use taillight_machine::Sys;
 
 /// A reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Reading {
+pub struct SchedstatReading {
     /// Waits for a CPU that have ended, ns.
     pub waited: u64,
     /// Times it got a CPU.
@@ -33,28 +32,28 @@ impl Schedstat {
 
     /// Reads the counters; none when the thread is gone, or when they changed meanwhile: the kernel
     /// writes them one by one.
-    pub fn read(&self) -> Option<Reading> {
+    pub fn read(&self) -> Option<SchedstatReading> {
         let from = MonoClock.now().0;
         let (first, second) = (self.once()?, self.once()?);
         let to = MonoClock.now().0;
-        (first == second).then_some(Reading { from, to, ..second })
+        (first == second).then_some(SchedstatReading { from, to, ..second })
     }
 
-    fn once(&self) -> Option<Reading> {
+    fn once(&self) -> Option<SchedstatReading> {
         let mut text = [0; 96];
         let length = self.0.read_at(&mut text, 0).ok()?;
         parse(std::str::from_utf8(text.get(..length)?).ok()?)
     }
 }
 
-fn parse(text: &str) -> Option<Reading> {
+fn parse(text: &str) -> Option<SchedstatReading> {
     let mut words = text.split_ascii_whitespace().map(str::parse);
     let mut next = || words.next()?.ok();
     let _ran: u64 = next()?;
-    Some(Reading {
+    Some(SchedstatReading {
         waited: next()?,
         arrivals: next()?,
-        ..Reading::default()
+        ..SchedstatReading::default()
     })
 }
 
@@ -64,10 +63,10 @@ mod tests {
 
     #[test]
     fn three_numbers_or_nothing() {
-        let reading = Reading {
+        let reading = SchedstatReading {
             waited: 6,
             arrivals: 7,
-            ..Reading::default()
+            ..SchedstatReading::default()
         };
         assert_eq!(parse("5 6 7\n"), Some(reading));
         assert_eq!(parse("5 6\n"), None);

@@ -11,7 +11,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 /// `struct perf_event_attr` as of version 5, which every kernel with `context_switch` knows.
 #[derive(Debug, Default)]
 #[repr(C)]
-struct Attr {
+struct PerfEventAttr {
     kind: u32,
     size: u32,
     config: u64,
@@ -53,7 +53,7 @@ const TAIL: usize = 1032;
 
 /// The log of one thread.
 #[derive(Debug)]
-pub struct Ring {
+pub struct SwitchLog {
     base: NonNull<u8>,
     /// Bytes of the ring, a power of two.
     data: usize,
@@ -62,23 +62,23 @@ pub struct Ring {
 }
 
 // SAFETY: the mapping belongs to this value alone, which is used by one thread at a time.
-unsafe impl Send for Ring {}
+unsafe impl Send for SwitchLog {}
 
-impl Ring {
+impl SwitchLog {
     /// Opens the log of the calling thread. `bytes` is a power of two of at least a page; where the
     /// kernel allows less locked memory, the ring is smaller.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn of_this_thread(bytes: usize) -> io::Result<Ring> {
-        let attr = Attr {
+    pub fn of_this_thread(bytes: usize) -> io::Result<SwitchLog> {
+        let attr = PerfEventAttr {
             kind: SOFTWARE,
-            size: size_of::<Attr>() as u32,
+            size: size_of::<PerfEventAttr>() as u32,
             config: DUMMY,
             sample_type: TID_TIME,
             flags: EXCLUDE_KERNEL | EXCLUDE_HV | SAMPLE_ID_ALL | USE_CLOCKID | CONTEXT_SWITCH,
             clockid: CLOCK_MONOTONIC,
-            ..Attr::default()
+            ..PerfEventAttr::default()
         };
         let (own, any_cpu, no_group) = (0, -1, -1);
         // SAFETY: the kernel reads `size` bytes of `attr`, which lives through the call.
@@ -103,7 +103,7 @@ impl Ring {
         loop {
             match map(&fd, page + data) {
                 Ok(base) => {
-                    return Ok(Ring {
+                    return Ok(SwitchLog {
                         base,
                         data,
                         page,
@@ -158,7 +158,7 @@ fn map(fd: &OwnedFd, bytes: usize) -> io::Result<NonNull<u8>> {
     NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-impl Drop for Ring {
+impl Drop for SwitchLog {
     fn drop(&mut self) {
         // SAFETY: unmaps exactly what `map` made; no reference into it outlives a method.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.page + self.data) };
@@ -171,8 +171,8 @@ mod tests {
 
     #[test]
     fn the_kernels_structure_has_its_size() {
-        assert_eq!(size_of::<Attr>(), 112);
-        assert_eq!(std::mem::offset_of!(Attr, flags), 40);
-        assert_eq!(std::mem::offset_of!(Attr, clockid), 92);
+        assert_eq!(size_of::<PerfEventAttr>(), 112);
+        assert_eq!(std::mem::offset_of!(PerfEventAttr, flags), 40);
+        assert_eq!(std::mem::offset_of!(PerfEventAttr, clockid), 92);
     }
 }

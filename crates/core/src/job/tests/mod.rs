@@ -5,7 +5,7 @@ mod round_trip;
 
 use super::*;
 use crate::op::OpKind;
-use crate::plan::{AccessKind, Arrival, Before, BlockSize, Sync};
+use crate::plan::{AccessKind, Arrival, Before, BlockSize, Sync, TracingBackendChoice};
 
 const GIB: u64 = 1 << 30;
 
@@ -135,6 +135,20 @@ fn a_block_size_file_is_read_by_the_caller() {
     assert!(missing.contains("(at: job.toml:5)"), "{missing}");
     let empty = said(&read(Ok("4KiB,0\n")).unwrap_err());
     assert!(empty.contains("no size has a count above 0"), "{empty}");
+}
+
+#[test]
+fn the_tracing_backend_has_an_older_name() {
+    for key in ["rung", "backend"] {
+        let job = workload(&format!("[trace]\nmode = \"all\"\n{key} = \"perf\""));
+        let plan = resolve(&job).unwrap();
+        assert_eq!(plan.trace.backend, TracingBackendChoice::Perf);
+    }
+    // Plans of old runs name a backend that is no more.
+    let mut plan = serde_json::to_value(resolve(&workload("")).unwrap()).unwrap();
+    plan["trace"]["rung"] = "procfs".into();
+    let plan: Plan = serde_json::from_value(plan).unwrap();
+    assert_eq!(plan.trace.backend, TracingBackendChoice::Procfs);
 }
 
 #[test]

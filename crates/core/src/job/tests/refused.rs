@@ -123,6 +123,10 @@ const WORKLOAD: &[(&str, &str)] = &[
         "trace.threshold: nothing is traced without trace.mode",
     ),
     (
+        "workers = 1\n[trace]\nmode = \"all\"\nrung = \"procfs\"",
+        "trace.rung: `procfs` was removed",
+    ),
+    (
         "workers = 1\n[trace]\nmode = \"off\"\nbuffer = \"5KiB\"",
         "trace.buffer: 5120 bytes cannot be a ring",
     ),

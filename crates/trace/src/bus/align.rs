@@ -2,7 +2,7 @@
 //!
 //! What it is: pure maths. `host` commands enclose the `other` ones in time (the other place is
 //! below) and have the same kind and size; addresses differ by a constant per extent. What is
-//! ambiguous is left unmatched: a wrong match is worse than none. Called by `foreign` and `bus`.
+//! ambiguous is left unmatched: a wrong match is worse than none. Called by `bus`.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use taillight_core::OpKind;
 
 /// One command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cmd {
+pub struct TimedCommand {
     /// Begin, ns.
     pub start: i64,
     /// End, ns.
@@ -37,15 +37,6 @@ pub struct ClockFit {
 }
 
 impl ClockFit {
-    /// Both clocks are one.
-    pub const SAME: ClockFit = ClockFit {
-        offset_ns: 0.0,
-        drift: 0.0,
-        origin: 0,
-        slack_ns: 0,
-        residual_ns: [0, 0],
-    };
-
     /// A stamp of the other clock on the host's.
     pub fn to_host(&self, other: i64) -> i64 {
         let since = other.saturating_sub(self.origin) as f64;
@@ -55,7 +46,7 @@ impl ClockFit {
 
 /// Matched commands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Matched {
+pub struct MatchedCommands {
     /// Indices into host and other commands.
     pub pairs: Vec<(usize, usize)>,
     /// Host commands inside the time the other side covers.
@@ -64,7 +55,7 @@ pub struct Matched {
     pub found: usize,
 }
 
-impl Matched {
+impl MatchedCommands {
     /// Share of the covered commands that have a partner, 0 to 1.
     pub fn share(&self) -> f64 {
         self.found as f64 / self.covered.max(1) as f64
@@ -93,14 +84,8 @@ pub fn is_stamp(ns: i64) -> bool {
     (-FURTHEST..=FURTHEST).contains(&ns)
 }
 
-/// Whether the bytes of a disk from `sector` (of 512 bytes) on can be numbered.
-pub fn is_place(sector: u64, bytes: u64) -> bool {
-    let first = sector.checked_mul(512);
-    first.is_some_and(|b| b.checked_add(bytes.max(512)).is_some())
-}
-
 /// Matches commands on one clock. `slack` is how far a command below may stick out, ns.
-pub fn same_clock(host: &[Cmd], other: &[Cmd], slack: i64) -> Matched {
+pub fn same_clock(host: &[TimedCommand], other: &[TimedCommand], slack: i64) -> MatchedCommands {
     let mut order: Vec<usize> = (0..other.len()).collect();
     order.sort_by_key(|j| other[*j].start);
     let starts: Vec<i64> = order.iter().map(|j| other[*j].start).collect();
@@ -116,7 +101,7 @@ pub fn same_clock(host: &[Cmd], other: &[Cmd], slack: i64) -> Matched {
     };
     let mut free_host = vec![true; host.len()];
     let mut free = vec![true; other.len()];
-    let mut matched = Matched::default();
+    let mut matched = MatchedCommands::default();
     for _ in 0..EXTENTS {
         let open: Vec<usize> = (0..host.len()).filter(|i| free_host[*i]).collect();
         let mut all: Vec<i64> = Vec::new();
@@ -163,11 +148,16 @@ fn elected(mut votes: Vec<i64>) -> Option<i64> {
     best.first().copied().filter(|_| enough)
 }
 
-fn shift(host: &Cmd, other: &Cmd) -> i64 {
+fn shift(host: &TimedCommand, other: &TimedCommand) -> i64 {
     (other.byte as i64).wrapping_sub(host.byte as i64)
 }
 
-fn cover(host: &[Cmd], other: &[Cmd], free: &[bool], matched: &mut Matched) {
+fn cover(
+    host: &[TimedCommand],
+    other: &[TimedCommand],
+    free: &[bool],
+    matched: &mut MatchedCommands,
+) {
     let from = other.iter().map(|o| o.start).min().unwrap_or(0);
     let to = other.iter().map(|o| o.end).max().unwrap_or(0);
     for (h, free) in host.iter().zip(free) {
@@ -179,13 +169,16 @@ fn cover(host: &[Cmd], other: &[Cmd], free: &[bool], matched: &mut Matched) {
 }
 
 /// Matches commands of unknown clocks by their sequence. None when no sequence fits.
-pub fn unknown_clock(host: &[Cmd], other: &[Cmd]) -> Option<(ClockFit, Matched)> {
-    let mut best: Option<(ClockFit, Matched)> = None;
+pub fn unknown_clock(
+    host: &[TimedCommand],
+    other: &[TimedCommand],
+) -> Option<(ClockFit, MatchedCommands)> {
+    let mut best: Option<(ClockFit, MatchedCommands)> = None;
     for shift in likely(host, other) {
         let Some(fit) = fit(host, other, shift) else {
             continue;
         };
-        let moved: Vec<Cmd> = other.iter().map(|o| on_host(o, &fit)).collect();
+        let moved: Vec<TimedCommand> = other.iter().map(|o| on_host(o, &fit)).collect();
         let matched = same_clock(host, &moved, fit.slack_ns + 1_000);
         if best.as_ref().is_none_or(|(_, b)| matched.found > b.found) {
             let enough = matched.share() >= ENOUGH;
@@ -198,8 +191,8 @@ pub fn unknown_clock(host: &[Cmd], other: &[Cmd]) -> Option<(ClockFit, Matched)>
     best
 }
 
-fn on_host(o: &Cmd, fit: &ClockFit) -> Cmd {
-    Cmd {
+fn on_host(o: &TimedCommand, fit: &ClockFit) -> TimedCommand {
+    TimedCommand {
         start: fit.to_host(o.start),
         end: fit.to_host(o.end),
         ..*o
@@ -207,13 +200,13 @@ fn on_host(o: &Cmd, fit: &ClockFit) -> Cmd {
 }
 
 /// Differences of addresses that occur most often, most frequent first; zero is always tried.
-fn likely(host: &[Cmd], other: &[Cmd]) -> Vec<i64> {
-    let some = |list: &[Cmd]| -> Vec<Cmd> {
+fn likely(host: &[TimedCommand], other: &[TimedCommand]) -> Vec<i64> {
+    let some = |list: &[TimedCommand]| -> Vec<TimedCommand> {
         let step = list.len().div_ceil(SAMPLE).max(1);
         list.iter().step_by(step).copied().collect()
     };
     // A stretch from the front and a sample over all: one of them has common commands.
-    let head = |list: &[Cmd]| list[..list.len().min(SAMPLE)].to_vec();
+    let head = |list: &[TimedCommand]| list[..list.len().min(SAMPLE)].to_vec();
     let mut all: Vec<i64> = Vec::new();
     for (hosts, others) in [(head(host), head(other)), (some(host), some(other))] {
         for h in &hosts {
@@ -235,7 +228,7 @@ fn likely(host: &[Cmd], other: &[Cmd]) -> Vec<i64> {
 }
 
 /// Begin of the other command, difference to the host's: of commands that can be partners.
-fn differences(host: &[Cmd], other: &[Cmd], by: i64) -> Vec<(i64, i64, i64)> {
+fn differences(host: &[TimedCommand], other: &[TimedCommand], by: i64) -> Vec<(i64, i64, i64)> {
     let mut places: BTreeMap<(OpKind, u64, u64), Vec<usize>> = BTreeMap::new();
     for (i, h) in host.iter().enumerate() {
         let byte = (h.byte as i64).wrapping_add(by) as u64;
@@ -256,7 +249,7 @@ fn differences(host: &[Cmd], other: &[Cmd], by: i64) -> Vec<(i64, i64, i64)> {
 }
 
 /// Offset and drift between two clocks, by a line through the densest differences.
-fn fit(host: &[Cmd], other: &[Cmd], by: i64) -> Option<ClockFit> {
+fn fit(host: &[TimedCommand], other: &[TimedCommand], by: i64) -> Option<ClockFit> {
     let mut all = differences(host, other, by);
     if all.len() < VOTES {
         return None;
@@ -338,8 +331,8 @@ fn between(near: &[(i64, i64, i64)], from: i64, base: i64, (a, b): (f64, f64)) -
 mod tests {
     use super::*;
 
-    struct Rng(u64);
-    impl Rng {
+    struct TestRandom(u64);
+    impl TestRandom {
         fn below(&mut self, n: u64) -> u64 {
             self.0 ^= self.0 << 13;
             self.0 ^= self.0 >> 7;
@@ -349,8 +342,13 @@ mod tests {
     }
 
     /// Random 4 KiB reads of a file of 1 GiB in flight together, on the host and below it.
-    fn both(count: usize, offset: f64, drift: f64, shift: u64) -> (Vec<Cmd>, Vec<Cmd>) {
-        let mut rng = Rng(7);
+    fn both(
+        count: usize,
+        offset: f64,
+        drift: f64,
+        shift: u64,
+    ) -> (Vec<TimedCommand>, Vec<TimedCommand>) {
+        let mut rng = TestRandom(7);
         let mut at = 1_000_000_000i64;
         let (mut host, mut other) = (Vec::new(), Vec::new());
         for _ in 0..count {
@@ -359,7 +357,7 @@ mod tests {
             let end = start + 60_000 + rng.below(90_000) as i64;
             let byte = rng.below(1 << 18) * 4096;
             let done = end + 3_000 + rng.below(9_000) as i64;
-            let cmd = |start, end, byte| Cmd {
+            let cmd = |start, end, byte| TimedCommand {
                 start,
                 end,
                 op: OpKind::Read,
@@ -405,7 +403,7 @@ mod tests {
     #[test]
     fn sequences_of_different_runs_do_not_fit() {
         let (host, _) = both(2_000, 0.0, 0.0, 0);
-        let mut rng = Rng(99);
+        let mut rng = TestRandom(99);
         let (_, mut other) = both(2_000, 1e9, 0.0, 0);
         other
             .iter_mut()
@@ -427,7 +425,7 @@ mod tests {
         assert!(matched.pairs.iter().all(|(i, j)| i == j));
         // The same block twice inside one I/O.
         host[500].end += 1_000_000;
-        other.push(Cmd {
+        other.push(TimedCommand {
             start: other[500].end + 10,
             end: other[500].end + 20,
             ..other[500]

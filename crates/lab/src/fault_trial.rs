@@ -5,21 +5,21 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::fuse::Slow;
-use crate::guard::{Stop, Undo};
+use crate::cleanup::{StopSignal, Undo};
+use crate::fuse::Brake;
 use crate::truth::{Truth, now_ns};
-use crate::victim::{Order, Victim};
+use crate::victim::{Victim, VictimOptions};
 
 /// Without faults at first, so that a usual time is known.
 const CALM: Duration = Duration::from_millis(600);
 
 /// A trial under way.
-pub struct Bench<'a> {
+pub struct FaultTrial<'a> {
     /// Fields are dropped in order: the victim ends before what it uses is taken away.
     pub victim: Option<Victim>,
     /// What is to be undone.
     pub undo: Undo,
-    pub stop: &'a Stop,
+    pub stop: &'a StopSignal,
     pub taillight: &'a Path,
     /// How strong the fault is.
     pub amplitude: Duration,
@@ -31,16 +31,16 @@ pub struct Bench<'a> {
     began: Instant,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> FaultTrial<'a> {
     /// Nothing is there yet.
     pub fn new(
-        stop: &'a Stop,
+        stop: &'a StopSignal,
         taillight: &'a Path,
         amplitude: Duration,
         engine: &'static str,
         runtime: Duration,
-    ) -> Bench<'a> {
-        Bench {
+    ) -> FaultTrial<'a> {
+        FaultTrial {
             victim: None,
             undo: Undo::default(),
             stop,
@@ -63,8 +63,8 @@ impl<'a> Bench<'a> {
     }
 
     /// What the victim does if nothing else is said: direct I/O of 4 KiB with short pauses.
-    pub fn order(&self, path: PathBuf, rw: &'static str) -> Order {
-        Order {
+    pub fn options(&self, path: PathBuf, rw: &'static str) -> VictimOptions {
+        VictimOptions {
             taillight: self.taillight.to_owned(),
             path,
             driver: "file",
@@ -87,20 +87,20 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     /// When it does not start.
-    pub fn start(&mut self, order: &Order) -> Result<u32> {
-        self.start_then(order, |_| Ok(()))
+    pub fn start(&mut self, options: &VictimOptions) -> Result<u32> {
+        self.start_then(options, |_| Ok(()))
     }
 
-    /// As [`Bench::start`], with something to be done as soon as its workers are there.
+    /// As [`FaultTrial::start`], with something to be done as soon as its workers are there.
     ///
     /// # Errors
     /// When it does not start, and what `first` returns.
     pub fn start_then(
         &mut self,
-        order: &Order,
+        options: &VictimOptions,
         first: impl FnOnce(u32) -> Result<()>,
     ) -> Result<u32> {
-        let victim = Victim::start(&mut self.undo, self.stop, order)?;
+        let victim = Victim::start(&mut self.undo, self.stop, options)?;
         let pid = victim.pid;
         self.victim = Some(victim);
         first(pid)?;
@@ -125,7 +125,7 @@ impl<'a> Bench<'a> {
         &mut self,
         gap: Duration,
         after: Duration,
-        mut fault: impl FnMut(&Stop) -> Result<()>,
+        mut fault: impl FnMut(&StopSignal) -> Result<()>,
     ) -> Result<()> {
         while self.more() {
             self.pulse(gap, after, &mut fault)?;
@@ -141,7 +141,7 @@ impl<'a> Bench<'a> {
         &mut self,
         gap: Duration,
         after: Duration,
-        fault: impl FnOnce(&Stop) -> Result<()>,
+        fault: impl FnOnce(&StopSignal) -> Result<()>,
     ) -> Result<()> {
         let from = now_ns();
         fault(self.stop)?;
@@ -153,7 +153,7 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     /// When the lab is stopped.
-    pub fn slowed(&mut self, slow: &Slow) -> Result<()> {
+    pub fn slowed(&mut self, slow: &Brake) -> Result<()> {
         slow.set(199, self.amplitude);
         while self.more() {
             self.stop.sleep(Duration::from_millis(50))?;
@@ -165,7 +165,7 @@ impl<'a> Bench<'a> {
     }
 
     /// What `slow` slept is the truth.
-    pub fn naps(&mut self, slow: &Slow) {
+    pub fn naps(&mut self, slow: &Brake) {
         for (from, to) in slow.naps() {
             self.truth.add(from, to);
         }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// What direct I/O needs on a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Direct {
+pub struct DirectIoLimits {
     /// Offsets and sizes must be multiples of this, bytes.
     pub offset_align: u32,
     /// Memory must be aligned to this, bytes; unknown where only a try told.
@@ -25,7 +25,7 @@ const LARGEST: usize = 65536;
 ///
 /// # Errors
 /// The system's error when direct I/O is not possible there.
-pub fn probe(path: &Path) -> io::Result<Direct> {
+pub fn probe(path: &Path) -> io::Result<DirectIoLimits> {
     let meta = std::fs::metadata(path)?;
     if !meta.is_dir() {
         if let Some(direct) = stated(path) {
@@ -45,7 +45,7 @@ pub fn probe(path: &Path) -> io::Result<Direct> {
 ///
 /// # Errors
 /// The system's error when direct I/O is not possible there.
-pub fn probe_named(dir: &Path) -> io::Result<Direct> {
+pub fn probe_named(dir: &Path) -> io::Result<DirectIoLimits> {
     let path = dir.join(format!(".taillight-probe-{}", std::process::id()));
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
     // Made without direct I/O, so that a refusal of that leaves nothing behind.
@@ -66,33 +66,33 @@ fn open(path: &Path, flags: OFlags) -> io::Result<std::fs::File> {
 }
 
 /// What the kernel states (since Linux 6.1 on most file systems).
-fn stated(path: &Path) -> Option<Direct> {
+fn stated(path: &Path) -> Option<DirectIoLimits> {
     let stat = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::DIOALIGN).ok()?;
     answer(&stat)
 }
 
-fn stated_by(file: &std::fs::File, empty: &std::ffi::CStr) -> Option<Direct> {
+fn stated_by(file: &std::fs::File, empty: &std::ffi::CStr) -> Option<DirectIoLimits> {
     let stat = rustix::fs::statx(file, empty, AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     answer(&stat)
 }
 
-fn answer(stat: &rustix::fs::Statx) -> Option<Direct> {
+fn answer(stat: &rustix::fs::Statx) -> Option<DirectIoLimits> {
     let known = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN);
-    (known && stat.stx_dio_offset_align > 0).then_some(Direct {
+    (known && stat.stx_dio_offset_align > 0).then_some(DirectIoLimits {
         offset_align: stat.stx_dio_offset_align,
         memory_align: Some(stat.stx_dio_mem_align),
     })
 }
 
 /// The smallest power of two from 512 that the file takes.
-fn tried(mut io: impl FnMut(&mut [u8]) -> io::Result<()>) -> io::Result<Direct> {
+fn tried(mut io: impl FnMut(&mut [u8]) -> io::Result<()>) -> io::Result<DirectIoLimits> {
     let mut memory = vec![0u8; 2 * LARGEST];
     let skip = memory.as_ptr().align_offset(LARGEST).min(LARGEST);
     let mut size = 512;
     loop {
         match io(&mut memory[skip..skip + size]) {
             Ok(()) => {
-                return Ok(Direct {
+                return Ok(DirectIoLimits {
                     offset_align: u32::try_from(size).unwrap_or(u32::MAX),
                     memory_align: None,
                 });

@@ -11,7 +11,7 @@ use taillight_core::OpKind;
 use taillight_core::probe::Token;
 use taillight_rundir::layers::flags;
 
-use super::layout::{EARLIER, Earlier, NOWHERE, Slot};
+use super::layout::{EARLIER, EarlierRounds, NOWHERE, OperationSlot};
 
 /// I/Os of one batch.
 pub const BATCH: usize = 1024;
@@ -20,7 +20,7 @@ const ROUNDS: usize = 4 * BATCH;
 
 /// One I/O with what was seen of it. Stamps are 0 where nothing was seen.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen {
+pub struct TracedIo {
     pub worker: u16,
     pub op: OpKind,
     pub flags: u32,
@@ -76,25 +76,27 @@ pub struct EarlierRound {
 
 /// I/Os on their way to the collector.
 #[derive(Debug, Default)]
-pub struct Batch {
-    ios: Vec<Seen>,
+pub struct TracedBatch {
+    ios: Vec<TracedIo>,
     /// Their earlier rounds, in the order of the I/Os.
     rounds: Vec<EarlierRound>,
 }
 
-impl Batch {
+impl TracedBatch {
     /// An empty one, with its memory.
-    pub fn empty() -> Batch {
-        Batch {
+    pub fn empty() -> TracedBatch {
+        TracedBatch {
             ios: Vec::with_capacity(BATCH),
             rounds: Vec::with_capacity(ROUNDS),
         }
     }
 
     /// An empty one whose memory for I/Os is there: a worker that fills it meets no page faults.
-    pub fn touched() -> Batch {
-        let mut batch = Batch::empty();
-        batch.ios.resize(BATCH, look(&Slot::default(), Token(0)));
+    pub fn touched() -> TracedBatch {
+        let mut batch = TracedBatch::empty();
+        batch
+            .ios
+            .resize(BATCH, read_slot(&OperationSlot::default(), Token(0)));
         batch.ios.clear();
         batch
     }
@@ -107,7 +109,7 @@ impl Batch {
 
     /// Takes an I/O in, with what is kept of its earlier rounds. Allocates nothing where there is
     /// [room](Self::has_room).
-    pub(super) fn push(&mut self, seen: Seen, earlier: &Earlier) {
+    pub(super) fn push(&mut self, seen: TracedIo, earlier: &EarlierRounds) {
         let kept = earlier.0.iter().take(seen.kept());
         self.rounds.extend(kept.map(|r| EarlierRound {
             bio: r.bio.load(Relaxed),
@@ -126,11 +128,11 @@ impl Batch {
 
     /// Memory that was touched, bytes.
     pub fn bytes(&self) -> usize {
-        self.ios.capacity() * size_of::<Seen>() + size_of_val(&*self.rounds)
+        self.ios.capacity() * size_of::<TracedIo>() + size_of_val(&*self.rounds)
     }
 
     /// The I/Os with their earlier rounds.
-    pub fn each(&self) -> impl Iterator<Item = (&Seen, &[EarlierRound])> {
+    pub fn each(&self) -> impl Iterator<Item = (&TracedIo, &[EarlierRound])> {
         let mut rest = &*self.rounds;
         self.ios.iter().map(move |seen| {
             let (own, others) = rest.split_at(seen.kept().min(rest.len()));
@@ -140,7 +142,7 @@ impl Batch {
     }
 }
 
-impl Seen {
+impl TracedIo {
     /// How many of its earlier rounds are kept.
     fn kept(&self) -> usize {
         (self.rounds as usize).min(EARLIER)
@@ -148,13 +150,13 @@ impl Seen {
 }
 
 /// What the programs wrote about this very operation.
-pub(super) fn look(s: &Slot, token: Token) -> Seen {
+pub(super) fn read_slot(s: &OperationSlot, token: Token) -> TracedIo {
     let of = |line: &AtomicU64| line.load(Acquire) == token.0;
     let (block, more, low) = (of(&s.seen), of(&s.seen_more), of(&s.seen_low));
     let (served, part) = (of(&s.seen_served), of(&s.seen_part));
     let bio_first = get(block, &s.bio_first);
     let bio_last = get(more, &s.bio_last);
-    Seen {
+    TracedIo {
         worker: 0,
         op: OpKind::Read,
         flags: if block {
@@ -216,7 +218,7 @@ fn half(known: bool, v: &AtomicU32) -> u32 {
 }
 
 /// The same, of a place.
-fn sector(known: bool, s: &Slot) -> u64 {
+fn sector(known: bool, s: &OperationSlot) -> u64 {
     if known {
         s.sector.load(Relaxed)
     } else {
@@ -226,7 +228,7 @@ fn sector(known: bool, s: &Slot) -> u64 {
 
 /// How many parts an I/O has whose completions took all stamps: those seen, and one more when they
 /// are not all of it. Direct I/O has one at least, where it reaches a disk (holes do not).
-pub(super) fn parts_of(seen: &Seen, reaches: bool) -> u32 {
+pub(super) fn parts_of(seen: &TracedIo, reaches: bool) -> u32 {
     let data = matches!(seen.op, OpKind::Read | OpKind::Write) && seen.served == 0;
     let whole = u64::from(seen.sectors) * 512 >= seen.size;
     let least = seen.parts + u32::from(data && !whole && reaches);
@@ -235,7 +237,7 @@ pub(super) fn parts_of(seen: &Seen, reaches: bool) -> u32 {
 
 /// How many parts an I/O has. One that may have had more than those seen is seen in part. One without
 /// any may have had none: only its flag says that this is not known.
-pub(super) fn settled(seen: &Seen) -> u32 {
+pub(super) fn settled(seen: &TracedIo) -> u32 {
     let more = seen.flags & flags::UNCLEAR as u32 != 0 && seen.bios > 0;
     let least = if more { seen.parts + 1 } else { 0 };
     seen.bios.max(least)
@@ -246,21 +248,21 @@ mod tests {
     use super::*;
 
     /// An I/O with the stamps of so many earlier rounds, each unlike the others.
-    fn in_rounds(rounds: u32, token: u64) -> (Seen, Earlier) {
-        let earlier = Earlier::default();
+    fn in_rounds(rounds: u32, token: u64) -> (TracedIo, EarlierRounds) {
+        let earlier = EarlierRounds::default();
         for (i, round) in earlier.0.iter().enumerate() {
             round.bio.store(token * 1000 + i as u64, Relaxed);
         }
-        let seen = Seen {
+        let seen = TracedIo {
             rounds,
-            ..look(&Slot::default(), Token(token))
+            ..read_slot(&OperationSlot::default(), Token(token))
         };
         (seen, earlier)
     }
 
     #[test]
     fn rounds_stay_with_their_io_and_a_full_batch_says_so() {
-        let mut batch = Batch::empty();
+        let mut batch = TracedBatch::empty();
         let room = (batch.ios.capacity(), batch.rounds.capacity());
         for (token, rounds) in [(1, 2), (2, 0), (3, 40), (4, 1)] {
             let (seen, earlier) = in_rounds(rounds, token);
@@ -278,29 +280,33 @@ mod tests {
         }
         assert_eq!(room, (batch.ios.capacity(), batch.rounds.capacity()));
         assert!(batch.ios.len() < BATCH, "rounds filled it");
-        assert_eq!(size_of::<Seen>(), 280, "docs/explain.md says how many fit");
+        assert_eq!(
+            size_of::<TracedIo>(),
+            280,
+            "docs/explain.md says how many fit"
+        );
     }
 
     #[test]
     fn lines_of_an_earlier_operation_are_not_read() {
-        let slot = Slot::default();
+        let slot = OperationSlot::default();
         slot.seen.store(7, Relaxed);
         slot.done.store(100, Relaxed);
         slot.parts.store(1, Relaxed);
         slot.seen_more.store(6, Relaxed);
         slot.cqe.store(90, Relaxed);
-        let seen = look(&slot, Token(7));
+        let seen = read_slot(&slot, Token(7));
         assert_eq!((seen.done, seen.parts, seen.cqe), (100, 1, 0));
-        assert_eq!(look(&slot, Token(8)).done, 0);
+        assert_eq!(read_slot(&slot, Token(8)).done, 0);
     }
 
     #[test]
     fn a_part_that_was_not_seen_is_counted() {
-        let io = |parts, sectors| Seen {
+        let io = |parts, sectors| TracedIo {
             parts,
             sectors,
             size: 8192,
-            ..look(&Slot::default(), Token(1))
+            ..read_slot(&OperationSlot::default(), Token(1))
         };
         assert_eq!(parts_of(&io(1, 16), true), 1, "whole");
         assert_eq!(parts_of(&io(1, 8), true), 2, "half of it");

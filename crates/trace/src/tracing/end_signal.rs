@@ -1,23 +1,23 @@
 //! The end of tracing, told to the thread that gathers: also when a run ends in an error.
 //!
 //! What it is: a flag that is set when its owner goes away. What it is not: a wait for the thread;
-//! an owner that wants what was gathered joins it. Used by the rungs `bpf` and `perf`.
+//! an owner that wants what was gathered joins it. Used by the backends `bpf` and `perf`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Sets its flag on drop.
 #[derive(Debug, Default)]
-pub(crate) struct Over(Arc<AtomicBool>);
+pub(crate) struct EndSignal(Arc<AtomicBool>);
 
-impl Over {
+impl EndSignal {
     /// The flag, for the thread.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         self.0.clone()
     }
 }
 
-impl Drop for Over {
+impl Drop for EndSignal {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn the_end_of_the_owner_is_told() {
-        let owner = Over::default();
+        let owner = EndSignal::default();
         let flag = owner.flag();
         assert!(!flag.load(Relaxed));
         drop(owner);

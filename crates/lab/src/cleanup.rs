@@ -1,4 +1,4 @@
-//! Undoing: whatever happens, everything that was made or changed is taken back, last first.
+//! Cleaning up: whatever happens, everything that was made or changed is taken back, last first.
 
 use std::fs::{File, Metadata};
 use std::io::ErrorKind;
@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
+use taillight_machine::Sys;
+use taillight_machine::block::loop_backings;
+use taillight_machine::mounts::mounts;
 
 /// Begins the name of everything that the lab makes.
 pub const NAME: &str = "taillight-lab";
@@ -21,7 +24,7 @@ const LOCK: &str = "/run/taillight-lab.lock";
 pub const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// Where images and mount points are: memory, so that the machine's disk plays no part.
-pub fn home() -> PathBuf {
+pub fn lab_dir() -> PathBuf {
     Path::new("/dev/shm").join(NAME)
 }
 
@@ -46,15 +49,15 @@ impl Drop for Undo {
 
 /// Set by SIGINT and SIGTERM: every wait ends early, and all is undone on the way out.
 #[derive(Clone, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct StopSignal(Arc<AtomicBool>);
 
-impl Stop {
+impl StopSignal {
     /// Installs the handlers.
     ///
     /// # Errors
     /// When the system refuses them.
-    pub fn install() -> Result<Stop> {
-        let stop = Stop::default();
+    pub fn install() -> Result<StopSignal> {
+        let stop = StopSignal::default();
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             signal_hook::flag::register(signal, stop.0.clone())?;
         }
@@ -116,35 +119,35 @@ pub fn set(path: &Path, value: impl std::fmt::Display) -> Result<()> {
 
 /// The only lab of this machine, while it lives. What an earlier one left that was killed is taken
 /// back when it begins; what its own trials left, when it is dropped.
-pub struct Lab(
+pub struct LabLock(
     // Held for its lock, which ends with the process even when that is killed.
     #[allow(dead_code)] File,
 );
 
-impl Lab {
-    /// Becomes the only lab, sweeps up and makes [`home`].
+impl LabLock {
+    /// Becomes the only lab, sweeps up and makes [`lab_dir`].
     ///
     /// # Errors
-    /// When another one is under way, or [`home`] is not the lab's.
-    pub fn enter() -> Result<Lab> {
-        let lock = only(Path::new(LOCK))?;
-        if let Ok(meta) = std::fs::symlink_metadata(home()) {
-            check(&home(), &meta)?;
+    /// When another one is under way, or [`lab_dir`] is not the lab's.
+    pub fn enter() -> Result<LabLock> {
+        let lock = take_lock(Path::new(LOCK))?;
+        if let Ok(meta) = std::fs::symlink_metadata(lab_dir()) {
+            check(&lab_dir(), &meta)?;
         }
         sweep();
-        make_home()?;
-        Ok(Lab(lock))
+        make_lab_dir()?;
+        Ok(LabLock(lock))
     }
 }
 
-impl Drop for Lab {
+impl Drop for LabLock {
     fn drop(&mut self) {
         sweep();
     }
 }
 
 /// Takes the lock of the only lab.
-fn only(path: &Path) -> Result<File> {
+fn take_lock(path: &Path) -> Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = rustix::fs::open(path, flags, Mode::from_raw_mode(0o600))
         .with_context(|| format!("cannot open {}", path.display()))?;
@@ -158,21 +161,21 @@ fn only(path: &Path) -> Result<File> {
     }
 }
 
-/// Makes [`home`], for root alone.
+/// Makes [`lab_dir`], for root alone.
 ///
 /// # Errors
 /// When it cannot be made, or what is there is not the lab's.
-pub fn make_home() -> Result<()> {
-    let home = home();
-    match std::fs::DirBuilder::new().mode(0o700).create(&home) {
+pub fn make_lab_dir() -> Result<()> {
+    let lab_dir = lab_dir();
+    match std::fs::DirBuilder::new().mode(0o700).create(&lab_dir) {
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-            check(&home, &std::fs::symlink_metadata(&home)?)
+            check(&lab_dir, &std::fs::symlink_metadata(&lab_dir)?)
         }
-        made => made.with_context(|| format!("cannot make {}", home.display())),
+        made => made.with_context(|| format!("cannot make {}", lab_dir.display())),
     }
 }
 
-/// Whether what is found in the place of [`home`] can be the lab's.
+/// Whether what is found in the place of [`lab_dir`] can be the lab's.
 fn check(path: &Path, meta: &Metadata) -> Result<()> {
     if !meta.is_dir() || meta.uid() != 0 {
         bail!(
@@ -183,31 +186,30 @@ fn check(path: &Path, meta: &Metadata) -> Result<()> {
     Ok(())
 }
 
-/// Whether a mount point or the file behind a loop device is [`home`] or lies in it.
-fn ours(path: &str) -> bool {
-    Path::new(path).starts_with(home())
+/// Whether a mount point or the file behind a loop device is [`lab_dir`] or lies in it.
+fn ours(path: &Path) -> bool {
+    path.starts_with(lab_dir())
 }
 
-/// Takes back what a lab left: thaws, unmounts, detaches, removes. Only what lies in [`home`], and
+/// Takes back what a lab left: thaws, unmounts, detaches, removes. Only what lies in [`lab_dir`], and
 /// control groups called [`NAME`].
 fn sweep() {
     groups();
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    for at in mounts.lines().rev().filter_map(|l| l.split(' ').nth(1)) {
-        if ours(at) {
-            let _ = tool("fsfreeze", &["--unfreeze", at]);
-            let _ = tool("umount", &["--lazy", at]);
+    let sys = Sys::default();
+    for mount in mounts(&sys).unwrap_or_default().iter().rev() {
+        if ours(&mount.point) {
+            let at = mount.point.as_os_str();
+            let _ = tool("fsfreeze", &["--unfreeze".as_ref(), at]);
+            let _ = tool("umount", &["--lazy".as_ref(), at]);
         }
     }
-    let blocks = std::fs::read_dir("/sys/block").into_iter().flatten();
-    for entry in blocks.flatten() {
-        let file = std::fs::read_to_string(entry.path().join("loop/backing_file"));
-        if file.is_ok_and(|f| ours(&f)) {
-            let device = Path::new("/dev").join(entry.file_name());
+    for (name, file) in loop_backings(&sys) {
+        if ours(Path::new(&file)) {
+            let device = Path::new("/dev").join(name);
             let _ = tool("losetup", &[Path::new("--detach"), &device]);
         }
     }
-    let _ = std::fs::remove_dir_all(home());
+    let _ = std::fs::remove_dir_all(lab_dir());
 }
 
 fn groups() {
@@ -255,7 +257,7 @@ mod tests {
             "/dev/shm/taillight-lab/taillight-lab-ext4",
             "/dev/shm/taillight-lab/taillight-lab-image (deleted)\n",
         ] {
-            assert!(ours(path), "{path}");
+            assert!(ours(Path::new(path)), "{path}");
         }
         for path in [
             "/srv/u/taillight-lab/x",
@@ -266,7 +268,7 @@ mod tests {
             "dev/shm/taillight-lab",
             "",
         ] {
-            assert!(!ours(path), "{path}");
+            assert!(!ours(Path::new(path)), "{path}");
         }
     }
 
@@ -275,15 +277,15 @@ mod tests {
         let place = std::env::temp_dir().join(format!("guard-{}", std::process::id()));
         std::fs::create_dir(&place).expect("a directory");
         let lock = place.join("lock");
-        let first = only(&lock).expect("nobody else's");
-        let told = only(&lock).expect_err("it is held").to_string();
+        let first = take_lock(&lock).expect("nobody else's");
+        let told = take_lock(&lock).expect_err("it is held").to_string();
         assert!(told.contains("another lab is under way"), "{told}");
         drop(first);
-        only(&lock).expect("it is free again");
+        take_lock(&lock).expect("it is free again");
 
         let link = place.join("link");
         std::os::unix::fs::symlink(&place, &link).expect("a link");
-        only(&link).expect_err("a link is not followed");
+        take_lock(&link).expect_err("a link is not followed");
         let meta = |path: &Path| std::fs::symlink_metadata(path).expect("it is there");
         assert!(check(&link, &meta(&link)).is_err());
         assert!(check(&lock, &meta(&lock)).is_err());
@@ -294,17 +296,17 @@ mod tests {
 
     #[test]
     fn everything_is_undone_backwards_even_in_a_panic() {
-        let order = Arc::new(Mutex::new(Vec::new()));
-        let inner = order.clone();
+        let options = Arc::new(Mutex::new(Vec::new()));
+        let inner = options.clone();
         let ended = std::panic::catch_unwind(move || {
             let mut undo = Undo::default();
             for n in 0..3 {
-                let order = inner.clone();
-                undo.add(move || order.lock().expect("unpoisoned").push(n));
+                let options = inner.clone();
+                undo.add(move || options.lock().expect("unpoisoned").push(n));
             }
             panic!("on purpose");
         });
         assert!(ended.is_err());
-        assert_eq!(*order.lock().expect("unpoisoned"), [2, 1, 0]);
+        assert_eq!(*options.lock().expect("unpoisoned"), [2, 1, 0]);
     }
 }

@@ -10,7 +10,7 @@ const EVERY: u64 = 1024;
 
 /// Latencies seen, in coarse buckets.
 #[derive(Debug, Clone)]
-pub struct Running {
+pub struct TailThreshold {
     counts: Box<[u32]>,
     seen: u64,
     /// Given by the user.
@@ -20,17 +20,17 @@ pub struct Running {
 
 /// Why an I/O is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
+pub enum KeepReason {
     No,
     Slow,
     /// It is one of the first, or the next of a regular sample.
     Sample,
 }
 
-impl Running {
+impl TailThreshold {
     /// With a threshold of the user's, or none.
-    pub fn new(fixed: Option<u64>) -> Running {
-        Running {
+    pub fn new(fixed: Option<u64>) -> TailThreshold {
+        TailThreshold {
             counts: vec![0; BUCKETS].into(),
             seen: 0,
             fixed,
@@ -40,7 +40,7 @@ impl Running {
 
     /// Takes one latency and says whether its I/O is kept.
     #[inline]
-    pub fn keep(&mut self, ns: u64) -> Keep {
+    pub fn keep(&mut self, ns: u64) -> KeepReason {
         let n = self.seen;
         self.seen += 1;
         let bucket = bucket(ns);
@@ -51,12 +51,12 @@ impl Running {
             if n.is_multiple_of(EVERY) && self.fixed.is_none() {
                 self.learn();
             }
-            return Keep::Sample;
+            return KeepReason::Sample;
         }
         if ns >= self.threshold {
-            Keep::Slow
+            KeepReason::Slow
         } else {
-            Keep::No
+            KeepReason::No
         }
     }
 
@@ -111,23 +111,23 @@ mod tests {
 
     #[test]
     fn the_slowest_thousandth_is_kept() {
-        let mut running = Running::new(None);
+        let mut running = TailThreshold::new(None);
         let mut usual = 0;
         for i in 0..200_000u64 {
             // 0.5 in a thousand are ten times slower.
             let ns = if i % 2000 == 999 { 1_000_000 } else { 100_000 };
             let keep = running.keep(ns);
             if ns > 500_000 && i >= LEARN {
-                assert_ne!(keep, Keep::No);
+                assert_ne!(keep, KeepReason::No);
             }
-            usual += u64::from(keep == Keep::Slow && ns < 500_000);
+            usual += u64::from(keep == KeepReason::Slow && ns < 500_000);
         }
         assert_eq!(usual, 0, "the bucket of all others is not the tail");
-        let mut fixed = Running::new(Some(500_000));
-        (0..LEARN).for_each(|_| assert_eq!(fixed.keep(1), Keep::Sample));
-        assert_eq!(fixed.keep(500_000), Keep::Slow);
-        assert_eq!(fixed.keep(499_999), Keep::No);
-        let sampled = (0..10 * EVERY).filter(|_| fixed.keep(1) == Keep::Sample);
+        let mut fixed = TailThreshold::new(Some(500_000));
+        (0..LEARN).for_each(|_| assert_eq!(fixed.keep(1), KeepReason::Sample));
+        assert_eq!(fixed.keep(500_000), KeepReason::Slow);
+        assert_eq!(fixed.keep(499_999), KeepReason::No);
+        let sampled = (0..10 * EVERY).filter(|_| fixed.keep(1) == KeepReason::Sample);
         assert_eq!(sampled.count(), 10);
     }
 }

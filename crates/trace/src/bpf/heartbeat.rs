@@ -6,22 +6,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::layout::THREADS;
-use super::programs::Programs;
+use super::programs::LoadedPrograms;
 
 /// The collector's place among the threads.
-pub const PLACE: usize = THREADS - 1;
+pub const COLLECTOR_INDEX: usize = THREADS - 1;
 /// Sleeps without a stamp that are no accident.
 const MISSES: u32 = 10;
 
 /// Watches the watching.
-pub struct Pulse {
-    programs: Arc<Programs>,
-    beat: Beat,
+pub struct Heartbeat {
+    programs: Arc<LoadedPrograms>,
+    beat: HeartbeatState,
 }
 
 /// Stamps that come, or not.
 #[derive(Debug, Default)]
-struct Beat {
+struct HeartbeatState {
     /// The last stamp; 0 before the first.
     last: u64,
     missed: u32,
@@ -29,12 +29,12 @@ struct Beat {
     gaps: Vec<(i64, i64)>,
 }
 
-impl Pulse {
+impl Heartbeat {
     /// For the programs of this process.
-    pub fn new(programs: Arc<Programs>) -> Pulse {
-        Pulse {
+    pub fn new(programs: Arc<LoadedPrograms>) -> Heartbeat {
+        Heartbeat {
             programs,
-            beat: Beat::default(),
+            beat: HeartbeatState::default(),
         }
     }
 
@@ -43,12 +43,17 @@ impl Pulse {
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         if let Ok(mut tids) = self.programs.tids.lock() {
             // Without it there is no pulse, which then says nothing.
-            let _ = tids.insert(tid, PLACE as u32, 0);
+            let _ = tids.insert(tid, COLLECTOR_INDEX as u32, 0);
         }
     }
 
     pub fn look(&mut self) {
-        let stamp = self.programs.threads.get(PLACE).last_in.load(Relaxed);
+        let stamp = self
+            .programs
+            .threads
+            .get(COLLECTOR_INDEX)
+            .last_in
+            .load(Relaxed);
         self.beat.look(stamp);
     }
 
@@ -58,7 +63,7 @@ impl Pulse {
     }
 }
 
-impl Beat {
+impl HeartbeatState {
     fn look(&mut self, stamp: u64) {
         if stamp > self.last {
             if self.missed >= MISSES {
@@ -83,10 +88,10 @@ mod tests {
 
     #[test]
     fn silence_after_stamps_is_a_stop_and_none_before() {
-        let mut never = Beat::default();
+        let mut never = HeartbeatState::default();
         (0..100).for_each(|_| never.look(0));
         assert_eq!(never.end(9), (vec![], None), "the program was never there");
-        let mut beat = Beat::default();
+        let mut beat = HeartbeatState::default();
         beat.look(10);
         (0..5).for_each(|_| beat.look(10));
         beat.look(20);

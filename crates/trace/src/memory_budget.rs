@@ -4,7 +4,6 @@ use std::path::Path;
 
 use taillight_core::job::MachineMemory;
 use taillight_core::units::ByteSize;
-
 use taillight_machine::Sys;
 use taillight_machine::cgroup::CgroupLimits;
 use taillight_machine::memory::{Memory, space};

@@ -4,19 +4,20 @@ use std::path::PathBuf;
 
 use taillight_core::{Clock, MonoClock};
 use taillight_machine::{Sys, cgroup, read};
+use taillight_rundir::layers::{LayerKind, LayerRow};
 
 /// Reads `cpu.stat` of every group on the way up.
 #[derive(Debug)]
-pub struct Quota {
+pub struct QuotaWatch {
     files: Vec<PathBuf>,
     last: u64,
     at: i64,
 }
 
-impl Quota {
+impl QuotaWatch {
     /// For this process. Groups without a quota count nothing.
-    pub fn new(sys: &Sys) -> Quota {
-        let mut quota = Quota {
+    pub fn new(sys: &Sys) -> QuotaWatch {
+        let mut quota = QuotaWatch {
             files: cgroup::cpu_stats(sys),
             last: 0,
             at: MonoClock.now().0,
@@ -33,8 +34,8 @@ impl Quota {
             .sum()
     }
 
-    /// From the last call to now, when the groups were without CPU in between: from, to, ns.
-    pub fn window(&mut self) -> Option<(i64, i64, u64)> {
+    /// From the last call to now, when the groups were without CPU in between.
+    pub fn window(&mut self) -> Option<LayerRow> {
         if self.files.is_empty() {
             return None;
         }
@@ -42,6 +43,12 @@ impl Quota {
         self.at = MonoClock.now().0;
         let without = total.saturating_sub(self.last);
         self.last = total;
-        (without > 0).then_some((from, self.at, without))
+        (without > 0).then(|| LayerRow {
+            kind: LayerKind::CpuQuota,
+            start_ns: from,
+            end_ns: self.at,
+            blocked_ns: Some(without),
+            ..LayerRow::default()
+        })
     }
 }

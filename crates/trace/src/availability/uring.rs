@@ -4,7 +4,7 @@ use taillight_machine::{Sys, field};
 
 /// The answer for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Uring {
+pub enum UringAccess {
     /// A ring can be made.
     Works,
     /// It cannot: why, and what to do.
@@ -12,14 +12,14 @@ pub enum Uring {
 }
 
 /// Makes a small ring and lets it go.
-pub fn probe(sys: &Sys) -> Uring {
+pub fn probe(sys: &Sys) -> UringAccess {
     match io_uring::IoUring::new(2) {
-        Ok(_) => Uring::Works,
+        Ok(_) => UringAccess::Works,
         Err(e) => blocked(sys, &e),
     }
 }
 
-fn blocked(sys: &Sys, e: &std::io::Error) -> Uring {
+fn blocked(sys: &Sys, e: &std::io::Error) -> UringAccess {
     let switch = sys
         .number("/proc/sys/kernel/io_uring_disabled")
         .unwrap_or(0);
@@ -48,7 +48,7 @@ fn blocked(sys: &Sys, e: &std::io::Error) -> Uring {
         ),
         _ => (e.to_string(), "use engine = \"sync\""),
     };
-    Uring::Blocked {
+    UringAccess::Blocked {
         why,
         fix: fix.to_owned(),
     }
@@ -75,8 +75,8 @@ mod tests {
     fn why(disabled: &str, seccomp: &str, errno: rustix::io::Errno) -> String {
         let (_dir, sys) = with(disabled, seccomp);
         match blocked(&sys, &errno.into()) {
-            Uring::Blocked { why, .. } => why,
-            Uring::Works => String::new(),
+            UringAccess::Blocked { why, .. } => why,
+            UringAccess::Works => String::new(),
         }
     }
 

@@ -25,15 +25,15 @@ const fn call(kind: u8, number: u32) -> [u8; 8] {
 
 /// The kernel's number of the function; none where it has no such function.
 #[derive(Debug, Clone, Copy)]
-pub struct Cast(Option<u32>);
+pub struct KernelCast(Option<u32>);
 
-impl Cast {
+impl KernelCast {
     /// Without the function.
-    pub const NONE: Cast = Cast(None);
+    pub const NONE: KernelCast = KernelCast(None);
 
     /// The number in a kernel's own description of its types.
-    pub fn of(types: &Btf) -> Cast {
-        Cast(types.id_by_type_name_kind(FUNCTION, BtfKind::Func).ok())
+    pub fn of(types: &Btf) -> KernelCast {
+        KernelCast(types.id_by_type_name_kind(FUNCTION, BtfKind::Func).ok())
     }
 
     /// Whether the programs may cast.
@@ -57,10 +57,10 @@ impl Cast {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Sys;
-    use crate::bpf::programs::{self, Config, OBJECT, PROGRAMS};
-    use crate::bpf::symbols::Symbols;
-    use crate::rights::Rights;
+    use crate::availability::rights::Rights;
+    use crate::bpf::programs::{self, OBJECT, PROGRAMS, ProgramConfig};
+    use crate::bpf::symbols::KernelSymbols;
+    use taillight_machine::Sys;
 
     /// Where calls are marked, at any place of an object.
     fn marked(object: &[u8]) -> Vec<usize> {
@@ -74,7 +74,10 @@ mod tests {
         assert!(!calls.is_empty(), "the object has no marked call");
         let known = [0x85, 0x20, 0, 0, 0x67, 0x12, 0, 0];
         let harmless = [0x85, 0, 0, 0, 5, 0, 0, 0];
-        for (cast, want) in [(Cast(Some(0x1267)), known), (Cast::NONE, harmless)] {
+        for (cast, want) in [
+            (KernelCast(Some(0x1267)), known),
+            (KernelCast::NONE, harmless),
+        ] {
             let mut expected = OBJECT.to_vec();
             for at in &calls {
                 expected[*at..at + 8].copy_from_slice(&want);
@@ -91,13 +94,13 @@ mod tests {
             return;
         }
         let types = programs::types(&sys).expect("the kernel's types");
-        for cast in [Cast::of(&types), Cast::NONE] {
+        for cast in [KernelCast::of(&types), KernelCast::NONE] {
             for late in [false, true] {
-                let config = Config {
+                let config = ProgramConfig {
                     late,
-                    ..Config::default()
+                    ..ProgramConfig::default()
                 };
-                let symbols = Symbols::read(&sys);
+                let symbols = KernelSymbols::read(&sys);
                 let mut ebpf = programs::open(&config, &symbols, &types, cast).expect("maps");
                 // Those of a module are there only while it is loaded.
                 for program in PROGRAMS.iter().filter(|p| !p.name.contains("jbd2")) {

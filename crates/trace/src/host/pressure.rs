@@ -1,9 +1,9 @@
 //! Pressure stall information: the share of time in which tasks waited for a resource.
 
+use taillight_machine::Sys;
 use taillight_machine::pressure::Pressure;
 
-use super::{Out, Source, window};
-use crate::Sys;
+use super::{HostSource, SampleOutput, window};
 
 const NAME: &str = "psi";
 
@@ -26,12 +26,12 @@ pub(crate) struct PressureSource {
     missing: Option<String>,
 }
 
-impl Source for PressureSource {
+impl HostSource for PressureSource {
     fn name(&self) -> &'static str {
         NAME
     }
 
-    fn sample(&mut self, sys: &Sys, out: Option<&mut Out>) {
+    fn sample(&mut self, sys: &Sys, out: Option<&mut SampleOutput>) {
         let now = RESOURCES.map(|resource| {
             let pressure = Pressure::read(sys, resource).unwrap_or_default();
             [pressure.some, pressure.full].map(|line| Some(line?.total_us))
@@ -76,8 +76,8 @@ mod tests {
         let root = home.path();
         put(root, "proc/pressure/io", &text(1_000_000, 500_000));
         put(root, "proc/pressure/cpu", "some avg10=0.00 total=5\n");
-        let mut psi = PressureSource::default();
-        let values = two(&mut psi, root, || {
+        let mut pressure = PressureSource::default();
+        let values = two(&mut pressure, root, || {
             put(root, "proc/pressure/io", &text(2_500_000, 600_000));
         });
         assert_eq!(of(&values, "io_some"), Some(75.0));
@@ -85,14 +85,14 @@ mod tests {
         assert_eq!(of(&values, "cpu_some"), Some(0.0));
         assert_eq!(of(&values, "cpu_full"), None, "older kernels lack it");
         assert_eq!(of(&values, "memory_some"), None);
-        assert_eq!(psi.missing(), None);
+        assert_eq!(pressure.missing(), None);
     }
 
     #[test]
     fn a_kernel_without_it_is_named() {
         let home = tempfile::tempdir().unwrap();
-        let mut psi = PressureSource::default();
-        assert!(two(&mut psi, home.path(), || ()).is_empty());
-        assert!(psi.missing().unwrap().contains("psi=1"));
+        let mut pressure = PressureSource::default();
+        assert!(two(&mut pressure, home.path(), || ()).is_empty());
+        assert!(pressure.missing().unwrap().contains("psi=1"));
     }
 }

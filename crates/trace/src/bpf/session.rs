@@ -1,7 +1,7 @@
-//! Tracing on the highest rung: programs on trace points, their memory, the collector, the file.
+//! Tracing with the best backend: programs on trace points, their memory, the collector, the file.
 //!
 //! What it is: what `tracer` starts and ends when the kernel takes trace programs. What it is not:
-//! the choice of the rung.
+//! the choice of the backend.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,39 +11,37 @@ use std::thread::JoinHandle;
 use crossbeam_channel::unbounded;
 use taillight_core::plan::{TargetPlan, TraceMode};
 use taillight_core::{Error, Result};
-use taillight_rundir::RunDir;
-use taillight_rundir::layers::{LayerRow, LayerWriter};
-use taillight_rundir::trace_info::{ProgramInfo, Stopped, TraceInfo};
-
-use super::collect::{self, Gathered, Sources};
-use super::cost;
-use super::layout::{C_LOST, C_NEIGHBOURS};
-use super::own;
-use super::probe::{BpfProbes, Common};
-use super::programs::{self, Config};
-use super::pulse::{self, Pulse};
-use super::seen::{Batch, EarlierRound, Seen};
-use super::symbols::Symbols;
-use crate::over::Over;
-use crate::quota::Quota;
-use crate::rights::{self, Rights};
-use crate::tally::Tally;
-use crate::tracer::Wish;
 use taillight_machine::Sys;
 use taillight_machine::block::disks_below;
+use taillight_rundir::RunDir;
+use taillight_rundir::layers::{LayerRow, LayerWriter};
+use taillight_rundir::trace_info::{ProgramInfo, TraceInfo, TracingStopped};
+
+use super::collect::{self, CollectedTrace, CollectorInputs};
+use super::cost;
+use super::heartbeat::{self, Heartbeat};
+use super::layout::{C_LOST, C_NEIGHBOURS};
+use super::probe::{BpfProbeShared, BpfProbes};
+use super::programs::{self, ProgramConfig};
+use super::symbols::KernelSymbols;
+use super::target_file;
+use super::traced_io::{EarlierRound, TracedBatch, TracedIo};
+use crate::availability::rights::{self, Rights};
+use crate::tracing::quota::QuotaWatch;
+use crate::tracing::{EndSignal, TraceCounts, TracingRequest};
 
 /// Memory for traced I/Os, at most.
 const MEMORY_BYTES: usize = 1 << 30;
-/// Shorter stretches off the CPU are events only when every I/O is traced, ns.
+/// Shorter intervals off the CPU are events only when every I/O is traced, ns.
 const OFF_NS: u64 = 250_000;
 const OFF_ALL_NS: u64 = 100_000;
 
-/// Tracing on this rung, under way.
-pub(crate) struct Tracing {
-    common: Common,
-    symbols: Symbols,
-    over: Over,
-    thread: JoinHandle<Gathered>,
+/// Tracing with this backend, under way.
+pub(crate) struct BpfTracing {
+    shared: BpfProbeShared,
+    symbols: KernelSymbols,
+    stop: EndSignal,
+    thread: JoinHandle<CollectedTrace>,
     off_ns: u64,
     /// Cost of the probe in the worker, ns per operation, measured before the run.
     probe_ns: f64,
@@ -52,16 +50,16 @@ pub(crate) struct Tracing {
 /// Loads and attaches every program for a moment: what can be seen here and what not.
 ///
 /// # Errors
-/// As [`Tracing::start`].
+/// As [`BpfTracing::start`].
 pub(crate) fn try_programs(sys: &Sys) -> Result<Vec<ProgramInfo>> {
     allowed(sys)?;
-    let config = Config {
+    let config = ProgramConfig {
         all: true,
         queued: true,
         off_ns: OFF_NS,
-        ..Config::default()
+        ..ProgramConfig::default()
     };
-    let (programs, _) = programs::load(&config, &Symbols::read(sys), sys)?;
+    let (programs, _) = programs::load(&config, &KernelSymbols::read(sys), sys)?;
     Ok(programs.info.clone())
 }
 
@@ -96,82 +94,82 @@ fn own_numbers(sys: &Sys) -> Result<()> {
 }
 
 /// Each worker has a place in the programs' memory, and the collector has the last one.
-pub(crate) fn places(workers: u32) -> Result<()> {
-    if workers as usize <= pulse::PLACE {
+pub(crate) fn check_workers(workers: u32) -> Result<()> {
+    if workers as usize <= heartbeat::COLLECTOR_INDEX {
         return Ok(());
     }
     Err(Error::unavailable("more workers than trace programs watch")
         .with("workers", workers)
-        .with("most", pulse::PLACE)
+        .with("most", heartbeat::COLLECTOR_INDEX)
         .hint("use fewer workers, or trace.rung = \"perf\""))
 }
 
-impl Tracing {
+impl BpfTracing {
     /// Loads the programs and begins to collect.
     ///
     /// # Errors
     /// `Unavailable` when nothing can be traced here, with the reason.
-    pub fn start(wish: &Wish<'_>, sys: &Sys) -> Result<Tracing> {
+    pub fn start(request: &TracingRequest<'_>, sys: &Sys) -> Result<BpfTracing> {
         allowed(sys)?;
-        let plan = wish.plan;
-        places(plan.workers())?;
+        let plan = request.plan;
+        check_workers(plan.workers())?;
         let all = plan.trace.mode == TraceMode::All;
         let queued = plan.workloads.iter().any(|w| w.queue_depth > 1);
-        let disks = wish.path.map_or_else(Vec::new, |p| disks_below(sys, p));
+        let disks = request.path.map_or_else(Vec::new, |p| disks_below(sys, p));
         let disks: Vec<u32> = disks.iter().map(|d| d.number.in_kernel()).collect();
         // I/O that reaches a disk past the page cache leads back to its operation by itself.
-        let itself = wish.direct && !disks.is_empty();
-        let config = Config {
+        let itself = request.direct && !disks.is_empty();
+        let config = ProgramConfig {
             disks,
             off_ns: if all { OFF_ALL_NS } else { OFF_NS },
             all,
             late: itself && !all,
             queued: queued && !itself,
-            kind: wish.path.map_or(0, own::kind),
+            kind: request.path.map_or(0, target_file::kind),
             ring: plan.trace.buffer.and_then(|b| u32::try_from(b.0).ok()),
         };
-        let symbols = Symbols::read(sys);
+        let symbols = KernelSymbols::read(sys);
         let (programs, ring) = programs::load(&config, &symbols, sys)?;
         let programs = Arc::new(programs);
         let workers = plan.workers() as usize;
         let (full_in, full) = unbounded();
         let (spare_in, spare) = unbounded();
         for _ in 0..collect::ready(workers) {
-            let _ = spare_in.send(Batch::empty());
+            let _ = spare_in.send(TracedBatch::empty());
         }
-        let over = Over::default();
-        let sources = Sources {
+        let stop = EndSignal::default();
+        let sources = CollectorInputs {
             programs: programs.clone(),
             workers,
             ring,
             full,
             spare: spare_in,
-            over: over.flag(),
+            stop: stop.flag(),
             ios_bytes_max: MEMORY_BYTES,
-            pulse: Pulse::new(programs.clone()),
+            pulse: Heartbeat::new(programs.clone()),
         };
-        let quota = Quota::new(sys);
+        let quota = QuotaWatch::new(sys);
         let thread = std::thread::Builder::new()
             .name("trace".to_owned())
             .spawn(move || collect::gather(sources, quota))
             .map_err(|e| Error::unavailable("cannot start a thread").source(e))?;
-        let common = Common {
+        let shared = BpfProbeShared {
             programs,
             full: full_in,
             spare,
-            tally: Arc::new(Tally::default()),
+            counts: Arc::new(TraceCounts::default()),
             all,
             late: config.late,
             plain: plain(&plan.target),
-            path: wish.path.map(Path::to_owned),
+            path: request.path.map(Path::to_owned),
             threshold: plan.outlier_ns(),
             nonce: nonce(),
         };
-        let probe_ns = cost::probe_ns(&common);
-        Ok(Tracing {
-            common,
+        let probe_ns = cost::probe_ns(&shared);
+        Ok(BpfTracing {
+            shared,
             symbols,
-            over,
+            stop,
             thread,
             off_ns: config.off_ns,
             probe_ns,
@@ -180,12 +178,12 @@ impl Tracing {
 
     /// Probes for the workers.
     pub fn probes(&self) -> Arc<BpfProbes> {
-        Arc::new(BpfProbes(self.common.clone()))
+        Arc::new(BpfProbes(self.shared.clone()))
     }
 
     /// Programs, attached or not.
     pub fn programs(&self) -> &[ProgramInfo] {
-        &self.common.programs.info
+        &self.shared.programs.info
     }
 
     /// Ends tracing, writes `layers.parquet` and completes `info`.
@@ -193,24 +191,24 @@ impl Tracing {
     /// # Errors
     /// `Unavailable` when the file cannot be written.
     pub fn finish(self, dir: &RunDir, info: &mut TraceInfo) -> Result<()> {
-        drop(self.over);
+        drop(self.stop);
         let gathered = self
             .thread
             .join()
             .map_err(|_| Error::internal("the collector of trace events panicked"))?;
-        let count = |which| self.common.programs.counters.get(which).load(Relaxed);
-        info.programs = self.common.programs.info.clone();
+        let count = |which| self.shared.programs.counters.get(which).load(Relaxed);
+        info.programs = self.shared.programs.info.clone();
         info.programs.extend(gathered.programs.iter().cloned());
         info.program_ns_per_op = gathered.program_ns;
         info.probe_ns_per_op = Some(self.probe_ns);
         info.symbols = self.symbols.known();
         info.off_cpu_ns = self.off_ns;
-        info.operations = self.common.tally.operations.load(Relaxed);
-        info.ios_lost = self.common.tally.lost.load(Relaxed);
+        info.operations = self.shared.counts.operations.load(Relaxed);
+        info.ios_lost = self.shared.counts.lost.load(Relaxed);
         info.events_lost = count(C_LOST) + gathered.events_lost;
         info.neighbours = count(C_NEIGHBOURS);
         info.kept = gathered.ios.iter().map(|b| b.len() as u64).sum();
-        info.stopped = gathered.stopped.map(|at_ns| Stopped {
+        info.stopped = gathered.stopped.map(|at_ns| TracingStopped {
             at_ns,
             what: "the trace programs no longer saw the benchmark's threads".to_owned(),
         });
@@ -218,16 +216,16 @@ impl Tracing {
     }
 }
 
-fn write(dir: &RunDir, gathered: Gathered, symbols: &Symbols) -> Result<()> {
-    let mut ios: Vec<Traced<'_>> = gathered.ios.iter().flat_map(Batch::each).collect();
+fn write(dir: &RunDir, gathered: CollectedTrace, symbols: &KernelSymbols) -> Result<()> {
+    let mut ios: Vec<IoWithRounds<'_>> = gathered.ios.iter().flat_map(TracedBatch::each).collect();
     ios.sort_unstable_by_key(|(s, _)| (s.worker, s.submit));
     let mut events = gathered.events;
     events.sort_unstable_by_key(|e| e.start);
     let mut writer = LayerWriter::begin(dir)?;
     writer.rows(events.iter().map(|e| collect::event_row(e, symbols)))?;
-    writer.rows(gathered.quota.iter().map(collect::quota_row))?;
+    writer.rows(gathered.quota.into_iter())?;
     writer.rows(gathered.gaps.iter().map(collect::gap_row))?;
-    // A queue's I/Os share the stretch in which their thread was not seen: one row tells it.
+    // A queue's I/Os share the interval in which their thread was not seen: one row tells it.
     let mut unseen: Vec<_> = ios
         .iter()
         .map(|(s, _)| *s)
@@ -240,10 +238,10 @@ fn write(dir: &RunDir, gathered: Gathered, symbols: &Symbols) -> Result<()> {
 }
 
 /// An I/O with its earlier rounds.
-type Traced<'a> = (&'a Seen, &'a [EarlierRound]);
+type IoWithRounds<'a> = (&'a TracedIo, &'a [EarlierRound]);
 
 /// Its rows: itself comes last.
-fn rows((io, rounds): Traced<'_>) -> impl Iterator<Item = LayerRow> {
+fn rows((io, rounds): IoWithRounds<'_>) -> impl Iterator<Item = LayerRow> {
     let rounds = rounds.iter().filter_map(move |r| collect::round_row(io, r));
     rounds.chain(std::iter::once_with(move || collect::io_row(io)))
 }
@@ -268,8 +266,8 @@ mod tests {
 
     #[test]
     fn the_collectors_place_is_not_a_workers() {
-        assert!(places(4095).is_ok());
-        let e = places(4096).unwrap_err();
+        assert!(check_workers(4095).is_ok());
+        let e = check_workers(4096).unwrap_err();
         assert_eq!(e.kind(), taillight_core::ErrorKind::Unavailable);
         assert!(e.hint_text().is_some());
     }

@@ -3,18 +3,19 @@
 //! An ordered map for the manifest, most asked first. Load is read before the run and, with what
 //! happened in between, after it.
 
+pub mod device;
+
 use std::path::Path;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-
 use taillight_machine::cgroup::CgroupLimits;
 use taillight_machine::cpu::{CpuInfo, CpuTicks};
 use taillight_machine::memory::{Memory, space};
 use taillight_machine::pressure::MachineLoad;
 use taillight_machine::{BlockDevice, DeviceNumber, Sys, field, mounts};
 
-use crate::{clock, device, direct};
+use crate::availability::{clock, direct};
 
 /// What was read before the run.
 #[derive(Debug, Clone)]

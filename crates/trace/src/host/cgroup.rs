@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use taillight_machine::Sys;
 use taillight_machine::cgroup::{self, CpuThrottling, GroupIo, IoControlGroup};
 use taillight_machine::{DeviceNumber, read};
 
-use super::{Out, Source, window};
-use crate::Sys;
+use super::{HostSource, SampleOutput, window};
 
 const CPU: &str = "cgroup_cpu";
 const IO: &str = "cgroup_io";
@@ -42,12 +42,12 @@ impl CpuLimit {
     }
 }
 
-impl Source for CpuLimit {
+impl HostSource for CpuLimit {
     fn name(&self) -> &'static str {
         CPU
     }
 
-    fn sample(&mut self, _sys: &Sys, mut out: Option<&mut Out>) {
+    fn sample(&mut self, _sys: &Sys, mut out: Option<&mut SampleOutput>) {
         for (file, name, before) in &mut self.groups {
             let now = throttling(file);
             window(before, now, out.as_deref_mut(), |before, now, out| {
@@ -105,12 +105,12 @@ impl IoLimit {
     }
 }
 
-impl Source for IoLimit {
+impl HostSource for IoLimit {
     fn name(&self) -> &'static str {
         IO
     }
 
-    fn sample(&mut self, _sys: &Sys, mut out: Option<&mut Out>) {
+    fn sample(&mut self, _sys: &Sys, mut out: Option<&mut SampleOutput>) {
         let Some(group) = &self.group else { return };
         for disk in &mut self.disks {
             let now = group.io(disk.number);

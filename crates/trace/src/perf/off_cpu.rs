@@ -1,22 +1,22 @@
-//! One thread's stretches off the CPU: from records of its switches, and how much of each was a
+//! One thread's intervals off the CPU: from records of its switches, and how much of each was a
 //! wait for a CPU.
 //!
 //! The log does not say when a sleeping thread was woken up. The kernel's sum of waits for a CPU
-//! (schedstat) does, for all stretches between two readings together. Readings are taken often, and
-//! by the worker itself after each slow I/O, so that few stretches share one. Of their waits the
-//! short stretches get what such ones usually have; from the rest follows for each long one how long
+//! (schedstat) does, for all intervals between two readings together. Readings are taken often, and
+//! by the worker itself after each slow I/O, so that few intervals share one. Of their waits the
+//! short intervals get what such ones usually have; from the rest follows for each long one how long
 //! it waited for a CPU at least and at most; what lies between stays open.
 
 use std::collections::VecDeque;
 
 use taillight_rundir::layers::{LayerKind, LayerRow};
 
-use super::record::Record;
-use super::schedstat::Reading;
+use super::record::SwitchRecord;
+use super::schedstat::SchedstatReading;
 
-/// One stretch off the CPU.
+/// One interval off the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stretch {
+pub struct OffCpuInterval {
     pub from: i64,
     /// When it came back.
     pub to: i64,
@@ -30,7 +30,7 @@ pub struct Stretch {
     pub kept: bool,
 }
 
-impl Stretch {
+impl OffCpuInterval {
     fn length(&self) -> u64 {
         (self.to - self.from).max(0) as u64
     }
@@ -49,14 +49,14 @@ impl Stretch {
     }
 }
 
-/// Shorter stretches are the usual ones of an I/O.
+/// Shorter intervals are the usual ones of an I/O.
 pub const LONG_NS: u64 = 250_000;
 /// Fewest of them that make a usual time.
 const USUAL_MIN: u64 = 100;
 
-/// Lengths of the stretches between two readings, ns.
+/// Lengths of the intervals between two readings, ns.
 #[derive(Debug, Default)]
-struct Sums {
+struct IntervalSums {
     taken: u64,
     /// Long ones that began asleep.
     long: u64,
@@ -65,8 +65,8 @@ struct Sums {
     shorts: u64,
 }
 
-impl Sums {
-    fn add(&mut self, one: &Stretch) {
+impl IntervalSums {
+    fn add(&mut self, one: &OffCpuInterval) {
         let length = one.length();
         match one.preempted {
             true => self.taken += length,
@@ -79,17 +79,17 @@ impl Sums {
     }
 }
 
-/// The stretches of one thread.
+/// The intervals of one thread.
 #[derive(Debug, Default)]
-pub struct Stretches {
+pub struct OffCpuLog {
     /// Left the CPU and has not come back.
     off: Option<(i64, bool)>,
     /// By time; those before `settled` have their waits.
-    list: VecDeque<Stretch>,
+    list: VecDeque<OffCpuInterval>,
     settled: usize,
     /// The reading that the settled ones go up to.
-    last: Option<Reading>,
-    /// Time asleep in short stretches where there was no long one, and how many.
+    last: Option<SchedstatReading>,
+    /// Time asleep in short intervals where there was no long one, and how many.
     usual: (u64, u64),
     /// Records were lost since that reading.
     torn: bool,
@@ -97,31 +97,31 @@ pub struct Stretches {
     pub seen: i64,
     /// Records that were lost.
     pub lost: u64,
-    /// Short stretches up to here are forgotten.
+    /// Short intervals up to here are forgotten.
     pub forgotten: i64,
     /// From, to: nothing is known of the thread.
     pub gaps: Vec<(i64, i64)>,
 }
 
-impl Stretches {
+impl OffCpuLog {
     /// Watches a thread from `now` on.
-    pub fn new(now: i64) -> Stretches {
-        Stretches {
+    pub fn new(now: i64) -> OffCpuLog {
+        OffCpuLog {
             seen: now,
             forgotten: now,
-            ..Stretches::default()
+            ..OffCpuLog::default()
         }
     }
 
-    pub fn add(&mut self, record: Record) {
+    pub fn add(&mut self, record: SwitchRecord) {
         match record {
-            Record::Out { at, preempted } => {
+            SwitchRecord::Out { at, preempted } => {
                 self.off = Some((at, preempted));
                 self.seen = at;
             }
-            Record::In { at } => {
+            SwitchRecord::In { at } => {
                 if let Some((from, preempted)) = self.off.take() {
-                    self.list.push_back(Stretch {
+                    self.list.push_back(OffCpuInterval {
                         from,
                         to: at,
                         preempted,
@@ -136,7 +136,7 @@ impl Stretches {
                 }
                 self.seen = at;
             }
-            Record::Lost { at, count } => {
+            SwitchRecord::Lost { at, count } => {
                 self.lost += count;
                 self.gaps.push((self.seen, at));
                 self.off = None;
@@ -146,16 +146,16 @@ impl Stretches {
         }
     }
 
-    /// Whether a stretch waits for a reading that is long enough to be worth one.
+    /// Whether a interval waits for a reading that is long enough to be worth one.
     pub fn wants_reading(&self, ns: u64) -> bool {
         let open = self.list.iter().skip(self.settled);
         open.into_iter().any(|s| !s.preempted && s.length() >= ns)
     }
 
-    /// Divides the waits since the last reading among the stretches that ended before this one. All
-    /// records up to the reading must have been added. A reading that may or may not count a stretch
+    /// Divides the waits since the last reading among the intervals that ended before this one. All
+    /// records up to the reading must have been added. A reading that may or may not count a interval
     /// is passed over: the next one will do.
-    pub fn settle(&mut self, now: Reading) {
+    pub fn settle(&mut self, now: SchedstatReading) {
         let end = self.list.partition_point(|s| s.to <= now.from);
         let unclear = self.list.get(end).is_some_and(|s| s.to <= now.to);
         let overtaken = self.last.is_some_and(|last| now.from < last.to);
@@ -174,10 +174,10 @@ impl Stretches {
             // Whose waits these were is not known.
             return;
         }
-        let mut sums = Sums::default();
+        let mut sums = IntervalSums::default();
         let list = self.list.range(window.clone());
         list.for_each(|s| sums.add(s));
-        // Waits of stretches after a preemption are known; the rest was after wake-ups.
+        // Waits of intervals after a preemption are known; the rest was after wake-ups.
         let waited = now.waited.saturating_sub(last.waited);
         let waited = waited.saturating_sub(sums.taken);
         if sums.long == 0 {
@@ -210,7 +210,7 @@ impl Stretches {
         self.settled = self.list.len();
     }
 
-    /// Marks the stretches within an I/O. Returns false when the begin of it is forgotten.
+    /// Marks the intervals within an I/O. Returns false when the begin of it is forgotten.
     pub fn keep(&mut self, submit: i64, complete: i64) -> bool {
         let first = self.list.partition_point(|s| s.to <= submit);
         for one in self.list.range_mut(first..) {
@@ -222,7 +222,7 @@ impl Stretches {
         submit >= self.forgotten
     }
 
-    /// Hands over stretches that are kept or not shorter than `ns`, and forgets the others, until at
+    /// Hands over intervals that are kept or not shorter than `ns`, and forgets the others, until at
     /// most `room` are left. Those that wait for a reading are not waited for: a thread that is
     /// switched all the time may give none that is clear, and memory is bounded. Of their waits
     /// nothing is claimed.
@@ -246,17 +246,17 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn off(s: &mut Stretches, from: u64, to: u64, preempted: bool) {
+    fn off(s: &mut OffCpuLog, from: u64, to: u64, preempted: bool) {
         let at = (from * MS) as i64;
-        s.add(Record::Out { at, preempted });
+        s.add(SwitchRecord::Out { at, preempted });
         let at = (to * MS) as i64;
-        s.add(Record::In { at });
+        s.add(SwitchRecord::In { at });
     }
 
     /// Counters, right after `at` ms.
-    fn reading(waited: u64, arrivals: u64, at: u64) -> Reading {
+    fn reading(waited: u64, arrivals: u64, at: u64) -> SchedstatReading {
         let at = (at * MS) as i64;
-        Reading {
+        SchedstatReading {
             waited: waited * MS,
             arrivals,
             from: at,
@@ -264,7 +264,7 @@ mod tests {
         }
     }
 
-    fn rows(s: &mut Stretches) -> Vec<(u64, u64)> {
+    fn rows(s: &mut OffCpuLog) -> Vec<(u64, u64)> {
         s.close();
         let mut rows = Vec::new();
         s.shrink(0, 0, |r| rows.push(r), 0);
@@ -275,11 +275,11 @@ mod tests {
 
     #[test]
     fn a_long_wait_for_a_cpu_is_told_from_a_long_sleep() {
-        let mut s = Stretches::new(0);
+        let mut s = OffCpuLog::new(0);
         s.settle(reading(100, 10, 0));
         off(&mut s, 10, 11, false);
         off(&mut s, 12, 32, false);
-        // 19 of 21 ms off the CPU were waits for one: at least 18 of them in the long stretch.
+        // 19 of 21 ms off the CPU were waits for one: at least 18 of them in the long interval.
         s.settle(reading(119, 12, 33));
         off(&mut s, 40, 60, false);
         s.settle(reading(119, 13, 61));
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_preemption_takes_its_part_of_the_waits() {
-        let mut s = Stretches::new(0);
+        let mut s = OffCpuLog::new(0);
         s.settle(reading(0, 0, 0));
         off(&mut s, 1, 9, true);
         off(&mut s, 10, 20, false);
@@ -299,24 +299,24 @@ mod tests {
     }
 
     #[test]
-    fn short_stretches_take_what_they_usually_take() {
-        let us = |from: u64, to: u64, s: &mut Stretches| {
+    fn short_intervals_take_what_they_usually_take() {
+        let us = |from: u64, to: u64, s: &mut OffCpuLog| {
             let at = from as i64 * 1000;
-            s.add(Record::Out {
+            s.add(SwitchRecord::Out {
                 at,
                 preempted: false,
             });
-            s.add(Record::In {
+            s.add(SwitchRecord::In {
                 at: to as i64 * 1000,
             });
         };
-        let read = |waited: u64, arrivals: u64, at: i64| Reading {
+        let read = |waited: u64, arrivals: u64, at: i64| SchedstatReading {
             waited: waited * 1000,
             arrivals,
             from: at * 1000,
             to: at * 1000 + 10,
         };
-        let mut s = Stretches::new(0);
+        let mut s = OffCpuLog::new(0);
         s.settle(read(0, 0, 0));
         // 200 short ones of 50 us, of which 10 us are waits for a CPU.
         (0..200).for_each(|n| us(n * 100 + 10, n * 100 + 60, &mut s));
@@ -336,14 +336,14 @@ mod tests {
 
     #[test]
     fn a_reading_settles_only_what_ended_before_it() {
-        let mut s = Stretches::new(0);
+        let mut s = OffCpuLog::new(0);
         s.settle(reading(0, 0, 0));
         off(&mut s, 1, 11, false);
         off(&mut s, 12, 22, false);
         assert!(s.wants_reading(5 * MS) && !s.wants_reading(15 * MS));
         s.settle(reading(0, 1, 11));
         // Made while the thread came back, or older than the last one: passed over.
-        let unclear = Reading {
+        let unclear = SchedstatReading {
             from: 20 * MS as i64,
             ..reading(0, 1, 23)
         };
@@ -355,10 +355,10 @@ mod tests {
 
     #[test]
     fn lost_records_leave_a_gap_and_no_claim() {
-        let mut s = Stretches::new(0);
+        let mut s = OffCpuLog::new(0);
         s.settle(reading(0, 0, 0));
         off(&mut s, 1, 11, false);
-        s.add(Record::Lost {
+        s.add(SwitchRecord::Lost {
             at: 30 * MS as i64,
             count: 7,
         });
@@ -370,25 +370,25 @@ mod tests {
         off(&mut s, 60, 70, false);
         s.settle(reading(20, 10, 71));
         assert_eq!(rows(&mut s), [(0, 0), (0, 0), (0, 10)]);
-        // More arrivals than stretches, without a loss: nothing is claimed either.
-        let mut s = Stretches::new(0);
+        // More arrivals than intervals, without a loss: nothing is claimed either.
+        let mut s = OffCpuLog::new(0);
         s.settle(reading(0, 0, 0));
         off(&mut s, 1, 11, false);
         s.settle(reading(10, 2, 12));
         assert_eq!(rows(&mut s), [(0, 0)]);
-        let mut s = Stretches::new(0);
-        s.add(Record::In { at: 5 });
+        let mut s = OffCpuLog::new(0);
+        s.add(SwitchRecord::In { at: 5 });
         assert_eq!(rows(&mut s), [], "nobody knows since when it was away");
     }
 
     #[test]
-    fn stretches_that_no_reading_settles_do_not_pile_up() {
-        let mut s = Stretches::new(0);
+    fn intervals_that_no_reading_settles_do_not_pile_up() {
+        let mut s = OffCpuLog::new(0);
         s.settle(reading(0, 0, 0));
         for n in 0..1000 {
             off(&mut s, 10 * n, 10 * n + 1, false);
             // Made while the thread came back: passed over.
-            let unclear = Reading {
+            let unclear = SchedstatReading {
                 from: (10 * n * MS) as i64,
                 ..reading(n, n + 1, 10 * n + 2)
             };
@@ -405,8 +405,8 @@ mod tests {
     }
 
     #[test]
-    fn only_short_stretches_of_no_kept_io_are_forgotten() {
-        let mut s = Stretches::new(0);
+    fn only_short_intervals_of_no_kept_io_are_forgotten() {
+        let mut s = OffCpuLog::new(0);
         s.settle(reading(0, 0, 0));
         off(&mut s, 0, 1, false);
         off(&mut s, 2, 3, false);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 /// A library that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Library {
+pub struct FoundLibrary {
     /// The file behind all links; its name carries the version.
     pub path: PathBuf,
     /// The version in its name, if any.
@@ -38,11 +38,11 @@ fn concat_triple() -> String {
 }
 
 /// `librocksdb` finds `librocksdb.so`, `librocksdb.so.7.8`, the first directory winning.
-pub fn find(name: &str, directories: &[PathBuf]) -> Option<Library> {
+pub fn find(name: &str, directories: &[PathBuf]) -> Option<FoundLibrary> {
     directories.iter().find_map(|dir| find_in(name, dir))
 }
 
-fn find_in(name: &str, dir: &Path) -> Option<Library> {
+fn find_in(name: &str, dir: &Path) -> Option<FoundLibrary> {
     let stem = format!("{name}.so");
     let mut files: Vec<PathBuf> = std::fs::read_dir(dir)
         .ok()?
@@ -62,7 +62,7 @@ fn find_in(name: &str, dir: &Path) -> Option<Library> {
         .strip_prefix(&stem)
         .and_then(|rest| rest.strip_prefix('.'))
         .map(str::to_owned);
-    Some(Library { path, version })
+    Some(FoundLibrary { path, version })
 }
 
 #[cfg(test)]

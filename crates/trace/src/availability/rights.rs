@@ -11,8 +11,6 @@ const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 const SYS_ADMIN: u32 = 21;
 const PERFMON: u32 = 38;
 const BPF: u32 = 39;
-const IPC_LOCK: u32 = 14;
-const SYS_NICE: u32 = 23;
 
 /// Effective capabilities of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,14 +27,6 @@ impl Rights {
     /// Programs can be loaded and attached to trace points.
     pub fn tracing(self) -> bool {
         self.has(SYS_ADMIN) || (self.has(BPF) && self.has(PERFMON))
-    }
-    /// Memory can be locked beyond the limit.
-    pub fn lock_memory(self) -> bool {
-        self.has(IPC_LOCK)
-    }
-    /// Real-time priority can be taken.
-    pub fn priority(self) -> bool {
-        self.has(SYS_NICE)
     }
     /// What tracing misses, by name.
     pub fn missing_for_tracing(self) -> Vec<&'static str> {
@@ -87,7 +77,7 @@ mod tests {
     #[test]
     fn capabilities_come_as_bits() {
         let all = parse("CapPrm:\t0\nCapEff:\t000001ffffffffff\n");
-        assert!(all.tracing() && all.lock_memory() && all.priority());
+        assert!(all.tracing());
         let none = parse("CapEff:\t0000000000000000\n");
         assert!(!none.tracing());
         assert_eq!(none.missing_for_tracing(), ["CAP_BPF", "CAP_PERFMON"]);

@@ -1,7 +1,7 @@
 //! Whether the whole program stood still: a thread that sleeps for a moment and is late, without
 //! having waited for a CPU, was kept from running together with all others.
 //!
-//! What it is: a sign seen from within, for rungs that see no stacks. What it is not: a proof of
+//! What it is: a sign seen from within, for backends that see no stacks. What it is not: a proof of
 //! who did it; a signal, a freezer and a machine that stood still look the same from here.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -9,10 +9,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use taillight_core::{Clock, Error, MonoClock, Result};
+use taillight_machine::Sys;
 use taillight_rundir::layers::{LayerKind, LayerRow};
 
-use crate::Sys;
-use crate::perf::{Reading, Schedstat};
+use crate::perf::{Schedstat, SchedstatReading};
 
 /// How long the thread sleeps at a time.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -23,25 +23,25 @@ const LATE_NS: u64 = 50_000_000;
 
 /// A thread that does nothing but sleep. One with work to do would be blind to whatever stops it in
 /// the midst of that.
-pub struct Watch {
+pub struct StandstillWatch {
     seen: Receiver<LayerRow>,
     over: Sender<()>,
     thread: JoinHandle<()>,
 }
 
-impl Watch {
+impl StandstillWatch {
     /// Begins to watch.
     ///
     /// # Errors
     /// `Unavailable` when there can be no thread.
-    pub fn start(sys: &Sys) -> Result<Watch> {
+    pub fn start(sys: &Sys) -> Result<StandstillWatch> {
         let sys = sys.clone();
         let (events, seen) = channel();
         let (over, ended) = channel::<()>();
         let thread = std::thread::Builder::new()
             .name("still".to_owned())
             .spawn(move || {
-                let mut still = Still::new(&sys);
+                let mut still = StandstillCheck::new(&sys);
                 let mut last = MonoClock.now().0;
                 loop {
                     let ended = ended.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout);
@@ -59,7 +59,7 @@ impl Watch {
                 }
             })
             .map_err(|e| Error::unavailable("cannot start a thread").source(e))?;
-        Ok(Watch { seen, over, thread })
+        Ok(StandstillWatch { seen, over, thread })
     }
 
     /// What was seen since the last time.
@@ -77,18 +77,18 @@ impl Watch {
 }
 
 /// Watches the thread that made it.
-struct Still {
+struct StandstillCheck {
     schedstat: Option<Schedstat>,
-    before: Option<Reading>,
+    before: Option<SchedstatReading>,
 }
 
-impl Still {
+impl StandstillCheck {
     /// For the calling thread.
-    fn new(sys: &Sys) -> Still {
+    fn new(sys: &Sys) -> StandstillCheck {
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let schedstat = Schedstat::open(sys, tid);
         // Nothing is late yet: this takes the first reading.
-        let mut still = Still {
+        let mut still = StandstillCheck {
             schedstat,
             before: None,
         };
@@ -132,7 +132,7 @@ mod tests {
         let file = file.join("schedstat");
         let set = |waited: u64| std::fs::write(&file, format!("1 {waited:020} 1\n")).unwrap();
         set(0);
-        let mut still = Still::new(&Sys::at(home.path()));
+        let mut still = StandstillCheck::new(&Sys::at(home.path()));
         let row = still.judge(1000, 500_001_000).unwrap();
         assert_eq!(
             (row.kind, row.start_ns, row.end_ns),
@@ -146,6 +146,10 @@ mod tests {
         set(490_000_000);
         assert!(still.judge(0, 500_000_000).is_some());
         let nothing = Sys::at(home.path().join("nowhere"));
-        assert!(Still::new(&nothing).judge(0, 500_000_000).is_none());
+        assert!(
+            StandstillCheck::new(&nothing)
+                .judge(0, 500_000_000)
+                .is_none()
+        );
     }
 }

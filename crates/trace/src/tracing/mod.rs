@@ -1,0 +1,309 @@
+//! Tracing of one run: started before the load, finished into `layers.parquet` after it.
+//!
+//! What it is: the one face of tracing that `cli` uses, and the choice of the backend: trace points,
+//! else the kernel's log of context switches. What it is not: the load. The run goes on whatever is
+//! out of reach; the manifest says which backend was taken, and why not a better one.
+
+mod counts;
+mod end_signal;
+pub(crate) mod quota;
+pub(crate) mod standstill;
+pub(crate) mod threshold;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use taillight_core::plan::{Plan, TraceMode, TracingBackendChoice};
+use taillight_core::{Error, Result};
+use taillight_machine::Sys;
+use taillight_rundir::RunDir;
+use taillight_rundir::trace_info::{ProgramInfo, RefusedBackend, TraceInfo, TracingBackend};
+
+use crate::bpf::{self, BpfProbes};
+use crate::perf::{self, PerfProbes};
+
+pub(crate) use counts::TraceCounts;
+pub(crate) use end_signal::EndSignal;
+
+/// Tracing under way.
+pub struct Tracer {
+    active: ActiveBackend,
+    info: TraceInfo,
+}
+
+/// What traces.
+enum ActiveBackend {
+    Bpf(bpf::BpfTracing),
+    Perf(perf::PerfTracing),
+}
+
+/// Probes for the workers, of the backend that was taken.
+pub enum AnyProbes {
+    Bpf(Arc<BpfProbes>),
+    Perf(Arc<PerfProbes>),
+}
+
+/// What a run asks of tracing.
+#[derive(Debug)]
+pub struct TracingRequest<'a> {
+    pub plan: &'a Plan,
+    /// What is measured, once it is there.
+    pub path: Option<&'a Path>,
+    /// I/Os bypass the page cache.
+    pub direct: bool,
+}
+
+/// What can be had with one backend.
+#[derive(Debug)]
+pub struct BackendAttempt {
+    pub backend: TracingBackend,
+    /// Programs, logs or counters, there or not; or why nothing.
+    pub found: Result<Vec<ProgramInfo>>,
+}
+
+/// What would be said of a run that traces nothing.
+pub fn untraced(plan: &Plan, why: &Error) -> TraceInfo {
+    TraceInfo {
+        why: Some(why.to_string()),
+        ..info(plan, TracingBackend::None)
+    }
+}
+
+/// Tries every backend for a moment, the best first.
+pub fn try_backends(sys: &Sys) -> Vec<BackendAttempt> {
+    let log = |()| {
+        vec![ProgramInfo {
+            trace_point: "context switches".to_owned(),
+            sees: "when each worker was on a CPU".to_owned(),
+            missing: None,
+        }]
+    };
+    let found = [
+        (TracingBackend::TracePoints, bpf::try_programs(sys)),
+        (TracingBackend::Perf, perf::allowed(1).map(log)),
+    ];
+    found
+        .into_iter()
+        .map(|(backend, found)| BackendAttempt { backend, found })
+        .collect()
+}
+
+fn info(plan: &Plan, backend: TracingBackend) -> TraceInfo {
+    TraceInfo {
+        mode: plan.trace.mode,
+        backend,
+        why: None,
+        refused: Vec::new(),
+        stopped: None,
+        programs: Vec::new(),
+        symbols: false,
+        threshold_ns: plan.outlier_ns(),
+        operations: 0,
+        kept: 0,
+        ios_lost: 0,
+        events_lost: 0,
+        neighbours: 0,
+        off_cpu_ns: 0,
+        program_ns_per_op: None,
+        probe_ns_per_op: None,
+    }
+}
+
+/// The backends that a plan allows, the best first.
+fn allowed(backend: TracingBackendChoice) -> &'static [TracingBackend] {
+    match backend {
+        TracingBackendChoice::Auto => &[TracingBackend::TracePoints, TracingBackend::Perf],
+        TracingBackendChoice::Bpf => &[TracingBackend::TracePoints],
+        TracingBackendChoice::Perf => &[TracingBackend::Perf],
+        // Refused when the job is read.
+        TracingBackendChoice::Procfs => &[],
+    }
+}
+
+/// The first backend that starts, with what was started, and the better ones that did not.
+type Started<T> = (TracingBackend, T, Vec<RefusedBackend>);
+
+/// Starts the first backend that works.
+///
+/// # Errors
+/// The reasons of all, when none does.
+fn first_working<T>(
+    backends: &[TracingBackend],
+    mut start: impl FnMut(TracingBackend) -> Result<T>,
+) -> Result<Started<T>> {
+    let mut errors: Vec<(TracingBackend, Error)> = Vec::new();
+    for backend in backends {
+        match start(*backend) {
+            Ok(started) => {
+                let refused = errors.iter().map(|(backend, e)| RefusedBackend {
+                    backend: *backend,
+                    why: e.to_string(),
+                    hint: e.hint_text().map(str::to_owned),
+                });
+                return Ok((*backend, started, refused.collect()));
+            }
+            Err(e) => errors.push((*backend, e)),
+        }
+    }
+    Err(all_refused(errors))
+}
+
+/// Whether the backend that a plan insists on works, before anything is read or written for it.
+///
+/// # Errors
+/// `Unavailable` when it does not, with the reason.
+pub fn require_backend(plan: &Plan, sys: &Sys) -> Result<()> {
+    if plan.trace.mode == TraceMode::Off || plan.trace.backend.is_auto() {
+        return Ok(());
+    }
+    let works = |backend| match backend {
+        TracingBackend::TracePoints => {
+            bpf::check_workers(plan.workers())?;
+            bpf::try_programs(sys).map(drop)
+        }
+        _ => perf::room(plan, sys).map(drop),
+    };
+    first_working(allowed(plan.trace.backend), works).map(drop)
+}
+
+impl Tracer {
+    /// Begins to trace with the best backend that works and that the plan allows.
+    ///
+    /// # Errors
+    /// `Unavailable` when nothing can be traced here, with the reasons.
+    pub fn start(request: &TracingRequest<'_>, sys: &Sys) -> Result<Tracer> {
+        let start = |backend| match backend {
+            TracingBackend::TracePoints => {
+                bpf::BpfTracing::start(request, sys).map(ActiveBackend::Bpf)
+            }
+            _ => perf::PerfTracing::start(request, sys).map(ActiveBackend::Perf),
+        };
+        let (backend, active, refused) = first_working(allowed(request.plan.trace.backend), start)?;
+        let mut info = info(request.plan, backend);
+        if request.plan.trace.backend != TracingBackendChoice::Auto {
+            info.why = Some(format!("trace.rung asks for {}", backend.name()));
+        } else if !refused.is_empty() {
+            let each = refused
+                .iter()
+                .map(|r| format!("{}: {}", r.backend.name(), r.why));
+            info.why = Some(each.collect::<Vec<_>>().join("; "));
+        }
+        info.refused = refused;
+        Ok(Tracer { active, info })
+    }
+
+    /// Probes for the workers.
+    pub fn probes(&self) -> AnyProbes {
+        match &self.active {
+            ActiveBackend::Bpf(it) => AnyProbes::Bpf(it.probes()),
+            ActiveBackend::Perf(it) => AnyProbes::Perf(it.probes()),
+        }
+    }
+
+    /// What can be seen and what not, for people, before the load.
+    pub fn missing(&self) -> Vec<String> {
+        let mut said = Vec::new();
+        if self.info.backend != TracingBackend::TracePoints {
+            said.push(format!(
+                "traced with backend {} ({})",
+                self.info.backend.name(),
+                self.info.backend.sees()
+            ));
+        }
+        for refused in &self.info.refused {
+            let hint = refused.hint.as_ref();
+            let hint = hint.map_or(String::new(), |h| format!("; {h}"));
+            said.push(format!(
+                "not with backend {}: {}{hint}",
+                refused.backend.name(),
+                refused.why
+            ));
+        }
+        if let ActiveBackend::Bpf(it) = &self.active {
+            said.extend(it.programs().iter().filter_map(|p| {
+                let why = p.missing.as_ref()?;
+                Some(format!(
+                    "{} cannot be seen ({}: {why})",
+                    p.sees, p.trace_point
+                ))
+            }));
+        }
+        said
+    }
+
+    /// Ends tracing and writes `layers.parquet`.
+    ///
+    /// # Errors
+    /// `Unavailable` when the file cannot be written.
+    pub fn finish(self, dir: &RunDir) -> Result<TraceInfo> {
+        let mut info = self.info;
+        match self.active {
+            ActiveBackend::Bpf(it) => it.finish(dir, &mut info)?,
+            ActiveBackend::Perf(it) => it.finish(dir, &mut info)?,
+        }
+        Ok(info)
+    }
+}
+
+/// The reasons of all backends as one error; a single one as it is.
+fn all_refused(mut errors: Vec<(TracingBackend, Error)>) -> Error {
+    if errors.len() == 1
+        && let Some((backend, e)) = errors.pop()
+    {
+        return e.with("backend", backend.name());
+    }
+    let each = errors
+        .iter()
+        .map(|(backend, e)| format!("{}: {e}", backend.name()));
+    let text = each.collect::<Vec<_>>().join("; ");
+    let mut all = Error::unavailable(format!("nothing can be traced here ({text})"));
+    if let Some(hint) = errors.first().and_then(|(_, e)| e.hint_text()) {
+        all = all.hint(hint);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn no(why: &str) -> Error {
+        Error::unavailable(why).hint("do something")
+    }
+
+    #[test]
+    fn the_first_backend_that_works_is_taken_and_the_reasons_kept() {
+        let auto = allowed(TracingBackendChoice::Auto);
+        let started = first_working(auto, |backend| match backend {
+            TracingBackend::Perf => Ok(()),
+            other => Err(no(other.name())),
+        });
+        let (backend, (), refused) = started.unwrap();
+        assert_eq!(backend, TracingBackend::Perf);
+        let whys = refused.iter().map(|r| (r.backend, r.why.as_str()));
+        let whys: Vec<_> = whys.collect();
+        assert_eq!(whys, [(TracingBackend::TracePoints, "bpf")]);
+        assert!(refused.iter().all(|r| r.hint.is_some()));
+        let (backend, (), refused) = first_working(auto, |_| Ok(())).unwrap();
+        assert!(backend == TracingBackend::TracePoints && refused.is_empty());
+    }
+
+    #[test]
+    fn a_backend_that_was_asked_for_is_not_left() {
+        let mut asked = Vec::new();
+        let only = allowed(TracingBackendChoice::Perf);
+        let refused = first_working(only, |backend| -> Result<()> {
+            asked.push(backend);
+            Err(no("closed"))
+        });
+        let e = refused.unwrap_err();
+        assert_eq!(asked, [TracingBackend::Perf]);
+        assert!(e.to_string().contains("closed") && e.to_string().contains("perf"));
+        let all = all_refused(vec![
+            (TracingBackend::TracePoints, no("a")),
+            (TracingBackend::Perf, no("b")),
+        ]);
+        assert!(all.to_string().contains("bpf: a; perf: b"), "{all}");
+        assert_eq!(all.hint_text(), Some("do something"));
+    }
+}

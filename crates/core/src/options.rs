@@ -29,12 +29,12 @@ mod tests {
 
     #[derive(Debug, Default, Deserialize)]
     #[serde(deny_unknown_fields, default)]
-    struct Ring {
+    struct RingOptions {
         depth: u32,
         fixed_buffers: bool,
     }
 
-    fn ring(text: &str) -> Result<Ring> {
+    fn ring(text: &str) -> Result<RingOptions> {
         from_table("ring", &text.parse().unwrap())
     }
 

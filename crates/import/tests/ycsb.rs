@@ -219,7 +219,7 @@ fn a_store_keeps_what_was_loaded() {
         .expect("set");
     p.assign("rocksdb.dir=/tmp/db").expect("set");
     let phases = phases(&p, "x y", "w").expect("phases");
-    for job in [phases.load.expect("a load"), phases.run] {
+    for job in [phases.load, phases.run] {
         let table: toml::Table = job.toml.parse().expect("TOML");
         assert_eq!(table["target"]["driver"].as_str(), Some("rocksdb"));
         assert_eq!(table["target"]["path"].as_str(), Some("/tmp/db"));

@@ -8,7 +8,7 @@ use crate::dist::Dist;
 
 /// One point of a percentile curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CurvePoint {
+pub struct RankPoint {
     /// Rank of the value, 1 for the smallest.
     pub rank: u64,
     /// Share of I/Os at or below the rank in per cent, 0 to 100; for labels.
@@ -23,7 +23,7 @@ pub struct CurvePoint {
 /// At most `max_points` points (but never fewer than two, where there are two) of the percentile
 /// curve, rising, always with minimum and maximum.
 #[must_use]
-pub fn percentile_curve(dist: &Dist, max_points: usize) -> Vec<CurvePoint> {
+pub fn percentile_curve(dist: &Dist, max_points: usize) -> Vec<RankPoint> {
     let n = dist.count();
     let points = max_points.max(2) as u64;
     let mut ranks: Vec<u64> = if n <= points {
@@ -49,10 +49,10 @@ pub fn percentile_curve(dist: &Dist, max_points: usize) -> Vec<CurvePoint> {
         .collect()
 }
 
-fn point(dist: &Dist, rank: u64) -> Option<CurvePoint> {
+fn point(dist: &Dist, rank: u64) -> Option<RankPoint> {
     let n = dist.count();
     let percent = 100.0 * (rank as f64 / n as f64);
-    Some(CurvePoint {
+    Some(RankPoint {
         rank,
         percent,
         nines: place(rank, n),
@@ -117,7 +117,7 @@ mod tests {
             prop_assert!(curve.len() <= max.max(2));
             prop_assert_eq!(curve.first().map(|p| p.value), dist.min());
             prop_assert_eq!(curve.last().map(|p| p.value), dist.max());
-            let rising = |a: &CurvePoint, b: &CurvePoint| {
+            let rising = |a: &RankPoint, b: &RankPoint| {
                 a.rank < b.rank && a.value <= b.value && a.nines < b.nines
             };
             prop_assert!(curve.windows(2).all(|w| rising(&w[0], &w[1])));

@@ -28,7 +28,7 @@ pub use ceiling::{CeilingCheck, CeilingStatus, check_ceiling, share_interval};
 pub use confidence::{
     Ci, lower_bound_rank, needed_one_sided, needed_two_sided, quantile_ci, upper_bound_rank,
 };
-pub use curve::{CurvePoint, percentile_curve};
+pub use curve::{RankPoint, percentile_curve};
 pub use dist::{Dist, DistError};
 pub use episodes::{Episode, EpisodeCi, Episodes, episode_ci, group_episodes};
 pub use estimate::{Estimate, Nine, estimate, nines};

@@ -52,13 +52,13 @@ pub fn steps(args: &SuiteArgs) -> Result<Vec<Step>> {
                 told.push(note.clone());
             }
         }
-        if let Some(job) = jobs.load.filter(|_| load) {
+        if load {
             let name = match made.is_empty() {
                 true => "load".to_owned(),
                 false => format!("load-{}", asked.name),
             };
             let about = format!("records for workload {}", asked.name);
-            made.push(step(args, (name, about, true), job, made.first())?);
+            made.push(step(args, (name, about, true), jobs.load, made.first())?);
         }
         let words = (asked.name, asked.about, false);
         let step = step(args, words, jobs.run, made.first())?;

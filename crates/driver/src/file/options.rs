@@ -187,48 +187,63 @@ impl FileOptions {
 
     /// Refuses options that contradict each other.
     pub(super) fn check(&self) -> Result<()> {
-        let clash = |what: &str| {
+        let clash = |option: &str, what: &str| {
             Err(
                 Error::usage(format!("options contradict each other: {what}"))
+                    .of_field(option)
                     .hint("leave one of them out; `taillight drivers file` explains both"),
             )
         };
         if self.files == 0 {
-            return Err(
-                Error::usage("`files` must be at least 1").hint("leave it out for one file")
-            );
+            return Err(Error::usage("`files` must be at least 1")
+                .of_field("files")
+                .hint("leave it out for one file"));
         }
         if self.direct && self.cache == CacheState::Warm {
-            return clash("cache = \"warm\" fills the page cache, which direct = true bypasses");
+            return clash(
+                "cache",
+                "cache = \"warm\" fills the page cache, which direct = true bypasses",
+            );
         }
         if self.iopoll && !self.direct {
-            return clash("iopoll = true polls the device and needs direct = true");
+            return clash(
+                "iopoll",
+                "iopoll = true polls the device and needs direct = true",
+            );
         }
         if self.engine == IoEngine::Sync && (self.iopoll || self.sqpoll) {
-            return clash("iopoll and sqpoll belong to engine = \"uring\"");
+            return clash(
+                if self.iopoll { "iopoll" } else { "sqpoll" },
+                "iopoll and sqpoll belong to engine = \"uring\"",
+            );
         }
         if let SubmitBatch::At(n) = self.submit_batch {
             if n > MOST_BATCHED {
                 return Err(Error::usage("`submit_batch` is larger than any queue")
+                    .of_field("submit_batch")
                     .with("submit_batch", n)
                     .with("most", MOST_BATCHED)
                     .hint("0 hands over everything that is due"));
             }
             if self.engine == IoEngine::Sync {
-                return clash("submit_batch belongs to engine = \"uring\"");
+                return clash("submit_batch", "submit_batch belongs to engine = \"uring\"");
             }
         }
         if self.io_workers > MOST_BATCHED {
             return Err(Error::usage("`io_workers` is larger than any queue")
+                .of_field("io_workers")
                 .with("io_workers", self.io_workers)
                 .with("most", MOST_BATCHED)
                 .hint("0 leaves the limit to the kernel"));
         }
         if self.engine == IoEngine::Sync && self.io_workers > 0 {
-            return clash("io_workers belongs to engine = \"uring\"");
+            return clash("io_workers", "io_workers belongs to engine = \"uring\"");
         }
         if self.sqpoll_cpu < -1 || (self.sqpoll_cpu >= 0 && !self.sqpoll) {
-            return clash("sqpoll_cpu is a CPU number and needs sqpoll = true");
+            return clash(
+                "sqpoll_cpu",
+                "sqpoll_cpu is a CPU number and needs sqpoll = true",
+            );
         }
         Ok(())
     }

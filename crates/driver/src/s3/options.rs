@@ -96,26 +96,28 @@ pub const PARTS_MAX: u64 = 10_000;
 /// `Usage` for unknown or impossible ones.
 pub fn parse(table: &toml::Table) -> Result<S3Options> {
     let o: S3Options = options::parse("s3", table)?;
-    let wrong = |what: &str, hint: &str| Err(Error::usage(what).hint(hint));
+    let wrong = |option: &str, what: &str, hint: &str| {
+        let what = format!("options.{option} {what}");
+        Err(Error::usage(what).of_field(option).hint(hint))
+    };
     if o.part_size.0 < PART_MIN {
-        return wrong(
-            "options.part_size is too small",
-            "S3 takes parts from 5MiB on",
-        );
+        return wrong("part_size", "is too small", "S3 takes parts from 5MiB on");
     }
     if !(1..=1000).contains(&o.max_keys) {
         return wrong(
-            "options.max_keys is out of range",
+            "max_keys",
+            "is out of range",
             "S3 lists 1 to 1000 keys at a time",
         );
     }
     if o.timeout.0 < 1_000_000 {
-        return wrong("options.timeout is too short", "give at least 1ms");
+        return wrong("timeout", "is too short", "give at least 1ms");
     }
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
     if o.region.is_empty() || !o.region.bytes().all(plain) {
         return wrong(
-            "options.region is no region",
+            "region",
+            "is no region",
             "for example region = \"us-east-1\"",
         );
     }

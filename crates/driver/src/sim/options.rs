@@ -105,25 +105,27 @@ impl SimOptions {
     }
 
     fn check(&self) -> Result<()> {
-        let bad = |why: &str| Err(Error::usage(format!("driver `sim`: {why}")));
+        let bad = |option: &str, why: &str| {
+            Err(Error::usage(format!("driver `sim`: {why}")).of_field(option))
+        };
         if self.channels == 0 {
-            return bad("channels must be at least 1");
+            return bad("channels", "channels must be at least 1");
         }
         match self.service {
             ServiceTime::Uniform { min, max } if min > max => {
-                return bad("service.min is over max");
+                return bad("service", "service.min is over max");
             }
             ServiceTime::Bimodal { every: 0, .. } => {
-                return bad("service.every must be at least 1");
+                return bad("service", "service.every must be at least 1");
             }
             _ => {}
         }
         if self.errors.errno == 0 {
-            return bad("errors.errno must be at least 1");
+            return bad("errors", "errors.errno must be at least 1");
         }
         let overlap = |s: &SimulatedStall| s.period.is_some_and(|p| p <= s.length);
         if self.stalls.iter().any(overlap) {
-            return bad("a stall's period must be longer than its length");
+            return bad("stalls", "a stall's period must be longer than its length");
         }
         Ok(())
     }

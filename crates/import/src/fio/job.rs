@@ -14,7 +14,7 @@ use taillight_core::{Error, OpKind, Result};
 use super::layout::{self, TargetLayout, WorkloadExtent};
 use super::pattern::OffsetOrder;
 use super::section::JobSection;
-use super::target::IoEngine;
+use super::target::FioEngine;
 use crate::ImportedJob;
 
 /// Makes the job of a group.
@@ -42,7 +42,7 @@ pub fn job(file: &str, group: &[JobSection], taken: &mut BTreeSet<String>) -> Re
     if first.verify {
         job.verify.mode = VerifyMode::After;
     }
-    let cached = !first.target.direct && first.target.engine != IoEngine::Null;
+    let cached = !first.target.direct && first.target.engine != FioEngine::Null;
     if cached && group.iter().any(|s| s.pattern.reads()) {
         notes.push(
             "fio tells the kernel the pattern of buffered reads (fadvise_hint); Taillight leaves \
@@ -166,7 +166,7 @@ fn common_end(file: &str, group: &[JobSection]) -> Result<Option<ByteSize>> {
 fn target(first: &JobSection, layout: &TargetLayout) -> TargetTable {
     let size = layout.size.map(ByteSize);
     let spec = &first.target;
-    if spec.engine == IoEngine::Null {
+    if spec.engine == FioEngine::Null {
         return TargetTable {
             driver: Some("null".to_owned()),
             size,

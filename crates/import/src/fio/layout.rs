@@ -7,7 +7,7 @@ use taillight_core::{Error, Result};
 
 use super::pattern::OffsetOrder;
 use super::section::JobSection;
-use super::target::{FilePlacement, IoEngine};
+use super::target::{FilePlacement, FioEngine};
 
 /// Workloads one section may become.
 const MOST_WORKLOADS: u32 = 256;
@@ -120,7 +120,7 @@ fn shared(file: &str, path: Option<&str>, group: &[JobSection]) -> Result<Target
         let size = target.size.map(|s| whole_blocks(section, s, &mut notes));
         let sliced = size == Some(target.increment)
             && !matches!(section.pattern.order, OffsetOrder::Skewed(..));
-        let apart = target.engine != IoEngine::Null
+        let apart = target.engine != FioEngine::Null
             && section.clones > 1
             && (target.increment > 0 || section.pattern.order == OffsetOrder::Sequential);
         let list = if apart && !sliced {

@@ -8,7 +8,7 @@ use super::demand::{self, SectionDemand};
 use super::lex::RawSection;
 use super::pattern::{self, OffsetPattern};
 use super::read::SectionReader;
-use super::target::{self, IoEngine, TargetSpec};
+use super::target::{self, FioEngine, TargetSpec};
 use super::value;
 
 /// A section of the file, understood.
@@ -87,7 +87,7 @@ fn depth(r: &SectionReader<'_>, target: &TargetSpec, notes: &mut Vec<String>) ->
         return Err(r.error("iodepth", "0 does nothing"));
     }
     match (
-        depth > 1 && target.engine == IoEngine::Sync,
+        depth > 1 && target.engine == FioEngine::Sync,
         r.line("iodepth"),
     ) {
         (true, Some(line)) => {

@@ -7,7 +7,7 @@ use super::value::{self, Amount};
 
 /// How I/O is issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IoEngine {
+pub enum FioEngine {
     /// One blocking call at a time.
     Sync,
     /// A ring with a queue.
@@ -29,7 +29,7 @@ pub enum FilePlacement {
 /// The target of a section.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TargetSpec {
-    pub engine: IoEngine,
+    pub engine: FioEngine,
     pub files: FilePlacement,
     /// FilePlacement of each clone.
     pub count: u32,
@@ -123,27 +123,27 @@ fn part_of(r: &SectionReader<'_>, name: &str, whole: Option<u64>) -> Result<Opti
     }
 }
 
-fn engine(r: &SectionReader<'_>, notes: &mut Vec<String>) -> Result<IoEngine> {
+fn engine(r: &SectionReader<'_>, notes: &mut Vec<String>) -> Result<FioEngine> {
     let Some(line) = r.line("ioengine") else {
-        return Ok(IoEngine::Sync);
+        return Ok(FioEngine::Sync);
     };
     let mut note = |text: &str| notes.push(r.note(line, text));
     match line.value.as_deref() {
-        Some("psync") => Ok(IoEngine::Sync),
+        Some("psync") => Ok(FioEngine::Sync),
         Some("sync" | "pvsync" | "pvsync2" | "vsync") => {
             note("pread and pwrite instead; one blocking call an operation, too");
-            Ok(IoEngine::Sync)
+            Ok(FioEngine::Sync)
         }
-        Some("io_uring") => Ok(IoEngine::Uring),
+        Some("io_uring") => Ok(FioEngine::Uring),
         Some("libaio") => {
             note("io_uring instead; it has a real queue without direct=1 too");
-            Ok(IoEngine::Uring)
+            Ok(FioEngine::Uring)
         }
         Some("posixaio") => {
             note("io_uring instead of the C library's threads");
-            Ok(IoEngine::Uring)
+            Ok(FioEngine::Uring)
         }
-        Some("null") => Ok(IoEngine::Null),
+        Some("null") => Ok(FioEngine::Null),
         other => Err(r
             .error(
                 "ioengine",
@@ -156,8 +156,8 @@ fn engine(r: &SectionReader<'_>, notes: &mut Vec<String>) -> Result<IoEngine> {
     }
 }
 
-fn files(r: &SectionReader<'_>, engine: IoEngine) -> Result<FilePlacement> {
-    if engine == IoEngine::Null {
+fn files(r: &SectionReader<'_>, engine: FioEngine) -> Result<FilePlacement> {
+    if engine == FioEngine::Null {
         return Ok(FilePlacement::None);
     }
     let dir = r.value("directory", one_path)?;
@@ -184,7 +184,7 @@ fn one_path(text: &str) -> Result<String, String> {
 
 fn options(
     r: &SectionReader<'_>,
-    engine: IoEngine,
+    engine: FioEngine,
     direct: bool,
     overwrite: bool,
 ) -> Result<toml::Table> {
@@ -200,7 +200,7 @@ fn options(
         (false, true) => "drop",
         (false, false) => "keep",
     };
-    let ring = engine == IoEngine::Uring;
+    let ring = engine == FioEngine::Uring;
     let mut options = toml::Table::new();
     let mut set = |name: &str, value: toml::Value| options.insert(name.to_owned(), value);
     set("engine", if ring { "uring" } else { "sync" }.into());

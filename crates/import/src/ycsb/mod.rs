@@ -20,8 +20,8 @@ pub use properties::Properties;
 /// The two jobs that the properties of one workload mean.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PhaseJobs {
-    /// Inserts the records; `None` when there are none to insert.
-    pub load: Option<ImportedJob>,
+    /// Inserts the records.
+    pub load: ImportedJob,
     pub run: ImportedJob,
 }
 
@@ -44,7 +44,7 @@ pub fn import_all(properties: &Properties, file: &str) -> Result<Vec<ImportedJob
         _ => "ycsb".to_owned(),
     };
     let PhaseJobs { load, run } = phases(properties, &name, file)?;
-    Ok(load.into_iter().chain([run]).collect())
+    Ok(vec![load, run])
 }
 
 /// The jobs of a workload called `name`. `source` says in a comment where it came from.
@@ -62,7 +62,7 @@ pub fn phases(properties: &Properties, name: &str, source: &str) -> Result<Phase
         .take(48)
         .collect();
     Ok(PhaseJobs {
-        load: Some(job::load(&core, &name, source)?),
+        load: job::load(&core, &name, source)?,
         run: job::run(&core, &name, source)?,
     })
 }

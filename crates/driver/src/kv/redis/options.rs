@@ -48,11 +48,14 @@ impl RedisOptions {
         let prefix = &parsed.prefix;
         if prefix.is_empty() || prefix.len() > PREFIX_MAX || !prefix.chars().all(plain) {
             return Err(Error::usage("wrong prefix of keys")
+                .of_field("prefix")
                 .with("options.prefix", prefix)
                 .hint("1 to 128 of the characters a-z A-Z 0-9 _ - . :"));
         }
         if parsed.timeout.0 == 0 {
-            return Err(Error::usage("options.timeout is zero").hint("5s is the default"));
+            return Err(Error::usage("options.timeout is zero")
+                .of_field("timeout")
+                .hint("5s is the default"));
         }
         Ok(parsed)
     }

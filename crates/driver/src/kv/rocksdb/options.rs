@@ -139,12 +139,15 @@ impl RocksDbOptions {
     pub fn parse(table: &toml::Table) -> Result<RocksDbOptions> {
         let o: RocksDbOptions = options::parse("rocksdb", table)?;
         if o.column_family.is_empty() {
-            return Err(Error::usage("`column_family` is empty").hint("leave it out, or name one"));
+            return Err(Error::usage("`column_family` is empty")
+                .of_field("column_family")
+                .hint("leave it out, or name one"));
         }
         if o.read_only && o.keep {
             return Err(Error::usage(
                 "options contradict each other: read_only = true makes nothing to keep",
             )
+            .of_field("read_only")
             .hint("leave one of them out"));
         }
         if o.read_only && o.snapshot {
@@ -152,6 +155,7 @@ impl RocksDbOptions {
                 "options contradict each other: with read_only = true nothing changes that a \
                  snapshot would hold still",
             )
+            .of_field("read_only")
             .hint("leave one of them out"));
         }
         Ok(o)

@@ -1,4 +1,4 @@
-//! Intervals: merges the workers' parts, feeds observers, keeps what the run directory wants.
+//! Intervals: merges the workers' shares of them, feeds observers, keeps what the run directory wants.
 //!
 //! Runs on the engine's own thread, never on a worker's. An interval is closed when every worker
 //! has moved past it, so a row is final when it is shown; while a worker is stuck inside an I/O
@@ -21,7 +21,7 @@ pub use closed::{ClosedInterval, ClosedOp, Collected};
 /// Workers may be so late before anybody is told: usual I/Os in flight are done by then.
 const OVERTIME_NS: i64 = 300_000_000;
 
-/// Empty parts kept for reuse at most.
+/// Empty stats kept for reuse at most.
 pub const SPARE_INTERVALS: usize = 64;
 
 /// Watches a run. The engine knows no sink: the cli hands observers in.
@@ -158,23 +158,23 @@ impl Collector {
     pub fn accept(&mut self, message: WorkerMessage) {
         match message {
             WorkerMessage::Done { worker } => self.running[usize::from(worker)] = false,
-            WorkerMessage::IntervalStats(part) => self.merge(part),
+            WorkerMessage::IntervalStats(stats) => self.merge(stats),
         }
     }
 
-    fn merge(&mut self, mut part: Box<IntervalStats>) {
-        let key = (part.measured, part.index);
+    fn merge(&mut self, mut stats: Box<IntervalStats>) {
+        let key = (stats.measured, stats.index);
         let count = self.kinds.len();
         let open = self.open.entry(key).or_insert_with(|| Open {
             workloads: (0..count).map(|_| OpenWorkload::default()).collect(),
             last: None,
             shown: false,
         });
-        open.last = open.last.max(part.last);
-        let workload = &mut open.workloads[usize::from(part.workload)];
-        workload.depth_ns += part.depth_ns;
-        workload.backlog += part.backlog;
-        for (mine, theirs) in workload.ops.iter_mut().zip(part.ops.iter_mut()) {
+        open.last = open.last.max(stats.last);
+        let workload = &mut open.workloads[usize::from(stats.workload)];
+        workload.depth_ns += stats.depth_ns;
+        workload.backlog += stats.backlog;
+        for (mine, theirs) in workload.ops.iter_mut().zip(stats.ops.iter_mut()) {
             match (mine, theirs) {
                 (Some(mine), Some(theirs)) => mine.merge(theirs),
                 (mine @ None, Some(theirs)) if theirs.ops > 0 || theirs.failed() > 0 => {
@@ -183,11 +183,11 @@ impl Collector {
                 _ => {}
             }
         }
-        self.collected.stragglers += part.stragglers;
-        self.reached[usize::from(part.worker)] = Some(key);
-        part.clear();
+        self.collected.stragglers += stats.stragglers;
+        self.reached[usize::from(stats.worker)] = Some(key);
+        stats.clear();
         // A full spare channel means enough are there already.
-        let _ = self.spare.try_send(part);
+        let _ = self.spare.try_send(stats);
     }
 
     /// Closes every interval all workers have passed, and shows provisional ones that are late.

@@ -1,7 +1,7 @@
 //! What happened: one recorder per worker. Histograms per interval, exact counts, the capture.
 //!
 //! The hot loop calls [`Recorder::record`] once per completion. Nothing here allocates per
-//! operation, takes a lock or reads a clock. Interval parts go to the collector by channel.
+//! operation, takes a lock or reads a clock. Each interval goes to the collector by channel.
 
 mod capture;
 mod interval_stats;
@@ -15,11 +15,11 @@ use taillight_rundir::chunk::ShortRecord;
 pub use capture::{Capture, CaptureState, CaptureThresholds};
 pub use interval_stats::{HIGHEST_NS, IntervalStats, OpStats, new_histogram};
 
-/// Where interval parts go and where empty ones come back from.
+/// Where the stats of intervals go and where empty ones come back from.
 #[derive(Clone)]
 pub struct Channels {
-    pub parts: Sender<WorkerMessage>,
-    /// Cleared parts, to be reused.
+    pub messages: Sender<WorkerMessage>,
+    /// Cleared stats, to be reused.
     pub spare: Receiver<Box<IntervalStats>>,
 }
 
@@ -27,7 +27,7 @@ pub struct Channels {
 pub enum WorkerMessage {
     /// One interval of one worker.
     IntervalStats(Box<IntervalStats>),
-    /// The worker has finished; no more parts.
+    /// The worker has finished; no more intervals.
     Done { worker: u16 },
 }
 
@@ -113,7 +113,7 @@ fn record_of(s: &ShortRecord, open_loop: bool) -> Record {
 /// One worker's recorder.
 pub struct Recorder {
     timeline: Timeline,
-    part: Box<IntervalStats>,
+    stats: Box<IntervalStats>,
     boundary: Stamp,
     channels: Channels,
     capture: Capture,
@@ -135,15 +135,15 @@ impl Recorder {
         capture: Capture,
     ) -> Recorder {
         let (measured, index) = timeline.interval(timeline.start);
-        let mut part = Box::new(IntervalStats::new(place.0, place.1));
-        part.open(measured, index);
+        let mut stats = Box::new(IntervalStats::new(place.0, place.1));
+        stats.open(measured, index);
         // Counters and histograms exist before the first operation.
         for kind in kinds {
-            let _ = part.op(*kind, open_loop);
+            let _ = stats.op(*kind, open_loop);
         }
         Recorder {
             timeline,
-            part,
+            stats,
             boundary: timeline.interval_end(timeline.start),
             channels,
             capture,
@@ -165,7 +165,7 @@ impl Recorder {
     #[inline(always)]
     pub fn tick(&mut self, now: Stamp, in_flight: u32, backlog: impl FnOnce() -> u64) {
         let elapsed = now.since(self.last_poll).max(0) as u64;
-        self.part.depth_ns += u64::from(in_flight) * elapsed;
+        self.stats.depth_ns += u64::from(in_flight) * elapsed;
         self.last_poll = now;
         if now >= self.boundary {
             self.rotate(now, backlog());
@@ -175,35 +175,38 @@ impl Recorder {
     #[cold]
     fn rotate(&mut self, now: Stamp, backlog: u64) {
         self.catch_up();
-        self.part.backlog = backlog;
-        let (worker, workload) = (self.part.worker, self.part.workload);
+        self.stats.backlog = backlog;
+        let (worker, workload) = (self.stats.worker, self.stats.workload);
         let fresh = self.channels.spare.try_recv();
         let fresh = fresh.unwrap_or_else(|_| Box::new(IntervalStats::new(worker, workload)));
-        let old = std::mem::replace(&mut self.part, fresh);
+        let old = std::mem::replace(&mut self.stats, fresh);
         // The collector outlives the workers; a closed channel means the run is being torn down.
-        let _ = self.channels.parts.send(WorkerMessage::IntervalStats(old));
+        let _ = self
+            .channels
+            .messages
+            .send(WorkerMessage::IntervalStats(old));
         let (measured, index) = self.timeline.interval(now);
-        self.part.worker = worker;
-        self.part.workload = workload;
-        // Parts are reused by all workers: the last one may have had another kind of arrival.
-        self.part.fit_arrival(self.open_loop);
-        self.part.open(measured, index);
+        self.stats.worker = worker;
+        self.stats.workload = workload;
+        // Stats are reused by all workers: the last one may have had another kind of arrival.
+        self.stats.fit_arrival(self.open_loop);
+        self.stats.open(measured, index);
         self.boundary = self.timeline.interval_end(now);
     }
 
     /// Records a plain success: the hot loop's way in. `bytes` were moved.
     #[inline(always)]
-    pub fn success(&mut self, sample: &ShortRecord, bytes: u64, record: impl FnOnce() -> Record) {
-        if sample.submit < self.timeline.measure.0 && self.part.measured {
-            self.part.stragglers += 1;
+    pub fn success(&mut self, short: &ShortRecord, bytes: u64, record: impl FnOnce() -> Record) {
+        if short.submit < self.timeline.measure.0 && self.stats.measured {
+            self.stats.stragglers += 1;
             return;
         }
-        let service = sample.complete.wrapping_sub(sample.submit).max(0) as u64;
-        let response = sample.complete.wrapping_sub(sample.intended).max(0) as u64;
-        self.part
-            .op(sample.op, self.open_loop)
+        let service = short.complete.wrapping_sub(short.submit).max(0) as u64;
+        let response = short.complete.wrapping_sub(short.intended).max(0) as u64;
+        self.stats
+            .op(short.op, self.open_loop)
             .success(service, response, bytes);
-        if self.part.measured && !self.capture.keep_short(sample, record) {
+        if self.stats.measured && !self.capture.keep_short(short, record) {
             self.set_thresholds();
         }
     }
@@ -212,9 +215,9 @@ impl Recorder {
     /// that follow and recorded with them. A store's operation leaves little of our code and
     /// histograms in the CPU's caches; several in a row fetch them once.
     #[inline(always)]
-    pub fn success_later(&mut self, sample: &ShortRecord) {
-        let complete = sample.complete;
-        self.put_off.push(*sample);
+    pub fn success_later(&mut self, short: &ShortRecord) {
+        let complete = short.complete;
+        self.put_off.push(*short);
         let long = complete.wrapping_sub(self.emptied) >= PUT_OFF_NS;
         if self.put_off.len() >= PUT_OFF || long {
             self.catch_up();
@@ -226,9 +229,9 @@ impl Recorder {
     #[inline(never)]
     pub fn catch_up(&mut self) {
         let mut samples = std::mem::take(&mut self.put_off);
-        for sample in samples.drain(..) {
+        for short in samples.drain(..) {
             let open_loop = self.open_loop;
-            self.success(&sample, sample.size, || record_of(&sample, open_loop));
+            self.success(&short, short.size, || record_of(&short, open_loop));
         }
         self.put_off = samples;
     }
@@ -237,17 +240,17 @@ impl Recorder {
     #[cold]
     pub fn record(&mut self, r: &Record) {
         self.catch_up();
-        if r.submit < self.timeline.measure && self.part.measured {
-            self.part.stragglers += 1;
+        if r.submit < self.timeline.measure && self.stats.measured {
+            self.stats.stragglers += 1;
             return;
         }
-        let op = self.part.op(r.op, self.open_loop);
+        let op = self.stats.op(r.op, self.open_loop);
         if r.status.is_ok() {
             op.success_of(r);
         } else {
             op.failure(r);
         }
-        if self.part.measured && !self.capture.keep(r) {
+        if self.stats.measured && !self.capture.keep(r) {
             self.set_thresholds();
         }
     }
@@ -256,7 +259,7 @@ impl Recorder {
     #[cold]
     fn set_thresholds(&mut self) {
         for kind in OpKind::ALL {
-            let Some(op) = self.part.ops[kind as usize]
+            let Some(op) = self.stats.ops[kind as usize]
                 .as_deref()
                 .filter(|op| op.ops > 0)
             else {
@@ -267,17 +270,17 @@ impl Recorder {
         }
     }
 
-    /// Sends the last part and hands the last chunk back.
+    /// Sends the last interval and hands the last chunk back.
     pub fn finish(mut self, now: Stamp, unsent: u64) -> CaptureState {
         self.catch_up();
-        self.part.backlog = unsent;
-        self.part.last = Some(now);
-        let worker = self.part.worker;
+        self.stats.backlog = unsent;
+        self.stats.last = Some(now);
+        let worker = self.stats.worker;
         let _ = self
             .channels
-            .parts
-            .send(WorkerMessage::IntervalStats(self.part));
-        let _ = self.channels.parts.send(WorkerMessage::Done { worker });
+            .messages
+            .send(WorkerMessage::IntervalStats(self.stats));
+        let _ = self.channels.messages.send(WorkerMessage::Done { worker });
         self.capture.finish()
     }
 }

@@ -421,7 +421,7 @@ mod tests {
                 if let Some(chunk) = source.next() {
                     break chunk;
                 }
-                std::thread::sleep(std::time::Duration::from_millis(1));
+                std::thread::yield_now();
             };
             chunk.words()[0] = u64::from(seq);
             source.full(key(seq), chunk);

@@ -100,10 +100,10 @@ impl Capture {
     /// Keeps a plain success; `record` makes the whole record for the rare case that needs it.
     /// False when the capture has just degraded and wants [`Capture::learn`].
     #[inline(always)]
-    pub fn keep_short(&mut self, sample: &ShortRecord, record: impl FnOnce() -> Record) -> bool {
+    pub fn keep_short(&mut self, short: &ShortRecord, record: impl FnOnce() -> Record) -> bool {
         if let (Mode::All, Some(chunk)) = (&self.mode, &mut self.chunk) {
             let out = chunk.words().get_mut(self.position..).unwrap_or_default();
-            if let Ok(Some(words)) = self.encoder.encode_short(out, sample) {
+            if let Ok(Some(words)) = self.encoder.encode_short(out, short) {
                 self.position += words;
                 self.state.kept += 1;
                 return true;

@@ -158,7 +158,7 @@ pub struct IntervalStats {
     pub backlog: u64,
     /// Warm-up operations that completed in the measure phase; in no figure.
     pub stragglers: u64,
-    /// Set on the worker's last part: when it finished.
+    /// Set on the worker's last interval: when it finished.
     pub last: Option<Stamp>,
 }
 
@@ -177,7 +177,7 @@ impl IntervalStats {
         }
     }
 
-    /// Names the interval this part is about to hold.
+    /// Names the interval that is counted next.
     pub fn open(&mut self, measured: bool, index: u32) {
         self.measured = measured;
         self.index = index;

@@ -36,7 +36,7 @@ pub(crate) fn header() -> Header {
     }
 }
 
-/// A recorder with a channel for its parts.
+/// A recorder with a channel for its intervals.
 fn recorder(capture: Capture) -> (Recorder, Receiver<WorkerMessage>) {
     let timeline = Timeline {
         start: Stamp(START),
@@ -44,9 +44,9 @@ fn recorder(capture: Capture) -> (Recorder, Receiver<WorkerMessage>) {
         end: Stamp(START + 10 * INTERVAL as i64),
         interval_ns: INTERVAL,
     };
-    let (parts, taken) = unbounded();
+    let (messages, taken) = unbounded();
     let (_, spare) = unbounded();
-    let channels = Channels { parts, spare };
+    let channels = Channels { messages, spare };
     let kinds = &[OpKind::Get][..];
     let recorder = Recorder::new((0, 0), timeline, (false, kinds), channels, capture);
     (recorder, taken)
@@ -97,7 +97,7 @@ fn counts(taken: &Receiver<WorkerMessage>) -> Vec<(u32, u64, u64, u64)> {
 #[test]
 fn at_most_sixteen_wait_and_a_slow_one_does_not() {
     let (mut r, _taken) = recorder(Capture::off(header()));
-    let seen = |r: &mut Recorder| r.part.op(OpKind::Get, false).ops;
+    let seen = |r: &mut Recorder| r.stats.op(OpKind::Get, false).ops;
     for i in 0..16 {
         assert_eq!(seen(&mut r), if i == 0 { 0 } else { 1 });
         // The first one comes long after nothing, and is recorded at once.
@@ -154,7 +154,7 @@ fn batches_are_counted_as_operations_and_records() {
             ..record_of(&get(1, START + 2, START + 3), false)
         });
     }
-    let op = r.part.op(OpKind::Get, false);
+    let op = r.stats.op(OpKind::Get, false);
     assert_eq!((op.ops, op.bytes, op.records()), (3, 2000, Some(20)));
     r.finish(Stamp(START + 4), 0);
     assert_eq!(counts(&taken), [(0, 3, 2000, 0)]);

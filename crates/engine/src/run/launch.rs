@@ -95,13 +95,16 @@ fn load_with<B: Probes>(
         }
         false => None,
     };
-    let (parts, messages) = unbounded();
+    let (sender, messages) = unbounded();
     let (spare_in, spare) = bounded(SPARE_INTERVALS);
     let shared = SharedParts {
         plan: plan.clone(),
         probes,
         thresholds: Arc::default(),
-        channels: Channels { parts, spare },
+        channels: Channels {
+            messages: sender,
+            spare,
+        },
         pool: pool.as_ref().map(Pool::source),
         space,
         verify: verify.clone(),

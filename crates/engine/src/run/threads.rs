@@ -54,7 +54,7 @@ pub fn run<B: Probes>(
         let stop = context.stop.raw();
         let body = move || {
             let name = spec.place.worker;
-            let parts = shared.channels.parts.clone();
+            let messages = shared.channels.messages.clone();
             let report = ended.clone();
             let all = AssertUnwindSafe(|| {
                 run_worker(&shared, &**target, spec, origin, &stop, &ready, start).map(
@@ -74,7 +74,7 @@ pub fn run<B: Probes>(
                 shared.abort.store(true, Ordering::Relaxed);
                 let bug = || Error::internal("a worker panicked; this is a bug");
                 let _ = ready.send(Err(bug()));
-                let _ = parts.send(WorkerMessage::Done { worker: name });
+                let _ = messages.send(WorkerMessage::Done { worker: name });
                 let _ = ended.send((number, Err(bug()), None));
             }
         };

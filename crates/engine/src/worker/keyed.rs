@@ -32,7 +32,8 @@ pub struct KeyedWorker {
     fields: u32,
     /// Names of the fields.
     names: Vec<Box<[u8]>>,
-    /// Read-modify-writes in flight by slot, as they began.
+    /// Read-modify-writes in flight by slot, as they began; empty where the mix has none, so that
+    /// other operations touch none of it.
     composed: Vec<Option<InFlight>>,
     /// Sizes of their fields: `fields` numbers a slot.
     sizes: Vec<u32>,
@@ -72,7 +73,10 @@ impl KeyedWorker {
             space,
             fields: values.fields,
             names,
-            composed: vec![None; depth],
+            composed: match w.mix.iter().any(|m| m.op == OpKind::Rmw) {
+                true => vec![None; depth],
+                false => Vec::new(),
+            },
             sizes: vec![0; depth * values.fields as usize],
             updates: Vec::with_capacity(depth),
             keys: match w.batch > 1 && drawn(&w.access) {
@@ -85,28 +89,26 @@ impl KeyedWorker {
         })
     }
 
-    /// What to submit first for `op` in `slot`: a read-modify-write begins with its get. `sizes`
+    /// Makes `op` what to submit first in `slot`: a read-modify-write begins with its get. `sizes`
     /// are the bytes of its fields as they were drawn, kept for its update.
     #[inline]
-    pub fn first(&mut self, slot: u32, op: Op, sizes: &[u32]) -> Op {
-        let composed = &mut self.composed[slot as usize];
+    pub fn first(&mut self, slot: u32, op: &mut Op, sizes: &[u32]) {
+        let Some(composed) = self.composed.get_mut(slot as usize) else {
+            return;
+        };
         *composed = None;
         if op.kind != OpKind::Rmw {
-            return op;
+            return;
         }
+        *composed = Some(InFlight {
+            op: *op,
+            ..InFlight::none()
+        });
         let at = slot as usize * self.fields as usize;
         if let Some(kept) = self.sizes.get_mut(at..at + sizes.len()) {
             kept.copy_from_slice(sizes);
         }
-        *composed = Some(InFlight {
-            op,
-            ..InFlight::none()
-        });
-        Op {
-            kind: OpKind::Get,
-            size: 0,
-            ..op
-        }
+        (op.kind, op.size) = (OpKind::Get, 0);
     }
 
     /// Keeps the keys that were drawn for the batch in `slot`.
@@ -139,7 +141,7 @@ impl KeyedWorker {
         if status == Status::NOT_FOUND && self.missed(slot, op, c) {
             self.misses += missing(op, c);
             op.size = c.moved;
-            return KeyedEnd::Missed(self.composed[slot as usize].take());
+            return KeyedEnd::Missed(self.composed.get_mut(slot as usize).and_then(Option::take));
         }
         let mut status = status;
         if op.kind.writes() {
@@ -158,9 +160,9 @@ impl KeyedWorker {
                 op.size = c.moved;
             }
         }
-        match self.composed[slot as usize] {
-            None => KeyedEnd::Single(status),
-            Some(whole) => KeyedEnd::Composed(status, whole),
+        match self.composed.get(slot as usize) {
+            Some(Some(whole)) => KeyedEnd::Composed(status, *whole),
+            _ => KeyedEnd::Single(status),
         }
     }
 
@@ -180,7 +182,9 @@ impl KeyedWorker {
     /// What is known of the read-modify-write in `slot` after one of its parts; `Some` when its
     /// update comes next.
     pub(super) fn set_composed(&mut self, slot: u32, whole: Option<InFlight>) {
-        self.composed[slot as usize] = whole;
+        if let Some(composed) = self.composed.get_mut(slot as usize) {
+            *composed = whole;
+        }
         if let Some(whole) = whole {
             let update = Op {
                 kind: OpKind::Update,

@@ -125,7 +125,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             return true;
         };
         if let Some(keys) = &mut strategies.keys {
-            *op = keys.first(slot, *op, self.generator.field_sizes());
+            keys.first(slot, op, self.generator.field_sizes());
             if op.count > 1 {
                 keys.keep_keys(slot, op, self.generator.batch_keys());
             }
@@ -156,7 +156,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         let mut end = OperationEnd {
             status: c.status,
             origin: None,
-            sample: c.first.is_none() && c.count == 0 && c.retries == 0,
+            short: c.first.is_none() && c.count == 0 && c.retries == 0,
             later: strategies.keys.is_some() && !self.slots.queued,
         };
         if let Some(stream) = &strategies.stream {
@@ -172,7 +172,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             }
             keys.complete(slot, op, (end.status, c), session)
         });
-        end.sample &= end.origin.is_none();
+        end.short &= end.origin.is_none();
         match keyed {
             None => {
                 end.settle(whole_or_short(end.status, c.moved == op.size));

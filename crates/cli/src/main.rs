@@ -55,6 +55,6 @@ fn dispatch(command: Command) -> Result<Exit> {
         Command::Schema(args) => schema::main(&args),
         Command::Import(args) => import::main(&args),
         Command::Export(args) => export::main(&args),
-        Command::Suite(args) => suite::main(&args),
+        Command::Suite(args) => suite::main(*args),
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use taillight_core::exit::Exit;
 use taillight_core::job::JobFile;
 use taillight_core::{Error, Result};
-use taillight_rundir::{host, manifest, nvme, repeat, search, slc_paper, store, summary};
+use taillight_rundir::{host, manifest, nvme, repeat, search, series, slc_paper, store, summary};
 
 use crate::args::{SchemaArgs, SchemaOf};
 use crate::output;
@@ -34,6 +34,8 @@ pub fn main(args: &SchemaArgs) -> Result<Exit> {
         SchemaOf::Nvme => nvme::schema_nvme(),
         SchemaOf::Store => store::schema_store(),
         SchemaOf::SlcPaper => slc_paper::schema_slc_paper(),
+        SchemaOf::Series => series::schema_series(),
+        SchemaOf::Suite => taillight_suite::suites::schema_suite(),
     };
     output::json(&schema)?;
     Ok(Exit::Ok)

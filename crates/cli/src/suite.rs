@@ -1,205 +1,181 @@
-//! `taillight suite`: a method made of many runs, on one target, in one report.
+//! `taillight suite`: a method made of many runs, from a file of `suites/` or one of the user.
 //!
-//! All runs become plans before the target is opened. Each leaves a run directory of its own; over
-//! them stand one report and a table in the words of the method.
-
-mod slc_paper;
-mod steps;
+//! What it is: flags into the request of a suite, and the start or the resuming of its series. What
+//! it is not: any suite; they are data and rules in `taillight-suite`.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
+use clap::Parser;
 use taillight_core::exit::Exit;
-use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
-use taillight_driver::{AdminAction, OpenSpec};
-use taillight_report::ReportContext;
-use taillight_suite::stay::Stay;
-use taillight_suite::ycsb::{self, Phase};
+use taillight_rundir::names;
+use taillight_rundir::series::SeriesFile;
+use taillight_suite::host::JobSource;
+use taillight_suite::suites::{self, Planner, PreparedSuite, SuiteFile, SuiteRequest};
 
-use crate::args::SuiteArgs;
-use crate::run::{self, Live, Signals};
-use crate::{output, problem, registry, report};
-use steps::Step;
-
-/// The table for programs, in the suite's directory.
-const LINES: &str = "ycsb.txt";
+use crate::args::{Cli, Command, RunArgs, SuiteArgs};
+use crate::output;
+use crate::run::{self, RunHost, Signals, run_method};
 
 /// Runs the command.
 ///
 /// # Errors
-/// `Usage` before anything is touched; later ones end the sequence and are told.
-pub fn main(args: &SuiteArgs) -> Result<Exit> {
-    if args.name == "slc-paper" {
-        return slc_paper::main(args);
+/// `Usage` before anything is touched; later ones end the series and are shown.
+pub fn main(args: SuiteArgs) -> Result<Exit> {
+    match &args.resume {
+        Some(dir) => resume(dir),
+        None => start(&args, None),
     }
-    if args.endpoint.is_some() || args.scale.is_some() {
-        return Err(
-            Error::usage("--endpoint and --scale are for suite slc-paper")
-                .hint("say what suite ycsb drives with --driver and --path, or with --target"),
-        );
+}
+
+/// Goes on with the series in `dir`: the command that began it is run again, and what it has
+/// completed is read.
+fn resume(dir: &Path) -> Result<Exit> {
+    let Some(file) = SeriesFile::read(dir)? else {
+        return Err(Error::usage("there is no series to resume")
+            .with("path", dir.join(names::SERIES).display())
+            .hint("give the directory of a suite, a search or repetitions"));
+    };
+    let here = std::env::current_dir().unwrap_or_default();
+    if here != Path::new(&file.directory) {
+        return Err(Error::usage("the series was begun in another directory")
+            .with("directory", &file.directory)
+            .hint("names of files count from there: resume it there"));
     }
-    let mut steps = steps::steps(args)?;
+    let words = std::iter::once("taillight".to_owned()).chain(file.command.iter().cloned());
+    let cli = Cli::try_parse_from(words).map_err(|e| {
+        Error::corrupt("the command of the series cannot be read")
+            .with("path", dir.join(names::SERIES).display())
+            .source(e)
+    })?;
+    let output = dir.to_string_lossy().into_owned();
+    match cli.command {
+        Command::Suite(args) => {
+            let output = Some(dir.to_owned());
+            start(&SuiteArgs { output, ..*args }, Some(file))
+        }
+        Command::Run(args) if args.job.as_deref() == Some(Path::new("-")) => {
+            Err(Error::usage("the job was read from standard input")
+                .hint("resume needs the job as a file"))
+        }
+        Command::Run(args) => {
+            let output = Some(output);
+            run::start(&RunArgs { output, ..*args }, Some(file))
+        }
+        _ => Err(Error::corrupt("the command of the series runs nothing")),
+    }
+}
+
+fn start(args: &SuiteArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
+    let (name, suite) = find(args.name.as_deref().unwrap_or_default())?;
+    let seed = resumed.as_ref().map(|r| r.seed);
+    let prepared = suite.prepare(request(args)?, planner(args.destroy.clone(), seed))?;
+    for note in &prepared.notes {
+        output::note(note);
+    }
     if args.print_plan {
-        for step in &steps {
-            output::text(&run::plan_text(&step.plan)?)?;
+        for plan in &prepared.plans {
+            output::text(&run::plan_text(plan)?)?;
         }
         return Ok(Exit::Ok);
     }
-    let home = run::suite_home(args.output.as_deref(), &args.name)?;
-    for step in &mut steps {
-        let dir = home.join(&step.name).to_string_lossy().into_owned();
-        step.plan.run.output = Some(dir);
+    let dir = match (&resumed, &args.output) {
+        (Some(_), Some(dir)) => dir.clone(),
+        _ => run::series_directory(args.output.as_deref(), &name)?,
+    };
+    let PreparedSuite {
+        mut method,
+        work_directory,
+        ..
+    } = prepared;
+    let made = work_directory.map_or(Ok(None), make_directory)?;
+    let signals = Signals::install()?;
+    let mut host = RunHost::new(&signals, args.destroy.as_deref());
+    let ended = run_method(method.as_mut(), &mut host, &dir, resumed);
+    if let Some(made) = made {
+        // Only when it is empty: what is left in it is somebody's.
+        let _ = std::fs::remove_dir(&made);
     }
-    let stay = match open(args, &steps) {
-        Ok(stay) => stay,
-        Err(e) => {
-            // Nothing is in it; and if something were, it would stay.
-            let _ = std::fs::remove_dir(&home);
-            return Err(e);
+    ended.map(|ended| ended.exit)
+}
+
+/// The suite of this name, or the one in this file; and what it is called.
+fn find(name: &str) -> Result<(String, SuiteFile)> {
+    let path = Path::new(name);
+    let is_file = path.extension().is_some_and(|e| e == "toml") || path.is_file();
+    let source = match suites::embedded(name) {
+        Some(source) => source,
+        None if is_file => run::read(path)?,
+        None => {
+            let known: Vec<&str> = suites::names().collect();
+            return Err(
+                Error::usage(format!("there is no suite `{name}`")).hint(format!(
+                    "there are {}, and any file: taillight suite ./mine.toml",
+                    known.join(", ")
+                )),
+            );
         }
     };
-    let (mut exit, done) = all(&steps, &stay);
-    if let Err(e) = stay.close() {
-        exit = run::worse(exit, problem::show(&e));
-    }
-    if !done.is_empty() {
-        let ran = |s: &&Step| done.iter().any(|(name, _)| *name == s.name);
-        let left = steps.iter().filter(|s| !ran(s));
-        let left: Vec<&str> = left.map(|s| s.name.as_str()).collect();
-        conclude(&home, &done, &left)?;
-    }
-    Ok(exit)
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    Ok((stem.into_owned(), SuiteFile::parse(&source)?))
 }
 
-/// Opens the target once, with the workloads of every run.
-fn open(args: &SuiteArgs, steps: &[Step]) -> Result<Stay> {
-    let Some(first) = steps.first() else {
-        return Err(Error::internal("a suite without runs"));
-    };
-    let mut plan = first.plan.clone();
-    plan.workloads = steps
-        .iter()
-        .flat_map(|s| s.plan.workloads.clone())
-        .collect();
-    open_empty(&plan, args.destroy.as_deref())
-}
-
-/// Opens a target with the workloads of every run; refuses a store that holds records.
-fn open_empty(plan: &Plan, destroy: Option<&str>) -> Result<Stay> {
-    let signals = Signals::install()?;
-    let mut live = Live::new(plan, false);
-    let spec = OpenSpec {
-        plan,
-        run_id: &run::fresh_id(),
-        destroy,
-    };
-    let driver = registry::driver(&plan.target.driver)?;
-    let target = driver.open(&spec, &mut |p| {
-        live.step(p);
-        !signals.stop().stopped()
-    });
-    live.end();
-    let stay = Stay::new(target?);
-    let records = stay.target().keyed().map_or(0, |k| k.records());
-    if records > 0 {
-        stay.close()?;
-        return Err(Error::refused("the store holds records of a former run")
-            .with("path", plan.target.path.as_deref().unwrap_or_default())
-            .with("records", records)
-            .hint(
-                "a suite loads its own: delete them, name another --path, or confirm that they may \
-                 go with --set target.destroy=true --destroy PATH",
-            ));
-    }
-    Ok(stay)
-}
-
-/// Runs the steps in order; the worst exit code, and the directories in which something was
-/// measured.
-fn all<'a>(steps: &'a [Step], stay: &Stay) -> (Exit, Vec<(&'a str, PathBuf)>) {
-    let (mut worst, mut done) = (Exit::Ok, Vec::new());
-    let mut first = 0;
-    for (number, step) in steps.iter().enumerate() {
-        let all = steps.len();
-        output::line(&format!(
-            "\n== {} ({} of {all}): {}",
-            step.name,
-            number + 1,
-            step.about
-        ));
-        let ended = one(step, stay, first, number > 0);
-        first += step.plan.workloads.len() as u16;
-        let (exit, go_on) = match ended {
-            Ok(ended) => {
-                done.extend(ended.path.map(|p| (step.name.as_str(), p)));
-                let stopped = matches!(
-                    ended.exit,
-                    Exit::Interrupted | Exit::Terminated | Exit::TargetFailed | Exit::Internal
-                );
-                (ended.exit, !stopped)
-            }
-            Err(e) => (problem::show(&e), false),
+/// Plans of the runs of a suite, with the same checks as a job of `taillight run`.
+fn planner(destroy: Option<String>, seed: Option<u64>) -> Planner {
+    Rc::new(move |job, set| {
+        let args = RunArgs {
+            destroy: destroy.clone(),
+            set: set.to_vec(),
+            ..RunArgs::default()
         };
-        worst = run::worse(worst, exit);
-        if !go_on {
-            let left: Vec<&str> = steps[number + 1..]
-                .iter()
-                .map(|s| s.name.as_str())
-                .collect();
-            if !left.is_empty() {
-                output::note(&format!("not run: {}", left.join(", ")));
-            }
-            break;
-        }
-    }
-    (worst, done)
+        run::plan(&args, Some(job), seed)
+    })
 }
 
-/// Runs one step on the open target. A load begins with an empty store and ends with everything
-/// in the store's files, both outside of what is measured.
-fn one(step: &Step, stay: &Stay, first: u16, used: bool) -> Result<run::Done> {
-    if step.load && used {
-        stay.target().admin(AdminAction::Purge)?;
-    }
-    let signals = Signals::install()?;
-    let order = run::Order {
-        args: &step.args,
-        plan: &step.plan,
-        job: Some(&step.given),
-        signals: &signals,
-        quiet: false,
+fn request(args: &SuiteArgs) -> Result<SuiteRequest> {
+    let files = args.files.iter().map(|file| run::read(file));
+    Ok(SuiteRequest {
+        workloads: args.workload.clone(),
+        driver: args.driver.clone(),
+        path: args.path.clone(),
+        target: args.target.as_deref().map(target).transpose()?,
+        endpoint: args.endpoint.clone(),
+        scale: args.scale.clone(),
+        records: args.records,
+        operations: args.operations,
+        runtime: args.runtime.clone(),
+        threads: args.threads,
+        target_rate: args.target_rate,
+        property_files: files.collect::<Result<_>>()?,
+        properties: args.properties.clone(),
+        set: args.set.clone(),
+    })
+}
+
+/// The `[target]` of a job file.
+fn target(file: &Path) -> Result<toml::Value> {
+    let source: JobSource = run::read(file)?;
+    let wrong = |what: &str| {
+        Error::usage(what.to_owned())
+            .with("path", &source.name)
+            .hint("give a job file with a table [target]")
     };
-    let done = run::on(&order, |_, _| Ok((stay.view(first), 0)))?;
-    if step.load {
-        stay.target().admin(AdminAction::Flush)?;
-    }
-    Ok(done)
+    let mut table: toml::Table = source.text.parse().map_err(|e: toml::de::Error| {
+        wrong("the job file cannot be read").with("why", e.message())
+    })?;
+    let target = table.remove("target");
+    target.ok_or_else(|| wrong("the job file has no [target]"))
 }
 
-/// One report and one table over all runs. `left`: those that did not run.
-fn conclude(home: &Path, done: &[(&str, PathBuf)], left: &[&str]) -> Result<()> {
-    let paths: Vec<PathBuf> = done.iter().map(|(_, path)| path.clone()).collect();
-    let report = report::of_series(&paths, home, ReportContext::default())?;
-    output::line(&format!("\n{}", report.text.trim_end()));
-    let phases: Vec<Phase<'_>> = done
-        .iter()
-        .zip(&report.summaries)
-        .map(|((name, _), summary)| Phase { name, summary })
-        .collect();
-    output::line("\nIn YCSB's terms, in us, of successes (a read-modify-write is one operation):");
-    output::line(ycsb::table(&phases).trim_end());
-    let mut lines: Vec<String> = phases
-        .iter()
-        .map(|p| format!("# {}\n{}", p.title(), ycsb::lines(p)))
-        .collect();
-    lines.extend(left.iter().map(|name| format!("# {name} (not run)\n")));
-    let path = home.join(LINES);
-    std::fs::write(&path, lines.join("\n")).map_err(|e| {
-        Error::unavailable("cannot write the table")
-            .with("path", path.display())
+/// Makes the directory on the disk to be measured, unless it is there; the one that was made.
+fn make_directory(dir: PathBuf) -> Result<Option<PathBuf>> {
+    match std::fs::create_dir(&dir) {
+        Ok(()) => Ok(Some(dir)),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(None),
+        Err(e) => Err(Error::unavailable("cannot make the directory of --path")
+            .with("path", dir.display())
             .source(e)
-    })?;
-    output::line(&format!("Table   {}", path.display()));
-    output::line(&format!("Runs    {}", home.display()));
-    Ok(())
+            .hint("make it, or name one on the disk to be measured")),
+    }
 }

@@ -27,6 +27,7 @@ mod reorder;
 pub mod repeat;
 pub mod salvage;
 pub mod search;
+pub mod series;
 pub mod slc_paper;
 pub mod store;
 pub mod summary;

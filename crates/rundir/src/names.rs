@@ -40,6 +40,8 @@ pub const ALL: [&str; 15] = [
 /// The files that hold what was measured: written once, never changed afterwards.
 pub const MEASURED: [&str; 7] = [INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, STORE, LEDGER];
 
+/// The points of a series of runs, in the directory that holds their run directories.
+pub const SERIES: &str = "series.json";
 /// The probes and the answer of a search, in the directory that holds their run directories.
 pub const SEARCH: &str = "search.json";
 /// The repetitions of a run, in the directory that holds their run directories.

@@ -1,14 +1,19 @@
-//! Methods made of many runs.
+//! Series of runs: methods that decide what to measure next, and the one runner that does it.
 //!
-//! What it is: methods as data ([`method`], [`slc_paper`]), one target held open over many runs
-//! ([`stay`]), what to run next ([`search`], [`repeat`]) and what a method says of its runs in the
-//! words of its field ([`ycsb`]); decisions are pure, so that they are tested without storage. What
-//! it is not: the load (`engine`), job files (`core`, `import`) or output; `cli` runs the steps and
-//! prints.
+//! What it is: the contract of a [`method`], the [`runner`] with `series.json` and resuming, and the
+//! methods: [`search`], [`repeat`], jobs in a [`sequence`], and [`suites`] as data (`suites/`). A method
+//! is a function of the points done so far, tested without storage. What it is not: the load
+//! (`engine`), tracing, or the console; `cli` implements [`host`], which runs one plan.
 
+pub mod exit;
+pub mod figures;
+pub mod host;
 pub mod method;
 pub mod repeat;
+pub mod runner;
 pub mod search;
-pub mod slc_paper;
-pub mod stay;
-pub mod ycsb;
+pub mod sequence;
+pub mod shared_target;
+pub mod suites;
+
+mod resume;

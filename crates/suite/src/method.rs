@@ -1,112 +1,190 @@
-//! A method as data: `suites/NAME.toml`.
+//! What a series is made of: a method gives points, the runner gives results.
 //!
-//! Holds workloads as properties and the order they run in, and decides nothing about load. Which
-//! step needs a new load is the caller's knowledge: it sees the plans.
+//! What it is: the contract between a [`Method`] (search, repetitions, a suite) and the one runner
+//! of series. A method is a function of the points done so far: the same results lead to the same
+//! next point, which is what lets a series that was killed be resumed. What it is not: a run
+//! (`cli` does it behind [`crate::host::Host`]), or the running of points ([`crate::runner`]).
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use serde::Deserialize;
-use taillight_core::{Error, Result};
+use taillight_core::Result;
+use taillight_core::exit::Exit;
+use taillight_core::plan::Plan;
+use taillight_report::ReportContext;
+use taillight_rundir::Summary;
+use taillight_rundir::series::{Axis, Decision, PointRole, PointStatus};
 
-/// The method `ycsb`.
-const YCSB: &str = include_str!("../../../suites/ycsb.toml");
+use crate::exit::{ends_series, worst};
+use crate::host::JobSource;
 
-/// A method.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Method {
-    /// Name on the command line.
-    pub name: String,
+/// Decides what is measured next, and says what came of it.
+pub trait Method {
+    /// What is known before the first point.
+    fn head(&self) -> &SeriesHead;
+
+    /// The next point after these, or the end.
+    ///
+    /// # Errors
+    /// When no plan can be made for it, or a result cannot be read.
+    fn next(&mut self, done: &[PointResult]) -> Result<Next>;
+
+    /// What follows from the points, for `series.json`; writes files of the method's own into the
+    /// directory of the series. Called after each point, and once more at the end.
+    ///
+    /// # Errors
+    /// `Unavailable` when a file cannot be written.
+    fn record(&mut self, series: &SeriesView<'_>) -> Result<Conclusion>;
+
+    /// The line of the console's table for the last point.
+    fn line(&self, _done: &[PointResult]) -> Option<String> {
+        None
+    }
+
+    /// Title, words and tables of the report over all points; none for a series without one.
+    ///
+    /// # Errors
+    /// When a run directory cannot be read.
+    fn report(&self, series: &SeriesView<'_>) -> Result<Option<SeriesReport>>;
+
+    /// The exit code: by default the worst one of the points and of what ended the series early.
+    fn exit(&self, done: &[PointResult], ended: Option<Exit>) -> Exit {
+        let all = done.iter().map(|r| r.exit).chain(ended);
+        all.fold(Exit::Ok, worst)
+    }
+}
+
+/// What a method says before the first point.
+#[derive(Debug, Clone)]
+pub struct SeriesHead {
+    /// Its name in `series.json`.
+    pub method: String,
+    /// Name of the job or the suite.
+    pub job: String,
+    /// Seed of the points.
+    pub seed: u64,
+    pub axes: Vec<Axis>,
+    /// Ids of all points in order, where they are known; empty where results decide.
+    pub planned: Vec<String>,
+    /// `job.toml` of the series' directory: the job it repeats from.
+    pub job_text: Option<String>,
+    /// Lines on the console before the first point.
+    pub introduction: Vec<String>,
+    /// Whether each point is announced on the console by a heading of its own.
+    pub announced: bool,
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub enum Next {
+    Point(Box<Point>),
+    End,
+}
+
+/// One run that a method asks for.
+#[derive(Debug, Clone)]
+pub struct Point {
+    /// Unique in the series; the name of its run directory.
+    pub id: String,
     /// One line for people.
     pub about: String,
-    /// Names of workloads, first to last.
-    pub order: Vec<String>,
-    /// Properties of every workload.
-    #[serde(default)]
-    pub properties: BTreeMap<String, String>,
-    #[serde(rename = "workload")]
-    pub workloads: Vec<Workload>,
+    /// Pass over the points of a loop, from 1 up.
+    pub round: u32,
+    pub role: PointRole,
+    /// Fields of the job that make this point, by dotted path.
+    pub coordinates: BTreeMap<String, serde_json::Value>,
+    pub plan: Plan,
+    /// The job the plan is made from, if there is one.
+    pub job: Option<JobSource>,
+    /// None = the run opens a target of its own.
+    pub shared: Option<SharedUse>,
+    /// Whether the run says nothing of its own on the console.
+    pub quiet: bool,
 }
 
-/// One workload of a method.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Workload {
-    /// Name on the command line.
-    pub name: String,
-    /// One line for people.
-    pub about: String,
-    /// Its own properties: they win over the method's.
-    #[serde(default)]
-    pub properties: BTreeMap<String, String>,
+/// How a point uses a target that is held open over several points.
+#[derive(Debug, Clone)]
+pub struct SharedUse {
+    /// Points of the same group share one target.
+    pub group: u32,
+    /// Points of the same state need what the first of them stored.
+    pub state: u32,
+    /// The plan the target is opened with: the workloads of all its points, one after another.
+    pub opened_with: Arc<Plan>,
+    /// Which of those workloads is the first of this point.
+    pub first_workload: u16,
+    /// Makes the state that later points of its `state` need: it begins with an empty target, and
+    /// a resumed series runs it again before one of those.
+    pub prepares: bool,
+    /// What it left in memory goes to the target's files before the next point.
+    pub flush: bool,
 }
 
-impl Method {
-    /// Reads a method.
-    ///
-    /// # Errors
-    /// `Usage` when the text is no method, or its order is not that of its workloads.
-    pub fn parse(text: &str) -> Result<Method> {
-        let method: Method = toml::from_str(text)
-            .map_err(|e| Error::usage("this is no suite").with("why", e.message()))?;
-        let named = |n: &String| method.workloads.iter().filter(|w| w.name == *n).count() == 1;
-        match method.order.len() == method.workloads.len() && method.order.iter().all(named) {
-            true => Ok(method),
-            false => Err(Error::usage(
-                "the suite's order does not name each of its workloads once",
-            )),
-        }
-    }
+/// A point that was run and what came of it.
+#[derive(Debug, Clone)]
+pub struct PointResult {
+    pub point: Point,
+    /// Its run directory.
+    pub dir: PathBuf,
+    pub exit: Exit,
+    pub status: PointStatus,
+    /// None when the run has no report.
+    pub summary: Option<Summary>,
+    /// Figures of the run by name, as `series.json` has them.
+    pub values: BTreeMap<String, f64>,
+}
 
-    /// YCSB's core workloads.
-    ///
-    /// # Errors
-    /// `Usage` never: the text is part of the program, and a test reads it.
-    pub fn ycsb() -> Result<Method> {
-        Method::parse(YCSB)
+impl PointResult {
+    /// Whether no further run makes sense after this one.
+    pub fn ends_series(&self) -> bool {
+        ends_series(self.exit)
     }
-
-    /// The workloads asked for, in the method's order, each once.
-    ///
-    /// # Errors
-    /// `Usage` for a name that is none.
-    pub fn choose(&self, asked: &[String]) -> Result<Vec<&Workload>> {
-        for name in asked {
-            if !self.order.contains(name) {
-                return Err(Error::usage(format!(
-                    "suite `{}` has no workload `{name}`",
-                    self.name
-                ))
-                .hint(format!("it has: {}", self.order.join(", "))));
-            }
-        }
-        let chosen = self.order.iter().filter(|name| asked.contains(name));
-        let workload = |name: &String| self.workloads.iter().find(|w| w.name == *name);
-        Ok(chosen.filter_map(workload).collect())
+    /// Whether it came to its planned end.
+    pub fn complete(&self) -> bool {
+        self.status == PointStatus::Complete
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A series as far as it is.
+#[derive(Debug, Clone, Copy)]
+pub struct SeriesView<'a> {
+    /// The directory that holds the run directories.
+    pub dir: &'a Path,
+    pub done: &'a [PointResult],
+    /// Whether the series goes on, came to its end, or was ended early.
+    pub state: SeriesState,
+}
 
-    #[test]
-    fn the_order_is_ycsb_s() {
-        let method = Method::ycsb().unwrap();
-        let all: Vec<String> = ["e", "a", "d", "b", "a", "f", "c"]
-            .map(String::from)
-            .to_vec();
-        let names: Vec<_> = method.choose(&all).unwrap();
-        let names: Vec<_> = names.iter().map(|w| w.name.as_str()).collect();
-        assert_eq!(names, ["a", "b", "c", "f", "d", "e"]);
-        assert!(method.choose(&["g".to_owned()]).is_err());
-    }
+/// How far a series is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeriesState {
+    Running,
+    /// The method said so.
+    Ended,
+    /// By a signal, an error, or a run after which no other makes sense.
+    EndedEarly,
+}
 
-    #[test]
-    fn a_broken_method_is_refused() {
-        let text = "name = 'x'\nabout = ''\norder = ['a']\n[[workload]]\nname = 'b'\nabout = ''\n";
-        assert!(Method::parse(text).is_err());
-        assert!(Method::parse(&text.replace("'b'", "'a'")).is_ok());
-        assert!(Method::parse(&text.replace("about = ''\norder", "abot = ''\norder")).is_err());
-    }
+/// What follows from the points so far.
+#[derive(Debug, Clone, Default)]
+pub struct Conclusion {
+    pub decisions: Vec<Decision>,
+    pub answer: Option<serde_json::Value>,
+}
+
+/// The report over all points of a series.
+#[derive(Debug, Default)]
+pub struct SeriesReport {
+    pub context: ReportContext,
+    /// Run directories in the order they are shown.
+    pub runs: Vec<PathBuf>,
+    /// Text on the console before the report is made.
+    pub before: String,
+    /// Whether the console shows the report's own text.
+    pub show_text: bool,
+    /// Text on the console after it.
+    pub after: String,
+    /// Further files: what each is called, and its name in the series' directory.
+    pub files: Vec<(&'static str, &'static str)>,
 }

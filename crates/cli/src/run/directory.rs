@@ -8,15 +8,13 @@ use taillight_core::{Clock, Error, MonoClock, Result, clock};
 use taillight_rundir::manifest::{CaptureInfo, ClockInfo, Losses, Overhead, ProcessInfo};
 use taillight_rundir::{Manifest, RunDir, RunStatus, SCHEMA_VERSION, names};
 
-use super::job::Given;
-use crate::args::RunArgs;
+use taillight_suite::host::JobSource;
+use taillight_suite::runner::DEFAULT_PARENT;
+
 use crate::registry::Registry;
 
-/// Where runs go when nothing is said.
-pub(super) const HOME: &str = "taillight-runs";
-
 /// A run directory that was just made.
-pub struct Made {
+pub struct NewRun {
     pub dir: RunDir,
     /// Id of the run.
     pub run_id: String,
@@ -32,16 +30,16 @@ pub struct Made {
 /// `Usage` when the output directory holds something; `Unavailable` when it cannot be written.
 pub fn create(
     plan: &Plan,
-    given: Option<&Given>,
-    args: &RunArgs,
+    job: Option<&JobSource>,
+    destroy: Option<&str>,
     environment: &serde_json::Map<String, serde_json::Value>,
-) -> Result<Made> {
+) -> Result<NewRun> {
     let clock = clock_info(plan)?;
     let stamp = utc(clock.realtime_ns);
     let run_id = id(&stamp);
     let path = match &plan.run.output {
         Some(output) => PathBuf::from(output),
-        None => unused(&format!("{HOME}/{}-{stamp}", plan.run.name))?,
+        None => unused(&format!("{DEFAULT_PARENT}/{}-{stamp}", plan.run.name))?,
     };
     let manifest = Manifest {
         schema: SCHEMA_VERSION,
@@ -66,7 +64,7 @@ pub fn create(
         },
         losses: Losses::default(),
         overhead: Overhead::default(),
-        repeat: Some(repeat(&path, args)),
+        repeat: Some(repeat(&path, destroy)),
         trace: None,
         host: None,
         process: Some(ProcessInfo::current()),
@@ -76,27 +74,14 @@ pub fn create(
         files: Vec::new(),
     };
     let fresh = !path.exists();
-    let made = Made {
+    let run = NewRun {
         dir: RunDir::create(&path, &manifest)?,
         run_id,
         clock,
         fresh,
     };
-    made.dir.write_job(&job_text(plan, given)?)?;
-    Ok(made)
-}
-
-/// Whether a run or a series may have this directory: it is absent or empty.
-///
-/// # Errors
-/// `Usage` when it holds something.
-pub(super) fn vacant(path: &Path) -> Result<()> {
-    match std::fs::read_dir(path).is_ok_and(|mut d| d.next().is_some()) {
-        false => Ok(()),
-        true => Err(Error::usage("the output directory is not empty")
-            .with("path", path.display())
-            .hint("name a new or empty directory with --output")),
-    }
+    run.dir.write_job(&job_text(plan, job)?)?;
+    Ok(run)
 }
 
 /// An id for something that is no run but leaves marks like one.
@@ -108,30 +93,28 @@ fn id(stamp: &str) -> String {
     format!("{stamp}-{:08x}", run_number(MonoClock.now().0))
 }
 
-/// The directory for the runs of a suite: the one asked for, new or empty, or a new one.
+/// The directory for the runs of a series: the one asked for, new or empty, or a new one. Nothing is
+/// made yet.
 ///
 /// # Errors
-/// `Usage` when it holds something; `Unavailable` when it cannot be made.
-pub fn suite_home(asked: Option<&Path>, name: &str) -> Result<PathBuf> {
+/// `Usage` when it holds something.
+pub fn series_directory(asked: Option<&Path>, name: &str) -> Result<PathBuf> {
     let path = match asked {
         Some(path) => path.to_owned(),
-        None => unused(&format!("{HOME}/{name}-{}", utc(clock::realtime_ns())))?,
+        None => unused(&format!(
+            "{DEFAULT_PARENT}/{name}-{}",
+            utc(clock::realtime_ns())
+        ))?,
     };
-    let cannot = |e: std::io::Error| {
-        Error::unavailable("cannot make the directory of the runs")
+    match std::fs::read_dir(&path).is_ok_and(|mut d| d.next().is_some()) {
+        false => Ok(path),
+        true => Err(Error::usage("the output directory is not empty")
             .with("path", path.display())
-            .source(e)
-    };
-    std::fs::create_dir_all(&path).map_err(cannot)?;
-    match std::fs::read_dir(&path).map_err(cannot)?.next() {
-        None => Ok(path),
-        Some(_) => Err(Error::usage("the output directory is not empty")
-            .with("path", path.display())
-            .hint("name a new one with --output, or remove what is in it")),
+            .hint("name a new or empty directory with --output")),
     }
 }
 
-impl Made {
+impl NewRun {
     /// Removes what was made, for a run that measured nothing. Only known files go, so a
     /// directory that holds anything else stays.
     pub fn discard(self) {
@@ -144,8 +127,8 @@ impl Made {
         }
         // Both are left alone when they hold anything.
         let _ = std::fs::remove_dir(&path);
-        if let Some(home) = path.parent().filter(|p| p.ends_with(HOME)) {
-            let _ = std::fs::remove_dir(home);
+        if let Some(parent) = path.parent().filter(|p| p.ends_with(DEFAULT_PARENT)) {
+            let _ = std::fs::remove_dir(parent);
         }
     }
 }
@@ -222,17 +205,17 @@ pub fn plan_shown(plan: &Plan) -> Result<String> {
 }
 
 /// `job.toml` of the run directory: the plan, and below it the job file as it was given.
-pub(super) fn job_text(plan: &Plan, given: Option<&Given>) -> Result<String> {
+pub(super) fn job_text(plan: &Plan, job: Option<&JobSource>) -> Result<String> {
     let mut plan = plan.clone();
     // The directory is taken now; a repetition gets its own.
     plan.run.output = None;
     let mut text = plan_text(&plan)?;
-    if let Some(given) = given {
+    if let Some(job) = job {
         text.push_str(&format!(
             "\n# The job file as it was given ({}):\n#\n",
-            given.name
+            job.name
         ));
-        for line in given.text.lines() {
+        for line in job.text.lines() {
             text.push_str(format!("# {line}").trim_end());
             text.push('\n');
         }
@@ -241,17 +224,17 @@ pub(super) fn job_text(plan: &Plan, given: Option<&Given>) -> Result<String> {
 }
 
 /// The command that repeats the run from its directory.
-fn repeat(path: &Path, args: &RunArgs) -> String {
+fn repeat(path: &Path, destroy: Option<&str>) -> String {
     let job = path.join(names::JOB).to_string_lossy().into_owned();
     let mut words = vec!["taillight".to_owned(), "run".to_owned(), job];
-    if let Some(target) = &args.destroy {
-        words.extend(["--destroy".to_owned(), target.clone()]);
+    if let Some(target) = destroy {
+        words.extend(["--destroy".to_owned(), target.to_owned()]);
     }
     command_line(words.into_iter())
 }
 
 /// The first name of `name`, `name-2`, ... that is free.
-pub(super) fn unused(name: &str) -> Result<PathBuf> {
+fn unused(name: &str) -> Result<PathBuf> {
     (1..1000)
         .map(|n| match n {
             1 => PathBuf::from(name),
@@ -282,7 +265,7 @@ fn run_number(monotonic_ns: i64) -> u32 {
 }
 
 /// `20260102T030405Z` for nanoseconds since the epoch.
-pub(super) fn utc(realtime_ns: i64) -> String {
+fn utc(realtime_ns: i64) -> String {
     let seconds = realtime_ns.div_euclid(1_000_000_000);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let (year, month, day) = date(days);

@@ -1,128 +1,154 @@
 //! `taillight run job.fio`: a job file of another benchmark, imported and run job by job.
 //!
 //! All jobs become plans before the first one starts, and whatever can be known of their targets is
-//! checked then: a refusal after an hour of load would come too late. Each leaves a run directory of
-//! its own.
+//! checked then: a refusal after an hour of load would come too late. Several jobs are a series.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use taillight_core::Result;
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
-use taillight_core::{Error, Result};
 use taillight_machine::Sys;
+use taillight_rundir::series::{PointRole, SeriesFile};
+use taillight_suite::host::JobSource;
+use taillight_suite::method::{Point, SeriesHead};
+use taillight_suite::sequence::Sequence;
 use taillight_trace::tracing;
 
-use super::job::{self, Given};
 use super::signals::Signals;
-use super::{any, directory};
+use super::{RunHost, RunRequest, directory, job, run_method, run_plan};
 use crate::args::RunArgs;
-use crate::{import, output, problem};
+use crate::{import, output};
 
 /// One job of the file, as a job file of ours.
-pub struct Part {
+pub struct NamedJob {
     name: String,
-    given: Given,
+    source: JobSource,
 }
 
 /// The jobs of a file in another format; `None` for our own.
 ///
 /// # Errors
 /// `Usage` when an option of the file has no equivalent.
-pub fn parts(given: &Given) -> Result<Option<Vec<Part>>> {
-    let Some(format) = taillight_import::detect(&given.name, &given.text) else {
+pub fn jobs(source: &JobSource) -> Result<Option<Vec<NamedJob>>> {
+    let Some(format) = taillight_import::detect(&source.name, &source.text) else {
         return Ok(None);
     };
-    let jobs = (format.import)(&given.text, &given.name)?;
-    import::tell(&jobs, &given.name);
-    let parts = jobs.into_iter().map(|job| Part {
-        given: Given {
-            name: format!("{}.toml, made from {}", job.name, given.name),
+    let jobs = (format.import)(&source.text, &source.name)?;
+    import::tell(&jobs, &source.name);
+    let named = jobs.into_iter().map(|job| NamedJob {
+        source: JobSource {
+            name: format!("{}.toml, made from {}", job.name, source.name),
             text: job.toml,
         },
         name: job.name,
     });
-    Ok(Some(parts.collect()))
+    Ok(Some(named.collect()))
 }
 
 /// Runs the jobs in order. The exit code is the worst one.
 ///
 /// # Errors
-/// `Usage` before anything is touched; later ones are told and end the sequence.
-pub fn run(args: &RunArgs, parts: &[Part]) -> Result<Exit> {
-    let mut steps: Vec<(RunArgs, Plan, &Part)> = Vec::new();
-    for part in parts {
-        let mut own = args.clone();
-        if let Some(parent) = args.output.as_ref().filter(|_| parts.len() > 1) {
-            let dir = Path::new(parent).join(&part.name);
-            own.output = Some(dir.to_string_lossy().into_owned());
-        }
-        let plan = job::plan(&own, Some(&part.given))?;
-        steps.push((own, plan, part));
+/// `Usage` before anything is touched; later ones are shown and end the series.
+pub fn run(
+    args: &RunArgs,
+    file: &JobSource,
+    jobs: &[NamedJob],
+    resumed: Option<SeriesFile>,
+) -> Result<Exit> {
+    let mut seed = resumed.as_ref().map(|r| r.seed);
+    let mut plans: Vec<(Plan, &NamedJob)> = Vec::new();
+    for named in jobs {
+        let plan = job::plan(args, Some(&named.source), seed)?;
+        // One seed for all jobs that name none.
+        seed = seed.or(Some(plan.run.seed));
+        plans.push((plan, named));
     }
     if args.print_plan {
-        for (_, plan, _) in &steps {
+        for (plan, _) in &plans {
             output::text(&directory::plan_text(plan)?)?;
-            super::tell_refusal(args, plan);
+            super::show_refusal(args, plan);
         }
         return Ok(Exit::Ok);
     }
-    for (number, (own, plan, part)) in steps.iter().enumerate() {
-        let made_before = steps[..number]
-            .iter()
-            .any(|(_, before, _)| before.target.path == plan.target.path);
-        beforehand(own, plan, made_before).map_err(|e| match steps.len() {
+    for (number, (plan, named)) in plans.iter().enumerate() {
+        let same_target = |(before, _): &(Plan, _)| before.target.path == plan.target.path;
+        let made_before = plans[..number].iter().any(same_target);
+        check_beforehand(args, plan, made_before).map_err(|e| match plans.len() {
             1 => e,
-            _ => e.with("job", &part.name),
-        })?;
-    }
-    if let Some(parent) = args.output.as_ref().filter(|_| parts.len() > 1) {
-        std::fs::create_dir_all(parent).map_err(|e| {
-            Error::unavailable("cannot make the directory of the runs")
-                .with("path", parent)
-                .source(e)
+            _ => e.with("job", &named.name),
         })?;
     }
     let signals = Signals::install()?;
-    let (mut worst, mut places) = (Exit::Ok, Vec::<(String, PathBuf)>::new());
-    for (number, (own, plan, part)) in steps.iter().enumerate() {
-        if parts.len() > 1 {
-            let all = parts.len();
-            output::line(&format!("\n== {} ({} of {all})", part.name, number + 1));
+    let (exit, measured) = match plans.as_slice() {
+        [(plan, named)] => {
+            let request = RunRequest {
+                plan,
+                job: Some(&named.source),
+                destroy: args.destroy.as_deref(),
+                signals: &signals,
+                quiet: false,
+            };
+            let outcome = run_plan(&request, resumed)?;
+            (outcome.exit, outcome.path.is_some())
         }
-        let (exit, go_on) = match any(own, plan, Some(&part.given), &signals) {
-            Ok(done) => {
-                places.extend(done.path.map(|p| (part.name.clone(), p)));
-                let stopped = matches!(done.exit, Exit::Interrupted | Exit::Terminated);
-                (done.exit, !stopped)
-            }
-            Err(e) => (problem::show(&e), false),
-        };
-        worst = worse(worst, exit);
-        if !go_on {
-            let left: Vec<&str> = parts[number + 1..]
-                .iter()
-                .map(|p| p.name.as_str())
-                .collect();
-            if !left.is_empty() {
-                output::note(&format!("not run: {}", left.join(", ")));
-            }
-            break;
-        }
+        _ => run_series(args, file, &plans, &signals, resumed)?,
+    };
+    if measured {
+        show_kept(plans.iter().map(|(plan, _)| plan));
     }
-    if parts.len() > 1 {
-        output::line("");
-        for (name, path) in &places {
-            output::line(&format!("Run     {name}: {}", path.display()));
-        }
+    Ok(exit)
+}
+
+/// Several jobs as one series; whether something was measured.
+fn run_series(
+    args: &RunArgs,
+    file: &JobSource,
+    plans: &[(Plan, &NamedJob)],
+    signals: &Signals,
+    resumed: Option<SeriesFile>,
+) -> Result<(Exit, bool)> {
+    let stem = Path::new(&file.name).file_stem().unwrap_or_default();
+    let stem = stem.to_string_lossy().into_owned();
+    let output = args.output.as_deref().map(Path::new);
+    let dir = match (&resumed, output) {
+        (Some(_), Some(dir)) => dir.to_owned(),
+        _ => directory::series_directory(output, &stem)?,
+    };
+    let head = SeriesHead {
+        method: "import".to_owned(),
+        job: file.name.clone(),
+        seed: plans.first().map_or(0, |(plan, _)| plan.run.seed),
+        axes: Vec::new(),
+        planned: Vec::new(),
+        job_text: None,
+        introduction: Vec::new(),
+        announced: true,
+    };
+    let points = plans.iter().map(|(plan, named)| Point {
+        id: named.name.clone(),
+        about: String::new(),
+        round: 1,
+        role: PointRole::Step,
+        coordinates: Default::default(),
+        plan: plan.clone(),
+        job: Some(named.source.clone()),
+        shared: None,
+        quiet: false,
+    });
+    let mut method = Sequence::new(head, points.collect());
+    let mut host = RunHost::new(signals, args.destroy.as_deref());
+    let ended = run_method(&mut method, &mut host, &dir, resumed)?;
+    output::line("");
+    for result in &ended.done {
+        let path = result.dir.display();
+        output::line(&format!("Run     {}: {path}", result.point.id));
     }
-    if !places.is_empty() {
-        kept(steps.iter().map(|(_, plan, _)| plan));
-    }
-    Ok(worst)
+    Ok((ended.exit, !ended.done.is_empty()))
 }
 
 /// Names the files that stay: a job file of fio leaves what it laid out, one of ours does not.
-fn kept<'a>(plans: impl Iterator<Item = &'a Plan>) {
+fn show_kept<'a>(plans: impl Iterator<Item = &'a Plan>) {
     let mut told: Vec<&str> = Vec::new();
     for plan in plans {
         let keep = plan.target.options.get("keep") == Some(&true.into());
@@ -137,13 +163,10 @@ fn kept<'a>(plans: impl Iterator<Item = &'a Plan>) {
     }
 }
 
-/// What would stop this job, as things stand before the first one: its output directory, the run it
-/// verifies against, tracing, the guard. A target without a size that a job before it makes
-/// (`made_before`) is looked at when its turn comes.
-fn beforehand(args: &RunArgs, plan: &Plan, made_before: bool) -> Result<()> {
-    if let Some(output) = &plan.run.output {
-        directory::vacant(Path::new(output))?;
-    }
+/// What would stop this job, as things stand before the first one: the run it verifies against,
+/// tracing, the guard. A target without a size that a job before it makes (`made_before`) is looked
+/// at when its turn comes.
+fn check_beforehand(args: &RunArgs, plan: &Plan, made_before: bool) -> Result<()> {
     if let Some(named) = &plan.verify.run {
         taillight_engine::verify::PriorRun::find(named)?.fits(plan)?;
     }
@@ -151,37 +174,5 @@ fn beforehand(args: &RunArgs, plan: &Plan, made_before: bool) -> Result<()> {
     match made_before && plan.target.size.is_none() {
         true => Ok(()),
         false => super::check(args, plan),
-    }
-}
-
-/// The one that stands first in the documented order.
-pub fn worse(a: Exit, b: Exit) -> Exit {
-    const ORDER: [Exit; 10] = [
-        Exit::Usage,
-        Exit::Refused,
-        Exit::Unavailable,
-        Exit::Interrupted,
-        Exit::Terminated,
-        Exit::TargetFailed,
-        Exit::IoErrors,
-        Exit::GateFailed,
-        Exit::GateUndecided,
-        Exit::Internal,
-    ];
-    ORDER
-        .into_iter()
-        .find(|e| *e == a || *e == b)
-        .unwrap_or(Exit::Ok)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_worst_exit_counts() {
-        assert_eq!(worse(Exit::Ok, Exit::IoErrors), Exit::IoErrors);
-        assert_eq!(worse(Exit::GateFailed, Exit::Refused), Exit::Refused);
-        assert_eq!(worse(Exit::Ok, Exit::Ok), Exit::Ok);
     }
 }

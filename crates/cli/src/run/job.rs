@@ -9,34 +9,36 @@ use taillight_core::{Error, Result};
 use taillight_machine::Sys;
 use taillight_trace::memory_budget;
 
+use taillight_suite::host::JobSource;
+
 use crate::args::{ArrivalFlag, RunArgs, Rw};
 use crate::registry::Registry;
 
 /// A job file is small; anything larger is another file.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The job file as given.
-#[derive(Debug)]
-pub struct Given {
-    /// Its name in messages.
-    pub name: String,
-    pub text: String,
-}
+/// What to do about a path that is no job file.
+const JOB_FILE_HINT: &str = "give the path of a job file (.toml), or of a fio job (.fio); the folder \
+                             jobs/ has examples";
 
-/// The resolved plan of a job file, if there is one, and the flags.
+/// The resolved plan of a job file, if there is one, and the flags. `seed` is used where neither names
+/// one.
 ///
 /// # Errors
 /// `Usage` with field and place; `Unavailable` when the machine has not enough of something.
-pub fn plan(args: &RunArgs, given: Option<&Given>) -> Result<Plan> {
-    let mut job = match given {
-        Some(given) => Job::from_toml(&given.text, &given.name)?,
-        None if args.driver.is_none() && args.set.is_empty() => return Err(nothing_asked()),
+pub fn plan(args: &RunArgs, source: Option<&JobSource>, seed: Option<u64>) -> Result<Plan> {
+    let mut job = match source {
+        Some(source) => Job::from_toml(&source.text, &source.name)?,
+        None if args.driver.is_none() && args.set.is_empty() => return Err(no_job()),
         None => Job::empty(),
     };
     apply_target(args, &mut job)?;
     apply_load(args, &mut job)?;
     for assignment in &args.set {
         job.apply_set(assignment)?;
+    }
+    if let Some(seed) = seed.filter(|_| !job.has("run.seed")) {
+        job.apply("seed", "run.seed", FlagValue::Toml(&seed.to_string()))?;
     }
     let plan = resolve(&job)?;
     if args.destroy.is_some() && !plan.target.destroy {
@@ -58,7 +60,7 @@ pub fn resolve(job: &Job) -> Result<Plan> {
     })
 }
 
-fn nothing_asked() -> Error {
+fn no_job() -> Error {
     Error::usage("no job file and no driver given").hint(
         "taillight run JOB.toml, or: \
          taillight run --driver file --path data/ --size 1GiB --rw randread --runtime 30s",
@@ -69,13 +71,13 @@ fn nothing_asked() -> Error {
 ///
 /// # Errors
 /// `Usage` when it cannot be read or is no job file.
-pub fn read(path: &Path) -> Result<Given> {
+pub fn read(path: &Path) -> Result<JobSource> {
     let shown = path.display().to_string();
     let cannot = |e: std::io::Error| {
         Error::usage("cannot read the job file")
             .with("path", &shown)
             .source(e)
-            .hint("give the path of a job file (.toml), or of a fio job (.fio); the folder jobs/ has examples")
+            .hint(JOB_FILE_HINT)
     };
     let (name, mut bytes) = ("stdin".to_owned(), Vec::new());
     let name = if path == Path::new("-") {
@@ -91,14 +93,14 @@ pub fn read(path: &Path) -> Result<Given> {
     if bytes.len() as u64 > MOST_BYTES {
         return Err(Error::usage("this is no job file: it is larger than 1 MiB")
             .with("path", name)
-            .hint("give the path of a job file (.toml), or of a fio job (.fio); the folder jobs/ has examples"));
+            .hint(JOB_FILE_HINT));
     }
     let text = String::from_utf8(bytes).map_err(|_| {
         Error::usage("this is no job file: it is not text")
             .with("path", &name)
-            .hint("give the path of a job file (.toml), or of a fio job (.fio); the folder jobs/ has examples")
+            .hint(JOB_FILE_HINT)
     })?;
-    Ok(Given { name, text })
+    Ok(JobSource { name, text })
 }
 
 /// Sets `path` from a flag that may be absent.
@@ -189,5 +191,61 @@ fn words(rw: Rw) -> (&'static str, &'static str) {
         Rw::Randwrite => ("write", "random"),
         Rw::Randrw => (HALF, "random"),
         Rw::Trim => ("trim", "sequential"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// Every example under `jobs/`. Names in them count from the root of the project.
+    fn examples() -> Vec<PathBuf> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        std::env::set_current_dir(root).expect("the root");
+        let mut found: Vec<PathBuf> = ["jobs", "jobs/demo"]
+            .iter()
+            .flat_map(|dir| std::fs::read_dir(dir).expect("jobs/ is there").flatten())
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|e| e == "toml"))
+            .collect();
+        found.sort();
+        assert!(found.len() >= 8, "{found:?}");
+        found
+    }
+
+    fn resolved(source: &JobSource) -> Plan {
+        plan(&RunArgs::default(), Some(source), None).expect(&source.name)
+    }
+
+    #[test]
+    fn the_plan_of_a_plan_is_the_plan() {
+        for job in examples() {
+            let first = resolved(&read(&job).expect("readable"));
+            let text = first.to_toml().expect("TOML");
+            let again = resolved(&JobSource {
+                name: "plan.toml".to_owned(),
+                text: text.clone(),
+            });
+            assert_eq!(again.to_toml().expect("TOML"), text, "{}", job.display());
+        }
+    }
+
+    #[test]
+    fn examples_and_their_plans_fit_the_published_schema() {
+        let schema = crate::schema::job();
+        let validator = jsonschema::validator_for(&schema).expect("a schema");
+        let fits = |text: &str, name: &str| {
+            let value: toml::Value = toml::from_str(text).expect("TOML");
+            let value = serde_json::to_value(value).expect("JSON");
+            let problems: Vec<_> = validator.iter_errors(&value).collect();
+            assert!(problems.is_empty(), "{name}: {problems:?}");
+        };
+        for job in examples() {
+            let source = read(&job).expect("readable");
+            fits(&source.text, &source.name);
+            fits(&resolved(&source).to_toml().expect("TOML"), &source.name);
+        }
     }
 }

@@ -15,7 +15,7 @@ use taillight_trace::host::Sampler;
 use taillight_trace::nvme::Drives;
 use taillight_trace::tracing::{self, AnyProbes, Tracer, TracingRequest};
 
-use super::directory::Made;
+use super::directory::NewRun;
 use super::live::Live;
 use super::signals::Signals;
 use crate::output;
@@ -38,7 +38,7 @@ pub struct Measured {
 pub fn run(
     plan: &Plan,
     (target, loaded): (Box<dyn Target>, u64),
-    made: &Made,
+    run: &NewRun,
     signals: &Signals,
     live: &mut Live,
     sys: &Sys,
@@ -46,14 +46,14 @@ pub fn run(
     let mut observers: [&mut dyn Observer; 1] = [live];
     let request = EngineRequest {
         plan,
-        rundir: &made.dir,
-        run_id: &made.run_id,
+        rundir: &run.dir,
+        run_id: &run.run_id,
         loaded,
-        clock: &made.clock,
+        clock: &run.clock,
         stop: signals.stop(),
         observers: &mut observers,
     };
-    let (tracer, trace) = match start(plan, made, sys) {
+    let (tracer, trace) = match start(plan, run, sys) {
         None => (None, None),
         Some(Ok(tracer)) => (Some(tracer), None),
         Some(Err(why)) if plan.trace.backend != TracingBackendChoice::Auto => return Err(why),
@@ -62,16 +62,16 @@ pub fn run(
             (None, Some(tracing::untraced(plan, &why)))
         }
     };
-    let drives = drives(plan, made, sys);
-    let sampler = sampler(plan, made, sys);
+    let drives = drives(plan, run, sys);
+    let sampler = sampler(plan, run, sys);
     let Some(tracer) = tracer else {
         let outcome = taillight_engine::run::run(target, request)?;
-        logs(drives, made);
+        logs(drives, run);
         return Ok(Measured {
             outcome,
             trace,
             untraced: None,
-            host: sampled(sampler, made),
+            host: sampled(sampler, run),
         });
     };
     tracer.missing().iter().for_each(|m| output::note(m));
@@ -79,9 +79,9 @@ pub fn run(
         AnyProbes::Bpf(probes) => run_probed(target, request, probes)?,
         AnyProbes::Perf(probes) => run_probed(target, request, probes)?,
     };
-    let host = sampled(sampler, made);
-    logs(drives, made);
-    let (trace, untraced) = match tracer.finish(&made.dir) {
+    let host = sampled(sampler, run);
+    logs(drives, run);
+    let (trace, untraced) = match tracer.finish(&run.dir) {
         Ok(info) => (info, None),
         Err(e) => (tracing::untraced(plan, &e), Some(e)),
     };
@@ -94,8 +94,8 @@ pub fn run(
 }
 
 /// Starts to sample the machine, if there is one below the load. The run goes on without.
-fn sampler(plan: &Plan, made: &Made, sys: &Sys) -> Option<Sampler> {
-    if !plan.trace.host || made.clock.source == "virtual" {
+fn sampler(plan: &Plan, run: &NewRun, sys: &Sys) -> Option<Sampler> {
+    if !plan.trace.host || run.clock.source == "virtual" {
         return None;
     }
     let path = plan.target.path.as_deref().and_then(block::local);
@@ -110,26 +110,26 @@ fn sampler(plan: &Plan, made: &Made, sys: &Sys) -> Option<Sampler> {
 }
 
 /// Reads the logs of the NVMe drives below the target.
-fn drives(plan: &Plan, made: &Made, sys: &Sys) -> Option<Drives> {
+fn drives(plan: &Plan, run: &NewRun, sys: &Sys) -> Option<Drives> {
     let path = plan.target.path.as_deref().and_then(block::local)?;
-    let real = plan.trace.host && made.clock.source != "virtual";
+    let real = plan.trace.host && run.clock.source != "virtual";
     let disks = block::disks_below(sys, path).into_iter().map(|d| d.name);
     real.then(|| Drives::before(sys, &disks.collect::<Vec<_>>()))
 }
 
 /// Reads them again; logs that cannot be written are told and missed.
-fn logs(drives: Option<Drives>, made: &Made) {
+fn logs(drives: Option<Drives>, run: &NewRun) {
     let Some(file) = drives.and_then(Drives::after) else {
         return;
     };
-    if let Err(e) = write_nvme(&made.dir, &file) {
+    if let Err(e) = write_nvme(&run.dir, &file) {
         output::note(&format!("the drive's logs are lost: {e}"));
     }
 }
 
 /// Ends sampling; samples that cannot be written are told and missed, the run is kept.
-fn sampled(sampler: Option<Sampler>, made: &Made) -> Option<HostInfo> {
-    match sampler?.finish(&made.dir) {
+fn sampled(sampler: Option<Sampler>, run: &NewRun) -> Option<HostInfo> {
+    match sampler?.finish(&run.dir) {
         Ok(info) => Some(info),
         Err(e) => {
             output::note(&format!("samples of the machine are lost: {e}"));
@@ -139,11 +139,11 @@ fn sampled(sampler: Option<Sampler>, made: &Made) -> Option<HostInfo> {
 }
 
 /// Starts tracing if the plan asks for it.
-fn start(plan: &Plan, made: &Made, sys: &Sys) -> Option<Result<Tracer>> {
+fn start(plan: &Plan, run: &NewRun, sys: &Sys) -> Option<Result<Tracer>> {
     if plan.trace.mode == TraceMode::Off {
         return None;
     }
-    if made.clock.source == "virtual" {
+    if run.clock.source == "virtual" {
         let why = Error::unavailable("nothing happens below a driver on virtual time");
         return Some(Err(why));
     }

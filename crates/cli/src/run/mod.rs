@@ -4,18 +4,14 @@
 //! target is open, and what was measured is kept whatever happens afterwards.
 
 mod directory;
+mod host;
 mod imported;
 mod job;
 mod live;
 mod measure;
 mod numbers;
-mod repeat;
-mod search;
-mod series;
 mod signals;
 mod verdict;
-
-use std::path::PathBuf;
 
 use taillight_core::exit::Exit;
 use taillight_core::job::{check_extents, check_ledger};
@@ -24,18 +20,21 @@ use taillight_core::{Error, Result};
 use taillight_driver::{OpenSpec, Target};
 use taillight_engine::schedule::Schedules;
 use taillight_machine::{Sys, block};
-use taillight_rundir::Summary;
+use taillight_rundir::series::SeriesFile;
+use taillight_suite::host::{JobSource, RunOutcome};
+use taillight_suite::method::Method;
+use taillight_suite::repeat::RepeatMethod;
+use taillight_suite::search::SearchMethod;
 use taillight_trace::{Environment, memory_budget, tracing};
 
 use crate::args::RunArgs;
 use crate::{output, problem, registry};
-use directory::Made;
+use directory::NewRun;
 
-pub use directory::{fresh_id, plan_text, suite_home};
-pub use imported::worse;
-pub use job::{Given, plan, read, resolve};
+pub use directory::{plan_text, series_directory};
+pub use host::{RunHost, run_method};
+pub use job::{plan, read, resolve};
 pub use live::Live;
-pub use series::{ask_for, percentile};
 pub use signals::Signals;
 
 /// Runs the command.
@@ -43,8 +42,16 @@ pub use signals::Signals;
 /// # Errors
 /// See the exit codes of [`Exit`]; partial results are kept once something was measured.
 pub fn main(args: RunArgs) -> Result<Exit> {
-    let given = args.job.as_deref().map(job::read).transpose();
-    let given = given.map_err(|e| match &args.job {
+    start(&args, None)
+}
+
+/// Runs the command, or goes on with a series that it began (`taillight suite --resume`).
+///
+/// # Errors
+/// As [`main`].
+pub fn start(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
+    let source = args.job.as_deref().map(job::read).transpose();
+    let source = source.map_err(|e| match &args.job {
         // `--direct false`: the value was taken for a job file.
         Some(job)
             if args.direct.is_some()
@@ -57,24 +64,32 @@ pub fn main(args: RunArgs) -> Result<Exit> {
         }
         _ => e,
     })?;
-    if let Some(given) = &given
-        && let Some(parts) = imported::parts(given)?
+    if let Some(source) = &source
+        && let Some(jobs) = imported::jobs(source)?
     {
-        return imported::run(&args, &parts);
+        return imported::run(args, source, &jobs, resumed);
     }
-    let plan = job::plan(&args, given.as_ref())?;
+    let seed = resumed.as_ref().map(|r| r.seed);
+    let plan = job::plan(args, source.as_ref(), seed)?;
     if args.print_plan {
         output::text(&directory::plan_shown(&plan)?)?;
-        tell_refusal(&args, &plan);
+        show_refusal(args, &plan);
         return Ok(Exit::Ok);
     }
     let signals = Signals::install()?;
-    any(&args, &plan, given.as_ref(), &signals).map(|done| done.exit)
+    let request = RunRequest {
+        plan: &plan,
+        job: source.as_ref(),
+        destroy: args.destroy.as_deref(),
+        signals: &signals,
+        quiet: false,
+    };
+    run_plan(&request, resumed).map(|outcome| outcome.exit)
 }
 
 /// Says beside a printed plan what the guard would refuse as things stand. No failure: printing is
 /// what was asked for.
-fn tell_refusal(args: &RunArgs, plan: &Plan) {
+fn show_refusal(args: &RunArgs, plan: &Plan) {
     if let Err(e) = check(args, plan) {
         output::note("as things stand, this run would be refused:");
         let _ = problem::show(&e);
@@ -91,130 +106,124 @@ fn check(args: &RunArgs, plan: &Plan) -> Result<()> {
     registry::driver(&plan.target.driver)?.check(&spec)
 }
 
-/// How a run ended.
-pub struct Done {
-    /// The exit code it asks for.
-    pub exit: Exit,
-    /// Its directory; none when nothing was measured.
-    pub path: Option<PathBuf>,
-    /// Its result; none when there is no report, and for several runs.
-    pub summary: Option<Summary>,
-}
-
 /// One run to be done.
-pub struct Order<'a> {
-    /// What the command line said.
-    pub args: &'a RunArgs,
+#[derive(Clone, Copy)]
+struct RunRequest<'a> {
     pub plan: &'a Plan,
     /// The job file it came from.
-    pub job: Option<&'a Given>,
+    pub job: Option<&'a JobSource>,
+    /// The target that may be overwritten, as the command line names it.
+    pub destroy: Option<&'a str>,
     /// Who may end it.
     pub signals: &'a Signals,
-    /// One of several: the caller says how it went.
+    /// One of several: the series says how it went.
     pub quiet: bool,
 }
 
-/// Runs a plan: once, back to back, or as a search.
-fn any(args: &RunArgs, plan: &Plan, job: Option<&Given>, signals: &Signals) -> Result<Done> {
-    let order = Order {
-        args,
-        plan,
-        job,
-        signals,
-        quiet: false,
-    };
-    side_files(plan)?;
-    match &plan.search {
-        Some(search) => search::run(&order, search),
-        None if plan.run.repeat > 1 => repeat::run(&order),
-        None => one(&order),
+/// Runs a plan: once, or as the series that it asks for.
+fn run_plan(request: &RunRequest<'_>, resumed: Option<SeriesFile>) -> Result<RunOutcome> {
+    let plan = request.plan;
+    check_named_files(plan)?;
+    if plan.search.is_none() && plan.run.repeat <= 1 {
+        return run_single(request);
     }
+    let job = request.job.cloned();
+    let text = directory::job_text(plan, request.job)?;
+    let mut method: Box<dyn Method> = match plan.search {
+        Some(_) => Box::new(SearchMethod::new(plan, job, text)?),
+        None => Box::new(RepeatMethod::new(plan, job, text)),
+    };
+    let output = plan.run.output.as_deref().map(std::path::Path::new);
+    let dir = match &resumed {
+        Some(_) => output.map(std::path::Path::to_owned).unwrap_or_default(),
+        None => series_directory(output, &plan.run.name)?,
+    };
+    let mut host = RunHost::new(request.signals, request.destroy);
+    let ended = run_method(method.as_mut(), &mut host, &dir, resumed)?;
+    Ok(RunOutcome {
+        exit: ended.exit,
+        path: (!ended.done.is_empty()).then_some(dir),
+        summary: None,
+    })
 }
 
 /// Whether the files that the plan names can be used: a wrong name must not cost a layout.
-fn side_files(plan: &Plan) -> Result<()> {
+fn check_named_files(plan: &Plan) -> Result<()> {
     for workload in &plan.workloads {
         Schedules::new(workload, plan.run.seed, 0)?;
     }
     Ok(())
 }
 
-fn one(order: &Order<'_>) -> Result<Done> {
-    on(order, |made, live| {
-        open(order.plan, order.args, made, live, order.signals)
-    })
+fn run_single(request: &RunRequest<'_>) -> Result<RunOutcome> {
+    run_on_target(request, |run, live| open(request, run, live))
 }
 
 /// Runs one plan on the target that `open` gives, with the number of records it loaded.
 ///
 /// # Errors
 /// As [`main`].
-pub fn on(
-    order: &Order<'_>,
-    open: impl FnOnce(&Made, &mut Live) -> Result<(Box<dyn Target>, u64)>,
-) -> Result<Done> {
-    let Order {
-        args,
+fn run_on_target(
+    request: &RunRequest<'_>,
+    open: impl FnOnce(&NewRun, &mut Live) -> Result<(Box<dyn Target>, u64)>,
+) -> Result<RunOutcome> {
+    let RunRequest {
         plan,
         job,
+        destroy,
         signals,
         quiet,
-    } = *order;
+    } = *request;
     if let Some(named) = &plan.verify.run {
         // A wrong name must not cost a run.
         taillight_engine::verify::PriorRun::find(named)?.fits(plan)?;
     }
-    side_files(plan)?;
+    check_named_files(plan)?;
     let sys = Sys::default();
     // Nothing is laid out or loaded for a run that cannot be traced as it asks.
     tracing::require_backend(plan, &sys)?;
     let environment = Environment::before(&sys, plan.target.path.as_deref().and_then(block::local));
-    let made = directory::create(plan, job, args, environment.map())?;
+    let run = directory::create(plan, job, destroy, environment.map())?;
     let mut live = Live::new(plan, quiet);
-    let target = match open(&made, &mut live) {
+    let target = match open(&run, &mut live) {
         Ok(target) => target,
-        Err(e) => return nothing(e, made, signals),
+        Err(e) => return discard(e, run, signals),
     };
     if !quiet {
         // Named only now: a run that could not begin leaves no directory.
-        output::line(&format!("run directory: {}", made.dir.path().display()));
-        output::line(&taillight_report::model::about::about(made.dir.manifest()));
+        output::line(&format!("run directory: {}", run.dir.path().display()));
+        output::line(&taillight_report::model::about::about(run.dir.manifest()));
     }
-    let measured = match measure::run(plan, target, &made, signals, &mut live, &sys) {
+    let measured = match measure::run(plan, target, &run, signals, &mut live, &sys) {
         Ok(measured) => measured,
-        Err(e) => return nothing(e, made, signals),
+        Err(e) => return discard(e, run, signals),
     };
     live.end();
-    let path = made.dir.path().to_owned();
-    let (exit, summary) = verdict::conclude(made, &environment, &sys, measured, order)?;
-    Ok(Done {
+    let path = run.dir.path().to_owned();
+    let (exit, summary) = verdict::conclude(run, &environment, &sys, measured, request)?;
+    Ok(RunOutcome {
         exit,
         path: Some(path),
         summary,
     })
 }
 
-/// Opens the target and checks the plan against its real shape.
-fn open(
-    plan: &Plan,
-    args: &RunArgs,
-    made: &Made,
-    live: &mut Live,
-    signals: &Signals,
-) -> Result<(Box<dyn Target>, u64)> {
+/// Opens the target and checks the plan against its real geometry.
+fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<dyn Target>, u64)> {
+    let plan = request.plan;
     let driver = registry::driver(&plan.target.driver)?;
     let spec = OpenSpec {
         plan,
-        run_id: &made.run_id,
-        destroy: args.destroy.as_deref(),
+        run_id: &run.run_id,
+        destroy: request.destroy,
     };
-    let stop = signals.stop();
+    let stop = request.signals.stop();
     let target = driver.open(&spec, &mut |p| {
         live.step(p);
         !stop.stopped()
     })?;
     let can = driver.capabilities(&plan.target)?;
-    let id = &made.run_id;
+    let id = &run.run_id;
     let loaded = taillight_engine::preload::preload(plan, target.as_ref(), &can, id, &mut |p| {
         live.step(p);
         !stop.stopped()
@@ -227,9 +236,9 @@ fn open(
             return Err(e);
         }
     };
-    let shape = target.geometry();
-    let fits = check_extents(plan, shape.size(), shape.align)
-        .and_then(|()| check_ledger(plan, shape.size(), memory_budget::read(&Sys::default())));
+    let geometry = target.geometry();
+    let fits = check_extents(plan, geometry.size(), geometry.align)
+        .and_then(|()| check_ledger(plan, geometry.size(), memory_budget::read(&Sys::default())));
     match fits {
         Ok(()) => Ok((target, loaded)),
         Err(e) => {
@@ -241,12 +250,12 @@ fn open(
 }
 
 /// Nothing was measured: no run directory stays, and a signal is named as the cause if it was.
-fn nothing(e: Error, made: Made, signals: &Signals) -> Result<Done> {
-    made.discard();
+fn discard(e: Error, run: NewRun, signals: &Signals) -> Result<RunOutcome> {
+    run.discard();
     match signals.exit() {
         Some(exit) => {
             output::note("stopped before anything was measured");
-            Ok(Done {
+            Ok(RunOutcome {
                 exit,
                 path: None,
                 summary: None,

@@ -11,8 +11,8 @@ use taillight_rundir::verify::VerifyReport;
 use taillight_rundir::{RunStatus, sums};
 use taillight_trace::Environment;
 
-use super::Order;
-use super::directory::Made;
+use super::RunRequest;
+use super::directory::NewRun;
 use super::measure::Measured;
 use super::signals::Signals;
 use crate::{outcome, output, problem, report};
@@ -22,13 +22,13 @@ use crate::{outcome, output, problem, report};
 /// # Errors
 /// `Unavailable` when the run directory cannot be written.
 pub fn conclude(
-    mut made: Made,
+    mut run: NewRun,
     environment: &Environment,
     sys: &Sys,
     measured: Measured,
-    order: &Order<'_>,
+    request: &RunRequest<'_>,
 ) -> Result<(Exit, Option<Summary>)> {
-    let signals = order.signals;
+    let signals = request.signals;
     let Measured {
         outcome,
         trace,
@@ -39,9 +39,9 @@ pub fn conclude(
         problem::show(e);
     }
     if let Some(e) = &outcome.unsaved {
-        return Ok((unsaved(e, &made), None));
+        return Ok((unsaved(e, &run), None));
     }
-    let mut manifest = made.dir.manifest().clone();
+    let mut manifest = run.dir.manifest().clone();
     let mut environment = environment.clone();
     if !outcome.target_facts.is_empty() {
         environment.add("driver", &outcome.target_facts);
@@ -67,25 +67,25 @@ pub fn conclude(
         left_at_end: outcome.left_at_end,
     });
     manifest.misses = outcome.misses;
-    manifest.files = sums::of(&made.dir)?;
-    made.dir.write_manifest(&manifest)?;
+    manifest.files = sums::of(&run.dir)?;
+    run.dir.write_manifest(&manifest)?;
     if let Some(e) = &outcome.error {
         problem::show(e);
     }
     let wrong = outcome.verify.as_ref().is_some_and(VerifyReport::failed);
     let failed = wrong || outcome.errors.iter().any(|(_, n)| *n > 0);
     // The run is over and kept: a report that cannot be made must not hide how it ended.
-    let (summary, problem) = match report::of_run(made.dir.path()) {
+    let (summary, problem) = match report::of_run(run.dir.path()) {
         Ok(report) => {
-            if !order.quiet {
+            if !request.quiet {
                 output::line(&format!("\n{}", report.text.trim_end()));
             }
             (report.summaries.into_iter().next(), None)
         }
         Err(e) => (None, Some(problem::show(&e))),
     };
-    if !order.quiet {
-        output::line(&format!("Run     {}", made.dir.path().display()));
+    if !request.quiet {
+        output::line(&format!("Run     {}", run.dir.path().display()));
     }
     let bug = outcome
         .error
@@ -102,9 +102,9 @@ pub fn conclude(
 
 /// The load is over but its files could not be written. The capture stays in memory and the manifest
 /// stays as it was at the start, so that salvage finishes the directory once the cause is gone.
-fn unsaved(e: &Error, made: &Made) -> Exit {
+fn unsaved(e: &Error, run: &NewRun) -> Exit {
     problem::show(e);
-    let path = made.dir.path().display();
+    let path = run.dir.path().display();
     output::note(&format!(
         "what was measured is not lost: remove the cause, then run `taillight report {path}`"
     ));

@@ -13,6 +13,7 @@ pub fn taillight(dir: &Path) -> Command {
 }
 
 /// Runs it; the exit code must be `code`. Returns standard output and standard error.
+#[allow(dead_code)] // not every test binary calls it
 pub fn run(dir: &Path, args: &[&str], code: i32) -> (String, String) {
     let output: Output = taillight(dir).args(args).output().expect("it starts");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -21,8 +21,9 @@ const FORMER_PAGE: &str = r#"<span class="brand">Taillight storage benchmark</sp
 const HEAD_BYTES: u64 = 256 << 10;
 
 /// Directories with one of these hold a run, or runs that belong together.
-const OWNED: [&str; 5] = [
+const OWNED: [&str; 6] = [
     names::MANIFEST,
+    names::SERIES,
     names::SEARCH,
     names::REPEAT,
     names::SLC_PAPER,

@@ -7,6 +7,7 @@
 use std::fmt::Write;
 
 use taillight_core::{LatencyKind, OpKind};
+use taillight_report::table::{Cell, Table};
 use taillight_rundir::Summary;
 use taillight_rundir::latency::Latency;
 use taillight_rundir::summary::{Totals, VerdictStatus};
@@ -27,15 +28,15 @@ const PERCENTILES: [(&str, &str); 3] = [
     ("99", "99thPercentileLatency(us)"),
 ];
 
-/// A run with its name.
+/// A run of the suite with its name.
 #[derive(Debug, Clone, Copy)]
-pub struct Phase<'a> {
+pub struct WorkloadRun<'a> {
     /// What it is called.
     pub name: &'a str,
     pub summary: &'a Summary,
 }
 
-impl Phase<'_> {
+impl WorkloadRun<'_> {
     /// Operations as YCSB counts them: a read-modify-write is one, failures included.
     pub fn operations(&self) -> u64 {
         let of = |op: OpKind| self.summary.ops.get(&op);
@@ -68,42 +69,44 @@ impl Phase<'_> {
     }
 }
 
-/// One table over all phases, for people, and for a window of 80 columns: failures have a column
-/// only where there are any.
-pub fn table(phases: &[Phase<'_>]) -> String {
-    let mut heads = vec!["phase and series", "ops", "ops/s"];
-    heads.extend(["mean", "p50", "p95", "p99", "p99.9", "max", "failed"]);
-    let mut rows = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
-    for phase in phases {
+/// One table over all runs; failures have a column only where there are any.
+pub fn table(runs: &[WorkloadRun<'_>]) -> Table {
+    let figures = [
+        "ops", "ops/s", "mean", "p50", "p95", "p99", "p99.9", "max", "failed",
+    ];
+    let mut table = Table::new("ycsb", "In YCSB's terms, in us, of successes", &["series"]);
+    table.columns.extend(figures.map(str::to_owned));
+    table.note = Some("A read-modify-write is one operation.".to_owned());
+    for run in runs {
         let mut overall = vec![
-            format!("{} [OVERALL]", phase.title()),
-            phase.operations().to_string(),
-            format!("{:.0}", phase.throughput()),
+            format!("{} [OVERALL]", run.title()),
+            run.operations().to_string(),
+            format!("{:.0}", run.throughput()),
         ];
         overall.resize(FAILED, String::new());
-        overall.push(phase.summary.errors.count.to_string());
-        rows.push(overall);
-        for (name, totals) in series(phase) {
-            rows.push(row(name, totals));
+        overall.push(run.summary.errors.count.to_string());
+        table
+            .rows
+            .push(overall.into_iter().map(Cell::new).collect());
+        for (name, totals) in series(run) {
+            let cells = row(name, totals).into_iter().map(Cell::new);
+            table.rows.push(cells.collect());
         }
     }
-    if phases.iter().all(|phase| phase.summary.errors.count == 0) {
-        rows.iter_mut().for_each(|row| row.truncate(FAILED));
+    if runs.iter().all(|run| run.summary.errors.count == 0) {
+        table.columns.truncate(FAILED);
+        table.rows.iter_mut().for_each(|row| row.truncate(FAILED));
     }
-    aligned(&rows)
+    table
 }
 
 /// Lines as YCSB prints them, for programs that read its output.
-pub fn lines(phase: &Phase<'_>) -> String {
+pub fn lines(run: &WorkloadRun<'_>) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
-    let _ = writeln!(out, "[OVERALL], RunTime(ms), {:.3}", phase.seconds() * 1e3);
-    let _ = writeln!(
-        out,
-        "[OVERALL], Throughput(ops/sec), {}",
-        phase.throughput()
-    );
-    for (name, totals) in series(phase) {
+    let _ = writeln!(out, "[OVERALL], RunTime(ms), {:.3}", run.seconds() * 1e3);
+    let _ = writeln!(out, "[OVERALL], Throughput(ops/sec), {}", run.throughput());
+    for (name, totals) in series(run) {
         let ok = totals.count - totals.errors;
         if ok > 0 {
             latencies(name, ok, &totals.latencies.service, &mut out);
@@ -118,7 +121,7 @@ pub fn lines(phase: &Phase<'_>) -> String {
         }
         if totals.errors > 0 {
             let _ = writeln!(out, "[{name}-FAILED], Operations, {}", totals.errors);
-            for (status, count) in failures(phase, name) {
+            for (status, count) in failures(run, name) {
                 let _ = writeln!(out, "[{name}-FAILED], Return={status}, {count}");
             }
         }
@@ -126,10 +129,10 @@ pub fn lines(phase: &Phase<'_>) -> String {
     out
 }
 
-fn series<'a>(phase: &'a Phase<'_>) -> impl Iterator<Item = (&'static str, &'a Totals)> {
+fn series<'a>(run: &'a WorkloadRun<'_>) -> impl Iterator<Item = (&'static str, &'a Totals)> {
     NAMES
         .iter()
-        .filter_map(|(op, name)| Some((*name, phase.summary.ops.get(op)?)))
+        .filter_map(|(op, name)| Some((*name, run.summary.ops.get(op)?)))
         .filter(|(_, totals)| totals.count > 0)
 }
 
@@ -157,10 +160,10 @@ fn latencies(name: &str, operations: u64, latency: &Latency, out: &mut String) {
 }
 
 /// Failures of a series by YCSB's status, counted.
-fn failures(phase: &Phase<'_>, name: &str) -> Vec<(&'static str, u64)> {
+fn failures(run: &WorkloadRun<'_>, name: &str) -> Vec<(&'static str, u64)> {
     let op = NAMES.iter().find(|(_, n)| *n == name).map(|(op, _)| *op);
     let mut found: Vec<(&'static str, u64)> = Vec::new();
-    let kinds = phase.summary.errors.kinds.iter();
+    let kinds = run.summary.errors.kinds.iter();
     for kind in kinds.filter(|k| Some(k.op) == op) {
         let status = match kind.status {
             -6 => "NOT_FOUND",
@@ -210,22 +213,4 @@ fn row(name: &str, totals: &Totals) -> Vec<String> {
         time(latency.max_ns.map(|ns| ns as f64)),
         totals.errors.to_string(),
     ]
-}
-
-/// A column of words, the others right-aligned.
-fn aligned(rows: &[Vec<String>]) -> String {
-    let width = |i: usize| rows.iter().map(|r| r[i].len()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
-    let mut out = String::new();
-    for row in rows {
-        let cells = row.iter().zip(&widths).enumerate();
-        let line: Vec<String> = cells
-            .map(|(i, (cell, width))| match i {
-                0 => format!("{cell:<width$}"),
-                _ => format!("{cell:>width$}"),
-            })
-            .collect();
-        let _ = writeln!(out, "{}", line.join("  ").trim_end());
-    }
-    out
 }

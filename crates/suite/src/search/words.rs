@@ -70,13 +70,19 @@ fn why(purpose: ProbePurpose) -> &'static str {
     }
 }
 
-fn verdict(p: &SearchProbe) -> String {
-    let word = match p.verdict {
+/// A verdict in one word.
+pub fn word(verdict: ProbeVerdict) -> &'static str {
+    match verdict {
         ProbeVerdict::Pass => "pass",
         ProbeVerdict::Fail => "fail",
         ProbeVerdict::Undecided => "undecided",
         ProbeVerdict::Unfinished => "unfinished",
-    };
+    }
+}
+
+/// The verdict on a probe, with what it rests on where that is not the percentile.
+pub fn verdict(p: &SearchProbe) -> String {
+    let word = word(p.verdict);
     match (p.verdict, p.reason, p.asked_per_s) {
         (ProbeVerdict::Fail, ProbeReason::Saturated, Some(asked)) => {
             format!("fail: saturated, {}/s asked", rate(asked))
@@ -191,18 +197,14 @@ pub fn table(all: &SearchReport) -> Table {
         }
         row
     };
-    Table {
-        id: "probes",
-        title: "Probes in the order they ran".to_owned(),
-        note: Some(
-            "A probe passes when the whole interval is under the ceiling and the demand was met; an \
+    let mut table = Table::new("probes", "Probes in the order they ran", &[]);
+    table.columns = headings(all).to_vec();
+    table.note = Some(
+        "A probe passes when the whole interval is under the ceiling and the demand was met; an \
              undecided one is measured for longer, and in the end counts as failed. Every further \
              look at the same demand has new random draws."
-                .to_owned(),
-        ),
-        columns: headings(all).to_vec(),
-        rows: all.probes.iter().map(row).collect(),
-        detail: false,
-        words: false,
-    }
+            .to_owned(),
+    );
+    table.rows = all.probes.iter().map(row).collect();
+    table
 }

@@ -1,14 +1,16 @@
-//! The highest demand whose response time stays under a ceiling: which point to measure next.
+//! Which demand of a search to measure next: the highest one that stays under a ceiling.
 //!
 //! What it is: a bisection that knows only verdicts. It brackets the answer between the highest
 //! point that passed and the lowest that counts as failed, halves the bracket (geometrically, so
 //! that every step gives the same relative precision), and measures the answer a second time
-//! before it gives it. What it is not: the ceiling check (see `taillight_stats::ceiling`) or the
-//! runs. Called by `taillight run` for a job with `[search]`.
+//! before it gives it. What it is not: the ceiling check (`judge`) or the series (`super`), which
+//! calls it.
 //!
 //! An undecided point is measured again for longer, at most [`LONGEST`] times the usual time; what
 //! is undecided then counts as failed, so that an answer never rests on a point that may miss the
 //! ceiling. An answer that fails its second measurement becomes the upper end of the bracket.
+
+use taillight_rundir::search::{ProbePurpose, ProbeVerdict, SearchOutcome};
 
 /// Most that a probe is prolonged.
 pub const LONGEST: u32 = 8;
@@ -21,7 +23,7 @@ const ROOM: f64 = 1.25;
 
 /// Which values exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scale {
+pub enum ValueScale {
     /// Any positive value, shown with as many digits as the precision needs.
     Continuous,
     Whole,
@@ -29,159 +31,135 @@ pub enum Scale {
 
 /// What is searched.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Range {
+pub struct SearchRange {
     /// Lowest value worth an answer.
     pub from: f64,
     /// Highest value tried; above `from`.
     pub to: f64,
     /// Ends when the bracket is this share of its lower end, 0 to 1.
     pub precision: f64,
-    pub scale: Scale,
-}
-
-/// What one probe said.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Verdict {
-    /// Under the ceiling with confidence.
-    Pass,
-    /// Over it with confidence, or the demand was not met.
-    Fail,
-    /// Too few I/Os to say. `lacks`: the I/Os the check needs at least over those it had.
-    Undecided {
-        /// At or below 1 when the count would suffice and the percentile lies at the ceiling.
-        lacks: f64,
-    },
-}
-
-/// Why a point is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// The lower end of the range.
-    Lowest,
-    /// The upper end of the range.
-    Highest,
-    Between,
-    /// The last probe was undecided: the same point for longer.
-    Longer,
-    /// Measures the answer again.
-    Verify,
+    pub scale: ValueScale,
 }
 
 /// A point to measure.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Ask {
+pub struct ProbeRequest {
     pub value: f64,
     /// Times the usual length.
     pub longer: u32,
-    pub purpose: Purpose,
+    pub purpose: ProbePurpose,
     /// Whether the point was measured before, so that new random draws are due.
     pub again: bool,
 }
 
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Step {
-    /// Measure a point, then [`Search::tell`].
-    Probe(Ask),
-    Done(Outcome),
+pub enum SearchStep {
+    /// Measure a point, then [`Bisection::tell`].
+    Probe(ProbeRequest),
+    Done(SearchEnd),
 }
 
 /// How a search ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Outcome {
-    /// `value` passed twice and `above`, within the precision, counts as failed.
-    Found {
-        value: f64,
-        /// The lowest point that counts as failed.
-        above: f64,
-    },
-    /// The upper end passed twice: the true answer may lie above the range.
-    TopOfRange { value: f64 },
-    /// The lower end fails.
-    NothingPasses,
-    /// Neither: the lower end could not be decided, or no answer passed a second time.
-    Undecided,
+pub struct SearchEnd {
+    pub outcome: SearchOutcome,
+    /// The demand that passed twice.
+    pub value: Option<f64>,
+    /// The lowest demand above it that counts as failed; none at the top of the range.
+    pub above: Option<f64>,
+}
+
+/// What a probe said.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Judgement {
+    pub verdict: ProbeVerdict,
+    /// Of an undecided probe: the I/Os the check needs at least, over those it had. At or below 1
+    /// when the count would suffice and the percentile lies at the ceiling.
+    pub lacks: f64,
 }
 
 /// A probe that was made.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Made {
-    ask: Ask,
-    verdict: Verdict,
+struct JudgedProbe {
+    request: ProbeRequest,
+    judgement: Judgement,
 }
 
 /// The state of a search: the range and what was measured so far.
 #[derive(Debug, Clone)]
-pub struct Search {
-    range: Range,
-    made: Vec<Made>,
+pub struct Bisection {
+    range: SearchRange,
+    probes: Vec<JudgedProbe>,
 }
 
-impl Search {
+impl Bisection {
     /// Nothing measured yet. `from` must be positive and below `to`.
-    pub fn new(range: Range) -> Search {
-        Search {
+    pub fn new(range: SearchRange) -> Bisection {
+        Bisection {
             range,
-            made: Vec::new(),
+            probes: Vec::new(),
         }
     }
 
-    /// The verdict on what [`Search::next`] asked for.
-    pub fn tell(&mut self, ask: Ask, verdict: Verdict) {
-        self.made.push(Made { ask, verdict });
+    /// The verdict on what [`Bisection::next`] asked for.
+    pub fn tell(&mut self, request: ProbeRequest, judgement: Judgement) {
+        self.probes.push(JudgedProbe { request, judgement });
     }
 
     /// What to do now.
-    pub fn next(&self) -> Step {
+    pub fn next(&self) -> SearchStep {
         if let Some(longer) = self.longer() {
-            return Step::Probe(longer);
+            return SearchStep::Probe(longer);
         }
-        let Range { from, to, .. } = self.range;
+        let SearchRange { from, to, .. } = self.range;
         if !self.tried(from) {
-            return self.first(from, Purpose::Lowest);
+            return self.first(from, ProbePurpose::Lowest);
         }
-        if self.last(from).is_some_and(|v| v == Verdict::Fail) {
-            return Step::Done(match self.passed(from) {
-                0 => Outcome::NothingPasses,
-                _ => Outcome::Undecided,
+        if self.last(from).is_some_and(|v| v == ProbeVerdict::Fail) {
+            return without_answer(match self.passed(from) {
+                0 => SearchOutcome::NothingPasses,
+                _ => SearchOutcome::Undecided,
             });
         }
         if !self.tried(to) {
-            return self.first(to, Purpose::Highest);
+            return self.first(to, ProbePurpose::Highest);
         }
         let above = self.lowest_failed();
         let below = self.highest_passed(above).unwrap_or(from);
         if let Some(above) = above
             && let Some(value) = self.between(below, above)
         {
-            return self.first(value, Purpose::Between);
+            return self.first(value, ProbePurpose::Between);
         }
         match self.passed(below) {
-            0 => Step::Done(Outcome::Undecided),
-            1 if self.refuted() >= MOST_REFUTED => Step::Done(Outcome::Undecided),
-            1 => Step::Probe(Ask {
+            0 => without_answer(SearchOutcome::Undecided),
+            1 if self.refuted() >= MOST_REFUTED => without_answer(SearchOutcome::Undecided),
+            1 => SearchStep::Probe(ProbeRequest {
                 value: below,
                 longer: self.longest(below),
-                purpose: Purpose::Verify,
+                purpose: ProbePurpose::Verify,
                 again: true,
             }),
-            _ => Step::Done(match above {
-                Some(above) => Outcome::Found {
-                    value: below,
-                    above,
+            _ => SearchStep::Done(SearchEnd {
+                outcome: match above {
+                    Some(_) => SearchOutcome::Found,
+                    None => SearchOutcome::TopOfRange,
                 },
-                None => Outcome::TopOfRange { value: below },
+                value: Some(below),
+                above,
             }),
         }
     }
 
     /// Whether an undecided point will not be measured again, so that it counts as failed.
-    pub fn gives_up(&self, ask: Ask, verdict: Verdict) -> bool {
-        matches!(verdict, Verdict::Undecided { .. }) && prolonged(ask.longer, verdict).is_none()
+    pub fn gives_up(&self, request: ProbeRequest, judgement: Judgement) -> bool {
+        judgement.verdict == ProbeVerdict::Undecided
+            && prolonged(request.longer, judgement).is_none()
     }
 
-    fn first(&self, value: f64, purpose: Purpose) -> Step {
-        Step::Probe(Ask {
+    fn first(&self, value: f64, purpose: ProbePurpose) -> SearchStep {
+        SearchStep::Probe(ProbeRequest {
             value,
             longer: 1,
             purpose,
@@ -190,80 +168,89 @@ impl Search {
     }
 
     /// The last probe again, if it was undecided and more time may decide it.
-    fn longer(&self) -> Option<Ask> {
-        let last = self.made.last()?;
-        Some(Ask {
-            longer: prolonged(last.ask.longer, last.verdict)?,
-            purpose: Purpose::Longer,
+    fn longer(&self) -> Option<ProbeRequest> {
+        let last = self.probes.last()?;
+        Some(ProbeRequest {
+            longer: prolonged(last.request.longer, last.judgement)?,
+            purpose: ProbePurpose::Longer,
             again: true,
-            ..last.ask
+            ..last.request
         })
     }
 
-    fn of(&self, value: f64) -> impl DoubleEndedIterator<Item = &Made> {
-        self.made.iter().filter(move |m| m.ask.value == value)
+    fn of(&self, value: f64) -> impl DoubleEndedIterator<Item = &JudgedProbe> {
+        self.probes.iter().filter(move |m| m.request.value == value)
     }
     fn tried(&self, value: f64) -> bool {
         self.of(value).next().is_some()
     }
-    fn last(&self, value: f64) -> Option<Verdict> {
-        self.of(value).next_back().map(|m| m.verdict)
+    fn last(&self, value: f64) -> Option<ProbeVerdict> {
+        self.of(value).next_back().map(|m| m.judgement.verdict)
     }
     fn passed(&self, value: f64) -> usize {
         let all = self.of(value);
-        all.filter(|m| m.verdict == Verdict::Pass).count()
+        all.filter(|m| m.judgement.verdict == ProbeVerdict::Pass)
+            .count()
     }
     fn longest(&self, value: f64) -> u32 {
-        self.of(value).map(|m| m.ask.longer).max().unwrap_or(1)
+        self.of(value).map(|m| m.request.longer).max().unwrap_or(1)
     }
 
     /// Points that passed once and did not hold.
     fn refuted(&self) -> usize {
-        let held =
-            |m: &&Made| m.verdict == Verdict::Pass && self.last(m.ask.value) != Some(Verdict::Pass);
-        self.made.iter().filter(held).count()
+        let held = |m: &&JudgedProbe| {
+            m.judgement.verdict == ProbeVerdict::Pass
+                && self.last(m.request.value) != Some(ProbeVerdict::Pass)
+        };
+        self.probes.iter().filter(held).count()
     }
 
     /// The lowest point whose last word is not a pass. The lower end of the range is the floor of
     /// every bracket: while it is undecided, a higher point that passes speaks for it.
     fn lowest_failed(&self) -> Option<f64> {
-        let values = self.made.iter().map(|m| m.ask.value);
+        let values = self.probes.iter().map(|m| m.request.value);
         values
-            .filter(|v| *v != self.range.from && self.last(*v) != Some(Verdict::Pass))
+            .filter(|v| *v != self.range.from && self.last(*v) != Some(ProbeVerdict::Pass))
             .min_by(f64::total_cmp)
     }
 
     fn highest_passed(&self, below: Option<f64>) -> Option<f64> {
-        let values = self.made.iter().map(|m| m.ask.value);
+        let values = self.probes.iter().map(|m| m.request.value);
         values
-            .filter(|v| below.is_none_or(|b| *v < b) && self.last(*v) == Some(Verdict::Pass))
+            .filter(|v| below.is_none_or(|b| *v < b) && self.last(*v) == Some(ProbeVerdict::Pass))
             .max_by(f64::total_cmp)
     }
 
     /// The point that halves a bracket; none when it is narrow enough.
     fn between(&self, lo: f64, hi: f64) -> Option<f64> {
         let closest = match self.range.scale {
-            Scale::Whole => 1.0,
-            Scale::Continuous => 0.0,
+            ValueScale::Whole => 1.0,
+            ValueScale::Continuous => 0.0,
         };
         if hi - lo <= (lo * self.range.precision).max(closest) {
             return None;
         }
         let middle = (lo * hi).sqrt();
         let value = match self.range.scale {
-            Scale::Whole => middle.round().clamp(lo + 1.0, hi - 1.0),
-            Scale::Continuous => tidy(middle, self.range.precision),
+            ValueScale::Whole => middle.round().clamp(lo + 1.0, hi - 1.0),
+            ValueScale::Continuous => tidy(middle, self.range.precision),
         };
         (lo < value && value < hi).then_some(value)
     }
 }
 
+fn without_answer(outcome: SearchOutcome) -> SearchStep {
+    SearchStep::Done(SearchEnd {
+        outcome,
+        value: None,
+        above: None,
+    })
+}
+
 /// How long an undecided probe is to be next time; none when that is longer than allowed.
-fn prolonged(longer: u32, verdict: Verdict) -> Option<u32> {
-    let Verdict::Undecided { lacks } = verdict else {
-        return None;
-    };
-    if longer >= LONGEST {
+fn prolonged(longer: u32, judgement: Judgement) -> Option<u32> {
+    let lacks = judgement.lacks;
+    if judgement.verdict != ProbeVerdict::Undecided || longer >= LONGEST {
         return None;
     }
     if lacks <= 1.0 {
@@ -292,4 +279,5 @@ fn tidy(value: f64, precision: f64) -> f64 {
 }
 
 #[cfg(test)]
+#[path = "bisection_tests.rs"]
 mod tests;

@@ -8,12 +8,15 @@ use taillight_stats::{CeilingStatus, Dist, check_ceiling};
 use super::*;
 
 /// Searches `range` on a target; every point it measured, and how it ended.
-fn search(range: Range, mut target: impl FnMut(Ask) -> Verdict) -> (Vec<Ask>, Outcome) {
-    let (mut search, mut asked) = (Search::new(range), Vec::new());
+fn search(
+    range: SearchRange,
+    mut target: impl FnMut(ProbeRequest) -> Judgement,
+) -> (Vec<ProbeRequest>, SearchEnd) {
+    let (mut search, mut asked) = (Bisection::new(range), Vec::new());
     for _ in 0..200 {
         match search.next() {
-            Step::Done(outcome) => return (asked, outcome),
-            Step::Probe(ask) => {
+            SearchStep::Done(outcome) => return (asked, outcome),
+            SearchStep::Probe(ask) => {
                 assert!(range.from <= ask.value && ask.value <= range.to, "{ask:?}");
                 asked.push(ask);
                 search.tell(ask, target(ask));
@@ -23,8 +26,32 @@ fn search(range: Range, mut target: impl FnMut(Ask) -> Verdict) -> (Vec<Ask>, Ou
     panic!("it does not end: {asked:?}");
 }
 
-fn range(from: f64, to: f64, precision: f64, scale: Scale) -> Range {
-    Range {
+const PASS: Judgement = Judgement {
+    verdict: ProbeVerdict::Pass,
+    lacks: 0.0,
+};
+const FAIL: Judgement = Judgement {
+    verdict: ProbeVerdict::Fail,
+    lacks: 0.0,
+};
+
+fn undecided(lacks: f64) -> Judgement {
+    Judgement {
+        verdict: ProbeVerdict::Undecided,
+        lacks,
+    }
+}
+
+fn found(value: f64, above: f64) -> SearchEnd {
+    SearchEnd {
+        outcome: SearchOutcome::Found,
+        value: Some(value),
+        above: Some(above),
+    }
+}
+
+fn range(from: f64, to: f64, precision: f64, scale: ValueScale) -> SearchRange {
+    SearchRange {
         from,
         to,
         precision,
@@ -32,10 +59,10 @@ fn range(from: f64, to: f64, precision: f64, scale: Scale) -> Range {
     }
 }
 
-fn under(knee: f64) -> impl FnMut(Ask) -> Verdict {
+fn under(knee: f64) -> impl FnMut(ProbeRequest) -> Judgement {
     move |ask| match ask.value <= knee {
-        true => Verdict::Pass,
-        false => Verdict::Fail,
+        true => PASS,
+        false => FAIL,
     }
 }
 
@@ -47,18 +74,20 @@ proptest! {
     ) {
         let to = from * 10f64.powf(decades);
         let knee = from * 10f64.powf(decades * at);
-        let (asked, outcome) = search(range(from, to, precision, Scale::Continuous), under(knee));
+        let (asked, outcome) = search(range(from, to, precision, ValueScale::Continuous), under(knee));
         // Halvings of the bracket on the logarithmic scale, both ends, and the second look.
         let halvings = (decades * 10f64.ln() / (1.0 + precision).ln()).log2().max(0.0).ceil();
         prop_assert!(asked.len() as f64 <= halvings + 5.0, "{} {halvings}", asked.len());
-        match outcome {
-            Outcome::Found { value, above } => {
+        match (outcome.outcome, outcome.value, outcome.above) {
+            (SearchOutcome::Found, Some(value), Some(above)) => {
                 prop_assert!(value <= knee && knee < above);
                 prop_assert!(above - value <= value * precision);
                 let looks = asked.iter().filter(|a| a.value == value).count();
                 prop_assert_eq!(looks, 2);
             }
-            Outcome::TopOfRange { value } => prop_assert!(value == to && knee >= to),
+            (SearchOutcome::TopOfRange, Some(value), None) => {
+                prop_assert!(value == to && knee >= to)
+            }
             other => prop_assert!(false, "{:?}", other),
         }
     }
@@ -66,12 +95,12 @@ proptest! {
     #[test]
     fn a_depth_is_exact_when_asked_for(from in 1u32..50, more in 1u32..5000, knee in 1u32..5000) {
         let (from, to, knee) = (f64::from(from), f64::from(from + more), f64::from(knee));
-        let (_, outcome) = search(range(from, to, 1e-9, Scale::Whole), under(knee));
-        let right = match outcome {
-            Outcome::Found { value, above } => value == knee && above == knee + 1.0,
-            Outcome::TopOfRange { value } => value == to && knee >= to,
-            Outcome::NothingPasses => knee < from,
-            Outcome::Undecided => false,
+        let (_, outcome) = search(range(from, to, 1e-9, ValueScale::Whole), under(knee));
+        let right = match outcome.outcome {
+            SearchOutcome::Found => outcome == found(knee, knee + 1.0),
+            SearchOutcome::TopOfRange => outcome.value == Some(to) && knee >= to,
+            SearchOutcome::NothingPasses => knee < from,
+            SearchOutcome::Undecided | SearchOutcome::Unfinished => false,
         };
         prop_assert!(right, "{:?}", outcome);
     }
@@ -79,10 +108,10 @@ proptest! {
     #[test]
     fn it_ends_whatever_the_target_says(seed in any::<u64>(), precision in 0.001f64..0.5) {
         let mut random = Random(seed);
-        search(range(1.0, 1e6, precision, Scale::Continuous), |_| match random.below(3) {
-            0 => Verdict::Pass,
-            1 => Verdict::Fail,
-            _ => Verdict::Undecided { lacks: random.share() * 3.0 },
+        search(range(1.0, 1e6, precision, ValueScale::Continuous), |_| match random.below(3) {
+            0 => PASS,
+            1 => FAIL,
+            _ => undecided(random.share() * 3.0),
         });
     }
 }
@@ -106,16 +135,14 @@ impl Random {
 }
 
 /// A probe of `n` I/Os of which each exceeds the ceiling with probability `share`.
-fn probe(n: u64, share: f64, random: &mut Random) -> Verdict {
+fn probe(n: u64, share: f64, random: &mut Random) -> Judgement {
     let above = (0..n).filter(|_| random.share() < share).count() as u64;
     let dist = Dist::from_sorted_pairs([(100, n - above), (1000, above)]).expect("sorted");
     let check = check_ceiling(&dist, 500, &Percentile::nines(2).expect("99"));
     match check.status {
-        CeilingStatus::Pass => Verdict::Pass,
-        CeilingStatus::Fail => Verdict::Fail,
-        CeilingStatus::Undecided => Verdict::Undecided {
-            lacks: 368.0 / n as f64,
-        },
+        CeilingStatus::Pass => PASS,
+        CeilingStatus::Fail => FAIL,
+        CeilingStatus::Undecided => undecided(368.0 / n as f64),
     }
 }
 
@@ -127,7 +154,7 @@ fn a_noisy_knee_is_not_overstated() {
     let (mut over, mut low, mut found) = (0, 0, 0);
     for seed in 0..runs {
         let mut random = Random(seed);
-        let range = range(100.0, 10_000.0, 0.05, Scale::Continuous);
+        let range = range(100.0, 10_000.0, 0.05, ValueScale::Continuous);
         let (_, outcome) = search(range, |ask| {
             let share = (0.01 * (ask.value / knee).powi(3)).min(1.0);
             probe(
@@ -136,7 +163,7 @@ fn a_noisy_knee_is_not_overstated() {
                 &mut random,
             )
         });
-        let Outcome::Found { value, .. } = outcome else {
+        let (SearchOutcome::Found, Some(value)) = (outcome.outcome, outcome.value) else {
             continue;
         };
         found += 1;
@@ -156,42 +183,43 @@ fn a_noisy_knee_is_not_overstated() {
 
 #[test]
 fn an_undecided_point_is_prolonged_then_counts_as_failed() {
-    let (asked, outcome) = search(range(100.0, 200.0, 0.5, Scale::Continuous), |ask| {
-        match ask.value < 150.0 {
-            true => Verdict::Pass,
-            false => Verdict::Undecided { lacks: 0.5 },
-        }
-    });
+    let (asked, outcome) = search(
+        range(100.0, 200.0, 0.5, ValueScale::Continuous),
+        |ask| match ask.value < 150.0 {
+            true => PASS,
+            false => undecided(0.5),
+        },
+    );
     let lengths = |value: f64| -> Vec<u32> {
         let at = asked.iter().filter(|a| a.value == value);
         at.map(|a| a.longer).collect()
     };
     assert_eq!(lengths(200.0), [1, 4, 8]);
     assert_eq!(lengths(141.0), [1, 1], "measured, and verified");
-    let (value, above) = (141.0, 200.0);
-    assert_eq!(outcome, Outcome::Found { value, above });
+    assert_eq!(outcome, found(141.0, 200.0));
 }
 
 #[test]
 fn too_few_ios_are_not_waited_for_in_vain() {
-    let lacks = |lacks| prolonged(1, Verdict::Undecided { lacks });
+    let lacks = |lacks| prolonged(1, undecided(lacks));
     assert_eq!(lacks(3.7), Some(5));
     assert_eq!(lacks(7.9), Some(8), "never more than the longest");
     assert_eq!(lacks(8.1), None);
-    assert_eq!(prolonged(5, Verdict::Undecided { lacks: 1.01 }), Some(7));
-    assert_eq!(prolonged(8, Verdict::Undecided { lacks: 0.1 }), None);
+    assert_eq!(prolonged(5, undecided(1.01)), Some(7));
+    assert_eq!(prolonged(8, undecided(0.1)), None);
 }
 
 #[test]
 fn an_undecided_lower_end_does_not_hide_a_higher_answer() {
-    let (_, outcome) = search(range(1.0, 1e4, 0.05, Scale::Continuous), |ask| {
-        match ask.value {
-            v if v < 50.0 => Verdict::Undecided { lacks: 100.0 },
-            v if v <= 3000.0 => Verdict::Pass,
-            _ => Verdict::Fail,
-        }
-    });
-    let Outcome::Found { value, above } = outcome else {
+    let (_, outcome) = search(
+        range(1.0, 1e4, 0.05, ValueScale::Continuous),
+        |ask| match ask.value {
+            v if v < 50.0 => undecided(100.0),
+            v if v <= 3000.0 => PASS,
+            _ => FAIL,
+        },
+    );
+    let (Some(value), Some(above)) = (outcome.value, outcome.above) else {
         panic!("{outcome:?}");
     };
     assert!(value <= 3000.0 && 3000.0 < above);
@@ -201,36 +229,39 @@ fn an_undecided_lower_end_does_not_hide_a_higher_answer() {
 fn an_answer_that_does_not_hold_is_given_up() {
     // 1000 passes once only.
     let mut looks = 0;
-    let (_, outcome) = search(range(10.0, 1000.0, 0.5, Scale::Continuous), |ask| {
+    let (_, outcome) = search(range(10.0, 1000.0, 0.5, ValueScale::Continuous), |ask| {
         if ask.value == 1000.0 {
             looks += 1;
         }
         match ask.value < 500.0 || (ask.value == 1000.0 && looks == 1) {
-            true => Verdict::Pass,
-            false => Verdict::Fail,
+            true => PASS,
+            false => FAIL,
         }
     });
     assert_eq!(looks, 2);
-    assert!(matches!(outcome, Outcome::Found { value, .. } if value < 500.0));
+    assert!(outcome.value.is_some_and(|value| value < 500.0));
     // The lower end passes once and fails once: nothing is certain.
     let mut looks = 0;
-    let (_, outcome) = search(range(10.0, 1000.0, 0.5, Scale::Continuous), |ask| {
+    let (_, outcome) = search(range(10.0, 1000.0, 0.5, ValueScale::Continuous), |ask| {
         looks += u32::from(ask.value == 10.0);
         match ask.value == 10.0 && looks == 1 {
-            true => Verdict::Pass,
-            false => Verdict::Fail,
+            true => PASS,
+            false => FAIL,
         }
     });
-    assert_eq!(outcome, Outcome::Undecided);
+    assert_eq!(outcome.outcome, SearchOutcome::Undecided);
 }
 
 #[test]
 fn the_lower_end_ends_it() {
-    let (asked, outcome) = search(range(10.0, 1000.0, 0.05, Scale::Whole), |_| Verdict::Fail);
-    assert_eq!((asked.len(), outcome), (1, Outcome::NothingPasses));
-    let lacks = Verdict::Undecided { lacks: 50.0 };
-    let (_, outcome) = search(range(10.0, 1000.0, 0.05, Scale::Whole), |_| lacks);
-    assert_eq!(outcome, Outcome::Undecided);
+    let (asked, outcome) = search(range(10.0, 1000.0, 0.05, ValueScale::Whole), |_| FAIL);
+    assert_eq!(
+        (asked.len(), outcome.outcome),
+        (1, SearchOutcome::NothingPasses)
+    );
+    let lacks = undecided(50.0);
+    let (_, outcome) = search(range(10.0, 1000.0, 0.05, ValueScale::Whole), |_| lacks);
+    assert_eq!(outcome.outcome, SearchOutcome::Undecided);
 }
 
 #[test]

@@ -9,15 +9,15 @@ use taillight_core::plan::SearchPlan;
 use taillight_rundir::search::{ProbeReason, ProbeVerdict};
 use taillight_rundir::summary::Summary;
 use taillight_stats::needed_two_sided;
-use taillight_suite::search::Verdict;
 
-use super::clusters::Clusters;
-use crate::run::series;
+use super::bisection::Judgement;
+use super::episodes::{EpisodeInterval, JudgedPercentile};
+use crate::figures::percentile;
 
 /// A judged probe.
 #[derive(Debug, Clone, Copy)]
-pub struct Judged {
-    pub verdict: Verdict,
+pub struct JudgedRun {
+    pub judgement: Judgement,
     /// What it rests on.
     pub reason: ProbeReason,
     /// Operations per second asked; none in a closed loop.
@@ -34,10 +34,11 @@ pub struct Judged {
     pub clustered: bool,
 }
 
-impl Default for Judged {
-    fn default() -> Judged {
-        Judged {
-            verdict: Verdict::Undecided {
+impl Default for JudgedRun {
+    fn default() -> JudgedRun {
+        JudgedRun {
+            judgement: Judgement {
+                verdict: ProbeVerdict::Unfinished,
                 lacks: f64::INFINITY,
             },
             reason: ProbeReason::Unfinished,
@@ -52,66 +53,65 @@ impl Default for Judged {
     }
 }
 
-impl Judged {
-    /// The verdict as `search.json` has it.
-    pub fn shown(&self) -> ProbeVerdict {
-        match self.verdict {
-            Verdict::Pass => ProbeVerdict::Pass,
-            Verdict::Fail => ProbeVerdict::Fail,
-            Verdict::Undecided { .. } => ProbeVerdict::Undecided,
-        }
-    }
-}
-
-/// The percentile a probe is judged by, as value and with the I/Os it rests on; none below the 90th,
-/// where slow I/Os are no exceptions that could come together.
-pub fn latency(
+/// What the interval by episodes is asked for; none below the 90th percentile, where slow I/Os are no
+/// exceptions that could come together.
+pub fn judged_percentile(
     summary: Option<&Summary>,
     search: &SearchPlan,
-    workload: &str,
-) -> Option<(Percentile, u64, u64)> {
-    let of = summary?.workloads.iter().find(|w| w.name == workload)?;
+    (index, name): (usize, &str),
+) -> Option<JudgedPercentile> {
+    let of = summary?.workloads.iter().find(|w| w.name == name)?;
     let latency = of.totals.latencies.main();
-    let ns = series::percentile(&latency.percentiles, &search.at.to_string())?.ns?;
-    (search.at >= Percentile::nines(1)?).then_some((search.at, ns, latency.count))
+    let ns = percentile(&latency.percentiles, search.at)?.ns?;
+    let exceptional = search.at >= Percentile::nines(1)?;
+    exceptional.then_some(JudgedPercentile {
+        workload: u16::try_from(index).ok()?,
+        at: search.at,
+        ns,
+        count: latency.count,
+    })
 }
 
-/// Judges a probe; none when there is no result of the workload. `clusters` is the interval by
+/// Judges a probe; none when there is no result of the workload. `by_episodes` is the interval by
 /// episodes, where there is one.
 pub fn judge(
     summary: Option<&Summary>,
     search: &SearchPlan,
     workload: &str,
-    clusters: Option<Clusters>,
-) -> Option<Judged> {
+    by_episodes: Option<EpisodeInterval>,
+) -> Option<JudgedRun> {
     let summary = summary?;
     let of = summary.workloads.iter().find(|w| w.name == workload)?;
     let totals = &of.totals;
     let latency = totals.latencies.main();
-    let it = series::percentile(&latency.percentiles, &search.at.to_string());
+    let it = percentile(&latency.percentiles, search.at);
     let (mut lo_ns, mut hi_ns) = (it.and_then(|p| p.lo_ns), it.and_then(|p| p.hi_ns));
-    if let Some(wide) = clusters {
+    if let Some(wide) = by_episodes {
         // An end that the episodes cannot give is open.
         lo_ns = lo_ns.zip(wide.lo_ns).map(|(a, b)| a.min(b));
         hi_ns = hi_ns.zip(wide.hi_ns).map(|(a, b)| a.max(b));
     }
     let ceiling = search.ceiling.0;
     let saturation = &summary.saturation;
+    let mut needs_more = 0.0;
     let (verdict, reason) = if saturation.saturated {
-        (Verdict::Fail, ProbeReason::Saturated)
+        (ProbeVerdict::Fail, ProbeReason::Saturated)
     } else if totals.errors > 0 {
-        (Verdict::Fail, ProbeReason::Errors)
+        (ProbeVerdict::Fail, ProbeReason::Errors)
     } else if hi_ns.is_some_and(|hi| hi <= ceiling) {
-        (Verdict::Pass, ProbeReason::Ceiling)
+        (ProbeVerdict::Pass, ProbeReason::Ceiling)
     } else if lo_ns.is_some_and(|lo| lo > ceiling) {
-        (Verdict::Fail, ProbeReason::Ceiling)
+        (ProbeVerdict::Fail, ProbeReason::Ceiling)
     } else {
-        let count = clusters.map_or(latency.count, |c| c.effective);
-        let lacks = lacks(search.at, count);
-        (Verdict::Undecided { lacks }, ProbeReason::Undecided)
+        let count = by_episodes.map_or(latency.count, |c| c.effective);
+        needs_more = lacks(search.at, count);
+        (ProbeVerdict::Undecided, ProbeReason::Undecided)
     };
-    Some(Judged {
-        verdict,
+    Some(JudgedRun {
+        judgement: Judgement {
+            verdict,
+            lacks: needs_more,
+        },
         reason,
         asked_per_s: saturation.asked_per_s,
         achieved_per_s: match saturation.asked_per_s {
@@ -122,7 +122,7 @@ pub fn judge(
         ns: it.and_then(|p| p.ns),
         lo_ns,
         hi_ns,
-        clustered: clusters.is_some(),
+        clustered: by_episodes.is_some(),
     })
 }
 

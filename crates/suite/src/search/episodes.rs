@@ -19,7 +19,7 @@ const GAP_NS: u64 = taillight_stats::episodes::DEFAULT_GAP_NS;
 
 /// A percentile's interval by episodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Clusters {
+pub struct EpisodeInterval {
     /// Lower end, ns; none when there are too few episodes for it.
     pub lo_ns: Option<u64>,
     /// Upper end, ns.
@@ -30,7 +30,7 @@ pub struct Clusters {
 
 /// What is looked at: the workload, the percentile, its value and the I/Os it rests on.
 #[derive(Debug, Clone, Copy)]
-pub struct Of {
+pub struct JudgedPercentile {
     /// Index of the workload.
     pub workload: u16,
     /// The percentile.
@@ -47,7 +47,7 @@ pub struct Of {
 ///
 /// # Errors
 /// `Corrupt` or `Unavailable` when the file cannot be read.
-pub fn of_probe(dir: &Path, of: Of) -> Result<Option<Clusters>> {
+pub fn of_probe(dir: &Path, of: JudgedPercentile) -> Result<Option<EpisodeInterval>> {
     let dir = RunDir::open(dir)?;
     let Some(path) = dir.existing(names::IOS) else {
         return Ok(None);
@@ -58,7 +58,7 @@ pub fn of_probe(dir: &Path, of: Of) -> Result<Option<Clusters>> {
         | ColumnSet::SUBMIT
         | ColumnSet::COMPLETE
         | ColumnSet::STATUS;
-    let mut ios = Ios::new(of)?;
+    let mut ios = ProbeIos::new(of)?;
     read_ios(&path, columns, &mut |b| {
         for i in 0..b.rows {
             let phase = b.phase_names.get(usize::from(b.phase[i]));
@@ -70,12 +70,12 @@ pub fn of_probe(dir: &Path, of: Of) -> Result<Option<Clusters>> {
         }
         Ok(())
     })?;
-    Ok(ios.clusters())
+    Ok(ios.interval())
 }
 
 /// The measured I/Os of a workload, those above its percentile one by one.
-struct Ios {
-    of: Of,
+struct ProbeIos {
+    of: JudgedPercentile,
     /// Earliest start and latest completion.
     span: Option<(i64, i64)>,
     /// Latencies up to the percentile, in bins of 0.1 %.
@@ -84,11 +84,11 @@ struct Ios {
     slow: Vec<(i64, i64)>,
 }
 
-impl Ios {
-    fn new(of: Of) -> Result<Ios> {
+impl ProbeIos {
+    fn new(of: JudgedPercentile) -> Result<ProbeIos> {
         let fast = Histogram::new_with_max(i64::MAX as u64, 3);
         let fast = fast.map_err(|e| Error::internal("no histogram").with("why", e))?;
-        Ok(Ios {
+        Ok(ProbeIos {
             of,
             span: None,
             fast,
@@ -115,14 +115,14 @@ impl Ios {
         GAP_NS.min(whole / (self.slow.len() as u64).max(1) / 10)
     }
 
-    fn clusters(&self) -> Option<Clusters> {
+    fn interval(&self) -> Option<EpisodeInterval> {
         let (fast, slow) = (self.fast.len(), self.slow.len() as u64);
         if fast + slow != self.of.count || slow == 0 {
             return None;
         }
         let episodes = group_episodes(&self.slow, self.gap_ns());
         let it = episode_ci(self.of.count, &self.of.at, &episodes);
-        Some(Clusters {
+        Some(EpisodeInterval {
             lo_ns: it.ci.lo_rank.and_then(|k| self.lower(k)),
             hi_ns: it.ci.hi_rank.map(|k| self.upper(k)),
             effective: it.effective_n,
@@ -159,8 +159,8 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    fn of(ns: i64, count: u64) -> Of {
-        Of {
+    fn of(ns: i64, count: u64) -> JudgedPercentile {
+        JudgedPercentile {
             workload: 0,
             at: "99".parse().expect("a percentile"),
             ns: ns as u64,
@@ -168,8 +168,8 @@ mod tests {
         }
     }
 
-    fn ios(of: Of, list: impl IntoIterator<Item = (i64, i64)>) -> Ios {
-        let mut ios = Ios::new(of).expect("a histogram");
+    fn ios(of: JudgedPercentile, list: impl IntoIterator<Item = (i64, i64)>) -> ProbeIos {
+        let mut ios = ProbeIos::new(of).expect("a histogram");
         for (start, ns) in list {
             ios.add(start, start + ns, true);
         }
@@ -177,13 +177,13 @@ mod tests {
     }
 
     /// 10,000 I/Os of 1 ms, 1 ms apart; 100 of 20 ms and more, in bursts of `burst`.
-    fn probe(burst: i64) -> Option<Clusters> {
+    fn probe(burst: i64) -> Option<EpisodeInterval> {
         let fast = (0..9_900).map(|i| (i * MS, MS));
         let slow = (0..100).map(|i| {
             let start = (i / burst) * 100 * MS * burst + i % burst * MS;
             (start, 20 * MS + i)
         });
-        ios(of(MS, 10_000), fast.chain(slow)).clusters()
+        ios(of(MS, 10_000), fast.chain(slow)).interval()
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
         let slow = (0..100).map(|i| (30_000 * MS + i * 10 * MS, 3 * MS));
         let all = ios(of(MS, 10_000), fast.chain(slow));
         assert_eq!(all.gap_ns(), 10_000_000);
-        let it = all.clusters().expect("an interval");
+        let it = all.interval().expect("an interval");
         assert_eq!((it.effective, it.hi_ns), (100, None));
     }
 
@@ -216,7 +216,7 @@ mod tests {
     fn ends_of_the_interval_are_those_of_all_ios() {
         // One of each length: rank and value are the same, 1000 s long, nothing close.
         let list = (1..=10_000).map(|i| (i * 100 * MS, i * 1_000));
-        let it = ios(of(9_900_000, 10_000), list).clusters();
+        let it = ios(of(9_900_000, 10_000), list).interval();
         let it = it.expect("an interval");
         let ci = taillight_stats::quantile_ci(10_000, &"99".parse().expect("valid"));
         assert_eq!(it.hi_ns, ci.hi_rank.map(|k| k * 1_000));
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn what_was_not_kept_gives_no_interval() {
-        assert_eq!(ios(of(1, 3), [(0, 1), (0, 2)]).clusters(), None);
-        assert_eq!(ios(of(1, 3), [(0, 1), (0, 1), (0, 1)]).clusters(), None);
+        assert_eq!(ios(of(1, 3), [(0, 1), (0, 2)]).interval(), None);
+        assert_eq!(ios(of(1, 3), [(0, 1), (0, 1), (0, 1)]).interval(), None);
     }
 }

@@ -1,8 +1,9 @@
 //! One target held open over several runs: what one run stored, the next one reads.
 //!
-//! A run closes its target. Here it gets a view whose close does nothing, and the target itself
-//! closes after the last run. The target was opened with the workloads of all runs one after
-//! another; a view tells it which of them its run means.
+//! What it is: a wrapper of an opened target. A run closes the target it is given, so it gets a view
+//! whose close does nothing; the target itself closes after the last run. The target was opened with
+//! the workloads of all runs one after another, and a view says which of them its run means. What it
+//! is not: the decision which runs share a target (the method's). Called by the series runner.
 
 use std::sync::Arc;
 
@@ -12,21 +13,21 @@ use taillight_driver::{
 };
 
 /// The target, held open.
-pub struct Stay {
+pub struct SharedTarget {
     target: Arc<Box<dyn Target>>,
 }
 
-impl Stay {
+impl SharedTarget {
     /// Holds an opened target.
-    pub fn new(target: Box<dyn Target>) -> Stay {
-        Stay {
+    pub fn new(target: Box<dyn Target>) -> SharedTarget {
+        SharedTarget {
             target: Arc::new(target),
         }
     }
 
     /// For a run whose first workload is number `first` of those the target was opened with.
     pub fn view(&self, first: u16) -> Box<dyn Target> {
-        Box::new(View {
+        Box::new(TargetView {
             target: self.target.clone(),
             first,
         })
@@ -50,12 +51,12 @@ impl Stay {
     }
 }
 
-struct View {
+struct TargetView {
     target: Arc<Box<dyn Target>>,
     first: u16,
 }
 
-impl Target for View {
+impl Target for TargetView {
     fn geometry(&self) -> Geometry {
         self.target.geometry()
     }

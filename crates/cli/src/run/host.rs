@@ -1,0 +1,109 @@
+//! What a series needs of this program: opening targets, single runs, reports, the console.
+//!
+//! What it is: the implementation of [`Host`]. What it is not: the order of runs, which the runner
+//! in `taillight-suite` decides. Used by `run` and `suite`.
+
+use std::path::{Path, PathBuf};
+
+use taillight_core::Result;
+use taillight_core::exit::Exit;
+use taillight_core::plan::Plan;
+use taillight_driver::{OpenSpec, Target};
+use taillight_report::{MadeReport, ReportContext};
+use taillight_rundir::series::SeriesFile;
+use taillight_suite::host::{Host, Message, RunOutcome};
+use taillight_suite::method::{Method, Point};
+use taillight_suite::runner::{SeriesOutcome, SeriesSetup, run_series};
+
+use super::signals::Signals;
+use super::{Live, RunRequest, directory, run_on_target, run_plan};
+use crate::{output, problem, registry, report};
+
+/// This program, around a series.
+pub struct RunHost<'a> {
+    signals: &'a Signals,
+    /// The target that may be overwritten, as the command line names it.
+    destroy: Option<&'a str>,
+}
+
+impl<'a> RunHost<'a> {
+    pub fn new(signals: &'a Signals, destroy: Option<&'a str>) -> RunHost<'a> {
+        RunHost { signals, destroy }
+    }
+}
+
+/// Runs a method into `dir`, or goes on with the series that is there.
+///
+/// # Errors
+/// As [`run_series`].
+pub fn run_method(
+    method: &mut dyn Method,
+    host: &mut RunHost<'_>,
+    dir: &Path,
+    resumed: Option<SeriesFile>,
+) -> Result<SeriesOutcome> {
+    let command = match &resumed {
+        Some(file) => file.command.clone(),
+        None => std::env::args().skip(1).collect(),
+    };
+    let setup = SeriesSetup {
+        dir: dir.to_owned(),
+        command,
+        resumed,
+    };
+    run_series(method, host, setup)
+}
+
+impl Host for RunHost<'_> {
+    fn open(&mut self, plan: &Plan) -> Result<Box<dyn Target>> {
+        let mut live = Live::new(plan, false);
+        let spec = OpenSpec {
+            plan,
+            run_id: &directory::fresh_id(),
+            destroy: self.destroy,
+        };
+        let target = registry::driver(&plan.target.driver)?.open(&spec, &mut |p| {
+            live.step(p);
+            !self.signals.stop().stopped()
+        });
+        live.end();
+        target
+    }
+
+    fn run(&mut self, point: &Point, target: Option<Box<dyn Target>>) -> Result<RunOutcome> {
+        let request = RunRequest {
+            plan: &point.plan,
+            job: point.job.as_ref(),
+            destroy: self.destroy,
+            signals: self.signals,
+            quiet: point.quiet,
+        };
+        match target {
+            Some(target) => run_on_target(&request, |_, _| Ok((target, 0))),
+            None => run_plan(&request, None),
+        }
+    }
+
+    fn report(
+        &mut self,
+        runs: &[PathBuf],
+        into: &Path,
+        context: ReportContext,
+    ) -> Result<MadeReport> {
+        report::of_series(runs, into, context)
+    }
+
+    fn signal(&self) -> Option<Exit> {
+        self.signals.exit()
+    }
+
+    fn show(&mut self, message: Message<'_>) {
+        match message {
+            Message::Line(text) => output::line(text),
+            Message::Note(text) => output::note(text),
+            Message::Problem(e) => {
+                problem::show(e);
+            }
+        }
+    }
+}

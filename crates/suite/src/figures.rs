@@ -1,0 +1,61 @@
+//! Figures of one run as a series uses them.
+//!
+//! What it is: reading a summary by name, and asking a plan for the percentiles that will be read.
+//! What it is not: a computation; every figure is the report's own.
+
+use std::collections::BTreeMap;
+
+use taillight_core::Percentile;
+use taillight_core::plan::Plan;
+use taillight_rundir::{PercentileEntry, Summary};
+
+/// Percentiles among the values of a point, with their names.
+const PERCENTILES: [(Percentile, &str); 5] = [
+    (Percentile::hundredths(50_00), "p50_ns"),
+    (Percentile::hundredths(90_00), "p90_ns"),
+    (Percentile::hundredths(99_00), "p99_ns"),
+    (Percentile::hundredths(99_90), "p999_ns"),
+    (Percentile::hundredths(99_99), "p9999_ns"),
+];
+
+/// The figures of a run that `series.json` keeps for each point. Latencies are response times in a
+/// run with a rate, else service times; what is not resolved is absent.
+pub fn values(summary: &Summary) -> BTreeMap<String, f64> {
+    let totals = &summary.totals;
+    let latency = totals.latencies.main();
+    let mut values = BTreeMap::from([
+        ("ops".to_owned(), totals.count as f64),
+        ("errors".to_owned(), totals.errors as f64),
+        ("bytes".to_owned(), totals.bytes as f64),
+        ("iops".to_owned(), totals.iops),
+        ("bytes_per_s".to_owned(), totals.bytes_per_s),
+    ]);
+    let of_latency = PERCENTILES
+        .iter()
+        .map(|(p, name)| {
+            (
+                *name,
+                percentile(&latency.percentiles, *p).and_then(|p| p.ns),
+            )
+        })
+        .chain([("max_ns", latency.max_ns)]);
+    for (name, ns) in of_latency {
+        values.extend(ns.map(|ns| (name.to_owned(), ns as f64)));
+    }
+    values.extend(latency.mean_ns.map(|ns| ("mean_ns".to_owned(), ns)));
+    values
+}
+
+/// Lets the summary of a plan answer these percentiles as well.
+pub fn request_percentiles(plan: &mut Plan, percentiles: &[Percentile]) {
+    for wanted in percentiles {
+        if !plan.qos.percentiles.contains(wanted) {
+            plan.qos.percentiles.push(*wanted);
+        }
+    }
+}
+
+/// The entry of a percentile.
+pub fn percentile(list: &[PercentileEntry], wanted: Percentile) -> Option<&PercentileEntry> {
+    list.iter().find(|entry| entry.p.parse() == Ok(wanted))
+}

@@ -1,0 +1,457 @@
+//! The one runner of series: opens shared targets, runs the points a method asks for, keeps
+//! `series.json`, resumes, and concludes with one report.
+//!
+//! What it is not: the decision what to run ([`Method`]), a run ([`Host`]), or the choice of a
+//! directory (`cli`). A series that measured nothing leaves no directory.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use taillight_core::exit::Exit;
+use taillight_core::{Error, Result};
+use taillight_driver::AdminAction;
+use taillight_rundir::series::{PointStatus, SeriesFile, SeriesPoint};
+use taillight_rundir::{RunDir, RunStatus, SCHEMA_VERSION, atomic, names};
+
+use crate::exit::worst;
+use crate::figures;
+use crate::host::{Host, Message, RunOutcome};
+use crate::method::{
+    Method, Next, Point, PointResult, SeriesReport, SeriesState, SeriesView, SharedUse,
+};
+use crate::resume::Earlier;
+use crate::shared_target::SharedTarget;
+
+/// Where runs go when nothing is said: relative to the working directory.
+pub const DEFAULT_PARENT: &str = "taillight-runs";
+
+/// Where a series goes and what it repeats from.
+#[derive(Debug)]
+pub struct SeriesSetup {
+    /// The directory of the series: new or empty, or that of `resumed`.
+    pub dir: PathBuf,
+    /// Arguments of the command, without the program's name.
+    pub command: Vec<String>,
+    /// What an earlier attempt left, for a series that is resumed.
+    pub resumed: Option<SeriesFile>,
+}
+
+/// How a series ended.
+#[derive(Debug)]
+pub struct SeriesOutcome {
+    pub exit: Exit,
+    /// The points that were run or read.
+    pub done: Vec<PointResult>,
+}
+
+/// Runs a series to its end.
+///
+/// # Errors
+/// As the first run, when that cannot begin: nothing was measured then. Later errors are shown and
+/// end the series; what was measured is kept.
+pub fn run_series(
+    method: &mut dyn Method,
+    host: &mut dyn Host,
+    setup: SeriesSetup,
+) -> Result<SeriesOutcome> {
+    let mut runner = Runner::new(method, host, setup)?;
+    let ended = match runner.points() {
+        Ok(ended) => ended,
+        Err(e) => {
+            runner.close_shared().ok();
+            runner.discard();
+            return Err(e);
+        }
+    };
+    let closed = runner.close_shared();
+    let exit = runner.conclude(ended)?;
+    let exit = match closed {
+        Err(e) => worst(exit, runner.problem(&e)),
+        Ok(()) => exit,
+    };
+    let done = runner.done;
+    Ok(SeriesOutcome { exit, done })
+}
+
+/// A target that is open, and whether a point has used it.
+struct OpenTarget {
+    group: u32,
+    target: SharedTarget,
+    used: bool,
+}
+
+struct Runner<'a> {
+    method: &'a mut dyn Method,
+    host: &'a mut dyn Host,
+    dir: PathBuf,
+    file: SeriesFile,
+    earlier: Earlier,
+    done: Vec<PointResult>,
+    shared: Option<OpenTarget>,
+    /// Time and number of the points that were run now.
+    spent: (Duration, u32),
+}
+
+impl<'a> Runner<'a> {
+    fn new(
+        method: &'a mut dyn Method,
+        host: &'a mut dyn Host,
+        setup: SeriesSetup,
+    ) -> Result<Runner<'a>> {
+        let head = method.head();
+        let directory = std::env::current_dir().unwrap_or_default();
+        let file = SeriesFile {
+            schema: SCHEMA_VERSION,
+            taillight: env!("CARGO_PKG_VERSION").to_owned(),
+            method: head.method.clone(),
+            job: head.job.clone(),
+            seed: head.seed,
+            status: RunStatus::Running,
+            command: setup.command,
+            directory: directory.to_string_lossy().into_owned(),
+            axes: head.axes.clone(),
+            // A resumed series keeps them even if it is killed before it has read them.
+            points: complete_points(setup.resumed.as_ref()),
+            decisions: Vec::new(),
+            answer: None,
+        };
+        let mut earlier = Earlier::new(setup.resumed, &setup.dir);
+        earlier.replay(method)?;
+        Ok(Runner {
+            method,
+            host,
+            dir: setup.dir,
+            file,
+            earlier,
+            done: Vec::new(),
+            shared: None,
+            spent: (Duration::ZERO, 0),
+        })
+    }
+
+    /// Runs points until the method has no more; the exit code of what ended it before.
+    fn points(&mut self) -> Result<Option<Exit>> {
+        for line in &self.method.head().introduction {
+            self.host.show(Message::Line(line));
+        }
+        loop {
+            let ended = match self.next_point() {
+                Ok(SeriesStep::Next) => continue,
+                Ok(SeriesStep::End) => None,
+                Ok(SeriesStep::EndEarly(exit)) => Some(exit),
+                Err(e) if self.done.is_empty() => return Err(e),
+                Err(e) => Some(self.problem(&e)),
+            };
+            // A signal that ended a run is the cause, whatever the run's own code was.
+            return Ok(ended.map(|exit| self.host.signal().unwrap_or(exit)));
+        }
+    }
+
+    fn next_point(&mut self) -> Result<SeriesStep> {
+        let Next::Point(point) = self.method.next(&self.done)? else {
+            let last = self.done.last().filter(|r| r.ends_series());
+            return Ok(last.map_or(SeriesStep::End, |r| SeriesStep::EndEarly(r.exit)));
+        };
+        if let Some(result) = self.earlier.take(&point)? {
+            self.begun(&point);
+            self.add(result)?;
+            return Ok(SeriesStep::Next);
+        }
+        if let Some(exit) = self.host.signal() {
+            return Ok(SeriesStep::EndEarly(exit));
+        }
+        self.announce(&point);
+        let began = Instant::now();
+        let step = self.run_point(*point)?;
+        self.spent.0 += began.elapsed();
+        self.spent.1 += 1;
+        Ok(step)
+    }
+
+    fn run_point(&mut self, mut point: Point) -> Result<SeriesStep> {
+        let target = match &point.shared {
+            Some(shared) => Some(self.shared_view(shared)?),
+            None => {
+                self.close_shared()?;
+                None
+            }
+        };
+        let dir = self.dir.join(&point.id);
+        self.earlier.move_aside(&dir)?;
+        point.plan.run.output = Some(dir.to_string_lossy().into_owned());
+        self.begun(&point);
+        self.make_directory()?;
+        self.file.write(&self.dir)?;
+        let outcome = self.host.run(&point, target)?;
+        let Some(path) = outcome.path.clone() else {
+            self.file.points.retain(|p| p.id != point.id);
+            return Ok(SeriesStep::EndEarly(outcome.exit));
+        };
+        if self.done.is_empty()
+            && let Some(job) = &self.method.head().job_text
+        {
+            atomic::write(&self.dir, names::JOB, job.as_bytes())?;
+        }
+        let flush = point.shared.as_ref().is_some_and(|s| s.flush);
+        self.add(result(point, path, outcome))?;
+        let goes_on = self.done.last().is_some_and(|r| !r.ends_series());
+        if let Some(open) = self.shared.as_ref().filter(|_| flush && goes_on) {
+            open.target.target().admin(AdminAction::Flush)?;
+        }
+        Ok(SeriesStep::Next)
+    }
+
+    fn make_directory(&self) -> Result<()> {
+        std::fs::create_dir_all(&self.dir).map_err(|e| {
+            Error::unavailable("cannot make the directory of the runs")
+                .with("path", self.dir.display())
+                .source(e)
+                .hint("name another one with --output")
+        })
+    }
+
+    /// Keeps a result: in memory, in `series.json`, on the console.
+    fn add(&mut self, result: PointResult) -> Result<()> {
+        let id = &result.point.id;
+        if let Some(entry) = self.file.points.iter_mut().find(|p| p.id == *id) {
+            entry.status = result.status;
+            entry.values = result.values.clone();
+            entry.exit = Some(result.exit.code());
+        }
+        self.done.push(result);
+        self.record(SeriesState::Running)?;
+        if let Some(line) = self.method.line(&self.done) {
+            self.host.show(Message::Line(&line));
+        }
+        Ok(())
+    }
+
+    fn begun(&mut self, point: &Point) {
+        let entry = SeriesPoint {
+            id: point.id.clone(),
+            round: point.round,
+            role: point.role,
+            coordinates: point.coordinates.clone(),
+            status: PointStatus::Running,
+            run: point.id.clone(),
+            values: Default::default(),
+            exit: None,
+        };
+        match self.file.points.iter_mut().find(|p| p.id == point.id) {
+            Some(known) => *known = entry,
+            None => self.file.points.push(entry),
+        }
+    }
+
+    fn record(&mut self, state: SeriesState) -> Result<()> {
+        let view = SeriesView {
+            dir: &self.dir,
+            done: &self.done,
+            state,
+        };
+        let conclusion = self.method.record(&view)?;
+        self.file.decisions = conclusion.decisions;
+        self.file.answer = conclusion.answer;
+        self.file.status = match state {
+            SeriesState::Running => RunStatus::Running,
+            SeriesState::Ended => RunStatus::Complete,
+            SeriesState::EndedEarly => RunStatus::Partial,
+        };
+        self.file.write(&self.dir)
+    }
+
+    /// The heading of a point: which of how many, and how long the rest may take.
+    fn announce(&mut self, point: &Point) {
+        let head = self.method.head();
+        if !head.announced {
+            return;
+        }
+        let (number, all) = (self.done.len() + 1, head.planned.len());
+        let mut text = format!("\n== {} ({number} of {all})", point.id);
+        if !point.about.is_empty() {
+            text.push_str(&format!(": {}", point.about));
+        }
+        let (spent, runs) = self.spent;
+        if runs > 0 {
+            let left = spent / runs * u32::try_from(all + 1 - number).unwrap_or(u32::MAX);
+            if left >= Duration::from_secs(1) {
+                text.push_str(&format!(", about {} s left", left.as_secs()));
+            }
+        }
+        self.host.show(Message::Line(&text));
+    }
+
+    /// A view of the shared target, opened now or by a point before.
+    fn shared_view(&mut self, shared: &SharedUse) -> Result<Box<dyn taillight_driver::Target>> {
+        if self
+            .shared
+            .as_ref()
+            .is_some_and(|o| o.group != shared.group)
+        {
+            self.close_shared()?;
+        }
+        if let Some(open) = &mut self.shared {
+            if shared.prepares && open.used {
+                open.target.target().admin(AdminAction::Purge)?;
+            }
+            open.used = true;
+            return Ok(open.target.view(shared.first_workload));
+        }
+        let plan = &shared.opened_with;
+        let target = SharedTarget::new(self.host.open(plan)?);
+        let records = target.target().keyed().map_or(0, |k| k.records());
+        if records > 0 {
+            target.close()?;
+            return Err(Error::refused("the store holds records of a former run")
+                .with("path", plan.target.path.as_deref().unwrap_or_default())
+                .with("records", records)
+                .hint(
+                    "a suite loads its own: delete them, name another --path, or confirm that \
+                     they may go with --set target.destroy=true --destroy PATH",
+                ));
+        }
+        let view = target.view(shared.first_workload);
+        self.shared = Some(OpenTarget {
+            group: shared.group,
+            target,
+            used: true,
+        });
+        Ok(view)
+    }
+
+    fn close_shared(&mut self) -> Result<()> {
+        self.shared
+            .take()
+            .map_or(Ok(()), |open| open.target.close())
+    }
+
+    /// The last `series.json`, the report, what was not run, the exit code.
+    fn conclude(&mut self, ended: Option<Exit>) -> Result<Exit> {
+        let exit = self.method.exit(&self.done, ended);
+        if self.done.is_empty() {
+            self.discard();
+            return Ok(exit);
+        }
+        let state = match ended {
+            None => SeriesState::Ended,
+            Some(_) => SeriesState::EndedEarly,
+        };
+        let made = self.record(state).and_then(|()| self.report(state));
+        let ran = |id: &&String| self.done.iter().any(|r| r.point.id == **id);
+        let planned = self.method.head().planned.iter();
+        let left: Vec<&str> = planned.filter(|id| !ran(id)).map(String::as_str).collect();
+        if !left.is_empty() {
+            self.host
+                .show(Message::Note(&format!("not run: {}", left.join(", "))));
+        }
+        // What was found is kept: a report that cannot be made must not hide how it ended.
+        Ok(match made {
+            Err(e) => match (self.problem(&e), exit) {
+                (problem, Exit::Ok) => problem,
+                (_, exit) => exit,
+            },
+            Ok(()) => exit,
+        })
+    }
+
+    fn report(&mut self, state: SeriesState) -> Result<()> {
+        let view = SeriesView {
+            dir: &self.dir,
+            done: &self.done,
+            state,
+        };
+        let Some(report) = self.method.report(&view)? else {
+            return Ok(());
+        };
+        let SeriesReport {
+            context,
+            runs,
+            before,
+            show_text,
+            after,
+            files,
+        } = report;
+        self.line_unless_empty(&before);
+        let made = self.host.report(&runs, &self.dir, context)?;
+        if show_text {
+            self.line_unless_empty(&format!("\n{}", made.text.trim_end()));
+        }
+        self.line_unless_empty(&after);
+        let mut places: Vec<(&str, PathBuf)> = Vec::new();
+        places.extend(
+            made.html
+                .filter(|_| !show_text)
+                .map(|page| ("Report", page)),
+        );
+        places.extend(
+            files
+                .iter()
+                .map(|(what, name)| (*what, self.dir.join(name))),
+        );
+        places.push(("Runs", self.dir.clone()));
+        for (what, path) in places {
+            self.host
+                .show(Message::Line(&format!("{what:<7} {}", path.display())));
+        }
+        Ok(())
+    }
+
+    fn line_unless_empty(&mut self, text: &str) {
+        if !text.trim().is_empty() {
+            self.host.show(Message::Line(text));
+        }
+    }
+
+    fn problem(&mut self, e: &Error) -> Exit {
+        self.host.show(Message::Problem(e));
+        e.exit()
+    }
+
+    /// Nothing was measured: the directory goes, unless it holds something else.
+    fn discard(&self) {
+        if self.earlier.any() {
+            return;
+        }
+        let _ = std::fs::remove_file(self.dir.join(names::SERIES));
+        let _ = std::fs::remove_dir(&self.dir);
+        let default = |p: &&Path| p.ends_with(DEFAULT_PARENT);
+        if let Some(parent) = self.dir.parent().filter(default) {
+            let _ = std::fs::remove_dir(parent);
+        }
+    }
+}
+
+fn complete_points(file: Option<&SeriesFile>) -> Vec<SeriesPoint> {
+    let points = file.map_or(&[][..], |f| &f.points);
+    let complete = |p: &&SeriesPoint| p.status == PointStatus::Complete;
+    points.iter().filter(complete).cloned().collect()
+}
+
+/// What follows one step of a series.
+enum SeriesStep {
+    Next,
+    End,
+    EndEarly(Exit),
+}
+
+/// The result of a run that measured something.
+fn result(point: Point, dir: PathBuf, outcome: RunOutcome) -> PointResult {
+    // A point that is a series itself has no manifest: its exit code says how it ended.
+    let status = match RunDir::open(&dir) {
+        Ok(run) => run.manifest().status.into(),
+        Err(_) if crate::exit::ends_series(outcome.exit) => PointStatus::Partial,
+        Err(_) => PointStatus::Complete,
+    };
+    PointResult {
+        point,
+        dir,
+        exit: outcome.exit,
+        status,
+        values: outcome
+            .summary
+            .as_ref()
+            .map(figures::values)
+            .unwrap_or_default(),
+        summary: outcome.summary,
+    }
+}

@@ -1,0 +1,152 @@
+//! A host that runs points on virtual time and in memory, without a binary.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use taillight_core::capability::Capabilities;
+use taillight_core::exit::Exit;
+use taillight_core::job::{DriverView, Job, MachineMemory};
+use taillight_core::plan::{Plan, TargetPlan};
+use taillight_core::units::ByteSize;
+use taillight_core::{Error, Result};
+use taillight_driver::{DRIVERS, OpenSpec, Target, find};
+use taillight_engine::{EngineRequest, StopFlag};
+use taillight_report::{MadeReport, ReportContext, ReportOptions};
+use taillight_rundir::{RunDir, RunStatus, fixture};
+use taillight_suite::host::{Host, JobSource, Message, RunOutcome};
+use taillight_suite::method::Point;
+
+/// Runs points with the engine, and remembers what it was asked.
+#[derive(Default)]
+pub struct SimHost {
+    /// Ids of the points that were run.
+    pub ran: Vec<String>,
+    /// Standard output and standard error, a message each.
+    pub text: Vec<String>,
+    /// Exit codes of points, where they are not `Ok`.
+    pub exits: BTreeMap<String, Exit>,
+    /// A signal comes after so many points.
+    pub signal_after: Option<usize>,
+    /// The point with this id cannot begin.
+    pub broken: Option<String>,
+}
+
+impl Host for SimHost {
+    fn open(&mut self, plan: &Plan) -> Result<Box<dyn Target>> {
+        open(plan, "shared")
+    }
+
+    fn run(&mut self, point: &Point, target: Option<Box<dyn Target>>) -> Result<RunOutcome> {
+        if self.broken.as_ref() == Some(&point.id) {
+            return Err(Error::unavailable("it cannot begin"));
+        }
+        self.ran.push(point.id.clone());
+        let plan = &point.plan;
+        let path = PathBuf::from(plan.run.output.as_deref().expect("a directory"));
+        let id = format!("{}-{}-{}", point.id, self.ran.len(), std::process::id());
+        let mut manifest = fixture::manifest(&id);
+        manifest.plan = plan.clone();
+        manifest.clock.source = "virtual".to_owned();
+        let mut dir = RunDir::create(&path, &manifest)?;
+        let target = match target {
+            Some(target) => target,
+            None => open(plan, &id)?,
+        };
+        let outcome = taillight_engine::run::run(
+            target,
+            EngineRequest {
+                plan,
+                rundir: &dir,
+                run_id: &id,
+                loaded: 0,
+                clock: &manifest.clock,
+                stop: &StopFlag::default(),
+                observers: &mut [],
+            },
+        )?;
+        manifest.status = RunStatus::Complete;
+        manifest.phases = outcome.phases;
+        manifest.capture = outcome.capture;
+        manifest.losses = outcome.losses;
+        dir.write_manifest(&manifest)?;
+        let report = self.report(std::slice::from_ref(&path), &path, ReportContext::default())?;
+        Ok(RunOutcome {
+            exit: self.exits.get(&point.id).copied().unwrap_or(Exit::Ok),
+            path: Some(path),
+            summary: report.summaries.into_iter().next(),
+        })
+    }
+
+    fn report(
+        &mut self,
+        runs: &[PathBuf],
+        into: &Path,
+        context: ReportContext,
+    ) -> Result<MadeReport> {
+        let options = ReportOptions {
+            output: Some(into.to_owned()),
+            html: false,
+            texts: false,
+            context,
+            ..ReportOptions::default()
+        };
+        taillight_report::make(runs, &options, &mut |_| true)
+    }
+
+    fn signal(&self) -> Option<Exit> {
+        let came = self.signal_after.is_some_and(|n| self.ran.len() >= n);
+        came.then_some(Exit::Interrupted)
+    }
+
+    fn show(&mut self, message: Message<'_>) {
+        self.text.push(match message {
+            Message::Line(text) | Message::Note(text) => text.to_owned(),
+            Message::Problem(e) => e.to_string(),
+        });
+    }
+}
+
+fn open(plan: &Plan, run_id: &str) -> Result<Box<dyn Target>> {
+    let driver = find(&plan.target.driver).expect("a driver");
+    let spec = OpenSpec {
+        plan,
+        run_id,
+        destroy: None,
+    };
+    driver.open(&spec, &mut |_| true)
+}
+
+/// The drivers of this build.
+struct Registry;
+
+impl DriverView for Registry {
+    fn names(&self) -> Vec<&'static str> {
+        DRIVERS.iter().map(|d| d.name()).collect()
+    }
+    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
+        find(&target.driver).expect("a driver").resolve(target)
+    }
+    fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
+        find(&target.driver).expect("a driver").capabilities(target)
+    }
+}
+
+/// The plan of a job and of assignments.
+pub fn plan(job: &JobSource, set: &[String]) -> Result<Plan> {
+    let mut job = Job::from_toml(&job.text, &job.name)?;
+    for assignment in set {
+        job.apply_set(assignment)?;
+    }
+    let machine = MachineMemory {
+        capture_budget: ByteSize(64 << 20),
+        free_memory: ByteSize(1 << 30),
+    };
+    job.resolve(&Registry, machine, &|path| std::fs::read_to_string(path))
+}
+
+pub fn source(text: &str) -> JobSource {
+    JobSource {
+        name: "test.toml".to_owned(),
+        text: text.to_owned(),
+    }
+}

@@ -233,12 +233,12 @@ async fn one(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use taillight_s3test::{Own, SECRET, Settings};
+    use taillight_s3test::{FaultyServer, SECRET, ServerSettings};
 
     /// The whole client against a server that checks every signature.
     #[test]
     fn the_client_is_let_in() {
-        let store = Own::start(Settings::default());
+        let store = FaultyServer::start(ServerSettings::default());
         let host = format!("127.0.0.1:{}", store.port());
         let client = |secret: &str, root: &str| BareClient {
             signer: RefCell::new(BareSigner::new(taillight_s3test::ID, secret, &host)),

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use taillight_s3test::{ID, Minio, SECRET, Settings, minio_program};
+use taillight_s3test::{ID, MinioServer, SECRET, ServerSettings, minio_program};
 
 use crate::pairs::{self, BenchArm, Bound, Comparison, Figures};
 use crate::{BenchSetup, child, taillight};
@@ -67,14 +67,14 @@ pub fn equal(setup: &BenchSetup) -> Result<Comparison> {
 }
 
 /// A MinIO of our own with its data in memory, and the address of its bucket.
-fn store() -> Result<(Minio, String)> {
+fn store() -> Result<(MinioServer, String)> {
     let program = minio_program().context("no MinIO: cargo xtask setup builds it")?;
     let memory = Path::new("/dev/shm");
-    let minio = Minio::start(
+    let minio = MinioServer::start(
         &program,
-        Settings {
+        ServerSettings {
             data: memory.is_dir().then_some(memory),
-            ..Settings::default()
+            ..ServerSettings::default()
         },
     );
     let url = format!("http://127.0.0.1:{}/bench/", minio.port());

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use common::{run, taillight};
 use serde_json::Value;
-use taillight_s3test::{ID, Own, SECRET, Server as ObjectStore, Settings, Trouble, free_port};
+use taillight_s3test::{
+    Fault, FaultyServer, ID, ObjectServer as ObjectStore, SECRET, ServerSettings, free_port,
+};
 
 /// A server with data of its own; killed by its id at the end.
 struct Server {
@@ -321,19 +323,19 @@ fn s3_without_credentials_says_where_they_come_from() {
     assert!(err.contains("no credentials") && err.contains("AWS_ACCESS_KEY_ID"));
 }
 
-/// Trouble that passes: exactly these operations fail, and the run ends as asked. Only our own
+/// Faults that pass: exactly these operations fail, and the run ends as asked. Only our own
 /// server makes it on demand.
 #[test]
 fn s3_operations_that_fail_do_not_end_the_run() {
     let dir = tempfile::tempdir().expect("a directory");
-    for (out, trouble, status) in [
-        ("slow", Trouble::Slow(Duration::from_secs(2)), -1),
-        ("busy", Trouble::Busy, -4),
-        ("cut", Trouble::Cut, 104),
+    for (out, fault, status) in [
+        ("slow", Fault::Slow(Duration::from_secs(2)), -1),
+        ("busy", Fault::Busy, -4),
+        ("cut", Fault::Cut, 104),
     ] {
-        let store = Own::start(Settings::default());
+        let store = FaultyServer::start(ServerSettings::default());
         // 20 puts, then 200 gets: numbers 50, 100, 150 and 200 of these requests.
-        store.trouble(trouble, 50);
+        store.inject(fault, 50);
         let words = format!(
             "--path {} --ops 200 --bs 4KiB --depth 4 --set workload.0.mix=get \
              --set workload.0.keys={{count=20}} --set target.options.timeout=300ms",
@@ -358,9 +360,9 @@ fn s3_operations_that_fail_do_not_end_the_run() {
 #[test]
 fn a_short_s3_run_outlives_its_server() {
     let dir = tempfile::tempdir().expect("a directory");
-    let store = Own::start(Settings::default());
+    let store = FaultyServer::start(ServerSettings::default());
     // 20 puts and 129 of 500 gets are answered, a few more or less of those that are on the way.
-    store.trouble(Trouble::Gone, 150);
+    store.inject(Fault::Gone, 150);
     let words = format!(
         "--path {} --ops 500 --bs 1KiB --depth 4 --set workload.0.mix=get \
          --set workload.0.keys={{count=20}}",

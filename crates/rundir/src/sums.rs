@@ -105,7 +105,7 @@ pub fn changed(dir: &RunDir) -> Result<Vec<ChangedFile>> {
 fn sum(name: &str, path: &Path) -> Result<FileSum> {
     let bad = |e| cannot("read", path, e);
     let mut file = File::open(path).map_err(bad)?;
-    let mut hasher = crc32fast::Hasher::new();
+    let mut hasher = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32IsoHdlc);
     let mut buffer = vec![0; STEP];
     let mut bytes = 0;
     loop {

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::http::{Reply, Request};
-use crate::store::{Bucket, Named, Object, Sum, Upload};
+use crate::http::{HttpReply, HttpRequest};
+use crate::store::{BodyChecksum, Bucket, NamedPart, PartUpload, StoredObject};
 use crate::text;
 
 /// Keys of a listing at most.
@@ -14,13 +14,13 @@ const KEYS_MAX: usize = 1000;
 pub type Buckets = BTreeMap<String, Bucket>;
 
 /// A request as S3 reads it.
-struct Ask<'a> {
-    request: &'a Request,
+struct S3Call<'a> {
+    request: &'a HttpRequest,
     key: String,
     query: Vec<(String, String)>,
 }
 
-impl Ask<'_> {
+impl S3Call<'_> {
     fn has(&self, name: &str) -> bool {
         self.query.iter().any(|(n, _)| n == name)
     }
@@ -34,7 +34,7 @@ impl Ask<'_> {
 }
 
 /// Bucket and key of a request: from the path, or the bucket from `BUCKET.localhost`.
-pub fn place(request: &Request) -> Option<(String, String)> {
+pub fn place(request: &HttpRequest) -> Option<(String, String)> {
     let path = text::decoded(request.path.strip_prefix('/')?)?;
     let host = request.header("host").unwrap_or_default();
     let host = host.split(':').next().unwrap_or_default();
@@ -46,14 +46,14 @@ pub fn place(request: &Request) -> Option<(String, String)> {
 }
 
 /// Answers a request that was let in.
-pub fn answer(buckets: &mut Buckets, request: &Request) -> Reply {
+pub fn answer(buckets: &mut Buckets, request: &HttpRequest) -> HttpReply {
     let (Some((bucket, key)), Some(query)) = (place(request), text::query(&request.query)) else {
-        return Reply::error(400, "InvalidURI", "it cannot be read");
+        return HttpReply::error(400, "InvalidURI", "it cannot be read");
     };
     let Some(bucket) = buckets.get_mut(&bucket) else {
-        return Reply::error(404, "NoSuchBucket", "there is no such bucket");
+        return HttpReply::error(404, "NoSuchBucket", "there is no such bucket");
     };
-    let ask = Ask {
+    let ask = S3Call {
         request,
         key,
         query,
@@ -69,25 +69,25 @@ pub fn answer(buckets: &mut Buckets, request: &Request) -> Reply {
         ("DELETE", false) if ask.has("uploadId") => abort(bucket, &ask),
         ("DELETE", false) if ask.query.is_empty() => {
             bucket.objects.remove(&ask.key);
-            Reply::empty(204)
+            HttpReply::empty(204)
         }
-        _ => Reply::error(501, "NotImplemented", "this server does not know it"),
+        _ => HttpReply::error(501, "NotImplemented", "this server does not know it"),
     }
 }
 
-fn get(bucket: &Bucket, ask: &Ask<'_>) -> Reply {
+fn get(bucket: &Bucket, ask: &S3Call<'_>) -> HttpReply {
     let Some(object) = bucket.objects.get(&ask.key) else {
-        return Reply::error(404, "NoSuchKey", "there is no such object");
+        return HttpReply::error(404, "NoSuchKey", "there is no such object");
     };
-    let whole = Reply::data(200, object.data.clone()).with("etag", &object.etag);
+    let whole = HttpReply::data(200, object.data.clone()).with("etag", &object.etag);
     let Some(range) = ask.request.header("range") else {
         return whole;
     };
     let length = object.data.len();
     let Some((first, last)) = span(range, length) else {
-        return Reply::error(416, "InvalidRange", "outside of the object");
+        return HttpReply::error(416, "InvalidRange", "outside of the object");
     };
-    Reply {
+    HttpReply {
         code: 206,
         range: (first, last + 1),
         ..whole.with("content-range", format!("bytes {first}-{last}/{length}"))
@@ -107,37 +107,45 @@ fn span(range: &str, length: usize) -> Option<(usize, usize)> {
 }
 
 /// Compares every checksum that came with a body; the one asked for, in base64.
-fn sums(request: &Request, wanted: Option<Sum>) -> Result<String, Reply> {
+fn sums(request: &HttpRequest, wanted: Option<BodyChecksum>) -> Result<String, HttpReply> {
     let mut seen = None;
-    for (sum, header, _) in Sum::ALL {
+    for (sum, header, _) in BodyChecksum::ALL {
         let Some(said) = request.header(header) else {
             continue;
         };
         let made = sum.of(&request.body);
         if made != said {
-            return Err(Reply::error(400, "BadDigest", "the checksum is another"));
+            return Err(HttpReply::error(
+                400,
+                "BadDigest",
+                "the checksum is another",
+            ));
         }
         if wanted == Some(sum) {
             seen = Some(made);
         }
     }
     match (wanted, seen) {
-        (Some(_), None) => Err(Reply::error(400, "InvalidRequest", "a checksum is missing")),
+        (Some(_), None) => Err(HttpReply::error(
+            400,
+            "InvalidRequest",
+            "a checksum is missing",
+        )),
         (_, seen) => Ok(seen.unwrap_or_default()),
     }
 }
 
-fn put(bucket: &mut Bucket, ask: &Ask<'_>) -> Reply {
+fn put(bucket: &mut Bucket, ask: &S3Call<'_>) -> HttpReply {
     if let Err(refused) = sums(ask.request, None) {
         return refused;
     }
-    let object = Object::new(ask.request.body.clone());
-    let reply = Reply::empty(200).with("etag", &object.etag);
+    let object = StoredObject::new(ask.request.body.clone());
+    let reply = HttpReply::empty(200).with("etag", &object.etag);
     bucket.objects.insert(ask.key.clone(), object);
     reply
 }
 
-fn list(bucket: &Bucket, ask: &Ask<'_>) -> Reply {
+fn list(bucket: &Bucket, ask: &S3Call<'_>) -> HttpReply {
     let prefix = ask.value("prefix").unwrap_or_default();
     let most = ask.number("max-keys").unwrap_or(KEYS_MAX).min(KEYS_MAX);
     let after = ask.value("continuation-token").or(ask.value("start-after"));
@@ -166,13 +174,15 @@ fn list(bucket: &Bucket, ask: &Ask<'_>) -> Reply {
         let last = text::escaped(last);
         xml += &format!("<NextContinuationToken>{last}</NextContinuationToken>");
     }
-    Reply::xml(200, &(xml + "</ListBucketResult>"))
+    HttpReply::xml(200, &(xml + "</ListBucketResult>"))
 }
 
-fn delete_many(bucket: &mut Bucket, request: &Request) -> Reply {
-    let has_sum = Sum::ALL.iter().any(|(_, h, _)| request.header(h).is_some());
+fn delete_many(bucket: &mut Bucket, request: &HttpRequest) -> HttpReply {
+    let has_sum = BodyChecksum::ALL
+        .iter()
+        .any(|(_, h, _)| request.header(h).is_some());
     if !has_sum && request.header("content-md5").is_none() {
-        return Reply::error(400, "InvalidRequest", "a checksum is missing");
+        return HttpReply::error(400, "InvalidRequest", "a checksum is missing");
     }
     if let Err(refused) = sums(request, None) {
         return refused;
@@ -180,97 +190,99 @@ fn delete_many(bucket: &mut Bucket, request: &Request) -> Reply {
     let xml = String::from_utf8_lossy(&request.body);
     let objects = text::inside(&xml, "Object");
     if objects.is_empty() || objects.len() > KEYS_MAX {
-        return Reply::error(400, "MalformedXML", "1 to 1000 names");
+        return HttpReply::error(400, "MalformedXML", "1 to 1000 names");
     }
     for object in objects {
         if let Some(key) = text::element(object, "Key") {
             bucket.objects.remove(&key);
         }
     }
-    Reply::xml(200, "<DeleteResult></DeleteResult>")
+    HttpReply::xml(200, "<DeleteResult></DeleteResult>")
 }
 
-fn begin(bucket: &mut Bucket, ask: &Ask<'_>) -> Reply {
+fn begin(bucket: &mut Bucket, ask: &S3Call<'_>) -> HttpReply {
     let sum = match ask.request.header("x-amz-checksum-algorithm") {
         None => None,
-        Some(word) => match Sum::named(word) {
+        Some(word) => match BodyChecksum::named(word) {
             Some(sum) => Some(sum),
-            None => return Reply::error(400, "InvalidRequest", "no such checksum here"),
+            None => return HttpReply::error(400, "InvalidRequest", "no such checksum here"),
         },
     };
     let id = text::escaped(&bucket.begin(&ask.key, sum));
     let xml = format!("<UploadId>{id}</UploadId>");
-    Reply::xml(
+    HttpReply::xml(
         200,
         &format!("<InitiateMultipartUploadResult>{xml}</InitiateMultipartUploadResult>"),
     )
 }
 
 /// The upload that a request names, if it is one of this object.
-fn upload<'a>(bucket: &'a mut Bucket, ask: &Ask<'_>) -> Option<&'a mut Upload> {
+fn upload<'a>(bucket: &'a mut Bucket, ask: &S3Call<'_>) -> Option<&'a mut PartUpload> {
     let found = bucket.uploads.get_mut(ask.value("uploadId")?);
     found.filter(|upload| upload.key == ask.key)
 }
 
-fn no_upload() -> Reply {
-    Reply::error(404, "NoSuchUpload", "there is no such upload")
+fn no_upload() -> HttpReply {
+    HttpReply::error(404, "NoSuchUpload", "there is no such upload")
 }
 
-fn put_part(bucket: &mut Bucket, ask: &Ask<'_>) -> Reply {
+fn put_part(bucket: &mut Bucket, ask: &S3Call<'_>) -> HttpReply {
     let Some(upload) = upload(bucket, ask) else {
         return no_upload();
     };
     let number = ask.number("partNumber").and_then(|n| u32::try_from(n).ok());
     let Some(number) = number.filter(|n| (1..=10_000).contains(n)) else {
-        return Reply::error(400, "InvalidArgument", "parts are 1 to 10000");
+        return HttpReply::error(400, "InvalidArgument", "parts are 1 to 10000");
     };
     let sum = match sums(ask.request, upload.sum) {
         Ok(sum) => sum,
         Err(refused) => return refused,
     };
-    let part = Object::new(ask.request.body.clone());
-    let reply = Reply::empty(200).with("etag", &part.etag);
+    let part = StoredObject::new(ask.request.body.clone());
+    let reply = HttpReply::empty(200).with("etag", &part.etag);
     upload.parts.insert(number, (part, sum));
     reply
 }
 
-fn complete(bucket: &mut Bucket, ask: &Ask<'_>) -> Reply {
+fn complete(bucket: &mut Bucket, ask: &S3Call<'_>) -> HttpReply {
     let Some(kind) = upload(bucket, ask).map(|upload| upload.sum) else {
         return no_upload();
     };
-    let word = Sum::ALL.iter().find(|(sum, ..)| Some(*sum) == kind);
+    let word = BodyChecksum::ALL
+        .iter()
+        .find(|(sum, ..)| Some(*sum) == kind);
     let tag = word.map(|(_, _, word)| format!("Checksum{word}"));
     let xml = String::from_utf8_lossy(&ask.request.body);
     let part = |text: &str| {
-        Some(Named {
+        Some(NamedPart {
             number: text::element(text, "PartNumber")?.parse().ok()?,
             etag: text::element(text, "ETag")?,
             sum: tag.as_ref().and_then(|tag| text::element(text, tag)),
         })
     };
-    let named: Option<Vec<Named>> = text::inside(&xml, "Part").into_iter().map(part).collect();
+    let named: Option<Vec<NamedPart>> = text::inside(&xml, "Part").into_iter().map(part).collect();
     let id = ask.value("uploadId").unwrap_or_default();
     match bucket.complete(id, &named.unwrap_or_default()) {
         Ok(object) => {
             let etag = text::escaped(&object.etag);
             let xml = format!("<ETag>{etag}</ETag>");
-            Reply::xml(
+            HttpReply::xml(
                 200,
                 &format!("<CompleteMultipartUploadResult>{xml}</CompleteMultipartUploadResult>"),
             )
         }
-        Err(word) => Reply::error(400, word, "the parts do not make an object"),
+        Err(word) => HttpReply::error(400, word, "the parts do not make an object"),
     }
 }
 
-fn abort(bucket: &mut Bucket, ask: &Ask<'_>) -> Reply {
+fn abort(bucket: &mut Bucket, ask: &S3Call<'_>) -> HttpReply {
     if upload(bucket, ask).is_none() {
         return no_upload();
     }
     bucket
         .uploads
         .remove(ask.value("uploadId").unwrap_or_default());
-    Reply::empty(204)
+    HttpReply::empty(204)
 }
 
 #[cfg(test)]
@@ -288,7 +300,7 @@ mod tests {
         let header = |(n, v): &(&str, &str)| ((*n).to_owned(), (*v).to_owned());
         let reply = answer(
             buckets,
-            &Request {
+            &HttpRequest {
                 method: method.to_owned(),
                 path: path.to_owned(),
                 query: query.to_owned(),
@@ -352,7 +364,7 @@ mod tests {
         assert!(code == 400 && said.contains("BadDigest"), "{said}");
         let names = b"<Delete><Object><Key>k</Key></Object></Delete>";
         assert_eq!(ask(&mut b, "POST", "/bench/?delete=", &[], names).0, 400);
-        let sum = Sum::Sha256.of(names);
+        let sum = BodyChecksum::Sha256.of(names);
         let sum = [("x-amz-checksum-sha256", sum.as_str())];
         assert_eq!(ask(&mut b, "POST", "/bench/?delete=", &sum, names).0, 200);
         assert!(b["bench"].objects.is_empty());

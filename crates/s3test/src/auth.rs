@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest, Sha256};
 
-use crate::http::{Reply, Request};
+use crate::http::{HttpReply, HttpRequest};
 use crate::text;
 
 /// Seconds that a request's clock may be off.
@@ -17,16 +17,17 @@ const REGION: &str = "us-east-1";
 ///
 /// # Errors
 /// The answer to one that is not let in.
-pub fn check(request: &Request, id: &str, secret: &str) -> Result<(), Reply> {
+pub fn check(request: &HttpRequest, id: &str, secret: &str) -> Result<(), HttpReply> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |d| d.as_secs() as i64);
-    let denied = |why: &str| Reply::error(403, "AccessDenied", why);
+    let denied = |why: &str| HttpReply::error(403, "AccessDenied", why);
     let line = request.header("authorization");
     let line = line.ok_or_else(|| denied("no authorization"))?;
-    let claim = Claim::parse(line)
-        .ok_or_else(|| Reply::error(400, "AuthorizationHeaderMalformed", "not as it should be"))?;
+    let claim = SignatureClaim::parse(line).ok_or_else(|| {
+        HttpReply::error(400, "AuthorizationHeaderMalformed", "not as it should be")
+    })?;
     if claim.id != id {
-        return Err(Reply::error(
+        return Err(HttpReply::error(
             403,
             "InvalidAccessKeyId",
             "nobody has this id",
@@ -34,12 +35,16 @@ pub fn check(request: &Request, id: &str, secret: &str) -> Result<(), Reply> {
     }
     if claim.region != REGION || claim.rest != "s3/aws4_request" {
         let word = "AuthorizationHeaderMalformed";
-        return Err(Reply::error(400, word, "another region or service"));
+        return Err(HttpReply::error(400, word, "another region or service"));
     }
     let date = request.header("x-amz-date").unwrap_or_default();
     let then = seconds(date).ok_or_else(|| denied("no date"))?;
     if !date.starts_with(claim.day) || (then - now).abs() > SKEW {
-        return Err(Reply::error(403, "RequestTimeTooSkewed", "clocks differ"));
+        return Err(HttpReply::error(
+            403,
+            "RequestTimeTooSkewed",
+            "clocks differ",
+        ));
     }
     let signed = |name: &str| claim.headers.split(';').any(|s| s == name);
     let must = |name: &str| name == "host" || name.starts_with("x-amz-");
@@ -48,20 +53,20 @@ pub fn check(request: &Request, id: &str, secret: &str) -> Result<(), Reply> {
         return Err(denied("headers that are not signed"));
     }
     let payload = request.header("x-amz-content-sha256").unwrap_or_default();
-    let wrong = || Reply::error(403, "SignatureDoesNotMatch", "signed otherwise");
+    let wrong = || HttpReply::error(403, "SignatureDoesNotMatch", "signed otherwise");
     let expected = signature(request, &claim, date, payload, secret).ok_or_else(wrong)?;
     if expected != claim.signature {
         return Err(wrong());
     }
     if payload != "UNSIGNED-PAYLOAD" && payload != text::sha256(&request.body) {
         let word = "XAmzContentSHA256Mismatch";
-        return Err(Reply::error(400, word, "the body is another"));
+        return Err(HttpReply::error(400, word, "the body is another"));
     }
     Ok(())
 }
 
 /// What the `authorization` header says.
-struct Claim<'a> {
+struct SignatureClaim<'a> {
     id: &'a str,
     day: &'a str,
     region: &'a str,
@@ -70,15 +75,15 @@ struct Claim<'a> {
     signature: &'a str,
 }
 
-impl<'a> Claim<'a> {
-    fn parse(line: &'a str) -> Option<Claim<'a>> {
+impl<'a> SignatureClaim<'a> {
+    fn parse(line: &'a str) -> Option<SignatureClaim<'a>> {
         let fields = line.strip_prefix("AWS4-HMAC-SHA256 ")?;
         let field = |name: &str| {
             let mut fields = fields.split(',').map(str::trim);
             fields.find_map(|f| f.strip_prefix(name)?.strip_prefix('='))
         };
         let mut scope = field("Credential")?.splitn(4, '/');
-        Some(Claim {
+        Some(SignatureClaim {
             id: scope.next()?,
             day: scope.next()?,
             region: scope.next()?,
@@ -91,8 +96,8 @@ impl<'a> Claim<'a> {
 
 /// The signature that this request should have; `None` when it cannot have one.
 fn signature(
-    r: &Request,
-    claim: &Claim<'_>,
+    r: &HttpRequest,
+    claim: &SignatureClaim<'_>,
     date: &str,
     payload: &str,
     key: &str,
@@ -163,7 +168,7 @@ mod tests {
     fn the_example_of_the_manual() {
         let empty = text::sha256(b"");
         let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let request = Request {
+        let request = HttpRequest {
             method: "GET".to_owned(),
             path: "/test.txt".to_owned(),
             headers: vec![
@@ -172,12 +177,12 @@ mod tests {
                 header("x-amz-content-sha256", &empty),
                 header("x-amz-date", "20130524T000000Z"),
             ],
-            ..Request::default()
+            ..HttpRequest::default()
         };
         let line = "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/\
                     aws4_request,SignedHeaders=host;range;x-amz-content-sha256;x-amz-date,\
                     Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41";
-        let claim = Claim::parse(line).expect("a claim");
+        let claim = SignatureClaim::parse(line).expect("a claim");
         let secret = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
         let made = signature(&request, &claim, "20130524T000000Z", &empty, secret);
         assert_eq!(made.as_deref(), Some(claim.signature));
@@ -196,8 +201,8 @@ mod tests {
 
     #[test]
     fn strangers_are_not_let_in() {
-        let mut request = Request::default();
-        let code = |r: &Request| check(r, "me", "s").err().map(|reply| reply.code);
+        let mut request = HttpRequest::default();
+        let code = |r: &HttpRequest| check(r, "me", "s").err().map(|reply| reply.code);
         assert_eq!(code(&request), Some(403));
         for (line, wanted) in [
             ("Basic x", 400),

@@ -11,7 +11,7 @@ const BODY_MAX: usize = 256 << 20;
 
 /// A request, its body read.
 #[derive(Debug, Default, Clone)]
-pub struct Request {
+pub struct HttpRequest {
     /// `GET` and so on.
     pub method: String,
     /// Path as it was sent.
@@ -23,7 +23,7 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-impl Request {
+impl HttpRequest {
     /// The first header of this name.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(n, _)| n == name);
@@ -33,7 +33,7 @@ impl Request {
 
 /// An answer.
 #[derive(Debug, Clone)]
-pub struct Reply {
+pub struct HttpReply {
     pub code: u16,
     /// Headers besides the length.
     pub headers: Vec<(&'static str, String)>,
@@ -42,34 +42,34 @@ pub struct Reply {
     pub range: (usize, usize),
 }
 
-impl Reply {
+impl HttpReply {
     /// With nothing in it.
-    pub fn empty(code: u16) -> Reply {
-        Reply::data(code, Arc::from([]))
+    pub fn empty(code: u16) -> HttpReply {
+        HttpReply::data(code, Arc::from([]))
     }
     /// With bytes.
-    pub fn data(code: u16, body: Arc<[u8]>) -> Reply {
-        Reply {
+    pub fn data(code: u16, body: Arc<[u8]>) -> HttpReply {
+        HttpReply {
             code,
             headers: Vec::new(),
             range: (0, body.len()),
             body,
         }
     }
-    pub fn xml(code: u16, inside: &str) -> Reply {
+    pub fn xml(code: u16, inside: &str) -> HttpReply {
         let text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{inside}");
-        let reply = Reply::data(code, Arc::from(text.into_bytes()));
+        let reply = HttpReply::data(code, Arc::from(text.into_bytes()));
         reply.with("content-type", "application/xml")
     }
     /// An error as S3 words it.
-    pub fn error(code: u16, word: &str, message: &str) -> Reply {
-        Reply::xml(
+    pub fn error(code: u16, word: &str, message: &str) -> HttpReply {
+        HttpReply::xml(
             code,
             &format!("<Error><Code>{word}</Code><Message>{message}</Message></Error>"),
         )
     }
     /// With a header more.
-    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Reply {
+    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> HttpReply {
         self.headers.push((name, value.into()));
         self
     }
@@ -108,7 +108,7 @@ impl Reply {
         if self.code != 204 {
             head += &format!("content-length: {length}\r\n");
         }
-        head += &format!("server: {}\r\n\r\n", crate::own::WORD);
+        head += &format!("server: {}\r\n\r\n", crate::faulty::WORD);
         head.into_bytes()
     }
 }
@@ -128,21 +128,21 @@ fn reason(code: u16) -> &'static str {
 }
 
 /// Reads requests of one connection.
-pub struct Reader {
+pub struct RequestReader {
     raw: Vec<u8>,
 }
 
-impl Reader {
+impl RequestReader {
     /// At the start of a connection.
-    pub fn new() -> Reader {
-        Reader { raw: Vec::new() }
+    pub fn new() -> RequestReader {
+        RequestReader { raw: Vec::new() }
     }
 
     /// The next request; `None` when the client has gone between two.
     ///
     /// # Errors
     /// When it breaks inside of one, or speaks something else.
-    pub fn next(&mut self, from: &mut impl Read) -> io::Result<Option<Request>> {
+    pub fn next(&mut self, from: &mut impl Read) -> io::Result<Option<HttpRequest>> {
         let strange = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
         let (mut request, head) = loop {
             if let Some(found) = self.head()? {
@@ -186,7 +186,7 @@ impl Reader {
     }
 
     /// A request as far as its head, and the bytes of that, when it is whole.
-    fn head(&self) -> io::Result<Option<(Request, usize)>> {
+    fn head(&self) -> io::Result<Option<(HttpRequest, usize)>> {
         let mut lines = [httparse::EMPTY_HEADER; 64];
         let mut head = httparse::Request::new(&mut lines);
         let parsed = head.parse(&self.raw);
@@ -201,7 +201,7 @@ impl Reader {
             let value = String::from_utf8_lossy(h.value).trim().to_owned();
             (h.name.to_ascii_lowercase(), value)
         };
-        let request = Request {
+        let request = HttpRequest {
             method: head.method.unwrap_or_default().to_owned(),
             path: path.to_owned(),
             query: query.to_owned(),
@@ -220,7 +220,7 @@ mod tests {
     fn requests_follow_each_other_on_a_connection() {
         let text = b"PUT /b/k?x=1 HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc\
                      GET /b/k HTTP/1.1\r\nhost: h\r\n\r\n";
-        let (mut reader, mut from) = (Reader::new(), &text[..]);
+        let (mut reader, mut from) = (RequestReader::new(), &text[..]);
         let put = reader.next(&mut from).expect("read").expect("a request");
         assert_eq!((put.method.as_str(), put.query.as_str()), ("PUT", "x=1"));
         assert_eq!(
@@ -230,14 +230,14 @@ mod tests {
         let get = reader.next(&mut from).expect("read").expect("a request");
         assert_eq!((get.method.as_str(), get.path.as_str()), ("GET", "/b/k"));
         assert!(reader.next(&mut from).expect("the end").is_none());
-        let broken = Reader::new().next(&mut &text[..54]);
+        let broken = RequestReader::new().next(&mut &text[..54]);
         assert!(broken.is_err(), "ends inside of a body: {broken:?}");
     }
 
     #[test]
     fn answers_have_a_length() {
         let mut out = Vec::new();
-        let reply = Reply::data(200, Arc::from(*b"hello")).with("etag", "\"x\"");
+        let reply = HttpReply::data(200, Arc::from(*b"hello")).with("etag", "\"x\"");
         reply.send(&mut out, false).expect("sent");
         let text = String::from_utf8(out).expect("text");
         assert!(text.starts_with("HTTP/1.1 200 OK\r\netag: \"x\"\r\ncontent-length: 5\r\n"));

@@ -10,9 +10,9 @@
 mod api;
 mod auth;
 mod certs;
+mod faulty;
 mod http;
 mod minio;
-mod own;
 mod store;
 mod text;
 
@@ -20,8 +20,8 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 
 pub use certs::Certs;
-pub use minio::Minio;
-pub use own::{Own, Trouble};
+pub use faulty::{Fault, FaultyServer};
+pub use minio::MinioServer;
 
 /// Access key id that all of them know.
 pub const ID: &str = "taillight-tester";
@@ -32,7 +32,7 @@ pub const BUCKET: &str = "bench";
 
 /// How a server is started.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Settings<'a> {
+pub struct ServerSettings<'a> {
     /// Certificates: it speaks TLS.
     pub certs: Option<&'a Certs>,
     /// Serves `BUCKET.localhost` as well as paths.
@@ -42,35 +42,35 @@ pub struct Settings<'a> {
 }
 
 /// A running server.
-pub enum Server {
+pub enum ObjectServer {
     /// A MinIO in a process of its own.
-    Minio(Box<Minio>),
+    Minio(Box<MinioServer>),
     /// Our own, in threads of this process.
-    Own(Box<Own>),
+    Faulty(Box<FaultyServer>),
 }
 
-impl Server {
+impl ObjectServer {
     /// MinIO if it is there, else our own.
     ///
     /// # Panics
     /// When it does not start: a test cannot go on.
-    pub fn start() -> Server {
-        Server::start_with(Settings::default())
+    pub fn start() -> ObjectServer {
+        ObjectServer::start_with(ServerSettings::default())
     }
 
     /// [`Server::start`] with settings.
     ///
     /// # Panics
     /// As there.
-    pub fn start_with(settings: Settings<'_>) -> Server {
+    pub fn start_with(settings: ServerSettings<'_>) -> ObjectServer {
         match minio::program() {
             Some(program) => {
                 eprintln!("S3 server: MinIO ({})", shown(&program));
-                Server::Minio(Box::new(Minio::start(&program, settings)))
+                ObjectServer::Minio(Box::new(MinioServer::start(&program, settings)))
             }
             None => {
                 eprintln!("S3 server: our own, there is no MinIO (see docs/s3.md)");
-                Server::Own(Box::new(Own::start(settings)))
+                ObjectServer::Faulty(Box::new(FaultyServer::start(settings)))
             }
         }
     }
@@ -78,16 +78,16 @@ impl Server {
     /// Where it listens on 127.0.0.1.
     pub fn port(&self) -> u16 {
         match self {
-            Server::Minio(minio) => minio.port(),
-            Server::Own(own) => own.port(),
+            ObjectServer::Minio(minio) => minio.port(),
+            ObjectServer::Faulty(faulty) => faulty.port(),
         }
     }
 
     /// `http(s)://127.0.0.1:PORT/BUCKET/prefix`.
     pub fn path(&self, prefix: &str) -> String {
         let tls = match self {
-            Server::Minio(minio) => minio.tls(),
-            Server::Own(own) => own.tls(),
+            ObjectServer::Minio(minio) => minio.tls(),
+            ObjectServer::Faulty(faulty) => faulty.tls(),
         };
         let scheme = if tls { "https" } else { "http" };
         format!("{scheme}://127.0.0.1:{}/{BUCKET}/{prefix}", self.port())
@@ -96,8 +96,8 @@ impl Server {
     /// Names of the objects whose names begin like this, in order.
     pub fn names(&self, prefix: &str) -> Vec<String> {
         match self {
-            Server::Minio(minio) => minio.names(prefix),
-            Server::Own(own) => own.names(prefix),
+            ObjectServer::Minio(minio) => minio.names(prefix),
+            ObjectServer::Faulty(faulty) => faulty.names(prefix),
         }
     }
 
@@ -109,16 +109,16 @@ impl Server {
     /// What it calls itself in answers.
     pub fn word(&self) -> &'static str {
         match self {
-            Server::Minio(_) => "MinIO",
-            Server::Own(_) => own::WORD,
+            ObjectServer::Minio(_) => "MinIO",
+            ObjectServer::Faulty(_) => faulty::WORD,
         }
     }
 
     /// Ends it at once, in the midst of whatever it does.
     pub fn kill(&mut self) {
         match self {
-            Server::Minio(minio) => minio.kill(),
-            Server::Own(own) => own.kill(),
+            ObjectServer::Minio(minio) => minio.kill(),
+            ObjectServer::Faulty(faulty) => faulty.kill(),
         }
     }
 }

@@ -11,20 +11,20 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::{BUCKET, Certs, ID, SECRET, Settings, free_port};
+use crate::{BUCKET, Certs, ID, SECRET, ServerSettings, free_port};
 
 /// Longest wait until it is ready.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The server; ends with this value.
-pub struct Minio {
+pub struct MinioServer {
     child: Child,
     port: u16,
     tls: bool,
     data: tempfile::TempDir,
 }
 
-impl Drop for Minio {
+impl Drop for MinioServer {
     fn drop(&mut self) {
         self.kill();
     }
@@ -43,12 +43,12 @@ pub fn program() -> Option<PathBuf> {
     found.pop()
 }
 
-impl Minio {
+impl MinioServer {
     /// Starts it and waits until it is ready.
     ///
     /// # Panics
     /// When it does not start.
-    pub fn start(program: &Path, settings: Settings<'_>) -> Minio {
+    pub fn start(program: &Path, settings: ServerSettings<'_>) -> MinioServer {
         let data = match settings.data {
             Some(dir) => tempfile::tempdir_in(dir),
             None => tempfile::tempdir(),
@@ -74,7 +74,7 @@ impl Minio {
         command.env("MINIO_UPDATE", "off");
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
         let child = quiet.stderr(Stdio::null()).spawn();
-        let mut minio = Minio {
+        let mut minio = MinioServer {
             child: child.unwrap_or_else(|e| panic!("{} does not start: {e}", program.display())),
             port,
             tls: settings.certs.is_some(),

@@ -14,50 +14,50 @@ pub const PART_MIN: usize = 5 << 20;
 
 /// Checksums that are understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sum {
+pub enum BodyChecksum {
     /// CRC-32C.
     Crc32c,
     /// SHA-256.
     Sha256,
 }
 
-impl Sum {
+impl BodyChecksum {
     /// All, with the endings of their header names and their words.
-    pub const ALL: [(Sum, &'static str, &'static str); 2] = [
-        (Sum::Crc32c, "x-amz-checksum-crc32c", "CRC32C"),
-        (Sum::Sha256, "x-amz-checksum-sha256", "SHA256"),
+    pub const ALL: [(BodyChecksum, &'static str, &'static str); 2] = [
+        (BodyChecksum::Crc32c, "x-amz-checksum-crc32c", "CRC32C"),
+        (BodyChecksum::Sha256, "x-amz-checksum-sha256", "SHA256"),
     ];
 
     /// Of these bytes, in base64.
     pub fn of(self, bytes: &[u8]) -> String {
         match self {
-            Sum::Crc32c => {
+            BodyChecksum::Crc32c => {
                 let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes);
                 BASE64_STANDARD.encode((crc as u32).to_be_bytes())
             }
-            Sum::Sha256 => BASE64_STANDARD.encode(Sha256::digest(bytes)),
+            BodyChecksum::Sha256 => BASE64_STANDARD.encode(Sha256::digest(bytes)),
         }
     }
 
     /// The one with this word, as in `CRC32C`.
-    pub fn named(word: &str) -> Option<Sum> {
-        let found = Sum::ALL.iter().find(|(_, _, w)| *w == word);
+    pub fn named(word: &str) -> Option<BodyChecksum> {
+        let found = BodyChecksum::ALL.iter().find(|(_, _, w)| *w == word);
         found.map(|(sum, ..)| *sum)
     }
 }
 
 /// An object or a part.
 #[derive(Debug, Clone)]
-pub struct Object {
+pub struct StoredObject {
     pub data: Arc<[u8]>,
     pub etag: String,
 }
 
-impl Object {
+impl StoredObject {
     /// Of these bytes. Only MD5 of AWS means anything as an ETag, and clients must not rely on it.
-    pub fn new(data: Vec<u8>) -> Object {
+    pub fn new(data: Vec<u8>) -> StoredObject {
         let etag = format!("\"{}\"", &text::sha256(&data)[..32]);
-        Object {
+        StoredObject {
             data: Arc::from(data),
             etag,
         }
@@ -66,26 +66,26 @@ impl Object {
 
 /// An upload in parts under way.
 #[derive(Debug)]
-pub struct Upload {
+pub struct PartUpload {
     /// Name of the object that it will be.
     pub key: String,
     /// Checksum that parts must have.
-    pub sum: Option<Sum>,
+    pub sum: Option<BodyChecksum>,
     /// Parts by number, each with its checksum.
-    pub parts: BTreeMap<u32, (Object, String)>,
+    pub parts: BTreeMap<u32, (StoredObject, String)>,
 }
 
 /// A bucket.
 #[derive(Debug, Default)]
 pub struct Bucket {
-    pub objects: BTreeMap<String, Object>,
-    pub uploads: BTreeMap<String, Upload>,
+    pub objects: BTreeMap<String, StoredObject>,
+    pub uploads: BTreeMap<String, PartUpload>,
     /// Number of the last upload.
     last: u64,
 }
 
 /// A part as the request that completes names it.
-pub struct Named {
+pub struct NamedPart {
     pub number: u32,
     /// `ETag`.
     pub etag: String,
@@ -95,11 +95,11 @@ pub struct Named {
 
 impl Bucket {
     /// Begins an upload; its id.
-    pub fn begin(&mut self, key: &str, sum: Option<Sum>) -> String {
+    pub fn begin(&mut self, key: &str, sum: Option<BodyChecksum>) -> String {
         self.last += 1;
         // Characters that a client must encode when it sends it back.
         let id = format!("upload/{}=", self.last);
-        let upload = Upload {
+        let upload = PartUpload {
             key: key.to_owned(),
             sum,
             parts: BTreeMap::new(),
@@ -112,7 +112,11 @@ impl Bucket {
     ///
     /// # Errors
     /// The word of S3 for what is wrong; the upload stays.
-    pub fn complete(&mut self, id: &str, named: &[Named]) -> Result<Object, &'static str> {
+    pub fn complete(
+        &mut self,
+        id: &str,
+        named: &[NamedPart],
+    ) -> Result<StoredObject, &'static str> {
         let upload = self.uploads.get(id).ok_or("NoSuchUpload")?;
         if named.is_empty() {
             return Err("MalformedXML");
@@ -133,7 +137,7 @@ impl Bucket {
             }
             all.extend_from_slice(&object.data);
         }
-        let object = Object::new(all);
+        let object = StoredObject::new(all);
         let key = upload.key.clone();
         self.objects.insert(key, object.clone());
         self.uploads.remove(id);
@@ -148,24 +152,31 @@ mod tests {
     #[test]
     fn checksums_are_those_of_the_standards() {
         // Check values of CRC-32C and SHA-256 for "123456789".
-        assert_eq!(Sum::Crc32c.of(b"123456789"), "4waSgw==");
-        assert!(Sum::Sha256.of(b"123456789").starts_with("FeKw08M4"));
+        assert_eq!(BodyChecksum::Crc32c.of(b"123456789"), "4waSgw==");
+        assert!(
+            BodyChecksum::Sha256
+                .of(b"123456789")
+                .starts_with("FeKw08M4")
+        );
         assert_eq!(
-            (Sum::named("CRC32C"), Sum::named("MD5")),
-            (Some(Sum::Crc32c), None)
+            (BodyChecksum::named("CRC32C"), BodyChecksum::named("MD5")),
+            (Some(BodyChecksum::Crc32c), None)
         );
     }
 
     #[test]
     fn uploads_keep_their_rules() {
         let mut bucket = Bucket::default();
-        let id = bucket.begin("k", Some(Sum::Crc32c));
-        let name = |number: u32, o: &Object, sum: &str| Named {
+        let id = bucket.begin("k", Some(BodyChecksum::Crc32c));
+        let name = |number: u32, o: &StoredObject, sum: &str| NamedPart {
             number,
             etag: o.etag.clone(),
             sum: Some(sum.to_owned()).filter(|s| !s.is_empty()),
         };
-        let (large, small) = (Object::new(vec![1; PART_MIN]), Object::new(vec![2; 3]));
+        let (large, small) = (
+            StoredObject::new(vec![1; PART_MIN]),
+            StoredObject::new(vec![2; 3]),
+        );
         let parts = &mut bucket.uploads.get_mut(&id).expect("it is there").parts;
         parts.insert(1, (large.clone(), "a".to_owned()));
         for number in [2, 4] {

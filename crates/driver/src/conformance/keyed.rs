@@ -13,7 +13,7 @@ use crate::contract::{AdminAction, Session};
 /// Records that every check finds: key numbers from 0 on.
 pub(super) const RECORDS: u64 = 256;
 /// Key numbers from here on belong to one check each, this many apart.
-const APART: u64 = 10_000;
+const APART: u64 = 2_000;
 
 /// A plan that does everything the driver can on records of `size` bytes, at `depth`.
 pub fn keyed_plan(target: TargetPlan, size: u64, depth: u32, reverse: bool) -> Plan {

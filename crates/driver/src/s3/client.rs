@@ -5,6 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use quick_xml::escape::escape;
 use taillight_core::{Error, Result, Status};
 
 use super::connection::{BodySink, HttpConnection, IoProgress, RequestSpec};
@@ -170,20 +171,25 @@ impl S3Client {
     /// # Errors
     /// `Unavailable` when no answer comes.
     pub fn call(&self, request: &S3Request<'_>) -> Result<S3Answer> {
-        let mut held = self
+        let mut admin = self
             .admin
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let kept = held.get_or_insert_with(|| Housekeeping {
+        let housekeeping = admin.get_or_insert_with(|| Housekeeping {
             api: self.api(),
             connection: HttpConnection::new(),
             used: Instant::now(),
         });
-        if kept.used.elapsed() > self.idle {
-            kept.connection.hang_up();
+        if housekeeping.used.elapsed() > self.idle {
+            housekeeping.connection.hang_up();
         }
-        let answer = self.ask(0, &mut kept.api, &mut kept.connection, request);
-        kept.used = Instant::now();
+        let answer = self.exchange(
+            0,
+            &mut housekeeping.api,
+            &mut housekeeping.connection,
+            request,
+        );
+        housekeeping.used = Instant::now();
         answer.map_err(|why| self.error(0, why))
     }
 
@@ -192,12 +198,12 @@ impl S3Client {
     /// # Errors
     /// `Unavailable` when no answer comes.
     pub fn call_on(&self, server: usize, request: &S3Request<'_>) -> Result<S3Answer> {
-        self.ask(server, &mut self.api(), &mut HttpConnection::new(), request)
+        self.exchange(server, &mut self.api(), &mut HttpConnection::new(), request)
             .map_err(|why| self.error(server, why))
     }
 
     /// Sends a request to a server and waits; connects first where the connection has no connection.
-    fn ask(
+    fn exchange(
         &self,
         server: usize,
         api: &mut RequestWriter,
@@ -209,14 +215,14 @@ impl S3Client {
         }
         api.write(server, request, &mut connection.head);
         connection.head.extend_from_slice(request.body);
-        let ask = RequestSpec {
+        let spec = RequestSpec {
             upload: (0, 0),
             bodiless: request.method == "HEAD",
-            take: BodySink::Text(ANSWER_MAX),
-            timed: false,
-            told: false,
+            sink: BodySink::Text(ANSWER_MAX),
+            stamp_first_byte: false,
+            event_driven: false,
         };
-        connection.begin(&ask, false);
+        connection.begin(&spec, false);
         let mut scratch = vec![0; 64 << 10];
         match connection.drive(&mut [], &mut scratch) {
             IoProgress::Answered => Ok(S3Answer {
@@ -374,7 +380,8 @@ impl S3Client {
             })?;
             self.listed(&answer)?;
             let inside = |name: &String| name.starts_with(&self.location.prefix);
-            let more = page(xml::all(&answer.text, "Key").filter(inside).collect())?;
+            let names = xml::all(&answer.text, "Key").into_iter();
+            let more = page(names.filter(inside).collect())?;
             next = xml::first(&answer.text, "NextContinuationToken");
             if !more || next.is_none() {
                 return Ok(answer.server);
@@ -393,7 +400,7 @@ impl S3Client {
                 if !name.starts_with(&self.location.prefix) {
                     return Err(Error::internal("a deletion outside the prefix").with("name", name));
                 }
-                body += &format!("<Object><Key>{}</Key></Object>", xml::escape(name));
+                body += &format!("<Object><Key>{}</Key></Object>", escape(name.as_str()));
             }
             body += "</Delete>";
             let answer = self.call(&S3Request {

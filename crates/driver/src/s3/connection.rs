@@ -59,15 +59,15 @@ pub struct HttpConnection {
     raw: Box<[u8]>,
     filled: usize,
     bodiless: bool,
-    take: BodySink,
+    sink: BodySink,
     pub reply: ResponseHead,
     /// The answer's body where it is kept as text.
     pub text: Vec<u8>,
     pub moved: u64,
     pub keys: u32,
     matched: usize,
-    timed: bool,
-    told: bool,
+    stamp_first_byte: bool,
+    event_driven: bool,
     /// When the first byte of the body was read.
     pub first: Option<Stamp>,
     /// What TLS says of the last failure, if it was its own.
@@ -81,11 +81,11 @@ pub struct RequestSpec {
     /// The answer has no body: HEAD.
     pub bodiless: bool,
     /// Where its body goes.
-    pub take: BodySink,
+    pub sink: BodySink,
     /// The first byte is stamped.
-    pub timed: bool,
+    pub stamp_first_byte: bool,
     /// An event says when there is something to read: none is tried right after sending.
-    pub told: bool,
+    pub event_driven: bool,
 }
 
 impl HttpConnection {
@@ -99,14 +99,14 @@ impl HttpConnection {
             raw: vec![0; HEAD_MAX].into_boxed_slice(),
             filled: 0,
             bodiless: false,
-            take: BodySink::Drop,
+            sink: BodySink::Drop,
             reply: ResponseHead::default(),
             text: Vec::with_capacity(ERROR_MAX),
             moved: 0,
             keys: 0,
             matched: 0,
-            timed: false,
-            told: false,
+            stamp_first_byte: false,
+            event_driven: false,
             first: None,
             tls_error: None,
         }
@@ -127,7 +127,7 @@ impl HttpConnection {
     }
 
     /// Something came of a connection without a request: it has ended, or is of no use.
-    pub fn disturbed(&mut self) {
+    pub fn check_idle(&mut self) {
         if self.phase != HttpPhase::Idle {
             return;
         }
@@ -142,17 +142,17 @@ impl HttpConnection {
     }
 
     /// Begins the request in `head`. `fresh`: the connection is new and may not be made yet.
-    pub fn begin(&mut self, ask: &RequestSpec, fresh: bool) {
+    pub fn begin(&mut self, spec: &RequestSpec, fresh: bool) {
         self.phase = if fresh {
             HttpPhase::Connect
         } else {
             HttpPhase::Send
         };
-        self.upload = ask.upload;
-        self.bodiless = ask.bodiless;
-        self.take = ask.take;
-        self.timed = ask.timed;
-        self.told = ask.told;
+        self.upload = spec.upload;
+        self.bodiless = spec.bodiless;
+        self.sink = spec.sink;
+        self.stamp_first_byte = spec.stamp_first_byte;
+        self.event_driven = spec.event_driven;
         self.sent = 0;
         self.filled = 0;
         self.reply.code = 0;
@@ -197,7 +197,7 @@ impl HttpConnection {
                 }
                 HttpPhase::Send => {
                     // An answer that came while sending has had its event already.
-                    let at_once = self.told && self.sent == 0;
+                    let at_once = self.event_driven && self.sent == 0;
                     let body = &slot[self.upload.0..self.upload.1];
                     let total = self.head.len() + body.len();
                     while self.sent < total {
@@ -250,7 +250,7 @@ impl HttpConnection {
             };
         }
         if self.reply.code >= 300 {
-            self.take = BodySink::Text(ERROR_MAX);
+            self.sink = BodySink::Text(ERROR_MAX);
         }
         self.phase = HttpPhase::Body;
         if self.filled > length {
@@ -283,13 +283,13 @@ impl HttpConnection {
     }
 
     fn absorb(&mut self, bytes: &[u8], slot: &mut [u8]) -> io::Result<usize> {
-        if self.timed && self.first.is_none() {
+        if self.stamp_first_byte && self.first.is_none() {
             self.first = Some(MonoClock.now());
         }
-        let (take, text, moved) = (self.take, &mut self.text, &mut self.moved);
+        let (sink, text, moved) = (self.sink, &mut self.text, &mut self.moved);
         let (keys, matched) = (&mut self.keys, &mut self.matched);
         let mut show = |data: &[u8]| {
-            match take {
+            match sink {
                 BodySink::Drop => {}
                 BodySink::Buffer => {
                     let at = usize::try_from(*moved)

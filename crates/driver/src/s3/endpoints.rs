@@ -28,7 +28,7 @@ impl S3Client {
         self.listed(&answer)
             .map_err(|e| e.with("endpoint", self.endpoint(server)))?;
         Ok(ListingPage {
-            names: xml::all(&answer.text, "Key").collect(),
+            names: xml::all(&answer.text, "Key"),
             more: xml::first(&answer.text, "NextContinuationToken").is_some(),
         })
     }
@@ -38,7 +38,7 @@ impl S3Client {
     ///
     /// # Errors
     /// `Unavailable` or `Refused`, naming the server.
-    pub fn meet(&self) -> Result<()> {
+    pub fn check_endpoints(&self) -> Result<()> {
         if self.servers() == 1 {
             return Ok(());
         }
@@ -51,7 +51,7 @@ impl S3Client {
                 behind || first.names.contains(name)
             };
             if let Some(name) = there.names.iter().find(|name| !known(name)) {
-                return Err(self.another(server).with("object only there", name));
+                return Err(self.other_store(server).with("object only there", name));
             }
         }
         Ok(())
@@ -62,13 +62,13 @@ impl S3Client {
     ///
     /// # Errors
     /// `Refused`, naming the server that does not; `Unavailable` when one gives no answer.
-    pub fn agree(&self, name: &str, text: &[u8]) -> Result<()> {
+    pub fn check_same_store(&self, name: &str, text: &[u8]) -> Result<()> {
         for server in 1..self.servers() {
             let answer = self.call_on(server, &S3Request::new("GET", name.as_bytes()))?;
             match answer.code {
                 200 if answer.text.as_bytes() == text => {}
-                200 => return Err(self.another(server)),
-                404 if answer.word() == "NoSuchKey" => return Err(self.another(server)),
+                200 => return Err(self.other_store(server)),
+                404 if answer.word() == "NoSuchKey" => return Err(self.other_store(server)),
                 _ => {
                     let refusal = self.refusal("read its owner mark", &answer);
                     return Err(refusal.with("endpoint", self.endpoint(server)));
@@ -78,7 +78,7 @@ impl S3Client {
         Ok(())
     }
 
-    fn another(&self, server: usize) -> Error {
+    fn other_store(&self, server: usize) -> Error {
         Error::refused("an endpoint leads to another store than the first one")
             .with("endpoint", self.endpoint(server))
             .with("first", self.endpoint(0))

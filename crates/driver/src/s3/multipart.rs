@@ -1,6 +1,7 @@
 //! An upload in parts as one operation: create, the parts one after the other, complete; abort
 //! when one of them fails, so that nothing is left behind.
 
+use quick_xml::escape::escape;
 use taillight_core::Status;
 
 use super::connection::{BodySink, HttpConnection, RequestSpec};
@@ -69,22 +70,22 @@ pub fn write(
     slot: &mut impl UploadSlot,
     name: &[u8],
     api: &mut RequestWriter,
-    mut ask: RequestSpec,
+    mut spec: RequestSpec,
 ) -> RequestSpec {
     use std::fmt::Write as _;
     let (connection, upload, data, host) = slot.parts();
     upload.query.clear();
     let mut request = S3Request::new("POST", name);
     let mut own: &[u8] = &[];
-    ask.take = BodySink::Text(ANSWER_MAX);
+    spec.sink = BodySink::Text(ANSWER_MAX);
     match upload.step {
         UploadStep::None | UploadStep::Create => upload.query.push_str("uploads="),
         UploadStep::Part(n) => {
             let _ = write!(upload.query, "partNumber={n}&uploadId={}", upload.id);
-            ask.upload = upload.range(n);
+            spec.upload = upload.range(n);
             request.method = "PUT";
             request.data = true;
-            request.body = &data[ask.upload.0..ask.upload.1];
+            request.body = &data[spec.upload.0..spec.upload.1];
         }
         UploadStep::Complete => {
             let _ = write!(upload.query, "uploadId={}", upload.id);
@@ -107,7 +108,7 @@ pub fn write(
         upload.sum.clear();
         upload.sum.push_str(sum);
     }
-    ask
+    spec
 }
 
 /// Takes an answer; the status when the operation has ended.
@@ -131,7 +132,7 @@ pub fn answered(slot: &mut impl UploadSlot, api: &RequestWriter) -> Option<Statu
         UploadStep::None | UploadStep::Create => return Some(failed),
         UploadStep::Part(n) if good => {
             let etag = &connection.reply.etag;
-            let _ = write!(upload.list, "<Part><ETag>{}</ETag>", xml::escape(etag));
+            let _ = write!(upload.list, "<Part><ETag>{}</ETag>", escape(etag.as_str()));
             if let Some((kind, _)) = api.checksum() {
                 let sum = &upload.sum;
                 let _ = write!(upload.list, "<Checksum{kind}>{sum}</Checksum{kind}>");

@@ -47,11 +47,10 @@ impl ObjectNaming {
             out.extend_from_slice(key);
             return;
         }
-        for byte in key {
-            for digit in [byte >> 4, byte & 15] {
-                out.push(b"0123456789abcdef"[usize::from(digit)]);
-            }
-        }
+        let from = out.len();
+        out.resize(from + 2 * key.len(), 0);
+        // Cannot fail: the lengths fit.
+        let _ = hex::encode_to_slice(key, &mut out[from..]);
     }
 
     /// Whether a name under the prefix could be one of these.

@@ -58,7 +58,7 @@ impl OwnedPrefix {
         };
         let confirmed = refusal::confirmed(target.destroy, spec.destroy, &named, same)?;
         let (found, server) = look(store, names)?;
-        store.meet()?;
+        store.check_endpoints()?;
         let mut mark = PrefixMark {
             identity: identity(store),
             run_id: spec.run_id.to_owned(),
@@ -86,9 +86,9 @@ impl OwnedPrefix {
         };
         let text = owned.mark.bytes()?;
         store.create(&text)?;
-        let settled = store.agree(&owner(store), &text);
+        let agreed = store.check_same_store(&owner(store), &text);
         // What a killed run left, or the user gave up, goes once it is known to be the one store.
-        settled
+        agreed
             .and_then(|()| if goes { wipe(store) } else { Ok(()) })
             .map_err(|e| undo(store, found.text.as_deref(), e))?;
         Ok((owned, server))

@@ -1,5 +1,7 @@
 //! Requests of S3 as bytes: path, query, headers, signature.
 
+use std::io::Write as _;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use rustix::time::ClockId;
@@ -153,16 +155,10 @@ impl RequestWriter {
             line(name, value, out);
         }
         if let Some((first, last)) = r.range {
-            out.extend_from_slice(b"range: bytes=");
-            number(first, out);
-            out.push(b'-');
-            number(last, out);
-            out.extend_from_slice(b"\r\n");
+            let _ = write!(out, "range: bytes={first}-{last}\r\n");
         }
         if matches!(r.method, "PUT" | "POST") {
-            out.extend_from_slice(b"content-length: ");
-            number(r.body.len() as u64, out);
-            out.extend_from_slice(b"\r\n");
+            let _ = write!(out, "content-length: {}\r\n", r.body.len());
         }
         out.extend_from_slice(b"authorization: ");
         let parts = CanonicalRequest {
@@ -203,21 +199,6 @@ fn line(name: &str, value: &[u8], out: &mut Vec<u8>) {
     for part in [name.as_bytes(), b": ", value, b"\r\n"] {
         out.extend_from_slice(part);
     }
-}
-
-fn number(n: u64, out: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    let mut rest = n;
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
 }
 
 /// Percent-encodes as signatures want it: everything but letters, digits and `-._~` (and `/` in

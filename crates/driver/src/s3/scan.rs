@@ -101,7 +101,7 @@ fn keys(text: &str) -> impl Iterator<Item = &str> {
 
 /// Turns a name into what a listing starts *after* so that it begins with that name: the last byte is
 /// one less, and the highest of printable ones follows. No name of a record lies between.
-pub fn before(name: &mut Vec<u8>) {
+pub fn start_after(name: &mut Vec<u8>) {
     if let Some(last) = name.last_mut() {
         *last -= 1;
         name.push(b'~');
@@ -116,7 +116,7 @@ mod tests {
     fn a_listing_begins_with_its_key() {
         for name in ["p/user120", "p/user0", "p/00000000000000ff"] {
             let mut after = name.as_bytes().to_vec();
-            before(&mut after);
+            start_after(&mut after);
             assert!(after.as_slice() < name.as_bytes());
             let mut less = name.to_owned();
             let last = less.pop().unwrap_or_default();

@@ -137,10 +137,10 @@ impl S3Session {
         let Some(job) = self.slots[n].job else { return };
         self.shared.names[self.workload].write(job.op.key, &mut self.name);
         if job.op.kind == OpKind::Scan {
-            scan::before(&mut self.name);
+            scan::start_after(&mut self.name);
         }
-        let ask = self.write(n, &job);
-        self.slots[n].connection.begin(&ask, fresh);
+        let spec = self.write(n, &job);
+        self.slots[n].connection.begin(&spec, fresh);
         // A new connection is not made yet: an event says when.
         if !fresh {
             self.drive(n);
@@ -149,20 +149,20 @@ impl S3Session {
 
     fn write(&mut self, n: usize, job: &PendingOp) -> RequestSpec {
         let slot = &mut self.slots[n];
-        let mut ask = RequestSpec {
+        let mut spec = RequestSpec {
             upload: (0, 0),
             bodiless: false,
-            take: BodySink::Drop,
-            timed: false,
-            told: true,
+            sink: BodySink::Drop,
+            stamp_first_byte: false,
+            event_driven: true,
         };
         let name = &self.name;
         let mut request = S3Request::new("GET", name);
         match job.op.kind {
             OpKind::Get => {
-                ask.timed = true;
+                spec.stamp_first_byte = true;
                 if self.keep {
-                    ask.take = BodySink::Buffer;
+                    spec.sink = BodySink::Buffer;
                 }
                 if job.range > 0 {
                     let room = self.shared.smallest[self.workload].saturating_sub(job.range);
@@ -172,12 +172,12 @@ impl S3Session {
             }
             OpKind::Stat => {
                 request.method = "HEAD";
-                ask.bodiless = true;
+                spec.bodiless = true;
             }
             OpKind::Delete => request.method = "DELETE",
             OpKind::List => {
-                ask.timed = true;
-                ask.take = BodySink::Keys;
+                spec.stamp_first_byte = true;
+                spec.sink = BodySink::Keys;
                 request.name = &[];
                 list_query(
                     &self.shared,
@@ -190,18 +190,18 @@ impl S3Session {
             OpKind::Scan => match slot.scan.name() {
                 Some(name) => request.name = name,
                 None => {
-                    ask.take = BodySink::Text(scan::ANSWER_MAX);
+                    spec.sink = BodySink::Text(scan::ANSWER_MAX);
                     request.name = &[];
                     list_query(&self.shared, name, job.op.count, &mut self.query);
                     request.query = &self.query;
                 }
             },
             _ if slot.upload.active() => {
-                return multipart::write(slot, name, &mut self.api, ask);
+                return multipart::write(slot, name, &mut self.api, spec);
             }
             _ => {
                 let size = job.op.size as usize;
-                ask.upload = (0, size);
+                spec.upload = (0, size);
                 request.method = "PUT";
                 request.data = true;
                 request.body = &slot.buffer[..size];
@@ -209,14 +209,14 @@ impl S3Session {
         }
         self.api
             .write(slot.host, &request, &mut slot.connection.head);
-        ask
+        spec
     }
 
     /// Lets slot `n` go on; ends its operation when the answer is there.
     fn drive(&mut self, n: usize) {
         let slot = &mut self.slots[n];
         let Some(job) = slot.job else {
-            return slot.connection.disturbed();
+            return slot.connection.check_idle();
         };
         match slot.connection.drive(&mut slot.buffer, &mut self.scratch) {
             IoProgress::Waits => {}
@@ -374,7 +374,7 @@ impl Session for S3Session {
         }
         let now = MonoClock.now();
         if now.since(self.slots[n].ended) > IDLE_NS {
-            self.slots[n].connection.disturbed();
+            self.slots[n].connection.check_idle();
         }
         let options = &self.shared.store.options;
         let deadline = now.plus(options.timeout.0);

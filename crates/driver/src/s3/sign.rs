@@ -4,6 +4,10 @@
 //! place for credentials (see `credentials`) or a clock: the caller says what time it is. After
 //! the first request of a day nothing is allocated.
 
+use std::io::Write as _;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use sha2::{Digest, Sha256};
 
 use super::credentials::Credentials;
@@ -157,41 +161,30 @@ fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     outer.finalize().into()
 }
 
+/// SHA-256 or a signature in hexadecimal.
 pub fn hex(bytes: &[u8; 32]) -> [u8; 64] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut out = [0; 64];
-    for (pair, byte) in out.chunks_exact_mut(2).zip(bytes) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
-    }
+    // Cannot fail: the lengths fit.
+    let _ = hex::encode_to_slice(bytes, &mut out);
     out
 }
 
-/// `YYYYMMDDTHHMMSSZ` of a second since the epoch, in the Gregorian calendar.
+/// `YYYYMMDDTHHMMSSZ` of a second since the epoch.
 fn stamp(second: i64) -> [u8; 16] {
-    let (days, rest) = (second.div_euclid(86_400), second.rem_euclid(86_400));
-    // Years that begin in March: the day that leap years add comes last. 400 years = 146,097 days.
-    let from = days + 719_468;
-    let (era, day) = (from.div_euclid(146_097), from.rem_euclid(146_097));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + i64::from(month <= 2);
-    let mut out = *b"00000000T000000Z";
-    let mut put = |at: usize, width: usize, mut n: i64| {
-        for digit in out[at..at + width].iter_mut().rev() {
-            *digit = b'0' + (n % 10) as u8;
-            n /= 10;
-        }
-    };
-    put(0, 4, year);
-    put(4, 2, month);
-    put(6, 2, day);
-    put(9, 2, rest / 3600);
-    put(11, 2, rest / 60 % 60);
-    put(13, 2, rest % 60);
+    let time = Timestamp::from_second(second).unwrap_or(Timestamp::UNIX_EPOCH);
+    let utc = TimeZone::UTC.to_datetime(time);
+    let mut out = [0; 16];
+    // Cannot fail: years have four digits for the next eight thousand years.
+    let _ = write!(
+        &mut out[..],
+        "{:04}{:02}{:02}T{:02}{:02}{:02}Z",
+        utc.year(),
+        utc.month(),
+        utc.day(),
+        utc.hour(),
+        utc.minute(),
+        utc.second()
+    );
     out
 }
 

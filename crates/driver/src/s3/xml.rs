@@ -1,52 +1,41 @@
-//! The little of XML that answers of S3 need: the texts of elements by name.
+//! The texts of elements by name, in the XML that stores answer with.
 
-/// Texts of all elements `name`, unescaped, in order.
-pub fn all<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = String> + 'a {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        loop {
-            let at = rest.find('<')?;
-            let tag = rest[at + 1..].strip_prefix(name);
-            rest = &rest[at + 1..];
-            let Some(tag) = tag.and_then(|t| t.strip_prefix('>')) else {
-                continue;
-            };
-            let end = tag.find('<')?;
-            rest = &tag[end..];
-            return Some(unescape(&tag[..end]));
+use quick_xml::Reader;
+use quick_xml::escape::resolve_xml_entity;
+use quick_xml::events::{BytesRef, Event};
+
+/// Texts of all elements `name`, unescaped, in order, as far as the text is XML.
+pub fn all(text: &str, name: &str) -> Vec<String> {
+    let mut reader = Reader::from_str(text);
+    let (mut found, mut inside) = (Vec::new(), None::<String>);
+    loop {
+        let event = match reader.read_event() {
+            Ok(Event::Eof) | Err(_) => return found,
+            Ok(event) => event,
+        };
+        match (event, inside.as_mut()) {
+            (Event::Text(piece), Some(text)) => text.push_str(&piece),
+            (Event::GeneralRef(entity), Some(text)) => text.extend(character(&entity)),
+            (Event::Start(tag), _) if tag.local_name().as_ref() == name => {
+                inside = Some(String::new());
+            }
+            (Event::End(_), _) => found.extend(inside.take()),
+            _ => {}
         }
-    })
+    }
+}
+
+/// What `&#34;` or `&amp;` stands for.
+fn character(entity: &BytesRef<'_>) -> Option<char> {
+    if let Ok(Some(character)) = entity.resolve_char_ref() {
+        return Some(character);
+    }
+    resolve_xml_entity(entity)?.chars().next()
 }
 
 /// The text of the first element `name`.
 pub fn first(text: &str, name: &str) -> Option<String> {
-    all(text, name).next()
-}
-
-fn unescape(text: &str) -> String {
-    let mut out = text.to_owned();
-    // The ampersand last: what it makes is not unescaped again.
-    for (from, to) in [
-        ("&lt;", "<"),
-        ("&gt;", ">"),
-        ("&quot;", "\""),
-        ("&#34;", "\""),
-        ("&#39;", "'"),
-        ("&apos;", "'"),
-        ("&amp;", "&"),
-    ] {
-        if out.contains('&') {
-            out = out.replace(from, to);
-        }
-    }
-    out
-}
-
-/// Escaped for use as text.
-pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
+    all(text, name).into_iter().next()
 }
 
 #[cfg(test)]
@@ -56,11 +45,12 @@ mod tests {
     #[test]
     fn texts_by_name() {
         let text = "<?xml version=\"1.0\"?><L xmlns=\"u\"><IsTruncated>false</IsTruncated>\
-                    <Contents><Key>a&amp;lt;b</Key></Contents><Keys>x</Keys><Key/><Key>c</Key></L>";
-        assert_eq!(all(text, "Key").collect::<Vec<_>>(), ["a&lt;b", "c"]);
+                    <Contents><Key>a&amp;lt;b</Key></Contents><Keys>x</Keys><Key/>\
+                    <Key>c&#x22;&#233;</Key></L>";
+        assert_eq!(all(text, "Key"), ["a&lt;b", "c\"é"]);
         assert_eq!(first(text, "IsTruncated").as_deref(), Some("false"));
         assert_eq!(first(text, "Code"), None);
         assert_eq!(first("<Key>never ends", "Key"), None);
-        assert_eq!(escape("a<&>"), "a&lt;&amp;&gt;");
+        assert_eq!(first("<Key>a</Key> no < XML", "Key").as_deref(), Some("a"));
     }
 }

@@ -12,7 +12,7 @@ use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::probe::Token;
 use taillight_core::{Op, OpKind, Status};
 use taillight_driver::{OpenSpec, Session, SessionSpec, Submitted, conformance};
-use taillight_s3test::{Certs, ID, Own, SECRET, Settings};
+use taillight_s3test::{Certs, FaultyServer, ID, SECRET, ServerSettings};
 
 /// Operations of a kind that are counted.
 const ROUNDS: u64 = 200;
@@ -102,7 +102,7 @@ fn requests_allocate_nothing() {
         return;
     }
     assert!(sys::allocations() > 0, "the counter counts");
-    let store = Own::start(Settings::default());
+    let store = FaultyServer::start(ServerSettings::default());
     // Deletes last: what they delete is not read any more.
     let kinds = [
         OpKind::Put,
@@ -130,7 +130,7 @@ fn parts_and_tls_allocate_what_the_docs_say() {
     if !inside("parts_and_tls_allocate_what_the_docs_say") {
         return;
     }
-    let store = Own::start(Settings::default());
+    let store = FaultyServer::start(ServerSettings::default());
     let (size, options) = (12 << 20, "part_size = \"5MiB\"");
     let plan_ = plan(&store.path("parts/"), options, size);
     let parts = counted(&plan_, size, 5, &[OpKind::Put]);
@@ -141,9 +141,9 @@ fn parts_and_tls_allocate_what_the_docs_say() {
         eprintln!("skipped: allocations with TLS: no openssl program");
         return;
     };
-    let store = Own::start(Settings {
+    let store = FaultyServer::start(ServerSettings {
         certs: Some(&certs),
-        ..Settings::default()
+        ..ServerSettings::default()
     });
     let options = format!("ca = \"{}\"", certs.ca().display());
     for (size, most) in [(4 << 10, 10.0), (64 << 10, 40.0)] {

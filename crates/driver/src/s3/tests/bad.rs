@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use taillight_core::{Error, ErrorKind, Op, OpKind, Status};
 
-use taillight_s3test::{Own, Server, Settings, Trouble};
+use taillight_s3test::{Fault, FaultyServer, ObjectServer, ServerSettings};
 
 use super::server::{ID, SECRET, free_port, open, open_as, plan, plan_on};
 use super::{error, one, put, session};
@@ -22,7 +22,7 @@ pub fn clear(e: &Error, says: &str) {
 
 #[test]
 fn wrong_credentials_and_missing_buckets() {
-    let store = Server::start();
+    let store = ObjectServer::start();
     let plan_ = plan_on(&store, "", "p/", 10, 1);
     let wrong = "wrong-and-not-to-be-shown";
     let e = open_as(&plan_, None, wrong).err().unwrap();
@@ -55,7 +55,7 @@ fn endpoints_that_are_not_there_or_slow() {
 
 #[test]
 fn a_server_killed_in_the_run_gives_errors_not_an_end() {
-    let mut store = Server::start();
+    let mut store = ObjectServer::start();
     let target = open(&plan_on(&store, "timeout = \"2s\"", "p/", 1000, 1), None).unwrap();
     let mut s = session(target.as_ref(), 1000, 1);
     assert!(put(s.as_mut(), 1, 1000).status.is_ok());
@@ -169,21 +169,16 @@ fn bad_answers_become_statuses() {
     }
 }
 
-/// Trouble in the midst of a run, which only our own server makes on demand.
+/// Faults in the midst of a run, which only our own server makes on demand.
 #[test]
 fn trouble_in_the_run_is_counted_and_passes() {
-    let store = Own::start(Settings::default());
+    let store = FaultyServer::start(ServerSettings::default());
     let late = Duration::from_secs(3);
-    for (trouble, kind, wanted, counter) in [
+    for (fault, kind, wanted, counter) in [
+        (Fault::Busy, OpKind::Put, Status::STORE, "s3_http_503_total"),
+        (Fault::Cut, OpKind::Get, Status(104), "s3_broken_total"),
         (
-            Trouble::Busy,
-            OpKind::Put,
-            Status::STORE,
-            "s3_http_503_total",
-        ),
-        (Trouble::Cut, OpKind::Get, Status(104), "s3_broken_total"),
-        (
-            Trouble::Slow(late),
+            Fault::Slow(late),
             OpKind::Get,
             Status::TIMEOUT,
             "s3_timeouts_total",
@@ -194,20 +189,20 @@ fn trouble_in_the_run_is_counted_and_passes() {
         let mut s = session(target.as_ref(), 1000, 1);
         assert!(put(s.as_mut(), 1, 1000).status.is_ok());
         // The third from now on.
-        store.trouble(trouble, store.asked() + 3);
+        store.inject(fault, store.asked() + 3);
         let op = Op::keyed(kind, 1, 1000);
         let seen: Vec<_> = (0..4).map(|_| one(s.as_mut(), &op).status).collect();
         assert_eq!(
             seen,
             [Status::OK, Status::OK, wanted, Status::OK],
-            "{trouble:?}"
+            "{fault:?}"
         );
         let mut samples = Vec::new();
         target.sample(&mut |name, value| samples.push((name.to_owned(), value)));
         assert!(samples.contains(&(counter.to_owned(), 1.0)), "{samples:?}");
         drop(s);
         target.close().unwrap();
-        assert_eq!(store.names("p/"), [""; 0], "left by {trouble:?}");
+        assert_eq!(store.names("p/"), [""; 0], "left by {fault:?}");
     }
 }
 
@@ -245,7 +240,7 @@ fn connections_that_ended_while_idle_are_not_used() {
 #[test]
 fn leftovers_are_told_apart() {
     for (key, wanted) in [(None, "only the owner mark"), (Some(1), "objects under")] {
-        let mut store = Server::start();
+        let mut store = ObjectServer::start();
         let target = open(&plan_on(&store, "timeout = \"2s\"", "p/", 10, 1), None).unwrap();
         let mut s = session(target.as_ref(), 10, 1);
         if let Some(key) = key {
@@ -286,7 +281,7 @@ fn scans_that_no_listing_gives_are_refused() {
 
 #[test]
 fn a_further_endpoint_that_is_dead_is_named() {
-    let store = Server::start();
+    let store = ObjectServer::start();
     let dead = free_port();
     let options = format!("endpoints = [\"127.0.0.1:{dead}\"]");
     let e = error(&plan_on(&store, &options, "p/", 10, 1), None);

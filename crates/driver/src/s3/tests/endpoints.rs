@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use taillight_core::{Error, ErrorKind};
-use taillight_s3test::{Own, Server, Settings};
+use taillight_s3test::{FaultyServer, ObjectServer, ServerSettings};
 
 use super::bad::{EMPTY, accept, clear, read_request};
 use super::server::{ID, SECRET, free_port, open, plan, plan_on};
@@ -27,7 +27,7 @@ fn with(port: u16, keep: bool) -> String {
 
 #[test]
 fn an_endpoint_of_another_store_is_refused_and_not_written_to() {
-    let (first, second) = (Server::start(), Server::start());
+    let (first, second) = (ObjectServer::start(), ObjectServer::start());
     let e = error(
         &plan_on(&first, &with(second.port(), false), "p/", 10, 1),
         None,
@@ -39,7 +39,7 @@ fn an_endpoint_of_another_store_is_refused_and_not_written_to() {
 
 #[test]
 fn objects_that_only_a_further_endpoint_has_are_told_before_anything_is_written() {
-    let (first, second) = (Server::start(), Server::start());
+    let (first, second) = (ObjectServer::start(), ObjectServer::start());
     let theirs = plan_on(&second, "keep = true", "p/theirs/", 10, 1);
     open(&theirs, None).unwrap().close().unwrap();
     let before = second.names("p/");
@@ -58,7 +58,7 @@ fn objects_that_only_a_further_endpoint_has_are_told_before_anything_is_written(
 /// What is there stays as it was: records of an earlier run, and objects the user would give up.
 #[test]
 fn a_refused_endpoint_changes_nothing_on_the_first() {
-    let (first, second) = (Server::start(), Server::start());
+    let (first, second) = (ObjectServer::start(), ObjectServer::start());
     let kept = plan_on(&first, "keep = true", "p/", 10, 1);
     let target = open(&kept, None).unwrap();
     let mut s = session(target.as_ref(), 10, 1);
@@ -88,7 +88,7 @@ fn store_at(path: &str, addresses: Vec<SocketAddr>) -> S3Client {
 
 #[test]
 fn every_address_of_a_name_is_tried_and_the_first_that_takes_it_stays() {
-    let own = Own::start(Settings::default());
+    let own = FaultyServer::start(ServerSettings::default());
     let dead: SocketAddr = ([127, 0, 0, 1], free_port()).into();
     let live: SocketAddr = ([127, 0, 0, 1], own.port()).into();
     let store = store_at(&own.path("p/"), vec![dead, live]);
@@ -147,7 +147,7 @@ fn housekeeping_is_not_sent_twice() {
 
 #[test]
 fn a_name_in_the_run_leads_where_housekeeping_went() {
-    let own = Own::start(Settings::default());
+    let own = FaultyServer::start(ServerSettings::default());
     let path = format!("http://localhost:{}/bench/p/", own.port());
     let target = open(&plan(&path, "", 10, 1), None).unwrap();
     let mut s = session(target.as_ref(), 10, 1);

@@ -10,7 +10,7 @@ mod tls;
 use taillight_core::plan::MixPart;
 use taillight_core::probe::Token;
 use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Status};
-use taillight_s3test::{Certs, Server, Settings};
+use taillight_s3test::{Certs, ObjectServer, ServerSettings};
 
 use crate::conformance::{self, CheckResult, TestCase};
 use crate::contract::{AdminAction, Completion, Session, SessionSpec, Submitted, Target};
@@ -53,7 +53,7 @@ fn error(plan: &taillight_core::plan::Plan, destroy: Option<&str>) -> taillight_
 
 #[test]
 fn s3_keeps_the_contract() {
-    let store = Server::start();
+    let store = ObjectServer::start();
     let second = format!("endpoints = [\"localhost:{}\"]", store.port());
     for (depth, options) in [
         (1, ""),
@@ -83,7 +83,7 @@ fn s3_keeps_the_contract() {
 
 #[test]
 fn ranges_lists_and_stamps() {
-    let store = Server::start();
+    let store = ObjectServer::start();
     let size = 256 << 10;
     let plan = plan_on(&store, "range = \"64KiB\"\nmax_keys = 5", "ops/", size, 1);
     let target = open(&plan, None).unwrap();
@@ -134,7 +134,7 @@ fn ranges_lists_and_stamps() {
 
 #[test]
 fn large_objects_go_up_in_parts_and_come_back_whole() {
-    let store = Server::start();
+    let store = ObjectServer::start();
     let size = (12 << 20) + 5;
     for options in ["", "checksum = \"crc32c\"", "checksum = \"sha256\""] {
         let options = format!("part_size = \"5MiB\"\n{options}");
@@ -159,7 +159,7 @@ fn large_objects_go_up_in_parts_and_come_back_whole() {
 
 #[test]
 fn what_is_kept_is_found_again_and_another_form_refused() {
-    let store = Server::start();
+    let store = ObjectServer::start();
     let plan = plan_on(&store, "keep = true", "kept/", 100, 1);
     let target = open(&plan, None).unwrap();
     let mut s = session(target.as_ref(), 100, 1);
@@ -197,7 +197,7 @@ fn what_is_kept_is_found_again_and_another_form_refused() {
 
 #[test]
 fn foreign_objects_are_refused_and_stay() {
-    let store = Server::start();
+    let store = ObjectServer::start();
     // Somebody's object, put there by a run of another prefix's naming.
     let mine = open(&plan_on(&store, "keep = true", "theirs/deep/", 10, 1), None).unwrap();
     let mut s = session(mine.as_ref(), 10, 1);
@@ -222,7 +222,7 @@ fn foreign_objects_are_refused_and_stay() {
 
 #[test]
 fn what_others_add_while_it_runs_stays() {
-    let store = Server::start();
+    let store = ObjectServer::start();
     let target = open(&plan_on(&store, "", "shared/", 10, 1), None).unwrap();
     let mut s = session(target.as_ref(), 10, 1);
     assert!(put(s.as_mut(), 1, 10).status.is_ok());
@@ -249,9 +249,9 @@ fn tls_trusts_the_ca_it_is_given_and_no_other() {
         eprintln!("skipped: no openssl program to make certificates with");
         return;
     };
-    let store = Server::start_with(Settings {
+    let store = ObjectServer::start_with(ServerSettings {
         certs: Some(&certs),
-        ..Settings::default()
+        ..ServerSettings::default()
     });
     let ca = format!("ca = \"{}\"", certs.ca().display());
     let case = TestCase {
@@ -276,9 +276,9 @@ fn tls_trusts_the_ca_it_is_given_and_no_other() {
 
 #[test]
 fn buckets_are_named_by_path_or_by_host() {
-    let store = Server::start_with(Settings {
+    let store = ObjectServer::start_with(ServerSettings {
         domain: true,
-        ..Settings::default()
+        ..ServerSettings::default()
     });
     let path = format!("http://localhost:{}/bench/v/", store.port());
     let plan = plan(&path, "addressing = \"virtual\"", 100, 1);

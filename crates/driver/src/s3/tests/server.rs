@@ -4,7 +4,7 @@
 use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::{OpKind, Result};
-use taillight_s3test::Server;
+use taillight_s3test::ObjectServer;
 pub use taillight_s3test::{ID, SECRET, free_port};
 
 use crate::conformance;
@@ -13,7 +13,7 @@ use crate::s3::credentials::Credentials;
 use crate::s3::{S3, options, target::S3Target};
 
 /// A plan for a prefix of this server.
-pub fn plan_on(server: &Server, options: &str, prefix: &str, size: u64, depth: u32) -> Plan {
+pub fn plan_on(server: &ObjectServer, options: &str, prefix: &str, size: u64, depth: u32) -> Plan {
     plan(&server.path(prefix), options, size, depth)
 }
 

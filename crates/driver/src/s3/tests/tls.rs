@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-use taillight_s3test::{Certs, Own, Settings};
+use taillight_s3test::{Certs, FaultyServer, ServerSettings};
 
 use super::bad::{accept, clear};
 use super::error;
@@ -15,10 +15,10 @@ fn hint(names: &str, days: i32, host: &str, addressing: &str) -> Option<String> 
         eprintln!("skipped: no openssl program to make certificates with");
         return None;
     };
-    let own = Own::start(Settings {
+    let own = FaultyServer::start(ServerSettings {
         certs: Some(&certs),
         domain: addressing == "virtual",
-        ..Settings::default()
+        ..ServerSettings::default()
     });
     let path = format!("https://{host}:{}/bench/p/", own.port());
     let options = format!(

@@ -14,15 +14,15 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::api::{self, Buckets};
-use crate::http::{Reader, Reply, Request};
-use crate::{BUCKET, Certs, ID, SECRET, Settings, auth};
+use crate::http::{HttpReply, HttpRequest, RequestReader};
+use crate::{BUCKET, Certs, ID, SECRET, ServerSettings, auth};
 
 /// What it calls itself.
 pub const WORD: &str = "TaillightTest";
 
 /// What goes wrong with requests of objects (never of owner marks, listings or deletions of many).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub enum Fault {
     /// The answer comes this much later.
     Slow(Duration),
     /// `503 SlowDown`.
@@ -35,22 +35,22 @@ pub enum Trouble {
 
 /// When, and what.
 #[derive(Debug, Clone, Copy)]
-struct Plan {
-    trouble: Trouble,
+struct FaultPlan {
+    fault: Fault,
     every: u64,
 }
 
 #[derive(Default)]
-struct Shared {
+struct ServerState {
     buckets: Mutex<Buckets>,
     open: Mutex<HashMap<u64, TcpStream>>,
     stopping: AtomicBool,
     port: AtomicU16,
-    plan: Mutex<Option<Plan>>,
+    plan: Mutex<Option<FaultPlan>>,
     objects: AtomicU64,
 }
 
-impl Shared {
+impl ServerState {
     /// No new connections from now on, and an end to those there are.
     fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
@@ -67,32 +67,32 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The server; ends with this value.
-pub struct Own {
-    shared: Arc<Shared>,
+pub struct FaultyServer {
+    shared: Arc<ServerState>,
     port: u16,
     tls: bool,
     accepting: Option<JoinHandle<()>>,
 }
 
-impl Drop for Own {
+impl Drop for FaultyServer {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-impl Own {
+impl FaultyServer {
     /// Starts it.
     ///
     /// # Panics
     /// When there is no port, or the certificates cannot be read.
-    pub fn start(settings: Settings<'_>) -> Own {
+    pub fn start(settings: ServerSettings<'_>) -> FaultyServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(ServerState::default());
         shared.port.store(port, Ordering::SeqCst);
         lock(&shared.buckets).insert(BUCKET.to_owned(), Default::default());
         let tls = settings.certs.map(config);
-        Own {
+        FaultyServer {
             shared: shared.clone(),
             port,
             tls: tls.is_some(),
@@ -123,9 +123,9 @@ impl Own {
     }
 
     /// From now on, every so-many-th request of an object meets this trouble.
-    pub fn trouble(&self, trouble: Trouble, every: u64) {
+    pub fn inject(&self, fault: Fault, every: u64) {
         let every = every.max(1);
-        *lock(&self.shared.plan) = Some(Plan { trouble, every });
+        *lock(&self.shared.plan) = Some(FaultPlan { fault, every });
     }
 
     /// Requests of objects so far.
@@ -156,7 +156,7 @@ fn config(certs: &Certs) -> Arc<ServerConfig> {
     Arc::new(config.expect("a certificate and its key"))
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>, tls: Option<Arc<ServerConfig>>) {
+fn accept(listener: &TcpListener, shared: &Arc<ServerState>, tls: Option<Arc<ServerConfig>>) {
     for number in 0.. {
         let Ok((tcp, _)) = listener.accept() else {
             return;
@@ -187,11 +187,11 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>, tls: Option<Arc<ServerCo
     }
 }
 
-fn serve(mut stream: impl Read + Write, shared: &Shared) -> std::io::Result<()> {
-    let mut reader = Reader::new();
+fn serve(mut stream: impl Read + Write, shared: &ServerState) -> std::io::Result<()> {
+    let mut reader = RequestReader::new();
     while let Some(request) = reader.next(&mut stream)? {
-        let met = trouble(shared, &request);
-        if met == Some(Trouble::Gone) {
+        let met = fault(shared, &request);
+        if met == Some(Fault::Gone) {
             shared.stop();
         }
         if shared.stopping.load(Ordering::SeqCst) {
@@ -199,13 +199,13 @@ fn serve(mut stream: impl Read + Write, shared: &Shared) -> std::io::Result<()> 
         }
         let reply = match (auth::check(&request, ID, SECRET), met) {
             (Err(refused), _) => refused,
-            (Ok(()), Some(Trouble::Busy)) => Reply::error(503, "SlowDown", "too much"),
+            (Ok(()), Some(Fault::Busy)) => HttpReply::error(503, "SlowDown", "too much"),
             (Ok(()), _) => api::answer(&mut lock(&shared.buckets), &request),
         };
-        if let Some(Trouble::Slow(by)) = met {
+        if let Some(Fault::Slow(by)) = met {
             std::thread::sleep(by);
         }
-        if met == Some(Trouble::Cut) {
+        if met == Some(Fault::Cut) {
             return reply.send_half(&mut stream);
         }
         reply.send(&mut stream, request.method == "HEAD")?;
@@ -214,7 +214,7 @@ fn serve(mut stream: impl Read + Write, shared: &Shared) -> std::io::Result<()> 
 }
 
 /// What this request meets. Owner marks begin with a dot and are left alone.
-fn trouble(shared: &Shared, request: &Request) -> Option<Trouble> {
+fn fault(shared: &ServerState, request: &HttpRequest) -> Option<Fault> {
     let (_, key) = api::place(request)?;
     let last = key.rsplit('/').next().unwrap_or_default();
     if last.is_empty() || last.starts_with('.') {
@@ -222,5 +222,5 @@ fn trouble(shared: &Shared, request: &Request) -> Option<Trouble> {
     }
     let number = shared.objects.fetch_add(1, Ordering::Relaxed);
     let plan = (*lock(&shared.plan))?;
-    (number % plan.every == plan.every - 1).then_some(plan.trouble)
+    (number % plan.every == plan.every - 1).then_some(plan.fault)
 }

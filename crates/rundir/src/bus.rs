@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::Result;
 
-use crate::columns::{Access, Column, TableWriter, column};
+use crate::columns::{Columns, Int64, TableWriter, UInt64, columns};
 use crate::dir::RunDir;
 use crate::names;
 
@@ -28,14 +28,14 @@ pub struct BusRow {
     pub done_ns: i64,
 }
 
-const COLUMNS: &[Column<BusRow>] = &[
-    column!(worker, U64),
-    column!(submit_ns, I64),
-    column!(issue_ns, I64),
-    column!(start_ns, I64),
-    column!(end_ns, I64),
-    column!(done_ns, I64),
-];
+const COLUMNS: Columns<BusRow> = columns!(BusRow {
+    worker: UInt64,
+    submit_ns: Int64,
+    issue_ns: Int64,
+    start_ns: Int64,
+    end_ns: Int64,
+    done_ns: Int64,
+});
 
 /// What the bus analyser's capture says of the run. `bus.json`, and part of `summary.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

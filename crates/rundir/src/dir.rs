@@ -210,7 +210,7 @@ impl RunDir {
         }
     }
 
-    /// The files that exist, in the order of design section 6, others after them by name.
+    /// The files that exist, in the order of [`names::ALL`], others after them by name.
     /// `rows` is left for the caller to fill.
     ///
     /// # Errors

@@ -112,22 +112,8 @@ pub fn write_histograms<H: std::borrow::Borrow<Histogram<u64>>>(
     file.commit()
 }
 
-/// Reads a `histograms.hlog` back. Stamps come back to the millisecond. A long log does not fit in
-/// memory like this: see [`each_histogram`].
-///
-/// # Errors
-/// `Corrupt` when the log is damaged or cut short.
-pub fn read_histograms(path: &Path, clock: &ClockInfo) -> Result<Vec<HistEntry<Histogram<u64>>>> {
-    let mut entries = Vec::new();
-    each_histogram(path, clock, &mut |entry| {
-        entries.push(entry);
-        Ok(())
-    })?;
-    Ok(entries)
-}
-
 /// Reads a `histograms.hlog` back one histogram at a time: unpacked, each takes hundreds of
-/// kilobytes, whatever it holds.
+/// kilobytes, whatever it holds. Stamps come back to the millisecond.
 ///
 /// # Errors
 /// `Corrupt` when the log is damaged or cut short; whatever `visit` says.

@@ -14,7 +14,7 @@ use taillight_core::Result;
 
 pub use metrics::{METRICS, Metric, metric};
 
-use crate::columns::{Access, Column, TableWriter, column, read_table};
+use crate::columns::{Columns, Double, Int64, Nullable, TableWriter, Utf8, columns, read_table};
 use crate::dir::RunDir;
 use crate::names;
 
@@ -40,14 +40,14 @@ pub struct HostRow {
     pub value: f64,
 }
 
-const COLUMNS: &[Column<HostRow>] = &[
-    column!(start_ns, I64),
-    column!(end_ns, I64),
-    column!(source, Text),
-    column!(item, OptText),
-    column!(metric, Text),
-    column!(value, F64),
-];
+const COLUMNS: Columns<HostRow> = columns!(HostRow {
+    start_ns: Int64,
+    end_ns: Int64,
+    source: Utf8<Box<str>>,
+    item: Nullable<Utf8<Box<str>>>,
+    metric: Utf8<Box<str>>,
+    value: Double,
+});
 
 /// How the machine was sampled. Part of `manifest.json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -81,11 +81,7 @@ pub struct SourceInfo {
 pub fn write_host(dir: &RunDir, rows: impl Iterator<Item = HostRow>) -> Result<()> {
     let dictionary = ["source", "item", "metric", "start_ns", "end_ns"];
     let mut writer = TableWriter::begin(dir, names::HOST, COLUMNS, &dictionary)?;
-    let mut rows = rows.peekable();
-    while rows.peek().is_some() {
-        let group: Vec<HostRow> = rows.by_ref().take(GROUP_ROWS).collect();
-        writer.group(&group)?;
-    }
+    writer.all(rows, GROUP_ROWS)?;
     writer.commit()
 }
 

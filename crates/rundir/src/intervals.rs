@@ -1,12 +1,13 @@
 //! `intervals.parquet`: one row per interval, workload and operation.
 
-mod columns;
-
 use std::path::Path;
 
 use taillight_core::{OpKind, Result};
 
-use crate::columns::{TableWriter, read_table};
+use crate::columns::{
+    Columns, Double, Int64, Name, Nanos, Nullable, TableWriter, UInt16, UInt64, Utf8, columns,
+    read_rows,
+};
 use crate::dir::RunDir;
 use crate::names;
 
@@ -98,13 +99,43 @@ impl Default for IntervalRow {
     }
 }
 
+/// Every column, in file order.
+const COLUMNS: Columns<IntervalRow> = columns!(IntervalRow {
+    start_ns: Int64,
+    length_ns: Nanos,
+    phase: Utf8<String>,
+    workload: UInt16,
+    op: Name<OpKind>,
+    ops: UInt64,
+    bytes: UInt64,
+    errors: UInt64,
+    min_ns: Nullable<Nanos>,
+    mean_ns: Nullable<Double>,
+    max_ns: Nullable<Nanos>,
+    p10_ns: Nullable<Nanos>,
+    p25_ns: Nullable<Nanos>,
+    p50_ns: Nullable<Nanos>,
+    p75_ns: Nullable<Nanos>,
+    p90_ns: Nullable<Nanos>,
+    p95_ns: Nullable<Nanos>,
+    p99_ns: Nullable<Nanos>,
+    p999_ns: Nullable<Nanos>,
+    p9999_ns: Nullable<Nanos>,
+    response_p99_ns: Nullable<Nanos>,
+    slc1: Nullable<Double>,
+    slc2: Nullable<Double>,
+    backlog: Nullable<UInt64>,
+    depth_mean: Double,
+    records: Nullable<UInt64>,
+});
+
 /// Writes `intervals.parquet` from all its rows, in their order.
 ///
 /// # Errors
 /// `Unavailable` when the file cannot be written.
 pub fn write_intervals(dir: &RunDir, rows: &[IntervalRow]) -> Result<()> {
     let dictionary = ["phase", "op", "workload"];
-    let mut writer = TableWriter::begin(dir, names::INTERVALS, columns::COLUMNS, &dictionary)?;
+    let mut writer = TableWriter::begin(dir, names::INTERVALS, COLUMNS, &dictionary)?;
     writer.group(rows)?;
     writer.commit()
 }
@@ -114,10 +145,5 @@ pub fn write_intervals(dir: &RunDir, rows: &[IntervalRow]) -> Result<()> {
 /// # Errors
 /// `Corrupt` when the file is damaged or lacks a column.
 pub fn read_intervals(path: &Path) -> Result<Vec<IntervalRow>> {
-    let mut all = Vec::new();
-    read_table(path, columns::COLUMNS, &mut |mut rows| {
-        all.append(&mut rows);
-        Ok(())
-    })?;
-    Ok(all)
+    read_rows(path, COLUMNS)
 }

@@ -9,7 +9,8 @@ mod schema;
 mod source;
 mod write;
 
-pub use read::{ColumnSet, IosFile, RowBatch, read_ios};
+pub use read::{IosFile, Row, RowBatch, read_ios};
+pub use schema::ColumnSet;
 pub use write::{IosWriter, RowKey};
 
 /// Rows of a full row group.

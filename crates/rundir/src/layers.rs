@@ -249,12 +249,7 @@ impl LayerWriter {
     /// # Errors
     /// `Unavailable` when they cannot be written.
     pub fn rows(&mut self, rows: impl Iterator<Item = LayerRow>) -> Result<()> {
-        let mut rows = rows.peekable();
-        while rows.peek().is_some() {
-            let group: Vec<LayerRow> = rows.by_ref().take(GROUP_ROWS).collect();
-            self.0.group(&group)?;
-        }
-        Ok(())
+        self.0.all(rows, GROUP_ROWS)
     }
 
     /// Gives the file its name.
@@ -285,7 +280,7 @@ mod tests {
         let section = docs.split("## `layers.parquet`").nth(1).unwrap();
         let section = section.split("\n## ").next().unwrap();
         let kinds = LayerKind::ALL.iter().map(|k| k.name());
-        for name in kinds.chain(columns::COLUMNS.iter().map(|c| c.name)) {
+        for name in kinds.chain(columns::COLUMNS.iter().map(|c| c.name())) {
             assert!(section.contains(&format!("| `{name}` |")), "{name}");
         }
     }

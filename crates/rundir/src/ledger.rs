@@ -9,7 +9,7 @@ use std::path::Path;
 
 use taillight_core::Result;
 
-use crate::columns::{Access, Column, TableWriter, column, read_table};
+use crate::columns::{Columns, Name, Named, Nullable, TableWriter, UInt64, columns, read_table};
 use crate::dir::RunDir;
 use crate::names;
 
@@ -28,7 +28,7 @@ pub enum LedgerState {
     Seen,
 }
 
-impl LedgerState {
+impl Named for LedgerState {
     fn name(self) -> &'static str {
         match self {
             LedgerState::Unsure => "unsure",
@@ -56,18 +56,12 @@ pub struct LedgerRow {
     pub state: LedgerState,
 }
 
-const COLUMNS: &[Column<LedgerRow>] = &[
-    column!(address, U64),
-    column!(newest, U64),
-    column!(oldest, OptU64),
-    Column {
-        name: "state",
-        access: Access::Text(
-            |r| r.state.name(),
-            |r, t| LedgerState::from_name(t).map(|k| r.state = k).is_some(),
-        ),
-    },
-];
+const COLUMNS: Columns<LedgerRow> = columns!(LedgerRow {
+    address: UInt64,
+    newest: UInt64,
+    oldest: Nullable<UInt64>,
+    state: Name<LedgerState>,
+});
 
 /// Writes `ledger.parquet`; rows come in the order of their addresses. No row: no file.
 ///
@@ -79,12 +73,7 @@ pub fn write_ledger(dir: &RunDir, rows: impl Iterator<Item = LedgerRow>) -> Resu
         return Ok(());
     }
     let mut writer = TableWriter::begin(dir, names::LEDGER, COLUMNS, &["state"])?;
-    let mut group = Vec::new();
-    while rows.peek().is_some() {
-        group.clear();
-        group.extend(rows.by_ref().take(GROUP));
-        writer.group(&group)?;
-    }
+    writer.all(rows, GROUP)?;
     writer.commit()
 }
 

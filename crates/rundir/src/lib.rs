@@ -1,4 +1,4 @@
-//! The run directory: the only owner of the names of design section 12 on disk.
+//! The run directory: the only owner of the names on disk (docs/design.md, Fixed names).
 //!
 //! What it is: types, writers and readers of every file a run leaves, and the salvage of a run
 //! that was killed. What it is not: statistics (they arrive ready made) or rendering.
@@ -10,6 +10,7 @@ pub mod chunk;
 mod columns;
 pub mod convert;
 pub mod dir;
+#[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod fixture;
 pub mod histlog;

@@ -31,7 +31,7 @@ pub const LEDGER: &str = "ledger.parquet";
 /// The report for people.
 pub const REPORT: &str = "report.html";
 
-/// Every name, in the order of design section 6.
+/// Every name, in the order in which files are listed.
 pub const ALL: [&str; 15] = [
     MANIFEST, JOB, SUMMARY, INTERVALS, HISTOGRAMS, IOS, LAYERS, HOST, STORE, NVME, BUS, BUS_INFO,
     VERIFY, LEDGER, REPORT,

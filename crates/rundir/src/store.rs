@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use taillight_core::Result;
 
-use crate::columns::{Access, Column, TableWriter, column, read_table};
+use crate::columns::{Columns, Double, Int64, TableWriter, Utf8, columns, read_rows};
 use crate::dir::RunDir;
 use crate::names;
 
@@ -26,11 +26,11 @@ pub struct StoreRow {
     pub value: f64,
 }
 
-const COLUMNS: &[Column<StoreRow>] = &[
-    column!(at_ns, I64),
-    column!(series, Text),
-    column!(value, F64),
-];
+const COLUMNS: Columns<StoreRow> = columns!(StoreRow {
+    at_ns: Int64,
+    series: Utf8<Box<str>>,
+    value: Double,
+});
 
 /// Writes `store.parquet`, rows in their order.
 ///
@@ -38,9 +38,7 @@ const COLUMNS: &[Column<StoreRow>] = &[
 /// `Unavailable` when it cannot be written.
 pub fn write_store(dir: &RunDir, rows: &[StoreRow]) -> Result<()> {
     let mut writer = TableWriter::begin(dir, names::STORE, COLUMNS, &["at_ns", "series"])?;
-    for group in rows.chunks(GROUP_ROWS) {
-        writer.group(group)?;
-    }
+    writer.all(rows.iter().cloned(), GROUP_ROWS)?;
     writer.commit()
 }
 
@@ -49,12 +47,7 @@ pub fn write_store(dir: &RunDir, rows: &[StoreRow]) -> Result<()> {
 /// # Errors
 /// `Corrupt` when the file is damaged or lacks a column.
 pub fn read_store(path: &Path) -> Result<Vec<StoreRow>> {
-    let mut all = Vec::new();
-    read_table(path, COLUMNS, &mut |mut rows| {
-        all.append(&mut rows);
-        Ok(())
-    })?;
-    Ok(all)
+    read_rows(path, COLUMNS)
 }
 
 /// JSON Schema of a row of `store.parquet`.

@@ -5,14 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::{Compression, Type as PhysicalType, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::file::reader::FileReader;
 use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::schema::parser::parse_message_type;
-use parquet::schema::types::TypePtr;
+use parquet::schema::types::{SchemaDescriptor, TypePtr};
 use taillight_core::{Error, Result};
 
 use crate::atomic::cannot;
@@ -93,25 +93,117 @@ fn check_ranges(reader: &SerializedFileReader<File>, length: u64) -> Result<(), 
     Ok(())
 }
 
+/// Why a step of reading failed.
+#[derive(Debug)]
+pub(crate) enum ReadFailure {
+    Parquet(ParquetError),
+    /// What is wrong with a row, counted from the first one of the step.
+    Row {
+        row: usize,
+        why: &'static str,
+    },
+}
+
+impl ReadFailure {
+    /// A column ends before its rows do.
+    pub fn short(row: usize) -> ReadFailure {
+        let why = "the column has no value for it";
+        ReadFailure::Row { row, why }
+    }
+    /// A value that its column cannot have, or a null where there may be none.
+    pub fn value(row: usize) -> ReadFailure {
+        let why = "it is null or out of range";
+        ReadFailure::Row { row, why }
+    }
+}
+
+impl From<ParquetError> for ReadFailure {
+    fn from(e: ParquetError) -> ReadFailure {
+        ReadFailure::Parquet(e)
+    }
+}
+
 /// Runs a step of the Parquet reader on a file that may be damaged. On some nonsense in page
 /// headers and pages the library panics instead of returning an error: that becomes the same
 /// error here. The reader is not used again after one.
 pub(crate) fn guarded<T>(path: &Path, step: impl FnOnce() -> Result<T, ParquetError>) -> Result<T> {
-    match catch_unwind(AssertUnwindSafe(step)) {
-        Ok(result) => result.map_err(|e| damaged(path, e)),
-        Err(_) => Err(damaged(
-            path,
-            ParquetError::General("impossible metadata".into()),
-        )),
-    }
+    caught(step).map_err(|e| damaged(path, e))
 }
+
+/// The same for a step that reads `column` of the rows from `first_row` on.
+pub(crate) fn guarded_column(
+    path: &Path,
+    column: &str,
+    first_row: u64,
+    step: impl FnOnce() -> Result<(), ReadFailure>,
+) -> Result<()> {
+    caught(step).map_err(|e| match e {
+        ReadFailure::Parquet(e) => damaged(path, e).with("column", column),
+        ReadFailure::Row { row, why } => {
+            Error::corrupt("a Parquet file holds a value that cannot be")
+                .with("path", path.display())
+                .with("column", column)
+                .with("row", first_row + row as u64)
+                .with("why", why)
+                .hint(RESTORE)
+        }
+    })
+}
+
+fn caught<T, E: From<ParquetError>>(step: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    let impossible = || ParquetError::General("impossible metadata".into());
+    catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|_| Err(impossible().into()))
+}
+
+const RESTORE: &str = "restore it from a copy, or delete it and make the report from what remains";
 
 /// A file that cannot be read to its end.
 fn damaged(path: &Path, e: ParquetError) -> Error {
     Error::corrupt("a Parquet file is damaged or cut short")
         .with("path", path.display())
         .source(e)
-        .hint("restore it from a copy, or delete it and make the report from what remains")
+        .hint(RESTORE)
+}
+
+/// The place of column `name` of type `physical` in a file; `None` when the file lacks it.
+///
+/// # Errors
+/// `Corrupt` when it has another type.
+pub(crate) fn column_index(
+    path: &Path,
+    file: &SchemaDescriptor,
+    name: &str,
+    physical: PhysicalType,
+) -> Result<Option<usize>> {
+    let index = (0..file.num_columns()).find(|i| file.column(*i).name() == name);
+    match index {
+        Some(i) if file.column(i).physical_type() != physical => Err(Error::corrupt(
+            "a column of a Parquet file has the wrong type",
+        )
+        .with("column", name)
+        .with("path", path.display())),
+        index => Ok(index),
+    }
+}
+
+/// A file without a column that all files of its kind have.
+pub(crate) fn lacks_column(path: &Path, name: &str) -> Error {
+    Error::corrupt("a Parquet file lacks a column")
+        .with("column", name)
+        .with("path", path.display())
+}
+
+/// Rows of a row group, when a reader may believe it.
+///
+/// # Errors
+/// `Corrupt` when there are more than `most`.
+pub(crate) fn group_rows(path: &Path, stated: i64, most: usize) -> Result<usize> {
+    let rows = usize::try_from(stated).ok().filter(|n| *n <= most);
+    rows.ok_or_else(|| {
+        Error::corrupt("a Parquet file states an impossible number of rows")
+            .with("path", path.display())
+            .with("rows", stated)
+    })
 }
 
 /// A file that cannot be written.

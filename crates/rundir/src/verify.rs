@@ -226,8 +226,3 @@ impl VerifyReport {
         self.findings.truncate(FINDINGS_MAX);
     }
 }
-
-/// The JSON schema of `verify.json`.
-pub fn schema_verify() -> serde_json::Value {
-    schemars::schema_for!(VerifyReport).to_value()
-}

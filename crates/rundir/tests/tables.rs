@@ -5,7 +5,7 @@ use std::fs;
 
 use hdrhistogram::Histogram;
 use taillight_core::{ErrorKind, LatencyKind, OpKind};
-use taillight_rundir::histlog::{HistEntry, HistTag, read_histograms, write_histograms};
+use taillight_rundir::histlog::{HistEntry, HistTag, write_histograms};
 use taillight_rundir::intervals::{IntervalRow, read_intervals, write_intervals};
 use taillight_rundir::{RunDir, fixture, names};
 
@@ -120,7 +120,7 @@ fn histograms_come_back() {
     let list = histograms();
     write(&dir, &list);
     let path = dir.file(names::HISTOGRAMS);
-    let read = read_histograms(&path, &dir.manifest().clock).unwrap();
+    let read = common::histograms(&path, &dir.manifest().clock).unwrap();
     assert_eq!(read, list);
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.starts_with("#[Histogram log format version 1.3]\n"));
@@ -130,7 +130,7 @@ fn histograms_come_back() {
     let mut odd = list[0].clone();
     odd.tag.workload = "a b,c/d".into();
     write(&dir, &[odd]);
-    let read = read_histograms(&path, &dir.manifest().clock).unwrap();
+    let read = common::histograms(&path, &dir.manifest().clock).unwrap();
     assert_eq!(read[0].tag.workload, "a_b_c_d");
 }
 
@@ -146,7 +146,7 @@ fn damaged_logs_are_errors() {
     for cut in (header + 1..good.len()).step_by(41) {
         fs::write(&path, &good[..cut]).unwrap();
         if good[cut - 1] != b'\n' {
-            assert!(read_histograms(&path, &clock).is_err(), "{cut}");
+            assert!(common::histograms(&path, &clock).is_err(), "{cut}");
         }
     }
     let mut random = common::Random(8);
@@ -156,7 +156,7 @@ fn damaged_logs_are_errors() {
         let at = random.next(bytes.len() as u64) as usize;
         bytes[at] ^= 1 << random.next(8);
         fs::write(&path, &bytes).unwrap();
-        caught += u32::from(read_histograms(&path, &clock).is_err());
+        caught += u32::from(common::histograms(&path, &clock).is_err());
     }
     assert!(caught > 350, "{caught}");
 }

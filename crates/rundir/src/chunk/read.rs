@@ -46,10 +46,6 @@ impl<'a> ChunkReader<'a> {
             complete: self.header.base_ns,
         }
     }
-    /// The earliest submit stamp in the chunk; `None` when it has no record.
-    pub fn min_submit(&self) -> Option<Stamp> {
-        self.records().map(|r| r.submit).min()
-    }
 }
 
 /// Iterates over a chunk's records.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use parquet::file::reader::{FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
-use taillight_core::{Error, OpKind, Record, Result, Stamp, Status};
+use taillight_core::{OpKind, Record, Result, Stamp, Status};
 
-use super::schema;
+use super::schema::{self, ColumnSet};
 use super::source::ColumnSource;
 use crate::table;
 
@@ -16,71 +16,14 @@ const BATCH_ROWS: usize = 1 << 16;
 /// Rows of a row group that a reader believes.
 const GROUP_ROWS_MAX: usize = 1 << 26;
 
-/// A set of columns to read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ColumnSet(u32);
-
-macro_rules! columns {
-    ($($(#[$doc:meta])* $name:ident = $index:expr;)*) => {
-        impl ColumnSet { $($(#[$doc])* pub const $name: ColumnSet = ColumnSet(1 << $index);)* }
-    };
-}
-columns! {
-    /// `phase`.
-    PHASE = schema::PHASE;
-    /// `workload`.
-    WORKLOAD = schema::WORKLOAD;
-    /// `worker`.
-    WORKER = schema::WORKER;
-    /// `op`.
-    OP = schema::OP;
-    /// `target`.
-    TARGET = schema::TARGET;
-    /// `offset`.
-    OFFSET = schema::OFFSET;
-    /// `key`.
-    KEY = schema::KEY;
-    /// `size`.
-    SIZE = schema::SIZE;
-    /// `moved`.
-    MOVED = schema::MOVED;
-    /// `count`.
-    COUNT = schema::COUNT;
-    /// `intended_ns`.
-    INTENDED = schema::INTENDED;
-    /// `origin_ns`.
-    ORIGIN = schema::ORIGIN;
-    /// `submit_ns`.
-    SUBMIT = schema::SUBMIT;
-    /// `issued_ns`.
-    ISSUED = schema::ISSUED;
-    /// `first_ns`.
-    FIRST = schema::FIRST;
-    /// `complete_ns`.
-    COMPLETE = schema::COMPLETE;
-    /// `sync_ns`.
-    SYNC = schema::SYNC;
-    /// `retries`.
-    RETRIES = schema::RETRIES;
-    /// `status`.
-    STATUS = schema::STATUS;
-}
-
-impl ColumnSet {
-    /// Every column.
-    pub const ALL: ColumnSet = ColumnSet((1 << schema::NAMES.len()) - 1);
-
-    /// Whether all of `other` are in `self`.
-    pub fn has(self, other: ColumnSet) -> bool {
-        self.0 & other.0 == other.0
-    }
-}
-
-impl std::ops::BitOr for ColumnSet {
-    type Output = ColumnSet;
-    fn bitor(self, other: ColumnSet) -> ColumnSet {
-        ColumnSet(self.0 | other.0)
-    }
+/// One I/O as read. Its phase is [`RowBatch::phase_name`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// Index of the workload in the plan.
+    pub workload: u16,
+    /// Worker over all workloads.
+    pub worker: u16,
+    pub record: Record,
 }
 
 /// Consecutive rows. A column that was not asked for is empty; an asked one has one entry a row.
@@ -89,7 +32,7 @@ impl std::ops::BitOr for ColumnSet {
 pub struct RowBatch {
     /// Rows in the batch.
     pub rows: usize,
-    /// Number of the first row in the file.
+    /// Number of the first row in the file, from 0.
     pub first_row: u64,
     /// Phase, as an index into `phase_names`.
     pub phase: Vec<u16>,
@@ -122,42 +65,47 @@ pub struct RowBatch {
     pub sync: Vec<Option<u64>>,
     /// Retries the driver made.
     pub retries: Vec<Option<u16>>,
-    /// 0 ok, positive errno, negative as in design section 12.
+    /// 0 ok, a positive errno, or negative: see [`Status`].
     pub status: Vec<i32>,
 }
 
 impl RowBatch {
-    /// Row `i` as a record. Columns that were not read come back as if they were null, 0 or ok.
-    pub fn record(&self, i: usize) -> Record {
-        let opt = |column: &[Option<u64>]| column.get(i).copied().flatten();
-        let stamp = |column: &[Option<i64>]| column.get(i).copied().flatten().map(Stamp);
-        let at = |column: &[i64]| Stamp(column.get(i).copied().unwrap_or(0));
-        Record {
-            op: self.op.get(i).copied().unwrap_or(OpKind::Read),
-            target: self.target.get(i).copied().unwrap_or(0),
-            offset: opt(&self.offset),
-            key: opt(&self.key),
-            size: self.size.get(i).copied().unwrap_or(0),
-            moved: opt(&self.moved),
-            count: self.count.get(i).copied().flatten(),
-            intended: stamp(&self.intended),
-            origin: stamp(&self.origin),
-            submit: at(&self.submit),
-            issued: stamp(&self.issued),
-            first: stamp(&self.first),
-            complete: at(&self.complete),
-            sync_ns: opt(&self.sync),
-            retries: self.retries.get(i).copied().flatten(),
-            status: Status(self.status.get(i).copied().unwrap_or(0)),
+    /// Row `i`.
+    ///
+    /// # Panics
+    /// When it was not read with [`ColumnSet::ALL`], or there is no such row.
+    #[inline]
+    pub fn row(&self, i: usize) -> Row {
+        Row {
+            workload: self.workload[i],
+            worker: self.worker[i],
+            record: Record {
+                op: self.op[i],
+                target: self.target[i],
+                offset: self.offset[i],
+                key: self.key[i],
+                size: self.size[i],
+                moved: self.moved[i],
+                count: self.count[i],
+                intended: self.intended[i].map(Stamp),
+                origin: self.origin[i].map(Stamp),
+                submit: Stamp(self.submit[i]),
+                issued: self.issued[i].map(Stamp),
+                first: self.first[i].map(Stamp),
+                complete: Stamp(self.complete[i]),
+                sync_ns: self.sync[i],
+                retries: self.retries[i],
+                status: Status(self.status[i]),
+            },
         }
     }
 
-    /// Name of the phase of row `i`; empty when the column was not read.
+    /// Name of the phase of row `i`.
+    ///
+    /// # Panics
+    /// When the column was not read, or there is no such row.
     pub fn phase_name(&self, i: usize) -> &str {
-        let index = self.phase.get(i).copied().unwrap_or(u16::MAX);
-        self.phase_names
-            .get(usize::from(index))
-            .map_or("", String::as_str)
+        &self.phase_names[usize::from(self.phase[i])]
     }
 }
 
@@ -165,31 +113,31 @@ impl RowBatch {
 pub struct IosFile {
     path: PathBuf,
     reader: SerializedFileReader<File>,
-    /// Place in this file of each column of the schema.
-    places: [Option<usize>; schema::NAMES.len()],
+    /// Index in this file of each column of the schema; `None` where it lacks an optional one.
+    indices: Vec<Option<usize>>,
 }
 
 impl IosFile {
     /// Opens the file and finds its columns. Reads only the footer.
     ///
     /// # Errors
-    /// `Corrupt` when it is damaged, of an unknown version, or lacks a column.
+    /// `Corrupt` when it is damaged, of an unknown version, lacks a column,
+    /// or has one of another type.
     pub fn open(path: &Path) -> Result<IosFile> {
         let reader = table::open(path)?;
-        let descr = reader.metadata().file_metadata().schema_descr();
-        let mut places = [None; schema::NAMES.len()];
-        for (i, name) in schema::NAMES.iter().enumerate() {
-            places[i] = (0..descr.num_columns()).find(|c| descr.column(*c).name() == *name);
-            if places[i].is_none() && !schema::optional(i) {
-                return Err(Error::corrupt("ios.parquet lacks a column")
-                    .with("column", name)
-                    .with("path", path.display()));
+        let file = reader.metadata().file_metadata().schema_descr();
+        let mut indices = Vec::new();
+        for known in schema::descriptor()?.columns() {
+            let index = table::column_index(path, file, known.name(), known.physical_type())?;
+            if index.is_none() && !known.self_type().is_optional() {
+                return Err(table::lacks_column(path, known.name()));
             }
+            indices.push(index);
         }
         Ok(IosFile {
             path: path.to_owned(),
             reader,
-            places,
+            indices,
         })
     }
 
@@ -234,7 +182,7 @@ impl IosFile {
         Ok(())
     }
 
-    /// Reads the asked columns of one row group. `first_row` counts from the group's start.
+    /// Reads the asked columns of one row group.
     ///
     /// # Errors
     /// As [`IosFile::read`].
@@ -244,7 +192,12 @@ impl IosFile {
         columns: ColumnSet,
         each: &mut dyn FnMut(&RowBatch) -> Result<()>,
     ) -> Result<()> {
-        self.read_group_into(group, columns, &mut RowBatch::default(), each)
+        let before = self.reader.metadata().row_groups().iter().take(group);
+        let mut batch = RowBatch {
+            first_row: before.map(|g| g.num_rows().max(0) as u64).sum(),
+            ..RowBatch::default()
+        };
+        self.read_group_into(group, columns, &mut batch, each)
     }
 
     fn read_group_into(
@@ -255,21 +208,17 @@ impl IosFile {
         each: &mut dyn FnMut(&RowBatch) -> Result<()>,
     ) -> Result<()> {
         let reader = table::guarded(&self.path, || self.reader.get_row_group(group))?;
-        let rows = usize::try_from(reader.metadata().num_rows())
-            .ok()
-            .filter(|n| *n <= GROUP_ROWS_MAX)
-            .ok_or_else(|| {
-                Error::corrupt("ios.parquet states an impossible number of rows")
-                    .with("path", self.path.display())
-            })?;
+        let rows = table::group_rows(&self.path, reader.metadata().num_rows(), GROUP_ROWS_MAX)?;
         let mut sources = self.sources(reader.as_ref(), columns, rows)?;
         let mut done = 0;
         while done < rows {
             batch.rows = (rows - done).min(BATCH_ROWS);
-            table::guarded(&self.path, || {
-                let mut columns = sources.iter_mut();
-                columns.try_for_each(|(index, source)| batch.fill(*index, source))
-            })?;
+            for (place, source) in &mut sources {
+                let (column, first_row) = (schema::NAMES[*place], batch.first_row);
+                table::guarded_column(&self.path, column, first_row, || {
+                    batch.fill(*place, source)
+                })?;
+            }
             each(batch)?;
             batch.first_row += batch.rows as u64;
             done += batch.rows;
@@ -283,19 +232,15 @@ impl IosFile {
         columns: ColumnSet,
         rows: usize,
     ) -> Result<Vec<(usize, ColumnSource)>> {
-        let mut sources = Vec::new();
-        for (index, place) in self.places.iter().enumerate() {
-            if columns.0 >> index & 1 == 1 {
-                let source = match place {
-                    Some(place) => {
-                        table::guarded(&self.path, || ColumnSource::open(group, *place, rows))?
-                    }
-                    None => ColumnSource::null(),
-                };
-                sources.push((index, source));
-            }
-        }
-        Ok(sources)
+        let known = schema::descriptor()?;
+        let open = |place: usize| {
+            let source = table::guarded(&self.path, || match self.indices[place] {
+                Some(index) => ColumnSource::open(group, index, rows),
+                None => ColumnSource::null(known.column(place).physical_type()),
+            })?;
+            Ok((place, source))
+        };
+        columns.places().map(open).collect()
     }
 }
 

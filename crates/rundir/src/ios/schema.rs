@@ -1,85 +1,96 @@
-//! The columns of `ios.parquet`, by index, and the schema text they stand in.
+//! The columns of `ios.parquet`: one list of names, types and places.
 
-use parquet::schema::types::TypePtr;
-use taillight_core::Result;
+use std::sync::{Arc, LazyLock};
+
+use parquet::schema::types::{SchemaDescriptor, TypePtr};
+use taillight_core::{Error, Result};
 
 use crate::table;
 
-pub(super) const PHASE: usize = 0;
-pub(super) const WORKLOAD: usize = 1;
-pub(super) const WORKER: usize = 2;
-pub(super) const OP: usize = 3;
-pub(super) const TARGET: usize = 4;
-pub(super) const OFFSET: usize = 5;
-pub(super) const KEY: usize = 6;
-pub(super) const SIZE: usize = 7;
-pub(super) const MOVED: usize = 8;
-pub(super) const COUNT: usize = 9;
-pub(super) const INTENDED: usize = 10;
-pub(super) const ORIGIN: usize = 11;
-pub(super) const SUBMIT: usize = 12;
-pub(super) const ISSUED: usize = 13;
-pub(super) const FIRST: usize = 14;
-pub(super) const COMPLETE: usize = 15;
-pub(super) const SYNC: usize = 16;
-pub(super) const RETRIES: usize = 17;
-pub(super) const STATUS: usize = 18;
+/// A set of columns to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ColumnSet(u32);
 
-/// Names, in file order; the constants above index this.
-pub(super) const NAMES: [&str; 19] = [
-    "phase",
-    "workload",
-    "worker",
-    "op",
-    "target",
-    "offset",
-    "key",
-    "size",
-    "moved",
-    "count",
-    "intended_ns",
-    "origin_ns",
-    "submit_ns",
-    "issued_ns",
-    "first_ns",
-    "complete_ns",
-    "sync_ns",
-    "retries",
-    "status",
-];
+macro_rules! columns {
+    ($($name:ident = $before:literal, $column:literal, $after:literal;)*) => {
+        /// Places of the columns in the file's schema.
+        #[expect(clippy::upper_case_acronyms)]
+        #[derive(Clone, Copy)]
+        enum Place { $($name),* }
 
-const TEXT: &str = "message ios {
-    required binary phase (STRING);
-    required int32 workload (INTEGER(16,false));
-    required int32 worker (INTEGER(16,false));
-    required binary op (STRING);
-    required int32 target (INTEGER(16,false));
-    optional int64 offset;
-    optional int64 key;
-    required int64 size (INTEGER(64,false));
-    optional int64 moved (INTEGER(64,false));
-    optional int32 count (INTEGER(32,false));
-    optional int64 intended_ns;
-    optional int64 origin_ns;
-    required int64 submit_ns;
-    optional int64 issued_ns;
-    optional int64 first_ns;
-    required int64 complete_ns;
-    optional int64 sync_ns;
-    optional int32 retries (INTEGER(16,false));
-    required int32 status;
-}";
+        $(pub(super) const $name: usize = Place::$name as usize;)*
 
-/// Whether a file of this version may lack column `index`.
-pub(super) fn optional(index: usize) -> bool {
-    matches!(
-        index,
-        OFFSET | KEY | MOVED | COUNT | INTENDED | ORIGIN | ISSUED | FIRST | SYNC | RETRIES
-    )
+        /// Names, in file order; the constants above index this.
+        pub(super) const NAMES: &[&str] = &[$($column),*];
+
+        const TEXT: &str = concat!(
+            "message ios { ", $($before, " ", $column, " ", $after, "; ",)* "}"
+        );
+
+        impl ColumnSet {
+            $(
+                #[doc = concat!("`", $column, "`.")]
+                pub const $name: ColumnSet = ColumnSet(1 << Place::$name as usize);
+            )*
+        }
+    };
+}
+columns! {
+    PHASE = "required binary", "phase", "(STRING)";
+    WORKLOAD = "required int32", "workload", "(INTEGER(16,false))";
+    WORKER = "required int32", "worker", "(INTEGER(16,false))";
+    OP = "required binary", "op", "(STRING)";
+    TARGET = "required int32", "target", "(INTEGER(16,false))";
+    OFFSET = "optional int64", "offset", "";
+    KEY = "optional int64", "key", "";
+    SIZE = "required int64", "size", "(INTEGER(64,false))";
+    MOVED = "optional int64", "moved", "(INTEGER(64,false))";
+    COUNT = "optional int32", "count", "(INTEGER(32,false))";
+    INTENDED = "optional int64", "intended_ns", "";
+    ORIGIN = "optional int64", "origin_ns", "";
+    SUBMIT = "required int64", "submit_ns", "";
+    ISSUED = "optional int64", "issued_ns", "";
+    FIRST = "optional int64", "first_ns", "";
+    COMPLETE = "required int64", "complete_ns", "";
+    SYNC = "optional int64", "sync_ns", "";
+    RETRIES = "optional int32", "retries", "(INTEGER(16,false))";
+    STATUS = "required int32", "status", "";
+}
+
+impl ColumnSet {
+    /// Every column.
+    pub const ALL: ColumnSet = ColumnSet((1 << NAMES.len()) - 1);
+
+    /// Whether all of `other` are in `self`.
+    pub fn has(self, other: ColumnSet) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Places of its columns, in file order.
+    pub(super) fn places(self) -> impl Iterator<Item = usize> {
+        (0..NAMES.len()).filter(move |place| self.0 >> place & 1 == 1)
+    }
+}
+
+impl std::ops::BitOr for ColumnSet {
+    type Output = ColumnSet;
+    fn bitor(self, other: ColumnSet) -> ColumnSet {
+        ColumnSet(self.0 | other.0)
+    }
 }
 
 pub(super) fn schema() -> Result<TypePtr> {
     table::schema(TEXT)
+}
+
+/// The schema that files are compared with. Columns that are optional in it may be absent from a
+/// file of this version.
+pub(super) fn descriptor() -> Result<&'static SchemaDescriptor> {
+    static KNOWN: LazyLock<Option<Arc<SchemaDescriptor>>> =
+        LazyLock::new(|| Some(Arc::new(SchemaDescriptor::new(schema().ok()?))));
+    KNOWN
+        .as_deref()
+        .ok_or_else(|| Error::internal("bad Parquet schema"))
 }
 
 #[cfg(test)]
@@ -87,15 +98,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indices_names_and_schema_agree() {
-        let schema = schema().unwrap();
-        let fields = schema.get_fields();
-        assert_eq!(fields.len(), NAMES.len());
-        for (i, field) in fields.iter().enumerate() {
-            assert_eq!(field.name(), NAMES[i]);
-            assert_eq!(field.is_optional(), optional(i), "{}", NAMES[i]);
+    fn places_names_and_schema_agree() {
+        let known = descriptor().unwrap();
+        assert_eq!(known.num_columns(), NAMES.len());
+        for (i, name) in NAMES.iter().enumerate() {
+            assert_eq!(known.column(i).name(), *name);
         }
-        assert_eq!(NAMES[COMPLETE], "complete_ns");
-        assert_eq!(NAMES[STATUS], "status");
+        assert_eq!((NAMES[COMPLETE], NAMES[STATUS]), ("complete_ns", "status"));
+        assert_eq!(ColumnSet::ALL.places().count(), 19);
+        let two = ColumnSet::PHASE | ColumnSet::STATUS;
+        assert_eq!(two.places().collect::<Vec<_>>(), [PHASE, STATUS]);
+        assert!(ColumnSet::ALL.has(two) && !two.has(ColumnSet::ALL));
     }
 }

@@ -1,7 +1,8 @@
 //! One column of one row group being read: a decoder, or a constant that the statistics prove.
 
-use parquet::column::reader::ColumnReader;
-use parquet::data_type::ByteArray;
+use parquet::basic::Type as PhysicalType;
+use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::RowGroupReader;
 use parquet::file::statistics::Statistics;
@@ -9,271 +10,235 @@ use taillight_core::OpKind;
 
 use super::read::RowBatch;
 use super::schema;
+use crate::table::ReadFailure;
 
-/// Where the values of a column come from.
-pub(super) struct ColumnSource {
-    from: From,
-    levels: Vec<i16>,
-    ints: Vec<i32>,
-    longs: Vec<i64>,
-    texts: Vec<ByteArray>,
+/// Where the values of a column come from, by the type they have in the file.
+pub(super) enum ColumnSource {
+    Int(Values<Int32Type>),
+    Long(Values<Int64Type>),
+    Text(Values<ByteArrayType>),
 }
 
-enum From {
-    Null,
-    Int(i32),
-    Long(i64),
-    Text(ByteArray),
-    Reader(Box<ColumnReader>),
+/// Values of one column.
+pub(super) enum Values<T: DataType> {
+    /// The same in every row; `None` is null.
+    Constant(Option<T::T>),
+    Reader {
+        reader: Box<ColumnReaderImpl<T>>,
+        /// Scratch: 0 for a null, else 1; empty where the column has no nulls.
+        levels: Vec<i16>,
+        /// Scratch: the values that are present.
+        present: Vec<T::T>,
+    },
 }
 
 impl ColumnSource {
-    /// A column the file lacks.
-    pub fn null() -> ColumnSource {
-        ColumnSource::new(From::Null)
+    /// A column of this type that the file lacks: nulls.
+    pub fn null(physical: PhysicalType) -> Result<ColumnSource> {
+        Ok(match physical {
+            PhysicalType::INT32 => ColumnSource::Int(Values::Constant(None)),
+            PhysicalType::INT64 => ColumnSource::Long(Values::Constant(None)),
+            PhysicalType::BYTE_ARRAY => ColumnSource::Text(Values::Constant(None)),
+            _ => return Err(unknown_type()),
+        })
     }
 
-    fn new(from: From) -> ColumnSource {
-        ColumnSource {
-            from,
-            levels: Vec::new(),
-            ints: Vec::new(),
-            longs: Vec::new(),
-            texts: Vec::new(),
-        }
-    }
-
-    /// Opens column `place` of a row group of `rows` rows.
-    pub fn open(group: &dyn RowGroupReader, place: usize, rows: usize) -> Result<ColumnSource> {
-        let meta = group.metadata().column(place);
+    /// Opens column `index` of a row group of `rows` rows.
+    pub fn open(group: &dyn RowGroupReader, index: usize, rows: usize) -> Result<ColumnSource> {
+        let meta = group.metadata().column(index);
         if usize::try_from(meta.num_values()) != Ok(rows) {
             return Err(ParquetError::General("columns differ in length".into()));
         }
-        if let Some(constant) = meta.statistics().and_then(|s| constant(s, rows as u64)) {
-            return Ok(ColumnSource::new(constant));
+        if let Some(constant) = meta
+            .statistics()
+            .and_then(|s| constant(s, meta.column_type(), rows as u64))
+        {
+            return Ok(constant);
         }
-        let reader = group.get_column_reader(place)?;
-        Ok(ColumnSource::new(From::Reader(Box::new(reader))))
-    }
-
-    /// Reads the next `n` values into the scratch vectors: present values, and levels when the
-    /// column has them.
-    fn read(&mut self, n: usize) -> Result<()> {
-        let From::Reader(reader) = &mut self.from else {
-            return Ok(());
-        };
-        self.levels.clear();
-        let levels = Some(&mut self.levels);
-        let (rows, _, _) = match reader.as_mut() {
-            ColumnReader::Int32ColumnReader(r) => {
-                self.ints.clear();
-                r.read_records(n, levels, None, &mut self.ints)?
-            }
-            ColumnReader::Int64ColumnReader(r) => {
-                self.longs.clear();
-                r.read_records(n, levels, None, &mut self.longs)?
-            }
-            ColumnReader::ByteArrayColumnReader(r) => {
-                self.texts.clear();
-                r.read_records(n, levels, None, &mut self.texts)?
-            }
-            _ => return Err(wrong_type()),
-        };
-        let present = self.levels.iter().filter(|l| **l != 0).count();
-        let values = match reader.as_ref() {
-            ColumnReader::Int32ColumnReader(_) => self.ints.len(),
-            ColumnReader::Int64ColumnReader(_) => self.longs.len(),
-            _ => self.texts.len(),
-        };
-        let complete = if self.levels.is_empty() {
-            values == n
-        } else {
-            self.levels.len() == n && values == present
-        };
-        if rows == n && complete {
-            Ok(())
-        } else {
-            Err(ParquetError::EOF("fewer values than rows".into()))
-        }
+        let reader = group.get_column_reader(index)?;
+        Ok(match meta.column_type() {
+            PhysicalType::INT32 => ColumnSource::Int(Values::reader(reader)),
+            PhysicalType::INT64 => ColumnSource::Long(Values::reader(reader)),
+            PhysicalType::BYTE_ARRAY => ColumnSource::Text(Values::reader(reader)),
+            _ => return Err(unknown_type()),
+        })
     }
 }
 
 /// What the statistics say when every row holds the same.
-fn constant(s: &Statistics, rows: u64) -> Option<From> {
+fn constant(s: &Statistics, physical: PhysicalType, rows: u64) -> Option<ColumnSource> {
     if s.null_count_opt() == Some(rows) {
-        return Some(From::Null);
+        return ColumnSource::null(physical).ok();
     }
-    if s.null_count_opt().unwrap_or(0) != 0 || !s.min_is_exact() || !s.max_is_exact() {
+    if s.null_count_opt() != Some(0) || !s.min_is_exact() || !s.max_is_exact() {
         return None;
     }
     match s {
-        Statistics::Int32(s) if s.min_opt() == s.max_opt() => s.min_opt().map(|v| From::Int(*v)),
-        Statistics::Int64(s) if s.min_opt() == s.max_opt() => s.min_opt().map(|v| From::Long(*v)),
+        Statistics::Int32(s) if s.min_opt() == s.max_opt() => {
+            Some(ColumnSource::Int(Values::Constant(Some(*s.min_opt()?))))
+        }
+        Statistics::Int64(s) if s.min_opt() == s.max_opt() => {
+            Some(ColumnSource::Long(Values::Constant(Some(*s.min_opt()?))))
+        }
         Statistics::ByteArray(s) if s.min_opt() == s.max_opt() => {
-            s.min_opt().map(|v| From::Text(v.clone()))
+            let text = s.min_opt()?.clone();
+            Some(ColumnSource::Text(Values::Constant(Some(text))))
         }
         _ => None,
     }
 }
 
-fn wrong_type() -> ParquetError {
+fn unknown_type() -> ParquetError {
     ParquetError::General("a column has the wrong type".into())
 }
 
-fn impossible() -> ParquetError {
-    ParquetError::General("a column holds an impossible value".into())
-}
+impl<T: DataType> Values<T> {
+    fn reader(reader: parquet::column::reader::ColumnReader) -> Values<T> {
+        Values::Reader {
+            reader: Box::new(get_typed_column_reader(reader)),
+            levels: Vec::new(),
+            present: Vec::new(),
+        }
+    }
 
-/// Puts the next `n` 32-bit values, which may not be null, into `out`.
-fn ints<T: Clone>(
-    s: &mut ColumnSource,
-    n: usize,
-    out: &mut Vec<T>,
-    get: impl Fn(i32) -> Option<T>,
-) -> Result<()> {
-    out.clear();
-    match s.from {
-        From::Int(v) => out.resize(n, get(v).ok_or_else(impossible)?),
-        From::Reader(_) => {
-            s.read(n)?;
-            for v in &s.ints {
-                out.push(get(*v).ok_or_else(impossible)?);
+    /// Puts the next `n` values into `out`. `get` makes a value of a cell, null being `None`, and
+    /// refuses what may not be.
+    fn take<V: Clone>(
+        &mut self,
+        n: usize,
+        out: &mut Vec<V>,
+        mut get: impl FnMut(Option<&T::T>) -> Option<V>,
+    ) -> Result<(), ReadFailure> {
+        out.clear();
+        let mut get = |row, cell| get(cell).ok_or_else(|| ReadFailure::value(row));
+        let (reader, levels, present) = match self {
+            Values::Constant(value) => {
+                out.resize(n, get(0, value.as_ref())?);
+                return Ok(());
             }
-        }
-        _ => {}
-    }
-    full(out, n)
-}
-
-/// Puts the next `n` 64-bit values, which may not be null, into `out`.
-fn longs<T: Clone>(
-    s: &mut ColumnSource,
-    n: usize,
-    out: &mut Vec<T>,
-    get: fn(i64) -> T,
-) -> Result<()> {
-    out.clear();
-    match s.from {
-        From::Long(v) => out.resize(n, get(v)),
-        From::Reader(_) => {
-            s.read(n)?;
-            out.extend(s.longs.iter().map(|v| get(*v)));
-        }
-        _ => {}
-    }
-    full(out, n)
-}
-
-/// Puts the next `n` texts into `out`, translated by `get`.
-fn texts<T: Clone>(
-    s: &mut ColumnSource,
-    n: usize,
-    out: &mut Vec<T>,
-    mut get: impl FnMut(&[u8]) -> Option<T>,
-) -> Result<()> {
-    out.clear();
-    match &s.from {
-        From::Text(v) => out.resize(n, get(v.data()).ok_or_else(impossible)?),
-        From::Reader(_) => {
-            s.read(n)?;
-            for v in &s.texts {
-                out.push(get(v.data()).ok_or_else(impossible)?);
-            }
-        }
-        _ => {}
-    }
-    full(out, n)
-}
-
-/// Puts the next `n` optional values into `out`.
-fn options<T: Clone>(
-    s: &mut ColumnSource,
-    n: usize,
-    out: &mut Vec<Option<T>>,
-    get: fn(i64) -> Option<T>,
-) -> Result<()> {
-    let present = |v: i64| get(v).map(Some).ok_or_else(impossible);
-    out.clear();
-    match s.from {
-        From::Null => out.resize(n, None),
-        From::Int(v) => out.resize(n, present(i64::from(v))?),
-        From::Long(v) => out.resize(n, present(v)?),
-        From::Reader(_) => {
-            s.read(n)?;
-            let ColumnSource {
+            Values::Reader {
+                reader,
                 levels,
-                ints,
-                longs,
-                ..
-            } = s;
-            let mut values = ints
-                .iter()
-                .map(|v| i64::from(*v))
-                .chain(longs.iter().copied());
-            if levels.is_empty() {
-                for v in values {
-                    out.push(present(v)?);
-                }
-            } else {
-                for level in levels.iter() {
-                    out.push(match level {
-                        0 => None,
-                        _ => present(values.next().ok_or_else(impossible)?)?,
-                    });
-                }
+                present,
+            } => (reader, levels, present),
+        };
+        levels.clear();
+        present.clear();
+        let (rows, _, _) = reader.read_records(n, Some(levels), None, present)?;
+        out.reserve(n);
+        if levels.is_empty() {
+            if rows != n || present.len() != n {
+                return Err(ReadFailure::short(present.len()));
             }
+            for (row, value) in present.iter().enumerate() {
+                out.push(get(row, Some(value))?);
+            }
+            return Ok(());
         }
-        From::Text(_) => {}
+        if rows != n || levels.len() != n {
+            return Err(ReadFailure::short(levels.len()));
+        }
+        let mut values = present.iter();
+        for (row, level) in levels.iter().enumerate() {
+            let cell = match level {
+                0 => None,
+                _ => Some(values.next().ok_or_else(|| ReadFailure::short(row))?),
+            };
+            out.push(get(row, cell)?);
+        }
+        Ok(())
     }
-    full(out, n)
 }
 
-fn full<T>(out: &[T], n: usize) -> Result<()> {
-    if out.len() == n {
-        Ok(())
-    } else {
-        Err(wrong_type())
+fn half(cell: Option<&i32>) -> Option<u16> {
+    u16::try_from(*cell?).ok()
+}
+fn stamp(cell: Option<&i64>) -> Option<i64> {
+    cell.copied()
+}
+/// A number that the file holds without a sign.
+fn unsigned(cell: Option<&i64>) -> Option<u64> {
+    cell.map(|v| *v as u64)
+}
+fn positive(cell: Option<&i64>) -> Option<u64> {
+    u64::try_from(*cell?).ok()
+}
+
+/// The same where nulls may be.
+fn nullable<C, V>(get: fn(Option<&C>) -> Option<V>) -> impl Fn(Option<&C>) -> Option<Option<V>> {
+    move |cell| match cell {
+        None => Some(None),
+        present => get(present).map(Some),
     }
 }
 
 impl RowBatch {
-    /// Replaces column `index` by its next `self.rows` values.
-    pub(super) fn fill(&mut self, index: usize, s: &mut ColumnSource) -> Result<()> {
+    /// Replaces column `place` by its next `self.rows` values.
+    pub(super) fn fill(
+        &mut self,
+        place: usize,
+        source: &mut ColumnSource,
+    ) -> Result<(), ReadFailure> {
+        match source {
+            ColumnSource::Int(values) => self.fill_int(place, values),
+            ColumnSource::Long(values) => self.fill_long(place, values),
+            ColumnSource::Text(values) => self.fill_text(place, values),
+        }
+    }
+
+    fn fill_int(&mut self, place: usize, v: &mut Values<Int32Type>) -> Result<(), ReadFailure> {
         let n = self.rows;
-        let half = |v: i32| u16::try_from(v).ok();
-        let stamp = |v: i64| Some(v);
-        let number = |v: i64| Some(v as u64);
-        match index {
+        match place {
+            schema::WORKLOAD => v.take(n, &mut self.workload, half),
+            schema::WORKER => v.take(n, &mut self.worker, half),
+            schema::TARGET => v.take(n, &mut self.target, half),
+            schema::COUNT => v.take(n, &mut self.count, nullable(|c| c.map(|v| *v as u32))),
+            schema::RETRIES => v.take(n, &mut self.retries, nullable(half)),
+            schema::STATUS => v.take(n, &mut self.status, |c| c.copied()),
+            _ => Err(unknown_type().into()),
+        }
+    }
+
+    fn fill_long(&mut self, place: usize, v: &mut Values<Int64Type>) -> Result<(), ReadFailure> {
+        let n = self.rows;
+        match place {
+            schema::OFFSET => v.take(n, &mut self.offset, nullable(positive)),
+            schema::KEY => v.take(n, &mut self.key, nullable(unsigned)),
+            schema::SIZE => v.take(n, &mut self.size, unsigned),
+            schema::MOVED => v.take(n, &mut self.moved, nullable(unsigned)),
+            schema::INTENDED => v.take(n, &mut self.intended, nullable(stamp)),
+            schema::ORIGIN => v.take(n, &mut self.origin, nullable(stamp)),
+            schema::SUBMIT => v.take(n, &mut self.submit, stamp),
+            schema::ISSUED => v.take(n, &mut self.issued, nullable(stamp)),
+            schema::FIRST => v.take(n, &mut self.first, nullable(stamp)),
+            schema::COMPLETE => v.take(n, &mut self.complete, stamp),
+            schema::SYNC => v.take(n, &mut self.sync, nullable(positive)),
+            _ => Err(unknown_type().into()),
+        }
+    }
+
+    fn fill_text(
+        &mut self,
+        place: usize,
+        v: &mut Values<ByteArrayType>,
+    ) -> Result<(), ReadFailure> {
+        let n = self.rows;
+        match place {
             schema::PHASE => {
                 let names = &mut self.phase_names;
-                texts(s, n, &mut self.phase, |text| intern(names, text))
+                v.take(n, &mut self.phase, |cell| intern(names, cell?.data()))
             }
-            schema::WORKLOAD => ints(s, n, &mut self.workload, half),
-            schema::WORKER => ints(s, n, &mut self.worker, half),
-            schema::OP => texts(s, n, &mut self.op, cached_op()),
-            schema::TARGET => ints(s, n, &mut self.target, half),
-            schema::OFFSET => options(s, n, &mut self.offset, number),
-            schema::KEY => options(s, n, &mut self.key, number),
-            schema::SIZE => longs(s, n, &mut self.size, |v| v as u64),
-            schema::MOVED => options(s, n, &mut self.moved, number),
-            schema::COUNT => options(s, n, &mut self.count, |v| Some(v as u32)),
-            schema::INTENDED => options(s, n, &mut self.intended, stamp),
-            schema::ORIGIN => options(s, n, &mut self.origin, stamp),
-            schema::SUBMIT => longs(s, n, &mut self.submit, |v| v),
-            schema::ISSUED => options(s, n, &mut self.issued, stamp),
-            schema::FIRST => options(s, n, &mut self.first, stamp),
-            schema::COMPLETE => longs(s, n, &mut self.complete, |v| v),
-            schema::SYNC => options(s, n, &mut self.sync, number),
-            schema::RETRIES => options(s, n, &mut self.retries, |v| u16::try_from(v).ok()),
-            _ => ints(s, n, &mut self.status, Some),
+            schema::OP => v.take(n, &mut self.op, cached_op()),
+            _ => Err(unknown_type().into()),
         }
     }
 }
 
 /// The kind with this name; remembers the last one, which most often comes again.
-fn cached_op() -> impl FnMut(&[u8]) -> Option<OpKind> {
+fn cached_op() -> impl FnMut(Option<&ByteArray>) -> Option<OpKind> {
     let mut last = OpKind::Read;
-    move |text| {
+    move |cell| {
+        let text = cell?.data();
         if text != last.name().as_bytes() {
             last = OpKind::from_name(std::str::from_utf8(text).ok()?)?;
         }
@@ -281,14 +246,15 @@ fn cached_op() -> impl FnMut(&[u8]) -> Option<OpKind> {
     }
 }
 
+/// Index of a name in `names`; a new one is added.
 fn intern(names: &mut Vec<String>, text: &[u8]) -> Option<u16> {
-    let place = names.iter().position(|n| n.as_bytes() == text);
-    let place = match place {
-        Some(place) => place,
+    let known = names.iter().position(|n| n.as_bytes() == text);
+    let index = match known {
+        Some(index) => index,
         None => {
             names.push(std::str::from_utf8(text).ok()?.to_owned());
             names.len() - 1
         }
     };
-    u16::try_from(place).ok()
+    u16::try_from(index).ok()
 }

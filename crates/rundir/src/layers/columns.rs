@@ -2,69 +2,66 @@
 
 use taillight_core::OpKind;
 
-use super::{LayerKind, LayerRow as Row};
-use crate::columns::{Access, Column, column};
+use super::{LayerKind, LayerRow};
+use crate::columns::{Columns, Int64, Name, Named, Nanos, Nullable, UInt64, Utf8, columns};
+
+impl Named for LayerKind {
+    fn name(self) -> &'static str {
+        LayerKind::name(self)
+    }
+    fn from_name(name: &str) -> Option<LayerKind> {
+        LayerKind::from_name(name)
+    }
+}
 
 /// Every column, in file order.
-pub(super) const COLUMNS: &[Column<Row>] = &[
-    Column {
-        name: "kind",
-        access: Access::Text(
-            |r| r.kind.name(),
-            |r, t| LayerKind::from_name(t).map(|kind| r.kind = kind).is_some(),
-        ),
-    },
-    column!(start_ns, I64),
-    column!(end_ns, I64),
-    column!(worker, OptU64),
-    Column {
-        name: "op",
-        access: Access::OptText(
-            |r| r.op.map(OpKind::name),
-            |r, t| r.op = OpKind::from_name(t),
-        ),
-    },
-    column!(offset, OptU64),
-    column!(size, OptU64),
-    column!(flags, OptU64),
-    column!(dev, OptText),
-    column!(sector, OptU64),
-    column!(bios, OptU64),
-    column!(parts, OptU64),
-    column!(enter_ns, OptI64),
-    column!(bio_ns, OptI64),
-    column!(bio_last_ns, OptI64),
-    column!(held_ns, OptI64),
-    column!(alloc_ns, OptI64),
-    column!(insert_ns, OptI64),
-    column!(issue_ns, OptI64),
-    column!(requeue_ns, OptI64),
-    column!(done_ns, OptI64),
-    column!(cqe_ns, OptI64),
-    column!(wake_ns, OptI64),
-    column!(run_ns, OptI64),
-    column!(low_dev, OptText),
-    column!(low_bio_ns, OptI64),
-    column!(low_alloc_ns, OptI64),
-    column!(low_issue_ns, OptI64),
-    column!(low_done_ns, OptI64),
-    column!(blocked_ns, OptNs),
-    column!(waited_ns, OptNs),
-    column!(robbed_ns, OptNs),
-    column!(middle_ns, OptI64),
-    column!(state, OptU64),
-    column!(pid, OptU64),
-    column!(comm, OptText),
-    column!(other, OptText),
-    column!(stack, OptText),
-    column!(token, OptU64),
-    column!(punt_ns, OptI64),
-    column!(served_ns, OptI64),
-    column!(answered_ns, OptI64),
-    column!(waker, OptU64),
-    column!(on_cpu_ns, OptNs),
-    column!(voluntary, OptU64),
-    column!(involuntary, OptU64),
-    column!(rounds, OptU64),
-    column!(sync_punt_ns, OptI64),
-];
+pub(super) const COLUMNS: Columns<LayerRow> = columns!(LayerRow {
+    kind: Name<LayerKind>,
+    start_ns: Int64,
+    end_ns: Int64,
+    worker: Nullable<UInt64>,
+    op: Nullable<Name<OpKind>>,
+    offset: Nullable<UInt64>,
+    size: Nullable<UInt64>,
+    flags: Nullable<UInt64>,
+    dev: Nullable<Utf8<Box<str>>>,
+    sector: Nullable<UInt64>,
+    bios: Nullable<UInt64>,
+    parts: Nullable<UInt64>,
+    enter_ns: Nullable<Int64>,
+    bio_ns: Nullable<Int64>,
+    bio_last_ns: Nullable<Int64>,
+    held_ns: Nullable<Int64>,
+    alloc_ns: Nullable<Int64>,
+    insert_ns: Nullable<Int64>,
+    issue_ns: Nullable<Int64>,
+    requeue_ns: Nullable<Int64>,
+    done_ns: Nullable<Int64>,
+    cqe_ns: Nullable<Int64>,
+    wake_ns: Nullable<Int64>,
+    run_ns: Nullable<Int64>,
+    low_dev: Nullable<Utf8<Box<str>>>,
+    low_bio_ns: Nullable<Int64>,
+    low_alloc_ns: Nullable<Int64>,
+    low_issue_ns: Nullable<Int64>,
+    low_done_ns: Nullable<Int64>,
+    blocked_ns: Nullable<Nanos>,
+    waited_ns: Nullable<Nanos>,
+    robbed_ns: Nullable<Nanos>,
+    middle_ns: Nullable<Int64>,
+    state: Nullable<UInt64>,
+    pid: Nullable<UInt64>,
+    comm: Nullable<Utf8<Box<str>>>,
+    other: Nullable<Utf8<Box<str>>>,
+    stack: Nullable<Utf8<Box<str>>>,
+    token: Nullable<UInt64>,
+    punt_ns: Nullable<Int64>,
+    served_ns: Nullable<Int64>,
+    answered_ns: Nullable<Int64>,
+    waker: Nullable<UInt64>,
+    on_cpu_ns: Nullable<Nanos>,
+    voluntary: Nullable<UInt64>,
+    involuntary: Nullable<UInt64>,
+    rounds: Nullable<UInt64>,
+    sync_punt_ns: Nullable<Int64>,
+});

@@ -1,11 +1,16 @@
 //! Shared by the integration tests: records, chunks, a run directory that a dead process left.
 #![allow(dead_code, clippy::unwrap_used)]
 
-use taillight_core::{OpKind, Record, Stamp, Status};
+use std::path::Path;
+
+use hdrhistogram::Histogram;
+use taillight_core::{OpKind, Record, Result, Stamp, Status};
 use taillight_rundir::chunk::{
     ChunkEncoder, HEADER_BYTES, Header, LONG_WORDS, OptionalWords, SIZES,
 };
+use taillight_rundir::histlog::{HistEntry, each_histogram};
 use taillight_rundir::ios::{self, ColumnSet, RowBatch};
+use taillight_rundir::manifest::ClockInfo;
 use taillight_rundir::{Manifest, fixture};
 
 /// A small generator of pseudo-random numbers (splitmix64).
@@ -122,7 +127,7 @@ pub fn rows(path: &std::path::Path) -> Vec<(String, u16, u16, Record)> {
                 b.phase_name(i).to_owned(),
                 b.workload[i],
                 b.worker[i],
-                b.record(i),
+                b.row(i).record,
             ));
         }
         Ok(())
@@ -138,4 +143,14 @@ pub fn killed(run_id: &str) -> Manifest {
         process.start_ticks += 1;
     }
     manifest
+}
+
+/// All of a histogram log.
+pub fn histograms(path: &Path, clock: &ClockInfo) -> Result<Vec<HistEntry<Histogram<u64>>>> {
+    let mut entries = Vec::new();
+    each_histogram(path, clock, &mut |entry| {
+        entries.push(entry);
+        Ok(())
+    })?;
+    Ok(entries)
 }

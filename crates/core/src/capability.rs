@@ -1,6 +1,10 @@
 //! What a driver can do: selects validation, generated docs and conformance tests.
+//!
+//! A driver names what it can do and takes the rest from `Default`. Code outside a driver asks
+//! these facts and never compares the driver's name.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::op::OpKind;
 use crate::plan::Before;
@@ -9,16 +13,13 @@ use crate::plan::Before;
 pub const MAX_BATCH: u32 = 1000;
 
 /// Capabilities of a driver with given options. Checked against the plan before any I/O.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capabilities {
     /// Operations it performs.
     pub ops: Vec<OpKind>,
     /// Operations that it performs with other options only: which, and what they take.
-    #[serde(skip)]
     pub more_ops: Vec<(OpKind, &'static str)>,
-    /// Addressed by offset (true) or by key (false).
-    pub addressed: bool,
-    /// Deepest queue per worker; 1 means no queue.
+    /// Deepest queue per worker; 0 and 1 mean no queue.
     pub max_depth: u32,
     /// Operations that may cover several records in one call of the store (multi-get, batch of
     /// writes), up to [`MAX_BATCH`].
@@ -28,16 +29,98 @@ pub struct Capabilities {
     /// Can sync after a write and time it apart.
     pub sync: bool,
     /// What a sync takes where it is possible with other options only.
-    #[serde(skip)]
     pub sync_with: Option<&'static str>,
     /// Reads return what was written (false for `null` and `sim`).
     pub stores_data: bool,
-    /// Runs on virtual time.
+    /// Runs on virtual time: the same seed gives the same completions.
     pub virtual_time: bool,
     /// Writes reach something a user could lose: the guard must pass.
     pub guarded: bool,
     /// Completions carry an issued or first-byte stamp of their own.
     pub own_stamps: bool,
-    /// Steps between load and run that it can do (`run.before`).
-    pub before: Vec<Before>,
+    /// Reads of a session come from a snapshot that it takes when it begins.
+    pub snapshot: bool,
+    /// Operations for which the driver itself allocates memory, because the store is made of it
+    /// or a network client does. All others allocate nothing.
+    pub allocating: Vec<OpKind>,
+    /// Actions outside the measured loop that it performs.
+    pub admin: Vec<AdminAction>,
+    /// What reports need to know of it.
+    pub facts: DriverFacts,
+}
+
+impl Capabilities {
+    /// Whether records are named by key; otherwise blocks by offset.
+    pub fn keyed(&self) -> bool {
+        matches!(self.facts.kind, TargetKind::Keyed | TargetKind::Object)
+    }
+
+    /// Steps of `run.before` that it can do.
+    pub fn before(&self) -> Vec<Before> {
+        let able = |step: &Before| self.admin.contains(&AdminAction::from(*step));
+        [Before::Flush, Before::Compact, Before::DropCaches]
+            .into_iter()
+            .filter(able)
+            .collect()
+    }
+}
+
+/// Facts about a driver that the run directory keeps, for reports made long after the run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct DriverFacts {
+    /// What a target of it is.
+    pub kind: TargetKind,
+    /// The store runs inside the process of the run: its work and its waits are those of the
+    /// worker's thread.
+    pub in_process: bool,
+    /// Offsets of operations are offsets in the one file or device that the target is.
+    pub single_file: bool,
+}
+
+/// What a target is, and so how an operation names its data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TargetKind {
+    /// Blocks at offsets, in files or a device.
+    #[default]
+    File,
+    /// Blocks at ascending offsets of one file.
+    Stream,
+    /// Records by key.
+    Keyed,
+    /// Objects by name, over a network.
+    Object,
+}
+
+/// An action outside the measured loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdminAction {
+    /// What is held in memory goes into files, and these are synced.
+    Flush,
+    /// Forget cached data of this target.
+    DropCaches,
+    /// Discard the whole data set.
+    Purge,
+    /// Merge everything a store has put off (full compaction).
+    Compact,
+}
+
+impl AdminAction {
+    pub const ALL: [AdminAction; 4] = [
+        AdminAction::Flush,
+        AdminAction::Compact,
+        AdminAction::DropCaches,
+        AdminAction::Purge,
+    ];
+}
+
+impl From<Before> for AdminAction {
+    fn from(step: Before) -> AdminAction {
+        match step {
+            Before::Flush => AdminAction::Flush,
+            Before::Compact => AdminAction::Compact,
+            Before::DropCaches => AdminAction::DropCaches,
+        }
+    }
 }

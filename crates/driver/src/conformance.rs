@@ -81,7 +81,7 @@ pub fn run(case: &TestCase<'_>) -> Result<Vec<(&'static str, CheckResult)>, Stri
     };
     let target = case.driver.open(&spec, &mut |_| true).map_err(text)?;
     let bench = CheckContext { case, caps, target };
-    if !bench.caps.addressed {
+    if bench.caps.keyed() {
         keyed::load(&bench)?;
     }
     let outcome = |check: Check| check(&bench).unwrap_or_else(CheckResult::Broken);
@@ -178,8 +178,8 @@ impl CheckContext<'_> {
     /// The operation that stands for `kind` on this target.
     fn kind(&self, kind: OpKind) -> OpKind {
         match kind {
-            OpKind::Read if !self.caps.addressed => OpKind::Get,
-            OpKind::Write if !self.caps.addressed => keyed::insert(&self.caps),
+            OpKind::Read if self.caps.keyed() => OpKind::Get,
+            OpKind::Write if self.caps.keyed() => keyed::insert(&self.caps),
             kind => kind,
         }
     }
@@ -197,7 +197,7 @@ impl CheckContext<'_> {
     /// The `n`-th block of the data set, over all files; or the `n`-th record.
     fn op(&self, kind: OpKind, n: u64) -> Op {
         let kind = self.kind(kind);
-        if !self.caps.addressed {
+        if self.caps.keyed() {
             return Op::keyed(kind, n % keyed::RECORDS, self.block());
         }
         let geometry = self.target.geometry();
@@ -438,7 +438,7 @@ fn sync_after_write(b: &CheckContext<'_>) -> Checked {
             format!("{kind:?} ended {c:?}")
         })?;
         // A store does not tell the time of its sync.
-        let timed = kind.is_some() && b.caps.addressed;
+        let timed = kind.is_some() && !b.caps.keyed();
         ensure(c.sync_ns.is_some() == timed, || {
             format!("{kind:?} gave {:?}", c.sync_ns)
         })?;
@@ -461,7 +461,7 @@ fn sync_after_write(b: &CheckContext<'_>) -> Checked {
     session
         .poll(left, Some(until), &mut out)
         .map_err(|e| e.to_string())?;
-    let good = |c: &Completion| c.status.is_ok() && (c.sync_ns.is_some() || !b.caps.addressed);
+    let good = |c: &Completion| c.status.is_ok() && (c.sync_ns.is_some() || b.caps.keyed());
     ensure(
         out.len() as u32 == b.depth() && out.iter().all(good),
         || format!("{out:?}"),
@@ -481,14 +481,14 @@ fn every_op(b: &CheckContext<'_>) -> Checked {
         let c = b.one(session.as_mut(), &b.op(kind, 2))?;
         ensure(c.status.is_ok(), || format!("{} ended {c:?}", kind.name()))?;
     }
-    if !b.caps.addressed {
+    if b.caps.keyed() {
         b.one(session.as_mut(), &b.op(OpKind::Write, 2))?;
     }
     Ok(CheckResult::Kept)
 }
 
 fn past_the_end(b: &CheckContext<'_>) -> Checked {
-    if !(b.caps.stores_data && b.caps.addressed) {
+    if !b.caps.stores_data || b.caps.keyed() {
         return Ok(CheckResult::NotForIt("it has no end"));
     }
     let mut session = b.session()?;

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+pub use taillight_core::capability::AdminAction;
 use taillight_core::capability::Capabilities;
 use taillight_core::plan::{Plan, TargetPlan, WorkloadPlan};
 use taillight_core::probe::Token;
@@ -36,6 +37,14 @@ pub trait Driver: Send + std::marker::Sync {
     /// # Errors
     /// `Usage` when options contradict each other.
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities>;
+    /// Name of the shared library that it loads at run time, without its ending.
+    fn library(&self) -> Option<&'static str> {
+        None
+    }
+    /// What a resolved plan leaves to the run, in sentences, for who looks at the plan.
+    fn plan_notes(&self, _plan: &Plan) -> Vec<String> {
+        Vec::new()
+    }
     /// Fills in what a workload leaves open and this driver has a default of its own for.
     fn defaults(&self, _workload: &mut WorkloadPlan) {}
     /// What [`Driver::open`] would refuse as things stand, without a change to anything: for who
@@ -88,18 +97,6 @@ impl Geometry {
             align: 1,
         }
     }
-}
-
-/// An action outside the measured loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AdminAction {
-    Flush,
-    /// Forget cached data of this target.
-    DropCaches,
-    /// Discard the whole data set (purge).
-    Purge,
-    /// Merge everything a store has put off (full compaction).
-    Compact,
 }
 
 /// An opened device, file set, database or bucket. Shared by all workers.

@@ -4,7 +4,7 @@
 //! worker are measured. Not a model of a device: that is `sim`.
 
 use taillight_core::capability::Capabilities;
-use taillight_core::plan::{Before, TargetPlan};
+use taillight_core::plan::TargetPlan;
 use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
 use taillight_core::{Op, OpKind, Result, Stamp};
@@ -38,18 +38,10 @@ impl Driver for NullDriver {
     fn capabilities(&self, _: &TargetPlan) -> Result<Capabilities> {
         Ok(Capabilities {
             ops: vec![OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync],
-            addressed: true,
             max_depth: 4096,
-            batches: Vec::new(),
-            direct: false,
             sync: true,
-            stores_data: false,
-            virtual_time: false,
-            guarded: false,
-            more_ops: Vec::new(),
-            sync_with: None,
-            own_stamps: false,
-            before: vec![Before::Flush, Before::Compact, Before::DropCaches],
+            admin: AdminAction::ALL.to_vec(),
+            ..Capabilities::default()
         })
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {

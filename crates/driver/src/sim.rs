@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use taillight_core::capability::Capabilities;
 use taillight_core::clock::VirtualClock;
-use taillight_core::plan::{Before, TargetPlan};
+use taillight_core::plan::TargetPlan;
 use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
 use taillight_core::{Clock, Op, OpKind, Result, Stamp, Status};
@@ -49,18 +49,11 @@ impl Driver for SimDriver {
     fn capabilities(&self, _: &TargetPlan) -> Result<Capabilities> {
         Ok(Capabilities {
             ops: vec![OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync],
-            addressed: true,
             max_depth: 4096,
-            batches: Vec::new(),
-            direct: false,
             sync: true,
-            stores_data: false,
             virtual_time: true,
-            guarded: false,
-            more_ops: Vec::new(),
-            sync_with: None,
-            own_stamps: false,
-            before: vec![Before::Flush, Before::Compact, Before::DropCaches],
+            admin: AdminAction::ALL.to_vec(),
+            ..Capabilities::default()
         })
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {

@@ -9,8 +9,9 @@ use taillight_core::plan::{
 };
 use taillight_core::progress::Progress;
 use taillight_core::units::{ByteSize, Span};
-use taillight_core::{Clock, Error, MonoClock, OpKind, Result};
-use taillight_driver::{OpenSpec, Target};
+use taillight_core::{Clock, MonoClock, OpKind, Result};
+use taillight_driver::null::NullDriver;
+use taillight_driver::{Driver, OpenSpec, Target};
 use taillight_rundir::manifest::Overhead;
 
 use crate::capture::CHUNK_BYTES;
@@ -72,7 +73,7 @@ fn calibration_plan(plan: &Plan, size: u64) -> Plan {
     plan.run.before = Vec::new();
     plan.verify = VerifyPlan::default();
     plan.target = TargetPlan {
-        driver: "null".into(),
+        driver: NullDriver.name().to_owned(),
         path: None,
         size: Some(ByteSize(size)),
         destroy: false,
@@ -110,14 +111,13 @@ fn calibration_workload(w: &mut WorkloadPlan) {
 
 /// Time of a worker per operation of such a plan, ns.
 fn null_ns_per_op(plan: &Plan) -> Result<f64> {
-    let null = taillight_driver::find("null").ok_or_else(|| Error::internal("no null driver"))?;
     let id = format!("calibration-{}-{:016x}", std::process::id(), unique());
     let spec = OpenSpec {
         plan,
         run_id: &id,
         destroy: None,
     };
-    let target = null.open(&spec, &mut |_: Progress<'_>| true)?;
+    let target = NullDriver.open(&spec, &mut |_: Progress<'_>| true)?;
     let (ops, ns) = super::run::load_only(plan, target, &id)?;
     Ok(ns as f64 * f64::from(plan.workers()) / ops.max(1) as f64)
 }

@@ -59,6 +59,7 @@ pub fn manifest(run_id: &str) -> Manifest {
             end_ns: None,
             ios: 0,
         }],
+        driver: None,
         environment,
         capture: CaptureInfo {
             mode: CaptureMode::All,

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use taillight_core::capability::{DriverFacts, TargetKind};
 use taillight_core::plan::{CaptureMode, Plan};
 
 use crate::host::HostInfo;
@@ -28,6 +29,9 @@ pub struct Manifest {
     pub clock: ClockInfo,
     /// Phases in the order they ran.
     pub phases: Vec<PhaseInfo>,
+    /// What the driver is with the plan's options; absent in directories of versions before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<DriverFacts>,
     /// What the machine, device and libraries were; free form, ordered for people.
     #[serde(default)]
     pub environment: serde_json::Map<String, serde_json::Value>,
@@ -63,6 +67,25 @@ pub struct Manifest {
     /// Size and checksum of every file that holds what was measured, to notice later damage.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileSum>,
+}
+
+impl Manifest {
+    /// What the driver is with the plan's options. Versions that did not write it down had these
+    /// drivers only, so that their names tell.
+    pub fn driver_facts(&self) -> DriverFacts {
+        let target = &self.plan.target;
+        let files = target.options.get("files").and_then(|v| v.as_integer());
+        self.driver.unwrap_or(DriverFacts {
+            kind: match target.driver.as_str() {
+                "filestream" => TargetKind::Stream,
+                "s3" => TargetKind::Object,
+                "rocksdb" | "leveldb" | "redis" | "memory" => TargetKind::Keyed,
+                _ => TargetKind::File,
+            },
+            in_process: matches!(target.driver.as_str(), "rocksdb" | "leveldb"),
+            single_file: target.driver == "file" && files == Some(1),
+        })
+    }
 }
 
 /// Whether there is nothing to say about a count.

@@ -32,9 +32,10 @@ pub fn checks(sys: &Sys) -> Vec<Check> {
         ring(sys),
     ];
     all.extend(limits(sys));
-    for (name, driver) in [("librocksdb", "rocksdb"), ("libleveldb", "leveldb")] {
-        all.push(library(name, driver));
-    }
+    let loading = taillight_driver::DRIVERS
+        .iter()
+        .filter_map(|driver| Some((driver.library()?, driver.name())));
+    all.extend(loading.map(|(library, driver)| shared_library(library, driver)));
     all
 }
 
@@ -202,26 +203,17 @@ fn limits(sys: &Sys) -> Option<Check> {
     })
 }
 
-fn library(name: &str, driver: &str) -> Check {
+fn shared_library(name: &str, driver: &str) -> Check {
     match libraries::find(name, &libraries::directories()) {
         Some(found) => {
             let version = found.version.unwrap_or_default();
-            let user = match taillight_driver::find(driver) {
-                Some(_) => format!(", for driver `{driver}`"),
-                None => String::new(),
-            };
             let place = format!("{version} {}", found.path.display());
-            Check::ok(name, format!("{}{user}", place.trim()))
+            Check::ok(name, format!("{}, for driver `{driver}`", place.trim()))
         }
         None => Check::no(
             name,
             "not found",
-            &match taillight_driver::find(driver) {
-                Some(_) => format!(
-                    "install it to measure {driver}, or name the file with its `library` option"
-                ),
-                None => "nothing to do: no driver of this version uses it".to_owned(),
-            },
+            &format!("install it to measure {driver}, or name the file with its `library` option"),
         ),
     }
 }

@@ -11,7 +11,7 @@ use taillight_rundir::{Manifest, RunDir, RunStatus, SCHEMA_VERSION, names};
 use taillight_suite::host::JobSource;
 use taillight_suite::runner::DEFAULT_PARENT;
 
-use crate::registry::Registry;
+use crate::registry::{self, Registry};
 
 /// A run directory that was just made.
 pub struct NewRun {
@@ -51,6 +51,7 @@ pub fn create(
         seed: plan.run.seed,
         clock: clock.clone(),
         phases: Vec::new(),
+        driver: Some(Registry.capabilities(&plan.target)?.facts),
         environment: environment.clone(),
         capture: CaptureInfo {
             mode: plan.capture.mode,
@@ -174,14 +175,7 @@ pub fn plan_text(plan: &Plan) -> Result<String> {
 /// # Errors
 /// `Internal` when the plan has no TOML form.
 pub fn plan_shown(plan: &Plan) -> Result<String> {
-    let mut notes = Vec::new();
-    if let Some(engine) = taillight_driver::file::engine(plan)
-        && plan.target.driver == "file"
-    {
-        notes.push(format!(
-            "target.options.engine = \"auto\" becomes {engine} with this plan."
-        ));
-    }
+    let mut notes = registry::driver(&plan.target.driver)?.plan_notes(plan);
     if let Some((blocks, bytes)) = plan.ledger(plan.target.size.map(|s| s.0)) {
         notes.push(format!(
             "[verify] keeps a record of the writes to {blocks} blocks or records: {bytes} B of \

@@ -153,7 +153,7 @@ fn workload(
     check::block_size(&block_size, &path("block_size"))?;
     let access = table.access.map(|a| a.0).unwrap_or_default();
     let mix = mix(table.mix.map(|m| m.0), &path("mix"), can)?;
-    let keyed = !can.addressed;
+    let keyed = can.keyed();
     if !keyed && (table.keys.is_some() || table.value.is_some() || table.scan.is_some()) {
         return Err(Complaint::new(
             path("keys"),
@@ -217,10 +217,9 @@ fn mix(
     path: &str,
     can: &Capabilities,
 ) -> Result<Vec<MixPart>, Complaint> {
-    let op = if can.addressed {
-        OpKind::Read
-    } else {
-        OpKind::Get
+    let op = match can.keyed() {
+        true => OpKind::Get,
+        false => OpKind::Read,
     };
     let parts = written.unwrap_or_else(|| vec![MixPart { op, weight: 1 }]);
     let kept: Vec<MixPart> = parts.into_iter().filter(|p| p.weight > 0).collect();

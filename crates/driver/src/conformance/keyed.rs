@@ -82,7 +82,7 @@ fn get(
 }
 
 fn keyed(b: &CheckContext<'_>) -> bool {
-    !b.caps.addressed && b.caps.stores_data
+    b.caps.keyed() && b.caps.stores_data
 }
 
 const NOT_KEYED: Checked = Ok(CheckResult::NotForIt("it is not addressed by key"));
@@ -215,7 +215,7 @@ pub(super) fn two_writers(b: &CheckContext<'_>) -> Checked {
 
 pub(super) fn remembers(b: &CheckContext<'_>) -> Checked {
     let Some(records) = b.target.keyed() else {
-        return if b.caps.addressed {
+        return if !b.caps.keyed() {
             NOT_KEYED
         } else {
             Err("addressed by key, but `keyed` gives nothing".to_owned())

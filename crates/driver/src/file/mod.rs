@@ -26,13 +26,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, StatxFlags, ioctl_blksszget, statx};
-use taillight_core::capability::Capabilities;
-use taillight_core::plan::{Before, Plan, TargetPlan};
+use taillight_core::capability::{Capabilities, DriverFacts};
+use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 use taillight_machine::{BlockDevice, Sys};
 
-use crate::contract::{Driver, Geometry, OpenSpec, OptionDoc, Target};
+use crate::contract::{AdminAction, Driver, Geometry, OpenSpec, OptionDoc, Target};
 use crate::ownership::{MarkedFiles, NamedTarget, refusal};
 use facts::Facts;
 use layout::LayoutProgress;
@@ -67,23 +67,31 @@ impl Driver for File {
         let options = FileOptions::parse(&target.options)?;
         Ok(Capabilities {
             ops: vec![OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync],
-            addressed: true,
             max_depth: if options.engine == IoEngine::Sync {
                 1
             } else {
                 MAX_DEPTH
             },
-            batches: Vec::new(),
             direct: options.direct,
             sync: true,
             stores_data: true,
-            virtual_time: false,
             guarded: true,
-            more_ops: Vec::new(),
-            sync_with: None,
-            own_stamps: false,
-            before: vec![Before::Flush, Before::DropCaches],
+            admin: vec![
+                AdminAction::Flush,
+                AdminAction::DropCaches,
+                AdminAction::Purge,
+            ],
+            facts: DriverFacts {
+                single_file: options.files == 1,
+                ..DriverFacts::default()
+            },
+            ..Capabilities::default()
         })
+    }
+    fn plan_notes(&self, plan: &Plan) -> Vec<String> {
+        let note =
+            |engine| format!("target.options.engine = \"auto\" becomes {engine} with this plan.");
+        engine(plan).map(note).into_iter().collect()
     }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
         let options = FileOptions::parse(&spec.plan.target.options)?;
@@ -164,7 +172,7 @@ fn asked<'a>(
 }
 
 /// What `engine = "auto"` becomes with this plan; none when the plan names an engine itself.
-pub fn engine(plan: &Plan) -> Option<&'static str> {
+fn engine(plan: &Plan) -> Option<&'static str> {
     let options = FileOptions::parse(&plan.target.options).ok()?;
     let auto = options.engine == IoEngine::Auto;
     let chosen = choose(&options, &AccessNeeds::of(plan))

@@ -7,12 +7,12 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taillight_core::capability::Capabilities;
-use taillight_core::plan::{AccessKind, Before, BlockSize, Plan, TargetPlan, WorkloadPlan};
+use taillight_core::capability::{Capabilities, DriverFacts, TargetKind};
+use taillight_core::plan::{AccessKind, BlockSize, Plan, TargetPlan, WorkloadPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 
-use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
+use crate::contract::{AdminAction, Driver, OpenSpec, OptionDoc, Target};
 use crate::file::options::{CacheState, FileOptions, IoEngine, LayoutPolicy};
 use crate::options;
 
@@ -93,18 +93,21 @@ impl Driver for FileStream {
         let options = StreamOptions::read(target)?;
         Ok(Capabilities {
             ops: vec![OpKind::Read, OpKind::Write],
-            addressed: true,
             max_depth: 1,
-            batches: Vec::new(),
             direct: options.direct,
             sync: true,
             stores_data: true,
-            virtual_time: false,
             guarded: true,
-            more_ops: Vec::new(),
-            sync_with: None,
-            own_stamps: false,
-            before: vec![Before::Flush, Before::DropCaches],
+            admin: vec![
+                AdminAction::Flush,
+                AdminAction::DropCaches,
+                AdminAction::Purge,
+            ],
+            facts: DriverFacts {
+                kind: TargetKind::Stream,
+                ..DriverFacts::default()
+            },
+            ..Capabilities::default()
         })
     }
     /// A writer ends at the end of the data: a stream does not begin again.

@@ -20,8 +20,7 @@ mod target;
 use std::path::Path;
 use std::sync::Arc;
 
-use taillight_core::capability::Capabilities;
-use taillight_core::plan::Before;
+use taillight_core::capability::{AdminAction, Capabilities, DriverFacts, TargetKind};
 use taillight_core::{OpKind, Result};
 
 pub use fault::StoreError;
@@ -119,7 +118,7 @@ impl KeyList {
 
 /// What every store here can do; all of them write in batches. `sync` here means a write that
 /// returns when it is durable; a store does not tell how much of its time the sync took.
-fn capabilities(direct: bool, reads_only: bool) -> Capabilities {
+fn capabilities(direct: bool, reads_only: bool, snapshot: bool) -> Capabilities {
     let writes = [
         OpKind::Put,
         OpKind::Insert,
@@ -128,22 +127,26 @@ fn capabilities(direct: bool, reads_only: bool) -> Capabilities {
         OpKind::Rmw,
     ];
     let mut ops = vec![OpKind::Get, OpKind::Scan];
-    if !reads_only {
-        ops.extend(writes);
+    let mut admin = AdminAction::ALL.to_vec();
+    match reads_only {
+        true => admin.retain(|action| *action != AdminAction::Purge),
+        false => ops.extend(writes),
     }
     Capabilities {
         ops,
-        addressed: false,
         max_depth: 1,
         batches: vec![OpKind::Put, OpKind::Insert, OpKind::Update],
         direct,
         sync: true,
         stores_data: true,
-        virtual_time: false,
         guarded: true,
-        more_ops: Vec::new(),
-        sync_with: None,
-        own_stamps: false,
-        before: vec![Before::Flush, Before::Compact, Before::DropCaches],
+        snapshot,
+        admin,
+        facts: DriverFacts {
+            kind: TargetKind::Keyed,
+            in_process: true,
+            ..DriverFacts::default()
+        },
+        ..Capabilities::default()
     }
 }

@@ -11,8 +11,8 @@ mod store;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use taillight_core::capability::Capabilities;
-use taillight_core::plan::{Before, Plan, TargetPlan};
+use taillight_core::capability::{Capabilities, DriverFacts, TargetKind};
+use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 use taillight_machine::Sys;
@@ -52,18 +52,19 @@ impl Driver for MemoryDriver {
                 OpKind::Scan,
                 OpKind::Rmw,
             ],
-            addressed: false,
             max_depth: 1,
-            batches: Vec::new(),
-            direct: false,
-            sync: false,
             stores_data: true,
-            virtual_time: false,
-            guarded: false,
-            more_ops: Vec::new(),
-            sync_with: None,
-            own_stamps: false,
-            before: vec![Before::Flush, Before::DropCaches],
+            allocating: vec![OpKind::Put, OpKind::Insert, OpKind::Delete],
+            admin: vec![
+                AdminAction::Flush,
+                AdminAction::DropCaches,
+                AdminAction::Purge,
+            ],
+            facts: DriverFacts {
+                kind: TargetKind::Keyed,
+                ..DriverFacts::default()
+            },
+            ..Capabilities::default()
         })
     }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {

@@ -28,12 +28,12 @@ mod tls;
 mod transport;
 mod xml;
 
-use taillight_core::capability::Capabilities;
-use taillight_core::plan::{Before, TargetPlan};
+use taillight_core::capability::{Capabilities, DriverFacts, TargetKind};
+use taillight_core::plan::TargetPlan;
 use taillight_core::progress::OnProgress;
 use taillight_core::{OpKind, Result};
 
-use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
+use crate::contract::{AdminAction, Driver, OpenSpec, OptionDoc, Target};
 use location::PrefixLocation;
 
 /// The driver.
@@ -71,18 +71,16 @@ impl Driver for S3 {
                 OpKind::Scan,
                 OpKind::Delete,
             ],
-            addressed: false,
             max_depth: 1024,
-            batches: Vec::new(),
-            direct: false,
-            sync: false,
             stores_data: true,
-            virtual_time: false,
             guarded: true,
-            more_ops: Vec::new(),
-            sync_with: None,
             own_stamps: true,
-            before: vec![Before::Flush],
+            admin: vec![AdminAction::Flush, AdminAction::Purge],
+            facts: DriverFacts {
+                kind: TargetKind::Object,
+                ..DriverFacts::default()
+            },
+            ..Capabilities::default()
         })
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {

@@ -24,7 +24,7 @@ pub fn run(target: &dyn Target, request: &mut EngineRequest<'_>) -> Result<Vec<P
         }
         let start = MonoClock.now();
         target
-            .admin(action(*step))
+            .admin(AdminAction::from(*step))
             .map_err(|e| refused(e, *step, &request.plan.target.driver))?;
         phases.push(PhaseInfo {
             name: step.name().to_owned(),
@@ -34,14 +34,6 @@ pub fn run(target: &dyn Target, request: &mut EngineRequest<'_>) -> Result<Vec<P
         });
     }
     Ok(phases)
-}
-
-fn action(step: Before) -> AdminAction {
-    match step {
-        Before::Flush => AdminAction::Flush,
-        Before::Compact => AdminAction::Compact,
-        Before::DropCaches => AdminAction::DropCaches,
-    }
 }
 
 fn refused(e: Error, step: Before, driver: &str) -> Error {

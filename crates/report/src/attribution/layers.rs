@@ -102,8 +102,7 @@ pub fn layers(
     let mut loaded = TracedRun::gone(kept);
     loaded.events.blind = sight.blind;
     loaded.events.threads_only = sight.threads_only;
-    let driver = &dir.manifest().plan.target.driver;
-    loaded.events.store = matches!(driver.as_str(), "rocksdb" | "leveldb");
+    loaded.events.store = dir.manifest().driver_facts().in_process;
     loaded.events.disks = Disks::of(dir);
     loaded.events.stalls = stalls(dir)?;
     let measured = measured_from(dir);

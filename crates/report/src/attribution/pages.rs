@@ -20,11 +20,9 @@ pub struct Pages(BTreeMap<u64, Vec<(i64, i64)>>);
 impl Pages {
     /// From traced I/Os. Nothing where files cannot be told apart, or the page cache plays no part.
     pub fn of<'a>(dir: &RunDir, rows: impl Iterator<Item = &'a LayerRow>) -> Pages {
-        let target = &dir.manifest().plan.target;
-        let option = |name: &str| target.options.get(name);
-        let direct = option("direct").and_then(|v| v.as_bool()) != Some(false);
-        let single = option("files").and_then(|v| v.as_integer()) == Some(1);
-        if target.driver != "file" || direct || !single {
+        let options = &dir.manifest().plan.target.options;
+        let direct = options.get("direct").and_then(|v| v.as_bool()) != Some(false);
+        if direct || !dir.manifest().driver_facts().single_file {
             return Pages::default();
         }
         Pages::read(rows)

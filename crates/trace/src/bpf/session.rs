@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::unbounded;
-use taillight_core::plan::{TargetPlan, TraceMode};
+use taillight_core::plan::TraceMode;
 use taillight_core::{Error, Result};
 use taillight_machine::Sys;
 use taillight_machine::block::disks_below;
@@ -160,7 +160,7 @@ impl BpfTracing {
             counts: Arc::new(TraceCounts::default()),
             all,
             late: config.late,
-            plain: plain(&plan.target),
+            plain: request.single_file,
             path: request.path.map(Path::to_owned),
             threshold: plan.outlier_ns(),
             nonce: nonce(),
@@ -244,12 +244,6 @@ type IoWithRounds<'a> = (&'a TracedIo, &'a [EarlierRound]);
 fn rows((io, rounds): IoWithRounds<'_>) -> impl Iterator<Item = LayerRow> {
     let rounds = rounds.iter().filter_map(move |r| collect::round_row(io, r));
     rounds.chain(std::iter::once_with(move || collect::io_row(io)))
-}
-
-/// Whether the offsets of operations are those in the one file there is.
-fn plain(target: &TargetPlan) -> bool {
-    let files = target.options.get("files").and_then(|v| v.as_integer());
-    target.driver == "file" && files == Some(1)
 }
 
 /// A start for generations: 14 random bits above 37 that count operations.

@@ -51,6 +51,8 @@ pub struct TracingRequest<'a> {
     pub path: Option<&'a Path>,
     /// I/Os bypass the page cache.
     pub direct: bool,
+    /// Offsets of operations are offsets in the one file there is.
+    pub single_file: bool,
 }
 
 /// What can be had with one backend.

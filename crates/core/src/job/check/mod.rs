@@ -111,7 +111,7 @@ fn point(plan: &Plan, can: &Capabilities, machine: MachineMemory, budget_written
         "give a size like \"1GiB\", or leave it out for the size of what exists",
     )?;
     need(
-        can.addressed || plan.target.size.is_none(),
+        !can.keyed() || plan.target.size.is_none(),
         "target.size",
         format!(
             "driver `{}` is addressed by key and takes no size",
@@ -148,11 +148,11 @@ fn point(plan: &Plan, can: &Capabilities, machine: MachineMemory, budget_written
 
 /// Steps between load and run: loading may take long, so that they are refused before it.
 fn before(plan: &Plan, can: &Capabilities) -> Checked {
-    let cannot = plan.run.before.iter().find(|s| !can.before.contains(s));
-    let Some(step) = cannot else {
+    let able = can.before();
+    let Some(step) = plan.run.before.iter().find(|s| !able.contains(s)) else {
         return Ok(());
     };
-    let able: Vec<_> = can.before.iter().map(|s| s.name()).collect();
+    let able: Vec<_> = able.iter().map(|s| s.name()).collect();
     Err(Complaint::new(
         "run.before",
         format!("driver `{}` cannot {}", plan.target.driver, step.name()),

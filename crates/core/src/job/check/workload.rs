@@ -188,7 +188,7 @@ pub(super) fn abilities(
         ));
     }
     need(
-        w.access.kind != AccessKind::Latest || !can.addressed,
+        w.access.kind != AccessKind::Latest || can.keyed(),
         &format!("{path}.access"),
         format!("latest access follows new keys, and driver `{driver}` has none"),
         "use it on a target addressed by key, or another pattern here",
@@ -235,7 +235,7 @@ pub(super) fn abilities(
 /// What who asked a store for blocks (`--rw`) writes instead.
 fn for_blocks(op: OpKind, path: &str, can: &Capabilities) -> String {
     let block = matches!(op, OpKind::Read | OpKind::Write | OpKind::Trim);
-    if can.addressed || !block {
+    if !can.keyed() || !block {
         return String::new();
     }
     let able = |op: &OpKind| {

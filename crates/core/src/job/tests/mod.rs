@@ -4,8 +4,9 @@ mod refused;
 mod round_trip;
 
 use super::*;
+use crate::capability::AdminAction;
 use crate::op::OpKind;
-use crate::plan::{AccessKind, Arrival, Before, BlockSize, Sync, TracingBackendChoice};
+use crate::plan::{AccessKind, Arrival, BlockSize, Sync, TracingBackendChoice};
 
 const GIB: u64 = 1 << 30;
 
@@ -28,18 +29,10 @@ impl DriverView for FakeDrivers {
         let queue = target.options["queue"].as_bool() == Some(true);
         Ok(Capabilities {
             ops: vec![OpKind::Read, OpKind::Write],
-            addressed: true,
             max_depth: if queue { 4096 } else { 1 },
-            batches: Vec::new(),
-            direct: false,
             sync: queue,
-            stores_data: false,
-            virtual_time: false,
-            guarded: false,
-            more_ops: Vec::new(),
-            sync_with: None,
-            own_stamps: false,
-            before: vec![Before::Flush],
+            admin: vec![AdminAction::Flush],
+            ..Capabilities::default()
         })
     }
 }

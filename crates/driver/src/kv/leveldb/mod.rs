@@ -31,6 +31,9 @@ impl Driver for LevelDbDriver {
     fn about(&self) -> &'static str {
         "LevelDB through its C library, loaded at run time"
     }
+    fn library(&self) -> Option<&'static str> {
+        Some("libleveldb")
+    }
     fn options(&self) -> Vec<OptionDoc> {
         crate::options::docs::<LevelDbOptions>()
     }
@@ -38,8 +41,8 @@ impl Driver for LevelDbDriver {
         crate::options::complete(&LevelDbOptions::parse(&target.options)?)
     }
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        LevelDbOptions::parse(&target.options)?;
-        Ok(super::capabilities(false, false))
+        let options = LevelDbOptions::parse(&target.options)?;
+        Ok(super::capabilities(false, false, options.snapshot))
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         let options = LevelDbOptions::parse(&spec.plan.target.options)?;

@@ -13,8 +13,8 @@ mod session;
 mod target;
 mod wire;
 
-use taillight_core::capability::Capabilities;
-use taillight_core::plan::{Before, TargetPlan};
+use taillight_core::capability::{AdminAction, Capabilities, DriverFacts, TargetKind};
+use taillight_core::plan::TargetPlan;
 use taillight_core::progress::OnProgress;
 use taillight_core::{OpKind, Result};
 
@@ -58,17 +58,16 @@ impl Driver for RedisDriver {
         Ok(Capabilities {
             ops,
             more_ops,
-            sync_with: None,
-            addressed: false,
             max_depth: MAX_DEPTH,
             batches: vec![OpKind::Get, OpKind::Put, OpKind::Insert],
-            direct: false,
-            sync: false,
             stores_data: true,
-            virtual_time: false,
             guarded: true,
-            own_stamps: false,
-            before: vec![Before::Flush],
+            admin: vec![AdminAction::Flush, AdminAction::Purge],
+            facts: DriverFacts {
+                kind: TargetKind::Keyed,
+                ..DriverFacts::default()
+            },
+            ..Capabilities::default()
         })
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {

@@ -39,6 +39,9 @@ impl Driver for RocksDbDriver {
     fn about(&self) -> &'static str {
         "RocksDB through its C library, loaded at run time"
     }
+    fn library(&self) -> Option<&'static str> {
+        Some("librocksdb")
+    }
     fn options(&self) -> Vec<OptionDoc> {
         crate::options::docs::<RocksDbOptions>()
     }
@@ -47,7 +50,8 @@ impl Driver for RocksDbDriver {
     }
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
         let o = RocksDbOptions::parse(&target.options)?;
-        let mut can = super::capabilities(o.direct_reads || o.direct_writes, o.read_only);
+        let mut can =
+            super::capabilities(o.direct_reads || o.direct_writes, o.read_only, o.snapshot);
         can.sync = o.wal;
         can.sync_with = (!o.wal).then_some("target.options.wal = true");
         can.batches.push(OpKind::Get);

@@ -44,8 +44,7 @@ pub fn run<B: Probes>(
     let origin = TscClock::origin();
     let (ready_in, ready) = mpsc::channel::<ReadyAnswer>();
     let (ended_in, ended) = mpsc::channel::<WorkerEnded>();
-    let mut starts = Vec::new();
-    let mut threads = Vec::new();
+    let (mut starts, mut threads) = (Vec::new(), Vec::new());
     for (number, spec) in worker_specs.into_iter().enumerate() {
         let (start_in, start) = mpsc::channel::<Timeline>();
         starts.push(start_in);

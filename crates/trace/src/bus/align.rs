@@ -38,7 +38,7 @@ pub struct ClockFit {
 
 impl ClockFit {
     /// A stamp of the other clock on the host's.
-    pub fn to_host(&self, other: i64) -> i64 {
+    pub fn to_host(self, other: i64) -> i64 {
         let since = other.saturating_sub(self.origin) as f64;
         other.saturating_sub((self.offset_ns + self.drift * since).round() as i64)
     }

@@ -164,7 +164,7 @@ fn a_worker_that_waits_for_a_cpu_after_its_flush_is_no_late_completion() {
             wake_ns: None,
             ..io()
         };
-        lengths(&pieces(&both, &IoContext::of(&events, 0)))
+        lengths(&pieces(&both, &IoContext::of(events, 0)))
     };
     let mut events = Events::default();
     let slept = LayerRow {

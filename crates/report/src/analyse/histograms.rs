@@ -10,7 +10,8 @@ use taillight_rundir::{Manifest, RunDir, names};
 use taillight_stats::Dist;
 
 use super::capture::counts;
-use super::group::{IoGroup, Parts, Tally};
+use super::dists::LatencyDists;
+use super::group::{IoGroup, Tally};
 use super::heat::{COLUMNS, HeatCounts, Window};
 use super::slowest::SlowestIos;
 
@@ -20,7 +21,7 @@ pub const STATUS_UNKNOWN: i32 = i32::MIN;
 type Values = BTreeMap<u64, u64>;
 
 /// All histograms of one workload and operation.
-struct Sums {
+struct HistogramSums {
     kinds: BTreeMap<LatencyKind, Values>,
     heat: HeatCounts,
 }
@@ -28,7 +29,7 @@ struct Sums {
 /// Groups from histograms and interval counts.
 pub fn read(dir: &RunDir, start_ns: i64, rows: &[IntervalRow]) -> Result<Vec<IoGroup>> {
     let manifest = dir.manifest();
-    let mut sums: BTreeMap<(u16, OpKind), Sums> = BTreeMap::new();
+    let mut sums: BTreeMap<(u16, OpKind), HistogramSums> = BTreeMap::new();
     if let Some(path) = dir.existing(names::HISTOGRAMS) {
         let listed = list_histograms(&path, &manifest.clock)?;
         let counted = listed.iter().filter(|e| counts(&e.tag.phase));
@@ -40,7 +41,7 @@ pub fn read(dir: &RunDir, start_ns: i64, rows: &[IntervalRow]) -> Result<Vec<IoG
             let workload = workload_index(manifest, &entry.tag.workload)?;
             let sum = sums
                 .entry((workload, entry.tag.op))
-                .or_insert_with(|| Sums {
+                .or_insert_with(|| HistogramSums {
                     kinds: BTreeMap::new(),
                     heat: HeatCounts::new(window),
                 });
@@ -65,7 +66,7 @@ pub fn read(dir: &RunDir, start_ns: i64, rows: &[IntervalRow]) -> Result<Vec<IoG
     let tallies = tallies(&measured);
     let window = Window::new(start_ns, start_ns + 1);
     for key in tallies.keys() {
-        sums.entry(*key).or_insert_with(|| Sums {
+        sums.entry(*key).or_insert_with(|| HistogramSums {
             kinds: BTreeMap::new(),
             heat: HeatCounts::new(window),
         });
@@ -77,31 +78,22 @@ pub fn read(dir: &RunDir, start_ns: i64, rows: &[IntervalRow]) -> Result<Vec<IoG
 
 fn group(
     (workload, op): (u16, OpKind),
-    mut sum: Sums,
+    sum: HistogramSums,
     tallies: &BTreeMap<(u16, OpKind), Tally>,
 ) -> Result<IoGroup> {
-    let mut take = |kind: LatencyKind| -> Result<Option<Arc<Dist>>> {
-        Ok(sum.kinds.remove(&kind).map(dist).transpose()?.map(Arc::new))
-    };
-    let parts = Parts {
-        service: take(LatencyKind::Service)?.unwrap_or_default(),
-        response: take(LatencyKind::Response)?,
-        wait: take(LatencyKind::Wait)?,
-        sync: take(LatencyKind::Sync)?,
-        end_to_end: take(LatencyKind::EndToEnd)?,
-        queue: None,
-        after_issue: None,
-        first_byte: None,
-    };
+    let mut latencies = LatencyDists::default();
+    for (kind, values) in sum.kinds {
+        latencies.insert(kind, Arc::new(dist(values)?));
+    }
     let mut tally = tallies.get(&(workload, op)).cloned().unwrap_or_default();
     if tally.count == 0 {
-        tally.count = parts.service.count();
+        tally.count = latencies.service.count();
     }
     Ok(IoGroup {
         workload,
         op,
         tally,
-        parts,
+        latencies,
         outliers: Vec::new(),
         slowest: SlowestIos::default(),
         heat: sum.heat,

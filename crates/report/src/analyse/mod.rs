@@ -6,6 +6,7 @@
 mod analysis;
 mod capture;
 pub mod damage;
+pub mod dists;
 mod group;
 mod heat;
 mod histograms;
@@ -17,7 +18,7 @@ mod slowest;
 pub mod store;
 
 pub use analysis::{Analysis, Counts, Machine, Trouble};
-pub use group::{IoGroup, Parts, Tally};
+pub use group::{IoGroup, Tally};
 pub use histograms::{STATUS_UNKNOWN, tallies};
 pub use read::analyse;
 pub use row::Row;

@@ -15,8 +15,9 @@ use taillight_rundir::summary::{
 use taillight_rundir::{SCHEMA_VERSION, Summary as RundirSummary};
 use taillight_stats::{CeilingStatus, Dist, check_ceiling};
 
+use crate::analyse::dists::{LatencyDists, headline, merged};
 use crate::analyse::latency::{self, Asked, Origin, per_s};
-use crate::analyse::{Analysis, IoGroup, Parts, STATUS_UNKNOWN, SlowestIos, Tally, host, store};
+use crate::analyse::{Analysis, IoGroup, STATUS_UNKNOWN, SlowestIos, Tally, host, store};
 use crate::verdict::{self, saturation, wrong_data};
 
 /// The summary, verdict included.
@@ -43,7 +44,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
     }
     let above = |ns: u64| {
         let groups = analysis.groups.iter().filter(|g| is_one_io(g));
-        let dists = groups.map(|g| &g.parts.service);
+        let dists = groups.map(|g| &g.latencies.service);
         let slow = |d: &Arc<Dist>| d.count() - d.count_at_or_below(ns.saturating_sub(1));
         dists.map(slow).sum()
     };
@@ -89,7 +90,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
 #[derive(Debug, Default)]
 pub struct Set {
     tally: Tally,
-    parts: Parts,
+    latencies: LatencyDists,
     slowest: SlowestIos,
 }
 
@@ -101,7 +102,7 @@ impl Set {
         };
         for group in groups {
             set.tally.add(&group.tally);
-            set.parts = set.parts.merge(&group.parts).map_err(|e| {
+            set.latencies = merged(&set.latencies, &group.latencies).map_err(|e| {
                 taillight_core::Error::corrupt("the run holds more I/Os than can be counted")
                     .source(e)
             })?;
@@ -181,31 +182,15 @@ impl View<'_> {
             false => set.tally.count.saturating_sub(failed),
         };
         // Episodes are known for the main measure only.
-        let open = set.parts.response.is_some();
+        let open = set.latencies.get(LatencyKind::Response).is_some();
         let plain = |dist: &Arc<Dist>| latency::latency(dist, origin, self.asked, None, None);
         let main =
             |dist: &Arc<Dist>| latency::latency(dist, origin, self.asked, Some(&set.slowest), None);
-        let parts = &set.parts;
-        let mut latencies = LatencyMap::new(match open {
-            true => plain(&parts.service),
-            false => main(&parts.service),
-        });
-        if let Some(response) = &parts.response {
-            latencies.insert(LatencyKind::Response, main(response));
-        }
-        let others = [
-            (LatencyKind::Wait, &parts.wait),
-            (LatencyKind::Sync, &parts.sync),
-            (LatencyKind::EndToEnd, &parts.end_to_end),
-            (LatencyKind::BeforeIssue, &parts.queue),
-            (LatencyKind::AfterIssue, &parts.after_issue),
-            (LatencyKind::FirstByte, &parts.first_byte),
-        ];
-        for (kind, dist) in others {
-            if let Some(dist) = dist {
-                latencies.insert(kind, plain(dist));
-            }
-        }
+        let counts = match open {
+            true => LatencyKind::Response,
+            false => LatencyKind::Service,
+        };
+        let latencies = set.latencies.clone();
         Totals {
             count: set.tally.count,
             bytes: set.tally.bytes,
@@ -214,7 +199,10 @@ impl View<'_> {
             bytes_per_s: per_s(set.tally.bytes as f64, self.seconds()),
             records: several(&set.tally),
             errors: failed,
-            latencies,
+            latencies: latencies.map(|kind, dist| match kind == counts {
+                true => main(&dist),
+                false => plain(&dist),
+            }),
             depth_mean: (self.analysis.duration_ns > 0 && !self.analysis.outliers_only)
                 .then(|| set.tally.busy_ns as f64 / self.analysis.duration_ns as f64),
         }
@@ -262,8 +250,8 @@ impl View<'_> {
     fn distributions(&self, sets: &Sets) -> BTreeMap<OpKind, LatencyMap<Distribution>> {
         let of = |set: &Set| {
             let binned = |dist: &Arc<Dist>| latency::distribution(dist, self.seconds());
-            let mut all = LatencyMap::new(binned(&set.parts.service));
-            if let Some(response) = &set.parts.response {
+            let mut all = LatencyMap::new(binned(&set.latencies.service));
+            if let Some(response) = set.latencies.get(LatencyKind::Response) {
                 all.insert(LatencyKind::Response, binned(response));
             }
             all
@@ -280,7 +268,7 @@ impl View<'_> {
 }
 
 fn ceiling_check(set: &Set, ceiling_ns: u64, at: &Percentile) -> Qos {
-    let dist = set.parts.main();
+    let dist = set.latencies.main();
     let check = check_ceiling(dist, ceiling_ns, at);
     let above = set.slowest.kept_above(ceiling_ns);
     let episodes = latency::events(&above, set.slowest.span_ns());
@@ -304,9 +292,9 @@ fn slc(sets: &Sets) -> BTreeMap<OpKind, SlcFactors> {
     let measured = sets
         .ops
         .iter()
-        .filter(|(_, set)| !set.parts.told().is_empty());
+        .filter(|(_, set)| !headline(&set.latencies).is_empty());
     measured
-        .map(|(op, set)| (*op, latency::slc_factors(set.parts.told())))
+        .map(|(op, set)| (*op, latency::slc_factors(headline(&set.latencies))))
         .collect()
 }
 

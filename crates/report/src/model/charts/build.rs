@@ -2,18 +2,18 @@
 
 use taillight_core::plan::WorkloadPlan;
 use taillight_core::{LatencyKind, OpKind, Result};
+use taillight_rundir::latency::NineEntry;
 use taillight_stats::slc::SBK_21_LIST;
 use taillight_stats::{Dist, Slc, percentile_curve};
 
 use super::data::{
-    Bin, CurvePoint, HeatGrid, HostLine, LatencySeries, NinePoint, OpOutliers, RunCharts, SlcLine,
-    SlowPoint,
+    CurvePoint, HeatGrid, HostLine, LatencySeries, OpOutliers, RunCharts, SlcLine, SlowPoint,
 };
-use super::tracks::tracks;
+use super::tracks::{tracks, workload_tracks};
+use crate::analyse::dists::headline_kind;
 use crate::analyse::host::HostTrack;
 use crate::analyse::latency::{self, Asked, Origin, per_s};
-use crate::analyse::{Analysis, IoGroup, Parts, Row, SlowestIos};
-use crate::format;
+use crate::analyse::{Analysis, IoGroup, Row, SlowestIos};
 
 /// Points of a curve on the scale of nines, and in per cent.
 const NINES_POINTS: usize = 900;
@@ -72,6 +72,9 @@ pub fn run_charts(analysis: &Analysis, label: &str) -> Result<RunCharts> {
     data.tracks = tracks(&analysis.intervals, analysis.start_ns, |row| {
         names.of(row.workload, row.op)
     });
+    data.workloads = workload_tracks(&analysis.intervals, analysis.start_ns, |workload| {
+        names.workload(workload)
+    });
     Ok(data)
 }
 
@@ -113,6 +116,10 @@ impl<'a> Names<'a> {
             workloads: &analysis.manifest.plan.workloads,
         }
     }
+    fn workload(&self, workload: u16) -> String {
+        let plan = self.workloads.get(usize::from(workload));
+        plan.map_or_else(|| format!("workload {workload}"), |w| w.name.clone())
+    }
     fn of(&self, workload: u16, op: OpKind) -> String {
         match self.workloads.get(usize::from(workload)) {
             Some(plan) if self.workloads.len() > 1 => format!("{} {}", plan.name, op.name()),
@@ -122,45 +129,21 @@ impl<'a> Names<'a> {
 }
 
 fn series(all: &mut Vec<LatencySeries>, analysis: &Analysis, group: &IoGroup, name: &str) {
-    let Parts {
-        service,
-        response,
-        wait,
-        sync,
-        end_to_end,
-        queue,
-        after_issue,
-        first_byte,
-    } = &group.parts;
-    let whole = end_to_end.as_ref().is_some_and(|d| !d.is_empty());
-    let counts = match (whole, response) {
-        (true, _) => LatencyKind::EndToEnd,
-        (false, Some(_)) => LatencyKind::Response,
-        (false, None) => LatencyKind::Service,
-    };
-    let measures = [
-        (LatencyKind::Response, response.as_ref()),
-        (LatencyKind::Service, Some(service)),
-        (LatencyKind::Wait, wait.as_ref()),
-        (LatencyKind::BeforeIssue, queue.as_ref()),
-        (LatencyKind::AfterIssue, after_issue.as_ref()),
-        (LatencyKind::FirstByte, first_byte.as_ref()),
-        (LatencyKind::Sync, sync.as_ref()),
-        (LatencyKind::EndToEnd, end_to_end.as_ref()),
-    ];
-    for (measure, dist) in measures {
-        if let Some(dist) = dist.filter(|d| !d.is_empty()).map(AsRef::as_ref) {
-            let main = measure == counts;
-            // Kept by response or service time: no help for an end-to-end latency.
-            let slowest = Some(&group.slowest).filter(|_| main && !whole);
-            all.push(series_of(
-                analysis,
-                group.op,
-                name,
-                (measure, main),
-                (dist, slowest),
-            ));
-        }
+    let latencies = &group.latencies;
+    let headline = headline_kind(latencies);
+    let mut known: Vec<_> = latencies.iter().filter(|(_, d)| !d.is_empty()).collect();
+    known.sort_by_key(|(kind, _)| *kind != headline);
+    for (kind, dist) in known {
+        let main = kind == headline;
+        // Kept by response or service time: no help for an end-to-end latency.
+        let slowest = Some(&group.slowest).filter(|_| main && kind != LatencyKind::EndToEnd);
+        all.push(series_of(
+            analysis,
+            group.op,
+            name,
+            (kind, main),
+            (dist, slowest),
+        ));
     }
 }
 
@@ -173,17 +156,9 @@ fn series_of(
 ) -> LatencySeries {
     let seconds = analysis.duration_ns as f64 / 1e9;
     let with_bins = main || matches!(measure, LatencyKind::Response | LatencyKind::Service);
-    let bins = if with_bins {
-        let all = latency::distribution(dist, seconds).bins.into_iter();
-        all.map(|b| Bin {
-            lo_ns: b.lo_ns,
-            hi_ns: b.hi_ns,
-            count: b.count,
-            per_s: b.per_s,
-        })
-        .collect()
-    } else {
-        Vec::new()
+    let bins = match with_bins {
+        true => latency::distribution(dist, seconds).bins,
+        false => Vec::new(),
     };
     LatencySeries {
         op,
@@ -213,28 +188,15 @@ fn slc_line(dist: &Dist) -> Option<SlcLine> {
 }
 
 /// The resolved nines, as the tables show them.
-fn nines(dist: &Dist, slowest: Option<&SlowestIos>) -> Vec<NinePoint> {
+fn nines(dist: &Dist, slowest: Option<&SlowestIos>) -> Vec<NineEntry> {
     let asked = Asked {
         percentiles: Vec::new(),
         nines: 9,
     };
     // Where the distribution came from does not matter for its ranks.
-    let all = latency::latency(dist, Origin::CAPTURE, &asked, slowest, None).nines;
-    all.into_iter()
-        .filter_map(|nine| {
-            let (lo_ns, hi_ns) = match &nine.episodes {
-                Some(events) => (events.lo_ns, events.hi_ns),
-                None => (nine.lo_ns, nine.hi_ns),
-            };
-            Some(NinePoint {
-                k: nine.k,
-                ns: nine.ns?,
-                lo_ns,
-                hi_ns,
-                one_event: nine.episodes.is_some(),
-            })
-        })
-        .collect()
+    let mut all = latency::latency(dist, Origin::CAPTURE, &asked, slowest, None).nines;
+    all.retain(|nine| nine.ns.is_some());
+    all
 }
 
 /// At most some 1,400 points: even in per cent for the body, even in nines for the tail, every
@@ -267,20 +229,10 @@ fn curve(dist: &Dist) -> Vec<CurvePoint> {
 }
 
 fn slow(analysis: &Analysis, ns: u64, row: &Row) -> SlowPoint {
-    let mut what = format!("worker {}, {}", row.worker, format::bytes(row.size));
-    if let Some(offset) = row.offset {
-        what.push_str(&format!(" at offset {}", format::count(offset)));
-    }
-    if let Some(key) = row.key {
-        what.push_str(&format!(", key {}", format::count(key)));
-    }
-    if row.target > 0 {
-        what.push_str(&format!(", target {}", row.target));
-    }
     SlowPoint {
         at_s: row.submit.saturating_sub(analysis.start_ns) as f64 / 1e9,
         ns,
-        what,
+        row: *row,
     }
 }
 

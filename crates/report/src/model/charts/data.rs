@@ -4,7 +4,13 @@
 
 use taillight_core::{LatencyKind, OpKind};
 use taillight_rundir::host::Metric;
+use taillight_rundir::intervals::IntervalRow;
+use taillight_rundir::latency::NineEntry;
 use taillight_rundir::search::SearchReport;
+use taillight_rundir::summary::Bin;
+
+use crate::analyse::Row;
+use crate::analyse::latency::per_s;
 
 /// The runs laid over each other.
 #[derive(Debug, Clone, Default)]
@@ -34,9 +40,11 @@ pub struct RunCharts {
     pub series: Vec<LatencySeries>,
     /// Interval values per operation (and workload).
     pub tracks: Vec<OpTrack>,
-    /// HeatGrid maps per operation.
+    /// The same per workload.
+    pub workloads: Vec<WorkloadTrack>,
+    /// Heat maps per operation.
     pub heats: Vec<HeatGrid>,
-    /// OpOutliers I/Os per operation.
+    /// Slowest I/Os per operation.
     pub outliers: Vec<OpOutliers>,
     /// What the machine did.
     pub host: Vec<HostLine>,
@@ -79,7 +87,8 @@ pub struct LatencySeries {
     pub curve: Vec<CurvePoint>,
     /// Share of slowest I/Os below which the curve is not resolved.
     pub resolved_share: f64,
-    pub nines: Vec<NinePoint>,
+    /// The resolved nines.
+    pub nines: Vec<NineEntry>,
     /// What the SLC factors are made of; the main measure only.
     pub slc: Option<SlcLine>,
 }
@@ -95,18 +104,6 @@ pub struct SlcLine {
     pub slc2: Option<f64>,
 }
 
-/// One bin: `lo <= latency < hi`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bin {
-    /// Lower edge, ns.
-    pub lo_ns: u64,
-    /// Upper edge, ns.
-    pub hi_ns: u64,
-    pub count: u64,
-    /// I/Os per second.
-    pub per_s: f64,
-}
-
 /// A step of the percentile curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CurvePoint {
@@ -116,20 +113,6 @@ pub struct CurvePoint {
     pub share: f64,
 }
 
-/// A resolved nine.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct NinePoint {
-    pub k: u32,
-    /// Its value, ns.
-    pub ns: u64,
-    /// Lower end of the 95 % interval, ns, where it exists.
-    pub lo_ns: Option<u64>,
-    /// Upper end of the 95 % interval, ns, where it exists.
-    pub hi_ns: Option<u64>,
-    /// Whether one event holds most of the slower I/Os; then the interval counts events.
-    pub one_event: bool,
-}
-
 /// Values over time of one operation.
 #[derive(Debug, Clone)]
 pub struct OpTrack {
@@ -137,28 +120,77 @@ pub struct OpTrack {
     /// As in [`LatencySeries::name`].
     pub name: String,
     /// Intervals in order of time.
-    pub points: Vec<TrackPoint>,
+    pub points: Vec<OpPoint>,
 }
 
-/// One interval.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TrackPoint {
+/// One interval of one operation. Columns that tell of the whole workload, which its rows repeat, are
+/// in [`WorkloadPoint`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpPoint {
     /// Middle of the interval, seconds since the start of the measure phase.
     pub at_s: f64,
+    row: IntervalRow,
+}
+
+/// I/Os from which a percentile of an interval is resolved.
+const FOR_P50: u64 = 5;
+const FOR_P99: u64 = 299;
+const FOR_P999: u64 = 2_995;
+
+impl OpPoint {
+    pub fn new(at_s: f64, row: IntervalRow) -> OpPoint {
+        OpPoint { at_s, row }
+    }
+    fn good(&self) -> u64 {
+        self.row.ops.saturating_sub(self.row.errors)
+    }
+    fn seconds(&self) -> f64 {
+        self.row.length_ns as f64 / 1e9
+    }
     /// Successful operations per second.
-    pub iops: f64,
-    /// Bytes per second.
-    pub bytes_per_s: f64,
-    /// Median, ns; none without I/Os.
-    pub p50_ns: Option<u64>,
-    /// 99 %, ns.
-    pub p99_ns: Option<u64>,
-    /// 99.9 %, ns.
-    pub p999_ns: Option<u64>,
-    /// 99 % of the response time, ns; with a schedule only.
-    pub response_p99_ns: Option<u64>,
-    /// Largest, ns.
-    pub max_ns: Option<u64>,
+    pub fn iops(&self) -> f64 {
+        per_s(self.good() as f64, self.seconds())
+    }
+    pub fn bytes_per_s(&self) -> f64 {
+        per_s(self.row.bytes as f64, self.seconds())
+    }
+    /// Median, ns; none with too few I/Os, as all percentiles.
+    pub fn p50_ns(&self) -> Option<u64> {
+        self.row.p50_ns.filter(|_| self.good() >= FOR_P50)
+    }
+    pub fn p99_ns(&self) -> Option<u64> {
+        self.row.p99_ns.filter(|_| self.good() >= FOR_P99)
+    }
+    pub fn p999_ns(&self) -> Option<u64> {
+        self.row.p999_ns.filter(|_| self.good() >= FOR_P999)
+    }
+    /// 99 % of the response time; with a schedule only.
+    pub fn response_p99_ns(&self) -> Option<u64> {
+        self.row.response_p99_ns.filter(|_| self.good() >= FOR_P99)
+    }
+    pub fn max_ns(&self) -> Option<u64> {
+        self.row.max_ns
+    }
+}
+
+/// Values over time of one workload, all its operations together.
+#[derive(Debug, Clone)]
+pub struct WorkloadTrack {
+    /// Name in the plan.
+    pub name: String,
+    /// Intervals in order of time.
+    pub points: Vec<WorkloadPoint>,
+}
+
+/// One interval of one workload.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WorkloadPoint {
+    /// Middle of the interval, seconds since the start of the measure phase.
+    pub at_s: f64,
+    /// Mean number of operations in flight.
+    pub depth_mean: f64,
+    /// Operations due and not yet sent at the end of the interval; with a schedule only.
+    pub backlog: Option<u64>,
 }
 
 /// I/Os counted on a grid of time and log latency.
@@ -191,8 +223,7 @@ pub struct SlowPoint {
     pub at_s: f64,
     /// Latency, ns.
     pub ns: u64,
-    /// Worker, offset and size, for the hover text.
-    pub what: String,
+    pub row: Row,
 }
 
 impl ChartModel {
@@ -222,6 +253,8 @@ impl RunCharts {
     pub fn shift(&mut self, seconds: f64) {
         let tracks = self.tracks.iter_mut().flat_map(|t| &mut t.points);
         tracks.for_each(|p| p.at_s += seconds);
+        let workloads = self.workloads.iter_mut().flat_map(|w| &mut w.points);
+        workloads.for_each(|p| p.at_s += seconds);
         let heats = self.heats.iter_mut().flat_map(|h| &mut h.times_s);
         heats.for_each(|t| *t += seconds);
         let slow = self.outliers.iter_mut().flat_map(|o| &mut o.points);

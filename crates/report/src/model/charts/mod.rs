@@ -6,6 +6,6 @@ mod tracks;
 
 pub use build::run_charts;
 pub use data::{
-    Bin, ChartModel, CurvePoint, HeatGrid, HostLine, LatencySeries, NinePoint, OpOutliers, OpTrack,
-    RunCharts, RunGroup, SlcLine, SlowPoint, TrackPoint,
+    ChartModel, CurvePoint, HeatGrid, HostLine, LatencySeries, OpOutliers, OpPoint, OpTrack,
+    RunCharts, RunGroup, SlcLine, SlowPoint, WorkloadPoint, WorkloadTrack,
 };

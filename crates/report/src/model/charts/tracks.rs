@@ -2,17 +2,13 @@
 
 use taillight_rundir::intervals::IntervalRow;
 
-use super::data::{OpTrack, TrackPoint};
-use crate::analyse::latency::per_s;
+use super::data::{OpPoint, OpTrack, WorkloadPoint, WorkloadTrack};
 
 /// Most points of one line.
 const POINTS: usize = 1_800;
-/// I/Os from which 99 % and 99.9 % of an interval are resolved.
-const FOR_P99: u64 = 299;
-const FOR_P999: u64 = 2_995;
-const FOR_P50: u64 = 5;
 
-/// One track per workload and operation; `name` gives its legend text. Rows come sorted.
+/// One track per workload and operation; `name` gives its legend text. Rows come sorted by workload,
+/// operation and time.
 pub fn tracks(
     rows: &[IntervalRow],
     start_ns: i64,
@@ -21,100 +17,166 @@ pub fn tracks(
     rows.chunk_by(|a, b| (a.workload, a.op) == (b.workload, b.op))
         .filter_map(|rows| {
             let first = rows.first()?;
-            // Draining is a moment, not an interval.
-            let measured = rows
-                .iter()
-                .filter(|r| r.phase == "measure" && r.length_ns > 0);
+            let points = measured(rows).map(|r| OpPoint::new(middle_s(r, start_ns), r.clone()));
             Some(OpTrack {
                 op: first.op,
                 name: name(first),
-                points: thin(measured.map(|r| point(r, start_ns)).collect()),
+                points: thin(points.collect()),
             })
         })
         .collect()
 }
 
-fn point(row: &IntervalRow, start_ns: i64) -> TrackPoint {
-    let seconds = row.length_ns as f64 / 1e9;
-    let good = row.ops.saturating_sub(row.errors);
-    let when = |needed: u64, value: Option<u64>| value.filter(|_| good >= needed);
-    TrackPoint {
-        at_s: (row.start_ns.saturating_sub(start_ns)) as f64 / 1e9 + seconds / 2.0,
-        iops: per_s(good as f64, seconds),
-        bytes_per_s: per_s(row.bytes as f64, seconds),
-        p50_ns: when(FOR_P50, row.p50_ns),
-        p99_ns: when(FOR_P99, row.p99_ns),
-        p999_ns: when(FOR_P999, row.p999_ns),
-        response_p99_ns: when(FOR_P99, row.response_p99_ns),
-        max_ns: row.max_ns,
-    }
+/// One track per workload: what the rows of all its operations repeat, once.
+pub fn workload_tracks(
+    rows: &[IntervalRow],
+    start_ns: i64,
+    name: impl Fn(u16) -> String,
+) -> Vec<WorkloadTrack> {
+    rows.chunk_by(|a, b| a.workload == b.workload)
+        .filter_map(|rows| {
+            let mut points: Vec<WorkloadPoint> = measured(rows)
+                .map(|row| WorkloadPoint {
+                    at_s: middle_s(row, start_ns),
+                    depth_mean: row.depth_mean,
+                    backlog: row.backlog,
+                })
+                .collect();
+            points.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+            points.dedup_by_key(|p| p.at_s);
+            Some(WorkloadTrack {
+                name: name(rows.first()?.workload),
+                points: chosen(points, |part| {
+                    [
+                        highest(part, |p| Some(p.depth_mean)),
+                        highest(part, |p| Some(-p.depth_mean)),
+                        highest(part, |p| p.backlog.map(|n| n as f64)),
+                    ]
+                }),
+            })
+        })
+        .collect()
 }
 
-/// Of each stretch keeps the interval with the slowest I/O, with the highest 99 %, and with the
-/// least throughput, so that no stall disappears.
-fn thin(points: Vec<TrackPoint>) -> Vec<TrackPoint> {
+/// Draining is a moment, not an interval.
+fn measured(rows: &[IntervalRow]) -> impl Iterator<Item = &IntervalRow> {
+    rows.iter()
+        .filter(|r| r.phase == "measure" && r.length_ns > 0)
+}
+
+/// The middle of an interval, seconds since the start.
+fn middle_s(row: &IntervalRow, start_ns: i64) -> f64 {
+    row.start_ns.saturating_sub(start_ns) as f64 / 1e9 + row.length_ns as f64 / 2e9
+}
+
+/// Keeps the intervals with the slowest I/O, with the highest 99 %, and with the least throughput, so
+/// that no stall disappears.
+fn thin(points: Vec<OpPoint>) -> Vec<OpPoint> {
+    chosen(points, |part| {
+        [
+            highest(part, |p| p.max_ns().map(|ns| ns as f64)),
+            highest(part, |p| p.p99_ns().map(|ns| ns as f64)),
+            highest(part, |p| Some(-p.iops())),
+        ]
+    })
+}
+
+/// Where there are more points than a line can show, those that `pick` chooses of each part.
+fn chosen<T: Clone>(points: Vec<T>, pick: impl Fn(&[T]) -> [Option<usize>; 3]) -> Vec<T> {
     if points.len() <= POINTS {
         return points;
     }
-    let stretch = points.len().div_ceil(POINTS / 3);
+    let length = points.len().div_ceil(POINTS / 3);
     let mut kept = Vec::with_capacity(POINTS);
-    for part in points.chunks(stretch) {
-        let slowest = part.iter().enumerate().max_by_key(|(_, p)| p.max_ns);
-        let tail = part.iter().enumerate().max_by_key(|(_, p)| p.p99_ns);
-        let least = part
-            .iter()
-            .enumerate()
-            .min_by(|a, b| a.1.iops.total_cmp(&b.1.iops));
-        let mut chosen: Vec<usize> = [slowest, tail, least]
-            .into_iter()
-            .flatten()
-            .map(|(i, _)| i)
-            .collect();
-        chosen.sort_unstable();
-        chosen.dedup();
-        kept.extend(chosen.into_iter().map(|i| part[i]));
+    for part in points.chunks(length) {
+        let mut places: Vec<usize> = pick(part).into_iter().flatten().collect();
+        places.sort_unstable();
+        places.dedup();
+        kept.extend(places.into_iter().map(|i| part[i].clone()));
     }
     kept
+}
+
+/// Where a value is highest; none where no point has it.
+fn highest<T>(part: &[T], value: impl Fn(&T) -> Option<f64>) -> Option<usize> {
+    let known = part.iter().enumerate();
+    let known = known.filter_map(|(i, p)| Some((i, value(p)?)));
+    known.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| i)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn row(second: i64, ops: u64) -> IntervalRow {
+        IntervalRow {
+            start_ns: second * 1_000_000_000,
+            length_ns: 1_000_000_000,
+            phase: "measure".to_owned(),
+            ops,
+            ..IntervalRow::default()
+        }
+    }
+
     #[test]
     fn thinning_keeps_the_worst() {
-        let points: Vec<TrackPoint> = (0..20_000)
-            .map(|i| TrackPoint {
-                at_s: i as f64,
-                iops: if i == 7_777 { 1.0 } else { 1_000.0 },
-                bytes_per_s: 0.0,
-                p50_ns: Some(10),
-                p99_ns: Some(20),
-                p999_ns: None,
-                response_p99_ns: None,
-                max_ns: Some(if i == 12_345 { 900 } else { 30 }),
+        let points: Vec<OpPoint> = (0..20_000)
+            .map(|i| {
+                let max_ns = Some(if i == 12_345 { 900 } else { 30 });
+                let ops = if i == 777 { 300 } else { 1_000 };
+                let row = IntervalRow {
+                    p99_ns: Some(20),
+                    max_ns,
+                    ..row(i, ops)
+                };
+                OpPoint::new(i as f64, row)
             })
             .collect();
         let kept = thin(points);
         assert!(kept.len() <= POINTS);
-        assert!(kept.iter().any(|p| p.max_ns == Some(900)));
-        assert!(kept.iter().any(|p| p.iops == 1.0));
+        assert!(kept.iter().any(|p| p.max_ns() == Some(900)));
+        assert!(kept.iter().any(|p| p.iops() == 300.0));
         assert!(kept.windows(2).all(|w| w[0].at_s < w[1].at_s));
+    }
+
+    #[test]
+    fn what_the_operations_of_a_workload_repeat_is_one_line() {
+        use taillight_core::OpKind::{Read, Write};
+        let of = |workload, op, second, depth_mean| IntervalRow {
+            workload,
+            op,
+            depth_mean,
+            backlog: (workload == 1).then_some(7),
+            ..row(second, 10)
+        };
+        let rows = [
+            of(0, Read, 0, 3.0),
+            of(0, Read, 1, 4.0),
+            of(0, Write, 0, 3.0),
+            of(0, Write, 1, 4.0),
+            of(1, Read, 0, 1.0),
+        ];
+        let tracks = workload_tracks(&rows, 0, |w| format!("w{w}"));
+        let depths = |i: usize| -> Vec<f64> {
+            let points = tracks[i].points.iter();
+            points.map(|p| p.depth_mean).collect()
+        };
+        assert_eq!(tracks.len(), 2);
+        assert_eq!((depths(0), depths(1)), (vec![3.0, 4.0], vec![1.0]));
+        assert_eq!(tracks[1].points[0].backlog, Some(7));
     }
 
     #[test]
     fn an_interval_with_few_ios_shows_no_tail() {
         let row = IntervalRow {
-            phase: "measure".to_owned(),
-            length_ns: 1_000_000_000,
-            ops: 100,
             p50_ns: Some(1),
             p99_ns: Some(2),
             p999_ns: Some(3),
             max_ns: Some(3),
-            ..IntervalRow::default()
+            ..row(0, 100)
         };
-        let it = point(&row, 0);
-        assert_eq!((it.p50_ns, it.p99_ns, it.p999_ns), (Some(1), None, None));
+        let it = OpPoint::new(0.0, row);
+        let percentiles = (it.p50_ns(), it.p99_ns(), it.p999_ns());
+        assert_eq!(percentiles, (Some(1), None, None));
     }
 }

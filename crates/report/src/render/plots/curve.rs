@@ -7,17 +7,43 @@ use plotly::common::{
 use plotly::layout::{Axis, AxisType};
 use plotly::{Plot, Scatter};
 use taillight_core::LatencyKind;
+use taillight_rundir::latency::NineEntry;
 
 use super::distribution::legend;
-use super::figure::{AxisKind, Figure};
+use super::figure::{AxisKind, Chart, Figure};
 use super::look::{Look, escape};
 use super::style;
 use crate::format::{self, Script};
-use crate::model::charts::{ChartModel, CurvePoint, LatencySeries, NinePoint};
+use crate::model::charts::{ChartModel, CurvePoint, LatencySeries};
 use crate::render::palette;
 
+pub const PERCENTILE: Chart = Chart {
+    id: "percentile",
+    title: "Latency percentile",
+    read: "The share of I/Os that finished within the time below. Steep and far to the left is \
+           good. The lines say nothing about throughput, so the legend does.",
+    draw: percentile,
+};
+
+pub const TAIL: Chart = Chart {
+    id: "tail",
+    title: "Latency percentile, zoomed to the tail",
+    read: "The same lines with every nine given equal room. Points are the nines with their \
+           95 % interval; where a line is dotted there were too few I/Os to call it measured.",
+    draw: tail,
+};
+
+pub const SPLIT: Chart = Chart {
+    id: "split",
+    title: "Where the time was spent",
+    read: "Latency taken apart: waiting for a free slot, before issue (this tool's batch and the \
+           kernel's part of the call that submits it), after issue, in the sync call inside a \
+           write, and until the first byte of an object.",
+    draw: split,
+};
+
 /// All series in per cent.
-pub fn percentile(overlay: &ChartModel) -> Vec<Figure> {
+fn percentile(overlay: &ChartModel) -> Vec<Figure> {
     let mut plot = Plot::new();
     let mut lines = 0;
     for (run, series) in latencies(overlay) {
@@ -56,7 +82,7 @@ pub fn percent_points(series: &LatencySeries) -> Vec<(f64, f64)> {
 }
 
 /// All series on a scale of nines.
-pub fn tail(overlay: &ChartModel) -> Vec<Figure> {
+fn tail(overlay: &ChartModel) -> Vec<Figure> {
     let mut plot = Plot::new();
     let mut lines = 0;
     for (run, series) in latencies(overlay) {
@@ -76,7 +102,7 @@ pub fn tail(overlay: &ChartModel) -> Vec<Figure> {
 }
 
 /// Per operation: the parts of the latency on a scale of nines.
-pub fn split(overlay: &ChartModel) -> Vec<Figure> {
+fn split(overlay: &ChartModel) -> Vec<Figure> {
     let mut names: Vec<(&str, usize)> = Vec::new();
     for (run, data) in overlay.runs.iter().enumerate() {
         for series in &data.series {
@@ -306,59 +332,71 @@ fn line(
 
 /// Resolved nines with their 95 % intervals.
 fn nine_points(series: &LatencySeries, look: &Look) -> Box<Scatter<f64, f64>> {
-    let x: Vec<f64> = series.nines.iter().map(|n| n.ns as f64).collect();
-    let y: Vec<f64> = series
+    let known: Vec<(&NineEntry, u64)> = series
         .nines
         .iter()
-        .map(|n| 10f64.powi(-(n.k as i32)))
+        .filter_map(|n| Some((n, n.ns?)))
         .collect();
-    let side = |end: fn(&NinePoint) -> Option<u64>| -> Vec<f64> {
-        let length = |n: &NinePoint| end(n).map_or(0.0, |v| v.abs_diff(n.ns) as f64);
-        series.nines.iter().map(length).collect()
+    let side = |end: fn(&NineEntry) -> Option<u64>| -> Vec<f64> {
+        let length = |(n, ns): &(&NineEntry, u64)| end(n).map_or(0.0, |v| v.abs_diff(*ns) as f64);
+        known.iter().map(length).collect()
     };
-    let text: Vec<String> = series.nines.iter().map(nine_words).collect();
-    let points = Scatter::new(x, y)
-        .name(escape(&series.name))
-        .mode(Mode::Markers)
-        .marker(
-            Marker::new()
-                .size(8)
-                .color(look.colour)
-                .line(Line::new().color(NamedColor::White).width(1.0)),
-        )
-        .error_x(
-            ErrorData::new(ErrorType::Data)
-                .symmetric(false)
-                .array(side(|n| n.hi_ns))
-                .array_minus(side(|n| n.lo_ns))
-                .color(look.colour)
-                .thickness(1.4)
-                .width(5),
-        )
-        .hover_text_array(text)
-        .hover_template(format!(
-            "{}<br>%{{hovertext}}<extra></extra>",
-            escape(&series.name)
-        ))
-        .show_legend(false);
+    let points = Scatter::new(
+        known.iter().map(|(_, ns)| *ns as f64).collect(),
+        known
+            .iter()
+            .map(|(n, _)| 10f64.powi(-(n.k as i32)))
+            .collect(),
+    )
+    .name(escape(&series.name))
+    .mode(Mode::Markers)
+    .marker(
+        Marker::new()
+            .size(8)
+            .color(look.colour)
+            .line(Line::new().color(NamedColor::White).width(1.0)),
+    )
+    .error_x(
+        ErrorData::new(ErrorType::Data)
+            .symmetric(false)
+            .array(side(|n| interval(n).1))
+            .array_minus(side(|n| interval(n).0))
+            .color(look.colour)
+            .thickness(1.4)
+            .width(5),
+    )
+    .hover_text_array(known.iter().map(|(n, ns)| nine_words(n, *ns)).collect())
+    .hover_template(format!(
+        "{}<br>%{{hovertext}}<extra></extra>",
+        escape(&series.name)
+    ))
+    .show_legend(false);
     style::group(points, look)
 }
 
-fn nine_words(nine: &NinePoint) -> String {
+/// The ends of the 95 % interval; where one event holds most of the slower I/Os, of events.
+fn interval(nine: &NineEntry) -> (Option<u64>, Option<u64>) {
+    match &nine.episodes {
+        Some(events) => (events.lo_ns, events.hi_ns),
+        None => (nine.lo_ns, nine.hi_ns),
+    }
+}
+
+fn nine_words(nine: &NineEntry, ns: u64) -> String {
     let time = |ns: Option<u64>| match ns {
         Some(ns) => format::duration_ns(ns, Script::Fine),
         None => "unknown".to_owned(),
     };
-    let event = if nine.one_event {
-        "<br>one event holds most of the slower I/Os"
-    } else {
-        ""
+    let event = match nine.episodes {
+        Some(_) => "<br>one event holds most of the slower I/Os",
+        None => "",
     };
+    let (lo, hi) = interval(nine);
     format!(
         "{} within {}<br>95 % interval: {} to {}{event}",
         format::nines_label(nine.k),
-        format::duration_ns(nine.ns, Script::Fine),
-        time(nine.lo_ns),
-        time(nine.hi_ns)
+        format::duration_ns(ns, Script::Fine),
+        time(lo),
+        time(hi)
     )
 }

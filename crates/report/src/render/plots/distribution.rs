@@ -4,20 +4,30 @@ use plotly::common::{Fill, Line, Mode, Visible};
 use plotly::{Plot, Scatter};
 use serde_json::json;
 use taillight_core::LatencyKind;
+use taillight_rundir::summary::Bin;
 
-use super::figure::{AxisKind, Choice, Figure, Switch};
+use super::figure::{AxisKind, Chart, Choice, Figure, Switch};
 use super::look::escape;
 use super::style::{self, Scale};
 use crate::format::{self, Script};
-use crate::model::charts::{Bin, ChartModel, LatencySeries};
+use crate::model::charts::{ChartModel, LatencySeries};
 use crate::render::palette;
+
+pub const CHART: Chart = Chart {
+    id: "distribution",
+    title: "Latency distribution",
+    read: "How many I/Os per second took how long, in 50 bins per decade. The area under a \
+           line is its IOPS. Small bumps far to the right are the tail: switch to the \
+           logarithmic scale to see them.",
+    draw,
+};
 
 /// Drawn for an empty bin: below every logarithmic range, and indistinguishable from zero on a
 /// linear one, so that a lone bin in the tail is still a visible spike.
 const NOTHING: f64 = 1e-9;
 
 /// One figure with all series.
-pub fn draw(overlay: &ChartModel) -> Vec<Figure> {
+fn draw(overlay: &ChartModel) -> Vec<Figure> {
     let mut plot = Plot::new();
     let (mut top, mut floor, mut lines) = (0f64, f64::INFINITY, 0);
     let crowded = overlay

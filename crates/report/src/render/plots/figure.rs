@@ -1,9 +1,22 @@
-//! A figure: a plotly plot with what the page adds to it.
+//! Charts and their figures: a plotly plot with what the page adds to it.
 
 use std::collections::BTreeMap;
 
 use plotly::Plot;
 use serde::Serialize;
+
+use crate::model::charts::ChartModel;
+
+/// A chart: a question, how to read the answer, and the function that draws it.
+pub struct Chart {
+    /// Stable id, used in page anchors.
+    pub id: &'static str,
+    pub title: &'static str,
+    /// One line: how to read it.
+    pub read: &'static str,
+    /// Draws it; no figure when the runs hold nothing to show.
+    pub draw: fn(&ChartModel) -> Vec<Figure>,
+}
 
 /// What an axis counts; decides how its ticks are written at every zoom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

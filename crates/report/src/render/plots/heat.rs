@@ -4,14 +4,22 @@ use plotly::common::{ColorBar, ColorScale, ColorScaleElement, TickMode, Title, V
 use plotly::{HeatMap, Plot};
 use serde_json::json;
 
-use super::figure::{AxisKind, Choice, Figure, Switch};
+use super::figure::{AxisKind, Chart, Choice, Figure, Switch};
 use super::look::escape;
 use super::style;
 use crate::model::charts::{ChartModel, HeatGrid};
 use crate::render::palette;
 
+pub const CHART: Chart = Chart {
+    id: "heat",
+    title: "Latency heat map",
+    read: "Time runs to the right, latency upward, colour is the number of I/Os (logarithmic). \
+           Bands are the modes of the device; a column of colour going up is a stall.",
+    draw,
+};
+
 /// One figure; a button per run and operation.
-pub fn draw(overlay: &ChartModel) -> Vec<Figure> {
+fn draw(overlay: &ChartModel) -> Vec<Figure> {
     let several = overlay.runs.len() > 1;
     let heats: Vec<(String, &HeatGrid)> = overlay
         .runs

@@ -7,12 +7,21 @@ use plotly::{Plot, Scatter};
 
 use super::curve::percent_points;
 use super::distribution::legend;
-use super::figure::{AxisKind, Figure};
+use super::figure::{AxisKind, Chart, Figure};
 use super::look::escape;
 use super::style;
 use crate::format::{self, Script};
 use crate::model::charts::{ChartModel, LatencySeries};
 use crate::render::palette;
+
+pub const CHART: Chart = Chart {
+    id: "histogram",
+    title: "Response-time histogram",
+    read: "Number of I/Os per bin on the left, on a logarithmic scale; the rising line is the \
+           share finished so far, on the right. Vertical lines: mean, nines, ceilings and the \
+           slowest I/O.",
+    draw,
+};
 
 /// Drawn for an empty bin: below the axis, which starts at half an I/O.
 const NOTHING: f64 = 1e-3;
@@ -26,7 +35,7 @@ const ROW: f64 = 7.0;
 const ROOM: f64 = 0.11;
 
 /// One figure per operation.
-pub fn draw(overlay: &ChartModel) -> Vec<Figure> {
+fn draw(overlay: &ChartModel) -> Vec<Figure> {
     let mut names: Vec<&str> = Vec::new();
     for series in overlay.runs.iter().flat_map(|r| &r.series) {
         if series.main && !series.bins.is_empty() && !names.contains(&series.name.as_str()) {
@@ -117,7 +126,9 @@ fn marks(overlay: &ChartModel, chosen: &[(usize, &LatencySeries)]) -> Vec<Mark> 
         add(series.mean_ns.round() as u64, "mean", DashType::Dash);
         let shown = if alone { 2..=5 } else { 3..=3 };
         for nine in series.nines.iter().filter(|n| shown.contains(&n.k)) {
-            add(nine.ns, &format::nines_label(nine.k), DashType::Dot);
+            if let Some(ns) = nine.ns {
+                add(ns, &format::nines_label(nine.k), DashType::Dot);
+            }
         }
         if alone {
             add(series.max_ns, "max", DashType::DashDot);
@@ -189,7 +200,7 @@ fn counts(plot: &mut Plot, overlay: &ChartModel, run: usize, series: &LatencySer
     let show = |count: u64| if count == 0 { NOTHING } else { count as f64 };
     let mut x: Vec<u64> = series.bins.iter().map(|b| b.lo_ns).collect();
     let mut y: Vec<f64> = series.bins.iter().map(|b| show(b.count)).collect();
-    let words = |b: &crate::model::charts::Bin| {
+    let words = |b: &taillight_rundir::summary::Bin| {
         format!(
             "{} I/Os from {} to {}",
             format::count(b.count),

@@ -4,12 +4,21 @@ use plotly::common::{Anchor, DashType, Font, Line, Marker, Mode};
 use plotly::layout::{Annotation, Axis, Shape, ShapeLine, ShapeType};
 use plotly::{Layout, Plot, Scatter};
 
-use super::figure::{AxisKind, Figure};
+use super::figure::{AxisKind, Chart, Figure};
 use super::look::escape;
 use super::style;
 use crate::format::{self, Script};
 use crate::model::charts::{ChartModel, HostLine, RunCharts};
 use crate::render::palette::{self, HUES};
+
+pub const CHART: Chart = Chart {
+    id: "host-time",
+    title: "The machine over time",
+    read: "What disks, CPUs and memory did, on the time axis of the latency above them. Values are \
+           means over one sample: they show what happened at the same time, not the cause. Thin \
+           vertical lines are the slowest I/Os. Zooming one picture zooms the other.",
+    draw,
+};
 
 /// Height of one panel and what is around all of them, pixels.
 const PANEL: usize = 118;
@@ -161,7 +170,7 @@ const MACHINE: [Panel; 6] = [
 ];
 
 /// Two figures per run: its disks, its machine.
-pub fn draw(overlay: &ChartModel) -> Vec<Figure> {
+fn draw(overlay: &ChartModel) -> Vec<Figure> {
     let several = overlay.runs.len() > 1;
     let mut figures = Vec::new();
     for (i, run) in overlay.runs.iter().enumerate() {

@@ -4,11 +4,19 @@ use plotly::common::{DashType, ErrorData, ErrorType, Line, Marker, Mode};
 use plotly::{Plot, Scatter};
 use taillight_rundir::search::{ProbeVerdict, SearchProbe, SearchReport};
 
-use super::figure::{AxisKind, Figure};
+use super::figure::{AxisKind, Chart, Figure};
 use super::style;
 use crate::format::{self, Script};
 use crate::model::charts::ChartModel;
 use crate::render::palette;
+
+pub const CHART: Chart = Chart {
+    id: "knee",
+    title: "Response time against demand",
+    read: "Each point is a probe of the search with its 95 % interval. The knee is where the \
+           points leave the floor; the answer lies where they cross the ceiling.",
+    draw,
+};
 
 /// Verdicts in the order of the legend, with their colours: those of the words in the table.
 const VERDICTS: [(&str, &[ProbeVerdict], &str); 3] = [
@@ -22,7 +30,7 @@ const VERDICTS: [(&str, &[ProbeVerdict], &str); 3] = [
 ];
 
 /// One figure of a search; none without one.
-pub fn draw(overlay: &ChartModel) -> Vec<Figure> {
+fn draw(overlay: &ChartModel) -> Vec<Figure> {
     overlay
         .search
         .as_ref()

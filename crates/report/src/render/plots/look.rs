@@ -47,6 +47,20 @@ impl ChartModel {
     }
 }
 
+impl ChartModel {
+    /// The same of the `nth` workload of a run.
+    pub fn look_of_workload(&self, run: usize, nth: usize) -> Look {
+        let several = self.runs.len() > 1;
+        let label = self.runs.get(run).map_or("", |data| data.label.as_str());
+        Look {
+            colour: palette::of_run(if several { run } else { nth }),
+            dash: if several { nth } else { 0 },
+            group: several.then(|| (format!("{run}"), escape(label))),
+            key: format!("{run}|workload {nth}"),
+        }
+    }
+}
+
 /// Makes text safe where plotly would read markup.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;")

@@ -3,18 +3,27 @@
 use plotly::common::{Line, Marker, MarkerSymbol, Mode};
 use plotly::{Plot, Scatter};
 
-use super::figure::{AxisKind, Figure};
+use super::figure::{AxisKind, Chart, Figure};
 use super::look::escape;
 use super::style;
+use crate::analyse::Row;
 use crate::format::{self, Script};
 use crate::model::charts::{ChartModel, OpOutliers};
 use crate::render::palette;
+
+pub const CHART: Chart = Chart {
+    id: "outliers",
+    title: "Slowest I/Os",
+    read: "The slowest I/Os of each kind, up to 1,000, at the moment they were submitted. \
+           Points in a column belong to one event, points in a row to a time-out or retry.",
+    draw,
+};
 
 /// Most points drawn over all series; each series keeps its slowest.
 const POINTS: usize = 6_000;
 
 /// One figure with all operations and runs.
-pub fn draw(overlay: &ChartModel) -> Vec<Figure> {
+fn draw(overlay: &ChartModel) -> Vec<Figure> {
     let sets: Vec<(usize, &OpOutliers)> = overlay
         .runs
         .iter()
@@ -65,7 +74,7 @@ fn trace(
                 "{} at {:.3} s<br>{}",
                 format::duration_ns(p.ns, Script::Fine),
                 p.at_s,
-                escape(&p.what)
+                what(&p.row)
             )
         })
         .collect();
@@ -90,4 +99,19 @@ fn trace(
     .hover_text_array(text)
     .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"));
     style::group(trace, &look)
+}
+
+/// Who did it, and where.
+fn what(row: &Row) -> String {
+    let mut what = format!("worker {}, {}", row.worker, format::bytes(row.size));
+    if let Some(offset) = row.offset {
+        what.push_str(&format!(" at offset {}", format::count(offset)));
+    }
+    if let Some(key) = row.key {
+        what.push_str(&format!(", key {}", format::count(key)));
+    }
+    if row.target > 0 {
+        what.push_str(&format!(", target {}", row.target));
+    }
+    what
 }

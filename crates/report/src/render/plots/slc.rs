@@ -5,18 +5,28 @@ use plotly::layout::{Axis, Shape, ShapeLine, ShapeType, TicksDirection};
 use plotly::{Plot, Scatter};
 use taillight_stats::slc::SBK_21_LIST;
 
-use super::figure::{AxisKind, Figure};
+use super::figure::{AxisKind, Chart, Figure};
 use super::look::escape;
 use super::style;
 use crate::format::{self, Script};
 use crate::model::charts::{ChartModel, LatencySeries};
 use crate::render::palette;
 
+pub const CHART: Chart = Chart {
+    id: "slc",
+    title: "Latency against percentile, as the SLC factors see it",
+    read: "The 21 percentiles of the SLC factors at equal distances. SLC1 is the mean rise from \
+           the 10th percentile up to the median, SLC2 from the median on, each as a multiple of \
+           where it starts: ratios, so that a system with a tiny median can have a huge SLC2 and \
+           still be the faster one.",
+    draw,
+};
+
 /// Where the median stands among the percentiles.
 const MEDIAN: f64 = 5.0;
 
 /// One figure over all runs, or one per group of runs.
-pub fn draw(overlay: &ChartModel) -> Vec<Figure> {
+fn draw(overlay: &ChartModel) -> Vec<Figure> {
     if overlay.groups.is_empty() {
         let all: Vec<usize> = (0..overlay.runs.len()).collect();
         return figure(overlay, "slc".to_owned(), None, &all)

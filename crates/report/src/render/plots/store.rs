@@ -4,7 +4,7 @@ use plotly::common::{Line, Marker, Mode};
 use plotly::layout::{Shape, ShapeLayer, ShapeLine, ShapeType};
 use plotly::{Plot, Scatter};
 
-use super::figure::{AxisKind, Figure};
+use super::figure::{AxisKind, Chart, Figure};
 use super::look::escape;
 use super::style;
 use crate::model::charts::{ChartModel, RunCharts};
@@ -32,6 +32,16 @@ struct Panel {
 }
 
 use How::{Level, Rate};
+
+pub const CHART: Chart = Chart {
+    id: "store-time",
+    title: "The store over time",
+    read: "What the store says of itself, sampled once an interval, on the time axis of the \
+           latency above: writes held back (of a single run also as the shaded ground of its \
+           latency), compaction, caches. It shows what happened at the same time; the store's \
+           words, not a cause.",
+    draw,
+};
 
 const PANELS: [Panel; 6] = [
     Panel {
@@ -112,7 +122,7 @@ const PANELS: [Panel; 6] = [
 ];
 
 /// A picture per panel that has something to show, and one of the shares of hits.
-pub fn draw(overlay: &ChartModel) -> Vec<Figure> {
+fn draw(overlay: &ChartModel) -> Vec<Figure> {
     let mut figures: Vec<Figure> = PANELS
         .iter()
         .enumerate()

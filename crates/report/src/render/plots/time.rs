@@ -4,17 +4,32 @@ use plotly::common::{DashType, Line, Marker, Mode, Visible};
 use plotly::{Plot, Scatter};
 use serde_json::json;
 
-use super::figure::{AxisKind, Choice, Figure, Switch};
+use super::figure::{AxisKind, Chart, Choice, Figure, Switch};
 use super::look::escape;
 use super::style;
 use crate::format::{self, Script};
-use crate::model::charts::{ChartModel, OpTrack, TrackPoint};
+use crate::model::charts::{ChartModel, OpPoint, OpTrack};
 use crate::render::palette;
+
+pub const LATENCY: Chart = Chart {
+    id: "latency-time",
+    title: "Latency over time",
+    read: "Service time in each reporting interval. A flat line is a steady device; a \
+           percentile of a run whose lines drift is not a property of the device.",
+    draw: latency,
+};
+
+pub const THROUGHPUT: Chart = Chart {
+    id: "throughput-time",
+    title: "Throughput over time",
+    read: "Operations and bytes completed per second in each reporting interval.",
+    draw: throughput,
+};
 
 /// A value of an interval: its name, its place, its line.
 struct Level {
     name: &'static str,
-    pick: fn(&TrackPoint) -> Option<u64>,
+    pick: fn(&OpPoint) -> Option<u64>,
     dash: DashType,
     width: f64,
     alpha: f64,
@@ -23,35 +38,35 @@ struct Level {
 const LEVELS: [Level; 5] = [
     Level {
         name: "max",
-        pick: |p| p.max_ns,
+        pick: OpPoint::max_ns,
         dash: DashType::Solid,
         width: 1.1,
         alpha: 0.6,
     },
     Level {
         name: "99.9 %",
-        pick: |p| p.p999_ns,
+        pick: OpPoint::p999_ns,
         dash: DashType::Dot,
         width: 1.6,
         alpha: 1.0,
     },
     Level {
         name: "99 %",
-        pick: |p| p.p99_ns,
+        pick: OpPoint::p99_ns,
         dash: DashType::Dash,
         width: 1.6,
         alpha: 1.0,
     },
     Level {
         name: "50 %",
-        pick: |p| p.p50_ns,
+        pick: OpPoint::p50_ns,
         dash: DashType::Solid,
         width: 2.4,
         alpha: 1.0,
     },
     Level {
         name: "99 % of response time",
-        pick: |p| p.response_p99_ns,
+        pick: OpPoint::response_p99_ns,
         dash: DashType::DashDot,
         width: 2.0,
         alpha: 1.0,
@@ -63,7 +78,7 @@ const USUAL: usize = 2;
 const ALWAYS: usize = 0;
 
 /// One figure per operation.
-pub fn latency(overlay: &ChartModel) -> Vec<Figure> {
+fn latency(overlay: &ChartModel) -> Vec<Figure> {
     let mut names: Vec<&str> = Vec::new();
     for track in overlay.runs.iter().flat_map(|r| &r.tracks) {
         if !names.contains(&track.name.as_str()) {
@@ -104,8 +119,9 @@ fn latency_of(
     }
     let (lo, hi) =
         style::latency_range(tracks.iter().flat_map(|(_, t)| &t.points).filter_map(|p| {
-            let low = p.p50_ns.or(p.max_ns)?;
-            Some((low, p.max_ns?.max(p.response_p99_ns.unwrap_or(0))))
+            let low = p.p50_ns().or(p.max_ns())?;
+            let high = p.max_ns()?;
+            Some((low, p.response_p99_ns().map_or(high, |ns| ns.max(high))))
         }))?;
     let layout = style::layout(if overlaid { tracks.len() } else { LEVELS.len() })
         .x_axis(style::elapsed_axis(overlay))
@@ -228,18 +244,18 @@ fn level_line(
 }
 
 /// Operations and bytes per second, beside each other.
-pub fn throughput(overlay: &ChartModel) -> Vec<Figure> {
+fn throughput(overlay: &ChartModel) -> Vec<Figure> {
     let ops = throughput_of(
         overlay,
         ("throughput-ops", "Operations per second", "operations/s"),
-        |p| p.iops,
+        OpPoint::iops,
         AxisKind::Number,
         |v| format!("{} IOPS", format::rate(v)),
     );
     let bytes = throughput_of(
         overlay,
         ("throughput-bytes", "Bytes per second", "bytes/s"),
-        |p| p.bytes_per_s,
+        OpPoint::bytes_per_s,
         AxisKind::Bytes,
         format::bytes_per_s,
     );
@@ -249,7 +265,7 @@ pub fn throughput(overlay: &ChartModel) -> Vec<Figure> {
 fn throughput_of(
     overlay: &ChartModel,
     (id, title, axis): (&str, &str, &str),
-    pick: fn(&TrackPoint) -> f64,
+    pick: fn(&OpPoint) -> f64,
     kind: AxisKind,
     words: fn(f64) -> String,
 ) -> Option<Figure> {

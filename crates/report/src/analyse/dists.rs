@@ -1,0 +1,90 @@
+//! The latency distributions of a set of I/Os, by kind, and of two sets together.
+
+use std::sync::Arc;
+
+use taillight_core::{LatencyKind, LatencyMap};
+use taillight_stats::{Dist, DistError};
+
+/// The distributions of one set of I/Os, shared where sets are the same: a run of one operation has
+/// one distribution, not one for the run, one for the operation and one for the workload.
+pub type LatencyDists = LatencyMap<Arc<Dist>>;
+
+/// The kind that a reader of the report is after: end to end where there is one, response with a
+/// schedule, else service.
+pub fn headline_kind(latencies: &LatencyDists) -> LatencyKind {
+    let kinds = [LatencyKind::EndToEnd, LatencyKind::Response];
+    let known = |kind: &LatencyKind| latencies.get(*kind).is_some_and(|d| !d.is_empty());
+    kinds
+        .into_iter()
+        .find(known)
+        .unwrap_or(LatencyKind::Service)
+}
+
+/// The distribution of [`headline_kind`].
+pub fn headline(latencies: &LatencyDists) -> &Dist {
+    let kind = headline_kind(latencies);
+    latencies.get(kind).unwrap_or(&latencies.service)
+}
+
+/// Both sets together. Where only one side had a schedule, an I/O of the other was meant to be sent
+/// when it was: its response is its service time, its wait is none.
+///
+/// # Errors
+/// When counts exceed 64 bits.
+pub fn merged(a: &LatencyDists, b: &LatencyDists) -> Result<LatencyDists, DistError> {
+    let mut all = LatencyDists::default();
+    for kind in LatencyKind::ALL {
+        if a.get(kind).is_none() && b.get(kind).is_none() {
+            continue;
+        }
+        let dist = match (with_schedule(a, kind)?, with_schedule(b, kind)?) {
+            (Some(a), Some(b)) if a.is_empty() => b,
+            (Some(a), Some(b)) if b.is_empty() => a,
+            (Some(a), Some(b)) => Arc::new(a.merge(&b)?),
+            (a, b) => match a.or(b) {
+                Some(dist) => dist,
+                None => continue,
+            },
+        };
+        all.insert(kind, dist);
+    }
+    Ok(all)
+}
+
+/// The distribution of a kind in a set that is put together with one that had a schedule.
+fn with_schedule(of: &LatencyDists, kind: LatencyKind) -> Result<Option<Arc<Dist>>, DistError> {
+    if let Some(dist) = of.get(kind) {
+        return Ok(Some(dist.clone()));
+    }
+    Ok(match (kind, of.service.count()) {
+        (LatencyKind::Response, _) => Some(of.service.clone()),
+        (LatencyKind::Wait, 0) => Some(Arc::default()),
+        (LatencyKind::Wait, n) => Some(Arc::new(Dist::from_sorted_pairs([(0, n)])?)),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn io_without_a_schedule_counts_in_the_response_of_all() {
+        let dist = |values: &[u64]| Arc::new(Dist::from_values(values.to_vec()));
+        let mut open = LatencyMap::new(dist(&[10, 20]));
+        open.insert(LatencyKind::Response, dist(&[15, 30]));
+        open.insert(LatencyKind::Wait, dist(&[5, 10]));
+        let closed = LatencyMap::new(dist(&[100, 200, 300]));
+        for (a, b) in [(&open, &closed), (&closed, &open)] {
+            let all = merged(&merged(&LatencyMap::default(), a).unwrap(), b).unwrap();
+            let response = all.get(LatencyKind::Response);
+            assert_eq!(response, Some(&dist(&[15, 30, 100, 200, 300])));
+            let wait = all.get(LatencyKind::Wait);
+            assert_eq!(wait, Some(&dist(&[0, 0, 0, 5, 10])));
+            assert_eq!(all.main().count(), all.service.count());
+        }
+        let none = merged(&closed, &closed).unwrap();
+        assert!(none.get(LatencyKind::Response).is_none());
+        assert!(none.get(LatencyKind::Wait).is_none());
+    }
+}

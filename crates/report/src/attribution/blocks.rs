@@ -7,10 +7,11 @@
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
 use super::context::IoContext;
+use super::events::has;
 use super::phase::Phase;
 use super::rounds::BlockRound;
 use super::stacks::{self, SleepReason};
-use super::timeline::{AT_ONCE, TimeLine, has, overlapping, stretch};
+use super::timeline::{AT_ONCE, TimeLine, overlapping, stretch};
 
 /// One round. `doing` is the thread that queues it; `next` is what came after it, if anything is
 /// known to; `sure` that all rounds are known.

@@ -10,6 +10,7 @@ use serde::Serialize;
 use taillight_core::OpKind;
 use taillight_rundir::layers::{LayerRow, flags};
 
+use super::events::has;
 use super::layers::{Slow, UsualIo};
 use super::phase::{Phase, Phases};
 use super::timeline::{Piece, lengths};
@@ -263,10 +264,9 @@ pub fn judge(
         None => (Layer::Unknown, 0),
     };
     let phases = phases.unwrap_or_default();
-    let unclear = |r: &LayerRow| r.flags.unwrap_or(0) & flags::UNCLEAR != 0;
     let matched = row
         .as_ref()
-        .is_some_and(|r| r.parts >= r.bios && !unclear(r));
+        .is_some_and(|r| r.parts >= r.bios && !has(r, flags::UNCLEAR));
     // "On the CPU" is what remains when no event says otherwise: a conclusion, not a sight.
     let seen = !matches!(layer, Layer::Unknown | Layer::Mixed | Layer::Application);
     // Where only threads were watched no stamp of the I/O itself was seen.

@@ -10,7 +10,7 @@ use taillight_rundir::{RunDir, names};
 
 use super::context::IoContext;
 use super::disks::Disks;
-use super::events::Events;
+use super::events::{Events, has};
 use super::phase::Phases;
 use super::phases::pieces;
 use super::rounds::{BlockRound, all_known};
@@ -163,7 +163,7 @@ pub fn measured_from(dir: &RunDir) -> i64 {
 impl Coverage {
     fn see(&mut self, row: &LayerRow) {
         self.traced += 1;
-        let unclear = row.flags.unwrap_or(0) & flags::UNCLEAR != 0;
+        let unclear = has(row, flags::UNCLEAR);
         match (row.bios.unwrap_or(0), row.parts.unwrap_or(0)) {
             (0, _) if unclear => {
                 self.unsplit += 1;
@@ -209,7 +209,7 @@ impl TracedRun {
             self.usual.push(UsualIo {
                 op,
                 service_ns,
-                sample: row.flags.unwrap_or(0) & flags::SAMPLE != 0,
+                sample: has(&row, flags::SAMPLE),
                 block: row.bios.unwrap_or(0) > 0,
                 phases: lengths(&pieces),
             });
@@ -349,7 +349,7 @@ mod tests {
             .slow
             .values()
             .map(|t| {
-                let unclear = t.row.flags.unwrap_or(0) & flags::UNCLEAR != 0;
+                let unclear = has(&t.row, flags::UNCLEAR);
                 let begins = t.earlier.iter().map(|r| r.bio - BEGUN);
                 (t.row.start_ns - BEGUN, begins.collect(), unclear)
             })

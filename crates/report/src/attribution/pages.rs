@@ -10,6 +10,8 @@ use taillight_core::OpKind;
 use taillight_rundir::RunDir;
 use taillight_rundir::layers::{LayerRow, flags};
 
+use super::events::has;
+
 /// Pages of the page cache, bytes. Larger folios hold whole pages of this size.
 const PAGE: u64 = 4096;
 
@@ -44,7 +46,7 @@ impl Pages {
 
     /// When the page was there that this I/O waited for, if another I/O read it.
     pub fn read_by_another(&self, io: &LayerRow) -> Option<i64> {
-        let queued = io.flags.unwrap_or(0) & flags::QUEUED != 0;
+        let queued = has(io, flags::QUEUED);
         if !queued || io.op != Some(OpKind::Read) || io.bios.unwrap_or(0) > 0 {
             return None;
         }

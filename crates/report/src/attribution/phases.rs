@@ -6,8 +6,9 @@
 use taillight_rundir::layers::{LayerKind, LayerRow, flags};
 
 use super::context::IoContext;
+use super::events::has;
 use super::phase::Phase;
-use super::timeline::{Piece, TimeLine, has, overlapping, stretch};
+use super::timeline::{Piece, TimeLine, overlapping, stretch};
 use super::{blocks, gaps, rounds, threads, workers};
 
 /// The time line of one traced I/O.

@@ -4,6 +4,8 @@
 
 use taillight_rundir::layers::{LayerRow, flags};
 
+use super::events::has;
+
 /// Parts that were in flight together.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockRound {
@@ -29,9 +31,7 @@ pub fn rounds(io: &LayerRow, earlier: &[BlockRound]) -> Vec<BlockRound> {
         alloc: known(io.alloc_ns),
         issue: known(io.issue_ns),
         done: known(io.done_ns).filter(|_| whole),
-        held: io
-            .held_ns
-            .filter(|_| io.flags.unwrap_or(0) & flags::HELD != 0),
+        held: io.held_ns.filter(|_| has(io, flags::HELD)),
         ends: true,
     });
     earlier.iter().copied().chain(last).collect()

@@ -6,6 +6,7 @@
 use taillight_rundir::layers::{LayerRow, flags};
 
 use super::context::IoContext;
+use super::events::has;
 use super::phase::Phase;
 use super::timeline::{Piece, TimeLine, overlapping};
 
@@ -13,7 +14,7 @@ use super::timeline::{Piece, TimeLine, overlapping};
 pub fn line(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
     let mut line = TimeLine::of(io);
     // With several in flight a running thread may be busy with any of them.
-    let queued = io.flags.unwrap_or(0) & flags::QUEUED != 0;
+    let queued = has(io, flags::QUEUED);
     let running = if queued {
         Phase::Unobserved
     } else {

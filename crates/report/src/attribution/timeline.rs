@@ -69,11 +69,6 @@ impl TimeLine {
     }
 }
 
-/// Whether a flag is set.
-pub fn has(io: &LayerRow, bit: u64) -> bool {
-    io.flags.unwrap_or(0) & bit != 0
-}
-
 /// A thread that goes on at once after it came back to the CPU, ns.
 pub const AT_ONCE: i64 = 1_000_000;
 

@@ -1,6 +1,5 @@
 //! The target's own statistics over time: small pictures on the time axis of the latency.
 
-use plotly::common::{Line, Marker, Mode};
 use plotly::layout::{Shape, ShapeLayer, ShapeLine, ShapeType};
 use plotly::{Plot, Scatter};
 
@@ -240,18 +239,7 @@ fn line(
         true => format!("{}, {words}", escape(label)),
         false => words.to_owned(),
     };
-    let round = |of: fn(&(f64, f64)) -> f64| points.iter().map(|p| style::round(of(p))).collect();
-    let few = points.len() < 40;
-    Scatter::new(round(|p| p.0), round(|p| p.1))
-        .name(&name)
-        .mode(if few { Mode::LinesMarkers } else { Mode::Lines })
-        .marker(Marker::new().size(4).color(colour))
-        .line(
-            Line::new()
-                .color(colour)
-                .width(2.0)
-                .dash(palette::dash(dash)),
-        )
+    style::line_over_time(&name, points.iter().copied(), (colour, palette::dash(dash)))
         .meta(format!("{run}|store {words}"))
 }
 

@@ -2,7 +2,9 @@
 //!
 //! Colours of text, grid and background come from the page (light or dark), so none is set here.
 
-use plotly::common::{Anchor, Font, LegendGroupTitle, Orientation, TickMode, Title};
+use plotly::common::{
+    Anchor, DashType, Font, LegendGroupTitle, Line, Marker, Mode, Orientation, TickMode, Title,
+};
 use plotly::configuration::DisplayModeBar;
 use plotly::layout::{Axis, AxisType, GroupClick, HoverMode, Legend, Margin};
 use plotly::{Configuration, Layout, Plot, Scatter};
@@ -58,6 +60,27 @@ pub fn height(height: usize, overlay: &ChartModel) -> usize {
         .unwrap_or(0);
     let rows = overlay.runs.len().div_ceil(RUNS_IN_ROW).saturating_sub(1);
     height + rows * (22 + 19 * entries.max(1))
+}
+
+/// Points from which a line is drawn without marks.
+const MANY_POINTS: usize = 40;
+
+/// A line over time. Where there are few points they are marked: a lone one would not be seen.
+pub fn line_over_time(
+    name: &str,
+    points: impl Iterator<Item = (f64, f64)>,
+    (colour, dash): (&'static str, DashType),
+) -> Box<Scatter<f64, f64>> {
+    let (x, y): (Vec<f64>, Vec<f64>) = points.map(|(x, y)| (round(x), round(y))).unzip();
+    let mode = match x.len() < MANY_POINTS {
+        true => Mode::LinesMarkers,
+        false => Mode::Lines,
+    };
+    Scatter::new(x, y)
+        .name(name)
+        .mode(mode)
+        .marker(Marker::new().size(4).color(colour))
+        .line(Line::new().color(colour).width(2.0).dash(dash))
 }
 
 /// Puts a line under its run's heading in the legend and names what it is hidden with.

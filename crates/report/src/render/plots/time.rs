@@ -273,8 +273,7 @@ fn throughput_of(
     let (mut top, mut lines) = (0f64, 0);
     for (run, track) in tracks(overlay) {
         let look = overlay.look(run, track.op, &track.name);
-        let y: Vec<f64> = track.points.iter().map(|p| style::round(pick(p))).collect();
-        top = y.iter().copied().fold(top, f64::max);
+        top = track.points.iter().map(pick).fold(top, f64::max);
         let text: Vec<String> = track
             .points
             .iter()
@@ -284,24 +283,12 @@ fn throughput_of(
             Some((_, heading)) => format!("{heading}, {}", escape(&track.name)),
             None => escape(&track.name),
         };
-        let few = track.points.len() < 40;
+        let points = track.points.iter().map(|p| (p.at_s, pick(p)));
         plot.add_trace(
-            Scatter::new(
-                track.points.iter().map(|p| style::round(p.at_s)).collect(),
-                y,
-            )
-            .name(&name)
-            .mode(if few { Mode::LinesMarkers } else { Mode::Lines })
-            .marker(Marker::new().size(4).color(look.colour))
-            .line(
-                Line::new()
-                    .color(look.colour)
-                    .width(2.0)
-                    .dash(palette::dash(look.dash)),
-            )
-            .hover_text_array(text)
-            .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
-            .meta(look.key.clone()),
+            style::line_over_time(&name, points, (look.colour, palette::dash(look.dash)))
+                .hover_text_array(text)
+                .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
+                .meta(look.key.clone()),
         );
         lines += 1;
     }

@@ -31,11 +31,11 @@ pub struct Analysis {
     /// Intervals of the measure and drain phases.
     pub intervals: Vec<IntervalRow>,
     /// What else was seen of the machine.
-    pub machine: Machine,
+    pub machine: MachineData,
     /// Counts that must agree.
-    pub counts: Counts,
+    pub counts: IoCounts,
     /// What went wrong while reading, in words; each is a reason of the verdict.
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<ReadProblem>,
     /// What checking the data found, when the plan verifies.
     pub verify: Option<VerifyReport>,
     /// The target's own statistics while measuring.
@@ -48,7 +48,7 @@ pub struct Analysis {
 
 /// What was seen of the machine beside the I/Os.
 #[derive(Debug, Clone, Default)]
-pub struct Machine {
+pub struct MachineData {
     /// Host samples of the measure phase.
     pub host: Vec<HostTrack>,
     /// What NVMe drives said before and after.
@@ -59,7 +59,7 @@ pub struct Machine {
 
 /// Counts of the same I/Os from different places.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct IoCounts {
     /// Rows in `ios.parquet`, every phase.
     pub rows: u64,
     /// Rows of measure and drain.
@@ -72,7 +72,7 @@ pub struct Counts {
 
 /// Something a reader of the report must know.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct ReadProblem {
     pub code: &'static str,
     pub text: String,
 }

@@ -7,7 +7,7 @@ use taillight_core::{Error, ErrorKind, OpKind, Result};
 use taillight_rundir::ios::{ColumnSet, IosFile, RowBatch};
 
 use super::group::{IoGroup, IoGroupCounter};
-use super::heat::Window;
+use super::heat::TimeWindow;
 use super::row::Row;
 
 /// Memory the exact counters may take together. Distributions made of them, and their sums, take
@@ -16,7 +16,7 @@ const BUDGET: usize = 384 << 20;
 
 /// What one reading of the file gave.
 #[derive(Debug, Default)]
-pub struct Captured {
+pub struct CapturedIos {
     /// Groups in order of workload and operation.
     pub groups: Vec<IoGroup>,
     /// Rows in the file, of every phase.
@@ -47,15 +47,15 @@ pub fn span(path: &Path) -> Result<Option<(i64, i64)>> {
 }
 
 /// Reads all rows into groups.
-pub fn read(path: &Path, window: Window, progress: &mut OnProgress<'_>) -> Result<Captured> {
+pub fn read(path: &Path, window: TimeWindow, progress: &mut OnProgress<'_>) -> Result<CapturedIos> {
     let file = IosFile::open(path)?;
     let total = file.rows();
-    let mut reader = Reader {
+    let mut reader = CaptureReader {
         window,
         counters: Vec::new(),
-        captured: Captured {
+        captured: CapturedIos {
             rows: total,
-            ..Captured::default()
+            ..CapturedIos::default()
         },
     };
     let mut done = 0;
@@ -96,14 +96,14 @@ pub fn stopped() -> Error {
     Error::new(ErrorKind::Unavailable, "stopped before the report was made")
 }
 
-struct Reader {
-    window: Window,
+struct CaptureReader {
+    window: TimeWindow,
     /// By workload and operation.
     counters: Vec<Vec<Option<Box<IoGroupCounter>>>>,
-    captured: Captured,
+    captured: CapturedIos,
 }
 
-impl Reader {
+impl CaptureReader {
     fn batch(&mut self, batch: &RowBatch) {
         let wanted: Vec<bool> = batch.phase_names.iter().map(|name| counts(name)).collect();
         for i in 0..batch.rows {
@@ -147,7 +147,7 @@ impl Reader {
         row[op as usize].get_or_insert_with(|| Box::new(IoGroupCounter::new(window)))
     }
 
-    fn finish(self) -> Captured {
+    fn finish(self) -> CapturedIos {
         let mut captured = self.captured;
         for (workload, ops) in self.counters.into_iter().enumerate() {
             for (op, counter) in OpKind::ALL.into_iter().zip(ops) {

@@ -7,7 +7,7 @@ use taillight_core::Result;
 use taillight_rundir::summary::Verdict;
 use taillight_rundir::{RunDir, names, sums};
 
-use super::analysis::Trouble;
+use super::analysis::ReadProblem;
 
 /// Codes of troubles that mean a measured file is not what it was.
 const CODES: [&str; 4] = [
@@ -39,7 +39,7 @@ pub fn is_damage(code: &str) -> bool {
 ///
 /// # Errors
 /// `Unavailable` when a file cannot be read.
-pub fn check(dir: &RunDir, troubles: &mut Vec<Trouble>) -> Result<Damaged> {
+pub fn check(dir: &RunDir, troubles: &mut Vec<ReadProblem>) -> Result<Damaged> {
     let changed = sums::changed(dir)?;
     let bad = |name: &str| changed.iter().any(|c| c.name == name);
     // Something is better than nothing, when it is labelled.
@@ -58,7 +58,7 @@ pub fn check(dir: &RunDir, troubles: &mut Vec<Trouble>) -> Result<Damaged> {
             (_, false) => "What can be read of it is shown, and may be wrong.",
         };
         let verb = if missing { "" } else { "is damaged: it " };
-        troubles.push(Trouble {
+        troubles.push(ReadProblem {
             code: if missing { "file_missing" } else { CODE },
             text: format!("{} {verb}{}. {then}", change.name, change.what),
         });

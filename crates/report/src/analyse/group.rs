@@ -7,11 +7,11 @@ use taillight_core::{LatencyKind, LatencyMap, OpKind};
 use taillight_stats::{ExactCounter, TopK};
 
 use super::dists::LatencyDists;
-use super::heat::{HeatCounts, Window};
+use super::heat::{HeatCounts, TimeWindow};
 use super::row::Row;
 use super::slowest::{SlowestIos, SlowestKeeper};
 
-/// Outliers kept per operation (design section 12).
+/// Outliers kept per operation.
 pub const OUTLIERS: usize = taillight_rundir::summary::OUTLIERS_MAX;
 
 /// Counts while rows stream by.
@@ -20,13 +20,13 @@ pub struct IoGroupCounter {
     outliers: TopK<Row>,
     slowest: SlowestKeeper,
     heat: HeatCounts,
-    tally: Tally,
+    tally: IoTally,
     span_ns: u64,
 }
 
 /// Plain counts of a group.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Tally {
+pub struct IoTally {
     /// I/Os, failed ones included.
     pub count: u64,
     /// Bytes moved by successes.
@@ -41,12 +41,12 @@ pub struct Tally {
     pub last_ns: i64,
 }
 
-impl Tally {
+impl IoTally {
     pub fn failed(&self) -> u64 {
         self.errors.values().map(|(n, _)| n).sum()
     }
     /// Adds another group's counts.
-    pub fn add(&mut self, other: &Tally) {
+    pub fn add(&mut self, other: &IoTally) {
         self.count += other.count;
         self.bytes += other.bytes;
         self.records += other.records;
@@ -65,13 +65,13 @@ impl Tally {
 
 impl IoGroupCounter {
     /// Empty, with a heat map over `window`.
-    pub fn new(window: Window) -> Self {
+    pub fn new(window: TimeWindow) -> Self {
         IoGroupCounter {
             latencies: LatencyMap::new(ExactCounter::new()),
             outliers: TopK::new(OUTLIERS),
             slowest: SlowestKeeper::new(super::slowest::KEPT),
             heat: HeatCounts::new(window),
-            tally: Tally::default(),
+            tally: IoTally::default(),
             span_ns: window.span_ns(),
         }
     }
@@ -147,7 +147,7 @@ pub struct IoGroup {
     /// Index of the workload in the plan.
     pub workload: u16,
     pub op: OpKind,
-    pub tally: Tally,
+    pub tally: IoTally,
     pub latencies: LatencyDists,
     /// The slowest successes, slowest first: main latency and row.
     pub outliers: Vec<(u64, Row)>,
@@ -162,13 +162,13 @@ impl IoGroup {
     pub fn without_sample(self) -> IoGroup {
         IoGroup {
             latencies: LatencyDists::default(),
-            tally: Tally {
+            tally: IoTally {
                 busy_ns: 0,
                 bytes: 0,
                 records: 0,
                 ..self.tally
             },
-            heat: HeatCounts::new(Window::new(0, 1)),
+            heat: HeatCounts::new(TimeWindow::new(0, 1)),
             ..self
         }
     }

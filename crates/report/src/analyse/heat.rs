@@ -14,7 +14,7 @@ const CELLS: usize = (64 - FINE as usize + 1) << FINE;
 
 /// The time a heat map spans.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Window {
+pub struct TimeWindow {
     /// Start, CLOCK_MONOTONIC ns.
     pub start_ns: i64,
     /// Width of a column, ns, at least 1.
@@ -23,12 +23,12 @@ pub struct Window {
     pub columns: usize,
 }
 
-impl Window {
+impl TimeWindow {
     /// Even columns over `start..end`.
-    pub fn new(start_ns: i64, end_ns: i64) -> Window {
+    pub fn new(start_ns: i64, end_ns: i64) -> TimeWindow {
         let span = end_ns.saturating_sub(start_ns).max(1) as u64;
         let column_ns = span.div_ceil(COLUMNS as u64).max(1);
-        Window {
+        TimeWindow {
             start_ns,
             column_ns,
             columns: COLUMNS.min(span.div_ceil(column_ns) as usize),
@@ -43,12 +43,12 @@ impl Window {
 /// Counts on the fine grid.
 #[derive(Debug, Clone)]
 pub struct HeatCounts {
-    window: Window,
+    window: TimeWindow,
     cells: Vec<u32>,
 }
 
 impl HeatCounts {
-    pub fn new(window: Window) -> Self {
+    pub fn new(window: TimeWindow) -> Self {
         HeatCounts {
             window,
             cells: vec![0; window.columns * CELLS],
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_picture_holds_every_count() {
-        let mut heat = HeatCounts::new(Window::new(1_000, 2_000_001_000));
+        let mut heat = HeatCounts::new(TimeWindow::new(1_000, 2_000_001_000));
         for i in 0..10_000u64 {
             heat.push(1_000 + i as i64 * 200_000, 100 + i * i);
         }

@@ -11,8 +11,8 @@ use taillight_stats::Dist;
 
 use super::capture::counts;
 use super::dists::LatencyDists;
-use super::group::{IoGroup, Tally};
-use super::heat::{COLUMNS, HeatCounts, Window};
+use super::group::{IoGroup, IoTally};
+use super::heat::{COLUMNS, HeatCounts, TimeWindow};
 use super::slowest::SlowestIos;
 
 /// The status written for failures of which only the number is known.
@@ -64,7 +64,7 @@ pub fn read(dir: &RunDir, start_ns: i64, rows: &[IntervalRow]) -> Result<Vec<IoG
         .cloned()
         .collect();
     let tallies = tallies(&measured);
-    let window = Window::new(start_ns, start_ns + 1);
+    let window = TimeWindow::new(start_ns, start_ns + 1);
     for key in tallies.keys() {
         sums.entry(*key).or_insert_with(|| HistogramSums {
             kinds: BTreeMap::new(),
@@ -79,7 +79,7 @@ pub fn read(dir: &RunDir, start_ns: i64, rows: &[IntervalRow]) -> Result<Vec<IoG
 fn group(
     (workload, op): (u16, OpKind),
     sum: HistogramSums,
-    tallies: &BTreeMap<(u16, OpKind), Tally>,
+    tallies: &BTreeMap<(u16, OpKind), IoTally>,
 ) -> Result<IoGroup> {
     let mut latencies = LatencyDists::default();
     for (kind, values) in sum.kinds {
@@ -106,18 +106,18 @@ fn dist(values: Values) -> Result<Dist> {
 }
 
 /// One column per interval, as long as they fit.
-fn window(start_ns: i64, spans: impl Iterator<Item = (i64, u64)>) -> Window {
+fn window(start_ns: i64, spans: impl Iterator<Item = (i64, u64)>) -> TimeWindow {
     let (mut end, mut longest) = (start_ns, 1);
     for (start, length) in spans {
         end = end.max(start.saturating_add(length as i64));
         longest = longest.max(length);
     }
-    let even = Window::new(start_ns, end);
+    let even = TimeWindow::new(start_ns, end);
     let columns = ((end - start_ns).max(1) as u64).div_ceil(longest) as usize;
     if columns >= COLUMNS {
         return even;
     }
-    Window {
+    TimeWindow {
         start_ns,
         column_ns: longest,
         columns: columns.max(1),
@@ -153,8 +153,8 @@ fn main_kind(manifest: &Manifest, workload: u16) -> LatencyKind {
 }
 
 /// Counts per group from the intervals.
-pub fn tallies(rows: &[IntervalRow]) -> BTreeMap<(u16, OpKind), Tally> {
-    let mut all: BTreeMap<(u16, OpKind), Tally> = BTreeMap::new();
+pub fn tallies(rows: &[IntervalRow]) -> BTreeMap<(u16, OpKind), IoTally> {
+    let mut all: BTreeMap<(u16, OpKind), IoTally> = BTreeMap::new();
     for row in rows.iter().filter(|r| counts(&r.phase)) {
         let tally = all.entry((row.workload, row.op)).or_default();
         tally.count += row.ops;

@@ -18,14 +18,14 @@ use super::slowest::SlowestIos;
 
 /// Which percentiles are asked for.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct AskedPercentiles {
     /// Percentiles, ascending, each once, 100 left out: the maximum stands beside them.
     pub percentiles: Vec<Percentile>,
     pub nines: u8,
 }
 
-impl Asked {
-    pub fn new(percentiles: &[Percentile], nines: u32) -> Asked {
+impl AskedPercentiles {
+    pub fn new(percentiles: &[Percentile], nines: u32) -> AskedPercentiles {
         let mut list: Vec<Percentile> = percentiles
             .iter()
             .copied()
@@ -33,7 +33,7 @@ impl Asked {
             .collect();
         list.sort_unstable();
         list.dedup();
-        Asked {
+        AskedPercentiles {
             percentiles: list,
             nines: nines.clamp(1, 9) as u8,
         }
@@ -64,7 +64,7 @@ impl Origin {
 pub fn latency(
     dist: &Dist,
     origin: Origin,
-    asked: &Asked,
+    asked: &AskedPercentiles,
     slowest: Option<&SlowestIos>,
     out_of_range: Option<u64>,
 ) -> Latency {
@@ -201,9 +201,9 @@ mod tests {
     use super::*;
     use crate::analyse::slowest::SlowestKeeper;
 
-    fn asked() -> Asked {
+    fn asked() -> AskedPercentiles {
         let list = ["50", "99", "99.99", "100", "50.0"].map(|p| p.parse().expect("a percentile"));
-        Asked::new(&list, 4)
+        AskedPercentiles::new(&list, 4)
     }
 
     #[test]
@@ -233,7 +233,7 @@ mod tests {
             slowest.push(ns, i, i + ns as i64);
         }
         let dist = Dist::from_values(values);
-        let asked = Asked::new(&[], 3);
+        let asked = AskedPercentiles::new(&[], 3);
         let it = latency(
             &dist,
             Origin::CAPTURE,

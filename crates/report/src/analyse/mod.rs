@@ -17,8 +17,8 @@ mod row;
 mod slowest;
 pub mod store;
 
-pub use analysis::{Analysis, Counts, Machine, Trouble};
-pub use group::{IoGroup, Tally};
+pub use analysis::{Analysis, IoCounts, MachineData, ReadProblem};
+pub use group::{IoGroup, IoTally};
 pub use histograms::{STATUS_UNKNOWN, tallies};
 pub use read::analyse;
 pub use row::Row;

@@ -13,9 +13,9 @@ use taillight_rundir::store::read_store;
 use taillight_rundir::summary::FileEntry;
 use taillight_rundir::{Manifest, RunDir, RunStatus, names};
 
-use super::analysis::{Analysis, Counts, Machine, Trouble};
+use super::analysis::{Analysis, IoCounts, MachineData, ReadProblem};
 use super::group::IoGroup;
-use super::heat::Window;
+use super::heat::TimeWindow;
 use super::histograms::{self, STATUS_UNKNOWN, is_load};
 use super::host;
 use super::latency::Origin;
@@ -37,13 +37,13 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
     let span = span(dir, &manifest, &intervals, &mut troubles)?;
     let captured = match dir.existing(names::IOS).filter(|_| !damaged.capture) {
         Some(path) => {
-            let window = Window::new(span.0, span.1.max(drained(&manifest)));
+            let window = TimeWindow::new(span.0, span.1.max(drained(&manifest)));
             let read = capture::read(&path, window, progress);
             or_trouble(read, "capture_unreadable", &mut troubles)?
         }
-        None => capture::Captured::default(),
+        None => capture::CapturedIos::default(),
     };
-    let counts = Counts {
+    let counts = IoCounts {
         rows: captured.rows,
         analysed: captured.counted,
         recorded: recorded(&manifest),
@@ -95,19 +95,19 @@ pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> 
     })
 }
 
-fn machine(dir: &RunDir, span: (i64, i64), troubles: &mut Vec<Trouble>) -> Result<Machine> {
+fn machine(dir: &RunDir, span: (i64, i64), troubles: &mut Vec<ReadProblem>) -> Result<MachineData> {
     let host = host::tracks(dir, span.0, span.1);
-    Ok(Machine {
+    Ok(MachineData {
         host: or_trouble(host, "host_unreadable", troubles)?,
         nvme: or_trouble(read_nvme(dir), "nvme_unreadable", troubles)?,
         bus: or_trouble(read_bus(dir), "bus_unreadable", troubles)?,
     })
 }
 
-fn only_outliers() -> Trouble {
+fn only_outliers() -> ReadProblem {
     let text = "Of the I/Os only outliers and failures were kept, and there are no histograms: rate \
                 and percentiles are unknown, the list of outliers is what there is.";
-    Trouble {
+    ReadProblem {
         code: "outliers_only",
         text: text.to_owned(),
     }
@@ -117,7 +117,7 @@ fn only_outliers() -> Trouble {
 fn stored(
     dir: &RunDir,
     (start_ns, end_ns): (i64, i64),
-    troubles: &mut Vec<Trouble>,
+    troubles: &mut Vec<ReadProblem>,
 ) -> Result<Vec<StoreTrack>> {
     let Some(path) = dir.existing(names::STORE) else {
         return Ok(Vec::new());
@@ -143,11 +143,11 @@ fn files(dir: &RunDir, ios: u64, intervals: Option<u64>) -> Result<Vec<FileEntry
 fn or_trouble<T: Default>(
     result: Result<T>,
     code: &'static str,
-    troubles: &mut Vec<Trouble>,
+    troubles: &mut Vec<ReadProblem>,
 ) -> Result<T> {
     match result {
         Err(e) if e.kind() == ErrorKind::Corrupt => {
-            troubles.push(Trouble {
+            troubles.push(ReadProblem {
                 code,
                 text: format!("{e}."),
             });
@@ -174,7 +174,7 @@ fn span(
     dir: &RunDir,
     manifest: &Manifest,
     intervals: &[IntervalRow],
-    troubles: &mut Vec<Trouble>,
+    troubles: &mut Vec<ReadProblem>,
 ) -> Result<(i64, i64)> {
     let measure = manifest.phases.iter().find(|p| p.name == "measure");
     if let Some(start) = measure.map(|p| p.start_ns)
@@ -218,12 +218,12 @@ fn recorded(manifest: &Manifest) -> Option<u64> {
 /// Whether the capture holds every I/O, so that it may speak for the run.
 fn whole_capture(
     manifest: &Manifest,
-    captured: &capture::Captured,
-    counts: &Counts,
+    captured: &capture::CapturedIos,
+    counts: &IoCounts,
     log: bool,
-    troubles: &mut Vec<Trouble>,
+    troubles: &mut Vec<ReadProblem>,
 ) -> bool {
-    let mut trouble = |code, text: String| troubles.push(Trouble { code, text });
+    let mut trouble = |code, text: String| troubles.push(ReadProblem { code, text });
     if captured.overflowed {
         trouble(
             "memory",

@@ -1,4 +1,4 @@
-//! From an [`Analysis`] to the `summary.json` of design section 12.
+//! From an [`Analysis`] to the `summary.json` (docs/design.md, Fixed names).
 
 mod drives;
 mod unmeasured;
@@ -16,8 +16,8 @@ use taillight_rundir::{SCHEMA_VERSION, Summary as RundirSummary};
 use taillight_stats::{CeilingStatus, Dist, check_ceiling};
 
 use crate::analyse::dists::{LatencyDists, headline, merged};
-use crate::analyse::latency::{self, Asked, Origin, per_s};
-use crate::analyse::{Analysis, IoGroup, STATUS_UNKNOWN, SlowestIos, Tally, host, store};
+use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
+use crate::analyse::{Analysis, IoGroup, IoTally, STATUS_UNKNOWN, SlowestIos, host, store};
 use crate::verdict::{self, saturation, wrong_data};
 
 /// The summary, verdict included.
@@ -25,12 +25,12 @@ use crate::verdict::{self, saturation, wrong_data};
 /// # Errors
 /// `Corrupt` when counts exceed 64 bits.
 pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
-    let asked = Asked::new(
+    let asked = AskedPercentiles::new(
         &analysis.manifest.plan.qos.percentiles,
         analysis.manifest.plan.qos.nines,
     );
-    let sets = Sets::of(analysis)?;
-    let view = View {
+    let sets = IoSets::of(analysis)?;
+    let view = SummaryBuilder {
         analysis,
         asked: &asked,
     };
@@ -88,17 +88,17 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
 
 /// A set of I/Os put together from groups.
 #[derive(Debug, Default)]
-pub struct Set {
-    tally: Tally,
+pub struct IoSet {
+    tally: IoTally,
     latencies: LatencyDists,
     slowest: SlowestIos,
 }
 
-impl Set {
-    pub fn of(groups: &[&IoGroup]) -> Result<Set> {
-        let mut set = Set {
+impl IoSet {
+    pub fn of(groups: &[&IoGroup]) -> Result<IoSet> {
+        let mut set = IoSet {
             slowest: SlowestIos::merged(groups.iter().map(|g| &g.slowest)),
-            ..Set::default()
+            ..IoSet::default()
         };
         for group in groups {
             set.tally.add(&group.tally);
@@ -112,24 +112,24 @@ impl Set {
 }
 
 /// The sets a summary speaks of.
-struct Sets {
-    all: Set,
-    ops: BTreeMap<OpKind, Set>,
+struct IoSets {
+    all: IoSet,
+    ops: BTreeMap<OpKind, IoSet>,
 }
 
-impl Sets {
-    fn of(analysis: &Analysis) -> Result<Sets> {
+impl IoSets {
+    fn of(analysis: &Analysis) -> Result<IoSets> {
         let mut by_op: BTreeMap<OpKind, Vec<&IoGroup>> = BTreeMap::new();
         for group in &analysis.groups {
             by_op.entry(group.op).or_default().push(group);
         }
         let ops = by_op
             .iter()
-            .map(|(op, groups)| Ok((*op, Set::of(groups)?)))
+            .map(|(op, groups)| Ok((*op, IoSet::of(groups)?)))
             .collect::<Result<_>>()?;
         let all: Vec<&IoGroup> = analysis.groups.iter().filter(|g| is_one_io(g)).collect();
-        Ok(Sets {
-            all: Set::of(&all)?,
+        Ok(IoSets {
+            all: IoSet::of(&all)?,
             ops,
         })
     }
@@ -142,7 +142,7 @@ fn is_one_io(group: &IoGroup) -> bool {
 }
 
 /// Records of a set whose operations cover more than one.
-fn several(tally: &Tally) -> Option<u64> {
+fn several(tally: &IoTally) -> Option<u64> {
     let good = tally.count.saturating_sub(tally.failed());
     (tally.records > good).then_some(tally.records)
 }
@@ -163,17 +163,17 @@ fn lull_ns(w: &WorkloadPlan, seconds: f64) -> f64 {
     }
 }
 
-struct View<'a> {
+struct SummaryBuilder<'a> {
     analysis: &'a Analysis,
-    asked: &'a Asked,
+    asked: &'a AskedPercentiles,
 }
 
-impl View<'_> {
+impl SummaryBuilder<'_> {
     fn seconds(&self) -> f64 {
         self.analysis.duration_ns as f64 / 1e9
     }
 
-    fn totals(&self, set: &Set) -> Totals {
+    fn totals(&self, set: &IoSet) -> Totals {
         let origin = self.analysis.origin;
         let failed = set.tally.failed();
         // Outliers are no rate.
@@ -224,7 +224,7 @@ impl View<'_> {
             let lull = lull_ns(workload, self.seconds());
             let early = own > 0 && own as f64 + lull < whole as f64 * 0.9;
             let span = if early { own } else { whole };
-            let totals = |set: &Set| {
+            let totals = |set: &IoSet| {
                 let mut it = self.totals(set);
                 let longer = whole as f64 / span.max(1) as f64;
                 if early {
@@ -237,9 +237,9 @@ impl View<'_> {
             };
             Ok(WorkloadSummary {
                 name: workload.name.clone(),
-                totals: totals(&Set::of(&ios)?),
+                totals: totals(&IoSet::of(&ios)?),
                 ops: groups()
-                    .map(|g| Ok((g.op, totals(&Set::of(&[g])?))))
+                    .map(|g| Ok((g.op, totals(&IoSet::of(&[g])?))))
                     .collect::<Result<_>>()?,
             })
         };
@@ -247,8 +247,8 @@ impl View<'_> {
         measured.filter(|(_, w)| w.measured).map(of).collect()
     }
 
-    fn distributions(&self, sets: &Sets) -> BTreeMap<OpKind, LatencyMap<Distribution>> {
-        let of = |set: &Set| {
+    fn distributions(&self, sets: &IoSets) -> BTreeMap<OpKind, LatencyMap<Distribution>> {
+        let of = |set: &IoSet| {
             let binned = |dist: &Arc<Dist>| latency::distribution(dist, self.seconds());
             let mut all = LatencyMap::new(binned(&set.latencies.service));
             if let Some(response) = set.latencies.get(LatencyKind::Response) {
@@ -260,14 +260,14 @@ impl View<'_> {
     }
 
     /// Every ceiling, over all operations together: that is what the job asked about.
-    fn qos(&self, sets: &Sets) -> Vec<Qos> {
+    fn qos(&self, sets: &IoSets) -> Vec<Qos> {
         let ceilings = &self.analysis.manifest.plan.qos.ceilings;
         let check = |c: &Ceiling| ceiling_check(&sets.all, c.ceiling.0, &c.at);
         ceilings.iter().map(check).collect()
     }
 }
 
-fn ceiling_check(set: &Set, ceiling_ns: u64, at: &Percentile) -> Qos {
+fn ceiling_check(set: &IoSet, ceiling_ns: u64, at: &Percentile) -> Qos {
     let dist = set.latencies.main();
     let check = check_ceiling(dist, ceiling_ns, at);
     let above = set.slowest.kept_above(ceiling_ns);
@@ -288,7 +288,7 @@ fn ceiling_check(set: &Set, ceiling_ns: u64, at: &Percentile) -> Qos {
     }
 }
 
-fn slc(sets: &Sets) -> BTreeMap<OpKind, SlcFactors> {
+fn slc(sets: &IoSets) -> BTreeMap<OpKind, SlcFactors> {
     let measured = sets
         .ops
         .iter()
@@ -321,7 +321,7 @@ fn outliers(analysis: &Analysis) -> BTreeMap<OpKind, Vec<Outlier>> {
     all
 }
 
-fn errors(sets: &Sets) -> Errors {
+fn errors(sets: &IoSets) -> Errors {
     let mut kinds: Vec<ErrorCount> = Vec::new();
     for (op, set) in &sets.ops {
         kinds.extend(

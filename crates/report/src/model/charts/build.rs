@@ -7,12 +7,12 @@ use taillight_stats::slc::SBK_21_LIST;
 use taillight_stats::{Dist, Slc, percentile_curve};
 
 use super::data::{
-    CurvePoint, HeatGrid, HostLine, LatencySeries, OpOutliers, RunCharts, SlcLine, SlowPoint,
+    HeatGrid, HostLine, LatencySeries, OpOutliers, PercentilePoint, RunCharts, SlcLine, SlowPoint,
 };
 use super::tracks::{tracks, workload_tracks};
 use crate::analyse::dists::headline_kind;
 use crate::analyse::host::HostTrack;
-use crate::analyse::latency::{self, Asked, Origin, per_s};
+use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
 use crate::analyse::{Analysis, IoGroup, Row, SlowestIos};
 
 /// Points of a curve on the scale of nines, and in per cent.
@@ -24,7 +24,7 @@ const PERCENT_POINTS: u64 = 500;
 /// # Errors
 /// `Corrupt` when counts exceed 64 bits.
 pub fn run_charts(analysis: &Analysis, label: &str) -> Result<RunCharts> {
-    let names = Names::new(analysis);
+    let names = SeriesNames::new(analysis);
     let mut data = RunCharts {
         label: label.to_owned(),
         ceilings: analysis
@@ -106,13 +106,13 @@ fn host_line(track: &HostTrack, start_ns: i64) -> HostLine {
 }
 
 /// How series are named: by operation, and by workload when there are several.
-struct Names<'a> {
+struct SeriesNames<'a> {
     workloads: &'a [WorkloadPlan],
 }
 
-impl<'a> Names<'a> {
+impl<'a> SeriesNames<'a> {
     fn new(analysis: &'a Analysis) -> Self {
-        Names {
+        SeriesNames {
             workloads: &analysis.manifest.plan.workloads,
         }
     }
@@ -189,7 +189,7 @@ fn slc_line(dist: &Dist) -> Option<SlcLine> {
 
 /// The resolved nines, as the tables show them.
 fn nines(dist: &Dist, slowest: Option<&SlowestIos>) -> Vec<NineEntry> {
-    let asked = Asked {
+    let asked = AskedPercentiles {
         percentiles: Vec::new(),
         nines: 9,
     };
@@ -201,7 +201,7 @@ fn nines(dist: &Dist, slowest: Option<&SlowestIos>) -> Vec<NineEntry> {
 
 /// At most some 1,400 points: even in per cent for the body, even in nines for the tail, every
 /// I/O where there are few, the slowest always.
-fn curve(dist: &Dist) -> Vec<CurvePoint> {
+fn curve(dist: &Dist) -> Vec<PercentilePoint> {
     let n = dist.count();
     let mut values: Vec<u64> = percentile_curve(dist, NINES_POINTS)
         .into_iter()
@@ -220,7 +220,7 @@ fn curve(dist: &Dist) -> Vec<CurvePoint> {
             let faster = ns
                 .checked_sub(1)
                 .map_or(0, |below| dist.count_at_or_below(below));
-            CurvePoint {
+            PercentilePoint {
                 ns,
                 share: (n - faster) as f64 / n as f64,
             }

@@ -84,7 +84,7 @@ pub struct LatencySeries {
     /// 50 bins per decade, ascending, only those that hold an I/O.
     pub bins: Vec<Bin>,
     /// The percentile curve, thinned, ascending.
-    pub curve: Vec<CurvePoint>,
+    pub curve: Vec<PercentilePoint>,
     /// Share of slowest I/Os below which the curve is not resolved.
     pub resolved_share: f64,
     /// The resolved nines.
@@ -106,7 +106,7 @@ pub struct SlcLine {
 
 /// A step of the percentile curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CurvePoint {
+pub struct PercentilePoint {
     /// Latency, ns.
     pub ns: u64,
     /// Share of I/Os that took this long or longer, in (0, 1].

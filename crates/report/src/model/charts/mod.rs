@@ -6,6 +6,6 @@ mod tracks;
 
 pub use build::run_charts;
 pub use data::{
-    ChartModel, CurvePoint, HeatGrid, HostLine, LatencySeries, OpOutliers, OpPoint, OpTrack,
+    ChartModel, HeatGrid, HostLine, LatencySeries, OpOutliers, OpPoint, OpTrack, PercentilePoint,
     RunCharts, RunGroup, SlcLine, SlowPoint, WorkloadPoint, WorkloadTrack,
 };

@@ -17,7 +17,7 @@ use taillight_core::{Error, Result};
 use taillight_rundir::Summary;
 
 use super::palette;
-use super::plots::{CHARTS, Figure, Switch};
+use super::plots::{ButtonRow, CHARTS, ChartFigure};
 use crate::format::{Script, written};
 use crate::model::charts::{ChartModel, RunCharts, run_charts};
 use crate::model::{
@@ -174,7 +174,7 @@ struct FigureView {
     title: Option<String>,
     height: usize,
     half: bool,
-    switches: Vec<Switch>,
+    switches: Vec<ButtonRow>,
     json: String,
 }
 
@@ -204,7 +204,7 @@ fn chart_views(overlay: &ChartModel, brief: Option<&ReportSummary>) -> Result<Ve
     Ok(views)
 }
 
-fn figure_view(figure: Figure) -> Result<FigureView> {
+fn figure_view(figure: ChartFigure) -> Result<FigureView> {
     let mut value = serde_json::to_value(&figure.plot)
         .map_err(|e| Error::internal("a figure cannot be written as JSON").source(e))?;
     if let Value::Object(map) = &mut value {

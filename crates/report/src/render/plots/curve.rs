@@ -10,11 +10,11 @@ use taillight_core::LatencyKind;
 use taillight_rundir::latency::NineEntry;
 
 use super::distribution::legend;
-use super::figure::{AxisKind, Chart, Figure};
-use super::look::{Look, escape};
+use super::figure::{AxisKind, Chart, ChartFigure};
+use super::look::{LineLook, escape};
 use super::style;
 use crate::format::{self, Script};
-use crate::model::charts::{ChartModel, CurvePoint, LatencySeries};
+use crate::model::charts::{ChartModel, LatencySeries, PercentilePoint};
 use crate::render::palette;
 
 pub const PERCENTILE: Chart = Chart {
@@ -43,7 +43,7 @@ pub const SPLIT: Chart = Chart {
 };
 
 /// All series in per cent.
-fn percentile(overlay: &ChartModel) -> Vec<Figure> {
+fn percentile(overlay: &ChartModel) -> Vec<ChartFigure> {
     let mut plot = Plot::new();
     let mut lines = 0;
     for (run, series) in latencies(overlay) {
@@ -62,7 +62,7 @@ fn percentile(overlay: &ChartModel) -> Vec<Figure> {
                 .range(vec![-1.5, 101.5])
                 .tick_suffix(" %"),
         );
-    vec![Figure {
+    vec![ChartFigure {
         id: "percentile".to_owned(),
         title: None,
         plot: style::finish(plot, layout),
@@ -75,14 +75,14 @@ fn percentile(overlay: &ChartModel) -> Vec<Figure> {
 
 /// The curve in per cent, up to 100.
 pub fn percent_points(series: &LatencySeries) -> Vec<(f64, f64)> {
-    let percent = |p: &CurvePoint| (p.ns as f64, style::round(100.0 * (1.0 - p.share)));
+    let percent = |p: &PercentilePoint| (p.ns as f64, style::round(100.0 * (1.0 - p.share)));
     let mut points: Vec<(f64, f64)> = series.curve.iter().map(percent).collect();
     points.push((series.max_ns as f64, 100.0));
     points
 }
 
 /// All series on a scale of nines.
-fn tail(overlay: &ChartModel) -> Vec<Figure> {
+fn tail(overlay: &ChartModel) -> Vec<ChartFigure> {
     let mut plot = Plot::new();
     let mut lines = 0;
     for (run, series) in latencies(overlay) {
@@ -102,7 +102,7 @@ fn tail(overlay: &ChartModel) -> Vec<Figure> {
 }
 
 /// Per operation: the parts of the latency on a scale of nines.
-fn split(overlay: &ChartModel) -> Vec<Figure> {
+fn split(overlay: &ChartModel) -> Vec<ChartFigure> {
     let mut names: Vec<(&str, usize)> = Vec::new();
     for (run, data) in overlay.runs.iter().enumerate() {
         for series in &data.series {
@@ -120,7 +120,7 @@ fn split(overlay: &ChartModel) -> Vec<Figure> {
         .collect()
 }
 
-fn split_one(overlay: &ChartModel, i: usize, name: &str, run: usize) -> Option<Figure> {
+fn split_one(overlay: &ChartModel, i: usize, name: &str, run: usize) -> Option<ChartFigure> {
     let data = overlay.runs.get(run)?;
     let mut plot = Plot::new();
     let all: Vec<&LatencySeries> = data.series.iter().filter(|s| s.name == name).collect();
@@ -133,7 +133,7 @@ fn split_one(overlay: &ChartModel, i: usize, name: &str, run: usize) -> Option<F
             LatencyKind::Sync => 3,
             LatencyKind::FirstByte => 2,
         };
-        let look = Look {
+        let look = LineLook {
             colour: palette::HUES[hue],
             dash: usize::from(series.measure == LatencyKind::Service && !series.main) * 2,
             group: None,
@@ -153,7 +153,7 @@ fn split_one(overlay: &ChartModel, i: usize, name: &str, run: usize) -> Option<F
 }
 
 /// The look of a series; response and service of one operation are hidden apart.
-fn look_of(overlay: &ChartModel, run: usize, series: &LatencySeries) -> Look {
+fn look_of(overlay: &ChartModel, run: usize, series: &LatencySeries) -> LineLook {
     let mut look = overlay.look(run, series.op, &series.name);
     if !series.main {
         look.key.push_str(series.measure.words());
@@ -192,7 +192,7 @@ fn figure(
     plot: Plot,
     all: &[&LatencySeries],
     lines: usize,
-) -> Option<Figure> {
+) -> Option<ChartFigure> {
     // What is hidden at first must not take the room: the service times of a saturated run lie
     // decades below its response times.
     let main = || all.iter().copied().filter(|s| s.main);
@@ -210,7 +210,7 @@ fn figure(
     let layout = style::layout(lines)
         .x_axis(style::latency_axis("latency", lo, hi))
         .y_axis(nines_axis(deepest));
-    Some(Figure {
+    Some(ChartFigure {
         id: id.to_owned(),
         title,
         plot: style::finish(plot, layout),
@@ -239,12 +239,12 @@ fn nines_axis(deepest: f64) -> Axis {
 }
 
 /// The curve, solid where it is resolved and dotted beyond.
-fn nines_lines(plot: &mut Plot, series: &LatencySeries, look: &Look, with_iops: bool) {
+fn nines_lines(plot: &mut Plot, series: &LatencySeries, look: &LineLook, with_iops: bool) {
     let mut points = series.curve.clone();
     // Where many I/Os share the largest value the line still reaches the last of them.
     let last = 1.0 / series.count.max(1) as f64;
     if points.last().is_some_and(|p| p.share > last * 1.5) {
-        points.push(CurvePoint {
+        points.push(PercentilePoint {
             ns: series.max_ns,
             share: last,
         });
@@ -256,13 +256,13 @@ fn nines_lines(plot: &mut Plot, series: &LatencySeries, look: &Look, with_iops: 
     let joint = sure
         .last()
         .filter(|_| !rest.is_empty())
-        .map(|p| CurvePoint {
+        .map(|p| PercentilePoint {
             ns: p.ns,
             share: series.resolved_share,
         });
     sure.extend(joint);
-    let rest: Vec<CurvePoint> = joint.into_iter().chain(rest).collect();
-    let place = |p: &CurvePoint| (p.ns as f64, style::round(p.share));
+    let rest: Vec<PercentilePoint> = joint.into_iter().chain(rest).collect();
+    let place = |p: &PercentilePoint| (p.ns as f64, style::round(p.share));
     plot.add_trace(line(
         sure.iter().map(place).collect(),
         series,
@@ -305,7 +305,7 @@ fn hover(name: &str, text: &str) -> String {
 fn line(
     points: Vec<(f64, f64)>,
     series: &LatencySeries,
-    look: &Look,
+    look: &LineLook,
     with_iops: bool,
 ) -> Box<Scatter<f64, f64>> {
     let name = name(series, with_iops);
@@ -331,7 +331,7 @@ fn line(
 }
 
 /// Resolved nines with their 95 % intervals.
-fn nine_points(series: &LatencySeries, look: &Look) -> Box<Scatter<f64, f64>> {
+fn nine_points(series: &LatencySeries, look: &LineLook) -> Box<Scatter<f64, f64>> {
     let known: Vec<(&NineEntry, u64)> = series
         .nines
         .iter()

@@ -6,9 +6,9 @@ use serde_json::json;
 use taillight_core::LatencyKind;
 use taillight_rundir::summary::Bin;
 
-use super::figure::{AxisKind, Chart, Choice, Figure, Switch};
+use super::figure::{AxisKind, ButtonChoice, ButtonRow, Chart, ChartFigure};
 use super::look::escape;
-use super::style::{self, Scale};
+use super::style::{self, AxisScale};
 use crate::format::{self, Script};
 use crate::model::charts::{ChartModel, LatencySeries};
 use crate::render::palette;
@@ -27,7 +27,7 @@ pub const CHART: Chart = Chart {
 const NOTHING: f64 = 1e-9;
 
 /// One figure with all series.
-fn draw(overlay: &ChartModel) -> Vec<Figure> {
+fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
     let mut plot = Plot::new();
     let (mut top, mut floor, mut lines) = (0f64, f64::INFINITY, 0);
     let crowded = overlay
@@ -68,7 +68,7 @@ fn draw(overlay: &ChartModel) -> Vec<Figure> {
     let layout = style::layout(lines)
         .x_axis(style::latency_axis("latency", lo, hi))
         .y_axis(style::axis("I/Os per second per bin").range(vec![0.0, top * 1.06]));
-    vec![Figure {
+    vec![ChartFigure {
         id: "distribution".to_owned(),
         title: None,
         plot: style::finish(plot, layout),
@@ -85,19 +85,19 @@ fn shown(series: &LatencySeries) -> bool {
     latency && !series.bins.is_empty()
 }
 
-fn switch(top: f64, floor: f64) -> Switch {
-    let choice = |label: &str, scale: Scale, range: [f64; 2]| Choice {
+fn switch(top: f64, floor: f64) -> ButtonRow {
+    let choice = |label: &str, scale: AxisScale, range: [f64; 2]| ButtonChoice {
         label: label.to_owned(),
         data: json!({}),
         layout: json!({ "yaxis.type": scale.plotly(), "yaxis.range": range }),
     };
-    Switch {
+    ButtonRow {
         label: "Vertical scale".to_owned(),
         choices: vec![
-            choice("linear", Scale::Linear, [0.0, top * 1.06]),
+            choice("linear", AxisScale::Linear, [0.0, top * 1.06]),
             choice(
                 "logarithmic",
-                Scale::Log,
+                AxisScale::Log,
                 [(floor * 0.5).log10(), (top * 1.6).log10()],
             ),
         ],

@@ -15,7 +15,7 @@ pub struct Chart {
     /// One line: how to read it.
     pub read: &'static str,
     /// Draws it; no figure when the runs hold nothing to show.
-    pub draw: fn(&ChartModel) -> Vec<Figure>,
+    pub draw: fn(&ChartModel) -> Vec<ChartFigure>,
 }
 
 /// What an axis counts; decides how its ticks are written at every zoom.
@@ -38,15 +38,15 @@ pub enum AxisKind {
 
 /// A row of buttons above a figure, of which one is active.
 #[derive(Debug, Clone, Serialize)]
-pub struct Switch {
+pub struct ButtonRow {
     pub label: String,
     /// The choices; the first one is active at first.
-    pub choices: Vec<Choice>,
+    pub choices: Vec<ButtonChoice>,
 }
 
 /// One button: what it changes in traces and layout.
 #[derive(Debug, Clone, Serialize)]
-pub struct Choice {
+pub struct ButtonChoice {
     pub label: String,
     /// Changes to trace attributes.
     pub data: serde_json::Value,
@@ -56,7 +56,7 @@ pub struct Choice {
 
 /// One drawing.
 #[derive(Clone)]
-pub struct Figure {
+pub struct ChartFigure {
     /// Unique in the page.
     pub id: String,
     /// Heading when a chart has several figures.
@@ -65,7 +65,7 @@ pub struct Figure {
     pub height: usize,
     /// Kind of each axis.
     pub axes: BTreeMap<&'static str, AxisKind>,
-    pub switches: Vec<Switch>,
+    pub switches: Vec<ButtonRow>,
     /// Whether two of these fit beside each other.
     pub half: bool,
 }

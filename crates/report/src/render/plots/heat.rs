@@ -4,7 +4,7 @@ use plotly::common::{ColorBar, ColorScale, ColorScaleElement, TickMode, Title, V
 use plotly::{HeatMap, Plot};
 use serde_json::json;
 
-use super::figure::{AxisKind, Chart, Choice, Figure, Switch};
+use super::figure::{AxisKind, ButtonChoice, ButtonRow, Chart, ChartFigure};
 use super::look::escape;
 use super::style;
 use crate::model::charts::{ChartModel, HeatGrid};
@@ -19,7 +19,7 @@ pub const CHART: Chart = Chart {
 };
 
 /// One figure; a button per run and operation.
-fn draw(overlay: &ChartModel) -> Vec<Figure> {
+fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
     let several = overlay.runs.len() > 1;
     let heats: Vec<(String, &HeatGrid)> = overlay
         .runs
@@ -55,7 +55,7 @@ fn draw(overlay: &ChartModel) -> Vec<Figure> {
     let layout = style::layout(0)
         .x_axis(style::elapsed_axis(overlay).show_grid(false))
         .y_axis(style::latency_axis("latency", lo, hi).show_grid(false));
-    vec![Figure {
+    vec![ChartFigure {
         id: "heat".to_owned(),
         title: None,
         plot: style::finish(plot, layout),
@@ -66,19 +66,19 @@ fn draw(overlay: &ChartModel) -> Vec<Figure> {
     }]
 }
 
-fn switch(heats: &[(String, &HeatGrid)]) -> Vec<Switch> {
+fn switch(heats: &[(String, &HeatGrid)]) -> Vec<ButtonRow> {
     if heats.len() < 2 {
         return Vec::new();
     }
     let choice = |wanted: usize, name: &String| {
         let visible: Vec<bool> = (0..heats.len()).map(|nth| nth == wanted).collect();
-        Choice {
+        ButtonChoice {
             label: name.clone(),
             data: json!({ "visible": visible }),
             layout: json!({}),
         }
     };
-    vec![Switch {
+    vec![ButtonRow {
         label: "Show".to_owned(),
         choices: heats
             .iter()

@@ -7,7 +7,7 @@ use plotly::{Plot, Scatter};
 
 use super::curve::percent_points;
 use super::distribution::legend;
-use super::figure::{AxisKind, Chart, Figure};
+use super::figure::{AxisKind, Chart, ChartFigure};
 use super::look::escape;
 use super::style;
 use crate::format::{self, Script};
@@ -35,7 +35,7 @@ const ROW: f64 = 7.0;
 const ROOM: f64 = 0.11;
 
 /// One figure per operation.
-fn draw(overlay: &ChartModel) -> Vec<Figure> {
+fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
     let mut names: Vec<&str> = Vec::new();
     for series in overlay.runs.iter().flat_map(|r| &r.series) {
         if series.main && !series.bins.is_empty() && !names.contains(&series.name.as_str()) {
@@ -54,7 +54,7 @@ fn draw(overlay: &ChartModel) -> Vec<Figure> {
 }
 
 /// A vertical line with its words.
-struct Mark {
+struct ValueLine {
     ns: u64,
     words: String,
     colour: &'static str,
@@ -65,7 +65,7 @@ struct Mark {
     key: String,
 }
 
-fn one(overlay: &ChartModel, name: &str, id: String, title: Option<String>) -> Option<Figure> {
+fn one(overlay: &ChartModel, name: &str, id: String, title: Option<String>) -> Option<ChartFigure> {
     let chosen: Vec<(usize, &LatencySeries)> = overlay
         .runs
         .iter()
@@ -95,7 +95,7 @@ fn one(overlay: &ChartModel, name: &str, id: String, title: Option<String>) -> O
         .x_axis(style::latency_axis("latency", lo, hi))
         .y_axis(count_axis(top as f64, height))
         .y_axis2(share_axis(height));
-    Some(Figure {
+    Some(ChartFigure {
         id,
         title,
         plot: style::finish(plot, layout),
@@ -108,13 +108,13 @@ fn one(overlay: &ChartModel, name: &str, id: String, title: Option<String>) -> O
 
 /// All vertical lines, ascending. Alone, a series shows mean, 2 to 5 nines and maximum; among
 /// others, mean and 3 nines.
-fn marks(overlay: &ChartModel, chosen: &[(usize, &LatencySeries)]) -> Vec<Mark> {
+fn marks(overlay: &ChartModel, chosen: &[(usize, &LatencySeries)]) -> Vec<ValueLine> {
     let alone = chosen.len() == 1;
     let mut marks = Vec::new();
     for (run, series) in chosen {
         let look = overlay.look(*run, series.op, &series.name);
         let mut add = |ns: u64, what: &str, dash: DashType| {
-            marks.push(Mark {
+            marks.push(ValueLine {
                 ns,
                 words: format!("{what}: {}", format::duration_ns(ns, Script::Fine)),
                 colour: look.colour,
@@ -141,7 +141,7 @@ fn marks(overlay: &ChartModel, chosen: &[(usize, &LatencySeries)]) -> Vec<Mark> 
         .collect();
     ceilings.sort_unstable();
     ceilings.dedup();
-    marks.extend(ceilings.into_iter().map(|ns| Mark {
+    marks.extend(ceilings.into_iter().map(|ns| ValueLine {
         ns,
         words: format!("ceiling: {}", format::duration_ns(ns, Script::Fine)),
         colour: palette::CEILING,
@@ -155,7 +155,7 @@ fn marks(overlay: &ChartModel, chosen: &[(usize, &LatencySeries)]) -> Vec<Mark> 
 
 /// Rows of labels; marks come sorted. A label starts at its line and runs to the right, so a line
 /// is crossed by no label when every label stands above those that start under it.
-fn place(marks: &[Mark], lo: f64, hi: f64) -> Vec<usize> {
+fn place(marks: &[ValueLine], lo: f64, hi: f64) -> Vec<usize> {
     let at = |ns: u64| (ns.max(1) as f64 / lo).ln() / (hi / lo).ln() * WIDTH;
     let mut rows = vec![0; marks.len()];
     for (i, mark) in marks.iter().enumerate().rev().filter(|(_, m)| m.labelled) {
@@ -170,7 +170,7 @@ fn place(marks: &[Mark], lo: f64, hi: f64) -> Vec<usize> {
     rows
 }
 
-fn mark_line(mark: &Mark, row: usize) -> Box<dyn plotly::Trace> {
+fn mark_line(mark: &ValueLine, row: usize) -> Box<dyn plotly::Trace> {
     let top = 100.0 + ROW * row as f64;
     let x = mark.ns.max(1);
     let text = if mark.labelled {
@@ -280,8 +280,8 @@ fn share_axis(height: f64) -> Axis {
 mod tests {
     use super::*;
 
-    fn mark(ns: u64) -> Mark {
-        Mark {
+    fn mark(ns: u64) -> ValueLine {
+        ValueLine {
             ns,
             words: "99.99 %: 1.20 ms".to_owned(),
             colour: "#000000",

@@ -4,7 +4,7 @@ use plotly::common::{Anchor, DashType, Font, Line, Marker, Mode};
 use plotly::layout::{Annotation, Axis, Shape, ShapeLine, ShapeType};
 use plotly::{Layout, Plot, Scatter};
 
-use super::figure::{AxisKind, Chart, Figure};
+use super::figure::{AxisKind, Chart, ChartFigure};
 use super::look::escape;
 use super::style;
 use crate::format::{self, Script};
@@ -32,7 +32,7 @@ const MARKS: usize = 12;
 type Entry = (&'static str, &'static str, usize);
 
 /// One panel.
-struct Panel {
+struct HostPanel {
     source: &'static str,
     title: &'static str,
     entries: &'static [Entry],
@@ -47,8 +47,8 @@ struct Panel {
     top: f64,
 }
 
-const fn panel(source: &'static str, title: &'static str, entries: &'static [Entry]) -> Panel {
-    Panel {
+const fn panel(source: &'static str, title: &'static str, entries: &'static [Entry]) -> HostPanel {
+    HostPanel {
         source,
         title,
         entries,
@@ -61,13 +61,13 @@ const fn panel(source: &'static str, title: &'static str, entries: &'static [Ent
 }
 
 /// What the disks did.
-const DISK: [Panel; 4] = [
-    Panel {
+const DISK: [HostPanel; 4] = [
+    HostPanel {
         kind: AxisKind::Percent,
         top: 100.0,
         ..panel("disk", "Disk busy (%util)", &[("%util", "", 6)])
     },
-    Panel {
+    HostPanel {
         kind: AxisKind::Time,
         scale: 1e6,
         ..panel(
@@ -99,8 +99,8 @@ const DISK: [Panel; 4] = [
 ];
 
 /// What the rest of the machine did.
-const MACHINE: [Panel; 6] = [
-    Panel {
+const MACHINE: [HostPanel; 6] = [
+    HostPanel {
         kind: AxisKind::Percent,
         stacked: true,
         top: 100.0,
@@ -117,7 +117,7 @@ const MACHINE: [Panel; 6] = [
             ],
         )
     },
-    Panel {
+    HostPanel {
         kind: AxisKind::Percent,
         ..panel(
             "psi",
@@ -138,7 +138,7 @@ const MACHINE: [Panel; 6] = [
             ("blkio", "waiting for block I/O", 2),
         ],
     ),
-    Panel {
+    HostPanel {
         optional: true,
         ..panel(
             "cgroup_cpu",
@@ -146,7 +146,7 @@ const MACHINE: [Panel; 6] = [
             &[("throttled", "", 1)],
         )
     },
-    Panel {
+    HostPanel {
         kind: AxisKind::Size,
         ..panel(
             "memory",
@@ -154,7 +154,7 @@ const MACHINE: [Panel; 6] = [
             &[("dirty", "dirty", 4), ("writeback", "in writeback", 1)],
         )
     },
-    Panel {
+    HostPanel {
         optional: true,
         ..panel(
             "memory",
@@ -170,7 +170,7 @@ const MACHINE: [Panel; 6] = [
 ];
 
 /// Two figures per run: its disks, its machine.
-fn draw(overlay: &ChartModel) -> Vec<Figure> {
+fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
     let several = overlay.runs.len() > 1;
     let mut figures = Vec::new();
     for (i, run) in overlay.runs.iter().enumerate() {
@@ -178,7 +178,7 @@ fn draw(overlay: &ChartModel) -> Vec<Figure> {
             true => format!("{}: {what}", escape(&run.label)),
             false => what.to_owned(),
         };
-        let both: [(&str, &str, &[Panel]); 2] =
+        let both: [(&str, &str, &[HostPanel]); 2] =
             [("disk", "Disks", &DISK), ("machine", "Machine", &MACHINE)];
         for (id, title, panels) in both {
             let id = format!("host-{id}-{i}");
@@ -197,7 +197,7 @@ struct Drawn<'a> {
 }
 
 /// The lines of a panel that have something to show.
-fn lines<'a>(run: &'a RunCharts, panel: &Panel) -> Vec<Drawn<'a>> {
+fn lines<'a>(run: &'a RunCharts, panel: &HostPanel) -> Vec<Drawn<'a>> {
     let mut items: Vec<Option<&str>> = Vec::new();
     let mut all = Vec::new();
     for (metric, words, hue) in panel.entries {
@@ -230,11 +230,11 @@ fn lines<'a>(run: &'a RunCharts, panel: &Panel) -> Vec<Drawn<'a>> {
 fn figure(
     overlay: &ChartModel,
     run: &RunCharts,
-    panels: &[Panel],
+    panels: &[HostPanel],
     id: String,
     title: String,
-) -> Option<Figure> {
-    let shown: Vec<(&Panel, Vec<Drawn<'_>>)> = panels
+) -> Option<ChartFigure> {
+    let shown: Vec<(&HostPanel, Vec<Drawn<'_>>)> = panels
         .iter()
         .map(|p| (p, lines(run, p)))
         .filter(|(_, lines)| !lines.is_empty())
@@ -269,7 +269,7 @@ fn figure(
     }
     let last = AXES[(count - 1).min(AXES.len() - 1)].0;
     let layout = layout.x_axis(style::elapsed_axis(overlay).anchor(last));
-    Some(Figure {
+    Some(ChartFigure {
         id,
         title: Some(title),
         plot: style::finish(plot, layout),
@@ -311,13 +311,13 @@ fn y_axis(range: Vec<f64>, domain: [f64; 2]) -> Axis {
         .n_ticks(4)
 }
 
-fn peak(panel: &Panel, drawn: &Drawn<'_>) -> f64 {
+fn peak(panel: &HostPanel, drawn: &Drawn<'_>) -> f64 {
     let points = drawn.line.points.iter();
     let values = points.filter_map(|p| Some(p.1? * panel.scale));
     values.fold(0.0, f64::max)
 }
 
-fn trace(panel: &Panel, drawn: &Drawn<'_>, axis: &str) -> Box<dyn plotly::Trace> {
+fn trace(panel: &HostPanel, drawn: &Drawn<'_>, axis: &str) -> Box<dyn plotly::Trace> {
     let points = &drawn.line.points;
     let text: Vec<String> = points
         .iter()
@@ -363,7 +363,7 @@ fn trace(panel: &Panel, drawn: &Drawn<'_>, axis: &str) -> Box<dyn plotly::Trace>
 }
 
 /// A value in words, with its unit.
-fn value(panel: &Panel, line: &HostLine, value: f64) -> String {
+fn value(panel: &HostPanel, line: &HostLine, value: f64) -> String {
     match panel.kind {
         AxisKind::Time => format::duration(value * panel.scale, Script::Fine),
         AxisKind::Size => format::bytes(value.max(0.0) as u64),
@@ -373,7 +373,7 @@ fn value(panel: &Panel, line: &HostLine, value: f64) -> String {
 }
 
 /// The title of a panel and, in their colours, its lines.
-fn heading(panel: &Panel, lines: &[Drawn<'_>], top: f64) -> Annotation {
+fn heading(panel: &HostPanel, lines: &[Drawn<'_>], top: f64) -> Annotation {
     let entry = |d: &Drawn<'_>| {
         let bar = if d.dash == 0 { "━" } else { "┅" };
         format!(

@@ -2,7 +2,7 @@
 
 use plotly::Plot;
 
-use super::figure::{AxisKind, Chart, Figure};
+use super::figure::{AxisKind, Chart, ChartFigure};
 use super::look::escape;
 use super::style;
 use crate::format;
@@ -18,7 +18,7 @@ pub const CHART: Chart = Chart {
     draw,
 };
 
-fn draw(charts: &ChartModel) -> Vec<Figure> {
+fn draw(charts: &ChartModel) -> Vec<ChartFigure> {
     let in_flight = figure(charts, "in-flight", "In flight", |p| Some(p.depth_mean));
     let waiting = figure(charts, "backlog", "Waiting to be sent", |p| {
         p.backlog.map(|n| n as f64)
@@ -26,7 +26,7 @@ fn draw(charts: &ChartModel) -> Vec<Figure> {
     let both = waiting.is_some();
     let figures = in_flight.into_iter().chain(waiting);
     figures
-        .map(|figure| Figure {
+        .map(|figure| ChartFigure {
             half: both,
             ..figure
         })
@@ -39,7 +39,7 @@ fn figure(
     id: &str,
     title: &str,
     value: fn(&WorkloadPoint) -> Option<f64>,
-) -> Option<Figure> {
+) -> Option<ChartFigure> {
     let mut plot = Plot::new();
     let (mut top, mut lines) = (0f64, 0);
     for (run, data) in charts.runs.iter().enumerate() {
@@ -69,7 +69,7 @@ fn figure(
     let layout = style::layout(lines)
         .x_axis(style::elapsed_axis(charts))
         .y_axis(style::axis("operations").range(vec![0.0, top * 1.08]));
-    Some(Figure {
+    Some(ChartFigure {
         id: id.to_owned(),
         title: Some(title.to_owned()),
         plot: style::finish(plot, layout),

@@ -4,7 +4,7 @@ use plotly::common::{DashType, ErrorData, ErrorType, Line, Marker, Mode};
 use plotly::{Plot, Scatter};
 use taillight_rundir::search::{ProbeVerdict, SearchProbe, SearchReport};
 
-use super::figure::{AxisKind, Chart, Figure};
+use super::figure::{AxisKind, Chart, ChartFigure};
 use super::style;
 use crate::format::{self, Script};
 use crate::model::charts::ChartModel;
@@ -30,7 +30,7 @@ const VERDICTS: [(&str, &[ProbeVerdict], &str); 3] = [
 ];
 
 /// One figure of a search; none without one.
-fn draw(overlay: &ChartModel) -> Vec<Figure> {
+fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
     overlay
         .search
         .as_ref()
@@ -39,7 +39,7 @@ fn draw(overlay: &ChartModel) -> Vec<Figure> {
         .collect()
 }
 
-fn figure(search: &SearchReport) -> Option<Figure> {
+fn figure(search: &SearchReport) -> Option<ChartFigure> {
     let known: Vec<(&SearchProbe, u64)> = search
         .probes
         .iter()
@@ -86,7 +86,7 @@ fn figure(search: &SearchReport) -> Option<Figure> {
             lo,
             hi,
         ));
-    Some(Figure {
+    Some(ChartFigure {
         id: "knee".to_owned(),
         title: None,
         plot: style::finish(plot, layout),

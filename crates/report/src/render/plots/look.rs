@@ -7,7 +7,7 @@ use crate::render::palette;
 
 /// How one line is drawn so that the same thing looks the same in every chart.
 #[derive(Debug, Clone)]
-pub struct Look {
+pub struct LineLook {
     /// Colour, `#RRGGBB`.
     pub colour: &'static str,
     /// Which line style (`palette::dash`).
@@ -20,9 +20,9 @@ pub struct Look {
 
 impl ChartModel {
     /// Colour and line style of one operation of one run; `nth` is its place within the run.
-    pub fn look(&self, run: usize, op: OpKind, name: &str) -> Look {
+    pub fn look(&self, run: usize, op: OpKind, name: &str) -> LineLook {
         let Some(data) = self.runs.get(run) else {
-            return Look {
+            return LineLook {
                 colour: palette::HUES[6],
                 dash: 0,
                 group: None,
@@ -34,7 +34,7 @@ impl ChartModel {
         let several = self.runs.len() > 1;
         // Workloads that share an operation would share its colour: then names get the colours.
         let crowded = names.len() > data.ops().len();
-        Look {
+        LineLook {
             colour: match (several, crowded) {
                 (true, _) => palette::of_run(run),
                 (false, true) => palette::of_run(nth),
@@ -49,10 +49,10 @@ impl ChartModel {
 
 impl ChartModel {
     /// The same of the `nth` workload of a run.
-    pub fn look_of_workload(&self, run: usize, nth: usize) -> Look {
+    pub fn look_of_workload(&self, run: usize, nth: usize) -> LineLook {
         let several = self.runs.len() > 1;
         let label = self.runs.get(run).map_or("", |data| data.label.as_str());
-        Look {
+        LineLook {
             colour: palette::of_run(if several { run } else { nth }),
             dash: if several { nth } else { 0 },
             group: several.then(|| (format!("{run}"), escape(label))),

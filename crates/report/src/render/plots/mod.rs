@@ -19,7 +19,7 @@ mod store;
 mod style;
 mod time;
 
-pub use figure::{AxisKind, Chart, Choice, Figure, Switch};
+pub use figure::{AxisKind, ButtonChoice, ButtonRow, Chart, ChartFigure};
 
 /// Every chart, in page order.
 pub const CHARTS: &[Chart] = &[

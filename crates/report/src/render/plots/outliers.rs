@@ -3,7 +3,7 @@
 use plotly::common::{Line, Marker, MarkerSymbol, Mode};
 use plotly::{Plot, Scatter};
 
-use super::figure::{AxisKind, Chart, Figure};
+use super::figure::{AxisKind, Chart, ChartFigure};
 use super::look::escape;
 use super::style;
 use crate::analyse::Row;
@@ -23,7 +23,7 @@ pub const CHART: Chart = Chart {
 const POINTS: usize = 6_000;
 
 /// One figure with all operations and runs.
-fn draw(overlay: &ChartModel) -> Vec<Figure> {
+fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
     let sets: Vec<(usize, &OpOutliers)> = overlay
         .runs
         .iter()
@@ -43,7 +43,7 @@ fn draw(overlay: &ChartModel) -> Vec<Figure> {
     let layout = style::layout(sets.len())
         .x_axis(style::elapsed_axis(overlay))
         .y_axis(style::latency_axis("latency", lo, hi));
-    vec![Figure {
+    vec![ChartFigure {
         id: "outliers".to_owned(),
         title: None,
         plot: style::finish(plot, layout),

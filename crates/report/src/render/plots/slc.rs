@@ -5,7 +5,7 @@ use plotly::layout::{Axis, Shape, ShapeLine, ShapeType, TicksDirection};
 use plotly::{Plot, Scatter};
 use taillight_stats::slc::SBK_21_LIST;
 
-use super::figure::{AxisKind, Chart, Figure};
+use super::figure::{AxisKind, Chart, ChartFigure};
 use super::look::escape;
 use super::style;
 use crate::format::{self, Script};
@@ -26,7 +26,7 @@ pub const CHART: Chart = Chart {
 const MEDIAN: f64 = 5.0;
 
 /// One figure over all runs, or one per group of runs.
-fn draw(overlay: &ChartModel) -> Vec<Figure> {
+fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
     if overlay.groups.is_empty() {
         let all: Vec<usize> = (0..overlay.runs.len()).collect();
         return figure(overlay, "slc".to_owned(), None, &all)
@@ -50,7 +50,7 @@ fn figure(
     id: String,
     title: Option<String>,
     runs: &[usize],
-) -> Option<Figure> {
+) -> Option<ChartFigure> {
     let mut plot = Plot::new();
     let mut drawn: Vec<&LatencySeries> = Vec::new();
     for (nth, run) in runs.iter().enumerate() {
@@ -80,7 +80,7 @@ fn figure(
         .x_axis(percentile_axis())
         .y_axis(style::latency_axis("latency", lo, hi))
         .shapes(vec![median]);
-    Some(Figure {
+    Some(ChartFigure {
         id,
         title,
         plot: style::finish(plot, layout),

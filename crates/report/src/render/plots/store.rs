@@ -3,7 +3,7 @@
 use plotly::layout::{Shape, ShapeLayer, ShapeLine, ShapeType};
 use plotly::{Plot, Scatter};
 
-use super::figure::{AxisKind, Chart, Figure};
+use super::figure::{AxisKind, Chart, ChartFigure};
 use super::look::escape;
 use super::style;
 use crate::model::charts::{ChartModel, RunCharts};
@@ -12,7 +12,7 @@ use crate::render::palette;
 
 /// How the samples of a series become a line.
 #[derive(Clone, Copy, PartialEq)]
-enum How {
+enum SampleUse {
     /// As they are, times a factor.
     Level(f64),
     /// How fast a counter rises a second, times a factor.
@@ -20,17 +20,17 @@ enum How {
 }
 
 /// One line: series, words, how.
-type Entry = (&'static str, &'static str, How);
+type Entry = (&'static str, &'static str, SampleUse);
 
 /// One picture.
-struct Panel {
+struct StorePanel {
     title: &'static str,
     axis: &'static str,
     kind: AxisKind,
     entries: &'static [Entry],
 }
 
-use How::{Level, Rate};
+use SampleUse::{Level, Rate};
 
 pub const CHART: Chart = Chart {
     id: "store-time",
@@ -42,8 +42,8 @@ pub const CHART: Chart = Chart {
     draw,
 };
 
-const PANELS: [Panel; 6] = [
-    Panel {
+const PANELS: [StorePanel; 6] = [
+    StorePanel {
         title: "Writes held back",
         axis: "% of the time",
         kind: AxisKind::Percent,
@@ -53,7 +53,7 @@ const PANELS: [Panel; 6] = [
             ("writes_stopped", "stopped when sampled", Level(100.0)),
         ],
     },
-    Panel {
+    StorePanel {
         title: "Compaction and flush",
         axis: "bytes/s",
         kind: AxisKind::Bytes,
@@ -68,7 +68,7 @@ const PANELS: [Panel; 6] = [
             ("wal_bytes_total", "log", Rate(1.0)),
         ],
     },
-    Panel {
+    StorePanel {
         title: "Work put off",
         axis: "count",
         kind: AxisKind::Number,
@@ -80,7 +80,7 @@ const PANELS: [Panel; 6] = [
             ("running_flushes", "running flushes", Level(1.0)),
         ],
     },
-    Panel {
+    StorePanel {
         title: "Pending compaction and memory",
         axis: "bytes",
         kind: AxisKind::Size,
@@ -91,7 +91,7 @@ const PANELS: [Panel; 6] = [
             ("memory_bytes", "memory", Level(1.0)),
         ],
     },
-    Panel {
+    StorePanel {
         title: "Amplification since the store was opened",
         axis: "times",
         kind: AxisKind::Number,
@@ -104,7 +104,7 @@ const PANELS: [Panel; 6] = [
             ),
         ],
     },
-    Panel {
+    StorePanel {
         title: "Events",
         axis: "per second",
         kind: AxisKind::Number,
@@ -121,8 +121,8 @@ const PANELS: [Panel; 6] = [
 ];
 
 /// A picture per panel that has something to show, and one of the shares of hits.
-fn draw(overlay: &ChartModel) -> Vec<Figure> {
-    let mut figures: Vec<Figure> = PANELS
+fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
+    let mut figures: Vec<ChartFigure> = PANELS
         .iter()
         .enumerate()
         .filter_map(|(nth, panel)| panel_figure(overlay, nth, panel))
@@ -131,7 +131,7 @@ fn draw(overlay: &ChartModel) -> Vec<Figure> {
     figures
 }
 
-fn panel_figure(overlay: &ChartModel, nth: usize, panel: &Panel) -> Option<Figure> {
+fn panel_figure(overlay: &ChartModel, nth: usize, panel: &StorePanel) -> Option<ChartFigure> {
     let mut lines = Vec::new();
     for (run, data) in overlay.runs.iter().enumerate() {
         for (place, (series, words, how)) in panel.entries.iter().enumerate() {
@@ -154,7 +154,7 @@ fn panel_figure(overlay: &ChartModel, nth: usize, panel: &Panel) -> Option<Figur
 }
 
 /// Shares of lookups that the store answered from its cache.
-fn hits(overlay: &ChartModel) -> Option<Figure> {
+fn hits(overlay: &ChartModel) -> Option<ChartFigure> {
     let mut lines = Vec::new();
     for (run, data) in overlay.runs.iter().enumerate() {
         for (place, (words, hits, misses)) in HITS.iter().enumerate() {
@@ -178,15 +178,15 @@ fn hits(overlay: &ChartModel) -> Option<Figure> {
 }
 
 /// A line: run, place among the entries, words, points.
-type Drawn = (usize, usize, &'static str, Vec<(f64, f64)>);
+type StoreLine = (usize, usize, &'static str, Vec<(f64, f64)>);
 
 fn figure(
     overlay: &ChartModel,
     id: &str,
     (title, axis): (&str, &str),
     kind: AxisKind,
-    lines: &[Drawn],
-) -> Option<Figure> {
+    lines: &[StoreLine],
+) -> Option<ChartFigure> {
     let top = lines.iter().flat_map(|l| &l.3).map(|p| p.1);
     let top = top.fold(0.0, f64::max);
     if lines.is_empty() {
@@ -212,7 +212,7 @@ fn figure(
                 .auto_margin(false)
                 .range(vec![0.0, top * 1.08]),
         );
-    Some(Figure {
+    Some(ChartFigure {
         id: id.to_owned(),
         title: Some(format!("{title}, {axis}")),
         plot: style::finish(plot, layout),
@@ -245,7 +245,7 @@ fn line(
 
 /// The samples of a series as points of a line. A rate stands in the middle of its two samples, and
 /// a level from before measuring is left out.
-fn points(data: &RunCharts, series: &str, how: How) -> Vec<(f64, f64)> {
+fn points(data: &RunCharts, series: &str, how: SampleUse) -> Vec<(f64, f64)> {
     let Some((_, samples)) = data.store.iter().find(|(name, _)| name == series) else {
         return Vec::new();
     };

@@ -10,7 +10,7 @@ use plotly::layout::{Axis, AxisType, GroupClick, HoverMode, Legend, Margin};
 use plotly::{Configuration, Layout, Plot, Scatter};
 use serde::Serialize;
 
-use super::look::Look;
+use super::look::LineLook;
 use crate::format::{self, Script};
 use crate::model::charts::ChartModel;
 
@@ -84,7 +84,7 @@ pub fn line_over_time(
 }
 
 /// Puts a line under its run's heading in the legend and names what it is hidden with.
-pub fn group<X, Y>(trace: Box<Scatter<X, Y>>, look: &Look) -> Box<Scatter<X, Y>>
+pub fn group<X, Y>(trace: Box<Scatter<X, Y>>, look: &LineLook) -> Box<Scatter<X, Y>>
 where
     X: Serialize + Clone + 'static,
     Y: Serialize + Clone + 'static,
@@ -185,17 +185,17 @@ pub fn latency_range(values: impl Iterator<Item = (u64, u64)>) -> Option<(f64, f
 
 /// Scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scale {
+pub enum AxisScale {
     Linear,
     Log,
 }
 
-impl Scale {
+impl AxisScale {
     /// The name plotly gives it.
     pub fn plotly(self) -> &'static str {
         match self {
-            Scale::Linear => "linear",
-            Scale::Log => "log",
+            AxisScale::Linear => "linear",
+            AxisScale::Log => "log",
         }
     }
 }

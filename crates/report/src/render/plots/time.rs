@@ -4,7 +4,7 @@ use plotly::common::{DashType, Line, Marker, Mode, Visible};
 use plotly::{Plot, Scatter};
 use serde_json::json;
 
-use super::figure::{AxisKind, Chart, Choice, Figure, Switch};
+use super::figure::{AxisKind, ButtonChoice, ButtonRow, Chart, ChartFigure};
 use super::look::escape;
 use super::style;
 use crate::format::{self, Script};
@@ -27,7 +27,7 @@ pub const THROUGHPUT: Chart = Chart {
 };
 
 /// A value of an interval: its name, its place, its line.
-struct Level {
+struct LatencyLine {
     name: &'static str,
     pick: fn(&OpPoint) -> Option<u64>,
     dash: DashType,
@@ -35,36 +35,36 @@ struct Level {
     alpha: f64,
 }
 
-const LEVELS: [Level; 5] = [
-    Level {
+const LEVELS: [LatencyLine; 5] = [
+    LatencyLine {
         name: "max",
         pick: OpPoint::max_ns,
         dash: DashType::Solid,
         width: 1.1,
         alpha: 0.6,
     },
-    Level {
+    LatencyLine {
         name: "99.9 %",
         pick: OpPoint::p999_ns,
         dash: DashType::Dot,
         width: 1.6,
         alpha: 1.0,
     },
-    Level {
+    LatencyLine {
         name: "99 %",
         pick: OpPoint::p99_ns,
         dash: DashType::Dash,
         width: 1.6,
         alpha: 1.0,
     },
-    Level {
+    LatencyLine {
         name: "50 %",
         pick: OpPoint::p50_ns,
         dash: DashType::Solid,
         width: 2.4,
         alpha: 1.0,
     },
-    Level {
+    LatencyLine {
         name: "99 % of response time",
         pick: OpPoint::response_p99_ns,
         dash: DashType::DashDot,
@@ -78,7 +78,7 @@ const USUAL: usize = 2;
 const ALWAYS: usize = 0;
 
 /// One figure per operation.
-fn latency(overlay: &ChartModel) -> Vec<Figure> {
+fn latency(overlay: &ChartModel) -> Vec<ChartFigure> {
     let mut names: Vec<&str> = Vec::new();
     for track in overlay.runs.iter().flat_map(|r| &r.tracks) {
         if !names.contains(&track.name.as_str()) {
@@ -101,7 +101,7 @@ fn latency_of(
     name: &str,
     id: String,
     title: Option<String>,
-) -> Option<Figure> {
+) -> Option<ChartFigure> {
     let tracks: Vec<(usize, &OpTrack)> = tracks(overlay).filter(|(_, t)| t.name == name).collect();
     let overlaid = overlay.runs.len() > 1;
     let mut plot = Plot::new();
@@ -132,7 +132,7 @@ fn latency_of(
     } else {
         Vec::new()
     };
-    Some(Figure {
+    Some(ChartFigure {
         id,
         title,
         plot: style::finish(plot, layout),
@@ -158,16 +158,16 @@ fn first_level(tracks: &[(usize, &OpTrack)]) -> usize {
     }
 }
 
-fn level_switch(shown: &[usize], first: usize) -> Switch {
+fn level_switch(shown: &[usize], first: usize) -> ButtonRow {
     let choice = |wanted: usize| {
         let visible: Vec<bool> = shown.iter().map(|nth| *nth == wanted).collect();
-        Choice {
+        ButtonChoice {
             label: LEVELS[wanted].name.to_owned(),
             data: json!({ "visible": visible }),
             layout: json!({}),
         }
     };
-    Switch {
+    ButtonRow {
         label: "Show".to_owned(),
         choices: [first]
             .into_iter()
@@ -182,7 +182,7 @@ fn level_line(
     overlay: &ChartModel,
     run: usize,
     track: &OpTrack,
-    level: &Level,
+    level: &LatencyLine,
     visible: bool,
 ) -> Box<dyn plotly::Trace> {
     let overlaid = overlay.runs.len() > 1;
@@ -244,7 +244,7 @@ fn level_line(
 }
 
 /// Operations and bytes per second, beside each other.
-fn throughput(overlay: &ChartModel) -> Vec<Figure> {
+fn throughput(overlay: &ChartModel) -> Vec<ChartFigure> {
     let ops = throughput_of(
         overlay,
         ("throughput-ops", "Operations per second", "operations/s"),
@@ -268,7 +268,7 @@ fn throughput_of(
     pick: fn(&OpPoint) -> f64,
     kind: AxisKind,
     words: fn(f64) -> String,
-) -> Option<Figure> {
+) -> Option<ChartFigure> {
     let mut plot = Plot::new();
     let (mut top, mut lines) = (0f64, 0);
     for (run, track) in tracks(overlay) {
@@ -298,7 +298,7 @@ fn throughput_of(
     let layout = style::layout(lines)
         .x_axis(style::elapsed_axis(overlay))
         .y_axis(style::axis(axis).range(vec![0.0, top * 1.08]));
-    Some(Figure {
+    Some(ChartFigure {
         id: id.to_owned(),
         title: Some(title.to_owned()),
         plot: style::finish(plot, layout),

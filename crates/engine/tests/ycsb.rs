@@ -111,7 +111,7 @@ fn run_on(plan: &Plan, spoil: impl FnOnce(&MemoryTarget)) -> YcsbRun {
     .unwrap();
     let mut ios = Vec::new();
     read_ios(&rundir.file(names::IOS), ColumnSet::ALL, &mut |batch| {
-        ios.extend((0..batch.rows).map(|i| batch.record(i)));
+        ios.extend((0..batch.rows).map(|i| batch.row(i).record));
         Ok(())
     })
     .unwrap();

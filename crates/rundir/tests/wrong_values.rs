@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parquet::column::reader::{ColumnReader, get_typed_column_reader};
-use parquet::column::writer::ColumnWriterImpl;
+use parquet::column::writer::{ColumnCloseResult, ColumnWriterImpl};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::FileReader;
@@ -14,7 +14,7 @@ use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::printer::print_schema;
-use parquet::schema::types::{Type, TypePtr};
+use parquet::schema::types::{ColumnDescPtr, Type, TypePtr};
 use taillight_core::{ErrorKind, OpKind, Result};
 use taillight_rundir::host::{HostRow, read_host, write_host};
 use taillight_rundir::intervals::{IntervalRow, read_intervals, write_intervals};
@@ -62,68 +62,78 @@ fn spoil(good: &Path, bad: &Path, column: &str, defect: Defect) {
         let index = (0..file.num_columns()).find(|i| file.column(*i).name() == descr.name());
         let cells = from.get_column_reader(index.unwrap()).unwrap();
         let defect = Some(defect).filter(|_| descr.name() == column);
-        let mut buffer = TrackedWrite::new(Vec::new());
-        let pages = Box::new(SerializedPageWriter::new(&mut buffer));
-        let properties = Arc::new(WriterProperties::builder().build());
-        macro_rules! copy {
-            ($type:ty, $cells:expr, $defect:expr) => {{
-                let mut values = values::<$type>($cells);
-                $defect(&mut values);
-                let mut out = ColumnWriterImpl::<$type>::new(descr.clone(), properties, pages);
-                let levels: Vec<i16> = values.iter().map(|v| i16::from(v.is_some())).collect();
-                let present: Vec<_> = values.into_iter().flatten().collect();
-                let levels = (descr.max_def_level() > 0).then_some(&levels[..]);
-                out.write_batch(&present, levels, None).unwrap();
-                out.close().unwrap()
-            }};
-        }
-        let mut close = match (defect, cells) {
-            (Some(Defect::Retyped), _) => {
-                let mut out = ColumnWriterImpl::<Int32Type>::new(descr.clone(), properties, pages);
-                out.write_batch(&[0; ROWS], None, None).unwrap();
-                out.close().unwrap()
-            }
-            (_, cells @ ColumnReader::Int32ColumnReader(_)) => {
-                copy!(Int32Type, cells, |v: &mut Vec<_>| apply(
-                    v,
-                    defect,
-                    |n| n as i32,
-                    |_| 0
-                ))
-            }
-            (_, cells @ ColumnReader::Int64ColumnReader(_)) => {
-                copy!(Int64Type, cells, |v: &mut Vec<_>| apply(
-                    v,
-                    defect,
-                    |n| n,
-                    |_| 0
-                ))
-            }
-            (_, cells @ ColumnReader::DoubleColumnReader(_)) => {
-                copy!(DoubleType, cells, |v: &mut Vec<_>| apply(
-                    v,
-                    defect,
-                    |n| n as f64,
-                    |_| 0.0
-                ))
-            }
-            (_, cells @ ColumnReader::ByteArrayColumnReader(_)) => {
-                let number = |_| ByteArray::from("");
-                copy!(ByteArrayType, cells, |v: &mut Vec<_>| apply(
-                    v,
-                    defect,
-                    number,
-                    ByteArray::from
-                ))
-            }
-            _ => unreachable!("no column has another type"),
-        };
-        close.rows_written = ROWS as u64;
-        let bytes = bytes::Bytes::from(buffer.into_inner().unwrap());
+        let (bytes, close) = copied_column(cells, descr, defect);
         out.append_column(&bytes, close).unwrap();
     }
     out.close().unwrap();
     writer.close().unwrap();
+}
+
+/// One column written anew, with its defect if it has one.
+fn copied_column(
+    cells: ColumnReader,
+    descr: &ColumnDescPtr,
+    defect: Option<Defect>,
+) -> (bytes::Bytes, ColumnCloseResult) {
+    let mut buffer = TrackedWrite::new(Vec::new());
+    let pages = Box::new(SerializedPageWriter::new(&mut buffer));
+    let properties = Arc::new(WriterProperties::builder().build());
+    macro_rules! copy {
+        ($type:ty, $cells:expr, $defect:expr) => {{
+            let mut values = values::<$type>($cells);
+            $defect(&mut values);
+            let mut out = ColumnWriterImpl::<$type>::new(descr.clone(), properties, pages);
+            let levels: Vec<i16> = values.iter().map(|v| i16::from(v.is_some())).collect();
+            let present: Vec<_> = values.into_iter().flatten().collect();
+            let levels = (descr.max_def_level() > 0).then_some(&levels[..]);
+            out.write_batch(&present, levels, None).unwrap();
+            out.close().unwrap()
+        }};
+    }
+    let mut close = match (defect, cells) {
+        (Some(Defect::Retyped), _) => {
+            let mut out = ColumnWriterImpl::<Int32Type>::new(descr.clone(), properties, pages);
+            out.write_batch(&[0; ROWS], None, None).unwrap();
+            out.close().unwrap()
+        }
+        (_, cells @ ColumnReader::Int32ColumnReader(_)) => {
+            copy!(Int32Type, cells, |v: &mut Vec<_>| apply(
+                v,
+                defect,
+                |n| n as i32,
+                |_| 0
+            ))
+        }
+        (_, cells @ ColumnReader::Int64ColumnReader(_)) => {
+            copy!(Int64Type, cells, |v: &mut Vec<_>| apply(
+                v,
+                defect,
+                |n| n,
+                |_| 0
+            ))
+        }
+        (_, cells @ ColumnReader::DoubleColumnReader(_)) => {
+            copy!(DoubleType, cells, |v: &mut Vec<_>| apply(
+                v,
+                defect,
+                |n| n as f64,
+                |_| 0.0
+            ))
+        }
+        (_, cells @ ColumnReader::ByteArrayColumnReader(_)) => {
+            let number = |_| ByteArray::from("");
+            copy!(ByteArrayType, cells, |v: &mut Vec<_>| apply(
+                v,
+                defect,
+                number,
+                ByteArray::from
+            ))
+        }
+        _ => unreachable!("no column has another type"),
+    };
+    close.rows_written = ROWS as u64;
+    let bytes = bytes::Bytes::from(buffer.into_inner().unwrap());
+    (bytes, close)
 }
 
 fn spoiled_schema(good: &Type, column: &str, defect: Defect) -> TypePtr {

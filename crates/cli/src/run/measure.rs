@@ -152,7 +152,7 @@ fn start(plan: &Plan, run: &NewRun, sys: &Sys) -> Option<Result<Tracer>> {
         plan,
         path: plan.target.path.as_deref().and_then(block::local),
         direct: direct.and_then(toml::Value::as_bool).unwrap_or(false),
-        single_file: made.dir.manifest().driver_facts().single_file,
+        single_file: run.dir.manifest().driver_facts().single_file,
     };
     Some(Tracer::start(&wish, sys))
 }

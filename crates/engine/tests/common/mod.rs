@@ -113,7 +113,7 @@ pub fn run_until(plan: &Plan, intervals: Option<usize>) -> Result<EngineRun> {
     let mut ios = Vec::new();
     if rundir.existing(names::IOS).is_some() {
         read_ios(&rundir.file(names::IOS), ColumnSet::ALL, &mut |batch| {
-            ios.extend((0..batch.rows).map(|i| batch.record(i)));
+            ios.extend((0..batch.rows).map(|i| batch.row(i).record));
             Ok(())
         })?;
     }

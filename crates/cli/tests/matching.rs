@@ -30,7 +30,7 @@ const OTHERS: i64 = 5_000;
 const TOGETHER: i64 = 20_000_000;
 
 /// A run to be checked.
-struct Case {
+struct MatchingCase {
     mode: &'static str,
     words: &'static str,
     /// Least share of I/Os that reach the disk and are matched, %.
@@ -41,7 +41,7 @@ struct Case {
     dirty: bool,
 }
 
-const CASES: &[Case] = &[
+const CASES: &[MatchingCase] = &[
     direct(
         "all",
         "--rw randread --workers 2 --set target.options.engine=sync",
@@ -117,8 +117,8 @@ const CASES: &[Case] = &[
     dirty("--rw randread --set target.options.engine=sync"),
 ];
 
-const fn direct(mode: &'static str, words: &'static str) -> Case {
-    Case {
+const fn direct(mode: &'static str, words: &'static str) -> MatchingCase {
+    MatchingCase {
         mode,
         words,
         matched: 98,
@@ -127,24 +127,24 @@ const fn direct(mode: &'static str, words: &'static str) -> Case {
     }
 }
 
-const fn in_file(mode: &'static str, words: &'static str) -> Case {
-    Case {
+const fn in_file(mode: &'static str, words: &'static str) -> MatchingCase {
+    MatchingCase {
         file: true,
         ..direct(mode, words)
     }
 }
 
 /// What the page cache has of a block is written first, then the block is read: two rounds.
-const fn dirty(words: &'static str) -> Case {
-    Case {
+const fn dirty(words: &'static str) -> MatchingCase {
+    MatchingCase {
         dirty: true,
         ..in_file("outliers", words)
     }
 }
 
 /// Through the page cache, which may have what is read, and where not every part can be told.
-const fn buffered(words: &'static str) -> Case {
-    Case {
+const fn buffered(words: &'static str) -> MatchingCase {
+    MatchingCase {
         mode: "all",
         words,
         matched: 5,
@@ -447,7 +447,7 @@ impl Drop for Over<'_> {
 }
 
 /// Makes a run on a device in memory; its I/Os and the log. None where there are no trace programs.
-fn made(case: &Case) -> Option<(Vec<Traced>, Log)> {
+fn made(case: &MatchingCase) -> Option<(Vec<Traced>, Log)> {
     let mut undo = Undo::default();
     let file = image(&mut undo, "image", 64 * MIB).expect("an image");
     let disk = LoopDevice::over(&mut undo, &file, false).expect("a loop device");

@@ -42,13 +42,13 @@ struct Stage {
 }
 
 /// Somebody else who reads another file of the same file system, in order, until told to stop.
-struct Neighbour {
+struct CacheNeighbour {
     stop: Arc<AtomicBool>,
     reader: Option<JoinHandle<u64>>,
 }
 
-impl Neighbour {
-    fn of(file: &Path) -> Neighbour {
+impl CacheNeighbour {
+    fn of(file: &Path) -> CacheNeighbour {
         let file = file.with_file_name("other");
         let stop = Arc::new(AtomicBool::new(false));
         let over = stop.clone();
@@ -60,7 +60,7 @@ impl Neighbour {
             }
             read
         });
-        Neighbour {
+        CacheNeighbour {
             stop,
             reader: Some(reader),
         }
@@ -75,7 +75,7 @@ impl Neighbour {
 }
 
 /// A test that fails must not leave a reader behind: the file system could not be taken away.
-impl Drop for Neighbour {
+impl Drop for CacheNeighbour {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
         if let Some(reader) = self.reader.take() {
@@ -116,7 +116,7 @@ impl Stage {
              --set target.options.direct=false {words}",
             self.file.display()
         );
-        let neighbour = Neighbour::of(&self.file);
+        let neighbour = CacheNeighbour::of(&self.file);
         let (code, out, err) = Run::start(dir.path(), &["env"], &words).end();
         assert!(neighbour.end() > 0, "the neighbour read as well");
         assert!(matches!(code, Some(0 | 7 | 8)), "{code:?}\n{out}\n{err}");
@@ -198,7 +198,7 @@ fn rows(path: &Path) -> Vec<LayerRow> {
     let mut each = |rows: Vec<LayerRow>| {
         for row in &rows {
             let by = row.comm.as_deref().unwrap_or_default();
-            if row.kind == LayerKind::Neighbour && by.starts_with("worker-") {
+            if row.kind == LayerKind::CacheNeighbour && by.starts_with("worker-") {
                 assert_eq!(row.other.as_deref(), Some("unplaced"), "{row:?}");
                 unplaced += 1;
             }
@@ -319,7 +319,7 @@ fn counted(stage: &Stage, ios: &[LayerRow], events: &[BlockEvent], ahead: u64) -
 }
 
 /// A run to be checked.
-struct Case {
+struct PageCase {
     kind: &'static str,
     engine: &'static str,
     words: &'static str,
@@ -332,15 +332,15 @@ struct Case {
 /// Reads that do not say that parts are missing, at most, of a thousand.
 const LESS: usize = 5;
 
-const CASES: &[Case] = &[
-    Case {
+const CASES: &[PageCase] = &[
+    PageCase {
         kind: "ext4",
         engine: "sync",
         words: "--rw read --bs 64KiB --ops 256",
         ahead: 128,
         right: 99,
     },
-    Case {
+    PageCase {
         kind: "ext4",
         engine: "uring",
         words: "--rw randread --bs 32KiB --ops 512 --depth 16",
@@ -348,7 +348,7 @@ const CASES: &[Case] = &[
         right: 95,
     },
     // Page by page: io_uring goes on with each where the one before has come.
-    Case {
+    PageCase {
         kind: "ext4",
         engine: "uring",
         words: "--rw randread --bs 8KiB --ops 512 --depth 16",
@@ -356,28 +356,28 @@ const CASES: &[Case] = &[
         right: 99,
     },
     // Syncs of the file among them, which stand nowhere in it.
-    Case {
+    PageCase {
         kind: "ext4",
         engine: "uring",
         words: "--set workload.0.mix={read=80,fsync=20} --bs 32KiB --ops 640 --depth 16",
         ahead: 0,
         right: 95,
     },
-    Case {
+    PageCase {
         kind: "xfs",
         engine: "uring",
         words: "--rw read --bs 64KiB --ops 256 --depth 4",
         ahead: 128,
         right: 99,
     },
-    Case {
+    PageCase {
         kind: "xfs",
         engine: "sync",
         words: "--rw randread --bs 32KiB --ops 512",
         ahead: 128,
         right: 99,
     },
-    Case {
+    PageCase {
         kind: "xfs",
         engine: "uring",
         words: "--rw randread --bs 32KiB --ops 512 --depth 16",
@@ -385,7 +385,7 @@ const CASES: &[Case] = &[
         right: 95,
     },
     // More in flight than are looked at: none of them is sure.
-    Case {
+    PageCase {
         kind: "xfs",
         engine: "uring",
         words: "--rw randread --bs 32KiB --ops 512 --depth 400",

@@ -16,28 +16,28 @@ use taillight_s3test::{
 };
 
 /// A server with data of its own; killed by its id at the end.
-struct Server {
+struct TestServer {
     child: Child,
     port: u16,
     dir: tempfile::TempDir,
 }
 
-impl Drop for Server {
+impl Drop for TestServer {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-impl Server {
+impl TestServer {
     fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    fn start(dir: tempfile::TempDir, port: u16, command: &mut Command) -> Option<Server> {
+    fn start(dir: tempfile::TempDir, port: u16, command: &mut Command) -> Option<TestServer> {
         let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
         let child = quiet.spawn().ok()?;
-        let server = Server { child, port, dir };
+        let server = TestServer { child, port, dir };
         let patience = Instant::now() + Duration::from_secs(60);
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(Instant::now() < patience, "the server does not start");
@@ -46,12 +46,12 @@ impl Server {
         Some(server)
     }
 
-    fn redis() -> Option<Server> {
+    fn redis() -> Option<TestServer> {
         let (dir, port) = (tempfile::tempdir().expect("a directory"), free_port());
         let mut command = Command::new("redis-server");
         command.args(["--port", &port.to_string(), "--save", "", "--dir"]);
         command.arg(dir.path());
-        let server = Server::start(dir, port, &mut command);
+        let server = TestServer::start(dir, port, &mut command);
         if server.is_none() {
             eprintln!("skipped: no redis-server (Debian: redis-server)");
         }
@@ -121,7 +121,7 @@ fn killed(dir: &Path, kill: impl FnOnce() + Send + 'static, mut command: assert_
 }
 
 /// What `operations` of this workload did, by two workers on a store of 2,000 keys of 100 B.
-fn redis_workload(server: &Server, operations: u32, workload: &str) -> Value {
+fn redis_workload(server: &TestServer, operations: u32, workload: &str) -> Value {
     let job = format!(
         "[run]\noperations = {operations}\n[target]\ndriver = \"redis\"\npath = \
          \"redis://127.0.0.1:{}/0\"\n[[workload]]\nworkers = 2\n{workload}\n\
@@ -142,7 +142,7 @@ fn redis_workload(server: &Server, operations: u32, workload: &str) -> Value {
 
 #[test]
 fn redis_runs_with_a_pipeline() {
-    let Some(server) = Server::redis() else {
+    let Some(server) = TestServer::redis() else {
         return;
     };
     let workload = "queue_depth = 16\nmix = { get = 50, update = 40, delete = 10 }";
@@ -151,7 +151,7 @@ fn redis_runs_with_a_pipeline() {
 
 #[test]
 fn redis_writes_and_reads_batches() {
-    let Some(server) = Server::redis() else {
+    let Some(server) = TestServer::redis() else {
         return;
     };
     let workload = "queue_depth = 4\nbatch = 16\nmix = { get = 50, insert = 50 }";
@@ -162,7 +162,7 @@ fn redis_writes_and_reads_batches() {
 
 #[test]
 fn a_redis_server_killed_in_the_run() {
-    let Some(mut server) = Server::redis() else {
+    let Some(mut server) = TestServer::redis() else {
         return;
     };
     let path = format!("redis://127.0.0.1:{}/0", server.port);
@@ -442,7 +442,7 @@ fn ycsb_on_embedded_stores() {
 
 #[test]
 fn ycsb_on_redis() {
-    let Some(server) = Server::redis() else {
+    let Some(server) = TestServer::redis() else {
         return;
     };
     let path = format!("--driver redis --path redis://127.0.0.1:{}", server.port);

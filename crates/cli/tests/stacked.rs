@@ -6,7 +6,7 @@
 mod traced;
 
 use serde_json::Value;
-use traced::{Loop, Run, not_root, open_place};
+use traced::{Run, TracedLoop, not_root, open_place};
 
 const NAME: &str = "a_loop_device_over_a_file";
 
@@ -14,7 +14,7 @@ const NAME: &str = "a_loop_device_over_a_file";
 fn explained(options: &[&str], words: &str) -> Option<(Value, String)> {
     let made = match not_root() {
         Some(why) => Err(why),
-        None => Loop::new(64, options),
+        None => TracedLoop::new(64, options),
     };
     let disk = made
         .map_err(|why| eprintln!("skipped: {NAME}: {why}"))

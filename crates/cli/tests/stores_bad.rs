@@ -163,9 +163,9 @@ fn mounted(command: &[&str]) -> bool {
 }
 
 /// Unmounts at the end, whatever happens before.
-struct Undo<'a>(&'a str);
+struct RestoreOnDrop<'a>(&'a str);
 
-impl Drop for Undo<'_> {
+impl Drop for RestoreOnDrop<'_> {
     fn drop(&mut self) {
         let _ = Command::new("umount").args(["-l", self.0]).status();
     }
@@ -179,7 +179,7 @@ fn a_full_disk_fails_writes_and_ends_cleanly() {
         if !mounted(&["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", path]) {
             return;
         }
-        let undo = Undo(path);
+        let undo = RestoreOnDrop(path);
         let options = "write_buffer_size = \"1MiB\"\ncompression = \"none\"";
         job(home, driver, options, 0, "mix = \"insert\"");
         let place = format!("--set target.path={path}/db --ops 20000 --output full");

@@ -11,13 +11,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use traced::{Loop, NOBODY, Run, explain, not_root, now, open_place, tool, within};
+use traced::{NOBODY, Run, TracedLoop, explain, not_root, now, open_place, tool, within};
 
 /// A loop device, or a printed reason why there is none.
-fn disk(name: &str) -> Option<Loop> {
+fn disk(name: &str) -> Option<TracedLoop> {
     let made = match not_root() {
         Some(why) => Err(why),
-        None => Loop::new(32, &[]),
+        None => TracedLoop::new(32, &[]),
     };
     made.map_err(|why| eprintln!("skipped: {name}: {why}")).ok()
 }
@@ -28,7 +28,7 @@ fn manifest(dir: &Path) -> Value {
 }
 
 /// Starts a run of random reads on a device, with more words.
-fn under_load(dir: &tempfile::TempDir, disk: &Loop, words: &str) -> Run {
+fn under_load(dir: &tempfile::TempDir, disk: &TracedLoop, words: &str) -> Run {
     let load = format!(
         "--driver file --path {} --rw randread --bs 4KiB --direct",
         disk.device
@@ -37,10 +37,10 @@ fn under_load(dir: &tempfile::TempDir, disk: &Loop, words: &str) -> Run {
 }
 
 /// Somebody else who reads from the device; ended on drop.
-struct Neighbour(Child);
+struct BusyNeighbour(Child);
 
-impl Neighbour {
-    fn of(device: &str) -> Neighbour {
+impl BusyNeighbour {
+    fn of(device: &str) -> BusyNeighbour {
         let script = "while :; do dd if=$0 of=/dev/null bs=4k iflag=direct; done";
         let words = ["20", "sh", "-c", script, device];
         let mut command = Command::new("timeout");
@@ -48,11 +48,11 @@ impl Neighbour {
             .args(words)
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        Neighbour(command.spawn().expect("a neighbour"))
+        BusyNeighbour(command.spawn().expect("a neighbour"))
     }
 }
 
-impl Drop for Neighbour {
+impl Drop for BusyNeighbour {
     fn drop(&mut self) {
         let _ = tool(&["kill", "-TERM", &self.0.id().to_string()]);
         let _ = self.0.wait();
@@ -66,7 +66,7 @@ fn events_that_find_no_room_are_counted_and_nothing_is_concluded_from_silence() 
     let dir = open_place();
     let words = "--runtime 2s --set trace.mode=outliers --set trace.buffer=4KiB";
     let run = under_load(&dir, &disk, words);
-    let neighbours = [(); 2].map(|()| Neighbour::of(&disk.device));
+    let neighbours = [(); 2].map(|()| BusyNeighbour::of(&disk.device));
     let (value, text, _) = run.explained();
     drop(neighbours);
     if value["rung"] != "bpf" {

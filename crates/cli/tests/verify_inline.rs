@@ -168,7 +168,7 @@ fn a_file_that_goes_wrong_under_a_run_is_found_by_that_run() {
 
 /// Each record is read, then written again, four times over in the order of the keys.
 fn lied_to(lies: &[(&'static str, liar::Lie)], code: i32) -> (Value, String) {
-    let server = liar::Server::start(lies);
+    let server = liar::LyingServer::start(lies);
     let dir = tempfile::tempdir().expect("a directory");
     let job = format!(
         "[run]\noperations = 256\nseed = 1\n[target]\ndriver = \"redis\"\n\

@@ -6,7 +6,7 @@ mod support;
 
 use std::path::Path;
 
-use support::{Ask, BLOCK, Loop, MIB, Undo, fact, one, op, run, session};
+use support::{Ask, BLOCK, MIB, TestLoopDevice, UndoOnDrop, fact, one, op, run, session};
 use taillight_core::op::SyncKind;
 use taillight_core::plan::TargetPlan;
 use taillight_core::probe::Token;
@@ -50,13 +50,17 @@ fn conforms(path: &Path, destroy: bool) {
 
 #[test]
 fn contract_on_a_device() {
-    let Some(disk) = Loop::new(16) else { return };
+    let Some(disk) = TestLoopDevice::new(16) else {
+        return;
+    };
     conforms(&disk.device, true);
 }
 
 #[test]
 fn contract_on_ext4() {
-    let Some(disk) = Loop::new(64) else { return };
+    let Some(disk) = TestLoopDevice::new(64) else {
+        return;
+    };
     let Some(mount) = disk.mounted("ext4") else {
         return;
     };
@@ -65,7 +69,9 @@ fn contract_on_ext4() {
 
 #[test]
 fn contract_on_xfs() {
-    let Some(disk) = Loop::new(320) else { return };
+    let Some(disk) = TestLoopDevice::new(320) else {
+        return;
+    };
     let Some(mount) = disk.mounted("xfs") else {
         return;
     };
@@ -74,7 +80,9 @@ fn contract_on_xfs() {
 
 #[test]
 fn reads_past_a_truncated_backing_fail_as_statuses() {
-    let Some(disk) = Loop::new(16) else { return };
+    let Some(disk) = TestLoopDevice::new(16) else {
+        return;
+    };
     for (engine, depth) in ENGINES {
         let options = format!("engine = \"{engine}\"");
         let ask = Ask {
@@ -108,7 +116,9 @@ fn reads_past_a_truncated_backing_fail_as_statuses() {
 
 #[test]
 fn a_full_file_system_is_a_status() {
-    let Some(disk) = Loop::new(16) else { return };
+    let Some(disk) = TestLoopDevice::new(16) else {
+        return;
+    };
     let Some(mount) = disk.mounted("ext4") else {
         return;
     };
@@ -160,7 +170,9 @@ fn a_full_file_system_is_a_status() {
 
 #[test]
 fn a_read_only_file_system() {
-    let Some(disk) = Loop::new(16) else { return };
+    let Some(disk) = TestLoopDevice::new(16) else {
+        return;
+    };
     let Some(mount) = disk.mounted("ext4") else {
         return;
     };
@@ -190,7 +202,9 @@ fn a_read_only_file_system() {
 #[test]
 fn a_file_system_that_dies_in_the_run() {
     for fs in ["ext4", "xfs"] {
-        let Some(disk) = Loop::new(320) else { return };
+        let Some(disk) = TestLoopDevice::new(320) else {
+            return;
+        };
         let Some(mount) = disk.mounted(fs) else {
             continue;
         };
@@ -231,7 +245,9 @@ fn a_file_system_that_dies_in_the_run() {
 
 #[test]
 fn trims_reach_the_device() {
-    let Some(disk) = Loop::new(16) else { return };
+    let Some(disk) = TestLoopDevice::new(16) else {
+        return;
+    };
     for (engine, depth) in ENGINES {
         let options = format!("engine = \"{engine}\"");
         let destroy = Some(disk.device.as_path());
@@ -262,7 +278,9 @@ fn trims_reach_the_device() {
 
 #[test]
 fn polling_ends_on_time_while_the_storage_hangs() {
-    let Some(disk) = Loop::new(64) else { return };
+    let Some(disk) = TestLoopDevice::new(64) else {
+        return;
+    };
     let Some(mount) = disk.mounted("ext4") else {
         return;
     };
@@ -279,7 +297,7 @@ fn polling_ends_on_time_while_the_storage_hangs() {
     let Some(_) = run(&["fsfreeze", "-f", &root]) else {
         return;
     };
-    let thaw = Undo(vec!["fsfreeze".to_owned(), "-u".to_owned(), root]);
+    let thaw = UndoOnDrop(vec!["fsfreeze".to_owned(), "-u".to_owned(), root]);
 
     for slot in 0..4 {
         let op = op(OpKind::Write, u64::from(slot) * BLOCK);
@@ -309,7 +327,9 @@ fn polling_ends_on_time_while_the_storage_hangs() {
 
 #[test]
 fn a_device_without_poll_queues_is_told() {
-    let Some(disk) = Loop::new(16) else { return };
+    let Some(disk) = TestLoopDevice::new(16) else {
+        return;
+    };
     let ask = Ask {
         options: "iopoll = true",
         ..Ask::new(&disk.device, &[OpKind::Read])

@@ -6,7 +6,7 @@ mod support;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use support::{Ask, Loop, MIB, Mounted, Undo, one, op, run, scratch, session};
+use support::{Ask, MIB, Mounted, TestLoopDevice, UndoOnDrop, one, op, run, scratch, session};
 use taillight_core::{ErrorKind, OpKind};
 
 const READ: &[OpKind] = &[OpKind::Read];
@@ -53,18 +53,23 @@ fn check(device: &Path, why: &str) {
 
 /// A disk with one partition, from 1 MiB to the end. The kernel is told directly: not every
 /// kernel reads partition tables.
-fn partitioned(mib: u64, prepare: impl FnOnce(&Path)) -> Option<(Loop, PathBuf, Undo)> {
-    let disk = Loop::prepared(mib, prepare)?;
+fn partitioned(
+    mib: u64,
+    prepare: impl FnOnce(&Path),
+) -> Option<(TestLoopDevice, PathBuf, UndoOnDrop)> {
+    let disk = TestLoopDevice::prepared(mib, prepare)?;
     let sectors = ((mib - 1) * 2048).to_string();
     run(&["addpart", disk.name(), "1", "2048", &sectors])?;
-    let delete = Undo(vec!["delpart".into(), disk.name().into(), "1".into()]);
+    let delete = UndoOnDrop(vec!["delpart".into(), disk.name().into(), "1".into()]);
     let part = PathBuf::from(format!("{}p1", disk.name()));
     Some((disk, part, delete))
 }
 
 #[test]
 fn mounted() {
-    let Some(disk) = Loop::new(16) else { return };
+    let Some(disk) = TestLoopDevice::new(16) else {
+        return;
+    };
     let Some(_mount) = disk.mounted("ext4") else {
         return;
     };
@@ -104,20 +109,24 @@ fn partition_mounted() {
 
 #[test]
 fn swap_device() {
-    let Some(disk) = Loop::new(16) else { return };
+    let Some(disk) = TestLoopDevice::new(16) else {
+        return;
+    };
     let Some(_) = run(&["mkswap", disk.name()]) else {
         return;
     };
     let Some(_) = run(&["swapon", disk.name()]) else {
         return;
     };
-    let _off = Undo(vec!["swapoff".to_owned(), disk.name().to_owned()]);
+    let _off = UndoOnDrop(vec!["swapoff".to_owned(), disk.name().to_owned()]);
     check(&disk.device, "used as swap");
 }
 
 #[test]
 fn swap_file() {
-    let Some(disk) = Loop::new(64) else { return };
+    let Some(disk) = TestLoopDevice::new(64) else {
+        return;
+    };
     let Some(mount) = disk.mounted("ext4") else {
         return;
     };
@@ -133,7 +142,7 @@ fn swap_file() {
     let Some(_) = run(&["swapon", text]) else {
         return;
     };
-    let _off = Undo(vec!["swapoff".to_owned(), text.to_owned()]);
+    let _off = UndoOnDrop(vec!["swapoff".to_owned(), text.to_owned()]);
     let (write, read) = refusals(&path);
     assert!(
         write.contains("swap") && read.contains("used as swap"),
@@ -143,7 +152,9 @@ fn swap_file() {
 
 #[test]
 fn held_by_another_program() {
-    let Some(disk) = Loop::new(16) else { return };
+    let Some(disk) = TestLoopDevice::new(16) else {
+        return;
+    };
     let holder = std::fs::OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_EXCL)
@@ -158,7 +169,7 @@ fn held_by_another_program() {
 
 #[test]
 fn confirmation_and_symlinks() {
-    let (Some(disk), Some(other)) = (Loop::new(16), Loop::new(16)) else {
+    let (Some(disk), Some(other)) = (TestLoopDevice::new(16), TestLoopDevice::new(16)) else {
         return;
     };
     let dir = scratch();
@@ -195,7 +206,9 @@ fn confirmation_and_symlinks() {
 
 #[test]
 fn file_behind_a_loop_device() {
-    let Some(disk) = Loop::new(16) else { return };
+    let Some(disk) = TestLoopDevice::new(16) else {
+        return;
+    };
     std::fs::write(&disk.backing, vec![1u8; 16 << 20]).unwrap();
     check(&disk.backing, "behind /dev/loop");
 }
@@ -212,7 +225,7 @@ fn member_of_something_larger() {
             file.write_all_at(b"LVM2 001", at + 512 + 24).unwrap();
         }
     };
-    let Some(disk) = Loop::prepared(16, lvm(0)) else {
+    let Some(disk) = TestLoopDevice::prepared(16, lvm(0)) else {
         return;
     };
     let (write, read) = refusals(&disk.device);
@@ -229,7 +242,9 @@ fn member_of_something_larger() {
 
 #[test]
 fn a_device_is_never_resized_or_deleted() {
-    let Some(disk) = Loop::new(16) else { return };
+    let Some(disk) = TestLoopDevice::new(16) else {
+        return;
+    };
     let ask = Ask {
         size: Some(32 * MIB),
         ..Ask::new(&disk.device, READ)

@@ -20,16 +20,16 @@ const STORES: [&str; 2] = ["rocksdb", "leveldb"];
 const SIZE: u64 = 400;
 
 /// A directory for a database and the plan that opens it.
-struct Place {
+struct StoreDirectory {
     _tmp: tempfile::TempDir,
     dir: PathBuf,
     store: &'static str,
 }
 
-impl Place {
-    fn new(store: &'static str) -> Place {
+impl StoreDirectory {
+    fn new(store: &'static str) -> StoreDirectory {
         let tmp = support::scratch();
-        Place {
+        StoreDirectory {
             dir: tmp.path().join("db"),
             _tmp: tmp,
             store,
@@ -70,8 +70,8 @@ fn open(plan: &Plan, destroy: Option<&Path>) -> Result<Box<dyn Target>> {
 }
 
 /// Every store whose library is installed; the others are named.
-fn stores() -> Vec<Place> {
-    let all = STORES.into_iter().map(Place::new);
+fn stores() -> Vec<StoreDirectory> {
+    let all = STORES.into_iter().map(StoreDirectory::new);
     all.filter(|place| match place.open("") {
         Err(e) if e.message().contains("library") => {
             eprintln!("skipped: tests of {}: {e}", place.store);
@@ -235,7 +235,7 @@ fn a_database_in_use_and_a_corrupt_one() {
 #[test]
 fn missing_and_unfit_libraries() {
     for store in STORES {
-        let place = Place::new(store);
+        let place = StoreDirectory::new(store);
         let e = place.error("library = \"/no/such/lib.so\"");
         assert_eq!(e.kind(), ErrorKind::Unavailable);
         assert!(e.to_string().contains("/no/such/lib.so"), "{e}");
@@ -548,7 +548,7 @@ fn a_full_disk() {
         if support::run(&small).is_none() {
             return;
         }
-        let _undo = support::Undo(vec!["umount".to_owned(), "-l".to_owned(), path]);
+        let _undo = support::UndoOnDrop(vec!["umount".to_owned(), "-l".to_owned(), path]);
         place.dir = mount.path().join("db");
         let target = place
             .open("write_buffer_size = \"1MiB\"\ncompression = \"none\"")

@@ -12,21 +12,21 @@ use taillight_driver::{
     AdminAction, Completion, OpenSpec, Session, SessionSpec, Submitted, Target,
 };
 
-struct Server {
+struct RedisServer {
     child: Child,
     dir: tempfile::TempDir,
 }
 
-impl Drop for Server {
+impl Drop for RedisServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Server {
+impl RedisServer {
     /// None, with a reason printed, where there is no redis-server.
-    fn start(more: &[&str]) -> Option<Server> {
+    fn start(more: &[&str]) -> Option<RedisServer> {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("s");
         let started = Command::new("redis-server")
@@ -41,7 +41,7 @@ impl Server {
             eprintln!("skipped: no redis-server (Debian: redis-server)");
             return None;
         };
-        let server = Server { child, dir };
+        let server = RedisServer { child, dir };
         for _ in 0..500 {
             if std::os::unix::net::UnixStream::connect(&socket).is_ok() {
                 return Some(server);
@@ -116,7 +116,7 @@ fn one(s: &mut dyn Session, op: &Op) -> Completion {
 
 #[test]
 fn redis_keeps_the_contract() {
-    let Some(server) = Server::start(&[]) else {
+    let Some(server) = RedisServer::start(&[]) else {
         return;
     };
     for (options, reverse) in [("", false), ("index = true", false), ("index = true", true)] {
@@ -139,7 +139,7 @@ fn redis_keeps_the_contract() {
 
 #[test]
 fn a_batch_is_one_command() {
-    let Some(server) = Server::start(&[]) else {
+    let Some(server) = RedisServer::start(&[]) else {
         return;
     };
     for options in ["", "index = true"] {
@@ -190,7 +190,7 @@ fn a_batch_is_one_command() {
 
 #[test]
 fn foreign_keys_are_refused_and_others_stay() {
-    let Some(server) = Server::start(&[]) else {
+    let Some(server) = RedisServer::start(&[]) else {
         return;
     };
     server.cli(&["SET", "other", "1"]);
@@ -207,7 +207,7 @@ fn foreign_keys_are_refused_and_others_stay() {
 
 #[test]
 fn a_killed_server_is_errors_then_the_end() {
-    let Some(mut server) = Server::start(&[]) else {
+    let Some(mut server) = RedisServer::start(&[]) else {
         return;
     };
     let target = open(&server.plan("", 8, false), None).unwrap();
@@ -234,7 +234,7 @@ fn servers_that_cannot_be_used_say_why() {
     let e = open(&nowhere, None).err().unwrap();
     assert_eq!(e.kind(), ErrorKind::Unavailable);
     assert!(e.to_string().contains("127.0.0.1:1"), "{e}");
-    let Some(server) = Server::start(&["--requirepass", "x"]) else {
+    let Some(server) = RedisServer::start(&["--requirepass", "x"]) else {
         return;
     };
     let e = open(&server.plan("", 1, false), None).err().unwrap();
@@ -243,7 +243,7 @@ fn servers_that_cannot_be_used_say_why() {
 
 #[test]
 fn records_of_fields_are_hashes() {
-    let Some(server) = Server::start(&[]) else {
+    let Some(server) = RedisServer::start(&[]) else {
         return;
     };
     let mut plan = server.plan("", 1, false);
@@ -279,7 +279,7 @@ fn records_of_fields_are_hashes() {
 
 #[test]
 fn two_runs_do_not_share_a_prefix() {
-    let Some(server) = Server::start(&[]) else {
+    let Some(server) = RedisServer::start(&[]) else {
         return;
     };
     let plan = server.plan("", 1, false);
@@ -308,7 +308,7 @@ fn two_runs_do_not_share_a_prefix() {
 
 #[test]
 fn a_prefix_that_another_run_took_over_is_left_alone() {
-    let Some(server) = Server::start(&[]) else {
+    let Some(server) = RedisServer::start(&[]) else {
         return;
     };
     let target = open(&server.plan("", 1, false), None).unwrap();
@@ -324,7 +324,7 @@ fn a_prefix_that_another_run_took_over_is_left_alone() {
 
 #[test]
 fn what_a_server_in_memory_cannot_do_is_refused() {
-    let Some(server) = Server::start(&[]) else {
+    let Some(server) = RedisServer::start(&[]) else {
         return;
     };
     let target = open(&server.plan("", 1, false), None).unwrap();
@@ -339,7 +339,7 @@ fn what_a_server_in_memory_cannot_do_is_refused() {
 
 #[test]
 fn statistics_that_come_too_late_do_not_spoil_the_end() {
-    let Some(server) = Server::start(&[]) else {
+    let Some(server) = RedisServer::start(&[]) else {
         return;
     };
     let target = open(&server.plan("timeout = \"300ms\"", 1, false), None).unwrap();

@@ -19,9 +19,9 @@ fn cpu_s() -> f64 {
 }
 
 /// A tiny generator of pseudo-random numbers (splitmix64).
-struct Random(u64);
+struct RandomDraws(u64);
 
-impl Random {
+impl RandomDraws {
     fn next(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -40,7 +40,13 @@ enum Shape {
     Disk,
 }
 
-fn record(shape: Shape, i: u64, now: &mut i64, batch: &mut i64, random: &mut Random) -> Record {
+fn record(
+    shape: Shape,
+    i: u64,
+    now: &mut i64,
+    batch: &mut i64,
+    random: &mut RandomDraws,
+) -> Record {
     let slow = if random.next(5000) == 0 {
         random.next(20_000) as i64
     } else {
@@ -104,7 +110,7 @@ fn measure(name: &str, shape: Shape, rows: u64) -> Result<()> {
     let root = std::env::temp_dir().join(format!("taillight-ios-cost-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&root);
     let dir = RunDir::create(&root, &fixture::manifest("cost"))?;
-    let (mut random, mut now, mut batch) = (Random(7), 1_000_000_000_000i64, 0);
+    let (mut random, mut now, mut batch) = (RandomDraws(7), 1_000_000_000_000i64, 0);
     let block: Vec<Record> = (0..rows.min(1 << 20))
         .map(|i| record(shape, i, &mut now, &mut batch, &mut random))
         .collect();
@@ -164,7 +170,7 @@ fn measure(name: &str, shape: Shape, rows: u64) -> Result<()> {
 
 /// Packs rows into chunks as the recorder would.
 fn pack(shape: Shape, rows: u64) -> MemoryChunks {
-    let (mut random, mut now, mut batch) = (Random(7), 1_000_000_000_000i64, 0);
+    let (mut random, mut now, mut batch) = (RandomDraws(7), 1_000_000_000_000i64, 0);
     let mut sizes = [0; SIZES];
     (sizes[0], sizes[1]) = (4096, 65536);
     let columns = chunk::OptionalWords {

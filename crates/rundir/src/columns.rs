@@ -151,7 +151,7 @@ pub(crate) trait Column<R>: Sync {
 }
 
 /// A field of `R` as a column.
-pub(crate) struct Field<R, C: CellType> {
+pub(crate) struct ColumnField<R, C: CellType> {
     pub name: &'static str,
     pub get: fn(&R) -> &C::Value,
     pub get_mut: fn(&mut R) -> &mut C::Value,
@@ -160,7 +160,7 @@ pub(crate) struct Field<R, C: CellType> {
 /// The columns of a row type, in file order: `columns!(StoreRow { at_ns: Int64, ... })`.
 macro_rules! columns {
     ($row:ty { $($name:ident: $cell:ty,)* }) => {
-        &[$(&$crate::columns::Field::<$row, $cell> {
+        &[$(&$crate::columns::ColumnField::<$row, $cell> {
             name: stringify!($name),
             get: |row| &row.$name,
             get_mut: |row| &mut row.$name,
@@ -172,7 +172,7 @@ pub(crate) use columns;
 /// Columns in file order.
 pub(crate) type Columns<R> = &'static [&'static dyn Column<R>];
 
-impl<R, C: CellType> Column<R> for Field<R, C> {
+impl<R, C: CellType> Column<R> for ColumnField<R, C> {
     fn name(&self) -> &'static str {
         self.name
     }

@@ -2,7 +2,7 @@
 //!
 //! A worker's capture holds its I/Os as they completed; `ios.parquet` wants them as they were
 //! submitted. Two passes over the same records:
-//! 1. [`Scan`] notes the earliest submit stamp of every block of records, and sets aside the few
+//! 1. [`ReorderScan`] notes the earliest submit stamp of every block of records, and sets aside the few
 //!    stragglers: I/Os in whose flight many blocks of others came and went (a stall would hold
 //!    back everything submitted after it).
 //! 2. [`Order`] lets a record go once no later block can hold an earlier one, and merges the
@@ -19,7 +19,7 @@ const LAG_BLOCKS: usize = 8;
 
 /// First pass: what the second must know.
 #[derive(Debug, Clone)]
-pub struct Scan {
+pub struct ReorderScan {
     block_rows: usize,
     lag: usize,
     rows: u64,
@@ -32,15 +32,15 @@ pub struct Scan {
     stragglers: Vec<(i64, u64, Record)>,
 }
 
-impl Default for Scan {
+impl Default for ReorderScan {
     fn default() -> Self {
-        Scan::with_blocks(BLOCK_ROWS, LAG_BLOCKS)
+        ReorderScan::with_blocks(BLOCK_ROWS, LAG_BLOCKS)
     }
 }
 
-impl Scan {
-    pub(crate) fn with_blocks(block_rows: usize, lag: usize) -> Scan {
-        Scan {
+impl ReorderScan {
+    pub(crate) fn with_blocks(block_rows: usize, lag: usize) -> ReorderScan {
+        ReorderScan {
             block_rows,
             lag,
             rows: 0,
@@ -236,7 +236,7 @@ mod tests {
     }
 
     fn order(records: &[Record], block: usize, lag: usize) -> (Vec<Record>, usize) {
-        let mut scan = Scan::with_blocks(block, lag);
+        let mut scan = ReorderScan::with_blocks(block, lag);
         records.iter().for_each(|r| scan.add(r));
         assert_eq!(scan.rows(), records.len() as u64);
         let mut order = scan.finish();

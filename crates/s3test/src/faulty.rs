@@ -22,7 +22,7 @@ pub const WORD: &str = "TaillightTest";
 
 /// What goes wrong with requests of objects (never of owner marks, listings or deletions of many).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum ServerFault {
     /// The answer comes this much later.
     Slow(Duration),
     /// `503 SlowDown`.
@@ -36,7 +36,7 @@ pub enum Fault {
 /// When, and what.
 #[derive(Debug, Clone, Copy)]
 struct FaultPlan {
-    fault: Fault,
+    fault: ServerFault,
     every: u64,
 }
 
@@ -123,7 +123,7 @@ impl FaultyServer {
     }
 
     /// From now on, every so-many-th request of an object meets this trouble.
-    pub fn inject(&self, fault: Fault, every: u64) {
+    pub fn inject(&self, fault: ServerFault, every: u64) {
         let every = every.max(1);
         *lock(&self.shared.plan) = Some(FaultPlan { fault, every });
     }
@@ -191,7 +191,7 @@ fn serve(mut stream: impl Read + Write, shared: &ServerState) -> std::io::Result
     let mut reader = RequestReader::new();
     while let Some(request) = reader.next(&mut stream)? {
         let met = fault(shared, &request);
-        if met == Some(Fault::Gone) {
+        if met == Some(ServerFault::Gone) {
             shared.stop();
         }
         if shared.stopping.load(Ordering::SeqCst) {
@@ -199,13 +199,13 @@ fn serve(mut stream: impl Read + Write, shared: &ServerState) -> std::io::Result
         }
         let reply = match (auth::check(&request, ID, SECRET), met) {
             (Err(refused), _) => refused,
-            (Ok(()), Some(Fault::Busy)) => HttpReply::error(503, "SlowDown", "too much"),
+            (Ok(()), Some(ServerFault::Busy)) => HttpReply::error(503, "SlowDown", "too much"),
             (Ok(()), _) => api::answer(&mut lock(&shared.buckets), &request),
         };
-        if let Some(Fault::Slow(by)) = met {
+        if let Some(ServerFault::Slow(by)) = met {
             std::thread::sleep(by);
         }
-        if met == Some(Fault::Cut) {
+        if met == Some(ServerFault::Cut) {
             return reply.send_half(&mut stream);
         }
         reply.send(&mut stream, request.method == "HEAD")?;
@@ -214,7 +214,7 @@ fn serve(mut stream: impl Read + Write, shared: &ServerState) -> std::io::Result
 }
 
 /// What this request meets. Owner marks begin with a dot and are left alone.
-fn fault(shared: &ServerState, request: &HttpRequest) -> Option<Fault> {
+fn fault(shared: &ServerState, request: &HttpRequest) -> Option<ServerFault> {
     let (_, key) = api::place(request)?;
     let last = key.rsplit('/').next().unwrap_or_default();
     if last.is_empty() || last.starts_with('.') {

@@ -20,7 +20,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 
 pub use certs::Certs;
-pub use faulty::{Fault, FaultyServer};
+pub use faulty::{FaultyServer, ServerFault};
 pub use minio::MinioServer;
 
 /// Access key id that all of them know.

@@ -22,18 +22,18 @@ pub enum Lie {
 }
 
 #[derive(Default)]
-struct Record {
+struct StoredVersions {
     versions: Vec<Vec<u8>>,
     reads: usize,
     writes: usize,
 }
 
-struct Store {
-    records: HashMap<String, Record>,
+struct LyingStore {
+    records: HashMap<String, StoredVersions>,
     lies: HashMap<String, Lie>,
 }
 
-impl Store {
+impl LyingStore {
     fn set(&mut self, key: &str, value: &[u8]) {
         let record = self.records.entry(key.to_owned()).or_default();
         record.writes += 1;
@@ -98,16 +98,16 @@ fn full(key: &str) -> String {
 }
 
 /// The server; its threads end with their connections.
-pub struct Server {
+pub struct LyingServer {
     pub port: u16,
 }
 
-impl Server {
+impl LyingServer {
     /// Listens on a free port of loopback.
-    pub fn start(lies: &[(&'static str, Lie)]) -> Server {
+    pub fn start(lies: &[(&'static str, Lie)]) -> LyingServer {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let store = Arc::new(Mutex::new(Store {
+        let store = Arc::new(Mutex::new(LyingStore {
             records: HashMap::new(),
             lies: lies.iter().map(|(key, lie)| (full(key), *lie)).collect(),
         }));
@@ -117,11 +117,11 @@ impl Server {
                 std::thread::spawn(move || serve(connection, &store));
             }
         });
-        Server { port }
+        LyingServer { port }
     }
 }
 
-fn serve(mut connection: TcpStream, store: &Mutex<Store>) -> Option<()> {
+fn serve(mut connection: TcpStream, store: &Mutex<LyingStore>) -> Option<()> {
     let _ = connection.set_nodelay(true);
     let mut input = BufReader::new(connection.try_clone().ok()?);
     loop {

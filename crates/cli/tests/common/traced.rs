@@ -176,19 +176,19 @@ pub fn now() -> i64 {
 }
 
 /// A loop device over a file; undone on drop.
-pub struct Loop {
+pub struct TracedLoop {
     pub device: String,
     /// The file behind it.
     pub backing: PathBuf,
     _dir: tempfile::TempDir,
 }
 
-impl Loop {
+impl TracedLoop {
     /// Over a new file of random bytes on the machine's disk.
     ///
     /// # Errors
     /// Why there is none.
-    pub fn new(mib: usize, options: &[&str]) -> Result<Loop, String> {
+    pub fn new(mib: usize, options: &[&str]) -> Result<TracedLoop, String> {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
         let backing = dir.path().join("backing");
         std::fs::write(&backing, vec![7u8; mib << 20]).expect("written");
@@ -196,7 +196,7 @@ impl Loop {
         tool(&["sync", path])?;
         let words = [&["losetup", "--find", "--show"], options, &[path]].concat();
         let device = tool(&words)?;
-        Ok(Loop {
+        Ok(TracedLoop {
             device,
             backing,
             _dir: dir,
@@ -204,7 +204,7 @@ impl Loop {
     }
 }
 
-impl Drop for Loop {
+impl Drop for TracedLoop {
     fn drop(&mut self) {
         let _ = tool(&["losetup", "--detach", &self.device]);
     }

@@ -9,7 +9,7 @@ use taillight_core::{Error, Result};
 use crate::file::layout;
 use crate::file::needs;
 use crate::file::options::LayoutPolicy;
-use crate::file::regular::{ExistingFile, FileEntry, FileOpenSpec, FileSet};
+use crate::file::regular::{DataFile, ExistingFile, FileOpenSpec, FileSet};
 
 /// What to do to one file before the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum FilePreparation {
 ///
 /// # Errors
 /// `Usage` when there is nothing.
-pub fn size_of_existing(entries: &[FileEntry], asked: &FileOpenSpec<'_>) -> Result<u64> {
+pub fn size_of_existing(entries: &[DataFile], asked: &FileOpenSpec<'_>) -> Result<u64> {
     let sizes = entries
         .iter()
         .map(|f| f.existing.as_ref().map_or(0, ExistingFile::size));
@@ -46,7 +46,7 @@ pub fn size_of_existing(entries: &[FileEntry], asked: &FileOpenSpec<'_>) -> Resu
 /// # Errors
 /// `Usage` for a file that is too small, `Refused` for holes that would be read.
 pub fn decide(
-    found: &FileEntry,
+    found: &DataFile,
     file_size: u64,
     asked: &FileOpenSpec<'_>,
 ) -> Result<FilePreparation> {
@@ -117,11 +117,11 @@ fn holey(path: &Path, empty: u64, of: u64) -> Error {
 /// `Unavailable`, with the numbers.
 pub fn check_space(
     file_set: &FileSet,
-    entries: &[FileEntry],
+    entries: &[DataFile],
     preparations: &[FilePreparation],
     file_size: u64,
 ) -> Result<()> {
-    let allocated = |f: &FileEntry| f.existing.as_ref().map_or(0, ExistingFile::allocated);
+    let allocated = |f: &DataFile| f.existing.as_ref().map_or(0, ExistingFile::allocated);
     let needed: u64 = entries
         .iter()
         .zip(preparations)

@@ -12,7 +12,7 @@ use crate::file::layout::{self, LayoutProgress};
 use crate::path_error::cannot;
 
 use crate::file::plan::FilePreparation;
-use crate::file::regular::{ExistingFile, FileEntry, FileOpenSpec, PreparedFiles, lock};
+use crate::file::regular::{DataFile, ExistingFile, FileOpenSpec, PreparedFiles, lock};
 use crate::ownership::sidecar::device;
 use crate::ownership::{FileMark, MarkedFiles, OwnedDirectory};
 
@@ -21,7 +21,7 @@ use crate::ownership::{FileMark, MarkedFiles, OwnedDirectory};
 /// # Errors
 /// `Unavailable` when it cannot be done or progress says stop; what was made is then deleted.
 pub fn prepare(
-    entries: Vec<FileEntry>,
+    entries: Vec<DataFile>,
     preparations: &[FilePreparation],
     file_size: u64,
     mut made: MarkedFiles,
@@ -83,7 +83,7 @@ struct OpenFile {
 
 /// Creates what is absent; says under which mark the file stands from now on.
 fn own(
-    found: FileEntry,
+    found: DataFile,
     file_size: u64,
     dir: &OwnedDirectory,
     asked: &FileOpenSpec<'_>,

@@ -60,7 +60,7 @@ pub struct PreparedFiles {
 }
 
 /// A name and what is there.
-pub struct FileEntry {
+pub struct DataFile {
     /// Name in the directory.
     pub name: String,
     /// Whole path, for people.
@@ -129,7 +129,7 @@ pub fn check(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<()> {
 /// What is there, and what is to be done with each file.
 struct PreparationPlan {
     dir: Option<OwnedDirectory>,
-    entries: Vec<FileEntry>,
+    entries: Vec<DataFile>,
     preparations: Vec<FilePreparation>,
     file_size: u64,
 }
@@ -169,7 +169,7 @@ fn look(
     file_set: &FileSet,
     dir: Option<&OwnedDirectory>,
     asked: &FileOpenSpec<'_>,
-) -> Result<Vec<FileEntry>> {
+) -> Result<Vec<DataFile>> {
     let marks = dir.map_or(Ok(Vec::new()), OwnedDirectory::marks)?;
     let mut entries = Vec::with_capacity(file_set.names.len());
     for name in &file_set.names {
@@ -181,7 +181,7 @@ fn look(
             Some(dir) => examine(dir, &name, &path, &marks, asked)?,
             None => None,
         };
-        entries.push(FileEntry {
+        entries.push(DataFile {
             name,
             path,
             existing,

@@ -13,8 +13,8 @@ use super::rules;
 use crate::contract::OpenSpec;
 use crate::ownership::sidecar::DatabaseMark;
 use crate::ownership::{
-    Contents, Decision, DirectoryIdentity, HeldMark, MarkStore, NamedTarget, OwnedDirectory,
-    OwnershipMark, SIDECAR, refusal,
+    Contents, DirectoryIdentity, HeldMark, MarkStore, NamedTarget, OwnedDirectory,
+    OwnershipDecision, OwnershipMark, SIDECAR, refusal,
 };
 use crate::path_error::cannot;
 
@@ -81,9 +81,9 @@ impl DatabaseDirectory {
         };
         if !absent && !is_empty(&path)? {
             match existing(&mark, &path, confirmed, &named)? {
-                Decision::Reuse(kept) => mark = kept,
-                Decision::Wipe => wipe(&path)?,
-                Decision::Create => {}
+                OwnershipDecision::Reuse(kept) => mark = kept,
+                OwnershipDecision::Wipe => wipe(&path)?,
+                OwnershipDecision::Create => {}
             }
         }
         if absent {
@@ -175,7 +175,7 @@ fn existing(
     path: &Path,
     confirmed: bool,
     named: &NamedTarget,
-) -> Result<Decision<DirectoryIdentity>> {
+) -> Result<OwnershipDecision<DirectoryIdentity>> {
     let dir = OwnedDirectory::open(path)?;
     let found = dir.read()?.map(|bytes| DatabaseMark::parse(&bytes));
     let found = found.transpose().map_err(|e| {

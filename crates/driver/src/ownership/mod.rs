@@ -81,7 +81,7 @@ pub enum Contents {
 
 /// What a run may do with what it found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision<I> {
+pub enum OwnershipDecision<I> {
     /// Nothing is there: begin.
     Create,
     /// The records of an earlier run stay, under its mark.
@@ -120,25 +120,25 @@ impl<I: Serialize + DeserializeOwned + Clone> OwnershipMark<I> {
         contents: Contents,
         confirmed: bool,
         target: &NamedTarget,
-    ) -> Result<Decision<I>> {
+    ) -> Result<OwnershipDecision<I>> {
         match (found, contents) {
             (Some(mark), _) if mark.keep && !confirmed => {
                 if mark.form != wanted.form {
                     return Err(refusal::other_form(target, &mark.form, &wanted.form));
                 }
-                Ok(Decision::Reuse(mark.clone()))
+                Ok(OwnershipDecision::Reuse(mark.clone()))
             }
-            (None, Contents::Empty) => Ok(Decision::Create),
+            (None, Contents::Empty) => Ok(OwnershipDecision::Create),
             (_, Contents::Foreign(example)) => {
                 refusal::foreign(confirmed, target, example.as_deref())?;
-                Ok(Decision::Wipe)
+                Ok(OwnershipDecision::Wipe)
             }
             // Whatever they look like, without a mark they are somebody else's.
             (None, Contents::Records) => {
                 refusal::foreign(confirmed, target, None)?;
-                Ok(Decision::Wipe)
+                Ok(OwnershipDecision::Wipe)
             }
-            (Some(_), Contents::Empty | Contents::Records) => Ok(Decision::Wipe),
+            (Some(_), Contents::Empty | Contents::Records) => Ok(OwnershipDecision::Wipe),
         }
     }
 }
@@ -229,19 +229,39 @@ mod tests {
         };
         let (kept, killed, other) = (mark(true, "f"), mark(false, "f"), mark(true, "g"));
         for (found, contents, confirmed, wanted) in [
-            (None, Contents::Empty, false, Decision::Create),
-            (None, foreign(), true, Decision::Wipe),
+            (None, Contents::Empty, false, OwnershipDecision::Create),
+            (None, foreign(), true, OwnershipDecision::Wipe),
             (
                 Some(&kept),
                 Contents::Records,
                 false,
-                Decision::Reuse(kept.clone()),
+                OwnershipDecision::Reuse(kept.clone()),
             ),
-            (Some(&kept), foreign(), false, Decision::Reuse(kept.clone())),
-            (Some(&kept), Contents::Records, true, Decision::Wipe),
-            (Some(&killed), Contents::Records, false, Decision::Wipe),
-            (Some(&killed), foreign(), true, Decision::Wipe),
-            (Some(&other), Contents::Records, true, Decision::Wipe),
+            (
+                Some(&kept),
+                foreign(),
+                false,
+                OwnershipDecision::Reuse(kept.clone()),
+            ),
+            (
+                Some(&kept),
+                Contents::Records,
+                true,
+                OwnershipDecision::Wipe,
+            ),
+            (
+                Some(&killed),
+                Contents::Records,
+                false,
+                OwnershipDecision::Wipe,
+            ),
+            (Some(&killed), foreign(), true, OwnershipDecision::Wipe),
+            (
+                Some(&other),
+                Contents::Records,
+                true,
+                OwnershipDecision::Wipe,
+            ),
         ] {
             assert_eq!(decide(found, contents.clone(), confirmed).unwrap(), wanted);
         }

@@ -15,7 +15,7 @@ use super::naming::ObjectNaming;
 use crate::contract::OpenSpec;
 use crate::kv::rules;
 use crate::ownership::{
-    Contents, Decision, HeldMark, MarkStore, NamedTarget, OwnershipMark, SIDECAR, refusal,
+    Contents, HeldMark, MarkStore, NamedTarget, OwnershipDecision, OwnershipMark, SIDECAR, refusal,
 };
 
 /// What tells the owner object of a prefix from a copy of it.
@@ -70,11 +70,11 @@ impl OwnedPrefix {
         let before = found.mark.as_ref();
         let decision = PrefixMark::decide(&mark, before, found.contents, confirmed, &named)?;
         let goes = match decision {
-            Decision::Reuse(kept) => {
+            OwnershipDecision::Reuse(kept) => {
                 mark = kept;
                 false
             }
-            Decision::Create | Decision::Wipe => true,
+            OwnershipDecision::Create | OwnershipDecision::Wipe => true,
         };
         spec.run_id.clone_into(&mut mark.last_run);
         let keys = spec.plan.workloads.iter().filter_map(|w| w.keys.as_ref());

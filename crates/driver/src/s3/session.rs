@@ -52,7 +52,7 @@ struct S3Slot {
     connection: HttpConnection,
     host: usize,
     buffer: Box<[u8]>,
-    job: Option<PendingOp>,
+    job: Option<PendingRequest>,
     upload: MultipartUpload,
     scan: ObjectScan,
     /// When the last operation ended.
@@ -60,7 +60,7 @@ struct S3Slot {
 }
 
 #[derive(Clone, Copy)]
-struct PendingOp {
+struct PendingRequest {
     token: Token,
     op: Op,
     /// Bytes of a range asked; 0 = the whole object.
@@ -147,7 +147,7 @@ impl S3Session {
         }
     }
 
-    fn write(&mut self, n: usize, job: &PendingOp) -> RequestSpec {
+    fn write(&mut self, n: usize, job: &PendingRequest) -> RequestSpec {
         let slot = &mut self.slots[n];
         let mut spec = RequestSpec {
             upload: (0, 0),
@@ -354,7 +354,7 @@ fn list_query(shared: &S3Shared, name: &[u8], keys: u32, query: &mut String) {
     *query = String::from_utf8(bytes).unwrap_or_default();
 }
 
-fn short(job: &PendingOp, connection: &HttpConnection) -> Status {
+fn short(job: &PendingRequest, connection: &HttpConnection) -> Status {
     match job.range {
         0 => Status::OK,
         asked if connection.moved == asked => Status::OK,
@@ -394,7 +394,7 @@ impl Session for S3Session {
                 self.slots[n].upload.begin(op.size, options.part_size.0);
             }
         }
-        self.slots[n].job = Some(PendingOp {
+        self.slots[n].job = Some(PendingRequest {
             token,
             op: *op,
             range: if op.kind == OpKind::Get {

@@ -5,7 +5,7 @@ use taillight_core::{ErrorKind, Op, OpKind, Status};
 use taillight_driver::kv::fields;
 use taillight_driver::{Session, Target};
 
-use super::{Place, SIZE, load, one, open, session, stores};
+use super::{SIZE, StoreDirectory, load, one, open, session, stores};
 
 fn mix(plan: &mut Plan, words: &str) {
     let part = |word: &str| MixPart {
@@ -16,7 +16,7 @@ fn mix(plan: &mut Plan, words: &str) {
 }
 
 /// A plan that fits a snapshot.
-fn plan(place: &Place, words: &str) -> Plan {
+fn plan(place: &StoreDirectory, words: &str) -> Plan {
     let mut plan = place.plan("snapshot = true");
     mix(&mut plan, words);
     plan

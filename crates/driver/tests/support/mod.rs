@@ -135,18 +135,18 @@ pub fn scratch() -> tempfile::TempDir {
 }
 
 /// A loop device over a file of its own; detached and deleted on drop.
-pub struct Loop {
+pub struct TestLoopDevice {
     pub device: PathBuf,
     pub backing: PathBuf,
     _dir: tempfile::TempDir,
 }
 
-impl Loop {
-    pub fn new(mib: u64) -> Option<Loop> {
-        Loop::prepared(mib, |_| {})
+impl TestLoopDevice {
+    pub fn new(mib: u64) -> Option<TestLoopDevice> {
+        TestLoopDevice::prepared(mib, |_| {})
     }
     /// `prepare` may write to the backing file before the kernel reads partitions from it.
-    pub fn prepared(mib: u64, prepare: impl FnOnce(&Path)) -> Option<Loop> {
+    pub fn prepared(mib: u64, prepare: impl FnOnce(&Path)) -> Option<TestLoopDevice> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: needs root for loop devices");
             return None;
@@ -159,7 +159,7 @@ impl Loop {
             .unwrap();
         prepare(&backing);
         let device = run(&["losetup", "-f", "-P", "--show", backing.to_str().unwrap()])?;
-        Some(Loop {
+        Some(TestLoopDevice {
             device: device.into(),
             backing,
             _dir: dir,
@@ -176,7 +176,7 @@ impl Loop {
     }
 }
 
-impl Drop for Loop {
+impl Drop for TestLoopDevice {
     fn drop(&mut self) {
         let _ = Command::new("losetup").arg("-d").arg(&self.device).status();
     }
@@ -226,9 +226,9 @@ impl Drop for Mounted {
 }
 
 /// Undoes something on drop by a command.
-pub struct Undo(pub Vec<String>);
+pub struct UndoOnDrop(pub Vec<String>);
 
-impl Drop for Undo {
+impl Drop for UndoOnDrop {
     fn drop(&mut self) {
         let _ = Command::new(&self.0[0]).args(&self.0[1..]).status();
     }

@@ -12,7 +12,7 @@ use taillight_rundir::verify::{FINDINGS_MAX, Finding, VerifyReport, Wrong};
 
 use super::VerifyState;
 use super::block::BlockHeader;
-use super::judge::{FaultDetail, Judgement, ReadCheck, UncheckedReason};
+use super::judge::{FaultDetail, ReadCheck, ReadJudgement, UncheckedReason};
 use super::ledger::LedgerEntry;
 
 /// Seals and judges for one worker, or for the pass.
@@ -176,14 +176,14 @@ impl Checker {
             };
             let (address, after) = (case.address, case.after);
             match case.judge(&mut self.scratch) {
-                Judgement::Right => {
+                ReadJudgement::Right => {
                     self.report.checked += 1;
                     if after.settled && !after.seen {
                         self.shared.ledger.saw(number, after.last);
                     }
                 }
-                Judgement::Unchecked(reason) => self.unchecked(reason),
-                Judgement::Wrong(kind, detail) => {
+                ReadJudgement::Unchecked(reason) => self.unchecked(reason),
+                ReadJudgement::Wrong(kind, detail) => {
                     good = false;
                     self.wrong(op, (address, block.len() as u64), kind, &detail, now);
                 }
@@ -206,12 +206,12 @@ impl Checker {
             after: self.shared.ledger.get(blocks.first),
         };
         match case.judge_missing() {
-            Judgement::Right => true,
-            Judgement::Unchecked(reason) => {
+            ReadJudgement::Right => true,
+            ReadJudgement::Unchecked(reason) => {
                 self.unchecked(reason);
                 true
             }
-            Judgement::Wrong(kind, detail) => {
+            ReadJudgement::Wrong(kind, detail) => {
                 self.wrong(op, (blocks.address, 0), kind, &detail, now);
                 false
             }

@@ -15,7 +15,7 @@ const CANDIDATES: u64 = 4;
 
 /// What a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Judgement {
+pub enum ReadJudgement {
     /// What must be there.
     Right,
     /// Nothing certain can be said.
@@ -64,29 +64,31 @@ pub struct ReadCheck<'a> {
 
 impl ReadCheck<'_> {
     /// Judges the block. `scratch` is used when it has to be made again.
-    pub fn judge(&self, scratch: &mut Vec<u8>) -> Judgement {
+    pub fn judge(&self, scratch: &mut Vec<u8>) -> ReadJudgement {
         let seen = inspect(self.block);
         if let BlockContent::Whole(mark) = seen
             && mark.run == self.run
             && mark.address == self.address
             && age(&self.before, &self.after, mark.generation) == GenerationAge::Right
         {
-            return Judgement::Right;
+            return ReadJudgement::Right;
         }
         self.judge_other(seen, scratch)
     }
 
     /// Judges that nothing was found: a record that is not there.
     #[cold]
-    pub fn judge_missing(&self) -> Judgement {
+    pub fn judge_missing(&self) -> ReadJudgement {
         if self.before.uncertain || self.after.uncertain {
-            return Judgement::Unchecked(UncheckedReason::Uncertain);
+            return ReadJudgement::Unchecked(UncheckedReason::Uncertain);
         }
         match (self.before.settled, self.then()) {
             (true, _) => self.judgement(Wrong::Lost, FaultDetail::default()),
-            (false, _) if self.after.touched() => Judgement::Unchecked(UncheckedReason::Overlapped),
+            (false, _) if self.after.touched() => {
+                ReadJudgement::Unchecked(UncheckedReason::Overlapped)
+            }
             (false, Some(then)) if then.before.settled => then.judge_missing(),
-            (false, _) => Judgement::Unchecked(UncheckedReason::Unwritten),
+            (false, _) => ReadJudgement::Unchecked(UncheckedReason::Unwritten),
         }
     }
 
@@ -103,7 +105,7 @@ impl ReadCheck<'_> {
     }
 
     #[cold]
-    fn judge_other(&self, seen: BlockContent, scratch: &mut Vec<u8>) -> Judgement {
+    fn judge_other(&self, seen: BlockContent, scratch: &mut Vec<u8>) -> ReadJudgement {
         if let BlockContent::Whole(m) | BlockContent::Damaged(m) = seen
             && m.run == self.run
             && m.address != self.address
@@ -111,27 +113,31 @@ impl ReadCheck<'_> {
             return self.wrong(Wrong::Misplaced, m, None);
         }
         if self.before.uncertain || self.after.uncertain {
-            return Judgement::Unchecked(UncheckedReason::Uncertain);
+            return ReadJudgement::Unchecked(UncheckedReason::Uncertain);
         }
         match (self.before.settled, &self.shared.prior) {
             (true, _) => self.judge_ours(seen, scratch),
-            (false, _) if self.after.touched() => Judgement::Unchecked(UncheckedReason::Overlapped),
+            (false, _) if self.after.touched() => {
+                ReadJudgement::Unchecked(UncheckedReason::Overlapped)
+            }
             (false, Some(prior)) => match self.then() {
                 Some(then) => then.judge(scratch),
                 // That run wrote nothing here.
-                None if prior.ledger.is_some() => Judgement::Unchecked(UncheckedReason::Unwritten),
+                None if prior.ledger.is_some() => {
+                    ReadJudgement::Unchecked(UncheckedReason::Unwritten)
+                }
                 None => self.judge_prior(seen, prior.run, scratch),
             },
             (false, None) => match seen {
                 // Not ours to expect, but it does contradict itself.
                 BlockContent::Damaged(m) => self.damaged(m, scratch),
-                _ => Judgement::Unchecked(UncheckedReason::Unwritten),
+                _ => ReadJudgement::Unchecked(UncheckedReason::Unwritten),
             },
         }
     }
 
     /// A write of this run was acknowledged: only its blocks are right.
-    fn judge_ours(&self, seen: BlockContent, scratch: &mut Vec<u8>) -> Judgement {
+    fn judge_ours(&self, seen: BlockContent, scratch: &mut Vec<u8>) -> ReadJudgement {
         match seen {
             BlockContent::Blank => self.judgement(Wrong::Lost, FaultDetail::default()),
             BlockContent::Whole(m) | BlockContent::OtherLength(m, _) if m.run != self.run => {
@@ -145,7 +151,7 @@ impl ReadCheck<'_> {
                 self.wrong(kind, m, None)
             }
             _ if self.mixed() && !self.shared.whole_writes => {
-                Judgement::Unchecked(UncheckedReason::Overlapped)
+                ReadJudgement::Unchecked(UncheckedReason::Overlapped)
             }
             BlockContent::Damaged(m) | BlockContent::NoHeader(m) if self.mixed() => {
                 self.wrong(Wrong::Torn, m, None)
@@ -156,7 +162,7 @@ impl ReadCheck<'_> {
     }
 
     /// Nothing of this run: only blocks of the run that was named are right.
-    fn judge_prior(&self, seen: BlockContent, prior: u64, scratch: &mut Vec<u8>) -> Judgement {
+    fn judge_prior(&self, seen: BlockContent, prior: u64, scratch: &mut Vec<u8>) -> ReadJudgement {
         match seen {
             BlockContent::Whole(m) | BlockContent::Damaged(m) | BlockContent::OtherLength(m, _)
                 if m.run != prior =>
@@ -166,7 +172,7 @@ impl ReadCheck<'_> {
             BlockContent::Whole(m) | BlockContent::Damaged(m) if m.address != self.address => {
                 self.wrong(Wrong::Misplaced, m, None)
             }
-            BlockContent::Whole(_) => Judgement::Right,
+            BlockContent::Whole(_) => ReadJudgement::Right,
             BlockContent::Damaged(m) => self.damaged(m, scratch),
             BlockContent::OtherLength(m, _) => self.wrong(Wrong::OtherSize, m, None),
             BlockContent::Blank => self.judgement(Wrong::Lost, FaultDetail::default()),
@@ -190,7 +196,7 @@ impl ReadCheck<'_> {
     }
 
     /// The header says whose block it is; the rest does not fit.
-    fn damaged(&self, mark: BlockHeader, scratch: &mut Vec<u8>) -> Judgement {
+    fn damaged(&self, mark: BlockHeader, scratch: &mut Vec<u8>) -> ReadJudgement {
         let Some(found) = self.compare(mark, scratch) else {
             return self.wrong(Wrong::Flipped, mark, None);
         };
@@ -216,7 +222,7 @@ impl ReadCheck<'_> {
     }
 
     /// No header: one of the blocks that may be here with a damaged beginning, or none at all.
-    fn headless(&self, mark: BlockHeader, scratch: &mut Vec<u8>) -> Judgement {
+    fn headless(&self, mark: BlockHeader, scratch: &mut Vec<u8>) -> ReadJudgement {
         let near = BlockHeader {
             run: self.run,
             address: self.address,
@@ -232,7 +238,7 @@ impl ReadCheck<'_> {
         self.nearest(&all, scratch)
     }
 
-    fn nearest(&self, candidates: &[BlockHeader], scratch: &mut Vec<u8>) -> Judgement {
+    fn nearest(&self, candidates: &[BlockHeader], scratch: &mut Vec<u8>) -> ReadJudgement {
         let found = candidates
             .iter()
             .filter_map(|m| Some((*m, self.compare(*m, scratch)?)))
@@ -257,7 +263,12 @@ impl ReadCheck<'_> {
         self.before.mixed() || self.after.mixed() || self.before.last != self.after.last
     }
 
-    fn wrong(&self, kind: Wrong, mark: BlockHeader, difference: Option<Difference>) -> Judgement {
+    fn wrong(
+        &self,
+        kind: Wrong,
+        mark: BlockHeader,
+        difference: Option<Difference>,
+    ) -> ReadJudgement {
         let other_run = kind == Wrong::OtherRun;
         let detail = FaultDetail {
             expected: None,
@@ -270,8 +281,8 @@ impl ReadCheck<'_> {
         self.judgement(kind, detail)
     }
 
-    fn judgement(&self, kind: Wrong, detail: FaultDetail) -> Judgement {
+    fn judgement(&self, kind: Wrong, detail: FaultDetail) -> ReadJudgement {
         let expected = self.before.oldest();
-        Judgement::Wrong(kind, FaultDetail { expected, ..detail })
+        ReadJudgement::Wrong(kind, FaultDetail { expected, ..detail })
     }
 }

@@ -31,7 +31,7 @@ pub use block::{
 };
 pub use checker::Checker;
 pub use integrity::Integrity;
-pub use judge::{FaultDetail, Judgement, UncheckedReason};
+pub use judge::{FaultDetail, ReadJudgement, UncheckedReason};
 pub use ledger::{ENTRY, GenerationAge, LedgerEntry, MOST_IN_FLIGHT, WriteLedger, age};
 pub use pass::{PassSpec, pass};
 use prior::PriorLedger;

@@ -16,9 +16,9 @@ macro_rules! columns {
         /// Places of the columns in the file's schema.
         #[expect(clippy::upper_case_acronyms)]
         #[derive(Clone, Copy)]
-        enum Place { $($name),* }
+        enum ColumnPlace { $($name),* }
 
-        $(pub(super) const $name: usize = Place::$name as usize;)*
+        $(pub(super) const $name: usize = ColumnPlace::$name as usize;)*
 
         /// Names, in file order; the constants above index this.
         pub(super) const NAMES: &[&str] = &[$($column),*];
@@ -30,7 +30,7 @@ macro_rules! columns {
         impl ColumnSet {
             $(
                 #[doc = concat!("`", $column, "`.")]
-                pub const $name: ColumnSet = ColumnSet(1 << Place::$name as usize);
+                pub const $name: ColumnSet = ColumnSet(1 << ColumnPlace::$name as usize);
             )*
         }
     };

@@ -14,13 +14,13 @@ use crate::table::ReadFailure;
 
 /// Where the values of a column come from, by the type they have in the file.
 pub(super) enum ColumnSource {
-    Int(Values<Int32Type>),
-    Long(Values<Int64Type>),
-    Text(Values<ByteArrayType>),
+    Int(ColumnValues<Int32Type>),
+    Long(ColumnValues<Int64Type>),
+    Text(ColumnValues<ByteArrayType>),
 }
 
 /// Values of one column.
-pub(super) enum Values<T: DataType> {
+pub(super) enum ColumnValues<T: DataType> {
     /// The same in every row; `None` is null.
     Constant(Option<T::T>),
     Reader {
@@ -36,9 +36,9 @@ impl ColumnSource {
     /// A column of this type that the file lacks: nulls.
     pub fn null(physical: PhysicalType) -> Result<ColumnSource> {
         Ok(match physical {
-            PhysicalType::INT32 => ColumnSource::Int(Values::Constant(None)),
-            PhysicalType::INT64 => ColumnSource::Long(Values::Constant(None)),
-            PhysicalType::BYTE_ARRAY => ColumnSource::Text(Values::Constant(None)),
+            PhysicalType::INT32 => ColumnSource::Int(ColumnValues::Constant(None)),
+            PhysicalType::INT64 => ColumnSource::Long(ColumnValues::Constant(None)),
+            PhysicalType::BYTE_ARRAY => ColumnSource::Text(ColumnValues::Constant(None)),
             _ => return Err(unknown_type()),
         })
     }
@@ -57,9 +57,9 @@ impl ColumnSource {
         }
         let reader = group.get_column_reader(index)?;
         Ok(match meta.column_type() {
-            PhysicalType::INT32 => ColumnSource::Int(Values::reader(reader)),
-            PhysicalType::INT64 => ColumnSource::Long(Values::reader(reader)),
-            PhysicalType::BYTE_ARRAY => ColumnSource::Text(Values::reader(reader)),
+            PhysicalType::INT32 => ColumnSource::Int(ColumnValues::reader(reader)),
+            PhysicalType::INT64 => ColumnSource::Long(ColumnValues::reader(reader)),
+            PhysicalType::BYTE_ARRAY => ColumnSource::Text(ColumnValues::reader(reader)),
             _ => return Err(unknown_type()),
         })
     }
@@ -74,15 +74,15 @@ fn constant(s: &Statistics, physical: PhysicalType, rows: u64) -> Option<ColumnS
         return None;
     }
     match s {
-        Statistics::Int32(s) if s.min_opt() == s.max_opt() => {
-            Some(ColumnSource::Int(Values::Constant(Some(*s.min_opt()?))))
-        }
-        Statistics::Int64(s) if s.min_opt() == s.max_opt() => {
-            Some(ColumnSource::Long(Values::Constant(Some(*s.min_opt()?))))
-        }
+        Statistics::Int32(s) if s.min_opt() == s.max_opt() => Some(ColumnSource::Int(
+            ColumnValues::Constant(Some(*s.min_opt()?)),
+        )),
+        Statistics::Int64(s) if s.min_opt() == s.max_opt() => Some(ColumnSource::Long(
+            ColumnValues::Constant(Some(*s.min_opt()?)),
+        )),
         Statistics::ByteArray(s) if s.min_opt() == s.max_opt() => {
             let text = s.min_opt()?.clone();
-            Some(ColumnSource::Text(Values::Constant(Some(text))))
+            Some(ColumnSource::Text(ColumnValues::Constant(Some(text))))
         }
         _ => None,
     }
@@ -92,9 +92,9 @@ fn unknown_type() -> ParquetError {
     ParquetError::General("a column has the wrong type".into())
 }
 
-impl<T: DataType> Values<T> {
-    fn reader(reader: parquet::column::reader::ColumnReader) -> Values<T> {
-        Values::Reader {
+impl<T: DataType> ColumnValues<T> {
+    fn reader(reader: parquet::column::reader::ColumnReader) -> ColumnValues<T> {
+        ColumnValues::Reader {
             reader: Box::new(get_typed_column_reader(reader)),
             levels: Vec::new(),
             present: Vec::new(),
@@ -112,11 +112,11 @@ impl<T: DataType> Values<T> {
         out.clear();
         let mut get = |row, cell| get(cell).ok_or_else(|| ReadFailure::value(row));
         let (reader, levels, present) = match self {
-            Values::Constant(value) => {
+            ColumnValues::Constant(value) => {
                 out.resize(n, get(0, value.as_ref())?);
                 return Ok(());
             }
-            Values::Reader {
+            ColumnValues::Reader {
                 reader,
                 levels,
                 present,
@@ -186,7 +186,11 @@ impl RowBatch {
         }
     }
 
-    fn fill_int(&mut self, place: usize, v: &mut Values<Int32Type>) -> Result<(), ReadFailure> {
+    fn fill_int(
+        &mut self,
+        place: usize,
+        v: &mut ColumnValues<Int32Type>,
+    ) -> Result<(), ReadFailure> {
         let n = self.rows;
         match place {
             schema::WORKLOAD => v.take(n, &mut self.workload, half),
@@ -199,7 +203,11 @@ impl RowBatch {
         }
     }
 
-    fn fill_long(&mut self, place: usize, v: &mut Values<Int64Type>) -> Result<(), ReadFailure> {
+    fn fill_long(
+        &mut self,
+        place: usize,
+        v: &mut ColumnValues<Int64Type>,
+    ) -> Result<(), ReadFailure> {
         let n = self.rows;
         match place {
             schema::OFFSET => v.take(n, &mut self.offset, nullable(positive)),
@@ -220,7 +228,7 @@ impl RowBatch {
     fn fill_text(
         &mut self,
         place: usize,
-        v: &mut Values<ByteArrayType>,
+        v: &mut ColumnValues<ByteArrayType>,
     ) -> Result<(), ReadFailure> {
         let n = self.rows;
         match place {

@@ -107,7 +107,7 @@ proptest! {
 
     #[test]
     fn it_ends_whatever_the_target_says(seed in any::<u64>(), precision in 0.001f64..0.5) {
-        let mut random = Random(seed);
+        let mut random = ProbeRandom(seed);
         search(range(1.0, 1e6, precision, ValueScale::Continuous), |_| match random.below(3) {
             0 => PASS,
             1 => FAIL,
@@ -117,9 +117,9 @@ proptest! {
 }
 
 /// SplitMix64, so that the tests repeat.
-struct Random(u64);
+struct ProbeRandom(u64);
 
-impl Random {
+impl ProbeRandom {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -135,7 +135,7 @@ impl Random {
 }
 
 /// A probe of `n` I/Os of which each exceeds the ceiling with probability `share`.
-fn probe(n: u64, share: f64, random: &mut Random) -> Judgement {
+fn probe(n: u64, share: f64, random: &mut ProbeRandom) -> Judgement {
     let above = (0..n).filter(|_| random.share() < share).count() as u64;
     let dist = Dist::from_sorted_pairs([(100, n - above), (1000, above)]).expect("sorted");
     let check = check_ceiling(&dist, 500, &Percentile::nines(2).expect("99"));
@@ -153,7 +153,7 @@ fn a_noisy_knee_is_not_overstated() {
     let (knee, runs) = (1000.0, 200);
     let (mut over, mut low, mut found) = (0, 0, 0);
     for seed in 0..runs {
-        let mut random = Random(seed);
+        let mut random = ProbeRandom(seed);
         let range = range(100.0, 10_000.0, 0.05, ValueScale::Continuous);
         let (_, outcome) = search(range, |ask| {
             let share = (0.01 * (ask.value / knee).powi(3)).min(1.0);

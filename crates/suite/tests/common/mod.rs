@@ -117,9 +117,9 @@ fn open(plan: &Plan, run_id: &str) -> Result<Box<dyn Target>> {
 }
 
 /// The drivers of this build.
-struct Registry;
+struct TestRegistry;
 
-impl DriverView for Registry {
+impl DriverView for TestRegistry {
     fn names(&self) -> Vec<&'static str> {
         DRIVERS.iter().map(|d| d.name()).collect()
     }
@@ -141,7 +141,9 @@ pub fn plan(job: &JobSource, set: &[String]) -> Result<Plan> {
         capture_budget: ByteSize(64 << 20),
         free_memory: ByteSize(1 << 30),
     };
-    job.resolve(&Registry, machine, &|path| std::fs::read_to_string(path))
+    job.resolve(&TestRegistry, machine, &|path| {
+        std::fs::read_to_string(path)
+    })
 }
 
 pub fn source(text: &str) -> JobSource {

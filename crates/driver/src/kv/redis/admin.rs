@@ -12,7 +12,7 @@ use taillight_core::{Clock, Error, MonoClock, Result, Stamp};
 use super::address::DatabaseAddress;
 use super::wire::{Reply, RespSocket, refused, unreachable};
 use crate::ownership::{
-    Contents, Decision, HeldMark, MarkStore, NamedTarget, OwnershipMark, refusal,
+    Contents, HeldMark, MarkStore, NamedTarget, OwnershipDecision, OwnershipMark, refusal,
 };
 
 /// A key cannot be copied unnoticed: its name is all the identity it has.
@@ -289,9 +289,9 @@ pub fn claim(
     }
     let named = lock(admin).named();
     match KeyMark::decide(&new, found.as_ref(), contents, confirmed, &named)? {
-        Decision::Reuse(kept) => return Ok(HeldMark::new(kept, forgets)),
-        Decision::Wipe => lock(admin).wipe()?,
-        Decision::Create => {}
+        OwnershipDecision::Reuse(kept) => return Ok(HeldMark::new(kept, forgets)),
+        OwnershipDecision::Wipe => lock(admin).wipe()?,
+        OwnershipDecision::Create => {}
     }
     let text = new.bytes()?;
     match found {

@@ -48,7 +48,7 @@ enum ExpectedReply {
 
 /// An operation in flight.
 #[derive(Debug, Clone, Copy)]
-struct PendingOp {
+struct PendingCommand {
     token: Token,
     /// Replies that are still to come; 0 = the slot is free.
     left: u32,
@@ -64,7 +64,7 @@ struct Pipeline {
     layout: RecordLayout,
     keep: bool,
     buffers: Vec<Box<[u8]>>,
-    flights: Vec<PendingOp>,
+    flights: Vec<PendingCommand>,
     in_flight: u32,
     /// Slot and meaning of each reply to come.
     replies: VecDeque<(u32, ExpectedReply)>,
@@ -85,7 +85,7 @@ impl RedisSession {
     /// Over a connection of its own.
     pub fn new(wire: RespSocket, layout: RecordLayout, spec: &SessionSpec) -> RedisSession {
         let depth = spec.depth.max(1) as usize;
-        let free = PendingOp {
+        let free = PendingCommand {
             token: Token::new(0, 0),
             left: 0,
             status: Status::OK,
@@ -126,7 +126,7 @@ impl RedisSession {
         if room.is_none_or(|room| op.kind.writes() && op.bytes() > room) {
             return Err(Error::internal("value larger than the buffer").with("size", op.size));
         }
-        state.flights[slot as usize] = PendingOp {
+        state.flights[slot as usize] = PendingCommand {
             token,
             left: 0,
             status: Status::OK,

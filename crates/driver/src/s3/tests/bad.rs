@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use taillight_core::{Error, ErrorKind, Op, OpKind, Status};
 
-use taillight_s3test::{Fault, FaultyServer, ObjectServer, ServerSettings};
+use taillight_s3test::{FaultyServer, ObjectServer, ServerFault, ServerSettings};
 
 use super::server::{ID, SECRET, free_port, open, open_as, plan, plan_on};
 use super::{error, one, put, session};
@@ -175,10 +175,20 @@ fn trouble_in_the_run_is_counted_and_passes() {
     let store = FaultyServer::start(ServerSettings::default());
     let late = Duration::from_secs(3);
     for (fault, kind, wanted, counter) in [
-        (Fault::Busy, OpKind::Put, Status::STORE, "s3_http_503_total"),
-        (Fault::Cut, OpKind::Get, Status(104), "s3_broken_total"),
         (
-            Fault::Slow(late),
+            ServerFault::Busy,
+            OpKind::Put,
+            Status::STORE,
+            "s3_http_503_total",
+        ),
+        (
+            ServerFault::Cut,
+            OpKind::Get,
+            Status(104),
+            "s3_broken_total",
+        ),
+        (
+            ServerFault::Slow(late),
             OpKind::Get,
             Status::TIMEOUT,
             "s3_timeouts_total",

@@ -38,6 +38,18 @@ mod tests {
         from_table("ring", &text.parse().unwrap())
     }
 
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct NoOptions {}
+
+    #[test]
+    fn a_driver_without_options_says_so() {
+        let table = "direct = true".parse().unwrap();
+        let e = from_table::<NoOptions>("null", &table).unwrap_err();
+        assert_eq!(e.message(), "driver `null` has no options, so no `direct`");
+        assert_eq!(e.field(), Some("direct"));
+    }
+
     #[test]
     fn errors_name_their_option() {
         assert_eq!(ring("depth = 3").unwrap().depth, 3);

@@ -93,6 +93,10 @@ impl FieldError {
         let option = self.path.last().cloned();
         let what = match *self.mismatch {
             Mismatch::UnknownField { given, known } if option.is_none() => {
+                if known.is_empty() {
+                    let what = format!("driver `{driver}` has no options, so no `{given}`");
+                    return Error::usage(what).of_field(given);
+                }
                 let error = Error::usage(format!("driver `{driver}` has no option `{given}`"));
                 let hint = match nearest(&given, known.iter().copied()) {
                     Some(near) => format!("did you mean `{near}`?"),

@@ -136,6 +136,7 @@ pub struct TargetPlan {
 /// `[qos]`: what the report answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QosPlan {
+    /// Percentiles as decimal strings.
     pub percentiles: Vec<Percentile>,
     /// Deepest nine reported, 1 to 9.
     pub nines: u32,

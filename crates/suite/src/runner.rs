@@ -327,16 +327,17 @@ impl<'a> Runner<'a> {
 
     /// The last `series.json`, the report, what was not run, the exit code.
     fn conclude(&mut self, ended: Option<Exit>) -> Result<Exit> {
-        let exit = self.method.exit(&self.done, ended);
         if self.done.is_empty() {
             self.discard();
-            return Ok(exit);
+            return Ok(self.method.exit(&self.done, ended));
         }
         let state = match ended {
             None => SeriesState::Ended,
             Some(_) => SeriesState::EndedEarly,
         };
         let made = self.record(state).and_then(|()| self.report(state));
+        // Only now: what a method concludes from all points decides its exit code.
+        let exit = self.method.exit(&self.done, ended);
         let ran = |id: &&String| self.done.iter().any(|r| r.point.id == **id);
         let planned = self.method.head().planned.iter();
         let left: Vec<&str> = planned.filter(|id| !ran(id)).map(String::as_str).collect();

@@ -8,7 +8,6 @@ use taillight_rundir::ios::{ColumnSet, IosFile, RowBatch};
 
 use super::group::{IoGroup, IoGroupCounter};
 use super::heat::TimeWindow;
-use super::row::Row;
 
 /// Memory the exact counters may take together. Distributions made of them, and their sums, take
 /// up to twice as much once more.
@@ -59,24 +58,7 @@ pub fn read(path: &Path, window: TimeWindow, progress: &mut OnProgress<'_>) -> R
         },
     };
     let mut done = 0;
-    let columns = ColumnSet::PHASE
-        | ColumnSet::WORKLOAD
-        | ColumnSet::WORKER
-        | ColumnSet::OP
-        | ColumnSet::TARGET
-        | ColumnSet::OFFSET
-        | ColumnSet::KEY
-        | ColumnSet::SIZE
-        | ColumnSet::MOVED
-        | ColumnSet::COUNT
-        | ColumnSet::INTENDED
-        | ColumnSet::ORIGIN
-        | ColumnSet::SUBMIT
-        | ColumnSet::ISSUED
-        | ColumnSet::FIRST
-        | ColumnSet::COMPLETE
-        | ColumnSet::SYNC
-        | ColumnSet::STATUS;
+    let columns = ColumnSet::ALL;
     file.read(columns, &mut |batch| {
         reader.batch(batch);
         done += batch.rows as u64;
@@ -115,9 +97,9 @@ impl CaptureReader {
                 continue;
             }
             self.captured.counted += 1;
-            let row = row_of(batch, i);
+            let row = batch.row(i);
             let exact = !self.captured.overflowed;
-            self.counter(row.workload, batch.op[i]).push(&row, exact);
+            self.counter(row.workload, row.op).push(&row, exact);
         }
         let memory: usize = self
             .counters
@@ -157,27 +139,5 @@ impl CaptureReader {
             }
         }
         captured
-    }
-}
-
-#[inline]
-fn row_of(batch: &RowBatch, i: usize) -> Row {
-    Row {
-        workload: batch.workload[i],
-        worker: batch.worker[i],
-        target: batch.target[i],
-        offset: batch.offset[i],
-        key: batch.key[i],
-        size: batch.size[i],
-        moved: batch.moved[i],
-        count: batch.count[i],
-        intended: batch.intended[i],
-        origin: batch.origin[i],
-        submit: batch.submit[i],
-        issued: batch.issued[i],
-        first: batch.first[i],
-        complete: batch.complete[i],
-        sync: batch.sync[i],
-        status: batch.status[i],
     }
 }

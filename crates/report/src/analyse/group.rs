@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use taillight_core::{LatencyKind, LatencyMap, OpKind};
+use taillight_rundir::ios::Row;
 use taillight_stats::{ExactCounter, TopK};
 
 use super::dists::LatencyDists;
 use super::heat::{HeatCounts, TimeWindow};
-use super::row::Row;
 use super::slowest::{SlowestIos, SlowestKeeper};
 
 /// Outliers kept per operation.
@@ -82,31 +82,35 @@ impl IoGroupCounter {
         let service = row.service_ns();
         self.tally.count += 1;
         self.tally.busy_ns += u128::from(service);
-        if row.status != 0 {
-            let entry = self.tally.errors.entry(row.status).or_insert((0, None));
+        if !row.status.is_ok() {
+            let entry = self.tally.errors.entry(row.status.0).or_insert((0, None));
             entry.0 += 1;
-            entry.1 = Some(entry.1.map_or(row.submit, |first| first.min(row.submit)));
+            entry.1 = Some(
+                entry
+                    .1
+                    .map_or(row.submit.0, |first| first.min(row.submit.0)),
+            );
             return;
         }
         self.tally.bytes += row.moved.unwrap_or(row.size);
         self.tally.records += u64::from(row.count.unwrap_or(1));
-        self.tally.last_ns = self.tally.last_ns.max(row.complete);
-        let main = row.main_ns();
+        self.tally.last_ns = self.tally.last_ns.max(row.complete.0);
+        let main = row.response_ns();
         if exact {
             self.count_exactly(row);
         }
-        self.heat.push(row.complete, main);
+        self.heat.push(row.complete.0, main);
         if self.outliers.floor().is_none_or(|floor| main >= floor) {
-            self.outliers.push(main, row.submit as u64, *row);
+            self.outliers.push(main, row.submit.0 as u64, *row);
         }
         self.slowest
-            .push(main, row.intended.unwrap_or(row.submit), row.complete);
+            .push(main, row.intended.unwrap_or(row.submit).0, row.complete.0);
     }
 
     #[inline]
     fn count_exactly(&mut self, row: &Row) {
         for kind in LatencyKind::ALL {
-            if let Some(ns) = row.latency(kind) {
+            if let Some(ns) = kind.of(row) {
                 let counter = self.latencies.get_or_insert_with(kind, ExactCounter::new);
                 counter.push(ns);
             }

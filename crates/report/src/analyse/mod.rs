@@ -13,7 +13,6 @@ mod histograms;
 pub mod host;
 pub mod latency;
 mod read;
-mod row;
 mod slowest;
 pub mod store;
 
@@ -21,5 +20,5 @@ pub use analysis::{Analysis, IoCounts, MachineData, ReadProblem};
 pub use group::{IoGroup, IoTally};
 pub use histograms::{STATUS_UNKNOWN, tallies};
 pub use read::analyse;
-pub use row::Row;
 pub use slowest::{SlowestIos, SlowestKeeper};
+pub use taillight_rundir::ios::Row;

@@ -303,7 +303,7 @@ fn outliers(analysis: &Analysis) -> BTreeMap<OpKind, Vec<Outlier>> {
     for group in &analysis.groups {
         let list = all.entry(group.op).or_default();
         list.extend(group.outliers.iter().map(|(latency_ns, row)| Outlier {
-            submit_ns: row.submit,
+            submit_ns: row.submit.0,
             workload: row.workload,
             worker: row.worker,
             target: row.target,
@@ -311,7 +311,7 @@ fn outliers(analysis: &Analysis) -> BTreeMap<OpKind, Vec<Outlier>> {
             key: row.key,
             size: row.size,
             latency_ns: *latency_ns,
-            status: row.status,
+            status: row.status.0,
         }));
     }
     for list in all.values_mut() {

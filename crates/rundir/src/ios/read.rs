@@ -26,6 +26,14 @@ pub struct Row {
     pub record: Record,
 }
 
+impl std::ops::Deref for Row {
+    type Target = Record;
+    #[inline]
+    fn deref(&self) -> &Record {
+        &self.record
+    }
+}
+
 /// Consecutive rows. A column that was not asked for is empty; an asked one has one entry a row.
 /// Stamps are CLOCK_MONOTONIC ns.
 #[derive(Debug, Default)]

@@ -230,7 +230,7 @@ fn curve(dist: &Dist) -> Vec<PercentilePoint> {
 
 fn slow(analysis: &Analysis, ns: u64, row: &Row) -> SlowPoint {
     SlowPoint {
-        at_s: row.submit.saturating_sub(analysis.start_ns) as f64 / 1e9,
+        at_s: row.submit.0.saturating_sub(analysis.start_ns) as f64 / 1e9,
         ns,
         row: *row,
     }

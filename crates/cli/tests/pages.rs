@@ -198,7 +198,7 @@ fn rows(path: &Path) -> Vec<LayerRow> {
     let mut each = |rows: Vec<LayerRow>| {
         for row in &rows {
             let by = row.comm.as_deref().unwrap_or_default();
-            if row.kind == LayerKind::CacheNeighbour && by.starts_with("worker-") {
+            if row.kind == LayerKind::Neighbour && by.starts_with("worker-") {
                 assert_eq!(row.other.as_deref(), Some("unplaced"), "{row:?}");
                 unplaced += 1;
             }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::{run, taillight};
 use serde_json::Value;
 use taillight_s3test::{
-    Fault, FaultyServer, ID, ObjectServer as ObjectStore, SECRET, ServerSettings, free_port,
+    FaultyServer, ID, ObjectServer as ObjectStore, SECRET, ServerFault, ServerSettings, free_port,
 };
 
 /// A server with data of its own; killed by its id at the end.
@@ -329,9 +329,9 @@ fn s3_without_credentials_says_where_they_come_from() {
 fn s3_operations_that_fail_do_not_end_the_run() {
     let dir = tempfile::tempdir().expect("a directory");
     for (out, fault, status) in [
-        ("slow", Fault::Slow(Duration::from_secs(2)), -1),
-        ("busy", Fault::Busy, -4),
-        ("cut", Fault::Cut, 104),
+        ("slow", ServerFault::Slow(Duration::from_secs(2)), -1),
+        ("busy", ServerFault::Busy, -4),
+        ("cut", ServerFault::Cut, 104),
     ] {
         let store = FaultyServer::start(ServerSettings::default());
         // 20 puts, then 200 gets: numbers 50, 100, 150 and 200 of these requests.
@@ -362,7 +362,7 @@ fn a_short_s3_run_outlives_its_server() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = FaultyServer::start(ServerSettings::default());
     // 20 puts and 129 of 500 gets are answered, a few more or less of those that are on the way.
-    store.inject(Fault::Gone, 150);
+    store.inject(ServerFault::Gone, 150);
     let words = format!(
         "--path {} --ops 500 --bs 1KiB --depth 4 --set workload.0.mix=get \
          --set workload.0.keys={{count=20}}",

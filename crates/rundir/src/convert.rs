@@ -12,7 +12,7 @@ pub use store::{ChunkFiles, ChunkStore, MemoryChunks};
 use crate::chunk::{ChunkReader, Header};
 use crate::dir::RunDir;
 use crate::ios::{IosWriter, RowKey};
-use crate::reorder::{Order, Scan};
+use crate::reorder::{Order, ReorderScan};
 
 /// I/Os by phase (index) and kind of operation.
 pub type RowCounts = BTreeMap<(u16, OpKind), u64>;
@@ -105,7 +105,7 @@ pub fn convert(
 struct Stream {
     header: Header,
     chunks: Vec<usize>,
-    scan: Scan,
+    scan: ReorderScan,
 }
 
 /// Sequence number, number in the store, header.
@@ -155,7 +155,7 @@ fn streams(
         streams.push(Stream {
             header: *header,
             chunks: list.iter().map(|(_, chunk, _)| *chunk).collect(),
-            scan: Scan::default(),
+            scan: ReorderScan::default(),
         });
     }
     // A chunk that cannot be read also leaves a gap.

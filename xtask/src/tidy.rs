@@ -108,7 +108,7 @@ pub fn check() -> Result<TidyReport> {
             check_source(&name, &text, &mut found);
         }
     }
-    check_types(&found.types, &mut found.notes);
+    check_types(&found.types, &mut found.breaches);
     Ok(found)
 }
 

@@ -1,4 +1,5 @@
-//! The driver contract (design section 3). A driver performs; the engine decides, times, records.
+//! The driver contract (docs/design.md, "Contract"). A driver performs; the engine decides, times
+//! and records.
 //!
 //! Rules every driver keeps, checked by the conformance suite:
 //! - exactly one completion per accepted token, either `Submitted::Done` or from `poll`;
@@ -113,7 +114,9 @@ pub trait Target: Send + std::marker::Sync {
     /// `Unavailable` when the target does not know the action.
     fn admin(&self, action: AdminAction) -> Result<()>;
     /// Facts to disclose in the manifest: (name, value).
-    fn facts(&self) -> Vec<(String, String)>;
+    fn facts(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
     /// What only targets addressed by key have.
     fn keyed(&self) -> Option<&dyn KeyedTarget> {
         None
@@ -130,7 +133,9 @@ pub trait Target: Send + std::marker::Sync {
     ///
     /// # Errors
     /// `Target` when closing fails.
-    fn close(self: Box<Self>) -> Result<()>;
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// A target addressed by key. Records are numbered; the plan's key naming makes them keys.
@@ -224,27 +229,27 @@ impl Completion {
     }
 }
 
-/// How an operation ended that was performed at once: what a [`Completion`] says of it.
+/// How an operation ended that was performed inside `submit`: what a [`Completion`] says of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outcome {
+pub struct StoreOutcome {
     pub status: Status,
     pub moved: u64,
     /// Records a scan or batch returned; 0 elsewhere.
     pub count: u32,
 }
 
-impl Outcome {
+impl StoreOutcome {
     /// A success that moved `moved` bytes.
-    pub fn ok(moved: u64) -> Outcome {
-        Outcome {
+    pub fn ok(moved: u64) -> StoreOutcome {
+        StoreOutcome {
             status: Status::OK,
             moved,
             count: 0,
         }
     }
     /// Anything that moved nothing.
-    pub fn status(status: Status) -> Outcome {
-        Outcome {
+    pub fn status(status: Status) -> StoreOutcome {
+        StoreOutcome {
             status,
             moved: 0,
             count: 0,
@@ -290,7 +295,9 @@ pub trait Session {
     ///
     /// # Errors
     /// Only when the run cannot go on.
-    fn flush(&mut self) -> Result<()>;
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// Appends completions to `out` (which has room for `depth`). Waits until at least `min` have
     /// come or `until` has passed; `min` = 0 never waits. Never returns more than are in flight.
     ///
@@ -299,5 +306,5 @@ pub trait Session {
     fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()>;
     /// Gives up on what is in flight after the drain time-out. Buffers the kernel may still write
     /// to stay alive (leaked if need be).
-    fn abandon(self: Box<Self>);
+    fn abandon(self: Box<Self>) {}
 }

@@ -20,7 +20,7 @@ pub mod s3;
 pub mod sim;
 
 pub use contract::{
-    AdminAction, Completion, Driver, Geometry, KeyedTarget, OpenSpec, OptionDoc, Outcome, Session,
+    AdminAction, Completion, Driver, Geometry, KeyedTarget, OpenSpec, OptionDoc, Session,
     SessionSpec, Submitted, Target, VirtualTime,
 };
 pub use registry::{DRIVERS, find};

@@ -74,12 +74,6 @@ impl Target for NullTarget {
     fn admin(&self, _: AdminAction) -> Result<()> {
         Ok(())
     }
-    fn facts(&self) -> Vec<(String, String)> {
-        Vec::new()
-    }
-    fn close(self: Box<Self>) -> Result<()> {
-        Ok(())
-    }
 }
 
 struct NullSession {
@@ -103,9 +97,6 @@ impl Session for NullSession {
         self.queued.push((token, op.size));
         Ok(Submitted::Queued)
     }
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
     fn poll(&mut self, _: u32, _: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
         out.extend(
             self.queued
@@ -114,5 +105,4 @@ impl Session for NullSession {
         );
         Ok(())
     }
-    fn abandon(self: Box<Self>) {}
 }

@@ -142,9 +142,6 @@ impl Target for SimTarget {
     fn virtual_time(&self) -> Option<Arc<dyn VirtualTime>> {
         Some(self.device.clone())
     }
-    fn close(self: Box<Self>) -> Result<()> {
-        Ok(())
-    }
 }
 
 struct SimSession {
@@ -178,10 +175,6 @@ impl Session for SimSession {
         Ok(Submitted::Queued)
     }
 
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     /// Never waits, whatever `min` says: only the event loop moves virtual time.
     fn poll(&mut self, _: u32, _: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
         let now = self.device.clock.now();
@@ -194,6 +187,4 @@ impl Session for SimSession {
         self.flying.retain(|(at, _)| *at > now);
         Ok(())
     }
-
-    fn abandon(self: Box<Self>) {}
 }

@@ -19,6 +19,9 @@ const SPELLED: [(&str, Errno); 8] = [
     ("Cannot allocate memory", Errno::NOMEM),
 ];
 
+/// What an error begins with when the store has no such call.
+const UNSUPPORTED: &str = "the store has no ";
+
 /// What a refusal begins with when the store was not asked.
 const NOT_ASKED: &str = "refused without asking the store, which had said: ";
 
@@ -26,6 +29,11 @@ impl StoreError {
     /// Of a write that is kept from a store that takes none since it said `said`.
     pub fn not_asked(said: &str) -> StoreError {
         StoreError(format!("{NOT_ASKED}{said}"))
+    }
+
+    /// Of a call that the store does not have.
+    pub fn unsupported(what: &str) -> StoreError {
+        StoreError(format!("{UNSUPPORTED}{what}"))
     }
 
     /// What the record of the operation says.
@@ -39,6 +47,9 @@ impl StoreError {
 
     /// As the end of a run that did `what`.
     pub fn into_error(self, what: &str) -> Error {
+        if self.0.starts_with(UNSUPPORTED) {
+            return Error::unavailable(self.0);
+        }
         Error::target(format!("the store failed {what}")).with("store says", self.0)
     }
 

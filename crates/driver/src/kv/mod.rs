@@ -44,39 +44,62 @@ trait KeyValueStore: Send + Sync + 'static {
     type Connection: Connection;
 
     /// Access for one worker; with `snapshot`, its reads see the database as it is now.
-    fn connection(self: &Arc<Self>, snapshot: bool) -> Self::Connection;
-    /// Everything written so far survives a crash of the machine.
-    fn settle(&self) -> Result<(), StoreError>;
+    fn connect(self: &Arc<Self>, snapshot: bool) -> Self::Connection;
+    /// Everything written so far survives a crash of the machine. Asked after loading.
+    fn make_durable(&self) -> Result<(), StoreError>;
     /// What is held in memory goes into the store's files.
-    fn flush(&self) -> Result<(), StoreError>;
-    fn compact(&self) -> Result<(), StoreError>;
-    /// Facts for the manifest.
-    fn facts(&self, out: &mut Vec<(String, String)>);
+    fn flush(&self) -> Result<(), StoreError> {
+        self.make_durable()
+    }
+    /// Does all work that the store has put off.
+    fn compact(&self) -> Result<(), StoreError> {
+        Err(StoreError::unsupported("compaction"))
+    }
+    /// Facts for the manifest: (name, value).
+    fn facts(&self, _out: &mut Vec<(String, String)>) {}
     /// Statistics now; see [`crate::Target::sample`].
-    fn sample(&self, out: &mut dyn FnMut(&str, f64));
+    fn sample(&self, _out: &mut dyn FnMut(&str, f64)) {}
 }
 
 /// One worker's access to a store. Allocates nothing per operation in our code.
 trait Connection: 'static {
-    /// Shows the value of `key` to `found`; false when there is none. As all reads but the next one,
-    /// from the connection's snapshot if it has one.
+    /// Shows the value of `key` to `found`; false when there is none. As all reads but the next
+    /// one, from the connection's snapshot if it has one.
     fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError>;
     /// As [`Connection::get`], but always the newest value: for a write that begins with a read.
-    fn get_newest(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError>;
+    fn get_newest(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError> {
+        self.get(key, found)
+    }
     /// Shows each key's value; returns how many there are. Only where the store has one call for it.
     fn multi_get(&mut self, _: &KeyList, _: impl FnMut(&[u8])) -> Result<u32, StoreError> {
-        Err(StoreError("this store has no multi-get".to_owned()))
+        Err(StoreError::unsupported("multi-get"))
     }
     /// Stores a value; with `durable`, returns once it survives a crash of the machine.
     fn put(&mut self, key: &[u8], value: &[u8], durable: bool) -> Result<(), StoreError>;
-    /// Adds a write to the batch.
-    fn stage(&mut self, key: &[u8], value: &[u8]);
-    /// Applies the batch as one, and empties it.
-    fn commit(&mut self, durable: bool) -> Result<(), StoreError>;
-    /// Removes a key; one that is not there is no fault.
+    /// Stores a value for each key as one write: all or none.
+    fn put_many(&mut self, _: &RecordBatch<'_>, _durable: bool) -> Result<(), StoreError> {
+        Err(StoreError::unsupported("batches of writes"))
+    }
+    /// Removes a key; one that is not there is no error.
     fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), StoreError>;
     /// Shows values in key order; returns how many.
     fn scan(&mut self, range: &ScanRange<'_>, found: impl FnMut(&[u8])) -> Result<u32, StoreError>;
+}
+
+/// Records to write at once: keys, and as many values of one size end to end.
+struct RecordBatch<'a> {
+    keys: &'a KeyList,
+    values: &'a [u8],
+    /// Bytes of a value.
+    size: usize,
+}
+
+impl RecordBatch<'_> {
+    fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.keys
+            .iter()
+            .zip(self.values.chunks_exact(self.size.max(1)))
+    }
 }
 
 /// What a scan covers.
@@ -116,7 +139,7 @@ impl KeyList {
     }
 }
 
-/// What every store here can do; all of them write in batches. `sync` here means a write that
+/// What every embedded store can do; one that can do more adds it. `sync` here means a write that
 /// returns when it is durable; a store does not tell how much of its time the sync took.
 fn capabilities(direct: bool, reads_only: bool, snapshot: bool) -> Capabilities {
     let writes = [
@@ -127,15 +150,14 @@ fn capabilities(direct: bool, reads_only: bool, snapshot: bool) -> Capabilities 
         OpKind::Rmw,
     ];
     let mut ops = vec![OpKind::Get, OpKind::Scan];
-    let mut admin = AdminAction::ALL.to_vec();
-    match reads_only {
-        true => admin.retain(|action| *action != AdminAction::Purge),
-        false => ops.extend(writes),
+    let mut admin = vec![AdminAction::Flush, AdminAction::DropCaches];
+    if !reads_only {
+        ops.extend(writes);
+        admin.push(AdminAction::Purge);
     }
     Capabilities {
         ops,
         max_depth: 1,
-        batches: vec![OpKind::Put, OpKind::Insert, OpKind::Update],
         direct,
         sync: true,
         stores_data: true,

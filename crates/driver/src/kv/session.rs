@@ -9,8 +9,8 @@ use taillight_core::probe::Token;
 use taillight_core::{ALL_FIELDS, Error, Op, OpKind, Result, Stamp, Status};
 
 use super::rules::WorkloadRules;
-use super::{Connection, KeyList, ScanRange, StoreError, fields};
-use crate::contract::{Completion, Outcome, Session, SessionSpec, Submitted};
+use super::{Connection, KeyList, RecordBatch, ScanRange, StoreError, fields};
+use crate::contract::{Completion, Session, SessionSpec, StoreOutcome, Submitted};
 
 /// The session.
 pub struct KvSession<H> {
@@ -25,9 +25,9 @@ pub struct KvSession<H> {
     value: Vec<u8>,
 }
 
-impl From<StoreError> for Outcome {
-    fn from(fault: StoreError) -> Outcome {
-        Outcome::status(fault.status())
+impl From<StoreError> for StoreOutcome {
+    fn from(fault: StoreError) -> StoreOutcome {
+        StoreOutcome::status(fault.status())
     }
 }
 
@@ -48,7 +48,7 @@ impl<H: Connection> KvSession<H> {
     }
 
     #[inline(always)]
-    fn get(&mut self, op: &Op, slot: usize) -> Result<Outcome, StoreError> {
+    fn get(&mut self, op: &Op, slot: usize) -> Result<StoreOutcome, StoreError> {
         if op.count > 1 {
             return self.get_many(neighbours(op));
         }
@@ -64,19 +64,24 @@ impl<H: Connection> KvSession<H> {
         };
         let key = self.rules.format.write(op.key, &mut self.key);
         Ok(match self.connection.get(key, take)? {
-            true => Outcome::ok(moved),
-            false => Outcome::status(Status::NOT_FOUND),
+            true => StoreOutcome::ok(moved),
+            false => StoreOutcome::status(Status::NOT_FOUND),
         })
     }
 
-    /// One call for all; the values are looked at where the store has them.
-    #[inline(never)]
-    fn get_many(&mut self, keys: impl Iterator<Item = u64>) -> Result<Outcome, StoreError> {
+    /// Writes the keys of a batch into the list that is kept for them.
+    fn list(&mut self, keys: impl Iterator<Item = u64>) {
         self.packed.clear();
         for n in keys {
             let key = self.rules.format.write(n, &mut self.key);
             self.packed.push(key);
         }
+    }
+
+    /// One call for all; the values are looked at where the store has them.
+    #[inline(never)]
+    fn get_many(&mut self, keys: impl Iterator<Item = u64>) -> Result<StoreOutcome, StoreError> {
+        self.list(keys);
         let mut moved = 0;
         let take = |value: &[u8]| moved += value.len() as u64;
         let count = self.connection.multi_get(&self.packed, take)?;
@@ -84,7 +89,7 @@ impl<H: Connection> KvSession<H> {
             true => Status::OK,
             false => Status::NOT_FOUND,
         };
-        Ok(Outcome {
+        Ok(StoreOutcome {
             status,
             moved,
             count,
@@ -94,11 +99,11 @@ impl<H: Connection> KvSession<H> {
     // Everything between the engine and the store is one frame: a store's system calls leave the
     // CPU's return predictor empty, so that each return on the way out costs as much as a miss.
     #[inline(always)]
-    fn put(&mut self, op: &Op, value: &[u8]) -> Result<Outcome, StoreError> {
+    fn put(&mut self, op: &Op, value: &[u8]) -> Result<StoreOutcome, StoreError> {
         let durable = op.sync.is_some() || self.rules.durable;
         let key = self.rules.format.write(op.key, &mut self.key);
         self.connection.put(key, value, durable)?;
-        Ok(Outcome::ok(op.size))
+        Ok(StoreOutcome::ok(op.size))
     }
 
     /// Several values end to end, as one write.
@@ -108,23 +113,24 @@ impl<H: Connection> KvSession<H> {
         op: &Op,
         keys: impl Iterator<Item = u64>,
         values: &[u8],
-    ) -> Result<Outcome, StoreError> {
+    ) -> Result<StoreOutcome, StoreError> {
         let durable = op.sync.is_some() || self.rules.durable;
-        let values = values.chunks_exact((op.size as usize).max(1));
-        for (n, value) in keys.zip(values) {
-            let key = self.rules.format.write(n, &mut self.key);
-            self.connection.stage(key, value);
-        }
-        self.connection.commit(durable)?;
-        Ok(Outcome {
+        self.list(keys);
+        let batch = RecordBatch {
+            keys: &self.packed,
+            values,
+            size: op.size as usize,
+        };
+        self.connection.put_many(&batch, durable)?;
+        Ok(StoreOutcome {
             count: op.count,
-            ..Outcome::ok(op.bytes())
+            ..StoreOutcome::ok(op.bytes())
         })
     }
 
     /// Replaces one field: the stored value is read, changed and written back.
     #[inline(never)]
-    fn update_field(&mut self, op: &Op, field: &[u8]) -> Result<Outcome, StoreError> {
+    fn update_field(&mut self, op: &Op, field: &[u8]) -> Result<StoreOutcome, StoreError> {
         let durable = op.sync.is_some() || self.rules.durable;
         let key = self.rules.format.write(op.key, &mut self.key);
         let value = &mut self.value;
@@ -133,25 +139,25 @@ impl<H: Connection> KvSession<H> {
             value.extend_from_slice(stored);
         })?;
         if !found {
-            return Ok(Outcome::status(Status::NOT_FOUND));
+            return Ok(StoreOutcome::status(Status::NOT_FOUND));
         }
         if !fields::replace(value, field) {
-            return Ok(Outcome::status(Status::STORE));
+            return Ok(StoreOutcome::status(Status::STORE));
         }
         self.connection.put(key, value, durable)?;
-        Ok(Outcome::ok(op.size))
+        Ok(StoreOutcome::ok(op.size))
     }
 
     #[inline(never)]
-    fn delete(&mut self, op: &Op) -> Result<Outcome, StoreError> {
+    fn delete(&mut self, op: &Op) -> Result<StoreOutcome, StoreError> {
         let durable = op.sync.is_some() || self.rules.durable;
         let key = self.rules.format.write(op.key, &mut self.key);
         self.connection.delete(key, durable)?;
-        Ok(Outcome::ok(0))
+        Ok(StoreOutcome::ok(0))
     }
 
     #[inline(never)]
-    fn scan(&mut self, op: &Op, slot: usize) -> Result<Outcome, StoreError> {
+    fn scan(&mut self, op: &Op, slot: usize) -> Result<StoreOutcome, StoreError> {
         let range = ScanRange {
             from: self.rules.format.write(op.key, &mut self.key),
             stop: self.rules.stop(op.key, op.count, &mut self.stop),
@@ -168,9 +174,9 @@ impl<H: Connection> KvSession<H> {
             }
             moved += value.len() as u64;
         })?;
-        Ok(Outcome {
+        Ok(StoreOutcome {
             count,
-            ..Outcome::ok(moved)
+            ..StoreOutcome::ok(moved)
         })
     }
 
@@ -190,7 +196,7 @@ impl<H: Connection> KvSession<H> {
 
     /// A write of what lies in `buffer`.
     #[inline(always)]
-    fn write(&mut self, op: &Op, buffer: &[u8]) -> Result<Result<Outcome, StoreError>> {
+    fn write(&mut self, op: &Op, buffer: &[u8]) -> Result<Result<StoreOutcome, StoreError>> {
         let values = values(op, buffer)?;
         Ok(match op.kind {
             OpKind::Delete => self.delete(op),
@@ -205,7 +211,7 @@ impl<H: Connection> KvSession<H> {
 
     /// What leaves its answer in the slot's buffer, if anywhere.
     #[inline(always)]
-    fn read(&mut self, op: &Op, slot: u32) -> Result<Result<Outcome, StoreError>> {
+    fn read(&mut self, op: &Op, slot: u32) -> Result<Result<StoreOutcome, StoreError>> {
         let slot = slot as usize;
         if slot >= self.buffers.len() {
             return Err(Error::internal("no such slot").with("slot", slot));
@@ -246,7 +252,7 @@ impl<H: Connection> Session for KvSession<H> {
             true => self.with_buffer(slot, |session, buffer| session.write(op, buffer)),
             false => self.read(op, slot),
         };
-        let outcome = came?.unwrap_or_else(Outcome::from);
+        let outcome = came?.unwrap_or_else(StoreOutcome::from);
         Ok(Submitted::Done(outcome.completion(token)))
     }
     fn submit_many(&mut self, op: &Op, keys: &[u64], slot: u32, token: Token) -> Result<Submitted> {
@@ -258,14 +264,10 @@ impl<H: Connection> Session for KvSession<H> {
             })?,
             other => return Err(unknown(other)),
         };
-        let outcome = came.unwrap_or_else(Outcome::from);
+        let outcome = came.unwrap_or_else(StoreOutcome::from);
         Ok(Submitted::Done(outcome.completion(token)))
-    }
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
     }
     fn poll(&mut self, _: u32, _: Option<Stamp>, _: &mut Vec<Completion>) -> Result<()> {
         Ok(())
     }
-    fn abandon(self: Box<Self>) {}
 }

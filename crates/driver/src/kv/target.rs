@@ -154,7 +154,7 @@ impl<E: StoreEngine> Target for KvTarget<E> {
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
         let rules = self.rules.get(usize::from(spec.workload)).cloned();
         let rules = rules.ok_or_else(|| Error::internal("a session of no workload"))?;
-        let connection = self.store()?.connection(rules.snapshot);
+        let connection = self.store()?.connect(rules.snapshot);
         Ok(Box::new(KvSession::new(connection, rules, spec)))
     }
     fn admin(&self, action: AdminAction) -> Result<()> {
@@ -194,7 +194,7 @@ impl<E: StoreEngine> KeyedTarget for KvTarget<E> {
         }
         let store = self.store()?;
         store
-            .settle()
+            .make_durable()
             .map_err(|f| f.into_error("to make what was loaded durable"))?;
         self.directory.note(records)
     }

@@ -20,6 +20,7 @@ use taillight_machine::Sys;
 use crate::contract::{
     AdminAction, Driver, Geometry, KeyedTarget, OpenSpec, OptionDoc, Session, SessionSpec, Target,
 };
+use crate::kv::rules::WorkloadRules;
 use crate::options::{self, NoOptions};
 use session::MemorySession;
 use store::OrderedMap;
@@ -83,7 +84,7 @@ impl Driver for MemoryDriver {
 pub struct MemoryTarget {
     store: Arc<OrderedMap>,
     /// How each workload names keys and scans.
-    key_rules: Vec<session::KeyRules>,
+    key_rules: Vec<WorkloadRules>,
     records: AtomicU64,
 }
 
@@ -97,7 +98,7 @@ impl MemoryTarget {
         Ok(MemoryTarget {
             store: Arc::new(OrderedMap::default()),
             key_rules: workloads
-                .map(session::KeyRules::of)
+                .map(|w| WorkloadRules::of(w, false))
                 .collect::<Result<_>>()?,
             records: AtomicU64::new(0),
         })
@@ -133,17 +134,11 @@ impl Target for MemoryTarget {
             }
         }
     }
-    fn facts(&self) -> Vec<(String, String)> {
-        Vec::new()
-    }
     fn keyed(&self) -> Option<&dyn KeyedTarget> {
         Some(self)
     }
     fn sample(&self, out: &mut dyn FnMut(&str, f64)) {
         out("records", self.store.len() as f64);
-    }
-    fn close(self: Box<Self>) -> Result<()> {
-        Ok(())
     }
 }
 

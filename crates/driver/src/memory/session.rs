@@ -2,39 +2,18 @@
 
 use std::sync::Arc;
 
-use taillight_core::keys::{KEY_MAX, KeyFormat};
-use taillight_core::plan::WorkloadPlan;
+use taillight_core::keys::KEY_MAX;
 use taillight_core::probe::Token;
 use taillight_core::{ALL_FIELDS, Op, OpKind, Result, Stamp, Status};
 
 use super::store::OrderedMap;
-use crate::contract::{Completion, Outcome, Session, SessionSpec, Submitted};
-use crate::kv::fields;
-
-/// How a workload names keys and scans.
-#[derive(Clone)]
-pub struct KeyRules {
-    format: KeyFormat,
-    reverse: bool,
-}
-
-impl KeyRules {
-    /// Of a workload.
-    ///
-    /// # Errors
-    /// `Usage` when its keys cannot be made.
-    pub fn of(w: &WorkloadPlan) -> Result<KeyRules> {
-        Ok(KeyRules {
-            format: w.keys.clone().unwrap_or_default().format()?,
-            reverse: w.scan.as_ref().is_some_and(|s| s.reverse),
-        })
-    }
-}
+use crate::contract::{Completion, Session, SessionSpec, StoreOutcome, Submitted};
+use crate::kv::{fields, rules::WorkloadRules};
 
 /// The session.
 pub struct MemorySession {
     store: Arc<OrderedMap>,
-    rules: KeyRules,
+    rules: WorkloadRules,
     keep: bool,
     buffer: Vec<u8>,
     key: [u8; KEY_MAX],
@@ -42,7 +21,7 @@ pub struct MemorySession {
 
 impl MemorySession {
     /// A session of the workload with this rules.
-    pub fn new(store: Arc<OrderedMap>, rules: KeyRules, spec: &SessionSpec) -> MemorySession {
+    pub fn new(store: Arc<OrderedMap>, rules: WorkloadRules, spec: &SessionSpec) -> MemorySession {
         MemorySession {
             store,
             rules,
@@ -54,27 +33,27 @@ impl MemorySession {
 
     /// Performs `op`; `value` is what a write stores.
     #[inline]
-    fn perform(&mut self, op: &Op, value: &[u8]) -> Outcome {
+    fn perform(&mut self, op: &Op, value: &[u8]) -> StoreOutcome {
         match op.kind {
             OpKind::Get => self.read(op),
             OpKind::Scan => self.scan(op),
             OpKind::Delete => {
                 let key = self.rules.format.write(op.key, &mut self.key);
                 match self.store.delete(key) {
-                    true => Outcome::ok(0),
-                    false => Outcome::status(Status::NOT_FOUND),
+                    true => StoreOutcome::ok(0),
+                    false => StoreOutcome::status(Status::NOT_FOUND),
                 }
             }
             _ => self.write(op, value),
         }
     }
 
-    fn write(&mut self, op: &Op, value: &[u8]) -> Outcome {
+    fn write(&mut self, op: &Op, value: &[u8]) -> StoreOutcome {
         let key = self.rules.format.write(op.key, &mut self.key);
         let new = op.kind != OpKind::Update;
         if new {
             self.store.put(key, value);
-            return Outcome::ok(op.size);
+            return StoreOutcome::ok(op.size);
         }
         let changed = self.store.change(key, |held| {
             if op.field == ALL_FIELDS {
@@ -86,13 +65,13 @@ impl MemorySession {
             }
         });
         match changed {
-            Some(true) => Outcome::ok(op.size),
-            Some(false) => Outcome::status(Status::STORE),
-            None => Outcome::status(Status::NOT_FOUND),
+            Some(true) => StoreOutcome::ok(op.size),
+            Some(false) => StoreOutcome::status(Status::STORE),
+            None => StoreOutcome::status(Status::NOT_FOUND),
         }
     }
 
-    fn read(&mut self, op: &Op) -> Outcome {
+    fn read(&mut self, op: &Op) -> StoreOutcome {
         let key = self.rules.format.write(op.key, &mut self.key);
         let (buffer, keep) = (&mut self.buffer, self.keep);
         let found = self.store.look(key, |value| {
@@ -102,19 +81,19 @@ impl MemorySession {
             }
             value.len() as u64
         });
-        found.map_or(Outcome::status(Status::NOT_FOUND), Outcome::ok)
+        found.map_or(StoreOutcome::status(Status::NOT_FOUND), StoreOutcome::ok)
     }
 
-    fn scan(&mut self, op: &Op) -> Outcome {
+    fn scan(&mut self, op: &Op) -> StoreOutcome {
         let key = self.rules.format.write(op.key, &mut self.key);
         let mut moved = 0;
         let reverse = self.rules.reverse;
         let count = self
             .store
             .scan(key, op.count, reverse, |value| moved += value.len() as u64);
-        Outcome {
+        StoreOutcome {
             count,
-            ..Outcome::ok(moved)
+            ..StoreOutcome::ok(moved)
         }
     }
 }
@@ -137,12 +116,7 @@ impl Session for MemorySession {
         };
         Ok(Submitted::Done(outcome.completion(token)))
     }
-
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
     fn poll(&mut self, _: u32, _: Option<Stamp>, _: &mut Vec<Completion>) -> Result<()> {
         Ok(())
     }
-    fn abandon(self: Box<Self>) {}
 }

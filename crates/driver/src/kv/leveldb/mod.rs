@@ -10,14 +10,14 @@ mod sys;
 use std::path::Path;
 use std::sync::Arc;
 
-use taillight_core::Result;
 use taillight_core::capability::Capabilities;
 use taillight_core::plan::TargetPlan;
 use taillight_core::progress::OnProgress;
+use taillight_core::{OpKind, Result};
 
 use super::target::{DatabaseSpec, KvTarget};
 use super::{KeyValueStore, StoreEngine, StoreError, rules};
-use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
+use crate::contract::{AdminAction, Driver, OpenSpec, OptionDoc, Target};
 use options::LevelDbOptions;
 use sys::{LevelDbConnection, LevelDbLibrary, LevelDbSettings, LevelDbStore};
 
@@ -42,7 +42,10 @@ impl Driver for LevelDbDriver {
     }
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
         let options = LevelDbOptions::parse(&target.options)?;
-        Ok(super::capabilities(false, false, options.snapshot))
+        let mut can = super::capabilities(false, false, options.snapshot);
+        can.batches = vec![OpKind::Put, OpKind::Insert, OpKind::Update];
+        can.admin.push(AdminAction::Compact);
+        Ok(can)
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         let options = LevelDbOptions::parse(&spec.plan.target.options)?;
@@ -117,15 +120,11 @@ impl LevelDbEngine {
 impl KeyValueStore for LevelDbStore {
     type Connection = LevelDbConnection;
 
-    fn connection(self: &Arc<Self>, snapshot: bool) -> LevelDbConnection {
+    fn connect(self: &Arc<Self>, snapshot: bool) -> LevelDbConnection {
         LevelDbConnection::new(Arc::clone(self), snapshot)
     }
-    fn settle(&self) -> Result<(), StoreError> {
-        LevelDbStore::settle(self)
-    }
-    /// LevelDB writes its memtable out only when it is full or compacted; its log is made durable.
-    fn flush(&self) -> Result<(), StoreError> {
-        LevelDbStore::settle(self)
+    fn make_durable(&self) -> Result<(), StoreError> {
+        LevelDbStore::make_durable(self)
     }
     fn compact(&self) -> Result<(), StoreError> {
         LevelDbStore::compact(self);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use taillight_core::Result;
 
 use crate::kv::sys::{Library, LibrarySource, c_text, file_of, functions, slice, taken};
-use crate::kv::{Connection, ScanRange, StoreError};
+use crate::kv::{Connection, RecordBatch, ScanRange, StoreError};
 
 /// Names of the library, the unversioned one (a user's own build) first.
 pub const SOURCE: LibrarySource = LibrarySource {
@@ -281,7 +281,7 @@ impl LevelDbStore {
     ///
     /// # Errors
     /// The store's words.
-    pub fn settle(&self) -> Result<(), StoreError> {
+    pub fn make_durable(&self) -> Result<(), StoreError> {
         let api = &self.library.api;
         let mut error = null_mut();
         // SAFETY: the database is open; both objects live for the call.
@@ -446,6 +446,33 @@ unsafe fn begin(api: &LevelDbApi, iterator: Obj, range: &ScanRange<'_>) {
     }
 }
 
+impl LevelDbConnection {
+    /// Adds a write to the batch.
+    #[inline(always)]
+    fn stage(&mut self, key: &[u8], value: &[u8]) {
+        let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
+        // SAFETY: the batch is this connection's; key and value outlive the call, which copies them.
+        unsafe { (self.near.put)(self.near.batch, k, key.len(), v, value.len()) };
+    }
+
+    /// Applies the batch as one, and empties it.
+    #[inline(always)]
+    fn commit(&mut self, durable: bool) -> Result<(), StoreError> {
+        let near = &self.near;
+        let options = near.write[usize::from(durable)];
+        let mut error = null_mut();
+        // SAFETY: the database is open; the batch is this connection's.
+        unsafe {
+            (near.commit)(near.db, options, near.batch, &mut error);
+            (near.clear)(near.batch);
+        }
+        if error.is_null() {
+            return Ok(());
+        }
+        self.db.library.fault(error)
+    }
+}
+
 impl Connection for LevelDbConnection {
     #[inline(always)]
     fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError> {
@@ -464,27 +491,11 @@ impl Connection for LevelDbConnection {
         self.commit(durable)
     }
 
-    #[inline(always)]
-    fn stage(&mut self, key: &[u8], value: &[u8]) {
-        let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
-        // SAFETY: the batch is this connection's; key and value outlive the call, which copies them.
-        unsafe { (self.near.put)(self.near.batch, k, key.len(), v, value.len()) };
-    }
-
-    #[inline(always)]
-    fn commit(&mut self, durable: bool) -> Result<(), StoreError> {
-        let near = &self.near;
-        let options = near.write[usize::from(durable)];
-        let mut error = null_mut();
-        // SAFETY: the database is open; the batch is this connection's.
-        unsafe {
-            (near.commit)(near.db, options, near.batch, &mut error);
-            (near.clear)(near.batch);
+    fn put_many(&mut self, batch: &RecordBatch<'_>, durable: bool) -> Result<(), StoreError> {
+        for (key, value) in batch.iter() {
+            self.stage(key, value);
         }
-        if error.is_null() {
-            return Ok(());
-        }
-        self.db.library.fault(error)
+        self.commit(durable)
     }
 
     fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), StoreError> {

@@ -543,6 +543,4 @@ impl Session for RedisSession {
             }
         }
     }
-
-    fn abandon(self: Box<Self>) {}
 }

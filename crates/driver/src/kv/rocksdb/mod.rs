@@ -24,7 +24,7 @@ use taillight_core::{Error, OpKind, Result};
 
 use super::target::{DatabaseSpec, KvTarget};
 use super::{KeyValueStore, StoreEngine, StoreError, rules};
-use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
+use crate::contract::{AdminAction, Driver, OpenSpec, OptionDoc, Target};
 use connection::RocksDbConnection;
 use options::RocksDbOptions;
 use sys::{RocksDbConfig, RocksDbLibrary, RocksDbStore};
@@ -54,7 +54,8 @@ impl Driver for RocksDbDriver {
             super::capabilities(o.direct_reads || o.direct_writes, o.read_only, o.snapshot);
         can.sync = o.wal;
         can.sync_with = (!o.wal).then_some("target.options.wal = true");
-        can.batches.push(OpKind::Get);
+        can.batches = vec![OpKind::Put, OpKind::Insert, OpKind::Update, OpKind::Get];
+        can.admin.push(AdminAction::Compact);
         Ok(can)
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
@@ -168,11 +169,11 @@ impl StoreEngine for RocksDbEngine {
 impl KeyValueStore for RocksDbStore {
     type Connection = RocksDbConnection;
 
-    fn connection(self: &Arc<Self>, snapshot: bool) -> RocksDbConnection {
+    fn connect(self: &Arc<Self>, snapshot: bool) -> RocksDbConnection {
         RocksDbConnection::new(Arc::clone(self), snapshot)
     }
-    fn settle(&self) -> Result<(), StoreError> {
-        RocksDbStore::settle(self)
+    fn make_durable(&self) -> Result<(), StoreError> {
+        RocksDbStore::make_durable(self)
     }
     fn flush(&self) -> Result<(), StoreError> {
         RocksDbStore::flush(self)

@@ -390,7 +390,7 @@ impl RocksDbStore {
     ///
     /// # Errors
     /// The store's words.
-    pub fn settle(&self) -> Result<(), StoreError> {
+    pub fn make_durable(&self) -> Result<(), StoreError> {
         self.writable()?;
         if !self.wal {
             return self.flush();

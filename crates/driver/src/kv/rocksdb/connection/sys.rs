@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::kv::rocksdb::sys::{Bytes, Obj, RocksDbStore, Text};
 use crate::kv::sys::slice;
-use crate::kv::{Connection, KeyList, ScanRange, StoreError};
+use crate::kv::{Connection, KeyList, RecordBatch, ScanRange, StoreError};
 
 /// RocksDB's `PerfLevel::kDisable`. Its default counts blocks and bytes in each thread, for readers
 /// that do not exist here; db_bench turns it off as well.
@@ -165,6 +165,45 @@ impl RocksDbConnection {
     }
 }
 
+impl RocksDbConnection {
+    /// Adds a write to the batch.
+    #[inline(always)]
+    fn stage(&mut self, key: &[u8], value: &[u8]) {
+        let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
+        let near = &self.near;
+        // SAFETY: the batch is this connection's; key and value outlive the call, which copies them.
+        unsafe {
+            if near.default {
+                (near.put)(near.batch, k, key.len(), v, value.len());
+            } else {
+                (near.put_in)(near.batch, near.family, k, key.len(), v, value.len());
+            }
+        }
+    }
+
+    /// Applies the batch as one, and empties it.
+    #[inline(always)]
+    fn commit(&mut self, durable: bool) -> Result<(), StoreError> {
+        let (near, db) = (&self.near, &*self.db);
+        if let Err(fault) = db.writable() {
+            // SAFETY: the batch is this connection's; what was staged is not written any more.
+            unsafe { (near.clear)(near.batch) };
+            return Err(fault);
+        }
+        let options = near.write[usize::from(durable)];
+        let mut error = null_mut();
+        // SAFETY: the database is open; the batch is this connection's.
+        unsafe {
+            (near.commit)(near.db, options, near.batch, &mut error);
+            (near.clear)(near.batch);
+        }
+        if error.is_null() {
+            return Ok(());
+        }
+        db.refused(error)
+    }
+}
+
 impl Connection for RocksDbConnection {
     #[inline(always)]
     fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError> {
@@ -231,39 +270,11 @@ impl Connection for RocksDbConnection {
         self.commit(durable)
     }
 
-    #[inline(always)]
-    fn stage(&mut self, key: &[u8], value: &[u8]) {
-        let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
-        let near = &self.near;
-        // SAFETY: the batch is this connection's; key and value outlive the call, which copies them.
-        unsafe {
-            if near.default {
-                (near.put)(near.batch, k, key.len(), v, value.len());
-            } else {
-                (near.put_in)(near.batch, near.family, k, key.len(), v, value.len());
-            }
+    fn put_many(&mut self, batch: &RecordBatch<'_>, durable: bool) -> Result<(), StoreError> {
+        for (key, value) in batch.iter() {
+            self.stage(key, value);
         }
-    }
-
-    #[inline(always)]
-    fn commit(&mut self, durable: bool) -> Result<(), StoreError> {
-        let (near, db) = (&self.near, &*self.db);
-        if let Err(fault) = db.writable() {
-            // SAFETY: the batch is this connection's; what was staged is not written any more.
-            unsafe { (near.clear)(near.batch) };
-            return Err(fault);
-        }
-        let options = near.write[usize::from(durable)];
-        let mut error = null_mut();
-        // SAFETY: the database is open; the batch is this connection's.
-        unsafe {
-            (near.commit)(near.db, options, near.batch, &mut error);
-            (near.clear)(near.batch);
-        }
-        if error.is_null() {
-            return Ok(());
-        }
-        db.refused(error)
+        self.commit(durable)
     }
 
     fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), StoreError> {

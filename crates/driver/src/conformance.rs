@@ -1,26 +1,24 @@
 //! The rules of the contract as checks that any driver can be run through.
 //!
-//! Which checks apply follows from the driver's capabilities. Nothing here measures. Callers: the
-//! tests of this crate; each driver adds a line to their list. A target addressed by key is given
-//! records first; where a check reads or writes a block, it then gets or inserts a record.
+//! Which checks apply follows from the driver's capabilities, and where it is opened from
+//! [`Driver::test_target`]. Nothing here measures. Callers: the tests of this crate. A target
+//! addressed by key is given records first; where a check reads or writes a block, it then gets or
+//! inserts a record.
 
+mod claims;
 mod keyed;
+mod setup;
 
 use taillight_core::capability::Capabilities;
 use taillight_core::op::SyncKind;
-use taillight_core::plan::{
-    CaptureMode, CapturePlan, MixPart, Plan, QosPlan, RunPlan, Sync, TargetPlan, TraceMode,
-    TracePlan, TracingBackendChoice, VerifyPlan, WorkloadPlan,
-};
+use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::probe::Token;
-use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Stamp, Status};
 
 pub use keyed::keyed_plan;
+pub use setup::{TestTarget, plan, plan_for};
 
-use crate::contract::{
-    AdminAction, Completion, Driver, OpenSpec, Session, SessionSpec, Submitted, Target,
-};
+use crate::contract::{Completion, Driver, OpenSpec, Session, SessionSpec, Submitted, Target};
 
 /// A driver with a plan to open it by.
 pub struct TestCase<'a> {
@@ -46,7 +44,7 @@ type Checked = Result<CheckResult, String>;
 type Check = fn(&CheckContext<'_>) -> Checked;
 
 /// Every check by name.
-const CHECKS: [(&str, Check); 18] = [
+const CHECKS: [(&str, Check); 20] = [
     ("options resolve to themselves", options),
     ("buffers are apart and aligned", buffers),
     ("one completion per token", tokens),
@@ -59,12 +57,27 @@ const CHECKS: [(&str, Check); 18] = [
     ("polling nothing returns", poll_nothing),
     ("two workers do not disturb each other", two_workers),
     ("giving up leaves the target usable", give_up),
-    ("flushing works", flush),
     ("a missing key is not found", keyed::missing),
     ("updates replace, deletes remove", keyed::changes),
     ("scans follow the order of keys", keyed::scans),
     ("two writers lose nothing", keyed::two_writers),
+    ("batches are whole", claims::batches),
+    (
+        "the same seed gives the same completions",
+        claims::deterministic,
+    ),
     ("records are remembered and purged", keyed::remembers),
+    ("administration is what is claimed", claims::admin),
+];
+
+/// Those that a target whose reads come from snapshots can pass: the others read what they wrote.
+const SNAPSHOT_CHECKS: [(&str, Check); 6] = [
+    ("options resolve to themselves", options),
+    ("buffers are apart and aligned", buffers),
+    ("one completion per token", tokens),
+    ("polling nothing returns", poll_nothing),
+    ("giving up leaves the target usable", give_up),
+    ("reads stay as they were at the start", claims::snapshot),
 ];
 
 /// Runs every check; each outcome with the name of its rule.
@@ -85,62 +98,16 @@ pub fn run(case: &TestCase<'_>) -> Result<Vec<(&'static str, CheckResult)>, Stri
         keyed::load(&bench)?;
     }
     let outcome = |check: Check| check(&bench).unwrap_or_else(CheckResult::Broken);
-    let outcomes = CHECKS
+    let checks = match bench.caps.snapshot {
+        true => &SNAPSHOT_CHECKS[..],
+        false => &CHECKS[..],
+    };
+    let outcomes = checks
         .iter()
         .map(|(name, check)| (*name, outcome(*check)))
         .collect();
     bench.target.close().map_err(text)?;
     Ok(outcomes)
-}
-
-/// A small plan that does everything the driver can, in blocks of `block` at `depth`.
-pub fn plan(target: TargetPlan, ops: &[OpKind], block: u64, depth: u32) -> Plan {
-    let mix = ops
-        .iter()
-        .map(|op| MixPart { op: *op, weight: 1 })
-        .collect();
-    Plan {
-        run: RunPlan {
-            name: "conformance".to_owned(),
-            seed: 7,
-            duration: None,
-            operations: Some(1),
-            bytes: None,
-            warmup: Span(0),
-            interval: Span(1_000_000_000),
-            drain_timeout: Span(1_000_000_000),
-            idle_timeout: None,
-            before: Vec::new(),
-            repeat: 1,
-            output: None,
-        },
-        target,
-        workloads: vec![WorkloadPlan {
-            queue_depth: depth,
-            mix,
-            sync: Sync::Fdatasync(1),
-            ..WorkloadPlan::simple("all", OpKind::Read, ByteSize(block))
-        }],
-        qos: QosPlan {
-            percentiles: vec![taillight_core::Percentile::hundredths(99_00)],
-            nines: 3,
-            ceilings: Vec::new(),
-        },
-        trace: TracePlan {
-            mode: TraceMode::Off,
-            threshold: None,
-            host: false,
-            backend: TracingBackendChoice::Auto,
-            buffer: None,
-        },
-        capture: CapturePlan {
-            mode: CaptureMode::Off,
-            budget: ByteSize(0),
-            dir: None,
-        },
-        verify: VerifyPlan::default(),
-        search: None,
-    }
 }
 
 /// An opened target and what the checks ask about it.
@@ -585,12 +552,5 @@ fn give_up(b: &CheckContext<'_>) -> Checked {
     ensure(c.status.is_ok(), || {
         format!("a read afterwards ended {c:?}")
     })?;
-    Ok(CheckResult::Kept)
-}
-
-fn flush(b: &CheckContext<'_>) -> Checked {
-    b.target
-        .admin(AdminAction::Flush)
-        .map_err(|e| e.to_string())?;
     Ok(CheckResult::Kept)
 }

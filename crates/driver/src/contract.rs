@@ -61,6 +61,18 @@ pub trait Driver: Send + std::marker::Sync {
     /// # Errors
     /// `Refused` by the guard, `Unavailable` when it cannot be opened here.
     fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>>;
+    /// Where and with which options the conformance suite opens it; `dir` is empty and the
+    /// suite's own.
+    ///
+    /// # Errors
+    /// Why it cannot be tested on this machine.
+    #[cfg(any(test, feature = "testing"))]
+    fn test_target(
+        &self,
+        dir: &std::path::Path,
+    ) -> std::result::Result<crate::conformance::TestTarget, String> {
+        Ok(crate::conformance::TestTarget::local(dir, "data", &[""]))
+    }
 }
 
 /// What `open` needs.

@@ -4,6 +4,7 @@
 //! and the drivers. What it is not: a clock, a schedule or a recorder; the engine owns those.
 //! Callers: `engine` opens targets and drives sessions, `cli` lists drivers and resolves options.
 
+#[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 pub mod contract;
 pub mod file;

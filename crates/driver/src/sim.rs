@@ -56,6 +56,17 @@ impl Driver for SimDriver {
             ..Capabilities::default()
         })
     }
+    #[cfg(any(test, feature = "testing"))]
+    fn test_target(
+        &self,
+        dir: &std::path::Path,
+    ) -> std::result::Result<crate::conformance::TestTarget, String> {
+        let all = [
+            "channels = 4",
+            "service = { kind = \"exponential\", mean = \"1ms\" }",
+        ];
+        Ok(crate::conformance::TestTarget::local(dir, "data", &all))
+    }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         let options = SimOptions::from_table(&spec.plan.target.options)?;
         let file_size = spec.plan.target.size.map_or(DEFAULT_SIZE, |s| s.0);

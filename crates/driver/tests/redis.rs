@@ -1,74 +1,39 @@
 //! Driver `redis` against a real server on a unix socket, started and ended by each test.
 #![allow(clippy::unwrap_used)]
 
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
-
 use taillight_core::plan::{Plan, TargetPlan, Values};
 use taillight_core::probe::Token;
 use taillight_core::{ErrorKind, Op, OpKind, Result, Status};
-use taillight_driver::conformance::{CheckResult, TestCase, keyed_plan, run};
+use taillight_driver::conformance::keyed_plan;
+use taillight_driver::kv::redis::testing::RedisServer;
 use taillight_driver::{
     AdminAction, Completion, OpenSpec, Session, SessionSpec, Submitted, Target,
 };
 
-struct RedisServer {
-    child: Child,
-    dir: tempfile::TempDir,
+/// A server in a directory of its own.
+struct TemporaryRedis {
+    server: RedisServer,
+    _dir: tempfile::TempDir,
 }
 
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+impl std::ops::Deref for TemporaryRedis {
+    type Target = RedisServer;
+    fn deref(&self) -> &RedisServer {
+        &self.server
     }
 }
 
-impl RedisServer {
+impl TemporaryRedis {
     /// None, with a reason printed, where there is no redis-server.
-    fn start(more: &[&str]) -> Option<RedisServer> {
+    fn start(more: &[&str]) -> Option<TemporaryRedis> {
         let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("s");
-        let started = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--unixsocket"])
-            .arg(&socket)
-            .arg("--dir")
-            .arg(dir.path())
-            .args(more)
-            .stdout(Stdio::null())
-            .spawn();
-        let Ok(child) = started else {
-            eprintln!("skipped: no redis-server (Debian: redis-server)");
-            return None;
-        };
-        let server = RedisServer { child, dir };
-        for _ in 0..500 {
-            if std::os::unix::net::UnixStream::connect(&socket).is_ok() {
-                return Some(server);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        panic!("redis-server does not listen");
+        let server = RedisServer::start(dir.path(), more)
+            .inspect_err(|why| eprintln!("skipped: {why}"))
+            .ok()?;
+        Some(TemporaryRedis { server, _dir: dir })
     }
     fn plan(&self, options: &str, depth: u32, reverse: bool) -> Plan {
-        let path = format!("unix:{}/s", self.dir.path().display());
-        keyed_plan(at(path, options), 400, depth, reverse)
-    }
-    /// Sends the server a signal: STOP or CONT.
-    fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", name, &id]).status();
-        assert!(sent.unwrap().success());
-    }
-    /// Answer of the server to a command, by its own client.
-    fn cli(&self, args: &[&str]) -> String {
-        let out = Command::new("redis-cli")
-            .arg("-s")
-            .arg(self.dir.path().join("s"))
-            .args(args)
-            .output()
-            .unwrap();
-        String::from_utf8(out.stdout).unwrap().trim().to_owned()
+        keyed_plan(at(self.address(), options), 400, depth, reverse)
     }
 }
 
@@ -115,31 +80,8 @@ fn one(s: &mut dyn Session, op: &Op) -> Completion {
 }
 
 #[test]
-fn redis_keeps_the_contract() {
-    let Some(server) = RedisServer::start(&[]) else {
-        return;
-    };
-    for (options, reverse) in [("", false), ("index = true", false), ("index = true", true)] {
-        for depth in [1, 8, 1024] {
-            let case = TestCase {
-                driver: taillight_driver::find("redis").unwrap(),
-                plan: server.plan(options, depth, reverse),
-                destroy: None,
-            };
-            let outcomes = run(&case).unwrap();
-            let broken: Vec<_> = outcomes
-                .iter()
-                .filter(|(_, o)| matches!(o, CheckResult::Broken(_)))
-                .collect();
-            assert!(broken.is_empty(), "{options} at {depth}: {broken:#?}");
-            assert_eq!(server.cli(&["DBSIZE"]), "0");
-        }
-    }
-}
-
-#[test]
 fn a_batch_is_one_command() {
-    let Some(server) = RedisServer::start(&[]) else {
+    let Some(server) = TemporaryRedis::start(&[]) else {
         return;
     };
     for options in ["", "index = true"] {
@@ -190,7 +132,7 @@ fn a_batch_is_one_command() {
 
 #[test]
 fn foreign_keys_are_refused_and_others_stay() {
-    let Some(server) = RedisServer::start(&[]) else {
+    let Some(server) = TemporaryRedis::start(&[]) else {
         return;
     };
     server.cli(&["SET", "other", "1"]);
@@ -207,15 +149,14 @@ fn foreign_keys_are_refused_and_others_stay() {
 
 #[test]
 fn a_killed_server_is_errors_then_the_end() {
-    let Some(mut server) = RedisServer::start(&[]) else {
+    let Some(mut server) = TemporaryRedis::start(&[]) else {
         return;
     };
     let target = open(&server.plan("", 8, false), None).unwrap();
     let mut s = session(target.as_ref(), 8);
     let put = Op::keyed(OpKind::Insert, 1, 100);
     assert!(one(s.as_mut(), &put).status.is_ok());
-    server.child.kill().unwrap();
-    server.child.wait().unwrap();
+    server.server.kill();
     for slot in 0..8 {
         s.submit(&put, slot, Token::new(2, slot)).unwrap();
     }
@@ -234,7 +175,7 @@ fn servers_that_cannot_be_used_say_why() {
     let e = open(&nowhere, None).err().unwrap();
     assert_eq!(e.kind(), ErrorKind::Unavailable);
     assert!(e.to_string().contains("127.0.0.1:1"), "{e}");
-    let Some(server) = RedisServer::start(&["--requirepass", "x"]) else {
+    let Some(server) = TemporaryRedis::start(&["--requirepass", "x"]) else {
         return;
     };
     let e = open(&server.plan("", 1, false), None).err().unwrap();
@@ -243,7 +184,7 @@ fn servers_that_cannot_be_used_say_why() {
 
 #[test]
 fn records_of_fields_are_hashes() {
-    let Some(server) = RedisServer::start(&[]) else {
+    let Some(server) = TemporaryRedis::start(&[]) else {
         return;
     };
     let mut plan = server.plan("", 1, false);
@@ -279,7 +220,7 @@ fn records_of_fields_are_hashes() {
 
 #[test]
 fn two_runs_do_not_share_a_prefix() {
-    let Some(server) = RedisServer::start(&[]) else {
+    let Some(server) = TemporaryRedis::start(&[]) else {
         return;
     };
     let plan = server.plan("", 1, false);
@@ -308,7 +249,7 @@ fn two_runs_do_not_share_a_prefix() {
 
 #[test]
 fn a_prefix_that_another_run_took_over_is_left_alone() {
-    let Some(server) = RedisServer::start(&[]) else {
+    let Some(server) = TemporaryRedis::start(&[]) else {
         return;
     };
     let target = open(&server.plan("", 1, false), None).unwrap();
@@ -324,7 +265,7 @@ fn a_prefix_that_another_run_took_over_is_left_alone() {
 
 #[test]
 fn what_a_server_in_memory_cannot_do_is_refused() {
-    let Some(server) = RedisServer::start(&[]) else {
+    let Some(server) = TemporaryRedis::start(&[]) else {
         return;
     };
     let target = open(&server.plan("", 1, false), None).unwrap();
@@ -339,7 +280,7 @@ fn what_a_server_in_memory_cannot_do_is_refused() {
 
 #[test]
 fn statistics_that_come_too_late_do_not_spoil_the_end() {
-    let Some(server) = RedisServer::start(&[]) else {
+    let Some(server) = TemporaryRedis::start(&[]) else {
         return;
     };
     let target = open(&server.plan("timeout = \"300ms\"", 1, false), None).unwrap();

@@ -13,7 +13,7 @@ use crate::contract::{AdminAction, Session};
 /// Records that every check finds: key numbers from 0 on.
 pub(super) const RECORDS: u64 = 256;
 /// Key numbers from here on belong to one check each, this many apart.
-const APART: u64 = 2_000;
+pub(super) const APART: u64 = 2_000;
 
 /// A plan that does everything the driver can on records of `size` bytes, at `depth`.
 pub fn keyed_plan(target: TargetPlan, size: u64, depth: u32, reverse: bool) -> Plan {
@@ -60,7 +60,12 @@ pub(super) fn load(b: &CheckContext<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn put(b: &CheckContext<'_>, session: &mut dyn Session, key: u64, size: u64) -> Result<(), String> {
+pub(super) fn put(
+    b: &CheckContext<'_>,
+    session: &mut dyn Session,
+    key: u64,
+    size: u64,
+) -> Result<(), String> {
     session.buffer(0)[..size as usize].fill(key as u8);
     let c = b.one(session, &Op::keyed(insert(&b.caps), key, size))?;
     ensure(c.status.is_ok() && c.moved == size, || {
@@ -69,7 +74,7 @@ fn put(b: &CheckContext<'_>, session: &mut dyn Session, key: u64, size: u64) -> 
 }
 
 /// The bytes of a value, or the status that says why there is none.
-fn get(
+pub(super) fn get(
     b: &CheckContext<'_>,
     session: &mut dyn Session,
     key: u64,

@@ -88,6 +88,26 @@ impl Driver for File {
             ..Capabilities::default()
         })
     }
+    #[cfg(any(test, feature = "testing"))]
+    fn test_target(
+        &self,
+        dir: &std::path::Path,
+    ) -> std::result::Result<crate::conformance::TestTarget, String> {
+        let mut all = Vec::new();
+        for direct in [true, false] {
+            for engine in ["sync", "uring"] {
+                let more = [
+                    "",
+                    "files = 4",
+                    "fixed_buffers = false\nregistered_files = false",
+                ];
+                let text = |more| format!("direct = {direct}\nengine = \"{engine}\"\n{more}");
+                all.extend(more.map(text));
+            }
+        }
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        Ok(crate::conformance::TestTarget::local(dir, "", &all))
+    }
     fn plan_notes(&self, plan: &Plan) -> Vec<String> {
         let note =
             |engine| format!("target.options.engine = \"auto\" becomes {engine} with this plan.");

@@ -110,6 +110,18 @@ impl Driver for FileStream {
             ..Capabilities::default()
         })
     }
+    #[cfg(any(test, feature = "testing"))]
+    fn test_target(
+        &self,
+        dir: &std::path::Path,
+    ) -> std::result::Result<crate::conformance::TestTarget, String> {
+        let all = ["", "direct = true", "cache = \"drop\""];
+        Ok(crate::conformance::TestTarget::local(
+            dir,
+            "stream.dat",
+            &all,
+        ))
+    }
     /// A writer ends at the end of the data: a stream does not begin again.
     fn defaults(&self, workload: &mut WorkloadPlan) {
         if all(workload, OpKind::Write) && ordered(workload) {

@@ -83,6 +83,14 @@ impl Driver for S3 {
             ..Capabilities::default()
         })
     }
+    #[cfg(any(test, feature = "testing"))]
+    fn test_target(
+        &self,
+        _: &std::path::Path,
+    ) -> std::result::Result<crate::conformance::TestTarget, String> {
+        // Credentials come from the environment only.
+        Err("its own tests run the suite, on servers with credentials".to_owned())
+    }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         let o = options::parse(&spec.plan.target.options)?;
         Ok(Box::new(target::S3Target::open(spec, o)?))

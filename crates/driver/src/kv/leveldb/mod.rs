@@ -47,6 +47,20 @@ impl Driver for LevelDbDriver {
         can.admin.push(AdminAction::Compact);
         Ok(can)
     }
+    #[cfg(any(test, feature = "testing"))]
+    fn test_target(
+        &self,
+        dir: &std::path::Path,
+    ) -> std::result::Result<crate::conformance::TestTarget, String> {
+        LevelDbLibrary::load("").map_err(|e| e.to_string())?;
+        let all = [
+            "",
+            "bounded_scans = true\nbloom_bits = 10",
+            "block_cache = \"1MiB\"\nwrite_buffer_size = \"64KiB\"\ncompression = \"none\"",
+            "snapshot = true",
+        ];
+        Ok(crate::conformance::TestTarget::local(dir, "db", &all))
+    }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         let options = LevelDbOptions::parse(&spec.plan.target.options)?;
         let ask = DatabaseSpec {

@@ -11,6 +11,8 @@ mod options;
 mod resp;
 mod session;
 mod target;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod wire;
 
 use taillight_core::capability::{AdminAction, Capabilities, DriverFacts, TargetKind};
@@ -68,6 +70,21 @@ impl Driver for RedisDriver {
                 ..DriverFacts::default()
             },
             ..Capabilities::default()
+        })
+    }
+    #[cfg(any(test, feature = "testing"))]
+    fn test_target(
+        &self,
+        dir: &std::path::Path,
+    ) -> std::result::Result<crate::conformance::TestTarget, String> {
+        let server = testing::RedisServer::start(dir, &[])?;
+        Ok(crate::conformance::TestTarget {
+            path: server.address(),
+            options: vec![String::new(), "index = true".to_owned()],
+            leftovers: Box::new(move || {
+                let keys = server.cli(&["KEYS", "*"]);
+                keys.split_whitespace().map(str::to_owned).collect()
+            }),
         })
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {

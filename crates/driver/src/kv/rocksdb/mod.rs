@@ -58,6 +58,21 @@ impl Driver for RocksDbDriver {
         can.admin.push(AdminAction::Compact);
         Ok(can)
     }
+    #[cfg(any(test, feature = "testing"))]
+    fn test_target(
+        &self,
+        dir: &std::path::Path,
+    ) -> std::result::Result<crate::conformance::TestTarget, String> {
+        RocksDbLibrary::load("").map_err(|e| e.to_string())?;
+        let all = [
+            "",
+            "bounded_scans = true\nstatistics = true",
+            "column_family = \"other\"\nwal = false\nbloom_bits = 10\nblock_cache = \"1MiB\"",
+            "write_buffer_size = \"64KiB\"\ncompression = \"none\"\nmax_background_jobs = 3",
+            "snapshot = true",
+        ];
+        Ok(crate::conformance::TestTarget::local(dir, "db", &all))
+    }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         let options = RocksDbOptions::parse(&spec.plan.target.options)?;
         if !options.wal && syncs(spec.plan) {

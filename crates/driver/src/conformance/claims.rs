@@ -1,0 +1,126 @@
+//! Checks that follow from what a driver claims: administration, batches, snapshots, determinism.
+//! A claim that does not hold breaks its check, and so does an action that works unclaimed.
+
+use taillight_core::capability::AdminAction;
+use taillight_core::{ErrorKind, Op, OpKind, Status};
+
+use super::keyed::{APART, get, put};
+use super::{CheckContext, CheckResult, Checked, ensure};
+use crate::contract::{Completion, OpenSpec};
+
+/// Every claimed action works and loses nothing (but for the purge, which comes last); every
+/// other one is refused as unavailable.
+pub(super) fn admin(b: &CheckContext<'_>) -> Checked {
+    for action in AdminAction::ALL {
+        let done = b.target.admin(action);
+        if !b.caps.admin.contains(&action) {
+            let refused = matches!(&done, Err(e) if e.kind() == ErrorKind::Unavailable);
+            ensure(refused, || format!("{action:?}, not claimed: {done:?}"))?;
+            continue;
+        }
+        done.map_err(|e| format!("{action:?}: {e}"))?;
+        if b.caps.keyed() && b.caps.stores_data {
+            let mut session = b.session()?;
+            let read = get(b, session.as_mut(), 0)?;
+            let expected = match action {
+                AdminAction::Purge => Err(Status::NOT_FOUND),
+                _ => Ok(1),
+            };
+            ensure(read == expected, || format!("after {action:?}: {read:?}"))?;
+        }
+    }
+    Ok(CheckResult::Kept)
+}
+
+pub(super) fn batches(b: &CheckContext<'_>) -> Checked {
+    if b.caps.batches.is_empty() {
+        return Ok(CheckResult::NotForIt("it has no batches"));
+    }
+    const COUNT: u32 = 4;
+    let (key, size) = (6 * APART, b.block() / u64::from(COUNT));
+    let mut session = b.session()?;
+    for n in 0..u64::from(COUNT) {
+        put(b, session.as_mut(), key + n, size)?;
+    }
+    for kind in &b.caps.batches {
+        session.buffer(0).fill(*kind as u8);
+        let op = Op {
+            count: COUNT,
+            ..Op::keyed(*kind, key, if kind.writes() { size } else { 0 })
+        };
+        let c = b.one(session.as_mut(), &op)?;
+        let whole = c.status.is_ok() && c.count == COUNT && c.moved == size * u64::from(COUNT);
+        ensure(whole, || format!("{} of {COUNT} ended {c:?}", kind.name()))?;
+        if kind.writes() {
+            session.buffer(0).fill(0);
+            let read = get(b, session.as_mut(), key + 3)?;
+            let same = session.buffer(0).first() == Some(&(*kind as u8));
+            ensure(read == Ok(size) && same, || {
+                format!("after {} of {COUNT}: {read:?}", kind.name())
+            })?;
+        }
+    }
+    Ok(CheckResult::Kept)
+}
+
+/// A session's reads stay as they were when it began.
+pub(super) fn snapshot(b: &CheckContext<'_>) -> Checked {
+    if !b.caps.snapshot {
+        return Ok(CheckResult::NotForIt("its reads see the newest value"));
+    }
+    let mut reader = b.session()?;
+    let mut writer = b.session()?;
+    writer.buffer(0).fill(1);
+    let c = b.one(writer.as_mut(), &Op::keyed(OpKind::Update, 3, 1))?;
+    ensure(c.status.is_ok(), || format!("the update ended {c:?}"))?;
+    let old = get(b, reader.as_mut(), 3)?;
+    ensure(old == Ok(b.block()), || {
+        format!("the snapshot shows {old:?}")
+    })?;
+    let new = get(b, b.session()?.as_mut(), 3)?;
+    ensure(new == Ok(1), || format!("a later session reads {new:?}"))?;
+    Ok(CheckResult::Kept)
+}
+
+/// On virtual time the same seed gives the same completions at the same moments.
+pub(super) fn deterministic(b: &CheckContext<'_>) -> Checked {
+    if !b.caps.virtual_time {
+        return Ok(CheckResult::NotForIt("it runs on real time"));
+    }
+    let first = history(b)?;
+    ensure(first == history(b)?, || {
+        "two targets of one seed differ".to_owned()
+    })?;
+    Ok(CheckResult::Kept)
+}
+
+/// Completions of a fresh target, each with its moment.
+fn history(b: &CheckContext<'_>) -> Result<Vec<(i64, Completion)>, String> {
+    let text = |e: taillight_core::Error| e.to_string();
+    let spec = OpenSpec {
+        plan: &b.case.plan,
+        run_id: "conformance",
+        destroy: b.case.destroy,
+    };
+    let target = b.case.driver.open(&spec, &mut |_| true).map_err(text)?;
+    let fresh = CheckContext {
+        case: b.case,
+        caps: b.caps.clone(),
+        target,
+    };
+    let time = fresh
+        .target
+        .virtual_time()
+        .ok_or("it has no virtual time")?;
+    let mut session = fresh.session()?;
+    let mut all = Vec::new();
+    for n in 0..100 {
+        let kind = match n % 3 {
+            0 => OpKind::Write,
+            _ => OpKind::Read,
+        };
+        let completion = fresh.one(session.as_mut(), &fresh.op(kind, n))?;
+        all.push((time.now().0, completion));
+    }
+    Ok(all)
+}

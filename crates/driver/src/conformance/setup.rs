@@ -1,0 +1,147 @@
+//! Where and with which options the suite opens a driver, and the plans it makes of that.
+
+use std::path::Path;
+
+use taillight_core::capability::{Capabilities, TargetKind};
+use taillight_core::plan::{
+    AccessKind, CaptureMode, CapturePlan, MixPart, Plan, QosPlan, RunPlan, Sync, TargetPlan,
+    TraceMode, TracePlan, TracingBackendChoice, VerifyPlan, WorkloadPlan,
+};
+use taillight_core::units::{ByteSize, Span};
+use taillight_core::{Error, OpKind, Result};
+
+use super::keyed_plan;
+use crate::Driver;
+
+/// Bytes of a data set of blocks.
+const DATA_SET: u64 = 1 << 20;
+
+/// A place on this machine where a driver can be tested.
+pub struct TestTarget {
+    /// `target.path`.
+    pub path: String,
+    /// `[target.options]`, as text; the suite runs once with each.
+    pub options: Vec<String>,
+    /// What a run left behind there: nothing, when the driver cleans up. May hold a server.
+    pub leftovers: Box<dyn Fn() -> Vec<String>>,
+}
+
+impl TestTarget {
+    /// At `name` in `dir`, which is empty.
+    pub fn local(dir: &Path, name: &str, options: &[&str]) -> TestTarget {
+        let here = dir.to_owned();
+        let names = move || {
+            let entries = std::fs::read_dir(&here).into_iter().flatten().flatten();
+            entries
+                .map(|e| e.file_name().to_string_lossy().into_owned())
+                .collect()
+        };
+        TestTarget {
+            path: format!("{}/{name}", dir.display()),
+            options: options.iter().map(|o| (*o).to_owned()).collect(),
+            leftovers: Box::new(names),
+        }
+    }
+
+    /// The target with these options, and what the driver can do with them.
+    ///
+    /// # Errors
+    /// As the driver refuses the options.
+    pub fn resolve(
+        &self,
+        driver: &dyn Driver,
+        options: &str,
+    ) -> Result<(TargetPlan, Capabilities)> {
+        let mut target = TargetPlan {
+            driver: driver.name().to_owned(),
+            path: Some(self.path.clone()),
+            size: None,
+            destroy: false,
+            options: options
+                .parse()
+                .map_err(|e| Error::internal("options of a test are no TOML").source(e))?,
+        };
+        let can = driver.capabilities(&target)?;
+        target.size = (!can.keyed()).then_some(ByteSize(DATA_SET));
+        Ok((target, can))
+    }
+}
+
+/// A plan that does everything that a driver with these capabilities can, at `depth`.
+pub fn plan_for(can: &Capabilities, target: TargetPlan, depth: u32, reverse: bool) -> Plan {
+    match can.facts.kind {
+        TargetKind::File => {
+            let ops = [OpKind::Read, OpKind::Write, OpKind::Fsync, OpKind::Trim];
+            plan(target, &ops, 4096, depth)
+        }
+        // A writer, and a reader that does not follow it: the file is laid out, so that every
+        // check applies.
+        TargetKind::Stream => {
+            let mut plan = plan(target, &[OpKind::Write], 4096, depth);
+            plan.workloads[0].access.kind = AccessKind::Sequential;
+            plan.workloads[0].passes = Some(1);
+            let mut reader = plan.workloads[0].clone();
+            reader.mix[0].op = OpKind::Read;
+            plan.workloads.push(reader);
+            plan
+        }
+        TargetKind::Keyed | TargetKind::Object => {
+            let mut plan = keyed_plan(target, 400, depth, reverse);
+            // What a snapshot hides cannot be read back.
+            let hidden = |op| matches!(op, OpKind::Insert | OpKind::Put | OpKind::Rmw);
+            let mix = &mut plan.workloads[0].mix;
+            mix.retain(|part| can.ops.contains(&part.op) && !(can.snapshot && hidden(part.op)));
+            plan
+        }
+    }
+}
+
+/// A small plan that does everything the driver can, in blocks of `block` at `depth`.
+pub fn plan(target: TargetPlan, ops: &[OpKind], block: u64, depth: u32) -> Plan {
+    let mix = ops
+        .iter()
+        .map(|op| MixPart { op: *op, weight: 1 })
+        .collect();
+    Plan {
+        run: RunPlan {
+            name: "conformance".to_owned(),
+            seed: 7,
+            duration: None,
+            operations: Some(1),
+            bytes: None,
+            warmup: Span(0),
+            interval: Span(1_000_000_000),
+            drain_timeout: Span(1_000_000_000),
+            idle_timeout: None,
+            before: Vec::new(),
+            repeat: 1,
+            output: None,
+        },
+        target,
+        workloads: vec![WorkloadPlan {
+            queue_depth: depth,
+            mix,
+            sync: Sync::Fdatasync(1),
+            ..WorkloadPlan::simple("all", OpKind::Read, ByteSize(block))
+        }],
+        qos: QosPlan {
+            percentiles: vec![taillight_core::Percentile::hundredths(99_00)],
+            nines: 3,
+            ceilings: Vec::new(),
+        },
+        trace: TracePlan {
+            mode: TraceMode::Off,
+            threshold: None,
+            host: false,
+            backend: TracingBackendChoice::Auto,
+            buffer: None,
+        },
+        capture: CapturePlan {
+            mode: CaptureMode::Off,
+            budget: ByteSize(0),
+            dir: None,
+        },
+        verify: VerifyPlan::default(),
+        search: None,
+    }
+}

@@ -3,7 +3,7 @@
 #![cfg(feature = "s3")]
 #![allow(clippy::unwrap_used)]
 
-#[path = "../kv_alloc/sys.rs"]
+#[path = "../alloc/sys.rs"]
 mod sys;
 
 use std::process::Command;

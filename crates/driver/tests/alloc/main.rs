@@ -1,0 +1,179 @@
+//! No operation allocates in our code, once every kind was done once. Every driver of the list is
+//! checked; what it may allocate all the same is `Capabilities::allocating`. Object stores have
+//! a test of their own, with numbers.
+#![allow(clippy::unwrap_used)]
+
+mod sys;
+
+use taillight_core::capability::Capabilities;
+use taillight_core::plan::{Plan, Values};
+use taillight_core::probe::Token;
+use taillight_core::{Clock, MonoClock, Op, OpKind};
+use taillight_driver::conformance::plan_for;
+use taillight_driver::kv::fields;
+use taillight_driver::{
+    Completion, Driver, OpenSpec, Session, SessionSpec, Submitted, Target, VirtualTime,
+};
+
+/// Bytes of a block, or of a batch of records.
+const SIZE: u64 = 4096;
+/// Records of a batch.
+const BATCH: u32 = 8;
+/// Bytes of the data of a field.
+const DATA: usize = 100;
+
+/// One of each operation that may not allocate, on record or block `key`.
+fn operations(can: &Capabilities, fields: u32, key: u64, entry: u64) -> Vec<Op> {
+    let free = |kind: &OpKind| !can.allocating.contains(kind) && can.ops.contains(kind);
+    if !can.keyed() {
+        let kinds = [OpKind::Write, OpKind::Read, OpKind::Trim, OpKind::Fsync];
+        let block = |kind| Op {
+            kind,
+            offset: key % 50 * SIZE,
+            size: if kind == OpKind::Fsync { 0 } else { SIZE },
+            ..Op::keyed(kind, key, SIZE)
+        };
+        return kinds.into_iter().filter(free).map(block).collect();
+    }
+    let mut all = Vec::new();
+    let mut add = |kind: OpKind, op: Op| {
+        if free(&kind) {
+            all.push(op);
+        }
+    };
+    let batch = |kind| Op {
+        count: BATCH,
+        ..Op::keyed(kind, key, entry)
+    };
+    for kind in [OpKind::Insert, OpKind::Put, OpKind::Update] {
+        add(kind, Op::keyed(kind, key, entry));
+        // Records of fields are stored one by one.
+        if can.batches.contains(&kind) && fields == 1 {
+            add(kind, batch(kind));
+        }
+    }
+    add(OpKind::Get, Op::keyed(OpKind::Get, key, 0));
+    add(OpKind::Get, Op::keyed(OpKind::Get, u64::MAX >> 1, 0));
+    if can.batches.contains(&OpKind::Get) {
+        add(OpKind::Get, batch(OpKind::Get));
+    }
+    if fields > 1 {
+        let field = Op {
+            field: 0,
+            ..Op::keyed(OpKind::Update, key, entry)
+        };
+        add(OpKind::Update, field);
+    }
+    add(OpKind::Scan, batch(OpKind::Scan));
+    add(OpKind::Delete, Op::keyed(OpKind::Delete, key, 0));
+    all
+}
+
+/// Performs one operation; allocates nothing itself.
+fn perform(
+    session: &mut dyn Session,
+    time: Option<&dyn VirtualTime>,
+    op: &Op,
+    out: &mut Vec<Completion>,
+) -> Completion {
+    match session.submit(op, 0, Token::new(op.key, 0)).unwrap() {
+        Submitted::Done(completion) => return completion,
+        Submitted::Queued => session.flush().unwrap(),
+        Submitted::Full => panic!("full with nothing in flight"),
+    }
+    out.clear();
+    let until = MonoClock.now().plus(30_000_000_000);
+    while out.is_empty() {
+        if let Some(next) = time.and_then(VirtualTime::next_event) {
+            time.unwrap().advance_to(next);
+        }
+        session.poll(1, Some(until), out).unwrap();
+        assert!(MonoClock.now() < until, "no completion within 30 s");
+    }
+    out[0]
+}
+
+/// Allocations of the operations on keys and blocks 0 to 399.
+fn allocations(driver: &dyn Driver, can: &Capabilities, plan: &Plan, fields: u32) -> u64 {
+    let spec = OpenSpec {
+        plan,
+        run_id: "test",
+        destroy: None,
+    };
+    let target: Box<dyn Target> = driver.open(&spec, &mut |_| true).unwrap();
+    let spec = SessionSpec {
+        worker: 0,
+        workload: 0,
+        keep: true,
+        depth: 1,
+        buffer_size: SIZE,
+        seed: 1,
+    };
+    let mut handle = target.session(&spec).unwrap();
+    let time = target.virtual_time();
+    let (session, time) = (handle.as_mut(), time.as_deref());
+    let mut out = Vec::with_capacity(1);
+    let mut entry = SIZE;
+    if can.keyed() {
+        entry = fields::write(session.buffer(0), b"field0", DATA).unwrap() as u64;
+        for key in 0..400 + u64::from(BATCH) {
+            let insert = Op::keyed(OpKind::Insert, key, entry);
+            assert!(perform(session, time, &insert, &mut out).status.is_ok());
+        }
+    }
+    let mut made = 0;
+    for key in 0..400 {
+        let all = operations(can, fields, key, entry);
+        let before = sys::allocations();
+        for op in &all {
+            if op.kind.writes() && can.keyed() {
+                fields::write(session.buffer(0), b"field0", DATA);
+            }
+            let completion = perform(session, time, op, &mut out);
+            let there = op.key < 1000;
+            assert!(completion.status.is_ok() == there, "{op:?}: {completion:?}");
+        }
+        // What is done for the first time may make room for the others.
+        if key >= 8 {
+            made += sys::allocations() - before;
+        }
+    }
+    drop(handle);
+    target.close().unwrap();
+    made
+}
+
+#[test]
+fn operations_allocate_nothing() {
+    assert_ne!(sys::allocations(), 0, "the counter counts");
+    for driver in taillight_driver::DRIVERS {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let setup = match driver.test_target(dir.path()) {
+            Ok(setup) => setup,
+            Err(why) => {
+                eprintln!(
+                    "skipped: operations_allocate_nothing of {}: {why}",
+                    driver.name()
+                );
+                continue;
+            }
+        };
+        for options in &setup.options {
+            let (target, can) = setup.resolve(*driver, options).unwrap();
+            if can.snapshot {
+                continue;
+            }
+            for fields in [1, 2] {
+                let mut plan = plan_for(&can, target.clone(), 1, false);
+                if can.keyed() {
+                    plan.workloads[0].value = Some(Values {
+                        fields,
+                        ..Values::default()
+                    });
+                }
+                let made = allocations(*driver, &can, &plan, fields);
+                assert_eq!(made, 0, "{}, {options}, {fields} fields", driver.name());
+            }
+        }
+    }
+}

@@ -15,6 +15,9 @@ use crate::ownership::{
     Contents, HeldMark, MarkStore, NamedTarget, OwnershipDecision, OwnershipMark, refusal,
 };
 
+/// How long a server may take to notice that the run before has closed its connections.
+const CLOSING: Duration = Duration::from_millis(500);
+
 /// A key cannot be copied unnoticed: its name is all the identity it has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyIdentity {}
@@ -64,7 +67,7 @@ impl AdminConnection {
             timeout,
             rests: None,
         };
-        admin.wire = Some(admin.connect(timeout, Duration::ZERO)?);
+        admin.wire = Some(admin.connect(timeout, CLOSING)?);
         Ok(admin)
     }
 

@@ -40,12 +40,12 @@ mod tests {
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct NoOptions {}
+    struct EmptyOptions {}
 
     #[test]
     fn a_driver_without_options_says_so() {
         let table = "direct = true".parse().unwrap();
-        let e = from_table::<NoOptions>("null", &table).unwrap_err();
+        let e = from_table::<EmptyOptions>("null", &table).unwrap_err();
         assert_eq!(e.message(), "driver `null` has no options, so no `direct`");
         assert_eq!(e.field(), Some("direct"));
     }

@@ -14,7 +14,7 @@ mod common;
 
 /// Records in completion order, as a worker of some depth with a few stalls would leave them.
 fn completed(n: usize, seed: u64) -> Vec<Record> {
-    let mut random = common::TestRandom(seed);
+    let mut random = common::RowRandom(seed);
     let mut now = 0;
     let mut records: Vec<Record> = (0..n as u64)
         .map(|i| {

@@ -138,7 +138,7 @@ fn cut_and_flipped_files_are_errors_not_panics() {
         let e = read().unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Corrupt, "{cut}");
     }
-    let mut random = common::TestRandom(4);
+    let mut random = common::RowRandom(4);
     let mut caught = 0;
     for _ in 0..500 {
         let mut bytes = good.clone();

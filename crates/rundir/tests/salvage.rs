@@ -116,7 +116,7 @@ fn damaged_chunks_are_counted_and_the_rest_is_kept() {
 
 #[test]
 fn flipped_bits_never_panic() {
-    let mut random = common::TestRandom(3);
+    let mut random = common::RowRandom(3);
     for round in 0..40 {
         let k = killed(&format!("salvage-flip-{round}"));
         for i in 0..4 {

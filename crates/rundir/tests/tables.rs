@@ -71,7 +71,7 @@ fn damaged_intervals_are_errors() {
             ErrorKind::Corrupt
         );
     }
-    let mut random = common::TestRandom(8);
+    let mut random = common::RowRandom(8);
     for _ in 0..500 {
         let mut bytes = good.clone();
         let at = random.next(bytes.len() as u64) as usize;
@@ -149,7 +149,7 @@ fn damaged_logs_are_errors() {
             assert!(common::histograms(&path, &clock).is_err(), "{cut}");
         }
     }
-    let mut random = common::TestRandom(8);
+    let mut random = common::RowRandom(8);
     let mut caught = 0;
     for _ in 0..500 {
         let mut bytes = good.clone();

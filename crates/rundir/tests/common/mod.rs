@@ -14,9 +14,9 @@ use taillight_rundir::manifest::ClockInfo;
 use taillight_rundir::{Manifest, fixture};
 
 /// A small generator of pseudo-random numbers (splitmix64).
-pub struct TestRandom(pub u64);
+pub struct RowRandom(pub u64);
 
-impl TestRandom {
+impl RowRandom {
     pub fn next(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -49,7 +49,7 @@ pub fn record(submit: i64, latency: i64, block: u64) -> Record {
 
 /// Records in which every optional field is sometimes set.
 pub fn varied(n: usize, seed: u64) -> Vec<Record> {
-    let mut random = TestRandom(seed);
+    let mut random = RowRandom(seed);
     let mut now = 5_000_000_000;
     (0..n)
         .map(|i| {

@@ -7,8 +7,9 @@ help:
 	@echo 'make demo   build, measure the disk here and stores on it for a minute or two, write one report'
 	@echo 'make test   everything CI checks: format, lints, tests, docs, edges, a run of the binary'
 	@echo 'make ci     the same as make test'
-	@echo 'As root on Debian, all of them first install what is missing: C compiler, fio, RocksDB, LevelDB,'
-	@echo 'Redis, clang, bpftrace, bpftool, file system tools, Python. As another user they only name it.'
+	@echo 'As root on Debian they first install what is missing: the demo a C compiler, RocksDB and LevelDB; the'
+	@echo 'tests also fio, Redis, clang, bpftrace, bpftool, file system tools and Python. As another user they'
+	@echo 'only name it.'
 	@echo 'Single steps: cargo xtask help'
 
 # A Rust toolchain and a C compiler are needed before any Rust code of ours can run.

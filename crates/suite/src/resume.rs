@@ -12,9 +12,16 @@ use taillight_core::{Error, Result};
 use taillight_rundir::RunDir;
 use taillight_rundir::series::{PointStatus, SeriesFile, SeriesPoint};
 
-use crate::exit::from_code;
+use crate::exit::{ends_series, from_code};
 use crate::figures;
 use crate::method::{Method, Next, Point, PointResult};
+
+/// Whether a point needs no other run: it came to its end, and nothing ended the series with it. A
+/// signal or a full disk while its results were written leaves a complete run that did.
+pub(crate) fn is_done(point: &SeriesPoint) -> bool {
+    let ended = point.exit.and_then(from_code).is_none_or(ends_series);
+    point.status == PointStatus::Complete && !ended
+}
 
 /// The points of an earlier attempt.
 pub(crate) struct Earlier {
@@ -66,8 +73,8 @@ impl Earlier {
     /// # Errors
     /// `Usage` when the job has changed since; `Corrupt` when the run cannot be read.
     pub fn take(&self, point: &Point) -> Result<Option<PointResult>> {
-        let complete = |p: &&SeriesPoint| p.id == point.id && p.status == PointStatus::Complete;
-        let Some(entry) = self.points.iter().find(complete) else {
+        let done = |p: &&SeriesPoint| p.id == point.id && is_done(p);
+        let Some(entry) = self.points.iter().find(done) else {
             return Ok(None);
         };
         let lost = |s: &crate::method::SharedUse| s.prepares && Some(s.state) == self.lost_state;

@@ -19,7 +19,7 @@ use crate::host::{Host, Message, RunOutcome};
 use crate::method::{
     Method, Next, Point, PointResult, SeriesReport, SeriesState, SeriesView, SharedUse,
 };
-use crate::resume::Earlier;
+use crate::resume::{Earlier, is_done};
 use crate::shared_target::SharedTarget;
 
 /// Where runs go when nothing is said: relative to the working directory.
@@ -76,6 +76,7 @@ pub fn run_series(
 /// A target that is open, and whether a point has used it.
 struct OpenTarget {
     group: u32,
+    state: u32,
     target: SharedTarget,
     used: bool,
 }
@@ -139,7 +140,7 @@ impl<'a> Runner<'a> {
                 Ok(SeriesStep::Next) => continue,
                 Ok(SeriesStep::End) => None,
                 Ok(SeriesStep::EndEarly(exit)) => Some(exit),
-                Err(e) if self.done.is_empty() => return Err(e),
+                Err(e) if self.done.is_empty() && self.host.signal().is_none() => return Err(e),
                 Err(e) => Some(self.problem(&e)),
             };
             // A signal that ended a run is the cause, whatever the run's own code was.
@@ -169,6 +170,8 @@ impl<'a> Runner<'a> {
     }
 
     fn run_point(&mut self, mut point: Point) -> Result<SeriesStep> {
+        // Before a target is touched: a name that cannot be used must not cost its data.
+        self.make_directory()?;
         let target = match &point.shared {
             Some(shared) => Some(self.shared_view(shared)?),
             None => {
@@ -180,20 +183,19 @@ impl<'a> Runner<'a> {
         self.earlier.move_aside(&dir)?;
         point.plan.run.output = Some(dir.to_string_lossy().into_owned());
         self.begun(&point);
-        self.make_directory()?;
         self.file.write(&self.dir)?;
         let outcome = self.host.run(&point, target)?;
         let Some(path) = outcome.path.clone() else {
             self.file.points.retain(|p| p.id != point.id);
             return Ok(SeriesStep::EndEarly(outcome.exit));
         };
-        if self.done.is_empty()
+        let flush = point.shared.as_ref().is_some_and(|s| s.flush);
+        self.add(result(point, path, outcome))?;
+        if self.done.len() == 1
             && let Some(job) = &self.method.head().job_text
         {
             atomic::write(&self.dir, names::JOB, job.as_bytes())?;
         }
-        let flush = point.shared.as_ref().is_some_and(|s| s.flush);
-        self.add(result(point, path, outcome))?;
         let goes_on = self.done.last().is_some_and(|r| !r.ends_series());
         if let Some(open) = self.shared.as_ref().filter(|_| flush && goes_on) {
             open.target.target().admin(AdminAction::Flush)?;
@@ -291,10 +293,12 @@ impl<'a> Runner<'a> {
             self.close_shared()?;
         }
         if let Some(open) = &mut self.shared {
-            if shared.prepares && open.used {
+            // Points that prepare one state together build on each other.
+            if shared.prepares && open.used && open.state != shared.state {
                 open.target.target().admin(AdminAction::Purge)?;
             }
             open.used = true;
+            open.state = shared.state;
             return Ok(open.target.view(shared.first_workload));
         }
         let plan = &shared.opened_with;
@@ -313,6 +317,7 @@ impl<'a> Runner<'a> {
         let view = target.view(shared.first_workload);
         self.shared = Some(OpenTarget {
             group: shared.group,
+            state: shared.state,
             target,
             used: true,
         });
@@ -424,8 +429,7 @@ impl<'a> Runner<'a> {
 
 fn complete_points(file: Option<&SeriesFile>) -> Vec<SeriesPoint> {
     let points = file.map_or(&[][..], |f| &f.points);
-    let complete = |p: &&SeriesPoint| p.status == PointStatus::Complete;
-    points.iter().filter(complete).cloned().collect()
+    points.iter().filter(|p| is_done(p)).cloned().collect()
 }
 
 /// What follows one step of a series.

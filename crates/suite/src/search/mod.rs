@@ -24,6 +24,7 @@ use taillight_rundir::search::{
 use taillight_rundir::series::{Axis, Decision, PointRole};
 use taillight_rundir::{RunStatus, SCHEMA_VERSION};
 
+use crate::exit::worst;
 use crate::figures::request_percentiles;
 use crate::host::JobSource;
 use crate::method::{
@@ -327,9 +328,11 @@ impl Method for SearchMethod {
         }))
     }
 
-    /// The answer's, not that of any probe: probes fail on purpose.
-    fn exit(&self, _: &[PointResult], ended: Option<Exit>) -> Exit {
+    /// The answer's, not that of any probe: probes fail on purpose. Without an answer it is theirs.
+    fn exit(&self, done: &[PointResult], ended: Option<Exit>) -> Exit {
+        let probes = || done.iter().map(|r| r.exit).fold(Exit::Ok, worst);
         ended.unwrap_or(match self.report.outcome {
+            SearchOutcome::Unfinished => probes(),
             SearchOutcome::NothingPasses if self.failed_by_errors() => Exit::IoErrors,
             SearchOutcome::NothingPasses => Exit::GateFailed,
             SearchOutcome::Undecided => Exit::GateUndecided,

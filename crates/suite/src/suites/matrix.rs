@@ -256,10 +256,12 @@ fn share_target(points: &mut [Point]) -> Result<()> {
     let workloads = points.iter().flat_map(|p| p.plan.workloads.clone());
     opened_with.workloads = workloads.collect();
     let opened_with = Arc::new(opened_with);
-    let (mut state, mut first_workload) = (0, 0);
+    let (mut state, mut first_workload, mut preparing) = (0, 0, false);
     for point in points {
         let prepares = point.role == PointRole::Precondition;
-        state += u32::from(prepares);
+        // Adjoining ones precondition together, one on what the other left.
+        state += u32::from(prepares && !preparing);
+        preparing = prepares;
         point.shared = Some(SharedUse {
             group: 0,
             state,

@@ -380,7 +380,7 @@ impl S3Client {
             })?;
             self.listed(&answer)?;
             let inside = |name: &String| name.starts_with(&self.location.prefix);
-            let names = xml::all(&answer.text, "Key").into_iter();
+            let names = xml::all(&answer.text, "Key")?.into_iter();
             let more = page(names.filter(inside).collect())?;
             next = xml::first(&answer.text, "NextContinuationToken");
             if !more || next.is_none() {

@@ -28,7 +28,8 @@ impl S3Client {
         self.listed(&answer)
             .map_err(|e| e.with("endpoint", self.endpoint(server)))?;
         Ok(ListingPage {
-            names: xml::all(&answer.text, "Key"),
+            names: xml::all(&answer.text, "Key")
+                .map_err(|e| e.with("endpoint", self.endpoint(server)))?,
             more: xml::first(&answer.text, "NextContinuationToken").is_some(),
         })
     }

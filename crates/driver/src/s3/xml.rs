@@ -3,19 +3,44 @@
 use quick_xml::Reader;
 use quick_xml::escape::resolve_xml_entity;
 use quick_xml::events::{BytesRef, Event};
+use taillight_core::{Error, Result};
 
-/// Texts of all elements `name`, unescaped, in order, as far as the text is XML.
-pub fn all(text: &str, name: &str) -> Vec<String> {
+/// Texts of all elements `name`, unescaped, in order.
+///
+/// # Errors
+/// `Unavailable` when the text is not well-formed: what stands behind the mistake must not be taken
+/// for absent.
+pub fn all(text: &str, name: &str) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    if collect(text, name, &mut found) {
+        return Ok(found);
+    }
+    Err(Error::unavailable("the store's listing is not well-formed XML").with("element", name))
+}
+
+/// The text of the first element `name`, as far as the text is XML.
+pub fn first(text: &str, name: &str) -> Option<String> {
+    let mut found = Vec::new();
+    collect(text, name, &mut found);
+    found.into_iter().next()
+}
+
+/// Appends the texts of elements `name`; false where the text stops being XML.
+fn collect(text: &str, name: &str, found: &mut Vec<String>) -> bool {
     let mut reader = Reader::from_str(text);
-    let (mut found, mut inside) = (Vec::new(), None::<String>);
+    let mut inside = None::<String>;
     loop {
         let event = match reader.read_event() {
-            Ok(Event::Eof) | Err(_) => return found,
+            Ok(Event::Eof) => return inside.is_none(),
             Ok(event) => event,
+            Err(_) => return false,
         };
         match (event, inside.as_mut()) {
             (Event::Text(piece), Some(text)) => text.push_str(&piece),
-            (Event::GeneralRef(entity), Some(text)) => text.extend(character(&entity)),
+            (Event::GeneralRef(entity), Some(text)) => match character(&entity) {
+                Some(character) => text.push(character),
+                None => return false,
+            },
             (Event::Start(tag), _) if tag.local_name().as_ref() == name => {
                 inside = Some(String::new());
             }
@@ -33,11 +58,6 @@ fn character(entity: &BytesRef<'_>) -> Option<char> {
     resolve_xml_entity(entity)?.chars().next()
 }
 
-/// The text of the first element `name`.
-pub fn first(text: &str, name: &str) -> Option<String> {
-    all(text, name).into_iter().next()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,10 +67,25 @@ mod tests {
         let text = "<?xml version=\"1.0\"?><L xmlns=\"u\"><IsTruncated>false</IsTruncated>\
                     <Contents><Key>a&amp;lt;b</Key></Contents><Keys>x</Keys><Key/>\
                     <Key>c&#x22;&#233;</Key></L>";
-        assert_eq!(all(text, "Key"), ["a&lt;b", "c\"é"]);
+        assert_eq!(all(text, "Key").unwrap(), ["a&lt;b", "c\"é"]);
         assert_eq!(first(text, "IsTruncated").as_deref(), Some("false"));
         assert_eq!(first(text, "Code"), None);
         assert_eq!(first("<Key>never ends", "Key"), None);
         assert_eq!(first("<Key>a</Key> no < XML", "Key").as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn a_listing_that_is_not_well_formed_hides_nothing() {
+        for text in [
+            "<L><Key>p/a&b</Key></L>",
+            "<L><Key>p/a</Key><Key>p/b&c</Key><Key>p/d</Key></L>",
+            "<L><Key>p/a</Key><Key>p/&nonsense;</Key></L>",
+            "<L><Key>p/a</Key><Key>p/b < c</Key></L>",
+            "<L><Key>p/a</L>",
+            "<L><Key>p/a",
+        ] {
+            let e = all(text, "Key").unwrap_err();
+            assert!(e.message().contains("not well-formed"), "{text}: {e}");
+        }
     }
 }

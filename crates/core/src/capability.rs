@@ -67,7 +67,6 @@ impl Capabilities {
 
 /// Facts about a driver that the run directory keeps, for reports made long after the run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 pub struct DriverFacts {
     /// What a target of it is.
     pub kind: TargetKind,

@@ -13,7 +13,7 @@ use crate::tool;
 /// The binary must stay a single small file that people can copy around.
 const MOST_BYTES: u64 = 40 << 20;
 
-/// What a finished run leaves (design section 6).
+/// What a finished run leaves (docs/run-directory.md).
 const RUN_FILES: &[&str] = &[
     "manifest.json",
     "job.toml",

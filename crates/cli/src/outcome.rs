@@ -7,7 +7,7 @@ use taillight_rundir::RunStatus;
 use taillight_rundir::summary::{QosStatus, Summary};
 use taillight_rundir::verify::VerifyReport;
 
-/// Exit codes a summary can ask for, the first that applies first (design section 12).
+/// Exit codes a summary can ask for, the first that applies first (docs/exit-codes.md).
 const ORDER: [Exit; 5] = [
     Exit::Unavailable,
     Exit::TargetFailed,

@@ -105,7 +105,7 @@ const TABLE: [KindProperties; LatencyKind::COUNT] = [
     },
 ];
 
-// KindProperties are found by discriminant: the table stands in the order of the enum.
+// Properties are found by discriminant: the table stands in the order of the enum.
 const _: () = {
     let mut i = 0;
     while i < TABLE.len() {

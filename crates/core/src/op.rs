@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The kinds of operation, with their names in every output (design section 12).
+/// The kinds of operation, with their names in every output (docs/design.md, Columns).
 #[derive(
     Debug,
     Clone,

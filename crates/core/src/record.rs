@@ -3,7 +3,7 @@
 use crate::clock::Stamp;
 use crate::op::OpKind;
 
-/// How an I/O ended: the `status` column (design section 12).
+/// How an I/O ended: the `status` column (docs/design.md, Statuses).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Status(pub i32);
 

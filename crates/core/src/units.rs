@@ -1,6 +1,6 @@
 //! Quantities with units: sizes, durations, rates. A bare number where a unit is meant is refused.
 //!
-//! QuantityVisitor forms: `4KiB`, `1GB`, `512B`; `250us`, `1.5s`, `2min`; `1000/s`, `0.5MB/s`, `90/min`.
+//! Accepted forms: `4KiB`, `1GB`, `512B`; `250us`, `1.5s`, `2min`; `1000/s`, `0.5MB/s`, `90/min`.
 
 pub mod readable;
 

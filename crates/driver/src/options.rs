@@ -178,7 +178,6 @@ mod tests {
             ("file", "fixed_bufers", "did you mean `fixed_buffers`?"),
             ("rocksdb", "blom_bits", "did you mean `bloom_bits`?"),
             ("file", "zzz", "`taillight drivers file` lists every option"),
-            ("null", "zzz", "`taillight drivers null` lists every option"),
         ] {
             let driver = crate::find(driver).unwrap();
             let mut target = TargetPlan {

@@ -3,7 +3,7 @@
 //!
 //! What it is: a development dependency; tests and comparisons start one each, on loopback, with
 //! data that goes with it. What it is not: part of the product, or a store for anybody's data
-//! (`docs/design/` says why it is here). [`Server::start`] says on standard error which it took.
+//! (`docs/design/` says why it is here). [`ObjectServer::start`] says on standard error which it took.
 //!
 //! `TAILLIGHT_MINIO` names a MinIO; empty, it hides the one that is cached.
 
@@ -58,7 +58,7 @@ impl ObjectServer {
         ObjectServer::start_with(ServerSettings::default())
     }
 
-    /// [`Server::start`] with settings.
+    /// [`ObjectServer::start`] with settings.
     ///
     /// # Panics
     /// As there.

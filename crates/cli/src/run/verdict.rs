@@ -135,7 +135,7 @@ fn reason(outcome: &EngineOutcome, signals: &Signals) -> Option<String> {
     }
 }
 
-/// The first exit code that applies (design section 12).
+/// The first exit code that applies (docs/exit-codes.md).
 fn exit(reason: StopReason, failed: bool, summary: Option<&Summary>, signals: &Signals) -> Exit {
     if let Some(exit) = signals.exit() {
         return exit;

@@ -1,4 +1,4 @@
-//! Every default of the job file, in one place (design section 12).
+//! Every default of the job file, in one place.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 

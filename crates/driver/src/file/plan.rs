@@ -63,11 +63,11 @@ pub fn decide(
     let Some(existing) = &found.existing else {
         return match (fills, needs_data) {
             (true, _) => Ok(FilePreparation::Fill),
-            (false, true) => Err(Error::usage(
-                "layout = \"never\", but existing is no file to read",
-            )
-            .with("path", found.path.display())
-            .hint("leave `layout` out, or set allow_holes = true to read a file of holes")),
+            (false, true) => Err(
+                Error::usage("layout = \"never\", but there is no file to read")
+                    .with("path", found.path.display())
+                    .hint("leave `layout` out, or set allow_holes = true to read a file of holes"),
+            ),
             (false, false) => Ok(FilePreparation::Resize),
         };
     };
@@ -82,7 +82,7 @@ pub fn decide(
                 .with("path", found.path.display())
                 .with("bytes", existing.size())
                 .with("asked", ByteSize(file_size))
-                .hint("leave the size out to use what is existing")),
+                .hint("leave the size out to use what is there")),
         };
     }
     if !(fills || needs_data) {

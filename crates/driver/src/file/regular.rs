@@ -71,7 +71,7 @@ pub struct DataFile {
 
 /// A file that exists.
 pub struct ExistingFile {
-    /// OpenedTarget for what the plan does.
+    /// Opened for what the plan does.
     pub fd: OwnedFd,
     /// As it was when opened.
     pub stat: Stat,

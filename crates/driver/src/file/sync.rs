@@ -1,4 +1,4 @@
-//! IoEngine `sync`: one call per operation, done when it returns.
+//! Engine `sync`: one call per operation, done when it returns.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

@@ -18,7 +18,7 @@ use crate::file::sys::{self, Buffers, Mapping};
 use crate::file::uring::{RingConfig, UringSession};
 use crate::ownership::MarkedFiles;
 
-/// How sessions method I/O.
+/// How sessions issue I/O.
 pub enum IoMethod {
     Sync,
     /// `io_uring`.
@@ -30,7 +30,7 @@ pub struct FileTarget {
     /// Open files, or the one device.
     pub files: Arc<Vec<OwnedFd>>,
     pub geometry: Geometry,
-    /// How sessions method I/O.
+    /// How sessions issue I/O.
     pub method: IoMethod,
     /// It is a block device.
     pub device: bool,

@@ -310,7 +310,7 @@ impl HttpConnection {
     }
 }
 
-/// S3Counters `<Key>` over pieces; `matched` is how much of one the last piece ended in.
+/// Counts `<Key>` over pieces; `matched` is how much of one the last piece ended in.
 fn count(matched: &mut usize, data: &[u8]) -> u32 {
     const TAG: &[u8] = b"<Key>";
     let mut found = 0;

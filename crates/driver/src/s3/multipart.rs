@@ -10,7 +10,7 @@ use super::xml;
 
 /// What a slot lends to its upload.
 pub trait UploadSlot {
-    /// HttpConnection, upload, the slot's data, number of its server.
+    /// Connection, upload, the slot's data, number of its server.
     fn parts(&mut self) -> (&mut HttpConnection, &mut MultipartUpload, &[u8], usize);
 }
 
@@ -31,7 +31,7 @@ pub struct MultipartUpload {
     size: u64,
     part: u64,
     id: String,
-    /// ObjectNaming parts in the request that completes.
+    /// Names the parts in the request that completes.
     list: String,
     query: String,
     /// Checksum of the part under way.

@@ -1,4 +1,4 @@
-//! ObjectNaming of objects: prefix and key. Binary keys are written in hexadecimal, since names are text;
+//! Names of objects: prefix and key. Binary keys are written in hexadecimal, since names are text;
 //! their order stays.
 
 use taillight_core::keys::{KEY_MAX, KeyFormat, KeyNaming};

@@ -23,7 +23,7 @@ enum ScanStep {
 #[derive(Default)]
 pub struct ObjectScan {
     step: ScanStep,
-    /// ObjectNaming listed, one behind the other, and where each ends.
+    /// Names listed, one behind the other, and where each ends.
     names: Vec<u8>,
     ends: Vec<usize>,
     /// The one under way.
@@ -93,7 +93,7 @@ impl ObjectScan {
     }
 }
 
-/// ObjectNaming in a listing, as they stand there: those of records need no escapes.
+/// Names in a listing, as they stand there: those of records need no escapes.
 fn keys(text: &str) -> impl Iterator<Item = &str> {
     let after = text.split("<Key>").skip(1);
     after.filter_map(|rest| rest.split_once("</Key>").map(|(name, _)| name))

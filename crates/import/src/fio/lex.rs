@@ -9,7 +9,7 @@ use super::options;
 /// One option as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptionLine {
-    /// OptionLine in the file, from 1.
+    /// Line in the file, from 1.
     pub number: usize,
     /// The option's first name, whatever alias was written.
     pub name: &'static str,
@@ -21,7 +21,7 @@ pub struct OptionLine {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawSection {
     pub name: String,
-    /// OptionLine of its heading.
+    /// Line of its heading.
     pub number: usize,
     /// What `[global]` sections before it say, then its own; the last of a name counts.
     pub lines: Vec<OptionLine>,

@@ -31,7 +31,7 @@ pub enum FilePlacement {
 pub struct TargetSpec {
     pub engine: FioEngine,
     pub files: FilePlacement,
-    /// FilePlacement of each clone.
+    /// Files of each clone.
     pub count: u32,
     /// Bytes of each clone; `None` = all there is.
     pub size: Option<u64>,

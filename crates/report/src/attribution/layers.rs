@@ -16,7 +16,7 @@ use super::phases::pieces;
 use super::rounds::{BlockRound, all_known};
 use super::timeline::lengths;
 
-/// TracedIoRow I/Os whose phases are kept for the usual times and the stacked picture.
+/// Traced I/Os whose phases are kept for the usual times and the stacked picture.
 const USUAL_MAX: usize = 1 << 20;
 /// Slow I/Os looked at singly.
 pub const SLOW_MAX: usize = 1 << 18;
@@ -67,7 +67,7 @@ pub struct TracedRun {
     pub events: Events,
     /// Phases of traced I/Os.
     pub usual: Vec<UsualIo>,
-    /// TracedIoRow I/Os above their threshold, by (worker, submit).
+    /// Traced I/Os above their threshold, by (worker, submit).
     pub slow: BTreeMap<(u64, i64), TracedIoRow>,
     pub coverage: Coverage,
 }

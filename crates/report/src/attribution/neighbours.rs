@@ -15,9 +15,9 @@ use crate::format;
 
 /// The name that tracing gives to the kernel's reading ahead for the run's own reads.
 const READ_AHEAD: &str = "readahead";
-/// IoContext the name of another thread of the program itself.
+/// Stands in for the name of another thread of the program itself.
 const OWN: &str = "own";
-/// IoContext the name of a thread of the load: the part belongs to one of the run's I/Os, not known which.
+/// Stands in for the name of a thread of the load: the part belongs to one of the run's I/Os, not known which.
 const UNPLACED: &str = "unplaced";
 
 /// Who else used the disk. What the kernel read ahead for the run is nobody else's.

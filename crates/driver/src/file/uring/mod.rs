@@ -1,4 +1,4 @@
-//! IoEngine `uring`: one ring per worker, queued, batched.
+//! Engine `uring`: one ring per worker, queued, batched.
 //!
 //! How calls are spent: `submit` only writes a queue entry; `flush` hands the batch over in one
 //! call, which runs cached reads to their end and (with deferred task work) also collects what

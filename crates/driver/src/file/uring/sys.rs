@@ -140,7 +140,7 @@ impl Ring {
     #[inline]
     pub fn push(&mut self, entry: RingOp, slot_ref: SlotRef, user_data: u64) -> bool {
         let sqe = self.entry(entry, slot_ref).user_data(user_data);
-        // SAFETY: `entry` points reads and writes slot_ref the slot's buffer with a checked length; the
+        // SAFETY: `entry` points reads and writes at the slot's buffer with a checked length; the
         // buffer stays mapped while anything is in flight (see Drop). Files are held by the Arc.
         let pushed = unsafe { self.uring.submission().push(&sqe).is_ok() };
         self.unsubmitted += u32::from(pushed);

@@ -8,7 +8,7 @@ use taillight_core::units::ByteSize;
 use super::sys::LevelDbSettings;
 use crate::options::{self, OrDefault};
 
-/// LevelDbCompression of blocks.
+/// Compression of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LevelDbCompression {

@@ -160,7 +160,7 @@ impl LevelDbLibrary {
     }
 }
 
-/// LevelDbConfig with the cache and filter they refer to; all live as long as the database.
+/// Options with the cache and filter they refer to; all live as long as the database.
 struct LevelDbConfig {
     library: LevelDbLibrary,
     raw: Obj,

@@ -13,7 +13,7 @@ use taillight_core::{Error, Result};
 
 use crate::options::{self, OrDefault};
 
-/// RocksDbCompression of blocks.
+/// Compression of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RocksDbCompression {
@@ -305,7 +305,7 @@ fn pair(name: &str, value: &str) -> String {
     }
 }
 
-/// RocksDbConfig in force worth showing without looking for them.
+/// Options in force worth showing without looking for them.
 const SHOWN: [&str; 19] = [
     "max_background_jobs",
     "use_direct_reads",

@@ -161,7 +161,7 @@ impl RocksDbLibrary {
     }
 }
 
-/// RocksDbConfig of a database and its column families.
+/// Options of a database and its column families.
 pub struct RocksDbConfig {
     library: RocksDbLibrary,
     raw: Obj,

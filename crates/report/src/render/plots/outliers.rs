@@ -1,4 +1,4 @@
-//! OpOutliers I/Os: when, how slow, what.
+//! The slowest I/Os: when, how slow, what.
 
 use plotly::common::{Line, Marker, MarkerSymbol, Mode};
 use plotly::{Plot, Scatter};

@@ -2,7 +2,7 @@
 //!
 //! What it is: the repetitions, `repeat.json`, and one report on one time axis. Every repetition has
 //! the plan's seed: the same operations in the same order. What it is not: the comparison of two
-//! plans. Used by `taillight run` for a job with `run.repeat`; [`words`] has the tables.
+//! plans. Used by `taillight run` for a job with `run.repeat`; `words` has the tables.
 
 mod words;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use taillight_core::capability::Capabilities;
 use taillight_core::exit::Exit;
@@ -43,7 +44,10 @@ impl Host for SimHost {
         self.ran.push(point.id.clone());
         let plan = &point.plan;
         let path = PathBuf::from(plan.run.output.as_deref().expect("a directory"));
-        let id = format!("{}-{}-{}", point.id, self.ran.len(), std::process::id());
+        // Tests of one process run side by side.
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        let number = RUNS.fetch_add(1, Ordering::Relaxed);
+        let id = format!("{}-{number}-{}", point.id, std::process::id());
         let mut manifest = fixture::manifest(&id);
         manifest.plan = plan.clone();
         manifest.clock.source = "virtual".to_owned();

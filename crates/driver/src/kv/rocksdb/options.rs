@@ -58,8 +58,8 @@ pub struct RocksDbOptions {
     /// "info_log_level=INFO_LEVEL".
     #[schemars(title = "RocksDB option string")]
     pub options: String,
-    /// An OPTIONS file as RocksDB writes it: its [DBOptions], and the [CFOptions] and
-    /// [TableOptions] of the column family; `options` goes on top.
+    /// An OPTIONS file as RocksDB writes it: its `DBOptions`, and the `CFOptions` and
+    /// `TableOptions` of the column family; `options` goes on top.
     #[schemars(title = "file")]
     pub options_file: String,
     /// Where the records are; made when it is not there.

@@ -40,18 +40,6 @@ pub fn all(summary: &Summary, script: Script) -> Vec<Table> {
         .collect()
 }
 
-fn table(id: &'static str, title: &str, columns: &[&str]) -> Table {
-    Table {
-        id,
-        title: title.to_owned(),
-        note: None,
-        columns: columns.iter().map(|c| (*c).to_owned()).collect(),
-        rows: Vec::new(),
-        detail: false,
-        words: false,
-    }
-}
-
 /// Every named set of I/Os: operations, then workloads when there are several.
 fn sets(summary: &Summary) -> Vec<(String, &Totals)> {
     let mut sets: Vec<(String, &Totals)> = summary
@@ -69,7 +57,7 @@ fn sets(summary: &Summary) -> Vec<(String, &Totals)> {
 }
 
 fn throughput(summary: &Summary) -> Table {
-    let mut table = table(
+    let mut table = Table::new(
         "throughput",
         "Throughput",
         &["", "I/Os", "IOPS", "bandwidth", "in flight", "failed"],
@@ -111,7 +99,7 @@ fn records_per_s(totals: &Totals) -> f64 {
 
 /// Workloads that only make load.
 fn load(summary: &Summary) -> Table {
-    let mut table = table(
+    let mut table = Table::new(
         "load",
         "Load, not measured",
         &["", "operations", "per second", "asked", "moved", "failed"],
@@ -178,7 +166,7 @@ fn latency(summary: &Summary, script: Script) -> Option<Table> {
     let mut columns = vec!["", "mean"];
     columns.extend(heads.iter().map(String::as_str));
     columns.push("max");
-    let mut table = table("latency", "Latency", &columns);
+    let mut table = Table::new("latency", "Latency", &columns);
     let queue = summary.ops.values().any(queue_matters);
     for (name, totals) in sets(summary) {
         let mut measures = measures(totals);
@@ -311,14 +299,14 @@ fn estimates(
 }
 
 fn nines(summary: &Summary, script: Script) -> Option<Table> {
-    let mut table = table("nines", "Nines, with 95 % interval", &["share"]);
+    let mut table = Table::new("nines", "Nines, with 95 % interval", &["share"]);
     table.words = true;
     let pick = |l: &Latency| l.nines.iter().map(as_percentile).collect();
     Some(estimates(table, &sets(summary), pick, script))
 }
 
 fn percentiles(summary: &Summary, script: Script) -> Option<Table> {
-    let mut table = table("percentiles", "Percentiles, with 95 % interval", &["share"]);
+    let mut table = Table::new("percentiles", "Percentiles, with 95 % interval", &["share"]);
     table.detail = true;
     table.words = true;
     table.note = Some(
@@ -336,7 +324,7 @@ fn percentiles(summary: &Summary, script: Script) -> Option<Table> {
 }
 
 fn moments(summary: &Summary, script: Script) -> Option<Table> {
-    let mut table = table(
+    let mut table = Table::new(
         "moments",
         "Shape",
         &[
@@ -379,7 +367,7 @@ fn moments(summary: &Summary, script: Script) -> Option<Table> {
 }
 
 fn qos(summary: &Summary, script: Script) -> Option<Table> {
-    let mut table = table(
+    let mut table = Table::new(
         "qos",
         "Ceilings",
         &["", "for", "of", "answer", "slower I/Os", "in events"],
@@ -408,7 +396,7 @@ fn qos(summary: &Summary, script: Script) -> Option<Table> {
 }
 
 fn slc(summary: &Summary) -> Option<Table> {
-    let mut table = table(
+    let mut table = Table::new(
         "slc",
         "SLC factors",
         &["", "SLC1", "SLC2", "SBK (21 values)", "SBK (28 values)"],
@@ -438,7 +426,7 @@ fn slc(summary: &Summary) -> Option<Table> {
 }
 
 fn errors(summary: &Summary) -> Option<Table> {
-    let mut table = table("errors", "Errors", &["", "failed", "why"]);
+    let mut table = Table::new("errors", "Errors", &["", "failed", "why"]);
     table.words = true;
     for kind in &summary.errors.kinds {
         table.rows.push(vec![
@@ -454,7 +442,7 @@ fn errors(summary: &Summary) -> Option<Table> {
 pub fn overview(runs: &[(String, &Summary)], script: Script) -> Table {
     let mut columns = vec!["run", "", "IOPS", "bandwidth", "mean"];
     columns.extend(["50 %", "99 %", "99.9 %", "99.99 %", "max"]);
-    let mut table = table("overview", "Runs side by side", &columns);
+    let mut table = Table::new("overview", "Runs side by side", &columns);
     for (label, summary) in runs {
         for (nth, (op, totals)) in summary.ops.iter().enumerate() {
             let mut row = vec![

@@ -41,9 +41,7 @@ fn read(path: &Path, depth: u16, time: Duration, direct: bool) -> Result<(u64, f
     if direct {
         options.custom_flags(O_DIRECT);
     }
-    let file = options
-        .open(path)
-        .with_context(|| path.display().to_string())?;
+    let file = options.open(path).with_context(|| path.display().to_string())?;
     let blocks = file.metadata()?.len() / u64::from(BLOCK);
     ensure!(blocks > 0 && depth > 0, "nothing to read");
     let mut ring = BareRing::new(&file, u32::from(depth)).context("io_uring")?;
@@ -90,10 +88,7 @@ pub fn sync_main(args: &[&str]) -> Result<()> {
         ios += u64::from(TURNS_PER_LOOK);
     }
     let took = start.elapsed().as_secs_f64();
-    println!(
-        "{}",
-        json!({"ios": ios, "seconds": took, "iops": ios as f64 / took})
-    );
+    println!("{}", json!({"ios": ios, "seconds": took, "iops": ios as f64 / took}));
     Ok(())
 }
 

@@ -59,12 +59,7 @@ pub fn run_together(commands: &mut [&mut Command]) -> Result<Vec<ChildUsage>> {
             .stderr(File::create(&stderr)?)
             .spawn()
             .with_context(|| format!("cannot start {shown}"))?;
-        running.push(ChildProcess {
-            child,
-            shown,
-            stderr,
-            start: Instant::now(),
-        });
+        running.push(ChildProcess { child, shown, stderr, start: Instant::now() });
     }
     let mut done = Vec::new();
     for mut one in running {
@@ -87,11 +82,7 @@ fn finish(one: &mut ChildProcess) -> Result<ChildUsage> {
     // Left in the temporary directory at worst.
     let _ = std::fs::remove_file(&one.stderr);
     if usage.code != Some(0) {
-        bail!(
-            "{}: exit code {:?}\n{stdout}\n{said}",
-            one.shown,
-            usage.code
-        );
+        bail!("{}: exit code {:?}\n{stdout}\n{said}", one.shown, usage.code);
     }
     Ok(ChildUsage {
         stdout,

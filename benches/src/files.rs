@@ -80,11 +80,7 @@ impl PinnedFile {
     /// When a page is missing.
     pub fn check(&self) -> Result<()> {
         let share = self.mapping.resident()?;
-        ensure!(
-            share == 1.0,
-            "only {:.1} % of the file is in memory",
-            share * 100.0
-        );
+        ensure!(share == 1.0, "only {:.1} % of the file is in memory", share * 100.0);
         Ok(())
     }
 }
@@ -106,9 +102,7 @@ pub fn hold(args: &[&str]) -> Result<()> {
         bail!("hold FILE");
     };
     let mapping = PinnedMapping::new(&File::open(path)?)?;
-    mapping
-        .lock()
-        .context("cannot pin the file in memory (ulimit -l)")?;
+    mapping.lock().context("cannot pin the file in memory (ulimit -l)")?;
     println!("held");
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     drop(mapping);

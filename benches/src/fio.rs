@@ -61,9 +61,7 @@ pub const DIRECT_32: &str = "fio --name=direct --ioengine=io_uring --direct=1 --
 /// The line with its blanks filled in.
 pub fn line(template: &str, file: Option<&Path>, seconds: u64) -> String {
     let file = file.map(|f| f.display().to_string()).unwrap_or_default();
-    template
-        .replace("{file}", &file)
-        .replace("{seconds}", &seconds.to_string())
+    template.replace("{file}", &file).replace("{seconds}", &seconds.to_string())
 }
 
 /// Runs a line and reads what fio says of its reads.

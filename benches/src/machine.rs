@@ -19,15 +19,8 @@ pub fn busy_s() -> Result<f64> {
 /// user nice system (idle iowait) irq softirq steal, in hundredths of a second.
 fn busy_of(stat: &str) -> Option<f64> {
     let line = stat.lines().find(|l| l.starts_with("cpu "))?;
-    let ticks: Vec<f64> = line
-        .split_whitespace()
-        .skip(1)
-        .filter_map(|t| t.parse().ok())
-        .collect();
-    let busy = ticks
-        .iter()
-        .enumerate()
-        .filter(|(i, _)| *i < 8 && *i != 3 && *i != 4);
+    let ticks: Vec<f64> = line.split_whitespace().skip(1).filter_map(|t| t.parse().ok()).collect();
+    let busy = ticks.iter().enumerate().filter(|(i, _)| *i < 8 && *i != 3 && *i != 4);
     Some(busy.map(|(_, t)| t).sum::<f64>() / 100.0)
 }
 
@@ -36,28 +29,19 @@ pub fn line() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {
         let line = text.lines().find(|l| l.starts_with(name));
-        line.and_then(|l| l.split(':').nth(1))
-            .unwrap_or("?")
-            .trim()
-            .to_string()
+        line.and_then(|l| l.split(':').nth(1)).unwrap_or("?").trim().to_string()
     };
     let cpu = read("/proc/cpuinfo");
     let cores = cpu.lines().filter(|l| l.starts_with("processor")).count();
-    let memory: f64 = field(&read("/proc/meminfo"), "MemTotal")
-        .trim_end_matches(" kB")
-        .parse()
-        .unwrap_or(0.0);
+    let memory: f64 =
+        field(&read("/proc/meminfo"), "MemTotal").trim_end_matches(" kB").parse().unwrap_or(0.0);
     let release = read("/proc/sys/kernel/osrelease");
     let kernel: Vec<&str> = release.trim().split(['.', '-']).take(2).collect();
     let virtual_machine = cpu.contains(" hypervisor");
     format!(
         "{}, {cores} CPUs{}, {:.0} GiB, Linux {}, {}",
         field(&cpu, "model name"),
-        if virtual_machine {
-            " of a virtual machine"
-        } else {
-            ""
-        },
+        if virtual_machine { " of a virtual machine" } else { "" },
         memory / f64::from(1 << 20),
         kernel.join("."),
         crate::fio::version()
@@ -85,10 +69,7 @@ mod tests {
 
     #[test]
     fn idle_and_waiting_are_not_busy() {
-        assert_eq!(
-            busy_of("cpu  100 0 50 9999 9999 1 2 3 77 0\ncpu0 1"),
-            Some(1.56)
-        );
+        assert_eq!(busy_of("cpu  100 0 50 9999 9999 1 2 3 77 0\ncpu0 1"), Some(1.56));
         assert_eq!(busy_of("intr 1"), None);
         assert!(busy_s().unwrap() > 0.0);
     }

@@ -74,17 +74,12 @@ fn run(args: &[&str]) -> Result<bool> {
         }
         _ => {}
     }
-    let mut setup = BenchSetup {
-        pairs: 5,
-        seconds: 5,
-    };
+    let mut setup = BenchSetup { pairs: 5, seconds: 5 };
     let (mut names, mut dry) = (Vec::new(), false);
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         let mut number = || -> Result<u64> {
-            let text = rest
-                .next()
-                .with_context(|| format!("{arg} needs a number"))?;
+            let text = rest.next().with_context(|| format!("{arg} needs a number"))?;
             text.parse().with_context(|| format!("{arg} {text}"))
         };
         match *arg {

@@ -74,10 +74,7 @@ pub struct Comparison {
 impl Comparison {
     /// A report with its heading.
     pub fn titled(title: &str) -> Comparison {
-        Comparison {
-            title: title.into(),
-            ..Comparison::default()
-        }
+        Comparison { title: title.into(), ..Comparison::default() }
     }
     /// `metric` of arm `over` divided by that of arm `under`, round by round.
     ///
@@ -105,11 +102,7 @@ impl Comparison {
     /// # Errors
     /// When the arm or the metric does not exist.
     pub fn column(&self, arm: &str, metric: &str) -> Result<Vec<f64>> {
-        let arm = self
-            .arms
-            .iter()
-            .find(|a| a.name == arm)
-            .context("no such arm")?;
+        let arm = self.arms.iter().find(|a| a.name == arm).context("no such arm")?;
         let values = arm.samples.iter().map(|s| s.get(metric).copied());
         values
             .collect::<Option<Vec<f64>>>()
@@ -157,9 +150,7 @@ pub fn median(values: &[f64]) -> f64 {
 pub fn spread(values: &[f64]) -> (f64, f64) {
     values
         .iter()
-        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| {
-            (low.min(*v), high.max(*v))
-        })
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v)))
 }
 
 #[cfg(test)]

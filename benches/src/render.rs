@@ -39,31 +39,22 @@ pub fn markdown(report: &Comparison) -> String {
 }
 
 fn arms(report: &Comparison, text: &mut String) {
-    let has = |name: &str| {
-        report
-            .arms
-            .iter()
-            .any(|a| a.samples.iter().any(|s| s.contains_key(name)))
-    };
+    let has =
+        |name: &str| report.arms.iter().any(|a| a.samples.iter().any(|s| s.contains_key(name)));
     let columns: Vec<_> = COLUMNS.iter().filter(|(name, _)| has(name)).collect();
     if report.arms.is_empty() {
         return;
     }
     text.push_str("| arm |");
-    columns
-        .iter()
-        .for_each(|(_, heading)| text.push_str(&format!(" {heading} |")));
+    columns.iter().for_each(|(_, heading)| text.push_str(&format!(" {heading} |")));
     text.push_str("\n|---|");
     columns.iter().for_each(|_| text.push_str("---|"));
     text.push('\n');
     for arm in &report.arms {
         let _ = write!(text, "| {} |", arm.name);
         for (name, _) in &columns {
-            let values: Vec<f64> = arm
-                .samples
-                .iter()
-                .filter_map(|s| s.get(name).copied())
-                .collect();
+            let values: Vec<f64> =
+                arm.samples.iter().filter_map(|s| s.get(name).copied()).collect();
             let _ = write!(text, " {} |", middle_and_spread(&values));
         }
         text.push('\n');
@@ -105,12 +96,7 @@ fn middle_and_spread(values: &[f64]) -> String {
     match values.len() {
         0 => "-".into(),
         1 => number(values[0]),
-        _ => format!(
-            "{} ({} to {})",
-            number(median(values)),
-            number(low),
-            number(high)
-        ),
+        _ => format!("{} ({} to {})", number(median(values)), number(low), number(high)),
     }
 }
 
@@ -176,10 +162,7 @@ fn json(report: &Comparison) -> Value {
 
 /// `page` with the text between this case's markers replaced, or appended with new markers.
 fn replaced(page: &str, name: &str, body: &str) -> String {
-    let (open, close) = (
-        format!("<!-- measured: {name} -->"),
-        format!("<!-- end: {name} -->"),
-    );
+    let (open, close) = (format!("<!-- measured: {name} -->"), format!("<!-- end: {name} -->"));
     let block = format!("{open}\n{}\n{close}", body.trim_end());
     match (page.find(&open), page.find(&close)) {
         (Some(from), Some(to)) if from < to => {
@@ -206,10 +189,7 @@ mod tests {
             (f64::NAN, "-"),
         ] {
             let got = number(value);
-            assert!(
-                got == text || got.replace(',', "") == text.replace(',', ""),
-                "{got} {text}"
-            );
+            assert!(got == text || got.replace(',', "") == text.replace(',', ""), "{got} {text}");
         }
     }
 
@@ -217,10 +197,7 @@ mod tests {
     fn only_the_block_of_the_case_changes() {
         let page = "# P\n<!-- measured: a -->\nold\n<!-- end: a -->\ntail\n";
         let new = replaced(page, "a", "new\n");
-        assert_eq!(
-            new,
-            "# P\n<!-- measured: a -->\nnew\n<!-- end: a -->\ntail\n"
-        );
+        assert_eq!(new, "# P\n<!-- measured: a -->\nnew\n<!-- end: a -->\ntail\n");
         let more = replaced(&new, "b", "bee");
         assert!(more.starts_with(new.trim_end()) && more.contains("bee\n<!-- end: b -->"));
     }

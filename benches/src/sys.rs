@@ -124,9 +124,8 @@ impl BareRing {
             .setup_coop_taskrun()
             .build(depth)
             .or_else(|_| IoUring::new(depth))?;
-        let blocks: Vec<AlignedBlock> = (0..depth)
-            .map(|_| AlignedBlock([0; BLOCK as usize]))
-            .collect();
+        let blocks: Vec<AlignedBlock> =
+            (0..depth).map(|_| AlignedBlock([0; BLOCK as usize])).collect();
         let vectors: Vec<libc::iovec> = blocks
             .iter()
             .map(|block| libc::iovec {
@@ -138,11 +137,7 @@ impl BareRing {
         // ring has no I/O in flight (see `drop`).
         unsafe { ring.submitter().register_buffers(&vectors)? };
         ring.submitter().register_files(&[file.as_raw_fd()])?;
-        Ok(BareRing {
-            ring,
-            blocks,
-            in_flight: 0,
-        })
+        Ok(BareRing { ring, blocks, in_flight: 0 })
     }
     /// Queues a read of one block into the buffer of `slot`, which must not be in flight.
     pub fn push(&mut self, slot: u16, offset: u64) -> io::Result<()> {

@@ -17,10 +17,7 @@ pub fn binary() -> PathBuf {
         return named.into();
     }
     let beside = std::env::current_exe().map(|me| me.with_file_name("taillight"));
-    beside
-        .ok()
-        .filter(|path| path.is_file())
-        .unwrap_or_else(|| "taillight".into())
+    beside.ok().filter(|path| path.is_file()).unwrap_or_else(|| "taillight".into())
 }
 
 /// A run directory that is deleted with this value: it holds every I/O and is large.
@@ -100,16 +97,8 @@ pub fn figures(dir: &BenchRun, done: &ChildUsage) -> Result<Figures> {
 }
 
 fn parse(summary: &Value) -> Result<Figures> {
-    ensure!(
-        summary["status"] == "complete",
-        "status {}",
-        summary["status"]
-    );
-    ensure!(
-        summary["totals"]["errors"] == 0,
-        "errors {}",
-        summary["totals"]["errors"]
-    );
+    ensure!(summary["status"] == "complete", "status {}", summary["status"]);
+    ensure!(summary["totals"]["errors"] == 0, "errors {}", summary["totals"]["errors"]);
     // The only kind of operation, or the most frequent one.
     let count = |op: &&Value| op["count"].as_u64();
     let ops = summary["ops"].as_object().context("no ops")?;
@@ -126,10 +115,7 @@ fn parse(summary: &Value) -> Result<Figures> {
     if let Some(cpu) = summary["overhead"]["cpu_s"].as_f64() {
         sample.insert("cpu_ns", cpu * 1e9 / count);
     }
-    for (part, name) in [
-        ("queue", "queue_mean_ns"),
-        ("after_issue", "after_issue_mean_ns"),
-    ] {
+    for (part, name) in [("queue", "queue_mean_ns"), ("after_issue", "after_issue_mean_ns")] {
         if let Some(ns) = read[part]["mean_ns"].as_f64() {
             sample.insert(name, ns);
         }

@@ -15,15 +15,9 @@ fn main() -> std::io::Result<()> {
     for path in &files {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         // Writing to a String cannot fail.
-        let _ = writeln!(
-            list,
-            "    ({name:?}, include_str!({:?})),",
-            path.display().to_string()
-        );
+        let _ = writeln!(list, "    ({name:?}, include_str!({:?})),", path.display().to_string());
     }
     list.push(']');
-    let out = std::env::var_os("OUT_DIR")
-        .map(PathBuf::from)
-        .unwrap_or_default();
+    let out = std::env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();
     std::fs::write(out.join("suites.rs"), list)
 }

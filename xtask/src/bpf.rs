@@ -27,11 +27,7 @@ pub fn main() -> Result<bool> {
     let before = std::fs::read(&object).unwrap_or_default();
     tools.build(&object)?;
     let after = std::fs::read(&object).context("the built object")?;
-    let word = if before == after {
-        "unchanged"
-    } else {
-        "changed"
-    };
+    let word = if before == after { "unchanged" } else { "changed" };
     println!("{OBJECT}: {} bytes, {word}", after.len());
     Ok(true)
 }

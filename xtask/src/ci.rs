@@ -9,50 +9,17 @@ use crate::{bpf, docs, edges, smoke, tests_step, tidy, tool};
 
 /// The whole of CI. `.ci/run` and `make test` run exactly this.
 const STEPS: &[CiStep] = &[
-    CiStep {
-        name: "fmt",
-        run: fmt,
-    },
-    CiStep {
-        name: "tidy",
-        run: tidy::step,
-    },
-    CiStep {
-        name: "edges",
-        run: edges::step,
-    },
-    CiStep {
-        name: "bpf",
-        run: bpf::step,
-    },
-    CiStep {
-        name: "clippy",
-        run: clippy,
-    },
-    CiStep {
-        name: "test",
-        run: tests_step::step,
-    },
-    CiStep {
-        name: "doc",
-        run: doc,
-    },
-    CiStep {
-        name: "deny",
-        run: deny,
-    },
-    CiStep {
-        name: "release",
-        run: smoke::release_step,
-    },
-    CiStep {
-        name: "docs",
-        run: docs::step,
-    },
-    CiStep {
-        name: "smoke",
-        run: smoke::step,
-    },
+    CiStep { name: "fmt", run: fmt },
+    CiStep { name: "tidy", run: tidy::step },
+    CiStep { name: "edges", run: edges::step },
+    CiStep { name: "bpf", run: bpf::step },
+    CiStep { name: "clippy", run: clippy },
+    CiStep { name: "test", run: tests_step::step },
+    CiStep { name: "doc", run: doc },
+    CiStep { name: "deny", run: deny },
+    CiStep { name: "release", run: smoke::release_step },
+    CiStep { name: "docs", run: docs::step },
+    CiStep { name: "smoke", run: smoke::step },
 ];
 
 /// Runs the steps chosen by the arguments.
@@ -98,13 +65,7 @@ fn fmt() -> Result<StepOutcome> {
 }
 
 fn clippy() -> Result<StepOutcome> {
-    let mut cargo = tool::cargo([
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--locked",
-        "--quiet",
-    ]);
+    let mut cargo = tool::cargo(["clippy", "--workspace", "--all-targets", "--locked", "--quiet"]);
     tool::run(cargo.args(["--", "-D", "warnings"]))?;
     StepOutcome::ok()
 }

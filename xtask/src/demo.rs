@@ -28,10 +28,7 @@ pub fn main() -> Result<bool> {
     println!("demo: building Taillight (a few minutes the first time)");
     smoke::build()?;
     let session = fresh(&home)?;
-    println!(
-        "demo: 1 GiB in {HOME}/data/, kept for the next time; runs in {}",
-        shown(&session)
-    );
+    println!("demo: 1 GiB in {HOME}/data/, kept for the next time; runs in {}", shown(&session));
     println!("demo: nothing else on this disk is touched\n");
     let direct = has_direct(&home)?;
     if !direct {
@@ -56,11 +53,7 @@ pub fn main() -> Result<bool> {
     }
     ensure!(!runs.is_empty(), "no run could begin");
     let html = report(&session, &runs)?;
-    println!(
-        "\ndemo: {} runs in {} s",
-        runs.len(),
-        start.elapsed().as_secs()
-    );
+    println!("\ndemo: {} runs in {} s", runs.len(), start.elapsed().as_secs());
     println!("demo: open {}", html.display());
     Ok(all_good)
 }
@@ -83,25 +76,11 @@ fn check_space(home: &Path) -> Result<()> {
     let mut df = Command::new("df");
     df.args(["--output=avail", "--block-size=1"]).arg(home);
     let text = tool::output(&mut df)?;
-    let free: u64 = text
-        .lines()
-        .last()
-        .unwrap_or("")
-        .trim()
-        .parse()
-        .context("df")?;
+    let free: u64 = text.lines().last().unwrap_or("").trim().parse().context("df")?;
     let have = home.join("data").read_dir()?.next().is_some();
-    let need = if have {
-        NEED_BYTES - DATA_BYTES
-    } else {
-        NEED_BYTES
-    };
+    let need = if have { NEED_BYTES - DATA_BYTES } else { NEED_BYTES };
     if free < need {
-        bail!(
-            "the demo wants {:.1} GiB free here, there are {:.1} GiB",
-            gib(need),
-            gib(free)
-        );
+        bail!("the demo wants {:.1} GiB free here, there are {:.1} GiB", gib(need), gib(free));
     }
     Ok(())
 }
@@ -112,13 +91,7 @@ fn has_direct(home: &Path) -> Result<bool> {
     std::fs::write(&file, b"x")?;
     let mut read = Command::new("dd");
     read.arg(format!("if={}", file.display()));
-    read.args([
-        "of=/dev/null",
-        "iflag=direct",
-        "bs=4096",
-        "count=1",
-        "status=none",
-    ]);
+    read.args(["of=/dev/null", "iflag=direct", "bs=4096", "count=1", "status=none"]);
     let direct = tool::output(&mut read).is_ok();
     std::fs::remove_file(&file)?;
     Ok(direct)
@@ -191,10 +164,7 @@ fn rows(name: &str, summary: &Value) -> String {
     let empty = serde_json::Map::new();
     let ops = summary["ops"].as_object().unwrap_or(&empty);
     let verdict = summary["verdict"]["status"].as_str().unwrap_or("?");
-    let rows: Vec<String> = ops
-        .iter()
-        .map(|(op, result)| row(name, op, result, verdict))
-        .collect();
+    let rows: Vec<String> = ops.iter().map(|(op, result)| row(name, op, result, verdict)).collect();
     rows.join("\n")
 }
 
@@ -219,14 +189,8 @@ fn held(summary: &Value) -> Option<String> {
 fn row(name: &str, op: &str, result: &Value, verdict: &str) -> String {
     let service = &result["service"];
     let percentile = |p: &str| {
-        let list = service["percentiles"]
-            .as_array()
-            .map_or(&[][..], Vec::as_slice);
-        duration(
-            list.iter()
-                .find(|e| e["p"] == p)
-                .and_then(|e| e["ns"].as_u64()),
-        )
+        let list = service["percentiles"].as_array().map_or(&[][..], Vec::as_slice);
+        duration(list.iter().find(|e| e["p"] == p).and_then(|e| e["ns"].as_u64()))
     };
     format!(
         "{name:<16} {op:<6} {:>8.0} {:>10} {:>10} {:>10} {:>10}  {verdict}",
@@ -253,27 +217,16 @@ fn duration(ns: Option<u64>) -> String {
 fn report(session: &Path, runs: &[PathBuf]) -> Result<PathBuf> {
     let html = session.join("report.html");
     let mut taillight = Command::new(tool::taillight());
-    taillight
-        .arg("report")
-        .args(runs)
-        .arg("--output")
-        .arg(&html);
+    taillight.arg("report").args(runs).arg("--output").arg(&html);
     tool::output(&mut taillight)?;
-    ensure!(
-        html.is_file(),
-        "taillight report left no {}",
-        html.display()
-    );
+    ensure!(html.is_file(), "taillight report left no {}", html.display());
     Ok(html)
 }
 
 /// A path as seen from the current directory.
 fn shown(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(here)
-        .unwrap_or(path)
-        .display()
-        .to_string()
+    path.strip_prefix(here).unwrap_or(path).display().to_string()
 }
 
 #[cfg(test)]

@@ -39,10 +39,7 @@ pub fn main(args: &[&str]) -> Result<bool> {
 
 /// The CI step: writing them again would change nothing.
 pub fn step() -> Result<StepOutcome> {
-    ensure!(
-        tool::taillight().is_file(),
-        "no release binary; run the step `release` first"
-    );
+    ensure!(tool::taillight().is_file(), "no release binary; run the step `release` first");
     let pages = pages()?;
     let stale: Vec<String> = pages
         .iter()
@@ -53,10 +50,7 @@ pub fn step() -> Result<StepOutcome> {
         .map(|page| page.path.display().to_string())
         .collect();
     if !stale.is_empty() {
-        bail!(
-            "not what the code says: {}; run cargo xtask docs",
-            stale.join(", ")
-        );
+        bail!("not what the code says: {}; run cargo xtask docs", stale.join(", "));
     }
     StepOutcome::note(format!("{} pages", pages.len()))
 }
@@ -79,12 +73,8 @@ fn pages() -> Result<Vec<GeneratedPage>> {
 
 /// The first column of the list of drivers, without its heading and what follows the list.
 fn driver_names(list: &str) -> Vec<&str> {
-    let rows = list
-        .lines()
-        .skip(1)
-        .take_while(|line| !line.trim().is_empty());
-    rows.filter_map(|row| row.split_whitespace().next())
-        .collect()
+    let rows = list.lines().skip(1).take_while(|line| !line.trim().is_empty());
+    rows.filter_map(|row| row.split_whitespace().next()).collect()
 }
 
 /// What the binary prints.

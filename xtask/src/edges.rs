@@ -18,29 +18,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // The one owner of what the kernel says of the machine: whoever needs it may read it.
     ("taillight-machine", &["taillight-core"]),
     // Servers for tests: s3test.
-    (
-        "taillight-driver",
-        &["taillight-core", "taillight-machine", "taillight-s3test"],
-    ),
+    ("taillight-driver", &["taillight-core", "taillight-machine", "taillight-s3test"]),
     (
         "taillight-engine",
-        &[
-            "taillight-core",
-            "taillight-rundir",
-            "taillight-stats",
-            "taillight-driver",
-        ],
+        &["taillight-core", "taillight-rundir", "taillight-stats", "taillight-driver"],
     ),
-    (
-        "taillight-trace",
-        &["taillight-core", "taillight-machine", "taillight-rundir"],
-    ),
+    ("taillight-trace", &["taillight-core", "taillight-machine", "taillight-rundir"]),
     // Text to text: it must not need a driver to say what a job file means.
     ("taillight-import", &["taillight-core"]),
-    (
-        "taillight-report",
-        &["taillight-core", "taillight-rundir", "taillight-stats"],
-    ),
+    ("taillight-report", &["taillight-core", "taillight-rundir", "taillight-stats"]),
     (
         "taillight-suite",
         &[
@@ -80,12 +66,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // directories, and time the engine's draws alone.
     (
         "taillight-bench",
-        &[
-            "taillight-core",
-            "taillight-rundir",
-            "taillight-engine",
-            "taillight-s3test",
-        ],
+        &["taillight-core", "taillight-rundir", "taillight-engine", "taillight-s3test"],
     ),
     ("xtask", &[]),
 ];
@@ -96,14 +77,8 @@ const HEAVY: &[(&str, &[&str])] = &[
     ("plotly", &["taillight-report"]),
     ("minijinja", &["taillight-report"]),
     // The doctor, in trace, asks the kernel for a ring to say whether it allows one.
-    (
-        "io-uring",
-        &["taillight-driver", "taillight-trace", "taillight-bench"],
-    ),
-    (
-        "libc",
-        &["taillight-driver", "taillight-trace", "taillight-bench"],
-    ),
+    ("io-uring", &["taillight-driver", "taillight-trace", "taillight-bench"]),
+    ("libc", &["taillight-driver", "taillight-trace", "taillight-bench"]),
     ("clap", &["taillight-cli", "taillight-lab"]),
     ("fuser", &["taillight-lab"]),
     ("indicatif", &["taillight-cli"]),
@@ -132,13 +107,7 @@ pub fn step() -> Result<StepOutcome> {
 
 /// Wrong edges of this workspace, as text.
 pub fn check() -> Result<Vec<String>> {
-    let mut cargo = tool::cargo([
-        "metadata",
-        "--format-version",
-        "1",
-        "--no-deps",
-        "--offline",
-    ]);
+    let mut cargo = tool::cargo(["metadata", "--format-version", "1", "--no-deps", "--offline"]);
     let metadata: Value = serde_json::from_str(&tool::output(&mut cargo)?)?;
     Ok(wrong_edges(&packages(&metadata)?))
 }
@@ -149,9 +118,7 @@ fn packages(metadata: &Value) -> Result<BTreeMap<String, Vec<String>>> {
     let mut packages = BTreeMap::new();
     for package in list {
         let name = package["name"].as_str().context("package without name")?;
-        let needs = package["dependencies"]
-            .as_array()
-            .context("no dependencies")?;
+        let needs = package["dependencies"].as_array().context("no dependencies")?;
         let needs = needs
             .iter()
             .filter_map(|d| d["name"].as_str().map(String::from))
@@ -167,9 +134,7 @@ fn wrong_edges(packages: &BTreeMap<String, Vec<String>>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, needs) in packages {
         let Some((_, allowed)) = ALLOWED.iter().find(|(n, _)| n == name) else {
-            wrong.push(format!(
-                "{name}: not in the list of xtask/src/edges.rs; decide its place"
-            ));
+            wrong.push(format!("{name}: not in the list of xtask/src/edges.rs; decide its place"));
             continue;
         };
         for need in needs {
@@ -215,10 +180,7 @@ mod tests {
             assert_eq!(one(name, need).len(), 1, "{name} -> {need}");
         }
         assert!(one("taillight-cli", "taillight-report").is_empty());
-        assert_eq!(
-            wrong_edges(&BTreeMap::from([("new".into(), vec![])])).len(),
-            1
-        );
+        assert_eq!(wrong_edges(&BTreeMap::from([("new".into(), vec![])])).len(), 1);
         let plot = BTreeMap::from([("taillight-core".to_string(), vec!["plotly".to_string()])]);
         assert_eq!(wrong_edges(&plot).len(), 1);
     }

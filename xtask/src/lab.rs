@@ -20,20 +20,12 @@ pub fn main(args: &[&str]) -> Result<bool> {
     if args.contains(&"--fresh") {
         let _ = std::fs::remove_file(&results);
     }
-    let packages = [
-        "build",
-        "--package",
-        "taillight-cli",
-        "--package",
-        "taillight-lab",
-    ];
+    let packages = ["build", "--package", "taillight-cli", "--package", "taillight-lab"];
     tool::run(&mut tool::cargo(packages))?;
     let built = tool::target_dir().join("debug");
     let lab = |more: &[&str]| {
         let mut lab = Command::new(built.join("taillight-lab"));
-        lab.arg(built.join("taillight"))
-            .arg("--results")
-            .arg(&results);
+        lab.arg(built.join("taillight")).arg("--results").arg(&results);
         lab.args(more).current_dir(tool::root());
         lab
     };
@@ -57,10 +49,7 @@ fn put(page: &str, text: &str) -> Result<String> {
     let Some((_, after)) = rest.split_once(END) else {
         bail!("{PAGE} lacks the line {END}");
     };
-    Ok(format!(
-        "{before}{BEGIN}\n\n{}\n\n{END}{after}",
-        text.trim()
-    ))
+    Ok(format!("{before}{BEGIN}\n\n{}\n\n{END}{after}", text.trim()))
 }
 
 #[cfg(test)]

@@ -48,22 +48,13 @@ fn find_or_build() -> Result<PathBuf> {
     let said = tool::output(Command::new(&go).args(["env", "GOVERSION"]))?;
     if !recent(&said) {
         let (major, minor) = OLDEST_GO;
-        bail!(
-            "{} is too old to build it, {major}.{minor} is needed",
-            said.trim()
-        );
+        bail!("{} is too old to build it, {major}.{minor} is needed", said.trim());
     }
-    println!(
-        "setup: building MinIO {VERSION} with {} (about 6 minutes, once)",
-        said.trim()
-    );
+    println!("setup: building MinIO {VERSION} with {} (about 6 minutes, once)", said.trim());
     // Into a place beside, then renamed: a broken-off build leaves no half program.
     let half = cache.join(format!("{VERSION}.new"));
     let mut build = Command::new(&go);
-    build
-        .env("GOBIN", &half)
-        .env("GOTOOLCHAIN", "local")
-        .env("CGO_ENABLED", "0");
+    build.env("GOBIN", &half).env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "0");
     build.args(["install", "-trimpath", "-ldflags=-s -w"]);
     tool::run(build.arg(format!("github.com/minio/minio@{VERSION}")))?;
     std::fs::create_dir_all(&place)?;

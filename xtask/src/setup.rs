@@ -19,75 +19,31 @@ struct Requirement {
 }
 
 const fn need(program: &'static str, package: &'static str, why: &'static str) -> Requirement {
-    Requirement {
-        program,
-        package,
-        why,
-    }
+    Requirement { program, package, why }
 }
 
 /// What the demo uses; without the stores it leaves them out.
 const DEMO: &[Requirement] = &[
     need("cc", "gcc", "links Rust programs, compiles zstd"),
-    need(
-        "librocksdb.so.7.8",
-        "librocksdb7.8",
-        "driver rocksdb: tests, demo, comparisons",
-    ),
-    need(
-        "libleveldb.so.1d",
-        "libleveldb1d",
-        "driver leveldb: tests, demo, comparisons",
-    ),
+    need("librocksdb.so.7.8", "librocksdb7.8", "driver rocksdb: tests, demo, comparisons"),
+    need("libleveldb.so.1d", "libleveldb1d", "driver leveldb: tests, demo, comparisons"),
 ];
 
 /// What only tests and comparisons use.
 const TESTS: &[Requirement] = &[
     need("git", "git", "tidy asks it for the list of files"),
     need("fio", "fio", "paired comparisons (cargo xtask overhead)"),
-    need(
-        "mkfs.ext4",
-        "e2fsprogs",
-        "tests on loop devices: guard, injected faults",
-    ),
-    need(
-        "mkfs.xfs",
-        "xfsprogs",
-        "tests on loop devices: a second file system",
-    ),
+    need("mkfs.ext4", "e2fsprogs", "tests on loop devices: guard, injected faults"),
+    need("mkfs.xfs", "xfsprogs", "tests on loop devices: a second file system"),
     need("losetup", "mount", "tests on loop devices"),
     need("sfdisk", "fdisk", "tests of the guard: partitions"),
-    need(
-        "clang-14",
-        "clang-14",
-        "rebuilding the trace programs (cargo xtask bpf)",
-    ),
-    need(
-        "llvm-strip-14",
-        "llvm-14",
-        "rebuilding the trace programs (cargo xtask bpf)",
-    ),
-    need(
-        "bpftrace",
-        "bpftrace",
-        "paired comparisons: what tracing costs, beside biosnoop",
-    ),
-    need(
-        "bpftool",
-        "bpftool",
-        "test of trace programs that somebody else takes away",
-    ),
-    need(
-        "python3",
-        "python3",
-        "test that stock pyarrow reads ios.parquet",
-    ),
+    need("clang-14", "clang-14", "rebuilding the trace programs (cargo xtask bpf)"),
+    need("llvm-strip-14", "llvm-14", "rebuilding the trace programs (cargo xtask bpf)"),
+    need("bpftrace", "bpftrace", "paired comparisons: what tracing costs, beside biosnoop"),
+    need("bpftool", "bpftool", "test of trace programs that somebody else takes away"),
+    need("python3", "python3", "test that stock pyarrow reads ios.parquet"),
     need("redis-server", "redis-server", "driver redis: tests"),
-    need(
-        "db_bench",
-        "rocksdb-tools",
-        "paired comparisons with RocksDB's own benchmark",
-    ),
+    need("db_bench", "rocksdb-tools", "paired comparisons with RocksDB's own benchmark"),
 ];
 
 /// Whether a program can be run or a library loaded.
@@ -96,14 +52,9 @@ fn is_there(name: &str) -> bool {
         return tool::which(name).is_some();
     }
     let multiarch = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
-    [
-        multiarch.as_str(),
-        "/usr/lib64",
-        "/usr/lib",
-        "/usr/local/lib",
-    ]
-    .iter()
-    .any(|dir| Path::new(dir).join(name).exists())
+    [multiarch.as_str(), "/usr/lib64", "/usr/lib", "/usr/local/lib"]
+        .iter()
+        .any(|dir| Path::new(dir).join(name).exists())
 }
 
 /// `cargo xtask setup [demo]`: everything, or only what the demo uses.
@@ -119,10 +70,7 @@ pub fn main(args: &[&str]) -> Result<bool> {
     for need in DEMO.iter().chain(tests) {
         let found = is_there(need.program);
         let word = if found { "found" } else { "MISSING" };
-        println!(
-            "  {:<17} {:<8} {:<13} {}",
-            need.program, word, need.package, need.why
-        );
+        println!("  {:<17} {:<8} {:<13} {}", need.program, word, need.package, need.why);
         if !found {
             missing.push(need);
         }
@@ -149,10 +97,7 @@ fn report(installed: Result<()>, packages: &[&str]) {
         Ok(()) => println!("setup: installed {}", packages.join(" ")),
         Err(why) => {
             println!("setup: {why:#}");
-            println!(
-                "setup: to have everything: apt-get install {}",
-                packages.join(" ")
-            );
+            println!("setup: to have everything: apt-get install {}", packages.join(" "));
             println!("setup: going on without; tests that need them skip and say so");
         }
     }
@@ -173,22 +118,14 @@ fn install(packages: &[&str]) -> Result<()> {
         command
     };
     tool::output(apt().args(["update", "-qq"]))?;
-    tool::output(
-        apt()
-            .args(["install", "-y", "-qq", "--no-install-recommends"])
-            .args(packages),
-    )?;
+    tool::output(apt().args(["install", "-y", "-qq", "--no-install-recommends"]).args(packages))?;
     Ok(())
 }
 
 /// A Python that can `import pyarrow`: the one named by the environment, the system's, or ours.
 pub fn python() -> Option<PathBuf> {
     let named = std::env::var_os("TAILLIGHT_PYTHON").map(PathBuf::from);
-    named
-        .into_iter()
-        .chain([own_python()])
-        .chain(tool::which("python3"))
-        .find(|p| has_pyarrow(p))
+    named.into_iter().chain([own_python()]).chain(tool::which("python3")).find(|p| has_pyarrow(p))
 }
 
 fn own_python() -> PathBuf {
@@ -221,14 +158,7 @@ fn make_python() -> Result<PathBuf> {
     let python = own_python();
     println!("setup: pip install pyarrow into {}", shown(&home));
     let mut pip = Command::new(&python);
-    pip.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "pyarrow",
-    ]);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pyarrow"]);
     tool::run(&mut pip)?;
     if !has_pyarrow(&python) {
         bail!("installed, but it does not import");
@@ -238,8 +168,5 @@ fn make_python() -> Result<PathBuf> {
 
 /// A path as seen from the repository.
 fn shown(path: &Path) -> String {
-    path.strip_prefix(tool::root())
-        .unwrap_or(path)
-        .display()
-        .to_string()
+    path.strip_prefix(tool::root()).unwrap_or(path).display().to_string()
 }

@@ -41,13 +41,7 @@ pub fn main() -> Result<bool> {
 
 /// Builds the release binary.
 pub fn build() -> Result<()> {
-    let mut cargo = tool::cargo([
-        "build",
-        "--release",
-        "--locked",
-        "--package",
-        "taillight-cli",
-    ]);
+    let mut cargo = tool::cargo(["build", "--release", "--locked", "--package", "taillight-cli"]);
     tool::run(&mut cargo)
 }
 
@@ -56,10 +50,7 @@ pub fn release_step() -> Result<StepOutcome> {
     build()?;
     let bytes = std::fs::metadata(tool::taillight())?.len();
     let mib = bytes as f64 / f64::from(1 << 20);
-    ensure!(
-        bytes <= MOST_BYTES,
-        "binary is {mib:.1} MiB, at most 40 MiB"
-    );
+    ensure!(bytes <= MOST_BYTES, "binary is {mib:.1} MiB, at most 40 MiB");
     StepOutcome::note(format!("binary {mib:.1} MiB"))
 }
 
@@ -104,10 +95,7 @@ fn taillight(args: &[&str], code: i32) -> Result<(String, String)> {
 
 fn path(dir: &Path, name: &str) -> Result<String> {
     let path: PathBuf = dir.join(name);
-    path.into_os_string()
-        .into_string()
-        .ok()
-        .context("path is not UTF-8")
+    path.into_os_string().into_string().ok().context("path is not UTF-8")
 }
 
 fn summary(run: &str) -> Result<Value> {
@@ -121,23 +109,13 @@ fn complete(run: &str, ops: Option<u64>) -> Result<()> {
         ensure!(Path::new(run).join(file).is_file(), "{run} has no {file}");
     }
     let summary = summary(run)?;
-    ensure!(
-        summary["status"] == "complete",
-        "status {}",
-        summary["status"]
-    );
-    let count = summary["totals"]["count"]
-        .as_u64()
-        .context("no totals.count")?;
+    ensure!(summary["status"] == "complete", "status {}", summary["status"]);
+    let count = summary["totals"]["count"].as_u64().context("no totals.count")?;
     ensure!(count > 0, "no operation was counted");
     if let Some(ops) = ops {
         ensure!(count == ops, "{count} operations counted, {ops} asked");
     }
-    ensure!(
-        summary["totals"]["errors"] == 0,
-        "errors {}",
-        summary["totals"]["errors"]
-    );
+    ensure!(summary["totals"]["errors"] == 0, "errors {}", summary["totals"]["errors"]);
     let html = std::fs::read_to_string(Path::new(run).join("report.html"))?;
     opens_offline(&html)
 }
@@ -163,9 +141,7 @@ fn opens_offline(html: &str) -> Result<()> {
             None => &tag[end..],
             Some(name) => {
                 let body = &tag[end..];
-                &body[body
-                    .find(&format!("</{name}"))
-                    .context("a script is cut off")?..]
+                &body[body.find(&format!("</{name}")).context("a script is cut off")?..]
             }
         };
     }
@@ -212,10 +188,7 @@ fn plan_again(dir: &Path) -> Result<()> {
     let job = path(dir, "plan.toml")?;
     std::fs::write(&job, &plan)?;
     let (again, _) = taillight(&["run", &job, "--print-plan"], 0)?;
-    ensure!(
-        again == plan,
-        "the plan of a plan differs:\n{plan}\n{again}"
-    );
+    ensure!(again == plan, "the plan of a plan differs:\n{plan}\n{again}");
     let run = path(dir, "again")?;
     taillight(&["run", &job, "--output", &run], 0)?;
     complete(&run, Some(1000))
@@ -223,15 +196,9 @@ fn plan_again(dir: &Path) -> Result<()> {
 
 fn bad_input(dir: &Path) -> Result<()> {
     let job = path(dir, "bad.toml")?;
-    std::fs::write(
-        &job,
-        "[run]\nname = \"x\"\nduratoin = \"1s\"\n[target]\ndriver = \"null\"\n",
-    )?;
+    std::fs::write(&job, "[run]\nname = \"x\"\nduratoin = \"1s\"\n[target]\ndriver = \"null\"\n")?;
     let (_, said) = taillight(&["run", &job], 2)?;
-    ensure!(
-        said.contains("duration"),
-        "no suggestion for `duratoin`: {said}"
-    );
+    ensure!(said.contains("duration"), "no suggestion for `duratoin`: {said}");
     taillight(&["run", "--driver", "no-such"], 2)?;
     taillight(&["run", "--driver", "null", "--size", "16"], 2)?;
     let missing = path(dir, "no-such-run")?;

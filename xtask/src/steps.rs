@@ -55,11 +55,7 @@ pub struct StepCounts {
 
 impl std::fmt::Display for StepCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{} passed, {} failed, {} skipped",
-            self.passed, self.failed, self.skipped
-        )
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
     }
 }
 
@@ -85,12 +81,7 @@ pub fn run_all(steps: &[&CiStep]) -> StepCounts {
                 ("FAIL", format!("{error:#}"))
             }
         };
-        let line = StepLine {
-            name: step.name,
-            took: start.elapsed(),
-            word,
-            note,
-        };
+        let line = StepLine { name: step.name, took: start.elapsed(), word, note };
         print_line(&line, false);
         lines.push(line);
     }
@@ -107,13 +98,7 @@ fn print_line(line: &StepLine, first_line_only: bool) {
     if first_line_only {
         note = note.lines().next().unwrap_or("");
     }
-    println!(
-        "{:<12} {:>7.1} s  {:<4}  {}",
-        line.name,
-        line.took.as_secs_f64(),
-        line.word,
-        note
-    );
+    println!("{:<12} {:>7.1} s  {:<4}  {}", line.name, line.took.as_secs_f64(), line.word, note);
 }
 
 #[cfg(test)]
@@ -123,18 +108,9 @@ mod tests {
     #[test]
     fn one_failure_does_not_stop_the_rest() {
         let steps = [
-            CiStep {
-                name: "a",
-                run: || anyhow::bail!("no"),
-            },
-            CiStep {
-                name: "b",
-                run: || StepOutcome::skip("because"),
-            },
-            CiStep {
-                name: "c",
-                run: || StepOutcome::note("fine"),
-            },
+            CiStep { name: "a", run: || anyhow::bail!("no") },
+            CiStep { name: "b", run: || StepOutcome::skip("because") },
+            CiStep { name: "c", run: || StepOutcome::note("fine") },
         ];
         let tally = run_all(&steps.iter().collect::<Vec<_>>());
         assert_eq!(tally.to_string(), "1 passed, 1 failed, 1 skipped");

@@ -31,12 +31,7 @@ struct TestCounts {
 }
 
 pub fn step() -> Result<StepOutcome> {
-    let mut cargo = bounded(&tool::cargo([
-        "test",
-        "--workspace",
-        "--locked",
-        "--no-fail-fast",
-    ]));
+    let mut cargo = bounded(&tool::cargo(["test", "--workspace", "--locked", "--no-fail-fast"]));
     cargo.args(["--", "--show-output"]);
     match setup::python() {
         Some(python) => {
@@ -69,9 +64,7 @@ fn bounded(command: &Command) -> Command {
         return tool::cargo(command.get_args());
     };
     let mut bounded = Command::new(timeout);
-    bounded
-        .args(["--kill-after=10s", MOST_TIME])
-        .arg(command.get_program());
+    bounded.args(["--kill-after=10s", MOST_TIME]).arg(command.get_program());
     bounded.args(command.get_args()).current_dir(tool::root());
     bounded
 }

@@ -23,22 +23,13 @@ const LARGE_FILES: &[(&str, &str)] = &[];
 /// Type names that stand for the same idea behind a trait, each with that idea.
 const SHARED_NAMES: &[(&str, &str)] = &[];
 /// What lifts the workspace's ban on `unsafe`; in two parts so as not to find themselves.
-const LIFTS_UNSAFE: &[&str] = &[
-    concat!("allow(unsafe", "_code"),
-    concat!("expect(unsafe", "_code"),
-];
+const LIFTS_UNSAFE: &[&str] =
+    &[concat!("allow(unsafe", "_code"), concat!("expect(unsafe", "_code")];
 /// Absolute directories of someone's machine; written in two parts so as not to find themselves.
-const MACHINE_PATHS: &[&str] = &[
-    concat!("/ro", "ot/"),
-    concat!("/ho", "me/"),
-    concat!("/wo", "rk/"),
-];
+const MACHINE_PATHS: &[&str] =
+    &[concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/wo", "rk/")];
 /// Marks of unfinished work.
-const UNFINISHED: &[&str] = &[
-    concat!("TO", "DO"),
-    concat!("FIX", "ME"),
-    concat!("XX", "X"),
-];
+const UNFINISHED: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 /// `cargo xtask tidy`.
 pub fn main() -> Result<bool> {
     let found = check()?;
@@ -60,11 +51,7 @@ pub fn step() -> Result<StepOutcome> {
     if found.breaches.is_empty() {
         return StepOutcome::note(format!("{} files", found.files));
     }
-    anyhow::bail!(
-        "{} breaches\n{}",
-        found.breaches.len(),
-        found.breaches.join("\n")
-    )
+    anyhow::bail!("{} breaches\n{}", found.breaches.len(), found.breaches.join("\n"))
 }
 
 /// What a pass over the repository found.
@@ -85,9 +72,7 @@ pub fn check() -> Result<TidyReport> {
     let root = tool::root();
     let licence = std::fs::read_to_string(root.join("LICENSE")).unwrap_or_default();
     if !licence.contains("Apache License") {
-        found
-            .breaches
-            .push("LICENSE: must be the Apache License".into());
+        found.breaches.push("LICENSE: must be the Apache License".into());
     }
     for path in tool::files()? {
         found.files += 1;
@@ -95,9 +80,7 @@ pub fn check() -> Result<TidyReport> {
         let full = root.join(&path);
         let bytes = std::fs::metadata(&full)?.len();
         if bytes > MOST_BYTES && !listed(LARGE_FILES, &name) {
-            found
-                .breaches
-                .push(format!("{name}: {bytes} bytes, at most {MOST_BYTES}"));
+            found.breaches.push(format!("{name}: {bytes} bytes, at most {MOST_BYTES}"));
         }
         let data = std::fs::read(&full).with_context(|| name.clone())?;
         let Ok(text) = String::from_utf8(data) else {
@@ -124,10 +107,7 @@ fn check_text(name: &str, text: &str, breaches: &mut Vec<String>) {
                 !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-/$}".contains(c))
             });
             if starts {
-                breaches.push(format!(
-                    "{name}:{}: path of one machine: {path}",
-                    number + 1
-                ));
+                breaches.push(format!("{name}:{}: path of one machine: {path}", number + 1));
             }
         }
     }
@@ -140,13 +120,9 @@ fn check_source(name: &str, text: &str, found: &mut TidyReport) {
     if lines > MOST_LINES && !listed(LONG_FILES, name) {
         breaches.push(format!("{name}: {lines} lines, at most {MOST_LINES}"));
     } else if lines > GUIDE_LINES {
-        found
-            .notes
-            .push(format!("{name}: {lines} lines, the guide is {GUIDE_LINES}"));
+        found.notes.push(format!("{name}: {lines} lines, the guide is {GUIDE_LINES}"));
     }
-    let first = text
-        .lines()
-        .find(|l| !l.trim().is_empty() && !l.starts_with("#!"));
+    let first = text.lines().find(|l| !l.trim().is_empty() && !l.starts_with("#!"));
     if !first.is_some_and(|l| l.starts_with("//!")) {
         breaches.push(format!("{name}:1: no module docs (//!) at the top"));
     }
@@ -178,11 +154,8 @@ fn defined_type(line: &str) -> Option<String> {
     if !["struct", "enum", "union", "trait"].contains(&keyword) {
         return None;
     }
-    let name: String = words
-        .next()?
-        .chars()
-        .take_while(|c| c.is_alphanumeric() || *c == '_')
-        .collect();
+    let name: String =
+        words.next()?.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
     name.starts_with(char::is_uppercase).then_some(name)
 }
 
@@ -190,10 +163,7 @@ fn defined_type(line: &str) -> Option<String> {
 fn check_types(types: &BTreeMap<String, Vec<String>>, breaches: &mut Vec<String>) {
     for (name, places) in types {
         if places.len() > 1 && !listed(SHARED_NAMES, name) {
-            breaches.push(format!(
-                "{}: the type name {name} is taken",
-                places.join(", ")
-            ));
+            breaches.push(format!("{}: the type name {name} is taken", places.join(", ")));
         }
     }
 }
@@ -221,26 +191,10 @@ mod tests {
     fn each_rule_finds_its_breach() {
         let cases = [
             ("a.rs", "fn a() {}".to_string(), "no module docs"),
-            (
-                "a.rs",
-                format!("//! A.\n#![{})]", LIFTS_UNSAFE[0]),
-                "sys.rs",
-            ),
-            (
-                "a.rs",
-                "//! A.\nstruct B;\npub(crate) enum B<T> {}".into(),
-                "taken",
-            ),
-            (
-                "a.rs",
-                format!("//! A.\n// {} later", UNFINISHED[0]),
-                "left in",
-            ),
-            (
-                "a.rs",
-                format!("//! A.\n// {}me/x", MACHINE_PATHS[0]),
-                "one machine",
-            ),
+            ("a.rs", format!("//! A.\n#![{})]", LIFTS_UNSAFE[0]), "sys.rs"),
+            ("a.rs", "//! A.\nstruct B;\npub(crate) enum B<T> {}".into(), "taken"),
+            ("a.rs", format!("//! A.\n// {} later", UNFINISHED[0]), "left in"),
+            ("a.rs", format!("//! A.\n// {}me/x", MACHINE_PATHS[0]), "one machine"),
             ("a.rs", format!("//! A.\n{}", "//\n".repeat(600)), "lines"),
         ];
         for (name, text, rule) in cases {

@@ -35,10 +35,8 @@ pub fn cargo<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
 /// Runs to the end; an exit code other than 0 is an error.
 pub fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
-    let status = command
-        .stdin(Stdio::null())
-        .status()
-        .with_context(|| format!("cannot start {shown}"))?;
+    let status =
+        command.stdin(Stdio::null()).status().with_context(|| format!("cannot start {shown}"))?;
     if !status.success() {
         bail!("{shown}: {status}");
     }
@@ -48,10 +46,8 @@ pub fn run(command: &mut Command) -> Result<()> {
 /// Runs to the end and returns standard output; an exit code other than 0 is an error.
 pub fn output(command: &mut Command) -> Result<String> {
     let shown = show(command);
-    let out = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("cannot start {shown}"))?;
+    let out =
+        command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {shown}"))?;
     if !out.status.success() {
         let said = String::from_utf8_lossy(&out.stderr);
         bail!("{shown}: {}\n{}", out.status, said.trim());
@@ -92,13 +88,7 @@ pub fn is_root() -> bool {
 pub fn files() -> Result<Vec<PathBuf>> {
     let list = output(
         Command::new("git")
-            .args([
-                "ls-files",
-                "-z",
-                "--cached",
-                "--others",
-                "--exclude-standard",
-            ])
+            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
             .current_dir(root()),
     )?;
     let mut files: Vec<PathBuf> = list

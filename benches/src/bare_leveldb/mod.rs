@@ -39,10 +39,7 @@ pub fn main(args: &[&str]) -> Result<()> {
         other => bail!("bare-leveldb knows no {other}"),
     }
     let took = start.elapsed().as_secs_f64();
-    println!(
-        "{}",
-        json!({"ios": records, "seconds": took, "iops": records as f64 / took})
-    );
+    println!("{}", json!({"ios": records, "seconds": took, "iops": records as f64 / took}));
     Ok(())
 }
 

@@ -76,11 +76,7 @@ pub fn main(args: &[&str]) -> Result<()> {
         let (start, cpu) = (Instant::now(), sys::process_cpu_s()?);
         client.end = start + Duration::from_secs(seconds);
         let client = Rc::new(client);
-        let turn = if put {
-            NextRequest::Put
-        } else {
-            NextRequest::Get
-        };
+        let turn = if put { NextRequest::Put } else { NextRequest::Get };
         let (ios, senders) = all(&client, senders, turn, &data).await?;
         let (took, cpu) = (start.elapsed().as_secs_f64(), sys::process_cpu_s()? - cpu);
         if put {
@@ -89,10 +85,7 @@ pub fn main(args: &[&str]) -> Result<()> {
         anyhow::Ok((ios, took, cpu))
     })?;
     let iops = ios as f64 / took;
-    println!(
-        "{}",
-        json!({"ios": ios, "seconds": took, "iops": iops, "cpu_s": cpu})
-    );
+    println!("{}", json!({"ios": ios, "seconds": took, "iops": iops, "cpu_s": cpu}));
     Ok(())
 }
 
@@ -117,9 +110,7 @@ fn next(random: &mut u64) -> u64 {
 }
 
 async fn connect(host: &str) -> Result<Sender> {
-    let stream = TcpStream::connect(host)
-        .await
-        .with_context(|| host.to_owned())?;
+    let stream = TcpStream::connect(host).await.with_context(|| host.to_owned())?;
     stream.set_nodelay(true)?;
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::task::spawn_local(connection);
@@ -223,10 +214,7 @@ async fn one(
     while let Some(frame) = answer.frame().await {
         moved += frame?.data_ref().map_or(0, Bytes::len);
     }
-    ensure!(
-        turn != NextRequest::Get || moved == client.bytes,
-        "{moved} bytes"
-    );
+    ensure!(turn != NextRequest::Get || moved == client.bytes, "{moved} bytes");
     Ok(())
 }
 
@@ -262,15 +250,9 @@ mod tests {
             }
             assert_eq!(store.names("p/"), ["p/k"]);
             let bad = client("other", "/bench/p/");
-            assert!(
-                one(&bad, &mut sender, NextRequest::Get, name(), &data)
-                    .await
-                    .is_err()
-            );
+            assert!(one(&bad, &mut sender, NextRequest::Get, name(), &data).await.is_err());
             let mut sender = connect(&host).await.unwrap();
-            one(&good, &mut sender, NextRequest::Delete, name(), &data)
-                .await
-                .unwrap();
+            one(&good, &mut sender, NextRequest::Delete, name(), &data).await.unwrap();
             assert_eq!(store.names("p/"), [""; 0]);
         });
     }

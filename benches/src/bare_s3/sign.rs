@@ -63,14 +63,7 @@ impl BareSigner {
             self.canonical.push_str(part);
         }
         let hash = hex(&Sha256::digest(&self.canonical).into());
-        let parts = [
-            "AWS4-HMAC-SHA256\n",
-            &self.date,
-            "\n",
-            &self.scope,
-            "\n",
-            &hash,
-        ];
+        let parts = ["AWS4-HMAC-SHA256\n", &self.date, "\n", &self.scope, "\n", &hash];
         let signature = hex(&hmac(&self.key, &parts));
         let line = [
             "AWS4-HMAC-SHA256 Credential=",
@@ -113,20 +106,7 @@ fn civil(mut days: u64) -> (u64, u64, u64) {
         days -= 365 + u64::from(leap(year));
         year += 1;
     }
-    let lengths = [
-        31,
-        28 + u64::from(leap(year)),
-        31,
-        30,
-        31,
-        30,
-        31,
-        31,
-        30,
-        31,
-        30,
-        31,
-    ];
+    let lengths = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let mut month = 1;
     for length in lengths {
         if days < length {

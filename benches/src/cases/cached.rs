@@ -64,19 +64,11 @@ pub fn uring(setup: &BenchSetup) -> Result<Comparison> {
         ],
     )?;
     held.check()?;
-    report.ratio(
-        "iops",
-        "taillight uring",
-        "fio io_uring",
-        Bound::AtLeast(1.3),
-    )?;
+    report.ratio("iops", "taillight uring", "fio io_uring", Bound::AtLeast(1.3))?;
     report.ratio("iops", "taillight uring", "fio batched", Bound::None)?;
     report.ratio("iops", "taillight uring", "bare ring", Bound::AtLeast(0.9))?;
     for (metric, what) in [
-        (
-            "queue_mean_ns",
-            "in the tool's own queue (submit to issued), mean",
-        ),
+        ("queue_mean_ns", "in the tool's own queue (submit to issued), mean"),
         ("after_issue_mean_ns", "from issued to seen, mean"),
     ] {
         let check = pairs::BoundCheck {
@@ -97,10 +89,7 @@ pub fn uring(setup: &BenchSetup) -> Result<Comparison> {
 pub fn prepare() -> Result<(PathBuf, PinnedFile)> {
     let file = files::laid_out("cached.bin", MIB)?;
     let held = PinnedFile::new(&file)?;
-    let warm = BenchSetup {
-        pairs: 1,
-        seconds: 3,
-    };
+    let warm = BenchSetup { pairs: 1, seconds: 3 };
     pairs::run(1, vec![bare_arm(&file, 32, false, &warm)])?;
     Ok((file, held))
 }

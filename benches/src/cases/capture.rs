@@ -25,64 +25,23 @@ pub fn run(_: &BenchSetup) -> Result<Comparison> {
     let at_rest = fs::metadata(dir.path().join("ios.parquet"))?.len();
     let html = dir.path().join("again.html");
     let mut again = Command::new(taillight::binary());
-    again
-        .arg("report")
-        .arg(dir.path())
-        .arg("--output")
-        .arg(&html);
+    again.arg("report").arg(dir.path()).arg("--output").arg(&html);
     let report_cost = child::run(&mut again)?;
 
     let mut report = Comparison::titled("100 million I/Os on `null`, all kept");
     let mut add = |what: &str, unit, value: f64, bound| {
-        report.checks.push(BoundCheck {
-            what: what.into(),
-            unit,
-            values: vec![value],
-            bound,
-        });
+        report.checks.push(BoundCheck { what: what.into(), unit, values: vec![value], bound });
     };
     let growth = (whole.in_memory as f64 - half.in_memory as f64) / (IOS / 2) as f64;
     let per_io = |bytes: u64| bytes as f64 / IOS as f64;
-    add(
-        "capture in memory, growth",
-        "bytes an I/O",
-        growth,
-        Bound::AtMost(16.1),
-    );
-    add(
-        "capture in memory, everything",
-        "MiB",
-        mib(whole.in_memory),
-        Bound::None,
-    );
-    add(
-        "`ios.parquet` at rest",
-        "bytes an I/O",
-        per_io(at_rest),
-        Bound::AtMost(9.0),
-    );
-    add(
-        "I/Os not in the counts or not kept",
-        "I/Os",
-        whole.missing,
-        Bound::AtMost(0.0),
-    );
-    add(
-        "`taillight report`",
-        "s",
-        report_cost.wall_s,
-        Bound::AtMost(60.0),
-    );
-    add(
-        "`taillight report`, memory",
-        "MiB",
-        mib(report_cost.max_rss),
-        Bound::AtMost(1024.0),
-    );
+    add("capture in memory, growth", "bytes an I/O", growth, Bound::AtMost(16.1));
+    add("capture in memory, everything", "MiB", mib(whole.in_memory), Bound::None);
+    add("`ios.parquet` at rest", "bytes an I/O", per_io(at_rest), Bound::AtMost(9.0));
+    add("I/Os not in the counts or not kept", "I/Os", whole.missing, Bound::AtMost(0.0));
+    add("`taillight report`", "s", report_cost.wall_s, Bound::AtMost(60.0));
+    add("`taillight report`, memory", "MiB", mib(report_cost.max_rss), Bound::AtMost(1024.0));
     add("the run from start to end", "s", whole.wall_s, Bound::None);
-    report
-        .notes
-        .push(format!("`{}`", taillight::shown(&words(IOS))));
+    report.notes.push(format!("`{}`", taillight::shown(&words(IOS))));
     report.notes.push(
         "Growth is the difference to a run of half as many: a record is 16 bytes, headers of chunks \
          add 0.01. \"Everything\" includes the chunks held ready."
@@ -112,15 +71,8 @@ fn long_run(ios: u64) -> Result<LongRun> {
     let (done, in_memory) = watched(&dir, || child::run(&mut command))?;
     let count = dir.json("summary.json")?["totals"]["count"].as_u64();
     let kept = dir.json("manifest.json")?["capture"]["kept"].as_u64();
-    let fewest = count
-        .context("no totals.count")?
-        .min(kept.context("no capture.kept")?);
-    Ok(LongRun {
-        dir,
-        in_memory,
-        missing: ios as f64 - fewest as f64,
-        wall_s: done.wall_s,
-    })
+    let fewest = count.context("no totals.count")?.min(kept.context("no capture.kept")?);
+    Ok(LongRun { dir, in_memory, missing: ios as f64 - fewest as f64, wall_s: done.wall_s })
 }
 
 fn mib(bytes: u64) -> f64 {
@@ -165,7 +117,5 @@ fn allocated(path: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(path) else {
         return 0;
     };
-    entries
-        .filter_map(|e| Some(allocated(&e.ok()?.path())))
-        .sum()
+    entries.filter_map(|e| Some(allocated(&e.ok()?.path()))).sum()
 }

@@ -33,19 +33,11 @@ pub fn run(setup: &BenchSetup) -> Result<Comparison> {
     }
     let hot = ItemDistribution::new(&DistributionSpec::Zipf { theta: 0.99 }, 1_000_000);
     let hot = hot.and_then(|d| d.spread(1)).map_err(|e| anyhow!("{e}"))?;
-    let values = (0..setup.pairs)
-        .map(|_| draws(hot.clone(), 1_000_000))
-        .collect();
-    add(
-        &mut report,
-        "zipf 0.99 spread, 1000000 items".into(),
-        values,
-    );
+    let values = (0..setup.pairs).map(|_| draws(hot.clone(), 1_000_000)).collect();
+    add(&mut report, "zipf 0.99 spread, 1000000 items".into(), values);
     let latest =
         ItemDistribution::new(&DistributionSpec::Latest, 1_000_000).map_err(|e| anyhow!("{e}"))?;
-    let values = (0..setup.pairs)
-        .map(|_| growing(latest.clone(), 1_000_000))
-        .collect();
+    let values = (0..setup.pairs).map(|_| growing(latest.clone(), 1_000_000)).collect();
     let what = "latest, 1000000 items, one more every 20 draws";
     add(&mut report, what.into(), values);
     for (name, format) in formats()? {
@@ -56,12 +48,7 @@ pub fn run(setup: &BenchSetup) -> Result<Comparison> {
 }
 
 fn add(report: &mut Comparison, what: String, values: Vec<f64>) {
-    report.checks.push(BoundCheck {
-        what,
-        unit: "ns",
-        values,
-        bound: Bound::None,
-    });
+    report.checks.push(BoundCheck { what, unit: "ns", values, bound: Bound::None });
 }
 
 fn specs() -> Vec<(&'static str, DistributionSpec)> {
@@ -73,33 +60,12 @@ fn specs() -> Vec<(&'static str, DistributionSpec)> {
         ("zipf 1", DistributionSpec::Zipf { theta: 1.0 }),
         ("zipf 1.2", DistributionSpec::Zipf { theta: 1.2 }),
         ("YCSB zipfian", DistributionSpec::YcsbZipfian),
-        (
-            "YCSB scrambled",
-            DistributionSpec::YcsbScrambled { new_keys: 0 },
-        ),
+        ("YCSB scrambled", DistributionSpec::YcsbScrambled { new_keys: 0 }),
         ("latest", DistributionSpec::Latest),
-        (
-            "hot spot",
-            DistributionSpec::Hotspot {
-                data: 0.2,
-                ops: 0.8,
-            },
-        ),
-        (
-            "exponential",
-            DistributionSpec::Exponential {
-                percentile: 95.0,
-                frac: 0.857_142_857_1,
-            },
-        ),
+        ("hot spot", DistributionSpec::Hotspot { data: 0.2, ops: 0.8 }),
+        ("exponential", DistributionSpec::Exponential { percentile: 95.0, frac: 0.857_142_857_1 }),
         ("pareto 0.2", DistributionSpec::Pareto { h: 0.2 }),
-        (
-            "normal",
-            DistributionSpec::Normal {
-                centre: 0.5,
-                deviation: 0.1,
-            },
-        ),
+        ("normal", DistributionSpec::Normal { centre: 0.5, deviation: 0.1 }),
         ("zoned", DistributionSpec::Zoned(zones.map(zone).into())),
     ]
 }
@@ -134,10 +100,7 @@ fn formats() -> Result<Vec<(&'static str, KeyFormat)>> {
     Ok(vec![
         ("hashed", decimal(KeyNaming::Hashed)?),
         ("ordered", decimal(KeyNaming::Ordered)?),
-        (
-            "binary, 16 bytes",
-            KeyFormat::binary(16).map_err(|e| anyhow!("{e}"))?,
-        ),
+        ("binary, 16 bytes", KeyFormat::binary(16).map_err(|e| anyhow!("{e}"))?),
     ])
 }
 

@@ -105,11 +105,7 @@ pub fn run(setup: &BenchSetup) -> Result<Comparison> {
     for (what, values, bound) in [
         ("shares of block sizes differ by at most", worst.sizes, 3.0),
         ("shares of deciles differ by at most", worst.parts, 4.0),
-        (
-            "share on the busiest 1 % differs by at most",
-            worst.top,
-            3.0,
-        ),
+        ("share on the busiest 1 % differs by at most", worst.top, 3.0),
         ("share in sequence differs by at most", worst.follows, 3.0),
         (
             "IOPS of paced sections differ, beyond what drawing explains, by at most",
@@ -205,9 +201,7 @@ fn rows(
             median(&ratios),
             each.join(", ")
         ));
-        let paced = ["rate", "rate_iops"]
-            .iter()
-            .any(|o| says(text, section, o).is_some());
+        let paced = ["rate", "rate_iops"].iter().any(|o| says(text, section, o).is_some());
         if paced {
             let off = (median(&ratios) - 1.0).abs();
             let drawn = drawn(text, section, ours, way);
@@ -216,13 +210,8 @@ fn rows(
         let empty = ToolRun::default();
         let own = ours.get(key).unwrap_or(&empty);
         let count = fio.ios.len().min(own.ios.len());
-        let size = says(text, section, "size")
-            .and_then(|s| bytes(&s))
-            .unwrap_or(MOST);
-        match (
-            shape(&fio.ios[..count], size),
-            shape(&own.ios[..count], size),
-        ) {
+        let size = says(text, section, "size").and_then(|s| bytes(&s)).unwrap_or(MOST);
+        match (shape(&fio.ios[..count], size), shape(&own.ios[..count], size)) {
             (Some(x), Some(y)) => {
                 // Where a scattered skew puts its hot blocks is the hash of the tool.
                 let scattered = says(text, section, "random_distribution")
@@ -291,11 +280,7 @@ fn both(text: &str, ours_first: bool) -> Result<(ToolRuns, ToolRuns)> {
     let (theirs, ours) = (home.join("fio"), home.join("own"));
     fs::create_dir_all(&theirs)?;
     fs::create_dir_all(&ours)?;
-    let own = if ours_first {
-        Some(own_side(text, &ours)?)
-    } else {
-        None
-    };
+    let own = if ours_first { Some(own_side(text, &ours)?) } else { None };
     let fio = fio_side(text, &theirs)?;
     let own = match own {
         Some(own) => own,
@@ -311,19 +296,14 @@ fn fio_side(text: &str, dir: &Path) -> Result<ToolRuns> {
     for line in text.lines() {
         own.push_str(line);
         own.push('\n');
-        let name = line
-            .trim()
-            .strip_prefix('[')
-            .and_then(|l| l.split(']').next());
+        let name = line.trim().strip_prefix('[').and_then(|l| l.split(']').next());
         if let Some(name) = name.filter(|n| logged && *n != "global") {
             own.push_str(&format!("write_iolog={name}.log\n"));
         }
     }
     fs::write(dir.join("job.fio"), own)?;
     let mut command = Command::new("fio");
-    command
-        .args(["job.fio", "--output-format=json"])
-        .current_dir(dir);
+    command.args(["job.fio", "--output-format=json"]).current_dir(dir);
     let done = child::run(&mut command)?;
     let start = done.stdout.find('{').context("fio printed no JSON")?;
     let all: Value = serde_json::from_str(&done.stdout[start..])?;
@@ -376,16 +356,13 @@ fn logged_io(line: &str) -> Option<LoggedIo> {
     let [_, file, what, at, size] = words[..] else {
         return None;
     };
-    let way = [OpKind::Read, OpKind::Write, OpKind::Trim]
-        .into_iter()
-        .find(|way| way.name() == what)?;
+    let way =
+        [OpKind::Read, OpKind::Write, OpKind::Trim].into_iter().find(|way| way.name() == what)?;
     Some(LoggedIo {
         way,
         at: at.parse().ok()?,
         size: size.parse().ok()?,
-        lane: file
-            .bytes()
-            .fold(0, |h, b| h.wrapping_mul(31) ^ u64::from(b)),
+        lane: file.bytes().fold(0, |h, b| h.wrapping_mul(31) ^ u64::from(b)),
     })
 }
 
@@ -393,16 +370,12 @@ fn own_side(text: &str, dir: &Path) -> Result<ToolRuns> {
     fs::write(dir.join("job.fio"), text)?;
     let binary = fs::canonicalize(taillight::binary()).unwrap_or_else(|_| taillight::binary());
     let mut command = Command::new(binary);
-    command
-        .args(["run", "job.fio", "--output", "out"])
-        .current_dir(dir);
+    command.args(["run", "job.fio", "--output", "out"]).current_dir(dir);
     child::run(&mut command)?;
     let out = dir.join("out");
     let mut runs = vec![out.clone()];
     if !out.join("manifest.json").is_file() {
-        runs = fs::read_dir(&out)?
-            .map(|e| e.map(|e| e.path()))
-            .collect::<Result<_, _>>()?;
+        runs = fs::read_dir(&out)?.map(|e| e.map(|e| e.path())).collect::<Result<_, _>>()?;
     }
     let mut sides = ToolRuns::new();
     for run in runs {
@@ -415,15 +388,10 @@ fn one_run(text: &str, run: &Path, sides: &mut ToolRuns) -> Result<()> {
     let manifest = fs::read_to_string(run.join("manifest.json"))?;
     let manifest: Value = serde_json::from_str(&manifest)?;
     let phases = manifest["phases"].as_array().context("no phases")?;
-    let measure = phases
-        .iter()
-        .find(|p| p["name"] == "measure")
-        .context("no measure phase")?;
+    let measure = phases.iter().find(|p| p["name"] == "measure").context("no measure phase")?;
     let stamp = |name: &str| measure[name].as_f64().with_context(|| format!("no {name}"));
     let seconds = (stamp("end_ns")? - stamp("start_ns")?) / 1e9;
-    let workloads = manifest["plan"]["workload"]
-        .as_array()
-        .context("no workloads")?;
+    let workloads = manifest["plan"]["workload"].as_array().context("no workloads")?;
     let mut ios: Vec<Vec<(i64, LoggedIo)>> = vec![Vec::new(); workloads.len()];
     let file_size = file_size(&manifest["plan"]["target"])?;
     let columns = ColumnSet::PHASE
@@ -452,9 +420,7 @@ fn one_run(text: &str, run: &Path, sides: &mut ToolRuns) -> Result<()> {
         let begin = workload["access"]["offset"].as_str().unwrap_or("0B");
         let begin: ByteSize = begin.parse().map_err(|e| anyhow::anyhow!("{e}"))?;
         // Files of workers lie one after another in a data set: folded onto one file.
-        let size = says(text, &name, "size")
-            .and_then(|s| bytes(&s))
-            .unwrap_or(MOST);
+        let size = says(text, &name, "size").and_then(|s| bytes(&s)).unwrap_or(MOST);
         ios.sort_by_key(|(submit, _)| *submit);
         for (_, mut io) in ios {
             io.at = io.at.saturating_sub(begin.0) % size;
@@ -468,11 +434,8 @@ fn one_run(text: &str, run: &Path, sides: &mut ToolRuns) -> Result<()> {
 
 /// Bytes in each file of the data set: offsets in a capture are those in a file.
 fn file_size(target: &Value) -> Result<u64> {
-    let size: ByteSize = target["size"]
-        .as_str()
-        .unwrap_or("0B")
-        .parse()
-        .map_err(|e| anyhow::anyhow!("{e}"))?;
+    let size: ByteSize =
+        target["size"].as_str().unwrap_or("0B").parse().map_err(|e| anyhow::anyhow!("{e}"))?;
     Ok(size.0 / target["options"]["files"].as_u64().unwrap_or(1).max(1))
 }
 
@@ -514,12 +477,7 @@ mod tests {
         let io = logged_io("106 t.0.0 read 8192 4096").unwrap();
         assert_eq!((io.way, io.at, io.size), (OpKind::Read, 8192, 4096));
         assert_eq!(logged_io("98 t.0.0 open"), None);
-        let one = |n: u64| LoggedIo {
-            way: OpKind::Write,
-            at: n * 4096,
-            size: 4096,
-            lane: n % 2,
-        };
+        let one = |n: u64| LoggedIo { way: OpKind::Write, at: n * 4096, size: 4096, lane: n % 2 };
         let ios: Vec<LoggedIo> = (0..100).map(one).collect();
         let s = shape(&ios, 100 * 4096).unwrap();
         assert_eq!((s.block, s.follows), (4096.0, 0.0));
@@ -530,42 +488,23 @@ mod tests {
 
     #[test]
     fn a_drawn_mix_and_poisson_gaps_have_their_noise() {
-        let io = LoggedIo {
-            way: OpKind::Read,
-            at: 0,
-            size: 4096,
-            lane: 0,
-        };
-        let side = |count: usize| ToolRun {
-            iops: 0.0,
-            ios: vec![io; count],
-        };
+        let io = LoggedIo { way: OpKind::Read, at: 0, size: 4096, lane: 0 };
+        let side = |count: usize| ToolRun { iops: 0.0, ios: vec![io; count] };
         let mut sides = ToolRuns::new();
         sides.insert(("a".into(), "read"), side(300));
         sides.insert(("a".into(), "write"), side(100));
         sides.insert(("b".into(), "read"), side(400));
         let text = "[a]\nrate_iops=30,10\n[b]\nrate_iops=40\n";
         assert!((drawn(text, "a", &sides, "write") - 0.75f64.sqrt() / 10.0).abs() < 1e-12);
-        assert!(
-            (drawn(text, "b", &sides, "read")).abs() < 1e-12,
-            "even pace"
-        );
+        assert!((drawn(text, "b", &sides, "read")).abs() < 1e-12, "even pace");
         let text = "[b]\nrate_iops=40\nrate_process=poisson\n";
         assert!((drawn(text, "b", &sides, "read") - 0.05).abs() < 1e-12);
-        assert!(
-            (drawn(text, "c", &sides, "read")).abs() < 1e-12,
-            "no such section"
-        );
+        assert!((drawn(text, "c", &sides, "read")).abs() < 1e-12, "no such section");
     }
 
     #[test]
     fn torn_lines_of_a_shared_log_are_no_ios() {
-        let one = |at: u64, size: u64| LoggedIo {
-            way: OpKind::Read,
-            at,
-            size,
-            lane: 0,
-        };
+        let one = |at: u64, size: u64| LoggedIo { way: OpKind::Read, at, size, lane: 0 };
         let mut all: Vec<LoggedIo> = (0..1000).map(|n| one(n * 4096, 4096)).collect();
         let sound = all.clone();
         // Cut, glued, and beyond the file.
@@ -577,18 +516,9 @@ mod tests {
     fn examples_are_shortened_and_read() {
         let text = "[global]\nsize=1g\nruntime=9s\n[a]\nrw=read\n[b]\nsize=8m\n";
         let short = shortened(text, 2);
-        assert!(
-            short.contains("runtime=2\n") && short.contains("size=67108864\n"),
-            "{short}"
-        );
-        assert_eq!(
-            says(&short, "a", "size").and_then(|s| bytes(&s)),
-            Some(MOST)
-        );
-        assert_eq!(
-            says(&short, "b", "size").and_then(|s| bytes(&s)),
-            Some(8 << 20)
-        );
+        assert!(short.contains("runtime=2\n") && short.contains("size=67108864\n"), "{short}");
+        assert_eq!(says(&short, "a", "size").and_then(|s| bytes(&s)), Some(MOST));
+        assert_eq!(says(&short, "b", "size").and_then(|s| bytes(&s)), Some(8 << 20));
         assert_eq!(says(&short, "b", "rw"), None);
     }
 }

@@ -33,16 +33,8 @@ pub struct BenchCase {
 
 /// Every case, cheap ones first.
 pub const CASES: &[BenchCase] = &[
-    BenchCase {
-        name: "start",
-        about: "time of --help, size of the binary",
-        run: start::run,
-    },
-    BenchCase {
-        name: "build",
-        about: "release build from clean",
-        run: start::build,
-    },
+    BenchCase { name: "start", about: "time of --help, size of the binary", run: start::run },
+    BenchCase { name: "build", about: "release build from clean", run: start::build },
     BenchCase {
         name: "draws",
         about: "ns a draw of every distribution, and of writing a key",
@@ -143,16 +135,8 @@ pub const CASES: &[BenchCase] = &[
         about: "objects of 4 KiB in a MinIO, get and put, against a bare hyper client",
         run: objects::small,
     },
-    BenchCase {
-        name: "s3-64k",
-        about: "the same with objects of 64 KiB",
-        run: objects::middle,
-    },
-    BenchCase {
-        name: "s3-1m",
-        about: "the same with objects of 1 MiB",
-        run: objects::large,
-    },
+    BenchCase { name: "s3-64k", about: "the same with objects of 64 KiB", run: objects::middle },
+    BenchCase { name: "s3-1m", about: "the same with objects of 1 MiB", run: objects::large },
     BenchCase {
         name: "s3-equal",
         about: "the bare client against itself, objects of 64 KiB: what the server's own rate does to a ratio",
@@ -178,11 +162,7 @@ fn fio_arm<'a>(
     setup: &BenchSetup,
 ) -> BenchArm<'a> {
     let line = fio::line(template, file, setup.seconds);
-    BenchArm {
-        name,
-        command: line.clone(),
-        run: Box::new(move || fio::run(&line)),
-    }
+    BenchArm { name, command: line.clone(), run: Box::new(move || fio::run(&line)) }
 }
 
 /// The bare ring loop as an arm.

@@ -13,10 +13,7 @@ use crate::{BenchSetup, fio};
 const MOST_SECONDS: u64 = 3;
 
 fn short(setup: &BenchSetup) -> BenchSetup {
-    BenchSetup {
-        pairs: setup.pairs,
-        seconds: setup.seconds.min(MOST_SECONDS),
-    }
+    BenchSetup { pairs: setup.pairs, seconds: setup.seconds.min(MOST_SECONDS) }
 }
 
 fn words(setup: &BenchSetup, rw: &str, depth: u32, workers: u32) -> String {
@@ -103,10 +100,7 @@ pub fn two_workers(setup: &BenchSetup) -> Result<Comparison> {
     let setup = &short(setup);
     let mut report = Comparison::titled("`null`, two workers against two processes");
     for depth in [1, 32] {
-        let (one, two) = (
-            words(setup, "randread", depth, 1),
-            words(setup, "randread", depth, 2),
-        );
+        let (one, two) = (words(setup, "randread", depth, 1), words(setup, "randread", depth, 2));
         let names = match depth {
             1 => ("two workers d1", "two processes d1"),
             _ => ("two workers d32", "two processes d32"),
@@ -127,10 +121,7 @@ pub fn two_workers(setup: &BenchSetup) -> Result<Comparison> {
 
 fn two_processes(words: &str) -> Result<Figures> {
     let (first, second) = (BenchRun::new("run-1")?, BenchRun::new("run-2")?);
-    let mut commands = [
-        taillight::command(words, &first),
-        taillight::command(words, &second),
-    ];
+    let mut commands = [taillight::command(words, &first), taillight::command(words, &second)];
     let [a, b] = &mut commands;
     let done = child::run_together(&mut [a, b])?;
     let mut sum = Figures::new();

@@ -51,9 +51,7 @@ pub fn equal(setup: &BenchSetup) -> Result<Comparison> {
             command: format!("taillight-bench bare-s3 http://127.0.0.1:9000/bench/{words}"),
             run: Box::new(|| hyper(&format!("{url}{words}"))),
         };
-        report
-            .arms
-            .extend(pairs::run(setup.pairs, names.map(arm).into())?);
+        report.arms.extend(pairs::run(setup.pairs, names.map(arm).into())?);
         for metric in ["iops", "cpu_ns"] {
             report.ratio(metric, names[0], names[1], Bound::None)?;
         }
@@ -72,10 +70,7 @@ fn store() -> Result<(MinioServer, String)> {
     let memory = Path::new("/dev/shm");
     let minio = MinioServer::start(
         &program,
-        ServerSettings {
-            data: memory.is_dir().then_some(memory),
-            ..ServerSettings::default()
-        },
+        ServerSettings { data: memory.is_dir().then_some(memory), ..ServerSettings::default() },
     );
     let url = format!("http://127.0.0.1:{}/bench/", minio.port());
     Ok((minio, url))
@@ -93,9 +88,8 @@ const NAMES: [[&str; 2]; 6] = [
 
 fn run(setup: &BenchSetup, bytes: u64, shown: &str) -> Result<Comparison> {
     let (_minio, url) = store()?;
-    let mut report = Comparison::titled(&format!(
-        "S3, objects of {shown}, against a bare hyper client"
-    ));
+    let mut report =
+        Comparison::titled(&format!("S3, objects of {shown}, against a bare hyper client"));
     // Loads what all gets read; does not count.
     own(&url, "get", bytes, 1, 1)?;
     for (n, names) in NAMES.into_iter().enumerate() {

@@ -75,9 +75,7 @@ pub fn on_disk(setup: &BenchSetup) -> Result<Comparison> {
         for arm in [own, other] {
             let (iops, cpu) = (report.column(arm, "iops")?, report.column(arm, "cpu_ns")?);
             let bound = |own_bound| if arm == own { own_bound } else { Bound::None };
-            let kept = iops
-                .iter()
-                .map(|iops| (iops / rate as f64 - 1.0).abs() * 100.0);
+            let kept = iops.iter().map(|iops| (iops / rate as f64 - 1.0).abs() * 100.0);
             let busy = iops.iter().zip(&cpu).map(|(iops, ns)| iops * ns / 1e7);
             let (off, busy) = (kept.collect(), busy.collect());
             report.checks.push(BoundCheck {

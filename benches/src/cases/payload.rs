@@ -47,42 +47,12 @@ fn rate(size: usize, mut each: impl FnMut(u64, &mut [u8])) -> f64 {
 /// Name, kind, compressible and duplicate percent, whether reads use the buffers too.
 fn kinds() -> Vec<(&'static str, ContentKind, u32, u32, bool)> {
     vec![
-        (
-            "random, the buffers only written from",
-            ContentKind::Random,
-            0,
-            0,
-            false,
-        ),
-        (
-            "random, the buffers read into too",
-            ContentKind::Random,
-            0,
-            0,
-            true,
-        ),
-        (
-            "random, 50 % compressible",
-            ContentKind::Random,
-            50,
-            0,
-            true,
-        ),
+        ("random, the buffers only written from", ContentKind::Random, 0, 0, false),
+        ("random, the buffers read into too", ContentKind::Random, 0, 0, true),
+        ("random, 50 % compressible", ContentKind::Random, 50, 0, true),
         ("random, 30 % duplicates", ContentKind::Random, 0, 30, true),
-        (
-            "zero, the buffers read into too",
-            ContentKind::Zero,
-            0,
-            0,
-            true,
-        ),
-        (
-            "pattern of 7 bytes",
-            ContentKind::Pattern(b"storage".to_vec()),
-            0,
-            0,
-            true,
-        ),
+        ("zero, the buffers read into too", ContentKind::Zero, 0, 0, true),
+        ("pattern of 7 bytes", ContentKind::Pattern(b"storage".to_vec()), 0, 0, true),
         ("text", ContentKind::Text, 0, 0, true),
     ]
 }
@@ -94,12 +64,7 @@ pub fn run(setup: &BenchSetup) -> Result<Comparison> {
     for (size, shown) in SIZES {
         let mut check = |what: String, bound, mut once: Box<dyn FnMut() -> f64>| {
             let values: Vec<f64> = (0..setup.pairs).map(|_| once()).collect();
-            report.checks.push(BoundCheck {
-                what,
-                unit: "GB/s",
-                values,
-                bound,
-            });
+            report.checks.push(BoundCheck { what, unit: "GB/s", values, bound });
         };
         for (name, kind, compressible, duplicate, reads) in &kinds {
             let spec = PayloadSpec::new(kind.clone(), *compressible, *duplicate)

@@ -45,14 +45,7 @@ pub fn build(_: &BenchSetup) -> Result<Comparison> {
         std::fs::remove_dir_all(&target)?;
     }
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args([
-        "build",
-        "--release",
-        "--locked",
-        "--quiet",
-        "--package",
-        "taillight-cli",
-    ]);
+    cargo.args(["build", "--release", "--locked", "--quiet", "--package", "taillight-cli"]);
     let done = child::run(cargo.arg("--target-dir").arg(&target))?;
     std::fs::remove_dir_all(&target)?;
     report.checks.push(BoundCheck {

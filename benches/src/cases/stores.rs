@@ -65,10 +65,7 @@ struct RecordSet {
 
 impl RecordSet {
     fn of(value: u64) -> RecordSet {
-        RecordSet {
-            records: RECORDS,
-            value,
-        }
+        RecordSet { records: RECORDS, value }
     }
 }
 
@@ -118,9 +115,7 @@ fn db_bench(words: &[String], benchmark: &str, shape: &RecordSet) -> Result<Figu
     let rate = rate(&done.stdout, benchmark)
         .with_context(|| format!("db_bench said no rate:\n{}", done.stdout))?;
     let lost = done.stdout.contains(" found)")
-        && !done
-            .stdout
-            .contains(&format!("({0} of {0} found)", shape.records));
+        && !done.stdout.contains(&format!("({0} of {0} found)", shape.records));
     ensure!(!lost, "db_bench did not find every key:\n{}", done.stdout);
     Ok(Figures::from([
         ("iops", rate),
@@ -219,49 +214,23 @@ fn rocksdb(setup: &BenchSetup, shape: &RecordSet) -> Result<Comparison> {
     let fill = db_bench_words(&theirs, shape, "fillseq");
     db_bench(&fill, "fillseq", shape)?;
     let options = same_options(&theirs)?;
-    let job = job(
-        "rocksdb-fill.toml",
-        "rocksdb",
-        &ours,
-        &options,
-        &filling(shape),
-    )?;
+    let job = job("rocksdb-fill.toml", "rocksdb", &ours, &options, &filling(shape))?;
     let what = ("fillseq", shape);
     report.arms = pairs::run(
         setup.pairs,
         vec![
             own("taillight fill", job, Some(ours.clone())),
             peer("db_bench fillseq", &fill, what, Some(&theirs)),
-            peer(
-                "db_bench fillseq, timed",
-                &timed(&fill),
-                what,
-                Some(&theirs),
-            ),
+            peer("db_bench fillseq, timed", &timed(&fill), what, Some(&theirs)),
         ],
     )?;
-    report
-        .arms
-        .extend(rocksdb_reads(setup, shape, &ours, &options)?);
+    report.arms.extend(rocksdb_reads(setup, shape, &ours, &options)?);
     compared(
         &mut report,
-        &[
-            ("taillight fill", "db_bench fillseq"),
-            ("taillight read", "db_bench readrandom"),
-        ],
+        &[("taillight fill", "db_bench fillseq"), ("taillight read", "db_bench readrandom")],
     )?;
-    report.ratio(
-        "iops",
-        "taillight fill",
-        "db_bench fillseq, timed",
-        Bound::None,
-    )?;
-    report.ratio(
-        "iops",
-        "taillight read",
-        "db_bench readrandom, timed",
-        Bound::None,
-    )?;
+    report.ratio("iops", "taillight fill", "db_bench fillseq, timed", Bound::None)?;
+    report.ratio("iops", "taillight read", "db_bench readrandom, timed", Bound::None)?;
     report.notes.push(ROCKSDB_NOTE.into());
     cleared(&[theirs, ours])?;
     Ok(report)
@@ -317,18 +286,10 @@ fn rocksdb_random(setup: &BenchSetup, shape: &RecordSet) -> Result<Comparison> {
         setup.pairs,
         vec![
             own("taillight random fill", filler, Some(ours.clone())),
-            peer(
-                "db_bench filluniquerandom",
-                &fill,
-                ("filluniquerandom", shape),
-                Some(&theirs),
-            ),
+            peer("db_bench filluniquerandom", &fill, ("filluniquerandom", shape), Some(&theirs)),
         ],
     )?;
-    compared(
-        &mut report,
-        &[("taillight random fill", "db_bench filluniquerandom")],
-    )?;
+    compared(&mut report, &[("taillight random fill", "db_bench filluniquerandom")])?;
     report.notes.push(ROCKSDB_NOTE.into());
     cleared(&[theirs, ours])?;
     Ok(report)
@@ -346,9 +307,7 @@ fn compared(report: &mut Comparison, arms: &[(&str, &str)]) -> Result<()> {
 /// Our options for a database like the one that db_bench made in `dir`.
 fn same_options(dir: &Path) -> Result<String> {
     let file = newest_options(dir)?.display().to_string();
-    Ok(format!(
-        "options_file = \"{file}\"\nblock_cache = \"{CACHE}B\"\n"
-    ))
+    Ok(format!("options_file = \"{file}\"\nblock_cache = \"{CACHE}B\"\n"))
 }
 
 /// The options in force, as RocksDB wrote them last; copied, since the database goes.
@@ -379,19 +338,10 @@ fn leveldb(setup: &BenchSetup, shape: &RecordSet) -> Result<Comparison> {
         setup.pairs,
         vec![
             own("taillight fill", filler, Some(ours.clone())),
-            settled(
-                bare("bare fill", words(&theirs, "fill")),
-                Some(theirs.clone()),
-            ),
+            settled(bare("bare fill", words(&theirs, "fill")), Some(theirs.clone())),
         ],
     )?;
-    let reader = job(
-        "leveldb-read.toml",
-        "leveldb",
-        &ours,
-        "keep = true\n",
-        &reading(shape),
-    )?;
+    let reader = job("leveldb-read.toml", "leveldb", &ours, "keep = true\n", &reading(shape))?;
     taillight::run(&reader)?;
     let compact = words(&ours, "compact");
     child::run(Command::new(std::env::current_exe()?).args(compact))?;
@@ -402,13 +352,7 @@ fn leveldb(setup: &BenchSetup, shape: &RecordSet) -> Result<Comparison> {
             settled(bare("bare read", words(&ours, "read")), None),
         ],
     )?);
-    compared(
-        &mut report,
-        &[
-            ("taillight fill", "bare fill"),
-            ("taillight read", "bare read"),
-        ],
-    )?;
+    compared(&mut report, &[("taillight fill", "bare fill"), ("taillight read", "bare read")])?;
     report.notes.push(
         "LevelDB's default options on both sides. The bare loop is written as LevelDB's db_bench: it \
          takes no time of an operation. Its CPU is that of its whole process, and so is opening and \

@@ -120,36 +120,22 @@ pub fn cached(setup: &BenchSetup) -> Result<Comparison> {
 fn own_cost(report: &mut Comparison, arms: &[&str]) -> Result<()> {
     for arm in arms {
         for (metric, what) in [
-            (
-                "program_ns",
-                "trace programs, CPU an I/O, by the kernel's count",
-            ),
+            ("program_ns", "trace programs, CPU an I/O, by the kernel's count"),
             ("probe_ns", "the worker's own part, an I/O"),
         ] {
             let values = report.column(arm, metric)?;
-            report
-                .checks
-                .push(check(&format!("{arm}: {what}"), "ns", values));
+            report.checks.push(check(&format!("{arm}: {what}"), "ns", values));
         }
     }
     Ok(())
 }
 
 fn check(what: &str, unit: &'static str, values: Vec<f64>) -> BoundCheck {
-    BoundCheck {
-        what: what.into(),
-        unit,
-        values,
-        bound: Bound::None,
-    }
+    BoundCheck { what: what.into(), unit, values, bound: Bound::None }
 }
 
 fn arm<'a>(name: &'static str, words: String) -> BenchArm<'a> {
-    BenchArm {
-        name,
-        command: taillight::shown(&words),
-        run: Box::new(move || run(&words)),
-    }
+    BenchArm { name, command: taillight::shown(&words), run: Box::new(move || run(&words)) }
 }
 
 /// One run; a traced one says what tracing cost, and one that could not be traced is an error.
@@ -160,11 +146,7 @@ fn run(words: &str) -> Result<Figures> {
     let manifest = dir.json("manifest.json")?;
     let trace = &manifest["trace"];
     if !trace.is_null() {
-        ensure!(
-            trace["rung"] == "bpf",
-            "the run was not traced: {} (needs root)",
-            trace["why"]
-        );
+        ensure!(trace["rung"] == "bpf", "the run was not traced: {} (needs root)", trace["why"]);
         let cost = |name: &str| trace[name].as_f64().with_context(|| format!("no {name}"));
         sample.insert("program_ns", cost("program_ns_per_op")?);
         sample.insert("probe_ns", cost("probe_ns_per_op")?);
@@ -208,11 +190,7 @@ impl Biosnoop {
         let lines = Arc::new(AtomicU64::new(0));
         let counted = lines.clone();
         let reader = std::thread::spawn(move || count(out, &counted));
-        let mut peer = Biosnoop {
-            child,
-            lines,
-            reader: Some(reader),
-        };
+        let mut peer = Biosnoop { child, lines, reader: Some(reader) };
         // It attaches for a second or so; the first I/Os it prints are those of this very probe.
         for _ in 0..100 {
             std::thread::sleep(Duration::from_millis(100));

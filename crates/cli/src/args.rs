@@ -7,12 +7,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 /// Storage benchmark: every I/O measured, truthful tails.
 #[derive(Debug, Parser)]
-#[command(
-    name = "taillight",
-    version,
-    max_term_width = 100,
-    disable_help_subcommand = true
-)]
+#[command(name = "taillight", version, max_term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "Examples:
   taillight run --driver file --path data/ --size 1GiB --rw randread --depth 32 --runtime 30s
   taillight run jobs/file-mixed.toml --set workload.0.queue_depth=8

@@ -31,10 +31,7 @@ fn state(monitor: &LatencyMonitor) -> String {
 }
 
 fn text(drive: &NvmeDrive) -> String {
-    let mut text = format!(
-        "{}  {}  firmware {}\n",
-        drive.name, drive.model, drive.firmware
-    );
+    let mut text = format!("{}  {}  firmware {}\n", drive.name, drive.model, drive.firmware);
     let logs = drive.before.as_ref();
     let lines = logs.iter().flat_map(|logs| lines(logs));
     lines.for_each(|line| text.push_str(&format!("  {line}\n")));
@@ -55,9 +52,7 @@ fn lines(logs: &Logs) -> Vec<String> {
 fn health(smart: &Smart) -> Vec<String> {
     /// Bytes of a data unit.
     const UNIT: u64 = 512_000;
-    let heat = smart
-        .temperature_c
-        .map_or("not told".to_owned(), |c| format!("{c} C"));
+    let heat = smart.temperature_c.map_or("not told".to_owned(), |c| format!("{c} C"));
     let throttled = smart.throttled_s[0].saturating_add(smart.throttled_s[1]);
     vec![
         format!(
@@ -83,12 +78,7 @@ fn counters(monitor: &LatencyMonitor) -> Vec<String> {
         state(monitor),
         count(monitor.timer_min)
     )];
-    for (i, (ms, bucket)) in monitor
-        .thresholds_ms
-        .iter()
-        .zip(&monitor.active)
-        .enumerate()
-    {
+    for (i, (ms, bucket)) in monitor.thresholds_ms.iter().zip(&monitor.active).enumerate() {
         let span = match monitor.thresholds_ms.get(i + 1) {
             Some(next) => format!("{ms} to {next} ms"),
             None => format!("{ms} ms or longer"),
@@ -114,10 +104,7 @@ mod tests {
             enabled,
             thresholds_ms,
             timer_min: 1_200,
-            active: [MonitorBucket {
-                reads: 3,
-                ..MonitorBucket::default()
-            }; 4],
+            active: [MonitorBucket { reads: 3, ..MonitorBucket::default() }; 4],
             ..LatencyMonitor::default()
         }
     }

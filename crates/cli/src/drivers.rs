@@ -19,11 +19,7 @@ use crate::registry;
 pub fn main(args: &DriversArgs) -> Result<Exit> {
     let text = match (&args.name, args.markdown) {
         (None, false) => table(),
-        (None, true) => DRIVERS
-            .iter()
-            .map(|d| markdown(*d))
-            .collect::<Vec<_>>()
-            .join("\n"),
+        (None, true) => DRIVERS.iter().map(|d| markdown(*d)).collect::<Vec<_>>().join("\n"),
         (Some(name), false) => plain(registry::driver(name)?),
         (Some(name), true) => markdown(registry::driver(name)?),
     };
@@ -33,18 +29,12 @@ pub fn main(args: &DriversArgs) -> Result<Exit> {
 
 /// One line per driver.
 fn table() -> String {
-    let mut rows = vec![vec![
-        "DRIVER".to_owned(),
-        "OPERATIONS".to_owned(),
-        "DOES".to_owned(),
-    ]];
-    rows.extend(DRIVERS.iter().map(|d| {
-        vec![
-            d.name().to_owned(),
-            facts(*d).operations,
-            d.about().to_owned(),
-        ]
-    }));
+    let mut rows = vec![vec!["DRIVER".to_owned(), "OPERATIONS".to_owned(), "DOES".to_owned()]];
+    rows.extend(
+        DRIVERS
+            .iter()
+            .map(|d| vec![d.name().to_owned(), facts(*d).operations, d.about().to_owned()]),
+    );
     output::columns(&rows) + "\nOptions of one: taillight drivers NAME\n"
 }
 
@@ -67,10 +57,7 @@ fn facts(driver: &dyn Driver) -> Facts {
         target.options = options;
     }
     let Ok(can) = driver.capabilities(&target) else {
-        return Facts {
-            operations: "-".to_owned(),
-            abilities: Vec::new(),
-        };
+        return Facts { operations: "-".to_owned(), abilities: Vec::new() };
     };
     let names: Vec<_> = can.ops.iter().map(|op| op.name()).collect();
     let depth = match can.max_depth {
@@ -82,10 +69,7 @@ fn facts(driver: &dyn Driver) -> Facts {
         (can.sync, "can sync after writes, timed apart"),
         (can.stores_data, "stores what it is given"),
         (can.virtual_time, "runs on virtual time"),
-        (
-            can.guarded,
-            "guarded: overwrites only what Taillight made, unless told twice",
-        ),
+        (can.guarded, "guarded: overwrites only what Taillight made, unless told twice"),
     ];
     let mut abilities = vec![depth];
     if !can.batches.is_empty() {
@@ -95,16 +79,8 @@ fn facts(driver: &dyn Driver) -> Facts {
             ops.join(" ")
         ));
     }
-    abilities.extend(
-        words
-            .iter()
-            .filter(|(has, _)| *has)
-            .map(|(_, w)| (*w).to_owned()),
-    );
-    Facts {
-        operations: names.join(" "),
-        abilities,
-    }
+    abilities.extend(words.iter().filter(|(has, _)| *has).map(|(_, w)| (*w).to_owned()));
+    Facts { operations: names.join(" "), abilities }
 }
 
 /// A driver with its options, for a terminal.

@@ -41,11 +41,9 @@ fn plan(of: &Path) -> Result<Plan> {
     }
     let given = run::read(of)?;
     if taillight_import::detect(&given.name, &given.text).is_some() {
-        return Err(
-            Error::usage("this is a job file of another benchmark already")
-                .with("path", &given.name)
-                .hint("`taillight import` makes Taillight job files of it"),
-        );
+        return Err(Error::usage("this is a job file of another benchmark already")
+            .with("path", &given.name)
+            .hint("`taillight import` makes Taillight job files of it"));
     }
     run::resolve(&Job::from_toml(&given.text, &given.name)?)
 }

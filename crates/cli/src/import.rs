@@ -27,14 +27,9 @@ pub fn main(args: &ImportArgs) -> Result<Exit> {
     };
     let Some(format) = format else {
         let known: Vec<&str> = FORMATS.iter().map(|f| f.name).collect();
-        return Err(
-            Error::usage("the file is of no format that can be imported")
-                .with("path", &given.name)
-                .hint(format!(
-                    "name it with --format; known: {}",
-                    known.join(", ")
-                )),
-        );
+        return Err(Error::usage("the file is of no format that can be imported")
+            .with("path", &given.name)
+            .hint(format!("name it with --format; known: {}", known.join(", "))));
     };
     let jobs = if args.more.is_empty() && args.properties.is_empty() {
         (format.import)(&given.text, &given.name)?
@@ -123,12 +118,9 @@ pub fn write_new(path: &Path, text: &str) -> Result<()> {
         }
         opened => opened.map_err(|e| cannot_write(path, e))?,
     };
-    file.write_all(text.as_bytes())
-        .map_err(|e| cannot_write(path, e))
+    file.write_all(text.as_bytes()).map_err(|e| cannot_write(path, e))
 }
 
 fn cannot_write(path: &Path, e: std::io::Error) -> Error {
-    Error::unavailable("cannot write the output")
-        .with("path", path.display())
-        .source(e)
+    Error::unavailable("cannot write the output").with("path", path.display()).source(e)
 }

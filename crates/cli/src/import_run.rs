@@ -50,10 +50,7 @@ pub fn main(args: &ImportArgs, run: &Path) -> Result<Exit> {
 fn captured(dir: &RunDir, file: &Path, text: &str, map: &BusMapping) -> Result<()> {
     let commands = bus::commands(text, map)?;
     if commands.bad > 0 {
-        output::note(&format!(
-            "{} lines could not be read and are left out",
-            commands.bad
-        ));
+        output::note(&format!("{} lines could not be read and are left out", commands.bad));
     }
     let info = bus::join(dir, &name(file), &commands)?;
     output::line(&format!(
@@ -75,16 +72,11 @@ fn logs(dir: &RunDir, args: &ImportArgs, new: Logs) -> Result<()> {
         Error::usage("the log does not say when it was read")
             .hint("add --moment before or --moment after")
     })?;
-    let mut file = read_nvme(dir)?.unwrap_or(NvmeFile {
-        schema: SCHEMA_VERSION,
-        drives: Vec::new(),
-    });
+    let mut file =
+        read_nvme(dir)?.unwrap_or(NvmeFile { schema: SCHEMA_VERSION, drives: Vec::new() });
     let drive = match file.drives.as_mut_slice() {
         [] => {
-            file.drives.push(NvmeDrive {
-                name: "drive".to_owned(),
-                ..NvmeDrive::default()
-            });
+            file.drives.push(NvmeDrive { name: "drive".to_owned(), ..NvmeDrive::default() });
             file.drives.last_mut()
         }
         [one] => Some(one),
@@ -112,22 +104,17 @@ fn logs(dir: &RunDir, args: &ImportArgs, new: Logs) -> Result<()> {
 }
 
 fn name(path: &Path) -> String {
-    path.file_name()
-        .map_or_else(String::new, |n| n.to_string_lossy().into_owned())
+    path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned())
 }
 
 /// A whole file of text.
 fn read(path: &Path) -> Result<String> {
     let cannot = |e: std::io::Error| {
-        Error::usage("cannot read the file")
-            .with("path", path.display())
-            .source(e)
+        Error::usage("cannot read the file").with("path", path.display()).source(e)
     };
     let file = std::fs::File::open(path).map_err(cannot)?;
     let mut bytes = Vec::new();
-    file.take(MOST_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(cannot)?;
+    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(cannot)?;
     if bytes.len() as u64 > MOST_BYTES {
         return Err(Error::usage("the file is larger than 8 GiB")
             .with("path", path.display())

@@ -8,13 +8,8 @@ use taillight_rundir::summary::{QosStatus, Summary};
 use taillight_rundir::verify::VerifyReport;
 
 /// Exit codes a summary can ask for, the first that applies first (docs/exit-codes.md).
-const ORDER: [Exit; 5] = [
-    Exit::Unavailable,
-    Exit::TargetFailed,
-    Exit::IoErrors,
-    Exit::GateFailed,
-    Exit::GateUndecided,
-];
+const ORDER: [Exit; 5] =
+    [Exit::Unavailable, Exit::TargetFailed, Exit::IoErrors, Exit::GateFailed, Exit::GateUndecided];
 
 /// What one summary asks for. A run that was stopped or killed gives `TargetFailed`, whatever
 /// ended it: 130 and 143 would say that the report itself was interrupted.

@@ -46,15 +46,9 @@ pub fn note(text: &str) {
 /// Text in columns: each as wide as its widest cell, the last one as it is.
 pub fn columns(rows: &[Vec<String>]) -> String {
     let width = |i: usize| {
-        rows.iter()
-            .filter_map(|r| r.get(i))
-            .map(|c| c.chars().count())
-            .max()
-            .unwrap_or(0)
+        rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count()).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..rows.iter().map(Vec::len).max().unwrap_or(0))
-        .map(width)
-        .collect();
+    let widths: Vec<usize> = (0..rows.iter().map(Vec::len).max().unwrap_or(0)).map(width).collect();
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();
@@ -90,10 +84,7 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let rows = [
-            vec!["a".into(), "b".into()],
-            vec!["long".into(), "c".into()],
-        ];
+        let rows = [vec!["a".into(), "b".into()], vec!["long".into(), "c".into()]];
         assert_eq!(columns(&rows), "a     b\nlong  c\n");
     }
 }

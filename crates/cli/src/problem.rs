@@ -13,19 +13,12 @@ pub fn command_line(e: &clap::Error) -> Exit {
     if let Some(hint) = instead(e) {
         output::note(&format!("hint: {hint}"));
     }
-    if e.use_stderr() {
-        Exit::Usage
-    } else {
-        Exit::Ok
-    }
+    if e.use_stderr() { Exit::Usage } else { Exit::Ok }
 }
 
 /// Flags that other tools have, or that people try, and what does the same here.
 const INSTEAD: &[(&str, &str)] = &[
-    (
-        "--name",
-        "--set run.name=NAME; it stands in reports and in the default --output",
-    ),
+    ("--name", "--set run.name=NAME; it stands in reports and in the default --output"),
     ("--seed", "--set run.seed=N"),
     ("--warmup", "--set run.warmup=5s"),
     ("--ramp_time", "--set run.warmup=5s"),
@@ -38,22 +31,13 @@ const INSTEAD: &[(&str, &str)] = &[
     ("--filename", "--path PATH"),
     ("--directory", "--path DIR/"),
     ("--rate_iops", "--rate 1000/s"),
-    (
-        "--ioengine",
-        "--set target.options.engine=uring (`taillight drivers file`)",
-    ),
-    (
-        "--engine",
-        "--set target.options.engine=uring (`taillight drivers file`)",
-    ),
+    ("--ioengine", "--set target.options.engine=uring (`taillight drivers file`)"),
+    ("--engine", "--set target.options.engine=uring (`taillight drivers file`)"),
     ("--keep", "--set target.options.keep=true"),
     ("--trace", "--set trace.mode=outliers"),
     ("--repeat", "--set run.repeat=N"),
     ("--records", "--set workload.0.keys.count=N"),
-    (
-        "--mix",
-        "--set workload.0.mix=update (or another operation)",
-    ),
+    ("--mix", "--set workload.0.mix=update (or another operation)"),
     ("--option", "--set target.options.NAME=VALUE"),
 ];
 
@@ -109,13 +93,8 @@ mod tests {
 
     #[test]
     fn hints_have_a_line_of_their_own() {
-        let e = Error::usage("size is missing")
-            .with("at", "--size")
-            .hint("give one");
-        assert_eq!(
-            text(&e),
-            "error: size is missing (at: --size)\nhint: give one"
-        );
+        let e = Error::usage("size is missing").with("at", "--size").hint("give one");
+        assert_eq!(text(&e), "error: size is missing (at: --size)\nhint: give one");
         assert!(text(&Error::internal("x")).contains("bug"));
     }
 }

@@ -112,16 +112,8 @@ mod tests {
 
     #[test]
     fn plain_lines_say_what_and_how_far() {
-        let p = |unit| Progress {
-            what: "laying out",
-            done: 1 << 20,
-            total: 4 << 20,
-            unit,
-        };
+        let p = |unit| Progress { what: "laying out", done: 1 << 20, total: 4 << 20, unit };
         assert_eq!(plain(p("bytes")), "laying out: 25 % (1.00 MiB of 4.00 MiB)");
-        assert_eq!(
-            plain(p("I/Os")),
-            "laying out: 25 % (1,048,576 of 4,194,304 I/Os)"
-        );
+        assert_eq!(plain(p("I/Os")), "laying out: 25 % (1,048,576 of 4,194,304 I/Os)");
     }
 }

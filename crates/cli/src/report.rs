@@ -29,11 +29,8 @@ pub fn main(args: &ReportArgs) -> Result<Exit> {
     for run in &args.runs {
         rescue(run, &mut shown)?;
     }
-    let options = ReportOptions {
-        output: args.output.clone(),
-        colour: colour(),
-        ..ReportOptions::default()
-    };
+    let options =
+        ReportOptions { output: args.output.clone(), colour: colour(), ..ReportOptions::default() };
     let report = taillight_report::make(&args.runs, &options, &mut |p| {
         shown.step(p);
         true
@@ -94,10 +91,7 @@ fn untraced(run: &Path) -> Error {
             "the run has no trace: it ended before that was written, or has not ended",
             "what there is of the run can be read: taillight report",
         ),
-        false => (
-            "the run was not traced",
-            "run it again with --set trace.mode=outliers",
-        ),
+        false => ("the run was not traced", "run it again with --set trace.mode=outliers"),
     };
     Error::usage(what).with("run", run.display()).hint(hint)
 }
@@ -122,10 +116,7 @@ fn rescue(run: &Path, shown: &mut Shown) -> Result<()> {
 /// `Unavailable` when the directory cannot be written.
 pub fn of_run(path: &Path) -> Result<MadeReport> {
     let mut shown = Shown::new();
-    let options = ReportOptions {
-        colour: colour(),
-        ..ReportOptions::default()
-    };
+    let options = ReportOptions { colour: colour(), ..ReportOptions::default() };
     let report = taillight_report::make(&[path], &options, &mut |p| {
         shown.step(p);
         true

@@ -96,11 +96,7 @@ fn job_markdown(schema: &Value) -> String {
         field_table(schema, node, "", &mut text);
         for (field, value) in fields(node) {
             for form in tables(schema, &value, false) {
-                let what = if form.list {
-                    "a list of tables"
-                } else {
-                    "a table"
-                };
+                let what = if form.list { "a list of tables" } else { "a table" };
                 let _ = write!(text, "\n`{field}` as {what}:\n");
                 field_table(schema, form.node, &format!("{field}."), &mut text);
             }
@@ -124,10 +120,7 @@ fn field_table(schema: &Value, node: &Value, prefix: &str, text: &mut String) {
 }
 
 fn cell(description: Option<&str>) -> String {
-    description
-        .unwrap_or_default()
-        .replace('\n', " ")
-        .replace('|', "\\|")
+    description.unwrap_or_default().replace('\n', " ").replace('|', "\\|")
 }
 
 /// The words a field may be, with their meanings.
@@ -206,16 +199,10 @@ mod tests {
         let fields: Vec<String> = fields(&schema).into_iter().map(|(name, _)| name).collect();
         assert!(fields.len() >= TABLES.len(), "{fields:?}");
         for field in &fields {
-            assert!(
-                TABLES.iter().any(|(_, name)| name == field),
-                "{field} is missing"
-            );
+            assert!(TABLES.iter().any(|(_, name)| name == field), "{field} is missing");
         }
         for (_, name) in TABLES {
-            assert!(
-                fields.iter().any(|field| field == name),
-                "{name} is no table"
-            );
+            assert!(fields.iter().any(|field| field == name), "{name} is no table");
         }
     }
 
@@ -233,9 +220,6 @@ mod tests {
         ] {
             assert!(text.contains(wanted), "{wanted}\n{text}");
         }
-        assert!(
-            !text.contains("|  |"),
-            "a field has no description:\n{text}"
-        );
+        assert!(!text.contains("|  |"), "a field has no description:\n{text}");
     }
 }

@@ -84,11 +84,7 @@ fn start(args: &SuiteArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
         (Some(_), Some(dir)) => dir.clone(),
         _ => run::series_directory(args.output.as_deref(), &name)?,
     };
-    let PreparedSuite {
-        mut method,
-        work_directory,
-        ..
-    } = prepared;
+    let PreparedSuite { mut method, work_directory, .. } = prepared;
     let made = work_directory.map_or(Ok(None), make_directory)?;
     let signals = Signals::install()?;
     let mut host = RunHost::new(&signals, args.destroy.as_deref());
@@ -109,12 +105,10 @@ fn find(name: &str) -> Result<(String, SuiteFile)> {
         None if is_file => run::read(path)?,
         None => {
             let known: Vec<&str> = suites::names().collect();
-            return Err(
-                Error::usage(format!("there is no suite `{name}`")).hint(format!(
-                    "there are {}, and any file: taillight suite ./mine.toml",
-                    known.join(", ")
-                )),
-            );
+            return Err(Error::usage(format!("there is no suite `{name}`")).hint(format!(
+                "there are {}, and any file: taillight suite ./mine.toml",
+                known.join(", ")
+            )));
         }
     };
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -124,11 +118,7 @@ fn find(name: &str) -> Result<(String, SuiteFile)> {
 /// Plans of the runs of a suite, with the same checks as a job of `taillight run`.
 fn planner(destroy: Option<String>, seed: Option<u64>) -> Planner {
     Rc::new(move |job, set| {
-        let args = RunArgs {
-            destroy: destroy.clone(),
-            set: set.to_vec(),
-            ..RunArgs::default()
-        };
+        let args = RunArgs { destroy: destroy.clone(), set: set.to_vec(), ..RunArgs::default() };
         run::plan(&args, Some(job), seed)
     })
 }

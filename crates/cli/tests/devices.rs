@@ -44,12 +44,7 @@ impl Disk {
         file.set_len(mib << 20).expect("sized");
         let path = backing.to_str().expect("a plain path");
         let device = command(&["losetup", "--find", "--show", path])?;
-        Some(Disk {
-            device,
-            backing,
-            mount: None,
-            dir,
-        })
+        Some(Disk { device, backing, mount: None, dir })
     }
 
     fn mounted(mut self, options: &str) -> Option<Disk> {
@@ -72,9 +67,7 @@ impl Drop for Disk {
         if let Some(at) = &self.mount {
             let _ = Command::new("umount").arg(at).status();
         }
-        let _ = Command::new("losetup")
-            .args(["--detach", &self.device])
-            .status();
+        let _ = Command::new("losetup").args(["--detach", &self.device]).status();
     }
 }
 

@@ -50,9 +50,8 @@ fn examples() -> Vec<String> {
     let entries = std::fs::read_dir(root().join("jobs")).expect("the examples");
     let paths = entries.flatten().map(|e| e.path());
     let jobs = paths.filter(|p| p.extension().is_some_and(|x| x == "toml"));
-    let mut names: Vec<String> = jobs
-        .filter_map(|p| Some(p.file_stem()?.to_str()?.to_owned()))
-        .collect();
+    let mut names: Vec<String> =
+        jobs.filter_map(|p| Some(p.file_stem()?.to_str()?.to_owned())).collect();
     names.sort();
     names
 }
@@ -93,10 +92,7 @@ fn fio_accepts_what_is_exported_and_the_rest_is_refused_by_name() {
         let parsed = parsed.expect("fio starts");
         let said = [parsed.stdout, parsed.stderr].concat();
         let said = String::from_utf8_lossy(&said).into_owned();
-        assert!(
-            parsed.status.success() && said.is_empty(),
-            "{name}\n{said}\n{text}"
-        );
+        assert!(parsed.status.success() && said.is_empty(), "{name}\n{said}\n{text}");
     }
     assert_eq!(refused, REFUSED.len(), "every example in the list is there");
     assert!(exported >= 12, "{exported}");
@@ -167,9 +163,7 @@ fn fio_does_the_same_with_an_exported_job() {
         let dir = dir.path();
         std::fs::write(dir.join("job.toml"), small(name, operations)).expect("written");
         run(dir, &["run", "job.toml", "--output", "out"], 0);
-        let words = [
-            "export", "job.toml", "--format", "fio-job", "--output", "job.fio",
-        ];
+        let words = ["export", "job.toml", "--format", "fio-job", "--output", "job.fio"];
         run(dir, &words, 0);
         std::fs::remove_file(dir.join("data")).expect("fio lays out its own");
         let (ours, theirs) = (by_taillight(dir), by_fio(dir, "job.fio"));
@@ -180,20 +174,13 @@ fn fio_does_the_same_with_an_exported_job() {
             // Two draws of the same shares: 4 standard deviations of their difference, of a share of
             // a half at most. Where nothing is drawn both are exact.
             let drawn = name == "file-mixed";
-            let far = if drawn {
-                4.0 * (2.0 * operations as f64 * 0.25).sqrt()
-            } else {
-                0.0
-            };
+            let far = if drawn { 4.0 * (2.0 * operations as f64 * 0.25).sqrt() } else { 0.0 };
             let off = ours.0.abs_diff(theirs.0) as f64;
             assert!(off <= far, "{name}: {ours:?} {theirs:?}");
             // The mean block of each kind of operation, within 15 % where sizes are drawn.
             let mean = |(count, bytes): (u64, u64)| bytes as f64 / count.max(1) as f64;
             let off = (mean(ours) - mean(theirs)).abs() / mean(ours).max(1.0);
-            assert!(
-                off <= if drawn { 0.15 } else { 0.0 },
-                "{name}: {ours:?} {theirs:?}"
-            );
+            assert!(off <= if drawn { 0.15 } else { 0.0 }, "{name}: {ours:?} {theirs:?}");
         }
     }
 }
@@ -207,12 +194,7 @@ fn what_fio_dies_of_is_said_in_the_exported_file() {
              mix = \"write\"\nsync = \"fdatasync:1\"\narrival = {arrival}\n"
         );
         std::fs::write(dir.path().join("job.toml"), text).expect("written");
-        run(
-            dir.path(),
-            &["export", "job.toml", "--format", "fio-job"],
-            0,
-        )
-        .0
+        run(dir.path(), &["export", "job.toml", "--format", "fio-job"], 0).0
     };
     let what = ";   workload w0: arrival, sync: fio 3.33 dies of a division by zero";
     assert!(job("{ kind = \"poisson\", rate = \"10/s\" }").contains(what));
@@ -233,9 +215,7 @@ fn fio_ends_after_the_passes_of_an_exported_job() {
                access = { kind = \"random\", cover = true }\n";
     std::fs::write(dir.path().join("job.toml"), job).expect("written");
     run(dir.path(), &["run", "job.toml", "--output", "out"], 0);
-    let words = [
-        "export", "job.toml", "--format", "fio-job", "--output", "job.fio",
-    ];
+    let words = ["export", "job.toml", "--format", "fio-job", "--output", "job.fio"];
     run(dir.path(), &words, 0);
     let expected = [(0, 0), (2048, 8 << 20)];
     assert_eq!(by_taillight(dir.path()), expected);

@@ -16,11 +16,7 @@ fn text(dir: &Path, name: &str) -> String {
 
 /// A short run named `name`.
 fn small(dir: &Path, name: &str) {
-    run(
-        dir,
-        &["run", "--driver", "null", "--ops", "1000", "--output", name],
-        0,
-    );
+    run(dir, &["run", "--driver", "null", "--ops", "1000", "--output", name], 0);
 }
 
 #[test]
@@ -63,10 +59,7 @@ fn a_report_replaces_only_reports() {
     assert_eq!(text(at, "c/report.html"), page);
     assert_eq!(text(at, "site/report.md"), "mine");
     assert_eq!(text(at, "page.html"), "<html>mine</html>");
-    assert_eq!(
-        std::fs::read_dir(at.join("site")).expect("there").count(),
-        2
-    );
+    assert_eq!(std::fs::read_dir(at.join("site")).expect("there").count(), 2);
     // Its own are made anew, and what is new or empty is filled.
     std::fs::create_dir(at.join("empty")).expect("made");
     for output in ["new", "empty", "both.html", "site/both.html"] {
@@ -106,13 +99,7 @@ fn recorded_times_are_looked_for_before_anything_is_laid_out() {
     );
     let repeat = [&args[..], &["--set", "run.repeat=2"]].concat();
     run(dir.path(), &repeat, 2);
-    let sizes = [
-        "run",
-        "--driver",
-        "null",
-        "--set",
-        "workload.0.block_size={file=\"sizes.txt\"}",
-    ];
+    let sizes = ["run", "--driver", "null", "--set", "workload.0.block_size={file=\"sizes.txt\"}"];
     let (_, err) = run(dir.path(), &sizes, 2);
     assert!(err.contains("relative to the directory"), "{err}");
     let made = std::fs::read_dir(dir.path()).expect("there").count();
@@ -125,10 +112,7 @@ fn a_store_says_how_large_it_can_be_and_how_it_is_written() {
     for driver in ["memory", "redis"] {
         let args = ["run", "--driver", driver, "--size", "1GiB"];
         let (_, err) = run(dir.path(), &args, 2);
-        assert!(
-            err.contains("(at: --size)") && err.contains("keys.count"),
-            "{err}"
-        );
+        assert!(err.contains("(at: --size)") && err.contains("keys.count"), "{err}");
     }
     let args = ["run", "--driver", "memory", "--rw", "randwrite"];
     let (_, err) = run(dir.path(), &args, 2);
@@ -141,11 +125,7 @@ fn a_store_says_how_large_it_can_be_and_how_it_is_written() {
     // What is said works.
     for mix in ["update", "insert"] {
         let set = format!("workload.0.mix={mix}");
-        run(
-            dir.path(),
-            &["run", "--driver", "memory", "--ops", "1000", "--set", &set],
-            0,
-        );
+        run(dir.path(), &["run", "--driver", "memory", "--ops", "1000", "--set", &set], 0);
     }
     let args = "run --driver memory --ops 1000 --set workload.0.keys.count=5000 --bs 100B";
     run(dir.path(), &args.split(' ').collect::<Vec<_>>(), 0);
@@ -200,13 +180,9 @@ fn runs_that_are_compared_say_which_fields_differ() {
     run(dir.path(), &args.split(' ').collect::<Vec<_>>(), 0);
     let (out, _) = run(dir.path(), &["report", "a", "b"], 0);
     let differs = out.split("What differs").nth(1).expect("the table");
-    for said in [
-        "run.operations",
-        "workload.0.queue_depth",
-        "workload.0.block_size",
-        "target.size",
-        "8KiB",
-    ] {
+    for said in
+        ["run.operations", "workload.0.queue_depth", "workload.0.block_size", "target.size", "8KiB"]
+    {
         assert!(differs.contains(said), "{said}\n{out}");
     }
     assert!(!differs.contains("workers"), "{out}");
@@ -220,10 +196,7 @@ fn files_of_a_fio_job_stay_and_are_named() {
     };
     std::fs::write(dir.path().join("job.fio"), job(0)).expect("written");
     let (out, _) = run(dir.path(), &["run", "job.fio", "--output", "out"], 0);
-    assert!(
-        out.contains("kept: ") && out.contains("as fio does"),
-        "{out}"
-    );
+    assert!(out.contains("kept: ") && out.contains("as fio does"), "{out}");
     assert!(dir.path().join("data").exists());
     std::fs::write(dir.path().join("job.fio"), job(1)).expect("written");
     let (out, _) = run(dir.path(), &["run", "job.fio", "--output", "again"], 0);

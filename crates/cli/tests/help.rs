@@ -13,9 +13,9 @@ fn said(args: &[&str]) -> String {
 
 #[test]
 fn help_of_every_command() {
-    for command in [
-        "run", "report", "drivers", "doctor", "drive", "schema", "import", "export", "suite",
-    ] {
+    for command in
+        ["run", "report", "drivers", "doctor", "drive", "schema", "import", "export", "suite"]
+    {
         insta::assert_snapshot!(format!("help-{command}"), said(&[command, "--help"]));
     }
     insta::assert_snapshot!("help", said(&["--help"]));
@@ -23,10 +23,7 @@ fn help_of_every_command() {
 
 #[test]
 fn version_is_one_line() {
-    assert_eq!(
-        said(&["--version"]),
-        format!("taillight {}\n", env!("CARGO_PKG_VERSION"))
-    );
+    assert_eq!(said(&["--version"]), format!("taillight {}\n", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]

@@ -9,11 +9,8 @@ use serde_json::Value;
 
 fn examples() -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../import/tests/fio");
-    let mut found: Vec<PathBuf> = std::fs::read_dir(dir)
-        .expect("the examples")
-        .flatten()
-        .map(|e| e.path())
-        .collect();
+    let mut found: Vec<PathBuf> =
+        std::fs::read_dir(dir).expect("the examples").flatten().map(|e| e.path()).collect();
     found.sort();
     assert!(found.len() >= 10, "{found:?}");
     found
@@ -21,11 +18,7 @@ fn examples() -> Vec<PathBuf> {
 
 /// The jobs of an example as files in `dir`, in the order they are listed.
 fn imported(dir: &Path, file: &Path) -> Vec<String> {
-    let (out, _) = run(
-        dir,
-        &["import", &file.to_string_lossy(), "--output", "jobs/"],
-        0,
-    );
+    let (out, _) = run(dir, &["import", &file.to_string_lossy(), "--output", "jobs/"], 0);
     out.lines().map(str::to_owned).collect()
 }
 
@@ -57,30 +50,14 @@ fn every_example_gives_plans_that_fio_can_say_too() {
 fn load(plan: &str) -> Vec<String> {
     let table: toml::Table = plan.parse().expect("TOML");
     let mut found = vec![
-        format!(
-            "{:?} {:?}",
-            table["run"].get("duration"),
-            table["run"].get("bytes")
-        ),
+        format!("{:?} {:?}", table["run"].get("duration"), table["run"].get("bytes")),
         format!("{:?}", table["target"].get("driver")),
     ];
     for w in table["workload"].as_array().expect("workloads") {
-        for field in [
-            "workers",
-            "queue_depth",
-            "mix",
-            "block_size",
-            "arrival",
-            "think",
-            "sync",
-        ] {
+        for field in ["workers", "queue_depth", "mix", "block_size", "arrival", "think", "sync"] {
             found.push(format!("{field} {:?}", w.get(field)));
         }
-        found.push(format!(
-            "{:?} {:?}",
-            w["access"].get("kind"),
-            w["access"].get("cover")
-        ));
+        found.push(format!("{:?} {:?}", w["access"].get("kind"), w["access"].get("cover")));
     }
     found
 }
@@ -94,10 +71,7 @@ fn several_jobs_run_in_order_and_leave_a_directory_each() {
     let (out, err) = run(dir.path(), &["run", "two.fio", "--output", "out"], 0);
     assert!(err.contains("two.fio: line 5, group_reporting"), "{err}");
     assert!(out.contains("== two (2 of 2)"), "{out}");
-    assert!(
-        out.contains("Run     one: out/one\nRun     two: out/two\n"),
-        "{out}"
-    );
+    assert!(out.contains("Run     one: out/one\nRun     two: out/two\n"), "{out}");
     for (name, op) in [("one", "read"), ("two", "write")] {
         let path = dir.path().join("out").join(name).join("summary.json");
         let summary = std::fs::read_to_string(path).expect("a summary");
@@ -113,10 +87,7 @@ fn refusals_come_before_any_run() {
     let text = "[one]\nioengine=null\nsize=1m\n[two]\nstonewall\nsize=1m\nexitall\n";
     std::fs::write(dir.path().join("bad.fio"), text).expect("written");
     let (_, err) = run(dir.path(), &["run", "bad.fio"], 2);
-    assert!(
-        err.contains("`exitall` in [two]") && err.contains("bad.fio:7"),
-        "{err}"
-    );
+    assert!(err.contains("`exitall` in [two]") && err.contains("bad.fio:7"), "{err}");
     assert!(!dir.path().join("taillight-runs").exists());
     let (_, err) = run(dir.path(), &["import", "bad.fio"], 2);
     assert!(err.contains("hint: take the line out"), "{err}");
@@ -130,30 +101,16 @@ fn import_says_what_it_needs() {
     };
     write("job.toml", "[target]\ndriver = \"null\"\n");
     let (_, err) = run(dir.path(), &["import", "job.toml"], 2);
-    assert!(
-        err.contains("no format that can be imported") && err.contains("fio"),
-        "{err}"
-    );
+    assert!(err.contains("no format that can be imported") && err.contains("fio"), "{err}");
     write("two.fio", "[a]\nsize=1m\n[b]\nstonewall\nsize=1m\n");
     let (_, err) = run(dir.path(), &["import", "two.fio"], 2);
-    assert!(
-        err.contains("several jobs") && err.contains("--output DIR/"),
-        "{err}"
-    );
+    assert!(err.contains("several jobs") && err.contains("--output DIR/"), "{err}");
     write("one.job", "[a]\nsize=1m\n");
-    run(
-        dir.path(),
-        &["import", "one.job", "--format", "fio", "--output", "a.toml"],
-        0,
-    );
+    run(dir.path(), &["import", "one.job", "--format", "fio", "--output", "a.toml"], 0);
     let (_, err) = run(dir.path(), &["import", "one.job", "--output", "a.toml"], 2);
     assert!(err.contains("exists already"), "{err}");
     write("sim.toml", "[target]\ndriver = \"sim\"\nsize = \"1MiB\"\n");
-    let (_, err) = run(
-        dir.path(),
-        &["export", "sim.toml", "--format", "fio-job"],
-        2,
-    );
+    let (_, err) = run(dir.path(), &["export", "sim.toml", "--format", "fio-job"], 2);
     assert!(err.contains("fio has nothing like driver `sim`"), "{err}");
 }
 
@@ -163,13 +120,7 @@ fn a_run_is_exported_from_its_directory() {
     let args = "run --driver null --rw randrw --depth 4 --workers 2 --ops 2000 --output out";
     run(dir.path(), &args.split(' ').collect::<Vec<_>>(), 0);
     let (fio, err) = run(dir.path(), &["export", "out", "--format", "fio-job"], 0);
-    for line in [
-        "ioengine=null",
-        "rw=randrw",
-        "rwmixread=50",
-        "iodepth=4",
-        "numjobs=2",
-    ] {
+    for line in ["ioengine=null", "rw=randrw", "rwmixread=50", "iodepth=4", "numjobs=2"] {
         assert!(fio.lines().any(|l| l == line), "{line}\n{fio}");
     }
     assert!(fio.lines().any(|l| l == "number_ios=1000"), "{fio}");
@@ -199,11 +150,7 @@ fn every_target_is_looked_at_before_the_first_job_runs() {
     for (second, code, what) in [
         ("rw=write\nfilename=precious", 3, "did not make"),
         ("rw=write\nfilename=absent/dir/file", 4, "absent"),
-        (
-            "rw=randread\nfilename=huge\nsize=4096t",
-            4,
-            "not enough space",
-        ),
+        ("rw=randread\nfilename=huge\nsize=4096t", 4, "not enough space"),
         ("rw=read\nfilename=/dev/null", 2, "/dev/null"),
     ] {
         write("two.fio", &jobs(second));

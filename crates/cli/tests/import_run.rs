@@ -27,18 +27,9 @@ fn a_machine_is_sampled_and_named_in_every_output() {
     let manifest = json(&dir.path().join("out/manifest.json"));
     let host = &manifest["host"];
     assert!(host["samples"].as_u64().unwrap() >= 3, "{host}");
-    assert_eq!(
-        host["sources"][0]["missing"],
-        "the target is on no local disk"
-    );
+    assert_eq!(host["sources"][0]["missing"], "the target is on no local disk");
     let metrics = json(&dir.path().join("out/summary.json"))["host"]["metrics"].clone();
-    let has = |name: &str| {
-        metrics
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|m| m["metric"] == name)
-    };
+    let has = |name: &str| metrics.as_array().unwrap().iter().any(|m| m["metric"] == name);
     assert!(has("%user") && !has("%util"), "{metrics}");
     let page = std::fs::read_to_string(dir.path().join("out/report.html")).unwrap();
     assert!(page.contains("The machine over time") && page.contains("Not sampled, disk"));
@@ -71,26 +62,12 @@ fn logs_of_a_drive_before_and_after_give_a_word_on_the_cause() {
     let (_, err) = run(dir.path(), &["import", "a.json", "--run", "out"], 2);
     assert!(err.contains("--moment"), "{err}");
     for moment in ["before", "after"] {
-        run(
-            dir.path(),
-            &["import", "a.json", "--run", "out", "--moment", moment],
-            0,
-        );
+        run(dir.path(), &["import", "a.json", "--run", "out", "--moment", moment], 0);
     }
     let drive = json(&dir.path().join("out/summary.json"))["drives"][0].clone();
-    assert_eq!(
-        (&drive["device"], &drive["from_ns"]),
-        (&0.into(), &5_000_000.into())
-    );
-    assert!(
-        drive["text"].as_str().unwrap().contains("5 ms or longer"),
-        "{drive}"
-    );
-    let (_, err) = run(
-        dir.path(),
-        &["import", "a.json", "--run", "out", "--moment", "after"],
-        2,
-    );
+    assert_eq!((&drive["device"], &drive["from_ns"]), (&0.into(), &5_000_000.into()));
+    assert!(drive["text"].as_str().unwrap().contains("5 ms or longer"), "{drive}");
+    let (_, err) = run(dir.path(), &["import", "a.json", "--run", "out", "--moment", "after"], 2);
     assert!(err.contains("already"), "{err}");
 }
 
@@ -101,12 +78,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     let before = std::fs::read(dir.path().join("out/manifest.json")).unwrap();
     let files: [(&str, &[u8], i32, &str); 4] = [
         ("other.json", b"{\"a\": 1}", 2, "no log that nvme-cli"),
-        (
-            "cut.json",
-            b"{\"critical_warning\": 0,",
-            2,
-            "nvme smart-log",
-        ),
+        ("cut.json", b"{\"critical_warning\": 0,", 2, "nvme smart-log"),
         ("noise.bin", &[0xff, 0xfe, 0, 1], 2, "no text"),
         ("hello.txt", b"hello\n", 2, "no kind"),
     ];
@@ -118,15 +90,8 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     let map = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/bus-mapping.toml");
     std::fs::write(dir.path().join("bus.csv"), "Time,Op\n1,2\n").unwrap();
     let map = map.to_string_lossy().into_owned();
-    let (_, err) = run(
-        dir.path(),
-        &["import", "bus.csv", "--run", "out", "--map", &map],
-        2,
-    );
+    let (_, err) = run(dir.path(), &["import", "bus.csv", "--run", "out", "--map", &map], 2);
     assert!(err.contains("no such column"), "{err}");
-    assert_eq!(
-        std::fs::read(dir.path().join("out/manifest.json")).unwrap(),
-        before
-    );
+    assert_eq!(std::fs::read(dir.path().join("out/manifest.json")).unwrap(), before);
     assert!(!dir.path().join("out/layers.parquet").exists());
 }

@@ -72,14 +72,7 @@ fn runs_on_virtual_time(job: &Path) {
     let short = ["--set", "run.warmup=0s", "--output", "out"];
     let mut args = vec!["run", job.as_str()];
     // It has no queue.
-    let in_memory = [
-        "--driver",
-        "memory",
-        "--set",
-        "target.options={}",
-        "--depth",
-        "1",
-    ];
+    let in_memory = ["--driver", "memory", "--set", "target.options={}", "--depth", "1"];
     // The probes of a search end by time.
     let is_search = job.ends_with("search.toml");
     if !is_search {
@@ -95,10 +88,7 @@ fn runs_on_virtual_time(job: &Path) {
     }
     args.extend(short);
     // A ceiling cannot be decided over so few I/Os: that exit code is right as well.
-    let output = common::taillight(dir.path())
-        .args(&args)
-        .output()
-        .expect("it starts");
+    let output = common::taillight(dir.path()).args(&args).output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(matches!(output.status.code(), Some(0 | 8)), "{job}\n{said}");
     let result = |name: &str| -> Option<serde_json::Value> {

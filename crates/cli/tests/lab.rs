@@ -47,10 +47,7 @@ fn faults_are_blamed_on_their_layers() {
             }
             Err(e) => panic!("{name} {engine}: {e:#}"),
         };
-        println!(
-            "{name} {engine}: {:?}; others {:?}",
-            score.blamed, score.others
-        );
+        println!("{name} {engine}: {:?}; others {:?}", score.blamed, score.others);
         if fault.layer == "none" {
             assert_eq!(score.injected(), 0);
             continue;
@@ -66,9 +63,5 @@ fn faults_are_blamed_on_their_layers() {
     drop(lab);
     let all = sum.injected();
     println!("{right} of {all} right, {wrong} wrong");
-    assert!(
-        right * 100 >= all * RIGHT_PERCENT,
-        "{right} of {all}: {:?}",
-        sum.blamed
-    );
+    assert!(right * 100 >= all * RIGHT_PERCENT, "{right} of {all}: {:?}", sum.blamed);
 }

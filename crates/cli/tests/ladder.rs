@@ -14,15 +14,8 @@ use serde_json::Value;
 use traced::{NOBODY, Run, not_root, now, open_place, tool, within};
 
 /// Layers that only trace points can tell apart.
-const BELOW: [&str; 7] = [
-    "device",
-    "block_queue",
-    "throttle",
-    "file_system",
-    "page_cache",
-    "completion",
-    "io_uring",
-];
+const BELOW: [&str; 7] =
+    ["device", "block_queue", "throttle", "file_system", "page_cache", "completion", "io_uring"];
 
 /// No outlier is blamed on what could not be seen.
 fn names_nothing_below(value: &Value) {
@@ -38,8 +31,7 @@ static CPUS: Mutex<()> = Mutex::new(());
 
 /// Waits for the turn; a test that failed in its own gives it back.
 fn turn() -> MutexGuard<'static, ()> {
-    CPUS.lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    CPUS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Busy processes on the first CPU, of higher weight than others; ended on drop.
@@ -119,25 +111,14 @@ fn without_rights_a_cpu_hog_is_blamed_on_the_cpu() {
     assert_eq!(value["rung"], "perf", "{text}");
     let refused = &value["trace"]["refused"][0];
     assert_eq!(refused["rung"], "bpf");
-    assert!(
-        refused["why"]
-            .as_str()
-            .is_some_and(|w| w.contains("CAP_BPF"))
-    );
+    assert!(refused["why"].as_str().is_some_and(|w| w.contains("CAP_BPF")));
     assert!(text.contains("Traced with backend perf"), "{text}");
-    assert!(
-        err.contains("not with backend bpf") && err.contains("setcap"),
-        "{err}"
-    );
+    assert!(err.contains("not with backend bpf") && err.contains("setcap"), "{err}");
     names_nothing_below(&value);
     let slow = within(&value, from, to);
     let cpu = slow.iter().filter(|io| io["layer"] == "cpu").count();
     assert!(slow.len() >= 5, "{} outliers\n{text}", slow.len());
-    assert!(
-        cpu * 10 >= slow.len() * 7,
-        "{cpu} of {}\n{text}",
-        slow.len()
-    );
+    assert!(cpu * 10 >= slow.len() * 7, "{cpu} of {}\n{text}", slow.len());
     // Nobody saw the wake-up itself.
     assert!(slow.iter().all(|io| io["sure"] == false));
 }
@@ -197,10 +178,7 @@ fn a_queue_of_io_uring_is_watched_too() {
     );
     let (value, text, _) = Run::start(dir.path(), &["env"], &words).explained();
     links_name_the_run(&dir.path().join("out"));
-    assert_eq!(
-        (&value["rung"], &value["trace"]["refused"]),
-        (&"perf".into(), &Value::Null)
-    );
+    assert_eq!((&value["rung"], &value["trace"]["refused"]), (&"perf".into(), &Value::Null));
     assert!(text.contains("trace.rung asks for perf"), "{text}");
     assert!(value["coverage"]["traced"].as_u64() >= Some(10_000));
     names_nothing_below(&value);
@@ -213,9 +191,7 @@ fn a_queue_of_io_uring_is_watched_too() {
 /// Runs in a mount namespace in which `place` is empty but for what `and` puts there.
 fn elsewhere(place: &str, and: &str) -> Vec<String> {
     let script = format!("mount -t tmpfs none {place} && {and} && exec \"$@\"");
-    ["unshare", "--mount", "sh", "-c", &script, "sh"]
-        .map(str::to_owned)
-        .to_vec()
+    ["unshare", "--mount", "sh", "-c", &script, "sh"].map(str::to_owned).to_vec()
 }
 
 fn cannot_unshare() -> Option<String> {
@@ -245,10 +221,7 @@ fn falls_to_perf(before: &[String], why: &str) {
     let program = binary.to_str().expect("a plain path");
     let words = [&before[..], &[program, "doctor", "--trace"]].concat();
     let said = tool(&words).expect("the doctor");
-    assert!(
-        said.contains(why) && said.contains("takes backend perf"),
-        "{said}"
-    );
+    assert!(said.contains(why) && said.contains("takes backend perf"), "{said}");
 }
 
 #[test]
@@ -303,9 +276,6 @@ fn what_hidden_addresses_keep_from_sight_is_said() {
         assert!(of("unsplit") * 100 >= of("traced") * 99, "{mode}: {text}");
         let ios = value["ios"].as_array().expect("a list");
         let sure = ios.iter().filter(|io| io["sure"] == true).count();
-        assert!(
-            ios.len() > 2000 && sure * 100 <= ios.len(),
-            "{sure}: {text}"
-        );
+        assert!(ios.len() > 2000 && sure * 100 <= ios.len(), "{sure}: {text}");
     }
 }

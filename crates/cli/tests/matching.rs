@@ -42,47 +42,20 @@ struct MatchingCase {
 }
 
 const CASES: &[MatchingCase] = &[
-    direct(
-        "all",
-        "--rw randread --workers 2 --set target.options.engine=sync",
-    ),
-    direct(
-        "outliers",
-        "--rw randread --workers 2 --set target.options.engine=sync",
-    ),
-    direct(
-        "all",
-        "--rw randread --depth 1 --set target.options.engine=uring",
-    ),
-    direct(
-        "all",
-        "--rw randread --depth 32 --set target.options.engine=uring",
-    ),
-    direct(
-        "outliers",
-        "--rw randread --depth 32 --workers 2 --set target.options.engine=uring",
-    ),
+    direct("all", "--rw randread --workers 2 --set target.options.engine=sync"),
+    direct("outliers", "--rw randread --workers 2 --set target.options.engine=sync"),
+    direct("all", "--rw randread --depth 1 --set target.options.engine=uring"),
+    direct("all", "--rw randread --depth 32 --set target.options.engine=uring"),
+    direct("outliers", "--rw randread --depth 32 --workers 2 --set target.options.engine=uring"),
     // Neighbouring blocks, which the block layer puts into common requests.
-    direct(
-        "all",
-        "--rw read --depth 32 --set target.options.engine=uring",
-    ),
-    direct(
-        "all",
-        "--rw write --depth 32 --workers 2 --set target.options.engine=uring",
-    ),
-    direct(
-        "all",
-        "--rw randwrite --depth 32 --sync fdatasync --set target.options.engine=uring",
-    ),
+    direct("all", "--rw read --depth 32 --set target.options.engine=uring"),
+    direct("all", "--rw write --depth 32 --workers 2 --set target.options.engine=uring"),
+    direct("all", "--rw randwrite --depth 32 --sync fdatasync --set target.options.engine=uring"),
     direct(
         "outliers",
         "--rw randwrite --depth 8 --sync fdatasync --set target.options.engine=uring",
     ),
-    direct(
-        "all",
-        "--rw randwrite --sync fdatasync --set target.options.engine=sync",
-    ),
+    direct("all", "--rw randwrite --sync fdatasync --set target.options.engine=sync"),
     buffered("--rw randread --workers 2 --set target.options.engine=sync"),
     buffered("--rw randread --depth 1 --set target.options.engine=uring"),
     buffered("--rw randread --depth 32 --set target.options.engine=uring"),
@@ -94,22 +67,10 @@ const CASES: &[MatchingCase] = &[
     // More than are kept.
     buffered("--rw randread --bs 256KiB --set target.options.engine=sync"),
     // Here the way from a part to its I/O is the file system's.
-    in_file(
-        "all",
-        "--rw randread --depth 32 --set target.options.engine=uring",
-    ),
-    in_file(
-        "outliers",
-        "--rw randread --depth 32 --workers 2 --set target.options.engine=uring",
-    ),
-    in_file(
-        "all",
-        "--rw randread --workers 2 --set target.options.engine=sync",
-    ),
-    in_file(
-        "all",
-        "--rw randwrite --depth 32 --bs 16KiB --set target.options.engine=uring",
-    ),
+    in_file("all", "--rw randread --depth 32 --set target.options.engine=uring"),
+    in_file("outliers", "--rw randread --depth 32 --workers 2 --set target.options.engine=uring"),
+    in_file("all", "--rw randread --workers 2 --set target.options.engine=sync"),
+    in_file("all", "--rw randwrite --depth 32 --bs 16KiB --set target.options.engine=uring"),
     in_file(
         "outliers",
         "--rw randwrite --depth 8 --sync fdatasync --set target.options.engine=uring",
@@ -118,39 +79,21 @@ const CASES: &[MatchingCase] = &[
 ];
 
 const fn direct(mode: &'static str, words: &'static str) -> MatchingCase {
-    MatchingCase {
-        mode,
-        words,
-        matched: 98,
-        file: false,
-        dirty: false,
-    }
+    MatchingCase { mode, words, matched: 98, file: false, dirty: false }
 }
 
 const fn in_file(mode: &'static str, words: &'static str) -> MatchingCase {
-    MatchingCase {
-        file: true,
-        ..direct(mode, words)
-    }
+    MatchingCase { file: true, ..direct(mode, words) }
 }
 
 /// What the page cache has of a block is written first, then the block is read: two rounds.
 const fn dirty(words: &'static str) -> MatchingCase {
-    MatchingCase {
-        dirty: true,
-        ..in_file("outliers", words)
-    }
+    MatchingCase { dirty: true, ..in_file("outliers", words) }
 }
 
 /// Through the page cache, which may have what is read, and where not every part can be told.
 const fn buffered(words: &'static str) -> MatchingCase {
-    MatchingCase {
-        mode: "all",
-        words,
-        matched: 5,
-        file: false,
-        dirty: false,
-    }
+    MatchingCase { mode: "all", words, matched: 5, file: false, dirty: false }
 }
 
 /// An I/O, and the parts of it that were done before its last ones were queued.
@@ -180,10 +123,7 @@ impl Log {
         for e in events {
             map.entry(e.what as u8).or_default().push(*e);
         }
-        Log {
-            events: map,
-            claimed: BTreeSet::new(),
-        }
+        Log { events: map, claimed: BTreeSet::new() }
     }
 
     /// Notes which events have their own I/O. The programs run once for an event, so that its stamp
@@ -203,10 +143,7 @@ impl Log {
     }
 
     fn between(&self, what: BlockEventKind, from: i64, to: i64) -> &[BlockEvent] {
-        let list = self
-            .events
-            .get(&(what as u8))
-            .map_or(&[][..], Vec::as_slice);
+        let list = self.events.get(&(what as u8)).map_or(&[][..], Vec::as_slice);
         // The log's stamps are whole microseconds.
         let first = list.partition_point(|e| e.at_ns < from - 1000);
         let last = list.partition_point(|e| e.at_ns <= to);
@@ -221,14 +158,8 @@ impl Log {
         let before = self.between(what, at - TOGETHER, at);
         let others = |e: &&BlockEvent| !self.claimed.contains(&(what as u8, e.at_ns, e.sector));
         !before.last().is_some_and(|e| meets(e, own))
-            && !self
-                .between(what, at - SAME, at + SAME)
-                .iter()
-                .any(|e| meets(e, own))
-            && self
-                .between(what, at - OTHERS, at + OTHERS)
-                .iter()
-                .any(|e| others(&e))
+            && !self.between(what, at - SAME, at + SAME).iter().any(|e| meets(e, own))
+            && self.between(what, at - OTHERS, at + OTHERS).iter().any(|e| others(&e))
     }
 }
 
@@ -252,10 +183,8 @@ fn stamps(io: &Traced, late: bool) -> Vec<(BlockEventKind, Option<i64>)> {
     let mut stamps: Vec<_> = io.earlier.iter().flat_map(of).collect();
     // The last round of a write and its sync is the flush, which has no sectors.
     if io.flags.unwrap_or(0) & flags::FLUSH == 0 {
-        stamps.extend([
-            (BlockEventKind::Complete, io.done_ns),
-            (BlockEventKind::Issue, io.issue_ns),
-        ]);
+        stamps
+            .extend([(BlockEventKind::Complete, io.done_ns), (BlockEventKind::Issue, io.issue_ns)]);
         if !late {
             stamps.extend([
                 (BlockEventKind::Queue, io.bio_ns),
@@ -274,10 +203,7 @@ fn disordered(io: &LayerRow) -> Option<String> {
         ("issued", io.issue_ns),
         ("done", io.done_ns),
     ];
-    let seen: Vec<(&str, i64)> = steps
-        .iter()
-        .filter_map(|(k, at)| Some((*k, (*at)?)))
-        .collect();
+    let seen: Vec<(&str, i64)> = steps.iter().filter_map(|(k, at)| Some((*k, (*at)?))).collect();
     let two = seen.windows(2).find(|w| w[0].1 > w[1].1)?;
     Some(format!("{} before {}: {seen:?}", two[1].0, two[0].0))
 }
@@ -332,9 +258,7 @@ fn accounted(io: &Traced, log: &Log, ios: &[Traced]) -> bool {
         let flying = |o: &&Traced| o.start_ns - SAME <= e.at_ns && e.at_ns <= o.end_ns;
         ios.iter().filter(wants).filter(flying).count() > 1
     };
-    let queued = log
-        .between(BlockEventKind::Queue, io.start_ns, io.end_ns)
-        .iter();
+    let queued = log.between(BlockEventKind::Queue, io.start_ns, io.end_ns).iter();
     let (shared, alone): (Vec<&BlockEvent>, Vec<&BlockEvent>) =
         queued.filter(|e| meets(e, &own)).partition(|e| also(e));
     let exact = (alone.len()..=alone.len() + shared.len()).contains(&(bios as usize));
@@ -353,9 +277,8 @@ fn longest_of_the_rest(ios: &[Traced], log: &Log) {
             let events = log.between(what, first, io.bio_ns.unwrap_or(io.end_ns) - 1000);
             events.iter().filter(|e| meets(e, &own) && e.at_ns > first)
         };
-        let ends: BTreeMap<u64, i64> = of(BlockEventKind::Complete)
-            .map(|e| (e.sector, e.at_ns))
-            .collect();
+        let ends: BTreeMap<u64, i64> =
+            of(BlockEventKind::Complete).map(|e| (e.sector, e.at_ns)).collect();
         let took = |e: &BlockEvent| Some((ends.get(&e.sector)? - e.at_ns, e.at_ns));
         let Some((_, at)) = of(BlockEventKind::Queue).filter_map(took).max() else {
             continue;
@@ -384,10 +307,7 @@ fn written_first(ios: &mut [Traced]) -> usize {
 /// Threads that queued the parts of a worker's I/Os.
 fn threads(ios: &[Traced], log: &Log) -> BTreeMap<u64, BTreeSet<u32>> {
     let mut map: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
-    for io in ios
-        .iter()
-        .filter(|io| io.punt_ns.is_none() && io.earlier.is_empty())
-    {
+    for io in ios.iter().filter(|io| io.punt_ns.is_none() && io.earlier.is_empty()) {
         let (Some(worker), Some(at), Some(sector)) = (io.worker, io.bio_ns, io.sector) else {
             continue;
         };
@@ -405,10 +325,9 @@ fn rows(path: &Path) -> Vec<Traced> {
         for row in rows {
             match row.kind {
                 LayerKind::Round => earlier.push(row),
-                LayerKind::Io => ios.push(Traced {
-                    io: row,
-                    earlier: std::mem::take(&mut earlier),
-                }),
+                LayerKind::Io => {
+                    ios.push(Traced { io: row, earlier: std::mem::take(&mut earlier) })
+                }
                 _ => {}
             }
         }
@@ -523,16 +442,8 @@ fn stamps_are_those_of_the_ios_own_sectors() {
         let matched: Vec<&Traced> = ios.iter().filter(|io| found(io)).collect();
         let late = case.mode == "outliers";
         log.claim(&matched, late);
-        let bad: Vec<String> = matched
-            .iter()
-            .filter_map(|io| wrong(io, &log, late))
-            .collect();
-        println!(
-            "{words}: {} of {} matched, {} wrong",
-            matched.len(),
-            ios.len(),
-            bad.len()
-        );
+        let bad: Vec<String> = matched.iter().filter_map(|io| wrong(io, &log, late)).collect();
+        println!("{words}: {} of {} matched, {} wrong", matched.len(), ios.len(), bad.len());
         assert!(
             bad.is_empty(),
             "{words}: {} of {}: {:#?}",
@@ -540,11 +451,7 @@ fn stamps_are_those_of_the_ios_own_sectors() {
             matched.len(),
             &bad[..bad.len().min(5)]
         );
-        assert!(
-            matched.len() * 100 >= ios.len() * case.matched,
-            "{words}: {}",
-            matched.len()
-        );
+        assert!(matched.len() * 100 >= ios.len() * case.matched, "{words}: {}", matched.len());
         if !late && !case.words.contains("sync ") {
             let whole = ios.iter().filter(|io| accounted(io, &log, &ios)).count();
             println!("{words}: {whole} of {} accounted for", ios.len());
@@ -565,10 +472,6 @@ fn stamps_are_those_of_the_ios_own_sectors() {
         }
         let threads = threads(&ios, &log);
         let all: BTreeSet<u32> = threads.values().flatten().copied().collect();
-        assert_eq!(
-            all.len(),
-            threads.len(),
-            "{words}: one thread each: {threads:?}"
-        );
+        assert_eq!(all.len(), threads.len(), "{words}: one thread each: {threads:?}");
     }
 }

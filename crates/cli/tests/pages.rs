@@ -60,10 +60,7 @@ impl CacheNeighbour {
             }
             read
         });
-        CacheNeighbour {
-            stop,
-            reader: Some(reader),
-        }
+        CacheNeighbour { stop, reader: Some(reader) }
     }
 
     /// How much it read, bytes.
@@ -98,12 +95,7 @@ impl Stage {
         in_pieces(&file);
         let map = map(&file);
         assert!(map.len() as u64 > SIZE / PIECE / 2, "{} pieces", map.len());
-        Stage {
-            undo,
-            disk,
-            file,
-            map,
-        }
+        Stage { undo, disk, file, map }
     }
 
     /// Makes a traced run; its I/Os and the log. None where there are no trace programs.
@@ -173,11 +165,7 @@ const EARLIER: u64 = EARLIER_ROUNDS as u64;
 
 /// Earlier rounds of an I/O: each after the one before, all of them inside of it.
 fn in_order(io: &LayerRow, rounds: &[LayerRow]) {
-    assert_eq!(
-        rounds.len() as u64,
-        io.rounds.unwrap_or(0).min(EARLIER),
-        "{io:?} {rounds:?}"
-    );
+    assert_eq!(rounds.len() as u64, io.rounds.unwrap_or(0).min(EARLIER), "{io:?} {rounds:?}");
     let mut at = io.start_ns;
     for row in rounds {
         assert_eq!((row.worker, row.token), (io.worker, io.token));
@@ -305,10 +293,7 @@ fn counted(stage: &Stage, ios: &[LayerRow], events: &[BlockEvent], ahead: u64) -
         // Reading ahead for one read meets what the next one wants.
         let before = |o: &LayerRow, at: u64| (own(o).end..own(o).end + 2 * ahead).contains(&at);
         let shared = |at: u64| {
-            ios.iter()
-                .filter(beside)
-                .filter(|o| with_it(o).contains(&at) || before(o, at))
-                .count()
+            ios.iter().filter(beside).filter(|o| with_it(o).contains(&at) || before(o, at)).count()
                 > 1
         };
         let first = io.sector.and_then(|sector| stage.at(sector));
@@ -422,14 +407,8 @@ fn a_read_has_the_parts_that_it_asked_for() {
             assert!(matched > 0, "{kind} {words}");
             assert_eq!(more, 0, "{kind} {words}: parts that were not asked for");
             let all = right + part + less;
-            assert!(
-                less * 1000 <= all * LESS,
-                "{kind} {words}: {less} of {all} lack parts"
-            );
-            assert!(
-                right * 100 >= all * case.right,
-                "{kind} {words}: {right} of {all} right"
-            );
+            assert!(less * 1000 <= all * LESS, "{kind} {words}: {less} of {all} lack parts");
+            assert!(right * 100 >= all * case.right, "{kind} {words}: {right} of {all} right");
         }
     }
 }

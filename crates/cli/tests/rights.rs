@@ -12,19 +12,13 @@ const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
 /// A directory everybody may enter, with the binary in it; none (and a printed reason) where
 /// nobody's place cannot be taken.
 fn stage(name: &str) -> Option<tempfile::TempDir> {
-    let dir = tempfile::Builder::new()
-        .tempdir_in("/tmp")
-        .expect("a directory");
+    let dir = tempfile::Builder::new().tempdir_in("/tmp").expect("a directory");
     mode(dir.path(), 0o755);
     // The build directory may be closed to others.
     let binary = dir.path().join("taillight");
     std::fs::copy(assert_cmd::cargo::cargo_bin("taillight"), &binary).expect("copied");
     mode(&binary, 0o755);
-    let tried = Command::new("setpriv")
-        .args(NOBODY)
-        .arg(&binary)
-        .arg("--version")
-        .output();
+    let tried = Command::new("setpriv").args(NOBODY).arg(&binary).arg("--version").output();
     match tried {
         Ok(out) if out.status.success() => Some(dir),
         Ok(out) => {
@@ -80,32 +74,14 @@ fn files_and_directories_without_rights() {
     mode(&at("hidden"), 0o700);
     std::fs::write(at("secret"), [1; 8192]).expect("written");
     mode(&at("secret"), 0o600);
-    let base = [
-        "run", "--driver", "file", "--ops", "10", "--output", "free/out",
-    ];
+    let base = ["run", "--driver", "file", "--ops", "10", "--output", "free/out"];
     let with = |more: &[&str]| nobody(dir.path(), &[&base[..], more].concat(), 4);
-    says(
-        &with(&["--path", "secret"]),
-        &["cannot open the file", "secret", "rights"],
-    );
-    says(
-        &with(&["--path", "hidden/file"]),
-        &["cannot resolve", "hidden/file", "rights"],
-    );
-    let new = [
-        "--path",
-        "closed/new",
-        "--size",
-        "1MiB",
-        "--rw",
-        "randwrite",
-    ];
+    says(&with(&["--path", "secret"]), &["cannot open the file", "secret", "rights"]);
+    says(&with(&["--path", "hidden/file"]), &["cannot resolve", "hidden/file", "rights"]);
+    let new = ["--path", "closed/new", "--size", "1MiB", "--rw", "randwrite"];
     says(&with(&new), &["closed", "Permission denied", "rights"]);
     let sub = ["--path", "closed/d/", "--size", "1MiB"];
-    says(
-        &with(&sub),
-        &["cannot create the directory", "closed/d", "rights"],
-    );
+    says(&with(&sub), &["cannot create the directory", "closed/d", "rights"]);
     assert_eq!(std::fs::read_dir(at("closed")).expect("there").count(), 0);
     assert_eq!(std::fs::read_dir(at("free")).expect("there").count(), 0);
 }
@@ -122,11 +98,7 @@ fn run_directories_without_rights() {
     let err = nobody(dir.path(), &[&null[..], &["--output", "out"]].concat(), 4);
     says(&err, &["run directory", "Permission denied", "--output"]);
     // A run of somebody else may be read only.
-    common::run(
-        dir.path(),
-        &[&null[..], &["--output", "theirs"]].concat(),
-        0,
-    );
+    common::run(dir.path(), &[&null[..], &["--output", "theirs"]].concat(), 0);
     let err = nobody(dir.path(), &["report", "theirs"], 4);
     says(&err, &["Permission denied", "--output"]);
     mode(&dir.path().join("theirs"), 0o700);
@@ -141,10 +113,7 @@ fn a_device_without_rights() {
     };
     let image = dir.path().join("image");
     std::fs::write(&image, vec![0; 4 << 20]).expect("written");
-    let made = Command::new("losetup")
-        .args(["--find", "--show"])
-        .arg(&image)
-        .output();
+    let made = Command::new("losetup").args(["--find", "--show"]).arg(&image).output();
     let made = made.expect("losetup is there");
     if !made.status.success() {
         let why = String::from_utf8_lossy(&made.stderr).trim().to_owned();
@@ -155,9 +124,7 @@ fn a_device_without_rights() {
     std::fs::create_dir(dir.path().join("free")).expect("made");
     mode(&dir.path().join("free"), 0o777);
     let err = std::panic::catch_unwind(|| {
-        let args = [
-            "run", "--driver", "file", "--ops", "10", "--output", "free/out",
-        ];
+        let args = ["run", "--driver", "file", "--ops", "10", "--output", "free/out"];
         nobody(dir.path(), &[&args[..], &["--path", &device]].concat(), 4)
     });
     let _ = Command::new("losetup").args(["--detach", &device]).status();

@@ -59,12 +59,7 @@ fn a_run_leaves_everything_and_can_be_repeated() {
     assert!(manifest["environment"]["cpu"]["logical"].is_u64());
     assert!(manifest["environment"]["load"]["after"].is_object());
     assert_eq!(json(&at("summary.json"))["totals"]["count"], 20000);
-    for name in [
-        "ios.parquet",
-        "intervals.parquet",
-        "histograms.hlog",
-        "report.html",
-    ] {
+    for name in ["ios.parquet", "intervals.parquet", "histograms.hlog", "report.html"] {
         assert!(at(name).is_file(), "{name}");
     }
     // The job in the directory is the same run again: same plan, same seed.
@@ -73,11 +68,7 @@ fn a_run_leaves_everything_and_can_be_repeated() {
     assert_eq!(again["seed"], manifest["seed"]);
     assert_eq!(again["plan"]["workload"], manifest["plan"]["workload"]);
     // Both in one report.
-    run(
-        dir.path(),
-        &["report", "out", "again", "--output", "both.html"],
-        0,
-    );
+    run(dir.path(), &["report", "out", "again", "--output", "both.html"], 0);
     assert!(dir.path().join("both.html").is_file());
     assert!(!dir.path().join("report.md").exists());
 }
@@ -90,10 +81,7 @@ fn a_comment_of_the_job_file_is_kept() {
     run(dir.path(), &["run", "mine.toml", "--output", "out"], 0);
     let kept = std::fs::read_to_string(dir.path().join("out/job.toml")).expect("there");
     assert!(kept.contains("# # why I measure"), "{kept}");
-    assert_eq!(
-        json(&dir.path().join("out/manifest.json"))["plan"]["run"]["name"],
-        "mine"
-    );
+    assert_eq!(json(&dir.path().join("out/manifest.json"))["plan"]["run"]["name"], "mine");
 }
 
 #[test]
@@ -159,11 +147,7 @@ fn a_killed_run_is_salvaged() {
     run(dir.path(), &["report", "out"], 5);
     let summary = json(&out.join("summary.json"));
     assert_eq!(summary["status"], "partial");
-    assert!(
-        summary["totals"]["count"].as_u64() > Some(100),
-        "{}",
-        summary["totals"]["count"]
-    );
+    assert!(summary["totals"]["count"].as_u64() > Some(100), "{}", summary["totals"]["count"]);
 }
 
 #[test]
@@ -178,19 +162,13 @@ fn a_capture_that_is_deleted_in_the_run_is_said_and_counted() {
     let done = child.wait_with_output().expect("it ends");
     let err = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(143), "{err}");
-    assert!(
-        err.contains("the capture was deleted while the run went"),
-        "{err}"
-    );
+    assert!(err.contains("the capture was deleted while the run went"), "{err}");
     assert!(err.contains(&capture) && !err.contains("not lost"), "{err}");
     // Rates and histograms are whole; what is gone is counted.
     let (text, err) = run(dir.path(), &["report", "out"], 5);
     assert!(!err.contains("killed"), "{err}");
     assert!(text.contains("missing from the capture"), "{text}");
-    assert!(
-        !text.contains("nothing lost") && !text.contains("killed"),
-        "{text}"
-    );
+    assert!(!text.contains("nothing lost") && !text.contains("killed"), "{text}");
     let summary = json(&out.join("summary.json"));
     let (lost, all) = (&summary["losses"]["ios"], &summary["totals"]["count"]);
     assert!(lost.as_u64() > Some(100) && lost == all, "{lost} of {all}");
@@ -217,9 +195,7 @@ fn a_reader_that_went_away_does_not_matter() {
     for args in [
         vec!["drivers", "file"],
         vec!["schema", "summary"],
-        vec![
-            "run", "--driver", "null", "--ops", "1000", "--output", "out",
-        ],
+        vec!["run", "--driver", "null", "--ops", "1000", "--output", "out"],
     ] {
         let mut child = Command::new(assert_cmd::cargo::cargo_bin("taillight"))
             .args(&args)
@@ -234,10 +210,7 @@ fn a_reader_that_went_away_does_not_matter() {
         assert_eq!(output.status.code(), Some(0), "{args:?}: {err}");
         assert!(!err.contains("panicked"), "{err}");
     }
-    assert_eq!(
-        json(&dir.path().join("out/manifest.json"))["status"],
-        "complete"
-    );
+    assert_eq!(json(&dir.path().join("out/manifest.json"))["status"], "complete");
 }
 
 #[test]
@@ -248,11 +221,7 @@ fn io_errors_and_ceilings_have_their_exit_codes() {
         args.extend(more);
         run(dir.path(), &args, code)
     };
-    sim(
-        "errors",
-        &["--set", "target.options.errors={ every = 100, errno = 5 }"],
-        6,
-    );
+    sim("errors", &["--set", "target.options.errors={ every = 100, errno = 5 }"], 6);
     let dead = "target.options.errors={ every = 1, errno = 5 }";
     let (_, err) = sim("dead", &["--set", dead], 5);
     assert!(err.contains("too many I/O errors in a row"), "{err}");
@@ -265,26 +234,15 @@ fn io_errors_and_ceilings_have_their_exit_codes() {
     let near = "qos.ceilings=[{ ceiling = \"1s\", at = \"50\" }]";
     sim("passed", &["--set", near], 0);
     // A report made later says the same, and over several runs the first that applies.
-    for (run_dir, code) in [
-        ("errors", 6),
-        ("dead", 5),
-        ("failed", 7),
-        ("undecided", 8),
-        ("passed", 0),
-    ] {
+    for (run_dir, code) in
+        [("errors", 6), ("dead", 5), ("failed", 7), ("undecided", 8), ("passed", 0)]
+    {
         run(dir.path(), &["report", run_dir], code);
     }
     let (out, _) = run(dir.path(), &["report", "failed"], 7);
-    assert!(
-        out.starts_with("Ceiling missed:\n  Over the ceiling: "),
-        "{out}"
-    );
+    assert!(out.starts_with("Ceiling missed:\n  Over the ceiling: "), "{out}");
     let several = ["report", "passed", "undecided", "failed", "errors"];
-    run(
-        dir.path(),
-        &[&several[..], &["--output", "all"]].concat(),
-        6,
-    );
+    run(dir.path(), &[&several[..], &["--output", "all"]].concat(), 6);
 }
 
 #[test]
@@ -304,10 +262,7 @@ fn a_damaged_file_is_named_and_stops_a_script() {
     for damaged in [&flipped[..], &sound[..sound.len() / 2]] {
         std::fs::write(&file, damaged).expect("written");
         let (said, _) = run(dir.path(), &["report", "out"], 4);
-        assert!(
-            said.starts_with("Damaged:\n  ios.parquet is damaged"),
-            "{said}"
-        );
+        assert!(said.starts_with("Damaged:\n  ios.parquet is damaged"), "{said}");
         let words: Vec<&str> = said.split_whitespace().collect();
         let said = words.join(" ");
         assert!(said.contains("Percentiles come from histograms"), "{said}");
@@ -323,36 +278,19 @@ fn a_count_at_a_rate_out_of_reach_is_saturation() {
     let args = "run --driver sim --ops 5000 --rate 1000000/s --output out";
     run(dir.path(), &args.split_whitespace().collect::<Vec<_>>(), 0);
     let summary = json(&dir.path().join("out/summary.json"));
-    assert_eq!(
-        summary["verdict"]["status"], "saturated",
-        "{}",
-        summary["verdict"]
-    );
+    assert_eq!(summary["verdict"]["status"], "saturated", "{}", summary["verdict"]);
     let it = &summary["saturation"];
     assert_eq!(it["saturated"], true);
     assert!(it["backlog_max"].as_u64() > Some(1000), "{it}");
-    assert_eq!(
-        it["unsent"], 0,
-        "a run that ends by a count sends it all: {it}"
-    );
+    assert_eq!(it["unsent"], 0, "a run that ends by a count sends it all: {it}");
     let schedule = &json(&dir.path().join("out/manifest.json"))["schedule"];
     assert_eq!(schedule["backlog_max"], it["backlog_max"]);
     // A rate within reach is none, and a closed loop has no schedule at all.
     let args = "run --driver sim --ops 5000 --rate 1000/s --output calm";
     run(dir.path(), &args.split_whitespace().collect::<Vec<_>>(), 0);
     let calm = json(&dir.path().join("calm/summary.json"));
-    assert_eq!(
-        calm["saturation"]["saturated"], false,
-        "{}",
-        calm["saturation"]
-    );
-    run(
-        dir.path(),
-        &[
-            "run", "--driver", "sim", "--ops", "100", "--output", "closed",
-        ],
-        0,
-    );
+    assert_eq!(calm["saturation"]["saturated"], false, "{}", calm["saturation"]);
+    run(dir.path(), &["run", "--driver", "sim", "--ops", "100", "--output", "closed"], 0);
     let closed = json(&dir.path().join("closed/manifest.json"));
     assert!(closed.get("schedule").is_none(), "{closed}");
 }
@@ -364,11 +302,7 @@ fn a_backlog_worked_off_after_the_end_is_saturation_too() {
     let args = "run --driver sim --runtime 5s --rate 12000/s --output out";
     run(dir.path(), &args.split_whitespace().collect::<Vec<_>>(), 0);
     let summary = json(&dir.path().join("out/summary.json"));
-    assert_eq!(
-        summary["verdict"]["status"], "saturated",
-        "{}",
-        summary["verdict"]
-    );
+    assert_eq!(summary["verdict"]["status"], "saturated", "{}", summary["verdict"]);
     let it = &summary["saturation"];
     let achieved = it["achieved_per_s"].as_f64().expect("a rate");
     assert!((achieved - 10_000.0).abs() < 10.0, "{it}");

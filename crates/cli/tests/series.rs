@@ -27,10 +27,7 @@ fn fits(dir: &Path, schema: &str, value: &Value) {
     let (text, _) = run(dir, &["schema", schema], 0);
     let schema: Value = serde_json::from_str(&text).expect("JSON");
     let validator = jsonschema::validator_for(&schema).expect("a schema");
-    let problems: Vec<_> = validator
-        .iter_errors(value)
-        .map(|e| e.to_string())
-        .collect();
+    let problems: Vec<_> = validator.iter_errors(value).map(|e| e.to_string()).collect();
     assert!(problems.is_empty(), "{problems:?}");
 }
 
@@ -42,27 +39,19 @@ fn the_rate_of_a_queue_is_the_one_theory_gives() {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../jobs/search.toml"),
     );
     // Always the same draws: an interval of 95 % misses the truth now and then.
-    let text = text
-        .expect("the example")
-        .replace("[run]\n", "[run]\nseed = 1\n");
+    let text = text.expect("the example").replace("[run]\n", "[run]\nseed = 1\n");
     let (out, _) = job(dir.path(), &text, 0);
     let search = json(&dir.path().join("out/search.json"));
     fits(dir.path(), "search", &search);
     assert_eq!(search["outcome"], "found", "{out}");
     let (answer, theory) = (search["answer"]["value"].as_f64().expect("a rate"), 769.7);
     // Undecided counts as failed, so it lies below by up to the precision and the interval.
-    assert!(
-        answer > 0.9 * theory && answer < 1.03 * theory,
-        "{answer}\n{out}"
-    );
+    assert!(answer > 0.9 * theory && answer < 1.03 * theory, "{answer}\n{out}");
     let above = search["answer"]["failed_above"].as_f64().expect("a rate");
     assert!(above > answer && above <= answer * 1.0501, "{out}");
     let probes = search["probes"].as_array().expect("probes");
     for probe in probes {
-        let place = dir
-            .path()
-            .join("out")
-            .join(probe["dir"].as_str().expect("a name"));
+        let place = dir.path().join("out").join(probe["dir"].as_str().expect("a name"));
         let manifest = json(&place.join("manifest.json"));
         let arrival = &manifest["plan"]["workload"][0]["arrival"];
         assert_eq!(arrival["kind"], "poisson");
@@ -79,10 +68,7 @@ fn the_rate_of_a_queue_is_the_one_theory_gives() {
     }
     let at_answer: Vec<_> = probes.iter().filter(|p| p["value"] == answer).collect();
     assert!(at_answer.len() >= 2, "it was verified");
-    assert_ne!(
-        at_answer[0]["seed"], at_answer[1]["seed"],
-        "with other draws"
-    );
+    assert_ne!(at_answer[0]["seed"], at_answer[1]["seed"], "with other draws");
     assert!(dir.path().join("out/report.html").is_file());
     assert!(out.contains("The answer is"), "{out}");
     assert_eq!(search["answer"]["clustered"], true);
@@ -96,10 +82,7 @@ fn an_answer_says_when_ios_were_taken_for_independent() {
     for (capture, at) in [("off", "99"), ("all", "50")] {
         let dir = scratch();
         let text = include_str!("../../../jobs/search.toml")
-            .replace(
-                "[search]\n",
-                &format!("[capture]\nmode = \"{capture}\"\n[search]\n"),
-            )
+            .replace("[search]\n", &format!("[capture]\nmode = \"{capture}\"\n[search]\n"))
             .replace("at = \"99\"", &format!("at = \"{at}\""))
             .replace("to = \"5000/s\"", "to = \"200/s\"");
         let (out, _) = job(dir.path(), &text, 0);
@@ -131,10 +114,7 @@ fn coverage_of_both_intervals() {
         let probe = &search["probes"][0];
         assert_eq!(probe["clustered"], true, "{probe}");
         by_episodes.add(probe, truth);
-        let place = dir
-            .path()
-            .join("out")
-            .join(probe["dir"].as_str().expect("a name"));
+        let place = dir.path().join("out").join(probe["dir"].as_str().expect("a name"));
         let summary = json(&place.join("summary.json"));
         let response = &summary["workloads"][0]["totals"]["response"]["percentiles"];
         let list = response.as_array().expect("percentiles");
@@ -240,32 +220,18 @@ fn repetitions_do_the_same_operations() {
     let repeat = json(&dir.path().join("out/repeat.json"));
     fits(dir.path(), "repeat", &repeat);
     let runs = repeat["runs"].as_array().expect("runs");
-    assert_eq!(
-        (runs.len(), &repeat["status"]),
-        (6, &Value::from("complete"))
-    );
+    assert_eq!((runs.len(), &repeat["status"]), (6, &Value::from("complete")));
     assert_eq!(repeat["one_clock"], false, "virtual time begins anew");
     for run in runs {
-        let place = dir
-            .path()
-            .join("out")
-            .join(run["dir"].as_str().expect("a name"));
+        let place = dir.path().join("out").join(run["dir"].as_str().expect("a name"));
         let manifest = json(&place.join("manifest.json"));
         assert_eq!(manifest["seed"], 7);
-        assert_eq!(
-            manifest["plan"]["run"].get("repeat"),
-            None,
-            "each is one run"
-        );
+        assert_eq!(manifest["plan"]["run"].get("repeat"), None, "each is one run");
         assert_eq!(run["max_ns"], runs[0]["max_ns"], "virtual time repeats");
     }
     let spread = repeat["spread"].as_array().expect("figures");
     assert_eq!(spread.len(), 5, "{out}");
-    assert!(
-        spread
-            .iter()
-            .all(|s| s["median_lo"].is_number() && s["min"] == s["max"])
-    );
+    assert!(spread.iter().all(|s| s["median_lo"].is_number() && s["min"] == s["max"]));
     assert!(dir.path().join("out/report.html").is_file());
 }
 
@@ -284,10 +250,7 @@ fn repetitions_on_a_real_clock_share_it() {
         assert!(end < start, "one after the other");
         assert_eq!(pair[1]["gap_ns"], start - end);
     }
-    assert!(
-        repeat["spread"][0]["median_lo"].is_null(),
-        "three are too few"
-    );
+    assert!(repeat["spread"][0]["median_lo"].is_null(), "three are too few");
     assert!(out.contains("needs 6 complete repetitions"), "{out}");
 }
 
@@ -304,50 +267,23 @@ fn searches_that_make_no_sense_are_refused() {
     let steps = "[[workload]]\narrival = { kind = \"ramp\", from = \"1/s\", to = \"9/s\", \
                  over = \"1s\" }\n";
     let cases = [
-        (
-            format!("{two}[search]\n{rate}"),
-            "several workloads: which one is to be varied",
-        ),
-        (
-            format!("{two}[search]\nworkload = \"c\"\n{rate}"),
-            "no workload called `c`",
-        ),
-        (
-            format!("{file}[search]\n{depth}"),
-            "has no queue with these options",
-        ),
-        (
-            format!("{sim}{paced}[search]\n{depth}"),
-            "its depth only limits",
-        ),
-        (
-            format!("{sim}{steps}[search]\n{rate}"),
-            "has a schedule of its own",
-        ),
+        (format!("{two}[search]\n{rate}"), "several workloads: which one is to be varied"),
+        (format!("{two}[search]\nworkload = \"c\"\n{rate}"), "no workload called `c`"),
+        (format!("{file}[search]\n{depth}"), "has no queue with these options"),
+        (format!("{sim}{paced}[search]\n{depth}"), "its depth only limits"),
+        (format!("{sim}{steps}[search]\n{rate}"), "has a schedule of its own"),
         (
             format!("{sim}[search]\nqueue_depth = {{ from = 1, to = 5000 }}"),
             "its largest probe cannot run",
         ),
-        (
-            format!("[run]\noperations = 5\n{sim}[search]\n{rate}"),
-            "end by time",
-        ),
-        (
-            format!("[run]\nduration = \"3s\"\n{sim}[search]\n{rate}"),
-            "a probe is measured for 10s",
-        ),
-        (
-            format!("[run]\nrepeat = 2\n{sim}[search]\n{rate}"),
-            "decides by itself how often",
-        ),
+        (format!("[run]\noperations = 5\n{sim}[search]\n{rate}"), "end by time"),
+        (format!("[run]\nduration = \"3s\"\n{sim}[search]\n{rate}"), "a probe is measured for 10s"),
+        (format!("[run]\nrepeat = 2\n{sim}[search]\n{rate}"), "decides by itself how often"),
     ];
     for (text, wanted) in cases {
         let dir = scratch();
         let (_, err) = job(dir.path(), &format!("{text}\n{rest}"), 2);
-        assert!(
-            err.contains(wanted) && err.contains("hint: "),
-            "{text}\n{err}"
-        );
+        assert!(err.contains(wanted) && err.contains("hint: "), "{text}\n{err}");
         assert!(!dir.path().join("out").exists(), "{text}");
     }
 }

@@ -76,9 +76,7 @@ fn bucket(port: u16, prefix: &str) -> String {
 fn s3(dir: &Path, secret: &str, words: &str, out: &str) -> std::process::Output {
     let _ = std::fs::remove_dir_all(dir.join(out));
     let mut command = taillight(dir);
-    command
-        .env("AWS_ACCESS_KEY_ID", ID)
-        .env("AWS_SECRET_ACCESS_KEY", secret);
+    command.env("AWS_ACCESS_KEY_ID", ID).env("AWS_SECRET_ACCESS_KEY", secret);
     command.args(["run", "--driver", "s3", "--set", "workload.0.mix=put"]);
     command.args(["--set", "workload.0.keys={ count = 0 }"]);
     command.args(words.split(' ')).args(["--output", out]);
@@ -98,24 +96,15 @@ fn killed(dir: &Path, kill: impl FnOnce() + Send + 'static, mut command: assert_
         std::thread::sleep(Duration::from_millis(2500));
         kill();
     });
-    let done = command
-        .timeout(Duration::from_secs(60))
-        .output()
-        .expect("it starts");
+    let done = command.timeout(Duration::from_secs(60)).output().expect("it starts");
     killer.join().expect("joined");
     let err = String::from_utf8_lossy(&done.stderr).into_owned();
     // Connections are refused at once, so that the target soon counts as gone.
     assert_eq!(done.status.code(), Some(5), "{err}");
     assert!(!err.contains("panicked"), "{err}");
     let summary = summary(dir, "out");
-    assert!(
-        count(&summary, "get") > 100,
-        "what was measured before is kept"
-    );
-    assert!(
-        summary["totals"]["errors"].as_u64() > Some(0),
-        "errors are counted"
-    );
+    assert!(count(&summary, "get") > 100, "what was measured before is kept");
+    assert!(summary["totals"]["errors"].as_u64() > Some(0), "errors are counted");
     assert_ne!(summary["verdict"]["status"], "good");
     assert!(dir.join("out/report.html").is_file());
 }
@@ -129,11 +118,7 @@ fn redis_workload(server: &TestServer, operations: u32, workload: &str) -> Value
         server.port
     );
     std::fs::write(server.dir.path().join("job.toml"), job).expect("written");
-    run(
-        server.dir.path(),
-        &["run", "job.toml", "--output", "out"],
-        0,
-    );
+    run(server.dir.path(), &["run", "job.toml", "--output", "out"], 0);
     let summary = server.summary("out");
     assert_eq!(summary["totals"]["count"], operations);
     assert_eq!(summary["totals"]["errors"], 0);
@@ -168,29 +153,9 @@ fn a_redis_server_killed_in_the_run() {
     let path = format!("redis://127.0.0.1:{}/0", server.port);
     let dir = tempfile::tempdir().expect("a directory");
     let mut command = taillight(dir.path());
-    command.args([
-        "run",
-        "--driver",
-        "redis",
-        "--path",
-        &path,
-        "--runtime",
-        "20s",
-    ]);
-    command.args([
-        "--depth",
-        "8",
-        "--bs",
-        "100B",
-        "--set",
-        "workload.0.mix=get",
-    ]);
-    command.args([
-        "--set",
-        "workload.0.keys={ count = 500 }",
-        "--output",
-        "out",
-    ]);
+    command.args(["run", "--driver", "redis", "--path", &path, "--runtime", "20s"]);
+    command.args(["--depth", "8", "--bs", "100B", "--set", "workload.0.mix=get"]);
+    command.args(["--set", "workload.0.keys={ count = 500 }", "--output", "out"]);
     killed(dir.path(), move || server.kill(), command);
 }
 
@@ -199,9 +164,7 @@ fn an_s3_server_killed_in_the_run() {
     let mut store = ObjectStore::start();
     let dir = tempfile::tempdir().expect("a directory");
     let mut command = taillight(dir.path());
-    command
-        .env("AWS_ACCESS_KEY_ID", ID)
-        .env("AWS_SECRET_ACCESS_KEY", SECRET);
+    command.env("AWS_ACCESS_KEY_ID", ID).env("AWS_SECRET_ACCESS_KEY", SECRET);
     let path = bucket(store.port(), "killed");
     let words = format!("run --driver s3 --path {path} --runtime 20s --depth 4 --bs 1KiB");
     command.args(words.split(' '));
@@ -219,11 +182,7 @@ fn s3_mixes_ranges_and_parts() {
     let path = bucket(store.port(), "mix");
     let localhost = format!("[\"localhost:{}\"]", store.port());
     for (out, words, op) in [
-        (
-            "mixed",
-            format!("--ops 400 --bs 4KiB --depth 8 --workers 2 {mix} {some}"),
-            "get",
-        ),
+        ("mixed", format!("--ops 400 --bs 4KiB --depth 8 --workers 2 {mix} {some}"), "get"),
         (
             "range",
             format!(
@@ -232,16 +191,8 @@ fn s3_mixes_ranges_and_parts() {
             ),
             "get",
         ),
-        (
-            "parts",
-            "--ops 3 --bs 6MiB --set target.options.part_size=5MiB".to_owned(),
-            "put",
-        ),
-        (
-            "lists",
-            format!("--ops 50 --bs 64B --set workload.0.mix=list {some}"),
-            "list",
-        ),
+        ("parts", "--ops 3 --bs 6MiB --set target.options.part_size=5MiB".to_owned(), "put"),
+        ("lists", format!("--ops 50 --bs 64B --set workload.0.mix=list {some}"), "list"),
         (
             "several",
             format!("--ops 100 --bs 64B --depth 4 --set target.options.endpoints={localhost}"),
@@ -262,11 +213,7 @@ fn s3_mixes_ranges_and_parts() {
             "put" => assert!(heard.is_null() && !shown, "{out}"),
             // A miss, whose object this run has deleted, has none.
             _ => {
-                let least = if out == "mixed" {
-                    1
-                } else {
-                    count(&summary, op)
-                };
+                let least = if out == "mixed" { 1 } else { count(&summary, op) };
                 assert!(shown && heard.as_u64() >= Some(least), "{out}: {heard}");
             }
         }
@@ -304,12 +251,9 @@ fn s3_places_that_cannot_be_used() {
 fn s3_without_credentials_says_where_they_come_from() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut command = taillight(dir.path());
-    for name in [
-        "AWS_ACCESS_KEY_ID",
-        "AWS_SECRET_ACCESS_KEY",
-        "AWS_SHARED_CREDENTIALS_FILE",
-        "AWS_PROFILE",
-    ] {
+    for name in
+        ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SHARED_CREDENTIALS_FILE", "AWS_PROFILE"]
+    {
         command.env_remove(name);
     }
     let path = bucket(free_port(), "p");
@@ -385,19 +329,11 @@ fn a_short_s3_run_outlives_its_server() {
 /// YCSB's workloads, load and run, in small.
 fn ycsb(dir: &Path, words: &str) {
     let mut command = taillight(dir);
-    command
-        .env("AWS_ACCESS_KEY_ID", ID)
-        .env("AWS_SECRET_ACCESS_KEY", SECRET);
+    command.env("AWS_ACCESS_KEY_ID", ID).env("AWS_SECRET_ACCESS_KEY", SECRET);
     command.args(["suite", "ycsb", "--records", "200", "--operations", "400"]);
-    let done = command
-        .args(words.split(' '))
-        .args(["--output", "out"])
-        .output();
+    let done = command.args(words.split(' ')).args(["--output", "out"]).output();
     let done = done.expect("it starts");
-    let (out, err) = (
-        done.stdout,
-        String::from_utf8_lossy(&done.stderr).into_owned(),
-    );
+    let (out, err) = (done.stdout, String::from_utf8_lossy(&done.stderr).into_owned());
     assert_eq!(done.status.code(), Some(0), "{words}\n{err}");
     let out = String::from_utf8_lossy(&out).into_owned();
     assert!(!out.contains("-FAILED"), "{words}\n{out}");
@@ -406,10 +342,7 @@ fn ycsb(dir: &Path, words: &str) {
         let text = std::fs::read_to_string(dir.join(format!("out/{name}/summary.json")));
         let summary: Value = serde_json::from_str(&text.expect("a summary")).expect("JSON");
         assert_eq!(summary["totals"]["errors"], 0, "{words}: {name}");
-        assert!(
-            summary["totals"]["count"].as_u64() >= Some(400),
-            "{words}: {name}"
-        );
+        assert!(summary["totals"]["count"].as_u64() >= Some(400), "{words}: {name}");
     }
 }
 
@@ -419,24 +352,16 @@ fn ycsb_on_embedded_stores() {
         let dir = tempfile::tempdir().expect("a directory");
         let (_, err) = {
             let mut ask = taillight(dir.path());
-            ask.args([
-                "run", "--driver", driver, "--path", "try/", "--ops", "1", "--bs", "10B",
-            ]);
+            ask.args(["run", "--driver", driver, "--path", "try/", "--ops", "1", "--bs", "10B"]);
             ask.args(["--set", "workload.0.mix=insert", "--output", "try-out"]);
             let done = ask.output().expect("it starts");
-            (
-                done.status.code(),
-                String::from_utf8_lossy(&done.stderr).into_owned(),
-            )
+            (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
         };
         if err.contains("library") {
             eprintln!("skipped: no library for {driver}");
             continue;
         }
-        ycsb(
-            dir.path(),
-            &format!("--driver {driver} --path db/ --workload a,b,c,f,d,e"),
-        );
+        ycsb(dir.path(), &format!("--driver {driver} --path db/ --workload a,b,c,f,d,e"));
     }
 }
 
@@ -456,10 +381,7 @@ fn ycsb_on_redis() {
 fn ycsb_on_s3() {
     let store = ObjectStore::start();
     let dir = tempfile::tempdir().expect("a directory");
-    let path = format!(
-        "--driver s3 --path {} -p writeallfields=true",
-        bucket(store.port(), "y")
-    );
+    let path = format!("--driver s3 --path {} -p writeallfields=true", bucket(store.port(), "y"));
     ycsb(dir.path(), &format!("{path} --workload a,b,c,f,d,e"));
     let summary = summary(dir.path(), "out/e");
     let scan = &summary["ops"]["scan"];

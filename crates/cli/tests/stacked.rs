@@ -16,9 +16,7 @@ fn explained(options: &[&str], words: &str) -> Option<(Value, String)> {
         Some(why) => Err(why),
         None => TracedLoop::new(64, options),
     };
-    let disk = made
-        .map_err(|why| eprintln!("skipped: {NAME}: {why}"))
-        .ok()?;
+    let disk = made.map_err(|why| eprintln!("skipped: {NAME}: {why}")).ok()?;
     let dir = open_place();
     let words = format!(
         "--driver file --path {} --bs 4KiB --direct --ops 3000 --set trace.mode=all \
@@ -41,15 +39,8 @@ fn phase(io: &Value, name: &str) -> u64 {
 fn followed(value: &Value, text: &str) {
     let ios = value["ios"].as_array().expect("a list");
     assert!(ios.len() >= 2900, "{} I/Os", ios.len());
-    let split = ios
-        .iter()
-        .filter(|io| phase(io, "lower_device") > 0)
-        .count();
-    assert!(
-        split * 100 >= ios.len() * 95,
-        "{split} of {}\n{text}",
-        ios.len()
-    );
+    let split = ios.iter().filter(|io| phase(io, "lower_device") > 0).count();
+    assert!(split * 100 >= ios.len() * 95, "{split} of {}\n{text}", ios.len());
     for io in ios {
         let phases = io["phases"].as_object().expect("phases");
         let sum: u64 = phases.values().filter_map(Value::as_u64).sum();
@@ -92,10 +83,7 @@ fn a_loop_device_that_reads_through_the_page_cache() {
     for io in ios {
         assert_eq!(phase(io, "lower_device"), 0, "{io}");
         let layer = io["layer"].as_str().expect("a name");
-        assert!(
-            !["file_system", "page_cache", "throttle"].contains(&layer),
-            "{io}"
-        );
+        assert!(!["file_system", "page_cache", "throttle"].contains(&layer), "{io}");
     }
     assert!(
         ios.iter().filter(|io| phase(io, "device") > 0).count() * 100 >= ios.len() * 95,

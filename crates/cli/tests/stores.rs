@@ -24,30 +24,15 @@ fn a_stream_grows_and_is_read_by_a_later_run() {
     let stream = "--driver filestream --path s.dat --bs 1000B --set workload.0.passes=1";
     // Only a part of the pass fits into the operations: the file is no larger than what was written.
     let write = format!("{stream} --rw write --size 8MB --ops 500 --sync fdatasync:100 --output w");
-    job(
-        home.path(),
-        &format!("{write} --set target.options.keep=true"),
-        0,
-    );
-    let length = std::fs::metadata(home.path().join("s.dat"))
-        .expect("kept")
-        .len();
+    job(home.path(), &format!("{write} --set target.options.keep=true"), 0);
+    let length = std::fs::metadata(home.path().join("s.dat")).expect("kept").len();
     assert_eq!(length, 500_000);
-    assert_eq!(
-        summary(home.path(), "w")["ops"]["write"]["sync"]["count"],
-        5
-    );
+    assert_eq!(summary(home.path(), "w")["ops"]["write"]["sync"]["count"], 5);
     job(home.path(), &format!("{stream} --rw read --output r"), 0);
     assert_eq!(summary(home.path(), "r")["totals"]["count"], 500);
     // Writing again begins with an empty file, and what is kept stays.
-    job(
-        home.path(),
-        &format!("{stream} --rw write --size 8MB --ops 20 --output again"),
-        0,
-    );
-    let length = std::fs::metadata(home.path().join("s.dat"))
-        .expect("kept")
-        .len();
+    job(home.path(), &format!("{stream} --rw write --size 8MB --ops 20 --output again"), 0);
+    let length = std::fs::metadata(home.path().join("s.dat")).expect("kept").len();
     assert_eq!(length, 20_000);
 }
 
@@ -67,11 +52,7 @@ fn a_stream_does_not_begin_again() {
 fn readers_follow_the_writer_of_a_stream() {
     let home = tempfile::tempdir().expect("a directory");
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../jobs/filestream.toml");
-    job(
-        home.path(),
-        &format!("{example} --size 2MB --output out"),
-        0,
-    );
+    job(home.path(), &format!("{example} --size 2MB --output out"), 0);
     let summary = summary(home.path(), "out");
     assert_eq!(summary["ops"]["write"]["count"], 2000);
     assert_eq!(summary["ops"]["read"]["count"], 4000);
@@ -88,10 +69,7 @@ fn what_is_no_stream_is_refused() {
         ("--rw randwrite", "ascending order only"),
         ("--rw write --workers 2", "one writer"),
         ("--rw rw", "either appends or reads"),
-        (
-            "--rw write --set run.warmup=1s --set workload.0.passes=2",
-            "passes = 1",
-        ),
+        ("--rw write --set run.warmup=1s --set workload.0.passes=2", "passes = 1"),
     ] {
         let (_, err) = job(home.path(), &format!("{stream} {args}"), 2);
         assert!(err.contains(said), "{err}");
@@ -103,12 +81,7 @@ fn what_is_no_stream_is_refused() {
 fn has(driver: &str) -> bool {
     let home = tempfile::tempdir().expect("a directory");
     let args = ["run", "--driver", driver, "--path", "db", "--ops", "1"];
-    let keys = [
-        "--set",
-        "workload.0.mix=insert",
-        "--set",
-        "workload.0.keys.count=0",
-    ];
+    let keys = ["--set", "workload.0.mix=insert", "--set", "workload.0.keys.count=0"];
     let output = common::taillight(home.path())
         .args([&args[..], &keys].concat())
         .output()
@@ -173,13 +146,7 @@ fn leveldb_says_what_its_compactions_did() {
         return;
     }
     let home = tempfile::tempdir().expect("a directory");
-    write_job(
-        home.path(),
-        "l",
-        "leveldb",
-        "write_buffer_size = \"64KiB\"",
-        INSERTS,
-    );
+    write_job(home.path(), "l", "leveldb", "write_buffer_size = \"64KiB\"", INSERTS);
     job(home.path(), "l.toml --output out", 0);
     let summary = summary(home.path(), "out");
     assert!(summary["store"]["compaction_written_bytes_total"]["rise"].as_f64() > Some(0.0));
@@ -189,11 +156,7 @@ fn leveldb_says_what_its_compactions_did() {
 #[test]
 fn a_file_has_no_statistics() {
     let home = tempfile::tempdir().expect("a directory");
-    job(
-        home.path(),
-        "--driver file --path f.dat --size 1MiB --rw write --ops 10 --output out",
-        0,
-    );
+    job(home.path(), "--driver file --path f.dat --size 1MiB --rw write --ops 10 --output out", 0);
     assert!(!home.path().join("out/store.parquet").exists());
     assert!(summary(home.path(), "out").get("store").is_none());
 }
@@ -215,11 +178,7 @@ fn flush_and_compaction_between_load_and_run() {
             continue;
         }
         write_job(home.path(), driver, driver, "", GETS);
-        job(
-            home.path(),
-            &format!("{driver}.toml --output {driver}-out {steps}"),
-            0,
-        );
+        job(home.path(), &format!("{driver}.toml --output {driver}-out {steps}"), 0);
         let manifest = manifest(home.path(), &format!("{driver}-out"));
         let phases = manifest["phases"].as_array().expect("phases");
         let names: Vec<&str> = phases.iter().filter_map(|p| p["name"].as_str()).collect();
@@ -234,11 +193,7 @@ fn flush_and_compaction_between_load_and_run() {
     assert!(err.contains("driver `file` cannot compact"), "{err}");
     assert!(err.contains("leave this step out of run.before"), "{err}");
     assert!(!home.path().join("no").exists() && !home.path().join("f.dat").exists());
-    let (_, err) = job(
-        home.path(),
-        &format!("{file} --set run.before=[\"squash\"]"),
-        2,
-    );
+    let (_, err) = job(home.path(), &format!("{file} --set run.before=[\"squash\"]"), 2);
     assert!(err.contains("squash"), "{err}");
 }
 
@@ -252,33 +207,16 @@ fn two_option_sets_are_told_apart_in_one_report() {
         let options = format!("statistics = true\nblock_cache = \"{cache}\"");
         write_job(home.path(), name, "rocksdb", &options, GETS);
         let steps = "--set run.before=[\"flush\",\"compact\"] --set run.duration=500ms";
-        job(
-            home.path(),
-            &format!("{name}.toml --output {name} {steps}"),
-            0,
-        );
+        job(home.path(), &format!("{name}.toml --output {name} {steps}"), 0);
     }
-    let (out, _) = run(
-        home.path(),
-        &["report", "cache-64k", "cache-64m", "--output", "both"],
-        0,
-    );
-    for said in [
-        "cache-64k",
-        "cache-64m",
-        "options.block_cache",
-        "64KiB",
-        "64MiB",
-    ] {
+    let (out, _) = run(home.path(), &["report", "cache-64k", "cache-64m", "--output", "both"], 0);
+    for said in ["cache-64k", "cache-64m", "options.block_cache", "64KiB", "64MiB"] {
         assert!(out.contains(said), "{said}\n{out}");
     }
     let page = std::fs::read_to_string(home.path().join("both/report.html")).expect("a page");
     let differs = page.find("What differs").expect("the table of differences");
     let table = &page[differs..differs + 3000];
-    assert!(
-        table.contains("block_cache") && table.contains("64MiB"),
-        "{table}"
-    );
+    assert!(table.contains("block_cache") && table.contains("64MiB"), "{table}");
     for said in [
         "cache-64k, block cache hits",
         "cache-64m, block cache hits",
@@ -294,26 +232,11 @@ fn libraries_that_are_missing_or_others() {
     let home = tempfile::tempdir().expect("a directory");
     let libc = "/lib/x86_64-linux-gnu/libc.so.6";
     for (driver, package) in [("rocksdb", "librocksdb"), ("leveldb", "libleveldb")] {
-        write_job(
-            home.path(),
-            driver,
-            driver,
-            "library = \"/nowhere/libno.so\"",
-            INSERTS,
-        );
+        write_job(home.path(), driver, driver, "library = \"/nowhere/libno.so\"", INSERTS);
         let (_, err) = job(home.path(), &format!("{driver}.toml --output out"), 4);
-        assert!(
-            err.contains("/nowhere/libno.so") && err.contains(package),
-            "{err}"
-        );
+        assert!(err.contains("/nowhere/libno.so") && err.contains(package), "{err}");
         if Path::new(libc).exists() {
-            write_job(
-                home.path(),
-                driver,
-                driver,
-                &format!("library = \"{libc}\""),
-                INSERTS,
-            );
+            write_job(home.path(), driver, driver, &format!("library = \"{libc}\""), INSERTS);
             let (_, err) = job(home.path(), &format!("{driver}.toml --output out"), 4);
             let symbol = format!("{driver}_open");
             let named = err.contains(&symbol) || err.contains(&format!("{driver}_options_create"));
@@ -347,10 +270,7 @@ fn batches_write_and_read_every_record() {
         assert_eq!(written["totals"]["bytes"], 2000 * 100);
         assert_eq!(written["totals"]["records"], 2000);
         assert_eq!(written["totals"]["errors"], 0);
-        assert_eq!(
-            manifest(home.path(), "w")["plan"]["workload"][0]["batch"],
-            7
-        );
+        assert_eq!(manifest(home.path(), "w")["plan"]["workload"][0]["batch"], 7);
         // One by one: all keys are there. In batches: a whole one even from the last keys.
         let batches: &[u64] = if driver == "rocksdb" { &[1, 50] } else { &[1] };
         for batch in batches {
@@ -423,22 +343,10 @@ fn a_batch_that_deletes_overtake_is_a_miss() {
 fn batches_where_there_are_none_are_refused() {
     let home = tempfile::tempdir().expect("a directory");
     for (args, said) in [
-        (
-            "--driver memory --set workload.0.mix=get",
-            "no get of several",
-        ),
-        (
-            "--driver leveldb --path db --set workload.0.mix=get",
-            "insert, update",
-        ),
-        (
-            "--driver redis --path unix:/no --set workload.0.mix=update",
-            "no update of several",
-        ),
-        (
-            "--driver rocksdb --path db --set workload.0.mix=scan",
-            "no scan of several",
-        ),
+        ("--driver memory --set workload.0.mix=get", "no get of several"),
+        ("--driver leveldb --path db --set workload.0.mix=get", "insert, update"),
+        ("--driver redis --path unix:/no --set workload.0.mix=update", "no update of several"),
+        ("--driver rocksdb --path db --set workload.0.mix=scan", "no scan of several"),
         (
             "--driver rocksdb --path db --set workload.0.mix=get --set workload.0.keys.count=3",
             "less than a batch",

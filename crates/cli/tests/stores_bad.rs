@@ -50,9 +50,7 @@ fn started(dir: &Path, more: &str) -> Child {
 }
 
 fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill")
-        .args([&format!("-{name}"), &child.id().to_string()])
-        .status();
+    let status = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
     assert!(status.expect("kill").success());
 }
 
@@ -141,10 +139,7 @@ fn a_corrupt_database_is_told_and_left() {
         std::fs::write(&manifest, vec![0x5A; bytes.len()]).expect("damaged");
         let said = ends(home, "--output second", 4);
         assert!(said.contains("the database is corrupt"), "{said}");
-        assert!(
-            said.contains("store says") && said.contains("repair"),
-            "{said}"
-        );
+        assert!(said.contains("store says") && said.contains("repair"), "{said}");
         assert!(!home.join("second").exists() && current.exists());
     });
 }
@@ -154,10 +149,7 @@ fn mounted(command: &[&str]) -> bool {
     let done = Command::new(command[0]).args(&command[1..]).output();
     let done = done.is_ok_and(|o| o.status.success());
     if !done {
-        eprintln!(
-            "skipped: a full disk under a store: `{}` failed",
-            command.join(" ")
-        );
+        eprintln!("skipped: a full disk under a store: `{}` failed", command.join(" "));
     }
     done
 }
@@ -197,11 +189,7 @@ fn a_full_disk_fails_writes_and_ends_cleanly() {
         let refused = if driver == "rocksdb" { errors - 1 } else { 0 };
         assert_eq!((of(28), of(-7)), (errors - refused, refused), "{kinds}");
         let told = format!("{refused} writes were refused by Taillight");
-        assert_eq!(
-            said.replace("\n  ", "").contains(&told),
-            refused > 0,
-            "{said}"
-        );
+        assert_eq!(said.replace("\n  ", "").contains(&told), refused > 0, "{said}");
         // Their nanoseconds are in no latency.
         let insert = &summary["ops"]["insert"];
         let good = insert["count"].as_u64().expect("a count") - errors;
@@ -214,10 +202,7 @@ fn a_full_disk_fails_writes_and_ends_cleanly() {
         job(home, driver, options, 20_000, "mix = \"get\"");
         let place = format!("--set target.path={path}/db --output load");
         let said = ends(home, &place, 5);
-        assert!(
-            said.contains("status: no space left on device (errno 28)"),
-            "{said}"
-        );
+        assert!(said.contains("status: no space left on device (errno 28)"), "{said}");
         assert!(!home.join("load").exists() && !small.path().join("db").exists());
         drop(undo);
     });

@@ -39,10 +39,7 @@ fn go(job: &str, code: i32) -> (tempfile::TempDir, String, String) {
 #[test]
 fn readers_measure_from_the_writers_stamp() {
     let writers = "arrival = { kind = \"constant\", rate = \"2000/s\" }\nmeasured = false";
-    let (dir, said, _) = go(
-        &job("operations = 2000\nduration = \"60s\"", writers, true),
-        0,
-    );
+    let (dir, said, _) = go(&job("operations = 2000\nduration = \"60s\"", writers, true), 0);
     let json = summary(dir.path());
     // Each of two readers reads each record once.
     let get = &json["ops"]["get"];
@@ -69,14 +66,7 @@ fn readers_measure_from_the_writers_stamp() {
 fn a_stream_that_stands_still_ends_the_run() {
     let writers =
         "arrival = { kind = \"bursts\", rate = \"1000/s\", on = \"100ms\", off = \"5min\" }";
-    let (dir, _, err) = go(
-        &job(
-            "duration = \"10min\"\nidle_timeout = \"1s\"",
-            writers,
-            false,
-        ),
-        5,
-    );
+    let (dir, _, err) = go(&job("duration = \"10min\"\nidle_timeout = \"1s\"", writers, false), 5);
     assert!(err.contains("idle time-out"), "{err}");
     let json = summary(dir.path());
     assert_eq!(json["status"], "partial");
@@ -108,10 +98,7 @@ fn readers_are_timed_while_writers_only_load() {
         0,
     );
     let json = summary(dir.path());
-    assert_eq!(
-        json["totals"]["count"], 500,
-        "operations are those of the readers"
-    );
+    assert_eq!(json["totals"]["count"], 500, "operations are those of the readers");
     assert_eq!(json["ops"]["read"]["count"], 500);
     assert!(json["ops"]["write"].is_null());
     let written = json["load"][0]["count"].as_u64().expect("a number");
@@ -163,11 +150,7 @@ fn the_record_carries_the_writers_stamp() {
         let (mut count, mut most, mut least) = (0, i64::MIN, i64::MAX);
         for (_, place, _, complete, origin) in all.iter().filter(|io| is_read(io.0)) {
             let origin = origin.expect("every read has the stamp of its writer");
-            assert_eq!(
-                Some(&origin),
-                written.get(place),
-                "the submit of that write"
-            );
+            assert_eq!(Some(&origin), written.get(place), "the submit of that write");
             // Two threads' clocks: their stamps may differ by some hundred nanoseconds.
             assert!(origin < *complete, "{place}");
             count += 1;

@@ -29,10 +29,7 @@ fn manifest(dir: &Path) -> Value {
 
 /// Starts a run of random reads on a device, with more words.
 fn under_load(dir: &tempfile::TempDir, disk: &TracedLoop, words: &str) -> Run {
-    let load = format!(
-        "--driver file --path {} --rw randread --bs 4KiB --direct",
-        disk.device
-    );
+    let load = format!("--driver file --path {} --rw randread --bs 4KiB --direct", disk.device);
     Run::start(dir.path(), &["env"], &format!("{load} {words}"))
 }
 
@@ -44,10 +41,7 @@ impl BusyNeighbour {
         let script = "while :; do dd if=$0 of=/dev/null bs=4k iflag=direct; done";
         let words = ["20", "sh", "-c", script, device];
         let mut command = Command::new("timeout");
-        command
-            .args(words)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        command.args(words).stdout(Stdio::null()).stderr(Stdio::null());
         BusyNeighbour(command.spawn().expect("a neighbour"))
     }
 }
@@ -75,10 +69,7 @@ fn events_that_find_no_room_are_counted_and_nothing_is_concluded_from_silence() 
     }
     let lost = value["trace"]["events_lost"].as_u64();
     assert!(lost > Some(0), "{text}");
-    assert_eq!(
-        manifest(dir.path())["losses"]["trace_events"].as_u64(),
-        lost
-    );
+    assert_eq!(manifest(dir.path())["losses"]["trace_events"].as_u64(), lost);
     assert!(text.contains("trace events were lost"), "{text}");
     // "On the CPU" is a conclusion from silence.
     let layers = value["layers"].as_array().expect("a list");
@@ -96,10 +87,7 @@ fn switches_that_find_no_room_leave_gaps() {
     let (value, text, _) = under_load(&dir, &disk, words).explained();
     let lost = value["trace"]["events_lost"].as_u64();
     assert!(lost > Some(0), "{text}");
-    assert_eq!(
-        manifest(dir.path())["losses"]["trace_events"].as_u64(),
-        lost
-    );
+    assert_eq!(manifest(dir.path())["losses"]["trace_events"].as_u64(), lost);
     assert!(text.contains("trace events were lost"), "{text}");
     assert!(text.contains("trace records were lost"), "{text}");
     // I/Os inside a gap have no time on the CPU.
@@ -156,14 +144,9 @@ fn tracing_that_somebody_else_stops() {
         return;
     }
     let (value, text, _) = run.explained();
-    let stopped = value["trace"]["stopped"]["at_ns"]
-        .as_i64()
-        .expect("noticed");
+    let stopped = value["trace"]["stopped"]["at_ns"].as_i64().expect("noticed");
     assert!((stopped - at).abs() < 1_000_000_000, "{stopped} {at}");
-    assert!(
-        text.contains("tracing was stopped by something else"),
-        "{text}"
-    );
+    assert!(text.contains("tracing was stopped by something else"), "{text}");
     let after = within(&value, at + 100_000_000, i64::MAX);
     assert!(!after.is_empty());
     for io in &after {
@@ -213,13 +196,8 @@ fn a_run_is_explained_where_nothing_but_its_directory_is() {
     let there = open_place();
     let to = there.path().join("out");
     let from = here.path().join("out");
-    tool(&[
-        "cp",
-        "-r",
-        from.to_str().expect("plain"),
-        to.to_str().expect("plain"),
-    ])
-    .expect("copied");
+    tool(&["cp", "-r", from.to_str().expect("plain"), to.to_str().expect("plain")])
+        .expect("copied");
     drop(here);
     let (copy, said) = explain(there.path());
     assert_eq!(copy, value);

@@ -9,9 +9,7 @@ use std::time::Duration;
 fn load(dir: &Path, mode: &str) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin("taillight"));
     command.current_dir(dir);
-    command.args([
-        "run", "--driver", "file", "--path", "data", "--size", "4MiB",
-    ]);
+    command.args(["run", "--driver", "file", "--path", "data", "--size", "4MiB"]);
     command.args(["--rw", "randread", "--depth", "4", "--runtime", "1s"]);
     command.args(["--output", mode]);
     command.arg("--set").arg(format!("trace.mode={mode}"));

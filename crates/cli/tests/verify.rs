@@ -44,10 +44,7 @@ fn go(dir: &Path, out: &str, direct: bool, words: &str, code: i32) -> (Value, St
 fn direct_works(dir: &Path) -> bool {
     let words = "run --driver file --path probe --size 1MiB --bs 4KiB --rw write --ops 1 \
                  --direct --output probe-out";
-    let output = common::taillight(dir)
-        .args(words.split_whitespace())
-        .output()
-        .expect("it starts");
+    let output = common::taillight(dir).args(words.split_whitespace()).output().expect("it starts");
     output.status.success()
 }
 
@@ -58,13 +55,10 @@ fn damage(file: &std::fs::File, foreign: &[u8]) {
     let mut block = vec![0; BLOCK as usize];
     file.read_exact_at(&mut block, 20 * BLOCK).expect("read");
     file.write_all_at(&block, 30 * BLOCK).expect("written");
-    file.write_all_at(&vec![0; BLOCK as usize], 9 * BLOCK)
-        .expect("written");
+    file.write_all_at(&vec![0; BLOCK as usize], 9 * BLOCK).expect("written");
     file.write_all_at(foreign, 40 * BLOCK).expect("written");
-    file.read_exact_at(&mut block[..1], 5 * BLOCK + 77)
-        .expect("read");
-    file.write_all_at(&[block[0] ^ 1], 5 * BLOCK + 77)
-        .expect("written");
+    file.read_exact_at(&mut block[..1], 5 * BLOCK + 77).expect("read");
+    file.write_all_at(&[block[0] ^ 1], 5 * BLOCK + 77).expect("written");
     file.sync_all().expect("synced");
 }
 
@@ -72,32 +66,20 @@ fn damage_is_found(direct: bool) {
     let dir = directory();
     let dir = dir.path();
     if direct && !direct_works(dir) {
-        println!(
-            "skipped: damage_is_found_direct: no direct I/O in {}",
-            dir.display()
-        );
+        println!("skipped: damage_is_found_direct: no direct I/O in {}", dir.display());
         return;
     }
     go(dir, "first", direct, WRITE_ALL, 0);
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(dir.join("file"));
+    let file = OpenOptions::new().read(true).write(true).open(dir.join("file"));
     let file = file.expect("the file is kept");
     let mut foreign = vec![0; BLOCK as usize];
     file.read_exact_at(&mut foreign, 40 * BLOCK).expect("read");
 
     let (clean, id, said) = go(dir, "second", direct, WRITE_ALL, 0);
-    assert_eq!(
-        (&clean["checked"], &clean["wrong"]),
-        (&json!(BLOCKS), &json!(0))
-    );
+    assert_eq!((&clean["checked"], &clean["wrong"]), (&json!(BLOCKS), &json!(0)));
     assert_eq!(clean["pass"]["complete"], true);
     assert_eq!(clean["pass"]["caches_dropped"], true);
-    assert!(
-        said.contains("256 blocks checked: all as written"),
-        "{said}"
-    );
+    assert!(said.contains("256 blocks checked: all as written"), "{said}");
 
     damage(&file, &foreign);
 
@@ -106,26 +88,16 @@ fn damage_is_found(direct: bool) {
         "other_size": 0,
     });
     for (out, words) in [
-        (
-            "inline",
-            format!("--rw read --ops 256 --set verify.mode=inline --set verify.run={id}"),
-        ),
-        (
-            "after",
-            format!("--rw read --ops 1 --set verify.mode=after --set verify.run={id}"),
-        ),
+        ("inline", format!("--rw read --ops 256 --set verify.mode=inline --set verify.run={id}")),
+        ("after", format!("--rw read --ops 1 --set verify.mode=after --set verify.run={id}")),
     ] {
         let (found, _, said) = go(dir, out, direct, &words, 6);
         assert_eq!(found["kinds"], expected, "{out}");
-        assert_eq!(
-            (&found["checked"], &found["wrong"]),
-            (&json!(BLOCKS), &json!(4))
-        );
+        assert_eq!((&found["checked"], &found["wrong"]), (&json!(BLOCKS), &json!(4)));
         let at = |kind: &str| {
             let findings = found["findings"].as_array().expect("a list");
             let one = findings.iter().find(|f| f["kind"] == kind);
-            one.unwrap_or_else(|| panic!("{kind}: {findings:?}"))
-                .clone()
+            one.unwrap_or_else(|| panic!("{kind}: {findings:?}")).clone()
         };
         assert_eq!(at("flipped")["address"], 5 * BLOCK);
         assert_eq!(at("flipped")["first_byte"], 77);
@@ -153,11 +125,7 @@ fn damage_is_found_direct() {
 fn damage_later(file: &std::fs::File, id: &str) {
     let mut block = vec![0; BLOCK as usize];
     file.read_exact_at(&mut block, 33 * BLOCK).expect("read");
-    assert_eq!(
-        block,
-        sealed(id, 33, 3),
-        "each block was written three times"
-    );
+    assert_eq!(block, sealed(id, 33, 3), "each block was written three times");
     let put = |block: u64, bytes: &[u8]| {
         file.write_all_at(bytes, block * BLOCK).expect("written");
     };
@@ -198,45 +166,24 @@ fn every_report_says_so(dir: &Path, out: &str, found: &Value, said: String) {
 fn all_kinds_are_told_apart_later_and_in_every_report() {
     let dir = directory();
     let dir = dir.path();
-    let (clean, id, _) = go(
-        dir,
-        "first",
-        false,
-        "--rw write --ops 768 --set verify.mode=after",
-        0,
-    );
-    assert_eq!(
-        (&clean["checked"], &clean["wrong"]),
-        (&json!(BLOCKS), &json!(0))
-    );
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(dir.join("file"))
-        .expect("the file is kept");
+    let (clean, id, _) = go(dir, "first", false, "--rw write --ops 768 --set verify.mode=after", 0);
+    assert_eq!((&clean["checked"], &clean["wrong"]), (&json!(BLOCKS), &json!(0)));
+    let file =
+        OpenOptions::new().read(true).write(true).open(dir.join("file")).expect("the file is kept");
     damage_later(&file, &id);
 
     // The run was read back by its pass, so an older block has come back: none is merely lost.
     let expected = [("flipped", 5), ("lost", 7), ("stale", 9), ("misplaced", 11)];
     for (out, words) in [
-        (
-            "inline",
-            "--rw read --ops 256 --set verify.mode=inline --set verify.run=first",
-        ),
-        (
-            "after",
-            "--rw read --ops 1 --set verify.mode=after --set verify.run=first",
-        ),
+        ("inline", "--rw read --ops 256 --set verify.mode=inline --set verify.run=first"),
+        ("after", "--rw read --ops 1 --set verify.mode=after --set verify.run=first"),
     ] {
         let (found, _, said) = go(dir, out, false, words, 6);
         let findings = found["findings"].as_array().expect("a list");
         let mut places: Vec<(&str, u64)> = findings
             .iter()
             .map(|f| {
-                (
-                    f["kind"].as_str().unwrap_or("-"),
-                    f["address"].as_u64().unwrap_or(0) / BLOCK,
-                )
+                (f["kind"].as_str().unwrap_or("-"), f["address"].as_u64().unwrap_or(0) / BLOCK)
             })
             .collect();
         places.sort_unstable_by_key(|p| p.1);
@@ -248,10 +195,7 @@ fn all_kinds_are_told_apart_later_and_in_every_report() {
     // By the id alone the older block passes; the rest does not.
     let words = format!("--rw read --ops 1 --set verify.mode=after --set verify.run={id}");
     let (found, _, _) = go(dir, "by-id", false, &words, 6);
-    assert_eq!(
-        (&found["wrong"], &found["kinds"]["stale"]),
-        (&json!(3), &json!(0))
-    );
+    assert_eq!((&found["wrong"], &found["kinds"]["stale"]), (&json!(3), &json!(0)));
 }
 
 #[test]
@@ -263,19 +207,12 @@ fn a_write_that_never_landed_is_lost_to_a_later_run() {
     let (_, id, _) = go(dir, "first", false, words, 0);
     let file = OpenOptions::new().write(true).open(dir.join("file"));
     let file = file.expect("the file is kept");
-    file.write_all_at(&sealed(&id, 100, 1), 100 * BLOCK)
-        .expect("written");
+    file.write_all_at(&sealed(&id, 100, 1), 100 * BLOCK).expect("written");
     let words = "--rw read --ops 1 --set verify.mode=after --set verify.run=first";
     let (found, _, said) = go(dir, "later", false, words, 6);
     let finding = &found["findings"][0];
-    assert_eq!(
-        (&finding["kind"], &finding["address"]),
-        (&json!("lost"), &json!(100 * BLOCK))
-    );
-    assert_eq!(
-        (&finding["expected"], &finding["found"]),
-        (&json!(2), &json!(1))
-    );
+    assert_eq!((&finding["kind"], &finding["address"]), (&json!("lost"), &json!(100 * BLOCK)));
+    assert_eq!((&finding["expected"], &finding["found"]), (&json!(2), &json!(1)));
     assert!(said.contains("1 x lost write"), "{said}");
 }
 
@@ -307,16 +244,10 @@ fn the_plan_says_what_the_record_takes_and_too_much_is_refused() {
     let words = "run --driver file --path f --size 1GiB --bs 4KiB --rw write \
                  --set verify.mode=after --print-plan";
     let (said, _) = run(dir.path(), &words.split_whitespace().collect::<Vec<_>>(), 0);
-    assert!(
-        said.contains("writes to 262144 blocks or records: 2097152 B of memory"),
-        "{said}"
-    );
+    assert!(said.contains("writes to 262144 blocks or records: 2097152 B of memory"), "{said}");
     let words = words.replace("1GiB", "4096TiB");
     let (_, err) = run(dir.path(), &words.split_whitespace().collect::<Vec<_>>(), 4);
-    assert!(
-        err.contains("1099511627776 blocks needs 8388608 MiB"),
-        "{err}"
-    );
+    assert!(err.contains("1099511627776 blocks needs 8388608 MiB"), "{err}");
 }
 
 #[test]
@@ -353,10 +284,7 @@ fn records_of_a_store_are_checked() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let found = read_json(&dir.path().join("out/verify.json"));
     assert_eq!(found["wrong"], 0, "{said} {found}");
-    assert!(
-        found["checked"].as_u64().expect("a number") > 1000,
-        "{found}"
-    );
+    assert!(found["checked"].as_u64().expect("a number") > 1000, "{found}");
 }
 
 #[test]
@@ -385,19 +313,13 @@ fn records_are_checked_after_the_run_too() {
 fn what_cannot_be_verified_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     for (words, what) in [
-        (
-            "run --driver null --set verify.mode=inline",
-            "does not keep",
-        ),
+        ("run --driver null --set verify.mode=inline", "does not keep"),
         (
             "run --driver file --path f --size 1MiB --set verify.mode=after --rw write \
              --set workload.0.payload.duplicate=10",
             "all different",
         ),
-        (
-            "run --driver null --set verify.run=abc",
-            "nothing is verified",
-        ),
+        ("run --driver null --set verify.run=abc", "nothing is verified"),
         (
             "run --driver file --path f --size 1MiB --rw write --set verify.mode=after \
              --set verify.run=runs-old",

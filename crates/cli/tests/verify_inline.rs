@@ -154,10 +154,7 @@ fn a_file_that_goes_wrong_under_a_run_is_found_by_that_run() {
         assert!(found["pass"].is_null());
         let at = |kind: &str| findings.iter().find(|f| f["kind"] == kind).expect(kind);
         assert_eq!(at("flipped")["first_byte"], 77);
-        assert_eq!(
-            (&at("stale")["expected"], &at("stale")["found"]),
-            (&json!(3), &json!(1))
-        );
+        assert_eq!((&at("stale")["expected"], &at("stale")["found"]), (&json!(3), &json!(1)));
         assert_eq!(at("misplaced")["found_address"], 12 * BLOCK);
         assert!(said.contains("Wrong data"), "{said}");
         run(dir.path(), &["report", "out"], 6);
@@ -192,23 +189,11 @@ fn a_store_that_lies_is_found_by_the_run_it_lies_to() {
         ("user5", Lie::Flip { read: 2, byte: 77 }),
         ("user7", Lie::Forget { write: 2 }),
         ("user9", Lie::Old { read: 3, back: 2 }),
-        (
-            "user11",
-            Lie::Other {
-                read: 2,
-                key: "user12",
-            },
-        ),
+        ("user11", Lie::Other { read: 2, key: "user12" }),
         ("user13", Lie::Gone { read: 4 }),
     ];
     let (found, said) = lied_to(&lies, 6);
-    let expected = [
-        ("flipped", 5),
-        ("lost", 7),
-        ("stale", 9),
-        ("misplaced", 11),
-        ("lost", 13),
-    ];
+    let expected = [("flipped", 5), ("lost", 7), ("stale", 9), ("misplaced", 11), ("lost", 13)];
     let expected = expected.map(|(kind, key)| (kind.to_owned(), key));
     assert_eq!(places(&found), expected, "{found:#}");
     let at = |key: u64| {
@@ -216,14 +201,8 @@ fn a_store_that_lies_is_found_by_the_run_it_lies_to() {
         all.find(|f| f["address"] == key).expect("found").clone()
     };
     assert_eq!(at(5)["first_byte"], 77);
-    assert_eq!(
-        (&at(7)["expected"], &at(7)["found"]),
-        (&json!(2), &json!(1))
-    );
-    assert_eq!(
-        (&at(9)["expected"], &at(9)["found"]),
-        (&json!(3), &json!(1))
-    );
+    assert_eq!((&at(7)["expected"], &at(7)["found"]), (&json!(2), &json!(1)));
+    assert_eq!((&at(9)["expected"], &at(9)["found"]), (&json!(3), &json!(1)));
     assert_eq!(at(11)["found_address"], 12);
     assert!(found["pass"].is_null());
     assert!(said.contains("Wrong data"), "{said}");

@@ -24,10 +24,8 @@ fn the_suite_loads_runs_in_order_and_reports_in_ycsb_s_terms() {
     let args = "suite ycsb --workload e,f,d,a --driver memory --records 500 --operations 2000 \
                 --threads 2 --set run.seed=3 --output out -p dataintegrity=true -p fieldcount=3";
     let (out, _) = run(dir.path(), &args.split_whitespace().collect::<Vec<_>>(), 0);
-    let steps: Vec<&str> = out
-        .lines()
-        .filter_map(|l| l.strip_prefix("== ")?.split(' ').next())
-        .collect();
+    let steps: Vec<&str> =
+        out.lines().filter_map(|l| l.strip_prefix("== ")?.split(' ').next()).collect();
     // D inserts, so that E begins with a new load.
     assert_eq!(steps, ["load", "a", "f", "d", "load-e", "e"]);
     let of = |name: &str| summary(&dir.path().join("out").join(name));
@@ -37,11 +35,7 @@ fn the_suite_loads_runs_in_order_and_reports_in_ycsb_s_terms() {
     let f = of("f");
     let rmw = count(&f, "rmw");
     assert!(rmw > 800, "{rmw}");
-    assert_eq!(
-        count(&f, "get"),
-        2000,
-        "plain reads, and one in each read-modify-write"
-    );
+    assert_eq!(count(&f, "get"), 2000, "plain reads, and one in each read-modify-write");
     assert_eq!(count(&f, "update"), rmw);
     let text = std::fs::read_to_string(dir.path().join("out/ycsb.txt")).expect("the table");
     let f_part = text.split("# f\n").nth(1).expect("workload f");
@@ -51,15 +45,9 @@ fn the_suite_loads_runs_in_order_and_reports_in_ycsb_s_terms() {
         line.expect(start).parse().expect("a number")
     };
     let ops = value("[OVERALL], Throughput(ops/sec), ") * value("[OVERALL], RunTime(ms), ") / 1e3;
-    assert!(
-        (ops - 2000.0).abs() < 2.0,
-        "a read-modify-write counts once: {ops}"
-    );
+    assert!((ops - 2000.0).abs() < 2.0, "a read-modify-write counts once: {ops}");
     assert_eq!(value("[READ-MODIFY-WRITE], Return=OK, "), rmw as f64);
-    assert!(
-        f_part.contains("[UPDATE], 99thPercentileLatency(us), "),
-        "{f_part}"
-    );
+    assert!(f_part.contains("[UPDATE], 99thPercentileLatency(us), "), "{f_part}");
     let report = std::fs::metadata(dir.path().join("out/report.html")).expect("a report");
     assert!(report.len() > 10_000);
 }
@@ -76,10 +64,7 @@ fn property_files_become_jobs_that_run() {
          workload=site.ycsb.workloads.CoreWorkload\nreadallfields=true\nreadproportion=0.5\n\
          updateproportion=0.5\nscanproportion=0\ninsertproportion=0\nrequestdistribution=zipfian\n",
     );
-    write(
-        "big.properties",
-        "operationcount=5000000000\nrecordcount=3000000000\nstatus=true\n",
-    );
+    write("big.properties", "operationcount=5000000000\nrecordcount=3000000000\nstatus=true\n");
     let (out, err) = run(
         dir.path(),
         &[
@@ -96,11 +81,7 @@ fn property_files_become_jobs_that_run() {
     );
     assert_eq!(out, "jobs/workloada-load.toml\njobs/workloada.toml\n");
     assert!(err.contains("big.properties:3, status: "), "{err}");
-    let (plan, _) = run(
-        dir.path(),
-        &["run", "jobs/workloada.toml", "--print-plan"],
-        0,
-    );
+    let (plan, _) = run(dir.path(), &["run", "jobs/workloada.toml", "--print-plan"], 0);
     let plan: toml::Table = plan.parse().expect("TOML");
     // Beyond 2^31 on purpose: YCSB itself stops there.
     assert_eq!(plan["run"]["operations"].as_integer(), Some(5_000_000_000));
@@ -109,19 +90,12 @@ fn property_files_become_jobs_that_run() {
     assert_eq!(w["workers"].as_integer(), Some(3));
     assert_eq!(w["access"]["kind"].as_str(), Some("scrambled"));
     assert_eq!(w["mix"].to_string(), "{ get = 1, update = 1 }");
-    let (plan, _) = run(
-        dir.path(),
-        &["run", "jobs/workloada-load.toml", "--print-plan"],
-        0,
-    );
+    let (plan, _) = run(dir.path(), &["run", "jobs/workloada-load.toml", "--print-plan"], 0);
     let plan: toml::Table = plan.parse().expect("TOML");
     assert_eq!(plan["run"]["operations"].as_integer(), Some(3_000_000_000));
     assert_eq!(plan["workload"][0]["keys"]["count"].as_integer(), Some(0));
     run(dir.path(), &["run", "workloada", "--output", "out"], 0);
-    assert_eq!(
-        count(&summary(&dir.path().join("out/workloada-load")), "insert"),
-        1000
-    );
+    assert_eq!(count(&summary(&dir.path().join("out/workloada-load")), "insert"), 1000);
     let done = summary(&dir.path().join("out/workloada"));
     assert_eq!(count(&done, "get") + count(&done, "update"), 1000);
 }
@@ -147,21 +121,12 @@ fn what_is_wrong_is_said_before_anything_runs() {
         ("-p recordcount", "has no `=`"),
         ("-p readproportion=x", "`readproportion`"),
         ("-p redis.host=h", "database bindings"),
-        (
-            "-p core_workload_insertion_retry_limit=3",
-            "failures hidden",
-        ),
+        ("-p core_workload_insertion_retry_limit=3", "failures hidden"),
         ("--runtime 5s --operations 3", "cannot be used with"),
-        (
-            "--driver file --path f --set target.size=1MiB",
-            "knows no keys",
-        ),
+        ("--driver file --path f --set target.size=1MiB", "knows no keys"),
         ("--driver nothing", "there is no driver `nothing`"),
     ] {
-        let all: Vec<&str> = ["suite", "ycsb"]
-            .into_iter()
-            .chain(args.split(' '))
-            .collect();
+        let all: Vec<&str> = ["suite", "ycsb"].into_iter().chain(args.split(' ')).collect();
         let (_, err) = run(dir.path(), &all, 2);
         assert!(err.contains(said), "{args}: {err}");
         assert!(!dir.path().join("taillight-runs").exists(), "{args}");
@@ -204,9 +169,7 @@ fn a_stopped_suite_marks_what_is_partial() {
     };
     until("== a (");
     until("measure");
-    let kill = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status();
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(kill.expect("kill").success());
     let rest: Vec<String> = lines.map(|l| l.expect("text")).collect();
     assert_eq!(child.wait().expect("it ends").code(), Some(130));

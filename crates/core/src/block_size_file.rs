@@ -52,11 +52,8 @@ fn number(text: &str) -> Option<u64> {
 }
 
 fn unfit(at: u64, line: &str) -> Error {
-    Error::new(
-        ErrorKind::Usage,
-        "a line of the size histogram cannot be read",
-    )
-    .with("line", at)
-    .with("text", line)
-    .hint("either `size,count` lines, or YCSB's `BlockSize<TAB>n` and `bucket<TAB>count` lines")
+    Error::new(ErrorKind::Usage, "a line of the size histogram cannot be read")
+        .with("line", at)
+        .with("text", line)
+        .hint("either `size,count` lines, or YCSB's `BlockSize<TAB>n` and `bucket<TAB>count` lines")
 }

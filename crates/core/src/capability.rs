@@ -58,10 +58,7 @@ impl Capabilities {
     /// Steps of `run.before` that it can do.
     pub fn before(&self) -> Vec<Before> {
         let able = |step: &Before| self.admin.contains(&AdminAction::from(*step));
-        [Before::Flush, Before::Compact, Before::DropCaches]
-            .into_iter()
-            .filter(able)
-            .collect()
+        [Before::Flush, Before::Compact, Before::DropCaches].into_iter().filter(able).collect()
     }
 }
 
@@ -106,12 +103,8 @@ pub enum AdminAction {
 }
 
 impl AdminAction {
-    pub const ALL: [AdminAction; 4] = [
-        AdminAction::Flush,
-        AdminAction::Compact,
-        AdminAction::DropCaches,
-        AdminAction::Purge,
-    ];
+    pub const ALL: [AdminAction; 4] =
+        [AdminAction::Flush, AdminAction::Compact, AdminAction::DropCaches, AdminAction::Purge];
 }
 
 impl From<Before> for AdminAction {

@@ -152,10 +152,7 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0
-            .source
-            .as_deref()
-            .map(|e| e as &(dyn std::error::Error + 'static))
+        self.0.source.as_deref().map(|e| e as &(dyn std::error::Error + 'static))
     }
 }
 
@@ -169,10 +166,7 @@ mod tests {
             .with("size", "10KiB")
             .with("block_size", "4KiB")
             .source(std::io::Error::other("why"));
-        assert_eq!(
-            e.to_string(),
-            "size does not divide (size: 10KiB, block_size: 4KiB): why"
-        );
+        assert_eq!(e.to_string(), "size does not divide (size: 10KiB, block_size: 4KiB): why");
         assert_eq!(e.exit(), Exit::Usage);
     }
 }

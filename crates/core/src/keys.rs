@@ -72,12 +72,7 @@ impl KeyFormat {
                 .with("limit", KEY_MAX)
                 .hint("shorten the prefix or ask for fewer digits"));
         }
-        Ok(KeyFormat {
-            naming,
-            prefix: prefix.into(),
-            digits,
-            size: 0,
-        })
+        Ok(KeyFormat { naming, prefix: prefix.into(), digits, size: 0 })
     }
 
     /// Binary keys of `size` bytes.
@@ -91,12 +86,7 @@ impl KeyFormat {
                 .with("size", size)
                 .hint("db_bench's default is 16"));
         }
-        Ok(KeyFormat {
-            naming: KeyNaming::Binary,
-            prefix: "".into(),
-            digits: 0,
-            size,
-        })
+        Ok(KeyFormat { naming: KeyNaming::Binary, prefix: "".into(), digits: 0, size })
     }
 
     /// How numbers are written.
@@ -214,19 +204,13 @@ mod tests {
         }
         // Three octets of zero take a short cut; on both sides of its end the plain way is right.
         for n in [(1 << 40) - 1, 1 << 40, (1 << 40) + 255, 1 << 63, u64::MAX] {
-            let plain = n
-                .to_le_bytes()
-                .iter()
-                .fold(0xCBF2_9CE4_8422_2325_u64, |state, octet| {
-                    (state ^ u64::from(*octet)).wrapping_mul(1_099_511_628_211)
-                });
+            let plain = n.to_le_bytes().iter().fold(0xCBF2_9CE4_8422_2325_u64, |state, octet| {
+                (state ^ u64::from(*octet)).wrapping_mul(1_099_511_628_211)
+            });
             assert_eq!(hash(n), (plain as i64).wrapping_abs(), "hash of {n}");
         }
         let modulo = |m: i64| (0..10).map(|n| hash(n) % m).collect::<Vec<_>>();
-        assert_eq!(
-            modulo(1001),
-            [144, 610, 213, 679, 10, 545, 942, 476, 436, 902]
-        );
+        assert_eq!(modulo(1001), [144, 610, 213, 679, 10, 545, 942, 476, 436, 902]);
         assert_eq!(
             modulo(1_000_001),
             [
@@ -255,10 +239,7 @@ mod tests {
         let binary = KeyFormat::binary(16).unwrap();
         let mut out = [0xAA; KEY_MAX];
         assert_eq!(binary.write(258, &mut out), b"\0\0\0\0\0\0\x01\x0200000000");
-        assert_eq!(
-            KeyFormat::binary(8).unwrap().write(u64::MAX, &mut out),
-            [0xFF; 8]
-        );
+        assert_eq!(KeyFormat::binary(8).unwrap().write(u64::MAX, &mut out), [0xFF; 8]);
     }
 
     #[test]

@@ -187,10 +187,7 @@ pub struct LatencyMap<T> {
 impl<T> LatencyMap<T> {
     /// A map of the service time only.
     pub fn new(service: T) -> LatencyMap<T> {
-        LatencyMap {
-            service,
-            others: Default::default(),
-        }
+        LatencyMap { service, others: Default::default() }
     }
 
     #[inline]
@@ -245,10 +242,7 @@ impl<T> LatencyMap<T> {
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (LatencyKind, &mut T)> {
         let values = std::iter::once(Some(&mut self.service))
             .chain(self.others.iter_mut().map(Option::as_mut));
-        LatencyKind::ALL
-            .into_iter()
-            .zip(values)
-            .filter_map(|(kind, value)| Some((kind, value?)))
+        LatencyKind::ALL.into_iter().zip(values).filter_map(|(kind, value)| Some((kind, value?)))
     }
 
     /// The same kinds with values made of these.
@@ -257,9 +251,7 @@ impl<T> LatencyMap<T> {
         let mut kinds = LatencyKind::ALL.into_iter().skip(1);
         LatencyMap {
             service,
-            others: self
-                .others
-                .map(|value| kinds.next().zip(value).map(|(kind, v)| make(kind, v))),
+            others: self.others.map(|value| kinds.next().zip(value).map(|(kind, v)| make(kind, v))),
         }
     }
 
@@ -366,11 +358,7 @@ mod tests {
         let mut latencies = LatencyMap::new(u64::MAX);
         latencies.insert(LatencyKind::BeforeIssue, 2);
         latencies.insert(LatencyKind::Wait, 3);
-        let around = Surrounding {
-            count: 1,
-            latencies,
-            depth: Some(0.5),
-        };
+        let around = Surrounding { count: 1, latencies, depth: Some(0.5) };
         let text = serde_json::to_string(&around).unwrap();
         assert_eq!(
             text,
@@ -385,10 +373,7 @@ mod tests {
             r#"{"count":1,"service":null}"#,
             r#"{"count":1,"service":5,"wait":"long"}"#,
         ] {
-            assert!(
-                serde_json::from_str::<Surrounding>(wrong).is_err(),
-                "{wrong}"
-            );
+            assert!(serde_json::from_str::<Surrounding>(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -434,10 +419,7 @@ mod tests {
         };
         let present = LatencyKind::ALL.map(|kind| kind.of(&bare).is_some());
         assert_eq!(present.iter().filter(|p| **p).count(), 1);
-        let crossed = Record {
-            origin: Some(Stamp(9_000)),
-            ..record
-        };
+        let crossed = Record { origin: Some(Stamp(9_000)), ..record };
         assert_eq!(LatencyKind::EndToEnd.of(&crossed), Some(0));
     }
 
@@ -452,21 +434,11 @@ mod tests {
         let all: Vec<_> = one.iter().map(|(kind, v)| (kind, *v)).collect();
         assert_eq!(
             all,
-            [
-                (LatencyKind::Service, 3),
-                (LatencyKind::Wait, 30),
-                (LatencyKind::Sync, 30)
-            ]
+            [(LatencyKind::Service, 3), (LatencyKind::Wait, 30), (LatencyKind::Sync, 30)]
         );
         assert_eq!((*one.main(), one.remove(LatencyKind::Service)), (3, None));
         let named = one.map(|kind, v| format!("{}={v}", kind.name()));
-        assert_eq!(
-            named.get(LatencyKind::Sync).map(String::as_str),
-            Some("sync=30")
-        );
-        assert_eq!(
-            LatencyKind::from_name("queue"),
-            Some(LatencyKind::BeforeIssue)
-        );
+        assert_eq!(named.get(LatencyKind::Sync).map(String::as_str), Some("sync=30"));
+        assert_eq!(LatencyKind::from_name("queue"), Some(LatencyKind::BeforeIssue));
     }
 }

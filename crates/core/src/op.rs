@@ -151,16 +151,7 @@ pub struct Op {
 impl Op {
     /// An operation on `size` bytes at `offset` of file `target`.
     pub fn block(kind: OpKind, target: u16, offset: u64, size: u64) -> Op {
-        Op {
-            kind,
-            target,
-            offset,
-            size,
-            key: 0,
-            count: 1,
-            field: ALL_FIELDS,
-            sync: None,
-        }
+        Op { kind, target, offset, size, key: 0, count: 1, field: ALL_FIELDS, sync: None }
     }
     /// Bytes asked of all its records: `size` is that of one.
     #[inline]
@@ -169,10 +160,7 @@ impl Op {
     }
     /// An operation on key number `key` with a value of `size` bytes.
     pub fn keyed(kind: OpKind, key: u64, size: u64) -> Op {
-        Op {
-            key,
-            ..Op::block(kind, 0, 0, size)
-        }
+        Op { key, ..Op::block(kind, 0, 0, size) }
     }
 }
 

@@ -98,9 +98,9 @@ impl Percentile {
                 ))
             }
             Ok(p) if p.decimals <= MAX_ASKED_DECIMALS => Ok(p),
-            Ok(_) | Err(PercentileError::TooPrecise) => Err(format!(
-                "`{text}` has more than {MAX_ASKED_DECIMALS} decimals"
-            )),
+            Ok(_) | Err(PercentileError::TooPrecise) => {
+                Err(format!("`{text}` has more than {MAX_ASKED_DECIMALS} decimals"))
+            }
         }
     }
 
@@ -201,11 +201,7 @@ impl fmt::Display for Percentile {
             return f.pad(&self.units.to_string());
         }
         let width = usize::from(self.decimals);
-        f.pad(&format!(
-            "{}.{:0width$}",
-            self.units / scale,
-            self.units % scale
-        ))
+        f.pad(&format!("{}.{:0width$}", self.units / scale, self.units % scale))
     }
 }
 
@@ -267,15 +263,7 @@ mod tests {
 
     #[test]
     fn text_comes_back_canonical() {
-        for text in [
-            "50",
-            "99.9",
-            "99.999999999",
-            "0.5",
-            "100",
-            "92.5",
-            "0.00000000000000001",
-        ] {
+        for text in ["50", "99.9", "99.999999999", "0.5", "100", "92.5", "0.00000000000000001"] {
             assert_eq!(pct(text).to_string(), text);
         }
         assert_eq!(pct("99.90").to_string(), "99.9");
@@ -286,33 +274,14 @@ mod tests {
 
     #[test]
     fn bad_text_is_refused() {
-        for text in [
-            "", ".", "5.", ".5", "-1", "+5", "1e2", "p99", "99,9", " 9", "9.9.9", "٩",
-        ] {
-            assert_eq!(
-                text.parse::<Percentile>(),
-                Err(PercentileError::NotDecimal),
-                "{text:?}"
-            );
+        for text in ["", ".", "5.", ".5", "-1", "+5", "1e2", "p99", "99,9", " 9", "9.9.9", "٩"] {
+            assert_eq!(text.parse::<Percentile>(), Err(PercentileError::NotDecimal), "{text:?}");
         }
-        for text in [
-            "0",
-            "0.000",
-            "100.1",
-            "101",
-            "100.00000000000000001",
-            "99999999999999999999",
-        ] {
-            assert_eq!(
-                text.parse::<Percentile>(),
-                Err(PercentileError::OutOfRange),
-                "{text:?}"
-            );
+        for text in ["0", "0.000", "100.1", "101", "100.00000000000000001", "99999999999999999999"]
+        {
+            assert_eq!(text.parse::<Percentile>(), Err(PercentileError::OutOfRange), "{text:?}");
         }
-        assert_eq!(
-            "0.000000000000000001".parse::<Percentile>(),
-            Err(PercentileError::TooPrecise)
-        );
+        assert_eq!("0.000000000000000001".parse::<Percentile>(), Err(PercentileError::TooPrecise));
         assert_eq!(
             format!("1.{}", "1".repeat(400)).parse::<Percentile>(),
             Err(PercentileError::TooPrecise)
@@ -321,25 +290,12 @@ mod tests {
 
     #[test]
     fn jobs_ask_between_0_and_100_with_up_to_nine_decimals() {
-        for (given, kept) in [
-            ("99.90", "99.9"),
-            ("50", "50"),
-            ("05.0", "5"),
-            ("0.1", "0.1"),
-        ] {
-            assert_eq!(
-                Percentile::asked(given).map(|p| p.to_string()).as_deref(),
-                Ok(kept)
-            );
+        for (given, kept) in [("99.90", "99.9"), ("50", "50"), ("05.0", "5"), ("0.1", "0.1")] {
+            assert_eq!(Percentile::asked(given).map(|p| p.to_string()).as_deref(), Ok(kept));
         }
-        for bad in [
-            "0", "100", "100.0", "-1", "99.", ".9", "p99", "", "1e1", "0.0",
-        ] {
+        for bad in ["0", "100", "100.0", "-1", "99.", ".9", "p99", "", "1e1", "0.0"] {
             let refusal = Percentile::asked(bad).unwrap_err();
-            assert!(
-                refusal.starts_with(&format!("`{bad}` is not a percentile")),
-                "{refusal}"
-            );
+            assert!(refusal.starts_with(&format!("`{bad}` is not a percentile")), "{refusal}");
         }
         for deep in ["99.9999999999", "1.0000000000000000001"] {
             let refusal = Percentile::asked(deep).unwrap_err();
@@ -364,23 +320,13 @@ mod tests {
     #[test]
     fn nines_and_hundredths_agree_with_their_text() {
         assert_eq!(Percentile::nines(0), None);
-        assert_eq!(
-            Percentile::nines(1).map(|p| p.to_string()).as_deref(),
-            Some("90")
-        );
-        assert_eq!(
-            Percentile::nines(9).map(|p| p.to_string()).as_deref(),
-            Some("99.9999999")
-        );
+        assert_eq!(Percentile::nines(1).map(|p| p.to_string()).as_deref(), Some("90"));
+        assert_eq!(Percentile::nines(9).map(|p| p.to_string()).as_deref(), Some("99.9999999"));
         assert_eq!(Percentile::nines(18), Some(pct("99.9999999999999999")));
         assert_eq!(Percentile::nines(19), None);
-        for (n, text) in [
-            (5, "0.05"),
-            (50, "0.5"),
-            (9_900, "99"),
-            (9_925, "99.25"),
-            (9_950, "99.5"),
-        ] {
+        for (n, text) in
+            [(5, "0.05"), (50, "0.5"), (9_900, "99"), (9_925, "99.25"), (9_950, "99.5")]
+        {
             assert_eq!(Percentile::hundredths(n), pct(text));
         }
     }

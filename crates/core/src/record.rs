@@ -99,14 +99,10 @@ impl Record {
     }
     /// complete - (intended or submit).
     pub fn response_ns(&self) -> u64 {
-        self.complete
-            .since(self.intended.unwrap_or(self.submit))
-            .max(0) as u64
+        self.complete.since(self.intended.unwrap_or(self.submit)).max(0) as u64
     }
     /// submit - (intended or submit).
     pub fn wait_ns(&self) -> u64 {
-        self.submit
-            .since(self.intended.unwrap_or(self.submit))
-            .max(0) as u64
+        self.submit.since(self.intended.unwrap_or(self.submit)).max(0) as u64
     }
 }

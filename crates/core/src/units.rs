@@ -75,11 +75,7 @@ fn split(text: &str) -> Option<(u64, u64, &str)> {
     }
     let den = 10u64.pow(part.len() as u32);
     let num = whole.parse::<u64>().ok()?.checked_mul(den)?;
-    let num = num.checked_add(if part.is_empty() {
-        0
-    } else {
-        part.parse().ok()?
-    })?;
+    let num = num.checked_add(if part.is_empty() { 0 } else { part.parse().ok()? })?;
     Some((num, den, unit))
 }
 
@@ -171,24 +167,12 @@ impl FromStr for Rate {
     fn from_str(s: &str) -> Result<Self, String> {
         let fail = || format!("`{s}` is not a rate; write 1000/s, 90/min, 100MiB/s or 0.5MB/s");
         let (amount, per) = s.trim().split_once('/').ok_or_else(fail)?;
-        let per_ns = TIMES
-            .iter()
-            .find(|(name, _)| *name == per.trim())
-            .ok_or_else(fail)?
-            .1;
+        let per_ns = TIMES.iter().find(|(name, _)| *name == per.trim()).ok_or_else(fail)?.1;
         let amount = amount.trim();
         let bare = amount.ends_with(|c: char| c.is_ascii_digit());
-        let text = if bare {
-            format!("{amount}B")
-        } else {
-            amount.to_owned()
-        };
+        let text = if bare { format!("{amount}B") } else { amount.to_owned() };
         let (num, den, unit) = split(&text).ok_or_else(fail)?;
-        let factor = SIZES
-            .iter()
-            .find(|(name, _)| *name == unit)
-            .ok_or_else(fail)?
-            .1;
+        let factor = SIZES.iter().find(|(name, _)| *name == unit).ok_or_else(fail)?.1;
         let (mut num, mut den) = (num.checked_mul(factor).ok_or_else(fail)?, den);
         // One fraction for one rate: `0.50/s` equals `0.5/s` also after writing and reading back.
         while den > 1 && num % 10 == 0 {
@@ -196,16 +180,9 @@ impl FromStr for Rate {
         }
         let unit = if bare { RateUnit::Ops } else { RateUnit::Bytes };
         if num == 0 {
-            return Err(format!(
-                "`{s}` is a rate of zero; leave the rate out for full speed"
-            ));
+            return Err(format!("`{s}` is a rate of zero; leave the rate out for full speed"));
         }
-        Ok(Rate {
-            unit,
-            num,
-            den,
-            per_ns,
-        })
+        Ok(Rate { unit, num, den, per_ns })
     }
 }
 
@@ -246,19 +223,12 @@ impl fmt::Display for Span {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let per = TIMES
-            .iter()
-            .find(|(_, ns)| *ns == self.per_ns)
-            .map_or("s", |(name, _)| name);
+        let per = TIMES.iter().find(|(_, ns)| *ns == self.per_ns).map_or("s", |(name, _)| name);
         let whole = self.num / self.den;
         if self.num.is_multiple_of(self.den) && self.unit == RateUnit::Bytes {
             return write!(f, "{}/{per}", ByteSize(whole));
         }
-        let unit = if self.unit == RateUnit::Bytes {
-            "B"
-        } else {
-            ""
-        };
+        let unit = if self.unit == RateUnit::Bytes { "B" } else { "" };
         write!(f, "{whole}")?;
         if !self.num.is_multiple_of(self.den) {
             let digits = self.den.ilog10() as usize;
@@ -346,17 +316,7 @@ mod tests {
         assert_eq!("10GB".parse::<ByteSize>().unwrap().to_string(), "10GB");
         assert_eq!("0.5s".parse::<Span>().unwrap().to_string(), "500ms");
         assert_eq!("2min".parse(), Ok(Span(120_000_000_000)));
-        for bad in [
-            "4",
-            "4K",
-            "KiB",
-            "-1s",
-            "1.s",
-            ".5s",
-            "0.3B",
-            "99999999999TiB",
-            "",
-        ] {
+        for bad in ["4", "4K", "KiB", "-1s", "1.s", ".5s", "0.3B", "99999999999TiB", ""] {
             assert!(bad.parse::<ByteSize>().is_err(), "{bad}");
         }
         assert!("5m".parse::<Span>().is_err());
@@ -382,10 +342,9 @@ mod tests {
             let said = given.parse::<Span>().unwrap_err();
             assert!(said.contains(meant), "{said}");
         }
-        for (bad, why) in [
-            ("99999PiB", "is too large: at most 16383PiB"),
-            ("0.3B", "is not a whole number of B"),
-        ] {
+        for (bad, why) in
+            [("99999PiB", "is too large: at most 16383PiB"), ("0.3B", "is not a whole number of B")]
+        {
             let said = bad.parse::<ByteSize>().unwrap_err();
             assert!(said.ends_with(why), "{said}");
         }
@@ -402,10 +361,7 @@ mod tests {
         let r: Rate = "0.5MB/s".parse().unwrap();
         assert_eq!((r.unit, r.num, r.den), (RateUnit::Bytes, 500_000, 1));
         assert_eq!(r.to_string().parse::<Rate>().unwrap(), r);
-        assert_eq!(
-            r.to_string().parse::<Rate>().unwrap().ops_per_s(1000.0),
-            500.0
-        );
+        assert_eq!(r.to_string().parse::<Rate>().unwrap().ops_per_s(1000.0), 500.0);
         assert_eq!("3/s".parse::<Rate>().unwrap().to_string(), "3/s");
         assert_eq!("0.25/min".parse::<Rate>().unwrap().to_string(), "0.25/min");
         assert!("0/s".parse::<Rate>().is_err());

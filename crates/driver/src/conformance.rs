@@ -62,10 +62,7 @@ const CHECKS: [(&str, Check); 20] = [
     ("scans follow the order of keys", keyed::scans),
     ("two writers lose nothing", keyed::two_writers),
     ("batches are whole", claims::batches),
-    (
-        "the same seed gives the same completions",
-        claims::deterministic,
-    ),
+    ("the same seed gives the same completions", claims::deterministic),
     ("records are remembered and purged", keyed::remembers),
     ("administration is what is claimed", claims::admin),
 ];
@@ -87,11 +84,7 @@ const SNAPSHOT_CHECKS: [(&str, Check); 6] = [
 pub fn run(case: &TestCase<'_>) -> Result<Vec<(&'static str, CheckResult)>, String> {
     let text = |e: taillight_core::Error| e.to_string();
     let caps = case.driver.capabilities(&case.plan.target).map_err(text)?;
-    let spec = OpenSpec {
-        plan: &case.plan,
-        run_id: "conformance",
-        destroy: case.destroy,
-    };
+    let spec = OpenSpec { plan: &case.plan, run_id: "conformance", destroy: case.destroy };
     let target = case.driver.open(&spec, &mut |_| true).map_err(text)?;
     let bench = CheckContext { case, caps, target };
     if bench.caps.keyed() {
@@ -102,10 +95,7 @@ pub fn run(case: &TestCase<'_>) -> Result<Vec<(&'static str, CheckResult)>, Stri
         true => &SNAPSHOT_CHECKS[..],
         false => &CHECKS[..],
     };
-    let outcomes = checks
-        .iter()
-        .map(|(name, check)| (*name, outcome(*check)))
-        .collect();
+    let outcomes = checks.iter().map(|(name, check)| (*name, outcome(*check))).collect();
     bench.target.close().map_err(text)?;
     Ok(outcomes)
 }
@@ -122,22 +112,10 @@ const PATIENCE_NS: u64 = 30_000_000_000;
 
 impl CheckContext<'_> {
     fn depth(&self) -> u32 {
-        self.case
-            .plan
-            .workloads
-            .iter()
-            .map(|w| w.queue_depth)
-            .max()
-            .unwrap_or(1)
+        self.case.plan.workloads.iter().map(|w| w.queue_depth).max().unwrap_or(1)
     }
     fn block(&self) -> u64 {
-        self.case
-            .plan
-            .workloads
-            .iter()
-            .map(|w| w.block_size.max())
-            .max()
-            .unwrap_or(4096)
+        self.case.plan.workloads.iter().map(|w| w.block_size.max()).max().unwrap_or(4096)
     }
     fn can(&self, kind: OpKind) -> bool {
         self.caps.ops.contains(&self.kind(kind))
@@ -174,11 +152,7 @@ impl CheckContext<'_> {
             kind,
             target: (n / per_file) as u16,
             offset: n % per_file * self.block(),
-            size: if kind == OpKind::Fsync {
-                0
-            } else {
-                self.block()
-            },
+            size: if kind == OpKind::Fsync { 0 } else { self.block() },
             key: n,
             count: 1,
             field: taillight_core::ALL_FIELDS,
@@ -195,9 +169,7 @@ impl CheckContext<'_> {
             {
                 time.advance_to(next);
             }
-            session
-                .poll(1, Some(until), out)
-                .map_err(|e| e.to_string())?;
+            session.poll(1, Some(until), out).map_err(|e| e.to_string())?;
             if out.len() == before && MonoClock.now() >= until {
                 return Err("no completion came".to_owned());
             }
@@ -230,17 +202,13 @@ fn options(b: &CheckContext<'_>) -> Checked {
     let mut target = b.case.plan.target.clone();
     let resolve = |t: &TargetPlan| b.case.driver.resolve(t).map_err(|e| e.to_string());
     target.options = resolve(&target)?;
-    ensure(resolve(&target)? == target.options, || {
-        "resolved options resolve otherwise".into()
-    })?;
+    ensure(resolve(&target)? == target.options, || "resolved options resolve otherwise".into())?;
     for doc in b.case.driver.options() {
         ensure(target.options.contains_key(&doc.name), || {
             format!("`{}` has no default", doc.name)
         })?;
     }
-    target
-        .options
-        .insert("no_such_option".to_owned(), toml::Value::Boolean(true));
+    target.options.insert("no_such_option".to_owned(), toml::Value::Boolean(true));
     match b.case.driver.resolve(&target) {
         Err(e) if e.kind() == ErrorKind::Usage => Ok(CheckResult::Kept),
         other => Err(format!("an unknown option is not refused: {other:?}")),
@@ -252,12 +220,8 @@ fn buffers(b: &CheckContext<'_>) -> Checked {
     let align = b.target.geometry().align.max(1) as usize;
     for slot in 0..b.depth() {
         let buffer = session.buffer(slot);
-        ensure(buffer.len() as u64 == b.block(), || {
-            format!("slot {slot}: {}", buffer.len())
-        })?;
-        ensure(buffer.as_ptr().addr() % align == 0, || {
-            format!("slot {slot} is not aligned")
-        })?;
+        ensure(buffer.len() as u64 == b.block(), || format!("slot {slot}: {}", buffer.len()))?;
+        ensure(buffer.as_ptr().addr() % align == 0, || format!("slot {slot} is not aligned"))?;
         buffer.fill(slot as u8);
     }
     if b.caps.stores_data {
@@ -282,10 +246,7 @@ fn tokens(b: &CheckContext<'_>) -> Checked {
             let slot = free[free.len() - 1];
             let token = Token::new(next, slot);
             let op = b.op(OpKind::Read, next.wrapping_mul(2_654_435_761));
-            match session
-                .submit(&op, slot, token)
-                .map_err(|e| e.to_string())?
-            {
+            match session.submit(&op, slot, token).map_err(|e| e.to_string())? {
                 Submitted::Done(c) => out.push(c),
                 Submitted::Queued => {}
                 Submitted::Full if free.len() == depth as usize => {
@@ -303,19 +264,13 @@ fn tokens(b: &CheckContext<'_>) -> Checked {
         for c in out.drain(..) {
             let count = seen.get_mut(c.token.generation() as usize);
             *count.ok_or("a token that was never given")? += 1;
-            ensure(c.status.is_ok() && c.moved == b.block(), || {
-                format!("a read ended {c:?}")
-            })?;
+            ensure(c.status.is_ok() && c.moved == b.block(), || format!("a read ended {c:?}"))?;
             free.push(c.token.slot());
             ended += 1;
         }
     }
-    ensure(seen.iter().all(|n| *n == 1), || {
-        "a token completed twice or never".into()
-    })?;
-    ensure(free.len() == depth as usize, || {
-        "more completions than operations".into()
-    })?;
+    ensure(seen.iter().all(|n| *n == 1), || "a token completed twice or never".into())?;
+    ensure(free.len() == depth as usize, || "more completions than operations".into())?;
     Ok(CheckResult::Kept)
 }
 
@@ -324,10 +279,7 @@ fn full(b: &CheckContext<'_>) -> Checked {
     let mut in_flight = 0;
     for slot in 0..b.depth() {
         let op = b.op(OpKind::Read, u64::from(slot));
-        match session
-            .submit(&op, slot, Token::new(1, slot))
-            .map_err(|e| e.to_string())?
-        {
+        match session.submit(&op, slot, Token::new(1, slot)).map_err(|e| e.to_string())? {
             Submitted::Done(_) => {}
             Submitted::Queued => in_flight += 1,
             Submitted::Full => return Err(format!("Full at {slot} of {}", b.depth())),
@@ -337,23 +289,15 @@ fn full(b: &CheckContext<'_>) -> Checked {
         return Ok(CheckResult::NotForIt("it has no queue"));
     }
     let op = b.op(OpKind::Read, 0);
-    let answer = session
-        .submit(&op, 0, Token::new(9, 0))
-        .map_err(|e| e.to_string())?;
-    ensure(answer == Submitted::Full, || {
-        format!("one too many was answered {answer:?}")
-    })?;
+    let answer = session.submit(&op, 0, Token::new(9, 0)).map_err(|e| e.to_string())?;
+    ensure(answer == Submitted::Full, || format!("one too many was answered {answer:?}"))?;
     session.flush().map_err(|e| e.to_string())?;
     let mut out = Vec::with_capacity(b.depth() as usize);
     while out.len() < in_flight {
         b.wait(session.as_mut(), &mut out)?;
     }
-    ensure(out.len() == in_flight, || {
-        format!("{} of {in_flight} completed", out.len())
-    })?;
-    ensure(out.iter().all(|c| c.token.generation() == 1), || {
-        "Full accepted it".into()
-    })?;
+    ensure(out.len() == in_flight, || format!("{} of {in_flight} completed", out.len()))?;
+    ensure(out.iter().all(|c| c.token.generation() == 1), || "Full accepted it".into())?;
     Ok(CheckResult::Kept)
 }
 
@@ -370,21 +314,13 @@ fn read_back(b: &CheckContext<'_>) -> Checked {
             *at = byte(n, i);
         }
         let c = b.one(session.as_mut(), &b.op(OpKind::Write, n))?;
-        ensure(c.status.is_ok() && c.moved == b.block(), || {
-            format!("write {n} ended {c:?}")
-        })?;
+        ensure(c.status.is_ok() && c.moved == b.block(), || format!("write {n} ended {c:?}"))?;
     }
     for n in (0..blocks).rev() {
         session.buffer(0).fill(0);
         let c = b.one(session.as_mut(), &b.op(OpKind::Read, n))?;
-        ensure(c.status.is_ok() && c.moved == b.block(), || {
-            format!("read {n} ended {c:?}")
-        })?;
-        let same = session
-            .buffer(0)
-            .iter()
-            .enumerate()
-            .all(|(i, x)| *x == byte(n, i));
+        ensure(c.status.is_ok() && c.moved == b.block(), || format!("read {n} ended {c:?}"))?;
+        let same = session.buffer(0).iter().enumerate().all(|(i, x)| *x == byte(n, i));
         ensure(same, || format!("block {n} is not what was written"))?;
     }
     Ok(CheckResult::Kept)
@@ -396,27 +332,17 @@ fn sync_after_write(b: &CheckContext<'_>) -> Checked {
     }
     let mut session = b.session()?;
     for kind in [None, Some(SyncKind::Fdatasync), Some(SyncKind::Fsync)] {
-        let op = Op {
-            sync: kind,
-            ..b.op(OpKind::Write, 1)
-        };
+        let op = Op { sync: kind, ..b.op(OpKind::Write, 1) };
         let c = b.one(session.as_mut(), &op)?;
-        ensure(c.status.is_ok() && c.moved == op.size, || {
-            format!("{kind:?} ended {c:?}")
-        })?;
+        ensure(c.status.is_ok() && c.moved == op.size, || format!("{kind:?} ended {c:?}"))?;
         // A store does not tell the time of its sync.
         let timed = kind.is_some() && !b.caps.keyed();
-        ensure(c.sync_ns.is_some() == timed, || {
-            format!("{kind:?} gave {:?}", c.sync_ns)
-        })?;
+        ensure(c.sync_ns.is_some() == timed, || format!("{kind:?} gave {:?}", c.sync_ns))?;
     }
     // All at once, and all awaited at once.
     let mut out = Vec::with_capacity(b.depth() as usize);
     for slot in 0..b.depth() {
-        let op = Op {
-            sync: Some(SyncKind::Fdatasync),
-            ..b.op(OpKind::Write, u64::from(slot))
-        };
+        let op = Op { sync: Some(SyncKind::Fdatasync), ..b.op(OpKind::Write, u64::from(slot)) };
         let answer = session.submit(&op, slot, Token::new(1, slot));
         if let Submitted::Done(c) = answer.map_err(|e| e.to_string())? {
             out.push(c);
@@ -425,14 +351,9 @@ fn sync_after_write(b: &CheckContext<'_>) -> Checked {
     session.flush().map_err(|e| e.to_string())?;
     let left = b.depth() - out.len() as u32;
     let until = MonoClock.now().plus(PATIENCE_NS);
-    session
-        .poll(left, Some(until), &mut out)
-        .map_err(|e| e.to_string())?;
+    session.poll(left, Some(until), &mut out).map_err(|e| e.to_string())?;
     let good = |c: &Completion| c.status.is_ok() && (c.sync_ns.is_some() || b.caps.keyed());
-    ensure(
-        out.len() as u32 == b.depth() && out.iter().all(good),
-        || format!("{out:?}"),
-    )?;
+    ensure(out.len() as u32 == b.depth() && out.iter().all(good), || format!("{out:?}"))?;
     Ok(CheckResult::Kept)
 }
 
@@ -460,14 +381,9 @@ fn past_the_end(b: &CheckContext<'_>) -> Checked {
     }
     let mut session = b.session()?;
     // Far behind any file; within what a file offset can be.
-    let op = Op {
-        offset: 1 << 50,
-        ..b.op(OpKind::Read, 0)
-    };
+    let op = Op { offset: 1 << 50, ..b.op(OpKind::Read, 0) };
     let c = b.one(session.as_mut(), &op)?;
-    ensure(!c.status.is_ok() && c.moved < op.size, || {
-        format!("ended {c:?}")
-    })?;
+    ensure(!c.status.is_ok() && c.moved < op.size, || format!("ended {c:?}"))?;
     Ok(CheckResult::Kept)
 }
 
@@ -476,15 +392,10 @@ fn unaligned(b: &CheckContext<'_>) -> Checked {
         return Ok(CheckResult::NotForIt("any offset will do"));
     }
     let mut session = b.session()?;
-    let op = Op {
-        offset: 1,
-        ..b.op(OpKind::Read, 0)
-    };
+    let op = Op { offset: 1, ..b.op(OpKind::Read, 0) };
     let c = b.one(session.as_mut(), &op)?;
     // Some file systems serve it through the page cache; what counts is that it ends.
-    ensure(c.status.is_ok() || c.status > Status::OK, || {
-        format!("ended {c:?}")
-    })?;
+    ensure(c.status.is_ok() || c.status > Status::OK, || format!("ended {c:?}"))?;
     Ok(CheckResult::Kept)
 }
 
@@ -492,15 +403,8 @@ fn poll_nothing(b: &CheckContext<'_>) -> Checked {
     let mut session = b.session()?;
     let mut out = Vec::new();
     let soon = Some(MonoClock.now().plus(1_000_000));
-    for (min, until) in [
-        (0, None),
-        (0, Some(Stamp(0))),
-        (1, soon),
-        (1, Some(Stamp(0))),
-    ] {
-        session
-            .poll(min, until, &mut out)
-            .map_err(|e| e.to_string())?;
+    for (min, until) in [(0, None), (0, Some(Stamp(0))), (1, soon), (1, Some(Stamp(0)))] {
+        session.poll(min, until, &mut out).map_err(|e| e.to_string())?;
     }
     session.flush().map_err(|e| e.to_string())?;
     ensure(out.is_empty(), || "completions out of nothing".into())?;
@@ -509,9 +413,7 @@ fn poll_nothing(b: &CheckContext<'_>) -> Checked {
 
 fn two_workers(b: &CheckContext<'_>) -> Checked {
     if b.caps.virtual_time {
-        return Ok(CheckResult::NotForIt(
-            "one event queue drives all its workers",
-        ));
+        return Ok(CheckResult::NotForIt("one event queue drives all its workers"));
     }
     let work = |worker: u64| -> Result<(), String> {
         let mut session = b.session()?;
@@ -524,9 +426,7 @@ fn two_workers(b: &CheckContext<'_>) -> Checked {
     std::thread::scope(|scope| {
         let other = scope.spawn(|| work(1));
         work(0)?;
-        other
-            .join()
-            .unwrap_or_else(|_| Err("a worker panicked".to_owned()))
+        other.join().unwrap_or_else(|_| Err("a worker panicked".to_owned()))
     })?;
     Ok(CheckResult::Kept)
 }
@@ -536,9 +436,7 @@ fn give_up(b: &CheckContext<'_>) -> Checked {
         let mut session = b.session()?;
         for slot in 0..b.depth() {
             let op = b.op(OpKind::Read, u64::from(slot) * 3);
-            session
-                .submit(&op, slot, Token::new(1, slot))
-                .map_err(|e| e.to_string())?;
+            session.submit(&op, slot, Token::new(1, slot)).map_err(|e| e.to_string())?;
         }
         if flushed {
             session.flush().map_err(|e| e.to_string())?;
@@ -549,8 +447,6 @@ fn give_up(b: &CheckContext<'_>) -> Checked {
     }
     let mut again = b.session()?;
     let c = b.one(again.as_mut(), &b.op(OpKind::Read, 0))?;
-    ensure(c.status.is_ok(), || {
-        format!("a read afterwards ended {c:?}")
-    })?;
+    ensure(c.status.is_ok(), || format!("a read afterwards ended {c:?}"))?;
     Ok(CheckResult::Kept)
 }

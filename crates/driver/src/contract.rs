@@ -104,11 +104,7 @@ impl Geometry {
     }
     /// Of a target addressed by key: offsets mean nothing.
     pub fn keyed() -> Geometry {
-        Geometry {
-            files: 1,
-            file_size: u64::MAX >> 1,
-            align: 1,
-        }
+        Geometry { files: 1, file_size: u64::MAX >> 1, align: 1 }
     }
 }
 
@@ -229,15 +225,7 @@ impl Completion {
         }
     }
     pub fn failed(token: Token, status: Status) -> Completion {
-        Completion {
-            token,
-            status,
-            moved: 0,
-            sync_ns: None,
-            first: None,
-            count: 0,
-            retries: 0,
-        }
+        Completion { token, status, moved: 0, sync_ns: None, first: None, count: 0, retries: 0 }
     }
 }
 
@@ -253,28 +241,16 @@ pub struct StoreOutcome {
 impl StoreOutcome {
     /// A success that moved `moved` bytes.
     pub fn ok(moved: u64) -> StoreOutcome {
-        StoreOutcome {
-            status: Status::OK,
-            moved,
-            count: 0,
-        }
+        StoreOutcome { status: Status::OK, moved, count: 0 }
     }
     /// Anything that moved nothing.
     pub fn status(status: Status) -> StoreOutcome {
-        StoreOutcome {
-            status,
-            moved: 0,
-            count: 0,
-        }
+        StoreOutcome { status, moved: 0, count: 0 }
     }
     /// The same for the operation with this token.
     #[inline]
     pub fn completion(self, token: Token) -> Completion {
-        Completion {
-            status: self.status,
-            count: self.count,
-            ..Completion::ok(token, self.moved)
-        }
+        Completion { status: self.status, count: self.count, ..Completion::ok(token, self.moved) }
     }
 }
 

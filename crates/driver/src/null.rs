@@ -46,13 +46,7 @@ impl Driver for NullDriver {
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         let file_size = spec.plan.target.size.map_or(DEFAULT_SIZE, |s| s.0);
-        Ok(Box::new(NullTarget {
-            geometry: Geometry {
-                files: 1,
-                file_size,
-                align: 1,
-            },
-        }))
+        Ok(Box::new(NullTarget { geometry: Geometry { files: 1, file_size, align: 1 } }))
     }
 }
 
@@ -98,11 +92,7 @@ impl Session for NullSession {
         Ok(Submitted::Queued)
     }
     fn poll(&mut self, _: u32, _: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
-        out.extend(
-            self.queued
-                .drain(..)
-                .map(|(token, moved)| Completion::ok(token, moved)),
-        );
+        out.extend(self.queued.drain(..).map(|(token, moved)| Completion::ok(token, moved)));
         Ok(())
     }
 }

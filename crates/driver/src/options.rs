@@ -104,10 +104,7 @@ fn values(schema: &Value, field: &Value) -> String {
 
 /// A value, or whatever the store (or its own option string) says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "expected \"default\", or a value with its unit like \"64MiB\""
-)]
+#[serde(untagged, expecting = "expected \"default\", or a value with its unit like \"64MiB\"")]
 pub enum OrDefault<T> {
     /// Left to the store.
     #[default]

@@ -12,9 +12,7 @@ use taillight_core::Error;
 pub fn cannot(what: &str, path: &Path, e: impl Into<io::Error>) -> Error {
     let e: io::Error = e.into();
     let hint = hint(&e);
-    let error = Error::unavailable(what)
-        .with("path", path.display())
-        .source(e);
+    let error = Error::unavailable(what).with("path", path.display()).source(e);
     match hint {
         Some(hint) => error.hint(hint),
         None => error,

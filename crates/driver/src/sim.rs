@@ -61,10 +61,7 @@ impl Driver for SimDriver {
         &self,
         dir: &std::path::Path,
     ) -> std::result::Result<crate::conformance::TestTarget, String> {
-        let all = [
-            "channels = 4",
-            "service = { kind = \"exponential\", mean = \"1ms\" }",
-        ];
+        let all = ["channels = 4", "service = { kind = \"exponential\", mean = \"1ms\" }"];
         Ok(crate::conformance::TestTarget::local(dir, "data", &all))
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
@@ -79,11 +76,7 @@ impl Driver for SimDriver {
             }),
         };
         Ok(Box::new(SimTarget {
-            geometry: Geometry {
-                files: 1,
-                file_size,
-                align: 1,
-            },
+            geometry: Geometry { files: 1, file_size, align: 1 },
             device: Arc::new(device),
         }))
     }
@@ -189,11 +182,7 @@ impl Session for SimSession {
     /// Never waits, whatever `min` says: only the event loop moves virtual time.
     fn poll(&mut self, _: u32, _: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
         let now = self.device.clock.now();
-        let ready = self
-            .flying
-            .iter()
-            .filter(|(at, _)| *at <= now)
-            .map(|(_, c)| *c);
+        let ready = self.flying.iter().filter(|(at, _)| *at <= now).map(|(_, c)| *c);
         out.extend(ready);
         self.flying.retain(|(at, _)| *at > now);
         Ok(())

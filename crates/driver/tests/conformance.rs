@@ -26,16 +26,11 @@ fn check_plan(plan: Plan) {
     let target = &plan.target;
     let depth = plan.workloads[0].queue_depth;
     let name = format!("{} at depth {depth}: {}", target.driver, target.options);
-    let case = TestCase {
-        driver: taillight_driver::find(&target.driver).unwrap(),
-        plan,
-        destroy: None,
-    };
+    let case =
+        TestCase { driver: taillight_driver::find(&target.driver).unwrap(), plan, destroy: None };
     let outcomes = run(&case).unwrap_or_else(|e| panic!("{name}: {e}"));
-    let broken: Vec<_> = outcomes
-        .iter()
-        .filter(|(_, o)| matches!(o, CheckResult::Broken(_)))
-        .collect();
+    let broken: Vec<_> =
+        outcomes.iter().filter(|(_, o)| matches!(o, CheckResult::Broken(_))).collect();
     assert!(broken.is_empty(), "{name}: {broken:#?}");
 }
 
@@ -99,8 +94,5 @@ fn file_in_memory_keeps_the_contract() {
     };
     let dir = format!("{}/", tmp.path().display());
     check(target("file", Some(dir.clone()), "direct = false"), 8);
-    check(
-        target("file", Some(dir), "direct = false\ncache = \"warm\""),
-        1,
-    );
+    check(target("file", Some(dir), "direct = false\ncache = \"warm\""), 1);
 }

@@ -32,11 +32,7 @@ fn conforms(path: &Path, destroy: bool) {
             };
             let driver = taillight_driver::find("file").unwrap();
             let plan = conformance::plan(target, &OPS, BLOCK, depth);
-            let case = TestCase {
-                driver,
-                plan,
-                destroy: destroy.then_some(text),
-            };
+            let case = TestCase { driver, plan, destroy: destroy.then_some(text) };
             let outcomes = conformance::run(&case).unwrap_or_else(|e| panic!("{options}: {e}"));
             for (name, outcome) in outcomes {
                 assert!(
@@ -85,29 +81,15 @@ fn reads_past_a_truncated_backing_fail_as_statuses() {
     };
     for (engine, depth) in ENGINES {
         let options = format!("engine = \"{engine}\"");
-        let ask = Ask {
-            options: &options,
-            depth,
-            ..Ask::new(&disk.device, &[OpKind::Read])
-        };
+        let ask = Ask { options: &options, depth, ..Ask::new(&disk.device, &[OpKind::Read]) };
         let target = ask.open().unwrap();
         let mut s = session(target.as_ref(), depth);
-        let file = std::fs::OpenOptions::new()
-            .write(true)
-            .open(&disk.backing)
-            .unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&disk.backing).unwrap();
         assert!(one(s.as_mut(), &op(OpKind::Read, 8 * MIB)).status.is_ok());
         file.set_len(4 * MIB).unwrap();
         let c = one(s.as_mut(), &op(OpKind::Read, 8 * MIB));
-        assert_eq!(
-            (c.status, c.moved),
-            (Status::errno(libc::EIO), 0),
-            "{engine}"
-        );
-        assert!(
-            one(s.as_mut(), &op(OpKind::Read, MIB)).status.is_ok(),
-            "{engine}"
-        );
+        assert_eq!((c.status, c.moved), (Status::errno(libc::EIO), 0), "{engine}");
+        assert!(one(s.as_mut(), &op(OpKind::Read, MIB)).status.is_ok(), "{engine}");
         drop(s);
         target.close().unwrap();
         file.set_len(16 * MIB).unwrap();
@@ -140,17 +122,9 @@ fn a_full_file_system_is_a_status() {
             // File systems keep a few blocks back: one of these writes must find none.
             let mut ends = (0..2 * MIB / BLOCK).map(|n| {
                 let sync = Some(SyncKind::Fdatasync);
-                one(
-                    s.as_mut(),
-                    &Op {
-                        sync,
-                        ..op(OpKind::Write, n * BLOCK)
-                    },
-                )
+                one(s.as_mut(), &Op { sync, ..op(OpKind::Write, n * BLOCK) })
             });
-            let c = ends
-                .find(|c| !c.status.is_ok())
-                .expect("no space at some point");
+            let c = ends.find(|c| !c.status.is_ok()).expect("no space at some point");
             assert_eq!(c.status, Status::errno(libc::ENOSPC), "{options}");
             assert_eq!(c.sync_ns, None, "no sync after a failed write");
             drop(s);
@@ -159,12 +133,7 @@ fn a_full_file_system_is_a_status() {
         }
     }
     // Known before anything is written: refused with the numbers instead.
-    let e = Ask {
-        size: Some(64 * MIB),
-        ..Ask::new(&path, &[OpKind::Write])
-    }
-    .open()
-    .err();
+    let e = Ask { size: Some(64 * MIB), ..Ask::new(&path, &[OpKind::Write]) }.open().err();
     assert_eq!(e.unwrap().kind(), ErrorKind::Unavailable);
 }
 
@@ -188,11 +157,7 @@ fn a_read_only_file_system() {
     target.close().unwrap();
     for (name, destroy) in [("new", None), ("data", Some(path.as_path()))] {
         let path = mount.path().join(name);
-        let ask = Ask {
-            size: Some(MIB),
-            destroy,
-            ..Ask::new(&path, &[OpKind::Write])
-        };
+        let ask = Ask { size: Some(MIB), destroy, ..Ask::new(&path, &[OpKind::Write]) };
         let e = ask.open().err().unwrap();
         assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
         assert!(e.to_string().contains("Read-only"), "{e}");
@@ -212,12 +177,7 @@ fn a_file_system_that_dies_in_the_run() {
             let options = format!("engine = \"{engine}\"");
             let path = mount.path().join("data");
             let ops = [OpKind::Read, OpKind::Write];
-            let ask = Ask {
-                size: Some(MIB),
-                options: &options,
-                depth,
-                ..Ask::new(&path, &ops)
-            };
+            let ask = Ask { size: Some(MIB), options: &options, depth, ..Ask::new(&path, &ops) };
             if engine == "sync" {
                 ask.open().unwrap().close().unwrap();
                 continue;
@@ -227,10 +187,7 @@ fn a_file_system_that_dies_in_the_run() {
             assert!(one(s.as_mut(), &op(OpKind::Write, 0)).status.is_ok());
             let root = std::fs::File::open(mount.path()).unwrap();
             support::sys::shut_down(&root).unwrap();
-            let write = Op {
-                sync: Some(SyncKind::Fsync),
-                ..op(OpKind::Write, 0)
-            };
+            let write = Op { sync: Some(SyncKind::Fsync), ..op(OpKind::Write, 0) };
             for op in [write, op(OpKind::Read, 0)] {
                 let c = one(s.as_mut(), &op);
                 assert_eq!(c.status, Status::errno(libc::EIO), "{fs} {options} {op:?}");
@@ -251,12 +208,7 @@ fn trims_reach_the_device() {
     for (engine, depth) in ENGINES {
         let options = format!("engine = \"{engine}\"");
         let destroy = Some(disk.device.as_path());
-        let ask = Ask {
-            options: &options,
-            depth,
-            destroy,
-            ..Ask::new(&disk.device, &OPS)
-        };
+        let ask = Ask { options: &options, depth, destroy, ..Ask::new(&disk.device, &OPS) };
         let target = ask.open().unwrap();
         let mut s = session(target.as_ref(), depth);
         s.buffer(0).fill(5);
@@ -268,10 +220,7 @@ fn trims_reach_the_device() {
         drop(s);
         target.admin(AdminAction::Purge).unwrap();
         target.admin(AdminAction::DropCaches).unwrap();
-        assert_eq!(
-            fact(target.as_ref(), "device.name"),
-            disk.name().trim_start_matches("/dev/")
-        );
+        assert_eq!(fact(target.as_ref(), "device.name"), disk.name().trim_start_matches("/dev/"));
         target.close().unwrap();
     }
 }
@@ -286,11 +235,7 @@ fn polling_ends_on_time_while_the_storage_hangs() {
     };
     let path = mount.path().join("data");
     let ops = [OpKind::Read, OpKind::Write];
-    let ask = Ask {
-        size: Some(4 * MIB),
-        depth: 4,
-        ..Ask::new(&path, &ops)
-    };
+    let ask = Ask { size: Some(4 * MIB), depth: 4, ..Ask::new(&path, &ops) };
     let target = ask.open().unwrap();
     let mut s = session(target.as_ref(), 4);
     let root = mount.path().to_str().unwrap().to_owned();
@@ -309,11 +254,7 @@ fn polling_ends_on_time_while_the_storage_hangs() {
     let start = MonoClock.now();
     s.poll(1, Some(start.plus(50_000_000)), &mut out).unwrap();
     let took = MonoClock.now().since(start);
-    assert!(
-        out.is_empty() && took >= 50_000_000,
-        "{} after {took} ns",
-        out.len()
-    );
+    assert!(out.is_empty() && took >= 50_000_000, "{} after {took} ns", out.len());
     assert!(took < 5_000_000_000, "{took}");
     s.poll(0, None, &mut out).unwrap();
     assert!(out.is_empty());
@@ -330,10 +271,7 @@ fn a_device_without_poll_queues_is_told() {
     let Some(disk) = TestLoopDevice::new(16) else {
         return;
     };
-    let ask = Ask {
-        options: "iopoll = true",
-        ..Ask::new(&disk.device, &[OpKind::Read])
-    };
+    let ask = Ask { options: "iopoll = true", ..Ask::new(&disk.device, &[OpKind::Read]) };
     let mut plan = ask.plan();
     plan.workloads[0].sync = taillight_core::plan::Sync::None;
     let e = support::open(&plan, None, "t").err().unwrap();

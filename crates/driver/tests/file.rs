@@ -19,17 +19,10 @@ fn files_of_others_are_read_but_not_written() {
     let tmp = scratch();
     let path = tmp.path().join("precious");
     std::fs::write(&path, vec![7u8; 64 << 10]).unwrap();
-    let sized = Ask {
-        size: Some(32 << 10),
-        ..Ask::new(&path, WRITE)
-    };
+    let sized = Ask { size: Some(32 << 10), ..Ask::new(&path, WRITE) };
     let e = sized.open().err().unwrap();
     assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
-    assert!(
-        e.hint_text().unwrap().contains("--destroy"),
-        "{:?}",
-        e.hint_text()
-    );
+    assert!(e.hint_text().unwrap().contains("--destroy"), "{:?}", e.hint_text());
     assert_eq!(std::fs::read(&path).unwrap(), vec![7u8; 64 << 10]);
 
     let target = Ask::new(&path, READ).open().unwrap();
@@ -38,22 +31,14 @@ fn files_of_others_are_read_but_not_written() {
     assert!(one(s.as_mut(), &op(OpKind::Read, 4096)).status.is_ok());
     assert!(s.buffer(0).iter().all(|b| *b == 7));
     // Opened read-only: even a write by mistake cannot pass.
-    assert_eq!(
-        one(s.as_mut(), &op(OpKind::Write, 0)).status,
-        Status::errno(libc::EBADF)
-    );
+    assert_eq!(one(s.as_mut(), &op(OpKind::Write, 0)).status, Status::errno(libc::EBADF));
     assert!(target.admin(AdminAction::Purge).is_err());
     drop(s);
     target.close().unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), vec![7u8; 64 << 10]);
     assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 1);
 
-    let target = Ask {
-        destroy: Some(&path),
-        ..Ask::new(&path, WRITE)
-    }
-    .open()
-    .unwrap();
+    let target = Ask { destroy: Some(&path), ..Ask::new(&path, WRITE) }.open().unwrap();
     let mut s = session(target.as_ref(), 1);
     assert!(one(s.as_mut(), &op(OpKind::Write, 0)).status.is_ok());
     drop(s);
@@ -71,38 +56,16 @@ fn confirmation_must_name_the_target() {
     }
     let link = tmp.path().join("link");
     std::os::unix::fs::symlink(&path, &link).unwrap();
-    let ask = |destroy| Ask {
-        destroy,
-        ..Ask::new(&path, WRITE)
-    };
-    assert_eq!(
-        ask(Some(&other)).open().err().unwrap().kind(),
-        ErrorKind::Refused
-    );
-    assert_eq!(
-        ask(Some(tmp.path())).open().err().unwrap().kind(),
-        ErrorKind::Refused
-    );
+    let ask = |destroy| Ask { destroy, ..Ask::new(&path, WRITE) };
+    assert_eq!(ask(Some(&other)).open().err().unwrap().kind(), ErrorKind::Refused);
+    assert_eq!(ask(Some(tmp.path())).open().err().unwrap().kind(), ErrorKind::Refused);
     ask(Some(&link)).open().unwrap().close().unwrap();
-    Ask {
-        destroy: Some(&path),
-        ..Ask::new(&link, WRITE)
-    }
-    .open()
-    .unwrap()
-    .close()
-    .unwrap();
+    Ask { destroy: Some(&path), ..Ask::new(&link, WRITE) }.open().unwrap().close().unwrap();
     let mut plan = ask(None).plan();
     plan.target.destroy = true;
-    assert_eq!(
-        support::open(&plan, None, "t").err().unwrap().kind(),
-        ErrorKind::Refused
-    );
+    assert_eq!(support::open(&plan, None, "t").err().unwrap().kind(), ErrorKind::Refused);
     plan.target.destroy = false;
-    assert_eq!(
-        support::open(&plan, Some(&path), "t").err().unwrap().kind(),
-        ErrorKind::Refused
-    );
+    assert_eq!(support::open(&plan, Some(&path), "t").err().unwrap().kind(), ErrorKind::Refused);
 }
 
 #[test]
@@ -121,58 +84,36 @@ fn kept_files_are_reused_and_others_leave_no_trace() {
     let first = ask("files = 2\nkeep = true", "r2").open().unwrap();
     assert_eq!(fact(first.as_ref(), "files.laid_out"), "2");
     first.close().unwrap();
-    let inode = |n: u32| {
-        std::fs::metadata(dir.join(format!("taillight-{n}.dat")))
-            .unwrap()
-            .ino()
-    };
+    let inode = |n: u32| std::fs::metadata(dir.join(format!("taillight-{n}.dat"))).unwrap().ino();
     let before = (inode(0), inode(1));
     let again = ask("files = 2", "r3").open().unwrap();
     assert_eq!(fact(again.as_ref(), "files.laid_out"), "0");
     assert_eq!(fact(again.as_ref(), "files.reused"), "2");
     again.close().unwrap();
-    assert_eq!(
-        before,
-        (inode(0), inode(1)),
-        "what an earlier run kept stays"
-    );
+    assert_eq!(before, (inode(0), inode(1)), "what an earlier run kept stays");
 
     // Written by somebody else since: not Taillight's any more.
     let name = dir.join("taillight-0.dat");
     let theirs = std::fs::OpenOptions::new().write(true).open(&name).unwrap();
     let untouched = theirs.metadata().unwrap().modified().unwrap();
     theirs.write_all_at(b"mine now", 0).unwrap();
-    assert_eq!(
-        ask("files = 2", "r4").open().err().unwrap().kind(),
-        ErrorKind::Refused
-    );
+    assert_eq!(ask("files = 2", "r4").open().err().unwrap().kind(), ErrorKind::Refused);
     theirs.set_modified(untouched).unwrap();
 
     // A larger size grows them; a copy under the same name is not Taillight's any more.
-    let grown = Ask {
-        size: Some(4 * MIB),
-        ..ask("files = 2", "r4")
-    }
-    .open()
-    .unwrap();
+    let grown = Ask { size: Some(4 * MIB), ..ask("files = 2", "r4") }.open().unwrap();
     assert_eq!(fact(grown.as_ref(), "files.laid_out"), "2");
     grown.close().unwrap();
     std::fs::copy(&name, dir.join("copy")).unwrap();
     std::fs::rename(dir.join("copy"), &name).unwrap();
-    assert_eq!(
-        ask("files = 2", "r5").open().err().unwrap().kind(),
-        ErrorKind::Refused
-    );
+    assert_eq!(ask("files = 2", "r5").open().err().unwrap().kind(), ErrorKind::Refused);
 }
 
 #[test]
 fn what_a_killed_run_left_is_taken_over_and_removed() {
     let tmp = scratch();
     let dir = tmp.path().join("set/");
-    let ask = Ask {
-        size: Some(MIB),
-        ..Ask::new(&dir, WRITE)
-    };
+    let ask = Ask { size: Some(MIB), ..Ask::new(&dir, WRITE) };
     std::mem::forget(ask.open().unwrap());
     assert!(dir.join(".taillight-owner.json").exists());
     // The lock of the forgotten target is still held: as if the other run was still going.
@@ -183,11 +124,7 @@ fn what_a_killed_run_left_is_taken_over_and_removed() {
     std::fs::copy(&name, dir.join("unlocked")).unwrap();
     std::fs::rename(dir.join("unlocked"), &name).unwrap();
     let now = std::fs::metadata(&name).unwrap().ino().to_string();
-    std::fs::write(
-        dir.join(".taillight-owner.json"),
-        mark.replace(&inode, &now),
-    )
-    .unwrap();
+    std::fs::write(dir.join(".taillight-owner.json"), mark.replace(&inode, &now)).unwrap();
     ask.open().unwrap().close().unwrap();
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
 }
@@ -218,19 +155,10 @@ fn what_a_killed_stream_left_is_nobodys_without_confirmation() {
     let e = stream(&ask(WRITE, None)).err().unwrap();
     assert_eq!(e.kind(), ErrorKind::Refused);
     let said = e.to_string();
-    assert!(
-        said.contains("left by a killed run, or changed since"),
-        "{said}"
-    );
-    assert_eq!(
-        ask(WRITE, None).open().err().unwrap().kind(),
-        ErrorKind::Refused
-    );
+    assert!(said.contains("left by a killed run, or changed since"), "{said}");
+    assert_eq!(ask(WRITE, None).open().err().unwrap().kind(), ErrorKind::Refused);
     // Reading it is no reason to delete it.
-    let read = Ask {
-        size: None,
-        ..ask(READ, None)
-    };
+    let read = Ask { size: None, ..ask(READ, None) };
     stream(&read).unwrap().close().unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), theirs);
 
@@ -249,14 +177,8 @@ fn stream(ask: &Ask<'_>) -> taillight_core::Result<Box<dyn Target>> {
         w.passes = Some(1);
     }
     let destroy = ask.destroy.map(|p| p.to_str().unwrap());
-    let spec = OpenSpec {
-        plan: &plan,
-        run_id: ask.run_id,
-        destroy,
-    };
-    taillight_driver::find("filestream")
-        .unwrap()
-        .open(&spec, &mut |_| true)
+    let spec = OpenSpec { plan: &plan, run_id: ask.run_id, destroy };
+    taillight_driver::find("filestream").unwrap().open(&spec, &mut |_| true)
 }
 
 #[test]
@@ -269,19 +191,12 @@ fn holes_are_refused_with_their_share() {
     let e = Ask::new(&path, READ).open().err().unwrap();
     assert_eq!(e.kind(), ErrorKind::Refused);
     assert!(e.to_string().contains("75.0 %"), "{e}");
-    let allowed = Ask {
-        options: "allow_holes = true",
-        ..Ask::new(&path, READ)
-    };
+    let allowed = Ask { options: "allow_holes = true", ..Ask::new(&path, READ) };
     allowed.open().unwrap().close().unwrap();
     assert_eq!(file.metadata().unwrap().len(), 4 * MIB);
 
     let new = tmp.path().join("new");
-    let never = Ask {
-        size: Some(MIB),
-        options: "layout = \"never\"",
-        ..Ask::new(&new, READ)
-    };
+    let never = Ask { size: Some(MIB), options: "layout = \"never\"", ..Ask::new(&new, READ) };
     assert_eq!(never.open().err().unwrap().kind(), ErrorKind::Usage);
     assert!(!new.exists());
 }
@@ -291,11 +206,7 @@ fn layout_always_fills_before_writes() {
     let tmp = scratch();
     let path = tmp.path().join("w");
     let blocks = |options| {
-        let ask = Ask {
-            size: Some(4 * MIB),
-            options,
-            ..Ask::new(&path, WRITE)
-        };
+        let ask = Ask { size: Some(4 * MIB), options, ..Ask::new(&path, WRITE) };
         let target = ask.open().unwrap();
         let blocks = std::fs::metadata(&path).unwrap().blocks() * 512;
         let allocates = fact(target.as_ref(), "files.writes_allocate");
@@ -313,29 +224,13 @@ fn layout_always_fills_before_writes() {
 fn sizes_that_cannot_be_are_refused_with_numbers() {
     let tmp = scratch();
     let path = tmp.path().join("x");
-    let ask = |size| Ask {
-        size: Some(size),
-        ..Ask::new(&path, WRITE)
-    };
+    let ask = |size| Ask { size: Some(size), ..Ask::new(&path, WRITE) };
     let e = ask(10_000).open().err().unwrap();
     assert_eq!(e.kind(), ErrorKind::Usage);
-    assert!(
-        e.hint_text().unwrap().contains("8KiB or 12KiB"),
-        "{:?}",
-        e.hint_text()
-    );
-    let e = Ask {
-        options: "files = 3",
-        ..ask(MIB)
-    }
-    .open()
-    .err()
-    .unwrap();
+    assert!(e.hint_text().unwrap().contains("8KiB or 12KiB"), "{:?}", e.hint_text());
+    let e = Ask { options: "files = 3", ..ask(MIB) }.open().err().unwrap();
     assert_eq!(e.kind(), ErrorKind::Usage);
-    assert_eq!(
-        Ask::new(&path, WRITE).open().err().unwrap().kind(),
-        ErrorKind::Usage
-    );
+    assert_eq!(Ask::new(&path, WRITE).open().err().unwrap().kind(), ErrorKind::Usage);
 
     let e = ask(1 << 60).open().err().unwrap();
     assert_eq!(e.kind(), ErrorKind::Unavailable);
@@ -348,29 +243,13 @@ fn sizes_that_cannot_be_are_refused_with_numbers() {
     let e = support::open(&plan, None, "t").err().unwrap();
     assert_eq!(e.kind(), ErrorKind::Usage);
     assert!(e.to_string().contains("multiple of"), "{e}");
-    assert_eq!(
-        std::fs::read_dir(tmp.path()).unwrap().count(),
-        0,
-        "nothing is left behind"
-    );
+    assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0, "nothing is left behind");
 
     std::fs::write(&path, vec![1u8; 8192]).unwrap();
-    let e = Ask {
-        size: Some(MIB),
-        ..Ask::new(&path, READ)
-    }
-    .open()
-    .err()
-    .unwrap();
+    let e = Ask { size: Some(MIB), ..Ask::new(&path, READ) }.open().err().unwrap();
     assert_eq!(e.kind(), ErrorKind::Usage);
     let missing = tmp.path().join("no/such/file");
-    let e = Ask {
-        size: Some(MIB),
-        ..Ask::new(&missing, READ)
-    }
-    .open()
-    .err()
-    .unwrap();
+    let e = Ask { size: Some(MIB), ..Ask::new(&missing, READ) }.open().err().unwrap();
     assert_eq!(e.kind(), ErrorKind::Unavailable);
 }
 
@@ -379,10 +258,7 @@ fn without_a_size_whole_blocks_of_the_file_are_used() {
     let tmp = scratch();
     let path = tmp.path().join("odd");
     std::fs::write(&path, vec![1u8; 10_000]).unwrap();
-    let ask = Ask {
-        options: "direct = false",
-        ..Ask::new(&path, READ)
-    };
+    let ask = Ask { options: "direct = false", ..Ask::new(&path, READ) };
     let target = ask.open().unwrap();
     assert_eq!(target.geometry().file_size, 8192);
     target.close().unwrap();
@@ -395,18 +271,9 @@ fn a_short_read_is_a_status() {
     for (engine, depth) in [("sync", 1), ("uring", 4)] {
         std::fs::write(&path, vec![1u8; 64 << 10]).unwrap();
         let options = format!("direct = false\nengine = \"{engine}\"");
-        let ask = Ask {
-            options: &options,
-            depth,
-            ..Ask::new(&path, READ)
-        };
+        let ask = Ask { options: &options, depth, ..Ask::new(&path, READ) };
         let target = ask.open().unwrap();
-        std::fs::OpenOptions::new()
-            .write(true)
-            .open(&path)
-            .unwrap()
-            .set_len(5000)
-            .unwrap();
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(5000).unwrap();
         let mut s = session(target.as_ref(), depth);
         let c = one(s.as_mut(), &op(OpKind::Read, 4096));
         assert_eq!((c.status, c.moved), (Status::SHORT, 904), "{engine}");
@@ -421,12 +288,7 @@ fn the_cache_is_dropped_or_warm_at_the_start() {
     let path = tmp.path().join("cached");
     std::fs::write(&path, vec![1u8; 8 << 20]).unwrap();
     let share = |options: &str| {
-        let target = Ask {
-            options,
-            ..Ask::new(&path, READ)
-        }
-        .open()
-        .unwrap();
+        let target = Ask { options, ..Ask::new(&path, READ) }.open().unwrap();
         let share = fact(target.as_ref(), "cache.resident_at_start");
         target.admin(AdminAction::Flush).unwrap();
         target.admin(AdminAction::DropCaches).unwrap();
@@ -449,10 +311,7 @@ fn fact_of_fs(path: &std::path::Path) -> String {
 fn purge_punches_files() {
     let tmp = scratch();
     let path = tmp.path().join("p");
-    let ask = Ask {
-        size: Some(MIB),
-        ..Ask::new(&path, &[OpKind::Read, OpKind::Trim])
-    };
+    let ask = Ask { size: Some(MIB), ..Ask::new(&path, &[OpKind::Read, OpKind::Trim]) };
     let target = ask.open().unwrap();
     target.admin(AdminAction::Purge).unwrap();
     let mut s = session(target.as_ref(), 1);

@@ -20,34 +20,17 @@ fn refusals(device: &Path) -> (String, String) {
         e.to_string()
     };
     (
-        refused(Ask {
-            destroy: Some(device),
-            ..Ask::new(device, WRITE)
-        }),
+        refused(Ask { destroy: Some(device), ..Ask::new(device, WRITE) }),
         refused(Ask::new(device, READ)),
     )
 }
 
 fn check(device: &Path, why: &str) {
     let (write, read) = refusals(device);
-    assert!(
-        write.contains(why) && read.contains(why),
-        "{write} | {read}"
-    );
+    assert!(write.contains(why) && read.contains(why), "{write} | {read}");
     let options = "read_in_use = true\ndirect = false";
-    Ask {
-        options,
-        ..Ask::new(device, READ)
-    }
-    .open()
-    .unwrap()
-    .close()
-    .unwrap();
-    let ask = Ask {
-        options,
-        destroy: Some(device),
-        ..Ask::new(device, WRITE)
-    };
+    Ask { options, ..Ask::new(device, READ) }.open().unwrap().close().unwrap();
+    let ask = Ask { options, destroy: Some(device), ..Ask::new(device, WRITE) };
     assert_eq!(ask.open().err().unwrap().kind(), ErrorKind::Refused);
 }
 
@@ -85,19 +68,9 @@ fn partition_mounted() {
         return;
     };
     // Unmounted, the partition can be had; only the right name will do.
-    let wrong = Ask {
-        destroy: Some(&disk.device),
-        ..Ask::new(&part, WRITE)
-    };
+    let wrong = Ask { destroy: Some(&disk.device), ..Ask::new(&part, WRITE) };
     assert_eq!(wrong.open().err().unwrap().kind(), ErrorKind::Refused);
-    Ask {
-        destroy: Some(&part),
-        ..Ask::new(&part, WRITE)
-    }
-    .open()
-    .unwrap()
-    .close()
-    .unwrap();
+    Ask { destroy: Some(&part), ..Ask::new(&part, WRITE) }.open().unwrap().close().unwrap();
 
     let Some(_mount) = Mounted::new(&part) else {
         return;
@@ -144,10 +117,7 @@ fn swap_file() {
     };
     let _off = UndoOnDrop(vec!["swapoff".to_owned(), text.to_owned()]);
     let (write, read) = refusals(&path);
-    assert!(
-        write.contains("swap") && read.contains("used as swap"),
-        "{write} | {read}"
-    );
+    assert!(write.contains("swap") && read.contains("used as swap"), "{write} | {read}");
 }
 
 #[test]
@@ -175,10 +145,7 @@ fn confirmation_and_symlinks() {
     let dir = scratch();
     let link = dir.path().join("by-id");
     std::os::unix::fs::symlink(&disk.device, &link).unwrap();
-    let ask = |path, destroy| Ask {
-        destroy,
-        ..Ask::new(path, WRITE)
-    };
+    let ask = |path, destroy| Ask { destroy, ..Ask::new(path, WRITE) };
     for (path, destroy) in [
         (&disk.device, None),
         (&disk.device, Some(other.device.as_path())),
@@ -197,10 +164,7 @@ fn confirmation_and_symlinks() {
         target.close().unwrap();
     }
     let mut seen = [0u8; 512];
-    std::fs::File::open(&disk.backing)
-        .unwrap()
-        .read_exact_at(&mut seen, MIB)
-        .unwrap();
+    std::fs::File::open(&disk.backing).unwrap().read_exact_at(&mut seen, MIB).unwrap();
     assert_eq!(seen, [9; 512]);
 }
 
@@ -217,10 +181,7 @@ fn file_behind_a_loop_device() {
 fn member_of_something_larger() {
     let lvm = |at: u64| {
         move |backing: &Path| {
-            let file = std::fs::OpenOptions::new()
-                .write(true)
-                .open(backing)
-                .unwrap();
+            let file = std::fs::OpenOptions::new().write(true).open(backing).unwrap();
             file.write_all_at(b"LABELONE", at + 512).unwrap();
             file.write_all_at(b"LVM2 001", at + 512 + 24).unwrap();
         }
@@ -229,10 +190,7 @@ fn member_of_something_larger() {
         return;
     };
     let (write, read) = refusals(&disk.device);
-    assert!(
-        write.contains("LVM") && read.contains("LVM"),
-        "{write} | {read}"
-    );
+    assert!(write.contains("LVM") && read.contains("LVM"), "{write} | {read}");
     // Also when the mark is in a partition of the disk that is to be overwritten.
     let Some((disk, _, _delete)) = partitioned(16, lvm(MIB)) else {
         return;
@@ -245,16 +203,10 @@ fn a_device_is_never_resized_or_deleted() {
     let Some(disk) = TestLoopDevice::new(16) else {
         return;
     };
-    let ask = Ask {
-        size: Some(32 * MIB),
-        ..Ask::new(&disk.device, READ)
-    };
+    let ask = Ask { size: Some(32 * MIB), ..Ask::new(&disk.device, READ) };
     assert_eq!(ask.open().err().unwrap().kind(), ErrorKind::Usage);
-    let ask = Ask {
-        size: Some(8 * MIB),
-        destroy: Some(&disk.device),
-        ..Ask::new(&disk.device, WRITE)
-    };
+    let ask =
+        Ask { size: Some(8 * MIB), destroy: Some(&disk.device), ..Ask::new(&disk.device, WRITE) };
     let target = ask.open().unwrap();
     assert_eq!(target.geometry().file_size, 8 * MIB);
     target.close().unwrap();

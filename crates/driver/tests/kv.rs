@@ -29,11 +29,7 @@ struct StoreDirectory {
 impl StoreDirectory {
     fn new(store: &'static str) -> StoreDirectory {
         let tmp = support::scratch();
-        StoreDirectory {
-            dir: tmp.path().join("db"),
-            _tmp: tmp,
-            store,
-        }
+        StoreDirectory { dir: tmp.path().join("db"), _tmp: tmp, store }
     }
     fn plan(&self, options: &str) -> Plan {
         let target = TargetPlan {
@@ -60,11 +56,7 @@ impl StoreDirectory {
 }
 
 fn open(plan: &Plan, destroy: Option<&Path>) -> Result<Box<dyn Target>> {
-    let spec = OpenSpec {
-        plan,
-        run_id: "test",
-        destroy: destroy.map(|d| d.to_str().unwrap()),
-    };
+    let spec = OpenSpec { plan, run_id: "test", destroy: destroy.map(|d| d.to_str().unwrap()) };
     let driver = taillight_driver::find(&plan.target.driver).unwrap();
     driver.open(&spec, &mut |_| true)
 }
@@ -86,14 +78,7 @@ fn stores() -> Vec<StoreDirectory> {
 }
 
 fn session(target: &dyn Target, buffer_size: u64) -> Box<dyn Session> {
-    let spec = SessionSpec {
-        worker: 0,
-        workload: 0,
-        keep: true,
-        depth: 1,
-        buffer_size,
-        seed: 1,
-    };
+    let spec = SessionSpec { worker: 0, workload: 0, keep: true, depth: 1, buffer_size, seed: 1 };
     target.session(&spec).unwrap()
 }
 
@@ -117,9 +102,7 @@ fn load(target: &dyn Target, records: u64) {
 
 fn has(target: &dyn Target, key: u64) -> bool {
     let mut s = session(target, SIZE);
-    one(s.as_mut(), &Op::keyed(OpKind::Get, key, 0))
-        .status
-        .is_ok()
+    one(s.as_mut(), &Op::keyed(OpKind::Get, key, 0)).status.is_ok()
 }
 
 #[test]
@@ -243,10 +226,7 @@ fn missing_and_unfit_libraries() {
         // Any library is there, but it is no store.
         let e = place.error("library = \"libc.so.6\"");
         assert_eq!(e.kind(), ErrorKind::Unavailable);
-        assert!(
-            e.to_string().contains(&format!("{store}_options_create")),
-            "{e}"
-        );
+        assert!(e.to_string().contains(&format!("{store}_options_create")), "{e}");
         assert!(!place.dir.exists(), "nothing was touched");
     }
 }
@@ -254,10 +234,7 @@ fn missing_and_unfit_libraries() {
 /// Records 100 to 103 are there: an update of some of them, by keys in any order, and gets.
 fn drawn_keys(s: &mut dyn Session, store: &str) {
     let mut many = |kind, keys: &[u64], size, count| {
-        let op = Op {
-            count,
-            ..Op::keyed(kind, keys[0], size)
-        };
+        let op = Op { count, ..Op::keyed(kind, keys[0], size) };
         let token = Token::new(1, 0);
         for (n, part) in s.buffer(0).chunks_mut(10).enumerate() {
             part.fill(b'a' + n as u8);
@@ -294,19 +271,13 @@ fn batches_and_many_gets() {
         for (n, part) in s.buffer(0).chunks_mut(10).enumerate() {
             part.fill(n as u8);
         }
-        let insert = Op {
-            count: 4,
-            ..Op::keyed(OpKind::Insert, 100, 10)
-        };
+        let insert = Op { count: 4, ..Op::keyed(OpKind::Insert, 100, 10) };
         let c = one(s.as_mut(), &insert);
         assert_eq!((c.status, c.count, c.moved), (Status::OK, 4, 40));
         let c = one(s.as_mut(), &Op::keyed(OpKind::Get, 102, 0));
         assert_eq!((c.moved, s.buffer(0)[0]), (10, 2));
         for (key, there) in [(100, 4), (98, 2), (104, 0)] {
-            let get = Op {
-                count: 4,
-                ..Op::keyed(OpKind::Get, key, 0)
-            };
+            let get = Op { count: 4, ..Op::keyed(OpKind::Get, key, 0) };
             let c = one(s.as_mut(), &get);
             if place.store == "leveldb" {
                 // There is no such call, and several gets are no multi-get.
@@ -326,10 +297,7 @@ fn batches_and_many_gets() {
 fn one_field_is_replaced() {
     for place in stores() {
         let mut plan = place.plan("");
-        plan.workloads[0].value = Some(Values {
-            fields: 2,
-            ..Values::default()
-        });
+        plan.workloads[0].value = Some(Values { fields: 2, ..Values::default() });
         let target = open(&plan, None).unwrap();
         let mut s = session(target.as_ref(), 100);
         let mut put = |field: &[(&str, &[u8])], op: Op| {
@@ -340,21 +308,12 @@ fn one_field_is_replaced() {
                 buffer[end - data.len()..end].copy_from_slice(data);
                 at += end;
             }
-            let c = one(
-                s.as_mut(),
-                &Op {
-                    size: at as u64,
-                    ..op
-                },
-            );
+            let c = one(s.as_mut(), &Op { size: at as u64, ..op });
             (c.status, s.buffer(0).to_vec())
         };
         let whole: [(&str, &[u8]); 2] = [("field0", b"aaa"), ("field1", b"bbb")];
         put(&whole, Op::keyed(OpKind::Insert, 1, 0));
-        let one_field = |key| Op {
-            field: 1,
-            ..Op::keyed(OpKind::Update, key, 0)
-        };
+        let one_field = |key| Op { field: 1, ..Op::keyed(OpKind::Update, key, 0) };
         assert!(put(&[("field1", b"longer")], one_field(1)).0.is_ok());
         let none = put(&[("field1", b"longer")], one_field(2)).0;
         assert_eq!(none, Status::NOT_FOUND);
@@ -372,21 +331,14 @@ fn durable_writes_administration_and_samples() {
         let target = place.open("").unwrap();
         load(target.as_ref(), 500);
         let mut s = session(target.as_ref(), SIZE);
-        let durable = Op {
-            sync: Some(SyncKind::Fdatasync),
-            ..Op::keyed(OpKind::Update, 7, SIZE)
-        };
+        let durable = Op { sync: Some(SyncKind::Fdatasync), ..Op::keyed(OpKind::Update, 7, SIZE) };
         assert!(one(s.as_mut(), &durable).status.is_ok());
         // Workers are still there: not now.
         assert!(target.admin(AdminAction::Purge).is_err());
         assert!(target.admin(AdminAction::DropCaches).is_err());
         assert!(has(target.as_ref(), 7));
         drop(s);
-        for action in [
-            AdminAction::Flush,
-            AdminAction::Compact,
-            AdminAction::DropCaches,
-        ] {
+        for action in [AdminAction::Flush, AdminAction::Compact, AdminAction::DropCaches] {
             target.admin(action).unwrap();
             assert!(has(target.as_ref(), 7), "after {action:?}");
         }
@@ -518,10 +470,7 @@ fn records_are_not_remembered_past_a_run_that_deletes() {
     for place in stores() {
         let reads = place.plan("keep = true");
         let mut deletes = reads.clone();
-        deletes.workloads[0].mix.push(MixPart {
-            op: OpKind::Delete,
-            weight: 1,
-        });
+        deletes.workloads[0].mix.push(MixPart { op: OpKind::Delete, weight: 1 });
         for (plan, remembered) in [(&reads, 20), (&deletes, 0)] {
             let target = open(plan, None).unwrap();
             load(target.as_ref(), 20);
@@ -550,9 +499,7 @@ fn a_full_disk() {
         }
         let _undo = support::UndoOnDrop(vec!["umount".to_owned(), "-l".to_owned(), path]);
         place.dir = mount.path().join("db");
-        let target = place
-            .open("write_buffer_size = \"1MiB\"\ncompression = \"none\"")
-            .unwrap();
+        let target = place.open("write_buffer_size = \"1MiB\"\ncompression = \"none\"").unwrap();
         let mut s = session(target.as_ref(), 4096);
         let mut failed = None;
         for key in 0..20_000 {

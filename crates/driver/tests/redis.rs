@@ -48,25 +48,12 @@ fn at(path: String, options: &str) -> TargetPlan {
 }
 
 fn open(plan: &Plan, destroy: Option<&str>) -> Result<Box<dyn Target>> {
-    let spec = OpenSpec {
-        plan,
-        run_id: "test",
-        destroy,
-    };
-    taillight_driver::find("redis")
-        .unwrap()
-        .open(&spec, &mut |_| true)
+    let spec = OpenSpec { plan, run_id: "test", destroy };
+    taillight_driver::find("redis").unwrap().open(&spec, &mut |_| true)
 }
 
 fn session(target: &dyn Target, depth: u32) -> Box<dyn Session> {
-    let spec = SessionSpec {
-        worker: 0,
-        workload: 0,
-        keep: true,
-        depth,
-        buffer_size: 400,
-        seed: 1,
-    };
+    let spec = SessionSpec { worker: 0, workload: 0, keep: true, depth, buffer_size: 400, seed: 1 };
     target.session(&spec).unwrap()
 }
 
@@ -91,21 +78,14 @@ fn a_batch_is_one_command() {
         for (n, part) in s.buffer(0).chunks_mut(10).enumerate() {
             part.fill(n as u8);
         }
-        let many = |kind, key, size| Op {
-            count: 4,
-            ..Op::keyed(kind, key, size)
-        };
+        let many = |kind, key, size| Op { count: 4, ..Op::keyed(kind, key, size) };
         server.cli(&["CONFIG", "RESETSTAT"]);
         let c = one(s.as_mut(), &many(OpKind::Insert, 100, 10));
         assert_eq!((c.status, c.count, c.moved), (Status::OK, 4, 40));
         for (key, there) in [(100, 4), (98, 2), (104, 0)] {
             let c = one(s.as_mut(), &many(OpKind::Get, key, 0));
             assert_eq!((c.count, c.moved), (there, 10 * u64::from(there)));
-            let status = if there == 4 {
-                Status::OK
-            } else {
-                Status::NOT_FOUND
-            };
+            let status = if there == 4 { Status::OK } else { Status::NOT_FOUND };
             assert_eq!(c.status, status);
         }
         let c = one(s.as_mut(), &Op::keyed(OpKind::Get, 102, 0));
@@ -188,10 +168,7 @@ fn records_of_fields_are_hashes() {
         return;
     };
     let mut plan = server.plan("", 1, false);
-    plan.workloads[0].value = Some(Values {
-        fields: 2,
-        ..Values::default()
-    });
+    plan.workloads[0].value = Some(Values { fields: 2, ..Values::default() });
     let target = open(&plan, None).unwrap();
     let mut s = session(target.as_ref(), 1);
     let name = |i: u32| format!("{}{i}", Values::default().prefix);
@@ -204,11 +181,7 @@ fn records_of_fields_are_hashes() {
         at += bytes;
     }
     let written = s.buffer(0)[..at].to_vec();
-    assert!(
-        one(s.as_mut(), &Op::keyed(OpKind::Insert, 7, at as u64))
-            .status
-            .is_ok()
-    );
+    assert!(one(s.as_mut(), &Op::keyed(OpKind::Insert, 7, at as u64)).status.is_ok());
     s.buffer(0).fill(0);
     let c = one(s.as_mut(), &Op::keyed(OpKind::Get, 7, 0));
     assert_eq!(c.moved, at as u64);
@@ -226,20 +199,11 @@ fn two_runs_do_not_share_a_prefix() {
     let plan = server.plan("", 1, false);
     let first = open(&plan, None).unwrap();
     let mut s = session(first.as_ref(), 1);
-    assert!(
-        one(s.as_mut(), &Op::keyed(OpKind::Insert, 1, 400))
-            .status
-            .is_ok()
-    );
+    assert!(one(s.as_mut(), &Op::keyed(OpKind::Insert, 1, 400)).status.is_ok());
     let e = open(&plan, None).err().unwrap();
     assert_eq!(e.kind(), ErrorKind::Refused);
     assert!(e.message().contains("another run"), "{e}");
-    assert!(
-        one(s.as_mut(), &Op::keyed(OpKind::Get, 1, 0))
-            .status
-            .is_ok(),
-        "nothing was wiped"
-    );
+    assert!(one(s.as_mut(), &Op::keyed(OpKind::Get, 1, 0)).status.is_ok(), "nothing was wiped");
     let other = server.plan("prefix = \"other\"", 1, false);
     open(&other, None).unwrap().close().unwrap();
     drop(s);
@@ -271,10 +235,7 @@ fn what_a_server_in_memory_cannot_do_is_refused() {
     let target = open(&server.plan("", 1, false), None).unwrap();
     target.admin(AdminAction::Flush).unwrap();
     for action in [AdminAction::Compact, AdminAction::DropCaches] {
-        assert_eq!(
-            target.admin(action).unwrap_err().kind(),
-            ErrorKind::Unavailable
-        );
+        assert_eq!(target.admin(action).unwrap_err().kind(), ErrorKind::Unavailable);
     }
 }
 

@@ -25,10 +25,7 @@ const CALIBRATION_NS: u64 = 100_000_000;
 /// # Errors
 /// `Internal` when `null` fails.
 pub fn calibrate(plan: &Plan, target: &dyn Target) -> Result<Overhead> {
-    let mut overhead = Overhead {
-        clock_ns: Some(clock_ns()),
-        ..Overhead::default()
-    };
+    let mut overhead = Overhead { clock_ns: Some(clock_ns()), ..Overhead::default() };
     if target.virtual_time().is_some() {
         // Virtual time has no cost to subtract.
         return Ok(overhead);
@@ -102,21 +99,14 @@ fn calibration_workload(w: &mut WorkloadPlan) {
     let known = [OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync];
     w.mix.retain(|m| known.contains(&m.op));
     if w.mix.is_empty() {
-        w.mix = vec![MixPart {
-            op: OpKind::Read,
-            weight: 1,
-        }];
+        w.mix = vec![MixPart { op: OpKind::Read, weight: 1 }];
     }
 }
 
 /// Time of a worker per operation of such a plan, ns.
 fn null_ns_per_op(plan: &Plan) -> Result<f64> {
     let id = format!("calibration-{}-{:016x}", std::process::id(), unique());
-    let spec = OpenSpec {
-        plan,
-        run_id: &id,
-        destroy: None,
-    };
+    let spec = OpenSpec { plan, run_id: &id, destroy: None };
     let target = NullDriver.open(&spec, &mut |_: Progress<'_>| true)?;
     let (ops, ns) = super::run::load_only(plan, target, &id)?;
     Ok(ns as f64 * f64::from(plan.workers()) / ops.max(1) as f64)

@@ -34,18 +34,9 @@ impl ClockPair {
             let before = sys::ticks()?;
             let ns = MonoClock.now().0;
             let width = sys::ticks()?.wrapping_sub(before);
-            Some((
-                width,
-                ClockPair {
-                    ticks: before.wrapping_add(width / 2),
-                    ns,
-                },
-            ))
+            Some((width, ClockPair { ticks: before.wrapping_add(width / 2), ns }))
         };
-        (0..8)
-            .filter_map(|_| once())
-            .min_by_key(|(width, _)| *width)
-            .map(|(_, pair)| pair)
+        (0..8).filter_map(|_| once()).min_by_key(|(width, _)| *width).map(|(_, pair)| pair)
     }
 }
 
@@ -83,13 +74,7 @@ impl TscClock {
         let anchor = ClockPair::read()?;
         let rate = rate(origin, anchor)?;
         let next_sync = anchor.ns + SYNC_EVERY_NS / 8;
-        Some(TscClock {
-            origin,
-            anchor,
-            rate,
-            next_sync,
-            drift: ClockDrift::default(),
-        })
+        Some(TscClock { origin, anchor, rate, next_sync, drift: ClockDrift::default() })
     }
 
     #[inline]
@@ -115,10 +100,7 @@ impl TscClock {
             }
         };
         // From where the line is, at the true rate plus what closes the gap in one period.
-        self.anchor = ClockPair {
-            ticks: now.ticks,
-            ns: shown,
-        };
+        self.anchor = ClockPair { ticks: now.ticks, ns: shown };
         let bend = i128::from(true_rate) * i128::from(off) / i128::from(SYNC_EVERY_NS);
         self.rate = (i128::from(true_rate) + bend) as u64;
     }
@@ -127,9 +109,7 @@ impl TscClock {
 /// Nanoseconds per tick times 2^32 between two readings at least a millisecond apart.
 fn rate(from: ClockPair, to: ClockPair) -> Option<u64> {
     let ticks = to.ticks.checked_sub(from.ticks).filter(|t| *t > 0)?;
-    let ns = u128::try_from(to.ns - from.ns)
-        .ok()
-        .filter(|ns| *ns >= 1_000_000)?;
+    let ns = u128::try_from(to.ns - from.ns).ok().filter(|ns| *ns >= 1_000_000)?;
     u64::try_from((ns << 32) / u128::from(ticks)).ok()
 }
 
@@ -222,10 +202,7 @@ mod tests {
         c.sync_with(now);
         assert_eq!((c.at(now.ticks), c.drift.steps), (now.ns, 1));
         let later = pair(now.ticks + 2_500_000_000, now.ns + 1_000_000_000);
-        assert!(
-            (c.at(later.ticks) - later.ns).abs() < 10,
-            "the rate is the old one"
-        );
+        assert!((c.at(later.ticks) - later.ns).abs() < 10, "the rate is the old one");
         c.sync_with(pair(now.ticks - 5, now.ns + 5));
         assert_eq!(c.drift.steps, 2, "a counter that went back");
     }

@@ -133,11 +133,7 @@ impl Collector {
             planned_ns: plan.run.duration.map(|d| d.0),
             planned_ops: plan.run.operations,
             open_loop: plan.workloads.iter().map(open_loop).collect(),
-            kinds: plan
-                .workloads
-                .iter()
-                .map(|w| w.mix.iter().map(|m| m.op).collect())
-                .collect(),
+            kinds: plan.workloads.iter().map(|w| w.mix.iter().map(|m| m.op).collect()).collect(),
             open: BTreeMap::new(),
             reached: vec![None; workers],
             running: vec![true; workers],
@@ -219,10 +215,7 @@ impl Collector {
         if now.since(start) <= 2 * length as i64 {
             return;
         }
-        let parts = open
-            .workloads
-            .iter()
-            .map(|w| (&w.ops, w.depth_ns, w.backlog));
+        let parts = open.workloads.iter().map(|w| (&w.ops, w.depth_ns, w.backlog));
         let closed = ClosedInterval::from_parts(
             (key, start, length),
             parts,
@@ -269,20 +262,14 @@ impl Collector {
             self.finish(nothing, observers);
         }
         let (start, mut length) = self.timeline_of(key);
-        if let Some(last) = open
-            .last
-            .filter(|_| !self.any_running() && self.open.is_empty())
-        {
+        if let Some(last) = open.last.filter(|_| !self.any_running() && self.open.is_empty()) {
             // The last interval ends with the last completion, be it early or in the drain.
             length = last.since(start).max(1) as u64;
         }
-        self.collected
-            .add_totals(key.0, open.workloads.iter().map(|w| &w.ops));
+        self.collected.add_totals(key.0, open.workloads.iter().map(|w| &w.ops));
         let closed = ClosedInterval::from_parts(
             (key, start, length),
-            open.workloads
-                .iter()
-                .map(|w| (&w.ops, w.depth_ns, w.backlog)),
+            open.workloads.iter().map(|w| (&w.ops, w.depth_ns, w.backlog)),
             &self.kinds,
             &self.open_loop,
             &self.collected.load,
@@ -315,11 +302,7 @@ impl Collector {
 
     fn view(&self, closed: &ClosedInterval, provisional: bool) -> IntervalView {
         let end = closed.start.plus(closed.length_ns);
-        let elapsed = if closed.measured {
-            end.since(self.timeline.measure).max(0)
-        } else {
-            0
-        };
+        let elapsed = if closed.measured { end.since(self.timeline.measure).max(0) } else { 0 };
         IntervalView {
             phase: if closed.measured { "measure" } else { "warmup" },
             index: closed.index,

@@ -27,10 +27,7 @@ struct WorkerActivity {
 impl Idle {
     /// For so many workers.
     pub fn new(timeout_ns: u64, workers: usize) -> Idle {
-        Idle {
-            timeout_ns,
-            workers: (0..workers).map(|_| WorkerActivity::default()).collect(),
-        }
+        Idle { timeout_ns, workers: (0..workers).map(|_| WorkerActivity::default()).collect() }
     }
 
     /// What a run is told that ended this way.
@@ -60,11 +57,7 @@ pub struct IdleWatch {
 impl IdleWatch {
     /// Of worker `number`.
     pub fn new(shared: Arc<Idle>, number: usize) -> IdleWatch {
-        IdleWatch {
-            shared,
-            number,
-            busy: false,
-        }
+        IdleWatch { shared, number, busy: false }
     }
 
     /// Whether something is due or in flight at `now`, and when an operation was last complete.
@@ -109,9 +102,6 @@ mod tests {
         assert!(!idle.timed_out(Stamp(1_000_180)), "the other one completes");
         assert!(idle.timed_out(Stamp(1_000_181)));
         drop(a);
-        assert!(
-            !idle.timed_out(Stamp(2_000_000)),
-            "who has ended waits for nothing"
-        );
+        assert!(!idle.timed_out(Stamp(2_000_000)), "who has ended waits for nothing");
     }
 }

@@ -96,11 +96,9 @@ impl KeySpace {
     #[inline]
     pub fn delete(&self) -> Option<u64> {
         let acked = self.acked.load(Ordering::Acquire);
-        let taken = self
-            .first
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |first| {
-                (first < acked).then_some(first + 1)
-            });
+        let taken = self.first.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |first| {
+            (first < acked).then_some(first + 1)
+        });
         if taken.is_err() {
             self.used_up.store(true, Ordering::Relaxed);
         }
@@ -229,11 +227,7 @@ mod tests {
         space.acknowledge(0);
         let key = space.insert();
         assert_eq!(key, WINDOW + 1);
-        assert_eq!(
-            space.live().1,
-            WINDOW + 1,
-            "a late acknowledgement is no other key's"
-        );
+        assert_eq!(space.live().1, WINDOW + 1, "a late acknowledgement is no other key's");
     }
 
     #[test]

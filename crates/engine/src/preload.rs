@@ -57,12 +57,7 @@ pub fn preload(
     for done in 1..=missing {
         load.insert()?;
         if done.is_multiple_of(SHOW_EVERY) || done == missing {
-            let told = Progress {
-                what: "loading",
-                done,
-                total: missing,
-                unit: "records",
-            };
+            let told = Progress { what: "loading", done, total: missing, unit: "records" };
             if !progress(told) {
                 load.drain()?;
                 return Err(Error::unavailable("stopped while loading records"));
@@ -113,21 +108,14 @@ impl PreloadLoop {
         };
         let mut inserts = w.clone();
         inserts.batch = 1;
-        inserts.mix = vec![MixPart {
-            op: insert,
-            weight: 1,
-        }];
+        inserts.mix = vec![MixPart { op: insert, weight: 1 }];
         let space = Arc::new(space);
         // Its own draws, and no two records alike unless the plan wants that.
         let seed = worker_seed(plan.run.seed, u16::MAX, 6);
         let mut payload = Filler::new(&PayloadSpec::of(&w.payload)?, seed, whole_values(w));
         (0..depth).for_each(|slot| payload.prepare(session.buffer(slot)));
         // A stream of its own: worker numbers end well below this.
-        let place = WorkerIndex {
-            worker: u16::MAX,
-            index: 0,
-            of: 1,
-        };
+        let place = WorkerIndex { worker: u16::MAX, index: 0, of: 1 };
         Ok(PreloadLoop {
             session,
             payload,
@@ -154,14 +142,9 @@ impl PreloadLoop {
         let buffer = self.session.buffer(slot);
         let size = buffer.len().min(op.size as usize);
         self.payload.fill(&mut buffer[..size]);
-        self.values
-            .encode(&op, buffer, self.generator.field_sizes());
+        self.values.encode(&op, buffer, self.generator.field_sizes());
         if let Some((format, run)) = &self.seal {
-            let mark = BlockHeader {
-                run: *run,
-                address: op.key,
-                generation: 1,
-            };
+            let mark = BlockHeader { run: *run, address: op.key, generation: 1 };
             format.seal(&mut buffer[..size], mark);
         }
         let token = Token::new(self.made, slot);

@@ -51,14 +51,7 @@ impl Timeline {
         let origin = if measured { self.measure } else { self.start };
         let index = at.since(origin).max(0) as u64 / self.interval_ns;
         let index = u32::try_from(index).unwrap_or(u32::MAX);
-        (
-            measured,
-            if measured {
-                index.min(self.last_index())
-            } else {
-                index
-            },
-        )
+        (measured, if measured { index.min(self.last_index()) } else { index })
     }
     /// The last interval of the measure phase takes in the drain, so that its completions stand
     /// in a window that says how long it was.
@@ -181,10 +174,7 @@ impl Recorder {
         let fresh = fresh.unwrap_or_else(|_| Box::new(IntervalStats::new(worker, workload)));
         let old = std::mem::replace(&mut self.stats, fresh);
         // The collector outlives the workers; a closed channel means the run is being torn down.
-        let _ = self
-            .channels
-            .messages
-            .send(WorkerMessage::IntervalStats(old));
+        let _ = self.channels.messages.send(WorkerMessage::IntervalStats(old));
         let (measured, index) = self.timeline.interval(now);
         self.stats.worker = worker;
         self.stats.workload = workload;
@@ -203,9 +193,7 @@ impl Recorder {
         }
         let service = short.complete.wrapping_sub(short.submit).max(0) as u64;
         let response = short.complete.wrapping_sub(short.intended).max(0) as u64;
-        self.stats
-            .op(short.op, self.open_loop)
-            .success(service, response, bytes);
+        self.stats.op(short.op, self.open_loop).success(service, response, bytes);
         if self.stats.measured && !self.capture.keep_short(short, record) {
             self.set_thresholds();
         }
@@ -259,10 +247,7 @@ impl Recorder {
     #[cold]
     fn set_thresholds(&mut self) {
         for kind in OpKind::ALL {
-            let Some(op) = self.stats.ops[kind as usize]
-                .as_deref()
-                .filter(|op| op.ops > 0)
-            else {
+            let Some(op) = self.stats.ops[kind as usize].as_deref().filter(|op| op.ops > 0) else {
                 continue;
             };
             let slow = op.latencies.main().value_at_quantile(0.999);
@@ -276,10 +261,7 @@ impl Recorder {
         self.stats.backlog = unsent;
         self.stats.last = Some(now);
         let worker = self.stats.worker;
-        let _ = self
-            .channels
-            .messages
-            .send(WorkerMessage::IntervalStats(self.stats));
+        let _ = self.channels.messages.send(WorkerMessage::IntervalStats(self.stats));
         let _ = self.channels.messages.send(WorkerMessage::Done { worker });
         self.capture.finish()
     }

@@ -183,12 +183,8 @@ fn check_spill(plan: &Plan) -> Result<()> {
         return Ok(());
     };
     let device = |p: &Path| {
-        let known = p
-            .ancestors()
-            .find(|a| a.exists() && !a.as_os_str().is_empty());
-        rustix::fs::stat(known.unwrap_or(Path::new(".")))
-            .map(|s| s.st_dev)
-            .ok()
+        let known = p.ancestors().find(|a| a.exists() && !a.as_os_str().is_empty());
+        rustix::fs::stat(known.unwrap_or(Path::new("."))).map(|s| s.st_dev).ok()
     };
     if device(Path::new(dir)) == device(Path::new(path)) {
         return Err(Error::usage("capture.dir lies on the device under test")
@@ -249,19 +245,13 @@ fn outcome(
 
 /// The clock of the stamps, for the manifest.
 fn clock_text(clock: &ClockInfo, loaded: &LoadResult) -> String {
-    let worst = loaded
-        .ends
-        .iter()
-        .map(|e| e.drift.worst_ns)
-        .max()
-        .unwrap_or(0);
+    let worst = loaded.ends.iter().map(|e| e.drift.worst_ns).max().unwrap_or(0);
     let steps: u64 = loaded.ends.iter().map(|e| e.drift.steps).sum();
     match (loaded.counter, steps) {
         (false, _) => clock.source.clone(),
-        (true, 0) => format!(
-            "{}, read directly, at most {worst} ns from CLOCK_MONOTONIC",
-            clock.source
-        ),
+        (true, 0) => {
+            format!("{}, read directly, at most {worst} ns from CLOCK_MONOTONIC", clock.source)
+        }
         (true, _) => format!(
             "{}, read directly, at most {worst} ns from CLOCK_MONOTONIC, set anew {steps} times",
             clock.source
@@ -279,19 +269,9 @@ fn phases(loaded: &LoadResult, operations: u64) -> Vec<PhaseInfo> {
     let mut phases = Vec::new();
     if loaded.measure_start > loaded.load_start {
         let ios = loaded.collected.warmup_ops + loaded.collected.stragglers;
-        phases.push(phase(
-            "warmup",
-            loaded.load_start,
-            loaded.measure_start,
-            ios,
-        ));
+        phases.push(phase("warmup", loaded.load_start, loaded.measure_start, ios));
     }
-    phases.push(phase(
-        "measure",
-        loaded.measure_start,
-        loaded.measure_end,
-        operations,
-    ));
+    phases.push(phase("measure", loaded.measure_start, loaded.measure_end, operations));
     phases.push(phase("drain", loaded.measure_end, loaded.drained, 0));
     phases
 }
@@ -299,20 +279,11 @@ fn phases(loaded: &LoadResult, operations: u64) -> Vec<PhaseInfo> {
 fn capture_info(plan: &Plan, loaded: &LoadResult) -> CaptureInfo {
     let skipped = loaded.ends.iter().filter(|e| e.measured);
     let skipped = skipped.map(|e| e.capture.skipped).sum::<u64>();
-    let degraded = loaded
-        .ends
-        .iter()
-        .any(|e| e.capture.degraded)
-        .then(|| Degraded {
-            at_ns: loaded
-                .ends
-                .iter()
-                .filter_map(|e| e.capture.degraded_at)
-                .min()
-                .unwrap_or(0),
-            not_kept: skipped,
-            reason: degraded_reason(loaded),
-        });
+    let degraded = loaded.ends.iter().any(|e| e.capture.degraded).then(|| Degraded {
+        at_ns: loaded.ends.iter().filter_map(|e| e.capture.degraded_at).min().unwrap_or(0),
+        not_kept: skipped,
+        reason: degraded_reason(loaded),
+    });
     CaptureInfo {
         mode: plan.capture.mode,
         budget: plan.capture.budget.0,

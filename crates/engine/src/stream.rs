@@ -101,8 +101,7 @@ impl SharedStream {
                 return NextBlock::Wait;
             }
             let taken =
-                self.claimed
-                    .compare_exchange(block, block + 1, Ordering::SeqCst, Ordering::SeqCst);
+                self.claimed.compare_exchange(block, block + 1, Ordering::SeqCst, Ordering::SeqCst);
             if taken.is_ok() {
                 return NextBlock::Block(block);
             }
@@ -124,8 +123,7 @@ impl SharedStream {
                 break;
             }
             let next =
-                self.written
-                    .compare_exchange(at, at + 1, Ordering::SeqCst, Ordering::SeqCst);
+                self.written.compare_exchange(at, at + 1, Ordering::SeqCst, Ordering::SeqCst);
             moved |= next.is_ok();
         }
         if moved {
@@ -143,11 +141,7 @@ impl SharedStream {
         if block < self.written.load(Ordering::SeqCst) {
             return NextBlock::Block(block);
         }
-        if ended {
-            NextBlock::End
-        } else {
-            NextBlock::Wait
-        }
+        if ended { NextBlock::End } else { NextBlock::Wait }
     }
 
     /// Reader `number` has read every block before `next`; `u64::MAX`: it has ended.
@@ -194,10 +188,7 @@ impl SharedStream {
         if !possible() {
             let left = until.since(MonoClock.now()).max(0) as u64;
             let left = left.min(NAP_NS);
-            let time = futex::Timespec {
-                tv_sec: 0,
-                tv_nsec: left as i64,
-            };
+            let time = futex::Timespec { tv_sec: 0, tv_nsec: left as i64 };
             if left > 0 {
                 // A time-out, a signal or a moved epoch: in each case the caller looks again.
                 let _ = futex::wait(&self.epoch, futex::Flags::PRIVATE, seen, Some(&time));
@@ -214,21 +205,14 @@ mod tests {
     #[test]
     fn blocks_become_readable_in_order() {
         let s = SharedStream::new((8, u64::MAX), (1, 1), true);
-        assert_eq!(
-            (s.claim(), s.claim()),
-            (NextBlock::Block(0), NextBlock::Block(1))
-        );
+        assert_eq!((s.claim(), s.claim()), (NextBlock::Block(0), NextBlock::Block(1)));
         s.wrote(1);
         assert_eq!(s.readable(0), NextBlock::Wait, "block 0 is still in flight");
         s.wrote(0);
         assert_eq!(s.readable(1), NextBlock::Block(1));
         assert_eq!(s.readable(2), NextBlock::Wait);
         s.writer_left();
-        assert_eq!(
-            s.readable(1),
-            NextBlock::Block(1),
-            "what is there is read first"
-        );
+        assert_eq!(s.readable(1), NextBlock::Block(1), "what is there is read first");
         assert_eq!(s.readable(2), NextBlock::End);
     }
 
@@ -241,29 +225,18 @@ mod tests {
         }
         assert_eq!(s.claim(), NextBlock::Wait);
         s.read(0, 3);
-        assert_eq!(
-            s.claim(),
-            NextBlock::Wait,
-            "the other reader has read nothing"
-        );
+        assert_eq!(s.claim(), NextBlock::Wait, "the other reader has read nothing");
         s.read(1, 1);
         assert_eq!(s.claim(), NextBlock::Block(4));
         assert_eq!(s.claim(), NextBlock::Wait);
         s.read(1, u64::MAX);
-        assert_eq!(
-            s.claim(),
-            NextBlock::Block(5),
-            "who has ended holds nobody up"
-        );
+        assert_eq!(s.claim(), NextBlock::Block(5), "who has ended holds nobody up");
     }
 
     #[test]
     fn it_ends_at_its_limit() {
         let s = SharedStream::new((4, 2), (1, 0), true);
-        assert_eq!(
-            (s.claim(), s.claim()),
-            (NextBlock::Block(0), NextBlock::Block(1))
-        );
+        assert_eq!((s.claim(), s.claim()), (NextBlock::Block(0), NextBlock::Block(1)));
         assert_eq!(s.claim(), NextBlock::End);
     }
 

@@ -29,11 +29,7 @@ pub fn plan() -> Plan {
             options: toml::Table::new(),
         },
         workloads: vec![WorkloadPlan::simple("main", OpKind::Read, ByteSize(4096))],
-        qos: QosPlan {
-            percentiles: vec![Percentile::MEDIAN],
-            nines: 9,
-            ceilings: Vec::new(),
-        },
+        qos: QosPlan { percentiles: vec![Percentile::MEDIAN], nines: 9, ceilings: Vec::new() },
         trace: TracePlan {
             mode: TraceMode::Off,
             threshold: None,
@@ -41,11 +37,7 @@ pub fn plan() -> Plan {
             backend: TracingBackendChoice::Auto,
             buffer: None,
         },
-        capture: CapturePlan {
-            mode: CaptureMode::All,
-            budget: ByteSize(256 << 20),
-            dir: None,
-        },
+        capture: CapturePlan { mode: CaptureMode::All, budget: ByteSize(256 << 20), dir: None },
         verify: VerifyPlan::default(),
         search: None,
     }

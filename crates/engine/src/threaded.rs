@@ -76,10 +76,7 @@ fn drive_loop<C: DisciplinedClock, P: Probe>(
         }
         match worker.fill()? {
             WorkerWait::Finished => return Ok(()),
-            WorkerWait::Until {
-                until,
-                in_flight: 0,
-            } => {
+            WorkerWait::Until { until, in_flight: 0 } => {
                 if !worker.await_stream(until) {
                     sleep_until(until, spin);
                 }
@@ -98,10 +95,8 @@ fn sleep_until(until: Stamp, spin: u64) {
         return;
     }
     let wake = now.plus(nap(left, spin)).0;
-    let time = rustix::time::Timespec {
-        tv_sec: wake / 1_000_000_000,
-        tv_nsec: wake % 1_000_000_000,
-    };
+    let time =
+        rustix::time::Timespec { tv_sec: wake / 1_000_000_000, tv_nsec: wake % 1_000_000_000 };
     // An early wake by a signal is harmless: the caller looks at the clock again.
     let _ = clock_nanosleep_absolute(ClockId::Monotonic, &time);
     // After a nap that ended early the caller comes again.

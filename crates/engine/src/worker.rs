@@ -112,11 +112,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         let depth = config.depth as usize;
         let strategies = Strategies::of(&mut config);
         let mut worker = Worker {
-            slots: Slots::new(
-                config.depth,
-                config.first_slot,
-                config.probe.first_generation(),
-            ),
+            slots: Slots::new(config.depth, config.first_slot, config.probe.first_generation()),
             backlog: Backlog::new(config.timeline.start),
             full_batch: config.session.submit_batch().max(1) as usize,
             strategies,
@@ -247,10 +243,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         if self.strategies.is_some() {
             self.tell_idle();
         }
-        WorkerWait::Until {
-            until: wake,
-            in_flight: self.slots.in_flight(),
-        }
+        WorkerWait::Until { until: wake, in_flight: self.slots.in_flight() }
     }
 
     /// Past the end: a closed loop stops, a schedule may still issue what was due before it.
@@ -259,10 +252,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         if self.backlog.left_at_end.is_none() {
             self.backlog.left_at_end = Some(self.schedule.due(self.timeline.end));
         }
-        let due = self
-            .schedule
-            .peek()
-            .is_some_and(|at| at < self.timeline.end);
+        let due = self.schedule.peek().is_some_and(|at| at < self.timeline.end);
         if !due || self.now >= self.timeline.end.plus(self.limits.late_ns) {
             self.stop_at_end();
         }
@@ -415,11 +405,8 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     pub fn reap(&mut self, min: u32, until: Stamp) -> Result<()> {
         let before = self.slots.in_flight();
         let mut done = std::mem::take(&mut self.done);
-        let polled = if before > 0 {
-            self.session.poll(min, Some(until), &mut done)
-        } else {
-            Ok(())
-        };
+        let polled =
+            if before > 0 { self.session.poll(min, Some(until), &mut done) } else { Ok(()) };
         self.now = self.clock.now();
         self.tick();
         let mut result = polled;
@@ -437,8 +424,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         let schedule = &mut self.schedule;
         let (end, now) = (self.timeline.end, self.now);
         self.backlog.look(schedule, now.min(end));
-        self.recorder
-            .tick(now, in_flight, || schedule.due(now.min(end)));
+        self.recorder.tick(now, in_flight, || schedule.due(now.min(end)));
     }
 
     /// Takes a completion: what keys, streams and verification say of it, then its record.
@@ -472,10 +458,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         self.probe.end(c.token.slot(), c.token, service);
         let (now, queued) = (self.now, self.slots.queued);
         if !end.short {
-            let whole = Record {
-                origin,
-                ..record_of(flight, c, status, now, queued)
-            };
+            let whole = Record { origin, ..record_of(flight, c, status, now, queued) };
             self.record_whole(&whole);
             return;
         }
@@ -483,11 +466,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
         let short = ShortRecord {
             op: op.kind,
             global: u64::from(op.target) * self.file_size + op.offset,
-            size: if op.kind.sized() {
-                op.size
-            } else {
-                self.first_size
-            },
+            size: if op.kind.sized() { op.size } else { self.first_size },
             intended: flight.intended.map_or(submit, |at| at.0),
             submit,
             issued: if queued { flight.issued.0 } else { submit },
@@ -499,9 +478,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             self.recorder.success_later(&short);
             return;
         }
-        self.recorder.success(&short, op.size, || {
-            record_of(flight, c, status, now, queued)
-        });
+        self.recorder.success(&short, op.size, || record_of(flight, c, status, now, queued));
     }
 
     /// Records a failure, or a success with more to say than a short record holds.

@@ -55,12 +55,8 @@ fn per_second_of(done: &EngineRun, of: fn(&Record) -> u64) -> Vec<usize> {
 fn stalls_show_in_the_response_time_of_every_schedule() {
     let options = "service = { kind = \"constant\", time = \"100us\" }\n\
         stalls = [{ start = \"1s\", length = \"200ms\", period = \"2s\" }]";
-    let even = Arrival::Constant {
-        rate: rate("1000/s"),
-    };
-    let random = Arrival::Poisson {
-        rate: rate("1000/s"),
-    };
+    let even = Arrival::Constant { rate: rate("1000/s") };
+    let random = Arrival::Poisson { rate: rate("1000/s") };
     for arrival in [even, random] {
         let done = run(&timed(options, 60, arrival));
         let p99 = percentile(&done.ios, Record::response_ns, "99");
@@ -76,25 +72,14 @@ fn stalls_show_in_the_response_time_of_every_schedule() {
 
 #[test]
 fn poisson_counts_are_within_four_roots() {
-    let done = run(&timed(
-        FAST,
-        20,
-        Arrival::Poisson {
-            rate: rate("2500/s"),
-        },
-    ));
+    let done = run(&timed(FAST, 20, Arrival::Poisson { rate: rate("2500/s") }));
     let n = done.ios.len() as f64;
     assert!((n - 50_000.0).abs() < 4.0 * 50_000f64.sqrt(), "{n}");
 }
 
 #[test]
 fn poisson_counts_keep_their_rate_from_ten_to_a_million_a_second() {
-    for (text, seconds) in [
-        ("10/s", 1000),
-        ("1000/s", 20),
-        ("100000/s", 1),
-        ("1000000/s", 1),
-    ] {
+    for (text, seconds) in [("10/s", 1000), ("1000/s", 20), ("100000/s", 1), ("1000000/s", 1)] {
         let mut p = timed(WIDE, seconds, Arrival::Poisson { rate: rate(text) });
         // One worker of 8 slots could not hold a million operations a second.
         p.workloads[0].workers = 8;
@@ -103,21 +88,13 @@ fn poisson_counts_keep_their_rate_from_ten_to_a_million_a_second() {
         let done = run(&p);
         let asked = rate(text).num as f64 * seconds as f64;
         let issued = (done.outcome.operations + done.outcome.unsent) as f64;
-        assert!(
-            (issued - asked).abs() < 4.0 * asked.sqrt(),
-            "{text}: {issued}"
-        );
+        assert!((issued - asked).abs() < 4.0 * asked.sqrt(), "{text}: {issued}");
     }
 }
 
 #[test]
 fn a_constant_rate_is_reached_within_a_thousandth() {
-    for (text, seconds) in [
-        ("10/s", 1000),
-        ("500/s", 20),
-        ("33333/s", 1),
-        ("1000000/s", 1),
-    ] {
+    for (text, seconds) in [("10/s", 1000), ("500/s", 20), ("33333/s", 1), ("1000000/s", 1)] {
         let mut p = timed(WIDE, seconds, Arrival::Constant { rate: rate(text) });
         p.workloads[0].workers = 8;
         p.workloads[0].queue_depth = 64;
@@ -141,9 +118,7 @@ fn a_schedule_keeps_as_many_in_flight_as_little_s_law_says() {
     const GAP: u64 = 100_000;
     let slow = "channels = 64\nservice = { kind = \"constant\", time = \"3200us\" }";
     let with_depth = |depth| {
-        let arrival = Arrival::Constant {
-            rate: rate("10000/s"),
-        };
+        let arrival = Arrival::Constant { rate: rate("10000/s") };
         let mut p = timed(slow, 2, arrival);
         p.workloads[0].queue_depth = depth;
         run(&p)
@@ -170,11 +145,7 @@ fn a_schedule_keeps_as_many_in_flight_as_little_s_law_says() {
 
 #[test]
 fn bursts_come_and_go() {
-    let arrival = Arrival::Bursts {
-        rate: rate("1000/s"),
-        on: Span(SECOND),
-        off: Span(2 * SECOND),
-    };
+    let arrival = Arrival::Bursts { rate: rate("1000/s"), on: Span(SECOND), off: Span(2 * SECOND) };
     let mut p = timed(FAST, 7, arrival);
     p.workloads[0].workers = 3;
     assert_eq!(per_second(&run(&p)), [1000, 0, 0, 1000, 0, 0, 1000]);
@@ -182,20 +153,14 @@ fn bursts_come_and_go() {
 
 #[test]
 fn steps_and_ramps_ask_what_they_say() {
-    let step = |text: &str, seconds: u64| RateStep {
-        rate: rate(text),
-        time: Span(seconds * SECOND),
-    };
+    let step =
+        |text: &str, seconds: u64| RateStep { rate: rate(text), time: Span(seconds * SECOND) };
     let steps = vec![step("100/s", 1), step("700/s", 2), step("10/s", 1)];
     let mut p = timed(FAST, 5, Arrival::Steps { steps });
     p.workloads[0].workers = 4;
     assert_eq!(per_second(&run(&p)), [100, 700, 700, 10, 10]);
 
-    let up = Arrival::Ramp {
-        from: rate("100/s"),
-        to: rate("500/s"),
-        over: Span(4 * SECOND),
-    };
+    let up = Arrival::Ramp { from: rate("100/s"), to: rate("500/s"), over: Span(4 * SECOND) };
     let mut p = timed(FAST, 6, up);
     p.workloads[0].workers = 4;
     // 150, 250, 350, 450 in the ramp, then 500 a second.
@@ -204,10 +169,7 @@ fn steps_and_ramps_ask_what_they_say() {
 
 #[test]
 fn warm_up_runs_at_the_first_rate_and_the_profile_begins_after_it() {
-    let step = |text: &str| RateStep {
-        rate: rate(text),
-        time: Span(SECOND),
-    };
+    let step = |text: &str| RateStep { rate: rate(text), time: Span(SECOND) };
     let steps = vec![step("50/s"), step("500/s")];
     let mut p = timed(FAST, 2, Arrival::Steps { steps });
     p.run.warmup = Span(2 * SECOND);
@@ -224,17 +186,11 @@ fn recorded_times_are_met_and_end_the_run() {
     let times: Vec<u64> = (0..100).map(|i| i * i * 10_000).collect();
     let text: String = times.iter().map(|t| format!("{t}ns\n")).collect();
     std::fs::write(&file, text).unwrap();
-    let arrival = Arrival::Replay {
-        file: file.display().to_string(),
-    };
+    let arrival = Arrival::Replay { file: file.display().to_string() };
     let mut p = timed(FAST, 3600, arrival);
     p.workloads[0].workers = 3;
     let done = run(&p);
-    let mut intended: Vec<u64> = done
-        .ios
-        .iter()
-        .map(|r| r.intended.unwrap().0 as u64)
-        .collect();
+    let mut intended: Vec<u64> = done.ios.iter().map(|r| r.intended.unwrap().0 as u64).collect();
     intended.sort_unstable();
     assert_eq!(intended, times);
     assert_eq!(done.outcome.reason, StopReason::Planned);
@@ -247,74 +203,44 @@ fn recorded_times_are_met_and_end_the_run() {
 #[test]
 fn think_time_pauses_the_worker_after_every_nth_completion() {
     let mut p = timed(FAST, 1, Arrival::Burst);
-    p.workloads[0].think = Some(Think {
-        time: Span(990_000),
-        every: 1,
-    });
+    p.workloads[0].think = Some(Think { time: Span(990_000), every: 1 });
     let done = run(&p);
     // 10 us of service and 990 us of pause: one a millisecond.
     assert_eq!(done.ios.len(), 1000);
-    assert!(
-        done.ios
-            .iter()
-            .enumerate()
-            .all(|(i, r)| r.submit.0 as u64 == i as u64 * MS)
-    );
-    p.workloads[0].think = Some(Think {
-        time: Span(960_000),
-        every: 4,
-    });
+    assert!(done.ios.iter().enumerate().all(|(i, r)| r.submit.0 as u64 == i as u64 * MS));
+    p.workloads[0].think = Some(Think { time: Span(960_000), every: 4 });
     // Four in a row, then the pause.
     let submits: Vec<u64> = run(&p).ios.iter().map(|r| r.submit.0 as u64).collect();
     assert_eq!(submits.len(), 4000);
     assert_eq!(submits[..5], [0, 10_000, 20_000, 30_000, MS]);
     // Deeper: what is in flight goes on, nothing new is started.
     p.workloads[0].queue_depth = 2;
-    p.workloads[0].think = Some(Think {
-        time: Span(980_000),
-        every: 2,
-    });
-    p.target.options = "channels = 2\nservice = { kind = \"constant\", time = \"20us\" }"
-        .parse()
-        .unwrap();
+    p.workloads[0].think = Some(Think { time: Span(980_000), every: 2 });
+    p.target.options =
+        "channels = 2\nservice = { kind = \"constant\", time = \"20us\" }".parse().unwrap();
     let submits: Vec<u64> = run(&p).ios.iter().map(|r| r.submit.0 as u64).collect();
     assert_eq!(submits.len(), 2000);
-    assert!(
-        submits
-            .iter()
-            .enumerate()
-            .all(|(i, t)| *t == i as u64 / 2 * MS)
-    );
+    assert!(submits.iter().enumerate().all(|(i, t)| *t == i as u64 / 2 * MS));
 }
 
 #[test]
 fn workers_join_step_by_step() {
-    let mut p = timed(
-        "channels = 8\nservice = { kind = \"constant\", time = \"1ms\" }",
-        4,
-        Arrival::Burst,
-    );
+    let mut p =
+        timed("channels = 8\nservice = { kind = \"constant\", time = \"1ms\" }", 4, Arrival::Burst);
     p.workloads[0].workers = 5;
-    p.workloads[0].ramp = Some(WorkerRamp {
-        step: 2,
-        every: Span(SECOND),
-    });
+    p.workloads[0].ramp = Some(WorkerRamp { step: 2, every: Span(SECOND) });
     // 1000/s each: 2, 4, then all 5.
     assert_eq!(per_second(&run(&p)), [2000, 4000, 5000, 5000]);
     // With a rate each brings its share.
-    p.workloads[0].arrival = Arrival::Constant {
-        rate: rate("1000/s"),
-    };
+    p.workloads[0].arrival = Arrival::Constant { rate: rate("1000/s") };
     assert_eq!(per_second(&run(&p)), [400, 800, 1000, 1000]);
 }
 
 #[test]
 fn passes_end_the_run_at_the_end_of_the_data() {
-    for (kind, workers) in [
-        (AccessKind::Sequential, 3),
-        (AccessKind::Reverse, 2),
-        (AccessKind::Random, 3),
-    ] {
+    for (kind, workers) in
+        [(AccessKind::Sequential, 3), (AccessKind::Reverse, 2), (AccessKind::Random, 3)]
+    {
         let mut p = timed(FAST, 3600, Arrival::Burst);
         p.target.size = Some(ByteSize(4096 * 1000));
         p.workloads[0].access.kind = kind;
@@ -343,9 +269,7 @@ fn an_idle_run_ends_and_says_so() {
     assert!(said.contains("idle"), "{said}");
     assert_eq!(done.outcome.losses.unfinished, 1);
     // Waiting for one's own schedule is not idleness.
-    let slow = Arrival::Constant {
-        rate: rate("6/min"),
-    };
+    let slow = Arrival::Constant { rate: rate("6/min") };
     let mut p = timed(FAST, 100, slow);
     p.run.idle_timeout = Some(Span(SECOND));
     let done = run(&p);
@@ -366,19 +290,14 @@ fn load_is_counted_and_not_measured() {
     );
     let mut load = workload("load", OpKind::Write);
     load.measured = false;
-    load.arrival = Arrival::Constant {
-        rate: rate("500/s"),
-    };
+    load.arrival = Arrival::Constant { rate: rate("500/s") };
     p.workloads.push(load);
     let done = run(&p);
     assert_eq!(done.ios.len(), 20_000);
     assert_eq!(done.outcome.operations, 20_000);
     let load: Vec<_> = done.rows.iter().filter(|r| r.workload == 1).collect();
     assert_eq!(load.iter().map(|r| r.ops).sum::<u64>(), 1000);
-    assert!(
-        load.iter()
-            .all(|r| r.p99_ns.is_none() && r.backlog.is_none())
-    );
+    assert!(load.iter().all(|r| r.p99_ns.is_none() && r.backlog.is_none()));
     // Operations are those of what is measured, and the load ends with them.
     p.run.duration = None;
     p.run.operations = Some(777);
@@ -397,9 +316,7 @@ fn stream(driver: &str, options: &str, blocks: u64) -> Plan {
         w.access.kind = AccessKind::Follow;
         w.end_to_end = true;
     }
-    writer.arrival = Arrival::Constant {
-        rate: rate("1000/s"),
-    };
+    writer.arrival = Arrival::Constant { rate: rate("1000/s") };
     reader.workers = 2;
     p.workloads = vec![writer, reader];
     p
@@ -423,12 +340,7 @@ fn end_to_end_is_from_the_writers_stamp_to_the_nanosecond() {
         let block = origin.0 as u64 / MS;
         assert_eq!(r.offset.unwrap(), block % 64 * 4096);
     }
-    assert!(
-        done.ios
-            .iter()
-            .filter(|r| r.op == OpKind::Write)
-            .all(|r| r.origin.is_none())
-    );
+    assert!(done.ios.iter().filter(|r| r.op == OpKind::Write).all(|r| r.origin.is_none()));
 }
 
 #[test]
@@ -444,16 +356,8 @@ fn a_stream_ends_when_its_writer_has_and_readers_miss_nothing() {
     p.workloads[1].queue_depth = 3;
     let done = run(&p);
     assert_eq!(done.outcome.reason, StopReason::Planned);
-    assert_eq!(
-        done.ios.len(),
-        1000,
-        "500 blocks, two readers, nothing else kept"
-    );
-    assert!(
-        done.ios
-            .iter()
-            .all(|r| r.status.is_ok() && r.origin.is_some())
-    );
+    assert_eq!(done.ios.len(), 1000, "500 blocks, two readers, nothing else kept");
+    assert!(done.ios.iter().all(|r| r.status.is_ok() && r.origin.is_some()));
 }
 
 #[test]
@@ -462,11 +366,8 @@ fn a_reader_of_a_stalled_stream_is_idle() {
     p.run.duration = Some(Span(1000 * SECOND));
     p.run.idle_timeout = Some(Span(3 * SECOND));
     // One block, then nothing for minutes: the readers wait.
-    p.workloads[0].arrival = Arrival::Bursts {
-        rate: rate("1000/s"),
-        on: Span(MS),
-        off: Span(500 * SECOND),
-    };
+    p.workloads[0].arrival =
+        Arrival::Bursts { rate: rate("1000/s"), on: Span(MS), off: Span(500 * SECOND) };
     let done = run(&p);
     assert_eq!(done.outcome.reason, StopReason::TargetFailed);
     assert_eq!(done.ios.len(), 3);
@@ -479,9 +380,7 @@ fn end_to_end_through_a_file_that_grows() {
     for engine in ["sync", "uring"] {
         let mut p = stream("file", "", 256);
         p.target.path = Some(path.clone());
-        p.target.options = format!("engine = \"{engine}\"\ndirect = false")
-            .parse()
-            .unwrap();
+        p.target.options = format!("engine = \"{engine}\"\ndirect = false").parse().unwrap();
         p.run.operations = Some(1500);
         p.run.duration = Some(Span(30 * SECOND));
         p.workloads[0].arrival = Arrival::Burst;
@@ -519,19 +418,10 @@ fn count_issued_is_the_schedules_count_at_every_rate() {
         p.run.duration = Some(Span(300 * MS));
         p.capture.mode = CaptureMode::Off;
         p.workloads[0].workers = 2;
-        p.workloads[0].mix = vec![MixPart {
-            op: OpKind::Write,
-            weight: 1,
-        }];
-        p.workloads[0].arrival = Arrival::Constant {
-            rate: rate.parse().unwrap(),
-        };
+        p.workloads[0].mix = vec![MixPart { op: OpKind::Write, weight: 1 }];
+        p.workloads[0].arrival = Arrival::Constant { rate: rate.parse().unwrap() };
         let done = run(&p);
         let asked = 3 * rate.trim_end_matches("/s").parse::<u64>().unwrap() / 10;
-        assert_eq!(
-            done.outcome.operations + done.outcome.unsent,
-            asked,
-            "{rate}"
-        );
+        assert_eq!(done.outcome.operations + done.outcome.unsent, asked, "{rate}");
     }
 }

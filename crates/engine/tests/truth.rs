@@ -33,11 +33,7 @@ fn closed_loop_latency_is_exact_and_nothing_is_lost() {
         assert_eq!(r.issued, None);
     }
     assert_eq!(done.rows.iter().map(|r| r.ops).sum::<u64>(), 30_000);
-    assert!(
-        done.rows
-            .iter()
-            .all(|r| r.depth_mean > 0.999 && r.depth_mean < 1.001)
-    );
+    assert!(done.rows.iter().all(|r| r.depth_mean > 0.999 && r.depth_mean < 1.001));
     assert_eq!(done.views.len(), done.rows.len());
 }
 
@@ -47,18 +43,11 @@ fn omission_is_not_hidden_200_ms_stalls_at_1000_per_second() {
         stalls = [{ start = \"1s\", length = \"200ms\", period = \"2s\" }]";
     let mut p = plan("sim", options);
     p.run.duration = Some(Span(10_000_000_000));
-    p.workloads[0].arrival = Arrival::Constant {
-        rate: "1000/s".parse().unwrap(),
-    };
+    p.workloads[0].arrival = Arrival::Constant { rate: "1000/s".parse().unwrap() };
     let done = run(&p);
     assert_eq!(done.ios.len(), 10_000);
     let intended: Vec<i64> = done.ios.iter().map(|r| r.intended.unwrap().0).collect();
-    assert!(
-        intended
-            .iter()
-            .enumerate()
-            .all(|(i, t)| *t == i as i64 * 1_000_000)
-    );
+    assert!(intended.iter().enumerate().all(|(i, t)| *t == i as i64 * 1_000_000));
     // The truth: the operation due at 1.000 s waits 200 ms; one due k ms later waits 0.9 k ms
     // less (each of its predecessors is served in 0.1 ms after the stall).
     let at = |ms: usize| done.ios[ms].response_ns();
@@ -72,17 +61,9 @@ fn omission_is_not_hidden_200_ms_stalls_at_1000_per_second() {
     let p99 = percentile(&done.ios, Record::response_ns, "99");
     assert!((170_000_000..=205_000_000).contains(&p99), "{p99}");
     // Response = service + wait, to the ns.
-    assert!(
-        done.ios
-            .iter()
-            .all(|r| r.response_ns() == r.service_ns() + r.wait_ns())
-    );
+    assert!(done.ios.iter().all(|r| r.response_ns() == r.service_ns() + r.wait_ns()));
     assert_eq!(done.outcome.unsent, 0);
-    let stalled = done
-        .rows
-        .iter()
-        .find(|r| r.start_ns == 1_000_000_000)
-        .unwrap();
+    let stalled = done.rows.iter().find(|r| r.start_ns == 1_000_000_000).unwrap();
     assert!(stalled.response_p99_ns.unwrap() > 190_000_000);
 }
 
@@ -91,24 +72,16 @@ fn a_saturated_schedule_stands_and_its_backlog_is_told() {
     let mut p = plan("sim", CONSTANT);
     p.run.duration = Some(Span(5_000_000_000));
     p.run.interval = Span(500_000_000);
-    p.workloads[0].arrival = Arrival::Constant {
-        rate: "20000/s".parse().unwrap(),
-    };
+    p.workloads[0].arrival = Arrival::Constant { rate: "20000/s".parse().unwrap() };
     let done = run(&p);
     // 100,000 asked; 10,000/s served for 5 s plus one interval of grace.
     assert_eq!(done.ios.len() as u64 + done.outcome.unsent, 100_000);
     assert_eq!(done.ios.len(), 55_000);
     // Half of what was asked had not been sent when the time was over.
     assert_eq!(done.outcome.left_at_end, 50_000);
-    assert_eq!(
-        done.ios[49_999].response_ns(),
-        50_000 * 100_000 - 49_999 * 50_000
-    );
+    assert_eq!(done.ios[49_999].response_ns(), 50_000 * 100_000 - 49_999 * 50_000);
     let backlogs: Vec<u64> = done.rows.iter().map(|r| r.backlog.unwrap()).collect();
-    assert!(
-        backlogs.windows(2).take(8).all(|w| w[1] > w[0]),
-        "{backlogs:?}"
-    );
+    assert!(backlogs.windows(2).take(8).all(|w| w[1] > w[0]), "{backlogs:?}");
     // What goes on after its time is said, once, with the backlog of the last interval that ended.
     assert_eq!(done.overtimes, [Some(backlogs[8])]);
     assert_eq!(backlogs[8], 45_000);
@@ -119,9 +92,7 @@ fn waiting_for_a_slow_operation_after_the_end_is_told_and_a_usual_end_is_not() {
     let mut p = plan("sim", CONSTANT);
     p.run.duration = Some(Span(1_000_000_000));
     assert_eq!(run(&p).overtimes, []);
-    p.target.options = "service = { kind = \"constant\", time = \"900ms\" }"
-        .parse()
-        .unwrap();
+    p.target.options = "service = { kind = \"constant\", time = \"900ms\" }".parse().unwrap();
     assert_eq!(run(&p).overtimes, [None]);
 }
 
@@ -135,11 +106,7 @@ fn workers_and_depth_share_the_channels() {
     // 16 outstanding on 4 channels of 10,000/s: 40,000/s; each waits for 4 services.
     let last = percentile(&done.ios, Record::service_ns, "99");
     assert_eq!(last, 400_000);
-    assert!(
-        (40_000..=40_016).contains(&done.ios.len()),
-        "{}",
-        done.ios.len()
-    );
+    assert!((40_000..=40_016).contains(&done.ios.len()), "{}", done.ios.len());
     assert!(done.ios.iter().all(|r| r.issued == Some(r.submit)));
     assert_eq!(done.outcome.operations, done.ios.len() as u64);
 }
@@ -151,23 +118,14 @@ fn errors_are_counted_and_kept_out_of_latency() {
     p.run.operations = Some(1000);
     let done = run(&p);
     assert_eq!(done.outcome.errors, [(Status::errno(28), 100)]);
-    assert_eq!(
-        done.ios
-            .iter()
-            .filter(|r| r.status == Status::errno(28))
-            .count(),
-        100
-    );
+    assert_eq!(done.ios.iter().filter(|r| r.status == Status::errno(28)).count(), 100);
     assert_eq!(done.rows.iter().map(|r| r.errors).sum::<u64>(), 100);
     assert_eq!(done.rows.iter().map(|r| r.bytes).sum::<u64>(), 900 * 4096);
 }
 
 #[test]
 fn a_target_that_only_fails_is_gone() {
-    let mut p = plan(
-        "sim",
-        &format!("errors = {{ every = 1, errno = 5 }}\n{CONSTANT}"),
-    );
+    let mut p = plan("sim", &format!("errors = {{ every = 1, errno = 5 }}\n{CONSTANT}"));
     p.run.duration = Some(Span(60_000_000_000));
     let done = run(&p);
     assert_eq!(done.outcome.reason, StopReason::TargetFailed);
@@ -177,19 +135,12 @@ fn a_target_that_only_fails_is_gone() {
 #[test]
 fn sync_is_inside_the_write_and_alone() {
     let mut p = plan("sim", &format!("sync = \"70us\"\n{CONSTANT}"));
-    p.workloads[0].mix = vec![MixPart {
-        op: OpKind::Write,
-        weight: 1,
-    }];
+    p.workloads[0].mix = vec![MixPart { op: OpKind::Write, weight: 1 }];
     p.workloads[0].sync = Sync::Fdatasync(2);
     p.run.operations = Some(1001);
     let done = run(&p);
     for (i, r) in done.ios.iter().enumerate() {
-        let expected = if i % 2 == 1 {
-            (170_000, Some(70_000))
-        } else {
-            (100_000, None)
-        };
+        let expected = if i % 2 == 1 { (170_000, Some(70_000)) } else { (100_000, None) };
         assert_eq!((r.service_ns(), r.sync_ns), expected);
     }
 }
@@ -203,27 +154,10 @@ fn warm_up_is_apart() {
     assert_eq!(done.phases, ["warmup", "measure"]);
     assert_eq!(done.ios.len(), 10_000);
     assert!(done.ios.iter().all(|r| r.submit.0 >= 2_500_000_000));
-    let warm: u64 = done
-        .rows
-        .iter()
-        .filter(|r| r.phase == "warmup")
-        .map(|r| r.ops)
-        .sum();
-    assert_eq!(
-        warm,
-        25_000 - 1 + 1 - 1,
-        "the last one completes as the measure phase begins"
-    );
-    let phases: Vec<_> = done
-        .outcome
-        .phases
-        .iter()
-        .map(|p| (p.name.as_str(), p.ios))
-        .collect();
-    assert_eq!(
-        phases,
-        [("warmup", 25_000), ("measure", 10_000), ("drain", 0)]
-    );
+    let warm: u64 = done.rows.iter().filter(|r| r.phase == "warmup").map(|r| r.ops).sum();
+    assert_eq!(warm, 25_000 - 1 + 1 - 1, "the last one completes as the measure phase begins");
+    let phases: Vec<_> = done.outcome.phases.iter().map(|p| (p.name.as_str(), p.ios)).collect();
+    assert_eq!(phases, [("warmup", 25_000), ("measure", 10_000), ("drain", 0)]);
 }
 
 #[test]
@@ -232,19 +166,12 @@ fn stopping_keeps_what_was_measured() {
     p.run.duration = Some(Span(1_000_000_000_000));
     let done = run_until(&p, Some(3)).unwrap();
     assert_eq!(done.outcome.reason, StopReason::Stopped);
-    assert!(
-        (30_000..40_000).contains(&done.ios.len()),
-        "{}",
-        done.ios.len()
-    );
+    assert!((30_000..40_000).contains(&done.ios.len()), "{}", done.ios.len());
 }
 
 #[test]
 fn same_seed_same_operations_and_other_seed_others() {
-    let mut p = plan(
-        "sim",
-        "service = { kind = \"exponential\", mean = \"50us\" }",
-    );
+    let mut p = plan("sim", "service = { kind = \"exponential\", mean = \"50us\" }");
     p.run.operations = Some(5000);
     p.workloads[0].workers = 3;
     p.workloads[0].queue_depth = 4;
@@ -290,10 +217,7 @@ fn past_the_budget_only_outliers_are_kept_and_said() {
     let degraded = done.outcome.capture.degraded.unwrap();
     let kept = done.ios.len() as u64;
     assert!(kept > 1_000_000 && kept < 6_000_000, "{kept}");
-    assert_eq!(
-        kept + degraded.not_kept + done.outcome.losses.ios,
-        6_000_000
-    );
+    assert_eq!(kept + degraded.not_kept + done.outcome.losses.ios, 6_000_000);
     assert_eq!(done.outcome.operations, 6_000_000);
 }
 
@@ -313,9 +237,7 @@ fn a_schedule_in_real_time_issues_every_one_on_time() {
     p.run.duration = Some(Span(300_000_000));
     p.workloads[0].workers = 2;
     for rate in [10u64, 1000, 100_000] {
-        p.workloads[0].arrival = Arrival::Constant {
-            rate: format!("{rate}/s").parse().unwrap(),
-        };
+        p.workloads[0].arrival = Arrival::Constant { rate: format!("{rate}/s").parse().unwrap() };
         let done = run(&p);
         assert_eq!(done.ios.len() as u64, rate * 3 / 10, "{rate}");
         assert_eq!(done.outcome.unsent, 0);
@@ -327,63 +249,38 @@ fn spill_keeps_everything_past_the_budget() {
     let spill = tempfile::tempdir().unwrap();
     let mut p = plan("null", "");
     p.run.operations = Some(4_000_000);
-    p.workloads[0].arrival = Arrival::Constant {
-        rate: "2000000/s".parse().unwrap(),
-    };
+    p.workloads[0].arrival = Arrival::Constant { rate: "2000000/s".parse().unwrap() };
     p.capture.budget = ByteSize(48 << 20);
     p.capture.dir = Some(spill.path().display().to_string());
     let done = run(&p);
     let kept = done.ios.len() as u64;
     let not_kept = done.outcome.capture.degraded.map_or(0, |d| d.not_kept);
-    assert_eq!(
-        kept + not_kept + done.outcome.losses.ios,
-        done.outcome.operations
-    );
+    assert_eq!(kept + not_kept + done.outcome.losses.ios, done.outcome.operations);
     assert!(kept > 2_000_000, "{kept}");
-    assert_eq!(
-        std::fs::read_dir(spill.path()).unwrap().count(),
-        0,
-        "spilled chunks are gone"
-    );
+    assert_eq!(std::fs::read_dir(spill.path()).unwrap().count(), 0, "spilled chunks are gone");
 }
 
 #[test]
 fn a_slow_schedule_measures_its_whole_time() {
     let mut p = plan("sim", CONSTANT);
     p.run.duration = Some(Span(2_000_000_000));
-    p.workloads[0].arrival = Arrival::Constant {
-        rate: "5/s".parse().unwrap(),
-    };
+    p.workloads[0].arrival = Arrival::Constant { rate: "5/s".parse().unwrap() };
     let done = run(&p);
     assert_eq!(done.ios.len(), 10);
-    let measure = done
-        .outcome
-        .phases
-        .iter()
-        .find(|p| p.name == "measure")
-        .unwrap();
+    let measure = done.outcome.phases.iter().find(|p| p.name == "measure").unwrap();
     assert_eq!(measure.end_ns.unwrap() - measure.start_ns, 2_000_000_000);
-    assert_eq!(
-        done.rows.iter().map(|r| r.length_ns).sum::<u64>(),
-        2_000_000_000
-    );
+    assert_eq!(done.rows.iter().map(|r| r.length_ns).sum::<u64>(), 2_000_000_000);
 }
 
 #[test]
 fn a_run_ended_by_a_count_has_nothing_unsent_and_tells_its_backlog() {
     let mut p = plan("sim", "service = { kind = \"constant\", time = \"2ms\" }");
     p.run.operations = Some(1000);
-    p.workloads[0].arrival = Arrival::Constant {
-        rate: "1000/s".parse().unwrap(),
-    };
+    p.workloads[0].arrival = Arrival::Constant { rate: "1000/s".parse().unwrap() };
     let done = run(&p);
     assert_eq!((done.ios.len(), done.outcome.unsent), (1000, 0));
     // 2 ms each against 1 ms asked: the last starts 1 s late, 1000 behind.
-    assert!(
-        (990..=1000).contains(&done.outcome.backlog_max),
-        "{}",
-        done.outcome.backlog_max
-    );
+    assert!((990..=1000).contains(&done.outcome.backlog_max), "{}", done.outcome.backlog_max);
 }
 
 #[test]
@@ -392,9 +289,7 @@ fn a_stall_inside_an_interval_shows_in_the_backlog() {
         stalls = [{ start = \"300ms\", length = \"500ms\" }]";
     let mut p = plan("sim", options);
     p.run.duration = Some(Span(1_000_000_000));
-    p.workloads[0].arrival = Arrival::Constant {
-        rate: "10000/s".parse().unwrap(),
-    };
+    p.workloads[0].arrival = Arrival::Constant { rate: "10000/s".parse().unwrap() };
     let max = run(&p).outcome.backlog_max;
     assert!((4_990..=5_001).contains(&max), "{max}");
 }
@@ -407,22 +302,13 @@ fn open_and_closed_loops_side_by_side_keep_their_histograms_apart() {
     p.capture.mode = CaptureMode::Off;
     let mut open = p.workloads[0].clone();
     open.name = "open".into();
-    open.arrival = Arrival::Constant {
-        rate: "5000/s".parse().unwrap(),
-    };
+    open.arrival = Arrival::Constant { rate: "5000/s".parse().unwrap() };
     p.workloads.push(open);
     let done = run(&p);
     for row in done.rows.iter().filter(|r| r.ops > 0) {
         assert_eq!(row.response_p99_ns.is_some(), row.workload == 1, "{row:?}");
     }
-    assert_eq!(
-        done.rows
-            .iter()
-            .filter(|r| r.workload == 1)
-            .map(|r| r.ops)
-            .sum::<u64>(),
-        2000
-    );
+    assert_eq!(done.rows.iter().filter(|r| r.workload == 1).map(|r| r.ops).sum::<u64>(), 2000);
 }
 
 #[test]

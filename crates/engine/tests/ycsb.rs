@@ -64,13 +64,10 @@ impl Target for SharedStore {
 /// A job on the memory driver: the end of the run, and its workloads.
 fn plan(run: &str, workloads: &str) -> Plan {
     let text = format!("[run]\nseed = 5\n{run}\n[target]\ndriver = \"memory\"\n{workloads}");
-    let machine = MachineMemory {
-        capture_budget: ByteSize(1 << 28),
-        free_memory: ByteSize(1 << 33),
-    };
+    let machine =
+        MachineMemory { capture_budget: ByteSize(1 << 28), free_memory: ByteSize(1 << 33) };
     let job = Job::from_toml(&text, "ycsb.toml").unwrap();
-    job.resolve(&MemoryView, machine, &|path| std::fs::read_to_string(path))
-        .unwrap()
+    job.resolve(&MemoryView, machine, &|path| std::fs::read_to_string(path)).unwrap()
 }
 
 struct YcsbRun {
@@ -120,19 +117,12 @@ fn run_on(plan: &Plan, spoil: impl FnOnce(&MemoryTarget)) -> YcsbRun {
         let key = String::from_utf8(key.to_vec()).unwrap();
         stored.insert(key, value.to_vec());
     });
-    YcsbRun {
-        outcome,
-        ios,
-        stored,
-    }
+    YcsbRun { outcome, ios, stored }
 }
 
 /// A field's text by YCSB's definition, written down a second time: slow and plain.
 fn text(key: &str, field: &str, length: usize) -> String {
-    let java = |s: &str| {
-        s.bytes()
-            .fold(0i32, |h, b| h.wrapping_mul(31).wrapping_add(i32::from(b)))
-    };
+    let java = |s: &str| s.bytes().fold(0i32, |h, b| h.wrapping_mul(31).wrapping_add(i32::from(b)));
     let mut all = format!("{key}:{field}");
     while all.len() < length {
         all.push(':');
@@ -180,11 +170,7 @@ fn a_loaded_store_is_ycsb_s_key_for_key() {
         for (i, field) in fields(value).enumerate() {
             let name = format!("field{i}");
             assert_eq!(field.name, name.as_bytes());
-            assert_eq!(
-                field.data,
-                text(&key, &name, 100).as_bytes(),
-                "{key} {name}"
-            );
+            assert_eq!(field.data, text(&key, &name, 100).as_bytes(), "{key} {name}");
         }
     }
     let first = &done.stored["user6284781860667377211"];
@@ -199,23 +185,11 @@ fn a_loaded_store_is_ycsb_s_key_for_key() {
 fn numbers_beyond_2_31_and_other_namings() {
     for (keys, expected) in [
         ("{ count = 0, start = 1000000 }", "user1011632231655643464"),
-        (
-            "{ count = 0, start = 4294967296 }",
-            "user634246865027890484",
-        ),
-        (
-            "{ count = 0, start = 10000000000 }",
-            "user1201321332300452516",
-        ),
+        ("{ count = 0, start = 4294967296 }", "user634246865027890484"),
+        ("{ count = 0, start = 10000000000 }", "user1201321332300452516"),
         ("{ count = 0, digits = 24 }", "user000006284781860667377211"),
-        (
-            "{ count = 0, naming = \"ordered\", digits = 8 }",
-            "user00000000",
-        ),
-        (
-            "{ count = 0, naming = \"ordered\", start = 4294967296 }",
-            "user4294967296",
-        ),
+        ("{ count = 0, naming = \"ordered\", digits = 8 }", "user00000000"),
+        ("{ count = 0, naming = \"ordered\", start = 4294967296 }", "user4294967296"),
     ] {
         let done = load(1, 1, keys);
         let stored: Vec<&String> = done.stored.keys().collect();
@@ -265,11 +239,7 @@ fn nothing_is_read_before_it_is_acknowledged() {
         ("{ get = 50, insert = 50 }", "latest", ""),
         ("{ get = 50, insert = 50 }", "scrambled", ""),
         ("{ get = 50, insert = 50 }", "exponential", ""),
-        (
-            "{ scan = 95, insert = 5 }",
-            "scrambled",
-            "scan = { min = 1, max = 100 }\n",
-        ),
+        ("{ scan = 95, insert = 5 }", "scrambled", "scan = { min = 1, max = 100 }\n"),
     ] {
         let done = run(&plan(
             "operations = 40000",
@@ -278,11 +248,7 @@ fn nothing_is_read_before_it_is_acknowledged() {
                  block_size = \"10B\"\nkeys = {{ count = 1000 }}\n"
             ),
         ));
-        assert!(
-            done.outcome.errors.is_empty(),
-            "{mix} {access}: {:?}",
-            done.outcome.errors
-        );
+        assert!(done.outcome.errors.is_empty(), "{mix} {access}: {:?}", done.outcome.errors);
         let inserted = done.ios.iter().filter(|r| r.op == OpKind::Insert).count();
         assert!(inserted > 1000, "{inserted}");
         assert_eq!(done.stored.len(), 1000 + inserted);
@@ -290,10 +256,7 @@ fn nothing_is_read_before_it_is_acknowledged() {
             assert!(done.stored.contains_key(&format!("user{}", hash(n))), "{n}");
         }
         if !scan.is_empty() {
-            let empty = done
-                .ios
-                .iter()
-                .filter(|r| r.op == OpKind::Scan && r.count == Some(0));
+            let empty = done.ios.iter().filter(|r| r.op == OpKind::Scan && r.count == Some(0));
             assert_eq!(empty.count(), 0, "a scan begins at a key that is there");
         }
     }
@@ -340,11 +303,7 @@ fn misses_are_never_more_than_operations() {
          block_size = \"10B\"\nkeys = { count = 100 }\n",
     ));
     assert_eq!(done.outcome.misses, missed(&done));
-    assert!(
-        (500..1000).contains(&done.outcome.misses),
-        "{}",
-        done.outcome.misses
-    );
+    assert!((500..1000).contains(&done.outcome.misses), "{}", done.outcome.misses);
 }
 
 /// More deletes than keys, one worker: nothing depends on timing. Then the oldest keys are read as
@@ -389,21 +348,13 @@ fn a_lost_key_is_no_miss() {
          block_size = \"10B\"\nkeys = { count = 100 }\n",
     );
     let done = run_on(&plan, |store| {
-        let spec = SessionSpec {
-            worker: 0,
-            workload: 0,
-            keep: false,
-            depth: 1,
-            buffer_size: 10,
-            seed: 1,
-        };
+        let spec =
+            SessionSpec { worker: 0, workload: 0, keep: false, depth: 1, buffer_size: 10, seed: 1 };
         let mut session = store.session(&spec).unwrap();
         let lose = Op::keyed(OpKind::Delete, 99, 0);
         session.submit(&lose, 0, Token(1)).unwrap();
     });
-    let [(status, count)] = done.outcome.errors[..] else {
-        panic!("{:?}", done.outcome.errors)
-    };
+    let [(status, count)] = done.outcome.errors[..] else { panic!("{:?}", done.outcome.errors) };
     assert_eq!(status, Status::NOT_FOUND);
     let lost = |r: &&Record| r.key == Some(99) && !r.status.is_ok();
     assert_eq!(done.ios.iter().filter(lost).count() as u64, count);
@@ -439,25 +390,13 @@ fn the_hot_keys_are_ycsb_s() {
     let (hot, all) = popularity("scrambled");
     let keys: Vec<u64> = hot.iter().take(6).map(|(key, _)| *key).collect();
     assert_eq!(keys, [144, 610, 213, 679, 10, 545]);
-    for (rank, share) in [
-        (0, 3.861),
-        (1, 1.995),
-        (2, 1.603),
-        (3, 1.166),
-        (4, 0.934),
-        (9, 0.493),
-    ] {
+    for (rank, share) in [(0, 3.861), (1, 1.995), (2, 1.603), (3, 1.166), (4, 0.934), (9, 0.493)] {
         assert!(near(hot[rank].1, all, share), "{rank}: {:?}", hot[rank]);
     }
     let top: u64 = hot.iter().take(10).map(|(_, count)| count).sum();
     assert!(near(top, all, 12.61), "{top}");
     let (hot, all) = popularity("latest");
-    for (rank, key, share) in [
-        (0, 999, 12.95),
-        (1, 998, 6.51),
-        (2, 997, 5.10),
-        (3, 996, 3.64),
-    ] {
+    for (rank, key, share) in [(0, 999, 12.95), (1, 998, 6.51), (2, 997, 5.10), (3, 996, 3.64)] {
         assert_eq!(hot[rank].0, key);
         assert!(near(hot[rank].1, all, share), "{rank}: {:?}", hot[rank]);
     }

@@ -30,10 +30,7 @@ impl ImportedJob {
     /// The job as text, with its `source` and its notes as comments.
     fn new(name: String, source: &str, notes: Vec<String>, job: &JobFile) -> Result<ImportedJob> {
         let mut toml = String::new();
-        comment(
-            &format!("Made by `taillight import` from {source}."),
-            &mut toml,
-        );
+        comment(&format!("Made by `taillight import` from {source}."), &mut toml);
         notes.iter().for_each(|note| comment(note, &mut toml));
         toml.push('\n');
         toml.push_str(&job.to_toml()?);
@@ -108,11 +105,8 @@ pub struct ExportFormat {
 }
 
 /// Every format, one line each.
-pub const EXPORTS: &[ExportFormat] = &[ExportFormat {
-    name: "fio-job",
-    about: "fio job file",
-    export: fio::export,
-}];
+pub const EXPORTS: &[ExportFormat] =
+    &[ExportFormat { name: "fio-job", about: "fio job file", export: fio::export }];
 
 /// The format called `name`.
 pub fn by_name(name: &str) -> Option<&'static ImportFormat> {
@@ -146,10 +140,7 @@ mod tests {
         comment(&"word ".repeat(30), &mut out);
         let lines: Vec<&str> = out.lines().collect();
         assert_eq!(lines.len(), 2);
-        assert!(
-            lines[0].len() <= WIDTH && lines[1].starts_with("#   word"),
-            "{out}"
-        );
+        assert!(lines[0].len() <= WIDTH && lines[1].starts_with("#   word"), "{out}");
     }
 
     #[test]

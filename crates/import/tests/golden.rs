@@ -10,12 +10,7 @@ fn published_styles_are_imported() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fio");
     let mut names: Vec<_> = fs::read_dir(&dir)
         .expect("the examples")
-        .map(|e| {
-            e.expect("an entry")
-                .file_name()
-                .into_string()
-                .expect("a name")
-        })
+        .map(|e| e.expect("an entry").file_name().into_string().expect("a name"))
         .collect();
     names.sort();
     assert_eq!(names.len(), 10);

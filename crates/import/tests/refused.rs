@@ -16,14 +16,8 @@ fn refused(text: &str) -> String {
 #[test]
 fn options_without_equivalent() {
     for (lines, parts) in [
-        (
-            "exitall",
-            vec!["`exitall` in [a]", "when the other sections end", "a.fio:3"],
-        ),
-        (
-            "rw=read\nend_fsync=1",
-            vec!["`end_fsync`", "sync at the end", "a.fio:4"],
-        ),
+        ("exitall", vec!["`exitall` in [a]", "when the other sections end", "a.fio:3"]),
+        ("rw=read\nend_fsync=1", vec!["`end_fsync`", "sync at the end", "a.fio:4"]),
         ("latency_target=5000", vec!["queue depth while running"]),
         ("rw=randread:8", vec!["modifier `:8`"]),
         ("rw=trimwrite", vec!["trim before each write"]),
@@ -31,25 +25,13 @@ fn options_without_equivalent() {
         ("ioengine=rbd", vec!["`rbd` has no equivalent", "io_uring"]),
         ("filename=a:b", vec!["several paths", "one [target]"]),
         ("size=50%", vec!["percentage needs the size of the file"]),
-        (
-            "bs=4k,8k\nrw=randrw",
-            vec!["reads and writes", "two sections"],
-        ),
-        (
-            "rate_iops=100,0\nrw=rw",
-            vec!["only one of reads and writes"],
-        ),
-        (
-            "thinktime=100\nrate_iops=10",
-            vec!["a rate and pauses together"],
-        ),
+        ("bs=4k,8k\nrw=randrw", vec!["reads and writes", "two sections"]),
+        ("rate_iops=100,0\nrw=rw", vec!["only one of reads and writes"]),
+        ("thinktime=100\nrate_iops=10", vec!["a rate and pauses together"]),
         ("sync=1\nfsync=1", vec!["only one of sync"]),
         ("verify=crc32c", vec!["only reads"]),
         ("verify=pattern\nrw=write", vec!["checksums of the content"]),
-        (
-            "random_distribution=zoned_abs:1/1m\nrw=randread",
-            vec!["`zoned_abs`"],
-        ),
+        ("random_distribution=zoned_abs:1/1m\nrw=randread", vec!["`zoned_abs`"]),
         ("bssplit=4k/50:8k/20", vec!["add up to 70"]),
         ("time_based", vec!["needs a runtime"]),
         ("nrfiles=4", vec!["file_service_type=sequential"]),
@@ -59,10 +41,7 @@ fn options_without_equivalent() {
         ("rw=", vec!["`rw` in [a]: it needs a value", "a.fio:3"]),
         ("rw=randread\nrandom_distribution", vec!["needs a value"]),
         ("direct=maybe", vec!["neither 0 nor 1"]),
-        (
-            "buffer_compress_percentage=50\nzero_buffers\nrw=write",
-            vec!["zeros"],
-        ),
+        ("buffer_compress_percentage=50\nzero_buffers\nrw=write", vec!["zeros"]),
         ("hipri", vec!["only the ring engine"]),
         (
             "verify=crc32c\nrw=write\ndedupe_percentage=20",
@@ -89,22 +68,11 @@ fn sections_that_need_two_targets() {
         format!("[a]\nsize=1m\nfilename=x\nrw=read\nruntime=1\ntime_based\n[b]\nsize=1m\n{more}\n")
     };
     let said = refused(&two("filename=y\nruntime=1\ntime_based"));
-    assert!(
-        said.contains("[a] and [b] run side by side but differ in filename"),
-        "{said}"
-    );
-    assert!(
-        said.contains("a.fio:7") && said.contains("stonewall"),
-        "{said}"
-    );
+    assert!(said.contains("[a] and [b] run side by side but differ in filename"), "{said}");
+    assert!(said.contains("a.fio:7") && said.contains("stonewall"), "{said}");
     assert!(refused(&two("filename=x\nruntime=2\ntime_based")).contains("differ in runtime"));
     assert!(refused(&two("filename=x\ndirect=1")).contains("differ in direct"));
-    assert_eq!(
-        import(&two("filename=y\nstonewall"), "a.fio")
-            .expect("two jobs")
-            .len(),
-        2
-    );
+    assert_eq!(import(&two("filename=y\nstonewall"), "a.fio").expect("two jobs").len(), 2);
 }
 
 #[test]
@@ -137,15 +105,9 @@ fn meanings_that_are_easily_missed() {
         ("filename=f\nnumjobs=2\noffset_increment=64m", "workers = 2"),
         // Rates are per job and direction, and decide the mix.
         ("rate_iops=100\nnumjobs=3", "rate = \"300/s\""),
-        (
-            "rate_iops=300,100\nrw=randrw\nrwmixread=50",
-            "mix = { read = 3, write = 1 }",
-        ),
+        ("rate_iops=300,100\nrw=randrw\nrwmixread=50", "mix = { read = 3, write = 1 }"),
         ("rate=1m", "rate = \"1MiB/s\""),
-        (
-            "thinktime=500\nthinktime_blocks=8",
-            "think = { time = \"500us\", every = 8 }",
-        ),
+        ("thinktime=500\nthinktime_blocks=8", "think = { time = \"500us\", every = 8 }"),
         ("runtime=2m", "duration = \"2min\""),
         ("ramp_time=5\nruntime=9\ntime_based", "warmup = \"5s\""),
         ("randrepeat=0\nrw=randread", "[run]\nname = \"a\"\nbytes"),
@@ -155,26 +117,17 @@ fn meanings_that_are_easily_missed() {
             "rw=write\nbuffer_compress_percentage=50\ndedupe_percentage=20",
             "payload = { kind = \"random\", compressible = 50, duplicate = 20 }",
         ),
-        (
-            "rw=write\nbuffer_pattern=0xdeadbeef",
-            "pattern = \"0xdeadbeef\"",
-        ),
+        ("rw=write\nbuffer_pattern=0xdeadbeef", "pattern = \"0xdeadbeef\""),
         ("rw=write\nzero_buffers", "payload = \"zero\""),
         ("rw=randread\nba=8k", "align = \"8KiB\""),
         ("rw=randtrim\nfilename=/dev/null0", "mix = \"trim\""),
         ("ioengine=libaio\niodepth=8", "engine = \"uring\""),
-        (
-            "ioengine=io_uring\nfixedbufs",
-            "fixed_buffers = true\nregistered_files = false",
-        ),
+        ("ioengine=io_uring\nfixedbufs", "fixed_buffers = true\nregistered_files = false"),
         ("cpus_allowed=0,2-3", "cpus = [0, 2, 3]"),
         ("size=100%\nfilename=f", "path = \"f\"\n\n"),
         ("filesize=128m\nsize=50%\nfilename=f", "size = \"64MiB\""),
         ("filename=/dev/sd\\:x", "path = \"/dev/sd:x\""),
-        (
-            "offset=16m\nfilename=f",
-            "offset = \"16MiB\", length = \"64MiB\"",
-        ),
+        ("offset=16m\nfilename=f", "offset = \"16MiB\", length = \"64MiB\""),
         ("bs=3k", "bytes at the end are no whole block"),
     ] {
         let text = toml(lines);
@@ -189,16 +142,7 @@ fn sections_side_by_side_end_one_by_one() {
     assert_eq!(jobs.len(), 1);
     let toml = &jobs[0].toml;
     assert_eq!(jobs[0].name, "a-b");
-    assert!(
-        toml.contains("passes = 1") && toml.contains("passes = 2"),
-        "{toml}"
-    );
-    assert!(
-        toml.contains("bytes = \"256MiB\"") && toml.contains("files = 2"),
-        "{toml}"
-    );
-    assert!(
-        toml.contains("offset = \"64MiB\", length = \"64MiB\""),
-        "{toml}"
-    );
+    assert!(toml.contains("passes = 1") && toml.contains("passes = 2"), "{toml}");
+    assert!(toml.contains("bytes = \"256MiB\"") && toml.contains("files = 2"), "{toml}");
+    assert!(toml.contains("offset = \"64MiB\", length = \"64MiB\""), "{toml}");
 }

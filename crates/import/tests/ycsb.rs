@@ -33,10 +33,7 @@ fn defaults_are_those_of_the_core() {
         ("mix", "{ get = 19, update = 1 }"),
         ("access", "\"random\""),
         ("block_size", "\"100B\""),
-        (
-            "keys",
-            "{ count = 1000, start = 0, naming = \"hashed\", prefix = \"user\", digits = 1 }",
-        ),
+        ("keys", "{ count = 1000, start = 0, naming = \"hashed\", prefix = \"user\", digits = 1 }"),
         (
             "value",
             "{ fields = 10, prefix = \"field\", read_all = true, write_all = false, integrity = false }",
@@ -55,11 +52,7 @@ fn values_are_mapped() {
                readmodifywriteproportion=2\n";
     for (lines, name, value) in [
         (mix, "mix", "{ insert = 50, scan = 333, rmw = 2000 }"),
-        (
-            mix,
-            "scan",
-            "{ min = 1, max = 1000, spread = \"uniform\", reverse = false }",
-        ),
+        (mix, "scan", "{ min = 1, max = 1000, spread = \"uniform\", reverse = false }"),
         ("requestdistribution=zipfian", "access", "\"scrambled\""),
         ("requestdistribution=latest", "access", "\"latest\""),
         ("requestdistribution=sequential", "access", "\"sequential\""),
@@ -74,11 +67,7 @@ fn values_are_mapped() {
             "{ kind = \"exponential\", reach = { percentile = 95.0, space = 0.8571428571 } }",
         ),
         ("threadcount=8", "workers", "8"),
-        (
-            "target=500",
-            "arrival",
-            "{ kind = \"constant\", rate = \"500/s\" }",
-        ),
+        ("target=500", "arrival", "{ kind = \"constant\", rate = \"500/s\" }"),
         (
             "insertorder=ordered\nzeropadding=8",
             "keys",
@@ -103,18 +92,12 @@ fn values_are_mapped() {
     ] {
         assert_eq!(field(lines, name), value, "{lines}");
     }
-    let zipfian = field(
-        "fieldlengthdistribution=zipfian\nfieldlength=30",
-        "block_size",
-    );
+    let zipfian = field("fieldlengthdistribution=zipfian\nfieldlength=30", "block_size");
     assert_eq!(zipfian.matches("size").count(), 30, "{zipfian}");
     let (job, notes) = job("operationcount=0\nmaxexecutiontime=60");
     assert_eq!(job["run"]["duration"].as_str(), Some("1min"));
     assert!(job["run"].get("operations").is_none());
-    assert!(
-        notes.iter().any(|n| n.contains("maxexecutiontime")),
-        "{notes:?}"
-    );
+    assert!(notes.iter().any(|n| n.contains("maxexecutiontime")), "{notes:?}");
 }
 
 #[test]
@@ -133,46 +116,21 @@ fn what_means_nothing_here_says_why() {
         let (_, notes) = job(line);
         let name = line.split('=').next().expect("a name");
         let at = format!("w.properties:3, {name}: ");
-        assert!(
-            notes.iter().any(|n| n.starts_with(&at)),
-            "{line}: {notes:?}"
-        );
+        assert!(notes.iter().any(|n| n.starts_with(&at)), "{line}: {notes:?}");
     }
 }
 
 #[test]
 fn the_rest_is_refused_by_name() {
     for (lines, parts) in [
-        (
-            "recordscount=1",
-            vec![
-                "`recordscount`",
-                "w.properties:3",
-                "did you mean `recordcount`",
-            ],
-        ),
-        (
-            "workload=site.ycsb.workloads.TimeSeriesWorkload",
-            vec!["another workload"],
-        ),
-        (
-            "core_workload_insertion_retry_limit=1",
-            vec!["would be repeated"],
-        ),
+        ("recordscount=1", vec!["`recordscount`", "w.properties:3", "did you mean `recordcount`"]),
+        ("workload=site.ycsb.workloads.TimeSeriesWorkload", vec!["another workload"]),
+        ("core_workload_insertion_retry_limit=1", vec!["would be repeated"]),
         ("mongodb.url=x", vec!["bindings", "--driver"]),
-        (
-            "db=site.ycsb.db.MongoDbClient",
-            vec!["MongoDbClient", "--driver"],
-        ),
+        ("db=site.ycsb.db.MongoDbClient", vec!["MongoDbClient", "--driver"]),
         ("readproportion=-1", vec!["`-1`"]),
-        (
-            "readproportion=0\nupdateproportion=0",
-            vec!["nothing to do"],
-        ),
-        (
-            "requestdistribution=pareto",
-            vec!["`pareto` is not known", "zipfian"],
-        ),
+        ("readproportion=0\nupdateproportion=0", vec!["nothing to do"]),
+        ("requestdistribution=pareto", vec!["`pareto` is not known", "zipfian"]),
         ("zeropadding=2000", vec!["`zeropadding`", "at most 1020"]),
         ("readallfields=yes", vec!["neither true nor false"]),
         (
@@ -185,22 +143,10 @@ fn the_rest_is_refused_by_name() {
         ),
         ("fieldcount=0", vec!["too few"]),
         ("threadcount=2x", vec!["not a whole number"]),
-        (
-            "insertstart=900\ninsertcount=200",
-            vec!["beyond recordcount=1000"],
-        ),
-        (
-            "insertcount=10\ninsertproportion=0.1",
-            vec!["the same keys"],
-        ),
-        (
-            "insertcount=10\nrequestdistribution=latest",
-            vec!["all clients"],
-        ),
-        (
-            "dataintegrity=true\nfieldlengthdistribution=uniform",
-            vec!["one length"],
-        ),
+        ("insertstart=900\ninsertcount=200", vec!["beyond recordcount=1000"]),
+        ("insertcount=10\ninsertproportion=0.1", vec!["the same keys"]),
+        ("insertcount=10\nrequestdistribution=latest", vec!["all clients"]),
+        ("dataintegrity=true\nfieldlengthdistribution=uniform", vec!["one length"]),
         ("minscanlength=5\nmaxscanlength=4", vec!["above"]),
         ("operationcount=0", vec!["nothing ends"]),
     ] {
@@ -215,8 +161,7 @@ fn the_rest_is_refused_by_name() {
 #[test]
 fn a_store_keeps_what_was_loaded() {
     let mut p = Properties::parse(BASE, "w").expect("properties");
-    p.assign("db=site.ycsb.db.rocksdb.RocksDBClient")
-        .expect("set");
+    p.assign("db=site.ycsb.db.rocksdb.RocksDBClient").expect("set");
     p.assign("rocksdb.dir=/tmp/db").expect("set");
     let phases = phases(&p, "x y", "w").expect("phases");
     for job in [phases.load, phases.run] {

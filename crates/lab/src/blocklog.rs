@@ -126,11 +126,7 @@ fn parse(line: &str) -> Option<BlockEvent> {
         at_ns,
         tid,
         sector: before.rsplit_once(' ')?.1.parse().ok()?,
-        sectors: after
-            .split_once(' ')
-            .map_or(after, |(n, _)| n)
-            .parse()
-            .ok()?,
+        sectors: after.split_once(' ').map_or(after, |(n, _)| n).parse().ok()?,
     })
 }
 

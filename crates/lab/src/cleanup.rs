@@ -97,10 +97,8 @@ impl StopSignal {
 /// # Errors
 /// When it is missing or fails, with what it said.
 pub fn tool<S: AsRef<std::ffi::OsStr>>(name: &str, args: &[S]) -> Result<String> {
-    let out = Command::new(name)
-        .args(args)
-        .output()
-        .with_context(|| format!("cannot start {name}"))?;
+    let out =
+        Command::new(name).args(args).output().with_context(|| format!("cannot start {name}"))?;
     if !out.status.success() {
         let said = String::from_utf8_lossy(&out.stderr);
         bail!("{name}: {}: {}", out.status, said.trim());
@@ -153,10 +151,9 @@ fn take_lock(path: &Path) -> Result<File> {
         .with_context(|| format!("cannot open {}", path.display()))?;
     match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(fd.into()),
-        Err(Errno::WOULDBLOCK) => bail!(
-            "another lab is under way: it holds {}; wait until it has ended",
-            path.display()
-        ),
+        Err(Errno::WOULDBLOCK) => {
+            bail!("another lab is under way: it holds {}; wait until it has ended", path.display())
+        }
         Err(e) => Err(e).with_context(|| format!("cannot lock {}", path.display())),
     }
 }
@@ -178,10 +175,7 @@ pub fn make_lab_dir() -> Result<()> {
 /// Whether what is found in the place of [`lab_dir`] can be the lab's.
 fn check(path: &Path, meta: &Metadata) -> Result<()> {
     if !meta.is_dir() || meta.uid() != 0 {
-        bail!(
-            "{} is not a directory of root: the lab did not make it; remove it",
-            path.display()
-        );
+        bail!("{} is not a directory of root: the lab did not make it; remove it", path.display());
     }
     Ok(())
 }

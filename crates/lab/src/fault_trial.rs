@@ -74,10 +74,7 @@ impl<'a> FaultTrial<'a> {
             workers: self.workers(),
             runtime: self.runtime,
             threshold: self.amplitude / 2,
-            set: vec![format!(
-                "workload.0.think={{time=\"200us\",every={}}}",
-                self.depth()
-            )],
+            set: vec![format!("workload.0.think={{time=\"200us\",every={}}}", self.depth())],
             more: Vec::new(),
             env: Vec::new(),
         }

@@ -99,10 +99,7 @@ pub fn serve(undo: &mut Undo, bytes: usize) -> Result<(PathBuf, Arc<Brake>)> {
     let at = lab_dir().join(format!("{NAME}-fuse"));
     std::fs::create_dir_all(&at)?;
     let brake = Arc::new(Brake::default());
-    let files = OneFile {
-        data: RwLock::new(vec![0x5a; bytes]),
-        brake: brake.clone(),
-    };
+    let files = OneFile { data: RwLock::new(vec![0x5a; bytes]), brake: brake.clone() };
     let mut config = Config::default();
     config.mount_options = vec![MountOption::FSName(NAME.to_owned())];
     config.acl = SessionACL::All;

@@ -79,9 +79,8 @@ fn trials(args: &LabArgs, taillight: &Path) -> Result<bool> {
                     }
                     let keep = args.keep.as_deref().filter(|_| repeat == 0);
                     let name = format!("{} {engine} {ms} ms", fault.name);
-                    let made = made(&name, || {
-                        trial::trial(&stop, taillight, fault, engine, ms, keep)
-                    });
+                    let made =
+                        made(&name, || trial::trial(&stop, taillight, fault, engine, ms, keep));
                     match made {
                         Ok(score) => {
                             println!(

@@ -53,10 +53,7 @@ impl Score {
         let run = run.to_string_lossy();
         let text = tool(&taillight, &["explain", &run, "--json"])?;
         let value: Value = serde_json::from_str(&text).context("explain --json")?;
-        let mut score = Score {
-            windows: truth.len(),
-            ..Score::default()
-        };
+        let mut score = Score { windows: truth.len(), ..Score::default() };
         let count = |name: &str| value["coverage"][name].as_u64().unwrap_or(0);
         score.seen = Some(MatchCounts {
             traced: count("traced"),
@@ -113,8 +110,7 @@ impl Score {
         let text = |name: &str| v[name].as_str().unwrap_or_default().to_owned();
         let counts = |name: &str| -> BTreeMap<String, u64> {
             let map = v[name].as_object().into_iter().flatten();
-            map.filter_map(|(k, n)| Some((k.clone(), n.as_u64()?)))
-                .collect()
+            map.filter_map(|(k, n)| Some((k.clone(), n.as_u64()?))).collect()
         };
         Ok(Score {
             fault: text("fault"),
@@ -126,11 +122,7 @@ impl Score {
             others: counts("others"),
             seen: v["seen"].as_array().map(|list| {
                 let at = |i: usize| list.get(i).and_then(Value::as_u64).unwrap_or(0);
-                MatchCounts {
-                    traced: at(0),
-                    whole: at(1),
-                    unsplit: at(2),
-                }
+                MatchCounts { traced: at(0), whole: at(1), unsplit: at(2) }
             }),
         })
     }
@@ -150,10 +142,9 @@ pub fn matrix(scores: &[Score]) -> String {
     for one in scores {
         let key = (one.fault.as_str(), one.engine.as_str());
         *runs.entry(key).or_default() += 1;
-        let row = rows.entry(key).or_insert_with(|| Score {
-            truth: one.truth.clone(),
-            ..Score::default()
-        });
+        let row = rows
+            .entry(key)
+            .or_insert_with(|| Score { truth: one.truth.clone(), ..Score::default() });
         row.windows += one.windows;
         add(&mut row.blamed, &one.blamed);
         add(&mut row.others, &one.others);
@@ -231,34 +222,18 @@ mod tests {
             windows: 3,
             blamed: blamed.iter().map(|(l, n)| (l.to_string(), *n)).collect(),
             others: BTreeMap::new(),
-            seen: Some(MatchCounts {
-                traced: 1000,
-                whole: 990,
-                unsplit: 8,
-            }),
+            seen: Some(MatchCounts { traced: 1000, whole: 990, unsplit: 8 }),
         }
     }
 
     #[test]
     fn undecided_is_neither_right_nor_wrong() {
-        let it = score(
-            "cpu",
-            &[("cpu", 7), ("device", 2), ("mixed", 1), ("unknown", 4)],
-        );
+        let it = score("cpu", &[("cpu", 7), ("device", 2), ("mixed", 1), ("unknown", 4)]);
         assert_eq!((it.injected(), it.right(), it.wrong()), (14, 7, 2));
         assert_eq!(Score::parse(&it.line()).expect("reads"), it);
         let text = matrix(&[it.clone(), it]);
-        assert!(
-            text.contains("| f | sync | cpu | 2 | 28 | 50.0 % | 14.3 % |"),
-            "{text}"
-        );
-        assert!(
-            text.contains("99.800 % were matched, 99.000 % seen"),
-            "{text}"
-        );
-        assert!(
-            text.contains("28 injected outliers in 2 runs: 50.00 %"),
-            "{text}"
-        );
+        assert!(text.contains("| f | sync | cpu | 2 | 28 | 50.0 % | 14.3 % |"), "{text}");
+        assert!(text.contains("99.800 % were matched, 99.000 % seen"), "{text}");
+        assert!(text.contains("28 injected outliers in 2 runs: 50.00 %"), "{text}");
     }
 }

@@ -52,10 +52,7 @@ impl LoopDevice {
         });
         let device = PathBuf::from(device);
         let name = device.file_name().unwrap_or_default().to_string_lossy();
-        Ok(LoopDevice {
-            name: name.into_owned(),
-            device: device.clone(),
-        })
+        Ok(LoopDevice { name: name.into_owned(), device: device.clone() })
     }
 
     /// A file below `/sys/block/loopN`.
@@ -120,10 +117,7 @@ impl LabCgroup {
             .with_context(|| format!("no control group of {controller} (version 1) here"))?;
         let group = path.clone();
         undo.add(move || dissolve(&parent, &group));
-        Ok(LabCgroup {
-            path,
-            unified: false,
-        })
+        Ok(LabCgroup { path, unified: false })
     }
 
     /// Makes one that limits memory, of either version.
@@ -144,10 +138,7 @@ impl LabCgroup {
         std::fs::create_dir(&path).context("no control group of memory (version 2) here")?;
         let group = path.clone();
         undo.add(move || dissolve(&parent, &group));
-        Ok(LabCgroup {
-            path,
-            unified: true,
-        })
+        Ok(LabCgroup { path, unified: true })
     }
 
     /// Limits its memory to so many bytes, or not at all.

@@ -73,11 +73,7 @@ pub fn trial(
     if let Some(to) = keep {
         crate::cleanup::tool(
             "cp",
-            &[
-                Path::new("-rT"),
-                &run,
-                &to.join(format!("{}-{engine}-{ms}", fault.name)),
-            ],
+            &[Path::new("-rT"), &run, &to.join(format!("{}-{engine}-{ms}", fault.name))],
         )?;
     }
     let _ = std::fs::remove_dir_all(lab_dir().join("run"));

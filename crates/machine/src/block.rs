@@ -21,10 +21,7 @@ pub struct DeviceNumber {
 impl DeviceNumber {
     /// Of a `dev_t` as stat gives it.
     pub fn from_dev(dev: u64) -> DeviceNumber {
-        DeviceNumber {
-            major: rustix::fs::major(dev),
-            minor: rustix::fs::minor(dev),
-        }
+        DeviceNumber { major: rustix::fs::major(dev), minor: rustix::fs::minor(dev) }
     }
 
     /// The block device at `path`; none when it is something else.
@@ -122,9 +119,7 @@ impl BlockDevice {
     /// The disk it is on, whose model and queue it shares; itself when it is a whole one.
     pub fn whole(&self) -> BlockDevice {
         let parent = self.is_partition().then(|| self.dir.parent()).flatten();
-        parent
-            .and_then(BlockDevice::at)
-            .unwrap_or_else(|| self.clone())
+        parent.and_then(BlockDevice::at).unwrap_or_else(|| self.clone())
     }
 
     /// Its partitions, in no order.
@@ -136,10 +131,7 @@ impl BlockDevice {
 
     /// Where it lies on its disk, for a partition.
     pub fn range(&self) -> Option<PartitionRange> {
-        Some(PartitionRange {
-            start: self.sectors("start")?,
-            len: self.sectors("size")?,
-        })
+        Some(PartitionRange { start: self.sectors("start")?, len: self.sectors("size")? })
     }
 
     /// Its size, bytes.
@@ -295,10 +287,7 @@ mod tests {
         let part = disk.partitions().pop().unwrap();
         assert_eq!((part.name.as_str(), part.number.minor), ("sda1", 1));
         assert!(part.is_partition() && part.whole() == disk && disk.whole() == disk);
-        let range = PartitionRange {
-            start: 1 << 20,
-            len: 2 << 20,
-        };
+        let range = PartitionRange { start: 1 << 20, len: 2 << 20 };
         assert_eq!(part.range(), Some(range));
         assert_eq!(part.queue("scheduler").as_deref(), Some("[none]"));
         let map = part.holders().pop().unwrap();
@@ -326,11 +315,9 @@ mod tests {
 
     #[test]
     fn an_address_is_on_no_disk() {
-        for address in [
-            "http://127.0.0.1:9000/bucket/",
-            "redis://127.0.0.1:6379/0",
-            "unix:/run/redis.sock",
-        ] {
+        for address in
+            ["http://127.0.0.1:9000/bucket/", "redis://127.0.0.1:6379/0", "unix:/run/redis.sock"]
+        {
             assert_eq!(local(address), None);
             assert_eq!(DeviceNumber::below(Path::new(address)), None, "{address}");
         }

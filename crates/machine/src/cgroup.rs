@@ -105,16 +105,11 @@ pub fn io_group(sys: &Sys) -> Option<IoControlGroup> {
     let of = |group: &GroupEntry, mount: &str, file: &str, second: bool| {
         let path = format!("/sys/fs/cgroup{mount}{}", group.path.trim_end_matches('/'));
         sys.exists(&format!("{path}/{file}"))
-            .then(|| IoControlGroup {
-                dir: sys.path(&path),
-                second,
-            })
+            .then(|| IoControlGroup { dir: sys.path(&path), second })
     };
     let two = groups.iter().filter(|g| g.controllers.is_empty());
     let mut two = two.flat_map(|g| ["", "/unified"].map(|m| of(g, m, "io.stat", true)));
-    let one = groups
-        .iter()
-        .filter(|g| g.controllers.iter().any(|c| c == "blkio"));
+    let one = groups.iter().filter(|g| g.controllers.iter().any(|c| c == "blkio"));
     let mut one = one.map(|g| of(g, "/blkio", "blkio.throttle.io_serviced", false));
     two.find_map(|g| g).or_else(|| one.find_map(|g| g))
 }
@@ -228,9 +223,7 @@ impl CgroupLimits {
         for mount in [group.controllers.join(","), "cpu".to_owned()] {
             for path in upwards(&group.path) {
                 let read = |name: &str| {
-                    sys.text(&format!("/sys/fs/cgroup/{mount}{path}/{name}"))?
-                        .parse::<i64>()
-                        .ok()
+                    sys.text(&format!("/sys/fs/cgroup/{mount}{path}/{name}"))?.parse::<i64>().ok()
                 };
                 let (quota, period) = (read("cpu.cfs_quota_us"), read("cpu.cfs_period_us"));
                 self.cpu(quota.zip(period).and_then(|(q, p)| ratio(q, p)));
@@ -288,31 +281,11 @@ mod tests {
     fn version_1_has_a_directory_per_controller() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
-        put(
-            root,
-            "proc/self/cgroup",
-            "4:memory:/job\n2:cpu,cpuacct:/job\n1:name=systemd:/\n",
-        );
-        put(
-            root,
-            "sys/fs/cgroup/memory/job/memory.limit_in_bytes",
-            "536870912\n",
-        );
-        put(
-            root,
-            "sys/fs/cgroup/memory/memory.limit_in_bytes",
-            "9223372036854771712\n",
-        );
-        put(
-            root,
-            "sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us",
-            "50000\n",
-        );
-        put(
-            root,
-            "sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us",
-            "100000\n",
-        );
+        put(root, "proc/self/cgroup", "4:memory:/job\n2:cpu,cpuacct:/job\n1:name=systemd:/\n");
+        put(root, "sys/fs/cgroup/memory/job/memory.limit_in_bytes", "536870912\n");
+        put(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+        put(root, "sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "50000\n");
+        put(root, "sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
         let limits = CgroupLimits::read(&Sys::at(root));
         assert_eq!(limits.cpus, Some(0.5));
         assert_eq!(limits.memory_max, Some(512 << 20));
@@ -322,20 +295,14 @@ mod tests {
     fn no_limit_is_no_entry() {
         let dir = tempfile::tempdir().unwrap();
         put(dir.path(), "proc/self/cgroup", "0::/\n");
-        assert_eq!(
-            CgroupLimits::read(&Sys::at(dir.path())),
-            CgroupLimits::default()
-        );
+        assert_eq!(CgroupLimits::read(&Sys::at(dir.path())), CgroupLimits::default());
         assert_eq!(upwards("/"), [""]);
         assert_eq!(upwards("/a/b"), ["/a/b", "/a", ""]);
     }
 
     #[test]
     fn both_versions_of_cpu_stat() {
-        let both = CpuThrottling {
-            ns: 5000,
-            periods: 4,
-        };
+        let both = CpuThrottling { ns: 5000, periods: 4 };
         let one = "nr_periods 9\nnr_throttled 4\nthrottled_time 5000\n";
         assert_eq!(cpu_throttling(one), Some(both));
         let two = "usage_usec 1\nnr_throttled 4\nthrottled_usec 5\n";

@@ -75,9 +75,7 @@ impl CpuInfo {
         cpu.governor.sort();
         cpu.governor.dedup();
         cpu.turbo = turbo(sys);
-        cpu.smt = sys
-            .number("/sys/devices/system/cpu/smt/active")
-            .map(|n| n == 1);
+        cpu.smt = sys.number("/sys/devices/system/cpu/smt/active").map(|n| n == 1);
         cpu.isolated = sys.text("/sys/devices/system/cpu/isolated");
         cpu
     }
@@ -87,8 +85,7 @@ fn turbo(sys: &Sys) -> Option<bool> {
     if let Some(off) = sys.number("/sys/devices/system/cpu/intel_pstate/no_turbo") {
         return Some(off == 0);
     }
-    sys.number("/sys/devices/system/cpu/cpufreq/boost")
-        .map(|on| on == 1)
+    sys.number("/sys/devices/system/cpu/cpufreq/boost").map(|on| on == 1)
 }
 
 /// Processor time since boot, in clock ticks over all processors.
@@ -155,8 +152,7 @@ impl KernelStat {
         let ticks: Vec<u64> = numbers(text, "cpu")?.into_iter().take(8).collect();
         let busy_and_whole = |line: &str| {
             let rest = line.strip_prefix("cpu")?;
-            rest.starts_with(|c: char| c.is_ascii_digit())
-                .then_some(())?;
+            rest.starts_with(|c: char| c.is_ascii_digit()).then_some(())?;
             let words = rest.split_whitespace().skip(1).take(8);
             let n: Vec<u64> = words.map_while(|w| w.parse().ok()).collect();
             let whole: u64 = n.iter().sum();
@@ -213,10 +209,7 @@ mod tests {
     fn ticks_of_a_virtual_machine() {
         let stat = KernelStat::parse(include_str!("../fixtures/stat.txt")).unwrap();
         let t = stat.cpu_ticks();
-        assert_eq!(
-            (t.total, t.idle, t.steal, t.interrupts),
-            (1000, 700, 50, 30)
-        );
+        assert_eq!((t.total, t.idle, t.steal, t.interrupts), (1000, 700, 50, 30));
         assert_eq!(t.steal_percent(), 5.0);
         assert_eq!(t.busy_percent(), 25.0);
         assert_eq!(t.since(t).total, 0);

@@ -67,25 +67,19 @@ fn kib(value: Option<&str>) -> Option<u64> {
 impl Memory {
     pub fn read(sys: &Sys) -> Memory {
         let mut memory = parse_meminfo(&sys.text("/proc/meminfo").unwrap_or_default());
-        memory.transparent_hugepages = sys
-            .text("/sys/kernel/mm/transparent_hugepage/enabled")
-            .map(|t| chosen(&t).to_owned());
+        memory.transparent_hugepages =
+            sys.text("/sys/kernel/mm/transparent_hugepage/enabled").map(|t| chosen(&t).to_owned());
         let nodes = "/sys/devices/system/node";
-        let is_node = |name: &String| {
-            name.strip_prefix("node")
-                .is_some_and(|n| n.parse::<u32>().is_ok())
-        };
+        let is_node =
+            |name: &String| name.strip_prefix("node").is_some_and(|n| n.parse::<u32>().is_ok());
         memory.numa = sys
             .names(nodes)
             .into_iter()
             .filter(is_node)
             .map(|name| NumaNode {
-                cpus: sys
-                    .text(&format!("{nodes}/{name}/cpulist"))
-                    .unwrap_or_default(),
+                cpus: sys.text(&format!("{nodes}/{name}/cpulist")).unwrap_or_default(),
                 total: node_total(
-                    &sys.text(&format!("{nodes}/{name}/meminfo"))
-                        .unwrap_or_default(),
+                    &sys.text(&format!("{nodes}/{name}/meminfo")).unwrap_or_default(),
                 ),
             })
             .collect();
@@ -183,10 +177,7 @@ mod tests {
 
     #[test]
     fn node_lines_have_a_prefix() {
-        assert_eq!(
-            node_total("Node 0 MemTotal:   2048 kB\nNode 0 MemFree: 1 kB"),
-            2 << 20
-        );
+        assert_eq!(node_total("Node 0 MemTotal:   2048 kB\nNode 0 MemFree: 1 kB"), 2 << 20);
     }
 
     #[test]

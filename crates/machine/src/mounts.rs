@@ -173,10 +173,7 @@ mod tests {
         let line =
             br"36 35 98:0 /mnt1 /mnt/a\040b rw master:1 shared:2 - ext3 /dev/r rw,errors=remount";
         let m = parse_line(line).unwrap();
-        assert_eq!(
-            (m.id, m.device.to_string().as_str(), m.fs.as_str()),
-            (36, "98:0", "ext3")
-        );
+        assert_eq!((m.id, m.device.to_string().as_str(), m.fs.as_str()), (36, "98:0", "ext3"));
         assert_eq!(m.point, Path::new("/mnt/a b"));
         assert_eq!(m.source, Path::new("/dev/r"));
         assert_eq!(m.super_options, "rw,errors=remount");

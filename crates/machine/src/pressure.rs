@@ -49,9 +49,7 @@ pub struct Pressure {
 impl Pressure {
     /// Of `cpu`, `io` or `memory`; none when the kernel keeps no such information.
     pub fn read(sys: &Sys, resource: &str) -> Option<Pressure> {
-        Some(Pressure::parse(
-            &sys.text(&format!("/proc/pressure/{resource}"))?,
-        ))
+        Some(Pressure::parse(&sys.text(&format!("/proc/pressure/{resource}"))?))
     }
 
     /// Reads the text of a pressure file.
@@ -65,10 +63,7 @@ impl Pressure {
                 total_us: value("total=")?.parse().ok()?,
             })
         };
-        Pressure {
-            some: line("some"),
-            full: line("full"),
-        }
+        Pressure { some: line("some"), full: line("full") }
     }
 }
 
@@ -103,17 +98,11 @@ mod tests {
     fn pressure_and_load() {
         let text = "some avg10=1.25 avg60=0.17 total=9\nfull avg10=0.02 avg60=0.09 total=7\n";
         let pressure = Pressure::parse(text);
-        assert_eq!(
-            pressure.some.map(|l| (l.avg10, l.total_us)),
-            Some((1.25, 9))
-        );
+        assert_eq!(pressure.some.map(|l| (l.avg10, l.total_us)), Some((1.25, 9)));
         assert_eq!(pressure.full.map(|l| l.total_us), Some(7));
         let cut = Pressure::parse("full avg10=1");
         assert_eq!((cut.some, cut.full), (None, None));
-        assert_eq!(
-            parse_loadavg("0.65 0.84 0.64 3/88 1739"),
-            (Some(0.65), Some(3))
-        );
+        assert_eq!(parse_loadavg("0.65 0.84 0.64 3/88 1739"), (Some(0.65), Some(3)));
         assert_eq!(parse_loadavg(""), (None, None));
     }
 }

@@ -40,10 +40,8 @@ impl Sys {
         let Ok(entries) = std::fs::read_dir(self.path(path)) else {
             return Vec::new();
         };
-        let mut names: Vec<String> = entries
-            .flatten()
-            .filter_map(|e| e.file_name().into_string().ok())
-            .collect();
+        let mut names: Vec<String> =
+            entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
         names.sort();
         names
     }

@@ -19,41 +19,19 @@ const WORKERS: u64 = 2;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
-    let path = PathBuf::from(
-        args.next()
-            .ok_or("usage: big DIR MILLIONS [queued|slow|traced]")?,
-    );
-    let rows = args
-        .next()
-        .ok_or("usage: big DIR MILLIONS [queued|slow|traced]")?
-        .parse::<u64>()?
+    let path = PathBuf::from(args.next().ok_or("usage: big DIR MILLIONS [queued|slow|traced]")?);
+    let rows = args.next().ok_or("usage: big DIR MILLIONS [queued|slow|traced]")?.parse::<u64>()?
         * 1_000_000;
     let kind = args.next().unwrap_or_default();
     if !path.exists() {
-        write(
-            &path,
-            rows,
-            kind == "queued",
-            kind == "slow",
-            kind == "traced",
-        )?;
+        write(&path, rows, kind == "queued", kind == "slow", kind == "traced")?;
     }
     let start = Instant::now();
     let options = ReportOptions::default();
     let report = make(&[&path], &options, &mut |_| true)?;
-    println!(
-        "{}\n{rows} I/Os in {:.1} s",
-        report.text,
-        start.elapsed().as_secs_f64()
-    );
+    println!("{}\n{rows} I/Os in {:.1} s", report.text, start.elapsed().as_secs_f64());
     let status = std::fs::read_to_string("/proc/self/status")?;
-    println!(
-        "{}",
-        status
-            .lines()
-            .find(|l| l.starts_with("VmHWM"))
-            .unwrap_or_default()
-    );
+    println!("{}", status.lines().find(|l| l.starts_with("VmHWM")).unwrap_or_default());
     Ok(())
 }
 
@@ -86,28 +64,17 @@ fn write(
     let mut ios = IosWriter::create(&dir)?;
     let mut random = 88_172_645_463_325_252u64;
     for worker in 0..WORKERS {
-        let key = RowKey {
-            phase: "measure",
-            workload: 0,
-            worker: worker as u16,
-        };
+        let key = RowKey { phase: "measure", workload: 0, worker: worker as u16 };
         for i in 0..each {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
             // Most fast and alike, one in 512 slow and all different.
-            let tail = if slow || random.is_multiple_of(512) {
-                (random >> 20) % 200_000_000
-            } else {
-                0
-            };
+            let tail =
+                if slow || random.is_multiple_of(512) { (random >> 20) % 200_000_000 } else { 0 };
             let service = 60_000 + (random >> 40) % 40_000 + tail;
             let submit = start + (i * step) as i64;
-            let op = if random & 3 == 0 {
-                OpKind::Write
-            } else {
-                OpKind::Read
-            };
+            let op = if random & 3 == 0 { OpKind::Write } else { OpKind::Read };
             ios.push(key, &record(op, submit, service, random, queued))?;
             if let Some(layers) = &mut layers {
                 below.push(layer(worker, op, submit, service));

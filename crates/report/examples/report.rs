@@ -9,10 +9,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if paths.len() < 2 {
         return Err("usage: report OUT DIR...".into());
     }
-    let options = ReportOptions {
-        output: Some(paths.remove(0)),
-        ..ReportOptions::default()
-    };
+    let options = ReportOptions { output: Some(paths.remove(0)), ..ReportOptions::default() };
     println!("{}", make(&paths, &options, &mut |_| true)?.text);
     Ok(())
 }

@@ -23,10 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{}", make(&[path], &options, &mut |_| true)?.text);
     }
     let several = ["one", "slow", "fast"].map(|n| root.join(n)).to_vec();
-    let options = ReportOptions {
-        output: Some(root.join("several")),
-        ..options
-    };
+    let options = ReportOptions { output: Some(root.join("several")), ..options };
     println!("{}", make(&several, &options, &mut |_| true)?.text);
     Ok(())
 }
@@ -54,12 +51,7 @@ fn samples() -> Vec<(&'static str, Sample)> {
         stalls: vec![],
         ..one.clone()
     };
-    let open = Sample {
-        name: "rate-20k",
-        rate: Some(20_000),
-        sync: true,
-        ..one.clone()
-    };
+    let open = Sample { name: "rate-20k", rate: Some(20_000), sync: true, ..one.clone() };
     let over = Sample {
         name: "rate-too-high",
         rate: Some(120_000),
@@ -76,12 +68,5 @@ fn samples() -> Vec<(&'static str, Sample)> {
         stalls: vec![],
         ..one.clone()
     };
-    vec![
-        ("one", one),
-        ("slow", slow),
-        ("fast", fast),
-        ("open", open),
-        ("over", over),
-        ("bad", bad),
-    ]
+    vec![("one", one), ("slow", slow), ("fast", fast), ("open", open), ("over", over), ("bad", bad)]
 }

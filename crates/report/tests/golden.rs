@@ -23,60 +23,29 @@ fn run(sample: &Sample) -> AnalysedRun {
     }
     let mut summary = summarise(&analysis).unwrap();
     summary.taillight = "0.1.0".to_owned();
-    AnalysedRun {
-        label: sample.name.to_owned(),
-        analysis,
-        summary,
-        explanation: None,
-    }
+    AnalysedRun { label: sample.name.to_owned(), analysis, summary, explanation: None }
 }
 
 fn small() -> Sample {
-    Sample {
-        seconds: 2,
-        stalls: vec![(1_200_000_000, 90_000_000)],
-        ..Sample::default()
-    }
+    Sample { seconds: 2, stalls: vec![(1_200_000_000, 90_000_000)], ..Sample::default() }
 }
 
 fn open_loop() -> Sample {
-    Sample {
-        name: "rate",
-        rate: Some(5_000),
-        sync: true,
-        fail_every: Some(997),
-        ..small()
-    }
+    Sample { name: "rate", rate: Some(5_000), sync: true, fail_every: Some(997), ..small() }
 }
 
 fn overloaded() -> Sample {
-    Sample {
-        name: "too-much",
-        rate: Some(60_000),
-        depth: 1,
-        stalls: vec![],
-        ..small()
-    }
+    Sample { name: "too-much", rate: Some(60_000), depth: 1, stalls: vec![], ..small() }
 }
 
 /// Readers that are timed while a writer only makes load.
 fn beside_load() -> Sample {
-    Sample {
-        name: "readers",
-        writes: 0,
-        load: true,
-        ..small()
-    }
+    Sample { name: "readers", writes: 0, load: true, ..small() }
 }
 
 /// Readers that follow a writer and measure from its stamp.
 fn end_to_end() -> Sample {
-    Sample {
-        name: "end-to-end",
-        writes: 0,
-        end_to_end: true,
-        ..small()
-    }
+    Sample { name: "end-to-end", writes: 0, end_to_end: true, ..small() }
 }
 
 #[test]
@@ -218,10 +187,7 @@ fn stopped(planned: impl Fn(u64, u64) -> u64) -> String {
     let mut run = run(&small());
     let whole = run.analysis.groups[0].clone();
     let (all, twice) = (run.summary.totals.count, whole.tally.count);
-    run.analysis.groups.push(analyse::IoGroup {
-        op: taillight_core::OpKind::Rmw,
-        ..whole
-    });
+    run.analysis.groups.push(analyse::IoGroup { op: taillight_core::OpKind::Rmw, ..whole });
     run.analysis.status = taillight_rundir::RunStatus::Partial;
     run.analysis.manifest.plan.run.duration = None;
     run.analysis.manifest.plan.run.operations = Some(planned(all, twice));
@@ -243,10 +209,7 @@ fn cpus_that_others_kept_busy_are_warned_about() {
         let mut run = run(&small());
         let during = serde_json::json!({"busy_percent": busy, "others_percent": others});
         let load = serde_json::json!({ "during": during });
-        run.analysis
-            .manifest
-            .environment
-            .insert("load".into(), load);
+        run.analysis.manifest.environment.insert("load".into(), load);
         let reasons = summarise(&run.analysis).unwrap().verdict.reasons;
         let quiet = reasons.into_iter().find(|r| r.code == "busy_machine");
         quiet.map(|r| r.text)

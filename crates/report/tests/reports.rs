@@ -17,11 +17,7 @@ use taillight_rundir::summary::{QosStatus, VerdictStatus};
 use taillight_rundir::{LatencySource, Manifest, RunDir, RunStatus, Summary, names};
 
 fn sample() -> Sample {
-    Sample {
-        seconds: 2,
-        stalls: vec![(1_200_000_000, 90_000_000)],
-        ..Sample::default()
-    }
+    Sample { seconds: 2, stalls: vec![(1_200_000_000, 90_000_000)], ..Sample::default() }
 }
 
 fn written(root: &Path, name: &str, sample: &Sample) -> PathBuf {
@@ -46,32 +42,20 @@ fn edit(path: &Path, change: impl FnOnce(&mut Manifest)) {
 }
 
 fn codes(summary: &Summary) -> Vec<&str> {
-    summary
-        .verdict
-        .reasons
-        .iter()
-        .map(|r| r.code.as_str())
-        .collect()
+    summary.verdict.reasons.iter().map(|r| r.code.as_str()).collect()
 }
 
 #[test]
 fn numbers_are_those_of_the_ios() {
     let root = tempfile::tempdir().unwrap();
-    let sample = Sample {
-        fail_every: Some(1_000),
-        ..sample()
-    };
+    let sample = Sample { fail_every: Some(1_000), ..sample() };
     let path = written(root.path(), "run", &sample);
     let made = summary(&path);
-    let all: Vec<_> = (0..sample.workers)
-        .flat_map(|w| common::worker(&sample, w))
-        .collect();
+    let all: Vec<_> = (0..sample.workers).flat_map(|w| common::worker(&sample, w)).collect();
     for op in [OpKind::Read, OpKind::Write] {
         let of_op = || all.iter().filter(|r| r.op == op);
-        let mut good: Vec<u64> = of_op()
-            .filter(|r| r.status.is_ok())
-            .map(|r| r.service_ns())
-            .collect();
+        let mut good: Vec<u64> =
+            of_op().filter(|r| r.status.is_ok()).map(|r| r.service_ns()).collect();
         good.sort_unstable();
         let totals = &made.ops[&op];
         assert_eq!(totals.count, of_op().count() as u64);
@@ -79,13 +63,7 @@ fn numbers_are_those_of_the_ios() {
         assert_eq!(totals.bytes, good.len() as u64 * 4096);
         assert_eq!(totals.latencies.service.max_ns, good.last().copied());
         assert_eq!(totals.latencies.service.source, LatencySource::Capture);
-        for it in totals
-            .latencies
-            .service
-            .percentiles
-            .iter()
-            .filter(|p| p.resolved)
-        {
+        for it in totals.latencies.service.percentiles.iter().filter(|p| p.resolved) {
             let share: f64 = it.p.parse().unwrap();
             let rank = (good.len() as f64 * share / 100.0 - 1e-6).ceil() as usize;
             assert_eq!(it.ns, Some(good[rank - 1]), "{} of {op:?}", it.p);
@@ -100,43 +78,24 @@ fn numbers_are_those_of_the_ios() {
     assert_eq!(made.errors.kinds[0].status, 5);
     // What is on disk is what was returned.
     let saved = RunDir::open(&path).unwrap().summary().unwrap().unwrap();
-    assert_eq!(
-        (saved.verdict, saved.outliers),
-        (made.verdict, made.outliers)
-    );
+    assert_eq!((saved.verdict, saved.outliers), (made.verdict, made.outliers));
 }
 
 #[test]
 fn an_open_loop_leads_with_response_and_names_saturation() {
     let root = tempfile::tempdir().unwrap();
-    let calm = Sample {
-        rate: Some(20_000),
-        stalls: vec![],
-        ..sample()
-    };
+    let calm = Sample { rate: Some(20_000), stalls: vec![], ..sample() };
     let made = summary(&written(root.path(), "calm", &calm));
     assert!(!made.saturation.saturated);
     assert_eq!(made.saturation.asked_per_s, Some(20_000.0));
-    assert_eq!(
-        made.verdict.status,
-        VerdictStatus::Good,
-        "{:?}",
-        made.verdict
-    );
+    assert_eq!(made.verdict.status, VerdictStatus::Good, "{:?}", made.verdict);
     let response = made.totals.latencies.get(LatencyKind::Response).unwrap();
     assert!(response.mean_ns > made.totals.latencies.service.mean_ns);
-    let over = Sample {
-        rate: Some(200_000),
-        ..calm
-    };
+    let over = Sample { rate: Some(200_000), ..calm };
     let made = summary(&written(root.path(), "over", &over));
     assert!(made.saturation.saturated);
     assert_eq!(made.verdict.status, VerdictStatus::Saturated);
-    assert!(
-        made.verdict.text.contains("not reached"),
-        "{}",
-        made.verdict.text
-    );
+    assert!(made.verdict.text.contains("not reached"), "{}", made.verdict.text);
 }
 
 #[test]
@@ -158,10 +117,7 @@ fn a_slow_last_io_is_not_saturation() {
 #[test]
 fn idle_workers_are_explained_by_what_the_plan_lets_them_do() {
     let root = tempfile::tempdir().unwrap();
-    let one = Sample {
-        depth: 1,
-        ..sample()
-    };
+    let one = Sample { depth: 1, ..sample() };
     let path = written(root.path(), "run", &one);
     // More workers than there were: some of them had nothing under way.
     edit(&path, |m| m.plan.workloads[0].workers *= 4);
@@ -174,13 +130,8 @@ fn idle_workers_are_explained_by_what_the_plan_lets_them_do() {
     assert!(plain.contains("under way: making keys"), "{plain}");
     edit(&path, |m| m.plan.run.operations = Some(1000));
     let counted = said(&summary(&path)).unwrap();
-    assert!(
-        counted.contains("under way: done before others, making"),
-        "{counted}"
-    );
-    edit(&path, |m| {
-        m.plan.workloads[0].access.kind = taillight_core::plan::AccessKind::Follow
-    });
+    assert!(counted.contains("under way: done before others, making"), "{counted}");
+    edit(&path, |m| m.plan.workloads[0].access.kind = taillight_core::plan::AccessKind::Follow);
     assert_eq!(said(&summary(&path)), None, "readers wait for writers");
 }
 
@@ -188,15 +139,9 @@ fn idle_workers_are_explained_by_what_the_plan_lets_them_do() {
 fn a_workload_done_early_has_rates_of_its_own_time() {
     let root = tempfile::tempdir().unwrap();
     let path = written(root.path(), "run", &sample());
-    edit(&path, |m| {
-        m.phases[1].end_ns = m.phases[1].end_ns.map(|e| e + 8_000_000_000)
-    });
+    edit(&path, |m| m.phases[1].end_ns = m.phases[1].end_ns.map(|e| e + 8_000_000_000));
     let made = summary(&path);
-    assert!(
-        codes(&made).contains(&"finished_early"),
-        "{:?}",
-        codes(&made)
-    );
+    assert!(codes(&made).contains(&"finished_early"), "{:?}", codes(&made));
     let twice = codes(&made).contains(&"littles_law");
     assert!(!twice, "who was done has nothing outstanding");
     let ratio = made.workloads[0].totals.iops / made.totals.iops;
@@ -220,22 +165,13 @@ fn without_the_capture_histograms_speak_and_say_so() {
     let path = written(root.path(), "run", &sample());
     let exact = summary(&path);
     fs::remove_file(path.join(names::IOS)).unwrap();
-    edit(&path, |m| {
-        m.capture.mode = taillight_core::plan::CaptureMode::Off
-    });
+    edit(&path, |m| m.capture.mode = taillight_core::plan::CaptureMode::Off);
     let made = summary(&path);
-    assert_eq!(
-        made.totals.latencies.service.source,
-        LatencySource::Histogram
-    );
+    assert_eq!(made.totals.latencies.service.source, LatencySource::Histogram);
     assert_eq!(made.totals.latencies.service.error, 0.001);
     assert_eq!(codes(&made), ["from_histogram"]);
     assert_eq!(made.totals.count, exact.totals.count);
-    let at = |s: &Summary| {
-        s.ops[&OpKind::Read].latencies.service.percentiles[6]
-            .ns
-            .unwrap() as f64
-    };
+    let at = |s: &Summary| s.ops[&OpKind::Read].latencies.service.percentiles[6].ns.unwrap() as f64;
     assert!((at(&made) / at(&exact) - 1.0).abs() <= 0.001);
 }
 
@@ -246,15 +182,8 @@ fn a_count_that_does_not_match_is_said() {
     edit(&path, |m| m.phases[1].ios += 7);
     let made = summary(&path);
     assert_eq!(made.verdict.status, VerdictStatus::Warned);
-    assert!(
-        codes(&made).contains(&"counts_differ"),
-        "{:?}",
-        codes(&made)
-    );
-    assert_eq!(
-        made.totals.latencies.service.source,
-        LatencySource::Histogram
-    );
+    assert!(codes(&made).contains(&"counts_differ"), "{:?}", codes(&made));
+    assert_eq!(made.totals.latencies.service.source, LatencySource::Histogram);
 }
 
 #[test]
@@ -357,11 +286,7 @@ fn writes_into_a_file_without_blocks_are_no_overwrites() {
 #[test]
 fn the_runs_own_count_of_what_was_not_sent_comes_first() {
     let root = tempfile::tempdir().unwrap();
-    let over = Sample {
-        rate: Some(200_000),
-        stalls: vec![],
-        ..sample()
-    };
+    let over = Sample { rate: Some(200_000), stalls: vec![], ..sample() };
     let path = written(root.path(), "over", &over);
     let reckoned = summary(&path).saturation;
     edit(&path, |m| {
@@ -387,10 +312,7 @@ fn a_killed_run_is_partial_and_an_empty_one_failed() {
     });
     fs::remove_file(path.join(names::INTERVALS)).unwrap();
     let made = summary(&path);
-    assert_eq!(
-        (made.status, made.verdict.status),
-        (RunStatus::Partial, VerdictStatus::Partial)
-    );
+    assert_eq!((made.status, made.verdict.status), (RunStatus::Partial, VerdictStatus::Partial));
     assert!(made.totals.iops > 10_000.0);
     let why = &made.verdict.reasons[0];
     assert!(why.text.contains("The run ended early: "), "{}", why.text);
@@ -433,20 +355,10 @@ fn a_killed_run_of_outliers_only_gives_no_percentiles() {
         assert!(codes(made).contains(&"outliers_only"), "{:?}", codes(made));
         let why = made.verdict.reasons.iter().find(|r| r.code == "partial");
         assert!(why.unwrap().text.contains("slowest I/Os were kept"));
-        assert!(
-            made.verdict.text.contains("unknown"),
-            "{}",
-            made.verdict.text
-        );
-        assert_eq!(
-            (made.totals.iops, made.totals.latencies.service.count),
-            (0.0, 0)
-        );
+        assert!(made.verdict.text.contains("unknown"), "{}", made.verdict.text);
+        assert_eq!((made.totals.iops, made.totals.latencies.service.count), (0.0, 0));
         let sets = made.ops.values().chain([&made.totals]);
-        assert!(
-            sets.flat_map(|t| &t.latencies.service.percentiles)
-                .all(|p| p.ns.is_none())
-        );
+        assert!(sets.flat_map(|t| &t.latencies.service.percentiles).all(|p| p.ns.is_none()));
         assert!(!made.outliers[&OpKind::Read].is_empty());
         for wrong in ["exact", "nothing lost", "0 IOPS", "come from histograms"] {
             assert!(!report.text.contains(wrong), "{wrong}: {}", report.text);
@@ -463,18 +375,12 @@ fn ceilings_are_answered_with_what_they_need() {
             ceiling: ceiling.parse().unwrap(),
             at: at.parse().unwrap(),
         };
-        m.plan.qos.ceilings = vec![
-            ceiling("1s", "99.9"),
-            ceiling("90us", "99"),
-            ceiling("1s", "99.99999"),
-        ];
+        m.plan.qos.ceilings =
+            vec![ceiling("1s", "99.9"), ceiling("90us", "99"), ceiling("1s", "99.99999")];
     });
     let made = summary(&path);
     let status: Vec<_> = made.qos.iter().map(|q| q.status).collect();
-    assert_eq!(
-        status,
-        [QosStatus::Pass, QosStatus::Fail, QosStatus::Undecided]
-    );
+    assert_eq!(status, [QosStatus::Pass, QosStatus::Fail, QosStatus::Undecided]);
     assert_eq!(made.qos[2].needs, Some(36_888_793));
     // The answer stands before the figures, in a word of its own.
     assert_eq!(made.verdict.status, VerdictStatus::Warned);
@@ -485,11 +391,7 @@ fn ceilings_are_answered_with_what_they_need() {
         m.plan.qos.ceilings.remove(1);
     });
     let made = report(&path);
-    assert!(
-        made.text.starts_with("Ceiling undecided:\n"),
-        "{}",
-        made.text
-    );
+    assert!(made.text.starts_with("Ceiling undecided:\n"), "{}", made.text);
 }
 
 #[test]
@@ -511,15 +413,9 @@ fn the_page_needs_no_network_and_escapes_everything() {
     let (before, rest) = page.split_at(library);
     let after = rest.split_once("</script>").unwrap().1;
     for part in [before, after] {
-        for bad in [
-            "src=\"http",
-            "src='http",
-            "href=\"http",
-            "href='http",
-            "url(http",
-            "@import",
-            "<link",
-        ] {
+        for bad in
+            ["src=\"http", "src='http", "href=\"http", "href='http", "url(http", "@import", "<link"]
+        {
             assert!(!part.contains(bad), "{bad}");
         }
     }
@@ -534,34 +430,18 @@ fn the_page_needs_no_network_and_escapes_everything() {
 fn several_runs_share_their_charts_and_keep_their_names() {
     let root = tempfile::tempdir().unwrap();
     let first = written(root.path(), "a", &sample());
-    let second = written(
-        root.path(),
-        "b",
-        &Sample {
-            seed: 11,
-            ..sample()
-        },
-    );
+    let second = written(root.path(), "b", &Sample { seed: 11, ..sample() });
     let output = root.path().join("both.html");
-    let options = ReportOptions {
-        output: Some(output.clone()),
-        ..ReportOptions::default()
-    };
+    let options = ReportOptions { output: Some(output.clone()), ..ReportOptions::default() };
     let made = make(&[first, second], &options, &mut |_| true).unwrap();
     assert_eq!(made.summaries.len(), 2);
     let page = fs::read_to_string(&output).unwrap();
     for label in ["</span>a</td>", "</span>b</td>"] {
-        assert!(
-            page.contains(label),
-            "runs of one name are told apart by their directories"
-        );
+        assert!(page.contains(label), "runs of one name are told apart by their directories");
     }
     assert!(page.len() < 7_000_000, "{}", page.len());
     assert!(made.text.contains("IOPS"));
-    assert!(
-        !root.path().join("report.md").exists(),
-        "an .html output is the page alone"
-    );
+    assert!(!root.path().join("report.md").exists(), "an .html output is the page alone");
 }
 
 #[test]

@@ -47,11 +47,7 @@ fn record(
     batch: &mut i64,
     random: &mut RandomDraws,
 ) -> Record {
-    let slow = if random.next(5000) == 0 {
-        random.next(20_000) as i64
-    } else {
-        0
-    };
+    let slow = if random.next(5000) == 0 { random.next(20_000) as i64 } else { 0 };
     let (submit, issued, complete) = match shape {
         Shape::Depth1 | Shape::Mixed | Shape::Sequential => {
             *now += 30 + random.next(31) as i64 + slow;
@@ -60,11 +56,7 @@ fn record(
         Shape::Disk => {
             *now += 2_000 + random.next(8_000) as i64 + slow;
             let issued = *now + 300 + random.next(400) as i64;
-            (
-                *now,
-                Some(issued),
-                issued + 60_000 + random.next(60_000) as i64,
-            )
+            (*now, Some(issued), issued + 60_000 + random.next(60_000) as i64)
         }
         Shape::Depth32 => {
             *now += 20 + random.next(11) as i64 + slow;
@@ -76,16 +68,8 @@ fn record(
         }
     };
     let write = matches!(shape, Shape::Mixed) && random.next(10) < 3;
-    let size = if matches!(shape, Shape::Mixed) && random.next(4) == 0 {
-        65536
-    } else {
-        4096
-    };
-    let block = if matches!(shape, Shape::Sequential) {
-        i % 262_144
-    } else {
-        random.next(262_144)
-    };
+    let size = if matches!(shape, Shape::Mixed) && random.next(4) == 0 { 65536 } else { 4096 };
+    let block = if matches!(shape, Shape::Sequential) { i % 262_144 } else { random.next(262_144) };
     Record {
         op: if write { OpKind::Write } else { OpKind::Read },
         target: 0,
@@ -117,11 +101,7 @@ fn measure(name: &str, shape: Shape, rows: u64) -> Result<()> {
     let shift = now - 1_000_000_000_000;
     let start = cpu_s();
     let mut writer = IosWriter::create(&dir)?;
-    let key = RowKey {
-        phase: "measure",
-        workload: 0,
-        worker: 0,
-    };
+    let key = RowKey { phase: "measure", workload: 0, worker: 0 };
     for i in 0..rows {
         let mut r = block[(i % block.len() as u64) as usize];
         let by = shift * (i / block.len() as u64) as i64;
@@ -200,16 +180,9 @@ fn pack(shape: Shape, rows: u64) -> MemoryChunks {
             .collect();
         records.sort_by_key(|r| r.complete);
         for r in &records {
-            if at == 0
-                || encoder
-                    .encode(&mut words[at..], r)
-                    .map(|n| at += n)
-                    .is_none()
-            {
+            if at == 0 || encoder.encode(&mut words[at..], r).map(|n| at += n).is_none() {
                 if at > 0 {
-                    store
-                        .0
-                        .push(words.iter().flat_map(|w| w.to_le_bytes()).collect());
+                    store.0.push(words.iter().flat_map(|w| w.to_le_bytes()).collect());
                 }
                 words.fill(0);
                 header.base_ns = r.complete.0;
@@ -221,9 +194,7 @@ fn pack(shape: Shape, rows: u64) -> MemoryChunks {
             }
         }
     }
-    store
-        .0
-        .push(words.iter().flat_map(|w| w.to_le_bytes()).collect());
+    store.0.push(words.iter().flat_map(|w| w.to_le_bytes()).collect());
     store
 }
 
@@ -255,10 +226,7 @@ fn measure_convert(name: &str, shape: Shape, rows: u64) -> Result<()> {
 }
 
 fn main() -> Result<()> {
-    let rows = std::env::args()
-        .nth(1)
-        .and_then(|a| a.parse().ok())
-        .unwrap_or(10_000_000);
+    let rows = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(10_000_000);
     let only = std::env::args().nth(2);
     let shapes = [
         ("depth 1", Shape::Depth1),

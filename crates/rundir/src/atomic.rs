@@ -29,12 +29,7 @@ impl TempFile {
         }
         let temporary = dir.join(format!(".{name}.tmp"));
         let file = File::create(&temporary).map_err(|e| cannot("create", &temporary, e))?;
-        Ok(TempFile {
-            file,
-            temporary,
-            path: dir.join(name),
-            committed: false,
-        })
+        Ok(TempFile { file, temporary, path: dir.join(name), committed: false })
     }
 
     /// A second handle to the same open file.
@@ -42,9 +37,7 @@ impl TempFile {
     /// # Errors
     /// `Unavailable` when the process may open no more files.
     pub fn handle(&self) -> Result<File> {
-        self.file
-            .try_clone()
-            .map_err(|e| cannot("open", &self.temporary, e))
+        self.file.try_clone().map_err(|e| cannot("open", &self.temporary, e))
     }
 
     /// Syncs the data, gives the file its name and syncs the directory.
@@ -52,9 +45,7 @@ impl TempFile {
     /// # Errors
     /// `Unavailable` when any step fails; the temporary file is then removed.
     pub fn commit(mut self) -> Result<()> {
-        self.file
-            .sync_all()
-            .map_err(|e| cannot("sync", &self.temporary, e))?;
+        self.file.sync_all().map_err(|e| cannot("sync", &self.temporary, e))?;
         fs::rename(&self.temporary, &self.path).map_err(|e| cannot("rename", &self.path, e))?;
         self.committed = true;
         match self.path.parent() {
@@ -87,8 +78,7 @@ impl Drop for TempFile {
 /// `Unavailable` when the file cannot be written, for example without space.
 pub fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     let mut file = TempFile::create(dir, name)?;
-    file.write_all(bytes)
-        .map_err(|e| cannot("write", &file.temporary, e))?;
+    file.write_all(bytes).map_err(|e| cannot("write", &file.temporary, e))?;
     file.commit()
 }
 
@@ -116,9 +106,9 @@ pub(crate) fn write_json<T: Serialize + DeserializeOwned>(
 pub(crate) fn read_json<T: DeserializeOwned>(dir: &Path, name: &str) -> Result<Option<T>> {
     let path = dir.join(name);
     match fs::read(&path) {
-        Ok(text) => crate::dir::parse(name, &text)
-            .map(Some)
-            .map_err(|e| e.with("path", path.display())),
+        Ok(text) => {
+            crate::dir::parse(name, &text).map(Some).map_err(|e| e.with("path", path.display()))
+        }
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(cannot("read", &path, e)),
     }
@@ -129,14 +119,8 @@ pub(crate) fn read_json<T: DeserializeOwned>(dir: &Path, name: &str) -> Result<O
 /// # Errors
 /// `Unavailable` when the directory cannot be synced.
 pub fn sync_dir(dir: &Path) -> Result<()> {
-    let dir = if dir.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        dir
-    };
-    File::open(dir)
-        .and_then(|d| d.sync_all())
-        .map_err(|e| cannot("sync", dir, e))
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    File::open(dir).and_then(|d| d.sync_all()).map_err(|e| cannot("sync", dir, e))
 }
 
 /// "cannot `what` the file", with the path, a hint for a full disk, and the cause.

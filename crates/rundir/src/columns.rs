@@ -190,14 +190,10 @@ impl<R, C: CellType> Column<R> for ColumnField<R, C> {
     fn write(&self, rows: &[R], out: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
         let cells = rows.iter().map(|row| C::store((self.get)(row)));
         let mut levels = Vec::new();
-        let present: Vec<_> = cells
-            .inspect(|cell| levels.push(i16::from(cell.is_some())))
-            .flatten()
-            .collect();
+        let present: Vec<_> =
+            cells.inspect(|cell| levels.push(i16::from(cell.is_some()))).flatten().collect();
         let levels = C::OPTIONAL.then_some(&levels[..]);
-        out.typed::<C::Physical>()
-            .write_batch(&present, levels, None)
-            .map(|_| ())
+        out.typed::<C::Physical>().write_batch(&present, levels, None).map(|_| ())
     }
 
     fn read(&self, rows: &mut [R], reader: ColumnReader) -> Result<(), ReadFailure> {
@@ -247,12 +243,7 @@ impl<R> TableWriter<R> {
         let writer =
             SerializedFileWriter::new(file.handle()?, schema, Arc::new(properties.build()))
                 .map_err(|e| table::unwritten(name, e))?;
-        Ok(TableWriter {
-            columns,
-            name,
-            file,
-            writer,
-        })
+        Ok(TableWriter { columns, name, file, writer })
     }
 
     /// Writes `rows` as one row group.
@@ -287,9 +278,7 @@ impl<R> TableWriter<R> {
 
     /// Gives the file its name.
     pub fn commit(self) -> Result<()> {
-        self.writer
-            .close()
-            .map_err(|e| table::unwritten(self.name, e))?;
+        self.writer.close().map_err(|e| table::unwritten(self.name, e))?;
         self.file.commit()
     }
 }

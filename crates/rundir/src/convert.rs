@@ -122,10 +122,7 @@ fn streams(
         match store.header(chunk) {
             Ok(h) => {
                 done.see(&h);
-                sorted
-                    .entry((h.worker, h.phase, h.workload))
-                    .or_default()
-                    .push((h.seq, chunk, h));
+                sorted.entry((h.worker, h.phase, h.workload)).or_default().push((h.seq, chunk, h));
             }
             Err(_) if options.tolerant => done.damaged += u64::from(!unused(store, chunk)),
             Err(e) => return Err(e),
@@ -139,10 +136,7 @@ fn streams(
             // Killed while a chunk was being copied to the spill directory: the original counts.
             list.dedup_by_key(|(seq, ..)| *seq);
         }
-        let gaps: u64 = list
-            .windows(2)
-            .map(|w| u64::from(w[1].0 - w[0].0).abs_diff(1))
-            .sum();
+        let gaps: u64 = list.windows(2).map(|w| u64::from(w[1].0 - w[0].0).abs_diff(1)).sum();
         if gaps > 0 && !options.tolerant {
             return Err(
                 Error::internal("capture chunks are missing or double").with("chunks", gaps)
@@ -165,9 +159,7 @@ fn streams(
 
 /// Whether a chunk was made ready but never handed to a worker: all of it is zero.
 fn unused(store: &dyn ChunkStore, chunk: usize) -> bool {
-    let head = store
-        .bytes(chunk)
-        .map(|b| b.iter().take(64).all(|b| *b == 0));
+    let head = store.bytes(chunk).map(|b| b.iter().take(64).all(|b| *b == 0));
     head.unwrap_or(false)
 }
 
@@ -200,11 +192,8 @@ impl Stream {
         progress: &mut OnProgress<'_>,
     ) -> Result<()> {
         let phase = phase_name(options.phases, self.header.phase);
-        let key = RowKey {
-            phase: &phase,
-            workload: self.header.workload,
-            worker: self.header.worker,
-        };
+        let key =
+            RowKey { phase: &phase, workload: self.header.workload, worker: self.header.worker };
         let mut order: Order = self.scan.finish();
         let mut ops = [0u64; OpKind::ALL.len()];
         let mut span = (i64::MAX, i64::MIN);
@@ -255,21 +244,14 @@ fn tell(
     total: u64,
     unit: &str,
 ) -> Result<()> {
-    let more = progress(Progress {
-        what,
-        done,
-        total,
-        unit,
-    });
+    let more = progress(Progress { what, done, total, unit });
     if more {
         return Ok(());
     }
-    Err(
-        Error::unavailable("stopped before ios.parquet was complete").hint(
-            "nothing is lost: `taillight report` on the run directory starts again from the \
+    Err(Error::unavailable("stopped before ios.parquet was complete").hint(
+        "nothing is lost: `taillight report` on the run directory starts again from the \
              capture in memory",
-        ),
-    )
+    ))
 }
 
 fn compare(expected: &RowCounts, found: &RowCounts) -> Result<()> {
@@ -283,9 +265,7 @@ fn compare(expected: &RowCounts, found: &RowCounts) -> Result<()> {
             .collect();
         list.join("; ")
     };
-    Err(
-        Error::internal("ios.parquet does not hold the I/Os that were recorded")
-            .with("recorded", show(expected))
-            .with("written", show(found)),
-    )
+    Err(Error::internal("ios.parquet does not hold the I/Os that were recorded")
+        .with("recorded", show(expected))
+        .with("written", show(found)))
 }

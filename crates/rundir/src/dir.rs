@@ -43,11 +43,8 @@ impl RunDir {
                 .with("path", path.display())
                 .hint("choose another directory with --output"));
         }
-        let mut dir = RunDir {
-            path: path.to_owned(),
-            manifest: manifest.clone(),
-            lock: Some(lock),
-        };
+        let mut dir =
+            RunDir { path: path.to_owned(), manifest: manifest.clone(), lock: Some(lock) };
         dir.write_manifest(manifest)?;
         Ok(dir)
     }
@@ -61,11 +58,7 @@ impl RunDir {
         let file = path.join(names::MANIFEST);
         let text = fs::read(&file).map_err(|e| not_a_run(path, e))?;
         let manifest = parse_manifest(&text).map_err(|e| e.with("path", file.display()))?;
-        Ok(RunDir {
-            path: path.to_owned(),
-            manifest,
-            lock: None,
-        })
+        Ok(RunDir { path: path.to_owned(), manifest, lock: None })
     }
 
     pub fn path(&self) -> &Path {
@@ -115,11 +108,9 @@ impl RunDir {
     pub(crate) fn take_lock(&mut self) -> Result<()> {
         let dir = File::open(&self.path).map_err(|e| cannot("open", &self.path, e))?;
         if let Err(fs::TryLockError::WouldBlock) = dir.try_lock() {
-            return Err(
-                Error::unavailable("another process works on this run directory")
-                    .with("path", self.path.display())
-                    .hint("wait until it ends, then run the command again"),
-            );
+            return Err(Error::unavailable("another process works on this run directory")
+                .with("path", self.path.display())
+                .hint("wait until it ends, then run the command again"));
         }
         self.lock = Some(dir);
         Ok(())
@@ -188,9 +179,7 @@ impl RunDir {
             return Ok(None);
         };
         let text = fs::read(&path).map_err(|e| cannot("read", &path, e))?;
-        parse(name, &text)
-            .map(Some)
-            .map_err(|e| or_hint(e.with("path", path.display()), REMAKE))
+        parse(name, &text).map(Some).map_err(|e| or_hint(e.with("path", path.display()), REMAKE))
     }
 
     /// The job file, if one was given.
@@ -224,19 +213,10 @@ impl RunDir {
                 && meta.is_file()
                 && !name.starts_with('.')
             {
-                files.push(FileEntry {
-                    name,
-                    bytes: meta.len(),
-                    rows: None,
-                });
+                files.push(FileEntry { name, bytes: meta.len(), rows: None });
             }
         }
-        let place = |n: &str| {
-            names::ALL
-                .iter()
-                .position(|k| *k == n)
-                .unwrap_or(usize::MAX)
-        };
+        let place = |n: &str| names::ALL.iter().position(|k| *k == n).unwrap_or(usize::MAX);
         files.sort_by(|a, b| (place(&a.name), &a.name).cmp(&(place(&b.name), &b.name)));
         Ok(files)
     }

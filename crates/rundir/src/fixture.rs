@@ -104,12 +104,7 @@ pub fn latency() -> Latency {
             resolved: true,
             needs: 299,
             above: Some(10),
-            episodes: Some(EpisodesEntry {
-                count: 2,
-                largest: 8,
-                lo_ns: None,
-                hi_ns: Some(9_000),
-            }),
+            episodes: Some(EpisodesEntry { count: 2, largest: 8, lo_ns: None, hi_ns: Some(9_000) }),
         }],
         nines: vec![NineEntry {
             k: 5,
@@ -156,12 +151,7 @@ fn distributions() -> LatencyMap<Distribution> {
         bins_per_decade: 50,
         below: 0,
         above: 1,
-        bins: vec![Bin {
-            lo_ns: 100,
-            hi_ns: 105,
-            count: 999,
-            per_s: 999.0,
-        }],
+        bins: vec![Bin { lo_ns: 100, hi_ns: 105, count: 999, per_s: 999.0 }],
     })
 }
 

@@ -197,9 +197,7 @@ const PLAIN_MAX: u64 = 64 << 20;
 
 /// Unpacks a histogram. The lengths inside are checked before the decoder believes them.
 fn decode(text: &str) -> Option<Histogram<u64>> {
-    let packed = base64::engine::general_purpose::STANDARD
-        .decode(text)
-        .ok()?;
+    let packed = base64::engine::general_purpose::STANDARD.decode(text).ok()?;
     let field = |bytes: &[u8], at: usize| {
         let bytes = bytes.get(at..at + 4)?;
         bytes.try_into().ok().map(u32::from_be_bytes)
@@ -208,10 +206,7 @@ fn decode(text: &str) -> Option<Histogram<u64>> {
         return None;
     }
     let mut plain = Vec::new();
-    flate2::read::ZlibDecoder::new(&packed[8..])
-        .take(PLAIN_MAX)
-        .read_to_end(&mut plain)
-        .ok()?;
+    flate2::read::ZlibDecoder::new(&packed[8..]).take(PLAIN_MAX).read_to_end(&mut plain).ok()?;
     let payload = field(&plain, 4)? as usize;
     if payload.checked_add(PLAIN_HEADER)? != plain.len() {
         return None;

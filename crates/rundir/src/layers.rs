@@ -238,9 +238,8 @@ impl LayerWriter {
     /// # Errors
     /// `Unavailable` when it cannot be made.
     pub fn begin(dir: &RunDir) -> Result<LayerWriter> {
-        let dictionary = [
-            "kind", "op", "dev", "low_dev", "comm", "other", "stack", "worker", "size", "flags",
-        ];
+        let dictionary =
+            ["kind", "op", "dev", "low_dev", "comm", "other", "stack", "worker", "size", "flags"];
         TableWriter::begin(dir, names::LAYERS, columns::COLUMNS, &dictionary).map(LayerWriter)
     }
 

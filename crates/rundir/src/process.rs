@@ -24,10 +24,7 @@ impl ProcessInfo {
 }
 
 fn line(path: &str) -> String {
-    fs::read_to_string(path)
-        .unwrap_or_default()
-        .trim()
-        .to_owned()
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
 /// Start of a living process, clock ticks since boot: field 22 of its stat line. The name in

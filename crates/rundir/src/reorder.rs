@@ -66,9 +66,7 @@ impl ReorderScan {
         } else {
             block
         };
-        let late = block
-            .checked_sub(self.lag)
-            .is_some_and(|b| submit < self.latest[b]);
+        let late = block.checked_sub(self.lag).is_some_and(|b| submit < self.latest[b]);
         if late {
             self.positions.push(self.rows);
             self.stragglers.push((submit, self.rows, *record));
@@ -91,8 +89,7 @@ impl ReorderScan {
         for b in bounds.iter_mut().rev() {
             bound = std::mem::replace(b, bound).min(bound);
         }
-        self.stragglers
-            .sort_unstable_by_key(|(submit, at, _)| (*submit, *at));
+        self.stragglers.sort_unstable_by_key(|(submit, at, _)| (*submit, *at));
         Order {
             block_rows: self.block_rows,
             bounds,
@@ -170,8 +167,7 @@ impl Order {
     ) -> Result<()> {
         self.keys.clear();
         let keys = self.waiting.iter().zip(0u32..);
-        self.keys
-            .extend(keys.map(|((at, r), i)| (r.submit.0, *at, i)));
+        self.keys.extend(keys.map(|((at, r), i)| (r.submit.0, *at, i)));
         if !self.keys.is_sorted() {
             self.keys.sort_unstable();
         }

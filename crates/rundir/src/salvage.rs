@@ -81,10 +81,7 @@ pub fn salvage(dir: &mut RunDir, progress: &mut OnProgress<'_>) -> Result<Option
         }
         converted
     } else if found.chunks.count() == 0 {
-        Converted {
-            damaged: found.damaged,
-            ..Converted::default()
-        }
+        Converted { damaged: found.damaged, ..Converted::default() }
     } else {
         let options = ConvertOptions {
             phases: &phases,
@@ -107,10 +104,7 @@ pub fn salvage(dir: &mut RunDir, progress: &mut OnProgress<'_>) -> Result<Option
 /// Whether the run belongs to another machine, whose memory cannot be seen from here.
 fn elsewhere(manifest: &Manifest) -> bool {
     let me = ProcessInfo::current();
-    manifest
-        .process
-        .as_ref()
-        .is_some_and(|p| p.host != me.host && p.boot_id != me.boot_id)
+    manifest.process.as_ref().is_some_and(|p| p.host != me.host && p.boot_id != me.boot_id)
 }
 
 /// Names of the phases by the index chunks hold. A killed run may not have listed them; then
@@ -248,11 +242,7 @@ fn describe(converted: &Converted, gone: bool) -> Salvaged {
         ),
         n => format!("{WHY}; {n} I/Os were saved from memory, those in flight were not{damaged}"),
     };
-    Salvaged {
-        ios: converted.rows,
-        damaged: converted.damaged,
-        text,
-    }
+    Salvaged { ios: converted.rows, damaged: converted.damaged, text }
 }
 
 /// The manifest of a run that was killed and salvaged.
@@ -281,10 +271,7 @@ fn partial(
     }
     for (index, (start, end)) in &converted.spans {
         let ios = |p: u16| {
-            let counts = converted
-                .counts
-                .iter()
-                .filter(|((phase, _), _)| *phase == p);
+            let counts = converted.counts.iter().filter(|((phase, _), _)| *phase == p);
             counts.map(|(_, n)| n).sum::<u64>()
         };
         let at = usize::from(*index);
@@ -297,10 +284,7 @@ fn partial(
                 phase.ios = ios(*index);
             }
             None => new.phases.push(PhaseInfo {
-                name: phases
-                    .get(at)
-                    .cloned()
-                    .unwrap_or_else(|| format!("phase-{index}")),
+                name: phases.get(at).cloned().unwrap_or_else(|| format!("phase-{index}")),
                 start_ns: *start,
                 end_ns: Some(*end),
                 ios: ios(*index),

@@ -77,11 +77,7 @@ mod tests {
     fn rows_come_back() {
         let home = tempfile::tempdir().unwrap();
         let dir = RunDir::create(&home.path().join("run"), &fixture::manifest("r")).unwrap();
-        let row = |at_ns, series: &str, value| StoreRow {
-            at_ns,
-            series: series.into(),
-            value,
-        };
+        let row = |at_ns, series: &str, value| StoreRow { at_ns, series: series.into(), value };
         let rows = [row(-5, "stall_ns_total", 0.0), row(9, "level0_files", 7.5)];
         write_store(&dir, &rows).unwrap();
         assert_eq!(read_store(&dir.file(names::STORE)).unwrap(), rows);

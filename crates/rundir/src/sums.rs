@@ -32,9 +32,7 @@ pub struct ChangedFile {
 /// # Errors
 /// `Unavailable` when one cannot be read.
 pub fn of(dir: &RunDir) -> Result<Vec<FileSum>> {
-    let there = names::MEASURED
-        .iter()
-        .filter_map(|name| Some((name, dir.existing(name)?)));
+    let there = names::MEASURED.iter().filter_map(|name| Some((name, dir.existing(name)?)));
     there.map(|(name, path)| sum(name, &path)).collect()
 }
 
@@ -60,16 +58,11 @@ pub fn intact(dir: &RunDir) -> Result<()> {
     if damaged.is_empty() {
         return Ok(());
     }
-    let said: Vec<String> = damaged
-        .iter()
-        .map(|c| format!("{} {}", c.name, c.what))
-        .collect();
-    Err(
-        Error::corrupt("the run directory is damaged, so nothing is added to it")
-            .with("path", dir.path().display())
-            .with("damage", said.join(", "))
-            .hint("import into an undamaged copy of the run directory"),
-    )
+    let said: Vec<String> = damaged.iter().map(|c| format!("{} {}", c.name, c.what)).collect();
+    Err(Error::corrupt("the run directory is damaged, so nothing is added to it")
+        .with("path", dir.path().display())
+        .with("damage", said.join(", "))
+        .hint("import into an undamaged copy of the run directory"))
 }
 
 /// Files that differ from what the manifest says. Empty for a manifest without checksums.
@@ -94,10 +87,7 @@ pub fn changed(dir: &RunDir) -> Result<Vec<ChangedFile>> {
                 }
             }
         };
-        changed.push(ChangedFile {
-            name: was.name.clone(),
-            what,
-        });
+        changed.push(ChangedFile { name: was.name.clone(), what });
     }
     Ok(changed)
 }
@@ -117,11 +107,7 @@ fn sum(name: &str, path: &Path) -> Result<FileSum> {
             }
         }
     }
-    Ok(FileSum {
-        name: name.to_owned(),
-        bytes,
-        crc32: format!("{:08x}", hasher.finalize()),
-    })
+    Ok(FileSum { name: name.to_owned(), bytes, crc32: format!("{:08x}", hasher.finalize()) })
 }
 
 #[cfg(test)]

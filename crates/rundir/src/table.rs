@@ -64,24 +64,15 @@ pub(crate) fn open(path: &Path) -> Result<SerializedFileReader<File>> {
             .with("schema", version)
             .with("known", crate::SCHEMA_VERSION)
             .hint("read it with the Taillight that wrote it or a newer one")),
-        _ => Err(
-            Error::corrupt("the Parquet file was not written by Taillight")
-                .with("path", path.display()),
-        ),
+        _ => Err(Error::corrupt("the Parquet file was not written by Taillight")
+            .with("path", path.display())),
     }
 }
 
 /// Column chunks must lie inside the file: the Parquet reader takes the footer's word for it.
 fn check_ranges(reader: &SerializedFileReader<File>, length: u64) -> Result<(), ParquetError> {
-    for column in reader
-        .metadata()
-        .row_groups()
-        .iter()
-        .flat_map(|g| g.columns())
-    {
-        let first = column
-            .dictionary_page_offset()
-            .unwrap_or_else(|| column.data_page_offset());
+    for column in reader.metadata().row_groups().iter().flat_map(|g| g.columns()) {
+        let first = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
         let end = first.checked_add(column.compressed_size());
         let inside = first >= 0
             && column.compressed_size() >= 0
@@ -177,11 +168,11 @@ pub(crate) fn column_index(
 ) -> Result<Option<usize>> {
     let index = (0..file.num_columns()).find(|i| file.column(*i).name() == name);
     match index {
-        Some(i) if file.column(i).physical_type() != physical => Err(Error::corrupt(
-            "a column of a Parquet file has the wrong type",
-        )
-        .with("column", name)
-        .with("path", path.display())),
+        Some(i) if file.column(i).physical_type() != physical => {
+            Err(Error::corrupt("a column of a Parquet file has the wrong type")
+                .with("column", name)
+                .with("path", path.display()))
+        }
         index => Ok(index),
     }
 }
@@ -213,8 +204,6 @@ pub(crate) fn unwritten(name: &str, e: ParquetError) -> Error {
             .with("file", name)
             .source(cause)
             .hint("free some space there, or choose another directory with --output"),
-        e => Error::internal("cannot write a Parquet file")
-            .with("file", name)
-            .source(e),
+        e => Error::internal("cannot write a Parquet file").with("file", name).source(e),
     }
 }

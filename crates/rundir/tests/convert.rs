@@ -44,12 +44,7 @@ fn store(workers: u16, n: usize) -> (MemoryChunks, Vec<Vec<Record>>) {
 }
 
 fn options<'a>(phases: &'a [String], expected: Option<&'a RowCounts>) -> ConvertOptions<'a> {
-    ConvertOptions {
-        phases,
-        expected,
-        tolerant: false,
-        release: ChunkRelease::AtEnd,
-    }
+    ConvertOptions { phases, expected, tolerant: false, release: ChunkRelease::AtEnd }
 }
 
 fn counts(n: u64) -> RowCounts {
@@ -81,10 +76,7 @@ fn rows_stand_by_worker_in_submit_order() {
     let flat = expected.iter().flatten();
     assert_eq!(rows.len(), 90_000);
     for (i, (row, record)) in rows.iter().zip(flat).enumerate() {
-        assert_eq!(
-            (row.0.as_str(), usize::from(row.2)),
-            ("measure", i / 30_000)
-        );
+        assert_eq!((row.0.as_str(), usize::from(row.2)), ("measure", i / 30_000));
         assert_eq!(row.3, *record);
     }
 }
@@ -159,18 +151,9 @@ fn missing_chunks_are_an_error_or_counted() {
     chunks.push(vec![7; 100]);
     chunks.push(vec![0; 8192]);
     let run = |tolerant, chunks: &Vec<Vec<u8>>| -> taillight_core::Result<Converted> {
-        let options = ConvertOptions {
-            phases: &[],
-            expected: None,
-            tolerant,
-            release: ChunkRelease::AtEnd,
-        };
-        convert(
-            &dir,
-            &mut MemoryChunks(chunks.clone()),
-            &options,
-            &mut |_| true,
-        )
+        let options =
+            ConvertOptions { phases: &[], expected: None, tolerant, release: ChunkRelease::AtEnd };
+        convert(&dir, &mut MemoryChunks(chunks.clone()), &options, &mut |_| true)
     };
     assert!(run(false, &chunks).is_err());
     let done = run(true, &chunks).unwrap();

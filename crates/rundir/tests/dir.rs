@@ -52,10 +52,7 @@ fn what_is_written_is_read_and_optional_files_may_be_missing() {
     assert_eq!(read.job().unwrap().as_deref(), Some("[run]\n"));
     assert_eq!(read.status(), RunStatus::Complete);
     let names: Vec<String> = read.files().unwrap().into_iter().map(|f| f.name).collect();
-    assert_eq!(
-        names,
-        ["manifest.json", "job.toml", "summary.json", "notes.md"]
-    );
+    assert_eq!(names, ["manifest.json", "job.toml", "summary.json", "notes.md"]);
     for bad in ["", "a/b", "../x", ".hidden"] {
         assert!(dir.write_text(bad, "x").is_err(), "{bad}");
     }
@@ -66,10 +63,7 @@ fn a_live_run_is_running_and_a_killed_one_is_partial() {
     let root = tempfile::tempdir().unwrap();
     let dir = RunDir::create(root.path(), &common::killed("one")).unwrap();
     // The lock says it lives, whatever the process id says.
-    assert_eq!(
-        RunDir::open(root.path()).unwrap().status(),
-        RunStatus::Running
-    );
+    assert_eq!(RunDir::open(root.path()).unwrap().status(), RunStatus::Running);
     drop(dir);
     let read = RunDir::open(root.path()).unwrap();
     assert!(!read.is_live());
@@ -78,10 +72,7 @@ fn a_live_run_is_running_and_a_killed_one_is_partial() {
     let other = tempfile::tempdir().unwrap();
     drop(RunDir::create(other.path(), &fixture::manifest("two")).unwrap());
     // The process id says it lives, whatever the lock says.
-    assert_eq!(
-        RunDir::open(other.path()).unwrap().status(),
-        RunStatus::Running
-    );
+    assert_eq!(RunDir::open(other.path()).unwrap().status(), RunStatus::Running);
 }
 
 #[test]
@@ -137,9 +128,6 @@ fn a_number_that_json_cannot_hold_is_refused_when_written() {
     let dir = RunDir::create(root.path(), &fixture::manifest("one")).unwrap();
     let mut summary = fixture::summary("one");
     summary.totals.iops = f64::NAN;
-    assert_eq!(
-        dir.write_summary(&summary).unwrap_err().kind(),
-        ErrorKind::Internal
-    );
+    assert_eq!(dir.write_summary(&summary).unwrap_err().kind(), ErrorKind::Internal);
     assert_eq!(dir.summary().unwrap(), None);
 }

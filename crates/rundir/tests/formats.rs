@@ -85,11 +85,7 @@ fn write_v1() {
     let dir = RunDir::create(&place(), &manifest()).unwrap();
     dir.write_job("[run]\nname = \"fixture\"\n").unwrap();
     let mut ios = IosWriter::create(&dir).unwrap();
-    let key = RowKey {
-        phase: "measure",
-        workload: 0,
-        worker: 1,
-    };
+    let key = RowKey { phase: "measure", workload: 0, worker: 1 };
     for record in common::varied(200, 1) {
         ios.push(key, &record).unwrap();
     }
@@ -117,10 +113,7 @@ fn version_1_is_readable() {
     assert!(dir.job().unwrap().unwrap().starts_with("[run]"));
     let summary = dir.summary().unwrap().unwrap();
     assert_eq!(summary.files.len(), 5);
-    assert_eq!(
-        summary.ops[&OpKind::Read].latencies.service.percentiles[0].p,
-        "99"
-    );
+    assert_eq!(summary.ops[&OpKind::Read].latencies.service.percentiles[0].p, "99");
     let rows = common::rows(&dir.file(names::IOS));
     let records = common::varied(200, 1);
     assert_eq!(rows.len(), 200);
@@ -128,10 +121,7 @@ fn version_1_is_readable() {
         assert_eq!((row.0.as_str(), row.1, row.2), ("measure", 0, 1));
         assert_eq!(row.3, record);
     }
-    assert_eq!(
-        read_intervals(&dir.file(names::INTERVALS)).unwrap(),
-        intervals()
-    );
+    assert_eq!(read_intervals(&dir.file(names::INTERVALS)).unwrap(), intervals());
     let log = common::histograms(&dir.file(names::HISTOGRAMS), &dir.manifest().clock).unwrap();
     assert_eq!(log, [histogram()]);
 }
@@ -156,9 +146,7 @@ fn figures(dir: &RunDir) -> serde_json::Value {
     let summary = dir.summary().unwrap().unwrap();
     let mut ios: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
     for (phase, _, worker, record) in common::rows(&dir.file(names::IOS)) {
-        let (rows, ns, workers) = ios
-            .entry(format!("{phase} {}", record.op.name()))
-            .or_default();
+        let (rows, ns, workers) = ios.entry(format!("{phase} {}", record.op.name())).or_default();
         *rows += 1;
         *ns += record.service_ns();
         *workers |= 1 << worker;
@@ -222,9 +210,7 @@ fn released_runs_are_readable_with_the_same_figures() {
         // The program that made the run counted the same I/Os.
         let summary = dir.summary().unwrap().unwrap();
         let rows = common::rows(&dir.file(names::IOS));
-        let measured = rows
-            .iter()
-            .filter(|row| row.0 != "warmup" && row.3.status.is_ok());
+        let measured = rows.iter().filter(|row| row.0 != "warmup" && row.3.status.is_ok());
         let longest = measured.map(|row| row.3.service_ns()).max();
         assert_eq!(longest, summary.totals.latencies.service.max_ns, "{name}");
     }
@@ -233,10 +219,8 @@ fn released_runs_are_readable_with_the_same_figures() {
 #[test]
 #[ignore = "writes formats.json, for a run directory that was added"]
 fn write_figures() {
-    let all: BTreeMap<String, _> = released()
-        .into_iter()
-        .map(|(name, dir)| (name, figures(&dir)))
-        .collect();
+    let all: BTreeMap<String, _> =
+        released().into_iter().map(|(name, dir)| (name, figures(&dir))).collect();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats.json");
     let text = serde_json::to_string_pretty(&all).unwrap();
     std::fs::write(path, text + "\n").unwrap();

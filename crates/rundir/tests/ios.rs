@@ -12,11 +12,7 @@ use taillight_rundir::{RunDir, fixture, names};
 mod common;
 
 fn key(phase: &str, worker: u16) -> RowKey<'_> {
-    RowKey {
-        phase,
-        workload: worker / 2,
-        worker,
-    }
+    RowKey { phase, workload: worker / 2, worker }
 }
 
 /// Writes two workers' rows in two phases.
@@ -25,11 +21,7 @@ fn write(root: &Path, records: &[Record]) -> RunDir {
     let mut writer = IosWriter::create(&dir).unwrap();
     for worker in 0..3u16 {
         for (i, record) in records.iter().enumerate() {
-            let phase = if 2 * i < records.len() {
-                "warmup"
-            } else {
-                "measure"
-            };
+            let phase = if 2 * i < records.len() { "warmup" } else { "measure" };
             writer.push(key(phase, worker), record).unwrap();
         }
     }
@@ -166,23 +158,13 @@ print(json.dumps({'types': {f.name: str(f.type) for f in table.schema},
 fn pyarrow(path: &Path) -> Option<serde_json::Value> {
     // `cargo xtask setup` makes one and `cargo xtask ci` names it.
     let python = std::env::var_os("TAILLIGHT_PYTHON").unwrap_or_else(|| "python3".into());
-    let probe = Command::new(&python)
-        .args(["-c", "import pyarrow"])
-        .output();
+    let probe = Command::new(&python).args(["-c", "import pyarrow"]).output();
     if !probe.is_ok_and(|o| o.status.success()) {
         println!("skipped: python3 with pyarrow is not installed (pip install pyarrow)");
         return None;
     }
-    let out = Command::new(&python)
-        .args(["-c", SCRIPT])
-        .arg(path)
-        .output()
-        .unwrap();
-    assert!(
-        out.status.success(),
-        "{}",
-        String::from_utf8_lossy(&out.stderr)
-    );
+    let out = Command::new(&python).args(["-c", SCRIPT]).arg(path).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     Some(serde_json::from_slice(&out.stdout).unwrap())
 }
 

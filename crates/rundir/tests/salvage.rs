@@ -21,9 +21,8 @@ fn killed(id: &str) -> Killed {
     let root = tempfile::tempdir().unwrap();
     let shm = root.path().join(format!("taillight-{id}"));
     fs::create_dir(&shm).unwrap();
-    let records: Vec<Record> = (0..4000)
-        .map(|i| common::record(1_000_000 + i * 50, 45, i as u64))
-        .collect();
+    let records: Vec<Record> =
+        (0..4000).map(|i| common::record(1_000_000 + i * 50, 45, i as u64)).collect();
     for (i, chunk) in common::chunks(0, &records, 1000).iter().enumerate() {
         fs::write(shm.join(format!("{i:08}.chunk")), chunk).unwrap();
     }
@@ -56,10 +55,7 @@ fn everything_in_memory_is_recovered() {
     assert_eq!(m.status, RunStatus::Partial);
     assert_eq!((m.capture.kept, m.capture.path), (4000, None));
     assert_eq!(m.phases.len(), 1);
-    assert_eq!(
-        (m.phases[0].name.as_str(), m.phases[0].ios),
-        ("measure", 4000)
-    );
+    assert_eq!((m.phases[0].name.as_str(), m.phases[0].ios), ("measure", 4000));
     assert_eq!(m.phases[0].start_ns, 1_000_000);
     assert!(m.reason.unwrap().contains("4000 I/Os"));
     let rows = common::rows(&dir.file(names::IOS));
@@ -123,11 +119,7 @@ fn flipped_bits_never_panic() {
             let path = k.shm.join(format!("{i:08}.chunk"));
             let mut bytes = fs::read(&path).unwrap();
             for _ in 0..3 {
-                let within = if random.next(3) == 0 {
-                    200
-                } else {
-                    bytes.len() as u64
-                };
+                let within = if random.next(3) == 0 { 200 } else { bytes.len() as u64 };
                 let at = random.next(within) as usize;
                 bytes[at] ^= 1 << random.next(8);
             }
@@ -165,11 +157,7 @@ fn killed_after_the_conversion() {
     dir.write_manifest(&manifest).unwrap();
     drop(dir);
     fs::create_dir(&k.shm).unwrap();
-    fs::write(
-        k.shm.join("00000003.chunk"),
-        &common::chunks(0, &k.records, 4000)[0],
-    )
-    .unwrap();
+    fs::write(k.shm.join("00000003.chunk"), &common::chunks(0, &k.records, 4000)[0]).unwrap();
     let found = salvage(&mut open(k.root.path()), &mut |_| true).unwrap();
     assert_eq!(found.unwrap().ios, 4000);
     assert!(!k.shm.exists());

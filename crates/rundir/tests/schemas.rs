@@ -14,22 +14,14 @@ fn written(name: &str) -> serde_json::Value {
 }
 
 fn keys(value: &serde_json::Value) -> Vec<&str> {
-    value
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect()
+    value.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
 #[test]
 fn manifest_validates_and_keeps_its_order() {
     let value = written(names::MANIFEST);
     let validator = jsonschema::validator_for(&schema_manifest()).unwrap();
-    let errors: Vec<String> = validator
-        .iter_errors(&value)
-        .map(|e| e.to_string())
-        .collect();
+    let errors: Vec<String> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
     assert!(errors.is_empty(), "{errors:?}");
     assert_eq!(
         keys(&value)[..13],
@@ -61,10 +53,7 @@ fn manifest_validates_and_keeps_its_order() {
 fn summary_validates_and_keeps_its_order() {
     let value = written(names::SUMMARY);
     let validator = jsonschema::validator_for(&schema_summary()).unwrap();
-    let errors: Vec<String> = validator
-        .iter_errors(&value)
-        .map(|e| e.to_string())
-        .collect();
+    let errors: Vec<String> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
     assert!(errors.is_empty(), "{errors:?}");
     assert_eq!(
         keys(&value),
@@ -92,15 +81,7 @@ fn summary_validates_and_keeps_its_order() {
     assert_eq!(keys(&value["verdict"]), ["status", "text", "reasons"]);
     assert_eq!(
         keys(&value["totals"])[..7],
-        [
-            "count",
-            "bytes",
-            "duration_ns",
-            "iops",
-            "bytes_per_s",
-            "errors",
-            "service"
-        ]
+        ["count", "bytes", "duration_ns", "iops", "bytes_per_s", "errors", "service"]
     );
 }
 
@@ -129,10 +110,7 @@ fn objects_of_the_summary_keep_their_order() {
         ["p", "ns", "lo_ns", "hi_ns", "resolved", "needs"]
     );
     assert!(service["nines"][0]["ns"].is_null());
-    assert_eq!(
-        keys(&value["slc"]["read"]),
-        ["slc1", "slc2", "sbk21", "sbk28", "unit"]
-    );
+    assert_eq!(keys(&value["slc"]["read"]), ["slc1", "slc2", "sbk21", "sbk28", "unit"]);
     assert_eq!(
         keys(&value["qos"][0])[..6],
         ["ceiling_ns", "at", "status", "above", "episodes", "needs"]

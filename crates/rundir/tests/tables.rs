@@ -66,10 +66,7 @@ fn damaged_intervals_are_errors() {
     let good = fs::read(&path).unwrap();
     for cut in (0..good.len()).step_by(53) {
         fs::write(&path, &good[..cut]).unwrap();
-        assert_eq!(
-            read_intervals(&path).unwrap_err().kind(),
-            ErrorKind::Corrupt
-        );
+        assert_eq!(read_intervals(&path).unwrap_err().kind(), ErrorKind::Corrupt);
     }
     let mut random = common::RowRandom(8);
     for _ in 0..500 {
@@ -91,12 +88,7 @@ fn histograms() -> Vec<HistEntry<Histogram<u64>>> {
         list.push(HistEntry {
             start_ns: 1_000_000_000 + i as i64 * 1_500_000_000,
             length_ns: 1_500_000_000,
-            tag: HistTag {
-                phase: "measure".into(),
-                workload: "w0".into(),
-                op: OpKind::Read,
-                kind,
-            },
+            tag: HistTag { phase: "measure".into(), workload: "w0".into(), op: OpKind::Read, kind },
             histogram: h,
         });
     }

@@ -97,37 +97,17 @@ fn copied_column(
             out.close().unwrap()
         }
         (_, cells @ ColumnReader::Int32ColumnReader(_)) => {
-            copy!(Int32Type, cells, |v: &mut Vec<_>| apply(
-                v,
-                defect,
-                |n| n as i32,
-                |_| 0
-            ))
+            copy!(Int32Type, cells, |v: &mut Vec<_>| apply(v, defect, |n| n as i32, |_| 0))
         }
         (_, cells @ ColumnReader::Int64ColumnReader(_)) => {
-            copy!(Int64Type, cells, |v: &mut Vec<_>| apply(
-                v,
-                defect,
-                |n| n,
-                |_| 0
-            ))
+            copy!(Int64Type, cells, |v: &mut Vec<_>| apply(v, defect, |n| n, |_| 0))
         }
         (_, cells @ ColumnReader::DoubleColumnReader(_)) => {
-            copy!(DoubleType, cells, |v: &mut Vec<_>| apply(
-                v,
-                defect,
-                |n| n as f64,
-                |_| 0.0
-            ))
+            copy!(DoubleType, cells, |v: &mut Vec<_>| apply(v, defect, |n| n as f64, |_| 0.0))
         }
         (_, cells @ ColumnReader::ByteArrayColumnReader(_)) => {
             let number = |_| ByteArray::from("");
-            copy!(ByteArrayType, cells, |v: &mut Vec<_>| apply(
-                v,
-                defect,
-                number,
-                ByteArray::from
-            ))
+            copy!(ByteArrayType, cells, |v: &mut Vec<_>| apply(v, defect, number, ByteArray::from))
         }
         _ => unreachable!("no column has another type"),
     };
@@ -155,9 +135,7 @@ fn spoiled_schema(good: &Type, column: &str, defect: Defect) -> TypePtr {
 fn values<T: DataType>(cells: ColumnReader) -> Vec<Option<T::T>> {
     let mut reader = get_typed_column_reader::<T>(cells);
     let (mut values, mut levels) = (Vec::new(), Vec::new());
-    reader
-        .read_records(ROWS, Some(&mut levels), None, &mut values)
-        .unwrap();
+    reader.read_records(ROWS, Some(&mut levels), None, &mut values).unwrap();
     let mut values = values.into_iter();
     let row = |i: usize| match levels.get(i) {
         Some(0) => None,
@@ -223,11 +201,8 @@ fn ios() {
         record.target = i as u16 % 3;
         record.offset = Some(4096 * i as u64);
         record.sync_ns = Some(i as u64);
-        let key = RowKey {
-            phase: ["measure", "drain"][i % 2],
-            workload: i as u16 % 2,
-            worker: i as u16,
-        };
+        let key =
+            RowKey { phase: ["measure", "drain"][i % 2], workload: i as u16 % 2, worker: i as u16 };
         writer.push(key, &record).unwrap();
     }
     writer.finish().unwrap();
@@ -248,9 +223,7 @@ fn ios() {
         ("status", Defect::Absent),
         ("op", Defect::Short),
     ];
-    check(&dir, names::IOS, &cases, |path| {
-        read_ios(path, ColumnSet::ALL, &mut |_| Ok(()))
-    });
+    check(&dir, names::IOS, &cases, |path| read_ios(path, ColumnSet::ALL, &mut |_| Ok(())));
     // Optional columns may be absent.
     let bad = dir.path().join("without.parquet");
     spoil(&dir.file(names::IOS), &bad, "sync_ns", Defect::Absent);
@@ -285,9 +258,7 @@ fn intervals() {
         ("bytes", Defect::Absent),
         ("start_ns", Defect::Retyped),
     ];
-    check(&dir, names::INTERVALS, &cases, |path| {
-        read_intervals(path).map(drop)
-    });
+    check(&dir, names::INTERVALS, &cases, |path| read_intervals(path).map(drop));
 }
 
 #[test]
@@ -311,9 +282,7 @@ fn layers() {
         ("end_ns", Defect::Absent),
         ("end_ns", Defect::Retyped),
     ];
-    check(&dir, names::LAYERS, &cases, |path| {
-        read_layers(path, &mut |_| Ok(()))
-    });
+    check(&dir, names::LAYERS, &cases, |path| read_layers(path, &mut |_| Ok(())));
 }
 
 #[test]
@@ -334,15 +303,10 @@ fn host_store_and_ledger() {
         ("source", Defect::Absent),
         ("end_ns", Defect::Retyped),
     ];
-    check(&dir, names::HOST, &cases, |path| {
-        read_host(path, &mut |_| Ok(()))
-    });
+    check(&dir, names::HOST, &cases, |path| read_host(path, &mut |_| Ok(())));
 
-    let row = |i: usize| StoreRow {
-        at_ns: i as i64,
-        series: "level0_files".into(),
-        value: i as f64,
-    };
+    let row =
+        |i: usize| StoreRow { at_ns: i as i64, series: "level0_files".into(), value: i as f64 };
     write_store(&dir, &(0..ROWS).map(row).collect::<Vec<_>>()).unwrap();
     let cases = [
         ("value", Defect::Null),
@@ -350,15 +314,9 @@ fn host_store_and_ledger() {
         ("at_ns", Defect::Absent),
         ("value", Defect::Retyped),
     ];
-    check(&dir, names::STORE, &cases, |path| {
-        read_store(path).map(drop)
-    });
+    check(&dir, names::STORE, &cases, |path| read_store(path).map(drop));
 
-    let row = |i: usize| LedgerRow {
-        address: i as u64,
-        newest: 1,
-        ..LedgerRow::default()
-    };
+    let row = |i: usize| LedgerRow { address: i as u64, newest: 1, ..LedgerRow::default() };
     write_ledger(&dir, (0..ROWS).map(row)).unwrap();
     let cases = [
         ("state", Defect::Text("known")),
@@ -366,7 +324,5 @@ fn host_store_and_ledger() {
         ("newest", Defect::Short),
         ("state", Defect::Absent),
     ];
-    check(&dir, names::LEDGER, &cases, |path| {
-        read_ledger(path, &mut |_| ())
-    });
+    check(&dir, names::LEDGER, &cases, |path| read_ledger(path, &mut |_| ()));
 }

@@ -53,11 +53,7 @@ pub fn answer(buckets: &mut Buckets, request: &HttpRequest) -> HttpReply {
     let Some(bucket) = buckets.get_mut(&bucket) else {
         return HttpReply::error(404, "NoSuchBucket", "there is no such bucket");
     };
-    let ask = S3Call {
-        request,
-        key,
-        query,
-    };
+    let ask = S3Call { request, key, query };
     match (request.method.as_str(), ask.key.is_empty()) {
         ("GET", true) if ask.value("list-type") == Some("2") => list(bucket, &ask),
         ("POST", true) if ask.has("delete") => delete_many(bucket, request),
@@ -115,22 +111,14 @@ fn sums(request: &HttpRequest, wanted: Option<BodyChecksum>) -> Result<String, H
         };
         let made = sum.of(&request.body);
         if made != said {
-            return Err(HttpReply::error(
-                400,
-                "BadDigest",
-                "the checksum is another",
-            ));
+            return Err(HttpReply::error(400, "BadDigest", "the checksum is another"));
         }
         if wanted == Some(sum) {
             seen = Some(made);
         }
     }
     match (wanted, seen) {
-        (Some(_), None) => Err(HttpReply::error(
-            400,
-            "InvalidRequest",
-            "a checksum is missing",
-        )),
+        (Some(_), None) => Err(HttpReply::error(400, "InvalidRequest", "a checksum is missing")),
         (_, seen) => Ok(seen.unwrap_or_default()),
     }
 }
@@ -178,9 +166,7 @@ fn list(bucket: &Bucket, ask: &S3Call<'_>) -> HttpReply {
 }
 
 fn delete_many(bucket: &mut Bucket, request: &HttpRequest) -> HttpReply {
-    let has_sum = BodyChecksum::ALL
-        .iter()
-        .any(|(_, h, _)| request.header(h).is_some());
+    let has_sum = BodyChecksum::ALL.iter().any(|(_, h, _)| request.header(h).is_some());
     if !has_sum && request.header("content-md5").is_none() {
         return HttpReply::error(400, "InvalidRequest", "a checksum is missing");
     }
@@ -248,9 +234,7 @@ fn complete(bucket: &mut Bucket, ask: &S3Call<'_>) -> HttpReply {
     let Some(kind) = upload(bucket, ask).map(|upload| upload.sum) else {
         return no_upload();
     };
-    let word = BodyChecksum::ALL
-        .iter()
-        .find(|(sum, ..)| Some(*sum) == kind);
+    let word = BodyChecksum::ALL.iter().find(|(sum, ..)| Some(*sum) == kind);
     let tag = word.map(|(_, _, word)| format!("Checksum{word}"));
     let xml = String::from_utf8_lossy(&ask.request.body);
     let part = |text: &str| {
@@ -279,9 +263,7 @@ fn abort(bucket: &mut Bucket, ask: &S3Call<'_>) -> HttpReply {
     if upload(bucket, ask).is_none() {
         return no_upload();
     }
-    bucket
-        .uploads
-        .remove(ask.value("uploadId").unwrap_or_default());
+    bucket.uploads.remove(ask.value("uploadId").unwrap_or_default());
     HttpReply::empty(204)
 }
 
@@ -316,34 +298,20 @@ mod tests {
     fn objects_ranges_and_listings() {
         let mut b = Buckets::from([("bench".to_owned(), Bucket::default())]);
         for key in ["p/a", "p/b%20c", "p/d", "q/e"] {
-            assert_eq!(
-                ask(&mut b, "PUT", &format!("/bench/{key}"), &[], b"0123456789").0,
-                200
-            );
+            assert_eq!(ask(&mut b, "PUT", &format!("/bench/{key}"), &[], b"0123456789").0, 200);
         }
         assert_eq!(
             ask(&mut b, "GET", "/bench/p/a", &[("range", "bytes=2-4")], b""),
             (206, "234".to_owned())
         );
-        assert_eq!(
-            ask(&mut b, "GET", "/bench/p/a", &[("range", "bytes=10-")], b"").0,
-            416
-        );
+        assert_eq!(ask(&mut b, "GET", "/bench/p/a", &[("range", "bytes=10-")], b"").0, 416);
         let virtual_hosted = [("host", "bench.localhost:9000")];
         assert_eq!(ask(&mut b, "GET", "/p/a", &virtual_hosted, b"").0, 200);
-        let (_, page) = ask(
-            &mut b,
-            "GET",
-            "/bench/?list-type=2&prefix=p%2F&max-keys=2",
-            &[],
-            b"",
-        );
+        let (_, page) = ask(&mut b, "GET", "/bench/?list-type=2&prefix=p%2F&max-keys=2", &[], b"");
         assert_eq!(text::inside(&page, "Key"), ["p/a", "p/b c"]);
         let next = text::element(&page, "NextContinuationToken").expect("more");
-        let query = format!(
-            "list-type=2&prefix=p%2F&continuation-token={}",
-            text::encoded(&next, false)
-        );
+        let query =
+            format!("list-type=2&prefix=p%2F&continuation-token={}", text::encoded(&next, false));
         let (_, page) = ask(&mut b, "GET", &format!("/bench/?{query}"), &[], b"");
         assert_eq!(text::inside(&page, "Key"), ["p/d"]);
         assert_eq!(text::element(&page, "NextContinuationToken"), None);
@@ -377,16 +345,6 @@ mod tests {
         assert_eq!(ask(&mut b, "PUT", &part, &good, b"123456789").0, 200);
         let other = format!("/bench/other?uploadId={id}");
         assert_eq!(ask(&mut b, "DELETE", &other, &[], b"").0, 404);
-        assert_eq!(
-            ask(
-                &mut b,
-                "DELETE",
-                &format!("/bench/k?uploadId={id}"),
-                &[],
-                b""
-            )
-            .0,
-            204
-        );
+        assert_eq!(ask(&mut b, "DELETE", &format!("/bench/k?uploadId={id}"), &[], b"").0, 204);
     }
 }

@@ -27,11 +27,7 @@ pub fn check(request: &HttpRequest, id: &str, secret: &str) -> Result<(), HttpRe
         HttpReply::error(400, "AuthorizationHeaderMalformed", "not as it should be")
     })?;
     if claim.id != id {
-        return Err(HttpReply::error(
-            403,
-            "InvalidAccessKeyId",
-            "nobody has this id",
-        ));
+        return Err(HttpReply::error(403, "InvalidAccessKeyId", "nobody has this id"));
     }
     if claim.region != REGION || claim.rest != "s3/aws4_request" {
         let word = "AuthorizationHeaderMalformed";
@@ -40,11 +36,7 @@ pub fn check(request: &HttpRequest, id: &str, secret: &str) -> Result<(), HttpRe
     let date = request.header("x-amz-date").unwrap_or_default();
     let then = seconds(date).ok_or_else(|| denied("no date"))?;
     if !date.starts_with(claim.day) || (then - now).abs() > SKEW {
-        return Err(HttpReply::error(
-            403,
-            "RequestTimeTooSkewed",
-            "clocks differ",
-        ));
+        return Err(HttpReply::error(403, "RequestTimeTooSkewed", "clocks differ"));
     }
     let signed = |name: &str| claim.headers.split(';').any(|s| s == name);
     let must = |name: &str| name == "host" || name.starts_with("x-amz-");

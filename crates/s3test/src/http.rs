@@ -49,12 +49,7 @@ impl HttpReply {
     }
     /// With bytes.
     pub fn data(code: u16, body: Arc<[u8]>) -> HttpReply {
-        HttpReply {
-            code,
-            headers: Vec::new(),
-            range: (0, body.len()),
-            body,
-        }
+        HttpReply { code, headers: Vec::new(), range: (0, body.len()), body }
     }
     pub fn xml(code: u16, inside: &str) -> HttpReply {
         let text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{inside}");
@@ -223,10 +218,7 @@ mod tests {
         let (mut reader, mut from) = (RequestReader::new(), &text[..]);
         let put = reader.next(&mut from).expect("read").expect("a request");
         assert_eq!((put.method.as_str(), put.query.as_str()), ("PUT", "x=1"));
-        assert_eq!(
-            (put.body.as_slice(), put.header("host")),
-            (&b"abc"[..], Some("h"))
-        );
+        assert_eq!((put.body.as_slice(), put.header("host")), (&b"abc"[..], Some("h")));
         let get = reader.next(&mut from).expect("read").expect("a request");
         assert_eq!((get.method.as_str(), get.path.as_str()), ("GET", "/b/k"));
         assert!(reader.next(&mut from).expect("the end").is_none());

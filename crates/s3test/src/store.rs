@@ -57,10 +57,7 @@ impl StoredObject {
     /// Of these bytes. Only MD5 of AWS means anything as an ETag, and clients must not rely on it.
     pub fn new(data: Vec<u8>) -> StoredObject {
         let etag = format!("\"{}\"", &text::sha256(&data)[..32]);
-        StoredObject {
-            data: Arc::from(data),
-            etag,
-        }
+        StoredObject { data: Arc::from(data), etag }
     }
 }
 
@@ -99,11 +96,7 @@ impl Bucket {
         self.last += 1;
         // Characters that a client must encode when it sends it back.
         let id = format!("upload/{}=", self.last);
-        let upload = PartUpload {
-            key: key.to_owned(),
-            sum,
-            parts: BTreeMap::new(),
-        };
+        let upload = PartUpload { key: key.to_owned(), sum, parts: BTreeMap::new() };
         self.uploads.insert(id.clone(), upload);
         id
     }
@@ -153,11 +146,7 @@ mod tests {
     fn checksums_are_those_of_the_standards() {
         // Check values of CRC-32C and SHA-256 for "123456789".
         assert_eq!(BodyChecksum::Crc32c.of(b"123456789"), "4waSgw==");
-        assert!(
-            BodyChecksum::Sha256
-                .of(b"123456789")
-                .starts_with("FeKw08M4")
-        );
+        assert!(BodyChecksum::Sha256.of(b"123456789").starts_with("FeKw08M4"));
         assert_eq!(
             (BodyChecksum::named("CRC32C"), BodyChecksum::named("MD5")),
             (Some(BodyChecksum::Crc32c), None)
@@ -173,10 +162,7 @@ mod tests {
             etag: o.etag.clone(),
             sum: Some(sum.to_owned()).filter(|s| !s.is_empty()),
         };
-        let (large, small) = (
-            StoredObject::new(vec![1; PART_MIN]),
-            StoredObject::new(vec![2; 3]),
-        );
+        let (large, small) = (StoredObject::new(vec![1; PART_MIN]), StoredObject::new(vec![2; 3]));
         let parts = &mut bucket.uploads.get_mut(&id).expect("it is there").parts;
         parts.insert(1, (large.clone(), "a".to_owned()));
         for number in [2, 4] {
@@ -184,26 +170,11 @@ mod tests {
         }
         for (named, word) in [
             (vec![], "MalformedXML"),
-            (
-                vec![name(2, &small, "b"), name(4, &small, "b")],
-                "EntityTooSmall",
-            ),
-            (
-                vec![name(2, &small, "b"), name(1, &large, "a")],
-                "InvalidPartOrder",
-            ),
-            (
-                vec![name(1, &large, "a"), name(3, &small, "b")],
-                "InvalidPart",
-            ),
-            (
-                vec![name(1, &large, "x"), name(2, &small, "b")],
-                "InvalidPart",
-            ),
-            (
-                vec![name(1, &large, ""), name(2, &small, "b")],
-                "InvalidPart",
-            ),
+            (vec![name(2, &small, "b"), name(4, &small, "b")], "EntityTooSmall"),
+            (vec![name(2, &small, "b"), name(1, &large, "a")], "InvalidPartOrder"),
+            (vec![name(1, &large, "a"), name(3, &small, "b")], "InvalidPart"),
+            (vec![name(1, &large, "x"), name(2, &small, "b")], "InvalidPart"),
+            (vec![name(1, &large, ""), name(2, &small, "b")], "InvalidPart"),
         ] {
             assert_eq!(bucket.complete(&id, &named).err(), Some(word));
         }

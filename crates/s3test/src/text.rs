@@ -66,9 +66,7 @@ fn unescaped(text: &str) -> String {
 pub fn inside<'a>(xml: &'a str, name: &str) -> Vec<&'a str> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let pieces = xml.split(open.as_str()).skip(1);
-    pieces
-        .filter_map(|p| Some(p.split_once(close.as_str())?.0))
-        .collect()
+    pieces.filter_map(|p| Some(p.split_once(close.as_str())?.0)).collect()
 }
 
 /// The text of the first element `name`.

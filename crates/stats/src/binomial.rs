@@ -25,19 +25,12 @@ pub(crate) struct Chance {
 
 impl Chance {
     pub fn flipped(self) -> Self {
-        Self {
-            yes: self.no,
-            no: self.yes,
-        }
+        Self { yes: self.no, no: self.yes }
     }
 
     /// The natural logarithm of `yes`, accurate also when `yes` is nearly 1.
     pub fn ln_yes(self) -> f64 {
-        if self.no < 0.5 {
-            (-self.no).ln_1p()
-        } else {
-            self.yes.ln()
-        }
+        if self.no < 0.5 { (-self.no).ln_1p() } else { self.yes.ln() }
     }
 }
 
@@ -250,10 +243,7 @@ mod tests {
             for yes in [0.001, 0.1, 0.37, 0.5, 0.9, 0.999] {
                 for k in 0..=n {
                     let (a, b) = (upper_tail(n, k, chance(yes)), naive_upper_tail(n, k, yes));
-                    assert!(
-                        (a - b).abs() <= 1e-12 * b + 1e-15,
-                        "n {n} k {k} p {yes}: {a} {b}"
-                    );
+                    assert!((a - b).abs() <= 1e-12 * b + 1e-15, "n {n} k {k} p {yes}: {a} {b}");
                 }
             }
         }

@@ -65,10 +65,8 @@ impl LogBins {
     /// Bins every value of a distribution.
     #[must_use]
     pub fn from_dist(dist: &Dist) -> Self {
-        let up_to: Vec<u64> = WHOLE_EDGES
-            .iter()
-            .map(|&edge| dist.count_at_or_below(edge - 1))
-            .collect();
+        let up_to: Vec<u64> =
+            WHOLE_EDGES.iter().map(|&edge| dist.count_at_or_below(edge - 1)).collect();
         Self {
             below: up_to[0],
             counts: up_to.windows(2).map(|w| w[1] - w[0]).collect(),
@@ -101,18 +99,12 @@ mod tests {
         let edges = edges_ns();
         assert_eq!(edges.len(), 501);
         for decade in 0..=DECADES {
-            assert_eq!(
-                edges[decade * 50],
-                10f64.powi(i32::try_from(decade).unwrap() + 1)
-            );
+            assert_eq!(edges[decade * 50], 10f64.powi(i32::try_from(decade).unwrap() + 1));
         }
         for (i, w) in edges.windows(2).enumerate() {
             assert!((w[1] / w[0] - 10f64.powf(0.02)).abs() < 1e-12, "bin {i}");
         }
-        assert_eq!(
-            (edges[0], edges[500]),
-            (FIRST_EDGE_NS as f64, LAST_EDGE_NS as f64)
-        );
+        assert_eq!((edges[0], edges[500]), (FIRST_EDGE_NS as f64, LAST_EDGE_NS as f64));
     }
 
     #[test]
@@ -123,10 +115,7 @@ mod tests {
         assert_eq!(of(100).occupied(), Some((50, 50)));
         assert_eq!(of(99).occupied(), Some((49, 49)));
         assert_eq!(of(LAST_EDGE_NS - 1).occupied(), Some((499, 499)));
-        assert_eq!(
-            (of(LAST_EDGE_NS).above, of(LAST_EDGE_NS).occupied()),
-            (1, None)
-        );
+        assert_eq!((of(LAST_EDGE_NS).above, of(LAST_EDGE_NS).occupied()), (1, None));
         assert_eq!(of(u64::MAX).above, 1);
         assert_eq!(LogBins::from_dist(&Dist::default()).total(), 0);
         assert_eq!(whole_ns(50), 100..105);

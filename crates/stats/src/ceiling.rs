@@ -59,21 +59,10 @@ pub fn check_ceiling(dist: &Dist, ceiling_ns: u64, at: &Percentile) -> CeilingCh
     } else {
         CeilingStatus::Undecided
     };
-    let needs = if status == CeilingStatus::Undecided {
-        needed_to_pass(n, above, below)
-    } else {
-        None
-    };
+    let needs =
+        if status == CeilingStatus::Undecided { needed_to_pass(n, above, below) } else { None };
     let (share_lo, share_hi) = share_interval(n, above);
-    CeilingCheck {
-        ceiling_ns,
-        at: *at,
-        status,
-        above,
-        share_lo,
-        share_hi,
-        needs,
-    }
+    CeilingCheck { ceiling_ns, at: *at, status, above, share_lo, share_hi, needs }
 }
 
 /// The exact 95 % interval of a proportion of which `hits` in `n` trials were seen.
@@ -102,10 +91,7 @@ fn solve_share(holds: impl Fn(Chance) -> bool) -> f64 {
     // Bisection on a logit-like scale, so that tiny shares get as many digits as large ones.
     let share = |t: f64| {
         let yes = 1.0 / (1.0 + (-t).exp());
-        Chance {
-            yes,
-            no: 1.0 / (1.0 + t.exp()),
-        }
+        Chance { yes, no: 1.0 / (1.0 + t.exp()) }
     };
     let (mut lo, mut hi) = (-60.0f64, 60.0f64);
     for _ in 0..60 {
@@ -190,10 +176,7 @@ mod tests {
     #[test]
     fn empty_and_extreme_inputs() {
         let none = check_ceiling(&Dist::default(), 1, &pct("99"));
-        assert_eq!(
-            (none.status, none.needs),
-            (CeilingStatus::Undecided, Some(368))
-        );
+        assert_eq!((none.status, none.needs), (CeilingStatus::Undecided, Some(368)));
         assert_eq!((none.share_lo, none.share_hi), (0.0, 1.0));
         let all = check_ceiling(&run(1_000, 0), 100, &Percentile::MAX);
         assert_eq!((all.status, all.needs), (CeilingStatus::Undecided, None));
@@ -207,15 +190,9 @@ mod tests {
     fn share_interval_matches_published_values() {
         // 10 of 100: Clopper-Pearson 4.9005 % to 17.6223 %. 0 of 10: 0 to 30.8497 %.
         let (lo, hi) = share_interval(100, 10);
-        assert!(
-            (lo - 0.049_004_69).abs() < 1e-7 && (hi - 0.176_222_6).abs() < 1e-7,
-            "{lo} {hi}"
-        );
+        assert!((lo - 0.049_004_69).abs() < 1e-7 && (hi - 0.176_222_6).abs() < 1e-7, "{lo} {hi}");
         let (lo, hi) = share_interval(10, 0);
-        assert!(
-            lo == 0.0 && (hi - (1.0 - 0.025f64.powf(0.1))).abs() < 1e-12,
-            "{hi}"
-        );
+        assert!(lo == 0.0 && (hi - (1.0 - 0.025f64.powf(0.1))).abs() < 1e-12, "{hi}");
         let (lo, hi) = share_interval(10, 10);
         assert!(hi == 1.0 && (lo - 0.025f64.powf(0.1)).abs() < 1e-12, "{lo}");
     }

@@ -43,10 +43,7 @@ impl Ci {
 
 /// The percentile as the chance that one I/O is at or below it.
 pub(crate) fn chance_below(pct: &Percentile) -> Chance {
-    Chance {
-        yes: pct.share(),
-        no: pct.tail_share(),
-    }
+    Chance { yes: pct.share(), no: pct.tail_share() }
 }
 
 /// The two-sided 95 % interval of a percentile over `n` independent I/Os: 2.5 % on either side.
@@ -92,11 +89,7 @@ pub fn needed_two_sided(pct: &Percentile) -> Option<u64> {
 /// The smallest `n` for which `max(p, 1 - p)^n <= alpha`.
 fn needed(pct: &Percentile, alpha: f64) -> Option<u64> {
     let below = chance_below(pct);
-    let likelier = if below.yes >= below.no {
-        below
-    } else {
-        below.flipped()
-    };
+    let likelier = if below.yes >= below.no { below } else { below.flipped() };
     let exact = alpha.ln() / likelier.ln_yes();
     if !exact.is_finite() || exact >= u64::MAX as f64 {
         return None;
@@ -123,37 +116,11 @@ mod tests {
 
     #[test]
     fn thresholds_of_the_nines() {
-        let one = [
-            299,
-            2_995,
-            29_956,
-            299_572,
-            2_995_731,
-            29_957_322,
-            299_573_226,
-            2_995_732_273,
-        ];
-        let two = [
-            368,
-            3_688,
-            36_887,
-            368_887,
-            3_688_878,
-            36_888_793,
-            368_887_944,
-            3_688_879_453,
-        ];
+        let one = [299, 2_995, 29_956, 299_572, 2_995_731, 29_957_322, 299_573_226, 2_995_732_273];
+        let two = [368, 3_688, 36_887, 368_887, 3_688_878, 36_888_793, 368_887_944, 3_688_879_453];
         for (i, k) in (2..=9).enumerate() {
-            assert_eq!(
-                needed_one_sided(&nines(k)),
-                Some(one[i]),
-                "one-sided, {k} nines"
-            );
-            assert_eq!(
-                needed_two_sided(&nines(k)),
-                Some(two[i]),
-                "two-sided, {k} nines"
-            );
+            assert_eq!(needed_one_sided(&nines(k)), Some(one[i]), "one-sided, {k} nines");
+            assert_eq!(needed_two_sided(&nines(k)), Some(two[i]), "two-sided, {k} nines");
         }
         assert_eq!(needed_two_sided(&Percentile::MEDIAN), Some(6));
         assert_eq!(needed_two_sided(&Percentile::MAX), None);
@@ -183,13 +150,7 @@ mod tests {
         }
         let n = 36_900_000;
         let ci = quantile_ci(n, &pct);
-        assert_eq!(
-            ci,
-            Ci {
-                lo_rank: Some(n + 1 - 9),
-                hi_rank: Some(n)
-            }
-        );
+        assert_eq!(ci, Ci { lo_rank: Some(n + 1 - 9), hi_rank: Some(n) });
     }
 
     /// Vectors summed term by term with 50 decimal digits by an independent program.
@@ -207,10 +168,7 @@ mod tests {
         ];
         for (n, p, lo, hi) in table {
             let ci = quantile_ci(n, &p.parse().expect("valid"));
-            let wanted = Ci {
-                lo_rank: Some(n + 1 - lo),
-                hi_rank: Some(n + 1 - hi),
-            };
+            let wanted = Ci { lo_rank: Some(n + 1 - lo), hi_rank: Some(n + 1 - hi) };
             assert_eq!(ci, wanted, "{p} of {n}");
         }
     }
@@ -220,27 +178,9 @@ mod tests {
         // Medians: the classical table of order-statistic ranks.
         assert_eq!(quantile_ci(5, &Percentile::MEDIAN), Ci::default());
         let ranks = |n| quantile_ci(n, &Percentile::MEDIAN);
-        assert_eq!(
-            ranks(6),
-            Ci {
-                lo_rank: Some(1),
-                hi_rank: Some(6)
-            }
-        );
-        assert_eq!(
-            ranks(10),
-            Ci {
-                lo_rank: Some(2),
-                hi_rank: Some(9)
-            }
-        );
-        assert_eq!(
-            ranks(100),
-            Ci {
-                lo_rank: Some(40),
-                hi_rank: Some(61)
-            }
-        );
+        assert_eq!(ranks(6), Ci { lo_rank: Some(1), hi_rank: Some(6) });
+        assert_eq!(ranks(10), Ci { lo_rank: Some(2), hi_rank: Some(9) });
+        assert_eq!(ranks(100), Ci { lo_rank: Some(40), hi_rank: Some(61) });
         assert_eq!(quantile_ci(0, &Percentile::MEDIAN), Ci::default());
         assert!(!quantile_ci(367, &nines(2)).is_complete());
         assert!(quantile_ci(368, &nines(2)).is_complete());
@@ -262,20 +202,14 @@ mod tests {
     fn the_largest_counts_do_not_overflow() {
         let ci = quantile_ci(u64::MAX, &Percentile::MEDIAN);
         assert!(ci.lo_rank < Some(1 << 63) && ci.hi_rank > Some(1 << 63));
-        assert_eq!(
-            quantile_ci(u64::MAX, &Percentile::MAX).lo_rank,
-            Some(u64::MAX)
-        );
+        assert_eq!(quantile_ci(u64::MAX, &Percentile::MAX).lo_rank, Some(u64::MAX));
         assert!(quantile_ci(u64::MAX, &nines(9)).is_complete());
     }
 
     #[test]
     fn values_are_looked_up() {
         let dist: Dist = (1..=100).map(|v| v * 10).collect();
-        assert_eq!(
-            quantile_ci(100, &Percentile::MEDIAN).values(&dist),
-            (Some(400), Some(610))
-        );
+        assert_eq!(quantile_ci(100, &Percentile::MEDIAN).values(&dist), (Some(400), Some(610)));
     }
 
     proptest! {

@@ -31,9 +31,7 @@ pub fn percentile_curve(dist: &Dist, max_points: usize) -> Vec<RankPoint> {
     } else {
         let (first, last) = (place(1, n), place(n, n));
         let step = (last - first) / (points - 1) as f64;
-        (0..points)
-            .map(|i| rank_at(first + step * i as f64, n))
-            .collect()
+        (0..points).map(|i| rank_at(first + step * i as f64, n)).collect()
     };
     // Rounding must not cost the ends.
     if let (Some(first), true) = (ranks.first_mut(), n > 0) {
@@ -43,21 +41,13 @@ pub fn percentile_curve(dist: &Dist, max_points: usize) -> Vec<RankPoint> {
         *last = n;
     }
     ranks.dedup();
-    ranks
-        .into_iter()
-        .filter_map(|rank| point(dist, rank))
-        .collect()
+    ranks.into_iter().filter_map(|rank| point(dist, rank)).collect()
 }
 
 fn point(dist: &Dist, rank: u64) -> Option<RankPoint> {
     let n = dist.count();
     let percent = 100.0 * (rank as f64 / n as f64);
-    Some(RankPoint {
-        rank,
-        percent,
-        nines: place(rank, n),
-        value: dist.value_at_rank(rank)?,
-    })
+    Some(RankPoint { rank, percent, nines: place(rank, n), value: dist.value_at_rank(rank)? })
 }
 
 /// Place of a rank on the scale of nines.
@@ -94,14 +84,8 @@ mod tests {
         // apart than points; there every rank is kept.
         let each = 200.0 / 7.3;
         for w in [0.0, 90.0, 99.0, 99.9, 99.99, 99.999].windows(2) {
-            let seen = curve
-                .iter()
-                .filter(|p| p.percent > w[0] && p.percent <= w[1])
-                .count();
-            assert!(
-                (seen as f64 - each).abs() < 2.0,
-                "{w:?}: {seen}, wanted {each}"
-            );
+            let seen = curve.iter().filter(|p| p.percent > w[0] && p.percent <= w[1]).count();
+            assert!((seen as f64 - each).abs() < 2.0, "{w:?}: {seen}, wanted {each}");
         }
         let top: Vec<u64> = curve.iter().rev().take(5).map(|p| n - p.rank).collect();
         assert_eq!(top, [0, 1, 2, 3, 4]);

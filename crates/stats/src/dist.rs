@@ -97,9 +97,7 @@ impl Dist {
     /// Takes over steps already in order (values and counts strictly rising).
     pub(crate) fn from_steps(steps: Vec<CumulativeCount>) -> Self {
         debug_assert!(
-            steps
-                .windows(2)
-                .all(|w| w[0].value < w[1].value && w[0].cum < w[1].cum),
+            steps.windows(2).all(|w| w[0].value < w[1].value && w[0].cum < w[1].cum),
             "steps of a distribution must rise"
         );
         Self { steps }
@@ -138,9 +136,7 @@ impl Dist {
     /// The sum of all values in nanoseconds. Cannot overflow.
     #[must_use]
     pub fn sum(&self) -> u128 {
-        self.iter()
-            .map(|(value, count)| u128::from(value) * u128::from(count))
-            .sum()
+        self.iter().map(|(value, count)| u128::from(value) * u128::from(count)).sum()
     }
 
     /// The value of 1-based rank `k`, smallest first; none for rank 0 or above the count.
@@ -149,9 +145,7 @@ impl Dist {
         if k == 0 {
             return None;
         }
-        self.steps
-            .get(self.steps.partition_point(|s| s.cum < k))
-            .map(|s| s.value)
+        self.steps.get(self.steps.partition_point(|s| s.cum < k)).map(|s| s.value)
     }
 
     /// The nearest-rank percentile in nanoseconds, if any value was measured.
@@ -213,10 +207,7 @@ impl Dist {
                 below_b = y.cum;
                 j += 1;
             }
-            steps.push(CumulativeCount {
-                value,
-                cum: below_a + below_b,
-            });
+            steps.push(CumulativeCount { value, cum: below_a + below_b });
         }
         Ok(Self { steps })
     }
@@ -241,10 +232,7 @@ mod tests {
     fn empty_has_no_values() {
         let d = Dist::default();
         assert_eq!((d.count(), d.min(), d.max(), d.sum()), (0, None, None, 0));
-        assert_eq!(
-            (d.mean(), d.stddev(), d.skewness(), d.kurtosis()),
-            (None, None, None, None)
-        );
+        assert_eq!((d.mean(), d.stddev(), d.skewness(), d.kurtosis()), (None, None, None, None));
         assert_eq!(d.percentile(&Percentile::MEDIAN), None);
         assert_eq!(d.count_above(0), 0);
         assert_eq!(d, Dist::from_values(vec![]));
@@ -259,18 +247,12 @@ mod tests {
         assert_eq!(d.percentile(&pct("0.1")), Some(1));
         assert_eq!(d.percentile(&pct("100")), Some(100));
         assert_eq!((d.value_at_rank(0), d.value_at_rank(101)), (None, None));
-        assert_eq!(
-            (d.count_above(0), d.count_above(40), d.count_above(100)),
-            (100, 60, 0)
-        );
+        assert_eq!((d.count_above(0), d.count_above(40), d.count_above(100)), (100, 60, 0));
     }
 
     #[test]
     fn pairs_are_checked() {
-        assert_eq!(
-            Dist::from_sorted_pairs([(2, 1), (1, 1)]),
-            Err(DistError::NotSorted)
-        );
+        assert_eq!(Dist::from_sorted_pairs([(2, 1), (1, 1)]), Err(DistError::NotSorted));
         let huge = [(1, u64::MAX), (2, 1)];
         assert_eq!(Dist::from_sorted_pairs(huge), Err(DistError::CountOverflow));
         let d = Dist::from_sorted_pairs([(1, 2), (3, 0), (3, 1), (3, 4)]).expect("sorted");

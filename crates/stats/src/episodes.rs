@@ -42,15 +42,8 @@ pub struct Episodes {
 impl Episodes {
     fn new(list: Vec<Episode>) -> Self {
         let exceedances = list.iter().map(|e| e.count).sum();
-        let squares = list
-            .iter()
-            .map(|e| u128::from(e.count) * u128::from(e.count))
-            .sum();
-        Self {
-            list,
-            exceedances,
-            squares,
-        }
+        let squares = list.iter().map(|e| u128::from(e.count) * u128::from(e.count)).sum();
+        Self { list, exceedances, squares }
     }
 
     /// The episodes in order of time.
@@ -75,19 +68,14 @@ impl Episodes {
     /// on a single event and must be shown with its episode-based interval.
     #[must_use]
     pub fn is_dominated(&self) -> bool {
-        self.largest()
-            .is_some_and(|e| u128::from(e.count) * 2 > u128::from(self.exceedances))
+        self.largest().is_some_and(|e| u128::from(e.count) * 2 > u128::from(self.exceedances))
     }
 
     /// How many I/Os weigh as much as one independent event: 1 when every episode has one I/O,
     /// the size of the episode when there is only one. See [`episode_ci`].
     #[must_use]
     pub fn design_effect(&self) -> f64 {
-        if self.exceedances == 0 {
-            1.0
-        } else {
-            self.squares as f64 / self.exceedances as f64
-        }
+        if self.exceedances == 0 { 1.0 } else { self.squares as f64 / self.exceedances as f64 }
     }
 }
 
@@ -97,10 +85,8 @@ impl Episodes {
 /// `gap_ns` ([`DEFAULT_GAP_NS`] unless there is reason for another).
 #[must_use]
 pub fn group_episodes(exceedances: &[(i64, i64)], gap_ns: u64) -> Episodes {
-    let mut spans: Vec<(i64, i64)> = exceedances
-        .iter()
-        .map(|&(a, b)| (a.min(b), a.max(b)))
-        .collect();
+    let mut spans: Vec<(i64, i64)> =
+        exceedances.iter().map(|&(a, b)| (a.min(b), a.max(b))).collect();
     spans.sort_unstable();
     let mut list: Vec<Episode> = Vec::new();
     for (start, end) in spans {
@@ -109,11 +95,7 @@ pub fn group_episodes(exceedances: &[(i64, i64)], gap_ns: u64) -> Episodes {
                 last.end_ns = last.end_ns.max(end);
                 last.count += 1;
             }
-            _ => list.push(Episode {
-                start_ns: start,
-                end_ns: end,
-                count: 1,
-            }),
+            _ => list.push(Episode { start_ns: start, end_ns: end, count: 1 }),
         }
     }
     Episodes::new(list)
@@ -162,11 +144,7 @@ pub fn episode_ci(n: u64, pct: &Percentile, episodes: &Episodes) -> EpisodeCi {
         let above = scale_down(effective_n - k, squares, total);
         n.saturating_sub(above).max(rank)
     });
-    EpisodeCi {
-        design_effect: episodes.design_effect(),
-        effective_n,
-        ci: Ci { lo_rank, hi_rank },
-    }
+    EpisodeCi { design_effect: episodes.design_effect(), effective_n, ci: Ci { lo_rank, hi_rank } }
 }
 
 /// `count * squares / total`, rounded up, at most the largest count.
@@ -197,10 +175,7 @@ mod tests {
         let episodes = group_episodes(&ios, 5);
         assert_eq!(counts(&episodes), [4, 1]);
         let first = episodes.list()[0];
-        assert_eq!(
-            (first.start_ns, first.end_ns, first.span_ns()),
-            (0, 210, 210)
-        );
+        assert_eq!((first.start_ns, first.end_ns, first.span_ns()), (0, 210, 210));
         assert_eq!(episodes.largest().map(|e| e.count), Some(4));
         assert!(episodes.is_dominated());
         assert_eq!(counts(&group_episodes(&ios, 4)), [3, 1, 1]);
@@ -220,14 +195,7 @@ mod tests {
         assert!(!none.is_dominated());
         let far = group_episodes(&[(i64::MIN, i64::MIN), (i64::MAX, i64::MAX), (9, 3)], 1);
         assert_eq!(counts(&far), [1, 1, 1]);
-        assert_eq!(
-            far.list()[1],
-            Episode {
-                start_ns: 3,
-                end_ns: 9,
-                count: 1
-            }
-        );
+        assert_eq!(far.list()[1], Episode { start_ns: 3, end_ns: 9, count: 1 });
         let half = group_episodes(&[(0, 1), (100, 101)], 1);
         assert!(!half.is_dominated());
         assert_eq!(half.largest().map(|e| e.start_ns), Some(0));
@@ -241,10 +209,7 @@ mod tests {
         let got = episode_ci(10_000, &pct, &episodes);
         assert_eq!((got.design_effect, got.effective_n), (1.0, 10_000));
         assert_eq!(got.ci, quantile_ci(10_000, &pct));
-        assert_eq!(
-            episode_ci(10_000, &pct, &Episodes::default()).ci,
-            quantile_ci(10_000, &pct)
-        );
+        assert_eq!(episode_ci(10_000, &pct, &Episodes::default()).ci, quantile_ci(10_000, &pct));
     }
 
     #[test]
@@ -309,14 +274,8 @@ mod tests {
             by_episode += u32::from(covers(episode_ci(dist.count(), &pct, &episodes).ci));
             by_io += u32::from(covers(quantile_ci(dist.count(), &pct)));
         }
-        assert!(
-            by_episode * 100 >= RUNS * 92,
-            "covered {by_episode} of {RUNS}"
-        );
-        assert!(
-            by_io * 100 < RUNS * 60,
-            "independent ranks covered {by_io} of {RUNS}"
-        );
+        assert!(by_episode * 100 >= RUNS * 92, "covered {by_episode} of {RUNS}");
+        assert!(by_io * 100 < RUNS * 60, "independent ranks covered {by_io} of {RUNS}");
     }
 
     proptest! {

@@ -52,31 +52,15 @@ pub fn estimate(dist: &Dist, pct: &Percentile) -> Estimate {
         };
     }
     let two_sided = needed_two_sided(pct).is_some_and(|needed| n >= needed);
-    let (lo, hi) = if two_sided {
-        quantile_ci(n, pct).values(dist)
-    } else {
-        Default::default()
-    };
-    Estimate {
-        pct: *pct,
-        value: dist.percentile(pct),
-        lo,
-        hi,
-        resolved: true,
-        needs: None,
-    }
+    let (lo, hi) = if two_sided { quantile_ci(n, pct).values(dist) } else { Default::default() };
+    Estimate { pct: *pct, value: dist.percentile(pct), lo, hi, resolved: true, needs: None }
 }
 
 /// One to nine nines of a distribution.
 #[must_use]
 pub fn nines(dist: &Dist) -> Vec<Nine> {
     (1..=9)
-        .filter_map(|k| {
-            Some(Nine {
-                k,
-                estimate: estimate(dist, &Percentile::nines(k)?),
-            })
-        })
+        .filter_map(|k| Some(Nine { k, estimate: estimate(dist, &Percentile::nines(k)?) }))
         .collect()
 }
 
@@ -88,15 +72,9 @@ mod tests {
     fn nines_resolve_one_after_the_other() {
         let dist: Dist = (1..=3_000).collect();
         let table = nines(&dist);
-        assert_eq!(
-            table.iter().map(|n| n.k).collect::<Vec<_>>(),
-            (1..=9).collect::<Vec<_>>()
-        );
+        assert_eq!(table.iter().map(|n| n.k).collect::<Vec<_>>(), (1..=9).collect::<Vec<_>>());
         let resolved: Vec<_> = table.iter().map(|n| n.estimate.resolved).collect();
-        assert_eq!(
-            resolved,
-            [true, true, true, false, false, false, false, false, false]
-        );
+        assert_eq!(resolved, [true, true, true, false, false, false, false, false, false]);
         let two = table[1].estimate;
         assert_eq!((two.value, two.needs), (Some(2_970), None));
         assert!(two.lo.is_some_and(|lo| lo < 2_970) && two.hi.is_some_and(|hi| hi > 2_970));
@@ -123,10 +101,7 @@ mod tests {
     #[test]
     fn nothing_is_invented() {
         let none = estimate(&Dist::default(), &Percentile::MEDIAN);
-        assert_eq!(
-            (none.value, none.resolved, none.needs),
-            (None, false, Some(5))
-        );
+        assert_eq!((none.value, none.resolved, none.needs), (None, false, Some(5)));
         let max = estimate(&(1..=1_000).collect(), &Percentile::MAX);
         assert_eq!((max.value, max.resolved, max.needs), (None, false, None));
     }

@@ -134,10 +134,7 @@ impl ExactCounter {
         let mut cum = 0;
         let steps = runs.into_iter().map(|run| {
             cum += run.count;
-            CumulativeCount {
-                value: run.value,
-                cum,
-            }
+            CumulativeCount { value: run.value, cum }
         });
         Dist::from_steps(steps.collect())
     }
@@ -258,15 +255,7 @@ mod tests {
 
     #[test]
     fn both_sides_of_the_table_limit() {
-        let values = [
-            0,
-            DENSE_LIMIT - 1,
-            DENSE_LIMIT,
-            DENSE_LIMIT,
-            u64::MAX,
-            4095,
-            4096,
-        ];
+        let values = [0, DENSE_LIMIT - 1, DENSE_LIMIT, DENSE_LIMIT, u64::MAX, 4095, 4096];
         let mut counter = ExactCounter::default();
         values.iter().for_each(|v| counter.push(*v));
         assert_eq!(counter.finish(), Dist::from_values(values.to_vec()));
@@ -277,9 +266,7 @@ mod tests {
         let nearly = |value: u64| {
             let mut c = ExactCounter::new();
             c.push(value);
-            let page = c.pages[(value >> PAGE_BITS) as usize]
-                .as_mut()
-                .expect("hit");
+            let page = c.pages[(value >> PAGE_BITS) as usize].as_mut().expect("hit");
             page[value as usize % PAGE_LEN] = u32::MAX;
             c
         };

@@ -73,11 +73,8 @@ struct Compensated {
 impl Compensated {
     fn add(&mut self, x: f64) {
         let next = self.sum + x;
-        self.lost += if self.sum.abs() >= x.abs() {
-            (self.sum - next) + x
-        } else {
-            (x - next) + self.sum
-        };
+        self.lost +=
+            if self.sum.abs() >= x.abs() { (self.sum - next) + x } else { (x - next) + self.sum };
         self.sum = next;
     }
 
@@ -98,10 +95,7 @@ mod tests {
     #[test]
     fn empty_has_no_moments() {
         let d = Dist::default();
-        assert_eq!(
-            (d.mean(), d.stddev(), d.skewness(), d.kurtosis()),
-            (None, None, None, None)
-        );
+        assert_eq!((d.mean(), d.stddev(), d.skewness(), d.kurtosis()), (None, None, None, None));
     }
 
     #[test]
@@ -113,10 +107,7 @@ mod tests {
         close(d.skewness(), 5.25 / 8.0);
         close(d.kurtosis(), 44.5 / 16.0 - 3.0);
         let flat = Dist::from_values(vec![7; 3]);
-        assert_eq!(
-            (flat.stddev(), flat.skewness(), flat.kurtosis()),
-            (Some(0.0), None, None)
-        );
+        assert_eq!((flat.stddev(), flat.skewness(), flat.kurtosis()), (Some(0.0), None, None));
     }
 
     #[test]

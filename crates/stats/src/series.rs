@@ -33,11 +33,7 @@ impl SeriesSummary {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let ci = quantile_ci(sorted.len() as u64, &Percentile::MEDIAN);
-        let at_rank = |rank: u64| {
-            sorted
-                .get(usize::try_from(rank).ok()?.checked_sub(1)?)
-                .copied()
-        };
+        let at_rank = |rank: u64| sorted.get(usize::try_from(rank).ok()?.checked_sub(1)?).copied();
         Some(Self {
             count: sorted.len(),
             min: sorted[0],
@@ -45,10 +41,7 @@ impl SeriesSummary {
             median: interpolated(&sorted, 2),
             q3: interpolated(&sorted, 3),
             max: sorted[sorted.len() - 1],
-            median_ci: ci
-                .lo_rank
-                .and_then(at_rank)
-                .zip(ci.hi_rank.and_then(at_rank)),
+            median_ci: ci.lo_rank.and_then(at_rank).zip(ci.hi_rank.and_then(at_rank)),
         })
     }
 }
@@ -72,10 +65,7 @@ mod tests {
     #[test]
     fn quartiles_interpolate() {
         let s = SeriesSummary::of(&[4.0, 1.0, 3.0, 2.0]).expect("finite");
-        assert_eq!(
-            (s.min, s.q1, s.median, s.q3, s.max),
-            (1.0, 1.75, 2.5, 3.25, 4.0)
-        );
+        assert_eq!((s.min, s.q1, s.median, s.q3, s.max), (1.0, 1.75, 2.5, 3.25, 4.0));
         assert_eq!((s.count, s.median_ci), (4, None));
         let one = SeriesSummary::of(&[7.0]).expect("finite");
         assert_eq!((one.q1, one.median, one.q3), (7.0, 7.0, 7.0));

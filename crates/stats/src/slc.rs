@@ -79,10 +79,8 @@ fn mean_distance(values: &[u64], base: u64) -> Option<f64> {
     if base == 0 {
         return None;
     }
-    let total: f64 = values
-        .iter()
-        .map(|&x| (i128::from(x) - i128::from(base)) as f64 / base as f64)
-        .sum();
+    let total: f64 =
+        values.iter().map(|&x| (i128::from(x) - i128::from(base)) as f64 / base as f64).sum();
     Some(total / values.len() as f64)
 }
 
@@ -137,10 +135,7 @@ impl SbkSlc {
                 tail.add(value, median);
             }
         }
-        Self {
-            slc1: body.factor(),
-            slc2: tail.factor(),
-        }
+        Self { slc1: body.factor(), slc2: tail.factor() }
     }
 }
 
@@ -190,10 +185,7 @@ pub fn sbk_median(dist: &Dist) -> i64 {
 
 /// Sample number `index` from 0, or 0 beyond the last one.
 fn sample(dist: &Dist, index: u64) -> i64 {
-    let value = index
-        .checked_add(1)
-        .and_then(|rank| dist.value_at_rank(rank))
-        .unwrap_or(0);
+    let value = index.checked_add(1).and_then(|rank| dist.value_at_rank(rank)).unwrap_or(0);
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
@@ -254,11 +246,7 @@ mod tests {
 
     #[test]
     fn real_factors_of_the_reference_vectors() {
-        real(
-            &std::array::from_fn(|i| 10 * (i as u64 + 1)),
-            3.0,
-            4.0 / 3.0,
-        );
+        real(&std::array::from_fn(|i| 10 * (i as u64 + 1)), 3.0, 4.0 / 3.0);
         real(&MIXED, 0.3, 14.377_78);
         real(&FIG_21, 0.001_801_8, 1.016_143);
     }
@@ -269,36 +257,19 @@ mod tests {
         assert_eq!((slc.slc1, slc.slc2), (None, Some(0.0)));
         let slc = Slc::from_values(&steps(0, 6, 50));
         assert_eq!((slc.slc1, slc.slc2), (None, None));
-        assert_eq!(
-            Slc::from_dist(&Dist::default()),
-            Slc {
-                slc1: None,
-                slc2: None
-            }
-        );
+        assert_eq!(Slc::from_dist(&Dist::default()), Slc { slc1: None, slc2: None });
     }
 
     #[test]
     fn real_factors_of_a_distribution_use_nearest_rank() {
         // 1..=10000: the listed percentiles are exactly 100 p.
         let slc = Slc::from_dist(&(1..=10_000).collect());
-        let wanted: f64 = [2.0, 2.5, 3.0, 4.0, 5.0]
-            .iter()
-            .map(|x| x - 1.0)
-            .sum::<f64>()
-            / 5.0;
-        assert!(
-            slc.slc1.is_some_and(|x| (x - wanted).abs() < 1e-12),
-            "{slc:?}"
-        );
+        let wanted: f64 = [2.0, 2.5, 3.0, 4.0, 5.0].iter().map(|x| x - 1.0).sum::<f64>() / 5.0;
+        assert!(slc.slc1.is_some_and(|x| (x - wanted).abs() < 1e-12), "{slc:?}");
         // Ties above the 50th percentile stay in SLC2 and pull it down.
         let tied = Slc::from_dist(&pairs(&[(100, 990), (1_100, 10)]));
         assert_eq!(tied.slc1, Some(0.0));
-        assert!(
-            tied.slc2
-                .is_some_and(|x| (x - 10.0 * 6.0 / 15.0).abs() < 1e-12),
-            "{tied:?}"
-        );
+        assert!(tied.slc2.is_some_and(|x| (x - 10.0 * 6.0 / 15.0).abs() < 1e-12), "{tied:?}");
     }
 
     #[test]
@@ -330,20 +301,12 @@ mod tests {
         assert_eq!(of(&upto(1_000)), (5, 1));
         assert_eq!(of(&upto(10_000)), (5, 1));
         assert_eq!(of(&upto(10)), (3, 1));
-        for flat in [
-            pairs(&[(5, 100)]),
-            pairs(&[(7, 1)]),
-            pairs(&[(0, 100)]),
-            Dist::default(),
-        ] {
+        for flat in [pairs(&[(5, 100)]), pairs(&[(7, 1)]), pairs(&[(0, 100)]), Dist::default()] {
             assert_eq!(of(&flat), (0, 0));
         }
         assert_eq!(of(&pairs(&[(100, 90), (1_000, 10)])), (0, 9));
         assert_eq!(of(&pairs(&[(100, 980), (10_000, 20)])), (0, 99));
-        assert_eq!(
-            of(&pairs(&[(100, 30), (110, 30), (300, 30), (2_000, 10)])),
-            (0, 12)
-        );
+        assert_eq!(of(&pairs(&[(100, 30), (110, 30), (300, 30), (2_000, 10)])), (0, 12));
         assert_eq!(of(&pairs(&[(0, 40), (100, 60)])), (0, 0));
     }
 
@@ -353,10 +316,7 @@ mod tests {
         assert_eq!(sbk_of(&(1..=100).collect(), &list_8()), (3, 1));
         // The row with invalid samples, which SBK leaves out of the percentiles.
         let valid = pairs(&[(10, 3), (20, 4)]);
-        assert_eq!(
-            sbk_percentiles(&valid, &list_8()),
-            [10, 10, 20, 20, 20, 20, 20, 20]
-        );
+        assert_eq!(sbk_percentiles(&valid, &list_8()), [10, 10, 20, 20, 20, 20, 20, 20]);
         assert_eq!(sbk_of(&valid, &list_8()), (1, 0));
     }
 
@@ -364,27 +324,15 @@ mod tests {
     fn sbk_selects_by_its_own_rule() {
         let at = |n: u64, p: &str| sbk_percentiles(&(1..=n).collect(), &list(p));
         assert_eq!(at(100, "5 50 90 92.5 99 99.99"), [6, 51, 91, 93, 100, 100]);
-        assert_eq!(
-            at(1_000, "5 50 99.75 99.9 99.99"),
-            [51, 501, 998, 1_000, 1_000]
-        );
+        assert_eq!(at(1_000, "5 50 99.75 99.9 99.99"), [51, 501, 998, 1_000, 1_000]);
         assert_eq!(at(1_000, "10 50"), [101, 501]);
         // In exact arithmetic the last would be 10000; the double product is just below 9999.
-        assert_eq!(
-            at(10_000, "50 99.9 99.95 99.99"),
-            [5_001, 9_991, 9_996, 9_999]
-        );
+        assert_eq!(at(10_000, "50 99.9 99.95 99.99"), [5_001, 9_991, 9_996, 9_999]);
         assert_eq!(at(20_000, "99.99"), [19_998]);
         assert_eq!(at(10, "5 10 50 85 90"), [1, 2, 6, 9, 10]);
-        assert_eq!(
-            at(100, "10 25 50 75 95 99 99.9 99.99"),
-            [11, 26, 51, 76, 96, 100, 100, 100]
-        );
+        assert_eq!(at(100, "10 25 50 75 95 99 99.9 99.99"), [11, 26, 51, 76, 96, 100, 100, 100]);
         let skewed = pairs(&[(100, 30), (110, 30), (300, 30), (2_000, 10)]);
-        assert_eq!(
-            sbk_percentiles(&skewed, &list("25 30 60 90")),
-            [100, 110, 300, 2_000]
-        );
+        assert_eq!(sbk_percentiles(&skewed, &list("25 30 60 90")), [100, 110, 300, 2_000]);
     }
 
     #[test]
@@ -393,10 +341,8 @@ mod tests {
             let exact_35 = 35 * n / 100;
             let exact_70 = 70 * n / 100;
             let seen = sbk_percentiles(&(0..n).collect(), &list("35 70"));
-            let seen: Vec<u64> = seen
-                .iter()
-                .map(|v| u64::try_from(*v).expect("positive"))
-                .collect();
+            let seen: Vec<u64> =
+                seen.iter().map(|v| u64::try_from(*v).expect("positive")).collect();
             assert_ne!(seen, [exact_35, exact_70], "n = {n}");
         }
     }

@@ -61,10 +61,7 @@ impl<T> TopK<T> {
     /// An empty collector of at most `limit` items.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            heap: BinaryHeap::new(),
-        }
+        Self { limit, heap: BinaryHeap::new() }
     }
 
     /// How many items are kept.
@@ -82,11 +79,7 @@ impl<T> TopK<T> {
     /// The smallest kept value once the collector is full: a smaller one cannot enter.
     #[must_use]
     pub fn floor(&self) -> Option<u64> {
-        if self.heap.len() < self.limit {
-            None
-        } else {
-            self.heap.peek().map(|e| e.0.value)
-        }
+        if self.heap.len() < self.limit { None } else { self.heap.peek().map(|e| e.0.value) }
     }
 
     /// Offers an item. `tie` orders items of equal value, smaller first, and should differ between
@@ -115,11 +108,7 @@ impl<T> TopK<T> {
     /// The kept items, largest value first, equal values by rising tie.
     #[must_use]
     pub fn into_sorted(self) -> Vec<Ranked<T>> {
-        self.heap
-            .into_sorted_vec()
-            .into_iter()
-            .map(|e| e.0)
-            .collect()
+        self.heap.into_sorted_vec().into_iter().map(|e| e.0).collect()
     }
 }
 

@@ -27,10 +27,7 @@ pub fn worst(a: Exit, b: Exit) -> Exit {
 
 /// Whether no further run makes sense after a run that ended so.
 pub fn ends_series(exit: Exit) -> bool {
-    !matches!(
-        exit,
-        Exit::Ok | Exit::IoErrors | Exit::GateFailed | Exit::GateUndecided
-    )
+    !matches!(exit, Exit::Ok | Exit::IoErrors | Exit::GateFailed | Exit::GateUndecided)
 }
 
 /// The exit with this number, if there is one.

@@ -32,12 +32,7 @@ pub fn values(summary: &Summary) -> BTreeMap<String, f64> {
     ]);
     let of_latency = PERCENTILES
         .iter()
-        .map(|(p, name)| {
-            (
-                *name,
-                percentile(&latency.percentiles, *p).and_then(|p| p.ns),
-            )
-        })
+        .map(|(p, name)| (*name, percentile(&latency.percentiles, *p).and_then(|p| p.ns)))
         .chain([("max_ns", latency.max_ns)]);
     for (name, ns) in of_latency {
         values.extend(ns.map(|ns| (name.to_owned(), ns as f64)));

@@ -84,12 +84,10 @@ impl Earlier {
         let dir = self.dir.join(&entry.run);
         let run = RunDir::open(&dir)?;
         if normal(&run.manifest().plan) != normal(&point.plan) {
-            return Err(
-                Error::usage("the job is not the one this series began with")
-                    .with("point", &point.id)
-                    .with("series", self.dir.display())
-                    .hint("begin a new series, or undo the change"),
-            );
+            return Err(Error::usage("the job is not the one this series began with")
+                .with("point", &point.id)
+                .with("series", self.dir.display())
+                .hint("begin a new series, or undo the change"));
         }
         let summary = run.summary()?;
         Ok(Some(PointResult {

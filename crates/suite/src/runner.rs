@@ -246,11 +246,7 @@ impl<'a> Runner<'a> {
     }
 
     fn record(&mut self, state: SeriesState) -> Result<()> {
-        let view = SeriesView {
-            dir: &self.dir,
-            done: &self.done,
-            state,
-        };
+        let view = SeriesView { dir: &self.dir, done: &self.done, state };
         let conclusion = self.method.record(&view)?;
         self.file.decisions = conclusion.decisions;
         self.file.answer = conclusion.answer;
@@ -285,11 +281,7 @@ impl<'a> Runner<'a> {
 
     /// A view of the shared target, opened now or by a point before.
     fn shared_view(&mut self, shared: &SharedUse) -> Result<Box<dyn taillight_driver::Target>> {
-        if self
-            .shared
-            .as_ref()
-            .is_some_and(|o| o.group != shared.group)
-        {
+        if self.shared.as_ref().is_some_and(|o| o.group != shared.group) {
             self.close_shared()?;
         }
         if let Some(open) = &mut self.shared {
@@ -315,19 +307,13 @@ impl<'a> Runner<'a> {
                 ));
         }
         let view = target.view(shared.first_workload);
-        self.shared = Some(OpenTarget {
-            group: shared.group,
-            state: shared.state,
-            target,
-            used: true,
-        });
+        self.shared =
+            Some(OpenTarget { group: shared.group, state: shared.state, target, used: true });
         Ok(view)
     }
 
     fn close_shared(&mut self) -> Result<()> {
-        self.shared
-            .take()
-            .map_or(Ok(()), |open| open.target.close())
+        self.shared.take().map_or(Ok(()), |open| open.target.close())
     }
 
     /// The last `series.json`, the report, what was not run, the exit code.
@@ -347,8 +333,7 @@ impl<'a> Runner<'a> {
         let planned = self.method.head().planned.iter();
         let left: Vec<&str> = planned.filter(|id| !ran(id)).map(String::as_str).collect();
         if !left.is_empty() {
-            self.host
-                .show(Message::Note(&format!("not run: {}", left.join(", "))));
+            self.host.show(Message::Note(&format!("not run: {}", left.join(", "))));
         }
         // What was found is kept: a report that cannot be made must not hide how it ended.
         Ok(match made {
@@ -361,22 +346,11 @@ impl<'a> Runner<'a> {
     }
 
     fn report(&mut self, state: SeriesState) -> Result<()> {
-        let view = SeriesView {
-            dir: &self.dir,
-            done: &self.done,
-            state,
-        };
+        let view = SeriesView { dir: &self.dir, done: &self.done, state };
         let Some(report) = self.method.report(&view)? else {
             return Ok(());
         };
-        let SeriesReport {
-            context,
-            runs,
-            before,
-            show_text,
-            after,
-            files,
-        } = report;
+        let SeriesReport { context, runs, before, show_text, after, files } = report;
         self.line_unless_empty(&before);
         let made = self.host.report(&runs, &self.dir, context)?;
         if show_text {
@@ -384,20 +358,11 @@ impl<'a> Runner<'a> {
         }
         self.line_unless_empty(&after);
         let mut places: Vec<(&str, PathBuf)> = Vec::new();
-        places.extend(
-            made.html
-                .filter(|_| !show_text)
-                .map(|page| ("Report", page)),
-        );
-        places.extend(
-            files
-                .iter()
-                .map(|(what, name)| (*what, self.dir.join(name))),
-        );
+        places.extend(made.html.filter(|_| !show_text).map(|page| ("Report", page)));
+        places.extend(files.iter().map(|(what, name)| (*what, self.dir.join(name))));
         places.push(("Runs", self.dir.clone()));
         for (what, path) in places {
-            self.host
-                .show(Message::Line(&format!("{what:<7} {}", path.display())));
+            self.host.show(Message::Line(&format!("{what:<7} {}", path.display())));
         }
         Ok(())
     }
@@ -452,11 +417,7 @@ fn result(point: Point, dir: PathBuf, outcome: RunOutcome) -> PointResult {
         dir,
         exit: outcome.exit,
         status,
-        values: outcome
-            .summary
-            .as_ref()
-            .map(figures::values)
-            .unwrap_or_default(),
+        values: outcome.summary.as_ref().map(figures::values).unwrap_or_default(),
         summary: outcome.summary,
     }
 }

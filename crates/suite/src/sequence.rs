@@ -20,10 +20,7 @@ impl Sequence {
     /// `head.planned` is made from the points.
     pub fn new(head: SeriesHead, points: Vec<Point>) -> Sequence {
         let planned = points.iter().map(|p| p.id.clone()).collect();
-        Sequence {
-            head: SeriesHead { planned, ..head },
-            points,
-        }
+        Sequence { head: SeriesHead { planned, ..head }, points }
     }
 
     pub fn points(&self) -> &[Point] {

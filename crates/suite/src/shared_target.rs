@@ -20,17 +20,12 @@ pub struct SharedTarget {
 impl SharedTarget {
     /// Holds an opened target.
     pub fn new(target: Box<dyn Target>) -> SharedTarget {
-        SharedTarget {
-            target: Arc::new(target),
-        }
+        SharedTarget { target: Arc::new(target) }
     }
 
     /// For a run whose first workload is number `first` of those the target was opened with.
     pub fn view(&self, first: u16) -> Box<dyn Target> {
-        Box::new(TargetView {
-            target: self.target.clone(),
-            first,
-        })
+        Box::new(TargetView { target: self.target.clone(), first })
     }
 
     /// The target itself, between runs.
@@ -61,10 +56,7 @@ impl Target for TargetView {
         self.target.geometry()
     }
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
-        self.target.session(&SessionSpec {
-            workload: self.first + spec.workload,
-            ..*spec
-        })
+        self.target.session(&SessionSpec { workload: self.first + spec.workload, ..*spec })
     }
     fn admin(&self, action: AdminAction) -> Result<()> {
         self.target.admin(action)

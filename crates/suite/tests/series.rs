@@ -41,10 +41,7 @@ fn series(dir: &Path) -> SeriesFile {
     let file = SeriesFile::read(dir).expect("readable").expect("there");
     let validator = jsonschema::validator_for(&schema_series()).expect("a schema");
     let value = serde_json::to_value(&file).expect("JSON");
-    let problems: Vec<_> = validator
-        .iter_errors(&value)
-        .map(|e| e.to_string())
-        .collect();
+    let problems: Vec<_> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
     assert!(problems.is_empty(), "{problems:?}");
     file
 }
@@ -68,39 +65,21 @@ fn a_search_on_virtual_time_finds_the_depth_that_theory_gives() {
     let file = series(&dir);
     // Depth 16 over four channels of 1 ms takes 4 ms.
     let answer = file.answer.expect("an answer");
-    assert_eq!(
-        (&answer["value"], &answer["failed_above"]),
-        (&16.0.into(), &17.0.into())
-    );
-    assert_eq!(
-        (file.method.as_str(), file.status),
-        ("search", RunStatus::Complete)
-    );
+    assert_eq!((&answer["value"], &answer["failed_above"]), (&16.0.into(), &17.0.into()));
+    assert_eq!((file.method.as_str(), file.status), ("search", RunStatus::Complete));
     assert_eq!(file.decisions.len(), file.points.len());
-    assert!(
-        file.points
-            .iter()
-            .all(|p| p.coordinates.contains_key("workload.0.queue_depth"))
-    );
+    assert!(file.points.iter().all(|p| p.coordinates.contains_key("workload.0.queue_depth")));
 }
 
 #[test]
 fn complete_points_are_read_and_not_run_again() {
     let home = tempfile::tempdir().expect("a directory");
     let dir = home.path().join("out");
-    let mut host = SimHost {
-        signal_after: Some(2),
-        ..SimHost::default()
-    };
+    let mut host = SimHost { signal_after: Some(2), ..SimHost::default() };
     let ended = run(&mut repetitions(4), &mut host, &dir).expect("it runs");
     assert_eq!(ended.exit, Exit::Interrupted);
     assert_eq!(host.ran, ["repeat-1", "repeat-2"]);
-    assert!(
-        host.text
-            .contains(&"not run: repeat-3, repeat-4".to_owned()),
-        "{:?}",
-        host.text
-    );
+    assert!(host.text.contains(&"not run: repeat-3, repeat-4".to_owned()), "{:?}", host.text);
     let mut file = series(&dir);
     assert_eq!(file.status, RunStatus::Partial);
     let first = run_id(&dir, "repeat-1");
@@ -113,23 +92,13 @@ fn complete_points_are_read_and_not_run_again() {
     assert_eq!(ended.exit, Exit::Ok);
     assert_eq!(host.ran, ["repeat-2", "repeat-3", "repeat-4"]);
     assert_eq!(run_id(&dir, "repeat-1"), first);
-    assert!(
-        dir.join("repeat-2.earlier-1").is_dir(),
-        "what it had measured is kept"
-    );
+    assert!(dir.join("repeat-2.earlier-1").is_dir(), "what it had measured is kept");
     let file = series(&dir);
     assert_eq!(file.status, RunStatus::Complete);
     let ids: Vec<&str> = file.points.iter().map(|p| p.id.as_str()).collect();
     assert_eq!(ids, ["repeat-1", "repeat-2", "repeat-3", "repeat-4"]);
-    assert!(
-        file.points
-            .iter()
-            .all(|p| p.status == PointStatus::Complete)
-    );
-    assert_eq!(
-        file.points[0].values, file.points[3].values,
-        "virtual time repeats"
-    );
+    assert!(file.points.iter().all(|p| p.status == PointStatus::Complete));
+    assert_eq!(file.points[0].values, file.points[3].values, "virtual time repeats");
 }
 
 #[test]
@@ -137,28 +106,18 @@ fn a_job_that_changed_is_not_resumed() {
     let home = tempfile::tempdir().expect("a directory");
     let dir = home.path().join("out");
     run(&mut repetitions(2), &mut SimHost::default(), &dir).expect("it runs");
-    let plan = plan(
-        &source(&JOB.replace("2000", "3000")),
-        &["run.repeat=2".to_owned()],
-    );
+    let plan = plan(&source(&JOB.replace("2000", "3000")), &["run.repeat=2".to_owned()]);
     let mut other = RepeatMethod::new(&plan.expect("a plan"), None, String::new());
     let mut host = SimHost::default();
     let e = run(&mut other, &mut host, &dir).expect_err("refused");
     assert_eq!((e.exit(), host.ran.len()), (Exit::Usage, 0));
-    assert_eq!(
-        series(&dir).status,
-        RunStatus::Complete,
-        "nothing was changed"
-    );
+    assert_eq!(series(&dir).status, RunStatus::Complete, "nothing was changed");
 }
 
 #[test]
 fn the_worst_exit_code_counts_and_some_end_a_series() {
     let home = tempfile::tempdir().expect("a directory");
-    let exits = [
-        ("repeat-1", Exit::GateUndecided),
-        ("repeat-2", Exit::IoErrors),
-    ];
+    let exits = [("repeat-1", Exit::GateUndecided), ("repeat-2", Exit::IoErrors)];
     let mut host = SimHost {
         exits: exits.map(|(id, exit)| (id.to_owned(), exit)).into(),
         ..SimHost::default()
@@ -176,10 +135,7 @@ fn the_worst_exit_code_counts_and_some_end_a_series() {
 #[test]
 fn an_error_ends_a_series_and_one_that_measured_nothing_leaves_no_directory() {
     let home = tempfile::tempdir().expect("a directory");
-    let broken = |id: &str| SimHost {
-        broken: Some(id.to_owned()),
-        ..SimHost::default()
-    };
+    let broken = |id: &str| SimHost { broken: Some(id.to_owned()), ..SimHost::default() };
     let dir = home.path().join("a");
     let e = run(&mut repetitions(3), &mut broken("repeat-1"), &dir).expect_err("no run");
     assert_eq!(e.exit(), Exit::Unavailable);
@@ -228,10 +184,7 @@ fn one_store() -> Box<dyn Method> {
 fn a_resumed_series_makes_the_state_of_its_target_again() {
     let home = tempfile::tempdir().expect("a directory");
     let dir = home.path().join("out");
-    let mut host = SimHost {
-        signal_after: Some(2),
-        ..SimHost::default()
-    };
+    let mut host = SimHost { signal_after: Some(2), ..SimHost::default() };
     run(one_store().as_mut(), &mut host, &dir).expect("it runs");
     assert_eq!(host.ran, ["01-load", "02-read-1"]);
     let mut host = SimHost::default();
@@ -270,14 +223,8 @@ fn loops_are_nested_and_repeated_in_rounds() {
 #[test]
 fn flags_that_a_suite_cannot_use_are_refused() {
     let suite = SuiteFile::parse(&source(ONE_STORE)).expect("a suite");
-    let request = SuiteRequest {
-        records: Some(5),
-        ..SuiteRequest::default()
-    };
-    let e = suite
-        .prepare(request, Rc::new(plan))
-        .err()
-        .expect("refused");
+    let request = SuiteRequest { records: Some(5), ..SuiteRequest::default() };
+    let e = suite.prepare(request, Rc::new(plan)).err().expect("refused");
     assert_eq!(e.exit(), Exit::Usage);
     assert!(e.to_string().contains("--records"), "{e}");
 }

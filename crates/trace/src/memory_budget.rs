@@ -54,10 +54,7 @@ mod tests {
 
     #[test]
     fn a_group_limit_counts() {
-        let memory = Memory {
-            available: 1000,
-            ..Memory::default()
-        };
+        let memory = Memory { available: 1000, ..Memory::default() };
         let limits = CgroupLimits {
             memory_max: Some(500),
             memory_used: Some(100),

@@ -36,12 +36,7 @@ pub struct Check {
 
 impl Check {
     fn new(state: CheckState, name: &str, found: impl Into<String>, fix: Option<&str>) -> Check {
-        Check {
-            name: name.to_owned(),
-            state,
-            found: found.into(),
-            fix: fix.map(str::to_owned),
-        }
+        Check { name: name.to_owned(), state, found: found.into(), fix: fix.map(str::to_owned) }
     }
     /// Nothing to object to.
     pub fn ok(name: &str, found: impl Into<String>) -> Check {
@@ -89,11 +84,7 @@ fn table(checks: &[Check]) -> String {
         CheckState::Warn => "warn",
         CheckState::No => "no",
     };
-    let width = checks
-        .iter()
-        .map(|c| c.name.chars().count())
-        .max()
-        .unwrap_or(0);
+    let width = checks.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for check in checks {
         let (state, name) = (word(check.state), &check.name);
@@ -118,10 +109,7 @@ mod tests {
 
     #[test]
     fn fixes_stand_below_what_was_found() {
-        let text = table(&[
-            Check::ok("a", "fine"),
-            Check::no("bcd", "missing", "get one"),
-        ]);
+        let text = table(&[Check::ok("a", "fine"), Check::no("bcd", "missing", "get one")]);
         assert_eq!(
             text,
             "ok    a    fine\nno    bcd  missing\n           -> get one\n\n\
@@ -138,11 +126,7 @@ mod tests {
         checks.extend(tracing::checks(&sys));
         for check in &checks {
             assert!(!check.found.is_empty(), "{check:?}");
-            assert_eq!(
-                check.fix.is_none(),
-                check.state == CheckState::Ok,
-                "{check:?}"
-            );
+            assert_eq!(check.fix.is_none(), check.state == CheckState::Ok, "{check:?}");
         }
         assert!(checks.len() >= 12, "{checks:?}");
     }

@@ -99,12 +99,8 @@ fn file_system(mount: Option<&mounts::Mount>, path: &Path) -> Check {
         return Check::warn(name, "unknown", "is /proc mounted?");
     };
     let room = space(path).map_or(String::new(), |s| format!(", {} free", bytes(s.available)));
-    let found = format!(
-        "{} on {} ({}){room}",
-        mount.fs,
-        mount.point.display(),
-        mount.all_options()
-    );
+    let found =
+        format!("{} on {} ({}){room}", mount.fs, mount.point.display(), mount.all_options());
     let read_only = mount.options.split(',').any(|o| o == "ro");
     if read_only {
         return Check::no(name, found, "mount it for writing, or only read from it");
@@ -127,10 +123,8 @@ fn device_text(map: &serde_json::Map<String, serde_json::Value>) -> String {
     };
     let of = |name: &str| text(map.get(name));
     let queue = |name: &str| text(map.get("queue").and_then(|q| q.get(name)));
-    let mut parts: Vec<String> = ["name", "model", "firmware"]
-        .iter()
-        .filter_map(|n| of(n))
-        .collect();
+    let mut parts: Vec<String> =
+        ["name", "model", "firmware"].iter().filter_map(|n| of(n)).collect();
     for (label, value) in [
         ("scheduler", queue("scheduler")),
         ("write cache", queue("write_cache")),

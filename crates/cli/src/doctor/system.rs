@@ -53,11 +53,7 @@ fn clock_source(sys: &Sys) -> Check {
             };
             Check::warn(name, format!("{other}, slower to read than tsc"), fix)
         }
-        None => Check::warn(
-            name,
-            "unknown",
-            "the cost of a reading below tells what matters",
-        ),
+        None => Check::warn(name, "unknown", "the cost of a reading below tells what matters"),
     }
 }
 
@@ -81,10 +77,7 @@ fn governor(cpu: &CpuInfo) -> Check {
         None => "",
     };
     if cpu.governor.is_empty() {
-        return Check::ok(
-            name,
-            format!("none: the clock rate is not managed here{turbo}"),
-        );
+        return Check::ok(name, format!("none: the clock rate is not managed here{turbo}"));
     }
     let list = cpu.governor.join(", ");
     if cpu.governor.iter().all(|g| g == "performance") {
@@ -127,10 +120,9 @@ fn steal(cpu: &CpuInfo, load: &MachineLoad) -> Check {
     let share = load.ticks.map_or(0.0, |t| t.steal_percent());
     match (cpu.hypervisor || share > 0.0, share) {
         (false, _) => Check::ok(name, "no"),
-        (true, share) if share < 0.1 => Check::ok(
-            name,
-            format!("yes, {share:.2} % of processor time stolen since boot"),
-        ),
+        (true, share) if share < 0.1 => {
+            Check::ok(name, format!("yes, {share:.2} % of processor time stolen since boot"))
+        }
         (true, share) => Check::warn(
             name,
             format!("yes, {share:.1} % of processor time stolen since boot"),
@@ -152,11 +144,7 @@ fn memory(sys: &Sys) -> Check {
     if free >= 1 << 30 {
         return Check::ok("memory", found);
     }
-    Check::warn(
-        "memory",
-        found,
-        "long runs will keep outliers only past the budget",
-    )
+    Check::warn("memory", found, "long runs will keep outliers only past the budget")
 }
 
 fn shared_memory(available: Option<u64>) -> Check {
@@ -227,11 +215,8 @@ mod tests {
     fn slow_clocks_and_governors_are_seen() {
         assert_eq!(clock_cost(25.0).state, CheckState::Ok);
         assert_eq!(clock_cost(900.0).state, CheckState::Warn);
-        let mut cpu = CpuInfo {
-            governor: vec!["powersave".into()],
-            logical: 4,
-            ..CpuInfo::default()
-        };
+        let mut cpu =
+            CpuInfo { governor: vec!["powersave".into()], logical: 4, ..CpuInfo::default() };
         assert_eq!(governor(&cpu).state, CheckState::Warn);
         cpu.governor = vec!["performance".into()];
         assert_eq!(governor(&cpu).state, CheckState::Ok);
@@ -239,14 +224,8 @@ mod tests {
 
     #[test]
     fn a_busy_machine_is_seen() {
-        let cpu = CpuInfo {
-            logical: 4,
-            ..CpuInfo::default()
-        };
-        let mut load = MachineLoad {
-            load_1min: Some(0.5),
-            ..MachineLoad::default()
-        };
+        let cpu = CpuInfo { logical: 4, ..CpuInfo::default() };
+        let mut load = MachineLoad { load_1min: Some(0.5), ..MachineLoad::default() };
         assert_eq!(busy(&cpu, &load).state, CheckState::Ok);
         load.io_pressure = Some(40.0);
         assert_eq!(busy(&cpu, &load).state, CheckState::Warn);

@@ -88,10 +88,7 @@ pub fn detailed(sys: &Sys, path: &Path) -> Vec<Check> {
 fn symbols(sys: &Sys) -> Check {
     let name = "kernel symbols";
     let text = sys.text("/proc/kallsyms").unwrap_or_default();
-    let shown = text
-        .lines()
-        .take(64)
-        .any(|l| !l.starts_with("0000000000000000"));
+    let shown = text.lines().take(64).any(|l| !l.starts_with("0000000000000000"));
     if shown {
         return Check::ok(name, "/proc/kallsyms shows addresses");
     }
@@ -108,10 +105,9 @@ fn paranoid(sys: &Sys) -> Check {
     let name = "perf events";
     let file = "/proc/sys/kernel/perf_event_paranoid";
     match sys.text(file).and_then(|t| t.parse::<i64>().ok()) {
-        Some(n) if n <= PARANOID_MOST => Check::ok(
-            name,
-            format!("perf_event_paranoid is {n}: own threads can be watched"),
-        ),
+        Some(n) if n <= PARANOID_MOST => {
+            Check::ok(name, format!("perf_event_paranoid is {n}: own threads can be watched"))
+        }
         Some(n) => Check::warn(
             name,
             format!("perf_event_paranoid is {n}: only root can watch threads"),
@@ -161,10 +157,7 @@ fn backend(tried: &BackendAttempt) -> Check {
         Ok(list) => {
             let there = list.iter().filter(|p| p.missing.is_none()).count();
             let sees = tried.backend.sees();
-            Check::ok(
-                &name,
-                format!("works, {there} of {} sources: {sees}", list.len()),
-            )
+            Check::ok(&name, format!("works, {there} of {} sources: {sees}", list.len()))
         }
         Err(e) => {
             let fix = e.hint_text().unwrap_or("see the checks above").to_owned();
@@ -181,11 +174,7 @@ fn taken(tried: &[BackendAttempt]) -> Check {
     let fix = fix.unwrap_or("see the checks above").to_owned();
     match tried.iter().find(|t| t.found.is_ok()) {
         Some(best) => {
-            let text = format!(
-                "takes backend {} ({})",
-                best.backend.name(),
-                best.backend.sees()
-            );
+            let text = format!("takes backend {} ({})", best.backend.name(), best.backend.sees());
             match best.backend {
                 TracingBackend::TracePoints => Check::ok(name, text),
                 _ => Check::warn(name, text, &fix),
@@ -214,10 +203,8 @@ mod tests {
     #[test]
     fn each_thing_that_is_missing_is_named_with_its_remedy() {
         let hidden = "0000000000000000 T schedule\n";
-        let (_home, sys) = machine(&[
-            ("proc/kallsyms", hidden),
-            ("proc/sys/kernel/perf_event_paranoid", "3\n"),
-        ]);
+        let (_home, sys) =
+            machine(&[("proc/kallsyms", hidden), ("proc/sys/kernel/perf_event_paranoid", "3\n")]);
         assert_eq!(symbols(&sys).state, CheckState::Warn);
         let check = paranoid(&sys);
         assert!(check.fix.is_some_and(|f| f.contains("paranoid=2")));
@@ -239,16 +226,10 @@ mod tests {
             backend,
             found: Err(Error::unavailable("no rights").hint("get them")),
         };
-        let perf = BackendAttempt {
-            backend: TracingBackend::Perf,
-            found: Ok(vec![program]),
-        };
+        let perf = BackendAttempt { backend: TracingBackend::Perf, found: Ok(vec![program]) };
         assert!(backend(&perf).found.contains("0 of 1"));
         let check = backend(&no(TracingBackend::TracePoints));
-        assert_eq!(
-            (check.state, check.fix.as_deref()),
-            (CheckState::Warn, Some("get them"))
-        );
+        assert_eq!((check.state, check.fix.as_deref()), (CheckState::Warn, Some("get them")));
         let check = taken(&[no(TracingBackend::TracePoints), perf]);
         assert!(check.state == CheckState::Warn && check.found.contains("takes backend perf"));
         assert_eq!(check.fix.as_deref(), Some("get them"));

@@ -75,12 +75,7 @@ pub fn create(
         files: Vec::new(),
     };
     let fresh = !path.exists();
-    let run = NewRun {
-        dir: RunDir::create(&path, &manifest)?,
-        run_id,
-        clock,
-        fresh,
-    };
+    let run = NewRun { dir: RunDir::create(&path, &manifest)?, run_id, clock, fresh };
     run.dir.write_job(&job_text(plan, job)?)?;
     Ok(run)
 }
@@ -102,10 +97,7 @@ fn id(stamp: &str) -> String {
 pub fn series_directory(asked: Option<&Path>, name: &str) -> Result<PathBuf> {
     let path = match asked {
         Some(path) => path.to_owned(),
-        None => unused(&format!(
-            "{DEFAULT_PARENT}/{name}-{}",
-            utc(clock::realtime_ns())
-        ))?,
+        None => unused(&format!("{DEFAULT_PARENT}/{name}-{}", utc(clock::realtime_ns())))?,
     };
     match std::fs::read_dir(&path).is_ok_and(|mut d| d.next().is_some()) {
         false => Ok(path),
@@ -139,11 +131,7 @@ fn clock_info(plan: &Plan) -> Result<ClockInfo> {
     let is_virtual = Registry.capabilities(&plan.target)?.virtual_time;
     let realtime_ns = clock::realtime_ns();
     if is_virtual {
-        return Ok(ClockInfo {
-            monotonic_ns: 0,
-            realtime_ns,
-            source: "virtual".to_owned(),
-        });
+        return Ok(ClockInfo { monotonic_ns: 0, realtime_ns, source: "virtual".to_owned() });
     }
     let source = taillight_trace::availability::clock::source(&taillight_machine::Sys::default());
     Ok(ClockInfo {
@@ -154,9 +142,7 @@ fn clock_info(plan: &Plan) -> Result<ClockInfo> {
 }
 
 fn capture_path(run_id: &str) -> String {
-    taillight_engine::run::capture_dir(run_id)
-        .to_string_lossy()
-        .into_owned()
+    taillight_engine::run::capture_dir(run_id).to_string_lossy().into_owned()
 }
 
 /// The plan as a job file with a line that says what it is.
@@ -205,10 +191,7 @@ pub(super) fn job_text(plan: &Plan, job: Option<&JobSource>) -> Result<String> {
     plan.run.output = None;
     let mut text = plan_text(&plan)?;
     if let Some(job) = job {
-        text.push_str(&format!(
-            "\n# The job file as it was given ({}):\n#\n",
-            job.name
-        ));
+        text.push_str(&format!("\n# The job file as it was given ({}):\n#\n", job.name));
         for line in job.text.lines() {
             text.push_str(format!("# {line}").trim_end());
             text.push('\n');
@@ -314,10 +297,7 @@ mod tests {
     #[test]
     fn words_are_quoted_for_a_shell() {
         let words = ["taillight", "--set", "a={ b = 1 }", "it's", ""].map(str::to_owned);
-        assert_eq!(
-            command_line(words.into_iter()),
-            r"taillight --set 'a={ b = 1 }' 'it'\''s' ''"
-        );
+        assert_eq!(command_line(words.into_iter()), r"taillight --set 'a={ b = 1 }' 'it'\''s' ''");
     }
 
     #[test]

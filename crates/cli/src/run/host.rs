@@ -46,22 +46,14 @@ pub fn run_method(
         Some(file) => file.command.clone(),
         None => std::env::args().skip(1).collect(),
     };
-    let setup = SeriesSetup {
-        dir: dir.to_owned(),
-        command,
-        resumed,
-    };
+    let setup = SeriesSetup { dir: dir.to_owned(), command, resumed };
     run_series(method, host, setup)
 }
 
 impl Host for RunHost<'_> {
     fn open(&mut self, plan: &Plan) -> Result<Box<dyn Target>> {
         let mut live = Live::new(plan, false);
-        let spec = OpenSpec {
-            plan,
-            run_id: &directory::fresh_id(),
-            destroy: self.destroy,
-        };
+        let spec = OpenSpec { plan, run_id: &directory::fresh_id(), destroy: self.destroy };
         let target = registry::driver(&plan.target.driver)?.open(&spec, &mut |p| {
             live.step(p);
             !self.signals.stop().stopped()

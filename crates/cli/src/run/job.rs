@@ -42,10 +42,8 @@ pub fn plan(args: &RunArgs, source: Option<&JobSource>, seed: Option<u64>) -> Re
     }
     let plan = resolve(&job)?;
     if args.destroy.is_some() && !plan.target.destroy {
-        return Err(
-            Error::usage("--destroy needs `destroy = true` in [target] as well")
-                .hint("two confirmations guard your data: add --set target.destroy=true"),
-        );
+        return Err(Error::usage("--destroy needs `destroy = true` in [target] as well")
+            .hint("two confirmations guard your data: add --set target.destroy=true"));
     }
     Ok(plan)
 }
@@ -74,10 +72,7 @@ fn no_job() -> Error {
 pub fn read(path: &Path) -> Result<JobSource> {
     let shown = path.display().to_string();
     let cannot = |e: std::io::Error| {
-        Error::usage("cannot read the job file")
-            .with("path", &shown)
-            .source(e)
-            .hint(JOB_FILE_HINT)
+        Error::usage("cannot read the job file").with("path", &shown).source(e).hint(JOB_FILE_HINT)
     };
     let (name, mut bytes) = ("stdin".to_owned(), Vec::new());
     let name = if path == Path::new("-") {
@@ -96,9 +91,7 @@ pub fn read(path: &Path) -> Result<JobSource> {
             .hint(JOB_FILE_HINT));
     }
     let text = String::from_utf8(bytes).map_err(|_| {
-        Error::usage("this is no job file: it is not text")
-            .with("path", &name)
-            .hint(JOB_FILE_HINT)
+        Error::usage("this is no job file: it is not text").with("path", &name).hint(JOB_FILE_HINT)
     })?;
     Ok(JobSource { name, text })
 }
@@ -133,16 +126,8 @@ fn apply_load(args: &RunArgs, job: &mut Job) -> Result<()> {
     let number = |n: Option<u64>| n.map(|n| n.to_string());
     for (flag, path, value) in [
         ("--ops", "run.operations", number(args.ops)),
-        (
-            "--depth",
-            "workload.0.queue_depth",
-            number(args.depth.map(u64::from)),
-        ),
-        (
-            "--workers",
-            "workload.0.workers",
-            number(args.workers.map(u64::from)),
-        ),
+        ("--depth", "workload.0.queue_depth", number(args.depth.map(u64::from))),
+        ("--workers", "workload.0.workers", number(args.workers.map(u64::from))),
         ("--bs", "workload.0.block_size", args.bs.clone()),
     ] {
         set(job, flag, path, value.as_deref().map(FlagValue::Toml))?;
@@ -152,12 +137,7 @@ fn apply_load(args: &RunArgs, job: &mut Job) -> Result<()> {
         job.apply("--rw", "workload.0.mix", FlagValue::Toml(mix))?;
         job.apply("--rw", "workload.0.access.kind", FlagValue::Text(access))?;
     }
-    set(
-        job,
-        "--sync",
-        "workload.0.sync",
-        args.sync.as_deref().map(FlagValue::Text),
-    )?;
+    set(job, "--sync", "workload.0.sync", args.sync.as_deref().map(FlagValue::Text))?;
     let kind = match args.arrival {
         Some(ArrivalFlag::Poisson) => "poisson",
         _ => "constant",
@@ -171,11 +151,7 @@ fn apply_load(args: &RunArgs, job: &mut Job) -> Result<()> {
         )?;
         job.apply("--rate", "workload.0.arrival.rate", FlagValue::Text(rate))?;
     } else if args.arrival.is_some() {
-        job.apply(
-            "--arrival",
-            "workload.0.arrival.kind",
-            FlagValue::Text(kind),
-        )?;
+        job.apply("--arrival", "workload.0.arrival.kind", FlagValue::Text(kind))?;
     }
     Ok(())
 }
@@ -224,10 +200,7 @@ mod tests {
         for job in examples() {
             let first = resolved(&read(&job).expect("readable"));
             let text = first.to_toml().expect("TOML");
-            let again = resolved(&JobSource {
-                name: "plan.toml".to_owned(),
-                text: text.clone(),
-            });
+            let again = resolved(&JobSource { name: "plan.toml".to_owned(), text: text.clone() });
             assert_eq!(again.to_toml().expect("TOML"), text, "{}", job.display());
         }
     }

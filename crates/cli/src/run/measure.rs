@@ -67,12 +67,7 @@ pub fn run(
     let Some(tracer) = tracer else {
         let outcome = taillight_engine::run::run(target, request)?;
         logs(drives, run);
-        return Ok(Measured {
-            outcome,
-            trace,
-            untraced: None,
-            host: sampled(sampler, run),
-        });
+        return Ok(Measured { outcome, trace, untraced: None, host: sampled(sampler, run) });
     };
     tracer.missing().iter().for_each(|m| output::note(m));
     let outcome = match tracer.probes() {
@@ -85,12 +80,7 @@ pub fn run(
         Ok(info) => (info, None),
         Err(e) => (tracing::untraced(plan, &e), Some(e)),
     };
-    Ok(Measured {
-        outcome,
-        trace: Some(trace),
-        untraced,
-        host,
-    })
+    Ok(Measured { outcome, trace: Some(trace), untraced, host })
 }
 
 /// Starts to sample the machine, if there is one below the load. The run goes on without.

@@ -57,10 +57,7 @@ pub fn start(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
             if args.direct.is_some()
                 && (job.as_os_str() == "false" || job.as_os_str() == "true") =>
         {
-            e.hint(format!(
-                "a value of --direct needs `=`: --direct={}",
-                job.display()
-            ))
+            e.hint(format!("a value of --direct needs `=`: --direct={}", job.display()))
         }
         _ => e,
     })?;
@@ -98,11 +95,7 @@ fn show_refusal(args: &RunArgs, plan: &Plan) {
 
 /// What opening the target would refuse as things stand; nothing is changed.
 fn check(args: &RunArgs, plan: &Plan) -> Result<()> {
-    let spec = OpenSpec {
-        plan,
-        run_id: "",
-        destroy: args.destroy.as_deref(),
-    };
+    let spec = OpenSpec { plan, run_id: "", destroy: args.destroy.as_deref() };
     registry::driver(&plan.target.driver)?.check(&spec)
 }
 
@@ -167,13 +160,7 @@ fn run_on_target(
     request: &RunRequest<'_>,
     open: impl FnOnce(&NewRun, &mut Live) -> Result<(Box<dyn Target>, u64)>,
 ) -> Result<RunOutcome> {
-    let RunRequest {
-        plan,
-        job,
-        destroy,
-        signals,
-        quiet,
-    } = *request;
+    let RunRequest { plan, job, destroy, signals, quiet } = *request;
     if let Some(named) = &plan.verify.run {
         // A wrong name must not cost a run.
         taillight_engine::verify::PriorRun::find(named)?.fits(plan)?;
@@ -201,22 +188,14 @@ fn run_on_target(
     live.end();
     let path = run.dir.path().to_owned();
     let (exit, summary) = verdict::conclude(run, &environment, &sys, measured, request)?;
-    Ok(RunOutcome {
-        exit,
-        path: Some(path),
-        summary,
-    })
+    Ok(RunOutcome { exit, path: Some(path), summary })
 }
 
 /// Opens the target and checks the plan against its real geometry.
 fn open(request: &RunRequest<'_>, run: &NewRun, live: &mut Live) -> Result<(Box<dyn Target>, u64)> {
     let plan = request.plan;
     let driver = registry::driver(&plan.target.driver)?;
-    let spec = OpenSpec {
-        plan,
-        run_id: &run.run_id,
-        destroy: request.destroy,
-    };
+    let spec = OpenSpec { plan, run_id: &run.run_id, destroy: request.destroy };
     let stop = request.signals.stop();
     let target = driver.open(&spec, &mut |p| {
         live.step(p);
@@ -255,11 +234,7 @@ fn discard(e: Error, run: NewRun, signals: &Signals) -> Result<RunOutcome> {
     match signals.exit() {
         Some(exit) => {
             output::note("stopped before anything was measured");
-            Ok(RunOutcome {
-                exit,
-                path: None,
-                summary: None,
-            })
+            Ok(RunOutcome { exit, path: None, summary: None })
         }
         None => Err(e),
     }

@@ -21,24 +21,13 @@ pub struct Columns {
 impl Columns {
     /// For a run with these operations (one name for each workload and kind).
     pub fn new(ops: Vec<String>, open_loop: bool, interval_ns: u64) -> Columns {
-        let ops = if ops.len() > OWN_COLUMNS {
-            Vec::new()
-        } else {
-            ops
-        };
-        Columns {
-            ops,
-            open_loop,
-            interval_ns,
-        }
+        let ops = if ops.len() > OWN_COLUMNS { Vec::new() } else { ops };
+        Columns { ops, open_loop, interval_ns }
     }
 
     /// The lines above the numbers.
     pub fn header(&self) -> String {
-        let mut text = format!(
-            "{:>8}  {:<7} {:>10} {:>12}",
-            "time", "phase", "IOPS", "bytes/s"
-        );
+        let mut text = format!("{:>8}  {:<7} {:>10} {:>12}", "time", "phase", "IOPS", "bytes/s");
         match self.ops.as_slice() {
             [] => text.push_str(&format!(" {:>9} {:>9}", "worst p99", "max")),
             [_] => text.push_str(&format!(" {:>9} {:>9} {:>9}", "p50", "p99", "max")),

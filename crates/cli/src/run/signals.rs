@@ -21,10 +21,7 @@ impl Signals {
     /// # Errors
     /// `Unavailable` when the system refuses them.
     pub fn install() -> Result<Signals> {
-        let signals = Signals {
-            stop: StopFlag::default(),
-            first: Arc::new(AtomicUsize::new(0)),
-        };
+        let signals = Signals { stop: StopFlag::default(), first: Arc::new(AtomicUsize::new(0)) };
         for (signal, exit) in [(SIGINT, Exit::Interrupted), (SIGTERM, Exit::Terminated)] {
             // Registered first, so it sees the flag only when an earlier signal set it.
             flag::register_conditional_shutdown(signal, exit.code().into(), signals.stop.raw())

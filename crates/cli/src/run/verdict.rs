@@ -29,12 +29,7 @@ pub fn conclude(
     request: &RunRequest<'_>,
 ) -> Result<(Exit, Option<Summary>)> {
     let signals = request.signals;
-    let Measured {
-        outcome,
-        trace,
-        untraced,
-        host,
-    } = measured;
+    let Measured { outcome, trace, untraced, host } = measured;
     if let Some(e) = &untraced {
         problem::show(e);
     }
@@ -87,15 +82,9 @@ pub fn conclude(
     if !request.quiet {
         output::line(&format!("Run     {}", run.dir.path().display()));
     }
-    let bug = outcome
-        .error
-        .as_ref()
-        .is_some_and(|e| e.kind() == ErrorKind::Internal);
-    let exit = if bug {
-        Exit::Internal
-    } else {
-        exit(outcome.reason, failed, summary.as_ref(), signals)
-    };
+    let bug = outcome.error.as_ref().is_some_and(|e| e.kind() == ErrorKind::Internal);
+    let exit =
+        if bug { Exit::Internal } else { exit(outcome.reason, failed, summary.as_ref(), signals) };
     let exit = problem.filter(|_| exit == Exit::Ok).unwrap_or(exit);
     Ok((exit, summary))
 }

@@ -10,11 +10,7 @@ pub const BLOCK: u64 = 4096;
 pub fn sealed(run_id: &str, block: u64, generation: u64) -> Vec<u8> {
     let payload = PayloadSpec::new(ContentKind::Random, 0, 0).expect("a payload");
     let mut bytes = vec![0; BLOCK as usize];
-    let mark = BlockHeader {
-        run: run_hash(run_id),
-        address: block * BLOCK,
-        generation,
-    };
+    let mark = BlockHeader { run: run_hash(run_id), address: block * BLOCK, generation };
     BlockFormat::new(&payload).seal(&mut bytes, mark);
     bytes
 }

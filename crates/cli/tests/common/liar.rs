@@ -73,9 +73,7 @@ impl LyingStore {
                 self.set(&text(1), &parts[2]);
                 b"+OK\r\n".to_vec()
             }
-            "GET" => self
-                .get(&text(1))
-                .map_or(b"$-1\r\n".to_vec(), |value| bulk(&value)),
+            "GET" => self.get(&text(1)).map_or(b"$-1\r\n".to_vec(), |value| bulk(&value)),
             "SCAN" => {
                 let keys: Vec<Vec<u8>> = self.records.keys().map(|k| bulk(k.as_bytes())).collect();
                 let head = format!("*2\r\n$1\r\n0\r\n*{}\r\n", keys.len());

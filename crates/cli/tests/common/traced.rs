@@ -16,9 +16,7 @@ pub fn binary() -> PathBuf {
 /// A directory that everybody may use, on the machine's disk.
 pub fn open_place() -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt;
-    let dir = tempfile::Builder::new()
-        .tempdir_in("/var/tmp")
-        .expect("a directory");
+    let dir = tempfile::Builder::new().tempdir_in("/var/tmp").expect("a directory");
     let all = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(dir.path(), all).expect("opened");
     dir
@@ -45,11 +43,7 @@ pub fn tool(words: &[&str]) -> Result<String, String> {
         .map_err(|e| format!("{}: {e}", words[0]))?;
     match out.status.success() {
         true => Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned()),
-        false => Err(format!(
-            "{}: {}",
-            words[0],
-            String::from_utf8_lossy(&out.stderr).trim()
-        )),
+        false => Err(format!("{}: {}", words[0], String::from_utf8_lossy(&out.stderr).trim())),
     }
 }
 
@@ -58,9 +52,7 @@ pub fn map(path: &Path) -> Vec<(u64, u64, u64)> {
     let path = path.to_str().expect("a plain path");
     let text = tool(&["filefrag", "-v", path]).expect("a map");
     // `File size of ... is 16777216 (4096 blocks of 4096 bytes)`
-    let unit = text
-        .split_once(" blocks of ")
-        .and_then(|(_, rest)| rest.split_once(' '));
+    let unit = text.split_once(" blocks of ").and_then(|(_, rest)| rest.split_once(' '));
     let unit: u64 = unit.and_then(|(n, _)| n.parse().ok()).expect("a unit");
     let piece = |line: &str| {
         let mut fields = line.split(':').map(str::trim);
@@ -95,10 +87,7 @@ impl Run {
             .stderr(Stdio::piped())
             .spawn()
             .expect("it starts");
-        let mut run = Run {
-            child,
-            dir: dir.to_owned(),
-        };
+        let mut run = Run { child, dir: dir.to_owned() };
         let begin = Instant::now();
         while run.workers().is_empty() && run.child.try_wait().expect("a child").is_none() {
             assert!(begin.elapsed() < Duration::from_secs(60), "no worker");
@@ -118,9 +107,7 @@ impl Run {
             let comm = std::fs::read_to_string(t.path().join("comm"));
             comm.is_ok_and(|c| c.starts_with("worker-"))
         });
-        named
-            .map(|t| t.file_name().to_string_lossy().into_owned())
-            .collect()
+        named.map(|t| t.file_name().to_string_lossy().into_owned()).collect()
     }
 
     /// Waits for its end; exit code, standard output and standard error.
@@ -145,11 +132,7 @@ impl Run {
 /// What `taillight explain out` says in `dir`: for programs, for people.
 pub fn explain(dir: &Path) -> (Value, String) {
     let say = |args: &[&str]| {
-        let out = Command::new(binary())
-            .args(args)
-            .current_dir(dir)
-            .output()
-            .expect("it starts");
+        let out = Command::new(binary()).args(args).current_dir(dir).output().expect("it starts");
         let err = String::from_utf8_lossy(&out.stderr);
         assert_eq!(out.status.code(), Some(0), "{args:?} {err}");
         String::from_utf8_lossy(&out.stdout).into_owned()
@@ -164,9 +147,7 @@ pub fn explain(dir: &Path) -> (Value, String) {
 pub fn within(value: &Value, from: i64, to: i64) -> Vec<&Value> {
     let ios = value["ios"].as_array().expect("a list");
     let stamp = |io: &Value, name: &str| io[name].as_i64().expect("a stamp");
-    ios.iter()
-        .filter(|io| stamp(io, "complete_ns") > from && stamp(io, "submit_ns") < to)
-        .collect()
+    ios.iter().filter(|io| stamp(io, "complete_ns") > from && stamp(io, "submit_ns") < to).collect()
 }
 
 /// CLOCK_MONOTONIC, ns.
@@ -196,11 +177,7 @@ impl TracedLoop {
         tool(&["sync", path])?;
         let words = [&["losetup", "--find", "--show"], options, &[path]].concat();
         let device = tool(&words)?;
-        Ok(TracedLoop {
-            device,
-            backing,
-            _dir: dir,
-        })
+        Ok(TracedLoop { device, backing, _dir: dir })
     }
 }
 

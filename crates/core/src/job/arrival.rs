@@ -30,11 +30,9 @@ fn shape(kind: ArrivalKind) -> (&'static str, &'static [&'static str], &'static 
             &["rate"],
             "arrival = { kind = \"constant\", rate = \"1000/s\" } or --rate 1000/s",
         ),
-        ArrivalKind::Poisson => (
-            "poisson",
-            &["rate"],
-            "arrival = { kind = \"poisson\", rate = \"1000/s\" }",
-        ),
+        ArrivalKind::Poisson => {
+            ("poisson", &["rate"], "arrival = { kind = \"poisson\", rate = \"1000/s\" }")
+        }
         ArrivalKind::Bursts => (
             "bursts",
             &["rate", "on", "off"],
@@ -50,11 +48,9 @@ fn shape(kind: ArrivalKind) -> (&'static str, &'static [&'static str], &'static 
             &["from", "to", "over"],
             "arrival = { kind = \"ramp\", from = \"100/s\", to = \"10000/s\", over = \"60s\" }",
         ),
-        ArrivalKind::Replay => (
-            "replay",
-            &["file"],
-            "arrival = { kind = \"replay\", file = \"times.txt\" }",
-        ),
+        ArrivalKind::Replay => {
+            ("replay", &["file"], "arrival = { kind = \"replay\", file = \"times.txt\" }")
+        }
     }
 }
 
@@ -83,15 +79,13 @@ pub(super) fn arrival(form: Option<ArrivalForm>, path: &str) -> Result<Arrival, 
         ArrivalKind::Burst => Some(Arrival::Burst),
         ArrivalKind::Constant => t.rate.map(|rate| Arrival::Constant { rate }),
         ArrivalKind::Poisson => t.rate.map(|rate| Arrival::Poisson { rate }),
-        ArrivalKind::Bursts => t
-            .rate
-            .zip(t.on.zip(t.off))
-            .map(|(rate, (on, off))| Arrival::Bursts { rate, on, off }),
+        ArrivalKind::Bursts => {
+            t.rate.zip(t.on.zip(t.off)).map(|(rate, (on, off))| Arrival::Bursts { rate, on, off })
+        }
         ArrivalKind::Steps => t.steps.map(|steps| Arrival::Steps { steps }),
-        ArrivalKind::Ramp => t
-            .from
-            .zip(t.to.zip(t.over))
-            .map(|(from, (to, over))| Arrival::Ramp { from, to, over }),
+        ArrivalKind::Ramp => {
+            t.from.zip(t.to.zip(t.over)).map(|(from, (to, over))| Arrival::Ramp { from, to, over })
+        }
         ArrivalKind::Replay => t.file.map(|file| Arrival::Replay { file }),
     };
     built.ok_or_else(|| {

@@ -18,9 +18,7 @@ pub(super) const NINES: u32 = 9;
 /// Percentiles of the report: the body, then two to nine nines.
 pub(super) fn percentiles() -> Vec<Percentile> {
     let body = [100, 500, 1_000, 2_500, 5_000, 7_500, 9_000, 9_500].map(Percentile::hundredths);
-    body.into_iter()
-        .chain((2..=9).filter_map(Percentile::nines))
-        .collect()
+    body.into_iter().chain((2..=9).filter_map(Percentile::nines)).collect()
 }
 
 /// A seed nobody chose: 48 bits, so that every reader of JSON keeps it exactly.

@@ -103,10 +103,7 @@ fn fits(w: &WorkloadPlan, index: usize, size: u64) -> Result<(), Complaint> {
     {
         return Err(Complaint::new(
             field("workers"),
-            format!(
-                "{} workers share {slices} blocks; some would have none",
-                w.workers
-            ),
+            format!("{} workers share {slices} blocks; some would have none", w.workers),
             "sequential access gives each worker its own slice: use fewer workers or a larger size",
         ));
     }

@@ -230,19 +230,13 @@ impl From<OpKind> for MixForm {
 
 impl From<AccessKind> for AccessForm {
     fn from(kind: AccessKind) -> AccessForm {
-        AccessForm(AccessTable {
-            kind: Some(kind),
-            ..AccessTable::default()
-        })
+        AccessForm(AccessTable { kind: Some(kind), ..AccessTable::default() })
     }
 }
 
 impl From<ArrivalKind> for ArrivalForm {
     fn from(kind: ArrivalKind) -> ArrivalForm {
-        ArrivalForm(ArrivalTable {
-            kind: Some(kind),
-            ..ArrivalTable::default()
-        })
+        ArrivalForm(ArrivalTable { kind: Some(kind), ..ArrivalTable::default() })
     }
 }
 

@@ -18,10 +18,7 @@ pub(super) fn syntax(
 ) -> Error {
     let start = e.span().map_or(0, |s| s.start).min(text.len());
     let what = e.message().trim().replace('\n', ", ");
-    let error = with_place(
-        Error::usage(format!("not valid TOML: {what}")),
-        place(start),
-    );
+    let error = with_place(Error::usage(format!("not valid TOML: {what}")), place(start));
     match unquoted(line_at(text, start)) {
         Some(fix) => error.hint(fix),
         None => error,
@@ -30,14 +27,8 @@ pub(super) fn syntax(
 
 fn line_at(text: &str, at: usize) -> &str {
     let bytes = text.as_bytes();
-    let start = bytes[..at]
-        .iter()
-        .rposition(|b| *b == b'\n')
-        .map_or(0, |i| i + 1);
-    let end = bytes[at..]
-        .iter()
-        .position(|b| *b == b'\n')
-        .map_or(text.len(), |i| at + i);
+    let start = bytes[..at].iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
+    let end = bytes[at..].iter().position(|b| *b == b'\n').map_or(text.len(), |i| at + i);
     text.get(start..end).unwrap_or_default()
 }
 
@@ -46,9 +37,7 @@ fn unquoted(line: &str) -> Option<String> {
     let (key, value) = line.split_once('=')?;
     let value = value.split('#').next().unwrap_or_default().trim();
     let bare = value.chars().next().is_some_and(char::is_alphanumeric)
-        && value
-            .chars()
-            .all(|c| c.is_alphanumeric() || "./_-:".contains(c));
+        && value.chars().all(|c| c.is_alphanumeric() || "./_-:".contains(c));
     bare.then(|| format!("write it with quotes: {} = \"{value}\"", key.trim()))
 }
 

@@ -82,11 +82,7 @@ pub struct Job {
 impl Job {
     /// A job without a file, to be filled by flags.
     pub fn empty() -> Job {
-        Job {
-            file_name: None,
-            text: String::new(),
-            edits: Vec::new(),
-        }
+        Job { file_name: None, text: String::new(), edits: Vec::new() }
     }
 
     /// Reads a job file. `file_name` is for messages and the default name of the run.
@@ -94,11 +90,8 @@ impl Job {
     /// # Errors
     /// `Usage`, naming field and line.
     pub fn from_toml(text: &str, file_name: &str) -> Result<Job> {
-        let job = Job {
-            file_name: Some(file_name.to_owned()),
-            text: text.to_owned(),
-            edits: Vec::new(),
-        };
+        let job =
+            Job { file_name: Some(file_name.to_owned()), text: text.to_owned(), edits: Vec::new() };
         job.written()?;
         Ok(job)
     }
@@ -126,8 +119,7 @@ impl Job {
 
     /// Whether the file or the command line gives a value for the field at `path`.
     pub fn has(&self, path: &str) -> bool {
-        self.tree()
-            .is_ok_and(|tree| place::exact(&tree, path).is_some())
+        self.tree().is_ok_and(|tree| place::exact(&tree, path).is_some())
     }
 
     /// The typed job file, before defaults.

@@ -52,9 +52,5 @@ fn visit_value(value: &Spanned<DeValue<'_>>, path: &str, see: &mut dyn FnMut(&st
 }
 
 fn join(above: &str, name: &str) -> String {
-    if above.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{above}.{name}")
-    }
+    if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") }
 }

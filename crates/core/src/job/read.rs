@@ -123,11 +123,7 @@ impl FieldError {
     }
 
     fn new(mismatch: Mismatch) -> FieldError {
-        FieldError {
-            mismatch: Box::new(mismatch),
-            path: Vec::new(),
-            at: None,
-        }
+        FieldError { mismatch: Box::new(mismatch), path: Vec::new(), at: None }
     }
 
     /// The same below the field or list item `name`.
@@ -218,10 +214,7 @@ struct TableReader<'de>(&'de DeTable<'de>);
 impl<'de> de::Deserializer<'de> for TableReader<'de> {
     type Error = FieldError;
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
-        visitor.visit_map(FieldReader {
-            rest: self.0.iter(),
-            value: None,
-        })
+        visitor.visit_map(FieldReader { rest: self.0.iter(), value: None })
     }
     serde::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option
@@ -246,10 +239,7 @@ impl<'de> de::Deserializer<'de> for ValueReader<'de> {
             DeValue::Boolean(b) => visitor.visit_bool(*b),
             DeValue::Datetime(time) => {
                 let given = time.to_string();
-                Err(de::Error::invalid_type(
-                    Unexpected::Other(&format!("`{given}`")),
-                    &visitor,
-                ))
+                Err(de::Error::invalid_type(Unexpected::Other(&format!("`{given}`")), &visitor))
             }
             DeValue::Array(items) => visitor.visit_seq(ItemReader(items.iter().enumerate())),
             DeValue::Table(table) => TableReader(table).deserialize_any(visitor),
@@ -294,10 +284,7 @@ fn integer<'de, V: Visitor<'de>>(
     }
     match u64::from_str_radix(n.as_str(), n.radix()) {
         Ok(n) => visitor.visit_u64(n),
-        Err(_) => Err(de::Error::invalid_value(
-            Unexpected::Other(&format!("`{n}`")),
-            &visitor,
-        )),
+        Err(_) => Err(de::Error::invalid_value(Unexpected::Other(&format!("`{n}`")), &visitor)),
     }
 }
 
@@ -310,12 +297,7 @@ struct FieldReader<'de, I> {
 
 impl<'de, I> de::MapAccess<'de> for FieldReader<'de, I>
 where
-    I: Iterator<
-        Item = (
-            &'de Spanned<std::borrow::Cow<'de, str>>,
-            &'de Spanned<DeValue<'de>>,
-        ),
-    >,
+    I: Iterator<Item = (&'de Spanned<std::borrow::Cow<'de, str>>, &'de Spanned<DeValue<'de>>)>,
 {
     type Error = FieldError;
     fn next_key_seed<K: DeserializeSeed<'de>>(
@@ -335,9 +317,9 @@ where
         seed: S,
     ) -> Result<S::Value, FieldError> {
         match self.value.take() {
-            Some((name, value)) => seed
-                .deserialize(ValueReader(value))
-                .map_err(|e| e.below(name.to_owned())),
+            Some((name, value)) => {
+                seed.deserialize(ValueReader(value)).map_err(|e| e.below(name.to_owned()))
+            }
             None => Err(de::Error::custom("a value was read before its name")),
         }
     }
@@ -358,8 +340,6 @@ where
         let Some((i, item)) = self.0.next() else {
             return Ok(None);
         };
-        seed.deserialize(ValueReader(item))
-            .map(Some)
-            .map_err(|e| e.below(i.to_string()))
+        seed.deserialize(ValueReader(item)).map(Some).map_err(|e| e.below(i.to_string()))
     }
 }

@@ -32,20 +32,14 @@ impl Resolver<'_> {
     /// The plan.
     pub(super) fn plan(&self, job: JobFile) -> Result<Plan> {
         let target = self.target(job.target)?;
-        let capabilities = self
-            .drivers
-            .capabilities(&target)
-            .map_err(|e| self.driver_error(e))?;
+        let capabilities = self.drivers.capabilities(&target).map_err(|e| self.driver_error(e))?;
         let name = self.default_name.clone();
         // A probe of a search is measured for its own time.
         let duration = job.search.as_ref().map_or(defaults::DURATION, |s| s.probe);
         let name = name.unwrap_or_else(|| target.driver.clone());
         let run = run(job.run, name, duration);
-        let written = if job.workload.is_empty() {
-            vec![WorkloadTable::default()]
-        } else {
-            job.workload
-        };
+        let written =
+            if job.workload.is_empty() { vec![WorkloadTable::default()] } else { job.workload };
         let mut workloads = Vec::with_capacity(written.len());
         for (i, w) in written.into_iter().enumerate() {
             let mut w = workload(w, i, &capabilities, self.read_file).map_err(|c| self.error(c))?;
@@ -96,10 +90,7 @@ impl Resolver<'_> {
             destroy: table.destroy.unwrap_or(false),
             options: table.options,
         };
-        target.options = self
-            .drivers
-            .resolve(&target)
-            .map_err(|e| self.driver_error(e))?;
+        target.options = self.drivers.resolve(&target).map_err(|e| self.driver_error(e))?;
         Ok(target)
     }
 
@@ -123,9 +114,7 @@ fn run(table: RunTable, default_name: String, default_duration: Span) -> RunPlan
     RunPlan {
         name: table.name.unwrap_or(default_name),
         seed: table.seed.unwrap_or_else(defaults::seed),
-        duration: table
-            .duration
-            .or_else(|| (!ended).then_some(default_duration)),
+        duration: table.duration.or_else(|| (!ended).then_some(default_duration)),
         operations: table.operations,
         bytes: table.bytes,
         warmup: table.warmup.unwrap_or_default(),
@@ -204,10 +193,7 @@ fn size_file(file: &str, path: &str, read: ReadFile<'_>) -> Result<BlockSize, Co
         true => (u128::from(count) * most / total).max(1) as u32,
         false => count as u32,
     };
-    let part = |(size, count)| BlockSizePart {
-        size: ByteSize(size),
-        weight: scale(count),
-    };
+    let part = |(size, count)| BlockSizePart { size: ByteSize(size), weight: scale(count) };
     Ok(BlockSize::Split(parts.into_iter().map(part).collect()))
 }
 
@@ -246,16 +232,9 @@ fn resolved_access(table: AccessTable, block_size: &BlockSize) -> Access {
         cover: table.cover.unwrap_or(false),
         theta: table.theta.or(only(AccessKind::Zipf, 0.99)),
         h: table.h.or(only(AccessKind::Pareto, 0.2)),
-        hot: table.hot.or((kind == AccessKind::Hotspot).then_some(Hot {
-            space: 0.2,
-            share: 0.8,
-        })),
-        reach: table
-            .reach
-            .or((kind == AccessKind::Exponential).then_some(Reach {
-                percentile: 95.0,
-                space: 0.857_142_857_1,
-            })),
+        hot: table.hot.or((kind == AccessKind::Hotspot).then_some(Hot { space: 0.2, share: 0.8 })),
+        reach: table.reach.or((kind == AccessKind::Exponential)
+            .then_some(Reach { percentile: 95.0, space: 0.857_142_857_1 })),
         center: table.center.or(only(AccessKind::Normal, 0.5)),
         deviation: table.deviation,
         zones: table.zones.unwrap_or_default(),

@@ -32,9 +32,7 @@ impl Edit {
     /// Checks the form; the meaning is checked when the tree is read.
     pub(super) fn new(flag: &str, path: &str, value: FlagValue<'_>) -> Result<Edit> {
         let segment_ok = |s: &str| {
-            !s.is_empty()
-                && s.chars()
-                    .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+            !s.is_empty() && s.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
         };
         if !path.split('.').all(segment_ok) {
             return Err(Error::usage(format!("{flag}: `{path}` is not a path"))
@@ -69,13 +67,10 @@ impl Edit {
         }
         match DeValue::parse(text) {
             Ok(value) if !value.get_ref().is_datetime() => Ok(shift(value, base)),
-            Err(e) if text.starts_with(['[', '{', '"', '\'']) => Err(Error::usage(format!(
-                "{} {}: {}",
-                self.flag,
-                self.path(),
-                e.message().trim()
-            ))
-            .with("value", text)),
+            Err(e) if text.starts_with(['[', '{', '"', '\'']) => {
+                Err(Error::usage(format!("{} {}: {}", self.flag, self.path(), e.message().trim()))
+                    .with("value", text))
+            }
             _ => Ok(as_text(text)),
         }
     }
@@ -105,11 +100,7 @@ impl Job {
     pub(super) fn place(&self, at: usize) -> Option<String> {
         if at <= self.text.len() {
             let name = self.file_name.as_deref()?;
-            let line = self.text.as_bytes()[..at]
-                .iter()
-                .filter(|b| **b == b'\n')
-                .count()
-                + 1;
+            let line = self.text.as_bytes()[..at].iter().filter(|b| **b == b'\n').count() + 1;
             return Some(format!("{name}:{line}"));
         }
         let mut base = self.text.len() + 1;
@@ -175,11 +166,8 @@ fn put<'a>(
     };
     if table.get(name).is_none() {
         let list = name == "workload" || rest.split('.').next().is_some_and(is_index);
-        let made = if list {
-            DeValue::Array(DeArray::new())
-        } else {
-            DeValue::Table(DeTable::new())
-        };
+        let made =
+            if list { DeValue::Array(DeArray::new()) } else { DeValue::Table(DeTable::new()) };
         let key = Spanned::new(span.clone(), Cow::Borrowed(name));
         table.insert(key, Spanned::new(span, made));
     }
@@ -243,9 +231,7 @@ fn put_item<'a>(
         // A field alone would make a second workload out of a typing mistake.
         return Err((
             format!("`{name}` has no item {i}; its items are 0 to {}", len - 1),
-            Some(format!(
-                "to add one, give it whole: {name}.{i}={{ {rest} = ... }}"
-            )),
+            Some(format!("to add one, give it whole: {name}.{i}={{ {rest} = ... }}")),
         ));
     }
     if i == len {

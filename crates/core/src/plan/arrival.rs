@@ -77,11 +77,7 @@ impl Arrival {
                 let (mut left, mut ops) = (time_ns, 0.0);
                 for (i, step) in steps.iter().enumerate() {
                     let last = i + 1 == steps.len();
-                    let time = if last {
-                        left
-                    } else {
-                        left.min(step.time.0 as f64)
-                    };
+                    let time = if last { left } else { left.min(step.time.0 as f64) };
                     ops += per_s(&step.rate) * time;
                     left -= time;
                 }

@@ -36,10 +36,7 @@ pub enum PayloadKind {
 
 impl From<PayloadKind> for Payload {
     fn from(kind: PayloadKind) -> Payload {
-        Payload {
-            kind,
-            ..Payload::default()
-        }
+        Payload { kind, ..Payload::default() }
     }
 }
 
@@ -152,12 +149,7 @@ pub struct Scan {
 
 impl Default for Scan {
     fn default() -> Scan {
-        Scan {
-            min: 1,
-            max: 100,
-            spread: ScanSpread::Uniform,
-            reverse: false,
-        }
+        Scan { min: 1, max: 100, spread: ScanSpread::Uniform, reverse: false }
     }
 }
 

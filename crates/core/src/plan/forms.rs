@@ -97,9 +97,7 @@ impl<'de> de::Visitor<'de> for BlockSizeVisitor {
         )
     }
     fn visit_str<E: de::Error>(self, s: &str) -> Result<Self::Value, E> {
-        s.parse()
-            .map(|s| Ok(BlockSize::Fixed(s)))
-            .map_err(E::custom)
+        s.parse().map(|s| Ok(BlockSize::Fixed(s))).map_err(E::custom)
     }
     fn visit_i64<E: de::Error>(self, n: i64) -> Result<Self::Value, E> {
         number(n)
@@ -118,12 +116,9 @@ impl<'de> de::Visitor<'de> for BlockSizeVisitor {
         let t = RangeOrFile::deserialize(MapAccessDeserializer::new(map))?;
         match (t.file, t.min, t.max, t.step) {
             (Some(file), None, None, None) => Ok(Err(file)),
-            (None, Some(min), Some(max), Some(step)) => Ok(Ok(BlockSize::Range(SizeRange {
-                min,
-                max,
-                step,
-                spread: t.spread,
-            }))),
+            (None, Some(min), Some(max), Some(step)) => {
+                Ok(Ok(BlockSize::Range(SizeRange { min, max, step, spread: t.spread })))
+            }
             (Some(_), ..) => Err(de::Error::custom("a file of sizes has no min, max or step")),
             (None, None, ..) => Err(de::Error::missing_field("min")),
             (None, _, None, _) => Err(de::Error::missing_field("max")),

@@ -167,11 +167,7 @@ pub struct TracePlan {
     #[serde(default = "absent::yes")]
     pub host: bool,
     /// How tracing sees; auto takes the best that works.
-    #[serde(
-        rename = "rung",
-        default,
-        skip_serializing_if = "TracingBackendChoice::is_auto"
-    )]
+    #[serde(rename = "rung", default, skip_serializing_if = "TracingBackendChoice::is_auto")]
     pub backend: TracingBackendChoice,
     /// Memory for events that the kernel hands over; absent = what each backend takes by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -258,9 +254,6 @@ impl Plan {
     }
     /// Operations outstanding at most: the sum over workloads of workers x queue depth.
     pub fn outstanding(&self) -> u64 {
-        self.workloads
-            .iter()
-            .map(|w| u64::from(w.workers) * u64::from(w.queue_depth))
-            .sum()
+        self.workloads.iter().map(|w| u64::from(w.workers) * u64::from(w.queue_depth)).sum()
     }
 }

@@ -29,14 +29,10 @@ impl Plan {
         let extents = self.workloads.iter().map(|w| {
             let from = w.access.offset.0;
             let to_end = size.saturating_sub(from);
-            (
-                from,
-                from + w.access.length.map_or(to_end, |l| l.0.min(to_end)),
-            )
+            (from, from + w.access.length.map_or(to_end, |l| l.0.min(to_end)))
         });
-        let (first, end) = extents.fold((u64::MAX, 0), |(first, end), (from, to)| {
-            (first.min(from), end.max(to))
-        });
+        let (first, end) =
+            extents.fold((u64::MAX, 0), |(first, end), (from, to)| (first.min(from), end.max(to)));
         (first.min(end), end)
     }
 

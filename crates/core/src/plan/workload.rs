@@ -191,11 +191,7 @@ impl BlockSize {
             BlockSize::Fixed(b) => b.0 as f64,
             BlockSize::Split(parts) => {
                 let weights: f64 = parts.iter().map(|p| f64::from(p.weight)).sum();
-                parts
-                    .iter()
-                    .map(|p| p.size.0 as f64 * f64::from(p.weight))
-                    .sum::<f64>()
-                    / weights
+                parts.iter().map(|p| p.size.0 as f64 * f64::from(p.weight)).sum::<f64>() / weights
             }
             BlockSize::Range(r) if r.spread == SizeSpread::Log && r.max > r.min => {
                 // Density 1 / (x ln(max / min)) over [min, max].
@@ -251,10 +247,7 @@ impl std::str::FromStr for Sync {
         let fail =
             || format!("`{s}` is not a sync; write none, fdatasync:N, fsync:N, dsync or sync");
         let (name, n) = match s.split_once(':') {
-            Some((name, n)) => (
-                name,
-                n.parse::<u32>().ok().filter(|n| *n > 0).ok_or_else(fail)?,
-            ),
+            Some((name, n)) => (name, n.parse::<u32>().ok().filter(|n| *n > 0).ok_or_else(fail)?),
             None => (s, 1),
         };
         match (name, s.contains(':')) {
@@ -276,9 +269,7 @@ impl Serialize for Sync {
 
 impl<'de> Deserialize<'de> for Sync {
     fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        String::deserialize(d)?
-            .parse()
-            .map_err(serde::de::Error::custom)
+        String::deserialize(d)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

@@ -44,10 +44,7 @@ pub(super) fn batches(b: &CheckContext<'_>) -> Checked {
     }
     for kind in &b.caps.batches {
         session.buffer(0).fill(*kind as u8);
-        let op = Op {
-            count: COUNT,
-            ..Op::keyed(*kind, key, if kind.writes() { size } else { 0 })
-        };
+        let op = Op { count: COUNT, ..Op::keyed(*kind, key, if kind.writes() { size } else { 0 }) };
         let c = b.one(session.as_mut(), &op)?;
         let whole = c.status.is_ok() && c.count == COUNT && c.moved == size * u64::from(COUNT);
         ensure(whole, || format!("{} of {COUNT} ended {c:?}", kind.name()))?;
@@ -74,9 +71,7 @@ pub(super) fn snapshot(b: &CheckContext<'_>) -> Checked {
     let c = b.one(writer.as_mut(), &Op::keyed(OpKind::Update, 3, 1))?;
     ensure(c.status.is_ok(), || format!("the update ended {c:?}"))?;
     let old = get(b, reader.as_mut(), 3)?;
-    ensure(old == Ok(b.block()), || {
-        format!("the snapshot shows {old:?}")
-    })?;
+    ensure(old == Ok(b.block()), || format!("the snapshot shows {old:?}"))?;
     let new = get(b, b.session()?.as_mut(), 3)?;
     ensure(new == Ok(1), || format!("a later session reads {new:?}"))?;
     Ok(CheckResult::Kept)
@@ -88,30 +83,17 @@ pub(super) fn deterministic(b: &CheckContext<'_>) -> Checked {
         return Ok(CheckResult::NotForIt("it runs on real time"));
     }
     let first = history(b)?;
-    ensure(first == history(b)?, || {
-        "two targets of one seed differ".to_owned()
-    })?;
+    ensure(first == history(b)?, || "two targets of one seed differ".to_owned())?;
     Ok(CheckResult::Kept)
 }
 
 /// Completions of a fresh target, each with its moment.
 fn history(b: &CheckContext<'_>) -> Result<Vec<(i64, Completion)>, String> {
     let text = |e: taillight_core::Error| e.to_string();
-    let spec = OpenSpec {
-        plan: &b.case.plan,
-        run_id: "conformance",
-        destroy: b.case.destroy,
-    };
+    let spec = OpenSpec { plan: &b.case.plan, run_id: "conformance", destroy: b.case.destroy };
     let target = b.case.driver.open(&spec, &mut |_| true).map_err(text)?;
-    let fresh = CheckContext {
-        case: b.case,
-        caps: b.caps.clone(),
-        target,
-    };
-    let time = fresh
-        .target
-        .virtual_time()
-        .ok_or("it has no virtual time")?;
+    let fresh = CheckContext { case: b.case, caps: b.caps.clone(), target };
+    let time = fresh.target.virtual_time().ok_or("it has no virtual time")?;
     let mut session = fresh.session()?;
     let mut all = Vec::new();
     for n in 0..100 {

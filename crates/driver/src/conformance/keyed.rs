@@ -35,10 +35,7 @@ pub fn keyed_plan(target: TargetPlan, size: u64, depth: u32, reverse: bool) -> P
             size: Some(ByteSize(16)),
             ..Keys::default()
         });
-        w.scan = Some(Scan {
-            reverse,
-            ..Scan::default()
-        });
+        w.scan = Some(Scan { reverse, ..Scan::default() });
     }
     plan
 }
@@ -68,9 +65,7 @@ pub(super) fn put(
 ) -> Result<(), String> {
     session.buffer(0)[..size as usize].fill(key as u8);
     let c = b.one(session, &Op::keyed(insert(&b.caps), key, size))?;
-    ensure(c.status.is_ok() && c.moved == size, || {
-        format!("the insert of {key} ended {c:?}")
-    })
+    ensure(c.status.is_ok() && c.moved == size, || format!("the insert of {key} ended {c:?}"))
 }
 
 /// The bytes of a value, or the status that says why there is none.
@@ -98,17 +93,13 @@ pub(super) fn missing(b: &CheckContext<'_>) -> Checked {
     }
     let mut session = b.session()?;
     let c = b.one(session.as_mut(), &Op::keyed(OpKind::Get, APART, 0))?;
-    ensure(c.status == Status::NOT_FOUND && c.moved == 0, || {
-        format!("ended {c:?}")
-    })?;
+    ensure(c.status == Status::NOT_FOUND && c.moved == 0, || format!("ended {c:?}"))?;
     Ok(CheckResult::Kept)
 }
 
 pub(super) fn changes(b: &CheckContext<'_>) -> Checked {
     if !keyed(b) || !b.can(OpKind::Update) || !b.can(OpKind::Delete) {
-        return Ok(CheckResult::NotForIt(
-            "it does not update and delete by key",
-        ));
+        return Ok(CheckResult::NotForIt("it does not update and delete by key"));
     }
     let key = 2 * APART;
     let mut session = b.session()?;
@@ -117,24 +108,16 @@ pub(super) fn changes(b: &CheckContext<'_>) -> Checked {
     let smaller = b.block() / 2;
     session.buffer(0)[..smaller as usize].fill(0xA5);
     let c = b.one(session, &Op::keyed(OpKind::Update, key, smaller))?;
-    ensure(c.status.is_ok() && c.moved == smaller, || {
-        format!("the update ended {c:?}")
-    })?;
+    ensure(c.status.is_ok() && c.moved == smaller, || format!("the update ended {c:?}"))?;
     session.buffer(0).fill(0);
     let read = get(b, session, key)?;
-    ensure(read == Ok(smaller), || {
-        format!("after the update: {read:?}")
-    })?;
-    let whole = session.buffer(0)[..smaller as usize]
-        .iter()
-        .all(|x| *x == 0xA5);
+    ensure(read == Ok(smaller), || format!("after the update: {read:?}"))?;
+    let whole = session.buffer(0)[..smaller as usize].iter().all(|x| *x == 0xA5);
     ensure(whole, || "the update's bytes are not there".to_owned())?;
     let c = b.one(session, &Op::keyed(OpKind::Delete, key, 0))?;
     ensure(c.status.is_ok(), || format!("the delete ended {c:?}"))?;
     let read = get(b, session, key)?;
-    ensure(read == Err(Status::NOT_FOUND), || {
-        format!("after the delete: {read:?}")
-    })?;
+    ensure(read == Err(Status::NOT_FOUND), || format!("after the delete: {read:?}"))?;
     Ok(CheckResult::Kept)
 }
 
@@ -153,10 +136,7 @@ pub(super) fn scans(b: &CheckContext<'_>) -> Checked {
     let scan = b.case.plan.workloads.first().and_then(|w| w.scan.as_ref());
     let reverse = scan.is_some_and(|s| s.reverse);
     for (from, count) in [(0, 1), (10, 5), (records - 3, 3), (records / 2, 7)] {
-        let op = Op {
-            count,
-            ..Op::keyed(OpKind::Scan, first + from, 0)
-        };
+        let op = Op { count, ..Op::keyed(OpKind::Scan, first + from, 0) };
         let wanted: Vec<u64> = match reverse {
             false => (from..records).take(count as usize).collect(),
             true => (0..=from).rev().take(count as usize).collect(),
@@ -167,24 +147,18 @@ pub(super) fn scans(b: &CheckContext<'_>) -> Checked {
         }
         let bytes: u64 = wanted.iter().map(|n| n + 1).sum();
         let c = b.one(session, &op)?;
-        ensure(
-            c.status.is_ok() && c.count == count && c.moved == bytes,
-            || format!("{count} from {from}: {c:?} instead of {bytes} bytes"),
-        )?;
+        ensure(c.status.is_ok() && c.count == count && c.moved == bytes, || {
+            format!("{count} from {from}: {c:?} instead of {bytes} bytes")
+        })?;
     }
     // The end of the records ends the scan.
     let (from, there) = match reverse {
         false => (first + records - 2, 2),
         true => (1, 2),
     };
-    let op = Op {
-        count: 50,
-        ..Op::keyed(OpKind::Scan, from, 0)
-    };
+    let op = Op { count: 50, ..Op::keyed(OpKind::Scan, from, 0) };
     let c = b.one(session, &op)?;
-    ensure(c.status.is_ok() && c.count == there, || {
-        format!("a scan over the end: {c:?}")
-    })?;
+    ensure(c.status.is_ok() && c.count == there, || format!("a scan over the end: {c:?}"))?;
     Ok(CheckResult::Kept)
 }
 
@@ -204,16 +178,12 @@ pub(super) fn two_writers(b: &CheckContext<'_>) -> Checked {
     std::thread::scope(|scope| {
         let other = scope.spawn(|| work(1));
         work(0)?;
-        other
-            .join()
-            .unwrap_or_else(|_| Err("a writer panicked".to_owned()))
+        other.join().unwrap_or_else(|_| Err("a writer panicked".to_owned()))
     })?;
     let mut session = b.session()?;
     for n in 0..1000 {
         let read = get(b, session.as_mut(), first + n)?;
-        ensure(read == Ok(1 + n / 2 % 8), || {
-            format!("record {n}: {read:?}")
-        })?;
+        ensure(read == Ok(1 + n / 2 % 8), || format!("record {n}: {read:?}"))?;
     }
     Ok(CheckResult::Kept)
 }
@@ -227,20 +197,12 @@ pub(super) fn remembers(b: &CheckContext<'_>) -> Checked {
         };
     };
     records.loaded(RECORDS).map_err(|e| e.to_string())?;
-    ensure(records.records() == RECORDS, || {
-        format!("{} records", records.records())
-    })?;
-    b.target
-        .admin(AdminAction::Purge)
-        .map_err(|e| e.to_string())?;
-    ensure(records.records() == 0, || {
-        format!("{} records after the purge", records.records())
-    })?;
+    ensure(records.records() == RECORDS, || format!("{} records", records.records()))?;
+    b.target.admin(AdminAction::Purge).map_err(|e| e.to_string())?;
+    ensure(records.records() == 0, || format!("{} records after the purge", records.records()))?;
     let mut session = b.session()?;
     let read = get(b, session.as_mut(), 0)?;
-    ensure(read == Err(Status::NOT_FOUND), || {
-        format!("after the purge: {read:?}")
-    })?;
+    ensure(read == Err(Status::NOT_FOUND), || format!("after the purge: {read:?}"))?;
     put(b, session.as_mut(), 0, 1)?;
     Ok(CheckResult::Kept)
 }

@@ -32,9 +32,7 @@ impl TestTarget {
         let here = dir.to_owned();
         let names = move || {
             let entries = std::fs::read_dir(&here).into_iter().flatten().flatten();
-            entries
-                .map(|e| e.file_name().to_string_lossy().into_owned())
-                .collect()
+            entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
         };
         TestTarget {
             path: format!("{}/{name}", dir.display()),
@@ -98,10 +96,7 @@ pub fn plan_for(can: &Capabilities, target: TargetPlan, depth: u32, reverse: boo
 
 /// A small plan that does everything the driver can, in blocks of `block` at `depth`.
 pub fn plan(target: TargetPlan, ops: &[OpKind], block: u64, depth: u32) -> Plan {
-    let mix = ops
-        .iter()
-        .map(|op| MixPart { op: *op, weight: 1 })
-        .collect();
+    let mix = ops.iter().map(|op| MixPart { op: *op, weight: 1 }).collect();
     Plan {
         run: RunPlan {
             name: "conformance".to_owned(),
@@ -136,11 +131,7 @@ pub fn plan(target: TargetPlan, ops: &[OpKind], block: u64, depth: u32) -> Plan 
             backend: TracingBackendChoice::Auto,
             buffer: None,
         },
-        capture: CapturePlan {
-            mode: CaptureMode::Off,
-            budget: ByteSize(0),
-            dir: None,
-        },
+        capture: CapturePlan { mode: CaptureMode::Off, budget: ByteSize(0), dir: None },
         verify: VerifyPlan::default(),
         search: None,
     }

@@ -43,9 +43,7 @@ pub fn warm(
             let chunk = &mut buffers.slot(0)[..want as usize];
             let n = rustix::io::pread(fd, chunk, at).map_err(|e| failed(e.into()))? as u64;
             if n == 0 {
-                return Err(Error::unavailable(
-                    "the file ended while filling the page cache",
-                ));
+                return Err(Error::unavailable("the file ended while filling the page cache"));
             }
             at += n;
             meter.add(n)?;

@@ -69,11 +69,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(25);
 
 fn open_exclusively(path: &Path, changes: bool, shared: bool) -> Result<OwnedFd> {
     let mut flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    flags |= if changes {
-        OFlags::RDWR
-    } else {
-        OFlags::RDONLY
-    };
+    flags |= if changes { OFlags::RDWR } else { OFlags::RDONLY };
     if !shared {
         // On a device, EXCL without CREATE asks the kernel for an exclusive claim.
         flags |= OFlags::EXCL;
@@ -91,10 +87,8 @@ fn open_exclusively(path: &Path, changes: bool, shared: bool) -> Result<OwnedFd>
         fstat(&fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_block_device());
     match is_device {
         true => Ok(fd),
-        false => Err(
-            Error::refused("the device was replaced while it was opened")
-                .with("target", path.display()),
-        ),
+        false => Err(Error::refused("the device was replaced while it was opened")
+            .with("target", path.display())),
     }
 }
 

@@ -29,10 +29,7 @@ const QUEUE: [&str; 11] = [
 pub fn mount_of(fd: impl AsFd) -> Option<Mount> {
     let flags = AtFlags::EMPTY_PATH;
     let id = statx(fd, c"", flags, StatxFlags::MNT_ID).ok()?.stx_mnt_id;
-    mounts::mounts(&Sys::default())
-        .ok()?
-        .into_iter()
-        .find(|m| m.id == id)
+    mounts::mounts(&Sys::default()).ok()?.into_iter().find(|m| m.id == id)
 }
 
 pub fn of_mount(mount: &Mount, facts: &mut Facts) {
@@ -40,10 +37,7 @@ pub fn of_mount(mount: &Mount, facts: &mut Facts) {
     add("fs.type", &mount.fs);
     add("fs.mount_point", &mount.point.to_string_lossy());
     add("fs.source", &mount.source.to_string_lossy());
-    add(
-        "fs.options",
-        &format!("{};{}", mount.options, mount.super_options),
-    );
+    add("fs.options", &format!("{};{}", mount.options, mount.super_options));
 }
 
 pub fn of_device(block: &BlockDevice, facts: &mut Facts) {
@@ -57,9 +51,7 @@ pub fn of_device(block: &BlockDevice, facts: &mut Facts) {
         add("device.disk".to_owned(), Some(whole.name.clone()));
     }
     add("device.model".to_owned(), whole.attr("device/model"));
-    let firmware = whole
-        .attr("device/firmware_rev")
-        .or_else(|| whole.attr("device/rev"));
+    let firmware = whole.attr("device/firmware_rev").or_else(|| whole.attr("device/rev"));
     add("device.firmware".to_owned(), firmware);
     add("device.backing_file".to_owned(), whole.backing_file());
     for name in QUEUE {

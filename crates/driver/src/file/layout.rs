@@ -157,12 +157,7 @@ mod tests {
         }
 
         let mut on = quiet();
-        let mut meter = LayoutProgress {
-            on: &mut on,
-            what: "laying out",
-            done: 0,
-            total: len,
-        };
+        let mut meter = LayoutProgress { on: &mut on, what: "laying out", done: 0, total: len };
         fill(file.as_fd(), len, 1, &mut meter).unwrap();
         assert_eq!(meter.done, len);
         assert_eq!(holes(file.as_fd(), len).unwrap(), 0);
@@ -177,12 +172,7 @@ mod tests {
     fn progress_stops_it() {
         let file = tempfile::tempfile().unwrap();
         let mut stop = |_: Progress<'_>| false;
-        let mut meter = LayoutProgress {
-            on: &mut stop,
-            what: "laying out",
-            done: 0,
-            total: CHUNK,
-        };
+        let mut meter = LayoutProgress { on: &mut stop, what: "laying out", done: 0, total: CHUNK };
         assert!(fill(file.as_fd(), CHUNK, 1, &mut meter).is_err());
     }
 }

@@ -67,24 +67,13 @@ impl Driver for File {
         let options = FileOptions::parse(&target.options)?;
         Ok(Capabilities {
             ops: vec![OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync],
-            max_depth: if options.engine == IoEngine::Sync {
-                1
-            } else {
-                MAX_DEPTH
-            },
+            max_depth: if options.engine == IoEngine::Sync { 1 } else { MAX_DEPTH },
             direct: options.direct,
             sync: true,
             stores_data: true,
             guarded: true,
-            admin: vec![
-                AdminAction::Flush,
-                AdminAction::DropCaches,
-                AdminAction::Purge,
-            ],
-            facts: DriverFacts {
-                single_file: options.files == 1,
-                ..DriverFacts::default()
-            },
+            admin: vec![AdminAction::Flush, AdminAction::DropCaches, AdminAction::Purge],
+            facts: DriverFacts { single_file: options.files == 1, ..DriverFacts::default() },
             ..Capabilities::default()
         })
     }
@@ -96,11 +85,7 @@ impl Driver for File {
         let mut all = Vec::new();
         for direct in [true, false] {
             for engine in ["sync", "uring"] {
-                let more = [
-                    "",
-                    "files = 4",
-                    "fixed_buffers = false\nregistered_files = false",
-                ];
+                let more = ["", "files = 4", "fixed_buffers = false\nregistered_files = false"];
                 let text = |more| format!("direct = {direct}\nengine = \"{engine}\"\n{more}");
                 all.extend(more.map(text));
             }
@@ -128,17 +113,8 @@ fn check(driver: &str, options: &FileOptions, spec: &OpenSpec<'_>) -> Result<()>
     let (_, resolved, asked) = asked(driver, options, spec)?;
     match resolved {
         TargetPath::Device { path } => device::open(&path, &asked).map(drop),
-        TargetPath::Files {
-            dir,
-            dir_absent,
-            names,
-            ..
-        } => {
-            let file_set = FileSet {
-                dir,
-                dir_absent,
-                names,
-            };
+        TargetPath::Files { dir, dir_absent, names, .. } => {
+            let file_set = FileSet { dir, dir_absent, names };
             regular::check(&file_set, &asked)
         }
     }
@@ -153,9 +129,7 @@ fn open(
 ) -> Result<Box<dyn Target>> {
     let (method, resolved, asked) = asked(driver, options, spec)?;
     let opened = OpenedTarget::from(resolved, &asked, progress)?;
-    opened
-        .into_target(&asked, method, progress)
-        .map(|t| Box::new(t) as Box<dyn Target>)
+    opened.into_target(&asked, method, progress).map(|t| Box::new(t) as Box<dyn Target>)
 }
 
 /// What is to be opened where, and whether destroying it is confirmed.
@@ -182,12 +156,7 @@ fn asked<'a>(
     let same = |n: &str| TargetPath::find(n, options.files).is_ok_and(|p| p == resolved);
     let named = NamedTarget::of(name.display());
     let confirmed = refusal::confirmed(target.destroy, spec.destroy, &named, same)?;
-    let asked = FileOpenSpec {
-        spec,
-        options,
-        needs,
-        confirmed,
-    };
+    let asked = FileOpenSpec { spec, options, needs, confirmed };
     Ok((method, resolved, asked))
 }
 
@@ -195,9 +164,7 @@ fn asked<'a>(
 fn engine(plan: &Plan) -> Option<&'static str> {
     let options = FileOptions::parse(&plan.target.options).ok()?;
     let auto = options.engine == IoEngine::Auto;
-    let chosen = choose(&options, &AccessNeeds::of(plan))
-        .ok()
-        .filter(|_| auto)?;
+    let chosen = choose(&options, &AccessNeeds::of(plan)).ok().filter(|_| auto)?;
     Some(match chosen {
         IoEngine::Uring => "\"uring\"",
         _ => "\"sync\"",
@@ -223,10 +190,8 @@ fn choose(options: &FileOptions, uses: &AccessNeeds) -> Result<IoEngine> {
             .hint("use a smaller depth and more workers"));
     }
     if options.iopoll && (uses.syncs || uses.trims) {
-        return Err(
-            Error::usage("a polled ring knows no fsync, fdatasync or trim")
-                .hint("use sync = \"dsync\", or set options.iopoll = false"),
-        );
+        return Err(Error::usage("a polled ring knows no fsync, fdatasync or trim")
+            .hint("use sync = \"dsync\", or set options.iopoll = false"));
     }
     Ok(engine)
 }
@@ -263,17 +228,8 @@ impl OpenedTarget {
                     device: block_device(stat.st_rdev),
                 })
             }
-            TargetPath::Files {
-                dir,
-                dir_absent,
-                names,
-                whole_dir,
-            } => {
-                let file_set = FileSet {
-                    dir,
-                    dir_absent,
-                    names,
-                };
+            TargetPath::Files { dir, dir_absent, names, whole_dir } => {
+                let file_set = FileSet { dir, dir_absent, names };
                 let ready = regular::open(file_set, asked, progress)?;
                 let kind = if whole_dir { "directory" } else { "file" };
                 let mut facts = vec![("target.kind".to_owned(), kind.to_owned())];
@@ -295,13 +251,7 @@ impl OpenedTarget {
         engine: IoEngine,
         progress: &mut OnProgress<'_>,
     ) -> Result<FileTarget> {
-        let OpenedTarget {
-            files,
-            file_size,
-            made,
-            mut facts,
-            device,
-        } = self;
+        let OpenedTarget { files, file_size, made, mut facts, device } = self;
         let is_device = made.is_none();
         let options = asked.options;
         let align = prepare_io(&files, asked, is_device)?;
@@ -320,12 +270,7 @@ impl OpenedTarget {
             CacheState::Drop => cache::drop_cached(&files)?,
             CacheState::Warm => {
                 let what = "filling the page cache";
-                let mut meter = LayoutProgress {
-                    on: progress,
-                    what,
-                    done: 0,
-                    total,
-                };
+                let mut meter = LayoutProgress { on: progress, what, done: 0, total };
                 warm = cache::warm(&files, file_size, &mut meter)?;
             }
         }
@@ -351,11 +296,7 @@ impl OpenedTarget {
         facts.push(("cache.resident_at_start".to_owned(), share));
         describe(&files[0], device, &mut facts);
         Ok(FileTarget {
-            geometry: Geometry {
-                files: options.files,
-                file_size,
-                align,
-            },
+            geometry: Geometry { files: options.files, file_size, align },
             method,
             device: is_device,
             writable: asked.needs.changes(),
@@ -402,21 +343,14 @@ fn prepare_io(files: &[OwnedFd], asked: &FileOpenSpec<'_>, device: bool) -> Resu
                 .hint("set options.direct = false to go through the page cache")
         })?;
     }
-    let Some(fd) = files
-        .first()
-        .filter(|_| direct || (device && asked.needs.trims))
-    else {
+    let Some(fd) = files.first().filter(|_| direct || (device && asked.needs.trims)) else {
         return Ok(1);
     };
     let align = match ioctl_blksszget(fd).ok().filter(|_| device) {
         Some(logical) => u64::from(logical),
         None => direct_align(fd)?,
     };
-    let why = if direct {
-        "direct I/O goes by the device's blocks"
-    } else {
-        "trims do"
-    };
+    let why = if direct { "direct I/O goes by the device's blocks" } else { "trims do" };
     needs::aligned(asked.spec.plan, align, why)?;
     Ok(align)
 }
@@ -431,15 +365,11 @@ fn direct_align(fd: &OwnedFd) -> Result<u64> {
         && s.stx_mask & StatxFlags::DIOALIGN.bits() != 0
     {
         return match (s.stx_dio_offset_align, s.stx_dio_mem_align) {
-            (0, _) => Err(
-                Error::unavailable("direct I/O is not possible on this file")
-                    .hint("set options.direct = false to go through the page cache"),
-            ),
+            (0, _) => Err(Error::unavailable("direct I/O is not possible on this file")
+                .hint("set options.direct = false to go through the page cache")),
             (offset, memory) if memory as usize <= sys::PAGE => Ok(u64::from(offset)),
-            (_, memory) => Err(
-                Error::unavailable("direct I/O needs larger alignment in memory")
-                    .with("bytes", memory),
-            ),
+            (_, memory) => Err(Error::unavailable("direct I/O needs larger alignment in memory")
+                .with("bytes", memory)),
         };
     }
     let number = rustix::fs::fstat(fd).map(|s| s.st_dev);
@@ -466,9 +396,7 @@ fn describe(fd: &OwnedFd, device: Option<BlockDevice>, facts: &mut Facts) {
         if let Some(mount) = facts::mount_of(fd) {
             facts::of_mount(&mount, facts);
         }
-        below = rustix::fs::fstat(fd)
-            .ok()
-            .and_then(|stat| block_device(stat.st_dev));
+        below = rustix::fs::fstat(fd).ok().and_then(|stat| block_device(stat.st_dev));
     }
     if let Some(block) = below {
         facts::of_device(&block, facts);

@@ -33,12 +33,7 @@ impl AccessNeeds {
             writes: any(OpKind::Write),
             trims: any(OpKind::Trim),
             syncs: any(OpKind::Fsync) || after_write,
-            depth: plan
-                .workloads
-                .iter()
-                .map(|w| w.queue_depth)
-                .max()
-                .unwrap_or(1),
+            depth: plan.workloads.iter().map(|w| w.queue_depth).max().unwrap_or(1),
         }
     }
     /// Whether stored data changes.
@@ -73,22 +68,13 @@ pub fn asked_file_size(plan: &Plan, files: u16) -> Result<Option<u64>> {
         let unit = grain(w)?;
         if size % unit != 0 {
             let down = size / unit * unit * files;
-            let up = size
-                .div_ceil(unit)
-                .saturating_mul(unit)
-                .saturating_mul(files);
-            return Err(
-                Error::usage("the size of a file does not divide into blocks")
-                    .with("size", total)
-                    .with("files", files)
-                    .with("block", ByteSize(unit))
-                    .with("workload", &w.name)
-                    .hint(format!(
-                        "nearest that do: {} or {}",
-                        ByteSize(down),
-                        ByteSize(up)
-                    )),
-            );
+            let up = size.div_ceil(unit).saturating_mul(unit).saturating_mul(files);
+            return Err(Error::usage("the size of a file does not divide into blocks")
+                .with("size", total)
+                .with("files", files)
+                .with("block", ByteSize(unit))
+                .with("workload", &w.name)
+                .hint(format!("nearest that do: {} or {}", ByteSize(down), ByteSize(up))));
         }
     }
     fits(plan, size)?;
@@ -123,22 +109,18 @@ fn fits(plan: &Plan, file_size: u64) -> Result<()> {
     for w in &plan.workloads {
         let block = w.block_size.max();
         if block > file_size {
-            return Err(
-                Error::usage("a block is larger than a file of the data set")
-                    .with("block", ByteSize(block))
-                    .with("file", ByteSize(file_size))
-                    .with("workload", &w.name)
-                    .hint("give a larger size, fewer files or a smaller block size"),
-            );
+            return Err(Error::usage("a block is larger than a file of the data set")
+                .with("block", ByteSize(block))
+                .with("file", ByteSize(file_size))
+                .with("workload", &w.name)
+                .hint("give a larger size, fewer files or a smaller block size"));
         }
         if block > MAX_BLOCK {
-            return Err(
-                Error::usage("a block is larger than Linux moves in one call")
-                    .with("block", ByteSize(block))
-                    .with("most", ByteSize(MAX_BLOCK))
-                    .with("workload", &w.name)
-                    .hint("use a smaller block size"),
-            );
+            return Err(Error::usage("a block is larger than Linux moves in one call")
+                .with("block", ByteSize(block))
+                .with("most", ByteSize(MAX_BLOCK))
+                .with("workload", &w.name)
+                .hint("use a smaller block size"));
         }
     }
     Ok(())

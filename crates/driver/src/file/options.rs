@@ -188,11 +188,9 @@ impl FileOptions {
     /// Refuses options that contradict each other.
     pub(super) fn check(&self) -> Result<()> {
         let clash = |option: &str, what: &str| {
-            Err(
-                Error::usage(format!("options contradict each other: {what}"))
-                    .of_field(option)
-                    .hint("leave one of them out; `taillight drivers file` explains both"),
-            )
+            Err(Error::usage(format!("options contradict each other: {what}"))
+                .of_field(option)
+                .hint("leave one of them out; `taillight drivers file` explains both"))
         };
         if self.files == 0 {
             return Err(Error::usage("`files` must be at least 1")
@@ -206,10 +204,7 @@ impl FileOptions {
             );
         }
         if self.iopoll && !self.direct {
-            return clash(
-                "iopoll",
-                "iopoll = true polls the device and needs direct = true",
-            );
+            return clash("iopoll", "iopoll = true polls the device and needs direct = true");
         }
         if self.engine == IoEngine::Sync && (self.iopoll || self.sqpoll) {
             return clash(
@@ -240,10 +235,7 @@ impl FileOptions {
             return clash("io_workers", "io_workers belongs to engine = \"uring\"");
         }
         if self.sqpoll_cpu < -1 || (self.sqpoll_cpu >= 0 && !self.sqpoll) {
-            return clash(
-                "sqpoll_cpu",
-                "sqpoll_cpu is a CPU number and needs sqpoll = true",
-            );
+            return clash("sqpoll_cpu", "sqpoll_cpu is a CPU number and needs sqpoll = true");
         }
         Ok(())
     }
@@ -260,20 +252,14 @@ mod tests {
     #[test]
     fn resolved_options_parse_again() {
         let o = parse("engine = \"sync\"\ndirect = false\nfiles = 3").unwrap();
-        assert_eq!(
-            FileOptions::parse(&options::complete(&o).unwrap()).unwrap(),
-            o
-        );
+        assert_eq!(FileOptions::parse(&options::complete(&o).unwrap()).unwrap(), o);
     }
 
     #[test]
     fn batches_are_small_for_devices_only() {
         let batch = |text: &str| {
             let o = parse(text).unwrap();
-            assert_eq!(
-                FileOptions::parse(&options::complete(&o).unwrap()).unwrap(),
-                o
-            );
+            assert_eq!(FileOptions::parse(&options::complete(&o).unwrap()).unwrap(), o);
             o.submit_batch.resolve(o.direct)
         };
         assert_eq!(batch(""), DIRECT_BATCH);

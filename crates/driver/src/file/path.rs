@@ -42,13 +42,7 @@ impl TargetPath {
                 return Err(cannot("cannot resolve the target path", given, e));
             }
         };
-        let one = !matches!(
-            &resolved,
-            TargetPath::Files {
-                whole_dir: true,
-                ..
-            }
-        );
+        let one = !matches!(&resolved, TargetPath::Files { whole_dir: true, .. });
         if one && files > 1 {
             return Err(Error::usage("`files` above 1 needs a directory as path")
                 .with("path", path)
@@ -62,11 +56,7 @@ impl TargetPath {
     pub fn name(&self) -> PathBuf {
         match self {
             TargetPath::Device { path } => path.clone(),
-            TargetPath::Files {
-                dir,
-                whole_dir: true,
-                ..
-            } => dir.clone(),
+            TargetPath::Files { dir, whole_dir: true, .. } => dir.clone(),
             TargetPath::Files { dir, names, .. } => {
                 names.iter().fold(dir.clone(), |d, n| d.join(n))
             }
@@ -75,9 +65,7 @@ impl TargetPath {
 }
 
 fn names(files: u16) -> Vec<OsString> {
-    (0..files)
-        .map(|n| OsString::from(format!("taillight-{n}.dat")))
-        .collect()
+    (0..files).map(|n| OsString::from(format!("taillight-{n}.dat"))).collect()
 }
 
 fn existing(real: PathBuf, path: &str, files: u16) -> Result<TargetPath> {
@@ -98,11 +86,9 @@ fn existing(real: PathBuf, path: &str, files: u16) -> Result<TargetPath> {
     if kind.is_file() && !path.ends_with('/') {
         return in_parent(&real, path, false);
     }
-    Err(
-        Error::usage("the target is not a file, a directory or a block device")
-            .with("path", path)
-            .hint("name one of these; a directory that is to be made ends in `/`"),
-    )
+    Err(Error::usage("the target is not a file, a directory or a block device")
+        .with("path", path)
+        .hint("name one of these; a directory that is to be made ends in `/`"))
 }
 
 /// A file in the directory that holds it.

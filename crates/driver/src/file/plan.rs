@@ -29,14 +29,10 @@ pub enum FilePreparation {
 /// # Errors
 /// `Usage` when there is nothing.
 pub fn size_of_existing(entries: &[DataFile], asked: &FileOpenSpec<'_>) -> Result<u64> {
-    let sizes = entries
-        .iter()
-        .map(|f| f.existing.as_ref().map_or(0, ExistingFile::size));
+    let sizes = entries.iter().map(|f| f.existing.as_ref().map_or(0, ExistingFile::size));
     match sizes.min().unwrap_or(0) {
-        0 => Err(
-            Error::usage("the target holds no data yet and the job gives no size")
-                .hint("write how much to lay out: size = \"1GiB\" under [target], or --size 1GiB"),
-        ),
+        0 => Err(Error::usage("the target holds no data yet and the job gives no size")
+            .hint("write how much to lay out: size = \"1GiB\" under [target], or --size 1GiB")),
         smallest => needs::usable_size(asked.spec.plan, smallest),
     }
 }
@@ -63,21 +59,15 @@ pub fn decide(
     let Some(existing) = &found.existing else {
         return match (fills, needs_data) {
             (true, _) => Ok(FilePreparation::Fill),
-            (false, true) => Err(
-                Error::usage("layout = \"never\", but there is no file to read")
-                    .with("path", found.path.display())
-                    .hint("leave `layout` out, or set allow_holes = true to read a file of holes"),
-            ),
+            (false, true) => Err(Error::usage("layout = \"never\", but there is no file to read")
+                .with("path", found.path.display())
+                .hint("leave `layout` out, or set allow_holes = true to read a file of holes")),
             (false, false) => Ok(FilePreparation::Resize),
         };
     };
     if existing.size() < file_size {
         return match (existing.ours, fills || !needs_data) {
-            (true, true) => Ok(if fills {
-                FilePreparation::Fill
-            } else {
-                FilePreparation::Resize
-            }),
+            (true, true) => Ok(if fills { FilePreparation::Fill } else { FilePreparation::Resize }),
             _ => Err(Error::usage("the file is smaller than the job asks")
                 .with("path", found.path.display())
                 .with("bytes", existing.size())
@@ -132,16 +122,11 @@ pub fn check_space(
         return Ok(());
     }
     let needed = needed.saturating_add(needed / 512);
-    let dir = if file_set.dir_absent {
-        file_set.dir.parent()
-    } else {
-        Some(file_set.dir.as_path())
-    };
+    let dir =
+        if file_set.dir_absent { file_set.dir.parent() } else { Some(file_set.dir.as_path()) };
     let dir = dir.unwrap_or(Path::new("/"));
     let fs = rustix::fs::statvfs(dir).map_err(|e| {
-        Error::unavailable("cannot ask for free space")
-            .with("path", dir.display())
-            .source(e)
+        Error::unavailable("cannot ask for free space").with("path", dir.display()).source(e)
     })?;
     let available = fs.f_bavail.saturating_mul(fs.f_frsize);
     if needed <= available {
@@ -151,10 +136,7 @@ pub fn check_space(
         .with("path", dir.display())
         .with("needed", rounded(needed))
         .with("available", rounded(available))
-        .hint(format!(
-            "free another {}, or ask for a smaller size",
-            rounded(needed - available)
-        )))
+        .hint(format!("free another {}, or ask for a smaller size", rounded(needed - available))))
 }
 
 /// A size for people, rounded up to whole MiB.

@@ -28,16 +28,9 @@ pub fn prepare(
     asked: &FileOpenSpec<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<PreparedFiles> {
-    let to_fill = preparations
-        .iter()
-        .filter(|s| **s == FilePreparation::Fill)
-        .count() as u64;
-    let mut meter = LayoutProgress {
-        on: progress,
-        what: "laying out",
-        done: 0,
-        total: to_fill * file_size,
-    };
+    let to_fill = preparations.iter().filter(|s| **s == FilePreparation::Fill).count() as u64;
+    let mut meter =
+        LayoutProgress { on: progress, what: "laying out", done: 0, total: to_fill * file_size };
     let mut ready = Vec::with_capacity(entries.len());
     let (mut new, mut reused) = (0, 0);
     let mut allocates = false;
@@ -66,12 +59,7 @@ pub fn prepare(
     if asked.grows() {
         facts.push(("files.grows".to_owned(), true.to_string()));
     }
-    Ok(PreparedFiles {
-        files: ready,
-        file_size,
-        made,
-        facts,
-    })
+    Ok(PreparedFiles { files: ready, file_size, made, facts })
 }
 
 /// A file that is ours to prepare, or only to read.

@@ -87,9 +87,7 @@ impl ExistingFile {
     }
     /// Bytes that have blocks.
     pub fn allocated(&self) -> u64 {
-        u64::try_from(self.stat.st_blocks)
-            .unwrap_or(0)
-            .saturating_mul(512)
+        u64::try_from(self.stat.st_blocks).unwrap_or(0).saturating_mul(512)
     }
 }
 
@@ -109,12 +107,7 @@ pub fn open(
         None => make_dir(&file_set.dir)?,
     };
     let made = MarkedFiles::new(dir, made_dir && !asked.options.keep);
-    let PreparationPlan {
-        entries,
-        preparations,
-        file_size,
-        ..
-    } = decided;
+    let PreparationPlan { entries, preparations, file_size, .. } = decided;
     prepare(entries, &preparations, file_size, made, asked, progress)
 }
 
@@ -136,11 +129,7 @@ struct PreparationPlan {
 
 fn decided(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<PreparationPlan> {
     let asked_size = needs::asked_file_size(asked.spec.plan, asked.options.files)?;
-    let dir = if file_set.dir_absent {
-        None
-    } else {
-        Some(OwnedDirectory::open(&file_set.dir)?)
-    };
+    let dir = if file_set.dir_absent { None } else { Some(OwnedDirectory::open(&file_set.dir)?) };
     let entries = look(file_set, dir.as_ref(), asked)?;
     let file_size = match asked_size {
         Some(size) => size,
@@ -151,12 +140,7 @@ fn decided(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<PreparationPl
         .map(|f| decide(f, file_size, asked))
         .collect::<Result<Vec<FilePreparation>>>()?;
     check_space(file_set, &entries, &preparations, file_size)?;
-    Ok(PreparationPlan {
-        dir,
-        entries,
-        preparations,
-        file_size,
-    })
+    Ok(PreparationPlan { dir, entries, preparations, file_size })
 }
 
 fn make_dir(path: &Path) -> Result<OwnedDirectory> {
@@ -181,11 +165,7 @@ fn look(
             Some(dir) => examine(dir, &name, &path, &marks, asked)?,
             None => None,
         };
-        entries.push(DataFile {
-            name,
-            path,
-            existing,
-        });
+        entries.push(DataFile { name, path, existing });
     }
     Ok(entries)
 }
@@ -198,11 +178,7 @@ fn examine(
     asked: &FileOpenSpec<'_>,
 ) -> Result<Option<ExistingFile>> {
     let failed = |what: &str, e: Errno| cannot(what, path, e);
-    let mode = if asked.needs.changes() {
-        OFlags::RDWR
-    } else {
-        OFlags::RDONLY
-    };
+    let mode = if asked.needs.changes() { OFlags::RDWR } else { OFlags::RDONLY };
     // NONBLOCK: a FIFO put there meanwhile must not hang us; it is cleared again below.
     let flags = mode | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = match openat(dir.fd(), name, flags, Mode::empty()) {

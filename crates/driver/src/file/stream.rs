@@ -40,12 +40,7 @@ pub struct StreamOptions {
 
 impl Default for StreamOptions {
     fn default() -> Self {
-        StreamOptions {
-            direct: false,
-            cache: CacheState::Keep,
-            keep: false,
-            read_in_use: false,
-        }
+        StreamOptions { direct: false, cache: CacheState::Keep, keep: false, read_in_use: false }
     }
 }
 
@@ -62,11 +57,7 @@ impl StreamOptions {
             engine: IoEngine::Sync,
             direct: self.direct,
             cache: self.cache,
-            layout: if appends {
-                LayoutPolicy::Never
-            } else {
-                LayoutPolicy::Auto
-            },
+            layout: if appends { LayoutPolicy::Never } else { LayoutPolicy::Auto },
             allow_holes: appends,
             keep: self.keep,
             read_in_use: self.read_in_use,
@@ -98,15 +89,8 @@ impl Driver for FileStream {
             sync: true,
             stores_data: true,
             guarded: true,
-            admin: vec![
-                AdminAction::Flush,
-                AdminAction::DropCaches,
-                AdminAction::Purge,
-            ],
-            facts: DriverFacts {
-                kind: TargetKind::Stream,
-                ..DriverFacts::default()
-            },
+            admin: vec![AdminAction::Flush, AdminAction::DropCaches, AdminAction::Purge],
+            facts: DriverFacts { kind: TargetKind::Stream, ..DriverFacts::default() },
             ..Capabilities::default()
         })
     }
@@ -116,11 +100,7 @@ impl Driver for FileStream {
         dir: &std::path::Path,
     ) -> std::result::Result<crate::conformance::TestTarget, String> {
         let all = ["", "direct = true", "cache = \"drop\""];
-        Ok(crate::conformance::TestTarget::local(
-            dir,
-            "stream.dat",
-            &all,
-        ))
+        Ok(crate::conformance::TestTarget::local(dir, "stream.dat", &all))
     }
     /// A writer ends at the end of the data: a stream does not begin again.
     fn defaults(&self, workload: &mut WorkloadPlan) {
@@ -147,11 +127,9 @@ fn appends(plan: &Plan) -> Result<bool> {
     let mut writers = 0;
     for w in &plan.workloads {
         if !ordered(w) {
-            return Err(
-                Error::usage("a stream is read and written in ascending order only")
-                    .with("workload", &w.name)
-                    .hint("use access = \"sequential\" or \"follow\", or driver `file`"),
-            );
+            return Err(Error::usage("a stream is read and written in ascending order only")
+                .with("workload", &w.name)
+                .hint("use access = \"sequential\" or \"follow\", or driver `file`"));
         }
         if !(all(w, OpKind::Write) || all(w, OpKind::Read)) {
             return Err(Error::usage("a worker on a stream either appends or reads")
@@ -256,10 +234,7 @@ mod tests {
             assert!(appends(&streams(of)).is_err(), "{of:?}");
         }
         let mut mixed = streams(&[(Write, Sequential, 1)]);
-        let read = taillight_core::plan::MixPart {
-            op: Read,
-            weight: 1,
-        };
+        let read = taillight_core::plan::MixPart { op: Read, weight: 1 };
         mixed.workloads[0].mix.push(read);
         assert!(appends(&mixed).is_err());
     }

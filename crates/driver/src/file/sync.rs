@@ -40,9 +40,7 @@ impl SyncSession {
             (OpKind::Fsync, _) => fsync(fd).map(|()| op.size),
             (OpKind::Trim, _) if self.device => {
                 let errno = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
-                sys::discard(fd.as_fd(), op.offset, op.size)
-                    .map(|()| op.size)
-                    .map_err(errno)
+                sys::discard(fd.as_fd(), op.offset, op.size).map(|()| op.size).map_err(errno)
             }
             (OpKind::Trim, _) => {
                 let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -52,10 +50,7 @@ impl SyncSession {
                 return Err(Error::internal("block larger than the buffer").with("size", op.size));
             }
             (other, _) => {
-                return Err(Error::internal(format!(
-                    "driver `file` knows no {}",
-                    other.name()
-                )));
+                return Err(Error::internal(format!("driver `file` knows no {}", other.name())));
             }
         })
     }
@@ -76,10 +71,9 @@ impl Session for SyncSession {
         };
         let mut completion = match result {
             Err(e) => Completion::failed(token, Status::errno(e.raw_os_error())),
-            Ok(moved) if moved != op.size => Completion {
-                status: Status::SHORT,
-                ..Completion::ok(token, moved)
-            },
+            Ok(moved) if moved != op.size => {
+                Completion { status: Status::SHORT, ..Completion::ok(token, moved) }
+            }
             Ok(moved) => Completion::ok(token, moved),
         };
         if let (OpKind::Write, Some(kind), true) = (op.kind, op.sync, completion.status.is_ok()) {

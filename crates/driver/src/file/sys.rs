@@ -33,10 +33,7 @@ impl Buffers {
     pub fn new(slots: u32, size: u64) -> io::Result<Buffers> {
         let too_big = || io::Error::from_raw_os_error(libc::ENOMEM);
         let size = usize::try_from(size).map_err(|_| too_big())?;
-        let stride = size
-            .max(1)
-            .checked_next_multiple_of(PAGE)
-            .ok_or_else(too_big)?;
+        let stride = size.max(1).checked_next_multiple_of(PAGE).ok_or_else(too_big)?;
         let slots = slots.max(1) as usize;
         let bytes = stride.checked_mul(slots).ok_or_else(too_big)?;
         let unit = if bytes >= HUGE { HUGE } else { PAGE };
@@ -55,13 +52,7 @@ impl Buffers {
             // SAFETY: the range is the mapping made above. The advice is a wish; failing is fine.
             let _ = unsafe { madvise(base.as_ptr().cast(), len, Advice::LinuxHugepage) };
         }
-        Ok(Buffers {
-            base,
-            len,
-            size,
-            stride,
-            slots,
-        })
+        Ok(Buffers { base, len, size, stride, slots })
     }
 
     /// The buffer of `slot`.
@@ -190,13 +181,7 @@ pub fn resident_pages(fd: BorrowedFd<'_>, len: u64) -> io::Result<u64> {
     // SAFETY: both pointers are to live arrays of the layout the call expects: {off, len} and
     // {cache, dirty, writeback, evicted, recently evicted}.
     let rc = unsafe {
-        libc::syscall(
-            SYS_CACHESTAT,
-            fd.as_raw_fd(),
-            range.as_ptr(),
-            counts.as_mut_ptr(),
-            0u32,
-        )
+        libc::syscall(SYS_CACHESTAT, fd.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0u32)
     };
     if rc == 0 {
         return Ok(counts[0]);
@@ -263,10 +248,7 @@ pub fn written_bytes(fd: BorrowedFd<'_>, len: u64) -> io::Result<Option<u64>> {
         }
         let found = &map.extents[..(map.mapped as usize).min(EXTENTS)];
         for extent in found.iter().filter(|e| e.flags & EXTENT_UNWRITTEN == 0) {
-            let range = clip(
-                extent.logical..extent.logical.saturating_add(extent.length),
-                at..len,
-            );
+            let range = clip(extent.logical..extent.logical.saturating_add(extent.length), at..len);
             written += range.end - range.start;
         }
         match found.last() {

@@ -55,10 +55,8 @@ impl FileTarget {
 
     fn purge(&self) -> Result<()> {
         if !self.writable {
-            return Err(
-                Error::unavailable("a plan that only reads opens its target read-only")
-                    .hint("purging needs a plan that writes or trims"),
-            );
+            return Err(Error::unavailable("a plan that only reads opens its target read-only")
+                .hint("purging needs a plan that writes or trims"));
         }
         let size = self.geometry.file_size;
         let failed = |e: std::io::Error| Error::unavailable("cannot discard the target").source(e);

@@ -30,10 +30,7 @@ pub fn device(fd: BorrowedFd<'_>, path: &Path, size: u64) -> Result<()> {
     if let Some(reason) = device_in_use(stat.st_rdev)? {
         return Err(in_use(path, &reason));
     }
-    let mut ranges = vec![PartitionRange {
-        start: 0,
-        len: size,
-    }];
+    let mut ranges = vec![PartitionRange { start: 0, len: size }];
     if let Some(b) = BlockDevice::from_dev(&Sys::default(), stat.st_rdev) {
         ranges.extend(b.partitions().iter().filter_map(BlockDevice::range));
     }
@@ -61,11 +58,7 @@ pub fn device_in_use(rdev: u64) -> Result<Option<String>> {
     }
     for part in &parts {
         if let Some(reason) = part_in_use(part, 0)? {
-            let whose = if part == &target {
-                String::new()
-            } else {
-                format!("{}: ", part.name)
-            };
+            let whose = if part == &target { String::new() } else { format!("{}: ", part.name) };
             return Ok(Some(format!("{whose}{reason}")));
         }
     }
@@ -90,11 +83,7 @@ fn part_in_use(part: &BlockDevice, depth: u32) -> Result<Option<String>> {
     let Some(holder) = part.holders().into_iter().next() else {
         return Ok(None);
     };
-    let deeper = if depth < MAX_STACK {
-        part_in_use(&holder, depth + 1)?
-    } else {
-        None
-    };
+    let deeper = if depth < MAX_STACK { part_in_use(&holder, depth + 1)? } else { None };
     let held = format!("held by {}", holder.describe());
     Ok(Some(match deeper {
         Some(deeper) => format!("{held}, {deeper}"),
@@ -123,18 +112,14 @@ pub fn file(stat: &Stat, path: &Path) -> Result<()> {
 
 /// The refusal of something in use.
 pub fn in_use(path: &Path, reason: &str) -> Error {
-    Error::refused(format!("the target is in use: {reason}"))
-        .with("target", path.display())
-        .hint(
-            "choose another target, or release this one first; a plan that only reads may set \
+    Error::refused(format!("the target is in use: {reason}")).with("target", path.display()).hint(
+        "choose another target, or release this one first; a plan that only reads may set \
              options.read_in_use = true",
-        )
+    )
 }
 
 fn cannot_stat(path: &Path, e: std::io::Error) -> Error {
-    Error::unavailable("cannot stat the target")
-        .with("target", path.display())
-        .source(e)
+    Error::unavailable("cannot stat the target").with("target", path.display()).source(e)
 }
 
 #[cfg(test)]

@@ -68,10 +68,7 @@ mod tests {
             assert_eq!(member(file.as_fd(), range), None);
             file.write_all_at(mark, at).unwrap();
             assert!(member(file.as_fd(), range).unwrap().contains(what));
-            let behind = PartitionRange {
-                start: at + 1,
-                len: 64,
-            };
+            let behind = PartitionRange { start: at + 1, len: 64 };
             assert_eq!(member(file.as_fd(), behind), None);
         }
         let lvm = tempfile::tempfile().unwrap();

@@ -99,14 +99,7 @@ impl DatabaseDirectory {
             None => dir.create(&mark.bytes()?)?,
             Some(_) => dir.renew(&mark.bytes()?)?,
         }
-        Ok(DatabaseDirectory {
-            path,
-            owned: Some(OwnedDatabase {
-                dir,
-                mark,
-                made_dir: absent,
-            }),
-        })
+        Ok(DatabaseDirectory { path, owned: Some(OwnedDatabase { dir, mark, made_dir: absent }) })
     }
 
     fn visit(
@@ -189,12 +182,10 @@ fn existing(
     if let Some(mark) = &found
         && mark.identity.driver != wanted.identity.driver
     {
-        return Err(
-            Error::refused("the directory holds a database of another driver")
-                .with("path", path.display())
-                .with("driver", &mark.identity.driver)
-                .hint("choose another path, or delete the directory"),
-        );
+        return Err(Error::refused("the directory holds a database of another driver")
+            .with("path", path.display())
+            .with("driver", &mark.identity.driver)
+            .hint("choose another path, or delete the directory"));
     }
     let contents = match found {
         Some(_) => Contents::Records,
@@ -209,11 +200,9 @@ fn find(path: &str) -> Result<(PathBuf, bool)> {
     match std::fs::canonicalize(given) {
         Ok(real) if real.is_dir() => return Ok((real, false)),
         Ok(_) => {
-            return Err(
-                Error::usage("a database is a directory, and the path is not one")
-                    .with("path", path)
-                    .hint("name a directory, or one that is to be made"),
-            );
+            return Err(Error::usage("a database is a directory, and the path is not one")
+                .with("path", path)
+                .hint("name a directory, or one that is to be made"));
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
         Err(e) => return Err(cannot("cannot resolve the path", given, e)),
@@ -227,12 +216,8 @@ fn find(path: &str) -> Result<(PathBuf, bool)> {
     let parent = given.parent().filter(|p| !p.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     let real = std::fs::canonicalize(parent).map_err(|e| {
-        cannot(
-            "cannot find the directory that would hold the database",
-            parent,
-            e,
-        )
-        .hint("make it first, or correct the path")
+        cannot("cannot find the directory that would hold the database", parent, e)
+            .hint("make it first, or correct the path")
     })?;
     Ok((real.join(name), true))
 }

@@ -56,10 +56,7 @@ impl StoreError {
     /// As the reason why a database cannot be opened.
     pub fn on_open(self, dir: &std::path::Path) -> Error {
         let (what, hint) = self.cause();
-        Error::unavailable(what)
-            .with("path", dir.display())
-            .with("store says", &self.0)
-            .hint(hint)
+        Error::unavailable(what).with("path", dir.display()).with("store says", &self.0).hint(hint)
     }
 
     fn cause(&self) -> (&'static str, &'static str) {
@@ -91,10 +88,7 @@ impl StoreError {
             );
         }
         if says("No space left") {
-            return (
-                "no space left for the database",
-                "free some, or choose another path",
-            );
+            return ("no space left for the database", "free some, or choose another path");
         }
         if says("use_direct") || says("O_DIRECT") || says("Direct I/O") {
             return (
@@ -130,14 +124,8 @@ mod tests {
         let dir = std::path::Path::new("/d");
         for (says, what) in [
             ("IO error: lock /d/LOCK: already held by process", "in use"),
-            (
-                "IO error: While lock file: /d/LOCK: Resource temporarily unavailable",
-                "in use",
-            ),
-            (
-                "Corruption: no meta-nextfile entry in descriptor",
-                "corrupt",
-            ),
+            ("IO error: While lock file: /d/LOCK: Resource temporarily unavailable", "in use"),
+            ("Corruption: no meta-nextfile entry in descriptor", "corrupt"),
             (
                 "IO error: No such file or directory: While opening a file for sequentially \
                  reading: /d/MANIFEST-000005: No such file or directory",

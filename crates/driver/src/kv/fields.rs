@@ -35,12 +35,7 @@ impl<'a> Iterator for Fields<'a> {
         let (name, at) = part(self.value, start)?;
         let (data, end) = part(self.value, at)?;
         self.at = end;
-        Some(Field {
-            name,
-            data,
-            start,
-            end,
-        })
+        Some(Field { name, data, start, end })
     }
 }
 
@@ -69,9 +64,7 @@ pub fn replace(value: &mut Vec<u8>, entry: &[u8]) -> bool {
     let Some(new) = fields(entry).next() else {
         return false;
     };
-    let place = fields(value)
-        .find(|f| f.name == new.name)
-        .map(|f| (f.start, f.end));
+    let place = fields(value).find(|f| f.name == new.name).map(|f| (f.start, f.end));
     match place {
         Some((start, end)) if end - start == new.end => {
             value[start..end].copy_from_slice(&entry[..new.end]);
@@ -102,11 +95,8 @@ mod tests {
         assert!(replace(&mut value, &entry("field0", b"longer")));
         assert!(replace(&mut value, &entry("field2", b"")));
         let all: Vec<_> = fields(&value).map(|f| (f.name, f.data)).collect();
-        let expected: [(&[u8], &[u8]); 3] = [
-            (b"field0", b"longer"),
-            (b"field1", b"xyz"),
-            (b"field2", b""),
-        ];
+        let expected: [(&[u8], &[u8]); 3] =
+            [(b"field0", b"longer"), (b"field1", b"xyz"), (b"field2", b"")];
         assert_eq!(all, expected);
     }
 

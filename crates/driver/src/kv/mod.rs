@@ -96,9 +96,7 @@ struct RecordBatch<'a> {
 
 impl RecordBatch<'_> {
     fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.keys
-            .iter()
-            .zip(self.values.chunks_exact(self.size.max(1)))
+        self.keys.iter().zip(self.values.chunks_exact(self.size.max(1)))
     }
 }
 
@@ -133,22 +131,14 @@ impl KeyList {
     }
     fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts
-            .zip(&self.ends)
-            .map(|(start, end)| &self.bytes[start..*end])
+        starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
     }
 }
 
 /// What every embedded store can do; one that can do more adds it. `sync` here means a write that
 /// returns when it is durable; a store does not tell how much of its time the sync took.
 fn capabilities(direct: bool, reads_only: bool, snapshot: bool) -> Capabilities {
-    let writes = [
-        OpKind::Put,
-        OpKind::Insert,
-        OpKind::Update,
-        OpKind::Delete,
-        OpKind::Rmw,
-    ];
+    let writes = [OpKind::Put, OpKind::Insert, OpKind::Update, OpKind::Delete, OpKind::Rmw];
     let mut ops = vec![OpKind::Get, OpKind::Scan];
     let mut admin = vec![AdminAction::Flush, AdminAction::DropCaches];
     if !reads_only {
@@ -164,11 +154,7 @@ fn capabilities(direct: bool, reads_only: bool, snapshot: bool) -> Capabilities 
         guarded: true,
         snapshot,
         admin,
-        facts: DriverFacts {
-            kind: TargetKind::Keyed,
-            in_process: true,
-            ..DriverFacts::default()
-        },
+        facts: DriverFacts { kind: TargetKind::Keyed, in_process: true, ..DriverFacts::default() },
         ..Capabilities::default()
     }
 }

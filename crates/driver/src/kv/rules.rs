@@ -122,11 +122,7 @@ pub fn no_snapshots(store: &str, function: &str) -> Error {
 
 /// Whether the plan changes what is stored, and whether it removes records.
 pub fn changes(plan: &Plan) -> (bool, bool) {
-    let mut ops = plan
-        .workloads
-        .iter()
-        .flat_map(|w| &w.mix)
-        .map(|part| part.op);
+    let mut ops = plan.workloads.iter().flat_map(|w| &w.mix).map(|part| part.op);
     let removes = ops.clone().any(|op| op == OpKind::Delete);
     (ops.any(OpKind::writes), removes)
 }
@@ -156,15 +152,9 @@ mod tests {
 
     fn scanner(keys: Keys, reverse: bool) -> WorkloadPlan {
         WorkloadPlan {
-            mix: vec![MixPart {
-                op: OpKind::Scan,
-                weight: 1,
-            }],
+            mix: vec![MixPart { op: OpKind::Scan, weight: 1 }],
             keys: Some(keys),
-            scan: Some(Scan {
-                reverse,
-                ..Scan::default()
-            }),
+            scan: Some(Scan { reverse, ..Scan::default() }),
             ..WorkloadPlan::simple("w", OpKind::Scan, ByteSize(10))
         }
     }
@@ -173,21 +163,13 @@ mod tests {
     fn only_keys_in_order_can_be_bounded() {
         assert!(WorkloadRules::of(&scanner(Keys::default(), false), false).is_ok());
         assert!(WorkloadRules::of(&scanner(Keys::default(), false), true).is_err());
-        let short = Keys {
-            naming: KeyNaming::Ordered,
-            digits: 4,
-            ..Keys::default()
-        };
+        let short = Keys { naming: KeyNaming::Ordered, digits: 4, ..Keys::default() };
         assert!(WorkloadRules::of(&scanner(short, false), true).is_err());
     }
 
     #[test]
     fn ends_of_scans() {
-        let keys = Keys {
-            naming: KeyNaming::Binary,
-            size: Some(ByteSize(8)),
-            ..Keys::default()
-        };
+        let keys = Keys { naming: KeyNaming::Binary, size: Some(ByteSize(8)), ..Keys::default() };
         let mut out = [0; KEY_MAX];
         let up = WorkloadRules::of(&scanner(keys.clone(), false), true).unwrap();
         assert_eq!(up.stop(5, 10, &mut out), Some(&15u64.to_be_bytes()[..]));
@@ -207,10 +189,7 @@ mod tests {
                 options: toml::Table::new(),
             };
             let mut plan = crate::conformance::keyed_plan(target, 10, 1, false);
-            let part = |word: &str| MixPart {
-                op: OpKind::from_name(word).unwrap(),
-                weight: 1,
-            };
+            let part = |word: &str| MixPart { op: OpKind::from_name(word).unwrap(), weight: 1 };
             plan.workloads[0].mix = words.split(' ').map(part).collect();
             plan
         };

@@ -89,11 +89,7 @@ impl<H: Connection> KvSession<H> {
             true => Status::OK,
             false => Status::NOT_FOUND,
         };
-        Ok(StoreOutcome {
-            status,
-            moved,
-            count,
-        })
+        Ok(StoreOutcome { status, moved, count })
     }
 
     // Everything between the engine and the store is one frame: a store's system calls leave the
@@ -116,16 +112,9 @@ impl<H: Connection> KvSession<H> {
     ) -> Result<StoreOutcome, StoreError> {
         let durable = op.sync.is_some() || self.rules.durable;
         self.list(keys);
-        let batch = RecordBatch {
-            keys: &self.packed,
-            values,
-            size: op.size as usize,
-        };
+        let batch = RecordBatch { keys: &self.packed, values, size: op.size as usize };
         self.connection.put_many(&batch, durable)?;
-        Ok(StoreOutcome {
-            count: op.count,
-            ..StoreOutcome::ok(op.bytes())
-        })
+        Ok(StoreOutcome { count: op.count, ..StoreOutcome::ok(op.bytes()) })
     }
 
     /// Replaces one field: the stored value is read, changed and written back.
@@ -174,10 +163,7 @@ impl<H: Connection> KvSession<H> {
             }
             moved += value.len() as u64;
         })?;
-        Ok(StoreOutcome {
-            count,
-            ..StoreOutcome::ok(moved)
-        })
+        Ok(StoreOutcome { count, ..StoreOutcome::ok(moved) })
     }
 
     /// Does `what` with a slot's buffer, which is out of the session for the call: the store needs all

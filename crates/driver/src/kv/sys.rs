@@ -43,11 +43,7 @@ impl Library {
             let opened = unsafe { RawLibrary::open(Some(OsStr::new(name)), RTLD_NOW | RTLD_LOCAL) };
             match opened {
                 Ok(library) => {
-                    return Ok(Library {
-                        library,
-                        name: (*name).to_owned(),
-                        missing: Vec::new(),
-                    });
+                    return Ok(Library { library, name: (*name).to_owned(), missing: Vec::new() });
                 }
                 Err(e) => first = first.or(Some(e)),
             }
@@ -77,9 +73,7 @@ impl Library {
     pub unsafe fn find<F: Copy>(&self, name: &'static str) -> Option<F> {
         // SAFETY: the caller vouches for the type; the pointer stays valid because the library is
         // never unloaded (see `keep`).
-        unsafe { self.library.get::<F>(name.as_bytes()) }
-            .ok()
-            .map(|symbol| *symbol)
+        unsafe { self.library.get::<F>(name.as_bytes()) }.ok().map(|symbol| *symbol)
     }
 
     /// As [`Library::find`], and takes note when it is missing.
@@ -103,14 +97,8 @@ impl Library {
         ))
         .with("library", &self.name)
         .with("missing functions", self.missing.len())
-        .with(
-            "among them",
-            self.missing[..self.missing.len().min(5)].join(", "),
-        )
-        .hint(format!(
-            "name another one with options.library, or install {}",
-            source.install
-        ))
+        .with("among them", self.missing[..self.missing.len().min(5)].join(", "))
+        .hint(format!("name another one with options.library, or install {}", source.install))
     }
 
     /// Keeps the library in the process for good.

@@ -47,10 +47,7 @@ impl<E: StoreEngine> KvTarget<E> {
     /// `Usage`, `Refused` or `Unavailable`; then everything is as it was.
     pub fn open(engine: E, ask: &DatabaseSpec<'_>) -> Result<KvTarget<E>> {
         let plan: &Plan = ask.spec.plan;
-        let rules = plan
-            .workloads
-            .iter()
-            .map(|w| WorkloadRules::of(w, ask.bounded));
+        let rules = plan.workloads.iter().map(|w| WorkloadRules::of(w, ask.bounded));
         let mut rules = rules.collect::<Result<Vec<WorkloadRules>>>()?;
         for (rules, w) in rules.iter_mut().zip(&plan.workloads) {
             // One that only writes would hold a snapshot that nobody reads.
@@ -72,10 +69,7 @@ impl<E: StoreEngine> KvTarget<E> {
             }
         };
         let mut facts = vec![("target.kind".to_owned(), "database".to_owned())];
-        facts.push((
-            "target.directory".to_owned(),
-            directory.path().display().to_string(),
-        ));
+        facts.push(("target.directory".to_owned(), directory.path().display().to_string()));
         store.facts(&mut facts);
         facts.push(("store.snapshot".to_owned(), ask.snapshot.to_string()));
         let keys = plan.workloads.iter().filter_map(|w| w.keys.as_ref());
@@ -91,8 +85,7 @@ impl<E: StoreEngine> KvTarget<E> {
 
     fn store(&self) -> Result<Arc<E::KeyValueStore>> {
         let held = self.store.read().unwrap_or_else(PoisonError::into_inner);
-        held.clone()
-            .ok_or_else(|| Error::target("the database is closed after a failed reopening"))
+        held.clone().ok_or_else(|| Error::target("the database is closed after a failed reopening"))
     }
 
     /// Closes the database, does `between`, and opens it again.
@@ -106,18 +99,14 @@ impl<E: StoreEngine> KvTarget<E> {
                 .hint("do this before they start or after they ended"));
         }
         between()?;
-        let store = self
-            .engine
-            .open(self.directory.path(), self.directory.creates())?;
+        let store = self.engine.open(self.directory.path(), self.directory.creates())?;
         *held = Some(Arc::new(store));
         Ok(())
     }
 
     fn purge(&self) -> Result<()> {
         if !self.directory.creates() {
-            return Err(Error::refused(
-                "a database opened with read_only is not purged",
-            ));
+            return Err(Error::refused("a database opened with read_only is not purged"));
         }
         self.reopen(|| {
             self.engine.destroy(self.directory.path())?;
@@ -132,9 +121,7 @@ impl<E: StoreEngine> KvTarget<E> {
         };
         let closed = Arc::try_unwrap(store).map(drop);
         if closed.is_err() {
-            return Err(Error::internal(
-                "the database is closed while a worker uses it",
-            ));
+            return Err(Error::internal("the database is closed while a worker uses it"));
         }
         let engine = &self.engine;
         self.directory.leave(&|dir: &Path| engine.destroy(dir))
@@ -193,9 +180,7 @@ impl<E: StoreEngine> KeyedTarget for KvTarget<E> {
             return Ok(());
         }
         let store = self.store()?;
-        store
-            .make_durable()
-            .map_err(|f| f.into_error("to make what was loaded durable"))?;
+        store.make_durable().map_err(|f| f.into_error("to make what was loaded durable"))?;
         self.directory.note(records)
     }
 }

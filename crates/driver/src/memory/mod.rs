@@ -56,23 +56,13 @@ impl Driver for MemoryDriver {
             max_depth: 1,
             stores_data: true,
             allocating: vec![OpKind::Put, OpKind::Insert, OpKind::Delete],
-            admin: vec![
-                AdminAction::Flush,
-                AdminAction::DropCaches,
-                AdminAction::Purge,
-            ],
-            facts: DriverFacts {
-                kind: TargetKind::Keyed,
-                ..DriverFacts::default()
-            },
+            admin: vec![AdminAction::Flush, AdminAction::DropCaches, AdminAction::Purge],
+            facts: DriverFacts { kind: TargetKind::Keyed, ..DriverFacts::default() },
             ..Capabilities::default()
         })
     }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
-        room::check(
-            spec.plan,
-            taillight_machine::memory::available(&Sys::default()),
-        )
+        room::check(spec.plan, taillight_machine::memory::available(&Sys::default()))
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
         self.check(spec)?;
@@ -97,9 +87,7 @@ impl MemoryTarget {
         let workloads = plan.workloads.iter();
         Ok(MemoryTarget {
             store: Arc::new(OrderedMap::default()),
-            key_rules: workloads
-                .map(|w| WorkloadRules::of(w, false))
-                .collect::<Result<_>>()?,
+            key_rules: workloads.map(|w| WorkloadRules::of(w, false)).collect::<Result<_>>()?,
             records: AtomicU64::new(0),
         })
     }
@@ -117,11 +105,7 @@ impl Target for MemoryTarget {
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
         let rules = self.key_rules.get(usize::from(spec.workload)).cloned();
         let rules = rules.ok_or_else(|| Error::internal("a session of no workload"))?;
-        Ok(Box::new(MemorySession::new(
-            self.store.clone(),
-            rules,
-            spec,
-        )))
+        Ok(Box::new(MemorySession::new(self.store.clone(), rules, spec)))
     }
     fn admin(&self, action: AdminAction) -> Result<()> {
         match action {

@@ -44,9 +44,7 @@ fn of(plan: &Plan, w: &WorkloadPlan) -> Option<u64> {
     let adding: u64 = adding.map(|part| u64::from(part.weight)).sum();
     let operations = plan.run.operations.unwrap_or(0);
     let share = u128::from(operations) * u128::from(adding) / u128::from(total.max(1));
-    let records = keys
-        .count
-        .saturating_add(u64::try_from(share).unwrap_or(u64::MAX));
+    let records = keys.count.saturating_add(u64::try_from(share).unwrap_or(u64::MAX));
     let key = (keys.prefix.len() as u64).saturating_add(u64::from(keys.digits).max(8));
     Some(records.saturating_mul(value.saturating_add(key).saturating_add(RECORD)))
 }
@@ -81,11 +79,7 @@ mod tests {
         let most = Some(100_000_000);
         assert!(check(&plan(50_000, None), most).is_ok());
         assert!(check(&plan(u64::MAX, None), None).is_ok(), "nobody knows");
-        for plan in [
-            plan(100_000, None),
-            plan(u64::MAX, None),
-            plan(10, Some(1 << 40)),
-        ] {
+        for plan in [plan(100_000, None), plan(u64::MAX, None), plan(10, Some(1 << 40))] {
             let e = check(&plan, most).unwrap_err();
             assert!(e.to_string().contains("do not fit into memory"), "{e}");
             assert!(e.hint_text().is_some_and(|h| h.contains("keys.count")));

@@ -88,13 +88,8 @@ impl MemorySession {
         let key = self.rules.format.write(op.key, &mut self.key);
         let mut moved = 0;
         let reverse = self.rules.reverse;
-        let count = self
-            .store
-            .scan(key, op.count, reverse, |value| moved += value.len() as u64);
-        StoreOutcome {
-            count,
-            ..StoreOutcome::ok(moved)
-        }
+        let count = self.store.scan(key, op.count, reverse, |value| moved += value.len() as u64);
+        StoreOutcome { count, ..StoreOutcome::ok(moved) }
     }
 }
 

@@ -16,10 +16,7 @@ impl OrderedMap {
     pub fn put(&self, key: &[u8], value: &[u8]) {
         match self.map.get(key) {
             Some(entry) => {
-                let mut held = entry
-                    .value()
-                    .write()
-                    .unwrap_or_else(PoisonError::into_inner);
+                let mut held = entry.value().write().unwrap_or_else(PoisonError::into_inner);
                 held.clear();
                 held.extend_from_slice(value);
             }
@@ -32,10 +29,7 @@ impl OrderedMap {
     /// Changes a value in place; `None` when the key is not there.
     pub fn change<T>(&self, key: &[u8], change: impl FnOnce(&mut Vec<u8>) -> T) -> Option<T> {
         let entry = self.map.get(key)?;
-        let mut held = entry
-            .value()
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut held = entry.value().write().unwrap_or_else(PoisonError::into_inner);
         Some(change(&mut held))
     }
 

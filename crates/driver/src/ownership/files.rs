@@ -61,9 +61,7 @@ impl FileMark {
 
 fn modified_ns(stat: &Stat) -> i64 {
     let nanos = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
-    stat.st_mtime
-        .saturating_mul(1_000_000_000)
-        .saturating_add(nanos)
+    stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
 /// Files and directory that stand under this run's marks.
@@ -77,12 +75,7 @@ pub struct MarkedFiles {
 impl MarkedFiles {
     /// Nothing yet; with `made_dir`, the directory itself goes in the end.
     pub fn new(dir: OwnedDirectory, made_dir: bool) -> MarkedFiles {
-        MarkedFiles {
-            dir,
-            temporary: Vec::new(),
-            kept: Vec::new(),
-            made_dir,
-        }
+        MarkedFiles { dir, temporary: Vec::new(), kept: Vec::new(), made_dir }
     }
 
     pub fn dir(&self) -> &OwnedDirectory {
@@ -100,11 +93,7 @@ impl MarkedFiles {
     /// `Unavailable` when the mark cannot be written.
     pub fn mark(&mut self, mark: FileMark) -> Result<()> {
         self.dir.add(std::slice::from_ref(&mark))?;
-        let list = if mark.keep {
-            &mut self.kept
-        } else {
-            &mut self.temporary
-        };
+        let list = if mark.keep { &mut self.kept } else { &mut self.temporary };
         list.push(mark);
         Ok(())
     }

@@ -152,10 +152,7 @@ pub struct HeldMark<I> {
 
 impl<I: Serialize + DeserializeOwned + Clone> HeldMark<I> {
     pub fn new(mark: OwnershipMark<I>, forgets: bool) -> HeldMark<I> {
-        HeldMark {
-            mark: Mutex::new(mark),
-            forgets,
-        }
+        HeldMark { mark: Mutex::new(mark), forgets }
     }
 
     fn lock(&self) -> MutexGuard<'_, OwnershipMark<I>> {
@@ -231,37 +228,12 @@ mod tests {
         for (found, contents, confirmed, wanted) in [
             (None, Contents::Empty, false, OwnershipDecision::Create),
             (None, foreign(), true, OwnershipDecision::Wipe),
-            (
-                Some(&kept),
-                Contents::Records,
-                false,
-                OwnershipDecision::Reuse(kept.clone()),
-            ),
-            (
-                Some(&kept),
-                foreign(),
-                false,
-                OwnershipDecision::Reuse(kept.clone()),
-            ),
-            (
-                Some(&kept),
-                Contents::Records,
-                true,
-                OwnershipDecision::Wipe,
-            ),
-            (
-                Some(&killed),
-                Contents::Records,
-                false,
-                OwnershipDecision::Wipe,
-            ),
+            (Some(&kept), Contents::Records, false, OwnershipDecision::Reuse(kept.clone())),
+            (Some(&kept), foreign(), false, OwnershipDecision::Reuse(kept.clone())),
+            (Some(&kept), Contents::Records, true, OwnershipDecision::Wipe),
+            (Some(&killed), Contents::Records, false, OwnershipDecision::Wipe),
             (Some(&killed), foreign(), true, OwnershipDecision::Wipe),
-            (
-                Some(&other),
-                Contents::Records,
-                true,
-                OwnershipDecision::Wipe,
-            ),
+            (Some(&other), Contents::Records, true, OwnershipDecision::Wipe),
         ] {
             assert_eq!(decide(found, contents.clone(), confirmed).unwrap(), wanted);
         }

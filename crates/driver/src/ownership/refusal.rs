@@ -19,11 +19,7 @@ pub struct NamedTarget {
 impl NamedTarget {
     /// A target that is called by its path or address.
     pub fn of(path: impl Display) -> NamedTarget {
-        NamedTarget {
-            shown: path.to_string(),
-            confirm: path.to_string(),
-            instead: "another path",
-        }
+        NamedTarget { shown: path.to_string(), confirm: path.to_string(), instead: "another path" }
     }
 
     fn way_out(&self) -> String {
@@ -56,27 +52,17 @@ pub fn confirmed(
     let confirm = &target.confirm;
     match (destroy, name) {
         (false, None) => Ok(false),
-        (true, None) => Err(
-            Error::refused("`destroy = true` needs the target confirmed by name")
-                .with("target", confirm)
-                .hint(format!(
-                    "if all its data may be lost, add: --destroy {confirm}"
-                )),
-        ),
-        (false, Some(_)) => Err(
-            Error::refused("--destroy needs `destroy = true` under [target]")
-                .with("target", confirm)
-                .hint("if all its data may be lost, add: --set target.destroy=true"),
-        ),
+        (true, None) => Err(Error::refused("`destroy = true` needs the target confirmed by name")
+            .with("target", confirm)
+            .hint(format!("if all its data may be lost, add: --destroy {confirm}"))),
+        (false, Some(_)) => Err(Error::refused("--destroy needs `destroy = true` under [target]")
+            .with("target", confirm)
+            .hint("if all its data may be lost, add: --set target.destroy=true")),
         (true, Some(name)) if same(name) => Ok(true),
-        (true, Some(name)) => Err(
-            Error::refused("--destroy names something else than the target")
-                .with("target", confirm)
-                .with("destroy", name)
-                .hint(format!(
-                    "if all data of the target may be lost, write: --destroy {confirm}"
-                )),
-        ),
+        (true, Some(name)) => Err(Error::refused("--destroy names something else than the target")
+            .with("target", confirm)
+            .with("destroy", name)
+            .hint(format!("if all data of the target may be lost, write: --destroy {confirm}"))),
     }
 }
 
@@ -143,9 +129,6 @@ mod tests {
             assert_eq!(e.kind(), ErrorKind::Refused);
         }
         assert!(foreign(true, &t, None).is_ok());
-        assert_eq!(
-            foreign(false, &t, None).unwrap_err().kind(),
-            ErrorKind::Refused
-        );
+        assert_eq!(foreign(false, &t, None).unwrap_err().kind(), ErrorKind::Refused);
     }
 }

@@ -24,11 +24,7 @@ const VERSION: u32 = 1;
 
 /// "major:minor" of the file system that holds a file.
 pub fn device(stat: &Stat) -> String {
-    format!(
-        "{}:{}",
-        rustix::fs::major(stat.st_dev),
-        rustix::fs::minor(stat.st_dev)
-    )
+    format!("{}:{}", rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev))
 }
 
 /// What tells a database directory from a copy of it, and from a database of another driver.
@@ -55,11 +51,7 @@ struct Sidecar {
 
 impl Default for Sidecar {
     fn default() -> Self {
-        Sidecar {
-            taillight_owner: VERSION,
-            files: Vec::new(),
-            store: None,
-        }
+        Sidecar { taillight_owner: VERSION, files: Vec::new(), store: None }
     }
 }
 
@@ -79,10 +71,7 @@ impl OwnedDirectory {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
         let fd = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|e| cannot("cannot open the directory", path, e))?;
-        Ok(OwnedDirectory {
-            fd,
-            path: path.to_path_buf(),
-        })
+        Ok(OwnedDirectory { fd, path: path.to_path_buf() })
     }
     /// The descriptor, to open files in it.
     pub fn fd(&self) -> &OwnedFd {
@@ -148,9 +137,7 @@ impl OwnedDirectory {
     /// `Unavailable` when the mark cannot be written.
     pub fn add(&self, new: &[FileMark]) -> Result<()> {
         self.change(|sidecar| {
-            sidecar
-                .files
-                .retain(|m| !new.iter().any(|n| n.name == m.name));
+            sidecar.files.retain(|m| !new.iter().any(|n| n.name == m.name));
             sidecar.files.extend_from_slice(new);
         })
     }
@@ -187,11 +174,9 @@ impl OwnedDirectory {
                 let changed = change(&mut sidecar);
                 self.write(&sidecar).map(|()| changed)
             }
-            Ok(None) => Err(
-                Error::unavailable("the ownership mark belongs to another user")
-                    .with("path", self.path.join(SIDECAR).display())
-                    .hint("choose a directory of your own"),
-            ),
+            Ok(None) => Err(Error::unavailable("the ownership mark belongs to another user")
+                .with("path", self.path.join(SIDECAR).display())
+                .hint("choose a directory of your own")),
             Err(e) => Err(e),
         };
         if locked {
@@ -295,11 +280,7 @@ mod tests {
         let dir = OwnedDirectory::open(tmp.path()).unwrap();
         std::fs::write(tmp.path().join("a"), b"12345").unwrap();
         let stat = || rustix::fs::statat(&dir.fd, "a", AtFlags::empty()).unwrap();
-        let mut mark = FileMark {
-            size: 9,
-            grows: true,
-            ..mark(&dir, "a")
-        };
+        let mut mark = FileMark { size: 9, grows: true, ..mark(&dir, "a") };
         assert!(mark.fits(&stat()));
         std::fs::write(tmp.path().join("a"), b"1234567890").unwrap();
         assert!(!mark.fits(&stat()), "larger than the run could make it");
@@ -349,11 +330,7 @@ mod tests {
         let dir = OwnedDirectory::open(tmp.path()).unwrap();
         let (inode, device) = dir.identity().unwrap();
         let database = DatabaseMark {
-            identity: DirectoryIdentity {
-                driver: "rocksdb".to_owned(),
-                inode,
-                device,
-            },
+            identity: DirectoryIdentity { driver: "rocksdb".to_owned(), inode, device },
             run_id: "r1".to_owned(),
             last_run: String::new(),
             keep: true,
@@ -366,16 +343,9 @@ mod tests {
         assert_eq!(e.kind(), taillight_core::ErrorKind::Refused);
         std::fs::write(tmp.path().join("a"), b"x").unwrap();
         dir.add(&[mark(&dir, "a")]).unwrap();
-        let read = || {
-            dir.read()
-                .unwrap()
-                .map(|b| DatabaseMark::parse(&b).unwrap())
-        };
+        let read = || dir.read().unwrap().map(|b| DatabaseMark::parse(&b).unwrap());
         assert_eq!(read(), Some(database.clone()));
-        let more = DatabaseMark {
-            records: 11,
-            ..database
-        };
+        let more = DatabaseMark { records: 11, ..database };
         dir.renew(&more.bytes().unwrap()).unwrap();
         assert_eq!(read(), Some(more));
         MarkStore::remove(&dir).unwrap();
@@ -399,19 +369,9 @@ mod tests {
         let stat = rustix::fs::statat(&dir.fd, "a", AtFlags::empty()).unwrap();
         assert!(!mine.fits(&stat));
         std::fs::write(tmp.path().join(SIDECAR), b"{").unwrap();
-        assert_eq!(
-            dir.marks().unwrap_err().kind(),
-            taillight_core::ErrorKind::Corrupt
-        );
-        std::fs::write(
-            tmp.path().join(SIDECAR),
-            b"{\"taillight_owner\":9,\"files\":[]}",
-        )
-        .unwrap();
-        assert_eq!(
-            dir.marks().unwrap_err().kind(),
-            taillight_core::ErrorKind::Corrupt
-        );
+        assert_eq!(dir.marks().unwrap_err().kind(), taillight_core::ErrorKind::Corrupt);
+        std::fs::write(tmp.path().join(SIDECAR), b"{\"taillight_owner\":9,\"files\":[]}").unwrap();
+        assert_eq!(dir.marks().unwrap_err().kind(), taillight_core::ErrorKind::Corrupt);
     }
 
     /// Marks as earlier versions wrote them, byte by byte.
@@ -458,15 +418,9 @@ mod tests {
         assert_eq!((files[1].grows, files[1].modified_ns), (true, None));
         let mark = DatabaseMark::parse(&dir.read().unwrap().unwrap()).unwrap();
         assert_eq!(mark.identity.driver, "rocksdb");
-        assert_eq!(
-            (mark.identity.inode, mark.records, mark.keep),
-            (4711, 1000, true)
-        );
+        assert_eq!((mark.identity.inode, mark.records, mark.keep), (4711, 1000, true));
         // Unchanged, it is written as it was.
         dir.renew(&mark.bytes().unwrap()).unwrap();
-        assert_eq!(
-            std::fs::read_to_string(tmp.path().join(SIDECAR)).unwrap(),
-            text
-        );
+        assert_eq!(std::fs::read_to_string(tmp.path().join(SIDECAR)).unwrap(), text);
     }
 }

@@ -85,9 +85,8 @@ impl S3Client {
     ) -> Result<S3Client> {
         let addresses = location.hosts.iter().map(|h| {
             let found = (h.bare(), h.port).to_socket_addrs();
-            let all: Vec<SocketAddr> = found
-                .map_err(|e| unreachable(&h.name, h.port).source(e))?
-                .collect();
+            let all: Vec<SocketAddr> =
+                found.map_err(|e| unreachable(&h.name, h.port).source(e))?.collect();
             match all.is_empty() {
                 true => Err(unreachable(&h.name, h.port)),
                 false => Ok(all),
@@ -171,10 +170,7 @@ impl S3Client {
     /// # Errors
     /// `Unavailable` when no answer comes.
     pub fn call(&self, request: &S3Request<'_>) -> Result<S3Answer> {
-        let mut admin = self
-            .admin
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut admin = self.admin.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let housekeeping = admin.get_or_insert_with(|| Housekeeping {
             api: self.api(),
             connection: HttpConnection::new(),
@@ -183,12 +179,7 @@ impl S3Client {
         if housekeeping.used.elapsed() > self.idle {
             housekeeping.connection.hang_up();
         }
-        let answer = self.exchange(
-            0,
-            &mut housekeeping.api,
-            &mut housekeeping.connection,
-            request,
-        );
+        let answer = self.exchange(0, &mut housekeeping.api, &mut housekeeping.connection, request);
         housekeeping.used = Instant::now();
         answer.map_err(|why| self.error(0, why))
     }
@@ -290,17 +281,15 @@ impl S3Client {
         {
             return Ok(());
         }
-        Err(
-            Error::unavailable("the server answers for something else than the bucket")
-                .with("bucket", &self.location.bucket)
-                .hint(match self.options.addressing {
-                    Addressing::Virtual => {
-                        "it may not know its own domain (MinIO: MINIO_DOMAIN); or use \
+        Err(Error::unavailable("the server answers for something else than the bucket")
+            .with("bucket", &self.location.bucket)
+            .hint(match self.options.addressing {
+                Addressing::Virtual => {
+                    "it may not know its own domain (MinIO: MINIO_DOMAIN); or use \
                          options.addressing = \"path\""
-                    }
-                    Addressing::Path => "see whether it is an object store",
-                }),
-        )
+                }
+                Addressing::Path => "see whether it is an object store",
+            }))
     }
 
     /// What a bad answer means.
@@ -349,11 +338,8 @@ impl S3Client {
     /// # Errors
     /// `Unavailable`.
     pub fn put(&self, name: &str, body: &[u8]) -> Result<()> {
-        let answer = self.call(&S3Request {
-            body,
-            data: true,
-            ..S3Request::new("PUT", name.as_bytes())
-        })?;
+        let answer =
+            self.call(&S3Request { body, data: true, ..S3Request::new("PUT", name.as_bytes()) })?;
         match answer.code {
             200 => Ok(()),
             _ => Err(self.refusal("write", &answer)),
@@ -367,17 +353,11 @@ impl S3Client {
     pub fn list(&self, page: &mut dyn FnMut(Vec<String>) -> Result<bool>) -> Result<String> {
         let mut next: Option<String> = None;
         loop {
-            let from = next.as_ref().map_or(String::new(), |token| {
-                format!("continuation-token={}&", encoded(token))
-            });
-            let query = format!(
-                "{from}list-type=2&prefix={}",
-                encoded(&self.location.prefix)
-            );
-            let answer = self.call(&S3Request {
-                query: &query,
-                ..S3Request::new("GET", b"")
-            })?;
+            let from = next
+                .as_ref()
+                .map_or(String::new(), |token| format!("continuation-token={}&", encoded(token)));
+            let query = format!("{from}list-type=2&prefix={}", encoded(&self.location.prefix));
+            let answer = self.call(&S3Request { query: &query, ..S3Request::new("GET", b"") })?;
             self.listed(&answer)?;
             let inside = |name: &String| name.starts_with(&self.location.prefix);
             let names = xml::all(&answer.text, "Key")?.into_iter();

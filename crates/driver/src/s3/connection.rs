@@ -143,11 +143,7 @@ impl HttpConnection {
 
     /// Begins the request in `head`. `fresh`: the connection is new and may not be made yet.
     pub fn begin(&mut self, spec: &RequestSpec, fresh: bool) {
-        self.phase = if fresh {
-            HttpPhase::Connect
-        } else {
-            HttpPhase::Send
-        };
+        self.phase = if fresh { HttpPhase::Connect } else { HttpPhase::Send };
         self.upload = spec.upload;
         self.bodiless = spec.bodiless;
         self.sink = spec.sink;
@@ -292,9 +288,7 @@ impl HttpConnection {
             match sink {
                 BodySink::Drop => {}
                 BodySink::Buffer => {
-                    let at = usize::try_from(*moved)
-                        .unwrap_or(usize::MAX)
-                        .min(slot.len());
+                    let at = usize::try_from(*moved).unwrap_or(usize::MAX).min(slot.len());
                     let fits = data.len().min(slot.len() - at);
                     slot[at..at + fits].copy_from_slice(&data[..fits]);
                 }

@@ -52,10 +52,7 @@ impl S3Counters {
         out("s3_broken_total", value(&self.broken));
         for (at, counter) in self.codes.iter().enumerate() {
             if counter.load(Ordering::Relaxed) > 0 {
-                out(
-                    &format!("s3_http_{}_total", usize::from(FIRST) + at),
-                    value(counter),
-                );
+                out(&format!("s3_http_{}_total", usize::from(FIRST) + at), value(counter));
             }
         }
     }

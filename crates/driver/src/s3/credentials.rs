@@ -53,9 +53,7 @@ impl Credentials {
     /// # Errors
     /// `Unavailable` when there are none.
     pub fn find(profile: &str) -> Result<(Credentials, Origin)> {
-        Credentials::find_in(profile, &|name| {
-            std::env::var(name).ok().filter(|v| !v.is_empty())
-        })
+        Credentials::find_in(profile, &|name| std::env::var(name).ok().filter(|v| !v.is_empty()))
     }
 
     /// [`Credentials::find`] with an environment that tests can make up.
@@ -115,11 +113,9 @@ fn checked(found: Credentials, origin: Origin) -> Result<(Credentials, Origin)> 
     if whole {
         return Ok((found, origin));
     }
-    Err(
-        Error::unavailable("the credentials hold characters that no key has")
-            .with("from", origin)
-            .hint("set them again, without quotes, blanks or line ends"),
-    )
+    Err(Error::unavailable("the credentials hold characters that no key has")
+        .with("from", origin)
+        .hint("set them again, without quotes, blanks or line ends"))
 }
 
 fn none(what: &str, profile: &str) -> Error {
@@ -168,10 +164,7 @@ mod tests {
         ]);
         let (found, origin) = Credentials::find_in("", &both).unwrap();
         assert_eq!((found.id(), found.secret()), ("id", "s3cr3t"));
-        assert_eq!(
-            (found.token(), origin.as_str()),
-            (Some("tok"), "environment")
-        );
+        assert_eq!((found.token(), origin.as_str()), (Some("tok"), "environment"));
         assert!(!format!("{found:?}").contains("s3cr3t"));
         let half = env(&[("AWS_ACCESS_KEY_ID", "id")]);
         let e = Credentials::find_in("", &half).unwrap_err();
@@ -180,10 +173,8 @@ mod tests {
 
     #[test]
     fn errors_do_not_show_values() {
-        let broken = env(&[
-            ("AWS_ACCESS_KEY_ID", "my id"),
-            ("AWS_SECRET_ACCESS_KEY", "s3cr3t\r\nx: y"),
-        ]);
+        let broken =
+            env(&[("AWS_ACCESS_KEY_ID", "my id"), ("AWS_SECRET_ACCESS_KEY", "s3cr3t\r\nx: y")]);
         let e = Credentials::find_in("", &broken).unwrap_err();
         assert!(!format!("{e} {:?}", e.hint_text()).contains("s3cr3t"));
         let e = Credentials::find_in("", &env(&[])).unwrap_err();
@@ -197,10 +188,7 @@ mod tests {
         assert_eq!(section(text, "default").len(), 1);
         let two = section(text, "two");
         assert_eq!(
-            (
-                two["aws_access_key_id"].as_str(),
-                two["aws_secret_access_key"].as_str()
-            ),
+            (two["aws_access_key_id"].as_str(), two["aws_secret_access_key"].as_str()),
             ("b", "c=d")
         );
         assert!(section(text, "three").is_empty());

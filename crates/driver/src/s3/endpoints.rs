@@ -20,13 +20,9 @@ struct ListingPage {
 impl S3Client {
     fn page(&self, server: usize) -> Result<ListingPage> {
         let query = format!("list-type=2&prefix={}", encoded(&self.location.prefix));
-        let request = S3Request {
-            query: &query,
-            ..S3Request::new("GET", b"")
-        };
+        let request = S3Request { query: &query, ..S3Request::new("GET", b"") };
         let answer = self.call_on(server, &request)?;
-        self.listed(&answer)
-            .map_err(|e| e.with("endpoint", self.endpoint(server)))?;
+        self.listed(&answer).map_err(|e| e.with("endpoint", self.endpoint(server)))?;
         Ok(ListingPage {
             names: xml::all(&answer.text, "Key")
                 .map_err(|e| e.with("endpoint", self.endpoint(server)))?,

@@ -58,20 +58,16 @@ impl PrefixLocation {
         }
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-._".contains(&b);
         if bucket.len() < 3 || !bucket.bytes().all(plain) {
-            return Err(Error::usage("the path names no bucket")
-                .with("bucket", bucket)
-                .hint(FORM));
+            return Err(Error::usage("the path names no bucket").with("bucket", bucket).hint(FORM));
         }
         let safe = |b: u8| b.is_ascii_alphanumeric() || b"-._/".contains(&b);
         if !prefix.ends_with('/') || prefix.starts_with('/') || !prefix.bytes().all(safe) {
-            return Err(
-                Error::usage("the path needs a prefix of its own, ending in /")
-                    .with("prefix", prefix)
-                    .hint(format!(
-                        "letters, digits and - . _ / make a prefix; nothing outside it is touched; \
+            return Err(Error::usage("the path needs a prefix of its own, ending in /")
+                .with("prefix", prefix)
+                .hint(format!(
+                    "letters, digits and - . _ / make a prefix; nothing outside it is touched; \
                      {FORM}"
-                    )),
-            );
+                )));
         }
         let strange = |part: &str| part.is_empty() || part == "." || part == "..";
         if prefix.trim_end_matches('/').split('/').any(strange) || prefix.len() > 200 {
@@ -79,12 +75,7 @@ impl PrefixLocation {
                 .with("prefix", prefix)
                 .hint("no empty part, no . or .., and at most 200 bytes"));
         }
-        Ok(PrefixLocation {
-            tls,
-            hosts,
-            bucket: bucket.to_owned(),
-            prefix: prefix.to_owned(),
-        })
+        Ok(PrefixLocation { tls, hosts, bucket: bucket.to_owned(), prefix: prefix.to_owned() })
     }
 
     /// Whether servers can be asked in this style: a bucket stands before a name, not before the
@@ -95,11 +86,13 @@ impl PrefixLocation {
     pub fn takes(&self, addressing: Addressing) -> Result<()> {
         let number = |host: &&Endpoint| host.bare().parse::<IpAddr>().is_ok();
         match self.hosts.iter().find(number) {
-            Some(host) if addressing == Addressing::Virtual => Err(Error::usage(
-                "virtual-host style needs the names of servers",
-            )
-            .with("server", &host.name)
-            .hint("give the name instead of the number, or use options.addressing = \"path\"")),
+            Some(host) if addressing == Addressing::Virtual => {
+                Err(Error::usage("virtual-host style needs the names of servers")
+                    .with("server", &host.name)
+                    .hint(
+                        "give the name instead of the number, or use options.addressing = \"path\"",
+                    ))
+            }
             _ => Ok(()),
         }
     }
@@ -119,11 +112,7 @@ fn host(text: &str, tls: bool) -> Result<Endpoint> {
             "remove what stands before the @, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
         ));
     }
-    let wrong = || {
-        Error::usage("this is no HOST[:PORT]")
-            .with("endpoint", text)
-            .hint(FORM)
-    };
+    let wrong = || Error::usage("this is no HOST[:PORT]").with("endpoint", text).hint(FORM);
     let colon = match text.rfind(']') {
         Some(end) => text[end..].find(':').map(|at| end + at),
         None => text.rfind(':'),
@@ -136,10 +125,7 @@ fn host(text: &str, tls: bool) -> Result<Endpoint> {
     if name.is_empty() || port == 0 || !name.bytes().all(plain) {
         return Err(wrong());
     }
-    Ok(Endpoint {
-        name: name.to_owned(),
-        port,
-    })
+    Ok(Endpoint { name: name.to_owned(), port })
 }
 
 #[cfg(test)]

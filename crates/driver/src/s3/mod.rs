@@ -76,10 +76,7 @@ impl Driver for S3 {
             guarded: true,
             own_stamps: true,
             admin: vec![AdminAction::Flush, AdminAction::Purge],
-            facts: DriverFacts {
-                kind: TargetKind::Object,
-                ..DriverFacts::default()
-            },
+            facts: DriverFacts { kind: TargetKind::Object, ..DriverFacts::default() },
             ..Capabilities::default()
         })
     }

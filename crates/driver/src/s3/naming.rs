@@ -30,11 +30,7 @@ impl ObjectNaming {
                 .with("keys.prefix", format!("{:?}", keys.prefix))
                 .hint("1024 bytes at most; printable letters without / in keys.prefix"));
         }
-        Ok(ObjectNaming {
-            prefix: prefix.to_owned(),
-            format,
-            text: keys.prefix,
-        })
+        Ok(ObjectNaming { prefix: prefix.to_owned(), format, text: keys.prefix })
     }
 
     /// Writes the name of key number `n`.
@@ -87,28 +83,16 @@ mod tests {
 
     #[test]
     fn names_are_text_and_known_again() {
-        let binary = Keys {
-            naming: KeyNaming::Binary,
-            size: Some(ByteSize(8)),
-            ..Keys::default()
-        };
+        let binary = Keys { naming: KeyNaming::Binary, size: Some(ByteSize(8)), ..Keys::default() };
         let mut out = Vec::new();
-        for (keys, number, name) in [
-            (binary, 258, "p/0000000000000102"),
-            (Keys::default(), 0, "p/user6284781860667377211"),
-        ] {
+        for (keys, number, name) in
+            [(binary, 258, "p/0000000000000102"), (Keys::default(), 0, "p/user6284781860667377211")]
+        {
             let names = names(keys).unwrap();
             names.write(number, &mut out);
             assert_eq!(std::str::from_utf8(&out).unwrap(), name);
             assert!(names.could_be(name));
-            for other in [
-                "p/user",
-                "p/userx1",
-                "p/photo.jpg",
-                "user1",
-                "p/a/user1",
-                "p/",
-            ] {
+            for other in ["p/user", "p/userx1", "p/photo.jpg", "user1", "p/a/user1", "p/"] {
                 assert!(!names.could_be(other), "{other}");
             }
         }
@@ -116,15 +100,8 @@ mod tests {
 
     #[test]
     fn what_makes_no_name_is_refused() {
-        let long = Keys {
-            naming: KeyNaming::Binary,
-            size: Some(ByteSize(600)),
-            ..Keys::default()
-        };
-        let slashed = Keys {
-            prefix: "../".into(),
-            ..Keys::default()
-        };
+        let long = Keys { naming: KeyNaming::Binary, size: Some(ByteSize(600)), ..Keys::default() };
+        let slashed = Keys { prefix: "../".into(), ..Keys::default() };
         assert!(names(long).is_err() && names(slashed).is_err());
     }
 }

@@ -104,22 +104,14 @@ pub fn parse(table: &toml::Table) -> Result<S3Options> {
         return wrong("part_size", "is too small", "S3 takes parts from 5MiB on");
     }
     if !(1..=1000).contains(&o.max_keys) {
-        return wrong(
-            "max_keys",
-            "is out of range",
-            "S3 lists 1 to 1000 keys at a time",
-        );
+        return wrong("max_keys", "is out of range", "S3 lists 1 to 1000 keys at a time");
     }
     if o.timeout.0 < 1_000_000 {
         return wrong("timeout", "is too short", "give at least 1ms");
     }
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
     if o.region.is_empty() || !o.region.bytes().all(plain) {
-        return wrong(
-            "region",
-            "is no region",
-            "for example region = \"us-east-1\"",
-        );
+        return wrong("region", "is no region", "for example region = \"us-east-1\"");
     }
     Ok(o)
 }

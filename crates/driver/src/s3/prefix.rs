@@ -48,10 +48,8 @@ impl OwnedPrefix {
         names: &[ObjectNaming],
     ) -> Result<(OwnedPrefix, String)> {
         let target = &spec.plan.target;
-        let named = NamedTarget {
-            instead: "another prefix",
-            ..NamedTarget::of(store.location.shown())
-        };
+        let named =
+            NamedTarget { instead: "another prefix", ..NamedTarget::of(store.location.shown()) };
         let same = |name: &str| {
             let more = &store.options.endpoints;
             PrefixLocation::parse(Some(name), more).is_ok_and(|p| p == store.location)
@@ -193,10 +191,9 @@ fn undo(store: &S3Client, before: Option<&[u8]>, why: Error) -> Error {
     };
     match undone {
         Ok(()) => why,
-        Err(_) => why.with(
-            "leftovers",
-            format!("the owner mark {}{SIDECAR}", store.location.shown()),
-        ),
+        Err(_) => {
+            why.with("leftovers", format!("the owner mark {}{SIDECAR}", store.location.shown()))
+        }
     }
 }
 
@@ -229,9 +226,7 @@ fn look(store: &S3Client, names: &[ObjectNaming]) -> Result<(PrefixContents, Str
         (false, Contents::Empty) => None,
         _ => store.read()?,
     };
-    let mark = text
-        .as_deref()
-        .and_then(|text| PrefixMark::parse(text).ok());
+    let mark = text.as_deref().and_then(|text| PrefixMark::parse(text).ok());
     let mark = mark.filter(|mark| {
         let (is, here) = (&mark.identity, identity(store));
         is.bucket == here.bucket && is.prefix == here.prefix
@@ -239,14 +234,7 @@ fn look(store: &S3Client, names: &[ObjectNaming]) -> Result<(PrefixContents, Str
     if mark.is_none() && marked && contents == Contents::Empty {
         contents = Contents::Foreign(Some(owner));
     }
-    Ok((
-        PrefixContents {
-            mark,
-            text,
-            contents,
-        },
-        server,
-    ))
+    Ok((PrefixContents { mark, text, contents }, server))
 }
 
 /// Deletes everything under the prefix but the owner mark; only after the guard has passed.
@@ -268,10 +256,7 @@ mod tests {
     fn marks_of_earlier_versions_are_read() {
         let text = br#"{"taillight_owner":1,"bucket":"bench","prefix":"p/","run_id":"r1","last_run":"r2","keep":true,"form":"keys hashed","records":5}"#;
         let mark = PrefixMark::parse(text).unwrap();
-        assert_eq!(
-            (mark.keep, mark.records, mark.last_run.as_str()),
-            (true, 5, "r2")
-        );
+        assert_eq!((mark.keep, mark.records, mark.last_run.as_str()), (true, 5, "r2"));
         assert_eq!(mark.bytes().unwrap(), text);
         let older = br#"{"taillight_owner":1,"bucket":"bench","prefix":"p/","run_id":"r1","keep":false,"form":"f","records":0}"#;
         assert!(PrefixMark::parse(older).unwrap().last_run.is_empty());

@@ -251,33 +251,21 @@ mod tests {
             )
         );
         assert!(!get.contains("SECRET"));
-        let virtual_hosted = text(
-            &mut api("addressing = \"virtual\"", None),
-            &S3Request::new("GET", b"k"),
-        );
+        let virtual_hosted =
+            text(&mut api("addressing = \"virtual\"", None), &S3Request::new("GET", b"k"));
         assert!(virtual_hosted.starts_with("GET /k HTTP/1.1\r\nhost: bench.127.0.0.1:9000\r\n"));
     }
 
     #[test]
     fn checksums_of_uploads() {
-        let put = S3Request {
-            body: b"123456789",
-            data: true,
-            ..S3Request::new("PUT", b"k")
-        };
+        let put = S3Request { body: b"123456789", data: true, ..S3Request::new("PUT", b"k") };
         let plain = text(&mut api("", None), &put);
         assert!(plain.contains("UNSIGNED-PAYLOAD") && plain.contains("content-length: 9\r\n"));
         // The check value of CRC-32C is E3069283.
         let crc = text(&mut api("checksum = \"crc32c\"", None), &put);
         assert!(crc.contains("x-amz-checksum-crc32c: 4waSgw==\r\n"), "{crc}");
-        let sha = text(
-            &mut api("checksum = \"sha256\"\nsigned_payload = true", None),
-            &put,
-        );
+        let sha = text(&mut api("checksum = \"sha256\"\nsigned_payload = true", None), &put);
         assert!(sha.contains("x-amz-checksum-sha256: FeKw08M4"), "{sha}");
-        assert!(
-            sha.contains("x-amz-content-sha256: 15e2b0d3c33891eb"),
-            "{sha}"
-        );
+        assert!(sha.contains("x-amz-content-sha256: 15e2b0d3c33891eb"), "{sha}");
     }
 }

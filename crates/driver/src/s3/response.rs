@@ -80,12 +80,7 @@ impl ResponseHead {
             let text = || std::str::from_utf8(line.value).map_err(|_| MalformedResponse);
             let is = |name: &str| line.name.eq_ignore_ascii_case(name);
             if is("content-length") {
-                size = Some(
-                    text()?
-                        .trim()
-                        .parse::<u64>()
-                        .map_err(|_| MalformedResponse)?,
-                );
+                size = Some(text()?.trim().parse::<u64>().map_err(|_| MalformedResponse)?);
             } else if is("transfer-encoding") {
                 chunked = text()?.trim().eq_ignore_ascii_case("chunked");
             } else if is("connection") {
@@ -109,10 +104,7 @@ impl ResponseHead {
 
     /// Whether the body has ended.
     pub fn ended(&self) -> bool {
-        matches!(
-            self.framing,
-            BodyFraming::Length(0) | BodyFraming::Chunks(ChunkState::End)
-        )
+        matches!(self.framing, BodyFraming::Length(0) | BodyFraming::Chunks(ChunkState::End))
     }
 
     /// Takes bytes of the body, showing its data; how many were its own.
@@ -126,9 +118,7 @@ impl ResponseHead {
     ) -> Result<usize, MalformedResponse> {
         match &mut self.framing {
             BodyFraming::Length(left) => {
-                let n = bytes
-                    .len()
-                    .min(usize::try_from(*left).unwrap_or(usize::MAX));
+                let n = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= n as u64;
                 show(&bytes[..n]);
                 Ok(n)
@@ -195,18 +185,11 @@ mod tests {
         let raw = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"x\"\r\nServer: s\r\n\r\nhello";
         assert_eq!(r.parse(&raw[..30], false), Ok(None));
         assert_eq!(r.parse(raw, false), Ok(Some(raw.len() - 5)));
-        assert_eq!(
-            (r.code, r.framing, r.close),
-            (200, BodyFraming::Length(5), false)
-        );
+        assert_eq!((r.code, r.framing, r.close), (200, BodyFraming::Length(5), false));
         assert_eq!((r.etag.as_str(), r.server.as_str()), ("\"x\"", "s"));
         r.parse(raw, true).unwrap();
         assert!(r.ended(), "the answer to HEAD has no body");
-        r.parse(
-            b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n",
-            false,
-        )
-        .unwrap();
+        r.parse(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n", false).unwrap();
         assert!(r.ended() && r.close);
         r.parse(b"HTTP/1.0 200 OK\r\n\r\n", false).unwrap();
         assert_eq!((r.framing, r.close), (BodyFraming::Close, true));

@@ -117,12 +117,7 @@ impl S3Session {
             | epoll::EventFlags::OUT
             | epoll::EventFlags::RDHUP
             | epoll::EventFlags::ET;
-        epoll::add(
-            &self.epoll,
-            &transport,
-            epoll::EventData::new_u64(n as u64),
-            flags,
-        )?;
+        epoll::add(&self.epoll, &transport, epoll::EventData::new_u64(n as u64), flags)?;
         self.shared.counts.connect();
         slot.connection.connect(transport);
         Ok(true)
@@ -179,12 +174,7 @@ impl S3Session {
                 spec.stamp_first_byte = true;
                 spec.sink = BodySink::Keys;
                 request.name = &[];
-                list_query(
-                    &self.shared,
-                    name,
-                    self.shared.store.options.max_keys,
-                    &mut self.query,
-                );
+                list_query(&self.shared, name, self.shared.store.options.max_keys, &mut self.query);
                 request.query = &self.query;
             }
             OpKind::Scan => match slot.scan.name() {
@@ -207,8 +197,7 @@ impl S3Session {
                 request.body = &slot.buffer[..size];
             }
         }
-        self.api
-            .write(slot.host, &request, &mut slot.connection.head);
+        self.api.write(slot.host, &request, &mut slot.connection.head);
         spec
     }
 
@@ -269,11 +258,7 @@ impl S3Session {
         };
         self.ready.push(Completion {
             status,
-            first: if status.is_ok() {
-                slot.connection.first
-            } else {
-                None
-            },
+            first: if status.is_ok() { slot.connection.first } else { None },
             count: match job.op.kind {
                 OpKind::List => slot.connection.keys,
                 OpKind::Scan => slot.scan.result().0,
@@ -305,15 +290,8 @@ impl S3Session {
     /// Waits for connections until `until`, and lets them go on.
     fn wait(&mut self, until: Option<Stamp>) -> Result<()> {
         let timeout = until.map(|until| {
-            let ns = if until.0 <= 0 {
-                0
-            } else {
-                until.since(MonoClock.now()).max(0)
-            };
-            Timespec {
-                tv_sec: ns / 1_000_000_000,
-                tv_nsec: ns % 1_000_000_000,
-            }
+            let ns = if until.0 <= 0 { 0 } else { until.since(MonoClock.now()).max(0) };
+            Timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 }
         });
         self.events.clear();
         let waited = epoll::wait(
@@ -397,11 +375,7 @@ impl Session for S3Session {
         self.slots[n].job = Some(PendingRequest {
             token,
             op: *op,
-            range: if op.kind == OpKind::Get {
-                options.range.0
-            } else {
-                0
-            },
+            range: if op.kind == OpKind::Get { options.range.0 } else { 0 },
             deadline,
         });
         self.next_deadline = self.next_deadline.min(deadline);
@@ -446,11 +420,6 @@ impl Session for S3Session {
 
 impl multipart::UploadSlot for S3Slot {
     fn parts(&mut self) -> (&mut HttpConnection, &mut MultipartUpload, &[u8], usize) {
-        (
-            &mut self.connection,
-            &mut self.upload,
-            &self.buffer,
-            self.host,
-        )
+        (&mut self.connection, &mut self.upload, &self.buffer, self.host)
     }
 }

@@ -222,10 +222,7 @@ mod tests {
             method: "GET",
             path: b"/",
             query: b"",
-            headers: &[
-                ("host", b"example.amazonaws.com"),
-                ("x-amz-date", b"20150830T123600Z"),
-            ],
+            headers: &[("host", b"example.amazonaws.com"), ("x-amz-date", b"20150830T123600Z")],
             payload: EMPTY_SHA256,
         };
         assert_eq!(

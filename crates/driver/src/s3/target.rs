@@ -56,10 +56,7 @@ impl S3Target {
     ) -> Result<S3Target> {
         let plan = spec.plan;
         let location = PrefixLocation::parse(plan.target.path.as_deref(), &options.endpoints)?;
-        let names = plan
-            .workloads
-            .iter()
-            .map(|w| ObjectNaming::of(w, &location.prefix));
+        let names = plan.workloads.iter().map(|w| ObjectNaming::of(w, &location.prefix));
         let names = names.collect::<Result<Vec<_>>>()?;
         let smallest = check(plan, &options)?;
         let store = S3Client::new(location, options, credentials)?;
@@ -70,10 +67,7 @@ impl S3Target {
             ("s3.credentials".to_owned(), origin),
         ];
         let addresses = (0..store.servers()).map(|n| store.address(n).to_string());
-        facts.push((
-            "s3.addresses".to_owned(),
-            addresses.collect::<Vec<_>>().join(" "),
-        ));
+        facts.push(("s3.addresses".to_owned(), addresses.collect::<Vec<_>>().join(" ")));
         facts.push(("s3.server".to_owned(), server));
         Ok(S3Target {
             shared: Arc::new(S3Shared {
@@ -92,9 +86,7 @@ impl S3Target {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
-        self.shared
-            .prefix
-            .leave(&self.shared.store, &self.shared.names)
+        self.shared.prefix.leave(&self.shared.store, &self.shared.names)
     }
 }
 
@@ -113,20 +105,16 @@ fn check(plan: &Plan, o: &S3Options) -> Result<Vec<u64>> {
         let scans = w.mix.iter().any(|part| part.op == OpKind::Scan);
         let scan = w.scan.clone().unwrap_or_default();
         if scans && (scan.reverse || scan.max > SCAN_MAX) {
-            return Err(
-                Error::usage("S3 lists upwards, 1,000 names at a time: no such scan")
-                    .with("workload", &w.name)
-                    .hint("set scan = { max = 1000 } at most, without reverse"),
-            );
+            return Err(Error::usage("S3 lists upwards, 1,000 names at a time: no such scan")
+                .with("workload", &w.name)
+                .hint("set scan = { max = 1000 } at most, without reverse"));
         }
         if o.range.0 > smallest {
-            return Err(
-                Error::usage("options.range is larger than the smallest object")
-                    .with("workload", &w.name)
-                    .with("smallest", smallest)
-                    .with("range", o.range.0)
-                    .hint("ask for a smaller range, or write larger objects"),
-            );
+            return Err(Error::usage("options.range is larger than the smallest object")
+                .with("workload", &w.name)
+                .with("smallest", smallest)
+                .with("range", o.range.0)
+                .hint("ask for a smaller range, or write larger objects"));
         }
         let largest = values.value_bytes(w.block_size.max());
         if largest.div_ceil(o.part_size.0) > PARTS_MAX {
@@ -160,12 +148,7 @@ impl Target for S3Target {
             // What a store acknowledged is durable as far as it says anything about it.
             AdminAction::Flush => Ok(()),
             AdminAction::Purge => {
-                let S3Shared {
-                    store,
-                    prefix,
-                    names,
-                    ..
-                } = &*self.shared;
+                let S3Shared { store, prefix, names, .. } = &*self.shared;
                 prefix.purge(store, names)?;
                 prefix.note(store, 0)
             }

@@ -12,11 +12,8 @@ use super::options::Addressing;
 use super::transport::TlsServer;
 
 /// Where systems keep their bundle.
-const BUNDLES: [&str; 3] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/cert.pem",
-];
+const BUNDLES: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 /// What TLS needs for each host.
 ///
@@ -24,18 +21,14 @@ const BUNDLES: [&str; 3] = [
 /// `Unavailable` when no certificates can be read.
 pub fn prepare(hosts: &[Endpoint], prefix: Option<&str>, ca: &str) -> Result<Vec<TlsServer>> {
     let file = match ca {
-        "" => BUNDLES
-            .into_iter()
-            .find(|p| std::path::Path::new(p).exists()),
+        "" => BUNDLES.into_iter().find(|p| std::path::Path::new(p).exists()),
         own => Some(own),
     };
     let hint = "name a PEM file of trusted certificates: options.ca = \"FILE\"";
     let file = file
         .ok_or_else(|| Error::unavailable("this system has no trusted certificates").hint(hint))?;
     let failed = |what: &str| {
-        Error::unavailable(format!("the trusted certificates {what}"))
-            .with("file", file)
-            .hint(hint)
+        Error::unavailable(format!("the trusted certificates {what}")).with("file", file).hint(hint)
     };
     let certificates =
         CertificateDer::pem_file_iter(file).map_err(|e| failed("cannot be read").with("why", e))?;
@@ -59,10 +52,7 @@ pub fn prepare(hosts: &[Endpoint], prefix: Option<&str>, ca: &str) -> Result<Vec
         let name = ServerName::try_from(name.clone()).map_err(|_| {
             Error::usage("no certificate can have this name").with("endpoint", name)
         })?;
-        Ok(TlsServer {
-            config: config.clone(),
-            name,
-        })
+        Ok(TlsServer { config: config.clone(), name })
     };
     hosts.iter().map(name).collect()
 }

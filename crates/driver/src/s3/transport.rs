@@ -65,9 +65,7 @@ impl Transport {
         };
         let connection = ClientConnection::new(tls.config.clone(), tls.name.clone())
             .map_err(io::Error::other)?;
-        Ok(Transport::Encrypted(Box::new(StreamOwned::new(
-            connection, tcp,
-        ))))
+        Ok(Transport::Encrypted(Box::new(StreamOwned::new(connection, tcp))))
     }
 
     fn tcp(&self) -> &TcpStream {

@@ -45,29 +45,15 @@ impl DeviceModel {
         self.served += 1;
         let sync = op.sync.is_some() || op.kind == OpKind::Fsync;
         let sync_ns = if sync { self.sync_ns } else { 0 };
-        let own = if op.kind == OpKind::Fsync {
-            0
-        } else {
-            self.draw()
-        };
+        let own = if op.kind == OpKind::Fsync { 0 } else { self.draw() };
         // The first server to be free; ties go to the lowest number.
-        let server = (0..self.free_at.len())
-            .min_by_key(|s| self.free_at[*s])
-            .unwrap_or(0);
+        let server = (0..self.free_at.len()).min_by_key(|s| self.free_at[*s]).unwrap_or(0);
         let start = self.free_at[server].max(now);
         let at = self.work(start, own + sync_ns);
         self.free_at[server] = at;
         let fails = self.errors.every > 0 && self.served.is_multiple_of(self.errors.every);
-        let status = if fails {
-            Status::errno(i32::from(self.errors.errno))
-        } else {
-            Status::OK
-        };
-        SimulatedOutcome {
-            at,
-            status,
-            sync_ns: op.sync.map(|_| sync_ns),
-        }
+        let status = if fails { Status::errno(i32::from(self.errors.errno)) } else { Status::OK };
+        SimulatedOutcome { at, status, sync_ns: op.sync.map(|_| sync_ns) }
     }
 
     fn draw(&mut self) -> u64 {
@@ -82,11 +68,7 @@ impl DeviceModel {
                 let u = ((self.rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
                 (-u.ln() * mean.0 as f64).round() as u64
             }
-            ServiceTime::Bimodal {
-                common,
-                rare,
-                every,
-            } => {
+            ServiceTime::Bimodal { common, rare, every } => {
                 if self.served.is_multiple_of(every) {
                     rare.0
                 } else {
@@ -153,10 +135,7 @@ mod tests {
     }
 
     fn options(service: ServiceTime) -> SimOptions {
-        SimOptions {
-            service,
-            ..SimOptions::default()
-        }
+        SimOptions { service, ..SimOptions::default() }
     }
 
     #[test]
@@ -174,11 +153,8 @@ mod tests {
     #[test]
     fn stalls_delay_by_exactly_their_overlap() {
         let mut o = options(ServiceTime::Constant { time: Span(100) });
-        o.stalls = vec![SimulatedStall {
-            start: Span(50),
-            length: Span(1000),
-            period: Some(Span(5000)),
-        }];
+        o.stalls =
+            vec![SimulatedStall { start: Span(50), length: Span(1000), period: Some(Span(5000)) }];
         let mut m = DeviceModel::new(&o, 1);
         assert_eq!(m.serve(Stamp(0), &read()).at, Stamp(1100));
         assert_eq!(m.serve(Stamp(2000), &read()).at, Stamp(2100));
@@ -191,25 +167,16 @@ mod tests {
     #[test]
     fn every_third_fails() {
         let mut o = options(ServiceTime::Constant { time: Span(1) });
-        o.errors = InjectedErrors {
-            every: 3,
-            errno: 28,
-        };
+        o.errors = InjectedErrors { every: 3, errno: 28 };
         let mut m = DeviceModel::new(&o, 1);
-        let s: Vec<i32> = (0..6)
-            .map(|_| m.serve(Stamp(0), &read()).status.0)
-            .collect();
+        let s: Vec<i32> = (0..6).map(|_| m.serve(Stamp(0), &read()).status.0).collect();
         assert_eq!(s, [0, 0, 28, 0, 0, 28]);
     }
 
     #[test]
     fn exponential_mean_is_within_five_sigma() {
-        let mut m = DeviceModel::new(
-            &options(ServiceTime::Exponential {
-                mean: Span(1_000_000),
-            }),
-            9,
-        );
+        let mut m =
+            DeviceModel::new(&options(ServiceTime::Exponential { mean: Span(1_000_000) }), 9);
         let n = 40_000u64;
         let sum: u64 = (0..n).map(|_| m.draw()).sum();
         assert!((sum as f64 / n as f64 / 1e6 - 1.0).abs() < 5.0 / (n as f64).sqrt());

@@ -62,9 +62,7 @@ pub enum ServiceTime {
 
 impl Default for ServiceTime {
     fn default() -> Self {
-        ServiceTime::Constant {
-            time: Span(100_000),
-        }
+        ServiceTime::Constant { time: Span(100_000) }
     }
 }
 

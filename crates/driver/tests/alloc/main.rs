@@ -41,10 +41,7 @@ fn operations(can: &Capabilities, fields: u32, key: u64, entry: u64) -> Vec<Op> 
             all.push(op);
         }
     };
-    let batch = |kind| Op {
-        count: BATCH,
-        ..Op::keyed(kind, key, entry)
-    };
+    let batch = |kind| Op { count: BATCH, ..Op::keyed(kind, key, entry) };
     for kind in [OpKind::Insert, OpKind::Put, OpKind::Update] {
         add(kind, Op::keyed(kind, key, entry));
         // Records of fields are stored one by one.
@@ -58,10 +55,7 @@ fn operations(can: &Capabilities, fields: u32, key: u64, entry: u64) -> Vec<Op> 
         add(OpKind::Get, batch(OpKind::Get));
     }
     if fields > 1 {
-        let field = Op {
-            field: 0,
-            ..Op::keyed(OpKind::Update, key, entry)
-        };
+        let field = Op { field: 0, ..Op::keyed(OpKind::Update, key, entry) };
         add(OpKind::Update, field);
     }
     add(OpKind::Scan, batch(OpKind::Scan));
@@ -95,20 +89,10 @@ fn perform(
 
 /// Allocations of the operations on keys and blocks 0 to 399.
 fn allocations(driver: &dyn Driver, can: &Capabilities, plan: &Plan, fields: u32) -> u64 {
-    let spec = OpenSpec {
-        plan,
-        run_id: "test",
-        destroy: None,
-    };
+    let spec = OpenSpec { plan, run_id: "test", destroy: None };
     let target: Box<dyn Target> = driver.open(&spec, &mut |_| true).unwrap();
-    let spec = SessionSpec {
-        worker: 0,
-        workload: 0,
-        keep: true,
-        depth: 1,
-        buffer_size: SIZE,
-        seed: 1,
-    };
+    let spec =
+        SessionSpec { worker: 0, workload: 0, keep: true, depth: 1, buffer_size: SIZE, seed: 1 };
     let mut handle = target.session(&spec).unwrap();
     let time = target.virtual_time();
     let (session, time) = (handle.as_mut(), time.as_deref());
@@ -151,10 +135,7 @@ fn operations_allocate_nothing() {
         let setup = match driver.test_target(dir.path()) {
             Ok(setup) => setup,
             Err(why) => {
-                eprintln!(
-                    "skipped: operations_allocate_nothing of {}: {why}",
-                    driver.name()
-                );
+                eprintln!("skipped: operations_allocate_nothing of {}: {why}", driver.name());
                 continue;
             }
         };
@@ -166,10 +147,7 @@ fn operations_allocate_nothing() {
             for fields in [1, 2] {
                 let mut plan = plan_for(&can, target.clone(), 1, false);
                 if can.keyed() {
-                    plan.workloads[0].value = Some(Values {
-                        fields,
-                        ..Values::default()
-                    });
+                    plan.workloads[0].value = Some(Values { fields, ..Values::default() });
                 }
                 let made = allocations(*driver, &can, &plan, fields);
                 assert_eq!(made, 0, "{}, {options}, {fields} fields", driver.name());

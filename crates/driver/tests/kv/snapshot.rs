@@ -8,10 +8,7 @@ use taillight_driver::{Session, Target};
 use super::{SIZE, StoreDirectory, load, one, open, session, stores};
 
 fn mix(plan: &mut Plan, words: &str) {
-    let part = |word: &str| MixPart {
-        op: OpKind::from_name(word).unwrap(),
-        weight: 1,
-    };
+    let part = |word: &str| MixPart { op: OpKind::from_name(word).unwrap(), weight: 1 };
     plan.workloads[0].mix = words.split(' ').map(part).collect();
 }
 
@@ -41,19 +38,14 @@ fn first(s: &mut dyn Session, key: u64) -> Option<u8> {
 
 /// Records from `key` on.
 fn scanned(s: &mut dyn Session, key: u64) -> u32 {
-    let scan = Op {
-        count: 100,
-        ..Op::keyed(OpKind::Scan, key, 0)
-    };
+    let scan = Op { count: 100, ..Op::keyed(OpKind::Scan, key, 0) };
     let c = one(s, &scan);
     assert!(c.status.is_ok(), "{c:?}");
     c.count
 }
 
 fn snapshots(target: &dyn Target) -> bool {
-    target
-        .facts()
-        .contains(&("store.snapshot".to_owned(), "true".to_owned()))
+    target.facts().contains(&("store.snapshot".to_owned(), "true".to_owned()))
 }
 
 #[test]
@@ -72,9 +64,7 @@ fn reads_do_not_see_what_comes_after_their_snapshot() {
         }
         // Nor do its own writes show, nor what a flush moves.
         put(held.as_mut(), 5, 0xEF);
-        target
-            .admin(taillight_driver::AdminAction::Compact)
-            .unwrap();
+        target.admin(taillight_driver::AdminAction::Compact).unwrap();
         for key in 0..10 {
             assert_eq!(first(held.as_mut(), key), Some(key as u8));
         }
@@ -83,10 +73,7 @@ fn reads_do_not_see_what_comes_after_their_snapshot() {
         let most = |s: &mut dyn Session| (0..10).map(|key| scanned(s, key)).max();
         assert_eq!(most(held.as_mut()), Some(10));
         if place.store == "rocksdb" {
-            let get = Op {
-                count: 2,
-                ..Op::keyed(OpKind::Get, 3, 0)
-            };
+            let get = Op { count: 2, ..Op::keyed(OpKind::Get, 3, 0) };
             let c = one(held.as_mut(), &get);
             assert_eq!((c.status, c.count), (Status::OK, 2), "the deleted one too");
         }
@@ -119,10 +106,7 @@ fn without_the_option_reads_see_every_write() {
 fn updates_of_one_field_read_the_newest_value() {
     for place in stores() {
         let mut plan = plan(&place, "get update");
-        plan.workloads[0].value = Some(Values {
-            fields: 2,
-            ..Values::default()
-        });
+        plan.workloads[0].value = Some(Values { fields: 2, ..Values::default() });
         let target = open(&plan, None).unwrap();
         let write = |s: &mut dyn Session, field: &[(&str, &[u8])], op: Op| {
             let mut at = 0;
@@ -136,29 +120,18 @@ fn updates_of_one_field_read_the_newest_value() {
             let c = one(s, &Op { size, ..op });
             assert!(c.status.is_ok(), "{c:?}");
         };
-        let one_field = Op {
-            field: 1,
-            ..Op::keyed(OpKind::Update, 1, 0)
-        };
+        let one_field = Op { field: 1, ..Op::keyed(OpKind::Update, 1, 0) };
         let whole = Op::keyed(OpKind::Update, 1, 0);
         let mut s = session(target.as_ref(), 100);
         write(s.as_mut(), &[("field0", b"aaa"), ("field1", b"bbb")], whole);
         let mut held = session(target.as_ref(), 100);
         write(s.as_mut(), &[("field0", b"AAA")], one_field);
         write(held.as_mut(), &[("field1", b"BBB")], one_field);
-        for (mut s, expected) in [
-            (held, [b"aaa", b"bbb"]),
-            (session(target.as_ref(), 100), [b"AAA", b"BBB"]),
-        ] {
-            assert!(
-                one(s.as_mut(), &Op::keyed(OpKind::Get, 1, 0))
-                    .status
-                    .is_ok()
-            );
-            let all: Vec<_> = fields::fields(s.buffer(0))
-                .take(2)
-                .map(|f| f.data)
-                .collect();
+        for (mut s, expected) in
+            [(held, [b"aaa", b"bbb"]), (session(target.as_ref(), 100), [b"AAA", b"BBB"])]
+        {
+            assert!(one(s.as_mut(), &Op::keyed(OpKind::Get, 1, 0)).status.is_ok());
+            let all: Vec<_> = fields::fields(s.buffer(0)).take(2).map(|f| f.data).collect();
             assert_eq!(all, expected);
         }
     }
@@ -169,9 +142,8 @@ fn what_needs_reads_of_its_writes_is_refused_before_anything_is_made() {
     for place in stores() {
         let mut checked = plan(&place, "get update");
         checked.verify.mode = VerifyMode::Inline;
-        let mut plans: Vec<Plan> = ["get insert", "scan put", "get rmw", "update"]
-            .map(|words| plan(&place, words))
-            .into();
+        let mut plans: Vec<Plan> =
+            ["get insert", "scan put", "get rmw", "update"].map(|words| plan(&place, words)).into();
         plans.push(checked);
         if place.store == "rocksdb" {
             let mut in_place =

@@ -28,9 +28,7 @@ fn inside(name: &str) -> bool {
         return true;
     }
     let mut again = Command::new(std::env::current_exe().unwrap());
-    again
-        .args(["--exact", name, "--nocapture"])
-        .env(INSIDE, "1");
+    again.args(["--exact", name, "--nocapture"]).env(INSIDE, "1");
     again.env("AWS_ACCESS_KEY_ID", ID);
     again.env("AWS_SECRET_ACCESS_KEY", SECRET);
     let done = again.output().unwrap();
@@ -63,31 +61,17 @@ fn one(session: &mut dyn Session, op: &Op) -> Status {
 
 /// Allocations an operation of each kind, over many, once every kind was done.
 fn counted(plan: &Plan, size: u64, rounds: u64, kinds: &[OpKind]) -> Vec<f64> {
-    let spec = OpenSpec {
-        plan,
-        run_id: "test",
-        destroy: None,
-    };
+    let spec = OpenSpec { plan, run_id: "test", destroy: None };
     let driver = taillight_driver::find("s3").unwrap();
     let target = driver.open(&spec, &mut |_| true).unwrap();
-    let spec = SessionSpec {
-        worker: 0,
-        workload: 0,
-        keep: true,
-        depth: 1,
-        buffer_size: size,
-        seed: 1,
-    };
+    let spec =
+        SessionSpec { worker: 0, workload: 0, keep: true, depth: 1, buffer_size: size, seed: 1 };
     let mut session = target.session(&spec).unwrap();
     let s = session.as_mut();
     let mut run = |kind: OpKind, rounds: u64| {
         let before = sys::allocations();
         for key in 0..rounds {
-            assert_eq!(
-                one(s, &Op::keyed(kind, key % 20, size)),
-                Status::OK,
-                "{kind:?}"
-            );
+            assert_eq!(one(s, &Op::keyed(kind, key % 20, size)), Status::OK, "{kind:?}");
         }
         // One is the test's own, the vector of completions.
         (sys::allocations() - before - rounds) as f64 / rounds as f64
@@ -104,13 +88,7 @@ fn requests_allocate_nothing() {
     assert!(sys::allocations() > 0, "the counter counts");
     let store = FaultyServer::start(ServerSettings::default());
     // Deletes last: what they delete is not read any more.
-    let kinds = [
-        OpKind::Put,
-        OpKind::Get,
-        OpKind::Stat,
-        OpKind::List,
-        OpKind::Put,
-    ];
+    let kinds = [OpKind::Put, OpKind::Get, OpKind::Stat, OpKind::List, OpKind::Put];
     for options in [
         "",
         "range = \"4KiB\"",
@@ -141,10 +119,8 @@ fn parts_and_tls_allocate_what_the_docs_say() {
         eprintln!("skipped: allocations with TLS: no openssl program");
         return;
     };
-    let store = FaultyServer::start(ServerSettings {
-        certs: Some(&certs),
-        ..ServerSettings::default()
-    });
+    let store =
+        FaultyServer::start(ServerSettings { certs: Some(&certs), ..ServerSettings::default() });
     let options = format!("ca = \"{}\"", certs.ca().display());
     for (size, most) in [(4 << 10, 10.0), (64 << 10, 40.0)] {
         let plan = plan(&store.path("tls/"), &options, size);

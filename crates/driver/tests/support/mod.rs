@@ -30,15 +30,7 @@ pub struct Ask<'a> {
 
 impl<'a> Ask<'a> {
     pub fn new(path: &'a Path, ops: &'a [OpKind]) -> Ask<'a> {
-        Ask {
-            path,
-            size: None,
-            options: "",
-            ops,
-            depth: 1,
-            destroy: None,
-            run_id: "test",
-        }
+        Ask { path, size: None, options: "", ops, depth: 1, destroy: None, run_id: "test" }
     }
     pub fn plan(&self) -> Plan {
         let target = TargetPlan {
@@ -57,40 +49,19 @@ impl<'a> Ask<'a> {
 
 pub fn open(plan: &Plan, destroy: Option<&Path>, run_id: &str) -> Result<Box<dyn Target>> {
     let destroy = destroy.map(|p| p.to_str().unwrap());
-    let spec = OpenSpec {
-        plan,
-        run_id,
-        destroy,
-    };
-    taillight_driver::find("file")
-        .unwrap()
-        .open(&spec, &mut |_| true)
+    let spec = OpenSpec { plan, run_id, destroy };
+    taillight_driver::find("file").unwrap().open(&spec, &mut |_| true)
 }
 
 pub fn session(target: &dyn Target, depth: u32) -> Box<dyn Session> {
-    let spec = SessionSpec {
-        worker: 0,
-        workload: 0,
-        keep: true,
-        depth,
-        buffer_size: BLOCK,
-        seed: 3,
-    };
+    let spec =
+        SessionSpec { worker: 0, workload: 0, keep: true, depth, buffer_size: BLOCK, seed: 3 };
     target.session(&spec).unwrap()
 }
 
 pub fn op(kind: OpKind, offset: u64) -> Op {
     let size = if kind == OpKind::Fsync { 0 } else { BLOCK };
-    Op {
-        kind,
-        target: 0,
-        offset,
-        size,
-        key: 0,
-        count: 1,
-        field: ALL_FIELDS,
-        sync: None,
-    }
+    Op { kind, target: 0, offset, size, key: 0, count: 1, field: ALL_FIELDS, sync: None }
 }
 
 /// One operation in slot 0, to its end.
@@ -153,17 +124,10 @@ impl TestLoopDevice {
         }
         let dir = scratch();
         let backing = dir.path().join("backing");
-        std::fs::File::create(&backing)
-            .unwrap()
-            .set_len(mib * MIB)
-            .unwrap();
+        std::fs::File::create(&backing).unwrap().set_len(mib * MIB).unwrap();
         prepare(&backing);
         let device = run(&["losetup", "-f", "-P", "--show", backing.to_str().unwrap()])?;
-        Some(TestLoopDevice {
-            device: device.into(),
-            backing,
-            _dir: dir,
-        })
+        Some(TestLoopDevice { device: device.into(), backing, _dir: dir })
     }
     pub fn name(&self) -> &str {
         self.device.to_str().unwrap()
@@ -190,11 +154,7 @@ pub struct Mounted {
 impl Mounted {
     pub fn new(device: &Path) -> Option<Mounted> {
         let dir = scratch();
-        run(&[
-            "mount",
-            device.to_str().unwrap(),
-            dir.path().to_str().unwrap(),
-        ])?;
+        run(&["mount", device.to_str().unwrap(), dir.path().to_str().unwrap()])?;
         Some(Mounted { dir })
     }
     pub fn path(&self) -> &Path {
@@ -214,14 +174,8 @@ impl Drop for Mounted {
             }
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        eprintln!(
-            "still busy, unmounted lazily: {}",
-            self.dir.path().display()
-        );
-        let _ = Command::new("umount")
-            .arg("-l")
-            .arg(self.dir.path())
-            .status();
+        eprintln!("still busy, unmounted lazily: {}", self.dir.path().display());
+        let _ = Command::new("umount").arg("-l").arg(self.dir.path()).status();
     }
 }
 

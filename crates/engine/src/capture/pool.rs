@@ -102,10 +102,7 @@ impl Pool {
         if budget < reserve + chunk * workers as u64 {
             return Err(Error::usage("the capture budget is too small")
                 .with("budget", taillight_core::units::ByteSize(budget))
-                .with(
-                    "needed",
-                    taillight_core::units::ByteSize(2 * chunk * workers as u64),
-                )
+                .with("needed", taillight_core::units::ByteSize(2 * chunk * workers as u64))
                 .hint("raise capture.budget, lower workers, or set capture.mode=off"));
         }
         std::fs::create_dir_all(dir).map_err(|e| {
@@ -147,26 +144,14 @@ impl Pool {
             }
             let _ = ready_in.try_send(shared.build()?);
         }
-        let keeper = SpillThread {
-            shared: shared.clone(),
-            ready: ready_in,
-            full: full_out,
-            done: done_in,
-        };
+        let keeper =
+            SpillThread { shared: shared.clone(), ready: ready_in, full: full_out, done: done_in };
         let keeper = std::thread::Builder::new()
             .name("capture".into())
             .spawn(move || keeper.run())
             .map_err(|e| Error::unavailable("cannot start a thread").source(e))?;
-        let source = ChunkSource {
-            ready,
-            full,
-            shared,
-        };
-        Ok(Pool {
-            source,
-            keeper: Some(keeper),
-            collected,
-        })
+        let source = ChunkSource { ready, full, shared };
+        Ok(Pool { source, keeper: Some(keeper), collected })
     }
 
     /// A worker's end of the pool.
@@ -179,18 +164,12 @@ impl Pool {
     /// # Errors
     /// `Internal` when the keeper panicked.
     pub fn finish(self) -> Result<PoolReport> {
-        let Pool {
-            source,
-            keeper,
-            collected,
-        } = self;
+        let Pool { source, keeper, collected } = self;
         let shared = source.shared.clone();
         shared.stop.store(true, Ordering::Release);
         drop(source);
         if let Some(keeper) = keeper {
-            keeper
-                .join()
-                .map_err(|_| Error::internal("the capture thread panicked"))?;
+            keeper.join().map_err(|_| Error::internal("the capture thread panicked"))?;
         }
         let mut chunks: Vec<_> = collected.try_iter().collect();
         chunks.sort_unstable();
@@ -245,26 +224,18 @@ impl ChunkSource {
 impl PoolState {
     /// Takes one chunk's bytes from the budget.
     fn take(&self, reserved: bool) -> bool {
-        let limit = if reserved {
-            self.budget
-        } else {
-            self.budget - self.reserve
-        };
+        let limit = if reserved { self.budget } else { self.budget - self.reserve };
         let bytes = CHUNK_BYTES as u64;
-        let took = self
-            .used
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
-                (used + bytes <= limit).then_some(used + bytes)
-            });
+        let took = self.used.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
+            (used + bytes <= limit).then_some(used + bytes)
+        });
         took.is_ok()
     }
 
     /// A worker's first chunk; `start` has checked that the budget holds one for each.
     fn first(&self) -> Result<CaptureChunk> {
         if !self.take(false) {
-            return Err(Error::internal(
-                "the capture budget was checked and is now spent",
-            ));
+            return Err(Error::internal("the capture budget was checked and is now spent"));
         }
         self.build()
     }
@@ -292,10 +263,7 @@ impl PoolState {
     fn build(&self) -> Result<CaptureChunk> {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.join(format!("{number:08}.chunk"));
-        Ok(CaptureChunk {
-            map: ChunkMapping::create(&path, CHUNK_BYTES)?,
-            path,
-        })
+        Ok(CaptureChunk { map: ChunkMapping::create(&path, CHUNK_BYTES)?, path })
     }
 }
 
@@ -347,15 +315,12 @@ impl SpillThread {
         let to = spill.join(format!("{:05}-{:08}.chunk", key.worker, key.seq));
         let path = match std::fs::copy(&path, &to).and_then(|_| std::fs::remove_file(&path)) {
             Ok(()) => {
-                self.shared
-                    .used
-                    .fetch_sub(CHUNK_BYTES as u64, Ordering::AcqRel);
+                self.shared.used.fetch_sub(CHUNK_BYTES as u64, Ordering::AcqRel);
                 to
             }
             Err(e) => {
                 let _ = std::fs::remove_file(&to);
-                self.shared
-                    .note(format!("cannot spill the capture to {}: {e}", to.display()));
+                self.shared.note(format!("cannot spill the capture to {}: {e}", to.display()));
                 path
             }
         };
@@ -401,12 +366,7 @@ mod tests {
         let report = pool.finish().unwrap();
         assert!(report.exhausted);
         assert_eq!(report.chunks.len(), 6);
-        assert!(
-            report
-                .chunks
-                .iter()
-                .all(|(_, p)| p.metadata().unwrap().len() == 8 << 20)
-        );
+        assert!(report.chunks.iter().all(|(_, p)| p.metadata().unwrap().len() == 8 << 20));
     }
 
     #[test]

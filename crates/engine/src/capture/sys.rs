@@ -31,11 +31,7 @@ impl ChunkMapping {
                 .with("bytes", bytes)
                 .source(e)
         };
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(path);
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path);
         let file: File = file.map_err(fail)?;
         // Reserving first turns a full /dev/shm into an error here instead of SIGBUS later.
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)
@@ -60,10 +56,7 @@ impl ChunkMapping {
         let _ = unsafe { rustix::mm::madvise(at, bytes, Advice::LinuxPopulateWrite) };
         let at = std::ptr::NonNull::new(at.cast::<u64>())
             .ok_or_else(|| Error::internal("mmap returned address zero"))?;
-        Ok(ChunkMapping {
-            at,
-            words: bytes / 8,
-        })
+        Ok(ChunkMapping { at, words: bytes / 8 })
     }
 
     #[inline]

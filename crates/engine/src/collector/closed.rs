@@ -49,9 +49,7 @@ pub struct ClosedInterval {
 }
 
 fn sparse(h: &Histogram<u64>) -> Sparse {
-    h.iter_recorded()
-        .map(|v| (v.value_iterated_to(), v.count_at_value()))
-        .collect()
+    h.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value())).collect()
 }
 
 fn dense(sparse: &Sparse) -> Histogram<u64> {
@@ -139,11 +137,7 @@ fn close_op(mut row: IntervalRow, part: Option<&OpStats>, load: bool) -> ClosedO
         max_ns: row.max_ns,
         response_p99_ns: row.response_p99_ns,
     };
-    ClosedOp {
-        row,
-        line,
-        latencies,
-    }
+    ClosedOp { row, line, latencies }
 }
 
 fn fill_latency(row: &mut IntervalRow, p: &OpStats) {
@@ -162,12 +156,8 @@ fn fill_latency(row: &mut IntervalRow, p: &OpStats) {
         let responses = p.latencies.get(LatencyKind::Response);
         responses.map(|r| r.value_at_quantile(0.99))
     };
-    let listed = taillight_stats::slc::SBK_21_LIST.map(|pct| {
-        p.latencies
-            .service
-            .value_at_quantile(pct.as_f64() / 100.0)
-            .min(p.max_ns)
-    });
+    let listed = taillight_stats::slc::SBK_21_LIST
+        .map(|pct| p.latencies.service.value_at_quantile(pct.as_f64() / 100.0).min(p.max_ns));
     let slc = taillight_stats::Slc::from_values(&listed);
     (row.slc1, row.slc2) = (slc.slc1, slc.slc2);
 }
@@ -223,23 +213,13 @@ impl Collected {
 
     /// Measured operations, failures included; load is none of them.
     pub fn measured_ops(&self) -> u64 {
-        self.counted()
-            .flatten()
-            .flatten()
-            .map(|op| op.ops + op.failed())
-            .sum()
+        self.counted().flatten().flatten().map(|op| op.ops + op.failed()).sum()
     }
 
     /// Failures by status, all together.
     pub fn errors(&self) -> Vec<(Status, u64)> {
         let mut all: Vec<(Status, u64)> = Vec::new();
-        for (status, n) in self
-            .totals
-            .iter()
-            .flatten()
-            .flatten()
-            .flat_map(|op| &op.errors)
-        {
+        for (status, n) in self.totals.iter().flatten().flatten().flat_map(|op| &op.errors) {
             match all.iter_mut().find(|(s, _)| s == status) {
                 Some((_, count)) => *count += n,
                 None => all.push((*status, *n)),
@@ -250,20 +230,12 @@ impl Collected {
 
     /// Values beyond the histograms' range.
     pub fn beyond(&self) -> u64 {
-        self.totals
-            .iter()
-            .flatten()
-            .flatten()
-            .map(|op| op.beyond)
-            .sum()
+        self.totals.iter().flatten().flatten().map(|op| op.beyond).sum()
     }
 
     /// Rows of `intervals.parquet`.
     pub fn rows(&self) -> Vec<IntervalRow> {
-        self.intervals
-            .iter()
-            .flat_map(|i| i.ops.iter().map(|op| op.row.clone()))
-            .collect()
+        self.intervals.iter().flat_map(|i| i.ops.iter().map(|op| op.row.clone())).collect()
     }
 
     /// Entries of `histograms.hlog`, one histogram in memory at a time.
@@ -280,12 +252,7 @@ impl Collected {
                         kind,
                     };
                     let (start_ns, length_ns) = (op.row.start_ns, op.row.length_ns);
-                    HistEntry {
-                        start_ns,
-                        length_ns,
-                        tag,
-                        histogram: dense(values),
-                    }
+                    HistEntry { start_ns, length_ns, tag, histogram: dense(values) }
                 })
             })
         })

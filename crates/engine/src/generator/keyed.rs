@@ -54,33 +54,26 @@ pub struct KeyGenerator {
 pub(super) fn dist(access: &Access, new_keys: u64) -> Option<DistributionSpec> {
     Some(match access.kind {
         AccessKind::Random => DistributionSpec::Uniform,
-        AccessKind::Zipf => DistributionSpec::Zipf {
-            theta: access.theta?,
-        },
+        AccessKind::Zipf => DistributionSpec::Zipf { theta: access.theta? },
         AccessKind::Zipfian => DistributionSpec::YcsbZipfian,
         AccessKind::Scrambled => DistributionSpec::YcsbScrambled { new_keys },
         AccessKind::Latest => DistributionSpec::Latest,
-        AccessKind::Hotspot => DistributionSpec::Hotspot {
-            data: access.hot?.space,
-            ops: access.hot?.share,
-        },
+        AccessKind::Hotspot => {
+            DistributionSpec::Hotspot { data: access.hot?.space, ops: access.hot?.share }
+        }
         AccessKind::Exponential => DistributionSpec::Exponential {
             percentile: access.reach?.percentile,
             frac: access.reach?.space,
         },
         AccessKind::Pareto => DistributionSpec::Pareto { h: access.h? },
-        AccessKind::Normal => DistributionSpec::Normal {
-            centre: access.center?,
-            deviation: access.deviation?,
-        },
+        AccessKind::Normal => {
+            DistributionSpec::Normal { centre: access.center?, deviation: access.deviation? }
+        }
         AccessKind::Zoned => DistributionSpec::Zoned(
             access
                 .zones
                 .iter()
-                .map(|z| ZoneShare {
-                    access: f64::from(z.share),
-                    space: f64::from(z.space),
-                })
+                .map(|z| ZoneShare { access: f64::from(z.share), space: f64::from(z.space) })
                 .collect(),
         ),
         AccessKind::Sequential | AccessKind::Reverse | AccessKind::Strided | AccessKind::Follow => {
@@ -159,10 +152,7 @@ impl KeyGenerator {
                 let size = self.value_size();
                 let count = self.batch.min(self.affordable(size));
                 let key = self.space.insert_many(count);
-                Op {
-                    count: count as u32,
-                    ..Op::keyed(kind, key, size)
-                }
+                Op { count: count as u32, ..Op::keyed(kind, key, size) }
             }
             OpKind::Delete => {
                 // None is left: once more the one deleted last. The next number may be on its way in.
@@ -173,27 +163,17 @@ impl KeyGenerator {
             OpKind::Scan => {
                 let (key, _) = self.existing();
                 let count = self.scan.as_mut().map_or(1, |l| l.draw(&mut self.rng));
-                Op {
-                    count: count as u32,
-                    ..Op::keyed(kind, key, 0)
-                }
+                Op { count: count as u32, ..Op::keyed(kind, key, 0) }
             }
             OpKind::Update | OpKind::Rmw => {
                 let (key, count) = self.existing();
                 let op = self.write(kind, key);
-                Op {
-                    count: count.min(self.affordable(op.size)) as u32,
-                    ..op
-                }
+                Op { count: count.min(self.affordable(op.size)) as u32, ..op }
             }
             _ => {
                 let field = self.one_field(self.read_all);
                 let (key, count) = self.existing();
-                Op {
-                    field,
-                    count: count as u32,
-                    ..Op::keyed(kind, key, 0)
-                }
+                Op { field, count: count as u32, ..Op::keyed(kind, key, 0) }
             }
         }
     }
@@ -223,10 +203,7 @@ impl KeyGenerator {
             self.drawn.clear();
             self.field_size()
         };
-        Op {
-            field,
-            ..Op::keyed(kind, key, size)
-        }
+        Op { field, ..Op::keyed(kind, key, size) }
     }
 
     /// Bytes of a whole value: the sum of its fields.
@@ -302,12 +279,7 @@ impl KeyGenerator {
         match &mut self.pick {
             Pick::Drawn(_) if self.batch > 1 => (self.draw_many(first, count), self.batch),
             Pick::Drawn(dist) => (first + dist.draw(&mut self.rng, count - 1), 1),
-            Pick::Ordered {
-                next,
-                step,
-                down,
-                passes,
-            } => {
+            Pick::Ordered { next, step, down, passes } => {
                 let batches = count.div_ceil(batch);
                 let at = *next % batches;
                 *passes = *next / batches + 1;
@@ -321,10 +293,7 @@ impl KeyGenerator {
 
 /// Operations that need an existing key.
 pub fn picks(op: OpKind) -> bool {
-    !matches!(
-        op,
-        OpKind::Insert | OpKind::Put | OpKind::List | OpKind::Fsync
-    )
+    !matches!(op, OpKind::Insert | OpKind::Put | OpKind::List | OpKind::Fsync)
 }
 
 fn pick(plan: &Plan, w: &WorkloadPlan, count: u64, place: WorkerIndex) -> Result<Pick> {

@@ -20,16 +20,10 @@ impl Mix {
         let cumulative = parts.iter().map(|p| {
             sum += u64::from(p.weight);
             // Rounded to the nearest of 2^32 steps: an error below 2^-32 of a share.
-            (
-                ((u128::from(sum) << 32) / u128::from(total.max(1))) as u64,
-                p.op,
-            )
+            (((u128::from(sum) << 32) / u128::from(total.max(1))) as u64, p.op)
         });
         let cumulative: Vec<_> = cumulative.collect();
-        Mix {
-            first: cumulative.first().map_or(OpKind::Read, |p| p.1),
-            parts: cumulative,
-        }
+        Mix { first: cumulative.first().map_or(OpKind::Read, |p| p.1), parts: cumulative }
     }
 
     /// One draw; none is taken from the generator when there is only one operation.
@@ -39,9 +33,6 @@ impl Mix {
             return self.first;
         }
         let x = u64::from(rng.next_u32());
-        self.parts
-            .iter()
-            .find(|(bound, _)| x < *bound)
-            .map_or(self.first, |(_, op)| *op)
+        self.parts.iter().find(|(bound, _)| x < *bound).map_or(self.first, |(_, op)| *op)
     }
 }

@@ -80,19 +80,11 @@ impl Generator {
     ) -> Result<Self> {
         let seed = worker_seed(plan.run.seed, place.worker, 1);
         let keyed = match space {
-            Some(space) => Some(Box::new(KeyGenerator::new(
-                plan,
-                workload,
-                space.clone(),
-                place,
-            )?)),
+            Some(space) => Some(Box::new(KeyGenerator::new(plan, workload, space.clone(), place)?)),
             None => None,
         };
         let extent = AccessExtent::of(workload, shape)?;
-        let fsync_only = workload
-            .mix
-            .iter()
-            .all(|m| m.op == OpKind::Fsync || m.weight == 0);
+        let fsync_only = workload.mix.iter().all(|m| m.op == OpKind::Fsync || m.weight == 0);
         if extent.bytes() < workload.block_size.max() && !fsync_only {
             return Err(Error::usage("the extent is smaller than one block")
                 .with("workload", &workload.name)

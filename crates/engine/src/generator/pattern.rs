@@ -44,13 +44,7 @@ impl AccessExtent {
         }
         let align = workload.access.align.0.max(1);
         let largest = workload.block_size.max();
-        Ok(AccessExtent {
-            start,
-            end,
-            align,
-            largest,
-            file_size: shape.file_size,
-        })
+        Ok(AccessExtent { start, end, align, largest, file_size: shape.file_size })
     }
 
     /// Length, bytes.
@@ -60,9 +54,7 @@ impl AccessExtent {
 
     /// Aligned positions at which the largest block still fits.
     pub fn positions(&self) -> u64 {
-        self.bytes()
-            .checked_sub(self.largest)
-            .map_or(0, |room| room / self.align + 1)
+        self.bytes().checked_sub(self.largest).map_or(0, |room| room / self.align + 1)
     }
 }
 
@@ -99,10 +91,9 @@ impl AccessPattern {
             AccessKind::Random if w.access.cover => {
                 Ok(AccessPattern::Cover(Cover::new(seed, extent, place)))
             }
-            AccessKind::Random => Ok(AccessPattern::Random {
-                extent: *extent,
-                positions: extent.positions(),
-            }),
+            AccessKind::Random => {
+                Ok(AccessPattern::Random { extent: *extent, positions: extent.positions() })
+            }
             AccessKind::Sequential | AccessKind::Reverse | AccessKind::Strided => {
                 Ok(AccessPattern::Ordered(Sequential::new(w, extent, place)?))
             }
@@ -125,19 +116,12 @@ impl AccessPattern {
             true => dist.spread(worker_seed(seed, 0, 4))?,
             false => dist,
         };
-        Ok(AccessPattern::Drawn {
-            extent: *extent,
-            dist: Box::new(dist),
-            last: positions - 1,
-        })
+        Ok(AccessPattern::Drawn { extent: *extent, dist: Box::new(dist), last: positions - 1 })
     }
 
     /// Of a worker whose operations have no offsets.
     pub fn unused(extent: &AccessExtent) -> AccessPattern {
-        AccessPattern::Random {
-            extent: *extent,
-            positions: 1,
-        }
+        AccessPattern::Random { extent: *extent, positions: 1 }
     }
 
     /// Passes begun, the current one included; 0 for patterns without passes.
@@ -221,17 +205,11 @@ impl Cover {
         while self.position >= self.permutation.len() {
             self.position -= self.permutation.len();
             self.pass += 1;
-            let key = self
-                .seed
-                .wrapping_add(self.pass.wrapping_mul(0xA076_1D64_78BD_642F));
+            let key = self.seed.wrapping_add(self.pass.wrapping_mul(0xA076_1D64_78BD_642F));
             self.permutation = Permutation::new(self.permutation.len(), key);
         }
         let at = self.permutation.at(self.position);
         self.position += self.step;
-        fit(
-            &self.extent,
-            self.extent.start + at * self.extent.align,
-            size,
-        )
+        fit(&self.extent, self.extent.start + at * self.extent.align, size)
     }
 }

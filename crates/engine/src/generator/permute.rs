@@ -26,24 +26,14 @@ impl Permutation {
     /// The permutation of `0..n` (n >= 1) named by `key`.
     pub fn new(n: u64, key: u64) -> Permutation {
         let bits = (64 - n.saturating_sub(1).leading_zeros()).max(1);
-        let mask = if bits == 64 {
-            u64::MAX
-        } else {
-            (1 << bits) - 1
-        };
+        let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
         let mut state = key;
         let mut draw = || {
             state = state.wrapping_add(splitmix::STEP);
             splitmix::finish(state)
         };
         let multiply = [draw() | 1, draw() | 1, draw() | 1];
-        Permutation {
-            n,
-            mask,
-            shift: bits.div_ceil(2),
-            multiply,
-            add: [draw(), draw(), draw()],
-        }
+        Permutation { n, mask, shift: bits.div_ceil(2), multiply, add: [draw(), draw(), draw()] }
     }
 
     pub fn len(&self) -> u64 {
@@ -70,10 +60,7 @@ impl Permutation {
     #[inline]
     fn mix(&self, mut x: u64) -> u64 {
         for round in 0..3 {
-            x = x
-                .wrapping_mul(self.multiply[round])
-                .wrapping_add(self.add[round])
-                & self.mask;
+            x = x.wrapping_mul(self.multiply[round]).wrapping_add(self.add[round]) & self.mask;
             x ^= x >> self.shift;
         }
         x

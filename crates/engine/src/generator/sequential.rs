@@ -30,36 +30,20 @@ impl Sequential {
     pub fn new(w: &WorkloadPlan, extent: &AccessExtent, place: WorkerIndex) -> Result<Sequential> {
         let share = extent.bytes() / u64::from(place.of.max(1)) / extent.align * extent.align;
         if share < extent.largest {
-            return Err(
-                Error::usage("the slice of a sequential worker is smaller than one block")
-                    .with("workload", &w.name)
-                    .with("slice", share)
-                    .with("block_size", extent.largest)
-                    .hint("use fewer workers, smaller blocks, or a larger target.size"),
-            );
+            return Err(Error::usage("the slice of a sequential worker is smaller than one block")
+                .with("workload", &w.name)
+                .with("slice", share)
+                .with("block_size", extent.largest)
+                .hint("use fewer workers, smaller blocks, or a larger target.size"));
         }
         let start = extent.start + share * u64::from(place.index);
         // The last worker takes the remainder, so that nothing is left out.
         let last = place.index + 1 == place.of;
         let end = if last { extent.end } else { start + share };
         let stride = w.access.stride.map_or(extent.largest, |s| s.0).max(1);
-        let at = if w.access.kind == AccessKind::Reverse {
-            end
-        } else {
-            start
-        };
+        let at = if w.access.kind == AccessKind::Reverse { end } else { start };
         let (kind, align, file_size) = (w.access.kind, extent.align, extent.file_size);
-        Ok(Sequential {
-            kind,
-            start,
-            end,
-            align,
-            file_size,
-            stride,
-            at,
-            lap: start,
-            passes: 1,
-        })
+        Ok(Sequential { kind, start, end, align, file_size, stride, at, lap: start, passes: 1 })
     }
 
     /// Passes over the slice that have begun.

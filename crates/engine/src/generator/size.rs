@@ -58,10 +58,7 @@ impl Sizes {
                 let mut sum = 0u64;
                 let bounds = parts.iter().map(|p| {
                     sum += u64::from(p.weight);
-                    (
-                        ((u128::from(sum) << 32) / u128::from(total.max(1))) as u64,
-                        p.size.0,
-                    )
+                    (((u128::from(sum) << 32) / u128::from(total.max(1))) as u64, p.size.0)
                 });
                 Sizes::Split(bounds.collect())
             }
@@ -83,11 +80,7 @@ impl Sizes {
     /// `Usage` when `min` is 0 or above `max`.
     pub fn uniform(min: u64, max: u64) -> Result<Sizes> {
         let count = steps(min, max, 1)?;
-        Ok(Sizes::Range {
-            min,
-            step: 1,
-            count,
-        })
+        Ok(Sizes::Range { min, step: 1, count })
     }
 
     /// Log-uniform from `min` to `max`: each octave is as likely as any other. Sizes are
@@ -100,12 +93,7 @@ impl Sizes {
     pub fn log_uniform(min: u64, max: u64, step: u64) -> Result<Sizes> {
         let count = steps(min, max, step)?;
         let end = min as f64 + count as f64 * step as f64;
-        Ok(Sizes::Log {
-            min,
-            step,
-            count,
-            span: (end / min as f64).ln(),
-        })
+        Ok(Sizes::Log { min, step, count, span: (end / min as f64).ln() })
     }
 
     /// Sizes with counts, as from [`taillight_core::block_size_file::parse`].
@@ -140,10 +128,9 @@ impl Sizes {
                 let sizes = || parts.iter().map(|p| p.1);
                 (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0))
             }
-            Sizes::Range { min, step, count }
-            | Sizes::Log {
-                min, step, count, ..
-            } => (*min, min + (count - 1) * step),
+            Sizes::Range { min, step, count } | Sizes::Log { min, step, count, .. } => {
+                (*min, min + (count - 1) * step)
+            }
             Sizes::Table { sizes, .. } => (sizes[0], sizes[sizes.len() - 1]),
         }
     }
@@ -153,10 +140,11 @@ impl Sizes {
         match self {
             Sizes::Fixed(b) => Some(vec![*b]),
             Sizes::Split(parts) if parts.len() <= most => Some(parts.iter().map(|p| p.1).collect()),
-            Sizes::Range { min, step, count }
-            | Sizes::Log {
-                min, step, count, ..
-            } if *count <= most as u64 => Some((0..*count).map(|k| min + k * step).collect()),
+            Sizes::Range { min, step, count } | Sizes::Log { min, step, count, .. }
+                if *count <= most as u64 =>
+            {
+                Some((0..*count).map(|k| min + k * step).collect())
+            }
             Sizes::Table { sizes, .. } if sizes.len() <= most => Some(sizes.to_vec()),
             _ => None,
         }
@@ -178,18 +166,10 @@ impl Sizes {
             Sizes::Fixed(b) => *b,
             Sizes::Split(parts) => {
                 let x = u64::from(rng.next_u32());
-                parts
-                    .iter()
-                    .find(|(bound, _)| x < *bound)
-                    .map_or(parts[0].1, |p| p.1)
+                parts.iter().find(|(bound, _)| x < *bound).map_or(parts[0].1, |p| p.1)
             }
             Sizes::Range { min, step, count } => min + below(rng.next_u64(), *count) * step,
-            Sizes::Log {
-                min,
-                step,
-                count,
-                span,
-            } => {
+            Sizes::Log { min, step, count, span } => {
                 // How far above min, exact for small distances too.
                 let above = *min as f64 * (unit(rng) * span).exp_m1();
                 // Rounding may take u close to 1 to the end itself.

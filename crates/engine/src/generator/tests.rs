@@ -11,27 +11,16 @@ use super::*;
 use crate::testing::plan;
 
 fn shape(size: u64) -> Geometry {
-    Geometry {
-        files: 1,
-        file_size: size,
-        align: 1,
-    }
+    Geometry { files: 1, file_size: size, align: 1 }
 }
 
 fn place(index: u32, of: u32) -> WorkerIndex {
-    WorkerIndex {
-        worker: index as u16,
-        index,
-        of,
-    }
+    WorkerIndex { worker: index as u16, index, of }
 }
 
 fn offsets(plan: &Plan, shape: Geometry, place: WorkerIndex, n: usize) -> Vec<u64> {
     let mut g = Generator::new(plan, &plan.workloads[0], shape, place, None).unwrap();
-    (0..n)
-        .map(|_| g.next())
-        .map(|o| u64::from(o.target) * shape.file_size + o.offset)
-        .collect()
+    (0..n).map(|_| g.next()).map(|o| u64::from(o.target) * shape.file_size + o.offset).collect()
 }
 
 proptest! {
@@ -91,21 +80,12 @@ proptest! {
 fn sequential_is_contiguous_per_worker_and_wraps() {
     let mut p = plan();
     p.workloads[0].access.kind = AccessKind::Sequential;
-    assert_eq!(
-        offsets(&p, shape(16384), place(1, 2), 3),
-        [8192, 12288, 8192]
-    );
+    assert_eq!(offsets(&p, shape(16384), place(1, 2), 3), [8192, 12288, 8192]);
     p.workloads[0].access.kind = AccessKind::Reverse;
-    assert_eq!(
-        offsets(&p, shape(16384), place(0, 1), 5),
-        [12288, 8192, 4096, 0, 12288]
-    );
+    assert_eq!(offsets(&p, shape(16384), place(0, 1), 5), [12288, 8192, 4096, 0, 12288]);
     p.workloads[0].access.kind = AccessKind::Strided;
     p.workloads[0].access.stride = Some(ByteSize(8192));
-    assert_eq!(
-        offsets(&p, shape(16384), place(0, 1), 5),
-        [0, 8192, 4096, 12288, 0]
-    );
+    assert_eq!(offsets(&p, shape(16384), place(0, 1), 5), [0, 8192, 4096, 12288, 0]);
 }
 
 #[test]
@@ -119,16 +99,8 @@ fn same_seed_same_operations_and_other_worker_others() {
 #[test]
 fn mix_keeps_its_shares_within_five_sigma() {
     let mut p = plan();
-    p.workloads[0].mix = vec![
-        MixPart {
-            op: OpKind::Read,
-            weight: 70,
-        },
-        MixPart {
-            op: OpKind::Write,
-            weight: 30,
-        },
-    ];
+    p.workloads[0].mix =
+        vec![MixPart { op: OpKind::Read, weight: 70 }, MixPart { op: OpKind::Write, weight: 30 }];
     p.workloads[0].sync = Sync::Fdatasync(3);
     let mut g = Generator::new(&p, &p.workloads[0], shape(1 << 30), place(0, 1), None).unwrap();
     let ops: Vec<Op> = (0..100_000).map(|_| g.next()).collect();

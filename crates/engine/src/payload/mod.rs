@@ -79,17 +79,14 @@ impl PayloadSpec {
             }
         }
         if kind != ContentKind::Random && compressible > 0 {
-            return Err(
-                Error::usage("payload.compressible is only for payloads of kind `random`").hint(
+            return Err(Error::usage("payload.compressible is only for payloads of kind `random`")
+                .hint(
                     "leave it out: zeros and patterns compress away altogether, text as it does",
-                ),
-            );
+                ));
         }
         if matches!(kind, ContentKind::Zero | ContentKind::Pattern(_)) && duplicate > 0 {
-            return Err(
-                Error::usage("payload.duplicate is for kinds `random` and `text`")
-                    .hint("leave it out: all blocks of zeros or of one pattern are equal anyway"),
-            );
+            return Err(Error::usage("payload.duplicate is for kinds `random` and `text`")
+                .hint("leave it out: all blocks of zeros or of one pattern are equal anyway"));
         }
         if let ContentKind::Pattern(bytes) = &kind
             && (bytes.is_empty() || bytes.len() > LONGEST_PATTERN)
@@ -98,11 +95,7 @@ impl PayloadSpec {
                 .with("bytes", bytes.len())
                 .hint(format!("give 1 to {LONGEST_PATTERN} bytes")));
         }
-        Ok(PayloadSpec {
-            kind,
-            compressible,
-            duplicate,
-        })
+        Ok(PayloadSpec { kind, compressible, duplicate })
     }
 
     /// The bytes.
@@ -176,12 +169,7 @@ impl Filler {
             ContentKind::Zero | ContentKind::Pattern(_) => FillMethod::DisciplinedClock,
             _ => FillMethod::Whole,
         };
-        Filler {
-            way,
-            place: content.place(scramble(seed)),
-            content,
-            ids,
-        }
+        Filler { way, place: content.place(scramble(seed)), content, ids }
     }
 
     /// Fills a buffer before the first write from it, in full. Not for the hot path.

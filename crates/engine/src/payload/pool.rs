@@ -48,12 +48,7 @@ impl NoisePool {
             rng.fill_bytes(&mut bytes);
             bytes.into_boxed_slice()
         };
-        NoisePool {
-            first: pool(FIRST),
-            second: pool(SECOND),
-            step: 8,
-            base: 0,
-        }
+        NoisePool { first: pool(FIRST), second: pool(SECOND), step: 8, base: 0 }
     }
 
     /// Printable characters, space and above, always the same. Only bits that vary are in the
@@ -62,15 +57,9 @@ impl NoisePool {
         let mut noise = NoisePool::new();
         for pool in [&mut noise.first, &mut noise.second] {
             let bits = TEXT_BITS.iter().cycle();
-            pool.iter_mut()
-                .zip(bits)
-                .for_each(|(byte, bits)| *byte &= bits);
+            pool.iter_mut().zip(bits).for_each(|(byte, bits)| *byte &= bits);
         }
-        NoisePool {
-            step: WORD,
-            base: b' ',
-            ..noise
-        }
+        NoisePool { step: WORD, base: b' ', ..noise }
     }
 
     /// Fills the block with the bytes of `id`.
@@ -86,10 +75,7 @@ impl NoisePool {
         let place = |half: u64, length: usize| {
             ((half * (length / self.step) as u64) >> 32) as usize * self.step
         };
-        NoiseOffsets {
-            a: place(drawn & 0xFFFF_FFFF, FIRST),
-            b: place(drawn >> 32, SECOND),
-        }
+        NoiseOffsets { a: place(drawn & 0xFFFF_FFFF, FIRST), b: place(drawn >> 32, SECOND) }
     }
 
     /// Fills the block from `place` on, and moves it to where the next block goes on: neighbours in

@@ -28,10 +28,7 @@ fn every_block_has_the_compressible_share() {
                 filler.fill(&mut block);
                 let saved = saved(&block);
                 let off = (saved - f64::from(percent)).abs();
-                assert!(
-                    off <= 2.0,
-                    "{percent} % of {size} B: zstd saves {saved:.2} %"
-                );
+                assert!(off <= 2.0, "{percent} % of {size} B: zstd saves {saved:.2} %");
             }
         }
     }
@@ -84,10 +81,7 @@ fn duplicates_have_the_share_over_100_000_blocks() {
         for kind in [ContentKind::Random, ContentKind::Text] {
             let mut filler = Filler::new(&spec(kind, 0, percent), 11, true);
             let found = repeated(&mut filler, 512, 100_000);
-            assert!(
-                (found - f64::from(percent)).abs() < 0.05,
-                "{percent}: {found}"
-            );
+            assert!((found - f64::from(percent)).abs() < 0.05, "{percent}: {found}");
         }
     }
     let mut filler = Filler::new(&spec(ContentKind::Random, 50, 30), 11, true);
@@ -155,10 +149,7 @@ fn neighbouring_records_have_the_share_together() {
         let saved = saved(&all);
         // Many short runs of zeros take a little more room than one long one.
         let least = f64::from(percent) - 4.0;
-        assert!(
-            (least..=f64::from(percent) + 1.0).contains(&saved),
-            "{percent}: {saved:.2}"
-        );
+        assert!((least..=f64::from(percent) + 1.0).contains(&saved), "{percent}: {saved:.2}");
     }
 }
 
@@ -176,11 +167,7 @@ fn workers_write_different_bytes() {
 
 #[test]
 fn what_was_read_into_the_buffer_does_not_last() {
-    for kind in [
-        ContentKind::Zero,
-        ContentKind::Pattern(b"abc".to_vec()),
-        ContentKind::Random,
-    ] {
+    for kind in [ContentKind::Zero, ContentKind::Pattern(b"abc".to_vec()), ContentKind::Random] {
         let mut filler = Filler::new(&spec(kind.clone(), 0, 0), 1, true);
         let mut block = vec![0x55; 10_000];
         filler.fill(&mut block);
@@ -193,18 +180,9 @@ fn zeros_patterns_and_text_are_what_they_say() {
     let mut block = vec![1; 200_000];
     Filler::new(&spec(ContentKind::Zero, 0, 0), 1, false).prepare(&mut block);
     assert!(block.iter().all(|b| *b == 0));
-    Filler::new(
-        &spec(ContentKind::Pattern(b"storage".to_vec()), 0, 0),
-        1,
-        false,
-    )
-    .prepare(&mut block);
-    assert!(
-        block
-            .iter()
-            .zip(b"storage".iter().cycle())
-            .all(|(a, b)| a == b)
-    );
+    Filler::new(&spec(ContentKind::Pattern(b"storage".to_vec()), 0, 0), 1, false)
+        .prepare(&mut block);
+    assert!(block.iter().zip(b"storage".iter().cycle()).all(|(a, b)| a == b));
     let mut filler = Filler::new(&spec(ContentKind::Text, 0, 0), 1, false);
     filler.prepare(&mut block);
     assert!(block.iter().all(|b| (32..128).contains(b)));
@@ -241,10 +219,7 @@ fn patterns_are_text_or_hexadecimal() {
         PayloadSpec::of(&plan).map(|spec| spec.kind)
     };
     assert_eq!(of("abc").unwrap(), ContentKind::Pattern(b"abc".to_vec()));
-    assert_eq!(
-        of("0xDEad01").unwrap(),
-        ContentKind::Pattern(vec![0xDE, 0xAD, 1])
-    );
+    assert_eq!(of("0xDEad01").unwrap(), ContentKind::Pattern(vec![0xDE, 0xAD, 1]));
     for bad in ["0xabc", "0xzz", "0x", ""] {
         assert!(of(bad).is_err(), "{bad}");
     }

@@ -69,17 +69,9 @@ impl Capture {
         thresholds: Arc<CaptureThresholds>,
         outliers: bool,
     ) -> Capture {
-        let header = Header {
-            partial: outliers,
-            ..header
-        };
+        let header = Header { partial: outliers, ..header };
         let mode = if outliers { Mode::Outliers } else { Mode::All };
-        Capture {
-            source: Some(source),
-            mode,
-            thresholds,
-            ..Capture::off(header)
-        }
+        Capture { source: Some(source), mode, thresholds, ..Capture::off(header) }
     }
 
     pub fn off(header: Header) -> Capture {
@@ -160,11 +152,7 @@ impl Capture {
         let Some(source) = self.source.clone() else {
             return;
         };
-        let mut next = if self.state.degraded {
-            None
-        } else {
-            source.next()
-        };
+        let mut next = if self.state.degraded { None } else { source.next() };
         if next.is_none() {
             let first = !self.state.degraded && matches!(self.mode, Mode::All);
             self.state.degraded = true;
@@ -177,11 +165,7 @@ impl Capture {
                 self.state.skipped += 1;
                 return;
             }
-            next = if self.spent {
-                None
-            } else {
-                source.next_reserved()
-            };
+            next = if self.spent { None } else { source.next_reserved() };
         }
         let Some(mut chunk) = next else {
             // The full chunk stays in hand: there is nothing to take its place.
@@ -210,10 +194,7 @@ impl Capture {
 
     fn hand_back(&mut self) {
         if let (Some(chunk), Some(source)) = (self.chunk.take(), &self.source) {
-            let key = ChunkKey {
-                worker: self.header.worker,
-                seq: self.header.seq - 1,
-            };
+            let key = ChunkKey { worker: self.header.worker, seq: self.header.seq - 1 };
             source.full(key, chunk);
         }
     }

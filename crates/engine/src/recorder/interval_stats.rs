@@ -96,11 +96,7 @@ impl OpStats {
     /// Counts a failure; its time is in no latency figure.
     #[cold]
     pub fn failure(&mut self, r: &Record) {
-        match self
-            .errors
-            .iter_mut()
-            .find(|(status, _)| *status == r.status)
-        {
+        match self.errors.iter_mut().find(|(status, _)| *status == r.status) {
             Some((_, count)) => *count += 1,
             None => self.errors.push((r.status, 1)),
         }

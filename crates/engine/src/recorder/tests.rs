@@ -73,10 +73,7 @@ fn done(r: &mut Recorder, sample: &ShortRecord) {
 }
 
 fn failure(key: u64, at: i64) -> Record {
-    Record {
-        status: Status::STORE,
-        ..record_of(&get(key, at, at), false)
-    }
+    Record { status: Status::STORE, ..record_of(&get(key, at, at), false) }
 }
 
 /// Successes, bytes and failures by interval.
@@ -122,10 +119,7 @@ fn an_interval_has_its_own_to_the_nanosecond() {
     }
     done(&mut r, &get(5, edge + 1, edge + 2 * INTERVAL as i64));
     r.finish(Stamp(edge + 2 * INTERVAL as i64 + 1), 0);
-    assert_eq!(
-        counts(&taken),
-        [(0, 4, 400, 0), (1, 1, 100, 0), (3, 1, 100, 0)]
-    );
+    assert_eq!(counts(&taken), [(0, 4, 400, 0), (1, 1, 100, 0), (3, 1, 100, 0)]);
 }
 
 #[test]

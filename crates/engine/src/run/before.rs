@@ -17,10 +17,7 @@ pub fn run(target: &dyn Target, request: &mut EngineRequest<'_>) -> Result<Vec<P
         let observers = request.observers.iter_mut();
         observers.for_each(|o| o.phase(step.name()));
         if request.stop.stopped() {
-            return Err(Error::unavailable(format!(
-                "stopped before {}",
-                step.name()
-            )));
+            return Err(Error::unavailable(format!("stopped before {}", step.name())));
         }
         let start = MonoClock.now();
         target

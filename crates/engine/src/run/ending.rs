@@ -22,10 +22,7 @@ pub struct LoadEnd {
 impl LoadEnd {
     /// With so many measured workers.
     pub fn new(measured: usize) -> LoadEnd {
-        LoadEnd {
-            measured_left: AtomicUsize::new(measured),
-            over: AtomicBool::new(false),
-        }
+        LoadEnd { measured_left: AtomicUsize::new(measured), over: AtomicBool::new(false) }
     }
 
     /// A measured worker has ended.
@@ -71,18 +68,10 @@ pub fn loaded(
     error: Option<Error>,
     cpu_s: f64,
 ) -> LoadResult {
-    let drained = ends
-        .iter()
-        .map(|e| e.finished)
-        .max()
-        .unwrap_or(timeline.measure);
+    let drained = ends.iter().map(|e| e.finished).max().unwrap_or(timeline.measure);
     // Whoever used up its time measured all of it, even if nothing was due at the very end.
     let whole = ends.iter().any(|e| e.reached_end);
-    let measure_end = if whole {
-        timeline.end
-    } else {
-        timeline.end.min(drained)
-    };
+    let measure_end = if whole { timeline.end } else { timeline.end.min(drained) };
     let measure_end = measure_end.max(timeline.measure);
     LoadResult {
         collected,

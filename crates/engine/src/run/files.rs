@@ -66,11 +66,7 @@ pub fn write(
     outcome.losses.chunks = converted.damaged + gone;
     if gone > 0 {
         let counted: u64 = counts.values().sum();
-        let missing = if whole {
-            counted.saturating_sub(converted.rows)
-        } else {
-            0
-        };
+        let missing = if whole { counted.saturating_sub(converted.rows) } else { 0 };
         outcome.losses.ios += missing;
         outcome.lost_capture(made as u64, gone, missing, &capture);
     }
@@ -107,10 +103,7 @@ impl EngineOutcome {
 /// Every chunk file there is: a stuck worker never handed its last one back.
 fn with_unfinished(mut paths: Vec<PathBuf>, capture: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(capture).into_iter().flatten().flatten();
-    let found = entries
-        .map(|e| e.path())
-        .filter(|p| !paths.contains(p))
-        .collect::<Vec<_>>();
+    let found = entries.map(|e| e.path()).filter(|p| !paths.contains(p)).collect::<Vec<_>>();
     paths.extend(found);
     paths
 }
@@ -119,9 +112,7 @@ fn with_unfinished(mut paths: Vec<PathBuf>, capture: &Path) -> Vec<PathBuf> {
 fn counts(collected: &crate::collector::Collected) -> RowCounts {
     let mut counts = RowCounts::new();
     for (kind, op) in OpKind::ALL.iter().flat_map(|kind| {
-        collected
-            .counted()
-            .filter_map(move |t| Some((*kind, t[*kind as usize].as_deref()?)))
+        collected.counted().filter_map(move |t| Some((*kind, t[*kind as usize].as_deref()?)))
     }) {
         let all = op.ops + op.failed();
         if all > 0 {

@@ -80,18 +80,9 @@ fn load_with<B: Probes>(
     let verify = super::verify::prepare(plan, target.geometry(), run_id, loaded)?;
     let pool = match captures(plan) {
         true => {
-            let spill = plan
-                .capture
-                .dir
-                .as_ref()
-                .map(|dir| spill_dir(dir.as_ref(), run_id));
+            let spill = plan.capture.dir.as_ref().map(|dir| spill_dir(dir.as_ref(), run_id));
             let budget = plan.capture.budget.0;
-            Some(Pool::start(
-                &capture_dir(run_id),
-                budget,
-                spill.as_deref(),
-                worker_specs.len(),
-            )?)
+            Some(Pool::start(&capture_dir(run_id), budget, spill.as_deref(), worker_specs.len())?)
         }
         false => None,
     };
@@ -101,10 +92,7 @@ fn load_with<B: Probes>(
         plan: plan.clone(),
         probes,
         thresholds: Arc::default(),
-        channels: Channels {
-            messages: sender,
-            spare,
-        },
+        channels: Channels { messages: sender, spare },
         pool: pool.as_ref().map(Pool::source),
         space,
         verify: verify.clone(),
@@ -112,12 +100,7 @@ fn load_with<B: Probes>(
         load: LoadEnd::new(worker_specs.iter().filter(|s| s.measured).count()),
         idle: IdleEnd::new(plan.run.idle_timeout, worker_specs.len()),
     };
-    let context = RunContext {
-        messages,
-        spare_in,
-        stop,
-        observers,
-    };
+    let context = RunContext { messages, spare_in, stop, observers };
     let result = match target.virtual_time() {
         Some(time) => run_simulated(shared, worker_specs, target, time, context),
         None => threads::run(shared, worker_specs, target, context),
@@ -163,16 +146,8 @@ pub(super) struct RunContext<'a, 'b> {
 
 pub(super) fn timeline(plan: &Plan, start: Stamp) -> Timeline {
     let measure = start.plus(plan.run.warmup.0);
-    let end = plan
-        .run
-        .duration
-        .map_or(Stamp::NEVER, |d| measure.plus(d.0));
-    Timeline {
-        start,
-        measure,
-        end,
-        interval_ns: plan.run.interval.0.max(1),
-    }
+    let end = plan.run.duration.map_or(Stamp::NEVER, |d| measure.plus(d.0));
+    Timeline { start, measure, end, interval_ns: plan.run.interval.0.max(1) }
 }
 
 pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
@@ -187,12 +162,7 @@ pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
         Some(_) if !spec.measured => Capture::off(spec.header),
         Some(source) => {
             let outliers = shared.plan.capture.mode == CaptureMode::Outliers;
-            Capture::new(
-                source.clone(),
-                spec.header,
-                shared.thresholds.clone(),
-                outliers,
-            )
+            Capture::new(source.clone(), spec.header, shared.thresholds.clone(), outliers)
         }
     };
     let place = (spec.place.worker, spec.workload);
@@ -213,17 +183,13 @@ pub(super) fn build_worker<C: DisciplinedClock, P: Probe, B>(
         timeline,
         limits: spec.limits,
         payload: spec.payload,
-        checker: shared
-            .verify
-            .as_ref()
-            .map(|v| super::verify::checker(v, &spec.session)),
+        checker: shared.verify.as_ref().map(|v| super::verify::checker(v, &spec.session)),
         writes: spec.kinds.iter().any(|kind| kind.writes()),
         keys: spec.keyed,
         stream: spec.stream,
         pacing: Pacing::new(
             shared.plan.workloads[usize::from(spec.workload)].think,
-            spec.join
-                .map_or(timeline.start, |join| timeline.measure.plus(join)),
+            spec.join.map_or(timeline.start, |join| timeline.measure.plus(join)),
         ),
         idle: shared.idle.watch(spec.place.worker),
         measured: spec.measured,
@@ -246,20 +212,9 @@ fn run_simulated<B: Probes>(
     for spec in worker_specs {
         let session = target.session(&spec.session)?;
         let probe = shared.probes.probe(probe_seat(&spec))?;
-        workers.push(build_worker(
-            &shared,
-            spec,
-            timeline,
-            (session, probe),
-            clock.clone(),
-        ));
+        workers.push(build_worker(&shared, spec, timeline, (session, probe), clock.clone()));
     }
-    let RunContext {
-        messages,
-        spare_in,
-        stop,
-        observers,
-    } = context;
+    let RunContext { messages, spare_in, stop, observers } = context;
     let mut collector = Collector::new(&shared.plan, timeline, spare_in, shared.thresholds.clone());
     let mut phase = PhaseNotifier::begin(&shared.plan, observers);
     let cpu = cpu_s();
@@ -272,9 +227,7 @@ fn run_simulated<B: Probes>(
     };
     let mut idle = None;
     let (result, ends) = crate::simulate::drive(workers, &time, ending, || {
-        idle = idle
-            .take()
-            .or_else(|| shared.idle.look(time.now(), &shared.abort));
+        idle = idle.take().or_else(|| shared.idle.look(time.now(), &shared.abort));
         messages.try_iter().for_each(|m| collector.accept(m));
         phase.at(time.now() >= timeline.measure, observers);
         collector.settle(time.now(), observers);
@@ -288,11 +241,7 @@ fn run_simulated<B: Probes>(
 }
 
 pub(super) fn probe_seat(spec: &WorkerSpec) -> ProbeSeat {
-    ProbeSeat {
-        worker: spec.place.worker,
-        first_slot: spec.first_slot,
-        depth: spec.session.depth,
-    }
+    ProbeSeat { worker: spec.place.worker, first_slot: spec.first_slot, depth: spec.session.depth }
 }
 
 /// Tells observers of each phase once.

@@ -50,11 +50,7 @@ impl Samples {
         let rows = &mut self.rows;
         target.sample(&mut |series, value| {
             if value.is_finite() {
-                rows.push(StoreRow {
-                    at_ns: at,
-                    series: series.into(),
-                    value,
-                });
+                rows.push(StoreRow { at_ns: at, series: series.into(), value });
             }
         });
         if self.rows.len() > self.many {

@@ -60,11 +60,7 @@ pub fn worker_specs(
         let schedules = Schedules::new(workload, plan.run.seed, plan.run.warmup.0)?;
         for index in 0..workload.workers {
             let worker = worker_specs.len() as u16;
-            let place = WorkerIndex {
-                worker,
-                index,
-                of: workload.workers,
-            };
+            let place = WorkerIndex { worker, index, of: workload.workers };
             let first_slot = if unique { next_slot } else { 0 };
             next_slot += workload.queue_depth;
             worker_specs.push(WorkerSpec {
@@ -85,10 +81,7 @@ pub fn worker_specs(
                     seed: worker_seed(plan.run.seed, worker, 3),
                 },
                 header: header(workload, shape, w as u16, worker),
-                cpu: workload
-                    .cpus
-                    .get(index as usize % workload.cpus.len().max(1))
-                    .copied(),
+                cpu: workload.cpus.get(index as usize % workload.cpus.len().max(1)).copied(),
                 kinds: kinds(workload),
                 payload: payload(plan, workload, worker)?,
                 keyed: keyed(workload, space)?,
@@ -134,10 +127,7 @@ pub(crate) fn whole_values(w: &WorkloadPlan) -> bool {
 fn payload(plan: &Plan, w: &WorkloadPlan, worker: u16) -> Result<Filler> {
     let spec = PayloadSpec::of(&w.payload)?;
     // Whatever else touches the buffers.
-    let reads = w
-        .mix
-        .iter()
-        .any(|m| m.weight > 0 && (!m.op.writes() || m.op == OpKind::Rmw));
+    let reads = w.mix.iter().any(|m| m.weight > 0 && (!m.op.writes() || m.op == OpKind::Rmw));
     let seed = worker_seed(plan.run.seed, worker, 6);
     Ok(Filler::new(&spec, seed, reads || whole_values(w)))
 }
@@ -231,11 +221,7 @@ fn header(w: &WorkloadPlan, shape: Geometry, workload: u16, worker: u16) -> Head
             key: keyed,
         },
         unit_shift: unit.trailing_zeros().min(30) as u8,
-        file_size: if shape.files > 1 {
-            shape.file_size
-        } else {
-            u64::MAX >> 1
-        },
+        file_size: if shape.files > 1 { shape.file_size } else { u64::MAX >> 1 },
         base_ns: 0,
         sizes,
         addressed: !keyed,

@@ -33,10 +33,7 @@ impl<'a> Streams<'a> {
             return Ok(Streams { plan, shared: None });
         };
         let (layout, places) = layout(first, shape, space)?;
-        let limit = followers()
-            .filter(|w| writes(w))
-            .map(|w| blocks(w, places))
-            .max();
+        let limit = followers().filter(|w| writes(w)).map(|w| blocks(w, places)).max();
         let count = |of: fn(&WorkloadPlan) -> bool| {
             let workers = followers().filter(|w| of(w)).map(|w| w.workers);
             workers.sum::<u32>()
@@ -55,9 +52,7 @@ impl<'a> Streams<'a> {
         let (stream, layout) = self.shared.as_ref()?;
         let w = self.plan.workloads.get(workload).filter(|w| follows(w))?;
         let before = self.plan.workloads[..workload].iter();
-        let before = before
-            .filter(|w| follows(w) && !writes(w))
-            .map(|w| w.workers);
+        let before = before.filter(|w| follows(w) && !writes(w)).map(|w| w.workers);
         let number = before.sum::<u32>() + index;
         let role = StreamRole {
             reader: (!writes(w)).then_some(number as usize),
@@ -102,17 +97,11 @@ fn layout(
     let step = extent.largest.max(1).next_multiple_of(extent.align);
     let one_file = extent.end <= shape.file_size;
     if !one_file && !extent.start.is_multiple_of(shape.file_size.max(1)) {
-        return Err(
-            Error::usage("a stream over several files begins inside one")
-                .with("workload", &w.name)
-                .hint("let access.offset be a multiple of the file size, or use one file"),
-        );
+        return Err(Error::usage("a stream over several files begins inside one")
+            .with("workload", &w.name)
+            .hint("let access.offset be a multiple of the file size, or use one file"));
     }
-    let per_file = if one_file {
-        u64::MAX
-    } else {
-        shape.file_size / step
-    };
+    let per_file = if one_file { u64::MAX } else { shape.file_size / step };
     let places = if one_file {
         extent.bytes() / step
     } else {

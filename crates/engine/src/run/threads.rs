@@ -77,17 +77,13 @@ pub fn run<B: Probes>(
                 let _ = ended.send((number, Err(bug()), None));
             }
         };
-        let thread = std::thread::Builder::new()
-            .name(format!("worker-{number}"))
-            .spawn(body);
+        let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(body);
         let thread = thread.map_err(|e| Error::unavailable("cannot start a thread").source(e));
         threads.push(thread?);
     }
     drop((ready_in, ended_in));
     let answers = (0..count).map(|_| {
-        ready
-            .recv()
-            .unwrap_or_else(|_| Err(Error::internal("a worker died while starting")))
+        ready.recv().unwrap_or_else(|_| Err(Error::internal("a worker died while starting")))
     });
     if let Err(error) = answers.collect::<Result<Vec<()>>>() {
         // Nobody starts: the others see their start signal gone and leave.
@@ -109,10 +105,7 @@ pub fn run<B: Probes>(
         let _ = start.send(timeline);
     }
     let loaded = collect(shared, target, threads, ended, timeline, context)?;
-    Ok(LoadResult {
-        counter: origin.is_some(),
-        ..loaded
-    })
+    Ok(LoadResult { counter: origin.is_some(), ..loaded })
 }
 
 /// One worker's life: session, start signal, load. `None` when it never started.
@@ -185,12 +178,7 @@ fn collect<B: Probes>(
     timeline: Timeline,
     context: RunContext<'_, '_>,
 ) -> Result<LoadResult> {
-    let RunContext {
-        messages,
-        spare_in,
-        stop,
-        observers,
-    } = context;
+    let RunContext { messages, spare_in, stop, observers } = context;
     let mut collector = Collector::new(&shared.plan, timeline, spare_in, shared.thresholds.clone());
     let patience = shared.plan.run.drain_timeout.0 + STUCK_NS;
     let mut give_up = timeline.end.plus(patience);
@@ -230,11 +218,8 @@ fn collect<B: Probes>(
     ends.sort_unstable_by_key(|(number, _)| *number);
     let ends: Vec<WorkerEnd> = ends.into_iter().map(|(_, end)| end).collect();
     if stuck {
-        error = error.or_else(|| {
-            Some(Error::target(
-                "a worker is stuck inside an I/O and was given up",
-            ))
-        });
+        error = error
+            .or_else(|| Some(Error::target("a worker is stuck inside an I/O and was given up")));
     } else {
         for thread in threads {
             if thread.join().is_err() {
@@ -249,10 +234,7 @@ fn collect<B: Probes>(
         }
     }
     let collected = collector.into_collected(observers);
-    Ok(LoadResult {
-        samples: samples.rows(),
-        ..loaded(timeline, collected, ends, error, cpu_s)
-    })
+    Ok(LoadResult { samples: samples.rows(), ..loaded(timeline, collected, ends, error, cpu_s) })
 }
 
 /// Notes what the target holds now, checks it where the plan says so, and closes it. A target that

@@ -87,11 +87,7 @@ pub fn after(
             what: "verifying",
             done,
             total,
-            unit: if shared.area().keyed {
-                "records"
-            } else {
-                "bytes"
-            },
+            unit: if shared.area().keyed { "records" } else { "bytes" },
         };
         observers.iter_mut().for_each(|o| o.progress(told));
     };
@@ -103,12 +99,7 @@ pub fn after(
         PassSpec {
             worker,
             value: plan.workloads.iter().map(buffer_size).max().unwrap_or(0),
-            depth: plan
-                .workloads
-                .iter()
-                .map(|w| w.queue_depth)
-                .max()
-                .unwrap_or(1),
+            depth: plan.workloads.iter().map(|w| w.queue_depth).max().unwrap_or(1),
             caches_dropped,
             stop: &stop.raw(),
             progress: &mut progress,

@@ -22,13 +22,7 @@ impl Bursts {
     pub fn new(spaced: Constant, on: u64, off: u64) -> Bursts {
         let on = i64::try_from(on).unwrap_or(i64::MAX / 4).max(1);
         let off = i64::try_from(off).unwrap_or(i64::MAX / 4);
-        let mut bursts = Bursts {
-            spaced,
-            on,
-            cycle: on + off,
-            origin: 0,
-            next: 0,
-        };
+        let mut bursts = Bursts { spaced, on, cycle: on + off, origin: 0, next: 0 };
         bursts.next = bursts.real(bursts.spaced.next);
         bursts
     }
@@ -36,9 +30,7 @@ impl Bursts {
     #[inline]
     fn real(&self, on_time: i64) -> i64 {
         let passed = (on_time / self.on).saturating_mul(self.cycle);
-        self.origin
-            .saturating_add(passed)
-            .saturating_add(on_time % self.on)
+        self.origin.saturating_add(passed).saturating_add(on_time % self.on)
     }
 
     /// Time to on-time: what of it lies inside bursts.

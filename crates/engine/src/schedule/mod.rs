@@ -138,11 +138,7 @@ impl<'a> Schedules<'a> {
 
 impl Schedule {
     fn warm(before: Schedule, until: i64, then: Schedule) -> Schedule {
-        let mut warm = Schedule::Warm(Box::new(WarmupProfile {
-            before,
-            until,
-            then,
-        }));
+        let mut warm = Schedule::Warm(Box::new(WarmupProfile { before, until, then }));
         warm.settle();
         warm
     }

@@ -30,10 +30,7 @@ impl PoissonWalk {
         let gap = -uniform.ln() * mean_ns;
         let whole = gap as i64;
         self.carry += ((gap - whole as f64) * 4_294_967_296.0) as u64;
-        self.next = self
-            .next
-            .saturating_add(whole)
-            .saturating_add((self.carry >> 32) as i64);
+        self.next = self.next.saturating_add(whole).saturating_add((self.carry >> 32) as i64);
         self.carry &= u64::from(u32::MAX);
         self.index += 1;
     }
@@ -60,11 +57,7 @@ impl Poisson {
             index: 0,
         };
         now.advance(mean_ns);
-        Poisson {
-            mean_ns,
-            ahead: now.clone(),
-            now,
-        }
+        Poisson { mean_ns, ahead: now.clone(), now }
     }
 
     /// The next instant, ns.

@@ -58,11 +58,7 @@ impl Ramp {
     fn reached(&self, t: u64) -> (u128, u64) {
         let level = 2 * u128::from(self.over) * self.from;
         let slope = u128::from(t) * self.to.abs_diff(self.from);
-        let factor = if self.to >= self.from {
-            level + slope
-        } else {
-            level - slope
-        };
+        let factor = if self.to >= self.from { level + slope } else { level - slope };
         (factor, t)
     }
 

@@ -34,10 +34,7 @@ impl Gap {
             return Err(out_of_range(workload, rate));
         }
         let common = gcd(num, den);
-        Ok(Gap {
-            num: num / common,
-            den: den / common,
-        })
+        Ok(Gap { num: num / common, den: den / common })
     }
 }
 
@@ -70,9 +67,7 @@ impl CommonRate {
         };
         let mut unit = 1u128;
         for gap in gaps {
-            unit = (unit / gcd(unit, gap.num))
-                .checked_mul(gap.num)
-                .ok_or_else(unfit)?;
+            unit = (unit / gcd(unit, gap.num)).checked_mul(gap.num).ok_or_else(unfit)?;
         }
         let mut rates = Vec::with_capacity(gaps.len());
         for gap in gaps {

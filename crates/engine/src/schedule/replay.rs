@@ -82,18 +82,13 @@ pub fn read(path: &str) -> Result<Arc<[i64]>> {
     let mut times = Vec::new();
     for (number, line) in std::io::BufReader::new(file).lines().enumerate() {
         let at = number + 1;
-        let line = line.map_err(|e| {
-            error("the recorded times cannot be read")
-                .with("line", at)
-                .source(e)
-        })?;
+        let line = line
+            .map_err(|e| error("the recorded times cannot be read").with("line", at).source(e))?;
         let text = line.trim();
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
-        let span: Span = text
-            .parse()
-            .map_err(|e: String| error(&e).with("line", at))?;
+        let span: Span = text.parse().map_err(|e: String| error(&e).with("line", at))?;
         let time = i64::try_from(span.0).unwrap_or(i64::MAX);
         if times.last().is_some_and(|last| *last > time) {
             return Err(error("a recorded time lies before the one above it").with("line", at));

@@ -45,11 +45,7 @@ impl Steps {
         let (mut start, mut work) = (0i64, 0u128);
         let mut segments = Vec::with_capacity(steps.len());
         for (step, rate) in steps.iter().zip(&common.rates) {
-            segments.push(RateSegment {
-                start,
-                work,
-                rate: *rate,
-            });
+            segments.push(RateSegment { start, work, rate: *rate });
             let time = i64::try_from(step.time.0).unwrap_or(i64::MAX);
             let next = start.saturating_add(time);
             work += rate * (next - start) as u128;
@@ -77,11 +73,7 @@ impl Steps {
     /// Finds the segment of the next operation and computes its instant afresh.
     fn locate(&mut self) {
         let work = u128::from(self.index) * self.unit;
-        while self
-            .segments
-            .get(self.at + 1)
-            .is_some_and(|next| next.work <= work)
-        {
+        while self.segments.get(self.at + 1).is_some_and(|next| next.work <= work) {
             self.at += 1;
         }
         let Some(segment) = self.segments.get(self.at) else {

@@ -7,11 +7,7 @@ use taillight_core::plan::{BlockSize, BlockSizePart, RateStep};
 use taillight_core::units::{ByteSize, Span};
 
 fn place(index: u32, of: u32) -> WorkerIndex {
-    WorkerIndex {
-        worker: index as u16,
-        index,
-        of,
-    }
+    WorkerIndex { worker: index as u16, index, of }
 }
 
 fn schedule_of(arrival: &Arrival, at: WorkerIndex, warmup_ns: u64, join: Option<u64>) -> Schedule {
@@ -26,14 +22,10 @@ fn schedule(arrival: &Arrival, index: u32, of: u32) -> Schedule {
 }
 
 fn constant(rate: &str) -> Arrival {
-    Arrival::Constant {
-        rate: rate.parse().unwrap(),
-    }
+    Arrival::Constant { rate: rate.parse().unwrap() }
 }
 fn poisson(rate: &str) -> Arrival {
-    Arrival::Poisson {
-        rate: rate.parse().unwrap(),
-    }
+    Arrival::Poisson { rate: rate.parse().unwrap() }
 }
 fn bursts(rate: &str, on: &str, off: &str) -> Arrival {
     Arrival::Bursts {
@@ -47,9 +39,7 @@ fn steps(list: &[(&str, &str)]) -> Arrival {
         rate: rate.parse().unwrap(),
         time: time.parse().unwrap(),
     };
-    Arrival::Steps {
-        steps: list.iter().map(step).collect(),
-    }
+    Arrival::Steps { steps: list.iter().map(step).collect() }
 }
 fn ramp(from: &str, to: &str, over: &str) -> Arrival {
     Arrival::Ramp {
@@ -97,9 +87,8 @@ const SECOND: i64 = 1_000_000_000;
 
 #[test]
 fn three_a_second_over_five_workers_is_three_a_second() {
-    let mut all: Vec<i64> = (0..5)
-        .flat_map(|k| times(schedule(&constant("3/s"), k, 5), 6))
-        .collect();
+    let mut all: Vec<i64> =
+        (0..5).flat_map(|k| times(schedule(&constant("3/s"), k, 5), 6)).collect();
     all.sort_unstable();
     let expected: Vec<i64> = (0..30).map(|i| i * SECOND / 3).collect();
     assert_eq!(all, expected);
@@ -113,9 +102,8 @@ fn workers_together_are_the_workloads_schedule() {
         }
         let whole = before(schedule(&arrival, 0, 1), 3 * SECOND);
         for of in [2, 5] {
-            let mut all: Vec<i64> = (0..of)
-                .flat_map(|k| before(schedule(&arrival, k, of), 3 * SECOND))
-                .collect();
+            let mut all: Vec<i64> =
+                (0..of).flat_map(|k| before(schedule(&arrival, k, of), 3 * SECOND)).collect();
             all.sort_unstable();
             assert_eq!(all, whole, "{arrival} over {of}");
         }
@@ -125,10 +113,7 @@ fn workers_together_are_the_workloads_schedule() {
 #[test]
 fn byte_rates_are_exact() {
     // 0.5 MiB/s of 4 KiB blocks: 128 per second.
-    assert_eq!(
-        times(schedule(&constant("0.5MiB/s"), 0, 1), 3),
-        [0, 7_812_500, 15_625_000]
-    );
+    assert_eq!(times(schedule(&constant("0.5MiB/s"), 0, 1), 3), [0, 7_812_500, 15_625_000]);
     // 0.5 MB/s of 1 MiB records: the next after two seconds and a bit.
     let mut w = plan().workloads.remove(0);
     w.block_size = BlockSize::Fixed(ByteSize(1 << 20));
@@ -140,10 +125,7 @@ fn byte_rates_are_exact() {
 #[test]
 fn mixed_sizes_meet_a_byte_rate() {
     let mut p = plan();
-    let part = |size: u64, weight| BlockSizePart {
-        size: ByteSize(size),
-        weight,
-    };
+    let part = |size: u64, weight| BlockSizePart { size: ByteSize(size), weight };
     p.workloads[0].block_size =
         BlockSize::Split(vec![part(4096, 7), part(16384, 2), part(65536, 1)]);
     p.workloads[0].access.align = ByteSize(4096);
@@ -151,11 +133,7 @@ fn mixed_sizes_meet_a_byte_rate() {
     let w = &p.workloads[0];
     let s = Schedules::new(w, 7, 0).unwrap().of(place(0, 1), None);
     let n = before(s.unwrap(), 60 * SECOND).len();
-    let shape = taillight_driver::Geometry {
-        files: 1,
-        file_size: 1 << 30,
-        align: 1,
-    };
+    let shape = taillight_driver::Geometry { files: 1, file_size: 1 << 30, align: 1 };
     let mut generator = crate::generator::Generator::new(&p, w, shape, place(0, 1), None).unwrap();
     let bytes: u64 = (0..n).map(|_| generator.next().size).sum();
     let rate = bytes as f64 / 60.0;
@@ -167,25 +145,13 @@ fn mixed_sizes_meet_a_byte_rate() {
 fn bursts_are_exact_at_their_edges() {
     // 10 in each burst of 10 ms, the first at its first nanosecond; none at its end.
     let all = times(schedule(&bursts("1000/s", "10ms", "90ms"), 0, 1), 30);
-    let expected: Vec<i64> = (0..30)
-        .map(|i| i / 10 * 100_000_000 + i % 10 * 1_000_000)
-        .collect();
+    let expected: Vec<i64> = (0..30).map(|i| i / 10 * 100_000_000 + i % 10 * 1_000_000).collect();
     assert_eq!(all, expected);
     // 1.5 operations a burst: two and one in turns.
     let all = before(schedule(&bursts("3/s", "500ms", "500ms"), 0, 1), 4 * SECOND);
     let first = 333_333_333;
     let third = SECOND + 166_666_666;
-    assert_eq!(
-        all,
-        [
-            0,
-            first,
-            third,
-            2 * SECOND,
-            2 * SECOND + first,
-            2 * SECOND + third
-        ]
-    );
+    assert_eq!(all, [0, first, third, 2 * SECOND, 2 * SECOND + first, 2 * SECOND + third]);
 }
 
 #[test]
@@ -193,11 +159,8 @@ fn steps_change_at_their_edges() {
     let arrival = steps(&[("1000/s", "1s"), ("10/s", "2s"), ("100/s", "1s")]);
     let all = before(schedule(&arrival, 0, 1), 5 * SECOND);
     let in_step = |from: i64, to: i64| {
-        let of: Vec<i64> = all
-            .iter()
-            .copied()
-            .filter(|t| (from * SECOND..to * SECOND).contains(t))
-            .collect();
+        let of: Vec<i64> =
+            all.iter().copied().filter(|t| (from * SECOND..to * SECOND).contains(t)).collect();
         (of.len(), of[0])
     };
     assert_eq!(in_step(0, 1), (1000, 0));
@@ -236,22 +199,13 @@ fn a_ramp_is_the_inverse_of_its_integral() {
 #[test]
 fn long_runs_of_odd_rates_do_not_overflow() {
     let mut w = plan().workloads.remove(0);
-    let part = |size: u64, weight| BlockSizePart {
-        size: ByteSize(size),
-        weight,
-    };
+    let part = |size: u64, weight| BlockSizePart { size: ByteSize(size), weight };
     w.block_size = BlockSize::Split(vec![part(512, 2), part(4096, 1)]);
     w.arrival = ramp("0.37MB/s", "953.1MiB/s", "100h");
-    let mut s = Schedules::new(&w, 7, 0)
-        .unwrap()
-        .of(place(0, 1), None)
-        .unwrap();
+    let mut s = Schedules::new(&w, 7, 0).unwrap().of(place(0, 1), None).unwrap();
     let hour = 3600 * SECOND;
     let (half, whole) = (s.due(Stamp(50 * hour)), s.due(Stamp(100 * hour)));
-    assert!(
-        (whole as f64 / half as f64 - 4.0).abs() < 0.01,
-        "{half} {whole}"
-    );
+    assert!((whole as f64 / half as f64 - 4.0).abs() < 0.01, "{half} {whole}");
     s.skip(99 * hour);
     let at = s.peek().unwrap().0;
     assert!((99 * hour..99 * hour + 2000).contains(&at), "{at}");
@@ -263,11 +217,8 @@ fn profiles_begin_with_the_measure_phase() {
         let plain = before(schedule(&arrival, 0, 1), SECOND);
         let warm = schedule_of(&arrival, place(0, 1), 777_777_777, None);
         let all = before(warm, SECOND + 777_777_777);
-        let after: Vec<i64> = all
-            .iter()
-            .filter(|t| **t >= 777_777_777)
-            .map(|t| t - 777_777_777)
-            .collect();
+        let after: Vec<i64> =
+            all.iter().filter(|t| **t >= 777_777_777).map(|t| t - 777_777_777).collect();
         match arrival {
             Arrival::Constant { .. } | Arrival::Poisson { .. } => {}
             _ => {
@@ -314,9 +265,8 @@ fn poisson_gaps_are_exponential() {
         assert!(distance(&one, mean) < 1.63 / 100_000f64.sqrt(), "{rate}");
         // Streams of five workers together.
         let until = (mean * 100_000.0) as i64;
-        let mut all: Vec<i64> = (0..5)
-            .flat_map(|k| before(schedule(&poisson(rate), k, 5), until))
-            .collect();
+        let mut all: Vec<i64> =
+            (0..5).flat_map(|k| before(schedule(&poisson(rate), k, 5), until)).collect();
         all.sort_unstable();
         let n = all.len() as f64;
         assert!((n - 100_000.0).abs() < 4.0 * 100_000f64.sqrt(), "{n}");
@@ -337,11 +287,7 @@ fn poisson_keeps_its_rate_where_a_gap_is_a_few_ns() {
 fn rates_out_of_range_are_refused() {
     let mut w = plan().workloads.remove(0);
     for rate in ["5000000000/s", "5/ns"] {
-        for arrival in [
-            constant(rate),
-            ramp("1/s", rate, "1s"),
-            steps(&[(rate, "1s")]),
-        ] {
+        for arrival in [constant(rate), ramp("1/s", rate, "1s"), steps(&[(rate, "1s")])] {
             w.arrival = arrival;
             let all = Schedules::new(&w, 7, 0).unwrap();
             assert!(all.of(place(0, 1), None).is_err(), "{rate}");
@@ -354,13 +300,8 @@ fn recorded_times_are_shared_in_turns_and_end() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("times.txt");
     std::fs::write(&file, "# a comment\n0s\n1.5ms\n\n1.5ms\n2 ms\n1s\n").unwrap();
-    let arrival = Arrival::Replay {
-        file: file.display().to_string(),
-    };
-    assert_eq!(
-        before(schedule(&arrival, 0, 2), i64::MAX),
-        [0, 1_500_000, SECOND]
-    );
+    let arrival = Arrival::Replay { file: file.display().to_string() };
+    assert_eq!(before(schedule(&arrival, 0, 2), i64::MAX), [0, 1_500_000, SECOND]);
     let mut second = schedule(&arrival, 1, 2);
     assert_eq!(second.due(Stamp(SECOND)), 2);
     assert_eq!(before(second.clone(), i64::MAX), [1_500_000, 2_000_000]);

@@ -38,24 +38,14 @@ impl VerifiedArea {
             unit,
             first,
             blocks: end.saturating_sub(first) / unit,
-            file_size: if shape.files > 1 {
-                shape.file_size
-            } else {
-                u64::MAX
-            },
+            file_size: if shape.files > 1 { shape.file_size } else { u64::MAX },
             keyed: false,
         }
     }
 
     /// A range of keys; each value is a block.
     pub fn keys(first: u64, count: u64) -> VerifiedArea {
-        VerifiedArea {
-            unit: 0,
-            first,
-            blocks: count,
-            file_size: u64::MAX,
-            keyed: true,
-        }
+        VerifiedArea { unit: 0, first, blocks: count, file_size: u64::MAX, keyed: true }
     }
 
     /// The blocks of an operation.

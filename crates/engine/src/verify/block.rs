@@ -38,9 +38,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 
 /// The number that stands for a run in its blocks.
 pub fn run_hash(run_id: &str) -> u64 {
-    run_id.bytes().fold(0x6A09_E667_F3BC_C908, |hash, byte| {
-        scramble(hash ^ u64::from(byte))
-    })
+    run_id.bytes().fold(0x6A09_E667_F3BC_C908, |hash, byte| scramble(hash ^ u64::from(byte)))
 }
 
 /// Whose block, where and which of its writes.
@@ -94,10 +92,7 @@ impl BlockFormat {
             ContentKind::Pattern(_) => 2,
             ContentKind::Text => 3,
         };
-        BlockFormat {
-            content: Content::new(payload),
-            kind: [kind, payload.compressible() as u8],
-        }
+        BlockFormat { content: Content::new(payload), kind: [kind, payload.compressible() as u8] }
     }
 
     /// Writes the whole block; it has [`SMALLEST`] bytes or more.
@@ -148,11 +143,7 @@ impl BlockFormat {
                 bytes += 1;
             }
         }
-        Some(Difference {
-            first: first?,
-            bytes,
-            mostly_right: right * 2 >= telling,
-        })
+        Some(Difference { first: first?, bytes, mostly_right: right * 2 >= telling })
     }
 
     /// Whether `block` from byte `from` on is what `mark` has there: the rest of an older write.
@@ -247,11 +238,7 @@ mod tests {
     }
 
     fn mark() -> BlockHeader {
-        BlockHeader {
-            run: run_hash("a run"),
-            address: 1 << 40,
-            generation: 3,
-        }
+        BlockHeader { run: run_hash("a run"), address: 1 << 40, generation: 3 }
     }
 
     fn formats() -> Vec<BlockFormat> {
@@ -298,9 +285,6 @@ mod tests {
         assert!(matches!(inspect(&[9; 4096]), BlockContent::NoHeader(_)));
         let mut block = vec![0; 4096];
         format(ContentKind::Random, 0).seal(&mut block, mark());
-        assert_eq!(
-            inspect(&block[..2048]),
-            BlockContent::OtherLength(mark(), 4096)
-        );
+        assert_eq!(inspect(&block[..2048]), BlockContent::OtherLength(mark(), 4096));
     }
 }

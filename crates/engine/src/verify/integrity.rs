@@ -96,11 +96,7 @@ impl Integrity {
 
 /// Writes the text of a field into `out`, all of it.
 pub fn text(key: &[u8], field: &[u8], out: &mut [u8]) {
-    let mut sink = Sink {
-        out,
-        at: 0,
-        hash: 0,
-    };
+    let mut sink = Sink { out, at: 0, hash: 0 };
     sink.push(key);
     sink.push(b":");
     sink.push(field);
@@ -220,15 +216,9 @@ mod tests {
     fn one_field_is_written_alone() {
         let mut entry = vec![0; 8 + 6 + 40];
         fields::write(&mut entry, b"field2", 40).unwrap();
-        let op = Op {
-            field: 2,
-            ..Op::keyed(OpKind::Update, 7, 54)
-        };
+        let op = Op { field: 2, ..Op::keyed(OpKind::Update, 7, 54) };
         integrity(3, 40).fill(&op, &mut entry);
-        assert_eq!(
-            entry[14..],
-            *b"user5465015992139406178:field2:348052528"[..].to_vec()
-        );
+        assert_eq!(entry[14..], *b"user5465015992139406178:field2:348052528"[..].to_vec());
     }
 
     #[test]

@@ -177,11 +177,7 @@ impl ReadCheck<'_> {
             BlockContent::OtherLength(m, _) => self.wrong(Wrong::OtherSize, m, None),
             BlockContent::Blank => self.judgement(Wrong::Lost, FaultDetail::default()),
             BlockContent::NoHeader(m) => {
-                let near = BlockHeader {
-                    run: prior,
-                    address: self.address,
-                    ..m
-                };
+                let near = BlockHeader { run: prior, address: self.address, ..m };
                 let first = (1..=CANDIDATES).map(|generation| BlockHeader { generation, ..near });
                 // The header's sum says which generation it was, if one byte of it is wrong.
                 let was = repaired(self.block).map(|was| BlockHeader {
@@ -211,28 +207,15 @@ impl ReadCheck<'_> {
                 })
             });
         let kind = if torn { Wrong::Torn } else { Wrong::Flipped };
-        self.wrong(
-            kind,
-            mark,
-            found
-                .mostly_right
-                .then_some(found)
-                .or(torn.then_some(found)),
-        )
+        self.wrong(kind, mark, found.mostly_right.then_some(found).or(torn.then_some(found)))
     }
 
     /// No header: one of the blocks that may be here with a damaged beginning, or none at all.
     fn headless(&self, mark: BlockHeader, scratch: &mut Vec<u8>) -> ReadJudgement {
-        let near = BlockHeader {
-            run: self.run,
-            address: self.address,
-            ..mark
-        };
+        let near = BlockHeader { run: self.run, address: self.address, ..mark };
         let last = self.after.last;
-        let newest = (0..CANDIDATES.min(last + 1)).map(|back| BlockHeader {
-            generation: last - back,
-            ..near
-        });
+        let newest = (0..CANDIDATES.min(last + 1))
+            .map(|back| BlockHeader { generation: last - back, ..near });
         // Not what the damaged header says: it would take a changed generation for true.
         let all: Vec<BlockHeader> = newest.collect();
         self.nearest(&all, scratch)

@@ -182,13 +182,11 @@ impl WriteLedger {
     pub fn new(blocks: u64, budget: u64) -> Result<WriteLedger> {
         let needs = blocks.saturating_mul(ENTRY);
         if needs > budget {
-            return Err(
-                Error::usage("verification needs more memory than it may take")
-                    .with("blocks", blocks)
-                    .with("needs_bytes", needs)
-                    .with("budget_bytes", budget)
-                    .hint("use larger blocks, or verify a smaller extent (access.length)"),
-            );
+            return Err(Error::usage("verification needs more memory than it may take")
+                .with("blocks", blocks)
+                .with("needs_bytes", needs)
+                .with("budget_bytes", budget)
+                .hint("use larger blocks, or verify a smaller extent (access.length)"));
         }
         // All of it is touched now, so that no page is faulted in while measuring.
         let entries = (0..blocks).map(|_| AtomicU64::new(0)).collect();
@@ -245,10 +243,7 @@ impl WriteLedger {
 
     /// A trim begins: from now on the block may hold anything.
     pub fn begin_trim(&self, block: u64) {
-        self.change(block, |e| LedgerEntry {
-            uncertain: true,
-            ..e.begin()
-        });
+        self.change(block, |e| LedgerEntry { uncertain: true, ..e.begin() });
     }
 
     /// A write has ended. `ok` only if all of it is known to be there; a trim never is.
@@ -376,11 +371,7 @@ mod tests {
 
     #[test]
     fn generations_wrap_around() {
-        let entry = LedgerEntry {
-            last: GENERATIONS - 1,
-            settled: true,
-            ..LedgerEntry::default()
-        };
+        let entry = LedgerEntry { last: GENERATIONS - 1, settled: true, ..LedgerEntry::default() };
         let now = entry.begin().end(true);
         assert_eq!(now.last, 0);
         assert!(now.touched());

@@ -110,10 +110,7 @@ impl VerifyState {
         Ok(Arc::new(VerifyState {
             run_id: spec.run_id.into(),
             run: run_hash(spec.run_id),
-            prior: spec
-                .prior
-                .map(|p| p.load(&spec.area, spec.budget))
-                .transpose()?,
+            prior: spec.prior.map(|p| p.load(&spec.area, spec.budget)).transpose()?,
             area: spec.area,
             formats: spec.payloads.iter().map(BlockFormat::new).collect(),
             whole_writes: spec.whole_writes,
@@ -153,10 +150,7 @@ impl VerifyState {
     fn expects(&self, number: u64) -> bool {
         let known = |ledger: &WriteLedger| ledger.get(number).settled;
         known(&self.ledger)
-            || self
-                .prior
-                .as_ref()
-                .is_some_and(|p| p.ledger.as_ref().is_none_or(known))
+            || self.prior.as_ref().is_some_and(|p| p.ledger.as_ref().is_none_or(known))
     }
 
     /// Takes what a worker or the pass found. Once each, at its end.
@@ -175,11 +169,7 @@ impl VerifyState {
             run_hash: format!("{:016x}", self.run),
             block: if self.area.keyed { 0 } else { self.area.unit },
             ledger: (self.ledger.len()
-                + self
-                    .prior
-                    .as_ref()
-                    .and_then(|p| p.ledger.as_ref())
-                    .map_or(0, WriteLedger::len))
+                + self.prior.as_ref().and_then(|p| p.ledger.as_ref()).map_or(0, WriteLedger::len))
                 * ENTRY,
             ..found.clone()
         }

@@ -185,9 +185,7 @@ impl PassReader<'_> {
             return;
         };
         let result = (c.status, c.moved);
-        let judged = self
-            .checker
-            .judge_read(slot, &op, result, self.session, MonoClock.now());
+        let judged = self.checker.judge_read(slot, &op, result, self.session, MonoClock.now());
         if judged.is_none() {
             self.checker.unreadable(&op);
         }

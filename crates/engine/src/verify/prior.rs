@@ -36,11 +36,7 @@ pub(super) struct PriorLedger {
 impl PriorRun {
     /// Only the id is known.
     pub fn id(run_id: &str) -> PriorRun {
-        PriorRun {
-            run_id: run_id.into(),
-            kept: None,
-            target: None,
-        }
+        PriorRun { run_id: run_id.into(), kept: None, target: None }
     }
 
     /// Refuses a run whose addresses mean other places than those of `plan`: its ledger would call
@@ -94,15 +90,13 @@ impl PriorRun {
         let dir = RunDir::open(path)?;
         let run_id = dir.manifest().run_id.clone();
         let (Some(report), Some(file)) = (dir.verify()?, dir.existing(names::LEDGER)) else {
-            return Err(
-                Error::usage("verify.run: that run left no record of its writes")
-                    .with("path", named)
-                    .with("missing", names::LEDGER)
-                    .hint(format!(
-                        "it wrote nothing, did not verify or was killed; to accept any write of \
+            return Err(Error::usage("verify.run: that run left no record of its writes")
+                .with("path", named)
+                .with("missing", names::LEDGER)
+                .hint(format!(
+                    "it wrote nothing, did not verify or was killed; to accept any write of \
                          it, name it by its id: verify.run = \"{run_id}\""
-                    )),
-            );
+                )));
         };
         if sums::changed(&dir)?.iter().any(|c| c.name == names::LEDGER) {
             return Err(Error::corrupt(
@@ -132,12 +126,10 @@ impl PriorRun {
         };
         let unit = if area.keyed { 0 } else { area.unit };
         if *block != unit {
-            return Err(
-                Error::usage("verify.run: that run wrote blocks of another size")
-                    .with("its_block", block)
-                    .with("block", unit)
-                    .hint("read with the block size and alignment of the run that wrote"),
-            );
+            return Err(Error::usage("verify.run: that run wrote blocks of another size")
+                .with("its_block", block)
+                .with("block", unit)
+                .hint("read with the block size and alignment of the run that wrote"));
         }
         let ledger = WriteLedger::new(area.blocks, budget)?;
         ledger::read_ledger(file, &mut |row| {
@@ -145,10 +137,7 @@ impl PriorRun {
                 ledger.restore(number, LedgerEntry::of(row));
             }
         })?;
-        Ok(PriorLedger {
-            run,
-            ledger: Some(ledger),
-        })
+        Ok(PriorLedger { run, ledger: Some(ledger) })
     }
 }
 

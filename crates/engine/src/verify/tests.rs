@@ -29,11 +29,7 @@ struct BytesSession {
 
 impl Target for BytesTarget {
     fn geometry(&self) -> Geometry {
-        Geometry {
-            files: 1,
-            file_size: UNIT * BLOCKS,
-            align: 1,
-        }
+        Geometry { files: 1, file_size: UNIT * BLOCKS, align: 1 }
     }
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>> {
         Ok(Box::new(BytesSession {
@@ -84,13 +80,7 @@ struct FaultBench {
 }
 
 fn area() -> VerifiedArea {
-    VerifiedArea {
-        unit: UNIT,
-        first: 0,
-        blocks: BLOCKS,
-        file_size: u64::MAX,
-        keyed: false,
-    }
+    VerifiedArea { unit: UNIT, first: 0, blocks: BLOCKS, file_size: u64::MAX, keyed: false }
 }
 
 fn shared(
@@ -122,11 +112,7 @@ impl FaultBench {
     fn of(shared: Arc<VerifyState>, data: Vec<u8>) -> FaultBench {
         let mut data = data;
         data.resize((UNIT * BLOCKS) as usize, 0);
-        FaultBench {
-            data,
-            checker: Checker::new(shared.clone(), 0, Some(3), 4, 8 * UNIT),
-            shared,
-        }
+        FaultBench { data, checker: Checker::new(shared.clone(), 0, Some(3), 4, 8 * UNIT), shared }
     }
 
     fn block(&mut self, block: u64) -> &mut [u8] {
@@ -179,11 +165,7 @@ impl FaultBench {
         assert_eq!(report.wrong, 1, "{:?}", report.findings);
         assert_eq!(report.kinds, by_pass.kinds);
         let found = report.findings[0].clone();
-        let again = Finding {
-            time_ns: by_pass.findings[0].time_ns,
-            worker: None,
-            ..found.clone()
-        };
+        let again = Finding { time_ns: by_pass.findings[0].time_ns, worker: None, ..found.clone() };
         assert_eq!(by_pass.findings, [again]);
         assert_eq!((found.time_ns, found.worker), (77, Some(3)));
         found
@@ -313,10 +295,7 @@ fn a_misplaced_block_is_found_with_its_own_address() {
 
 #[test]
 fn a_block_of_another_run_is_told_apart() {
-    let mut other = FaultBench::of(
-        shared("other", None, ContentKind::Random, false),
-        Vec::new(),
-    );
+    let mut other = FaultBench::of(shared("other", None, ContentKind::Random, false), Vec::new());
     other.write(6, 1, true);
     let foreign = other.block(6).to_vec();
     let mut bench = written(ContentKind::Random);
@@ -368,11 +347,7 @@ fn a_read_during_a_write_may_see_old_new_or_a_mixture() {
         bench.block(3).copy_from_slice(&old);
         assert!(!bench.read(3, 1), "old again");
         let report = bench.checker.into_report();
-        let expected = VerifyCounts {
-            stale: 1,
-            torn: u64::from(whole),
-            ..VerifyCounts::default()
-        };
+        let expected = VerifyCounts { stale: 1, torn: u64::from(whole), ..VerifyCounts::default() };
         assert_eq!(report.kinds, expected);
         assert_eq!(report.unchecked.overlapped, u64::from(!whole));
     }
@@ -411,10 +386,8 @@ fn failed_and_trimmed_blocks_are_not_judged_until_written_again() {
 #[test]
 fn after_a_restart_the_run_id_suffices() {
     let mut data = written(ContentKind::Random).data;
-    let good = FaultBench::of(
-        shared("later", Some("this run"), ContentKind::Random, false),
-        data.clone(),
-    );
+    let good =
+        FaultBench::of(shared("later", Some("this run"), ContentKind::Random, false), data.clone());
     let report = good.pass();
     assert_eq!((report.checked, report.wrong), (BLOCKS, 0));
     let place = |block: u64| (block * UNIT) as usize..((block + 1) * UNIT) as usize;
@@ -422,16 +395,11 @@ fn after_a_restart_the_run_id_suffices() {
     data[place(2)][3] ^= 1;
     data[place(3)].fill(0);
     data.copy_within(place(20), place(4).start);
-    let report = FaultBench::of(
-        shared("later", Some("this run"), ContentKind::Random, false),
-        data.clone(),
-    )
-    .pass();
-    let kinds: Vec<_> = report
-        .findings
-        .iter()
-        .map(|f| (f.kind, f.address / UNIT, f.first_byte))
-        .collect();
+    let report =
+        FaultBench::of(shared("later", Some("this run"), ContentKind::Random, false), data.clone())
+            .pass();
+    let kinds: Vec<_> =
+        report.findings.iter().map(|f| (f.kind, f.address / UNIT, f.first_byte)).collect();
     let expected = [
         (Wrong::Flipped, 1, Some(100)),
         (Wrong::Flipped, 2, Some(3)),
@@ -439,10 +407,7 @@ fn after_a_restart_the_run_id_suffices() {
         (Wrong::Misplaced, 4, None),
     ];
     assert_eq!(kinds, expected);
-    let strange = FaultBench::of(
-        shared("later", Some("third"), ContentKind::Random, false),
-        data,
-    );
+    let strange = FaultBench::of(shared("later", Some("third"), ContentKind::Random, false), data);
     assert_eq!(strange.pass().kinds.other_run, BLOCKS - 2);
 }
 
@@ -461,11 +426,7 @@ fn values_are_blocks_of_any_length() {
     .unwrap();
     let mut checker = Checker::new(shared, 0, None, 1, 10_000);
     let mut value = vec![0; 10_000];
-    let put = |key, size| Op {
-        key,
-        size,
-        ..op(OpKind::Update, 0, 1)
-    };
+    let put = |key, size| Op { key, size, ..op(OpKind::Update, 0, 1) };
     for size in [64, 100, 9_999] {
         let write = put(1049, size);
         checker.on_write(&write, &mut value);
@@ -498,22 +459,10 @@ fn plans_that_cannot_be_verified_are_refused() {
     let repeats = [PayloadSpec::new(ContentKind::Random, 0, 10).unwrap()];
     let small = VerifiedArea { unit: 32, ..area() };
     for bad in [
-        VerifySpec {
-            area: small,
-            ..good.clone()
-        },
-        VerifySpec {
-            payloads: &repeats,
-            ..good.clone()
-        },
-        VerifySpec {
-            outstanding: 5000,
-            ..good.clone()
-        },
-        VerifySpec {
-            budget: 100,
-            ..good.clone()
-        },
+        VerifySpec { area: small, ..good.clone() },
+        VerifySpec { payloads: &repeats, ..good.clone() },
+        VerifySpec { outstanding: 5000, ..good.clone() },
+        VerifySpec { budget: 100, ..good.clone() },
     ] {
         assert!(VerifyState::new(&bad).is_err(), "{bad:?}");
     }

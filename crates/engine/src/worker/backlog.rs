@@ -18,11 +18,7 @@ pub struct Backlog {
 impl Backlog {
     /// Of a worker that begins at `start`.
     pub fn new(start: Stamp) -> Backlog {
-        Backlog {
-            next_look: start,
-            max: 0,
-            left_at_end: None,
-        }
+        Backlog { next_look: start, max: 0, left_at_end: None }
     }
 
     /// Looks at the backlog at `now`, if the schedule is late and it is time to.

@@ -49,9 +49,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             }
             // Each record of a batch is a block of its own.
             let records = buffer.chunks_exact_mut(size.max(1));
-            records
-                .take(op.count as usize)
-                .for_each(|record| self.payload.fill(record));
+            records.take(op.count as usize).for_each(|record| self.payload.fill(record));
         }
     }
 

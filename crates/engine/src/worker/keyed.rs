@@ -56,11 +56,7 @@ impl KeyedWorker {
     /// `Usage` when its keys cannot be made.
     pub fn new(w: &WorkloadPlan, space: Arc<KeySpace>, depth: usize) -> Result<KeyedWorker> {
         let values: Values = w.value.clone().unwrap_or_default();
-        let name = |n: u32| {
-            format!("{}{n}", values.prefix)
-                .into_bytes()
-                .into_boxed_slice()
-        };
+        let name = |n: u32| format!("{}{n}", values.prefix).into_bytes().into_boxed_slice();
         let names: Vec<_> = (0..values.fields).map(name).collect();
         let integrity = if values.integrity {
             let format = w.keys.clone().unwrap_or_default().format()?;
@@ -100,10 +96,7 @@ impl KeyedWorker {
         if op.kind != OpKind::Rmw {
             return;
         }
-        *composed = Some(InFlight {
-            op: *op,
-            ..InFlight::none()
-        });
+        *composed = Some(InFlight { op: *op, ..InFlight::none() });
         let at = slot as usize * self.fields as usize;
         if let Some(kept) = self.sizes.get_mut(at..at + sizes.len()) {
             kept.copy_from_slice(sizes);
@@ -148,11 +141,7 @@ impl KeyedWorker {
             if op.count > 1 {
                 op.size = op.bytes();
             }
-            let moved = if op.kind == OpKind::Delete {
-                0
-            } else {
-                c.moved
-            };
+            let moved = if op.kind == OpKind::Delete { 0 } else { c.moved };
             status = whole_or_short(status, moved == op.size);
         } else if status.is_ok() {
             status = self.check(slot, op, c.moved, session);
@@ -186,10 +175,7 @@ impl KeyedWorker {
             *composed = whole;
         }
         if let Some(whole) = whole {
-            let update = Op {
-                kind: OpKind::Update,
-                ..whole.op
-            };
+            let update = Op { kind: OpKind::Update, ..whole.op };
             self.update_later(slot, update);
         }
     }
@@ -269,11 +255,7 @@ impl KeyedWorker {
         let one = [u32::from(op.field)];
         let which: &[u32] = if op.field == ALL_FIELDS { &[] } else { &one };
         let mut at = 0;
-        let count = if which.is_empty() {
-            self.fields as usize
-        } else {
-            1
-        };
+        let count = if which.is_empty() { self.fields as usize } else { 1 };
         for i in 0..count {
             let field = which.first().map_or(i, |f| *f as usize);
             let (Some(name), Some(size)) = (self.names.get(field), sizes.get(i)) else {

@@ -120,11 +120,7 @@ pub fn unknown_token() -> Error {
 /// `status`, or that of a success which did not move all it was asked to.
 #[inline(always)]
 pub fn whole_or_short(status: Status, moved_all: bool) -> Status {
-    if status.is_ok() && !moved_all {
-        Status::SHORT
-    } else {
-        status
-    }
+    if status.is_ok() && !moved_all { Status::SHORT } else { status }
 }
 
 /// The whole record of a finished operation.
@@ -137,11 +133,7 @@ pub fn record_of(f: &InFlight, c: &Completion, status: Status, now: Stamp, queue
         offset: f.by_offset().then_some(op.offset),
         key: op.kind.keyed().then_some(op.key),
         size: op.size,
-        moved: if c.moved == op.size {
-            None
-        } else {
-            Some(c.moved)
-        },
+        moved: if c.moved == op.size { None } else { Some(c.moved) },
         count: (c.count > 0).then_some(c.count),
         intended: f.intended,
         origin: None,

@@ -107,11 +107,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             NextBlock::End => self.stop_at_limit(),
             NextBlock::Wait if self.slots.idle() => *wake = self.recorder.boundary(),
             NextBlock::Wait => {
-                *wake = self
-                    .clock
-                    .now()
-                    .plus(GLANCE_NS)
-                    .min(self.recorder.boundary());
+                *wake = self.clock.now().plus(GLANCE_NS).min(self.recorder.boundary());
             }
         }
         false
@@ -214,10 +210,7 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             keys.set_composed(slot, goes_on.then_some(whole));
         }
         if !goes_on {
-            let end = Completion {
-                status,
-                ..Completion::ok(c.token, whole.op.size)
-            };
+            let end = Completion { status, ..Completion::ok(c.token, whole.op.size) };
             let row = record_of(&whole, &end, status, self.now, self.slots.queued);
             self.recorder.record(&row);
         }
@@ -264,13 +257,8 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
             let submit = self.clock.now();
             self.now = submit;
             self.probe.begin(token.slot(), token, submit, &op);
-            self.slots.flights[slot as usize] = InFlight {
-                op,
-                intended: None,
-                submit,
-                issued: submit,
-                token,
-            };
+            self.slots.flights[slot as usize] =
+                InFlight { op, intended: None, submit, issued: submit, token };
             match self.session.submit(&op, slot, token)? {
                 Submitted::Queued => self.slots.batch.push(slot),
                 Submitted::Done(completion) => {

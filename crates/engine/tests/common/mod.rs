@@ -82,11 +82,7 @@ pub fn run_until(plan: &Plan, intervals: Option<usize>) -> Result<EngineRun> {
     let driver = taillight_driver::find(&plan.target.driver).unwrap();
     let mut plan = plan.clone();
     plan.target.options = driver.resolve(&plan.target)?;
-    let spec = OpenSpec {
-        plan: &plan,
-        run_id: &id,
-        destroy: None,
-    };
+    let spec = OpenSpec { plan: &plan, run_id: &id, destroy: None };
     let target = driver.open(&spec, &mut |_| true)?;
     let stop = StopFlag::default();
     let mut watch = WatchingObserver {
@@ -105,10 +101,7 @@ pub fn run_until(plan: &Plan, intervals: Option<usize>) -> Result<EngineRun> {
             observers: &mut [&mut watch],
         },
     )?;
-    assert!(
-        !taillight_engine::run::capture_dir(&id).exists(),
-        "chunks are gone"
-    );
+    assert!(!taillight_engine::run::capture_dir(&id).exists(), "chunks are gone");
     let rows = read_intervals(&rundir.file(names::INTERVALS))?;
     let mut ios = Vec::new();
     if rundir.existing(names::IOS).is_some() {

@@ -95,22 +95,13 @@ fn plan(store: &str, mix: &[OpKind], batch: u32, operations: u64, dir: &str) -> 
     plan.capture.budget = ByteSize(1 << 28);
     plan.target.driver = store.into();
     plan.target.path = Some(dir.into());
-    plan.target.options = taillight_driver::find(store)
-        .unwrap()
-        .resolve(&plan.target)
-        .unwrap();
+    plan.target.options = taillight_driver::find(store).unwrap().resolve(&plan.target).unwrap();
     let w = &mut plan.workloads[0];
-    w.mix = mix
-        .iter()
-        .map(|op| MixPart { op: *op, weight: 1 })
-        .collect();
+    w.mix = mix.iter().map(|op| MixPart { op: *op, weight: 1 }).collect();
     w.block_size = BlockSize::Fixed(ByteSize(100));
     w.access.kind = AccessKind::Zipfian;
     w.batch = batch;
-    w.keys = Some(Keys {
-        count: 2000,
-        ..Keys::default()
-    });
+    w.keys = Some(Keys { count: 2000, ..Keys::default() });
     plan
 }
 
@@ -120,11 +111,7 @@ fn made(store: &str, mix: &[OpKind], batch: u32, operations: u64) -> Option<u64>
     let dir = tmp.path().join("db");
     let plan = plan(store, mix, batch, operations, dir.to_str().unwrap());
     let id = format!("alloc-{}-{store}-{batch}-{operations}", std::process::id());
-    let spec = OpenSpec {
-        plan: &plan,
-        run_id: &id,
-        destroy: None,
-    };
+    let spec = OpenSpec { plan: &plan, run_id: &id, destroy: None };
     let driver = taillight_driver::find(store).unwrap();
     let target = match driver.open(&spec, &mut |_| true) {
         Err(e) if e.message().contains("library") => {
@@ -138,10 +125,7 @@ fn made(store: &str, mix: &[OpKind], batch: u32, operations: u64) -> Option<u64>
     let manifest = fixture::manifest(&id);
     let rundir = RunDir::create(&tmp.path().join("run"), &manifest).unwrap();
     let allocations = Arc::new(AtomicU64::new(0));
-    let target = Box::new(CountingTarget {
-        target,
-        allocations: allocations.clone(),
-    });
+    let target = Box::new(CountingTarget { target, allocations: allocations.clone() });
     let outcome = taillight_engine::run::run(
         target,
         EngineRequest {
@@ -169,10 +153,8 @@ fn a_worker_allocates_nothing_per_operation() {
         if !can.facts.in_process {
             continue;
         }
-        let batched: Vec<OpKind> = [Get, Insert, Update]
-            .into_iter()
-            .filter(|op| can.batches.contains(op))
-            .collect();
+        let batched: Vec<OpKind> =
+            [Get, Insert, Update].into_iter().filter(|op| can.batches.contains(op)).collect();
         let cases: [(&[OpKind], u32); 4] = [
             (&[Get, Insert, Update, Scan, Rmw], 1),
             (&[Get, Update], 1),
@@ -180,10 +162,9 @@ fn a_worker_allocates_nothing_per_operation() {
             (&batched, 16),
         ];
         for (mix, batch) in cases.into_iter().filter(|(mix, _)| !mix.is_empty()) {
-            let (Some(few), Some(many)) = (
-                made(driver.name(), mix, batch, 2_000),
-                made(driver.name(), mix, batch, 20_000),
-            ) else {
+            let (Some(few), Some(many)) =
+                (made(driver.name(), mix, batch, 2_000), made(driver.name(), mix, batch, 20_000))
+            else {
                 continue;
             };
             assert!(few > 0, "the counter counts");

@@ -75,25 +75,18 @@ pub fn demand(
     }
     let think = think(r)?;
     if rate.is_some() && think.is_some() {
-        return Err(r.error(
-            "thinktime",
-            "a rate and pauses together cannot be expressed",
-        ));
+        return Err(r.error("thinktime", "a rate and pauses together cannot be expressed"));
     }
     Ok(SectionDemand {
         end: end(r, target)?,
-        ramp: r
-            .value("ramp_time", |t| value::time(t, SECOND))?
-            .unwrap_or_default(),
+        ramp: r.value("ramp_time", |t| value::time(t, SECOND))?.unwrap_or_default(),
         rate,
         think,
     })
 }
 
 fn end(r: &SectionReader<'_>, target: &TargetSpec) -> Result<SectionEnd> {
-    let runtime = r
-        .value("runtime", |t| value::time(t, SECOND))?
-        .filter(|t| t.0 > 0);
+    let runtime = r.value("runtime", |t| value::time(t, SECOND))?.filter(|t| t.0 > 0);
     let time_based = r.truth("time_based", false)?;
     if time_based && runtime.is_none() {
         return Err(r.error("time_based", "it needs a runtime"));
@@ -141,28 +134,19 @@ fn rate(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Result<Option<Section
             r.size_for(name, direction)?.map(|s| s.0)
         } else {
             let n = r.value(name, |t| {
-                value::for_direction(t, direction)
-                    .map(|p| r.parse_size(p))
-                    .transpose()
+                value::for_direction(t, direction).map(|p| r.parse_size(p)).transpose()
             })?;
             n.flatten()
         };
         Ok(given.unwrap_or(0))
     };
-    let amounts = pattern
-        .directions()
-        .into_iter()
-        .map(of)
-        .collect::<Result<Vec<u64>>>()?;
+    let amounts = pattern.directions().into_iter().map(of).collect::<Result<Vec<u64>>>()?;
     if amounts.iter().all(|n| *n == 0) {
         return Ok(None);
     }
     if amounts.contains(&0) {
         return Err(r
-            .error(
-                name,
-                "a rate for only one of reads and writes cannot be expressed",
-            )
+            .error(name, "a rate for only one of reads and writes cannot be expressed")
             .hint("make them two sections that run side by side"));
     }
     // fio paces each direction by itself, so the rates decide the mix and rwmixread does not.

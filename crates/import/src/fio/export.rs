@@ -28,11 +28,7 @@ pub(super) struct SectionText {
 
 impl SectionText {
     fn new() -> SectionText {
-        SectionText {
-            lines: Vec::new(),
-            missing: Vec::new(),
-            cannot: Vec::new(),
-        }
+        SectionText { lines: Vec::new(), missing: Vec::new(), cannot: Vec::new() }
     }
     pub(super) fn set(&mut self, name: &'static str, value: impl ToString) {
         self.lines.push((name, value.to_string()));
@@ -61,16 +57,8 @@ pub fn export(plan: &Plan) -> Result<Exported> {
     for w in &plan.workloads {
         let mut out = SectionText::new();
         workload(plan, w, &target, &mut out)?;
-        missing.extend(
-            out.missing
-                .iter()
-                .map(|m| format!("workload {}: {m}", w.name)),
-        );
-        cannot.extend(
-            out.cannot
-                .iter()
-                .map(|c| format!("workload {}: {c}", w.name)),
-        );
+        missing.extend(out.missing.iter().map(|m| format!("workload {}: {m}", w.name)));
+        cannot.extend(out.cannot.iter().map(|c| format!("workload {}: {c}", w.name)));
         body.push_str(&section(&w.name, &out));
     }
     if !cannot.is_empty() {
@@ -88,10 +76,7 @@ pub fn export(plan: &Plan) -> Result<Exported> {
             let _ = writeln!(text, ";   {line}");
         }
     }
-    Ok(Exported {
-        text: text + &body,
-        missing,
-    })
+    Ok(Exported { text: text + &body, missing })
 }
 
 fn section(name: &str, out: &SectionText) -> String {
@@ -146,10 +131,7 @@ pub(super) fn time_text(span: Span) -> String {
 fn rest(plan: &Plan, out: &mut SectionText) {
     let list = &plan.qos.percentiles;
     if list.len() > MOST_PERCENTILES {
-        out.lacks(
-            "qos.percentiles",
-            "fio reports at most 20; these are the highest",
-        );
+        out.lacks("qos.percentiles", "fio reports at most 20; these are the highest");
     }
     let kept = &list[list.len().saturating_sub(MOST_PERCENTILES)..];
     if !kept.is_empty() {
@@ -163,10 +145,7 @@ fn rest(plan: &Plan, out: &mut SectionText) {
         out.lacks("trace", "fio does not trace layers");
     }
     if plan.capture.mode == CaptureMode::All {
-        out.lacks(
-            "capture",
-            "fio keeps no I/Os without write_lat_log, which slows it",
-        );
+        out.lacks("capture", "fio keeps no I/Os without write_lat_log, which slows it");
     }
     match plan.verify.mode {
         VerifyMode::Off => {}
@@ -223,10 +202,7 @@ fn workload(
         Sync::Sync => out.set("sync", "sync"),
     }
     if w.sync.every().is_some() {
-        out.lacks(
-            "sync",
-            "fio keeps the time of a sync out of the latency of the write",
-        );
+        out.lacks("sync", "fio keeps the time of a sync out of the latency of the write");
         if matches!(w.arrival, Arrival::Poisson { .. }) {
             // It draws the gap after the sync as well, from the rate of syncs, which is 0.
             out.lacks(
@@ -268,11 +244,8 @@ fn mix(w: &WorkloadPlan, out: &mut SectionText) -> Result<Option<u64>> {
         let parts = w.mix.iter().filter(|p| p.op == op);
         parts.map(|p| u64::from(p.weight)).sum()
     };
-    let (reads, writes, trims) = (
-        weight(OpKind::Read),
-        weight(OpKind::Write),
-        weight(OpKind::Trim),
-    );
+    let (reads, writes, trims) =
+        (weight(OpKind::Read), weight(OpKind::Write), weight(OpKind::Trim));
     let all: u64 = w.mix.iter().map(|p| u64::from(p.weight)).sum();
     let prefix = if random { "rand" } else { "" };
     let word = match (reads, writes, trims) {
@@ -322,11 +295,8 @@ fn access(w: &WorkloadPlan, target: &ExportTarget, out: &mut SectionText) {
         AccessKind::Hotspot => {
             let (space, share) = a.hot.map_or((0.2, 0.8), |h| (h.space, h.share));
             let (space, share) = ((space * 100.0).round(), (share * 100.0).round());
-            distribution = Some(format!(
-                "zoned:{share}/{space}:{}/{}",
-                100.0 - share,
-                100.0 - space
-            ));
+            distribution =
+                Some(format!("zoned:{share}/{space}:{}/{}", 100.0 - share, 100.0 - space));
         }
         other => {
             let name = format!("{other:?}").to_lowercase();
@@ -334,17 +304,11 @@ fn access(w: &WorkloadPlan, target: &ExportTarget, out: &mut SectionText) {
         }
     }
     if a.cover && w.workers > 1 {
-        out.lacks(
-            "access.cover",
-            "each fio job makes a pass of its own over all blocks",
-        );
+        out.lacks("access.cover", "each fio job makes a pass of its own over all blocks");
     }
     let scatters = matches!(a.kind, AccessKind::Zipf | AccessKind::Pareto);
     if scatters && !a.scatter {
-        out.lacks(
-            "access.scatter",
-            "fio always scatters the hot blocks over the file",
-        );
+        out.lacks("access.scatter", "fio always scatters the hot blocks over the file");
     }
     if let Some(distribution) = distribution {
         out.set("random_distribution", distribution);
@@ -393,10 +357,7 @@ fn block(block: &BlockSize, out: &mut SectionText) {
                 left -= percent;
                 list.push(format!("{}/{percent}", p.size.0));
             }
-            if parts
-                .iter()
-                .any(|p| !(u64::from(p.weight) * 100).is_multiple_of(all.max(1)))
-            {
+            if parts.iter().any(|p| !(u64::from(p.weight) * 100).is_multiple_of(all.max(1))) {
                 out.lacks("block_size", "weights are rounded to whole percentages");
             }
             out.set("bssplit", list.join(":"));
@@ -404,10 +365,7 @@ fn block(block: &BlockSize, out: &mut SectionText) {
         BlockSize::Range(range) => {
             out.set("bsrange", format!("{}-{}", range.min.0, range.max.0));
             if range.step != range.min || range.spread != SizeSpread::Uniform {
-                out.lacks(
-                    "block_size",
-                    "fio draws evenly among multiples of the smallest size",
-                );
+                out.lacks("block_size", "fio draws evenly among multiples of the smallest size");
             }
         }
     }
@@ -435,22 +393,12 @@ fn arrival(w: &WorkloadPlan, reads: Option<u64>, out: &mut SectionText) {
         }
     };
     let whole: Vec<String> = parts.iter().map(|p| format!("{:.0}", p.max(1.0))).collect();
-    if parts
-        .iter()
-        .any(|p| (p - p.round()).abs() > 1e-9 || *p < 1.0)
-    {
+    if parts.iter().any(|p| (p - p.round()).abs() > 1e-9 || *p < 1.0) {
         out.lacks("arrival.rate", "the rate of a fio job is a whole number");
     }
-    let name = if rate.unit == RateUnit::Bytes {
-        "rate"
-    } else {
-        "rate_iops"
-    };
+    let name = if rate.unit == RateUnit::Bytes { "rate" } else { "rate_iops" };
     out.set(name, whole.join(","));
-    out.lacks(
-        "arrival",
-        "fio measures from the actual start, not from the due time",
-    );
+    out.lacks("arrival", "fio measures from the actual start, not from the due time");
 }
 
 /// Operations or bytes a second.
@@ -465,10 +413,7 @@ fn payload(p: &Payload, out: &mut SectionText) {
         PayloadKind::Pattern => {
             let text = p.pattern.clone().unwrap_or_default();
             let hex = text.starts_with("0x");
-            out.set(
-                "buffer_pattern",
-                if hex { text } else { format!("\"{text}\"") },
-            );
+            out.set("buffer_pattern", if hex { text } else { format!("\"{text}\"") });
         }
         PayloadKind::Text => out.lacks("payload", "fio writes no text; these are random bytes"),
     }

@@ -26,10 +26,8 @@ pub(super) fn target(plan: &Plan, out: &mut SectionText) -> Result<ExportTarget>
         }
         "file" => {}
         other => {
-            return Err(
-                Error::usage(format!("fio has nothing like driver `{other}`"))
-                    .hint("jobs for driver file or null can be exported"),
-            );
+            return Err(Error::usage(format!("fio has nothing like driver `{other}`"))
+                .hint("jobs for driver file or null can be exported"));
         }
     }
     let option = |name: &str| t.options.get(name);
@@ -60,10 +58,7 @@ pub(super) fn target(plan: &Plan, out: &mut SectionText) -> Result<ExportTarget>
         ring_options(&t.options, out);
     }
     if t.destroy {
-        out.lacks(
-            "target.destroy",
-            "fio overwrites what it is pointed at, without asking",
-        );
+        out.lacks("target.destroy", "fio overwrites what it is pointed at, without asking");
     }
     let files = option("files").and_then(toml::Value::as_integer);
     let files = files.and_then(|n| u64::try_from(n).ok()).unwrap_or(1);
@@ -109,9 +104,7 @@ fn names(path: &str, files: u64) -> String {
         return escaped;
     }
     let dir = escaped.trim_end_matches('/');
-    let names: Vec<String> = (0..files)
-        .map(|n| format!("{dir}/taillight-{n}.dat"))
-        .collect();
+    let names: Vec<String> = (0..files).map(|n| format!("{dir}/taillight-{n}.dat")).collect();
     names.join(":")
 }
 
@@ -121,10 +114,7 @@ pub(super) fn extent(w: &WorkloadPlan, target: &ExportTarget, out: &mut SectionT
     let whole = a.offset.0 == 0 && (a.length.is_none() || a.length.map(|l| l.0) == target.size);
     if target.files > 1 {
         if !whole {
-            out.lacks(
-                "access",
-                "an extent over several files; fio would cut each of them",
-            );
+            out.lacks("access", "an extent over several files; fio would cut each of them");
         }
         if a.kind == AccessKind::Sequential {
             out.lacks("access", "fio goes through the files in its own order");
@@ -134,19 +124,13 @@ pub(super) fn extent(w: &WorkloadPlan, target: &ExportTarget, out: &mut SectionT
         }
         return;
     }
-    let length = a
-        .length
-        .map(|l| l.0)
-        .or(target.size.map(|s| s.saturating_sub(a.offset.0)));
+    let length = a.length.map(|l| l.0).or(target.size.map(|s| s.saturating_sub(a.offset.0)));
     if a.offset.0 > 0 {
         out.set("offset", a.offset.0);
     }
     let Some(length) = length else {
         if a.kind == AccessKind::Sequential && w.workers > 1 {
-            out.lacks(
-                "access",
-                "each fio job walks the whole file; give target.size for slices",
-            );
+            out.lacks("access", "each fio job walks the whole file; give target.size for slices");
         }
         return;
     };

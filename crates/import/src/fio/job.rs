@@ -74,11 +74,7 @@ fn same<T: PartialEq>(
 /// A name that is fit for a file and not taken yet.
 fn fit(name: &str, taken: &mut BTreeSet<String>) -> String {
     let ok = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let clean: String = name
-        .chars()
-        .map(|c| if ok(c) { c } else { '-' })
-        .take(56)
-        .collect();
+    let clean: String = name.chars().map(|c| if ok(c) { c } else { '-' }).take(56).collect();
     let clean = clean.trim_start_matches('.');
     let clean = if clean.is_empty() { "job" } else { clean };
     let mut name = clean.to_owned();
@@ -155,11 +151,9 @@ fn common_end(file: &str, group: &[JobSection]) -> Result<Option<ByteSize>> {
     let workers: u64 = group.iter().map(|s| u64::from(s.clones)).sum();
     match bytes.and_then(|bytes| bytes.into_iter().max()) {
         Some(most) => Ok(Some(ByteSize(most.saturating_mul(workers)))),
-        None => Err(
-            Error::usage("sections side by side without sizes have no common end")
-                .with("at", at(&group[0]))
-                .hint("give each a size, or time_based=1 and runtime"),
-        ),
+        None => Err(Error::usage("sections side by side without sizes have no common end")
+            .with("at", at(&group[0]))
+            .hint("give each a size, or time_based=1 and runtime")),
     }
 }
 
@@ -167,11 +161,7 @@ fn target(first: &JobSection, layout: &TargetLayout) -> TargetTable {
     let size = layout.size.map(ByteSize);
     let spec = &first.target;
     if spec.engine == FioEngine::Null {
-        return TargetTable {
-            driver: Some("null".to_owned()),
-            size,
-            ..TargetTable::default()
-        };
+        return TargetTable { driver: Some("null".to_owned()), size, ..TargetTable::default() };
     }
     let mut options = spec.options.clone();
     if layout.files > 1 {
@@ -251,10 +241,9 @@ fn mix(section: &JobSection) -> MixForm {
 fn access(section: &JobSection, extent: &WorkloadExtent) -> AccessForm {
     let mut table = match &section.pattern.order {
         OffsetOrder::Sequential => AccessForm::from(AccessKind::Sequential).0,
-        OffsetOrder::Uniform { cover } => AccessTable {
-            cover: cover.then_some(true),
-            ..AccessForm::from(AccessKind::Random).0
-        },
+        OffsetOrder::Uniform { cover } => {
+            AccessTable { cover: cover.then_some(true), ..AccessForm::from(AccessKind::Random).0 }
+        }
         OffsetOrder::Skewed(table) => (**table).clone(),
     };
     table.align = section.pattern.align.map(ByteSize);

@@ -149,24 +149,14 @@ fn shared(file: &str, path: Option<&str>, group: &[JobSection]) -> Result<Target
         extents.push(list);
     }
     let size = end;
-    if path.is_some()
-        && group
-            .iter()
-            .any(|l| l.pattern.writes() || !l.pattern.reads())
-    {
+    if path.is_some() && group.iter().any(|l| l.pattern.writes() || !l.pattern.reads()) {
         notes.push(
             "what Taillight did not make is overwritten only with destroy = true in [target] and \
              --destroy TARGET"
                 .to_owned(),
         );
     }
-    Ok(TargetLayout {
-        path: path.map(str::to_owned),
-        size,
-        files: 1,
-        extents,
-        notes,
-    })
+    Ok(TargetLayout { path: path.map(str::to_owned), size, files: 1, extents, notes })
 }
 
 /// One workload for each clone.
@@ -186,11 +176,7 @@ fn each_clone(
     Ok((0..section.clones)
         .map(|clone| {
             let (offset, length) = extent(clone);
-            WorkloadExtent {
-                workers: 1,
-                offset,
-                length,
-            }
+            WorkloadExtent { workers: 1, offset, length }
         })
         .collect())
 }
@@ -219,18 +205,11 @@ fn own(file: &str, dir: &str, group: &[JobSection]) -> Result<TargetLayout> {
         ));
     }
     if files > MOST_FILES {
-        return Err(
-            Error::usage(format!("{files} files are more than a target can have"))
-                .with("path", file)
-                .hint(format!(
-                    "use at most {MOST_FILES}, with sizes that divide well"
-                )),
-        );
+        return Err(Error::usage(format!("{files} files are more than a target can have"))
+            .with("path", file)
+            .hint(format!("use at most {MOST_FILES}, with sizes that divide well")));
     }
-    if group
-        .iter()
-        .any(|l| !l.pattern.reads() && !l.target.overwrite)
-    {
+    if group.iter().any(|l| !l.pattern.reads() && !l.target.overwrite) {
         notes.push(
             "fio reserves the space of files before it writes them (fallocate); here blocks are \
              allocated by the writes"
@@ -242,13 +221,7 @@ fn own(file: &str, dir: &str, group: &[JobSection]) -> Result<TargetLayout> {
         (1, [section]) => format!("{dir}/{}.0.0", section.name.replace('/', "_")),
         _ => format!("{dir}/"),
     };
-    Ok(TargetLayout {
-        path: Some(path),
-        size: Some(at),
-        files,
-        extents,
-        notes,
-    })
+    Ok(TargetLayout { path: Some(path), size: Some(at), files, extents, notes })
 }
 
 /// Bytes of each file of a section: its extent in whole blocks, and what lies before it.

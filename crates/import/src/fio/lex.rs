@@ -57,11 +57,7 @@ pub fn sections(text: &str, file: &str) -> Result<Vec<RawSection>> {
                 .ok_or_else(|| bad(format!("`{line}` is no section heading")))?;
             in_global = Some(name == "global");
             if name != "global" {
-                sections.push(RawSection {
-                    name: name.to_owned(),
-                    number,
-                    lines: global.clone(),
-                });
+                sections.push(RawSection { name: name.to_owned(), number, lines: global.clone() });
             }
             continue;
         }
@@ -96,10 +92,8 @@ fn expressible(text: &str, bad: &dyn Fn(String) -> Error) -> Result<()> {
         ));
     }
     if text.contains('$') || text.contains('`') {
-        return Err(
-            bad(format!("`{text}` has a variable, which is not expanded"))
-                .hint("write the value itself, so that the job means the same everywhere"),
-        );
+        return Err(bad(format!("`{text}` has a variable, which is not expanded"))
+            .hint("write the value itself, so that the job means the same everywhere"));
     }
     Ok(())
 }
@@ -113,11 +107,7 @@ fn option(text: &str, number: usize, bad: &dyn Fn(String) -> Error) -> Result<Op
     let Some(name) = options::first_name(written) else {
         return Err(bad(format!("unknown option `{written}`")).hint(options::nearest(written)));
     };
-    Ok(OptionLine {
-        number,
-        name,
-        value: value.filter(|v| !v.is_empty()),
-    })
+    Ok(OptionLine { number, name, value: value.filter(|v| !v.is_empty()) })
 }
 
 #[cfg(test)]
@@ -137,14 +127,8 @@ mod tests {
         assert_eq!((s[0].name.as_str(), s[0].number), ("a", 4));
         let value = |i: usize, name| s[i].line(name).and_then(|l| l.value.as_deref());
         assert_eq!((value(0, "rw"), value(0, "bs")), (Some("read"), Some("4k")));
-        assert_eq!(
-            (value(1, "rw"), value(1, "bs")),
-            (Some("randread"), Some("8k"))
-        );
-        assert_eq!(
-            s[1].line("stonewall").map(|l| (l.number, &l.value)),
-            Some((9, &None))
-        );
+        assert_eq!((value(1, "rw"), value(1, "bs")), (Some("randread"), Some("8k")));
+        assert_eq!(s[1].line("stonewall").map(|l| (l.number, &l.value)), Some((9, &None)));
     }
 
     #[test]
@@ -161,10 +145,7 @@ mod tests {
         assert!(fails("[a]\nbs=$pagesize\n").contains("variable"));
         assert!(fails("[a]\ninclude other.fio\n").contains("not followed"));
         let unknown = fails("[a]\nio_dept=3\n");
-        assert!(
-            unknown.contains("unknown option `io_dept` (at: a.fio:2)"),
-            "{unknown}"
-        );
+        assert!(unknown.contains("unknown option `io_dept` (at: a.fio:2)"), "{unknown}");
         assert!(unknown.contains("did you mean `iodepth`?"), "{unknown}");
     }
 }

@@ -40,18 +40,13 @@ pub fn import(text: &str, file: &str) -> Result<Vec<ImportedJob>> {
         }
     }
     let mut taken = BTreeSet::new();
-    groups
-        .iter()
-        .map(|group| job::job(file, group, &mut taken))
-        .collect()
+    groups.iter().map(|group| job::job(file, group, &mut taken)).collect()
 }
 
 /// Whether a text is a fio job file: its first section is `[global]`, or one that is no table of
 /// a Taillight job followed by an option of fio.
 pub fn looks_like(text: &str) -> bool {
-    const TABLES: &[&str] = &[
-        "run", "target", "qos", "trace", "capture", "verify", "search",
-    ];
+    const TABLES: &[&str] = &["run", "target", "qos", "trace", "capture", "verify", "search"];
     let mut lines = text
         .lines()
         .map(|l| l.split([';', '#']).next().unwrap_or_default().trim())

@@ -163,9 +163,7 @@ pub fn first_name(written: &str) -> Option<&'static str> {
 
 /// What becomes of the option of that first name.
 pub fn effect(name: &str) -> Option<Effect> {
-    all()
-        .find(|(names, _)| names.clone().next() == Some(name))
-        .map(|(_, effect)| effect)
+    all().find(|(names, _)| names.clone().next() == Some(name)).map(|(_, effect)| effect)
 }
 
 /// "did you mean ...?" for a name nobody knows.

@@ -81,12 +81,7 @@ pub fn pattern(r: &SectionReader<'_>, notes: &mut Vec<String>) -> Result<OffsetP
         }
         (false, false) => OffsetOrder::Sequential,
     };
-    Ok(OffsetPattern {
-        mix,
-        block,
-        align,
-        order,
-    })
+    Ok(OffsetPattern { mix, block, align, order })
 }
 
 fn visits_files_in_turns(r: &SectionReader<'_>) -> Result<bool> {
@@ -113,10 +108,7 @@ fn mix(r: &SectionReader<'_>) -> Result<(Vec<MixPart>, bool)> {
     if reads > 100 {
         return Err(r.error("rwmixread", "it is a percentage"));
     }
-    let part = |op, weight: u64| MixPart {
-        op,
-        weight: weight as u32,
-    };
+    let part = |op, weight: u64| MixPart { op, weight: weight as u32 };
     let only = |op| vec![part(op, 1)];
     let both = || {
         let mut mix = vec![part(OpKind::Read, reads), part(OpKind::Write, 100 - reads)];
@@ -154,10 +146,7 @@ fn same<T: PartialEq>(
     for direction in directions.iter().skip(1) {
         if of(*direction)? != first {
             return Err(r
-                .error(
-                    name,
-                    "reads and writes of one section differ, which cannot be expressed",
-                )
+                .error(name, "reads and writes of one section differ, which cannot be expressed")
                 .hint("make them two sections that run side by side"));
         }
     }
@@ -171,12 +160,9 @@ fn block(r: &SectionReader<'_>, directions: &[Direction]) -> Result<BlockSize> {
     if let Some((min, max)) = same(r, "bsrange", directions, |d| range(r, d))? {
         return Ok(match min == max {
             true => BlockSize::Fixed(min),
-            false => BlockSize::Range(SizeRange {
-                min,
-                max,
-                step: min,
-                spread: SizeSpread::Uniform,
-            }),
+            false => {
+                BlockSize::Range(SizeRange { min, max, step: min, spread: SizeSpread::Uniform })
+            }
         });
     }
     match same(r, "bs", directions, |d| r.size_for("bs", d))? {
@@ -210,9 +196,7 @@ fn range(r: &SectionReader<'_>, direction: Direction) -> Result<Option<(ByteSize
         let (min, max) = text.split_once('-').unwrap_or((text, text));
         let (min, max) = (r.parse_size(min)?, r.parse_size(max)?);
         if min == 0 || min > max || max % min != 0 {
-            return Err(
-                "only a range whose end is a multiple of its begin can be expressed".into(),
-            );
+            return Err("only a range whose end is a multiple of its begin can be expressed".into());
         }
         Ok(Some((ByteSize(min), ByteSize(max))))
     })?;
@@ -227,10 +211,7 @@ fn random_order(
 ) -> Result<OffsetOrder> {
     let text = r.raw("random_distribution")?.unwrap_or("random");
     if text.contains(',') {
-        return Err(r.error(
-            "random_distribution",
-            "one for each direction cannot be expressed",
-        ));
+        return Err(r.error("random_distribution", "one for each direction cannot be expressed"));
     }
     let lfsr = match r.raw("random_generator")? {
         None | Some("tausworthe" | "tausworthe64") => false,
@@ -249,9 +230,7 @@ fn random_order(
             r.section().name
         ));
     }
-    Ok(OffsetOrder::Uniform {
-        cover: mapped && single,
-    })
+    Ok(OffsetOrder::Uniform { cover: mapped && single })
 }
 
 fn skewed(r: &SectionReader<'_>, text: &str, notes: &mut Vec<String>) -> Result<OffsetOrder> {
@@ -297,16 +276,10 @@ fn skewed(r: &SectionReader<'_>, text: &str, notes: &mut Vec<String>) -> Result<
                 ..table(AccessKind::Normal)
             }
         }
-        "zoned" => AccessTable {
-            zones: Some(zones(r, rest)?),
-            ..table(AccessKind::Zoned)
-        },
+        "zoned" => AccessTable { zones: Some(zones(r, rest)?), ..table(AccessKind::Zoned) },
         _ => {
             return Err(r
-                .error(
-                    NAME,
-                    &format!("`{kind}` has no equivalent; it would change the offsets"),
-                )
+                .error(NAME, &format!("`{kind}` has no equivalent; it would change the offsets"))
                 .hint("known: random, zipf, pareto, normal and zoned"));
         }
     };

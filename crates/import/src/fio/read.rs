@@ -21,11 +21,7 @@ impl<'a> SectionReader<'a> {
     /// # Errors
     /// `Usage` for an option without equivalent.
     pub fn new(file: &'a str, section: &'a RawSection) -> Result<SectionReader<'a>> {
-        let mut reader = SectionReader {
-            file,
-            section,
-            base: KbBase::Binary,
-        };
+        let mut reader = SectionReader { file, section, base: KbBase::Binary };
         for line in &section.lines {
             reader.refuse(line)?;
         }
@@ -53,10 +49,7 @@ impl<'a> SectionReader<'a> {
             return Ok(());
         }
         Err(self
-            .error(
-                line.name,
-                &format!("it has no equivalent; it would change {changes}"),
-            )
+            .error(line.name, &format!("it has no equivalent; it would change {changes}"))
             .hint("take the line out if that does not matter"))
     }
 
@@ -110,9 +103,7 @@ impl<'a> SectionReader<'a> {
         let Some(text) = self.raw(name)? else {
             return Ok(None);
         };
-        parse(text)
-            .map(Some)
-            .map_err(|what| self.error(name, &what))
+        parse(text).map(Some).map_err(|what| self.error(name, &what))
     }
 
     /// A whole number.
@@ -169,9 +160,7 @@ impl<'a> SectionReader<'a> {
     /// `Usage` with its place.
     pub fn size_for(&self, name: &str, direction: Direction) -> Result<Option<ByteSize>> {
         let parsed = self.value(name, |t| {
-            value::for_direction(t, direction)
-                .map(|part| value::size(part, self.base))
-                .transpose()
+            value::for_direction(t, direction).map(|part| value::size(part, self.base)).transpose()
         })?;
         Ok(parsed.flatten())
     }

@@ -86,10 +86,7 @@ fn depth(r: &SectionReader<'_>, target: &TargetSpec, notes: &mut Vec<String>) ->
     if depth == 0 {
         return Err(r.error("iodepth", "0 does nothing"));
     }
-    match (
-        depth > 1 && target.engine == FioEngine::Sync,
-        r.line("iodepth"),
-    ) {
+    match (depth > 1 && target.engine == FioEngine::Sync, r.line("iodepth")) {
         (true, Some(line)) => {
             let why = "fio's blocking engines do one operation at a time whatever it says; \
                        so does this job";
@@ -108,18 +105,11 @@ fn sync(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Result<Option<Sync>> 
         Some(Some(_)) => return Err(r.error("sync", "it is none, sync or dsync")),
     };
     let every = |name: &str| r.small(name).map(|n| n.filter(|n| *n > 0));
-    let given = [
-        each,
-        every("fsync")?.map(Sync::Fsync),
-        every("fdatasync")?.map(Sync::Fdatasync),
-    ];
+    let given = [each, every("fsync")?.map(Sync::Fsync), every("fdatasync")?.map(Sync::Fdatasync)];
     let mut given = given.into_iter().flatten();
     let sync = given.next();
     if given.next().is_some() {
-        return Err(r.error(
-            "fsync",
-            "only one of sync, fsync and fdatasync can be expressed",
-        ));
+        return Err(r.error("fsync", "only one of sync, fsync and fdatasync can be expressed"));
     }
     // Without writes there is nothing to sync, in fio as here.
     Ok(sync.filter(|_| pattern.writes()))
@@ -138,15 +128,9 @@ fn payload(r: &SectionReader<'_>, pattern: &OffsetPattern) -> Result<Option<Payl
     let shaped = random != Payload::default();
     let payload = if let Some(text) = r.raw("buffer_pattern")? {
         if shaped {
-            return Err(r.error(
-                "buffer_pattern",
-                "a pattern with shares that compress or repeat",
-            ));
+            return Err(r.error("buffer_pattern", "a pattern with shares that compress or repeat"));
         }
-        Payload {
-            pattern: Some(pattern_text(r, text)?),
-            ..Payload::from(PayloadKind::Pattern)
-        }
+        Payload { pattern: Some(pattern_text(r, text)?), ..Payload::from(PayloadKind::Pattern) }
     } else if r.truth("zero_buffers", false)? {
         if shaped {
             return Err(r.error("zero_buffers", "zeros with shares that compress or repeat"));
@@ -166,10 +150,7 @@ fn pattern_text(r: &SectionReader<'_>, text: &str) -> Result<String> {
         Some(inner) if !inner.is_empty() && !inner.starts_with("0x") => Ok(inner.to_owned()),
         None if text.starts_with("0x") && hex(text) => Ok(text.to_owned()),
         _ => Err(r
-            .error(
-                "buffer_pattern",
-                "only text in quotes or 0x digits can be expressed",
-            )
+            .error("buffer_pattern", "only text in quotes or 0x digits can be expressed")
             .hint("write it as 0x and hexadecimal digits")),
     }
 }
@@ -191,10 +172,7 @@ fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern, notes: &mut Vec<String
     }
     if !pattern.writes() {
         return Err(r
-            .error(
-                "verify",
-                "a section that only reads would check what another run wrote",
-            )
+            .error("verify", "a section that only reads would check what another run wrote")
             .hint("check in the section that writes: Taillight reads back what it wrote"));
     }
     if r.small("dedupe_percentage")?.is_some_and(|n| n > 0) {
@@ -205,10 +183,7 @@ fn verify(r: &SectionReader<'_>, pattern: &OffsetPattern, notes: &mut Vec<String
             )
             .hint("leave verify or dedupe_percentage out"));
     }
-    notes.push(r.note(
-        line,
-        "Taillight's own checksum, position and generation are checked",
-    ));
+    notes.push(r.note(line, "Taillight's own checksum, position and generation are checked"));
     Ok(true)
 }
 
@@ -216,10 +191,7 @@ fn cpus(r: &SectionReader<'_>, clones: u32) -> Result<Vec<u32>> {
     let cpus = r.value("cpus_allowed", value::cpus)?.unwrap_or_default();
     let split = r.raw("cpus_allowed_policy")? == Some("split");
     if split && cpus.len() < clones as usize {
-        return Err(r.error(
-            "cpus_allowed",
-            "there are fewer CPUs than jobs to split them",
-        ));
+        return Err(r.error("cpus_allowed", "there are fewer CPUs than jobs to split them"));
     }
     Ok(cpus)
 }

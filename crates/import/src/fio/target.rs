@@ -61,10 +61,7 @@ pub fn target(r: &SectionReader<'_>, notes: &mut Vec<String>) -> Result<TargetSp
     let files = files(r, engine)?;
     let count = r.small("nrfiles")?.unwrap_or(1).max(1);
     if count > 1 && matches!(files, FilePlacement::Named(_)) {
-        return Err(r.error(
-            "nrfiles",
-            "several files of given names cannot be expressed",
-        ));
+        return Err(r.error("nrfiles", "several files of given names cannot be expressed"));
     }
     let filesize = match r.raw("filesize")? {
         Some(text) if text.contains('-') => {
@@ -84,10 +81,7 @@ pub fn target(r: &SectionReader<'_>, notes: &mut Vec<String>) -> Result<TargetSp
     }
     let offset = part_of(r, "offset", whole)?.unwrap_or(0);
     if offset > 0 && count > 1 {
-        return Err(r.error(
-            "offset",
-            "an offset in each of several files cannot be expressed",
-        ));
+        return Err(r.error("offset", "an offset in each of several files cannot be expressed"));
     }
     if size == Some(0) || (size.is_none() && !matches!(files, FilePlacement::Named(_))) {
         return Err(r
@@ -115,10 +109,7 @@ fn part_of(r: &SectionReader<'_>, name: &str, whole: Option<u64>) -> Result<Opti
         (Some(Amount::Percent(100)), None) if name == "size" => Ok(None),
         (Some(Amount::Percent(p)), Some(whole)) => Ok(Some(value::share(whole, p))),
         (Some(Amount::Percent(_)), None) => Err(r
-            .error(
-                name,
-                "a percentage needs the size of the file, and no file is looked at",
-            )
+            .error(name, "a percentage needs the size of the file, and no file is looked at")
             .hint("write it in bytes, or give filesize")),
     }
 }
@@ -190,10 +181,7 @@ fn options(
 ) -> Result<toml::Table> {
     let pre_read = r.truth("pre_read", false)?;
     if pre_read && direct {
-        return Err(r.error(
-            "pre_read",
-            "direct=1 goes past the page cache that it fills",
-        ));
+        return Err(r.error("pre_read", "direct=1 goes past the page cache that it fills"));
     }
     let cache = match (pre_read, r.truth("invalidate", true)?) {
         (true, _) => "warm",

@@ -23,9 +23,7 @@ fn number(text: &str) -> Parsed<(u64, String)> {
         let value = u64::from_str_radix(hex, 16).map_err(|_| fail())?;
         return Ok((value, String::new()));
     }
-    let end = lower
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(lower.len());
+    let end = lower.find(|c: char| !c.is_ascii_digit()).unwrap_or(lower.len());
     let value = lower[..end].parse().map_err(|_| fail())?;
     Ok((value, lower[end..].trim().to_owned()))
 }
@@ -94,15 +92,10 @@ pub fn time(text: &str, default_ns: u64) -> Parsed<Span> {
         "h" => 3_600_000_000_000,
         "d" => 86_400_000_000_000,
         _ => {
-            return Err(format!(
-                "`{text}` has an unknown unit; write us, ms, s, m, h or d"
-            ));
+            return Err(format!("`{text}` has an unknown unit; write us, ms, s, m, h or d"));
         }
     };
-    value
-        .checked_mul(unit)
-        .map(Span)
-        .ok_or_else(|| format!("`{text}` is too long"))
+    value.checked_mul(unit).map(Span).ok_or_else(|| format!("`{text}` is too long"))
 }
 
 /// 0 or 1; an option without a value is on.
@@ -115,9 +108,7 @@ pub fn truth(text: Option<&str>) -> Parsed<bool> {
 }
 
 pub fn integer(text: &str) -> Parsed<u64> {
-    text.trim()
-        .parse()
-        .map_err(|_| format!("`{text}` is not a whole number"))
+    text.trim().parse().map_err(|_| format!("`{text}` is not a whole number"))
 }
 
 /// The directions of I/O, in the order in which fio lists values for them.
@@ -150,20 +141,13 @@ pub fn pairs(text: &str) -> Vec<(&str, Option<&str>)> {
 /// Percentages of which some may be left out: those share the rest evenly. Scaled to whole
 /// weights.
 pub fn weights(percents: &[Option<u64>]) -> Parsed<Vec<u32>> {
-    let given = percents
-        .iter()
-        .flatten()
-        .fold(0u64, |sum, p| sum.saturating_add(*p));
+    let given = percents.iter().flatten().fold(0u64, |sum, p| sum.saturating_add(*p));
     let open = percents.iter().filter(|p| p.is_none()).count() as u64;
     if given > 100 || (open == 0 && given != 100) {
         return Err(format!("the percentages add up to {given}, not to 100"));
     }
     let rest = 100 - given;
-    let scale = if open == 0 || rest.is_multiple_of(open) {
-        1
-    } else {
-        open
-    };
+    let scale = if open == 0 || rest.is_multiple_of(open) { 1 } else { open };
     let share = rest * scale / open.max(1);
     // At most 100 times the number of parts.
     let weight = |p: &Option<u64>| u32::try_from(p.map_or(share, |p| p * scale));
@@ -231,10 +215,7 @@ mod tests {
     fn lists() {
         assert_eq!(for_direction("4k,8k", Direction::Trim), Some("8k"));
         assert_eq!(for_direction(",8k", Direction::Read), None);
-        assert_eq!(
-            pairs("4k/60:8k/:1m"),
-            [("4k", Some("60")), ("8k", None), ("1m", None)]
-        );
+        assert_eq!(pairs("4k/60:8k/:1m"), [("4k", Some("60")), ("8k", None), ("1m", None)]);
         assert_eq!(weights(&[Some(50), None, None]), Ok(vec![50, 25, 25]));
         assert_eq!(weights(&[Some(1), None, None]), Ok(vec![2, 99, 99]));
         assert!(weights(&[Some(50)]).is_err() && weights(&[Some(101)]).is_err());

@@ -13,28 +13,16 @@ pub const ANY_STORE: &str = "YCSB's files name no store: this one is in memory, 
                          as it is; name yours with --driver and --path, or here";
 
 pub fn load(core: &CoreWorkload, name: &str, source: &str) -> Result<ImportedJob> {
-    let run = RunTable {
-        operations: Some(core.keys.count),
-        ..RunTable::default()
-    };
+    let run = RunTable { operations: Some(core.keys.count), ..RunTable::default() };
     let workload = WorkloadTable {
         name: Some("load".to_owned()),
         mix: Some(MixForm::from(OpKind::Insert)),
         // Nothing is there yet: inserts begin at the first key.
-        keys: Some(Keys {
-            count: 0,
-            ..core.keys.clone()
-        }),
+        keys: Some(Keys { count: 0, ..core.keys.clone() }),
         ..common(core)
     };
     let name = format!("{name}-load");
-    job(
-        core,
-        name,
-        &format!("{source}: the load phase"),
-        run,
-        workload,
-    )
+    job(core, name, &format!("{source}: the load phase"), run, workload)
 }
 
 pub fn run(core: &CoreWorkload, name: &str, source: &str) -> Result<ImportedJob> {
@@ -52,13 +40,7 @@ pub fn run(core: &CoreWorkload, name: &str, source: &str) -> Result<ImportedJob>
         scan: scans.then(|| core.scan.clone()),
         ..common(core)
     };
-    job(
-        core,
-        name.to_owned(),
-        &format!("{source}: the transactions"),
-        run,
-        workload,
-    )
+    job(core, name.to_owned(), &format!("{source}: the transactions"), run, workload)
 }
 
 /// What both phases share: threads, rate, values and their bytes.
@@ -91,17 +73,11 @@ fn job(
         },
         None => {
             notes.push(ANY_STORE.to_owned());
-            TargetTable {
-                driver: Some("memory".to_owned()),
-                ..TargetTable::default()
-            }
+            TargetTable { driver: Some("memory".to_owned()), ..TargetTable::default() }
         }
     };
     let file = JobFile {
-        run: RunTable {
-            name: Some(name.clone()),
-            ..run
-        },
+        run: RunTable { name: Some(name.clone()), ..run },
         target,
         workload: vec![workload],
         ..JobFile::default()

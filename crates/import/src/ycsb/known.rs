@@ -72,9 +72,7 @@ fn all() -> impl Iterator<Item = (&'static str, PropertyEffect)> {
 
 /// What becomes of `name`; `None` when YCSB's core does not know it.
 pub fn effect(name: &str) -> Option<PropertyEffect> {
-    all()
-        .find(|(known, _)| *known == name)
-        .map(|(_, effect)| effect)
+    all().find(|(known, _)| *known == name).map(|(_, effect)| effect)
 }
 
 /// Whether `name` is a property of the core.
@@ -85,8 +83,7 @@ pub fn is_core(name: &str) -> bool {
 /// Whether `name` belongs to a binding, by its first part.
 pub fn is_binding(name: &str) -> bool {
     let binding = |first| BINDINGS.split_whitespace().any(|b| b == first);
-    name.split_once('.')
-        .is_some_and(|(first, _)| binding(first))
+    name.split_once('.').is_some_and(|(first, _)| binding(first))
 }
 
 /// The nearest known name.

@@ -22,11 +22,7 @@ pub fn shares(n: u32) -> Vec<f64> {
     let begins = |k: u32| {
         let u = ((f64::from(k) / items).powf(1.0 / alpha) - 1.0 + eta) / eta;
         // With two lengths the power is never reached, and is no number.
-        if u.is_finite() {
-            u.clamp(second.min(1.0), 1.0)
-        } else {
-            1.0
-        }
+        if u.is_finite() { u.clamp(second.min(1.0), 1.0) } else { 1.0 }
     };
     let mut shares: Vec<f64> = (0..n).map(|k| begins(k + 1) - begins(k)).collect();
     // The power reaches item 0 only where its own begin is beyond `second`.

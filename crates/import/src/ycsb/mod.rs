@@ -61,19 +61,13 @@ pub fn phases(properties: &Properties, name: &str, source: &str) -> Result<Phase
         })
         .take(48)
         .collect();
-    Ok(PhaseJobs {
-        load: job::load(&core, &name, source)?,
-        run: job::run(&core, &name, source)?,
-    })
+    Ok(PhaseJobs { load: job::load(&core, &name, source)?, run: job::run(&core, &name, source)? })
 }
 
 /// Whether a text is a property file of YCSB: no section, and a property of its core first or an
 /// assignment of `workload`.
 pub fn looks_like(text: &str) -> bool {
-    let lines = text
-        .lines()
-        .map(str::trim)
-        .filter(|l| !l.is_empty() && !l.starts_with(['#', '!']));
+    let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with(['#', '!']));
     let mut names = lines.map(|l| l.split(['=', ':']).next().unwrap_or_default().trim());
     names.next().is_some_and(known::is_core)
 }

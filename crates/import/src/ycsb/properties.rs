@@ -48,10 +48,7 @@ impl Properties {
 
     /// Sets one property; `at` says where that was asked.
     pub fn set(&mut self, name: &str, text: &str, at: &str) {
-        let value = PropertyValue {
-            text: text.trim().to_owned(),
-            at: at.to_owned(),
-        };
+        let value = PropertyValue { text: text.trim().to_owned(), at: at.to_owned() };
         self.values.insert(name.trim().to_owned(), value);
     }
 
@@ -75,9 +72,7 @@ impl Properties {
 
     /// All of them, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &PropertyValue)> {
-        self.values
-            .iter()
-            .map(|(name, value)| (name.as_str(), value))
+        self.values.iter().map(|(name, value)| (name.as_str(), value))
     }
 }
 
@@ -162,14 +157,8 @@ mod tests {
             "# comment\n! another\n\n  a = 1 \nb:2\nc 3\nd\ne=x\\\n   y\\\\\nf\\=g=h\\u0041\\t.\n";
         let p = Properties::parse(text, "f").unwrap();
         let all: Vec<_> = p.iter().map(|(n, v)| (n, v.text.as_str())).collect();
-        let expected = [
-            ("a", "1"),
-            ("b", "2"),
-            ("c", "3"),
-            ("d", ""),
-            ("e", "xy\\"),
-            ("f=g", "hA\t."),
-        ];
+        let expected =
+            [("a", "1"), ("b", "2"), ("c", "3"), ("d", ""), ("e", "xy\\"), ("f=g", "hA\t.")];
         assert_eq!(all, expected);
         assert_eq!(p.get("e").unwrap().at, "f:8");
         assert!(Properties::parse("a=\\u12", "f").is_err());

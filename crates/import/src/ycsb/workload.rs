@@ -244,12 +244,10 @@ impl PropertyReader<'_> {
             return Ok(default);
         };
         let value: Option<f64> = text.parse().ok();
-        value
-            .filter(|v| v.is_finite() && *v >= 0.0 && *v <= most)
-            .ok_or_else(|| {
-                let what = format!("`{text}` is not a number from 0 to {most}");
-                self.bad(name, what, "write a decimal like 0.95")
-            })
+        value.filter(|v| v.is_finite() && *v >= 0.0 && *v <= most).ok_or_else(|| {
+            let what = format!("`{text}` is not a number from 0 to {most}");
+            self.bad(name, what, "write a decimal like 0.95")
+        })
     }
 
     /// A number above 0: where none at all would be no distribution.
@@ -294,10 +292,7 @@ impl PropertyReader<'_> {
 
     /// A shortest and a longest.
     fn range(&self, min: &str, min_is: u32, max: &str, max_is: u32) -> Result<(u32, u32)> {
-        let (low, high) = (
-            self.at_least(min, min_is, 1)?,
-            self.at_least(max, max_is, 1)?,
-        );
+        let (low, high) = (self.at_least(min, min_is, 1)?, self.at_least(max, max_is, 1)?);
         match low <= high {
             true => Ok((low, high)),
             false => Err(self.bad(min, format!("{low} is above {max}={high}"), "swap them")),
@@ -362,23 +357,12 @@ impl PropertyReader<'_> {
         let digits = (0..=DIGITS).rev().find(fits).unwrap_or(0);
         let scale = 10f64.powi(digits);
         let whole = |s: f64| (s * scale).round().max(1.0);
-        if shares
-            .iter()
-            .any(|(_, s)| (s * scale - whole(*s)).abs() > 1e-3)
-        {
-            notes.push(format!(
-                "the proportions are rounded to {digits} digits after the point"
-            ));
+        if shares.iter().any(|(_, s)| (s * scale - whole(*s)).abs() > 1e-3) {
+            notes.push(format!("the proportions are rounded to {digits} digits after the point"));
         }
-        let weights: Vec<_> = shares
-            .iter()
-            .map(|(op, s)| (*op, whole(*s) as u32))
-            .collect();
+        let weights: Vec<_> = shares.iter().map(|(op, s)| (*op, whole(*s) as u32)).collect();
         let common = weights.iter().fold(0, |d, (_, w)| gcd(d, *w)).max(1);
-        let part = |(op, weight)| MixPart {
-            op,
-            weight: weight / common,
-        };
+        let part = |(op, weight)| MixPart { op, weight: weight / common };
         Ok(weights.into_iter().map(part).collect())
     }
 
@@ -388,12 +372,7 @@ impl PropertyReader<'_> {
         Ok(per_s.map(|num| {
             ArrivalForm(ArrivalTable {
                 kind: Some(ArrivalKind::Constant),
-                rate: Some(Rate {
-                    unit: RateUnit::Ops,
-                    num,
-                    den: 1,
-                    per_ns: 1_000_000_000,
-                }),
+                rate: Some(Rate { unit: RateUnit::Ops, num, den: 1, per_ns: 1_000_000_000 }),
                 ..ArrivalTable::default()
             })
         }))
@@ -415,14 +394,7 @@ impl PropertyReader<'_> {
 
     /// `split`: several clients share the records.
     fn access(&self, split: bool) -> Result<AccessForm> {
-        let words = [
-            "uniform",
-            "sequential",
-            "zipfian",
-            "latest",
-            "hotspot",
-            "exponential",
-        ];
+        let words = ["uniform", "sequential", "zipfian", "latest", "hotspot", "exponential"];
         let word = self.one_of("requestdistribution", &words)?;
         if split && matches!(word, "latest" | "exponential") {
             return Err(self.bad(
@@ -485,10 +457,7 @@ impl PropertyReader<'_> {
             }),
             _ => {
                 let parts = lengths::weighted(min, max).into_iter();
-                let part = |(bytes, weight)| BlockSizePart {
-                    size: size(bytes),
-                    weight,
-                };
+                let part = |(bytes, weight)| BlockSizePart { size: size(bytes), weight };
                 BlockSize::Split(parts.map(part).collect())
             }
         }))

@@ -52,20 +52,14 @@ pub fn spinners(b: &mut FaultTrial<'_>) -> Result<()> {
     b.start(&options)?;
     pin(b)?;
     let on = b.amplitude * 5;
-    b.pulses(
-        Duration::from_millis(200),
-        Duration::from_millis(5),
-        |stop| {
-            let threads: Vec<Spinner> = (0..crowd)
-                .map(|_| Spinner::new(on))
-                .collect::<Result<_>>()?;
-            for one in &threads {
-                tool("renice", &["-n", "-10", "-p", &one.tid])?;
-            }
-            threads.iter().for_each(Spinner::go);
-            stop.sleep(on)
-        },
-    )
+    b.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
+        let threads: Vec<Spinner> = (0..crowd).map(|_| Spinner::new(on)).collect::<Result<_>>()?;
+        for one in &threads {
+            tool("renice", &["-n", "-10", "-p", &one.tid])?;
+        }
+        threads.iter().for_each(Spinner::go);
+        stop.sleep(on)
+    })
 }
 
 /// One thread with real-time priority.
@@ -74,16 +68,12 @@ pub fn hog(b: &mut FaultTrial<'_>) -> Result<()> {
     b.start(&options)?;
     pin(b)?;
     let on = b.amplitude;
-    b.pulses(
-        Duration::from_millis(200),
-        Duration::from_millis(5),
-        |stop| {
-            let one = Spinner::new(on)?;
-            tool("chrt", &["-f", "-p", "50", &one.tid])?;
-            one.go();
-            stop.sleep(on)
-        },
-    )
+    b.pulses(Duration::from_millis(200), Duration::from_millis(5), |stop| {
+        let one = Spinner::new(on)?;
+        tool("chrt", &["-f", "-p", "50", &one.tid])?;
+        one.go();
+        stop.sleep(on)
+    })
 }
 
 fn pinned(b: &mut FaultTrial<'_>) -> Result<VictimOptions> {
@@ -108,21 +98,19 @@ impl Spinner {
     fn new(time: Duration) -> Result<Spinner> {
         let (go, wait) = mpsc::channel::<()>();
         let (tell, told) = mpsc::channel();
-        std::thread::Builder::new()
-            .name("spinner".into())
-            .spawn(move || {
-                let mut first = CpuSet::new();
-                first.set(0);
-                let _ = sched_setaffinity(None, &first);
-                let _ = tell.send(gettid().as_raw_nonzero().get());
-                if wait.recv().is_err() {
-                    return;
-                }
-                let end = Instant::now() + time;
-                while Instant::now() < end {
-                    std::hint::spin_loop();
-                }
-            })?;
+        std::thread::Builder::new().name("spinner".into()).spawn(move || {
+            let mut first = CpuSet::new();
+            first.set(0);
+            let _ = sched_setaffinity(None, &first);
+            let _ = tell.send(gettid().as_raw_nonzero().get());
+            if wait.recv().is_err() {
+                return;
+            }
+            let end = Instant::now() + time;
+            while Instant::now() < end {
+                std::hint::spin_loop();
+            }
+        })?;
         let tid = told.recv().context("a thread")?.to_string();
         Ok(Spinner { tid, go })
     }

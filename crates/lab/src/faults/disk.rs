@@ -71,9 +71,7 @@ pub fn tags(b: &mut FaultTrial<'_>) -> Result<()> {
     slow.set(1, b.amplitude * 4 / RIVALS);
     b.start(&options)?;
     let (on, after) = (b.amplitude * 4, b.amplitude);
-    b.pulses(Duration::from_millis(200), after, |stop| {
-        rival(&disk.device, || stop.sleep(on))
-    })
+    b.pulses(Duration::from_millis(200), after, |stop| rival(&disk.device, || stop.sleep(on)))
 }
 
 /// Direct reads by many threads while `during` runs.

@@ -43,16 +43,12 @@ fn freeze(b: &mut FaultTrial<'_>, kind: &str, bytes: u64) -> Result<()> {
     b.start(&options)?;
     let place = at.to_string_lossy().into_owned();
     let on = b.amplitude;
-    b.pulses(
-        Duration::from_millis(200),
-        Duration::from_millis(2),
-        |stop| {
-            tool("fsfreeze", &["--freeze", &place])?;
-            let slept = stop.sleep(on);
-            tool("fsfreeze", &["--unfreeze", &place])?;
-            slept
-        },
-    )
+    b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
+        tool("fsfreeze", &["--freeze", &place])?;
+        let slept = stop.sleep(on);
+        tool("fsfreeze", &["--unfreeze", &place])?;
+        slept
+    })
 }
 
 /// The victim syncs each write; a neighbour on the same journal makes many directories and syncs, so
@@ -62,9 +58,7 @@ pub fn journal(b: &mut FaultTrial<'_>) -> Result<()> {
     let disk = LoopDevice::over(&mut b.undo, &file, true)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
     let mut options = b.options(at.join("victim"), "write");
-    options.more = ["--size", "4MiB", "--sync", "fsync"]
-        .map(String::from)
-        .to_vec();
+    options.more = ["--size", "4MiB", "--sync", "fsync"].map(String::from).to_vec();
     b.start(&options)?;
     slow.least.store(32 << 10, Relaxed);
     let crowd = at.join("crowd");

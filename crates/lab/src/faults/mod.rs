@@ -41,15 +41,7 @@ const fn fault(
     layer: &'static str,
     run: fn(&mut FaultTrial<'_>) -> Result<()>,
 ) -> Fault {
-    Fault {
-        name,
-        layer,
-        engines: BOTH,
-        ms: [20, 100],
-        runtime: SHORT,
-        blocks: false,
-        run,
-    }
+    Fault { name, layer, engines: BOTH, ms: [20, 100], runtime: SHORT, blocks: false, run }
 }
 
 /// The same where each I/O of the victim is direct, to a device.
@@ -58,10 +50,7 @@ const fn block(
     layer: &'static str,
     run: fn(&mut FaultTrial<'_>) -> Result<()>,
 ) -> Fault {
-    Fault {
-        blocks: true,
-        ..fault(name, layer, run)
-    }
+    Fault { blocks: true, ..fault(name, layer, run) }
 }
 
 /// All of them.
@@ -83,18 +72,9 @@ pub const FAULTS: &[Fault] = &[
     fault("evict", "page_cache", memory::evict),
     fault("reclaim", "page_cache", memory::reclaim),
     block("pause", "application", program::pause),
-    Fault {
-        engines: &["uring"],
-        ..block("io-workers", "io_uring", workers::few)
-    },
-    Fault {
-        engines: &["rocksdb"],
-        ..fault("stall", "store", store::stall)
-    },
-    Fault {
-        engines: &["redis"],
-        ..fault("slow-server", "server", store::slow_server)
-    },
+    Fault { engines: &["uring"], ..block("io-workers", "io_uring", workers::few) },
+    Fault { engines: &["rocksdb"], ..fault("stall", "store", store::stall) },
+    Fault { engines: &["redis"], ..fault("slow-server", "server", store::slow_server) },
 ];
 
 /// The fault with this name.

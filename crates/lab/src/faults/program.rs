@@ -27,10 +27,8 @@ pub fn pause(b: &mut FaultTrial<'_>) -> Result<()> {
     let mut options = b.options(disk.device.clone(), "randread");
     // A second busy one would take the other CPU from everybody else.
     options.workers = 1;
-    options.env = vec![
-        ("LD_PRELOAD", library.into()),
-        ("TAILLIGHT_LAB_PAUSE", words.clone().into()),
-    ];
+    options.env =
+        vec![("LD_PRELOAD", library.into()), ("TAILLIGHT_LAB_PAUSE", words.clone().into())];
     let shared = std::fs::File::options().write(true).open(&words)?;
     b.start(&options)?;
     let (on, mut busy) = (b.amplitude, false);

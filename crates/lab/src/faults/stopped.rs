@@ -13,16 +13,12 @@ const MIB: u64 = 1 << 20;
 pub fn signals(b: &mut FaultTrial<'_>) -> Result<()> {
     let pid = victim(b)?;
     let on = b.amplitude;
-    b.pulses(
-        Duration::from_millis(200),
-        Duration::from_millis(2),
-        |stop| {
-            signal(pid, "STOP")?;
-            let slept = stop.sleep(on);
-            signal(pid, "CONT")?;
-            slept
-        },
-    )
+    b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
+        signal(pid, "STOP")?;
+        let slept = stop.sleep(on);
+        signal(pid, "CONT")?;
+        slept
+    })
 }
 
 /// The freezer control group.
@@ -31,16 +27,12 @@ pub fn freezer(b: &mut FaultTrial<'_>) -> Result<()> {
     let pid = victim(b)?;
     group.add_process(pid)?;
     let on = b.amplitude;
-    b.pulses(
-        Duration::from_millis(200),
-        Duration::from_millis(2),
-        |stop| {
-            group.set("freezer.state", "FROZEN")?;
-            let slept = stop.sleep(on);
-            group.set("freezer.state", "THAWED")?;
-            slept
-        },
-    )
+    b.pulses(Duration::from_millis(200), Duration::from_millis(2), |stop| {
+        group.set("freezer.state", "FROZEN")?;
+        let slept = stop.sleep(on);
+        group.set("freezer.state", "THAWED")?;
+        slept
+    })
 }
 
 fn victim(b: &mut FaultTrial<'_>) -> Result<u32> {

@@ -45,12 +45,8 @@ pub fn few(b: &mut FaultTrial<'_>) -> Result<()> {
         format!("workload.0.arrival={replay}"),
         "target.destroy=true".into(),
     ];
-    options.more = ["--sync", "fdatasync", "--destroy"]
-        .map(String::from)
-        .to_vec();
-    options
-        .more
-        .push(disk.device.to_string_lossy().into_owned());
+    options.more = ["--sync", "fdatasync", "--destroy"].map(String::from).to_vec();
+    options.more.push(disk.device.to_string_lossy().into_owned());
     slow.set_syncs(sync);
     b.start(&options)?;
     while b.victim.as_ref().is_some_and(Victim::works) {

@@ -52,22 +52,14 @@ pub fn read(path: &Path, window: TimeWindow, progress: &mut OnProgress<'_>) -> R
     let mut reader = CaptureReader {
         window,
         counters: Vec::new(),
-        captured: CapturedIos {
-            rows: total,
-            ..CapturedIos::default()
-        },
+        captured: CapturedIos { rows: total, ..CapturedIos::default() },
     };
     let mut done = 0;
     let columns = ColumnSet::ALL;
     file.read(columns, &mut |batch| {
         reader.batch(batch);
         done += batch.rows as u64;
-        let go_on = progress(Progress {
-            what: "reading ios.parquet",
-            done,
-            total,
-            unit: "I/Os",
-        });
+        let go_on = progress(Progress { what: "reading ios.parquet", done, total, unit: "I/Os" });
         if go_on { Ok(()) } else { Err(stopped()) }
     })?;
     Ok(reader.finish())
@@ -89,11 +81,7 @@ impl CaptureReader {
     fn batch(&mut self, batch: &RowBatch) {
         let wanted: Vec<bool> = batch.phase_names.iter().map(|name| counts(name)).collect();
         for i in 0..batch.rows {
-            if !wanted
-                .get(usize::from(batch.phase[i]))
-                .copied()
-                .unwrap_or(false)
-            {
+            if !wanted.get(usize::from(batch.phase[i])).copied().unwrap_or(false) {
                 continue;
             }
             self.captured.counted += 1;
@@ -101,13 +89,7 @@ impl CaptureReader {
             let exact = !self.captured.overflowed;
             self.counter(row.workload, row.op).push(&row, exact);
         }
-        let memory: usize = self
-            .counters
-            .iter()
-            .flatten()
-            .flatten()
-            .map(|c| c.memory())
-            .sum();
+        let memory: usize = self.counters.iter().flatten().flatten().map(|c| c.memory()).sum();
         if memory > BUDGET && !self.captured.overflowed {
             self.captured.overflowed = true;
             for counter in self.counters.iter_mut().flatten().flatten() {

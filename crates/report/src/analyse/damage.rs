@@ -10,12 +10,8 @@ use taillight_rundir::{RunDir, names, sums};
 use super::analysis::ReadProblem;
 
 /// Codes of troubles that mean a measured file is not what it was.
-const CODES: [&str; 4] = [
-    CODE,
-    "capture_unreadable",
-    "intervals_unreadable",
-    "histograms_unreadable",
-];
+const CODES: [&str; 4] =
+    [CODE, "capture_unreadable", "intervals_unreadable", "histograms_unreadable"];
 const CODE: &str = "file_damaged";
 
 /// What must not be read.
@@ -44,9 +40,7 @@ pub fn check(dir: &RunDir, troubles: &mut Vec<ReadProblem>) -> Result<Damaged> {
     let bad = |name: &str| changed.iter().any(|c| c.name == name);
     // Something is better than nothing, when it is labelled.
     let stand_in = dir.existing(names::HISTOGRAMS).is_some() && !bad(names::HISTOGRAMS);
-    let damaged = Damaged {
-        capture: bad(names::IOS) && stand_in,
-    };
+    let damaged = Damaged { capture: bad(names::IOS) && stand_in };
     for change in &changed {
         // A file that is gone may have been removed to save room: that is no damage.
         let missing = dir.existing(&change.name).is_none();

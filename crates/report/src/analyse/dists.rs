@@ -14,10 +14,7 @@ pub type LatencyDists = LatencyMap<Arc<Dist>>;
 pub fn headline_kind(latencies: &LatencyDists) -> LatencyKind {
     let kinds = [LatencyKind::EndToEnd, LatencyKind::Response];
     let known = |kind: &LatencyKind| latencies.get(*kind).is_some_and(|d| !d.is_empty());
-    kinds
-        .into_iter()
-        .find(known)
-        .unwrap_or(LatencyKind::Service)
+    kinds.into_iter().find(known).unwrap_or(LatencyKind::Service)
 }
 
 /// The distribution of [`headline_kind`].

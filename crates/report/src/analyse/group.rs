@@ -85,11 +85,7 @@ impl IoGroupCounter {
         if !row.status.is_ok() {
             let entry = self.tally.errors.entry(row.status.0).or_insert((0, None));
             entry.0 += 1;
-            entry.1 = Some(
-                entry
-                    .1
-                    .map_or(row.submit.0, |first| first.min(row.submit.0)),
-            );
+            entry.1 = Some(entry.1.map_or(row.submit.0, |first| first.min(row.submit.0)));
             return;
         }
         self.tally.bytes += row.moved.unwrap_or(row.size);
@@ -103,8 +99,7 @@ impl IoGroupCounter {
         if self.outliers.floor().is_none_or(|floor| main >= floor) {
             self.outliers.push(main, row.submit.0 as u64, *row);
         }
-        self.slowest
-            .push(main, row.intended.unwrap_or(row.submit).0, row.complete.0);
+        self.slowest.push(main, row.intended.unwrap_or(row.submit).0, row.complete.0);
     }
 
     #[inline]
@@ -133,12 +128,7 @@ impl IoGroupCounter {
             op,
             tally: self.tally,
             latencies: self.latencies.map(|_, c| Arc::new(c.finish())),
-            outliers: self
-                .outliers
-                .into_sorted()
-                .into_iter()
-                .map(|r| (r.value, r.item))
-                .collect(),
+            outliers: self.outliers.into_sorted().into_iter().map(|r| (r.value, r.item)).collect(),
             slowest: self.slowest.finish(self.span_ns),
             heat: self.heat,
         }
@@ -166,12 +156,7 @@ impl IoGroup {
     pub fn without_sample(self) -> IoGroup {
         IoGroup {
             latencies: LatencyDists::default(),
-            tally: IoTally {
-                busy_ns: 0,
-                bytes: 0,
-                records: 0,
-                ..self.tally
-            },
+            tally: IoTally { busy_ns: 0, bytes: 0, records: 0, ..self.tally },
             heat: HeatCounts::new(TimeWindow::new(0, 1)),
             ..self
         }

@@ -28,11 +28,7 @@ impl TimeWindow {
     pub fn new(start_ns: i64, end_ns: i64) -> TimeWindow {
         let span = end_ns.saturating_sub(start_ns).max(1) as u64;
         let column_ns = span.div_ceil(COLUMNS as u64).max(1);
-        TimeWindow {
-            start_ns,
-            column_ns,
-            columns: COLUMNS.min(span.div_ceil(column_ns) as usize),
-        }
+        TimeWindow { start_ns, column_ns, columns: COLUMNS.min(span.div_ceil(column_ns) as usize) }
     }
     /// The whole span, ns.
     pub fn span_ns(&self) -> u64 {
@@ -49,10 +45,7 @@ pub struct HeatCounts {
 
 impl HeatCounts {
     pub fn new(window: TimeWindow) -> Self {
-        HeatCounts {
-            window,
-            cells: vec![0; window.columns * CELLS],
-        }
+        HeatCounts { window, cells: vec![0; window.columns * CELLS] }
     }
 
     #[inline]
@@ -79,10 +72,7 @@ impl HeatCounts {
 
     /// The occupied part: edges of columns in seconds, edges of rows in ns, counts by row.
     pub fn picture(&self) -> (Vec<f64>, Vec<f64>, Vec<Vec<u64>>) {
-        let used = |cell: usize| {
-            self.column_range()
-                .any(|c| self.cells[c * CELLS + cell] > 0)
-        };
+        let used = |cell: usize| self.column_range().any(|c| self.cells[c * CELLS + cell] > 0);
         let first = (0..CELLS).find(|cell| used(*cell));
         let last = (0..CELLS).rfind(|cell| used(*cell));
         let (Some(first), Some(last)) = (first, last) else {
@@ -96,11 +86,7 @@ impl HeatCounts {
             edges.push(edge_of(low));
             counts.push(
                 self.column_range()
-                    .map(|c| {
-                        (low..high)
-                            .map(|cell| u64::from(self.cells[c * CELLS + cell]))
-                            .sum()
-                    })
+                    .map(|c| (low..high).map(|cell| u64::from(self.cells[c * CELLS + cell])).sum())
                     .collect(),
             );
         }

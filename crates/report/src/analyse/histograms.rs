@@ -39,12 +39,10 @@ pub fn read(dir: &RunDir, start_ns: i64, rows: &[IntervalRow]) -> Result<Vec<IoG
                 return Ok(());
             }
             let workload = workload_index(manifest, &entry.tag.workload)?;
-            let sum = sums
-                .entry((workload, entry.tag.op))
-                .or_insert_with(|| HistogramSums {
-                    kinds: BTreeMap::new(),
-                    heat: HeatCounts::new(window),
-                });
+            let sum = sums.entry((workload, entry.tag.op)).or_insert_with(|| HistogramSums {
+                kinds: BTreeMap::new(),
+                heat: HeatCounts::new(window),
+            });
             let main = main_kind(manifest, workload);
             let middle = entry.start_ns.saturating_add((entry.length_ns / 2) as i64);
             let values = sum.kinds.entry(entry.tag.kind).or_default();
@@ -58,11 +56,8 @@ pub fn read(dir: &RunDir, start_ns: i64, rows: &[IntervalRow]) -> Result<Vec<IoG
             Ok(())
         })?;
     }
-    let measured: Vec<IntervalRow> = rows
-        .iter()
-        .filter(|r| !is_load(manifest, r.workload))
-        .cloned()
-        .collect();
+    let measured: Vec<IntervalRow> =
+        rows.iter().filter(|r| !is_load(manifest, r.workload)).cloned().collect();
     let tallies = tallies(&measured);
     let window = TimeWindow::new(start_ns, start_ns + 1);
     for key in tallies.keys() {
@@ -71,9 +66,7 @@ pub fn read(dir: &RunDir, start_ns: i64, rows: &[IntervalRow]) -> Result<Vec<IoG
             heat: HeatCounts::new(window),
         });
     }
-    sums.into_iter()
-        .map(|(key, sum)| group(key, sum, &tallies))
-        .collect()
+    sums.into_iter().map(|(key, sum)| group(key, sum, &tallies)).collect()
 }
 
 fn group(
@@ -117,21 +110,13 @@ fn window(start_ns: i64, spans: impl Iterator<Item = (i64, u64)>) -> TimeWindow 
     if columns >= COLUMNS {
         return even;
     }
-    TimeWindow {
-        start_ns,
-        column_ns: longest,
-        columns: columns.max(1),
-    }
+    TimeWindow { start_ns, column_ns: longest, columns: columns.max(1) }
 }
 
 /// The log names workloads with some characters replaced.
 fn workload_index(manifest: &Manifest, name: &str) -> Result<u16> {
     let clean = |s: &str| s.replace(['/', ',', ' ', '\r', '\n'], "_");
-    let place = manifest
-        .plan
-        .workloads
-        .iter()
-        .position(|w| clean(&w.name) == name);
+    let place = manifest.plan.workloads.iter().position(|w| clean(&w.name) == name);
     place.map(|i| i as u16).ok_or_else(|| {
         Error::corrupt("the histogram log names a workload that the plan does not have")
             .with("workload", name)
@@ -166,9 +151,7 @@ pub fn tallies(rows: &[IntervalRow]) -> BTreeMap<(u16, OpKind), IoTally> {
         }
         let busy = row.mean_ns.unwrap_or(0.0) * row.ops.saturating_sub(row.errors) as f64;
         tally.busy_ns += busy as u128;
-        tally.last_ns = tally
-            .last_ns
-            .max(row.start_ns.saturating_add(row.length_ns as i64));
+        tally.last_ns = tally.last_ns.max(row.start_ns.saturating_add(row.length_ns as i64));
     }
     all
 }

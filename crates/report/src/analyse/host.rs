@@ -41,13 +41,11 @@ pub fn tracks(dir: &RunDir, from_ns: i64, to_ns: i64) -> Result<Vec<HostTrack>> 
             }
             let place = METRICS.iter().position(|m| m == known).unwrap_or(0);
             let item = row.item.map(String::from);
-            let track = all
-                .entry((place, item.clone()))
-                .or_insert_with(|| HostTrack {
-                    metric: known,
-                    item,
-                    points: Vec::new(),
-                });
+            let track = all.entry((place, item.clone())).or_insert_with(|| HostTrack {
+                metric: known,
+                item,
+                points: Vec::new(),
+            });
             track.points.push((row.start_ns, row.end_ns, row.value));
         }
         Ok(())
@@ -80,10 +78,7 @@ pub fn summary(info: Option<&HostInfo>, tracks: &[HostTrack]) -> Option<HostSumm
             max,
         })
     };
-    Some(HostSummary {
-        info,
-        metrics: tracks.iter().filter_map(one).collect(),
-    })
+    Some(HostSummary { info, metrics: tracks.iter().filter_map(one).collect() })
 }
 
 #[cfg(test)]

@@ -26,17 +26,11 @@ pub struct AskedPercentiles {
 
 impl AskedPercentiles {
     pub fn new(percentiles: &[Percentile], nines: u32) -> AskedPercentiles {
-        let mut list: Vec<Percentile> = percentiles
-            .iter()
-            .copied()
-            .filter(|p| *p != Percentile::MAX)
-            .collect();
+        let mut list: Vec<Percentile> =
+            percentiles.iter().copied().filter(|p| *p != Percentile::MAX).collect();
         list.sort_unstable();
         list.dedup();
-        AskedPercentiles {
-            percentiles: list,
-            nines: nines.clamp(1, 9) as u8,
-        }
+        AskedPercentiles { percentiles: list, nines: nines.clamp(1, 9) as u8 }
     }
 }
 
@@ -49,15 +43,9 @@ pub struct Origin {
 
 impl Origin {
     /// Every I/O: exact.
-    pub const CAPTURE: Origin = Origin {
-        source: LatencySource::Capture,
-        error: 0.0,
-    };
+    pub const CAPTURE: Origin = Origin { source: LatencySource::Capture, error: 0.0 };
     /// An HdrHistogram of three digits.
-    pub const HISTOGRAM: Origin = Origin {
-        source: LatencySource::Histogram,
-        error: 0.001,
-    };
+    pub const HISTOGRAM: Origin = Origin { source: LatencySource::Histogram, error: 0.001 };
 }
 
 /// The latency object of one distribution. `slowest` are its slowest I/Os, for episodes.
@@ -68,11 +56,7 @@ pub fn latency(
     slowest: Option<&SlowestIos>,
     out_of_range: Option<u64>,
 ) -> Latency {
-    let percentiles = asked
-        .percentiles
-        .iter()
-        .map(|p| percentile(dist, p, slowest))
-        .collect();
+    let percentiles = asked.percentiles.iter().map(|p| percentile(dist, p, slowest)).collect();
     let nines = (1..=asked.nines)
         .filter_map(|k| Some((k, Percentile::nines(k)?)))
         .map(|(k, p)| {
@@ -183,10 +167,7 @@ pub fn per_s(amount: f64, seconds: f64) -> f64 {
 /// All variants of the SLC factors.
 pub fn slc_factors(dist: &Dist) -> SlcFactors {
     let real = slc::Slc::from_dist(dist);
-    let pair = |s: SbkSlc| SlcPair {
-        slc1: s.slc1,
-        slc2: s.slc2,
-    };
+    let pair = |s: SbkSlc| SlcPair { slc1: s.slc1, slc2: s.slc2 };
     SlcFactors {
         slc1: real.slc1,
         slc2: real.slc2,
@@ -210,15 +191,8 @@ mod tests {
     fn unresolved_has_no_value() {
         let dist: Dist = (1..=1_000).collect();
         let it = latency(&dist, Origin::CAPTURE, &asked(), None, None);
-        let shown: Vec<_> = it
-            .percentiles
-            .iter()
-            .map(|p| (p.p.as_str(), p.ns))
-            .collect();
-        assert_eq!(
-            shown,
-            [("50", Some(500)), ("99", Some(990)), ("99.99", None)]
-        );
+        let shown: Vec<_> = it.percentiles.iter().map(|p| (p.p.as_str(), p.ns)).collect();
+        assert_eq!(shown, [("50", Some(500)), ("99", Some(990)), ("99.99", None)]);
         assert_eq!(it.percentiles[2].needs, 29_956);
         assert_eq!(it.nines[2].ns, None, "1,000 I/Os cannot resolve 99.9 %");
     }
@@ -234,13 +208,8 @@ mod tests {
         }
         let dist = Dist::from_values(values);
         let asked = AskedPercentiles::new(&[], 3);
-        let it = latency(
-            &dist,
-            Origin::CAPTURE,
-            &asked,
-            Some(&slowest.finish(1_000_000_000)),
-            None,
-        );
+        let it =
+            latency(&dist, Origin::CAPTURE, &asked, Some(&slowest.finish(1_000_000_000)), None);
         let three = &it.nines[2];
         let episodes = three.episodes.clone().unwrap();
         assert_eq!((episodes.count, Some(episodes.largest)), (1, three.above));
@@ -254,9 +223,6 @@ mod tests {
         assert_eq!((it.below, it.above), (1, 1));
         assert_eq!(it.bins.iter().map(|b| b.count).sum::<u64>(), 4);
         assert!(it.bins.windows(2).all(|w| w[0].hi_ns == w[1].lo_ns));
-        assert_eq!(
-            it.bins.iter().find(|b| b.count == 2).map(|b| b.per_s),
-            Some(1.0)
-        );
+        assert_eq!(it.bins.iter().find(|b| b.count == 2).map(|b| b.per_s), Some(1.0));
     }
 }

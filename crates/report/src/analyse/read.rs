@@ -107,10 +107,7 @@ fn machine(dir: &RunDir, span: (i64, i64), troubles: &mut Vec<ReadProblem>) -> R
 fn only_outliers() -> ReadProblem {
     let text = "Of the I/Os only outliers and failures were kept, and there are no histograms: rate \
                 and percentiles are unknown, the list of outliers is what there is.";
-    ReadProblem {
-        code: "outliers_only",
-        text: text.to_owned(),
-    }
+    ReadProblem { code: "outliers_only", text: text.to_owned() }
 }
 
 /// The target's own statistics, as far as they tell of the time between these stamps.
@@ -147,10 +144,7 @@ fn or_trouble<T: Default>(
 ) -> Result<T> {
     match result {
         Err(e) if e.kind() == ErrorKind::Corrupt => {
-            troubles.push(ReadProblem {
-                code,
-                text: format!("{e}."),
-            });
+            troubles.push(ReadProblem { code, text: format!("{e}.") });
             Ok(T::default())
         }
         other => other,
@@ -183,20 +177,13 @@ fn span(
         return Ok((start, end.max(start)));
     }
     let from = intervals.iter().map(|r| r.start_ns).min();
-    let to = intervals
-        .iter()
-        .map(|r| r.start_ns.saturating_add(r.length_ns as i64))
-        .max();
+    let to = intervals.iter().map(|r| r.start_ns.saturating_add(r.length_ns as i64)).max();
     let from_ios = match dir.existing(names::IOS) {
         Some(path) => or_trouble(capture::span(&path), "capture_unreadable", troubles)?,
         None => None,
     };
     let starts = [measure.map(|p| p.start_ns), from, from_ios.map(|s| s.0)];
-    let start = starts
-        .into_iter()
-        .flatten()
-        .min()
-        .unwrap_or(manifest.clock.monotonic_ns);
+    let start = starts.into_iter().flatten().min().unwrap_or(manifest.clock.monotonic_ns);
     let ends = [to, from_ios.map(|s| s.1)];
     let end = ends.into_iter().flatten().max().unwrap_or(start);
     Ok((start, end.max(start)))
@@ -236,10 +223,7 @@ fn whole_capture(
     if let Some(degraded) = &manifest.capture.degraded {
         let missing = match degraded.not_kept {
             0 => String::new(),
-            n if log => format!(
-                " ({} I/Os are in the histograms only)",
-                crate::format::count(n)
-            ),
+            n if log => format!(" ({} I/Os are in the histograms only)", crate::format::count(n)),
             n => format!(" ({} I/Os were left out)", crate::format::count(n)),
         };
         let then = if log {
@@ -260,10 +244,7 @@ fn whole_capture(
         return false;
     }
     let killed = counts.recorded.is_none();
-    let all = counts
-        .recorded
-        .or(counts.in_intervals)
-        .unwrap_or(counts.analysed);
+    let all = counts.recorded.or(counts.in_intervals).unwrap_or(counts.analysed);
     // A killed run has no count of its own: what was salvaged speaks, as partial.
     if counts.analysed == all || (killed && counts.analysed > 0) {
         return true;
@@ -285,9 +266,7 @@ fn whole_capture(
 fn adopt(groups: &mut Vec<IoGroup>, captured: Vec<IoGroup>) -> bool {
     let mut outliers_only = false;
     for kept in captured {
-        let place = groups
-            .iter()
-            .position(|g| (g.workload, g.op) == (kept.workload, kept.op));
+        let place = groups.iter().position(|g| (g.workload, g.op) == (kept.workload, kept.op));
         let Some(group) = place.map(|i| &mut groups[i]) else {
             outliers_only = true;
             groups.push(kept.without_sample());
@@ -297,10 +276,7 @@ fn adopt(groups: &mut Vec<IoGroup>, captured: Vec<IoGroup>) -> bool {
         let known = kept.tally.failed();
         group.tally.errors = kept.tally.errors;
         if failed > known {
-            group
-                .tally
-                .errors
-                .insert(STATUS_UNKNOWN, (failed - known, None));
+            group.tally.errors.insert(STATUS_UNKNOWN, (failed - known, None));
         }
         group.tally.last_ns = group.tally.last_ns.max(kept.tally.last_ns);
         group.outliers = kept.outliers;

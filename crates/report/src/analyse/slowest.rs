@@ -26,10 +26,7 @@ impl SlowestKeeper {
     /// What was kept of a run of `span_ns`, slowest first.
     pub fn finish(self, span_ns: u64) -> SlowestIos {
         let sorted = self.0.into_sorted();
-        SlowestIos {
-            slowest: sorted.into_iter().map(|r| (r.value, r.item)).collect(),
-            span_ns,
-        }
+        SlowestIos { slowest: sorted.into_iter().map(|r| (r.value, r.item)).collect(), span_ns }
     }
 }
 

@@ -41,10 +41,7 @@ pub fn tracks(rows: &[StoreRow], start_ns: i64, end_ns: i64) -> Vec<StoreTrack> 
         let point = (row.at_ns, row.value);
         match tracks.iter_mut().find(|t| *t.series == *row.series) {
             Some(track) => track.points.push(point),
-            None => tracks.push(StoreTrack {
-                series: row.series.to_string(),
-                points: vec![point],
-            }),
+            None => tracks.push(StoreTrack { series: row.series.to_string(), points: vec![point] }),
         }
     }
     tracks
@@ -110,13 +107,7 @@ mod tests {
     fn levels_have_a_range() {
         let rows = rows(&[(0, "files", 2.0), (1, "files", 6.0), (2, "files", 4.0)]);
         let figure = summary(&tracks(&rows, 0, 2))["files"];
-        let StoreFigure {
-            min,
-            mean,
-            max,
-            last,
-            rise,
-        } = figure;
+        let StoreFigure { min, mean, max, last, rise } = figure;
         assert_eq!((min, mean, max), (Some(2.0), Some(4.0), Some(6.0)));
         assert_eq!((last, rise), (Some(4.0), None));
         assert!(summary(&[]).is_empty());

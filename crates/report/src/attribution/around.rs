@@ -21,45 +21,19 @@ struct Sign {
 }
 
 const fn sign(source: &'static str, metric: &'static str, words: &'static str) -> Sign {
-    Sign {
-        source,
-        metric,
-        words,
-        floor: 5.0,
-        times: 2.0,
-    }
+    Sign { source, metric, words, floor: 5.0, times: 2.0 }
 }
 
 /// Most telling first. What takes CPUs away is said also when it does so all the time.
 static SIGNS: [Sign; 8] = [
-    Sign {
-        times: 0.0,
-        ..sign("cpu", "%steal", "CPU time stolen by the hypervisor")
-    },
-    Sign {
-        floor: 10.0,
-        times: 0.0,
-        ..sign("cgroup_cpu", "throttled", "without CPU quota")
-    },
+    Sign { times: 0.0, ..sign("cpu", "%steal", "CPU time stolen by the hypervisor") },
+    Sign { floor: 10.0, times: 0.0, ..sign("cgroup_cpu", "throttled", "without CPU quota") },
     sign("cpu", "%soft", "CPU time in soft interrupts"),
     sign("cpu", "%irq", "CPU time in interrupts"),
-    Sign {
-        floor: 20.0,
-        ..sign("psi", "cpu_some", "some task waiting for a CPU")
-    },
+    Sign { floor: 20.0, ..sign("psi", "cpu_some", "some task waiting for a CPU") },
     sign("psi", "memory_some", "some task waiting for memory"),
-    Sign {
-        floor: 1.0,
-        ..sign(
-            "memory",
-            "allocstall/s",
-            "tasks making room in memory themselves",
-        )
-    },
-    Sign {
-        floor: 1.0,
-        ..sign("memory", "pgmajfault/s", "page faults read from storage")
-    },
+    Sign { floor: 1.0, ..sign("memory", "allocstall/s", "tasks making room in memory themselves") },
+    Sign { floor: 1.0, ..sign("memory", "pgmajfault/s", "page faults read from storage") },
 ];
 
 /// Samples of a run that may be worth a word, in the order of [`SIGNS`].

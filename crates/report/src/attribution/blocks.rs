@@ -93,14 +93,7 @@ fn flush(
     }
     // The rest is its end being told, one after another: short, or nobody saw why.
     let told = sent.is_some() && done - line.at < AT_ONCE;
-    line.to(
-        done,
-        if told {
-            Phase::Device
-        } else {
-            Phase::Unobserved
-        },
-    );
+    line.to(done, if told { Phase::Device } else { Phase::Unobserved });
     true
 }
 
@@ -124,10 +117,7 @@ fn queued_until(line: &mut TimeLine, to: i64, phase: Phase, doing: &IoContext<'_
     };
     for held in overlapping(doing.off, line.at, to).filter(limit) {
         line.to(held.start_ns.min(to), phase);
-        line.to(
-            held.middle_ns.unwrap_or(held.end_ns).min(to),
-            Phase::Throttle,
-        );
+        line.to(held.middle_ns.unwrap_or(held.end_ns).min(to), Phase::Throttle);
     }
     let robbed = overlapping(doing.off, line.at, to)
         .filter(|r| r.state == Some(0) && r.end_ns <= to && to - r.end_ns < AT_ONCE)

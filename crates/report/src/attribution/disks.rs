@@ -31,17 +31,12 @@ impl Disks {
     /// As the manifest names them; nothing was flushed yet.
     pub fn of(dir: &RunDir) -> Disks {
         let target = dir.manifest().environment.get("target");
-        target
-            .and_then(|t| t.get("device"))
-            .map_or_else(Disks::default, Disks::described)
+        target.and_then(|t| t.get("device")).map_or_else(Disks::default, Disks::described)
     }
 
     /// From the description of the target's device.
     pub fn described(device: &Value) -> Disks {
-        Disks {
-            target: Device::described(device),
-            flushed: BTreeSet::new(),
-        }
+        Disks { target: Device::described(device), flushed: BTreeSet::new() }
     }
 
     /// A flush of this disk was seen.

@@ -85,10 +85,8 @@ pub struct EpisodeContext<'a> {
 }
 
 pub fn episodes(judged: Vec<Judged>, seen: &EpisodeContext) -> Vec<EpisodeView> {
-    let spans: Vec<(i64, i64)> = judged
-        .iter()
-        .map(|j| (j.slow.submit_ns, j.slow.complete_ns))
-        .collect();
+    let spans: Vec<(i64, i64)> =
+        judged.iter().map(|j| (j.slow.submit_ns, j.slow.complete_ns)).collect();
     let grouped = group_episodes(&spans, DEFAULT_GAP_NS);
     let starts: Vec<i64> = grouped.list().iter().map(|e| e.start_ns).collect();
     let mut members: Vec<Vec<Judged>> = vec![Vec::new(); starts.len()];
@@ -98,11 +96,8 @@ pub fn episodes(judged: Vec<Judged>, seen: &EpisodeContext) -> Vec<EpisodeView> 
             list.push(one);
         }
     }
-    let mut views: Vec<EpisodeView> = members
-        .iter()
-        .filter(|list| !list.is_empty())
-        .map(|list| view(list, seen))
-        .collect();
+    let mut views: Vec<EpisodeView> =
+        members.iter().filter(|list| !list.is_empty()).map(|list| view(list, seen)).collect();
     let mut heavy: Vec<usize> = (0..views.len()).collect();
     heavy.sort_by_key(|i| std::cmp::Reverse(views[*i].excess_ns));
     for i in heavy.into_iter().take(PICTURES) {
@@ -121,11 +116,7 @@ fn view(list: &[Judged], seen: &EpisodeContext) -> EpisodeView {
     let total: u64 = sums.values().sum();
     let most = sums.iter().max_by_key(|(_, ns)| **ns);
     let (blamed, ns) = most.map_or((Layer::Unknown, 0), |(l, ns)| (*l, *ns));
-    let blamed = if ns.saturating_mul(2) >= total {
-        blamed
-    } else {
-        Layer::Mixed
-    };
+    let blamed = if ns.saturating_mul(2) >= total { blamed } else { Layer::Mixed };
     let latency = |j: &Judged| j.slow.complete_ns.saturating_sub(j.slow.intended_ns).max(0) as u64;
     EpisodeView {
         start_ns,
@@ -148,16 +139,11 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
     let held = events.within(LayerKind::Held, span.0, span.1);
     if let Some(by) = neighbours::most(held.filter_map(|r| Some((held_by(r.stack.as_deref()?), 1))))
     {
-        said.push(format!(
-            "I/Os had been taken away and were queued later by {}",
-            by.0
-        ));
+        said.push(format!("I/Os had been taken away and were queued later by {}", by.0));
     }
     let time = |ns: u64| format::duration_ns(ns, Script::Plain);
-    let without: u64 = events
-        .within(LayerKind::CpuQuota, span.0, span.1)
-        .filter_map(|r| r.blocked_ns)
-        .sum();
+    let without: u64 =
+        events.within(LayerKind::CpuQuota, span.0, span.1).filter_map(|r| r.blocked_ns).sum();
     if without > 0 {
         said.push(format!(
             "the control group's CPU quota was spent: {} without CPU",
@@ -191,9 +177,7 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
     let shared = |j: &&Judged| j.layer == Layer::PageCache && j.shared;
     let pages = list.iter().filter(shared).count();
     if pages > 0 {
-        said.push(format!(
-            "{pages} waited for a page that another I/O of the run was reading"
-        ));
+        said.push(format!("{pages} waited for a page that another I/O of the run was reading"));
     }
     neighbours::said(events, info, span, &mut said);
     said.extend(seen.around.words(span.0, span.1));
@@ -208,10 +192,8 @@ fn evidence(list: &[Judged], seen: &EpisodeContext, span: (i64, i64)) -> Vec<Str
 fn unseen(list: &[Judged], events: &Events, span: (i64, i64), said: &mut Vec<String>) {
     let time = |ns: u64| format::duration_ns(ns, Script::Plain);
     let sum = |phase| list.iter().map(|j| j.phases.get(phase)).sum::<u64>();
-    let (blocked, all): (u64, u64) = (
-        sum(Phase::Blocked),
-        list.iter().map(|j| j.phases.sum()).sum(),
-    );
+    let (blocked, all): (u64, u64) =
+        (sum(Phase::Blocked), list.iter().map(|j| j.phases.sum()).sum());
     if blocked * 20 >= all.max(1) {
         said.push(format!(
             "blocked in the kernel for {} of their time: {}",
@@ -220,10 +202,7 @@ fn unseen(list: &[Judged], events: &Events, span: (i64, i64), said: &mut Vec<Str
         ));
     }
     let overlap = |r: &LayerRow| (r.end_ns.min(span.1) - r.start_ns.max(span.0)).max(0) as u64;
-    let still: u64 = events
-        .within(LayerKind::Still, span.0, span.1)
-        .map(overlap)
-        .sum();
+    let still: u64 = events.within(LayerKind::Still, span.0, span.1).map(overlap).sum();
     if still > 0 {
         said.push(format!(
             "the tracer's own thread stood still for {} of it, with a CPU to be had: the program was \
@@ -250,9 +229,7 @@ fn waits(list: &[Judged], events: &Events, said: &mut Vec<String>) {
     for one in list.iter().filter(|j| j.row.is_some()) {
         let off = IoContext::of(events, u64::from(one.slow.worker)).off;
         let first = off.partition_point(|r| r.end_ns <= one.slow.submit_ns);
-        let rows = off[first..]
-            .iter()
-            .take_while(|r| r.start_ns < one.slow.complete_ns);
+        let rows = off[first..].iter().take_while(|r| r.start_ns < one.slow.complete_ns);
         for row in rows.filter(|r| seen.insert((one.slow.worker, r.start_ns))) {
             let wake = row.middle_ns.unwrap_or(match row.state {
                 Some(0) => row.start_ns,
@@ -316,10 +293,7 @@ fn of_rows(list: &[Judged], said: &mut Vec<String>) {
     let marked = |bit: u64| rows().filter(|r| has(r, bit)).count();
     let marks = [
         (flags::HELD, "had been held back before the block layer"),
-        (
-            flags::REQUEUED,
-            "were given back by the driver and tried again",
-        ),
+        (flags::REQUEUED, "were given back by the driver and tried again"),
         (flags::PUNTED, "were handed to io_uring worker threads"),
         (flags::SPLIT, "were cut by the block layer"),
     ];
@@ -370,10 +344,7 @@ fn picture(list: &[Judged]) -> Vec<PictureRow> {
             j.slow.op.name(),
             format::duration_ns(j.phases.sum(), Script::Plain)
         );
-        PictureRow {
-            label,
-            pieces: j.pieces.clone(),
-        }
+        PictureRow { label, pieces: j.pieces.clone() }
     };
     rows.iter().map(line).collect()
 }
@@ -388,32 +359,18 @@ mod tests {
 
     #[test]
     fn only_a_read_of_another_is_given_as_the_reason_for_a_page() {
-        let slow = Slow {
-            worker: 0,
-            op: OpKind::Read,
-            intended_ns: 0,
-            submit_ns: 0,
-            complete_ns: 1000,
-        };
+        let slow =
+            Slow { worker: 0, op: OpKind::Read, intended_ns: 0, submit_ns: 0, complete_ns: 1000 };
         let row = LayerRow {
             flags: Some(flags::QUEUED),
             op: Some(OpKind::Read),
             end_ns: 1000,
             ..LayerRow::default()
         };
-        let piece = Piece {
-            from: 0,
-            to: 1000,
-            phase: Phase::PageCache,
-        };
+        let piece = Piece { from: 0, to: 1000, phase: Phase::PageCache };
         let info: TraceInfo = serde_json::from_str(r#"{"mode":"outliers","rung":"bpf"}"#).unwrap();
         let said = |shared: bool| {
-            let judged = judge(
-                slow,
-                Some(row.clone()),
-                Some(vec![piece]),
-                &Baseline::default(),
-            );
+            let judged = judge(slow, Some(row.clone()), Some(vec![piece]), &Baseline::default());
             assert_eq!(judged.layer, Layer::PageCache);
             let list = [Judged { shared, ..judged }];
             let seen = EpisodeContext {
@@ -443,11 +400,7 @@ mod tests {
             ..LayerRow::default()
         };
         let said = |rows: Vec<LayerRow>| {
-            let events = Events {
-                off: [(0, rows)].into(),
-                store: true,
-                ..Events::default()
-            };
+            let events = Events { off: [(0, rows)].into(), store: true, ..Events::default() };
             let slow = Slow {
                 worker: 0,
                 op: OpKind::Update,

@@ -63,10 +63,7 @@ impl Events {
     pub fn within(&self, kind: LayerKind, from: i64, to: i64) -> impl Iterator<Item = &LayerRow> {
         let list = self.other.get(&kind).map_or(&[][..], Vec::as_slice);
         let first = list.partition_point(|r| r.start_ns < from - LONGEST_NS);
-        list[first..]
-            .iter()
-            .take_while(move |r| r.start_ns <= to)
-            .filter(move |r| r.end_ns >= from)
+        list[first..].iter().take_while(move |r| r.start_ns <= to).filter(move |r| r.end_ns >= from)
     }
 }
 

@@ -25,17 +25,11 @@ pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
     let Some(info) = dir.manifest().trace.clone() else {
         return Ok(None);
     };
-    let OutlierThresholds {
-        ns: thresholds,
-        percentiles,
-        given,
-    } = thresholds(dir, summary);
+    let OutlierThresholds { ns: thresholds, percentiles, given } = thresholds(dir, summary);
     let threads_only = info.backend == TracingBackend::Perf;
     let watched = info.backend == TracingBackend::TracePoints && info.saw("sched_switch");
-    let sight = Visibility {
-        blind: !threads_only && (!watched || info.events_lost > 0),
-        threads_only,
-    };
+    let sight =
+        Visibility { blind: !threads_only && (!watched || info.events_lost > 0), threads_only };
     let mut loaded = match dir.existing(names::LAYERS) {
         Some(_) => layers::layers(dir, info.kept, &thresholds, sight)?,
         None => layers::TracedRun::gone(info.kept),
@@ -59,10 +53,7 @@ pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
                 };
                 phases::pieces(row, &beside)
             });
-            Judged {
-                shared: page_ns.is_some(),
-                ..judge(slow, found.map(|t| t.row), pieces, &base)
-            }
+            Judged { shared: page_ns.is_some(), ..judge(slow, found.map(|t| t.row), pieces, &base) }
         })
         .collect();
     let lacking = judged.iter().filter(|j| j.row.is_none()).count() as u64;
@@ -114,9 +105,8 @@ fn thresholds(dir: &RunDir, summary: &Summary) -> OutlierThresholds {
         let latency = totals.latencies.main();
         let mut list = latency.percentiles.iter().filter(|p| p.ns.is_some());
         let best = list.clone().find(|p| p.p == "99.9");
-        if let Some((p, ns)) = best
-            .or_else(|| list.rfind(|p| p.resolved))
-            .and_then(|p| Some((p.p.clone(), p.ns?)))
+        if let Some((p, ns)) =
+            best.or_else(|| list.rfind(|p| p.resolved)).and_then(|p| Some((p.p.clone(), p.ns?)))
         {
             found.ns.insert(*op, ns);
             found.percentiles.insert(*op, p);
@@ -170,23 +160,12 @@ fn levels(usual: &[UsualIo], summary: &Summary) -> Vec<PhaseLevel> {
     let mut levels = Vec::new();
     for (op, totals) in &summary.ops {
         for p in LEVELS {
-            let known = totals
-                .latencies
-                .service
-                .percentiles
-                .iter()
-                .find(|it| it.p == p);
+            let known = totals.latencies.service.percentiles.iter().find(|it| it.p == p);
             let Some(ns) = known.and_then(|it| it.ns) else {
                 continue;
             };
             let near = |u: &&UsualIo| u.op == *op && u.service_ns.abs_diff(ns) <= ns / 20;
-            let mut level = PhaseLevel {
-                op: *op,
-                p,
-                ns,
-                ios: 0,
-                phases: Phases::default(),
-            };
+            let mut level = PhaseLevel { op: *op, p, ns, ios: 0, phases: Phases::default() };
             for one in usual.iter().filter(near) {
                 level.ios += 1;
                 for (sum, more) in level.phases.0.iter_mut().zip(one.phases.0) {

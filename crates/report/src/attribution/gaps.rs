@@ -8,10 +8,7 @@ use super::timeline::{Piece, overlapping};
 
 /// Phases that are a conclusion: nothing else was seen at that time.
 fn concluded(phase: Phase) -> bool {
-    matches!(
-        phase,
-        Phase::Submit | Phase::Completion | Phase::IoWorker | Phase::Application
-    )
+    matches!(phase, Phase::Submit | Phase::Completion | Phase::IoWorker | Phase::Application)
 }
 
 /// Takes the conclusions out of a time line where there was nothing to conclude from.
@@ -30,9 +27,7 @@ pub fn blot(line: Vec<Piece>, io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piec
     for piece in line {
         let mut at = piece.from;
         while concluded(piece.phase) && at < piece.to {
-            let next = gaps
-                .iter()
-                .filter(|g| g.end_ns > at && g.start_ns < piece.to);
+            let next = gaps.iter().filter(|g| g.end_ns > at && g.start_ns < piece.to);
             let Some(gap) = next.min_by_key(|g| g.start_ns.max(at)) else {
                 break;
             };
@@ -53,11 +48,7 @@ mod tests {
     use super::*;
 
     fn gap(from: i64, to: i64) -> LayerRow {
-        LayerRow {
-            start_ns: from,
-            end_ns: to,
-            ..LayerRow::default()
-        }
+        LayerRow { start_ns: from, end_ns: to, ..LayerRow::default() }
     }
 
     #[test]
@@ -72,10 +63,7 @@ mod tests {
         let own = merged(vec![gap(15, 40), gap(10, 20)]);
         assert_eq!(own, [gap(10, 40)]);
         let all = [gap(90, 250)];
-        let beside = |own, all| IoContext {
-            gaps: [own, all],
-            ..IoContext::default()
-        };
+        let beside = |own, all| IoContext { gaps: [own, all], ..IoContext::default() };
         assert_eq!(blot(line.clone(), &io, &beside(&[], &[])), line);
         let expected = [
             piece(0, 10, Phase::Submit),

@@ -159,11 +159,7 @@ impl Baseline {
         }
         let times = |list: Vec<&UsualIo>| {
             let sample: Vec<&UsualIo> = list.iter().copied().filter(|u| u.sample).collect();
-            let sample = if sample.len() >= FEWEST {
-                &sample
-            } else {
-                &list
-            };
+            let sample = if sample.len() >= FEWEST { &sample } else { &list };
             let missed: Vec<&UsualIo> = list.iter().copied().filter(|u| u.block).collect();
             let hits = sample.iter().filter(|u| !u.block).count() * 2 > sample.len();
             Times {
@@ -242,11 +238,7 @@ pub fn judge(
                 let more = phases.get(phase).saturating_sub(usual.get(phase));
                 // What such a read usually takes is the price of not being in the page cache.
                 let price = missed.map_or(0, |m| m.get(phase).saturating_sub(usual.get(phase)));
-                let price = if phase == Phase::Unobserved {
-                    0
-                } else {
-                    price.min(more)
-                };
+                let price = if phase == Phase::Unobserved { 0 } else { price.min(more) };
                 *sums.entry(Layer::PageCache).or_insert(0) += price;
                 *sums.entry(layer(phase)).or_insert(0) += more - price;
             }
@@ -264,9 +256,7 @@ pub fn judge(
         None => (Layer::Unknown, 0),
     };
     let phases = phases.unwrap_or_default();
-    let matched = row
-        .as_ref()
-        .is_some_and(|r| r.parts >= r.bios && !has(r, flags::UNCLEAR));
+    let matched = row.as_ref().is_some_and(|r| r.parts >= r.bios && !has(r, flags::UNCLEAR));
     // "On the CPU" is what remains when no event says otherwise: a conclusion, not a sight.
     let seen = !matches!(layer, Layer::Unknown | Layer::Mixed | Layer::Application);
     // Where only threads were watched no stamp of the I/O itself was seen.
@@ -310,11 +300,7 @@ mod tests {
         let piece = |(phase, ns): &(Phase, u64)| {
             let from = at;
             at += *ns as i64;
-            Piece {
-                from,
-                to: at,
-                phase: *phase,
-            }
+            Piece { from, to: at, phase: *phase }
         };
         Some(list.iter().map(piece).collect())
     }
@@ -331,20 +317,12 @@ mod tests {
     }
 
     fn row() -> Option<LayerRow> {
-        Some(LayerRow {
-            bios: Some(1),
-            parts: Some(1),
-            ..LayerRow::default()
-        })
+        Some(LayerRow { bios: Some(1), parts: Some(1), ..LayerRow::default() })
     }
 
     #[test]
     fn the_layer_with_the_excess_is_named() {
-        let it = line(&[
-            (Phase::Device, 100),
-            (Phase::Queue, 890),
-            (Phase::Submit, 10),
-        ]);
+        let it = line(&[(Phase::Device, 100), (Phase::Queue, 890), (Phase::Submit, 10)]);
         let judged = judge(slow(1000), row(), it, &base());
         assert_eq!((judged.layer, judged.excess_ns), (Layer::BlockQueue, 890));
         assert!(judged.sure);
@@ -396,13 +374,7 @@ mod tests {
     #[test]
     fn lateness_belongs_to_the_schedule_with_or_without_evidence() {
         let it = line(&[(Phase::Device, 990), (Phase::Submit, 10)]);
-        assert_eq!(
-            judge(slow(-9000), row(), it, &base()).layer,
-            Layer::Schedule
-        );
-        assert_eq!(
-            judge(slow(-9000), None, None, &base()).layer,
-            Layer::Schedule
-        );
+        assert_eq!(judge(slow(-9000), row(), it, &base()).layer, Layer::Schedule);
+        assert_eq!(judge(slow(-9000), None, None, &base()).layer, Layer::Schedule);
     }
 }

@@ -147,9 +147,7 @@ fn stalls(dir: &RunDir) -> Result<Vec<(i64, i64, u64)>> {
     let rows = read_store(&path)?;
     let counted = rows.iter().filter(|r| &*r.series == "stall_ns_total");
     let points: Vec<(i64, f64)> = counted.map(|r| (r.at_ns, r.value)).collect();
-    let rises = points
-        .windows(2)
-        .map(|w| (w[0].0, w[1].0, (w[1].1 - w[0].1).max(0.0) as u64));
+    let rises = points.windows(2).map(|w| (w[0].0, w[1].0, (w[1].1 - w[0].1).max(0.0) as u64));
     Ok(rises.filter(|(_, _, ns)| *ns > 0).collect())
 }
 
@@ -201,10 +199,7 @@ impl TracedRun {
         let worker = row.worker.unwrap_or(u64::MAX);
         let service_ns = row.end_ns.saturating_sub(row.start_ns).max(0) as u64;
         if self.usual.len() < USUAL_MAX {
-            let beside = IoContext {
-                earlier: &earlier,
-                ..IoContext::of(&self.events, worker)
-            };
+            let beside = IoContext { earlier: &earlier, ..IoContext::of(&self.events, worker) };
             let pieces = pieces(&row, &beside);
             self.usual.push(UsualIo {
                 op,
@@ -252,13 +247,7 @@ pub fn slow_ios(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>) -> Result<(Vec
                 more += 1;
                 continue;
             }
-            slow.push(Slow {
-                worker: batch.worker[i],
-                op,
-                intended_ns,
-                submit_ns,
-                complete_ns,
-            });
+            slow.push(Slow { worker: batch.worker[i], op, intended_ns, submit_ns, complete_ns });
         }
         Ok(())
     })?;
@@ -283,13 +272,7 @@ mod tests {
                 ..LayerRow::default()
             });
         }
-        let expected = Coverage {
-            traced: 5,
-            matched: 1,
-            unsplit: 3,
-            unclear: 1,
-            without: 1,
-        };
+        let expected = Coverage { traced: 5, matched: 1, unsplit: 3, unclear: 1, without: 1 };
         assert_eq!(coverage, expected);
     }
 
@@ -338,10 +321,7 @@ mod tests {
             writer.rows(std::iter::once(row)).unwrap();
         }
         writer.commit().unwrap();
-        let sight = Visibility {
-            blind: false,
-            threads_only: false,
-        };
+        let sight = Visibility { blind: false, threads_only: false };
         let thresholds = BTreeMap::from([(OpKind::Read, 1)]);
         let loaded = layers(&dir, 5, &thresholds, sight).unwrap();
         assert!(!loaded.events.gone);

@@ -29,30 +29,21 @@ pub fn said(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut Vec<
     let (own, others) = marked(others, OWN);
     let size = |rows: &[&LayerRow]| {
         let bytes: u64 = rows.iter().filter_map(|r| r.size).sum();
-        (
-            format::counted(rows.len() as u64, "I/O"),
-            format::bytes(bytes),
-        )
+        (format::counted(rows.len() as u64, "I/O"), format::bytes(bytes))
     };
     if !ahead.is_empty() {
         let (ios, bytes) = size(&ahead);
-        said.push(format!(
-            "the kernel read ahead for the run's own reads: {ios}, {bytes}"
-        ));
+        said.push(format!("the kernel read ahead for the run's own reads: {ios}, {bytes}"));
     }
     if !unplaced.is_empty() {
         let parts = format::counted(unplaced.len() as u64, "part");
         let (_, bytes) = size(&unplaced);
-        said.push(format!(
-            "{parts} of the run's own I/Os that could not be given to one, {bytes}"
-        ));
+        said.push(format!("{parts} of the run's own I/Os that could not be given to one, {bytes}"));
     }
     if !own.is_empty() {
         let (ios, bytes) = size(&own);
         let who = busiest(&own);
-        said.push(format!(
-            "{ios} of the program's own other threads on the disk, {bytes}{who}"
-        ));
+        said.push(format!("{ios} of the program's own other threads on the disk, {bytes}{who}"));
     }
     if others.is_empty() {
         if info.whole() && !events.gone {
@@ -67,15 +58,12 @@ pub fn said(events: &Events, info: &TraceInfo, span: (i64, i64), said: &mut Vec<
 
 /// Those with a word beside the name, and the rest.
 fn marked<'a>(rows: Vec<&'a LayerRow>, word: &str) -> (Vec<&'a LayerRow>, Vec<&'a LayerRow>) {
-    rows.into_iter()
-        .partition(|r| r.other.as_deref() == Some(word))
+    rows.into_iter().partition(|r| r.other.as_deref() == Some(word))
 }
 
 /// Whose I/Os were most of these.
 fn busiest(rows: &[&LayerRow]) -> String {
-    let by = rows
-        .iter()
-        .filter_map(|r| Some((r.comm.as_deref()?.to_owned(), r.size?.max(1))));
+    let by = rows.iter().filter_map(|r| Some((r.comm.as_deref()?.to_owned(), r.size?.max(1))));
     most(by).map_or(String::new(), |(who, _)| format!(", most by {who}"))
 }
 
@@ -116,16 +104,10 @@ mod tests {
             said
         };
         let ahead = "the kernel read ahead for the run's own reads: 2 I/Os, 8.00 KiB";
-        assert_eq!(
-            said(&["readahead", "readahead"]),
-            [ahead, "nobody else used the disk"]
-        );
+        assert_eq!(said(&["readahead", "readahead"]), [ahead, "nobody else used the disk"]);
         assert_eq!(
             said(&["readahead", "backup", "readahead"]),
-            [
-                ahead,
-                "1 I/O of others on the disk, 4.00 KiB, most by backup"
-            ]
+            [ahead, "1 I/O of others on the disk, 4.00 KiB, most by backup"]
         );
         assert_eq!(said(&[]), ["nobody else used the disk"]);
     }

@@ -96,14 +96,8 @@ mod tests {
         assert_eq!(pages.read_by_another(&read(4096, 200, 530)), None, "page");
         assert_eq!(pages.read_by_another(&read(8192, 510, 900)), None, "time");
         assert_eq!(pages.read_by_another(&reader), None, "its own block I/O");
-        let lost = LayerRow {
-            parts: Some(0),
-            ..reader.clone()
-        };
-        let rounds = LayerRow {
-            rounds: Some(1),
-            ..reader.clone()
-        };
+        let lost = LayerRow { parts: Some(0), ..reader.clone() };
+        let rounds = LayerRow { rounds: Some(1), ..reader.clone() };
         for (row, why) in [(lost, "unseen"), (rounds, "in several rounds")] {
             let none = Pages::read([&row].into_iter());
             assert_eq!(none.read_by_another(&read(8192, 200, 530)), None, "{why}");

@@ -13,11 +13,7 @@ use super::{blocks, gaps, rounds, threads, workers};
 
 /// The time line of one traced I/O.
 pub fn pieces(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
-    let line = if beside.threads_only {
-        threads::line(io, beside)
-    } else {
-        whole(io, beside)
-    };
+    let line = if beside.threads_only { threads::line(io, beside) } else { whole(io, beside) };
     gaps::blot(line, io, beside)
 }
 
@@ -35,11 +31,7 @@ fn whole(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
         Some(_) => workers::own(io, kind, beside),
         None => Vec::new(),
     });
-    let worker = IoContext {
-        off: &own,
-        reclaim: &room,
-        ..*beside
-    };
+    let worker = IoContext { off: &own, reclaim: &room, ..*beside };
     let mut doing = beside;
     for (i, round) in rounds.iter().enumerate() {
         while let Some(at) = handed.next_if(|at| *at <= round.bio) {
@@ -89,13 +81,7 @@ fn thread_only(line: &mut TimeLine, io: &LayerRow, beside: &IoContext<'_>) {
         return after(line, io, io.end_ns, beside);
     }
     if let Some(page) = beside.page_ns {
-        stretch(
-            line,
-            io.enter_ns.unwrap_or(line.at),
-            Phase::Submit,
-            false,
-            beside,
-        );
+        stretch(line, io.enter_ns.unwrap_or(line.at), Phase::Submit, false, beside);
         line.to(page, Phase::PageCache);
         return after(line, io, io.end_ns, beside);
     }
@@ -140,9 +126,7 @@ fn dozed(io: &LayerRow, beside: &IoContext<'_>) -> u64 {
         .filter(|r| r.state != Some(0))
         .map(|r| within(r.middle_ns.unwrap_or(r.end_ns)) - within(r.start_ns));
     let known: i64 = slept.sum();
-    io.blocked_ns
-        .unwrap_or(0)
-        .saturating_sub(known.unsigned_abs())
+    io.blocked_ns.unwrap_or(0).saturating_sub(known.unsigned_abs())
 }
 
 #[cfg(test)]

@@ -41,11 +41,7 @@ const KNOWN: &[(&[&str], Phase, &str)] = &[
         Phase::Tags,
         "no free request in the device's queue",
     ),
-    (
-        &["request_wait_answer", "fuse_"],
-        Phase::FileSystem,
-        "waiting for the FUSE server",
-    ),
+    (&["request_wait_answer", "fuse_"], Phase::FileSystem, "waiting for the FUSE server"),
     (
         &["percpu_rwsem_wait", "sb_start_write", "__percpu_down_read"],
         Phase::FileSystem,
@@ -57,37 +53,18 @@ const KNOWN: &[(&[&str], Phase, &str)] = &[
         "too many dirty pages: the kernel slows writers down",
     ),
     (
-        &[
-            "reclaim_throttle",
-            "try_to_free",
-            "shrink_lruvec",
-            "try_charge_memcg",
-            "mem_cgroup_",
-        ],
+        &["reclaim_throttle", "try_to_free", "shrink_lruvec", "try_charge_memcg", "mem_cgroup_"],
         Phase::PageCache,
         "making room in memory",
     ),
     (
-        &[
-            "jbd2_",
-            "wait_transaction",
-            "add_transaction_credits",
-            "ext4_journal",
-        ],
+        &["jbd2_", "wait_transaction", "add_transaction_credits", "ext4_journal"],
         Phase::FileSystem,
         "waiting for the journal",
     ),
+    (&["xlog_", "xfs_log", "xfs_trans"], Phase::FileSystem, "waiting for the XFS log"),
     (
-        &["xlog_", "xfs_log", "xfs_trans"],
-        Phase::FileSystem,
-        "waiting for the XFS log",
-    ),
-    (
-        &[
-            "folio_wait_writeback",
-            "filemap_fdatawait",
-            "writeback_wait",
-        ],
+        &["folio_wait_writeback", "filemap_fdatawait", "writeback_wait"],
         Phase::PageCache,
         "waiting for writeback",
     ),
@@ -111,25 +88,14 @@ const KNOWN: &[(&[&str], Phase, &str)] = &[
         "waiting for the server or the network",
     ),
     (
-        &[
-            "futex_wait",
-            "hrtimer_nanosleep",
-            "do_nanosleep",
-            "pipe_read",
-        ],
+        &["futex_wait", "hrtimer_nanosleep", "do_nanosleep", "pipe_read"],
         Phase::Application,
         "asleep in the program itself",
     ),
 ];
 
 /// Locks of the kernel, in whatever part of it.
-const LOCKS: &[&str] = &[
-    "rwsem_down",
-    "__mutex_lock",
-    "mutex_lock",
-    "down_read",
-    "down_write",
-];
+const LOCKS: &[&str] = &["rwsem_down", "__mutex_lock", "mutex_lock", "down_read", "down_write"];
 
 /// File systems: one that sleeps in its own function waits for a lock of its own.
 const FILE_SYSTEMS: &[&str] = &["ext4_", "xfs_", "btrfs_", "f2fs_", "nfs_", "generic_file_"];
@@ -148,11 +114,7 @@ const OWN: &[&str] = &[
 
 /// Reads a stack (functions separated by `;`, innermost first).
 pub fn wait(stack: &str) -> SleepReason {
-    let has = |names: &[&str]| {
-        stack
-            .split(';')
-            .any(|f| names.iter().any(|n| f.starts_with(n)))
-    };
+    let has = |names: &[&str]| stack.split(';').any(|f| names.iter().any(|n| f.starts_with(n)));
     if let Some((_, phase, words)) = KNOWN.iter().find(|(names, _, _)| has(names)) {
         return SleepReason::For(*phase, words);
     }
@@ -160,11 +122,7 @@ pub fn wait(stack: &str) -> SleepReason {
     if has(LOCKS) || FILE_SYSTEMS.iter().any(|n| innermost.starts_with(n)) {
         return SleepReason::Lock(Phase::FileSystem, "waiting for a lock in the kernel");
     }
-    if has(OWN) {
-        SleepReason::OwnIo
-    } else {
-        SleepReason::Unknown
-    }
+    if has(OWN) { SleepReason::OwnIo } else { SleepReason::Unknown }
 }
 
 /// Whether a thread sleeps for a time that it has set itself.
@@ -179,58 +137,25 @@ mod tests {
     #[test]
     fn stacks_of_the_kernel_are_understood() {
         let cases = [
-            (
-                "io_schedule;blk_mq_get_tag;__blk_mq_alloc_requests",
-                Phase::Tags,
-            ),
-            (
-                "percpu_rwsem_wait;__percpu_down_read;vfs_write",
-                Phase::FileSystem,
-            ),
-            (
-                "request_wait_answer;__fuse_simple_request;fuse_direct_io",
-                Phase::FileSystem,
-            ),
-            (
-                "jbd2_log_wait_commit;ext4_sync_file;do_fsync",
-                Phase::FileSystem,
-            ),
-            (
-                "io_schedule_timeout;balance_dirty_pages;ext4_buffered_write_iter",
-                Phase::PageCache,
-            ),
-            (
-                "do_signal_stop;get_signal;arch_do_signal_or_restart",
-                Phase::Stopped,
-            ),
+            ("io_schedule;blk_mq_get_tag;__blk_mq_alloc_requests", Phase::Tags),
+            ("percpu_rwsem_wait;__percpu_down_read;vfs_write", Phase::FileSystem),
+            ("request_wait_answer;__fuse_simple_request;fuse_direct_io", Phase::FileSystem),
+            ("jbd2_log_wait_commit;ext4_sync_file;do_fsync", Phase::FileSystem),
+            ("io_schedule_timeout;balance_dirty_pages;ext4_buffered_write_iter", Phase::PageCache),
+            ("do_signal_stop;get_signal;arch_do_signal_or_restart", Phase::Stopped),
             ("__refrigerator;get_signal", Phase::Stopped),
             ("io_schedule;rq_qos_wait;wbt_wait", Phase::Throttle),
             ("futex_wait_queue;futex_wait", Phase::Application),
-            (
-                "schedule_timeout;wait_woken;sk_wait_data;tcp_recvmsg",
-                Phase::Server,
-            ),
+            ("schedule_timeout;wait_woken;sk_wait_data;tcp_recvmsg", Phase::Server),
         ];
         for (stack, phase) in cases {
-            assert!(
-                matches!(wait(stack), SleepReason::For(p, _) if p == phase),
-                "{stack}"
-            );
+            assert!(matches!(wait(stack), SleepReason::For(p, _) if p == phase), "{stack}");
         }
-        assert_eq!(
-            wait("io_cqring_wait;__do_sys_io_uring_enter"),
-            SleepReason::OwnIo
-        );
+        assert_eq!(wait("io_cqring_wait;__do_sys_io_uring_enter"), SleepReason::OwnIo);
         assert_eq!(wait("io_schedule;__iomap_dio_rw"), SleepReason::OwnIo);
         assert_eq!(wait("something_new"), SleepReason::Unknown);
-        for lock in [
-            "ext4_buffered_write_iter;vfs_write",
-            "rwsem_down_write_slowpath;x",
-        ] {
-            assert!(
-                matches!(wait(lock), SleepReason::Lock(Phase::FileSystem, _)),
-                "{lock}"
-            );
+        for lock in ["ext4_buffered_write_iter;vfs_write", "rwsem_down_write_slowpath;x"] {
+            assert!(matches!(wait(lock), SleepReason::Lock(Phase::FileSystem, _)), "{lock}");
         }
     }
 }

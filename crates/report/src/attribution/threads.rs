@@ -15,11 +15,7 @@ pub fn line(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
     let mut line = TimeLine::of(io);
     // With several in flight a running thread may be busy with any of them.
     let queued = has(io, flags::QUEUED);
-    let running = if queued {
-        Phase::Unobserved
-    } else {
-        Phase::Submit
-    };
+    let running = if queued { Phase::Unobserved } else { Phase::Submit };
     for off in overlapping(beside.off, io.start_ns, io.end_ns) {
         line.to(off.start_ns, running);
         if off.state == Some(0) {
@@ -28,14 +24,8 @@ pub fn line(io: &LayerRow, beside: &IoContext<'_>) -> Vec<Piece> {
         }
         let time = |ns: Option<u64>| i64::try_from(ns.unwrap_or(0)).unwrap_or(i64::MAX);
         // When it was woken up lies between what is known of its begin and of its end.
-        line.to(
-            off.start_ns.saturating_add(time(off.blocked_ns)),
-            Phase::Blocked,
-        );
-        line.to(
-            off.end_ns.saturating_sub(time(off.waited_ns)),
-            Phase::Unobserved,
-        );
+        line.to(off.start_ns.saturating_add(time(off.blocked_ns)), Phase::Blocked);
+        line.to(off.end_ns.saturating_sub(time(off.waited_ns)), Phase::Unobserved);
         line.to(off.end_ns, Phase::Cpu);
     }
     line.end(running)
@@ -60,11 +50,7 @@ mod tests {
     }
 
     fn lengths(io: &LayerRow, list: &[LayerRow]) -> Vec<(i64, Phase)> {
-        let beside = IoContext {
-            off: list,
-            threads_only: true,
-            ..IoContext::default()
-        };
+        let beside = IoContext { off: list, threads_only: true, ..IoContext::default() };
         let pieces = line(io, &beside);
         let sum: i64 = pieces.iter().map(|p| p.to - p.from).sum();
         assert_eq!(sum, io.end_ns - io.start_ns);
@@ -74,11 +60,7 @@ mod tests {
     #[test]
     fn a_thread_runs_waits_or_is_blocked_and_the_rest_stays_open() {
         use Phase::*;
-        let io = LayerRow {
-            start_ns: 1000,
-            end_ns: 2000,
-            ..LayerRow::default()
-        };
+        let io = LayerRow { start_ns: 1000, end_ns: 2000, ..LayerRow::default() };
         let list = [off(1100, 1500, 300, 60, 1), off(1600, 1800, 0, 200, 0)];
         let expected = [
             (100, Submit),
@@ -90,20 +72,12 @@ mod tests {
             (200, Submit),
         ];
         assert_eq!(lengths(&io, &list), expected);
-        let queued = LayerRow {
-            flags: Some(flags::QUEUED),
-            ..io
-        };
+        let queued = LayerRow { flags: Some(flags::QUEUED), ..io };
         assert!(lengths(&queued, &list).iter().all(|p| p.1 != Submit));
         // A stretch that began before the I/O and one that ends after it.
         let list = [off(500, 1200, 600, 50, 1), off(1900, 2500, 600, 0, 1)];
-        let expected = [
-            (100, Blocked),
-            (50, Unobserved),
-            (50, Cpu),
-            (700, Unobserved),
-            (100, Blocked),
-        ];
+        let expected =
+            [(100, Blocked), (50, Unobserved), (50, Cpu), (700, Unobserved), (100, Blocked)];
         assert_eq!(lengths(&queued, &list), expected);
     }
 }

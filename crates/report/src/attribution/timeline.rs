@@ -30,11 +30,7 @@ pub struct TimeLine {
 impl TimeLine {
     /// At the begin of an I/O.
     pub fn of(io: &LayerRow) -> TimeLine {
-        TimeLine {
-            pieces: Vec::with_capacity(8),
-            at: io.start_ns,
-            end: io.end_ns,
-        }
+        TimeLine { pieces: Vec::with_capacity(8), at: io.start_ns, end: io.end_ns }
     }
 
     /// Whether anything is behind it.
@@ -58,11 +54,7 @@ impl TimeLine {
         if to > self.at {
             match self.pieces.last_mut() {
                 Some(last) if last.phase == phase => last.to = to,
-                _ => self.pieces.push(Piece {
-                    from: self.at,
-                    to,
-                    phase,
-                }),
+                _ => self.pieces.push(Piece { from: self.at, to, phase }),
             }
             self.at = to;
         }
@@ -80,11 +72,7 @@ pub fn overlapping(rows: &[LayerRow], from: i64, to: i64) -> impl Iterator<Item 
 /// Up to `to`, the thread's stretches off the CPU say what it was waiting for; the rest is `base`.
 pub fn stretch(line: &mut TimeLine, to: i64, base: Phase, elsewhere: bool, beside: &IoContext<'_>) {
     let to = to.clamp(line.at, line.end);
-    let idle = if beside.blind || elsewhere {
-        Phase::Unobserved
-    } else {
-        base
-    };
+    let idle = if beside.blind || elsewhere { Phase::Unobserved } else { base };
     for off in overlapping(beside.off, line.at, to) {
         busy(line, off.start_ns.min(to), idle, beside);
         let back = off.end_ns.min(to);
@@ -110,8 +98,7 @@ fn idle(name: &str) -> bool {
 /// When a sleeping thread was woken up. A wake-up that was not seen was only just before, where the
 /// CPU had nothing else to do; else nobody knows for how long the thread then waited for it.
 fn woken(off: &LayerRow) -> Option<i64> {
-    off.middle_ns
-        .or_else(|| off.comm.as_deref().is_some_and(idle).then_some(off.end_ns))
+    off.middle_ns.or_else(|| off.comm.as_deref().is_some_and(idle).then_some(off.end_ns))
 }
 
 /// On the CPU: making room in memory, or what the stretch is about.
@@ -147,9 +134,7 @@ fn holder(off: &LayerRow, beside: &IoContext<'_>) -> Option<Phase> {
         return slept_for(threads.get(&waker)?, from, to);
     }
     let passed_on = off.other.as_deref().is_none_or(idle);
-    let mut others = threads
-        .iter()
-        .filter(|(worker, _)| Some(**worker) != off.worker);
+    let mut others = threads.iter().filter(|(worker, _)| Some(**worker) != off.worker);
     passed_on.then(|| others.find_map(|(_, rows)| slept_for(rows, from, to)))?
 }
 

@@ -25,24 +25,16 @@ pub fn own(io: &LayerRow, kind: LayerKind, beside: &IoContext<'_>) -> Vec<LayerR
 /// From the hand-over until the worker is known to be at it. `thread` is who handed it over.
 pub fn wait(line: &mut TimeLine, io: &LayerRow, doing: &IoContext<'_>, thread: &IoContext<'_>) {
     let stretches = doing.off.iter().chain(doing.reclaim);
-    let first = stretches
-        .map(|r| r.start_ns)
-        .filter(|from| *from >= line.at)
-        .min();
+    let first = stretches.map(|r| r.start_ns).filter(|from| *from >= line.at).min();
     let known = [io.held_ns, io.bio_ns, first].into_iter().flatten();
-    let known = known
-        .chain(doing.earlier.iter().map(BlockRound::begun))
-        .filter(|at| *at >= line.at)
-        .min();
+    let known =
+        known.chain(doing.earlier.iter().map(BlockRound::begun)).filter(|at| *at >= line.at).min();
     let told = io.cqe_ns.filter(|at| *at >= line.at);
     let begun = known.into_iter().chain(told).min().unwrap_or(io.end_ns);
     if doing.blind {
         return line.to(begun, Phase::Unobserved);
     }
-    let late = known
-        .is_none()
-        .then(|| late(line.at, told?, thread))
-        .flatten();
+    let late = known.is_none().then(|| late(line.at, told?, thread)).flatten();
     let begun = late.map_or(begun, |(wake, _)| wake);
     let blockers = blockers(line.at, begun, io, doing);
     let sum: i64 = blockers.iter().map(|(from, to, _)| to - from).sum();
@@ -125,9 +117,7 @@ fn disjoint(mut list: Vec<(i64, i64, Phase)>, from: i64, to: i64) -> Vec<(i64, i
 /// A worker that slept until its parts were done is told, and waits for a CPU, before it can tell who
 /// waits for the I/O.
 pub fn told(line: &mut TimeLine, own: &[LayerRow]) {
-    let asleep = own
-        .iter()
-        .find(|r| r.start_ns <= line.at && r.end_ns > line.at);
+    let asleep = own.iter().find(|r| r.start_ns <= line.at && r.end_ns > line.at);
     if let Some(row) = asleep.filter(|r| r.state != Some(0)) {
         if let Some(wake) = row.middle_ns {
             line.to(wake, Phase::Completion);
@@ -141,14 +131,9 @@ pub fn told(line: &mut TimeLine, own: &[LayerRow]) {
 /// An I/O that the worker did without block I/O: its sleeps say what for.
 pub fn busy(line: &mut TimeLine, io: &LayerRow, doing: &IoContext<'_>) {
     let kinds = [doing.off, doing.reclaim];
-    let last = kinds
-        .iter()
-        .filter_map(|rows| rows.last())
-        .map(|r| r.end_ns);
+    let last = kinds.iter().filter_map(|rows| rows.last()).map(|r| r.end_ns);
     let until = io.cqe_ns.or(last.max()).unwrap_or(line.at);
-    let seen = kinds
-        .iter()
-        .any(|rows| overlapping(rows, line.at, until).next().is_some());
+    let seen = kinds.iter().any(|rows| overlapping(rows, line.at, until).next().is_some());
     if seen || io.cqe_ns.is_some() {
         stretch(line, until, Phase::Submit, false, doing);
     }

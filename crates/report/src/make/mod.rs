@@ -85,10 +85,8 @@ pub fn make(
     if paths.is_empty() {
         return Err(Error::usage("name at least one run directory"));
     }
-    let dirs: Vec<RunDir> = paths
-        .iter()
-        .map(|p| RunDir::open(p.as_ref()))
-        .collect::<Result<_>>()?;
+    let dirs: Vec<RunDir> =
+        paths.iter().map(|p| RunDir::open(p.as_ref())).collect::<Result<_>>()?;
     let mut runs = Vec::with_capacity(dirs.len());
     let mut unexplained = Vec::with_capacity(dirs.len());
     for (dir, label) in dirs.iter().zip(labels(&dirs)) {
@@ -96,12 +94,7 @@ pub fn make(
         let mut summary = summarise(&analysis)?;
         let (explanation, damage) = explained(dir, &mut summary)?;
         unexplained.push(damage);
-        runs.push(AnalysedRun {
-            label,
-            analysis,
-            summary,
-            explanation,
-        });
+        runs.push(AnalysedRun { label, analysis, summary, explanation });
     }
     let paths: Vec<&Path> = dirs.iter().map(RunDir::path).collect();
     let OutputPlace { dir: output, page } = OutputPlace::of(&paths, options.output.as_deref());
@@ -114,11 +107,7 @@ pub fn make(
     let mut html = None;
     if options.html {
         let name = page.as_deref().unwrap_or(names::REPORT);
-        atomic::write(
-            &output,
-            name,
-            html::page(&runs, &options.context)?.as_bytes(),
-        )?;
+        atomic::write(&output, name, html::page(&runs, &options.context)?.as_bytes())?;
         html = Some(output.join(name));
     }
     if options.texts && page.is_none() {
@@ -136,12 +125,7 @@ pub fn make(
         text: text(&runs, html.as_deref(), options.colour),
         explained: runs
             .iter()
-            .map(|r| {
-                Some(explain_text::text(
-                    r.explanation.as_ref()?,
-                    r.analysis.start_ns,
-                ))
-            })
+            .map(|r| Some(explain_text::text(r.explanation.as_ref()?, r.analysis.start_ns)))
             .collect(),
         explanations: runs.iter().map(|r| r.explanation.clone()).collect(),
         summaries: runs.into_iter().map(|r| r.summary).collect(),
@@ -174,25 +158,16 @@ fn refresh_files(dir: &RunDir, summary: &mut Summary) -> Result<()> {
     summary.files = dir.files()?;
     summary.files.retain(|f| f.name != names::SUMMARY);
     for file in &mut summary.files {
-        file.rows = rows
-            .iter()
-            .find(|old| old.name == file.name)
-            .and_then(|old| old.rows);
+        file.rows = rows.iter().find(|old| old.name == file.name).and_then(|old| old.rows);
     }
     Ok(())
 }
 
 /// Names of runs, each once: the plan's name, the directory's where names repeat.
 fn labels(dirs: &[RunDir]) -> Vec<String> {
-    let names: Vec<String> = dirs
-        .iter()
-        .map(|d| d.manifest().plan.run.name.clone())
-        .collect();
+    let names: Vec<String> = dirs.iter().map(|d| d.manifest().plan.run.name.clone()).collect();
     let folder = |d: &RunDir| {
-        let name = d
-            .path()
-            .file_name()
-            .map(|n| n.to_string_lossy().into_owned());
+        let name = d.path().file_name().map(|n| n.to_string_lossy().into_owned());
         name.unwrap_or_else(|| d.manifest().run_id.clone())
     };
     let mut labels: Vec<String> = Vec::new();
@@ -223,13 +198,9 @@ fn text(runs: &[AnalysedRun], html: Option<&Path>, colour: bool) -> String {
             text
         }
         several => {
-            let pairs: Vec<(String, &Summary)> = several
-                .iter()
-                .map(|r| (r.label.clone(), &r.summary))
-                .collect();
-            let verdicts = several
-                .iter()
-                .map(|r| (r.label.as_str(), &r.summary.verdict));
+            let pairs: Vec<(String, &Summary)> =
+                several.iter().map(|r| (r.label.clone(), &r.summary)).collect();
+            let verdicts = several.iter().map(|r| (r.label.as_str(), &r.summary.verdict));
             let mut text = console::several(verdicts, &overview(&pairs, Script::Plain), colour);
             if let Some(table) = differences(several) {
                 text.push('\n');

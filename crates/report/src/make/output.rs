@@ -21,14 +21,8 @@ const FORMER_PAGE: &str = r#"<span class="brand">Taillight storage benchmark</sp
 const HEAD_BYTES: u64 = 256 << 10;
 
 /// Directories with one of these hold a run, or runs that belong together.
-const OWNED: [&str; 6] = [
-    names::MANIFEST,
-    names::SERIES,
-    names::SEARCH,
-    names::REPEAT,
-    names::SLC_PAPER,
-    "ycsb.txt",
-];
+const OWNED: [&str; 6] =
+    [names::MANIFEST, names::SERIES, names::SEARCH, names::REPEAT, names::SLC_PAPER, "ycsb.txt"];
 
 /// Where renderings go.
 pub struct OutputPlace {
@@ -49,18 +43,9 @@ impl OutputPlace {
                 dir: here(path),
                 page: path.file_name().map(|n| n.to_string_lossy().into_owned()),
             },
-            (Some(path), _) => OutputPlace {
-                dir: path.to_owned(),
-                page: None,
-            },
-            (None, [one]) => OutputPlace {
-                dir: (*one).to_owned(),
-                page: None,
-            },
-            (None, _) => OutputPlace {
-                dir: PathBuf::from("taillight-report"),
-                page: None,
-            },
+            (Some(path), _) => OutputPlace { dir: path.to_owned(), page: None },
+            (None, [one]) => OutputPlace { dir: (*one).to_owned(), page: None },
+            (None, _) => OutputPlace { dir: PathBuf::from("taillight-report"), page: None },
         }
     }
 }

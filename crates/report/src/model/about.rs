@@ -9,11 +9,7 @@ use crate::format::{self, Script};
 pub fn about(manifest: &Manifest) -> String {
     let plan = &manifest.plan;
     let target = match &plan.target.path {
-        Some(path) => format!(
-            "{} {path}{}",
-            plan.target.driver,
-            cache(&plan.target.options)
-        ),
+        Some(path) => format!("{} {path}{}", plan.target.driver, cache(&plan.target.options)),
         None => plan.target.driver.clone(),
     };
     let several = plan.workloads.len() > 1;
@@ -53,11 +49,7 @@ pub(crate) fn mix(plan: &WorkloadPlan) -> String {
 fn workload(plan: &WorkloadPlan, named: bool) -> String {
     let size = match &plan.block_size {
         BlockSize::Fixed(size) => size.to_string(),
-        size => format!(
-            "{} to {}",
-            format::bytes(size.min()),
-            format::bytes(size.max())
-        ),
+        size => format!("{} to {}", format::bytes(size.min()), format::bytes(size.max())),
     };
     let kind = access(plan);
     let mut text = format!(
@@ -75,11 +67,7 @@ fn workload(plan: &WorkloadPlan, named: bool) -> String {
     if !plan.arrival.is_closed() {
         text.push_str(&format!(", at {}", plan.arrival));
     }
-    if named {
-        format!("{}: {text}", plan.name)
-    } else {
-        text
-    }
+    if named { format!("{}: {text}", plan.name) } else { text }
 }
 
 /// The order of accesses, by its name in job files.
@@ -114,11 +102,7 @@ pub fn utc(ns: i64) -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     format!(
         "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",

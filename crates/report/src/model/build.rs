@@ -43,11 +43,8 @@ fn model(summary: &Summary, script: Script) -> Model {
 }
 
 fn tiles(summary: &Summary, script: Script) -> Vec<Tile> {
-    let tile = |label: &str, value: String, note: String| Tile {
-        label: label.to_owned(),
-        value,
-        note,
-    };
+    let tile =
+        |label: &str, value: String, note: String| Tile { label: label.to_owned(), value, note };
     let totals = &summary.totals;
     if unmeasured(summary) {
         let kept = format::count(totals.count);
@@ -67,26 +64,16 @@ fn tiles(summary: &Summary, script: Script) -> Vec<Tile> {
     ];
     for (op, totals) in summary.ops.iter().take(2) {
         let (latency, kind) = asked_for(totals);
-        if let Some(ns) = latency
-            .percentiles
-            .iter()
-            .find(|p| p.p == "50")
-            .and_then(|p| p.ns)
-        {
-            let mean = latency
-                .mean_ns
-                .map_or("unknown".to_owned(), |m| format::duration(m, script));
+        if let Some(ns) = latency.percentiles.iter().find(|p| p.p == "50").and_then(|p| p.ns) {
+            let mean =
+                latency.mean_ns.map_or("unknown".to_owned(), |m| format::duration(m, script));
             tiles.push(tile(
                 &format!("Median {} {kind}", op.name()),
                 format::duration_ns(ns, script),
                 format!("mean {mean}"),
             ));
         }
-        let deepest = latency
-            .nines
-            .iter()
-            .filter(|n| n.resolved && n.k <= 5)
-            .max_by_key(|n| n.k);
+        let deepest = latency.nines.iter().filter(|n| n.resolved && n.k <= 5).max_by_key(|n| n.k);
         if let Some((nine, ns)) = deepest.and_then(|n| Some((n, n.ns?))) {
             let beyond = match nine.k {
                 1 => "1 in 10 is slower".to_owned(),
@@ -110,12 +97,7 @@ const SHARE_FROM_S: f64 = 0.1;
 fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut fact = |label: &'static str, text: String, tone| {
-        facts.push(Fact {
-            label,
-            text,
-            tone,
-            detail: label == PICTURES,
-        });
+        facts.push(Fact { label, text, tone, detail: label == PICTURES });
     };
     if let Some((text, tone)) = wrong_blocks::fact(summary) {
         fact("Verify", text, tone);
@@ -129,15 +111,7 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
             format::count(it.backlog_max),
             format::count(it.unsent)
         );
-        fact(
-            "Rate",
-            text,
-            if it.saturated {
-                Tone::Warn
-            } else {
-                Tone::Plain
-            },
-        );
+        fact("Rate", text, if it.saturated { Tone::Warn } else { Tone::Plain });
     } else {
         let text = "closed loop: a stall hides the I/Os it kept from being sent";
         fact("Load", text.to_owned(), Tone::Dim);
@@ -173,12 +147,7 @@ fn facts(summary: &Summary, script: Script) -> Vec<Fact> {
 fn others(summary: &Summary, script: Script) -> Vec<(&'static str, String)> {
     let drives = summary.drives.iter();
     let mut said: Vec<_> = drives
-        .map(|d| {
-            (
-                "Drive",
-                format!("{}: {}", d.name, format::written(&d.text, script)),
-            )
-        })
+        .map(|d| ("Drive", format!("{}: {}", d.name, format::written(&d.text, script))))
         .collect();
     said.extend(summary.bus.as_ref().map(|b| ("Bus", bus_words(b, script))));
     said.extend(store::words(summary, script).map(|text| ("Store", text)));
@@ -243,35 +212,20 @@ fn source(summary: &Summary) -> String {
 /// Both factors of each operation in one line.
 fn slc(summary: &Summary) -> Option<String> {
     let factor = |v: Option<f64>| v.map_or("undefined".to_owned(), format::factor);
-    let of = |(op, slc): (
-        &taillight_core::OpKind,
-        &taillight_rundir::summary::SlcFactors,
-    )| {
+    let of = |(op, slc): (&taillight_core::OpKind, &taillight_rundir::summary::SlcFactors)| {
         let (below, above) = (factor(slc.slc1), factor(slc.slc2));
         format!("{} {below}, {above}", op.name())
     };
     let all: Vec<String> = summary.slc.iter().map(of).collect();
     (!all.is_empty()).then(|| {
-        format!(
-            "{} (spread below, above the median; smaller is steadier)",
-            all.join("; ")
-        )
+        format!("{} (spread below, above the median; smaller is steadier)", all.join("; "))
     })
 }
 
 /// The time I/Os spend before they are issued.
 fn queue(summary: &Summary, script: Script) -> Option<String> {
-    let mean = summary
-        .totals
-        .latencies
-        .get(LatencyKind::BeforeIssue)?
-        .mean_ns?;
-    let of = summary
-        .totals
-        .latencies
-        .service
-        .mean_ns
-        .filter(|m| *m > 0.0)?;
+    let mean = summary.totals.latencies.get(LatencyKind::BeforeIssue)?.mean_ns?;
+    let of = summary.totals.latencies.service.mean_ns.filter(|m| *m > 0.0)?;
     Some(format!(
         "{} of the mean {} (the batch, and the kernel's part of the submitting call)",
         format::percent(mean / of),
@@ -320,10 +274,7 @@ fn overhead(summary: &Summary, script: Script) -> String {
         None => parts.push("not calibrated".to_owned()),
     }
     if let Some(ns) = o.capture_ns_per_op {
-        parts.push(format!(
-            "{} of it to keep every I/O",
-            format::duration(ns, script)
-        ));
+        parts.push(format!("{} of it to keep every I/O", format::duration(ns, script)));
     }
     if let Some(ns) = o.clock_ns {
         parts.push(format!("clock {}", format::duration(ns, script)));
@@ -339,10 +290,7 @@ fn overhead(summary: &Summary, script: Script) -> String {
     }
     parts.extend(tracing(summary, script));
     if let Some(share) = o.trace_loss {
-        parts.push(format!(
-            "tracing took {} of the throughput",
-            format::percent(share)
-        ));
+        parts.push(format!("tracing took {} of the throughput", format::percent(share)));
     }
     parts.join(", ")
 }
@@ -353,9 +301,7 @@ fn tracing(summary: &Summary, script: Script) -> Option<String> {
     let probe = o.probe_ns_per_op?;
     let Some(programs) = o.trace_ns_per_op else {
         let probe = format::duration(probe, script);
-        return Some(format!(
-            "tracing {probe} per I/O in the worker, its programs not measured"
-        ));
+        return Some(format!("tracing {probe} per I/O in the worker, its programs not measured"));
     };
     let all = programs + probe;
     let ios = summary.totals.count.max(1) as f64;
@@ -363,9 +309,6 @@ fn tracing(summary: &Summary, script: Script) -> Option<String> {
     Some(format!(
         "tracing {} of CPU per I/O{}",
         format::duration(all, script),
-        share.map_or(String::new(), |s| format!(
-            " ({} of the program's)",
-            format::percent(s)
-        ))
+        share.map_or(String::new(), |s| format!(" ({} of the program's)", format::percent(s)))
     ))
 }

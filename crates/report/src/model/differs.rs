@@ -20,10 +20,8 @@ const LEFT_OUT: &str = "store.from ";
 
 /// The table; none for one run, or when nothing differs and nothing must be said.
 pub fn differences(runs: &[AnalysedRun]) -> Option<Table> {
-    let named: Vec<(&str, &Manifest)> = runs
-        .iter()
-        .map(|r| (r.label.as_str(), &r.analysis.manifest))
-        .collect();
+    let named: Vec<(&str, &Manifest)> =
+        runs.iter().map(|r| (r.label.as_str(), &r.analysis.manifest)).collect();
     of(&named)
 }
 
@@ -50,15 +48,11 @@ fn of(runs: &[(&str, &Manifest)]) -> Option<Table> {
                 Some(value) => Cell::new(value.clone()),
                 None => Cell::toned("-", Tone::Dim),
             });
-            std::iter::once(Cell::new((*name).clone()))
-                .chain(values)
-                .collect()
+            std::iter::once(Cell::new((*name).clone())).chain(values).collect()
         })
         .collect();
-    let same: Vec<(&str, &str)> = ALWAYS
-        .iter()
-        .filter_map(|name| Some((*name, shared(&facts, name)?)))
-        .collect();
+    let same: Vec<(&str, &str)> =
+        ALWAYS.iter().filter_map(|name| Some((*name, shared(&facts, name)?))).collect();
     if runs.len() < 2 {
         return None;
     }
@@ -165,19 +159,9 @@ fn facts(manifest: &Manifest) -> BTreeMap<String, String> {
         };
         facts.insert(format!("options.{name}"), text);
     }
-    let disclosed = manifest
-        .environment
-        .get("driver")
-        .and_then(Value::as_object);
+    let disclosed = manifest.environment.get("driver").and_then(Value::as_object);
     for (name, value) in disclosed.into_iter().flatten() {
-        let wanted = [
-            "store.",
-            "s3.server",
-            "redis.",
-            "fs.type",
-            "fs.options",
-            "device.",
-        ];
+        let wanted = ["store.", "s3.server", "redis.", "fs.type", "fs.options", "device."];
         let told = wanted.iter().any(|w| name.starts_with(w)) && !name.starts_with(LEFT_OUT);
         if let (true, Some(text)) = (told, value.as_str()) {
             facts.insert(name.clone(), text.to_owned());
@@ -194,10 +178,7 @@ mod tests {
     fn run(cache: &str, library: &str) -> Manifest {
         let mut manifest = fixture::manifest("r");
         let options = &mut manifest.plan.target.options;
-        options.insert(
-            "block_cache".to_owned(),
-            toml::Value::String(cache.to_owned()),
-        );
+        options.insert("block_cache".to_owned(), toml::Value::String(cache.to_owned()));
         options.insert("same".to_owned(), toml::Value::Boolean(true));
         let driver = serde_json::json!({
             "store.library": library, "store.from options": cache, "io.align": cache,
@@ -241,9 +222,7 @@ mod tests {
         w.workers += 1;
         w.mix[0].op = taillight_core::OpKind::Trim;
         w.block_size = BlockSize::Fixed(taillight_core::units::ByteSize(512));
-        w.arrival = taillight_core::plan::Arrival::Replay {
-            file: "f".to_owned(),
-        };
+        w.arrival = taillight_core::plan::Arrival::Replay { file: "f".to_owned() };
         assert_eq!(
             names(&a, &b),
             [

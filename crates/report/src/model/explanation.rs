@@ -22,12 +22,7 @@ pub fn sentences(it: &Explanation, script: Script) -> Vec<String> {
     }
     let share = |n: u64| format::percent(n as f64 / it.outliers as f64);
     let mut parts = Vec::new();
-    for layer in it
-        .layers
-        .iter()
-        .filter(|l| l.layer != Layer::Unknown)
-        .take(4)
-    {
+    for layer in it.layers.iter().filter(|l| l.layer != Layer::Unknown).take(4) {
         parts.push(format!(
             "{} ({}) {}",
             format::count(layer.outliers),
@@ -49,11 +44,7 @@ pub fn sentences(it: &Explanation, script: Script) -> Vec<String> {
     let named = it.layers.iter().filter(|l| l.layer != Layer::Unknown);
     let more: u64 = named.skip(4).map(|l| l.outliers).sum();
     if more > 0 {
-        parts.push(format!(
-            "{} ({}) elsewhere",
-            format::count(more),
-            share(more)
-        ));
+        parts.push(format!("{} ({}) elsewhere", format::count(more), share(more)));
     }
     let unknown = unknown.map_or("none is unexplained".to_owned(), |l| match blocked {
         0 => format!("{} unknown", share(l.outliers)),
@@ -66,10 +57,7 @@ pub fn sentences(it: &Explanation, script: Script) -> Vec<String> {
         threshold(it, script),
         parts.join("; ")
     ));
-    said.push(format!(
-        "They make {}.",
-        format::counted(it.episodes.len() as u64, "episode"),
-    ));
+    said.push(format!("They make {}.", format::counted(it.episodes.len() as u64, "episode"),));
     said.extend(limits(it));
     said
 }
@@ -135,10 +123,7 @@ fn limits(it: &Explanation) -> Vec<String> {
         return said;
     }
     if it.info.backend == TracingBackend::Perf {
-        said.push(format!(
-            "{} set beside what their threads did.",
-            were(c.traced, "I/O")
-        ));
+        said.push(format!("{} set beside what their threads did.", were(c.traced, "I/O")));
     } else if block > 0 {
         said.push(format!(
             "{}, {} {}; {} of these were seen from end to end.",
@@ -161,10 +146,7 @@ fn limits(it: &Explanation) -> Vec<String> {
         ));
     }
     if it.lacking > 0 {
-        said.push(format!(
-            "{} not traced, and counted as unknown.",
-            were(it.lacking, "outlier")
-        ));
+        said.push(format!("{} not traced, and counted as unknown.", were(it.lacking, "outlier")));
     }
     let lost = it.info.events_lost + it.info.ios_lost;
     if lost > 0 {
@@ -182,10 +164,7 @@ fn limits(it: &Explanation) -> Vec<String> {
         return said;
     }
     for program in it.info.programs.iter().filter(|p| p.missing.is_some()) {
-        said.push(format!(
-            "Not seen: {} ({}).",
-            program.sees, program.trace_point
-        ));
+        said.push(format!("Not seen: {} ({}).", program.sees, program.trace_point));
     }
     said.extend(hidden(it));
     said
@@ -209,11 +188,7 @@ fn backend(it: &Explanation) -> Option<String> {
     }
     let why = it.info.why.as_ref();
     let why = why.map_or(String::new(), |w| format!(" Not more: {w}."));
-    Some(format!(
-        "Traced with backend {} ({}).{why}",
-        backend.name(),
-        backend.sees()
-    ))
+    Some(format!("Traced with backend {} ({}).{why}", backend.name(), backend.sees()))
 }
 
 /// From when on nothing was seen.
@@ -239,10 +214,7 @@ mod tests {
         Explanation {
             info: serde_json::from_str(r#"{"mode":"outliers","rung":"bpf"}"#).unwrap(),
             thresholds: levels.iter().map(|(op, _)| (*op, 2_000_000)).collect(),
-            percentiles: levels
-                .iter()
-                .map(|(op, p)| (*op, (*p).to_owned()))
-                .collect(),
+            percentiles: levels.iter().map(|(op, p)| (*op, (*p).to_owned())).collect(),
             given: false,
             outliers: 1,
             lacking: 1,
@@ -261,20 +233,14 @@ mod tests {
     fn the_percentile_that_was_used_is_named() {
         let text = |levels: &[_]| threshold(&explained(levels), Script::Plain);
         let read = "reads above 2.00 ms";
-        assert_eq!(
-            text(&[(OpKind::Read, "99.9")]),
-            format!("{read}: the slowest 0.1 %")
-        );
+        assert_eq!(text(&[(OpKind::Read, "99.9")]), format!("{read}: the slowest 0.1 %"));
         let both = [(OpKind::Read, "99"), (OpKind::Write, "99")];
         let words = format!("{read}, writes above 2.00 ms: the slowest 1 %");
         assert_eq!(text(&both), words);
         let both = [(OpKind::Read, "99.9"), (OpKind::Write, "99")];
         let words = format!("{read}, the slowest 0.1 %; writes above 2.00 ms, the slowest 1 %");
         assert_eq!(text(&both), words);
-        let none = Explanation {
-            thresholds: BTreeMap::new(),
-            ..explained(&[])
-        };
+        let none = Explanation { thresholds: BTreeMap::new(), ..explained(&[]) };
         assert_eq!(threshold(&none, Script::Plain), "no I/Os");
     }
 

@@ -41,10 +41,9 @@ pub fn words(summary: &Summary, script: Script) -> Option<String> {
             parts.push(format!("{what} {share}"));
         }
     }
-    for (what, name) in [
-        ("write amplification", "write_amplification"),
-        (SPACE, "space_amplification"),
-    ] {
+    for (what, name) in
+        [("write amplification", "write_amplification"), (SPACE, "space_amplification")]
+    {
         if let Some(last) = level(name).and_then(|f| f.last).filter(|v| *v > 0.0) {
             parts.push(format!("{what} {}", format::digits3(last)));
         }
@@ -54,10 +53,6 @@ pub fn words(summary: &Summary, script: Script) -> Option<String> {
 
 /// Shares of hits: words, hits, misses.
 pub const HITS: [(&str, &str, &str); 2] = [
-    (
-        "block cache hits",
-        "block_cache_hits_total",
-        "block_cache_misses_total",
-    ),
+    ("block cache hits", "block_cache_hits_total", "block_cache_misses_total"),
     ("keys found", "keyspace_hits_total", "keyspace_misses_total"),
 ];

@@ -33,20 +33,13 @@ pub fn all(summary: &Summary, script: Script) -> Vec<Table> {
         percentiles(summary, script),
         moments(summary, script),
     ];
-    tables
-        .into_iter()
-        .flatten()
-        .filter(|t| !t.rows.is_empty())
-        .collect()
+    tables.into_iter().flatten().filter(|t| !t.rows.is_empty()).collect()
 }
 
 /// Every named set of I/Os: operations, then workloads when there are several.
 fn sets(summary: &Summary) -> Vec<(String, &Totals)> {
-    let mut sets: Vec<(String, &Totals)> = summary
-        .ops
-        .iter()
-        .map(|(op, t)| (op.name().to_owned(), t))
-        .collect();
+    let mut sets: Vec<(String, &Totals)> =
+        summary.ops.iter().map(|(op, t)| (op.name().to_owned(), t)).collect();
     if summary.workloads.len() > 1 {
         for workload in &summary.workloads {
             let ops = workload.ops.iter();
@@ -125,10 +118,8 @@ fn load(summary: &Summary) -> Table {
 /// The parts of a set's latency that were measured, main one first.
 fn measures(totals: &Totals) -> Vec<(&'static str, &Latency)> {
     let known = &totals.latencies;
-    let mut list: Vec<_> = known
-        .iter()
-        .map(|(kind, latency)| (measure_name(kind), latency))
-        .collect();
+    let mut list: Vec<_> =
+        known.iter().map(|(kind, latency)| (measure_name(kind), latency)).collect();
     // The latency that counts stands first.
     if known.get(LatencyKind::Response).is_some() {
         list.swap(0, 1);
@@ -149,19 +140,14 @@ fn measure_name(kind: LatencyKind) -> &'static str {
 /// Whether the time before issue takes enough of the latency to be told apart at a glance.
 fn queue_matters(totals: &Totals) -> bool {
     let known = &totals.latencies;
-    let queue = known
-        .get(LatencyKind::BeforeIssue)
-        .and_then(|q| q.mean_ns)
-        .unwrap_or(0.0);
+    let queue = known.get(LatencyKind::BeforeIssue).and_then(|q| q.mean_ns).unwrap_or(0.0);
     queue > known.service.mean_ns.unwrap_or(0.0) * QUEUE_SHARE
 }
 
 fn latency(summary: &Summary, script: Script) -> Option<Table> {
     let any = summary.ops.values().next()?;
-    let shown: Vec<&str> = COMPACT
-        .into_iter()
-        .filter(|p| main(any).percentiles.iter().any(|it| it.p == *p))
-        .collect();
+    let shown: Vec<&str> =
+        COMPACT.into_iter().filter(|p| main(any).percentiles.iter().any(|it| it.p == *p)).collect();
     let heads: Vec<String> = shown.iter().map(|p| format!("{p} %")).collect();
     let mut columns = vec!["", "mean"];
     columns.extend(heads.iter().map(String::as_str));
@@ -229,10 +215,7 @@ fn same(lo: u64, hi: u64, script: Script) -> bool {
 
 /// `1.70 to 2.20 ms`: the unit once when both ends share it.
 fn between(lo: u64, hi: u64, script: Script) -> String {
-    let (lo, hi) = (
-        format::duration_ns(lo, script),
-        format::duration_ns(hi, script),
-    );
+    let (lo, hi) = (format::duration_ns(lo, script), format::duration_ns(hi, script));
     match (lo.rsplit_once(' '), hi.rsplit_once(' ')) {
         (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {hi}"),
         _ => format!("{lo} to {hi}"),
@@ -268,21 +251,16 @@ fn estimates(
     script: Script,
 ) -> Table {
     let lists: Vec<Vec<PercentileEntry>> = sets.iter().map(|(_, t)| pick(asked_for(t).0)).collect();
-    table
-        .columns
-        .extend(sets.iter().map(|(name, t)| match asked_for(t).1 {
-            "latency" => name.clone(),
-            kind => format!("{name} {kind}"),
-        }));
+    table.columns.extend(sets.iter().map(|(name, t)| match asked_for(t).1 {
+        "latency" => name.clone(),
+        kind => format!("{name} {kind}"),
+    }));
     let mut starred: Option<EpisodesEntry> = None;
     for nth in 0..lists.iter().map(Vec::len).max().unwrap_or(0) {
         let label = lists.iter().find_map(|l| l.get(nth)).map(|p| p.p.clone());
         let mut row = vec![Cell::new(label.unwrap_or_default())];
         for list in &lists {
-            row.push(
-                list.get(nth)
-                    .map_or(Cell::default(), |it| estimate(it, script)),
-            );
+            row.push(list.get(nth).map_or(Cell::default(), |it| estimate(it, script)));
             starred = starred.or_else(|| list.get(nth).and_then(|it| it.episodes.clone()));
         }
         table.rows.push(row);
@@ -327,16 +305,7 @@ fn moments(summary: &Summary, script: Script) -> Option<Table> {
     let mut table = Table::new(
         "moments",
         "Shape",
-        &[
-            "",
-            "count",
-            "min",
-            "mean",
-            "std. deviation",
-            "skewness",
-            "excess kurtosis",
-            "max",
-        ],
+        &["", "count", "min", "mean", "std. deviation", "skewness", "excess kurtosis", "max"],
     );
     table.detail = true;
     for (name, totals) in sets(summary) {
@@ -347,9 +316,7 @@ fn moments(summary: &Summary, script: Script) -> Option<Table> {
                 })
             };
             let plain = |v: Option<f64>| {
-                v.map_or(Cell::toned("undefined", Tone::Dim), |v| {
-                    Cell::new(format::factor(v))
-                })
+                v.map_or(Cell::toned("undefined", Tone::Dim), |v| Cell::new(format::factor(v)))
             };
             table.rows.push(vec![
                 Cell::new(format!("{name} {measure}")),
@@ -367,11 +334,8 @@ fn moments(summary: &Summary, script: Script) -> Option<Table> {
 }
 
 fn qos(summary: &Summary, script: Script) -> Option<Table> {
-    let mut table = Table::new(
-        "qos",
-        "Ceilings",
-        &["", "for", "of", "answer", "slower I/Os", "in events"],
-    );
+    let mut table =
+        Table::new("qos", "Ceilings", &["", "for", "of", "answer", "slower I/Os", "in events"]);
     for q in &summary.qos {
         let (answer, tone) = match q.status {
             QosStatus::Pass => ("kept".to_owned(), Tone::Good),
@@ -410,9 +374,7 @@ fn slc(summary: &Summary) -> Option<Table> {
     );
     for (op, slc) in &summary.slc {
         let real = |v: Option<f64>| {
-            v.map_or(Cell::toned("undefined", Tone::Dim), |v| {
-                Cell::new(format::factor(v))
-            })
+            v.map_or(Cell::toned("undefined", Tone::Dim), |v| Cell::new(format::factor(v)))
         };
         table.rows.push(vec![
             Cell::new(op.name()),
@@ -446,20 +408,14 @@ pub fn overview(runs: &[(String, &Summary)], script: Script) -> Table {
     for (label, summary) in runs {
         for (nth, (op, totals)) in summary.ops.iter().enumerate() {
             let mut row = vec![
-                Cell::new(if nth == 0 {
-                    label.clone()
-                } else {
-                    String::new()
-                }),
+                Cell::new(if nth == 0 { label.clone() } else { String::new() }),
                 Cell::new(op.name()),
                 rate(totals, format::rate(totals.iops)),
                 rate(totals, format::bytes_per_s(totals.bytes_per_s)),
             ];
             let shown = ["50", "99", "99.9", "99.99"];
             row.extend(
-                latency_row(String::new(), main(totals), &shown, script)
-                    .into_iter()
-                    .skip(1),
+                latency_row(String::new(), main(totals), &shown, script).into_iter().skip(1),
             );
             table.rows.push(row);
         }

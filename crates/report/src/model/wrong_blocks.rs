@@ -91,9 +91,7 @@ fn places(findings: &[Finding]) -> Vec<(&Finding, u64)> {
 
 fn row(f: &Finding, times: u64, keyed: bool) -> Vec<Cell> {
     let write = |generation: u64| format!("write {generation}");
-    let by = f
-        .worker
-        .map_or("the pass".to_owned(), |w| format!("worker {w}"));
+    let by = f.worker.map_or("the pass".to_owned(), |w| format!("worker {w}"));
     let by = match times {
         1 => by,
         _ => format!("{by}, and {} times again", format::count(times - 1)),
@@ -108,9 +106,7 @@ fn row(f: &Finding, times: u64, keyed: bool) -> Vec<Cell> {
 }
 
 fn found(f: &Finding) -> String {
-    let write = f
-        .found
-        .map_or("none of the run's".to_owned(), |g| format!("write {g}"));
+    let write = f.found.map_or("none of the run's".to_owned(), |g| format!("write {g}"));
     match f.kind {
         Wrong::Flipped | Wrong::Torn => match (f.first_byte, f.bytes) {
             (Some(first), Some(1)) => format!("{write}, byte {first} differs"),

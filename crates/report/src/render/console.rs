@@ -48,11 +48,7 @@ fn reasons(page: &mut TextPage, reasons: &[String]) {
 /// Of the rows at the end that hold nothing measured, keeps the first.
 fn without_repeats(table: &Table) -> (Table, usize) {
     let empty = |row: &Vec<Cell>| row.len() > 1 && row.iter().skip(1).all(|c| c.tone == Tone::Dim);
-    let filled = table
-        .rows
-        .iter()
-        .rposition(|row| !empty(row))
-        .map_or(0, |i| i + 1);
+    let filled = table.rows.iter().rposition(|row| !empty(row)).map_or(0, |i| i + 1);
     let mut shorter = table.clone();
     shorter.rows.truncate(filled + 1);
     let hidden = table.rows.len() - shorter.rows.len();
@@ -87,10 +83,7 @@ mod tests {
 
     #[test]
     fn what_is_said_to_be_below_is_below() {
-        let reason = |text: &str| Reason {
-            code: "x".to_owned(),
-            text: text.to_owned(),
-        };
+        let reason = |text: &str| Reason { code: "x".to_owned(), text: text.to_owned() };
         let verdict = Verdict {
             status: VerdictStatus::Warned,
             text: "Fast. First. (2 more below.)".to_owned(),
@@ -98,9 +91,6 @@ mod tests {
         };
         let overview = Table::new("x", "T", &["run"]);
         let text = several([("a", &verdict)].into_iter(), &overview, false);
-        assert!(
-            text.contains("(2 more below.)\n  - Second.\n  - Third.\n"),
-            "{text}"
-        );
+        assert!(text.contains("(2 more below.)\n  - Second.\n  - Third.\n"), "{text}");
     }
 }

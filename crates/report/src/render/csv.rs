@@ -66,11 +66,7 @@ pub fn intervals_csv(runs: &[AnalysedRun]) -> String {
     for run in runs {
         let analysis = &run.analysis;
         for row in &analysis.intervals {
-            let plan = analysis
-                .manifest
-                .plan
-                .workloads
-                .get(usize::from(row.workload));
+            let plan = analysis.manifest.plan.workloads.get(usize::from(row.workload));
             let number = |v: Option<u64>| v.map_or(String::new(), |v| v.to_string());
             let _ = writeln!(
                 out,
@@ -101,11 +97,7 @@ pub fn intervals_csv(runs: &[AnalysedRun]) -> String {
 /// is made text.
 fn csv(text: &str) -> String {
     let formula = text.starts_with(['=', '+', '-', '@', '\t']);
-    let text = if formula {
-        format!("'{text}")
-    } else {
-        text.to_owned()
-    };
+    let text = if formula { format!("'{text}") } else { text.to_owned() };
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {

@@ -6,11 +6,8 @@ use crate::attribution::{EpisodeView, Explanation, OutlierVerdict, Phase, PhaseL
 
 /// The whole explanation; fields are added, never renamed.
 pub fn value(it: &Explanation) -> Value {
-    let thresholds: Map<String, Value> = it
-        .thresholds
-        .iter()
-        .map(|(op, ns)| (op.name().to_owned(), json!(ns)))
-        .collect();
+    let thresholds: Map<String, Value> =
+        it.thresholds.iter().map(|(op, ns)| (op.name().to_owned(), json!(ns))).collect();
     json!({
         "schema": 1,
         "trace": it.info,
@@ -76,7 +73,5 @@ fn io(v: &OutlierVerdict) -> Value {
 
 fn phases(phases: &Phases) -> Value {
     let some = Phase::ALL.into_iter().filter(|p| phases.get(*p) > 0);
-    some.map(|p| (p.name().to_owned(), json!(phases.get(p))))
-        .collect::<Map<String, Value>>()
-        .into()
+    some.map(|p| (p.name().to_owned(), json!(phases.get(p)))).collect::<Map<String, Value>>().into()
 }

@@ -67,10 +67,8 @@ fn levels(it: &Explanation, out: &mut String) {
             .filter(|(ns, _)| *ns * 100 >= level.ns)
             .collect();
         parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
-        let text: Vec<String> = parts
-            .iter()
-            .map(|(ns, p)| format!("{} {}", p.words(), time(*ns)))
-            .collect();
+        let text: Vec<String> =
+            parts.iter().map(|(ns, p)| format!("{} {}", p.words(), time(*ns))).collect();
         out.push_str(&format!(
             "  {} {} % ({}, {} I/Os): {}\n",
             level.op.name(),

@@ -24,12 +24,7 @@ pub fn markdown(runs: &[AnalysedRun]) -> String {
         let model = Model::new(&run.summary, Script::Plain);
         let level = if runs.len() > 1 { "##" } else { "#" };
         let _ = writeln!(out, "{level} {}\n", md(&run.label));
-        let _ = writeln!(
-            out,
-            "**{}.** {}\n",
-            model.verdict.word,
-            md(&model.verdict.text)
-        );
+        let _ = writeln!(out, "**{}.** {}\n", model.verdict.word, md(&model.verdict.text));
         for reason in model.verdict.reasons.iter().skip(1) {
             let _ = writeln!(out, "- {}", md(reason));
         }

@@ -27,19 +27,7 @@ pub struct TextExport {
 
 /// Every text file, in the order they are written.
 pub const TEXTS: &[TextExport] = &[
-    TextExport {
-        file: "report.md",
-        head: MARKDOWN,
-        render: markdown,
-    },
-    TextExport {
-        file: "percentiles.csv",
-        head: PERCENTILES,
-        render: percentiles_csv,
-    },
-    TextExport {
-        file: "intervals.csv",
-        head: INTERVALS,
-        render: intervals_csv,
-    },
+    TextExport { file: "report.md", head: MARKDOWN, render: markdown },
+    TextExport { file: "percentiles.csv", head: PERCENTILES, render: percentiles_csv },
+    TextExport { file: "intervals.csv", head: INTERVALS, render: intervals_csv },
 ];

@@ -47,11 +47,8 @@ pub fn dash(index: usize) -> DashType {
 
 /// `#RRGGBB` with an opacity, as CSS understands it.
 pub fn with_alpha(hex: &str, alpha: f64) -> String {
-    let part = |i: usize| {
-        hex.get(i..i + 2)
-            .and_then(|s| u8::from_str_radix(s, 16).ok())
-            .unwrap_or(128)
-    };
+    let part =
+        |i: usize| hex.get(i..i + 2).and_then(|s| u8::from_str_radix(s, 16).ok()).unwrap_or(128);
     format!("rgba({},{},{},{alpha})", part(1), part(3), part(5))
 }
 
@@ -74,10 +71,7 @@ mod tests {
     fn dark_pages_know_every_hue() {
         let app = include_str!("html/app.js");
         for hue in HUES {
-            assert!(
-                app.contains(&format!("\"{hue}\": \"#")),
-                "{hue} has no lighter shade"
-            );
+            assert!(app.contains(&format!("\"{hue}\": \"#")), "{hue} has no lighter shade");
         }
     }
 

@@ -34,12 +34,7 @@ fn drive(drive: &NvmeDrive, above: &dyn Fn(u64) -> u64) -> DriveSummary {
         }
         _ => said.push("its logs are not known from both before and after the run".to_owned()),
     }
-    said.extend(
-        drive
-            .missing
-            .iter()
-            .map(|m| m.trim_end_matches('.').to_owned()),
-    );
+    said.extend(drive.missing.iter().map(|m| m.trim_end_matches('.').to_owned()));
     it.text = said.join(". ") + ".";
     it
 }
@@ -64,10 +59,7 @@ fn monitor(
     above: &dyn Fn(u64) -> u64,
     it: &mut DriveSummary,
 ) -> Option<String> {
-    let (before, after) = (
-        before.latency_monitor.as_ref()?,
-        after.latency_monitor.as_ref()?,
-    );
+    let (before, after) = (before.latency_monitor.as_ref()?, after.latency_monitor.as_ref()?);
     if !before.enabled || !after.enabled {
         return Some(
             "its latency monitor was off (`taillight drive --help` tells how to set it)".into(),
@@ -85,10 +77,7 @@ fn monitor(
     };
     let device: u64 = buckets.iter().sum();
     it.device = Some(device);
-    let seen = format!(
-        "the host saw {} I/Os of {from_ms} ms or longer",
-        format::count(host)
-    );
+    let seen = format!("the host saw {} I/Os of {from_ms} ms or longer", format::count(host));
     Some(match (device, host) {
         (0, 0) => format!("neither the drive nor the host saw {from_ms} ms or longer"),
         (0, _) => format!(
@@ -133,26 +122,10 @@ fn health(before: &Smart, after: &Smart) -> String {
         }
     };
     more(after.media_errors, before.media_errors, "media errors");
-    more(
-        after.throttles[0],
-        before.throttles[0],
-        "slow-downs for temperature",
-    );
-    more(
-        after.throttles[1],
-        before.throttles[1],
-        "heavy slow-downs for temperature",
-    );
-    more(
-        after.warning_temp_min,
-        before.warning_temp_min,
-        "min above the warning temperature",
-    );
-    more(
-        after.unsafe_shutdowns,
-        before.unsafe_shutdowns,
-        "unsafe shutdowns",
-    );
+    more(after.throttles[0], before.throttles[0], "slow-downs for temperature");
+    more(after.throttles[1], before.throttles[1], "heavy slow-downs for temperature");
+    more(after.warning_temp_min, before.warning_temp_min, "min above the warning temperature");
+    more(after.unsafe_shutdowns, before.unsafe_shutdowns, "unsafe shutdowns");
     if after.critical_warning != 0 {
         said.push(format!("critical warning {:#x}", after.critical_warning));
     }
@@ -167,25 +140,15 @@ fn health(before: &Smart, after: &Smart) -> String {
 }
 
 fn errors(before: &Logs, after: &Logs) -> Option<String> {
-    let newest = |logs: &Logs| {
-        Some(
-            logs.errors
-                .as_ref()?
-                .iter()
-                .map(|e| e.count)
-                .max()
-                .unwrap_or(0),
-        )
-    };
+    let newest =
+        |logs: &Logs| Some(logs.errors.as_ref()?.iter().map(|e| e.count).max().unwrap_or(0));
     let more = newest(after)?.saturating_sub(newest(before)?);
     (more > 0).then(|| format!("{} new entries in its error log", format::count(more)))
 }
 
 /// Commands of 5 ms or longer in the vendor's histogram.
 fn histogram(before: &Logs, after: &Logs) -> Option<String> {
-    let n = after
-        .slow_in_histogram()?
-        .checked_sub(before.slow_in_histogram()?)?;
+    let n = after.slow_in_histogram()?.checked_sub(before.slow_in_histogram()?)?;
     Some(format!(
         "its own histogram counted {} reads and writes of 5 ms or longer",
         format::count(n)
@@ -204,11 +167,7 @@ mod tests {
         };
         monitor.active[1].reads = reads;
         monitor.active[1].read_ms = Some(18);
-        Logs {
-            smart: Some(Smart::default()),
-            latency_monitor: Some(monitor),
-            ..Logs::default()
-        }
+        Logs { smart: Some(Smart::default()), latency_monitor: Some(monitor), ..Logs::default() }
     }
 
     fn said(before: Logs, after: Logs, host: u64) -> DriveSummary {
@@ -233,11 +192,7 @@ mod tests {
     fn counts_that_fit_agree_and_others_do_not() {
         let it = said(logs(3), logs(13), 12);
         assert_eq!(it.device, Some(10));
-        assert!(
-            it.text.contains("they agree") && it.text.contains("18 ms"),
-            "{}",
-            it.text
-        );
+        assert!(it.text.contains("they agree") && it.text.contains("18 ms"), "{}", it.text);
         assert!(said(logs(3), logs(5), 12).text.contains("at least 10 have"));
         assert!(said(logs(3), logs(99), 12).text.contains("others use"));
     }
@@ -263,14 +218,8 @@ mod tests {
         let it = said(off.clone(), off, 1);
         assert!(it.text.contains("was off"));
         assert_eq!(it.host, None);
-        let one = NvmeDrive {
-            missing: vec!["no rights.".to_owned()],
-            ..NvmeDrive::default()
-        };
+        let one = NvmeDrive { missing: vec!["no rights.".to_owned()], ..NvmeDrive::default() };
         let text = drive(&one, &|_| 0).text;
-        assert!(
-            text.contains("not known") && text.ends_with("no rights."),
-            "{text}"
-        );
+        assert!(text.contains("not known") && text.ends_with("no rights."), "{text}");
     }
 }

@@ -30,10 +30,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         analysis.manifest.plan.qos.nines,
     );
     let sets = IoSets::of(analysis)?;
-    let view = SummaryBuilder {
-        analysis,
-        asked: &asked,
-    };
+    let view = SummaryBuilder { analysis, asked: &asked };
     let mut losses = analysis.manifest.losses.clone();
     let counts = &analysis.counts;
     // What the recorder counted and the capture lacks is lost, whoever noticed it first.
@@ -55,11 +52,7 @@ pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
         status: analysis.status,
         verdict: verdict::placeholder(),
         totals: view.totals(&sets.all),
-        ops: sets
-            .ops
-            .iter()
-            .map(|(op, set)| (*op, view.totals(set)))
-            .collect(),
+        ops: sets.ops.iter().map(|(op, set)| (*op, view.totals(set))).collect(),
         workloads: view.workloads()?,
         load: unmeasured::load(analysis),
         qos: view.qos(&sets),
@@ -128,10 +121,7 @@ impl IoSets {
             .map(|(op, groups)| Ok((*op, IoSet::of(groups)?)))
             .collect::<Result<_>>()?;
         let all: Vec<&IoGroup> = analysis.groups.iter().filter(|g| is_one_io(g)).collect();
-        Ok(IoSets {
-            all: IoSet::of(&all)?,
-            ops,
-        })
+        Ok(IoSets { all: IoSet::of(&all)?, ops })
     }
 }
 
@@ -289,13 +279,8 @@ fn ceiling_check(set: &IoSet, ceiling_ns: u64, at: &Percentile) -> Qos {
 }
 
 fn slc(sets: &IoSets) -> BTreeMap<OpKind, SlcFactors> {
-    let measured = sets
-        .ops
-        .iter()
-        .filter(|(_, set)| !headline(&set.latencies).is_empty());
-    measured
-        .map(|(op, set)| (*op, latency::slc_factors(headline(&set.latencies))))
-        .collect()
+    let measured = sets.ops.iter().filter(|(_, set)| !headline(&set.latencies).is_empty());
+    measured.map(|(op, set)| (*op, latency::slc_factors(headline(&set.latencies)))).collect()
 }
 
 fn outliers(analysis: &Analysis) -> BTreeMap<OpKind, Vec<Outlier>> {
@@ -324,24 +309,16 @@ fn outliers(analysis: &Analysis) -> BTreeMap<OpKind, Vec<Outlier>> {
 fn errors(sets: &IoSets) -> Errors {
     let mut kinds: Vec<ErrorCount> = Vec::new();
     for (op, set) in &sets.ops {
-        kinds.extend(
-            set.tally
-                .errors
-                .iter()
-                .map(|(status, (count, first))| ErrorCount {
-                    op: *op,
-                    status: *status,
-                    text: status_text(*status),
-                    count: *count,
-                    first_ns: *first,
-                }),
-        );
+        kinds.extend(set.tally.errors.iter().map(|(status, (count, first))| ErrorCount {
+            op: *op,
+            status: *status,
+            text: status_text(*status),
+            count: *count,
+            first_ns: *first,
+        }));
     }
     kinds.sort_by_key(|k| (std::cmp::Reverse(k.count), k.op, k.status));
-    Errors {
-        count: sets.all.tally.failed(),
-        kinds,
-    }
+    Errors { count: sets.all.tally.failed(), kinds }
 }
 
 /// A status in words.

@@ -15,9 +15,7 @@ pub fn load(analysis: &Analysis) -> Vec<LoadSummary> {
         .filter(|(_, w)| !w.measured)
         .map(|(index, w)| {
             let mine = || {
-                let of = all
-                    .iter()
-                    .filter(move |((i, _), _)| usize::from(*i) == index);
+                let of = all.iter().filter(move |((i, _), _)| usize::from(*i) == index);
                 of.map(|(_, tally)| tally)
             };
             let count = mine().map(|t| t.count).sum();

@@ -84,15 +84,8 @@ pub fn rate(per_s: f64) -> String {
 
 /// A short number for legends: `950`, `12.3 k`, `4.56 M`.
 pub fn short(value: f64) -> String {
-    let (value, unit) = fit(
-        value,
-        &[
-            ("", 1),
-            ("k", 1_000),
-            ("M", 1_000_000),
-            ("G", 1_000_000_000),
-        ],
-    );
+    let (value, unit) =
+        fit(value, &[("", 1), ("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)]);
     format!("{} {unit}", digits3(value)).trim_end().to_owned()
 }
 
@@ -149,10 +142,7 @@ mod tests {
 
     #[test]
     fn only_units_become_micro() {
-        assert_eq!(
-            written("12 us, tell us. 3 usable", Script::Fine),
-            "12 µs, tell us. 3 usable"
-        );
+        assert_eq!(written("12 us, tell us. 3 usable", Script::Fine), "12 µs, tell us. 3 usable");
         assert_eq!(written("12 us", Script::Plain), "12 us");
     }
 

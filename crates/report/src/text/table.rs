@@ -6,9 +6,8 @@
 use serde::Serialize;
 
 /// Words that stay on the line of the figure before them.
-const UNITS: [&str; 12] = [
-    "ns", "us", "ms", "s", "min", "%", "B/s", "KiB/s", "MiB/s", "GiB/s", "IOPS", "I/Os",
-];
+const UNITS: [&str; 12] =
+    ["ns", "us", "ms", "s", "min", "%", "B/s", "KiB/s", "MiB/s", "GiB/s", "IOPS", "I/Os"];
 /// Widest line.
 const WIDTH: usize = 100;
 
@@ -52,17 +51,11 @@ pub struct Cell {
 
 impl Cell {
     pub fn new(text: impl Into<String>) -> Cell {
-        Cell {
-            text: text.into(),
-            tone: Tone::Plain,
-        }
+        Cell { text: text.into(), tone: Tone::Plain }
     }
     /// Text with a tone.
     pub fn toned(text: impl Into<String>, tone: Tone) -> Cell {
-        Cell {
-            text: text.into(),
-            tone,
-        }
+        Cell { text: text.into(), tone }
     }
 }
 
@@ -82,10 +75,7 @@ impl Table {
     }
     /// The same for words: every column is aligned left.
     pub fn of_words(id: &'static str, title: &str, columns: &[&str]) -> Table {
-        Table {
-            words: true,
-            ..Table::new(id, title, columns)
-        }
+        Table { words: true, ..Table::new(id, title, columns) }
     }
     /// The table as text for a terminal, without colours.
     pub fn to_text(&self) -> String {
@@ -111,10 +101,7 @@ pub(crate) struct TextPage {
 
 impl TextPage {
     pub fn new(colour: bool) -> TextPage {
-        TextPage {
-            text: String::new(),
-            colour,
-        }
+        TextPage { text: String::new(), colour }
     }
 
     /// A table, in several parts when it is too wide, and its note.
@@ -175,11 +162,7 @@ impl TextPage {
         let indent = label.chars().count();
         let lines = wrap(text, WIDTH - indent);
         for (i, line) in lines.iter().enumerate() {
-            let lead = if i == 0 {
-                label.to_owned()
-            } else {
-                " ".repeat(indent)
-            };
+            let lead = if i == 0 { label.to_owned() } else { " ".repeat(indent) };
             let line = self.paint(line, tone, false);
             self.text.push_str(&format!("{lead}{line}\n"));
         }
@@ -196,8 +179,7 @@ impl TextPage {
     /// A point of a list.
     pub fn bullet(&mut self, text: &str) {
         let lines = wrap(text, WIDTH - 4);
-        self.text
-            .push_str(&format!("  - {}\n", lines.join("\n    ")));
+        self.text.push_str(&format!("  - {}\n", lines.join("\n    ")));
     }
 
     /// The text in the colour of its tone.
@@ -213,21 +195,13 @@ impl TextPage {
             (Tone::Bad, true) => "1;31",
             (Tone::Bad, false) => "31",
         };
-        if self.colour {
-            format!("\x1b[{code}m{text}\x1b[0m")
-        } else {
-            text.to_owned()
-        }
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }
 
 /// Figures stand right, words left, two spaces between columns.
 fn pad(text: &str, width: usize, words: bool) -> String {
-    if words {
-        format!("  {text:<width$}")
-    } else {
-        format!("  {text:>width$}")
-    }
+    if words { format!("  {text:<width$}") } else { format!("  {text:>width$}") }
 }
 
 fn widths(table: &Table) -> Vec<usize> {
@@ -323,11 +297,7 @@ mod tests {
         assert!(parts.len() > 1);
         assert!(parts.iter().all(|p| p.columns[0] == "column 0"));
         assert_eq!(parts.iter().map(|p| p.columns.len() - 1).sum::<usize>(), 7);
-        assert!(
-            parts
-                .iter()
-                .all(|p| widths(p).iter().map(|w| w + 2).sum::<usize>() <= WIDTH + 2)
-        );
+        assert!(parts.iter().all(|p| widths(p).iter().map(|w| w + 2).sum::<usize>() <= WIDTH + 2));
     }
 
     #[test]

@@ -26,10 +26,7 @@ pub const END_TO_END: &str = "end to end";
 /// follow writers, else the one that counts.
 pub fn asked_for(totals: &Totals) -> (&Latency, &'static str) {
     let known = &totals.latencies;
-    match (
-        known.get(LatencyKind::EndToEnd),
-        known.get(LatencyKind::Response),
-    ) {
+    match (known.get(LatencyKind::EndToEnd), known.get(LatencyKind::Response)) {
         (Some(latency), _) => (latency, END_TO_END),
         (_, Some(latency)) => (latency, "response"),
         _ => (&totals.latencies.service, "latency"),
@@ -37,8 +34,5 @@ pub fn asked_for(totals: &Totals) -> (&Latency, &'static str) {
 }
 
 pub fn reason(code: &str, text: impl Into<String>) -> Reason {
-    Reason {
-        code: code.to_owned(),
-        text: text.into(),
-    }
+    Reason { code: code.to_owned(), text: text.into() }
 }

@@ -12,11 +12,7 @@ pub(super) fn failed(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus,
     if analysis.status != RunStatus::Failed {
         return None;
     }
-    let why = analysis
-        .manifest
-        .reason
-        .as_deref()
-        .unwrap_or("no reason was recorded");
+    let why = analysis.manifest.reason.as_deref().unwrap_or("no reason was recorded");
     let text = format!("The run failed: {}.", why.trim_end_matches('.'));
     Some((VerdictStatus::Failed, reason("failed", text)))
 }
@@ -24,11 +20,7 @@ pub(super) fn failed(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus,
 pub(super) fn partial(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let text = match analysis.status {
         RunStatus::Partial => {
-            let why = analysis
-                .manifest
-                .reason
-                .as_deref()
-                .unwrap_or("it was stopped or killed");
+            let why = analysis.manifest.reason.as_deref().unwrap_or("it was stopped or killed");
             let why = why.trim_end_matches('.');
             let how = match summary.losses.chunks {
                 0 if to_its_end(analysis, summary) => {
@@ -54,9 +46,7 @@ fn to_its_end(analysis: &Analysis, summary: &Summary) -> bool {
     let run = &analysis.manifest.plan.run;
     let lasted = summary.totals.duration_ns;
     run.duration.is_some_and(|time| lasted >= time.0)
-        || run
-            .operations
-            .is_some_and(|n| operations(analysis, summary) >= n)
+        || run.operations.is_some_and(|n| operations(analysis, summary) >= n)
 }
 
 /// Operations as the plan counts them. Totals hold both halves of a read-modify-write; it is one.
@@ -70,10 +60,7 @@ fn operations(analysis: &Analysis, summary: &Summary) -> u64 {
 fn kept(analysis: &Analysis, summary: &Summary) -> String {
     let run = &analysis.manifest.plan.run;
     let planned = match (run.duration, run.operations) {
-        (Some(time), _) => format!(
-            " (of {} planned)",
-            format::duration_ns(time.0, Script::Plain)
-        ),
+        (Some(time), _) => format!(" (of {} planned)", format::duration_ns(time.0, Script::Plain)),
         (None, Some(n)) => format!(" (of {} I/Os planned)", format::count(n)),
         (None, None) => String::new(),
     };
@@ -101,10 +88,7 @@ pub(super) fn nothing(analysis: &Analysis, summary: &Summary) -> Option<(Verdict
     }
     let text = match summary.totals.errors {
         0 => "Nothing was measured: the run holds no I/O of the measure phase.".to_owned(),
-        n => format!(
-            "Nothing was measured: all {} I/Os failed.",
-            format::count(n)
-        ),
+        n => format!("Nothing was measured: all {} I/Os failed.", format::count(n)),
     };
     Some((VerdictStatus::Failed, reason("nothing_measured", text)))
 }
@@ -145,9 +129,7 @@ pub(super) fn refused(a: &Analysis, summary: &Summary) -> Option<(VerdictStatus,
         return None;
     }
     let failed = kinds().filter(|k| !refused(k) && k.op.writes());
-    let first = failed
-        .chain(kinds().filter(refused))
-        .find_map(|k| k.first_ns);
+    let first = failed.chain(kinds().filter(refused)).find_map(|k| k.first_ns);
     let when = first.map_or(String::new(), |at| {
         let since = at.saturating_sub(a.start_ns).max(0) as u64;
         format!(" at {}", format::duration_ns(since, Script::Plain))

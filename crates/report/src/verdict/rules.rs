@@ -97,11 +97,7 @@ fn load_behind(a: &Analysis, s: &Summary) -> Option<(VerdictStatus, Reason)> {
 
 /// Filled in before the verdict is known.
 pub fn placeholder() -> Verdict {
-    Verdict {
-        status: VerdictStatus::Good,
-        text: String::new(),
-        reasons: Vec::new(),
-    }
+    Verdict { status: VerdictStatus::Good, text: String::new(), reasons: Vec::new() }
 }
 
 pub fn verdict(analysis: &Analysis, summary: &Summary) -> Verdict {
@@ -123,11 +119,7 @@ pub fn verdict(analysis: &Analysis, summary: &Summary) -> Verdict {
     }
     // Damage stands before all else: it says how far the rest can be believed.
     reasons.sort_by_key(|r| !is_damage(&r.code));
-    Verdict {
-        status,
-        text: text(status, summary, &reasons),
-        reasons,
-    }
+    Verdict { status, text: text(status, summary, &reasons), reasons }
 }
 
 /// How bad a status is.
@@ -154,11 +146,7 @@ fn text(status: VerdictStatus, summary: &Summary, reasons: &[Reason]) -> String 
     if status == VerdictStatus::Failed {
         return first.to_owned();
     }
-    let result = if unmeasured(summary) {
-        unknown(summary)
-    } else {
-        result(summary)
-    };
+    let result = if unmeasured(summary) { unknown(summary) } else { result(summary) };
     let leads = reasons.first().is_some_and(|r| leads(&r.code));
     let both = match leads {
         true => format!("{first} {result}"),
@@ -201,25 +189,13 @@ fn unknown(summary: &Summary) -> String {
 }
 
 fn shape(latency: &Latency) -> Option<String> {
-    let find = |p: &str| {
-        latency
-            .percentiles
-            .iter()
-            .find(|it| it.p == p)
-            .and_then(|it| it.ns)
-    };
+    let find = |p: &str| latency.percentiles.iter().find(|it| it.p == p).and_then(|it| it.ns);
     let mut parts = Vec::new();
     if let Some(ns) = find("50") {
-        parts.push(format!(
-            "half within {}",
-            format::duration_ns(ns, Script::Plain)
-        ));
+        parts.push(format!("half within {}", format::duration_ns(ns, Script::Plain)));
     }
     // Only what has an upper bound: a nine that rests on a single event is no promise.
-    let nines = latency
-        .nines
-        .iter()
-        .filter(|n| n.resolved && n.hi_ns.is_some());
+    let nines = latency.nines.iter().filter(|n| n.resolved && n.hi_ns.is_some());
     let deepest = nines.clone().filter(|n| n.k <= 5).max_by_key(|n| n.k);
     let two = nines.clone().find(|n| n.k == 2);
     for nine in [two, deepest.filter(|n| n.k > 2)].into_iter().flatten() {
@@ -252,12 +228,7 @@ fn ceiling_failed(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Rea
 }
 
 fn ceiling_undecided(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
-    ceiling(
-        summary,
-        QosStatus::Undecided,
-        CEILING_UNDECIDED,
-        "Not decided by so few I/Os",
-    )
+    ceiling(summary, QosStatus::Undecided, CEILING_UNDECIDED, "Not decided by so few I/Os")
 }
 
 fn ceiling(
@@ -268,9 +239,7 @@ fn ceiling(
 ) -> Option<(VerdictStatus, Reason)> {
     let mut checks = summary.qos.iter().filter(|q| q.status == status);
     let check = checks.next()?;
-    let op = check
-        .op
-        .map_or(String::new(), |op| format!("{}: ", op.name()));
+    let op = check.op.map_or(String::new(), |op| format!("{}: ", op.name()));
     let needs = match check.needs {
         Some(n) if status == QosStatus::Undecided => {
             format!("; needs at least {} I/Os", format::count(n))
@@ -396,11 +365,7 @@ fn done_before_others(plan: &Plan) -> &'static str {
     let run = &plan.run;
     let counted = run.operations.is_some() || run.bytes.is_some();
     let ends = counted || plan.workloads.iter().any(|w| w.passes.is_some());
-    if ends && plan.workers() > 1 {
-        "done before others, "
-    } else {
-        ""
-    }
+    if ends && plan.workers() > 1 { "done before others, " } else { "" }
 }
 
 /// What else the machine did: waiting before the run, time the hypervisor gave to others.
@@ -409,9 +374,7 @@ fn busy_machine(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reas
     let value = |when: &str, what: &str| load.get(when)?.get(what)?.as_f64();
     let mut parts = Vec::new();
     if let Some(share) = value("before", "cpu_pressure").filter(|v| *v >= BUSY_PERCENT) {
-        parts.push(format!(
-            "programs waited for a CPU {share:.0} % of the time before it"
-        ));
+        parts.push(format!("programs waited for a CPU {share:.0} % of the time before it"));
     }
     // Little is left for the run, and most of what is used is not its own.
     let full = value("during", "busy_percent").is_some_and(|v| v >= FULL_PERCENT);
@@ -421,9 +384,7 @@ fn busy_machine(analysis: &Analysis, _: &Summary) -> Option<(VerdictStatus, Reas
         ));
     }
     if let Some(share) = value("during", "steal_percent").filter(|v| *v >= STOLEN_PERCENT) {
-        parts.push(format!(
-            "the hypervisor took {share:.1} % of the CPU during it"
-        ));
+        parts.push(format!("the hypervisor took {share:.1} % of the CPU during it"));
     }
     if parts.is_empty() {
         return None;
@@ -456,14 +417,7 @@ fn late(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     }
     let wait = summary.totals.latencies.get(LatencyKind::Wait)?;
     let late = wait.nines.iter().find(|n| n.k == 3).and_then(|n| n.ns)?;
-    let usual = summary
-        .totals
-        .latencies
-        .service
-        .percentiles
-        .iter()
-        .find(|p| p.p == "50")?
-        .ns?;
+    let usual = summary.totals.latencies.service.percentiles.iter().find(|p| p.p == "50")?.ns?;
     if late as f64 <= usual as f64 * 0.1 || (late as f64) < LITTLE_FROM_NS {
         return None;
     }
@@ -492,10 +446,7 @@ fn few(_: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
 
 /// Asked-for histograms are no fault, but the reader must know the error.
 fn from_histogram(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
-    let told = analysis
-        .troubles
-        .iter()
-        .any(|t| t.text.contains("histograms"));
+    let told = analysis.troubles.iter().any(|t| t.text.contains("histograms"));
     if summary.totals.latencies.service.source == LatencySource::Capture || told {
         return None;
     }

@@ -50,11 +50,7 @@ pub fn saturation(analysis: &Analysis) -> Saturation {
     if open.is_empty() || analysis.outliers_only {
         return Saturation {
             asked_per_s: None,
-            achieved_per_s: if analysis.outliers_only {
-                0.0
-            } else {
-                achieved_per_s
-            },
+            achieved_per_s: if analysis.outliers_only { 0.0 } else { achieved_per_s },
             backlog_max: 0,
             unsent: 0,
             unsent_age_ns: None,
@@ -131,18 +127,11 @@ fn backlog(analysis: &Analysis) -> Vec<u64> {
     let mut by_time: BTreeMap<i64, BTreeMap<u16, u64>> = BTreeMap::new();
     for row in &analysis.intervals {
         if let Some(backlog) = row.backlog {
-            let of = by_time
-                .entry(row.start_ns)
-                .or_default()
-                .entry(row.workload)
-                .or_default();
+            let of = by_time.entry(row.start_ns).or_default().entry(row.workload).or_default();
             *of = (*of).max(backlog);
         }
     }
-    by_time
-        .values()
-        .map(|workloads| workloads.values().sum())
-        .collect()
+    by_time.values().map(|workloads| workloads.values().sum()).collect()
 }
 
 /// Whether the backlog still grew at the end: its last third lies well above the one before.
@@ -192,10 +181,7 @@ mod tests {
     fn a_backlog_worked_off_after_the_end_is_one() {
         assert!(grew_till_the_end(&[2000, 4000, 6000, 8000, 0], 10_000, 1));
         assert!(grew_till_the_end(&[2000, 0], 4_000, 1), "two intervals");
-        assert!(
-            !grew_till_the_end(&[0, 0, 0, 0, 0], 300, 1),
-            "a stall in the last moment is none"
-        );
+        assert!(!grew_till_the_end(&[0, 0, 0, 0, 0], 300, 1), "a stall in the last moment is none");
         assert!(!grew_till_the_end(&[900, 600, 300, 200, 0], 100, 1));
         assert!(!grew_till_the_end(&[0], 100, 1));
     }
@@ -219,10 +205,7 @@ mod tests {
     #[test]
     fn growth_is_not_noise() {
         assert!(grows(&[0, 100, 200, 300, 400, 500], 4));
-        assert!(
-            !grows(&[0, 3, 0, 5, 1, 4], 4),
-            "a backlog within the depth is none"
-        );
+        assert!(!grows(&[0, 3, 0, 5, 1, 4], 4), "a backlog within the depth is none");
         assert!(!grows(&[900, 500, 400, 300, 10, 0], 4), "it was worked off");
         assert!(!grows(&[5_000], 1), "one interval is no trend");
     }

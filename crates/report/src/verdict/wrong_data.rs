@@ -25,17 +25,12 @@ pub fn of(analysis: &Analysis) -> Option<VerifyReport> {
 pub fn wrong_data(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStatus, Reason)> {
     let report = summary.verify.as_ref().filter(|r| r.failed())?;
     let first = report.findings.first().map_or(String::new(), |f| {
-        format!(
-            " The first: {} at {}.",
-            f.kind.text(),
-            place(f, keyed(&analysis.manifest.plan))
-        )
+        format!(" The first: {} at {}.", f.kind.text(), place(f, keyed(&analysis.manifest.plan)))
     });
     let text = match report.wrong {
-        0 => format!(
-            "{} blocks could not be read back.",
-            format::count(report.unchecked.unreadable)
-        ),
+        0 => {
+            format!("{} blocks could not be read back.", format::count(report.unchecked.unreadable))
+        }
         wrong => format!(
             "{} of {} blocks read back are not what was written: {}.{first}",
             format::count(wrong),
@@ -43,10 +38,7 @@ pub fn wrong_data(analysis: &Analysis, summary: &Summary) -> Option<(VerdictStat
             kinds(report)
         ),
     };
-    let reason = Reason {
-        code: WRONG_DATA.to_owned(),
-        text,
-    };
+    let reason = Reason { code: WRONG_DATA.to_owned(), text };
     Some((VerdictStatus::Errors, reason))
 }
 

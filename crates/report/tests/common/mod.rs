@@ -110,9 +110,7 @@ pub fn worker(sample: &Sample, worker: u16) -> Vec<Record> {
     let end = START + sample.seconds as i64 * 1_000_000_000;
     let mut slots = vec![START + i64::from(worker) * 500; usize::from(sample.depth)];
     let mut records = Vec::new();
-    let step = sample
-        .rate
-        .map(|r| 1_000_000_000 * i64::from(sample.workers) / r as i64);
+    let step = sample.rate.map(|r| 1_000_000_000 * i64::from(sample.workers) / r as i64);
     let mut intended = START + i64::from(worker) * 1_000;
     loop {
         let slot = (0..slots.len()).min_by_key(|i| slots[*i]).unwrap_or(0);
@@ -127,11 +125,7 @@ pub fn worker(sample: &Sample, worker: u16) -> Vec<Record> {
         if submit >= end {
             break;
         }
-        let op = if rng.next() % 100 < sample.writes {
-            OpKind::Write
-        } else {
-            OpKind::Read
-        };
+        let op = if rng.next() % 100 < sample.writes { OpKind::Write } else { OpKind::Read };
         let issued = submit + 400 + (rng.unit() * 900.0) as i64;
         let mut complete = issued + service(sample, op, &mut rng) as i64;
         for (at, length) in &sample.stalls {
@@ -140,9 +134,7 @@ pub fn worker(sample: &Sample, worker: u16) -> Vec<Record> {
                 complete = complete.max(to + (rng.unit() * 200_000.0) as i64);
             }
         }
-        let failed = sample
-            .fail_every
-            .is_some_and(|n| records.len() as u64 % n == n - 1);
+        let failed = sample.fail_every.is_some_and(|n| records.len() as u64 % n == n - 1);
         records.push(Record {
             op,
             target: 0,
@@ -152,9 +144,7 @@ pub fn worker(sample: &Sample, worker: u16) -> Vec<Record> {
             moved: failed.then_some(0),
             count: None,
             intended: step.map(|s| Stamp(intended - s)),
-            origin: sample
-                .end_to_end
-                .then(|| Stamp(submit - 3_000 - (complete - submit) / 8)),
+            origin: sample.end_to_end.then(|| Stamp(submit - 3_000 - (complete - submit) / 8)),
             submit: Stamp(submit),
             issued: (sample.depth > 1).then_some(Stamp(issued)),
             first: None,
@@ -177,9 +167,7 @@ fn load_only(measured: &WorkloadPlan) -> WorkloadPlan {
         workers: 1,
         queue_depth: 1,
         mix: serde_json::from_value(serde_json::json!([{"op": "write", "weight": 1}])).unwrap(),
-        arrival: Arrival::Constant {
-            rate: "500/s".parse().unwrap(),
-        },
+        arrival: Arrival::Constant { rate: "500/s".parse().unwrap() },
         ..measured.clone()
     }
 }
@@ -210,27 +198,15 @@ pub fn manifest(sample: &Sample, ios: u64, last: i64) -> Manifest {
             end_ns: Some(START),
             ios: 12,
         },
-        PhaseInfo {
-            name: "measure".into(),
-            start_ns: START,
-            end_ns: Some(end),
-            ios,
-        },
-        PhaseInfo {
-            name: "drain".into(),
-            start_ns: end,
-            end_ns: Some(last.max(end)),
-            ios: 0,
-        },
+        PhaseInfo { name: "measure".into(), start_ns: START, end_ns: Some(end), ios },
+        PhaseInfo { name: "drain".into(), start_ns: end, end_ns: Some(last.max(end)), ios: 0 },
     ];
     let plan = &mut manifest.plan;
     plan.run.name = sample.name.into();
     plan.run.duration = Some(taillight_core::units::Span(sample.seconds * 1_000_000_000));
-    plan.qos.percentiles = [
-        "10", "25", "50", "75", "90", "95", "99", "99.9", "99.99", "99.999",
-    ]
-    .map(|p| p.parse().unwrap())
-    .to_vec();
+    plan.qos.percentiles = ["10", "25", "50", "75", "90", "95", "99", "99.9", "99.99", "99.999"]
+        .map(|p| p.parse().unwrap())
+        .to_vec();
     plan.qos.ceilings = vec![taillight_core::plan::Ceiling {
         ceiling: "20ms".parse().unwrap(),
         at: "99.9".parse().unwrap(),
@@ -244,9 +220,7 @@ pub fn manifest(sample: &Sample, ios: u64, last: i64) -> Manifest {
     workload.workers = u32::from(sample.workers);
     workload.queue_depth = u32::from(sample.depth);
     if let Some(rate) = sample.rate {
-        workload.arrival = Arrival::Constant {
-            rate: format!("{rate}/s").parse().unwrap(),
-        };
+        workload.arrival = Arrival::Constant { rate: format!("{rate}/s").parse().unwrap() };
     }
     workload.end_to_end = sample.end_to_end;
     if sample.load {
@@ -321,11 +295,7 @@ pub fn write(path: &Path, sample: &Sample) -> Manifest {
     let dir = RunDir::create(path, &manifest).unwrap();
     let mut ios = IosWriter::create(&dir).unwrap();
     for (w, records) in workers.iter().enumerate() {
-        let key = RowKey {
-            phase: "measure",
-            workload: 0,
-            worker: w as u16,
-        };
+        let key = RowKey { phase: "measure", workload: 0, worker: w as u16 };
         for record in records {
             ios.push(key, record).unwrap();
         }

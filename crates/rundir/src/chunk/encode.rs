@@ -88,11 +88,7 @@ impl ChunkEncoder {
         out: &mut [u64],
         sample: &ShortRecord,
     ) -> Result<Option<usize>, DoesNotFit> {
-        if self.fits(sample) {
-            Ok(self.pack(out, sample))
-        } else {
-            Err(DoesNotFit)
-        }
+        if self.fits(sample) { Ok(self.pack(out, sample)) } else { Err(DoesNotFit) }
     }
 
     /// Whether every number fits a short record.
@@ -163,10 +159,7 @@ impl ChunkEncoder {
         if self.sizes[0] == size || self.columns.size {
             return Some(0);
         }
-        self.sizes
-            .iter()
-            .position(|s| *s == size && size != 0)
-            .map(|i| i as u64)
+        self.sizes.iter().position(|s| *s == size && size != 0).map(|i| i as u64)
     }
 
     fn optional(&self, out: &mut [u64], s: &ShortRecord) {
@@ -176,14 +169,8 @@ impl ChunkEncoder {
                 *word = value;
             }
         };
-        put(
-            self.columns.intended,
-            s.submit.wrapping_sub(s.intended) as u64,
-        );
-        put(
-            self.columns.sync,
-            s.sync_ns.map_or(0, |ns| ns.saturating_add(1)),
-        );
+        put(self.columns.intended, s.submit.wrapping_sub(s.intended) as u64);
+        put(self.columns.sync, s.sync_ns.map_or(0, |ns| ns.saturating_add(1)));
         put(self.columns.size, s.size);
         put(self.columns.key, s.key);
     }

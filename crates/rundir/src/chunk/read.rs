@@ -6,10 +6,7 @@ use super::{DELTA_BITS, HEADER_BYTES, Header, ISSUED_BITS, LONG, LONG_WORDS};
 
 /// Little-endian word `i` of `bytes`; 0 past the end.
 pub(super) fn word(bytes: &[u8], i: usize) -> u64 {
-    match bytes
-        .get(i * 8..i * 8 + 8)
-        .and_then(|b| <[u8; 8]>::try_from(b).ok())
-    {
+    match bytes.get(i * 8..i * 8 + 8).and_then(|b| <[u8; 8]>::try_from(b).ok()) {
         Some(b) => u64::from_le_bytes(b),
         None => 0,
     }
@@ -28,10 +25,7 @@ impl<'a> ChunkReader<'a> {
     /// # Errors
     /// `Corrupt` when the header is not one of this version.
     pub fn open(bytes: &'a [u8]) -> Result<ChunkReader<'a>> {
-        Ok(ChunkReader {
-            header: Header::read(bytes)?,
-            body: &bytes[HEADER_BYTES..],
-        })
+        Ok(ChunkReader { header: Header::read(bytes)?, body: &bytes[HEADER_BYTES..] })
     }
     /// What all records share.
     pub fn header(&self) -> &Header {
@@ -39,12 +33,7 @@ impl<'a> ChunkReader<'a> {
     }
     /// The records, in completion order, up to the first zero or cut word.
     pub fn records(&self) -> RecordIter<'a> {
-        RecordIter {
-            header: self.header,
-            body: self.body,
-            next: 0,
-            complete: self.header.base_ns,
-        }
+        RecordIter { header: self.header, body: self.body, next: 0, complete: self.header.base_ns }
     }
 }
 
@@ -75,9 +64,7 @@ impl RecordIter<'_> {
             return None;
         }
         self.next = at;
-        self.complete = self
-            .complete
-            .wrapping_add((w1 & ((1 << DELTA_BITS) - 1)) as i64);
+        self.complete = self.complete.wrapping_add((w1 & ((1 << DELTA_BITS) - 1)) as i64);
         let complete = Stamp(self.complete);
         let submit = Stamp(self.complete.wrapping_sub((w0 >> 32) as i64));
         let offset = w1 >> DELTA_BITS << h.unit_shift;
@@ -90,20 +77,13 @@ impl RecordIter<'_> {
             target: u16::try_from(offset / h.file_size).ok()?,
             offset: (h.addressed && !fsync).then_some(offset % h.file_size),
             key,
-            size: if op.sized() {
-                size.unwrap_or(listed)
-            } else {
-                0
-            },
+            size: if op.sized() { size.unwrap_or(listed) } else { 0 },
             moved: None,
             count: None,
             intended: wait.map(|w| Stamp(submit.0.wrapping_sub(w as i64))),
             origin: None,
             submit,
-            issued: h
-                .columns
-                .issued
-                .then(|| Stamp(submit.0.wrapping_add(issued as i64))),
+            issued: h.columns.issued.then(|| Stamp(submit.0.wrapping_add(issued as i64))),
             first: None,
             complete,
             sync_ns: sync.and_then(|s| s.checked_sub(1)),
@@ -153,10 +133,6 @@ impl Iterator for RecordIter<'_> {
         if w0 & 1 == 0 {
             return None;
         }
-        if w0 >> 1 & 15 == LONG {
-            self.long(w0)
-        } else {
-            self.short(w0)
-        }
+        if w0 >> 1 & 15 == LONG { self.long(w0) } else { self.short(w0) }
     }
 }

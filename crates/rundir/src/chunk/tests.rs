@@ -51,11 +51,7 @@ fn record(submit: i64, latency: i64, block: u64) -> Record {
 
 #[test]
 fn header_round_trip_and_bad_headers() {
-    let h = header(OptionalWords {
-        issued: true,
-        sync: true,
-        ..OptionalWords::default()
-    });
+    let h = header(OptionalWords { issued: true, sync: true, ..OptionalWords::default() });
     let mut words = vec![7u64; 1024];
     h.write(&mut words);
     words[512..].fill(0);
@@ -79,10 +75,7 @@ fn a_usual_record_takes_sixteen_bytes() {
     let mut e = ChunkEncoder::new(&h);
     let mut out = [0u64; 32];
     assert_eq!(e.encode(&mut out, &record(1_000_000, 80_000, 12)), Some(2));
-    assert_eq!(
-        e.encode(&mut out[..1], &record(1_100_000, 80_000, 12)),
-        None
-    );
+    assert_eq!(e.encode(&mut out[..1], &record(1_100_000, 80_000, 12)), None);
 }
 
 proptest! {

@@ -15,9 +15,7 @@ pub struct Metric {
 
 /// The metric with this name from this source.
 pub fn metric(source: &str, name: &str) -> Option<&'static Metric> {
-    METRICS
-        .iter()
-        .find(|m| m.source == source && m.name == name)
+    METRICS.iter().find(|m| m.source == source && m.name == name)
 }
 
 macro_rules! metrics {
@@ -117,9 +115,8 @@ mod tests {
     #[test]
     fn names_are_unique_in_their_source() {
         for (i, one) in METRICS.iter().enumerate() {
-            let again = METRICS[i + 1..]
-                .iter()
-                .any(|m| (m.source, m.name) == (one.source, one.name));
+            let again =
+                METRICS[i + 1..].iter().any(|m| (m.source, m.name) == (one.source, one.name));
             assert!(!again, "{} {}", one.source, one.name);
         }
         assert_eq!(metric("disk", "%util").map(|m| m.unit), Some("%"));

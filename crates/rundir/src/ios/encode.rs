@@ -127,9 +127,7 @@ impl<T: Clone> OptionalColumn<T> {
     /// Hands values and levels to a column writer.
     pub fn write<D: DataType<T = T>>(&self, out: &mut ColumnWriterImpl<'_, D>) -> Result<()> {
         if !self.levels.is_empty() {
-            return out
-                .write_batch(&self.values, Some(&self.levels), None)
-                .map(|_| ());
+            return out.write_batch(&self.values, Some(&self.levels), None).map(|_| ());
         }
         let mut done = 0;
         while done < self.rows {

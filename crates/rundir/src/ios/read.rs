@@ -142,11 +142,7 @@ impl IosFile {
             }
             indices.push(index);
         }
-        Ok(IosFile {
-            path: path.to_owned(),
-            reader,
-            indices,
-        })
+        Ok(IosFile { path: path.to_owned(), reader, indices })
     }
 
     /// Rows in the file.
@@ -161,9 +157,7 @@ impl IosFile {
         let descr = self.reader.metadata().file_metadata().schema_descr();
         (0..descr.num_columns())
             .map(|c| {
-                let bytes = groups
-                    .iter()
-                    .map(|g| g.column(c).compressed_size().max(0) as u64);
+                let bytes = groups.iter().map(|g| g.column(c).compressed_size().max(0) as u64);
                 (descr.column(c).name().to_owned(), bytes.sum())
             })
             .collect()

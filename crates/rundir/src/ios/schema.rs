@@ -88,9 +88,7 @@ pub(super) fn schema() -> Result<TypePtr> {
 pub(super) fn descriptor() -> Result<&'static SchemaDescriptor> {
     static KNOWN: LazyLock<Option<Arc<SchemaDescriptor>>> =
         LazyLock::new(|| Some(Arc::new(SchemaDescriptor::new(schema().ok()?))));
-    KNOWN
-        .as_deref()
-        .ok_or_else(|| Error::internal("bad Parquet schema"))
+    KNOWN.as_deref().ok_or_else(|| Error::internal("bad Parquet schema"))
 }
 
 #[cfg(test)]

@@ -49,9 +49,8 @@ impl ColumnSource {
         if usize::try_from(meta.num_values()) != Ok(rows) {
             return Err(ParquetError::General("columns differ in length".into()));
         }
-        if let Some(constant) = meta
-            .statistics()
-            .and_then(|s| constant(s, meta.column_type(), rows as u64))
+        if let Some(constant) =
+            meta.statistics().and_then(|s| constant(s, meta.column_type(), rows as u64))
         {
             return Ok(constant);
         }
@@ -74,12 +73,12 @@ fn constant(s: &Statistics, physical: PhysicalType, rows: u64) -> Option<ColumnS
         return None;
     }
     match s {
-        Statistics::Int32(s) if s.min_opt() == s.max_opt() => Some(ColumnSource::Int(
-            ColumnValues::Constant(Some(*s.min_opt()?)),
-        )),
-        Statistics::Int64(s) if s.min_opt() == s.max_opt() => Some(ColumnSource::Long(
-            ColumnValues::Constant(Some(*s.min_opt()?)),
-        )),
+        Statistics::Int32(s) if s.min_opt() == s.max_opt() => {
+            Some(ColumnSource::Int(ColumnValues::Constant(Some(*s.min_opt()?))))
+        }
+        Statistics::Int64(s) if s.min_opt() == s.max_opt() => {
+            Some(ColumnSource::Long(ColumnValues::Constant(Some(*s.min_opt()?))))
+        }
         Statistics::ByteArray(s) if s.min_opt() == s.max_opt() => {
             let text = s.min_opt()?.clone();
             Some(ColumnSource::Text(ColumnValues::Constant(Some(text))))
@@ -116,11 +115,7 @@ impl<T: DataType> ColumnValues<T> {
                 out.resize(n, get(0, value.as_ref())?);
                 return Ok(());
             }
-            ColumnValues::Reader {
-                reader,
-                levels,
-                present,
-            } => (reader, levels, present),
+            ColumnValues::Reader { reader, levels, present } => (reader, levels, present),
         };
         levels.clear();
         present.clear();

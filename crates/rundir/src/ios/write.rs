@@ -110,9 +110,7 @@ impl IosWriter {
     /// `Unavailable` when the file cannot be written.
     pub fn finish(mut self) -> Result<u64> {
         self.flush()?;
-        self.writer
-            .close()
-            .map_err(|e| table::unwritten(names::IOS, e))?;
+        self.writer.close().map_err(|e| table::unwritten(names::IOS, e))?;
         self.file.commit()?;
         Ok(self.rows)
     }
@@ -123,10 +121,7 @@ impl IosWriter {
         }
         let bad = |e| table::unwritten(names::IOS, e);
         let schema = self.writer.schema_descr().clone();
-        let encoder = GroupEncoder {
-            layouts: &self.layouts,
-            schema: &schema,
-        };
+        let encoder = GroupEncoder { layouts: &self.layouts, schema: &schema };
         let columns = encoder.columns(&self.buffers).map_err(bad)?;
         let mut group = self.writer.next_row_group().map_err(bad)?;
         for (bytes, close) in columns {
@@ -296,28 +291,23 @@ impl GroupEncoder<'_> {
         layout: ColumnLayout,
         column: &OptionalColumn<T::T>,
     ) -> ParquetResult<EncodedColumn> {
-        self.layouts
-            .encode::<T>(layout, self.descr(index), |out| column.write(out))
+        self.layouts.encode::<T>(layout, self.descr(index), |out| column.write(out))
     }
 
     fn address(&self, index: usize, column: &OptionalColumn<i64>) -> ParquetResult<EncodedColumn> {
-        let layout = if stepped(column.values()) {
-            ColumnLayout::Delta
-        } else {
-            ColumnLayout::Split
-        };
+        let layout =
+            if stepped(column.values()) { ColumnLayout::Delta } else { ColumnLayout::Split };
         self.sparse::<Int64Type>(index, layout, column)
     }
 
     fn phase(&self, b: &ColumnBuffers) -> ParquetResult<EncodedColumn> {
         let descr = self.descr(schema::PHASE);
-        self.layouts
-            .encode::<ByteArrayType>(ColumnLayout::Dictionary, descr, |out| {
-                for run in &b.runs {
-                    repeat_text(out, &run.phase, run.rows)?;
-                }
-                Ok(())
-            })
+        self.layouts.encode::<ByteArrayType>(ColumnLayout::Dictionary, descr, |out| {
+            for run in &b.runs {
+                repeat_text(out, &run.phase, run.rows)?;
+            }
+            Ok(())
+        })
     }
 
     fn run_number(
@@ -326,31 +316,27 @@ impl GroupEncoder<'_> {
         index: usize,
         get: fn(&KeyRun) -> u16,
     ) -> ParquetResult<EncodedColumn> {
-        self.layouts
-            .encode::<Int32Type>(ColumnLayout::Delta, self.descr(index), |out| {
-                for run in &b.runs {
-                    repeat(out, i32::from(get(run)), run.rows)?;
-                }
-                Ok(())
-            })
+        self.layouts.encode::<Int32Type>(ColumnLayout::Delta, self.descr(index), |out| {
+            for run in &b.runs {
+                repeat(out, i32::from(get(run)), run.rows)?;
+            }
+            Ok(())
+        })
     }
 
     fn op(&self, b: &ColumnBuffers) -> ParquetResult<EncodedColumn> {
-        let texts: Vec<ByteArray> = OpKind::ALL
-            .iter()
-            .map(|op| ByteArray::from(op.name()))
-            .collect();
+        let texts: Vec<ByteArray> =
+            OpKind::ALL.iter().map(|op| ByteArray::from(op.name())).collect();
         let descr = self.descr(schema::OP);
-        self.layouts
-            .encode::<ByteArrayType>(ColumnLayout::Dictionary, descr, |out| {
-                let mut block = Vec::with_capacity(1024);
-                for ops in b.op.chunks(1024) {
-                    block.clear();
-                    block.extend(ops.iter().map(|op| texts[*op as usize].clone()));
-                    out.write_batch(&block, None, None)?;
-                }
-                Ok(())
-            })
+        self.layouts.encode::<ByteArrayType>(ColumnLayout::Dictionary, descr, |out| {
+            let mut block = Vec::with_capacity(1024);
+            for ops in b.op.chunks(1024) {
+                block.clear();
+                block.extend(ops.iter().map(|op| texts[*op as usize].clone()));
+                out.write_batch(&block, None, None)?;
+            }
+            Ok(())
+        })
     }
 }
 
@@ -365,8 +351,6 @@ fn few(values: &[i64]) -> ColumnLayout {
 
 impl std::fmt::Debug for IosWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("IosWriter")
-            .field("rows", &self.rows)
-            .finish_non_exhaustive()
+        f.debug_struct("IosWriter").field("rows", &self.rows).finish_non_exhaustive()
     }
 }

@@ -99,9 +99,7 @@ impl RepeatMethod {
         let report = &mut self.report;
         report.one_clock = manifest.clock.source != "virtual";
         let before = report.runs.last().map(|r| r.end_ns);
-        let gap_ns = before
-            .filter(|_| report.one_clock)
-            .map(|end| start_ns - end);
+        let gap_ns = before.filter(|_| report.one_clock).map(|end| start_ns - end);
         let totals = result.summary.as_ref().map(|s| &s.totals);
         let latency = totals.map(|t| t.latencies.main());
         let at = |p: Percentile| percentile(&latency?.percentiles, p)?.ns;
@@ -171,11 +169,7 @@ impl Method for RepeatMethod {
         Ok(Some(SeriesReport {
             before: format!("\n{}\n{text}", spread.to_text()),
             context: ReportContext {
-                title: Some(format!(
-                    "{}: {} repetitions",
-                    report.name,
-                    report.runs.len()
-                )),
+                title: Some(format!("{}: {} repetitions", report.name, report.runs.len())),
                 text,
                 tables: vec![words::runs_table(report), spread],
                 one_clock: report.one_clock,

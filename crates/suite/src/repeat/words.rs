@@ -17,12 +17,7 @@ pub struct RepeatFigure {
 
 /// Every figure, in the order it is shown.
 pub const FIGURES: [RepeatFigure; 5] = [
-    RepeatFigure {
-        name: "iops",
-        heading: "IOPS",
-        of: |r| Some(r.iops),
-        show: format::rate,
-    },
+    RepeatFigure { name: "iops", heading: "IOPS", of: |r| Some(r.iops), show: format::rate },
     RepeatFigure {
         name: "p50_ns",
         heading: "50 %",
@@ -61,11 +56,7 @@ pub fn text(all: &RepeatReport) -> String {
         all.asked,
         all.seed
     );
-    let gaps: Vec<f64> = all
-        .runs
-        .iter()
-        .filter_map(|r| r.gap_ns.map(|g| g as f64))
-        .collect();
+    let gaps: Vec<f64> = all.runs.iter().filter_map(|r| r.gap_ns.map(|g| g as f64)).collect();
     match (all.one_clock, SeriesSummary::of(&gaps)) {
         (false, _) => text.push_str("On virtual time each begins at 0; there are no gaps."),
         (true, None) => {}
@@ -96,10 +87,7 @@ fn headings() -> Vec<String> {
 }
 
 fn cells(r: &Repetition) -> Vec<String> {
-    let mut all = vec![
-        r.number.to_string(),
-        r.gap_ns.map_or("-".to_owned(), |ns| time(ns as f64)),
-    ];
+    let mut all = vec![r.number.to_string(), r.gap_ns.map_or("-".to_owned(), |ns| time(ns as f64))];
     let shown = |f: &RepeatFigure| (f.of)(r).map_or("-".to_owned(), f.show);
     all.extend(FIGURES.iter().map(shown));
     all.push(count(r.errors));

@@ -96,10 +96,7 @@ pub struct Bisection {
 impl Bisection {
     /// Nothing measured yet. `from` must be positive and below `to`.
     pub fn new(range: SearchRange) -> Bisection {
-        Bisection {
-            range,
-            probes: Vec::new(),
-        }
+        Bisection { range, probes: Vec::new() }
     }
 
     /// The verdict on what [`Bisection::next`] asked for.
@@ -159,12 +156,7 @@ impl Bisection {
     }
 
     fn first(&self, value: f64, purpose: ProbePurpose) -> SearchStep {
-        SearchStep::Probe(ProbeRequest {
-            value,
-            longer: 1,
-            purpose,
-            again: false,
-        })
+        SearchStep::Probe(ProbeRequest { value, longer: 1, purpose, again: false })
     }
 
     /// The last probe again, if it was undecided and more time may decide it.
@@ -189,8 +181,7 @@ impl Bisection {
     }
     fn passed(&self, value: f64) -> usize {
         let all = self.of(value);
-        all.filter(|m| m.judgement.verdict == ProbeVerdict::Pass)
-            .count()
+        all.filter(|m| m.judgement.verdict == ProbeVerdict::Pass).count()
     }
     fn longest(&self, value: f64) -> u32 {
         self.of(value).map(|m| m.request.longer).max().unwrap_or(1)
@@ -240,11 +231,7 @@ impl Bisection {
 }
 
 fn without_answer(outcome: SearchOutcome) -> SearchStep {
-    SearchStep::Done(SearchEnd {
-        outcome,
-        value: None,
-        above: None,
-    })
+    SearchStep::Done(SearchEnd { outcome, value: None, above: None })
 }
 
 /// How long an undecided probe is to be next time; none when that is longer than allowed.

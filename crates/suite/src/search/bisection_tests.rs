@@ -26,37 +26,19 @@ fn search(
     panic!("it does not end: {asked:?}");
 }
 
-const PASS: Judgement = Judgement {
-    verdict: ProbeVerdict::Pass,
-    lacks: 0.0,
-};
-const FAIL: Judgement = Judgement {
-    verdict: ProbeVerdict::Fail,
-    lacks: 0.0,
-};
+const PASS: Judgement = Judgement { verdict: ProbeVerdict::Pass, lacks: 0.0 };
+const FAIL: Judgement = Judgement { verdict: ProbeVerdict::Fail, lacks: 0.0 };
 
 fn undecided(lacks: f64) -> Judgement {
-    Judgement {
-        verdict: ProbeVerdict::Undecided,
-        lacks,
-    }
+    Judgement { verdict: ProbeVerdict::Undecided, lacks }
 }
 
 fn found(value: f64, above: f64) -> SearchEnd {
-    SearchEnd {
-        outcome: SearchOutcome::Found,
-        value: Some(value),
-        above: Some(above),
-    }
+    SearchEnd { outcome: SearchOutcome::Found, value: Some(value), above: Some(above) }
 }
 
 fn range(from: f64, to: f64, precision: f64, scale: ValueScale) -> SearchRange {
-    SearchRange {
-        from,
-        to,
-        precision,
-        scale,
-    }
+    SearchRange { from, to, precision, scale }
 }
 
 fn under(knee: f64) -> impl FnMut(ProbeRequest) -> Judgement {
@@ -157,11 +139,7 @@ fn a_noisy_knee_is_not_overstated() {
         let range = range(100.0, 10_000.0, 0.05, ValueScale::Continuous);
         let (_, outcome) = search(range, |ask| {
             let share = (0.01 * (ask.value / knee).powi(3)).min(1.0);
-            probe(
-                (ask.value * 2.0) as u64 * u64::from(ask.longer),
-                share,
-                &mut random,
-            )
+            probe((ask.value * 2.0) as u64 * u64::from(ask.longer), share, &mut random)
         });
         let (SearchOutcome::Found, Some(value)) = (outcome.outcome, outcome.value) else {
             continue;
@@ -175,21 +153,16 @@ fn a_noisy_knee_is_not_overstated() {
     assert!(found >= runs as u32 * 95 / 100, "{found}");
     // Each of two looks passes wrongly in at most 2.5 %.
     assert!(over <= 2, "{over} of {found} answers lie above the knee");
-    assert!(
-        low <= runs as u32 / 20,
-        "{low} of {found} answers are far too low"
-    );
+    assert!(low <= runs as u32 / 20, "{low} of {found} answers are far too low");
 }
 
 #[test]
 fn an_undecided_point_is_prolonged_then_counts_as_failed() {
-    let (asked, outcome) = search(
-        range(100.0, 200.0, 0.5, ValueScale::Continuous),
-        |ask| match ask.value < 150.0 {
+    let (asked, outcome) =
+        search(range(100.0, 200.0, 0.5, ValueScale::Continuous), |ask| match ask.value < 150.0 {
             true => PASS,
             false => undecided(0.5),
-        },
-    );
+        });
     let lengths = |value: f64| -> Vec<u32> {
         let at = asked.iter().filter(|a| a.value == value);
         at.map(|a| a.longer).collect()
@@ -211,14 +184,12 @@ fn too_few_ios_are_not_waited_for_in_vain() {
 
 #[test]
 fn an_undecided_lower_end_does_not_hide_a_higher_answer() {
-    let (_, outcome) = search(
-        range(1.0, 1e4, 0.05, ValueScale::Continuous),
-        |ask| match ask.value {
+    let (_, outcome) =
+        search(range(1.0, 1e4, 0.05, ValueScale::Continuous), |ask| match ask.value {
             v if v < 50.0 => undecided(100.0),
             v if v <= 3000.0 => PASS,
             _ => FAIL,
-        },
-    );
+        });
     let (Some(value), Some(above)) = (outcome.value, outcome.above) else {
         panic!("{outcome:?}");
     };
@@ -255,10 +226,7 @@ fn an_answer_that_does_not_hold_is_given_up() {
 #[test]
 fn the_lower_end_ends_it() {
     let (asked, outcome) = search(range(10.0, 1000.0, 0.05, ValueScale::Whole), |_| FAIL);
-    assert_eq!(
-        (asked.len(), outcome.outcome),
-        (1, SearchOutcome::NothingPasses)
-    );
+    assert_eq!((asked.len(), outcome.outcome), (1, SearchOutcome::NothingPasses));
     let lacks = undecided(50.0);
     let (_, outcome) = search(range(10.0, 1000.0, 0.05, ValueScale::Whole), |_| lacks);
     assert_eq!(outcome.outcome, SearchOutcome::Undecided);

@@ -88,12 +88,7 @@ impl ProbeIos {
     fn new(of: JudgedPercentile) -> Result<ProbeIos> {
         let fast = Histogram::new_with_max(i64::MAX as u64, 3);
         let fast = fast.map_err(|e| Error::internal("no histogram").with("why", e))?;
-        Ok(ProbeIos {
-            of,
-            span: None,
-            fast,
-            slow: Vec::new(),
-        })
+        Ok(ProbeIos { of, span: None, fast, slow: Vec::new() })
     }
 
     fn add(&mut self, start: i64, end: i64, good: bool) {

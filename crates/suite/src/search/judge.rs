@@ -37,10 +37,7 @@ pub struct JudgedRun {
 impl Default for JudgedRun {
     fn default() -> JudgedRun {
         JudgedRun {
-            judgement: Judgement {
-                verdict: ProbeVerdict::Unfinished,
-                lacks: f64::INFINITY,
-            },
+            judgement: Judgement { verdict: ProbeVerdict::Unfinished, lacks: f64::INFINITY },
             reason: ProbeReason::Unfinished,
             asked_per_s: None,
             achieved_per_s: 0.0,
@@ -108,10 +105,7 @@ pub fn judge(
         (ProbeVerdict::Undecided, ProbeReason::Undecided)
     };
     Some(JudgedRun {
-        judgement: Judgement {
-            verdict,
-            lacks: needs_more,
-        },
+        judgement: Judgement { verdict, lacks: needs_more },
         reason,
         asked_per_s: saturation.asked_per_s,
         achieved_per_s: match saturation.asked_per_s {

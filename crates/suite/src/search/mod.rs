@@ -63,10 +63,7 @@ impl SearchMethod {
             Varied::Rate => "arrival.rate",
             Varied::QueueDepth => "queue_depth",
         };
-        let introduction = vec![
-            words::intention(&report, plan, workload),
-            words::header(&report),
-        ];
+        let introduction = vec![words::intention(&report, plan, workload), words::header(&report)];
         Ok(SearchMethod {
             head: SeriesHead {
                 method: "search".to_owned(),
@@ -155,11 +152,7 @@ impl SearchMethod {
         let demand = self.demand(request.value)?;
         let length = Span(self.search.probe.0.saturating_mul(request.longer.into()));
         let mut plan = self.plan.probe(self.workload, demand, length);
-        let before = self
-            .report
-            .probes
-            .iter()
-            .filter(|p| p.value == request.value);
+        let before = self.report.probes.iter().filter(|p| p.value == request.value);
         let seed = plan.run.seed.wrapping_add(before.count() as u64);
         plan.run.seed = seed & i64::MAX as u64;
         plan.run.repeat = 1;
@@ -167,10 +160,7 @@ impl SearchMethod {
         // With one workload the report's own check is the search's; with several it would take
         // them together.
         if plan.workloads.len() == 1 {
-            plan.qos.ceilings.push(Ceiling {
-                ceiling: self.search.ceiling,
-                at: self.search.at,
-            });
+            plan.qos.ceilings.push(Ceiling { ceiling: self.search.ceiling, at: self.search.at });
         }
         let coordinate: serde_json::Value = match demand {
             Demand::Rate(rate) => rate.to_string().into(),
@@ -281,11 +271,8 @@ impl Method for SearchMethod {
         self.conclude(series.state);
         self.report.write(series.dir)?;
         let decision = |p: &SearchProbe| {
-            let figures = [
-                ("value", Some(p.value)),
-                ("lo_ns", ns(p.lo_ns)),
-                ("hi_ns", ns(p.hi_ns)),
-            ];
+            let figures =
+                [("value", Some(p.value)), ("lo_ns", ns(p.lo_ns)), ("hi_ns", ns(p.hi_ns))];
             Decision {
                 rule: "ceiling".to_owned(),
                 round: 1,
@@ -345,20 +332,11 @@ impl Method for SearchMethod {
 fn range(search: &SearchPlan) -> Option<SearchRange> {
     let (from, to, scale) = match (search.rate, search.queue_depth) {
         // Of the unit itself: operations, or bytes.
-        (Some(r), _) => (
-            r.from.ops_per_s(1.0),
-            r.to.ops_per_s(1.0),
-            ValueScale::Continuous,
-        ),
+        (Some(r), _) => (r.from.ops_per_s(1.0), r.to.ops_per_s(1.0), ValueScale::Continuous),
         (_, Some(d)) => (f64::from(d.from), f64::from(d.to), ValueScale::Whole),
         _ => return None,
     };
-    Some(SearchRange {
-        from,
-        to,
-        precision: search.precision,
-        scale,
-    })
+    Some(SearchRange { from, to, precision: search.precision, scale })
 }
 
 /// A rate of so many a second; none for a value of more than nine digits after the point.
@@ -366,12 +344,7 @@ fn rate(value: f64, unit: RateUnit) -> Option<Rate> {
     let decimal = |den: u64| {
         let num = (value * den as f64).round();
         let exact = num / den as f64 == value && num < u64::MAX as f64;
-        exact.then_some(Rate {
-            unit,
-            num: num as u64,
-            den,
-            per_ns: 1_000_000_000,
-        })
+        exact.then_some(Rate { unit, num: num as u64, den, per_ns: 1_000_000_000 })
     };
     (0..=9).find_map(|digits| decimal(10u64.pow(digits)))
 }

@@ -11,17 +11,8 @@ const WIDTHS: [usize; 8] = [5, 14, 8, 10, 12, 24, 11, 0];
 
 fn headings(all: &SearchReport) -> [String; 8] {
     let at = format!("{} %", all.at);
-    [
-        "probe",
-        "demand",
-        "why",
-        "achieved",
-        &at,
-        "95 % interval",
-        "I/Os",
-        "verdict",
-    ]
-    .map(str::to_owned)
+    ["probe", "demand", "why", "achieved", &at, "95 % interval", "I/Os", "verdict"]
+        .map(str::to_owned)
 }
 
 fn cells(p: &SearchProbe) -> [String; 8] {

@@ -123,10 +123,7 @@ pub(super) fn prepare(
     request: &SuiteRequest,
     planner: &dyn Fn(&JobSource, &[String]) -> Result<Plan>,
 ) -> Result<PreparedSuite> {
-    request.only(
-        &suite.name,
-        &["--driver", "--path", "--target", "--runtime"],
-    )?;
+    request.only(&suite.name, &["--driver", "--path", "--target", "--runtime"])?;
     let mut points: Vec<Point> = Vec::new();
     for phase in &suite.phases {
         for round in 1..=phase.rounds {
@@ -145,16 +142,10 @@ pub(super) fn prepare(
         share_target(&mut points)?;
     }
     let seed = points.first().map_or(0, |p| p.plan.run.seed);
-    let head = SeriesHead {
-        axes: axes(&suite),
-        ..head(&suite.name, seed)
-    };
+    let head = SeriesHead { axes: axes(&suite), ..head(&suite.name, seed) };
     let plans = points.iter().map(|p| p.plan.clone()).collect();
     Ok(PreparedSuite {
-        method: Box::new(MatrixMethod {
-            sequence: Sequence::new(head, points),
-            suite,
-        }),
+        method: Box::new(MatrixMethod { sequence: Sequence::new(head, points), suite }),
         plans,
         notes: Vec::new(),
         work_directory: None,
@@ -188,13 +179,7 @@ fn point<'a>(
     if phase.rounds > 1 {
         id.push_str(&format!("-round-{round}"));
     }
-    UnplannedPoint {
-        suite,
-        phase,
-        id,
-        round,
-        setting: setting.clone(),
-    }
+    UnplannedPoint { suite, phase, id, round, setting: setting.clone() }
 }
 
 impl UnplannedPoint<'_> {
@@ -204,11 +189,7 @@ impl UnplannedPoint<'_> {
         planner: &dyn Fn(&JobSource, &[String]) -> Result<Plan>,
         seed: Option<u64>,
     ) -> Result<Point> {
-        let own = self
-            .phase
-            .set
-            .iter()
-            .map(|(path, value)| (path.as_str(), value));
+        let own = self.phase.set.iter().map(|(path, value)| (path.as_str(), value));
         let fields = own.chain(self.setting.iter().copied());
         let mut set: Vec<String> = vec![format!("run.name={}", self.id)];
         set.extend(seed.map(|seed| format!("run.seed={seed}")));
@@ -217,11 +198,8 @@ impl UnplannedPoint<'_> {
         set.extend(request.assignments());
         let job = job_source(&self.id, &self.suite.name, &self.suite.job)?;
         let plan = planner(&job, &set).map_err(|e| e.with("point", &self.id))?;
-        let words: Vec<String> = self
-            .setting
-            .iter()
-            .map(|(path, value)| format!("{path} = {}", shown(value)))
-            .collect();
+        let words: Vec<String> =
+            self.setting.iter().map(|(path, value)| format!("{path} = {}", shown(value))).collect();
         let json = |value: &toml::Value| {
             serde_json::to_value(value)
                 .map_err(|e| Error::usage("a value of a loop is no JSON").source(e))
@@ -282,17 +260,12 @@ fn share_target(points: &mut [Point]) -> Result<()> {
 fn axes(suite: &MatrixSuite) -> Vec<Axis> {
     let mut axes: Vec<Axis> = Vec::new();
     for field in suite.phases.iter().flat_map(|p| &p.loops) {
-        let values = field
-            .values
-            .iter()
-            .filter_map(|v| serde_json::to_value(v).ok());
+        let values = field.values.iter().filter_map(|v| serde_json::to_value(v).ok());
         match axes.iter_mut().find(|a| a.path == field.path) {
             Some(axis) => axis.values.extend(values),
-            None => axes.push(Axis {
-                path: field.path.clone(),
-                unit: None,
-                values: values.collect(),
-            }),
+            None => {
+                axes.push(Axis { path: field.path.clone(), unit: None, values: values.collect() })
+            }
         }
     }
     axes
@@ -329,9 +302,7 @@ impl MatrixMethod {
             row
         };
         let mut table = Table::new("points", &self.suite.about, &["run"]);
-        table
-            .columns
-            .extend(figures.iter().map(|f| f.trim_end_matches("_ns").to_owned()));
+        table.columns.extend(figures.iter().map(|f| f.trim_end_matches("_ns").to_owned()));
         table.rows = done.iter().map(row).collect();
         table
     }

@@ -65,10 +65,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// The text of a suite that is part of the program; none for other names.
 pub fn embedded(name: &str) -> Option<JobSource> {
     let (_, text) = EMBEDDED.iter().find(|(n, _)| *n == name)?;
-    Some(JobSource {
-        name: format!("suites/{name}.toml"),
-        text: (*text).to_owned(),
-    })
+    Some(JobSource { name: format!("suites/{name}.toml"), text: (*text).to_owned() })
 }
 
 impl SuiteFile {
@@ -122,10 +119,7 @@ fn head(name: &str, seed: u64) -> SeriesHead {
 fn job_source(name: &str, suite: &str, job: &toml::Table) -> Result<JobSource> {
     let text = toml::to_string(job)
         .map_err(|e| Error::internal("a job cannot be written as TOML").source(e))?;
-    Ok(JobSource {
-        name: format!("{name}.toml, made by suite {suite}"),
-        text,
-    })
+    Ok(JobSource { name: format!("{name}.toml, made by suite {suite}"), text })
 }
 
 #[cfg(test)]

@@ -49,9 +49,7 @@ impl SuiteRequest {
             ("-P", !self.property_files.is_empty()),
             ("-p", !self.properties.is_empty()),
         ];
-        let wrong = given
-            .iter()
-            .find(|(flag, there)| *there && !taken.contains(flag));
+        let wrong = given.iter().find(|(flag, there)| *there && !taken.contains(flag));
         match wrong {
             None => Ok(()),
             Some((flag, _)) => Err(Error::usage(format!("{flag} is not for suite {suite}"))
@@ -64,16 +62,8 @@ impl SuiteRequest {
         let quoted = |text: &String| Value::String(text.clone()).to_string();
         let mut set = Vec::new();
         set.extend(self.target.iter().map(|t| format!("target={t}")));
-        set.extend(
-            self.driver
-                .iter()
-                .map(|d| format!("target.driver={}", quoted(d))),
-        );
-        set.extend(
-            self.path
-                .iter()
-                .map(|p| format!("target.path={}", quoted(p))),
-        );
+        set.extend(self.driver.iter().map(|d| format!("target.driver={}", quoted(d))));
+        set.extend(self.path.iter().map(|p| format!("target.path={}", quoted(p))));
         set.extend(self.set.iter().cloned());
         set
     }

@@ -189,10 +189,7 @@ pub(super) fn prepare(
     request: SuiteRequest,
     planner: Planner,
 ) -> Result<PreparedSuite> {
-    request.only(
-        &suite.name,
-        &["--path", "--endpoint", "--scale", "--runtime"],
-    )?;
+    request.only(&suite.name, &["--path", "--endpoint", "--scale", "--runtime"])?;
     let work_directory = work_directory(&suite.name, &request)?;
     let scale_name = request.scale.clone().unwrap_or_else(|| "short".to_owned());
     let scale = suite.scale(&scale_name)?;
@@ -253,12 +250,7 @@ fn matrix(suite: &SlcPaperSuite, endpoint: bool) -> Vec<MatrixRun> {
     let there = systems.filter(|(_, s)| endpoint || !s.endpoint);
     let pairs = there.flat_map(|(system, _)| suite.sizes.iter().map(move |size| (system, *size)));
     let sides = |(pair, (system, size)): (usize, (usize, ByteSize))| {
-        Side::BOTH.map(|side| MatrixRun {
-            system,
-            size,
-            side,
-            pair: pair as u32,
-        })
+        Side::BOTH.map(|side| MatrixRun { system, size, side, pair: pair as u32 })
     };
     pairs.enumerate().flat_map(sides).collect()
 }
@@ -276,11 +268,7 @@ impl SlcPaperMethod {
     fn axes(&self) -> Vec<Axis> {
         let sizes = self.suite.sizes.iter().map(|s| s.to_string().into());
         let systems = self.suite.systems.iter().map(|s| s.driver.clone().into());
-        let axis = |path: &str, values| Axis {
-            path: path.to_owned(),
-            unit: None,
-            values,
-        };
+        let axis = |path: &str, values| Axis { path: path.to_owned(), unit: None, values };
         vec![
             axis("target.driver", systems.collect()),
             axis("workload.0.block_size", sizes.collect()),
@@ -293,12 +281,7 @@ impl SlcPaperMethod {
         let job = job_source(&id, &self.suite.name, &self.job(run, records))?;
         let mut set: Vec<String> = Vec::new();
         set.extend(self.seed.map(|seed| format!("run.seed={seed}")));
-        set.extend(
-            self.request
-                .runtime
-                .iter()
-                .map(|t| format!("run.duration={t}")),
-        );
+        set.extend(self.request.runtime.iter().map(|t| format!("run.duration={t}")));
         set.extend(self.request.set.iter().cloned());
         let mut plan = (self.planner)(&job, &set)?;
         request_percentiles(&mut plan, &SBK_21_LIST);
@@ -364,25 +347,16 @@ impl SlcPaperMethod {
             (_, false) => format!("slc-paper-{size}.dat"),
             (_, true) => format!("slc-paper-{}-{size}", system.driver),
         };
-        self.work_directory
-            .join(name)
-            .to_string_lossy()
-            .into_owned()
+        self.work_directory.join(name).to_string_lossy().into_owned()
     }
 
     /// What the target of a pair is opened with. A file is opened for its writer alone: what is
     /// read is what that one appended.
     fn opened_with(&self, run: MatrixRun) -> Result<Plan> {
-        let write = MatrixRun {
-            side: Side::Write,
-            ..run
-        };
+        let write = MatrixRun { side: Side::Write, ..run };
         let mut plan = self.plan(write, UNKNOWN)?.1;
         if self.system(run).keyed {
-            let read = MatrixRun {
-                side: Side::Read,
-                ..run
-            };
+            let read = MatrixRun { side: Side::Read, ..run };
             plan.workloads.extend(self.plan(read, UNKNOWN)?.1.workloads);
         }
         Ok(plan)
@@ -399,10 +373,7 @@ impl SlcPaperMethod {
             role: PointRole::Sweep,
             coordinates: BTreeMap::from([
                 ("target.driver".to_owned(), system.driver.clone().into()),
-                (
-                    "workload.0.block_size".to_owned(),
-                    run.size.to_string().into(),
-                ),
+                ("workload.0.block_size".to_owned(), run.size.to_string().into()),
             ]),
             plan,
             job: Some(job),
@@ -425,11 +396,7 @@ impl SlcPaperMethod {
         let Some(last) = done.last() else {
             return self.runs.first().map(|run| (*run, UNKNOWN));
         };
-        let at = self
-            .head
-            .planned
-            .iter()
-            .position(|id| *id == last.point.id)?;
+        let at = self.head.planned.iter().position(|id| *id == last.point.id)?;
         let next = *self.runs.get(at + 1)?;
         if next.side == Side::Write {
             return Some((next, UNKNOWN));
@@ -467,10 +434,7 @@ impl SlcPaperMethod {
             slc1: slc.and_then(|s| s.slc1),
             slc2: slc.and_then(|s| s.slc2),
             sbk21: slc.map(|s| s.sbk21),
-            paper: paper.map(|p| SlcPair {
-                slc1: p.slc1,
-                slc2: p.slc2,
-            }),
+            paper: paper.map(|p| SlcPair { slc1: p.slc1, slc2: p.slc2 }),
             figure: paper.map(|p| p.figure),
             doubt: paper.is_some_and(|p| p.doubt),
         })

@@ -35,10 +35,7 @@ pub(super) fn report(method: &SlcPaperMethod, series: &SeriesView<'_>) -> Result
             summary: Some(ReportSummary {
                 charts: vec!["slc"],
                 groups: groups(method),
-                links: rows
-                    .iter()
-                    .map(|row| format!("{}/{}", row.dir, names::REPORT))
-                    .collect(),
+                links: rows.iter().map(|row| format!("{}/{}", row.dir, names::REPORT)).collect(),
             }),
         },
         runs: rows.iter().map(|row| series.dir.join(&row.dir)).collect(),
@@ -57,10 +54,7 @@ fn groups(method: &SlcPaperMethod) -> Vec<RunGroup> {
             let of = |row: &SlcPaperRun| row.system == system.name && row.op == side.name();
             let runs: Vec<usize> = (0..rows.len()).filter(|i| of(&rows[*i])).collect();
             if !runs.is_empty() {
-                groups.push(RunGroup {
-                    title: format!("{}, {}", system.title, side.name()),
-                    runs,
-                });
+                groups.push(RunGroup { title: format!("{}, {}", system.title, side.name()), runs });
             }
         }
     }
@@ -70,9 +64,7 @@ fn groups(method: &SlcPaperMethod) -> Vec<RunGroup> {
 /// The factors of every run beside the paper's.
 fn factors(rows: &[SlcPaperRun]) -> Table {
     // The size stands in the name, and the title is short: all columns fit on a line of a terminal.
-    let columns = [
-        "", "records", "50 %", "99.99 %", "SLC1", "SLC2", "as SBK", "paper",
-    ];
+    let columns = ["", "records", "50 %", "99.99 %", "SLC1", "SLC2", "as SBK", "paper"];
     let cells = |row: &SlcPaperRun| {
         let time = |ns: Option<u64>| match ns {
             Some(ns) => Cell::new(format::duration_ns(ns, format::Script::Plain)),
@@ -82,17 +74,15 @@ fn factors(rows: &[SlcPaperRun]) -> Table {
         let pair = |p: SlcPair| format!("{}, {}", p.slc1, p.slc2);
         let doubt = if row.doubt { " ?" } else { "" };
         let paper = row.paper.zip(row.figure);
-        let paper = paper.map_or("-".to_owned(), |(p, figure)| {
-            format!("{}{doubt} (Fig. {figure})", pair(p))
-        });
+        let paper = paper
+            .map_or("-".to_owned(), |(p, figure)| format!("{}{doubt} (Fig. {figure})", pair(p)));
         vec![
             Cell::new(format!("{} {} {}", row.system, row.op, ByteSize(row.size))),
             match row.complete {
                 true => Cell::new(format::count(row.count)),
-                false => Cell::toned(
-                    format!("{} (ended early)", format::count(row.count)),
-                    Tone::Bad,
-                ),
+                false => {
+                    Cell::toned(format!("{} (ended early)", format::count(row.count)), Tone::Bad)
+                }
             },
             time(row.p50_ns),
             time(row.p9999_ns),

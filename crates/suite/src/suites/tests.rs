@@ -10,10 +10,7 @@ fn suite(name: &str) -> SuiteFile {
 }
 
 fn user_file(text: &str) -> Result<SuiteFile> {
-    SuiteFile::parse(&JobSource {
-        name: "mine.toml".to_owned(),
-        text: text.to_owned(),
-    })
+    SuiteFile::parse(&JobSource { name: "mine.toml".to_owned(), text: text.to_owned() })
 }
 
 #[test]
@@ -36,9 +33,7 @@ fn the_order_is_ycsb_s() {
         panic!("another rule");
     };
     suite.check().expect("each workload once");
-    let all: Vec<String> = ["e", "a", "d", "b", "a", "f", "c"]
-        .map(String::from)
-        .to_vec();
+    let all: Vec<String> = ["e", "a", "d", "b", "a", "f", "c"].map(String::from).to_vec();
     let chosen = suite.choose(&all).expect("known names");
     let names: Vec<_> = chosen.iter().map(|w| w.name.as_str()).collect();
     assert_eq!(names, ["a", "b", "c", "f", "d", "e"]);
@@ -76,10 +71,7 @@ fn the_slc_matrix_is_the_paper_s() {
     let numbers: Vec<u32> = printed.iter().map(|f| f.figure).collect();
     assert_eq!(numbers, (1..=24).collect::<Vec<_>>());
     let at = |n: usize| (printed[n - 1].slc1, printed[n - 1].slc2);
-    assert_eq!(
-        (at(1), at(3), at(10), at(21)),
-        ((0, 3), (3, 107), (7, 8), (0, 1))
-    );
+    assert_eq!((at(1), at(3), at(10), at(21)), ((0, 3), (3, 107), (7, 8), (0, 1)));
     let doubted = printed.iter().filter(|f| f.doubt).map(|f| f.figure);
     assert_eq!(doubted.collect::<Vec<_>>(), [9, 15]);
     let (short, full) = (suite.scale["short"], suite.scale["full"]);

@@ -69,9 +69,9 @@ impl YcsbSuite {
         let named = |n: &String| self.workloads.iter().filter(|w| w.name == *n).count() == 1;
         match self.order.len() == self.workloads.len() && self.order.iter().all(named) {
             true => Ok(()),
-            false => Err(Error::usage(
-                "the suite's order does not name each of its workloads once",
-            )),
+            false => {
+                Err(Error::usage("the suite's order does not name each of its workloads once"))
+            }
         }
     }
 
@@ -143,12 +143,7 @@ pub(super) fn prepare(
         let source = format!("suite {}", suite.name);
         let jobs = phases(&chosen.properties, &chosen.name, &source)?;
         let store_named = request.driver.is_some() || request.target.is_some();
-        for note in jobs
-            .run
-            .notes
-            .iter()
-            .filter(|n| !store_named || *n != ANY_STORE)
-        {
+        for note in jobs.run.notes.iter().filter(|n| !store_named || *n != ANY_STORE) {
             let note = format!("{source}: {note}");
             if !notes.contains(&note) {
                 notes.push(note);
@@ -161,14 +156,7 @@ pub(super) fn prepare(
                 false => format!("load-{}", chosen.name),
             };
             let about = format!("records for workload {}", chosen.name);
-            runs.push(planned(
-                suite,
-                request,
-                planner,
-                (name, about, true),
-                jobs.load,
-                seed,
-            )?);
+            runs.push(planned(suite, request, planner, (name, about, true), jobs.load, seed)?);
         }
         let seed = runs.first().map(|r| r.plan.run.seed);
         let words = (chosen.name, chosen.about, false);
@@ -237,9 +225,7 @@ fn chosen(suite: &YcsbSuite, request: &SuiteRequest) -> Result<Vec<ChosenWorkloa
         let stem = Path::new(&last.name).file_stem();
         let stem = stem.map(|s| s.to_string_lossy().into_owned());
         return Ok(vec![ChosenWorkload {
-            name: stem
-                .filter(|s| s != "load")
-                .unwrap_or_else(|| "run".to_owned()),
+            name: stem.filter(|s| s != "load").unwrap_or_else(|| "run".to_owned()),
             about: format!("properties of {}", last.name),
             properties: overridden(request, Properties::default())?,
         }]);
@@ -259,11 +245,7 @@ fn chosen(suite: &YcsbSuite, request: &SuiteRequest) -> Result<Vec<ChosenWorkloa
             properties: overridden(request, own)?,
         })
     };
-    suite
-        .choose(&names)?
-        .into_iter()
-        .map(with_properties)
-        .collect()
+    suite.choose(&names)?.into_iter().map(with_properties).collect()
 }
 
 /// What files, assignments and flags say, over `own`.
@@ -301,32 +283,22 @@ fn planned(
     job: ImportedJob,
     seed: Option<u64>,
 ) -> Result<PlannedRun> {
-    let mut set = vec![
-        format!("run.name={}-{name}", suite.name),
-        format!("workload.0.name={name}"),
-    ];
+    let mut set =
+        vec![format!("run.name={}-{name}", suite.name), format!("workload.0.name={name}")];
     if let (Some(runtime), false) = (&request.runtime, load) {
         set.push(format!("run.duration={runtime}"));
     }
     // One seed over all runs, whoever chose it.
     set.extend(seed.map(|seed| format!("run.seed={seed}")));
     set.extend(request.assignments());
-    let job = JobSource {
-        name: format!("{name}.toml, made by suite {}", suite.name),
-        text: job.toml,
-    };
+    let job =
+        JobSource { name: format!("{name}.toml, made by suite {}", suite.name), text: job.toml };
     let plan = planner(&job, &set)?;
     if plan.workloads.len() != 1 {
         return Err(Error::usage("a workload of a suite cannot be added to")
             .hint("--set workload.0.FIELD=VALUE changes its fields"));
     }
-    Ok(PlannedRun {
-        name,
-        about,
-        load,
-        job,
-        plan,
-    })
+    Ok(PlannedRun { name, about, load, job, plan })
 }
 
 /// Loads and workloads in order.
@@ -343,21 +315,15 @@ impl YcsbMethod {
             .map(|run| format!("# {}\n{}", run.title(), ycsb_words::lines(run)))
             .collect();
         let planned = &self.sequence.head().planned;
-        let left = planned
-            .iter()
-            .filter(|id| !done.iter().any(|r| r.point.id == **id));
+        let left = planned.iter().filter(|id| !done.iter().any(|r| r.point.id == **id));
         parts.extend(left.map(|name| format!("# {name} (not run)\n")));
         parts.join("\n")
     }
 }
 
 fn workload_runs<'a>(done: &'a [PointResult]) -> Vec<WorkloadRun<'a>> {
-    let run = |r: &'a PointResult| {
-        Some(WorkloadRun {
-            name: &r.point.id,
-            summary: r.summary.as_ref()?,
-        })
-    };
+    let run =
+        |r: &'a PointResult| Some(WorkloadRun { name: &r.point.id, summary: r.summary.as_ref()? });
     done.iter().filter_map(run).collect()
 }
 

@@ -71,9 +71,7 @@ impl WorkloadRun<'_> {
 
 /// One table over all runs; failures have a column only where there are any.
 pub fn table(runs: &[WorkloadRun<'_>]) -> Table {
-    let figures = [
-        "ops", "ops/s", "mean", "p50", "p95", "p99", "p99.9", "max", "failed",
-    ];
+    let figures = ["ops", "ops/s", "mean", "p50", "p95", "p99", "p99.9", "max", "failed"];
     let mut table = Table::new("ycsb", "In YCSB's terms, in us, of successes", &["series"]);
     table.columns.extend(figures.map(str::to_owned));
     table.note = Some("A read-modify-write is one operation.".to_owned());
@@ -85,9 +83,7 @@ pub fn table(runs: &[WorkloadRun<'_>]) -> Table {
         ];
         overall.resize(FAILED, String::new());
         overall.push(run.summary.errors.count.to_string());
-        table
-            .rows
-            .push(overall.into_iter().map(Cell::new).collect());
+        table.rows.push(overall.into_iter().map(Cell::new).collect());
         for (name, totals) in series(run) {
             let cells = row(name, totals).into_iter().map(Cell::new);
             table.rows.push(cells.collect());
@@ -112,11 +108,7 @@ pub fn lines(run: &WorkloadRun<'_>) -> String {
             latencies(name, ok, &totals.latencies.service, &mut out);
             let _ = writeln!(out, "[{name}], Return=OK, {ok}");
         }
-        if let Some(response) = totals
-            .latencies
-            .get(LatencyKind::Response)
-            .filter(|_| ok > 0)
-        {
+        if let Some(response) = totals.latencies.get(LatencyKind::Response).filter(|_| ok > 0) {
             latencies(&format!("Intended-{name}"), ok, response, &mut out);
         }
         if totals.errors > 0 {
@@ -179,11 +171,7 @@ fn failures(run: &WorkloadRun<'_>, name: &str) -> Vec<(&'static str, u64)> {
 }
 
 fn percentile(latency: &Latency, p: &str) -> Option<u64> {
-    latency
-        .percentiles
-        .iter()
-        .find(|at| at.p == p)
-        .and_then(|at| at.ns)
+    latency.percentiles.iter().find(|at| at.p == p).and_then(|at| at.ns)
 }
 
 /// The column of failures, the last one.

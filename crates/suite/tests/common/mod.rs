@@ -112,11 +112,7 @@ impl Host for SimHost {
 
 fn open(plan: &Plan, run_id: &str) -> Result<Box<dyn Target>> {
     let driver = find(&plan.target.driver).expect("a driver");
-    let spec = OpenSpec {
-        plan,
-        run_id,
-        destroy: None,
-    };
+    let spec = OpenSpec { plan, run_id, destroy: None };
     driver.open(&spec, &mut |_| true)
 }
 
@@ -141,18 +137,11 @@ pub fn plan(job: &JobSource, set: &[String]) -> Result<Plan> {
     for assignment in set {
         job.apply_set(assignment)?;
     }
-    let machine = MachineMemory {
-        capture_budget: ByteSize(64 << 20),
-        free_memory: ByteSize(1 << 30),
-    };
-    job.resolve(&TestRegistry, machine, &|path| {
-        std::fs::read_to_string(path)
-    })
+    let machine =
+        MachineMemory { capture_budget: ByteSize(64 << 20), free_memory: ByteSize(1 << 30) };
+    job.resolve(&TestRegistry, machine, &|path| std::fs::read_to_string(path))
 }
 
 pub fn source(text: &str) -> JobSource {
-    JobSource {
-        name: "test.toml".to_owned(),
-        text: text.to_owned(),
-    }
+    JobSource { name: "test.toml".to_owned(), text: text.to_owned() }
 }

@@ -50,18 +50,15 @@ fn find_in(name: &str, dir: &Path) -> Option<FoundLibrary> {
         .filter(|e| {
             let file = e.file_name();
             let file = file.to_string_lossy();
-            file.strip_prefix(&stem)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            file.strip_prefix(&stem).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         })
         .map(|e| e.path())
         .collect();
     files.sort();
     let path = files.first()?.canonicalize().ok()?;
     let file = path.file_name()?.to_string_lossy().into_owned();
-    let version = file
-        .strip_prefix(&stem)
-        .and_then(|rest| rest.strip_prefix('.'))
-        .map(str::to_owned);
+    let version =
+        file.strip_prefix(&stem).and_then(|rest| rest.strip_prefix('.')).map(str::to_owned);
     Some(FoundLibrary { path, version })
 }
 

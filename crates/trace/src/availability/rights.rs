@@ -54,8 +54,7 @@ pub fn same_pid_namespace(sys: &Sys) -> bool {
 
 /// The kernel lockdown mode: none, integrity or confidentiality.
 pub fn lockdown(sys: &Sys) -> Option<String> {
-    sys.text("/sys/kernel/security/lockdown")
-        .map(|t| chosen(&t).to_owned())
+    sys.text("/sys/kernel/security/lockdown").map(|t| chosen(&t).to_owned())
 }
 
 /// Whether the kernel describes its own types, which portable programs need.

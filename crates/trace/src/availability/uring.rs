@@ -20,9 +20,7 @@ pub fn probe(sys: &Sys) -> UringAccess {
 }
 
 fn blocked(sys: &Sys, e: &std::io::Error) -> UringAccess {
-    let switch = sys
-        .number("/proc/sys/kernel/io_uring_disabled")
-        .unwrap_or(0);
+    let switch = sys.number("/proc/sys/kernel/io_uring_disabled").unwrap_or(0);
     let status = sys.text("/proc/self/status").unwrap_or_default();
     let filtered = field(&status, ':', "Seccomp") == Some("2");
     let errno = e.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
@@ -48,10 +46,7 @@ fn blocked(sys: &Sys, e: &std::io::Error) -> UringAccess {
         ),
         _ => (e.to_string(), "use engine = \"sync\""),
     };
-    UringAccess::Blocked {
-        why,
-        fix: fix.to_owned(),
-    }
+    UringAccess::Blocked { why, fix: fix.to_owned() }
 }
 
 #[cfg(test)]
@@ -64,10 +59,7 @@ mod tests {
         std::fs::create_dir_all(dir.path().join("proc/self")).unwrap();
         let put = |p: &str, t: &str| std::fs::write(dir.path().join(p), t).unwrap();
         put("proc/sys/kernel/io_uring_disabled", disabled);
-        put(
-            "proc/self/status",
-            &format!("Name:\tx\nSeccomp:\t{seccomp}\n"),
-        );
+        put("proc/self/status", &format!("Name:\tx\nSeccomp:\t{seccomp}\n"));
         let sys = Sys::at(dir.path());
         (dir, sys)
     }

@@ -246,10 +246,5 @@ pub fn unseen_row(s: &TracedIo) -> Option<LayerRow> {
 
 /// A time in which the programs saw nothing.
 pub fn gap_row(gap: &(i64, i64)) -> LayerRow {
-    LayerRow {
-        kind: LayerKind::Gap,
-        start_ns: gap.0,
-        end_ns: gap.1,
-        ..LayerRow::default()
-    }
+    LayerRow { kind: LayerKind::Gap, start_ns: gap.0, end_ns: gap.1, ..LayerRow::default() }
 }

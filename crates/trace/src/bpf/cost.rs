@@ -41,14 +41,7 @@ pub struct ProgramCost {
 
 impl ProgramCost {
     pub fn new(programs: Arc<LoadedPrograms>, workers: usize) -> ProgramCost {
-        ProgramCost {
-            programs,
-            workers,
-            counting: None,
-            then: None,
-            ns: 0,
-            operations: 0,
-        }
+        ProgramCost { programs, workers, counting: None, then: None, ns: 0, operations: 0 }
     }
 
     /// Opens and closes windows; to be called every few milliseconds.
@@ -108,19 +101,11 @@ pub fn probe_ns(shared: &BpfProbeShared) -> f64 {
     const TIMED: u64 = 16_384;
     let (full, kept) = unbounded();
     let (spare_in, spare) = unbounded();
-    let shared = BpfProbeShared {
-        full,
-        spare,
-        counts: Arc::new(TraceCounts::default()),
-        ..shared.clone()
-    };
+    let shared =
+        BpfProbeShared { full, spare, counts: Arc::new(TraceCounts::default()), ..shared.clone() };
     let again = || drop(spare_in.send(TracedBatch::empty()));
     again();
-    let seat = ProbeSeat {
-        worker: THREADS as u16 - 1,
-        first_slot: SLOTS as u32 - 1,
-        depth: 1,
-    };
+    let seat = ProbeSeat { worker: THREADS as u16 - 1, first_slot: SLOTS as u32 - 1, depth: 1 };
     let mut probe = BpfProbe::new(&shared, seat);
     let mut start = MonoClock.now();
     for i in 0..LEARN + TIMED {

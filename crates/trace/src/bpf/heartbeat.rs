@@ -32,10 +32,7 @@ struct HeartbeatState {
 impl Heartbeat {
     /// For the programs of this process.
     pub fn new(programs: Arc<LoadedPrograms>) -> Heartbeat {
-        Heartbeat {
-            programs,
-            beat: HeartbeatState::default(),
-        }
+        Heartbeat { programs, beat: HeartbeatState::default() }
     }
 
     /// Makes the calling thread the one that is watched.
@@ -48,12 +45,7 @@ impl Heartbeat {
     }
 
     pub fn look(&mut self) {
-        let stamp = self
-            .programs
-            .threads
-            .get(COLLECTOR_INDEX)
-            .last_in
-            .load(Relaxed);
+        let stamp = self.programs.threads.get(COLLECTOR_INDEX).last_in.load(Relaxed);
         self.beat.look(stamp);
     }
 

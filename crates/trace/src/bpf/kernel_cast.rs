@@ -74,10 +74,7 @@ mod tests {
         assert!(!calls.is_empty(), "the object has no marked call");
         let known = [0x85, 0x20, 0, 0, 0x67, 0x12, 0, 0];
         let harmless = [0x85, 0, 0, 0, 5, 0, 0, 0];
-        for (cast, want) in [
-            (KernelCast(Some(0x1267)), known),
-            (KernelCast::NONE, harmless),
-        ] {
+        for (cast, want) in [(KernelCast(Some(0x1267)), known), (KernelCast::NONE, harmless)] {
             let mut expected = OBJECT.to_vec();
             for at in &calls {
                 expected[*at..at + 8].copy_from_slice(&want);
@@ -96,10 +93,7 @@ mod tests {
         let types = programs::types(&sys).expect("the kernel's types");
         for cast in [KernelCast::of(&types), KernelCast::NONE] {
             for late in [false, true] {
-                let config = ProgramConfig {
-                    late,
-                    ..ProgramConfig::default()
-                };
+                let config = ProgramConfig { late, ..ProgramConfig::default() };
                 let symbols = KernelSymbols::read(&sys);
                 let mut ebpf = programs::open(&config, &symbols, &types, cast).expect("maps");
                 // Those of a module are there only while it is loaded.

@@ -199,20 +199,8 @@ impl TraceEvent {
         if bytes.len() < EVENT_BYTES {
             return None;
         }
-        let word = |at: usize| {
-            bytes
-                .get(at..at + 8)?
-                .try_into()
-                .ok()
-                .map(u64::from_ne_bytes)
-        };
-        let half = |at: usize| {
-            bytes
-                .get(at..at + 4)?
-                .try_into()
-                .ok()
-                .map(u32::from_ne_bytes)
-        };
+        let word = |at: usize| bytes.get(at..at + 8)?.try_into().ok().map(u64::from_ne_bytes);
+        let half = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
         let name = |at: usize| bytes.get(at..at + 16)?.try_into().ok();
         let kind = match half(0)? {
             1 => TraceEventKind::Off,

@@ -151,9 +151,7 @@ impl Probe for BpfProbe {
         let Some(running) = self.running.get_mut(usize::from(begun.kind)) else {
             return;
         };
-        let keep = running
-            .get_or_insert_with(|| TailThreshold::new(threshold))
-            .keep(latency_ns);
+        let keep = running.get_or_insert_with(|| TailThreshold::new(threshold)).keep(latency_ns);
         let thread = self.shared.programs.threads.get(usize::from(self.worker));
         if thread.off.load(Relaxed) != 0 {
             self.came_back(begun.submit as u64 + latency_ns);

@@ -45,38 +45,17 @@ enum LoadWhen {
 }
 
 const fn always(name: &'static str, trace_point: &'static str, sees: &'static str) -> TraceProgram {
-    TraceProgram {
-        name,
-        trace_point,
-        sees,
-        when: LoadWhen::Always,
-    }
+    TraceProgram { name, trace_point, sees, when: LoadWhen::Always }
 }
 
 /// The program on the issue of a request.
 const ISSUE: &str = "rq_issue";
 
 pub(super) const PROGRAMS: &[TraceProgram] = &[
-    always(
-        "bio_queue",
-        "block_bio_queue",
-        "when an I/O reaches the block layer; neighbours",
-    ),
-    always(
-        ISSUE,
-        "block_rq_issue",
-        "when an I/O is given to the driver",
-    ),
-    always(
-        "rq_complete",
-        "block_rq_complete",
-        "when the device is done",
-    ),
-    always(
-        "rq_requeue",
-        "block_rq_requeue",
-        "I/Os given back by the driver",
-    ),
+    always("bio_queue", "block_bio_queue", "when an I/O reaches the block layer; neighbours"),
+    always(ISSUE, "block_rq_issue", "when an I/O is given to the driver"),
+    always("rq_complete", "block_rq_complete", "when the device is done"),
+    always("rq_requeue", "block_rq_requeue", "I/Os given back by the driver"),
     always("bio_split", "block_split", "I/Os cut by the block layer"),
     TraceProgram {
         name: "rq_insert",
@@ -84,28 +63,16 @@ pub(super) const PROGRAMS: &[TraceProgram] = &[
         sees: "when an I/O is given to the I/O scheduler",
         when: LoadWhen::All,
     },
-    always(
-        "sched_switch",
-        "sched_switch",
-        "threads off the CPU and why",
-    ),
+    always("sched_switch", "sched_switch", "threads off the CPU and why"),
     always("sched_waking", "sched_waking", "who wakes a thread up"),
-    always(
-        "sched_wakeup",
-        "sched_wakeup",
-        "waiting for a CPU after a wake-up",
-    ),
+    always("sched_wakeup", "sched_wakeup", "waiting for a CPU after a wake-up"),
     TraceProgram {
         name: "uring_submit",
         trace_point: "io_uring_submit_req",
         sees: "when io_uring picks an I/O up; buffered I/Os of io_uring",
         when: LoadWhen::Wanted(&[C_WANTED]),
     },
-    always(
-        "uring_punt",
-        "io_uring_queue_async_work",
-        "I/Os handed to io_uring worker threads",
-    ),
+    always("uring_punt", "io_uring_queue_async_work", "I/Os handed to io_uring worker threads"),
     TraceProgram {
         name: "uring_complete",
         trace_point: "io_uring_complete",
@@ -113,38 +80,14 @@ pub(super) const PROGRAMS: &[TraceProgram] = &[
         when: LoadWhen::Wanted(&[C_WANTED, C_PUNTED]),
     },
     always("jbd2_start", "jbd2_start_commit", "commits of a journal"),
-    always(
-        "jbd2_logging",
-        "jbd2_commit_logging",
-        "commits of a journal",
-    ),
+    always("jbd2_logging", "jbd2_commit_logging", "commits of a journal"),
     always("jbd2_end", "jbd2_end_commit", "commits of a journal"),
-    always(
-        "fuse_send",
-        "fuse_request_send",
-        "requests to a FUSE server",
-    ),
+    always("fuse_send", "fuse_request_send", "requests to a FUSE server"),
     always("fuse_end", "fuse_request_end", "answers of a FUSE server"),
-    always(
-        "reclaim_begin",
-        "mm_vmscan_direct_reclaim_begin",
-        "making room in memory",
-    ),
-    always(
-        "reclaim_end",
-        "mm_vmscan_direct_reclaim_end",
-        "making room in memory",
-    ),
-    always(
-        "memcg_begin",
-        "mm_vmscan_memcg_reclaim_begin",
-        "making room in a memory cgroup",
-    ),
-    always(
-        "memcg_end",
-        "mm_vmscan_memcg_reclaim_end",
-        "making room in a memory cgroup",
-    ),
+    always("reclaim_begin", "mm_vmscan_direct_reclaim_begin", "making room in memory"),
+    always("reclaim_end", "mm_vmscan_direct_reclaim_end", "making room in memory"),
+    always("memcg_begin", "mm_vmscan_memcg_reclaim_begin", "making room in a memory cgroup"),
+    always("memcg_end", "mm_vmscan_memcg_reclaim_end", "making room in a memory cgroup"),
 ];
 
 /// The kernel's description of its types.
@@ -222,13 +165,11 @@ pub fn load(
         }
         let mut done = prepare(&mut ebpf, program, &btf);
         if now {
-            done = done
-                .and_then(|()| attach(&mut ebpf, program.name))
-                .map(|link| {
-                    if program.name == ISSUE {
-                        issue = IssueStamps::There(link);
-                    }
-                });
+            done = done.and_then(|()| attach(&mut ebpf, program.name)).map(|link| {
+                if program.name == ISSUE {
+                    issue = IssueStamps::There(link);
+                }
+            });
         } else if done.is_ok() {
             ready.push(program);
             continue;
@@ -236,15 +177,10 @@ pub fn load(
         info.push(program.info(done));
     }
     if info.iter().all(|p| p.missing.is_some()) {
-        let why = info
-            .first()
-            .and_then(|p| p.missing.clone())
-            .unwrap_or_default();
-        return Err(Error::unavailable("the kernel refuses trace programs")
-            .with("why", why)
-            .hint(
-                "run as root, or: setcap cap_bpf,cap_perfmon,cap_syslog+ep on the taillight binary",
-            ));
+        let why = info.first().and_then(|p| p.missing.clone()).unwrap_or_default();
+        return Err(Error::unavailable("the kernel refuses trace programs").with("why", why).hint(
+            "run as root, or: setcap cap_bpf,cap_perfmon,cap_syslog+ep on the taillight binary",
+        ));
     }
     share(ebpf, ready, info, issue)
 }
@@ -300,20 +236,26 @@ pub(super) fn open(
         .override_global("cfg_off_ns", &config.off_ns, true)
         .override_global("cfg_late", &late, true);
     let page_bits = rustix::param::page_size().trailing_zeros();
-    loader
-        .override_global("cfg_page_bits", &page_bits, true)
-        .override_global("cfg_kind", &config.kind, true);
+    loader.override_global("cfg_page_bits", &page_bits, true).override_global(
+        "cfg_kind",
+        &config.kind,
+        true,
+    );
     let submit = symbols.range("io_submit_sqes").unwrap_or_default();
-    loader
-        .override_global("cfg_submit_from", &submit.start, true)
-        .override_global("cfg_submit_to", &submit.end, true);
+    loader.override_global("cfg_submit_from", &submit.start, true).override_global(
+        "cfg_submit_to",
+        &submit.end,
+        true,
+    );
     // Handlers of interrupts lie together; where is not known they are nowhere.
     let irq = ["__irqentry_text_start", "__irqentry_text_end"];
     let ends = symbols.addresses(&irq);
     let irq = irq.map(|name| ends.get(name).copied().unwrap_or_default());
-    loader
-        .override_global("cfg_irq_from", &irq[0], true)
-        .override_global("cfg_irq_to", &irq[1], true);
+    loader.override_global("cfg_irq_from", &irq[0], true).override_global(
+        "cfg_irq_to",
+        &irq[1],
+        true,
+    );
     for (global, value) in &values {
         loader.override_global(global, value, true);
     }
@@ -326,11 +268,9 @@ pub(super) fn open(
     let casts = u32::from(cast.known());
     loader.override_global("cfg_cast", &casts, true);
     loader.load(&cast.placed(OBJECT)).map_err(|e| {
-        Error::unavailable("trace programs cannot be prepared")
-            .source(e)
-            .hint(
-                "run as root, or: setcap cap_bpf,cap_perfmon,cap_syslog+ep on the taillight binary",
-            )
+        Error::unavailable("trace programs cannot be prepared").source(e).hint(
+            "run as root, or: setcap cap_bpf,cap_perfmon,cap_syslog+ep on the taillight binary",
+        )
     })
 }
 
@@ -398,9 +338,9 @@ impl LoadedPrograms {
                 let _ = program.detach(link);
                 IssueStamps::Away
             }
-            (IssueStamps::Away, BARE) => program
-                .attach()
-                .map_or(IssueStamps::Missing, IssueStamps::There),
+            (IssueStamps::Away, BARE) => {
+                program.attach().map_or(IssueStamps::Missing, IssueStamps::There)
+            }
             (same, _) => same,
         };
     }
@@ -483,10 +423,7 @@ mod tests {
     #[test]
     fn the_program_on_the_issue_goes_and_comes_back_once() {
         let sys = Sys::default();
-        let config = ProgramConfig {
-            late: true,
-            ..ProgramConfig::default()
-        };
+        let config = ProgramConfig { late: true, ..ProgramConfig::default() };
         let Ok((programs, _ring)) = load(&config, &KernelSymbols::read(&sys), &sys) else {
             eprintln!("skipped: no trace programs here");
             return;
@@ -501,29 +438,20 @@ mod tests {
         assert_eq!(say(STAMPED), 0);
         assert_eq!(say(BARE), 1, "one does not");
         assert_eq!(say(BARE), 1);
-        assert_eq!(
-            say(STAMPED),
-            0,
-            "the programs do not say that again; it would do no harm"
-        );
+        assert_eq!(say(STAMPED), 0, "the programs do not say that again; it would do no harm");
     }
 
     #[test]
     fn programs_that_wait_to_be_wanted_are_attached_once() {
         let sys = Sys::default();
-        let config = ProgramConfig {
-            queued: true,
-            ..ProgramConfig::default()
-        };
+        let config = ProgramConfig { queued: true, ..ProgramConfig::default() };
         let Ok((programs, _ring)) = load(&config, &KernelSymbols::read(&sys), &sys) else {
             eprintln!("skipped: no trace programs here");
             return;
         };
         let points = || -> Vec<String> {
             let came = programs.attach_wanted().into_iter();
-            came.inspect(|p| assert_eq!(p.missing, None))
-                .map(|p| p.trace_point)
-                .collect()
+            came.inspect(|p| assert_eq!(p.missing, None)).map(|p| p.trace_point).collect()
         };
         assert!(points().is_empty());
         programs.counters.get(C_PUNTED).store(1, Relaxed);

@@ -53,12 +53,8 @@ pub(crate) struct BpfTracing {
 /// As [`BpfTracing::start`].
 pub(crate) fn try_programs(sys: &Sys) -> Result<Vec<ProgramInfo>> {
     allowed(sys)?;
-    let config = ProgramConfig {
-        all: true,
-        queued: true,
-        off_ns: OFF_NS,
-        ..ProgramConfig::default()
-    };
+    let config =
+        ProgramConfig { all: true, queued: true, off_ns: OFF_NS, ..ProgramConfig::default() };
     let (programs, _) = programs::load(&config, &KernelSymbols::read(sys), sys)?;
     Ok(programs.info.clone())
 }
@@ -67,11 +63,11 @@ pub(crate) fn try_programs(sys: &Sys) -> Result<Vec<ProgramInfo>> {
 fn allowed(sys: &Sys) -> Result<()> {
     let missing = Rights::read(sys).missing_for_tracing();
     if !missing.is_empty() {
-        return Err(
-            Error::unavailable("this process may not load trace programs")
-                .with("missing", missing.join(" and "))
-                .hint("run as root, or: setcap cap_bpf,cap_perfmon,cap_syslog+ep on the taillight binary"),
-        );
+        return Err(Error::unavailable("this process may not load trace programs")
+            .with("missing", missing.join(" and "))
+            .hint(
+                "run as root, or: setcap cap_bpf,cap_perfmon,cap_syslog+ep on the taillight binary",
+            ));
     }
     if rights::lockdown(sys).as_deref() == Some("confidentiality") {
         return Err(Error::unavailable(
@@ -87,10 +83,8 @@ fn own_numbers(sys: &Sys) -> Result<()> {
     if rights::same_pid_namespace(sys) {
         return Ok(());
     }
-    Err(
-        Error::unavailable("threads have other numbers here than in the kernel (PID namespace)")
-            .hint("run outside of the container, or with the host's PID namespace"),
-    )
+    Err(Error::unavailable("threads have other numbers here than in the kernel (PID namespace)")
+        .hint("run outside of the container, or with the host's PID namespace"))
 }
 
 /// Each worker has a place in the programs' memory, and the collector has the last one.
@@ -166,14 +160,7 @@ impl BpfTracing {
             nonce: nonce(),
         };
         let probe_ns = cost::probe_ns(&shared);
-        Ok(BpfTracing {
-            shared,
-            symbols,
-            stop,
-            thread,
-            off_ns: config.off_ns,
-            probe_ns,
-        })
+        Ok(BpfTracing { shared, symbols, stop, thread, off_ns: config.off_ns, probe_ns })
     }
 
     /// Probes for the workers.
@@ -226,11 +213,7 @@ fn write(dir: &RunDir, gathered: CollectedTrace, symbols: &KernelSymbols) -> Res
     writer.rows(gathered.quota.into_iter())?;
     writer.rows(gathered.gaps.iter().map(collect::gap_row))?;
     // A queue's I/Os share the interval in which their thread was not seen: one row tells it.
-    let mut unseen: Vec<_> = ios
-        .iter()
-        .map(|(s, _)| *s)
-        .filter(|s| s.unseen.1 > 0)
-        .collect();
+    let mut unseen: Vec<_> = ios.iter().map(|(s, _)| *s).filter(|s| s.unseen.1 > 0).collect();
     unseen.dedup_by_key(|s| (s.worker, s.unseen));
     writer.rows(unseen.into_iter().filter_map(collect::unseen_row))?;
     writer.rows(ios.into_iter().flat_map(rows))?;

@@ -48,10 +48,7 @@ impl KernelSymbols {
 
     /// A stack in words, innermost first. The tracing's own frames are left out.
     pub fn stack(&self, frames: &[u64]) -> Option<String> {
-        let names = frames
-            .iter()
-            .filter(|a| **a != 0)
-            .filter_map(|a| self.name(*a));
+        let names = frames.iter().filter(|a| **a != 0).filter_map(|a| self.name(*a));
         let own = |n: &&str| !n.starts_with("bpf_") && !n.starts_with("__bpf_");
         let names: Vec<&str> = names.filter(own).collect();
         (!names.is_empty()).then(|| names.join(";"))

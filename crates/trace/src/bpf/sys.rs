@@ -49,14 +49,7 @@ impl<T: KernelShared> SharedRegion<T> {
         // SAFETY: a new mapping at an address the kernel chooses. The kernel refuses lengths
         // beyond the array, whose entries have the size of `T` (checked before).
         let base = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                bytes,
-                access,
-                MapFlags::SHARED | MapFlags::POPULATE,
-                fd,
-                0,
-            )?
+            mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED | MapFlags::POPULATE, fd, 0)?
         };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(SharedRegion { base, count, bytes })

@@ -85,18 +85,13 @@ pub struct TracedBatch {
 impl TracedBatch {
     /// An empty one, with its memory.
     pub fn empty() -> TracedBatch {
-        TracedBatch {
-            ios: Vec::with_capacity(BATCH),
-            rounds: Vec::with_capacity(ROUNDS),
-        }
+        TracedBatch { ios: Vec::with_capacity(BATCH), rounds: Vec::with_capacity(ROUNDS) }
     }
 
     /// An empty one whose memory for I/Os is there: a worker that fills it meets no page faults.
     pub fn touched() -> TracedBatch {
         let mut batch = TracedBatch::empty();
-        batch
-            .ios
-            .resize(BATCH, read_slot(&OperationSlot::default(), Token(0)));
+        batch.ios.resize(BATCH, read_slot(&OperationSlot::default(), Token(0)));
         batch.ios.clear();
         batch
     }
@@ -159,11 +154,7 @@ pub(super) fn read_slot(s: &OperationSlot, token: Token) -> TracedIo {
     TracedIo {
         worker: 0,
         op: OpKind::Read,
-        flags: if block {
-            s.flags.load(Relaxed).into()
-        } else {
-            0
-        },
+        flags: if block { s.flags.load(Relaxed).into() } else { 0 },
         submit: 0,
         complete: 0,
         offset: 0,
@@ -171,11 +162,7 @@ pub(super) fn read_slot(s: &OperationSlot, token: Token) -> TracedIo {
         sector: sector(block, s),
         dev: half(block, &s.dev),
         low_dev: half(low, &s.low_dev),
-        bios: if block {
-            s.bios.load(Relaxed).into()
-        } else {
-            0
-        },
+        bios: if block { s.bios.load(Relaxed).into() } else { 0 },
         parts: half(block, &s.parts),
         sectors: half(block, &s.sectors),
         enter: get(more, &s.enter),
@@ -219,11 +206,7 @@ fn half(known: bool, v: &AtomicU32) -> u32 {
 
 /// The same, of a place.
 fn sector(known: bool, s: &OperationSlot) -> u64 {
-    if known {
-        s.sector.load(Relaxed)
-    } else {
-        NOWHERE
-    }
+    if known { s.sector.load(Relaxed) } else { NOWHERE }
 }
 
 /// How many parts an I/O has whose completions took all stamps: those seen, and one more when they
@@ -253,10 +236,7 @@ mod tests {
         for (i, round) in earlier.0.iter().enumerate() {
             round.bio.store(token * 1000 + i as u64, Relaxed);
         }
-        let seen = TracedIo {
-            rounds,
-            ..read_slot(&OperationSlot::default(), Token(token))
-        };
+        let seen = TracedIo { rounds, ..read_slot(&OperationSlot::default(), Token(token)) };
         (seen, earlier)
     }
 
@@ -280,11 +260,7 @@ mod tests {
         }
         assert_eq!(room, (batch.ios.capacity(), batch.rounds.capacity()));
         assert!(batch.ios.len() < BATCH, "rounds filled it");
-        assert_eq!(
-            size_of::<TracedIo>(),
-            280,
-            "docs/explain.md says how many fit"
-        );
+        assert_eq!(size_of::<TracedIo>(), 280, "docs/explain.md says how many fit");
     }
 
     #[test]

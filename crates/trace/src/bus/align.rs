@@ -93,11 +93,10 @@ pub fn same_clock(host: &[TimedCommand], other: &[TimedCommand], slack: i64) -> 
         let h = host[i];
         let first = starts.partition_point(|s| *s < h.start - slack);
         let near = order[first..].iter().copied();
-        near.take_while(move |j| other[*j].start <= h.end + slack)
-            .filter(move |j| {
-                let o = &other[*j];
-                o.op == h.op && o.bytes == h.bytes && o.end <= h.end + slack
-            })
+        near.take_while(move |j| other[*j].start <= h.end + slack).filter(move |j| {
+            let o = &other[*j];
+            o.op == h.op && o.bytes == h.bytes && o.end <= h.end + slack
+        })
     };
     let mut free_host = vec![true; host.len()];
     let mut free = vec![true; other.len()];
@@ -106,10 +105,8 @@ pub fn same_clock(host: &[TimedCommand], other: &[TimedCommand], slack: i64) -> 
         let open: Vec<usize> = (0..host.len()).filter(|i| free_host[*i]).collect();
         let mut all: Vec<i64> = Vec::new();
         for i in open.iter().step_by(open.len().div_ceil(VOTERS).max(1)) {
-            let mut shifts: Vec<i64> = inside(*i)
-                .filter(|j| free[*j])
-                .map(|j| shift(&host[*i], &other[j]))
-                .collect();
+            let mut shifts: Vec<i64> =
+                inside(*i).filter(|j| free[*j]).map(|j| shift(&host[*i], &other[j])).collect();
             shifts.sort_unstable();
             shifts.dedup();
             all.append(&mut shifts);
@@ -192,11 +189,7 @@ pub fn unknown_clock(
 }
 
 fn on_host(o: &TimedCommand, fit: &ClockFit) -> TimedCommand {
-    TimedCommand {
-        start: fit.to_host(o.start),
-        end: fit.to_host(o.end),
-        ..*o
-    }
+    TimedCommand { start: fit.to_host(o.start), end: fit.to_host(o.end), ..*o }
 }
 
 /// Differences of addresses that occur most often, most frequent first; zero is always tried.
@@ -215,10 +208,8 @@ fn likely(host: &[TimedCommand], other: &[TimedCommand]) -> Vec<i64> {
         }
     }
     all.sort_unstable();
-    let mut list: Vec<(usize, i64)> = all
-        .chunk_by(|a, b| a == b)
-        .filter_map(|run| Some((run.len(), *run.first()?)))
-        .collect();
+    let mut list: Vec<(usize, i64)> =
+        all.chunk_by(|a, b| a == b).filter_map(|run| Some((run.len(), *run.first()?))).collect();
     list.sort_unstable_by_key(|(n, shift)| (std::cmp::Reverse(*n), *shift));
     let mut shifts: Vec<i64> = list.iter().map(|(_, s)| *s).take(TRIED).collect();
     if !shifts.contains(&0) {
@@ -278,11 +269,7 @@ fn fit(host: &[TimedCommand], other: &[TimedCommand], by: i64) -> Option<ClockFi
         let mut sizes: Vec<f64> = near.iter().map(|d| off(d).abs()).collect();
         sizes.sort_by(f64::total_cmp);
         let limit = (sizes[sizes.len() / 2] * 6.0).max(200.0);
-        let kept: Vec<_> = near
-            .iter()
-            .copied()
-            .filter(|d| off(d).abs() <= limit)
-            .collect();
+        let kept: Vec<_> = near.iter().copied().filter(|d| off(d).abs() <= limit).collect();
         if kept.len() == near.len() || kept.len() < VOTES {
             break;
         }
@@ -294,11 +281,7 @@ fn fit(host: &[TimedCommand], other: &[TimedCommand], by: i64) -> Option<ClockFi
 /// Least squares: difference minus `base` over time since `from`.
 fn line(points: &[(i64, i64, i64)], from: i64, base: i64) -> (f64, f64) {
     let n = points.len() as f64;
-    let xy = || {
-        points
-            .iter()
-            .map(|d| ((d.0 - from) as f64, (d.1 - base) as f64))
-    };
+    let xy = || points.iter().map(|d| ((d.0 - from) as f64, (d.1 - base) as f64));
     let (mx, my) = xy().fold((0.0, 0.0), |(x, y), p| (x + p.0 / n, y + p.1 / n));
     let (mut sxx, mut sxy) = (0.0, 0.0);
     for (x, y) in xy() {
@@ -357,13 +340,8 @@ mod tests {
             let end = start + 60_000 + rng.below(90_000) as i64;
             let byte = rng.below(1 << 18) * 4096;
             let done = end + 3_000 + rng.below(9_000) as i64;
-            let cmd = |start, end, byte| TimedCommand {
-                start,
-                end,
-                op: OpKind::Read,
-                byte,
-                bytes: 4096,
-            };
+            let cmd =
+                |start, end, byte| TimedCommand { start, end, op: OpKind::Read, byte, bytes: 4096 };
             host.push(cmd(at, done, byte));
             let there = |t: i64| t + (offset + drift * t as f64) as i64;
             other.push(cmd(there(start), there(end), byte + shift));
@@ -379,11 +357,7 @@ mod tests {
             let (fit, matched) = unknown_clock(&host, &other).unwrap();
             assert!(matched.share() > 0.99, "{}", matched.share());
             assert!(matched.pairs.iter().all(|(i, j)| i == j));
-            assert!(
-                (fit.drift - drift / (1.0 + drift)).abs() < 2e-6,
-                "{}",
-                fit.drift
-            );
+            assert!((fit.drift - drift / (1.0 + drift)).abs() < 2e-6, "{}", fit.drift);
             let back = fit.to_host(other[2_000].start);
             let truth = host[2_000].start;
             assert!(back > truth && back < truth + 12_000, "{}", back - truth);
@@ -405,9 +379,7 @@ mod tests {
         let (host, _) = both(2_000, 0.0, 0.0, 0);
         let mut rng = TestRandom(99);
         let (_, mut other) = both(2_000, 1e9, 0.0, 0);
-        other
-            .iter_mut()
-            .for_each(|o| o.byte = rng.below(1 << 18) * 4096);
+        other.iter_mut().for_each(|o| o.byte = rng.below(1 << 18) * 4096);
         let share = unknown_clock(&host, &other).map_or(0.0, |(_, m)| m.share());
         assert!(share < 0.5, "{share}");
     }

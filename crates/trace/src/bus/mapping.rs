@@ -128,11 +128,7 @@ impl TimeUnit {
 
     /// A decimal number as nanoseconds, without going through a float: capture times are long.
     fn parse(self, text: &str) -> Option<i64> {
-        let text: String = text
-            .trim()
-            .chars()
-            .filter(|c| !matches!(c, ',' | '_' | ' '))
-            .collect();
+        let text: String = text.trim().chars().filter(|c| !matches!(c, ',' | '_' | ' ')).collect();
         let (sign, text) = match text.strip_prefix('-') {
             Some(rest) => (-1, rest.to_owned()),
             None => (1, text),
@@ -241,10 +237,8 @@ impl BusMapping {
             () => return Some(None),
         };
         let start = self.time.unit.parse(at(spots.time)?)?;
-        let end = match (
-            spots.end.zip(self.end.as_ref()),
-            spots.latency.zip(self.latency.as_ref()),
-        ) {
+        let end = match (spots.end.zip(self.end.as_ref()), spots.latency.zip(self.latency.as_ref()))
+        {
             (Some((i, column)), _) => column.unit.parse(at(i)?)?,
             (_, Some((i, column))) => start.checked_add(column.unit.parse(at(i)?)?)?,
             _ => return None,
@@ -259,9 +253,7 @@ impl BusMapping {
             end,
             op,
             byte: number(at(spots.lba)?, self.lba.hex)?.checked_mul(block)?,
-            bytes: blocks
-                .checked_add(u64::from(self.blocks.zero_based))?
-                .checked_mul(block)?,
+            bytes: blocks.checked_add(u64::from(self.blocks.zero_based))?.checked_mul(block)?,
         }))
     }
 }
@@ -272,10 +264,7 @@ mod tests {
 
     #[test]
     fn times_keep_every_digit() {
-        assert_eq!(
-            TimeUnit::S.parse("1234567.123456789"),
-            Some(1_234_567_123_456_789)
-        );
+        assert_eq!(TimeUnit::S.parse("1234567.123456789"), Some(1_234_567_123_456_789));
         assert_eq!(TimeUnit::Us.parse("1,000.5"), Some(1_000_500));
         assert_eq!(TimeUnit::Ns.parse("-7.9"), Some(-7));
         assert_eq!(TimeUnit::Ms.parse("x"), None);
@@ -294,25 +283,12 @@ mod tests {
     fn the_example_is_sound_and_wrong_files_are_refused() {
         let text = include_str!("../../../../docs/bus-mapping.toml");
         let map = BusMapping::parse(text).unwrap();
-        let heading = "Nothing here"
-            .split(',')
-            .map(str::to_owned)
-            .collect::<Vec<_>>();
+        let heading = "Nothing here".split(',').map(str::to_owned).collect::<Vec<_>>();
         let e = map.spots(&heading).unwrap_err();
         assert!(e.to_string().contains("no such column") && e.hint_text().is_some());
         assert!(BusMapping::parse(&format!("{text}\n[wrong]\n")).is_err());
         let both = format!("{text}\n[end]\ncolumn = \"x\"\nunit = \"ns\"\n");
-        assert!(
-            BusMapping::parse(&both)
-                .unwrap_err()
-                .to_string()
-                .contains("one of them")
-        );
-        assert!(
-            BusMapping::parse("[time]\n")
-                .unwrap_err()
-                .hint_text()
-                .is_some()
-        );
+        assert!(BusMapping::parse(&both).unwrap_err().to_string().contains("one of them"));
+        assert!(BusMapping::parse("[time]\n").unwrap_err().hint_text().is_some());
     }
 }

@@ -19,12 +19,7 @@ use mapping::BusMapping;
 /// Below this share of matches the alignment is not believed.
 const LEAST: f64 = 0.95;
 /// Percentiles of D2C that are taken apart.
-const LEVELS: [(&str, u64); 4] = [
-    ("50 %", 500),
-    ("99 %", 990),
-    ("99.9 %", 999),
-    ("max", 1_000),
-];
+const LEVELS: [(&str, u64); 4] = [("50 %", 500), ("99 %", 990), ("99.9 %", 999), ("max", 1_000)];
 
 /// Commands of a table, and lines that were left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,11 +49,9 @@ pub fn commands(text: &str, map: &BusMapping) -> Result<BusCommands> {
         }
     }
     if all.list.is_empty() {
-        return Err(
-            Error::usage("no line of the table is a read, write, trim or flush")
-                .with("lines", all.other + all.bad)
-                .hint("check [opcode] and the units in the mapping file"),
-        );
+        return Err(Error::usage("no line of the table is a read, write, trim or flush")
+            .with("lines", all.other + all.bad)
+            .hint("check [opcode] and the units in the mapping file"));
     }
     Ok(all)
 }
@@ -147,9 +140,7 @@ fn traced(dir: &RunDir) -> Result<Vec<TracedCommand>> {
     })?;
     let mut all = Vec::new();
     read_layers(&path, &mut |rows| {
-        let single = rows
-            .iter()
-            .filter(|r| r.kind == LayerKind::Io && r.bios == Some(1));
+        let single = rows.iter().filter(|r| r.kind == LayerKind::Io && r.bios == Some(1));
         all.extend(single.filter_map(traced_command));
         Ok(())
     })?;
@@ -225,15 +216,9 @@ mod tests {
     fn truth() -> Vec<(i64, i64, u64)> {
         let at = |i: i64| 9_000_000_000 + i * 50_000 + (i * i * 37) % 20_000;
         let slow = |i: i64| {
-            if i % 150 == 7 {
-                20_000_000
-            } else {
-                80_000 + (i * 13) % 9_000
-            }
+            if i % 150 == 7 { 20_000_000 } else { 80_000 + (i * 13) % 9_000 }
         };
-        (0..600)
-            .map(|i| (at(i), slow(i), i as u64 * 104_729 % 65_536))
-            .collect()
+        (0..600).map(|i| (at(i), slow(i), i as u64 * 104_729 % 65_536)).collect()
     }
 
     fn run(home: &std::path::Path) -> RunDir {
@@ -281,17 +266,11 @@ mod tests {
         let dir = run(&home.path().join("run"));
         let map = BusMapping::parse(MAP).unwrap();
         let commands = commands(&table(|_| true), &map).unwrap();
-        assert_eq!(
-            (commands.list.len(), commands.other, commands.bad),
-            (600, 1, 0)
-        );
+        assert_eq!((commands.list.len(), commands.other, commands.bad), (600, 1, 0));
         let info = join(&dir, "capture.csv", &commands).unwrap();
         assert!(info.matched * 100 >= info.covered * 99, "{info:?}");
         assert!((info.drift_ppm - 30.0).abs() < 1.0, "{info:?}");
-        assert!(
-            info.residual_p99_ns < 500 && info.slack_ns <= 5_000,
-            "{info:?}"
-        );
+        assert!(info.residual_p99_ns < 500 && info.slack_ns <= 5_000, "{info:?}");
         let max = info.split.last().unwrap();
         // 20 ms in the device; 10 us around it, of which the fit can move the two ends.
         assert!(max.device_ns.abs_diff(20_000_000) < 2_000, "{max:?}");
@@ -345,9 +324,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let dir = run(&home.path().join("run"));
         // The first commands of a capture that begins at 0 may still end after they begin.
-        let text: String = (0..600)
-            .map(|i| format!("{i}0.0,0x02,{i},0,80.0\n"))
-            .collect();
+        let text: String = (0..600).map(|i| format!("{i}0.0,0x02,{i},0,80.0\n")).collect();
         let text = format!("x\nStart,Op,SLBA,NLB,Response\n{text}");
         let map = BusMapping::parse(&MAP.replace("[latency]", "[end]")).unwrap();
         let found = commands(&text, &map).unwrap();

@@ -40,9 +40,7 @@ fn describe_within(device: &BlockDevice, levels: u32) -> Map<String, Value> {
         map.insert("disk_number".into(), json!(disk.number.to_string()));
     }
     let vendor = disk.attr("device/vendor").filter(|v| !v.starts_with("0x"));
-    let firmware = disk
-        .attr("device/firmware_rev")
-        .or_else(|| disk.attr("device/rev"));
+    let firmware = disk.attr("device/firmware_rev").or_else(|| disk.attr("device/rev"));
     let texts = [
         ("vendor", vendor),
         ("model", disk.attr("device/model")),
@@ -107,17 +105,9 @@ mod tests {
     /// A RAID of one partition of an NVMe disk.
     fn tree(root: &Path) -> Sys {
         let disk = "sys/devices/pci0/nvme0n1";
-        put(
-            root,
-            &format!("{disk}/device/model"),
-            "Example SSD 1TB     \n",
-        );
+        put(root, &format!("{disk}/device/model"), "Example SSD 1TB     \n");
         put(root, &format!("{disk}/device/firmware_rev"), "1.0A\n");
-        put(
-            root,
-            &format!("{disk}/queue/scheduler"),
-            "[none] mq-deadline\n",
-        );
+        put(root, &format!("{disk}/queue/scheduler"), "[none] mq-deadline\n");
         put(root, &format!("{disk}/queue/nr_requests"), "1023\n");
         put(root, &format!("{disk}/queue/write_cache"), "write back\n");
         put(root, &format!("{disk}/mq/0/cpu_list"), "0\n");
@@ -138,10 +128,7 @@ mod tests {
         put(root, "sys/devices/virtual/md0/md0p1/partition", "1\n");
         put(root, "sys/devices/virtual/md0/md0p1/dev", "259:9\n");
         link("sys/devices/virtual/md0/md0p1", "sys/dev/block/259:9");
-        link(
-            &format!("{disk}/nvme0n1p1"),
-            "sys/devices/virtual/md0/slaves/nvme0n1p1",
-        );
+        link(&format!("{disk}/nvme0n1p1"), "sys/devices/virtual/md0/slaves/nvme0n1p1");
         Sys::at(root)
     }
 
@@ -156,10 +143,7 @@ mod tests {
         let map = described(&tree(dir.path()), "259:1");
         assert_eq!(map["name"], "nvme0n1p1");
         assert_eq!(map["disk"], "nvme0n1");
-        assert_eq!(
-            (&map["number"], &map["disk_number"]),
-            (&json!("259:1"), &json!("259:0"))
-        );
+        assert_eq!((&map["number"], &map["disk_number"]), (&json!("259:1"), &json!("259:0")));
         assert_eq!(map["model"], "Example SSD 1TB");
         assert_eq!(map["size"], 1 << 20);
         assert_eq!(map["queue"]["scheduler"], "none");

@@ -56,19 +56,12 @@ impl Environment {
             map.insert("target".into(), Value::Object(target_facts(sys, path)));
         }
         map.insert("load".into(), json!({ "before": load }));
-        Environment {
-            map,
-            ticks: load.ticks,
-            own_s: own_s(),
-        }
+        Environment { map, ticks: load.ticks, own_s: own_s() }
     }
 
     /// Adds a section of its own, such as what a driver discloses.
     pub fn add(&mut self, name: &str, facts: &[(String, String)]) {
-        let section = facts
-            .iter()
-            .map(|(k, v)| (k.clone(), json!(v)))
-            .collect::<Map<_, _>>();
+        let section = facts.iter().map(|(k, v)| (k.clone(), json!(v))).collect::<Map<_, _>>();
         self.map.insert(name.to_owned(), Value::Object(section));
     }
 
@@ -120,18 +113,12 @@ fn system(sys: &Sys) -> Map<String, Value> {
             map.insert(name.into(), json!(value));
         }
     };
-    text(
-        "os",
-        field(&release, '=', "PRETTY_NAME").map(|v| v.trim_matches('"').to_owned()),
-    );
+    text("os", field(&release, '=', "PRETTY_NAME").map(|v| v.trim_matches('"').to_owned()));
     text("kernel", sys.text("/proc/sys/kernel/osrelease"));
     text("architecture", Some(std::env::consts::ARCH.to_owned()));
     text("hardware", Some(hardware));
     text("hypervisor", hypervisor);
-    text(
-        "boot_options",
-        sys.text("/proc/cmdline").map(|t| boot_options(&t)),
-    );
+    text("boot_options", sys.text("/proc/cmdline").map(|t| boot_options(&t)));
     map
 }
 
@@ -152,11 +139,7 @@ fn boot_options(cmdline: &str) -> String {
         "tsc",
     ];
     let wanted = |word: &&str| TIMING.contains(&word.split('=').next().unwrap_or_default());
-    cmdline
-        .split_whitespace()
-        .filter(wanted)
-        .collect::<Vec<_>>()
-        .join(" ")
+    cmdline.split_whitespace().filter(wanted).collect::<Vec<_>>().join(" ")
 }
 
 fn target_facts(sys: &Sys, path: &Path) -> Map<String, Value> {
@@ -203,9 +186,7 @@ mod tests {
         let names: Vec<&str> = after.keys().map(String::as_str).collect();
         assert_eq!(
             names,
-            [
-                "system", "cpu", "memory", "clock", "limits", "target", "load", "driver"
-            ]
+            ["system", "cpu", "memory", "clock", "limits", "target", "load", "driver"]
         );
         assert_eq!(after["driver"]["engine"], "sync");
         assert!(after["load"]["before"].is_object());
@@ -217,11 +198,7 @@ mod tests {
     fn what_this_process_used_is_not_others() {
         let second = rustix::param::clock_ticks_per_second();
         // Two CPUs for 10 s, one of them idle for 4 s.
-        let passed = CpuTicks {
-            total: 20 * second,
-            idle: 4 * second,
-            ..CpuTicks::default()
-        };
+        let passed = CpuTicks { total: 20 * second, idle: 4 * second, ..CpuTicks::default() };
         assert_eq!(passed.busy_percent(), 80.0);
         assert_eq!(others_percent(passed, 9.0), 35.0);
         assert_eq!(others_percent(passed, 16.5), 0.0, "clocks differ a little");

@@ -36,9 +36,7 @@ impl CpuLimit {
         let files = cgroup::cpu_stats(sys).into_iter();
         // A group without the controller has no such counters.
         let with = files.filter(|f| throttling(f).is_some());
-        CpuLimit {
-            groups: with.map(|f| (f.clone(), name(&f), None)).collect(),
-        }
+        CpuLimit { groups: with.map(|f| (f.clone(), name(&f), None)).collect() }
     }
 }
 
@@ -91,17 +89,8 @@ impl IoLimit {
             (None, _) => Some("this process is in no control group with an I/O controller"),
             _ => None,
         };
-        let disk = |(number, name)| GroupDisk {
-            number,
-            name,
-            before: None,
-        };
-        IoLimit {
-            group,
-            disks: disks.into_iter().map(disk).collect(),
-            missing,
-            seen: false,
-        }
+        let disk = |(number, name)| GroupDisk { number, name, before: None };
+        IoLimit { group, disks: disks.into_iter().map(disk).collect(), missing, seen: false }
     }
 }
 
@@ -161,44 +150,22 @@ mod tests {
         let root = home.path();
         let disks = || vec![(DeviceNumber { major: 8, minor: 0 }, Arc::from("sda"))];
         put(root, "proc/self/cgroup", "0::/job\n");
-        put(
-            root,
-            "sys/fs/cgroup/job/io.stat",
-            "8:16 rbytes=9 wbytes=9 rios=9 wios=9\n",
-        );
+        put(root, "sys/fs/cgroup/job/io.stat", "8:16 rbytes=9 wbytes=9 rios=9 wios=9\n");
         let mut limit = IoLimit::new(&Sys::at(root), disks());
         let values = two(&mut limit, root, || {
             let text = "8:0 rbytes=8192 wbytes=0 rios=4 wios=0 dbytes=0 dios=0\n";
             put(root, "sys/fs/cgroup/job/io.stat", text);
         });
-        assert_eq!(
-            (of(&values, "r/s"), of(&values, "rkB/s")),
-            (Some(2.0), Some(4.0))
-        );
+        assert_eq!((of(&values, "r/s"), of(&values, "rkB/s")), (Some(2.0), Some(4.0)));
         put(root, "proc/self/cgroup", "7:blkio:/old\n0::/\n");
         let dir = "sys/fs/cgroup/blkio/old/blkio.throttle";
-        put(
-            root,
-            &format!("{dir}.io_serviced"),
-            "8:0 Read 4\n8:0 Write 2\nTotal 6\n",
-        );
-        put(
-            root,
-            &format!("{dir}.io_service_bytes"),
-            "8:0 Read 4096\n8:0 Write 0\n",
-        );
+        put(root, &format!("{dir}.io_serviced"), "8:0 Read 4\n8:0 Write 2\nTotal 6\n");
+        put(root, &format!("{dir}.io_service_bytes"), "8:0 Read 4096\n8:0 Write 0\n");
         let mut limit = IoLimit::new(&Sys::at(root), disks());
         let values = two(&mut limit, root, || {
-            put(
-                root,
-                &format!("{dir}.io_serviced"),
-                "8:0 Read 4\n8:0 Write 12\n",
-            );
+            put(root, &format!("{dir}.io_serviced"), "8:0 Read 4\n8:0 Write 12\n");
         });
-        assert_eq!(
-            (of(&values, "r/s"), of(&values, "w/s")),
-            (Some(0.0), Some(5.0))
-        );
+        assert_eq!((of(&values, "r/s"), of(&values, "w/s")), (Some(0.0), Some(5.0)));
         assert_eq!(limit.missing(), None);
     }
 }

@@ -89,9 +89,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let root = home.path();
         put(root, "proc/stat", BEFORE);
-        let values = two(&mut CpuSource::default(), root, || {
-            put(root, "proc/stat", AFTER)
-        });
+        let values = two(&mut CpuSource::default(), root, || put(root, "proc/stat", AFTER));
         let v = |name| of(&values, name);
         assert_eq!(v("%user"), Some(30.0));
         assert_eq!(v("%system"), Some(15.0));

@@ -87,11 +87,7 @@ pub(crate) fn values(
     out: &mut SampleOutput,
 ) {
     // Milliseconds are 32 bits wide in the kernel and wrap.
-    let ms = |i: usize| {
-        Some(f64::from(
-            (now.at(i)? as u32).wrapping_sub(before.at(i)? as u32),
-        ))
-    };
+    let ms = |i: usize| Some(f64::from((now.at(i)? as u32).wrapping_sub(before.at(i)? as u32)));
     let count = |i: usize| Some(now.at(i)?.checked_sub(before.at(i)?)? as f64);
     let item = Some(item);
     for kind in &KINDS {
@@ -198,12 +194,7 @@ impl HostSource for DiskSource {
         if self.list.is_empty() {
             return Some("the target is on no local disk".to_owned());
         }
-        let gone: Vec<&str> = self
-            .list
-            .iter()
-            .filter(|d| d.gone)
-            .map(|d| &*d.name)
-            .collect();
+        let gone: Vec<&str> = self.list.iter().filter(|d| d.gone).map(|d| &*d.name).collect();
         if !gone.is_empty() {
             return Some(format!("{} went away in the run", gone.join(", ")));
         }

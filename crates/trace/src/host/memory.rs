@@ -74,15 +74,9 @@ mod tests {
         });
         let page = rustix::param::page_size() as f64;
         let v = |name| of(&values, name);
-        assert_eq!(
-            (v("dirty"), v("writeback")),
-            (Some(7.0 * page), Some(3.0 * page))
-        );
+        assert_eq!((v("dirty"), v("writeback")), (Some(7.0 * page), Some(3.0 * page)));
         assert_eq!(v("allocstall/s"), Some(3.0));
-        assert_eq!(
-            (v("pgscan_kswapd/s"), v("pgscan_direct/s")),
-            (Some(100.0), Some(0.0))
-        );
+        assert_eq!((v("pgscan_kswapd/s"), v("pgscan_direct/s")), (Some(100.0), Some(0.0)));
         assert_eq!(v("pgmajfault/s"), None, "not in this text");
     }
 }

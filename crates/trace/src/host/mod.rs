@@ -50,10 +50,7 @@ pub(crate) struct SampleOutput {
 
 impl SampleOutput {
     fn new(seconds: f64) -> SampleOutput {
-        SampleOutput {
-            seconds,
-            values: Vec::new(),
-        }
+        SampleOutput { seconds, values: Vec::new() }
     }
 
     /// Puts a value as it is. Names that are not published are left out; a test finds them.
@@ -61,11 +58,7 @@ impl SampleOutput {
         let known = metric(source, name);
         debug_assert!(known.is_some(), "{source} {name}");
         if let Some(metric) = known.filter(|_| value.is_finite()) {
-            self.values.push(MetricValue {
-                metric,
-                item: item.cloned(),
-                value,
-            });
+            self.values.push(MetricValue { metric, item: item.cloned(), value });
         }
     }
 
@@ -151,10 +144,8 @@ impl Sampler {
     /// `Unavailable` when the file cannot be written.
     pub fn finish(self, dir: &RunDir) -> Result<HostInfo> {
         drop(self.over);
-        let gathered = self
-            .thread
-            .join()
-            .map_err(|_| Error::internal("the sampler of the host panicked"))?;
+        let gathered =
+            self.thread.join().map_err(|_| Error::internal("the sampler of the host panicked"))?;
         let mut info = self.info;
         info.samples = gathered.samples.len() as u64;
         info.cpu_ns = gathered.cpu_ns / (info.samples + 1);
@@ -198,9 +189,7 @@ fn gather(
         let mut out = SampleOutput::new((end - start).max(1) as f64 / 1e9);
         // A last piece too short for counters of 1 to 10 ms steps says nothing.
         if more || end - start >= 50_000_000 {
-            sources
-                .iter_mut()
-                .for_each(|s| s.sample(sys, Some(&mut out)));
+            sources.iter_mut().for_each(|s| s.sample(sys, Some(&mut out)));
             kept += out.values.len();
             samples.push((start, end, out.values));
         }
@@ -214,10 +203,8 @@ fn gather(
             interval *= 2;
         }
     }
-    let said = sources.iter().map(|s| SourceInfo {
-        source: s.name().to_owned(),
-        missing: s.missing(),
-    });
+    let said =
+        sources.iter().map(|s| SourceInfo { source: s.name().to_owned(), missing: s.missing() });
     let said = said.collect();
     let used = clock_gettime(ClockId::ThreadCPUTime);
     HostSamples {
@@ -261,9 +248,7 @@ pub(crate) mod testing {
         let mut out = SampleOutput::new(2.0);
         source.sample(&sys, Some(&mut out));
         let values = out.values.into_iter();
-        values
-            .map(|v| (v.metric.name, v.item.map(|i| i.to_string()), v.value))
-            .collect()
+        values.map(|v| (v.metric.name, v.item.map(|i| i.to_string()), v.value)).collect()
     }
 
     /// The value of a metric.

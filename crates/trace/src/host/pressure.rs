@@ -10,14 +10,8 @@ const NAME: &str = "psi";
 const RESOURCES: [&str; 3] = ["cpu", "io", "memory"];
 
 /// Metrics of each resource: of some tasks, of all.
-const METRICS: [&str; 6] = [
-    "cpu_some",
-    "cpu_full",
-    "io_some",
-    "io_full",
-    "memory_some",
-    "memory_full",
-];
+const METRICS: [&str; 6] =
+    ["cpu_some", "cpu_full", "io_some", "io_full", "memory_some", "memory_full"];
 
 /// Pressure of the whole machine.
 #[derive(Debug, Default)]

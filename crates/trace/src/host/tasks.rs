@@ -82,10 +82,7 @@ impl HostSource for TaskSource {
         };
         // A new thread began at zero; what a thread did after its last reading is not seen.
         let was = |name: &String| {
-            before.get(name).copied().unwrap_or(ThreadTimes {
-                sched: Some((0, 0)),
-                blkio: Some(0),
-            })
+            before.get(name).copied().unwrap_or(ThreadTimes { sched: Some((0, 0)), blkio: Some(0) })
         };
         let (mut run, mut wait, mut io) = (None, None, None);
         let add = |sum: &mut Option<f64>, n: u64| *sum = Some(sum.unwrap_or(0.0) + n as f64);

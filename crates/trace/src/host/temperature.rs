@@ -33,9 +33,7 @@ impl TemperatureSource {
             let dir = format!("{HWMON}/{chip}");
             let chip_name = sys.text(&format!("{dir}/name")).unwrap_or(chip);
             for file in sys.names(&dir) {
-                let inner = file
-                    .strip_prefix("temp")
-                    .and_then(|f| f.strip_suffix("_input"));
+                let inner = file.strip_prefix("temp").and_then(|f| f.strip_suffix("_input"));
                 let Some(n) = inner else {
                     continue;
                 };
@@ -46,16 +44,10 @@ impl TemperatureSource {
                 if sensors.iter().any(|s: &Sensor| *s.name == *name) {
                     name = format!("{name} ({dir})").replace("/sys/class/hwmon/", "");
                 }
-                sensors.push(Sensor {
-                    path: format!("{dir}/{file}"),
-                    name: name.into(),
-                });
+                sensors.push(Sensor { path: format!("{dir}/{file}"), name: name.into() });
             }
         }
-        TemperatureSource {
-            sensors,
-            last: None,
-        }
+        TemperatureSource { sensors, last: None }
     }
 }
 
@@ -97,16 +89,8 @@ mod tests {
         let root = home.path();
         for chip in ["hwmon0", "hwmon1"] {
             put(root, &format!("sys/class/hwmon/{chip}/name"), "nvme\n");
-            put(
-                root,
-                &format!("sys/class/hwmon/{chip}/temp1_input"),
-                "41850\n",
-            );
-            put(
-                root,
-                &format!("sys/class/hwmon/{chip}/temp1_label"),
-                "Composite\n",
-            );
+            put(root, &format!("sys/class/hwmon/{chip}/temp1_input"), "41850\n");
+            put(root, &format!("sys/class/hwmon/{chip}/temp1_label"), "Composite\n");
         }
         let mut it = TemperatureSource::new(&Sys::at(root));
         let values = two(&mut it, root, || ());

@@ -55,11 +55,8 @@ fn number(value: &Value) -> Option<u64> {
     match value {
         Value::Number(n) => n.as_u64().or_else(|| n.as_f64().map(|f| f as u64)),
         Value::String(text) => {
-            let digits: String = text
-                .chars()
-                .filter(|c| *c != ',')
-                .take_while(char::is_ascii_digit)
-                .collect();
+            let digits: String =
+                text.chars().filter(|c| *c != ',').take_while(char::is_ascii_digit).collect();
             digits.parse().ok()
         }
         _ => None,
@@ -116,11 +113,9 @@ fn errors(v: &Value) -> Vec<ErrorEntry> {
 fn monitor(v: &Value) -> Result<LatencyMonitor> {
     let version = get(v, &["Log Page Version"]);
     if !(1..=4).contains(&version) {
-        return Err(
-            Error::corrupt("the latency monitor log has an unknown version")
-                .with("version", version)
-                .with("known", "1 to 4"),
-        );
+        return Err(Error::corrupt("the latency monitor log has an unknown version")
+            .with("version", version)
+            .with("known", "1 to 4"));
     }
     let threshold = |name: &str| get(v, &[&format!("Active Threshold {name}")]);
     Ok(LatencyMonitor {

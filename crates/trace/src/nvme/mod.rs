@@ -55,10 +55,7 @@ impl Drives {
                 continue;
             }
             let path = sys.path(&format!("/dev/{name}"));
-            let mut drive = NvmeDrive {
-                name,
-                ..NvmeDrive::default()
-            };
+            let mut drive = NvmeDrive { name, ..NvmeDrive::default() };
             if let Some(why) = why {
                 drive.missing.push(why);
                 list.push((path, drive));
@@ -89,10 +86,7 @@ impl Drives {
             drive
         };
         let drives: Vec<NvmeDrive> = self.list.into_iter().map(again).collect();
-        (!drives.is_empty()).then_some(NvmeFile {
-            schema: SCHEMA_VERSION,
-            drives,
-        })
+        (!drives.is_empty()).then_some(NvmeFile { schema: SCHEMA_VERSION, drives })
     }
 }
 
@@ -108,10 +102,7 @@ fn open(path: &Path) -> Result<sys::NvmeDevice> {
 pub fn look(sys: &Sys, path: &Path) -> Result<NvmeDrive> {
     let name = controller_of(sys, path)?;
     let device = open(&sys.path(&format!("/dev/{name}")))?;
-    let mut drive = NvmeDrive {
-        name,
-        ..NvmeDrive::default()
-    };
+    let mut drive = NvmeDrive { name, ..NvmeDrive::default() };
     drive.before = Some(read(&device, &mut drive)?);
     Ok(drive)
 }
@@ -186,9 +177,7 @@ fn read(device: &dyn NvmeAdmin, drive: &mut NvmeDrive) -> Result<Logs> {
         ..Logs::default()
     };
     let entries = usize::from(identity.error_entries).min(64);
-    let errors = device
-        .log(0x01, entries * 64)
-        .and_then(|p| pages::errors(&p));
+    let errors = device.log(0x01, entries * 64).and_then(|p| pages::errors(&p));
     logs.errors = keep(errors, drive);
     logs.latency_monitor = latency_monitor(device, &identity, drive);
     Ok(logs)
@@ -276,11 +265,7 @@ mod tests {
     }
 
     fn asked(lists: bool, vendor: u16) -> (Vec<u8>, NvmeDrive, Logs) {
-        let fake = FakeDrive {
-            lists,
-            vendor,
-            asked: RefCell::default(),
-        };
+        let fake = FakeDrive { lists, vendor, asked: RefCell::default() };
         let mut drive = NvmeDrive::default();
         let logs = read(&fake, &mut drive).unwrap();
         (fake.asked.into_inner(), drive, logs)

@@ -32,12 +32,10 @@ pub fn parse(page: &[u8]) -> Result<LatencyMonitor> {
     }
     let version = le(page, 0x1ee, 2);
     if !VERSIONS.contains(&version) {
-        return Err(
-            Error::corrupt("the latency monitor (C3h) has an unknown version")
-                .with("version", version)
-                .with("known", "1 to 4")
-                .hint("a newer Taillight may know it"),
-        );
+        return Err(Error::corrupt("the latency monitor (C3h) has an unknown version")
+            .with("version", version)
+            .with("known", "1 to 4")
+            .hint("a newer Taillight may know it"));
     }
     let threshold = |i: usize| 5 * (le(page, 0x06 + i, 1) + 1);
     Ok(LatencyMonitor {
@@ -122,12 +120,7 @@ mod tests {
     #[test]
     fn other_sizes_pages_and_versions_are_refused() {
         let page = testing::page();
-        assert!(
-            parse(&page[..256])
-                .unwrap_err()
-                .to_string()
-                .contains("wrong size")
-        );
+        assert!(parse(&page[..256]).unwrap_err().to_string().contains("wrong size"));
         let mut other = page.clone();
         other[0x1f0] = 0;
         assert!(parse(&other).unwrap_err().to_string().contains("GUID"));

@@ -28,8 +28,7 @@ pub fn identity(page: &[u8]) -> Result<ControllerIdentity> {
     }
     let text = |from: usize, to: usize| {
         let text = String::from_utf8_lossy(&page[from..to]);
-        text.trim_matches(|c: char| c == ' ' || c == '\0')
-            .to_owned()
+        text.trim_matches(|c: char| c == ' ' || c == '\0').to_owned()
     };
     let it = ControllerIdentity {
         vendor: le(page, 0, 2) as u16,
@@ -167,20 +166,14 @@ mod tests {
         page[16] = 77;
         let list = errors(&page).unwrap();
         assert_eq!(list.len(), 1);
-        assert_eq!(
-            (list[0].count, list[0].status, list[0].lba),
-            (5, 0x2002, 77)
-        );
+        assert_eq!((list[0].count, list[0].status, list[0].lba), (5, 0x2002, 77));
         assert!(errors(&page[..100]).is_err());
     }
 
     #[test]
     fn an_answer_that_identifies_nothing_is_refused() {
         let it = identity(&testing::identity(0x1344, true)).unwrap();
-        assert_eq!(
-            (it.model.as_str(), it.firmware.as_str()),
-            ("Example SSD", "1.0A")
-        );
+        assert_eq!((it.model.as_str(), it.firmware.as_str()), ("Example SSD", "1.0A"));
         assert_eq!((it.error_entries, it.lists_logs), (4, true));
         assert!(identity(&[0; 4096]).is_err());
         assert!(identity(&[1; 512]).is_err());

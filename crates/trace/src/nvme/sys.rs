@@ -95,10 +95,7 @@ impl NvmeDevice {
                 Error::unavailable("this is no NVMe controller").with("path", path.display())
             );
         }
-        Ok(NvmeDevice {
-            file,
-            name: path.display().to_string(),
-        })
+        Ok(NvmeDevice { file, name: path.display().to_string() })
     }
 
     fn send(&self, ask: &AdminCommand, mut data: Vec<u8>) -> Result<Vec<u8>> {
@@ -134,11 +131,9 @@ impl NvmeDevice {
             Ok(status) => Err(Error::unavailable(format!("the drive refused {what}"))
                 .with("drive", &self.name)
                 .with("status", format!("{status:#x}"))),
-            Err(e) => Err(
-                Error::unavailable(format!("cannot ask the drive for {what}"))
-                    .with("drive", &self.name)
-                    .source(e),
-            ),
+            Err(e) => Err(Error::unavailable(format!("cannot ask the drive for {what}"))
+                .with("drive", &self.name)
+                .source(e)),
         }
     }
 }

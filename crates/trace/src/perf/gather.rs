@@ -112,11 +112,7 @@ impl PerfTracing {
             .name("trace".to_owned())
             .spawn(move || gatherer.run())
             .map_err(|e| Error::unavailable("cannot start a thread").source(e))?;
-        Ok(PerfTracing {
-            shared,
-            stop,
-            thread,
-        })
+        Ok(PerfTracing { shared, stop, thread })
     }
 
     /// Probes for the workers.
@@ -163,13 +159,11 @@ fn fitting(buffer: Option<ByteSize>, workers: u32, free: u64) -> Result<usize> {
     let all = each.saturating_mul(u64::from(workers));
     match usize::try_from(each) {
         Ok(bytes) if all <= free => Ok(bytes),
-        _ => Err(
-            Error::unavailable("the logs of all workers do not fit into memory")
-                .with("trace.buffer", ByteSize(each))
-                .with("workers", workers)
-                .with("free", ByteSize(free))
-                .hint("a smaller trace.buffer (it is of each worker), or fewer workers"),
-        ),
+        _ => Err(Error::unavailable("the logs of all workers do not fit into memory")
+            .with("trace.buffer", ByteSize(each))
+            .with("workers", workers)
+            .with("free", ByteSize(free))
+            .hint("a smaller trace.buffer (it is of each worker), or fewer workers")),
     }
 }
 
@@ -246,10 +240,7 @@ impl LogReader {
                 self.log(index, due);
             }
             self.join();
-            self.quota
-                .window()
-                .into_iter()
-                .for_each(|row| self.all.put(row));
+            self.quota.window().into_iter().for_each(|row| self.all.put(row));
             self.standstill.seen().for_each(|row| self.all.put(row));
             if stop {
                 return self.end();
@@ -296,9 +287,7 @@ impl LogReader {
     fn ios(&mut self) {
         for (index, watch) in self.watches.iter_mut().enumerate() {
             for kept in watch.kept.try_iter() {
-                watch
-                    .readings
-                    .extend(kept.reading.filter(|r| r.arrivals > 0));
+                watch.readings.extend(kept.reading.filter(|r| r.arrivals > 0));
                 self.ended.push((index, kept));
             }
         }
@@ -312,13 +301,11 @@ impl LogReader {
         // Long intervals are settled soon, while few others share the reading.
         let wanted = due || watch.intervals.wants_reading(LONG_NS);
         let schedstat = watch.schedstat.as_ref().filter(|_| wanted);
-        let reading = schedstat
-            .and_then(Schedstat::read)
-            .map(|r| SchedstatReading {
-                from: r.from - SLACK_NS,
-                to: r.to + SLACK_NS,
-                ..r
-            });
+        let reading = schedstat.and_then(Schedstat::read).map(|r| SchedstatReading {
+            from: r.from - SLACK_NS,
+            to: r.to + SLACK_NS,
+            ..r
+        });
         if let Some(ring) = &mut watch.ring {
             self.bytes.clear();
             ring.drain(&mut self.bytes);
@@ -364,16 +351,11 @@ impl LogReader {
 
     fn end(mut self) -> WatchedTrace {
         let now = MonoClock.now().0;
-        self.standstill
-            .end()
-            .into_iter()
-            .for_each(|row| self.all.put(row));
+        self.standstill.end().into_iter().for_each(|row| self.all.put(row));
         for watch in &mut self.watches {
             let all = &mut self.all;
             watch.intervals.close();
-            watch
-                .intervals
-                .shrink(0, LONG_NS, |row| all.put(row), watch.worker);
+            watch.intervals.shrink(0, LONG_NS, |row| all.put(row), watch.worker);
             all.events_lost += watch.intervals.lost;
             if let Some(at_ns) = watch.unwatched_since {
                 all.put(gap(Some(watch.worker), at_ns, now));

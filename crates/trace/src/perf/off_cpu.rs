@@ -106,11 +106,7 @@ pub struct OffCpuLog {
 impl OffCpuLog {
     /// Watches a thread from `now` on.
     pub fn new(now: i64) -> OffCpuLog {
-        OffCpuLog {
-            seen: now,
-            forgotten: now,
-            ..OffCpuLog::default()
-        }
+        OffCpuLog { seen: now, forgotten: now, ..OffCpuLog::default() }
     }
 
     pub fn add(&mut self, record: SwitchRecord) {
@@ -125,11 +121,7 @@ impl OffCpuLog {
                         from,
                         to: at,
                         preempted,
-                        waited: if preempted {
-                            (at - from).max(0) as u64
-                        } else {
-                            0
-                        },
+                        waited: if preempted { (at - from).max(0) as u64 } else { 0 },
                         asleep: 0,
                         kept: false,
                     });
@@ -256,21 +248,14 @@ mod tests {
     /// Counters, right after `at` ms.
     fn reading(waited: u64, arrivals: u64, at: u64) -> SchedstatReading {
         let at = (at * MS) as i64;
-        SchedstatReading {
-            waited: waited * MS,
-            arrivals,
-            from: at,
-            to: at + 10,
-        }
+        SchedstatReading { waited: waited * MS, arrivals, from: at, to: at + 10 }
     }
 
     fn rows(s: &mut OffCpuLog) -> Vec<(u64, u64)> {
         s.close();
         let mut rows = Vec::new();
         s.shrink(0, 0, |r| rows.push(r), 0);
-        rows.iter()
-            .map(|r| (r.blocked_ns.unwrap() / MS, r.waited_ns.unwrap() / MS))
-            .collect()
+        rows.iter().map(|r| (r.blocked_ns.unwrap() / MS, r.waited_ns.unwrap() / MS)).collect()
     }
 
     #[test]
@@ -302,13 +287,8 @@ mod tests {
     fn short_intervals_take_what_they_usually_take() {
         let us = |from: u64, to: u64, s: &mut OffCpuLog| {
             let at = from as i64 * 1000;
-            s.add(SwitchRecord::Out {
-                at,
-                preempted: false,
-            });
-            s.add(SwitchRecord::In {
-                at: to as i64 * 1000,
-            });
+            s.add(SwitchRecord::Out { at, preempted: false });
+            s.add(SwitchRecord::In { at: to as i64 * 1000 });
         };
         let read = |waited: u64, arrivals: u64, at: i64| SchedstatReading {
             waited: waited * 1000,
@@ -343,10 +323,7 @@ mod tests {
         assert!(s.wants_reading(5 * MS) && !s.wants_reading(15 * MS));
         s.settle(reading(0, 1, 11));
         // Made while the thread came back, or older than the last one: passed over.
-        let unclear = SchedstatReading {
-            from: 20 * MS as i64,
-            ..reading(0, 1, 23)
-        };
+        let unclear = SchedstatReading { from: 20 * MS as i64, ..reading(0, 1, 23) };
         s.settle(unclear);
         s.settle(reading(0, 0, 2));
         s.settle(reading(10, 2, 23));
@@ -358,10 +335,7 @@ mod tests {
         let mut s = OffCpuLog::new(0);
         s.settle(reading(0, 0, 0));
         off(&mut s, 1, 11, false);
-        s.add(SwitchRecord::Lost {
-            at: 30 * MS as i64,
-            count: 7,
-        });
+        s.add(SwitchRecord::Lost { at: 30 * MS as i64, count: 7 });
         off(&mut s, 40, 50, false);
         s.settle(reading(10, 9, 51));
         let gap = (11 * MS as i64, 30 * MS as i64);
@@ -388,10 +362,8 @@ mod tests {
         for n in 0..1000 {
             off(&mut s, 10 * n, 10 * n + 1, false);
             // Made while the thread came back: passed over.
-            let unclear = SchedstatReading {
-                from: (10 * n * MS) as i64,
-                ..reading(n, n + 1, 10 * n + 2)
-            };
+            let unclear =
+                SchedstatReading { from: (10 * n * MS) as i64, ..reading(n, n + 1, 10 * n + 2) };
             s.settle(unclear);
             s.shrink(100, 5 * MS, |_| (), 0);
             assert!(s.list.len() <= 100, "{}", s.list.len());

@@ -98,19 +98,10 @@ impl Probes for PerfProbes {
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let schedstat = Schedstat::open(&Sys::default(), tid);
         let mut ring = SwitchLog::of_this_thread(shared.ring);
-        let first = ring
-            .as_mut()
-            .ok()
-            .and_then(|r| begin(r, schedstat.as_ref()?));
+        let first = ring.as_mut().ok().and_then(|r| begin(r, schedstat.as_ref()?));
         // One that cannot be watched is no reason not to run: the gatherer says so.
-        let arrival = WorkerArrival {
-            worker: seat.worker,
-            tid,
-            ring,
-            first,
-            at: MonoClock.now().0,
-            kept,
-        };
+        let arrival =
+            WorkerArrival { worker: seat.worker, tid, ring, first, at: MonoClock.now().0, kept };
         // The gatherer outlives the workers.
         let _ = shared.arrivals.send(arrival);
         Ok(PerfProbe {
@@ -155,12 +146,8 @@ impl Probe for PerfProbe {
     #[inline]
     fn begin(&mut self, slot: u32, _: Token, at: Stamp, op: &Op) {
         if let Some(begun) = self.begun.get_mut((slot - self.first_slot) as usize) {
-            *begun = IoStart {
-                kind: op.kind as u8,
-                offset: op.offset,
-                size: op.size,
-                submit: at.0,
-            };
+            *begun =
+                IoStart { kind: op.kind as u8, offset: op.offset, size: op.size, submit: at.0 };
         }
     }
 
@@ -174,9 +161,7 @@ impl Probe for PerfProbe {
         let Some(running) = self.running.get_mut(usize::from(begun.kind)) else {
             return;
         };
-        let keep = running
-            .get_or_insert_with(|| TailThreshold::new(threshold))
-            .keep(latency_ns);
+        let keep = running.get_or_insert_with(|| TailThreshold::new(threshold)).keep(latency_ns);
         if self.all || keep != KeepReason::No {
             self.keep(&begun, latency_ns, keep);
         }
@@ -186,16 +171,8 @@ impl Probe for PerfProbe {
 impl PerfProbe {
     #[cold]
     fn keep(&mut self, begun: &IoStart, latency: u64, keep: KeepReason) {
-        let sample = if keep == KeepReason::Slow {
-            0
-        } else {
-            flags::SAMPLE
-        };
-        let queued = if self.begun.len() > 1 {
-            flags::QUEUED
-        } else {
-            0
-        };
+        let sample = if keep == KeepReason::Slow { 0 } else { flags::SAMPLE };
+        let queued = if self.begun.len() > 1 { flags::QUEUED } else { 0 };
         let kept = KeptIo {
             op: OpKind::from_index(begun.kind).unwrap_or(OpKind::Read),
             flags: (sample | queued) as u32,

@@ -49,17 +49,13 @@ fn parse(record: &[u8]) -> Option<SwitchRecord> {
     let kind = u32::from(half(record, 0)?) | u32::from(half(record, 2)?) << 16;
     match kind {
         SWITCH if record.len() >= HEADER + IDENTITY => Some(if marks & OUT != 0 {
-            SwitchRecord::Out {
-                at,
-                preempted: marks & PREEMPT != 0,
-            }
+            SwitchRecord::Out { at, preempted: marks & PREEMPT != 0 }
         } else {
             SwitchRecord::In { at }
         }),
-        LOST if record.len() >= HEADER + 16 + IDENTITY => Some(SwitchRecord::Lost {
-            at,
-            count: word(record, HEADER + 8)?,
-        }),
+        LOST if record.len() >= HEADER + 16 + IDENTITY => {
+            Some(SwitchRecord::Lost { at, count: word(record, HEADER + 8)? })
+        }
         _ => None,
     }
 }
@@ -98,15 +94,9 @@ mod tests {
         ]
         .concat();
         let expected = [
-            SwitchRecord::Out {
-                at: 10,
-                preempted: true,
-            },
+            SwitchRecord::Out { at: 10, preempted: true },
             SwitchRecord::In { at: 20 },
-            SwitchRecord::Out {
-                at: 30,
-                preempted: false,
-            },
+            SwitchRecord::Out { at: 30, preempted: false },
             SwitchRecord::Lost { at: 40, count: 9 },
         ];
         assert_eq!(records(&bytes).collect::<Vec<_>>(), expected);

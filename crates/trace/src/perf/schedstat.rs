@@ -50,11 +50,7 @@ fn parse(text: &str) -> Option<SchedstatReading> {
     let mut words = text.split_ascii_whitespace().map(str::parse);
     let mut next = || words.next()?.ok();
     let _ran: u64 = next()?;
-    Some(SchedstatReading {
-        waited: next()?,
-        arrivals: next()?,
-        ..SchedstatReading::default()
-    })
+    Some(SchedstatReading { waited: next()?, arrivals: next()?, ..SchedstatReading::default() })
 }
 
 #[cfg(test)]
@@ -63,11 +59,7 @@ mod tests {
 
     #[test]
     fn three_numbers_or_nothing() {
-        let reading = SchedstatReading {
-            waited: 6,
-            arrivals: 7,
-            ..SchedstatReading::default()
-        };
+        let reading = SchedstatReading { waited: 6, arrivals: 7, ..SchedstatReading::default() };
         assert_eq!(parse("5 6 7\n"), Some(reading));
         assert_eq!(parse("5 6\n"), None);
         assert_eq!(parse("a b c"), None);

@@ -103,12 +103,7 @@ impl SwitchLog {
         loop {
             match map(&fd, page + data) {
                 Ok(base) => {
-                    return Ok(SwitchLog {
-                        base,
-                        data,
-                        page,
-                        _fd: fd,
-                    });
+                    return Ok(SwitchLog { base, data, page, _fd: fd });
                 }
                 Err(_) if data > page => data /= 2,
                 Err(e) => return Err(e),
@@ -145,16 +140,8 @@ impl SwitchLog {
 fn map(fd: &OwnedFd, bytes: usize) -> io::Result<NonNull<u8>> {
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new mapping at an address the kernel chooses.
-    let base = unsafe {
-        mmap(
-            std::ptr::null_mut(),
-            bytes,
-            access,
-            MapFlags::SHARED,
-            fd.as_fd(),
-            0,
-        )?
-    };
+    let base =
+        unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, fd.as_fd(), 0)? };
     NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 

@@ -65,10 +65,7 @@ pub struct BackendAttempt {
 
 /// What would be said of a run that traces nothing.
 pub fn untraced(plan: &Plan, why: &Error) -> TraceInfo {
-    TraceInfo {
-        why: Some(why.to_string()),
-        ..info(plan, TracingBackend::None)
-    }
+    TraceInfo { why: Some(why.to_string()), ..info(plan, TracingBackend::None) }
 }
 
 /// Tries every backend for a moment, the best first.
@@ -84,10 +81,7 @@ pub fn try_backends(sys: &Sys) -> Vec<BackendAttempt> {
         (TracingBackend::TracePoints, bpf::try_programs(sys)),
         (TracingBackend::Perf, perf::allowed(1).map(log)),
     ];
-    found
-        .into_iter()
-        .map(|(backend, found)| BackendAttempt { backend, found })
-        .collect()
+    found.into_iter().map(|(backend, found)| BackendAttempt { backend, found }).collect()
 }
 
 fn info(plan: &Plan, backend: TracingBackend) -> TraceInfo {
@@ -185,9 +179,7 @@ impl Tracer {
         if request.plan.trace.backend != TracingBackendChoice::Auto {
             info.why = Some(format!("trace.rung asks for {}", backend.name()));
         } else if !refused.is_empty() {
-            let each = refused
-                .iter()
-                .map(|r| format!("{}: {}", r.backend.name(), r.why));
+            let each = refused.iter().map(|r| format!("{}: {}", r.backend.name(), r.why));
             info.why = Some(each.collect::<Vec<_>>().join("; "));
         }
         info.refused = refused;
@@ -224,10 +216,7 @@ impl Tracer {
         if let ActiveBackend::Bpf(it) = &self.active {
             said.extend(it.programs().iter().filter_map(|p| {
                 let why = p.missing.as_ref()?;
-                Some(format!(
-                    "{} cannot be seen ({}: {why})",
-                    p.sees, p.trace_point
-                ))
+                Some(format!("{} cannot be seen ({}: {why})", p.sees, p.trace_point))
             }));
         }
         said
@@ -254,9 +243,7 @@ fn all_refused(mut errors: Vec<(TracingBackend, Error)>) -> Error {
     {
         return e.with("backend", backend.name());
     }
-    let each = errors
-        .iter()
-        .map(|(backend, e)| format!("{}: {e}", backend.name()));
+    let each = errors.iter().map(|(backend, e)| format!("{}: {e}", backend.name()));
     let text = each.collect::<Vec<_>>().join("; ");
     let mut all = Error::unavailable(format!("nothing can be traced here ({text})"));
     if let Some(hint) = errors.first().and_then(|(_, e)| e.hint_text()) {

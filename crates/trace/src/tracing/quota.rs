@@ -17,21 +17,15 @@ pub struct QuotaWatch {
 impl QuotaWatch {
     /// For this process. Groups without a quota count nothing.
     pub fn new(sys: &Sys) -> QuotaWatch {
-        let mut quota = QuotaWatch {
-            files: cgroup::cpu_stats(sys),
-            last: 0,
-            at: MonoClock.now().0,
-        };
+        let mut quota =
+            QuotaWatch { files: cgroup::cpu_stats(sys), last: 0, at: MonoClock.now().0 };
         quota.last = quota.total();
         quota
     }
 
     fn total(&self) -> u64 {
         let texts = self.files.iter().filter_map(|f| read(f));
-        texts
-            .filter_map(|t| cgroup::cpu_throttling(&t))
-            .map(|t| t.ns)
-            .sum()
+        texts.filter_map(|t| cgroup::cpu_throttling(&t)).map(|t| t.ns).sum()
     }
 
     /// From the last call to now, when the groups were without CPU in between.

@@ -88,10 +88,7 @@ impl StandstillCheck {
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let schedstat = Schedstat::open(sys, tid);
         // Nothing is late yet: this takes the first reading.
-        let mut still = StandstillCheck {
-            schedstat,
-            before: None,
-        };
+        let mut still = StandstillCheck { schedstat, before: None };
         still.judge(0, 0);
         still
     }
@@ -125,19 +122,14 @@ mod tests {
     fn lateness_for_want_of_a_cpu_is_no_standstill() {
         let home = tempfile::tempdir().unwrap();
         let tid = rustix::thread::gettid();
-        let file = home
-            .path()
-            .join(format!("proc/self/task/{}", tid.as_raw_nonzero()));
+        let file = home.path().join(format!("proc/self/task/{}", tid.as_raw_nonzero()));
         std::fs::create_dir_all(&file).unwrap();
         let file = file.join("schedstat");
         let set = |waited: u64| std::fs::write(&file, format!("1 {waited:020} 1\n")).unwrap();
         set(0);
         let mut still = StandstillCheck::new(&Sys::at(home.path()));
         let row = still.judge(1000, 500_001_000).unwrap();
-        assert_eq!(
-            (row.kind, row.start_ns, row.end_ns),
-            (LayerKind::Still, 1000, 500_001_000)
-        );
+        assert_eq!((row.kind, row.start_ns, row.end_ns), (LayerKind::Still, 1000, 500_001_000));
         set(490_000_000);
         assert!(still.judge(0, 500_000_000).is_none());
         // A reading that cannot be had does not hide what comes after it.
@@ -146,10 +138,6 @@ mod tests {
         set(490_000_000);
         assert!(still.judge(0, 500_000_000).is_some());
         let nothing = Sys::at(home.path().join("nowhere"));
-        assert!(
-            StandstillCheck::new(&nothing)
-                .judge(0, 500_000_000)
-                .is_none()
-        );
+        assert!(StandstillCheck::new(&nothing).judge(0, 500_000_000).is_none());
     }
 }

@@ -53,11 +53,7 @@ impl TailThreshold {
             }
             return KeepReason::Sample;
         }
-        if ns >= self.threshold {
-            KeepReason::Slow
-        } else {
-            KeepReason::No
-        }
+        if ns >= self.threshold { KeepReason::Slow } else { KeepReason::No }
     }
 
     /// Sets the threshold to the lower edge of the bucket of the 99.5 %. The report asks for the 99.9 %

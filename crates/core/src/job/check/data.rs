@@ -18,12 +18,7 @@ pub(super) fn data(w: &WorkloadPlan, path: &str) -> Checked {
     keys(w, &format!("{path}.keys"))?;
     if let Some(v) = &w.value {
         let at = format!("{path}.value");
-        need(
-            (1..=1024).contains(&v.fields),
-            &at,
-            format!("{} fields", v.fields),
-            "use 1 to 1024",
-        )?;
+        need((1..=1024).contains(&v.fields), &at, format!("{} fields", v.fields), "use 1 to 1024")?;
         need(
             v.prefix.len() <= 64,
             &at,
@@ -101,10 +96,7 @@ pub(super) fn verify(plan: &Plan, can: &Capabilities, machine: MachineMemory) ->
         need(
             off || w.block_size.min() >= MARKED,
             &format!("workload.{i}.block_size"),
-            format!(
-                "{} is too small to be verified",
-                ByteSize(w.block_size.min())
-            ),
+            format!("{} is too small to be verified", ByteSize(w.block_size.min())),
             format!("verified blocks and values carry {MARKED} B of marks and sums, or more"),
         )?;
     }
@@ -148,9 +140,7 @@ fn keys(w: &WorkloadPlan, path: &str) -> Checked {
         "give keys = { count = N }: that many records are loaded before",
     )?;
     need(
-        k.start
-            .checked_add(k.count)
-            .is_some_and(|end| end < u64::MAX >> 1),
+        k.start.checked_add(k.count).is_some_and(|end| end < u64::MAX >> 1),
         path,
         "the key numbers go beyond 2^63",
         "use a smaller start or count",

@@ -93,12 +93,7 @@ fn pauses(w: &WorkloadPlan, path: &str) -> Checked {
         "operations drawn at random have no passes",
         "use sequential, reverse, strided, follow or random with cover = true, or leave it out",
     )?;
-    need(
-        w.passes != Some(0),
-        &passes,
-        "no pass at all",
-        "give at least 1, or leave it out",
-    )
+    need(w.passes != Some(0), &passes, "no pass at all", "give at least 1, or leave it out")
 }
 
 /// A rate must ask for at least one operation in the run, and for at most one a nanosecond.
@@ -121,12 +116,7 @@ fn rate(w: &WorkloadPlan, run: &RunPlan, rate: Rate, path: &str) -> Checked {
 
 fn fastest(w: &WorkloadPlan, rate: Rate, path: &str) -> Checked {
     let per_s = rate.ops_per_s(w.mean_bytes());
-    need(
-        per_s > 0.0,
-        path,
-        "a rate of zero",
-        "give a rate above zero, or leave the workload out",
-    )?;
+    need(per_s > 0.0, path, "a rate of zero", "give a rate above zero, or leave the workload out")?;
     need(
         per_s <= 1e9,
         path,

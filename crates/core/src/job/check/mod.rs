@@ -41,12 +41,7 @@ impl Complaint {
         what: impl Into<String>,
         fix: impl Into<String>,
     ) -> Complaint {
-        Complaint {
-            path: path.into(),
-            kind: ErrorKind::Usage,
-            what: what.into(),
-            fix: fix.into(),
-        }
+        Complaint { path: path.into(), kind: ErrorKind::Usage, what: what.into(), fix: fix.into() }
     }
 
     /// Not a mistake, but more than this machine has.
@@ -70,11 +65,7 @@ type Checked = Result<(), Complaint>;
 
 /// Fails with a complaint unless `ok`.
 fn need(ok: bool, path: &str, what: impl Into<String>, fix: impl Into<String>) -> Checked {
-    if ok {
-        Ok(())
-    } else {
-        Err(Complaint::new(path, what, fix))
-    }
+    if ok { Ok(()) } else { Err(Complaint::new(path, what, fix)) }
 }
 
 /// Everything that needs no data set size. `budget_written`: the job says what the capture may take,
@@ -113,10 +104,7 @@ fn point(plan: &Plan, can: &Capabilities, machine: MachineMemory, budget_written
     need(
         !can.keyed() || plan.target.size.is_none(),
         "target.size",
-        format!(
-            "driver `{}` is addressed by key and takes no size",
-            plan.target.driver
-        ),
+        format!("driver `{}` is addressed by key and takes no size", plan.target.driver),
         "give the number of records: --set workload.0.keys.count=1000000; and the size of a value \
          with --bs or workload.0.block_size",
     )?;
@@ -158,10 +146,7 @@ fn before(plan: &Plan, can: &Capabilities) -> Checked {
         format!("driver `{}` cannot {}", plan.target.driver, step.name()),
         match able.is_empty() {
             true => "leave run.before out".to_owned(),
-            false => format!(
-                "leave this step out of run.before; it can: {}",
-                able.join(", ")
-            ),
+            false => format!("leave this step out of run.before; it can: {}", able.join(", ")),
         },
     ))
 }
@@ -184,12 +169,7 @@ fn run(run: &RunPlan) -> Checked {
         ("run.repeat", Some(u64::from(run.repeat))),
     ];
     for (path, value) in positive {
-        need(
-            value != Some(0),
-            path,
-            "it is zero",
-            "give a value above zero",
-        )?;
+        need(value != Some(0), path, "it is zero", "give a value above zero")?;
     }
     need(
         run.interval.0 >= 1_000_000,
@@ -218,10 +198,7 @@ fn name(name: &str, path: &str) -> Checked {
 
 /// Workloads on one target see the same records under the same names.
 fn one_key_space(plan: &Plan) -> Checked {
-    let first = plan
-        .workloads
-        .first()
-        .map(|w| (&w.keys, w.value.as_ref().map(|v| v.fields)));
+    let first = plan.workloads.first().map(|w| (&w.keys, w.value.as_ref().map(|v| v.fields)));
     for (i, w) in plan.workloads.iter().enumerate() {
         need(
             first == Some((&w.keys, w.value.as_ref().map(|v| v.fields))),
@@ -244,10 +221,7 @@ fn outstanding(plan: &Plan, machine: MachineMemory) -> Checked {
     need(
         plan.trace.mode == TraceMode::Off || plan.outstanding() <= u64::from(MAX_SLOTS),
         "trace.mode",
-        format!(
-            "{} operations at a time are more than can be traced",
-            plan.outstanding()
-        ),
+        format!("{} operations at a time are more than can be traced", plan.outstanding()),
         format!("keep workers x queue_depth at or below {MAX_SLOTS}, or use trace.mode = \"off\""),
     )?;
     if let Some(buffer) = plan.trace.buffer {
@@ -318,11 +292,7 @@ fn capture(plan: &Plan, machine: MachineMemory, budget_written: bool) -> Checked
     if c.budget > machine.free_memory {
         return Err(Complaint::new(
             "capture.budget",
-            format!(
-                "{} MiB, but free are {} MiB",
-                c.budget.0 >> 20,
-                machine.free_memory.0 >> 20
-            ),
+            format!("{} MiB, but free are {} MiB", c.budget.0 >> 20, machine.free_memory.0 >> 20),
             "lower it, or leave it out for a quarter of the free memory",
         )
         .unavailable());

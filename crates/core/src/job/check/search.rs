@@ -80,10 +80,7 @@ fn varied<'a>(s: &SearchPlan, plan: &'a Plan) -> Result<&'a WorkloadPlan, Compla
     need(
         w.measured,
         "search.workload",
-        format!(
-            "workload `{}` is load only and has no response time",
-            w.name
-        ),
+        format!("workload `{}` is load only and has no response time", w.name),
         "name a workload that is measured, or leave out measured = false",
     )?;
     Ok(w)
@@ -94,11 +91,7 @@ fn ends(s: &SearchPlan, plan: &Plan) -> Checked {
     let by_count = plan.run.operations.is_some() || plan.run.bytes.is_some();
     need(
         !by_count,
-        if plan.run.operations.is_some() {
-            "run.operations"
-        } else {
-            "run.bytes"
-        },
+        if plan.run.operations.is_some() { "run.operations" } else { "run.bytes" },
         "the probes of a search end by time",
         "leave it out and write probe = \"10s\" in [search]",
     )?;
@@ -118,26 +111,18 @@ fn ends(s: &SearchPlan, plan: &Plan) -> Checked {
 
 /// Where the schedule has more than one rate it is not clear which one is searched.
 fn arrival_has_a_rate(w: &WorkloadPlan) -> Checked {
-    let one = matches!(
-        w.arrival,
-        Arrival::Burst | Arrival::Constant { .. } | Arrival::Poisson { .. }
-    );
+    let one =
+        matches!(w.arrival, Arrival::Burst | Arrival::Constant { .. } | Arrival::Poisson { .. });
     need(
         one,
         "search.rate",
-        format!(
-            "workload `{}` has a schedule of its own ({}), not one rate",
-            w.name, w.arrival
-        ),
+        format!("workload `{}` has a schedule of its own ({}), not one rate", w.name, w.arrival),
         "leave arrival out (constant), or use kind = \"poisson\"",
     )?;
     need(
         w.think.is_none(),
         "search.rate",
-        format!(
-            "workload `{}` pauses between operations; a rate leaves no room for that",
-            w.name
-        ),
+        format!("workload `{}` pauses between operations; a rate leaves no room for that", w.name),
         "leave think out, or search for the queue depth",
     )
 }

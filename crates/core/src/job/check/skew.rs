@@ -39,10 +39,7 @@ pub(super) fn skew(a: &Access, path: &str) -> Checked {
         need(
             r.percentile > 0.0 && r.percentile < 100.0,
             &field("reach"),
-            format!(
-                "percentile is {}: it must be above 0 and below 100",
-                r.percentile
-            ),
+            format!("percentile is {}: it must be above 0 and below 100", r.percentile),
             fix,
         )?;
         need(
@@ -107,10 +104,7 @@ fn owners(a: &Access, path: &str) -> Checked {
             format!("use kind = \"{word}\", or leave {name} out"),
         )?;
     }
-    let skewed = matches!(
-        a.kind,
-        Zipf | AccessKind::Zipfian | Pareto | Hotspot | Exponential
-    );
+    let skewed = matches!(a.kind, Zipf | AccessKind::Zipfian | Pareto | Hotspot | Exponential);
     need(
         !a.scatter || skewed,
         &format!("{path}.scatter"),

@@ -10,12 +10,7 @@ use crate::units::ByteSize;
 pub(super) fn workload(w: &WorkloadPlan, path: &str, run: &RunPlan) -> Checked {
     let field = |name: &str| format!("{path}.{name}");
     name(&w.name, &field("name"))?;
-    need(
-        w.workers > 0,
-        &field("workers"),
-        "there are no workers",
-        "give at least 1",
-    )?;
+    need(w.workers > 0, &field("workers"), "there are no workers", "give at least 1")?;
     need(
         w.queue_depth > 0,
         &field("queue_depth"),
@@ -30,12 +25,7 @@ pub(super) fn workload(w: &WorkloadPlan, path: &str, run: &RunPlan) -> Checked {
 
 /// Sizes above zero that fit each other. Runs before `align` is derived from them.
 pub(in crate::job) fn block_size(block_size: &BlockSize, path: &str) -> Checked {
-    need(
-        block_size.min() > 0,
-        path,
-        "a block of zero bytes",
-        "give a size like \"4KiB\"",
-    )?;
+    need(block_size.min() > 0, path, "a block of zero bytes", "give a size like \"4KiB\"")?;
     match block_size {
         BlockSize::Fixed(_) => Ok(()),
         BlockSize::Split(parts) => need(
@@ -61,10 +51,7 @@ pub(in crate::job) fn block_size(block_size: &BlockSize, path: &str) -> Checked 
             need(
                 step > 0 && r.min.0 % step == 0 && r.max.0 % step == 0,
                 path,
-                format!(
-                    "{} to {} does not divide by the step {}",
-                    r.min, r.max, r.step
-                ),
+                format!("{} to {} does not divide by the step {}", r.min, r.max, r.step),
                 "make min and max multiples of step",
             )
         }
@@ -86,19 +73,11 @@ fn access(a: &Access, block_size: &BlockSize, path: &str) -> Checked {
         format!("a block size is not a multiple of {}", a.align),
         "offsets step by align, so every block size must divide by it",
     )?;
-    for (name, value) in [
-        ("offset", Some(a.offset)),
-        ("length", a.length),
-        ("stride", a.stride),
-    ] {
+    for (name, value) in [("offset", Some(a.offset)), ("length", a.length), ("stride", a.stride)] {
         need(
             value.is_none_or(divides),
             &field(name),
-            format!(
-                "{} is not a multiple of {}",
-                value.unwrap_or_default(),
-                a.align
-            ),
+            format!("{} is not a multiple of {}", value.unwrap_or_default(), a.align),
             "use a multiple of access.align (default: what divides every block size)",
         )?;
     }
@@ -177,10 +156,7 @@ pub(super) fn abilities(
         let more = can.more_ops.iter().find(|(op, _)| *op == part.op);
         return Err(Complaint::new(
             format!("{path}.mix"),
-            format!(
-                "driver `{driver}` cannot {} with these options",
-                part.op.name()
-            ),
+            format!("driver `{driver}` cannot {} with these options", part.op.name()),
             match more {
                 Some((op, with)) => format!("it can {} with {with}; without: {known}", op.name()),
                 None => format!("it can: {known}{}", for_blocks(part.op, path, can)),
@@ -198,20 +174,14 @@ pub(super) fn abilities(
         need(
             w.queue_depth == 1,
             &depth,
-            format!(
-                "{}, but driver `{driver}` has no queue with these options",
-                w.queue_depth
-            ),
+            format!("{}, but driver `{driver}` has no queue with these options", w.queue_depth),
             no_queue(target),
         )?;
     }
     need(
         w.queue_depth <= can.max_depth,
         &depth,
-        format!(
-            "{} is deeper than driver `{driver}` goes ({})",
-            w.queue_depth, can.max_depth
-        ),
+        format!("{} is deeper than driver `{driver}` goes ({})", w.queue_depth, can.max_depth),
         format!("use at most {}, or more workers", can.max_depth),
     )?;
     batch(w, path, can, driver)?;
@@ -252,21 +222,13 @@ fn for_blocks(op: OpKind, path: &str, can: &Capabilities) -> String {
         .filter(|(op, _)| able(op))
         .map(|(op, does)| format!("--set {path}.mix={} {does}", op.name()))
         .collect();
-    format!(
-        ". --rw is for blocks: without it records are read; {}",
-        ways.join(", ")
-    )
+    format!(". --rw is for blocks: without it records are read; {}", ways.join(", "))
 }
 
 /// Operations that cover several records.
 fn batch(w: &WorkloadPlan, path: &str, can: &Capabilities, driver: &str) -> Checked {
     let path = format!("{path}.batch");
-    need(
-        w.batch > 0,
-        &path,
-        "an operation on no record",
-        "give at least 1, or leave it out",
-    )?;
+    need(w.batch > 0, &path, "an operation on no record", "give at least 1, or leave it out")?;
     if w.batch == 1 {
         return Ok(());
     }
@@ -286,10 +248,7 @@ fn batch(w: &WorkloadPlan, path: &str, can: &Capabilities, driver: &str) -> Chec
                 some.join(", ")
             ),
         };
-        let what = format!(
-            "driver `{driver}` has no {} of several records",
-            other.op.name()
-        );
+        let what = format!("driver `{driver}` has no {} of several records", other.op.name());
         return Err(Complaint::new(path, what, hint));
     }
     let one_piece = |v: &Values| v.fields == 1 && !v.integrity;
@@ -300,10 +259,7 @@ fn batch(w: &WorkloadPlan, path: &str, can: &Capabilities, driver: &str) -> Chec
         "leave batch out",
     )?;
     let count = w.keys.as_ref().map_or(0, |k| k.count);
-    let picks = w
-        .mix
-        .iter()
-        .any(|p| matches!(p.op, OpKind::Get | OpKind::Update));
+    let picks = w.mix.iter().any(|p| matches!(p.op, OpKind::Get | OpKind::Update));
     need(
         !picks || count >= u64::from(w.batch),
         &path,

@@ -38,10 +38,7 @@ impl DriverView for FakeDrivers {
 }
 
 fn machine() -> MachineMemory {
-    MachineMemory {
-        capture_budget: ByteSize(GIB),
-        free_memory: ByteSize(4 * GIB),
-    }
+    MachineMemory { capture_budget: ByteSize(GIB), free_memory: ByteSize(4 * GIB) }
 }
 
 fn no_file(path: &str) -> std::io::Result<String> {
@@ -79,10 +76,7 @@ fn the_smallest_job_gets_every_default() {
     assert_eq!(w.access.align, ByteSize(4096));
     assert_eq!(w.arrival, Arrival::Burst);
     assert_eq!(plan.qos.percentiles.len(), 16);
-    assert_eq!(
-        plan.qos.percentiles.last().unwrap().to_string(),
-        "99.9999999"
-    );
+    assert_eq!(plan.qos.percentiles.last().unwrap().to_string(), "99.9999999");
 }
 
 #[test]
@@ -114,17 +108,11 @@ fn a_block_size_file_is_read_by_the_caller() {
     };
     let plan = read(Ok("4KiB,3\n8KiB,1\n")).unwrap();
     assert_eq!(
-        (
-            plan.workloads[0].block_size.min(),
-            plan.workloads[0].access.align.0
-        ),
+        (plan.workloads[0].block_size.min(), plan.workloads[0].access.align.0),
         (4096, 4096)
     );
     let missing = said(&read(Err(std::io::ErrorKind::NotFound.into())).unwrap_err());
-    assert!(
-        missing.starts_with("workload.0.block_size: sizes.csv: "),
-        "{missing}"
-    );
+    assert!(missing.starts_with("workload.0.block_size: sizes.csv: "), "{missing}");
     assert!(missing.contains("(at: job.toml:5)"), "{missing}");
     let empty = said(&read(Ok("4KiB,0\n")).unwrap_err());
     assert!(empty.contains("no size has a count above 0"), "{empty}");
@@ -169,10 +157,7 @@ fn unknown_names_come_with_place_and_suggestion() {
             workload("mix = \"raed\""),
             "unknown word `raed` for `workload.0.mix` (at: job.toml:5); did you mean `read`",
         ),
-        (
-            "[traget]\n".into(),
-            "unknown field `traget` (at: job.toml:1); did you mean `target`",
-        ),
+        ("[traget]\n".into(), "unknown field `traget` (at: job.toml:1); did you mean `target`"),
         (
             "[target]\ndriver = \"nul\"".into(),
             "target.driver: there is no driver `nul` (at: job.toml:2); did you mean `null`",
@@ -181,10 +166,7 @@ fn unknown_names_come_with_place_and_suggestion() {
             "[target]\ndriver = \"null\"\n[target.options]\n\ndirekt = true".into(),
             "unknown option `direkt` (at: job.toml:5)",
         ),
-        (
-            "[sweep]\nx = 1".into(),
-            "table [sweep] is not available yet (at: job.toml:1); remove it",
-        ),
+        ("[sweep]\nx = 1".into(), "table [sweep] is not available yet (at: job.toml:1); remove it"),
     ];
     for (text, expected) in cases {
         let got = refused(&text);
@@ -209,10 +191,7 @@ fn units_and_types_are_asked_for() {
             "run.duration: `30` is not a time; write a number and a unit",
         ),
         ("[run]\nduration = 30s".into(), "not valid TOML: "),
-        (
-            "[run]\nseed = -1".into(),
-            "run.seed: `-1` is not a whole number, 0 or above",
-        ),
+        ("[run]\nseed = -1".into(), "run.seed: `-1` is not a whole number, 0 or above"),
         (
             workload("mix = -5"),
             "workload.0.mix: `-5` is not the name of an operation like \"read\", or a table",
@@ -233,10 +212,7 @@ fn units_and_types_are_asked_for() {
             "[qos]\npercentiles = [99.9]".into(),
             "qos.percentiles.0: `99.9` is not a percentile as text",
         ),
-        (
-            "[qos]\npercentiles = [\"101\"]".into(),
-            "qos.percentiles.0: `101` is not a percentile",
-        ),
+        ("[qos]\npercentiles = [\"101\"]".into(), "qos.percentiles.0: `101` is not a percentile"),
         (
             "[qos]\nceilings = [{ ceiling = \"1ms\", at = \"x\" }]".into(),
             "qos.ceilings.0.at: `x` is not a percentile",
@@ -257,10 +233,7 @@ fn units_and_types_are_asked_for() {
 fn a_driver_without_a_queue_says_so() {
     let text = "[target]\ndriver = \"file\"\noptions = { queue = false }\n[[workload]]\n";
     let depth = refused(&format!("{text}queue_depth = 2"));
-    assert!(
-        depth.contains("2, but driver `file` has no queue"),
-        "{depth}"
-    );
+    assert!(depth.contains("2, but driver `file` has no queue"), "{depth}");
     assert!(depth.contains("(at: job.toml:5)"), "{depth}");
     let sync = refused(&format!("{text}sync = \"fsync\"\nmix = \"write\""));
     assert!(sync.contains("cannot sync"), "{sync}");
@@ -284,19 +257,11 @@ fn set_reaches_every_field() {
         job.apply_set(assignment).unwrap();
     }
     let plan = job.resolve(&FakeDrivers, machine(), &no_file).unwrap();
-    assert_eq!(
-        plan.workloads[0].block_size,
-        BlockSize::Fixed(ByteSize(8192))
-    );
+    assert_eq!(plan.workloads[0].block_size, BlockSize::Fixed(ByteSize(8192)));
     assert_eq!(plan.workloads[0].access.align, ByteSize(512));
     assert_eq!(plan.workloads[0].cpus, [3]);
     assert_eq!(plan.workloads[1].queue_depth, 7);
-    let list: Vec<String> = plan
-        .qos
-        .percentiles
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let list: Vec<String> = plan.qos.percentiles.iter().map(ToString::to_string).collect();
     assert_eq!(list, ["50", "99"]);
 }
 
@@ -308,18 +273,9 @@ fn bad_sets_say_why() {
             "workload.0.depth=3",
             "unknown field `depth` in `workload.0` (at: --set); did you mean `queue_depth`",
         ),
-        (
-            "workload.block_size=3",
-            "--set workload.block_size: `workload` is a list; write",
-        ),
-        (
-            "workload.5.workers=3",
-            "--set workload.5.workers: `workload` has no item 5",
-        ),
-        (
-            "workload.0.block_size.min=4KiB",
-            "--set workload.0.block_size.min: `block_size` is a",
-        ),
+        ("workload.block_size=3", "--set workload.block_size: `workload` is a list; write"),
+        ("workload.5.workers=3", "--set workload.5.workers: `workload` has no item 5"),
+        ("workload.0.block_size.min=4KiB", "--set workload.0.block_size.min: `block_size` is a"),
         ("run.interval=3", "run.interval: `3` has no unit"),
         ("run.interval", "--set `run.interval` has no `=`"),
         ("run..x=1", "--set: `run..x` is not a path"),
@@ -335,17 +291,12 @@ fn bad_sets_say_why() {
 #[test]
 fn flags_are_named_in_errors() {
     let mut job = Job::empty();
-    job.apply("--driver", "target.driver", FlagValue::Text("null"))
-        .unwrap();
-    job.apply("--path", "target.path", FlagValue::Text("123"))
-        .unwrap();
-    job.apply("--depth", "workload.0.queue_depth", FlagValue::Toml("0"))
-        .unwrap();
+    job.apply("--driver", "target.driver", FlagValue::Text("null")).unwrap();
+    job.apply("--path", "target.path", FlagValue::Text("123")).unwrap();
+    job.apply("--depth", "workload.0.queue_depth", FlagValue::Toml("0")).unwrap();
     let got = said(&job.resolve(&FakeDrivers, machine(), &no_file).unwrap_err());
     assert!(got.starts_with("workload.0.queue_depth: a depth of zero does nothing (at: --depth)"));
-    let bad = job
-        .apply("--bs", "workload.0.block_size", FlagValue::Toml("4"))
-        .unwrap_err();
+    let bad = job.apply("--bs", "workload.0.block_size", FlagValue::Toml("4")).unwrap_err();
     assert!(said(&bad).contains("has no unit"));
     assert!(said(&bad).contains("(at: --bs)"), "{bad}");
 }
@@ -362,8 +313,5 @@ fn an_opened_target_is_checked_too() {
 #[test]
 fn two_runs_draw_two_seeds() {
     let text = "[target]\ndriver = \"null\"";
-    assert_ne!(
-        resolve(text).unwrap().run.seed,
-        resolve(text).unwrap().run.seed
-    );
+    assert_ne!(resolve(text).unwrap().run.seed, resolve(text).unwrap().run.seed);
 }

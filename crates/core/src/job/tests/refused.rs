@@ -7,55 +7,22 @@ use crate::ErrorKind;
 const WORKLOAD: &[(&str, &str)] = &[
     ("workers = 0", "workload.0.workers: there are no workers"),
     ("queue_depth = 0", "workload.0.queue_depth: a depth of zero"),
-    (
-        "queue_depth = 5000",
-        "workload.0.queue_depth: 5000 is deeper",
-    ),
-    (
-        "mix = { read = 0 }",
-        "workload.0.mix: the mix has no operation",
-    ),
-    (
-        "mix = \"trim\"",
-        "workload.0.mix: driver `null` cannot trim",
-    ),
-    (
-        "block_size = \"0B\"",
-        "workload.0.block_size: a block of zero",
-    ),
+    ("queue_depth = 5000", "workload.0.queue_depth: 5000 is deeper"),
+    ("mix = { read = 0 }", "workload.0.mix: the mix has no operation"),
+    ("mix = \"trim\"", "workload.0.mix: driver `null` cannot trim"),
+    ("block_size = \"0B\"", "workload.0.block_size: a block of zero"),
     ("block_size = []", "workload.0.block_size: a block of zero"),
-    (
-        "block_size = \"2GiB\"",
-        "workload.0.block_size: a block of 2GiB is larger",
-    ),
+    ("block_size = \"2GiB\"", "workload.0.block_size: a block of 2GiB is larger"),
     (
         "block_size = { min = \"4KiB\", max = \"10KiB\", step = \"4KiB\" }",
         "workload.0.block_size: 4KiB to 10KiB does not divide",
     ),
-    (
-        "block_size = \"3KiB\"",
-        "target.size: 1GiB does not divide into blocks of 3KiB",
-    ),
-    (
-        "access = { align = \"3KiB\" }",
-        "workload.0.access.align: a block size is not",
-    ),
-    (
-        "access = { align = \"0B\" }",
-        "workload.0.access.align: it is zero",
-    ),
-    (
-        "access = { offset = \"1B\" }",
-        "workload.0.access.offset: 1B is not a multiple",
-    ),
-    (
-        "access = { offset = \"1GiB\" }",
-        "workload.0.access: the extent",
-    ),
-    (
-        "access = { length = \"2GiB\" }",
-        "workload.0.access: the extent",
-    ),
+    ("block_size = \"3KiB\"", "target.size: 1GiB does not divide into blocks of 3KiB"),
+    ("access = { align = \"3KiB\" }", "workload.0.access.align: a block size is not"),
+    ("access = { align = \"0B\" }", "workload.0.access.align: it is zero"),
+    ("access = { offset = \"1B\" }", "workload.0.access.offset: 1B is not a multiple"),
+    ("access = { offset = \"1GiB\" }", "workload.0.access: the extent"),
+    ("access = { length = \"2GiB\" }", "workload.0.access: the extent"),
     (
         "access = { kind = \"hotspot\", hot = { space = 0.2, share = 0.0 } }",
         "workload.0.access.hot: share is 0: it must be above 0",
@@ -64,26 +31,14 @@ const WORKLOAD: &[(&str, &str)] = &[
         "access = { kind = \"exponential\", reach = { percentile = 100.0, space = 0.5 } }",
         "workload.0.access.reach: percentile is 100: it must be above 0 and below 100",
     ),
-    (
-        "access = \"latest\"",
-        "workload.0.access: latest access follows new keys",
-    ),
+    ("access = \"latest\"", "workload.0.access: latest access follows new keys"),
     (
         "workers = 60000\nqueue_depth = 4000\nblock_size = \"2GiB\"",
         "workload.0.workers: 60000 workers in all",
     ),
-    (
-        "access = \"strided\"",
-        "workload.0.access.stride: strided access needs",
-    ),
-    (
-        "access = { stride = \"8KiB\" }",
-        "workload.0.access.stride: only strided",
-    ),
-    (
-        "access = { kind = \"sequential\", cover = true }",
-        "workload.0.access.cover: only random",
-    ),
+    ("access = \"strided\"", "workload.0.access.stride: strided access needs"),
+    ("access = { stride = \"8KiB\" }", "workload.0.access.stride: only strided"),
+    ("access = { kind = \"sequential\", cover = true }", "workload.0.access.cover: only random"),
     (
         "access = { cover = true }\nblock_size = [{ size = \"4KiB\", weight = 1 }]",
         "workload.0.access.cover: covering each block once",
@@ -92,27 +47,15 @@ const WORKLOAD: &[(&str, &str)] = &[
         "access = \"sequential\"\nworkers = 4\nblock_size = \"512MiB\"",
         "workload.0.workers: 4 workers share 2 blocks",
     ),
-    (
-        "arrival = { rate = \"1B/s\" }",
-        "workload.0.arrival.rate: 1B/s rounds to zero operations",
-    ),
-    (
-        "arrival = { rate = \"9000/us\" }",
-        "workload.0.arrival.rate: 9000/us is more",
-    ),
-    (
-        "arrival = \"constant\"",
-        "workload.0.arrival: a constant arrival needs a rate",
-    ),
+    ("arrival = { rate = \"1B/s\" }", "workload.0.arrival.rate: 1B/s rounds to zero operations"),
+    ("arrival = { rate = \"9000/us\" }", "workload.0.arrival.rate: 9000/us is more"),
+    ("arrival = \"constant\"", "workload.0.arrival: a constant arrival needs a rate"),
     (
         "arrival = { kind = \"burst\", rate = \"1/s\" }",
         "workload.0.arrival: burst runs at full speed",
     ),
     ("name = \"a/b\"", "workload.0.name: `a/b` cannot be a name"),
-    (
-        "[[workload]]\nname = \"w0\"",
-        "workload.1.name: there are two workloads",
-    ),
+    ("[[workload]]\nname = \"w0\"", "workload.1.name: there are two workloads"),
     ("workers = 5000", "workload.0.workers: 5000 workers in all"),
     (
         "workers = 100\nqueue_depth = 100\n[trace]\nmode = \"all\"",
@@ -122,10 +65,7 @@ const WORKLOAD: &[(&str, &str)] = &[
         "workers = 1\n[trace]\nthreshold = \"5ms\"",
         "trace.threshold: nothing is traced without trace.mode",
     ),
-    (
-        "workers = 1\n[trace]\nmode = \"all\"\nrung = \"procfs\"",
-        "trace.rung: `procfs` was removed",
-    ),
+    ("workers = 1\n[trace]\nmode = \"all\"\nrung = \"procfs\"", "trace.rung: `procfs` was removed"),
     (
         "workers = 1\n[trace]\nmode = \"off\"\nbuffer = \"5KiB\"",
         "trace.buffer: 5120 bytes cannot be a ring",
@@ -145,14 +85,8 @@ const RUN: &[(&str, &str)] = &[
     ("duration = \"0s\"", "run.duration: it is zero"),
     ("operations = 0", "run.operations: it is zero"),
     ("interval = \"0s\"", "run.interval: it is zero"),
-    (
-        "interval = \"10us\"",
-        "run.interval: a window of 10us is too short",
-    ),
-    (
-        "before = [\"flush\", \"compact\"]",
-        "run.before: driver `null` cannot compact",
-    ),
+    ("interval = \"10us\"", "run.interval: a window of 10us is too short"),
+    ("before = [\"flush\", \"compact\"]", "run.before: driver `null` cannot compact"),
     ("name = \"..\"", "run.name: `..` cannot be a name"),
 ];
 
@@ -160,22 +94,13 @@ const RUN: &[(&str, &str)] = &[
 const TARGET: &[(&str, &str)] = &[
     ("size = \"0B\"", "target.size: the data set is empty"),
     ("[qos]\nnines = 12", "qos.nines: 12 is not between 1 and 9"),
-    (
-        "[qos]\npercentiles = []",
-        "qos.percentiles: the list is empty",
-    ),
-    (
-        "[capture]\nbudget = \"1KiB\"",
-        "capture.budget: 1KiB is too small",
-    ),
+    ("[qos]\npercentiles = []", "qos.percentiles: the list is empty"),
+    ("[capture]\nbudget = \"1KiB\"", "capture.budget: 1KiB is too small"),
     (
         "[capture]\nbudget = \"15MiB\"",
         "capture.budget: 15 MiB is too small: each worker, of 1, begins with 16 MiB",
     ),
-    (
-        "[capture]\nbudget = \"8GiB\"",
-        "capture.budget: 8192 MiB, but free are 4096 MiB",
-    ),
+    ("[capture]\nbudget = \"8GiB\"", "capture.budget: 8192 MiB, but free are 4096 MiB"),
     ("[run]\nseed = 18446744073709551615", "run.seed: "),
 ];
 
@@ -190,12 +115,8 @@ fn all_refused(cases: &[(&str, &str)], job: impl Fn(&str) -> String) {
 #[test]
 fn plans_that_cannot_work_are_refused() {
     all_refused(WORKLOAD, workload);
-    all_refused(RUN, |line| {
-        format!("[run]\n{line}\n[target]\ndriver = \"null\"")
-    });
-    all_refused(TARGET, |line| {
-        format!("[target]\ndriver = \"null\"\n{line}")
-    });
+    all_refused(RUN, |line| format!("[run]\n{line}\n[target]\ndriver = \"null\""));
+    all_refused(TARGET, |line| format!("[target]\ndriver = \"null\"\n{line}"));
     let none = [("name = \"x\"", "no driver given; write driver")];
     all_refused(&none, |line| format!("[run]\n{line}"));
 }
@@ -215,10 +136,7 @@ fn a_machine_that_cannot_hold_the_workers_is_told_from_a_budget_that_cannot() {
     assert_eq!(kind, ErrorKind::Usage, "{what}");
     let (kind, what) = job("").expect_err("a quarter of the machine's memory is too small");
     assert_eq!(kind, ErrorKind::Unavailable);
-    assert!(
-        what.contains("1600 MiB") && what.contains("/dev/shm"),
-        "{what}"
-    );
+    assert!(what.contains("1600 MiB") && what.contains("/dev/shm"), "{what}");
     assert!(job("budget = \"1600MiB\"").is_ok());
     assert!(job("mode = \"off\"").is_ok());
 }

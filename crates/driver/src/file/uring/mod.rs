@@ -99,11 +99,7 @@ impl UringSession {
             in_flight: 0,
             sync_due: 0,
             write_flags,
-            trim: if shared.device {
-                RingOp::Discard
-            } else {
-                RingOp::Punch
-            },
+            trim: if shared.device { RingOp::Discard } else { RingOp::Punch },
             iopoll: setup.iopoll,
             submit_batch: shared.submit_batch,
             files: shared.files.len(),
@@ -115,23 +111,16 @@ impl UringSession {
     fn entry_for(&self, op: &Op) -> Result<RingOp> {
         let moves = matches!(op.kind, OpKind::Read | OpKind::Write);
         if usize::from(op.target) >= self.files || (moves && op.size > self.buffer_size) {
-            return Err(
-                Error::internal("no such file, or block larger than the buffer")
-                    .with("file", op.target)
-                    .with("size", op.size),
-            );
+            return Err(Error::internal("no such file, or block larger than the buffer")
+                .with("file", op.target)
+                .with("size", op.size));
         }
         match op.kind {
             OpKind::Read => Ok(RingOp::Read),
-            OpKind::Write => Ok(RingOp::Write {
-                flags: self.write_flags,
-            }),
+            OpKind::Write => Ok(RingOp::Write { flags: self.write_flags }),
             OpKind::Fsync => Ok(RingOp::Sync { data: false }),
             OpKind::Trim => Ok(self.trim),
-            other => Err(Error::internal(format!(
-                "driver `file` knows no {}",
-                other.name()
-            ))),
+            other => Err(Error::internal(format!("driver `file` knows no {}", other.name()))),
         }
     }
 
@@ -153,18 +142,11 @@ impl UringSession {
         let token = Token(user_data & !SYNC_BIT);
         let local = u32::from(self.local[token.slot() as usize]);
         let slot = &mut self.slots[local as usize];
-        debug_assert!(
-            slot.busy && slot.token == token.0,
-            "completion of nothing in flight"
-        );
+        debug_assert!(slot.busy && slot.token == token.0, "completion of nothing in flight");
         if user_data & SYNC_BIT != 0 {
             slot.busy = false;
             let took = MonoClock.now().since(slot.sync_start).max(0) as u64;
-            let status = if result < 0 {
-                Status::errno(-result)
-            } else {
-                Status::OK
-            };
+            let status = if result < 0 { Status::errno(-result) } else { Status::OK };
             return Some(Completion {
                 sync_ns: Some(took),
                 status,
@@ -176,32 +158,18 @@ impl UringSession {
             slot.busy = false;
             return Some(Completion::failed(token, Status::errno(-result)));
         }
-        let moved = if slot.counts {
-            result as u64
-        } else {
-            slot.asked
-        };
+        let moved = if slot.counts { result as u64 } else { slot.asked };
         if moved != slot.asked {
             slot.busy = false;
-            return Some(Completion {
-                status: Status::SHORT,
-                ..Completion::ok(token, moved)
-            });
+            return Some(Completion { status: Status::SHORT, ..Completion::ok(token, moved) });
         }
         let Some(kind) = slot.sync else {
             slot.busy = false;
             return Some(Completion::ok(token, moved));
         };
         slot.sync_start = MonoClock.now();
-        let slot_ref = SlotRef {
-            file: slot.file,
-            slot: local,
-            offset: 0,
-            len: 0,
-        };
-        let entry = RingOp::Sync {
-            data: kind == SyncKind::Fdatasync,
-        };
+        let slot_ref = SlotRef { file: slot.file, slot: local, offset: 0, len: 0 };
+        let entry = RingOp::Sync { data: kind == SyncKind::Fdatasync };
         if self.ring.push(entry, slot_ref, user_data | SYNC_BIT) {
             return None;
         }
@@ -224,10 +192,7 @@ impl UringSession {
 
 impl Session for UringSession {
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
-        assert!(
-            !self.slots[slot as usize].busy,
-            "slot {slot} has an operation in flight"
-        );
+        assert!(!self.slots[slot as usize].busy, "slot {slot} has an operation in flight");
         self.ring.buffer(slot)
     }
 
@@ -241,12 +206,7 @@ impl Session for UringSession {
         if state.busy || token.0 & SYNC_BIT != 0 {
             return Err(Error::internal("slot or token is in use").with("slot", slot));
         }
-        let slot_ref = SlotRef {
-            file: op.target,
-            slot,
-            offset: op.offset,
-            len: op.size,
-        };
+        let slot_ref = SlotRef { file: op.target, slot, offset: op.offset, len: op.size };
         while !self.ring.push(entry, slot_ref, token.0) {
             if self.in_flight > 0 {
                 return Ok(Submitted::Full);
@@ -259,11 +219,7 @@ impl Session for UringSession {
             token: token.0,
             asked: op.size,
             sync_start: Stamp(0),
-            sync: if op.kind == OpKind::Write {
-                op.sync
-            } else {
-                None
-            },
+            sync: if op.kind == OpKind::Write { op.sync } else { None },
             file: op.target,
             counts: matches!(op.kind, OpKind::Read | OpKind::Write),
             busy: true,
@@ -332,9 +288,7 @@ fn no_session(e: io::Error, spec: &SessionSpec, setup: &RingSetup) -> Error {
             "registered buffers count as locked memory: raise the limit (ulimit -l) or set \
              options.fixed_buffers = false",
         ),
-        Some(libc::EMFILE) => error
-            .source(e)
-            .hint("raise the limit of open files (ulimit -n)"),
+        Some(libc::EMFILE) => error.source(e).hint("raise the limit of open files (ulimit -n)"),
         _ => error.source(e),
     }
 }

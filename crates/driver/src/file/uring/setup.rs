@@ -49,18 +49,9 @@ impl RingSetup {
             registered_files: options.registered_files,
             io_workers: options.io_workers,
         };
-        let older = RingSetup {
-            no_array: false,
-            ..wanted
-        };
-        let old = RingSetup {
-            deferred: false,
-            ..older
-        };
-        let oldest = RingSetup {
-            cooperative: false,
-            ..old
-        };
+        let older = RingSetup { no_array: false, ..wanted };
+        let old = RingSetup { deferred: false, ..older };
+        let oldest = RingSetup { cooperative: false, ..old };
         let mut last = io::Error::from_raw_os_error(libc::EINVAL);
         for setup in [wanted, older, old, oldest] {
             match builder(&setup, 1).build(1) {
@@ -136,9 +127,7 @@ fn no_ring(e: io::Error) -> Error {
         Some(libc::ENOMEM) => "raise the locked-memory limit (ulimit -l)",
         _ => "without sqpoll and iopoll fewer features are needed; engine = \"sync\" needs none",
     };
-    Error::unavailable("cannot make an io_uring")
-        .source(e)
-        .hint(hint)
+    Error::unavailable("cannot make an io_uring").source(e).hint(hint)
 }
 
 /// Whether the ring can discard on this block device: asks for nothing, at no cost.
@@ -152,8 +141,6 @@ pub fn probe_discard(fd: impl AsFd) -> Result<()> {
     if result == -libc::EINVAL || result >= 0 {
         return Ok(());
     }
-    Err(
-        Error::unavailable("discard through io_uring needs Linux 6.12")
-            .hint("set options.engine = \"sync\" with queue_depth = 1 for trims on devices"),
-    )
+    Err(Error::unavailable("discard through io_uring needs Linux 6.12")
+        .hint("set options.engine = \"sync\" with queue_depth = 1 for trims on devices"))
 }

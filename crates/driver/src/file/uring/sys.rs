@@ -153,8 +153,7 @@ impl Ring {
         let raw = self.files[usize::from(slot_ref.file)].as_raw_fd();
         if self.setup.registered_files {
             let index = Fd(RawFd::from(slot_ref.file));
-            self.entry_on(entry, slot_ref, index)
-                .flags(squeue::Flags::FIXED_FILE)
+            self.entry_on(entry, slot_ref, index).flags(squeue::Flags::FIXED_FILE)
         } else {
             self.entry_on(entry, slot_ref, Fd(raw))
         }
@@ -162,9 +161,7 @@ impl Ring {
 
     #[inline]
     fn entry_on(&self, entry: RingOp, slot_ref: SlotRef, file: Fd) -> squeue::Entry {
-        let SlotRef {
-            slot, offset, len, ..
-        } = slot_ref;
+        let SlotRef { slot, offset, len, .. } = slot_ref;
         let data = || {
             assert!(len <= self.buffers.size(), "block larger than the buffer");
             (self.buffers.ptr(slot), len as u32, slot as u16)
@@ -173,9 +170,7 @@ impl Ring {
             RingOp::Read => {
                 let (at, len, index) = data();
                 if self.setup.fixed_buffers {
-                    opcode::ReadFixed::new(file, at, len, index)
-                        .offset(offset)
-                        .build()
+                    opcode::ReadFixed::new(file, at, len, index).offset(offset).build()
                 } else {
                     opcode::Read::new(file, at, len).offset(offset).build()
                 }
@@ -186,26 +181,16 @@ impl Ring {
                     let op = opcode::WriteFixed::new(file, at, len, index);
                     op.offset(offset).rw_flags(flags).build()
                 } else {
-                    opcode::Write::new(file, at, len)
-                        .offset(offset)
-                        .rw_flags(flags)
-                        .build()
+                    opcode::Write::new(file, at, len).offset(offset).rw_flags(flags).build()
                 }
             }
             RingOp::Sync { data } => {
-                let flags = if data {
-                    FsyncFlags::DATASYNC
-                } else {
-                    FsyncFlags::empty()
-                };
+                let flags = if data { FsyncFlags::DATASYNC } else { FsyncFlags::empty() };
                 opcode::Fsync::new(file).flags(flags).build()
             }
             RingOp::Punch => {
                 let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-                opcode::Fallocate::new(file, len)
-                    .offset(offset)
-                    .mode(mode)
-                    .build()
+                opcode::Fallocate::new(file, len).offset(offset).mode(mode).build()
             }
             RingOp::Discard => {
                 let mut command = [0u8; 16];
@@ -233,11 +218,7 @@ impl Ring {
                 false => Ok(()),
             };
         }
-        let flags = if self.setup.deferred {
-            ENTER_GETEVENTS
-        } else {
-            0
-        };
+        let flags = if self.setup.deferred { ENTER_GETEVENTS } else { 0 };
         let left = self.unsubmitted.saturating_sub(most);
         while self.unsubmitted > left {
             self.hand_over(self.unsubmitted - left, 0, flags, None)?;
@@ -286,10 +267,7 @@ impl Ring {
             Ok(taken) => taken,
             // Interrupted, or short of memory for requests: the caller looks and comes again.
             Err(e)
-                if matches!(
-                    e.raw_os_error(),
-                    Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)
-                ) =>
+                if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) =>
             {
                 0
             }
@@ -353,26 +331,15 @@ struct RingUpdate {
 
 /// Registers the ring with the thread: calls then skip a descriptor look-up. Linux 5.18.
 fn register_ring(raw: RawFd) -> Option<RawFd> {
-    let any = RingUpdate {
-        offset: u32::MAX,
-        reserved: 0,
-        data: u64::try_from(raw).ok()?,
-    };
+    let any = RingUpdate { offset: u32::MAX, reserved: 0, data: u64::try_from(raw).ok()? };
     let index = update_ring(raw, REGISTER_RING_FDS, any)?;
     i32::try_from(index).ok()
 }
 
 fn update_ring(raw: RawFd, what: u32, mut update: RingUpdate) -> Option<u32> {
     // SAFETY: the pointer is to one live io_uring_rsrc_update, as the count says.
-    let rc = unsafe {
-        libc::syscall(
-            libc::SYS_io_uring_register,
-            raw,
-            what,
-            &raw mut update,
-            1u32,
-        )
-    };
+    let rc =
+        unsafe { libc::syscall(libc::SYS_io_uring_register, raw, what, &raw mut update, 1u32) };
     (rc == 1).then_some(update.offset)
 }
 
@@ -387,18 +354,13 @@ pub fn empty_discard(fd: RawFd) -> io::Result<i32> {
     unsafe { uring.submission().push(&sqe).map_err(io::Error::other)? };
     uring.submit_and_wait(1)?;
     let cqe = uring.completion().next();
-    cqe.map(|c| c.result())
-        .ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    cqe.map(|c| c.result()).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
         // What the kernel may still touch. A submitting kernel thread sees entries at once.
-        let unseen = if self.setup.sqpoll {
-            0
-        } else {
-            self.unsubmitted
-        };
+        let unseen = if self.setup.sqpoll { 0 } else { self.unsubmitted };
         let idle = self.in_flight == unseen;
         if idle && self.setup.registered_files {
             // Closing a ring releases its files some time later; a device must be free to be
@@ -407,11 +369,7 @@ impl Drop for Ring {
         }
         if self.enter_flags & ENTER_REGISTERED_RING != 0 {
             // The registration holds the ring open until the thread ends.
-            let mine = RingUpdate {
-                offset: self.enter_fd as u32,
-                reserved: 0,
-                data: 0,
-            };
+            let mine = RingUpdate { offset: self.enter_fd as u32, reserved: 0, data: 0 };
             let _ = update_ring(self.uring.as_raw_fd(), UNREGISTER_RING_FDS, mine);
         }
         // SAFETY: dropped exactly once, here; nothing uses the fields afterwards. Closing the ring

@@ -91,10 +91,7 @@ mod tests {
     fn written_options_reach_the_settings() {
         let text = "block_cache = \"1MiB\"\ncompression = \"none\"\nmax_open_files = 20";
         let o = LevelDbOptions::parse(&text.parse().unwrap()).unwrap();
-        assert_eq!(
-            LevelDbOptions::parse(&options::complete(&o).unwrap()).unwrap(),
-            o
-        );
+        assert_eq!(LevelDbOptions::parse(&options::complete(&o).unwrap()).unwrap(), o);
         let s = o.settings();
         assert_eq!((s.block_cache, s.open_files), (Some(1 << 20), Some(20)));
         assert_eq!((s.compress, s.write_buffer), (Some(false), None));

@@ -118,10 +118,7 @@ impl LevelDbLibrary {
         };
         let file = file_of(api.open as *const ());
         loaded.keep();
-        Ok(LevelDbLibrary {
-            api: Arc::new(api),
-            file,
-        })
+        Ok(LevelDbLibrary { api: Arc::new(api), file })
     }
 
     /// Whether a connection can read from a snapshot.
@@ -176,9 +173,7 @@ impl LevelDbConfig {
         unsafe {
             let raw = (api.options_create)();
             (api.create_if_missing)(raw, u8::from(create));
-            let cache = s
-                .block_cache
-                .map_or(null_mut(), |size| (api.cache_create)(size));
+            let cache = s.block_cache.map_or(null_mut(), |size| (api.cache_create)(size));
             if !cache.is_null() {
                 (api.set_cache)(raw, cache);
             }
@@ -204,12 +199,7 @@ impl LevelDbConfig {
             if let Some(size) = s.file_size {
                 (api.set_file_size)(raw, size);
             }
-            LevelDbConfig {
-                library: library.clone(),
-                raw,
-                cache,
-                filter,
-            }
+            LevelDbConfig { library: library.clone(), raw, cache, filter }
         }
     }
 }
@@ -263,12 +253,7 @@ impl LevelDbStore {
         // SAFETY: the options outlive the database, see the struct; the path is copied.
         let raw = unsafe { (library.api.open)(options.raw, path.as_ptr(), &mut error) };
         library.fault(error).map_err(|f| f.on_open(dir))?;
-        Ok(LevelDbStore {
-            library: library.clone(),
-            raw,
-            _options: options,
-            facts: Vec::new(),
-        })
+        Ok(LevelDbStore { library: library.clone(), raw, _options: options, facts: Vec::new() })
     }
 
     pub fn property(&self, name: &'static std::ffi::CStr) -> Option<String> {
@@ -368,19 +353,11 @@ impl LevelDbConnection {
                 (true, Some(create), Some(set)) => {
                     let snapshot = create(db.raw);
                     set(near.read, snapshot);
-                    Some(LevelDbSnapshot {
-                        snapshot,
-                        newest: (api.read_options)(),
-                    })
+                    Some(LevelDbSnapshot { snapshot, newest: (api.read_options)() })
                 }
                 _ => None,
             };
-            LevelDbConnection {
-                near,
-                held,
-                _not_send: PhantomData,
-                db,
-            }
+            LevelDbConnection { near, held, _not_send: PhantomData, db }
         }
     }
 }

@@ -44,23 +44,17 @@ impl DatabaseAddress {
         };
         if rest.contains('@') {
             // Not shown: it holds a secret.
-            return Err(
-                Error::usage("no user or password in the address of a server")
-                    .hint("leave it out, and put the password into REDIS_PASSWORD"),
-            );
+            return Err(Error::usage("no user or password in the address of a server")
+                .hint("leave it out, and put the password into REDIS_PASSWORD"));
         }
         let (host, db) = rest.split_once('/').unwrap_or((rest, ""));
         let db = match db {
             "" => 0,
-            db => db
-                .parse()
-                .map_err(|_| wrong("the database is not a number"))?,
+            db => db.parse().map_err(|_| wrong("the database is not a number"))?,
         };
         let (host, port) = match host.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
-                let port = port
-                    .parse()
-                    .map_err(|_| wrong("the port is not a number"))?;
+                let port = port.parse().map_err(|_| wrong("the port is not a number"))?;
                 (host, port)
             }
             _ => (host, PORT),
@@ -100,14 +94,7 @@ mod tests {
         ] {
             assert_eq!(DatabaseAddress::parse(Some(path)).unwrap().shown(), shown);
         }
-        for bad in [
-            "",
-            "h:1",
-            "redis://",
-            "redis://h:x",
-            "redis://h/x",
-            "unix:r",
-        ] {
+        for bad in ["", "h:1", "redis://", "redis://h:x", "redis://h/x", "unix:r"] {
             assert!(DatabaseAddress::parse(Some(bad)).is_err(), "{bad}");
         }
     }

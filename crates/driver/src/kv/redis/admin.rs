@@ -104,8 +104,7 @@ impl AdminConnection {
     }
 
     fn said(&self, wire: &mut RespSocket, parts: &[&[u8]], timeout: Duration) -> Result<Reply> {
-        wire.ask(parts, timeout)
-            .map_err(|e| unreachable(&self.address, e))
+        wire.ask(parts, timeout).map_err(|e| unreachable(&self.address, e))
     }
 
     /// One command whose answer is not needed: not asked for a while after it failed, so that a
@@ -164,14 +163,8 @@ impl AdminConnection {
         let pattern = format!("{}:*", self.prefix);
         let mut cursor = b"0".to_vec();
         loop {
-            let scan: [&[u8]; 6] = [
-                b"SCAN",
-                &cursor,
-                b"MATCH",
-                pattern.as_bytes(),
-                b"COUNT",
-                b"1000",
-            ];
+            let scan: [&[u8]; 6] =
+                [b"SCAN", &cursor, b"MATCH", pattern.as_bytes(), b"COUNT", b"1000"];
             let Reply::List(all) = self.ask(&scan)? else {
                 return Err(Error::unavailable("the server's answer to SCAN is no list"));
             };
@@ -283,9 +276,7 @@ pub fn claim(
     if found.is_none() {
         contents = Contents::Empty;
         lock(admin).walk(|_, keys| {
-            let key = keys
-                .first()
-                .map(|key| String::from_utf8_lossy(key).into_owned());
+            let key = keys.first().map(|key| String::from_utf8_lossy(key).into_owned());
             contents = Contents::Foreign(key);
             Ok(false)
         })?;
@@ -307,12 +298,8 @@ pub fn claim(
 /// Addresses of the clients of this name, from CLIENT LIST.
 fn holders<'a>(list: &'a str, name: &str) -> Vec<&'a str> {
     let field = format!("name={name}");
-    let lines = list
-        .lines()
-        .filter(|line| line.split(' ').any(|word| word == field));
-    lines
-        .filter_map(|line| line.split(' ').find_map(|word| word.strip_prefix("addr=")))
-        .collect()
+    let lines = list.lines().filter(|line| line.split(' ').any(|word| word == field));
+    lines.filter_map(|line| line.split(' ').find_map(|word| word.strip_prefix("addr="))).collect()
 }
 
 /// Whether the loss of what is there is confirmed for this very server and database.
@@ -356,10 +343,7 @@ mod tests {
         let text =
             br#"{"run_id":"r1","keep":true,"form":"keys hashed; values one piece","records":9}"#;
         let mark = KeyMark::parse(text).unwrap();
-        assert_eq!(
-            (mark.keep, mark.records, mark.run_id.as_str()),
-            (true, 9, "r1")
-        );
+        assert_eq!((mark.keep, mark.records, mark.run_id.as_str()), (true, 9, "r1"));
         assert_eq!(mark.bytes().unwrap(), text);
         assert!(KeyMark::parse(b"hello").is_err());
     }

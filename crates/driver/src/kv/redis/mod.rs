@@ -65,10 +65,7 @@ impl Driver for RedisDriver {
             stores_data: true,
             guarded: true,
             admin: vec![AdminAction::Flush, AdminAction::Purge],
-            facts: DriverFacts {
-                kind: TargetKind::Keyed,
-                ..DriverFacts::default()
-            },
+            facts: DriverFacts { kind: TargetKind::Keyed, ..DriverFacts::default() },
             ..Capabilities::default()
         })
     }

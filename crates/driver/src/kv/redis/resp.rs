@@ -100,10 +100,7 @@ fn single(bytes: &[u8]) -> ParsedReply<'_> {
     let Some(end) = bytes.iter().position(|b| *b == b'\n') else {
         return ParsedReply::Needs(bytes.len() + 1);
     };
-    let Some((kind, line)) = bytes[..end]
-        .strip_suffix(b"\r")
-        .and_then(<[u8]>::split_first)
-    else {
+    let Some((kind, line)) = bytes[..end].strip_suffix(b"\r").and_then(<[u8]>::split_first) else {
         return ParsedReply::Broken;
     };
     let start = end + 1;
@@ -171,10 +168,7 @@ mod tests {
             (b"*-1\r\n", RespValue::Nil),
             (b"$4\r\na\r\nb\r\n", RespValue::Bulk(b"a\r\nb")),
             (b"*0\r\n", RespValue::Array(0, b"")),
-            (
-                b"*2\r\n$1\r\na\r\n$-1\r\n",
-                RespValue::Array(2, b"$1\r\na\r\n$-1\r\n"),
-            ),
+            (b"*2\r\n$1\r\na\r\n$-1\r\n", RespValue::Array(2, b"$1\r\na\r\n$-1\r\n")),
         ] {
             assert_eq!(parse(bytes), ParsedReply::Whole(reply, bytes.len()));
             for cut in 0..bytes.len() {
@@ -190,13 +184,7 @@ mod tests {
 
     #[test]
     fn what_is_no_reply() {
-        for bytes in [
-            &b"HTTP/1.1\r\n"[..],
-            b"$x\r\n",
-            b"$1\r\nabc",
-            b"\n",
-            b"$-2\r\n",
-        ] {
+        for bytes in [&b"HTTP/1.1\r\n"[..], b"$x\r\n", b"$1\r\nabc", b"\n", b"$-2\r\n"] {
             assert_eq!(parse(bytes), ParsedReply::Broken, "{bytes:?}");
         }
     }

@@ -126,14 +126,8 @@ impl RedisSession {
         if room.is_none_or(|room| op.kind.writes() && op.bytes() > room) {
             return Err(Error::internal("value larger than the buffer").with("size", op.size));
         }
-        state.flights[slot as usize] = PendingCommand {
-            token,
-            left: 0,
-            status: Status::OK,
-            moved: 0,
-            count: 0,
-            wanted: 0,
-        };
+        state.flights[slot as usize] =
+            PendingCommand { token, left: 0, status: Status::OK, moved: 0, count: 0, wanted: 0 };
         Ok(true)
     }
 

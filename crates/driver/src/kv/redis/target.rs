@@ -31,13 +31,8 @@ const SAMPLES: [(&str, &str); 8] = [
 ];
 
 /// What of INFO is disclosed.
-const FACTS: [&str; 5] = [
-    "redis_version",
-    "valkey_version",
-    "maxmemory_policy",
-    "aof_enabled",
-    "io_threads_active",
-];
+const FACTS: [&str; 5] =
+    ["redis_version", "valkey_version", "maxmemory_policy", "aof_enabled", "io_threads_active"];
 
 /// The target.
 pub struct RedisTarget {
@@ -79,16 +74,7 @@ impl RedisTarget {
         };
         let mark = admin::claim(&admin, new, confirmed, rules::changes(plan).1)?;
         let facts = facts(&mut admin::lock(&admin), &address)?;
-        Ok(RedisTarget {
-            address,
-            options,
-            password,
-            layouts,
-            admin,
-            mark,
-            facts,
-            closed: false,
-        })
+        Ok(RedisTarget { address, options, password, layouts, admin, mark, facts, closed: false })
     }
 
     fn admin(&self) -> MutexGuard<'_, AdminConnection> {

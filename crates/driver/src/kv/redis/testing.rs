@@ -63,12 +63,8 @@ impl RedisServer {
 
     /// Answer of the server to a command, by its own client.
     pub fn cli(&self, args: &[&str]) -> String {
-        let out = Command::new("redis-cli")
-            .arg("-s")
-            .arg(&self.socket)
-            .args(args)
-            .output()
-            .unwrap();
+        let out =
+            Command::new("redis-cli").arg("-s").arg(&self.socket).args(args).output().unwrap();
         String::from_utf8(out.stdout).unwrap().trim().to_owned()
     }
 }

@@ -183,10 +183,7 @@ impl RespSocket {
         }
         let left = until.map(|until| {
             let ns = until.since(MonoClock.now()).max(0);
-            Timespec {
-                tv_sec: ns / 1_000_000_000,
-                tv_nsec: ns % 1_000_000_000,
-            }
+            Timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 }
         });
         let fd = self.socket.fd();
         match poll(&mut [PollFd::new(&fd, flags)], left.as_ref()) {
@@ -268,39 +265,24 @@ pub fn unreachable(address: &DatabaseAddress, e: io::Error) -> Error {
 pub fn refused(address: &DatabaseAddress, says: &str) -> Error {
     let code = says.split_whitespace().next().unwrap_or_default();
     let (what, hint) = match code {
-        "NOAUTH" => (
-            "the server wants a password",
-            "put it into the environment: REDIS_PASSWORD",
-        ),
-        "WRONGPASS" => (
-            "the server does not accept the password",
-            "correct REDIS_PASSWORD in the environment",
-        ),
-        "LOADING" => (
-            "the server is still loading its data",
-            "try again when it has started",
-        ),
+        "NOAUTH" => ("the server wants a password", "put it into the environment: REDIS_PASSWORD"),
+        "WRONGPASS" => {
+            ("the server does not accept the password", "correct REDIS_PASSWORD in the environment")
+        }
+        "LOADING" => ("the server is still loading its data", "try again when it has started"),
         "MOVED" | "CLUSTERDOWN" => (
             "the server is part of a cluster",
             "this driver drives single servers: name one that is not clustered",
         ),
         "READONLY" => ("the server is a replica", "name the primary"),
-        "OOM" => (
-            "the server has no memory left for data",
-            "raise its maxmemory, or load less",
-        ),
-        "NOPERM" => (
-            "the server's user may not do this",
-            "give it rights to keys under options.prefix",
-        ),
-        _ if says.contains("AUTH") && says.contains("password") => (
-            "the server has no password, but REDIS_PASSWORD is set",
-            "unset REDIS_PASSWORD",
-        ),
+        "OOM" => ("the server has no memory left for data", "raise its maxmemory, or load less"),
+        "NOPERM" => {
+            ("the server's user may not do this", "give it rights to keys under options.prefix")
+        }
+        _ if says.contains("AUTH") && says.contains("password") => {
+            ("the server has no password, but REDIS_PASSWORD is set", "unset REDIS_PASSWORD")
+        }
         _ => ("the server refuses", "see what it says"),
     };
-    Error::unavailable(what)
-        .with("server", address.shown())
-        .with("server says", says)
-        .hint(hint)
+    Error::unavailable(what).with("server", address.shown()).with("server says", says).hint(hint)
 }

@@ -160,10 +160,7 @@ impl StoreEngine for RocksDbEngine {
         let mut facts = Vec::new();
         let mut add = |name: &str, value: String| facts.push((name.to_owned(), value));
         let file = self.library.file.as_ref().map(|f| f.display().to_string());
-        add(
-            "store.library",
-            file.unwrap_or_else(|| "unknown".to_owned()),
-        );
+        add("store.library", file.unwrap_or_else(|| "unknown".to_owned()));
         add("store.column_family", family.clone());
         add("store.wal", self.options.wal.to_string());
         add("store.statistics", counters.to_owned());

@@ -198,10 +198,7 @@ impl RocksDbOptions {
             table.push(format!("block_cache={}", size.0));
         }
         if self.bloom_bits > 0 {
-            table.push(format!(
-                "filter_policy=bloomfilter:{}:false",
-                self.bloom_bits
-            ));
+            table.push(format!("filter_policy=bloomfilter:{}:false", self.bloom_bits));
         }
         let mut all = Vec::new();
         if !table.is_empty() {
@@ -332,9 +329,7 @@ const SHOWN: [&str; 19] = [
 pub fn in_force(dir: &Path, family: &str, out: &mut Vec<(String, String)>) {
     let newest = std::fs::read_dir(dir).ok().and_then(|entries| {
         let names = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());
-        names
-            .filter(|n| n.starts_with("OPTIONS-") && !n.contains("dbtmp"))
-            .max()
+        names.filter(|n| n.starts_with("OPTIONS-") && !n.contains("dbtmp")).max()
     });
     let text = newest.and_then(|name| std::fs::read_to_string(dir.join(name)).ok());
     let mut ours = false;
@@ -387,10 +382,7 @@ mod tests {
              options = \"max_open_files=9\"",
         );
         let o = o.unwrap();
-        assert_eq!(
-            RocksDbOptions::parse(&options::complete(&o).unwrap()).unwrap(),
-            o
-        );
+        assert_eq!(RocksDbOptions::parse(&options::complete(&o).unwrap()).unwrap(), o);
         assert_eq!(
             o.strings().unwrap(),
             [
@@ -441,17 +433,12 @@ mod tests {
             let text = format!("[DBOptions]\n{level}\n[CFOptions \"default\"]\n");
             std::fs::write(&file, text).unwrap();
             let file = file.display();
-            let o = parse(&format!(
-                "options_file = \"{file}\"\noptions = \"{options}\""
-            ));
+            let o = parse(&format!("options_file = \"{file}\"\noptions = \"{options}\""));
             chooses_its_log(&o.unwrap().strings().unwrap())
         };
         assert!(logs("info_log_level=INFO_LEVEL", ""));
         assert!(logs("", "info_log_level=INFO_LEVEL"));
         assert!(!logs("max_open_files=7", "max_open_files=9"));
-        assert!(
-            SHOWN.contains(&"info_log_level"),
-            "what is in force is told"
-        );
+        assert!(SHOWN.contains(&"info_log_level"), "what is in force is told");
     }
 }

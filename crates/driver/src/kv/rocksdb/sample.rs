@@ -5,16 +5,10 @@
 /// Whole-number properties, with the names of their series.
 pub const LEVELS: [(&std::ffi::CStr, &str); 13] = [
     (c"rocksdb.is-write-stopped", "writes_stopped"),
-    (
-        c"rocksdb.actual-delayed-write-rate",
-        "delayed_write_bytes_per_s",
-    ),
+    (c"rocksdb.actual-delayed-write-rate", "delayed_write_bytes_per_s"),
     (c"rocksdb.num-running-compactions", "running_compactions"),
     (c"rocksdb.num-running-flushes", "running_flushes"),
-    (
-        c"rocksdb.estimate-pending-compaction-bytes",
-        "pending_compaction_bytes",
-    ),
+    (c"rocksdb.estimate-pending-compaction-bytes", "pending_compaction_bytes"),
     (c"rocksdb.num-files-at-level0", "level0_files"),
     (c"rocksdb.num-immutable-mem-table", "immutable_memtables"),
     (c"rocksdb.num-snapshots", "snapshots"),
@@ -36,36 +30,18 @@ const COUNTERS: [(&str, &str, f64); 15] = [
     ("rocksdb.bytes.read", "user_read_bytes_total", 1.0),
     ("rocksdb.wal.bytes", "wal_bytes_total", 1.0),
     ("rocksdb.wal.synced", "wal_syncs_total", 1.0),
-    (
-        "rocksdb.flush.write.bytes",
-        "flush_written_bytes_total",
-        1.0,
-    ),
-    (
-        "rocksdb.compact.read.bytes",
-        "compaction_read_bytes_total",
-        1.0,
-    ),
-    (
-        "rocksdb.compact.write.bytes",
-        "compaction_written_bytes_total",
-        1.0,
-    ),
+    ("rocksdb.flush.write.bytes", "flush_written_bytes_total", 1.0),
+    ("rocksdb.compact.read.bytes", "compaction_read_bytes_total", 1.0),
+    ("rocksdb.compact.write.bytes", "compaction_written_bytes_total", 1.0),
     ("rocksdb.stall.micros", "counted_stall_ns_total", 1000.0),
-    (
-        "rocksdb.db.mutex.wait.micros",
-        "mutex_wait_ns_total",
-        1000.0,
-    ),
+    ("rocksdb.db.mutex.wait.micros", "mutex_wait_ns_total", 1000.0),
     ("rocksdb.number.iter.skip", "iterator_skips_total", 1.0),
 ];
 
 /// Time that writes were held back since the database was opened, ns: "Cumulative stall:
 /// 00:00:1.234 H:M:S, 0.1 percent" in the text of `rocksdb.dbstats`.
 pub fn stall_ns(dbstats: &str) -> Option<f64> {
-    let line = dbstats
-        .lines()
-        .find_map(|l| l.strip_prefix("Cumulative stall:"))?;
+    let line = dbstats.lines().find_map(|l| l.strip_prefix("Cumulative stall:"))?;
     let mut parts = line.split_whitespace().next()?.split(':');
     let mut number = || parts.next()?.parse::<f64>().ok();
     let (hours, minutes, seconds) = (number()?, number()?, number()?);
@@ -75,14 +51,10 @@ pub fn stall_ns(dbstats: &str) -> Option<f64> {
 /// Write amplification since the database was opened: the column W-Amp of the row `Sum` in the text
 /// of `rocksdb.cfstats-no-file-histogram`.
 pub fn write_amplification(cfstats: &str) -> Option<f64> {
-    let heads = cfstats
-        .lines()
-        .find(|l| l.trim_start().starts_with("Level"))?;
+    let heads = cfstats.lines().find(|l| l.trim_start().starts_with("Level"))?;
     // The column "Size" is two words in a row, and one in the heading.
     let column = heads.split_whitespace().position(|h| h == "W-Amp")? + 1;
-    let sum = cfstats
-        .lines()
-        .find(|l| l.trim_start().starts_with("Sum"))?;
+    let sum = cfstats.lines().find(|l| l.trim_start().starts_with("Sum"))?;
     sum.split_whitespace().nth(column)?.parse().ok()
 }
 
@@ -172,10 +144,7 @@ mod tests {
         assert_eq!(above(&row(0, "100.00 MB")), Some(104_857_600.0));
         let loaded = row(0, "64.00 MB") + &row(1, "0.00 KB") + &row(6, "1.00 GB");
         assert_eq!(above(&loaded), Some(67_108_864.0));
-        assert_eq!(
-            above(&(loaded.clone() + &row(5, "1.00 KB"))),
-            Some(67_109_888.0)
-        );
+        assert_eq!(above(&(loaded.clone() + &row(5, "1.00 KB"))), Some(67_109_888.0));
         assert_eq!(above(""), None);
         assert_eq!(above(&row(0, "1.00 parsec")), None);
         assert_eq!(space_amplification(3.0, 2.0, 0.5), Some(1.5));

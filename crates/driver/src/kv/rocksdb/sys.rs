@@ -125,10 +125,7 @@ impl RocksDbLibrary {
         };
         let file = file_of(api.open as *const ());
         loaded.keep();
-        Ok(RocksDbLibrary {
-            api: Arc::new(api),
-            file,
-        })
+        Ok(RocksDbLibrary { api: Arc::new(api), file })
     }
 
     /// Whether a connection can read from a snapshot.
@@ -177,10 +174,7 @@ impl RocksDbConfig {
     pub fn new(library: &RocksDbLibrary) -> RocksDbConfig {
         // SAFETY: creates an object that `drop` destroys.
         let raw = unsafe { (library.api.options_create)() };
-        RocksDbConfig {
-            library: library.clone(),
-            raw,
-        }
+        RocksDbConfig { library: library.clone(), raw }
     }
 
     /// Leaves RocksDB's own log (`LOG`) to its header and fatal messages. A build with assertions
@@ -294,10 +288,7 @@ impl RocksDbStore {
         if !names.iter().any(|n| n == family) {
             names.push(family.to_owned());
         }
-        let texts = names
-            .iter()
-            .map(|n| c_text(n))
-            .collect::<Result<Vec<_>>>()?;
+        let texts = names.iter().map(|n| c_text(n)).collect::<Result<Vec<_>>>()?;
         let pointers: Vec<Bytes> = texts.iter().map(|t| t.as_ptr()).collect();
         let each = vec![options.raw; names.len()];
         let mut families: Vec<Obj> = vec![null_mut(); names.len()];
@@ -362,12 +353,7 @@ impl RocksDbStore {
     pub fn property(&self, name: &'static std::ffi::CStr) -> Option<String> {
         let api = &self.library.api;
         // SAFETY: handles are open; returns null or a string that rocksdb_free releases.
-        unsafe {
-            taken(
-                (api.property)(self.raw, self.family, name.as_ptr()),
-                api.free,
-            )
-        }
+        unsafe { taken((api.property)(self.raw, self.family, name.as_ptr()), api.free) }
     }
 
     /// Writes memtables out and waits.
@@ -433,11 +419,7 @@ fn list_families(options: &RocksDbConfig, path: &std::ffi::CStr) -> Vec<String> 
         if options.library.fault(error).is_err() || list.is_null() {
             return vec!["default".to_owned()];
         }
-        let name = |i| {
-            std::ffi::CStr::from_ptr(*list.add(i))
-                .to_string_lossy()
-                .into_owned()
-        };
+        let name = |i| std::ffi::CStr::from_ptr(*list.add(i)).to_string_lossy().into_owned();
         let names = (0..count).map(name).collect();
         (api.list_free)(list, count);
         names

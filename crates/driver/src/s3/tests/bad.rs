@@ -67,10 +67,7 @@ fn a_server_killed_in_the_run_gives_errors_not_an_end() {
     }
     let mut seen = Vec::new();
     target.sample(&mut |name, value| seen.push((name.to_owned(), value)));
-    assert!(
-        seen.contains(&("s3_broken_total".to_owned(), 4.0)),
-        "{seen:?}"
-    );
+    assert!(seen.contains(&("s3_broken_total".to_owned(), 4.0)), "{seen:?}");
     drop(s);
     // Its objects cannot be deleted any more: said, not hidden.
     clear(&target.close().unwrap_err(), "cannot be reached");
@@ -111,8 +108,7 @@ pub fn accept(listener: &TcpListener) -> TcpStream {
         match listener.accept() {
             Ok((peer, _)) => {
                 peer.set_nonblocking(false).unwrap();
-                peer.set_read_timeout(Some(Duration::from_secs(10)))
-                    .unwrap();
+                peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
                 return peer;
             }
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
@@ -140,19 +136,10 @@ pub fn read_request(peer: &mut TcpStream) {
 #[test]
 fn bad_answers_become_statuses() {
     let cases: [(&'static [u8], Status); 5] = [
-        (
-            b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\n\r\n",
-            Status::STORE,
-        ),
-        (
-            b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
-            Status::NOT_FOUND,
-        ),
+        (b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\n\r\n", Status::STORE),
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", Status::NOT_FOUND),
         // Ends before its length.
-        (
-            b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort",
-            Status::TIMEOUT,
-        ),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort", Status::TIMEOUT),
         (b"", Status::TIMEOUT),
         (b"garbage\r\n\r\n", Status(71)),
     ];
@@ -175,24 +162,9 @@ fn trouble_in_the_run_is_counted_and_passes() {
     let store = FaultyServer::start(ServerSettings::default());
     let late = Duration::from_secs(3);
     for (fault, kind, wanted, counter) in [
-        (
-            ServerFault::Busy,
-            OpKind::Put,
-            Status::STORE,
-            "s3_http_503_total",
-        ),
-        (
-            ServerFault::Cut,
-            OpKind::Get,
-            Status(104),
-            "s3_broken_total",
-        ),
-        (
-            ServerFault::Slow(late),
-            OpKind::Get,
-            Status::TIMEOUT,
-            "s3_timeouts_total",
-        ),
+        (ServerFault::Busy, OpKind::Put, Status::STORE, "s3_http_503_total"),
+        (ServerFault::Cut, OpKind::Get, Status(104), "s3_broken_total"),
+        (ServerFault::Slow(late), OpKind::Get, Status::TIMEOUT, "s3_timeouts_total"),
     ] {
         let plan = plan(&store.path("p/"), "timeout = \"300ms\"", 1000, 1);
         let target = open(&plan, None).unwrap();
@@ -202,11 +174,7 @@ fn trouble_in_the_run_is_counted_and_passes() {
         store.inject(fault, store.asked() + 3);
         let op = Op::keyed(kind, 1, 1000);
         let seen: Vec<_> = (0..4).map(|_| one(s.as_mut(), &op).status).collect();
-        assert_eq!(
-            seen,
-            [Status::OK, Status::OK, wanted, Status::OK],
-            "{fault:?}"
-        );
+        assert_eq!(seen, [Status::OK, Status::OK, wanted, Status::OK], "{fault:?}");
         let mut samples = Vec::new();
         target.sample(&mut |name, value| samples.push((name.to_owned(), value)));
         assert!(samples.contains(&(counter.to_owned(), 1.0)), "{samples:?}");
@@ -260,10 +228,7 @@ fn leftovers_are_told_apart() {
         store.kill();
         let e = target.close().unwrap_err();
         let all = e.to_string();
-        let left = all
-            .split("leftovers")
-            .nth(1)
-            .unwrap_or_else(|| panic!("{all}"));
+        let left = all.split("leftovers").nth(1).unwrap_or_else(|| panic!("{all}"));
         assert!(left.contains(wanted) && left.contains("/bench/p/"), "{all}");
     }
 }
@@ -279,10 +244,7 @@ fn scans_that_no_listing_gives_are_refused() {
         }
         let w = &mut plan.workloads[0];
         w.scan = Some(asked);
-        w.mix.push(taillight_core::plan::MixPart {
-            op: OpKind::Scan,
-            weight: 1,
-        });
+        w.mix.push(taillight_core::plan::MixPart { op: OpKind::Scan, weight: 1 });
         let e = error(&plan, None);
         assert_eq!(e.kind(), ErrorKind::Usage, "{e}");
         assert!(e.hint_text().unwrap().contains("1000"), "{e}");

@@ -28,10 +28,7 @@ fn with(port: u16, keep: bool) -> String {
 #[test]
 fn an_endpoint_of_another_store_is_refused_and_not_written_to() {
     let (first, second) = (ObjectServer::start(), ObjectServer::start());
-    let e = error(
-        &plan_on(&first, &with(second.port(), false), "p/", 10, 1),
-        None,
-    );
+    let e = error(&plan_on(&first, &with(second.port(), false), "p/", 10, 1), None);
     elsewhere(&e, second.port());
     assert!(!first.holds("p/"), "the mark goes again");
     assert!(!second.holds("p/"));
@@ -152,10 +149,7 @@ fn a_name_in_the_run_leads_where_housekeeping_went() {
     let target = open(&plan(&path, "", 10, 1), None).unwrap();
     let mut s = session(target.as_ref(), 10, 1);
     assert!(put(s.as_mut(), 1, 10).status.is_ok());
-    let at = target
-        .facts()
-        .into_iter()
-        .find(|(k, _)| k == "s3.addresses");
+    let at = target.facts().into_iter().find(|(k, _)| k == "s3.addresses");
     assert_eq!(at.unwrap().1, format!("127.0.0.1:{}", own.port()));
     drop(s);
     target.close().unwrap();

@@ -17,14 +17,8 @@ use crate::contract::{AdminAction, Completion, Session, SessionSpec, Submitted, 
 use server::{Known, SECRET, open, plan, plan_on};
 
 fn session(target: &dyn Target, size: u64, depth: u32) -> Box<dyn Session> {
-    let spec = SessionSpec {
-        worker: 0,
-        workload: 0,
-        keep: true,
-        depth,
-        buffer_size: size,
-        seed: 1,
-    };
+    let spec =
+        SessionSpec { worker: 0, workload: 0, keep: true, depth, buffer_size: size, seed: 1 };
     target.session(&spec).unwrap()
 }
 
@@ -66,16 +60,10 @@ fn s3_keeps_the_contract() {
             [OpKind::Delete, OpKind::Stat, OpKind::List, OpKind::Scan]
                 .map(|op| MixPart { op, weight: 1 }),
         );
-        let case = TestCase {
-            driver: &Known,
-            plan,
-            destroy: None,
-        };
+        let case = TestCase { driver: &Known, plan, destroy: None };
         let outcomes = conformance::run(&case).unwrap();
-        let broken: Vec<_> = outcomes
-            .iter()
-            .filter(|(_, o)| matches!(o, CheckResult::Broken(_)))
-            .collect();
+        let broken: Vec<_> =
+            outcomes.iter().filter(|(_, o)| matches!(o, CheckResult::Broken(_))).collect();
         assert!(broken.is_empty(), "depth {depth}, {options}: {broken:#?}");
         assert!(!store.holds("contract"), "objects left behind by {options}");
     }
@@ -91,10 +79,7 @@ fn ranges_lists_and_stamps() {
     let s = s.as_mut();
     for key in 0..12 {
         let c = put(s, key, size);
-        assert!(
-            c.status.is_ok() && c.moved == size && c.first.is_none(),
-            "{c:?}"
-        );
+        assert!(c.status.is_ok() && c.moved == size && c.first.is_none(), "{c:?}");
     }
     s.buffer(0).fill(0);
     let before = MonoClock.now();
@@ -103,11 +88,7 @@ fn ranges_lists_and_stamps() {
     assert!(c.first.unwrap() > before && c.first.unwrap() <= MonoClock.now());
     assert!(s.buffer(0)[..64 << 10].iter().all(|b| *b == 7));
     let c = one(s, &Op::keyed(OpKind::List, 3, 0));
-    assert_eq!(
-        (c.status, c.count),
-        (Status::OK, 5),
-        "five keys behind number 3"
-    );
+    assert_eq!((c.status, c.count), (Status::OK, 5), "five keys behind number 3");
     let c = one(s, &Op::keyed(OpKind::List, 8, 0));
     assert_eq!(c.count, 3, "the last three");
     let c = one(s, &Op::keyed(OpKind::Stat, 3, 0));
@@ -116,19 +97,10 @@ fn ranges_lists_and_stamps() {
     assert_eq!(c.status, Status::NOT_FOUND);
     let mut seen = Vec::new();
     target.sample(&mut |name, value| seen.push((name.to_owned(), value)));
-    assert!(
-        seen.contains(&("s3_http_404_total".to_owned(), 1.0)),
-        "{seen:?}"
-    );
-    assert!(
-        seen.contains(&("s3_connections_total".to_owned(), 1.0)),
-        "{seen:?}"
-    );
+    assert!(seen.contains(&("s3_http_404_total".to_owned(), 1.0)), "{seen:?}");
+    assert!(seen.contains(&("s3_connections_total".to_owned(), 1.0)), "{seen:?}");
     let facts = format!("{:?}", target.facts());
-    assert!(
-        !facts.contains(SECRET) && !facts.contains(server::ID),
-        "{facts}"
-    );
+    assert!(!facts.contains(SECRET) && !facts.contains(server::ID), "{facts}");
     assert!(facts.contains(store.word()), "{facts}");
 }
 
@@ -142,10 +114,7 @@ fn large_objects_go_up_in_parts_and_come_back_whole() {
         let target = open(&plan, None).unwrap();
         let mut s = session(target.as_ref(), size, 1);
         let byte = |i: usize| (i / 1000) as u8;
-        s.buffer(0)
-            .iter_mut()
-            .enumerate()
-            .for_each(|(i, b)| *b = byte(i));
+        s.buffer(0).iter_mut().enumerate().for_each(|(i, b)| *b = byte(i));
         let c = one(s.as_mut(), &Op::keyed(OpKind::Put, 1, size));
         assert_eq!((c.status, c.moved), (Status::OK, size), "{options}");
         s.buffer(0).fill(0);
@@ -170,19 +139,12 @@ fn what_is_kept_is_found_again_and_another_form_refused() {
     let target = open(&plan, None).unwrap();
     assert_eq!(target.keyed().unwrap().records(), 5);
     let mut s = session(target.as_ref(), 100, 1);
-    assert!(
-        one(s.as_mut(), &Op::keyed(OpKind::Get, 4, 0))
-            .status
-            .is_ok()
-    );
+    assert!(one(s.as_mut(), &Op::keyed(OpKind::Get, 4, 0)).status.is_ok());
     drop(s);
     target.close().unwrap();
     assert!(store.holds("kept"));
     // keep = false later does not delete what an earlier run kept.
-    open(&plan_on(&store, "", "kept/", 100, 1), None)
-        .unwrap()
-        .close()
-        .unwrap();
+    open(&plan_on(&store, "", "kept/", 100, 1), None).unwrap().close().unwrap();
     assert!(store.holds("kept"));
     let mut other = plan_on(&store, "", "kept/", 100, 1);
     other.workloads[0].keys.as_mut().unwrap().size = Some(taillight_core::units::ByteSize(24));
@@ -210,10 +172,7 @@ fn foreign_objects_are_refused_and_stay() {
     assert!(e.hint_text().unwrap().contains("--destroy http://"), "{e}");
     plan.target.destroy = true;
     assert_eq!(error(&plan, None).kind(), ErrorKind::Refused);
-    assert_eq!(
-        error(&plan, Some("http://other/bench/x/")).kind(),
-        ErrorKind::Refused
-    );
+    assert_eq!(error(&plan, Some("http://other/bench/x/")).kind(), ErrorKind::Refused);
     assert!(store.holds("theirs/deep"));
     let path = plan.target.path.clone().unwrap();
     open(&plan, Some(&path)).unwrap().close().unwrap();
@@ -227,20 +186,13 @@ fn what_others_add_while_it_runs_stays() {
     let mut s = session(target.as_ref(), 10, 1);
     assert!(put(s.as_mut(), 1, 10).status.is_ok());
     drop(s);
-    let other = open(
-        &plan_on(&store, "keep = true", "shared/other/", 10, 1),
-        None,
-    )
-    .unwrap();
+    let other = open(&plan_on(&store, "keep = true", "shared/other/", 10, 1), None).unwrap();
     other.close().unwrap();
     target.admin(AdminAction::Flush).unwrap();
     target.close().unwrap();
     assert!(store.holds("shared/other"));
     let left = store.names("shared/");
-    assert!(
-        left.iter().all(|n| n.starts_with("shared/other/")),
-        "only theirs: {left:?}"
-    );
+    assert!(left.iter().all(|n| n.starts_with("shared/other/")), "only theirs: {left:?}");
 }
 
 #[test]
@@ -254,16 +206,10 @@ fn tls_trusts_the_ca_it_is_given_and_no_other() {
         ..ServerSettings::default()
     });
     let ca = format!("ca = \"{}\"", certs.ca().display());
-    let case = TestCase {
-        driver: &Known,
-        plan: plan_on(&store, &ca, "tls/", 300_000, 8),
-        destroy: None,
-    };
+    let case =
+        TestCase { driver: &Known, plan: plan_on(&store, &ca, "tls/", 300_000, 8), destroy: None };
     for (name, outcome) in conformance::run(&case).unwrap() {
-        assert!(
-            !matches!(outcome, CheckResult::Broken(_)),
-            "{name}: {outcome:?}"
-        );
+        assert!(!matches!(outcome, CheckResult::Broken(_)), "{name}: {outcome:?}");
     }
     let e = error(&plan_on(&store, "", "tls/", 10, 1), None);
     assert_eq!(e.kind(), ErrorKind::Unavailable);
@@ -276,10 +222,8 @@ fn tls_trusts_the_ca_it_is_given_and_no_other() {
 
 #[test]
 fn buckets_are_named_by_path_or_by_host() {
-    let store = ObjectServer::start_with(ServerSettings {
-        domain: true,
-        ..ServerSettings::default()
-    });
+    let store =
+        ObjectServer::start_with(ServerSettings { domain: true, ..ServerSettings::default() });
     let path = format!("http://localhost:{}/bench/v/", store.port());
     let plan = plan(&path, "addressing = \"virtual\"", 100, 1);
     let target = open(&plan, None).unwrap();

@@ -32,11 +32,7 @@ pub fn plan(path: &str, options: &str, size: u64, depth: u32) -> Plan {
 }
 
 pub fn open_as(plan: &Plan, destroy: Option<&str>, secret: &str) -> Result<Box<dyn Target>> {
-    let spec = OpenSpec {
-        plan,
-        run_id: "test",
-        destroy,
-    };
+    let spec = OpenSpec { plan, run_id: "test", destroy };
     let credentials = (Credentials::new(ID, secret, None), "test".to_owned());
     let options = options::parse(&plan.target.options)?;
     Ok(Box::new(S3Target::open_as(&spec, options, credentials)?))

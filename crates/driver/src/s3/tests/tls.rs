@@ -21,10 +21,7 @@ fn hint(names: &str, days: i32, host: &str, addressing: &str) -> Option<String> 
         ..ServerSettings::default()
     });
     let path = format!("https://{host}:{}/bench/p/", own.port());
-    let options = format!(
-        "ca = \"{}\"\naddressing = \"{addressing}\"",
-        certs.ca().display()
-    );
+    let options = format!("ca = \"{}\"\naddressing = \"{addressing}\"", certs.ca().display());
     let e = error(&plan(&path, &options, 10, 1), None);
     clear(&e, "certificate");
     assert!(own.names("p/").is_empty(), "nothing is written");
@@ -60,8 +57,7 @@ fn a_server_without_tls_is_said_to_have_none() {
     let server = std::thread::spawn(move || {
         let mut peer = accept(&listener);
         let _ = peer.read(&mut [0; 4096]);
-        peer.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-            .unwrap();
+        peer.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").unwrap();
         let _ = peer.read(&mut [0; 4096]);
     });
     let ca = format!("ca = \"{}\"", certs.ca().display());

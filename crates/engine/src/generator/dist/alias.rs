@@ -32,16 +32,12 @@ impl Alias {
                 .hint("weights are relative: 70 and 30 mean the same as 7 and 3"));
         }
         if total <= 0.0 || !total.is_finite() || u32::try_from(weights.len()).is_err() {
-            return Err(
-                Error::usage("the weights sum to nothing that can be drawn from")
-                    .with("weights", weights.len())
-                    .with("sum", total)
-                    .hint("give at least one weight above 0"),
-            );
+            return Err(Error::usage("the weights sum to nothing that can be drawn from")
+                .with("weights", weights.len())
+                .with("sum", total)
+                .hint("give at least one weight above 0"));
         }
-        Ok(Alias {
-            slots: build(weights, total),
-        })
+        Ok(Alias { slots: build(weights, total) })
     }
 
     /// How many there are to choose from.
@@ -56,11 +52,7 @@ impl Alias {
         let product = u128::from(random) * self.slots.len() as u128;
         let index = (product >> 64) as usize;
         let slot = self.slots[index];
-        if (product as u64) < slot.threshold {
-            index
-        } else {
-            slot.other as usize
-        }
+        if (product as u64) < slot.threshold { index } else { slot.other as usize }
     }
 }
 
@@ -79,10 +71,8 @@ fn build(weights: &[f64], total: f64) -> Box<[AliasSlot]> {
     let (mut small, mut large): (Vec<usize>, Vec<usize>) =
         (0..level.len()).partition(|&i| level[i] < 1.0);
     while let (Some(poor), Some(&rich)) = (small.pop(), large.last()) {
-        slots[poor] = AliasSlot {
-            threshold: (level[poor] * 2f64.powi(64)) as u64,
-            other: rich as u32,
-        };
+        slots[poor] =
+            AliasSlot { threshold: (level[poor] * 2f64.powi(64)) as u64, other: rich as u32 };
         level[rich] -= 1.0 - level[poor];
         if level[rich] < 1.0 {
             large.pop();

@@ -34,17 +34,12 @@ impl Exponential {
     /// `Usage` when the percentile is not between 0 and 100, or the share outside (0, 1].
     pub fn new(n: u64, percentile: f64, frac: f64) -> Result<Exponential> {
         if !(percentile > 0.0 && percentile < 100.0) {
-            return Err(
-                Error::usage("the percentile must lie between 0 and 100, both excluded")
-                    .with("percentile", percentile)
-                    .hint("YCSB's default is 95"),
-            );
+            return Err(Error::usage("the percentile must lie between 0 and 100, both excluded")
+                .with("percentile", percentile)
+                .hint("YCSB's default is 95"));
         }
         let range = n as f64 * share("exponential share", frac)?;
-        Ok(Exponential {
-            mean: range / -(1.0 - percentile / 100.0).ln(),
-            edges: edges(),
-        })
+        Ok(Exponential { mean: range / -(1.0 - percentile / 100.0).ln(), edges: edges() })
     }
 
     /// One key, the newest being `last`.

@@ -141,11 +141,8 @@ pub fn zeta(from: u64, to: u64, theta: f64, sum: f64) -> f64 {
     let (a, b) = (summed as f64, to as f64);
     let q = 1.0 - theta;
     // The integral of x^-theta from a to b, without cancellation for theta near 1.
-    let integral = if q == 0.0 {
-        (b / a).ln()
-    } else {
-        a.powf(q) * (q * (b / a).ln()).exp_m1() / q
-    };
+    let integral =
+        if q == 0.0 { (b / a).ln() } else { a.powf(q) * (q * (b / a).ln()).exp_m1() / q };
     let ends = (b.powf(-theta) - a.powf(-theta)) / 2.0;
     let slopes = theta * (a.powf(-theta - 1.0) - b.powf(-theta - 1.0)) / 12.0;
     sum + integral + ends + slopes

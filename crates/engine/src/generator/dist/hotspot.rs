@@ -22,10 +22,7 @@ impl Hotspot {
     /// # Errors
     /// `Usage` when a share is outside (0, 1].
     pub fn new(n: u64, data: f64, ops: f64) -> Result<Hotspot> {
-        let (data, ops) = (
-            share("hot share of data", data)?,
-            share("hot share of draws", ops)?,
-        );
+        let (data, ops) = (share("hot share of data", data)?, share("hot share of draws", ops)?);
         let hot = ((n as f64 * data) as u64).clamp(1, n);
         let cold = n - hot;
         Ok(Hotspot {
@@ -40,11 +37,7 @@ impl Hotspot {
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         let hot = unit(rng) < self.ops;
         // Selected, not branched on: the outcome is random and would be mispredicted.
-        let (start, width) = if hot {
-            (0, self.hot)
-        } else {
-            (self.hot, self.cold)
-        };
+        let (start, width) = if hot { (0, self.hot) } else { (self.hot, self.cold) };
         start + below(rng.next_u64(), width)
     }
 }

@@ -14,9 +14,7 @@ pub struct Latest {
 impl Latest {
     /// With `n` keys at the start, at least 1.
     pub fn new(n: u64) -> Latest {
-        Latest {
-            back: Gray::ycsb((n - 1).max(1)),
-        }
+        Latest { back: Gray::ycsb((n - 1).max(1)) }
     }
 
     /// One key, the newest being `last`.

@@ -129,11 +129,9 @@ impl ItemDistribution {
     /// `Usage` when n is 0 or above 2^62, or a parameter makes no sense.
     pub fn new(spec: &DistributionSpec, n: u64) -> Result<ItemDistribution> {
         if n == 0 || n > MOST_ITEMS {
-            return Err(
-                Error::usage("a distribution needs between 1 and 2^62 items")
-                    .with("items", n)
-                    .hint("make the extent or the number of records larger (or smaller)"),
-            );
+            return Err(Error::usage("a distribution needs between 1 and 2^62 items")
+                .with("items", n)
+                .hint("make the extent or the number of records larger (or smaller)"));
         }
         let shape = match spec {
             DistributionSpec::Uniform => DistributionKind::Uniform(Uniform::new(n)),
@@ -162,12 +160,7 @@ impl ItemDistribution {
             DistributionKind::Scrambled(s) => s.items() - 1,
             _ => n - 1,
         };
-        Ok(ItemDistribution {
-            shape,
-            spread: None,
-            top,
-            redrawn: 0,
-        })
+        Ok(ItemDistribution { shape, spread: None, top, redrawn: 0 })
     }
 
     /// The same popularity, the hot items scattered over the space in an order named by `key`.
@@ -183,12 +176,10 @@ impl ItemDistribution {
                 | DistributionKind::Exponential(_)
         );
         if !fixed {
-            return Err(
-                Error::usage("this distribution cannot be spread: its space grows").hint(
-                    "use zipf, pareto, normal, hotspot or zoned; \
+            return Err(Error::usage("this distribution cannot be spread: its space grows").hint(
+                "use zipf, pareto, normal, hotspot or zoned; \
                      YCSB's scrambled zipfian is spread already",
-                ),
-            );
+            ));
         }
         self.spread = Some(Permutation::new(self.top + 1, key));
         Ok(self)

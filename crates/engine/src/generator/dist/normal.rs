@@ -36,23 +36,16 @@ impl Normal {
     /// `Usage` when the centre is outside [0, 1] or the deviation outside (0, 1].
     pub fn new(n: u64, centre: f64, deviation: f64) -> Result<Normal> {
         if !(0.0..=1.0).contains(&centre) {
-            return Err(
-                Error::usage("the centre must be a share of the space, 0 to 1")
-                    .with("centre", centre)
-                    .hint("0.5 is the middle"),
-            );
+            return Err(Error::usage("the centre must be a share of the space, 0 to 1")
+                .with("centre", centre)
+                .hint("0.5 is the middle"));
         }
         if share("deviation", deviation)? < NARROWEST {
             return Err(Error::usage("the deviation is too small to draw from")
                 .with("deviation", deviation)
                 .hint("use at least 1e-12 of the space"));
         }
-        Ok(Normal {
-            n: n as f64,
-            centre,
-            deviation,
-            edges: edges(),
-        })
+        Ok(Normal { n: n as f64, centre, deviation, edges: edges() })
     }
 
     /// One item, or [`OUTSIDE`].

@@ -27,18 +27,12 @@ impl Pareto {
     /// `Usage` when h is not between 0 and 1.
     pub fn new(n: u64, h: f64) -> Result<Pareto> {
         if !(h > 0.0 && h < 1.0) {
-            return Err(
-                Error::usage("pareto needs an h between 0 and 1, both excluded")
-                    .with("h", h)
-                    .hint("0.2 sends 80 % of the I/Os to 20 % of the space"),
-            );
+            return Err(Error::usage("pareto needs an h between 0 and 1, both excluded")
+                .with("h", h)
+                .hint("0.2 sends 80 % of the I/Os to 20 % of the space"));
         }
         let exponent = h.ln() / (-h).ln_1p();
-        Ok(Pareto {
-            n: n as f64,
-            exponent,
-            power: Power::new(0.0, 1.0, exponent),
-        })
+        Ok(Pareto { n: n as f64, exponent, power: Power::new(0.0, 1.0, exponent) })
     }
 
     /// The item for `u` in [0, 1). Looked up where the table is as good as a double need be.

@@ -53,10 +53,7 @@ impl Power {
             };
             TaylorRow { terms, error }
         };
-        let none = TaylorRow {
-            terms: [0.0; 7],
-            error: f64::INFINITY,
-        };
+        let none = TaylorRow { terms: [0.0; 7], error: f64::INFINITY };
         let mut rows = Box::new([none; ROOM]);
         (0..=ROWS).for_each(|i| rows[i] = row(i));
         Power { rows }

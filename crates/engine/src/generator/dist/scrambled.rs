@@ -52,11 +52,7 @@ impl Scrambled {
     fn below(&self, n: u64) -> u64 {
         let quotient = (u128::from(n) * u128::from(self.inverse)) >> 64;
         let rest = n - quotient as u64 * self.items;
-        if rest >= self.items {
-            rest - self.items
-        } else {
-            rest
-        }
+        if rest >= self.items { rest - self.items } else { rest }
     }
 
     #[inline]

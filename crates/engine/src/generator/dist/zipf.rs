@@ -63,11 +63,7 @@ impl Zipf {
             weights.push(width as f64 * (start as f64).powf(-theta));
             start += width;
         }
-        Ok(Zipf {
-            theta,
-            steps: steps.into(),
-            choice: Alias::new(&weights)?,
-        })
+        Ok(Zipf { theta, steps: steps.into(), choice: Alias::new(&weights)? })
     }
 
     #[inline]
@@ -78,11 +74,7 @@ impl Zipf {
             let product = u128::from(rng.next_u64()) * u128::from(step.width);
             let rank = step.start + (product >> 64) as u64;
             // What the product has below the rank is as random as the rank, and unrelated to it.
-            let coin = if step.width <= NARROW {
-                product as u64
-            } else {
-                rng.next_u64()
-            };
+            let coin = if step.width <= NARROW { product as u64 } else { rng.next_u64() };
             if coin < step.surely || self.accepts(step, rank, coin) {
                 return rank - 1;
             }

@@ -42,11 +42,8 @@ impl Zoned {
         for (i, zone) in zones.iter().enumerate() {
             sum += zone.space;
             let rest = zones[i + 1..].iter().all(|z| z.space == 0.0);
-            let end = if rest {
-                n
-            } else {
-                ((sum / total * n as f64).round() as u64).clamp(start, n)
-            };
+            let end =
+                if rest { n } else { ((sum / total * n as f64).round() as u64).clamp(start, n) };
             if end == start && zone.access > 0.0 {
                 return Err(Error::usage("a zone with I/Os has no room for one item")
                     .with("zone", i + 1)
@@ -57,10 +54,7 @@ impl Zoned {
             ranges.push((start, end - start));
             start = end;
         }
-        Ok(Zoned {
-            choice,
-            ranges: ranges.into(),
-        })
+        Ok(Zoned { choice, ranges: ranges.into() })
     }
 
     #[inline]

@@ -15,11 +15,7 @@ fn keyed(op: OpKind, access: AccessKind, (batch, keys): (u32, u64), index: u32) 
     w.mix = vec![MixPart { op, weight: 1 }];
     w.block_size = BlockSize::Fixed(ByteSize(100));
     let space = Arc::new(KeySpace::new(1000, keys));
-    let place = WorkerIndex {
-        worker: index as u16,
-        index,
-        of: 2,
-    };
+    let place = WorkerIndex { worker: index as u16, index, of: 2 };
     KeyGenerator::new(&plan, &plan.workloads[0], space, place).unwrap()
 }
 
@@ -62,10 +58,7 @@ fn writes_end_with_the_bytes_that_are_left() {
 fn fewer_keys_than_a_batch_are_one_short_pass() {
     let mut g = keyed(OpKind::Get, AccessKind::Sequential, (16, 5), 0);
     assert_eq!(next(&mut g), (1000, 5));
-    assert!(
-        g.keys().is_empty(),
-        "the keys of ordered batches follow each other"
-    );
+    assert!(g.keys().is_empty(), "the keys of ordered batches follow each other");
 }
 
 /// How often each of 50 keys comes, at each place of 6,000 batches of 8.

@@ -26,15 +26,9 @@ fn assert_shares(sizes: &Sizes, expected: &[(u64, f64)]) {
         let seen = std::mem::take(&mut counts[*size as usize]) / DRAWS as f64;
         let sigma = (p * (1.0 - p) / DRAWS as f64).sqrt();
         assert!(seen > 0.0, "{size} never came");
-        assert!(
-            (seen - p).abs() <= 5.0 * sigma,
-            "{size}: {seen}, expected {p}"
-        );
+        assert!((seen - p).abs() <= 5.0 * sigma, "{size}: {seen}, expected {p}");
     }
-    assert!(
-        counts.iter().all(|c| *c == 0.0),
-        "a size that should not come"
-    );
+    assert!(counts.iter().all(|c| *c == 0.0), "a size that should not come");
 }
 
 #[test]
@@ -47,13 +41,8 @@ fn uniform_reaches_every_byte() {
 
 #[test]
 fn log_uniform_has_no_holes_and_the_right_density() {
-    for (min, max, step) in [
-        (1, 100, 1),
-        (1000, 1050, 1),
-        (512, 8192, 512),
-        (7, 7, 3),
-        (10, 25, 4),
-    ] {
+    for (min, max, step) in [(1, 100, 1), (1000, 1050, 1), (512, 8192, 512), (7, 7, 3), (10, 25, 4)]
+    {
         let sizes = Sizes::log_uniform(min, max, step).unwrap();
         let grid: Vec<u64> = (min..=max).step_by(step as usize).collect();
         let last = *grid.last().unwrap();
@@ -74,25 +63,15 @@ fn octaves_of_a_log_uniform_are_alike() {
     (0..DRAWS).for_each(|_| octaves[sizes.draw(&mut rng).ilog2() as usize] += 1.0);
     let mean = DRAWS as f64 / 20.0;
     for (octave, count) in octaves.iter().enumerate() {
-        let expected = if (10..30).contains(&octave) {
-            mean
-        } else {
-            0.0
-        };
-        assert!(
-            (count - expected).abs() <= 5.0 * expected.sqrt(),
-            "octave {octave}: {count}"
-        );
+        let expected = if (10..30).contains(&octave) { mean } else { 0.0 };
+        assert!((count - expected).abs() <= 5.0 * expected.sqrt(), "octave {octave}: {count}");
     }
 }
 
 #[test]
 fn both_forms_of_a_histogram_are_read() {
     let ycsb = "BlockSize\t1000\n0\t3\n1\t0\n4\t7\n";
-    assert_eq!(
-        parse_histogram(ycsb).unwrap(),
-        [(1000, 3), (2000, 0), (5000, 7)]
-    );
+    assert_eq!(parse_histogram(ycsb).unwrap(), [(1000, 3), (2000, 0), (5000, 7)]);
     let plain = "# measured on Monday\nsize,count\n4KiB,70\n\n 65536 , 30 \n";
     let parts = parse_histogram(plain).unwrap();
     assert_eq!(parts, [(4096, 70), (65536, 30)]);
@@ -109,11 +88,8 @@ fn both_forms_of_a_histogram_are_read() {
 fn a_histogram_of_many_sizes_keeps_its_shares() {
     let parts: Vec<(u64, u64)> = (1..=200).map(|s| (s, s % 7)).collect();
     let total: u64 = parts.iter().map(|p| p.1).sum();
-    let expected: Vec<_> = parts
-        .iter()
-        .filter(|p| p.1 > 0)
-        .map(|p| (p.0, p.1 as f64 / total as f64))
-        .collect();
+    let expected: Vec<_> =
+        parts.iter().filter(|p| p.1 > 0).map(|p| (p.0, p.1 as f64 / total as f64)).collect();
     assert_shares(&Sizes::table(&parts).unwrap(), &expected);
 }
 

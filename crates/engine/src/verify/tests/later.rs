@@ -45,11 +45,7 @@ fn later(prior: &PriorRun, data: Vec<u8>) -> FaultBench {
 /// The block of `this run` at a place as its write `generation` left it.
 fn sealed(block: u64, generation: u64) -> Vec<u8> {
     let mut bytes = vec![0; UNIT as usize];
-    let mark = BlockHeader {
-        run: run_hash("this run"),
-        address: block * UNIT,
-        generation,
-    };
+    let mark = BlockHeader { run: run_hash("this run"), address: block * UNIT, generation };
     BlockFormat::new(&PayloadSpec::new(ContentKind::Random, 0, 0).unwrap()).seal(&mut bytes, mark);
     bytes
 }
@@ -66,11 +62,8 @@ fn a_later_run_finds_lost_writes_and_older_blocks_by_the_ledger() {
     bench.block(5).copy_from_slice(&sealed(6, 3));
     bench.block(7).fill(0);
     let report = bench.pass();
-    let found: Vec<_> = report
-        .findings
-        .iter()
-        .map(|f| (f.address / UNIT, f.kind, f.expected, f.found))
-        .collect();
+    let found: Vec<_> =
+        report.findings.iter().map(|f| (f.address / UNIT, f.kind, f.expected, f.found)).collect();
     let expected = [
         (3, Wrong::Lost, Some(3), Some(2)),
         (4, Wrong::Stale, Some(3), Some(1)),
@@ -107,10 +100,7 @@ fn what_the_earlier_run_did_not_write_is_not_judged() {
 fn a_damaged_ledger_and_other_blocks_are_refused() {
     let (bench, home) = kept();
     let prior = keep(&bench, &home);
-    let other = VerifiedArea {
-        unit: 2 * UNIT,
-        ..area()
-    };
+    let other = VerifiedArea { unit: 2 * UNIT, ..area() };
     let refused = prior.load(&other, LEDGER_BUDGET).unwrap_err();
     assert!(refused.to_string().contains("another size"), "{refused}");
     let nothing = PriorRun::find(home.path().join("none").to_str().unwrap());
@@ -166,12 +156,10 @@ impl Session for KeyedSession {
         &mut self.buffer
     }
     fn submit(&mut self, op: &Op, _: u32, token: Token) -> Result<Submitted> {
-        Ok(Submitted::Done(
-            match (self.target.0)(op, &mut self.buffer) {
-                Ok(size) => Completion::ok(token, size as u64),
-                Err(status) => Completion::failed(token, status),
-            },
-        ))
+        Ok(Submitted::Done(match (self.target.0)(op, &mut self.buffer) {
+            Ok(size) => Completion::ok(token, size as u64),
+            Err(status) => Completion::failed(token, status),
+        }))
     }
     fn flush(&mut self) -> Result<()> {
         Ok(())

@@ -83,25 +83,11 @@ fn a_queued_io_is_not_what_its_thread_did() {
         wake_ns: None,
         ..io()
     };
-    assert_eq!(
-        all(&queued, &IoContext::default()),
-        [(1000, Phase::Unobserved)]
-    );
-    let served = LayerRow {
-        served_ns: Some(1100),
-        answered_ns: Some(1900),
-        ..queued.clone()
-    };
-    let expected = [
-        (100, Phase::Submit),
-        (800, Phase::FileSystem),
-        (100, Phase::Application),
-    ];
+    assert_eq!(all(&queued, &IoContext::default()), [(1000, Phase::Unobserved)]);
+    let served = LayerRow { served_ns: Some(1100), answered_ns: Some(1900), ..queued.clone() };
+    let expected = [(100, Phase::Submit), (800, Phase::FileSystem), (100, Phase::Application)];
     assert_eq!(all(&served, &IoContext::default()), expected);
-    let inline = LayerRow {
-        blocked_ns: Some(0),
-        ..queued
-    };
+    let inline = LayerRow { blocked_ns: Some(0), ..queued };
     assert_eq!(all(&inline, &IoContext::default()), [(1000, Phase::Submit)]);
 }
 
@@ -133,37 +119,19 @@ fn the_sync_of_a_write_begins_where_the_write_ends() {
         (100, Application),
     ];
     let earlier = [round(1100, 1110, 1120, 1300)];
-    let beside = IoContext {
-        earlier: &earlier,
-        ..IoContext::default()
-    };
+    let beside = IoContext { earlier: &earlier, ..IoContext::default() };
     assert_eq!(all(&both, &beside), expected);
     // The flush is another thread's: what the worker did meanwhile is not seen here.
-    let one = LayerRow {
-        sync_punt_ns: Some(1850),
-        wake_ns: None,
-        ..io()
-    };
-    let expected = [
-        (100, Submit),
-        (50, Tags),
-        (50, Queue),
-        (600, Device),
-        (50, Application),
-        (150, IoWorker),
-    ];
+    let one = LayerRow { sync_punt_ns: Some(1850), wake_ns: None, ..io() };
+    let expected =
+        [(100, Submit), (50, Tags), (50, Queue), (600, Device), (50, Application), (150, IoWorker)];
     assert_eq!(all(&one, &IoContext::default()), expected);
 }
 
 #[test]
 fn a_worker_that_waits_for_a_cpu_after_its_flush_is_no_late_completion() {
     let all_of = |events: &Events| {
-        let both = LayerRow {
-            token: Some(7),
-            sync_punt_ns: Some(1050),
-            wake_ns: None,
-            ..io()
-        };
+        let both = LayerRow { token: Some(7), sync_punt_ns: Some(1050), wake_ns: None, ..io() };
         lengths(&pieces(&both, &IoContext::of(events, 0)))
     };
     let mut events = Events::default();
@@ -195,11 +163,7 @@ fn punted(cqe: Option<i64>) -> LayerRow {
 }
 
 fn worker(token: Option<u64>, from: i64, wake: Option<i64>, to: i64, stack: &str) -> LayerRow {
-    LayerRow {
-        kind: LayerKind::Worker,
-        token,
-        ..off(from, wake, to, stack)
-    }
+    LayerRow { kind: LayerKind::Worker, token, ..off(from, wake, to, stack) }
 }
 
 #[test]
@@ -264,28 +228,17 @@ fn who_waits_for_a_lock_waits_for_what_its_holder_waits_for() {
         let waiter = LayerRow {
             worker: Some(0),
             other: Some(other.into()),
-            ..off(
-                1010,
-                Some(1090),
-                1090,
-                "rwsem_down_write_slowpath;ext4_write",
-            )
+            ..off(1010, Some(1090), 1090, "rwsem_down_write_slowpath;ext4_write")
         };
         let mut events = Events::default();
         events.off.insert(0, vec![waiter]);
-        events
-            .off
-            .insert(1, vec![off(1000, Some(1080), 1085, holder)]);
+        events.off.insert(1, vec![off(1000, Some(1080), 1085, holder)]);
         lengths(&pieces(&io(), &IoContext::of(&events, 0)))
     };
     let reclaims = waits("swapper/1", "reclaim_throttle;try_to_free_pages");
     assert_eq!(reclaims.get(Phase::PageCache), 80);
     let strange = waits("fsstress", "reclaim_throttle;try_to_free_pages");
-    assert_eq!(
-        strange.get(Phase::FileSystem),
-        80,
-        "another program held it"
-    );
+    assert_eq!(strange.get(Phase::FileSystem), 80, "another program held it");
     let unknown = waits("swapper/1", "something_new");
     assert_eq!(unknown.get(Phase::FileSystem), 80);
 }
@@ -312,10 +265,7 @@ fn a_wake_up_that_went_unseen_is_known_where_the_cpu_was_free() {
             state: Some(1),
             ..off(1010, None, 1060, "request_wait_answer;fuse_read")
         };
-        let beside = IoContext {
-            off: &[row],
-            ..IoContext::default()
-        };
+        let beside = IoContext { off: &[row], ..IoContext::default() };
         lengths(&pieces(&io(), &beside))
     };
     assert_eq!(asleep("swapper/1").get(Phase::FileSystem), 50);
@@ -325,25 +275,13 @@ fn a_wake_up_that_went_unseen_is_known_where_the_cpu_was_free() {
 
 #[test]
 fn an_unseen_completion_is_unobserved() {
-    let lost = LayerRow {
-        parts: Some(0),
-        done_ns: None,
-        wake_ns: None,
-        ..io()
-    };
-    assert_eq!(
-        all(&lost, &IoContext::default()).last(),
-        Some(&(800, Phase::Unobserved))
-    );
+    let lost = LayerRow { parts: Some(0), done_ns: None, wake_ns: None, ..io() };
+    assert_eq!(all(&lost, &IoContext::default()).last(), Some(&(800, Phase::Unobserved)));
 }
 
 #[test]
 fn a_held_io_was_throttled() {
-    let held = LayerRow {
-        flags: Some(flags::HELD),
-        held_ns: Some(1100),
-        ..io()
-    };
+    let held = LayerRow { flags: Some(flags::HELD), held_ns: Some(1100), ..io() };
     assert_eq!(all(&held, &IoContext::default())[0], (100, Phase::Throttle));
 }
 
@@ -353,10 +291,7 @@ fn a_sleep_is_named_by_its_stack() {
         off(1010, Some(1050), 1060, "request_wait_answer;fuse_read"),
         off(1820, None, 1870, "exit_to_user_mode_loop"),
     ];
-    let beside = IoContext {
-        off: &events,
-        ..IoContext::default()
-    };
+    let beside = IoContext { off: &events, ..IoContext::default() };
     let lengths = lengths(&pieces(&io(), &beside));
     assert_eq!(lengths.get(Phase::FileSystem), 40);
     assert_eq!(lengths.get(Phase::Cpu), 10 + 50);
@@ -365,15 +300,8 @@ fn a_sleep_is_named_by_its_stack() {
 
 #[test]
 fn nothing_is_known_to_be_on_cpu_when_events_were_lost() {
-    let cached = LayerRow {
-        bio_ns: None,
-        bios: Some(0),
-        ..io()
-    };
-    let blind = IoContext {
-        blind: true,
-        ..IoContext::default()
-    };
+    let cached = LayerRow { bio_ns: None, bios: Some(0), ..io() };
+    let blind = IoContext { blind: true, ..IoContext::default() };
     assert_eq!(all(&cached, &IoContext::default()), [(1000, Phase::Submit)]);
     assert_eq!(all(&cached, &blind), [(1000, Phase::Unobserved)]);
 }
@@ -426,25 +354,11 @@ fn a_worker_is_not_blamed_while_the_thread_that_is_told_has_no_cpu() {
         ..LayerRow::default()
     };
     let asleep = |wake: i64| [off(1_050_000, Some(wake), 9_950_000, "io_cqring_wait")];
-    let line = |off: &[LayerRow]| {
-        all(
-            &io,
-            &IoContext {
-                off,
-                ..IoContext::default()
-            },
-        )
-    };
+    let line = |off: &[LayerRow]| all(&io, &IoContext { off, ..IoContext::default() });
     // Woken up soon, by the worker that was done: no CPU for 8.85 ms.
     let woken = line(&asleep(1_100_000));
-    assert_eq!(
-        woken[..3],
-        [(10_000, Submit), (90_000, IoWorker), (8_850_000, Cpu)]
-    );
+    assert_eq!(woken[..3], [(10_000, Submit), (90_000, IoWorker), (8_850_000, Cpu)]);
     // Woken up late: the worker was.
     let late = line(&asleep(9_940_000));
-    assert_eq!(
-        late[..3],
-        [(10_000, Submit), (8_930_000, IoWorker), (10_000, Cpu)]
-    );
+    assert_eq!(late[..3], [(10_000, Submit), (8_930_000, IoWorker), (10_000, Cpu)]);
 }

@@ -27,51 +27,25 @@ pub fn run_charts(analysis: &Analysis, label: &str) -> Result<RunCharts> {
     let names = SeriesNames::new(analysis);
     let mut data = RunCharts {
         label: label.to_owned(),
-        ceilings: analysis
-            .manifest
-            .plan
-            .qos
-            .ceilings
-            .iter()
-            .map(|c| c.ceiling.0)
-            .collect(),
+        ceilings: analysis.manifest.plan.qos.ceilings.iter().map(|c| c.ceiling.0).collect(),
         ..RunCharts::default()
     };
     for group in &analysis.groups {
         let name = names.of(group.workload, group.op);
         series(&mut data.series, analysis, group, &name);
         let (times_s, edges_ns, counts) = group.heat.picture();
-        data.heats.push(HeatGrid {
-            op: group.op,
-            name: name.clone(),
-            times_s,
-            edges_ns,
-            counts,
-        });
+        data.heats.push(HeatGrid { op: group.op, name: name.clone(), times_s, edges_ns, counts });
         data.outliers.push(OpOutliers {
             op: group.op,
             name,
-            points: group
-                .outliers
-                .iter()
-                .map(|(ns, row)| slow(analysis, *ns, row))
-                .collect(),
+            points: group.outliers.iter().map(|(ns, row)| slow(analysis, *ns, row)).collect(),
         });
     }
-    data.host = analysis
-        .machine
-        .host
-        .iter()
-        .map(|t| host_line(t, analysis.start_ns))
-        .collect();
-    data.store = analysis
-        .store
-        .iter()
-        .map(|t| (t.series.clone(), t.seconds(analysis.start_ns)))
-        .collect();
-    data.tracks = tracks(&analysis.intervals, analysis.start_ns, |row| {
-        names.of(row.workload, row.op)
-    });
+    data.host = analysis.machine.host.iter().map(|t| host_line(t, analysis.start_ns)).collect();
+    data.store =
+        analysis.store.iter().map(|t| (t.series.clone(), t.seconds(analysis.start_ns))).collect();
+    data.tracks =
+        tracks(&analysis.intervals, analysis.start_ns, |row| names.of(row.workload, row.op));
     data.workloads = workload_tracks(&analysis.intervals, analysis.start_ns, |workload| {
         names.workload(workload)
     });
@@ -98,11 +72,7 @@ fn host_line(track: &HostTrack, start_ns: i64) -> HostLine {
         points.push((at(start + (end - start) / 2), Some(value)));
         until = part.last().map(|p| p.1);
     }
-    HostLine {
-        metric: track.metric,
-        item: track.item.clone(),
-        points,
-    }
+    HostLine { metric: track.metric, item: track.item.clone(), points }
 }
 
 /// How series are named: by operation, and by workload when there are several.
@@ -112,9 +82,7 @@ struct SeriesNames<'a> {
 
 impl<'a> SeriesNames<'a> {
     fn new(analysis: &'a Analysis) -> Self {
-        SeriesNames {
-            workloads: &analysis.manifest.plan.workloads,
-        }
+        SeriesNames { workloads: &analysis.manifest.plan.workloads }
     }
     fn workload(&self, workload: u16) -> String {
         let plan = self.workloads.get(usize::from(workload));
@@ -137,13 +105,7 @@ fn series(all: &mut Vec<LatencySeries>, analysis: &Analysis, group: &IoGroup, na
         let main = kind == headline;
         // Kept by response or service time: no help for an end-to-end latency.
         let slowest = Some(&group.slowest).filter(|_| main && kind != LatencyKind::EndToEnd);
-        all.push(series_of(
-            analysis,
-            group.op,
-            name,
-            (kind, main),
-            (dist, slowest),
-        ));
+        all.push(series_of(analysis, group.op, name, (kind, main), (dist, slowest)));
     }
 }
 
@@ -189,10 +151,7 @@ fn slc_line(dist: &Dist) -> Option<SlcLine> {
 
 /// The resolved nines, as the tables show them.
 fn nines(dist: &Dist, slowest: Option<&SlowestIos>) -> Vec<NineEntry> {
-    let asked = AskedPercentiles {
-        percentiles: Vec::new(),
-        nines: 9,
-    };
+    let asked = AskedPercentiles { percentiles: Vec::new(), nines: 9 };
     // Where the distribution came from does not matter for its ranks.
     let mut all = latency::latency(dist, Origin::CAPTURE, &asked, slowest, None).nines;
     all.retain(|nine| nine.ns.is_some());
@@ -203,10 +162,8 @@ fn nines(dist: &Dist, slowest: Option<&SlowestIos>) -> Vec<NineEntry> {
 /// I/O where there are few, the slowest always.
 fn curve(dist: &Dist) -> Vec<PercentilePoint> {
     let n = dist.count();
-    let mut values: Vec<u64> = percentile_curve(dist, NINES_POINTS)
-        .into_iter()
-        .map(|p| p.value)
-        .collect();
+    let mut values: Vec<u64> =
+        percentile_curve(dist, NINES_POINTS).into_iter().map(|p| p.value).collect();
     let body = (0..PERCENT_POINTS).filter_map(|i| {
         let rank = (u128::from(n) * u128::from(i) / u128::from(PERCENT_POINTS)) as u64 + 1;
         dist.value_at_rank(rank.min(n))
@@ -217,23 +174,14 @@ fn curve(dist: &Dist) -> Vec<PercentilePoint> {
     values
         .into_iter()
         .map(|ns| {
-            let faster = ns
-                .checked_sub(1)
-                .map_or(0, |below| dist.count_at_or_below(below));
-            PercentilePoint {
-                ns,
-                share: (n - faster) as f64 / n as f64,
-            }
+            let faster = ns.checked_sub(1).map_or(0, |below| dist.count_at_or_below(below));
+            PercentilePoint { ns, share: (n - faster) as f64 / n as f64 }
         })
         .collect()
 }
 
 fn slow(analysis: &Analysis, ns: u64, row: &Row) -> SlowPoint {
-    SlowPoint {
-        at_s: row.submit.0.saturating_sub(analysis.start_ns) as f64 / 1e9,
-        ns,
-        row: *row,
-    }
+    SlowPoint { at_s: row.submit.0.saturating_sub(analysis.start_ns) as f64 / 1e9, ns, row: *row }
 }
 
 #[cfg(test)]
@@ -257,16 +205,9 @@ mod tests {
         let dist: Dist = (0..300_000u64).map(|i| i * i % 1_000_003 + 50).collect();
         let points = curve(&dist);
         assert!(points.len() <= 1_500, "{}", points.len());
-        assert_eq!(
-            points.first().map(|p| (p.ns, p.share)),
-            Some((dist.min().unwrap(), 1.0))
-        );
+        assert_eq!(points.first().map(|p| (p.ns, p.share)), Some((dist.min().unwrap(), 1.0)));
         assert_eq!(points.last().map(|p| p.ns), dist.max());
-        assert!(
-            points
-                .windows(2)
-                .all(|w| w[0].ns < w[1].ns && w[0].share > w[1].share)
-        );
+        assert!(points.windows(2).all(|w| w[0].ns < w[1].ns && w[0].share > w[1].share));
     }
 
     proptest::proptest! {

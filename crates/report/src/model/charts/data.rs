@@ -230,21 +230,10 @@ impl ChartModel {
     /// The end of the time axis: the latest interval, heat map or outlier, seconds.
     pub fn end_s(&self) -> f64 {
         let runs = || self.runs.iter();
-        let tracks = runs()
-            .flat_map(|r| &r.tracks)
-            .filter_map(|t| t.points.last());
-        let heats = runs()
-            .flat_map(|r| &r.heats)
-            .filter_map(|h| h.times_s.last().copied());
-        let slow = runs()
-            .flat_map(|r| &r.outliers)
-            .flat_map(|o| &o.points)
-            .map(|p| p.at_s);
-        tracks
-            .map(|p| p.at_s)
-            .chain(heats)
-            .chain(slow)
-            .fold(0.0, f64::max)
+        let tracks = runs().flat_map(|r| &r.tracks).filter_map(|t| t.points.last());
+        let heats = runs().flat_map(|r| &r.heats).filter_map(|h| h.times_s.last().copied());
+        let slow = runs().flat_map(|r| &r.outliers).flat_map(|o| &o.points).map(|p| p.at_s);
+        tracks.map(|p| p.at_s).chain(heats).chain(slow).fold(0.0, f64::max)
     }
 }
 

@@ -18,11 +18,7 @@ pub fn tracks(
         .filter_map(|rows| {
             let first = rows.first()?;
             let points = measured(rows).map(|r| OpPoint::new(middle_s(r, start_ns), r.clone()));
-            Some(OpTrack {
-                op: first.op,
-                name: name(first),
-                points: thin(points.collect()),
-            })
+            Some(OpTrack { op: first.op, name: name(first), points: thin(points.collect()) })
         })
         .collect()
 }
@@ -60,8 +56,7 @@ pub fn workload_tracks(
 
 /// Draining is a moment, not an interval.
 fn measured(rows: &[IntervalRow]) -> impl Iterator<Item = &IntervalRow> {
-    rows.iter()
-        .filter(|r| r.phase == "measure" && r.length_ns > 0)
+    rows.iter().filter(|r| r.phase == "measure" && r.length_ns > 0)
 }
 
 /// The middle of an interval, seconds since the start.
@@ -124,11 +119,7 @@ mod tests {
             .map(|i| {
                 let max_ns = Some(if i == 12_345 { 900 } else { 30 });
                 let ops = if i == 777 { 300 } else { 1_000 };
-                let row = IntervalRow {
-                    p99_ns: Some(20),
-                    max_ns,
-                    ..row(i, ops)
-                };
+                let row = IntervalRow { p99_ns: Some(20), max_ns, ..row(i, ops) };
                 OpPoint::new(i as f64, row)
             })
             .collect();

@@ -48,9 +48,7 @@ pub fn details(run: &AnalysedRun) -> Details {
             .files
             .iter()
             .map(|f| {
-                let rows = f
-                    .rows
-                    .map_or(String::new(), |n| format!("{} rows", format::count(n)));
+                let rows = f.rows.map_or(String::new(), |n| format!("{} rows", format::count(n)));
                 (f.name.clone(), format::bytes(f.bytes), rows)
             })
             .collect(),
@@ -88,13 +86,7 @@ fn facts(run: &AnalysedRun) -> Pairs {
     add("Capture", kept);
     let counts = &run.analysis.counts;
     let recorder = counts.recorded.map_or("unknown".to_owned(), format::count);
-    add(
-        "Counts",
-        format!(
-            "recorder {recorder}, capture {}",
-            format::count(counts.analysed)
-        ),
-    );
+    add("Counts", format!("recorder {recorder}, capture {}", format::count(counts.analysed)));
     pairs.extend(manifest.host.iter().flat_map(sampling));
     pairs
 }

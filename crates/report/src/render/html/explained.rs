@@ -77,11 +77,7 @@ pub fn explained(it: &Explanation, start_ns: i64) -> Explained {
 fn more(all: usize, shown: usize) -> Option<String> {
     let hidden = all.saturating_sub(shown) as u64;
     (hidden > 0).then(|| {
-        let which = if shown > 0 {
-            "lighter episode"
-        } else {
-            "episode"
-        };
+        let which = if shown > 0 { "lighter episode" } else { "episode" };
         format!(
             "{} without a picture here: `taillight explain RUN --json` lists every one, with its \
              evidence.",
@@ -97,15 +93,7 @@ mod tests {
     #[test]
     fn hidden_episodes_are_counted() {
         assert_eq!(more(12, 12), None);
-        assert!(
-            more(13, 12)
-                .unwrap()
-                .starts_with("1 lighter episode without")
-        );
-        assert!(
-            more(23, 12)
-                .unwrap()
-                .starts_with("11 lighter episodes without")
-        );
+        assert!(more(13, 12).unwrap().starts_with("1 lighter episode without"));
+        assert!(more(23, 12).unwrap().starts_with("11 lighter episodes without"));
     }
 }

@@ -48,18 +48,12 @@ pub fn page_with(runs: &[AnalysedRun], bundle: &str) -> Result<String> {
 fn page_in(runs: &[AnalysedRun], context: &ReportContext, bundle: &str) -> Result<String> {
     let overlay = ChartModel {
         runs: all_charts(runs, context.one_clock)?,
-        groups: context
-            .summary
-            .iter()
-            .flat_map(|b| b.groups.clone())
-            .collect(),
+        groups: context.summary.iter().flat_map(|b| b.groups.clone()).collect(),
         search: context.search.clone(),
     };
     let bug = |e: minijinja::Error| Error::internal("the report's template does not fit").source(e);
     let mut environment = Environment::new();
-    environment
-        .add_template("report.html", TEMPLATE)
-        .map_err(bug)?;
+    environment.add_template("report.html", TEMPLATE).map_err(bug)?;
     let template = environment.get_template("report.html").map_err(bug)?;
     let page = template
         .render(context! {
@@ -127,10 +121,7 @@ fn run_views(runs: &[AnalysedRun]) -> Vec<RunView> {
         colour: palette::of_run(i),
         about: about::about(&run.analysis.manifest),
         model: Model::new(&run.summary, Script::Fine),
-        explained: run
-            .explanation
-            .as_ref()
-            .map(|e| explained::explained(e, run.analysis.start_ns)),
+        explained: run.explanation.as_ref().map(|e| explained::explained(e, run.analysis.start_ns)),
         details: details::details(run),
     };
     runs.iter().enumerate().map(view).collect()
@@ -146,10 +137,7 @@ fn frame_tables(context: &ReportContext) -> Vec<Table> {
                 cell.text = written(&cell.text, Script::Fine);
             }
         }
-        table.note = table
-            .note
-            .as_deref()
-            .map(|note| written(note, Script::Fine));
+        table.note = table.note.as_deref().map(|note| written(note, Script::Fine));
     }
     tables
 }
@@ -188,17 +176,10 @@ fn chart_views(overlay: &ChartModel, brief: Option<&ReportSummary>) -> Result<Ve
     let mut views = Vec::new();
     let wanted = |id| brief.is_none_or(|b| b.charts.contains(&id));
     for chart in CHARTS.iter().filter(|c| wanted(c.id)) {
-        let figures: Vec<FigureView> = (chart.draw)(overlay)
-            .into_iter()
-            .map(figure_view)
-            .collect::<Result<_>>()?;
+        let figures: Vec<FigureView> =
+            (chart.draw)(overlay).into_iter().map(figure_view).collect::<Result<_>>()?;
         if !figures.is_empty() {
-            views.push(ChartView {
-                id: chart.id,
-                title: chart.title,
-                read: chart.read,
-                figures,
-            });
+            views.push(ChartView { id: chart.id, title: chart.title, read: chart.read, figures });
         }
     }
     Ok(views)
@@ -258,10 +239,7 @@ mod tests {
             detail: false,
             words: false,
         };
-        let context = ReportContext {
-            tables: vec![table],
-            ..ReportContext::default()
-        };
+        let context = ReportContext { tables: vec![table], ..ReportContext::default() };
         let made = frame_tables(&context);
         let texts: Vec<&str> = made[0].rows[0].iter().map(|c| c.text.as_str()).collect();
         assert_eq!(texts, ["run 1 us", "12.0 µs to 1.70 µs", "host 9 us", "-"]);

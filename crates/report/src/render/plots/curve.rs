@@ -57,11 +57,7 @@ fn percentile(overlay: &ChartModel) -> Vec<ChartFigure> {
     };
     let layout = style::layout(lines)
         .x_axis(style::latency_axis("latency", lo, hi))
-        .y_axis(
-            style::axis("I/Os finished")
-                .range(vec![-1.5, 101.5])
-                .tick_suffix(" %"),
-        );
+        .y_axis(style::axis("I/Os finished").range(vec![-1.5, 101.5]).tick_suffix(" %"));
     vec![ChartFigure {
         id: "percentile".to_owned(),
         title: None,
@@ -141,11 +137,8 @@ fn split_one(overlay: &ChartModel, i: usize, name: &str, run: usize) -> Option<C
         };
         nines_lines(&mut plot, series, &look, false);
     }
-    let title = if overlay.runs.len() > 1 {
-        format!("{}: {name}", data.label)
-    } else {
-        name.to_owned()
-    };
+    let title =
+        if overlay.runs.len() > 1 { format!("{}: {name}", data.label) } else { name.to_owned() };
     let mut figure = figure(&format!("split-{i}"), Some(title), plot, &all, all.len())?;
     figure.half = true;
     figure.height = 380;
@@ -163,20 +156,14 @@ fn look_of(overlay: &ChartModel, run: usize, series: &LatencySeries) -> LineLook
 
 fn latencies(overlay: &ChartModel) -> impl Iterator<Item = (usize, &LatencySeries)> {
     let spare = !style::crowded(overlay);
-    overlay
-        .runs
-        .iter()
-        .enumerate()
-        .flat_map(move |(run, data)| {
-            data.series
-                .iter()
-                .filter(|s| {
-                    s.main || matches!(s.measure, LatencyKind::Response | LatencyKind::Service)
-                })
-                .filter(move |s| s.main || spare)
-                .filter(|s| !s.curve.is_empty())
-                .map(move |s| (run, s))
-        })
+    overlay.runs.iter().enumerate().flat_map(move |(run, data)| {
+        data.series
+            .iter()
+            .filter(|s| s.main || matches!(s.measure, LatencyKind::Response | LatencyKind::Service))
+            .filter(move |s| s.main || spare)
+            .filter(|s| !s.curve.is_empty())
+            .map(move |s| (run, s))
+    })
 }
 
 fn range<'s>(series: impl Iterator<Item = &'s LatencySeries>) -> Option<(f64, f64)> {
@@ -197,16 +184,8 @@ fn figure(
     // decades below its response times.
     let main = || all.iter().copied().filter(|s| s.main);
     let whole = id != "tail" || main().next().is_none();
-    let (lo, hi) = if whole {
-        range(all.iter().copied())?
-    } else {
-        range(main())?
-    };
-    let deepest = all
-        .iter()
-        .filter_map(|s| s.curve.last())
-        .map(|p| p.share)
-        .fold(1.0, f64::min);
+    let (lo, hi) = if whole { range(all.iter().copied())? } else { range(main())? };
+    let deepest = all.iter().filter_map(|s| s.curve.last()).map(|p| p.share).fold(1.0, f64::min);
     let layout = style::layout(lines)
         .x_axis(style::latency_axis("latency", lo, hi))
         .y_axis(nines_axis(deepest));
@@ -244,10 +223,7 @@ fn nines_lines(plot: &mut Plot, series: &LatencySeries, look: &LineLook, with_io
     // Where many I/Os share the largest value the line still reaches the last of them.
     let last = 1.0 / series.count.max(1) as f64;
     if points.last().is_some_and(|p| p.share > last * 1.5) {
-        points.push(PercentilePoint {
-            ns: series.max_ns,
-            share: last,
-        });
+        points.push(PercentilePoint { ns: series.max_ns, share: last });
     }
     let cut = points.partition_point(|p| p.share >= series.resolved_share);
     let rest = points.split_off(cut);
@@ -256,19 +232,11 @@ fn nines_lines(plot: &mut Plot, series: &LatencySeries, look: &LineLook, with_io
     let joint = sure
         .last()
         .filter(|_| !rest.is_empty())
-        .map(|p| PercentilePoint {
-            ns: p.ns,
-            share: series.resolved_share,
-        });
+        .map(|p| PercentilePoint { ns: p.ns, share: series.resolved_share });
     sure.extend(joint);
     let rest: Vec<PercentilePoint> = joint.into_iter().chain(rest).collect();
     let place = |p: &PercentilePoint| (p.ns as f64, style::round(p.share));
-    plot.add_trace(line(
-        sure.iter().map(place).collect(),
-        series,
-        look,
-        with_iops,
-    ));
+    plot.add_trace(line(sure.iter().map(place).collect(), series, look, with_iops));
     if rest.len() > 1 {
         let dotted = line(rest.iter().map(place).collect(), series, look, with_iops)
             .show_legend(false)
@@ -278,11 +246,7 @@ fn nines_lines(plot: &mut Plot, series: &LatencySeries, look: &LineLook, with_io
                 "%{hovertext}<br>too few I/Os to call this measured",
             ))
             .line(
-                Line::new()
-                    .color(look.colour)
-                    .width(1.4)
-                    .dash(DashType::Dot)
-                    .shape(LineShape::Vh),
+                Line::new().color(look.colour).width(1.4).dash(DashType::Dot).shape(LineShape::Vh),
             );
         plot.add_trace(dotted);
     }
@@ -323,30 +287,20 @@ fn line(
         )
         .hover_template(hover(&name, "%{hovertext}"));
     let trace = style::group(trace, look);
-    if main {
-        trace
-    } else {
-        trace.visible(Visible::LegendOnly)
-    }
+    if main { trace } else { trace.visible(Visible::LegendOnly) }
 }
 
 /// Resolved nines with their 95 % intervals.
 fn nine_points(series: &LatencySeries, look: &LineLook) -> Box<Scatter<f64, f64>> {
-    let known: Vec<(&NineEntry, u64)> = series
-        .nines
-        .iter()
-        .filter_map(|n| Some((n, n.ns?)))
-        .collect();
+    let known: Vec<(&NineEntry, u64)> =
+        series.nines.iter().filter_map(|n| Some((n, n.ns?))).collect();
     let side = |end: fn(&NineEntry) -> Option<u64>| -> Vec<f64> {
         let length = |(n, ns): &(&NineEntry, u64)| end(n).map_or(0.0, |v| v.abs_diff(*ns) as f64);
         known.iter().map(length).collect()
     };
     let points = Scatter::new(
         known.iter().map(|(_, ns)| *ns as f64).collect(),
-        known
-            .iter()
-            .map(|(n, _)| 10f64.powi(-(n.k as i32)))
-            .collect(),
+        known.iter().map(|(n, _)| 10f64.powi(-(n.k as i32))).collect(),
     )
     .name(escape(&series.name))
     .mode(Mode::Markers)
@@ -366,10 +320,7 @@ fn nine_points(series: &LatencySeries, look: &LineLook) -> Box<Scatter<f64, f64>
             .width(5),
     )
     .hover_text_array(known.iter().map(|(n, ns)| nine_words(n, *ns)).collect())
-    .hover_template(format!(
-        "{}<br>%{{hovertext}}<extra></extra>",
-        escape(&series.name)
-    ))
+    .hover_template(format!("{}<br>%{{hovertext}}<extra></extra>", escape(&series.name)))
     .show_legend(false);
     style::group(points, look)
 }

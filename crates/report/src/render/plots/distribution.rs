@@ -30,13 +30,7 @@ const NOTHING: f64 = 1e-9;
 fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
     let mut plot = Plot::new();
     let (mut top, mut floor, mut lines) = (0f64, f64::INFINITY, 0);
-    let crowded = overlay
-        .runs
-        .iter()
-        .flat_map(|r| &r.series)
-        .filter(|s| s.main)
-        .count()
-        > 4;
+    let crowded = overlay.runs.iter().flat_map(|r| &r.series).filter(|s| s.main).count() > 4;
     for (run, data) in overlay.runs.iter().enumerate() {
         for series in data.series.iter().filter(|s| shown(s)) {
             if !series.main && style::crowded(overlay) {
@@ -53,11 +47,7 @@ fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
         }
     }
     // Hidden series take no room.
-    let main = overlay
-        .runs
-        .iter()
-        .flat_map(|r| &r.series)
-        .filter(|s| s.main);
+    let main = overlay.runs.iter().flat_map(|r| &r.series).filter(|s| s.main);
     let range = style::latency_range(main.filter_map(|s| {
         let first = s.bins.iter().find(|b| b.count > 0)?;
         Some((first.lo_ns, s.bins.iter().rfind(|b| b.count > 0)?.hi_ns))
@@ -95,11 +85,7 @@ fn switch(top: f64, floor: f64) -> ButtonRow {
         label: "Vertical scale".to_owned(),
         choices: vec![
             choice("linear", AxisScale::Linear, [0.0, top * 1.06]),
-            choice(
-                "logarithmic",
-                AxisScale::Log,
-                [(floor * 0.5).log10(), (top * 1.6).log10()],
-            ),
+            choice("logarithmic", AxisScale::Log, [(floor * 0.5).log10(), (top * 1.6).log10()]),
         ],
     }
 }
@@ -116,16 +102,8 @@ fn trace(
     }
     let bins = padded(&series.bins);
     let x: Vec<f64> = bins.iter().map(|b| centre(b).round()).collect();
-    let y: Vec<f64> = bins
-        .iter()
-        .map(|b| {
-            if b.count == 0 {
-                NOTHING
-            } else {
-                style::round(b.per_s)
-            }
-        })
-        .collect();
+    let y: Vec<f64> =
+        bins.iter().map(|b| if b.count == 0 { NOTHING } else { style::round(b.per_s) }).collect();
     let text: Vec<String> = bins.iter().map(hover).collect();
     let name = legend(series);
     let line = Line::new()
@@ -140,9 +118,7 @@ fn trace(
         .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"));
     trace = style::group(trace, &look);
     if series.main && !crowded {
-        trace = trace
-            .fill(Fill::ToZeroY)
-            .fill_color(palette::with_alpha(look.colour, 0.12));
+        trace = trace.fill(Fill::ToZeroY).fill_color(palette::with_alpha(look.colour, 0.12));
     }
     if !series.main {
         trace = trace.visible(Visible::LegendOnly);
@@ -157,11 +133,7 @@ pub fn legend(series: &LatencySeries) -> String {
         true => String::new(),
         false => format!(" ({})", series.measure.words()),
     };
-    format!(
-        "{}{what} · {} IOPS",
-        escape(&series.name),
-        format::short(series.iops)
-    )
+    format!("{}{what} · {} IOPS", escape(&series.name), format::short(series.iops))
 }
 
 fn hover(bin: &Bin) -> String {
@@ -181,12 +153,7 @@ fn centre(bin: &Bin) -> f64 {
 
 /// An empty bin at either end brings the line down to the axis.
 fn padded(bins: &[Bin]) -> Vec<Bin> {
-    let edge = |lo_ns: u64, hi_ns: u64| Bin {
-        lo_ns,
-        hi_ns,
-        count: 0,
-        per_s: 0.0,
-    };
+    let edge = |lo_ns: u64, hi_ns: u64| Bin { lo_ns, hi_ns, count: 0, per_s: 0.0 };
     let mut all = Vec::with_capacity(bins.len() + 2);
     if let Some(first) = bins.first() {
         let lo = (first.lo_ns as f64 * first.lo_ns as f64 / first.hi_ns.max(1) as f64) as u64;

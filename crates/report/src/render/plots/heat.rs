@@ -27,19 +27,11 @@ fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
         .flat_map(|run| run.heats.iter().map(move |h| (run, h)))
         .filter(|(_, h)| h.counts.iter().flatten().any(|c| *c > 0))
         .map(|(run, h)| {
-            let name = if several {
-                format!("{}: {}", run.label, h.name)
-            } else {
-                h.name.clone()
-            };
+            let name = if several { format!("{}: {}", run.label, h.name) } else { h.name.clone() };
             (name, h)
         })
         .collect();
-    let most = heats
-        .iter()
-        .flat_map(|(_, h)| h.counts.iter().flatten())
-        .copied()
-        .max();
+    let most = heats.iter().flat_map(|(_, h)| h.counts.iter().flatten()).copied().max();
     let Some(most) = most else { return Vec::new() };
     let mut plot = Plot::new();
     for (nth, (name, heat)) in heats.iter().enumerate() {
@@ -72,29 +64,18 @@ fn switch(heats: &[(String, &HeatGrid)]) -> Vec<ButtonRow> {
     }
     let choice = |wanted: usize, name: &String| {
         let visible: Vec<bool> = (0..heats.len()).map(|nth| nth == wanted).collect();
-        ButtonChoice {
-            label: name.clone(),
-            data: json!({ "visible": visible }),
-            layout: json!({}),
-        }
+        ButtonChoice { label: name.clone(), data: json!({ "visible": visible }), layout: json!({}) }
     };
     vec![ButtonRow {
         label: "Show".to_owned(),
-        choices: heats
-            .iter()
-            .enumerate()
-            .map(|(i, (name, _))| choice(i, name))
-            .collect(),
+        choices: heats.iter().enumerate().map(|(i, (name, _))| choice(i, name)).collect(),
     }]
 }
 
 fn trace(name: &str, heat: &HeatGrid, most: u64, visible: bool) -> Box<dyn plotly::Trace> {
     let log = |count: u64| (count > 0).then(|| ((count as f64).log10() * 1000.0).round() / 1000.0);
-    let z: Vec<Vec<Option<f64>>> = heat
-        .counts
-        .iter()
-        .map(|row| row.iter().map(|c| log(*c)).collect())
-        .collect();
+    let z: Vec<Vec<Option<f64>>> =
+        heat.counts.iter().map(|row| row.iter().map(|c| log(*c)).collect()).collect();
     let scale = palette::HEAT
         .iter()
         .map(|(at, colour)| ColorScaleElement(*at, (*colour).to_owned()))
@@ -111,19 +92,12 @@ fn trace(name: &str, heat: &HeatGrid, most: u64, visible: bool) -> Box<dyn plotl
     .color_bar(colour_bar(most))
     .hover_on_gaps(false)
     .hover_template("%{x:.1f} s<br>%{hovertext}<extra></extra>");
-    if visible {
-        trace
-    } else {
-        trace.visible(Visible::False)
-    }
+    if visible { trace } else { trace.visible(Visible::False) }
 }
 
 fn colour_bar(most: u64) -> ColorBar {
     let decades: Vec<f64> = (0..=most.max(10).ilog10()).map(f64::from).collect();
-    let text = decades
-        .iter()
-        .map(|d| style::short_tick(10f64.powf(*d)))
-        .collect();
+    let text = decades.iter().map(|d| style::short_tick(10f64.powf(*d))).collect();
     ColorBar::new()
         .title(Title::with_text("I/Os"))
         .thickness(12)

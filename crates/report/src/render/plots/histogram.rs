@@ -134,11 +134,7 @@ fn marks(overlay: &ChartModel, chosen: &[(usize, &LatencySeries)]) -> Vec<ValueL
             add(series.max_ns, "max", DashType::DashDot);
         }
     }
-    let mut ceilings: Vec<u64> = overlay
-        .runs
-        .iter()
-        .flat_map(|r| r.ceilings.clone())
-        .collect();
+    let mut ceilings: Vec<u64> = overlay.runs.iter().flat_map(|r| r.ceilings.clone()).collect();
     ceilings.sort_unstable();
     ceilings.dedup();
     marks.extend(ceilings.into_iter().map(|ns| ValueLine {
@@ -173,19 +169,10 @@ fn place(marks: &[ValueLine], lo: f64, hi: f64) -> Vec<usize> {
 fn mark_line(mark: &ValueLine, row: usize) -> Box<dyn plotly::Trace> {
     let top = 100.0 + ROW * row as f64;
     let x = mark.ns.max(1);
-    let text = if mark.labelled {
-        mark.words.clone()
-    } else {
-        String::new()
-    };
+    let text = if mark.labelled { mark.words.clone() } else { String::new() };
     Scatter::new(vec![x, x], vec![0.0, top])
         .mode(Mode::LinesText)
-        .line(
-            Line::new()
-                .color(mark.colour)
-                .width(1.3)
-                .dash(mark.dash.clone()),
-        )
+        .line(Line::new().color(mark.colour).width(1.3).dash(mark.dash.clone()))
         .text_array(vec![String::new(), text])
         .text_position(Position::TopRight)
         .text_font(Font::new().size(11))
@@ -221,12 +208,7 @@ fn counts(plot: &mut Plot, overlay: &ChartModel, run: usize, series: &LatencySer
     let trace = Scatter::new(x, y)
         .name(&name)
         .mode(Mode::Lines)
-        .line(
-            Line::new()
-                .color(look.colour)
-                .width(1.2)
-                .shape(LineShape::Hv),
-        )
+        .line(Line::new().color(look.colour).width(1.2).shape(LineShape::Hv))
         .fill(Fill::ToZeroY)
         .fill_color(palette::with_alpha(look.colour, 0.22))
         .hover_text_array(text)

@@ -81,20 +81,11 @@ const DISK: [HostPanel; 4] = [
             ],
         )
     },
-    panel(
-        "disk",
-        "Requests in queue and device (aqu-sz)",
-        &[("aqu-sz", "", 7)],
-    ),
+    panel("disk", "Requests in queue and device (aqu-sz)", &[("aqu-sz", "", 7)]),
     panel(
         "disk",
         "Requests per second",
-        &[
-            ("r/s", "reads", 0),
-            ("w/s", "writes", 1),
-            ("d/s", "discards", 2),
-            ("f/s", "flushes", 3),
-        ],
+        &[("r/s", "reads", 0), ("w/s", "writes", 1), ("d/s", "discards", 2), ("f/s", "flushes", 3)],
     ),
 ];
 
@@ -122,11 +113,7 @@ const MACHINE: [HostPanel; 6] = [
         ..panel(
             "psi",
             "Pressure: % of time some task waited for",
-            &[
-                ("io_some", "I/O", 0),
-                ("cpu_some", "a CPU", 1),
-                ("memory_some", "memory", 2),
-            ],
+            &[("io_some", "I/O", 0), ("cpu_some", "a CPU", 1), ("memory_some", "memory", 2)],
         )
     },
     panel(
@@ -140,19 +127,11 @@ const MACHINE: [HostPanel; 6] = [
     ),
     HostPanel {
         optional: true,
-        ..panel(
-            "cgroup_cpu",
-            "CPU quota spent, ms without CPU per second",
-            &[("throttled", "", 1)],
-        )
+        ..panel("cgroup_cpu", "CPU quota spent, ms without CPU per second", &[("throttled", "", 1)])
     },
     HostPanel {
         kind: AxisKind::Size,
-        ..panel(
-            "memory",
-            "Page cache",
-            &[("dirty", "dirty", 4), ("writeback", "in writeback", 1)],
-        )
+        ..panel("memory", "Page cache", &[("dirty", "dirty", 4), ("writeback", "in writeback", 1)])
     },
     HostPanel {
         optional: true,
@@ -216,12 +195,7 @@ fn lines<'a>(run: &'a RunCharts, panel: &HostPanel) -> Vec<Drawn<'a>> {
             let parts = [item.unwrap_or_default(), words];
             let parts = parts.into_iter().filter(|p| !p.is_empty());
             let words = parts.collect::<Vec<_>>().join(" ");
-            all.push(Drawn {
-                line,
-                words: escape(&words),
-                colour: HUES[*hue],
-                dash,
-            });
+            all.push(Drawn { line, words: escape(&words), colour: HUES[*hue], dash });
         }
     }
     all
@@ -234,11 +208,8 @@ fn figure(
     id: String,
     title: String,
 ) -> Option<ChartFigure> {
-    let shown: Vec<(&HostPanel, Vec<Drawn<'_>>)> = panels
-        .iter()
-        .map(|p| (p, lines(run, p)))
-        .filter(|(_, lines)| !lines.is_empty())
-        .collect();
+    let shown: Vec<(&HostPanel, Vec<Drawn<'_>>)> =
+        panels.iter().map(|p| (p, lines(run, p))).filter(|(_, lines)| !lines.is_empty()).collect();
     if shown.is_empty() {
         return None;
     }
@@ -302,13 +273,7 @@ fn with_axis(layout: Layout, nth: usize, axis: Axis) -> Layout {
 }
 
 fn y_axis(range: Vec<f64>, domain: [f64; 2]) -> Axis {
-    Axis::new()
-        .range(range)
-        .domain(&domain)
-        .anchor("x")
-        .show_line(true)
-        .zero_line(false)
-        .n_ticks(4)
+    Axis::new().range(range).domain(&domain).anchor("x").show_line(true).zero_line(false).n_ticks(4)
 }
 
 fn peak(panel: &HostPanel, drawn: &Drawn<'_>) -> f64 {
@@ -342,10 +307,7 @@ fn trace(panel: &HostPanel, drawn: &Drawn<'_>, axis: &str) -> Box<dyn plotly::Tr
     };
     let scatter = Scatter::new(
         points.iter().map(|p| style::round(p.0)).collect(),
-        points
-            .iter()
-            .map(|p| Some(style::round(p.1? * panel.scale)))
-            .collect::<Vec<Option<f64>>>(),
+        points.iter().map(|p| Some(style::round(p.1? * panel.scale))).collect::<Vec<Option<f64>>>(),
     )
     .name(&heading)
     .mode(if few { Mode::LinesMarkers } else { Mode::Lines })
@@ -376,10 +338,7 @@ fn value(panel: &HostPanel, line: &HostLine, value: f64) -> String {
 fn heading(panel: &HostPanel, lines: &[Drawn<'_>], top: f64) -> Annotation {
     let entry = |d: &Drawn<'_>| {
         let bar = if d.dash == 0 { "━" } else { "┅" };
-        format!(
-            "<span style=\"color:{}\">{bar}</span> {}",
-            d.colour, d.words
-        )
+        format!("<span style=\"color:{}\">{bar}</span> {}", d.colour, d.words)
     };
     let named = lines.iter().filter(|d| !d.words.is_empty());
     let legend: Vec<String> = named.map(entry).collect();
@@ -397,12 +356,8 @@ fn heading(panel: &HostPanel, lines: &[Drawn<'_>], top: f64) -> Annotation {
 
 /// When the slowest I/Os were submitted; those close together once.
 fn slowest(run: &RunCharts) -> Vec<f64> {
-    let mut points: Vec<(u64, f64)> = run
-        .outliers
-        .iter()
-        .flat_map(|o| &o.points)
-        .map(|p| (p.ns, p.at_s))
-        .collect();
+    let mut points: Vec<(u64, f64)> =
+        run.outliers.iter().flat_map(|o| &o.points).map(|p| (p.ns, p.at_s)).collect();
     points.sort_by_key(|p| std::cmp::Reverse(p.0));
     let end = points.iter().map(|p| p.1).fold(0.0, f64::max);
     let mut marks: Vec<f64> = Vec::new();
@@ -436,11 +391,7 @@ mod tests {
         HostLine {
             metric: metric(source, name).unwrap(),
             item: item.map(str::to_owned),
-            points: values
-                .iter()
-                .enumerate()
-                .map(|(i, v)| (i as f64, Some(*v)))
-                .collect(),
+            points: values.iter().enumerate().map(|(i, v)| (i as f64, Some(*v))).collect(),
         }
     }
 
@@ -465,10 +416,7 @@ mod tests {
             ],
             ..RunCharts::default()
         };
-        let overlay = ChartModel {
-            runs: vec![run],
-            ..ChartModel::default()
-        };
+        let overlay = ChartModel { runs: vec![run], ..ChartModel::default() };
         let figures = draw(&overlay);
         assert_eq!(figures.len(), 1, "nothing of the machine to show");
         let plot = serde_json::to_value(&figures[0].plot).unwrap();

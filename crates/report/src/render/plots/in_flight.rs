@@ -20,17 +20,10 @@ pub const CHART: Chart = Chart {
 
 fn draw(charts: &ChartModel) -> Vec<ChartFigure> {
     let in_flight = figure(charts, "in-flight", "In flight", |p| Some(p.depth_mean));
-    let waiting = figure(charts, "backlog", "Waiting to be sent", |p| {
-        p.backlog.map(|n| n as f64)
-    });
+    let waiting = figure(charts, "backlog", "Waiting to be sent", |p| p.backlog.map(|n| n as f64));
     let both = waiting.is_some();
     let figures = in_flight.into_iter().chain(waiting);
-    figures
-        .map(|figure| ChartFigure {
-            half: both,
-            ..figure
-        })
-        .collect()
+    figures.map(|figure| ChartFigure { half: both, ..figure }).collect()
 }
 
 /// One line per workload; no figure when none is ever above zero.

@@ -22,32 +22,18 @@ pub const CHART: Chart = Chart {
 const VERDICTS: [(&str, &[ProbeVerdict], &str); 3] = [
     ("pass", &[ProbeVerdict::Pass], palette::HUES[2]),
     ("fail", &[ProbeVerdict::Fail], palette::HUES[1]),
-    (
-        "undecided",
-        &[ProbeVerdict::Undecided, ProbeVerdict::Unfinished],
-        palette::HUES[6],
-    ),
+    ("undecided", &[ProbeVerdict::Undecided, ProbeVerdict::Unfinished], palette::HUES[6]),
 ];
 
 /// One figure of a search; none without one.
 fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
-    overlay
-        .search
-        .as_ref()
-        .and_then(figure)
-        .into_iter()
-        .collect()
+    overlay.search.as_ref().and_then(figure).into_iter().collect()
 }
 
 fn figure(search: &SearchReport) -> Option<ChartFigure> {
-    let known: Vec<(&SearchProbe, u64)> = search
-        .probes
-        .iter()
-        .filter_map(|p| Some((p, p.ns?)))
-        .collect();
-    let ends = known
-        .iter()
-        .map(|(p, ns)| (p.lo_ns.unwrap_or(*ns), p.hi_ns.unwrap_or(*ns)));
+    let known: Vec<(&SearchProbe, u64)> =
+        search.probes.iter().filter_map(|p| Some((p, p.ns?))).collect();
+    let ends = known.iter().map(|(p, ns)| (p.lo_ns.unwrap_or(*ns), p.hi_ns.unwrap_or(*ns)));
     let (lo, hi) = style::latency_range(ends.chain([(search.ceiling_ns, search.ceiling_ns)]))?;
     let last = known.iter().map(|(p, _)| p.value).fold(0.0, f64::max);
     if known.is_empty() || last <= 0.0 {
@@ -61,31 +47,19 @@ fn figure(search: &SearchReport) -> Option<ChartFigure> {
         Scatter::new(vec![0.0, end], vec![search.ceiling_ns as f64; 2])
             .name(&name)
             .mode(Mode::Lines)
-            .line(
-                Line::new()
-                    .color(palette::CEILING)
-                    .width(1.4)
-                    .dash(DashType::Dash),
-            )
+            .line(Line::new().color(palette::CEILING).width(1.4).dash(DashType::Dash))
             .hover_template(format!("{name}<extra></extra>"))
             .meta("ceiling".to_owned()),
     );
     for (name, verdicts, colour) in VERDICTS {
-        let of: Vec<_> = known
-            .iter()
-            .filter(|(p, _)| verdicts.contains(&p.verdict))
-            .collect();
+        let of: Vec<_> = known.iter().filter(|(p, _)| verdicts.contains(&p.verdict)).collect();
         if !of.is_empty() {
             plot.add_trace(points(name, colour, &of));
         }
     }
     let layout = style::layout(VERDICTS.len())
         .x_axis(style::axis(&format!("demand, {}", search.unit)).range(vec![0.0, end]))
-        .y_axis(style::latency_axis(
-            &format!("{} % of response time", search.at),
-            lo,
-            hi,
-        ));
+        .y_axis(style::latency_axis(&format!("{} % of response time", search.at), lo, hi));
     Some(ChartFigure {
         id: "knee".to_owned(),
         title: None,

@@ -22,12 +22,7 @@ impl ChartModel {
     /// Colour and line style of one operation of one run; `nth` is its place within the run.
     pub fn look(&self, run: usize, op: OpKind, name: &str) -> LineLook {
         let Some(data) = self.runs.get(run) else {
-            return LineLook {
-                colour: palette::HUES[6],
-                dash: 0,
-                group: None,
-                key: String::new(),
-            };
+            return LineLook { colour: palette::HUES[6], dash: 0, group: None, key: String::new() };
         };
         let names = data.names();
         let nth = names.iter().position(|n| *n == name).unwrap_or(0);
@@ -63,8 +58,5 @@ impl ChartModel {
 
 /// Makes text safe where plotly would read markup.
 pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace("%{", "% {")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace("%{", "% {")
 }

@@ -56,11 +56,7 @@ mod tests {
     #[test]
     fn nothing_to_show_draws_nothing() {
         for chart in CHARTS {
-            assert!(
-                (chart.draw)(&ChartModel::default()).is_empty(),
-                "{}",
-                chart.id
-            );
+            assert!((chart.draw)(&ChartModel::default()).is_empty(), "{}", chart.id);
         }
     }
 }

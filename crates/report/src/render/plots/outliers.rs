@@ -62,11 +62,7 @@ fn trace(
 ) -> Box<dyn plotly::Trace> {
     let look = overlay.look(run, set.op, &set.name);
     let points = &set.points[..set.points.len().min(limit)];
-    let symbols = [
-        MarkerSymbol::Circle,
-        MarkerSymbol::Diamond,
-        MarkerSymbol::Square,
-    ];
+    let symbols = [MarkerSymbol::Circle, MarkerSymbol::Diamond, MarkerSymbol::Square];
     let text: Vec<String> = points
         .iter()
         .map(|p| {
@@ -83,10 +79,7 @@ fn trace(
         points.iter().map(|p| style::round(p.at_s)).collect(),
         points.iter().map(|p| p.ns).collect(),
     )
-    .name(format!(
-        "{name} ({} slowest)",
-        format::count(points.len() as u64)
-    ))
+    .name(format!("{name} ({} slowest)", format::count(points.len() as u64)))
     .mode(Mode::Markers)
     .marker(
         Marker::new()

@@ -29,9 +29,7 @@ const MEDIAN: f64 = 5.0;
 fn draw(overlay: &ChartModel) -> Vec<ChartFigure> {
     if overlay.groups.is_empty() {
         let all: Vec<usize> = (0..overlay.runs.len()).collect();
-        return figure(overlay, "slc".to_owned(), None, &all)
-            .into_iter()
-            .collect();
+        return figure(overlay, "slc".to_owned(), None, &all).into_iter().collect();
     }
     let groups = overlay.groups.iter().enumerate();
     groups
@@ -115,11 +113,9 @@ fn line(
     let factors = format!("SLC1 {}, SLC2 {}", factor(slc.slc1), factor(slc.slc2));
     let name = match (overlay.runs.len() > 1, colour.is_some()) {
         (true, true) => escape(&overlay.runs.get(run)?.label),
-        (true, false) => format!(
-            "{}, {}",
-            escape(&overlay.runs.get(run)?.label),
-            escape(&series.name)
-        ),
+        (true, false) => {
+            format!("{}, {}", escape(&overlay.runs.get(run)?.label), escape(&series.name))
+        }
         (false, _) => escape(&series.name),
     };
     let text: Vec<String> = SBK_21_LIST
@@ -134,12 +130,7 @@ fn line(
             .name(format!("{name}: {factors}"))
             .mode(Mode::LinesMarkers)
             .marker(Marker::new().size(5).color(colour))
-            .line(
-                Line::new()
-                    .color(colour)
-                    .width(2.0)
-                    .dash(palette::dash(look.dash)),
-            )
+            .line(Line::new().color(colour).width(2.0).dash(palette::dash(look.dash)))
             .hover_text_array(text)
             .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
             .meta(look.key),

@@ -58,11 +58,7 @@ const PANELS: [StorePanel; 6] = [
         axis: "bytes/s",
         kind: AxisKind::Bytes,
         entries: &[
-            (
-                "compaction_written_bytes_total",
-                "compaction writes",
-                Rate(1.0),
-            ),
+            ("compaction_written_bytes_total", "compaction writes", Rate(1.0)),
             ("compaction_read_bytes_total", "compaction reads", Rate(1.0)),
             ("flush_written_bytes_total", "flush writes", Rate(1.0)),
             ("wal_bytes_total", "log", Rate(1.0)),
@@ -97,11 +93,7 @@ const PANELS: [StorePanel; 6] = [
         kind: AxisKind::Number,
         entries: &[
             ("write_amplification", "write", Level(1.0)),
-            (
-                "space_amplification",
-                "space, as RocksDB estimates",
-                Level(1.0),
-            ),
+            ("space_amplification", "space, as RocksDB estimates", Level(1.0)),
         ],
     },
     StorePanel {
@@ -144,13 +136,7 @@ fn panel_figure(overlay: &ChartModel, nth: usize, panel: &StorePanel) -> Option<
             }
         }
     }
-    figure(
-        overlay,
-        &format!("store-{nth}"),
-        (panel.title, panel.axis),
-        panel.kind,
-        &lines,
-    )
+    figure(overlay, &format!("store-{nth}"), (panel.title, panel.axis), panel.kind, &lines)
 }
 
 /// Shares of lookups that the store answered from its cache.
@@ -158,10 +144,7 @@ fn hits(overlay: &ChartModel) -> Option<ChartFigure> {
     let mut lines = Vec::new();
     for (run, data) in overlay.runs.iter().enumerate() {
         for (place, (words, hits, misses)) in HITS.iter().enumerate() {
-            let (hits, misses) = (
-                points(data, hits, Rate(1.0)),
-                points(data, misses, Rate(1.0)),
-            );
+            let (hits, misses) = (points(data, hits, Rate(1.0)), points(data, misses, Rate(1.0)));
             let shares: Vec<(f64, f64)> = hits
                 .iter()
                 .zip(&misses)
@@ -256,9 +239,7 @@ fn points(data: &RunCharts, series: &str, how: SampleUse) -> Vec<(f64, f64)> {
         }
         Rate(factor) => {
             let steady = without_stub(samples);
-            let pairs = steady
-                .windows(2)
-                .filter(|w| w[1].0 > w[0].0 && w[1].0 > 0.0);
+            let pairs = steady.windows(2).filter(|w| w[1].0 > w[0].0 && w[1].0 > 0.0);
             pairs
                 .map(|w| {
                     let per_s = (w[1].1 - w[0].1).max(0.0) / (w[1].0 - w[0].0);
@@ -370,10 +351,7 @@ mod tests {
     fn overlay(of: &[(&str, &[(f64, f64)])]) -> ChartModel {
         let store = of.iter().map(|(name, p)| ((*name).to_owned(), p.to_vec()));
         ChartModel {
-            runs: vec![RunCharts {
-                store: store.collect(),
-                ..RunCharts::default()
-            }],
+            runs: vec![RunCharts { store: store.collect(), ..RunCharts::default() }],
             ..ChartModel::default()
         }
     }
@@ -396,14 +374,7 @@ mod tests {
     #[test]
     fn a_stall_shades_the_latency_where_it_was() {
         // Half a second of stalls, a whole one twice, none, a little one.
-        let stalls = [
-            (-0.5, 0.0),
-            (0.5, 5e8),
-            (1.5, 15e8),
-            (2.5, 25e8),
-            (3.5, 25e8),
-            (4.5, 26e8),
-        ];
+        let stalls = [(-0.5, 0.0), (0.5, 5e8), (1.5, 15e8), (2.5, 25e8), (3.5, 25e8), (4.5, 26e8)];
         let all = overlay(&[("stall_ns_total", &stalls)]);
         let found = joined(shares(&all.runs[0]).into_iter());
         assert_eq!(found, [(0.0, 0.5, 2), (0.5, 2.5, 4), (3.5, 4.5, 1)]);

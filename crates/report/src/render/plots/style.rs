@@ -26,14 +26,7 @@ pub fn layout(entries: usize) -> Layout {
         .trace_group_gap(4);
     Layout::new()
         .auto_size(true)
-        .margin(
-            Margin::new()
-                .left(78)
-                .right(24)
-                .top(30)
-                .bottom(52)
-                .auto_expand(true),
-        )
+        .margin(Margin::new().left(78).right(24).top(30).bottom(52).auto_expand(true))
         .legend(legend)
         .show_legend(entries > 0)
         .hover_mode(HoverMode::Closest)
@@ -52,12 +45,7 @@ pub fn crowded(overlay: &ChartModel) -> bool {
 
 /// `height` pixels, and more where the legend of many runs would leave no room for the lines.
 pub fn height(height: usize, overlay: &ChartModel) -> usize {
-    let entries = overlay
-        .runs
-        .iter()
-        .map(|r| r.tracks.len())
-        .max()
-        .unwrap_or(0);
+    let entries = overlay.runs.iter().map(|r| r.tracks.len()).max().unwrap_or(0);
     let rows = overlay.runs.len().div_ceil(RUNS_IN_ROW).saturating_sub(1);
     height + rows * (22 + 19 * entries.max(1))
 }
@@ -91,9 +79,9 @@ where
 {
     let trace = trace.meta(look.key.clone());
     match &look.group {
-        Some((group, heading)) => trace
-            .legend_group(group)
-            .legend_group_title(LegendGroupTitle::from(heading)),
+        Some((group, heading)) => {
+            trace.legend_group(group).legend_group_title(LegendGroupTitle::from(heading))
+        }
         None => trace,
     }
 }
@@ -104,11 +92,7 @@ pub fn round(value: f64) -> f64 {
         return 0.0;
     }
     let scale = 10f64.powi(5 - value.abs().log10().floor() as i32);
-    if scale.is_finite() {
-        (value * scale).round() / scale
-    } else {
-        value
-    }
+    if scale.is_finite() { (value * scale).round() / scale } else { value }
 }
 
 /// Seconds since the start of the measure phase, over the whole run.
@@ -132,18 +116,13 @@ pub fn finish(mut plot: Plot, layout: Layout) -> Plot {
 
 /// An axis with a title.
 pub fn axis(title: &str) -> Axis {
-    Axis::new()
-        .title(Title::with_text(title))
-        .show_line(true)
-        .zero_line(false)
+    Axis::new().title(Title::with_text(title)).show_line(true).zero_line(false)
 }
 
 /// A logarithmic latency axis over `lo..hi` nanoseconds, with a tick at every decade.
 pub fn latency_axis(title: &str, lo_ns: f64, hi_ns: f64) -> Axis {
     let (lo, hi) = (lo_ns.max(1.0).log10(), hi_ns.max(2.0).log10());
-    let decades: Vec<f64> = (lo.floor() as i32..=hi.ceil() as i32)
-        .map(|d| 10f64.powi(d))
-        .collect();
+    let decades: Vec<f64> = (lo.floor() as i32..=hi.ceil() as i32).map(|d| 10f64.powi(d)).collect();
     let text = decades.iter().map(|v| tick(*v)).collect();
     axis(title)
         .type_(AxisType::Log)
@@ -159,17 +138,12 @@ pub fn tick(ns: f64) -> String {
         // Decades of seconds are no round minutes.
         return format!("{} s", format::count((ns / 1e9).round() as u64));
     }
-    format::duration(ns, Script::Fine)
-        .replace(".00 ", " ")
-        .replace(".0 ", " ")
+    format::duration(ns, Script::Fine).replace(".00 ", " ").replace(".0 ", " ")
 }
 
 /// A tick label of a count: `10k`.
 pub fn short_tick(count: f64) -> String {
-    format::short(count)
-        .replace(".00", "")
-        .replace(".0", "")
-        .replace(' ', "")
+    format::short(count).replace(".00", "").replace(".0", "").replace(' ', "")
 }
 
 /// The latency range that shows every given value, with a little room.

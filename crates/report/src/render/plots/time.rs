@@ -127,20 +127,12 @@ fn latency_of(
         .x_axis(style::elapsed_axis(overlay))
         .y_axis(style::latency_axis("latency", lo, hi))
         .shapes(super::store::stalls(overlay));
-    let switches = if overlaid {
-        vec![level_switch(&shown, first)]
-    } else {
-        Vec::new()
-    };
+    let switches = if overlaid { vec![level_switch(&shown, first)] } else { Vec::new() };
     Some(ChartFigure {
         id,
         title,
         plot: style::finish(plot, layout),
-        height: if overlaid {
-            style::height(380, overlay)
-        } else {
-            380
-        },
+        height: if overlaid { style::height(380, overlay) } else { 380 },
         axes: [("xaxis", AxisKind::Elapsed), ("yaxis", AxisKind::Time)].into(),
         switches,
         half: false,
@@ -151,11 +143,7 @@ fn latency_of(
 fn first_level(tracks: &[(usize, &OpTrack)]) -> usize {
     let points = || tracks.iter().flat_map(|(_, track)| &track.points);
     let known = points().filter_map(LEVELS[USUAL].pick).count();
-    if known * 2 >= points().count() {
-        USUAL
-    } else {
-        ALWAYS
-    }
+    if known * 2 >= points().count() { USUAL } else { ALWAYS }
 }
 
 fn level_switch(shown: &[usize], first: usize) -> ButtonRow {
@@ -193,11 +181,7 @@ fn level_line(
         .iter()
         .zip(&values)
         .map(|(p, v)| match v {
-            Some(ns) => format!(
-                "{:.1} s: {}",
-                p.at_s,
-                format::duration_ns(*ns, Script::Fine)
-            ),
+            Some(ns) => format!("{:.1} s: {}", p.at_s, format::duration_ns(*ns, Script::Fine)),
             None => String::new(),
         })
         .collect();
@@ -207,40 +191,21 @@ fn level_line(
     };
     // An interval between two that know nothing has no line to either side.
     let alone = values.iter().any(Option::is_none);
-    let dash = if overlaid {
-        DashType::Solid
-    } else {
-        level.dash.clone()
-    };
-    let trace = Scatter::new(
-        track.points.iter().map(|p| style::round(p.at_s)).collect(),
-        values,
-    )
-    .name(&name)
-    .mode(if alone {
-        Mode::LinesMarkers
-    } else {
-        Mode::Lines
-    })
-    .marker(
-        Marker::new()
-            .size(4)
-            .color(palette::with_alpha(look.colour, level.alpha)),
-    )
-    .line(
-        Line::new()
-            .color(palette::with_alpha(look.colour, level.alpha))
-            .width(level.width)
-            .dash(dash),
-    )
-    .hover_text_array(text)
-    .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
-    .meta(format!("{}{}", look.key, level.name));
-    if visible {
-        trace
-    } else {
-        trace.visible(Visible::False)
-    }
+    let dash = if overlaid { DashType::Solid } else { level.dash.clone() };
+    let trace = Scatter::new(track.points.iter().map(|p| style::round(p.at_s)).collect(), values)
+        .name(&name)
+        .mode(if alone { Mode::LinesMarkers } else { Mode::Lines })
+        .marker(Marker::new().size(4).color(palette::with_alpha(look.colour, level.alpha)))
+        .line(
+            Line::new()
+                .color(palette::with_alpha(look.colour, level.alpha))
+                .width(level.width)
+                .dash(dash),
+        )
+        .hover_text_array(text)
+        .hover_template(format!("{name}<br>%{{hovertext}}<extra></extra>"))
+        .meta(format!("{}{}", look.key, level.name));
+    if visible { trace } else { trace.visible(Visible::False) }
 }
 
 /// Operations and bytes per second, beside each other.
@@ -274,11 +239,8 @@ fn throughput_of(
     for (run, track) in tracks(overlay) {
         let look = overlay.look(run, track.op, &track.name);
         top = track.points.iter().map(pick).fold(top, f64::max);
-        let text: Vec<String> = track
-            .points
-            .iter()
-            .map(|p| format!("{:.1} s: {}", p.at_s, words(pick(p))))
-            .collect();
+        let text: Vec<String> =
+            track.points.iter().map(|p| format!("{:.1} s: {}", p.at_s, words(pick(p)))).collect();
         let name = match &look.group {
             Some((_, heading)) => format!("{heading}, {}", escape(&track.name)),
             None => escape(&track.name),

@@ -103,10 +103,7 @@ impl RocksDbConnection {
                 (true, Some(create), Some(set)) => {
                     let snapshot = create(db.raw);
                     set(near.read, snapshot);
-                    Some(RocksDbSnapshot {
-                        snapshot,
-                        newest: (api.read_options)(),
-                    })
+                    Some(RocksDbSnapshot { snapshot, newest: (api.read_options)() })
                 }
                 _ => None,
             };
@@ -239,17 +236,7 @@ impl Connection for RocksDbConnection {
             let (key, size) = (self.keys.as_ptr(), self.sizes.as_ptr());
             let (value, error) = (self.values.as_mut_ptr(), self.errors.as_mut_ptr());
             let count = keys.len();
-            multi_get(
-                db.raw,
-                self.near.read,
-                db.family,
-                count,
-                key,
-                size,
-                value,
-                error,
-                false,
-            );
+            multi_get(db.raw, self.near.read, db.family, count, key, size, value, error, false);
         }
         let (mut there, mut first) = (0, Ok(()));
         for (pinned, error) in self.values.iter().zip(&self.errors) {
@@ -303,11 +290,7 @@ impl Connection for RocksDbConnection {
         // is used before the iterator moves on.
         unsafe {
             if let Some(stop) = range.stop {
-                let bound = if range.reverse {
-                    api.lower_bound
-                } else {
-                    api.upper_bound
-                };
+                let bound = if range.reverse { api.lower_bound } else { api.upper_bound };
                 bound(self.near.read, stop.as_ptr().cast(), stop.len());
             }
             let (seek, step) = match range.reverse {

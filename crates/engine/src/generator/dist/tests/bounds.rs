@@ -6,14 +6,8 @@ use taillight_core::ErrorKind;
 use super::super::ZoneShare;
 use super::*;
 
-const HOT: ZoneShare = ZoneShare {
-    access: 70.0,
-    space: 10.0,
-};
-const REST: ZoneShare = ZoneShare {
-    access: 30.0,
-    space: 90.0,
-};
+const HOT: ZoneShare = ZoneShare { access: 70.0, space: 10.0 };
+const REST: ZoneShare = ZoneShare { access: 30.0, space: 90.0 };
 
 /// One of each, valid for every n (zones need an item each).
 fn all(n: u64) -> Vec<DistributionSpec> {
@@ -26,32 +20,14 @@ fn all(n: u64) -> Vec<DistributionSpec> {
         DistributionSpec::YcsbZipfian,
         DistributionSpec::YcsbScrambled { new_keys: 10 },
         DistributionSpec::Latest,
-        DistributionSpec::Hotspot {
-            data: 0.2,
-            ops: 0.8,
-        },
-        DistributionSpec::Hotspot {
-            data: 1e-9,
-            ops: 1.0,
-        },
-        DistributionSpec::Exponential {
-            percentile: 95.0,
-            frac: 0.857_142_857_1,
-        },
+        DistributionSpec::Hotspot { data: 0.2, ops: 0.8 },
+        DistributionSpec::Hotspot { data: 1e-9, ops: 1.0 },
+        DistributionSpec::Exponential { percentile: 95.0, frac: 0.857_142_857_1 },
         DistributionSpec::Pareto { h: 0.2 },
         DistributionSpec::Pareto { h: 0.999 },
-        DistributionSpec::Normal {
-            centre: 0.5,
-            deviation: 0.2,
-        },
-        DistributionSpec::Normal {
-            centre: 1.0,
-            deviation: 1e-12,
-        },
-        DistributionSpec::Normal {
-            centre: 0.0,
-            deviation: 1.0,
-        },
+        DistributionSpec::Normal { centre: 0.5, deviation: 0.2 },
+        DistributionSpec::Normal { centre: 1.0, deviation: 1e-12 },
+        DistributionSpec::Normal { centre: 0.0, deviation: 1.0 },
     ];
     if n >= 10 {
         all.push(DistributionSpec::Zoned(vec![HOT, REST]));
@@ -61,24 +37,12 @@ fn all(n: u64) -> Vec<DistributionSpec> {
 
 /// Zeta is a long sum for large n; these two are looked at with few cases.
 fn slow(spec: &DistributionSpec) -> bool {
-    matches!(
-        spec,
-        DistributionSpec::YcsbZipfian | DistributionSpec::Latest
-    )
+    matches!(spec, DistributionSpec::YcsbZipfian | DistributionSpec::Latest)
 }
 
 #[test]
 fn every_space_from_one_item_to_2_to_the_62() {
-    for n in [
-        1,
-        2,
-        3,
-        10,
-        (1 << 31) + 1,
-        (1 << 40) + 3,
-        (1 << 53) + 1,
-        1 << 62,
-    ] {
+    for n in [1, 2, 3, 10, (1 << 31) + 1, (1 << 40) + 3, (1 << 53) + 1, 1 << 62] {
         for spec in all(n) {
             let mut dist = ItemDistribution::new(&spec, n).unwrap();
             let mut rng = rng(n);
@@ -91,10 +55,7 @@ fn every_space_from_one_item_to_2_to_the_62() {
             let far = !matches!(spec, DistributionSpec::Zipf { theta } if theta > 1.0)
                 && !matches!(spec, DistributionSpec::Hotspot { ops, .. } if ops == 1.0);
             if far {
-                assert!(
-                    largest >= n / 2,
-                    "{spec:?} over {n} never came far: {largest}"
-                );
+                assert!(largest >= n / 2, "{spec:?} over {n} never came far: {largest}");
             }
         }
     }
@@ -146,14 +107,8 @@ fn what_does_not_exist_is_redrawn_not_moved() {
 fn a_space_where_nothing_can_be_drawn_still_answers() {
     // The first zone gets no draws, and only it exists so far.
     let spec = DistributionSpec::Zoned(vec![
-        ZoneShare {
-            access: 0.0,
-            space: 1.0,
-        },
-        ZoneShare {
-            access: 1.0,
-            space: 1.0,
-        },
+        ZoneShare { access: 0.0, space: 1.0 },
+        ZoneShare { access: 1.0, space: 1.0 },
     ]);
     let mut dist = ItemDistribution::new(&spec, 100).unwrap();
     assert!(dist.draw(&mut rng(1), 9) <= 9);
@@ -168,33 +123,18 @@ fn nonsense_is_a_usage_error_with_a_hint() {
     for x in [f64::NAN, 0.0, -0.1, 1.1, f64::INFINITY] {
         bad.push(DistributionSpec::Hotspot { data: x, ops: 0.5 });
         bad.push(DistributionSpec::Hotspot { data: 0.5, ops: x });
-        bad.push(DistributionSpec::Exponential {
-            percentile: 95.0,
-            frac: x,
-        });
-        bad.push(DistributionSpec::Normal {
-            centre: 0.5,
-            deviation: x,
-        });
+        bad.push(DistributionSpec::Exponential { percentile: 95.0, frac: x });
+        bad.push(DistributionSpec::Normal { centre: 0.5, deviation: x });
         bad.push(DistributionSpec::Pareto { h: x });
     }
     for x in [f64::NAN, 0.0, 100.0, -5.0, 101.0] {
-        bad.push(DistributionSpec::Exponential {
-            percentile: x,
-            frac: 0.5,
-        });
+        bad.push(DistributionSpec::Exponential { percentile: x, frac: 0.5 });
     }
     for x in [f64::NAN, -0.1, 1.1] {
-        bad.push(DistributionSpec::Normal {
-            centre: x,
-            deviation: 0.5,
-        });
+        bad.push(DistributionSpec::Normal { centre: x, deviation: 0.5 });
     }
     bad.push(DistributionSpec::Pareto { h: 1.0 });
-    bad.push(DistributionSpec::Normal {
-        centre: 0.5,
-        deviation: 1e-13,
-    });
+    bad.push(DistributionSpec::Normal { centre: 0.5, deviation: 1e-13 });
     let zones: [&[(f64, f64)]; 8] = [
         &[],
         &[(0.0, 1.0)],
@@ -209,10 +149,7 @@ fn nonsense_is_a_usage_error_with_a_hint() {
         let zone = |&(access, space)| ZoneShare { access, space };
         bad.push(DistributionSpec::Zoned(parts.iter().map(zone).collect()));
     }
-    let empty = [
-        (DistributionSpec::Uniform, 0),
-        (DistributionSpec::Uniform, (1 << 62) + 1),
-    ];
+    let empty = [(DistributionSpec::Uniform, 0), (DistributionSpec::Uniform, (1 << 62) + 1)];
     for (spec, n) in bad.into_iter().map(|spec| (spec, 1000)).chain(empty) {
         let error = ItemDistribution::new(&spec, n).expect_err(&format!("{spec:?} over {n}"));
         assert_eq!(error.kind(), ErrorKind::Usage, "{spec:?}");

@@ -75,9 +75,7 @@ fn same_seed_same_items() {
         let mut dist =
             ItemDistribution::new(&DistributionSpec::Zipf { theta: 0.9 }, 1 << 40).unwrap();
         let mut rng = rng(seed);
-        (0..1000)
-            .map(|_| dist.draw(&mut rng, (1 << 40) - 1))
-            .collect::<Vec<_>>()
+        (0..1000).map(|_| dist.draw(&mut rng, (1 << 40) - 1)).collect::<Vec<_>>()
     };
     assert_eq!(draw(1), draw(1));
     assert_ne!(draw(1), draw(2));

@@ -12,9 +12,8 @@ fn cell(item: u64) -> usize {
 
 fn check(spec: &DistributionSpec, below: impl Fn(f64) -> f64) {
     let found = counts(spec, N, CELLS, cell);
-    let expected: Vec<f64> = (0..CELLS)
-        .map(|i| below((i + 1) as f64 / 100.0) - below(i as f64 / 100.0))
-        .collect();
+    let expected: Vec<f64> =
+        (0..CELLS).map(|i| below((i + 1) as f64 / 100.0) - below(i as f64 / 100.0)).collect();
     assert_fits(&found, &expected, &format!("{spec:?}"));
 }
 
@@ -28,10 +27,7 @@ fn hotspot_has_two_flat_parts() {
     for (data, ops) in [(0.2, 0.8), (0.01, 0.5), (1.0, 0.3), (0.5, 1.0)] {
         check(&DistributionSpec::Hotspot { data, ops }, |x| {
             let ops = if data == 1.0 { 1.0 } else { ops };
-            let (hot, cold) = (
-                x.min(data) / data,
-                (x - data).max(0.0) / (1.0 - data).max(1e-9),
-            );
+            let (hot, cold) = (x.min(data) / data, (x - data).max(0.0) / (1.0 - data).max(1e-9));
             ops * hot + (1.0 - ops) * cold
         });
     }
@@ -78,30 +74,22 @@ fn normal_is_a_normal_cut_to_the_space() {
         let tried = (DRAWS + dist.redrawn()) as f64;
         let share = dist.redrawn() as f64 / tried;
         let sigma = (inside * (1.0 - inside) / tried).sqrt();
-        assert!(
-            (share - (1.0 - inside)).abs() <= 4.0 * sigma + 1e-6,
-            "{spec:?}: {share}"
-        );
+        assert!((share - (1.0 - inside)).abs() <= 4.0 * sigma + 1e-6, "{spec:?}: {share}");
     }
 }
 
 #[test]
 fn the_normal_tail_beyond_the_ziggurat_is_right() {
     // Items more than 3.5 deviations out: only the tail's own loop makes them.
-    let found = counts(
-        &DistributionSpec::Normal {
-            centre: 0.5,
-            deviation: 0.1,
-        },
-        N,
-        4,
-        |k| match k.abs_diff(5000) {
-            0..3500 => 0,
-            3500..3750 => 1,
-            3750..4000 => 2,
-            _ => 3,
-        },
-    );
+    let found =
+        counts(&DistributionSpec::Normal { centre: 0.5, deviation: 0.1 }, N, 4, |k| {
+            match k.abs_diff(5000) {
+                0..3500 => 0,
+                3500..3750 => 1,
+                3750..4000 => 2,
+                _ => 3,
+            }
+        });
     // The lower side starts one item further out than the upper: cells are cut at item edges.
     let side = |a: f64, b: f64| {
         let upper = phi(-a) - phi(-b);
@@ -131,16 +119,11 @@ fn zones_get_their_share_of_the_draws() {
     };
     check(&zones(&parts), at);
     // SNIA's enterprise pattern: 50 % to the first 5 %, 30 % to the next 15 %, 20 % to the rest.
-    let found = counts(
-        &zones(&[(50.0, 5.0), (30.0, 15.0), (20.0, 80.0)]),
-        N,
-        3,
-        |k| match k {
-            0..500 => 0,
-            500..2000 => 1,
-            _ => 2,
-        },
-    );
+    let found = counts(&zones(&[(50.0, 5.0), (30.0, 15.0), (20.0, 80.0)]), N, 3, |k| match k {
+        0..500 => 0,
+        500..2000 => 1,
+        _ => 2,
+    });
     assert_fits(&found, &[0.5, 0.3, 0.2], "SNIA zones");
 }
 
@@ -157,11 +140,6 @@ fn lengths_lie_between_their_bounds() {
             _ => assert!(found[1] > found[2] && found[2] > found[50] && found[100] > 0),
         }
     }
-    assert_eq!(
-        ScanLengths::new(&DistributionSpec::Uniform, 7, 7)
-            .unwrap()
-            .draw(&mut rng(1)),
-        7
-    );
+    assert_eq!(ScanLengths::new(&DistributionSpec::Uniform, 7, 7).unwrap().draw(&mut rng(1)), 7);
     assert!(ScanLengths::new(&DistributionSpec::Uniform, 8, 7).is_err());
 }

@@ -33,10 +33,7 @@ fn grid() -> impl Iterator<Item = f64> {
 }
 
 fn close(found: f64, expected: f64, tolerance: f64, what: &str) {
-    assert!(
-        (found - expected).abs() <= tolerance,
-        "{what}: {found}, expected {expected}"
-    );
+    assert!((found - expected).abs() <= tolerance, "{what}: {found}, expected {expected}");
 }
 
 #[test]
@@ -56,12 +53,7 @@ fn constants_are_ycsb_s() {
 fn zeta_of_large_n_without_summing_all_of_it() {
     let ten_million = zeta(0, 10_000_000, YCSB_THETA, 0.0);
     close(ten_million, 18.066_242_574_968_303, 1e-11, "10^7");
-    close(
-        zeta(0, 10_000_000_000, YCSB_THETA, 0.0),
-        ZETA,
-        1e-9,
-        "10^10",
-    );
+    close(zeta(0, 10_000_000_000, YCSB_THETA, 0.0), ZETA, 1e-9, "10^10");
     let harmonic = (1u64 << 40) as f64;
     let expected = harmonic.ln() + 0.577_215_664_901_532_9 + 0.5 / harmonic;
     close(zeta(0, 1 << 40, 1.0, 0.0), expected, 1e-11, "harmonic");
@@ -93,10 +85,7 @@ fn the_same_u_gives_the_same_item() {
     let ranks = Gray::with_zeta(RANKS, YCSB_THETA, ZETA);
     assert_eq!(items(&ranks, RANKS), expected);
     let keys = Scrambled::new(1000, 0);
-    assert_eq!(
-        US.map(|u| keys.at(u)),
-        expected.map(|rank| hash(rank).unsigned_abs() % 1001)
-    );
+    assert_eq!(US.map(|u| keys.at(u)), expected.map(|rank| hash(rank).unsigned_abs() % 1001));
 }
 
 #[test]
@@ -124,10 +113,7 @@ fn growing_extends_zeta_and_keeps_the_first_items_in_eta() {
     let (zeta_n, _, eta) = gray.constants();
     assert_eq!(zeta_n, Gray::ycsb(1000).constants().0);
     close(eta, 0.066_691_060_351_148_93, 1e-16, "eta after growth");
-    assert_eq!(
-        US.map(|u| gray.at(u, 1000)),
-        [0, 0, 0, 1, 1, 4, 5, 8, 33, 186, 512, 935, 999, 999]
-    );
+    assert_eq!(US.map(|u| gray.at(u, 1000)), [0, 0, 0, 1, 1, 4, 5, 8, 33, 186, 512, 935, 999, 999]);
     // Shrinking is ignored.
     let before = gray.clone();
     gray.grow(10);
@@ -145,11 +131,7 @@ fn looked_up_powers_follow_growth() {
             gray.grow(n);
             let drawn = std::iter::repeat_with(|| super::super::unit(&mut rng)).take(20);
             for u in drawn.chain([0.0, 1.0 - f64::EPSILON / 2.0]) {
-                assert_eq!(
-                    gray.at(u, n),
-                    gray.by_powf(u, n),
-                    "{first} to {n} items, u {u}"
-                );
+                assert_eq!(gray.at(u, n), gray.by_powf(u, n), "{first} to {n} items, u {u}");
             }
         }
     }
@@ -216,18 +198,9 @@ fn hottest(p: &[f64]) -> Vec<usize> {
 fn scrambled_zipfian_has_the_published_frequencies() {
     let p = request(1000, 1_000_000);
     let order = hottest(&p);
-    assert_eq!(
-        order[..10],
-        [144, 610, 213, 679, 10, 545, 942, 476, 436, 902]
-    );
-    for (rank, percent) in [
-        (1, 3.861),
-        (2, 1.995),
-        (3, 1.603),
-        (4, 1.166),
-        (5, 0.934),
-        (10, 0.493),
-    ] {
+    assert_eq!(order[..10], [144, 610, 213, 679, 10, 545, 942, 476, 436, 902]);
+    for (rank, percent) in [(1, 3.861), (2, 1.995), (3, 1.603), (4, 1.166), (5, 0.934), (10, 0.493)]
+    {
         close(p[order[rank - 1]], percent, 2e-3, "records 1000");
     }
     let top = |p: &[f64], order: &[usize], n: usize| order[..n].iter().map(|&k| p[k]).sum::<f64>();
@@ -245,14 +218,8 @@ fn scrambled_zipfian_over_a_million_records() {
     let p = request(1_000_000, 4_000_000);
     let order = hottest(&p);
     assert_eq!(order[..5], [801_320, 216_074, 971_811, 386_565, 464_295]);
-    for (rank, percent) in [
-        (1, 3.778),
-        (2, 1.902),
-        (3, 1.531),
-        (4, 1.090),
-        (5, 0.848),
-        (10, 0.404),
-    ] {
+    for (rank, percent) in [(1, 3.778), (2, 1.902), (3, 1.531), (4, 1.090), (5, 0.848), (10, 0.404)]
+    {
         close(p[order[rank - 1]], percent, 6e-4, "records 10^6");
     }
     let top = |n: usize| order[..n].iter().map(|&k| p[k]).sum::<f64>();
@@ -305,10 +272,7 @@ fn latest_follows_the_newest_key() {
 
 #[test]
 fn exponential_is_ycsb_s_with_its_redraws() {
-    let spec = DistributionSpec::Exponential {
-        percentile: 95.0,
-        frac: 0.857_142_857_1,
-    };
+    let spec = DistributionSpec::Exponential { percentile: 95.0, frac: 0.857_142_857_1 };
     let found = counts(&spec, 10_000, 100, |k| ((9_999 - k) / 100) as usize);
     let beyond = |x: f64| 0.05f64.powf(x / 0.857_142_857_1);
     let expected: Vec<f64> = (0..100)

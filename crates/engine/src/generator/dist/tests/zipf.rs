@@ -78,10 +78,7 @@ fn the_published_shares_of_an_ideal_zipf() {
         (10, 1.324, 5e-4),
         (100, 0.1355, 5e-5),
     ] {
-        assert!(
-            (p[rank - 1] * 100.0 - percent).abs() <= half_digit * 1.01,
-            "rank {rank}"
-        );
+        assert!((p[rank - 1] * 100.0 - percent).abs() <= half_digit * 1.01, "rank {rank}");
     }
     let found = counts(&zipf(0.99), 1000, 1000, |k| k as usize);
     for (top, percent) in [(10, 38.25), (100, 68.50)] {
@@ -109,10 +106,7 @@ fn spread_moves_ranks_but_keeps_their_popularity() {
     let hottest = |found: &[u64]| (0..1000).max_by_key(|&i| found[i]).unwrap();
     assert_eq!(hottest(&plain), 0);
     let hot: Vec<usize> = (0..1000).filter(|&i| spread[i] > 1000).collect();
-    assert!(
-        hot.iter().any(|&i| i > 500),
-        "hot items stayed together: {hot:?}"
-    );
+    assert!(hot.iter().any(|&i| i > 500), "hot items stayed together: {hot:?}");
     // The same draws, only renamed.
     let mut sorted = plain;
     sorted.sort_unstable();

@@ -48,15 +48,7 @@ fn rounds_one_after_another_are_each_cut_and_what_is_not_known_is_not_guessed() 
         round(1300, 1305, 1310, 1400),
         round(1500, 1500, 1510, 1600),
     ];
-    let cut = |earlier: &[BlockRound]| {
-        all(
-            &lookup,
-            &IoContext {
-                earlier,
-                ..IoContext::default()
-            },
-        )
-    };
+    let cut = |earlier: &[BlockRound]| all(&lookup, &IoContext { earlier, ..IoContext::default() });
     let end = [(20, Queue), (80, Device), (10, Completion), (90, Cpu)];
     let end = end.into_iter().chain([(100, Application)]);
     let begin = [(100, Submit), (10, Queue), (90, Device)];
@@ -99,10 +91,7 @@ fn flushed(device: &str, dev: &str, sent: &[(&str, i64, i64)]) -> Vec<(u64, Phas
         ..io()
     };
     let device = serde_json::from_str(device).unwrap();
-    let mut events = Events {
-        disks: Disks::described(&device),
-        ..Events::default()
-    };
+    let mut events = Events { disks: Disks::described(&device), ..Events::default() };
     for (disk, start_ns, end_ns) in sent {
         events.add(LayerRow {
             kind: LayerKind::Flush,
@@ -113,11 +102,7 @@ fn flushed(device: &str, dev: &str, sent: &[(&str, i64, i64)]) -> Vec<(u64, Phas
         });
     }
     let mut found = all(&io, &IoContext::of(&events, 0));
-    let end = [
-        (10, Phase::Completion),
-        (90, Phase::Cpu),
-        (100, Phase::Application),
-    ];
+    let end = [(10, Phase::Completion), (90, Phase::Cpu), (100, Phase::Application)];
     assert_eq!(found.split_off(found.len() - 3), end);
     found
 }
@@ -172,24 +157,14 @@ fn a_flush_of_a_stacked_device_is_that_of_the_disks_below() {
 #[test]
 fn a_limit_before_the_request_is_no_matter_of_the_queue() {
     use Phase::*;
-    let io = LayerRow {
-        alloc_ns: Some(1700),
-        issue_ns: Some(1750),
-        ..io()
-    };
+    let io = LayerRow { alloc_ns: Some(1700), issue_ns: Some(1750), ..io() };
     let held = |stack: &str| {
         let rows = [off(1150, Some(1650), 1660, stack)];
-        let beside = IoContext {
-            off: &rows,
-            ..IoContext::default()
-        };
+        let beside = IoContext { off: &rows, ..IoContext::default() };
         all(&io, &beside)[..4].to_vec()
     };
     let limit = held("io_schedule;rq_qos_wait;wbt_wait");
-    assert_eq!(
-        limit,
-        [(100, Submit), (50, Tags), (500, Throttle), (50, Tags)]
-    );
+    assert_eq!(limit, [(100, Submit), (50, Tags), (500, Throttle), (50, Tags)]);
     let tags = held("io_schedule;blk_mq_get_tag");
     assert_eq!(tags[..2], [(100, Submit), (600, Tags)]);
 }

@@ -17,9 +17,6 @@ use crate::sys::{AlignedBlock, BLOCK, BareRing, O_DIRECT};
 const TURNS_PER_LOOK: u32 = 256;
 
 /// `bare-ring FILE DEPTH SECONDS [direct]`: prints one JSON line.
-///
-/// # Errors
-/// When the file cannot be read that way.
 pub fn main(args: &[&str]) -> Result<()> {
     let (file, depth, seconds, direct) = match args {
         [file, depth, seconds] => (file, depth, seconds, false),
@@ -64,9 +61,6 @@ fn read(path: &Path, depth: u16, time: Duration, direct: bool) -> Result<(u64, f
 }
 
 /// `bare-sync FILE SECONDS`: one pread after the other, prints one JSON line.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn sync_main(args: &[&str]) -> Result<()> {
     let [path, seconds] = args else {
         bail!("bare-sync FILE SECONDS");

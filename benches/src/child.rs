@@ -34,18 +34,12 @@ struct ChildProcess {
 }
 
 /// Runs one program to its end. Any exit code but 0 is an error.
-///
-/// # Errors
-/// When it cannot start or fails.
 pub fn run(command: &mut Command) -> Result<ChildUsage> {
     let mut all = run_together(&mut [command])?;
     all.pop().context("nothing ran")
 }
 
 /// Runs programs at the same time.
-///
-/// # Errors
-/// When one cannot start or fails.
 pub fn run_together(commands: &mut [&mut Command]) -> Result<Vec<ChildUsage>> {
     let busy = machine::busy_s()?;
     let mut running = Vec::new();

@@ -14,18 +14,12 @@ use crate::sys::PinnedMapping;
 const HOME: &str = "taillight-runs/bench";
 
 /// A path in the directory of the benches, which exists afterwards.
-///
-/// # Errors
-/// When the directory cannot be made.
 pub fn place(name: &str) -> Result<PathBuf> {
     fs::create_dir_all(HOME).context(HOME)?;
     Ok(Path::new(HOME).join(name))
 }
 
 /// The file of that name and size, written when it is not there yet.
-///
-/// # Errors
-/// When it cannot be written.
 pub fn laid_out(name: &str, mib: u64) -> Result<PathBuf> {
     let path = place(name)?;
     let bytes = mib << 20;
@@ -54,9 +48,6 @@ pub struct PinnedFile {
 
 impl PinnedFile {
     /// Starts the helper and waits until every page is in.
-    ///
-    /// # Errors
-    /// When the pages cannot be pinned: a reclaim daemon could drop them unseen.
     pub fn new(path: &Path) -> Result<PinnedFile> {
         let mapping = PinnedMapping::new(&File::open(path)?)?;
         let mut helper = Command::new(std::env::current_exe()?)
@@ -75,9 +66,6 @@ impl PinnedFile {
         Ok(held)
     }
     /// All of it is in memory, now.
-    ///
-    /// # Errors
-    /// When a page is missing.
     pub fn check(&self) -> Result<()> {
         let share = self.mapping.resident()?;
         ensure!(share == 1.0, "only {:.1} % of the file is in memory", share * 100.0);
@@ -94,9 +82,6 @@ impl Drop for PinnedFile {
 }
 
 /// The helper: `hold FILE` pins every page, says so, and waits for the end of its input.
-///
-/// # Errors
-/// When the pages cannot be pinned.
 pub fn hold(args: &[&str]) -> Result<()> {
     let [path] = args else {
         bail!("hold FILE");

@@ -65,9 +65,6 @@ pub fn line(template: &str, file: Option<&Path>, seconds: u64) -> String {
 }
 
 /// Runs a line and reads what fio says of its reads.
-///
-/// # Errors
-/// When fio fails or its JSON is not as expected.
 pub fn run(line: &str) -> Result<Figures> {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().context("empty line")?);

@@ -8,9 +8,6 @@ use anyhow::{Context, Result};
 use crate::child;
 
 /// CPU seconds spent by everything on this machine since boot, idle and I/O wait excluded.
-///
-/// # Errors
-/// When `/proc/stat` is not as expected.
 pub fn busy_s() -> Result<f64> {
     let stat = fs::read_to_string("/proc/stat").context("/proc/stat")?;
     busy_of(&stat).context("/proc/stat has no cpu line")
@@ -54,9 +51,6 @@ const WARM: usize = 1 << 30;
 /// The same start for every arm of a comparison that writes: nothing dirty left of the one before,
 /// and free memory that is the guest's own. On a virtual machine freed pages go back to the host,
 /// and the arm that takes them again pays for it, half a second in one run of five.
-///
-/// # Errors
-/// When `sync` cannot be run.
 pub fn settle() -> Result<()> {
     child::run(&mut Command::new("sync"))?;
     std::hint::black_box(vec![1_u8; WARM]);

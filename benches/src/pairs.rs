@@ -77,9 +77,6 @@ impl Comparison {
         Comparison { title: title.into(), ..Comparison::default() }
     }
     /// `metric` of arm `over` divided by that of arm `under`, round by round.
-    ///
-    /// # Errors
-    /// When an arm or a metric does not exist.
     pub fn ratio(
         &mut self,
         metric: &'static str,
@@ -98,9 +95,6 @@ impl Comparison {
         Ok(())
     }
     /// `metric` of an arm over all rounds.
-    ///
-    /// # Errors
-    /// When the arm or the metric does not exist.
     pub fn column(&self, arm: &str, metric: &str) -> Result<Vec<f64>> {
         let arm = self.arms.iter().find(|a| a.name == arm).context("no such arm")?;
         let values = arm.samples.iter().map(|s| s.get(metric).copied());
@@ -111,9 +105,6 @@ impl Comparison {
 }
 
 /// Runs all arms `rounds` times, turn by turn.
-///
-/// # Errors
-/// The first failure of an arm.
 pub fn run(rounds: usize, arms: Vec<BenchArm<'_>>) -> Result<Vec<PairedRounds>> {
     let mut results: Vec<PairedRounds> = arms
         .iter()

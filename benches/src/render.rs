@@ -125,9 +125,6 @@ fn number(value: f64) -> String {
 }
 
 /// Writes JSON and replaces the table between the markers of `docs/overhead.md`.
-///
-/// # Errors
-/// When a file cannot be written.
 pub fn keep(name: &str, report: &Comparison) -> Result<()> {
     let results = Path::new("benches/results");
     fs::create_dir_all(results)?;

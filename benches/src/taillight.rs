@@ -25,9 +25,6 @@ pub struct BenchRun(PathBuf);
 
 impl BenchRun {
     /// A place that does not exist yet.
-    ///
-    /// # Errors
-    /// When an old one cannot be removed.
     pub fn new(name: &str) -> Result<BenchRun> {
         let path = files::place(name)?;
         if path.exists() {
@@ -39,9 +36,6 @@ impl BenchRun {
         &self.0
     }
     /// A JSON file of the run.
-    ///
-    /// # Errors
-    /// When it is missing or broken.
     pub fn json(&self, name: &str) -> Result<Value> {
         let path = self.0.join(name);
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -71,9 +65,6 @@ pub fn shown(words: &str) -> String {
 }
 
 /// Runs, checks that nothing was lost, reads the figures of its operations.
-///
-/// # Errors
-/// When the run fails, or its summary admits errors or losses.
 pub fn run(words: &str) -> Result<Figures> {
     let dir = BenchRun::new("run")?;
     let done = child::run(&mut command(words, &dir))?;
@@ -81,9 +72,6 @@ pub fn run(words: &str) -> Result<Figures> {
 }
 
 /// The figures of a finished run.
-///
-/// # Errors
-/// When the summary is missing or admits errors.
 pub fn figures(dir: &BenchRun, done: &ChildUsage) -> Result<Figures> {
     let summary = dir.json("summary.json")?;
     let mut sample = parse(&summary)?;

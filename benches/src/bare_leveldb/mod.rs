@@ -17,9 +17,6 @@ const POOL: usize = 1 << 20;
 const PIECE: usize = 100;
 
 /// `bare-leveldb DIR fill|read|compact RECORDS BYTES`.
-///
-/// # Errors
-/// Wrong words, or what LevelDB says.
 pub fn main(args: &[&str]) -> Result<()> {
     let [dir, what, records, bytes] = args else {
         bail!("bare-leveldb DIR fill|read|compact RECORDS BYTES");

@@ -40,9 +40,6 @@ struct BareClient {
 /// `bare-s3 http://HOST:PORT/BUCKET/PREFIX/ get|put BYTES CONCURRENCY SECONDS OBJECTS`, credentials
 /// from the environment. Gets read `o00000000` and so on; puts make new objects, which are deleted
 /// afterwards, outside of the measured time.
-///
-/// # Errors
-/// Wrong words, or any answer that is not good.
 pub fn main(args: &[&str]) -> Result<()> {
     let [url, what, bytes, concurrency, seconds, objects] = args else {
         bail!("bare-s3 URL get|put BYTES CONCURRENCY SECONDS OBJECTS");

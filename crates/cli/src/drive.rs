@@ -11,10 +11,8 @@ use taillight_trace::nvme::look;
 use crate::args::DriveArgs;
 use crate::output;
 
-/// Runs the command.
-///
-/// # Errors
-/// `Usage` when the path is no NVMe drive, `Unavailable` when the drive cannot be read.
+/// Runs the command. Errors: `Usage` when the path is no NVMe drive, `Unavailable` when the drive
+/// cannot be read.
 pub fn main(args: &DriveArgs) -> Result<Exit> {
     let drive = look(&Sys::default(), &args.device)?;
     match args.json {

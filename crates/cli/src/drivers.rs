@@ -12,10 +12,7 @@ use crate::args::DriversArgs;
 use crate::output;
 use crate::registry;
 
-/// Runs the command.
-///
-/// # Errors
-/// `Usage` for an unknown driver.
+/// Runs the command. Errors: `Usage` for an unknown driver.
 pub fn main(args: &DriversArgs) -> Result<Exit> {
     let text = match (&args.name, args.markdown) {
         (None, false) => table(),

@@ -13,10 +13,8 @@ use crate::args::ExportArgs;
 use crate::import::write_new;
 use crate::{output, run};
 
-/// Runs the command.
-///
-/// # Errors
-/// `Usage` for a job that the format cannot express at all; `Corrupt` for a broken run directory.
+/// Runs the command. Errors: `Usage` for a job that the format cannot express at all; `Corrupt` for
+/// a broken run directory.
 pub fn main(args: &ExportArgs) -> Result<Exit> {
     let plan = plan(&args.of)?;
     let format = EXPORTS

@@ -11,11 +11,8 @@ use taillight_import::{FORMATS, ImportedJob};
 use crate::args::ImportArgs;
 use crate::{import_run, output, run};
 
-/// Runs the command.
-///
-/// # Errors
-/// `Usage` for a file of no known format and for options without equivalent; `Unavailable` when
-/// the result cannot be written.
+/// Runs the command. Errors: `Usage` for a file of no known format and for options without
+/// equivalent; `Unavailable` when the result cannot be written.
 pub fn main(args: &ImportArgs) -> Result<Exit> {
     if let Some(dir) = &args.run {
         return import_run::main(args, dir);
@@ -62,10 +59,8 @@ pub fn main(args: &ImportArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// `own`, then the files in order, then single assignments: later ones win.
-///
-/// # Errors
-/// `Usage` for files and assignments that cannot be read.
+/// `own`, then the files in order, then single assignments: later ones win. Errors: `Usage` for
+/// files and assignments that cannot be read.
 pub fn properties(
     mut own: Properties,
     files: &[PathBuf],
@@ -104,10 +99,8 @@ fn is_directory(path: &Path) -> bool {
     path.is_dir() || path.as_os_str().to_string_lossy().ends_with('/')
 }
 
-/// Writes a file that is not there yet.
-///
-/// # Errors
-/// `Usage` when it is, `Unavailable` when it cannot be written.
+/// Writes a file that is not there yet. Errors: `Usage` when it is, `Unavailable` when it cannot be
+/// written.
 pub fn write_new(path: &Path, text: &str) -> Result<()> {
     let mut open = std::fs::OpenOptions::new();
     let mut file = match open.write(true).create_new(true).open(path) {

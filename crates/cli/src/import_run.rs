@@ -19,10 +19,8 @@ use crate::{output, report};
 /// Largest file that is read into memory.
 const MOST_BYTES: u64 = 8 << 30;
 
-/// Runs the command.
-///
-/// # Errors
-/// `Usage` for files of no known kind and for those that do not belong to the run.
+/// Runs the command. Errors: `Usage` for files of no known kind and for those that do not belong to
+/// the run.
 pub fn main(args: &ImportArgs, run: &Path) -> Result<Exit> {
     let dir = RunDir::open(run)?;
     if dir.is_live() {

@@ -5,18 +5,13 @@ use std::io::{self, Write};
 use serde::Serialize;
 use taillight_core::{Error, Result};
 
-/// Writes a whole text.
-///
-/// # Errors
-/// `Unavailable` when standard output cannot take it; a closed pipe is no error.
+/// Writes a whole text. Errors: `Unavailable` when standard output cannot take it; a closed pipe is
+/// no error.
 pub fn text(text: &str) -> Result<()> {
     write(&mut io::stdout().lock(), text)
 }
 
-/// Writes a value as JSON, for programs.
-///
-/// # Errors
-/// As [`text`].
+/// Writes a value as JSON, for programs. Errors: as [`text`].
 pub fn json(value: &impl Serialize) -> Result<()> {
     let pretty = serde_json::to_string_pretty(value)
         .map_err(|e| Error::internal("the answer cannot be written as JSON").source(e))?;

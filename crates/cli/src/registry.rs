@@ -9,10 +9,7 @@ use taillight_driver::{DRIVERS, Driver};
 /// Every driver of this build.
 pub struct Registry;
 
-/// The driver of a resolved plan.
-///
-/// # Errors
-/// `Usage` when there is none with this name.
+/// The driver of a resolved plan. Errors: `Usage` when there is none with this name.
 pub fn driver(name: &str) -> Result<&'static dyn Driver> {
     taillight_driver::find(name).ok_or_else(|| {
         let names: Vec<_> = DRIVERS.iter().map(|d| d.name()).collect();

@@ -14,11 +14,9 @@ use crate::progress::Shown;
 use crate::{outcome, output};
 
 /// Runs the command: salvages what a killed run left, then makes everything again. The exit code
-/// repeats how the runs went, so that a report made later still stops a script.
-///
-/// # Errors
-/// `Usage` for an output that holds what Taillight did not make; `Unavailable` or `Corrupt` for a
-/// directory that is no readable run.
+/// repeats how the runs went, so that a report made later still stops a script. Errors: `Usage` for
+/// an output that holds what Taillight did not make; `Unavailable` or `Corrupt` for a directory
+/// that is no readable run.
 pub fn main(args: &ReportArgs) -> Result<Exit> {
     for run in &args.runs {
         RunDir::open(run)?;
@@ -40,10 +38,8 @@ pub fn main(args: &ReportArgs) -> Result<Exit> {
     Ok(outcome::of_all(&report.summaries))
 }
 
-/// `taillight explain`: why the tail is slow.
-///
-/// # Errors
-/// `Usage` for a run that was not traced; else as [`main`].
+/// `taillight explain`: why the tail is slow. Errors: `Usage` for a run that was not traced; else
+/// as [`main`].
 pub fn explain(args: &ExplainArgs) -> Result<Exit> {
     let mut shown = Shown::new();
     rescue(&args.run, &mut shown)?;
@@ -110,10 +106,8 @@ fn rescue(run: &Path, shown: &mut Shown) -> Result<()> {
     Ok(())
 }
 
-/// Makes the report of a run that just ended.
-///
-/// # Errors
-/// `Unavailable` when the directory cannot be written.
+/// Makes the report of a run that just ended. Errors: `Unavailable` when the directory cannot be
+/// written.
 pub fn of_run(path: &Path) -> Result<MadeReport> {
     let mut shown = Shown::new();
     let options = ReportOptions { colour: colour(), ..ReportOptions::default() };
@@ -125,9 +119,7 @@ pub fn of_run(path: &Path) -> Result<MadeReport> {
     report
 }
 
-/// Makes one report over runs that belong together, into the directory that holds theirs.
-///
-/// # Errors
+/// Makes one report over runs that belong together, into the directory that holds theirs. Errors:
 /// `Unavailable` when the directory cannot be written.
 pub fn of_series(runs: &[PathBuf], into: &Path, frame: ReportContext) -> Result<MadeReport> {
     let mut shown = Shown::new();

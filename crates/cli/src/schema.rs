@@ -11,10 +11,7 @@ use taillight_rundir::{host, manifest, nvme, repeat, search, series, slc_paper, 
 use crate::args::{SchemaArgs, SchemaOf};
 use crate::output;
 
-/// Runs the command.
-///
-/// # Errors
-/// `Unavailable` when standard output cannot be written.
+/// Runs the command. Errors: `Unavailable` when standard output cannot be written.
 pub fn main(args: &SchemaArgs) -> Result<Exit> {
     if args.markdown {
         if args.of != SchemaOf::Job {

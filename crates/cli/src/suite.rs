@@ -18,10 +18,8 @@ use crate::args::{Cli, Command, RunArgs, SuiteArgs};
 use crate::output;
 use crate::run::{self, RunHost, Signals, run_method};
 
-/// Runs the command.
-///
-/// # Errors
-/// `Usage` before anything is touched; later ones end the series and are shown.
+/// Runs the command. Errors: `Usage` before anything is touched; later ones end the series and are
+/// shown.
 pub fn main(args: SuiteArgs) -> Result<Exit> {
     match &args.resume {
         Some(dir) => resume(dir),

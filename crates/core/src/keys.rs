@@ -55,9 +55,7 @@ pub struct KeyFormat {
 }
 
 impl KeyFormat {
-    /// Decimal keys: `prefix`, then the digits, padded with zeros to at least `digits`.
-    ///
-    /// # Errors
+    /// Decimal keys: `prefix`, then the digits, padded with zeros to at least `digits`. Errors:
     /// `Usage` when a key could be longer than [`KEY_MAX`], or the naming is binary.
     pub fn decimal(naming: KeyNaming, prefix: &str, digits: u32) -> Result<KeyFormat> {
         if naming == KeyNaming::Binary {
@@ -75,10 +73,7 @@ impl KeyFormat {
         Ok(KeyFormat { naming, prefix: prefix.into(), digits, size: 0 })
     }
 
-    /// Binary keys of `size` bytes.
-    ///
-    /// # Errors
-    /// `Usage` when the size is below 8 or above [`KEY_MAX`].
+    /// Binary keys of `size` bytes. Errors: `Usage` when the size is below 8 or above [`KEY_MAX`].
     pub fn binary(size: u32) -> Result<KeyFormat> {
         let size = size as usize;
         if !(8..=KEY_MAX).contains(&size) {

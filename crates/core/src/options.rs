@@ -9,10 +9,8 @@ use toml::de::DeTable;
 use crate::job::read;
 use crate::{Error, Result};
 
-/// Reads the options of `driver`. Errors name their option ([`Error::field`]).
-///
-/// # Errors
-/// `Usage` for an unknown option, with a suggestion, or a value that does not fit.
+/// Reads the options of `driver`. Errors name their option ([`Error::field`]). Errors: `Usage` for
+/// an unknown option, with a suggestion, or a value that does not fit.
 pub fn from_table<T: DeserializeOwned>(driver: &str, table: &toml::Table) -> Result<T> {
     let text = toml::to_string(table)
         .map_err(|e| Error::internal("the options cannot be written as TOML").source(e))?;

@@ -87,9 +87,6 @@ impl Percentile {
     }
 
     /// Reads what a job asks for: between 0 and 100, both excluded, with up to nine decimals.
-    ///
-    /// # Errors
-    /// What a percentile looks like, in words.
     pub fn asked(text: &str) -> Result<Self, String> {
         match text.parse::<Self>() {
             Ok(Self::MAX) | Err(PercentileError::NotDecimal | PercentileError::OutOfRange) => {

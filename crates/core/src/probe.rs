@@ -67,10 +67,8 @@ pub struct ProbeSeat {
 pub trait Probes: Send + Sync + 'static {
     /// What workers carry.
     type Probe: Probe;
-    /// The probe of one worker; called on its thread, before its first operation.
-    ///
-    /// # Errors
-    /// When this worker cannot be traced; the run then does not start.
+    /// The probe of one worker; called on its thread, before its first operation. Errors: when this
+    /// worker cannot be traced; the run then does not start.
     fn probe(&self, seat: ProbeSeat) -> Result<Self::Probe>;
 }
 

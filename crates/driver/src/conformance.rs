@@ -77,10 +77,8 @@ const SNAPSHOT_CHECKS: [(&str, Check); 6] = [
     ("reads stay as they were at the start", claims::snapshot),
 ];
 
-/// Runs every check; each outcome with the name of its rule.
-///
-/// # Errors
-/// When the target cannot be opened or closed at all.
+/// Runs every check; each outcome with the name of its rule. Errors: when the target cannot be
+/// opened or closed at all.
 pub fn run(case: &TestCase<'_>) -> Result<Vec<(&'static str, CheckResult)>, String> {
     let text = |e: taillight_core::Error| e.to_string();
     let caps = case.driver.capabilities(&case.plan.target).map_err(text)?;

@@ -28,15 +28,10 @@ pub trait Driver: Send + std::marker::Sync {
     /// Its options, for docs.
     fn options(&self) -> Vec<OptionDoc>;
     /// Checks the options as written (unknown ones refused, with a suggestion) and returns them
-    /// with every default filled in. Touches nothing.
-    ///
-    /// # Errors
-    /// `Usage` for unknown or wrong options.
+    /// with every default filled in. Touches nothing. Errors: `Usage` for unknown or wrong options.
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table>;
-    /// What it can do with these resolved options.
-    ///
-    /// # Errors
-    /// `Usage` when options contradict each other.
+    /// What it can do with these resolved options. Errors: `Usage` when options contradict each
+    /// other.
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities>;
     /// Name of the shared library that it loads at run time, without its ending.
     fn library(&self) -> Option<&'static str> {
@@ -49,23 +44,16 @@ pub trait Driver: Send + std::marker::Sync {
     /// Fills in what a workload leaves open and this driver has a default of its own for.
     fn defaults(&self, _workload: &mut WorkloadPlan) {}
     /// What [`Driver::open`] would refuse as things stand, without a change to anything: for who
-    /// looks at a plan before running it. A driver that cannot tell says nothing.
-    ///
-    /// # Errors
-    /// As [`Driver::open`].
+    /// looks at a plan before running it. A driver that cannot tell says nothing. Errors: as
+    /// [`Driver::open`].
     fn check(&self, _spec: &OpenSpec<'_>) -> Result<()> {
         Ok(())
     }
-    /// Passes the guard, opens, lays out data where the plan reads it. Not measured.
-    ///
-    /// # Errors
+    /// Passes the guard, opens, lays out data where the plan reads it. Not measured. Errors:
     /// `Refused` by the guard, `Unavailable` when it cannot be opened here.
     fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>>;
     /// Where and with which options the conformance suite opens it; `dir` is empty and the
     /// suite's own.
-    ///
-    /// # Errors
-    /// Why it cannot be tested on this machine.
     #[cfg(any(test, feature = "testing"))]
     fn test_target(
         &self,
@@ -111,15 +99,11 @@ impl Geometry {
 /// An opened device, file set, database or bucket. Shared by all workers.
 pub trait Target: Send + std::marker::Sync {
     fn geometry(&self) -> Geometry;
-    /// A worker's handle; called on the thread that will use it.
-    ///
-    /// # Errors
-    /// `Unavailable` when the session cannot be made (rights, memory, kernel features).
+    /// A worker's handle; called on the thread that will use it. Errors: `Unavailable` when the
+    /// session cannot be made (rights, memory, kernel features).
     fn session(&self, spec: &SessionSpec) -> Result<Box<dyn Session>>;
-    /// Performs an action, or says it cannot.
-    ///
-    /// # Errors
-    /// `Unavailable` when the target does not know the action.
+    /// Performs an action, or says it cannot. Errors: `Unavailable` when the target does not know
+    /// the action.
     fn admin(&self, action: AdminAction) -> Result<()>;
     /// Facts to disclose in the manifest: (name, value).
     fn facts(&self) -> Vec<(String, String)> {
@@ -137,9 +121,7 @@ pub trait Target: Send + std::marker::Sync {
     fn virtual_time(&self) -> Option<Arc<dyn VirtualTime>> {
         None
     }
-    /// Closes; called after every session is gone. Deletes nothing the plan wants kept.
-    ///
-    /// # Errors
+    /// Closes; called after every session is gone. Deletes nothing the plan wants kept. Errors:
     /// `Target` when closing fails.
     fn close(self: Box<Self>) -> Result<()> {
         Ok(())
@@ -151,9 +133,7 @@ pub trait KeyedTarget: Send + std::marker::Sync {
     /// Records that a former load is known to have left: key numbers from the plan's `start` on.
     /// 0 when nothing is known.
     fn records(&self) -> u64;
-    /// Takes note that key numbers from `start` up to this count exist and are durable.
-    ///
-    /// # Errors
+    /// Takes note that key numbers from `start` up to this count exist and are durable. Errors:
     /// `Target` when the note cannot be kept.
     fn loaded(&self, records: u64) -> Result<()>;
 }
@@ -259,16 +239,10 @@ pub trait Session {
     /// The buffer of a local slot, `buffer_size` bytes, aligned for direct I/O.
     fn buffer(&mut self, slot: u32) -> &mut [u8];
     /// Starts `op` with the data of `slot`.
-    ///
-    /// # Errors
-    /// Only when the run cannot go on.
     fn submit(&mut self, op: &Op, slot: u32, token: Token) -> Result<Submitted>;
     /// Starts a get or update of the `op.count` records with these key numbers, which may be
     /// anywhere and some of them the same; [`Session::submit`] takes neighbours by number from
     /// `op.key` on. The keys need not outlive the call. Only asked of drivers with such batches.
-    ///
-    /// # Errors
-    /// Only when the run cannot go on.
     fn submit_many(&mut self, op: &Op, _keys: &[u64], _: u32, _: Token) -> Result<Submitted> {
         let what = format!("this driver has no {} of drawn keys", op.kind.name());
         Err(Error::internal(what))
@@ -280,17 +254,11 @@ pub trait Session {
     }
     /// Hands queued operations to the kernel or server, oldest first, at most `submit_batch` of
     /// them. Called until all are handed over; `poll` hands over what a caller left.
-    ///
-    /// # Errors
-    /// Only when the run cannot go on.
     fn flush(&mut self) -> Result<()> {
         Ok(())
     }
     /// Appends completions to `out` (which has room for `depth`). Waits until at least `min` have
     /// come or `until` has passed; `min` = 0 never waits. Never returns more than are in flight.
-    ///
-    /// # Errors
-    /// Only when the run cannot go on.
     fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()>;
     /// Gives up on what is in flight after the drain time-out. Buffers the kernel may still write
     /// to stay alive (leaked if need be).

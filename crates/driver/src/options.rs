@@ -32,18 +32,14 @@ pub struct OptionDoc {
     pub about: String,
 }
 
-/// Reads options as written. Unknown names are refused, with the nearest known one.
-///
-/// # Errors
-/// `Usage` for unknown or mistyped options.
+/// Reads options as written. Unknown names are refused, with the nearest known one. Errors: `Usage`
+/// for unknown or mistyped options.
 pub fn parse<T: DriverOptions>(driver: &str, written: &toml::Table) -> Result<T> {
     taillight_core::options::from_table(driver, written)
 }
 
-/// Options as a table with every default filled in.
-///
-/// # Errors
-/// `Internal` if the options stop being a table.
+/// Options as a table with every default filled in. Errors: `Internal` if the options stop being a
+/// table.
 pub fn complete<T: Serialize>(options: &T) -> Result<toml::Table> {
     toml::Table::try_from(options)
         .map_err(|e| Error::internal("the options are not a table").source(e))

@@ -20,10 +20,7 @@ use crate::capture::CHUNK_BYTES;
 const CALIBRATION_NS: u64 = 100_000_000;
 
 /// Measures the clock, and the plan's own shape (workers, depth, sizes, capture) on `null`, as a data
-/// set as large as that of `target`.
-///
-/// # Errors
-/// `Internal` when `null` fails.
+/// set as large as that of `target`. Errors: `Internal` when `null` fails.
 pub fn calibrate(plan: &Plan, target: &dyn Target) -> Result<Overhead> {
     let mut overhead = Overhead { clock_ns: Some(clock_ns()), ..Overhead::default() };
     if target.virtual_time().is_some() {

@@ -29,9 +29,7 @@ const PATIENCE_NS: u64 = 60_000_000_000;
 
 /// Loads what is missing of the plan's records for run `run_id`. Returns how many were loaded: the
 /// last ones of those the plan has. Where the plan verifies, each is marked as its first write.
-///
-/// # Errors
-/// `Target` when an insert fails; `Unavailable` when the caller stops it.
+/// Errors: `Target` when an insert fails; `Unavailable` when the caller stops it.
 pub fn preload(
     plan: &Plan,
     target: &dyn Target,

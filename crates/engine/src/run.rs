@@ -127,18 +127,14 @@ struct LoadResult {
 }
 
 /// Runs the plan against the opened target, closes it, and writes intervals, histograms and I/Os.
-///
-/// # Errors
-/// When nothing could be measured. A target that fails while measuring, or files that cannot be
-/// written afterwards, are no errors here: see [`EngineOutcome::error`] and [`EngineOutcome::unsaved`].
+/// Errors: when nothing could be measured. A target that fails while measuring, or files that
+/// cannot be written afterwards, are no errors here: see [`EngineOutcome::error`] and
+/// [`EngineOutcome::unsaved`].
 pub fn run(target: Box<dyn Target>, request: EngineRequest<'_>) -> Result<EngineOutcome> {
     run_probed(target, request, Arc::new(NoProbe))
 }
 
-/// As [`run`], with a probe on each worker.
-///
-/// # Errors
-/// As [`run`], and when a worker cannot be traced.
+/// As [`run`], with a probe on each worker. Errors: as [`run`], and when a worker cannot be traced.
 pub fn run_probed<B: Probes>(
     target: Box<dyn Target>,
     mut request: EngineRequest<'_>,

@@ -31,9 +31,6 @@ impl Clock for SimClock {
 impl crate::clock::DisciplinedClock for SimClock {}
 
 /// Runs `workers` to their ends, calling `between` after every step of time.
-///
-/// # Errors
-/// Only when the run cannot go on.
 pub fn drive<P: Probe>(
     workers: Vec<Worker<SimClock, P>>,
     time: &Arc<dyn VirtualTime>,

@@ -48,10 +48,8 @@ impl StopSignals<'_> {
 }
 
 /// Runs `worker` to its end. `stop` ends it early: in-flight operations are still recorded. `spin`
-/// is what [`longest_spin`] says.
-///
-/// # Errors
-/// Only when the run cannot go on; what was recorded is kept.
+/// is what [`longest_spin`] says. Errors: only when the run cannot go on; what was recorded is
+/// kept.
 pub fn drive<C: DisciplinedClock, P: Probe>(
     mut worker: Worker<C, P>,
     start: Stamp,

@@ -169,9 +169,6 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     }
 
     /// Submits everything that is due and fits.
-    ///
-    /// # Errors
-    /// Only when the run cannot go on.
     #[inline]
     pub fn fill(&mut self) -> Result<WorkerWait> {
         if self.now >= self.timeline.end {
@@ -398,9 +395,6 @@ impl<C: DisciplinedClock, P: Probe> Worker<C, P> {
     }
 
     /// Polls for at least `min` completions until `until`, stamps once, records all.
-    ///
-    /// # Errors
-    /// Only when the run cannot go on.
     #[inline]
     pub fn reap(&mut self, min: u32, until: Stamp) -> Result<()> {
         let before = self.slots.in_flight();

@@ -38,9 +38,6 @@ pub struct BlockEvent {
 
 /// Where tracefs is. Machines that nobody has traced yet may not have mounted it: then it is mounted
 /// at its usual place, and stays.
-///
-/// # Errors
-/// Why there is none.
 pub fn root() -> Result<&'static Path> {
     let found = || {
         let mut places = PLACES.map(Path::new).into_iter();
@@ -60,9 +57,6 @@ pub struct BlockLog {
 
 impl BlockLog {
     /// Begins to log the I/Os of a device.
-    ///
-    /// # Errors
-    /// When there is no tracefs, or no right to it.
     pub fn begin(undo: &mut Undo, device: &Path) -> Result<BlockLog> {
         let root = root()?;
         let place = root.join("instances").join(NAME);
@@ -87,9 +81,6 @@ impl BlockLog {
     }
 
     /// Everything logged so far, by time.
-    ///
-    /// # Errors
-    /// When it cannot be read, or events were overwritten.
     pub fn end(self) -> Result<Vec<BlockEvent>> {
         set(&self.place.join("tracing_on"), 0)?;
         for cpu in std::fs::read_dir(self.place.join("per_cpu"))? {

@@ -53,9 +53,6 @@ pub struct StopSignal(Arc<AtomicBool>);
 
 impl StopSignal {
     /// Installs the handlers.
-    ///
-    /// # Errors
-    /// When the system refuses them.
     pub fn install() -> Result<StopSignal> {
         let stop = StopSignal::default();
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -65,9 +62,6 @@ impl StopSignal {
     }
 
     /// Fails once a signal came.
-    ///
-    /// # Errors
-    /// Then.
     pub fn check(&self) -> Result<()> {
         if self.0.load(Relaxed) {
             bail!("interrupted");
@@ -76,9 +70,6 @@ impl StopSignal {
     }
 
     /// Sleeps.
-    ///
-    /// # Errors
-    /// When a signal came.
     pub fn sleep(&self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         loop {
@@ -93,9 +84,6 @@ impl StopSignal {
 }
 
 /// Runs a system program; what it printed.
-///
-/// # Errors
-/// When it is missing or fails, with what it said.
 pub fn tool<S: AsRef<std::ffi::OsStr>>(name: &str, args: &[S]) -> Result<String> {
     let out =
         Command::new(name).args(args).output().with_context(|| format!("cannot start {name}"))?;
@@ -107,9 +95,6 @@ pub fn tool<S: AsRef<std::ffi::OsStr>>(name: &str, args: &[S]) -> Result<String>
 }
 
 /// Writes a control file.
-///
-/// # Errors
-/// When the kernel refuses it.
 pub fn set(path: &Path, value: impl std::fmt::Display) -> Result<()> {
     let value = value.to_string();
     std::fs::write(path, &value).with_context(|| format!("{value} into {}", path.display()))
@@ -124,9 +109,6 @@ pub struct LabLock(
 
 impl LabLock {
     /// Becomes the only lab, sweeps up and makes [`lab_dir`].
-    ///
-    /// # Errors
-    /// When another one is under way, or [`lab_dir`] is not the lab's.
     pub fn enter() -> Result<LabLock> {
         let lock = take_lock(Path::new(LOCK))?;
         if let Ok(meta) = std::fs::symlink_metadata(lab_dir()) {
@@ -159,9 +141,6 @@ fn take_lock(path: &Path) -> Result<File> {
 }
 
 /// Makes [`lab_dir`], for root alone.
-///
-/// # Errors
-/// When it cannot be made, or what is there is not the lab's.
 pub fn make_lab_dir() -> Result<()> {
     let lab_dir = lab_dir();
     match std::fs::DirBuilder::new().mode(0o700).create(&lab_dir) {

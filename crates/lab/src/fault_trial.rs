@@ -81,17 +81,11 @@ impl<'a> FaultTrial<'a> {
     }
 
     /// Starts the victim and leaves it alone for a while.
-    ///
-    /// # Errors
-    /// When it does not start.
     pub fn start(&mut self, options: &VictimOptions) -> Result<u32> {
         self.start_then(options, |_| Ok(()))
     }
 
     /// As [`FaultTrial::start`], with something to be done as soon as its workers are there.
-    ///
-    /// # Errors
-    /// When it does not start, and what `first` returns.
     pub fn start_then(
         &mut self,
         options: &VictimOptions,
@@ -115,9 +109,6 @@ impl<'a> FaultTrial<'a> {
 
     /// Again and again: a pause, then the fault, which is in force while `fault` runs and for
     /// `after` behind it.
-    ///
-    /// # Errors
-    /// What `fault` returns.
     pub fn pulses(
         &mut self,
         gap: Duration,
@@ -131,9 +122,6 @@ impl<'a> FaultTrial<'a> {
     }
 
     /// The fault once, then the pause.
-    ///
-    /// # Errors
-    /// What `fault` returns.
     pub fn pulse(
         &mut self,
         gap: Duration,
@@ -147,9 +135,6 @@ impl<'a> FaultTrial<'a> {
     }
 
     /// While there is time, every 199th request that `slow` serves takes the amplitude longer.
-    ///
-    /// # Errors
-    /// When the lab is stopped.
     pub fn slowed(&mut self, slow: &Brake) -> Result<()> {
         slow.set(199, self.amplitude);
         while self.more() {
@@ -169,9 +154,6 @@ impl<'a> FaultTrial<'a> {
     }
 
     /// Waits for the victim's end; its run directory.
-    ///
-    /// # Errors
-    /// When it fails.
     pub fn end(&mut self) -> Result<PathBuf> {
         match self.victim.take() {
             Some(victim) => victim.end(self.stop),

@@ -91,9 +91,6 @@ struct OneFile {
 }
 
 /// Mounts the file system; the path of its file and its brake. It ends when it is undone.
-///
-/// # Errors
-/// When /dev/fuse is not there or may not be used.
 pub fn serve(undo: &mut Undo, bytes: usize) -> Result<(PathBuf, Arc<Brake>)> {
     make_lab_dir()?;
     let at = lab_dir().join(format!("{NAME}-fuse"));

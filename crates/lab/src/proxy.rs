@@ -18,9 +18,6 @@ use crate::fuse::Brake;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Listens on a free port; the port and the brake. Each piece of an answer counts as one request.
-///
-/// # Errors
-/// When there is no port.
 pub fn serve(undo: &mut Undo, server: &Path) -> Result<(u16, Arc<Brake>)> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("a port on loopback")?;
     listener.set_nonblocking(true)?;

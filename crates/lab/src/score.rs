@@ -45,9 +45,6 @@ const SHARE: (i64, i64) = (1, 2);
 
 impl Score {
     /// Asks explain about a run and compares.
-    ///
-    /// # Errors
-    /// When explain fails.
     pub fn of(taillight: &Path, run: &Path, truth: &Truth) -> Result<Score> {
         let taillight = taillight.to_string_lossy();
         let run = run.to_string_lossy();
@@ -102,9 +99,6 @@ impl Score {
     }
 
     /// Back from [`Score::line`].
-    ///
-    /// # Errors
-    /// When it is no such line.
     pub fn parse(line: &str) -> Result<Score> {
         let v: Value = serde_json::from_str(line)?;
         let text = |name: &str| v[name].as_str().unwrap_or_default().to_owned();

@@ -9,9 +9,6 @@ use anyhow::{Context, Result};
 use crate::cleanup::{CGROUPS, NAME, Undo, dissolve, lab_dir, make_lab_dir, set, tool};
 
 /// A file of zeros in memory.
-///
-/// # Errors
-/// When there is no room.
 pub fn image(undo: &mut Undo, name: &str, bytes: u64) -> Result<PathBuf> {
     make_lab_dir()?;
     let path = lab_dir().join(format!("{NAME}-{name}"));
@@ -33,9 +30,6 @@ pub struct LoopDevice {
 
 impl LoopDevice {
     /// Attaches one.
-    ///
-    /// # Errors
-    /// When there is none free, or no right to.
     pub fn over(undo: &mut Undo, file: &Path, direct: bool) -> Result<LoopDevice> {
         let direct = format!("--direct-io={}", if direct { "on" } else { "off" });
         let file = file.to_string_lossy();
@@ -61,17 +55,11 @@ impl LoopDevice {
     }
 
     /// `major:minor`.
-    ///
-    /// # Errors
-    /// When the device is gone.
     pub fn number(&self) -> Result<String> {
         Ok(std::fs::read_to_string(self.sys("dev"))?.trim().to_owned())
     }
 
     /// Makes a file system and mounts it.
-    ///
-    /// # Errors
-    /// When its tools are missing or fail.
     pub fn mount(&self, undo: &mut Undo, kind: &str) -> Result<PathBuf> {
         let device = self.device.to_string_lossy();
         match kind {
@@ -107,9 +95,6 @@ pub struct LabCgroup {
 
 impl LabCgroup {
     /// Makes one of one controller.
-    ///
-    /// # Errors
-    /// When the controller is not mounted as version 1.
     pub fn of(undo: &mut Undo, controller: &str) -> Result<LabCgroup> {
         let parent = Path::new(CGROUPS).join(controller);
         let path = parent.join(NAME);
@@ -121,9 +106,6 @@ impl LabCgroup {
     }
 
     /// Makes one that limits memory, of either version.
-    ///
-    /// # Errors
-    /// When there is no such controller, or it is not given to groups of version 2.
     pub fn of_memory(undo: &mut Undo) -> Result<LabCgroup> {
         let both = [CGROUPS.to_owned(), format!("{CGROUPS}/unified")];
         let memory = |hierarchy: &&String| {
@@ -142,9 +124,6 @@ impl LabCgroup {
     }
 
     /// Limits its memory to so many bytes, or not at all.
-    ///
-    /// # Errors
-    /// When the kernel refuses it.
     pub fn limit_memory(&self, bytes: Option<u64>) -> Result<()> {
         let word = |bytes: Option<u64>, none: &str| bytes.map_or(none.into(), |b| b.to_string());
         if self.unified {
@@ -155,9 +134,6 @@ impl LabCgroup {
     }
 
     /// Memory of its processes that cannot be given back, bytes.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub fn unreclaimable(&self) -> Result<u64> {
         let text = self.get("memory.stat")?;
         let known = |name: &str| ["rss", "anon", "shmem"].contains(&name);
@@ -167,9 +143,6 @@ impl LabCgroup {
     }
 
     /// How many of its processes the kernel killed for want of memory.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub fn killed(&self) -> Result<u64> {
         let file = match self.unified {
             true => "memory.events",
@@ -179,25 +152,16 @@ impl LabCgroup {
     }
 
     /// Sets one of its files.
-    ///
-    /// # Errors
-    /// When the kernel refuses it.
     pub fn set(&self, file: &str, value: impl std::fmt::Display) -> Result<()> {
         set(&self.path.join(file), value)
     }
 
     /// Takes a process in.
-    ///
-    /// # Errors
-    /// When it is gone.
     pub fn add_process(&self, pid: u32) -> Result<()> {
         self.set("cgroup.procs", pid)
     }
 
     /// One of its files.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub fn get(&self, file: &str) -> Result<String> {
         Ok(std::fs::read_to_string(self.path.join(file))?)
     }

@@ -43,9 +43,6 @@ impl std::error::Error for NotMade {}
 
 /// Makes one trial. Its run directory stays below [`lab_dir`] until the next one or a sweep; `keep`
 /// copies it.
-///
-/// # Errors
-/// When it cannot be made, or the victim fails.
 pub fn trial(
     stop: &StopSignal,
     taillight: &Path,

@@ -60,9 +60,6 @@ impl Truth {
     }
 
     /// Writes one JSON line per window.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
     pub fn write(&self, path: &Path, kind: &str, layer: &str) -> Result<()> {
         let mut out = std::fs::File::create(path).context("the truth file")?;
         for w in &self.windows {

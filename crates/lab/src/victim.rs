@@ -44,9 +44,6 @@ pub struct Victim {
 
 impl Victim {
     /// Starts it and waits until its workers are there.
-    ///
-    /// # Errors
-    /// When it ends before that, with what it said.
     pub fn start(undo: &mut Undo, stop: &StopSignal, options: &VictimOptions) -> Result<Victim> {
         make_lab_dir()?;
         let dir = lab_dir().join(format!("{NAME}-run"));
@@ -95,9 +92,6 @@ impl Victim {
     }
 
     /// Waits for its end; its run directory.
-    ///
-    /// # Errors
-    /// When it fails or does not end.
     pub fn end(mut self, stop: &StopSignal) -> Result<PathBuf> {
         let Some(mut child) = self.child.take() else {
             bail!("it ended before");
@@ -194,9 +188,6 @@ fn said() -> String {
 }
 
 /// Sends a signal to a process of the lab.
-///
-/// # Errors
-/// When it is gone.
 pub fn signal(pid: u32, name: &str) -> Result<()> {
     crate::cleanup::tool("kill", &[format!("-{name}"), pid.to_string()]).map(drop)
 }

@@ -51,9 +51,7 @@ impl Mount {
     }
 }
 
-/// Every mount this process sees, in the order of the file: later ones cover earlier ones.
-///
-/// # Errors
+/// Every mount this process sees, in the order of the file: later ones cover earlier ones. Errors:
 /// `Unavailable` when /proc cannot be read: without it nothing can be called unmounted.
 pub fn mounts(sys: &Sys) -> Result<Vec<Mount>> {
     Ok(parse(&table(sys, "/proc/self/mountinfo")?))
@@ -64,10 +62,7 @@ pub fn parse(text: &[u8]) -> Vec<Mount> {
     text.split(|b| *b == b'\n').filter_map(parse_line).collect()
 }
 
-/// Every swap file and device.
-///
-/// # Errors
-/// `Unavailable` when /proc cannot be read.
+/// Every swap file and device. Errors: `Unavailable` when /proc cannot be read.
 pub fn swaps(sys: &Sys) -> Result<Vec<PathBuf>> {
     let path = "/proc/swaps";
     if !sys.exists(path) {

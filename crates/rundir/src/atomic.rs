@@ -19,10 +19,8 @@ pub struct TempFile {
 }
 
 impl TempFile {
-    /// Starts the file that will be called `name` in `dir`.
-    ///
-    /// # Errors
-    /// `Internal` when `name` is no plain file name; `Unavailable` when it cannot be made.
+    /// Starts the file that will be called `name` in `dir`. Errors: `Internal` when `name` is no
+    /// plain file name; `Unavailable` when it cannot be made.
     pub fn create(dir: &Path, name: &str) -> Result<TempFile> {
         if name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) {
             return Err(Error::internal("not a file name of a run directory").with("name", name));
@@ -32,18 +30,14 @@ impl TempFile {
         Ok(TempFile { file, temporary, path: dir.join(name), committed: false })
     }
 
-    /// A second handle to the same open file.
-    ///
-    /// # Errors
-    /// `Unavailable` when the process may open no more files.
+    /// A second handle to the same open file. Errors: `Unavailable` when the process may open no
+    /// more files.
     pub fn handle(&self) -> Result<File> {
         self.file.try_clone().map_err(|e| cannot("open", &self.temporary, e))
     }
 
-    /// Syncs the data, gives the file its name and syncs the directory.
-    ///
-    /// # Errors
-    /// `Unavailable` when any step fails; the temporary file is then removed.
+    /// Syncs the data, gives the file its name and syncs the directory. Errors: `Unavailable` when
+    /// any step fails; the temporary file is then removed.
     pub fn commit(mut self) -> Result<()> {
         self.file.sync_all().map_err(|e| cannot("sync", &self.temporary, e))?;
         fs::rename(&self.temporary, &self.path).map_err(|e| cannot("rename", &self.path, e))?;
@@ -72,20 +66,16 @@ impl Drop for TempFile {
     }
 }
 
-/// Writes `bytes` as `name` in `dir`, whole or not at all.
-///
-/// # Errors
-/// `Unavailable` when the file cannot be written, for example without space.
+/// Writes `bytes` as `name` in `dir`, whole or not at all. Errors: `Unavailable` when the file
+/// cannot be written, for example without space.
 pub fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     let mut file = TempFile::create(dir, name)?;
     file.write_all(bytes).map_err(|e| cannot("write", &file.temporary, e))?;
     file.commit()
 }
 
-/// Writes `value` as JSON, whole or not at all.
-///
-/// # Errors
-/// As [`write`]; `Internal` when it would not read back.
+/// Writes `value` as JSON, whole or not at all. Errors: as [`write`]; `Internal` when it would not
+/// read back.
 pub(crate) fn write_json<T: Serialize + DeserializeOwned>(
     dir: &Path,
     name: &str,
@@ -99,10 +89,8 @@ pub(crate) fn write_json<T: Serialize + DeserializeOwned>(
     write(dir, name, text.as_bytes())
 }
 
-/// Reads what [`write_json`] wrote, if it is there.
-///
-/// # Errors
-/// `Unavailable` when it cannot be read; `Corrupt` when it is damaged or of an unknown version.
+/// Reads what [`write_json`] wrote, if it is there. Errors: `Unavailable` when it cannot be read;
+/// `Corrupt` when it is damaged or of an unknown version.
 pub(crate) fn read_json<T: DeserializeOwned>(dir: &Path, name: &str) -> Result<Option<T>> {
     let path = dir.join(name);
     match fs::read(&path) {
@@ -114,10 +102,7 @@ pub(crate) fn read_json<T: DeserializeOwned>(dir: &Path, name: &str) -> Result<O
     }
 }
 
-/// Makes names in `dir` durable.
-///
-/// # Errors
-/// `Unavailable` when the directory cannot be synced.
+/// Makes names in `dir` durable. Errors: `Unavailable` when the directory cannot be synced.
 pub fn sync_dir(dir: &Path) -> Result<()> {
     let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
     File::open(dir).and_then(|d| d.sync_all()).map_err(|e| cannot("sync", dir, e))

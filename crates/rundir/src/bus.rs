@@ -81,10 +81,7 @@ pub struct BusSplit {
     pub after_ns: u64,
 }
 
-/// Writes both files.
-///
-/// # Errors
-/// `Unavailable` when they cannot be written.
+/// Writes both files. Errors: `Unavailable` when they cannot be written.
 pub fn write_bus(dir: &RunDir, info: &BusInfo, rows: &[BusRow]) -> Result<()> {
     let mut writer = TableWriter::begin(dir, names::BUS, COLUMNS, &["worker"])?;
     for group in rows.chunks(1 << 16) {
@@ -94,10 +91,8 @@ pub fn write_bus(dir: &RunDir, info: &BusInfo, rows: &[BusRow]) -> Result<()> {
     dir.write_json(names::BUS_INFO, info)
 }
 
-/// Reads `bus.json`, if there is one.
-///
-/// # Errors
-/// `Corrupt` when it is damaged or of an unknown version.
+/// Reads `bus.json`, if there is one. Errors: `Corrupt` when it is damaged or of an unknown
+/// version.
 pub fn read_bus(dir: &RunDir) -> Result<Option<BusInfo>> {
     dir.read_json(names::BUS_INFO)
 }

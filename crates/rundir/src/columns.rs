@@ -283,9 +283,7 @@ impl<R> TableWriter<R> {
     }
 }
 
-/// Reads a table row group by row group. Optional columns that the file lacks stay default.
-///
-/// # Errors
+/// Reads a table row group by row group. Optional columns that the file lacks stay default. Errors:
 /// `Corrupt` with the file, the column and the row where a value is missing or cannot be; what
 /// `each` returns.
 pub(crate) fn read_table<R: Clone + Default>(
@@ -304,10 +302,7 @@ pub(crate) fn read_table<R: Clone + Default>(
     Ok(())
 }
 
-/// All rows of a table.
-///
-/// # Errors
-/// As [`read_table`].
+/// All rows of a table. Errors: as [`read_table`].
 pub(crate) fn read_rows<R: Clone + Default>(path: &Path, columns: Columns<R>) -> Result<Vec<R>> {
     let mut all = Vec::new();
     read_table(path, columns, &mut |mut rows| {

@@ -66,10 +66,8 @@ impl Converted {
 }
 
 /// Converts all chunks of `store` to the `ios.parquet` of `dir`, by worker, in submit order.
-///
-/// # Errors
-/// `Unavailable` when the file cannot be written or `progress` asked to stop (the chunks are
-/// then still there); `Corrupt` when a chunk cannot be read; `Internal` when rows and
+/// Errors: `Unavailable` when the file cannot be written or `progress` asked to stop (the chunks
+/// are then still there); `Corrupt` when a chunk cannot be read; `Internal` when rows and
 /// `expected` differ (the file is kept, and with [`ChunkRelease::AtEnd`] the chunks too).
 pub fn convert(
     dir: &RunDir,

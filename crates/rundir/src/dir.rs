@@ -25,11 +25,8 @@ pub struct RunDir {
 
 impl RunDir {
     /// Makes the directory, or takes an empty one, and writes the manifest as its first file.
-    /// Files written later through `self` belong to this run.
-    ///
-    /// # Errors
-    /// `Usage` when `path` is a file or a directory that holds something; `Unavailable` when it
-    /// cannot be made or written.
+    /// Files written later through `self` belong to this run. Errors: `Usage` when `path` is a file
+    /// or a directory that holds something; `Unavailable` when it cannot be made or written.
     pub fn create(path: &Path, manifest: &Manifest) -> Result<RunDir> {
         if !is_new(path)? {
             fs::create_dir_all(path).map_err(|e| cannot("create", path, e))?;
@@ -49,11 +46,8 @@ impl RunDir {
         Ok(dir)
     }
 
-    /// Opens an existing run directory.
-    ///
-    /// # Errors
-    /// `Unavailable` when there is none at `path`; `Corrupt` when its manifest is damaged or of
-    /// a version this build does not know.
+    /// Opens an existing run directory. Errors: `Unavailable` when there is none at `path`;
+    /// `Corrupt` when its manifest is damaged or of a version this build does not know.
     pub fn open(path: &Path) -> Result<RunDir> {
         let file = path.join(names::MANIFEST);
         let text = fs::read(&file).map_err(|e| not_a_run(path, e))?;
@@ -101,10 +95,8 @@ impl RunDir {
             .is_ok_and(|dir| matches!(dir.try_lock(), Err(fs::TryLockError::WouldBlock)))
     }
 
-    /// Takes the directory over for writing, as salvage must.
-    ///
-    /// # Errors
-    /// `Unavailable` when another process holds it.
+    /// Takes the directory over for writing, as salvage must. Errors: `Unavailable` when another
+    /// process holds it.
     pub(crate) fn take_lock(&mut self) -> Result<()> {
         let dir = File::open(&self.path).map_err(|e| cannot("open", &self.path, e))?;
         if let Err(fs::TryLockError::WouldBlock) = dir.try_lock() {
@@ -116,44 +108,30 @@ impl RunDir {
         Ok(())
     }
 
-    /// Replaces the manifest.
-    ///
-    /// # Errors
-    /// `Unavailable` when it cannot be written.
+    /// Replaces the manifest. Errors: `Unavailable` when it cannot be written.
     pub fn write_manifest(&mut self, manifest: &Manifest) -> Result<()> {
         self.write_json(names::MANIFEST, manifest)?;
         self.manifest = manifest.clone();
         Ok(())
     }
 
-    /// Keeps the job file as the user gave it.
-    ///
-    /// # Errors
-    /// `Unavailable` when it cannot be written.
+    /// Keeps the job file as the user gave it. Errors: `Unavailable` when it cannot be written.
     pub fn write_job(&self, text: &str) -> Result<()> {
         self.write_text(names::JOB, text)
     }
 
-    /// Replaces the summary.
-    ///
-    /// # Errors
-    /// `Unavailable` when it cannot be written.
+    /// Replaces the summary. Errors: `Unavailable` when it cannot be written.
     pub fn write_summary(&self, summary: &Summary) -> Result<()> {
         self.write_json(names::SUMMARY, summary)
     }
 
-    /// Writes a text file, whole or not at all.
-    ///
-    /// # Errors
-    /// `Unavailable` when it cannot be written.
+    /// Writes a text file, whole or not at all. Errors: `Unavailable` when it cannot be written.
     pub fn write_text(&self, name: &str, text: &str) -> Result<()> {
         atomic::write(&self.path, name, text.as_bytes())
     }
 
-    /// Starts a file that gets its name on [`TempFile::commit`].
-    ///
-    /// # Errors
-    /// `Unavailable` when it cannot be made.
+    /// Starts a file that gets its name on [`TempFile::commit`]. Errors: `Unavailable` when it
+    /// cannot be made.
     pub fn begin(&self, name: &str) -> Result<TempFile> {
         TempFile::create(&self.path, name)
     }
@@ -166,10 +144,7 @@ impl RunDir {
         atomic::write_json(&self.path, name, value)
     }
 
-    /// The summary, if there is one.
-    ///
-    /// # Errors
-    /// `Corrupt` when it is damaged or of an unknown version.
+    /// The summary, if there is one. Errors: `Corrupt` when it is damaged or of an unknown version.
     pub fn summary(&self) -> Result<Option<Summary>> {
         self.read_json(names::SUMMARY)
     }
@@ -182,10 +157,7 @@ impl RunDir {
         parse(name, &text).map(Some).map_err(|e| or_hint(e.with("path", path.display()), REMAKE))
     }
 
-    /// The job file, if one was given.
-    ///
-    /// # Errors
-    /// `Corrupt` when it is no text.
+    /// The job file, if one was given. Errors: `Corrupt` when it is no text.
     pub fn job(&self) -> Result<Option<String>> {
         let Some(path) = self.existing(names::JOB) else {
             return Ok(None);
@@ -200,10 +172,8 @@ impl RunDir {
     }
 
     /// The files that exist, in the order of [`names::ALL`], others after them by name.
-    /// `rows` is left for the caller to fill.
-    ///
-    /// # Errors
-    /// `Unavailable` when the directory cannot be listed.
+    /// `rows` is left for the caller to fill. Errors: `Unavailable` when the directory cannot be
+    /// listed.
     pub fn files(&self) -> Result<Vec<FileEntry>> {
         let list = fs::read_dir(&self.path).map_err(|e| cannot("list", &self.path, e))?;
         let mut files = Vec::new();

@@ -70,10 +70,7 @@ pub struct HistEntry<H> {
     pub histogram: H,
 }
 
-/// Writes `histograms.hlog`.
-///
-/// # Errors
-/// `Unavailable` when the file cannot be written.
+/// Writes `histograms.hlog`. Errors: `Unavailable` when the file cannot be written.
 pub fn write_histograms<H: std::borrow::Borrow<Histogram<u64>>>(
     dir: &RunDir,
     clock: &ClockInfo,
@@ -113,10 +110,8 @@ pub fn write_histograms<H: std::borrow::Borrow<Histogram<u64>>>(
 }
 
 /// Reads a `histograms.hlog` back one histogram at a time: unpacked, each takes hundreds of
-/// kilobytes, whatever it holds. Stamps come back to the millisecond.
-///
-/// # Errors
-/// `Corrupt` when the log is damaged or cut short; whatever `visit` says.
+/// kilobytes, whatever it holds. Stamps come back to the millisecond. Errors: `Corrupt` when the
+/// log is damaged or cut short; whatever `visit` says.
 pub fn each_histogram(
     path: &Path,
     clock: &ClockInfo,
@@ -134,10 +129,8 @@ pub fn each_histogram(
     })
 }
 
-/// What the log is about, without unpacking the histograms.
-///
-/// # Errors
-/// `Corrupt` when the log is damaged or cut short.
+/// What the log is about, without unpacking the histograms. Errors: `Corrupt` when the log is
+/// damaged or cut short.
 pub fn list_histograms(path: &Path, clock: &ClockInfo) -> Result<Vec<HistEntry<()>>> {
     let mut entries = Vec::new();
     walk(path, clock, &mut |entry, _| {

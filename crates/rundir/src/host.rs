@@ -74,10 +74,7 @@ pub struct SourceInfo {
     pub missing: Option<String>,
 }
 
-/// Writes `host.parquet`, rows in their order.
-///
-/// # Errors
-/// `Unavailable` when it cannot be written.
+/// Writes `host.parquet`, rows in their order. Errors: `Unavailable` when it cannot be written.
 pub fn write_host(dir: &RunDir, rows: impl Iterator<Item = HostRow>) -> Result<()> {
     let dictionary = ["source", "item", "metric", "start_ns", "end_ns"];
     let mut writer = TableWriter::begin(dir, names::HOST, COLUMNS, &dictionary)?;
@@ -85,10 +82,8 @@ pub fn write_host(dir: &RunDir, rows: impl Iterator<Item = HostRow>) -> Result<(
     writer.commit()
 }
 
-/// Reads the rows, a row group at a time, in file order.
-///
-/// # Errors
-/// `Corrupt` when the file is damaged or lacks a column, else what `each` returns.
+/// Reads the rows, a row group at a time, in file order. Errors: `Corrupt` when the file is damaged
+/// or lacks a column, else what `each` returns.
 pub fn read_host(path: &Path, each: &mut dyn FnMut(Vec<HostRow>) -> Result<()>) -> Result<()> {
     read_table(path, COLUMNS, each)
 }

@@ -129,10 +129,8 @@ const COLUMNS: Columns<IntervalRow> = columns!(IntervalRow {
     records: Nullable<UInt64>,
 });
 
-/// Writes `intervals.parquet` from all its rows, in their order.
-///
-/// # Errors
-/// `Unavailable` when the file cannot be written.
+/// Writes `intervals.parquet` from all its rows, in their order. Errors: `Unavailable` when the
+/// file cannot be written.
 pub fn write_intervals(dir: &RunDir, rows: &[IntervalRow]) -> Result<()> {
     let dictionary = ["phase", "op", "workload"];
     let mut writer = TableWriter::begin(dir, names::INTERVALS, COLUMNS, &dictionary)?;
@@ -141,9 +139,7 @@ pub fn write_intervals(dir: &RunDir, rows: &[IntervalRow]) -> Result<()> {
 }
 
 /// Reads the rows of an `intervals.parquet`. Optional columns that the file lacks are `None`.
-///
-/// # Errors
-/// `Corrupt` when the file is damaged or lacks a column.
+/// Errors: `Corrupt` when the file is damaged or lacks a column.
 pub fn read_intervals(path: &Path) -> Result<Vec<IntervalRow>> {
     read_rows(path, COLUMNS)
 }

@@ -233,37 +233,26 @@ pub struct LayerRow {
 pub struct LayerWriter(TableWriter<LayerRow>);
 
 impl LayerWriter {
-    /// Starts the file.
-    ///
-    /// # Errors
-    /// `Unavailable` when it cannot be made.
+    /// Starts the file. Errors: `Unavailable` when it cannot be made.
     pub fn begin(dir: &RunDir) -> Result<LayerWriter> {
         let dictionary =
             ["kind", "op", "dev", "low_dev", "comm", "other", "stack", "worker", "size", "flags"];
         TableWriter::begin(dir, names::LAYERS, columns::COLUMNS, &dictionary).map(LayerWriter)
     }
 
-    /// Writes rows, in their order.
-    ///
-    /// # Errors
-    /// `Unavailable` when they cannot be written.
+    /// Writes rows, in their order. Errors: `Unavailable` when they cannot be written.
     pub fn rows(&mut self, rows: impl Iterator<Item = LayerRow>) -> Result<()> {
         self.0.all(rows, GROUP_ROWS)
     }
 
-    /// Gives the file its name.
-    ///
-    /// # Errors
-    /// `Unavailable` when it cannot be written.
+    /// Gives the file its name. Errors: `Unavailable` when it cannot be written.
     pub fn commit(self) -> Result<()> {
         self.0.commit()
     }
 }
 
-/// Reads the rows, a row group at a time, in file order.
-///
-/// # Errors
-/// `Corrupt` when the file is damaged or lacks a column, else what `each` returns.
+/// Reads the rows, a row group at a time, in file order. Errors: `Corrupt` when the file is damaged
+/// or lacks a column, else what `each` returns.
 pub fn read_layers(path: &Path, each: &mut dyn FnMut(Vec<LayerRow>) -> Result<()>) -> Result<()> {
     read_table(path, columns::COLUMNS, each)
 }

@@ -63,9 +63,7 @@ const COLUMNS: Columns<LedgerRow> = columns!(LedgerRow {
     state: Name<LedgerState>,
 });
 
-/// Writes `ledger.parquet`; rows come in the order of their addresses. No row: no file.
-///
-/// # Errors
+/// Writes `ledger.parquet`; rows come in the order of their addresses. No row: no file. Errors:
 /// `Unavailable` when it cannot be written.
 pub fn write_ledger(dir: &RunDir, rows: impl Iterator<Item = LedgerRow>) -> Result<()> {
     let mut rows = rows.peekable();
@@ -77,10 +75,8 @@ pub fn write_ledger(dir: &RunDir, rows: impl Iterator<Item = LedgerRow>) -> Resu
     writer.commit()
 }
 
-/// Reads a `ledger.parquet`, row by row.
-///
-/// # Errors
-/// `Corrupt` when the file is damaged or lacks a column.
+/// Reads a `ledger.parquet`, row by row. Errors: `Corrupt` when the file is damaged or lacks a
+/// column.
 pub fn read_ledger(path: &Path, each: &mut dyn FnMut(&LedgerRow)) -> Result<()> {
     read_table(path, COLUMNS, &mut |rows| {
         rows.iter().for_each(&mut *each);

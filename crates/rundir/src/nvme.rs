@@ -205,18 +205,12 @@ impl MonitorBucket {
     }
 }
 
-/// Writes the file.
-///
-/// # Errors
-/// `Unavailable` when it cannot be written.
+/// Writes the file. Errors: `Unavailable` when it cannot be written.
 pub fn write_nvme(dir: &RunDir, file: &NvmeFile) -> Result<()> {
     dir.write_json(names::NVME, file)
 }
 
-/// Reads the file, if there is one.
-///
-/// # Errors
-/// `Corrupt` when it is damaged or of an unknown version.
+/// Reads the file, if there is one. Errors: `Corrupt` when it is damaged or of an unknown version.
 pub fn read_nvme(dir: &RunDir) -> Result<Option<NvmeFile>> {
     dir.read_json(names::NVME)
 }

@@ -122,10 +122,8 @@ pub struct Order {
 }
 
 impl Order {
-    /// Takes the next record, in completion order, and emits what may go.
-    ///
-    /// # Errors
-    /// What `emit` returns.
+    /// Takes the next record, in completion order, and emits what may go. Errors: what `emit`
+    /// returns.
     #[inline]
     pub fn push(
         &mut self,
@@ -146,10 +144,7 @@ impl Order {
         Ok(())
     }
 
-    /// Emits all that still waits.
-    ///
-    /// # Errors
-    /// What `emit` returns.
+    /// Emits all that still waits. Errors: what `emit` returns.
     pub fn finish(&mut self, emit: &mut impl FnMut(&Record) -> Result<()>) -> Result<()> {
         self.release(|_| true, emit)
     }

@@ -89,17 +89,13 @@ pub struct FigureSpread {
 }
 
 impl RepeatReport {
-    /// Writes `repeat.json` into `dir`, whole or not at all.
-    ///
-    /// # Errors
-    /// `Unavailable` when it cannot be written.
+    /// Writes `repeat.json` into `dir`, whole or not at all. Errors: `Unavailable` when it cannot
+    /// be written.
     pub fn write(&self, dir: &Path) -> Result<()> {
         atomic::write_json(dir, names::REPEAT, self)
     }
-    /// Reads `repeat.json` of `dir`, if there is one.
-    ///
-    /// # Errors
-    /// `Corrupt` when it is damaged or of an unknown version.
+    /// Reads `repeat.json` of `dir`, if there is one. Errors: `Corrupt` when it is damaged or of an
+    /// unknown version.
     pub fn read(dir: &Path) -> Result<Option<RepeatReport>> {
         atomic::read_json(dir, names::REPEAT)
     }

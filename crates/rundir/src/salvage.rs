@@ -46,11 +46,9 @@ fn dir_name(run_id: &str) -> String {
 }
 
 /// Recovers the I/Os of a run that was killed, marks its manifest partial, and frees its memory.
-/// Does nothing (`None`) when the run ended by itself or ran on another machine.
-///
-/// # Errors
-/// `Unavailable` when the run still lives, `progress` asked to stop (nothing is lost then), or
-/// the directory cannot be written.
+/// Does nothing (`None`) when the run ended by itself or ran on another machine. Errors:
+/// `Unavailable` when the run still lives, `progress` asked to stop (nothing is lost then), or the
+/// directory cannot be written.
 pub fn salvage(dir: &mut RunDir, progress: &mut OnProgress<'_>) -> Result<Option<Salvaged>> {
     if dir.manifest().status != RunStatus::Running || elsewhere(dir.manifest()) {
         return Ok(None);

@@ -187,17 +187,13 @@ pub enum ProbeReason {
 }
 
 impl SearchReport {
-    /// Writes `search.json` into `dir`, whole or not at all.
-    ///
-    /// # Errors
-    /// `Unavailable` when it cannot be written.
+    /// Writes `search.json` into `dir`, whole or not at all. Errors: `Unavailable` when it cannot
+    /// be written.
     pub fn write(&self, dir: &Path) -> Result<()> {
         atomic::write_json(dir, names::SEARCH, self)
     }
-    /// Reads `search.json` of `dir`, if there is one.
-    ///
-    /// # Errors
-    /// `Corrupt` when it is damaged or of an unknown version.
+    /// Reads `search.json` of `dir`, if there is one. Errors: `Corrupt` when it is damaged or of an
+    /// unknown version.
     pub fn read(dir: &Path) -> Result<Option<SearchReport>> {
         atomic::read_json(dir, names::SEARCH)
     }

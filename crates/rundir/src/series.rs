@@ -142,17 +142,13 @@ pub struct Decision {
 }
 
 impl SeriesFile {
-    /// Writes `series.json` into `dir`, whole or not at all.
-    ///
-    /// # Errors
-    /// `Unavailable` when it cannot be written.
+    /// Writes `series.json` into `dir`, whole or not at all. Errors: `Unavailable` when it cannot
+    /// be written.
     pub fn write(&self, dir: &Path) -> Result<()> {
         atomic::write_json(dir, names::SERIES, self)
     }
-    /// Reads `series.json` of `dir`, if there is one.
-    ///
-    /// # Errors
-    /// `Corrupt` when it is damaged or of an unknown version.
+    /// Reads `series.json` of `dir`, if there is one. Errors: `Corrupt` when it is damaged or of an
+    /// unknown version.
     pub fn read(dir: &Path) -> Result<Option<SeriesFile>> {
         atomic::read_json(dir, names::SERIES)
     }

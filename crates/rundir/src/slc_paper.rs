@@ -63,10 +63,8 @@ pub struct SlcPaperRun {
 }
 
 impl SlcPaperReport {
-    /// Writes `slc-paper.json` into `dir`, whole or not at all.
-    ///
-    /// # Errors
-    /// `Unavailable` when it cannot be written.
+    /// Writes `slc-paper.json` into `dir`, whole or not at all. Errors: `Unavailable` when it
+    /// cannot be written.
     pub fn write(&self, dir: &Path) -> Result<()> {
         atomic::write_json(dir, names::SLC_PAPER, self)
     }

@@ -32,20 +32,15 @@ const COLUMNS: Columns<StoreRow> = columns!(StoreRow {
     value: Double,
 });
 
-/// Writes `store.parquet`, rows in their order.
-///
-/// # Errors
-/// `Unavailable` when it cannot be written.
+/// Writes `store.parquet`, rows in their order. Errors: `Unavailable` when it cannot be written.
 pub fn write_store(dir: &RunDir, rows: &[StoreRow]) -> Result<()> {
     let mut writer = TableWriter::begin(dir, names::STORE, COLUMNS, &["at_ns", "series"])?;
     writer.all(rows.iter().cloned(), GROUP_ROWS)?;
     writer.commit()
 }
 
-/// Reads the rows of a `store.parquet`.
-///
-/// # Errors
-/// `Corrupt` when the file is damaged or lacks a column.
+/// Reads the rows of a `store.parquet`. Errors: `Corrupt` when the file is damaged or lacks a
+/// column.
 pub fn read_store(path: &Path) -> Result<Vec<StoreRow>> {
     read_rows(path, COLUMNS)
 }

@@ -27,20 +27,15 @@ pub struct ChangedFile {
     pub what: String,
 }
 
-/// Sizes and checksums of the measured files there are.
-///
-/// # Errors
-/// `Unavailable` when one cannot be read.
+/// Sizes and checksums of the measured files there are. Errors: `Unavailable` when one cannot be
+/// read.
 pub fn of(dir: &RunDir) -> Result<Vec<FileSum>> {
     let there = names::MEASURED.iter().filter_map(|name| Some((name, dir.existing(name)?)));
     there.map(|(name, path)| sum(name, &path)).collect()
 }
 
 /// Takes the checksum of a file that was added after the run; those of the others stay, so that
-/// damage to them is still seen.
-///
-/// # Errors
-/// `Unavailable` when it cannot be read.
+/// damage to them is still seen. Errors: `Unavailable` when it cannot be read.
 pub fn add(dir: &RunDir, files: &mut Vec<FileSum>, name: &str) -> Result<()> {
     let new = sum(name, &dir.file(name))?;
     files.retain(|f| f.name != name);
@@ -49,9 +44,7 @@ pub fn add(dir: &RunDir, files: &mut Vec<FileSum>, name: &str) -> Result<()> {
 }
 
 /// Refuses a run whose measured files are damaged. One that is gone was taken away: no damage.
-///
-/// # Errors
-/// `Corrupt` with the damaged files; `Unavailable` when one cannot be read.
+/// Errors: `Corrupt` with the damaged files; `Unavailable` when one cannot be read.
 pub fn intact(dir: &RunDir) -> Result<()> {
     let mut damaged = changed(dir)?;
     damaged.retain(|c| dir.existing(&c.name).is_some());
@@ -65,9 +58,7 @@ pub fn intact(dir: &RunDir) -> Result<()> {
         .hint("import into an undamaged copy of the run directory"))
 }
 
-/// Files that differ from what the manifest says. Empty for a manifest without checksums.
-///
-/// # Errors
+/// Files that differ from what the manifest says. Empty for a manifest without checksums. Errors:
 /// `Unavailable` when one cannot be read.
 pub fn changed(dir: &RunDir) -> Result<Vec<ChangedFile>> {
     let mut changed = Vec::new();

@@ -156,9 +156,7 @@ fn damaged(path: &Path, e: ParquetError) -> Error {
         .hint(RESTORE)
 }
 
-/// The place of column `name` of type `physical` in a file; `None` when the file lacks it.
-///
-/// # Errors
+/// The place of column `name` of type `physical` in a file; `None` when the file lacks it. Errors:
 /// `Corrupt` when it has another type.
 pub(crate) fn column_index(
     path: &Path,
@@ -184,10 +182,8 @@ pub(crate) fn lacks_column(path: &Path, name: &str) -> Error {
         .with("path", path.display())
 }
 
-/// Rows of a row group, when a reader may believe it.
-///
-/// # Errors
-/// `Corrupt` when there are more than `most`.
+/// Rows of a row group, when a reader may believe it. Errors: `Corrupt` when there are more than
+/// `most`.
 pub(crate) fn group_rows(path: &Path, stated: i64, most: usize) -> Result<usize> {
     let rows = usize::try_from(stated).ok().filter(|n| *n <= most);
     rows.ok_or_else(|| {

@@ -185,18 +185,13 @@ pub struct Finding {
 }
 
 impl RunDir {
-    /// Writes `verify.json`.
-    ///
-    /// # Errors
-    /// `Unavailable` when it cannot be written.
+    /// Writes `verify.json`. Errors: `Unavailable` when it cannot be written.
     pub fn write_verify(&self, report: &VerifyReport) -> Result<()> {
         self.write_json(names::VERIFY, report)
     }
 
-    /// Reads `verify.json`, if there is one.
-    ///
-    /// # Errors
-    /// `Corrupt` when it is damaged or of an unknown version.
+    /// Reads `verify.json`, if there is one. Errors: `Corrupt` when it is damaged or of an unknown
+    /// version.
     pub fn verify(&self) -> Result<Option<VerifyReport>> {
         self.read_json(names::VERIFY)
     }

@@ -14,9 +14,6 @@ const SKEW: i64 = 15 * 60;
 const REGION: &str = "us-east-1";
 
 /// Checks a request against one pair of credentials.
-///
-/// # Errors
-/// The answer to one that is not let in.
 pub fn check(request: &HttpRequest, id: &str, secret: &str) -> Result<(), HttpReply> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |d| d.as_secs() as i64);

@@ -70,9 +70,6 @@ impl HttpReply {
     }
 
     /// Sends it; `bodiless` for HEAD.
-    ///
-    /// # Errors
-    /// When the connection breaks.
     pub fn send(&self, to: &mut impl Write, bodiless: bool) -> io::Result<()> {
         let mut out = self.head();
         if !bodiless {
@@ -83,9 +80,6 @@ impl HttpReply {
     }
 
     /// Sends the head and half of the body.
-    ///
-    /// # Errors
-    /// When the connection breaks.
     pub fn send_half(&self, to: &mut impl Write) -> io::Result<()> {
         let mut out = self.head();
         let half = self.range.0 + (self.range.1 - self.range.0) / 2;
@@ -134,9 +128,6 @@ impl RequestReader {
     }
 
     /// The next request; `None` when the client has gone between two.
-    ///
-    /// # Errors
-    /// When it breaks inside of one, or speaks something else.
     pub fn next(&mut self, from: &mut impl Read) -> io::Result<Option<HttpRequest>> {
         let strange = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
         let (mut request, head) = loop {

@@ -102,9 +102,6 @@ impl Bucket {
     }
 
     /// Makes an object of an upload.
-    ///
-    /// # Errors
-    /// The word of S3 for what is wrong; the upload stays.
     pub fn complete(
         &mut self,
         id: &str,

@@ -67,10 +67,7 @@ impl Dist {
     /// Builds from `(value, count)` pairs whose values do not fall.
     ///
     /// Equal neighbours are added together and zero counts are skipped, so a histogram's bins can
-    /// be passed as they are.
-    ///
-    /// # Errors
-    /// When a value falls or the total exceeds 64 bits.
+    /// be passed as they are. Errors: when a value falls or the total exceeds 64 bits.
     pub fn from_sorted_pairs(
         pairs: impl IntoIterator<Item = (u64, u64)>,
     ) -> Result<Self, DistError> {
@@ -182,9 +179,6 @@ impl Dist {
     }
 
     /// The distribution of both sets of values together.
-    ///
-    /// # Errors
-    /// When the counts together exceed 64 bits.
     pub fn merge(&self, other: &Self) -> Result<Self, DistError> {
         let total = self.count().checked_add(other.count());
         total.ok_or(DistError::CountOverflow)?;

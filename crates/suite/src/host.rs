@@ -18,21 +18,14 @@ use crate::method::Point;
 /// The program around a series.
 pub trait Host {
     /// Opens a target that several points share.
-    ///
-    /// # Errors
-    /// As opening the target of a single run.
     fn open(&mut self, plan: &Plan) -> Result<Box<dyn Target>>;
 
     /// Runs one point into the directory that its plan names, on `target` where it is given.
-    ///
-    /// # Errors
-    /// When nothing was measured and no signal is the cause.
+    /// Errors: when nothing was measured and no signal is the cause.
     fn run(&mut self, point: &Point, target: Option<Box<dyn Target>>) -> Result<RunOutcome>;
 
-    /// Makes one report over runs, into `into`.
-    ///
-    /// # Errors
-    /// `Unavailable` when it cannot be written; `Corrupt` for a run that cannot be read.
+    /// Makes one report over runs, into `into`. Errors: `Unavailable` when it cannot be written;
+    /// `Corrupt` for a run that cannot be read.
     fn report(
         &mut self,
         runs: &[PathBuf],

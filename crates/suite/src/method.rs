@@ -24,16 +24,12 @@ pub trait Method {
     /// What is known before the first point.
     fn head(&self) -> &SeriesHead;
 
-    /// The next point after these, or the end.
-    ///
-    /// # Errors
-    /// When no plan can be made for it, or a result cannot be read.
+    /// The next point after these, or the end. Errors: when no plan can be made for it, or a result
+    /// cannot be read.
     fn next(&mut self, done: &[PointResult]) -> Result<Next>;
 
     /// What follows from the points, for `series.json`; writes files of the method's own into the
-    /// directory of the series. Called after each point, and once more at the end.
-    ///
-    /// # Errors
+    /// directory of the series. Called after each point, and once more at the end. Errors:
     /// `Unavailable` when a file cannot be written.
     fn record(&mut self, series: &SeriesView<'_>) -> Result<Conclusion>;
 
@@ -43,9 +39,6 @@ pub trait Method {
     }
 
     /// Title, words and tables of the report over all points; none for a series without one.
-    ///
-    /// # Errors
-    /// When a run directory cannot be read.
     fn report(&self, series: &SeriesView<'_>) -> Result<Option<SeriesReport>>;
 
     /// The exit code: by default the worst one of the points and of what ended the series early.

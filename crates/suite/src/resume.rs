@@ -48,10 +48,7 @@ impl Earlier {
     }
 
     /// Follows the method over the complete points to the first one that is to be run: the state
-    /// it needs was lost with the process.
-    ///
-    /// # Errors
-    /// As [`Earlier::take`].
+    /// it needs was lost with the process. Errors: as [`Earlier::take`].
     pub fn replay(&mut self, method: &mut dyn Method) -> Result<()> {
         let mut done = Vec::new();
         while self.resumed
@@ -68,9 +65,7 @@ impl Earlier {
         Ok(())
     }
 
-    /// The result of a point that is complete already; none for one that is to be run.
-    ///
-    /// # Errors
+    /// The result of a point that is complete already; none for one that is to be run. Errors:
     /// `Usage` when the job has changed since; `Corrupt` when the run cannot be read.
     pub fn take(&self, point: &Point) -> Result<Option<PointResult>> {
         let done = |p: &&SeriesPoint| p.id == point.id && is_done(p);
@@ -101,10 +96,7 @@ impl Earlier {
     }
 
     /// Gives a run directory that an earlier attempt did not finish another name, so that the point
-    /// can be run again.
-    ///
-    /// # Errors
-    /// `Unavailable` when it cannot be renamed.
+    /// can be run again. Errors: `Unavailable` when it cannot be renamed.
     pub fn move_aside(&self, dir: &Path) -> Result<()> {
         if !self.resumed || !dir.exists() {
             return Ok(());

@@ -44,11 +44,8 @@ pub struct SeriesOutcome {
     pub done: Vec<PointResult>,
 }
 
-/// Runs a series to its end.
-///
-/// # Errors
-/// As the first run, when that cannot begin: nothing was measured then. Later errors are shown and
-/// end the series; what was measured is kept.
+/// Runs a series to its end. Errors: as the first run, when that cannot begin: nothing was measured
+/// then. Later errors are shown and end the series; what was measured is kept.
 pub fn run_series(
     method: &mut dyn Method,
     host: &mut dyn Host,

@@ -33,11 +33,8 @@ impl SharedTarget {
         &**self.target
     }
 
-    /// Closes it, after the last run.
-    ///
-    /// # Errors
-    /// `Target` when closing fails; `Internal` when a view is still there, as after a worker that
-    /// was given up.
+    /// Closes it, after the last run. Errors: `Target` when closing fails; `Internal` when a view
+    /// is still there, as after a worker that was given up.
     pub fn close(self) -> Result<()> {
         match Arc::into_inner(self.target) {
             Some(target) => target.close(),

@@ -52,10 +52,7 @@ impl Check {
     }
 }
 
-/// Runs the command.
-///
-/// # Errors
-/// `Unavailable` when standard output cannot be written.
+/// Runs the command. Errors: `Unavailable` when standard output cannot be written.
 pub fn main(args: &DoctorArgs) -> Result<Exit> {
     let sys = Sys::default();
     let path = args.path.as_deref().unwrap_or(std::path::Path::new("."));

@@ -24,10 +24,8 @@ pub struct NewRun {
     fresh: bool,
 }
 
-/// Makes the directory with a manifest that says "running".
-///
-/// # Errors
-/// `Usage` when the output directory holds something; `Unavailable` when it cannot be written.
+/// Makes the directory with a manifest that says "running". Errors: `Usage` when the output
+/// directory holds something; `Unavailable` when it cannot be written.
 pub fn create(
     plan: &Plan,
     job: Option<&JobSource>,
@@ -90,10 +88,7 @@ fn id(stamp: &str) -> String {
 }
 
 /// The directory for the runs of a series: the one asked for, new or empty, or a new one. Nothing is
-/// made yet.
-///
-/// # Errors
-/// `Usage` when it holds something.
+/// made yet. Errors: `Usage` when it holds something.
 pub fn series_directory(asked: Option<&Path>, name: &str) -> Result<PathBuf> {
     let path = match asked {
         Some(path) => path.to_owned(),
@@ -145,10 +140,8 @@ fn capture_path(run_id: &str) -> String {
     taillight_engine::run::capture_dir(run_id).to_string_lossy().into_owned()
 }
 
-/// The plan as a job file with a line that says what it is.
-///
-/// # Errors
-/// `Internal` when the plan has no TOML form.
+/// The plan as a job file with a line that says what it is. Errors: `Internal` when the plan has no
+/// TOML form.
 pub fn plan_text(plan: &Plan) -> Result<String> {
     Ok(format!(
         "# The resolved plan. Running it again is the same run: same seed, same operations.\n\n{}",
@@ -156,9 +149,7 @@ pub fn plan_text(plan: &Plan) -> Result<String> {
     ))
 }
 
-/// What `--print-plan` shows: the plan, and what it leaves to the run and to the machine.
-///
-/// # Errors
+/// What `--print-plan` shows: the plan, and what it leaves to the run and to the machine. Errors:
 /// `Internal` when the plan has no TOML form.
 pub fn plan_shown(plan: &Plan) -> Result<String> {
     let mut notes = registry::driver(&plan.target.driver)?.plan_notes(plan);

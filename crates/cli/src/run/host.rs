@@ -32,10 +32,7 @@ impl<'a> RunHost<'a> {
     }
 }
 
-/// Runs a method into `dir`, or goes on with the series that is there.
-///
-/// # Errors
-/// As [`run_series`].
+/// Runs a method into `dir`, or goes on with the series that is there. Errors: as [`run_series`].
 pub fn run_method(
     method: &mut dyn Method,
     host: &mut RunHost<'_>,

@@ -26,10 +26,8 @@ pub struct NamedJob {
     source: JobSource,
 }
 
-/// The jobs of a file in another format; `None` for our own.
-///
-/// # Errors
-/// `Usage` when an option of the file has no equivalent.
+/// The jobs of a file in another format; `None` for our own. Errors: `Usage` when an option of the
+/// file has no equivalent.
 pub fn jobs(source: &JobSource) -> Result<Option<Vec<NamedJob>>> {
     let Some(format) = taillight_import::detect(&source.name, &source.text) else {
         return Ok(None);
@@ -46,10 +44,8 @@ pub fn jobs(source: &JobSource) -> Result<Option<Vec<NamedJob>>> {
     Ok(Some(named.collect()))
 }
 
-/// Runs the jobs in order. The exit code is the worst one.
-///
-/// # Errors
-/// `Usage` before anything is touched; later ones are shown and end the series.
+/// Runs the jobs in order. The exit code is the worst one. Errors: `Usage` before anything is
+/// touched; later ones are shown and end the series.
 pub fn run(
     args: &RunArgs,
     file: &JobSource,

@@ -22,10 +22,8 @@ const JOB_FILE_HINT: &str = "give the path of a job file (.toml), or of a fio jo
                              jobs/ has examples";
 
 /// The resolved plan of a job file, if there is one, and the flags. `seed` is used where neither names
-/// one.
-///
-/// # Errors
-/// `Usage` with field and place; `Unavailable` when the machine has not enough of something.
+/// one. Errors: `Usage` with field and place; `Unavailable` when the machine has not enough of
+/// something.
 pub fn plan(args: &RunArgs, source: Option<&JobSource>, seed: Option<u64>) -> Result<Plan> {
     let mut job = match source {
         Some(source) => Job::from_toml(&source.text, &source.name)?,
@@ -48,10 +46,8 @@ pub fn plan(args: &RunArgs, source: Option<&JobSource>, seed: Option<u64>) -> Re
     Ok(plan)
 }
 
-/// The plan of a job, with the drivers, the memory and the files of this machine.
-///
-/// # Errors
-/// As [`plan`].
+/// The plan of a job, with the drivers, the memory and the files of this machine. Errors: as
+/// [`plan`].
 pub fn resolve(job: &Job) -> Result<Plan> {
     job.resolve(&Registry, memory_budget::read(&Sys::default()), &|path| {
         std::fs::read_to_string(path)
@@ -65,10 +61,8 @@ fn no_job() -> Error {
     )
 }
 
-/// Reads a job file; `-` is standard input.
-///
-/// # Errors
-/// `Usage` when it cannot be read or is no job file.
+/// Reads a job file; `-` is standard input. Errors: `Usage` when it cannot be read or is no job
+/// file.
 pub fn read(path: &Path) -> Result<JobSource> {
     let shown = path.display().to_string();
     let cannot = |e: std::io::Error| {

@@ -31,10 +31,8 @@ pub struct Measured {
     pub host: Option<HostInfo>,
 }
 
-/// Makes the load and records it.
-///
-/// # Errors
-/// When nothing could be measured; a target that fails later is part of the outcome.
+/// Makes the load and records it. Errors: when nothing could be measured; a target that fails later
+/// is part of the outcome.
 pub fn run(
     plan: &Plan,
     (target, loaded): (Box<dyn Target>, u64),

@@ -37,18 +37,14 @@ pub use job::{plan, read, resolve};
 pub use live::Live;
 pub use signals::Signals;
 
-/// Runs the command.
-///
-/// # Errors
-/// See the exit codes of [`Exit`]; partial results are kept once something was measured.
+/// Runs the command. Errors: see the exit codes of [`Exit`]; partial results are kept once
+/// something was measured.
 pub fn main(args: RunArgs) -> Result<Exit> {
     start(&args, None)
 }
 
-/// Runs the command, or goes on with a series that it began (`taillight suite --resume`).
-///
-/// # Errors
-/// As [`main`].
+/// Runs the command, or goes on with a series that it began (`taillight suite --resume`). Errors:
+/// as [`main`].
 pub fn start(args: &RunArgs, resumed: Option<SeriesFile>) -> Result<Exit> {
     let source = args.job.as_deref().map(job::read).transpose();
     let source = source.map_err(|e| match &args.job {
@@ -152,10 +148,8 @@ fn run_single(request: &RunRequest<'_>) -> Result<RunOutcome> {
     run_on_target(request, |run, live| open(request, run, live))
 }
 
-/// Runs one plan on the target that `open` gives, with the number of records it loaded.
-///
-/// # Errors
-/// As [`main`].
+/// Runs one plan on the target that `open` gives, with the number of records it loaded. Errors: as
+/// [`main`].
 fn run_on_target(
     request: &RunRequest<'_>,
     open: impl FnOnce(&NewRun, &mut Live) -> Result<(Box<dyn Target>, u64)>,

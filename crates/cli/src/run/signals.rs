@@ -16,10 +16,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers.
-    ///
-    /// # Errors
-    /// `Unavailable` when the system refuses them.
+    /// Installs the handlers. Errors: `Unavailable` when the system refuses them.
     pub fn install() -> Result<Signals> {
         let signals = Signals { stop: StopFlag::default(), first: Arc::new(AtomicUsize::new(0)) };
         for (signal, exit) in [(SIGINT, Exit::Interrupted), (SIGTERM, Exit::Terminated)] {

@@ -17,10 +17,8 @@ use super::measure::Measured;
 use super::signals::Signals;
 use crate::{outcome, output, problem, report};
 
-/// Finishes the run directory and says how it went.
-///
-/// # Errors
-/// `Unavailable` when the run directory cannot be written.
+/// Finishes the run directory and says how it went. Errors: `Unavailable` when the run directory
+/// cannot be written.
 pub fn conclude(
     mut run: NewRun,
     environment: &Environment,

@@ -166,9 +166,6 @@ pub struct TracedLoop {
 
 impl TracedLoop {
     /// Over a new file of random bytes on the machine's disk.
-    ///
-    /// # Errors
-    /// Why there is none.
     pub fn new(mib: usize, options: &[&str]) -> Result<TracedLoop, String> {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
         let backing = dir.path().join("backing");

@@ -10,10 +10,8 @@ use crate::units::ByteSize;
 const SECTOR: u64 = 512;
 
 /// Checks the workloads against an opened data set of `size` bytes whose offsets and sizes must
-/// be multiples of `align` (the direct I/O alignment of the target).
-///
-/// # Errors
-/// `Usage`, naming the field.
+/// be multiples of `align` (the direct I/O alignment of the target). Errors: `Usage`, naming the
+/// field.
 pub fn check_extents(plan: &Plan, size: u64, align: u64) -> Result<()> {
     for (i, w) in plan.workloads.iter().enumerate() {
         if w.keys.is_some() {
@@ -27,10 +25,7 @@ pub fn check_extents(plan: &Plan, size: u64, align: u64) -> Result<()> {
 }
 
 /// Checks that the record of writes of a verifying plan fits into memory, against an opened data
-/// set of `size` bytes.
-///
-/// # Errors
-/// `Unavailable`, with the memory it needs and the memory there is.
+/// set of `size` bytes. Errors: `Unavailable`, with the memory it needs and the memory there is.
 pub fn check_ledger(plan: &Plan, size: u64, machine: MachineMemory) -> Result<()> {
     ledger(plan, Some(ByteSize(size)), machine).map_err(|c| c.into_error(None))
 }

@@ -36,15 +36,10 @@ use crate::{Error, Result};
 pub trait DriverView {
     /// Names of all drivers.
     fn names(&self) -> Vec<&'static str>;
-    /// Options checked, with every default filled in.
-    ///
-    /// # Errors
-    /// `Usage` for unknown or wrong options.
+    /// Options checked, with every default filled in. Errors: `Usage` for unknown or wrong options.
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table>;
-    /// What the driver can do with these resolved options.
-    ///
-    /// # Errors
-    /// `Usage` when options contradict each other.
+    /// What the driver can do with these resolved options. Errors: `Usage` when options contradict
+    /// each other.
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities>;
     /// Fills in what a workload leaves open and this driver has a default of its own for.
     fn defaults(&self, _driver: &str, _workload: &mut WorkloadPlan) {}
@@ -85,9 +80,7 @@ impl Job {
         Job { file_name: None, text: String::new(), edits: Vec::new() }
     }
 
-    /// Reads a job file. `file_name` is for messages and the default name of the run.
-    ///
-    /// # Errors
+    /// Reads a job file. `file_name` is for messages and the default name of the run. Errors:
     /// `Usage`, naming field and line.
     pub fn from_toml(text: &str, file_name: &str) -> Result<Job> {
         let job =
@@ -96,10 +89,8 @@ impl Job {
         Ok(job)
     }
 
-    /// Applies `--set`: `workload.0.block_size=4KiB`.
-    ///
-    /// # Errors
-    /// `Usage` for an unknown path (with a suggestion) or a value that does not fit.
+    /// Applies `--set`: `workload.0.block_size=4KiB`. Errors: `Usage` for an unknown path (with a
+    /// suggestion) or a value that does not fit.
     pub fn apply_set(&mut self, assignment: &str) -> Result<()> {
         let Some((path, value)) = assignment.split_once('=') else {
             return Err(Error::usage(format!("--set `{assignment}` has no `=`"))
@@ -108,10 +99,8 @@ impl Job {
         self.apply("--set", path.trim(), FlagValue::Toml(value.trim()))
     }
 
-    /// Applies the value of `flag` (its name, for messages) to the field at `path`.
-    ///
-    /// # Errors
-    /// `Usage` for a value that does not fit.
+    /// Applies the value of `flag` (its name, for messages) to the field at `path`. Errors: `Usage`
+    /// for a value that does not fit.
     pub fn apply(&mut self, flag: &str, path: &str, value: FlagValue<'_>) -> Result<()> {
         self.edits.push(tree::Edit::new(flag, path, value)?);
         self.written().map(|_| ())
@@ -122,10 +111,7 @@ impl Job {
         self.tree().is_ok_and(|tree| place::exact(&tree, path).is_some())
     }
 
-    /// The typed job file, before defaults.
-    ///
-    /// # Errors
-    /// `Usage`, naming field and place.
+    /// The typed job file, before defaults. Errors: `Usage`, naming field and place.
     pub fn written(&self) -> Result<JobFile> {
         let tree = self.tree()?;
         self.refuse_future_tables(&tree)?;
@@ -136,10 +122,8 @@ impl Job {
     }
 
     /// The plan: defaults filled in and everything checked that can be before the target opens.
-    /// `read_file` gives the text of a block-size file.
-    ///
-    /// # Errors
-    /// `Usage` for a plan that cannot work; each message says what to change.
+    /// `read_file` gives the text of a block-size file. Errors: `Usage` for a plan that cannot
+    /// work; each message says what to change.
     pub fn resolve(
         &self,
         drivers: &dyn DriverView,

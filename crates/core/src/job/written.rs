@@ -47,9 +47,7 @@ pub struct JobFile {
 }
 
 impl JobFile {
-    /// The job as a file for people: a table for each noun, what lies deeper on one line.
-    ///
-    /// # Errors
+    /// The job as a file for people: a table for each noun, what lies deeper on one line. Errors:
     /// `Internal` when a value has no TOML form.
     pub fn to_toml(&self) -> Result<String> {
         let whole = toml::Table::try_from(self)

@@ -61,10 +61,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// How key numbers are written.
-    ///
-    /// # Errors
-    /// `Usage` when the keys would be too long or too short.
+    /// How key numbers are written. Errors: `Usage` when the keys would be too long or too short.
     pub fn format(&self) -> crate::Result<KeyFormat> {
         match self.naming {
             KeyNaming::Binary => {

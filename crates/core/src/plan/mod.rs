@@ -244,10 +244,8 @@ impl Plan {
         let ceilings = self.qos.ceilings.iter().map(|c| c.ceiling.0).min();
         self.trace.threshold.map(|t| t.0).or(ceilings)
     }
-    /// The plan as a job file: running it again is the same run.
-    ///
-    /// # Errors
-    /// `Internal` when a value has no TOML form, which the checks exclude.
+    /// The plan as a job file: running it again is the same run. Errors: `Internal` when a value
+    /// has no TOML form, which the checks exclude.
     pub fn to_toml(&self) -> crate::Result<String> {
         toml::to_string(self)
             .map_err(|e| crate::Error::internal("the plan cannot be written as TOML").source(e))

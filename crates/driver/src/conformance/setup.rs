@@ -42,9 +42,6 @@ impl TestTarget {
     }
 
     /// The target with these options, and what the driver can do with them.
-    ///
-    /// # Errors
-    /// As the driver refuses the options.
     pub fn resolve(
         &self,
         driver: &dyn Driver,

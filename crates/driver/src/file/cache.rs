@@ -11,10 +11,8 @@ use crate::file::sys::{self, Buffers, Mapping, PAGE};
 /// Bytes per read when filling.
 const CHUNK: u64 = 1 << 20;
 
-/// Writes back and drops what the cache holds of these files.
-///
-/// # Errors
-/// `Target` when writing back fails.
+/// Writes back and drops what the cache holds of these files. Errors: `Target` when writing back
+/// fails.
 pub fn drop_cached(files: &[OwnedFd]) -> Result<()> {
     let failed = |e: rustix::io::Errno| Error::target("cannot drop cached data").source(e);
     for fd in files {
@@ -24,10 +22,8 @@ pub fn drop_cached(files: &[OwnedFd]) -> Result<()> {
     Ok(())
 }
 
-/// Reads everything in, then maps it: mapped pages are not reclaimed as idle.
-///
-/// # Errors
-/// `Unavailable` when a file cannot be read whole.
+/// Reads everything in, then maps it: mapped pages are not reclaimed as idle. Errors: `Unavailable`
+/// when a file cannot be read whole.
 pub fn warm(
     files: &[OwnedFd],
     len: u64,

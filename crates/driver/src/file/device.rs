@@ -23,10 +23,8 @@ pub struct OpenedDevice {
     pub size: u64,
 }
 
-/// Opens the device at `path`, resolved before.
-///
-/// # Errors
-/// `Refused` by the guard, `Usage` for sizes, `Unavailable` when it cannot be opened.
+/// Opens the device at `path`, resolved before. Errors: `Refused` by the guard, `Usage` for sizes,
+/// `Unavailable` when it cannot be opened.
 pub fn open(path: &Path, asked: &FileOpenSpec<'_>) -> Result<OpenedDevice> {
     let changes = asked.needs.changes();
     let shared = !changes && asked.options.read_in_use;

@@ -18,9 +18,6 @@ use crate::file::sys::{self, Buffers};
 const CHUNK: u64 = 1 << 20;
 
 /// Bytes of the first `len` that are holes or unwritten.
-///
-/// # Errors
-/// What the file system says.
 pub fn holes(fd: BorrowedFd<'_>, len: u64) -> io::Result<u64> {
     let written = match sys::written_bytes(fd, len)? {
         Some(bytes) => bytes,
@@ -47,10 +44,8 @@ fn data_bytes(fd: BorrowedFd<'_>, len: u64) -> io::Result<u64> {
     Ok(data)
 }
 
-/// Turns O_DIRECT on or off; also forgets O_NONBLOCK, which opening used.
-///
-/// # Errors
-/// `EINVAL` where the file system has no direct I/O.
+/// Turns O_DIRECT on or off; also forgets O_NONBLOCK, which opening used. Errors: `EINVAL` where
+/// the file system has no direct I/O.
 pub fn set_direct(fd: BorrowedFd<'_>, direct: bool) -> io::Result<()> {
     let mut flags = fcntl_getfl(fd)?.difference(OFlags::NONBLOCK);
     flags.set(OFlags::DIRECT, direct);
@@ -67,10 +62,7 @@ pub struct LayoutProgress<'a, 'b> {
 }
 
 impl LayoutProgress<'_, '_> {
-    /// Tells of `bytes` more.
-    ///
-    /// # Errors
-    /// `Unavailable` when asked to stop.
+    /// Tells of `bytes` more. Errors: `Unavailable` when asked to stop.
     pub fn add(&mut self, bytes: u64) -> Result<()> {
         self.done += bytes;
         let go = (self.on)(Progress {
@@ -87,9 +79,7 @@ impl LayoutProgress<'_, '_> {
 }
 
 /// Fills `len` bytes with random data, past the page cache where possible, and makes it durable.
-///
-/// # Errors
-/// `Unavailable` when writing fails or progress says stop.
+/// Errors: `Unavailable` when writing fails or progress says stop.
 pub fn fill(
     fd: BorrowedFd<'_>,
     len: u64,

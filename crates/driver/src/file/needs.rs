@@ -48,10 +48,7 @@ pub fn durability(plan: &Plan) -> Vec<Sync> {
     plan.workloads.iter().flat_map(each).collect()
 }
 
-/// Size of each file when the job gives the total.
-///
-/// # Errors
-/// `Usage` when it does not divide.
+/// Size of each file when the job gives the total. Errors: `Usage` when it does not divide.
 pub fn asked_file_size(plan: &Plan, files: u16) -> Result<Option<u64>> {
     let Some(total) = plan.target.size else {
         return Ok(None);
@@ -92,9 +89,7 @@ fn nearest(value: u64, align: u64) -> String {
 }
 
 /// What to use of a file or device of `size` bytes when the job gives no size: whole blocks.
-///
-/// # Errors
-/// `Usage` when not even one block fits.
+/// Errors: `Usage` when not even one block fits.
 pub fn usable_size(plan: &Plan, size: u64) -> Result<u64> {
     let mut unit: u64 = 1;
     for w in &plan.workloads {
@@ -141,9 +136,7 @@ fn lcm(a: u64, b: u64) -> u64 {
     (a / x).saturating_mul(b)
 }
 
-/// Refuses sizes and offsets that the target cannot take: direct I/O goes by `align` bytes.
-///
-/// # Errors
+/// Refuses sizes and offsets that the target cannot take: direct I/O goes by `align` bytes. Errors:
 /// `Usage`, naming the value.
 pub fn aligned(plan: &Plan, align: u64, why: &str) -> Result<()> {
     for w in &plan.workloads {

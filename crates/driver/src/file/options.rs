@@ -175,9 +175,7 @@ impl Default for FileOptions {
 }
 
 impl FileOptions {
-    /// Reads them as written. Unknown names are refused, with the nearest known one.
-    ///
-    /// # Errors
+    /// Reads them as written. Unknown names are refused, with the nearest known one. Errors:
     /// `Usage` for unknown, mistyped or contradicting options.
     pub fn parse(table: &toml::Table) -> Result<FileOptions> {
         let options: FileOptions = options::parse("file", table)?;

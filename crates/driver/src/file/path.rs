@@ -29,10 +29,8 @@ pub enum TargetPath {
 }
 
 impl TargetPath {
-    /// Resolves `path`. Touches nothing.
-    ///
-    /// # Errors
-    /// `Usage` for a path that is none of the three, `Unavailable` when its parent is missing.
+    /// Resolves `path`. Touches nothing. Errors: `Usage` for a path that is none of the three,
+    /// `Unavailable` when its parent is missing.
     pub fn find(path: &str, files: u16) -> Result<TargetPath> {
         let given = Path::new(path);
         let resolved = match std::fs::canonicalize(given) {

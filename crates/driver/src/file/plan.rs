@@ -24,10 +24,8 @@ pub enum FilePreparation {
     Truncate,
 }
 
-/// Size of the data set when the job gives none: what is there.
-///
-/// # Errors
-/// `Usage` when there is nothing.
+/// Size of the data set when the job gives none: what is there. Errors: `Usage` when there is
+/// nothing.
 pub fn size_of_existing(entries: &[DataFile], asked: &FileOpenSpec<'_>) -> Result<u64> {
     let sizes = entries.iter().map(|f| f.existing.as_ref().map_or(0, ExistingFile::size));
     match sizes.min().unwrap_or(0) {
@@ -37,10 +35,8 @@ pub fn size_of_existing(entries: &[DataFile], asked: &FileOpenSpec<'_>) -> Resul
     }
 }
 
-/// What one file needs.
-///
-/// # Errors
-/// `Usage` for a file that is too small, `Refused` for holes that would be read.
+/// What one file needs. Errors: `Usage` for a file that is too small, `Refused` for holes that
+/// would be read.
 pub fn decide(
     found: &DataFile,
     file_size: u64,
@@ -101,9 +97,7 @@ fn holey(path: &Path, empty: u64, of: u64) -> Error {
     .hint("write real data into it first, or set options.allow_holes = true")
 }
 
-/// Room for what will be allocated, with some for the file system's own records.
-///
-/// # Errors
+/// Room for what will be allocated, with some for the file system's own records. Errors:
 /// `Unavailable`, with the numbers.
 pub fn check_space(
     file_set: &FileSet,

@@ -16,10 +16,8 @@ use crate::file::regular::{DataFile, ExistingFile, FileOpenSpec, PreparedFiles, 
 use crate::ownership::sidecar::device;
 use crate::ownership::{FileMark, MarkedFiles, OwnedDirectory};
 
-/// Creates, marks, sizes and fills.
-///
-/// # Errors
-/// `Unavailable` when it cannot be done or progress says stop; what was made is then deleted.
+/// Creates, marks, sizes and fills. Errors: `Unavailable` when it cannot be done or progress says
+/// stop; what was made is then deleted.
 pub fn prepare(
     entries: Vec<DataFile>,
     preparations: &[FilePreparation],

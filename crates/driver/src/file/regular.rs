@@ -91,10 +91,8 @@ impl ExistingFile {
     }
 }
 
-/// Opens, checks, creates, lays out.
-///
-/// # Errors
-/// `Usage`, `Refused` or `Unavailable`, before anything was touched; a failed layout is undone.
+/// Opens, checks, creates, lays out. Errors: `Usage`, `Refused` or `Unavailable`, before anything
+/// was touched; a failed layout is undone.
 pub fn open(
     file_set: FileSet,
     asked: &FileOpenSpec<'_>,
@@ -111,10 +109,8 @@ pub fn open(
     prepare(entries, &preparations, file_size, made, asked, progress)
 }
 
-/// What [`open`] finds and decides before it creates anything.
-///
-/// # Errors
-/// `Usage`, `Refused` or `Unavailable`.
+/// What [`open`] finds and decides before it creates anything. Errors: `Usage`, `Refused` or
+/// `Unavailable`.
 pub fn check(file_set: &FileSet, asked: &FileOpenSpec<'_>) -> Result<()> {
     decided(file_set, asked).map(drop)
 }
@@ -217,9 +213,7 @@ fn examine(
 }
 
 /// Two runs on one file would measure each other. File systems without locks are let through.
-///
-/// # Errors
-/// `Refused` when another holds the lock.
+/// Errors: `Refused` when another holds the lock.
 pub fn lock(fd: &OwnedFd, path: &Path, changes: bool) -> Result<()> {
     let operation = match changes {
         true => FlockOperation::NonBlockingLockExclusive,

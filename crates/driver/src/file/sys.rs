@@ -26,10 +26,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// `slots` zeroed buffers of `size` bytes.
-    ///
-    /// # Errors
-    /// `ENOMEM` when there is not that much memory.
+    /// `slots` zeroed buffers of `size` bytes. Errors: `ENOMEM` when there is not that much memory.
     pub fn new(slots: u32, size: u64) -> io::Result<Buffers> {
         let too_big = || io::Error::from_raw_os_error(libc::ENOMEM);
         let size = usize::try_from(size).map_err(|_| too_big())?;
@@ -124,9 +121,6 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps the first `len` bytes of `fd`; with `populate`, every page is brought in and touched.
-    ///
-    /// # Errors
-    /// What mmap says.
     pub fn new(fd: impl AsFd, len: u64, populate: bool) -> io::Result<Mapping> {
         let len = usize::try_from(len).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
         let mut flags = MapFlags::SHARED;
@@ -140,9 +134,6 @@ impl Mapping {
     }
 
     /// Pages in the cache.
-    ///
-    /// # Errors
-    /// What mincore says.
     pub fn resident_pages(&self) -> io::Result<u64> {
         let mut resident = 0;
         let mut seen = vec![0u8; (HUGE / PAGE) * 64];
@@ -172,9 +163,6 @@ impl Drop for Mapping {
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// Pages of `range` in the page cache, by cachestat (Linux 6.5) or a short-lived mapping.
-///
-/// # Errors
-/// When neither works.
 pub fn resident_pages(fd: BorrowedFd<'_>, len: u64) -> io::Result<u64> {
     let range = [0u64, len];
     let mut counts = [0u64; 5];
@@ -219,9 +207,6 @@ struct Fiemap {
 
 /// Bytes of the first `len` that hold written data, by the extent map; dirty data is written back
 /// first. `None` where the file system has no extent map.
-///
-/// # Errors
-/// I/O errors of the write-back.
 pub fn written_bytes(fd: BorrowedFd<'_>, len: u64) -> io::Result<Option<u64>> {
     let mut map = Box::new(Fiemap {
         start: 0,
@@ -268,10 +253,7 @@ fn clip(range: Range<u64>, to: Range<u64>) -> Range<u64> {
 
 const BLKDISCARD: libc::c_ulong = 0x1277;
 
-/// Discards a range of a block device.
-///
-/// # Errors
-/// What the device says; `EOPNOTSUPP` without discard.
+/// Discards a range of a block device. Errors: what the device says; `EOPNOTSUPP` without discard.
 pub fn discard(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
     let range = [offset, len];
     // SAFETY: BLKDISCARD reads two u64 {start, length} from the pointer.

@@ -22,9 +22,7 @@ use taillight_machine::block::{BlockDevice, PartitionRange, loop_backings};
 use taillight_machine::{DeviceNumber, Sys, mounts};
 
 /// Refuses a block device that is mounted, swap, held or a member of something, whole or in part.
-///
-/// # Errors
-/// `Refused` with the reason.
+/// Errors: `Refused` with the reason.
 pub fn device(fd: BorrowedFd<'_>, path: &Path, size: u64) -> Result<()> {
     let stat = fstat(fd).map_err(|e| cannot_stat(path, e.into()))?;
     if let Some(reason) = device_in_use(stat.st_rdev)? {
@@ -43,9 +41,7 @@ pub fn device(fd: BorrowedFd<'_>, path: &Path, size: u64) -> Result<()> {
 }
 
 /// Why a block device is in use, from mounts, swaps and holders; asked also when opening fails.
-///
-/// # Errors
-/// `Unavailable` when the tables cannot be read.
+/// Errors: `Unavailable` when the tables cannot be read.
 pub fn device_in_use(rdev: u64) -> Result<Option<String>> {
     let Some(target) = BlockDevice::from_dev(&Sys::default(), rdev) else {
         return Ok(None);
@@ -91,10 +87,8 @@ fn part_in_use(part: &BlockDevice, depth: u32) -> Result<Option<String>> {
     }))
 }
 
-/// Refuses a regular file that is swap or backs an active loop device.
-///
-/// # Errors
-/// `Refused` with the reason.
+/// Refuses a regular file that is swap or backs an active loop device. Errors: `Refused` with the
+/// reason.
 pub fn file(stat: &Stat, path: &Path) -> Result<()> {
     let is_it = |other: &Path| {
         std::fs::metadata(other).is_ok_and(|m| (m.dev(), m.ino()) == (stat.st_dev, stat.st_ino))

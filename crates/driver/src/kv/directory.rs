@@ -46,10 +46,8 @@ struct OwnedDatabase {
 
 impl DatabaseDirectory {
     /// Finds the directory, asks the guard, makes directory and mark. `wipe` deletes a database
-    /// that is there and must not stay.
-    ///
-    /// # Errors
-    /// `Usage` for a path that is no directory, `Refused` by the guard, `Unavailable`.
+    /// that is there and must not stay. Errors: `Usage` for a path that is no directory, `Refused`
+    /// by the guard, `Unavailable`.
     pub fn take(
         request: &DirectoryRequest<'_>,
         wipe: &dyn Fn(&Path) -> Result<()>,
@@ -133,10 +131,7 @@ impl DatabaseDirectory {
         self.owned.as_ref().map(|owned| owned.mark.records())
     }
 
-    /// Takes note of `records`.
-    ///
-    /// # Errors
-    /// `Unavailable` when the note cannot be written.
+    /// Takes note of `records`. Errors: `Unavailable` when the note cannot be written.
     pub fn note(&self, records: u64) -> Result<()> {
         match &self.owned {
             Some(owned) => owned.mark.note(&owned.dir, records),
@@ -144,9 +139,7 @@ impl DatabaseDirectory {
         }
     }
 
-    /// Deletes what goes: `wipe` the database, then the mark, then the directory.
-    ///
-    /// # Errors
+    /// Deletes what goes: `wipe` the database, then the mark, then the directory. Errors:
     /// `Unavailable` when something cannot be removed.
     pub fn leave(&mut self, wipe: &dyn Fn(&Path) -> Result<()>) -> Result<()> {
         let Some(owned) = self.owned.take_if(|owned| !owned.mark.keeps()) else {

@@ -21,10 +21,7 @@ pub struct WorkloadRules {
 }
 
 impl WorkloadRules {
-    /// Of a workload.
-    ///
-    /// # Errors
-    /// `Usage` when its keys cannot be made, or cannot be bounded.
+    /// Of a workload. Errors: `Usage` when its keys cannot be made, or cannot be bounded.
     pub fn of(w: &WorkloadPlan, bounded: bool) -> Result<WorkloadRules> {
         let keys = w.keys.clone().unwrap_or_default();
         let scans = w.mix.iter().any(|part| part.op == OpKind::Scan);
@@ -76,10 +73,8 @@ pub fn reads(w: &WorkloadPlan) -> bool {
     ops.any(|op| matches!(op, OpKind::Get | OpKind::Scan))
 }
 
-/// Whether reads that see no write of the run make sense in it.
-///
-/// # Errors
-/// `Usage` when something in the plan needs reads that do see them, or when nothing reads.
+/// Whether reads that see no write of the run make sense in it. Errors: `Usage` when something in
+/// the plan needs reads that do see them, or when nothing reads.
 pub fn fit_snapshot(plan: &Plan) -> Result<()> {
     let with = |op: OpKind| {
         let mut all = plan.workloads.iter();

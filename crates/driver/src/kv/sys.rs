@@ -27,10 +27,8 @@ pub struct LibrarySource {
 }
 
 impl Library {
-    /// Loads `given`, or the first of the usual names that there is.
-    ///
-    /// # Errors
-    /// `Unavailable`, saying what was tried and what to install.
+    /// Loads `given`, or the first of the usual names that there is. Errors: `Unavailable`, saying
+    /// what was tried and what to install.
     pub fn open(source: &LibrarySource, given: &str) -> Result<Library> {
         let names = match given {
             "" => source.names,
@@ -153,10 +151,7 @@ pub unsafe fn slice<'a>(at: *const c_char, size: usize) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(at.cast(), size) }
 }
 
-/// Text for C.
-///
-/// # Errors
-/// `Usage` when it holds a zero byte.
+/// Text for C. Errors: `Usage` when it holds a zero byte.
 pub fn c_text(text: &str) -> Result<CString> {
     CString::new(text)
         .map_err(|_| Error::usage("a zero byte in a path or an option").with("text", text))

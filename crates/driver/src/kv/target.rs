@@ -41,10 +41,8 @@ pub struct KvTarget<E: StoreEngine> {
 }
 
 impl<E: StoreEngine> KvTarget<E> {
-    /// Passes the guard and opens.
-    ///
-    /// # Errors
-    /// `Usage`, `Refused` or `Unavailable`; then everything is as it was.
+    /// Passes the guard and opens. Errors: `Usage`, `Refused` or `Unavailable`; then everything is
+    /// as it was.
     pub fn open(engine: E, ask: &DatabaseSpec<'_>) -> Result<KvTarget<E>> {
         let plan: &Plan = ask.spec.plan;
         let rules = plan.workloads.iter().map(|w| WorkloadRules::of(w, ask.bounded));

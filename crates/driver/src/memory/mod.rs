@@ -79,10 +79,8 @@ pub struct MemoryTarget {
 }
 
 impl MemoryTarget {
-    /// An empty store for the workloads of this plan.
-    ///
-    /// # Errors
-    /// `Usage` when their keys cannot be made.
+    /// An empty store for the workloads of this plan. Errors: `Usage` when their keys cannot be
+    /// made.
     pub fn new(plan: &Plan) -> Result<MemoryTarget> {
         let workloads = plan.workloads.iter();
         Ok(MemoryTarget {

@@ -10,9 +10,7 @@ use taillight_core::{Error, OpKind, Result};
 /// What a record takes besides key and value, bytes: node, lock, two heap headers.
 const RECORD: u64 = 112;
 
-/// Refuses a plan whose records cannot fit into `available` bytes, if that is known.
-///
-/// # Errors
+/// Refuses a plan whose records cannot fit into `available` bytes, if that is known. Errors:
 /// `Unavailable` with both sizes.
 pub fn check(plan: &Plan, available: Option<u64>) -> Result<()> {
     let (Some(available), Some(needed)) = (available, needed(plan)) else {

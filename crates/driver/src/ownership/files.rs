@@ -87,10 +87,8 @@ impl MarkedFiles {
         !self.kept.is_empty()
     }
 
-    /// Puts a file under this run's mark, before its first byte is written.
-    ///
-    /// # Errors
-    /// `Unavailable` when the mark cannot be written.
+    /// Puts a file under this run's mark, before its first byte is written. Errors: `Unavailable`
+    /// when the mark cannot be written.
     pub fn mark(&mut self, mark: FileMark) -> Result<()> {
         self.dir.add(std::slice::from_ref(&mark))?;
         let list = if mark.keep { &mut self.kept } else { &mut self.temporary };
@@ -99,10 +97,8 @@ impl MarkedFiles {
     }
 
     /// Deletes what goes, marks last; notes when kept files were last changed, so that a later
-    /// run can tell whether somebody else has used them since.
-    ///
-    /// # Errors
-    /// `Unavailable` when something cannot be removed or noted.
+    /// run can tell whether somebody else has used them since. Errors: `Unavailable` when something
+    /// cannot be removed or noted.
     pub fn finish(&mut self) -> Result<()> {
         let temporary = std::mem::take(&mut self.temporary);
         let deleted = match temporary.is_empty() {

@@ -23,29 +23,20 @@ pub use sidecar::{DirectoryIdentity, OwnedDirectory, SIDECAR};
 
 /// Where the mark of a target with records is kept. It moves bytes and decides nothing.
 pub trait MarkStore {
-    /// The mark; `None` when there is none.
-    ///
-    /// # Errors
-    /// `Unavailable` when it cannot be read, `Corrupt` where the store tells that it is damaged.
+    /// The mark; `None` when there is none. Errors: `Unavailable` when it cannot be read, `Corrupt`
+    /// where the store tells that it is damaged.
     fn read(&self) -> Result<Option<Vec<u8>>>;
 
     /// Writes a mark where `read` found none. A store that can tell refuses when another run has
-    /// written one since.
-    ///
-    /// # Errors
-    /// `Refused` for the mark of another run, `Unavailable` when it cannot be written.
+    /// written one since. Errors: `Refused` for the mark of another run, `Unavailable` when it
+    /// cannot be written.
     fn create(&self, mark: &[u8]) -> Result<()>;
 
-    /// Replaces the mark.
-    ///
-    /// # Errors
-    /// `Unavailable` when it cannot be written.
+    /// Replaces the mark. Errors: `Unavailable` when it cannot be written.
     fn renew(&self, mark: &[u8]) -> Result<()>;
 
-    /// Removes the mark; an absent one is no error.
-    ///
-    /// # Errors
-    /// `Unavailable` when it cannot be removed.
+    /// Removes the mark; an absent one is no error. Errors: `Unavailable` when it cannot be
+    /// removed.
     fn remove(&self) -> Result<()>;
 }
 
@@ -92,17 +83,11 @@ pub enum OwnershipDecision<I> {
 
 impl<I: Serialize + DeserializeOwned + Clone> OwnershipMark<I> {
     /// Reads a mark.
-    ///
-    /// # Errors
-    /// When the bytes are no mark.
     pub fn parse(bytes: &[u8]) -> serde_json::Result<OwnershipMark<I>> {
         serde_json::from_slice(bytes)
     }
 
-    /// The mark as it is stored.
-    ///
-    /// # Errors
-    /// `Internal` when it cannot be JSON.
+    /// The mark as it is stored. Errors: `Internal` when it cannot be JSON.
     pub fn bytes(&self) -> Result<Vec<u8>> {
         serde_json::to_vec(self)
             .map_err(|e| Error::internal("the ownership mark is not JSON").source(e))
@@ -110,9 +95,7 @@ impl<I: Serialize + DeserializeOwned + Clone> OwnershipMark<I> {
 
     /// The rules: what a run that would write the mark `wanted` may do where it found the mark
     /// `found` and `contents` beside it. Nothing that Taillight did not make is lost unless
-    /// `confirmed`; kept records are reused or refused, never wiped, unless `confirmed`.
-    ///
-    /// # Errors
+    /// `confirmed`; kept records are reused or refused, never wiped, unless `confirmed`. Errors:
     /// `Refused`, saying how to confirm.
     pub fn decide(
         wanted: &OwnershipMark<I>,
@@ -174,10 +157,7 @@ impl<I: Serialize + DeserializeOwned + Clone> HeldMark<I> {
         self.lock().run_id.clone()
     }
 
-    /// The mark as it should outlast the run.
-    ///
-    /// # Errors
-    /// `Internal` when it cannot be JSON.
+    /// The mark as it should outlast the run. Errors: `Internal` when it cannot be JSON.
     pub fn bytes(&self) -> Result<Vec<u8>> {
         let mut lasting = self.lock().clone();
         if self.forgets {
@@ -186,10 +166,8 @@ impl<I: Serialize + DeserializeOwned + Clone> HeldMark<I> {
         lasting.bytes()
     }
 
-    /// Takes note of so many `records` and renews the mark.
-    ///
-    /// # Errors
-    /// `Unavailable` when the mark cannot be written.
+    /// Takes note of so many `records` and renews the mark. Errors: `Unavailable` when the mark
+    /// cannot be written.
     pub fn note(&self, store: &(impl MarkStore + ?Sized), records: u64) -> Result<()> {
         self.lock().records = records;
         store.renew(&self.bytes()?)

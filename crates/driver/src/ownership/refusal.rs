@@ -39,10 +39,7 @@ impl From<&Path> for NamedTarget {
 
 /// Checks that `destroy = true` and `--destroy NAME` come together and name the target.
 /// `same` tells whether a name means the target once resolved. Returns whether destroying is
-/// confirmed.
-///
-/// # Errors
-/// `Refused` when one is missing or the name is another one's.
+/// confirmed. Errors: `Refused` when one is missing or the name is another one's.
 pub fn confirmed(
     destroy: bool,
     name: Option<&str>,
@@ -67,9 +64,7 @@ pub fn confirmed(
 }
 
 /// Refuses to write what Taillight did not make, unless confirmed. `example` is a part of it.
-///
-/// # Errors
-/// `Refused`, saying how to confirm.
+/// Errors: `Refused`, saying how to confirm.
 pub fn foreign(confirmed: bool, target: &NamedTarget, example: Option<&str>) -> Result<()> {
     if confirmed {
         return Ok(());
@@ -83,10 +78,7 @@ pub fn foreign(confirmed: bool, target: &NamedTarget, example: Option<&str>) -> 
 }
 
 /// Refuses to write over what a killed run was appending to: nobody knows its last size, so that it
-/// cannot be told from what somebody wrote into it since.
-///
-/// # Errors
-/// `Refused`, saying how to confirm.
+/// cannot be told from what somebody wrote into it since. Errors: `Refused`, saying how to confirm.
 pub fn unfinished(confirmed: bool, target: &NamedTarget) -> Result<()> {
     if confirmed {
         return Ok(());

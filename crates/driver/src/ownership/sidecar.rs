@@ -63,9 +63,7 @@ pub struct OwnedDirectory {
 }
 
 impl OwnedDirectory {
-    /// Opens a directory; its path must hold no symlink in the last component.
-    ///
-    /// # Errors
+    /// Opens a directory; its path must hold no symlink in the last component. Errors:
     /// `Unavailable` when it cannot be opened.
     pub fn open(path: &Path) -> Result<OwnedDirectory> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
@@ -82,17 +80,12 @@ impl OwnedDirectory {
     }
 
     /// Marks in this directory. A mark file of another user is not trusted: it says nothing.
-    ///
-    /// # Errors
-    /// `Corrupt` when it cannot be understood, `Unavailable` when it cannot be read.
+    /// Errors: `Corrupt` when it cannot be understood, `Unavailable` when it cannot be read.
     pub fn marks(&self) -> Result<Vec<FileMark>> {
         Ok(self.load()?.unwrap_or_default().files)
     }
 
-    /// Inode and device of the directory itself.
-    ///
-    /// # Errors
-    /// `Unavailable` when it cannot be asked.
+    /// Inode and device of the directory itself. Errors: `Unavailable` when it cannot be asked.
     pub fn identity(&self) -> Result<(u64, String)> {
         let stat =
             rustix::fs::fstat(&self.fd).map_err(|e| self.failed("cannot stat the directory", e))?;
@@ -131,10 +124,8 @@ impl OwnedDirectory {
         }
     }
 
-    /// Adds or replaces the marks of these files.
-    ///
-    /// # Errors
-    /// `Unavailable` when the mark cannot be written.
+    /// Adds or replaces the marks of these files. Errors: `Unavailable` when the mark cannot be
+    /// written.
     pub fn add(&self, new: &[FileMark]) -> Result<()> {
         self.change(|sidecar| {
             sidecar.files.retain(|m| !new.iter().any(|n| n.name == m.name));
@@ -142,9 +133,7 @@ impl OwnedDirectory {
         })
     }
 
-    /// Deletes the files of these marks, if the names still mean them, then the marks.
-    ///
-    /// # Errors
+    /// Deletes the files of these marks, if the names still mean them, then the marks. Errors:
     /// `Unavailable` for the first file or mark that cannot be removed.
     pub fn delete(&self, gone: &[FileMark]) -> Result<()> {
         let mut first_error = None;

@@ -74,10 +74,8 @@ impl S3Answer {
 }
 
 impl S3Client {
-    /// Resolves addresses and reads certificates; connects to nothing.
-    ///
-    /// # Errors
-    /// `Unavailable` when a name or file cannot be resolved.
+    /// Resolves addresses and reads certificates; connects to nothing. Errors: `Unavailable` when a
+    /// name or file cannot be resolved.
     pub fn new(
         location: PrefixLocation,
         options: S3Options,
@@ -165,9 +163,7 @@ impl S3Client {
     }
 
     /// Performs one request on the first server and waits for its answer. Between two of them the
-    /// run may last for hours: a connection idle for so long is not used again.
-    ///
-    /// # Errors
+    /// run may last for hours: a connection idle for so long is not used again. Errors:
     /// `Unavailable` when no answer comes.
     pub fn call(&self, request: &S3Request<'_>) -> Result<S3Answer> {
         let mut admin = self.admin.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -184,10 +180,8 @@ impl S3Client {
         answer.map_err(|why| self.error(0, why))
     }
 
-    /// Performs one request on a connection of its own to this server.
-    ///
-    /// # Errors
-    /// `Unavailable` when no answer comes.
+    /// Performs one request on a connection of its own to this server. Errors: `Unavailable` when
+    /// no answer comes.
     pub fn call_on(&self, server: usize, request: &S3Request<'_>) -> Result<S3Answer> {
         self.exchange(server, &mut self.api(), &mut HttpConnection::new(), request)
             .map_err(|why| self.error(server, why))
@@ -267,9 +261,7 @@ impl S3Client {
     }
 
     /// Whether this is a listing of the bucket that was asked for. A server that does not know
-    /// virtual hosts answers for another one, and would be written to beside the bucket.
-    ///
-    /// # Errors
+    /// virtual hosts answers for another one, and would be written to beside the bucket. Errors:
     /// `Unavailable` when it is not.
     pub fn listed(&self, answer: &S3Answer) -> Result<()> {
         if answer.code != 200 {
@@ -320,10 +312,7 @@ impl S3Client {
             .hint(hint)
     }
 
-    /// The text of an object; `None` when there is none.
-    ///
-    /// # Errors
-    /// `Unavailable`.
+    /// The text of an object; `None` when there is none. Errors: `Unavailable`.
     pub fn get(&self, name: &str) -> Result<Option<String>> {
         let answer = self.call(&S3Request::new("GET", name.as_bytes()))?;
         match answer.code {
@@ -333,10 +322,7 @@ impl S3Client {
         }
     }
 
-    /// Writes an object.
-    ///
-    /// # Errors
-    /// `Unavailable`.
+    /// Writes an object. Errors: `Unavailable`.
     pub fn put(&self, name: &str, body: &[u8]) -> Result<()> {
         let answer =
             self.call(&S3Request { body, data: true, ..S3Request::new("PUT", name.as_bytes()) })?;
@@ -346,9 +332,7 @@ impl S3Client {
         }
     }
 
-    /// Shows the names under the prefix, a page at a time; ends when `page` says false.
-    ///
-    /// # Errors
+    /// Shows the names under the prefix, a page at a time; ends when `page` says false. Errors:
     /// `Unavailable`.
     pub fn list(&self, page: &mut dyn FnMut(Vec<String>) -> Result<bool>) -> Result<String> {
         let mut next: Option<String> = None;
@@ -369,10 +353,7 @@ impl S3Client {
         }
     }
 
-    /// Deletes objects under the prefix, by name.
-    ///
-    /// # Errors
-    /// `Unavailable` when one of them stays.
+    /// Deletes objects under the prefix, by name. Errors: `Unavailable` when one of them stays.
     pub fn delete(&self, names: &[String]) -> Result<()> {
         for batch in names.chunks(BATCH) {
             let mut body = String::from("<Delete><Quiet>true</Quiet>");

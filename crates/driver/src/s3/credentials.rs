@@ -48,18 +48,14 @@ impl Credentials {
     }
 
     /// The environment's, else those of `profile` (empty: `AWS_PROFILE`, else `default`) in the
-    /// credentials file. A profile that is named goes before the environment.
-    ///
-    /// # Errors
-    /// `Unavailable` when there are none.
+    /// credentials file. A profile that is named goes before the environment. Errors: `Unavailable`
+    /// when there are none.
     pub fn find(profile: &str) -> Result<(Credentials, Origin)> {
         Credentials::find_in(profile, &|name| std::env::var(name).ok().filter(|v| !v.is_empty()))
     }
 
-    /// [`Credentials::find`] with an environment that tests can make up.
-    ///
-    /// # Errors
-    /// `Unavailable` when there are none.
+    /// [`Credentials::find`] with an environment that tests can make up. Errors: `Unavailable` when
+    /// there are none.
     pub fn find_in(
         profile: &str,
         env: &dyn Fn(&str) -> Option<String>,

@@ -32,9 +32,7 @@ impl S3Client {
 
     /// Lists the prefix through every further server: one that is gone, that serves something else,
     /// or that has objects there which the first has not, is told before anything is written.
-    ///
-    /// # Errors
-    /// `Unavailable` or `Refused`, naming the server.
+    /// Errors: `Unavailable` or `Refused`, naming the server.
     pub fn check_endpoints(&self) -> Result<()> {
         if self.servers() == 1 {
             return Ok(());
@@ -55,10 +53,8 @@ impl S3Client {
     }
 
     /// Whether every further server gives the object `name` with just this text, which was written
-    /// through the first one.
-    ///
-    /// # Errors
-    /// `Refused`, naming the server that does not; `Unavailable` when one gives no answer.
+    /// through the first one. Errors: `Refused`, naming the server that does not; `Unavailable`
+    /// when one gives no answer.
     pub fn check_same_store(&self, name: &str, text: &[u8]) -> Result<()> {
         for server in 1..self.servers() {
             let answer = self.call_on(server, &S3Request::new("GET", name.as_bytes()))?;

@@ -37,10 +37,8 @@ const FORM: &str = "the form is http(s)://HOST[:PORT]/BUCKET/PREFIX/, for exampl
     http://127.0.0.1:9000/bench/taillight/";
 
 impl PrefixLocation {
-    /// From the path and the further endpoints, `HOST[:PORT]` each.
-    ///
-    /// # Errors
-    /// `Usage` saying the form; no part of a URL that could be a password is shown.
+    /// From the path and the further endpoints, `HOST[:PORT]` each. Errors: `Usage` saying the
+    /// form; no part of a URL that could be a password is shown.
     pub fn parse(path: Option<&str>, more: &[String]) -> Result<PrefixLocation> {
         let path = path.filter(|p| !p.is_empty()).ok_or_else(|| {
             Error::usage("driver `s3` needs a path: it has no default endpoint").hint(FORM)
@@ -79,10 +77,7 @@ impl PrefixLocation {
     }
 
     /// Whether servers can be asked in this style: a bucket stands before a name, not before the
-    /// number of an address.
-    ///
-    /// # Errors
-    /// `Usage` naming the server that cannot.
+    /// number of an address. Errors: `Usage` naming the server that cannot.
     pub fn takes(&self, addressing: Addressing) -> Result<()> {
         let number = |host: &&Endpoint| host.bare().parse::<IpAddr>().is_ok();
         match self.hosts.iter().find(number) {

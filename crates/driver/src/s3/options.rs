@@ -90,10 +90,7 @@ const PART_MIN: u64 = 5 << 20;
 /// Parts of one object at most.
 pub const PARTS_MAX: u64 = 10_000;
 
-/// Reads options as written.
-///
-/// # Errors
-/// `Usage` for unknown or impossible ones.
+/// Reads options as written. Errors: `Usage` for unknown or impossible ones.
 pub fn parse(table: &toml::Table) -> Result<S3Options> {
     let o: S3Options = options::parse("s3", table)?;
     let wrong = |option: &str, what: &str, hint: &str| {

@@ -38,10 +38,8 @@ pub struct OwnedPrefix {
 }
 
 impl OwnedPrefix {
-    /// Asks the guard and writes the owner object. `names`: of every workload.
-    ///
-    /// # Errors
-    /// `Refused` by the guard, `Unavailable` when the store refuses.
+    /// Asks the guard and writes the owner object. `names`: of every workload. Errors: `Refused` by
+    /// the guard, `Unavailable` when the store refuses.
     pub fn take(
         store: &S3Client,
         spec: &OpenSpec<'_>,
@@ -105,18 +103,12 @@ impl OwnedPrefix {
         }
     }
 
-    /// Takes note of `records`.
-    ///
-    /// # Errors
-    /// `Unavailable` when the owner object cannot be written.
+    /// Takes note of `records`. Errors: `Unavailable` when the owner object cannot be written.
     pub fn note(&self, store: &S3Client, records: u64) -> Result<()> {
         self.mark.note(store, records)
     }
 
-    /// Deletes the records written so far, by every naming.
-    ///
-    /// # Errors
-    /// `Unavailable` when one stays.
+    /// Deletes the records written so far, by every naming. Errors: `Unavailable` when one stays.
     pub fn purge(&self, store: &S3Client, names: &[ObjectNaming]) -> Result<()> {
         // Records of earlier runs are ours as well: the mark vouches for them.
         let end = self.written.load(Ordering::Relaxed);
@@ -138,10 +130,8 @@ impl OwnedPrefix {
         Ok(())
     }
 
-    /// At the end: deletes what goes, then the mark.
-    ///
-    /// # Errors
-    /// `Unavailable` when something cannot be removed.
+    /// At the end: deletes what goes, then the mark. Errors: `Unavailable` when something cannot be
+    /// removed.
     pub fn leave(&self, store: &S3Client, names: &[ObjectNaming]) -> Result<()> {
         if self.mark.keeps() {
             return Ok(());

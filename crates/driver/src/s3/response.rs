@@ -58,9 +58,6 @@ pub struct MalformedResponse;
 
 impl ResponseHead {
     /// Reads a head; its bytes, or `None` while it is not whole. `bodiless`: the answer to HEAD.
-    ///
-    /// # Errors
-    /// When it is no head.
     pub fn parse(
         &mut self,
         raw: &[u8],
@@ -108,9 +105,6 @@ impl ResponseHead {
     }
 
     /// Takes bytes of the body, showing its data; how many were its own.
-    ///
-    /// # Errors
-    /// When the chunks are broken.
     pub fn absorb(
         &mut self,
         bytes: &[u8],

@@ -69,10 +69,8 @@ struct PendingRequest {
 }
 
 impl S3Session {
-    /// A session; its connections are made with their first requests.
-    ///
-    /// # Errors
-    /// `Unavailable` when the system gives no epoll instance.
+    /// A session; its connections are made with their first requests. Errors: `Unavailable` when
+    /// the system gives no epoll instance.
     pub fn new(shared: Arc<S3Shared>, spec: &SessionSpec) -> Result<S3Session> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|e| Error::unavailable("no epoll instance").source(e))?;

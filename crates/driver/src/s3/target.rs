@@ -34,10 +34,7 @@ pub struct S3Target {
 }
 
 impl S3Target {
-    /// Passes the guard.
-    ///
-    /// # Errors
-    /// `Usage`, `Refused` or `Unavailable`; then nothing was changed.
+    /// Passes the guard. Errors: `Usage`, `Refused` or `Unavailable`; then nothing was changed.
     pub fn open(spec: &OpenSpec<'_>, options: S3Options) -> Result<S3Target> {
         // A place that cannot be is told before credentials that are not there.
         PrefixLocation::parse(spec.plan.target.path.as_deref(), &options.endpoints)?;
@@ -46,9 +43,6 @@ impl S3Target {
     }
 
     /// [`S3Target::open`] with credentials already found, and where.
-    ///
-    /// # Errors
-    /// As there.
     pub fn open_as(
         spec: &OpenSpec<'_>,
         options: S3Options,

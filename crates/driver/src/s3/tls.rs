@@ -15,10 +15,7 @@ use super::transport::TlsServer;
 const BUNDLES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// What TLS needs for each host.
-///
-/// # Errors
-/// `Unavailable` when no certificates can be read.
+/// What TLS needs for each host. Errors: `Unavailable` when no certificates can be read.
 pub fn prepare(hosts: &[Endpoint], prefix: Option<&str>, ca: &str) -> Result<Vec<TlsServer>> {
     let file = match ca {
         "" => BUNDLES.into_iter().find(|p| std::path::Path::new(p).exists()),

@@ -26,9 +26,6 @@ pub enum Transport {
 
 impl Transport {
     /// Begins a connection that never waits; it is made when it becomes writable.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn begin(to: SocketAddr, tls: Option<&TlsServer>) -> io::Result<Transport> {
         let family = match to {
             SocketAddr::V4(_) => AddressFamily::INET,
@@ -44,9 +41,6 @@ impl Transport {
     }
 
     /// Makes a connection that waits at most `timeout` for each step.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn blocking(
         to: SocketAddr,
         tls: Option<&TlsServer>,
@@ -76,17 +70,11 @@ impl Transport {
     }
 
     /// Why the connection failed, asked once it became writable.
-    ///
-    /// # Errors
-    /// The reason.
     pub fn connected(&self) -> io::Result<()> {
         self.tcp().take_error()?.map_or(Ok(()), Err)
     }
 
-    /// Reads some bytes; 0 at the end.
-    ///
-    /// # Errors
-    /// `WouldBlock`, or that the connection is broken.
+    /// Reads some bytes; 0 at the end. Errors: `WouldBlock`, or that the connection is broken.
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Transport::Plain(tcp) => tcp.read(into),
@@ -94,10 +82,7 @@ impl Transport {
         }
     }
 
-    /// Writes some of `head`, then `body`.
-    ///
-    /// # Errors
-    /// `WouldBlock`, or that the connection is broken.
+    /// Writes some of `head`, then `body`. Errors: `WouldBlock`, or that the connection is broken.
     pub fn write(&mut self, head: &[u8], body: &[u8]) -> io::Result<usize> {
         match self {
             Transport::Plain(tcp) if body.is_empty() => tcp.write(head),
@@ -107,10 +92,8 @@ impl Transport {
         }
     }
 
-    /// Hands over what encryption holds back.
-    ///
-    /// # Errors
-    /// `WouldBlock`, or that the connection is broken.
+    /// Hands over what encryption holds back. Errors: `WouldBlock`, or that the connection is
+    /// broken.
     pub fn flush(&mut self) -> io::Result<()> {
         match self {
             Transport::Plain(_) => Ok(()),

@@ -5,11 +5,8 @@ use quick_xml::escape::resolve_xml_entity;
 use quick_xml::events::{BytesRef, Event};
 use taillight_core::{Error, Result};
 
-/// Texts of all elements `name`, unescaped, in order.
-///
-/// # Errors
-/// `Unavailable` when the text is not well-formed: what stands behind the mistake must not be taken
-/// for absent.
+/// Texts of all elements `name`, unescaped, in order. Errors: `Unavailable` when the text is not
+/// well-formed: what stands behind the mistake must not be taken for absent.
 pub fn all(text: &str, name: &str) -> Result<Vec<String>> {
     let mut found = Vec::new();
     if collect(text, name, &mut found) {

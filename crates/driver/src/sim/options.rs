@@ -93,10 +93,7 @@ impl Default for InjectedErrors {
 }
 
 impl SimOptions {
-    /// From a resolved table.
-    ///
-    /// # Errors
-    /// `Usage` when a name or value is wrong.
+    /// From a resolved table. Errors: `Usage` when a name or value is wrong.
     pub fn from_table(table: &toml::Table) -> Result<SimOptions> {
         let options: SimOptions = options::parse("sim", table)?;
         options.check().map(|()| options)

@@ -91,9 +91,7 @@ pub struct PoolReport {
 }
 
 impl Pool {
-    /// Makes the directory and the first chunks for `workers`, and starts the keeper.
-    ///
-    /// # Errors
+    /// Makes the directory and the first chunks for `workers`, and starts the keeper. Errors:
     /// `Unavailable` when memory for the first chunks cannot be reserved.
     pub fn start(dir: &Path, budget: u64, spill: Option<&Path>, workers: usize) -> Result<Pool> {
         let chunk = CHUNK_BYTES as u64;
@@ -160,9 +158,7 @@ impl Pool {
     }
 
     /// Stops the keeper after it has taken every full chunk; all workers must have finished.
-    ///
-    /// # Errors
-    /// `Internal` when the keeper panicked.
+    /// Errors: `Internal` when the keeper panicked.
     pub fn finish(self) -> Result<PoolReport> {
         let Pool { source, keeper, collected } = self;
         let shared = source.shared.clone();

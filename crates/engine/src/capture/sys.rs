@@ -20,10 +20,8 @@ unsafe impl Send for ChunkMapping {}
 
 impl ChunkMapping {
     /// Creates a new file of `bytes` (a multiple of the page size), reserves its memory, maps it
-    /// and touches every page, so that no later store faults.
-    ///
-    /// # Errors
-    /// `Unavailable` when the file cannot be made or there is no room for it.
+    /// and touches every page, so that no later store faults. Errors: `Unavailable` when the file
+    /// cannot be made or there is no room for it.
     pub fn create(path: &Path, bytes: usize) -> Result<ChunkMapping> {
         let fail = |e: std::io::Error| {
             Error::unavailable("cannot reserve memory for the capture")

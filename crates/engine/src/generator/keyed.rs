@@ -101,10 +101,8 @@ fn new_keys(plan: &Plan, w: &WorkloadPlan) -> u64 {
 }
 
 impl KeyGenerator {
-    /// The generator of the worker at `place`.
-    ///
-    /// # Errors
-    /// `Usage` when there is nothing to read, or a parameter makes no sense.
+    /// The generator of the worker at `place`. Errors: `Usage` when there is nothing to read, or a
+    /// parameter makes no sense.
     pub fn new(
         plan: &Plan,
         w: &WorkloadPlan,

@@ -67,10 +67,8 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// The generator of the worker at `place`.
-    ///
-    /// # Errors
-    /// `Usage` when the extent cannot hold a block for each worker.
+    /// The generator of the worker at `place`. Errors: `Usage` when the extent cannot hold a block
+    /// for each worker.
     pub fn new(
         plan: &Plan,
         workload: &WorkloadPlan,

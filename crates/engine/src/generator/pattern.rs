@@ -24,10 +24,7 @@ pub struct AccessExtent {
 }
 
 impl AccessExtent {
-    /// The extent of a workload.
-    ///
-    /// # Errors
-    /// `Usage` when it lies outside the data set.
+    /// The extent of a workload. Errors: `Usage` when it lies outside the data set.
     pub fn of(workload: &WorkloadPlan, shape: Geometry) -> Result<AccessExtent> {
         let start = workload.access.offset.0;
         let end = match workload.access.length {
@@ -77,10 +74,8 @@ pub enum AccessPattern {
 }
 
 impl AccessPattern {
-    /// The pattern of the worker at `place`.
-    ///
-    /// # Errors
-    /// `Usage` when a sequential worker's slice is empty.
+    /// The pattern of the worker at `place`. Errors: `Usage` when a sequential worker's slice is
+    /// empty.
     pub fn new(
         seed: u64,
         w: &WorkloadPlan,

@@ -23,10 +23,7 @@ pub struct Sequential {
 }
 
 impl Sequential {
-    /// The walk of the worker at `place`.
-    ///
-    /// # Errors
-    /// `Usage` when its slice cannot hold one block.
+    /// The walk of the worker at `place`. Errors: `Usage` when its slice cannot hold one block.
     pub fn new(w: &WorkloadPlan, extent: &AccessExtent, place: WorkerIndex) -> Result<Sequential> {
         let share = extent.bytes() / u64::from(place.of.max(1)) / extent.align * extent.align;
         if share < extent.largest {

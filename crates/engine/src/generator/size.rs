@@ -42,10 +42,7 @@ pub enum Sizes {
 }
 
 impl Sizes {
-    /// From the plan.
-    ///
-    /// # Errors
-    /// `Usage` for what the plan's checks refuse as well.
+    /// From the plan. Errors: `Usage` for what the plan's checks refuse as well.
     pub fn new(plan: &BlockSize) -> Result<Sizes> {
         Ok(match plan {
             BlockSize::Fixed(b) => Sizes::Fixed(b.0),
@@ -74,10 +71,7 @@ impl Sizes {
     }
 
     /// Uniform over every byte from `min` to `max`, both included: fio's `bsrange` with
-    /// `bs_unaligned`.
-    ///
-    /// # Errors
-    /// `Usage` when `min` is 0 or above `max`.
+    /// `bs_unaligned`. Errors: `Usage` when `min` is 0 or above `max`.
     pub fn uniform(min: u64, max: u64) -> Result<Sizes> {
         let count = steps(min, max, 1)?;
         Ok(Sizes::Range { min, step: 1, count })
@@ -86,20 +80,16 @@ impl Sizes {
     /// Log-uniform from `min` to `max`: each octave is as likely as any other. Sizes are
     /// `min + step * k` without holes; a size stands for all up to the next one, so it comes with
     /// probability `ln((size + step) / size)` over `ln((largest + step) / min)`. With a step of 1
-    /// every byte count is possible; a `max` off the grid is rounded down to it.
-    ///
-    /// # Errors
-    /// `Usage` when `min` or `step` is 0, or `min` above `max`.
+    /// every byte count is possible; a `max` off the grid is rounded down to it. Errors: `Usage`
+    /// when `min` or `step` is 0, or `min` above `max`.
     pub fn log_uniform(min: u64, max: u64, step: u64) -> Result<Sizes> {
         let count = steps(min, max, step)?;
         let end = min as f64 + count as f64 * step as f64;
         Ok(Sizes::Log { min, step, count, span: (end / min as f64).ln() })
     }
 
-    /// Sizes with counts, as from [`taillight_core::block_size_file::parse`].
-    ///
-    /// # Errors
-    /// `Usage` when a size is 0 or comes twice, or no count is above 0.
+    /// Sizes with counts, as from [`taillight_core::block_size_file::parse`]. Errors: `Usage` when
+    /// a size is 0 or comes twice, or no count is above 0.
     pub fn table(parts: &[(u64, u64)]) -> Result<Sizes> {
         let mut parts: Vec<(u64, u64)> = parts.iter().copied().filter(|p| p.1 > 0).collect();
         parts.sort_unstable();

@@ -49,10 +49,8 @@ pub struct PayloadSpec {
 }
 
 impl PayloadSpec {
-    /// What a plan says.
-    ///
-    /// # Errors
-    /// As [`PayloadSpec::new`], and for a pattern of damaged hexadecimal digits.
+    /// What a plan says. Errors: as [`PayloadSpec::new`], and for a pattern of damaged hexadecimal
+    /// digits.
     pub fn of(plan: &Payload) -> Result<PayloadSpec> {
         let kind = match plan.kind {
             PayloadKind::Random => ContentKind::Random,
@@ -65,11 +63,8 @@ impl PayloadSpec {
         PayloadSpec::new(kind, plan.compressible, plan.duplicate)
     }
 
-    /// Checks that the parts fit together. Shares are percent.
-    ///
-    /// # Errors
-    /// `Usage` when a share is above 100 or means nothing for the kind, or the pattern is empty or
-    /// too long.
+    /// Checks that the parts fit together. Shares are percent. Errors: `Usage` when a share is
+    /// above 100 or means nothing for the kind, or the pattern is empty or too long.
     pub fn new(kind: ContentKind, compressible: u32, duplicate: u32) -> Result<PayloadSpec> {
         for (name, share) in [("compressible", compressible), ("duplicate", duplicate)] {
             if share > 100 {

@@ -7,10 +7,8 @@ use taillight_rundir::manifest::PhaseInfo;
 
 use super::EngineRequest;
 
-/// Does the plan's steps in order; each with its stamps.
-///
-/// # Errors
-/// The driver's word, when it cannot do a step or the step fails; `Unavailable` when asked to stop.
+/// Does the plan's steps in order; each with its stamps. Errors: the driver's word, when it cannot
+/// do a step or the step fails; `Unavailable` when asked to stop.
 pub fn run(target: &dyn Target, request: &mut EngineRequest<'_>) -> Result<Vec<PhaseInfo>> {
     let mut phases = Vec::new();
     for step in &request.plan.run.before {

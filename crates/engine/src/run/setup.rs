@@ -41,10 +41,7 @@ pub struct WorkerSpec {
     pub first_slot: u32,
 }
 
-/// The spec of each worker, in order.
-///
-/// # Errors
-/// `Usage` when an extent, slice or rate is impossible.
+/// The spec of each worker, in order. Errors: `Usage` when an extent, slice or rate is impossible.
 pub fn worker_specs(
     plan: &Plan,
     shape: Geometry,

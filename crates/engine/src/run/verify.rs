@@ -16,10 +16,7 @@ use crate::verify::{
 };
 
 /// What workers share when the plan verifies. `loaded`: records that were loaded for this run, the
-/// last ones of those there are.
-///
-/// # Errors
-/// `Usage` when the plan's blocks cannot be verified.
+/// last ones of those there are. Errors: `Usage` when the plan's blocks cannot be verified.
 pub fn prepare(
     plan: &Plan,
     shape: Geometry,
@@ -66,9 +63,6 @@ pub fn checker(shared: &Arc<VerifyState>, session: &SessionSpec) -> Box<Checker>
 }
 
 /// The pass, when the plan asks for one.
-///
-/// # Errors
-/// When the target cannot be read at all.
 pub fn after(
     plan: &Plan,
     target: &dyn Target,

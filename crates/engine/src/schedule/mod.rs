@@ -64,10 +64,8 @@ pub struct Schedules<'a> {
 }
 
 impl<'a> Schedules<'a> {
-    /// For one workload of a run with this seed and warm-up.
-    ///
-    /// # Errors
-    /// `Usage` when recorded times cannot be read.
+    /// For one workload of a run with this seed and warm-up. Errors: `Usage` when recorded times
+    /// cannot be read.
     pub fn new(workload: &'a WorkloadPlan, seed: u64, warmup_ns: u64) -> Result<Schedules<'a>> {
         let times = match &workload.arrival {
             Arrival::Replay { file } => {
@@ -85,10 +83,8 @@ impl<'a> Schedules<'a> {
 
     /// The schedule of the worker at `place`, which joins `join_ns` after the start of the measure
     /// phase. Its share of what is due before it joins is left out. `None`: it is there from the
-    /// start of the load.
-    ///
-    /// # Errors
-    /// `Usage` for a rate slower than one operation a year or faster than 1 per ns.
+    /// start of the load. Errors: `Usage` for a rate slower than one operation a year or faster
+    /// than 1 per ns.
     pub fn of(&self, place: WorkerIndex, join_ns: Option<u64>) -> Result<Schedule> {
         let w = self.workload;
         let even = |rate: Rate| Ok(Constant::new(Gap::of(rate, w)?, place));

@@ -29,10 +29,7 @@ pub struct Ramp {
 }
 
 impl Ramp {
-    /// The share of the worker at `place`.
-    ///
-    /// # Errors
-    /// `Usage` for rates out of range.
+    /// The share of the worker at `place`. Errors: `Usage` for rates out of range.
     pub fn new(
         (from, to, over): (Rate, Rate, Span),
         workload: &WorkloadPlan,

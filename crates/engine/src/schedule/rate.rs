@@ -17,10 +17,8 @@ const YEAR_NS: u128 = 366 * 24 * 3_600 * 1_000_000_000;
 
 impl Gap {
     /// Of a rate of the workload. A byte rate is met by the mean block: that many operations of
-    /// mixed sizes move the bytes asked, on average.
-    ///
-    /// # Errors
-    /// `Usage` for a rate slower than one operation a year or faster than 1 per ns.
+    /// mixed sizes move the bytes asked, on average. Errors: `Usage` for a rate slower than one
+    /// operation a year or faster than 1 per ns.
     pub fn of(rate: Rate, workload: &WorkloadPlan) -> Result<Gap> {
         // Time per operation = per_ns * den / num, times the mean bytes for a byte rate.
         // The mean is taken in 1/1024 bytes so that splits keep their fraction.
@@ -55,10 +53,8 @@ pub struct CommonRate {
 }
 
 impl CommonRate {
-    /// The common unit of several rates.
-    ///
-    /// # Errors
-    /// `Usage` when the rates have no common fraction of a usable size.
+    /// The common unit of several rates. Errors: `Usage` when the rates have no common fraction of
+    /// a usable size.
     pub fn of(gaps: &[Gap], workload: &WorkloadPlan) -> Result<CommonRate> {
         let unfit = || {
             Error::usage("these rates cannot be computed exactly together")

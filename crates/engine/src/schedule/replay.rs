@@ -63,10 +63,8 @@ impl Replay {
     }
 }
 
-/// Reads the times of a file.
-///
-/// # Errors
-/// `Usage` when it cannot be read, holds no time, or a line is no time or goes back.
+/// Reads the times of a file. Errors: `Usage` when it cannot be read, holds no time, or a line is
+/// no time or goes back.
 pub fn read(path: &str) -> Result<Arc<[i64]>> {
     let error = |what: &str| {
         Error::usage(what.to_owned())

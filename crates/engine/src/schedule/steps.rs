@@ -35,10 +35,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// The share of the worker at `place`.
-    ///
-    /// # Errors
-    /// `Usage` for rates out of range.
+    /// The share of the worker at `place`. Errors: `Usage` for rates out of range.
     pub fn new(steps: &[RateStep], workload: &WorkloadPlan, place: WorkerIndex) -> Result<Steps> {
         let gaps = steps.iter().map(|s| Gap::of(s.rate, workload));
         let common = CommonRate::of(&gaps.collect::<Result<Vec<_>>>()?, workload)?;

@@ -175,10 +175,8 @@ pub struct WriteLedger {
 }
 
 impl WriteLedger {
-    /// A ledger for `blocks` blocks, none of them written.
-    ///
-    /// # Errors
-    /// `Usage` when it needs more than `budget` bytes.
+    /// A ledger for `blocks` blocks, none of them written. Errors: `Usage` when it needs more than
+    /// `budget` bytes.
     pub fn new(blocks: u64, budget: u64) -> Result<WriteLedger> {
         let needs = blocks.saturating_mul(ENTRY);
         if needs > budget {

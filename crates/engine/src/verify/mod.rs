@@ -83,11 +83,8 @@ pub struct VerifySpec<'a> {
 }
 
 impl VerifyState {
-    /// Prepares verification.
-    ///
-    /// # Errors
-    /// `Usage` when blocks are too small, payloads repeat blocks, too many operations are in flight
-    /// or the ledger would be larger than its budget.
+    /// Prepares verification. Errors: `Usage` when blocks are too small, payloads repeat blocks,
+    /// too many operations are in flight or the ledger would be larger than its budget.
     pub fn new(spec: &VerifySpec<'_>) -> Result<Arc<VerifyState>> {
         if spec.area.unit < SMALLEST && !spec.area.keyed {
             return Err(Error::usage("blocks are too small to be verified")

@@ -40,10 +40,8 @@ pub struct PassSpec<'a> {
 }
 
 /// Reads and judges. Blocks this run never wrote are skipped unless another run is expected there.
-///
-/// # Errors
-/// When no session can be opened or the target fails altogether. A read that fails is counted; 64
-/// in a row end the pass, which then is not complete.
+/// Errors: when no session can be opened or the target fails altogether. A read that fails is
+/// counted; 64 in a row end the pass, which then is not complete.
 pub fn pass(
     target: &dyn Target,
     shared: &Arc<VerifyState>,

@@ -40,9 +40,7 @@ impl PriorRun {
     }
 
     /// Refuses a run whose addresses mean other places than those of `plan`: its ledger would call
-    /// good data lost. The path may differ: a file system can be mounted elsewhere.
-    ///
-    /// # Errors
+    /// good data lost. The path may differ: a file system can be mounted elsewhere. Errors:
     /// `Usage`, with both values.
     pub fn fits(&self, plan: &Plan) -> Result<()> {
         let Some(its) = &self.target else {
@@ -73,10 +71,8 @@ impl PriorRun {
         Ok(())
     }
 
-    /// The run that `verify.run` names: a run directory, or an id.
-    ///
-    /// # Errors
-    /// `Usage` when a run directory left no ledger, `Corrupt` when it is damaged.
+    /// The run that `verify.run` names: a run directory, or an id. Errors: `Usage` when a run
+    /// directory left no ledger, `Corrupt` when it is damaged.
     pub fn find(named: &str) -> Result<PriorRun> {
         let path = Path::new(named);
         if !path.is_dir() {
@@ -115,10 +111,8 @@ impl PriorRun {
         })
     }
 
-    /// Reads its ledger, for the blocks of `area`.
-    ///
-    /// # Errors
-    /// `Usage` when its blocks have another size; `Corrupt` when its ledger cannot be read.
+    /// Reads its ledger, for the blocks of `area`. Errors: `Usage` when its blocks have another
+    /// size; `Corrupt` when its ledger cannot be read.
     pub(super) fn load(&self, area: &VerifiedArea, budget: u64) -> Result<PriorLedger> {
         let run = run_hash(&self.run_id);
         let Some((file, block)) = &self.kept else {

@@ -50,10 +50,7 @@ pub struct KeyedWorker {
 }
 
 impl KeyedWorker {
-    /// For a workload with `depth` slots.
-    ///
-    /// # Errors
-    /// `Usage` when its keys cannot be made.
+    /// For a workload with `depth` slots. Errors: `Usage` when its keys cannot be made.
     pub fn new(w: &WorkloadPlan, space: Arc<KeySpace>, depth: usize) -> Result<KeyedWorker> {
         let values: Values = w.value.clone().unwrap_or_default();
         let name = |n: u32| format!("{}{n}", values.prefix).into_bytes().into_boxed_slice();

@@ -91,10 +91,8 @@ impl Slots {
         Token::new(self.generation, self.first + slot)
     }
 
-    /// The slot of the operation with this token.
-    ///
-    /// # Errors
-    /// `Internal` when no such operation is in flight.
+    /// The slot of the operation with this token. Errors: `Internal` when no such operation is in
+    /// flight.
     #[inline(always)]
     pub fn find(&self, token: Token) -> Result<u32> {
         let slot = token.slot().wrapping_sub(self.first);

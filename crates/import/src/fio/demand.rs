@@ -48,10 +48,7 @@ pub struct SectionDemand {
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Reads everything about demand.
-///
-/// # Errors
-/// `Usage` with its place.
+/// Reads everything about demand. Errors: `Usage` with its place.
 pub fn demand(
     r: &SectionReader<'_>,
     pattern: &OffsetPattern,

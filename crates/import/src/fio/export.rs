@@ -41,11 +41,9 @@ impl SectionText {
     }
 }
 
-/// Writes a plan as a fio job file.
-///
-/// # Errors
-/// `Usage` for a plan that is no load on files at all (keys, simulated devices, other stores), or
-/// whose pattern or schedule fio does not have: each is named.
+/// Writes a plan as a fio job file. Errors: `Usage` for a plan that is no load on files at all
+/// (keys, simulated devices, other stores), or whose pattern or schedule fio does not have: each is
+/// named.
 pub fn export(plan: &Plan) -> Result<Exported> {
     let mut global = SectionText::new();
     let target = export_target::target(plan, &mut global)?;

@@ -17,10 +17,8 @@ use super::section::JobSection;
 use super::target::FioEngine;
 use crate::ImportedJob;
 
-/// Makes the job of a group.
-///
-/// # Errors
-/// `Usage`, naming section and line, for sections that do not fit into one job.
+/// Makes the job of a group. Errors: `Usage`, naming section and line, for sections that do not fit
+/// into one job.
 pub fn job(file: &str, group: &[JobSection], taken: &mut BTreeSet<String>) -> Result<ImportedJob> {
     let layout = layout::layout(file, group)?;
     let Some(first) = group.first() else {

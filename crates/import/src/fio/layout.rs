@@ -51,10 +51,7 @@ pub fn differ(file: &str, first: &JobSection, other: &JobSection, what: &str) ->
     ))
 }
 
-/// Finds the layout.
-///
-/// # Errors
-/// `Usage`, naming section and line.
+/// Finds the layout. Errors: `Usage`, naming section and line.
 pub fn layout(file: &str, group: &[JobSection]) -> Result<TargetLayout> {
     let Some(first) = group.first() else {
         return Err(Error::internal("a group without sections"));

@@ -34,10 +34,7 @@ impl RawSection {
     }
 }
 
-/// Splits a file into its job sections.
-///
-/// # Errors
-/// `Usage`, naming file and line.
+/// Splits a file into its job sections. Errors: `Usage`, naming file and line.
 pub fn sections(text: &str, file: &str) -> Result<Vec<RawSection>> {
     let mut global: Vec<OptionLine> = Vec::new();
     let mut sections: Vec<RawSection> = Vec::new();

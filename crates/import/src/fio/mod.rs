@@ -26,10 +26,8 @@ use crate::ImportedJob;
 pub use export::export;
 use section::JobSection;
 
-/// Reads a job file: one job for each group of sections that run side by side.
-///
-/// # Errors
-/// `Usage` with file and line: unknown options, and options without equivalent.
+/// Reads a job file: one job for each group of sections that run side by side. Errors: `Usage` with
+/// file and line: unknown options, and options without equivalent.
 pub fn import(text: &str, file: &str) -> Result<Vec<ImportedJob>> {
     let mut groups: Vec<Vec<JobSection>> = Vec::new();
     for section in lex::sections(text, file)? {

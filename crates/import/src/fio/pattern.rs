@@ -60,10 +60,7 @@ fn directions(mix: &[MixPart]) -> Vec<Direction> {
         .collect()
 }
 
-/// Reads everything about the pattern.
-///
-/// # Errors
-/// `Usage` with its place.
+/// Reads everything about the pattern. Errors: `Usage` with its place.
 pub fn pattern(r: &SectionReader<'_>, notes: &mut Vec<String>) -> Result<OffsetPattern> {
     let (mix, random) = mix(r)?;
     let directions = directions(&mix);

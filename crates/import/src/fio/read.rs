@@ -16,10 +16,7 @@ pub struct SectionReader<'a> {
 }
 
 impl<'a> SectionReader<'a> {
-    /// For a section of `file`.
-    ///
-    /// # Errors
-    /// `Usage` for an option without equivalent.
+    /// For a section of `file`. Errors: `Usage` for an option without equivalent.
     pub fn new(file: &'a str, section: &'a RawSection) -> Result<SectionReader<'a>> {
         let mut reader = SectionReader { file, section, base: KbBase::Binary };
         for line in &section.lines {
@@ -74,10 +71,8 @@ impl<'a> SectionReader<'a> {
         self.section.line(name)
     }
 
-    /// The text of an option, if given.
-    ///
-    /// # Errors
-    /// `Usage` with its place when it is empty: fio refuses that as well.
+    /// The text of an option, if given. Errors: `Usage` with its place when it is empty: fio
+    /// refuses that as well.
     pub fn raw(&self, name: &str) -> Result<Option<&str>> {
         match self.line(name) {
             None => Ok(None),
@@ -95,10 +90,8 @@ impl<'a> SectionReader<'a> {
             .with("at", format!("{}:{number}", self.file))
     }
 
-    /// The value of an option, if given.
-    ///
-    /// # Errors
-    /// `Usage` with its place when it cannot be read or is empty.
+    /// The value of an option, if given. Errors: `Usage` with its place when it cannot be read or
+    /// is empty.
     pub fn value<T>(&self, name: &str, parse: impl FnOnce(&str) -> Parsed<T>) -> Result<Option<T>> {
         let Some(text) = self.raw(name)? else {
             return Ok(None);
@@ -106,18 +99,12 @@ impl<'a> SectionReader<'a> {
         parse(text).map(Some).map_err(|what| self.error(name, &what))
     }
 
-    /// A whole number.
-    ///
-    /// # Errors
-    /// `Usage` with its place.
+    /// A whole number. Errors: `Usage` with its place.
     pub fn integer(&self, name: &str) -> Result<Option<u64>> {
         self.value(name, value::integer)
     }
 
-    /// A whole number that fits 32 bits.
-    ///
-    /// # Errors
-    /// `Usage` with its place.
+    /// A whole number that fits 32 bits. Errors: `Usage` with its place.
     pub fn small(&self, name: &str) -> Result<Option<u32>> {
         self.value(name, |t| {
             let n = value::integer(t)?;
@@ -125,10 +112,7 @@ impl<'a> SectionReader<'a> {
         })
     }
 
-    /// A switch.
-    ///
-    /// # Errors
-    /// `Usage` with its place.
+    /// A switch. Errors: `Usage` with its place.
     pub fn truth(&self, name: &str, default: bool) -> Result<bool> {
         match self.line(name) {
             None => Ok(default),
@@ -138,26 +122,17 @@ impl<'a> SectionReader<'a> {
         }
     }
 
-    /// A size.
-    ///
-    /// # Errors
-    /// `Usage` with its place.
+    /// A size. Errors: `Usage` with its place.
     pub fn size(&self, name: &str) -> Result<Option<ByteSize>> {
         self.value(name, |t| value::size(t, self.base))
     }
 
-    /// A size or percentage.
-    ///
-    /// # Errors
-    /// `Usage` with its place.
+    /// A size or percentage. Errors: `Usage` with its place.
     pub fn amount(&self, name: &str) -> Result<Option<value::Amount>> {
         self.value(name, |t| value::amount(t, self.base))
     }
 
-    /// A size for one direction.
-    ///
-    /// # Errors
-    /// `Usage` with its place.
+    /// A size for one direction. Errors: `Usage` with its place.
     pub fn size_for(&self, name: &str, direction: Direction) -> Result<Option<ByteSize>> {
         let parsed = self.value(name, |t| {
             value::for_direction(t, direction).map(|part| value::size(part, self.base)).transpose()
@@ -166,9 +141,6 @@ impl<'a> SectionReader<'a> {
     }
 
     /// A size in the units of this section.
-    ///
-    /// # Errors
-    /// Says what is wrong with it.
     pub fn parse_size(&self, text: &str) -> Parsed<u64> {
         value::size(text, self.base).map(|s| s.0)
     }

@@ -41,10 +41,7 @@ pub struct JobSection {
     pub notes: Vec<String>,
 }
 
-/// Understands a section.
-///
-/// # Errors
-/// `Usage` with file, line and option.
+/// Understands a section. Errors: `Usage` with file, line and option.
 pub fn section(file: &str, section: &RawSection) -> Result<JobSection> {
     let r = SectionReader::new(file, section)?;
     let mut notes = r.accepted();

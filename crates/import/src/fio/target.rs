@@ -46,10 +46,7 @@ pub struct TargetSpec {
     pub options: toml::Table,
 }
 
-/// Reads everything about the target.
-///
-/// # Errors
-/// `Usage` with its place.
+/// Reads everything about the target. Errors: `Usage` with its place.
 pub fn target(r: &SectionReader<'_>, notes: &mut Vec<String>) -> Result<TargetSpec> {
     let engine = engine(r, notes)?;
     let direct = match r.line("direct") {

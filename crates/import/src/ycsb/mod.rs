@@ -25,18 +25,14 @@ pub struct PhaseJobs {
     pub run: ImportedJob,
 }
 
-/// Reads a property file: the load phase, then the transactions.
-///
-/// # Errors
-/// `Usage` with file and line: unknown properties, and values that cannot be meant here.
+/// Reads a property file: the load phase, then the transactions. Errors: `Usage` with file and
+/// line: unknown properties, and values that cannot be meant here.
 pub fn import(text: &str, file: &str) -> Result<Vec<ImportedJob>> {
     import_all(&Properties::parse(text, file)?, file)
 }
 
 /// As [`import`], for properties that are merged already. `file` names where they came from.
-///
-/// # Errors
-/// As [`import`].
+/// Errors: as [`import`].
 pub fn import_all(properties: &Properties, file: &str) -> Result<Vec<ImportedJob>> {
     let stem = std::path::Path::new(file).file_stem();
     let name = match stem.map(|s| s.to_string_lossy().into_owned()) {
@@ -47,10 +43,8 @@ pub fn import_all(properties: &Properties, file: &str) -> Result<Vec<ImportedJob
     Ok(vec![load, run])
 }
 
-/// The jobs of a workload called `name`. `source` says in a comment where it came from.
-///
-/// # Errors
-/// As [`import`].
+/// The jobs of a workload called `name`. `source` says in a comment where it came from. Errors: as
+/// [`import`].
 pub fn phases(properties: &Properties, name: &str, source: &str) -> Result<PhaseJobs> {
     let core = workload::workload(properties)?;
     let name: String = name

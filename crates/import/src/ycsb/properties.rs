@@ -20,10 +20,7 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// `Usage` for an escape that is none.
+    /// Reads a file. Errors: `Usage` for an escape that is none.
     pub fn parse(text: &str, file: &str) -> Result<Properties> {
         let mut properties = Properties::default();
         for (line, number) in logical_lines(text) {
@@ -52,10 +49,8 @@ impl Properties {
         self.values.insert(name.trim().to_owned(), value);
     }
 
-    /// Sets one property from `name=value`, as `-p` of YCSB takes it.
-    ///
-    /// # Errors
-    /// `Usage` when there is no `=`.
+    /// Sets one property from `name=value`, as `-p` of YCSB takes it. Errors: `Usage` when there is
+    /// no `=`.
     pub fn assign(&mut self, assignment: &str) -> Result<()> {
         let Some((name, value)) = assignment.split_once('=').filter(|(n, _)| !n.is_empty()) else {
             return Err(Error::usage(format!("-p `{assignment}` has no `=`"))

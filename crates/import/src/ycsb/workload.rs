@@ -49,10 +49,8 @@ pub struct CoreWorkload {
     pub notes: Vec<String>,
 }
 
-/// Judges every property and reads those that mean something.
-///
-/// # Errors
-/// `Usage`, naming property and place.
+/// Judges every property and reads those that mean something. Errors: `Usage`, naming property and
+/// place.
 pub fn workload(p: &Properties) -> Result<CoreWorkload> {
     let r = PropertyReader { p };
     let mut notes = r.judge()?;

@@ -31,10 +31,8 @@ pub fn is_damage(code: &str) -> bool {
     CODES.contains(&code)
 }
 
-/// Compares all files with the manifest; each difference is a trouble.
-///
-/// # Errors
-/// `Unavailable` when a file cannot be read.
+/// Compares all files with the manifest; each difference is a trouble. Errors: `Unavailable` when a
+/// file cannot be read.
 pub fn check(dir: &RunDir, troubles: &mut Vec<ReadProblem>) -> Result<Damaged> {
     let changed = sums::changed(dir)?;
     let bad = |name: &str| changed.iter().any(|c| c.name == name);

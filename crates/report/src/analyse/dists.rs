@@ -25,9 +25,6 @@ pub fn headline(latencies: &LatencyDists) -> &Dist {
 
 /// Both sets together. Where only one side had a schedule, an I/O of the other was meant to be sent
 /// when it was: its response is its service time, its wait is none.
-///
-/// # Errors
-/// When counts exceed 64 bits.
 pub fn merged(a: &LatencyDists, b: &LatencyDists) -> Result<LatencyDists, DistError> {
     let mut all = LatencyDists::default();
     for kind in LatencyKind::ALL {

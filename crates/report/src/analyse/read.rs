@@ -22,10 +22,8 @@ use super::latency::Origin;
 use super::store::{self, StoreTrack};
 use super::{capture, damage};
 
-/// Reads a run directory.
-///
-/// # Errors
-/// `Corrupt` when nothing in it can be read; a single damaged file becomes a trouble instead.
+/// Reads a run directory. Errors: `Corrupt` when nothing in it can be read; a single damaged file
+/// becomes a trouble instead.
 pub fn analyse(dir: &RunDir, progress: &mut OnProgress<'_>) -> Result<Analysis> {
     let manifest = dir.manifest().clone();
     let mut troubles = Vec::new();

@@ -17,10 +17,8 @@ use super::{around, episodes, layers, pages, phases};
 /// Percentiles that are shown as stacks of phases.
 const LEVELS: [&str; 4] = ["50", "99", "99.9", "99.99"];
 
-/// Explains the outliers of a run; `None` when it was not traced.
-///
-/// # Errors
-/// `Corrupt` when a file is damaged.
+/// Explains the outliers of a run; `None` when it was not traced. Errors: `Corrupt` when a file is
+/// damaged.
 pub fn explain(dir: &RunDir, summary: &Summary) -> Result<Option<Explanation>> {
     let Some(info) = dir.manifest().trace.clone() else {
         return Ok(None);

@@ -90,9 +90,7 @@ pub struct Visibility {
 }
 
 /// Reads `layers.parquet`, in which `kept` I/Os were. `thresholds` say which of them are kept whole.
-///
-/// # Errors
-/// `Corrupt` when the file is damaged.
+/// Errors: `Corrupt` when the file is damaged.
 pub fn layers(
     dir: &RunDir,
     kept: u64,
@@ -218,10 +216,7 @@ impl TracedRun {
 }
 
 /// The measured I/Os above their threshold (response time in a rate-limited run), in file order,
-/// and how many more there are.
-///
-/// # Errors
-/// `Corrupt` when `ios.parquet` is damaged.
+/// and how many more there are. Errors: `Corrupt` when `ios.parquet` is damaged.
 pub fn slow_ios(dir: &RunDir, thresholds: &BTreeMap<OpKind, u64>) -> Result<(Vec<Slow>, u64)> {
     let (mut slow, mut more) = (Vec::new(), 0);
     let Some(path) = dir.existing(names::IOS) else {

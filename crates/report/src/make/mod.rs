@@ -72,11 +72,8 @@ pub struct MadeReport {
 }
 
 /// Reads run directories and (re)writes `summary.json` in each, and the renderings. With several
-/// runs the renderings overlay them.
-///
-/// # Errors
-/// `Usage` without a run; `Unavailable` when a directory cannot be read or written; `Corrupt` when
-/// nothing in it can be read.
+/// runs the renderings overlay them. Errors: `Usage` without a run; `Unavailable` when a directory
+/// cannot be read or written; `Corrupt` when nothing in it can be read.
 pub fn make(
     paths: &[impl AsRef<Path>],
     options: &ReportOptions,

@@ -52,10 +52,7 @@ impl OutputPlace {
 
 /// Whether a report over these runs may be written to `output` (None = the default of
 /// [`crate::ReportOptions::output`]): it is new or empty, the directory of the only run, or a report of
-/// Taillight. Reads only.
-///
-/// # Errors
-/// `Usage` when something else is there.
+/// Taillight. Reads only. Errors: `Usage` when something else is there.
 pub fn check_output(runs: &[PathBuf], output: Option<&Path>) -> Result<()> {
     let paths: Vec<&Path> = runs.iter().map(PathBuf::as_path).collect();
     let place = OutputPlace::of(&paths, output);

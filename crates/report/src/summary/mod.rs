@@ -20,10 +20,7 @@ use crate::analyse::latency::{self, AskedPercentiles, Origin, per_s};
 use crate::analyse::{Analysis, IoGroup, IoTally, STATUS_UNKNOWN, SlowestIos, host, store};
 use crate::verdict::{self, saturation, wrong_data};
 
-/// The summary, verdict included.
-///
-/// # Errors
-/// `Corrupt` when counts exceed 64 bits.
+/// The summary, verdict included. Errors: `Corrupt` when counts exceed 64 bits.
 pub fn summarise(analysis: &Analysis) -> Result<RundirSummary> {
     let asked = AskedPercentiles::new(
         &analysis.manifest.plan.qos.percentiles,

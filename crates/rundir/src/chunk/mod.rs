@@ -138,10 +138,7 @@ impl Header {
         out[5..5 + SIZES].copy_from_slice(&self.sizes);
     }
 
-    /// Reads a header back.
-    ///
-    /// # Errors
-    /// `Corrupt` when the bytes are no chunk of this version.
+    /// Reads a header back. Errors: `Corrupt` when the bytes are no chunk of this version.
     pub fn read(bytes: &[u8]) -> Result<Header> {
         let bad = |why: &str| Error::corrupt(format!("not a capture chunk: {why}"));
         if bytes.len() < HEADER_BYTES {

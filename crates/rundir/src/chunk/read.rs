@@ -20,10 +20,8 @@ pub struct ChunkReader<'a> {
 }
 
 impl<'a> ChunkReader<'a> {
-    /// Opens the bytes of a chunk file.
-    ///
-    /// # Errors
-    /// `Corrupt` when the header is not one of this version.
+    /// Opens the bytes of a chunk file. Errors: `Corrupt` when the header is not one of this
+    /// version.
     pub fn open(bytes: &'a [u8]) -> Result<ChunkReader<'a>> {
         Ok(ChunkReader { header: Header::read(bytes)?, body: &bytes[HEADER_BYTES..] })
     }

@@ -15,24 +15,15 @@ pub trait ChunkStore {
     /// How many there are. Never changes.
     fn count(&self) -> usize;
 
-    /// The bytes of a chunk, header first.
-    ///
-    /// # Errors
-    /// `Unavailable` when they cannot be read.
+    /// The bytes of a chunk, header first. Errors: `Unavailable` when they cannot be read.
     fn bytes(&self, chunk: usize) -> Result<Cow<'_, [u8]>>;
 
-    /// The header of a chunk.
-    ///
-    /// # Errors
-    /// `Corrupt` when it is none.
+    /// The header of a chunk. Errors: `Corrupt` when it is none.
     fn header(&self, chunk: usize) -> Result<Header> {
         Header::read(&self.bytes(chunk)?)
     }
 
-    /// Frees a chunk: it is not asked for again.
-    ///
-    /// # Errors
-    /// `Unavailable` when it cannot be freed.
+    /// Frees a chunk: it is not asked for again. Errors: `Unavailable` when it cannot be freed.
     fn release(&mut self, chunk: usize) -> Result<()>;
 }
 

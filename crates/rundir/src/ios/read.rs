@@ -126,11 +126,8 @@ pub struct IosFile {
 }
 
 impl IosFile {
-    /// Opens the file and finds its columns. Reads only the footer.
-    ///
-    /// # Errors
-    /// `Corrupt` when it is damaged, of an unknown version, lacks a column,
-    /// or has one of another type.
+    /// Opens the file and finds its columns. Reads only the footer. Errors: `Corrupt` when it is
+    /// damaged, of an unknown version, lacks a column, or has one of another type.
     pub fn open(path: &Path) -> Result<IosFile> {
         let reader = table::open(path)?;
         let file = reader.metadata().file_metadata().schema_descr();
@@ -168,10 +165,8 @@ impl IosFile {
         self.reader.num_row_groups()
     }
 
-    /// Reads the asked columns of all rows, in file order.
-    ///
-    /// # Errors
-    /// `Corrupt` when a page is damaged, else what `each` returns.
+    /// Reads the asked columns of all rows, in file order. Errors: `Corrupt` when a page is
+    /// damaged, else what `each` returns.
     pub fn read(
         &self,
         columns: ColumnSet,
@@ -184,10 +179,7 @@ impl IosFile {
         Ok(())
     }
 
-    /// Reads the asked columns of one row group.
-    ///
-    /// # Errors
-    /// As [`IosFile::read`].
+    /// Reads the asked columns of one row group. Errors: as [`IosFile::read`].
     pub fn read_group(
         &self,
         group: usize,
@@ -255,10 +247,8 @@ impl std::fmt::Debug for IosFile {
     }
 }
 
-/// Opens `path` and reads the asked columns of all rows, in file order.
-///
-/// # Errors
-/// As [`IosFile::open`] and [`IosFile::read`].
+/// Opens `path` and reads the asked columns of all rows, in file order. Errors: as
+/// [`IosFile::open`] and [`IosFile::read`].
 pub fn read_ios(
     path: &Path,
     columns: ColumnSet,

@@ -66,10 +66,8 @@ struct ColumnBuffers {
 }
 
 impl IosWriter {
-    /// Starts the file in `dir` under a temporary name.
-    ///
-    /// # Errors
-    /// `Unavailable` when it cannot be made.
+    /// Starts the file in `dir` under a temporary name. Errors: `Unavailable` when it cannot be
+    /// made.
     pub fn create(dir: &RunDir) -> Result<IosWriter> {
         let bad = |e| table::unwritten(names::IOS, e);
         let file = dir.begin(names::IOS)?;
@@ -90,10 +88,8 @@ impl IosWriter {
         self.rows
     }
 
-    /// Adds a row. Rows come by worker, in submit order.
-    ///
-    /// # Errors
-    /// `Unavailable` when a full row group cannot be written.
+    /// Adds a row. Rows come by worker, in submit order. Errors: `Unavailable` when a full row
+    /// group cannot be written.
     #[inline]
     pub fn push(&mut self, key: RowKey<'_>, record: &Record) -> Result<()> {
         self.buffers.push(key, record);
@@ -104,9 +100,7 @@ impl IosWriter {
         Ok(())
     }
 
-    /// Writes what is left and gives the file its name. Returns the number of rows.
-    ///
-    /// # Errors
+    /// Writes what is left and gives the file its name. Returns the number of rows. Errors:
     /// `Unavailable` when the file cannot be written.
     pub fn finish(mut self) -> Result<u64> {
         self.flush()?;

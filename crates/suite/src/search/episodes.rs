@@ -43,10 +43,8 @@ pub struct JudgedPercentile {
 /// Reads the I/Os of a probe; none when not all were kept or none is above the percentile.
 ///
 /// Memory: 16 bytes for each I/O above the percentile, at most a tenth of all as this is asked from
-/// the 90th up; the others are counted in a histogram.
-///
-/// # Errors
-/// `Corrupt` or `Unavailable` when the file cannot be read.
+/// the 90th up; the others are counted in a histogram. Errors: `Corrupt` or `Unavailable` when the
+/// file cannot be read.
 pub fn of_probe(dir: &Path, of: JudgedPercentile) -> Result<Option<EpisodeInterval>> {
     let dir = RunDir::open(dir)?;
     let Some(path) = dir.existing(names::IOS) else {

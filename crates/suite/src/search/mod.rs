@@ -49,10 +49,8 @@ pub struct SearchMethod {
 }
 
 impl SearchMethod {
-    /// The search of a plan; `head.job_text` is the caller's.
-    ///
-    /// # Errors
-    /// `Internal` when the plan has no search with a range, which resolving it checks.
+    /// The search of a plan; `head.job_text` is the caller's. Errors: `Internal` when the plan has
+    /// no search with a range, which resolving it checks.
     pub fn new(plan: &Plan, job: Option<JobSource>, job_text: String) -> Result<SearchMethod> {
         let bug = || Error::internal("the plan's search has no workload or no range");
         let search = plan.search.clone().ok_or_else(bug)?;

@@ -114,10 +114,7 @@ impl SuitePhase {
     }
 }
 
-/// Every run, in order.
-///
-/// # Errors
-/// `Usage` for fields and values that the job refuses.
+/// Every run, in order. Errors: `Usage` for fields and values that the job refuses.
 pub(super) fn prepare(
     suite: MatrixSuite,
     request: &SuiteRequest,

@@ -69,10 +69,7 @@ pub fn embedded(name: &str) -> Option<JobSource> {
 }
 
 impl SuiteFile {
-    /// Reads a suite file.
-    ///
-    /// # Errors
-    /// `Usage` when the text is no suite.
+    /// Reads a suite file. Errors: `Usage` when the text is no suite.
     pub fn parse(source: &JobSource) -> Result<SuiteFile> {
         toml::from_str(&source.text).map_err(|e| {
             Error::usage("this is no suite file")
@@ -82,10 +79,8 @@ impl SuiteFile {
         })
     }
 
-    /// The method of this suite.
-    ///
-    /// # Errors
-    /// `Usage` for a request the suite does not understand, and for plans that cannot be made.
+    /// The method of this suite. Errors: `Usage` for a request the suite does not understand, and
+    /// for plans that cannot be made.
     pub fn prepare(self, request: SuiteRequest, planner: Planner) -> Result<PreparedSuite> {
         match self {
             SuiteFile::Matrix(suite) => matrix::prepare(suite, &request, planner.as_ref()),

@@ -29,10 +29,8 @@ pub struct SuiteRequest {
 }
 
 impl SuiteRequest {
-    /// Refuses flags that a suite has no use for.
-    ///
-    /// # Errors
-    /// `Usage`, naming the flag and those that it takes.
+    /// Refuses flags that a suite has no use for. Errors: `Usage`, naming the flag and those that
+    /// it takes.
     pub fn only(&self, suite: &str, taken: &[&str]) -> Result<()> {
         let given = [
             ("--workload", !self.workloads.is_empty()),

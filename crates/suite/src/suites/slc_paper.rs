@@ -180,10 +180,8 @@ pub(super) struct SlcPaperMethod {
     pub(super) report: SlcPaperReport,
 }
 
-/// The matrix for a directory and an endpoint.
-///
-/// # Errors
-/// `Usage` without a directory, for a scale that is none, and for plans that cannot be made.
+/// The matrix for a directory and an endpoint. Errors: `Usage` without a directory, for a scale
+/// that is none, and for plans that cannot be made.
 pub(super) fn prepare(
     suite: SlcPaperSuite,
     request: SuiteRequest,

@@ -11,10 +11,8 @@ use taillight_rundir::{RunDir, names};
 use super::slc_paper::{Side, SlcPaperMethod};
 use crate::method::{SeriesReport, SeriesView};
 
-/// The report over the runs so far.
-///
-/// # Errors
-/// `Corrupt` or `Unavailable` when a run directory cannot be read.
+/// The report over the runs so far. Errors: `Corrupt` or `Unavailable` when a run directory cannot
+/// be read.
 pub(super) fn report(method: &SlcPaperMethod, series: &SeriesView<'_>) -> Result<SeriesReport> {
     let rows = &method.report.runs;
     let table = factors(rows);

@@ -61,10 +61,7 @@ pub struct SuiteWorkload {
 }
 
 impl YcsbSuite {
-    /// Whether the order names each workload once.
-    ///
-    /// # Errors
-    /// `Usage` when it does not.
+    /// Whether the order names each workload once. Errors: `Usage` when it does not.
     pub fn check(&self) -> Result<()> {
         let named = |n: &String| self.workloads.iter().filter(|w| w.name == *n).count() == 1;
         match self.order.len() == self.workloads.len() && self.order.iter().all(named) {
@@ -75,10 +72,8 @@ impl YcsbSuite {
         }
     }
 
-    /// The workloads asked for, in the suite's order, each once.
-    ///
-    /// # Errors
-    /// `Usage` for a name that is none.
+    /// The workloads asked for, in the suite's order, each once. Errors: `Usage` for a name that is
+    /// none.
     pub fn choose(&self, asked: &[String]) -> Result<Vec<&SuiteWorkload>> {
         for name in asked {
             if !self.order.contains(name) {
@@ -111,10 +106,8 @@ struct PlannedRun {
     plan: Plan,
 }
 
-/// Every run, in order.
-///
-/// # Errors
-/// `Usage` for anything that is wrong in workloads, properties or flags.
+/// Every run, in order. Errors: `Usage` for anything that is wrong in workloads, properties or
+/// flags.
 pub(super) fn prepare(
     suite: &YcsbSuite,
     request: &SuiteRequest,

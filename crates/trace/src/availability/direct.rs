@@ -21,10 +21,8 @@ pub struct DirectIoLimits {
 const LARGEST: usize = 65536;
 
 /// Finds out for an existing file, device or directory. In a directory an unnamed temporary file
-/// is used, which no one sees and which is gone at once.
-///
-/// # Errors
-/// The system's error when direct I/O is not possible there.
+/// is used, which no one sees and which is gone at once. Errors: the system's error when direct I/O
+/// is not possible there.
 pub fn probe(path: &Path) -> io::Result<DirectIoLimits> {
     let meta = std::fs::metadata(path)?;
     if !meta.is_dir() {
@@ -42,9 +40,7 @@ pub fn probe(path: &Path) -> io::Result<DirectIoLimits> {
 }
 
 /// The same in a directory whose file system has no unnamed files: a named one, gone at once.
-///
-/// # Errors
-/// The system's error when direct I/O is not possible there.
+/// Errors: the system's error when direct I/O is not possible there.
 pub fn probe_named(dir: &Path) -> io::Result<DirectIoLimits> {
     let path = dir.join(format!(".taillight-probe-{}", std::process::id()));
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;

@@ -146,10 +146,8 @@ enum IssueStamps {
 /// Where events arrive.
 pub type EventRing = RingBuf<MapData>;
 
-/// Loads and attaches what the kernel allows.
-///
-/// # Errors
-/// `Unavailable` when nothing can be loaded at all.
+/// Loads and attaches what the kernel allows. Errors: `Unavailable` when nothing can be loaded at
+/// all.
 pub fn load(
     config: &ProgramConfig,
     symbols: &KernelSymbols,

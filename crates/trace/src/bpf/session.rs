@@ -47,10 +47,8 @@ pub(crate) struct BpfTracing {
     probe_ns: f64,
 }
 
-/// Loads and attaches every program for a moment: what can be seen here and what not.
-///
-/// # Errors
-/// As [`BpfTracing::start`].
+/// Loads and attaches every program for a moment: what can be seen here and what not. Errors: as
+/// [`BpfTracing::start`].
 pub(crate) fn try_programs(sys: &Sys) -> Result<Vec<ProgramInfo>> {
     allowed(sys)?;
     let config =
@@ -99,10 +97,8 @@ pub(crate) fn check_workers(workers: u32) -> Result<()> {
 }
 
 impl BpfTracing {
-    /// Loads the programs and begins to collect.
-    ///
-    /// # Errors
-    /// `Unavailable` when nothing can be traced here, with the reason.
+    /// Loads the programs and begins to collect. Errors: `Unavailable` when nothing can be traced
+    /// here, with the reason.
     pub fn start(request: &TracingRequest<'_>, sys: &Sys) -> Result<BpfTracing> {
         allowed(sys)?;
         let plan = request.plan;
@@ -173,10 +169,8 @@ impl BpfTracing {
         &self.shared.programs.info
     }
 
-    /// Ends tracing, writes `layers.parquet` and completes `info`.
-    ///
-    /// # Errors
-    /// `Unavailable` when the file cannot be written.
+    /// Ends tracing, writes `layers.parquet` and completes `info`. Errors: `Unavailable` when the
+    /// file cannot be written.
     pub fn finish(self, dir: &RunDir, info: &mut TraceInfo) -> Result<()> {
         drop(self.stop);
         let gathered = self

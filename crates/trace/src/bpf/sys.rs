@@ -39,9 +39,6 @@ unsafe impl<T: KernelShared + Sync> Sync for SharedRegion<T> {}
 
 impl<T: KernelShared> SharedRegion<T> {
     /// Maps an array of `count` entries.
-    ///
-    /// # Errors
-    /// What mmap says.
     pub fn map(fd: BorrowedFd<'_>, count: usize) -> io::Result<SharedRegion<T>> {
         let page = rustix::param::page_size();
         let bytes = (count * size_of::<T>()).next_multiple_of(page);

@@ -32,10 +32,7 @@ pub struct BusCommands {
     pub bad: usize,
 }
 
-/// Reads a table by its mapping.
-///
-/// # Errors
-/// `Usage` when the mapping does not fit the table.
+/// Reads a table by its mapping. Errors: `Usage` when the mapping does not fit the table.
 pub fn commands(text: &str, map: &BusMapping) -> Result<BusCommands> {
     let mut lines = csv::records(text, map.delimiter()?).skip(map.skip);
     let heading = lines.next().unwrap_or_default();
@@ -57,10 +54,8 @@ pub fn commands(text: &str, map: &BusMapping) -> Result<BusCommands> {
 }
 
 /// Matches the commands with the traced I/Os of the run and writes `bus.parquet` and `bus.json`.
-///
-/// # Errors
-/// `Usage` when the run was not traced or too few commands match; `Corrupt` when it is damaged;
-/// `Unavailable` when the directory cannot be written.
+/// Errors: `Usage` when the run was not traced or too few commands match; `Corrupt` when it is
+/// damaged; `Unavailable` when the directory cannot be written.
 pub fn join(dir: &RunDir, file: &str, commands: &BusCommands) -> Result<BusInfo> {
     sums::intact(dir)?;
     readable(commands)?;

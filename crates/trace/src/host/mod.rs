@@ -111,9 +111,7 @@ pub struct Sampler {
 
 impl Sampler {
     /// Begins to sample every `interval`; `path` is what is measured, if it is on a local disk.
-    ///
-    /// # Errors
-    /// `Unavailable` when no thread can be started.
+    /// Errors: `Unavailable` when no thread can be started.
     pub fn start(interval: Duration, path: Option<&Path>, sys: &Sys) -> Result<Sampler> {
         let interval = interval.max(SHORTEST);
         let numbers = path.map_or_else(Vec::new, |p| disks_below(sys, p));
@@ -138,10 +136,8 @@ impl Sampler {
         Ok(Sampler { over, thread, info })
     }
 
-    /// Ends sampling and writes `host.parquet`.
-    ///
-    /// # Errors
-    /// `Unavailable` when the file cannot be written.
+    /// Ends sampling and writes `host.parquet`. Errors: `Unavailable` when the file cannot be
+    /// written.
     pub fn finish(self, dir: &RunDir) -> Result<HostInfo> {
         drop(self.over);
         let gathered =

@@ -29,10 +29,7 @@ fn kind(value: &Value) -> Option<LogKind> {
     smart.then_some(LogKind::Smart)
 }
 
-/// Parses it into the logs it holds.
-///
-/// # Errors
-/// `Usage` when it is none of these.
+/// Parses it into the logs it holds. Errors: `Usage` when it is none of these.
 pub fn parse(text: &str) -> Result<Logs> {
     let unknown = || {
         Error::usage("this is no log that nvme-cli prints as JSON").hint(

@@ -23,15 +23,10 @@ const INTEL: u16 = 0x8086;
 
 /// Sends the two commands that only read.
 pub trait NvmeAdmin {
-    /// Identify controller, 4,096 bytes.
-    ///
-    /// # Errors
-    /// `Unavailable` when the drive or the kernel refuses.
+    /// Identify controller, 4,096 bytes. Errors: `Unavailable` when the drive or the kernel
+    /// refuses.
     fn identify(&self) -> Result<Vec<u8>>;
-    /// Get Log Page.
-    ///
-    /// # Errors
-    /// As `identify`.
+    /// Get Log Page. Errors: as `identify`.
     fn log(&self, id: u8, bytes: usize) -> Result<Vec<u8>>;
 }
 
@@ -95,10 +90,8 @@ fn open(path: &Path) -> Result<sys::NvmeDevice> {
 }
 
 /// What one drive says now. `path` is a controller, a disk or a partition: `/dev/nvme0`,
-/// `/dev/nvme0n1p2`, a link to one.
-///
-/// # Errors
-/// `Usage` when it is no NVMe drive, `Unavailable` when it cannot be read.
+/// `/dev/nvme0n1p2`, a link to one. Errors: `Usage` when it is no NVMe drive, `Unavailable` when it
+/// cannot be read.
 pub fn look(sys: &Sys, path: &Path) -> Result<NvmeDrive> {
     let name = controller_of(sys, path)?;
     let device = open(&sys.path(&format!("/dev/{name}")))?;

@@ -17,10 +17,7 @@ const VERSIONS: std::ops::RangeInclusive<u64> = 1..=4;
 /// A latency that was never latched.
 const NONE_MS: u64 = 0xffff;
 
-/// Parses the page.
-///
-/// # Errors
-/// `Corrupt` for another size, another page or an unknown version.
+/// Parses the page. Errors: `Corrupt` for another size, another page or an unknown version.
 pub fn parse(page: &[u8]) -> Result<LatencyMonitor> {
     if page.len() != 512 {
         return Err(wrong_size("the latency monitor (C3h)", page.len(), 512));

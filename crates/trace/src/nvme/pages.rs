@@ -18,10 +18,7 @@ pub struct ControllerIdentity {
     pub lists_logs: bool,
 }
 
-/// Parses the answer to Identify Controller.
-///
-/// # Errors
-/// `Corrupt` when it is no such answer.
+/// Parses the answer to Identify Controller. Errors: `Corrupt` when it is no such answer.
 pub fn identity(page: &[u8]) -> Result<ControllerIdentity> {
     if page.len() != 4096 {
         return Err(wrong_size("the answer to identify", page.len(), 4096));
@@ -52,10 +49,7 @@ fn wide(page: &[u8], at: usize) -> u64 {
     }
 }
 
-/// Parses log page 02h.
-///
-/// # Errors
-/// `Corrupt` for another size.
+/// Parses log page 02h. Errors: `Corrupt` for another size.
 pub fn smart(page: &[u8]) -> Result<Smart> {
     if page.len() != 512 {
         return Err(wrong_size("the SMART page (02h)", page.len(), 512));
@@ -83,10 +77,8 @@ pub fn smart(page: &[u8]) -> Result<Smart> {
     })
 }
 
-/// Parses log page 01h: entries of 64 bytes, those in use.
-///
-/// # Errors
-/// `Corrupt` for a size that is no multiple of an entry.
+/// Parses log page 01h: entries of 64 bytes, those in use. Errors: `Corrupt` for a size that is no
+/// multiple of an entry.
 pub fn errors(page: &[u8]) -> Result<Vec<ErrorEntry>> {
     if page.is_empty() || !page.len().is_multiple_of(64) {
         return Err(wrong_size("the error log (01h)", page.len(), 64));
@@ -104,10 +96,7 @@ pub fn errors(page: &[u8]) -> Result<Vec<ErrorEntry>> {
     Ok(used.collect())
 }
 
-/// Parses log page 00h: whether each of the 256 pages is there.
-///
-/// # Errors
-/// `Corrupt` for another size.
+/// Parses log page 00h: whether each of the 256 pages is there. Errors: `Corrupt` for another size.
 pub fn supported(page: &[u8]) -> Result<Vec<bool>> {
     if page.len() != 1024 {
         return Err(wrong_size("the list of log pages (00h)", page.len(), 1024));

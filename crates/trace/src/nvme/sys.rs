@@ -77,10 +77,8 @@ pub struct NvmeDevice {
 }
 
 impl NvmeDevice {
-    /// Opens `/dev/nvmeN` for reading.
-    ///
-    /// # Errors
-    /// `Unavailable` when it is absent, no character device, or not permitted.
+    /// Opens `/dev/nvmeN` for reading. Errors: `Unavailable` when it is absent, no character
+    /// device, or not permitted.
     pub fn open(path: &Path) -> Result<NvmeDevice> {
         let cannot = |e: std::io::Error| {
             Error::unavailable("the drive's logs cannot be read")

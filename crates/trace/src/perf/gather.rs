@@ -79,10 +79,8 @@ struct WatchedThread {
 }
 
 impl PerfTracing {
-    /// Begins to watch.
-    ///
-    /// # Errors
-    /// `Unavailable` when the kernel does not let a thread be watched by its own process.
+    /// Begins to watch. Errors: `Unavailable` when the kernel does not let a thread be watched by
+    /// its own process.
     pub fn start(request: &TracingRequest<'_>, sys: &Sys) -> Result<PerfTracing> {
         let plan = request.plan;
         let bytes = room(plan, sys)?;
@@ -120,10 +118,8 @@ impl PerfTracing {
         Arc::new(PerfProbes(self.shared.clone()))
     }
 
-    /// Ends watching, writes `layers.parquet` and completes `info`.
-    ///
-    /// # Errors
-    /// `Unavailable` when the file cannot be written.
+    /// Ends watching, writes `layers.parquet` and completes `info`. Errors: `Unavailable` when the
+    /// file cannot be written.
     pub fn finish(self, dir: &RunDir, info: &mut TraceInfo) -> Result<()> {
         drop(self.stop);
         let mut all = self
@@ -142,10 +138,7 @@ impl PerfTracing {
 }
 
 /// Bytes of each worker's log, when the kernel gives one and there is memory for all of them: they
-/// are locked in memory.
-///
-/// # Errors
-/// `Unavailable` when not.
+/// are locked in memory. Errors: `Unavailable` when not.
 pub(crate) fn room(plan: &Plan, sys: &Sys) -> Result<usize> {
     let free = memory_budget::free_memory(&Memory::read(sys), &CgroupLimits::read(sys));
     let bytes = fitting(plan.trace.buffer, plan.workers(), free)?;

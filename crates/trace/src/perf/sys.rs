@@ -67,9 +67,6 @@ unsafe impl Send for SwitchLog {}
 impl SwitchLog {
     /// Opens the log of the calling thread. `bytes` is a power of two of at least a page; where the
     /// kernel allows less locked memory, the ring is smaller.
-    ///
-    /// # Errors
-    /// What the kernel says.
     pub fn of_this_thread(bytes: usize) -> io::Result<SwitchLog> {
         let attr = PerfEventAttr {
             kind: SOFTWARE,

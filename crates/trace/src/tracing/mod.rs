@@ -120,9 +120,6 @@ fn allowed(backend: TracingBackendChoice) -> &'static [TracingBackend] {
 type Started<T> = (TracingBackend, T, Vec<RefusedBackend>);
 
 /// Starts the first backend that works.
-///
-/// # Errors
-/// The reasons of all, when none does.
 fn first_working<T>(
     backends: &[TracingBackend],
     mut start: impl FnMut(TracingBackend) -> Result<T>,
@@ -145,9 +142,7 @@ fn first_working<T>(
 }
 
 /// Whether the backend that a plan insists on works, before anything is read or written for it.
-///
-/// # Errors
-/// `Unavailable` when it does not, with the reason.
+/// Errors: `Unavailable` when it does not, with the reason.
 pub fn require_backend(plan: &Plan, sys: &Sys) -> Result<()> {
     if plan.trace.mode == TraceMode::Off || plan.trace.backend.is_auto() {
         return Ok(());
@@ -163,9 +158,7 @@ pub fn require_backend(plan: &Plan, sys: &Sys) -> Result<()> {
 }
 
 impl Tracer {
-    /// Begins to trace with the best backend that works and that the plan allows.
-    ///
-    /// # Errors
+    /// Begins to trace with the best backend that works and that the plan allows. Errors:
     /// `Unavailable` when nothing can be traced here, with the reasons.
     pub fn start(request: &TracingRequest<'_>, sys: &Sys) -> Result<Tracer> {
         let start = |backend| match backend {
@@ -222,10 +215,8 @@ impl Tracer {
         said
     }
 
-    /// Ends tracing and writes `layers.parquet`.
-    ///
-    /// # Errors
-    /// `Unavailable` when the file cannot be written.
+    /// Ends tracing and writes `layers.parquet`. Errors: `Unavailable` when the file cannot be
+    /// written.
     pub fn finish(self, dir: &RunDir) -> Result<TraceInfo> {
         let mut info = self.info;
         match self.active {

@@ -30,10 +30,7 @@ pub struct StandstillWatch {
 }
 
 impl StandstillWatch {
-    /// Begins to watch.
-    ///
-    /// # Errors
-    /// `Unavailable` when there can be no thread.
+    /// Begins to watch. Errors: `Unavailable` when there can be no thread.
     pub fn start(sys: &Sys) -> Result<StandstillWatch> {
         let sys = sys.clone();
         let (events, seen) = channel();

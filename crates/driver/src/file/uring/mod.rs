@@ -76,10 +76,8 @@ pub struct RingConfig {
 }
 
 impl UringSession {
-    /// Makes the ring on the calling thread.
-    ///
-    /// # Errors
-    /// `Unavailable` when the kernel refuses the ring, its buffers or files.
+    /// Makes the ring on the calling thread. Errors: `Unavailable` when the kernel refuses the
+    /// ring, its buffers or files.
     pub fn new(
         shared: &RingConfig,
         spec: &SessionSpec,

@@ -33,10 +33,8 @@ pub struct RingSetup {
 const SQPOLL_IDLE_MS: u32 = 1000;
 
 impl RingSetup {
-    /// The best ring this kernel gives for these options.
-    ///
-    /// # Errors
-    /// `Unavailable` when there is no io_uring here.
+    /// The best ring this kernel gives for these options. Errors: `Unavailable` when there is no
+    /// io_uring here.
     pub fn probe(options: &FileOptions) -> Result<RingSetup> {
         let wanted = RingSetup {
             deferred: !options.sqpoll,
@@ -130,9 +128,7 @@ fn no_ring(e: io::Error) -> Error {
     Error::unavailable("cannot make an io_uring").source(e).hint(hint)
 }
 
-/// Whether the ring can discard on this block device: asks for nothing, at no cost.
-///
-/// # Errors
+/// Whether the ring can discard on this block device: asks for nothing, at no cost. Errors:
 /// `Unavailable` with the way out.
 pub fn probe_discard(fd: impl AsFd) -> Result<()> {
     let result = super::sys::empty_discard(fd.as_fd().as_raw_fd())

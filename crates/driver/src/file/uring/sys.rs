@@ -80,10 +80,8 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Makes the ring on this thread, which is the only one to use it.
-    ///
-    /// # Errors
-    /// What the kernel says; `ENOMEM` when registered buffers exceed the locked-memory limit.
+    /// Makes the ring on this thread, which is the only one to use it. Errors: what the kernel
+    /// says; `ENOMEM` when registered buffers exceed the locked-memory limit.
     pub fn new(
         setup: RingSetup,
         entries: u32,
@@ -205,9 +203,6 @@ impl Ring {
 
     /// Hands over what was pushed first, at most `most` of it, in one call. With deferred task work
     /// the same call also collects what the device has finished.
-    ///
-    /// # Errors
-    /// When the kernel does not take entries.
     pub fn submit(&mut self, most: u32) -> io::Result<()> {
         if self.setup.sqpoll {
             self.unsubmitted = 0;
@@ -233,18 +228,12 @@ impl Ring {
     }
 
     /// Brings out what is finished, without waiting.
-    ///
-    /// # Errors
-    /// What the kernel says.
     pub fn collect(&mut self) -> io::Result<()> {
         self.hand_over(self.unsubmitted, 0, ENTER_GETEVENTS, None)
     }
 
     /// Hands over what is pushed and waits for `want` completions, at most `timeout_ns`. A
     /// time-out or a signal is no error.
-    ///
-    /// # Errors
-    /// What the kernel says.
     pub fn wait(&mut self, want: u32, timeout_ns: Option<u64>) -> io::Result<()> {
         if self.setup.sqpoll {
             self.submit(u32::MAX)?;
@@ -344,9 +333,6 @@ fn update_ring(raw: RawFd, what: u32, mut update: RingUpdate) -> Option<u32> {
 }
 
 /// The kernel's answer to an empty discard through a ring, which moves nothing.
-///
-/// # Errors
-/// When no ring can be made.
 pub fn empty_discard(fd: RawFd) -> io::Result<i32> {
     let mut uring = IoUring::new(1)?;
     let sqe = opcode::UringCmd16::new(Fd(fd), BLOCK_URING_CMD_DISCARD).build();

@@ -56,10 +56,7 @@ pub struct LevelDbOptions {
 }
 
 impl LevelDbOptions {
-    /// Reads them as written.
-    ///
-    /// # Errors
-    /// `Usage` for unknown or mistyped options.
+    /// Reads them as written. Errors: `Usage` for unknown or mistyped options.
     pub fn parse(table: &toml::Table) -> Result<LevelDbOptions> {
         options::parse("leveldb", table)
     }

@@ -107,10 +107,8 @@ pub struct LevelDbSettings {
 }
 
 impl LevelDbLibrary {
-    /// Loads it: the file or soname given, or the system's.
-    ///
-    /// # Errors
-    /// `Unavailable` when it is missing, or lacks functions.
+    /// Loads it: the file or soname given, or the system's. Errors: `Unavailable` when it is
+    /// missing, or lacks functions.
     pub fn load(given: &str) -> Result<LevelDbLibrary> {
         let mut loaded = Library::open(&SOURCE, given)?;
         let Some(api) = LevelDbApi::find(&mut loaded) else {
@@ -144,9 +142,7 @@ impl LevelDbLibrary {
     }
 
     /// Deletes a database: LevelDB's own files in `dir`. Nothing happens where there is none.
-    ///
-    /// # Errors
-    /// The store's words, for example that another process holds it.
+    /// Errors: the store's words, for example that another process holds it.
     pub fn destroy(&self, dir: &Path) -> Result<()> {
         let options = LevelDbConfig::new(self, &LevelDbSettings::default(), false);
         let name = c_text(&dir.to_string_lossy())?;
@@ -237,10 +233,7 @@ unsafe impl Send for LevelDbStore {}
 unsafe impl Sync for LevelDbStore {}
 
 impl LevelDbStore {
-    /// Opens the database in `dir`.
-    ///
-    /// # Errors
-    /// The store's words, as a reason why it cannot be opened.
+    /// Opens the database in `dir`. Errors: the store's words, as a reason why it cannot be opened.
     pub fn open(
         library: &LevelDbLibrary,
         settings: &LevelDbSettings,
@@ -263,9 +256,6 @@ impl LevelDbStore {
     }
 
     /// Everything written so far is durable: an empty write with a sync makes its log so.
-    ///
-    /// # Errors
-    /// The store's words.
     pub fn make_durable(&self) -> Result<(), StoreError> {
         let api = &self.library.api;
         let mut error = null_mut();

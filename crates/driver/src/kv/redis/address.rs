@@ -21,10 +21,7 @@ pub struct DatabaseAddress {
 }
 
 impl DatabaseAddress {
-    /// Reads `target.path`.
-    ///
-    /// # Errors
-    /// `Usage` when it is no address, or carries a password.
+    /// Reads `target.path`. Errors: `Usage` when it is no address, or carries a password.
     pub fn parse(path: Option<&str>) -> Result<DatabaseAddress> {
         let wrong = |what: &str| {
             Error::usage(what.to_owned())

@@ -49,10 +49,9 @@ impl AdminConnection {
     /// Connects and locks the prefix: keeps other runs off it as long as the connection lives. The
     /// connection gets a name that says which prefix it holds, and is refused when another one has
     /// the same name. The server forgets it with the connection, so that a killed run locks nothing.
-    ///
-    /// # Errors
-    /// `Refused` when another run holds the prefix; of two that begin at the same moment both may
-    /// be. `Unavailable` when the server cannot be used, or does not let its clients be listed.
+    /// Errors: `Refused` when another run holds the prefix; of two that begin at the same moment
+    /// both may be. `Unavailable` when the server cannot be used, or does not let its clients be
+    /// listed.
     pub fn open(
         address: DatabaseAddress,
         password: Option<String>,
@@ -78,11 +77,8 @@ impl AdminConnection {
         Ok(wire)
     }
 
-    /// One command.
-    ///
-    /// # Errors
-    /// `Unavailable` when the server is gone or refuses; `Refused` when the connection was lost and
-    /// another run has taken the prefix since.
+    /// One command. Errors: `Unavailable` when the server is gone or refuses; `Refused` when the
+    /// connection was lost and another run has taken the prefix since.
     pub fn ask(&mut self, parts: &[&[u8]]) -> Result<Reply> {
         self.ask_within(parts, self.timeout)
     }
@@ -180,9 +176,7 @@ impl AdminConnection {
         }
     }
 
-    /// Deletes every key under the prefix but the mark, so that a broken-off end is known.
-    ///
-    /// # Errors
+    /// Deletes every key under the prefix but the mark, so that a broken-off end is known. Errors:
     /// `Unavailable` when the server is gone or refuses.
     pub fn wipe(&mut self) -> Result<()> {
         let mark = self.mark_key();
@@ -251,20 +245,15 @@ impl MarkStore for Mutex<AdminConnection> {
     }
 }
 
-/// The mark under the prefix.
-///
-/// # Errors
-/// `Refused` for one that no version of Taillight wrote.
+/// The mark under the prefix. Errors: `Refused` for one that no version of Taillight wrote.
 pub fn mark(admin: &Mutex<AdminConnection>) -> Result<Option<KeyMark>> {
     let mark = admin.read()?.map(|bytes| KeyMark::parse(&bytes));
     mark.transpose().map_err(|e| lock(admin).unreadable(e))
 }
 
 /// Decides whose the keys under the prefix are; writes the mark `new` or takes the one that is
-/// there over. `forgets`: no records outlast the run.
-///
-/// # Errors
-/// `Refused` when keys are there that Taillight did not make, or of another form.
+/// there over. `forgets`: no records outlast the run. Errors: `Refused` when keys are there that
+/// Taillight did not make, or of another form.
 pub fn claim(
     admin: &Mutex<AdminConnection>,
     new: KeyMark,
@@ -302,19 +291,15 @@ fn holders<'a>(list: &'a str, name: &str) -> Vec<&'a str> {
     lines.filter_map(|line| line.split(' ').find_map(|word| word.strip_prefix("addr="))).collect()
 }
 
-/// Whether the loss of what is there is confirmed for this very server and database.
-///
-/// # Errors
+/// Whether the loss of what is there is confirmed for this very server and database. Errors:
 /// `Refused` when only half of the confirmation is there, or it names something else.
 pub fn confirmed(destroy: bool, name: Option<&str>, address: &DatabaseAddress) -> Result<bool> {
     let same = |name: &str| DatabaseAddress::parse(Some(name)).is_ok_and(|a| a == *address);
     refusal::confirmed(destroy, name, &NamedTarget::of(address.shown()), same)
 }
 
-/// Connects, gives the password, selects the database.
-///
-/// # Errors
-/// `Unavailable` when the server cannot be reached or refuses.
+/// Connects, gives the password, selects the database. Errors: `Unavailable` when the server cannot
+/// be reached or refuses.
 pub fn greet(
     address: &DatabaseAddress,
     password: Option<&str>,

@@ -38,10 +38,7 @@ impl Default for RedisOptions {
 }
 
 impl RedisOptions {
-    /// Reads them as written.
-    ///
-    /// # Errors
-    /// `Usage` for unknown or wrong ones.
+    /// Reads them as written. Errors: `Usage` for unknown or wrong ones.
     pub fn parse(table: &toml::Table) -> Result<RedisOptions> {
         let parsed: RedisOptions = options::parse("redis", table)?;
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);

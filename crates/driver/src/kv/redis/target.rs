@@ -47,10 +47,8 @@ pub struct RedisTarget {
 }
 
 impl RedisTarget {
-    /// Connects, passes the guard, marks the prefix as ours.
-    ///
-    /// # Errors
-    /// `Usage`, `Refused` or `Unavailable`.
+    /// Connects, passes the guard, marks the prefix as ours. Errors: `Usage`, `Refused` or
+    /// `Unavailable`.
     pub fn open(spec: &OpenSpec<'_>) -> Result<RedisTarget> {
         let plan = spec.plan;
         let target = &plan.target;

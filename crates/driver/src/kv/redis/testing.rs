@@ -20,9 +20,6 @@ impl Drop for RedisServer {
 
 impl RedisServer {
     /// Starts one with these further arguments.
-    ///
-    /// # Errors
-    /// Why there is none on this machine.
     pub fn start(dir: &Path, more: &[&str]) -> Result<RedisServer, String> {
         let socket = dir.join("s");
         let process = Command::new("redis-server")

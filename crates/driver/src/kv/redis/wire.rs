@@ -58,9 +58,6 @@ pub struct RespSocket {
 
 impl RespSocket {
     /// Connects.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn connect(address: &DatabaseAddress, timeout: Duration) -> io::Result<RespSocket> {
         let socket = match &address.server {
             ServerAddress::Unix(file) => {
@@ -98,9 +95,6 @@ impl RespSocket {
     }
 
     /// Sends as much as the socket takes; whether all is sent.
-    ///
-    /// # Errors
-    /// When the connection is lost.
     pub fn send(&mut self) -> io::Result<bool> {
         while self.sent < self.out.len() {
             match self.socket.write(&self.out[self.sent..]) {
@@ -117,9 +111,6 @@ impl RespSocket {
     }
 
     /// Takes in what has come, without waiting; whether anything had.
-    ///
-    /// # Errors
-    /// When the connection is lost.
     pub fn receive(&mut self) -> io::Result<bool> {
         let held = self.end - self.start;
         if self.start > 0 {
@@ -146,9 +137,6 @@ impl RespSocket {
     }
 
     /// Takes the next reply, if it is whole; shows it, and the commands to send, to `take`.
-    ///
-    /// # Errors
-    /// When what came is no reply.
     pub fn take<T>(
         &mut self,
         take: impl FnOnce(RespValue<'_>, &mut Vec<u8>) -> T,
@@ -173,9 +161,6 @@ impl RespSocket {
     }
 
     /// Sleeps until replies come, the socket takes more of what is to be sent, or `until`.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn wait(&self, until: Option<Stamp>) -> io::Result<()> {
         let mut flags = PollFlags::IN;
         if self.sent < self.out.len() {
@@ -192,10 +177,8 @@ impl RespSocket {
         }
     }
 
-    /// Sends one command and waits for its reply: outside the measured loop only.
-    ///
-    /// # Errors
-    /// When the connection is lost or no reply comes in time.
+    /// Sends one command and waits for its reply: outside the measured loop only. Errors: when the
+    /// connection is lost or no reply comes in time.
     pub fn ask(&mut self, parts: &[&[u8]], timeout: Duration) -> io::Result<Reply> {
         resp::command(&mut self.out, parts.len());
         for part in parts {

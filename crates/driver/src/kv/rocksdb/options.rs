@@ -132,10 +132,7 @@ impl Default for RocksDbOptions {
 }
 
 impl RocksDbOptions {
-    /// Reads them as written.
-    ///
-    /// # Errors
-    /// `Usage` for unknown, mistyped or contradicting options.
+    /// Reads them as written. Errors: `Usage` for unknown, mistyped or contradicting options.
     pub fn parse(table: &toml::Table) -> Result<RocksDbOptions> {
         let o: RocksDbOptions = options::parse("rocksdb", table)?;
         if o.column_family.is_empty() {
@@ -161,9 +158,7 @@ impl RocksDbOptions {
         Ok(o)
     }
 
-    /// RocksDB option strings in the order they are applied, each with where it comes from.
-    ///
-    /// # Errors
+    /// RocksDB option strings in the order they are applied, each with where it comes from. Errors:
     /// `Unavailable` when the options file cannot be read, `Usage` when it is none.
     pub fn strings(&self) -> Result<Vec<(&'static str, String)>> {
         let mut strings = Vec::new();

@@ -114,10 +114,8 @@ pub struct RocksDbLibrary {
 }
 
 impl RocksDbLibrary {
-    /// Loads it: the file or soname given, or the system's.
-    ///
-    /// # Errors
-    /// `Unavailable` when it is missing, or lacks functions.
+    /// Loads it: the file or soname given, or the system's. Errors: `Unavailable` when it is
+    /// missing, or lacks functions.
     pub fn load(given: &str) -> Result<RocksDbLibrary> {
         let mut loaded = Library::open(&SOURCE, given)?;
         let Some(api) = RocksDbApi::find(&mut loaded) else {
@@ -145,9 +143,7 @@ impl RocksDbLibrary {
     }
 
     /// Deletes a database: RocksDB's own files in `dir`. Nothing happens where there is none.
-    ///
-    /// # Errors
-    /// The store's words, for example that another process holds it.
+    /// Errors: the store's words, for example that another process holds it.
     pub fn destroy(&self, dir: &Path) -> Result<()> {
         let options = RocksDbConfig::new(self);
         let name = c_text(&dir.to_string_lossy())?;
@@ -187,9 +183,6 @@ impl RocksDbConfig {
     }
 
     /// These with an option string applied.
-    ///
-    /// # Errors
-    /// The store's words about the string.
     pub fn with(self, text: &str) -> Result<RocksDbConfig, StoreError> {
         if text.is_empty() {
             return Ok(self);
@@ -271,10 +264,8 @@ unsafe impl Sync for RocksDbStore {}
 
 impl RocksDbStore {
     /// Opens the database in `dir` with `options` for every column family, to use `family`.
-    /// Unless `writes`, nothing is changed.
-    ///
-    /// # Errors
-    /// The store's words, as a reason why it cannot be opened.
+    /// Unless `writes`, nothing is changed. Errors: the store's words, as a reason why it cannot be
+    /// opened.
     pub fn open(
         options: RocksDbConfig,
         dir: &Path,
@@ -357,9 +348,6 @@ impl RocksDbStore {
     }
 
     /// Writes memtables out and waits.
-    ///
-    /// # Errors
-    /// The store's words.
     pub fn flush(&self) -> Result<(), StoreError> {
         let api = &self.library.api;
         let mut error = null_mut();
@@ -373,9 +361,6 @@ impl RocksDbStore {
     }
 
     /// Everything written so far is durable.
-    ///
-    /// # Errors
-    /// The store's words.
     pub fn make_durable(&self) -> Result<(), StoreError> {
         self.writable()?;
         if !self.wal {

@@ -19,10 +19,8 @@ pub struct Alias {
 }
 
 impl Alias {
-    /// From weights; they need not sum to anything in particular.
-    ///
-    /// # Errors
-    /// `Usage` when there are none, more than 2^32, one is negative or not finite, or all are 0.
+    /// From weights; they need not sum to anything in particular. Errors: `Usage` when there are
+    /// none, more than 2^32, one is negative or not finite, or all are 0.
     pub fn new(weights: &[f64]) -> Result<Alias> {
         let total: f64 = weights.iter().sum();
         let bad = weights.iter().find(|w| !w.is_finite() || **w < 0.0);

@@ -28,10 +28,8 @@ pub struct Exponential {
 }
 
 impl Exponential {
-    /// With `n` keys at the start.
-    ///
-    /// # Errors
-    /// `Usage` when the percentile is not between 0 and 100, or the share outside (0, 1].
+    /// With `n` keys at the start. Errors: `Usage` when the percentile is not between 0 and 100, or
+    /// the share outside (0, 1].
     pub fn new(n: u64, percentile: f64, frac: f64) -> Result<Exponential> {
         if !(percentile > 0.0 && percentile < 100.0) {
             return Err(Error::usage("the percentile must lie between 0 and 100, both excluded")

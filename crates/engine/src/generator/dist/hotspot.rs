@@ -17,10 +17,7 @@ pub struct Hotspot {
 }
 
 impl Hotspot {
-    /// Over `0..n`; at least one item is hot.
-    ///
-    /// # Errors
-    /// `Usage` when a share is outside (0, 1].
+    /// Over `0..n`; at least one item is hot. Errors: `Usage` when a share is outside (0, 1].
     pub fn new(n: u64, data: f64, ops: f64) -> Result<Hotspot> {
         let (data, ops) = (share("hot share of data", data)?, share("hot share of draws", ops)?);
         let hot = ((n as f64 * data) as u64).clamp(1, n);

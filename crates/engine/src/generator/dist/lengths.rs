@@ -15,10 +15,8 @@ pub struct ScanLengths {
 
 impl ScanLengths {
     /// With any distribution over the possible lengths, the shortest being its item 0. YCSB has
-    /// [`DistributionSpec::Uniform`] and [`DistributionSpec::YcsbZipfian`].
-    ///
-    /// # Errors
-    /// `Usage` when the bounds are out of order or the distribution makes no sense.
+    /// [`DistributionSpec::Uniform`] and [`DistributionSpec::YcsbZipfian`]. Errors: `Usage` when
+    /// the bounds are out of order or the distribution makes no sense.
     pub fn new(spec: &DistributionSpec, min: u64, max: u64) -> Result<ScanLengths> {
         let Some(span) = max.checked_sub(min) else {
             return Err(Error::usage("the shortest length is above the longest")

@@ -123,10 +123,8 @@ pub struct ItemDistribution {
 }
 
 impl ItemDistribution {
-    /// The distribution `spec` over `0..n`.
-    ///
-    /// # Errors
-    /// `Usage` when n is 0 or above 2^62, or a parameter makes no sense.
+    /// The distribution `spec` over `0..n`. Errors: `Usage` when n is 0 or above 2^62, or a
+    /// parameter makes no sense.
     pub fn new(spec: &DistributionSpec, n: u64) -> Result<ItemDistribution> {
         if n == 0 || n > MOST_ITEMS {
             return Err(Error::usage("a distribution needs between 1 and 2^62 items")
@@ -164,9 +162,7 @@ impl ItemDistribution {
     }
 
     /// The same popularity, the hot items scattered over the space in an order named by `key`.
-    ///
-    /// # Errors
-    /// `Usage` for the distributions that follow the newest key or scatter by themselves.
+    /// Errors: `Usage` for the distributions that follow the newest key or scatter by themselves.
     pub fn spread(mut self, key: u64) -> Result<ItemDistribution> {
         let fixed = !matches!(
             self.shape,

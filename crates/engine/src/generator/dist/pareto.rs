@@ -21,10 +21,7 @@ pub struct Pareto {
 }
 
 impl Pareto {
-    /// Over `0..n`.
-    ///
-    /// # Errors
-    /// `Usage` when h is not between 0 and 1.
+    /// Over `0..n`. Errors: `Usage` when h is not between 0 and 1.
     pub fn new(n: u64, h: f64) -> Result<Pareto> {
         if !(h > 0.0 && h < 1.0) {
             return Err(Error::usage("pareto needs an h between 0 and 1, both excluded")

@@ -39,10 +39,7 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// Over `0..n`, n at least 1.
-    ///
-    /// # Errors
-    /// `Usage` when theta is not a number above 0.
+    /// Over `0..n`, n at least 1. Errors: `Usage` when theta is not a number above 0.
     pub fn new(n: u64, theta: f64) -> Result<Zipf> {
         if !(theta > 0.0 && theta.is_finite()) {
             return Err(Error::usage("zipf needs a theta above 0")

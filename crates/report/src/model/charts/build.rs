@@ -19,10 +19,7 @@ use crate::analyse::{Analysis, IoGroup, Row, SlowestIos};
 const NINES_POINTS: usize = 900;
 const PERCENT_POINTS: u64 = 500;
 
-/// The chart data of one run, shown under `label`.
-///
-/// # Errors
-/// `Corrupt` when counts exceed 64 bits.
+/// The chart data of one run, shown under `label`. Errors: `Corrupt` when counts exceed 64 bits.
 pub fn run_charts(analysis: &Analysis, label: &str) -> Result<RunCharts> {
     let names = SeriesNames::new(analysis);
     let mut data = RunCharts {

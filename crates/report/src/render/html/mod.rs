@@ -29,18 +29,13 @@ const TEMPLATE: &str = include_str!("report.html");
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("app.js");
 
-/// The page of one or several runs.
-///
-/// # Errors
-/// `Internal` when the template does not fit its data.
+/// The page of one or several runs. Errors: `Internal` when the template does not fit its data.
 pub fn page(runs: &[AnalysedRun], context: &ReportContext) -> Result<String> {
     page_in(runs, context, &bundle())
 }
 
-/// The page with another script in the place of the plotting library, for tests.
-///
-/// # Errors
-/// As [`page`].
+/// The page with another script in the place of the plotting library, for tests. Errors: as
+/// [`page`].
 pub fn page_with(runs: &[AnalysedRun], bundle: &str) -> Result<String> {
     page_in(runs, &ReportContext::default(), bundle)
 }

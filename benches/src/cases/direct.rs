@@ -12,12 +12,10 @@ use crate::{BenchSetup, child, files, fio};
 /// Size of the file, MiB.
 const MIB: u64 = 4096;
 
-/// Depth 1.
 pub fn depth_1(setup: &BenchSetup) -> Result<Comparison> {
     case(setup, 1, fio::DIRECT_1)
 }
 
-/// Depth 32.
 pub fn depth_32(setup: &BenchSetup) -> Result<Comparison> {
     case(setup, 32, fio::DIRECT_32)
 }

@@ -24,7 +24,6 @@ fn words(setup: &BenchSetup, rw: &str, depth: u32, workers: u32) -> String {
     )
 }
 
-/// Depth 1.
 pub fn depth_1(setup: &BenchSetup) -> Result<Comparison> {
     let setup = &short(setup);
     let mut report = Comparison::titled("`null`, depth 1, every I/O kept");
@@ -42,7 +41,6 @@ pub fn depth_1(setup: &BenchSetup) -> Result<Comparison> {
     Ok(report)
 }
 
-/// Depth 32.
 pub fn depth_32(setup: &BenchSetup) -> Result<Comparison> {
     let setup = &short(setup);
     let mut report = Comparison::titled("`null`, depth 32, every I/O kept");

@@ -12,8 +12,9 @@ use crate::{Error, ErrorKind, Result};
 ///   stands for the size `(i + 1) * n`. YCSB itself draws its last bucket one size too small and
 ///   the first a little too often; that is not copied.
 /// - Plain: lines `size,count`, sizes with or without a unit (`4KiB,70`). A heading `size,count`,
-/// empty lines and lines starting with `#` are skipped. Errors: `Usage` naming the first line that
-/// does not fit.
+///   empty lines and lines starting with `#` are skipped.
+///
+/// Errors: `Usage` naming the first line that does not fit.
 pub fn parse(text: &str) -> Result<Vec<(u64, u64)>> {
     let lines = text.lines().zip(1u64..);
     let mut lines = lines.filter(|(l, _)| !l.trim().is_empty() && !l.starts_with('#'));

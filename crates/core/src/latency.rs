@@ -145,7 +145,6 @@ impl LatencyKind {
     pub fn name(self) -> &'static str {
         self.properties().name
     }
-    /// The kind with this name.
     pub fn from_name(name: &str) -> Option<LatencyKind> {
         LatencyKind::ALL.into_iter().find(|k| k.name() == name)
     }

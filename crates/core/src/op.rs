@@ -82,7 +82,6 @@ impl OpKind {
             OpKind::List => "list",
         }
     }
-    /// The kind with this name.
     pub fn from_name(name: &str) -> Option<OpKind> {
         OpKind::ALL.into_iter().find(|k| k.name() == name)
     }

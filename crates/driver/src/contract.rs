@@ -25,7 +25,6 @@ pub trait Driver: Send + std::marker::Sync {
     fn name(&self) -> &'static str;
     /// One line for people.
     fn about(&self) -> &'static str;
-    /// Its options, for docs.
     fn options(&self) -> Vec<OptionDoc>;
     /// Checks the options as written (unknown ones refused, with a suggestion) and returns them
     /// with every default filled in. Touches nothing. Errors: `Usage` for unknown or wrong options.

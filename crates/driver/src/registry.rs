@@ -16,7 +16,6 @@ pub static DRIVERS: &[&dyn Driver] = &[
     &crate::sim::SimDriver,
 ];
 
-/// The driver with this name.
 pub fn find(name: &str) -> Option<&'static dyn Driver> {
     DRIVERS.iter().copied().find(|d| d.name() == name)
 }

@@ -69,7 +69,6 @@ impl StopSignal {
         Ok(())
     }
 
-    /// Sleeps.
     pub fn sleep(&self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         loop {

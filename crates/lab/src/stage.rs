@@ -151,7 +151,6 @@ impl LabCgroup {
         killed(&self.get(file)?).with_context(|| format!("{file} does not count oom_kill"))
     }
 
-    /// Sets one of its files.
     pub fn set(&self, file: &str, value: impl std::fmt::Display) -> Result<()> {
         set(&self.path.join(file), value)
     }
@@ -161,7 +160,6 @@ impl LabCgroup {
         self.set("cgroup.procs", pid)
     }
 
-    /// One of its files.
     pub fn get(&self, file: &str) -> Result<String> {
         Ok(std::fs::read_to_string(self.path.join(file))?)
     }

@@ -101,7 +101,6 @@ impl LayerKind {
             LayerKind::Round => "round",
         }
     }
-    /// The kind with this name.
     pub fn from_name(name: &str) -> Option<LayerKind> {
         LayerKind::ALL.into_iter().find(|k| k.name() == name)
     }

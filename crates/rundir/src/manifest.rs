@@ -247,7 +247,6 @@ pub struct ProcessInfo {
     pub host: String,
 }
 
-/// JSON Schema of `manifest.json`.
 pub fn schema_manifest() -> serde_json::Value {
     schemars::schema_for!(Manifest).to_value()
 }

@@ -215,7 +215,6 @@ pub fn read_nvme(dir: &RunDir) -> Result<Option<NvmeFile>> {
     dir.read_json(names::NVME)
 }
 
-/// JSON Schema of `nvme.json`.
 pub fn schema_nvme() -> serde_json::Value {
     schemars::schema_for!(NvmeFile).to_value()
 }

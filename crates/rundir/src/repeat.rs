@@ -101,7 +101,6 @@ impl RepeatReport {
     }
 }
 
-/// JSON Schema of `repeat.json`.
 pub fn schema_repeat() -> serde_json::Value {
     schemars::schema_for!(RepeatReport).to_value()
 }

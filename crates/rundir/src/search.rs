@@ -199,7 +199,6 @@ impl SearchReport {
     }
 }
 
-/// JSON Schema of `search.json`.
 pub fn schema_search() -> serde_json::Value {
     schemars::schema_for!(SearchReport).to_value()
 }

@@ -154,7 +154,6 @@ impl SeriesFile {
     }
 }
 
-/// JSON Schema of `series.json`.
 pub fn schema_series() -> serde_json::Value {
     schemars::schema_for!(SeriesFile).to_value()
 }

@@ -70,7 +70,6 @@ impl SlcPaperReport {
     }
 }
 
-/// JSON Schema of `slc-paper.json`.
 pub fn schema_slc_paper() -> serde_json::Value {
     schemars::schema_for!(SlcPaperReport).to_value()
 }

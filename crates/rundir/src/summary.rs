@@ -417,7 +417,6 @@ pub struct FileEntry {
     pub rows: Option<u64>,
 }
 
-/// JSON Schema of `summary.json`.
 pub fn schema_summary() -> serde_json::Value {
     schemars::schema_for!(Summary).to_value()
 }

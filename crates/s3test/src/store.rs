@@ -84,7 +84,6 @@ pub struct Bucket {
 /// A part as the request that completes names it.
 pub struct NamedPart {
     pub number: u32,
-    /// `ETag`.
     pub etag: String,
     /// Checksum, if it says one.
     pub sum: Option<String>,

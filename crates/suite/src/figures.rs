@@ -50,7 +50,6 @@ pub fn request_percentiles(plan: &mut Plan, percentiles: &[Percentile]) {
     }
 }
 
-/// The entry of a percentile.
 pub fn percentile(list: &[PercentileEntry], wanted: Percentile) -> Option<&PercentileEntry> {
     list.iter().find(|entry| entry.p.parse() == Ok(wanted))
 }

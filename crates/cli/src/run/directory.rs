@@ -16,7 +16,6 @@ use crate::registry::{self, Registry};
 /// A run directory that was just made.
 pub struct NewRun {
     pub dir: RunDir,
-    /// Id of the run.
     pub run_id: String,
     /// The clock pair of the manifest.
     pub clock: ClockInfo,

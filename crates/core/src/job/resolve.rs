@@ -29,7 +29,6 @@ pub(super) struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// The plan.
     pub(super) fn plan(&self, job: JobFile) -> Result<Plan> {
         let target = self.target(job.target)?;
         let capabilities = self.drivers.capabilities(&target).map_err(|e| self.driver_error(e))?;

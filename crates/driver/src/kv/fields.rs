@@ -23,7 +23,6 @@ pub struct Fields<'a> {
     at: usize,
 }
 
-/// The fields of `value`.
 pub fn fields(value: &[u8]) -> Fields<'_> {
     Fields { value, at: 0 }
 }

@@ -20,7 +20,6 @@ pub struct MemorySession {
 }
 
 impl MemorySession {
-    /// A session of the workload with this rules.
     pub fn new(store: Arc<OrderedMap>, rules: WorkloadRules, spec: &SessionSpec) -> MemorySession {
         MemorySession {
             store,

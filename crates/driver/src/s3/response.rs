@@ -36,7 +36,6 @@ pub struct ResponseHead {
     pub close: bool,
     /// `ETag`, quotes included; memory is used again.
     pub etag: String,
-    /// `Server`.
     pub server: String,
 }
 

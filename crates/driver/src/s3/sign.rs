@@ -45,7 +45,6 @@ pub struct CanonicalRequest<'a> {
 }
 
 impl Signer {
-    /// A signer for `service` in `region`.
     pub fn new(credentials: Credentials, region: &str, service: &'static str) -> Signer {
         Signer {
             credentials,

@@ -228,7 +228,6 @@ impl Content {
         }
     }
 
-    /// Writes the block with this id.
     pub fn write(&self, block: &mut [u8], id: u64) {
         match &self.source {
             ContentSource::Zero => block.fill(0),

@@ -65,7 +65,6 @@ pub struct VerifyState {
 /// What verification needs to know.
 #[derive(Debug, Clone)]
 pub struct VerifySpec<'a> {
-    /// Id of this run.
     pub run_id: &'a str,
     /// The run that wrote what is read where this run has not written.
     pub prior: Option<&'a PriorRun>,

@@ -93,7 +93,6 @@ fn grain(section: &JobSection) -> u64 {
     section.pattern.align.unwrap_or(blocks).max(1)
 }
 
-/// The size of a section in whole blocks.
 fn whole_blocks(section: &JobSection, size: u64, notes: &mut Vec<String>) -> u64 {
     let grain = grain(section);
     let down = size / grain * grain;

@@ -44,7 +44,6 @@ impl OffsetPattern {
     pub fn mixed_sequence(&self) -> bool {
         self.order == OffsetOrder::Sequential && self.mix.len() > 1
     }
-    /// The directions in it.
     pub fn directions(&self) -> Vec<Direction> {
         directions(&self.mix)
     }

@@ -60,7 +60,6 @@ impl Properties {
         Ok(())
     }
 
-    /// The value of a property.
     pub fn get(&self, name: &str) -> Option<&PropertyValue> {
         self.values.get(name)
     }

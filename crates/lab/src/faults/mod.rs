@@ -77,7 +77,6 @@ pub const FAULTS: &[Fault] = &[
     Fault { engines: &["redis"], ..fault("slow-server", "server", store::slow_server) },
 ];
 
-/// The fault with this name.
 pub fn find(name: &str) -> Option<&'static Fault> {
     FAULTS.iter().find(|f| f.name == name)
 }

@@ -114,7 +114,6 @@ impl Layer {
     }
 }
 
-/// The layer of a phase.
 pub fn layer(phase: Phase) -> Layer {
     match phase {
         Phase::Submit | Phase::Application => Layer::Application,

@@ -151,7 +151,6 @@ fn slept_for(rows: &[LayerRow], from: i64, to: i64) -> Option<Phase> {
     (sums.get(most) * 2 >= (to - from).max(1) as u64).then_some(most)
 }
 
-/// Lengths of the pieces.
 pub fn lengths(pieces: &[Piece]) -> Phases {
     let mut phases = Phases::default();
     for piece in pieces {

@@ -15,7 +15,6 @@ use crate::verdict::saturation::achieved;
 use crate::verdict::{asked_for, unmeasured};
 
 impl Model {
-    /// The model of a summary.
     pub fn new(summary: &Summary, script: Script) -> Model {
         model(summary, script)
     }

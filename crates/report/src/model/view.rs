@@ -52,7 +52,6 @@ pub struct Fact {
 }
 
 impl Model {
-    /// The table with this id.
     pub fn table(&self, id: &str) -> Option<&Table> {
         self.tables.iter().find(|t| t.id == id)
     }

@@ -53,7 +53,6 @@ impl Cell {
     pub fn new(text: impl Into<String>) -> Cell {
         Cell { text: text.into(), tone: Tone::Plain }
     }
-    /// Text with a tone.
     pub fn toned(text: impl Into<String>, tone: Tone) -> Cell {
         Cell { text: text.into(), tone }
     }

@@ -51,7 +51,6 @@ pub struct ChunkEncoder {
 }
 
 impl ChunkEncoder {
-    /// An encoder for chunks with this header.
     pub fn new(header: &Header) -> ChunkEncoder {
         ChunkEncoder {
             columns: header.columns,

@@ -43,7 +43,6 @@ impl ColumnSource {
         })
     }
 
-    /// Opens column `index` of a row group of `rows` rows.
     pub fn open(group: &dyn RowGroupReader, index: usize, rows: usize) -> Result<ColumnSource> {
         let meta = group.metadata().column(index);
         if usize::try_from(meta.num_values()) != Ok(rows) {

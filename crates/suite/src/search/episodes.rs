@@ -33,7 +33,6 @@ pub struct EpisodeInterval {
 pub struct JudgedPercentile {
     /// Index of the workload.
     pub workload: u16,
-    /// The percentile.
     pub at: Percentile,
     /// Its value, ns.
     pub ns: u64,

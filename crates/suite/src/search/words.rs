@@ -61,7 +61,6 @@ fn why(purpose: ProbePurpose) -> &'static str {
     }
 }
 
-/// A verdict in one word.
 pub fn word(verdict: ProbeVerdict) -> &'static str {
     match verdict {
         ProbeVerdict::Pass => "pass",
@@ -106,7 +105,6 @@ pub fn intention(all: &SearchReport, plan: &Plan, workload: usize) -> String {
     )
 }
 
-/// Title of the report.
 pub fn title(all: &SearchReport) -> String {
     match &all.answer {
         Some(answer) => format!("{}: {}", all.name, answer.shown),

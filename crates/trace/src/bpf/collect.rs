@@ -48,7 +48,6 @@ pub struct CollectedTrace {
 
 /// What the collector works with.
 pub struct CollectorInputs {
-    /// The programs.
     pub programs: Arc<LoadedPrograms>,
     /// How many workers there are.
     pub workers: usize,
@@ -185,7 +184,6 @@ pub fn round_row(io: &TracedIo, round: &EarlierRound) -> Option<LayerRow> {
     })
 }
 
-/// An event as a row.
 pub fn event_row(e: &TraceEvent, symbols: &KernelSymbols) -> LayerRow {
     let text = |t: Option<String>| t.map(String::into_boxed_str);
     let mut row = LayerRow {

@@ -58,7 +58,6 @@ pub(super) fn search(plan: &Plan) -> Checked {
     )
 }
 
-/// The workload that is varied.
 fn varied<'a>(s: &SearchPlan, plan: &'a Plan) -> Result<&'a WorkloadPlan, Complaint> {
     let names: Vec<&str> = plan.workloads.iter().map(|w| w.name.as_str()).collect();
     let names = names.join("`, `");

@@ -57,7 +57,6 @@ pub struct RespSocket {
 }
 
 impl RespSocket {
-    /// Connects.
     pub fn connect(address: &DatabaseAddress, timeout: Duration) -> io::Result<RespSocket> {
         let socket = match &address.server {
             ServerAddress::Unix(file) => {

@@ -12,7 +12,6 @@ use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
 use crate::s3::credentials::Credentials;
 use crate::s3::{S3, options, target::S3Target};
 
-/// A plan for a prefix of this server.
 pub fn plan_on(server: &ObjectServer, options: &str, prefix: &str, size: u64, depth: u32) -> Plan {
     plan(&server.path(prefix), options, size, depth)
 }

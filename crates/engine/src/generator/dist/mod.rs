@@ -245,7 +245,6 @@ pub(super) fn unit(rng: &mut Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
-/// A share in (0, 1].
 fn share(name: &'static str, value: f64) -> Result<f64> {
     if value > 0.0 && value <= 1.0 {
         return Ok(value);

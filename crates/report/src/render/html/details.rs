@@ -30,7 +30,6 @@ pub struct Details {
     files: Vec<(String, String, String)>,
 }
 
-/// The details of a run.
 pub fn details(run: &AnalysedRun) -> Details {
     let manifest = &run.analysis.manifest;
     Details {

@@ -114,7 +114,6 @@ pub fn finish(mut plot: Plot, layout: Layout) -> Plot {
     plot
 }
 
-/// An axis with a title.
 pub fn axis(title: &str) -> Axis {
     Axis::new().title(Title::with_text(title)).show_line(true).zero_line(false)
 }

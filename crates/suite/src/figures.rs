@@ -7,7 +7,11 @@ use std::collections::BTreeMap;
 
 use taillight_core::Percentile;
 use taillight_core::plan::Plan;
+use taillight_rundir::series::{PointRole, SeriesFile};
 use taillight_rundir::{PercentileEntry, Summary};
+use taillight_stats::SeriesSummary;
+
+use crate::resume::is_done;
 
 /// Percentiles among the values of a point, with their names.
 const PERCENTILES: [(Percentile, &str); 5] = [
@@ -39,6 +43,21 @@ pub fn values(summary: &Summary) -> BTreeMap<String, f64> {
     }
     values.extend(latency.mean_ns.map(|ns| ("mean_ns".to_owned(), ns)));
     values
+}
+
+/// Figures of a point that is a series itself: the median of each over its repetitions, or the
+/// answer of its search.
+pub fn of_series(series: &SeriesFile) -> BTreeMap<String, f64> {
+    if let Some(answer) = series.answer.as_ref().and_then(|a| a.get("value")?.as_f64()) {
+        return BTreeMap::from([("answer".to_owned(), answer)]);
+    }
+    let complete = || series.points.iter().filter(|p| p.role == PointRole::Repeat && is_done(p));
+    let names = complete().flat_map(|p| p.values.keys());
+    let median = |name: &String| {
+        let values: Vec<f64> = complete().filter_map(|p| p.values.get(name).copied()).collect();
+        Some((name.clone(), SeriesSummary::of(&values)?.median))
+    };
+    names.filter_map(median).collect()
 }
 
 /// Lets the summary of a plan answer these percentiles as well.

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use taillight_core::Result;
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
+use taillight_core::{Error, Result};
 use taillight_report::ReportContext;
 use taillight_rundir::Summary;
 use taillight_rundir::series::{Axis, Decision, PointRole, PointStatus};
@@ -40,6 +40,16 @@ pub trait Method {
 
     /// Title, words and tables of the report over all points; none for a series without one.
     fn report(&self, series: &SeriesView<'_>) -> Result<Option<SeriesReport>>;
+
+    /// Whether no further point makes sense after this one.
+    fn ended_by(&self, result: &PointResult) -> bool {
+        ends_series(result.exit)
+    }
+
+    /// A refusal to open a shared target, with a hint that fits this series.
+    fn refused(&self, e: Error) -> Error {
+        e
+    }
 
     /// The exit code: by default the worst one of the points and of what ended the series early.
     fn exit(&self, done: &[PointResult], ended: Option<Exit>) -> Exit {
@@ -114,6 +124,13 @@ pub struct SharedUse {
     pub flush: bool,
 }
 
+impl SharedUse {
+    /// Whether both need the same state of the same target.
+    pub fn same_state(&self, other: &SharedUse) -> bool {
+        (self.group, self.state) == (other.group, other.state)
+    }
+}
+
 /// A point that was run and what came of it.
 #[derive(Debug, Clone)]
 pub struct PointResult {
@@ -129,10 +146,6 @@ pub struct PointResult {
 }
 
 impl PointResult {
-    /// Whether no further run makes sense after this one.
-    pub fn ends_series(&self) -> bool {
-        ends_series(self.exit)
-    }
     /// Whether it came to its planned end.
     pub fn complete(&self) -> bool {
         self.status == PointStatus::Complete

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use taillight_core::exit::Exit;
 use taillight_core::plan::Plan;
 use taillight_core::{Error, Result};
-use taillight_rundir::RunDir;
 use taillight_rundir::series::{PointStatus, SeriesFile, SeriesPoint};
+use taillight_rundir::{RunDir, names};
 
 use crate::exit::{ends_series, from_code};
 use crate::figures;
-use crate::method::{Method, Next, Point, PointResult};
+use crate::method::{Method, Next, Point, PointResult, SharedUse};
 
 /// Whether a point needs no other run: it came to its end, and nothing ended the series with it. A
 /// signal or a full disk while its results were written leaves a complete run that did.
@@ -28,8 +28,8 @@ pub(crate) struct Earlier {
     dir: PathBuf,
     points: Vec<SeriesPoint>,
     resumed: bool,
-    /// The state of a shared target that has to be made again.
-    lost_state: Option<u32>,
+    /// Complete results that stay valid while the state they were measured on is made again.
+    pub unreached: Vec<PointResult>,
 }
 
 impl Earlier {
@@ -38,7 +38,7 @@ impl Earlier {
             dir: dir.to_owned(),
             resumed: file.is_some(),
             points: file.map(|f| f.points).unwrap_or_default(),
-            lost_state: None,
+            unreached: Vec::new(),
         }
     }
 
@@ -47,36 +47,67 @@ impl Earlier {
         self.resumed
     }
 
-    /// Follows the method over the complete points to the first one that is to be run: the state
-    /// it needs was lost with the process. Errors: as [`Earlier::take`].
-    pub fn replay(&mut self, method: &mut dyn Method) -> Result<()> {
+    /// The results up to the first point that is to be run. Errors: as [`Earlier::take`] and
+    /// [`check_state`].
+    pub fn replay(&mut self, method: &mut dyn Method) -> Result<Vec<PointResult>> {
         let mut done = Vec::new();
         while self.resumed
             && let Next::Point(point) = method.next(&done)?
         {
-            match self.take(&point)? {
+            match self.take(method, &done, &point)? {
                 Some(result) => done.push(result),
                 None => {
-                    self.lost_state = point.shared.map(|s| s.state);
+                    check_state(&point, &done, None)?;
                     break;
                 }
             }
         }
-        Ok(())
+        Ok(done)
     }
 
-    /// The result of a point that is complete already; none for one that is to be run. Errors:
-    /// `Usage` when the job has changed since; `Corrupt` when the run cannot be read.
-    pub fn take(&self, point: &Point) -> Result<Option<PointResult>> {
-        let done = |p: &&SeriesPoint| p.id == point.id && is_done(p);
-        let Some(entry) = self.points.iter().find(done) else {
+    /// The result of a point that is complete already and follows `done`; none for one that is to
+    /// be run, which includes one that makes a state which a later point still needs: it was lost
+    /// with the process. Errors: `Usage` when the job has changed since; `Corrupt` when a run cannot
+    /// be read.
+    pub fn take(
+        &mut self,
+        method: &mut dyn Method,
+        done: &[PointResult],
+        point: &Point,
+    ) -> Result<Option<PointResult>> {
+        let Some(result) = self.read(point)? else {
             return Ok(None);
         };
-        let lost = |s: &crate::method::SharedUse| s.prepares && Some(s.state) == self.lost_state;
-        if point.shared.as_ref().is_some_and(lost) {
+        let Some(made) = point.shared.as_ref().filter(|s| s.prepares) else {
+            return Ok(Some(result));
+        };
+        let mut ahead = done.to_vec();
+        ahead.push(result.clone());
+        while let Next::Point(next) = method.next(&ahead)?
+            && next.shared.as_ref().is_some_and(|s| s.same_state(made))
+        {
+            match self.read(&next)? {
+                Some(result) => ahead.push(result),
+                None => {
+                    self.unreached = ahead.split_off(done.len() + 1);
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(result))
+    }
+
+    /// The result of a complete point.
+    fn read(&self, point: &Point) -> Result<Option<PointResult>> {
+        let complete = |p: &&SeriesPoint| p.id == point.id && is_done(p);
+        let Some(entry) = self.points.iter().find(complete) else {
+            return Ok(None);
+        };
+        let dir = self.dir.join(&entry.run);
+        if point.plan.is_series() && dir.join(names::SERIES).exists() {
+            // It reads its own points.
             return Ok(None);
         }
-        let dir = self.dir.join(&entry.run);
         let run = RunDir::open(&dir)?;
         if normal(&run.manifest().plan) != normal(&point.plan) {
             return Err(Error::usage("the job is not the one this series began with")
@@ -98,7 +129,8 @@ impl Earlier {
     /// Gives a run directory that an earlier attempt did not finish another name, so that the point
     /// can be run again. Errors: `Unavailable` when it cannot be renamed.
     pub fn move_aside(&self, dir: &Path) -> Result<()> {
-        if !self.resumed || !dir.exists() {
+        // A point that is a series itself goes on in its directory.
+        if !self.resumed || !dir.exists() || dir.join(names::SERIES).exists() {
             return Ok(());
         }
         let name = dir.file_name().unwrap_or_default().to_string_lossy();
@@ -111,6 +143,25 @@ impl Earlier {
                 .source(e)
         })
     }
+}
+
+/// Refuses a run on a state of a shared target that went with the process when nothing makes it
+/// again; `open` is the use of the target that is open now. Errors: `Usage`.
+pub(crate) fn check_state(
+    point: &Point,
+    done: &[PointResult],
+    open: Option<&SharedUse>,
+) -> Result<()> {
+    let Some(needed) = point.shared.as_ref().filter(|s| !s.prepares) else {
+        return Ok(());
+    };
+    let same = |other: &SharedUse| other.same_state(needed);
+    if open.is_some_and(same) || !done.iter().any(|r| r.point.shared.as_ref().is_some_and(same)) {
+        return Ok(());
+    }
+    Err(Error::usage("the series cannot be resumed: its runs need what those before them stored")
+        .with("point", &point.id)
+        .hint("begin it anew in another directory; a phase with role = \"precondition\" makes it resumable"))
 }
 
 /// A plan without what may differ between two attempts: where it goes, and the memory that was free.

@@ -19,7 +19,7 @@ use crate::host::{Host, Message, RunOutcome};
 use crate::method::{
     Method, Next, Point, PointResult, SeriesReport, SeriesState, SeriesView, SharedUse,
 };
-use crate::resume::{Earlier, is_done};
+use crate::resume::{Earlier, check_state, is_done};
 use crate::shared_target::SharedTarget;
 
 /// Where runs go when nothing is said: relative to the working directory.
@@ -70,12 +70,10 @@ pub fn run_series(
     Ok(SeriesOutcome { exit, done })
 }
 
-/// A target that is open, and whether a point has used it.
+/// A target that is open, and how the last point used it.
 struct OpenTarget {
-    group: u32,
-    state: u32,
+    last_use: SharedUse,
     target: SharedTarget,
-    used: bool,
 }
 
 struct Runner<'a> {
@@ -114,14 +112,14 @@ impl<'a> Runner<'a> {
             answer: None,
         };
         let mut earlier = Earlier::new(setup.resumed, &setup.dir);
-        earlier.replay(method)?;
+        let done = earlier.replay(method)?;
         Ok(Runner {
             method,
             host,
             dir: setup.dir,
             file,
             earlier,
-            done: Vec::new(),
+            done,
             shared: None,
             spent: (Duration::ZERO, 0),
         })
@@ -132,12 +130,20 @@ impl<'a> Runner<'a> {
         for line in &self.method.head().introduction {
             self.host.show(Message::Line(line));
         }
+        if !self.done.is_empty() {
+            self.record(SeriesState::Running)?;
+            for read in 1..=self.done.len() {
+                self.show_line(read);
+            }
+        }
         loop {
             let ended = match self.next_point() {
                 Ok(SeriesStep::Next) => continue,
                 Ok(SeriesStep::End) => None,
                 Ok(SeriesStep::EndEarly(exit)) => Some(exit),
-                Err(e) if self.done.is_empty() && self.host.signal().is_none() => return Err(e),
+                Err(e) if self.results().is_empty() && self.host.signal().is_none() => {
+                    return Err(e);
+                }
                 Err(e) => Some(self.problem(&e)),
             };
             // A signal that ended a run is the cause, whatever the run's own code was.
@@ -147,10 +153,10 @@ impl<'a> Runner<'a> {
 
     fn next_point(&mut self) -> Result<SeriesStep> {
         let Next::Point(point) = self.method.next(&self.done)? else {
-            let last = self.done.last().filter(|r| r.ends_series());
+            let last = self.done.last().filter(|r| self.method.ended_by(r));
             return Ok(last.map_or(SeriesStep::End, |r| SeriesStep::EndEarly(r.exit)));
         };
-        if let Some(result) = self.earlier.take(&point)? {
+        if let Some(result) = self.earlier.take(self.method, &self.done, &point)? {
             self.begun(&point);
             self.add(result)?;
             return Ok(SeriesStep::Next);
@@ -167,6 +173,7 @@ impl<'a> Runner<'a> {
     }
 
     fn run_point(&mut self, mut point: Point) -> Result<SeriesStep> {
+        check_state(&point, &self.done, self.shared.as_ref().map(|open| &open.last_use))?;
         // Before a target is touched: a name that cannot be used must not cost its data.
         self.make_directory()?;
         let target = match &point.shared {
@@ -178,22 +185,26 @@ impl<'a> Runner<'a> {
         };
         let dir = self.dir.join(&point.id);
         self.earlier.move_aside(&dir)?;
+        self.earlier.unreached.retain(|r| r.point.id != point.id);
         point.plan.run.output = Some(dir.to_string_lossy().into_owned());
         self.begun(&point);
         self.file.write(&self.dir)?;
-        let outcome = self.host.run(&point, target)?;
-        let Some(path) = outcome.path.clone() else {
+        let outcome = self.host.run(&point, target);
+        if outcome.as_ref().map_or(true, |o| o.path.is_none()) {
             self.file.points.retain(|p| p.id != point.id);
+        }
+        let outcome = outcome?;
+        let Some(path) = outcome.path.clone() else {
             return Ok(SeriesStep::EndEarly(outcome.exit));
         };
         let flush = point.shared.as_ref().is_some_and(|s| s.flush);
-        self.add(result(point, path, outcome))?;
+        self.add(result(point, path, outcome)?)?;
         if self.done.len() == 1
             && let Some(job) = &self.method.head().job_text
         {
             atomic::write(&self.dir, names::JOB, job.as_bytes())?;
         }
-        let goes_on = self.done.last().is_some_and(|r| !r.ends_series());
+        let goes_on = self.done.last().is_some_and(|r| !self.method.ended_by(r));
         if let Some(open) = self.shared.as_ref().filter(|_| flush && goes_on) {
             open.target.target().admin(AdminAction::Flush)?;
         }
@@ -219,10 +230,22 @@ impl<'a> Runner<'a> {
         }
         self.done.push(result);
         self.record(SeriesState::Running)?;
-        if let Some(line) = self.method.line(&self.done) {
+        self.show_line(self.done.len());
+        Ok(())
+    }
+
+    /// The console's line for one of the first `points`, the last of them.
+    fn show_line(&mut self, points: usize) {
+        if let Some(line) = self.method.line(&self.done[..points]) {
             self.host.show(Message::Line(&line));
         }
-        Ok(())
+    }
+
+    /// Every result there is: those of this attempt, and those it has yet to come to again.
+    fn results(&self) -> Vec<PointResult> {
+        let reached = |r: &&PointResult| self.done.iter().any(|d| d.point.id == r.point.id);
+        let unreached = self.earlier.unreached.iter().filter(|r| !reached(r));
+        self.done.iter().chain(unreached).cloned().collect()
     }
 
     fn begun(&mut self, point: &Point) {
@@ -243,7 +266,8 @@ impl<'a> Runner<'a> {
     }
 
     fn record(&mut self, state: SeriesState) -> Result<()> {
-        let view = SeriesView { dir: &self.dir, done: &self.done, state };
+        let done = self.results();
+        let view = SeriesView { dir: &self.dir, done: &done, state };
         let conclusion = self.method.record(&view)?;
         self.file.decisions = conclusion.decisions;
         self.file.answer = conclusion.answer;
@@ -278,20 +302,20 @@ impl<'a> Runner<'a> {
 
     /// A view of the shared target, opened now or by a point before.
     fn shared_view(&mut self, shared: &SharedUse) -> Result<Box<dyn taillight_driver::Target>> {
-        if self.shared.as_ref().is_some_and(|o| o.group != shared.group) {
+        if self.shared.as_ref().is_some_and(|o| o.last_use.group != shared.group) {
             self.close_shared()?;
         }
         if let Some(open) = &mut self.shared {
             // Points that prepare one state together build on each other.
-            if shared.prepares && open.used && open.state != shared.state {
+            if shared.prepares && open.last_use.state != shared.state {
                 open.target.target().admin(AdminAction::Purge)?;
             }
-            open.used = true;
-            open.state = shared.state;
+            open.last_use = shared.clone();
             return Ok(open.target.view(shared.first_workload));
         }
         let plan = &shared.opened_with;
-        let target = SharedTarget::new(self.host.open(plan)?);
+        let target = self.host.open(plan).map_err(|e| self.method.refused(e))?;
+        let target = SharedTarget::new(target);
         let records = target.target().keyed().map_or(0, |k| k.records());
         if records > 0 {
             target.close()?;
@@ -304,8 +328,7 @@ impl<'a> Runner<'a> {
                 ));
         }
         let view = target.view(shared.first_workload);
-        self.shared =
-            Some(OpenTarget { group: shared.group, state: shared.state, target, used: true });
+        self.shared = Some(OpenTarget { last_use: shared.clone(), target });
         Ok(view)
     }
 
@@ -315,9 +338,10 @@ impl<'a> Runner<'a> {
 
     /// The last `series.json`, the report, what was not run, the exit code.
     fn conclude(&mut self, ended: Option<Exit>) -> Result<Exit> {
-        if self.done.is_empty() {
+        let all = self.results();
+        if all.is_empty() {
             self.discard();
-            return Ok(self.method.exit(&self.done, ended));
+            return Ok(self.method.exit(&all, ended));
         }
         let state = match ended {
             None => SeriesState::Ended,
@@ -325,10 +349,11 @@ impl<'a> Runner<'a> {
         };
         let made = self.record(state).and_then(|()| self.report(state));
         // Only now: what a method concludes from all points decides its exit code.
-        let exit = self.method.exit(&self.done, ended);
-        let ran = |id: &&String| self.done.iter().any(|r| r.point.id == **id);
+        let exit = self.method.exit(&all, ended);
+        let complete = self.file.points.iter().filter(|p| is_done(p)).map(|p| &p.id);
+        let ran: Vec<&String> = all.iter().map(|r| &r.point.id).chain(complete).collect();
         let planned = self.method.head().planned.iter();
-        let left: Vec<&str> = planned.filter(|id| !ran(id)).map(String::as_str).collect();
+        let left: Vec<&str> = planned.filter(|id| !ran.contains(id)).map(String::as_str).collect();
         if !left.is_empty() {
             self.host.show(Message::Note(&format!("not run: {}", left.join(", "))));
         }
@@ -343,13 +368,15 @@ impl<'a> Runner<'a> {
     }
 
     fn report(&mut self, state: SeriesState) -> Result<()> {
-        let view = SeriesView { dir: &self.dir, done: &self.done, state };
+        let done = self.results();
+        let view = SeriesView { dir: &self.dir, done: &done, state };
         let Some(report) = self.method.report(&view)? else {
             return Ok(());
         };
         let SeriesReport { context, runs, before, show_text, after, files } = report;
         self.line_unless_empty(&before);
-        let made = self.host.report(&runs, &self.dir, context)?;
+        let runs = runs.iter().map(|dir| run_directories(dir)).collect::<Result<Vec<_>>>()?;
+        let made = self.host.report(&runs.concat(), &self.dir, context)?;
         if show_text {
             self.line_unless_empty(&format!("\n{}", made.text.trim_end()));
         }
@@ -401,20 +428,26 @@ enum SeriesStep {
     EndEarly(Exit),
 }
 
-/// The result of a run that measured something.
-fn result(point: Point, dir: PathBuf, outcome: RunOutcome) -> PointResult {
-    // A point that is a series itself has no manifest: its exit code says how it ended.
-    let status = match RunDir::open(&dir) {
-        Ok(run) => run.manifest().status.into(),
-        Err(_) if crate::exit::ends_series(outcome.exit) => PointStatus::Partial,
-        Err(_) => PointStatus::Complete,
+/// The result of a run that measured something, or of a point that is a series itself. Errors:
+/// `Corrupt` when such a series cannot be read.
+fn result(point: Point, dir: PathBuf, outcome: RunOutcome) -> Result<PointResult> {
+    let mut values = outcome.summary.as_ref().map(figures::values).unwrap_or_default();
+    let status = match SeriesFile::read(&dir)? {
+        Some(series) => {
+            values = figures::of_series(&series);
+            series.status
+        }
+        None => RunDir::open(&dir)?.manifest().status,
     };
-    PointResult {
-        point,
-        dir,
-        exit: outcome.exit,
-        status,
-        values: outcome.summary.as_ref().map(figures::values).unwrap_or_default(),
-        summary: outcome.summary,
-    }
+    let (exit, summary) = (outcome.exit, outcome.summary);
+    Ok(PointResult { point, dir, exit, status: status.into(), values, summary })
+}
+
+/// The run directories of a point: those of its own points where it is a series itself.
+fn run_directories(dir: &Path) -> Result<Vec<PathBuf>> {
+    let Some(series) = SeriesFile::read(dir)? else {
+        return Ok(vec![dir.to_owned()]);
+    };
+    let measured = series.points.iter().filter(|p| p.exit.is_some());
+    Ok(measured.map(|p| dir.join(&p.run)).collect())
 }

@@ -7,12 +7,14 @@ use std::rc::Rc;
 
 use common::{SimHost, plan, source};
 use taillight_core::exit::Exit;
+use taillight_rundir::repeat::RepeatReport;
 use taillight_rundir::series::{PointStatus, SeriesFile, schema_series};
 use taillight_rundir::{RunDir, RunStatus};
-use taillight_suite::method::Method;
+use taillight_suite::method::{Method, Next, Point, SeriesHead};
 use taillight_suite::repeat::RepeatMethod;
 use taillight_suite::runner::{SeriesOutcome, SeriesSetup, run_series};
 use taillight_suite::search::SearchMethod;
+use taillight_suite::sequence::Sequence;
 use taillight_suite::suites::{SuiteFile, SuiteRequest};
 
 /// Four channels of 1 ms.
@@ -175,7 +177,11 @@ values = [1, 2]
 "#;
 
 fn one_store() -> Box<dyn Method> {
-    let suite = SuiteFile::parse(&source(ONE_STORE)).expect("a suite");
+    matrix(ONE_STORE)
+}
+
+fn matrix(text: &str) -> Box<dyn Method> {
+    let suite = SuiteFile::parse(&source(text)).expect("a suite");
     let prepared = suite.prepare(SuiteRequest::default(), Rc::new(plan));
     prepared.expect("plans").method
 }
@@ -194,6 +200,159 @@ fn a_resumed_series_makes_the_state_of_its_target_again() {
     assert_eq!((ended.exit, ended.done.len()), (Exit::Ok, 3));
     assert!(ended.done.iter().all(|r| r.values["errors"] == 0.0));
     assert_eq!(series(&dir).status, RunStatus::Complete);
+}
+
+/// As a kill leaves the points with these ids.
+fn killed_in(dir: &Path, ids: &[&str]) {
+    let mut file = series(dir);
+    for point in file.points.iter_mut().filter(|p| ids.contains(&p.id.as_str())) {
+        point.status = PointStatus::Running;
+    }
+    file.write(dir).expect("written");
+}
+
+#[test]
+fn every_state_that_a_later_run_needs_is_made_again() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("out");
+    let twice = ONE_STORE.replace("values = [1, 2]", "values = [1]");
+    let (head, phases) = twice.split_once("[[phase]]").expect("phases");
+    let again = |n: &str| {
+        let named = phases.replace("\"load\"", &format!("\"load{n}\""));
+        named.replace("\"read\"", &format!("\"read{n}\""))
+    };
+    let text =
+        format!("{head}[[phase]]{}[[phase]]{}[[phase]]{}", again("a"), again("b"), again("c"));
+    let three = || matrix(&text);
+    run(three().as_mut(), &mut SimHost::default(), &dir).expect("it runs");
+    killed_in(&dir, &["02-reada-1", "06-readc-1"]);
+    let mut host = SimHost::default();
+    let ended = run(three().as_mut(), &mut host, &dir).expect("it runs");
+    assert_eq!(host.ran, ["01-loada", "02-reada-1", "05-loadc", "06-readc-1"]);
+    assert_eq!((ended.exit, ended.done.len()), (Exit::Ok, 6));
+    assert!(ended.done.iter().all(|r| r.values["errors"] == 0.0));
+}
+
+#[test]
+fn a_state_that_nothing_makes_again_is_not_resumed() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("out");
+    let text = ONE_STORE.replace("role = \"precondition\"\n", "");
+    let mut host = SimHost { signal_after: Some(2), ..SimHost::default() };
+    run(matrix(&text).as_mut(), &mut host, &dir).expect("it runs");
+    let before = series(&dir);
+    let mut host = SimHost::default();
+    let e = run(matrix(&text).as_mut(), &mut host, &dir).expect_err("refused");
+    assert_eq!((e.exit(), host.ran.len()), (Exit::Usage, 0));
+    assert!(e.to_string().contains("03-read-2"), "{e}");
+    assert_eq!(series(&dir), before);
+}
+
+#[test]
+fn an_interrupted_resume_loses_no_row_of_complete_points() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("out");
+    let mut host = SimHost { signal_after: Some(2), ..SimHost::default() };
+    run(one_store().as_mut(), &mut host, &dir).expect("it runs");
+    // The load is made again, then a signal comes.
+    let mut host = SimHost { signal_after: Some(1), ..SimHost::default() };
+    run(one_store().as_mut(), &mut host, &dir).expect("it runs");
+    assert_eq!(host.ran, ["01-load"]);
+    assert!(host.text.contains(&"not run: 03-read-2".to_owned()), "{:?}", host.text);
+    let table = host.text.iter().find(|t| t.contains("p99")).expect("a table");
+    assert!(table.contains("01-load") && table.contains("02-read-1"), "{table}");
+    // Nor when not even the load can begin.
+    let mut host = SimHost { broken: Some("01-load".to_owned()), ..SimHost::default() };
+    let ended = run(one_store().as_mut(), &mut host, &dir).expect("shown");
+    assert_eq!((ended.exit, series(&dir).status), (Exit::Unavailable, RunStatus::Partial));
+    let table = host.text.iter().find(|t| t.contains("p99")).expect("a table");
+    assert!(table.contains("02-read-1"), "{table}");
+}
+
+/// Each depth three times.
+fn repeated_matrix() -> Box<dyn Method> {
+    let job = JOB.replace("[run]", "[job.run]\nrepeat = 3").replace("[target]", "[job.target]");
+    let job = job.replace("[[workload]]", "[[job.workload]]");
+    matrix(&format!(
+        "rule = \"matrix\"\nname = \"mine\"\nabout = \"x\"\n[job]\n{job}\n[[phase]]\nname = \"p\"\n\
+         [[phase.loop]]\npath = \"workload.0.queue_depth\"\nvalues = [1, 4]\n"
+    ))
+}
+
+#[test]
+fn points_that_are_series_are_resumed_and_reported() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("out");
+    let mut host = SimHost { signal_after: Some(5), ..SimHost::default() };
+    let ended = run(repeated_matrix().as_mut(), &mut host, &dir).expect("it runs");
+    assert_eq!((ended.exit, host.ran.len()), (Exit::Interrupted, 5));
+    let first = run_id(&dir.join("02-p-4"), "repeat-2");
+    let mut host = SimHost::default();
+    let ended = run(repeated_matrix().as_mut(), &mut host, &dir).expect("it runs");
+    assert_eq!((ended.exit, ended.done.len()), (Exit::Ok, 2));
+    assert_eq!(host.ran, ["repeat-3"]);
+    assert_eq!(run_id(&dir.join("02-p-4"), "repeat-2"), first);
+    let file = series(&dir);
+    assert!(file.points.iter().all(|p| p.status == PointStatus::Complete));
+    // Four channels: four times the rate at depth 4, as the median of three.
+    assert_eq!(file.points[1].values["iops"], 4.0 * file.points[0].values["iops"]);
+}
+
+#[test]
+fn runs_on_a_shared_target_are_single_runs() {
+    let text = ONE_STORE.replace("seed = 5", "seed = 5\nrepeat = 2");
+    let suite = SuiteFile::parse(&source(&text)).expect("a suite");
+    let e = suite.prepare(SuiteRequest::default(), Rc::new(plan)).err().expect("refused");
+    assert!(e.to_string().contains("repeated"), "{e}");
+}
+
+#[test]
+fn independent_points_go_on_after_a_failed_target() {
+    let home = tempfile::tempdir().expect("a directory");
+    let points = |count: u32| {
+        let mut method = repetitions(count);
+        let Ok(Next::Point(point)) = method.next(&[]) else {
+            panic!("a point");
+        };
+        let named = |n: u32| Point { id: format!("job-{n}"), ..(*point).clone() };
+        let head = SeriesHead { job_text: None, ..method.head().clone() };
+        Sequence::independent(head, (1..=count).map(named).collect())
+    };
+    let host =
+        |exit: Exit| SimHost { exits: [("job-2".to_owned(), exit)].into(), ..SimHost::default() };
+    let mut failing = host(Exit::TargetFailed);
+    let ended = run(&mut points(3), &mut failing, &home.path().join("a")).expect("it runs");
+    assert_eq!((ended.exit, failing.ran.len()), (Exit::TargetFailed, 3));
+    let mut stopped = host(Exit::Interrupted);
+    let ended = run(&mut points(3), &mut stopped, &home.path().join("b")).expect("it runs");
+    assert_eq!((ended.exit, stopped.ran.len()), (Exit::Interrupted, 2));
+}
+
+#[test]
+fn repetitions_across_a_boot_share_no_clock() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("out");
+    let job =
+        "[run]\noperations = 2000\n[target]\ndriver = \"null\"\nsize = \"1GiB\"\n[[workload]]\n";
+    let plan = plan(&source(job), &["run.repeat=3".to_owned()]).expect("a plan");
+    let method = || RepeatMethod::new(&plan, None, String::new());
+    let read = || RepeatReport::read(&dir).expect("readable").expect("there");
+    let mut host = SimHost { signal_after: Some(2), ..SimHost::default() };
+    run(&mut method(), &mut host, &dir).expect("it runs");
+    assert!(read().one_clock && read().runs[1].gap_ns.is_some());
+    for repetition in ["repeat-1", "repeat-2"] {
+        let mut run = RunDir::open(&dir.join(repetition)).expect("a run directory");
+        let mut manifest = run.manifest().clone();
+        manifest.process.as_mut().expect("a process").boot_id = "an earlier one".to_owned();
+        run.write_manifest(&manifest).expect("written");
+    }
+    let mut host = SimHost::default();
+    run(&mut method(), &mut host, &dir).expect("it runs");
+    let report = read();
+    assert!(
+        !report.one_clock && report.runs[1].gap_ns.is_some() && report.runs[2].gap_ns.is_none()
+    );
+    assert!(host.text.iter().any(|t| t.contains("started anew")), "{:?}", host.text);
 }
 
 #[test]

@@ -69,7 +69,11 @@ impl Host for RunHost<'_> {
         };
         match target {
             Some(target) => run_on_target(&request, |_, _| Ok((target, 0))),
-            None => run_plan(&request, None),
+            None => {
+                let output = point.plan.run.output.as_deref().filter(|_| point.plan.is_series());
+                let resumed = output.map(|dir| SeriesFile::read(Path::new(dir))).transpose()?;
+                run_plan(&request, resumed.flatten())
+            }
         }
     }
 

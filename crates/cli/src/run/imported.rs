@@ -132,7 +132,7 @@ fn run_series(
         shared: None,
         quiet: false,
     });
-    let mut method = Sequence::new(head, points.collect());
+    let mut method = Sequence::independent(head, points.collect());
     let mut host = RunHost::new(signals, args.destroy.as_deref());
     let ended = run_method(&mut method, &mut host, &dir, resumed)?;
     output::line("");

@@ -113,7 +113,7 @@ struct RunRequest<'a> {
 fn run_plan(request: &RunRequest<'_>, resumed: Option<SeriesFile>) -> Result<RunOutcome> {
     let plan = request.plan;
     check_named_files(plan)?;
-    if plan.search.is_none() && plan.run.repeat <= 1 {
+    if !plan.is_series() {
         return run_single(request);
     }
     let job = request.job.cloned();

@@ -234,6 +234,10 @@ pub enum CaptureMode {
 }
 
 impl Plan {
+    /// Whether it asks for several runs: repetitions or a search.
+    pub fn is_series(&self) -> bool {
+        self.search.is_some() || self.run.repeat > 1
+    }
     /// Workers over all workloads.
     pub fn workers(&self) -> u32 {
         self.workloads.iter().map(|w| w.workers).sum()

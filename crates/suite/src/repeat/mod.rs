@@ -33,6 +33,9 @@ pub struct RepeatMethod {
     plan: Plan,
     job: Option<JobSource>,
     report: RepeatReport,
+    /// Boot of the machine that the last repetition ran in, and whether its time was virtual.
+    last_boot: Option<String>,
+    virtual_time: bool,
 }
 
 impl RepeatMethod {
@@ -74,6 +77,8 @@ impl RepeatMethod {
             },
             plan: each,
             job,
+            last_boot: None,
+            virtual_time: false,
         }
     }
 
@@ -96,10 +101,15 @@ impl RepeatMethod {
         };
         let start_ns = phases().map(|p| p.start_ns).min().unwrap_or_default();
         let end_ns = phases().filter_map(|p| p.end_ns).max().unwrap_or(start_ns);
+        self.virtual_time = manifest.clock.source == "virtual";
+        let boot = manifest.process.as_ref().map(|p| p.boot_id.clone());
         let report = &mut self.report;
-        report.one_clock = manifest.clock.source != "virtual";
+        // The monotonic clock begins again with each boot.
+        let same_clock = !self.virtual_time && (report.runs.is_empty() || self.last_boot == boot);
+        self.last_boot = boot;
+        report.one_clock &= same_clock;
         let before = report.runs.last().map(|r| r.end_ns);
-        let gap_ns = before.filter(|_| report.one_clock).map(|end| start_ns - end);
+        let gap_ns = before.filter(|_| same_clock).map(|end| start_ns - end);
         let totals = result.summary.as_ref().map(|s| &s.totals);
         let latency = totals.map(|t| t.latencies.main());
         let at = |p: Percentile| percentile(&latency?.percentiles, p)?.ns;
@@ -129,7 +139,7 @@ impl Method for RepeatMethod {
     }
 
     fn next(&mut self, done: &[PointResult]) -> Result<Next> {
-        let ended = done.last().is_some_and(PointResult::ends_series);
+        let ended = done.last().is_some_and(|r| self.ended_by(r));
         let Some(id) = self.head.planned.get(done.len()).filter(|_| !ended) else {
             return Ok(Next::End);
         };
@@ -158,13 +168,13 @@ impl Method for RepeatMethod {
         Ok(Conclusion::default())
     }
 
-    fn line(&self, _: &[PointResult]) -> Option<String> {
-        self.report.runs.last().map(words::line)
+    fn line(&self, done: &[PointResult]) -> Option<String> {
+        self.report.runs.get(done.len().checked_sub(1)?).map(words::line)
     }
 
     fn report(&self, series: &SeriesView<'_>) -> Result<Option<SeriesReport>> {
         let report = &self.report;
-        let text = words::text(report);
+        let text = words::text(report, self.virtual_time);
         let spread = words::spread_table(report);
         Ok(Some(SeriesReport {
             before: format!("\n{}\n{text}", spread.to_text()),

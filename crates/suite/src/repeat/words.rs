@@ -49,7 +49,7 @@ fn time(ns: f64) -> String {
 }
 
 /// How many repetitions there are, and what lies between them.
-pub fn text(all: &RepeatReport) -> String {
+pub fn text(all: &RepeatReport, virtual_time: bool) -> String {
     let mut text = format!(
         "{} of {} repetitions, all with seed {}: the same operations in the same order. ",
         all.runs.len(),
@@ -58,7 +58,13 @@ pub fn text(all: &RepeatReport) -> String {
     );
     let gaps: Vec<f64> = all.runs.iter().filter_map(|r| r.gap_ns.map(|g| g as f64)).collect();
     match (all.one_clock, SeriesSummary::of(&gaps)) {
-        (false, _) => text.push_str("On virtual time each begins at 0; there are no gaps."),
+        (false, _) if virtual_time => {
+            text.push_str("On virtual time each begins at 0; there are no gaps.");
+        }
+        (false, _) => text.push_str(
+            "The machine was started anew between some of them: these share no clock, and the gap \
+             between them is not known.",
+        ),
         (true, None) => {}
         (true, Some(gap)) => text.push_str(&format!(
             "Between them lie {} to {} without load: the end of one and the start of the next.",

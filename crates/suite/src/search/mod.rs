@@ -112,7 +112,7 @@ impl SearchMethod {
             None => None,
         };
         let judged = judge::judge(summary, &self.search, workload.1, by_episodes);
-        let judged = judged.filter(|_| !result.ends_series());
+        let judged = judged.filter(|_| !self.ended_by(result));
         let whole = judged.is_some();
         let judged = judged.unwrap_or_default();
         if whole {
@@ -290,8 +290,8 @@ impl Method for SearchMethod {
         })
     }
 
-    fn line(&self, _: &[PointResult]) -> Option<String> {
-        self.report.probes.last().map(words::line)
+    fn line(&self, done: &[PointResult]) -> Option<String> {
+        self.report.probes.get(done.len().checked_sub(1)?).map(words::line)
     }
 
     fn report(&self, series: &SeriesView<'_>) -> Result<Option<SeriesReport>> {

@@ -16,7 +16,7 @@ use taillight_report::format::{Script, count, duration, rate};
 use taillight_report::table::{Cell, Table};
 use taillight_rundir::series::{Axis, PointRole};
 
-use super::{PreparedSuite, SuiteRequest, head, job_source};
+use super::{PreparedSuite, SuiteRequest, head, job_source, require_single_runs};
 use crate::host::JobSource;
 use crate::method::{
     Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesView, SharedUse,
@@ -228,6 +228,7 @@ fn share_target(points: &mut [Point]) -> Result<()> {
     let Some(mut opened_with) = points.first().map(|p| p.plan.clone()) else {
         return Ok(());
     };
+    require_single_runs(points.iter().map(|p| &p.plan))?;
     let workloads = points.iter().flat_map(|p| p.plan.workloads.clone());
     opened_with.workloads = workloads.collect();
     let opened_with = Arc::new(opened_with);

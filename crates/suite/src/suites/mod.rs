@@ -117,5 +117,15 @@ fn job_source(name: &str, suite: &str, job: &toml::Table) -> Result<JobSource> {
     Ok(JobSource { name: format!("{name}.toml, made by suite {suite}"), text })
 }
 
+/// Refuses repetitions and searches on a target that several runs share. Errors: `Usage`.
+fn require_single_runs<'a>(plans: impl IntoIterator<Item = &'a Plan>) -> Result<()> {
+    match plans.into_iter().find(|plan| plan.is_series()) {
+        None => Ok(()),
+        Some(plan) => Err(Error::usage("a run on a shared target cannot be repeated or searched")
+            .with("run", &plan.run.name)
+            .hint("leave run.repeat and [search] out; a phase of a matrix has `rounds`")),
+    }
+}
+
 #[cfg(test)]
 mod tests;

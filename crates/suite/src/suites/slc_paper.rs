@@ -23,7 +23,10 @@ use taillight_rundir::summary::SlcPair;
 use taillight_stats::slc::SBK_21_LIST;
 use toml::{Table, Value};
 
-use super::{Planner, PreparedSuite, SuiteRequest, head, job_source, slc_paper_words as words};
+use super::{
+    Planner, PreparedSuite, SuiteRequest, head, job_source, require_single_runs,
+    slc_paper_words as words,
+};
 use crate::figures::{percentile, request_percentiles};
 use crate::method::{
     Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesView, SharedUse,
@@ -217,6 +220,7 @@ pub(super) fn prepare(
         method.head.seed = plan.run.seed;
         plans.push(plan);
     }
+    require_single_runs(&plans)?;
     method.head.planned = method.runs.iter().map(|r| method.id(*r)).collect();
     method.head.axes = method.axes();
     Ok(PreparedSuite {
@@ -472,6 +476,14 @@ impl Method for SlcPaperMethod {
         };
         self.report.write(series.dir)?;
         Ok(Conclusion::default())
+    }
+
+    /// `--destroy` names one target; the study has many.
+    fn refused(&self, e: Error) -> Error {
+        match e.hint_text().is_some_and(|hint| hint.contains("--destroy")) {
+            true => e.hint("delete it if a run of this study left it, or name another --path"),
+            false => e,
+        }
     }
 
     fn report(&self, series: &SeriesView<'_>) -> Result<Option<SeriesReport>> {

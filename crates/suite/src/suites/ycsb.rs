@@ -19,7 +19,7 @@ use taillight_rundir::atomic;
 use taillight_rundir::series::PointRole;
 
 use super::ycsb_words::{self, WorkloadRun};
-use super::{PreparedSuite, SuiteRequest, head};
+use super::{PreparedSuite, SuiteRequest, head, require_single_runs};
 use crate::host::JobSource;
 use crate::method::{
     Conclusion, Method, Next, Point, PointResult, SeriesHead, SeriesReport, SeriesView, SharedUse,
@@ -158,7 +158,8 @@ pub(super) fn prepare(
         runs.push(run);
     }
     let seed = runs.first().map_or(0, |r| r.plan.run.seed);
-    let plans = runs.iter().map(|r| r.plan.clone()).collect();
+    let plans: Vec<Plan> = runs.iter().map(|r| r.plan.clone()).collect();
+    require_single_runs(&plans)?;
     let sequence = Sequence::new(head(&suite.name, seed), points(runs)?);
     Ok(PreparedSuite {
         method: Box::new(YcsbMethod { sequence }),
@@ -340,11 +341,7 @@ impl Method for YcsbMethod {
             context: ReportContext::default(),
             runs: series.done.iter().map(|r| r.dir.clone()).collect(),
             show_text: true,
-            after: format!(
-                "
-{}",
-                table.to_text().trim_end()
-            ),
+            after: format!("\n{}", table.to_text().trim_end()),
             files: vec![("Table", LINES)],
             ..SeriesReport::default()
         }))

@@ -6,7 +6,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::run;
+use common::{run, scratch, summary};
 use serde_json::Value;
 
 /// Examples whose load fio cannot make, and what is said about each.
@@ -68,7 +68,7 @@ fn fio_is_here(test: &str) -> bool {
 #[test]
 fn fio_accepts_what_is_exported_and_the_rest_is_refused_by_name() {
     let fio = fio_is_here("fio accepts what is exported");
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     let (mut exported, mut refused) = (0, 0);
     for name in examples() {
         let job = format!("jobs/{name}.toml");
@@ -145,10 +145,9 @@ fn by_fio(dir: &Path, job: &str) -> [(u64, u64); 2] {
 
 /// The same of a run directory.
 fn by_taillight(dir: &Path) -> [(u64, u64); 2] {
-    let text = std::fs::read_to_string(dir.join("out/summary.json")).expect("a summary");
-    let json: Value = serde_json::from_str(&text).expect("JSON");
+    let summary = summary(dir, "out");
     ["read", "write"].map(|op| {
-        let number = |field: &str| json["ops"][op][field].as_u64().unwrap_or(0);
+        let number = |field: &str| summary["ops"][op][field].as_u64().unwrap_or(0);
         (number("count"), number("bytes"))
     })
 }
@@ -159,7 +158,7 @@ fn fio_does_the_same_with_an_exported_job() {
         return;
     }
     for (name, operations) in [("file-randread", 2000i64), ("file-mixed", 3000)] {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = scratch();
         let dir = dir.path();
         std::fs::write(dir.join("job.toml"), small(name, operations)).expect("written");
         run(dir, &["run", "job.toml", "--output", "out"], 0);
@@ -187,7 +186,7 @@ fn fio_does_the_same_with_an_exported_job() {
 
 #[test]
 fn what_fio_dies_of_is_said_in_the_exported_file() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     let job = |arrival: &str| {
         let text = format!(
             "[target]\ndriver = \"file\"\npath = \"data\"\nsize = \"4MiB\"\n[[workload]]\n\
@@ -207,7 +206,7 @@ fn fio_ends_after_the_passes_of_an_exported_job() {
     if !fio_is_here("fio ends after the passes") {
         return;
     }
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     let job = "[run]\nduration = \"1min\"\n\
                [target]\ndriver = \"file\"\npath = \"data\"\nsize = \"4MiB\"\n\
                options = { engine = \"sync\", direct = false }\n\

@@ -4,11 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::run;
-
-fn scratch() -> tempfile::TempDir {
-    tempfile::tempdir().expect("a directory")
-}
+use common::{run, run_line, scratch};
 
 fn text(dir: &Path, name: &str) -> String {
     std::fs::read_to_string(dir.join(name)).expect("readable")
@@ -128,7 +124,7 @@ fn a_store_says_how_large_it_can_be_and_how_it_is_written() {
         run(dir.path(), &["run", "--driver", "memory", "--ops", "1000", "--set", &set], 0);
     }
     let args = "run --driver memory --ops 1000 --set workload.0.keys.count=5000 --bs 100B";
-    run(dir.path(), &args.split(' ').collect::<Vec<_>>(), 0);
+    run_line(dir.path(), args, 0);
 }
 
 #[test]
@@ -147,7 +143,7 @@ fn flags_that_do_not_exist_name_those_that_do() {
     }
     let args = "run --driver file --path f --size 64KiB --rw write --ops 3 --direct=false \
                 --sync fsync --print-plan";
-    let (plan, _) = run(dir.path(), &args.split_whitespace().collect::<Vec<_>>(), 0);
+    let (plan, _) = run_line(dir.path(), args, 0);
     assert!(plan.contains("fsync:1"), "{plan}");
 }
 
@@ -175,9 +171,9 @@ fn the_doctor_says_that_a_path_is_not_there() {
 fn runs_that_are_compared_say_which_fields_differ() {
     let dir = scratch();
     let args = "run --driver null --ops 1000 --output a";
-    run(dir.path(), &args.split(' ').collect::<Vec<_>>(), 0);
+    run_line(dir.path(), args, 0);
     let args = "run --driver null --ops 2000 --depth 4 --bs 8KiB --size 2MiB --output b";
-    run(dir.path(), &args.split(' ').collect::<Vec<_>>(), 0);
+    run_line(dir.path(), args, 0);
     let (out, _) = run(dir.path(), &["report", "a", "b"], 0);
     let differs = out.split("What differs").nth(1).expect("the table");
     for said in

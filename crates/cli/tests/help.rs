@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::run;
+use common::{run, scratch};
 
 fn said(args: &[&str]) -> String {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     let (out, err) = run(dir.path(), args, 0);
     assert_eq!(err, "");
     out

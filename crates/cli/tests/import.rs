@@ -4,8 +4,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::run;
-use serde_json::Value;
+use common::{run, run_line, scratch, summary};
 
 fn examples() -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../import/tests/fio");
@@ -25,7 +24,7 @@ fn imported(dir: &Path, file: &Path) -> Vec<String> {
 #[test]
 fn every_example_gives_plans_that_fio_can_say_too() {
     for file in examples() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = scratch();
         for job in imported(dir.path(), &file) {
             let (plan, _) = run(dir.path(), &["run", &job, "--print-plan"], 0);
             let (fio, missing) = run(dir.path(), &["export", &job, "--format", "fio-job"], 0);
@@ -64,7 +63,7 @@ fn load(plan: &str) -> Vec<String> {
 
 #[test]
 fn several_jobs_run_in_order_and_leave_a_directory_each() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     let text = "[global]\nioengine=null\nsize=1m\nnumber_ios=500\ngroup_reporting\n\
                 [one]\nrw=randread\n[two]\nstonewall\nrw=write\n";
     std::fs::write(dir.path().join("two.fio"), text).expect("written");
@@ -73,9 +72,7 @@ fn several_jobs_run_in_order_and_leave_a_directory_each() {
     assert!(out.contains("== two (2 of 2)"), "{out}");
     assert!(out.contains("Run     one: out/one\nRun     two: out/two\n"), "{out}");
     for (name, op) in [("one", "read"), ("two", "write")] {
-        let path = dir.path().join("out").join(name).join("summary.json");
-        let summary = std::fs::read_to_string(path).expect("a summary");
-        let summary: Value = serde_json::from_str(&summary).expect("JSON");
+        let summary = summary(&dir.path().join("out"), name);
         // The end counts bytes as well: 1 MiB is 256 blocks.
         assert_eq!(summary["ops"][op]["count"], 256, "{name}");
     }
@@ -83,7 +80,7 @@ fn several_jobs_run_in_order_and_leave_a_directory_each() {
 
 #[test]
 fn refusals_come_before_any_run() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     let text = "[one]\nioengine=null\nsize=1m\n[two]\nstonewall\nsize=1m\nexitall\n";
     std::fs::write(dir.path().join("bad.fio"), text).expect("written");
     let (_, err) = run(dir.path(), &["run", "bad.fio"], 2);
@@ -95,7 +92,7 @@ fn refusals_come_before_any_run() {
 
 #[test]
 fn import_says_what_it_needs() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     let write = |name: &str, text: &str| {
         std::fs::write(dir.path().join(name), text).expect("written");
     };
@@ -116,9 +113,9 @@ fn import_says_what_it_needs() {
 
 #[test]
 fn a_run_is_exported_from_its_directory() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     let args = "run --driver null --rw randrw --depth 4 --workers 2 --ops 2000 --output out";
-    run(dir.path(), &args.split(' ').collect::<Vec<_>>(), 0);
+    run_line(dir.path(), args, 0);
     let (fio, err) = run(dir.path(), &["export", "out", "--format", "fio-job"], 0);
     for line in ["ioengine=null", "rw=randrw", "rwmixread=50", "iodepth=4", "numjobs=2"] {
         assert!(fio.lines().any(|l| l == line), "{line}\n{fio}");
@@ -129,7 +126,7 @@ fn a_run_is_exported_from_its_directory() {
 
 #[test]
 fn every_target_is_looked_at_before_the_first_job_runs() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     let path = dir.path();
     let write = |name: &str, text: &str| {
         std::fs::write(path.join(name), text).expect("written");

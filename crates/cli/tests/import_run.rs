@@ -5,50 +5,44 @@ mod common;
 
 use std::path::Path;
 
-use common::run;
-use serde_json::Value;
-
-fn json(path: &Path) -> Value {
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
-}
+use common::{manifest, run, run_line, scratch, summary};
 
 /// A short run of random reads in `out`.
 fn measured(dir: &Path) {
     let args = "run --driver file --path data --size 8MiB --rw randread --bs 4KiB --depth 4 \
                 --direct=false --ops 3000 --output out";
-    run(dir, &args.split_whitespace().collect::<Vec<_>>(), 0);
+    run_line(dir, args, 0);
 }
 
 #[test]
 fn a_machine_is_sampled_and_named_in_every_output() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let args = "run --driver null --rate 1000/s --runtime 1s --output out --set run.interval=200ms";
-    run(dir.path(), &args.split(' ').collect::<Vec<_>>(), 0);
-    let manifest = json(&dir.path().join("out/manifest.json"));
-    let host = &manifest["host"];
+    run_line(dir.path(), args, 0);
+    let host = &manifest(dir.path(), "out")["host"];
     assert!(host["samples"].as_u64().unwrap() >= 3, "{host}");
     assert_eq!(host["sources"][0]["missing"], "the target is on no local disk");
-    let metrics = json(&dir.path().join("out/summary.json"))["host"]["metrics"].clone();
+    let metrics = summary(dir.path(), "out")["host"]["metrics"].clone();
     let has = |name: &str| metrics.as_array().unwrap().iter().any(|m| m["metric"] == name);
     assert!(has("%user") && !has("%util"), "{metrics}");
     let page = std::fs::read_to_string(dir.path().join("out/report.html")).unwrap();
     assert!(page.contains("The machine over time") && page.contains("Not sampled, disk"));
     let far = "run --driver null --path http://127.0.0.1:9/b/ --runtime 300ms --rate 1000/s \
                --output far";
-    run(dir.path(), &far.split_whitespace().collect::<Vec<_>>(), 0);
-    let far = json(&dir.path().join("far/manifest.json"));
+    run_line(dir.path(), far, 0);
+    let far = manifest(dir.path(), "far");
     // An address is not on the disk of the working directory.
     assert_eq!(far["host"]["sources"], host["sources"]);
     assert_eq!(far["host"]["disks"], host["disks"]);
     assert!(!dir.path().join("far/nvme.json").exists());
     let off = "run --driver null --ops 1000 --output off --set trace.host=false";
-    run(dir.path(), &off.split(' ').collect::<Vec<_>>(), 0);
+    run_line(dir.path(), off, 0);
     assert!(!dir.path().join("off/host.parquet").exists());
 }
 
 #[test]
 fn logs_of_a_drive_before_and_after_give_a_word_on_the_cause() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     measured(dir.path());
     let log = |reads: u32| {
         format!(
@@ -64,7 +58,7 @@ fn logs_of_a_drive_before_and_after_give_a_word_on_the_cause() {
     for moment in ["before", "after"] {
         run(dir.path(), &["import", "a.json", "--run", "out", "--moment", moment], 0);
     }
-    let drive = json(&dir.path().join("out/summary.json"))["drives"][0].clone();
+    let drive = summary(dir.path(), "out")["drives"][0].clone();
     assert_eq!((&drive["device"], &drive["from_ns"]), (&0.into(), &5_000_000.into()));
     assert!(drive["text"].as_str().unwrap().contains("5 ms or longer"), "{drive}");
     let (_, err) = run(dir.path(), &["import", "a.json", "--run", "out", "--moment", "after"], 2);
@@ -73,7 +67,7 @@ fn logs_of_a_drive_before_and_after_give_a_word_on_the_cause() {
 
 #[test]
 fn what_does_not_fit_is_refused_and_changes_nothing() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     measured(dir.path());
     let before = std::fs::read(dir.path().join("out/manifest.json")).unwrap();
     let files: [(&str, &[u8], i32, &str); 4] = [

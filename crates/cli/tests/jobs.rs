@@ -4,6 +4,8 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
+use common::scratch;
+
 fn jobs() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../jobs");
     let mut found = Vec::new();
@@ -22,7 +24,7 @@ fn jobs() -> Vec<PathBuf> {
 /// An empty directory in which the examples find the files that they name: names count from where
 /// taillight is started.
 fn place() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     let jobs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../jobs");
     std::os::unix::fs::symlink(jobs, dir.path().join("jobs")).expect("linked");
     dir

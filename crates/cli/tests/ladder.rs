@@ -1,17 +1,16 @@
 //! The ladder of tracing: what a run sees without rights, without BTF, or when it is told to see
 //! less; and that no layer is named which the backend cannot see.
 
-#[path = "common/traced.rs"]
-#[allow(dead_code)]
-mod traced;
+mod common;
 
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use common::skipped;
+use common::traced::{NOBODY, Run, not_root, now, open_place, tool, within};
 use serde_json::Value;
-use traced::{NOBODY, Run, not_root, now, open_place, tool, within};
 
 /// Layers that only trace points can tell apart.
 const BELOW: [&str; 7] =
@@ -61,16 +60,9 @@ impl Drop for Hogs {
     }
 }
 
-fn skipped(name: &str, why: Option<String>) -> bool {
-    if let Some(why) = &why {
-        eprintln!("skipped: {name}: {why}");
-    }
-    why.is_some()
-}
-
 /// What keeps nobody from running the binary here.
 fn no_nobody() -> Option<String> {
-    let binary = traced::binary();
+    let binary = common::binary();
     let program = binary.to_str().expect("a plain path");
     let words = [&["setpriv"], &NOBODY[..], &[program, "--version"]].concat();
     not_root().or_else(|| tool(&words).err())
@@ -154,7 +146,7 @@ fn a_stopped_program_is_not_blamed_on_a_device() {
 /// One link to the outliers of one run; among several, a link each with the run's name.
 fn links_name_the_run(out: &Path) {
     let path = |p: &Path| p.to_str().expect("a plain path").to_owned();
-    let binary = path(&traced::binary());
+    let binary = path(&common::binary());
     let page = |name: &str, runs: &[&str]| {
         let at = path(&out.with_file_name(name));
         let words = [&[&*binary, "report"], runs, &["--output", &at]].concat();
@@ -217,7 +209,7 @@ fn falls_to_perf(before: &[String], why: &str) {
     assert!(!dir.path().join("out").exists());
     assert!(!dir.path().join("data").exists(), "laid out for nothing");
     // The doctor says the same.
-    let binary = traced::binary();
+    let binary = common::binary();
     let program = binary.to_str().expect("a plain path");
     let words = [&before[..], &[program, "doctor", "--trace"]].concat();
     let said = tool(&words).expect("the doctor");

@@ -3,9 +3,7 @@
 //! offset alone tells which sectors an I/O may have; stamps must be those of events on these sectors.
 //! Needs root and tracefs; else it skips.
 
-#[path = "common/traced.rs"]
-#[allow(dead_code)]
-mod traced;
+mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
@@ -14,11 +12,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use common::traced::{Run, map, no_block_log};
+use common::{manifest, scratch};
 use taillight_lab::blocklog::{BlockEvent, BlockEventKind, BlockLog};
 use taillight_lab::cleanup::{LabLock, Undo, set};
 use taillight_lab::stage::{LoopDevice, image};
 use taillight_rundir::layers::{EARLIER_ROUNDS, LayerKind, LayerRow, flags, read_layers};
-use traced::Run;
 
 const NAME: &str = "stamps_are_those_of_the_ios_own_sectors";
 const MIB: u64 = 1 << 20;
@@ -343,7 +342,7 @@ fn whole_file(home: &Path) -> (PathBuf, Vec<(u64, u64, u64)>) {
     std::fs::write(&path, vec![7; 32 << 20]).expect("written");
     let file = std::fs::File::open(&path).expect("a file");
     file.sync_all().expect("on the device");
-    let pieces = traced::map(&path);
+    let pieces = map(&path);
     assert!((1..=16).contains(&pieces.len()), "{pieces:?}");
     (path, pieces)
 }
@@ -382,7 +381,7 @@ fn made(case: &MatchingCase) -> Option<(Vec<Traced>, Log)> {
         false => (disk.device.clone(), vec![(0, 0, 64 * MIB / 512)]),
     };
     let target = path.display();
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     let through = case.matched < 50;
     let words = format!(
         "--driver file --path {target} --ops 4000 --set trace.mode={} --set trace.threshold=1us \
@@ -404,8 +403,7 @@ fn made(case: &MatchingCase) -> Option<(Vec<Traced>, Log)> {
     });
     assert!(matches!(code, Some(0 | 7 | 8)), "{code:?}\n{out}\n{err}");
     let events = log.end().expect("the log");
-    let manifest = std::fs::read_to_string(dir.path().join("out/manifest.json")).expect("written");
-    let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("JSON");
+    let manifest = manifest(dir.path(), "out");
     if manifest["trace"]["rung"] != "bpf" {
         eprintln!("skipped: {NAME}: {}", manifest["trace"]["why"]);
         return None;
@@ -420,7 +418,7 @@ fn made(case: &MatchingCase) -> Option<(Vec<Traced>, Log)> {
 
 #[test]
 fn stamps_are_those_of_the_ios_own_sectors() {
-    if let Some(why) = traced::no_block_log() {
+    if let Some(why) = no_block_log() {
         eprintln!("skipped: {NAME}: {why}");
         return;
     }

@@ -2,9 +2,7 @@
 //! reaches the disk. The file lies in small pieces, so that parts begin inside of folios; its map and
 //! the kernel's own event log say which I/O wanted what. Needs root and tracefs; else it skips.
 
-#[path = "common/traced.rs"]
-#[allow(dead_code)]
-mod traced;
+mod common;
 
 use std::ops::Range;
 use std::path::Path;
@@ -12,13 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 
+use common::traced::{Run, map, no_block_log};
+use common::{manifest, scratch};
 use rustix::fs::{Advice, FallocateFlags, Mode, OFlags};
 use taillight_core::OpKind;
 use taillight_lab::blocklog::{BlockEvent, BlockEventKind, BlockLog};
 use taillight_lab::cleanup::{LabLock, Undo, set};
 use taillight_lab::stage::{LoopDevice, image};
 use taillight_rundir::layers::{EARLIER_ROUNDS, LayerKind, LayerRow, flags, read_layers};
-use traced::{Run, map};
 
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;
@@ -102,7 +101,7 @@ impl Stage {
     fn run(&mut self, words: &str) -> Option<(Vec<LayerRow>, Vec<BlockEvent>)> {
         forget(&self.file);
         let log = BlockLog::begin(&mut self.undo, &self.disk.device).expect("a log");
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = scratch();
         let words = format!(
             "--driver file --path {} --set trace.mode=all --set trace.threshold=1us \
              --set target.options.direct=false {words}",
@@ -113,8 +112,7 @@ impl Stage {
         assert!(neighbour.end() > 0, "the neighbour read as well");
         assert!(matches!(code, Some(0 | 7 | 8)), "{code:?}\n{out}\n{err}");
         let events = log.end().expect("the log");
-        let text = std::fs::read_to_string(dir.path().join("out/manifest.json")).expect("written");
-        let manifest: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let manifest = manifest(dir.path(), "out");
         let why = &manifest["trace"]["why"];
         if manifest["trace"]["rung"] != "bpf" {
             // Root has all that it takes: then the programs do not load.
@@ -381,7 +379,7 @@ const CASES: &[PageCase] = &[
 
 #[test]
 fn a_read_has_the_parts_that_it_asked_for() {
-    if let Some(why) = traced::no_block_log() {
+    if let Some(why) = no_block_log() {
         eprintln!("skipped: {why}");
         return;
     }

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The arguments that make a user of nobody.
-const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+use common::traced::{NOBODY, tool};
+use common::{ended, skipped};
 
 /// A directory everybody may enter, with the binary in it; none (and a printed reason) where
 /// nobody's place cannot be taken.
@@ -16,21 +16,11 @@ fn stage(name: &str) -> Option<tempfile::TempDir> {
     mode(dir.path(), 0o755);
     // The build directory may be closed to others.
     let binary = dir.path().join("taillight");
-    std::fs::copy(assert_cmd::cargo::cargo_bin("taillight"), &binary).expect("copied");
+    std::fs::copy(common::binary(), &binary).expect("copied");
     mode(&binary, 0o755);
-    let tried = Command::new("setpriv").args(NOBODY).arg(&binary).arg("--version").output();
-    match tried {
-        Ok(out) if out.status.success() => Some(dir),
-        Ok(out) => {
-            let why = String::from_utf8_lossy(&out.stderr).trim().to_owned();
-            eprintln!("skipped: {name}: setpriv: {why}");
-            None
-        }
-        Err(e) => {
-            eprintln!("skipped: {name}: setpriv: {e}");
-            None
-        }
-    }
+    let program = binary.to_str().expect("a plain path");
+    let tried = tool(&[&["setpriv"], &NOBODY[..], &[program, "--version"]].concat());
+    (!skipped(name, tried.err())).then_some(dir)
 }
 
 fn mode(path: &Path, bits: u32) {
@@ -46,10 +36,7 @@ fn nobody(dir: &Path, args: &[&str], code: i32) -> String {
         .current_dir(dir)
         .output()
         .expect("it starts");
-    let err = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{args:?}\n{err}");
-    assert!(!err.contains("panicked"), "{err}");
-    err
+    ended(&output, code).1
 }
 
 fn says(err: &str, parts: &[&str]) {

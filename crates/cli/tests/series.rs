@@ -5,23 +5,8 @@ mod common;
 
 use std::path::Path;
 
-use common::run;
+use common::{json, manifest, run, run_job as job, scratch, summary};
 use serde_json::Value;
-
-fn scratch() -> tempfile::TempDir {
-    tempfile::tempdir().expect("a directory")
-}
-
-fn json(path: &Path) -> Value {
-    let text = std::fs::read_to_string(path).expect("readable");
-    serde_json::from_str(&text).expect("JSON")
-}
-
-/// Runs a job on `sim` into `out`; its standard output.
-fn job(dir: &Path, text: &str, code: i32) -> (String, String) {
-    std::fs::write(dir.join("job.toml"), text).expect("written");
-    run(dir, &["run", "job.toml", "--output", "out"], code)
-}
 
 fn fits(dir: &Path, schema: &str, value: &Value) {
     let (text, _) = run(dir, &["schema", schema], 0);
@@ -52,7 +37,7 @@ fn the_rate_of_a_queue_is_the_one_theory_gives() {
     let probes = search["probes"].as_array().expect("probes");
     for probe in probes {
         let place = dir.path().join("out").join(probe["dir"].as_str().expect("a name"));
-        let manifest = json(&place.join("manifest.json"));
+        let manifest = manifest(&place, ".");
         let arrival = &manifest["plan"]["workload"][0]["arrival"];
         assert_eq!(arrival["kind"], "poisson");
         assert_eq!(probe["clustered"], true, "{probe}");
@@ -115,7 +100,7 @@ fn coverage_of_both_intervals() {
         assert_eq!(probe["clustered"], true, "{probe}");
         by_episodes.add(probe, truth);
         let place = dir.path().join("out").join(probe["dir"].as_str().expect("a name"));
-        let summary = json(&place.join("summary.json"));
+        let summary = summary(&place, ".");
         let response = &summary["workloads"][0]["totals"]["response"]["percentiles"];
         let list = response.as_array().expect("percentiles");
         let own = list.iter().find(|p| p["p"] == "99").expect("the 99th");
@@ -173,21 +158,6 @@ fn a_constant_rate_is_limited_by_saturation() {
     assert!(out.contains("constant arrivals"), "{out}");
 }
 
-/// In a closed loop over four channels of 1 ms, depth 16 takes 4 ms.
-#[test]
-fn a_depth_is_found_exactly() {
-    let dir = scratch();
-    let text = format!(
-        "{SIM}[[workload]]\n[search]\nqueue_depth = {{ from = 1, to = 256 }}\nat = \"99\"\n\
-         ceiling = \"4ms\"\nprobe = \"2s\"\nprecision = 0.01\n"
-    );
-    let (out, _) = job(dir.path(), &text, 0);
-    let search = json(&dir.path().join("out/search.json"));
-    assert_eq!(search["answer"]["value"], 16.0, "{out}");
-    assert_eq!(search["answer"]["failed_above"], 17.0, "{out}");
-    assert_eq!(search["answer"]["limited_by"], "ceiling", "{out}");
-}
-
 #[test]
 fn no_answer_has_an_exit_code() {
     let search = |probe: &str, ceiling: &str| {
@@ -224,7 +194,7 @@ fn repetitions_do_the_same_operations() {
     assert_eq!(repeat["one_clock"], false, "virtual time begins anew");
     for run in runs {
         let place = dir.path().join("out").join(run["dir"].as_str().expect("a name"));
-        let manifest = json(&place.join("manifest.json"));
+        let manifest = manifest(&place, ".");
         assert_eq!(manifest["seed"], 7);
         assert_eq!(manifest["plan"]["run"].get("repeat"), None, "each is one run");
         assert_eq!(run["max_ns"], runs[0]["max_ns"], "virtual time repeats");
@@ -252,38 +222,4 @@ fn repetitions_on_a_real_clock_share_it() {
     }
     assert!(repeat["spread"][0]["median_lo"].is_null(), "three are too few");
     assert!(out.contains("needs 6 complete repetitions"), "{out}");
-}
-
-#[test]
-fn searches_that_make_no_sense_are_refused() {
-    let rate = "rate = { from = \"100/s\", to = \"5000/s\" }";
-    let depth = "queue_depth = { from = 1, to = 64 }";
-    let rest = "at = \"99\"\nceiling = \"5ms\"\n";
-    let sim = "[target]\ndriver = \"sim\"\nsize = \"1GiB\"\n";
-    let two = format!("{sim}[[workload]]\nname = \"a\"\n[[workload]]\nname = \"b\"\n");
-    let file = "[target]\ndriver = \"file\"\npath = \"x\"\nsize = \"1MiB\"\n\
-                options = { engine = \"sync\" }\n";
-    let paced = "[[workload]]\narrival = { kind = \"constant\", rate = \"5/s\" }\n";
-    let steps = "[[workload]]\narrival = { kind = \"ramp\", from = \"1/s\", to = \"9/s\", \
-                 over = \"1s\" }\n";
-    let cases = [
-        (format!("{two}[search]\n{rate}"), "several workloads: which one is to be varied"),
-        (format!("{two}[search]\nworkload = \"c\"\n{rate}"), "no workload called `c`"),
-        (format!("{file}[search]\n{depth}"), "has no queue with these options"),
-        (format!("{sim}{paced}[search]\n{depth}"), "its depth only limits"),
-        (format!("{sim}{steps}[search]\n{rate}"), "has a schedule of its own"),
-        (
-            format!("{sim}[search]\nqueue_depth = {{ from = 1, to = 5000 }}"),
-            "its largest probe cannot run",
-        ),
-        (format!("[run]\noperations = 5\n{sim}[search]\n{rate}"), "end by time"),
-        (format!("[run]\nduration = \"3s\"\n{sim}[search]\n{rate}"), "a probe is measured for 10s"),
-        (format!("[run]\nrepeat = 2\n{sim}[search]\n{rate}"), "decides by itself how often"),
-    ];
-    for (text, wanted) in cases {
-        let dir = scratch();
-        let (_, err) = job(dir.path(), &format!("{text}\n{rest}"), 2);
-        assert!(err.contains(wanted) && err.contains("hint: "), "{text}\n{err}");
-        assert!(!dir.path().join("out").exists(), "{text}");
-    }
 }

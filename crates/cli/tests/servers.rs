@@ -4,12 +4,12 @@
 
 mod common;
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{run, taillight};
+use common::{ended, has_library, run_job, scratch, start_measuring, summary, taillight};
 use serde_json::Value;
 use taillight_s3test::{
     FaultyServer, ID, ObjectServer as ObjectStore, SECRET, ServerFault, ServerSettings, free_port,
@@ -47,7 +47,7 @@ impl TestServer {
     }
 
     fn redis() -> Option<TestServer> {
-        let (dir, port) = (tempfile::tempdir().expect("a directory"), free_port());
+        let (dir, port) = (scratch(), free_port());
         let mut command = Command::new("redis-server");
         command.args(["--port", &port.to_string(), "--save", "", "--dir"]);
         command.arg(dir.path());
@@ -57,15 +57,6 @@ impl TestServer {
         }
         server
     }
-
-    fn summary(&self, out: &str) -> Value {
-        summary(self.dir.path(), out)
-    }
-}
-
-fn summary(dir: &Path, out: &str) -> Value {
-    let text = std::fs::read_to_string(dir.join(out).join("summary.json"));
-    serde_json::from_str(&text.expect("a summary")).expect("JSON")
 }
 
 /// The address of a prefix.
@@ -73,40 +64,26 @@ fn bucket(port: u16, prefix: &str) -> String {
     format!("http://127.0.0.1:{port}/bench/{prefix}/")
 }
 
-fn s3(dir: &Path, secret: &str, words: &str, out: &str) -> std::process::Output {
-    let _ = std::fs::remove_dir_all(dir.join(out));
+/// The binary with the credentials of the test's servers.
+fn with_credentials(dir: &Path) -> assert_cmd::Command {
     let mut command = taillight(dir);
-    command.env("AWS_ACCESS_KEY_ID", ID).env("AWS_SECRET_ACCESS_KEY", secret);
+    command.env("AWS_ACCESS_KEY_ID", ID).env("AWS_SECRET_ACCESS_KEY", SECRET);
+    command
+}
+
+/// Runs into `out`; what it said on both streams.
+fn s3(dir: &Path, words: &str, out: &str, code: i32) -> (String, String) {
+    let mut command = with_credentials(dir);
     command.args(["run", "--driver", "s3", "--set", "workload.0.mix=put"]);
     command.args(["--set", "workload.0.keys={ count = 0 }"]);
     command.args(words.split(' ')).args(["--output", out]);
-    let done = command.output().expect("it starts");
-    let err = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(!err.contains("panicked") && !err.contains(SECRET), "{err}");
-    done
+    let (said, err) = ended(&command.output().expect("it starts"), code);
+    assert!(!err.contains(SECRET), "{err}");
+    (said, err)
 }
 
 fn count(summary: &Value, op: &str) -> u64 {
     summary["ops"][op]["count"].as_u64().unwrap_or(0)
-}
-
-/// Kills a server in the midst of a run; what is kept must say so.
-fn killed(dir: &Path, kill: impl FnOnce() + Send + 'static, mut command: assert_cmd::Command) {
-    let killer = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(2500));
-        kill();
-    });
-    let done = command.timeout(Duration::from_secs(60)).output().expect("it starts");
-    killer.join().expect("joined");
-    let err = String::from_utf8_lossy(&done.stderr).into_owned();
-    // Connections are refused at once, so that the target soon counts as gone.
-    assert_eq!(done.status.code(), Some(5), "{err}");
-    assert!(!err.contains("panicked"), "{err}");
-    let summary = summary(dir, "out");
-    assert!(count(&summary, "get") > 100, "what was measured before is kept");
-    assert!(summary["totals"]["errors"].as_u64() > Some(0), "errors are counted");
-    assert_ne!(summary["verdict"]["status"], "good");
-    assert!(dir.join("out/report.html").is_file());
 }
 
 /// What `operations` of this workload did, by two workers on a store of 2,000 keys of 100 B.
@@ -117,66 +94,55 @@ fn redis_workload(server: &TestServer, operations: u32, workload: &str) -> Value
          block_size = \"100B\"\nkeys = {{ count = 2000 }}\n",
         server.port
     );
-    std::fs::write(server.dir.path().join("job.toml"), job).expect("written");
-    run(server.dir.path(), &["run", "job.toml", "--output", "out"], 0);
-    let summary = server.summary("out");
+    run_job(server.dir.path(), &job, 0);
+    let summary = summary(server.dir.path(), "out");
     assert_eq!(summary["totals"]["count"], operations);
     assert_eq!(summary["totals"]["errors"], 0);
     summary
 }
 
 #[test]
-fn redis_runs_with_a_pipeline() {
+fn redis_runs_with_a_pipeline_and_with_batches() {
     let Some(server) = TestServer::redis() else {
         return;
     };
     let workload = "queue_depth = 16\nmix = { get = 50, update = 40, delete = 10 }";
     redis_workload(&server, 5000, workload);
-}
-
-#[test]
-fn redis_writes_and_reads_batches() {
-    let Some(server) = TestServer::redis() else {
-        return;
-    };
+    std::fs::remove_dir_all(server.dir.path().join("out")).expect("removed");
     let workload = "queue_depth = 4\nbatch = 16\nmix = { get = 50, insert = 50 }";
     let summary = redis_workload(&server, 3000, workload);
     assert_eq!(summary["totals"]["records"], 3000 * 16);
     assert_eq!(summary["totals"]["bytes"], 3000 * 16 * 100);
 }
 
+/// Kills a server in the midst of a run; what is kept must say so.
 #[test]
 fn a_redis_server_killed_in_the_run() {
     let Some(mut server) = TestServer::redis() else {
         return;
     };
-    let path = format!("redis://127.0.0.1:{}/0", server.port);
-    let dir = tempfile::tempdir().expect("a directory");
-    let mut command = taillight(dir.path());
-    command.args(["run", "--driver", "redis", "--path", &path, "--runtime", "20s"]);
-    command.args(["--depth", "8", "--bs", "100B", "--set", "workload.0.mix=get"]);
-    command.args(["--set", "workload.0.keys={ count = 500 }", "--output", "out"]);
-    killed(dir.path(), move || server.kill(), command);
-}
-
-#[test]
-fn an_s3_server_killed_in_the_run() {
-    let mut store = ObjectStore::start();
-    let dir = tempfile::tempdir().expect("a directory");
-    let mut command = taillight(dir.path());
-    command.env("AWS_ACCESS_KEY_ID", ID).env("AWS_SECRET_ACCESS_KEY", SECRET);
-    let path = bucket(store.port(), "killed");
-    let words = format!("run --driver s3 --path {path} --runtime 20s --depth 4 --bs 1KiB");
-    command.args(words.split(' '));
-    command.args(["--set", "workload.0.mix=get"]);
-    command.args(["--set", "workload.0.keys={ count = 50 }", "--output", "out"]);
-    killed(dir.path(), move || store.kill(), command);
+    let dir = scratch();
+    let line = format!(
+        "run --driver redis --path redis://127.0.0.1:{}/0 --runtime 20s --depth 8 --bs 100B \
+         --set workload.0.mix=get --set workload.0.keys={{count=500}} --output out \
+         --set run.interval=200ms",
+        server.port
+    );
+    let child = start_measuring(dir.path(), &line);
+    server.kill();
+    // Connections are refused at once, so that the target soon counts as gone.
+    ended(&child.wait_with_output().expect("it ends"), 5);
+    let summary = summary(dir.path(), "out");
+    assert!(count(&summary, "get") > 100, "what was measured before is kept");
+    assert!(summary["totals"]["errors"].as_u64() > Some(0), "errors are counted");
+    assert_ne!(summary["verdict"]["status"], "good");
+    assert!(dir.path().join("out/report.html").is_file());
 }
 
 #[test]
 fn s3_mixes_ranges_and_parts() {
     let store = ObjectStore::start();
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     let some = "--set workload.0.keys={count=50}";
     let mix = "--set workload.0.mix={get=45,stat=30,put=15,delete=10}";
     let path = bucket(store.port(), "mix");
@@ -199,16 +165,13 @@ fn s3_mixes_ranges_and_parts() {
             "put",
         ),
     ] {
-        let done = s3(dir.path(), SECRET, &format!("--path {path} {words}"), out);
-        let err = String::from_utf8_lossy(&done.stderr).into_owned();
-        assert_eq!(done.status.code(), Some(0), "{out}: {err}");
+        let (said, err) = s3(dir.path(), &format!("--path {path} {words}"), out, 0);
         let summary = summary(dir.path(), out);
         assert_eq!(summary["totals"]["errors"], 0, "{out}");
         assert!(count(&summary, op) > 0, "{out}");
         // The first byte stands beside the whole answer wherever there is a body.
         let heard = &summary["ops"][op]["first_byte"]["count"];
-        let shown = String::from_utf8_lossy(&done.stdout).contains("first byte")
-            || err.contains("first byte");
+        let shown = said.contains("first byte") || err.contains("first byte");
         match op {
             "put" => assert!(heard.is_null() && !shown, "{out}"),
             // A miss, whose object this run has deleted, has none.
@@ -222,34 +185,8 @@ fn s3_mixes_ranges_and_parts() {
 }
 
 #[test]
-fn s3_places_that_cannot_be_used() {
-    let store = ObjectStore::start();
-    let dir = tempfile::tempdir().expect("a directory");
-    let missing = format!("http://127.0.0.1:{}/nothere/p/", store.port());
-    // It takes connections and never answers.
-    let deaf = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let slow = format!("http://{}/bench/p/", deaf.local_addr().expect("an address"));
-    let dead = bucket(free_port(), "p");
-    for (secret, path, says) in [
-        ("wrong", bucket(store.port(), "p"), "SignatureDoesNotMatch"),
-        (SECRET, missing, "NoSuchBucket"),
-        (SECRET, dead, "cannot be reached"),
-        (SECRET, slow, "does not answer in time"),
-    ] {
-        let words = format!("--path {path} --ops 5 --bs 16B --set target.options.timeout=500ms");
-        let done = s3(dir.path(), secret, &words, "bad");
-        let err = String::from_utf8_lossy(&done.stderr).into_owned();
-        assert_eq!(done.status.code(), Some(4), "{path}: {err}");
-        let clear = err.contains("error: ") && err.contains("hint: ") && err.contains(says);
-        assert!(clear, "{path}: {err}");
-        assert!(!dir.path().join("bad/summary.json").exists(), "{path}");
-    }
-    assert_eq!(store.names(""), [""; 0], "nothing was written");
-}
-
-#[test]
 fn s3_without_credentials_says_where_they_come_from() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     let mut command = taillight(dir.path());
     for name in
         ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SHARED_CREDENTIALS_FILE", "AWS_PROFILE"]
@@ -261,9 +198,7 @@ fn s3_without_credentials_says_where_they_come_from() {
     command.args(["run", "--driver", "s3", "--path", &path, "--ops", "1"]);
     command.args(["--bs", "1B", "--set", "workload.0.mix=put"]);
     command.args(["--set", "workload.0.keys={ count = 0 }"]);
-    let done = command.output().expect("it starts");
-    let err = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert_eq!(done.status.code(), Some(4), "{err}");
+    let (_, err) = ended(&command.output().expect("it starts"), 4);
     assert!(err.contains("no credentials") && err.contains("AWS_ACCESS_KEY_ID"));
 }
 
@@ -271,7 +206,7 @@ fn s3_without_credentials_says_where_they_come_from() {
 /// server makes it on demand.
 #[test]
 fn s3_operations_that_fail_do_not_end_the_run() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     for (out, fault, status) in [
         ("slow", ServerFault::Slow(Duration::from_secs(2)), -1),
         ("busy", ServerFault::Busy, -4),
@@ -285,9 +220,7 @@ fn s3_operations_that_fail_do_not_end_the_run() {
              --set workload.0.keys={{count=20}} --set target.options.timeout=300ms",
             bucket(store.port(), out)
         );
-        let done = s3(dir.path(), SECRET, &words, out);
-        let err = String::from_utf8_lossy(&done.stderr).into_owned();
-        assert_eq!(done.status.code(), Some(6), "{out}: {err}");
+        s3(dir.path(), &words, out, 6);
         let summary = summary(dir.path(), out);
         assert_eq!(summary["status"], "complete", "{out}");
         assert_eq!(summary["totals"]["count"], 200, "{out}");
@@ -303,7 +236,7 @@ fn s3_operations_that_fail_do_not_end_the_run() {
 /// is a failure of the target.
 #[test]
 fn a_short_s3_run_outlives_its_server() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     let store = FaultyServer::start(ServerSettings::default());
     // 20 puts and 129 of 500 gets are answered, a few more or less of those that are on the way.
     store.inject(ServerFault::Gone, 150);
@@ -312,9 +245,7 @@ fn a_short_s3_run_outlives_its_server() {
          --set workload.0.keys={{count=20}}",
         bucket(store.port(), "gone")
     );
-    let done = s3(dir.path(), SECRET, &words, "out");
-    let err = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert_eq!(done.status.code(), Some(5), "{err}");
+    let (_, err) = s3(dir.path(), &words, "out", 5);
     assert!(err.contains("cannot be reached") && err.contains("hint: "));
     let summary = summary(dir.path(), "out");
     let said = summary["verdict"]["reasons"].to_string();
@@ -328,19 +259,14 @@ fn a_short_s3_run_outlives_its_server() {
 
 /// YCSB's workloads, load and run, in small.
 fn ycsb(dir: &Path, words: &str) {
-    let mut command = taillight(dir);
-    command.env("AWS_ACCESS_KEY_ID", ID).env("AWS_SECRET_ACCESS_KEY", SECRET);
+    let mut command = with_credentials(dir);
     command.args(["suite", "ycsb", "--records", "200", "--operations", "400"]);
+    command.args(["--workload", "a,b,c,f,d,e"]);
     let done = command.args(words.split(' ')).args(["--output", "out"]).output();
-    let done = done.expect("it starts");
-    let (out, err) = (done.stdout, String::from_utf8_lossy(&done.stderr).into_owned());
-    assert_eq!(done.status.code(), Some(0), "{words}\n{err}");
-    let out = String::from_utf8_lossy(&out).into_owned();
+    let (out, _) = ended(&done.expect("it starts"), 0);
     assert!(!out.contains("-FAILED"), "{words}\n{out}");
-    let asked = words.rsplit(' ').next().unwrap_or_default();
-    for name in asked.split(',') {
-        let text = std::fs::read_to_string(dir.join(format!("out/{name}/summary.json")));
-        let summary: Value = serde_json::from_str(&text.expect("a summary")).expect("JSON");
+    for name in ["a", "b", "c", "f", "d", "e"] {
+        let summary = summary(dir, &format!("out/{name}"));
         assert_eq!(summary["totals"]["errors"], 0, "{words}: {name}");
         assert!(summary["totals"]["count"].as_u64() >= Some(400), "{words}: {name}");
     }
@@ -348,20 +274,8 @@ fn ycsb(dir: &Path, words: &str) {
 
 #[test]
 fn ycsb_on_embedded_stores() {
-    for driver in ["rocksdb", "leveldb"] {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (_, err) = {
-            let mut ask = taillight(dir.path());
-            ask.args(["run", "--driver", driver, "--path", "try/", "--ops", "1", "--bs", "10B"]);
-            ask.args(["--set", "workload.0.mix=insert", "--output", "try-out"]);
-            let done = ask.output().expect("it starts");
-            (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
-        };
-        if err.contains("library") {
-            eprintln!("skipped: no library for {driver}");
-            continue;
-        }
-        ycsb(dir.path(), &format!("--driver {driver} --path db/ --workload a,b,c,f,d,e"));
+    for driver in ["rocksdb", "leveldb"].into_iter().filter(|driver| has_library(driver)) {
+        ycsb(scratch().path(), &format!("--driver {driver} --path db/"));
     }
 }
 
@@ -371,18 +285,15 @@ fn ycsb_on_redis() {
         return;
     };
     let path = format!("--driver redis --path redis://127.0.0.1:{}", server.port);
-    ycsb(
-        server.dir.path(),
-        &format!("{path} --set target.options.index=true --workload a,b,c,f,d,e"),
-    );
+    ycsb(server.dir.path(), &format!("{path} --set target.options.index=true"));
 }
 
 #[test]
 fn ycsb_on_s3() {
     let store = ObjectStore::start();
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = format!("--driver s3 --path {} -p writeallfields=true", bucket(store.port(), "y"));
-    ycsb(dir.path(), &format!("{path} --workload a,b,c,f,d,e"));
+    let dir = scratch();
+    let path = bucket(store.port(), "y");
+    ycsb(dir.path(), &format!("--driver s3 --path {path} -p writeallfields=true"));
     let summary = summary(dir.path(), "out/e");
     let scan = &summary["ops"]["scan"];
     let (scans, records) = (scan["count"].as_u64(), scan["records"].as_u64());

@@ -2,41 +2,17 @@
 
 mod common;
 
-use common::run;
-use serde_json::Value;
-
-/// Stores without a library here end the suite with code 4; then this test has nothing to say.
-fn libraries() -> bool {
-    for driver in ["rocksdb", "leveldb"] {
-        let home = tempfile::tempdir().expect("a directory");
-        let words = "run --path db --ops 1 --set workload.0.mix=insert \
-                     --set workload.0.keys.count=0 --driver";
-        let probe = common::taillight(home.path())
-            .args(words.split_whitespace())
-            .arg(driver)
-            .output()
-            .expect("it starts");
-        if !probe.status.success() {
-            let said = String::from_utf8_lossy(&probe.stderr).into_owned();
-            assert!(said.contains("library"), "{said}");
-            eprintln!("skipped: suite slc-paper: {said}");
-            return false;
-        }
-    }
-    true
-}
+use common::{has_library, json, run_line, scratch};
 
 #[test]
 fn the_study_in_small() {
-    if !libraries() {
+    if !["rocksdb", "leveldb"].into_iter().all(has_library) {
         return;
     }
-    let home = tempfile::tempdir().expect("a directory");
-    let words = "suite slc-paper --path disk --runtime 100ms --output out";
-    let words: Vec<&str> = words.split_whitespace().collect();
-    let (out, _) = run(home.path(), &words, 0);
-    let text = std::fs::read_to_string(home.path().join("out/slc-paper.json")).expect("figures");
-    let figures: Value = serde_json::from_str(&text).expect("JSON");
+    let home = scratch();
+    let line = "suite slc-paper --path disk --runtime 100ms --output out";
+    let (out, _) = run_line(home.path(), line, 0);
+    let figures = json(&home.path().join("out/slc-paper.json"));
     let runs = figures["runs"].as_array().expect("runs");
     // File system, LevelDB, RocksDB; three sizes; write and read.
     assert_eq!(runs.len(), 18);
@@ -63,7 +39,7 @@ fn the_study_in_small() {
 
 #[test]
 fn places_and_flags_it_cannot_use() {
-    let home = tempfile::tempdir().expect("a directory");
+    let home = scratch();
     std::fs::write(home.path().join("a-file"), "").expect("a file");
     for (words, said) in [
         ("suite slc-paper", "needs a directory"),
@@ -71,13 +47,11 @@ fn places_and_flags_it_cannot_use() {
         ("suite slc-paper --path . --scale huge", "huge"),
         ("suite slc-paper --path . --records 5", "--records"),
     ] {
-        let words: Vec<&str> = words.split_whitespace().collect();
-        let (_, err) = run(home.path(), &words, 2);
+        let (_, err) = run_line(home.path(), words, 2);
         assert!(err.contains(said), "{err}");
     }
     // A directory is made where there is a place for it, but not a whole path.
-    let words = ["suite", "slc-paper", "--path", "no/where"];
-    let (_, err) = run(home.path(), &words, 4);
+    let (_, err) = run_line(home.path(), "suite slc-paper --path no/where", 4);
     assert!(err.contains("cannot make the directory"), "{err}");
     let left = std::fs::read_dir(home.path()).expect("there").count();
     assert_eq!(left, 1, "the file");

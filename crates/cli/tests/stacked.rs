@@ -1,22 +1,16 @@
 //! A loop device over a file on the machine's disk, followed to the bottom: the time in the loop
 //! device is split into its own, the lower queue and the lower device. Needs root; else it skips.
 
-#[path = "common/traced.rs"]
-#[allow(dead_code)]
-mod traced;
+mod common;
 
+use common::traced::{Run, TestDisk, open_place};
 use serde_json::Value;
-use traced::{Run, TracedLoop, not_root, open_place};
 
 const NAME: &str = "a_loop_device_over_a_file";
 
 /// A traced run on a loop device; none, and a printed reason, where that cannot be.
-fn explained(options: &[&str], words: &str) -> Option<(Value, String)> {
-    let made = match not_root() {
-        Some(why) => Err(why),
-        None => TracedLoop::new(64, options),
-    };
-    let disk = made.map_err(|why| eprintln!("skipped: {NAME}: {why}")).ok()?;
+fn explained(direct: bool, words: &str) -> Option<(Value, String)> {
+    let disk = TestDisk::new(NAME, 64, direct)?;
     let dir = open_place();
     let words = format!(
         "--driver file --path {} --bs 4KiB --direct --ops 3000 --set trace.mode=all \
@@ -64,7 +58,7 @@ fn a_loop_device_over_a_file() {
         "--rw randwrite --set target.options.engine=sync",
         "--rw randread --set target.options.engine=uring --depth 8",
     ] {
-        let Some((value, text)) = explained(&["--direct-io=on"], words) else {
+        let Some((value, text)) = explained(true, words) else {
             return;
         };
         followed(&value, &text);
@@ -76,7 +70,7 @@ fn a_loop_device_that_reads_through_the_page_cache() {
     // Its worker's reads go through the page cache of the lower file system and do not lead back
     // to the I/O: all of it is the loop device's time.
     let words = "--rw randread --set target.options.engine=sync";
-    let Some((value, text)) = explained(&["--direct-io=off"], words) else {
+    let Some((value, text)) = explained(false, words) else {
         return;
     };
     let ios = value["ios"].as_array().expect("a list");

@@ -4,23 +4,16 @@ mod common;
 
 use std::path::Path;
 
-use common::run;
-use serde_json::Value;
-
-fn summary(dir: &Path, run: &str) -> Value {
-    let text = std::fs::read_to_string(dir.join(run).join("summary.json")).expect("a summary");
-    serde_json::from_str(&text).expect("JSON")
-}
+use common::{has_library, manifest, run, run_line, scratch, summary};
 
 /// Runs `taillight run` with these words.
 fn job(dir: &Path, args: &str, code: i32) -> (String, String) {
-    let words: Vec<&str> = args.split_whitespace().collect();
-    run(dir, &[&["run"][..], &words].concat(), code)
+    run_line(dir, &format!("run {args}"), code)
 }
 
 #[test]
 fn a_stream_grows_and_is_read_by_a_later_run() {
-    let home = tempfile::tempdir().expect("a directory");
+    let home = scratch();
     let stream = "--driver filestream --path s.dat --bs 1000B --set workload.0.passes=1";
     // Only a part of the pass fits into the operations: the file is no larger than what was written.
     let write = format!("{stream} --rw write --size 8MB --ops 500 --sync fdatasync:100 --output w");
@@ -39,7 +32,7 @@ fn a_stream_grows_and_is_read_by_a_later_run() {
 /// Without `passes` the writer ends at the end of the data, long before the run's time is over.
 #[test]
 fn a_stream_does_not_begin_again() {
-    let home = tempfile::tempdir().expect("a directory");
+    let home = scratch();
     let stream = "--driver filestream --path s.dat --size 1MB --bs 1000B --rw write --output w";
     job(home.path(), stream, 0);
     let summary = summary(home.path(), "w");
@@ -50,7 +43,7 @@ fn a_stream_does_not_begin_again() {
 
 #[test]
 fn readers_follow_the_writer_of_a_stream() {
-    let home = tempfile::tempdir().expect("a directory");
+    let home = scratch();
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../jobs/filestream.toml");
     job(home.path(), &format!("{example} --size 2MB --output out"), 0);
     let summary = summary(home.path(), "out");
@@ -63,7 +56,7 @@ fn readers_follow_the_writer_of_a_stream() {
 
 #[test]
 fn what_is_no_stream_is_refused() {
-    let home = tempfile::tempdir().expect("a directory");
+    let home = scratch();
     let stream = "--driver filestream --path s.dat --size 8MB --bs 1000B --ops 10";
     for (args, said) in [
         ("--rw randwrite", "ascending order only"),
@@ -75,24 +68,6 @@ fn what_is_no_stream_is_refused() {
         assert!(err.contains(said), "{err}");
     }
     assert!(!home.path().join("s.dat").exists());
-}
-
-/// Whether this machine has the store's library; says so where it has not.
-fn has(driver: &str) -> bool {
-    let home = tempfile::tempdir().expect("a directory");
-    let args = ["run", "--driver", driver, "--path", "db", "--ops", "1"];
-    let keys = ["--set", "workload.0.mix=insert", "--set", "workload.0.keys.count=0"];
-    let output = common::taillight(home.path())
-        .args([&args[..], &keys].concat())
-        .output()
-        .expect("it starts");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let there = output.status.success();
-    if !there {
-        assert!(said.contains("library"), "{said}");
-        eprintln!("skipped: a test of {driver}: {said}");
-    }
-    there
 }
 
 const INSERTS: &str = "[[workload]]\nmix = \"insert\"\nblock_size = \"1KiB\"\n\
@@ -109,10 +84,10 @@ fn write_job(dir: &Path, name: &str, driver: &str, options: &str, rest: &str) {
 
 #[test]
 fn a_stall_of_rocksdb_is_seen_where_it_happened() {
-    if !has("rocksdb") {
+    if !has_library("rocksdb") {
         return;
     }
-    let home = tempfile::tempdir().expect("a directory");
+    let home = scratch();
     let options = "statistics = true\nwrite_buffer_size = \"64KiB\"\noptions = \"level0_slowdown_\
                    writes_trigger=2;level0_stop_writes_trigger=4;delayed_write_rate=1048576;\
                    level0_file_num_compaction_trigger=2\"";
@@ -142,10 +117,10 @@ fn a_stall_of_rocksdb_is_seen_where_it_happened() {
 
 #[test]
 fn leveldb_says_what_its_compactions_did() {
-    if !has("leveldb") {
+    if !has_library("leveldb") {
         return;
     }
-    let home = tempfile::tempdir().expect("a directory");
+    let home = scratch();
     write_job(home.path(), "l", "leveldb", "write_buffer_size = \"64KiB\"", INSERTS);
     job(home.path(), "l.toml --output out", 0);
     let summary = summary(home.path(), "out");
@@ -155,15 +130,10 @@ fn leveldb_says_what_its_compactions_did() {
 
 #[test]
 fn a_file_has_no_statistics() {
-    let home = tempfile::tempdir().expect("a directory");
+    let home = scratch();
     job(home.path(), "--driver file --path f.dat --size 1MiB --rw write --ops 10 --output out", 0);
     assert!(!home.path().join("out/store.parquet").exists());
     assert!(summary(home.path(), "out").get("store").is_none());
-}
-
-fn manifest(dir: &Path, run: &str) -> Value {
-    let text = std::fs::read_to_string(dir.join(run).join("manifest.json")).expect("a manifest");
-    serde_json::from_str(&text).expect("JSON")
 }
 
 const GETS: &str = "[[workload]]\nmix = \"get\"\nblock_size = \"1KiB\"\naccess = \"random\"\n\
@@ -171,10 +141,10 @@ const GETS: &str = "[[workload]]\nmix = \"get\"\nblock_size = \"1KiB\"\naccess =
 
 #[test]
 fn flush_and_compaction_between_load_and_run() {
-    let home = tempfile::tempdir().expect("a directory");
+    let home = scratch();
     let steps = "--set run.before=[\"flush\",\"compact\"] --set run.duration=200ms";
     for driver in ["rocksdb", "leveldb"] {
-        if !has(driver) {
+        if !has_library(driver) {
             continue;
         }
         write_job(home.path(), driver, driver, "", GETS);
@@ -187,22 +157,14 @@ fn flush_and_compaction_between_load_and_run() {
         assert!(stamp(0, "end_ns") <= stamp(1, "start_ns"));
         assert!(stamp(1, "end_ns") <= stamp(2, "start_ns"));
     }
-    // Who has nothing to compact is refused before anything is made or loaded.
-    let file = "--driver file --path f.dat --size 1MiB --rw write --ops 10 --output no";
-    let (_, err) = job(home.path(), &format!("{file} {steps}"), 2);
-    assert!(err.contains("driver `file` cannot compact"), "{err}");
-    assert!(err.contains("leave this step out of run.before"), "{err}");
-    assert!(!home.path().join("no").exists() && !home.path().join("f.dat").exists());
-    let (_, err) = job(home.path(), &format!("{file} --set run.before=[\"squash\"]"), 2);
-    assert!(err.contains("squash"), "{err}");
 }
 
 #[test]
 fn two_option_sets_are_told_apart_in_one_report() {
-    if !has("rocksdb") {
+    if !has_library("rocksdb") {
         return;
     }
-    let home = tempfile::tempdir().expect("a directory");
+    let home = scratch();
     for (name, cache) in [("cache-64k", "64KiB"), ("cache-64m", "64MiB")] {
         let options = format!("statistics = true\nblock_cache = \"{cache}\"");
         write_job(home.path(), name, "rocksdb", &options, GETS);
@@ -227,34 +189,25 @@ fn two_option_sets_are_told_apart_in_one_report() {
     }
 }
 
+/// What is wrong with a library is in the driver's tests.
 #[test]
-fn libraries_that_are_missing_or_others() {
-    let home = tempfile::tempdir().expect("a directory");
-    let libc = "/lib/x86_64-linux-gnu/libc.so.6";
-    for (driver, package) in [("rocksdb", "librocksdb"), ("leveldb", "libleveldb")] {
-        write_job(home.path(), driver, driver, "library = \"/nowhere/libno.so\"", INSERTS);
-        let (_, err) = job(home.path(), &format!("{driver}.toml --output out"), 4);
-        assert!(err.contains("/nowhere/libno.so") && err.contains(package), "{err}");
-        if Path::new(libc).exists() {
-            write_job(home.path(), driver, driver, &format!("library = \"{libc}\""), INSERTS);
-            let (_, err) = job(home.path(), &format!("{driver}.toml --output out"), 4);
-            let symbol = format!("{driver}_open");
-            let named = err.contains(&symbol) || err.contains(&format!("{driver}_options_create"));
-            assert!(named && err.contains("missing functions"), "{err}");
-        }
-        assert!(!home.path().join("out").exists());
-        assert!(!home.path().join(format!("{driver}-db")).exists());
-    }
+fn a_missing_library_is_unavailable() {
+    let home = scratch();
+    let library = "--set target.options.library=/nowhere/libno.so --set workload.0.mix=get";
+    let args = format!("--driver rocksdb --path db {library} --output out");
+    let (_, err) = job(home.path(), &args, 4);
+    assert!(err.contains("/nowhere/libno.so") && err.contains("librocksdb"), "{err}");
+    assert!(!home.path().join("out").exists() && !home.path().join("db").exists());
 }
 
 /// A batch is one operation: what was written by batches is there key by key, and read back in batches.
 #[test]
 fn batches_write_and_read_every_record() {
     for driver in ["rocksdb", "leveldb"] {
-        if !has(driver) {
+        if !has_library(driver) {
             continue;
         }
-        let home = tempfile::tempdir().expect("a directory");
+        let home = scratch();
         let store = format!(
             "--driver {driver} --path db --bs 100B --set target.options.keep=true \
              --set workload.0.access=random"
@@ -290,7 +243,7 @@ fn batches_write_and_read_every_record() {
 /// What a get returns counts as it comes; it used to go on for ever.
 #[test]
 fn bytes_end_a_run_that_reads_records() {
-    let home = tempfile::tempdir().expect("a directory");
+    let home = scratch();
     let args = "--driver memory --bs 100B --set workload.0.mix=get --set run.bytes=10000B \
                 --runtime 60s --output o";
     job(home.path(), args, 0);
@@ -300,10 +253,10 @@ fn bytes_end_a_run_that_reads_records() {
 /// Without the capture the intervals count the records.
 #[test]
 fn records_of_batches_and_scans_are_counted_either_way() {
-    if !has("rocksdb") {
+    if !has_library("rocksdb") {
         return;
     }
-    let home = tempfile::tempdir().expect("a directory");
+    let home = scratch();
     for capture in ["all", "off"] {
         let args = format!(
             "--driver rocksdb --path db-{capture} --bs 100B --ops 100 --set workload.0.mix=get \
@@ -321,10 +274,10 @@ fn records_of_batches_and_scans_are_counted_either_way() {
 /// Keys that another workload deletes are misses of a batch, one by one; what is lost is an error.
 #[test]
 fn a_batch_that_deletes_overtake_is_a_miss() {
-    if !has("rocksdb") {
+    if !has_library("rocksdb") {
         return;
     }
-    let home = tempfile::tempdir().expect("a directory");
+    let home = scratch();
     let text = "run = { operations = 4000 }\n\
         target = { driver = \"rocksdb\", path = \"db\" }\n\
         workload = [\n\
@@ -333,48 +286,20 @@ fn a_batch_that_deletes_overtake_is_a_miss() {
             access = \"sequential\", keys = { count = 2000 } },\n\
         ]\n";
     std::fs::write(home.path().join("j.toml"), text).expect("a job");
-    job(home.path(), "j.toml --output o", 0);
+    let (said, _) = job(home.path(), "j.toml --output o", 0);
+    assert!(said.contains("found nothing"), "{said}");
     let summary = summary(home.path(), "o");
     assert_eq!(summary["totals"]["errors"], 0);
     assert!(summary["misses"].as_u64().expect("misses") > 0);
 }
 
-#[test]
-fn batches_where_there_are_none_are_refused() {
-    let home = tempfile::tempdir().expect("a directory");
-    for (args, said) in [
-        ("--driver memory --set workload.0.mix=get", "no get of several"),
-        ("--driver leveldb --path db --set workload.0.mix=get", "insert, update"),
-        ("--driver redis --path unix:/no --set workload.0.mix=update", "no update of several"),
-        ("--driver rocksdb --path db --set workload.0.mix=scan", "no scan of several"),
-        (
-            "--driver rocksdb --path db --set workload.0.mix=get --set workload.0.keys.count=3",
-            "less than a batch",
-        ),
-        (
-            "--driver rocksdb --path db --set workload.0.mix=get --set verify.mode=inline",
-            "not verified",
-        ),
-    ] {
-        let (_, err) = job(home.path(), &format!("{args} --set workload.0.batch=9"), 2);
-        assert!(err.contains(said), "{err}");
-    }
-    let (_, err) = job(
-        home.path(),
-        "--driver rocksdb --path db --set workload.0.mix=put --set workload.0.batch=1001",
-        2,
-    );
-    assert!(err.contains("1000 records at most"), "{err}");
-    assert!(!home.path().join("db").exists());
-}
-
 /// Scans of a snapshot beside updates: the example itself, and what the store says of it.
 #[test]
 fn snapshots_are_read_while_others_write() {
-    let home = tempfile::tempdir().expect("a directory");
+    let home = scratch();
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../jobs/snapshot.toml");
     for driver in ["rocksdb", "leveldb"] {
-        if !has(driver) {
+        if !has_library(driver) {
             continue;
         }
         let less = "--set workload.0.keys.count=2000 --set workload.1.keys.count=2000";
@@ -402,14 +327,4 @@ fn snapshots_are_read_while_others_write() {
         assert!(err.contains("hides records inserted"), "{err}");
         assert!(!home.path().join("data-snapshot").exists());
     }
-}
-
-#[test]
-fn a_sync_without_a_log_names_the_option() {
-    let home = tempfile::tempdir().expect("a directory");
-    let args = "--driver rocksdb --path db --set workload.0.mix=update --sync fdatasync:1 \
-        --set target.options.wal=false";
-    let (_, err) = job(home.path(), args, 2);
-    assert!(err.contains("target.options.wal = true"), "{err}");
-    assert!(!home.path().join("db").exists());
 }

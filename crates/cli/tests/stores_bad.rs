@@ -5,19 +5,10 @@ mod common;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use common::run;
-use serde_json::Value;
-
-const STORES: [&str; 2] = ["rocksdb", "leveldb"];
-const MARK: &str = ".taillight-owner.json";
-
-fn summary(dir: &Path, run: &str) -> Value {
-    let text = std::fs::read_to_string(dir.join(run).join("summary.json")).expect("a summary");
-    serde_json::from_str(&text).expect("JSON")
-}
+use common::traced::tool;
+use common::{has_library, run_line, scratch, signal, skipped, start, summary};
+use taillight_lab::cleanup::Undo;
 
 /// Writes a job on the store `driver` in the directory `db`: so many records, then what `work` says.
 fn job(dir: &Path, driver: &str, options: &str, records: u64, work: &str) {
@@ -31,107 +22,29 @@ fn job(dir: &Path, driver: &str, options: &str, records: u64, work: &str) {
 
 /// Runs the job; the exit code must be `code`. What it said on both streams.
 fn ends(dir: &Path, more: &str, code: i32) -> String {
-    let words: Vec<&str> = more.split_whitespace().collect();
-    let (out, err) = run(dir, &[&["run", "job.toml"][..], &words].concat(), code);
+    let (out, err) = run_line(dir, &format!("run job.toml {more}"), code);
     out + &err
 }
 
-/// Starts the job and leaves it to itself.
-fn started(dir: &Path, more: &str) -> Child {
-    Command::new(assert_cmd::cargo::cargo_bin("taillight"))
-        .args(["run", "job.toml"])
-        .args(more.split_whitespace())
-        .current_dir(dir)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it starts")
-}
-
-fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
-    assert!(status.expect("kill").success());
-}
-
-/// Stores whose library is here, each in a directory of its own; says which are not.
+/// Stores whose library is here, each in a directory of its own.
 fn each(test: impl Fn(&str, &Path)) {
-    for driver in STORES {
-        let home = tempfile::tempdir().expect("a directory");
-        job(home.path(), driver, "", 1, "mix = \"get\"");
-        let probe = common::taillight(home.path())
-            .args(["run", "job.toml", "--ops", "1", "--output", "probe"])
-            .output()
-            .expect("it starts");
-        if !probe.status.success() {
-            let said = String::from_utf8_lossy(&probe.stderr).into_owned();
-            assert!(said.contains("library"), "{said}");
-            eprintln!("skipped: a test of {driver}: {said}");
-            continue;
-        }
-        test(driver, home.path());
+    for driver in ["rocksdb", "leveldb"].into_iter().filter(|driver| has_library(driver)) {
+        test(driver, scratch().path());
     }
 }
 
-/// A database that stays.
-fn kept(dir: &Path, driver: &str) {
-    job(dir, driver, "keep = true", 2000, "mix = \"get\"");
-    ends(dir, "--output first", 0);
-}
-
+/// Whose a database is and whether it can be used is in the driver's tests; here is how a run ends.
 #[test]
-fn a_database_made_by_someone_else_is_left_alone() {
+fn databases_that_are_foreign_or_corrupt_have_their_exit_codes() {
     each(|driver, home| {
-        kept(home, driver);
-        std::fs::remove_file(home.join("db").join(MARK)).expect("the mark goes");
-        let list = || {
-            let names = std::fs::read_dir(home.join("db")).expect("there");
-            let mut names: Vec<_> = names.map(|e| e.expect("an entry").file_name()).collect();
-            names.sort();
-            names
-        };
-        let before = list();
+        job(home, driver, "keep = true", 200, "mix = \"get\"");
+        ends(home, "--output first", 0);
+        let mark = home.join("db/.taillight-owner.json");
+        let moved = home.join("mark.json");
+        std::fs::rename(&mark, &moved).expect("the mark goes");
         let said = ends(home, "--output second", 3);
         assert!(said.contains("--destroy") && said.contains("db"), "{said}");
-        assert_eq!(list(), before);
-        assert!(!home.join("second").exists());
-    });
-}
-
-#[test]
-fn a_database_in_use_stays_with_who_uses_it() {
-    each(|driver, home| {
-        let options = "keep = true";
-        job(home, driver, options, 2000, "mix = \"get\"");
-        let mut first = started(home, "--set run.operations=1000000000 --output first");
-        // Measuring has begun, so the database is open.
-        let patience = Instant::now() + Duration::from_secs(60);
-        let measuring = || {
-            let text = std::fs::read_to_string(home.join("first/manifest.json"));
-            text.is_ok_and(|t| t.contains("\"running\"")) && home.join("db/CURRENT").exists()
-        };
-        while !measuring() {
-            assert!(Instant::now() < patience, "it does not begin");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let said = ends(home, "--output second", 4);
-        assert!(said.contains("in use by another process"), "{said}");
-        // Nor is it deleted by one that keeps nothing.
-        job(home, driver, "", 2000, "mix = \"get\"");
-        let said = ends(home, "--output second", 4);
-        assert!(said.contains("in use by another process"), "{said}");
-        assert!(!home.join("second").exists());
-        signal(&first, "INT");
-        assert_eq!(first.wait().expect("it ends").code(), Some(130));
-        job(home, driver, options, 2000, "mix = \"get\"");
-        ends(home, "--output third", 0);
-    });
-}
-
-#[test]
-fn a_corrupt_database_is_told_and_left() {
-    each(|driver, home| {
-        kept(home, driver);
+        std::fs::rename(&moved, &mark).expect("and comes back");
         let current = home.join("db/CURRENT");
         let manifest = std::fs::read_to_string(&current).expect("a name");
         let manifest = home.join("db").join(manifest.trim_end());
@@ -144,34 +57,18 @@ fn a_corrupt_database_is_told_and_left() {
     });
 }
 
-/// Runs a program as root; false, and said, where it cannot.
-fn mounted(command: &[&str]) -> bool {
-    let done = Command::new(command[0]).args(&command[1..]).output();
-    let done = done.is_ok_and(|o| o.status.success());
-    if !done {
-        eprintln!("skipped: a full disk under a store: `{}` failed", command.join(" "));
-    }
-    done
-}
-
-/// Unmounts at the end, whatever happens before.
-struct RestoreOnDrop<'a>(&'a str);
-
-impl Drop for RestoreOnDrop<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").args(["-l", self.0]).status();
-    }
-}
-
 #[test]
 fn a_full_disk_fails_writes_and_ends_cleanly() {
     each(|driver, home| {
-        let small = tempfile::tempdir().expect("a directory");
+        let small = scratch();
         let path = small.path().to_str().expect("text");
-        if !mounted(&["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", path]) {
+        let mounted = tool(&["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", path]);
+        if skipped("a full disk under a store", mounted.err()) {
             return;
         }
-        let undo = RestoreOnDrop(path);
+        let mut undo = Undo::default();
+        let mount = path.to_owned();
+        undo.add(move || drop(tool(&["umount", "-l", &mount])));
         let options = "write_buffer_size = \"1MiB\"\ncompression = \"none\"";
         job(home, driver, options, 0, "mix = \"insert\"");
         let place = format!("--set target.path={path}/db --ops 20000 --output full");
@@ -204,7 +101,6 @@ fn a_full_disk_fails_writes_and_ends_cleanly() {
         let said = ends(home, &place, 5);
         assert!(said.contains("status: no space left on device (errno 28)"), "{said}");
         assert!(!home.join("load").exists() && !small.path().join("db").exists());
-        drop(undo);
     });
 }
 
@@ -213,7 +109,7 @@ fn a_run_that_ends_while_it_loads() {
     each(|driver, home| {
         for (name, code) in [("INT", Some(130)), ("KILL", None)] {
             job(home, driver, "keep = true", 20_000_000, "mix = \"get\"");
-            let mut child = started(home, "--output out");
+            let mut child = start(home, "run job.toml --output out");
             let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
             let first = lines.next().expect("progress").expect("text");
             assert!(first.contains("loading"), "{first}");
@@ -231,19 +127,5 @@ fn a_run_that_ends_while_it_loads() {
                 let _ = std::fs::remove_dir_all(home.join(left));
             }
         }
-    });
-}
-
-/// One worker reads what three others delete: what was overtaken is no failure, and is counted.
-#[test]
-fn reads_overtaken_by_deletes_are_misses() {
-    each(|driver, home| {
-        let mix = "workers = 4\nmix = { get = 40, insert = 30, delete = 30 }";
-        job(home, driver, "", 6, mix);
-        let said = ends(home, "--ops 20000 --output out", 0);
-        let summary = summary(home, "out");
-        assert_eq!(summary["totals"]["errors"], 0);
-        let misses = summary["misses"].as_u64().unwrap_or(0);
-        assert_eq!(said.contains("found nothing"), misses > 0, "{said}");
     });
 }

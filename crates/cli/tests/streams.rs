@@ -6,15 +6,9 @@ mod common;
 use std::collections::HashMap;
 use std::path::Path;
 
-use common::run;
-use serde_json::Value;
+use common::{run_job, scratch, summary};
 use taillight_core::OpKind;
 use taillight_rundir::ios::{ColumnSet, read_ios};
-
-fn summary(dir: &Path) -> Value {
-    let text = std::fs::read_to_string(dir.join("out/summary.json")).expect("a summary");
-    serde_json::from_str(&text).expect("JSON")
-}
 
 /// Writers and readers on one stream of a store in memory.
 fn job(run: &str, writers: &str, end_to_end: bool) -> String {
@@ -30,9 +24,8 @@ fn job(run: &str, writers: &str, end_to_end: bool) -> String {
 }
 
 fn go(job: &str, code: i32) -> (tempfile::TempDir, String, String) {
-    let dir = tempfile::tempdir().expect("a directory");
-    std::fs::write(dir.path().join("job.toml"), job).expect("written");
-    let (out, err) = run(dir.path(), &["run", "job.toml", "--output", "out"], code);
+    let dir = scratch();
+    let (out, err) = run_job(dir.path(), job, code);
     (dir, out, err)
 }
 
@@ -40,7 +33,7 @@ fn go(job: &str, code: i32) -> (tempfile::TempDir, String, String) {
 fn readers_measure_from_the_writers_stamp() {
     let writers = "arrival = { kind = \"constant\", rate = \"2000/s\" }\nmeasured = false";
     let (dir, said, _) = go(&job("operations = 2000\nduration = \"60s\"", writers, true), 0);
-    let json = summary(dir.path());
+    let json = summary(dir.path(), "out");
     // Each of two readers reads each record once.
     let get = &json["ops"]["get"];
     assert_eq!(get["count"], 2000);
@@ -68,7 +61,7 @@ fn a_stream_that_stands_still_ends_the_run() {
         "arrival = { kind = \"bursts\", rate = \"1000/s\", on = \"100ms\", off = \"5min\" }";
     let (dir, _, err) = go(&job("duration = \"10min\"\nidle_timeout = \"1s\"", writers, false), 5);
     assert!(err.contains("idle time-out"), "{err}");
-    let json = summary(dir.path());
+    let json = summary(dir.path(), "out");
     assert_eq!(json["status"], "partial");
     // What was done before is kept: 100 records, read by both.
     assert_eq!(json["ops"]["insert"]["count"], 100);
@@ -82,7 +75,7 @@ fn a_run_ends_at_the_end_of_its_data() {
          [[workload]]\nworkers = 2\nmix = \"write\"\naccess = \"sequential\"\npasses = 3\n",
         0,
     );
-    let json = summary(dir.path());
+    let json = summary(dir.path(), "out");
     assert_eq!(json["ops"]["write"]["count"], 3 * 256);
     assert_eq!(json["status"], "complete");
 }
@@ -97,7 +90,7 @@ fn readers_are_timed_while_writers_only_load() {
          arrival = { kind = \"constant\", rate = \"400/s\" }\n",
         0,
     );
-    let json = summary(dir.path());
+    let json = summary(dir.path(), "out");
     assert_eq!(json["totals"]["count"], 500, "operations are those of the readers");
     assert_eq!(json["ops"]["read"]["count"], 500);
     assert!(json["ops"]["write"].is_null());
@@ -157,7 +150,7 @@ fn the_record_carries_the_writers_stamp() {
             most = most.max(complete - origin);
             least = least.min(complete - origin);
         }
-        let figures = summary(dir.path())["ops"][reads]["end_to_end"].clone();
+        let figures = summary(dir.path(), "out")["ops"][reads]["end_to_end"].clone();
         assert!(count > 100, "{reads}: {count}");
         assert_eq!(figures["count"], count);
         assert_eq!(figures["max_ns"], most, "end to end = complete - origin");

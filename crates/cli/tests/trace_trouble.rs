@@ -2,33 +2,17 @@
 //! and counted, and nothing is blamed without evidence.
 
 mod common;
-#[path = "common/traced.rs"]
-#[allow(dead_code)]
-mod traced;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use common::manifest;
+use common::traced::{NOBODY, Run, TestDisk, explain, not_root, now, open_place, tool, within};
 use serde_json::Value;
-use traced::{NOBODY, Run, TracedLoop, explain, not_root, now, open_place, tool, within};
-
-/// A loop device, or a printed reason why there is none.
-fn disk(name: &str) -> Option<TracedLoop> {
-    let made = match not_root() {
-        Some(why) => Err(why),
-        None => TracedLoop::new(32, &[]),
-    };
-    made.map_err(|why| eprintln!("skipped: {name}: {why}")).ok()
-}
-
-fn manifest(dir: &Path) -> Value {
-    let bytes = std::fs::read(dir.join("out/manifest.json")).expect("there");
-    serde_json::from_slice(&bytes).expect("JSON")
-}
 
 /// Starts a run of random reads on a device, with more words.
-fn under_load(dir: &tempfile::TempDir, disk: &TracedLoop, words: &str) -> Run {
+fn under_load(dir: &tempfile::TempDir, disk: &TestDisk, words: &str) -> Run {
     let load = format!("--driver file --path {} --rw randread --bs 4KiB --direct", disk.device);
     Run::start(dir.path(), &["env"], &format!("{load} {words}"))
 }
@@ -56,7 +40,7 @@ impl Drop for BusyNeighbour {
 #[test]
 fn events_that_find_no_room_are_counted_and_nothing_is_concluded_from_silence() {
     let name = "events_that_find_no_room";
-    let Some(disk) = disk(name) else { return };
+    let Some(disk) = TestDisk::new(name, 32, false) else { return };
     let dir = open_place();
     let words = "--runtime 2s --set trace.mode=outliers --set trace.buffer=4KiB";
     let run = under_load(&dir, &disk, words);
@@ -69,7 +53,7 @@ fn events_that_find_no_room_are_counted_and_nothing_is_concluded_from_silence() 
     }
     let lost = value["trace"]["events_lost"].as_u64();
     assert!(lost > Some(0), "{text}");
-    assert_eq!(manifest(dir.path())["losses"]["trace_events"].as_u64(), lost);
+    assert_eq!(manifest(dir.path(), "out")["losses"]["trace_events"].as_u64(), lost);
     assert!(text.contains("trace events were lost"), "{text}");
     // "On the CPU" is a conclusion from silence.
     let layers = value["layers"].as_array().expect("a list");
@@ -79,7 +63,7 @@ fn events_that_find_no_room_are_counted_and_nothing_is_concluded_from_silence() 
 #[test]
 fn switches_that_find_no_room_leave_gaps() {
     let name = "switches_that_find_no_room";
-    let Some(disk) = disk(name) else { return };
+    let Some(disk) = TestDisk::new(name, 32, false) else { return };
     let dir = open_place();
     // A page holds 170 records; 10 ms of this load have more.
     let words = "--runtime 2s --set trace.mode=all --set trace.rung=perf --set trace.buffer=4KiB \
@@ -87,7 +71,7 @@ fn switches_that_find_no_room_leave_gaps() {
     let (value, text, _) = under_load(&dir, &disk, words).explained();
     let lost = value["trace"]["events_lost"].as_u64();
     assert!(lost > Some(0), "{text}");
-    assert_eq!(manifest(dir.path())["losses"]["trace_events"].as_u64(), lost);
+    assert_eq!(manifest(dir.path(), "out")["losses"]["trace_events"].as_u64(), lost);
     assert!(text.contains("trace events were lost"), "{text}");
     assert!(text.contains("trace records were lost"), "{text}");
     // I/Os inside a gap have no time on the CPU.
@@ -131,7 +115,7 @@ fn empty_map(pid: &str, map: &str) -> Result<(), String> {
 #[test]
 fn tracing_that_somebody_else_stops() {
     let name = "tracing_that_somebody_else_stops";
-    let Some(disk) = disk(name) else { return };
+    let Some(disk) = TestDisk::new(name, 32, false) else { return };
     let dir = open_place();
     let words = "--runtime 3s --rate 2000/s --set trace.mode=all --set trace.threshold=1us";
     let run = under_load(&dir, &disk, words);
@@ -157,7 +141,7 @@ fn tracing_that_somebody_else_stops() {
 
 #[test]
 fn a_traced_device_that_loses_its_backing() {
-    let Some(disk) = disk("a_traced_device_that_loses_its_backing") else {
+    let Some(disk) = TestDisk::new("a_traced_device_that_loses_its_backing", 32, false) else {
         return;
     };
     for backend in ["auto", "perf"] {
@@ -176,7 +160,7 @@ fn a_traced_device_that_loses_its_backing() {
         let (value, text) = explain(dir.path());
         assert!(value["coverage"]["traced"].as_u64() > Some(0), "{text}");
         assert!(text.contains("Traced with backend"), "{text}");
-        assert_eq!(manifest(dir.path())["status"], "partial");
+        assert_eq!(manifest(dir.path(), "out")["status"], "partial");
     }
 }
 
@@ -207,7 +191,7 @@ fn a_run_is_explained_where_nothing_but_its_directory_is() {
         return;
     }
     // Somebody who may only read, on a machine without /sys.
-    let binary = traced::binary();
+    let binary = common::binary();
     let program = binary.to_str().expect("plain");
     let script = "mount -t tmpfs none /sys && exec \"$@\"";
     let words = [
@@ -251,7 +235,5 @@ fn a_trace_that_is_cut_or_gone() {
 fn report(dir: &Path) -> (Option<i32>, String) {
     let out = common::taillight(dir).args(["report", "out"]).output();
     let out = out.expect("it starts");
-    let text = String::from_utf8_lossy(&out.stdout);
-    let flat: Vec<&str> = text.split_whitespace().collect();
-    (out.status.code(), flat.join(" "))
+    (out.status.code(), common::unwrapped(&common::text(&out.stdout)))
 }

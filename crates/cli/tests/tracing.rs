@@ -1,9 +1,13 @@
 //! Tracing seen from outside: off is off, and what is on says what it cost.
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
+
+use common::{manifest, scratch, unwrapped};
 
 /// A run of a second on a file in `dir`.
 fn load(dir: &Path, mode: &str) -> Command {
@@ -38,21 +42,18 @@ fn bpf_of(mut command: Command) -> (BTreeSet<String>, String) {
     };
     assert!(status.success(), "{status}");
     // Without the line breaks of the console.
-    let said = std::fs::read_to_string(out.path()).expect("read");
-    let said: Vec<&str> = said.split_whitespace().collect();
-    (seen, said.join(" "))
+    (seen, unwrapped(&std::fs::read_to_string(out.path()).expect("read")))
 }
 
 #[test]
 fn off_is_off_and_on_says_what_it_cost() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     let (seen, said) = bpf_of(load(dir.path(), "off"));
     assert!(seen.is_empty(), "{seen:?}");
     assert!(!said.contains("tracing "), "{said}");
 
     let (seen, said) = bpf_of(load(dir.path(), "outliers"));
-    let text = std::fs::read_to_string(dir.path().join("outliers/manifest.json")).expect("written");
-    let manifest: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let manifest = manifest(dir.path(), "outliers");
     if manifest["trace"]["rung"] != "bpf" {
         eprintln!("skipped: what tracing costs: {}", manifest["trace"]["why"]);
         return;
@@ -60,7 +61,7 @@ fn off_is_off_and_on_says_what_it_cost() {
     // The same look finds programs where there are some.
     assert!(seen.iter().any(|s| s.contains("bpf-prog")), "{seen:?}");
     let probe = manifest["trace"]["probe_ns_per_op"].as_f64();
-    assert!(probe.is_some_and(|ns| ns > 0.0), "{text}");
+    assert!(probe.is_some_and(|ns| ns > 0.0), "{manifest}");
     // The kernel counts for CAP_SYS_ADMIN only.
     if manifest["trace"]["program_ns_per_op"].as_f64().is_some() {
         assert!(said.contains("of CPU per I/O"), "{said}");

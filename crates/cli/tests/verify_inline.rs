@@ -6,27 +6,18 @@
 
 mod common;
 
-#[path = "common/blocks.rs"]
-mod blocks;
-#[path = "common/liar.rs"]
-mod liar;
-
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
-use blocks::{BLOCK, sealed};
-use common::run;
+use common::blocks::{BLOCK, sealed};
+use common::liar::{Lie, LyingServer};
+use common::{json, run, run_job, scratch, start};
 use serde_json::{Value, json};
 
 const BLOCKS: u64 = 256;
-
-fn read_json(path: &Path) -> Value {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    serde_json::from_str(&text).expect("JSON")
-}
 
 /// Kind and place of everything found, each once.
 fn places(found: &Value) -> Vec<(String, u64)> {
@@ -79,14 +70,8 @@ impl Drop for Going {
 /// Starts the job and damages its file when all is written. False when this machine was so slow that
 /// the reader may have had no time left to see it.
 fn damaged_in_time(dir: &Path) -> Option<std::process::Output> {
-    let start = Instant::now();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_taillight"));
-    command
-        .args(["run", "job.toml", "--output", "out"])
-        .current_dir(dir)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut going = Going(command.spawn().expect("it starts"));
+    let begin = Instant::now();
+    let mut going = Going(start(dir, "run job.toml --output out"));
     let (id, file) = loop {
         if going.0.try_wait().expect("a child").is_some() {
             break None;
@@ -106,7 +91,7 @@ fn damaged_in_time(dir: &Path) -> Option<std::process::Output> {
     put(9, &sealed(&id, 9, 1));
     put(11, &sealed(&id, 12, 3));
     // The reader goes once over all blocks in a quarter of a second.
-    if start.elapsed() > Duration::from_secs(5) {
+    if begin.elapsed() > Duration::from_secs(5) {
         return None;
     }
     let code = going.0.wait().expect("it ends");
@@ -137,14 +122,14 @@ fn written(dir: &Path) -> Option<(String, std::fs::File)> {
 #[test]
 fn a_file_that_goes_wrong_under_a_run_is_found_by_that_run() {
     for _ in 0..5 {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = scratch();
         std::fs::write(dir.path().join("job.toml"), JOB).expect("written");
         let Some(output) = damaged_in_time(dir.path()) else {
             continue;
         };
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(6), "{said}");
-        let found = read_json(&dir.path().join("out/verify.json"));
+        let found = json(&dir.path().join("out/verify.json"));
         let expected = [("flipped", 5), ("lost", 7), ("stale", 9), ("misplaced", 11)];
         let expected = expected.map(|(kind, block)| (kind.to_owned(), block * BLOCK));
         assert_eq!(places(&found), expected, "{found:#}");
@@ -164,9 +149,9 @@ fn a_file_that_goes_wrong_under_a_run_is_found_by_that_run() {
 }
 
 /// Each record is read, then written again, four times over in the order of the keys.
-fn lied_to(lies: &[(&'static str, liar::Lie)], code: i32) -> (Value, String) {
-    let server = liar::LyingServer::start(lies);
-    let dir = tempfile::tempdir().expect("a directory");
+fn lied_to(lies: &[(&'static str, Lie)], code: i32) -> (Value, String) {
+    let server = LyingServer::start(lies);
+    let dir = scratch();
     let job = format!(
         "[run]\noperations = 256\nseed = 1\n[target]\ndriver = \"redis\"\n\
          path = \"redis://127.0.0.1:{}/0\"\n[verify]\nmode = \"inline\"\n\
@@ -174,14 +159,12 @@ fn lied_to(lies: &[(&'static str, liar::Lie)], code: i32) -> (Value, String) {
          keys = {{ count = 64, naming = \"ordered\" }}\n",
         server.port
     );
-    std::fs::write(dir.path().join("job.toml"), job).expect("written");
-    let (said, _) = run(dir.path(), &["run", "job.toml", "--output", "out"], code);
-    (read_json(&dir.path().join("out/verify.json")), said)
+    let (said, _) = run_job(dir.path(), &job, code);
+    (json(&dir.path().join("out/verify.json")), said)
 }
 
 #[test]
 fn a_store_that_lies_is_found_by_the_run_it_lies_to() {
-    use liar::Lie;
     let (honest, _) = lied_to(&[], 0);
     assert_eq!(honest["wrong"], 0);
     assert_eq!(honest["checked"], 256, "{honest:#}");

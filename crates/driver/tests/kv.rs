@@ -203,9 +203,13 @@ fn a_database_in_use_and_a_corrupt_one() {
     for place in stores() {
         let first = place.open("keep = true").unwrap();
         load(first.as_ref(), 10);
-        let e = place.error("keep = true");
-        assert_eq!(e.kind(), ErrorKind::Unavailable);
-        assert!(e.message().contains("in use"), "{e}");
+        // Nor is it deleted by one that keeps nothing.
+        for options in ["keep = true", ""] {
+            let e = place.error(options);
+            assert_eq!(e.kind(), ErrorKind::Unavailable);
+            assert!(e.message().contains("in use"), "{e}");
+        }
+        assert!(has(first.as_ref(), 9));
         first.close().unwrap();
         std::fs::write(place.dir.join("CURRENT"), "garbage").unwrap();
         let e = place.error("");

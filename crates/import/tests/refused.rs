@@ -50,7 +50,8 @@ fn options_without_equivalent() {
         ("rx=read", vec!["`rx`", "a.fio:3", "did you mean `rw`"]),
         ("bs=4q", vec!["`bs`", "a.fio:3"]),
         ("size=$SIZE", vec!["a.fio:3"]),
-        ("runtime=${T}", vec!["a.fio:3"]),
+        ("runtime=${T}", vec!["has a variable", "a.fio:3"]),
+        ("bs=`echo 4k`", vec!["has a variable", "a.fio:3"]),
         ("include common.fio", vec!["a.fio:3"]),
     ] {
         let text = section(lines);

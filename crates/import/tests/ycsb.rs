@@ -156,6 +156,8 @@ fn the_rest_is_refused_by_name() {
         }
     }
     assert!(refused("operationcount=5\n").contains("2147483647"));
+    let mut p = Properties::parse(BASE, "w").expect("properties");
+    assert!(p.assign("recordcount").expect_err("no value").message().contains("has no `=`"));
 }
 
 #[test]

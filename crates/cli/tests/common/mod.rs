@@ -1,9 +1,26 @@
 //! What the tests of the binary share.
+#![allow(dead_code)] // each test binary uses a part of it
 
-use std::path::Path;
-use std::process::Output;
+pub mod blocks;
+pub mod liar;
+pub mod traced;
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Output, Stdio};
 
 use assert_cmd::Command;
+use serde_json::Value;
+
+/// A directory of a test's own.
+pub fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a directory")
+}
+
+/// One on a disk rather than in memory, for direct I/O and loop devices.
+pub fn scratch_on_disk() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
+}
 
 /// The binary, in a directory of its own.
 pub fn taillight(dir: &Path) -> Command {
@@ -12,13 +29,120 @@ pub fn taillight(dir: &Path) -> Command {
     command
 }
 
-/// Runs it; the exit code must be `code`. Returns standard output and standard error.
-#[allow(dead_code)] // not every test binary calls it
-pub fn run(dir: &Path, args: &[&str], code: i32) -> (String, String) {
-    let output: Output = taillight(dir).args(args).output().expect("it starts");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+/// Where the binary is.
+pub fn binary() -> PathBuf {
+    assert_cmd::cargo::cargo_bin("taillight")
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Standard output and standard error of a command that ended with `code`, without a panic.
+pub fn ended(output: &Output, code: i32) -> (String, String) {
     let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{args:?}\n{out}\n{err}");
+    assert_eq!(output.status.code(), Some(code), "{out}\n{err}");
     assert!(!err.contains("panicked"), "{err}");
     (out, err)
+}
+
+/// Runs it; the exit code must be `code`. Returns standard output and standard error.
+pub fn run(dir: &Path, args: &[&str], code: i32) -> (String, String) {
+    let output = taillight(dir).args(args).output().expect("it starts");
+    println!("{args:?}");
+    ended(&output, code)
+}
+
+/// As `run`, the arguments in one line without quotes.
+pub fn run_line(dir: &Path, line: &str, code: i32) -> (String, String) {
+    run(dir, &line.split_whitespace().collect::<Vec<_>>(), code)
+}
+
+/// Writes `job.toml` and runs it into `out`.
+pub fn run_job(dir: &Path, job: &str, code: i32) -> (String, String) {
+    std::fs::write(dir.join("job.toml"), job).expect("written");
+    run(dir, &["run", "job.toml", "--output", "out"], code)
+}
+
+pub fn json(path: &Path) -> Value {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    serde_json::from_str(&text).expect("JSON")
+}
+
+pub fn summary(dir: &Path, run: &str) -> Value {
+    json(&dir.join(run).join("summary.json"))
+}
+
+pub fn manifest(dir: &Path, run: &str) -> Value {
+    json(&dir.join(run).join("manifest.json"))
+}
+
+/// Starts the binary and leaves it to itself.
+pub fn start(dir: &Path, line: &str) -> Child {
+    start_as(dir, &[], line)
+}
+
+/// As `start`, through another program: `before... taillight line...`.
+pub fn start_as(dir: &Path, before: &[&str], line: &str) -> Child {
+    let binary = binary();
+    let program = binary.to_str().expect("a plain path");
+    let words: Vec<&str> =
+        before.iter().copied().chain([program]).chain(line.split_whitespace()).collect();
+    std::process::Command::new(words[0])
+        .args(&words[1..])
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts")
+}
+
+/// Starts a run and waits until its first interval is shown; the rest of its output is read on, so
+/// that it never waits for us.
+pub fn start_measuring(dir: &Path, line: &str) -> Child {
+    let mut child = start(dir, line);
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    if !lines.any(|l| l.is_ok_and(|l| l.contains("measure"))) {
+        let output = child.wait_with_output().expect("it ends");
+        panic!("nothing was measured: {}", text(&output.stderr));
+    }
+    std::thread::spawn(move || lines.for_each(drop));
+    child
+}
+
+pub fn signal(child: &Child, name: &str) {
+    let args = [format!("-{name}"), child.id().to_string()];
+    let status = std::process::Command::new("kill").args(args).status();
+    assert!(status.expect("kill").success());
+}
+
+/// Text without its line breaks: lines are wrapped for a terminal.
+pub fn unwrapped(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Says why a test is not played here, if so.
+pub fn skipped(name: &str, why: Option<String>) -> bool {
+    if let Some(why) = &why {
+        eprintln!("skipped: {name}: {why}");
+    }
+    why.is_some()
+}
+
+/// Whether the embedded store's library is on this machine; says so where it is not.
+pub fn has_library(driver: &str) -> bool {
+    let dir = scratch();
+    let output = taillight(dir.path())
+        .args(["run", "--driver", driver, "--path", "db", "--ops", "1", "--output", "out"])
+        .args(["--set", "workload.0.mix=insert", "--set", "workload.0.keys.count=0"])
+        .output()
+        .expect("it starts");
+    let there = output.status.success();
+    if !there {
+        let said = text(&output.stderr);
+        assert!(said.contains("library"), "{said}");
+        eprintln!("skipped: a test of {driver}: {said}");
+    }
+    there
 }

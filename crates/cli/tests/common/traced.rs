@@ -1,17 +1,17 @@
 //! What the tests of traced runs share: runs that something is done to, loop devices, nobody.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use taillight_lab::cleanup::Undo;
+use taillight_lab::stage::LoopDevice;
+
+use super::{binary, ended, scratch_on_disk, start_as, text, unwrapped};
 
 /// The arguments that make a user of nobody.
 pub const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
-
-pub fn binary() -> PathBuf {
-    assert_cmd::cargo::cargo_bin("taillight")
-}
 
 /// A directory that everybody may use, on the machine's disk.
 pub fn open_place() -> tempfile::TempDir {
@@ -37,14 +37,7 @@ pub fn no_block_log() -> Option<String> {
 
 /// A command's output, or why there is none.
 pub fn tool(words: &[&str]) -> Result<String, String> {
-    let out = Command::new(words[0])
-        .args(&words[1..])
-        .output()
-        .map_err(|e| format!("{}: {e}", words[0]))?;
-    match out.status.success() {
-        true => Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned()),
-        false => Err(format!("{}: {}", words[0], String::from_utf8_lossy(&out.stderr).trim())),
-    }
+    taillight_lab::cleanup::tool(words[0], &words[1..]).map_err(|e| format!("{e:#}"))
 }
 
 /// The pieces of a file: in the file, on the disk, length, in sectors.
@@ -74,19 +67,7 @@ pub struct Run {
 impl Run {
     /// Starts `before... taillight run words...` in `dir` and waits for its workers.
     pub fn start(dir: &Path, before: &[&str], words: &str) -> Run {
-        let binary = binary();
-        let program = binary.to_str().expect("a plain path");
-        let mut all: Vec<&str> = before.to_vec();
-        all.extend([program, "run", "--output", "out"]);
-        all.extend(words.split_whitespace());
-        let child = Command::new(all[0])
-            .args(&all[1..])
-            .current_dir(dir)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
+        let child = start_as(dir, before, &format!("run --output out {words}"));
         let mut run = Run { child, dir: dir.to_owned() };
         let begin = Instant::now();
         while run.workers().is_empty() && run.child.try_wait().expect("a child").is_none() {
@@ -113,7 +94,6 @@ impl Run {
     /// Waits for its end; exit code, standard output and standard error.
     pub fn end(self) -> (Option<i32>, String, String) {
         let ended = self.child.wait_with_output().expect("it ends");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (out, err) = (text(&ended.stdout), text(&ended.stderr));
         assert!(!err.contains("panicked"), "{err}");
         (ended.status.code(), out, err)
@@ -133,14 +113,10 @@ impl Run {
 pub fn explain(dir: &Path) -> (Value, String) {
     let say = |args: &[&str]| {
         let out = Command::new(binary()).args(args).current_dir(dir).output().expect("it starts");
-        let err = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(0), "{args:?} {err}");
-        String::from_utf8_lossy(&out.stdout).into_owned()
+        ended(&out, 0).0
     };
     let value = serde_json::from_str(&say(&["explain", "out", "--json"])).expect("JSON");
-    // Lines are wrapped for a terminal.
-    let text = say(&["explain", "out"]);
-    (value, text.split_whitespace().collect::<Vec<_>>().join(" "))
+    (value, unwrapped(&say(&["explain", "out"])))
 }
 
 /// The outliers within a window of CLOCK_MONOTONIC, ns.
@@ -156,30 +132,31 @@ pub fn now() -> i64 {
     t.tv_sec * 1_000_000_000 + t.tv_nsec
 }
 
-/// A loop device over a file; undone on drop.
-pub struct TracedLoop {
+/// A loop device over a file on the machine's disk; undone on drop.
+pub struct TestDisk {
     pub device: String,
     /// The file behind it.
     pub backing: PathBuf,
+    // The device goes before its file.
+    _undo: Undo,
     _dir: tempfile::TempDir,
 }
 
-impl TracedLoop {
-    /// Over a new file of random bytes on the machine's disk.
-    pub fn new(mib: usize, options: &[&str]) -> Result<TracedLoop, String> {
-        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+impl TestDisk {
+    /// Over a new file; none, and a printed reason, where that cannot be.
+    pub fn new(name: &str, mib: usize, direct: bool) -> Option<TestDisk> {
+        let dir = scratch_on_disk();
         let backing = dir.path().join("backing");
         std::fs::write(&backing, vec![7u8; mib << 20]).expect("written");
-        let path = backing.to_str().expect("a plain path");
-        tool(&["sync", path])?;
-        let words = [&["losetup", "--find", "--show"], options, &[path]].concat();
-        let device = tool(&words)?;
-        Ok(TracedLoop { device, backing, _dir: dir })
-    }
-}
-
-impl Drop for TracedLoop {
-    fn drop(&mut self) {
-        let _ = tool(&["losetup", "--detach", &self.device]);
+        let synced = std::fs::File::open(&backing).and_then(|file| file.sync_all());
+        synced.expect("on the disk");
+        let mut undo = Undo::default();
+        let made = match not_root() {
+            Some(why) => Err(why),
+            None => LoopDevice::over(&mut undo, &backing, direct).map_err(|e| format!("{e:#}")),
+        };
+        let device = made.map_err(|why| eprintln!("skipped: {name}: {why}")).ok()?;
+        let device = device.device.to_string_lossy().into_owned();
+        Some(TestDisk { device, backing, _undo: undo, _dir: dir })
     }
 }

@@ -4,18 +4,18 @@ mod refused;
 mod round_trip;
 
 use super::*;
-use crate::capability::AdminAction;
+use crate::capability::{AdminAction, DriverFacts, TargetKind};
 use crate::op::OpKind;
 use crate::plan::{AccessKind, Arrival, BlockSize, Sync, TracingBackendChoice};
 
 const GIB: u64 = 1 << 30;
 
-/// A driver with a queue, and one without when `queue = false`.
+/// Drivers of blocks (with a queue, unless `queue = false`) and `store`, which keeps records.
 struct FakeDrivers;
 
 impl DriverView for FakeDrivers {
     fn names(&self) -> Vec<&'static str> {
-        vec!["null", "file"]
+        vec!["null", "file", "store"]
     }
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
         if let Some(name) = target.options.keys().find(|k| *k != "queue") {
@@ -26,6 +26,18 @@ impl DriverView for FakeDrivers {
         Ok(options)
     }
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
+        if target.driver == "store" {
+            return Ok(Capabilities {
+                ops: vec![OpKind::Get, OpKind::Insert, OpKind::Update],
+                more_ops: vec![(OpKind::Scan, "target.options.queue = false")],
+                max_depth: 1,
+                batches: vec![OpKind::Get, OpKind::Insert],
+                stores_data: true,
+                sync_with: Some("target.options.queue = false"),
+                facts: DriverFacts { kind: TargetKind::Keyed, ..DriverFacts::default() },
+                ..Capabilities::default()
+            });
+        }
         let queue = target.options["queue"].as_bool() == Some(true);
         Ok(Capabilities {
             ops: vec![OpKind::Read, OpKind::Write],
@@ -207,6 +219,16 @@ fn units_and_types_are_asked_for() {
         (
             workload("block_size = { min = \"4KiB\", max = \"8KiB\" }"),
             "workload.0.block_size: missing field `step` (at: job.toml:5)",
+        ),
+        (
+            workload("arrival = { rate = \"0/s\" }"),
+            "workload.0.arrival.rate: `0/s` is a rate of zero",
+        ),
+        (workload("arrival = { rate = \"10\" }"), "workload.0.arrival.rate: `10` is not a rate"),
+        (workload("sync = \"fsync:0\""), "workload.0.sync: "),
+        (
+            workload("keys = { count = -5 }"),
+            "workload.0.keys.count: `-5` is not a whole number, 0 or above",
         ),
         (
             "[qos]\npercentiles = [99.9]".into(),

@@ -9,6 +9,8 @@ const WORKLOAD: &[(&str, &str)] = &[
     ("queue_depth = 0", "workload.0.queue_depth: a depth of zero"),
     ("queue_depth = 5000", "workload.0.queue_depth: 5000 is deeper"),
     ("mix = { read = 0 }", "workload.0.mix: the mix has no operation"),
+    ("mix = { read = 0, write = 0 }", "workload.0.mix: the mix has no operation"),
+    ("mix = {}", "workload.0.mix: the mix has no operation"),
     ("mix = \"trim\"", "workload.0.mix: driver `null` cannot trim"),
     ("block_size = \"0B\"", "workload.0.block_size: a block of zero"),
     ("block_size = []", "workload.0.block_size: a block of zero"),
@@ -31,6 +33,16 @@ const WORKLOAD: &[(&str, &str)] = &[
         "access = { kind = \"exponential\", reach = { percentile = 100.0, space = 0.5 } }",
         "workload.0.access.reach: percentile is 100: it must be above 0 and below 100",
     ),
+    (
+        "access = { kind = \"zipf\", theta = nan }",
+        "workload.0.access.theta: NaN is no exponent (at: job.toml:5)",
+    ),
+    ("access = { kind = \"zipf\", theta = inf }", "workload.0.access.theta: inf is no exponent"),
+    ("access = { kind = \"zipf\", theta = -0.5 }", "workload.0.access.theta: -0.5 is no exponent"),
+    (
+        "access = { kind = \"zipfian\", theta = 1.0 }",
+        "workload.0.access.theta: only zipf access has it",
+    ),
     ("access = \"latest\"", "workload.0.access: latest access follows new keys"),
     (
         "workers = 60000\nqueue_depth = 4000\nblock_size = \"2GiB\"",
@@ -50,6 +62,8 @@ const WORKLOAD: &[(&str, &str)] = &[
     ("arrival = { rate = \"1B/s\" }", "workload.0.arrival.rate: 1B/s rounds to zero operations"),
     ("arrival = { rate = \"9000/us\" }", "workload.0.arrival.rate: 9000/us is more"),
     ("arrival = \"constant\"", "workload.0.arrival: a constant arrival needs a rate"),
+    ("arrival = \"poisson\"", "workload.0.arrival: a poisson arrival needs a rate"),
+    ("sync = \"fsync:1\"", "workload.0.sync: there is no write"),
     (
         "arrival = { kind = \"burst\", rate = \"1/s\" }",
         "workload.0.arrival: burst runs at full speed",
@@ -80,6 +94,64 @@ const WORKLOAD: &[(&str, &str)] = &[
     ),
 ];
 
+/// Lines below `[[workload]]` of a store.
+const STORE: &[(&str, &str)] = &[
+    ("mix = \"delete\"", "workload.0.mix: driver `store` cannot delete"),
+    ("mix = \"scan\"", "workload.0.mix: driver `store` cannot scan with these options"),
+    ("mix = \"get\"\nkeys = { count = 0 }", "workload.0.keys.count: the key space is empty"),
+    (
+        "mix = \"get\"\nkeys = { start = 9223372036854775807, count = 10 }",
+        "workload.0.keys: the key numbers go beyond 2^63",
+    ),
+    ("mix = \"update\"\nsync = \"fdatasync:1\"", "workload.0.sync: "),
+    ("mix = \"update\"\nbatch = 9", "workload.0.batch: driver `store` has no update of several"),
+    ("mix = \"insert\"\nbatch = 1001", "workload.0.batch: an operation covers 1000 records at m"),
+    (
+        "mix = \"get\"\nbatch = 9\nkeys = { count = 3 }",
+        "workload.0.batch: there are 3 keys, less than a batch",
+    ),
+    (
+        "mix = \"get\"\nbatch = 9\n[verify]\nmode = \"inline\"",
+        "verify.mode: operations of several records are not verified",
+    ),
+    (
+        "mix = \"update\"\npayload = { duplicate = 10 }\n[verify]\nmode = \"after\"",
+        "workload.0.payload.duplicate: verified blocks are all different",
+    ),
+    (
+        "mix = \"update\"\nblock_size = \"32B\"\n[verify]\nmode = \"after\"",
+        "workload.0.block_size: 32B is too small to be verified",
+    ),
+];
+
+/// Lines around `[search]` in a job on blocks.
+const SEARCH: &[(&str, &str)] = &[
+    (
+        "[[workload]]\nname = \"a\"\n[[workload]]\nname = \"b\"\nRATE",
+        "search: there are several workloads: which one is to be varied",
+    ),
+    ("[[workload]]\nRATE\nworkload = \"c\"", "search.workload: there is no workload called `c`"),
+    (
+        "[target.options]\nqueue = false\n[[workload]]\nDEPTH",
+        "search: its largest probe cannot run: workload.0.queue_depth: 64, but driver",
+    ),
+    (
+        "[[workload]]\narrival = { rate = \"5/s\" }\nDEPTH",
+        "search.queue_depth: workload `w0` has a rate (5/s); its depth only limits",
+    ),
+    (
+        "[[workload]]\narrival = { kind = \"ramp\", from = \"1/s\", to = \"9/s\", over = \"1s\" }\nRATE",
+        "search.rate: workload `w0` has a schedule of its own",
+    ),
+    (
+        "[search]\nqueue_depth = { from = 1, to = 5000 }\nREST",
+        "search: its largest probe cannot run: workload.0.queue_depth: 5000 is deeper",
+    ),
+    ("[run]\noperations = 5\nRATE", "run.operations: the probes of a search end by time"),
+    ("[run]\nduration = \"3s\"\nRATE", "run.duration: [search] says that a probe is measured for"),
+    ("[run]\nrepeat = 2\nRATE", "run.repeat: a search decides by itself how often"),
+];
+
 /// A line below `[run]`.
 const RUN: &[(&str, &str)] = &[
     ("duration = \"0s\"", "run.duration: it is zero"),
@@ -102,13 +174,15 @@ const TARGET: &[(&str, &str)] = &[
     ),
     ("[capture]\nbudget = \"8GiB\"", "capture.budget: 8192 MiB, but free are 4096 MiB"),
     ("[run]\nseed = 18446744073709551615", "run.seed: "),
+    ("[verify]\nmode = \"inline\"", "verify.mode: `null` does not keep what is written"),
+    ("[verify]\nrun = \"abc\"", "verify.run: nothing is verified"),
 ];
 
 fn all_refused(cases: &[(&str, &str)], job: impl Fn(&str) -> String) {
     for (lines, expected) in cases {
         let got = refused(&job(lines));
-        assert!(got.starts_with(expected), "{got}");
-        assert!(!got.ends_with("no hint"), "{got}");
+        assert!(got.starts_with(expected), "{lines}\n{got}");
+        assert!(!got.ends_with("no hint"), "{lines}\n{got}");
     }
 }
 
@@ -117,6 +191,16 @@ fn plans_that_cannot_work_are_refused() {
     all_refused(WORKLOAD, workload);
     all_refused(RUN, |line| format!("[run]\n{line}\n[target]\ndriver = \"null\""));
     all_refused(TARGET, |line| format!("[target]\ndriver = \"null\"\n{line}"));
+    all_refused(STORE, |lines| format!("[target]\ndriver = \"store\"\n[[workload]]\n{lines}"));
+    all_refused(SEARCH, |lines| {
+        let rest = "at = \"99\"\nceiling = \"5ms\"";
+        let search = |range: &str| format!("[search]\n{range}\n{rest}");
+        let lines = lines
+            .replace("RATE", &search("rate = { from = \"100/s\", to = \"5000/s\" }"))
+            .replace("DEPTH", &search("queue_depth = { from = 1, to = 64 }"))
+            .replace("REST", rest);
+        format!("[target]\ndriver = \"null\"\nsize = \"1GiB\"\n{lines}")
+    });
     let none = [("name = \"x\"", "no driver given; write driver")];
     all_refused(&none, |line| format!("[run]\n{line}"));
 }

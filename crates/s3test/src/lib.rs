@@ -37,7 +37,7 @@ pub struct ServerSettings<'a> {
     pub certs: Option<&'a Certs>,
     /// Serves `BUCKET.localhost` as well as paths.
     pub domain: bool,
-    /// Directory for the data of a MinIO; the system's temporary one when there is none.
+    /// Directory for the data of a MinIO; memory when there is none.
     pub data: Option<&'a std::path::Path>,
 }
 

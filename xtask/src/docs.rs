@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Result, bail, ensure};
 
 use crate::steps::StepOutcome;
-use crate::{smoke, tool};
+use crate::tool;
 
 /// One generated file: where, relative to the root, and its text.
 struct GeneratedPage {
@@ -17,7 +17,7 @@ struct GeneratedPage {
 
 /// `cargo xtask docs [--check]`.
 pub fn main(args: &[&str]) -> Result<bool> {
-    smoke::build()?;
+    tool::build("release")?;
     match args {
         [] => {
             for page in pages()? {

@@ -6,11 +6,11 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::{smoke, tool};
+use crate::tool;
 
 /// Passes every argument on to the bench program; `list` shows what it knows.
 pub fn main(args: &[&str]) -> Result<bool> {
-    smoke::build()?;
+    tool::build("release")?;
     let mut cargo = tool::cargo(["build", "--release", "--locked"]);
     tool::run(cargo.args(["--package", "taillight-bench"]))?;
     let mut bench = Command::new(tool::target_dir().join("release/taillight-bench"));

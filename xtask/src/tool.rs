@@ -20,9 +20,20 @@ pub fn target_dir() -> PathBuf {
     }
 }
 
+/// A program as built with a profile of that name.
+pub fn binary(profile: &str, name: &str) -> PathBuf {
+    target_dir().join(profile).join(name)
+}
+
 /// The release binary of the product.
 pub fn taillight() -> PathBuf {
-    target_dir().join("release/taillight")
+    binary("release", "taillight")
+}
+
+/// Builds the product with a profile.
+pub fn build(profile: &str) -> Result<()> {
+    let package = ["--locked", "--package", "taillight-cli"];
+    run(cargo(["build", "--profile", profile]).args(package))
 }
 
 /// A cargo command in the root, with the cargo that runs this chore.

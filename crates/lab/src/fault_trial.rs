@@ -64,12 +64,16 @@ impl<'a> FaultTrial<'a> {
 
     /// What the victim does if nothing else is said: direct I/O of 4 KiB with short pauses.
     pub fn options(&self, path: PathBuf, rw: &'static str) -> VictimOptions {
+        let engine = format!("target.options.engine={}", self.engine);
+        self.options_of(path, &["file", "--rw", rw, "--bs", "4KiB", "--set", &engine])
+    }
+
+    /// The same with another driver, and what it is asked for.
+    pub fn options_of(&self, path: PathBuf, driver: &[&str]) -> VictimOptions {
         VictimOptions {
             taillight: self.taillight.to_owned(),
             path,
-            driver: "file",
-            rw,
-            engine: self.engine,
+            load: ["--driver"].iter().chain(driver).map(|s| (*s).to_owned()).collect(),
             depth: self.depth(),
             workers: self.workers(),
             runtime: self.runtime,

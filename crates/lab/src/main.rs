@@ -123,7 +123,7 @@ fn append(args: &LabArgs, score: &Score) -> Result<()> {
     }
     let mut options = std::fs::File::options();
     let mut file = options.create(true).append(true).open(&args.results)?;
-    Ok(writeln!(file, "{}", score.line())?)
+    Ok(writeln!(file, "{}", serde_json::to_string(score)?)?)
 }
 
 fn run() -> Result<bool> {
@@ -138,7 +138,7 @@ fn run() -> Result<bool> {
         _ => true,
     };
     let text = std::fs::read_to_string(&args.results).unwrap_or_default();
-    let scores: Vec<Score> = text.lines().map(Score::parse).collect::<Result<_>>()?;
+    let scores: Vec<Score> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     print!("\n{}", matrix(&scores));
     Ok(fine)
 }

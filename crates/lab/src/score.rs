@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::cleanup::tool;
 use crate::truth::Truth;
 
-/// One run, scored.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// One run, scored: a line of the results file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Score {
     /// Name of the fault.
     pub fault: String,
@@ -31,7 +32,7 @@ pub struct Score {
 }
 
 /// How I/Os were matched with what happened below.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MatchCounts {
     pub traced: u64,
     /// Matched and seen from end to end.
@@ -58,8 +59,8 @@ impl Score {
             unsplit: count("unsplit"),
         });
         for io in value["ios"].as_array().into_iter().flatten() {
-            let stamp = |name: &str| io[name].as_i64().unwrap_or(0);
-            let (from, to) = (stamp("intended_ns"), stamp("complete_ns"));
+            let stamp = |name: &str| io[name].as_i64().with_context(|| format!("no {name}: {io}"));
+            let (from, to) = (stamp("intended_ns")?, stamp("complete_ns")?);
             let covered = truth.covered_ns(from, to);
             let injected = covered * SHARE.1 >= (to - from) * SHARE.0;
             let layer = io["layer"].as_str().unwrap_or("unknown").to_owned();
@@ -86,39 +87,6 @@ impl Score {
     pub fn wrong(&self) -> u64 {
         let undecided = ["unknown", "mixed"].map(|l| self.blamed.get(l).copied().unwrap_or(0));
         self.injected() - self.right() - undecided.iter().sum::<u64>()
-    }
-
-    /// One line of the results file.
-    pub fn line(&self) -> String {
-        json!({
-            "fault": self.fault, "engine": self.engine, "ms": self.ms, "truth": self.truth,
-            "windows": self.windows, "blamed": self.blamed, "others": self.others,
-            "seen": self.seen.map(|s| [s.traced, s.whole, s.unsplit]),
-        })
-        .to_string()
-    }
-
-    /// Back from [`Score::line`].
-    pub fn parse(line: &str) -> Result<Score> {
-        let v: Value = serde_json::from_str(line)?;
-        let text = |name: &str| v[name].as_str().unwrap_or_default().to_owned();
-        let counts = |name: &str| -> BTreeMap<String, u64> {
-            let map = v[name].as_object().into_iter().flatten();
-            map.filter_map(|(k, n)| Some((k.clone(), n.as_u64()?))).collect()
-        };
-        Ok(Score {
-            fault: text("fault"),
-            engine: text("engine"),
-            ms: v["ms"].as_u64().context("ms")?,
-            truth: text("truth"),
-            windows: v["windows"].as_u64().unwrap_or(0) as usize,
-            blamed: counts("blamed"),
-            others: counts("others"),
-            seen: v["seen"].as_array().map(|list| {
-                let at = |i: usize| list.get(i).and_then(Value::as_u64).unwrap_or(0);
-                MatchCounts { traced: at(0), whole: at(1), unsplit: at(2) }
-            }),
-        })
     }
 }
 
@@ -224,7 +192,8 @@ mod tests {
     fn undecided_is_neither_right_nor_wrong() {
         let it = score("cpu", &[("cpu", 7), ("device", 2), ("mixed", 1), ("unknown", 4)]);
         assert_eq!((it.injected(), it.right(), it.wrong()), (14, 7, 2));
-        assert_eq!(Score::parse(&it.line()).expect("reads"), it);
+        let line = serde_json::to_string(&it).expect("written");
+        assert_eq!(serde_json::from_str::<Score>(&line).expect("read"), it);
         let text = matrix(&[it.clone(), it]);
         assert!(text.contains("| f | sync | cpu | 2 | 28 | 50.0 % | 14.3 % |"), "{text}");
         assert!(text.contains("99.800 % were matched, 99.000 % seen"), "{text}");

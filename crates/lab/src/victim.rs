@@ -14,12 +14,8 @@ use crate::cleanup::{NAME, StopSignal, Undo, lab_dir, make_lab_dir};
 pub struct VictimOptions {
     pub taillight: PathBuf,
     pub path: PathBuf,
-    /// `file`, or a store.
-    pub driver: &'static str,
-    /// `--rw`, for files.
-    pub rw: &'static str,
-    /// `sync` or `uring`, for files.
-    pub engine: &'static str,
+    /// What is asked of which driver: arguments.
+    pub load: Vec<String>,
     /// Operations in flight of each worker.
     pub depth: u32,
     pub workers: u32,
@@ -162,13 +158,8 @@ fn arguments(options: &VictimOptions, dir: &Path) -> Vec<String> {
     flag("output", text(dir));
     flag("set", "trace.mode=outliers".into());
     flag("set", format!("trace.threshold={}", ns(options.threshold)));
-    flag("driver", options.driver.into());
-    if options.driver == "file" {
-        flag("rw", options.rw.into());
-        flag("bs", "4KiB".into());
-        flag("set", format!("target.options.engine={}", options.engine));
-    }
     options.set.iter().for_each(|s| flag("set", s.clone()));
+    args.extend(options.load.iter().cloned());
     args.extend(options.more.iter().cloned());
     args
 }

@@ -18,8 +18,7 @@ pub fn stall(b: &mut FaultTrial<'_>) -> Result<()> {
     let (file, slow) = fuse::serve(&mut b.undo, 128 << 20)?;
     let disk = LoopDevice::over(&mut b.undo, &file, true)?;
     let at = disk.mount(&mut b.undo, "ext4")?;
-    let mut options = b.options(at.join("db/"), "");
-    options.driver = "rocksdb";
+    let mut options = b.options_of(at.join("db/"), &["rocksdb"]);
     options.set.extend(
         [
             "workload.0.mix={update=1}",
@@ -49,8 +48,7 @@ pub fn slow_server(b: &mut FaultTrial<'_>) -> Result<()> {
     let socket = redis(&mut b.undo, b.stop)?;
     let (port, slow) = proxy::serve(&mut b.undo, &socket)?;
     let address = format!("redis://127.0.0.1:{port}/0");
-    let mut options = b.options(address.into(), "");
-    options.driver = "redis";
+    let mut options = b.options_of(address.into(), &["redis"]);
     options.set.extend(
         [
             "workload.0.mix={get=50,update=50}",

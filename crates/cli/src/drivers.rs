@@ -42,13 +42,7 @@ struct Facts {
 }
 
 fn facts(driver: &dyn Driver) -> Facts {
-    let mut target = TargetPlan {
-        driver: driver.name().to_owned(),
-        path: None,
-        size: None,
-        destroy: false,
-        options: toml::Table::new(),
-    };
+    let mut target = TargetPlan { driver: driver.name().to_owned(), ..TargetPlan::default() };
     // Defaults always resolve; a driver that asks for more shows no abilities here.
     if let Ok(options) = driver.resolve(&target) {
         target.options = options;

@@ -68,10 +68,8 @@ fn calibration_plan(plan: &Plan, size: u64) -> Plan {
     plan.verify = VerifyPlan::default();
     plan.target = TargetPlan {
         driver: NullDriver.name().to_owned(),
-        path: None,
         size: Some(ByteSize(size)),
-        destroy: false,
-        options: toml::Table::new(),
+        ..TargetPlan::default()
     };
     plan.workloads.iter_mut().for_each(calibration_workload);
     // 100 ms at 40 million a second are 64 MB; twice the chunks that needs, whatever the budget.

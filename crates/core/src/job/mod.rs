@@ -23,9 +23,7 @@ pub use extent::{check_extents, check_ledger};
 pub use forms::{
     AccessForm, AccessTable, ArrivalForm, ArrivalKind, ArrivalTable, BlockSizeForm, MixForm,
 };
-pub use written::{
-    CaptureTable, JobFile, QosTable, RunTable, TargetTable, TraceTable, WorkloadTable,
-};
+pub use written::{JobFile, RunTable, WorkloadTable};
 
 use crate::capability::Capabilities;
 use crate::plan::{Plan, TargetPlan, WorkloadPlan};
@@ -133,11 +131,13 @@ impl Job {
         let written = self.written()?;
         let tree = self.tree()?;
         let locate = |path: &str| place::nearest(&tree, path).and_then(|at| self.place(at));
+        let given = |path: &str| place::exact(&tree, path).is_some();
         resolve::Resolver {
             drivers,
             machine,
             read_file,
             locate: &locate,
+            given: &given,
             default_name: self.stem(),
         }
         .plan(written)

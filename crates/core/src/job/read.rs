@@ -208,7 +208,8 @@ pub(crate) fn read<'de, T: de::Deserialize<'de>>(
     T::deserialize(TableReader(root.get_ref())).map_err(|e| e.or_at(root.span().start))
 }
 
-/// A table to read.
+/// A table to read. Fields that a struct does not have are refused here, whatever its serde
+/// attributes: plans of the same types in old and newer manifests are read leniently.
 struct TableReader<'de>(&'de DeTable<'de>);
 
 impl<'de> de::Deserializer<'de> for TableReader<'de> {
@@ -216,10 +217,22 @@ impl<'de> de::Deserializer<'de> for TableReader<'de> {
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
         visitor.visit_map(FieldReader { rest: self.0.iter(), value: None })
     }
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, FieldError> {
+        let unknown = self.0.keys().find(|key| !fields.contains(&key.get_ref().as_ref()));
+        if let Some(key) = unknown {
+            let error: FieldError = de::Error::unknown_field(key.get_ref(), fields);
+            return Err(error.or_at(key.span().start));
+        }
+        self.deserialize_any(visitor)
+    }
     serde::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option
-        unit unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier
-        ignored_any
+        unit unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
     }
 }
 
@@ -256,6 +269,19 @@ impl<'de> de::Deserializer<'de> for ValueReader<'de> {
     ) -> Result<V::Value, FieldError> {
         visitor.visit_newtype_struct(self)
     }
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, FieldError> {
+        match self.0.get_ref() {
+            DeValue::Table(table) => TableReader(table)
+                .deserialize_struct(name, fields, visitor)
+                .map_err(|e| e.or_at(self.0.span().start)),
+            _ => self.deserialize_any(visitor),
+        }
+    }
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -271,7 +297,7 @@ impl<'de> de::Deserializer<'de> for ValueReader<'de> {
     }
     serde::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
-        unit unit_struct seq tuple tuple_struct map struct identifier ignored_any
+        unit unit_struct seq tuple tuple_struct map identifier ignored_any
     }
 }
 

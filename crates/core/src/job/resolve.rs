@@ -3,16 +3,13 @@
 use super::arrival::arrival;
 use super::check::{self, Complaint};
 use super::forms::{AccessTable, BlockSizeForm};
-use super::written::{
-    CaptureTable, JobFile, QosTable, RunTable, TargetTable, TraceTable, WorkloadTable,
-};
+use super::written::{JobFile, RunTable, WorkloadTable};
 use super::{DriverView, MachineMemory, ReadFile, defaults, extent, message};
 use crate::capability::Capabilities;
 use crate::op::OpKind;
 use crate::plan::{
-    Access, AccessKind, BlockSize, BlockSizePart, CaptureMode, CapturePlan, Hot, MixPart, Plan,
-    QosPlan, Reach, RunPlan, Sync, TargetPlan, TraceMode, TracePlan, TracingBackendChoice,
-    WorkloadPlan,
+    Access, AccessKind, BlockSize, BlockSizePart, Hot, MixPart, Plan, Reach, RunPlan, Sync,
+    TargetPlan, TracePlan, TracingBackendChoice, WorkloadPlan,
 };
 use crate::suggest::did_you_mean;
 use crate::units::{ByteSize, Span};
@@ -25,11 +22,13 @@ pub(super) struct Resolver<'a> {
     pub(super) read_file: ReadFile<'a>,
     /// The place (file and line, or flag) of a field.
     pub(super) locate: &'a dyn Fn(&str) -> Option<String>,
+    /// Whether a field is written at all.
+    pub(super) given: &'a dyn Fn(&str) -> bool,
     pub(super) default_name: Option<String>,
 }
 
 impl Resolver<'_> {
-    pub(super) fn plan(&self, job: JobFile) -> Result<Plan> {
+    pub(super) fn plan(&self, mut job: JobFile) -> Result<Plan> {
         let target = self.target(job.target)?;
         let capabilities = self.drivers.capabilities(&target).map_err(|e| self.driver_error(e))?;
         let name = self.default_name.clone();
@@ -45,14 +44,20 @@ impl Resolver<'_> {
             self.drivers.defaults(&target.driver, &mut w);
             workloads.push(w);
         }
-        let budget_written = job.capture.budget.is_some();
+        job.qos.percentiles.sort_unstable();
+        job.qos.percentiles.dedup();
+        self.trace(&job.trace).map_err(|c| self.error(c))?;
+        let budget_written = (self.given)("capture.budget");
+        if !budget_written {
+            job.capture.budget = self.machine.capture_budget;
+        }
         let plan = Plan {
             run,
             target,
             workloads,
-            qos: qos(job.qos),
-            trace: trace(&job.trace).map_err(|c| self.error(c))?,
-            capture: capture(job.capture, self.machine),
+            qos: job.qos,
+            trace: job.trace,
+            capture: job.capture,
             verify: job.verify,
             search: job.search,
         };
@@ -67,30 +72,45 @@ impl Resolver<'_> {
         Ok(plan)
     }
 
-    fn target(&self, table: TargetTable) -> Result<TargetPlan> {
+    fn target(&self, mut target: TargetPlan) -> Result<TargetPlan> {
         let names = self.drivers.names();
-        let Some(driver) = table.driver else {
+        if target.driver.is_empty() {
             return Err(Error::usage("no driver given").hint(format!(
                 "write driver = \"...\" in [target] or --driver NAME; known: {}",
                 names.join(", ")
             )));
-        };
-        if !names.contains(&driver.as_str()) {
+        }
+        if !names.contains(&target.driver.as_str()) {
             return Err(self.error(Complaint::new(
                 "target.driver",
-                format!("there is no driver `{driver}`"),
-                did_you_mean(&driver, &names),
+                format!("there is no driver `{}`", target.driver),
+                did_you_mean(&target.driver, &names),
             )));
         }
-        let mut target = TargetPlan {
-            driver,
-            path: table.path,
-            size: table.size,
-            destroy: table.destroy.unwrap_or(false),
-            options: table.options,
-        };
         target.options = self.drivers.resolve(&target).map_err(|e| self.driver_error(e))?;
         Ok(target)
+    }
+
+    /// Settings of a trace that is not made, and a backend that is no more, are mistakes.
+    fn trace(&self, trace: &TracePlan) -> Result<(), Complaint> {
+        let settings = ["trace.threshold", "trace.rung", "trace.backend", "trace.buffer"];
+        if !(self.given)("trace.mode")
+            && let Some(field) = settings.into_iter().find(|field| (self.given)(field))
+        {
+            return Err(Complaint::new(
+                field,
+                "nothing is traced without trace.mode",
+                "add trace.mode = \"outliers\" or \"all\", or \"off\"",
+            ));
+        }
+        match trace.backend {
+            TracingBackendChoice::Procfs => Err(Complaint::new(
+                "trace.rung",
+                "`procfs` was removed: it explained no single I/O",
+                "use bpf, perf or auto; trace.host samples the machine at each interval",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// A driver's own complaint, with the place of the option it is about.
@@ -109,19 +129,20 @@ impl Resolver<'_> {
 }
 
 fn run(table: RunTable, default_name: String, default_duration: Span) -> RunPlan {
+    let defaults = RunPlan::default();
     let ended = table.operations.is_some() || table.bytes.is_some();
     RunPlan {
         name: table.name.unwrap_or(default_name),
-        seed: table.seed.unwrap_or_else(defaults::seed),
+        seed: table.seed.unwrap_or_else(super::defaults::seed),
         duration: table.duration.or_else(|| (!ended).then_some(default_duration)),
         operations: table.operations,
         bytes: table.bytes,
-        warmup: table.warmup.unwrap_or_default(),
-        interval: table.interval.unwrap_or(defaults::INTERVAL),
-        drain_timeout: table.drain_timeout.unwrap_or(defaults::DRAIN_TIMEOUT),
+        warmup: table.warmup.unwrap_or(defaults.warmup),
+        interval: table.interval.unwrap_or(defaults.interval),
+        drain_timeout: table.drain_timeout.unwrap_or(defaults.drain_timeout),
         idle_timeout: table.idle_timeout,
         before: table.before.unwrap_or_default(),
-        repeat: table.repeat.unwrap_or(1),
+        repeat: table.repeat.unwrap_or(defaults.repeat),
         output: table.output,
     }
 }
@@ -238,56 +259,5 @@ fn resolved_access(table: AccessTable, block_size: &BlockSize) -> Access {
         deviation: table.deviation,
         zones: table.zones.unwrap_or_default(),
         scatter: table.scatter.unwrap_or(false),
-    }
-}
-
-fn qos(table: QosTable) -> QosPlan {
-    let mut percentiles = match table.percentiles {
-        Some(list) => list,
-        None => defaults::percentiles(),
-    };
-    percentiles.sort_unstable();
-    percentiles.dedup();
-    QosPlan {
-        percentiles,
-        nines: table.nines.unwrap_or(defaults::NINES),
-        ceilings: table.ceilings.unwrap_or_default(),
-    }
-}
-
-fn trace(table: &TraceTable) -> Result<TracePlan, Complaint> {
-    let asked = [
-        ("trace.threshold", table.threshold.is_some()),
-        ("trace.rung", table.backend.is_some()),
-        ("trace.buffer", table.buffer.is_some()),
-    ];
-    if let (None, Some((field, _))) = (table.mode, asked.into_iter().find(|(_, asked)| *asked)) {
-        return Err(Complaint::new(
-            field,
-            "nothing is traced without trace.mode".to_owned(),
-            "add trace.mode = \"outliers\" or \"all\", or \"off\"",
-        ));
-    }
-    if table.backend == Some(TracingBackendChoice::Procfs) {
-        return Err(Complaint::new(
-            "trace.rung",
-            "`procfs` was removed: it explained no single I/O".to_owned(),
-            "use bpf, perf or auto; trace.host samples the machine at each interval",
-        ));
-    }
-    Ok(TracePlan {
-        mode: table.mode.unwrap_or(TraceMode::Off),
-        threshold: table.threshold,
-        host: table.host.unwrap_or(true),
-        backend: table.backend.unwrap_or_default(),
-        buffer: table.buffer,
-    })
-}
-
-fn capture(table: CaptureTable, machine: MachineMemory) -> CapturePlan {
-    CapturePlan {
-        mode: table.mode.unwrap_or(CaptureMode::All),
-        budget: table.budget.unwrap_or(machine.capture_budget),
-        dir: table.dir,
     }
 }

@@ -1,18 +1,17 @@
-//! The job file as written: one struct per table, everything optional, unknown fields refused.
+//! The job file as written. Tables whose defaults do not depend on anything are those of the plan;
+//! `[run]` and `[[workload]]` may leave open what `resolve` then fills in.
 //!
-//! The comments on these fields are the option documentation: `taillight schema job` and
-//! `docs/job-file.md` are made from them. Defaults are filled in by `resolve`, nowhere else. Who
-//! makes a job file (imports, suites) fills in these types and writes them with
-//! [`JobFile::to_toml`].
+//! The comments on these fields and on those of the plan are the option documentation: `taillight
+//! schema job` and `docs/job-file.md` are made from them. Who makes a job file (imports, suites)
+//! fills in these types and writes them with [`JobFile::to_toml`].
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::forms::{AccessForm, ArrivalForm, BlockSizeForm, MixForm};
-use crate::percentile::Percentile;
 use crate::plan::{
-    Before, CaptureMode, Ceiling, Keys, Payload, Scan, SearchPlan, Sync, Think, TraceMode,
-    TracingBackendChoice, Values, VerifyPlan, WorkerRamp,
+    Before, CapturePlan, Keys, Payload, QosPlan, Scan, SearchPlan, Sync, TargetPlan, Think,
+    TracePlan, Values, VerifyPlan, WorkerRamp,
 };
 use crate::units::{ByteSize, Span};
 use crate::{Error, Result};
@@ -26,36 +25,43 @@ pub struct JobFile {
     pub run: RunTable,
     /// What is driven.
     #[serde(default)]
-    pub target: TargetTable,
+    pub target: TargetPlan,
     /// The load: one or more workloads that run side by side.
     #[serde(default)]
     pub workload: Vec<WorkloadTable>,
     /// What the report answers.
     #[serde(default)]
-    pub qos: QosTable,
+    pub qos: QosPlan,
     /// Layer tracing.
     #[serde(default)]
-    pub trace: TraceTable,
+    pub trace: TracePlan,
     /// Keeping every I/O.
     #[serde(default)]
-    pub capture: CaptureTable,
+    pub capture: CapturePlan,
     /// Checks of what is read against what was written.
-    #[serde(default, skip_serializing_if = "VerifyPlan::is_off")]
+    #[serde(default)]
     pub verify: VerifyPlan,
     /// Search for the highest demand under a response-time ceiling.
     pub search: Option<SearchPlan>,
 }
 
 impl JobFile {
-    /// The job as a file for people: a table for each noun, what lies deeper on one line. Errors:
-    /// `Internal` when a value has no TOML form.
+    /// The job as a file for people: a table for each noun, with what differs from its default; what
+    /// lies deeper on one line. Errors: `Internal` when a value has no TOML form.
     pub fn to_toml(&self) -> Result<String> {
-        let whole = toml::Table::try_from(self)
-            .map_err(|e| Error::internal("the job cannot be written as TOML").source(e))?;
+        let table = |job: &JobFile| {
+            toml::Table::try_from(job)
+                .map_err(|e| Error::internal("the job cannot be written as TOML").source(e))
+        };
+        let (mut whole, defaults) = (table(self)?, table(&JobFile::default())?);
         let mut text = String::new();
-        for (name, value) in &whole {
+        for (name, value) in &mut whole {
             match value {
-                toml::Value::Table(table) => section(name, table, &mut text),
+                toml::Value::Table(table) => {
+                    let defaults = defaults.get(name);
+                    table.retain(|field, value| defaults.and_then(|d| d.get(field)) != Some(value));
+                    section(name, table, &mut text);
+                }
                 toml::Value::Array(items) => {
                     for item in items.iter().filter_map(toml::Value::as_table) {
                         lines(&format!("[[{name}]]"), item.iter(), &mut text);
@@ -126,25 +132,6 @@ pub struct RunTable {
     pub output: Option<String>,
 }
 
-/// `[target]`
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TargetTable {
-    /// Driver name; `taillight drivers` lists them. Required.
-    pub driver: Option<String>,
-    /// File, directory (ends in `/`) or device. A path that does not exist becomes a new file.
-    pub path: Option<String>,
-    /// Total size of the data set. Default: the size of what exists.
-    pub size: Option<ByteSize>,
-    /// Allows overwriting what Taillight did not make; `--destroy TARGET` must name it as well.
-    /// Default: false.
-    pub destroy: Option<bool>,
-    /// The driver's own options; `taillight drivers NAME` describes them.
-    #[serde(default)]
-    #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
-    pub options: toml::Table,
-}
-
 /// `[[workload]]`
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -195,50 +182,4 @@ pub struct WorkloadTable {
     pub batch: Option<u32>,
     /// CPUs the workers are pinned to, round robin. Default: not pinned.
     pub cpus: Option<Vec<u32>>,
-}
-
-/// `[qos]`
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct QosTable {
-    /// Percentiles in the report, as text: "99.9". Default: from 1 to 99.9999999.
-    pub percentiles: Option<Vec<Percentile>>,
-    /// Deepest nine reported (3 = 99.9 %), 1 to 9. Default: 9.
-    pub nines: Option<u32>,
-    /// Response-time ceilings to check. Default: none.
-    pub ceilings: Option<Vec<Ceiling>>,
-}
-
-/// `[trace]`
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TraceTable {
-    /// Layers traced: off, outliers or all. Default: off.
-    pub mode: Option<TraceMode>,
-    /// Slower than this is an outlier. Default: the tightest of `qos.ceilings`, else the 99.9 % of
-    /// each kind of operation.
-    pub threshold: Option<Span>,
-    /// Sample disks, CPUs, pressure and memory of the machine at each interval (at most every
-    /// 100 ms). Default: true.
-    pub host: Option<bool>,
-    /// How tracing sees: bpf, perf, or auto, the better of them that works. May also be written
-    /// `backend`. Default: auto.
-    #[serde(rename = "rung", alias = "backend")]
-    pub backend: Option<TracingBackendChoice>,
-    /// Memory for events that the kernel hands over, a power of two: all of backend bpf, or of each
-    /// worker with backend perf. Default: 8 MiB (bpf), 64 KiB (perf).
-    pub buffer: Option<ByteSize>,
-}
-
-/// `[capture]`
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CaptureTable {
-    /// I/Os kept: all, outliers, or off (histograms only). Default: all.
-    pub mode: Option<CaptureMode>,
-    /// Memory the capture may take. Default: a quarter of the free memory.
-    pub budget: Option<ByteSize>,
-    /// Directory for what exceeds the budget, not on the device under test. Default: none; past
-    /// the budget exact histograms and outliers are kept.
-    pub dir: Option<String>,
 }

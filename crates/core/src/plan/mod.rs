@@ -1,6 +1,5 @@
 //! The resolved plan: what a run will do, every default filled in, nothing left to decide.
 //!
-//! Two faces of the same nouns: [`crate::plan`] (this, resolved) and the job file as written.
 //! A plan serialises to TOML that is itself a valid job file, so `--print-plan` output runs
 //! again as the same run. Built by [`crate::job`], checked against driver capabilities,
 //! stored in the manifest, read by engine and report.
@@ -33,7 +32,7 @@ use crate::units::{ByteSize, Span};
 pub const CAPTURE_CHUNK: u64 = 8 << 20;
 
 /// A whole run, resolved.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
     /// Name, seed, end, warm-up, interval.
     pub run: RunPlan,
@@ -92,6 +91,26 @@ pub struct RunPlan {
     pub output: Option<String>,
 }
 
+impl Default for RunPlan {
+    /// Without name, seed and end.
+    fn default() -> RunPlan {
+        RunPlan {
+            name: String::new(),
+            seed: 0,
+            duration: None,
+            operations: None,
+            bytes: None,
+            warmup: Span(0),
+            interval: Span(1_000_000_000),
+            drain_timeout: Span(30_000_000_000),
+            idle_timeout: None,
+            before: Vec::new(),
+            repeat: 1,
+            output: None,
+        }
+    }
+}
+
 /// A step after the records are loaded and before the load of the run begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -116,33 +135,46 @@ impl Before {
 }
 
 /// `[target]`: the driver and what it opens.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
 pub struct TargetPlan {
-    /// Driver name.
+    /// Driver name; `taillight drivers` lists them. Required.
     pub driver: String,
-    /// File, directory (ends in `/`) or device.
+    /// File, directory (ends in `/`) or device. A path that does not exist becomes a new file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Total size of the data set.
+    /// Total size of the data set. Default: the size of what exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<ByteSize>,
-    /// Allows overwriting what Taillight did not make, together with `--destroy TARGET`.
+    /// Allows overwriting what Taillight did not make; `--destroy TARGET` must name it as well.
+    /// Default: false.
     pub destroy: bool,
-    /// The driver's own options, every default filled in by the driver.
+    /// The driver's own options; `taillight drivers NAME` describes them.
     #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
     pub options: toml::Table,
 }
 
 /// `[qos]`: what the report answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
 pub struct QosPlan {
-    /// Percentiles as decimal strings.
+    /// Percentiles in the report, as text: "99.9". Default: from 1 to 99.9999999.
     pub percentiles: Vec<Percentile>,
-    /// Deepest nine reported, 1 to 9.
+    /// Deepest nine reported (3 = 99.9 %), 1 to 9. Default: 9.
     pub nines: u32,
-    /// Response-time ceilings to check.
-    #[serde(default)]
+    /// Response-time ceilings to check. Default: none.
     pub ceilings: Vec<Ceiling>,
+}
+
+impl Default for QosPlan {
+    /// The body of the distribution, then two to nine nines.
+    fn default() -> QosPlan {
+        let body = [100, 500, 1_000, 2_500, 5_000, 7_500, 9_000, 9_500].map(Percentile::hundredths);
+        let percentiles = body.into_iter().chain((2..=9).filter_map(Percentile::nines)).collect();
+        QosPlan { percentiles, nines: 9, ceilings: Vec::new() }
+    }
 }
 
 /// One response-time ceiling.
@@ -157,21 +189,42 @@ pub struct Ceiling {
 
 /// `[trace]`: layer tracing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
 pub struct TracePlan {
-    /// Off, outliers or all.
+    /// Layers traced: off, outliers or all. Default: off.
     pub mode: TraceMode,
-    /// Slower than this is an outlier; absent = the tightest ceiling, else the 99.9 % of its kind.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Slower than this is an outlier. Default: the tightest of `qos.ceilings`, else the 99.9 % of
+    /// each kind of operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<Span>,
-    /// Sample the machine at each interval.
-    #[serde(default = "absent::yes")]
+    /// Sample disks, CPUs, pressure and memory of the machine at each interval (at most every
+    /// 100 ms). Default: true.
     pub host: bool,
-    /// How tracing sees; auto takes the best that works.
-    #[serde(rename = "rung", default, skip_serializing_if = "TracingBackendChoice::is_auto")]
+    /// How tracing sees: bpf, perf, or auto, the better of them that works. May also be written
+    /// `backend`. Default: auto.
+    #[serde(
+        rename = "rung",
+        alias = "backend",
+        skip_serializing_if = "TracingBackendChoice::is_auto"
+    )]
     pub backend: TracingBackendChoice,
-    /// Memory for events that the kernel hands over; absent = what each backend takes by itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Memory for events that the kernel hands over, a power of two: all of backend bpf, or of each
+    /// worker with backend perf. Default: 8 MiB (bpf), 64 KiB (perf).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer: Option<ByteSize>,
+}
+
+impl Default for TracePlan {
+    fn default() -> TracePlan {
+        TracePlan {
+            mode: TraceMode::Off,
+            threshold: None,
+            host: true,
+            backend: TracingBackendChoice::Auto,
+            buffer: None,
+        }
+    }
 }
 
 /// How much is traced.
@@ -210,22 +263,26 @@ impl TracingBackendChoice {
 }
 
 /// `[capture]`: keeping every I/O.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
 pub struct CapturePlan {
-    /// All, outliers only, or off (histograms only).
+    /// I/Os kept: all, outliers, or off (histograms only). Default: all.
     pub mode: CaptureMode,
-    /// Memory it may take.
+    /// Memory the capture may take. Default: a quarter of the free memory.
     pub budget: ByteSize,
-    /// Where chunks spill past the budget; absent = keep outliers only past it.
+    /// Directory for what exceeds the budget, not on the device under test. Default: none; past
+    /// the budget exact histograms and outliers are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dir: Option<String>,
 }
 
 /// What the capture keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CaptureMode {
     /// Every I/O.
+    #[default]
     All,
     /// I/Os beyond a running outlier threshold.
     Outliers,

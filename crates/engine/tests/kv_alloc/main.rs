@@ -175,11 +175,5 @@ fn a_worker_allocates_nothing_per_operation() {
 
 /// A target with the driver's defaults.
 fn target_plan(driver: &str) -> TargetPlan {
-    TargetPlan {
-        driver: driver.to_owned(),
-        path: None,
-        size: None,
-        destroy: false,
-        options: toml::Table::new(),
-    }
+    TargetPlan { driver: driver.to_owned(), ..TargetPlan::default() }
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use num_integer::gcd;
 use taillight_core::job::{
     AccessForm, AccessTable, ArrivalForm, ArrivalKind, ArrivalTable, BlockSizeForm, JobFile,
-    MixForm, RunTable, TargetTable, WorkloadTable,
+    MixForm, RunTable, WorkloadTable,
 };
-use taillight_core::plan::{AccessKind, BlockSize, MixPart, Think, VerifyMode};
+use taillight_core::plan::{AccessKind, BlockSize, MixPart, TargetPlan, Think, VerifyMode};
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Error, OpKind, Result};
 
@@ -36,7 +36,9 @@ pub fn job(file: &str, group: &[JobSection], taken: &mut BTreeSet<String>) -> Re
     };
     same(file, group, "percentile_list", |s| &s.percentiles)?;
     same(file, group, "verify", |s| &s.verify)?;
-    job.qos.percentiles = first.percentiles.clone();
+    if let Some(percentiles) = &first.percentiles {
+        job.qos.percentiles.clone_from(percentiles);
+    }
     if first.verify {
         job.verify.mode = VerifyMode::After;
     }
@@ -71,8 +73,7 @@ fn same<T: PartialEq>(
 
 /// A name that is fit for a file and not taken yet.
 fn fit(name: &str, taken: &mut BTreeSet<String>) -> String {
-    let ok = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let clean: String = name.chars().map(|c| if ok(c) { c } else { '-' }).take(56).collect();
+    let clean = crate::name_of_run(name, 56);
     let clean = clean.trim_start_matches('.');
     let clean = if clean.is_empty() { "job" } else { clean };
     let mut name = clean.to_owned();
@@ -155,22 +156,22 @@ fn common_end(file: &str, group: &[JobSection]) -> Result<Option<ByteSize>> {
     }
 }
 
-fn target(first: &JobSection, layout: &TargetLayout) -> TargetTable {
+fn target(first: &JobSection, layout: &TargetLayout) -> TargetPlan {
     let size = layout.size.map(ByteSize);
     let spec = &first.target;
     if spec.engine == FioEngine::Null {
-        return TargetTable { driver: Some("null".to_owned()), size, ..TargetTable::default() };
+        return TargetPlan { driver: "null".to_owned(), size, ..TargetPlan::default() };
     }
     let mut options = spec.options.clone();
     if layout.files > 1 {
         options.insert("files".to_owned(), (layout.files as i64).into());
     }
-    TargetTable {
-        driver: Some("file".to_owned()),
+    TargetPlan {
+        driver: "file".to_owned(),
         path: layout.path.clone(),
         size,
         options,
-        ..TargetTable::default()
+        ..TargetPlan::default()
     }
 }
 

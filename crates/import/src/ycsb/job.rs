@@ -1,7 +1,7 @@
 //! A workload as two jobs: one that loads, one that does the transactions.
 
-use taillight_core::job::{JobFile, MixForm, RunTable, TargetTable, WorkloadTable};
-use taillight_core::plan::{Keys, Payload, PayloadKind};
+use taillight_core::job::{JobFile, MixForm, RunTable, WorkloadTable};
+use taillight_core::plan::{Keys, Payload, PayloadKind, TargetPlan};
 use taillight_core::units::Span;
 use taillight_core::{OpKind, Result};
 
@@ -64,16 +64,16 @@ fn job(
 ) -> Result<ImportedJob> {
     let mut notes = core.notes.clone();
     let target = match &core.rocksdb {
-        Some(rocksdb) => TargetTable {
-            driver: Some("rocksdb".to_owned()),
+        Some(rocksdb) => TargetPlan {
+            driver: "rocksdb".to_owned(),
             path: rocksdb.path.clone(),
             // The transactions find what was loaded.
             options: toml::Table::from_iter([("keep".to_owned(), true.into())]),
-            ..TargetTable::default()
+            ..TargetPlan::default()
         },
         None => {
             notes.push(ANY_STORE.to_owned());
-            TargetTable { driver: Some("memory".to_owned()), ..TargetTable::default() }
+            TargetPlan { driver: "memory".to_owned(), ..TargetPlan::default() }
         }
     };
     let file = JobFile {

@@ -5,6 +5,7 @@
 //! What it is not: I/O of any kind, or knowledge of drivers; the job files made here go through
 //! the same checks as any other. `cli` calls it for `import`, `export` and `run job.fio`.
 
+mod effect;
 pub mod fio;
 pub mod ycsb;
 
@@ -52,6 +53,12 @@ fn comment(text: &str, out: &mut String) {
     }
     out.push_str(&line);
     out.push('\n');
+}
+
+/// At most so many characters of `name`; those that no name of a run may have become dashes.
+fn name_of_run(name: &str, most: usize) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    name.chars().map(|c| if fits(c) { c } else { '-' }).take(most).collect()
 }
 
 /// A format that can be imported.

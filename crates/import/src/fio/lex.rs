@@ -4,7 +4,7 @@
 
 use taillight_core::{Error, Result};
 
-use super::options;
+use super::options::OPTIONS;
 
 /// One option as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,8 +101,12 @@ fn option(text: &str, number: usize, bad: &dyn Fn(String) -> Error) -> Result<Op
         Some((name, value)) => (name.trim(), Some(value.trim().to_owned())),
         None => (text, None),
     };
-    let Some(name) = options::first_name(written) else {
-        return Err(bad(format!("unknown option `{written}`")).hint(options::nearest(written)));
+    let Some(name) = OPTIONS.first_name(written) else {
+        let hint = match OPTIONS.nearest(written) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => "look it up in fio's manual; a newer fio may have it".to_owned(),
+        };
+        return Err(bad(format!("unknown option `{written}`")).hint(hint));
     };
     Ok(OptionLine { number, name, value: value.filter(|v| !v.is_empty()) })
 }

@@ -58,7 +58,7 @@ pub fn looks_like(text: &str) -> bool {
         Some(name) if !TABLES.contains(&name) && !name.starts_with('[') => {
             let option = lines.next().unwrap_or_default();
             let (option, _) = option.split_once('=').unwrap_or((option, ""));
-            options::first_name(option.trim()).is_some()
+            options::OPTIONS.first_name(option.trim()).is_some()
         }
         _ => false,
     }

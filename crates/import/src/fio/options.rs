@@ -5,25 +5,8 @@
 //! those, and say what a mapped option becomes. A test asks the installed fio for its options and
 //! fails when one is missing here.
 
-use taillight_core::suggest;
-
-/// What becomes of an option.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    /// It becomes part of the job.
-    Mapped,
-    /// Accepted: it changes nothing here, for this reason.
-    Same(&'static str),
-    /// Refused, unless the value is one of these that mean "not at all".
-    Refused {
-        /// Values that change nothing.
-        unless: &'static [&'static str],
-        /// What it would change.
-        changes: &'static str,
-    },
-}
-
-use Effect::{Mapped, Same};
+use crate::effect::Effect::{self, Mapped, Same};
+use crate::effect::OptionTable;
 
 const NO: &[&str] = &["0"];
 const ALWAYS: &[&str] = &[];
@@ -32,9 +15,8 @@ const fn refused(unless: &'static [&'static str], changes: &'static str) -> Effe
     Effect::Refused { unless, changes }
 }
 
-/// Options and what becomes of them.
 #[rustfmt::skip]
-const OPTIONS: &[(&str, Effect)] = &[
+pub const OPTIONS: OptionTable = OptionTable(&[
     // Target.
     ("name description filename directory ioengine direct buffered size filesize offset|fileoffset \
       offset_increment nrfiles|nr_files invalidate pre_read overwrite unlink fixedbufs registerfiles \
@@ -144,35 +126,7 @@ const OPTIONS: &[(&str, Effect)] = &[
      refused(NO, "the priority of the load")),
     ("cgroup cgroup_nodelete cgroup_weight uid gid", refused(ALWAYS, "as whom or where it runs")),
     ("profile", refused(ALWAYS, "the whole job")),
-];
-
-/// Every option: its names, the first one first, and what becomes of it.
-fn all() -> impl Iterator<Item = (std::str::Split<'static, char>, Effect)> {
-    OPTIONS.iter().flat_map(|(options, effect)| {
-        let names = options.split_whitespace();
-        names.map(|names| (names.split('|'), *effect))
-    })
-}
-
-/// The first name of an option, by any of its names.
-pub fn first_name(written: &str) -> Option<&'static str> {
-    all()
-        .find(|(names, _)| names.clone().any(|name| name == written))
-        .and_then(|(mut names, _)| names.next())
-}
-
-/// What becomes of the option of that first name.
-pub fn effect(name: &str) -> Option<Effect> {
-    all().find(|(names, _)| names.clone().next() == Some(name)).map(|(_, effect)| effect)
-}
-
-/// "did you mean ...?" for a name nobody knows.
-pub fn nearest(written: &str) -> String {
-    match suggest::nearest(written, all().flat_map(|(names, _)| names)) {
-        Some(name) => format!("did you mean `{name}`?"),
-        None => "look it up in fio's manual; a newer fio may have it".to_owned(),
-    }
-}
+]);
 
 #[cfg(test)]
 mod tests {
@@ -184,12 +138,12 @@ mod tests {
     #[test]
     fn no_name_is_there_twice() {
         let mut seen = BTreeSet::new();
-        for name in all().flat_map(|(names, _)| names) {
+        for name in OPTIONS.names() {
             assert!(seen.insert(name), "{name}");
         }
         assert_eq!(seen.len(), 257);
-        assert_eq!(first_name("blocksize"), Some("bs"));
-        assert!(matches!(effect("exitall"), Some(Effect::Refused { .. })));
+        assert_eq!(OPTIONS.first_name("blocksize"), Some("bs"));
+        assert!(matches!(OPTIONS.effect("exitall"), Some(Effect::Refused { .. })));
     }
 
     #[test]
@@ -209,7 +163,7 @@ mod tests {
             let (name, _) = l.split_once(':')?;
             Some(name.trim()).filter(|n| !n.is_empty() && !n.contains(' '))
         });
-        let unknown: Vec<&str> = names.filter(|n| first_name(n).is_none()).collect();
+        let unknown: Vec<&str> = names.filter(|n| OPTIONS.first_name(n).is_none()).collect();
         assert_eq!(unknown, Vec::<&str>::new());
     }
 }

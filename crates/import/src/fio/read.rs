@@ -5,8 +5,9 @@ use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 
 use super::lex::{OptionLine, RawSection};
-use super::options::{self, Effect};
+use super::options::OPTIONS;
 use super::value::{self, Direction, KbBase, Parsed};
+use crate::effect::Effect;
 
 /// Reads options of one section.
 pub struct SectionReader<'a> {
@@ -36,7 +37,7 @@ impl<'a> SectionReader<'a> {
 
     /// Fails for an option without equivalent whose value asks for something.
     fn refuse(&self, line: &OptionLine) -> Result<()> {
-        let Some(Effect::Refused { unless, changes }) = options::effect(line.name) else {
+        let Some(Effect::Refused { unless, changes }) = OPTIONS.effect(line.name) else {
             return Ok(());
         };
         let value = line.value.as_deref().unwrap_or("1");
@@ -54,7 +55,7 @@ impl<'a> SectionReader<'a> {
     pub fn accepted(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for line in &self.section.lines {
-            if let Some(Effect::Same(why)) = options::effect(line.name) {
+            if let Some(Effect::Same(why)) = OPTIONS.effect(line.name) {
                 notes.push(self.note(line, why));
             }
         }

@@ -47,14 +47,7 @@ pub fn import_all(properties: &Properties, file: &str) -> Result<Vec<ImportedJob
 /// [`import`].
 pub fn phases(properties: &Properties, name: &str, source: &str) -> Result<PhaseJobs> {
     let core = workload::workload(properties)?;
-    let name: String = name
-        .chars()
-        .map(|c| {
-            let fits = c.is_ascii_alphanumeric() || "-_.".contains(c);
-            if fits { c } else { '-' }
-        })
-        .take(48)
-        .collect();
+    let name = crate::name_of_run(name, 48);
     Ok(PhaseJobs { load: job::load(&core, &name, source)?, run: job::run(&core, &name, source)? })
 }
 
@@ -63,5 +56,5 @@ pub fn phases(properties: &Properties, name: &str, source: &str) -> Result<Phase
 pub fn looks_like(text: &str) -> bool {
     let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with(['#', '!']));
     let mut names = lines.map(|l| l.split(['=', ':']).next().unwrap_or_default().trim());
-    names.next().is_some_and(known::is_core)
+    names.next().is_some_and(|name| known::PROPERTIES.effect(name).is_some())
 }

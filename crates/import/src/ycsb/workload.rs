@@ -15,9 +15,10 @@ use taillight_core::plan::{
 use taillight_core::units::{ByteSize, Rate, RateUnit};
 use taillight_core::{Error, OpKind, Result};
 
-use super::known::{self, PropertyEffect};
+use super::known::{self, PROPERTIES};
 use super::lengths;
 use super::properties::{Properties, PropertyValue};
+use crate::effect::Effect;
 
 /// Digits after the point that weights keep.
 const DIGITS: i32 = 9;
@@ -145,13 +146,11 @@ impl PropertyReader<'_> {
     fn judge(&self) -> Result<Vec<String>> {
         let mut notes = Vec::new();
         for (name, value) in self.p.iter() {
-            match known::effect(name) {
-                Some(PropertyEffect::Mapped) => {}
-                Some(PropertyEffect::Harmless(why)) => {
-                    notes.push(format!("{}, {name}: {why}", value.at))
-                }
-                Some(PropertyEffect::Refused(what)) => {
-                    return Err(self.bad(name, what, "take the line out"));
+            match PROPERTIES.effect(name) {
+                Some(Effect::Mapped) => {}
+                Some(Effect::Same(why)) => notes.push(format!("{}, {name}: {why}", value.at)),
+                Some(Effect::Refused { changes, .. }) => {
+                    return Err(self.bad(name, changes, "take the line out"));
                 }
                 None if known::is_binding(name) => {
                     return Err(self.bad(
@@ -162,7 +161,7 @@ impl PropertyReader<'_> {
                     ));
                 }
                 None => {
-                    let hint = match known::nearest(name) {
+                    let hint = match PROPERTIES.nearest(name) {
                         Some(near) => format!("did you mean `{near}`?"),
                         None => "take the line out; docs/ycsb.md lists what is known".to_owned(),
                     };

@@ -1,0 +1,52 @@
+//! What becomes of the options of another benchmark: one table for each format.
+
+use taillight_core::suggest;
+
+/// What becomes of an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// It becomes part of the job.
+    Mapped,
+    /// Accepted: it changes nothing here, for this reason.
+    Same(&'static str),
+    /// Refused, unless the value is one of these that mean "not at all".
+    Refused {
+        /// Values that change nothing.
+        unless: &'static [&'static str],
+        /// What it would change.
+        changes: &'static str,
+    },
+}
+
+/// Options with what becomes of them: names apart by blanks, aliases of one option by `|`.
+pub struct OptionTable(pub &'static [(&'static str, Effect)]);
+
+impl OptionTable {
+    fn entries(&self) -> impl Iterator<Item = (&'static str, Effect)> {
+        let entries = self.0.iter();
+        entries.flat_map(|(names, effect)| names.split_whitespace().map(|name| (name, *effect)))
+    }
+
+    /// Every name, aliases too.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.entries().flat_map(|(names, _)| names.split('|'))
+    }
+
+    /// The first name of an option, by any of its names.
+    pub fn first_name(&self, written: &str) -> Option<&'static str> {
+        let (names, _) =
+            self.entries().find(|(names, _)| names.split('|').any(|n| n == written))?;
+        names.split('|').next()
+    }
+
+    /// What becomes of the option of that first name.
+    pub fn effect(&self, name: &str) -> Option<Effect> {
+        let entry = self.entries().find(|(names, _)| names.split('|').next() == Some(name));
+        entry.map(|(_, effect)| effect)
+    }
+
+    /// The known name that is most like this one.
+    pub fn nearest(&self, written: &str) -> Option<&'static str> {
+        suggest::nearest(written, self.names())
+    }
+}

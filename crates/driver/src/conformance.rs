@@ -16,7 +16,7 @@ use taillight_core::probe::Token;
 use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Stamp, Status};
 
 pub use keyed::keyed_plan;
-pub use setup::{TestTarget, plan, plan_for};
+pub use setup::{TestSetup, TestTarget, plan, plan_for};
 
 use crate::contract::{Completion, Driver, OpenSpec, Session, SessionSpec, Submitted, Target};
 

@@ -17,7 +17,10 @@ use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, Op, Result, Stamp, Status};
 
+#[cfg(any(test, feature = "testing"))]
+use crate::conformance::{TestSetup, TestTarget};
 pub use crate::options::OptionDoc;
+use crate::options::{NoOptions, OptionSet};
 
 /// One technology. Stateless; lives in the static list [`crate::DRIVERS`].
 pub trait Driver: Send + std::marker::Sync {
@@ -25,10 +28,18 @@ pub trait Driver: Send + std::marker::Sync {
     fn name(&self) -> &'static str;
     /// One line for people.
     fn about(&self) -> &'static str;
-    fn options(&self) -> Vec<OptionDoc>;
+    /// Its options: `OptionSet::of::<MyOptions>()`.
+    fn option_set(&self) -> OptionSet {
+        OptionSet::of::<NoOptions>()
+    }
+    fn options(&self) -> Vec<OptionDoc> {
+        (self.option_set().docs)()
+    }
     /// Checks the options as written (unknown ones refused, with a suggestion) and returns them
     /// with every default filled in. Touches nothing. Errors: `Usage` for unknown or wrong options.
-    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table>;
+    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
+        (self.option_set().resolve)(self.name(), &target.options)
+    }
     /// What it can do with these resolved options. Errors: `Usage` when options contradict each
     /// other.
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities>;
@@ -51,14 +62,11 @@ pub trait Driver: Send + std::marker::Sync {
     /// Passes the guard, opens, lays out data where the plan reads it. Not measured. Errors:
     /// `Refused` by the guard, `Unavailable` when it cannot be opened here.
     fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>>;
-    /// Where and with which options the conformance suite opens it; `dir` is empty and the
-    /// suite's own.
+    /// Where and with which options the conformance suite opens it, or why not here; `dir` is
+    /// empty and the suite's own.
     #[cfg(any(test, feature = "testing"))]
-    fn test_target(
-        &self,
-        dir: &std::path::Path,
-    ) -> std::result::Result<crate::conformance::TestTarget, String> {
-        Ok(crate::conformance::TestTarget::local(dir, "data", &[""]))
+    fn test_target(&self, dir: &std::path::Path) -> TestSetup {
+        Ok(TestTarget::local(dir, "data", &[""]))
     }
 }
 

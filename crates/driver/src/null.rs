@@ -10,10 +10,8 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{Op, OpKind, Result, Stamp};
 
 use crate::contract::{
-    AdminAction, Completion, Driver, Geometry, OpenSpec, OptionDoc, Session, SessionSpec,
-    Submitted, Target,
+    AdminAction, Completion, Driver, Geometry, OpenSpec, Session, SessionSpec, Submitted, Target,
 };
-use crate::options::{self, NoOptions};
 
 /// Size of the data set when the job gives none: 1 GiB.
 const DEFAULT_SIZE: u64 = 1 << 30;
@@ -27,13 +25,6 @@ impl Driver for NullDriver {
     }
     fn about(&self) -> &'static str {
         "does nothing; measures Taillight's own cost"
-    }
-    fn options(&self) -> Vec<OptionDoc> {
-        Vec::new()
-    }
-    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        options::parse::<NoOptions>(self.name(), &target.options)?;
-        Ok(toml::Table::new())
     }
     fn capabilities(&self, _: &TargetPlan) -> Result<Capabilities> {
         Ok(Capabilities {

@@ -1,9 +1,9 @@
 //! Options of drivers: read as written, completed with defaults, and described.
 //!
 //! A driver's options are one struct. Its fields give the names and types, `Default` the
-//! defaults, doc comments the docs. Where the type does not tell which values are allowed, the
-//! field does: `#[schemars(title = "1 to 4096")]`. Callers: the drivers, and through
-//! [`Driver::options`](crate::Driver::options) whoever shows what there is.
+//! defaults, doc comments the docs, [`DriverOptions::check`] what no type says. Where the type does
+//! not tell which values are allowed, the field does: `#[schemars(title = "1 to 4096")]`. Callers:
+//! the drivers, and through [`Driver::options`](crate::Driver::options) whoever shows what there is.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::DeserializeOwned;
@@ -12,13 +12,42 @@ use serde_json::Value;
 use taillight_core::{Error, Result};
 
 /// A struct that holds the options of a driver.
-pub trait DriverOptions: Default + Serialize + DeserializeOwned + JsonSchema {}
-impl<T: Default + Serialize + DeserializeOwned + JsonSchema> DriverOptions for T {}
+pub trait DriverOptions: Default + Serialize + DeserializeOwned + JsonSchema {
+    /// Refuses values that cannot be, or that contradict each other. Errors: `Usage`.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Reads options of `driver` as written. Unknown names are refused, with the nearest known one.
+    /// Errors: `Usage` for unknown, mistyped or contradicting options.
+    fn parse(driver: &str, written: &toml::Table) -> Result<Self> {
+        let options: Self = taillight_core::options::from_table(driver, written)?;
+        options.check().map(|()| options)
+    }
+}
 
 /// Options of a driver that has none.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoOptions {}
+
+impl DriverOptions for NoOptions {}
+
+/// What a driver's options are, without their type.
+pub struct OptionSet {
+    pub docs: fn() -> Vec<OptionDoc>,
+    /// Options of the driver of that name as a table with every default filled in.
+    pub resolve: fn(&str, &toml::Table) -> Result<toml::Table>,
+}
+
+impl OptionSet {
+    pub fn of<T: DriverOptions>() -> OptionSet {
+        OptionSet {
+            docs: docs::<T>,
+            resolve: |driver, written| complete(&T::parse(driver, written)?),
+        }
+    }
+}
 
 /// One option of a driver, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -32,12 +61,6 @@ pub struct OptionDoc {
     pub about: String,
 }
 
-/// Reads options as written. Unknown names are refused, with the nearest known one. Errors: `Usage`
-/// for unknown or mistyped options.
-pub fn parse<T: DriverOptions>(driver: &str, written: &toml::Table) -> Result<T> {
-    taillight_core::options::from_table(driver, written)
-}
-
 /// Options as a table with every default filled in. Errors: `Internal` if the options stop being a
 /// table.
 pub fn complete<T: Serialize>(options: &T) -> Result<toml::Table> {
@@ -46,7 +69,7 @@ pub fn complete<T: Serialize>(options: &T) -> Result<toml::Table> {
 }
 
 /// Describes the fields of `T` in their order.
-pub fn docs<T: DriverOptions>() -> Vec<OptionDoc> {
+fn docs<T: DriverOptions>() -> Vec<OptionDoc> {
     let schema = schemars::schema_for!(T).to_value();
     let defaults = complete(&T::default()).unwrap_or_default();
     let doc = |(name, default): (String, toml::Value)| {
@@ -173,13 +196,8 @@ mod tests {
             ("file", "zzz", "`taillight drivers file` lists every option"),
         ] {
             let driver = crate::find(driver).unwrap();
-            let mut target = TargetPlan {
-                driver: driver.name().to_owned(),
-                path: None,
-                size: None,
-                destroy: false,
-                options: toml::Table::new(),
-            };
+            let mut target =
+                TargetPlan { driver: driver.name().to_owned(), ..TargetPlan::default() };
             target.options.insert(written.to_owned(), 1.into());
             let e = driver.resolve(&target).unwrap_err();
             assert_eq!(e.kind(), ErrorKind::Usage);

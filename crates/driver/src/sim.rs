@@ -20,10 +20,13 @@ use taillight_core::probe::Token;
 use taillight_core::progress::OnProgress;
 use taillight_core::{Clock, Op, OpKind, Result, Stamp, Status};
 
+#[cfg(any(test, feature = "testing"))]
+use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{
-    AdminAction, Completion, Driver, Geometry, OpenSpec, OptionDoc, Session, SessionSpec,
-    Submitted, Target, VirtualTime,
+    AdminAction, Completion, Driver, Geometry, OpenSpec, Session, SessionSpec, Submitted, Target,
+    VirtualTime,
 };
+use crate::options::{DriverOptions, OptionSet};
 use model::DeviceModel;
 pub use options::{InjectedErrors, ServiceTime, SimOptions, SimulatedStall};
 
@@ -40,11 +43,8 @@ impl Driver for SimDriver {
     fn about(&self) -> &'static str {
         "a device model on virtual time with known latencies; tests the whole pipeline"
     }
-    fn options(&self) -> Vec<OptionDoc> {
-        crate::options::docs::<SimOptions>()
-    }
-    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        crate::options::complete(&SimOptions::from_table(&target.options)?)
+    fn option_set(&self) -> OptionSet {
+        OptionSet::of::<SimOptions>()
     }
     fn capabilities(&self, _: &TargetPlan) -> Result<Capabilities> {
         Ok(Capabilities {
@@ -57,15 +57,12 @@ impl Driver for SimDriver {
         })
     }
     #[cfg(any(test, feature = "testing"))]
-    fn test_target(
-        &self,
-        dir: &std::path::Path,
-    ) -> std::result::Result<crate::conformance::TestTarget, String> {
+    fn test_target(&self, dir: &std::path::Path) -> TestSetup {
         let all = ["channels = 4", "service = { kind = \"exponential\", mean = \"1ms\" }"];
-        Ok(crate::conformance::TestTarget::local(dir, "data", &all))
+        Ok(TestTarget::local(dir, "data", &all))
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        let options = SimOptions::from_table(&spec.plan.target.options)?;
+        let options = SimOptions::parse(self.name(), &spec.plan.target.options)?;
         let file_size = spec.plan.target.size.map_or(DEFAULT_SIZE, |s| s.0);
         let seed = spec.plan.run.seed;
         let device = SimDevice {

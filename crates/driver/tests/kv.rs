@@ -35,9 +35,8 @@ impl StoreDirectory {
         let target = TargetPlan {
             driver: self.store.to_owned(),
             path: Some(self.dir.to_str().unwrap().to_owned()),
-            size: None,
-            destroy: false,
             options: options.parse().unwrap(),
+            ..TargetPlan::default()
         };
         let mut plan = conformance::keyed_plan(target, SIZE, 1, false);
         // A run that deletes does not leave its records to later ones.

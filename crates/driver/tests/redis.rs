@@ -41,9 +41,8 @@ fn at(path: String, options: &str) -> TargetPlan {
     TargetPlan {
         driver: "redis".to_owned(),
         path: Some(path),
-        size: None,
-        destroy: false,
         options: options.parse().unwrap(),
+        ..TargetPlan::default()
     }
 }
 

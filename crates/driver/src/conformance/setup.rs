@@ -4,10 +4,9 @@ use std::path::Path;
 
 use taillight_core::capability::{Capabilities, TargetKind};
 use taillight_core::plan::{
-    AccessKind, CaptureMode, CapturePlan, MixPart, Plan, QosPlan, RunPlan, Sync, TargetPlan,
-    TraceMode, TracePlan, TracingBackendChoice, VerifyPlan, WorkloadPlan,
+    AccessKind, CaptureMode, CapturePlan, MixPart, Plan, RunPlan, Sync, TargetPlan, WorkloadPlan,
 };
-use taillight_core::units::{ByteSize, Span};
+use taillight_core::units::ByteSize;
 use taillight_core::{Error, OpKind, Result};
 
 use super::keyed_plan;
@@ -25,6 +24,9 @@ pub struct TestTarget {
     /// What a run left behind there: nothing, when the driver cleans up. May hold a server.
     pub leftovers: Box<dyn Fn() -> Vec<String>>,
 }
+
+/// The place, or why there is none on this machine.
+pub type TestSetup = std::result::Result<TestTarget, String>;
 
 impl TestTarget {
     /// At `name` in `dir`, which is empty.
@@ -50,11 +52,10 @@ impl TestTarget {
         let mut target = TargetPlan {
             driver: driver.name().to_owned(),
             path: Some(self.path.clone()),
-            size: None,
-            destroy: false,
             options: options
                 .parse()
                 .map_err(|e| Error::internal("options of a test are no TOML").source(e))?,
+            ..TargetPlan::default()
         };
         let can = driver.capabilities(&target)?;
         target.size = (!can.keyed()).then_some(ByteSize(DATA_SET));
@@ -98,16 +99,8 @@ pub fn plan(target: TargetPlan, ops: &[OpKind], block: u64, depth: u32) -> Plan 
         run: RunPlan {
             name: "conformance".to_owned(),
             seed: 7,
-            duration: None,
             operations: Some(1),
-            bytes: None,
-            warmup: Span(0),
-            interval: Span(1_000_000_000),
-            drain_timeout: Span(1_000_000_000),
-            idle_timeout: None,
-            before: Vec::new(),
-            repeat: 1,
-            output: None,
+            ..RunPlan::default()
         },
         target,
         workloads: vec![WorkloadPlan {
@@ -116,20 +109,7 @@ pub fn plan(target: TargetPlan, ops: &[OpKind], block: u64, depth: u32) -> Plan 
             sync: Sync::Fdatasync(1),
             ..WorkloadPlan::simple("all", OpKind::Read, ByteSize(block))
         }],
-        qos: QosPlan {
-            percentiles: vec![taillight_core::Percentile::hundredths(99_00)],
-            nines: 3,
-            ceilings: Vec::new(),
-        },
-        trace: TracePlan {
-            mode: TraceMode::Off,
-            threshold: None,
-            host: false,
-            backend: TracingBackendChoice::Auto,
-            buffer: None,
-        },
-        capture: CapturePlan { mode: CaptureMode::Off, budget: ByteSize(0), dir: None },
-        verify: VerifyPlan::default(),
-        search: None,
+        capture: CapturePlan { mode: CaptureMode::Off, ..CapturePlan::default() },
+        ..Plan::default()
     }
 }

@@ -32,7 +32,10 @@ use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 use taillight_machine::{BlockDevice, Sys};
 
-use crate::contract::{AdminAction, Driver, Geometry, OpenSpec, OptionDoc, Target};
+#[cfg(any(test, feature = "testing"))]
+use crate::conformance::{TestSetup, TestTarget};
+use crate::contract::{AdminAction, Driver, Geometry, OpenSpec, Target};
+use crate::options::{DriverOptions, OptionSet};
 use crate::ownership::{MarkedFiles, NamedTarget, refusal};
 use facts::Facts;
 use layout::LayoutProgress;
@@ -57,14 +60,11 @@ impl Driver for File {
     fn about(&self) -> &'static str {
         "files, directories and block devices, by pread/pwrite or io_uring"
     }
-    fn options(&self) -> Vec<OptionDoc> {
-        crate::options::docs::<FileOptions>()
-    }
-    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        crate::options::complete(&FileOptions::parse(&target.options)?)
+    fn option_set(&self) -> OptionSet {
+        OptionSet::of::<FileOptions>()
     }
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        let options = FileOptions::parse(&target.options)?;
+        let options = FileOptions::parse(self.name(), &target.options)?;
         Ok(Capabilities {
             ops: vec![OpKind::Read, OpKind::Write, OpKind::Trim, OpKind::Fsync],
             max_depth: if options.engine == IoEngine::Sync { 1 } else { MAX_DEPTH },
@@ -78,10 +78,7 @@ impl Driver for File {
         })
     }
     #[cfg(any(test, feature = "testing"))]
-    fn test_target(
-        &self,
-        dir: &std::path::Path,
-    ) -> std::result::Result<crate::conformance::TestTarget, String> {
+    fn test_target(&self, dir: &std::path::Path) -> TestSetup {
         let mut all = Vec::new();
         for direct in [true, false] {
             for engine in ["sync", "uring"] {
@@ -91,7 +88,7 @@ impl Driver for File {
             }
         }
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
-        Ok(crate::conformance::TestTarget::local(dir, "", &all))
+        Ok(TestTarget::local(dir, "", &all))
     }
     fn plan_notes(&self, plan: &Plan) -> Vec<String> {
         let note =
@@ -99,11 +96,11 @@ impl Driver for File {
         engine(plan).map(note).into_iter().collect()
     }
     fn check(&self, spec: &OpenSpec<'_>) -> Result<()> {
-        let options = FileOptions::parse(&spec.plan.target.options)?;
+        let options = FileOptions::parse(self.name(), &spec.plan.target.options)?;
         check(self.name(), &options, spec)
     }
     fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        let options = FileOptions::parse(&spec.plan.target.options)?;
+        let options = FileOptions::parse(self.name(), &spec.plan.target.options)?;
         open(self.name(), &options, spec, progress)
     }
 }
@@ -162,7 +159,7 @@ fn asked<'a>(
 
 /// What `engine = "auto"` becomes with this plan; none when the plan names an engine itself.
 fn engine(plan: &Plan) -> Option<&'static str> {
-    let options = FileOptions::parse(&plan.target.options).ok()?;
+    let options = FileOptions::parse(&plan.target.driver, &plan.target.options).ok()?;
     let auto = options.engine == IoEngine::Auto;
     let chosen = choose(&options, &AccessNeeds::of(plan)).ok().filter(|_| auto)?;
     Some(match chosen {

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taillight_core::{Error, Result};
 
-use crate::options;
+use crate::options::DriverOptions;
 
 /// How I/O is issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -174,17 +174,8 @@ impl Default for FileOptions {
     }
 }
 
-impl FileOptions {
-    /// Reads them as written. Unknown names are refused, with the nearest known one. Errors:
-    /// `Usage` for unknown, mistyped or contradicting options.
-    pub fn parse(table: &toml::Table) -> Result<FileOptions> {
-        let options: FileOptions = options::parse("file", table)?;
-        options.check()?;
-        Ok(options)
-    }
-
-    /// Refuses options that contradict each other.
-    pub(super) fn check(&self) -> Result<()> {
+impl DriverOptions for FileOptions {
+    fn check(&self) -> Result<()> {
         let clash = |option: &str, what: &str| {
             Err(Error::usage(format!("options contradict each other: {what}"))
                 .of_field(option)
@@ -242,22 +233,23 @@ impl FileOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::complete;
 
     fn parse(text: &str) -> Result<FileOptions> {
-        FileOptions::parse(&text.parse().unwrap())
+        FileOptions::parse("file", &text.parse().unwrap())
     }
 
     #[test]
     fn resolved_options_parse_again() {
         let o = parse("engine = \"sync\"\ndirect = false\nfiles = 3").unwrap();
-        assert_eq!(FileOptions::parse(&options::complete(&o).unwrap()).unwrap(), o);
+        assert_eq!(FileOptions::parse("file", &complete(&o).unwrap()).unwrap(), o);
     }
 
     #[test]
     fn batches_are_small_for_devices_only() {
         let batch = |text: &str| {
             let o = parse(text).unwrap();
-            assert_eq!(FileOptions::parse(&options::complete(&o).unwrap()).unwrap(), o);
+            assert_eq!(FileOptions::parse("file", &complete(&o).unwrap()).unwrap(), o);
             o.submit_batch.resolve(o.direct)
         };
         assert_eq!(batch(""), DIRECT_BATCH);

@@ -12,9 +12,11 @@ use taillight_core::plan::{AccessKind, BlockSize, Plan, TargetPlan, WorkloadPlan
 use taillight_core::progress::OnProgress;
 use taillight_core::{Error, OpKind, Result};
 
-use crate::contract::{AdminAction, Driver, OpenSpec, OptionDoc, Target};
+#[cfg(any(test, feature = "testing"))]
+use crate::conformance::{TestSetup, TestTarget};
+use crate::contract::{AdminAction, Driver, OpenSpec, Target};
 use crate::file::options::{CacheState, FileOptions, IoEngine, LayoutPolicy};
-use crate::options;
+use crate::options::{DriverOptions, OptionSet};
 
 /// Name of the driver.
 const NAME: &str = "filestream";
@@ -44,13 +46,13 @@ impl Default for StreamOptions {
     }
 }
 
-impl StreamOptions {
-    fn read(target: &TargetPlan) -> Result<StreamOptions> {
-        let o: StreamOptions = options::parse(NAME, &target.options)?;
-        o.file(true).check()?;
-        Ok(o)
+impl DriverOptions for StreamOptions {
+    fn check(&self) -> Result<()> {
+        self.file(true).check()
     }
+}
 
+impl StreamOptions {
     /// What `file` is told. `appends`: the plan makes the file grow.
     fn file(self, appends: bool) -> FileOptions {
         FileOptions {
@@ -74,14 +76,11 @@ impl Driver for FileStream {
     fn about(&self) -> &'static str {
         "one file as a stream: a writer appends, readers read in order or follow it"
     }
-    fn options(&self) -> Vec<OptionDoc> {
-        options::docs::<StreamOptions>()
-    }
-    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        options::complete(&StreamOptions::read(target)?)
+    fn option_set(&self) -> OptionSet {
+        OptionSet::of::<StreamOptions>()
     }
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        let options = StreamOptions::read(target)?;
+        let options = StreamOptions::parse(NAME, &target.options)?;
         Ok(Capabilities {
             ops: vec![OpKind::Read, OpKind::Write],
             max_depth: 1,
@@ -95,12 +94,9 @@ impl Driver for FileStream {
         })
     }
     #[cfg(any(test, feature = "testing"))]
-    fn test_target(
-        &self,
-        dir: &std::path::Path,
-    ) -> std::result::Result<crate::conformance::TestTarget, String> {
+    fn test_target(&self, dir: &std::path::Path) -> TestSetup {
         let all = ["", "direct = true", "cache = \"drop\""];
-        Ok(crate::conformance::TestTarget::local(dir, "stream.dat", &all))
+        Ok(TestTarget::local(dir, "stream.dat", &all))
     }
     /// A writer ends at the end of the data: a stream does not begin again.
     fn defaults(&self, workload: &mut WorkloadPlan) {
@@ -109,7 +105,7 @@ impl Driver for FileStream {
         }
     }
     fn open(&self, spec: &OpenSpec<'_>, progress: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        let options = StreamOptions::read(&spec.plan.target)?;
+        let options = StreamOptions::parse(NAME, &spec.plan.target.options)?;
         let appends = appends(spec.plan)?;
         if appends && options.cache == CacheState::Warm {
             return Err(Error::usage(
@@ -193,13 +189,7 @@ mod tests {
 
     /// A plan with these workloads: operation, pattern, workers.
     fn streams(of: &[(OpKind, AccessKind, u32)]) -> Plan {
-        let target = TargetPlan {
-            driver: NAME.to_owned(),
-            path: None,
-            size: None,
-            destroy: false,
-            options: toml::Table::new(),
-        };
+        let target = TargetPlan { driver: NAME.to_owned(), ..TargetPlan::default() };
         let mut plan = plan(target, &[OpKind::Read], 4096, 1);
         plan.workloads = of
             .iter()

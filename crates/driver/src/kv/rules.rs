@@ -176,13 +176,7 @@ mod tests {
     #[test]
     fn snapshots_fit_reads_beside_updates_only() {
         let plan = |words: &str| {
-            let target = TargetPlan {
-                driver: "rocksdb".to_owned(),
-                path: None,
-                size: None,
-                destroy: false,
-                options: toml::Table::new(),
-            };
+            let target = TargetPlan { driver: "rocksdb".to_owned(), ..TargetPlan::default() };
             let mut plan = crate::conformance::keyed_plan(target, 10, 1, false);
             let part = |word: &str| MixPart { op: OpKind::from_name(word).unwrap(), weight: 1 };
             plan.workloads[0].mix = words.split(' ').map(part).collect();

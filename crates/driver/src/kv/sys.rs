@@ -4,11 +4,22 @@
 //! keep threads and thread-local destructors whose code must stay mapped until the process ends.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString, OsStr, c_char};
-use std::path::PathBuf;
+use std::ffi::{CStr, CString, OsStr, c_char, c_void};
+use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
+use std::sync::Arc;
 
 use libloading::os::unix::{Library as RawLibrary, RTLD_LOCAL, RTLD_NOW};
 use taillight_core::{Error, Result};
+
+use super::StoreError;
+
+/// Any object of a store.
+pub type Obj = *mut c_void;
+/// A C string that a store made.
+pub type Text = *mut c_char;
+/// Bytes for a store to read.
+pub type Bytes = *const c_char;
 
 /// A library in this process, and where it came from.
 pub struct Library {
@@ -106,7 +117,7 @@ impl Library {
 }
 
 /// The file that holds the code at `address`, all links resolved.
-pub fn file_of(address: *const ()) -> Option<PathBuf> {
+fn file_of(address: *const ()) -> Option<PathBuf> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: dladdr only reads its own tables; `info` has room for one answer.
     let info = unsafe {
@@ -157,9 +168,153 @@ pub fn c_text(text: &str) -> Result<CString> {
         .map_err(|_| Error::usage("a zero byte in a path or an option").with("text", text))
 }
 
+/// The C functions of a store: what is done with them alike for every store.
+pub trait StoreApi: Send + Sync + Sized + 'static {
+    const SOURCE: LibrarySource;
+    /// Finds every function; `None` when one that is needed is missing.
+    fn find(loaded: &mut Library) -> Option<Self>;
+    fn shared(&self) -> SharedCalls;
+    /// Those of snapshots, where the library has them.
+    fn snapshots(&self) -> Option<SnapshotCalls>;
+}
+
+/// Functions that every store has, of the same type.
+pub struct SharedCalls {
+    pub code: *const (),
+    pub free: unsafe extern "C" fn(Obj),
+    pub destroy: unsafe extern "C" fn(Obj, Bytes, *mut Text),
+    pub batch_create: unsafe extern "C" fn() -> Obj,
+    pub batch_destroy: unsafe extern "C" fn(Obj),
+    pub read_options: unsafe extern "C" fn() -> Obj,
+    pub read_options_destroy: unsafe extern "C" fn(Obj),
+    pub write_options: unsafe extern "C" fn() -> Obj,
+    pub write_options_destroy: unsafe extern "C" fn(Obj),
+    pub write_sync: unsafe extern "C" fn(Obj, u8),
+}
+
+/// Functions of snapshots.
+pub struct SnapshotCalls {
+    pub create: unsafe extern "C" fn(Obj) -> Obj,
+    pub release: unsafe extern "C" fn(Obj, Obj),
+    /// Read options see it.
+    pub read: unsafe extern "C" fn(Obj, Obj),
+}
+
+/// A store's library, loaded.
+pub struct StoreLibrary<A> {
+    pub api: A,
+    /// The file it was loaded from.
+    file: Option<PathBuf>,
+}
+
+impl<A: StoreApi> StoreLibrary<A> {
+    /// Loads it: the file or soname given, or the system's. Errors: `Unavailable` when it is
+    /// missing, or lacks functions.
+    pub fn load(given: &str) -> Result<Arc<StoreLibrary<A>>> {
+        let mut loaded = Library::open(&A::SOURCE, given)?;
+        let Some(api) = A::find(&mut loaded) else {
+            return Err(loaded.lacks(&A::SOURCE));
+        };
+        let file = file_of(api.shared().code);
+        loaded.keep();
+        Ok(Arc::new(StoreLibrary { api, file }))
+    }
+
+    /// The file it was loaded from, for people.
+    pub fn shown(&self) -> String {
+        self.file.as_ref().map_or("unknown".to_owned(), |f| f.display().to_string())
+    }
+
+    /// The fault a call left in `error`, if any.
+    #[cold]
+    pub fn fault(&self, error: Text) -> Result<(), StoreError> {
+        // SAFETY: the C API sets `error` to null or to a string that its `free` releases.
+        match unsafe { taken(error, self.api.shared().free) } {
+            None => Ok(()),
+            Some(text) => Err(StoreError(text)),
+        }
+    }
+
+    /// Deletes a database: the store's own files in `dir`. Nothing happens where there is none.
+    /// Errors: the store's words, for example that another process holds it.
+    ///
+    /// # Safety
+    /// `options` are options of this library, and alive.
+    pub unsafe fn destroy_with(&self, options: Obj, dir: &Path) -> Result<()> {
+        let name = c_text(&dir.to_string_lossy())?;
+        let mut error = null_mut();
+        // SAFETY: options and name are alive; the call keeps neither.
+        unsafe { (self.api.shared().destroy)(options, name.as_ptr(), &mut error) };
+        self.fault(error).map_err(|f| f.on_open(dir))
+    }
+}
+
+/// Objects of one worker's access, made once. Raw pointers: they stay on their thread.
+pub struct ConnectionObjects<A: StoreApi> {
+    pub db: Obj,
+    pub read: Obj,
+    pub batch: Obj,
+    /// Without and with sync.
+    pub write: [Obj; 2],
+    /// The snapshot that `read` sees, and read options without it.
+    snapshot: Option<(Obj, Obj)>,
+    library: Arc<StoreLibrary<A>>,
+}
+
+impl<A: StoreApi> ConnectionObjects<A> {
+    /// With `snapshot`, reads see the database as it is now.
+    ///
+    /// # Safety
+    /// `db` is an open database of this library, and stays open as long as the result lives.
+    pub unsafe fn new(library: &Arc<StoreLibrary<A>>, db: Obj, snapshot: bool) -> Self {
+        let calls = library.api.shared();
+        // SAFETY: creates objects that `drop` destroys, and sets their fields.
+        unsafe {
+            let read = (calls.read_options)();
+            let write = [0, 1].map(|sync| {
+                let options = (calls.write_options)();
+                (calls.write_sync)(options, sync);
+                options
+            });
+            let snapshot = library.api.snapshots().filter(|_| snapshot).map(|snapshots| {
+                let snapshot = (snapshots.create)(db);
+                (snapshots.read)(read, snapshot);
+                (snapshot, (calls.read_options)())
+            });
+            let batch = (calls.batch_create)();
+            ConnectionObjects { db, read, batch, write, snapshot, library: Arc::clone(library) }
+        }
+    }
+
+    /// Read options that see the newest values.
+    pub fn newest(&self) -> Obj {
+        self.snapshot.map_or(self.read, |(_, newest)| newest)
+    }
+}
+
+impl<A: StoreApi> Drop for ConnectionObjects<A> {
+    fn drop(&mut self) {
+        let calls = self.library.api.shared();
+        // SAFETY: created in `new`, destroyed once, before the database may close.
+        unsafe {
+            (calls.batch_destroy)(self.batch);
+            (calls.read_options_destroy)(self.read);
+            if let (Some((held, newest)), Some(snapshots)) =
+                (self.snapshot, self.library.api.snapshots())
+            {
+                (calls.read_options_destroy)(newest);
+                (snapshots.release)(self.db, held);
+            }
+            for options in self.write {
+                (calls.write_options_destroy)(options);
+            }
+        }
+    }
+}
+
 /// A table of C functions: a struct with one pointer per line, loaded by name.
 macro_rules! functions {
-    ($(#[$about:meta])* struct $Table:ident {
+    ($(#[$about:meta])* struct $Table:ident from $source:ident {
         $($name:ident: $symbol:literal ($($arg:ty),*) $(-> $ret:ty)?;)*
     } optional {
         $($may:ident: $may_symbol:literal ($($may_arg:ty),*) $(-> $may_ret:ty)?;)*
@@ -169,8 +324,8 @@ macro_rules! functions {
             $(pub(crate) $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*
             $(pub(crate) $may: Option<unsafe extern "C" fn($($may_arg),*) $(-> $may_ret)?>,)*
         }
-        impl $Table {
-            /// Finds every function; `None` when one that is needed is missing.
+        impl $crate::kv::sys::StoreApi for $Table {
+            const SOURCE: $crate::kv::sys::LibrarySource = $source;
             fn find(loaded: &mut $crate::kv::sys::Library) -> Option<$Table> {
                 // SAFETY: names and types are those of the store's C header.
                 unsafe {
@@ -181,6 +336,27 @@ macro_rules! functions {
                         $($may,)*
                     })
                 }
+            }
+            fn shared(&self) -> $crate::kv::sys::SharedCalls {
+                $crate::kv::sys::SharedCalls {
+                    code: self.open as *const (),
+                    free: self.free,
+                    destroy: self.destroy_db,
+                    batch_create: self.batch_create,
+                    batch_destroy: self.batch_destroy,
+                    read_options: self.read_options,
+                    read_options_destroy: self.read_options_destroy,
+                    write_options: self.write_options,
+                    write_options_destroy: self.write_options_destroy,
+                    write_sync: self.write_sync,
+                }
+            }
+            fn snapshots(&self) -> Option<$crate::kv::sys::SnapshotCalls> {
+                Some($crate::kv::sys::SnapshotCalls {
+                    create: self.snapshot?,
+                    release: self.snapshot_release?,
+                    read: self.read_snapshot?,
+                })
             }
         }
     };

@@ -18,10 +18,9 @@ use taillight_core::{Error, OpKind, Result};
 use taillight_machine::Sys;
 
 use crate::contract::{
-    AdminAction, Driver, Geometry, KeyedTarget, OpenSpec, OptionDoc, Session, SessionSpec, Target,
+    AdminAction, Driver, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target,
 };
 use crate::kv::rules::WorkloadRules;
-use crate::options::{self, NoOptions};
 use session::MemorySession;
 use store::OrderedMap;
 
@@ -34,13 +33,6 @@ impl Driver for MemoryDriver {
     }
     fn about(&self) -> &'static str {
         "an ordered store in memory: a ceiling for key-value stores"
-    }
-    fn options(&self) -> Vec<OptionDoc> {
-        Vec::new()
-    }
-    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        options::parse::<NoOptions>(self.name(), &target.options)?;
-        Ok(toml::Table::new())
     }
     fn capabilities(&self, _: &TargetPlan) -> Result<Capabilities> {
         Ok(Capabilities {

@@ -54,13 +54,7 @@ mod tests {
     use taillight_core::plan::TargetPlan;
 
     fn memory() -> TargetPlan {
-        TargetPlan {
-            driver: "memory".to_owned(),
-            path: None,
-            size: None,
-            destroy: false,
-            options: toml::Table::new(),
-        }
+        TargetPlan { driver: "memory".to_owned(), ..TargetPlan::default() }
     }
 
     fn plan(count: u64, operations: Option<u64>) -> Plan {

@@ -33,8 +33,12 @@ use taillight_core::plan::TargetPlan;
 use taillight_core::progress::OnProgress;
 use taillight_core::{OpKind, Result};
 
-use crate::contract::{AdminAction, Driver, OpenSpec, OptionDoc, Target};
+#[cfg(any(test, feature = "testing"))]
+use crate::conformance::TestSetup;
+use crate::contract::{AdminAction, Driver, OpenSpec, Target};
+use crate::options::{DriverOptions, OptionSet, complete};
 use location::PrefixLocation;
+use options::S3Options;
 
 /// The driver.
 pub struct S3;
@@ -46,19 +50,19 @@ impl Driver for S3 {
     fn about(&self) -> &'static str {
         "objects in MinIO, AWS S3 or any compatible store"
     }
-    fn options(&self) -> Vec<OptionDoc> {
-        crate::options::docs::<options::S3Options>()
+    fn option_set(&self) -> OptionSet {
+        OptionSet::of::<S3Options>()
     }
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        let o = options::parse(&target.options)?;
+        let o = S3Options::parse(self.name(), &target.options)?;
         if target.path.is_some() || !o.endpoints.is_empty() {
             let location = PrefixLocation::parse(target.path.as_deref(), &o.endpoints)?;
             location.takes(o.addressing)?;
         }
-        crate::options::complete(&o)
+        complete(&o)
     }
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        options::parse(&target.options)?;
+        S3Options::parse(self.name(), &target.options)?;
         Ok(Capabilities {
             ops: vec![
                 OpKind::Get,
@@ -81,15 +85,12 @@ impl Driver for S3 {
         })
     }
     #[cfg(any(test, feature = "testing"))]
-    fn test_target(
-        &self,
-        _: &std::path::Path,
-    ) -> std::result::Result<crate::conformance::TestTarget, String> {
+    fn test_target(&self, _: &std::path::Path) -> TestSetup {
         // Credentials come from the environment only.
         Err("its own tests run the suite, on servers with credentials".to_owned())
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        let o = options::parse(&spec.plan.target.options)?;
+        let o = S3Options::parse(self.name(), &spec.plan.target.options)?;
         Ok(Box::new(target::S3Target::open(spec, o)?))
     }
 }

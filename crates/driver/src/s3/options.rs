@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use taillight_core::units::{ByteSize, Span};
 use taillight_core::{Error, Result};
 
-use crate::options;
+use crate::options::DriverOptions;
 
 /// How the bucket is named in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -90,25 +90,25 @@ const PART_MIN: u64 = 5 << 20;
 /// Parts of one object at most.
 pub const PARTS_MAX: u64 = 10_000;
 
-/// Reads options as written. Errors: `Usage` for unknown or impossible ones.
-pub fn parse(table: &toml::Table) -> Result<S3Options> {
-    let o: S3Options = options::parse("s3", table)?;
-    let wrong = |option: &str, what: &str, hint: &str| {
-        let what = format!("options.{option} {what}");
-        Err(Error::usage(what).of_field(option).hint(hint))
-    };
-    if o.part_size.0 < PART_MIN {
-        return wrong("part_size", "is too small", "S3 takes parts from 5MiB on");
+impl DriverOptions for S3Options {
+    fn check(&self) -> Result<()> {
+        let wrong = |option: &str, what: &str, hint: &str| {
+            let what = format!("options.{option} {what}");
+            Err(Error::usage(what).of_field(option).hint(hint))
+        };
+        if self.part_size.0 < PART_MIN {
+            return wrong("part_size", "is too small", "S3 takes parts from 5MiB on");
+        }
+        if !(1..=1000).contains(&self.max_keys) {
+            return wrong("max_keys", "is out of range", "S3 lists 1 to 1000 keys at a time");
+        }
+        if self.timeout.0 < 1_000_000 {
+            return wrong("timeout", "is too short", "give at least 1ms");
+        }
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+        if self.region.is_empty() || !self.region.bytes().all(plain) {
+            return wrong("region", "is no region", "for example region = \"us-east-1\"");
+        }
+        Ok(())
     }
-    if !(1..=1000).contains(&o.max_keys) {
-        return wrong("max_keys", "is out of range", "S3 lists 1 to 1000 keys at a time");
-    }
-    if o.timeout.0 < 1_000_000 {
-        return wrong("timeout", "is too short", "give at least 1ms");
-    }
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
-    if o.region.is_empty() || !o.region.bytes().all(plain) {
-        return wrong("region", "is no region", "for example region = \"us-east-1\"");
-    }
-    Ok(o)
 }

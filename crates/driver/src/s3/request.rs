@@ -228,10 +228,11 @@ pub fn encoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::DriverOptions;
 
     fn api(options: &str, token: Option<&str>) -> RequestWriter {
         let location = PrefixLocation::parse(Some("http://127.0.0.1:9000/bench/p/"), &[]).unwrap();
-        let options = crate::s3::options::parse(&options.parse().unwrap()).unwrap();
+        let options = S3Options::parse("s3", &options.parse().unwrap()).unwrap();
         RequestWriter::new(&location, &options, Credentials::new("ID", "SECRET", token))
     }
     fn text(api: &mut RequestWriter, r: &S3Request<'_>) -> String {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use taillight_core::units::Span;
 use taillight_core::{Error, Result};
 
-use crate::options;
+use crate::options::DriverOptions;
 
 /// `[target.options]` of `sim`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -92,13 +92,7 @@ impl Default for InjectedErrors {
     }
 }
 
-impl SimOptions {
-    /// From a resolved table. Errors: `Usage` when a name or value is wrong.
-    pub fn from_table(table: &toml::Table) -> Result<SimOptions> {
-        let options: SimOptions = options::parse("sim", table)?;
-        options.check().map(|()| options)
-    }
-
+impl DriverOptions for SimOptions {
     fn check(&self) -> Result<()> {
         let bad = |option: &str, why: &str| {
             Err(Error::usage(format!("driver `sim`: {why}")).of_field(option))

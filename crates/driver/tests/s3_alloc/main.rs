@@ -44,9 +44,8 @@ fn plan(path: &str, options: &str, size: u64) -> Plan {
     let target = TargetPlan {
         driver: "s3".to_owned(),
         path: Some(path.to_owned()),
-        size: None,
-        destroy: false,
         options: options.parse().unwrap(),
+        ..TargetPlan::default()
     };
     conformance::keyed_plan(target, size, 1, false)
 }

@@ -13,13 +13,18 @@ use std::sync::Arc;
 use taillight_core::capability::Capabilities;
 use taillight_core::plan::TargetPlan;
 use taillight_core::progress::OnProgress;
+use taillight_core::units::ByteSize;
 use taillight_core::{OpKind, Result};
 
 use super::target::{DatabaseSpec, KvTarget};
 use super::{KeyValueStore, StoreEngine, StoreError, rules};
-use crate::contract::{AdminAction, Driver, OpenSpec, OptionDoc, Target};
+#[cfg(any(test, feature = "testing"))]
+use crate::conformance::{TestSetup, TestTarget};
+use crate::contract::{AdminAction, Driver, OpenSpec, Target};
+use crate::kv::sys::StoreApi;
+use crate::options::{DriverOptions, OptionSet, OrDefault};
 use options::LevelDbOptions;
-use sys::{LevelDbConnection, LevelDbLibrary, LevelDbSettings, LevelDbStore};
+use sys::{LevelDbConnection, LevelDbLibrary, LevelDbStore};
 
 /// The driver.
 pub struct LevelDbDriver;
@@ -34,24 +39,18 @@ impl Driver for LevelDbDriver {
     fn library(&self) -> Option<&'static str> {
         Some("libleveldb")
     }
-    fn options(&self) -> Vec<OptionDoc> {
-        crate::options::docs::<LevelDbOptions>()
-    }
-    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        crate::options::complete(&LevelDbOptions::parse(&target.options)?)
+    fn option_set(&self) -> OptionSet {
+        OptionSet::of::<LevelDbOptions>()
     }
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        let options = LevelDbOptions::parse(&target.options)?;
+        let options = LevelDbOptions::parse(self.name(), &target.options)?;
         let mut can = super::capabilities(false, false, options.snapshot);
         can.batches = vec![OpKind::Put, OpKind::Insert, OpKind::Update];
         can.admin.push(AdminAction::Compact);
         Ok(can)
     }
     #[cfg(any(test, feature = "testing"))]
-    fn test_target(
-        &self,
-        dir: &std::path::Path,
-    ) -> std::result::Result<crate::conformance::TestTarget, String> {
+    fn test_target(&self, dir: &std::path::Path) -> TestSetup {
         LevelDbLibrary::load("").map_err(|e| e.to_string())?;
         let all = [
             "",
@@ -59,10 +58,10 @@ impl Driver for LevelDbDriver {
             "block_cache = \"1MiB\"\nwrite_buffer_size = \"64KiB\"\ncompression = \"none\"",
             "snapshot = true",
         ];
-        Ok(crate::conformance::TestTarget::local(dir, "db", &all))
+        Ok(TestTarget::local(dir, "db", &all))
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        let options = LevelDbOptions::parse(&spec.plan.target.options)?;
+        let options = LevelDbOptions::parse(self.name(), &spec.plan.target.options)?;
         let ask = DatabaseSpec {
             spec,
             keep: options.keep,
@@ -73,11 +72,8 @@ impl Driver for LevelDbDriver {
         if options.snapshot {
             rules::fit_snapshot(spec.plan)?;
         }
-        let engine = LevelDbEngine {
-            library: LevelDbLibrary::load(&options.library)?,
-            settings: options.settings(),
-        };
-        if options.snapshot && !engine.library.has_snapshots() {
+        let engine = LevelDbEngine { library: LevelDbLibrary::load(&options.library)?, options };
+        if ask.snapshot && engine.library.api.snapshots().is_none() {
             return Err(rules::no_snapshots("LevelDB", "leveldb_create_snapshot"));
         }
         Ok(Box::new(KvTarget::open(engine, &ask)?))
@@ -86,8 +82,8 @@ impl Driver for LevelDbDriver {
 
 /// The library with this run's options.
 struct LevelDbEngine {
-    library: LevelDbLibrary,
-    settings: LevelDbSettings,
+    library: Arc<LevelDbLibrary>,
+    options: LevelDbOptions,
 }
 
 impl StoreEngine for LevelDbEngine {
@@ -95,7 +91,7 @@ impl StoreEngine for LevelDbEngine {
     const NAME: &'static str = "leveldb";
 
     fn open(&self, dir: &Path, create: bool) -> Result<LevelDbStore> {
-        let mut db = LevelDbStore::open(&self.library, &self.settings, dir, create)?;
+        let mut db = LevelDbStore::open(&self.library, &self.options, dir, create)?;
         db.facts = self.facts();
         Ok(db)
     }
@@ -106,25 +102,20 @@ impl StoreEngine for LevelDbEngine {
 
 impl LevelDbEngine {
     fn facts(&self) -> Vec<(String, String)> {
-        let s = &self.settings;
-        let or = |n: Option<usize>| n.map_or("default".to_owned(), |n| n.to_string());
-        let compression = match s.compress {
-            None => "default",
-            Some(false) => "none",
-            Some(true) => "snappy",
-        };
-        let file = self.library.file.as_ref();
-        let library = file.map_or("unknown".to_owned(), |f| f.display().to_string());
+        let o = &self.options;
+        let or_default = |n: Option<u64>| n.map_or("default".to_owned(), |n| n.to_string());
+        let bytes = |size: OrDefault<ByteSize>| or_default(size.set().map(|s| s.0));
+        let files = Some(u64::from(o.max_open_files)).filter(|n| *n > 0);
         [
-            ("library", library),
+            ("library", self.library.shown()),
             ("version", self.library.version()),
-            ("block_cache", or(s.block_cache)),
-            ("bloom_bits", s.bloom_bits.to_string()),
-            ("compression", compression.to_owned()),
-            ("write_buffer_size", or(s.write_buffer)),
-            ("block_size", or(s.block_size)),
-            ("max_file_size", or(s.file_size)),
-            ("max_open_files", or(s.open_files.map(|n| n as usize))),
+            ("block_cache", bytes(o.block_cache)),
+            ("bloom_bits", o.bloom_bits.to_string()),
+            ("compression", format!("{:?}", o.compression).to_lowercase()),
+            ("write_buffer_size", bytes(o.write_buffer_size)),
+            ("block_size", bytes(o.block_size)),
+            ("max_file_size", bytes(o.max_file_size)),
+            ("max_open_files", or_default(files)),
         ]
         .map(|(name, value)| (format!("store.{name}"), value))
         .to_vec()

@@ -2,11 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taillight_core::Result;
 use taillight_core::units::ByteSize;
 
-use super::sys::LevelDbSettings;
-use crate::options::{self, OrDefault};
+use crate::options::{DriverOptions, OrDefault};
 
 /// Compression of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -55,45 +53,21 @@ pub struct LevelDbOptions {
     pub keep: bool,
 }
 
-impl LevelDbOptions {
-    /// Reads them as written. Errors: `Usage` for unknown or mistyped options.
-    pub fn parse(table: &toml::Table) -> Result<LevelDbOptions> {
-        options::parse("leveldb", table)
-    }
-
-    /// As LevelDB takes them.
-    pub fn settings(&self) -> LevelDbSettings {
-        let bytes = |size: OrDefault<ByteSize>| size.set().map(|s| s.0 as usize);
-        LevelDbSettings {
-            block_cache: bytes(self.block_cache),
-            bloom_bits: self.bloom_bits,
-            compress: match self.compression {
-                LevelDbCompression::Default => None,
-                LevelDbCompression::None => Some(false),
-                LevelDbCompression::Snappy => Some(true),
-            },
-            write_buffer: bytes(self.write_buffer_size),
-            open_files: Some(self.max_open_files).filter(|n| *n > 0),
-            block_size: bytes(self.block_size),
-            file_size: bytes(self.max_file_size),
-        }
-    }
-}
+impl DriverOptions for LevelDbOptions {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::complete;
 
     #[test]
-    fn written_options_reach_the_settings() {
+    fn options_resolve_to_themselves() {
+        let parse = |table: &toml::Table| LevelDbOptions::parse("leveldb", table);
         let text = "block_cache = \"1MiB\"\ncompression = \"none\"\nmax_open_files = 20";
-        let o = LevelDbOptions::parse(&text.parse().unwrap()).unwrap();
-        assert_eq!(LevelDbOptions::parse(&options::complete(&o).unwrap()).unwrap(), o);
-        let s = o.settings();
-        assert_eq!((s.block_cache, s.open_files), (Some(1 << 20), Some(20)));
-        assert_eq!((s.compress, s.write_buffer), (Some(false), None));
-        let wrong = LevelDbOptions::parse(&"compression = \"lz4\"".parse().unwrap());
-        let wrong = format!("{:?}", wrong.unwrap_err());
+        let o = parse(&text.parse().unwrap()).unwrap();
+        assert_eq!(parse(&complete(&o).unwrap()).unwrap(), o);
+        assert_eq!((o.block_cache.set(), o.max_open_files), (Some(ByteSize(1 << 20)), 20));
+        let wrong = format!("{:?}", parse(&"compression = \"lz4\"".parse().unwrap()).unwrap_err());
         assert!(wrong.contains("lz4"), "{wrong}");
     }
 }

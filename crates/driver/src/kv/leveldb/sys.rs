@@ -4,31 +4,32 @@
 //! by `Drop`; a database stays open as long as any worker's access refers to it.
 #![allow(unsafe_code)]
 
-use std::ffi::{c_char, c_int, c_void};
-use std::marker::PhantomData;
-use std::path::{Path, PathBuf};
+use std::ffi::c_int;
+use std::path::Path;
 use std::ptr::{self, null_mut};
 use std::sync::Arc;
 
 use taillight_core::Result;
+use taillight_core::units::ByteSize;
 
-use crate::kv::sys::{Library, LibrarySource, c_text, file_of, functions, slice, taken};
+use super::options::{LevelDbCompression, LevelDbOptions};
+use crate::kv::sys::{
+    Bytes, ConnectionObjects, LibrarySource, Obj, StoreLibrary, Text, c_text, functions, slice,
+    taken,
+};
 use crate::kv::{Connection, RecordBatch, ScanRange, StoreError};
+use crate::options::OrDefault;
 
 /// Names of the library, the unversioned one (a user's own build) first.
-pub const SOURCE: LibrarySource = LibrarySource {
+const SOURCE: LibrarySource = LibrarySource {
     driver: "leveldb",
     names: &["libleveldb.so", "libleveldb.so.1d", "libleveldb.so.1"],
     install: "Debian: libleveldb1d",
 };
 
-type Obj = *mut c_void;
-type Text = *mut c_char;
-type Bytes = *const c_char;
-
 functions! {
     /// What is used of `leveldb/c.h`. Every opaque object is a `void *` here.
-    struct LevelDbApi {
+    struct LevelDbApi from SOURCE {
         major: "leveldb_major_version" () -> c_int;
         minor: "leveldb_minor_version" () -> c_int;
         options_create: "leveldb_options_create" () -> Obj;
@@ -80,51 +81,9 @@ functions! {
     }
 }
 
-/// The library, loaded.
-#[derive(Clone)]
-pub struct LevelDbLibrary {
-    api: Arc<LevelDbApi>,
-    /// The file it was loaded from.
-    pub file: Option<PathBuf>,
-}
-
-/// What a database is opened with; absent = LevelDB's default.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct LevelDbSettings {
-    /// Bytes of the block cache.
-    pub block_cache: Option<usize>,
-    /// Bits per key of a Bloom filter; 0 = none.
-    pub bloom_bits: u32,
-    /// Snappy (true) or none.
-    pub compress: Option<bool>,
-    /// Bytes of a memtable.
-    pub write_buffer: Option<usize>,
-    pub open_files: Option<u32>,
-    /// Bytes of a block before compression.
-    pub block_size: Option<usize>,
-    /// Bytes of a table file.
-    pub file_size: Option<usize>,
-}
+pub type LevelDbLibrary = StoreLibrary<LevelDbApi>;
 
 impl LevelDbLibrary {
-    /// Loads it: the file or soname given, or the system's. Errors: `Unavailable` when it is
-    /// missing, or lacks functions.
-    pub fn load(given: &str) -> Result<LevelDbLibrary> {
-        let mut loaded = Library::open(&SOURCE, given)?;
-        let Some(api) = LevelDbApi::find(&mut loaded) else {
-            return Err(loaded.lacks(&SOURCE));
-        };
-        let file = file_of(api.open as *const ());
-        loaded.keep();
-        Ok(LevelDbLibrary { api: Arc::new(api), file })
-    }
-
-    /// Whether a connection can read from a snapshot.
-    pub fn has_snapshots(&self) -> bool {
-        let api = &self.api;
-        api.snapshot.is_some() && api.snapshot_release.is_some() && api.read_snapshot.is_some()
-    }
-
     /// "1.23".
     pub fn version(&self) -> String {
         // SAFETY: both return a number.
@@ -132,70 +91,60 @@ impl LevelDbLibrary {
         format!("{major}.{minor}")
     }
 
-    /// The fault a call left in `error`, if any.
-    fn fault(&self, error: Text) -> Result<(), StoreError> {
-        // SAFETY: the C API sets `error` to null or to a string that leveldb_free releases.
-        match unsafe { taken(error, self.api.free) } {
-            None => Ok(()),
-            Some(text) => Err(StoreError(text)),
-        }
-    }
-
-    /// Deletes a database: LevelDB's own files in `dir`. Nothing happens where there is none.
-    /// Errors: the store's words, for example that another process holds it.
-    pub fn destroy(&self, dir: &Path) -> Result<()> {
-        let options = LevelDbConfig::new(self, &LevelDbSettings::default(), false);
-        let name = c_text(&dir.to_string_lossy())?;
-        let mut error = null_mut();
-        // SAFETY: options and name are alive; the call keeps neither.
-        unsafe { (self.api.destroy_db)(options.raw, name.as_ptr(), &mut error) };
-        self.fault(error).map_err(|f| f.on_open(dir))
+    /// Deletes a database. Errors: as [`StoreLibrary::destroy_with`].
+    pub fn destroy(self: &Arc<Self>, dir: &Path) -> Result<()> {
+        let options = LevelDbConfig::new(self, &LevelDbOptions::default(), false);
+        // SAFETY: the options live until the call is over.
+        unsafe { self.destroy_with(options.raw, dir) }
     }
 }
 
 /// Options with the cache and filter they refer to; all live as long as the database.
 struct LevelDbConfig {
-    library: LevelDbLibrary,
+    library: Arc<LevelDbLibrary>,
     raw: Obj,
     cache: Obj,
     filter: Obj,
 }
 
 impl LevelDbConfig {
-    fn new(library: &LevelDbLibrary, s: &LevelDbSettings, create: bool) -> LevelDbConfig {
+    fn new(library: &Arc<LevelDbLibrary>, o: &LevelDbOptions, create: bool) -> LevelDbConfig {
         let api = &library.api;
+        let bytes = |size: OrDefault<ByteSize>| size.set().map(|s| s.0 as usize);
         let int = |n: u32| c_int::try_from(n).unwrap_or(c_int::MAX);
         // SAFETY: creates objects that `drop` destroys, and sets fields of the options.
         unsafe {
             let raw = (api.options_create)();
             (api.create_if_missing)(raw, u8::from(create));
-            let cache = s.block_cache.map_or(null_mut(), |size| (api.cache_create)(size));
+            let cache = bytes(o.block_cache).map_or(null_mut(), |size| (api.cache_create)(size));
             if !cache.is_null() {
                 (api.set_cache)(raw, cache);
             }
-            let filter = match s.bloom_bits {
+            let filter = match o.bloom_bits {
                 0 => null_mut(),
                 bits => (api.bloom_create)(int(bits)),
             };
             if !filter.is_null() {
                 (api.set_filter)(raw, filter);
             }
-            if let Some(compress) = s.compress {
-                (api.set_compression)(raw, c_int::from(compress));
+            match o.compression {
+                LevelDbCompression::Default => {}
+                LevelDbCompression::None => (api.set_compression)(raw, 0),
+                LevelDbCompression::Snappy => (api.set_compression)(raw, 1),
             }
-            if let Some(size) = s.write_buffer {
-                (api.set_write_buffer)(raw, size);
+            if o.max_open_files > 0 {
+                (api.set_open_files)(raw, int(o.max_open_files));
             }
-            if let Some(files) = s.open_files {
-                (api.set_open_files)(raw, int(files));
+            for (size, set) in [
+                (o.write_buffer_size, api.set_write_buffer),
+                (o.block_size, api.set_block_size),
+                (o.max_file_size, api.set_file_size),
+            ] {
+                if let Some(size) = bytes(size) {
+                    set(raw, size);
+                }
             }
-            if let Some(size) = s.block_size {
-                (api.set_block_size)(raw, size);
-            }
-            if let Some(size) = s.file_size {
-                (api.set_file_size)(raw, size);
-            }
-            LevelDbConfig { library: library.clone(), raw, cache, filter }
+            LevelDbConfig { library: Arc::clone(library), raw, cache, filter }
         }
     }
 }
@@ -218,7 +167,7 @@ impl Drop for LevelDbConfig {
 
 /// An opened database.
 pub struct LevelDbStore {
-    library: LevelDbLibrary,
+    library: Arc<LevelDbLibrary>,
     raw: Obj,
     /// Dropped after the database is closed.
     _options: LevelDbConfig,
@@ -235,18 +184,18 @@ unsafe impl Sync for LevelDbStore {}
 impl LevelDbStore {
     /// Opens the database in `dir`. Errors: the store's words, as a reason why it cannot be opened.
     pub fn open(
-        library: &LevelDbLibrary,
-        settings: &LevelDbSettings,
+        library: &Arc<LevelDbLibrary>,
+        options: &LevelDbOptions,
         dir: &Path,
         create: bool,
     ) -> Result<LevelDbStore> {
-        let options = LevelDbConfig::new(library, settings, create);
+        let options = LevelDbConfig::new(library, options, create);
         let path = c_text(&dir.to_string_lossy())?;
         let mut error = null_mut();
         // SAFETY: the options outlive the database, see the struct; the path is copied.
         let raw = unsafe { (library.api.open)(options.raw, path.as_ptr(), &mut error) };
         library.fault(error).map_err(|f| f.on_open(dir))?;
-        Ok(LevelDbStore { library: library.clone(), raw, _options: options, facts: Vec::new() })
+        Ok(LevelDbStore { library: Arc::clone(library), raw, _options: options, facts: Vec::new() })
     }
 
     pub fn property(&self, name: &'static std::ffi::CStr) -> Option<String> {
@@ -287,68 +236,36 @@ impl Drop for LevelDbStore {
 /// What every get and put needs, side by side: found through the database and its library they
 /// would be in several places, which the CPU's caches do not hold over an operation of a store.
 struct LevelDbCalls {
-    db: Obj,
-    read: Obj,
+    objects: ConnectionObjects<LevelDbApi>,
     get: Get,
     free: unsafe extern "C" fn(Obj),
-    batch: Obj,
     put: unsafe extern "C" fn(Obj, Bytes, usize, Bytes, usize),
     commit: unsafe extern "C" fn(Obj, Obj, Obj, *mut Text),
     clear: unsafe extern "C" fn(Obj),
-    /// Without and with sync.
-    write: [Obj; 2],
 }
 
 type Get = unsafe extern "C" fn(Obj, Obj, Bytes, usize, *mut usize, *mut Text) -> Text;
 
-/// What a connection reads from.
-struct LevelDbSnapshot {
-    snapshot: Obj,
-    /// Read options without it.
-    newest: Obj,
-}
-
-/// One worker's access.
+/// One worker's access. Its objects go before the database may close.
 pub struct LevelDbConnection {
     near: LevelDbCalls,
-    held: Option<LevelDbSnapshot>,
     db: Arc<LevelDbStore>,
-    /// Raw pointers: stays on its thread.
-    _not_send: PhantomData<*mut ()>,
 }
 
 impl LevelDbConnection {
     /// Access to a database; with `snapshot`, reads see it as it is now.
     pub fn new(db: Arc<LevelDbStore>, snapshot: bool) -> LevelDbConnection {
         let api = &db.library.api;
-        // SAFETY: creates objects that `drop` destroys, and sets their fields.
-        unsafe {
-            let write = [0, 1].map(|sync| {
-                let options = (api.write_options)();
-                (api.write_sync)(options, sync);
-                options
-            });
-            let near = LevelDbCalls {
-                db: db.raw,
-                read: (api.read_options)(),
-                get: api.get,
-                free: api.free,
-                batch: (api.batch_create)(),
-                put: api.batch_put,
-                commit: api.write,
-                clear: api.batch_clear,
-                write,
-            };
-            let held = match (snapshot, api.snapshot, api.read_snapshot) {
-                (true, Some(create), Some(set)) => {
-                    let snapshot = create(db.raw);
-                    set(near.read, snapshot);
-                    Some(LevelDbSnapshot { snapshot, newest: (api.read_options)() })
-                }
-                _ => None,
-            };
-            LevelDbConnection { near, held, _not_send: PhantomData, db }
-        }
+        let near = LevelDbCalls {
+            // SAFETY: the connection holds the database, which stays open as long as it does.
+            objects: unsafe { ConnectionObjects::new(&db.library, db.raw, snapshot) },
+            get: api.get,
+            free: api.free,
+            put: api.batch_put,
+            commit: api.write,
+            clear: api.batch_clear,
+        };
+        LevelDbConnection { near, db }
     }
 }
 
@@ -366,7 +283,7 @@ impl LevelDbConnection {
         // SAFETY: the database is open as long as `db` lives; the key outlives the call.
         let value = unsafe {
             let k = key.as_ptr().cast();
-            (near.get)(near.db, read, k, key.len(), &mut size, &mut error)
+            (near.get)(near.objects.db, read, k, key.len(), &mut size, &mut error)
         };
         if !error.is_null() {
             self.db.library.fault(error)?;
@@ -419,19 +336,20 @@ impl LevelDbConnection {
     fn stage(&mut self, key: &[u8], value: &[u8]) {
         let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
         // SAFETY: the batch is this connection's; key and value outlive the call, which copies them.
-        unsafe { (self.near.put)(self.near.batch, k, key.len(), v, value.len()) };
+        unsafe { (self.near.put)(self.near.objects.batch, k, key.len(), v, value.len()) };
     }
 
     /// Applies the batch as one, and empties it.
     #[inline(always)]
     fn commit(&mut self, durable: bool) -> Result<(), StoreError> {
         let near = &self.near;
-        let options = near.write[usize::from(durable)];
+        let objects = &near.objects;
+        let options = objects.write[usize::from(durable)];
         let mut error = null_mut();
         // SAFETY: the database is open; the batch is this connection's.
         unsafe {
-            (near.commit)(near.db, options, near.batch, &mut error);
-            (near.clear)(near.batch);
+            (near.commit)(objects.db, options, objects.batch, &mut error);
+            (near.clear)(objects.batch);
         }
         if error.is_null() {
             return Ok(());
@@ -443,12 +361,11 @@ impl LevelDbConnection {
 impl Connection for LevelDbConnection {
     #[inline(always)]
     fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError> {
-        self.look(self.near.read, key, found)
+        self.look(self.near.objects.read, key, found)
     }
 
     fn get_newest(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError> {
-        let read = self.held.as_ref().map_or(self.near.read, |h| h.newest);
-        self.look(read, key, found)
+        self.look(self.near.objects.newest(), key, found)
     }
 
     /// Through the batch that is kept: LevelDB's own put makes one for every call, and frees it.
@@ -467,7 +384,7 @@ impl Connection for LevelDbConnection {
 
     fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), StoreError> {
         let db = &*self.db;
-        let options = self.near.write[usize::from(durable)];
+        let options = self.near.objects.write[usize::from(durable)];
         let mut error = null_mut();
         // SAFETY: the database is open; the key outlives the call.
         unsafe {
@@ -483,7 +400,7 @@ impl Connection for LevelDbConnection {
         mut found: impl FnMut(&[u8]),
     ) -> Result<u32, StoreError> {
         let db = &*self.db;
-        let api = &*db.library.api;
+        let api = &db.library.api;
         let (mut seen, mut error) = (0, null_mut());
         let step = if range.reverse { api.prev } else { api.next };
         let beyond = |key: &[u8]| match range.stop {
@@ -493,7 +410,7 @@ impl Connection for LevelDbConnection {
         };
         // SAFETY: the iterator lives inside this call; keys and values are used before it moves.
         unsafe {
-            let iterator = (api.iterator)(db.raw, self.near.read);
+            let iterator = (api.iterator)(db.raw, self.near.objects.read);
             begin(api, iterator, range);
             while seen < range.count && (api.valid)(iterator) != 0 {
                 if range.stop.is_some() && beyond(at(iterator, api.key)) {
@@ -509,25 +426,5 @@ impl Connection for LevelDbConnection {
             (api.iterator_destroy)(iterator);
         }
         db.library.fault(error).map(|()| seen)
-    }
-}
-
-impl Drop for LevelDbConnection {
-    fn drop(&mut self) {
-        let api = &self.db.library.api;
-        // SAFETY: created in `new`, destroyed once, before the database may close.
-        unsafe {
-            (api.batch_destroy)(self.near.batch);
-            (api.read_options_destroy)(self.near.read);
-            if let Some(held) = &self.held {
-                (api.read_options_destroy)(held.newest);
-                if let Some(release) = api.snapshot_release {
-                    release(self.near.db, held.snapshot);
-                }
-            }
-            for options in self.near.write {
-                (api.write_options_destroy)(options);
-            }
-        }
     }
 }

@@ -20,7 +20,10 @@ use taillight_core::plan::TargetPlan;
 use taillight_core::progress::OnProgress;
 use taillight_core::{OpKind, Result};
 
-use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
+#[cfg(any(test, feature = "testing"))]
+use crate::conformance::{TestSetup, TestTarget};
+use crate::contract::{Driver, OpenSpec, Target};
+use crate::options::{DriverOptions, OptionSet};
 use options::RedisOptions;
 
 /// Deepest pipeline of a worker.
@@ -36,14 +39,11 @@ impl Driver for RedisDriver {
     fn about(&self) -> &'static str {
         "Redis or Valkey over a socket; the pipeline is the queue"
     }
-    fn options(&self) -> Vec<OptionDoc> {
-        crate::options::docs::<RedisOptions>()
-    }
-    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        crate::options::complete(&RedisOptions::parse(&target.options)?)
+    fn option_set(&self) -> OptionSet {
+        OptionSet::of::<RedisOptions>()
     }
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        let options = RedisOptions::parse(&target.options)?;
+        let options = RedisOptions::parse(self.name(), &target.options)?;
         let mut ops = vec![
             OpKind::Get,
             OpKind::Put,
@@ -70,12 +70,9 @@ impl Driver for RedisDriver {
         })
     }
     #[cfg(any(test, feature = "testing"))]
-    fn test_target(
-        &self,
-        dir: &std::path::Path,
-    ) -> std::result::Result<crate::conformance::TestTarget, String> {
+    fn test_target(&self, dir: &std::path::Path) -> TestSetup {
         let server = testing::RedisServer::start(dir, &[])?;
-        Ok(crate::conformance::TestTarget {
+        Ok(TestTarget {
             path: server.address(),
             options: vec![String::new(), "index = true".to_owned()],
             leftovers: Box::new(move || {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use taillight_core::units::Span;
 use taillight_core::{Error, Result};
 
-use crate::options;
+use crate::options::DriverOptions;
 
 /// Longest prefix of keys, bytes.
 const PREFIX_MAX: usize = 128;
@@ -37,24 +37,22 @@ impl Default for RedisOptions {
     }
 }
 
-impl RedisOptions {
-    /// Reads them as written. Errors: `Usage` for unknown or wrong ones.
-    pub fn parse(table: &toml::Table) -> Result<RedisOptions> {
-        let parsed: RedisOptions = options::parse("redis", table)?;
+impl DriverOptions for RedisOptions {
+    fn check(&self) -> Result<()> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
-        let prefix = &parsed.prefix;
+        let prefix = &self.prefix;
         if prefix.is_empty() || prefix.len() > PREFIX_MAX || !prefix.chars().all(plain) {
             return Err(Error::usage("wrong prefix of keys")
                 .of_field("prefix")
                 .with("options.prefix", prefix)
                 .hint("1 to 128 of the characters a-z A-Z 0-9 _ - . :"));
         }
-        if parsed.timeout.0 == 0 {
+        if self.timeout.0 == 0 {
             return Err(Error::usage("options.timeout is zero")
                 .of_field("timeout")
                 .hint("5s is the default"));
         }
-        Ok(parsed)
+        Ok(())
     }
 }
 
@@ -66,9 +64,9 @@ mod tests {
     fn prefixes_cannot_be_patterns() {
         for bad in ["", "a*", "a b", "[a]"] {
             let table = toml::Table::from_iter([("prefix".to_owned(), bad.into())]);
-            assert!(RedisOptions::parse(&table).is_err(), "{bad}");
+            assert!(RedisOptions::parse("redis", &table).is_err(), "{bad}");
         }
         let table = toml::Table::from_iter([("prefix".to_owned(), "team-a:x_1".into())]);
-        assert!(RedisOptions::parse(&table).is_ok());
+        assert!(RedisOptions::parse("redis", &table).is_ok());
     }
 }

@@ -13,6 +13,7 @@ use super::session::{RecordLayout, RedisSession};
 use super::wire::Reply;
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
 use crate::kv::rules::{self, WorkloadRules};
+use crate::options::DriverOptions;
 use crate::ownership::{HeldMark, MarkStore};
 
 /// Where the password comes from.
@@ -52,7 +53,7 @@ impl RedisTarget {
     pub fn open(spec: &OpenSpec<'_>) -> Result<RedisTarget> {
         let plan = spec.plan;
         let target = &plan.target;
-        let options = RedisOptions::parse(&target.options)?;
+        let options = RedisOptions::parse(&target.driver, &target.options)?;
         let address = DatabaseAddress::parse(target.path.as_deref())?;
         let confirmed = admin::confirmed(target.destroy, spec.destroy, &address)?;
         let layouts = layouts(plan, &options)?;

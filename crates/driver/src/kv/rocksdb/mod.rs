@@ -24,7 +24,11 @@ use taillight_core::{Error, OpKind, Result};
 
 use super::target::{DatabaseSpec, KvTarget};
 use super::{KeyValueStore, StoreEngine, StoreError, rules};
-use crate::contract::{AdminAction, Driver, OpenSpec, OptionDoc, Target};
+#[cfg(any(test, feature = "testing"))]
+use crate::conformance::{TestSetup, TestTarget};
+use crate::contract::{AdminAction, Driver, OpenSpec, Target};
+use crate::kv::sys::StoreApi;
+use crate::options::{DriverOptions, OptionSet};
 use connection::RocksDbConnection;
 use options::RocksDbOptions;
 use sys::{RocksDbConfig, RocksDbLibrary, RocksDbStore};
@@ -42,14 +46,11 @@ impl Driver for RocksDbDriver {
     fn library(&self) -> Option<&'static str> {
         Some("librocksdb")
     }
-    fn options(&self) -> Vec<OptionDoc> {
-        crate::options::docs::<RocksDbOptions>()
-    }
-    fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
-        crate::options::complete(&RocksDbOptions::parse(&target.options)?)
+    fn option_set(&self) -> OptionSet {
+        OptionSet::of::<RocksDbOptions>()
     }
     fn capabilities(&self, target: &TargetPlan) -> Result<Capabilities> {
-        let o = RocksDbOptions::parse(&target.options)?;
+        let o = RocksDbOptions::parse(self.name(), &target.options)?;
         let mut can =
             super::capabilities(o.direct_reads || o.direct_writes, o.read_only, o.snapshot);
         can.sync = o.wal;
@@ -59,10 +60,7 @@ impl Driver for RocksDbDriver {
         Ok(can)
     }
     #[cfg(any(test, feature = "testing"))]
-    fn test_target(
-        &self,
-        dir: &std::path::Path,
-    ) -> std::result::Result<crate::conformance::TestTarget, String> {
+    fn test_target(&self, dir: &std::path::Path) -> TestSetup {
         RocksDbLibrary::load("").map_err(|e| e.to_string())?;
         let all = [
             "",
@@ -71,10 +69,10 @@ impl Driver for RocksDbDriver {
             "write_buffer_size = \"64KiB\"\ncompression = \"none\"\nmax_background_jobs = 3",
             "snapshot = true",
         ];
-        Ok(crate::conformance::TestTarget::local(dir, "db", &all))
+        Ok(TestTarget::local(dir, "db", &all))
     }
     fn open(&self, spec: &OpenSpec<'_>, _: &mut OnProgress<'_>) -> Result<Box<dyn Target>> {
-        let options = RocksDbOptions::parse(&spec.plan.target.options)?;
+        let options = RocksDbOptions::parse(self.name(), &spec.plan.target.options)?;
         if !options.wal && syncs(spec.plan) {
             return Err(Error::usage("a write without a log cannot be synced")
                 .hint("use sync = \"none\", or set options.wal = true"));
@@ -107,7 +105,7 @@ impl Driver for RocksDbDriver {
                 .with("missing", "rocksdb_batched_multi_get_cf")
                 .hint("leave `batch` out of workloads that get, or use RocksDB 6.23 or newer"));
         }
-        if ask.snapshot && !engine.library.has_snapshots() {
+        if ask.snapshot && engine.library.api.snapshots().is_none() {
             return Err(rules::no_snapshots("RocksDB", "rocksdb_create_snapshot"));
         }
         Ok(Box::new(KvTarget::open(engine, &ask)?))
@@ -125,7 +123,7 @@ fn gets_many(w: &WorkloadPlan) -> bool {
 
 /// The library with this run's options.
 struct RocksDbEngine {
-    library: RocksDbLibrary,
+    library: Arc<RocksDbLibrary>,
     strings: Vec<(&'static str, String)>,
     options: RocksDbOptions,
 }
@@ -159,8 +157,7 @@ impl StoreEngine for RocksDbEngine {
         let mut db = RocksDbStore::open(options, dir, family, create, self.options.wal)?;
         let mut facts = Vec::new();
         let mut add = |name: &str, value: String| facts.push((name.to_owned(), value));
-        let file = self.library.file.as_ref().map(|f| f.display().to_string());
-        add("store.library", file.unwrap_or_else(|| "unknown".to_owned()));
+        add("store.library", self.library.shown());
         add("store.column_family", family.clone());
         add("store.wal", self.options.wal.to_string());
         add("store.statistics", counters.to_owned());

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, Result};
 
-use crate::options::{self, OrDefault};
+use crate::options::{DriverOptions, OrDefault};
 
 /// Compression of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -131,23 +131,21 @@ impl Default for RocksDbOptions {
     }
 }
 
-impl RocksDbOptions {
-    /// Reads them as written. Errors: `Usage` for unknown, mistyped or contradicting options.
-    pub fn parse(table: &toml::Table) -> Result<RocksDbOptions> {
-        let o: RocksDbOptions = options::parse("rocksdb", table)?;
-        if o.column_family.is_empty() {
+impl DriverOptions for RocksDbOptions {
+    fn check(&self) -> Result<()> {
+        if self.column_family.is_empty() {
             return Err(Error::usage("`column_family` is empty")
                 .of_field("column_family")
                 .hint("leave it out, or name one"));
         }
-        if o.read_only && o.keep {
+        if self.read_only && self.keep {
             return Err(Error::usage(
                 "options contradict each other: read_only = true makes nothing to keep",
             )
             .of_field("read_only")
             .hint("leave one of them out"));
         }
-        if o.read_only && o.snapshot {
+        if self.read_only && self.snapshot {
             return Err(Error::usage(
                 "options contradict each other: with read_only = true nothing changes that a \
                  snapshot would hold still",
@@ -155,9 +153,11 @@ impl RocksDbOptions {
             .of_field("read_only")
             .hint("leave one of them out"));
         }
-        Ok(o)
+        Ok(())
     }
+}
 
+impl RocksDbOptions {
     /// RocksDB option strings in the order they are applied, each with where it comes from. Errors:
     /// `Unavailable` when the options file cannot be read, `Usage` when it is none.
     pub fn strings(&self) -> Result<Vec<(&'static str, String)>> {
@@ -347,9 +347,10 @@ pub fn in_force(dir: &Path, family: &str, out: &mut Vec<(String, String)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::complete;
 
     fn parse(text: &str) -> Result<RocksDbOptions> {
-        RocksDbOptions::parse(&text.parse().unwrap())
+        RocksDbOptions::parse("rocksdb", &text.parse().unwrap())
     }
 
     #[test]
@@ -377,7 +378,7 @@ mod tests {
              options = \"max_open_files=9\"",
         );
         let o = o.unwrap();
-        assert_eq!(RocksDbOptions::parse(&options::complete(&o).unwrap()).unwrap(), o);
+        assert_eq!(RocksDbOptions::parse("rocksdb", &complete(&o).unwrap()).unwrap(), o);
         assert_eq!(
             o.strings().unwrap(),
             [

@@ -4,18 +4,18 @@
 //! by `Drop`; a database stays open as long as any worker's access refers to it.
 #![allow(unsafe_code)]
 
-use std::ffi::{c_char, c_int, c_uchar, c_void};
-use std::path::{Path, PathBuf};
+use std::ffi::{c_int, c_uchar};
+use std::path::Path;
 use std::ptr::{self, null_mut};
 use std::sync::{Arc, OnceLock};
 
 use taillight_core::Result;
 
 use crate::kv::StoreError;
-use crate::kv::sys::{Library, LibrarySource, c_text, file_of, functions, taken};
+use crate::kv::sys::{Bytes, LibrarySource, Obj, StoreLibrary, Text, c_text, functions, taken};
 
 /// Names of the library, the unversioned one (a user's own build) first.
-pub const SOURCE: LibrarySource = LibrarySource {
+const SOURCE: LibrarySource = LibrarySource {
     driver: "rocksdb",
     names: &[
         "librocksdb.so",
@@ -28,16 +28,9 @@ pub const SOURCE: LibrarySource = LibrarySource {
     install: "Debian 12: librocksdb7.8, Debian 13: librocksdb9.10",
 };
 
-/// Any object of RocksDB.
-pub type Obj = *mut c_void;
-/// A C string that RocksDB made.
-pub type Text = *mut c_char;
-/// Bytes for RocksDB to read.
-pub type Bytes = *const c_char;
-
 functions! {
     /// What is used of `rocksdb/c.h`. Every opaque object is a `void *` here.
-    struct RocksDbApi {
+    struct RocksDbApi from SOURCE {
         options_create: "rocksdb_options_create" () -> Obj;
         options_destroy: "rocksdb_options_destroy" (Obj);
         options_from_string: "rocksdb_get_options_from_string" (Obj, Bytes, Obj, *mut Text);
@@ -105,58 +98,20 @@ const FATAL_ONLY: c_int = 4;
 /// RocksDB's `StatsLevel::kExceptHistogramOrTimers`: counters only, no clock per operation.
 const COUNTERS_ONLY: c_int = 2;
 
-/// The library, loaded.
-#[derive(Clone)]
-pub struct RocksDbLibrary {
-    pub api: Arc<RocksDbApi>,
-    /// The file it was loaded from.
-    pub file: Option<PathBuf>,
-}
+pub type RocksDbLibrary = StoreLibrary<RocksDbApi>;
 
 impl RocksDbLibrary {
-    /// Loads it: the file or soname given, or the system's. Errors: `Unavailable` when it is
-    /// missing, or lacks functions.
-    pub fn load(given: &str) -> Result<RocksDbLibrary> {
-        let mut loaded = Library::open(&SOURCE, given)?;
-        let Some(api) = RocksDbApi::find(&mut loaded) else {
-            return Err(loaded.lacks(&SOURCE));
-        };
-        let file = file_of(api.open as *const ());
-        loaded.keep();
-        Ok(RocksDbLibrary { api: Arc::new(api), file })
-    }
-
-    /// Whether a connection can read from a snapshot.
-    pub fn has_snapshots(&self) -> bool {
-        let api = &self.api;
-        api.snapshot.is_some() && api.snapshot_release.is_some() && api.read_snapshot.is_some()
-    }
-
-    /// The fault a call left in `error`, if any.
-    #[cold]
-    pub fn fault(&self, error: Text) -> Result<(), StoreError> {
-        // SAFETY: the C API sets `error` to null or to a string that rocksdb_free releases.
-        match unsafe { taken(error, self.api.free) } {
-            None => Ok(()),
-            Some(text) => Err(StoreError(text)),
-        }
-    }
-
-    /// Deletes a database: RocksDB's own files in `dir`. Nothing happens where there is none.
-    /// Errors: the store's words, for example that another process holds it.
-    pub fn destroy(&self, dir: &Path) -> Result<()> {
+    /// Deletes a database. Errors: as [`StoreLibrary::destroy_with`].
+    pub fn destroy(self: &Arc<Self>, dir: &Path) -> Result<()> {
         let options = RocksDbConfig::new(self);
-        let name = c_text(&dir.to_string_lossy())?;
-        let mut error = null_mut();
-        // SAFETY: options and name are alive; the call keeps neither.
-        unsafe { (self.api.destroy_db)(options.raw, name.as_ptr(), &mut error) };
-        self.fault(error).map_err(|f| f.on_open(dir))
+        // SAFETY: the options live until the call is over.
+        unsafe { self.destroy_with(options.raw, dir) }
     }
 }
 
 /// Options of a database and its column families.
 pub struct RocksDbConfig {
-    library: RocksDbLibrary,
+    library: Arc<RocksDbLibrary>,
     raw: Obj,
 }
 
@@ -167,10 +122,10 @@ unsafe impl Send for RocksDbConfig {}
 unsafe impl Sync for RocksDbConfig {}
 
 impl RocksDbConfig {
-    pub fn new(library: &RocksDbLibrary) -> RocksDbConfig {
+    pub fn new(library: &Arc<RocksDbLibrary>) -> RocksDbConfig {
         // SAFETY: creates an object that `drop` destroys.
         let raw = unsafe { (library.api.options_create)() };
-        RocksDbConfig { library: library.clone(), raw }
+        RocksDbConfig { library: Arc::clone(library), raw }
     }
 
     /// Leaves RocksDB's own log (`LOG`) to its header and fatal messages. A build with assertions
@@ -239,7 +194,7 @@ impl Drop for RocksDbConfig {
 /// An opened database with the column family in use.
 pub struct RocksDbStore {
     /// The library it belongs to.
-    pub library: RocksDbLibrary,
+    pub library: Arc<RocksDbLibrary>,
     options: RocksDbConfig,
     pub raw: Obj,
     /// Every family's handle: RocksDB opens all or none.
@@ -273,7 +228,7 @@ impl RocksDbStore {
         writes: bool,
         wal: bool,
     ) -> Result<RocksDbStore> {
-        let library = options.library.clone();
+        let library = Arc::clone(&options.library);
         let path = c_text(&dir.to_string_lossy())?;
         let mut names = list_families(&options, &path);
         if !names.iter().any(|n| n == family) {

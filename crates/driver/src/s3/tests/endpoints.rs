@@ -10,9 +10,10 @@ use taillight_s3test::{FaultyServer, ObjectServer, ServerSettings};
 use super::bad::{EMPTY, accept, clear, read_request};
 use super::server::{ID, SECRET, free_port, open, plan, plan_on};
 use super::{error, put, session};
+use crate::options::DriverOptions;
 use crate::s3::client::S3Client;
 use crate::s3::credentials::Credentials;
-use crate::s3::{location::PrefixLocation, options};
+use crate::s3::{location::PrefixLocation, options::S3Options};
 
 fn elsewhere(e: &Error, port: u16) {
     assert_eq!(e.kind(), ErrorKind::Refused, "{e}");
@@ -77,7 +78,7 @@ fn a_refused_endpoint_changes_nothing_on_the_first() {
 }
 
 fn store_at(path: &str, addresses: Vec<SocketAddr>) -> S3Client {
-    let options = options::parse(&"timeout = \"5s\"".parse().unwrap()).unwrap();
+    let options = S3Options::parse("s3", &"timeout = \"5s\"".parse().unwrap()).unwrap();
     let location = PrefixLocation::parse(Some(path), &[]).unwrap();
     let credentials = Credentials::new(ID, SECRET, None);
     S3Client::at(location, options, credentials, vec![addresses]).unwrap()

@@ -8,9 +8,10 @@ use taillight_s3test::ObjectServer;
 pub use taillight_s3test::{ID, SECRET, free_port};
 
 use crate::conformance;
-use crate::contract::{Driver, OpenSpec, OptionDoc, Target};
+use crate::contract::{Driver, OpenSpec, Target};
+use crate::options::{DriverOptions, OptionSet};
 use crate::s3::credentials::Credentials;
-use crate::s3::{S3, options, target::S3Target};
+use crate::s3::{S3, options::S3Options, target::S3Target};
 
 pub fn plan_on(server: &ObjectServer, options: &str, prefix: &str, size: u64, depth: u32) -> Plan {
     plan(&server.path(prefix), options, size, depth)
@@ -20,9 +21,8 @@ pub fn plan(path: &str, options: &str, size: u64, depth: u32) -> Plan {
     let target = TargetPlan {
         driver: "s3".to_owned(),
         path: Some(path.to_owned()),
-        size: None,
-        destroy: false,
         options: options.parse().unwrap(),
+        ..TargetPlan::default()
     };
     let mut plan = conformance::keyed_plan(target, size, depth, false);
     // A run that deletes does not leave its records to later ones.
@@ -33,7 +33,7 @@ pub fn plan(path: &str, options: &str, size: u64, depth: u32) -> Plan {
 pub fn open_as(plan: &Plan, destroy: Option<&str>, secret: &str) -> Result<Box<dyn Target>> {
     let spec = OpenSpec { plan, run_id: "test", destroy };
     let credentials = (Credentials::new(ID, secret, None), "test".to_owned());
-    let options = options::parse(&plan.target.options)?;
+    let options = S3Options::parse("s3", &plan.target.options)?;
     Ok(Box::new(S3Target::open_as(&spec, options, credentials)?))
 }
 
@@ -51,8 +51,8 @@ impl Driver for Known {
     fn about(&self) -> &'static str {
         S3.about()
     }
-    fn options(&self) -> Vec<OptionDoc> {
-        S3.options()
+    fn option_set(&self) -> OptionSet {
+        S3.option_set()
     }
     fn resolve(&self, target: &TargetPlan) -> Result<toml::Table> {
         S3.resolve(target)

@@ -5,12 +5,11 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
-use std::marker::PhantomData;
 use std::ptr::{self, null_mut};
 use std::sync::Arc;
 
-use crate::kv::rocksdb::sys::{Bytes, Obj, RocksDbStore, Text};
-use crate::kv::sys::slice;
+use crate::kv::rocksdb::sys::{RocksDbApi, RocksDbStore};
+use crate::kv::sys::{Bytes, ConnectionObjects, Obj, Text, slice};
 use crate::kv::{Connection, KeyList, RecordBatch, ScanRange, StoreError};
 
 /// RocksDB's `PerfLevel::kDisable`. Its default counts blocks and bytes in each thread, for readers
@@ -22,23 +21,18 @@ const NO_MULTI_GET: &str = "the library has no rocksdb_batched_multi_get_cf";
 
 /// What every get and put needs, side by side: found through the database and its library they
 /// would be in several places, which the CPU's caches do not hold over an operation of a store.
-#[derive(Clone, Copy)]
 struct RocksDbCalls {
-    db: Obj,
+    objects: ConnectionObjects<RocksDbApi>,
     family: Obj,
-    read: Obj,
     get: Get,
     value: Value,
     release: Release,
     /// The family is the default one, which RocksDB finds quicker without a handle.
     default: bool,
-    batch: Obj,
     put: Put,
     put_in: PutIn,
     commit: Write,
     clear: Release,
-    /// Without and with sync.
-    write: [Obj; 2],
 }
 
 type Get = unsafe extern "C" fn(Obj, Obj, Obj, Bytes, usize, *mut Text) -> Obj;
@@ -48,75 +42,51 @@ type Put = unsafe extern "C" fn(Obj, Bytes, usize, Bytes, usize);
 type PutIn = unsafe extern "C" fn(Obj, Obj, Bytes, usize, Bytes, usize);
 type Write = unsafe extern "C" fn(Obj, Obj, Obj, *mut Text);
 
-/// What a connection reads from.
-struct RocksDbSnapshot {
-    snapshot: Obj,
-    /// Read options without it.
-    newest: Obj,
-}
-
-/// One worker's access.
+/// One worker's access. Its objects go before the database may close.
 pub struct RocksDbConnection {
     near: RocksDbCalls,
-    held: Option<RocksDbSnapshot>,
     db: Arc<RocksDbStore>,
     keys: Vec<Bytes>,
     sizes: Vec<usize>,
     values: Vec<Obj>,
     errors: Vec<Text>,
-    /// Raw pointers: stays on its thread.
-    _not_send: PhantomData<*mut ()>,
 }
 
 impl RocksDbConnection {
     /// Access to a database; with `snapshot`, reads see it as it is now.
     pub fn new(db: Arc<RocksDbStore>, snapshot: bool) -> RocksDbConnection {
         let api = &db.library.api;
-        // SAFETY: creates objects that `drop` destroys, and sets their fields; the level is a number
-        // of this thread.
-        unsafe {
+        // SAFETY: the connection holds the database, which stays open as long as it does; sets fields
+        // of objects that are its own; the level is a number of this thread.
+        let objects = unsafe {
             if let Some(perf_level) = api.perf_level {
                 perf_level(NO_PERF_COUNTERS);
             }
-            let write = [0, 1].map(|sync| {
-                let options = (api.write_options)();
-                (api.write_sync)(options, sync);
+            let objects = ConnectionObjects::new(&db.library, db.raw, snapshot);
+            for options in objects.write {
                 (api.write_no_wal)(options, c_int::from(!db.wal));
-                options
-            });
-            let near = RocksDbCalls {
-                db: db.raw,
-                family: db.family,
-                read: (api.read_options)(),
-                get: api.get,
-                value: api.pinned_value,
-                release: api.pinned_destroy,
-                default: db.default,
-                batch: (api.batch_create)(),
-                put: api.batch_put_default,
-                put_in: api.batch_put,
-                commit: api.write,
-                clear: api.batch_clear,
-                write,
-            };
-            let held = match (snapshot, api.snapshot, api.read_snapshot) {
-                (true, Some(create), Some(set)) => {
-                    let snapshot = create(db.raw);
-                    set(near.read, snapshot);
-                    Some(RocksDbSnapshot { snapshot, newest: (api.read_options)() })
-                }
-                _ => None,
-            };
-            RocksDbConnection {
-                near,
-                held,
-                keys: Vec::new(),
-                sizes: Vec::new(),
-                values: Vec::new(),
-                errors: Vec::new(),
-                _not_send: PhantomData,
-                db,
             }
+            objects
+        };
+        let near = RocksDbCalls {
+            objects,
+            family: db.family,
+            get: api.get,
+            value: api.pinned_value,
+            release: api.pinned_destroy,
+            default: db.default,
+            put: api.batch_put_default,
+            put_in: api.batch_put,
+            commit: api.write,
+            clear: api.batch_clear,
+        };
+        RocksDbConnection {
+            near,
+            keys: Vec::new(),
+            sizes: Vec::new(),
+            values: Vec::new(),
+            errors: Vec::new(),
+            db,
         }
     }
 
@@ -133,7 +103,7 @@ impl RocksDbConnection {
         // SAFETY: the database is open as long as `db` lives; the key outlives the call.
         let pinned = unsafe {
             let (at, size) = (key.as_ptr().cast(), key.len());
-            (near.get)(near.db, read, near.family, at, size, &mut error)
+            (near.get)(near.objects.db, read, near.family, at, size, &mut error)
         };
         if !error.is_null() {
             self.db.library.fault(error)?;
@@ -171,9 +141,9 @@ impl RocksDbConnection {
         // SAFETY: the batch is this connection's; key and value outlive the call, which copies them.
         unsafe {
             if near.default {
-                (near.put)(near.batch, k, key.len(), v, value.len());
+                (near.put)(near.objects.batch, k, key.len(), v, value.len());
             } else {
-                (near.put_in)(near.batch, near.family, k, key.len(), v, value.len());
+                (near.put_in)(near.objects.batch, near.family, k, key.len(), v, value.len());
             }
         }
     }
@@ -181,18 +151,18 @@ impl RocksDbConnection {
     /// Applies the batch as one, and empties it.
     #[inline(always)]
     fn commit(&mut self, durable: bool) -> Result<(), StoreError> {
-        let (near, db) = (&self.near, &*self.db);
+        let (near, objects, db) = (&self.near, &self.near.objects, &*self.db);
         if let Err(fault) = db.writable() {
             // SAFETY: the batch is this connection's; what was staged is not written any more.
-            unsafe { (near.clear)(near.batch) };
+            unsafe { (near.clear)(objects.batch) };
             return Err(fault);
         }
-        let options = near.write[usize::from(durable)];
+        let options = objects.write[usize::from(durable)];
         let mut error = null_mut();
         // SAFETY: the database is open; the batch is this connection's.
         unsafe {
-            (near.commit)(near.db, options, near.batch, &mut error);
-            (near.clear)(near.batch);
+            (near.commit)(objects.db, options, objects.batch, &mut error);
+            (near.clear)(objects.batch);
         }
         if error.is_null() {
             return Ok(());
@@ -204,12 +174,11 @@ impl RocksDbConnection {
 impl Connection for RocksDbConnection {
     #[inline(always)]
     fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError> {
-        self.look(self.near.read, key, found)
+        self.look(self.near.objects.read, key, found)
     }
 
     fn get_newest(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<bool, StoreError> {
-        let read = self.held.as_ref().map_or(self.near.read, |h| h.newest);
-        self.look(read, key, found)
+        self.look(self.near.objects.newest(), key, found)
     }
 
     fn multi_get(
@@ -236,7 +205,17 @@ impl Connection for RocksDbConnection {
             let (key, size) = (self.keys.as_ptr(), self.sizes.as_ptr());
             let (value, error) = (self.values.as_mut_ptr(), self.errors.as_mut_ptr());
             let count = keys.len();
-            multi_get(db.raw, self.near.read, db.family, count, key, size, value, error, false);
+            multi_get(
+                db.raw,
+                self.near.objects.read,
+                db.family,
+                count,
+                key,
+                size,
+                value,
+                error,
+                false,
+            );
         }
         let (mut there, mut first) = (0, Ok(()));
         for (pinned, error) in self.values.iter().zip(&self.errors) {
@@ -267,7 +246,7 @@ impl Connection for RocksDbConnection {
     fn delete(&mut self, key: &[u8], durable: bool) -> Result<(), StoreError> {
         let db = &*self.db;
         db.writable()?;
-        let options = self.near.write[usize::from(durable)];
+        let options = self.near.objects.write[usize::from(durable)];
         let mut error = null_mut();
         // SAFETY: handles are open; the key outlives the call.
         unsafe {
@@ -283,7 +262,7 @@ impl Connection for RocksDbConnection {
         mut found: impl FnMut(&[u8]),
     ) -> Result<u32, StoreError> {
         let db = &*self.db;
-        let api = &*db.library.api;
+        let (api, read) = (&db.library.api, self.near.objects.read);
         let (mut seen, mut error) = (0, null_mut());
         let (from, size) = (range.from.as_ptr().cast(), range.from.len());
         // SAFETY: the iterator lives inside this call, and so do the keys it was given; each value
@@ -291,13 +270,13 @@ impl Connection for RocksDbConnection {
         unsafe {
             if let Some(stop) = range.stop {
                 let bound = if range.reverse { api.lower_bound } else { api.upper_bound };
-                bound(self.near.read, stop.as_ptr().cast(), stop.len());
+                bound(read, stop.as_ptr().cast(), stop.len());
             }
             let (seek, step) = match range.reverse {
                 false => (api.seek, api.next),
                 true => (api.seek_for_prev, api.prev),
             };
-            let iterator = (api.iterator)(db.raw, self.near.read, db.family);
+            let iterator = (api.iterator)(db.raw, read, db.family);
             seek(iterator, from, size);
             while seen < range.count && (api.valid)(iterator) != 0 {
                 let mut size = 0;
@@ -312,30 +291,10 @@ impl Connection for RocksDbConnection {
             (api.iterator_destroy)(iterator);
             if range.stop.is_some() {
                 // A null bound is no bound.
-                (api.upper_bound)(self.near.read, ptr::null(), 0);
-                (api.lower_bound)(self.near.read, ptr::null(), 0);
+                (api.upper_bound)(read, ptr::null(), 0);
+                (api.lower_bound)(read, ptr::null(), 0);
             }
         }
         db.library.fault(error).map(|()| seen)
-    }
-}
-
-impl Drop for RocksDbConnection {
-    fn drop(&mut self) {
-        let api = &self.db.library.api;
-        // SAFETY: created in `new`, destroyed once, before the database may close.
-        unsafe {
-            (api.batch_destroy)(self.near.batch);
-            (api.read_options_destroy)(self.near.read);
-            if let Some(held) = &self.held {
-                (api.read_options_destroy)(held.newest);
-                if let Some(release) = api.snapshot_release {
-                    release(self.near.db, held.snapshot);
-                }
-            }
-            for options in self.near.write {
-                (api.write_options_destroy)(options);
-            }
-        }
     }
 }

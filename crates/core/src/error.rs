@@ -83,10 +83,26 @@ impl Error {
         self.0.context.push((key, value.to_string()));
         self
     }
+    /// Adds a context pair, if there is something to say.
+    #[must_use]
+    pub fn with_some(self, key: &'static str, value: Option<impl fmt::Display>) -> Self {
+        match value {
+            Some(value) => self.with(key, value),
+            None => self,
+        }
+    }
     /// Says what the user should do next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
+        self
+    }
+    /// Says what the user should do next, if that is known.
+    #[must_use]
+    pub fn hint_some(mut self, hint: Option<impl Into<String>>) -> Self {
+        if let Some(hint) = hint {
+            self.0.hint = Some(hint.into());
+        }
         self
     }
     /// Attaches the underlying error.

@@ -8,8 +8,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use crate::units::as_text;
 
 /// Most decimals a percentage may have; `100 * 10^17` still fits in 64 bits.
 const MAX_DECIMALS: u8 = 17;
@@ -202,40 +201,14 @@ impl fmt::Display for Percentile {
     }
 }
 
-impl Serialize for Percentile {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Percentile {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        struct PercentileVisitor;
-        impl de::Visitor<'_> for PercentileVisitor {
-            type Value = Percentile;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a percentile as text, like \"99.9\"")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Percentile, E> {
-                Percentile::asked(text).map_err(E::custom)
-            }
-        }
-        d.deserialize_any(PercentileVisitor)
-    }
-}
-
-impl JsonSchema for Percentile {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Percentile".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "pattern": r"^[0-9]{1,2}(\.[0-9]{1,9})?$",
-            "description": "a percentile as text, like \"99.9\""
-        })
-    }
-}
+as_text!(
+    Percentile,
+    "Percentile",
+    "a percentile as text, like \"99.9\"",
+    r"^[0-9]{1,2}(\.[0-9]{1,9})?$",
+    Percentile::asked,
+    None
+);
 
 impl Ord for Percentile {
     fn cmp(&self, other: &Self) -> Ordering {

@@ -7,8 +7,7 @@ pub mod readable;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::de;
 
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -239,66 +238,99 @@ impl fmt::Display for Rate {
     }
 }
 
+/// Reads text as `T`.
+pub(crate) struct TextVisitor<T> {
+    /// What is expected, in words.
+    pub(crate) what: &'static str,
+    pub(crate) parse: fn(&str) -> Result<T, String>,
+    /// What to say about a bare number; else it is of the wrong type.
+    pub(crate) number: Option<fn(&dyn fmt::Display) -> String>,
+}
+
+impl<T> TextVisitor<T> {
+    fn bare<E: de::Error>(&self, n: &dyn fmt::Display, given: de::Unexpected<'_>) -> E {
+        match self.number {
+            Some(number) => E::custom(number(n)),
+            None => E::invalid_type(given, &self.what),
+        }
+    }
+}
+
+impl<T> de::Visitor<'_> for TextVisitor<T> {
+    type Value = T;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)
+    }
+    fn visit_str<E: de::Error>(self, s: &str) -> Result<T, E> {
+        (self.parse)(s).map_err(E::custom)
+    }
+    fn visit_i64<E: de::Error>(self, n: i64) -> Result<T, E> {
+        Err(self.bare(&n, de::Unexpected::Signed(n)))
+    }
+    fn visit_u64<E: de::Error>(self, n: u64) -> Result<T, E> {
+        Err(self.bare(&n, de::Unexpected::Unsigned(n)))
+    }
+    fn visit_f64<E: de::Error>(self, n: f64) -> Result<T, E> {
+        Err(self.bare(&n, de::Unexpected::Float(n)))
+    }
+}
+
+/// Writes a type as its text, reads it by `$parse`, and publishes its pattern.
 macro_rules! as_text {
-    ($type:ty, $name:literal, $what:literal, $pattern:literal) => {
-        impl Serialize for $type {
-            fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+    ($type:ty, $name:literal, $what:literal, $pattern:literal, $parse:expr, $number:expr) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
                 s.collect_str(self)
             }
         }
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-                struct QuantityVisitor;
-                impl de::Visitor<'_> for QuantityVisitor {
-                    type Value = $type;
-                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        f.write_str($what)
-                    }
-                    fn visit_str<E: de::Error>(self, s: &str) -> Result<$type, E> {
-                        s.parse().map_err(E::custom)
-                    }
-                    fn visit_i64<E: de::Error>(self, n: i64) -> Result<$type, E> {
-                        Err(E::custom(<$type>::unitless(n)))
-                    }
-                    fn visit_u64<E: de::Error>(self, n: u64) -> Result<$type, E> {
-                        Err(E::custom(<$type>::unitless(n)))
-                    }
-                    fn visit_f64<E: de::Error>(self, n: f64) -> Result<$type, E> {
-                        Err(E::custom(<$type>::unitless(n)))
-                    }
-                }
-                d.deserialize_any(QuantityVisitor)
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+                d.deserialize_any($crate::units::TextVisitor {
+                    what: $what,
+                    parse: $parse,
+                    number: $number,
+                })
             }
         }
-        impl $type {
-            /// What to say about a bare number where this type is meant.
-            pub(crate) fn unitless(n: impl fmt::Display) -> String {
-                format!("`{n}` has no unit; expected {}", $what)
-            }
-        }
-        impl JsonSchema for $type {
+        impl schemars::JsonSchema for $type {
             fn schema_name() -> std::borrow::Cow<'static, str> {
                 $name.into()
             }
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": "string", "pattern": $pattern, "description": $what })
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!(
+                    { "type": "string", "pattern": $pattern, "description": $what }
+                )
             }
         }
     };
 }
-as_text!(
+pub(crate) use as_text;
+
+/// A quantity as text; a bare number lacks its unit.
+macro_rules! quantity {
+    ($type:ty, $name:literal, $what:literal, $pattern:literal) => {
+        impl $type {
+            /// What to say about a bare number where this type is meant.
+            pub(crate) fn unitless(n: &dyn fmt::Display) -> String {
+                format!("`{n}` has no unit; expected {}", $what)
+            }
+        }
+        as_text!($type, $name, $what, $pattern, str::parse, Some(<$type>::unitless));
+    };
+}
+quantity!(
     ByteSize,
     "ByteSize",
     "a size with a unit, like \"4KiB\" or \"10GB\"",
     r"^[0-9][0-9_]*(\.[0-9]+)? *(B|[KMGT]iB|[kMGT]B)$"
 );
-as_text!(
+quantity!(
     Span,
     "Span",
     "a time with a unit, like \"500us\" or \"30s\"",
     r"^[0-9][0-9_]*(\.[0-9]+)? *(ns|us|ms|s|min|h)$"
 );
-as_text!(
+quantity!(
     Rate,
     "Rate",
     "a rate, like \"1000/s\" or \"100MiB/s\"",

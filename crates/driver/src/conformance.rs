@@ -8,6 +8,7 @@
 mod claims;
 mod keyed;
 mod setup;
+mod steps;
 
 use taillight_core::capability::Capabilities;
 use taillight_core::op::SyncKind;
@@ -17,6 +18,7 @@ use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Stamp, Status};
 
 pub use keyed::keyed_plan;
 pub use setup::{TestSetup, TestTarget, plan, plan_for};
+pub use steps::{one, open, session, target};
 
 use crate::contract::{Completion, Driver, OpenSpec, Session, SessionSpec, Submitted, Target};
 
@@ -40,7 +42,18 @@ pub enum CheckResult {
     Broken(String),
 }
 
-type Checked = Result<CheckResult, String>;
+/// Why a rule is broken, in words.
+#[derive(Debug)]
+pub struct BrokenRule(String);
+
+impl<E: std::fmt::Display> From<E> for BrokenRule {
+    fn from(why: E) -> BrokenRule {
+        BrokenRule(why.to_string())
+    }
+}
+
+type Tested<T> = Result<T, BrokenRule>;
+type Checked = Tested<CheckResult>;
 type Check = fn(&CheckContext<'_>) -> Checked;
 
 /// Every check by name.
@@ -79,23 +92,32 @@ const SNAPSHOT_CHECKS: [(&str, Check); 6] = [
 
 /// Runs every check; each outcome with the name of its rule. Errors: when the target cannot be
 /// opened or closed at all.
-pub fn run(case: &TestCase<'_>) -> Result<Vec<(&'static str, CheckResult)>, String> {
-    let text = |e: taillight_core::Error| e.to_string();
-    let caps = case.driver.capabilities(&case.plan.target).map_err(text)?;
+pub fn run(case: &TestCase<'_>) -> Tested<Vec<(&'static str, CheckResult)>> {
+    let caps = case.driver.capabilities(&case.plan.target)?;
     let spec = OpenSpec { plan: &case.plan, run_id: "conformance", destroy: case.destroy };
-    let target = case.driver.open(&spec, &mut |_| true).map_err(text)?;
+    let target = case.driver.open(&spec, &mut |_| true)?;
     let bench = CheckContext { case, caps, target };
     if bench.caps.keyed() {
         keyed::load(&bench)?;
     }
-    let outcome = |check: Check| check(&bench).unwrap_or_else(CheckResult::Broken);
+    let outcome = |check: Check| check(&bench).unwrap_or_else(|why| CheckResult::Broken(why.0));
     let checks = match bench.caps.snapshot {
         true => &SNAPSHOT_CHECKS[..],
         false => &CHECKS[..],
     };
     let outcomes = checks.iter().map(|(name, check)| (*name, outcome(*check))).collect();
-    bench.target.close().map_err(text)?;
+    bench.target.close()?;
     Ok(outcomes)
+}
+
+/// Runs every check. Panics with the broken rules, if any.
+pub fn assert_kept(case: &TestCase<'_>) {
+    let plan = &case.plan;
+    let depth = plan.workloads[0].queue_depth;
+    let name = format!("{} at depth {depth}: {}", plan.target.driver, plan.target.options);
+    let mut outcomes = run(case).unwrap_or_else(|why| panic!("{name}: {}", why.0));
+    outcomes.retain(|(_, outcome)| matches!(outcome, CheckResult::Broken(_)));
+    assert!(outcomes.is_empty(), "{name}: {outcomes:#?}");
 }
 
 /// An opened target and what the checks ask about it.
@@ -126,7 +148,7 @@ impl CheckContext<'_> {
             kind => kind,
         }
     }
-    fn session(&self) -> Result<Box<dyn Session>, String> {
+    fn session(&self) -> Tested<Box<dyn Session>> {
         let spec = SessionSpec {
             worker: 0,
             workload: 0,
@@ -135,7 +157,7 @@ impl CheckContext<'_> {
             buffer_size: self.block(),
             seed: 1,
         };
-        self.target.session(&spec).map_err(|e| e.to_string())
+        Ok(self.target.session(&spec)?)
     }
     /// The `n`-th block of the data set, over all files; or the `n`-th record.
     fn op(&self, kind: OpKind, n: u64) -> Op {
@@ -158,7 +180,7 @@ impl CheckContext<'_> {
         }
     }
     /// Waits for one completion or more.
-    fn wait(&self, session: &mut dyn Session, out: &mut Vec<Completion>) -> Result<(), String> {
+    fn wait(&self, session: &mut dyn Session, out: &mut Vec<Completion>) -> Tested<()> {
         let before = out.len();
         let until = MonoClock.now().plus(PATIENCE_NS);
         while out.len() == before {
@@ -167,38 +189,38 @@ impl CheckContext<'_> {
             {
                 time.advance_to(next);
             }
-            session.poll(1, Some(until), out).map_err(|e| e.to_string())?;
+            session.poll(1, Some(until), out)?;
             if out.len() == before && MonoClock.now() >= until {
-                return Err("no completion came".to_owned());
+                return Err("no completion came".into());
             }
         }
         Ok(())
     }
     /// One operation from submit to completion, in slot 0.
-    fn one(&self, session: &mut dyn Session, op: &Op) -> Result<Completion, String> {
+    fn one(&self, session: &mut dyn Session, op: &Op) -> Tested<Completion> {
         let token = Token::new(3, 0);
-        match session.submit(op, 0, token).map_err(|e| e.to_string())? {
+        match session.submit(op, 0, token)? {
             Submitted::Done(completion) => return Ok(completion),
-            Submitted::Full => return Err("Full with nothing in flight".to_owned()),
+            Submitted::Full => return Err("Full with nothing in flight".into()),
             Submitted::Queued => {}
         }
-        session.flush().map_err(|e| e.to_string())?;
+        session.flush()?;
         let mut out = Vec::with_capacity(1);
         self.wait(session, &mut out)?;
         match out.as_slice() {
             [one] if one.token == token => Ok(*one),
-            other => Err(format!("one operation, but {} completions", other.len())),
+            other => Err(format!("one operation, but {} completions", other.len()).into()),
         }
     }
 }
 
-fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(otherwise()) }
+fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Tested<()> {
+    if holds { Ok(()) } else { Err(otherwise().into()) }
 }
 
 fn options(b: &CheckContext<'_>) -> Checked {
     let mut target = b.case.plan.target.clone();
-    let resolve = |t: &TargetPlan| b.case.driver.resolve(t).map_err(|e| e.to_string());
+    let resolve = |t: &TargetPlan| b.case.driver.resolve(t);
     target.options = resolve(&target)?;
     ensure(resolve(&target)? == target.options, || "resolved options resolve otherwise".into())?;
     for doc in b.case.driver.options() {
@@ -209,7 +231,7 @@ fn options(b: &CheckContext<'_>) -> Checked {
     target.options.insert("no_such_option".to_owned(), toml::Value::Boolean(true));
     match b.case.driver.resolve(&target) {
         Err(e) if e.kind() == ErrorKind::Usage => Ok(CheckResult::Kept),
-        other => Err(format!("an unknown option is not refused: {other:?}")),
+        other => Err(format!("an unknown option is not refused: {other:?}").into()),
     }
 }
 
@@ -244,18 +266,18 @@ fn tokens(b: &CheckContext<'_>) -> Checked {
             let slot = free[free.len() - 1];
             let token = Token::new(next, slot);
             let op = b.op(OpKind::Read, next.wrapping_mul(2_654_435_761));
-            match session.submit(&op, slot, token).map_err(|e| e.to_string())? {
+            match session.submit(&op, slot, token)? {
                 Submitted::Done(c) => out.push(c),
                 Submitted::Queued => {}
                 Submitted::Full if free.len() == depth as usize => {
-                    return Err("Full with nothing in flight".to_owned());
+                    return Err("Full with nothing in flight".into());
                 }
                 Submitted::Full => break,
             }
             free.pop();
             next += 1;
         }
-        session.flush().map_err(|e| e.to_string())?;
+        session.flush()?;
         if out.is_empty() {
             b.wait(session.as_mut(), &mut out)?;
         }
@@ -277,19 +299,19 @@ fn full(b: &CheckContext<'_>) -> Checked {
     let mut in_flight = 0;
     for slot in 0..b.depth() {
         let op = b.op(OpKind::Read, u64::from(slot));
-        match session.submit(&op, slot, Token::new(1, slot)).map_err(|e| e.to_string())? {
+        match session.submit(&op, slot, Token::new(1, slot))? {
             Submitted::Done(_) => {}
             Submitted::Queued => in_flight += 1,
-            Submitted::Full => return Err(format!("Full at {slot} of {}", b.depth())),
+            Submitted::Full => return Err(format!("Full at {slot} of {}", b.depth()).into()),
         }
     }
     if in_flight == 0 {
         return Ok(CheckResult::NotForIt("it has no queue"));
     }
     let op = b.op(OpKind::Read, 0);
-    let answer = session.submit(&op, 0, Token::new(9, 0)).map_err(|e| e.to_string())?;
+    let answer = session.submit(&op, 0, Token::new(9, 0))?;
     ensure(answer == Submitted::Full, || format!("one too many was answered {answer:?}"))?;
-    session.flush().map_err(|e| e.to_string())?;
+    session.flush()?;
     let mut out = Vec::with_capacity(b.depth() as usize);
     while out.len() < in_flight {
         b.wait(session.as_mut(), &mut out)?;
@@ -342,14 +364,14 @@ fn sync_after_write(b: &CheckContext<'_>) -> Checked {
     for slot in 0..b.depth() {
         let op = Op { sync: Some(SyncKind::Fdatasync), ..b.op(OpKind::Write, u64::from(slot)) };
         let answer = session.submit(&op, slot, Token::new(1, slot));
-        if let Submitted::Done(c) = answer.map_err(|e| e.to_string())? {
+        if let Submitted::Done(c) = answer? {
             out.push(c);
         }
     }
-    session.flush().map_err(|e| e.to_string())?;
+    session.flush()?;
     let left = b.depth() - out.len() as u32;
     let until = MonoClock.now().plus(PATIENCE_NS);
-    session.poll(left, Some(until), &mut out).map_err(|e| e.to_string())?;
+    session.poll(left, Some(until), &mut out)?;
     let good = |c: &Completion| c.status.is_ok() && (c.sync_ns.is_some() || b.caps.keyed());
     ensure(out.len() as u32 == b.depth() && out.iter().all(good), || format!("{out:?}"))?;
     Ok(CheckResult::Kept)
@@ -402,9 +424,9 @@ fn poll_nothing(b: &CheckContext<'_>) -> Checked {
     let mut out = Vec::new();
     let soon = Some(MonoClock.now().plus(1_000_000));
     for (min, until) in [(0, None), (0, Some(Stamp(0))), (1, soon), (1, Some(Stamp(0)))] {
-        session.poll(min, until, &mut out).map_err(|e| e.to_string())?;
+        session.poll(min, until, &mut out)?;
     }
-    session.flush().map_err(|e| e.to_string())?;
+    session.flush()?;
     ensure(out.is_empty(), || "completions out of nothing".into())?;
     Ok(CheckResult::Kept)
 }
@@ -413,7 +435,7 @@ fn two_workers(b: &CheckContext<'_>) -> Checked {
     if b.caps.virtual_time {
         return Ok(CheckResult::NotForIt("one event queue drives all its workers"));
     }
-    let work = |worker: u64| -> Result<(), String> {
+    let work = |worker: u64| -> Tested<()> {
         let mut session = b.session()?;
         for n in 0..200 {
             let c = b.one(session.as_mut(), &b.op(OpKind::Read, worker + 2 * n))?;
@@ -424,7 +446,7 @@ fn two_workers(b: &CheckContext<'_>) -> Checked {
     std::thread::scope(|scope| {
         let other = scope.spawn(|| work(1));
         work(0)?;
-        other.join().unwrap_or_else(|_| Err("a worker panicked".to_owned()))
+        other.join().unwrap_or_else(|_| Err("a worker panicked".into()))
     })?;
     Ok(CheckResult::Kept)
 }
@@ -434,10 +456,10 @@ fn give_up(b: &CheckContext<'_>) -> Checked {
         let mut session = b.session()?;
         for slot in 0..b.depth() {
             let op = b.op(OpKind::Read, u64::from(slot) * 3);
-            session.submit(&op, slot, Token::new(1, slot)).map_err(|e| e.to_string())?;
+            session.submit(&op, slot, Token::new(1, slot))?;
         }
         if flushed {
-            session.flush().map_err(|e| e.to_string())?;
+            session.flush()?;
             session.abandon();
         } else {
             drop(session);

@@ -4,19 +4,35 @@
 //! I/Os in the run, which are data. Called by drivers and by `ownership`, which open or make files.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use taillight_core::Error;
+use taillight_core::{Error, Result};
 
 /// The error of a call on `path` that failed.
 pub fn cannot(what: &str, path: &Path, e: impl Into<io::Error>) -> Error {
     let e: io::Error = e.into();
-    let hint = hint(&e);
-    let error = Error::unavailable(what).with("path", path.display()).source(e);
-    match hint {
-        Some(hint) => error.hint(hint),
-        None => error,
+    Error::unavailable(what).with("path", path.display()).hint_some(hint(&e)).source(e)
+}
+
+/// Where something that is not there yet would be: the real path of its directory, and its name.
+/// Errors: `Usage` for a path that cannot become one, `Unavailable` when its directory is missing.
+pub fn resolve_absent(path: &Path) -> Result<PathBuf> {
+    if path.symlink_metadata().is_ok() {
+        return Err(Error::usage("the target is a symbolic link to nothing")
+            .with("path", path.display())
+            .hint("name what it should lead to, or create that"));
     }
+    let Some(name) = path.file_name() else {
+        return Err(Error::usage("the target path ends in no name").with("path", path.display()));
+    };
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = std::fs::canonicalize(parent).map_err(|e| {
+        Error::unavailable("the directory that should hold the target is not there")
+            .with("path", path.display())
+            .source(e)
+            .hint(format!("create it first: mkdir -p {}", parent.display()))
+    })?;
+    Ok(parent.join(name))
 }
 
 fn hint(e: &io::Error) -> Option<&'static str> {

@@ -4,34 +4,19 @@
 use taillight_core::OpKind;
 use taillight_core::plan::{Plan, TargetPlan};
 use taillight_core::units::ByteSize;
-use taillight_driver::conformance::{CheckResult, TestCase, plan, plan_for, run};
+use taillight_driver::conformance::{TestCase, assert_kept, plan, plan_for, target};
 
 const OPS: [OpKind; 4] = [OpKind::Read, OpKind::Write, OpKind::Fsync, OpKind::Trim];
 
-fn target(driver: &str, path: Option<String>, options: &str) -> TargetPlan {
-    TargetPlan {
-        driver: driver.to_owned(),
-        path,
-        size: Some(ByteSize(1 << 20)),
-        destroy: false,
-        options: options.parse().unwrap(),
-    }
-}
-
-fn check(target: TargetPlan, depth: u32) {
+/// Driver `file` at `path`, at this depth.
+fn check(path: &str, options: &str, depth: u32) {
+    let target = TargetPlan { size: Some(ByteSize(1 << 20)), ..target("file", path, options) };
     check_plan(plan(target, &OPS, 4096, depth));
 }
 
 fn check_plan(plan: Plan) {
-    let target = &plan.target;
-    let depth = plan.workloads[0].queue_depth;
-    let name = format!("{} at depth {depth}: {}", target.driver, target.options);
-    let case =
-        TestCase { driver: taillight_driver::find(&target.driver).unwrap(), plan, destroy: None };
-    let outcomes = run(&case).unwrap_or_else(|e| panic!("{name}: {e}"));
-    let broken: Vec<_> =
-        outcomes.iter().filter(|(_, o)| matches!(o, CheckResult::Broken(_))).collect();
-    assert!(broken.is_empty(), "{name}: {broken:#?}");
+    let driver = taillight_driver::find(&plan.target.driver).unwrap();
+    assert_kept(&TestCase { driver, plan, destroy: None });
 }
 
 /// Every driver of the list, at several depths and, where it scans, in both directions. A driver
@@ -73,7 +58,7 @@ fn every_driver_keeps_the_contract() {
 fn file_with_a_submitting_thread_keeps_the_contract() {
     let tmp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = format!("{}/one.dat", tmp.path().display());
-    check(target("file", Some(path), "sqpoll = true"), 8);
+    check(&path, "sqpoll = true", 8);
     assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
 }
 
@@ -83,7 +68,7 @@ fn file_at_the_deepest_queue_keeps_the_contract() {
     let path = format!("{}/one.dat", tmp.path().display());
     // Registered, these buffers would exceed the locked memory that a plain user may have.
     let options = "direct = false\nfixed_buffers = false";
-    check(target("file", Some(path), options), 4096);
+    check(&path, options, 4096);
 }
 
 #[test]
@@ -93,6 +78,6 @@ fn file_in_memory_keeps_the_contract() {
         return;
     };
     let dir = format!("{}/", tmp.path().display());
-    check(target("file", Some(dir.clone()), "direct = false"), 8);
-    check(target("file", Some(dir), "direct = false\ncache = \"warm\""), 1);
+    check(&dir, "direct = false", 8);
+    check(&dir, "direct = false\ncache = \"warm\"", 1);
 }

@@ -2,17 +2,17 @@
 //! Needs root; elsewhere each test says why it skips.
 #![allow(clippy::unwrap_used)]
 
+#[macro_use]
 mod support;
 
 use std::path::Path;
 
 use support::{Ask, BLOCK, MIB, TestLoopDevice, UndoOnDrop, fact, one, op, run, session};
 use taillight_core::op::SyncKind;
-use taillight_core::plan::TargetPlan;
 use taillight_core::probe::Token;
 use taillight_core::units::ByteSize;
 use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Status};
-use taillight_driver::conformance::{self, CheckResult, TestCase};
+use taillight_driver::conformance::{self, TestCase};
 use taillight_driver::{AdminAction, Submitted};
 
 const OPS: [OpKind; 4] = [OpKind::Read, OpKind::Write, OpKind::Fsync, OpKind::Trim];
@@ -23,62 +23,39 @@ fn conforms(path: &Path, destroy: bool) {
         for (engine, depth) in ENGINES {
             let text = path.to_str().unwrap();
             let options = format!("engine = \"{engine}\"\ndirect = {direct}");
-            let target = TargetPlan {
-                driver: "file".to_owned(),
-                path: Some(text.to_owned()),
-                size: Some(ByteSize(4 * MIB)),
-                destroy,
-                options: options.parse().unwrap(),
-            };
+            let mut target = conformance::target("file", text, &options);
+            (target.size, target.destroy) = (Some(ByteSize(4 * MIB)), destroy);
             let driver = taillight_driver::find("file").unwrap();
             let plan = conformance::plan(target, &OPS, BLOCK, depth);
             let case = TestCase { driver, plan, destroy: destroy.then_some(text) };
-            let outcomes = conformance::run(&case).unwrap_or_else(|e| panic!("{options}: {e}"));
-            for (name, outcome) in outcomes {
-                assert!(
-                    !matches!(outcome, CheckResult::Broken(_)),
-                    "{options} {name}: {outcome:?}"
-                );
-            }
+            conformance::assert_kept(&case);
         }
     }
 }
 
 #[test]
 fn contract_on_a_device() {
-    let Some(disk) = TestLoopDevice::new(16) else {
-        return;
-    };
+    let disk = or_skip!(TestLoopDevice::new(16));
     conforms(&disk.device, true);
 }
 
 #[test]
 fn contract_on_ext4() {
-    let Some(disk) = TestLoopDevice::new(64) else {
-        return;
-    };
-    let Some(mount) = disk.mounted("ext4") else {
-        return;
-    };
+    let disk = or_skip!(TestLoopDevice::new(64));
+    let mount = or_skip!(disk.mounted("ext4"));
     conforms(&mount.path().join("set/"), false);
 }
 
 #[test]
 fn contract_on_xfs() {
-    let Some(disk) = TestLoopDevice::new(320) else {
-        return;
-    };
-    let Some(mount) = disk.mounted("xfs") else {
-        return;
-    };
+    let disk = or_skip!(TestLoopDevice::new(320));
+    let mount = or_skip!(disk.mounted("xfs"));
     conforms(&mount.path().join("set/"), false);
 }
 
 #[test]
 fn reads_past_a_truncated_backing_fail_as_statuses() {
-    let Some(disk) = TestLoopDevice::new(16) else {
-        return;
-    };
+    let disk = or_skip!(TestLoopDevice::new(16));
     for (engine, depth) in ENGINES {
         let options = format!("engine = \"{engine}\"");
         let ask = Ask { options: &options, depth, ..Ask::new(&disk.device, &[OpKind::Read]) };
@@ -98,12 +75,8 @@ fn reads_past_a_truncated_backing_fail_as_statuses() {
 
 #[test]
 fn a_full_file_system_is_a_status() {
-    let Some(disk) = TestLoopDevice::new(16) else {
-        return;
-    };
-    let Some(mount) = disk.mounted("ext4") else {
-        return;
-    };
+    let disk = or_skip!(TestLoopDevice::new(16));
+    let mount = or_skip!(disk.mounted("ext4"));
     let path = mount.path().join("data");
     for direct in [true, false] {
         for (engine, depth) in ENGINES {
@@ -139,18 +112,12 @@ fn a_full_file_system_is_a_status() {
 
 #[test]
 fn a_read_only_file_system() {
-    let Some(disk) = TestLoopDevice::new(16) else {
-        return;
-    };
-    let Some(mount) = disk.mounted("ext4") else {
-        return;
-    };
+    let disk = or_skip!(TestLoopDevice::new(16));
+    let mount = or_skip!(disk.mounted("ext4"));
     let path = mount.path().join("data");
     std::fs::write(&path, vec![1u8; 1 << 20]).unwrap();
     let target = Ask::new(&path, &[OpKind::Read]).open().unwrap();
-    let Some(_) = run(&["mount", "-o", "remount,ro", mount.path().to_str().unwrap()]) else {
-        return;
-    };
+    or_skip!(run(&["mount", "-o", "remount,ro", mount.path().to_str().unwrap()]));
     let mut s = session(target.as_ref(), 1);
     assert!(one(s.as_mut(), &op(OpKind::Read, 0)).status.is_ok());
     drop(s);
@@ -167,9 +134,7 @@ fn a_read_only_file_system() {
 #[test]
 fn a_file_system_that_dies_in_the_run() {
     for fs in ["ext4", "xfs"] {
-        let Some(disk) = TestLoopDevice::new(320) else {
-            return;
-        };
+        let disk = or_skip!(TestLoopDevice::new(320));
         let Some(mount) = disk.mounted(fs) else {
             continue;
         };
@@ -202,9 +167,7 @@ fn a_file_system_that_dies_in_the_run() {
 
 #[test]
 fn trims_reach_the_device() {
-    let Some(disk) = TestLoopDevice::new(16) else {
-        return;
-    };
+    let disk = or_skip!(TestLoopDevice::new(16));
     for (engine, depth) in ENGINES {
         let options = format!("engine = \"{engine}\"");
         let destroy = Some(disk.device.as_path());
@@ -227,21 +190,15 @@ fn trims_reach_the_device() {
 
 #[test]
 fn polling_ends_on_time_while_the_storage_hangs() {
-    let Some(disk) = TestLoopDevice::new(64) else {
-        return;
-    };
-    let Some(mount) = disk.mounted("ext4") else {
-        return;
-    };
+    let disk = or_skip!(TestLoopDevice::new(64));
+    let mount = or_skip!(disk.mounted("ext4"));
     let path = mount.path().join("data");
     let ops = [OpKind::Read, OpKind::Write];
     let ask = Ask { size: Some(4 * MIB), depth: 4, ..Ask::new(&path, &ops) };
     let target = ask.open().unwrap();
     let mut s = session(target.as_ref(), 4);
     let root = mount.path().to_str().unwrap().to_owned();
-    let Some(_) = run(&["fsfreeze", "-f", &root]) else {
-        return;
-    };
+    or_skip!(run(&["fsfreeze", "-f", &root]));
     let thaw = UndoOnDrop(vec!["fsfreeze".to_owned(), "-u".to_owned(), root]);
 
     for slot in 0..4 {
@@ -268,9 +225,7 @@ fn polling_ends_on_time_while_the_storage_hangs() {
 
 #[test]
 fn a_device_without_poll_queues_is_told() {
-    let Some(disk) = TestLoopDevice::new(16) else {
-        return;
-    };
+    let disk = or_skip!(TestLoopDevice::new(16));
     let ask = Ask { options: "iopoll = true", ..Ask::new(&disk.device, &[OpKind::Read]) };
     let mut plan = ask.plan();
     plan.workloads[0].sync = taillight_core::plan::Sync::None;

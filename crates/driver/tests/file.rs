@@ -9,7 +9,7 @@ use support::{Ask, MIB, fact, one, op, scratch, session};
 use taillight_core::plan::{AccessKind, BlockSize};
 use taillight_core::units::ByteSize;
 use taillight_core::{ErrorKind, OpKind, Status};
-use taillight_driver::{AdminAction, OpenSpec, Target};
+use taillight_driver::{AdminAction, Target};
 
 const READ: &[OpKind] = &[OpKind::Read];
 const WRITE: &[OpKind] = &[OpKind::Write];
@@ -176,9 +176,7 @@ fn stream(ask: &Ask<'_>) -> taillight_core::Result<Box<dyn Target>> {
         w.access.kind = AccessKind::Sequential;
         w.passes = Some(1);
     }
-    let destroy = ask.destroy.map(|p| p.to_str().unwrap());
-    let spec = OpenSpec { plan: &plan, run_id: ask.run_id, destroy };
-    taillight_driver::find("filestream").unwrap().open(&spec, &mut |_| true)
+    support::open(&plan, ask.destroy, ask.run_id)
 }
 
 #[test]
@@ -234,7 +232,7 @@ fn sizes_that_cannot_be_are_refused_with_numbers() {
 
     let e = ask(1 << 60).open().err().unwrap();
     assert_eq!(e.kind(), ErrorKind::Unavailable);
-    for part in ["needed: 1050624 TiB", "available: "] {
+    for part in ["needed: 1026 PiB", "available: "] {
         assert!(e.to_string().contains(part), "{e}");
     }
     let mut plan = ask(MIB).plan();

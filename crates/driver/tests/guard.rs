@@ -1,6 +1,7 @@
 //! The guard on loop devices. Needs root; elsewhere each test says why it skips.
 #![allow(clippy::unwrap_used)]
 
+#[macro_use]
 mod support;
 
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -50,31 +51,21 @@ fn partitioned(
 
 #[test]
 fn mounted() {
-    let Some(disk) = TestLoopDevice::new(16) else {
-        return;
-    };
-    let Some(_mount) = disk.mounted("ext4") else {
-        return;
-    };
+    let disk = or_skip!(TestLoopDevice::new(16));
+    let _mount = or_skip!(disk.mounted("ext4"));
     check(&disk.device, "mounted at");
 }
 
 #[test]
 fn partition_mounted() {
-    let Some((disk, part, _delete)) = partitioned(32, |_| {}) else {
-        return;
-    };
-    let Some(_) = run(&["mkfs.ext4", "-q", "-F", part.to_str().unwrap()]) else {
-        return;
-    };
+    let (disk, part, _delete) = or_skip!(partitioned(32, |_| {}));
+    or_skip!(run(&["mkfs.ext4", "-q", "-F", part.to_str().unwrap()]));
     // Unmounted, the partition can be had; only the right name will do.
     let wrong = Ask { destroy: Some(&disk.device), ..Ask::new(&part, WRITE) };
     assert_eq!(wrong.open().err().unwrap().kind(), ErrorKind::Refused);
     Ask { destroy: Some(&part), ..Ask::new(&part, WRITE) }.open().unwrap().close().unwrap();
 
-    let Some(_mount) = Mounted::new(&part) else {
-        return;
-    };
+    let _mount = or_skip!(Mounted::new(&part));
     check(&part, "mounted at");
     let (write, _) = refusals(&disk.device);
     assert!(write.contains("p1: mounted at"), "{write}");
@@ -82,39 +73,23 @@ fn partition_mounted() {
 
 #[test]
 fn swap_device() {
-    let Some(disk) = TestLoopDevice::new(16) else {
-        return;
-    };
-    let Some(_) = run(&["mkswap", disk.name()]) else {
-        return;
-    };
-    let Some(_) = run(&["swapon", disk.name()]) else {
-        return;
-    };
+    let disk = or_skip!(TestLoopDevice::new(16));
+    or_skip!(run(&["mkswap", disk.name()]));
+    or_skip!(run(&["swapon", disk.name()]));
     let _off = UndoOnDrop(vec!["swapoff".to_owned(), disk.name().to_owned()]);
     check(&disk.device, "used as swap");
 }
 
 #[test]
 fn swap_file() {
-    let Some(disk) = TestLoopDevice::new(64) else {
-        return;
-    };
-    let Some(mount) = disk.mounted("ext4") else {
-        return;
-    };
+    let disk = or_skip!(TestLoopDevice::new(64));
+    let mount = or_skip!(disk.mounted("ext4"));
     let path = mount.path().join("swapfile");
     std::fs::write(&path, vec![0u8; 4 << 20]).unwrap();
     let text = path.to_str().unwrap();
-    let Some(_) = run(&["chmod", "600", text]) else {
-        return;
-    };
-    let Some(_) = run(&["mkswap", text]) else {
-        return;
-    };
-    let Some(_) = run(&["swapon", text]) else {
-        return;
-    };
+    or_skip!(run(&["chmod", "600", text]));
+    or_skip!(run(&["mkswap", text]));
+    or_skip!(run(&["swapon", text]));
     let _off = UndoOnDrop(vec!["swapoff".to_owned(), text.to_owned()]);
     let (write, read) = refusals(&path);
     assert!(write.contains("swap") && read.contains("used as swap"), "{write} | {read}");
@@ -122,9 +97,7 @@ fn swap_file() {
 
 #[test]
 fn held_by_another_program() {
-    let Some(disk) = TestLoopDevice::new(16) else {
-        return;
-    };
+    let disk = or_skip!(TestLoopDevice::new(16));
     let holder = std::fs::OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_EXCL)
@@ -170,9 +143,7 @@ fn confirmation_and_symlinks() {
 
 #[test]
 fn file_behind_a_loop_device() {
-    let Some(disk) = TestLoopDevice::new(16) else {
-        return;
-    };
+    let disk = or_skip!(TestLoopDevice::new(16));
     std::fs::write(&disk.backing, vec![1u8; 16 << 20]).unwrap();
     check(&disk.backing, "behind /dev/loop");
 }
@@ -186,23 +157,17 @@ fn member_of_something_larger() {
             file.write_all_at(b"LVM2 001", at + 512 + 24).unwrap();
         }
     };
-    let Some(disk) = TestLoopDevice::prepared(16, lvm(0)) else {
-        return;
-    };
+    let disk = or_skip!(TestLoopDevice::prepared(16, lvm(0)));
     let (write, read) = refusals(&disk.device);
     assert!(write.contains("LVM") && read.contains("LVM"), "{write} | {read}");
     // Also when the mark is in a partition of the disk that is to be overwritten.
-    let Some((disk, _, _delete)) = partitioned(16, lvm(MIB)) else {
-        return;
-    };
+    let (disk, _, _delete) = or_skip!(partitioned(16, lvm(MIB)));
     assert!(refusals(&disk.device).0.contains("LVM"));
 }
 
 #[test]
 fn a_device_is_never_resized_or_deleted() {
-    let Some(disk) = TestLoopDevice::new(16) else {
-        return;
-    };
+    let disk = or_skip!(TestLoopDevice::new(16));
     let ask = Ask { size: Some(32 * MIB), ..Ask::new(&disk.device, READ) };
     assert_eq!(ask.open().err().unwrap().kind(), ErrorKind::Usage);
     let ask =

@@ -8,13 +8,12 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
-use taillight_core::plan::{MixPart, Plan, TargetPlan, Values};
+use taillight_core::plan::{MixPart, Plan, Values};
 use taillight_core::probe::Token;
 use taillight_core::{ErrorKind, Op, OpKind, Result, Status, SyncKind};
+use taillight_driver::conformance::{self, one};
 use taillight_driver::kv::fields;
-use taillight_driver::{
-    AdminAction, Completion, OpenSpec, Session, SessionSpec, Submitted, Target, conformance,
-};
+use taillight_driver::{AdminAction, Session, Submitted, Target};
 
 const STORES: [&str; 2] = ["rocksdb", "leveldb"];
 const SIZE: u64 = 400;
@@ -32,12 +31,7 @@ impl StoreDirectory {
         StoreDirectory { dir: tmp.path().join("db"), _tmp: tmp, store }
     }
     fn plan(&self, options: &str) -> Plan {
-        let target = TargetPlan {
-            driver: self.store.to_owned(),
-            path: Some(self.dir.to_str().unwrap().to_owned()),
-            options: options.parse().unwrap(),
-            ..TargetPlan::default()
-        };
+        let target = conformance::target(self.store, self.dir.to_str().unwrap(), options);
         let mut plan = conformance::keyed_plan(target, SIZE, 1, false);
         // A run that deletes does not leave its records to later ones.
         plan.workloads[0].mix.retain(|m| m.op != OpKind::Delete);
@@ -55,9 +49,7 @@ impl StoreDirectory {
 }
 
 fn open(plan: &Plan, destroy: Option<&Path>) -> Result<Box<dyn Target>> {
-    let spec = OpenSpec { plan, run_id: "test", destroy: destroy.map(|d| d.to_str().unwrap()) };
-    let driver = taillight_driver::find(&plan.target.driver).unwrap();
-    driver.open(&spec, &mut |_| true)
+    conformance::open(plan, destroy.map(|d| d.to_str().unwrap()), "test")
 }
 
 /// Every store whose library is installed; the others are named.
@@ -77,15 +69,7 @@ fn stores() -> Vec<StoreDirectory> {
 }
 
 fn session(target: &dyn Target, buffer_size: u64) -> Box<dyn Session> {
-    let spec = SessionSpec { worker: 0, workload: 0, keep: true, depth: 1, buffer_size, seed: 1 };
-    target.session(&spec).unwrap()
-}
-
-fn one(session: &mut dyn Session, op: &Op) -> Completion {
-    match session.submit(op, 0, Token::new(1, 0)).unwrap() {
-        Submitted::Done(c) => c,
-        other => panic!("{other:?}"),
-    }
+    conformance::session(target, buffer_size, 1)
 }
 
 fn load(target: &dyn Target, records: u64) {

@@ -1,14 +1,15 @@
 //! Driver `redis` against a real server on a unix socket, started and ended by each test.
 #![allow(clippy::unwrap_used)]
 
-use taillight_core::plan::{Plan, TargetPlan, Values};
+#[macro_use]
+mod support;
+
+use taillight_core::plan::{Plan, Values};
 use taillight_core::probe::Token;
 use taillight_core::{ErrorKind, Op, OpKind, Result, Status};
-use taillight_driver::conformance::keyed_plan;
+use taillight_driver::conformance::{self, keyed_plan, one, target};
 use taillight_driver::kv::redis::testing::RedisServer;
-use taillight_driver::{
-    AdminAction, Completion, OpenSpec, Session, SessionSpec, Submitted, Target,
-};
+use taillight_driver::{AdminAction, Session, Submitted, Target};
 
 /// A server in a directory of its own.
 struct TemporaryRedis {
@@ -33,43 +34,21 @@ impl TemporaryRedis {
         Some(TemporaryRedis { server, _dir: dir })
     }
     fn plan(&self, options: &str, depth: u32, reverse: bool) -> Plan {
-        keyed_plan(at(self.address(), options), 400, depth, reverse)
-    }
-}
-
-fn at(path: String, options: &str) -> TargetPlan {
-    TargetPlan {
-        driver: "redis".to_owned(),
-        path: Some(path),
-        options: options.parse().unwrap(),
-        ..TargetPlan::default()
+        keyed_plan(target("redis", &self.address(), options), 400, depth, reverse)
     }
 }
 
 fn open(plan: &Plan, destroy: Option<&str>) -> Result<Box<dyn Target>> {
-    let spec = OpenSpec { plan, run_id: "test", destroy };
-    taillight_driver::find("redis").unwrap().open(&spec, &mut |_| true)
+    conformance::open(plan, destroy, "test")
 }
 
 fn session(target: &dyn Target, depth: u32) -> Box<dyn Session> {
-    let spec = SessionSpec { worker: 0, workload: 0, keep: true, depth, buffer_size: 400, seed: 1 };
-    target.session(&spec).unwrap()
-}
-
-fn one(s: &mut dyn Session, op: &Op) -> Completion {
-    s.submit(op, 0, Token::new(1, 0)).unwrap();
-    s.flush().unwrap();
-    let mut out = Vec::new();
-    s.poll(1, None, &mut out).unwrap();
-    assert_eq!(out.len(), 1);
-    out[0]
+    conformance::session(target, 400, depth)
 }
 
 #[test]
 fn a_batch_is_one_command() {
-    let Some(server) = TemporaryRedis::start(&[]) else {
-        return;
-    };
+    let server = or_skip!(TemporaryRedis::start(&[]));
     for options in ["", "index = true"] {
         let plan = server.plan(options, 2, false);
         let target = open(&plan, None).unwrap();
@@ -111,9 +90,7 @@ fn a_batch_is_one_command() {
 
 #[test]
 fn foreign_keys_are_refused_and_others_stay() {
-    let Some(server) = TemporaryRedis::start(&[]) else {
-        return;
-    };
+    let server = or_skip!(TemporaryRedis::start(&[]));
     server.cli(&["SET", "other", "1"]);
     server.cli(&["SET", "taillight:mine", "1"]);
     let mut plan = server.plan("", 1, false);
@@ -150,22 +127,18 @@ fn a_killed_server_is_errors_then_the_end() {
 
 #[test]
 fn servers_that_cannot_be_used_say_why() {
-    let nowhere = keyed_plan(at("redis://127.0.0.1:1".into(), ""), 400, 1, false);
+    let nowhere = keyed_plan(target("redis", "redis://127.0.0.1:1", ""), 400, 1, false);
     let e = open(&nowhere, None).err().unwrap();
     assert_eq!(e.kind(), ErrorKind::Unavailable);
     assert!(e.to_string().contains("127.0.0.1:1"), "{e}");
-    let Some(server) = TemporaryRedis::start(&["--requirepass", "x"]) else {
-        return;
-    };
+    let server = or_skip!(TemporaryRedis::start(&["--requirepass", "x"]));
     let e = open(&server.plan("", 1, false), None).err().unwrap();
     assert!(e.hint_text().unwrap().contains("REDIS_PASSWORD"), "{e}");
 }
 
 #[test]
 fn records_of_fields_are_hashes() {
-    let Some(server) = TemporaryRedis::start(&[]) else {
-        return;
-    };
+    let server = or_skip!(TemporaryRedis::start(&[]));
     let mut plan = server.plan("", 1, false);
     plan.workloads[0].value = Some(Values { fields: 2, ..Values::default() });
     let target = open(&plan, None).unwrap();
@@ -192,9 +165,7 @@ fn records_of_fields_are_hashes() {
 
 #[test]
 fn two_runs_do_not_share_a_prefix() {
-    let Some(server) = TemporaryRedis::start(&[]) else {
-        return;
-    };
+    let server = or_skip!(TemporaryRedis::start(&[]));
     let plan = server.plan("", 1, false);
     let first = open(&plan, None).unwrap();
     let mut s = session(first.as_ref(), 1);
@@ -212,9 +183,7 @@ fn two_runs_do_not_share_a_prefix() {
 
 #[test]
 fn a_prefix_that_another_run_took_over_is_left_alone() {
-    let Some(server) = TemporaryRedis::start(&[]) else {
-        return;
-    };
+    let server = or_skip!(TemporaryRedis::start(&[]));
     let target = open(&server.plan("", 1, false), None).unwrap();
     let mark = server.cli(&["GET", "taillight:taillight-owner"]);
     let other = mark.replace("\"test\"", "\"somebody\"");
@@ -228,9 +197,7 @@ fn a_prefix_that_another_run_took_over_is_left_alone() {
 
 #[test]
 fn what_a_server_in_memory_cannot_do_is_refused() {
-    let Some(server) = TemporaryRedis::start(&[]) else {
-        return;
-    };
+    let server = or_skip!(TemporaryRedis::start(&[]));
     let target = open(&server.plan("", 1, false), None).unwrap();
     target.admin(AdminAction::Flush).unwrap();
     for action in [AdminAction::Compact, AdminAction::DropCaches] {
@@ -240,9 +207,7 @@ fn what_a_server_in_memory_cannot_do_is_refused() {
 
 #[test]
 fn statistics_that_come_too_late_do_not_spoil_the_end() {
-    let Some(server) = TemporaryRedis::start(&[]) else {
-        return;
-    };
+    let server = or_skip!(TemporaryRedis::start(&[]));
     let target = open(&server.plan("timeout = \"300ms\"", 1, false), None).unwrap();
     let sampled = || {
         let mut count = 0;

@@ -1,14 +1,6 @@
-//! Words for a file that is not TOML, and the place of an error.
+//! Words for a file that is not TOML.
 
 use crate::Error;
-
-/// Adds the place, if known.
-pub(super) fn with_place(e: Error, at: Option<String>) -> Error {
-    match at {
-        Some(at) => e.with("at", at),
-        None => e,
-    }
-}
 
 /// A file that is not TOML.
 pub(super) fn syntax(
@@ -18,11 +10,9 @@ pub(super) fn syntax(
 ) -> Error {
     let start = e.span().map_or(0, |s| s.start).min(text.len());
     let what = e.message().trim().replace('\n', ", ");
-    let error = with_place(Error::usage(format!("not valid TOML: {what}")), place(start));
-    match unquoted(line_at(text, start)) {
-        Some(fix) => error.hint(fix),
-        None => error,
-    }
+    Error::usage(format!("not valid TOML: {what}"))
+        .with_some("at", place(start))
+        .hint_some(unquoted(line_at(text, start)))
 }
 
 fn line_at(text: &str, at: usize) -> &str {

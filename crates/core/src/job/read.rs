@@ -12,7 +12,6 @@ use serde::de::{self, DeserializeSeed, Expected, Unexpected, Visitor};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::message::with_place;
 use crate::Error;
 use crate::suggest::{did_you_mean, nearest};
 
@@ -80,11 +79,7 @@ impl FieldError {
             Mismatch::Missing(field) => (named(format!("missing field `{field}`")), None),
             Mismatch::Text(text) => (named(text), None),
         };
-        let error = with_place(error, place);
-        match hint {
-            Some(hint) => error.hint(hint),
-            None => error,
-        }
+        error.with_some("at", place).hint_some(hint)
     }
 
     /// In the words of an error about an option of `driver`.

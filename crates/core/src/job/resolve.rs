@@ -4,7 +4,7 @@ use super::arrival::arrival;
 use super::check::{self, Complaint};
 use super::forms::{AccessTable, BlockSizeForm};
 use super::written::{JobFile, RunTable, WorkloadTable};
-use super::{DriverView, MachineMemory, ReadFile, defaults, extent, message};
+use super::{DriverView, MachineMemory, ReadFile, defaults, extent};
 use crate::capability::Capabilities;
 use crate::op::OpKind;
 use crate::plan::{
@@ -119,7 +119,7 @@ impl Resolver<'_> {
             Some(option) => format!("target.options.{option}"),
             None => "target.options".to_owned(),
         };
-        message::with_place(e, (self.locate)(&path))
+        e.with_some("at", (self.locate)(&path))
     }
 
     fn error(&self, c: Complaint) -> Error {

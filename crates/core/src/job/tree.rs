@@ -85,11 +85,7 @@ impl Job {
         for edit in &self.edits {
             let value = edit.parse(base + edit.path_len + 1)?;
             put(root.get_mut(), edit.path(), base, value).map_err(|(what, hint)| {
-                let e = Error::usage(format!("{} {}: {what}", edit.flag, edit.path()));
-                match hint {
-                    Some(hint) => e.hint(hint),
-                    None => e,
-                }
+                Error::usage(format!("{} {}: {what}", edit.flag, edit.path())).hint_some(hint)
             })?;
             base += edit.text.len() + 1;
         }
@@ -117,10 +113,12 @@ impl Job {
     pub(super) fn refuse_future_tables(&self, root: &Spanned<DeTable<'_>>) -> Result<()> {
         for (key, _) in root.get_ref() {
             if matches!(key.get_ref().as_ref(), "steady" | "sweep") {
-                let at = self.place(key.span().start);
-                let e = Error::usage(format!("table [{}] is not available yet", key.get_ref()))
-                    .hint("remove it; this version runs one point at a time");
-                return Err(message::with_place(e, at));
+                return Err(Error::usage(format!(
+                    "table [{}] is not available yet",
+                    key.get_ref()
+                ))
+                .with_some("at", self.place(key.span().start))
+                .hint("remove it; this version runs one point at a time"));
             }
         }
         Ok(())

@@ -129,7 +129,7 @@ impl<'de> de::Visitor<'de> for BlockSizeVisitor {
 
 /// A bare number: `ByteSize` owns the words for it.
 fn number<T: fmt::Display, E: de::Error>(n: T) -> Result<Result<BlockSize, String>, E> {
-    Err(E::custom(ByteSize::unitless(n)))
+    Err(E::custom(ByteSize::unitless(&n)))
 }
 
 /// A payload as a table.

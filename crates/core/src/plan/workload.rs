@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::absent;
 use super::{Access, Arrival, Keys, Payload, Scan, Think, Values, WorkerRamp};
 use crate::op::{OpKind, SyncKind};
-use crate::units::ByteSize;
+use crate::units::{ByteSize, as_text};
 
 /// One workload. Its `workers` all do the same; workloads run side by side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -261,30 +261,14 @@ impl std::str::FromStr for Sync {
     }
 }
 
-impl Serialize for Sync {
-    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Sync {
-    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        String::deserialize(d)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-impl JsonSchema for Sync {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Sync".into()
-    }
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "type": "string",
-            "pattern": "^(none|dsync|sync|f(data)?sync(:[1-9][0-9]*)?)$",
-            "description": "none, fdatasync:N, fsync:N, dsync or sync"
-        })
-    }
-}
+as_text!(
+    Sync,
+    "Sync",
+    "none, fdatasync:N, fsync:N, dsync or sync",
+    "^(none|dsync|sync|f(data)?sync(:[1-9][0-9]*)?)$",
+    str::parse,
+    None
+);
 
 #[cfg(test)]
 mod tests {

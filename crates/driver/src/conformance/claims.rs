@@ -5,7 +5,7 @@ use taillight_core::capability::AdminAction;
 use taillight_core::{ErrorKind, Op, OpKind, Status};
 
 use super::keyed::{APART, get, put};
-use super::{CheckContext, CheckResult, Checked, ensure};
+use super::{CheckContext, CheckResult, Checked, Tested, ensure};
 use crate::contract::{Completion, OpenSpec};
 
 /// Every claimed action works and loses nothing (but for the purge, which comes last); every
@@ -88,10 +88,9 @@ pub(super) fn deterministic(b: &CheckContext<'_>) -> Checked {
 }
 
 /// Completions of a fresh target, each with its moment.
-fn history(b: &CheckContext<'_>) -> Result<Vec<(i64, Completion)>, String> {
-    let text = |e: taillight_core::Error| e.to_string();
+fn history(b: &CheckContext<'_>) -> Tested<Vec<(i64, Completion)>> {
     let spec = OpenSpec { plan: &b.case.plan, run_id: "conformance", destroy: b.case.destroy };
-    let target = b.case.driver.open(&spec, &mut |_| true).map_err(text)?;
+    let target = b.case.driver.open(&spec, &mut |_| true)?;
     let fresh = CheckContext { case: b.case, caps: b.caps.clone(), target };
     let time = fresh.target.virtual_time().ok_or("it has no virtual time")?;
     let mut session = fresh.session()?;

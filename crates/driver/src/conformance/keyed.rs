@@ -7,7 +7,7 @@ use taillight_core::plan::{Keys, Plan, Scan, Sync, TargetPlan};
 use taillight_core::units::ByteSize;
 use taillight_core::{Op, OpKind, Status};
 
-use super::{CheckContext, CheckResult, Checked, ensure};
+use super::{CheckContext, CheckResult, Checked, Tested, ensure};
 use crate::contract::{AdminAction, Session};
 
 /// Records that every check finds: key numbers from 0 on.
@@ -49,7 +49,7 @@ pub(super) fn insert(can: &Capabilities) -> OpKind {
 }
 
 /// Puts the records there.
-pub(super) fn load(b: &CheckContext<'_>) -> Result<(), String> {
+pub(super) fn load(b: &CheckContext<'_>) -> Tested<()> {
     let mut session = b.session()?;
     for key in 0..RECORDS {
         put(b, session.as_mut(), key, b.block())?;
@@ -62,7 +62,7 @@ pub(super) fn put(
     session: &mut dyn Session,
     key: u64,
     size: u64,
-) -> Result<(), String> {
+) -> Tested<()> {
     session.buffer(0)[..size as usize].fill(key as u8);
     let c = b.one(session, &Op::keyed(insert(&b.caps), key, size))?;
     ensure(c.status.is_ok() && c.moved == size, || format!("the insert of {key} ended {c:?}"))
@@ -73,7 +73,7 @@ pub(super) fn get(
     b: &CheckContext<'_>,
     session: &mut dyn Session,
     key: u64,
-) -> Result<Result<u64, Status>, String> {
+) -> Tested<Result<u64, Status>> {
     let c = b.one(session, &Op::keyed(OpKind::Get, key, 0))?;
     Ok(match c.status {
         Status::OK => Ok(c.moved),
@@ -168,7 +168,7 @@ pub(super) fn two_writers(b: &CheckContext<'_>) -> Checked {
     }
     // Below the keys of the check of scans, which looks at what follows its own.
     let first = APART + APART / 2;
-    let work = |worker: u64| -> Result<(), String> {
+    let work = |worker: u64| -> Tested<()> {
         let mut session = b.session()?;
         for n in 0..500 {
             put(b, session.as_mut(), first + 2 * n + worker, 1 + n % 8)?;
@@ -178,7 +178,7 @@ pub(super) fn two_writers(b: &CheckContext<'_>) -> Checked {
     std::thread::scope(|scope| {
         let other = scope.spawn(|| work(1));
         work(0)?;
-        other.join().unwrap_or_else(|_| Err("a writer panicked".to_owned()))
+        other.join().unwrap_or_else(|_| Err("a writer panicked".into()))
     })?;
     let mut session = b.session()?;
     for n in 0..1000 {
@@ -193,12 +193,12 @@ pub(super) fn remembers(b: &CheckContext<'_>) -> Checked {
         return if !b.caps.keyed() {
             NOT_KEYED
         } else {
-            Err("addressed by key, but `keyed` gives nothing".to_owned())
+            Err("addressed by key, but `keyed` gives nothing".into())
         };
     };
-    records.loaded(RECORDS).map_err(|e| e.to_string())?;
+    records.loaded(RECORDS)?;
     ensure(records.records() == RECORDS, || format!("{} records", records.records()))?;
-    b.target.admin(AdminAction::Purge).map_err(|e| e.to_string())?;
+    b.target.admin(AdminAction::Purge)?;
     ensure(records.records() == 0, || format!("{} records after the purge", records.records()))?;
     let mut session = b.session()?;
     let read = get(b, session.as_mut(), 0)?;

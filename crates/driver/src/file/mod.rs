@@ -37,12 +37,13 @@ use crate::conformance::{TestSetup, TestTarget};
 use crate::contract::{AdminAction, Driver, Geometry, OpenSpec, Target};
 use crate::options::{DriverOptions, OptionSet};
 use crate::ownership::{MarkedFiles, NamedTarget, refusal};
+pub(crate) use cache::drop_cached;
 use facts::Facts;
 use layout::LayoutProgress;
 use needs::AccessNeeds;
 use options::{CacheState, FileOptions, IoEngine};
 use path::TargetPath;
-use regular::{FileOpenSpec, FileSet};
+use regular::FileOpenSpec;
 use target::{FileTarget, IoMethod};
 use uring::RingConfig;
 use uring::setup::{RingSetup, probe_discard};
@@ -110,10 +111,7 @@ fn check(driver: &str, options: &FileOptions, spec: &OpenSpec<'_>) -> Result<()>
     let (_, resolved, asked) = asked(driver, options, spec)?;
     match resolved {
         TargetPath::Device { path } => device::open(&path, &asked).map(drop),
-        TargetPath::Files { dir, dir_absent, names, .. } => {
-            let file_set = FileSet { dir, dir_absent, names };
-            regular::check(&file_set, &asked)
-        }
+        TargetPath::Files(file_set) => regular::check(&file_set, &asked),
     }
 }
 
@@ -225,10 +223,9 @@ impl OpenedTarget {
                     device: block_device(stat.st_rdev),
                 })
             }
-            TargetPath::Files { dir, dir_absent, names, whole_dir } => {
-                let file_set = FileSet { dir, dir_absent, names };
-                let ready = regular::open(file_set, asked, progress)?;
-                let kind = if whole_dir { "directory" } else { "file" };
+            TargetPath::Files(file_set) => {
+                let ready = regular::open(&file_set, asked, progress)?;
+                let kind = if file_set.whole_dir { "directory" } else { "file" };
                 let mut facts = vec![("target.kind".to_owned(), kind.to_owned())];
                 facts.extend(ready.facts);
                 Ok(OpenedTarget {

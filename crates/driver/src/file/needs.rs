@@ -1,5 +1,6 @@
 //! What the plan asks of the target, and the sizes that follow: checked before any I/O.
 
+use num_integer::gcd;
 use taillight_core::plan::{BlockSize, Plan, Sync, WorkloadPlan};
 use taillight_core::units::ByteSize;
 use taillight_core::{Error, OpKind, Result};
@@ -93,7 +94,8 @@ fn nearest(value: u64, align: u64) -> String {
 pub fn usable_size(plan: &Plan, size: u64) -> Result<u64> {
     let mut unit: u64 = 1;
     for w in &plan.workloads {
-        unit = lcm(unit, grain(w)?);
+        let step = grain(w)?;
+        unit = (unit / gcd(unit, step)).saturating_mul(step);
     }
     let usable = size - size % unit;
     fits(plan, usable)?;
@@ -126,14 +128,6 @@ fn grain(w: &WorkloadPlan) -> Result<u64> {
         0 => Err(Error::usage("`align` is zero").with("workload", &w.name)),
         unit => Ok(unit),
     }
-}
-
-fn lcm(a: u64, b: u64) -> u64 {
-    let (mut x, mut y) = (a, b);
-    while y != 0 {
-        (x, y) = (y, x % y);
-    }
-    (a / x).saturating_mul(b)
 }
 
 /// Refuses sizes and offsets that the target cannot take: direct I/O goes by `align` bytes. Errors:

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use taillight_core::{Error, Result};
 
-use crate::path_error::cannot;
+use crate::path_error::{cannot, resolve_absent};
 
 /// A target path, resolved: no symlink is left in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,16 +16,19 @@ pub enum TargetPath {
         /// Its real path, `/dev/sda` behind `/dev/disk/by-id/...`.
         path: PathBuf,
     },
-    /// Files in a directory.
-    Files {
-        dir: PathBuf,
-        /// The directory is not there yet.
-        dir_absent: bool,
-        /// Names in it; one when the path names a file.
-        names: Vec<OsString>,
-        /// The path named the directory, not the file.
-        whole_dir: bool,
-    },
+    Files(FileSet),
+}
+
+/// Files in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileSet {
+    pub dir: PathBuf,
+    /// The directory is not there yet: it is made first.
+    pub dir_absent: bool,
+    /// Names in it; one when the path names a file.
+    pub names: Vec<OsString>,
+    /// The path named the directory, not the file.
+    pub whole_dir: bool,
 }
 
 impl TargetPath {
@@ -40,7 +43,7 @@ impl TargetPath {
                 return Err(cannot("cannot resolve the target path", given, e));
             }
         };
-        let one = !matches!(&resolved, TargetPath::Files { whole_dir: true, .. });
+        let one = !matches!(&resolved, TargetPath::Files(set) if set.whole_dir);
         if one && files > 1 {
             return Err(Error::usage("`files` above 1 needs a directory as path")
                 .with("path", path)
@@ -54,16 +57,16 @@ impl TargetPath {
     pub fn name(&self) -> PathBuf {
         match self {
             TargetPath::Device { path } => path.clone(),
-            TargetPath::Files { dir, whole_dir: true, .. } => dir.clone(),
-            TargetPath::Files { dir, names, .. } => {
-                names.iter().fold(dir.clone(), |d, n| d.join(n))
-            }
+            TargetPath::Files(set) if set.whole_dir => set.dir.clone(),
+            TargetPath::Files(set) => set.names.iter().fold(set.dir.clone(), |d, n| d.join(n)),
         }
     }
 }
 
-fn names(files: u16) -> Vec<OsString> {
-    (0..files).map(|n| OsString::from(format!("taillight-{n}.dat"))).collect()
+/// So many files in a directory, under names of our own.
+fn in_dir(dir: PathBuf, dir_absent: bool, files: u16) -> TargetPath {
+    let names = (0..files).map(|n| OsString::from(format!("taillight-{n}.dat"))).collect();
+    TargetPath::Files(FileSet { dir, dir_absent, names, whole_dir: true })
 }
 
 fn existing(real: PathBuf, path: &str, files: u16) -> Result<TargetPath> {
@@ -74,15 +77,10 @@ fn existing(real: PathBuf, path: &str, files: u16) -> Result<TargetPath> {
         return Ok(TargetPath::Device { path: real });
     }
     if kind.is_dir() {
-        return Ok(TargetPath::Files {
-            dir: real,
-            dir_absent: false,
-            names: names(files),
-            whole_dir: true,
-        });
+        return Ok(in_dir(real, false, files));
     }
     if kind.is_file() && !path.ends_with('/') {
-        return in_parent(&real, path, false);
+        return in_parent(&real, path);
     }
     Err(Error::usage("the target is not a file, a directory or a block device")
         .with("path", path)
@@ -90,46 +88,24 @@ fn existing(real: PathBuf, path: &str, files: u16) -> Result<TargetPath> {
 }
 
 /// A file in the directory that holds it.
-fn in_parent(real: &Path, path: &str, dir_absent: bool) -> Result<TargetPath> {
+fn in_parent(real: &Path, path: &str) -> Result<TargetPath> {
     match (real.parent(), real.file_name()) {
-        (Some(dir), Some(name)) => Ok(TargetPath::Files {
+        (Some(dir), Some(name)) => Ok(TargetPath::Files(FileSet {
             dir: dir.to_path_buf(),
-            dir_absent,
+            dir_absent: false,
             names: vec![name.to_owned()],
             whole_dir: false,
-        }),
+        })),
         _ => Err(Error::usage("the target path names no file").with("path", path)),
     }
 }
 
 fn absent(given: &Path, path: &str, files: u16) -> Result<TargetPath> {
-    if given.symlink_metadata().is_ok() {
-        return Err(Error::usage("the target is a symbolic link to nothing")
-            .with("path", path)
-            .hint("name the file itself, or create what the link points to"));
+    let real = resolve_absent(given)?;
+    match path.ends_with('/') {
+        true => Ok(in_dir(real, true, files)),
+        false => in_parent(&real, path),
     }
-    let Some(name) = given.file_name() else {
-        return Err(Error::usage("the target path names no file").with("path", path));
-    };
-    let parent = match given.parent() {
-        Some(p) if !p.as_os_str().is_empty() => p,
-        _ => Path::new("."),
-    };
-    let parent = std::fs::canonicalize(parent).map_err(|e| {
-        Error::unavailable("the directory that should hold the target is not there")
-            .with("path", path)
-            .source(e)
-            .hint(format!("create it first: mkdir -p {}", parent.display()))
-    })?;
-    if path.ends_with('/') {
-        return Ok(TargetPath::Files {
-            dir: parent.join(name),
-            dir_absent: true,
-            names: names(files),
-            whole_dir: true,
-        });
-    }
-    in_parent(&parent.join(name), path, false)
 }
 
 #[cfg(test)]
@@ -153,14 +129,14 @@ mod tests {
         assert!(TargetPath::find("/dev/null", 1).is_err());
         assert!(TargetPath::find(&text(&root.join("no/such")), 1).is_err());
 
-        let TargetPath::Files { names, .. } = TargetPath::find(&text(&root), 2).unwrap() else {
+        let TargetPath::Files(set) = TargetPath::find(&text(&root), 2).unwrap() else {
             panic!("a directory holds files")
         };
-        assert_eq!(names, ["taillight-0.dat", "taillight-1.dat"]);
+        assert_eq!(set.names, ["taillight-0.dat", "taillight-1.dat"]);
         let new = format!("{}/", text(&root.join("new")));
-        let TargetPath::Files { dir_absent, .. } = TargetPath::find(&new, 1).unwrap() else {
+        let TargetPath::Files(set) = TargetPath::find(&new, 1).unwrap() else {
             panic!("a new directory")
         };
-        assert!(dir_absent);
+        assert!(set.dir_absent);
     }
 }

@@ -4,12 +4,14 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use taillight_core::units::ByteSize;
+use taillight_core::units::readable::bytes;
 use taillight_core::{Error, Result};
 
 use crate::file::layout;
 use crate::file::needs;
 use crate::file::options::LayoutPolicy;
-use crate::file::regular::{DataFile, ExistingFile, FileOpenSpec, FileSet};
+use crate::file::path::FileSet;
+use crate::file::regular::{DataFile, ExistingFile, FileOpenSpec};
 
 /// What to do to one file before the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,17 +130,7 @@ pub fn check_space(
     }
     Err(Error::unavailable("not enough space for the data set")
         .with("path", dir.display())
-        .with("needed", rounded(needed))
-        .with("available", rounded(available))
-        .hint(format!("free another {}, or ask for a smaller size", rounded(needed - available))))
-}
-
-/// A size for people, rounded up to whole MiB.
-fn rounded(bytes: u64) -> String {
-    let mib = bytes.div_ceil(1 << 20);
-    match mib {
-        0..10_240 => format!("{mib} MiB"),
-        10_240..10_485_760 => format!("{} GiB", mib.div_ceil(1 << 10)),
-        _ => format!("{} TiB", mib.div_ceil(1 << 20)),
-    }
+        .with("needed", bytes(needed))
+        .with("available", bytes(available))
+        .hint(format!("free another {}, or ask for a smaller size", bytes(needed - available))))
 }

@@ -2,7 +2,6 @@
 //!
 //! Nothing is created or written until every file passed the guard and the space suffices.
 
-use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -16,18 +15,11 @@ use crate::path_error::cannot;
 
 use crate::file::needs::{self, AccessNeeds};
 use crate::file::options::FileOptions;
+use crate::file::path::FileSet;
 use crate::file::plan::{FilePreparation, check_space, decide, size_of_existing};
 use crate::file::prepare::prepare;
 use crate::guard;
 use crate::ownership::{FileMark, MarkedFiles, NamedTarget, OwnedDirectory, refusal};
-
-/// Which files to open, from the resolved place.
-pub struct FileSet {
-    pub dir: PathBuf,
-    /// It is made first.
-    pub dir_absent: bool,
-    pub names: Vec<OsString>,
-}
 
 /// Everything the decision needs.
 pub struct FileOpenSpec<'a> {
@@ -94,11 +86,11 @@ impl ExistingFile {
 /// Opens, checks, creates, lays out. Errors: `Usage`, `Refused` or `Unavailable`, before anything
 /// was touched; a failed layout is undone.
 pub fn open(
-    file_set: FileSet,
+    file_set: &FileSet,
     asked: &FileOpenSpec<'_>,
     progress: &mut OnProgress<'_>,
 ) -> Result<PreparedFiles> {
-    let decided = decided(&file_set, asked)?;
+    let decided = decided(file_set, asked)?;
     let made_dir = decided.dir.is_none();
     let dir = match decided.dir {
         Some(dir) => dir,

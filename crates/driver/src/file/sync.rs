@@ -91,13 +91,7 @@ impl Session for SyncSession {
         Ok(Submitted::Done(completion))
     }
 
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     fn poll(&mut self, _: u32, _: Option<Stamp>, _: &mut Vec<Completion>) -> Result<()> {
         Ok(())
     }
-
-    fn abandon(self: Box<Self>) {}
 }

@@ -16,7 +16,7 @@ use crate::ownership::{
     Contents, DirectoryIdentity, HeldMark, MarkStore, NamedTarget, OwnedDirectory,
     OwnershipDecision, OwnershipMark, SIDECAR, refusal,
 };
-use crate::path_error::cannot;
+use crate::path_error::{cannot, resolve_absent};
 
 /// What this run asks of the directory.
 pub struct DirectoryRequest<'a> {
@@ -65,18 +65,10 @@ impl DatabaseDirectory {
         if request.read_only {
             return DatabaseDirectory::visit(request, path, absent);
         }
-        let mut mark = DatabaseMark {
-            identity: DirectoryIdentity {
-                driver: request.driver.to_owned(),
-                inode: 0,
-                device: String::new(),
-            },
-            run_id: request.spec.run_id.to_owned(),
-            last_run: String::new(),
-            keep: request.keep,
-            form: rules::form(request.spec.plan),
-            records: 0,
-        };
+        let driver = request.driver.to_owned();
+        let identity = DirectoryIdentity { driver, inode: 0, device: String::new() };
+        let form = rules::form(request.spec.plan);
+        let mut mark = DatabaseMark::new(identity, request.spec.run_id, request.keep, form);
         if !absent && !is_empty(&path)? {
             match existing(&mark, &path, confirmed, &named)? {
                 OwnershipDecision::Reuse(kept) => mark = kept,
@@ -200,19 +192,7 @@ fn find(path: &str) -> Result<(PathBuf, bool)> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
         Err(e) => return Err(cannot("cannot resolve the path", given, e)),
     }
-    if given.symlink_metadata().is_ok() {
-        return Err(Error::usage("the path is a symbolic link to nothing").with("path", path));
-    }
-    let Some(name) = given.file_name() else {
-        return Err(Error::usage("the path names no directory").with("path", path));
-    };
-    let parent = given.parent().filter(|p| !p.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
-    let real = std::fs::canonicalize(parent).map_err(|e| {
-        cannot("cannot find the directory that would hold the database", parent, e)
-            .hint("make it first, or correct the path")
-    })?;
-    Ok((real.join(name), true))
+    Ok((resolve_absent(given)?, true))
 }
 
 /// Nothing in it that anyone could miss.

@@ -112,22 +112,26 @@ struct ScanRange<'a> {
 
 /// Keys end to end in one piece of memory that is used again and again.
 #[derive(Default)]
-struct KeyList {
+pub(crate) struct KeyList {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl KeyList {
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
-    fn push(&mut self, key: &[u8]) {
+    pub(crate) fn push(&mut self, key: &[u8]) {
         self.bytes.extend_from_slice(key);
         self.ends.push(self.bytes.len());
     }
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.ends.len()
+    }
+    pub(crate) fn get(&self, n: usize) -> Option<&[u8]> {
+        let start = n.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.ends.get(n).map(|end| &self.bytes[start..*end])
     }
     fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());

@@ -57,22 +57,17 @@ impl Library {
                 Err(e) => first = first.or(Some(e)),
             }
         }
-        let error = Error::unavailable(format!(
-            "the library of driver `{}` cannot be loaded",
-            source.driver
-        ))
-        .with("tried", names.join(", "))
-        .hint(format!(
-            "install it ({}), or name its file: options.library = \"/opt/.../lib{}.so\"",
-            source.install, source.driver
-        ));
         // What the loader says is in the cause.
         let said =
             first.map(|e| std::error::Error::source(&e).map_or(e.to_string(), |s| s.to_string()));
-        Err(match said {
-            Some(text) => error.with("loader says", text),
-            None => error,
-        })
+        let what = format!("the library of driver `{}` cannot be loaded", source.driver);
+        Err(Error::unavailable(what)
+            .with("tried", names.join(", "))
+            .with_some("loader says", said)
+            .hint(format!(
+                "install it ({}), or name its file: options.library = \"/opt/.../lib{}.so\"",
+                source.install, source.driver
+            )))
     }
 
     /// The function called `name` (which ends in a zero byte), or none.

@@ -14,6 +14,8 @@ use super::rules::{self, WorkloadRules};
 use super::session::KvSession;
 use super::{KeyValueStore, StoreEngine, StoreError};
 use crate::contract::{AdminAction, Geometry, KeyedTarget, OpenSpec, Session, SessionSpec, Target};
+use crate::file::drop_cached;
+use crate::path_error::cannot;
 
 /// What opening needs besides the engine.
 pub struct DatabaseSpec<'a> {
@@ -185,21 +187,13 @@ impl<E: StoreEngine> KeyedTarget for KvTarget<E> {
 
 /// Drops the files of the database from the page cache.
 fn forget_pages(dir: &Path) -> Result<()> {
-    let failed = |e: std::io::Error| {
-        Error::target("cannot drop the database from the page cache")
-            .with("path", dir.display())
-            .source(e)
-    };
+    let failed = |e| cannot("cannot drop the database from the page cache", dir, e);
     for entry in std::fs::read_dir(dir).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        if !entry.file_type().map_err(failed)?.is_file() {
-            continue;
+        if entry.file_type().map_err(failed)?.is_file() {
+            let file = std::fs::File::open(entry.path()).map_err(failed)?;
+            drop_cached(&[file.into()]).map_err(|e| e.with("path", dir.display()))?;
         }
-        let file = std::fs::File::open(entry.path()).map_err(failed)?;
-        // Dirty pages stay, so they are written first.
-        file.sync_data().map_err(failed)?;
-        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
-            .map_err(|e| failed(e.into()))?;
     }
     Ok(())
 }

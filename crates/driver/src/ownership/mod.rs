@@ -82,6 +82,12 @@ pub enum OwnershipDecision<I> {
 }
 
 impl<I: Serialize + DeserializeOwned + Clone> OwnershipMark<I> {
+    /// The mark of a run that has made nothing yet.
+    pub fn new(identity: I, run_id: &str, keep: bool, form: String) -> OwnershipMark<I> {
+        let (run_id, last_run) = (run_id.to_owned(), String::new());
+        OwnershipMark { identity, run_id, last_run, keep, form, records: 0 }
+    }
+
     /// Reads a mark.
     pub fn parse(bytes: &[u8]) -> serde_json::Result<OwnershipMark<I>> {
         serde_json::from_slice(bytes)
@@ -185,14 +191,8 @@ mod tests {
     }
 
     fn mark(keep: bool, form: &str) -> OwnershipMark<ByName> {
-        OwnershipMark {
-            identity: ByName { name: "t".into() },
-            run_id: "r1".into(),
-            last_run: String::new(),
-            keep,
-            form: form.into(),
-            records: 7,
-        }
+        let identity = ByName { name: "t".into() };
+        OwnershipMark { records: 7, ..OwnershipMark::new(identity, "r1", keep, form.into()) }
     }
 
     #[test]

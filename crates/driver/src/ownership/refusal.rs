@@ -69,12 +69,10 @@ pub fn foreign(confirmed: bool, target: &NamedTarget, example: Option<&str>) -> 
     if confirmed {
         return Ok(());
     }
-    let mut refused = Error::refused("the plan would overwrite data that Taillight did not make")
-        .with("target", &target.shown);
-    if let Some(example) = example {
-        refused = refused.with("one of them", example);
-    }
-    Err(refused.hint(target.way_out()))
+    Err(Error::refused("the plan would overwrite data that Taillight did not make")
+        .with("target", &target.shown)
+        .with_some("one of them", example)
+        .hint(target.way_out()))
 }
 
 /// Refuses to write over what a killed run was appending to: nobody knows its last size, so that it

@@ -318,14 +318,8 @@ mod tests {
         let tmp = tempfile::tempdir().unwrap();
         let dir = OwnedDirectory::open(tmp.path()).unwrap();
         let (inode, device) = dir.identity().unwrap();
-        let database = DatabaseMark {
-            identity: DirectoryIdentity { driver: "rocksdb".to_owned(), inode, device },
-            run_id: "r1".to_owned(),
-            last_run: String::new(),
-            keep: true,
-            form: "user".to_owned(),
-            records: 10,
-        };
+        let identity = DirectoryIdentity { driver: "rocksdb".to_owned(), inode, device };
+        let database = DatabaseMark::new(identity, "r1", true, "user".to_owned());
         let bytes = database.bytes().unwrap();
         dir.create(&bytes).unwrap();
         let e = dir.create(&bytes).unwrap_err();

@@ -4,15 +4,10 @@
 use quick_xml::escape::escape;
 use taillight_core::Status;
 
-use super::connection::{BodySink, HttpConnection, RequestSpec};
+use super::connection::{BodySink, RequestSpec};
 use super::request::{RequestWriter, S3Request};
+use super::session::S3Slot;
 use super::xml;
-
-/// What a slot lends to its upload.
-pub trait UploadSlot {
-    /// Connection, upload, the slot's data, number of its server.
-    fn parts(&mut self) -> (&mut HttpConnection, &mut MultipartUpload, &[u8], usize);
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum UploadStep {
@@ -66,14 +61,14 @@ impl MultipartUpload {
 const ANSWER_MAX: usize = 16 << 10;
 
 /// Writes the next request.
-pub fn write(
-    slot: &mut impl UploadSlot,
+pub(super) fn write(
+    slot: &mut S3Slot,
     name: &[u8],
     api: &mut RequestWriter,
     mut spec: RequestSpec,
 ) -> RequestSpec {
     use std::fmt::Write as _;
-    let (connection, upload, data, host) = slot.parts();
+    let S3Slot { connection, upload, buffer, host, .. } = slot;
     upload.query.clear();
     let mut request = S3Request::new("POST", name);
     let mut own: &[u8] = &[];
@@ -85,7 +80,7 @@ pub fn write(
             spec.upload = upload.range(n);
             request.method = "PUT";
             request.data = true;
-            request.body = &data[spec.upload.0..spec.upload.1];
+            request.body = &buffer[spec.upload.0..spec.upload.1];
         }
         UploadStep::Complete => {
             let _ = write!(upload.query, "uploadId={}", upload.id);
@@ -101,7 +96,7 @@ pub fn write(
     }
     request.query = &upload.query;
     request.creates = upload.step == UploadStep::Create;
-    api.write(host, &request, &mut connection.head);
+    api.write(*host, &request, &mut connection.head);
     connection.head.extend_from_slice(own);
     // Other slots write requests before this one's answer comes.
     if let Some((_, sum)) = api.checksum() {
@@ -112,9 +107,9 @@ pub fn write(
 }
 
 /// Takes an answer; the status when the operation has ended.
-pub fn answered(slot: &mut impl UploadSlot, api: &RequestWriter) -> Option<Status> {
+pub(super) fn answered(slot: &mut S3Slot, api: &RequestWriter) -> Option<Status> {
     use std::fmt::Write as _;
-    let (connection, upload, _, _) = slot.parts();
+    let S3Slot { connection, upload, .. } = slot;
     let good = (200..300).contains(&connection.reply.code);
     let text = std::str::from_utf8(&connection.text).unwrap_or("");
     let failed = match connection.reply.code {

@@ -55,14 +55,8 @@ impl OwnedPrefix {
         let confirmed = refusal::confirmed(target.destroy, spec.destroy, &named, same)?;
         let (found, server) = look(store, names)?;
         store.check_endpoints()?;
-        let mut mark = PrefixMark {
-            identity: identity(store),
-            run_id: spec.run_id.to_owned(),
-            last_run: String::new(),
-            keep: store.options.keep,
-            form: rules::form(spec.plan),
-            records: 0,
-        };
+        let form = rules::form(spec.plan);
+        let mut mark = PrefixMark::new(identity(store), spec.run_id, store.options.keep, form);
         let before = found.mark.as_ref();
         let decision = PrefixMark::decide(&mark, before, found.contents, confirmed, &named)?;
         let goes = match decision {

@@ -5,6 +5,7 @@ use taillight_core::Status;
 
 use super::connection::HttpConnection;
 use super::naming::ObjectNaming;
+use crate::kv::KeyList;
 
 /// Objects of one scan at most: what a listing names at a time.
 pub const SCAN_MAX: u32 = 1000;
@@ -23,9 +24,8 @@ enum ScanStep {
 #[derive(Default)]
 pub struct ObjectScan {
     step: ScanStep,
-    /// Names listed, one behind the other, and where each ends.
-    names: Vec<u8>,
-    ends: Vec<usize>,
+    /// Names listed.
+    names: KeyList,
     /// The one under way.
     at: usize,
     /// Objects that were there, and their bytes.
@@ -37,7 +37,6 @@ impl ObjectScan {
     pub fn begin(&mut self) {
         self.step = ScanStep::List;
         self.names.clear();
-        self.ends.clear();
         (self.at, self.found, self.moved) = (0, 0, 0);
     }
     /// Whether one is under way.
@@ -49,12 +48,7 @@ impl ObjectScan {
     }
     /// The object to get next; none while it is listed.
     pub fn name(&self) -> Option<&[u8]> {
-        let from = match self.at {
-            0 => 0,
-            at => *self.ends.get(at - 1)?,
-        };
-        let end = *self.ends.get(self.at)?;
-        self.names.get(from..end)
+        self.names.get(self.at)
     }
     /// Objects that were there, and their bytes.
     pub fn result(&self) -> (u32, u64) {
@@ -75,8 +69,7 @@ impl ObjectScan {
                 };
                 self.step = ScanStep::Get;
                 for name in keys(text).filter(|name| names.could_be(name)) {
-                    self.names.extend_from_slice(name.as_bytes());
-                    self.ends.push(self.names.len());
+                    self.names.push(name.as_bytes());
                 }
             }
             (ScanStep::Get, 200..300) => {
@@ -89,7 +82,7 @@ impl ObjectScan {
             (_, 404) => return Some(Status::NOT_FOUND),
             _ => return Some(Status::STORE),
         }
-        (self.at == self.ends.len()).then_some(Status::OK)
+        (self.at == self.names.len()).then_some(Status::OK)
     }
 }
 

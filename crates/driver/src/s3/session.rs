@@ -48,12 +48,12 @@ pub struct S3Session {
     rng: Xoshiro256PlusPlus,
 }
 
-struct S3Slot {
-    connection: HttpConnection,
-    host: usize,
-    buffer: Box<[u8]>,
+pub(super) struct S3Slot {
+    pub(super) connection: HttpConnection,
+    pub(super) host: usize,
+    pub(super) buffer: Box<[u8]>,
     job: Option<PendingRequest>,
-    upload: MultipartUpload,
+    pub(super) upload: MultipartUpload,
     scan: ObjectScan,
     /// When the last operation ended.
     ended: Stamp,
@@ -382,10 +382,6 @@ impl Session for S3Session {
         Ok(Submitted::Queued)
     }
 
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     fn poll(&mut self, min: u32, until: Option<Stamp>, out: &mut Vec<Completion>) -> Result<()> {
         let min = min.min(self.in_flight);
         let mut got = self.hand_out(out);
@@ -411,13 +407,5 @@ impl Session for S3Session {
                 return Ok(());
             }
         }
-    }
-
-    fn abandon(self: Box<Self>) {}
-}
-
-impl multipart::UploadSlot for S3Slot {
-    fn parts(&mut self) -> (&mut HttpConnection, &mut MultipartUpload, &[u8], usize) {
-        (&mut self.connection, &mut self.upload, &self.buffer, self.host)
     }
 }

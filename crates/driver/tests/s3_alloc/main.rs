@@ -8,7 +8,7 @@ mod sys;
 
 use std::process::Command;
 
-use taillight_core::plan::{Plan, TargetPlan};
+use taillight_core::plan::Plan;
 use taillight_core::probe::Token;
 use taillight_core::{Op, OpKind, Status};
 use taillight_driver::{OpenSpec, Session, SessionSpec, Submitted, conformance};
@@ -41,12 +41,7 @@ fn inside(name: &str) -> bool {
 }
 
 fn plan(path: &str, options: &str, size: u64) -> Plan {
-    let target = TargetPlan {
-        driver: "s3".to_owned(),
-        path: Some(path.to_owned()),
-        options: options.parse().unwrap(),
-        ..TargetPlan::default()
-    };
+    let target = conformance::target("s3", path, options);
     conformance::keyed_plan(target, size, 1, false)
 }
 

@@ -3,16 +3,25 @@
 
 pub mod sys;
 
+/// The value, or the end of a test that cannot run here; whoever gave none has said why.
+#[macro_export]
+macro_rules! or_skip {
+    ($value:expr) => {
+        match $value {
+            Some(value) => value,
+            None => return,
+        }
+    };
+}
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use taillight_core::plan::{Plan, TargetPlan};
-use taillight_core::probe::Token;
+use taillight_core::plan::Plan;
 use taillight_core::units::ByteSize;
-use taillight_core::{ALL_FIELDS, Clock, MonoClock, Op, OpKind, Result};
-use taillight_driver::{
-    Completion, OpenSpec, Session, SessionSpec, Submitted, Target, conformance,
-};
+use taillight_core::{ALL_FIELDS, Op, OpKind, Result};
+pub use taillight_driver::conformance::one;
+use taillight_driver::{Session, Target, conformance};
 
 pub const BLOCK: u64 = 4096;
 pub const MIB: u64 = 1 << 20;
@@ -33,13 +42,8 @@ impl<'a> Ask<'a> {
         Ask { path, size: None, options: "", ops, depth: 1, destroy: None, run_id: "test" }
     }
     pub fn plan(&self) -> Plan {
-        let target = TargetPlan {
-            driver: "file".to_owned(),
-            path: Some(self.path.to_str().unwrap().to_owned()),
-            size: self.size.map(ByteSize),
-            destroy: self.destroy.is_some(),
-            options: self.options.parse().unwrap(),
-        };
+        let mut target = conformance::target("file", self.path.to_str().unwrap(), self.options);
+        (target.size, target.destroy) = (self.size.map(ByteSize), self.destroy.is_some());
         conformance::plan(target, self.ops, BLOCK, self.depth)
     }
     pub fn open(&self) -> Result<Box<dyn Target>> {
@@ -48,33 +52,16 @@ impl<'a> Ask<'a> {
 }
 
 pub fn open(plan: &Plan, destroy: Option<&Path>, run_id: &str) -> Result<Box<dyn Target>> {
-    let destroy = destroy.map(|p| p.to_str().unwrap());
-    let spec = OpenSpec { plan, run_id, destroy };
-    taillight_driver::find("file").unwrap().open(&spec, &mut |_| true)
+    conformance::open(plan, destroy.map(|p| p.to_str().unwrap()), run_id)
 }
 
 pub fn session(target: &dyn Target, depth: u32) -> Box<dyn Session> {
-    let spec =
-        SessionSpec { worker: 0, workload: 0, keep: true, depth, buffer_size: BLOCK, seed: 3 };
-    target.session(&spec).unwrap()
+    conformance::session(target, BLOCK, depth)
 }
 
 pub fn op(kind: OpKind, offset: u64) -> Op {
     let size = if kind == OpKind::Fsync { 0 } else { BLOCK };
     Op { kind, target: 0, offset, size, key: 0, count: 1, field: ALL_FIELDS, sync: None }
-}
-
-/// One operation in slot 0, to its end.
-pub fn one(session: &mut dyn Session, op: &Op) -> Completion {
-    let mut out = Vec::new();
-    match session.submit(op, 0, Token::new(1, 0)).unwrap() {
-        Submitted::Done(c) => return c,
-        Submitted::Queued => session.flush().unwrap(),
-        Submitted::Full => panic!("full"),
-    }
-    let until = MonoClock.now().plus(30_000_000_000);
-    session.poll(1, Some(until), &mut out).unwrap();
-    out.pop().expect("a completion within 30 s")
 }
 
 pub fn fact(target: &dyn Target, name: &str) -> String {

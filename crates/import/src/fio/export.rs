@@ -7,7 +7,7 @@ use taillight_core::plan::{
     Access, AccessKind, Arrival, BlockSize, CaptureMode, Payload, PayloadKind, Plan, SizeSpread,
     Sync, TraceMode, VerifyMode, WorkloadPlan,
 };
-use taillight_core::units::{Rate, RateUnit, Span};
+use taillight_core::units::{RateUnit, Span};
 use taillight_core::{Error, OpKind, Result};
 
 use super::export_target::{self, ExportTarget};
@@ -382,7 +382,8 @@ fn arrival(w: &WorkloadPlan, reads: Option<u64>, out: &mut SectionText) {
             return;
         }
     };
-    let each = per_second(rate) / f64::from(w.workers.max(1));
+    // Operations or bytes a second.
+    let each = rate.ops_per_s(1.0) / f64::from(w.workers.max(1));
     let parts: Vec<f64> = match reads {
         None => vec![each],
         Some(percent) => {
@@ -397,11 +398,6 @@ fn arrival(w: &WorkloadPlan, reads: Option<u64>, out: &mut SectionText) {
     let name = if rate.unit == RateUnit::Bytes { "rate" } else { "rate_iops" };
     out.set(name, whole.join(","));
     out.lacks("arrival", "fio measures from the actual start, not from the due time");
-}
-
-/// Operations or bytes a second.
-fn per_second(rate: &Rate) -> f64 {
-    rate.num as f64 / rate.den as f64 * 1e9 / rate.per_ns as f64
 }
 
 fn payload(p: &Payload, out: &mut SectionText) {

@@ -4,6 +4,7 @@ use taillight_core::plan::{AccessKind, Plan, WorkloadPlan};
 use taillight_core::{Error, Result};
 
 use super::export::SectionText;
+use super::target::RING_SWITCHES;
 
 /// What sections need to know of the target.
 pub(super) struct ExportTarget {
@@ -74,12 +75,7 @@ pub(super) fn target(plan: &Plan, out: &mut SectionText) -> Result<ExportTarget>
 fn ring_options(options: &toml::Table, out: &mut SectionText) {
     let option = |name: &str| options.get(name);
     let on = |name: &str| option(name).and_then(toml::Value::as_bool).unwrap_or(false);
-    for (field, name) in [
-        ("fixed_buffers", "fixedbufs"),
-        ("registered_files", "registerfiles"),
-        ("iopoll", "hipri"),
-        ("sqpoll", "sqthread_poll"),
-    ] {
+    for (name, field) in RING_SWITCHES {
         if on(field) {
             out.set(name, 1);
         }

@@ -5,6 +5,14 @@ use taillight_core::Result;
 use super::read::SectionReader;
 use super::value::{self, Amount};
 
+/// Switches of the ring: fio's option and ours.
+pub const RING_SWITCHES: [(&str, &str); 4] = [
+    ("fixedbufs", "fixed_buffers"),
+    ("registerfiles", "registered_files"),
+    ("hipri", "iopoll"),
+    ("sqthread_poll", "sqpoll"),
+];
+
 /// How I/O is issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FioEngine {
@@ -195,12 +203,7 @@ fn options(
         set("layout", "always".into());
     }
     set("keep", (!r.truth("unlink", false)?).into());
-    for (name, field) in [
-        ("fixedbufs", "fixed_buffers"),
-        ("registerfiles", "registered_files"),
-        ("hipri", "iopoll"),
-        ("sqthread_poll", "sqpoll"),
-    ] {
+    for (name, field) in RING_SWITCHES {
         let on = r.truth(name, false)?;
         if on && !ring {
             return Err(r.error(name, "only the ring engine can do it"));

@@ -17,7 +17,7 @@ use taillight_core::{Error, OpKind, Result};
 
 use super::known::{self, PROPERTIES};
 use super::lengths;
-use super::properties::{Properties, PropertyValue};
+use super::properties::Properties;
 use crate::effect::Effect;
 
 /// Digits after the point that weights keep.
@@ -134,12 +134,9 @@ impl PropertyReader<'_> {
 
     /// A complaint about a property, with its place if it was given.
     fn bad(&self, name: &str, what: impl AsRef<str>, hint: &str) -> Error {
-        let error = Error::usage(format!("`{name}`: {}", what.as_ref()));
-        let error = match self.p.get(name) {
-            Some(PropertyValue { at, .. }) => error.with("at", at),
-            None => error,
-        };
-        error.hint(hint)
+        Error::usage(format!("`{name}`: {}", what.as_ref()))
+            .with_some("at", self.p.get(name).map(|value| &value.at))
+            .hint(hint)
     }
 
     /// Refuses what is unknown or cannot be done; says why the rest means nothing.

@@ -56,8 +56,9 @@ impl Complaint {
     }
 
     pub(super) fn into_error(self, at: Option<String>) -> Error {
-        let e = Error::new(self.kind, format!("{}: {}", self.path, self.what)).hint(self.fix);
-        super::message::with_place(e, at)
+        Error::new(self.kind, format!("{}: {}", self.path, self.what))
+            .with_some("at", at)
+            .hint(self.fix)
     }
 }
 

@@ -59,6 +59,12 @@ struct PendingCommand {
     wanted: u32,
 }
 
+impl PendingCommand {
+    fn new(token: Token) -> PendingCommand {
+        PendingCommand { token, left: 0, status: Status::OK, moved: 0, count: 0, wanted: 0 }
+    }
+}
+
 /// Everything but the connection.
 struct Pipeline {
     layout: RecordLayout,
@@ -85,14 +91,6 @@ impl RedisSession {
     /// Over a connection of its own.
     pub fn new(wire: RespSocket, layout: RecordLayout, spec: &SessionSpec) -> RedisSession {
         let depth = spec.depth.max(1) as usize;
-        let free = PendingCommand {
-            token: Token::new(0, 0),
-            left: 0,
-            status: Status::OK,
-            moved: 0,
-            count: 0,
-            wanted: 0,
-        };
         let buffer = || vec![0; spec.buffer_size as usize].into_boxed_slice();
         RedisSession {
             wire,
@@ -100,7 +98,7 @@ impl RedisSession {
                 layout,
                 keep: spec.keep,
                 buffers: (0..depth).map(|_| buffer()).collect(),
-                flights: vec![free; depth],
+                flights: vec![PendingCommand::new(Token::new(0, 0)); depth],
                 in_flight: 0,
                 replies: VecDeque::with_capacity(2 * depth),
                 key: Box::new([0; KEY_MAX]),
@@ -126,8 +124,7 @@ impl RedisSession {
         if room.is_none_or(|room| op.kind.writes() && op.bytes() > room) {
             return Err(Error::internal("value larger than the buffer").with("size", op.size));
         }
-        state.flights[slot as usize] =
-            PendingCommand { token, left: 0, status: Status::OK, moved: 0, count: 0, wanted: 0 };
+        state.flights[slot as usize] = PendingCommand::new(token);
         Ok(true)
     }
 

@@ -63,14 +63,8 @@ impl RedisTarget {
             AdminConnection::open(address.clone(), password.clone(), &options.prefix, timeout)?;
         let admin = Mutex::new(admin);
         let index = if options.index { "; indexed" } else { "" };
-        let new = KeyMark {
-            identity: KeyIdentity {},
-            run_id: spec.run_id.to_owned(),
-            last_run: String::new(),
-            keep: options.keep,
-            form: rules::form(plan) + index,
-            records: 0,
-        };
+        let form = rules::form(plan) + index;
+        let new = KeyMark::new(KeyIdentity {}, spec.run_id, options.keep, form);
         let mark = admin::claim(&admin, new, confirmed, rules::changes(plan).1)?;
         let facts = facts(&mut admin::lock(&admin), &address)?;
         Ok(RedisTarget { address, options, password, layouts, admin, mark, facts, closed: false })

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -16,35 +16,13 @@ use super::resp::{self, ParsedReply, RespValue};
 const CHUNK: usize = 64 << 10;
 
 /// Either kind of socket.
-enum ServerSocket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl ServerSocket {
-    fn fd(&self) -> BorrowedFd<'_> {
-        match self {
-            ServerSocket::Tcp(s) => s.as_fd(),
-            ServerSocket::Unix(s) => s.as_fd(),
-        }
-    }
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            ServerSocket::Tcp(s) => s.read(into),
-            ServerSocket::Unix(s) => s.read(into),
-        }
-    }
-    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-        match self {
-            ServerSocket::Tcp(s) => s.write(from),
-            ServerSocket::Unix(s) => s.write(from),
-        }
-    }
-}
+trait ServerSocket: Read + Write + AsFd + Send {}
+impl ServerSocket for TcpStream {}
+impl ServerSocket for UnixStream {}
 
 /// A connection that never blocks except in [`RespSocket::wait`].
 pub struct RespSocket {
-    socket: ServerSocket,
+    socket: Box<dyn ServerSocket>,
     /// Commands; `sent` bytes of them are gone.
     pub out: Vec<u8>,
     sent: usize,
@@ -58,28 +36,24 @@ pub struct RespSocket {
 
 impl RespSocket {
     pub fn connect(address: &DatabaseAddress, timeout: Duration) -> io::Result<RespSocket> {
-        let socket = match &address.server {
+        let socket: Box<dyn ServerSocket> = match &address.server {
             ServerAddress::Unix(file) => {
                 let socket = UnixStream::connect(file)?;
                 socket.set_nonblocking(true)?;
-                ServerSocket::Unix(socket)
+                Box::new(socket)
             }
             ServerAddress::Tcp(host, port) => {
-                let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
-                let mut found = None;
+                let mut socket = Err(ErrorKind::AddrNotAvailable.into());
                 for at in (host.as_str(), *port).to_socket_addrs()? {
-                    match TcpStream::connect_timeout(&at, timeout) {
-                        Ok(socket) => {
-                            found = Some(socket);
-                            break;
-                        }
-                        Err(e) => last = e,
+                    socket = TcpStream::connect_timeout(&at, timeout);
+                    if socket.is_ok() {
+                        break;
                     }
                 }
-                let socket = found.ok_or(last)?;
+                let socket = socket?;
                 socket.set_nodelay(true)?;
                 socket.set_nonblocking(true)?;
-                ServerSocket::Tcp(socket)
+                Box::new(socket)
             }
         };
         Ok(RespSocket {
@@ -169,7 +143,7 @@ impl RespSocket {
             let ns = until.since(MonoClock.now()).max(0);
             Timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 }
         });
-        let fd = self.socket.fd();
+        let fd = self.socket.as_fd();
         match poll(&mut [PollFd::new(&fd, flags)], left.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(e) => Err(e.into()),

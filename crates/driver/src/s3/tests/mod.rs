@@ -8,30 +8,12 @@ mod server;
 mod tls;
 
 use taillight_core::plan::MixPart;
-use taillight_core::probe::Token;
 use taillight_core::{Clock, ErrorKind, MonoClock, Op, OpKind, Status};
 use taillight_s3test::{Certs, ObjectServer, ServerSettings};
 
-use crate::conformance::{self, CheckResult, TestCase};
-use crate::contract::{AdminAction, Completion, Session, SessionSpec, Submitted, Target};
+use crate::conformance::{TestCase, assert_kept, one, session};
+use crate::contract::{AdminAction, Completion, Session};
 use server::{Known, SECRET, open, plan, plan_on};
-
-fn session(target: &dyn Target, size: u64, depth: u32) -> Box<dyn Session> {
-    let spec =
-        SessionSpec { worker: 0, workload: 0, keep: true, depth, buffer_size: size, seed: 1 };
-    target.session(&spec).unwrap()
-}
-
-/// One operation to its end, at most 20 seconds.
-fn one(session: &mut dyn Session, op: &Op) -> Completion {
-    let answer = session.submit(op, 0, Token::new(1, 0)).unwrap();
-    assert_eq!(answer, Submitted::Queued);
-    let mut out = Vec::new();
-    let until = MonoClock.now().plus(20_000_000_000);
-    session.poll(1, Some(until), &mut out).unwrap();
-    assert_eq!(out.len(), 1, "{op:?} did not end");
-    out[0]
-}
 
 fn put(session: &mut dyn Session, key: u64, size: u64) -> Completion {
     session.buffer(0)[..size as usize].fill(key as u8);
@@ -60,11 +42,7 @@ fn s3_keeps_the_contract() {
             [OpKind::Delete, OpKind::Stat, OpKind::List, OpKind::Scan]
                 .map(|op| MixPart { op, weight: 1 }),
         );
-        let case = TestCase { driver: &Known, plan, destroy: None };
-        let outcomes = conformance::run(&case).unwrap();
-        let broken: Vec<_> =
-            outcomes.iter().filter(|(_, o)| matches!(o, CheckResult::Broken(_))).collect();
-        assert!(broken.is_empty(), "depth {depth}, {options}: {broken:#?}");
+        assert_kept(&TestCase { driver: &Known, plan, destroy: None });
         assert!(!store.holds("contract"), "objects left behind by {options}");
     }
 }
@@ -206,11 +184,8 @@ fn tls_trusts_the_ca_it_is_given_and_no_other() {
         ..ServerSettings::default()
     });
     let ca = format!("ca = \"{}\"", certs.ca().display());
-    let case =
-        TestCase { driver: &Known, plan: plan_on(&store, &ca, "tls/", 300_000, 8), destroy: None };
-    for (name, outcome) in conformance::run(&case).unwrap() {
-        assert!(!matches!(outcome, CheckResult::Broken(_)), "{name}: {outcome:?}");
-    }
+    let plan = plan_on(&store, &ca, "tls/", 300_000, 8);
+    assert_kept(&TestCase { driver: &Known, plan, destroy: None });
     let e = error(&plan_on(&store, "", "tls/", 10, 1), None);
     assert_eq!(e.kind(), ErrorKind::Unavailable);
     assert!(e.to_string().contains("certificate"), "{e}");

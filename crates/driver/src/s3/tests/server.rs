@@ -18,12 +18,7 @@ pub fn plan_on(server: &ObjectServer, options: &str, prefix: &str, size: u64, de
 }
 
 pub fn plan(path: &str, options: &str, size: u64, depth: u32) -> Plan {
-    let target = TargetPlan {
-        driver: "s3".to_owned(),
-        path: Some(path.to_owned()),
-        options: options.parse().unwrap(),
-        ..TargetPlan::default()
-    };
+    let target = conformance::target("s3", path, options);
     let mut plan = conformance::keyed_plan(target, size, depth, false);
     // A run that deletes does not leave its records to later ones.
     plan.workloads[0].mix.retain(|m| m.op != OpKind::Delete);
